@@ -1,0 +1,217 @@
+//! The narrow waist: all that a backend implements, and the closed set of backends.
+//!
+//! A fabric only posts and polls. Everything asynchronous is written once above it, in
+//! [`crate::verbs::port`]. A [`Nic`] value is one worker thread's device context on one node: DrTM+H §3.1
+//! shows why threads should not share one.
+
+use crate::mem::{Access, MemoryKeys, Region};
+use crate::units::Nanos;
+use crate::verbs::{
+    Completion, NodeId, Qp, QpAddress, QpConfig, QpState, RecvRequest, Transport, WorkRequest,
+};
+
+/// How far a fabric's atomics reach (`ibv_query_device(3)`, `atomic_cap`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum AtomicScope {
+    /// No atomics.
+    None,
+    /// Atomic among requests of the same NIC only; CPU stores and CPU atomics may be lost between its read
+    /// and its write.
+    Nic,
+    /// Atomic with everything, CPU included.
+    Global,
+}
+
+/// What a fabric can do. Plans are checked against it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Caps {
+    /// The fabric's name as the command line knows it, `sim:cx4-edr` for example.
+    pub fabric: String,
+    /// READ, WRITE and ATOMIC exist.
+    pub one_sided: bool,
+    /// Reach of atomics.
+    pub atomic_scope: AtomicScope,
+    /// Largest send queue, in work requests.
+    pub max_send_depth: u32,
+    /// Largest receive queue, in work requests.
+    pub max_recv_depth: u32,
+    /// Largest inline payload in bytes.
+    pub max_inline: u32,
+    /// Most READs and ATOMICs in flight per queue pair.
+    pub max_rd_atomic: u32,
+    /// Largest datagram payload in bytes.
+    pub ud_mtu: u32,
+    /// Whether time is virtual: results are simulated, not measured.
+    pub virtual_time: bool,
+}
+
+/// Why a post was refused; nothing of the chain from the refused request on was taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PostError {
+    /// The queue has no room for the request.
+    #[error("queue pair {qp}: queue of depth {depth} is full", qp = .qp.0)]
+    QueueFull {
+        /// The queue pair.
+        qp: Qp,
+        /// Its depth in work requests.
+        depth: u32,
+    },
+    /// The queue pair is not connected.
+    #[error("queue pair {qp}: cannot post in state {state:?}", qp = .qp.0)]
+    NotReady {
+        /// The queue pair.
+        qp: Qp,
+        /// Its state.
+        state: QpState,
+    },
+    /// The transport does not carry the verb.
+    #[error("queue pair {qp}: {verb} is not a verb of {transport:?} queue pairs", qp = .qp.0)]
+    Unsupported {
+        /// The queue pair.
+        qp: Qp,
+        /// The verb's name.
+        verb: &'static str,
+        /// The queue pair's transport.
+        transport: Transport,
+    },
+    /// The payload is too long to be inlined, or the verb returns data.
+    #[error("queue pair {qp}: cannot inline {len} B, the limit is {max} B and only WRITE and SEND inline", qp = .qp.0)]
+    Inline {
+        /// The queue pair.
+        qp: Qp,
+        /// Bytes asked for.
+        len: u32,
+        /// The fabric's limit.
+        max: u32,
+    },
+    /// A datagram without a destination, or a destination on a connected queue pair.
+    #[error("queue pair {qp}: a UD SEND needs an address handle, others must not have one", qp = .qp.0)]
+    Destination {
+        /// The queue pair.
+        qp: Qp,
+    },
+    /// No queue pair of that number belongs to this context.
+    #[error("no queue pair {qp} in this context", qp = .qp.0)]
+    UnknownQp {
+        /// The number.
+        qp: Qp,
+    },
+}
+
+/// Why set-up failed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SetupError {
+    /// A limit of the fabric was passed.
+    #[error("{what}: asked for {asked}, {fabric} allows {limit}")]
+    Limit {
+        /// What was asked for.
+        what: &'static str,
+        /// How much.
+        asked: u64,
+        /// How much there may be.
+        limit: u64,
+        /// The fabric's name.
+        fabric: String,
+    },
+    /// A node, queue pair or transport that does not fit the request.
+    #[error("{0}")]
+    Invalid(String),
+}
+
+/// Work a core does between verbs, charged to its clock where time is virtual.
+///
+/// Five places charge: the executor, the port, the RPC layer, the store and the workload. Costs come from
+/// the CPU profile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CpuWork {
+    /// One look at an empty completion queue.
+    Poll,
+    /// One completion taken from the queue and routed.
+    Completion,
+    /// One work request built.
+    Request,
+    /// One doorbell rung; the chain's requests are charged on their own.
+    Doorbell,
+    /// Payload bytes copied into a request.
+    Inline(u32),
+    /// One coroutine resumed.
+    Resume,
+    /// One RPC message decoded and routed.
+    RpcDecode,
+    /// One RPC handler called; what it does is charged on its own.
+    RpcDispatch,
+    /// One RPC message encoded.
+    RpcEncode,
+    /// Bytes copied by the store or the workload.
+    Copy(u32),
+    /// One probe of an index bucket or cache entry.
+    Probe,
+    /// Application work, declared in nanoseconds.
+    Think(Nanos),
+}
+
+/// One worker thread's device context.
+pub trait Nic {
+    /// What the fabric can do.
+    fn caps(&self) -> &Caps;
+
+    /// The node this context belongs to.
+    fn node(&self) -> NodeId;
+
+    /// Registers memory with the node's device. Keys are valid for every context of the node.
+    ///
+    /// # Errors
+    /// When the fabric's limit of regions is reached.
+    fn register(&self, region: &Region, access: Access) -> Result<MemoryKeys, SetupError>;
+
+    /// Withdraws a registration; requests that name it fail from now on.
+    fn deregister(&self, keys: MemoryKeys);
+
+    /// Creates a queue pair whose completions arrive at this context.
+    ///
+    /// # Errors
+    /// When a depth is zero or over the fabric's limits.
+    fn create_qp(&self, config: &QpConfig) -> Result<Qp, SetupError>;
+
+    /// The address peers connect or send to.
+    fn address(&self, qp: Qp) -> QpAddress;
+
+    /// Connects an RC or UC queue pair to `peer`, or activates a UD queue pair (`peer` is ignored).
+    ///
+    /// # Errors
+    /// When either end does not exist or transports differ.
+    fn connect(&self, qp: Qp, peer: Option<QpAddress>) -> Result<(), SetupError>;
+
+    /// State of a queue pair.
+    fn qp_state(&self, qp: Qp) -> QpState;
+
+    /// Takes a queue pair out of the error state, empty and still connected.
+    fn reset_qp(&self, qp: Qp);
+
+    /// Posts a chain of requests with one doorbell.
+    ///
+    /// # Errors
+    /// Names the first request that was refused; requests before it were taken.
+    fn post(&self, qp: Qp, chain: &[WorkRequest]) -> Result<(), PostError>;
+
+    /// Posts receives.
+    ///
+    /// # Errors
+    /// When the receive queue is full.
+    fn post_recv(&self, qp: Qp, chain: &[RecvRequest]) -> Result<(), PostError>;
+
+    /// Takes what has completed, in order per queue pair, at most `max` entries; never blocks.
+    fn poll(&self, max: usize, sink: impl FnMut(Completion)) -> usize;
+
+    /// The core's time.
+    fn now(&self) -> Nanos;
+
+    /// Charges work to the core's clock. On real hardware real time pays.
+    #[inline]
+    fn charge(&self, _work: CpuWork) {}
+
+    /// Asks to be driven again at `at`, where somebody else decides when a core runs.
+    #[inline]
+    fn wake_at(&self, _at: Nanos) {}
+}

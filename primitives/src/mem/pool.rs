@@ -1,0 +1,301 @@
+//! Buffers that outlive a dropped future.
+//!
+//! A [`BufPool`] carves power-of-two buffers from one registered region and counts references. The program
+//! holds one reference ([`Buf`]); each request in flight holds another, kept by the port until the NIC is done
+//! with the memory. So a coroutine may be dropped at any await: its buffers return to the pool only when no
+//! NIC can still write into them. Single-threaded by construction (`Rc`), so counting costs no atomics.
+
+use super::region::Region;
+use crate::verbs::work::{Lkey, Sge};
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+const SMALLEST: u32 = 64;
+const CLASSES: usize = 16;
+
+/// The pool's region has no room for another buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "buffer pool of {pool_bytes} B has no room for {wanted} B more; raise the pool size or lower coroutines"
+)]
+pub struct PoolExhausted {
+    /// Bytes asked for.
+    pub wanted: u32,
+    /// Size of the pool's region.
+    pub pool_bytes: u64,
+}
+
+struct Slot {
+    offset: u64,
+    class: u8,
+    refs: Cell<u32>,
+}
+
+struct Inner {
+    region: Region,
+    lkey: Lkey,
+    slots: RefCell<Vec<Slot>>,
+    free: RefCell<[Vec<u32>; CLASSES]>,
+    carved: Cell<u64>,
+}
+
+/// A pool of registered buffers for one worker thread.
+#[derive(Clone)]
+pub struct BufPool {
+    inner: Rc<Inner>,
+}
+
+/// A reference-counted stretch of registered memory. Words and bytes are read and written in place.
+pub struct Buf {
+    inner: Rc<Inner>,
+    slot: u32,
+    offset: u64,
+    len: u32,
+}
+
+/// A reference held by a request in flight, four bytes instead of a whole [`Buf`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Pinned(u32);
+
+impl Pinned {
+    /// No buffer.
+    pub(crate) const NONE: Pinned = Pinned(u32::MAX);
+}
+
+fn class_of(len: u32) -> usize {
+    (len.max(SMALLEST).next_power_of_two() / SMALLEST).trailing_zeros() as usize
+}
+
+impl BufPool {
+    /// A pool over the whole of `region`, registered under `lkey`.
+    pub fn new(region: Region, lkey: Lkey) -> BufPool {
+        BufPool {
+            inner: Rc::new(Inner {
+                region,
+                lkey,
+                slots: RefCell::default(),
+                free: RefCell::default(),
+                carved: Cell::new(0),
+            }),
+        }
+    }
+
+    /// A buffer of `len` bytes. Its contents are whatever the last user left.
+    ///
+    /// # Errors
+    /// When the region is used up, or `len` is over the largest class (2 MiB).
+    #[inline]
+    pub fn take(&self, len: u32) -> Result<Buf, PoolExhausted> {
+        let class = class_of(len);
+        let inner = &self.inner;
+        if class >= CLASSES {
+            return Err(PoolExhausted { wanted: len, pool_bytes: inner.region.len() });
+        }
+        let reused = inner.free.borrow_mut()[class].pop();
+        let slot = match reused {
+            Some(slot) => slot,
+            None => self.carve(class, len)?,
+        };
+        let slots = inner.slots.borrow();
+        slots[slot as usize].refs.set(1);
+        Ok(Buf { inner: inner.clone(), slot, offset: slots[slot as usize].offset, len })
+    }
+
+    #[cold]
+    fn carve(&self, class: usize, len: u32) -> Result<u32, PoolExhausted> {
+        let inner = &self.inner;
+        let bytes = u64::from(SMALLEST) << class;
+        let offset = inner.carved.get();
+        if !inner.region.holds(offset, bytes) {
+            return Err(PoolExhausted { wanted: len, pool_bytes: inner.region.len() });
+        }
+        inner.carved.set(offset + bytes);
+        let mut slots = inner.slots.borrow_mut();
+        slots.push(Slot { offset, class: class as u8, refs: Cell::new(0) });
+        // Room for every slot to come back at once, so that returning one never allocates.
+        let of_class = slots.iter().filter(|s| usize::from(s.class) == class).count();
+        let free = &mut inner.free.borrow_mut()[class];
+        if free.capacity() < of_class {
+            free.reserve(of_class.next_power_of_two() - free.len());
+        }
+        Ok(slots.len() as u32 - 1)
+    }
+
+    /// Buffers now referenced by programs or by requests in flight.
+    pub fn in_use(&self) -> usize {
+        self.inner.slots.borrow().iter().filter(|s| s.refs.get() > 0).count()
+    }
+
+    #[inline]
+    pub(crate) fn unpin(&self, pinned: Pinned) {
+        if pinned != Pinned::NONE {
+            self.inner.drop_ref(pinned.0);
+        }
+    }
+}
+
+impl Inner {
+    #[inline]
+    fn drop_ref(&self, slot: u32) {
+        let slots = self.slots.borrow();
+        let s = &slots[slot as usize];
+        let refs = s.refs.get() - 1;
+        s.refs.set(refs);
+        if refs == 0 {
+            self.free.borrow_mut()[usize::from(s.class)].push(slot);
+        }
+    }
+}
+
+impl Buf {
+    /// Length in bytes.
+    #[inline]
+    pub fn len(&self) -> u32 {
+        self.len
+    }
+
+    /// Whether the buffer has no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The buffer as a request's local memory.
+    #[inline]
+    pub fn sge(&self) -> Sge {
+        Sge { lkey: self.inner.lkey, offset: self.offset, len: self.len }
+    }
+
+    /// A part of the buffer as a request's local memory.
+    ///
+    /// # Panics
+    /// If the part leaves the buffer.
+    #[inline]
+    pub fn sge_part(&self, offset: u32, len: u32) -> Sge {
+        assert!(offset.checked_add(len).is_some_and(|end| end <= self.capacity()), "part leaves its buffer");
+        Sge { lkey: self.inner.lkey, offset: self.offset + u64::from(offset), len }
+    }
+
+    /// Bytes the buffer could hold: its length rounded up to its size class.
+    pub fn capacity(&self) -> u32 {
+        SMALLEST << class_of(self.len)
+    }
+
+    /// The buffer's words, length rounded up.
+    #[inline]
+    pub fn words(&self) -> &[std::sync::atomic::AtomicU64] {
+        &self.inner.region.words()[(self.offset / 8) as usize..][..self.len.div_ceil(8) as usize]
+    }
+
+    /// Word `index` of the buffer.
+    #[inline]
+    pub fn word(&self, index: usize) -> u64 {
+        self.words()[index].load(std::sync::atomic::Ordering::Relaxed)
+    }
+
+    /// Sets word `index`.
+    #[inline]
+    pub fn set_word(&self, index: usize, value: u64) {
+        self.words()[index].store(value, std::sync::atomic::Ordering::Relaxed);
+    }
+
+    /// Copies `out.len()` bytes from byte `offset` on.
+    ///
+    /// # Panics
+    /// If the range leaves the buffer: lengths from a peer are checked where they are decoded.
+    pub fn read(&self, offset: u32, out: &mut [u8]) {
+        assert!(u64::from(offset) + out.len() as u64 <= u64::from(self.len), "read leaves its buffer");
+        self.inner
+            .region
+            .read_bytes(self.offset + u64::from(offset), out)
+            .expect("buffers lie inside their region");
+    }
+
+    /// Copies `from` to byte `offset` on.
+    ///
+    /// # Panics
+    /// If the range leaves the buffer.
+    pub fn write(&self, offset: u32, from: &[u8]) {
+        assert!(u64::from(offset) + from.len() as u64 <= u64::from(self.len), "write leaves its buffer");
+        self.inner
+            .region
+            .write_bytes(self.offset + u64::from(offset), from)
+            .expect("buffers lie inside their region");
+    }
+
+    /// The region the buffer lies in and its byte offset there, for copies between regions.
+    pub fn place(&self) -> (&Region, u64) {
+        (&self.inner.region, self.offset)
+    }
+
+    /// Adds the reference of a request in flight.
+    #[inline]
+    pub(crate) fn pin(&self) -> Pinned {
+        let slots = self.inner.slots.borrow();
+        let refs = &slots[self.slot as usize].refs;
+        refs.set(refs.get() + 1);
+        Pinned(self.slot)
+    }
+}
+
+impl Clone for Buf {
+    fn clone(&self) -> Buf {
+        self.pin();
+        Buf { inner: self.inner.clone(), ..*self }
+    }
+}
+
+impl Drop for Buf {
+    #[inline]
+    fn drop(&mut self) {
+        self.inner.drop_ref(self.slot);
+    }
+}
+
+impl std::fmt::Debug for Buf {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Buf({}..+{})", self.offset, self.len)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pool(bytes: usize) -> BufPool {
+        BufPool::new(Region::new(bytes), Lkey(1))
+    }
+
+    #[test]
+    fn a_buffer_returns_only_when_the_request_lets_go() {
+        let pool = pool(64);
+        let buf = pool.take(10).unwrap();
+        let pinned = buf.pin();
+        drop(buf);
+        assert_eq!(pool.in_use(), 1);
+        assert!(pool.take(10).is_err(), "the NIC may still write into it");
+        pool.unpin(pinned);
+        assert_eq!(pool.in_use(), 0);
+        assert!(pool.take(10).is_ok());
+    }
+
+    #[test]
+    fn classes_do_not_overlap() {
+        let pool = pool(1 << 12);
+        let bufs: Vec<Buf> = [64, 100, 8, 512].iter().map(|&n| pool.take(n).unwrap()).collect();
+        for (i, buf) in bufs.iter().enumerate() {
+            buf.write(0, &vec![i as u8 + 1; buf.len() as usize]);
+        }
+        for (i, buf) in bufs.iter().enumerate() {
+            let mut out = vec![0; buf.len() as usize];
+            buf.read(0, &mut out);
+            assert!(out.iter().all(|&b| b == i as u8 + 1));
+        }
+    }
+
+    #[test]
+    fn an_exhausted_pool_says_so() {
+        let pool = pool(128);
+        let _a = pool.take(128).unwrap();
+        assert_eq!(pool.take(1).unwrap_err(), PoolExhausted { wanted: 1, pool_bytes: 128 });
+    }
+}
