@@ -1,4 +1,22 @@
 //! Coroutines and the core loop that resumes them.
+//!
+//! One executor serves all fabrics. A [`Core`] owns the coroutines of one worker thread and turns one crank:
+//! take completions, fire timers, serve requests, resume whoever is ready. Threads turn it in a poll loop
+//! ([`threads`]); the simulator turns it once per event. A completion names the task to resume, so tasks are
+//! polled with a no-op waker: a future that waits must have left its task number where the event will find it
+//! (the port's groups, the RPC layer's calls, or a timer here).
+
+pub mod threads;
+
+use crate::fabric::CpuWork;
+use crate::units::Nanos;
+use std::cell::{Cell, RefCell};
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
 
 /// What one turn of a core's loop did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -7,7 +25,7 @@ pub struct Step {
     pub worked: usize,
     /// More could be done now without anything new arriving.
     pub pending: bool,
-    /// Every coroutine has ended and nothing is in flight: the core may be retired.
+    /// Every coroutine has ended: the core now only serves others.
     pub finished: bool,
 }
 
@@ -16,4 +34,241 @@ pub trait CoreLoop {
     /// Polls once, then resumes at most `budget` coroutines (or serves as many requests). The simulator
     /// gives a budget of one: a core takes one resume per event, and what arrives meanwhile waits.
     fn step(&mut self, budget: usize) -> Step;
+}
+
+/// Which tasks are ready, and which is running. Shared by a core's executor and everything its tasks wait on.
+#[derive(Default)]
+pub struct Sched {
+    current: Cell<u32>,
+    ready: RefCell<VecDeque<u32>>,
+    queued: RefCell<Vec<bool>>,
+    timers: RefCell<BinaryHeap<Reverse<(Nanos, u32)>>>,
+}
+
+impl Sched {
+    /// An empty scheduler.
+    pub fn new() -> Rc<Sched> {
+        Rc::default()
+    }
+
+    /// The task that is running.
+    #[inline]
+    pub fn current(&self) -> u32 {
+        self.current.get()
+    }
+
+    /// Puts a task on the ready list, once.
+    #[inline]
+    pub fn wake(&self, task: u32) {
+        let queued = &mut *self.queued.borrow_mut();
+        if let Some(q) = queued.get_mut(task as usize)
+            && !*q
+        {
+            *q = true;
+            self.ready.borrow_mut().push_back(task);
+        }
+    }
+
+    /// Whether any task is ready.
+    #[inline]
+    pub fn has_ready(&self) -> bool {
+        !self.ready.borrow().is_empty()
+    }
+
+    /// Wakes the running task at `at`. The caller tells the NIC, where virtual time needs it.
+    pub fn wake_current_at(&self, at: Nanos) {
+        self.timers.borrow_mut().push(Reverse((at, self.current())));
+    }
+
+    /// Whether any timer is set.
+    #[inline]
+    pub fn has_timers(&self) -> bool {
+        !self.timers.borrow().is_empty()
+    }
+
+    /// Wakes the tasks whose timers are due.
+    pub fn fire(&self, now: Nanos) -> usize {
+        let mut fired = 0;
+        let mut timers = self.timers.borrow_mut();
+        while let Some(&Reverse((at, task))) = timers.peek() {
+            if at > now {
+                break;
+            }
+            timers.pop();
+            self.wake(task);
+            fired += 1;
+        }
+        fired
+    }
+
+    #[inline]
+    fn next(&self) -> Option<u32> {
+        let task = self.ready.borrow_mut().pop_front()?;
+        self.queued.borrow_mut()[task as usize] = false;
+        self.current.set(task);
+        Some(task)
+    }
+
+    fn admit(&self) -> u32 {
+        let queued = &mut *self.queued.borrow_mut();
+        let task = queued.len() as u32;
+        queued.push(true);
+        let ready = &mut *self.ready.borrow_mut();
+        ready.push_back(task);
+        // Room for every task at once: waking never allocates.
+        ready.reserve(queued.len() - ready.len().min(queued.len()));
+        task
+    }
+}
+
+/// Lets the other ready tasks of the core run first.
+pub async fn yield_now(sched: &Sched) {
+    let mut yielded = false;
+    std::future::poll_fn(move |_| {
+        if std::mem::replace(&mut yielded, true) {
+            return Poll::Ready(());
+        }
+        sched.wake(sched.current());
+        Poll::Pending
+    })
+    .await;
+}
+
+/// Sleeps until the core's clock reaches `until`.
+pub async fn sleep_until<N: crate::fabric::Nic>(port: &crate::verbs::port::Port<N>, until: Nanos) {
+    std::future::poll_fn(|_| {
+        if port.now() >= until {
+            return Poll::Ready(());
+        }
+        port.sched().wake_current_at(until);
+        port.nic().wake_at(until);
+        Poll::Pending
+    })
+    .await;
+}
+
+/// What a core does besides resuming coroutines: take completions and serve requests.
+pub trait Poller {
+    /// Takes completions; returns how many.
+    fn poll(&mut self) -> usize;
+    /// Serves one request that arrived, if there is one.
+    fn serve_one(&mut self) -> bool;
+    /// Whether requests wait to be served.
+    fn backlog(&self) -> bool;
+    /// Sends what serving has left to send. Called when no request waits.
+    fn flush(&mut self);
+    /// Does what is due by time alone: retransmissions, delayed acknowledgements.
+    fn tick(&mut self, _now: Nanos) {}
+    /// Core time.
+    fn now(&self) -> Nanos;
+    /// Charges work to the core.
+    fn charge(&self, work: CpuWork);
+}
+
+/// How many turns may pass without a look at the clock. A clock reading costs as much as several resumes.
+const TURNS_PER_CLOCK: u32 = 32;
+
+/// One core: a scheduler, its coroutines (all of one future type, so that resuming is a direct call), and
+/// what it polls.
+pub struct Core<F, P> {
+    sched: Rc<Sched>,
+    tasks: Vec<Option<Pin<Box<F>>>>,
+    alive: usize,
+    poller: P,
+    turns: u32,
+}
+
+impl<F: Future<Output = ()>, P: Poller> Core<F, P> {
+    /// A core without coroutines.
+    pub fn new(sched: Rc<Sched>, poller: P) -> Core<F, P> {
+        Core { sched, tasks: Vec::new(), alive: 0, poller, turns: 0 }
+    }
+
+    /// Adds a coroutine; it is resumed first when the core next turns.
+    pub fn spawn(&mut self, future: F) {
+        let task = self.sched.admit();
+        debug_assert_eq!(task as usize, self.tasks.len());
+        self.tasks.push(Some(Box::pin(future)));
+        self.alive += 1;
+    }
+
+    /// Coroutines that have not ended.
+    pub fn alive(&self) -> usize {
+        self.alive
+    }
+
+    /// What the core polls.
+    pub fn poller(&self) -> &P {
+        &self.poller
+    }
+
+    /// Drops a coroutine wherever it is; buffers of its requests in flight live on.
+    pub fn cancel(&mut self, task: usize) {
+        if self.tasks[task].take().is_some() {
+            self.alive -= 1;
+        }
+    }
+
+    fn resume(&mut self, task: u32) {
+        let Some(future) = &mut self.tasks[task as usize] else { return };
+        self.poller.charge(CpuWork::Resume);
+        if future.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready() {
+            self.tasks[task as usize] = None;
+            self.alive -= 1;
+        }
+    }
+}
+
+impl<F: Future<Output = ()>, P: Poller> CoreLoop for Core<F, P> {
+    fn step(&mut self, budget: usize) -> Step {
+        let mut worked = self.poller.poll();
+        self.turns += 1;
+        // With a budget of one, time is virtual and every turn has its own time.
+        if budget == 1 || self.turns >= TURNS_PER_CLOCK || worked == 0 {
+            self.turns = 0;
+            let now = self.poller.now();
+            self.poller.tick(now);
+            if self.sched.has_timers() {
+                worked += self.sched.fire(now);
+            }
+        }
+        let mut left = budget;
+        while left > 0 && self.poller.serve_one() {
+            left -= 1;
+            worked += 1;
+        }
+        if !self.poller.backlog() {
+            self.poller.flush();
+        }
+        // Not more than were ready at the start: a task that yields lets the network have its turn.
+        let mut batch = self.sched.ready.borrow().len().min(left);
+        while batch > 0
+            && let Some(task) = self.sched.next()
+        {
+            self.resume(task);
+            batch -= 1;
+            worked += 1;
+        }
+        Step { worked, pending: self.sched.has_ready() || self.poller.backlog(), finished: self.alive == 0 }
+    }
+}
+
+/// Polls a bare port: no requests to serve.
+impl<N: crate::fabric::Nic> Poller for Rc<crate::verbs::port::Port<N>> {
+    fn poll(&mut self) -> usize {
+        crate::verbs::port::Port::poll(self)
+    }
+    fn serve_one(&mut self) -> bool {
+        false
+    }
+    fn backlog(&self) -> bool {
+        false
+    }
+    fn flush(&mut self) {}
+    fn now(&self) -> Nanos {
+        crate::verbs::port::Port::now(self)
+    }
+    fn charge(&self, work: CpuWork) {
+        self.nic().charge(work);
+    }
 }

@@ -4,6 +4,8 @@
 //! [`crate::verbs::port`]. A [`Nic`] value is one worker thread's device context on one node: DrTM+H §3.1
 //! shows why threads should not share one.
 
+pub mod loopback;
+
 use crate::mem::{Access, MemoryKeys, Region};
 use crate::units::Nanos;
 use crate::verbs::{
@@ -214,4 +216,74 @@ pub trait Nic {
     /// Asks to be driven again at `at`, where somebody else decides when a core runs.
     #[inline]
     fn wake_at(&self, _at: Nanos) {}
+}
+
+/// The closed set of backends. Above the port everything is written for this one type.
+pub enum AnyNic {
+    /// Real threads on shared memory.
+    Loopback(loopback::LoopbackNic),
+}
+
+macro_rules! each {
+    ($self:ident, $nic:ident => $call:expr) => {
+        match $self {
+            AnyNic::Loopback($nic) => $call,
+        }
+    };
+}
+
+impl Nic for AnyNic {
+    #[inline]
+    fn caps(&self) -> &Caps {
+        each!(self, nic => nic.caps())
+    }
+    #[inline]
+    fn node(&self) -> NodeId {
+        each!(self, nic => nic.node())
+    }
+    fn register(&self, region: &Region, access: Access) -> Result<MemoryKeys, SetupError> {
+        each!(self, nic => nic.register(region, access))
+    }
+    fn deregister(&self, keys: MemoryKeys) {
+        each!(self, nic => nic.deregister(keys))
+    }
+    fn create_qp(&self, config: &QpConfig) -> Result<Qp, SetupError> {
+        each!(self, nic => nic.create_qp(config))
+    }
+    fn address(&self, qp: Qp) -> QpAddress {
+        each!(self, nic => nic.address(qp))
+    }
+    fn connect(&self, qp: Qp, peer: Option<QpAddress>) -> Result<(), SetupError> {
+        each!(self, nic => nic.connect(qp, peer))
+    }
+    fn qp_state(&self, qp: Qp) -> QpState {
+        each!(self, nic => nic.qp_state(qp))
+    }
+    fn reset_qp(&self, qp: Qp) {
+        each!(self, nic => nic.reset_qp(qp))
+    }
+    #[inline]
+    fn post(&self, qp: Qp, chain: &[WorkRequest]) -> Result<(), PostError> {
+        each!(self, nic => nic.post(qp, chain))
+    }
+    #[inline]
+    fn post_recv(&self, qp: Qp, chain: &[RecvRequest]) -> Result<(), PostError> {
+        each!(self, nic => nic.post_recv(qp, chain))
+    }
+    #[inline]
+    fn poll(&self, max: usize, sink: impl FnMut(Completion)) -> usize {
+        each!(self, nic => nic.poll(max, sink))
+    }
+    #[inline]
+    fn now(&self) -> Nanos {
+        each!(self, nic => nic.now())
+    }
+    #[inline]
+    fn charge(&self, work: CpuWork) {
+        each!(self, nic => nic.charge(work))
+    }
+    #[inline]
+    fn wake_at(&self, at: Nanos) {
+        each!(self, nic => nic.wake_at(at))
+    }
 }

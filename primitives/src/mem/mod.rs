@@ -7,5 +7,6 @@
 mod pool;
 mod region;
 
+pub(crate) use pool::Pinned;
 pub use pool::{Buf, BufPool, PoolExhausted};
 pub use region::{Access, MemoryKeys, OutOfRegion, Region};

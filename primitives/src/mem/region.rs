@@ -159,14 +159,14 @@ impl Region {
     ///
     /// Where both ends are word-aligned, words move whole; elsewhere bytes are merged.
     pub fn copy(from: &Region, from_offset: u64, to: &Region, to_offset: u64, len: u64) {
-        if (from_offset | to_offset) % 8 == 0 {
+        if (from_offset | to_offset).is_multiple_of(8) {
             let src = &from.words[(from_offset / 8) as usize..][..len.div_ceil(8) as usize];
             let dst = &to.words[(to_offset / 8) as usize..][..len.div_ceil(8) as usize];
             let whole = (len / 8) as usize;
             for (d, s) in dst[..whole].iter().zip(&src[..whole]) {
                 d.store(s.load(Ordering::Acquire), Ordering::Release);
             }
-            if len % 8 != 0 {
+            if !len.is_multiple_of(8) {
                 let value = src[whole].load(Ordering::Acquire);
                 to.merge((to_offset / 8) as usize + whole, value, byte_mask(0, (len % 8) as usize));
             }

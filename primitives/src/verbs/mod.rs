@@ -1,6 +1,7 @@
 //! The verbs: work requests, queue pairs, completions, and the async [`port`] over them.
 
 pub mod cq;
+pub mod port;
 pub mod qp;
 pub mod work;
 

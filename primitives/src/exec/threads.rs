@@ -1,0 +1,86 @@
+//! Driving cores from threads: poll loops that give way when there is nothing to do.
+//!
+//! A published framework that spins on every thread falls to tens of transactions a second when threads
+//! outnumber CPUs, because a thread that holds what others wait for gets its turn only after everybody else
+//! has spun through a time slice. So an idle loop spins briefly, then yields its time slice, then sleeps in
+//! growing steps; any work resets it.
+
+use super::CoreLoop;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+const SPINS: u32 = 64;
+const YIELDS: u32 = 512;
+const SLEEP_MAX: Duration = Duration::from_micros(200);
+
+/// How long a loop has been idle, and what it should do about it.
+#[derive(Debug, Default)]
+pub struct Idle {
+    rounds: u32,
+    sleep: Duration,
+}
+
+impl Idle {
+    /// There was work: spin again when next idle.
+    #[inline]
+    pub fn reset(&mut self) {
+        self.rounds = 0;
+        self.sleep = Duration::ZERO;
+    }
+
+    /// There was nothing to do: spin, yield or sleep.
+    pub fn wait(&mut self) {
+        self.rounds = self.rounds.saturating_add(1);
+        if self.rounds <= SPINS {
+            std::hint::spin_loop();
+        } else if self.rounds <= SPINS + YIELDS {
+            std::thread::yield_now();
+        } else {
+            self.sleep = (self.sleep * 2).clamp(Duration::from_micros(10), SLEEP_MAX);
+            std::thread::park_timeout(self.sleep);
+        }
+    }
+}
+
+/// How many cores of a run still have coroutines. A core whose own have ended goes on serving requests until
+/// all have.
+#[derive(Debug)]
+pub struct Live(AtomicUsize);
+
+impl Live {
+    /// A run of `cores` cores.
+    pub fn new(cores: usize) -> Live {
+        Live(AtomicUsize::new(cores))
+    }
+
+    /// Cores that still have coroutines.
+    pub fn count(&self) -> usize {
+        self.0.load(Ordering::Acquire)
+    }
+
+    /// Counts one core out, for a core that could not be built: the others must not wait for it.
+    pub fn leave(&self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// Turns `core` until every core counted in `live` has finished its coroutines.
+pub fn drive(core: &mut impl CoreLoop, live: &Live) {
+    let mut idle = Idle::default();
+    let mut counted = false;
+    loop {
+        let step = core.step(usize::MAX);
+        if step.finished && !counted {
+            counted = true;
+            live.leave();
+        }
+        if counted && live.count() == 0 {
+            return;
+        }
+        if step.worked == 0 && !step.pending {
+            idle.wait();
+        } else {
+            idle.reset();
+        }
+    }
+}

@@ -1,0 +1,411 @@
+//! One worker thread's context: posting, executing, polling.
+
+use super::execute::Outcome;
+use super::nic_thread::Job;
+use super::recv_ring::RecvRing;
+use super::{
+    ContextShared, MAX_CONTEXTS, MAX_QPS, MAX_REGIONS, QP_BITS, Registered, STATE_ERROR, STATE_INIT,
+    STATE_READY, Shared, SharedQp,
+};
+use crate::fabric::{Caps, Nic, PostError, SetupError};
+use crate::mem::{Access, MemoryKeys, Region};
+use crate::units::Nanos;
+use crate::verbs::{
+    Completion, Lkey, NodeId, Qp, QpAddress, QpConfig, QpState, RecvRequest, Rkey, Transport, WcOpcode,
+    WcStatus, WorkRequest,
+};
+use rand::{RngExt, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+
+/// How often a not-ready receiver is offered the message again before the retry count matters: one offer a
+/// poll, and polls come much faster than a card's RNR timer (InfiniBand 9.7.5.2.8) would tick.
+const OFFERS_PER_RNR_RETRY: u32 = 256;
+
+/// A loopback device context. Owned by one thread.
+pub struct LoopbackNic {
+    shared: Arc<Shared>,
+    context: Arc<ContextShared>,
+    qps: RefCell<Vec<LocalQp>>,
+    done: RefCell<VecDeque<Done>>,
+    /// Queue pairs whose requests wait for a receiver.
+    waiting: Cell<usize>,
+    rng: RefCell<Xoshiro256PlusPlus>,
+}
+
+struct LocalQp {
+    shared: Arc<SharedQp>,
+    posted: u64,
+    retired: u64,
+    /// Requests behind one whose receiver was not ready, itself included.
+    stalled: VecDeque<(u64, WorkRequest)>,
+    offers: u32,
+    receives: bool,
+}
+
+/// A send-queue completion, and how far it retires its queue.
+#[derive(Clone, Copy)]
+pub(super) struct Done {
+    pub(super) qp: Qp,
+    pub(super) id: u64,
+    pub(super) status: WcStatus,
+    pub(super) seq: u64,
+}
+
+impl LoopbackNic {
+    pub(super) fn open(shared: Arc<Shared>, node: NodeId) -> LoopbackNic {
+        let home = shared.nodes.get(node.index()).expect("the node exists");
+        let number = home.context_count.fetch_add(1, Ordering::AcqRel);
+        assert!(number < MAX_CONTEXTS, "node has at most {MAX_CONTEXTS} contexts");
+        let context = Arc::new(ContextShared {
+            node,
+            number: number as u32,
+            qps: std::iter::repeat_with(OnceLock::new).take(MAX_QPS).collect(),
+            qp_count: AtomicU32::new(0),
+            from_nic: Mutex::default(),
+            from_nic_len: AtomicUsize::new(0),
+        });
+        assert!(home.contexts[number].set(context.clone()).is_ok(), "context numbers are drawn once");
+        let seed = shared.options.seed ^ (u64::from(node.0) << 32 | number as u64);
+        LoopbackNic {
+            shared,
+            context,
+            qps: RefCell::default(),
+            done: RefCell::new(VecDeque::with_capacity(1024)),
+            waiting: Cell::new(0),
+            rng: RefCell::new(Xoshiro256PlusPlus::seed_from_u64(seed)),
+        }
+    }
+
+    fn index(qp: Qp) -> usize {
+        qp.0 as usize & (MAX_QPS - 1)
+    }
+
+    #[inline]
+    fn lose(&self) -> bool {
+        let loss = self.shared.options.datagram_loss;
+        loss > 0.0 && self.rng.borrow_mut().random_bool(loss.min(1.0))
+    }
+
+    /// Executes a request and queues its completion. False if its receiver was not ready.
+    #[inline]
+    fn execute(&self, qp: &SharedQp, seq: u64, request: &WorkRequest) -> bool {
+        let status = if qp.state.load(Ordering::Relaxed) == STATE_ERROR {
+            WcStatus::Flushed
+        } else {
+            match self.shared.execute(qp, request, None, Region::copy, || self.lose()) {
+                Outcome::Done(status) => status,
+                Outcome::ReceiverNotReady => return false,
+            }
+        };
+        self.complete(qp, seq, request, status);
+        true
+    }
+
+    #[inline]
+    fn complete(&self, qp: &SharedQp, seq: u64, request: &WorkRequest, status: WcStatus) {
+        if status != WcStatus::Success {
+            qp.state.store(STATE_ERROR, Ordering::Release);
+        } else if !request.flags.signaled {
+            return;
+        }
+        self.done.borrow_mut().push_back(Done { qp: qp.number, id: request.id, status, seq });
+    }
+
+    /// Offers stalled messages to their receivers once more.
+    fn offer_again(&self) {
+        let mut still = 0;
+        for qp in self.qps.borrow_mut().iter_mut() {
+            while let Some(&(seq, request)) = qp.stalled.front() {
+                if !self.execute(&qp.shared, seq, &request) {
+                    qp.offers += 1;
+                    let retries = u32::from(qp.shared.config.rnr_retry);
+                    if retries >= 7 || qp.offers <= retries * OFFERS_PER_RNR_RETRY {
+                        still += 1;
+                        break;
+                    }
+                    self.complete(&qp.shared, seq, &request, WcStatus::RnrRetryExceeded);
+                }
+                qp.offers = 0;
+                qp.stalled.pop_front();
+            }
+        }
+        self.waiting.set(still);
+    }
+
+    fn refuse(qp: &SharedQp, request: &WorkRequest, caps: &Caps) -> Option<PostError> {
+        let transport = qp.config.transport;
+        if !transport.supports(&request.verb) {
+            return Some(PostError::Unsupported { qp: qp.number, verb: request.verb.name(), transport });
+        }
+        if request.flags.inline && (request.verb.returns_data() || request.local.len > caps.max_inline) {
+            return Some(PostError::Inline { qp: qp.number, len: request.local.len, max: caps.max_inline });
+        }
+        let has_destination = matches!(request.verb, crate::verbs::Verb::Send { to: Some(_), .. });
+        if has_destination != (transport == Transport::Ud) {
+            return Some(PostError::Destination { qp: qp.number });
+        }
+        None
+    }
+
+    fn poll_nic_thread(&self) {
+        if self.context.from_nic_len.load(Ordering::Acquire) == 0 {
+            return;
+        }
+        let mut queue = self.context.from_nic.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        self.context.from_nic_len.store(0, Ordering::Release);
+        self.done.borrow_mut().extend(queue.drain(..));
+    }
+}
+
+impl Nic for LoopbackNic {
+    #[inline]
+    fn caps(&self) -> &Caps {
+        &self.shared.caps
+    }
+
+    #[inline]
+    fn node(&self) -> NodeId {
+        self.context.node
+    }
+
+    fn register(&self, region: &Region, access: Access) -> Result<MemoryKeys, SetupError> {
+        let node = &self.shared.nodes[self.context.node.index()];
+        let index = node.region_count.fetch_add(1, Ordering::AcqRel);
+        if index >= MAX_REGIONS {
+            return Err(SetupError::Limit {
+                what: "registered regions of one node",
+                asked: index as u64 + 1,
+                limit: MAX_REGIONS as u64,
+                fabric: self.shared.caps.fabric.clone(),
+            });
+        }
+        // Keys carry twenty drawn bits, so that a stale or guessed key is noticed.
+        let (l, r): (u32, u32) = {
+            let mut rng = self.rng.borrow_mut();
+            (rng.random::<u32>(), rng.random::<u32>())
+        };
+        let (lkey, rkey) = (l & !0xfff | index as u32, r & !0xfff | index as u32);
+        let registered =
+            Registered { region: region.clone(), access, lkey, rkey, live: AtomicBool::new(true) };
+        assert!(node.regions[index].set(registered).is_ok(), "region numbers are drawn once");
+        Ok(MemoryKeys { lkey: Lkey(lkey), rkey: Rkey(rkey) })
+    }
+
+    fn deregister(&self, keys: MemoryKeys) {
+        let node = &self.shared.nodes[self.context.node.index()];
+        if let Some(entry) = node.regions.get((keys.rkey.0 & 0xfff) as usize).and_then(OnceLock::get)
+            && entry.rkey == keys.rkey.0
+        {
+            entry.live.store(false, Ordering::Release);
+        }
+    }
+
+    fn create_qp(&self, config: &QpConfig) -> Result<Qp, SetupError> {
+        let caps = &self.shared.caps;
+        for (what, asked, limit) in [
+            ("send queue depth", config.send_depth, caps.max_send_depth),
+            ("receive queue depth", config.recv_depth, caps.max_recv_depth),
+            ("READs in flight per queue pair", config.max_rd_atomic, caps.max_rd_atomic),
+        ] {
+            if asked == 0 || asked > limit {
+                let (asked, limit) = (u64::from(asked), u64::from(limit));
+                return Err(SetupError::Limit { what, asked, limit, fabric: caps.fabric.clone() });
+            }
+        }
+        let index = self.context.qp_count.fetch_add(1, Ordering::AcqRel) as usize;
+        if index >= MAX_QPS {
+            return Err(SetupError::Limit {
+                what: "queue pairs of one context",
+                asked: index as u64 + 1,
+                limit: MAX_QPS as u64,
+                fabric: caps.fabric.clone(),
+            });
+        }
+        let number = Qp(self.context.number << QP_BITS | index as u32);
+        let shared = Arc::new(SharedQp {
+            number,
+            node: self.context.node,
+            config: *config,
+            state: AtomicU8::new(STATE_INIT),
+            peer: OnceLock::new(),
+            recv: RecvRing::new(config.recv_depth),
+        });
+        assert!(self.context.qps[index].set(shared.clone()).is_ok(), "queue pair numbers are drawn once");
+        self.qps.borrow_mut().push(LocalQp {
+            shared,
+            posted: 0,
+            retired: 0,
+            stalled: VecDeque::new(),
+            offers: 0,
+            receives: false,
+        });
+        Ok(number)
+    }
+
+    fn address(&self, qp: Qp) -> QpAddress {
+        let qkey = self.qps.borrow()[Self::index(qp)].shared.config.qkey;
+        QpAddress { node: self.context.node, qpn: qp.0, qkey }
+    }
+
+    fn connect(&self, qp: Qp, peer: Option<QpAddress>) -> Result<(), SetupError> {
+        let qps = self.qps.borrow();
+        let local = &qps[Self::index(qp)].shared;
+        let transport = local.config.transport;
+        if transport != Transport::Ud {
+            let Some(address) = peer else {
+                return Err(SetupError::Invalid(format!(
+                    "a {transport:?} queue pair needs a peer to connect to"
+                )));
+            };
+            let other = self.shared.nodes.get(address.node.index()).and_then(|n| n.qp(Qp(address.qpn)));
+            match other {
+                None => {
+                    let (node, qpn) = (address.node, address.qpn);
+                    return Err(SetupError::Invalid(format!("{node} has no queue pair {qpn}")));
+                }
+                Some(other) if other.config.transport != transport => {
+                    let theirs = other.config.transport;
+                    return Err(SetupError::Invalid(format!("cannot connect {transport:?} to {theirs:?}")));
+                }
+                Some(_) => {}
+            }
+            if local.peer.set((address.node, Qp(address.qpn))).is_err() {
+                return Err(SetupError::Invalid(format!("queue pair {} is already connected", qp.0)));
+            }
+        }
+        local.state.store(STATE_READY, Ordering::Release);
+        Ok(())
+    }
+
+    fn qp_state(&self, qp: Qp) -> QpState {
+        match self.qps.borrow()[Self::index(qp)].shared.state.load(Ordering::Acquire) {
+            STATE_INIT => QpState::Init,
+            STATE_READY => QpState::ReadyToSend,
+            _ => QpState::Error,
+        }
+    }
+
+    fn reset_qp(&self, qp: Qp) {
+        let mut qps = self.qps.borrow_mut();
+        let local = &mut qps[Self::index(qp)];
+        local.stalled.clear();
+        local.retired = local.posted;
+        self.done.borrow_mut().retain(|d| d.qp != qp);
+        local.shared.state.store(STATE_READY, Ordering::Release);
+    }
+
+    #[inline]
+    fn post(&self, qp: Qp, chain: &[WorkRequest]) -> Result<(), PostError> {
+        let mut qps = self.qps.borrow_mut();
+        let Some(local) = qps.get_mut(Self::index(qp)).filter(|l| l.shared.number == qp) else {
+            return Err(PostError::UnknownQp { qp });
+        };
+        if local.shared.state.load(Ordering::Relaxed) == STATE_INIT {
+            return Err(PostError::NotReady { qp, state: QpState::Init });
+        }
+        let depth = local.shared.config.send_depth;
+        for request in chain {
+            if let Some(refused) = Self::refuse(&local.shared, request, &self.shared.caps) {
+                return Err(refused);
+            }
+            if local.posted - local.retired >= u64::from(depth) {
+                return Err(PostError::QueueFull { qp, depth });
+            }
+            let seq = local.posted;
+            local.posted += 1;
+            if let Some(thread) = self.shared.nic_thread.get() {
+                thread.submit(Job::new(&self.shared, &self.context, &local.shared, seq, request));
+            } else if !local.stalled.is_empty() {
+                local.stalled.push_back((seq, *request));
+            } else if !self.execute(&local.shared, seq, request) {
+                local.stalled.push_back((seq, *request));
+                self.waiting.set(self.waiting.get() + 1);
+            }
+        }
+        Ok(())
+    }
+
+    fn post_recv(&self, qp: Qp, chain: &[RecvRequest]) -> Result<(), PostError> {
+        let mut qps = self.qps.borrow_mut();
+        let Some(local) = qps.get_mut(Self::index(qp)).filter(|l| l.shared.number == qp) else {
+            return Err(PostError::UnknownQp { qp });
+        };
+        local.receives = true;
+        for request in chain {
+            if !local.shared.recv.post(request) {
+                return Err(PostError::QueueFull { qp, depth: local.shared.config.recv_depth });
+            }
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn poll(&self, max: usize, mut sink: impl FnMut(Completion)) -> usize {
+        if self.shared.nic_thread.get().is_some() {
+            self.poll_nic_thread();
+        }
+        if self.waiting.get() > 0 {
+            self.offer_again();
+        }
+        let mut qps = self.qps.borrow_mut();
+        let mut taken = 0;
+        while taken < max {
+            let Some(done) = self.done.borrow_mut().pop_front() else { break };
+            let local = &mut qps[Self::index(done.qp)];
+            local.retired = local.retired.max(done.seq + 1);
+            taken += 1;
+            sink(Completion {
+                id: done.id,
+                qp: done.qp,
+                opcode: WcOpcode::SendQueue,
+                status: done.status,
+                byte_len: 0,
+                imm: None,
+                from: None,
+            });
+        }
+        for local in qps.iter().filter(|l| l.receives) {
+            let qp = &local.shared;
+            if qp.state.load(Ordering::Relaxed) == STATE_ERROR {
+                flush_receives(qp);
+            }
+            while taken < max
+                && let Some((id, arrival)) = qp.recv.take()
+            {
+                taken += 1;
+                sink(Completion {
+                    id,
+                    qp: qp.number,
+                    opcode: arrival.opcode,
+                    status: arrival.status,
+                    byte_len: arrival.byte_len,
+                    imm: arrival.imm,
+                    from: arrival.from,
+                });
+            }
+        }
+        taken
+    }
+
+    #[inline]
+    fn now(&self) -> Nanos {
+        Nanos(self.shared.clock.now().duration_since(self.shared.started).as_nanos() as u64)
+    }
+}
+
+/// Receives of a queue pair in error come back flushed.
+fn flush_receives(qp: &SharedQp) {
+    while let Some(claim) = qp.recv.claim() {
+        claim.publish(super::recv_ring::Arrival {
+            byte_len: 0,
+            imm: None,
+            from: None,
+            opcode: WcOpcode::Recv,
+            status: WcStatus::Flushed,
+        });
+    }
+}

@@ -1,0 +1,249 @@
+//! What a request does, once somebody executes it: shared by the posting thread and the NIC thread.
+
+use super::recv_ring::{Arrival, Claim};
+use super::{Registered, STATE_ERROR, STATE_READY, Shared, SharedQp};
+use crate::mem::Region;
+use crate::verbs::work::GRH_BYTES;
+use crate::verbs::{
+    AddressHandle, Lkey, NodeId, Rkey, Sge, Transport, Verb, WcOpcode, WcStatus, WorkRequest,
+};
+use std::sync::atomic::Ordering;
+
+/// How executing a request ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    /// Completed with this status.
+    Done(WcStatus),
+    /// The receiver had no RECV posted; offer it again later.
+    ReceiverNotReady,
+}
+
+/// How words are copied: at once, or with a pause between words so that others may see the middle.
+pub(super) type CopyWords = fn(&Region, u64, &Region, u64, u64);
+
+impl Shared {
+    #[inline]
+    fn registered(&self, node: NodeId, key: u32) -> Option<&Registered> {
+        let entry = self.nodes[node.index()].regions.get((key & 0xfff) as usize)?.get()?;
+        entry.live.load(Ordering::Acquire).then_some(entry)
+    }
+
+    #[inline]
+    fn local(&self, node: NodeId, sge: Sge) -> Result<&Region, WcStatus> {
+        let Lkey(key) = sge.lkey;
+        self.registered(node, key)
+            .filter(|r| r.lkey == key && r.region.holds(sge.offset, u64::from(sge.len)))
+            .map(|r| &r.region)
+            .ok_or(WcStatus::LocalProtection)
+    }
+
+    #[inline]
+    fn remote(
+        &self,
+        node: NodeId,
+        rkey: Rkey,
+        offset: u64,
+        len: u64,
+        allowed: impl Fn(&Registered) -> bool,
+    ) -> Result<&Region, WcStatus> {
+        self.registered(node, rkey.0)
+            .filter(|r| r.rkey == rkey.0 && allowed(r) && r.region.holds(offset, len))
+            .map(|r| &r.region)
+            .ok_or(WcStatus::RemoteAccess)
+    }
+
+    /// Executes one request of `qp`. `payload` replaces the local memory of an inlined request.
+    #[inline]
+    pub(super) fn execute(
+        &self,
+        qp: &SharedQp,
+        request: &WorkRequest,
+        payload: Option<(&Region, u64)>,
+        copy: CopyWords,
+        lose: impl FnOnce() -> bool,
+    ) -> Outcome {
+        match self.try_execute(qp, request, payload, copy, lose) {
+            Ok(outcome) => outcome,
+            Err(status) => Outcome::Done(status),
+        }
+    }
+
+    #[inline]
+    fn try_execute(
+        &self,
+        qp: &SharedQp,
+        request: &WorkRequest,
+        payload: Option<(&Region, u64)>,
+        copy: CopyWords,
+        lose: impl FnOnce() -> bool,
+    ) -> Result<Outcome, WcStatus> {
+        let len = u64::from(request.local.len);
+        let (local, at) = match payload {
+            Some(copied) => copied,
+            None => (self.local(qp.node, request.local)?, request.local.offset),
+        };
+        if let Verb::Send { to: Some(to), imm } = request.verb {
+            if request.local.len > self.caps.ud_mtu {
+                return Err(WcStatus::LocalLength);
+            }
+            if !lose() {
+                self.datagram(qp, to, imm, local, at, request.local.len, copy);
+            }
+            return Ok(Outcome::Done(WcStatus::Success));
+        }
+        let Some(&(peer, peer_qp)) = qp.peer.get() else { return Err(WcStatus::RemoteOperation) };
+        let unreliable = qp.config.transport == Transport::Uc;
+        if !self.nodes[peer.index()].alive.load(Ordering::Relaxed) {
+            return if unreliable {
+                Ok(Outcome::Done(WcStatus::Success))
+            } else {
+                Err(WcStatus::RetryExceeded)
+            };
+        }
+        let done = match request.verb {
+            Verb::Read { rkey, offset } => {
+                let from = self.remote(peer, rkey, offset, len, |r| r.access.remote_read)?;
+                copy(from, offset, local, at, len);
+                Ok(Outcome::Done(WcStatus::Success))
+            }
+            Verb::Write { rkey, offset } => {
+                match self.remote(peer, rkey, offset, len, |r| r.access.remote_write) {
+                    Ok(to) => {
+                        copy(local, at, to, offset, len);
+                        Ok(Outcome::Done(WcStatus::Success))
+                    }
+                    Err(status) => Err(status),
+                }
+            }
+            Verb::WriteImm { rkey, offset, imm } => {
+                match self.remote(peer, rkey, offset, len, |r| r.access.remote_write) {
+                    Ok(to) => self.deliver(peer, peer_qp, |claim, _| {
+                        copy(local, at, to, offset, len);
+                        claim.publish(Arrival {
+                            byte_len: request.local.len,
+                            imm: Some(imm),
+                            from: None,
+                            opcode: WcOpcode::RecvRdmaWithImm,
+                            status: WcStatus::Success,
+                        });
+                        WcStatus::Success
+                    }),
+                    Err(status) => Err(status),
+                }
+            }
+            Verb::Send { imm, .. } => self.deliver(peer, peer_qp, |claim, receiver| {
+                let fits = request.local.len <= claim.local.len;
+                let target = self.local(peer, claim.local);
+                let (status, sender) = match target {
+                    Ok(to) if fits => {
+                        copy(local, at, to, claim.local.offset, len);
+                        (WcStatus::Success, WcStatus::Success)
+                    }
+                    _ => {
+                        receiver.state.store(STATE_ERROR, Ordering::Release);
+                        (WcStatus::LocalLength, WcStatus::RemoteInvalidRequest)
+                    }
+                };
+                claim.publish(Arrival {
+                    byte_len: request.local.len,
+                    imm,
+                    from: None,
+                    opcode: WcOpcode::Recv,
+                    status,
+                });
+                sender
+            }),
+            Verb::CompareSwap { rkey, offset, expect, swap } => {
+                let word = self.atomic_word(peer, rkey, offset)?;
+                let seen = word.compare_swap(offset, expect, swap);
+                store_result(local, at, seen)
+            }
+            Verb::FetchAdd { rkey, offset, add } => {
+                let word = self.atomic_word(peer, rkey, offset)?;
+                let seen = word.fetch_add(offset, add);
+                store_result(local, at, seen)
+            }
+        };
+        match done {
+            // An unreliable connection has no negative acknowledgements: the requester never learns.
+            Err(WcStatus::RemoteAccess | WcStatus::RemoteInvalidRequest) if unreliable => {
+                Ok(Outcome::Done(WcStatus::Success))
+            }
+            Ok(Outcome::ReceiverNotReady) if unreliable => Ok(Outcome::Done(WcStatus::Success)),
+            other => other,
+        }
+    }
+
+    fn atomic_word(&self, peer: NodeId, rkey: Rkey, offset: u64) -> Result<&Region, WcStatus> {
+        if !offset.is_multiple_of(8) {
+            return Err(WcStatus::RemoteInvalidRequest);
+        }
+        self.remote(peer, rkey, offset, 8, |r| r.access.remote_atomic)
+    }
+
+    /// Hands a message to a connected receiver, if it has a RECV posted.
+    fn deliver(
+        &self,
+        peer: NodeId,
+        peer_qp: crate::verbs::Qp,
+        fill: impl FnOnce(Claim<'_>, &SharedQp) -> WcStatus,
+    ) -> Result<Outcome, WcStatus> {
+        let receiver = self.nodes[peer.index()].qp(peer_qp).ok_or(WcStatus::RetryExceeded)?;
+        if receiver.state.load(Ordering::Acquire) == STATE_ERROR {
+            return Err(WcStatus::RetryExceeded);
+        }
+        match receiver.recv.claim() {
+            None => Ok(Outcome::ReceiverNotReady),
+            Some(claim) => Ok(Outcome::Done(fill(claim, receiver))),
+        }
+    }
+
+    /// Delivers a datagram, or drops it without a word.
+    #[allow(clippy::too_many_arguments)]
+    fn datagram(
+        &self,
+        qp: &SharedQp,
+        to: AddressHandle,
+        imm: Option<u32>,
+        local: &Region,
+        at: u64,
+        len: u32,
+        copy: CopyWords,
+    ) {
+        let Some(node) = self.nodes.get(to.node.index()) else { return };
+        let Some(receiver) = node.qp(to.qp) else { return };
+        if !node.alive.load(Ordering::Relaxed)
+            || receiver.config.transport != Transport::Ud
+            || receiver.config.qkey != to.qkey
+            || receiver.state.load(Ordering::Acquire) != STATE_READY
+        {
+            return;
+        }
+        let Some(claim) = receiver.recv.claim() else { return };
+        let total = len + GRH_BYTES;
+        let status = match self.local(to.node, claim.local) {
+            Ok(target) if total <= claim.local.len => {
+                copy(local, at, target, claim.local.offset + u64::from(GRH_BYTES), u64::from(len));
+                WcStatus::Success
+            }
+            _ => WcStatus::LocalLength,
+        };
+        claim.publish(Arrival {
+            byte_len: total,
+            imm,
+            from: Some((qp.node, qp.number)),
+            opcode: WcOpcode::Recv,
+            status,
+        });
+    }
+}
+
+fn store_result(local: &Region, at: u64, seen: u64) -> Result<Outcome, WcStatus> {
+    if at.is_multiple_of(8) {
+        local.store(at, seen);
+    } else {
+        // The range was checked when the local key was.
+        let _ = local.write_bytes(at, &seen.to_le_bytes());
+    }
+    Ok(Outcome::Done(WcStatus::Success))
+}

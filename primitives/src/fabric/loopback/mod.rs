@@ -1,0 +1,187 @@
+//! Loopback: logical nodes in one process, real threads, shared memory.
+//!
+//! The posting thread executes each request itself, on the target's atomic words, before `post` returns; the
+//! completion waits in the context's queue for the next poll. So there is no NIC thread to wait for, and the
+//! fabric doubles as a fast shared-memory engine on one machine. Semantics are those of verbs: queue-pair
+//! states, key, bounds and permission checks, receiver-not-ready, datagram loss, flushes. What it cannot show
+//! is time: a request takes as long as its memory accesses. It shows fewer reorderings than hardware may, which
+//! is why [`Mode::NicThread`] exists: there a separate thread executes requests word by word, with seeded
+//! delays and in any order across queue pairs.
+//!
+//! Atomics are CPU atomics, so their scope is [`AtomicScope::Global`].
+
+mod context;
+mod execute;
+mod nic_thread;
+mod recv_ring;
+
+pub use context::LoopbackNic;
+
+use super::{AtomicScope, Caps};
+use crate::mem::{Access, Region};
+use crate::verbs::{NodeId, Qp, QpConfig};
+use nic_thread::NicThread;
+use recv_ring::RecvRing;
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicUsize};
+use std::sync::{Arc, Mutex, OnceLock};
+
+/// Regions a node can register.
+const MAX_REGIONS: usize = 1 << 12;
+/// Contexts a node can open, and queue pairs a context can hold: together the 24 bits of a queue pair number.
+const MAX_CONTEXTS: usize = 1 << 10;
+const MAX_QPS: usize = 1 << 12;
+const QP_BITS: u32 = 12;
+
+/// Who executes requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// The thread that posts, before `post` returns.
+    PostingThread,
+    /// One thread for the whole fabric, with delays and an order across queue pairs drawn from `seed`.
+    NicThread {
+        /// Seed of delays and order.
+        seed: u64,
+    },
+}
+
+/// How the fabric behaves.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Options {
+    /// Who executes requests.
+    pub mode: Mode,
+    /// Probability that a datagram is lost, beyond those for which no RECV is posted.
+    pub datagram_loss: f64,
+    /// Seed of losses and keys.
+    pub seed: u64,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options { mode: Mode::PostingThread, datagram_loss: 0.0, seed: 1 }
+    }
+}
+
+/// A fabric of logical nodes. Cloning shares it.
+#[derive(Clone)]
+pub struct Loopback {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    nodes: Box<[Node]>,
+    options: Options,
+    caps: Caps,
+    clock: quanta::Clock,
+    started: quanta::Instant,
+    nic_thread: OnceLock<NicThread>,
+}
+
+struct Node {
+    regions: Box<[OnceLock<Registered>]>,
+    region_count: AtomicUsize,
+    contexts: Box<[OnceLock<Arc<ContextShared>>]>,
+    context_count: AtomicUsize,
+    alive: AtomicBool,
+}
+
+struct Registered {
+    region: Region,
+    access: Access,
+    lkey: u32,
+    rkey: u32,
+    live: AtomicBool,
+}
+
+/// The part of a context that other threads reach.
+struct ContextShared {
+    node: NodeId,
+    number: u32,
+    qps: Box<[OnceLock<Arc<SharedQp>>]>,
+    qp_count: AtomicU32,
+    /// Completions from the NIC thread, and how many there are so that an empty queue costs one load.
+    from_nic: Mutex<VecDeque<context::Done>>,
+    from_nic_len: AtomicUsize,
+}
+
+struct SharedQp {
+    number: Qp,
+    node: NodeId,
+    config: QpConfig,
+    state: AtomicU8,
+    peer: OnceLock<(NodeId, Qp)>,
+    recv: RecvRing,
+}
+
+const STATE_INIT: u8 = 0;
+const STATE_READY: u8 = 1;
+const STATE_ERROR: u8 = 2;
+
+impl Loopback {
+    /// A fabric of `nodes` logical nodes.
+    ///
+    /// # Panics
+    /// If `nodes` is zero.
+    pub fn new(nodes: u16, options: Options) -> Loopback {
+        assert!(nodes > 0, "a fabric has at least one node");
+        let clock = quanta::Clock::new();
+        let shared = Arc::new(Shared {
+            nodes: (0..nodes).map(|_| Node::new()).collect(),
+            options,
+            caps: Caps {
+                fabric: "loopback".into(),
+                one_sided: true,
+                atomic_scope: AtomicScope::Global,
+                max_send_depth: 1 << 15,
+                max_recv_depth: 1 << 15,
+                max_inline: 256,
+                max_rd_atomic: 16,
+                ud_mtu: 4096,
+                virtual_time: false,
+            },
+            started: clock.now(),
+            clock,
+            nic_thread: OnceLock::new(),
+        });
+        if let Mode::NicThread { seed } = options.mode {
+            let thread = NicThread::start(Arc::downgrade(&shared), seed);
+            assert!(shared.nic_thread.set(thread).is_ok(), "the fabric was just made");
+        }
+        Loopback { shared }
+    }
+
+    /// A device context on `node` for one worker thread.
+    ///
+    /// # Panics
+    /// If the node does not exist or has no room for another context.
+    pub fn context(&self, node: NodeId) -> LoopbackNic {
+        LoopbackNic::open(self.shared.clone(), node)
+    }
+
+    /// Nodes of the fabric.
+    pub fn nodes(&self) -> u16 {
+        self.shared.nodes.len() as u16
+    }
+
+    /// Kills a node: requests to it fail with "retry counter exceeded" from now on.
+    pub fn kill(&self, node: NodeId) {
+        self.shared.nodes[node.index()].alive.store(false, std::sync::atomic::Ordering::Release);
+    }
+}
+
+impl Node {
+    fn new() -> Node {
+        Node {
+            regions: std::iter::repeat_with(OnceLock::new).take(MAX_REGIONS).collect(),
+            region_count: AtomicUsize::new(0),
+            contexts: std::iter::repeat_with(OnceLock::new).take(MAX_CONTEXTS).collect(),
+            context_count: AtomicUsize::new(0),
+            alive: AtomicBool::new(true),
+        }
+    }
+
+    fn qp(&self, qp: Qp) -> Option<&Arc<SharedQp>> {
+        let context = self.contexts.get((qp.0 >> QP_BITS) as usize)?.get()?;
+        context.qps.get(qp.0 as usize & (MAX_QPS - 1))?.get()
+    }
+}

@@ -1,0 +1,218 @@
+//! The NIC thread: requests executed elsewhere, later, and in any order across queue pairs.
+//!
+//! For litmus and stress tests. Each queue pair's requests keep their order, as on a card; which queue pair
+//! goes next is drawn from the seed, words are copied with pauses between them so that other threads see the
+//! middle of a transfer, and READs and ATOMICs hold one of the queue pair's `max_rd_atomic` places until their
+//! (delayed) completion.
+
+use super::context::Done;
+use super::execute::Outcome;
+use super::{ContextShared, STATE_ERROR, Shared, SharedQp};
+use crate::mem::Region;
+use crate::verbs::{WcStatus, WorkRequest};
+use rand::{RngExt, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, Weak};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// One request on its way through the NIC thread.
+pub(super) struct Job {
+    context: Arc<ContextShared>,
+    qp: Arc<SharedQp>,
+    seq: u64,
+    request: WorkRequest,
+    inline: Option<Region>,
+}
+
+/// Turns of the NIC loop that a receiver-not-ready retry lasts.
+const TURNS_PER_RNR_RETRY: u32 = 64;
+
+struct Queue {
+    qp: Arc<SharedQp>,
+    context: Arc<ContextShared>,
+    jobs: VecDeque<Job>,
+    /// Executed, not yet answered: due turn, completion if there will be one, takes a READ place.
+    answers: VecDeque<(u64, Option<Done>, bool)>,
+    reads: u32,
+    offers: u32,
+}
+
+#[derive(Default)]
+struct Inbox {
+    jobs: Mutex<VecDeque<Job>>,
+    arrived: Condvar,
+    stop: AtomicBool,
+}
+
+/// Handle of the thread; it stops when the fabric goes.
+pub(super) struct NicThread {
+    inbox: Arc<Inbox>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Job {
+    pub(super) fn new(
+        shared: &Shared,
+        context: &Arc<ContextShared>,
+        qp: &Arc<SharedQp>,
+        seq: u64,
+        request: &WorkRequest,
+    ) -> Job {
+        let inline = request.flags.inline.then(|| inline_copy(shared, qp, request)).flatten();
+        Job { context: context.clone(), qp: qp.clone(), seq, request: *request, inline }
+    }
+}
+
+/// The payload as it was when posted. `None` if the local range is bad: executing will report it.
+fn inline_copy(shared: &Shared, qp: &SharedQp, request: &WorkRequest) -> Option<Region> {
+    let local = request.local;
+    let from = shared.nodes[qp.node.index()].regions.get((local.lkey.0 & 0xfff) as usize)?.get()?;
+    if from.lkey != local.lkey.0 || !from.region.holds(local.offset, u64::from(local.len)) {
+        return None;
+    }
+    let copy = Region::new(local.len as usize);
+    Region::copy(&from.region, local.offset, &copy, 0, u64::from(local.len));
+    Some(copy)
+}
+
+impl NicThread {
+    pub(super) fn start(fabric: Weak<Shared>, seed: u64) -> NicThread {
+        let inbox = Arc::new(Inbox::default());
+        let theirs = inbox.clone();
+        let thread = std::thread::Builder::new()
+            .name("loopback-nic".into())
+            .spawn(move || run(&fabric, &theirs, seed))
+            .expect("a thread for the fabric under test");
+        NicThread { inbox, thread: Some(thread) }
+    }
+
+    pub(super) fn submit(&self, job: Job) {
+        self.inbox.jobs.lock().unwrap_or_else(|p| p.into_inner()).push_back(job);
+        self.inbox.arrived.notify_one();
+    }
+}
+
+impl Drop for NicThread {
+    fn drop(&mut self) {
+        self.inbox.stop.store(true, Ordering::Release);
+        self.inbox.arrived.notify_one();
+        if let Some(thread) = self.thread.take()
+            && thread.thread().id() != std::thread::current().id()
+        {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn run(fabric: &Weak<Shared>, inbox: &Inbox, seed: u64) {
+    let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
+    let mut queues: Vec<Queue> = Vec::new();
+    let mut turn = 0u64;
+    while !inbox.stop.load(Ordering::Acquire) {
+        let busy = queues.iter().any(|q| !q.jobs.is_empty() || !q.answers.is_empty());
+        admit(inbox, &mut queues, busy);
+        // The upgrade lasts one turn: the fabric's owner may go at any time, and then so does this thread.
+        let Some(shared) = fabric.upgrade() else { return };
+        turn += 1;
+        if queues.is_empty() {
+            continue;
+        }
+        let pick = rng.random_range(0..queues.len());
+        let delay = rng.random_range(0..8);
+        queues[pick].execute_one(&shared, turn, delay);
+        for queue in &mut queues {
+            queue.deliver(turn);
+        }
+        if rng.random_range(0..16) == 0 {
+            std::thread::yield_now();
+        }
+    }
+}
+
+fn admit(inbox: &Inbox, queues: &mut Vec<Queue>, busy: bool) {
+    let mut jobs = inbox.jobs.lock().unwrap_or_else(|p| p.into_inner());
+    if jobs.is_empty() && !busy {
+        let wait = Duration::from_millis(1);
+        jobs = inbox.arrived.wait_timeout(jobs, wait).unwrap_or_else(|p| p.into_inner()).0;
+    }
+    for job in jobs.drain(..) {
+        let found = queues.iter_mut().find(|q| Arc::ptr_eq(&q.qp, &job.qp));
+        match found {
+            Some(queue) => queue.jobs.push_back(job),
+            None => queues.push(Queue {
+                qp: job.qp.clone(),
+                context: job.context.clone(),
+                jobs: VecDeque::from([job]),
+                answers: VecDeque::new(),
+                reads: 0,
+                offers: 0,
+            }),
+        }
+    }
+}
+
+impl Queue {
+    fn execute_one(&mut self, shared: &Shared, turn: u64, delay: u64) {
+        let Some(job) = self.jobs.front() else { return };
+        let takes_place = job.request.verb.returns_data();
+        if takes_place && self.reads >= self.qp.config.max_rd_atomic {
+            return;
+        }
+        let status = if self.qp.state.load(Ordering::Acquire) == STATE_ERROR {
+            WcStatus::Flushed
+        } else {
+            let payload = job.inline.as_ref().map(|copy| (copy, 0));
+            match shared.execute(&self.qp, &job.request, payload, copy_slowly, || false) {
+                Outcome::Done(status) => status,
+                Outcome::ReceiverNotReady => {
+                    self.offers += 1;
+                    let retries = u32::from(self.qp.config.rnr_retry);
+                    if retries >= 7 || self.offers <= retries * TURNS_PER_RNR_RETRY {
+                        return;
+                    }
+                    WcStatus::RnrRetryExceeded
+                }
+            }
+        };
+        self.offers = 0;
+        if status != WcStatus::Success {
+            self.qp.state.store(STATE_ERROR, Ordering::Release);
+        }
+        let told = job.request.flags.signaled || status != WcStatus::Success;
+        let done = told.then_some(Done { qp: self.qp.number, id: job.request.id, status, seq: job.seq });
+        self.reads += u32::from(takes_place);
+        self.answers.push_back((turn + delay, done, takes_place));
+        self.jobs.pop_front();
+    }
+
+    fn deliver(&mut self, turn: u64) {
+        while let Some(&(due, done, took_place)) = self.answers.front() {
+            if due > turn {
+                return;
+            }
+            self.answers.pop_front();
+            self.reads -= u32::from(took_place);
+            if let Some(done) = done {
+                let mut queue = self.context.from_nic.lock().unwrap_or_else(|p| p.into_inner());
+                queue.push_back(done);
+                self.context.from_nic_len.store(queue.len(), Ordering::Release);
+            }
+        }
+    }
+}
+
+/// Copies word by word and lets other threads in between.
+fn copy_slowly(from: &Region, from_offset: u64, to: &Region, to_offset: u64, len: u64) {
+    let mut done = 0;
+    while done < len {
+        let part = (len - done).min(8);
+        Region::copy(from, from_offset + done, to, to_offset + done, part);
+        done += part;
+        if done < len {
+            std::thread::yield_now();
+        }
+    }
+}
