@@ -37,7 +37,7 @@ fn post_poll<N: Nic>(pair: &Pair<N>, buf: &primitives::mem::Buf) {
     let mut batch = pair.port.batch();
     batch.read(pair.target, buf, 0, 8);
     let posted = batch.post();
-    pair.port.poll();
+    pair.port.progress();
     drop(black_box(posted));
 }
 

@@ -9,5 +9,7 @@
 pub mod exec;
 pub mod fabric;
 pub mod mem;
+pub mod mesh;
+pub mod rpc;
 pub mod units;
 pub mod verbs;

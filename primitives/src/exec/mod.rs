@@ -256,7 +256,7 @@ impl<F: Future<Output = ()>, P: Poller> CoreLoop for Core<F, P> {
 /// Polls a bare port: no requests to serve.
 impl<N: crate::fabric::Nic> Poller for Rc<crate::verbs::port::Port<N>> {
     fn poll(&mut self) -> usize {
-        crate::verbs::port::Port::poll(self)
+        self.progress()
     }
     fn serve_one(&mut self) -> bool {
         false
@@ -266,7 +266,7 @@ impl<N: crate::fabric::Nic> Poller for Rc<crate::verbs::port::Port<N>> {
     }
     fn flush(&mut self) {}
     fn now(&self) -> Nanos {
-        crate::verbs::port::Port::now(self)
+        self.as_ref().now()
     }
     fn charge(&self, work: CpuWork) {
         self.nic().charge(work);

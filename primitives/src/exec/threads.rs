@@ -6,7 +6,7 @@
 //! growing steps; any work resets it.
 
 use super::CoreLoop;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 const SPINS: u32 = 64;
@@ -45,27 +45,42 @@ impl Idle {
 /// How many cores of a run still have coroutines. A core whose own have ended goes on serving requests until
 /// all have.
 #[derive(Debug)]
-pub struct Live(AtomicUsize);
+pub struct Live {
+    cores: AtomicUsize,
+    broken: AtomicBool,
+}
 
 impl Live {
     /// A run of `cores` cores.
     pub fn new(cores: usize) -> Live {
-        Live(AtomicUsize::new(cores))
+        Live { cores: AtomicUsize::new(cores), broken: AtomicBool::new(false) }
     }
 
     /// Cores that still have coroutines.
     pub fn count(&self) -> usize {
-        self.0.load(Ordering::Acquire)
+        self.cores.load(Ordering::Acquire)
     }
 
     /// Counts one core out, for a core that could not be built: the others must not wait for it.
     pub fn leave(&self) {
-        self.0.fetch_sub(1, Ordering::AcqRel);
+        self.cores.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// Ends the whole run if its thread panics: the others would wait for it for ever.
+struct BreakOnPanic<'l>(&'l Live);
+
+impl Drop for BreakOnPanic<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.broken.store(true, Ordering::Release);
+        }
     }
 }
 
 /// Turns `core` until every core counted in `live` has finished its coroutines.
 pub fn drive(core: &mut impl CoreLoop, live: &Live) {
+    let _guard = BreakOnPanic(live);
     let mut idle = Idle::default();
     let mut counted = false;
     loop {
@@ -74,7 +89,7 @@ pub fn drive(core: &mut impl CoreLoop, live: &Live) {
             counted = true;
             live.leave();
         }
-        if counted && live.count() == 0 {
+        if counted && live.count() == 0 || live.broken.load(Ordering::Acquire) {
             return;
         }
         if step.worked == 0 && !step.pending {

@@ -438,7 +438,7 @@ impl<N: Nic> Port<N> {
 
     /// Takes completions from the NIC, wakes the tasks whose groups are done, and posts what waited for
     /// room. Returns the number of completions.
-    pub fn poll(&self) -> usize {
+    pub fn progress(&self) -> usize {
         let state = &mut *self.state.borrow_mut();
         let mut traffic = self.traffic.get();
         let mut retired = false;

@@ -1,0 +1,230 @@
+//! Running one program on every worker of a cluster, on any fabric.
+
+use super::{Card, Worker, WorkerConfig};
+use crate::exec::CoreLoop;
+use crate::exec::threads::{Live, drive};
+use crate::fabric::loopback::{self, Loopback};
+use crate::fabric::{AnyNic, Nic, SetupError};
+use crate::units::Nanos;
+use crate::verbs::NodeId;
+use std::sync::{Barrier, Mutex};
+
+/// Which fabric, with what it needs to be made.
+#[derive(Clone, Debug)]
+pub enum FabricSpec {
+    /// Logical nodes in this process, a thread per worker.
+    Loopback(loopback::Options),
+}
+
+/// How large a cluster is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// Nodes.
+    pub nodes: u16,
+    /// Worker threads (cores) per node.
+    pub workers: u16,
+}
+
+/// Where a program runs.
+pub struct Site {
+    /// The node.
+    pub node: NodeId,
+    /// The worker's number on its node.
+    pub worker: u16,
+    /// The cluster.
+    pub shape: Shape,
+    /// Port, RPC endpoint, scheduler.
+    pub net: Worker,
+    /// Core time at which all workers are connected and start.
+    pub start: Nanos,
+}
+
+/// What every worker of a cluster runs.
+pub trait Program: Sync {
+    /// What the workers share: memory of nodes, keys of regions.
+    type Shared: Sync;
+    /// One worker's core.
+    type Core: CoreLoop;
+    /// What one worker brings back.
+    type Output: Send;
+
+    /// Allocates and registers what nodes hold. `nodes` has a control context for each node.
+    ///
+    /// # Errors
+    /// When the fabric refuses.
+    fn setup(&self, shape: Shape, nodes: &[AnyNic]) -> Result<Self::Shared, SetupError>;
+
+    /// Builds a worker's core, coroutines included.
+    ///
+    /// # Errors
+    /// When buffers or queue pairs run out.
+    fn build(&self, shared: &Self::Shared, site: &Site) -> Result<Self::Core, SetupError>;
+
+    /// Takes the results out of a worker whose coroutines have ended everywhere.
+    fn finish(&self, shared: &Self::Shared, site: Site, core: Self::Core) -> Self::Output;
+}
+
+/// Why a cluster did not run.
+#[derive(Debug, thiserror::Error)]
+pub enum LaunchError {
+    /// Set-up failed.
+    #[error("cannot set up {node}, worker {worker}: {source}")]
+    Setup {
+        /// The node.
+        node: NodeId,
+        /// The worker.
+        worker: u16,
+        /// What was refused.
+        source: SetupError,
+    },
+    /// Shared set-up failed.
+    #[error("cannot set up the cluster: {0}")]
+    Shared(#[source] SetupError),
+    /// The shape is empty.
+    #[error("a cluster needs at least one node and one worker, not {nodes} × {workers}")]
+    Shape {
+        /// Nodes asked for.
+        nodes: u16,
+        /// Workers asked for.
+        workers: u16,
+    },
+}
+
+/// What a cluster run brings back beside the workers' outputs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RunFacts {
+    /// Simulated events, zero on real fabrics.
+    pub events: u64,
+    /// Fingerprint over the simulated events, zero on real fabrics.
+    pub fingerprint: u64,
+    /// Virtual time at the end, zero on real fabrics.
+    pub virtual_time: Nanos,
+}
+
+/// Runs `program` on every worker; outputs are in order of node, then worker.
+///
+/// # Errors
+/// If the shape is empty or the fabric refuses something; then no worker runs.
+pub fn launch<P: Program>(
+    fabric: &FabricSpec,
+    shape: Shape,
+    config: &WorkerConfig,
+    program: &P,
+) -> Result<(Vec<P::Output>, RunFacts), LaunchError> {
+    if shape.nodes == 0 || shape.workers == 0 {
+        return Err(LaunchError::Shape { nodes: shape.nodes, workers: shape.workers });
+    }
+    match fabric {
+        FabricSpec::Loopback(options) => {
+            let outputs = on_threads(&Loopback::new(shape.nodes, *options), shape, config, program)?;
+            Ok((outputs, RunFacts::default()))
+        }
+    }
+}
+
+/// The cards of all workers, laid open before anybody connects.
+struct Table {
+    cards: Mutex<Vec<Option<Card>>>,
+    refused: Mutex<Option<LaunchError>>,
+    barrier: Barrier,
+    live: Live,
+}
+
+impl Table {
+    fn refuse(&self, error: LaunchError) {
+        self.refused.lock().unwrap_or_else(|p| p.into_inner()).get_or_insert(error);
+    }
+
+    /// Waits for all workers; true if none of them was refused anything so far.
+    fn meet(&self) -> bool {
+        self.barrier.wait();
+        let fine = self.refused.lock().unwrap_or_else(|p| p.into_inner()).is_none();
+        self.barrier.wait();
+        fine
+    }
+}
+
+fn on_threads<P: Program>(
+    fabric: &Loopback,
+    shape: Shape,
+    config: &WorkerConfig,
+    program: &P,
+) -> Result<Vec<P::Output>, LaunchError> {
+    let control: Vec<AnyNic> =
+        (0..shape.nodes).map(|n| AnyNic::Loopback(fabric.context(NodeId(n)))).collect();
+    let shared = program.setup(shape, &control).map_err(LaunchError::Shared)?;
+    let total = usize::from(shape.nodes) * usize::from(shape.workers);
+    let table = Table {
+        cards: Mutex::new(vec![None; total]),
+        refused: Mutex::new(None),
+        barrier: Barrier::new(total),
+        live: Live::new(total),
+    };
+    let outputs = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..shape.nodes)
+            .flat_map(|node| (0..shape.workers).map(move |worker| (NodeId(node), worker)))
+            .map(|(node, worker)| {
+                let (table, shared) = (&table, &shared);
+                let nic = AnyNic::Loopback(fabric.context(node));
+                scope.spawn(move || one_worker(nic, table, shape, config, program, shared, worker))
+            })
+            .collect();
+        threads.into_iter().map(|t| t.join()).collect::<Vec<_>>()
+    });
+    if let Some(error) = table.refused.into_inner().unwrap_or_else(|p| p.into_inner()) {
+        return Err(error);
+    }
+    let outputs = outputs.into_iter().map(|joined| match joined {
+        Ok(output) => output,
+        // A worker's panic is a bug; let it be seen as such.
+        Err(panic) => std::panic::resume_unwind(panic),
+    });
+    Ok(outputs.flatten().collect())
+}
+
+fn one_worker<P: Program>(
+    nic: AnyNic,
+    table: &Table,
+    shape: Shape,
+    config: &WorkerConfig,
+    program: &P,
+    shared: &P::Shared,
+    worker: u16,
+) -> Option<P::Output> {
+    let node = nic.node();
+    let setup = |source| LaunchError::Setup { node, worker, source };
+    let index = |node: u16| usize::from(node) * usize::from(shape.workers) + usize::from(worker);
+    let opened = match Worker::open(nic, config, shape.nodes, worker) {
+        Ok((net, card)) => {
+            table.cards.lock().unwrap_or_else(|p| p.into_inner())[index(node.0)] = Some(card);
+            Some(net)
+        }
+        Err(source) => {
+            table.refuse(setup(source));
+            None
+        }
+    };
+    if !table.meet() {
+        return None;
+    }
+    let net = opened?;
+    let cards: Vec<Card> = {
+        let all = table.cards.lock().unwrap_or_else(|p| p.into_inner());
+        (0..shape.nodes).filter_map(|n| all[index(n)].clone()).collect()
+    };
+    if let Err(source) = net.connect(&cards) {
+        table.refuse(setup(source));
+    }
+    let start = net.port.now();
+    let site = Site { node, worker, shape, net, start };
+    let built = program.build(shared, &site);
+    if let Err(source) = &built {
+        table.refuse(setup(source.clone()));
+    }
+    if !table.meet() {
+        return None;
+    }
+    let mut core = built.ok()?;
+    drive(&mut core, &table.live);
+    Some(program.finish(shared, site, core))
+}

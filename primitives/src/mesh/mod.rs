@@ -1,0 +1,114 @@
+//! Workers that reach each other: one port and one RPC endpoint per worker thread, fully connected.
+//!
+//! A worker opens its queue pairs and shows their addresses on a [`Card`]; when all cards are on the table it
+//! connects. Worker `w` of a node talks to worker `w` of every other node (DrTM+H §3.1: each thread manages
+//! its own queue pairs to all machines), and has a queue pair to its own node too, for local words that must
+//! change through the NIC. [`launch`] does this on any fabric and runs a [`Program`] on every worker.
+
+mod launch;
+
+pub use launch::{FabricSpec, LaunchError, Program, RunFacts, Shape, Site, launch};
+
+use crate::exec::Sched;
+use crate::fabric::{AnyNic, Nic, SetupError};
+use crate::mem::{Access, BufPool, Region};
+use crate::rpc::{Rpc, RpcConfig};
+use crate::verbs::port::{EnginePort, Port, PortConfig};
+use crate::verbs::{Qp, QpAddress, QpConfig};
+use std::rc::Rc;
+
+/// How each worker of a mesh is built.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WorkerConfig {
+    /// How ports post.
+    pub port: PortConfig,
+    /// How RPC endpoints behave.
+    pub rpc: RpcConfig,
+    /// Connected queue pairs.
+    pub qp: QpConfig,
+    /// Queue pairs to each node; several emulate a larger cluster (DrTM+H §4.2).
+    pub lanes: u32,
+    /// Buffer pool for requests in flight, beside what RPC needs.
+    pub pool_bytes: u64,
+}
+
+impl Default for WorkerConfig {
+    fn default() -> WorkerConfig {
+        WorkerConfig {
+            port: PortConfig::default(),
+            rpc: RpcConfig::default(),
+            qp: QpConfig::rc(),
+            lanes: 1,
+            pool_bytes: 1 << 20,
+        }
+    }
+}
+
+/// The addresses of one worker's queue pairs.
+#[derive(Clone, Debug)]
+pub struct Card {
+    /// By peer node, then lane.
+    pub connected: Vec<Vec<QpAddress>>,
+    /// The RPC endpoint.
+    pub rpc: QpAddress,
+}
+
+/// One worker's network: port, RPC endpoint and scheduler.
+#[derive(Clone)]
+pub struct Worker {
+    /// Async verbs.
+    pub port: Rc<EnginePort>,
+    /// Requests and replies.
+    pub rpc: Rc<Rpc<AnyNic>>,
+    /// The scheduler its coroutines run on.
+    pub sched: Rc<Sched>,
+    qps: Rc<[Box<[Qp]>]>,
+}
+
+impl Worker {
+    /// Opens the queue pairs of worker `worker` of a node, for a cluster of `nodes` nodes.
+    ///
+    /// # Errors
+    /// When the fabric refuses a queue pair or a region.
+    pub fn open(
+        nic: AnyNic,
+        config: &WorkerConfig,
+        nodes: u16,
+        worker: u16,
+    ) -> Result<(Worker, Card), SetupError> {
+        let pool_bytes = config.pool_bytes + Rpc::<AnyNic>::pool_bytes(&config.rpc, usize::from(nodes));
+        let arena = Region::new(pool_bytes as usize);
+        let lkey = nic.register(&arena, Access::LOCAL)?.lkey;
+        let mut qps: Vec<Box<[Qp]>> = Vec::new();
+        for _ in 0..nodes {
+            qps.push((0..config.lanes).map(|_| nic.create_qp(&config.qp)).collect::<Result<_, _>>()?);
+        }
+        let sched = Sched::new();
+        let port = Rc::new(Port::new(nic, sched.clone(), BufPool::new(arena, lkey), config.port));
+        for (node, lanes) in qps.iter().enumerate() {
+            for &qp in lanes {
+                port.add_route(crate::verbs::NodeId(node as u16), qp, config.qp.send_depth);
+            }
+        }
+        let rpc = Rc::new(Rpc::new(port.clone(), config.rpc, worker, usize::from(nodes))?);
+        let address = |qp: &Qp| port.nic().address(*qp);
+        let connected = qps.iter().map(|lanes| lanes.iter().map(address).collect()).collect();
+        let card = Card { connected, rpc: rpc.address() };
+        Ok((Worker { port, rpc, sched, qps: qps.into() }, card))
+    }
+
+    /// Connects to the same-numbered workers of all nodes, whose cards are in node order.
+    ///
+    /// # Errors
+    /// When the fabric refuses a connection.
+    pub fn connect(&self, cards: &[Card]) -> Result<(), SetupError> {
+        let me = self.port.nic().node();
+        for (card, lanes) in cards.iter().zip(self.qps.iter()) {
+            for (&address, &qp) in card.connected[me.index()].iter().zip(lanes) {
+                self.port.nic().connect(qp, Some(address))?;
+            }
+            self.rpc.open(card.rpc);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,432 @@
+//! Requests and replies over UD SEND/RECV, after FaSST and DrTM+H §3.1–3.2.
+//!
+//! Each worker thread has one datagram queue pair and one *session* with the worker of the same number on every
+//! other node. Datagrams may be lost, so sessions make calls exactly-once:
+//!
+//! - A request carries a sequence number of its session and is kept until it is answered; one that stays
+//!   unanswered for [`RpcConfig::retransmit_after`] is sent again. The server remembers the last
+//!   [`RpcConfig::window`] requests of each session and their replies: a duplicate is not executed again, its
+//!   reply is sent again.
+//! - **Credits.** A session has at most `window` unanswered requests, and the server posts that many receives
+//!   for it, so receives do not run out. Callers past the window wait for credits, in order.
+//! - **One doorbell.** The requests of a batch are one chain on the datagram queue pair, whatever their
+//!   destinations; so are the replies of all requests served in one turn.
+//! - **Passive ACK.** A one-way request has no reply. Every message to a peer carries the highest sequence
+//!   number below which all its requests were executed; that frees the caller's copy and its credit. Only when
+//!   half a window is owed and nothing else goes that way is a bare acknowledgement sent.
+//!
+//! Handlers are plain functions ([`Service`]): they never wait. Received buffers are handed to the caller without
+//! a copy; a fresh one is posted in their place.
+//!
+//! Bytes from peers are not trusted: a message that is too short, of another version, from an unknown sender or
+//! with an unknown call is counted ([`RpcStats::malformed`]) and dropped.
+
+mod client;
+mod message;
+mod server;
+
+pub use client::{CallBatch, Pending, Replies};
+pub use message::{Kind, Malformed, Reader, Writer};
+pub use server::{Incoming, Reply, Service};
+
+use crate::exec::Poller;
+use crate::fabric::{CpuWork, Nic, SetupError};
+use crate::mem::{Buf, PoolExhausted};
+use crate::units::Nanos;
+use crate::verbs::port::Port;
+use crate::verbs::work::GRH_BYTES;
+use crate::verbs::{AddressHandle, NodeId, Qp, QpAddress, QpConfig};
+use message::{HEADER_WORDS, Header};
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+/// How an RPC endpoint behaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RpcConfig {
+    /// Unanswered requests per session, a power of two of at most 64.
+    pub window: u32,
+    /// Largest message in bytes, header included; at most the fabric's datagram size.
+    pub max_message: u32,
+    /// Age at which an unanswered request is sent again.
+    pub retransmit_after: Nanos,
+    /// Times a request is sent again before the call fails.
+    pub max_retransmits: u32,
+    /// Put all messages of a batch under one doorbell.
+    pub doorbell_batching: bool,
+}
+
+impl Default for RpcConfig {
+    fn default() -> RpcConfig {
+        RpcConfig {
+            window: 32,
+            max_message: 1024,
+            // Far above a busy machine's scheduling delays, far below a person's patience.
+            retransmit_after: Nanos::from_millis(20),
+            max_retransmits: 100,
+            doorbell_batching: true,
+        }
+    }
+}
+
+/// Why a call failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RpcError {
+    /// No answer after all retransmissions.
+    #[error("{peer} did not answer handler {handler} after {attempts} attempts")]
+    Unanswered {
+        /// The node called.
+        peer: NodeId,
+        /// The handler called.
+        handler: u8,
+        /// Times the request was sent.
+        attempts: u32,
+    },
+    /// The message does not fit.
+    #[error("a message of {len} B is longer than this endpoint's {max} B")]
+    TooLong {
+        /// Bytes asked for.
+        len: u32,
+        /// Bytes there may be.
+        max: u32,
+    },
+    /// More requests than the session's window has room for; [`Rpc::room`] waits for it.
+    #[error("the window of {window} requests to {peer} is full")]
+    WindowFull {
+        /// The node called.
+        peer: NodeId,
+        /// Requests the window holds.
+        window: u32,
+    },
+    /// No session with that node.
+    #[error("no RPC session with {peer}")]
+    NoSession {
+        /// The node asked for.
+        peer: NodeId,
+    },
+    /// No buffer was left.
+    #[error(transparent)]
+    Pool(#[from] PoolExhausted),
+    /// A reply that could not be decoded.
+    #[error(transparent)]
+    Malformed(#[from] Malformed),
+}
+
+/// What an endpoint has counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RpcStats {
+    /// Requests executed by handlers here.
+    pub served: u64,
+    /// Calls made, one-way included.
+    pub calls: u64,
+    /// Requests sent again.
+    pub retransmits: u64,
+    /// Duplicates that were answered from memory.
+    pub duplicates: u64,
+    /// Bare acknowledgements sent.
+    pub acks: u64,
+    /// Messages dropped as malformed or unknown.
+    pub malformed: u64,
+}
+
+/// A request not yet answered, at the caller.
+struct Sent {
+    seq: u32,
+    call: u32,
+    buf: Buf,
+    len: u32,
+    at: Nanos,
+    attempts: u32,
+    handler: u8,
+}
+
+/// An executed request, at the server.
+struct Served {
+    seq: u32,
+    reply: Option<(Buf, u32)>,
+}
+
+struct Session {
+    to: Option<AddressHandle>,
+    next_seq: u32,
+    unanswered: Box<[Option<Sent>]>,
+    in_use: u32,
+    /// Requests up to this one were acknowledged as executed.
+    acknowledged: u32,
+    waiting: VecDeque<u32>,
+    served: Box<[Option<Served>]>,
+    /// Every request up to this one has been executed.
+    done_below: u32,
+    /// Of the `window` requests after `done_below`, those executed.
+    done_after: u64,
+    owed: u32,
+}
+
+/// A call somebody waits for: filled by the reply.
+#[derive(Default)]
+struct Call {
+    reply: Option<Received>,
+    failed: Option<RpcError>,
+    batch: u32,
+    generation: u16,
+    live: bool,
+}
+
+struct Received {
+    buf: Buf,
+    len: u32,
+}
+
+struct BatchState {
+    open: u32,
+    task: u32,
+}
+
+#[derive(Default)]
+struct State {
+    sessions: Vec<Session>,
+    calls: Vec<Call>,
+    free_calls: Vec<u32>,
+    batches: Vec<BatchState>,
+    free_batches: Vec<u32>,
+    out: Vec<(AddressHandle, Buf, u32)>,
+    stats: RpcStats,
+}
+
+/// One worker thread's RPC endpoint.
+pub struct Rpc<N: Nic> {
+    port: Rc<Port<N>>,
+    config: RpcConfig,
+    qp: Qp,
+    queue: u32,
+    worker: u16,
+    state: RefCell<State>,
+    inbox: RefCell<VecDeque<crate::verbs::port::Received>>,
+    next_sweep: Cell<Nanos>,
+    sweep_armed: Cell<bool>,
+    building: Cell<bool>,
+}
+
+impl<N: Nic> Rpc<N> {
+    /// An endpoint for `worker`, with a queue pair of its own; `peers` is how many sessions it will have.
+    ///
+    /// # Errors
+    /// When the fabric refuses the queue pair, or the pool cannot hold the receives.
+    ///
+    /// # Panics
+    /// If the window is not a power of two of at most 64.
+    pub fn new(
+        port: Rc<Port<N>>,
+        config: RpcConfig,
+        worker: u16,
+        peers: usize,
+    ) -> Result<Rpc<N>, SetupError> {
+        let RpcConfig { window, max_message, .. } = config;
+        assert!(
+            window.is_power_of_two() && window <= 64,
+            "window {window} is not a power of two of at most 64"
+        );
+        let caps = port.nic().caps();
+        if max_message > caps.ud_mtu {
+            return Err(SetupError::Limit {
+                what: "RPC message size in bytes",
+                asked: u64::from(max_message),
+                limit: u64::from(caps.ud_mtu),
+                fabric: caps.fabric.clone(),
+            });
+        }
+        // Requests of every peer, replies to our own, and acknowledgements in between.
+        let recv_depth = (2 * window * peers as u32 + 2 * peers as u32).max(64);
+        let qp_config = QpConfig { recv_depth, qkey: u32::from(worker) + 0x1100, ..QpConfig::ud() };
+        let qp = port.nic().create_qp(&qp_config)?;
+        port.nic().connect(qp, None)?;
+        let queue = port.add_datagram_queue(qp, qp_config.send_depth);
+        let rpc = Rpc {
+            port,
+            config,
+            qp,
+            queue,
+            worker,
+            state: RefCell::default(),
+            inbox: RefCell::new(VecDeque::with_capacity(recv_depth as usize)),
+            next_sweep: Cell::new(Nanos(0)),
+            sweep_armed: Cell::new(false),
+            building: Cell::new(false),
+        };
+        for _ in 0..recv_depth {
+            rpc.post_fresh_recv()
+                .map_err(|e| SetupError::Invalid(format!("receives of an RPC endpoint: {e}")))?;
+        }
+        Ok(rpc)
+    }
+
+    /// Bytes of buffer pool an endpoint with `peers` sessions needs at most: receives, kept requests and kept
+    /// replies.
+    pub fn pool_bytes(config: &RpcConfig, peers: usize) -> u64 {
+        let buf = u64::from((config.max_message + GRH_BYTES).next_power_of_two().max(64));
+        buf * u64::from(config.window) * (peers as u64 + 1) * 6
+    }
+
+    /// The address that other nodes' same-numbered workers open a session to.
+    pub fn address(&self) -> QpAddress {
+        self.port.nic().address(self.qp)
+    }
+
+    /// Opens a session with `peer`'s worker of this number.
+    pub fn open(&self, peer: QpAddress) {
+        let window = self.config.window as usize;
+        let state = &mut *self.state.borrow_mut();
+        while state.sessions.len() <= peer.node.index() {
+            state.sessions.push(Session {
+                to: None,
+                next_seq: 1,
+                unanswered: (0..window).map(|_| None).collect(),
+                in_use: 0,
+                acknowledged: 0,
+                waiting: VecDeque::with_capacity(64),
+                served: (0..window).map(|_| None).collect(),
+                done_below: 0,
+                done_after: 0,
+                owed: 0,
+            });
+        }
+        state.sessions[peer.node.index()].to = Some(peer.handle());
+    }
+
+    /// The port below.
+    pub fn port(&self) -> &Rc<Port<N>> {
+        &self.port
+    }
+
+    /// What has been counted so far.
+    pub fn stats(&self) -> RpcStats {
+        self.state.borrow().stats
+    }
+
+    /// Requests sent and not yet answered or acknowledged.
+    pub fn unanswered(&self) -> u32 {
+        self.state.borrow().sessions.iter().map(|s| s.in_use).sum()
+    }
+
+    fn post_fresh_recv(&self) -> Result<(), PoolExhausted> {
+        let buf = self.port.buf(self.config.max_message + GRH_BYTES)?;
+        // The queue was sized for what is posted; a full queue would only mean one receive less.
+        let _ = self.port.post_recv(self.qp, buf);
+        Ok(())
+    }
+
+    /// Sorts arrived messages: replies and acknowledgements are handled at once, requests wait for
+    /// [`Rpc::serve_one`].
+    fn sort_arrivals(&self) {
+        while let Some(message) = self.port.next_received() {
+            if self.post_fresh_recv().is_err() {
+                // Losing a datagram is allowed, running out of receives for good is not: give this one back.
+                let _ = self.port.post_recv(self.qp, message.buf);
+                continue;
+            }
+            self.port.nic().charge(CpuWork::RpcDecode);
+            let state = &mut *self.state.borrow_mut();
+            let Ok(header) = Header::decode(&message) else {
+                state.stats.malformed += 1;
+                continue;
+            };
+            let known = state.sessions.get(header.from.index()).and_then(|s| s.to);
+            if known.is_none_or(|to| message.from != Some((to.node, to.qp))) {
+                state.stats.malformed += 1;
+                continue;
+            }
+            self.acknowledge(state, header.from, header.done_below);
+            match header.kind {
+                Kind::Reply => self.answer(state, &header, message),
+                Kind::Ack => {}
+                Kind::Request | Kind::OneWay => self.inbox.borrow_mut().push_back(message),
+            }
+        }
+    }
+
+    /// Sends what is lined up, under as few doorbells as configured.
+    fn send_out(&self, state: &mut State) {
+        if state.out.is_empty() {
+            return;
+        }
+        if self.config.doorbell_batching {
+            let mut batch = self.port.batch();
+            for (to, buf, len) in state.out.drain(..) {
+                batch.send(self.queue, to, &buf, len);
+            }
+            // A datagram queue pair fails only by a bug; the retransmission sweep reports lost calls.
+            let _ = batch.post_passive();
+        } else {
+            for (to, buf, len) in state.out.drain(..) {
+                let mut batch = self.port.batch();
+                batch.send(self.queue, to, &buf, len);
+                let _ = batch.post_passive();
+            }
+        }
+    }
+
+    /// Writes the header of a message to `peer`, acknowledgement included.
+    fn seal(&self, session: &mut Session, buf: &Buf, header: Header) {
+        session.owed = 0;
+        header.encode(buf, self.port.nic().node(), self.worker, session.done_below);
+        self.port.nic().charge(CpuWork::RpcEncode);
+    }
+
+    fn header_bytes() -> u32 {
+        HEADER_WORDS as u32 * 8
+    }
+}
+
+/// Polls an endpoint's port and serves its requests.
+pub struct RpcPoller<N: Nic, S> {
+    rpc: Rc<Rpc<N>>,
+    service: S,
+}
+
+impl<N: Nic, S: Service> RpcPoller<N, S> {
+    /// Serves `rpc`'s requests with `service`.
+    pub fn new(rpc: Rc<Rpc<N>>, service: S) -> RpcPoller<N, S> {
+        RpcPoller { rpc, service }
+    }
+
+    /// The service.
+    pub fn service(&self) -> &S {
+        &self.service
+    }
+}
+
+impl<N: Nic, S: Service> Poller for RpcPoller<N, S> {
+    fn poll(&mut self) -> usize {
+        let taken = self.rpc.port.progress();
+        if self.rpc.port.received() > 0 {
+            self.rpc.sort_arrivals();
+        }
+        taken
+    }
+
+    fn serve_one(&mut self) -> bool {
+        let Some(message) = self.rpc.inbox.borrow_mut().pop_front() else { return false };
+        self.rpc.serve(&mut self.service, message);
+        true
+    }
+
+    fn backlog(&self) -> bool {
+        !self.rpc.inbox.borrow().is_empty()
+    }
+
+    fn flush(&mut self) {
+        self.rpc.flush_replies();
+    }
+
+    fn tick(&mut self, now: Nanos) {
+        self.rpc.sweep(now);
+    }
+
+    fn now(&self) -> Nanos {
+        self.rpc.port.now()
+    }
+
+    fn charge(&self, work: CpuWork) {
+        self.rpc.port.nic().charge(work);
+    }
+}

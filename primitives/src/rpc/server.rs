@@ -1,0 +1,134 @@
+//! The serving side: exactly-once execution, kept replies, owed acknowledgements.
+
+use super::{Header, Kind, Reader, Rpc, Served, Session, State, Writer};
+use crate::fabric::{CpuWork, Nic};
+use crate::mem::Buf;
+use crate::verbs::NodeId;
+
+/// A request as a handler sees it.
+pub struct Incoming<'m> {
+    /// The caller's node.
+    pub from: NodeId,
+    /// The handler asked for.
+    pub handler: u8,
+    /// The payload.
+    pub payload: Reader<'m>,
+}
+
+/// Where a handler writes its reply. One-way requests have one too; it is not sent.
+pub type Reply<'m> = Writer<'m>;
+
+/// What serves requests: plain functions that never wait.
+pub trait Service {
+    /// Serves one request. It is called once for each request, however often the request arrives. A request
+    /// that cannot be understood gets an empty reply, which the caller's reader reports as short.
+    fn handle(&mut self, request: &mut Incoming<'_>, reply: &mut Reply<'_>);
+}
+
+/// Serves nothing: for endpoints that only call.
+impl Service for () {
+    fn handle(&mut self, _: &mut Incoming<'_>, _: &mut Reply<'_>) {}
+}
+
+impl Session {
+    /// Whether a sequence number is new, and if so remembers it. `None`: too old or impossibly far ahead.
+    fn admit(&mut self, seq: u32) -> Option<bool> {
+        let ahead = seq.wrapping_sub(self.done_below).wrapping_sub(1);
+        if ahead >= self.served.len() as u32 {
+            // Executed before the window, or from a peer that does not keep to the window.
+            return if self.done_below.wrapping_sub(seq) < self.served.len() as u32 {
+                Some(false)
+            } else {
+                None
+            };
+        }
+        if self.done_after >> ahead & 1 == 1 {
+            return Some(false);
+        }
+        self.done_after |= 1 << ahead;
+        while self.done_after & 1 == 1 {
+            self.done_after >>= 1;
+            self.done_below = self.done_below.wrapping_add(1);
+        }
+        Some(true)
+    }
+}
+
+impl<N: Nic> Rpc<N> {
+    /// Serves one request.
+    pub(super) fn serve(&self, service: &mut impl Service, message: crate::verbs::port::Received) {
+        // Decoded before it was queued; the bytes have not changed since.
+        let Ok(header) = Header::decode(&message) else { return };
+        let one_way = header.kind == Kind::OneWay;
+        // Without a buffer for the reply the request counts as lost: it is not executed, and will come again.
+        let Ok(buf) = self.port.buf(self.config.max_message) else { return };
+        {
+            let state = &mut *self.state.borrow_mut();
+            let session = &mut state.sessions[header.from.index()];
+            match session.admit(header.seq) {
+                Some(true) => {}
+                Some(false) => return self.repeat(state, &header),
+                None => {
+                    state.stats.malformed += 1;
+                    return;
+                }
+            }
+            state.stats.served += 1;
+        }
+        self.port.nic().charge(CpuWork::RpcDispatch);
+        let start = Rpc::<N>::header_bytes();
+        let mut reply = Writer::new(&buf, start, self.config.max_message);
+        let payload = Reader::new(&message.buf, header.len);
+        service.handle(&mut Incoming { from: header.from, handler: header.handler, payload }, &mut reply);
+        // A reply that does not fit is sent empty: the caller's reader says what is missing.
+        let len = if reply.overflowed() { 0 } else { reply.len() };
+        self.done(&header, one_way, &buf, len);
+    }
+
+    fn done(&self, header: &Header, one_way: bool, buf: &Buf, len: u32) {
+        let state = &mut *self.state.borrow_mut();
+        let session = &mut state.sessions[header.from.index()];
+        let total = Rpc::<N>::header_bytes() + len;
+        let index = header.seq as usize & (session.served.len() - 1);
+        if one_way {
+            session.served[index] = Some(Served { seq: header.seq, reply: None });
+            session.owed += 1;
+            if session.owed >= session.served.len() as u32 / 2 {
+                self.line_up_ack(state, header.from);
+            }
+            return;
+        }
+        let Some(to) = session.to else { return };
+        self.seal(session, buf, Header::new(Kind::Reply, header.handler, header.seq, header.call, len));
+        session.served[index] = Some(Served { seq: header.seq, reply: Some((buf.clone(), total)) });
+        state.out.push((to, buf.clone(), total));
+    }
+
+    /// Answers a duplicate without executing it.
+    fn repeat(&self, state: &mut State, header: &Header) {
+        state.stats.duplicates += 1;
+        let session = &mut state.sessions[header.from.index()];
+        let index = header.seq as usize & (session.served.len() - 1);
+        match &session.served[index] {
+            Some(Served { seq, reply: Some((buf, len)) }) if *seq == header.seq => {
+                if let Some(to) = session.to {
+                    state.out.push((to, buf.clone(), *len));
+                }
+            }
+            _ => self.line_up_ack(state, header.from),
+        }
+    }
+
+    fn line_up_ack(&self, state: &mut State, peer: NodeId) {
+        let session = &mut state.sessions[peer.index()];
+        let (Some(to), Ok(buf)) = (session.to, self.port.buf(64)) else { return };
+        self.seal(session, &buf, Header::new(Kind::Ack, 0, 0, 0, 0));
+        state.stats.acks += 1;
+        state.out.push((to, buf, Rpc::<N>::header_bytes()));
+    }
+
+    /// Sends the replies lined up since the last turn, under one doorbell.
+    pub(super) fn flush_replies(&self) {
+        self.send_out(&mut self.state.borrow_mut());
+    }
+}
