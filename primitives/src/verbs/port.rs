@@ -228,6 +228,8 @@ struct State {
     recvs: Vec<Option<Buf>>,
     free_recvs: Vec<u32>,
     received: VecDeque<Received>,
+    lined_up: usize,
+    room_waiters: Vec<u32>,
 }
 
 /// One worker thread's async verbs.
@@ -464,6 +466,23 @@ impl<N: Nic> Port<N> {
         taken
     }
 
+    /// Waits while requests are lined up behind a full send queue. Whoever posts passively in a loop awaits this
+    /// in between, so that what is lined up stays bounded.
+    pub async fn room(&self) {
+        std::future::poll_fn(|_| {
+            let state = &mut *self.state.borrow_mut();
+            if state.lined_up == 0 {
+                return Poll::Ready(());
+            }
+            let task = self.sched.current();
+            if !state.room_waiters.contains(&task) {
+                state.room_waiters.push(task);
+            }
+            Poll::Pending
+        })
+        .await
+    }
+
     /// Requests posted or lined up whose end is not yet known.
     pub fn in_flight(&self) -> u64 {
         self.state.borrow().queues.iter().map(|q| q.posted - q.retired + q.backlog.len() as u64).sum()
@@ -488,12 +507,16 @@ impl<N: Nic> Port<N> {
 
     fn drain_backlogs(&self, state: &mut State) -> u64 {
         let mut doorbells = 0;
+        if state.lined_up == 0 {
+            return 0;
+        }
         for index in 0..state.queues.len() {
             while state.queues[index].room() > 0 && !state.queues[index].backlog.is_empty() {
                 let queue = &mut state.queues[index];
                 let fits = (queue.room() as usize).min(queue.backlog.len());
                 let mut staged = std::mem::take(&mut state.staged);
                 staged.extend(queue.backlog.drain(..fits));
+                state.lined_up -= fits;
                 let (error, rung) = self.ring(state, &staged);
                 doorbells += u64::from(rung);
                 if let Some(error) = error {
@@ -501,6 +524,11 @@ impl<N: Nic> Port<N> {
                 }
                 staged.clear();
                 state.staged = staged;
+            }
+        }
+        if state.lined_up == 0 {
+            for task in state.room_waiters.drain(..) {
+                self.sched.wake(task);
             }
         }
         doorbells
@@ -763,6 +791,7 @@ impl<'p, N: Nic> Batch<'p, N> {
             let q = &mut state.queues[queue as usize];
             if !q.backlog.is_empty() || q.room() < len as u64 {
                 q.backlog.extend(part.iter().copied());
+                state.lined_up += len;
                 continue;
             }
             let (error, rung) = self.port.ring(state, part);
