@@ -8,6 +8,7 @@
 
 pub mod exec;
 pub mod fabric;
+pub mod measure;
 pub mod mem;
 pub mod mesh;
 pub mod rpc;

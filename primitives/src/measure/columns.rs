@@ -1,0 +1,169 @@
+//! The columns of the result files, fixed by the kind of run.
+
+use super::Kind;
+
+/// The tables of a result directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TableName {
+    /// `points.csv`: one row per point. Its row is written last, and says that the point is whole.
+    Points,
+    /// `phases.csv`: one row per point and phase.
+    Phases,
+    /// `aborts.csv`: one row per point and abort reason.
+    Aborts,
+}
+
+impl TableName {
+    /// The file's name in the directory.
+    pub const fn file(self) -> &'static str {
+        match self {
+            TableName::Points => "points.csv",
+            TableName::Phases => "phases.csv",
+            TableName::Aborts => "aborts.csv",
+        }
+    }
+
+    /// Every table that a kind of run may write; `points` last.
+    pub const fn of(kind: Kind) -> &'static [TableName] {
+        match kind {
+            Kind::Run | Kind::Experiment => &[TableName::Phases, TableName::Aborts, TableName::Points],
+            Kind::Study => &[TableName::Phases, TableName::Points],
+            Kind::Characterize | Kind::Tune => &[TableName::Points],
+        }
+    }
+}
+
+/// Columns of `phases.csv`; verbs, round trips and doorbells are per committed transaction.
+pub const PHASE_COLUMNS: &[&str] =
+    &["point", "phase", "latency_p50_ns", "latency_p99_ns", "verbs", "round_trips", "doorbells"];
+
+/// Columns of `aborts.csv`.
+pub const ABORT_COLUMNS: &[&str] = &["point", "reason", "count"];
+
+const CHARACTERIZE: &[&str] = &[
+    "point",
+    "bench",
+    "verb",
+    "payload_bytes",
+    "threads",
+    "coroutines",
+    "outstanding",
+    "doorbell_batch",
+    "signal_period",
+    "queue_pairs",
+    "optimizations",
+    "ops",
+    "rate_per_s",
+    "latency_min_ns",
+    "latency_p50_ns",
+    "latency_p90_ns",
+    "latency_p99_ns",
+    "latency_p999_ns",
+    "doorbells_per_op",
+    "instructions_per_op",
+];
+
+const STUDY: &[&str] = &[
+    "point",
+    "phase",
+    "variant",
+    "coroutines",
+    "payload_bytes",
+    "skew",
+    "ops",
+    "rate_per_s",
+    "latency_p50_ns",
+    "latency_p90_ns",
+    "latency_p99_ns",
+    "latency_p999_ns",
+    "verbs_per_op",
+    "round_trips_per_op",
+    "doorbells_per_op",
+];
+
+const RUN: &[&str] = &[
+    "point",
+    "workload",
+    "protocol",
+    "plan",
+    "nodes",
+    "threads",
+    "coroutines",
+    "replicas",
+    "committed",
+    "aborted",
+    "elapsed_ns",
+    "committed_per_s",
+    "aborted_per_s",
+    "latency_p50_ns",
+    "latency_p90_ns",
+    "latency_p99_ns",
+    "latency_p999_ns",
+    "verbs_per_committed",
+    "round_trips_per_committed",
+    "doorbells_per_committed",
+    "predicted_per_s",
+    "predicted_p50_ns",
+    "isolation_level",
+    "isolation_verdict",
+    "checks_failed",
+    "events",
+    "virtual_ns",
+];
+
+const TUNE: &[&str] = &[
+    "point",
+    "plan",
+    "origin",
+    "predicted_per_s",
+    "predicted_p50_ns",
+    "bottleneck",
+    "got_per_s",
+    "got_p50_ns",
+];
+
+/// Columns of `points.csv` for a kind of run; an experiment adds one `axis_<name>` per grid axis.
+pub const fn point_columns(kind: Kind) -> &'static [&'static str] {
+    match kind {
+        Kind::Characterize => CHARACTERIZE,
+        Kind::Study => STUDY,
+        Kind::Run | Kind::Experiment => RUN,
+        Kind::Tune => TUNE,
+    }
+}
+
+/// Columns of a table for a kind of run, with the grid axes of an experiment.
+pub fn columns(kind: Kind, table: TableName, axes: &[String]) -> Vec<String> {
+    let fixed = match table {
+        TableName::Points => point_columns(kind),
+        TableName::Phases => PHASE_COLUMNS,
+        TableName::Aborts => ABORT_COLUMNS,
+    };
+    let mut all: Vec<String> = fixed.iter().map(|&c| c.to_owned()).collect();
+    if table == TableName::Points {
+        all.extend(axes.iter().map(|axis| format!("axis_{axis}")));
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_table_starts_with_the_point_and_repeats_no_column() {
+        let kinds = [Kind::Characterize, Kind::Study, Kind::Tune, Kind::Run, Kind::Experiment];
+        for kind in kinds {
+            for &table in TableName::of(kind) {
+                let mut names = columns(kind, table, &["nodes".into(), "plan".into()]);
+                assert_eq!(names[0], "point");
+                let all = names.len();
+                names.sort();
+                names.dedup();
+                assert_eq!(names.len(), all, "{kind:?} {table:?}");
+            }
+            assert_eq!(TableName::of(kind).last(), Some(&TableName::Points));
+        }
+    }
+}

@@ -1,0 +1,366 @@
+//! A result directory: opened, resumed, filled point by point.
+//!
+//! Points may end in any order, their rows land in point order. The rows of the next point in line are
+//! appended at once; those of a later point wait in `pending/<point>.json` until their turn, so a crash
+//! loses only the points that were running. The row in `points.csv` is written last and makes a point count.
+//! The files of a finished run depend on its points alone, not on how many ran at a time.
+//!
+//! [`ResultDir::finish`] also appends what still waits, so after a failure or Ctrl-C `points.csv` holds every
+//! measured point, with gaps. Opening the directory again moves what lies behind the first gap back to
+//! `pending/`, and the gaps are filled.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use super::table::{Cells, Table};
+use super::{Histogram, ResultError, Row, RunRecord, TableName, columns, write_atomic};
+
+/// What one point leaves.
+#[derive(Clone, Debug, Default)]
+pub struct PointResult {
+    /// Its row in `points.csv`.
+    pub row: Row,
+    /// Its rows in `phases.csv`.
+    pub phases: Vec<Row>,
+    /// Its rows in `aborts.csv`.
+    pub aborts: Vec<Row>,
+    /// Its raw latencies.
+    pub histogram: Option<Histogram>,
+}
+
+impl PointResult {
+    /// A result with a row in `points.csv` alone.
+    pub fn of(row: Row) -> PointResult {
+        PointResult { row, ..PointResult::default() }
+    }
+
+    fn rows(&self, table: TableName) -> &[Row] {
+        match table {
+            TableName::Points => std::slice::from_ref(&self.row),
+            TableName::Phases => &self.phases,
+            TableName::Aborts => &self.aborts,
+        }
+    }
+}
+
+/// Cells of one point, per table in the order of [`TableName::of`].
+type PointCells = Vec<Vec<Cells>>;
+
+/// A result directory, held by this process until dropped.
+#[derive(Debug)]
+pub struct ResultDir {
+    path: PathBuf,
+    record: RunRecord,
+    names: &'static [TableName],
+    tables: Vec<Table>,
+    /// Points measured: `Some` while their rows wait, `None` once they are in the tables.
+    done: BTreeMap<u64, Option<PointCells>>,
+    /// The first point whose rows are not in the tables.
+    next: u64,
+    resumed: bool,
+    _lock: File,
+}
+
+impl ResultDir {
+    /// Creates the directory for a run, or opens it to resume the same run.
+    ///
+    /// `axes` are an experiment's grid axes, empty otherwise.
+    ///
+    /// # Errors
+    /// [`ResultError::OtherRun`] and [`ResultError::NoRecord`] if it holds somebody else's results,
+    /// [`ResultError::Busy`] if another process writes there, [`ResultError::Damaged`] if its files are not
+    /// readable as results, [`ResultError::Io`] if it cannot be written.
+    pub fn create(path: &Path, record: RunRecord, axes: &[String]) -> Result<ResultDir, ResultError> {
+        fs::create_dir_all(path).map_err(ResultError::io("create", path))?;
+        let lock = lock(path)?;
+        let names = TableName::of(record.kind);
+        let resumed = path.join("run.json").exists();
+        let record = if resumed { resume(path, record)? } else { record };
+        if !resumed {
+            let taken = ["points.csv", "phases.csv", "aborts.csv", "pending", "histograms"];
+            if let Some(file) = taken.into_iter().find(|name| path.join(name).exists()) {
+                return Err(ResultError::NoRecord { path: path.to_owned(), file });
+            }
+            record.write(path)?;
+        }
+        let mut dir = ResultDir {
+            path: path.to_owned(),
+            names,
+            tables: Vec::new(),
+            done: BTreeMap::new(),
+            next: 0,
+            resumed,
+            record,
+            _lock: lock,
+        };
+        dir.load(axes)?;
+        dir.record.points_done = dir.done.len() as u64;
+        dir.record.complete = dir.record.points_done == dir.record.points_expected;
+        dir.record.interrupted = false;
+        dir.record.write(path)?;
+        Ok(dir)
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Its `run.json`.
+    pub fn record(&self) -> &RunRecord {
+        &self.record
+    }
+
+    /// Whether the directory held this run before.
+    pub fn resumed(&self) -> bool {
+        self.resumed
+    }
+
+    /// Points not measured yet, ascending.
+    pub fn missing(&self) -> Vec<u64> {
+        (0..self.record.points_expected).filter(|point| !self.done.contains_key(point)).collect()
+    }
+
+    /// Adds a line for readers of `run.json`; kept once.
+    pub fn note(&mut self, text: impl Into<String>) {
+        let text = text.into();
+        if !self.record.notes.contains(&text) {
+            self.record.notes.push(text);
+        }
+    }
+
+    /// Keeps a measured point. When this returns, the point survives a crash of the process.
+    ///
+    /// # Errors
+    /// [`ResultError::Io`] if it could not be written (earlier points are untouched),
+    /// [`ResultError::NoColumn`] and [`ResultError::NotMissing`] for callers' mistakes.
+    pub fn keep(&mut self, point: u64, result: &PointResult) -> Result<(), ResultError> {
+        let expected = self.record.points_expected;
+        if point >= expected || self.done.contains_key(&point) {
+            return Err(ResultError::NotMissing { point, expected });
+        }
+        let mut cells = PointCells::new();
+        for (table, &name) in self.tables.iter().zip(self.names) {
+            let ordered = result.rows(name).iter().map(|row| row.ordered(point, table.columns()));
+            let rows: Result<Vec<Cells>, String> = ordered.collect();
+            cells.push(rows.map_err(|column| ResultError::NoColumn { table: name.file(), column })?);
+        }
+        if let Some(histogram) = &result.histogram {
+            self.write_json("histograms", point, &histogram.to_data())?;
+        }
+        if point == self.next {
+            self.append(&cells)?;
+            self.done.insert(point, None);
+            self.next += 1;
+            self.catch_up()?;
+        } else {
+            self.write_json("pending", point, &cells)?;
+            self.done.insert(point, Some(cells));
+        }
+        Ok(())
+    }
+
+    /// Puts every measured point into the tables and closes the record.
+    ///
+    /// # Errors
+    /// [`ResultError::Io`]; what was kept before stays readable, and opening the directory again resumes.
+    pub fn finish(&mut self, interrupted: bool, summary: Value) -> Result<(), ResultError> {
+        let waiting: Vec<u64> =
+            self.done.iter().filter(|(_, cells)| cells.is_some()).map(|(&p, _)| p).collect();
+        for point in waiting {
+            self.settle(point)?;
+        }
+        // Only this directory's own, and only when empty.
+        let _ = fs::remove_dir(self.path.join("pending"));
+        self.record.points_done = self.done.len() as u64;
+        self.record.complete = self.record.points_done == self.record.points_expected;
+        self.record.interrupted = interrupted && !self.record.complete;
+        self.record.summary = summary;
+        self.record.write(&self.path)
+    }
+
+    /// The rows of `points.csv` in the tables now, by column name: for the table printed at the end of a run,
+    /// resumed points included.
+    ///
+    /// # Errors
+    /// [`ResultError::Io`] or [`ResultError::Damaged`].
+    pub fn rows(&self, table: TableName) -> Result<Vec<Row>, ResultError> {
+        let Some(index) = self.names.iter().position(|&name| name == table) else { return Ok(Vec::new()) };
+        let columns = self.tables[index].columns();
+        let (_, rows) = Table::open(self.path.join(table.file()), columns.to_vec())?;
+        let named = |cells: Cells| {
+            columns.iter().cloned().zip(cells).fold(Row::new(), |row, (column, cell)| row.with(column, cell))
+        };
+        Ok(rows.into_iter().map(|(_, cells)| named(cells)).collect())
+    }
+
+    /// Moves waiting points into the tables as far as they follow without a gap.
+    fn catch_up(&mut self) -> Result<(), ResultError> {
+        while matches!(self.done.get(&self.next), Some(Some(_))) {
+            self.settle(self.next)?;
+            self.next += 1;
+        }
+        Ok(())
+    }
+
+    /// Appends a waiting point's rows and drops its side file.
+    fn settle(&mut self, point: u64) -> Result<(), ResultError> {
+        let Some(waiting) = self.done.get_mut(&point) else { return Ok(()) };
+        let Some(cells) = waiting.take() else { return Ok(()) };
+        if let Err(error) = self.append(&cells) {
+            self.done.insert(point, Some(cells));
+            return Err(error);
+        }
+        // Left behind, it would be told from the row in the table when the directory is opened again.
+        let _ = fs::remove_file(self.path.join("pending").join(format!("{point}.json")));
+        Ok(())
+    }
+
+    /// Appends one point's rows to every table, or to none.
+    fn append(&mut self, cells: &PointCells) -> Result<(), ResultError> {
+        let before: Vec<u64> = self.tables.iter().map(Table::len).collect();
+        for index in 0..self.tables.len() {
+            let appended = match cells.get(index) {
+                Some(rows) if !rows.is_empty() => self.tables[index].append(rows),
+                _ => Ok(()),
+            };
+            if let Err(error) = appended {
+                for (table, &len) in self.tables.iter_mut().zip(&before).take(index) {
+                    let _ = table.cut(len); // opening the directory again drops rows without a point
+                }
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    fn write_json(&self, folder: &str, point: u64, value: &impl serde::Serialize) -> Result<(), ResultError> {
+        let folder = self.path.join(folder);
+        fs::create_dir_all(&folder).map_err(ResultError::io("create", &folder))?;
+        let path = folder.join(format!("{point}.json"));
+        let text = serde_json::to_string(value)
+            .map_err(|e| ResultError::Damaged { path: path.clone(), what: e.to_string() })?;
+        write_atomic(&path, format!("{text}\n").as_bytes())
+    }
+
+    /// Reads tables and side files, and brings them into the state described at the top of this file.
+    fn load(&mut self, axes: &[String]) -> Result<(), ResultError> {
+        let mut found = Vec::new();
+        for &name in self.names {
+            let (table, rows) =
+                Table::open(self.path.join(name.file()), columns(self.record.kind, name, axes))?;
+            self.tables.push(table);
+            found.push(rows);
+        }
+        // Only a row in `points.csv`, the last of the tables, makes a point count.
+        let mut settled: BTreeMap<u64, PointCells> = BTreeMap::new();
+        for &(point, _) in found.last().into_iter().flatten() {
+            if point >= self.record.points_expected || settled.contains_key(&point) {
+                let what = format!("point {point} is there twice or not part of the run");
+                return Err(ResultError::Damaged { path: self.path.join("points.csv"), what });
+            }
+            settled.insert(point, vec![Vec::new(); self.names.len()]);
+        }
+        let mut strays = false;
+        for (index, rows) in found.into_iter().enumerate() {
+            for (point, cells) in rows {
+                match settled.get_mut(&point) {
+                    Some(point) => point[index].push(cells),
+                    None => strays = true,
+                }
+            }
+        }
+        let mut waiting = self.side_files()?;
+        while settled.contains_key(&self.next) {
+            self.next += 1;
+        }
+        let behind_gap = settled.split_off(&self.next);
+        if strays || !behind_gap.is_empty() {
+            for (point, cells) in &behind_gap {
+                self.write_json("pending", *point, cells)?;
+            }
+            for (index, table) in self.tables.iter_mut().enumerate() {
+                let rows: Vec<Cells> =
+                    settled.values().flat_map(|point| point[index].iter().cloned()).collect();
+                table.replace(&rows)?;
+            }
+        }
+        waiting.extend(behind_gap);
+        for point in settled.into_keys() {
+            waiting.remove(&point);
+            let _ = fs::remove_file(self.path.join("pending").join(format!("{point}.json")));
+            self.done.insert(point, None);
+        }
+        self.done.extend(waiting.into_iter().map(|(point, cells)| (point, Some(cells))));
+        self.catch_up()
+    }
+
+    /// Points that wait in `pending/`. A side file that cannot be read is measured again.
+    fn side_files(&self) -> Result<BTreeMap<u64, PointCells>, ResultError> {
+        let folder = self.path.join("pending");
+        let entries = match fs::read_dir(&folder) {
+            Ok(entries) => entries,
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(BTreeMap::new()),
+            Err(e) => return Err(ResultError::io("read", &folder)(e)),
+        };
+        let mut waiting = BTreeMap::new();
+        for entry in entries {
+            let path = entry.map_err(ResultError::io("read", &folder))?.path();
+            let point =
+                path.file_stem().and_then(|stem| stem.to_str()).and_then(|stem| stem.parse::<u64>().ok());
+            let cells =
+                fs::read_to_string(&path).ok().and_then(|t| serde_json::from_str::<PointCells>(&t).ok());
+            if let (Some(point), Some(cells)) = (point, cells) {
+                let fits = cells.len() == self.tables.len()
+                    && cells.iter().zip(&self.tables).all(|(rows, table)| {
+                        rows.iter()
+                            .all(|row| row.len() == table.columns().len() && row[0] == point.to_string())
+                    });
+                if fits && point < self.record.points_expected {
+                    waiting.insert(point, cells);
+                }
+            }
+        }
+        Ok(waiting)
+    }
+}
+
+/// The record to go on with, or the reason why this is another run. It stays the record of the build and
+/// machine that began it; who went on is noted, unless nothing was left to do.
+fn resume(path: &Path, record: RunRecord) -> Result<RunRecord, ResultError> {
+    let mut old = RunRecord::read(path)?;
+    if let Some(differs) = record.differs_from(&old) {
+        return Err(ResultError::OtherRun { path: path.to_owned(), differs });
+    }
+    let mut note = |text: String| {
+        if !old.complete && !old.notes.contains(&text) {
+            old.notes.push(text);
+        }
+    };
+    if record.commit != old.commit {
+        note(format!("resumed by commit {}", record.commit));
+    }
+    if record.machine != old.machine {
+        note(format!("resumed on {}, kernel {}", record.machine.cpu, record.machine.kernel));
+    }
+    Ok(old)
+}
+
+/// Holds the directory for this process: two writers would mix their rows.
+fn lock(path: &Path) -> Result<File, ResultError> {
+    use rustix::fs::{FlockOperation, flock};
+    let file = File::open(path).map_err(ResultError::io("open", path))?;
+    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(file),
+        Err(rustix::io::Errno::WOULDBLOCK) => Err(ResultError::Busy { path: path.to_owned() }),
+        // Some network file systems cannot lock; that is no reason to refuse.
+        Err(_) => Ok(file),
+    }
+}
+
+#[cfg(test)]
+#[path = "dir_tests.rs"]
+mod tests;

@@ -1,0 +1,116 @@
+//! What can go wrong with result files, with the path and a way out.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Why a result directory cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ResultError {
+    /// The operating system refused.
+    #[error("cannot {action} {path}", path = .path.display())]
+    Io {
+        /// What was tried: `create`, `write`, `read`, `lock`.
+        action: &'static str,
+        /// On which file or directory.
+        path: PathBuf,
+        /// What it said.
+        #[source]
+        source: io::Error,
+    },
+    /// The directory keeps another run's results.
+    #[error("{path} holds the results of another run: {differs}", path = .path.display())]
+    OtherRun {
+        /// The directory.
+        path: PathBuf,
+        /// What differs, theirs against ours.
+        differs: String,
+    },
+    /// Result files without a `run.json`, so nobody knows whose they are.
+    #[error("{path} holds {file} but no run.json", path = .path.display())]
+    NoRecord {
+        /// The directory.
+        path: PathBuf,
+        /// The file found.
+        file: &'static str,
+    },
+    /// Another process is writing there now.
+    #[error("another process is writing to {path}", path = .path.display())]
+    Busy {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// A file that does not hold what it should.
+    #[error("{path} is damaged: {what}", path = .path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong, with the line where there is one.
+        what: String,
+    },
+    /// A file that is there already and is not ours.
+    #[error("{path} exists", path = .path.display())]
+    Exists {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A row names a column its table does not have: a bug in the caller.
+    #[error("{table} has no column `{column}`")]
+    NoColumn {
+        /// The table's file name.
+        table: &'static str,
+        /// The name.
+        column: String,
+    },
+    /// A point measured twice or out of the grid: a bug in the caller.
+    #[error("point {point} is not missing from this run of {expected} points")]
+    NotMissing {
+        /// The point.
+        point: u64,
+        /// Points of the run.
+        expected: u64,
+    },
+}
+
+impl ResultError {
+    pub(super) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> ResultError {
+        let path = path.to_owned();
+        move |source| ResultError::Io { action, path, source }
+    }
+
+    /// What to do about it.
+    pub fn hint(&self) -> String {
+        use io::ErrorKind as E;
+        match self {
+            ResultError::Io { source, .. } => match source.kind() {
+                E::StorageFull | E::QuotaExceeded | E::FileTooLarge => {
+                    "make room there, then run the same command again: finished points are kept and not measured again"
+                }
+                E::PermissionDenied | E::ReadOnlyFilesystem => "choose a place you may write to",
+                E::NotADirectory => "a part of the path is a file; choose another place",
+                E::IsADirectory => "name a file, not a directory",
+                _ => "check the path, or choose another one",
+            }
+            .to_owned(),
+            ResultError::OtherRun { .. } | ResultError::Exists { .. } => {
+                "choose another place, or remove it if you no longer need it; nothing is ever overwritten".to_owned()
+            }
+            ResultError::NoRecord { .. } => {
+                "choose another directory, or remove this one if its run.json is lost for good".to_owned()
+            }
+            ResultError::Busy { .. } => "wait for it to end, or choose another directory".to_owned(),
+            ResultError::Damaged { path, .. } => {
+                format!("restore {} from a copy, or measure again into another directory", path.display())
+            }
+            ResultError::NoColumn { .. } | ResultError::NotMissing { .. } => {
+                "this is a bug in doorbell: please report it with the command line".to_owned()
+            }
+        }
+    }
+
+    /// Whether the cause is that a device or quota is full.
+    pub fn is_full(&self) -> bool {
+        use io::ErrorKind as E;
+        matches!(self, ResultError::Io { source, .. }
+            if matches!(source.kind(), E::StorageFull | E::QuotaExceeded | E::FileTooLarge))
+    }
+}

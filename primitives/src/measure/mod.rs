@@ -1,0 +1,31 @@
+//! Measuring and keeping what was measured: histograms, verb and hardware counters, and result files.
+//!
+//! A run leaves one directory. [`RunRecord`] is its `run.json`: what was asked, on what machine, by which
+//! commit. [`ResultDir`] writes the directory: one row per point as the point ends, in point order, so
+//! that a crash loses only the points that were running and equal specs leave equal bytes. The columns are
+//! those of [`columns`]; a cell that could not be measured is empty, never 0.
+//!
+//! Nothing here reads a clock except [`RunRecord::new`], which stamps when the run began.
+
+mod columns;
+mod counters;
+mod dir;
+mod error;
+mod files;
+mod hardware;
+mod histogram;
+mod machine;
+mod record;
+mod row;
+mod table;
+
+pub use columns::{ABORT_COLUMNS, PHASE_COLUMNS, TableName, columns, point_columns};
+pub use counters::VerbCounters;
+pub use dir::{PointResult, ResultDir};
+pub use error::ResultError;
+pub use files::{write_atomic, write_new};
+pub use hardware::{Counters, HardwareCounts};
+pub use histogram::{Histogram, HistogramData};
+pub use machine::Machine;
+pub use record::{Kind, ProfileRef, Provenance, RunRecord, SCHEMA, SourceCounts};
+pub use row::{Cell, Row};

@@ -1,0 +1,264 @@
+//! `run.json`: what was asked, where, by which build, and how far it got.
+
+use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{Machine, ResultError, write_atomic};
+
+/// Version of the result schema.
+pub const SCHEMA: u32 = 1;
+
+/// What made the results; it fixes the columns of `points.csv`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// The primitives of one fabric.
+    Characterize,
+    /// One transaction phase in each variant.
+    Study,
+    /// Plans, predicted and perhaps run.
+    Tune,
+    /// One workload, protocol, plan and fabric.
+    Run,
+    /// A grid of runs.
+    Experiment,
+}
+
+/// Whether time was real or virtual. The two never share a line in a chart without a label.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Provenance {
+    /// Real time on this machine.
+    Measured,
+    /// Virtual time of the simulator.
+    Simulated,
+}
+
+/// The NIC profile a simulated run used.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProfileRef {
+    /// Its name.
+    pub name: String,
+    /// Hash of its content.
+    pub hash: String,
+    /// Where its numbers come from.
+    pub sources: SourceCounts,
+}
+
+/// How many numbers of a profile come from where.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SourceCounts {
+    /// Measured by `doorbell characterize` or another named benchmark.
+    pub measured: u64,
+    /// Stated in a publication.
+    pub published: u64,
+    /// Remembered, without a reference at hand.
+    pub recalled: u64,
+    /// Assumed.
+    pub assumed: u64,
+}
+
+/// `run.json`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RunRecord {
+    /// [`SCHEMA`].
+    pub schema: u32,
+    /// What made the results.
+    pub kind: Kind,
+    /// One line for people.
+    pub title: String,
+    /// The question, where the run answers one.
+    pub question: Option<String>,
+    /// The command line that repeats it.
+    pub command: String,
+    /// Everything that was asked for; equal specs are the same run.
+    pub spec: Value,
+    /// Seed of every random draw.
+    pub seed: u64,
+    /// Commit the binary was built from, or `unknown`.
+    pub commit: String,
+    /// Version of the binary.
+    pub version: String,
+    /// `loopback`, `sim:cx4-edr`, …; several joined by a comma where an experiment compares them.
+    pub fabric: String,
+    /// Real or virtual time.
+    pub provenance: Provenance,
+    /// The machine the process ran on.
+    pub machine: Machine,
+    /// The NIC profile, on a simulated fabric.
+    pub profile: Option<ProfileRef>,
+    /// When it began, in seconds since 1970. The only wall-clock time in a result directory.
+    pub started_unix_s: u64,
+    /// Points of the grid.
+    pub points_expected: u64,
+    /// Points measured.
+    pub points_done: u64,
+    /// Whether every point is there.
+    pub complete: bool,
+    /// Whether Ctrl-C ended it.
+    pub interrupted: bool,
+    /// What a reader should know: warnings, resumptions.
+    pub notes: Vec<String>,
+    /// What the command concluded, in its own terms.
+    pub summary: Value,
+}
+
+impl RunRecord {
+    /// A record of a run that starts now, on this machine, on `fabric`; the caller fills in the rest.
+    pub fn new(kind: Kind, fabric: &str, spec: Value, seed: u64, points_expected: u64) -> RunRecord {
+        RunRecord {
+            schema: SCHEMA,
+            kind,
+            title: String::new(),
+            question: None,
+            command: String::new(),
+            spec,
+            seed,
+            commit: "unknown".to_owned(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            fabric: fabric.to_owned(),
+            provenance: if fabric.starts_with("sim:") { Provenance::Simulated } else { Provenance::Measured },
+            machine: Machine::here(),
+            profile: None,
+            started_unix_s: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs()),
+            points_expected,
+            points_done: 0,
+            complete: false,
+            interrupted: false,
+            notes: Vec::new(),
+            summary: Value::Null,
+        }
+    }
+
+    /// Reads `run.json` of a result directory.
+    ///
+    /// # Errors
+    /// [`ResultError::Io`] if it cannot be read, [`ResultError::Damaged`] with line and column if it is not
+    /// a record of this schema.
+    pub fn read(dir: &Path) -> Result<RunRecord, ResultError> {
+        let path = dir.join("run.json");
+        let text = std::fs::read_to_string(&path).map_err(ResultError::io("read", &path))?;
+        let damaged = |what: String| ResultError::Damaged { path: path.clone(), what };
+        let value: Value = serde_json::from_str(&text).map_err(|e| damaged(e.to_string()))?;
+        match value.get("schema").and_then(Value::as_u64) {
+            Some(n) if n == u64::from(SCHEMA) => {}
+            Some(n) => return Err(damaged(format!("schema {n}, this build knows {SCHEMA}"))),
+            None => return Err(damaged("no `schema` number".to_owned())),
+        }
+        serde_json::from_str(&text).map_err(|e| damaged(e.to_string()))
+    }
+
+    /// Writes `run.json`, whole or not at all.
+    ///
+    /// # Errors
+    /// [`ResultError::Io`].
+    pub fn write(&self, dir: &Path) -> Result<(), ResultError> {
+        let path = dir.join("run.json");
+        let mut text = serde_json::to_string_pretty(self)
+            .map_err(|e| ResultError::Damaged { path: path.clone(), what: e.to_string() })?;
+        text.push('\n');
+        write_atomic(&path, text.as_bytes())
+    }
+
+    /// What makes `other` a different run, or `None` if it is the same one: kind, fabric, profile, seed and
+    /// spec decide; commit, machine and time do not.
+    pub fn differs_from(&self, other: &RunRecord) -> Option<String> {
+        // Through text and back: numbers compare as they are once they have been in a file.
+        let spec = |record: &RunRecord| {
+            serde_json::to_string(&record.spec).ok().and_then(|t| serde_json::from_str::<Value>(&t).ok())
+        };
+        let hash = |record: &RunRecord| record.profile.as_ref().map(|p| p.hash.clone());
+        if self.kind != other.kind {
+            Some(format!("it is of kind {:?}, this one {:?}", other.kind, self.kind).to_lowercase())
+        } else if self.fabric != other.fabric {
+            Some(format!("it ran on {}, this one on {}", other.fabric, self.fabric))
+        } else if hash(self) != hash(other) {
+            Some("its NIC profile differs".to_owned())
+        } else if self.seed != other.seed {
+            Some(format!("its seed is {}, this one's {}", other.seed, self.seed))
+        } else if spec(self) != spec(other) {
+            Some(
+                first_difference(&other.spec, &self.spec, "")
+                    .unwrap_or_else(|| "its spec differs".to_owned()),
+            )
+        } else if self.points_expected != other.points_expected {
+            Some(format!("it has {} points, this one {}", other.points_expected, self.points_expected))
+        } else {
+            None
+        }
+    }
+}
+
+/// The first place where two specs differ, in words.
+fn first_difference(theirs: &Value, ours: &Value, at: &str) -> Option<String> {
+    match (theirs, ours) {
+        (Value::Object(a), Value::Object(b)) => {
+            let keys = a.keys().chain(b.keys().filter(|k| !a.contains_key(*k)));
+            keys.into_iter().find_map(|key| {
+                let at = if at.is_empty() { key.clone() } else { format!("{at}.{key}") };
+                first_difference(a.get(key).unwrap_or(&Value::Null), b.get(key).unwrap_or(&Value::Null), &at)
+            })
+        }
+        (a, b) if a == b => None,
+        (a, b) => Some(format!("its {at} is {a}, this one's {b}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn reads_back_what_it_wrote() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut record =
+            RunRecord::new(Kind::Run, "sim:cx4-edr", json!({"plan": "drtm-h", "skew": 0.99}), 7, 1);
+        record.profile = Some(ProfileRef {
+            name: "cx4-edr".into(),
+            hash: "00ff".into(),
+            sources: SourceCounts::default(),
+        });
+        record.write(dir.path()).unwrap();
+        assert_eq!(RunRecord::read(dir.path()).unwrap(), record);
+        assert_eq!(record.provenance, Provenance::Simulated);
+        assert_eq!(RunRecord::new(Kind::Run, "loopback", json!({}), 7, 1).provenance, Provenance::Measured);
+    }
+
+    #[test]
+    fn says_what_makes_two_runs_different() {
+        let one =
+            RunRecord::new(Kind::Run, "loopback", json!({"plan": "drtm-h", "shape": {"nodes": 3}}), 7, 1);
+        assert_eq!(one.differs_from(&RunRecord { commit: "other".into(), ..one.clone() }), None);
+        let two = RunRecord { spec: json!({"plan": "drtm-h", "shape": {"nodes": 4}}), ..one.clone() };
+        assert_eq!(two.differs_from(&one).unwrap(), "its shape.nodes is 3, this one's 4");
+        let two = RunRecord { seed: 8, ..one.clone() };
+        assert_eq!(two.differs_from(&one).unwrap(), "its seed is 7, this one's 8");
+        let two = RunRecord { kind: Kind::Tune, ..one.clone() };
+        assert_eq!(two.differs_from(&one).unwrap(), "it is of kind run, this one tune");
+    }
+
+    #[test]
+    fn damage_is_named_with_its_place() {
+        let dir = tempfile::tempdir().unwrap();
+        assert!(matches!(RunRecord::read(dir.path()), Err(ResultError::Io { .. })));
+        for (text, says) in [
+            ("", "line 1 column 0"),
+            ("{\"schema\": 1,\n", "line 2 column 0"),
+            ("{\"schema\": 9}", "schema 9"),
+            ("{}", "no `schema`"),
+            ("[1, 2]", "no `schema`"),
+            ("{\"schema\": 1}", "missing field `kind`"),
+        ] {
+            std::fs::write(dir.path().join("run.json"), text).unwrap();
+            let error = RunRecord::read(dir.path()).unwrap_err();
+            assert!(
+                matches!(&error, ResultError::Damaged { .. }) && error.to_string().contains(says),
+                "{error}"
+            );
+        }
+    }
+}

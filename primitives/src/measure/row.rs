@@ -1,0 +1,105 @@
+//! One row of a table: cells by column name.
+
+use crate::units::Nanos;
+
+/// The text of one cell. Empty means "not available".
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cell(pub String);
+
+macro_rules! cell_from {
+    ($($t:ty),*) => { $(impl From<$t> for Cell { fn from(v: $t) -> Cell { Cell(v.to_string()) } })* };
+}
+cell_from!(u16, u32, u64, usize, i64, bool, &str, String);
+
+impl From<f64> for Cell {
+    /// The shortest text that reads back as the same number; empty for NaN and infinities, which say that
+    /// nothing was measured.
+    fn from(value: f64) -> Cell {
+        Cell(if value.is_finite() { value.to_string() } else { String::new() })
+    }
+}
+
+impl From<Nanos> for Cell {
+    fn from(value: Nanos) -> Cell {
+        Cell(value.0.to_string())
+    }
+}
+
+impl<T: Into<Cell>> From<Option<T>> for Cell {
+    fn from(value: Option<T>) -> Cell {
+        value.map_or(Cell(String::new()), Into::into)
+    }
+}
+
+/// Cells by column name, in any order; columns not named stay empty. The column `point` is filled in when
+/// the row is written.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Row {
+    cells: Vec<(String, String)>,
+}
+
+impl Row {
+    /// A row with every cell empty.
+    pub fn new() -> Row {
+        Row::default()
+    }
+
+    /// The row with one more cell; naming a column again replaces its cell.
+    #[must_use]
+    pub fn with(mut self, column: impl Into<String>, value: impl Into<Cell>) -> Row {
+        self.set(column, value);
+        self
+    }
+
+    /// Sets a cell.
+    pub fn set(&mut self, column: impl Into<String>, value: impl Into<Cell>) {
+        let (column, Cell(value)) = (column.into(), value.into());
+        match self.cells.iter_mut().find(|(name, _)| *name == column) {
+            Some(cell) => cell.1 = value,
+            None => self.cells.push((column, value)),
+        }
+    }
+
+    /// A cell's text; `None` if the column was never named.
+    pub fn get(&self, column: &str) -> Option<&str> {
+        self.cells.iter().find(|(name, _)| name == column).map(|(_, value)| value.as_str())
+    }
+
+    /// The cells in the order of `columns`, or the name of a cell that has no column.
+    pub(super) fn ordered(&self, point: u64, columns: &[String]) -> Result<Vec<String>, String> {
+        if let Some((stray, _)) = self.cells.iter().find(|(name, _)| !columns.contains(name)) {
+            return Err(stray.clone());
+        }
+        Ok(columns
+            .iter()
+            .map(|column| match column.as_str() {
+                "point" => point.to_string(),
+                name => self.get(name).unwrap_or_default().to_owned(),
+            })
+            .collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_not_measured_stays_empty() {
+        let row = Row::new()
+            .with("rate_per_s", f64::NAN)
+            .with("latency_p50_ns", None::<Nanos>)
+            .with("ops", 7u64)
+            .with("ops", 8u64);
+        let columns: Vec<String> = ["point", "ops", "rate_per_s", "latency_p50_ns"].map(String::from).into();
+        assert_eq!(row.ordered(3, &columns).unwrap(), ["3", "8", "", ""]);
+        assert_eq!(row.ordered(3, &columns[..3]), Err("latency_p50_ns".to_owned()));
+    }
+
+    #[test]
+    fn numbers_read_back_as_they_were() {
+        for value in [0.1 + 0.2, 1e-9, 1.5e12, 0.0] {
+            assert_eq!(Cell::from(value).0.parse::<f64>().unwrap(), value);
+        }
+    }
+}

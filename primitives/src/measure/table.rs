@@ -1,0 +1,185 @@
+//! One CSV file that grows by whole rows.
+//!
+//! Invariant: up to [`Table::len`] the file holds the header and whole rows. A write that fails half way is
+//! cut off again; what a crash left torn is cut off when the file is opened.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use super::{ResultError, write_atomic};
+
+/// A table on disk, open for appending.
+#[derive(Debug)]
+pub(super) struct Table {
+    path: PathBuf,
+    file: File,
+    len: u64,
+    columns: Vec<String>,
+}
+
+/// The cells of one row.
+pub(super) type Cells = Vec<String>;
+
+impl Table {
+    /// Opens the table, making it with its header if it is not there, and returns the whole rows it holds
+    /// with the point each belongs to.
+    pub(super) fn open(
+        path: PathBuf,
+        columns: Vec<String>,
+    ) -> Result<(Table, Vec<(u64, Cells)>), ResultError> {
+        let text = match std::fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => String::new(),
+            Err(e) => return Err(ResultError::io("read", &path)(e)),
+        };
+        // Cells never hold line breaks, so the last one ends the last whole row.
+        let whole = text.rfind('\n').map_or("", |end| &text[..=end]);
+        let rows = parse(&path, &columns, whole)?;
+        if whole.is_empty() {
+            write_atomic(&path, &encode(&path, std::slice::from_ref(&columns))?)?;
+        }
+        let mut table = Table::at_end(path, columns)?;
+        if !whole.is_empty() && table.len > whole.len() as u64 {
+            table.cut(whole.len() as u64)?;
+        }
+        Ok((table, rows))
+    }
+
+    /// Replaces everything below the header.
+    pub(super) fn replace(&mut self, rows: &[Cells]) -> Result<(), ResultError> {
+        let mut bytes = encode(&self.path, std::slice::from_ref(&self.columns))?;
+        bytes.extend(encode(&self.path, rows)?);
+        write_atomic(&self.path, &bytes)?;
+        *self = Table::at_end(std::mem::take(&mut self.path), std::mem::take(&mut self.columns))?;
+        Ok(())
+    }
+
+    /// Appends rows and hands them to the operating system, all or none of them.
+    pub(super) fn append(&mut self, rows: &[Cells]) -> Result<(), ResultError> {
+        let bytes = encode(&self.path, rows)?;
+        let before = self.len;
+        match self.file.write_all(&bytes).and_then(|()| self.file.flush()) {
+            Ok(()) => {
+                self.len += bytes.len() as u64;
+                Ok(())
+            }
+            Err(source) => {
+                // If cutting fails too, opening the table again cuts the torn row off.
+                let _ = self.cut(before);
+                Err(ResultError::Io { action: "write", path: self.path.clone(), source })
+            }
+        }
+    }
+
+    /// Bytes of header and whole rows.
+    pub(super) fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Cuts the file back to an earlier length.
+    pub(super) fn cut(&mut self, len: u64) -> Result<(), ResultError> {
+        self.file.set_len(len).map_err(ResultError::io("write", &self.path))?;
+        self.len = len;
+        Ok(())
+    }
+
+    pub(super) fn columns(&self) -> &[String] {
+        &self.columns
+    }
+
+    fn at_end(path: PathBuf, columns: Vec<String>) -> Result<Table, ResultError> {
+        let file = OpenOptions::new().append(true).open(&path).map_err(ResultError::io("write", &path))?;
+        let len = file.metadata().map_err(ResultError::io("read", &path))?.len();
+        Ok(Table { path, file, len, columns })
+    }
+}
+
+fn encode(path: &Path, rows: &[Cells]) -> Result<Vec<u8>, ResultError> {
+    let mut writer = csv::Writer::from_writer(Vec::new());
+    for row in rows {
+        let cells = row.iter().map(|cell| cell.replace(['\n', '\r'], " "));
+        writer.write_record(cells).map_err(|e| damaged(path, e.to_string()))?;
+    }
+    writer.into_inner().map_err(|e| damaged(path, e.to_string()))
+}
+
+fn parse(path: &Path, columns: &[String], text: &str) -> Result<Vec<(u64, Cells)>, ResultError> {
+    let mut reader = csv::Reader::from_reader(text.as_bytes());
+    if text.is_empty() {
+        return Ok(Vec::new());
+    }
+    let header = reader.headers().map_err(|e| damaged(path, e.to_string()))?;
+    if !header.iter().eq(columns.iter()) {
+        return Err(damaged(
+            path,
+            format!("line 1: columns `{}`, expected `{}`", join(header.iter()), columns.join(",")),
+        ));
+    }
+    let mut rows = Vec::new();
+    for record in reader.records() {
+        let record = record.map_err(|e| damaged(path, e.to_string()))?;
+        let line = record.position().map_or(0, csv::Position::line);
+        let cells: Cells = record.iter().map(str::to_owned).collect();
+        let point = cells.first().and_then(|cell| cell.parse().ok());
+        let point =
+            point.ok_or_else(|| damaged(path, format!("line {line}: the first cell is no point number")))?;
+        rows.push((point, cells));
+    }
+    Ok(rows)
+}
+
+fn join<'a>(cells: impl Iterator<Item = &'a str>) -> String {
+    cells.collect::<Vec<_>>().join(",")
+}
+
+fn damaged(path: &Path, what: String) -> ResultError {
+    ResultError::Damaged { path: path.to_owned(), what }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn columns() -> Vec<String> {
+        vec!["point".into(), "text".into()]
+    }
+
+    fn cells(point: u64, text: &str) -> Cells {
+        vec![point.to_string(), text.to_owned()]
+    }
+
+    #[test]
+    fn a_torn_row_is_cut_off_and_written_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("points.csv");
+        let (mut table, rows) = Table::open(path.clone(), columns()).unwrap();
+        assert!(rows.is_empty());
+        table.append(&[cells(0, "a, \"b\"\nc")]).unwrap();
+        drop(table);
+        let whole = std::fs::read_to_string(&path).unwrap();
+        std::fs::write(&path, format!("{whole}1,tor")).unwrap();
+
+        let (mut table, rows) = Table::open(path.clone(), columns()).unwrap();
+        assert_eq!(rows, [(0, cells(0, "a, \"b\" c"))]);
+        table.append(&[cells(1, "whole")]).unwrap();
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), format!("{whole}1,whole\n"));
+        assert_eq!(table.len(), std::fs::metadata(&path).unwrap().len());
+    }
+
+    #[test]
+    fn a_foreign_file_is_refused_with_its_line() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("points.csv");
+        for (text, says) in [
+            ("point,other\n", "line 1: columns `point,other`"),
+            ("point,text\nx,1\n", "line 2: the first cell"),
+            ("point,text\n1,2,3\n", "line: 2"),
+        ] {
+            std::fs::write(&path, text).unwrap();
+            let error = Table::open(path.clone(), columns()).unwrap_err().to_string();
+            assert!(error.contains(says), "{error}");
+            assert_eq!(std::fs::read_to_string(&path).unwrap(), text, "left as it was");
+        }
+    }
+}
