@@ -9,5 +9,6 @@
 pub mod exec;
 pub mod fabric;
 pub mod mem;
+pub mod profile;
 pub mod units;
 pub mod verbs;
