@@ -11,6 +11,7 @@ pub mod fabric;
 pub mod measure;
 pub mod mem;
 pub mod mesh;
+pub mod profile;
 pub mod rpc;
 pub mod units;
 pub mod verbs;

@@ -1,0 +1,61 @@
+//! The CPU's numbers: what each kind of work between verbs costs a core.
+
+use super::quantity::section;
+use crate::fabric::CpuWork;
+
+/// Bytes of one write-combining line: the granularity of MMIO posts.
+const LINE: u32 = 64;
+
+section! {
+    /// Costs of one core. Each field prices one kind of [`CpuWork`].
+    pub struct CpuProfile {
+        words {
+            /// The processor.
+            model: String,
+        }
+        numbers {
+        /// One look at an empty completion queue.
+        poll: Ns NonNegative,
+        /// One completion taken and routed.
+        completion: Ns NonNegative,
+        /// One work request built.
+        request: Ns NonNegative,
+        /// One doorbell rung: an MMIO write and its fence.
+        doorbell: Ns NonNegative,
+        /// One 64-byte line of payload copied into a request.
+        inline_line: Ns NonNegative,
+        /// One coroutine resumed.
+        resume: Ns NonNegative,
+        /// One RPC message decoded and routed.
+        rpc_decode: Ns NonNegative,
+        /// One RPC handler called.
+        rpc_dispatch: Ns NonNegative,
+        /// One RPC message encoded.
+        rpc_encode: Ns NonNegative,
+        /// One byte copied by the store or the workload.
+        copy_byte: NsPerByte NonNegative,
+        /// One probe of an index bucket or cache entry.
+        probe: Ns NonNegative,
+        }
+    }
+}
+
+impl CpuProfile {
+    /// Cost of `work` in nanoseconds.
+    pub fn cost_ns(&self, work: CpuWork) -> f64 {
+        match work {
+            CpuWork::Poll => self.poll.value,
+            CpuWork::Completion => self.completion.value,
+            CpuWork::Request => self.request.value,
+            CpuWork::Doorbell => self.doorbell.value,
+            CpuWork::Inline(bytes) => self.inline_line.value * f64::from(bytes.div_ceil(LINE)),
+            CpuWork::Resume => self.resume.value,
+            CpuWork::RpcDecode => self.rpc_decode.value,
+            CpuWork::RpcDispatch => self.rpc_dispatch.value,
+            CpuWork::RpcEncode => self.rpc_encode.value,
+            CpuWork::Copy(bytes) => self.copy_byte.value * f64::from(bytes),
+            CpuWork::Probe => self.probe.value,
+            CpuWork::Think(span) => span.0 as f64,
+        }
+    }
+}

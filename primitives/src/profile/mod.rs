@@ -1,0 +1,236 @@
+//! Profiles: one NIC and one CPU as a file in which every number names its unit and its source.
+//!
+//! The simulator runs on a profile, the cost model reads the same one, and `characterize` writes one from
+//! measurements. A number without a source cannot be written down: each is a [`Quantity`].
+//!
+//! ```
+//! use primitives::profile::{Primitive, Profile};
+//! let profile = Profile::shipped("cx4-edr")?;
+//! let read_ns = profile.nic.unloaded_latency_ns(Primitive::Read, 8, false);
+//! assert!((1_400.0..1_800.0).contains(&read_ns));
+//! # Ok::<(), primitives::profile::ProfileError>(())
+//! ```
+
+mod cpu;
+mod nic;
+mod quantity;
+
+pub use cpu::CpuProfile;
+pub use nic::{NicProfile, Primitive};
+pub use quantity::{Quantity, Source, Unit};
+
+use serde::{Deserialize, Serialize};
+use std::path::Path;
+
+/// One NIC and one CPU.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Profile {
+    /// Short name, as in `sim:NAME`.
+    pub name: String,
+    /// What is described, for people.
+    pub description: String,
+    /// The NIC.
+    pub nic: NicProfile,
+    /// The CPU.
+    pub cpu: CpuProfile,
+}
+
+/// How many numbers of a profile come from where.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SourceCounts {
+    /// Measured here.
+    pub measured: usize,
+    /// Published.
+    pub published: usize,
+    /// Fitted to published results.
+    pub calibrated: usize,
+    /// Recalled, unconfirmed.
+    pub recalled: usize,
+    /// Assumed.
+    pub assumed: usize,
+}
+
+/// What is wrong with a profile.
+#[derive(Debug, thiserror::Error)]
+pub enum ProfileError {
+    /// The file cannot be read.
+    #[error("cannot read profile {path}: {source}")]
+    Read {
+        /// The file.
+        path: String,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The text is not a profile; the message carries line and column.
+    #[error("profile {origin}: {message}")]
+    Parse {
+        /// File or name the text came from.
+        origin: String,
+        /// The parser's message.
+        message: String,
+    },
+    /// A number that no hardware has.
+    #[error("profile {origin}: {field} = {value} {unit}: {why}", unit = .unit.name())]
+    Impossible {
+        /// File or name the text came from.
+        origin: String,
+        /// The field, with its section.
+        field: String,
+        /// The number.
+        value: f64,
+        /// Its unit.
+        unit: Unit,
+        /// What is wrong.
+        why: String,
+    },
+    /// No profile of that name is shipped.
+    #[error("no profile is called {name:?}; shipped profiles: {known}", known = Profile::NAMES.join(", "))]
+    Unknown {
+        /// The name.
+        name: String,
+    },
+}
+
+impl Profile {
+    /// Names of the shipped profiles.
+    pub const NAMES: &'static [&'static str] = &["cx4-edr"];
+
+    /// A shipped profile.
+    ///
+    /// # Errors
+    /// When no profile has that name.
+    pub fn shipped(name: &str) -> Result<Profile, ProfileError> {
+        match name {
+            "cx4-edr" => Profile::parse(include_str!("../../profiles/cx4-edr.profile.yaml"), name),
+            _ => Err(ProfileError::Unknown { name: name.to_owned() }),
+        }
+    }
+
+    /// Reads and validates a profile file.
+    ///
+    /// # Errors
+    /// When the file cannot be read, is not a profile (with line and column), or holds impossible numbers.
+    pub fn load(path: &Path) -> Result<Profile, ProfileError> {
+        let origin = path.display().to_string();
+        let text = std::fs::read_to_string(path)
+            .map_err(|source| ProfileError::Read { path: origin.clone(), source })?;
+        Profile::parse(&text, &origin)
+    }
+
+    /// Parses and validates a profile; `origin` names it in errors.
+    ///
+    /// # Errors
+    /// When the text is not a profile (with line and column) or holds impossible numbers.
+    pub fn parse(text: &str, origin: &str) -> Result<Profile, ProfileError> {
+        let profile: Profile = serde_yaml::from_str(text)
+            .map_err(|e| ProfileError::Parse { origin: origin.to_owned(), message: e.to_string() })?;
+        profile.validate_as(origin)?;
+        Ok(profile)
+    }
+
+    /// The profile as YAML.
+    ///
+    /// # Errors
+    /// When a number cannot be written as YAML, an infinite one for example.
+    pub fn to_yaml(&self) -> Result<String, ProfileError> {
+        serde_yaml::to_string(self)
+            .map_err(|e| ProfileError::Parse { origin: self.name.clone(), message: e.to_string() })
+    }
+
+    /// Refuses numbers that no hardware has, naming the field.
+    ///
+    /// # Errors
+    /// Names the first impossible number.
+    pub fn validate(&self) -> Result<(), ProfileError> {
+        self.validate_as(&self.name)
+    }
+
+    fn validate_as(&self, origin: &str) -> Result<(), ProfileError> {
+        for (section, entry) in self.entries() {
+            let why = if entry.quantity.unit != entry.unit {
+                Some(format!("the unit must be {}", entry.unit.name()))
+            } else if entry.quantity.reference.trim().is_empty() {
+                Some("the reference is empty".to_owned())
+            } else {
+                entry.range.refuse(entry.quantity.value).map(str::to_owned)
+            };
+            if let Some(why) = why {
+                return Err(ProfileError::Impossible {
+                    origin: origin.to_owned(),
+                    field: format!("{section}.{}", entry.name),
+                    value: entry.quantity.value,
+                    unit: entry.quantity.unit,
+                    why,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn entries(&self) -> impl Iterator<Item = (&'static str, quantity::Entry<'_>)> {
+        let nic = self.nic.table().into_iter().map(|e| ("nic", e));
+        nic.chain(self.cpu.table().into_iter().map(|e| ("cpu", e)))
+    }
+
+    /// A fixed 64-bit hash (FNV-1a) of everything a run depends on: the reach of atomics and every number with
+    /// its unit. Names, descriptions and references may change without changing it.
+    pub fn content_hash(&self) -> u64 {
+        let mut hash = Fnv::default();
+        hash.bytes(format!("{:?}", self.nic.atomic_scope).as_bytes());
+        for (section, entry) in self.entries() {
+            hash.bytes(section.as_bytes());
+            hash.bytes(entry.name.as_bytes());
+            hash.bytes(entry.unit.name().as_bytes());
+            // Zero has two bit patterns and one meaning.
+            hash.bytes(&(entry.quantity.value + 0.0).to_bits().to_le_bytes());
+        }
+        hash.0
+    }
+
+    /// [`Profile::content_hash`] as run records print it.
+    pub fn hash_text(&self) -> String {
+        format!("{:016x}", self.content_hash())
+    }
+
+    /// How many numbers come from where.
+    pub fn sources(&self) -> SourceCounts {
+        let mut counts = SourceCounts::default();
+        for (_, entry) in self.entries() {
+            match entry.quantity.source {
+                Source::Measured => counts.measured += 1,
+                Source::Published => counts.published += 1,
+                Source::Calibrated => counts.calibrated += 1,
+                Source::Recalled => counts.recalled += 1,
+                Source::Assumed => counts.assumed += 1,
+            }
+        }
+        counts
+    }
+
+    /// Every number as section, name and quantity, for tables.
+    pub fn quantities(&self) -> impl Iterator<Item = (&'static str, &'static str, &Quantity)> {
+        self.entries().map(|(section, entry)| (section, entry.name, entry.quantity))
+    }
+}
+
+/// FNV-1a, 64 bits: fixed across builds, unlike the standard library's hasher.
+struct Fnv(u64);
+
+impl Default for Fnv {
+    fn default() -> Fnv {
+        Fnv(0xcbf2_9ce4_8422_2325)
+    }
+}
+
+impl Fnv {
+    fn bytes(&mut self, bytes: &[u8]) {
+        // The length goes in as well, so that neighbouring texts cannot run into each other.
+        for byte in (bytes.len() as u64).to_le_bytes().iter().chain(bytes) {
+            self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,138 @@
+use super::*;
+
+const TEXT: &str = include_str!("../../profiles/cx4-edr.profile.yaml");
+
+fn shipped() -> Profile {
+    Profile::shipped("cx4-edr").unwrap()
+}
+
+fn refusal(text: &str) -> String {
+    Profile::parse(text, "here").unwrap_err().to_string()
+}
+
+/// The 1-based line on which `needle` first stands.
+fn line_of(text: &str, needle: &str) -> usize {
+    text.lines().position(|l| l.contains(needle)).unwrap() + 1
+}
+
+#[test]
+fn every_shipped_profile_loads_under_its_own_name() {
+    for name in Profile::NAMES {
+        assert_eq!(Profile::shipped(name).unwrap().name, *name);
+    }
+    let error = Profile::shipped("cx9").unwrap_err().to_string();
+    assert!(error.contains("cx9") && error.contains("cx4-edr"), "{error}");
+}
+
+#[test]
+fn a_written_profile_reads_back_the_same() {
+    let profile = shipped();
+    let again = Profile::parse(&profile.to_yaml().unwrap(), "again").unwrap();
+    assert_eq!(profile, again);
+    assert_eq!(profile.content_hash(), again.content_hash());
+}
+
+#[test]
+fn the_hash_follows_numbers_and_not_words() {
+    let profile = shipped();
+    let mut words = profile.clone();
+    words.description.push_str(" (annotated)");
+    words.nic.mtu.reference.push('.');
+    assert_eq!(words.content_hash(), profile.content_hash());
+    let mut number = profile.clone();
+    number.nic.mtu.value += 1.0;
+    assert_ne!(number.content_hash(), profile.content_hash());
+}
+
+#[test]
+fn each_number_is_counted_once_by_source() {
+    let profile = shipped();
+    let c = profile.sources();
+    assert_eq!(
+        c.measured + c.published + c.calibrated + c.recalled + c.assumed,
+        profile.quantities().count()
+    );
+    assert_eq!(c.measured, 0, "nothing of a shipped profile was measured here");
+    assert!(c.published > 0 && c.calibrated > 0);
+}
+
+#[test]
+fn a_missing_field_is_named_with_its_place() {
+    let text: String = TEXT
+        .lines()
+        .filter(|l| !l.trim_start().starts_with("link_rate:"))
+        .map(|l| format!("{l}\n"))
+        .collect();
+    let error = refusal(&text);
+    assert!(error.contains("link_rate") && error.contains("line") && error.contains("column"), "{error}");
+}
+
+#[test]
+fn an_unknown_key_is_named_with_its_line() {
+    let text = TEXT.replace("  link_rate:", "  link_speed:");
+    let error = refusal(&text);
+    let line = line_of(&text, "  link_speed:");
+    assert!(error.contains("link_speed") && error.contains(&format!("line {line}")), "line {line}: {error}");
+}
+
+#[test]
+fn a_repeated_key_is_refused() {
+    let line = TEXT.lines().find(|l| l.starts_with("  link_rate:")).unwrap();
+    let error = refusal(&TEXT.replace(line, &format!("{line}\n{line}")));
+    assert!(error.contains("link_rate") && error.contains("line"), "{error}");
+}
+
+#[test]
+fn a_number_without_a_source_is_refused() {
+    let line = TEXT.lines().find(|l| l.starts_with("  link_rate:")).unwrap();
+    let error = refusal(&TEXT.replace(line, "  link_rate: {value: 12.1, unit: GB/s, ref: none}"));
+    assert!(error.contains("source"), "{error}");
+}
+
+#[test]
+fn impossible_numbers_are_refused_by_name() {
+    type Break = fn(&mut Profile);
+    let cases: [(&str, Break); 8] = [
+        ("nic.link_rate", |p| p.nic.link_rate.value = 0.0),
+        ("nic.pcie_read", |p| p.nic.pcie_read.value = -1.0),
+        ("nic.qp_cache_entries", |p| p.nic.qp_cache_entries.value = 0.0),
+        ("nic.max_rd_atomic", |p| p.nic.max_rd_atomic.value = 1.5),
+        ("nic.mtu", |p| p.nic.mtu.value = f64::NAN),
+        ("cpu.doorbell", |p| p.cpu.doorbell.value = f64::INFINITY),
+        ("cpu.copy_byte", |p| p.cpu.copy_byte.unit = Unit::Ns),
+        ("cpu.probe", |p| p.cpu.probe.reference.clear()),
+    ];
+    for (field, break_it) in cases {
+        let mut profile = shipped();
+        break_it(&mut profile);
+        match profile.validate() {
+            Err(ProfileError::Impossible { field: named, .. }) => assert_eq!(named, field),
+            other => panic!("{field}: {other:?}"),
+        }
+    }
+}
+
+#[test]
+fn derived_rates_meet_what_they_were_calibrated_to() {
+    let nic = shipped().nic;
+    let rate = |p, payload| 1e3 / nic.bottleneck_ns(p, payload, 1.0 / 16.0, 360);
+    let near = |got: f64, want: f64| assert!((got / want - 1.0).abs() < 0.05, "{got:.1} M/s, want {want}");
+    near(rate(Primitive::Write, 64), 65.0); // DrTM+H §3.1
+    near(rate(Primitive::Read, 64), 43.45); // DrTM+H §4.2
+    near(rate(Primitive::Atomic, 8), 24.0); // DrTM+H §4.2
+    near(rate(Primitive::Send, 32) / 2.0, 38.75); // DrTM+H §3.1 and §5.2, request and reply
+    // DrTM+H §4.2: at 960 queue pairs READ still wins over the empty RPC at 64 B, barely.
+    let missing = 1e3 / nic.bottleneck_ns(Primitive::Read, 64, 1.0 / 16.0, 960);
+    assert!((34.0..41.0).contains(&missing), "{missing:.1}");
+}
+
+#[test]
+fn cpu_costs_follow_size() {
+    let cpu = shipped().cpu;
+    use crate::fabric::CpuWork::{Copy, Inline, Resume, Think};
+    assert_eq!(cpu.cost_ns(Resume), 20.0);
+    assert_eq!(cpu.cost_ns(Inline(1)), cpu.cost_ns(Inline(64)));
+    assert_eq!(cpu.cost_ns(Inline(65)), 2.0 * cpu.cost_ns(Inline(64)));
+    assert!(cpu.cost_ns(Copy(4096)) > 10.0 * cpu.cost_ns(Copy(64)));
+    assert_eq!(cpu.cost_ns(Think(crate::units::Nanos(7))), 7.0);
+}
