@@ -376,7 +376,7 @@ mod tests {
             a.commit(Nanos(10 * i + 3));
             b.begin(Nanos(10 * i + 5));
             b.read(X, 1000 + i);
-            b.abort(if i % 2 == 0 { "lock" } else { "validate" }, Nanos(10 * i + 9));
+            b.abort(if i.is_multiple_of(2) { "lock" } else { "validate" }, Nanos(10 * i + 9));
         }
         a.begin(Nanos(9000));
         a.write(X, 777);
@@ -390,7 +390,7 @@ mod tests {
                 assert_eq!(history.ops(txn), [Op::read(X, i), Op::write(X, i + 1)]);
             } else {
                 let Outcome::Aborted(reason) = txn.outcome else { panic!("{txn:?}") };
-                assert_eq!(history.reason(reason), if i % 2 == 0 { "lock" } else { "validate" });
+                assert_eq!(history.reason(reason), if i.is_multiple_of(2) { "lock" } else { "validate" });
                 assert_eq!(history.ops(txn), [Op::read(X, 1000 + i)]);
             }
         }
