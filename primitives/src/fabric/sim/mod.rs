@@ -249,14 +249,13 @@ impl SimWorld {
             let core = &self.cores[event.index as usize];
             core.event_at.set(event.time);
             let step = cores[event.index as usize].step(1);
-            if step.finished {
-                core.retired.set(true);
+            // A core whose own coroutines have ended goes on serving the others until all have.
+            if step.finished && !core.retired.replace(true) {
                 live -= 1;
-            } else {
-                let next = if step.pending { Some(core.local_now()) } else { core.next_entry() };
-                if let Some(at) = next {
-                    self.shared.model.borrow_mut().wake(event.index, at);
-                }
+            }
+            let next = if step.pending { Some(core.local_now()) } else { core.next_entry() };
+            if let Some(at) = next {
+                self.shared.model.borrow_mut().wake(event.index, at);
             }
         };
         let reached = if stopped == Stopped::Time { until } else { 0 };
@@ -293,7 +292,7 @@ impl SimWorld {
                 core.missed.set(true);
                 continue;
             }
-            if core.retired.get() {
+            if model.nodes[core.node].dead_at <= model.now {
                 continue;
             }
             let node = core.node as u32;
