@@ -139,12 +139,23 @@ pub struct WorkloadArgs {
 /// How long, and from which draw.
 #[derive(Args, Clone, Debug)]
 pub struct TimeArgs {
-    /// Measured time per point, with unit (100ms, 2s); virtual on sim.
-    #[arg(long, value_name = "TIME", allow_negative_numbers = true, default_value = "1s", value_parser = values::span)]
-    pub duration: Span,
+    /// Measured time per point, with unit (100ms, 2s); virtual on sim. Usually 1s, on sim 2ms.
+    #[arg(long, value_name = "TIME", allow_negative_numbers = true, value_parser = values::span)]
+    pub duration: Option<Span>,
     /// Seed of every random draw.
     #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = 1)]
     pub seed: u64,
+}
+
+impl TimeArgs {
+    /// The measured time: as asked for, or what is usual on the fabric.
+    pub fn duration_on(&self, fabric: &FabricChoice) -> Span {
+        self.duration.unwrap_or(if fabric.virtual_time() {
+            limits::USUAL_VIRTUAL
+        } else {
+            limits::USUAL_REAL
+        })
+    }
 }
 
 /// `doorbell quickstart`.
@@ -175,9 +186,24 @@ pub struct CharacterizeArgs {
     /// Only these benchmarks; all of them if none is named.
     #[arg(long, value_name = "NAME")]
     pub bench: Vec<String>,
-    #[allow(missing_docs)]
-    #[command(flatten)]
-    pub time: TimeArgs,
+    /// Fewer values of each sweep, shorter points: for a first look.
+    #[arg(long)]
+    pub quick: bool,
+    /// Nodes; usually 2, on sim 4.
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = values::nodes)]
+    pub nodes: Option<u32>,
+    /// Threads per node; usually 1, on sim 8.
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = values::threads)]
+    pub threads: Option<u32>,
+    /// Coroutines per thread; usually 8, on sim 16.
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = values::coroutines)]
+    pub coroutines: Option<u32>,
+    /// Measured time per point, with unit (100ms, 2s); virtual on sim. Usually 200ms, on sim 200us.
+    #[arg(long, value_name = "TIME", allow_negative_numbers = true, value_parser = values::span)]
+    pub duration: Option<Span>,
+    /// Seed of every random draw.
+    #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = 1)]
+    pub seed: u64,
     /// Points measured at a time; cores on sim, 1 where time is real.
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = values::jobs)]
     pub jobs: Option<usize>,
@@ -271,7 +297,7 @@ impl RunArgs {
             threads: self.shape.threads,
             coroutines: self.shape.coroutines,
             replicas: self.workload.replicas,
-            duration: self.time.duration,
+            duration: self.time.duration_on(&self.fabric.fabric),
             seed: self.time.seed,
         }
     }

@@ -75,6 +75,11 @@ impl CliError {
         CliError::new(Exit::Check, message)
     }
 
+    /// A point that Ctrl-C ended before it was measured.
+    pub fn interrupted() -> CliError {
+        CliError::new(Exit::Interrupted, "interrupted")
+    }
+
     /// The reader of our output went away: nothing to say, exit code 0.
     pub fn closed_pipe() -> CliError {
         CliError::new(Exit::Done, "")

@@ -1,5 +1,8 @@
 //! What this build and this machine can drive, and what is missing for the rest.
 
+use primitives::fabric::{Caps, loopback};
+use primitives::measure::{Kind, ProfileRef, RunRecord};
+use primitives::mesh::FabricSpec;
 use std::fs;
 use std::path::Path;
 
@@ -102,16 +105,13 @@ pub fn profile(choice: &ProfileChoice) -> Result<Profile, CliError> {
     })
 }
 
-/// Whether the simulator is part of this build.
-const SIM: bool = false;
-
 const NOT_BUILT: &str = "this version of doorbell does not have it yet";
 
 /// Every fabric, those that work first.
 pub fn fabrics(devices: &[RdmaDevice]) -> Vec<FabricStatus> {
     let mut all = vec![status("loopback", "real", "threads of one process on shared memory", true, "")];
     for name in Profile::NAMES {
-        all.push(status(&format!("sim:{name}"), "virtual", "deterministic simulator", SIM, NOT_BUILT));
+        all.push(status(&format!("sim:{name}"), "virtual", "deterministic simulator", true, ""));
     }
     let verbs = verbs_missing(devices);
     if devices.is_empty() {
@@ -154,10 +154,7 @@ pub fn require(choice: &FabricChoice) -> Result<(), CliError> {
         FabricChoice::Loopback => return Ok(()),
         FabricChoice::Sim(named) => {
             profile(named)?;
-            if SIM {
-                return Ok(());
-            }
-            NOT_BUILT.to_owned()
+            return Ok(());
         }
         FabricChoice::Tcp => NOT_BUILT.to_owned(),
         FabricChoice::Verbs(name) => {
@@ -221,6 +218,53 @@ fn line(path: &Path) -> Option<String> {
     let text = fs::read_to_string(path).ok()?;
     let line = text.lines().next()?.trim();
     (!line.is_empty()).then(|| line.to_owned())
+}
+
+/// A fabric ready to run programs on, with what results say about it.
+#[derive(Clone, Debug)]
+pub struct Fabric {
+    /// As the command line named it.
+    pub choice: FabricChoice,
+    /// For [`primitives::mesh::launch`].
+    pub spec: FabricSpec,
+    /// The profile, where it is simulated.
+    pub profile: Option<Profile>,
+}
+
+impl Fabric {
+    /// Makes the fabric ready.
+    ///
+    /// # Errors
+    /// As [`require`], or if the profile cannot be used.
+    pub fn open(choice: &FabricChoice, seed: u64) -> Result<Fabric, CliError> {
+        require(choice)?;
+        let (spec, profile) = match choice {
+            FabricChoice::Sim(named) => {
+                let profile = self::profile(named)?;
+                let spec =
+                    FabricSpec::Sim { profile: Box::new(profile.clone()), seed, faults: Box::default() };
+                (spec, Some(profile))
+            }
+            _ => (FabricSpec::Loopback(loopback::Options { seed, ..Default::default() }), None),
+        };
+        Ok(Fabric { choice: choice.clone(), spec, profile })
+    }
+
+    /// What the fabric can do.
+    ///
+    /// # Errors
+    /// If the profile is impossible.
+    pub fn caps(&self) -> Result<Caps, CliError> {
+        self.spec.caps().map_err(|e| CliError::usage("the profile cannot be simulated").caused_by(&e))
+    }
+
+    /// A record of a run that starts now on this fabric; the caller fills in title and question.
+    pub fn record(&self, kind: Kind, spec: serde_json::Value, seed: u64, points: u64) -> RunRecord {
+        let mut record = RunRecord::new(kind, &self.choice.to_string(), spec, seed, points);
+        record.commit = env!("DOORBELL_COMMIT").to_owned();
+        record.profile = self.profile.as_ref().map(ProfileRef::from);
+        record
+    }
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use crate::output::to_stderr;
 #[derive(Clone, Debug, Default)]
 pub struct Interrupt {
     asked: Arc<AtomicBool>,
+    listening: Arc<AtomicBool>,
 }
 
 impl Interrupt {
@@ -18,12 +19,15 @@ impl Interrupt {
         Interrupt::default()
     }
 
-    /// Ties it to Ctrl-C. Call once per process, in commands that have something to finish: elsewhere the
-    /// default, which is to end at once, is right.
+    /// Ties it to Ctrl-C, once per process; later calls change nothing. For commands that have
+    /// something to finish: elsewhere the default, which is to end at once, is right.
     ///
     /// # Errors
     /// If the handler cannot be set.
     pub fn listen(&self) -> Result<(), CliError> {
+        if self.listening.swap(true, Ordering::SeqCst) {
+            return Ok(());
+        }
         let shared = self.clone();
         let handler = move || {
             if shared.ask() {
@@ -38,6 +42,11 @@ impl Interrupt {
     /// Asks to stop. Whether this was the first time.
     pub fn ask(&self) -> bool {
         !self.asked.swap(true, Ordering::SeqCst)
+    }
+
+    /// The answer as a flag that running points look at.
+    pub fn flag(&self) -> &AtomicBool {
+        &self.asked
     }
 
     /// Whether somebody asked.

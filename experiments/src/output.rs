@@ -100,6 +100,16 @@ pub fn table<H: AsRef<str>, R: IntoIterator<Item = String>>(
     format!("{}\n", table.trim_fmt())
 }
 
+/// A rate for people: `12.4 M/s`.
+pub fn human_rate(per_s: f64) -> String {
+    match per_s {
+        r if r >= 1e9 => format!("{:.2} G/s", r / 1e9),
+        r if r >= 1e6 => format!("{:.2} M/s", r / 1e6),
+        r if r >= 1e3 => format!("{:.1} k/s", r / 1e3),
+        r => format!("{r:.0} /s"),
+    }
+}
+
 /// Where `--json` goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum JsonTarget {

@@ -79,7 +79,7 @@ pub fn run(args: &CharacterizeArgs, context: &Context) -> Result<(), CliError> {
         nodes: args.nodes.map_or(usual.nodes, |n| n as u16),
         threads: args.threads.map_or(usual.threads, |n| n as u16),
         coroutines: args.coroutines.unwrap_or(usual.coroutines),
-        window: args.duration.map_or(usual.window, |d| Nanos(d.as_nanos())),
+        window: args.duration.map_or(usual.window, |d| d.nanos()),
         ..usual
     };
     let name = args.fabric.fabric.to_string().replace([':', '/'], "-");
@@ -89,7 +89,11 @@ pub fn run(args: &CharacterizeArgs, context: &Context) -> Result<(), CliError> {
         only: args.bench.clone(),
         seed: args.seed,
         jobs: args.jobs.unwrap_or_else(|| usual_jobs(virtual_time)),
-        out: args.output.out.clone().unwrap_or_else(|| PathBuf::from(format!("doorbell-out/characterize-{name}"))),
+        out: args
+            .output
+            .out
+            .clone()
+            .unwrap_or_else(|| PathBuf::from(format!("doorbell-out/characterize-{name}"))),
     };
     let done = characterize(&wanted, context)?;
     let record = RunRecord::read(&done.dir)?;
@@ -109,7 +113,7 @@ pub fn run(args: &CharacterizeArgs, context: &Context) -> Result<(), CliError> {
 /// If the fabric does not work here, the directory cannot be used, a point fails, or Ctrl-C ends it.
 pub fn characterize(wanted: &Characterization, context: &Context) -> Result<Characterized, CliError> {
     let fabric = Fabric::open(&wanted.fabric, wanted.seed)?;
-    let caps = fabric.caps();
+    let caps = fabric.caps()?;
     let mut points = bench::points(&wanted.scope, caps.ud_mtu);
     let known: Vec<&str> = points.iter().map(|p| p.question).fold(Vec::new(), |mut names, name| {
         if !names.contains(&name) {
@@ -119,8 +123,9 @@ pub fn characterize(wanted: &Characterization, context: &Context) -> Result<Char
     });
     for name in &wanted.only {
         if !known.contains(&name.as_str()) {
-            return Err(CliError::usage(format!("no benchmark `{name}`"))
-                .hint(crate::names::suggest(name, &known)));
+            return Err(
+                CliError::usage(format!("no benchmark `{name}`")).hint(crate::names::suggest(name, &known))
+            );
         }
     }
     points.retain(|p| wanted.only.is_empty() || wanted.only.iter().any(|name| name == p.question));
@@ -167,7 +172,8 @@ pub fn characterize(wanted: &Characterization, context: &Context) -> Result<Char
         samples.into_inner().unwrap_or_else(|p| p.into_inner()).into_values().collect();
     let profile = profile_of(&fabric, &caps, &samples, wanted, points.len())?;
     if let Some(profile) = &profile {
-        let text = profile.to_yaml().map_err(|e| CliError::check("the profile cannot be written").caused_by(&e))?;
+        let text =
+            profile.to_yaml().map_err(|e| CliError::check("the profile cannot be written").caused_by(&e))?;
         write_atomic(&profile_path(&wanted.out, profile), text.as_bytes())?;
     }
     Ok(Characterized { dir: wanted.out.clone(), profile })
@@ -195,7 +201,8 @@ fn profile_of(
     }
     let left = wanted.out.join(format!("{}.profile.yaml", caps.fabric));
     if left.exists() {
-        let profile = Profile::load(&left).map_err(|e| CliError::usage("the profile cannot be read").caused_by(&e))?;
+        let profile =
+            Profile::load(&left).map_err(|e| CliError::usage("the profile cannot be read").caused_by(&e))?;
         return Ok(Some(profile));
     }
     Ok(None)

@@ -1,5 +1,6 @@
 //! The commands, one module each, and the place where they are told apart.
 
+mod characterize;
 mod devices;
 pub mod experiment;
 mod shell;
@@ -51,6 +52,7 @@ impl Context {
 pub fn dispatch(cli: &Cli, context: &Context) -> Result<(), CliError> {
     let quickstart = Command::Quickstart(QuickstartArgs { seed: 1, ..QuickstartArgs::default() });
     match cli.command.as_ref().unwrap_or(&quickstart) {
+        Command::Characterize(args) => characterize::run(args, context),
         Command::Devices(args) => devices::run(args, context),
         Command::Completions(args) => shell::completions(args),
         Command::Man(args) => shell::man(args),

@@ -45,3 +45,9 @@ pub const POINTS: u64 = 1_000_000;
 
 /// Longest measured time per point, in nanoseconds: a day.
 pub const DURATION_NS: u64 = 86_400_000_000_000;
+
+/// Measured time of a point where time is real, unless asked for otherwise.
+pub const USUAL_REAL: super::Span = super::Span::from_ns(1_000_000_000);
+
+/// Measured time of a point where time is virtual: thousands of transactions per core, seconds to simulate.
+pub const USUAL_VIRTUAL: super::Span = super::Span::from_ns(2_000_000);

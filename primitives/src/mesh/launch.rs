@@ -5,7 +5,7 @@ use crate::exec::CoreLoop;
 use crate::exec::threads::{Live, drive};
 use crate::fabric::loopback::{self, Loopback};
 use crate::fabric::sim::{FaultOptions, SimConfig, SimWorld, Stopped, WorldError};
-use crate::fabric::{AnyNic, Nic, SetupError};
+use crate::fabric::{AnyNic, Caps, Nic, SetupError};
 use crate::profile::Profile;
 use crate::units::Nanos;
 use crate::verbs::NodeId;
@@ -25,6 +25,22 @@ pub enum FabricSpec {
         /// Faults and hazards.
         faults: Box<FaultOptions>,
     },
+}
+
+impl FabricSpec {
+    /// What the fabric can do.
+    ///
+    /// # Errors
+    /// If the profile of a simulated fabric is impossible.
+    pub fn caps(&self) -> Result<Caps, WorldError> {
+        match self {
+            FabricSpec::Loopback(options) => Ok(Loopback::new(1, *options).context(NodeId(0)).caps().clone()),
+            FabricSpec::Sim { profile, seed, .. } => {
+                let world = SimWorld::new(&SimConfig::new((**profile).clone(), 1, 1, *seed))?;
+                Ok(world.context(NodeId(0), 0).caps().clone())
+            }
+        }
+    }
 }
 
 /// How large a cluster is.
