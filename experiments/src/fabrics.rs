@@ -103,7 +103,7 @@ pub fn profile(choice: &ProfileChoice) -> Result<Profile, CliError> {
 }
 
 /// Whether the simulator is part of this build.
-const SIM: bool = false;
+const SIM: bool = true;
 
 const NOT_BUILT: &str = "this version of doorbell does not have it yet";
 

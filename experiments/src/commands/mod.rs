@@ -1,5 +1,6 @@
 //! The commands, one module each, and the place where they are told apart.
 
+mod check;
 mod devices;
 pub mod experiment;
 mod shell;
@@ -52,6 +53,7 @@ pub fn dispatch(cli: &Cli, context: &Context) -> Result<(), CliError> {
     let quickstart = Command::Quickstart(QuickstartArgs { seed: 1, ..QuickstartArgs::default() });
     match cli.command.as_ref().unwrap_or(&quickstart) {
         Command::Devices(args) => devices::run(args, context),
+        Command::Check(args) => check::run(args, context),
         Command::Completions(args) => shell::completions(args),
         Command::Man(args) => shell::man(args),
         // What can be told wrong already is told, before saying that the rest is not there.
