@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use clap::{ArgAction, Args, Parser, Subcommand};
 use clap_complete::Shell;
+use engine::verify::Level;
 
 use crate::names::STUDY_PHASES;
 use crate::output::JsonTarget;
@@ -334,6 +335,9 @@ pub struct CheckArgs {
     /// A history recorded with `doorbell run --history`.
     #[arg(value_name = "HISTORY")]
     pub history: PathBuf,
+    /// serializable or strict-serializable.
+    #[arg(long, value_name = "LEVEL", default_value_t = Level::StrictSerializable)]
+    pub level: Level,
     /// Write the verdict as JSON to a new file, or to stdout with `-`.
     #[arg(long, value_name = "FILE|-", value_parser = values::json_target)]
     pub json: Option<JsonTarget>,

@@ -1,5 +1,7 @@
 //! Names as the command line knows them, and the nearest one to a name mistyped.
 
+use phases::plan::Preset;
+
 /// Protocols, in the order they are told.
 pub const PROTOCOLS: &[&str] = &["occ", "nowait", "waitdie", "mvcc", "sundial", "calvin"];
 
@@ -7,8 +9,9 @@ pub const PROTOCOLS: &[&str] = &["occ", "nowait", "waitdie", "mvcc", "sundial", 
 pub const WORKLOADS: &[&str] = &["micro", "ycsb", "smallbank", "tpcc", "tpcc-no", "tpce-cp"];
 
 /// Plans that carry a name.
-pub const PLAN_PRESETS: &[&str] =
-    &["one-sided", "two-sided", "farm", "drtm-r", "fasst", "fasst-occ", "drtm-h"];
+pub fn plan_presets() -> Vec<&'static str> {
+    Preset::ALL.iter().map(|preset| preset.name()).collect()
+}
 
 /// Phases that `study` drives alone.
 pub const STUDY_PHASES: &[&str] = &["execution", "validation", "logging", "commit"];

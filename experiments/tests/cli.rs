@@ -267,3 +267,45 @@ fn mistakes_in_experiment_files_have_file_line_and_column() {
         &["would share"],
     );
 }
+
+#[test]
+fn check_judges_a_history_and_refuses_what_is_none() {
+    use engine::verify::{History, Key, Recorder, format};
+    use primitives::units::Nanos;
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("history.json");
+    let file = path.to_str().unwrap();
+    let record = |second_reads: u64| {
+        let account = Key { table: 0, key: 7 };
+        let mut session = Recorder::new(0);
+        for (at, read, write) in [(10, 0, 1), (30, second_reads, 2)] {
+            session.begin(Nanos(at));
+            session.read(account, read);
+            session.write(account, write);
+            session.commit(Nanos(at + 5));
+        }
+        let mut bytes = Vec::new();
+        format::write(&History::merge([session], Some(0)), &mut bytes).unwrap();
+        std::fs::write(&path, &bytes).unwrap();
+        bytes
+    };
+    let bytes = record(1);
+    let output = run(&["check", file]);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    let output = run(&["check", file, "--level", "serializable", "--json", "-"]);
+    let verdict: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&verdict["level"], &verdict["verdict"]), (&"serializable".into(), &"pass".into()));
+
+    record(0); // the second transaction read the value that the first one replaced: a lost update
+    let output = run(&["check", file, "--json", "-"]);
+    assert_eq!(code(&output), 1);
+    assert!(stderr(&output).contains("history.json is not strict-serializable"), "{}", stderr(&output));
+    let verdict: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&verdict["verdict"], &verdict["anomaly"]["kind"]), (&"fail".into(), &"G-single".into()));
+
+    std::fs::write(&path, &bytes[..bytes.len() / 2]).unwrap();
+    refused(&["check", file], 2, &["history.json: line", "doorbell run --history"]);
+    refused(&["check", "/dev/zero"], 2, &["/dev/zero is not a file"]);
+    refused(&["check", "/nowhere.json"], 2, &["cannot read /nowhere.json"]);
+    refused(&["check", file, "--level", "snapshot"], 2, &["there are serializable and strict-serializable"]);
+}

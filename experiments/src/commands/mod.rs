@@ -1,6 +1,7 @@
 //! The commands, one module each, and the place where they are told apart.
 
 mod characterize;
+mod check;
 mod devices;
 pub mod experiment;
 mod shell;
@@ -54,6 +55,7 @@ pub fn dispatch(cli: &Cli, context: &Context) -> Result<(), CliError> {
     match cli.command.as_ref().unwrap_or(&quickstart) {
         Command::Characterize(args) => characterize::run(args, context),
         Command::Devices(args) => devices::run(args, context),
+        Command::Check(args) => check::run(args, context),
         Command::Completions(args) => shell::completions(args),
         Command::Man(args) => shell::man(args),
         // What can be told wrong already is told, before saying that the rest is not there.

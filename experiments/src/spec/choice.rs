@@ -7,7 +7,7 @@ use std::str::FromStr;
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 
-use crate::names::{PLAN_PRESETS, nearest, suggest};
+use crate::names::{nearest, plan_presets, suggest};
 
 /// Which NIC profile the simulator takes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -105,10 +105,10 @@ impl FromStr for PlanChoice {
     fn from_str(text: &str) -> Result<PlanChoice, String> {
         match text {
             "tuned" => Ok(PlanChoice::Tuned),
-            preset if PLAN_PRESETS.contains(&preset) => Ok(PlanChoice::Preset(preset.to_owned())),
+            preset if plan_presets().contains(&preset) => Ok(PlanChoice::Preset(preset.to_owned())),
             path if is_path(path) => Ok(PlanChoice::File(PathBuf::from(path))),
             other => {
-                let mut names = PLAN_PRESETS.to_vec();
+                let mut names = plan_presets();
                 names.push("tuned");
                 Err(format!("no plan of that name; {} (a file ends in .yaml)", suggest(other, &names)))
             }
