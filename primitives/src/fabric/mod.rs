@@ -5,6 +5,7 @@
 //! shows why threads should not share one.
 
 pub mod loopback;
+pub mod sim;
 
 use crate::mem::{Access, MemoryKeys, Region};
 use crate::units::Nanos;

@@ -1,0 +1,217 @@
+//! What this build and this machine can drive, and what is missing for the rest.
+
+use std::fs;
+use std::path::Path;
+
+use serde::Serialize;
+
+use crate::error::CliError;
+use crate::names::suggest;
+use crate::spec::{FabricChoice, ProfileChoice};
+
+/// One fabric of the list.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct FabricStatus {
+    /// As `--fabric` takes it.
+    pub name: String,
+    /// Whether it works here.
+    pub works: bool,
+    /// `real` or `virtual`.
+    pub time: &'static str,
+    /// What it is.
+    pub about: &'static str,
+    /// What is missing and how to get it, where it does not work.
+    pub missing: Option<String>,
+}
+
+/// One RDMA device of the machine.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct RdmaDevice {
+    /// Its name, `mlx5_0` for example.
+    pub name: String,
+    /// What kind of adapter, as its driver says.
+    pub model: Option<String>,
+    /// Firmware version.
+    pub firmware: Option<String>,
+    /// Its ports.
+    pub ports: Vec<RdmaPort>,
+}
+
+/// One port of an RDMA device.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct RdmaPort {
+    /// Number, from 1.
+    pub port: u32,
+    /// `ACTIVE`, `DOWN`, …
+    pub state: Option<String>,
+    /// `100 Gb/sec (4X EDR)` for example.
+    pub rate: Option<String>,
+    /// `InfiniBand` or `Ethernet`.
+    pub link: Option<String>,
+}
+
+/// Shipped NIC profiles, by name.
+pub fn shipped_profiles() -> Vec<&'static str> {
+    Vec::new()
+}
+
+/// Whether the loopback fabric is part of this build.
+const LOOPBACK: bool = false;
+
+/// Every fabric, those that work first.
+pub fn fabrics(devices: &[RdmaDevice]) -> Vec<FabricStatus> {
+    let profiles = shipped_profiles();
+    let mut all =
+        vec![status("loopback", "real", "threads of one process on shared memory", LOOPBACK, NOT_BUILT)];
+    if profiles.is_empty() {
+        all.push(status("sim:PROFILE", "virtual", "deterministic simulator", false, NOT_BUILT));
+    }
+    for name in profiles {
+        all.push(status(&format!("sim:{name}"), "virtual", "deterministic simulator", true, ""));
+    }
+    let verbs = verbs_missing(devices);
+    if devices.is_empty() {
+        all.push(status("verbs:DEVICE", "real", "RDMA devices through libibverbs", false, &verbs));
+    }
+    for device in devices {
+        all.push(status(
+            &format!("verbs:{}", device.name),
+            "real",
+            "RDMA device through libibverbs",
+            false,
+            &verbs,
+        ));
+    }
+    all.push(status("tcp", "real", "sockets, two-sided only", false, NOT_BUILT));
+    all.sort_by_key(|fabric| !fabric.works);
+    all
+}
+
+const NOT_BUILT: &str = "this version of doorbell does not have it yet";
+
+fn status(name: &str, time: &'static str, about: &'static str, works: bool, missing: &str) -> FabricStatus {
+    FabricStatus { name: name.to_owned(), works, time, about, missing: (!works).then(|| missing.to_owned()) }
+}
+
+fn verbs_missing(devices: &[RdmaDevice]) -> String {
+    if devices.is_empty() {
+        format!(
+            "no RDMA device in /sys/class/infiniband (an adapter and its driver, or the kernel's software device rdma_rxe, would show there); {NOT_BUILT}"
+        )
+    } else {
+        NOT_BUILT.to_owned()
+    }
+}
+
+/// Refuses a fabric that does not work here, saying what is missing and which one works.
+///
+/// # Errors
+/// Exit code 3 if the machine or the build lacks it, 2 for a profile that nobody ships.
+pub fn require(choice: &FabricChoice) -> Result<(), CliError> {
+    let devices = rdma_devices(Path::new("/sys/class/infiniband"));
+    let all = fabrics(&devices);
+    let works = |name: &str| all.iter().any(|fabric| fabric.works && fabric.name == name);
+    let lacks = |what: String| {
+        let working: Vec<&str> = all.iter().filter(|f| f.works).map(|f| f.name.as_str()).collect();
+        let hint = match working.as_slice() {
+            [] => "`doorbell devices` lists what each fabric needs".to_owned(),
+            some => format!("here works --fabric {}; `doorbell devices` says more", some.join(" or ")),
+        };
+        Err(CliError::machine(format!("fabric {choice} does not work here: {what}")).hint(hint))
+    };
+    match choice {
+        FabricChoice::Loopback if works("loopback") => Ok(()),
+        FabricChoice::Sim(ProfileChoice::File(_)) if !shipped_profiles().is_empty() => Ok(()),
+        FabricChoice::Sim(ProfileChoice::Shipped(name)) if !shipped_profiles().is_empty() => {
+            if works(&format!("sim:{name}")) {
+                Ok(())
+            } else {
+                let advice = suggest(name, &shipped_profiles());
+                Err(CliError::usage(format!("no NIC profile `{name}` is shipped")).hint(advice))
+            }
+        }
+        FabricChoice::Verbs(name) if !devices.is_empty() && !devices.iter().any(|d| d.name == *name) => {
+            let names: Vec<&str> = devices.iter().map(|d| d.name.as_str()).collect();
+            lacks(format!("no RDMA device `{name}`; {}", suggest(name, &names)))
+        }
+        FabricChoice::Verbs(_) => lacks(verbs_missing(&devices)),
+        _ => lacks(NOT_BUILT.to_owned()),
+    }
+}
+
+/// RDMA devices under a directory laid out as `/sys/class/infiniband`, by name.
+pub fn rdma_devices(root: &Path) -> Vec<RdmaDevice> {
+    let mut devices: Vec<RdmaDevice> = names(root)
+        .into_iter()
+        .map(|name| {
+            let device = root.join(&name);
+            let mut ports: Vec<RdmaPort> = names(&device.join("ports"))
+                .into_iter()
+                .filter_map(|number| {
+                    let port = device.join("ports").join(&number);
+                    Some(RdmaPort {
+                        port: number.parse().ok()?,
+                        // `4: ACTIVE`
+                        state: line(&port.join("state"))
+                            .map(|s| s.split_once(": ").map_or(s.clone(), |(_, word)| word.to_owned())),
+                        rate: line(&port.join("rate")),
+                        link: line(&port.join("link_layer")),
+                    })
+                })
+                .collect();
+            ports.sort_by_key(|port| port.port);
+            RdmaDevice {
+                model: line(&device.join("hca_type")),
+                firmware: line(&device.join("fw_ver")),
+                ports,
+                name,
+            }
+        })
+        .collect();
+    devices.sort_by(|a, b| a.name.cmp(&b.name));
+    devices
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().into_string().ok()).collect()
+}
+
+fn line(path: &Path) -> Option<String> {
+    let text = fs::read_to_string(path).ok()?;
+    let line = text.lines().next()?.trim();
+    (!line.is_empty()).then(|| line.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_a_device_tree_and_survives_holes_in_it() {
+        let root = tempfile::tempdir().unwrap();
+        let port = root.path().join("mlx5_0/ports/1");
+        fs::create_dir_all(&port).unwrap();
+        fs::create_dir_all(root.path().join("mlx5_0/ports/x")).unwrap();
+        fs::create_dir_all(root.path().join("bare")).unwrap();
+        fs::write(root.path().join("mlx5_0/fw_ver"), "16.35.2000\n").unwrap();
+        fs::write(port.join("state"), "4: ACTIVE\n").unwrap();
+        fs::write(port.join("rate"), "100 Gb/sec (4X EDR)\n").unwrap();
+        let devices = rdma_devices(root.path());
+        assert_eq!(devices.len(), 2);
+        assert_eq!((devices[0].name.as_str(), devices[0].ports.len()), ("bare", 0));
+        assert_eq!(devices[1].firmware.as_deref(), Some("16.35.2000"));
+        let port = &devices[1].ports[0];
+        assert_eq!((port.port, port.state.as_deref(), port.link.as_deref()), (1, Some("ACTIVE"), None));
+        assert_eq!(rdma_devices(&root.path().join("nothing")), []);
+    }
+
+    #[test]
+    fn what_does_not_work_says_why() {
+        for fabric in fabrics(&[]) {
+            assert_eq!(fabric.works, fabric.missing.is_none(), "{fabric:?}");
+        }
+        let error = require(&FabricChoice::Tcp).unwrap_err();
+        assert_eq!(error.exit(), crate::error::Exit::Machine);
+    }
+}
