@@ -13,8 +13,14 @@ use crate::output::JsonTarget;
 use crate::spec::{FabricChoice, PlanChoice, RunSpec, Span, limits, values};
 
 const AFTER_HELP: &str = "\
-Exit codes: 0 done; 1 ran, and a check failed; 2 bad flags, spec or files; 3 the machine lacks something;
-130 ended by Ctrl-C, measured points kept. Data goes to stdout, talk to stderr; NO_COLOR is honoured.";
+Exit codes:
+    0  done
+    1  it ran, and a check failed
+    2  bad flags, spec or files
+    3  the machine lacks something
+  130  ended by Ctrl-C; measured points are kept
+
+Data goes to stdout, talk to stderr; NO_COLOR is honoured.";
 
 /// For each phase of a distributed transaction, which RDMA primitive should carry it?
 ///
@@ -24,10 +30,10 @@ Exit codes: 0 done; 1 ran, and a check failed; 2 bad flags, spec or files; 3 the
 #[command(after_help = AFTER_HELP, max_term_width = 100, propagate_version = true)]
 pub struct Cli {
     /// Say more on stderr; twice for details.
-    #[arg(short, long, global = true, action = ArgAction::Count, conflicts_with = "quiet")]
+    #[arg(short, long, global = true, display_order = 900, action = ArgAction::Count, conflicts_with = "quiet")]
     pub verbose: u8,
     /// Say only errors on stderr.
-    #[arg(short, long, global = true)]
+    #[arg(short, long, global = true, display_order = 901)]
     pub quiet: bool,
     /// What to do.
     #[command(subcommand)]
@@ -103,13 +109,13 @@ pub struct FabricArgs {
 #[derive(Args, Clone, Debug)]
 pub struct ShapeArgs {
     /// Nodes of the cluster.
-    #[arg(long, value_name = "N", default_value_t = limits::NODES.usual, value_parser = values::nodes)]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = limits::NODES.usual, value_parser = values::nodes)]
     pub nodes: u32,
     /// Worker threads per node.
-    #[arg(long, value_name = "N", default_value_t = limits::THREADS.usual, value_parser = values::threads)]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = limits::THREADS.usual, value_parser = values::threads)]
     pub threads: u32,
     /// Coroutines per thread.
-    #[arg(long, value_name = "N", default_value_t = limits::COROUTINES.usual, value_parser = values::coroutines)]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = limits::COROUTINES.usual, value_parser = values::coroutines)]
     pub coroutines: u32,
 }
 
@@ -126,7 +132,7 @@ pub struct WorkloadArgs {
     #[arg(long, value_name = "NAME", default_value = "occ", value_parser = values::protocol)]
     pub protocol: String,
     /// Copies of each record, the primary included; 1 switches replication off.
-    #[arg(long, value_name = "N", default_value_t = limits::REPLICAS.usual, value_parser = values::replicas)]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = limits::REPLICAS.usual, value_parser = values::replicas)]
     pub replicas: u32,
 }
 
@@ -134,10 +140,10 @@ pub struct WorkloadArgs {
 #[derive(Args, Clone, Debug)]
 pub struct TimeArgs {
     /// Measured time per point, with unit (100ms, 2s); virtual on sim.
-    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = values::span)]
+    #[arg(long, value_name = "TIME", allow_negative_numbers = true, default_value = "1s", value_parser = values::span)]
     pub duration: Span,
     /// Seed of every random draw.
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = 1)]
     pub seed: u64,
 }
 
@@ -148,7 +154,7 @@ pub struct QuickstartArgs {
     #[command(flatten)]
     pub output: OutputArgs,
     /// Seed of every random draw.
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = 1)]
     pub seed: u64,
 }
 
@@ -173,7 +179,7 @@ pub struct CharacterizeArgs {
     #[command(flatten)]
     pub time: TimeArgs,
     /// Points measured at a time; cores on sim, 1 where time is real.
-    #[arg(long, value_name = "N", value_parser = values::jobs)]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = values::jobs)]
     pub jobs: Option<usize>,
     #[allow(missing_docs)]
     #[command(flatten)]
@@ -196,7 +202,7 @@ pub struct StudyArgs {
     #[command(flatten)]
     pub time: TimeArgs,
     /// Points measured at a time; cores on sim, 1 where time is real.
-    #[arg(long, value_name = "N", value_parser = values::jobs)]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = values::jobs)]
     pub jobs: Option<usize>,
     #[allow(missing_docs)]
     #[command(flatten)]
@@ -278,7 +284,7 @@ pub struct ExperimentArgs {
     #[arg(value_name = "FILE", required = true)]
     pub files: Vec<PathBuf>,
     /// Points measured at a time; cores on sim, 1 where time is real. Results do not depend on it.
-    #[arg(long, value_name = "N", value_parser = values::jobs)]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = values::jobs)]
     pub jobs: Option<usize>,
     #[allow(missing_docs)]
     #[command(flatten)]

@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::Path;
 
+use primitives::profile::{Profile, ProfileError, SourceCounts};
 use serde::Serialize;
 
 use crate::error::CliError;
@@ -50,24 +51,67 @@ pub struct RdmaPort {
     pub link: Option<String>,
 }
 
-/// Shipped NIC profiles, by name.
-pub fn shipped_profiles() -> Vec<&'static str> {
-    Vec::new()
+/// One NIC profile of the list.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ShippedProfile {
+    /// As `--fabric sim:` takes it.
+    pub name: String,
+    /// The NIC and the CPU described.
+    pub about: String,
+    /// Where its numbers come from.
+    pub sources: SourceCounts,
 }
 
-/// Whether the loopback fabric is part of this build.
-const LOOPBACK: bool = false;
+/// NIC profiles that come with the binary.
+///
+/// # Errors
+/// Never, unless a shipped profile is broken.
+pub fn shipped_profiles() -> Result<Vec<ShippedProfile>, CliError> {
+    let listed = |name: &&str| {
+        let profile = Profile::shipped(name).map_err(|e| CliError::check("broken profile").caused_by(&e))?;
+        Ok(ShippedProfile {
+            name: profile.name.clone(),
+            about: profile.description.clone(),
+            sources: profile.sources(),
+        })
+    };
+    Profile::NAMES.iter().map(listed).collect()
+}
+
+/// The profile a simulated fabric names.
+///
+/// # Errors
+/// Exit code 2 if nobody ships it, or the file is not a profile.
+pub fn profile(choice: &ProfileChoice) -> Result<Profile, CliError> {
+    let found = match choice {
+        ProfileChoice::Shipped(name) => Profile::shipped(name),
+        ProfileChoice::File(path) => Profile::load(path),
+    };
+    found.map_err(|error| {
+        let hint = match (&error, choice) {
+            (ProfileError::Unknown { name }, _) => {
+                format!("{}; a file's name ends in .yaml", suggest(name, Profile::NAMES))
+            }
+            _ => "`doorbell characterize` writes a whole profile to start from".to_owned(),
+        };
+        let shown = CliError::usage(error.to_string()).hint(hint);
+        match &error {
+            ProfileError::Read { source, .. } => shown.caused_by(source),
+            _ => shown,
+        }
+    })
+}
+
+/// Whether the simulator is part of this build.
+const SIM: bool = false;
+
+const NOT_BUILT: &str = "this version of doorbell does not have it yet";
 
 /// Every fabric, those that work first.
 pub fn fabrics(devices: &[RdmaDevice]) -> Vec<FabricStatus> {
-    let profiles = shipped_profiles();
-    let mut all =
-        vec![status("loopback", "real", "threads of one process on shared memory", LOOPBACK, NOT_BUILT)];
-    if profiles.is_empty() {
-        all.push(status("sim:PROFILE", "virtual", "deterministic simulator", false, NOT_BUILT));
-    }
-    for name in profiles {
-        all.push(status(&format!("sim:{name}"), "virtual", "deterministic simulator", true, ""));
+    let mut all = vec![status("loopback", "real", "threads of one process on shared memory", true, "")];
+    for name in Profile::NAMES {
+        all.push(status(&format!("sim:{name}"), "virtual", "deterministic simulator", SIM, NOT_BUILT));
     }
     let verbs = verbs_missing(devices);
     if devices.is_empty() {
@@ -86,8 +130,6 @@ pub fn fabrics(devices: &[RdmaDevice]) -> Vec<FabricStatus> {
     all.sort_by_key(|fabric| !fabric.works);
     all
 }
-
-const NOT_BUILT: &str = "this version of doorbell does not have it yet";
 
 fn status(name: &str, time: &'static str, about: &'static str, works: bool, missing: &str) -> FabricStatus {
     FabricStatus { name: name.to_owned(), works, time, about, missing: (!works).then(|| missing.to_owned()) }
@@ -108,36 +150,34 @@ fn verbs_missing(devices: &[RdmaDevice]) -> String {
 /// # Errors
 /// Exit code 3 if the machine or the build lacks it, 2 for a profile that nobody ships.
 pub fn require(choice: &FabricChoice) -> Result<(), CliError> {
-    let devices = rdma_devices(Path::new("/sys/class/infiniband"));
-    let all = fabrics(&devices);
-    let works = |name: &str| all.iter().any(|fabric| fabric.works && fabric.name == name);
-    let lacks = |what: String| {
-        let working: Vec<&str> = all.iter().filter(|f| f.works).map(|f| f.name.as_str()).collect();
-        let hint = match working.as_slice() {
-            [] => "`doorbell devices` lists what each fabric needs".to_owned(),
-            some => format!("here works --fabric {}; `doorbell devices` says more", some.join(" or ")),
-        };
-        Err(CliError::machine(format!("fabric {choice} does not work here: {what}")).hint(hint))
-    };
-    match choice {
-        FabricChoice::Loopback if works("loopback") => Ok(()),
-        FabricChoice::Sim(ProfileChoice::File(_)) if !shipped_profiles().is_empty() => Ok(()),
-        FabricChoice::Sim(ProfileChoice::Shipped(name)) if !shipped_profiles().is_empty() => {
-            if works(&format!("sim:{name}")) {
-                Ok(())
+    let what = match choice {
+        FabricChoice::Loopback => return Ok(()),
+        FabricChoice::Sim(named) => {
+            profile(named)?;
+            if SIM {
+                return Ok(());
+            }
+            NOT_BUILT.to_owned()
+        }
+        FabricChoice::Tcp => NOT_BUILT.to_owned(),
+        FabricChoice::Verbs(name) => {
+            let devices = rdma_devices(Path::new(SYSFS));
+            let names: Vec<&str> = devices.iter().map(|device| device.name.as_str()).collect();
+            if devices.is_empty() || names.contains(&name.as_str()) {
+                verbs_missing(&devices)
             } else {
-                let advice = suggest(name, &shipped_profiles());
-                Err(CliError::usage(format!("no NIC profile `{name}` is shipped")).hint(advice))
+                format!("no RDMA device `{name}`; {}", suggest(name, &names))
             }
         }
-        FabricChoice::Verbs(name) if !devices.is_empty() && !devices.iter().any(|d| d.name == *name) => {
-            let names: Vec<&str> = devices.iter().map(|d| d.name.as_str()).collect();
-            lacks(format!("no RDMA device `{name}`; {}", suggest(name, &names)))
-        }
-        FabricChoice::Verbs(_) => lacks(verbs_missing(&devices)),
-        _ => lacks(NOT_BUILT.to_owned()),
-    }
+    };
+    let all = fabrics(&[]);
+    let working: Vec<&str> = all.iter().filter(|f| f.works).map(|f| f.name.as_str()).collect();
+    Err(CliError::machine(format!("fabric {choice} does not work here: {what}"))
+        .hint(format!("here works --fabric {}; `doorbell devices` says more", working.join(" or "))))
 }
+
+/// Where the kernel shows RDMA devices.
+pub const SYSFS: &str = "/sys/class/infiniband";
 
 /// RDMA devices under a directory laid out as `/sys/class/infiniband`, by name.
 pub fn rdma_devices(root: &Path) -> Vec<RdmaDevice> {

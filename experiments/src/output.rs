@@ -3,7 +3,7 @@
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
-use comfy_table::{Cell, CellAlignment, Table, presets};
+use comfy_table::{Cell, CellAlignment, LineStyle, Table, presets};
 use primitives::measure::{ResultError, write_new};
 use serde::Serialize;
 
@@ -83,7 +83,7 @@ pub fn table<H: AsRef<str>, R: IntoIterator<Item = String>>(
     rows: impl IntoIterator<Item = R>,
 ) -> String {
     let mut table = Table::new();
-    table.load_style(presets::UTF8_HORIZONTAL_ONLY);
+    table.load_style(presets::NOTHING.header_separator(LineStyle::none().fill('─')));
     table.set_header(head.iter().map(|h| h.as_ref().to_owned()).collect::<Vec<_>>());
     for row in rows {
         table.add_row(
@@ -196,7 +196,8 @@ mod tests {
             &["name", "rate"],
             [["a".to_owned(), "7".to_owned()], ["bcd".to_owned(), "1200".to_owned()]],
         );
-        assert!(text.contains(" a          7"), "{text}");
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!((lines[2], lines[3]), (" a        7", " bcd   1200"), "{text}");
         assert!(text.lines().all(|line| line == line.trim_end()), "{text:?}");
     }
 

@@ -11,6 +11,7 @@ use serde_yaml::{DuplicateKeyPolicy, RenderOptions, SnippetMode, UserMessageForm
 pub use serde_yaml::Spanned;
 
 use crate::error::CliError;
+use crate::names::nearest;
 
 /// Longest file read. Specs, plans and profiles are a few KiB; this bounds what a device or a wrong file
 /// can make us swallow.
@@ -48,6 +49,10 @@ impl Document {
     /// # Errors
     /// With file, line and column.
     pub fn parse<T: DeserializeOwned>(&self) -> Result<T, CliError> {
+        let says_something = |line: &str| !line.trim().is_empty() && !line.trim_start().starts_with('#');
+        if !self.text.lines().any(says_something) {
+            return Err(CliError::usage(format!("{} is empty", self.name)));
+        }
         let options = serde_yaml::options! {
             duplicate_keys: DuplicateKeyPolicy::Error,
             strict_booleans: true,
@@ -57,8 +62,15 @@ impl Document {
             let mut render = RenderOptions::new(&UserMessageFormatter);
             render.snippets = SnippetMode::Off;
             let message = error.render_with_options(render);
+            let message = strip_place(&message);
             match error.location() {
-                Some(at) => self.error_at(at.line(), at.column(), strip_place(&message)),
+                Some(at) => {
+                    let shown = self.error_at(at.line(), at.column(), message);
+                    match meant(message) {
+                        Some(name) => shown.hint(format!("did you mean `{name}`?")),
+                        None => shown,
+                    }
+                }
                 None => CliError::usage(format!("{}: {message}", self.name)),
             }
         })
@@ -100,6 +112,15 @@ pub fn to_string<T: Serialize>(value: &T) -> Result<String, CliError> {
     serde_yaml::to_string(value).map_err(|e| CliError::check("cannot write YAML").caused_by(&e))
 }
 
+/// The name probably meant, where the message says what was found and what was expected: ``unknown field
+/// `nods`, expected one of nodes, seed``.
+fn meant(message: &str) -> Option<&str> {
+    let (found, expected) = message.split_once("expected ")?;
+    let found = found.split('`').nth(1)?;
+    let names = expected.trim_start_matches("one of ").split(',').map(|name| name.trim().trim_matches('`'));
+    nearest(found, names)
+}
+
 /// The message without the place, which we tell ourselves.
 fn strip_place(message: &str) -> &str {
     message.split(" at line ").next().unwrap_or(message).trim_start_matches("error: ").trim()
@@ -130,15 +151,20 @@ mod tests {
             ("nodes: -1\n", "a.yaml:1:8", ""),
             ("nodes: 99999999999999999999\n", "a.yaml:1:8", ""),
             ("nodes: [3\n", "a.yaml:", ""),
-            ("\tnodes: 3\n", "a.yaml:", ""),
+            ("nodes:\n\t- 3\n", "a.yaml:", ""),
             ("other: 3\n", "a.yaml:", ""),
             ("", "a.yaml", ""),
         ] {
             let got = message(text);
-            println!("{got}");
             assert!(got.starts_with(place) && got.contains(says), "{text:?}: {got}");
             assert_eq!(got.matches(" line ").count(), 0, "{got}");
         }
+    }
+
+    #[test]
+    fn a_key_mistyped_finds_its_name() {
+        let shown = from_str::<Small>("a.yaml", "nods: 3\n").unwrap_err().render(false);
+        assert!(shown.contains("hint: did you mean `nodes`?"), "{shown}");
     }
 
     #[test]

@@ -1,1 +1,3 @@
 //! Doorbell: phases.
+
+pub mod plan;

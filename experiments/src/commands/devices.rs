@@ -8,7 +8,9 @@ use serde::Serialize;
 use super::Context;
 use crate::args::DevicesArgs;
 use crate::error::CliError;
-use crate::fabrics::{FabricStatus, RdmaDevice, fabrics, rdma_devices, shipped_profiles};
+use crate::fabrics::{
+    FabricStatus, RdmaDevice, SYSFS, ShippedProfile, fabrics, rdma_devices, shipped_profiles,
+};
 use crate::output::{emit, table};
 
 /// The list, as `--json` gives it.
@@ -17,7 +19,7 @@ struct Devices {
     machine: Machine,
     fabrics: Vec<FabricStatus>,
     rdma_devices: Vec<RdmaDevice>,
-    profiles: Vec<&'static str>,
+    profiles: Vec<ShippedProfile>,
     hardware_counters: HardwareCounters,
 }
 
@@ -32,13 +34,13 @@ pub fn run(args: &DevicesArgs, _context: &Context) -> Result<(), CliError> {
     if let Some(json) = &args.json {
         json.check()?;
     }
-    let rdma_devices = rdma_devices(Path::new("/sys/class/infiniband"));
+    let rdma_devices = rdma_devices(Path::new(SYSFS));
     let reason = Counters::try_open().err();
     let list = Devices {
         machine: Machine::here(),
         fabrics: fabrics(&rdma_devices),
         rdma_devices,
-        profiles: shipped_profiles(),
+        profiles: shipped_profiles()?,
         hardware_counters: HardwareCounters { available: reason.is_none(), reason },
     };
     emit(args.json.as_ref(), &list, &people(&list))
@@ -55,6 +57,15 @@ fn people(list: &Devices) -> String {
             text.push_str(&format!("{}: {missing}\n", fabric.name));
         }
     }
+    text.push('\n');
+    text.push_str(&table(
+        &["NIC profile", "describes", "measured", "published", "calibrated", "recalled", "assumed"],
+        list.profiles.iter().map(|profile| {
+            let s = profile.sources;
+            let counts = [s.measured, s.published, s.calibrated, s.recalled, s.assumed];
+            [profile.name.clone(), profile.about.clone()].into_iter().chain(counts.map(|n| n.to_string()))
+        }),
+    ));
     if !list.rdma_devices.is_empty() {
         text.push('\n');
         let word = |word: &Option<String>| word.clone().unwrap_or_else(|| "unknown".to_owned());

@@ -1,6 +1,7 @@
 //! The commands, one module each, and the place where they are told apart.
 
 mod devices;
+pub mod experiment;
 mod shell;
 
 use crate::args::{Cli, Command, QuickstartArgs};
@@ -53,7 +54,20 @@ pub fn dispatch(cli: &Cli, context: &Context) -> Result<(), CliError> {
         Command::Devices(args) => devices::run(args, context),
         Command::Completions(args) => shell::completions(args),
         Command::Man(args) => shell::man(args),
-        later => Err(CliError::machine(format!("this build does not have `doorbell {}` yet", later.name()))
-            .hint("`doorbell devices` lists what works here")),
+        // What can be told wrong already is told, before saying that the rest is not there.
+        Command::Run(args) => {
+            let spec = args.spec();
+            spec.check().map_err(CliError::usage)?;
+            crate::fabrics::require(&spec.fabric)?;
+            Err(not_yet("run"))
+        }
+        Command::Experiment(args) => experiment::plan(args).and_then(|_| Err(not_yet("experiment"))),
+        later => Err(not_yet(later.name())),
     }
+}
+
+/// The answer of a command whose engine part is not in this build.
+fn not_yet(command: &str) -> CliError {
+    CliError::machine(format!("this build does not have `doorbell {command}` yet"))
+        .hint("`doorbell devices` lists what works here")
 }

@@ -27,7 +27,7 @@ pub fn man(args: &ManArgs) -> Result<(), CliError> {
                 let known: Vec<&str> = known.iter().map(String::as_str).collect();
                 return Err(CliError::usage(format!("no command `{name}`")).hint(suggest(name, &known)));
             };
-            found.clone().name(format!("doorbell-{name}"))
+            found.clone()
         }
     };
     let mut roff = Vec::new();

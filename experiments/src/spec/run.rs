@@ -1,13 +1,16 @@
 //! One run.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use primitives::units::Nanos;
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 
-use super::choice::{FabricChoice, PlanChoice};
+use super::choice::{FabricChoice, PlanChoice, ProfileChoice};
 use super::{limits, values};
+use crate::error::CliError;
+use crate::yaml::Document;
 
 /// A span of time, written with its unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -143,6 +146,23 @@ impl RunSpec {
             },
         }
         Ok(())
+    }
+
+    /// Texts of the files this run reads, by path: the plan and the profile, where they are files.
+    ///
+    /// # Errors
+    /// If one cannot be read.
+    pub fn files(&self) -> Result<BTreeMap<String, String>, CliError> {
+        let plan = match &self.plan {
+            PlanChoice::File(path) => Some(path),
+            _ => None,
+        };
+        let profile = match &self.fabric {
+            FabricChoice::Sim(ProfileChoice::File(path)) => Some(path),
+            _ => None,
+        };
+        let read = |path: &PathBuf| Document::read(path).map(|document| (document.name, document.text));
+        plan.into_iter().chain(profile).map(read).collect()
     }
 
     /// Checks what single values cannot know.

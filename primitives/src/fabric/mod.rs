@@ -223,12 +223,15 @@ pub trait Nic {
 pub enum AnyNic {
     /// Real threads on shared memory.
     Loopback(loopback::LoopbackNic),
+    /// Discrete events in virtual time.
+    Sim(sim::SimNic),
 }
 
 macro_rules! each {
     ($self:ident, $nic:ident => $call:expr) => {
         match $self {
             AnyNic::Loopback($nic) => $call,
+            AnyNic::Sim($nic) => $call,
         }
     };
 }

@@ -1,0 +1,316 @@
+//! What makes a plan impossible, and the nearest one that would run.
+
+use super::{Phase, Plan, Space, Step, Via};
+use primitives::fabric::{AtomicScope, Caps};
+use std::fmt;
+
+/// What a protocol asks of the phases.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Needs {
+    /// The protocol's name.
+    pub protocol: &'static str,
+    /// Phases it runs.
+    pub phases: &'static [Phase],
+    /// Header words its lock rule reads and changes together. CAS reaches one.
+    pub lock_words: u32,
+    /// Header words its check rule compares together. A READ is whole up to one.
+    pub check_words: u32,
+}
+
+impl Needs {
+    /// Optimistic concurrency control: every phase, one header word.
+    pub const OCC: Needs = Needs { protocol: "occ", phases: &Phase::ALL, lock_words: 1, check_words: 1 };
+
+    /// Whether the protocol runs `phase`.
+    pub fn runs(&self, phase: Phase) -> bool {
+        self.phases.contains(&phase)
+    }
+}
+
+/// One thing that is wrong with a plan.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// The fabric has no READ, WRITE and CAS.
+    #[error("{phase}: {via} asked for, but {fabric} has no one-sided verbs")]
+    NoOneSidedVerbs {
+        /// The phase.
+        phase: Phase,
+        /// What was asked for.
+        via: Via,
+        /// The fabric.
+        fabric: String,
+    },
+    /// The fabric has no CAS.
+    #[error("lock: one-sided asked for, but {fabric} has no atomics")]
+    NoAtomics {
+        /// The fabric.
+        fabric: String,
+    },
+    /// The NIC's CAS and the owner's CPU would change the same lock words.
+    #[error(
+        "{phase}: two-sided asked for, but lock is one-sided: the owner's CPU and NIC atomics would both change \
+         lock words, and atomics of {fabric} are atomic only among themselves"
+    )]
+    LockWordsShared {
+        /// The phase in which the CPU changes lock words.
+        phase: Phase,
+        /// The fabric.
+        fabric: String,
+    },
+    /// Nobody knows where the record is.
+    #[error(
+        "{phase}: one-sided asked for, but no earlier phase learns where records are: fetch is two-sided and the \
+         location cache is off"
+    )]
+    NoLocation {
+        /// The phase.
+        phase: Phase,
+    },
+    /// The rule looks at more than CAS or an untorn READ reaches.
+    #[error(
+        "{phase}: one-sided asked for, but {protocol}'s rule needs {words} header words together: only the owner \
+         can decide"
+    )]
+    NeedsOwner {
+        /// The phase.
+        phase: Phase,
+        /// The protocol.
+        protocol: &'static str,
+        /// Header words.
+        words: u32,
+    },
+    /// The protocol never runs the phase.
+    #[error("{phase}: {via} asked for, but {protocol} never runs this phase")]
+    NeverRun {
+        /// The phase.
+        phase: Phase,
+        /// What was asked for.
+        via: Via,
+        /// The protocol.
+        protocol: &'static str,
+    },
+    /// The protocol runs a phase that the plan leaves open.
+    #[error("{phase}: not set, but {protocol} runs this phase")]
+    Missing {
+        /// The phase.
+        phase: Phase,
+        /// The protocol.
+        protocol: &'static str,
+    },
+    /// Hybrid where there is no cache miss to switch on.
+    #[error("{phase}: hybrid asked for, but only fetch can choose by what the location cache holds")]
+    HybridPhase {
+        /// The phase.
+        phase: Phase,
+    },
+    /// Hybrid without the cache it switches on.
+    #[error("fetch: hybrid asked for, but the location cache it chooses by is off")]
+    HybridWithoutCache,
+    /// Passive acknowledgement of an answer the transaction needs.
+    #[error("{phase}: passive_ack asked for, but the transaction cannot go on without this phase's answers")]
+    AnswerNeeded {
+        /// The phase.
+        phase: Phase,
+    },
+    /// No coroutine, or absurdly many.
+    #[error("coroutines: {asked} asked for, a thread can run 1 to {}", Plan::MAX_COROUTINES)]
+    Coroutines {
+        /// What was asked for.
+        asked: u32,
+    },
+}
+
+impl Refusal {
+    /// The phase it is about; the coroutine count is about none.
+    pub fn phase(&self) -> Option<Phase> {
+        match self {
+            Refusal::NoOneSidedVerbs { phase, .. }
+            | Refusal::LockWordsShared { phase, .. }
+            | Refusal::NoLocation { phase }
+            | Refusal::NeedsOwner { phase, .. }
+            | Refusal::NeverRun { phase, .. }
+            | Refusal::Missing { phase, .. }
+            | Refusal::HybridPhase { phase }
+            | Refusal::AnswerNeeded { phase } => Some(*phase),
+            Refusal::NoAtomics { .. } => Some(Phase::Lock),
+            Refusal::HybridWithoutCache => Some(Phase::Fetch),
+            Refusal::Coroutines { .. } => None,
+        }
+    }
+}
+
+/// Everything that is wrong with a plan, and the nearest plan that would run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlanError {
+    /// What is wrong, in phase order; at least one entry.
+    pub refusals: Vec<Refusal>,
+    /// The plan that would run with the fewest phases carried differently.
+    pub nearest: Plan,
+}
+
+impl fmt::Display for PlanError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("this plan cannot run: ")?;
+        for (i, refusal) in self.refusals.iter().enumerate() {
+            write!(f, "{}{refusal}", if i == 0 { "" } else { "; " })?;
+        }
+        write!(f, ". The nearest plan that would run: {}", self.nearest)
+    }
+}
+
+impl std::error::Error for PlanError {}
+
+/// A plan that can run on the fabric and under the protocol it was checked against.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CheckedPlan {
+    plan: Plan,
+    nic_owns_lock_words: bool,
+}
+
+impl CheckedPlan {
+    /// The plan.
+    #[inline]
+    pub fn get(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// How `phase` is carried.
+    ///
+    /// # Panics
+    /// When the protocol that the plan was checked for does not run `phase`: a bug in what it declares.
+    #[inline]
+    pub fn step(&self, phase: Phase) -> Step {
+        match self.plan.step(phase) {
+            Some(step) => step,
+            None => panic!("bug: {phase} is run, but the protocol did not declare it"),
+        }
+    }
+
+    /// Whether lock words are changed by NIC atomics that the CPU's are not atomic with, so that even a record
+    /// of the own node must be locked and unlocked through the NIC (DrTM+H §5.2).
+    #[inline]
+    pub fn nic_owns_lock_words(&self) -> bool {
+        self.nic_owns_lock_words
+    }
+}
+
+impl Plan {
+    /// Holds the plan against what the fabric can do and the protocol needs.
+    ///
+    /// Lock words: a NIC that is atomic only with itself reads and writes memory in two steps, so a CPU that
+    /// changes the word in between is lost. Hence no two-sided install or unlock beside a one-sided lock. The
+    /// other way round is allowed: WRITE is one coherent store, which a CPU's compare-and-swap cannot
+    /// lose (DrTM+H figure 9 measures one-sided commit after two-sided locking).
+    ///
+    /// # Errors
+    /// Everything that is wrong, with the nearest plan that would run.
+    pub fn check(self, caps: &Caps, needs: &Needs) -> Result<CheckedPlan, PlanError> {
+        let refusals = self.refusals(caps, needs);
+        if !refusals.is_empty() {
+            return Err(PlanError { refusals, nearest: self.nearest(caps, needs) });
+        }
+        let cas = self.lock.is_some_and(|step| step.via == Via::OneSided);
+        Ok(CheckedPlan { plan: self, nic_owns_lock_words: cas && caps.atomic_scope != AtomicScope::Global })
+    }
+
+    /// Everything that is wrong with the plan, in phase order; empty if it can run.
+    pub fn refusals(&self, caps: &Caps, needs: &Needs) -> Vec<Refusal> {
+        let mut found = Vec::new();
+        for phase in Phase::ALL {
+            match self.step(phase) {
+                None if needs.runs(phase) => {
+                    found.push(Refusal::Missing { phase, protocol: needs.protocol });
+                }
+                None => {}
+                Some(step) if !needs.runs(phase) => {
+                    found.push(Refusal::NeverRun { phase, via: step.via, protocol: needs.protocol });
+                }
+                Some(step) => self.refuse_step(phase, step, caps, needs, &mut found),
+            }
+        }
+        if !(1..=Plan::MAX_COROUTINES).contains(&self.coroutines) {
+            found.push(Refusal::Coroutines { asked: self.coroutines });
+        }
+        found
+    }
+
+    fn refuse_step(&self, phase: Phase, step: Step, caps: &Caps, needs: &Needs, found: &mut Vec<Refusal>) {
+        let fabric = || caps.fabric.clone();
+        if step.via == Via::Hybrid && phase != Phase::Fetch {
+            found.push(Refusal::HybridPhase { phase });
+        }
+        if step.via == Via::Hybrid && phase == Phase::Fetch && !self.location_cache {
+            found.push(Refusal::HybridWithoutCache);
+        }
+        if step.passive_ack && !phase.may_be_passive() {
+            found.push(Refusal::AnswerNeeded { phase });
+        }
+        if step.via.is_one_sided() && !caps.one_sided {
+            found.push(Refusal::NoOneSidedVerbs { phase, via: step.via, fabric: fabric() });
+        } else if step.via == Via::OneSided {
+            let words = match phase {
+                Phase::Lock | Phase::Install | Phase::Unlock => needs.lock_words,
+                Phase::Validate => needs.check_words,
+                Phase::Fetch | Phase::Log => 1,
+            };
+            if words > 1 {
+                found.push(Refusal::NeedsOwner { phase, protocol: needs.protocol, words });
+            }
+            if phase == Phase::Lock && caps.atomic_scope == AtomicScope::None {
+                found.push(Refusal::NoAtomics { fabric: fabric() });
+            }
+            let by_location = !matches!(phase, Phase::Fetch | Phase::Log);
+            if by_location && !self.learns_locations() {
+                found.push(Refusal::NoLocation { phase });
+            }
+        }
+        let cpu_changes = step.via == Via::TwoSided && matches!(phase, Phase::Install | Phase::Unlock);
+        let nic_locks = self.lock.is_some_and(|lock| lock.via == Via::OneSided);
+        if cpu_changes && nic_locks && caps.one_sided && caps.atomic_scope == AtomicScope::Nic {
+            found.push(Refusal::LockWordsShared { phase, fabric: fabric() });
+        }
+    }
+
+    /// The plan that can run and carries the fewest phases differently from this one. Optimizations are kept
+    /// where they still mean something. Between equally near plans the order of [`Space`] decides.
+    pub fn nearest(&self, caps: &Caps, needs: &Needs) -> Plan {
+        let coroutines = self.coroutines.clamp(1, Plan::MAX_COROUTINES);
+        Space::primitives(caps, needs)
+            .plans()
+            .map(|candidate| {
+                let mut near = candidate;
+                near.coroutines = coroutines;
+                for (phase, step) in candidate.steps() {
+                    near.set(phase, Some(self.keep(phase, step.via)));
+                }
+                near
+            })
+            .min_by_key(|near| self.distance(near))
+            .unwrap_or_else(|| unreachable!("bug: two-sided phases run on every fabric"))
+    }
+
+    /// `via` for `phase` with the optimizations this plan gives the phase, or those of table 2.
+    fn keep(&self, phase: Phase, via: Via) -> Step {
+        let mut step = Step::table2(phase, via);
+        if let Some(own) = self.step(phase) {
+            step = Step { via, ..own };
+            step.passive_ack &= phase.may_be_passive();
+        }
+        step
+    }
+
+    /// Phases carried differently, then whether the cache differs.
+    fn distance(&self, other: &Plan) -> (usize, bool) {
+        let moved = Phase::ALL
+            .into_iter()
+            .filter(|&phase| match (self.step(phase), other.step(phase)) {
+                (Some(own), Some(its)) => own.via != its.via,
+                _ => false,
+            })
+            .count();
+        (moved, self.location_cache != other.location_cache)
+    }
+}
+
+#[cfg(test)]
+mod tests;
