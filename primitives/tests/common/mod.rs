@@ -9,8 +9,10 @@
 #![allow(dead_code)]
 
 use primitives::fabric::loopback::{Loopback, Mode, Options};
+use primitives::fabric::sim::{FaultOptions, SimConfig, SimWorld};
 use primitives::fabric::{AnyNic, Nic};
 use primitives::mem::{Access, MemoryKeys, Region};
+use primitives::profile::Profile;
 use primitives::units::Nanos;
 use primitives::verbs::{
     Completion, Flags, NodeId, Qp, QpConfig, RecvRequest, Sge, Verb, WcStatus, WorkRequest,
@@ -32,12 +34,14 @@ pub enum Fabric {
     Posting,
     /// Loopback with a NIC thread.
     NicThread(u64),
+    /// The simulator, with the shipped `cx4-edr` and a little jitter on the wire.
+    Sim(u64),
 }
 
 impl Fabric {
     /// The fabrics on which requests overlap, one seed of each.
-    pub fn overlapping(seed: u64) -> [Fabric; 1] {
-        [Fabric::NicThread(seed)]
+    pub fn overlapping(seed: u64) -> [Fabric; 2] {
+        [Fabric::NicThread(seed), Fabric::Sim(seed)]
     }
 }
 
@@ -48,7 +52,12 @@ pub struct Faults {
     pub loss: f64,
     /// A node that [`Net::kill_doomed`] kills.
     pub doomed: Option<NodeId>,
+    /// Simulator: probability that a torn WRITE's second step comes late, even after its completion.
+    pub late_write: f64,
 }
+
+/// When a doomed node of a simulated net dies: long after any set-up.
+const DOOM: Nanos = Nanos::from_millis(10);
 
 /// Runs a test on every fabric, on those with seeds for several; a failure names the fabric and seed.
 pub fn on_every_fabric(test: impl Fn(Fabric)) {
@@ -87,14 +96,51 @@ pub fn named<T>(fabric: Fabric, body: impl FnOnce() -> T) -> T {
     body()
 }
 
-/// A cluster in the hands of one test thread. Every node has two device contexts and one region.
+/// A cluster in the hands of one test thread. Every node has device contexts for several cores, and one region.
 pub struct Net {
     pub fabric: Fabric,
+    under: Under,
     contexts: Vec<[AnyNic; 2]>,
     regions: Vec<Region>,
     keys: Vec<MemoryKeys>,
-    loopback: Option<Loopback>,
     doomed: Option<NodeId>,
+}
+
+enum Under {
+    Loopback(Loopback),
+    Sim(SimWorld),
+}
+
+impl Under {
+    fn new(fabric: Fabric, nodes: u16, faults: Faults) -> Under {
+        let loopback = |mode, seed| {
+            Under::Loopback(Loopback::new(nodes, Options { mode, datagram_loss: faults.loss, seed }))
+        };
+        match fabric {
+            Fabric::Posting => loopback(Mode::PostingThread, 1),
+            Fabric::NicThread(seed) => loopback(Mode::NicThread { seed }, seed),
+            Fabric::Sim(seed) => {
+                let profile = Profile::shipped("cx4-edr").expect("a shipped profile");
+                let mut config = SimConfig::new(profile, usize::from(nodes), 4, seed);
+                config.faults = FaultOptions {
+                    datagram_loss: faults.loss,
+                    transit_jitter: Nanos(300),
+                    completion_jitter: Nanos(100),
+                    late_write: faults.late_write,
+                    dead: faults.doomed.iter().map(|&node| (node, DOOM)).collect(),
+                    ..FaultOptions::default()
+                };
+                Under::Sim(SimWorld::new(&config).expect("a sane world"))
+            }
+        }
+    }
+
+    fn context(&self, node: u16, core: usize) -> AnyNic {
+        match self {
+            Under::Loopback(fabric) => AnyNic::Loopback(fabric.context(NodeId(node))),
+            Under::Sim(world) => AnyNic::Sim(world.context(NodeId(node), core)),
+        }
+    }
 }
 
 impl Net {
@@ -103,28 +149,21 @@ impl Net {
     }
 
     pub fn with(fabric: Fabric, nodes: u16, faults: Faults) -> Net {
-        let (mode, seed) = match fabric {
-            Fabric::Posting => (Mode::PostingThread, 1),
-            Fabric::NicThread(seed) => (Mode::NicThread { seed }, seed),
-        };
-        let loopback = Loopback::new(nodes, Options { mode, datagram_loss: faults.loss, seed });
+        let under = Under::new(fabric, nodes, faults);
         let contexts: Vec<[AnyNic; 2]> =
-            (0..nodes).map(|n| [0, 1].map(|_| AnyNic::Loopback(loopback.context(NodeId(n))))).collect();
+            (0..nodes).map(|node| [1, 2].map(|core| under.context(node, core))).collect();
         let regions: Vec<Region> = contexts.iter().map(|_| Region::new(REGION as usize)).collect();
         let keys = contexts
             .iter()
             .zip(&regions)
             .map(|(c, r)| c[0].register(r, Access::ALL).expect("a region"))
             .collect();
-        Net { fabric, contexts, regions, keys, loopback: Some(loopback), doomed: faults.doomed }
+        Net { fabric, under, contexts, regions, keys, doomed: faults.doomed }
     }
 
-    /// Another device context on a loopback node or simulated core, for a port that owns its NIC.
+    /// A device context for a port that owns its NIC: a node's core 0.
     pub fn own_context(&self, node: u16) -> AnyNic {
-        match &self.loopback {
-            Some(loopback) => AnyNic::Loopback(loopback.context(NodeId(node))),
-            None => unreachable!("every fabric is made above"),
-        }
+        self.under.context(node, 0)
     }
 
     /// A node's first device context.
@@ -188,18 +227,24 @@ impl Net {
 
     /// Lets the least time pass: a nanosecond where time is virtual.
     pub fn tick(&self) {
-        match self.fabric {
-            Fabric::Posting => {}
-            Fabric::NicThread(_) => std::thread::yield_now(),
+        match &self.under {
+            Under::Sim(world) => {
+                world.advance(world.now() + Nanos(1));
+            }
+            Under::Loopback(_) if self.fabric == Fabric::Posting => {}
+            Under::Loopback(_) => std::thread::yield_now(),
         }
     }
 
     /// Lets so much time pass that what can happen has happened.
     pub fn settle(&self) {
-        match self.fabric {
+        match &self.under {
+            Under::Sim(world) => {
+                world.advance(world.now() + Nanos::from_micros(100));
+            }
             // Receiver-not-ready messages are offered again at each poll.
-            Fabric::Posting => {}
-            Fabric::NicThread(_) => std::thread::sleep(Duration::from_millis(3)),
+            Under::Loopback(_) if self.fabric == Fabric::Posting => {}
+            Under::Loopback(_) => std::thread::sleep(Duration::from_millis(3)),
         }
     }
 
@@ -211,8 +256,12 @@ impl Net {
     /// Kills the node that was doomed when the net was made.
     pub fn kill_doomed(&self) {
         let node = self.doomed.expect("a node was doomed");
-        if let Some(loopback) = &self.loopback {
-            loopback.kill(node);
+        match &self.under {
+            Under::Loopback(fabric) => fabric.kill(node),
+            Under::Sim(world) => {
+                assert!(world.now() < DOOM, "the test has taken longer than was thought");
+                world.advance(DOOM + Nanos(1));
+            }
         }
     }
 

@@ -151,3 +151,20 @@ fn a_completed_write_is_visible_to_the_remote_cpu() {
         }
     });
 }
+
+#[test]
+fn a_completed_write_may_be_late_on_a_card_that_does_so() {
+    let late = |seed| {
+        let net = Net::with(Fabric::Sim(seed), 2, Faults { late_write: 1.0, ..Faults::default() });
+        let (qp, _) = net.pair(0, 1, QpConfig::rc());
+        (1..=30).any(|round| {
+            for word in 0..32 {
+                net.memory(0).store(word * 8, round);
+            }
+            net.post(0, qp, round, net.write(1, 0), net.local(0, 0, 256), SIGNALED);
+            net.done(0);
+            net.memory(1).load(248) != round
+        })
+    };
+    assert!((1..=10).any(late), "never late in 10 seeds");
+}

@@ -58,16 +58,19 @@ fn read_torn(fabric: Fabric) -> bool {
     let mut seen = false;
     for round in 1..=40 {
         net.post(0, qp, round, net.read(1, 0), net.local(0, 0, BYTES), SIGNALED);
-        // The owner writes one word a tick while the READ is under way.
-        let (mut done, mut next) = (0, 0);
-        while done == 0 || next < WORDS {
-            if next < WORDS {
-                net.memory(1).store(next * 8, pattern(round));
-                next += 1;
-            }
+        // The owner writes all words at one time, another one each round, so that what is mixed was mixed by the
+        // READ: after so many nanoseconds in virtual time, after so many turns of this thread elsewhere.
+        let mut wait = if net.is_simulated() { 700 + round * 25 } else { round % 8 };
+        let mut done = 0;
+        while done == 0 || wait > 0 {
             done += net.nic(0).poll(1, |c| assert_eq!(c.status, WcStatus::Success));
             net.tick();
+            wait = wait.saturating_sub(1);
+            if wait == 0 {
+                fill(&net, 1, 0, pattern(round));
+            }
         }
+        fill(&net, 1, 0, pattern(round));
         seen |= torn((0..WORDS).map(|w| net.memory(0).load(w * 8)), round);
     }
     seen
