@@ -257,7 +257,12 @@ impl NicProfile {
             Primitive::Atomic => self.atomic_unit.value + self.pcie_read.value,
             Primitive::Write | Primitive::Send => self.ack_delay.value,
         };
+        let landed = match primitive {
+            Primitive::Read | Primitive::Atomic => self.pcie_ns(bytes),
+            Primitive::Write | Primitive::Send => 0.0,
+        };
         let back = 2.0 * self.pass_latency.value
+            + landed
             + self.link_ns(self.response_bytes(primitive, payload))
             + wire
             + entry;

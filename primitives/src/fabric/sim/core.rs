@@ -32,8 +32,10 @@ pub(super) struct Core {
     pub next_wake: Cell<u64>,
     /// The latest timer asked for that has not fired, so that asking again for the same time costs nothing.
     pub timer: Cell<u64>,
-    /// Finished, or its node is dead.
-    pub retired: Cell<bool>,
+    /// Its node is dead.
+    pub dead: Cell<bool>,
+    /// Its loop has said so; it is still driven, because it may serve others.
+    pub finished: Cell<bool>,
     /// A wake-up came while nobody drove the core.
     pub missed: Cell<bool>,
     pub entries: RefCell<VecDeque<Entry>>,
@@ -48,11 +50,17 @@ impl Core {
             event_at: Cell::new(0),
             next_wake: Cell::new(NEVER),
             timer: Cell::new(NEVER),
-            retired: Cell::new(false),
+            dead: Cell::new(false),
+            finished: Cell::new(false),
             missed: Cell::new(false),
             entries: RefCell::new(VecDeque::with_capacity(64)),
             costs,
         }
+    }
+
+    /// Whether its loop has work of its own to do.
+    pub fn is_live(&self) -> bool {
+        !self.dead.get() && !self.finished.get()
     }
 
     #[inline]

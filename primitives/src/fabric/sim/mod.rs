@@ -218,7 +218,8 @@ impl SimWorld {
         SimNic { shared: self.shared.clone(), core: self.cores[index].clone(), index: index as u32 }
     }
 
-    /// Drives the cores until virtual time reaches `until`, all of them have finished, or nothing is left to happen.
+    /// Drives the cores until virtual time reaches `until`, all of them have finished, or nothing is left to happen. A
+    /// core that has finished is still woken while others have not: it may serve them.
     /// `cores[i]` is the loop of core `i % cores_per_node` of node `i / cores_per_node`; cores beyond the slice
     /// stand still.
     ///
@@ -230,10 +231,7 @@ impl SimWorld {
         }
         self.wake_missed(cores.len());
         let until = until.0.saturating_mul(1000).min(NEVER - 1);
-        let mut live = 0;
-        for core in self.cores.iter().take(cores.len()) {
-            live += usize::from(!core.retired.get());
-        }
+        let mut live = self.live(cores.len());
         let some = !cores.is_empty();
         let stopped = loop {
             if some && live == 0 {
@@ -249,9 +247,8 @@ impl SimWorld {
             let core = &self.cores[event.index as usize];
             core.event_at.set(event.time);
             let step = cores[event.index as usize].step(1);
-            // A core whose own coroutines have ended goes on serving the others until all have.
-            if step.finished && !core.retired.replace(true) {
-                live -= 1;
+            if step.finished != core.finished.replace(step.finished) {
+                live = self.live(cores.len());
             }
             let next = if step.pending { Some(core.local_now()) } else { core.next_entry() };
             if let Some(at) = next {
@@ -272,11 +269,10 @@ impl SimWorld {
             model.now = event.time;
             if event.kind != Kind::Wake {
                 let death = event.kind == Kind::Death;
-                let cores = || self.cores.iter().take(driven).filter(|c| !c.retired.get()).count();
                 model.dispatch(event);
                 if death {
-                    *live = cores();
-                    if *live == 0 {
+                    *live = self.live(driven);
+                    if *live == 0 && driven > 0 {
                         return None;
                     }
                 }
@@ -292,7 +288,7 @@ impl SimWorld {
                 core.missed.set(true);
                 continue;
             }
-            if model.nodes[core.node].dead_at <= model.now {
+            if core.dead.get() {
                 continue;
             }
             let node = core.node as u32;
@@ -327,12 +323,16 @@ impl SimWorld {
         }
     }
 
-    /// Wakes every core that is not on a dead node, those that had finished included.
+    /// Cores among the first `driven` that have work of their own.
+    fn live(&self, driven: usize) -> usize {
+        self.cores.iter().take(driven).filter(|c| c.is_live()).count()
+    }
+
+    /// Wakes every core that is not on a dead node; those that had finished are asked again.
     pub fn wake_all(&self) {
         let mut model = self.shared.model.borrow_mut();
         for (index, core) in self.cores.iter().enumerate() {
-            let dead = model.nodes[core.node].dead_at <= model.now;
-            core.retired.set(dead);
+            core.finished.set(false);
             let now = model.now;
             model.wake(index as u32, now);
         }

@@ -72,7 +72,7 @@ impl Model {
             Kind::Death => {
                 self.note(event, index, 0);
                 for core in self.cores.iter().filter(|c| c.node == index as usize) {
-                    core.retired.set(true);
+                    core.dead.set(true);
                 }
             }
             Kind::Wake => debug_assert!(false, "cores are driven by the world"),
@@ -90,7 +90,7 @@ impl Model {
     #[inline]
     pub fn wake(&mut self, core: u32, at: u64) {
         let c = &self.cores[core as usize];
-        if c.retired.get() {
+        if c.dead.get() {
             return;
         }
         let at = at.max(c.free_at.get()).max(self.now);

@@ -3,6 +3,7 @@
 mod determinism;
 mod faults;
 mod hazards;
+mod load;
 mod rates;
 mod semantics;
 
