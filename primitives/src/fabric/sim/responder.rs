@@ -126,7 +126,7 @@ impl Model {
             let wanted = match op {
                 Op::Read => n.remote(m.rkey, m.offset, m.len, |a| a.remote_read).map(drop),
                 Op::Write | Op::WriteImm => n.remote(m.rkey, m.offset, m.len, |a| a.remote_write).map(drop),
-                _ if m.offset % 8 != 0 => Err(WcStatus::RemoteInvalidRequest),
+                _ if !m.offset.is_multiple_of(8) => Err(WcStatus::RemoteInvalidRequest),
                 _ => n.remote(m.rkey, m.offset, 8, |a| a.remote_atomic).map(drop),
             };
             if let Err(status) = wanted {
@@ -287,7 +287,7 @@ impl Model {
             let block = self.arena.block_mut(m.payload, m.len);
             // Which part goes first depends on the split's parity: a READ has no address order.
             let split = m.split as usize;
-            let (from, to) = match (two_steps, second == (split % 2 == 0)) {
+            let (from, to) = match (two_steps, second == split.is_multiple_of(2)) {
                 (false, _) => (0, words),
                 (true, true) => (split, words),
                 (true, false) => (0, split),

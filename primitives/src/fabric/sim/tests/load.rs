@@ -4,7 +4,6 @@ use super::{REGION, SimConfig, SimNic, SimWorld};
 use crate::exec::{CoreLoop, Step};
 use crate::fabric::{CpuWork, Nic};
 use crate::mem::{Access, Region};
-use crate::units::Nanos;
 use crate::verbs::work::GRH_BYTES;
 use crate::verbs::{
     AddressHandle, Completion, Flags, Lkey, NodeId, Qp, QpConfig, RecvRequest, Rkey, Sge, Verb, WcOpcode,
@@ -57,7 +56,6 @@ pub struct Driver {
     seen: Vec<Completion>,
     sent: u64,
     done: u64,
-    last_end: Nanos,
 }
 
 const RECVS: u32 = 512;
@@ -67,11 +65,6 @@ impl Driver {
     /// Requests whose completion, own or shared, has come.
     pub fn completed(&self) -> u64 {
         self.done
-    }
-
-    /// When the last completion came.
-    pub fn last_end(&self) -> Nanos {
-        self.last_end
     }
 
     fn charge_posts(&self, requests: usize) {
@@ -199,7 +192,6 @@ impl CoreLoop for Driver {
             self.done += answered as u64;
             self.ask(answered);
         }
-        self.last_end = self.nic.now();
         Step { worked, pending: worked == 16, finished: false }
     }
 }
@@ -248,7 +240,6 @@ pub fn cluster(config: &SimConfig, load: Load) -> (SimWorld, Vec<Driver>) {
             seen: Vec::new(),
             sent: 0,
             done: 0,
-            last_end: Nanos(0),
         });
     }
     (world, cores)

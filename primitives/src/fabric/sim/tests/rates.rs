@@ -73,9 +73,8 @@ fn saturated(load: Load) -> f64 {
     (done(&cores) - before) / 16.0 / (end.since(warm).0 as f64 / 1e3)
 }
 
-/// Rates per NIC: half of what DrTM+H prints per machine with two. About a second each in a release build.
+/// Rates per NIC: half of what DrTM+H prints per machine with two.
 #[test]
-#[cfg_attr(debug_assertions, ignore = "384 cores: minutes in a debug build; run with --release")]
 fn saturated_rates_meet_the_published_ones() {
     near("WRITE of 64 B, M/s", saturated(Load::of(Kind::Write, 64, 64, 16)), 65.0); // §3.1
     near("READ of 64 B, M/s", saturated(Load::of(Kind::Read, 64, 32, 1)), 43.45); // §4.2
