@@ -58,15 +58,13 @@ impl Lines {
             canvas.text(plot.x0 - 6.0, at, &(self.y.format)(tick), small().align(Align::End));
         }
         canvas.line(&[(plot.x0, plot.y1), (plot.x1, plot.y1)], Ink::Axis, 1.0);
-        let mut free_from = f64::NEG_INFINITY;
-        for tick in self.x_ticks(&x) {
-            let at = x.at(tick);
+        let ticks = self.x_ticks(&x);
+        let every = self.label_every(&ticks, &x);
+        for (i, tick) in ticks.iter().enumerate() {
+            let at = x.at(*tick);
             canvas.line(&[(at, plot.y1), (at, plot.y1 + 4.0)], Ink::Axis, 1.0);
-            let text = (self.x.format)(tick);
-            let half = width_of(&text, LETTER - 1.0) / 2.0;
-            if at - half > free_from {
-                canvas.text(at, plot.y1 + 13.0, &text, small().align(Align::Middle));
-                free_from = at + half + 5.0;
+            if i % every == 0 {
+                canvas.text(at, plot.y1 + 13.0, &(self.x.format)(*tick), small().align(Align::Middle));
             }
         }
         let middle = (plot.x0 + plot.x1) / 2.0;
@@ -85,6 +83,16 @@ impl Lines {
         ticks
     }
 
+    /// Every how many ticks a label fits.
+    fn label_every(&self, ticks: &[f64], x: &Scale) -> usize {
+        let half = |tick: f64| width_of(&(self.x.format)(tick), LETTER - 1.0) / 2.0 + 2.0;
+        let fits = |every: &usize| {
+            let labeled: Vec<f64> = ticks.iter().step_by(*every).copied().collect();
+            labeled.windows(2).all(|pair| x.at(pair[0]) + half(pair[0]) <= x.at(pair[1]) - half(pair[1]))
+        };
+        (1..ticks.len().max(2)).find(fits).unwrap_or(ticks.len().max(1))
+    }
+
     fn curves(&self, canvas: &mut dyn Canvas, plot: Area, x: &Scale, y: &Scale) {
         let mut ends = Vec::new();
         for series in &self.series {
@@ -97,15 +105,30 @@ impl Lines {
                 ends.push((*end, series));
             }
         }
-        let wanted: Vec<f64> = ends.iter().map(|(end, _)| end.1).collect();
+        let (early, late): (Vec<_>, Vec<_>) = ends.into_iter().partition(|(end, _)| plot.x1 - end.0 > 60.0);
+        let wanted: Vec<f64> = late.iter().map(|(end, _)| end.1).collect();
         let places = spread(&wanted, LABEL + 2.0, plot.y0, plot.y1);
-        for ((end, series), place) in ends.into_iter().zip(places) {
-            // A name that had to move far keeps a thin line to its curve.
+        for ((end, series), place) in late.into_iter().zip(places) {
+            // A name that had to move keeps a thin line to its curve.
             if (place - end.1).abs() > 7.0 || plot.x1 - end.0 > 16.0 {
                 canvas.line(&[(end.0 + 4.0, end.1), (plot.x1 + 4.0, place)], Ink::Axis, 0.7);
             }
             let name = fit(&series.name, LABEL, 110.0);
             canvas.text(plot.x1 + 7.0, place, &name, Type::new(LABEL, series.ink));
+        }
+        self.early(canvas, plot, &early);
+    }
+
+    /// Curves that end early (CAS has one payload) are named above their last point, on a patch of paper.
+    fn early(&self, canvas: &mut dyn Canvas, plot: Area, ends: &[((f64, f64), &Series)]) {
+        let top = ends.iter().map(|(end, _)| end.1).fold(f64::INFINITY, f64::min);
+        let wanted: Vec<f64> = ends.iter().map(|(end, _)| end.1 - 12.0).collect();
+        let places = spread(&wanted, LABEL + 1.5, plot.y0, (top - 12.0).max(plot.y0));
+        for ((end, series), place) in ends.iter().zip(places) {
+            let name = fit(&series.name, LABEL, 110.0);
+            let x = end.0 + 2.0;
+            canvas.rect(x - 1.0, place - 6.0, x + width_of(&name, LABEL) + 1.0, place + 6.0, Ink::Paper);
+            canvas.text(x, place, &name, Type::new(LABEL, series.ink));
         }
     }
 }
