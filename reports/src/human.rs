@@ -58,7 +58,10 @@ pub fn nanos(ns: f64) -> String {
 
 /// A size given in bytes: `64 B`, `4 KiB`.
 pub fn bytes(bytes: f64) -> String {
-    scaled(bytes, &[(1.0, "\u{a0}B"), (1024.0, "\u{a0}KiB"), (1048576.0, "\u{a0}MiB"), (1073741824.0, "\u{a0}GiB")])
+    scaled(
+        bytes,
+        &[(1.0, "\u{a0}B"), (1024.0, "\u{a0}KiB"), (1048576.0, "\u{a0}MiB"), (1073741824.0, "\u{a0}GiB")],
+    )
 }
 
 /// How many times as much: `1.4×`, `16×`; near one with two decimals, `1.04×`.
@@ -66,7 +69,9 @@ pub fn times(ratio: f64) -> String {
     match ratio {
         r if !r.is_finite() => NOT_AVAILABLE.to_owned(),
         r if r.abs() >= 9.95 => format!("{}×", number(r.round())),
-        r if (0.905..1.095).contains(&r) || r.abs() < 0.1 => format!("{}×", number((r * 100.0).round() / 100.0)),
+        r if (0.905..1.095).contains(&r) || r.abs() < 0.1 => {
+            format!("{}×", number((r * 100.0).round() / 100.0))
+        }
         r => format!("{}×", number((r * 10.0).round() / 10.0)),
     }
 }

@@ -228,7 +228,7 @@ fn ladder(results: &Results, name: &str) -> Framed<Option<Drawn>> {
             continue;
         }
         let series = ladder_series(&rows)?;
-        clauses.extend(series.0.iter().filter_map(|s| climb(s, &series.1, what)));
+        clauses.extend(climbs(&series.0, &series.1, what));
         panels.push(Panel {
             title: format!("{title}, {name}"),
             chip: Some(results.record.provenance),
@@ -276,22 +276,28 @@ fn ladder_series(rows: &DataFrame) -> Framed<(Vec<bars::Series>, Vec<String>)> {
     Ok((series.collect(), categories))
 }
 
-/// How far one primitive climbs, and which step lifts it most.
-fn climb(series: &bars::Series, steps: &[String], what: &str) -> Option<String> {
-    let base = (*series.values.first()?)?;
-    let top = series.values.iter().flatten().copied().fold(base, f64::max);
-    let lift = |pair: &[Option<f64>]| Some(pair[1]? / pair[0]?);
-    let lifts: Vec<(usize, f64)> =
-        series.values.windows(2).enumerate().filter_map(|(i, pair)| Some((i + 1, lift(pair)?))).collect();
-    let best = lifts.iter().filter(|(_, l)| l.is_finite()).max_by(|a, b| a.1.total_cmp(&b.1))?;
-    (base > 0.0).then(|| {
-        format!(
-            "{} {what} climb {} from base to {}, most of it by {} ({})",
-            series.name,
-            human::times(top / base),
-            human::rate(top),
-            steps.get(best.0).map_or("a later step", |s| s.trim_start_matches('+')),
-            human::times(best.1)
-        )
-    })
+/// How far each primitive climbs, and which step lifts any of them most.
+fn climbs(series: &[bars::Series], steps: &[String], what: &str) -> Option<String> {
+    let mut clauses = Vec::new();
+    let mut lift: Option<(usize, f64)> = None;
+    for one in series {
+        let base = one.values.first().copied().flatten().filter(|b| *b > 0.0)?;
+        let top = one.values.iter().flatten().copied().fold(base, f64::max);
+        clauses.push(format!("{} {} to {}", human::times(top / base), one.name, human::rate(top)));
+        for (i, pair) in one.values.windows(2).enumerate() {
+            if let [Some(before), Some(after)] = pair {
+                let ratio = after / before;
+                if ratio.is_finite() && lift.is_none_or(|l| ratio > l.1) {
+                    lift = Some((i + 1, ratio));
+                }
+            }
+        }
+    }
+    let (step, ratio) = lift?;
+    let step = steps.get(step)?.trim_start_matches('+');
+    Some(format!(
+        "{what} climb {}, the largest step being {step} ({})",
+        clauses.join(" and "),
+        human::times(ratio)
+    ))
 }
