@@ -94,14 +94,14 @@ fn over(best: &PlanRow, rival: &PlanRow) -> String {
 }
 
 fn primitives(results: &Results, name: &str) -> Framed<Option<String>> {
-    let column = |bench: [&str; 2], column: &str| -> Framed<_> {
-        let rows = by_payload(results, &bench)?;
+    let column = |benches: &[&str], column: &str| -> Framed<_> {
+        let rows = by_payload(results, benches)?;
         if rows.height() == 0 { Ok(None) } else { pair(&rows, column) }
     };
-    let latency = column(["latency", "payload"], "latency_p50_ns")?;
-    let rate = column(["payload", "latency"], "rate_per_s")?;
+    let latency = column(&["latency", "payload"], "latency_p50_ns")?;
+    let rate = column(&["payload"], "rate_per_s")?;
     let mut clauses = Vec::new();
-    if let Some(p) = latency {
+    if let Some(p) = &latency {
         clauses.push(format!("takes {} where an RPC takes {}", human::nanos(p.read), human::nanos(p.rpc)));
     }
     if let Some(p) = &rate {
@@ -111,7 +111,7 @@ fn primitives(results: &Results, name: &str) -> Framed<Option<String>> {
             human::rate(p.read)
         ));
     }
-    let payload = rate.map_or(64.0, |p| p.payload);
+    let payload = rate.or(latency).map_or(64.0, |p| p.payload);
     Ok((!clauses.is_empty()).then(|| {
         format!(
             "A READ of {} on {name} ({}) {}.",

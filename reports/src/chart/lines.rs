@@ -116,21 +116,55 @@ impl Lines {
             let name = fit(&series.name, LABEL, 110.0);
             canvas.text(plot.x1 + 7.0, place, &name, Type::new(LABEL, series.ink));
         }
-        self.early(canvas, plot, &early);
+        let curves: Vec<Vec<(f64, f64)>> =
+            self.series.iter().map(|s| s.points.iter().map(|p| (x.at(p.0), y.at(p.1))).collect()).collect();
+        name_early(canvas, plot, &early, &curves);
     }
+}
 
-    /// Curves that end early (CAS has one payload) are named above their last point, on a patch of paper.
-    fn early(&self, canvas: &mut dyn Canvas, plot: Area, ends: &[((f64, f64), &Series)]) {
-        let top = ends.iter().map(|(end, _)| end.1).fold(f64::INFINITY, f64::min);
-        let wanted: Vec<f64> = ends.iter().map(|(end, _)| end.1 - 12.0).collect();
-        let places = spread(&wanted, LABEL + 1.5, plot.y0, (top - 12.0).max(plot.y0));
-        for ((end, series), place) in ends.iter().zip(places) {
-            let name = fit(&series.name, LABEL, 110.0);
-            let x = end.0 + 2.0;
-            canvas.rect(x - 1.0, place - 6.0, x + width_of(&name, LABEL) + 1.0, place + 6.0, Ink::Paper);
-            canvas.text(x, place, &name, Type::new(LABEL, series.ink));
+/// Curves that end early (CAS has one payload) are named near their last point, where no curve runs.
+fn name_early(
+    canvas: &mut dyn Canvas,
+    plot: Area,
+    ends: &[((f64, f64), &Series)],
+    curves: &[Vec<(f64, f64)>],
+) {
+    let mut taken: Vec<Area> = Vec::new();
+    for (end, series) in ends {
+        let name = fit(&series.name, LABEL, 110.0);
+        let width = width_of(&name, LABEL);
+        let place = |offset: &f64| {
+            let (x, y) = (end.0 + 4.0, end.1 + offset);
+            Area { x0: x, y0: y - 6.5, x1: x + width, y1: y + 6.5 }
+        };
+        let free = |area: &Area| {
+            let inside = area.y0 >= plot.y0 - 8.0 && area.y1 <= plot.y1;
+            let apart = |t: &Area| t.x1 < area.x0 || area.x1 < t.x0 || t.y1 < area.y0 || area.y1 < t.y0;
+            inside && taken.iter().all(apart) && !curves.iter().any(|curve| crosses(curve, area))
+        };
+        // Nearest first, above before below.
+        let offsets = [-12.0, 12.0, -24.0, 24.0, -36.0, 36.0, -50.0, 50.0, -64.0, 64.0, 80.0, 100.0];
+        let found = offsets.iter().map(place).find(|area| free(area)).unwrap_or_else(|| place(&-12.0));
+        let middle = (found.y0 + found.y1) / 2.0;
+        if (middle - end.1).abs() > 14.0 {
+            canvas.line(&[*end, (found.x0 - 1.0, middle)], Ink::Axis, 0.7);
         }
+        canvas.text(found.x0, middle, &name, Type::new(LABEL, series.ink));
+        taken.push(found);
     }
+}
+
+/// Whether a curve passes through `area`, looked at every other pixel along it.
+fn crosses(curve: &[(f64, f64)], area: &Area) -> bool {
+    let inside = |x: f64, y: f64| x >= area.x0 - 2.0 && x <= area.x1 && y >= area.y0 && y <= area.y1;
+    curve.windows(2).any(|pair| {
+        let (dx, dy) = (pair[1].0 - pair[0].0, pair[1].1 - pair[0].1);
+        let steps = (dx.hypot(dy) / 2.0).ceil().clamp(1.0, 2_000.0) as u32;
+        (0..=steps).any(|i| {
+            let part = f64::from(i) / f64::from(steps);
+            inside(pair[0].0 + part * dx, pair[0].1 + part * dy)
+        })
+    }) || curve.iter().any(|(x, y)| inside(*x, *y))
 }
 
 fn small() -> Type {

@@ -44,7 +44,7 @@ pub fn phases(results: &[&Results]) -> Framed<Option<Drawn>> {
                 let (name, size) = bar.parts.iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
                 (total > 0.0).then(|| {
                     let share = human::percent(size / total);
-                    format!("{} on {} spends {share} of its phase time in {name}", bar.plan, bar.group.fabric)
+                    format!("on {} {} spends {share} of its phase time in {name}", bar.group.fabric, bar.plan)
                 })
             };
             let clauses: Vec<String> = drawing.iter().filter_map(largest).take(3).collect();
@@ -77,9 +77,9 @@ pub fn aborts(results: &[&Results]) -> Framed<Option<Drawn>> {
                 let (reason, size) = bar.parts.iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
                 (total > 0.0).then(|| {
                     format!(
-                        "{} on {} aborts {} of its attempts, {} of them by {reason}",
-                        bar.plan,
+                        "on {} {} aborts {} of its attempts, {} of them by {reason}",
                         bar.group.fabric,
+                        bar.plan,
                         human::percent(total),
                         human::percent(size / total)
                     )

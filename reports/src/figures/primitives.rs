@@ -30,7 +30,8 @@ pub fn draw(results: &[&Results]) -> Framed<Vec<Drawn>> {
 struct Question {
     id: &'static str,
     title: &'static str,
-    benches: [&'static str; 2],
+    /// The first of these that has rows is drawn; an unloaded rate would not answer a question about rates.
+    benches: &'static [&'static str],
     /// Columns drawn, each with the title of its panel.
     measures: &'static [(&'static str, &'static str)],
     format: Format,
@@ -40,7 +41,7 @@ struct Question {
 const LATENCY: Question = Question {
     id: "latency-by-payload",
     title: "Latency by payload",
-    benches: ["latency", "payload"],
+    benches: &["latency", "payload"],
     measures: &[("latency_p50_ns", "median latency"), ("latency_p99_ns", "99th percentile")],
     format: human::nanos,
     caption: |name, pair| {
@@ -57,7 +58,7 @@ const LATENCY: Question = Question {
 const RATE: Question = Question {
     id: "rate-by-payload",
     title: "Rate by payload",
-    benches: ["payload", "latency"],
+    benches: &["payload"],
     measures: &[("rate_per_s", "operations per second")],
     format: human::short,
     caption: |name, pair| {
@@ -128,7 +129,7 @@ fn over_payload(results: &[&Results], question: &Question) -> Framed<Option<Draw
     let mut sentences = Vec::new();
     let mut sources = Vec::new();
     for (results, name) in results.iter().zip(names(results)) {
-        let rows = by_payload(results, &question.benches)?;
+        let rows = by_payload(results, question.benches)?;
         if rows.height() == 0 || floats(&rows, question.measures[0].0)?.iter().all(Option::is_none) {
             continue;
         }

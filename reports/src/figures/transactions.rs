@@ -243,6 +243,14 @@ fn per_transaction(results: &[&Results], cohorts: &[Cohort]) -> Framed<Option<Dr
             let known = || c.plans.iter().filter(|p| by(p).is_finite());
             let least = known().min_by(|a, b| by(a).total_cmp(&by(b)))?;
             let most = known().max_by(|a, b| by(a).total_cmp(&by(b)))?;
+            if c.plans.len() == 1 {
+                let trips = human::number(by(&most));
+                return Some(format!(
+                    "on {} a committed transaction takes {trips} round trips under {}",
+                    c.fabric,
+                    most.name()
+                ));
+            }
             Some(format!(
                 "on {} a committed transaction takes from {} round trips ({}) to {} ({})",
                 c.fabric,
