@@ -7,6 +7,7 @@ use crate::frame::Framed;
 use crate::human;
 use crate::load::Results;
 use crate::load::record::Provenance;
+use crate::plan;
 
 /// One answer.
 pub struct Answer {
@@ -36,15 +37,15 @@ pub fn answers(results: &[Results]) -> Framed<(Vec<Answer>, Vec<String>)> {
         if let Some((best, lost)) = tuning::regret(&candidates) {
             also.push(format!(
                 "The tuner on {name} chose {} among {}; the best plan when run was {}, so its regret is {}.",
-                candidates[0].name(),
+                plan::quoted(&candidates[0].name()),
                 human::count(candidates.len() as u64, "plan"),
-                best.name(),
+                plan::quoted(&best.name()),
                 human::percent(lost)
             ));
         } else if let Some(first) = candidates.first() {
             also.push(format!(
                 "The tuner on {name} chose {} among {}, predicting {}; its rivals were not run.",
-                first.name(),
+                plan::quoted(&first.name()),
                 human::count(candidates.len() as u64, "plan"),
                 human::rate(first.predicted)
             ));
@@ -59,7 +60,7 @@ pub fn answers(results: &[Results]) -> Framed<(Vec<Answer>, Vec<String>)> {
 
 fn answer(cohort: &Cohort) -> Option<Answer> {
     let best = cohort.plans.first().filter(|p| p.rate() > 0.0)?;
-    let subject = format!("{} on {}, {}, {}", cohort.workload, cohort.fabric, cohort.protocol, best.plan);
+    let subject = format!("{} on {}, {}, {}", cohort.workload, cohort.fabric, cohort.protocol, best.name());
     let mut clauses = Vec::new();
     for rival in cohort.plans.iter().filter(|p| p.plan != best.plan && p.rate() > 0.0) {
         if ["one-sided", "two-sided"].contains(&rival.plan.as_str()) {
@@ -87,20 +88,20 @@ fn answer(cohort: &Cohort) -> Option<Answer> {
 fn over(best: &PlanRow, rival: &PlanRow) -> String {
     let ratio = best.rate() / rival.rate();
     match ratio < 2.0 {
-        true => format!("{} over {}", human::percent(ratio - 1.0), rival.plan),
-        false => format!("{} the rate of {}", human::times(ratio), rival.plan),
+        true => format!("{} over {}", human::percent(ratio - 1.0), rival.name()),
+        false => format!("{} the rate of {}", human::times(ratio), rival.name()),
     }
 }
 
 fn primitives(results: &Results, name: &str) -> Framed<Option<String>> {
-    let column = |bench: [&str; 2], column: &str| -> Framed<_> {
-        let rows = by_payload(results, &bench)?;
+    let column = |benches: &[&str], column: &str| -> Framed<_> {
+        let rows = by_payload(results, benches)?;
         if rows.height() == 0 { Ok(None) } else { pair(&rows, column) }
     };
-    let latency = column(["latency", "payload"], "latency_p50_ns")?;
-    let rate = column(["payload", "latency"], "rate_per_s")?;
+    let latency = column(&["latency", "payload"], "latency_p50_ns")?;
+    let rate = column(&["payload"], "rate_per_s")?;
     let mut clauses = Vec::new();
-    if let Some(p) = latency {
+    if let Some(p) = &latency {
         clauses.push(format!("takes {} where an RPC takes {}", human::nanos(p.read), human::nanos(p.rpc)));
     }
     if let Some(p) = &rate {
@@ -110,7 +111,7 @@ fn primitives(results: &Results, name: &str) -> Framed<Option<String>> {
             human::rate(p.read)
         ));
     }
-    let payload = rate.map_or(64.0, |p| p.payload);
+    let payload = rate.or(latency).map_or(64.0, |p| p.payload);
     Ok((!clauses.is_empty()).then(|| {
         format!(
             "A READ of {} on {name} ({}) {}.",

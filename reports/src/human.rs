@@ -43,30 +43,44 @@ fn scaled(value: f64, steps: &[(f64, &str)]) -> String {
 
 /// A rate per second: `12.4 M/s`, `873 k/s`, `40 /s`.
 pub fn rate(per_second: f64) -> String {
-    scaled(per_second, &[(1.0, " /s"), (1e3, " k/s"), (1e6, " M/s"), (1e9, " G/s")])
+    scaled(per_second, &[(1.0, "\u{a0}/s"), (1e3, "\u{a0}k/s"), (1e6, "\u{a0}M/s"), (1e9, "\u{a0}G/s")])
 }
 
 /// A rate without its unit, for places where the axis already names it: `12.4 M`.
 pub fn short(value: f64) -> String {
-    scaled(value, &[(1.0, ""), (1e3, " k"), (1e6, " M"), (1e9, " G")])
+    scaled(value, &[(1.0, ""), (1e3, "\u{a0}k"), (1e6, "\u{a0}M"), (1e9, "\u{a0}G")])
 }
 
 /// A duration given in nanoseconds: `850 ns`, `1.7 µs`, `3.2 ms`, `1.5 s`.
 pub fn nanos(ns: f64) -> String {
-    scaled(ns, &[(1.0, " ns"), (1e3, " µs"), (1e6, " ms"), (1e9, " s")])
+    scaled(ns, &[(1.0, "\u{a0}ns"), (1e3, "\u{a0}µs"), (1e6, "\u{a0}ms"), (1e9, "\u{a0}s")])
 }
 
 /// A size given in bytes: `64 B`, `4 KiB`.
 pub fn bytes(bytes: f64) -> String {
-    scaled(bytes, &[(1.0, " B"), (1024.0, " KiB"), (1048576.0, " MiB"), (1073741824.0, " GiB")])
+    scaled(
+        bytes,
+        &[(1.0, "\u{a0}B"), (1024.0, "\u{a0}KiB"), (1048576.0, "\u{a0}MiB"), (1073741824.0, "\u{a0}GiB")],
+    )
 }
 
-/// How many times as much: `1.4×`.
+/// How many times as much: `1.4×`, `16×`; near one with two decimals, `1.04×`.
 pub fn times(ratio: f64) -> String {
-    match ratio.is_finite() {
-        true if ratio >= 99.5 => format!("{ratio:.0}×"),
-        true => format!("{}×", number((ratio * 100.0).round() / 100.0)),
-        false => NOT_AVAILABLE.to_owned(),
+    match ratio {
+        r if !r.is_finite() => NOT_AVAILABLE.to_owned(),
+        r if r.abs() >= 9.95 => format!("{}×", number(r.round())),
+        r if (0.905..1.095).contains(&r) || r.abs() < 0.1 => {
+            format!("{}×", number((r * 100.0).round() / 100.0))
+        }
+        r => format!("{}×", number((r * 10.0).round() / 10.0)),
+    }
+}
+
+/// A count as it is, `1024`, unless it is long: `2 M`.
+pub fn whole(count: f64) -> String {
+    match count.fract() == 0.0 && count.abs() < 100_000.0 {
+        true => format!("{count:.0}"),
+        false => short(count),
     }
 }
 
@@ -90,10 +104,10 @@ pub fn percent(share: f64) -> String {
     }
     let value = share * 100.0;
     match value.abs() {
-        v if v == 0.0 => "0 %".to_owned(),
-        v if v < 0.05 => "<0.1 %".to_owned(),
-        v if v < 9.95 => format!("{} %", number((value * 10.0).round() / 10.0)),
-        _ => format!("{} %", number(value.round())),
+        v if v == 0.0 => "0\u{a0}%".to_owned(),
+        v if v < 0.05 => "<0.1\u{a0}%".to_owned(),
+        v if v < 9.95 => format!("{}\u{a0}%", number((value * 10.0).round() / 10.0)),
+        _ => format!("{}\u{a0}%", number(value.round())),
     }
 }
 
@@ -130,21 +144,29 @@ pub fn date(unix_s: u64) -> String {
 mod tests {
     use super::*;
 
+    /// A number never leaves its unit at the end of a line; tests need not see how.
+    fn plain(text: String) -> String {
+        text.replace('\u{a0}', " ")
+    }
+
     #[test]
     fn rates_and_times_read_as_people_write_them() {
-        assert_eq!(rate(12_400_000.0), "12.4 M/s");
-        assert_eq!(rate(873_000.0), "873 k/s");
-        assert_eq!(rate(999_960.0), "1 M/s");
-        assert_eq!(rate(0.0), "0 /s");
-        assert_eq!(nanos(1_700.0), "1.7 µs");
-        assert_eq!(nanos(850.0), "850 ns");
-        assert_eq!(nanos(9_996.0), "10 µs");
-        assert_eq!(bytes(64.0), "64 B");
-        assert_eq!(bytes(4096.0), "4 KiB");
+        assert_eq!(plain(rate(12_400_000.0)), "12.4 M/s");
+        assert_eq!(plain(rate(873_000.0)), "873 k/s");
+        assert_eq!(plain(rate(999_960.0)), "1 M/s");
+        assert_eq!(plain(rate(0.0)), "0 /s");
+        assert_eq!(plain(nanos(1_700.0)), "1.7 µs");
+        assert_eq!(plain(nanos(850.0)), "850 ns");
+        assert_eq!(plain(nanos(9_996.0)), "10 µs");
+        assert_eq!(plain(bytes(64.0)), "64 B");
+        assert_eq!(plain(bytes(4096.0)), "4 KiB");
         assert_eq!(times(1.4), "1.4×");
-        assert_eq!(signed_percent(0.18), "+18 %");
-        assert_eq!(signed_percent(-0.025), "−2.5 %");
-        assert_eq!(percent(0.00001), "<0.1 %");
+        assert_eq!(times(1.04), "1.04×");
+        assert_eq!(times(16.2), "16×");
+        assert_eq!(whole(1024.0), "1024");
+        assert_eq!(plain(signed_percent(0.18)), "+18 %");
+        assert_eq!(plain(signed_percent(-0.025)), "−2.5 %");
+        assert_eq!(plain(percent(0.00001)), "<0.1 %");
     }
 
     #[test]
@@ -154,7 +176,7 @@ mod tests {
                 assert_eq!(f(bad), NOT_AVAILABLE);
             }
         }
-        assert_eq!(rate(1e300), "1.0e291 G/s");
+        assert_eq!(plain(rate(1e300)), "1.0e291 G/s");
     }
 
     #[test]

@@ -17,6 +17,7 @@ pub mod human;
 pub mod ink;
 pub mod load;
 pub mod page;
+pub mod plan;
 
 pub use error::{LoadError, ReportError};
 
@@ -90,12 +91,14 @@ pub fn render(dirs: &[PathBuf], out: &Path, options: &Options) -> Result<Report,
         .iter()
         .map(|a| format!("{}: {} {}; {} ({})", a.subject, a.number, a.unit, a.detail, a.provenance.name()));
     let told = told.chain(also.iter().cloned()).collect();
+    let runs = results.iter().map(RunLine::new).collect::<Result<Vec<_>, _>>()?;
     let page = Page {
+        status: page::status(&runs),
         title: title(&results, options),
         answers,
         also,
         chapters,
-        runs: results.iter().map(RunLine::new).collect::<Result<_, _>>()?,
+        runs,
         problems: problems.iter().map(LoadError::to_string).collect(),
         css: Page::style(),
         command: match options.command.is_empty() {

@@ -2,8 +2,8 @@
 //! escaping; only our own SVG and style sheet are inserted as they are.
 
 use askama::Template;
+use std::fmt::Write as _;
 
-use crate::error::LoadError;
 use crate::figures::{Drawn, Section};
 use crate::frame::{Framed, distinct, to_text, words};
 use crate::headline::Answer;
@@ -168,6 +168,32 @@ fn checks(results: &Results) -> Framed<Option<Badge>> {
     })
 }
 
+/// The runs in a few badges: what is partial or broken by name, what is well by count.
+pub fn status(runs: &[RunLine]) -> Vec<Badge> {
+    let mut badges = Vec::new();
+    let mut good: Vec<(String, u64)> = Vec::new();
+    for run in runs {
+        for badge in &run.badges {
+            match badge.class {
+                "bad" | "warn" => {
+                    badges.push(Badge { class: badge.class, text: format!("{}: {}", run.label, badge.text) });
+                }
+                "good" => match good.iter_mut().find(|(text, _)| *text == badge.text) {
+                    Some((_, n)) => *n += 1,
+                    None => good.push((badge.text.clone(), 1)),
+                },
+                _ => {}
+            }
+        }
+    }
+    badges.sort_by_key(|b| b.class != "bad");
+    badges.extend(
+        good.into_iter()
+            .map(|(text, n)| Badge { class: "good", text: format!("{text} in {}", human::count(n, "run")) }),
+    );
+    badges
+}
+
 /// All that the template needs.
 #[derive(Template)]
 #[template(path = "page.html")]
@@ -176,6 +202,8 @@ pub struct Page {
     pub title: String,
     /// Answers in large type.
     pub answers: Vec<Answer>,
+    /// How complete the runs are and what their checks said.
+    pub status: Vec<Badge>,
     /// Further answers, a sentence each.
     pub also: Vec<String>,
     /// Parts with figures.
@@ -195,14 +223,17 @@ pub struct Page {
 impl Page {
     /// The style sheet, with the dark values of the figures' inks.
     pub fn style() -> String {
-        let dark = ink::dark_rules();
+        let mut dark = ink::dark_rules();
+        let mut light = String::new();
+        for (class, ink) in
+            [("one", ink::Ink::OneSided), ("two", ink::Ink::TwoSided), ("both", ink::Ink::Hybrid)]
+        {
+            let (on_light, on_dark) = ink.values();
+            let _ = write!(light, ".key .{class}{{color:#{on_light:06X}}}");
+            let _ = write!(dark, ".key .{class}{{color:#{on_dark:06X}}}");
+        }
         let base = include_str!("../templates/page.css");
-        format!("{base}\n@media screen and (prefers-color-scheme:dark){{{dark}}}\n")
-    }
-
-    /// Problems as the page words them.
-    pub fn problem(error: &LoadError) -> String {
-        error.to_string()
+        format!("{base}\n{light}\n@media screen and (prefers-color-scheme:dark){{{dark}}}\n")
     }
 }
 

@@ -21,6 +21,9 @@ pub const SVG_STEPS: f64 = 10.0;
 /// Pixels per CSS pixel in PNG: sharp on a dense screen and in print.
 pub const PNG_STEPS: f64 = 2.0;
 
+/// Paper around a figure that stands alone; on the page the text column gives the margin.
+const PNG_MARGIN: f64 = 16.0;
+
 /// Which side of its position a text is on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Align {
@@ -99,6 +102,7 @@ pub trait Canvas {
 
 struct Paper<'a, B: DrawingBackend> {
     area: &'a DrawingArea<B, Shift>,
+    margin: f64,
     steps: f64,
     failed: Option<String>,
 }
@@ -106,7 +110,8 @@ struct Paper<'a, B: DrawingBackend> {
 impl<B: DrawingBackend> Paper<'_, B> {
     fn at(&self, x: f64, y: f64) -> (i32, i32) {
         // Saturating casts: a position far off the paper is clipped, not wrapped.
-        ((x * self.steps).round() as i32, (y * self.steps).round() as i32)
+        let at = |v: f64| ((v + self.margin) * self.steps).round() as i32;
+        (at(x), at(y))
     }
 
     fn size(&self, width: f64) -> u32 {
@@ -170,12 +175,13 @@ impl<B: DrawingBackend> Canvas for Paper<'_, B> {
 fn draw_on<B: DrawingBackend>(
     backend: B,
     steps: f64,
+    margin: f64,
     draw: impl FnOnce(&mut dyn Canvas),
 ) -> Result<(), String> {
     let area = backend.into_drawing_area();
     let (r, g, b) = Ink::Paper.rgb();
     area.fill(&RGBColor(r, g, b)).map_err(|error| error.to_string())?;
-    let mut paper = Paper { area: &area, steps, failed: None };
+    let mut paper = Paper { area: &area, margin, steps, failed: None };
     draw(&mut paper);
     match paper.failed {
         Some(reason) => Err(reason),
@@ -193,7 +199,7 @@ pub fn svg(
     font()?;
     let mut out = String::new();
     let size = ((width * SVG_STEPS) as u32, (height * SVG_STEPS) as u32);
-    draw_on(SVGBackend::with_string(&mut out, size), SVG_STEPS, draw)?;
+    draw_on(SVGBackend::with_string(&mut out, size), SVG_STEPS, 0.0, draw)?;
     // plotters sizes the document in steps; the reader wants CSS pixels, a name, and real fonts.
     let Some((_, body)) = out.split_once('\n') else {
         return Err("plotters wrote no document".to_owned());
@@ -224,6 +230,7 @@ pub fn png(
     draw: impl FnOnce(&mut dyn Canvas),
 ) -> Result<(), String> {
     font()?;
-    let size = ((width * PNG_STEPS) as u32, (height * PNG_STEPS) as u32);
-    draw_on(BitMapBackend::new(path, size), PNG_STEPS, draw)
+    let steps = |length: f64| ((length + 2.0 * PNG_MARGIN) * PNG_STEPS) as u32;
+    let size = (steps(width), steps(height));
+    draw_on(BitMapBackend::new(path, size), PNG_STEPS, PNG_MARGIN, draw)
 }

@@ -114,21 +114,23 @@ impl Figure {
 impl Panel {
     fn head(&self, canvas: &mut dyn Canvas, x: f64, y: f64, width: f64) {
         const SIZE: f64 = 13.5;
-        let chip_room = if self.chip.is_some() { 84.0 } else { 0.0 };
-        let title = fit(&self.title, SIZE, width - chip_room);
-        canvas.text(x, y, &title, Type::new(SIZE, Ink::Text).bold());
+        // The chip comes first: the reader's bold may be wider than any width measured here.
+        let mut x = x;
+        let end = x + width;
         if let Some(provenance) = self.chip {
             let ink = match provenance {
                 Provenance::Measured => Ink::Measured,
                 Provenance::Simulated => Ink::Simulated,
             };
             let name = provenance.name();
-            let (x0, x1) = (x + canvas::width_of(&title, SIZE) + 12.0, canvas::width_of(name, 10.5) + 12.0);
-            let x1 = x0 + x1;
+            let (x0, x1) = (x + 0.5, x + canvas::width_of(name, 10.5) + 12.5);
             let (y0, y1) = (y - 8.5, y + 8.5);
             canvas.line(&[(x0, y0), (x1, y0), (x1, y1), (x0, y1), (x0, y0)], ink, 1.0);
             canvas.text((x0 + x1) / 2.0, y, name, Type::new(10.5, ink).align(canvas::Align::Middle));
+            x = x1 + 9.0;
         }
+        let title = fit(&self.title, SIZE * 1.1, end - x);
+        canvas.text(x, y, &title, Type::new(SIZE, Ink::Text).bold());
     }
 }
 

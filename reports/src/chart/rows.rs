@@ -16,10 +16,14 @@ pub enum Cell {
     Range(f64, f64, String, Ink),
     /// An open mark for what was said, a filled one for what came, and the difference as text.
     Against(f64, f64, String, Ink),
+    /// An open mark alone: what was said, where nothing came to compare it with.
+    Said(f64, String, Ink),
     /// Parts laid end to end: size, colour, label if it fits; then the total as text.
     Stack(Vec<(f64, Ink, String)>, String),
     /// Words.
     Text(String, Ink),
+    /// A square of one colour.
+    Square(Ink),
     /// No value.
     Missing,
 }
@@ -59,7 +63,7 @@ pub struct Rows {
 
 const ROW: f64 = 24.0;
 const BAR: f64 = 13.0;
-const NAME_MAX: f64 = 190.0;
+const NAME_MAX: f64 = 230.0;
 const GAP: f64 = 22.0;
 const VALUE: f64 = 11.5;
 
@@ -99,7 +103,9 @@ impl Rows {
         let mut x0 = area.x0 + names + GAP;
         for (c, column) in self.columns.iter().enumerate() {
             let x1 = x0 + room * column.weight / weights.max(1e-9);
-            let title = fit(&column.title, LETTER - 1.0, x1 - x0 + GAP - 6.0);
+            let last = c + 1 == self.columns.len();
+            let room = x1 - x0 + if last { 0.0 } else { GAP - 6.0 };
+            let title = fit(&column.title, LETTER - 1.0, room);
             canvas.text(x0, top + 9.0, &title, Type::new(LETTER - 1.0, Ink::Muted));
             self.column(canvas, c, column, Area { x0, y0: first, x1, y1: area.y1 });
             x0 = x1 + GAP;
@@ -112,10 +118,11 @@ impl Rows {
         };
         let text_of = |cell: &Cell| match cell {
             Cell::Bar(_, text, _)
+            | Cell::Said(_, text, _)
             | Cell::Range(_, _, text, _)
             | Cell::Against(_, _, text, _)
             | Cell::Stack(_, text) => width_of(text, VALUE),
-            Cell::Text(..) | Cell::Missing => 0.0,
+            Cell::Text(..) | Cell::Square(_) | Cell::Missing => 0.0,
         };
         // Values stand to the right of the longest mark, so that room is kept free for them.
         let text = cells().map(|(_, cell)| text_of(cell)).fold(0.0, f64::max);
@@ -130,10 +137,10 @@ impl Rows {
 
 fn values(cell: &Cell) -> Vec<f64> {
     match cell {
-        Cell::Bar(value, ..) => vec![*value],
+        Cell::Bar(value, ..) | Cell::Said(value, ..) => vec![*value],
         Cell::Range(a, b, ..) | Cell::Against(a, b, ..) => vec![*a, *b],
         Cell::Stack(parts, _) => vec![parts.iter().map(|p| p.0).sum()],
-        Cell::Text(..) | Cell::Missing => Vec::new(),
+        Cell::Text(..) | Cell::Square(_) | Cell::Missing => Vec::new(),
     }
 }
 
@@ -158,6 +165,11 @@ fn draw_cell(canvas: &mut dyn Canvas, cell: &Cell, scale: &Scale, y: f64, area: 
             canvas.dot(scale.at(*came), y, 4.4, *ink);
             canvas.text(end + 10.0, y, text, value);
         }
+        Cell::Said(said, text, ink) => {
+            canvas.rect(area.x0, y - 0.5, end, y + 0.5, Ink::Grid);
+            canvas.ring(scale.at(*said), y, 4.0, *ink);
+            canvas.text(end + 10.0, y, text, Type::new(VALUE, Ink::Muted));
+        }
         Cell::Stack(parts, text) => {
             let mut sum = 0.0;
             for (size, ink, label) in parts {
@@ -172,8 +184,9 @@ fn draw_cell(canvas: &mut dyn Canvas, cell: &Cell, scale: &Scale, y: f64, area: 
             canvas.text(scale.at(sum) + 6.0, y, text, value);
         }
         Cell::Text(text, ink) => {
-            canvas.text(area.x0, y, &fit(text, VALUE, area.x1 - area.x0 + GAP - 6.0), Type::new(VALUE, *ink));
+            canvas.text(area.x0, y, &fit(text, VALUE, area.x1 - area.x0), Type::new(VALUE, *ink));
         }
+        Cell::Square(ink) => canvas.rect(area.x0, y - 7.0, area.x0 + 14.0, y + 7.0, *ink),
         Cell::Missing => canvas.text(area.x0, y, NOT_AVAILABLE, Type::new(LETTER - 1.0, Ink::Muted)),
     }
 }

@@ -53,7 +53,7 @@ impl Scatter {
             canvas.text(plot.x0 - 6.0, y.at(tick), &(self.format)(tick), small.align(Align::End));
         }
         canvas.text((plot.x0 + plot.x1) / 2.0, plot.y1 + 29.0, &self.x_title, small.align(Align::Middle));
-        canvas.line(&[(plot.x0, plot.y1), (plot.x1, plot.y0)], Ink::Axis, 1.4);
+        canvas.line(&[(plot.x0, plot.y1), (plot.x1, plot.y0)], Ink::Axis, 1.6);
         let tenth = (plot.x1 - x.at(0.0)).abs().min(side);
         let shift = match self.marks.first() {
             // On a log scale ±10 % is the same distance everywhere.
@@ -61,14 +61,14 @@ impl Scatter {
             _ => 0.0,
         };
         if shift > 2.0 {
-            canvas.line(&[(plot.x0, plot.y1 - shift), (plot.x1 - shift, plot.y0)], Ink::Grid, 1.0);
-            canvas.line(&[(plot.x0 + shift, plot.y1), (plot.x1, plot.y0 + shift)], Ink::Grid, 1.0);
-            canvas.text(plot.x1 + 6.0, plot.y0, "as predicted", small);
-            canvas.text(plot.x1 + 6.0, plot.y0 + shift.max(13.0), "10 % less", small);
+            canvas.line(&[(plot.x0, plot.y1 - shift), (plot.x1 - shift, plot.y0)], Ink::Axis, 0.7);
+            canvas.line(&[(plot.x0 + shift, plot.y1), (plot.x1, plot.y0 + shift)], Ink::Axis, 0.7);
         }
         let mut taken: Vec<Area> = Vec::new();
         for mark in &self.marks {
-            canvas.dot(x.at(mark.x), y.at(mark.y), 4.0, mark.ink);
+            let (x, y) = (x.at(mark.x), y.at(mark.y));
+            canvas.dot(x, y, 4.0, mark.ink);
+            taken.push(Area { x0: x - 4.0, y0: y - 4.0, x1: x + 4.0, y1: y + 4.0 });
         }
         for mark in &self.marks {
             self.name(canvas, mark, (x.at(mark.x), y.at(mark.y)), plot, &mut taken);
@@ -91,7 +91,7 @@ impl Scatter {
             let hits = |other: &Area| {
                 place.x0 < other.x1 && other.x0 < place.x1 && place.y0 < other.y1 && other.y0 < place.y1
             };
-            if left >= plot.x0 && place.x1 <= plot.x1 + 120.0 && !taken.iter().any(hits) {
+            if left >= plot.x0 && place.x1 <= plot.x1 + 60.0 && !taken.iter().any(hits) {
                 canvas.text(left, y, &text, Type::new(SIZE, mark.ink).align(align));
                 taken.push(place);
                 return;

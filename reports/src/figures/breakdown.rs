@@ -25,6 +25,7 @@ struct Group {
 struct Bar {
     group: Group,
     plan: String,
+    rate: f64,
     parts: Vec<(String, f64)>,
 }
 
@@ -43,7 +44,7 @@ pub fn phases(results: &[&Results]) -> Framed<Option<Drawn>> {
                 let (name, size) = bar.parts.iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
                 (total > 0.0).then(|| {
                     let share = human::percent(size / total);
-                    format!("{} on {} spends {share} of its phase time in {name}", bar.plan, bar.group.fabric)
+                    format!("on {} {} spends {share} of its phase time in {name}", bar.group.fabric, bar.plan)
                 })
             };
             let clauses: Vec<String> = drawing.iter().filter_map(largest).take(3).collect();
@@ -76,9 +77,9 @@ pub fn aborts(results: &[&Results]) -> Framed<Option<Drawn>> {
                 let (reason, size) = bar.parts.iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
                 (total > 0.0).then(|| {
                     format!(
-                        "{} on {} aborts {} of its attempts, {} of them by {reason}",
-                        bar.plan,
+                        "on {} {} aborts {} of its attempts, {} of them by {reason}",
                         bar.group.fabric,
+                        bar.plan,
                         human::percent(total),
                         human::percent(size / total)
                     )
@@ -108,7 +109,8 @@ fn stacked(
     draw: impl FnOnce(&[Bar]) -> Drawn,
 ) -> Framed<Option<Drawn>> {
     let (mut frames, mut bars, mut sources) = (Vec::new(), Vec::new(), Vec::new());
-    let of_point = ["point", "workload", "protocol", "plan", "committed", "aborted"].map(col);
+    let of_point =
+        ["point", "workload", "protocol", "plan", "committed", "aborted", "committed_per_s"].map(col);
     for results in results {
         let attempts = (col("committed") + col("aborted")).cast(DataType::Float64);
         let mut joined = side(results).clone().lazy().join(
@@ -132,6 +134,8 @@ fn stacked(
     if bars.is_empty() {
         return Ok(None);
     }
+    // Fastest first, as in the figure that sets the plans side by side.
+    bars.sort_by(|a, b| b.rate.total_cmp(&a.rate));
     Ok(Some(Drawn { provenance: provenance_of(sources), frame: stack(frames)?, ..draw(&bars) }))
 }
 
@@ -144,6 +148,7 @@ fn bars_of(results: &Results, joined: &DataFrame, part: &str, value: &str) -> Fr
         words(joined, part)?,
     ];
     let values = floats(joined, value)?;
+    let rates = floats(joined, "committed_per_s")?;
     let bar = |point: String| {
         let rows: Vec<usize> = (0..points.len()).filter(|i| points[*i] == point).collect();
         let first = *rows.first()?;
@@ -158,7 +163,8 @@ fn bars_of(results: &Results, joined: &DataFrame, part: &str, value: &str) -> Fr
                 fabric: results.record.fabric.clone(),
                 provenance: results.record.provenance,
             },
-            plan: plan[first].clone(),
+            plan: crate::plan::short(&plan[first]),
+            rate: rates[first].unwrap_or(0.0),
             parts: rows
                 .into_iter()
                 .filter_map(|i| Some((parts[i].clone(), values[i].filter(|v| v.is_finite() && *v >= 0.0)?)))

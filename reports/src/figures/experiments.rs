@@ -161,13 +161,13 @@ fn change(series: &Series, axis: &str) -> Option<String> {
     let ratio = last.1 / first.1;
     (series.points.len() > 1 && ratio.is_finite()).then(|| {
         format!(
-            "{} goes from {} to {} ({}) as {axis} goes from {} to {}",
+            "as {axis} goes from {} to {}, {} goes from {} to {} ({})",
+            human::whole(first.0),
+            human::whole(last.0),
             series.name,
             human::rate(first.1),
             human::rate(last.1),
             human::signed_percent(ratio - 1.0),
-            human::short(first.0),
-            human::short(last.0)
         )
     })
 }
@@ -177,7 +177,7 @@ fn extremes(points: &[Point]) -> Vec<String> {
     let worst = points.iter().min_by(|a, b| a.rate.total_cmp(&b.rate));
     match (best, worst) {
         (Some(best), Some(worst)) if points.len() > 1 => vec![format!(
-            "{} is fastest with {}, {} is slowest with {}",
+            "fastest is {} with {}, slowest {} with {}",
             best.name,
             human::rate(best.rate),
             worst.name,

@@ -30,7 +30,8 @@ pub fn draw(results: &[&Results]) -> Framed<Vec<Drawn>> {
 struct Question {
     id: &'static str,
     title: &'static str,
-    benches: [&'static str; 2],
+    /// The first of these that has rows is drawn; an unloaded rate would not answer a question about rates.
+    benches: &'static [&'static str],
     /// Columns drawn, each with the title of its panel.
     measures: &'static [(&'static str, &'static str)],
     format: Format,
@@ -40,7 +41,7 @@ struct Question {
 const LATENCY: Question = Question {
     id: "latency-by-payload",
     title: "Latency by payload",
-    benches: ["latency", "payload"],
+    benches: &["latency", "payload"],
     measures: &[("latency_p50_ns", "median latency"), ("latency_p99_ns", "99th percentile")],
     format: human::nanos,
     caption: |name, pair| {
@@ -57,7 +58,7 @@ const LATENCY: Question = Question {
 const RATE: Question = Question {
     id: "rate-by-payload",
     title: "Rate by payload",
-    benches: ["payload", "latency"],
+    benches: &["payload"],
     measures: &[("rate_per_s", "operations per second")],
     format: human::short,
     caption: |name, pair| {
@@ -128,7 +129,7 @@ fn over_payload(results: &[&Results], question: &Question) -> Framed<Option<Draw
     let mut sentences = Vec::new();
     let mut sources = Vec::new();
     for (results, name) in results.iter().zip(names(results)) {
-        let rows = by_payload(results, &question.benches)?;
+        let rows = by_payload(results, question.benches)?;
         if rows.height() == 0 || floats(&rows, question.measures[0].0)?.iter().all(Option::is_none) {
             continue;
         }
@@ -228,7 +229,7 @@ fn ladder(results: &Results, name: &str) -> Framed<Option<Drawn>> {
             continue;
         }
         let series = ladder_series(&rows)?;
-        clauses.extend(series.0.iter().filter_map(|s| climb(s, &series.1, what)));
+        clauses.extend(climbs(&series.0, &series.1, what));
         panels.push(Panel {
             title: format!("{title}, {name}"),
             chip: Some(results.record.provenance),
@@ -276,22 +277,28 @@ fn ladder_series(rows: &DataFrame) -> Framed<(Vec<bars::Series>, Vec<String>)> {
     Ok((series.collect(), categories))
 }
 
-/// How far one primitive climbs, and which step lifts it most.
-fn climb(series: &bars::Series, steps: &[String], what: &str) -> Option<String> {
-    let base = (*series.values.first()?)?;
-    let top = series.values.iter().flatten().copied().fold(base, f64::max);
-    let lift = |pair: &[Option<f64>]| Some(pair[1]? / pair[0]?);
-    let lifts: Vec<(usize, f64)> =
-        series.values.windows(2).enumerate().filter_map(|(i, pair)| Some((i + 1, lift(pair)?))).collect();
-    let best = lifts.iter().filter(|(_, l)| l.is_finite()).max_by(|a, b| a.1.total_cmp(&b.1))?;
-    (base > 0.0).then(|| {
-        format!(
-            "{} {what} climb {} from base to {}, most of it by {} ({})",
-            series.name,
-            human::times(top / base),
-            human::rate(top),
-            steps.get(best.0).map_or("a later step", |s| s.trim_start_matches('+')),
-            human::times(best.1)
-        )
-    })
+/// How far each primitive climbs, and which step lifts any of them most.
+fn climbs(series: &[bars::Series], steps: &[String], what: &str) -> Option<String> {
+    let mut clauses = Vec::new();
+    let mut lift: Option<(usize, f64)> = None;
+    for one in series {
+        let base = one.values.first().copied().flatten().filter(|b| *b > 0.0)?;
+        let top = one.values.iter().flatten().copied().fold(base, f64::max);
+        clauses.push(format!("{} {} to {}", human::times(top / base), one.name, human::rate(top)));
+        for (i, pair) in one.values.windows(2).enumerate() {
+            if let [Some(before), Some(after)] = pair {
+                let ratio = after / before;
+                if ratio.is_finite() && lift.is_none_or(|l| ratio > l.1) {
+                    lift = Some((i + 1, ratio));
+                }
+            }
+        }
+    }
+    let (step, ratio) = lift?;
+    let step = steps.get(step)?.trim_start_matches('+');
+    Some(format!(
+        "{what} climb {}, the largest step being {step} ({})",
+        clauses.join(" and "),
+        human::times(ratio)
+    ))
 }

@@ -57,7 +57,7 @@ fn sweep(results: &Results, name: &str) -> Framed<Option<Drawn>> {
             title: title.to_owned(),
             chip: Some(results.record.provenance),
             body: Body::Lines(Lines {
-                x: Axis { title: title.to_owned(), kind: Kind::Log2, format: human::short },
+                x: Axis { title: title.to_owned(), kind: Kind::Log2, format: human::whole },
                 y: Axis {
                     title: "operations per second".to_owned(),
                     kind: Kind::Linear,
@@ -110,7 +110,7 @@ impl Effect {
 fn caption(mut effects: Vec<Effect>) -> String {
     effects.sort_by(|a, b| b.ratio.total_cmp(&a.ratio));
     let mut clauses = Vec::new();
-    let range = |e: &Effect| format!("{} from {} to {}", e.knob, human::short(e.from), human::short(e.to));
+    let range = |e: &Effect| format!("{} from {} to {}", e.knob, human::whole(e.from), human::whole(e.to));
     if let Some(best) = effects.first().filter(|e| e.ratio > 1.05) {
         clauses.push(format!("{} gains most: {} with {}", best.verb, human::times(best.ratio), range(best)));
     }

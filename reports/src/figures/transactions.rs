@@ -86,10 +86,15 @@ impl PlanRow {
         (all > 0.0).then_some(aborted / all)
     }
 
-    fn name(&self) -> String {
+    /// The plan in few words, for sentences and labels.
+    pub fn name(&self) -> String {
+        crate::plan::short(&self.plan)
+    }
+
+    fn label(&self) -> String {
         match self.runs {
-            n if n > 1.0 => format!("{} (median of {n:.0})", self.plan),
-            _ => self.plan.clone(),
+            n if n > 1.0 => format!("{} (median of {n:.0})", self.name()),
+            _ => self.name(),
         }
     }
 }
@@ -197,9 +202,9 @@ fn side_by_side(results: &[&Results], cohorts: &[Cohort]) -> Framed<Drawn> {
                 format!(
                     "on {} {} commits {} as many transactions as {}",
                     c.fabric,
-                    first.plan,
+                    first.name(),
                     human::times(first.rate() / last.rate()),
-                    last.plan
+                    last.name()
                 )
             })
         })
@@ -238,13 +243,21 @@ fn per_transaction(results: &[&Results], cohorts: &[Cohort]) -> Framed<Option<Dr
             let known = || c.plans.iter().filter(|p| by(p).is_finite());
             let least = known().min_by(|a, b| by(a).total_cmp(&by(b)))?;
             let most = known().max_by(|a, b| by(a).total_cmp(&by(b)))?;
+            if c.plans.len() == 1 {
+                let trips = human::number(by(&most));
+                return Some(format!(
+                    "on {} a committed transaction takes {trips} round trips under {}",
+                    c.fabric,
+                    most.name()
+                ));
+            }
             Some(format!(
                 "on {} a committed transaction takes from {} round trips ({}) to {} ({})",
                 c.fabric,
                 human::number(by(&least)),
-                least.plan,
+                least.name(),
                 human::number(by(&most)),
-                most.plan
+                most.name()
             ))
         })
         .collect();
@@ -281,7 +294,7 @@ fn predicted(results: &[&Results], cohorts: &[Cohort]) -> Framed<Option<Drawn>> 
     for cohort in cohorts {
         let errors = cohort.plans.iter().filter_map(|p| {
             let (said, got) = pair(p, "predicted_per_s", "committed_per_s")?;
-            Some((&p.plan, got / said - 1.0))
+            Some((p.name(), got / said - 1.0))
         });
         if let Some((plan, error)) = errors.max_by(|a, b| a.1.abs().total_cmp(&b.1.abs())) {
             clauses.push(format!(
@@ -333,7 +346,7 @@ fn table(
                 .iter()
                 .map(|row| {
                     let ink = ink::for_name(&row.plan);
-                    Row { name: row.name(), ink, cells: cells(row, ink) }
+                    Row { name: row.label(), ink, cells: cells(row, ink) }
                 })
                 .collect(),
             key: Vec::new(),

@@ -112,7 +112,8 @@ const TUNE: Columns = &[
     ("got_p50_ns", Number),
 ];
 
-const PHASES: Columns = &[
+/// Columns of `phases.csv`.
+pub const PHASES: Columns = &[
     ("point", Count),
     ("phase", Words),
     ("latency_p50_ns", Number),
@@ -122,7 +123,19 @@ const PHASES: Columns = &[
     ("doorbells", Number),
 ];
 
-const ABORTS: Columns = &[("point", Count), ("reason", Words), ("count", Count)];
+/// Columns of `aborts.csv`.
+pub const ABORTS: Columns = &[("point", Count), ("reason", Words), ("count", Count)];
+
+/// Columns of `points.csv` by kind, as `primitives::measure` writes them (a test compares); none for an unknown kind.
+pub fn point_columns(kind: &str) -> Columns {
+    match kind {
+        "characterize" => CHARACTERIZE,
+        "study" => STUDY,
+        "run" | "experiment" => RUN,
+        "tune" => TUNE,
+        _ => &[],
+    }
+}
 
 /// The directories that hold results among `given`: a directory itself, or those directly below it, sorted.
 pub fn find(given: &Path) -> Result<Vec<PathBuf>, LoadError> {
@@ -151,16 +164,10 @@ pub fn find(given: &Path) -> Result<Vec<PathBuf>, LoadError> {
 pub fn read(dir: &Path) -> Result<Results, LoadError> {
     let record = Record::read(&dir.join("run.json"))?;
     let mut notes = Vec::new();
-    let columns = match record.kind.as_str() {
-        "characterize" => CHARACTERIZE,
-        "study" => STUDY,
-        "run" | "experiment" => RUN,
-        "tune" => TUNE,
-        other => {
-            notes.push(format!("its kind is {other:?}, which this version cannot draw"));
-            &[]
-        }
-    };
+    let columns = point_columns(&record.kind);
+    if columns.is_empty() {
+        notes.push(format!("its kind is {:?}, which this version cannot draw", record.kind));
+    }
     let points = table::read(&dir.join("points.csv"), "points.csv", columns)?;
     notes.extend(points.notes);
     // Only `run` promises its side tables; elsewhere they are read if there.

@@ -184,16 +184,18 @@ fn to_frame(path: &Path, clean: Clean, columns: Columns) -> Result<DataFrame, Lo
     let fail = |source| LoadError::Frame { path: path.to_owned(), source };
     let schema: Schema =
         clean.header.iter().map(|(title, cell)| Field::new(title.as_str().into(), cell.dtype())).collect();
-    let read = if clean.rows == 0 {
-        DataFrame::empty_with_schema(&schema)
-    } else {
-        CsvReadOptions::default()
-            .with_has_header(false)
-            .with_schema(Some(Arc::new(schema)))
-            .into_reader_with_file_handle(Cursor::new(clean.csv.into_bytes()))
-            .finish()
-            .map_err(fail)?
-    };
+    if clean.rows == 0 {
+        // A query over no rows would turn the literals below into a row of their own.
+        let others = schema.iter_fields().filter(|f| columns.iter().all(|c| c.0 != f.name().as_str()));
+        let known = columns.iter().map(|(title, cell)| Field::new((*title).into(), cell.dtype()));
+        return Ok(DataFrame::empty_with_schema(&known.chain(others).collect()));
+    }
+    let read = CsvReadOptions::default()
+        .with_has_header(false)
+        .with_schema(Some(Arc::new(schema)))
+        .into_reader_with_file_handle(Cursor::new(clean.csv.into_bytes()))
+        .finish()
+        .map_err(fail)?;
     // Known columns first and always there, so that every query may name them; then the file's own.
     let known = columns.iter().map(|(title, cell)| match read.column(title) {
         Ok(_) => col(*title),

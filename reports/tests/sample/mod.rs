@@ -223,22 +223,26 @@ pub fn tune(root: &Path, name: &str, plans: usize, verify: bool) -> PathBuf {
             31 => "two-sided",
             _ => "candidate",
         };
-        let side = |bit: usize| if (i >> bit) & 1 == 0 { "one" } else { "two" };
+        let side = |bit: usize| if (i >> bit) & 1 == 0 { "one-sided" } else { "two-sided" };
         let plan = format!(
-            "fetch {} lock {} validate {} log {} install {}",
+            "{{fetch: {}, lock: {}, validate: {}, log: {}, install: {}, coroutines: {}}}",
             side(0),
             side(1),
             side(2),
             side(3),
-            side(4)
+            side(4),
+            if i < 32 { 16 } else { 8 }
         );
         let limit = if i % 3 == 0 { "NIC requests" } else { "CPU of the coordinator" };
         let got = match verify && (i < 5 || origin != "candidate") {
             true => format!("{:.1},{:.0}", said * (0.93 + 0.02 * ((i * 7) % 5) as f64), 14_000.0),
             false => ",".to_owned(),
         };
-        let _ =
-            writeln!(csv, "{i},{plan},{origin},{said:.1},{:.0},{limit},{got}", 12_000.0 + 90.0 * i as f64);
+        let _ = writeln!(
+            csv,
+            "{i},\"{plan}\",{origin},{said:.1},{:.0},{limit},{got}",
+            12_000.0 + 90.0 * i as f64
+        );
     }
     write_dir(root, name, &record("tune", SIM, plans), &[("points.csv", &csv)])
 }
