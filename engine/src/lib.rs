@@ -1,1 +1,3 @@
 //! Doorbell: engine.
+
+pub mod verify;

@@ -43,8 +43,8 @@ pub struct Site {
 pub trait Program: Sync {
     /// What the workers share: memory of nodes, keys of regions.
     type Shared: Sync;
-    /// One worker's core.
-    type Core: CoreLoop;
+    /// What one worker keeps beside its core, for [`Program::finish`].
+    type Local;
     /// What one worker brings back.
     type Output: Send;
 
@@ -54,14 +54,19 @@ pub trait Program: Sync {
     /// When the fabric refuses.
     fn setup(&self, shape: Shape, nodes: &[AnyNic]) -> Result<Self::Shared, SetupError>;
 
-    /// Builds a worker's core, coroutines included.
+    /// Builds a worker's core, coroutines included, and what the worker keeps. The core's type has no name (its
+    /// coroutines are `async` blocks), so nothing on the data path is boxed behind `dyn`.
     ///
     /// # Errors
     /// When buffers or queue pairs run out.
-    fn build(&self, shared: &Self::Shared, site: &Site) -> Result<Self::Core, SetupError>;
+    fn build<'a>(
+        &'a self,
+        shared: &'a Self::Shared,
+        site: &Site,
+    ) -> Result<(impl CoreLoop + 'a, Self::Local), SetupError>;
 
-    /// Takes the results out of a worker whose coroutines have ended everywhere.
-    fn finish(&self, shared: &Self::Shared, site: Site, core: Self::Core) -> Self::Output;
+    /// Makes the results of a worker, after the coroutines of all workers have ended and its core is gone.
+    fn finish(&self, shared: &Self::Shared, site: Site, local: Self::Local) -> Self::Output;
 }
 
 /// Why a cluster did not run.
@@ -217,14 +222,18 @@ fn one_worker<P: Program>(
     }
     let start = net.port.now();
     let site = Site { node, worker, shape, net, start };
-    let built = program.build(shared, &site);
-    if let Err(source) = &built {
-        table.refuse(setup(source.clone()));
-    }
+    let built = match program.build(shared, &site) {
+        Ok(built) => Some(built),
+        Err(source) => {
+            table.refuse(setup(source));
+            None
+        }
+    };
     if !table.meet() {
         return None;
     }
-    let mut core = built.ok()?;
+    let (mut core, local) = built?;
     drive(&mut core, &table.live);
-    Some(program.finish(shared, site, core))
+    drop(core);
+    Some(program.finish(shared, site, local))
 }
