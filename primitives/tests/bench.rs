@@ -86,3 +86,21 @@ fn one_node_has_nobody_to_ask() {
     let fabric = FabricSpec::Loopback(Options::default());
     assert!(bench::run(&fabric, &scope, &point, 1, &AtomicBool::new(false)).is_err());
 }
+
+#[test]
+fn every_point_runs_on_the_simulator_the_same_each_time() {
+    let scope = Scope { window: Nanos::from_micros(150), warm_up: Nanos::from_micros(5), ..scope() };
+    let profile = primitives::profile::Profile::shipped("cx4-edr").expect("it is shipped");
+    let fabric = FabricSpec::Sim { profile: Box::new(profile), seed: 3, faults: Box::default() };
+    let stop = AtomicBool::new(false);
+    for point in bench::points(&scope, 4096) {
+        let run =
+            || bench::run(&fabric, &scope, &point, 7, &stop).unwrap_or_else(|e| panic!("{point:?}: {e}"));
+        let (first, second) = (run(), run());
+        assert!(first.ops > 0, "{point:?} did nothing");
+        assert_eq!(
+            (first.facts, first.ops, first.latency.p99()),
+            (second.facts, second.ops, second.latency.p99())
+        );
+    }
+}

@@ -6,7 +6,7 @@ const COROUTINES: [u32; 7] = [1, 2, 4, 8, 16, 32, 64];
 
 pub(super) fn points(scope: &Scope) -> Vec<Point> {
     let mut points = Vec::new();
-    for verb in [BenchVerb::Read, BenchVerb::Write, BenchVerb::Rpc] {
+    for verb in BenchVerb::ALL {
         for value in scope.sweep(&COROUTINES) {
             points.push(Point {
                 threads: scope.threads,

@@ -285,7 +285,8 @@ impl Client<'_> {
             let end = self.net.port.now();
             let groups = u64::from(every) * per_group;
             self.tally.ops_total.set(self.tally.ops_total.get() + groups);
-            if timed >= self.window.0 && end <= self.window.1 {
+            // What ends in the window counts, wherever it began: else long operations would be undercounted.
+            if end >= self.window.0 && end <= self.window.1 {
                 self.tally.ops.set(self.tally.ops.get() + groups);
                 self.tally.latency.borrow_mut().record(end.since(start));
             }

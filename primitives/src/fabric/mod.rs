@@ -5,6 +5,7 @@
 //! shows why threads should not share one.
 
 pub mod loopback;
+pub mod sim;
 
 use crate::mem::{Access, MemoryKeys, Region};
 use crate::units::Nanos;
@@ -230,12 +231,15 @@ pub trait Nic {
 pub enum AnyNic {
     /// Real threads on shared memory.
     Loopback(loopback::LoopbackNic),
+    /// Discrete events in virtual time.
+    Sim(sim::SimNic),
 }
 
 macro_rules! each {
     ($self:ident, $nic:ident => $call:expr) => {
         match $self {
             AnyNic::Loopback($nic) => $call,
+            AnyNic::Sim($nic) => $call,
         }
     };
 }
