@@ -5,7 +5,7 @@
 //! what happened and checks that it was serializable. [`cluster`] puts them on nodes and is the only file here that
 //! names a fabric.
 
-//pub mod cluster;
+pub mod cluster;
 pub mod protocol;
 pub mod session;
 pub mod stats;

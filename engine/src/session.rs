@@ -116,8 +116,8 @@ pub struct Row(usize);
 pub struct Parts<P, O> {
     /// The protocol.
     pub protocol: P,
-    /// The phase operations.
-    pub ops: O,
+    /// The phase operations, shared by the worker's sessions.
+    pub ops: Rc<O>,
     /// Clock, timers and buffers.
     pub port: Rc<EnginePort>,
     /// Where records live and how long they are.

@@ -30,5 +30,48 @@ pub trait Protocol {
     }
 }
 
+/// A protocol chosen by name: one match per transaction step, so sessions are compiled once for all.
+#[derive(Clone, Copy, Debug)]
+pub enum AnyProtocol {
+    /// Optimistic concurrency control.
+    Occ(Occ),
+}
+
 /// The protocols there are, by name.
 pub const PROTOCOLS: &[&str] = &["occ"];
+
+impl AnyProtocol {
+    /// The protocol of that name.
+    pub fn named(name: &str) -> Option<AnyProtocol> {
+        match name {
+            "occ" => Some(AnyProtocol::Occ(Occ)),
+            _ => None,
+        }
+    }
+}
+
+impl Protocol for AnyProtocol {
+    fn needs(&self) -> &'static Needs {
+        match self {
+            AnyProtocol::Occ(p) => p.needs(),
+        }
+    }
+
+    async fn read<O: PhaseOps>(&self, ops: &O, txn: &mut Txn) -> Result<(), Stop> {
+        match self {
+            AnyProtocol::Occ(p) => p.read(ops, txn).await,
+        }
+    }
+
+    async fn commit<O: PhaseOps>(&self, ops: &O, txn: &mut Txn) -> Result<(), Stop> {
+        match self {
+            AnyProtocol::Occ(p) => p.commit(ops, txn).await,
+        }
+    }
+
+    async fn release<O: PhaseOps>(&self, ops: &O, txn: &mut Txn) -> Result<(), Stop> {
+        match self {
+            AnyProtocol::Occ(p) => p.release(ops, txn).await,
+        }
+    }
+}

@@ -19,7 +19,7 @@ pub(super) const PHASES: usize = Phase::ALL.len();
 
 /// Operations, observed.
 pub(super) struct Observed<O> {
-    ops: O,
+    ops: Rc<O>,
     port: Rc<EnginePort>,
     /// Whether this transaction's phases are timed.
     timed: Cell<bool>,
@@ -40,7 +40,7 @@ fn key_of(access: &Access) -> Key {
 }
 
 impl<O> Observed<O> {
-    pub(super) fn new(ops: O, port: Rc<EnginePort>, recorder: Option<Recorder>) -> Observed<O> {
+    pub(super) fn new(ops: Rc<O>, port: Rc<EnginePort>, recorder: Option<Recorder>) -> Observed<O> {
         let pen = recorder.map(|recorder| Pen { recorder, read: Vec::with_capacity(32), wrote: false });
         Observed {
             ops,

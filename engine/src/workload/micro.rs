@@ -139,6 +139,10 @@ impl Workload for Micro {
         vec![TableDef { name: "records", records: self.records, payload_bytes: self.payload_bytes }]
     }
 
+    fn records_per_transaction(&self) -> usize {
+        self.reads + self.writes
+    }
+
     fn fill(&self, _: RecordId, words: &mut [u64]) {
         words.fill(0);
     }

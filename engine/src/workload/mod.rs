@@ -70,13 +70,16 @@ pub trait Workload: Sync {
     /// All that one transaction is told, drawn before its first attempt.
     type Input: Copy;
     /// What is added up for [`Workload::check`]: effects of transactions, contents of records.
-    type Tally: Copy + Default + AddAssign + Send;
+    type Tally: Copy + Default + AddAssign + Send + Sync;
 
     /// The workload's name on the command line.
     fn name(&self) -> &'static str;
 
     /// Its tables.
     fn tables(&self) -> Vec<TableDef>;
+
+    /// Most records that one transaction touches; buffers are set aside for so many.
+    fn records_per_transaction(&self) -> usize;
 
     /// The payload that `record` starts with. A function of the record alone, so that nodes fill in any order.
     fn fill(&self, record: RecordId, words: &mut [u64]);

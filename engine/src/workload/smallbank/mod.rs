@@ -194,6 +194,10 @@ impl Workload for SmallBank {
             .into()
     }
 
+    fn records_per_transaction(&self) -> usize {
+        3
+    }
+
     fn fill(&self, record: RecordId, words: &mut [u64]) {
         words.fill(0);
         words[0] = opening_balance(record.table, record.key);
