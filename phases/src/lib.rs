@@ -1,3 +1,11 @@
-//! Doorbell: phases.
+//! What one phase of a distributed transaction costs, and the records phases act on.
+//!
+//! Read in this order: [`rule`] (what may be locked or validated: pure), [`txn`] (what one phase leaves for the
+//! next), [`store`] (records, index, location cache), [`plan`] (which primitive serves which phase: data),
+//! [`ops`] (the phases, one-sided and two-sided).
 
+pub mod ops;
 pub mod plan;
+pub mod rule;
+pub mod store;
+pub mod txn;

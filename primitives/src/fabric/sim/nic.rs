@@ -263,6 +263,12 @@ impl Nic for SimNic {
         Nanos(self.core.local_now() / 1000)
     }
 
+    /// A core's clock runs ahead of the event it handles by the work charged since; memory effects happen at the event.
+    #[inline]
+    fn event_time(&self) -> Nanos {
+        Nanos(self.core.event_at.get() / 1000)
+    }
+
     #[inline]
     fn charge(&self, work: CpuWork) {
         self.core.charge(work);

@@ -1,0 +1,221 @@
+//! The records: one registered region per node, with hash indexes, records and log rings.
+//!
+//! Read in this order: [`layout`] (where everything lies), [`record`] (why a torn READ is never returned), `index`
+//! (buckets that one READ each can probe), [`cache`] (locations remembered).
+
+pub mod cache;
+mod index;
+pub mod layout;
+pub mod record;
+
+pub use cache::{CacheStats, LocationCache};
+pub(crate) use index::{Found, probe_bucket};
+pub use layout::{Layout, StoreConfig, TableId, TableSpec};
+
+use crate::rule::Header;
+use primitives::fabric::{AnyNic, Nic, SetupError};
+use primitives::mem::{Access, MemoryKeys, Region};
+use primitives::verbs::{NodeId, Remote, Rkey};
+use std::sync::Arc;
+
+/// Why the store could not be built or filled.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StoreError {
+    /// A configuration that cannot be laid out.
+    #[error("{0}")]
+    Config(String),
+    /// The table has no room for another record.
+    #[error("table {table} of {node} is full at {capacity} records", table = .table.0)]
+    Full {
+        /// The table.
+        table: TableId,
+        /// The node.
+        node: NodeId,
+        /// Records it has room for.
+        capacity: u64,
+    },
+    /// The index has no room for another overflow bucket.
+    #[error("the index of table {table} on {node} has used up its {buckets} overflow buckets", table = .table.0)]
+    IndexFull {
+        /// The table.
+        table: TableId,
+        /// The node.
+        node: NodeId,
+        /// Overflow buckets there are.
+        buckets: u64,
+    },
+    /// The key is there already.
+    #[error("table {table} has a record of key {key} already", table = .table.0)]
+    Duplicate {
+        /// The table.
+        table: TableId,
+        /// The key.
+        key: u64,
+    },
+    /// There is no such table.
+    #[error("there is no table {table}", table = .table.0)]
+    NoTable {
+        /// The table.
+        table: TableId,
+    },
+    /// The payload has another length than the table's.
+    #[error("{got} words of payload for table {table}, its records have {want}", table = .table.0)]
+    Payload {
+        /// The table.
+        table: TableId,
+        /// Words given.
+        got: usize,
+        /// Words needed.
+        want: u32,
+    },
+    /// The node holds no copy of that partition.
+    #[error("{node} holds no copy of the partition of {primary}")]
+    NoCopy {
+        /// The node.
+        node: NodeId,
+        /// The partition.
+        primary: NodeId,
+    },
+}
+
+/// What one node stores.
+#[derive(Clone)]
+pub struct NodeStore {
+    node: NodeId,
+    layout: Arc<Layout>,
+    region: Region,
+}
+
+impl NodeStore {
+    /// An empty store.
+    pub fn new(node: NodeId, layout: Arc<Layout>) -> NodeStore {
+        let region = Region::new(layout.region_bytes() as usize);
+        NodeStore { node, layout, region }
+    }
+
+    /// The node.
+    pub fn node(&self) -> NodeId {
+        self.node
+    }
+
+    /// Its shape.
+    pub fn layout(&self) -> &Arc<Layout> {
+        &self.layout
+    }
+
+    /// Its memory.
+    pub fn region(&self) -> &Region {
+        &self.region
+    }
+
+    /// Whether a table's record could lie at `offset` of this node's own partition: for offsets that a peer sent.
+    pub(crate) fn is_record(&self, table: TableId, offset: u64) -> bool {
+        if !self.layout.has(table) {
+            return false;
+        }
+        let part = self.layout.part(0, table);
+        let stride = self.layout.stride(table);
+        let end = part.records + part.record_count * stride;
+        (part.records..end).contains(&offset) && (offset - part.records).is_multiple_of(stride)
+    }
+
+    /// The record's header and payload, if this node holds a copy of it and it is of one piece: for checks and
+    /// tests, not for transactions.
+    pub fn get(&self, table: TableId, key: u64) -> Option<(Header, Vec<u64>)> {
+        let copy = self.layout.copy(self.node, self.layout.primary(table, key))?;
+        let offset = self.locate_copy(copy, table, key)?;
+        let words = self.layout.payload_words(table) as usize;
+        let load = |i: usize| self.region.load(offset + i as u64 * 8);
+        let header = Header(load(record::HEADER_WORD));
+        let payload: Vec<u64> = (0..words).map(|i| load(record::PAYLOAD_WORD + i)).collect();
+        let sum = record::checksum(header.version(), key, payload.iter().copied());
+        (sum == load(record::CHECKSUM_WORD)).then_some((header, payload))
+    }
+}
+
+/// The stores of all nodes, as a test or a loopback run holds them, with the keys that let nodes reach each other.
+pub struct Cluster {
+    layout: Arc<Layout>,
+    stores: Vec<NodeStore>,
+    rkeys: Arc<[Rkey]>,
+    keys: Vec<MemoryKeys>,
+}
+
+impl Cluster {
+    /// Allocates and registers every node's store; `nodes` has a context for each.
+    ///
+    /// # Errors
+    /// If the fabric refuses a registration or there are not as many contexts as nodes.
+    pub fn new(layout: Layout, nodes: &[AnyNic]) -> Result<Cluster, SetupError> {
+        let want = layout.config().nodes;
+        if nodes.len() != usize::from(want) {
+            return Err(SetupError::Invalid(format!("a store of {want} nodes on {} nodes", nodes.len())));
+        }
+        let layout = Arc::new(layout);
+        let mut stores = Vec::with_capacity(nodes.len());
+        let mut keys = Vec::with_capacity(nodes.len());
+        for nic in nodes {
+            let store = NodeStore::new(nic.node(), layout.clone());
+            keys.push(nic.register(store.region(), Access::ALL)?);
+            stores.push(store);
+        }
+        Ok(Cluster { layout, stores, rkeys: keys.iter().map(|k| k.rkey).collect(), keys })
+    }
+
+    /// The shape of all of them.
+    pub fn layout(&self) -> &Arc<Layout> {
+        &self.layout
+    }
+
+    /// One node's store.
+    ///
+    /// # Panics
+    /// If there is no such node.
+    pub fn store(&self, node: NodeId) -> &NodeStore {
+        &self.stores[node.index()]
+    }
+
+    /// All stores, in node order.
+    pub fn stores(&self) -> &[NodeStore] {
+        &self.stores
+    }
+
+    /// The keys under which a node's region is registered.
+    pub fn keys(&self, node: NodeId) -> MemoryKeys {
+        self.keys[node.index()]
+    }
+
+    /// How other nodes name each other's regions.
+    pub(crate) fn directory(&self) -> Directory {
+        Directory { rkeys: self.rkeys.clone() }
+    }
+
+    /// Inserts a record with version 1 into its primary and all backups: before a run starts.
+    ///
+    /// # Errors
+    /// If there is no such table, the payload has another length, the key is there already, or there is no room.
+    pub fn load(&self, table: TableId, key: u64, payload: &[u64]) -> Result<(), StoreError> {
+        if !self.layout.has(table) {
+            return Err(StoreError::NoTable { table });
+        }
+        let primary = self.layout.primary(table, key);
+        self.store(primary).insert(primary, table, key, payload)?;
+        for backup in self.layout.backups(primary) {
+            self.store(backup).insert(primary, table, key, payload)?;
+        }
+        Ok(())
+    }
+}
+
+/// The keys of every node's region.
+#[derive(Clone)]
+pub(crate) struct Directory {
+    rkeys: Arc<[Rkey]>,
+}
+
+impl Directory {
+    #[inline]
+    pub(crate) fn at(&self, node: NodeId, offset: u64) -> Remote {
+        Remote { node, rkey: self.rkeys[node.index()], offset }
+    }
+}
