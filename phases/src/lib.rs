@@ -4,6 +4,7 @@
 //! next), [`store`] (records, index, location cache), [`plan`] (which primitive serves which phase: data),
 //! [`ops`] (the phases, one-sided and two-sided).
 
+pub mod log;
 pub mod ops;
 pub mod plan;
 pub mod rule;

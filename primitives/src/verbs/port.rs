@@ -349,7 +349,7 @@ impl<N: Nic> Port<N> {
         assert!(!self.building.replace(true), "a batch is already being built on this port");
         let lane = self.next_lane.get();
         self.next_lane.set(lane.wrapping_add(1));
-        Batch { port: self, lane, error: None, posted: false }
+        Batch { port: self, lane, error: None, posted: false, together: true }
     }
 
     /// READs `len` bytes.
@@ -517,7 +517,7 @@ impl<N: Nic> Port<N> {
                 let mut staged = std::mem::take(&mut state.staged);
                 staged.extend(queue.backlog.drain(..fits));
                 state.lined_up -= fits;
-                let (error, rung) = self.ring(state, &staged);
+                let (error, rung) = self.ring(state, &staged, true);
                 doorbells += u64::from(rung);
                 if let Some(error) = error {
                     self.refuse(state, &staged, error);
@@ -535,9 +535,9 @@ impl<N: Nic> Port<N> {
     }
 
     /// Posts requests of one queue, which has room for them, in as few doorbells as configured.
-    fn ring(&self, state: &mut State, staged: &[Staged]) -> (Option<PostError>, u32) {
-        let per_doorbell =
-            if self.config.doorbell_batching { self.config.doorbell_batch_max.max(1) as usize } else { 1 };
+    fn ring(&self, state: &mut State, staged: &[Staged], together: bool) -> (Option<PostError>, u32) {
+        let together = together && self.config.doorbell_batching;
+        let per_doorbell = if together { self.config.doorbell_batch_max.max(1) as usize } else { 1 };
         let mut doorbells = 0;
         for part in staged.chunks(per_doorbell) {
             state.chain.clear();
@@ -641,9 +641,16 @@ pub struct Batch<'p, N: Nic> {
     lane: u32,
     error: Option<VerbError>,
     posted: bool,
+    together: bool,
 }
 
 impl<'p, N: Nic> Batch<'p, N> {
+    /// Whether the requests of one queue pair share a doorbell, where the port's configuration lets them. They do
+    /// unless told otherwise.
+    pub fn doorbell_batching(&mut self, together: bool) {
+        self.together = together;
+    }
+
     /// READ of `len` bytes into `buf` at byte `offset`.
     #[inline]
     pub fn read(&mut self, from: Remote, buf: &Buf, offset: u32, len: u32) {
@@ -794,7 +801,7 @@ impl<'p, N: Nic> Batch<'p, N> {
                 state.lined_up += len;
                 continue;
             }
-            let (error, rung) = self.port.ring(state, part);
+            let (error, rung) = self.port.ring(state, part, self.together);
             doorbells += rung;
             if let Some(error) = error {
                 self.port.refuse(state, part, error);
