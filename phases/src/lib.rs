@@ -1,3 +1,5 @@
 //! Doorbell: phases.
 
+pub mod demand;
+pub mod model;
 pub mod plan;
