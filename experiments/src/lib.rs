@@ -1,1 +1,26 @@
-//! Doorbell: experiments.
+//! The `doorbell` commands: what a person asks, checked and carried out, and the experiment files.
+//!
+//! [`args`] is the command line, [`spec`] the experiment file; both end in the same
+//! [`spec::RunSpec`], checked by the same parsers. [`sweep`] measures the points of a grid into a
+//! [`primitives::measure::ResultDir`], on several threads, resumable, ended cleanly by Ctrl-C. [`output`]
+//! keeps data on stdout and talk on stderr. [`error`] is the one error type, with a hint and an exit code.
+//!
+//! A command is a module in [`commands`] with `run(&Args, &Context) -> Result<(), CliError>`, and one line in
+//! [`commands::dispatch`].
+
+pub mod args;
+pub mod commands;
+pub mod error;
+pub mod fabrics;
+pub mod interrupt;
+pub mod names;
+pub mod output;
+pub mod spec;
+pub mod sweep;
+pub mod yaml;
+
+/// Version of this binary.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// Commit it was built from, or `unknown`.
+pub const COMMIT: &str = env!("DOORBELL_COMMIT");

@@ -55,6 +55,7 @@ fn port(c: &mut Criterion) {
     let qp = nic.create_qp(&QpConfig::rc()).expect("qp");
     let peer = one._target.create_qp(&QpConfig::rc()).expect("qp");
     nic.connect(qp, Some(one._target.address(peer))).expect("connect");
+    one._target.connect(peer, Some(nic.address(qp))).expect("connect");
     let request = WorkRequest {
         id: 0,
         verb: Verb::Read { rkey: one.target.rkey, offset: 0 },

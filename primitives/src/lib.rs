@@ -6,6 +6,7 @@
 //! UD datagrams). [`profile`] describes NICs and CPUs as files, [`bench`](mod@bench) measures primitives, and
 //! [`measure`] holds histograms and result files.
 
+pub mod bench;
 pub mod exec;
 pub mod fabric;
 pub mod measure;

@@ -1,1 +1,164 @@
-//! Doorbell: reports.
+//! Results to pages: directories of result files become polars frames, frames become plotters figures, and figures
+//! become one self-contained HTML page with SVG, PNG and CSV files beside it.
+//!
+//! Invariants. Measured and simulated numbers never share an axis, and every figure names its origin. Captions
+//! are computed from the frame that was drawn. Whatever is missing or damaged is said on the page; it never
+//! panics and never becomes a zero.
+//!
+//! Read in this order: [`load`] (what a directory holds), [`figures`] (what is asked of it), [`chart`] (how a figure
+//! is drawn), [`page`] (how it is told).
+
+pub mod chart;
+pub mod error;
+pub mod figures;
+pub mod frame;
+pub mod headline;
+pub mod human;
+pub mod ink;
+pub mod load;
+pub mod page;
+pub mod plan;
+
+pub use error::{LoadError, ReportError};
+
+use askama::Template;
+use std::path::{Path, PathBuf};
+
+use figures::{Drawn, Section};
+use load::Results;
+use page::{Chapter, Page, Picture, RunLine};
+
+/// What a caller may choose.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Title of the page; made from the results where empty.
+    pub title: String,
+    /// Command that makes the page again; `doorbell report DIR…` where empty.
+    pub command: String,
+    /// Commit of the binary that draws the page.
+    pub commit: String,
+    /// Leave out the PNG files.
+    pub skip_png: bool,
+}
+
+/// What was written.
+#[derive(Debug)]
+pub struct Report {
+    /// The page.
+    pub page: PathBuf,
+    /// Identifiers of its figures: `figures/<id>.svg`, `.png` and `.csv` beside the page.
+    pub figures: Vec<String>,
+    /// The answers at the top, as plain sentences for a terminal.
+    pub answers: Vec<String>,
+    /// Directories that were left out, and why. The page says so too.
+    pub problems: Vec<LoadError>,
+}
+
+/// Reads result directories (or directories of them) and writes `out`, an HTML file, with `figures/` beside it.
+///
+/// One unreadable directory among several becomes a note on the page and an entry in [`Report::problems`]; if none can
+/// be read there is no page.
+///
+/// # Errors
+/// See [`ReportError`].
+pub fn render(dirs: &[PathBuf], out: &Path, options: &Options) -> Result<Report, ReportError> {
+    if dirs.is_empty() {
+        return Err(ReportError::NoInput);
+    }
+    let (results, problems) = load_all(dirs);
+    if results.is_empty() {
+        return Err(ReportError::NothingLoaded(problems));
+    }
+    let beside = out.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let folder = beside.join("figures");
+    std::fs::create_dir_all(&folder)
+        .map_err(|source| ReportError::Unwritable { path: folder.clone(), source })?;
+    let mut chapters: Vec<Chapter> = Vec::new();
+    let mut ids = Vec::new();
+    let drawn = figures::draw(&results)?;
+    for section in Section::ALL {
+        let mut pictures = Vec::new();
+        for figure in drawn.iter().filter(|d| d.section == section) {
+            pictures.push(write_figure(figure, &folder, options)?);
+            ids.push(figure.id.clone());
+        }
+        if !pictures.is_empty() {
+            chapters.push(Chapter { section, pictures });
+        }
+    }
+    let (answers, also) = headline::answers(&results)?;
+    let told = answers
+        .iter()
+        .map(|a| format!("{}: {} {}; {} ({})", a.subject, a.number, a.unit, a.detail, a.provenance.name()));
+    let told = told.chain(also.iter().cloned()).collect();
+    let runs = results.iter().map(RunLine::new).collect::<Result<Vec<_>, _>>()?;
+    let page = Page {
+        status: page::status(&runs),
+        title: title(&results, options),
+        answers,
+        also,
+        chapters,
+        runs,
+        problems: problems.iter().map(LoadError::to_string).collect(),
+        css: Page::style(),
+        command: match options.command.is_empty() {
+            true => format!("doorbell report {}", list(dirs)),
+            false => options.command.clone(),
+        },
+        commit: options.commit.clone(),
+    };
+    write(out, page.render()?.as_bytes())?;
+    Ok(Report { page: out.to_owned(), figures: ids, answers: told, problems })
+}
+
+fn load_all(dirs: &[PathBuf]) -> (Vec<Results>, Vec<LoadError>) {
+    let (mut results, mut problems) = (Vec::new(), Vec::new());
+    for given in dirs {
+        match load::find(given) {
+            Ok(found) => {
+                for dir in found {
+                    match load::read(&dir) {
+                        Ok(read) => results.push(read),
+                        Err(error) => problems.push(error),
+                    }
+                }
+            }
+            Err(error) => problems.push(error),
+        }
+    }
+    (results, problems)
+}
+
+fn list(dirs: &[PathBuf]) -> String {
+    dirs.iter().map(|d| d.display().to_string()).collect::<Vec<_>>().join(" ")
+}
+
+fn title(results: &[Results], options: &Options) -> String {
+    if !options.title.is_empty() {
+        return options.title.clone();
+    }
+    match results {
+        [one] if !one.record.title.is_empty() => one.record.title.clone(),
+        _ => "Which RDMA primitive should carry each phase?".to_owned(),
+    }
+}
+
+fn write(path: &Path, bytes: &[u8]) -> Result<(), ReportError> {
+    std::fs::write(path, bytes).map_err(|source| ReportError::Unwritable { path: path.to_owned(), source })
+}
+
+fn write_figure(drawn: &Drawn, folder: &Path, options: &Options) -> Result<Picture, ReportError> {
+    let fail = |reason| ReportError::Draw { figure: drawn.id.clone(), reason };
+    let file = |extension: &str| folder.join(format!("{}.{extension}", drawn.id));
+    let height = drawn.figure.height();
+    let label = format!("{}. {}", drawn.title, drawn.caption);
+    let svg =
+        chart::canvas::svg(chart::WIDTH, height, &label, |canvas| drawn.figure.draw(canvas)).map_err(fail)?;
+    write(&file("svg"), svg.as_bytes())?;
+    write(&file("csv"), &frame::to_csv(&drawn.frame)?)?;
+    if !options.skip_png {
+        chart::canvas::png(&file("png"), chart::WIDTH, height, |canvas| drawn.figure.draw(canvas))
+            .map_err(fail)?;
+    }
+    Ok(Picture::new(drawn, svg)?)
+}

@@ -5,6 +5,7 @@
 //! shows why threads should not share one.
 
 pub mod loopback;
+pub mod sim;
 
 use crate::mem::{Access, MemoryKeys, Region};
 use crate::units::Nanos;
@@ -209,6 +210,14 @@ pub trait Nic {
     /// The core's time.
     fn now(&self) -> Nanos;
 
+    /// A time no later than the memory effects of what the core does from here on. Where the core's clock may run
+    /// ahead of the event it handles, this is the event's time: transactions that begin are stamped with it and
+    /// those that end with [`Nic::now`], so that effects always lie between.
+    #[inline]
+    fn event_time(&self) -> Nanos {
+        self.now()
+    }
+
     /// Charges work to the core's clock. On real hardware real time pays.
     #[inline]
     fn charge(&self, _work: CpuWork) {}
@@ -222,12 +231,15 @@ pub trait Nic {
 pub enum AnyNic {
     /// Real threads on shared memory.
     Loopback(loopback::LoopbackNic),
+    /// Discrete events in virtual time.
+    Sim(sim::SimNic),
 }
 
 macro_rules! each {
     ($self:ident, $nic:ident => $call:expr) => {
         match $self {
             AnyNic::Loopback($nic) => $call,
+            AnyNic::Sim($nic) => $call,
         }
     };
 }
@@ -277,6 +289,10 @@ impl Nic for AnyNic {
     #[inline]
     fn now(&self) -> Nanos {
         each!(self, nic => nic.now())
+    }
+    #[inline]
+    fn event_time(&self) -> Nanos {
+        each!(self, nic => nic.event_time())
     }
     #[inline]
     fn charge(&self, work: CpuWork) {

@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
+use super::files::remove_temporaries;
 use super::table::{Cells, Table};
 use super::{Histogram, ResultError, Row, RunRecord, TableName, columns, write_atomic};
 
@@ -248,6 +249,9 @@ impl ResultDir {
 
     /// Reads tables and side files, and brings them into the state described at the top of this file.
     fn load(&mut self, axes: &[String]) -> Result<(), ResultError> {
+        for folder in ["", "histograms", "pending"] {
+            remove_temporaries(&self.path.join(folder));
+        }
         let mut found = Vec::new();
         for &name in self.names {
             let (table, rows) =

@@ -45,6 +45,19 @@ fn write_and_sync(path: &Path, bytes: &[u8]) -> io::Result<()> {
     file.sync_data()
 }
 
+/// Removes what a killed process left half written. Only for a folder that nobody else writes to now.
+pub(super) fn remove_temporaries(folder: &Path) {
+    let ours = |name: &str| {
+        let pid = name.strip_suffix(".tmp").and_then(|rest| rest.rsplit_once('.')).map(|(_, pid)| pid);
+        pid.is_some_and(|pid| pid.parse::<u32>().is_ok())
+    };
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        if entry.file_name().to_str().is_some_and(ours) {
+            let _ = fs::remove_file(entry.path()); // it does no harm, only looks untidy
+        }
+    }
+}
+
 /// A name beside `path` that no other process takes.
 fn beside(path: &Path) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_owned();
@@ -64,6 +77,17 @@ mod tests {
         write_atomic(&path, b"two").unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"two");
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn only_what_a_killed_process_left_is_removed() {
+        let dir = tempfile::tempdir().unwrap();
+        let all = ["run.json.71.tmp", "7.json.4000000000.tmp", "run.json", "mine.tmp", "a.b.tmp"];
+        all.iter().for_each(|name| fs::write(dir.path().join(name), "x").unwrap());
+        remove_temporaries(dir.path());
+        let mut left: Vec<_> = fs::read_dir(dir.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
+        left.sort();
+        assert_eq!(left, ["a.b.tmp", "mine.tmp", "run.json"]);
     }
 
     #[test]

@@ -27,5 +27,5 @@ pub use files::{write_atomic, write_new};
 pub use hardware::{Counters, HardwareCounts};
 pub use histogram::{Histogram, HistogramData};
 pub use machine::Machine;
-pub use record::{Kind, ProfileRef, Provenance, RunRecord, SCHEMA, SourceCounts};
+pub use record::{Kind, ProfileRef, Provenance, RunRecord, SCHEMA};
 pub use row::{Cell, Row};

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{Machine, ResultError, write_atomic};
+use crate::profile::{Profile, SourceCounts};
 
 /// Version of the result schema.
 pub const SCHEMA: u32 = 1;
@@ -48,17 +49,10 @@ pub struct ProfileRef {
     pub sources: SourceCounts,
 }
 
-/// How many numbers of a profile come from where.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SourceCounts {
-    /// Measured by `doorbell characterize` or another named benchmark.
-    pub measured: u64,
-    /// Stated in a publication.
-    pub published: u64,
-    /// Remembered, without a reference at hand.
-    pub recalled: u64,
-    /// Assumed.
-    pub assumed: u64,
+impl From<&Profile> for ProfileRef {
+    fn from(profile: &Profile) -> ProfileRef {
+        ProfileRef { name: profile.name.clone(), hash: profile.hash_text(), sources: profile.sources() }
+    }
 }
 
 /// `run.json`.

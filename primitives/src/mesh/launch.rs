@@ -4,7 +4,9 @@ use super::{Card, Worker, WorkerConfig};
 use crate::exec::CoreLoop;
 use crate::exec::threads::{Live, drive};
 use crate::fabric::loopback::{self, Loopback};
-use crate::fabric::{AnyNic, Nic, SetupError};
+use crate::fabric::sim::{FaultOptions, SimConfig, SimWorld, Stopped, WorldError};
+use crate::fabric::{AnyNic, Caps, Nic, SetupError};
+use crate::profile::Profile;
 use crate::units::Nanos;
 use crate::verbs::NodeId;
 use std::sync::{Barrier, Mutex};
@@ -14,6 +16,31 @@ use std::sync::{Barrier, Mutex};
 pub enum FabricSpec {
     /// Logical nodes in this process, a thread per worker.
     Loopback(loopback::Options),
+    /// Simulated nodes, all on the calling thread.
+    Sim {
+        /// NIC and CPU of every node.
+        profile: Box<Profile>,
+        /// Seed of every draw and tie-break.
+        seed: u64,
+        /// Faults and hazards.
+        faults: Box<FaultOptions>,
+    },
+}
+
+impl FabricSpec {
+    /// What the fabric can do.
+    ///
+    /// # Errors
+    /// If the profile of a simulated fabric is impossible.
+    pub fn caps(&self) -> Result<Caps, WorldError> {
+        match self {
+            FabricSpec::Loopback(options) => Ok(Loopback::new(1, *options).context(NodeId(0)).caps().clone()),
+            FabricSpec::Sim { profile, seed, .. } => {
+                let world = SimWorld::new(&SimConfig::new((**profile).clone(), 1, 1, *seed))?;
+                Ok(world.context(NodeId(0), 0).caps().clone())
+            }
+        }
+    }
 }
 
 /// How large a cluster is.
@@ -43,8 +70,8 @@ pub struct Site {
 pub trait Program: Sync {
     /// What the workers share: memory of nodes, keys of regions.
     type Shared: Sync;
-    /// One worker's core.
-    type Core: CoreLoop;
+    /// What one worker keeps beside its core, for [`Program::finish`].
+    type Local;
     /// What one worker brings back.
     type Output: Send;
 
@@ -54,14 +81,19 @@ pub trait Program: Sync {
     /// When the fabric refuses.
     fn setup(&self, shape: Shape, nodes: &[AnyNic]) -> Result<Self::Shared, SetupError>;
 
-    /// Builds a worker's core, coroutines included.
+    /// Builds a worker's core, coroutines included, and what the worker keeps. The core's type has no name (its
+    /// coroutines are `async` blocks), so nothing on the data path is boxed behind `dyn`.
     ///
     /// # Errors
     /// When buffers or queue pairs run out.
-    fn build(&self, shared: &Self::Shared, site: &Site) -> Result<Self::Core, SetupError>;
+    fn build<'a>(
+        &'a self,
+        shared: &'a Self::Shared,
+        site: &Site,
+    ) -> Result<(impl CoreLoop + 'a, Self::Local), SetupError>;
 
-    /// Takes the results out of a worker whose coroutines have ended everywhere.
-    fn finish(&self, shared: &Self::Shared, site: Site, core: Self::Core) -> Self::Output;
+    /// Makes the results of a worker, after the coroutines of all workers have ended and its core is gone.
+    fn finish(&self, shared: &Self::Shared, site: Site, local: Self::Local) -> Self::Output;
 }
 
 /// Why a cluster did not run.
@@ -80,6 +112,15 @@ pub enum LaunchError {
     /// Shared set-up failed.
     #[error("cannot set up the cluster: {0}")]
     Shared(#[source] SetupError),
+    /// The simulated world cannot be built.
+    #[error("cannot build the simulated cluster: {0}")]
+    World(#[from] WorldError),
+    /// Every core waits for something that will not come.
+    #[error("the simulated cluster came to a stand at {at}: every core waits and nothing is in flight")]
+    Stuck {
+        /// Virtual time.
+        at: Nanos,
+    },
     /// The shape is empty.
     #[error("a cluster needs at least one node and one worker, not {nodes} × {workers}")]
     Shape {
@@ -118,6 +159,12 @@ pub fn launch<P: Program>(
         FabricSpec::Loopback(options) => {
             let outputs = on_threads(&Loopback::new(shape.nodes, *options), shape, config, program)?;
             Ok((outputs, RunFacts::default()))
+        }
+        FabricSpec::Sim { profile, seed, faults } => {
+            let mut sim =
+                SimConfig::new((**profile).clone(), shape.nodes.into(), shape.workers.into(), *seed);
+            sim.faults = (**faults).clone();
+            in_world(&SimWorld::new(&sim)?, shape, config, program)
         }
     }
 }
@@ -165,8 +212,10 @@ fn on_threads<P: Program>(
             .flat_map(|node| (0..shape.workers).map(move |worker| (NodeId(node), worker)))
             .map(|(node, worker)| {
                 let (table, shared) = (&table, &shared);
-                let nic = AnyNic::Loopback(fabric.context(node));
-                scope.spawn(move || one_worker(nic, table, shape, config, program, shared, worker))
+                let nic = fabric.context(node);
+                scope.spawn(move || {
+                    one_worker(AnyNic::Loopback(nic), table, shape, config, program, shared, worker)
+                })
             })
             .collect();
         threads.into_iter().map(|t| t.join()).collect::<Vec<_>>()
@@ -217,14 +266,61 @@ fn one_worker<P: Program>(
     }
     let start = net.port.now();
     let site = Site { node, worker, shape, net, start };
-    let built = program.build(shared, &site);
-    if let Err(source) = &built {
-        table.refuse(setup(source.clone()));
-    }
+    let built = match program.build(shared, &site) {
+        Ok(built) => Some(built),
+        Err(source) => {
+            table.refuse(setup(source));
+            None
+        }
+    };
     if !table.meet() {
         return None;
     }
-    let mut core = built.ok()?;
+    let (mut core, local) = built?;
     drive(&mut core, &table.live);
-    Some(program.finish(shared, site, core))
+    drop(core);
+    Some(program.finish(shared, site, local))
+}
+
+/// A simulated worker up to its connection: node, worker, network, card.
+type Opened = (NodeId, u16, Worker, Card);
+
+fn in_world<P: Program>(
+    world: &SimWorld,
+    shape: Shape,
+    config: &WorkerConfig,
+    program: &P,
+) -> Result<(Vec<P::Output>, RunFacts), LaunchError> {
+    let nic = |node, worker: u16| AnyNic::Sim(world.context(node, worker.into()));
+    let nodes = || (0..shape.nodes).map(NodeId);
+    let control: Vec<AnyNic> = nodes().map(|node| nic(node, 0)).collect();
+    let shared = program.setup(shape, &control).map_err(LaunchError::Shared)?;
+    let mut opened: Vec<Opened> = Vec::new();
+    for (node, worker) in nodes().flat_map(|node| (0..shape.workers).map(move |worker| (node, worker))) {
+        let (net, card) = Worker::open(nic(node, worker), config, shape.nodes, worker)
+            .map_err(|source| LaunchError::Setup { node, worker, source })?;
+        opened.push((node, worker, net, card));
+    }
+    for (node, worker, net, _) in &opened {
+        let cards: Vec<Card> =
+            opened.iter().filter(|(_, w, ..)| w == worker).map(|(.., card)| card.clone()).collect();
+        net.connect(&cards).map_err(|source| LaunchError::Setup { node: *node, worker: *worker, source })?;
+    }
+    let mut cores = Vec::new();
+    let mut rest = Vec::new();
+    for (node, worker, net, _) in opened {
+        let site = Site { node, worker, shape, net, start: world.now() };
+        let (core, local) =
+            program.build(&shared, &site).map_err(|source| LaunchError::Setup { node, worker, source })?;
+        cores.push(core);
+        rest.push((site, local));
+    }
+    if world.run(&mut cores, Nanos::MAX) == Stopped::Idle {
+        return Err(LaunchError::Stuck { at: world.now() });
+    }
+    drop(cores);
+    let facts =
+        RunFacts { events: world.events(), fingerprint: world.fingerprint(), virtual_time: world.now() };
+    let outputs = rest.into_iter().map(|(site, local)| program.finish(&shared, site, local)).collect();
+    Ok((outputs, facts))
 }

@@ -16,6 +16,7 @@ mod nic;
 mod quantity;
 
 pub use cpu::CpuProfile;
+pub(crate) use nic::headers;
 pub use nic::{NicProfile, Primitive};
 pub use quantity::{Quantity, Source, Unit};
 

@@ -255,9 +255,18 @@ impl NicProfile {
         let memory = match primitive {
             Primitive::Read => self.pcie_read.value + self.pcie_ns(bytes),
             Primitive::Atomic => self.atomic_unit.value + self.pcie_read.value,
-            Primitive::Write | Primitive::Send => self.ack_delay.value,
+            // The acknowledgement goes out when the bytes are placed, if that is later.
+            Primitive::Write | Primitive::Send => {
+                let placed = self.pcie_write.value + self.pcie_ns(bytes);
+                self.ack_delay.value.max(placed - self.pass_latency.value)
+            }
+        };
+        let landed = match primitive {
+            Primitive::Read | Primitive::Atomic => self.pcie_ns(bytes),
+            Primitive::Write | Primitive::Send => 0.0,
         };
         let back = 2.0 * self.pass_latency.value
+            + landed
             + self.link_ns(self.response_bytes(primitive, payload))
             + wire
             + entry;

@@ -4,8 +4,8 @@ use super::execute::Outcome;
 use super::nic_thread::Job;
 use super::recv_ring::RecvRing;
 use super::{
-    ContextShared, MAX_CONTEXTS, MAX_QPS, MAX_REGIONS, QP_BITS, Registered, STATE_ERROR, STATE_INIT,
-    STATE_READY, Shared, SharedQp,
+    ContextShared, End, MAX_CONTEXTS, MAX_QPS, MAX_REGIONS, Peer, QP_BITS, Registered, STATE_ERROR,
+    STATE_INIT, STATE_READY, Shared, SharedQp,
 };
 use crate::fabric::{Caps, Nic, PostError, SetupError};
 use crate::mem::{Access, MemoryKeys, Region};
@@ -18,7 +18,7 @@ use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 /// How often a not-ready receiver is offered the message again before the retry count matters: one offer a
@@ -93,7 +93,7 @@ impl LoopbackNic {
     /// Executes a request and queues its completion. False if its receiver was not ready.
     #[inline]
     fn execute(&self, qp: &SharedQp, seq: u64, request: &WorkRequest) -> bool {
-        let status = if qp.state.load(Ordering::Relaxed) == STATE_ERROR {
+        let status = if qp.end.state.load(Ordering::Relaxed) == STATE_ERROR {
             WcStatus::Flushed
         } else {
             match self.shared.execute(qp, request, None, Region::copy, || self.lose()) {
@@ -108,7 +108,7 @@ impl LoopbackNic {
     #[inline]
     fn complete(&self, qp: &SharedQp, seq: u64, request: &WorkRequest, status: WcStatus) {
         if status != WcStatus::Success {
-            qp.state.store(STATE_ERROR, Ordering::Release);
+            qp.end.state.store(STATE_ERROR, Ordering::Release);
         } else if !request.flags.signaled {
             return;
         }
@@ -230,9 +230,11 @@ impl Nic for LoopbackNic {
             number,
             node: self.context.node,
             config: *config,
-            state: AtomicU8::new(STATE_INIT),
+            end: Arc::default(),
             peer: OnceLock::new(),
             recv: RecvRing::new(config.recv_depth),
+            resets: AtomicU32::new(0),
+            working: Mutex::default(),
         });
         assert!(self.context.qps[index].set(shared.clone()).is_ok(), "queue pair numbers are drawn once");
         self.qps.borrow_mut().push(LocalQp {
@@ -262,27 +264,25 @@ impl Nic for LoopbackNic {
                 )));
             };
             let other = self.shared.nodes.get(address.node.index()).and_then(|n| n.qp(Qp(address.qpn)));
-            match other {
-                None => {
-                    let (node, qpn) = (address.node, address.qpn);
-                    return Err(SetupError::Invalid(format!("{node} has no queue pair {qpn}")));
-                }
-                Some(other) if other.config.transport != transport => {
-                    let theirs = other.config.transport;
-                    return Err(SetupError::Invalid(format!("cannot connect {transport:?} to {theirs:?}")));
-                }
-                Some(_) => {}
+            let (node, qpn) = (address.node, address.qpn);
+            let Some(other) = other else {
+                return Err(SetupError::Invalid(format!("{node} has no queue pair {qpn}")));
+            };
+            if other.config.transport != transport {
+                let theirs = other.config.transport;
+                return Err(SetupError::Invalid(format!("cannot connect {transport:?} to {theirs:?}")));
             }
-            if local.peer.set((address.node, Qp(address.qpn))).is_err() {
+            if local.peer.set(Peer { node, qp: Qp(qpn), end: other.end.clone() }).is_err() {
                 return Err(SetupError::Invalid(format!("queue pair {} is already connected", qp.0)));
             }
+            local.end.peer.store(End::name(node, Qp(qpn)), Ordering::Relaxed);
         }
-        local.state.store(STATE_READY, Ordering::Release);
+        local.end.state.store(STATE_READY, Ordering::Release);
         Ok(())
     }
 
     fn qp_state(&self, qp: Qp) -> QpState {
-        match self.qps.borrow()[Self::index(qp)].shared.state.load(Ordering::Acquire) {
+        match self.qps.borrow()[Self::index(qp)].shared.end.state.load(Ordering::Acquire) {
             STATE_INIT => QpState::Init,
             STATE_READY => QpState::ReadyToSend,
             _ => QpState::Error,
@@ -292,10 +292,27 @@ impl Nic for LoopbackNic {
     fn reset_qp(&self, qp: Qp) {
         let mut qps = self.qps.borrow_mut();
         let local = &mut qps[Self::index(qp)];
+        let shared = &local.shared;
+        if shared.end.state.load(Ordering::Acquire) == STATE_INIT {
+            return;
+        }
+        // In error until it is empty: nobody delivers to it meanwhile.
+        shared.end.state.store(STATE_ERROR, Ordering::Release);
+        {
+            let _working = shared.working.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+            shared.resets.fetch_add(1, Ordering::AcqRel);
+            self.poll_nic_thread();
+        }
+        while !shared.recv.is_empty() {
+            flush_receives(shared);
+            while shared.recv.take().is_some() {}
+            std::hint::spin_loop();
+        }
         local.stalled.clear();
+        local.offers = 0;
         local.retired = local.posted;
         self.done.borrow_mut().retain(|d| d.qp != qp);
-        local.shared.state.store(STATE_READY, Ordering::Release);
+        shared.end.state.store(STATE_READY, Ordering::Release);
     }
 
     #[inline]
@@ -304,7 +321,7 @@ impl Nic for LoopbackNic {
         let Some(local) = qps.get_mut(Self::index(qp)).filter(|l| l.shared.number == qp) else {
             return Err(PostError::UnknownQp { qp });
         };
-        if local.shared.state.load(Ordering::Relaxed) == STATE_INIT {
+        if local.shared.end.state.load(Ordering::Relaxed) == STATE_INIT {
             return Err(PostError::NotReady { qp, state: QpState::Init });
         }
         let depth = local.shared.config.send_depth;
@@ -370,7 +387,7 @@ impl Nic for LoopbackNic {
         }
         for local in qps.iter().filter(|l| l.receives) {
             let qp = &local.shared;
-            if qp.state.load(Ordering::Relaxed) == STATE_ERROR {
+            if qp.end.state.load(Ordering::Relaxed) == STATE_ERROR {
                 flush_receives(qp);
             }
             while taken < max

@@ -5,7 +5,7 @@ use super::{Registered, STATE_ERROR, STATE_READY, Shared, SharedQp};
 use crate::mem::Region;
 use crate::verbs::work::GRH_BYTES;
 use crate::verbs::{
-    AddressHandle, Lkey, NodeId, Rkey, Sge, Transport, Verb, WcOpcode, WcStatus, WorkRequest,
+    AddressHandle, Lkey, NodeId, Qp, Rkey, Sge, Transport, Verb, WcOpcode, WcStatus, WorkRequest,
 };
 use std::sync::atomic::Ordering;
 
@@ -77,7 +77,6 @@ impl Shared {
         copy: CopyWords,
         lose: impl FnOnce() -> bool,
     ) -> Result<Outcome, WcStatus> {
-        let len = u64::from(request.local.len);
         let (local, at) = match payload {
             Some(copied) => copied,
             None => (self.local(qp.node, request.local)?, request.local.offset),
@@ -91,45 +90,58 @@ impl Shared {
             }
             return Ok(Outcome::Done(WcStatus::Success));
         }
-        let Some(&(peer, peer_qp)) = qp.peer.get() else { return Err(WcStatus::RemoteOperation) };
-        let unreliable = qp.config.transport == Transport::Uc;
-        if !self.nodes[peer.index()].alive.load(Ordering::Relaxed) {
-            return if unreliable {
-                Ok(Outcome::Done(WcStatus::Success))
-            } else {
-                Err(WcStatus::RetryExceeded)
-            };
+        let Some(to) = qp.peer.get() else { return Err(WcStatus::RemoteOperation) };
+        let (peer, peer_qp) = (to.node, to.qp);
+        let answers =
+            to.end.takes_from(qp.node, qp.number) && self.nodes[peer.index()].alive.load(Ordering::Relaxed);
+        let done = if answers {
+            self.perform(peer, peer_qp, request, local, at, copy)
+        } else {
+            Err(WcStatus::RetryExceeded)
+        };
+        if qp.config.transport == Transport::Uc {
+            // An unreliable connection has neither acknowledgements nor retries: the requester never learns.
+            return Ok(Outcome::Done(WcStatus::Success));
         }
-        let done = match request.verb {
+        done
+    }
+
+    /// Does what a connected requester asks of a peer that answers.
+    #[inline]
+    fn perform(
+        &self,
+        peer: NodeId,
+        peer_qp: Qp,
+        request: &WorkRequest,
+        local: &Region,
+        at: u64,
+        copy: CopyWords,
+    ) -> Result<Outcome, WcStatus> {
+        let len = u64::from(request.local.len);
+        match request.verb {
             Verb::Read { rkey, offset } => {
                 let from = self.remote(peer, rkey, offset, len, |r| r.access.remote_read)?;
                 copy(from, offset, local, at, len);
                 Ok(Outcome::Done(WcStatus::Success))
             }
             Verb::Write { rkey, offset } => {
-                match self.remote(peer, rkey, offset, len, |r| r.access.remote_write) {
-                    Ok(to) => {
-                        copy(local, at, to, offset, len);
-                        Ok(Outcome::Done(WcStatus::Success))
-                    }
-                    Err(status) => Err(status),
-                }
+                let to = self.remote(peer, rkey, offset, len, |r| r.access.remote_write)?;
+                copy(local, at, to, offset, len);
+                Ok(Outcome::Done(WcStatus::Success))
             }
             Verb::WriteImm { rkey, offset, imm } => {
-                match self.remote(peer, rkey, offset, len, |r| r.access.remote_write) {
-                    Ok(to) => self.deliver(peer, peer_qp, |claim, _| {
-                        copy(local, at, to, offset, len);
-                        claim.publish(Arrival {
-                            byte_len: request.local.len,
-                            imm: Some(imm),
-                            from: None,
-                            opcode: WcOpcode::RecvRdmaWithImm,
-                            status: WcStatus::Success,
-                        });
-                        WcStatus::Success
-                    }),
-                    Err(status) => Err(status),
-                }
+                let to = self.remote(peer, rkey, offset, len, |r| r.access.remote_write)?;
+                self.deliver(peer, peer_qp, |claim, _| {
+                    copy(local, at, to, offset, len);
+                    claim.publish(Arrival {
+                        byte_len: request.local.len,
+                        imm: Some(imm),
+                        from: None,
+                        opcode: WcOpcode::RecvRdmaWithImm,
+                        status: WcStatus::Success,
+                    });
+                    WcStatus::Success
+                })
             }
             Verb::Send { imm, .. } => self.deliver(peer, peer_qp, |claim, receiver| {
                 let fits = request.local.len <= claim.local.len;
@@ -140,7 +152,7 @@ impl Shared {
                         (WcStatus::Success, WcStatus::Success)
                     }
                     _ => {
-                        receiver.state.store(STATE_ERROR, Ordering::Release);
+                        receiver.end.state.store(STATE_ERROR, Ordering::Release);
                         (WcStatus::LocalLength, WcStatus::RemoteInvalidRequest)
                     }
                 };
@@ -163,14 +175,6 @@ impl Shared {
                 let seen = word.fetch_add(offset, add);
                 store_result(local, at, seen)
             }
-        };
-        match done {
-            // An unreliable connection has no negative acknowledgements: the requester never learns.
-            Err(WcStatus::RemoteAccess | WcStatus::RemoteInvalidRequest) if unreliable => {
-                Ok(Outcome::Done(WcStatus::Success))
-            }
-            Ok(Outcome::ReceiverNotReady) if unreliable => Ok(Outcome::Done(WcStatus::Success)),
-            other => other,
         }
     }
 
@@ -185,13 +189,10 @@ impl Shared {
     fn deliver(
         &self,
         peer: NodeId,
-        peer_qp: crate::verbs::Qp,
+        peer_qp: Qp,
         fill: impl FnOnce(Claim<'_>, &SharedQp) -> WcStatus,
     ) -> Result<Outcome, WcStatus> {
         let receiver = self.nodes[peer.index()].qp(peer_qp).ok_or(WcStatus::RetryExceeded)?;
-        if receiver.state.load(Ordering::Acquire) == STATE_ERROR {
-            return Err(WcStatus::RetryExceeded);
-        }
         match receiver.recv.claim() {
             None => Ok(Outcome::ReceiverNotReady),
             Some(claim) => Ok(Outcome::Done(fill(claim, receiver))),
@@ -215,7 +216,7 @@ impl Shared {
         if !node.alive.load(Ordering::Relaxed)
             || receiver.config.transport != Transport::Ud
             || receiver.config.qkey != to.qkey
-            || receiver.state.load(Ordering::Acquire) != STATE_READY
+            || receiver.end.state.load(Ordering::Acquire) != STATE_READY
         {
             return;
         }

@@ -23,7 +23,7 @@ use crate::verbs::{NodeId, Qp, QpConfig};
 use nic_thread::NicThread;
 use recv_ring::RecvRing;
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 /// Regions a node can register.
@@ -108,9 +108,41 @@ struct SharedQp {
     number: Qp,
     node: NodeId,
     config: QpConfig,
-    state: AtomicU8,
-    peer: OnceLock<(NodeId, Qp)>,
+    end: Arc<End>,
+    peer: OnceLock<Peer>,
     recv: RecvRing,
+    /// How often the queue pair was reset. What was posted before the last time comes to nothing.
+    resets: AtomicU32,
+    /// Held by the NIC thread while it works on a request, and by whoever resets the queue pair.
+    working: Mutex<()>,
+}
+
+/// What the other end of a connection looks at before each request: one cache line, shared without a cycle.
+#[derive(Default)]
+struct End {
+    state: AtomicU8,
+    /// The connected queue pair as [`End::name`] packs it; zero before.
+    peer: AtomicU64,
+}
+
+/// The other end of a connection.
+struct Peer {
+    node: NodeId,
+    qp: Qp,
+    end: Arc<End>,
+}
+
+impl End {
+    fn name(node: NodeId, qp: Qp) -> u64 {
+        1 << 63 | u64::from(node.0) << 32 | u64::from(qp.0)
+    }
+
+    /// Whether the end runs and is connected to that queue pair.
+    #[inline]
+    fn takes_from(&self, node: NodeId, qp: Qp) -> bool {
+        self.state.load(Ordering::Acquire) == STATE_READY
+            && self.peer.load(Ordering::Relaxed) == End::name(node, qp)
+    }
 }
 
 const STATE_INIT: u8 = 0;
@@ -165,7 +197,7 @@ impl Loopback {
 
     /// Kills a node: requests to it fail with "retry counter exceeded" from now on.
     pub fn kill(&self, node: NodeId) {
-        self.shared.nodes[node.index()].alive.store(false, std::sync::atomic::Ordering::Release);
+        self.shared.nodes[node.index()].alive.store(false, Ordering::Release);
     }
 }
 

@@ -23,8 +23,21 @@ pub(super) struct Job {
     context: Arc<ContextShared>,
     qp: Arc<SharedQp>,
     seq: u64,
+    /// The queue pair's count of resets when the request was posted.
+    reset: u32,
     request: WorkRequest,
     inline: Option<Region>,
+}
+
+/// An executed request, not yet answered.
+struct Answer {
+    /// The turn of the NIC loop at which it is answered.
+    due: u64,
+    /// The completion, if there will be one.
+    done: Option<Done>,
+    /// It holds one of the READ places.
+    took_place: bool,
+    reset: u32,
 }
 
 /// Turns of the NIC loop that a receiver-not-ready retry lasts.
@@ -34,8 +47,7 @@ struct Queue {
     qp: Arc<SharedQp>,
     context: Arc<ContextShared>,
     jobs: VecDeque<Job>,
-    /// Executed, not yet answered: due turn, completion if there will be one, takes a READ place.
-    answers: VecDeque<(u64, Option<Done>, bool)>,
+    answers: VecDeque<Answer>,
     reads: u32,
     offers: u32,
 }
@@ -62,7 +74,8 @@ impl Job {
         request: &WorkRequest,
     ) -> Job {
         let inline = request.flags.inline.then(|| inline_copy(shared, qp, request)).flatten();
-        Job { context: context.clone(), qp: qp.clone(), seq, request: *request, inline }
+        let reset = qp.resets.load(Ordering::Acquire);
+        Job { context: context.clone(), qp: qp.clone(), seq, reset, request: *request, inline }
     }
 }
 
@@ -70,7 +83,8 @@ impl Job {
 fn inline_copy(shared: &Shared, qp: &SharedQp, request: &WorkRequest) -> Option<Region> {
     let local = request.local;
     let from = shared.nodes[qp.node.index()].regions.get((local.lkey.0 & 0xfff) as usize)?.get()?;
-    if from.lkey != local.lkey.0 || !from.region.holds(local.offset, u64::from(local.len)) {
+    let valid = from.lkey == local.lkey.0 && from.live.load(Ordering::Acquire);
+    if !valid || !from.region.holds(local.offset, u64::from(local.len)) {
         return None;
     }
     let copy = Region::new(local.len as usize);
@@ -122,7 +136,7 @@ fn run(fabric: &Weak<Shared>, inbox: &Inbox, seed: u64) {
         }
         let pick = rng.random_range(0..queues.len());
         let delay = rng.random_range(0..8);
-        queues[pick].execute_one(&shared, turn, delay);
+        queues[pick].execute_one(&shared, turn, delay, &mut rng);
         for queue in &mut queues {
             queue.deliver(turn);
         }
@@ -155,17 +169,25 @@ fn admit(inbox: &Inbox, queues: &mut Vec<Queue>, busy: bool) {
 }
 
 impl Queue {
-    fn execute_one(&mut self, shared: &Shared, turn: u64, delay: u64) {
+    fn execute_one(&mut self, shared: &Shared, turn: u64, delay: u64, rng: &mut Xoshiro256PlusPlus) {
         let Some(job) = self.jobs.front() else { return };
         let takes_place = job.request.verb.returns_data();
         if takes_place && self.reads >= self.qp.config.max_rd_atomic {
             return;
         }
-        let status = if self.qp.state.load(Ordering::Acquire) == STATE_ERROR {
+        let _working = self.qp.working.lock().unwrap_or_else(|p| p.into_inner());
+        if job.reset != self.qp.resets.load(Ordering::Acquire) {
+            self.offers = 0;
+            self.jobs.pop_front();
+            return;
+        }
+        let status = if self.qp.end.state.load(Ordering::Acquire) == STATE_ERROR {
             WcStatus::Flushed
         } else {
             let payload = job.inline.as_ref().map(|copy| (copy, 0));
-            match shared.execute(&self.qp, &job.request, payload, copy_slowly, || false) {
+            let loss = shared.options.datagram_loss.min(1.0);
+            let lose = || loss > 0.0 && rng.random_bool(loss);
+            match shared.execute(&self.qp, &job.request, payload, copy_slowly, lose) {
                 Outcome::Done(status) => status,
                 Outcome::ReceiverNotReady => {
                     self.offers += 1;
@@ -179,23 +201,24 @@ impl Queue {
         };
         self.offers = 0;
         if status != WcStatus::Success {
-            self.qp.state.store(STATE_ERROR, Ordering::Release);
+            self.qp.end.state.store(STATE_ERROR, Ordering::Release);
         }
         let told = job.request.flags.signaled || status != WcStatus::Success;
         let done = told.then_some(Done { qp: self.qp.number, id: job.request.id, status, seq: job.seq });
         self.reads += u32::from(takes_place);
-        self.answers.push_back((turn + delay, done, takes_place));
+        let answer = Answer { due: turn + delay, done, took_place: takes_place, reset: job.reset };
+        self.answers.push_back(answer);
         self.jobs.pop_front();
     }
 
     fn deliver(&mut self, turn: u64) {
-        while let Some(&(due, done, took_place)) = self.answers.front() {
-            if due > turn {
-                return;
-            }
-            self.answers.pop_front();
-            self.reads -= u32::from(took_place);
-            if let Some(done) = done {
+        while self.answers.front().is_some_and(|a| a.due <= turn)
+            && let Some(answer) = self.answers.pop_front()
+        {
+            self.reads -= u32::from(answer.took_place);
+            let Some(done) = answer.done else { continue };
+            let _working = self.qp.working.lock().unwrap_or_else(|p| p.into_inner());
+            if answer.reset == self.qp.resets.load(Ordering::Acquire) {
                 let mut queue = self.context.from_nic.lock().unwrap_or_else(|p| p.into_inner());
                 queue.push_back(done);
                 self.context.from_nic_len.store(queue.len(), Ordering::Release);

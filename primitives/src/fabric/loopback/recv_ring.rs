@@ -75,6 +75,11 @@ impl RecvRing {
         true
     }
 
+    /// Owner only: whether every posted buffer has come back.
+    pub(super) fn is_empty(&self) -> bool {
+        self.taken.load(Ordering::Relaxed) == self.posted.load(Ordering::Relaxed)
+    }
+
     /// Any sender: claims the oldest posted buffer.
     #[inline]
     pub(super) fn claim(&self) -> Option<Claim<'_>> {

@@ -1,0 +1,128 @@
+//! How long does it take to judge a million transactions of ten operations, and how much memory?
+//!
+//! The history is what an optimistic engine leaves: 64 sessions take turns on YCSB-like transactions (ten records out of
+//! a million, half of them updated, a tenth of the accesses on a hot set of a thousand), each with its moment of
+//! effect inside its interval, one in twenty aborted. So it passes, which is the costly case: everything is looked at.
+//! In the rejected one everything goes wrong from the middle on: reads see versions three updates old. Peak memory is
+//! printed at the end.
+
+use criterion::{BatchSize, Criterion, Throughput};
+use engine::verify::{History, Key, Level, Recorder, check, format};
+use primitives::units::Nanos;
+use std::hint::black_box;
+
+const TXNS: u64 = 1_000_000;
+const OPS: u64 = 10;
+const RECORDS: u64 = 1 << 20;
+const SESSIONS: u64 = 64;
+
+/// xorshift64*: the same history every time.
+struct Draw(u64);
+
+impl Draw {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 32) % bound
+    }
+}
+
+/// A run of `txns` transactions; with `stale`, reads see old versions from the middle on.
+fn record(txns: u64, stale: bool) -> Vec<Recorder> {
+    let mut draw = Draw(0x5eed);
+    let mut versions = vec![0u64; RECORDS as usize];
+    let mut sessions: Vec<Recorder> = (0..SESSIONS as u32).map(Recorder::new).collect();
+    for n in 0..txns {
+        let session = &mut sessions[(n % SESSIONS) as usize];
+        let effect = 1000 * (n + 100);
+        // A session's intervals do not overlap: its effects are 64000 ns apart.
+        session.begin(Nanos(effect - draw.below(30_000)));
+        let aborts = draw.below(20) == 0;
+        let mut keys = [u64::MAX; OPS as usize];
+        for slot in 0..keys.len() {
+            let hot = draw.below(10) == 0;
+            let mut key = draw.below(if hot { 1000 } else { RECORDS });
+            while keys[..slot].contains(&key) {
+                key = (key + 1) % RECORDS;
+            }
+            keys[slot] = key;
+            let version = &mut versions[key as usize];
+            let old = stale && n > txns / 2 && *version > 3;
+            if slot % 2 == 0 {
+                session.read(Key { table: 0, key }, *version - if old { 3 } else { 0 });
+            } else {
+                session.write(Key { table: 0, key }, *version + 1);
+                *version += u64::from(!aborts);
+            }
+        }
+        let end = Nanos(effect + draw.below(30_000));
+        if aborts { session.abort("validate", end) } else { session.commit(end) }
+    }
+    sessions
+}
+
+fn peak_memory() -> String {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let peak = status.lines().find(|line| line.starts_with("VmHWM:"));
+    peak.map_or("not available".into(), |line| line["VmHWM:".len()..].trim().to_owned())
+}
+
+fn main() {
+    let mut criterion = Criterion::default().sample_size(10).configure_from_args();
+    let history = History::merge(record(TXNS, false), Some(0));
+    let alone = peak_memory();
+    let mut group = criterion.benchmark_group("check 10^6 transactions x 10 operations");
+    group.throughput(Throughput::Elements(TXNS * OPS));
+    for level in [Level::Serializable, Level::StrictSerializable] {
+        group.bench_function(level.to_string(), |b| {
+            b.iter(|| assert!(check(black_box(&history), level).passed()));
+        });
+    }
+    let checked = peak_memory();
+    let rejected = History::merge(record(TXNS, true), Some(0));
+    group.bench_function("rejected", |b| {
+        b.iter(|| assert!(!check(black_box(&rejected), Level::StrictSerializable).passed()));
+    });
+    drop(rejected);
+    let mut json = Vec::new();
+    format::write(&history, &mut json).expect("memory takes all");
+    // Into memory, not `io::sink`: a sink skips the formatting, which is the work.
+    let mut again = Vec::with_capacity(json.len());
+    group.bench_function("write json", |b| {
+        b.iter(|| {
+            again.clear();
+            format::write(black_box(&history), &mut again).expect("memory takes all");
+            assert_eq!(again.len(), json.len());
+        });
+    });
+    drop(again);
+    group.bench_function("read json", |b| {
+        b.iter(|| format::read(black_box(&json)).expect("just written").op_count());
+    });
+    eprintln!("history.json: {} bytes", json.len());
+    drop(json);
+    group.finish();
+
+    let mut group = criterion.benchmark_group("record 1000 transactions x 10 operations");
+    group.throughput(Throughput::Elements(1000 * OPS));
+    group.bench_function("preallocated", |b| {
+        // The capacity is reserved outside the time; first touches of its pages may fall inside.
+        b.iter_batched_ref(
+            || Recorder::with_capacity(0, 1000, 10_000),
+            |recorder| {
+                for n in 0..1000 {
+                    recorder.begin(Nanos(n));
+                    for key in 0..OPS {
+                        recorder.read(Key { table: 0, key }, n);
+                    }
+                    recorder.commit(Nanos(n));
+                }
+            },
+            BatchSize::LargeInput,
+        );
+    });
+    group.finish();
+    eprintln!("peak memory: {alone} with the history recorded and merged, {checked} after checking it");
+    criterion.final_summary();
+}

@@ -1,0 +1,197 @@
+//! A cluster that runs transactions: stores filled, coroutines started, results and invariants collected.
+//!
+//! This is the only place in the engine where a fabric is named, and it only hands the name on: the text below is the
+//! same for threads on shared memory and for simulated machines.
+//!
+//! **What a run measures.** Either so many transactions per coroutine, everything counted; or a time span after a
+//! warm-up, during which caches fill and queues reach their usual length. An attempt counts if it *ends* inside the
+//! span. Load is closed: each coroutine begins its next transaction when the last one has ended, so a stall also holds
+//! back the transactions that would have come (coordinated omission); latencies are those of the transactions that
+//! did run, from their first attempt's begin to the commit.
+//!
+//! **What is checked.** When all coroutines have ended and everything in flight has arrived, the primaries are
+//! counted against what committed transactions say they did, and backups are compared with their primaries.
+
+mod audit;
+mod program;
+mod result;
+
+pub use result::{Fault, RunResult};
+
+use crate::protocol::{AnyProtocol, Protocol};
+use crate::session::RetryPolicy;
+use crate::workload::params::ParamError;
+use crate::workload::{AnyWorkload, Scale, TableDef, Workload};
+use phases::plan::{Plan, PlanError};
+use phases::store::{StoreConfig, StoreError, TableSpec};
+use primitives::fabric::SetupError;
+use primitives::mesh::{FabricSpec, LaunchError, Shape, WorkerConfig, launch};
+use primitives::units::Nanos;
+use program::Run;
+use std::sync::atomic::AtomicBool;
+
+/// How long a run lasts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Length {
+    /// A span of core time after a warm-up.
+    Time {
+        /// Not counted.
+        warm_up: Nanos,
+        /// Counted.
+        measured: Nanos,
+    },
+    /// So many transactions of each coroutine, all counted.
+    Transactions(u64),
+}
+
+impl Length {
+    /// `measured` after the usual warm-up: a quarter of it, but at most a second.
+    pub fn measured(measured: Nanos) -> Length {
+        Length::Time { warm_up: Nanos((measured.0 / 4).min(1_000_000_000)), measured }
+    }
+}
+
+/// All that a run is a value of, beside workload and protocol.
+#[derive(Clone, Debug)]
+pub struct RunSpec {
+    /// The fabric.
+    pub fabric: FabricSpec,
+    /// Nodes and workers.
+    pub shape: Shape,
+    /// The plan; its coroutines are those of each worker.
+    pub plan: Plan,
+    /// Copies of each record, the primary included: 1 means no replication.
+    pub replicas: u16,
+    /// How long.
+    pub length: Length,
+    /// Seed of all draws.
+    pub seed: u64,
+    /// How workers post and call.
+    pub worker: WorkerConfig,
+    /// When aborted transactions are tried again.
+    pub retry: RetryPolicy,
+    /// One of so many attempts has its phases timed; zero times none.
+    pub sample_every: u32,
+    /// Bytes of location cache per node, shared by its workers.
+    pub cache_bytes: usize,
+    /// Bytes of each log ring.
+    pub log_ring_bytes: u64,
+    /// Keep the history.
+    pub history: bool,
+    /// Count the stores before and after, and check the workload's invariants.
+    pub audit: bool,
+}
+
+impl RunSpec {
+    /// `plan` on `fabric`, with the usual settings for the rest: one copy of each record, a second measured, stores
+    /// audited, no history.
+    pub fn new(fabric: FabricSpec, shape: Shape, plan: Plan) -> RunSpec {
+        RunSpec {
+            fabric,
+            shape,
+            plan,
+            replicas: 1,
+            length: Length::measured(Nanos::from_millis(1000)),
+            seed: 1,
+            worker: WorkerConfig::default(),
+            retry: RetryPolicy::default(),
+            sample_every: 16,
+            // DrTM+H's index cache: 300 MB for TPC-C on each machine. A word a record covers far more here.
+            cache_bytes: 16 << 20,
+            log_ring_bytes: 1 << 20,
+            history: false,
+            audit: true,
+        }
+    }
+
+    /// The size a workload is to be made for.
+    pub fn scale(&self) -> Scale {
+        Scale { nodes: self.shape.nodes, workers: self.shape.workers }
+    }
+
+    fn store(&self, tables: &[TableDef]) -> StoreConfig {
+        let nodes = u64::from(self.shape.nodes);
+        StoreConfig {
+            tables: tables
+                .iter()
+                .map(|t| TableSpec {
+                    name: t.name.to_owned(),
+                    payload_words: t.payload_bytes.div_ceil(8),
+                    rows_per_node: t.records.div_ceil(nodes).max(1),
+                    // Neighbours on different nodes: hot keys are spread, and no transaction is local by luck.
+                    keys_per_block: 1,
+                })
+                .collect(),
+            nodes: self.shape.nodes,
+            workers: self.shape.workers,
+            replicas: self.replicas,
+            log_ring_bytes: self.log_ring_bytes,
+        }
+    }
+}
+
+/// Why there is no result.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// The workload's settings.
+    #[error(transparent)]
+    Workload(#[from] ParamError),
+    /// The plan cannot run on this fabric.
+    #[error(transparent)]
+    Plan(Box<PlanError>),
+    /// The store cannot be laid out or filled.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The fabric refused something.
+    #[error(transparent)]
+    Launch(#[from] LaunchError),
+    /// Nonsense in the specification.
+    #[error("{0}")]
+    Spec(String),
+}
+
+/// Runs a workload under a protocol. `stop` ends the run early when it becomes true; what was measured is kept.
+///
+/// # Errors
+/// If plan, store or fabric refuse; then nothing has run.
+pub fn run(
+    spec: &RunSpec,
+    workload: &AnyWorkload,
+    protocol: AnyProtocol,
+    stop: &AtomicBool,
+) -> Result<RunResult, RunError> {
+    match workload {
+        AnyWorkload::SmallBank(w) => run_as(spec, w, protocol, stop),
+        AnyWorkload::Micro(w) => run_as(spec, w, protocol, stop),
+    }
+}
+
+/// [`run`] for a workload and a protocol of one's own.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_as<W: Workload, P: Protocol + Copy + Sync>(
+    spec: &RunSpec,
+    workload: &W,
+    protocol: P,
+    stop: &AtomicBool,
+) -> Result<RunResult, RunError> {
+    check(spec)?;
+    let tables = workload.tables();
+    let program = Run::new(spec, workload, protocol, stop, spec.store(&tables), tables)?;
+    let config = program.worker_config();
+    match launch(&spec.fabric, spec.shape, &config, &program) {
+        Ok((outputs, facts)) => Ok(program.result(outputs, facts)),
+        Err(LaunchError::Shared(SetupError::Invalid(text))) => Err(program.refusal(text)),
+        Err(other) => Err(other.into()),
+    }
+}
+
+fn check(spec: &RunSpec) -> Result<(), RunError> {
+    match spec.length {
+        Length::Time { measured: Nanos(0), .. } => Err(RunError::Spec("a run of no time measures nothing".into())),
+        Length::Transactions(0) => Err(RunError::Spec("a run of no transactions measures nothing".into())),
+        _ if spec.retry.attempts == 0 => Err(RunError::Spec("a transaction needs at least one attempt".into())),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,418 @@
+//! The program every worker runs: its coroutines, its handlers, and the end of a run.
+
+use super::audit::{self, Found};
+use super::result::{Fault, RunResult};
+use super::{Length, RunError, RunSpec};
+use crate::protocol::Protocol;
+use crate::session::{End, Failure, Parts, Session};
+use crate::stats::{Window, WorkerStats};
+use crate::verify::{History, Recorder};
+use crate::workload::{Check, TableDef, Workload};
+use phases::ops::{Handlers, Phases};
+use phases::plan::{CheckedPlan, PlanError};
+use phases::rule::Owner;
+use phases::store::{CacheStats, Cluster, Layout, LocationCache, StoreConfig, StoreError};
+use primitives::exec::{Core, CoreLoop, sleep_until, yield_now};
+use primitives::fabric::{AnyNic, Nic, SetupError};
+use primitives::mesh::{Program, RunFacts, Shape, Site, Worker, WorkerConfig};
+use primitives::rpc::{RpcPoller, RpcStats};
+use primitives::units::Nanos;
+use primitives::verbs::NodeId;
+use primitives::verbs::port::Traffic;
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+/// Version that populated records have, the one histories begin with.
+const INITIAL_VERSION: u64 = 1;
+
+/// Workers of a cluster beyond which each keeps its latencies to two digits instead of three: 22 KiB instead of 220.
+const FINE_HISTOGRAMS: usize = 64;
+
+/// One run, as the mesh's launcher drives it.
+pub(super) struct Run<'r, W, P> {
+    spec: &'r RunSpec,
+    workload: &'r W,
+    protocol: P,
+    stop: &'r AtomicBool,
+    layout: Layout,
+    tables: Vec<TableDef>,
+    refused: Mutex<Option<RunError>>,
+}
+
+/// What the workers share.
+pub(super) struct Common<T> {
+    cluster: Cluster,
+    plan: CheckedPlan,
+    /// One cache per node, seen by all its workers.
+    caches: Vec<Arc<[AtomicU64]>>,
+    before: T,
+    /// The latest time at which any worker was connected: the run's beginning.
+    start: AtomicU64,
+    /// A session has failed: the run ends.
+    failed: AtomicBool,
+}
+
+/// What one worker brings back.
+pub(super) struct Output<T> {
+    out: Collected<T>,
+    stats: WorkerStats,
+    cache: CacheStats,
+    traffic: Traffic,
+    rpc: RpcStats,
+    /// From the first worker of each node, if stores are audited.
+    found: Option<Found<T>>,
+    before: T,
+    start: Nanos,
+}
+
+/// What the coroutines of a worker bring back.
+#[derive(Default)]
+struct Collected<T> {
+    effects: T,
+    recorders: Vec<Recorder>,
+    faults: Vec<Fault>,
+    /// When the last transaction ended.
+    last_end: Nanos,
+    running: u32,
+}
+
+/// What a worker keeps beside its core.
+pub(super) struct Kept<T> {
+    collected: Rc<RefCell<Collected<T>>>,
+    stats: Rc<RefCell<WorkerStats>>,
+    phases: Rc<Phases>,
+}
+
+impl<'r, W: Workload, P: Protocol + Copy + Sync> Run<'r, W, P> {
+    pub(super) fn new(
+        spec: &'r RunSpec,
+        workload: &'r W,
+        protocol: P,
+        stop: &'r AtomicBool,
+        store: StoreConfig,
+        tables: Vec<TableDef>,
+    ) -> Result<Run<'r, W, P>, StoreError> {
+        let layout = Layout::new(store)?;
+        Ok(Run { spec, workload, protocol, stop, layout, tables, refused: Mutex::new(None) })
+    }
+
+    /// The worker's configuration with room in its pool for what coroutines and queues hold at once.
+    pub(super) fn worker_config(&self) -> WorkerConfig {
+        let mut config = self.spec.worker;
+        let payload = self.tables.iter().map(|t| u64::from(t.payload_bytes)).max().unwrap_or(0);
+        // Two images of a record with header, checksum and key; the pool rounds up to powers of two.
+        let image = (2 * (payload + 64)).next_power_of_two();
+        let records = self.workload.records_per_transaction() as u64;
+        // A log entry holds all records of a transaction; probes and validations take small buffers beside.
+        let transaction = records * (image + 256) + (records * image).next_power_of_two();
+        let coroutines = u64::from(self.spec.plan.coroutines);
+        // Passive requests pin their buffers until a later request on the queue is confirmed.
+        let queued = u64::from(self.spec.shape.nodes) * u64::from(config.lanes) * u64::from(config.qp.send_depth);
+        config.pool_bytes = config.pool_bytes.max(2 * coroutines * transaction + queued * (image + 64));
+        config
+    }
+
+    fn setup_store(&self, nodes: &[AnyNic]) -> Result<Common<W::Tally>, RunError> {
+        let caps = nodes.first().map(|nic| nic.caps().clone());
+        let caps = caps.ok_or_else(|| RunError::Spec("a cluster has at least one node".into()))?;
+        let plan = self.spec.plan.check(&caps, self.protocol.needs());
+        let plan = plan.map_err(|e: PlanError| RunError::Plan(Box::new(e)))?;
+        let cluster = Cluster::new(self.layout.clone(), nodes)
+            .map_err(|e| RunError::Launch(primitives::mesh::LaunchError::Shared(e)))?;
+        let before = audit::populate(&cluster, self.workload, &self.tables)?;
+        let words = (self.spec.cache_bytes / 8).max(1);
+        let caches =
+            nodes.iter().map(|_| (0..words).map(|_| AtomicU64::new(0)).collect()).collect();
+        Ok(Common {
+            cluster,
+            plan,
+            caches,
+            before,
+            start: AtomicU64::new(0),
+            failed: AtomicBool::new(false),
+        })
+    }
+
+    /// The error behind a refused set-up.
+    pub(super) fn refusal(self, text: String) -> RunError {
+        let kept = self.refused.into_inner().unwrap_or_else(|p| p.into_inner());
+        kept.unwrap_or(RunError::Spec(text))
+    }
+
+    pub(super) fn result(&self, outputs: Vec<Output<W::Tally>>, facts: RunFacts) -> RunResult {
+        let digits = digits(self.spec.shape);
+        let mut stats = WorkerStats::new(digits);
+        let mut traffic = Traffic::default();
+        let mut rpc = RpcStats::default();
+        let mut cache = CacheStats::default();
+        let (mut effects, mut after) = (W::Tally::default(), Found::<W::Tally>::default());
+        let (mut recorders, mut faults) = (Vec::new(), Vec::new());
+        let (mut start, mut last_end) = (Nanos(0), Nanos(0));
+        let mut before = W::Tally::default();
+        for output in outputs {
+            stats.merge(&output.stats);
+            traffic.add(&output.traffic);
+            add_rpc(&mut rpc, &output.rpc);
+            cache.hits += output.cache.hits;
+            cache.misses += output.cache.misses;
+            cache.stale += output.cache.stale;
+            effects += output.out.effects;
+            recorders.extend(output.out.recorders);
+            faults.extend(output.out.faults);
+            last_end = last_end.max(output.out.last_end);
+            (start, before) = (output.start, output.before);
+            if let Some(found) = output.found {
+                after.merge(found);
+            }
+        }
+        let interrupted = self.stop.load(Ordering::Relaxed);
+        let window = window(self.spec, start);
+        let elapsed = match self.spec.length {
+            Length::Transactions(_) => last_end.since(start),
+            Length::Time { measured, .. } if !interrupted => measured,
+            Length::Time { .. } => last_end.min(window.until).since(window.from),
+        };
+        let checks = if self.spec.audit { self.checks(&before, &effects, &after) } else { Vec::new() };
+        RunResult {
+            workload: self.workload.name(),
+            protocol: self.protocol.needs().protocol,
+            plan: self.spec.plan,
+            shape: self.spec.shape,
+            replicas: self.spec.replicas,
+            elapsed,
+            stats,
+            traffic,
+            rpc,
+            cache,
+            checks,
+            history: self.spec.history.then(|| History::merge(recorders, Some(INITIAL_VERSION))),
+            faults,
+            interrupted,
+            facts,
+        }
+    }
+
+    fn checks(&self, before: &W::Tally, effects: &W::Tally, after: &Found<W::Tally>) -> Vec<Check> {
+        let mut checks = self.workload.check(before, effects, &after.tally);
+        checks.push(Check {
+            name: "records-intact",
+            passed: after.damaged == 0,
+            detail: match &after.first_damaged {
+                None => "every record is there, whole and unlocked".to_owned(),
+                Some(first) => format!("{} damaged records; {first}", after.damaged),
+            },
+        });
+        if self.spec.replicas > 1 {
+            checks.push(Check {
+                name: "backups-equal",
+                passed: after.differing == 0,
+                detail: match &after.first_differing {
+                    None => format!("{} backup copies equal their primaries", after.compared),
+                    Some(first) => format!("{} of {} backup copies differ; {first}", after.differing, after.compared),
+                },
+            });
+        }
+        checks
+    }
+}
+
+fn window(spec: &RunSpec, start: Nanos) -> Window {
+    match spec.length {
+        Length::Transactions(_) => Window::ALL,
+        Length::Time { warm_up, measured } => {
+            Window { from: start + warm_up, until: start + warm_up + measured }
+        }
+    }
+}
+
+fn digits(shape: Shape) -> u8 {
+    if usize::from(shape.nodes) * usize::from(shape.workers) <= FINE_HISTOGRAMS { 3 } else { 2 }
+}
+
+fn add_rpc(sum: &mut RpcStats, other: &RpcStats) {
+    sum.served += other.served;
+    sum.calls += other.calls;
+    sum.retransmits += other.retransmits;
+    sum.duplicates += other.duplicates;
+    sum.acks += other.acks;
+    sum.malformed += other.malformed;
+}
+
+/// A seed of its own for each session, from the run's seed (splitmix64's finalizer: nearby inputs part).
+fn seed_of(seed: u64, session: u32) -> u64 {
+    let mut z = seed.wrapping_add(u64::from(session).wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ z >> 31
+}
+
+/// One coroutine: what it needs to make its session and to know when to end.
+struct Client<'a, W: Workload, P> {
+    run: &'a Run<'a, W, P>,
+    common: &'a Common<W::Tally>,
+    net: Worker,
+    node: NodeId,
+    worker: u16,
+    coroutine: u32,
+    phases: Rc<Phases>,
+    stats: Rc<RefCell<WorkerStats>>,
+    collected: Rc<RefCell<Collected<W::Tally>>>,
+}
+
+impl<W: Workload, P: Protocol + Copy + Sync> Client<'_, W, P> {
+    async fn work(self) {
+        let spec = self.run.spec;
+        let window = window(spec, Nanos(self.common.start.load(Ordering::Acquire)));
+        let worker = u32::from(self.node.0) * u32::from(spec.shape.workers) + u32::from(self.worker);
+        let number = worker * spec.plan.coroutines + self.coroutine;
+        let mut session = Session::new(Parts {
+            protocol: self.run.protocol,
+            ops: self.phases.clone(),
+            port: self.net.port.clone(),
+            layout: self.common.cluster.layout().clone(),
+            owner: Owner::new(self.node, self.worker, self.coroutine),
+            seed: seed_of(spec.seed, number),
+            stats: self.stats.clone(),
+            window,
+            retry: spec.retry,
+            sample_every: spec.sample_every,
+            recorder: spec.history.then(|| Recorder::new(number)),
+        });
+        let limit = match spec.length {
+            Length::Transactions(n) => n,
+            Length::Time { .. } => u64::MAX,
+        };
+        let mut effects = W::Tally::default();
+        let mut fault = None;
+        for _ in 0..limit {
+            if session.ended_at() >= window.until
+                || self.run.stop.load(Ordering::Relaxed)
+                || self.common.failed.load(Ordering::Relaxed)
+            {
+                break;
+            }
+            let input = self.run.workload.draw(session.rng());
+            match session.run(self.run.workload, &input).await {
+                Ok(End::Committed(effect)) => effects += effect,
+                Ok(End::RolledBack(_) | End::GivenUp(_)) => {}
+                Err(failure) => {
+                    fault = Some(failure);
+                    self.common.failed.store(true, Ordering::Relaxed);
+                    break;
+                }
+            }
+            // A transaction of local records never waits: let the network and the others have their turn.
+            yield_now(&self.net.sched).await;
+        }
+        self.leave(session, effects, fault).await;
+    }
+
+    /// Hands in what was collected; the worker's last coroutine sees that nothing stays in flight.
+    async fn leave(
+        &self,
+        session: Session<P, Phases>,
+        effects: W::Tally,
+        fault: Option<Failure>,
+    ) {
+        let last = {
+            let out = &mut *self.collected.borrow_mut();
+            out.effects += effects;
+            out.last_end = out.last_end.max(session.ended_at());
+            out.recorders.extend(session.into_recorder());
+            out.faults.extend(fault.map(|failure| Fault {
+                node: self.node,
+                worker: self.worker,
+                coroutine: self.coroutine,
+                failure,
+            }));
+            out.running -= 1;
+            out.running == 0
+        };
+        if last && fault.is_none() && !self.common.failed.load(Ordering::Relaxed) {
+            self.drain().await;
+        }
+    }
+
+    /// Waits until everything this worker sent has arrived and been executed.
+    async fn drain(&self) {
+        let (port, rpc) = (&self.net.port, &self.net.rpc);
+        // What was posted unsignaled is confirmed by a signaled request behind it, on every queue pair.
+        for _ in 0..self.run.spec.worker.lanes {
+            for node in 0..self.run.spec.shape.nodes {
+                let Ok(buf) = port.buf(8) else { return };
+                let node = NodeId(node);
+                let from = primitives::verbs::Remote { node, rkey: self.common.cluster.keys(node).rkey, offset: 0 };
+                let mut batch = port.batch();
+                batch.read(from, &buf, 0, 8);
+                if batch.post().await.is_err() {
+                    return;
+                }
+            }
+        }
+        // One-way requests are acknowledged in passing; with nothing passing, their retransmission asks for it.
+        while rpc.unanswered() > 0 {
+            sleep_until(port, port.now() + Nanos::from_micros(20)).await;
+        }
+    }
+}
+
+impl<'r, W: Workload, P: Protocol + Copy + Sync> Program for Run<'r, W, P> {
+    type Shared = Common<W::Tally>;
+    type Local = Kept<W::Tally>;
+    type Output = Output<W::Tally>;
+
+    fn setup(&self, _: Shape, nodes: &[AnyNic]) -> Result<Self::Shared, SetupError> {
+        self.setup_store(nodes).map_err(|e| {
+            let text = e.to_string();
+            *self.refused.lock().unwrap_or_else(|p| p.into_inner()) = Some(e);
+            SetupError::Invalid(text)
+        })
+    }
+
+    fn build<'a>(
+        &'a self,
+        common: &'a Self::Shared,
+        site: &Site,
+    ) -> Result<(impl CoreLoop + 'a, Self::Local), SetupError> {
+        common.start.fetch_max(site.start.0, Ordering::AcqRel);
+        let cache = LocationCache::over(common.caches[site.node.index()].clone());
+        let phases = Rc::new(Phases::new(site, &common.cluster, common.plan.clone(), cache));
+        let stats = Rc::new(RefCell::new(WorkerStats::new(digits(site.shape))));
+        let coroutines = self.spec.plan.coroutines;
+        let collected = Rc::new(RefCell::new(Collected { running: coroutines, ..Collected::default() }));
+        let handlers = Handlers::new(&common.cluster, site.node, site.worker);
+        let mut core = Core::new(site.net.sched.clone(), RpcPoller::new(site.net.rpc.clone(), handlers));
+        for coroutine in 0..coroutines {
+            let client = Client {
+                run: self,
+                common,
+                net: site.net.clone(),
+                node: site.node,
+                worker: site.worker,
+                coroutine,
+                phases: phases.clone(),
+                stats: stats.clone(),
+                collected: collected.clone(),
+            };
+            core.spawn(client.work());
+        }
+        Ok((core, Kept { collected, stats, phases }))
+    }
+
+    fn finish(&self, common: &Self::Shared, site: Site, kept: Self::Local) -> Self::Output {
+        let Kept { collected, stats, phases } = kept;
+        let audits = self.spec.audit && site.worker == 0;
+        Output {
+            out: collected.take(),
+            stats: stats.replace(WorkerStats::new(1)),
+            cache: phases.cache_stats(),
+            traffic: site.net.port.traffic(),
+            rpc: site.net.rpc.stats(),
+            found: audits.then(|| audit::count(&common.cluster, self.workload, &self.tables, site.node)),
+            before: common.before,
+            start: Nanos(common.start.load(Ordering::Acquire)),
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! What a run brings back.
+
+use crate::session::Failure;
+use crate::stats::WorkerStats;
+use crate::verify::History;
+use crate::workload::Check;
+use phases::plan::{Phase, Plan};
+use phases::store::CacheStats;
+use primitives::mesh::{RunFacts, Shape};
+use primitives::rpc::RpcStats;
+use primitives::units::Nanos;
+use primitives::verbs::NodeId;
+use primitives::verbs::port::Traffic;
+
+/// A failure of the fabric or a peer that ended a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// The session's node.
+    pub node: NodeId,
+    /// Its worker.
+    pub worker: u16,
+    /// Its coroutine.
+    pub coroutine: u32,
+    /// What failed.
+    pub failure: Failure,
+}
+
+/// What a run brings back.
+#[derive(Debug)]
+pub struct RunResult {
+    /// The workload's name.
+    pub workload: &'static str,
+    /// The protocol's name.
+    pub protocol: &'static str,
+    /// The plan that ran.
+    pub plan: Plan,
+    /// The cluster.
+    pub shape: Shape,
+    /// Copies of each record.
+    pub replicas: u16,
+    /// Core time that was measured.
+    pub elapsed: Nanos,
+    /// What the sessions of all workers counted in that time.
+    pub stats: WorkerStats,
+    /// What all ports posted and took during the whole run, warm-up and end included.
+    pub traffic: Traffic,
+    /// What all RPC endpoints counted during the whole run.
+    pub rpc: RpcStats,
+    /// What all views of the location caches counted during the whole run.
+    pub cache: CacheStats,
+    /// Invariants of the workload and of replication.
+    pub checks: Vec<Check>,
+    /// The recorded history, if it was to be kept.
+    pub history: Option<History>,
+    /// Sessions that a fault ended.
+    pub faults: Vec<Fault>,
+    /// The run was stopped from outside.
+    pub interrupted: bool,
+    /// Events, fingerprint and virtual time, where time is virtual.
+    pub facts: RunFacts,
+}
+
+impl RunResult {
+    /// Committed transactions per second.
+    pub fn committed_per_s(&self) -> f64 {
+        self.per_s(self.stats.committed)
+    }
+
+    /// Aborted attempts per second, rollbacks by the application included.
+    pub fn aborted_per_s(&self) -> f64 {
+        self.per_s(self.stats.aborts.total())
+    }
+
+    fn per_s(&self, count: u64) -> f64 {
+        if self.elapsed.0 == 0 { 0.0 } else { count as f64 / self.elapsed.as_secs_f64() }
+    }
+
+    fn per_committed(&self, count: u64) -> f64 {
+        if self.stats.committed == 0 { 0.0 } else { count as f64 / self.stats.committed as f64 }
+    }
+
+    /// Requests posted per committed transaction, the work of aborted attempts included.
+    pub fn verbs_per_committed(&self) -> f64 {
+        self.per_committed(self.stats.costs().verbs)
+    }
+
+    /// Waits for the network per committed transaction.
+    pub fn round_trips_per_committed(&self) -> f64 {
+        self.per_committed(self.stats.costs().round_trips)
+    }
+
+    /// Doorbells per committed transaction.
+    pub fn doorbells_per_committed(&self) -> f64 {
+        self.per_committed(self.stats.costs().doorbells)
+    }
+
+    /// A phase's requests, waits and doorbells per committed transaction, in that order.
+    pub fn phase_per_committed(&self, phase: Phase) -> [f64; 3] {
+        let costs = self.stats.phase(phase).costs;
+        [costs.verbs, costs.round_trips, costs.doorbells].map(|n| self.per_committed(n))
+    }
+
+    /// Whether every invariant held and no session failed.
+    pub fn passed(&self) -> bool {
+        self.faults.is_empty() && self.checks.iter().all(|c| c.passed)
+    }
+
+    /// The invariants that did not hold.
+    pub fn failed_checks(&self) -> impl Iterator<Item = &Check> {
+        self.checks.iter().filter(|c| !c.passed)
+    }
+}

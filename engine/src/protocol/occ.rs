@@ -1,0 +1,49 @@
+//! Optimistic concurrency control with primary-backup replication, as FaRM and DrTM+H run it (DrTM+H §2.2).
+//!
+//! Execution reads without locks. Commit locks the write set and looks at it again in the same step (§5.2: a
+//! locked record cannot change any more, so it is validated at once), validates what was only read, writes the
+//! log to the backups, and only then installs and unlocks. Serializable because at the moment all locks are held
+//! and before validation ends, everything read is still as it was read.
+//!
+//! Read-only transactions read and validate (§5.5). One with a single record skips validation: a record is never
+//! returned torn, so it is consistent with itself. It must have been unlocked, though: with a passively acknowledged
+//! commit the holder of the lock may have told its client already.
+
+use super::Protocol;
+use phases::ops::{PhaseOps, Stop};
+use phases::plan::Needs;
+use phases::rule::{Abort, CheckRule, LockRule, OnConflict};
+use phases::txn::Txn;
+
+/// Optimistic concurrency control.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Occ;
+
+impl Protocol for Occ {
+    fn needs(&self) -> &'static Needs {
+        &Needs::OCC
+    }
+
+    async fn read<O: PhaseOps>(&self, ops: &O, txn: &mut Txn) -> Result<(), Stop> {
+        ops.fetch(txn).await
+    }
+
+    async fn commit<O: PhaseOps>(&self, ops: &O, txn: &mut Txn) -> Result<(), Stop> {
+        if !txn.writes() {
+            return match txn.accesses() {
+                [] => Ok(()),
+                // Its holder may have committed already and be installing: what was read could be out of date.
+                [only] if only.header.locked() => Err(Abort::ReadLocked.into()),
+                [_] => Ok(()),
+                _ => ops.validate(txn, CheckRule::SameVersion).await,
+            };
+        }
+        let lock = LockRule { stamp: txn.stamp, on_conflict: OnConflict::Fail };
+        // Until the log is written, `?` makes the session unlock.
+        ops.lock_and_read(txn, lock).await?;
+        ops.validate(txn, CheckRule::SameVersion).await?;
+        // From here on, recovery would finish it.
+        ops.replicate(txn).await?;
+        ops.install_and_unlock(txn).await
+    }
+}

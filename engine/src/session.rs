@@ -1,0 +1,412 @@
+//! Sessions: one coroutine's transactions, one after the other.
+//!
+//! A session owns the state of one transaction at a time (begin, read, write, commit, abort, retry) and turns what
+//! happens into numbers and history. Its invariants:
+//!
+//! - **Whatever ends a transaction, its locks are released**: by the install, or by the protocol's release.
+//! - **One access per record.** Reads see the transaction's own writes; reading a record again shows what the first
+//!   read saw; writing without reading is possible, the version comes with the lock.
+//! - **A retry repeats the same input**, after a randomized exponential backoff drawn from the session's own
+//!   stream, so a run on virtual time stays a value of its seed.
+//! - **Nothing is allocated per transaction** once the vectors have their length.
+//!
+//! What a body reads before commit may be inconsistent under an optimistic protocol, as in every OCC: it must not
+//! loop or fail for good on what it sees. A rollback by the application is not validated, because it changes nothing.
+
+mod observed;
+
+use crate::protocol::Protocol;
+use crate::stats::{Window, WorkerStats};
+use crate::verify::Recorder;
+use crate::workload::{RecordId, Workload};
+use observed::Observed;
+use phases::ops::{self, Fault, PhaseOps};
+use phases::plan::Phase;
+use phases::rule::{Abort, Owner, Stamp};
+use phases::store::{Layout, TableId};
+use phases::txn::{Intent, Txn};
+use primitives::exec::sleep_until;
+use primitives::fabric::Nic;
+use primitives::mem::PoolExhausted;
+use primitives::units::Nanos;
+use primitives::verbs::port::EnginePort;
+use rand::{RngExt, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// Why a transaction's body stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Halt {
+    /// An expected outcome of concurrency; the transaction may be tried again.
+    #[error(transparent)]
+    Abort(#[from] Abort),
+    /// The application rolls back for this reason; it is counted and not tried again.
+    #[error("the application rolled back: {0}")]
+    User(&'static str),
+    /// The fabric or a peer failed.
+    #[error(transparent)]
+    Fault(#[from] Failure),
+}
+
+/// What ends a session's chances.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Failure {
+    /// A phase failed.
+    #[error(transparent)]
+    Phase(#[from] Fault),
+    /// No buffer for another record.
+    #[error(transparent)]
+    Pool(#[from] PoolExhausted),
+}
+
+impl From<ops::Stop> for Halt {
+    fn from(stop: ops::Stop) -> Halt {
+        match stop {
+            ops::Stop::Abort(abort) => Halt::Abort(abort),
+            ops::Stop::Fault(fault) => Halt::Fault(Failure::Phase(fault)),
+        }
+    }
+}
+
+/// How a transaction ended, with all its attempts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End<T> {
+    /// It committed; what it changed.
+    Committed(T),
+    /// The application rolled it back.
+    RolledBack(&'static str),
+    /// It aborted as often as the policy allows.
+    GivenUp(Abort),
+}
+
+/// When aborted transactions are tried again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RetryPolicy {
+    /// Attempts in all; the last abort gives up.
+    pub attempts: u32,
+    /// The wait after the first abort is uniform in `[0, first)`; the limit doubles with each further abort, so
+    /// that rivals part.
+    pub first: Nanos,
+    /// Where the limit stops doubling.
+    pub longest: Nanos,
+}
+
+impl Default for RetryPolicy {
+    /// The first wait is about one commit on a fast fabric, the longest about a hundred.
+    fn default() -> RetryPolicy {
+        RetryPolicy { attempts: 1000, first: Nanos::from_micros(4), longest: Nanos::from_micros(512) }
+    }
+}
+
+impl RetryPolicy {
+    /// The wait after `aborts` aborts in a row (from 1), from a draw in `[0, 1)`.
+    fn wait(&self, aborts: u32, draw: f64) -> Nanos {
+        let doubled = self.first.0.saturating_mul(1 << aborts.saturating_sub(1).min(32));
+        Nanos((doubled.min(self.longest.0) as f64 * draw) as u64)
+    }
+}
+
+/// A record within the current transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Row(usize);
+
+/// What a session is built from.
+pub struct Parts<P, O> {
+    /// The protocol.
+    pub protocol: P,
+    /// The phase operations, shared by the worker's sessions.
+    pub ops: Rc<O>,
+    /// Clock, timers and buffers.
+    pub port: Rc<EnginePort>,
+    /// Where records live and how long they are.
+    pub layout: Arc<Layout>,
+    /// Its name in lock words.
+    pub owner: Owner,
+    /// Seed of its own random stream.
+    pub seed: u64,
+    /// The worker's counters.
+    pub stats: Rc<RefCell<WorkerStats>>,
+    /// When attempts are counted.
+    pub window: Window,
+    /// When aborted transactions are tried again.
+    pub retry: RetryPolicy,
+    /// One of so many attempts has its phases timed; zero times none.
+    pub sample_every: u32,
+    /// Where the history goes, if it is kept.
+    pub recorder: Option<Recorder>,
+}
+
+/// One coroutine's transactions.
+pub struct Session<P, O> {
+    protocol: P,
+    ops: Observed<O>,
+    port: Rc<EnginePort>,
+    layout: Arc<Layout>,
+    owner: Owner,
+    rng: Xoshiro256PlusPlus,
+    stats: Rc<RefCell<WorkerStats>>,
+    window: Window,
+    retry: RetryPolicy,
+    sample_every: u32,
+    until_sample: u32,
+    begun: u64,
+    ended_at: Nanos,
+    txn: Txn,
+}
+
+impl<P: Protocol, O: PhaseOps> Session<P, O> {
+    /// A session without a transaction.
+    pub fn new(parts: Parts<P, O>) -> Session<P, O> {
+        Session {
+            protocol: parts.protocol,
+            ops: Observed::new(parts.ops, parts.port.clone(), parts.recorder),
+            ended_at: parts.port.now(),
+            port: parts.port,
+            layout: parts.layout,
+            owner: parts.owner,
+            rng: Xoshiro256PlusPlus::seed_from_u64(parts.seed),
+            stats: parts.stats,
+            window: parts.window,
+            retry: parts.retry,
+            sample_every: parts.sample_every,
+            until_sample: parts.sample_every,
+            begun: 0,
+            txn: Txn::new(),
+        }
+    }
+
+    /// The session's own random stream, for its workload's draws too.
+    pub fn rng(&mut self) -> &mut Xoshiro256PlusPlus {
+        &mut self.rng
+    }
+
+    /// When the last attempt ended.
+    pub fn ended_at(&self) -> Nanos {
+        self.ended_at
+    }
+
+    /// The history recorded so far, if it was to be kept.
+    pub fn into_recorder(self) -> Option<Recorder> {
+        self.ops.into_recorder()
+    }
+
+    /// Begins a transaction.
+    pub fn begin(&mut self) {
+        self.begun += 1;
+        self.txn.begin(Stamp::new(self.owner, self.begun));
+        // A countdown of zero never comes to one: nothing is sampled.
+        let timed = self.until_sample == 1;
+        self.until_sample = if timed { self.sample_every } else { self.until_sample.saturating_sub(1) };
+        self.ops.begin(self.port.nic().event_time(), timed);
+    }
+
+    fn touch(&mut self, record: RecordId, intent: Intent) -> Result<Row, Halt> {
+        let at = self.txn.touch(&self.port, &self.layout, TableId(record.table), record.key, intent);
+        at.map(Row).map_err(|e| Halt::Fault(e.into()))
+    }
+
+    /// Whether a record's words can be looked at: read, or written by the transaction itself.
+    #[inline]
+    fn known(&self, row: Row) -> bool {
+        let access = &self.txn.accesses()[row.0];
+        access.fetched() || access.dirty()
+    }
+
+    /// Reads a record; one that the transaction has read or written before is seen as it left it.
+    ///
+    /// # Errors
+    /// As the protocol's read does.
+    pub async fn read(&mut self, record: RecordId) -> Result<Row, Halt> {
+        let row = self.touch(record, Intent::Read)?;
+        if !self.known(row) {
+            self.protocol.read(&self.ops, &mut self.txn).await?;
+        }
+        Ok(row)
+    }
+
+    /// Reads several records in one step, with as many requests in flight as the plan allows.
+    ///
+    /// # Errors
+    /// As the protocol's read does.
+    pub async fn read_all<const N: usize>(&mut self, records: [RecordId; N]) -> Result<[Row; N], Halt> {
+        let mut rows = [Row(0); N];
+        let mut known = true;
+        for (row, record) in rows.iter_mut().zip(records) {
+            *row = self.touch(record, Intent::Read)?;
+            known &= self.known(*row);
+        }
+        if !known {
+            self.protocol.read(&self.ops, &mut self.txn).await?;
+        }
+        Ok(rows)
+    }
+
+    /// As [`Session::read_all`] for a number of records not known when compiling; [`Session::read`] then finds
+    /// each of them.
+    ///
+    /// # Errors
+    /// As the protocol's read does.
+    pub async fn prefetch(&mut self, records: &[RecordId]) -> Result<(), Halt> {
+        for &record in records {
+            self.touch(record, Intent::Read)?;
+        }
+        Ok(self.protocol.read(&self.ops, &mut self.txn).await?)
+    }
+
+    /// A record to be written whether or not it was read. If it was not, the words not set become zero.
+    ///
+    /// # Errors
+    /// When no buffer is left.
+    pub fn write(&mut self, record: RecordId) -> Result<Row, Halt> {
+        self.touch(record, Intent::Write)
+    }
+
+    /// Words of payload of a record.
+    pub fn words(&self, row: Row) -> usize {
+        self.txn.accesses()[row.0].payload_words()
+    }
+
+    /// Word `index` of a record's payload, as read or as last set by this transaction.
+    ///
+    /// # Panics
+    /// If the record has neither been read nor written, or has no such word.
+    #[inline]
+    pub fn word(&self, row: Row, index: usize) -> u64 {
+        self.txn.word(row.0, index)
+    }
+
+    /// Sets word `index` of a record's payload; the record is written at commit.
+    ///
+    /// # Errors
+    /// When no buffer is left.
+    ///
+    /// # Panics
+    /// If the record has no such word.
+    #[inline]
+    pub fn set_word(&mut self, row: Row, index: usize, value: u64) -> Result<(), Halt> {
+        let access = &self.txn.accesses()[row.0];
+        if access.intent != Intent::Write {
+            let record = RecordId { table: access.table.0, key: access.key };
+            self.touch(record, Intent::Write)?;
+        }
+        self.txn.set_word(row.0, index, value);
+        Ok(())
+    }
+
+    /// Commits. After an abort or a fault nothing of the transaction is left but what [`Session::abort`] cleans up.
+    ///
+    /// # Errors
+    /// Aborts of the protocol, faults of the fabric.
+    pub async fn commit(&mut self) -> Result<(), Halt> {
+        self.protocol.commit(&self.ops, &mut self.txn).await?;
+        self.finish(None);
+        Ok(())
+    }
+
+    /// Aborts: releases what the transaction holds and counts it under `reason`.
+    ///
+    /// # Errors
+    /// When a lock cannot be released.
+    pub async fn abort(&mut self, reason: &'static str) -> Result<(), Failure> {
+        let released = self.protocol.release(&self.ops, &mut self.txn).await;
+        self.finish(Some(reason));
+        match released {
+            Err(ops::Stop::Fault(fault)) => Err(fault.into()),
+            Ok(()) | Err(ops::Stop::Abort(_)) => Ok(()),
+        }
+    }
+
+    /// Counts an attempt that ended now.
+    fn finish(&mut self, aborted: Option<&'static str>) {
+        let now = self.port.now();
+        self.ended_at = now;
+        self.ops.end(aborted, now);
+        if !self.window.holds(now) {
+            return;
+        }
+        let stats = &mut *self.stats.borrow_mut();
+        match aborted {
+            Some(reason) => stats.aborts.count(reason),
+            None => {
+                stats.committed += 1;
+                stats.committed_read_only += u64::from(!self.txn.writes());
+            }
+        }
+        let spent = self.ops.spent();
+        for phase in Phase::ALL {
+            let sum = &mut stats.phases[phase as usize];
+            let cost = self.txn.costs[phase];
+            sum.costs.add(cost);
+            if let Some(Some(spent)) = spent.map(|s| s[phase as usize]) {
+                sum.latency.record(spent);
+            }
+        }
+    }
+
+    /// Runs one transaction to its end: attempts, backoff, retries.
+    ///
+    /// # Errors
+    /// When the fabric or a peer fails; the session is of no further use then.
+    pub async fn run<W: Workload>(
+        &mut self,
+        workload: &W,
+        input: &W::Input,
+    ) -> Result<End<W::Tally>, Failure> {
+        let started = self.port.now();
+        let mut aborts = 0;
+        loop {
+            self.begin();
+            let ended = match workload.execute(self, input).await {
+                Ok(effect) => self.commit().await.map(|()| effect),
+                Err(halt) => Err(halt),
+            };
+            match ended {
+                Ok(effect) => {
+                    if self.window.holds(self.ended_at) {
+                        self.stats.borrow_mut().latency.record(self.ended_at.since(started));
+                    }
+                    return Ok(End::Committed(effect));
+                }
+                Err(Halt::User(reason)) => {
+                    self.abort(reason).await?;
+                    return Ok(End::RolledBack(reason));
+                }
+                Err(Halt::Fault(failure)) => {
+                    self.ops.fault(self.port.now());
+                    return Err(failure);
+                }
+                Err(Halt::Abort(abort)) => {
+                    self.abort(abort.name()).await?;
+                    aborts += 1;
+                    if aborts >= self.retry.attempts || self.ended_at >= self.window.until {
+                        self.stats.borrow_mut().given_up += 1;
+                        return Ok(End::GivenUp(abort));
+                    }
+                    self.back_off(aborts).await;
+                }
+            }
+        }
+    }
+
+    async fn back_off(&mut self, aborts: u32) {
+        let draw = self.rng.random::<f64>();
+        let until = self.ended_at + self.retry.wait(aborts, draw);
+        sleep_until(&self.port, until).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_wait_doubles_up_to_its_limit() {
+        let policy = RetryPolicy { attempts: 9, first: Nanos(1_000), longest: Nanos(10_000) };
+        let limits: Vec<u64> = (1..=6).map(|n| policy.wait(n, 1.0).0).collect();
+        assert_eq!(limits, [1_000, 2_000, 4_000, 8_000, 10_000, 10_000]);
+        assert_eq!(policy.wait(3, 0.25), Nanos(1_000));
+        assert_eq!(policy.wait(u32::MAX, 0.5), Nanos(5_000));
+    }
+}

@@ -1,0 +1,187 @@
+//! Phase operations with a stopwatch and a pen: what the session sees of each phase.
+//!
+//! Sits between the protocol and the operations, so that protocols stay free of both. Reads are recorded when they
+//! come back. Writes are recorded when the log (or, without backups, the install) is about to be written, which is
+//! before anybody else can see them; from then on the transaction's fate is open until the last phase returns.
+
+use crate::verify::{Key, Recorder};
+use phases::ops::{PhaseOps, Stop};
+use phases::plan::Phase;
+use phases::rule::{CheckRule, LockRule};
+use phases::txn::{Access, Txn};
+use primitives::units::Nanos;
+use primitives::verbs::port::EnginePort;
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+/// Phases.
+pub(super) const PHASES: usize = Phase::ALL.len();
+
+/// Operations, observed.
+pub(super) struct Observed<O> {
+    ops: Rc<O>,
+    port: Rc<EnginePort>,
+    /// Whether this transaction's phases are timed.
+    timed: Cell<bool>,
+    /// Time spent in each phase by this attempt; `None` where it did not run or was not timed.
+    spent: Cell<[Option<Nanos>; PHASES]>,
+    pen: RefCell<Option<Pen>>,
+}
+
+/// The recorder, and which accesses of the transaction it has recorded as read.
+struct Pen {
+    recorder: Recorder,
+    read: Vec<bool>,
+    wrote: bool,
+}
+
+fn key_of(access: &Access) -> Key {
+    Key { table: u32::from(access.table.0), key: access.key }
+}
+
+impl<O> Observed<O> {
+    pub(super) fn new(ops: Rc<O>, port: Rc<EnginePort>, recorder: Option<Recorder>) -> Observed<O> {
+        let pen = recorder.map(|recorder| Pen { recorder, read: Vec::with_capacity(32), wrote: false });
+        Observed {
+            ops,
+            port,
+            timed: Cell::new(false),
+            spent: Cell::new([None; PHASES]),
+            pen: RefCell::new(pen),
+        }
+    }
+
+    pub(super) fn into_recorder(self) -> Option<Recorder> {
+        self.pen.into_inner().map(|pen| pen.recorder)
+    }
+
+    /// A transaction begins, at a time no later than its first effect.
+    #[inline]
+    pub(super) fn begin(&self, now: Nanos, timed: bool) {
+        self.timed.set(timed);
+        if timed {
+            self.spent.set([None; PHASES]);
+        }
+        if let Some(pen) = &mut *self.pen.borrow_mut() {
+            pen.recorder.begin(now);
+            pen.read.clear();
+            pen.wrote = false;
+        }
+    }
+
+    /// Time spent in each phase by the attempt, if it was timed.
+    #[inline]
+    pub(super) fn spent(&self) -> Option<[Option<Nanos>; PHASES]> {
+        self.timed.get().then(|| self.spent.get())
+    }
+
+    /// The attempt ended: committed, or aborted for a reason.
+    #[inline]
+    pub(super) fn end(&self, aborted: Option<&'static str>, now: Nanos) {
+        if let Some(pen) = &mut *self.pen.borrow_mut() {
+            match aborted {
+                None => pen.recorder.commit(now),
+                Some(reason) => pen.recorder.abort(reason, now),
+            }
+        }
+    }
+
+    /// A fault ended the attempt; true if nobody can say whether it took effect.
+    pub(super) fn fault(&self, now: Nanos) {
+        if let Some(pen) = &mut *self.pen.borrow_mut() {
+            if pen.wrote {
+                pen.recorder.in_doubt();
+            } else {
+                pen.recorder.abort("fault", now);
+            }
+        }
+    }
+
+    #[inline]
+    fn start(&self) -> Nanos {
+        if self.timed.get() { self.port.now() } else { Nanos(0) }
+    }
+
+    #[inline]
+    fn stop(&self, phase: Phase, start: Nanos) {
+        if self.timed.get() {
+            let mut spent = self.spent.get();
+            let so_far = &mut spent[phase as usize];
+            *so_far = Some(so_far.unwrap_or(Nanos(0)) + self.port.now().since(start));
+            self.spent.set(spent);
+        }
+    }
+
+    fn record_reads(&self, txn: &Txn) {
+        if let Some(pen) = &mut *self.pen.borrow_mut() {
+            pen.read.resize(txn.accesses().len(), false);
+            for (access, read) in txn.accesses().iter().zip(&mut pen.read) {
+                if access.fetched() && !std::mem::replace(read, true) {
+                    pen.recorder.read(key_of(access), access.header.version());
+                }
+            }
+        }
+    }
+
+    fn record_writes(&self, txn: &Txn) {
+        if let Some(pen) = &mut *self.pen.borrow_mut()
+            && !std::mem::replace(&mut pen.wrote, true)
+        {
+            for access in txn.accesses().iter().filter(|a| a.dirty()) {
+                pen.recorder.write(key_of(access), access.header.next().version());
+            }
+        }
+    }
+}
+
+impl<O: PhaseOps> PhaseOps for Observed<O> {
+    async fn fetch(&self, txn: &mut Txn) -> Result<(), Stop> {
+        let start = self.start();
+        let done = self.ops.fetch(txn).await;
+        self.stop(Phase::Fetch, start);
+        if done.is_ok() {
+            self.record_reads(txn);
+        }
+        done
+    }
+
+    async fn lock_and_read(&self, txn: &mut Txn, rule: LockRule) -> Result<(), Stop> {
+        let start = self.start();
+        let done = self.ops.lock_and_read(txn, rule).await;
+        self.stop(Phase::Lock, start);
+        done
+    }
+
+    async fn validate(&self, txn: &mut Txn, rule: CheckRule) -> Result<(), Stop> {
+        let start = self.start();
+        let done = self.ops.validate(txn, rule).await;
+        self.stop(Phase::Validate, start);
+        done
+    }
+
+    async fn replicate(&self, txn: &mut Txn) -> Result<(), Stop> {
+        self.record_writes(txn);
+        let start = self.start();
+        let done = self.ops.replicate(txn).await;
+        self.stop(Phase::Log, start);
+        done
+    }
+
+    async fn install_and_unlock(&self, txn: &mut Txn) -> Result<(), Stop> {
+        self.record_writes(txn);
+        let start = self.start();
+        let done = self.ops.install_and_unlock(txn).await;
+        self.stop(Phase::Install, start);
+        done
+    }
+
+    async fn unlock(&self, txn: &mut Txn) -> Result<(), Stop> {
+        if !txn.holds_locks() {
+            return Ok(());
+        }
+        let start = self.start();
+        let done = self.ops.unlock(txn).await;
+        self.stop(Phase::Unlock, start);
+        done
+    }
+}

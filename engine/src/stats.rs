@@ -1,0 +1,221 @@
+//! What the sessions of one worker counted: outcomes, latencies, and what each phase cost.
+//!
+//! One [`WorkerStats`] per worker thread, shared by its coroutines; nothing in it grows while it counts. Only
+//! what ends inside the measured window is counted, see [`Window`].
+
+use phases::plan::Phase;
+use primitives::measure::Histogram;
+use primitives::units::Nanos;
+use primitives::verbs::port::Cost;
+
+/// When a run measures. Times are core times.
+///
+/// An attempt belongs to the window if it *ends* inside: what a run has committed between two moments is what
+/// throughput means, and long transactions are not favoured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window {
+    /// What ended before this is warm-up: caches fill, queues reach their usual length.
+    pub from: Nanos,
+    /// Coroutines start nothing after this, and what ends later is not counted.
+    pub until: Nanos,
+}
+
+impl Window {
+    /// Everything.
+    pub const ALL: Window = Window { from: Nanos(0), until: Nanos::MAX };
+
+    /// Whether an attempt that ended at `now` counts.
+    #[inline]
+    pub fn holds(&self, now: Nanos) -> bool {
+        self.from <= now && now < self.until
+    }
+}
+
+/// Verbs, doorbells and round trips, added up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Costs {
+    /// Requests posted.
+    pub verbs: u64,
+    /// Doorbells rung.
+    pub doorbells: u64,
+    /// Times a coroutine waited for the network.
+    pub round_trips: u64,
+}
+
+impl Costs {
+    /// Adds the cost of one call.
+    #[inline]
+    pub fn add(&mut self, cost: Cost) {
+        self.verbs += u64::from(cost.verbs);
+        self.doorbells += u64::from(cost.doorbells);
+        self.round_trips += u64::from(cost.round_trips);
+    }
+
+    /// Adds other sums.
+    pub fn merge(&mut self, other: &Costs) {
+        self.verbs += other.verbs;
+        self.doorbells += other.doorbells;
+        self.round_trips += other.round_trips;
+    }
+}
+
+/// What one phase cost over all attempts that ended in the window, aborted ones included: an abort's work is
+/// paid for by those that commit.
+#[derive(Clone, Debug)]
+pub struct PhaseStats {
+    /// Time from call to return, of sampled attempts.
+    pub latency: Histogram,
+    /// Requests and waits, of all attempts.
+    pub costs: Costs,
+}
+
+/// What the sessions of one worker counted.
+#[derive(Clone, Debug)]
+pub struct WorkerStats {
+    /// Transactions committed.
+    pub committed: u64,
+    /// Of these, read-only.
+    pub committed_read_only: u64,
+    /// Attempts aborted, by reason; a transaction may abort several times before it commits.
+    pub aborts: AbortCounts,
+    /// Transactions given up after the last retry.
+    pub given_up: u64,
+    /// From the first attempt's begin to the commit, retries and backoff included.
+    pub latency: Histogram,
+    /// By [`Phase`].
+    pub phases: [PhaseStats; 6],
+}
+
+impl WorkerStats {
+    /// Empty statistics; latencies keep `digits` significant digits.
+    pub fn new(digits: u8) -> WorkerStats {
+        WorkerStats {
+            committed: 0,
+            committed_read_only: 0,
+            aborts: AbortCounts::default(),
+            given_up: 0,
+            latency: Histogram::with_digits(digits),
+            phases: std::array::from_fn(|_| PhaseStats {
+                latency: Histogram::with_digits(2),
+                costs: Costs::default(),
+            }),
+        }
+    }
+
+    /// The counts of one phase.
+    pub fn phase(&self, phase: Phase) -> &PhaseStats {
+        &self.phases[phase as usize]
+    }
+
+    /// Adds another worker's counts.
+    pub fn merge(&mut self, other: &WorkerStats) {
+        self.committed += other.committed;
+        self.committed_read_only += other.committed_read_only;
+        self.aborts.merge(&other.aborts);
+        self.given_up += other.given_up;
+        self.latency.merge(&other.latency);
+        for (mine, theirs) in self.phases.iter_mut().zip(&other.phases) {
+            mine.latency.merge(&theirs.latency);
+            mine.costs.merge(&theirs.costs);
+        }
+    }
+
+    /// What all phases cost together.
+    pub fn costs(&self) -> Costs {
+        self.phases.iter().fold(Costs::default(), |mut sum, p| {
+            sum.merge(&p.costs);
+            sum
+        })
+    }
+}
+
+/// Room for reasons: the causes that phases, protocols and workloads name, a dozen all told.
+const REASONS: usize = 24;
+
+/// Aborted attempts by reason, in a fixed table: counting never allocates.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AbortCounts {
+    counts: [(&'static str, u64); REASONS],
+    len: usize,
+}
+
+impl AbortCounts {
+    /// Counts one abort.
+    #[inline]
+    pub fn count(&mut self, reason: &'static str) {
+        self.add(reason, 1);
+    }
+
+    fn add(&mut self, reason: &'static str, n: u64) {
+        for (known, count) in &mut self.counts[..self.len] {
+            if std::ptr::eq(*known, reason) || *known == reason {
+                *count += n;
+                return;
+            }
+        }
+        assert!(self.len < REASONS, "more than {REASONS} abort reasons, the next is `{reason}`");
+        self.counts[self.len] = (reason, n);
+        self.len += 1;
+    }
+
+    /// Adds another table.
+    pub fn merge(&mut self, other: &AbortCounts) {
+        for &(reason, n) in &other.counts[..other.len] {
+            self.add(reason, n);
+        }
+    }
+
+    /// Reasons and counts, in alphabetical order.
+    pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        let mut sorted = self.counts[..self.len].to_vec();
+        sorted.sort_unstable();
+        sorted.into_iter()
+    }
+
+    /// How often `reason` was counted.
+    pub fn of(&self, reason: &str) -> u64 {
+        self.counts[..self.len].iter().filter(|(known, _)| *known == reason).map(|(_, n)| n).sum()
+    }
+
+    /// All aborts.
+    pub fn total(&self) -> u64 {
+        self.counts[..self.len].iter().map(|(_, n)| n).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reasons_are_counted_by_their_words() {
+        let mut a = AbortCounts::default();
+        let leaked: &'static str = String::from("locked").leak();
+        a.count("locked");
+        a.count(leaked);
+        a.count("changed");
+        let mut b = AbortCounts::default();
+        b.count("changed");
+        b.merge(&a);
+        assert_eq!(b.iter().collect::<Vec<_>>(), [("changed", 2), ("locked", 2)]);
+        assert_eq!((b.total(), b.of("locked"), b.of("nothing")), (4, 2, 0));
+    }
+
+    #[test]
+    fn the_window_is_half_open() {
+        let w = Window { from: Nanos(10), until: Nanos(20) };
+        let held: Vec<u64> = (8..22).filter(|&t| w.holds(Nanos(t))).collect();
+        assert_eq!(held, (10..20).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn merging_adds_phase_by_phase() {
+        let mut a = WorkerStats::new(2);
+        a.phases[Phase::Lock as usize].costs.add(Cost { verbs: 4, doorbells: 2, round_trips: 1 });
+        let mut b = a.clone();
+        b.phases[Phase::Log as usize].costs.add(Cost { verbs: 1, doorbells: 1, round_trips: 1 });
+        a.merge(&b);
+        assert_eq!(a.phase(Phase::Lock).costs.verbs, 8);
+        assert_eq!(a.costs(), Costs { verbs: 9, doorbells: 5, round_trips: 3 });
+    }
+}

@@ -1,0 +1,455 @@
+//! `history.json`: a history on disk.
+//!
+//! One JSON object, written one transaction a line; white space means nothing to the reader. Version 1:
+//!
+//! ```json
+//! {"format":"doorbell-history","version":1,"initial_version":0,"transactions":[
+//! {"id":0,"session":0,"invoke_ns":10,"return_ns":25,"outcome":"committed","ops":[["r",0,7,0],["w",0,7,1]]},
+//! {"id":1,"session":1,"invoke_ns":12,"return_ns":30,"outcome":"aborted","reason":"lock","ops":[["r",0,7,0]]},
+//! {"id":2,"session":0,"invoke_ns":26,"return_ns":null,"outcome":"unknown","ops":[["w",0,7,2]]}
+//! ],"count":3}
+//! ```
+//!
+//! - `format`, `version`, `initial_version` come first, in any order; all other names of an object in any order. The
+//!   version counts changes that an older reader could misread.
+//! - `initial_version`: the version all records have before the first transaction, or null if a transaction of the
+//!   history loads them.
+//! - `return_ns` is null exactly for `unknown`; `reason` (a string) stands exactly with `aborted`.
+//! - `ops`, in program order: `["r" or "w", table, key, version]`, table below 2³², key and version below 2⁶⁴.
+//! - `count` is the number of transactions.
+//!
+//! All numbers are unsigned integers. Unknown, missing or repeated names, repeated ids and anything behind the object
+//! are errors with their place; a file cut short is told from one that is wrong. Reading never gives part of a
+//! history: a checker would take the lost writers' versions for invented ones.
+
+use super::history::{History, Op, OpKind, Outcome};
+use super::index::MAX_OPS;
+use primitives::units::Nanos;
+use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::fmt;
+use std::io::{self, Write};
+use std::path::Path;
+
+/// The value of `format`.
+pub const FORMAT: &str = "doorbell-history";
+/// The version written, and the only one read.
+pub const VERSION: u64 = 1;
+
+/// A place in a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct At {
+    /// From 1.
+    pub line: usize,
+    /// In bytes, from 1; 0 just before the line's first byte.
+    pub column: usize,
+    /// Bytes before the place.
+    pub byte: usize,
+}
+
+impl fmt::Display for At {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "line {} column {} (byte {})", self.line, self.column, self.byte)
+    }
+}
+
+/// Why bytes are not a history.
+#[derive(Debug, thiserror::Error)]
+#[error("{at}: {problem}")]
+pub struct FormatError {
+    /// Where reading stopped: at or just behind the trouble.
+    pub at: At,
+    /// What the trouble is.
+    pub problem: Problem,
+}
+
+/// What is wrong with a history file.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Problem {
+    /// The file ends within the object: an interrupted run or copy.
+    #[error(
+        "the file ends after {transactions} whole transactions; record the run again or fetch the whole file"
+    )]
+    Truncated {
+        /// Transactions read whole before the end.
+        transactions: usize,
+    },
+    /// Another kind of file.
+    #[error("`format` is {found:?} where a history says {FORMAT:?}")]
+    WrongFormat {
+        /// What `format` said.
+        found: String,
+    },
+    /// A version this reader does not know.
+    #[error(
+        "format version {found} is not known here, only {VERSION} is; use the release that wrote the file"
+    )]
+    UnknownVersion {
+        /// What `version` said.
+        found: u64,
+    },
+    /// Two transactions with the same id.
+    #[error("transaction id {id} was used before")]
+    DuplicateId {
+        /// The id.
+        id: u64,
+    },
+    /// `count` and the transactions disagree.
+    #[error("`count` is {count} but there are {transactions} transactions")]
+    WrongCount {
+        /// What `count` said.
+        count: u64,
+        /// Transactions there were.
+        transactions: usize,
+    },
+    /// More than a check can take.
+    #[error("more than {limit} {what}")]
+    TooMany {
+        /// Of what.
+        what: &'static str,
+        /// How many there may be.
+        limit: usize,
+    },
+    /// Not JSON, or not of the shape described above.
+    #[error("{0}")]
+    Invalid(String),
+}
+
+/// Why a history file could not be read.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// The file could not be opened or read.
+    #[error("cannot read {path}: {source}")]
+    Io {
+        /// The file.
+        path: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// It is not a history.
+    #[error("{path}: {source}")]
+    Format {
+        /// The file.
+        path: String,
+        /// What is wrong and where.
+        source: FormatError,
+    },
+}
+
+/// Writes a history, a transaction at a time; nothing of its size is built in memory. Give it a buffered writer.
+pub fn write(history: &History, out: &mut impl Write) -> io::Result<()> {
+    write!(out, "{{\"format\":\"{FORMAT}\",\"version\":{VERSION},\"initial_version\":")?;
+    match history.initial_version() {
+        Some(version) => write!(out, "{version}")?,
+        None => write!(out, "null")?,
+    }
+    write!(out, ",\"transactions\":[")?;
+    for (n, txn) in history.txns().iter().enumerate() {
+        let comma = if n == 0 { "" } else { "," };
+        write!(
+            out,
+            "{comma}\n{{\"id\":{},\"session\":{},\"invoke_ns\":{},",
+            txn.id, txn.session, txn.invoke.0
+        )?;
+        match txn.outcome {
+            Outcome::Committed => write!(out, "\"return_ns\":{},\"outcome\":\"committed\"", txn.ret.0)?,
+            Outcome::Unknown => write!(out, "\"return_ns\":null,\"outcome\":\"unknown\"")?,
+            Outcome::Aborted(reason) => {
+                write!(out, "\"return_ns\":{},\"outcome\":\"aborted\",\"reason\":", txn.ret.0)?;
+                serde_json::to_writer(&mut *out, history.reason(reason))?;
+            }
+        }
+        write!(out, ",\"ops\":[")?;
+        for (n, op) in history.ops(txn).iter().enumerate() {
+            let comma = if n == 0 { "" } else { "," };
+            let kind = if op.kind == OpKind::Read { 'r' } else { 'w' };
+            write!(out, "{comma}[\"{kind}\",{},{},{}]", op.table, op.key, op.version)?;
+        }
+        write!(out, "]}}")?;
+    }
+    writeln!(out, "\n],\"count\":{}}}", history.txns().len())?;
+    out.flush()
+}
+
+/// Reads the history in a file.
+pub fn read_file(path: &Path) -> Result<History, ReadError> {
+    let name = || path.display().to_string();
+    let bytes = std::fs::read(path).map_err(|source| ReadError::Io { path: name(), source })?;
+    read(&bytes).map_err(|source| ReadError::Format { path: name(), source })
+}
+
+/// Reads a history.
+pub fn read(bytes: &[u8]) -> Result<History, FormatError> {
+    let draft = RefCell::new(Draft::default());
+    let mut json = serde_json::Deserializer::from_slice(bytes);
+    let outcome = Document(&draft).deserialize(&mut json).and_then(|()| json.end());
+    let draft = draft.into_inner();
+    match outcome {
+        Ok(()) => Ok(draft.history),
+        Err(error) => {
+            let transactions = draft.history.txns().len();
+            let problem = draft.problem.unwrap_or_else(|| match error.classify() {
+                serde_json::error::Category::Eof => Problem::Truncated { transactions },
+                _ => Problem::Invalid(without_place(&error)),
+            });
+            Err(FormatError { at: place(bytes, error.line(), error.column()), problem })
+        }
+    }
+}
+
+/// serde_json counts lines from 1 and columns in bytes from the line's start.
+fn place(bytes: &[u8], line: usize, column: usize) -> At {
+    let starts = bytes.iter().enumerate().filter(|&(_, &b)| b == b'\n').map(|(n, _)| n + 1);
+    let start = std::iter::once(0).chain(starts).nth(line.saturating_sub(1)).unwrap_or(0);
+    At { line, column, byte: (start + column).min(bytes.len()) }
+}
+
+/// The message without the place that serde_json appends; ours says more.
+fn without_place(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    let suffix = format!(" at line {} column {}", error.line(), error.column());
+    text.strip_suffix(&suffix).unwrap_or(&text).to_owned()
+}
+
+/// What has been read so far. Shared by the seeds below, which serde drives one inside the other.
+#[derive(Default)]
+struct Draft {
+    history: History,
+    ids: BTreeSet<u64>,
+    /// The typed form of the error that went through serde as text.
+    problem: Option<Problem>,
+}
+
+type Shared<'d> = &'d RefCell<Draft>;
+
+/// Leaves the typed problem in the draft; serde carries only text, and adds the place.
+fn fail<T, E: de::Error>(draft: Shared<'_>, problem: Problem) -> Result<T, E> {
+    let text = problem.to_string();
+    draft.borrow_mut().problem = Some(problem);
+    Err(E::custom(text))
+}
+
+/// Fills a field once.
+fn once<T, E: de::Error>(slot: &mut Option<T>, name: &'static str, value: T) -> Result<(), E> {
+    if slot.replace(value).is_some() { Err(E::duplicate_field(name)) } else { Ok(()) }
+}
+
+struct Document<'d>(Shared<'d>);
+
+const HEAD: &str = "`format`, `version` and `initial_version` ahead of `transactions`";
+
+impl<'de> DeserializeSeed<'de> for Document<'_> {
+    type Value = ();
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<(), D::Error> {
+        from.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Document<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a history object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        const FIELDS: &[&str] = &["format", "version", "initial_version", "transactions", "count"];
+        let (mut format, mut version, mut initial, mut list, mut count) = (None, None, None, None, None);
+        while let Some(name) = map.next_key::<String>()? {
+            match name.as_str() {
+                "format" => {
+                    let found: String = map.next_value()?;
+                    if found != FORMAT {
+                        return fail(self.0, Problem::WrongFormat { found });
+                    }
+                    once(&mut format, "format", ())?;
+                }
+                "version" => {
+                    let found: u64 = map.next_value()?;
+                    if found != VERSION {
+                        return fail(self.0, Problem::UnknownVersion { found });
+                    }
+                    once(&mut version, "version", ())?;
+                }
+                "initial_version" => once(&mut initial, "initial_version", map.next_value::<Option<u64>>()?)?,
+                "transactions" => {
+                    let (Some(()), Some(()), Some(initial)) = (format, version, initial) else {
+                        return Err(de::Error::custom(format_args!("expected {HEAD}")));
+                    };
+                    once(&mut list, "transactions", ())?;
+                    self.0.borrow_mut().history = History::new(initial);
+                    map.next_value_seed(Transactions(self.0))?;
+                }
+                "count" => once(&mut count, "count", map.next_value::<u64>()?)?,
+                other => return Err(de::Error::unknown_field(other, FIELDS)),
+            }
+        }
+        if list.is_none() {
+            return Err(de::Error::missing_field("transactions"));
+        }
+        let count = count.ok_or_else(|| de::Error::missing_field("count"))?;
+        let transactions = self.0.borrow().history.txns().len();
+        if count != transactions as u64 {
+            return fail(self.0, Problem::WrongCount { count, transactions });
+        }
+        Ok(())
+    }
+}
+
+struct Transactions<'d>(Shared<'d>);
+
+impl<'de> DeserializeSeed<'de> for Transactions<'_> {
+    type Value = ();
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<(), D::Error> {
+        from.deserialize_seq(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Transactions<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an array of transactions")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
+        while seq.next_element_seed(Transaction(self.0))?.is_some() {}
+        Ok(())
+    }
+}
+
+struct Transaction<'d>(Shared<'d>);
+
+impl<'de> DeserializeSeed<'de> for Transaction<'_> {
+    type Value = ();
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<(), D::Error> {
+        from.deserialize_map(self)
+    }
+}
+
+/// Names as an enum, so that a million transactions do not allocate ten million strings.
+#[derive(serde::Deserialize)]
+#[serde(field_identifier, rename_all = "snake_case")]
+enum Field {
+    Id,
+    Session,
+    InvokeNs,
+    ReturnNs,
+    Outcome,
+    Reason,
+    Ops,
+}
+
+#[derive(serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum OutcomeName {
+    Committed,
+    Aborted,
+    Unknown,
+}
+
+impl<'de> Visitor<'de> for Transaction<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a transaction object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        let (mut id, mut session, mut invoke, mut ret) = (None, None, None, None);
+        let (mut outcome, mut reason, mut ops) = (None, None, None);
+        let first_op = self.0.borrow().history.op_count();
+        while let Some(name) = map.next_key()? {
+            match name {
+                Field::Id => {
+                    let number: u64 = map.next_value()?;
+                    once(&mut id, "id", number)?;
+                    if !self.0.borrow_mut().ids.insert(number) {
+                        return fail(self.0, Problem::DuplicateId { id: number });
+                    }
+                }
+                Field::Session => once(&mut session, "session", map.next_value::<u32>()?)?,
+                Field::InvokeNs => once(&mut invoke, "invoke_ns", map.next_value::<u64>()?)?,
+                Field::ReturnNs => once(&mut ret, "return_ns", map.next_value::<Option<u64>>()?)?,
+                Field::Outcome => once(&mut outcome, "outcome", map.next_value::<OutcomeName>()?)?,
+                Field::Reason => once(&mut reason, "reason", map.next_value::<String>()?)?,
+                Field::Ops => {
+                    once(&mut ops, "ops", ())?;
+                    map.next_value_seed(Ops(self.0))?;
+                }
+            }
+        }
+        let missing = de::Error::missing_field;
+        let id = id.ok_or_else(|| missing("id"))?;
+        let session = session.ok_or_else(|| missing("session"))?;
+        let invoke = invoke.ok_or_else(|| missing("invoke_ns"))?;
+        let ret = ret.ok_or_else(|| missing("return_ns"))?;
+        ops.ok_or_else(|| missing("ops"))?;
+        let mut draft = self.0.borrow_mut();
+        let outcome = match (outcome.ok_or_else(|| missing("outcome"))?, reason, ret) {
+            (OutcomeName::Committed, None, Some(_)) => Outcome::Committed,
+            (OutcomeName::Unknown, None, None) => Outcome::Unknown,
+            (OutcomeName::Aborted, Some(reason), Some(_)) => match draft.history.intern(&reason) {
+                Some(reason) => Outcome::Aborted(reason),
+                None => {
+                    drop(draft);
+                    return fail(
+                        self.0,
+                        Problem::TooMany { what: "different abort reasons", limit: 1 << 16 },
+                    );
+                }
+            },
+            (OutcomeName::Aborted, None, _) => return Err(missing("reason")),
+            (_, Some(_), _) => return Err(de::Error::custom("only an aborted transaction has a `reason`")),
+            (OutcomeName::Unknown, _, Some(_)) => {
+                return Err(de::Error::custom("`return_ns` of an unknown outcome must be null"));
+            }
+            (_, _, None) => return Err(de::Error::custom("only an unknown outcome has no `return_ns`")),
+        };
+        let interval = (Nanos(invoke), ret.map_or(Nanos::MAX, Nanos));
+        draft.history.push_recorded(id, session, interval, outcome, first_op);
+        Ok(())
+    }
+}
+
+struct Ops<'d>(Shared<'d>);
+
+impl<'de> DeserializeSeed<'de> for Ops<'_> {
+    type Value = ();
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<(), D::Error> {
+        from.deserialize_seq(self)
+    }
+}
+
+#[derive(serde::Deserialize)]
+enum OpName {
+    #[serde(rename = "r")]
+    Read,
+    #[serde(rename = "w")]
+    Write,
+}
+
+impl<'de> Visitor<'de> for Ops<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an array of operations [\"r\" or \"w\", table, key, version]")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
+        while let Some((kind, table, key, version)) = seq.next_element::<(OpName, u32, u64, u64)>()? {
+            let kind = match kind {
+                OpName::Read => OpKind::Read,
+                OpName::Write => OpKind::Write,
+            };
+            let mut draft = self.0.borrow_mut();
+            if draft.history.op_count() == MAX_OPS {
+                drop(draft);
+                return fail(self.0, Problem::TooMany { what: "operations", limit: MAX_OPS });
+            }
+            draft.history.push_op(Op { version, key, table, kind });
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,360 @@
+//! The command line.
+//!
+//! Flags are parsed into checked values here, so a command starts with values that make sense one by one.
+//! Whether they make sense together is for [`crate::spec::RunSpec`], which experiment files share.
+
+use std::path::PathBuf;
+
+use clap::{ArgAction, Args, Parser, Subcommand};
+use clap_complete::Shell;
+use engine::verify::Level;
+
+use crate::names::STUDY_PHASES;
+use crate::output::JsonTarget;
+use crate::spec::{FabricChoice, PlanChoice, RunSpec, Span, limits, values};
+
+const AFTER_HELP: &str = "\
+Exit codes:
+    0  done
+    1  it ran, and a check failed
+    2  bad flags, spec or files
+    3  the machine lacks something
+  130  ended by Ctrl-C; measured points are kept
+
+Data goes to stdout, talk to stderr; NO_COLOR is honoured.";
+
+/// For each phase of a distributed transaction, which RDMA primitive should carry it?
+///
+/// Without a command: the same as `doorbell quickstart`.
+#[derive(Debug, Parser)]
+#[command(name = "doorbell", version = concat!(env!("CARGO_PKG_VERSION"), " (", env!("DOORBELL_COMMIT"), ")"))]
+#[command(after_help = AFTER_HELP, max_term_width = 100, propagate_version = true)]
+pub struct Cli {
+    /// Say more on stderr; twice for details.
+    #[arg(short, long, global = true, display_order = 900, action = ArgAction::Count, conflicts_with = "quiet")]
+    pub verbose: u8,
+    /// Say only errors on stderr.
+    #[arg(short, long, global = true, display_order = 901)]
+    pub quiet: bool,
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Option<Command>,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Characterize, tune, run and report on this machine, no hardware needed, in about a minute.
+    Quickstart(QuickstartArgs),
+    /// Fabrics that work here, RDMA devices found, NIC profiles shipped; what is missing, how to get it.
+    Devices(DevicesArgs),
+    /// Sweep the primitives of one fabric: results and a NIC profile file.
+    Characterize(CharacterizeArgs),
+    /// Drive one transaction phase, alone, in each variant.
+    Study(StudyArgs),
+    /// From profile, workload and protocol to a plan file, with prediction and reasons.
+    Tune(TuneArgs),
+    /// One workload, protocol, plan and fabric: throughput, latency, aborts, cost per phase.
+    Run(RunArgs),
+    /// Measure the grid of an experiment file (YAML); run again to resume.
+    Experiment(ExperimentArgs),
+    /// Turn result directories into one self-contained HTML page, with SVG, PNG and CSV.
+    Report(ReportArgs),
+    /// Check the isolation of a recorded history.
+    Check(CheckArgs),
+    /// Print a completion script for a shell.
+    Completions(CompletionsArgs),
+    /// Print the manual page, of one command if named.
+    Man(ManArgs),
+}
+
+impl Command {
+    /// Its name on the command line.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Command::Quickstart(_) => "quickstart",
+            Command::Devices(_) => "devices",
+            Command::Characterize(_) => "characterize",
+            Command::Study(_) => "study",
+            Command::Tune(_) => "tune",
+            Command::Run(_) => "run",
+            Command::Experiment(_) => "experiment",
+            Command::Report(_) => "report",
+            Command::Check(_) => "check",
+            Command::Completions(_) => "completions",
+            Command::Man(_) => "man",
+        }
+    }
+}
+
+/// Where results go.
+#[derive(Args, Clone, Debug, Default)]
+pub struct OutputArgs {
+    /// Write the result as JSON to a new file, or to stdout with `-` (then nothing else is printed there).
+    #[arg(long, value_name = "FILE|-", value_parser = values::json_target)]
+    pub json: Option<JsonTarget>,
+    /// Keep results in this directory. One that holds another run is refused; the same run is resumed.
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+}
+
+/// The fabric.
+#[derive(Args, Clone, Debug)]
+pub struct FabricArgs {
+    /// loopback, sim:PROFILE (shipped name or file), verbs:DEVICE or tcp.
+    #[arg(long, value_name = "FABRIC", default_value = "loopback", value_parser = values::fabric)]
+    pub fabric: FabricChoice,
+}
+
+/// How large.
+#[derive(Args, Clone, Debug)]
+pub struct ShapeArgs {
+    /// Nodes of the cluster.
+    #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = limits::NODES.usual, value_parser = values::nodes)]
+    pub nodes: u32,
+    /// Worker threads per node.
+    #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = limits::THREADS.usual, value_parser = values::threads)]
+    pub threads: u32,
+    /// Coroutines per thread.
+    #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = limits::COROUTINES.usual, value_parser = values::coroutines)]
+    pub coroutines: u32,
+}
+
+/// What to execute.
+#[derive(Args, Clone, Debug)]
+pub struct WorkloadArgs {
+    /// Workload.
+    #[arg(long, value_name = "NAME", default_value = "smallbank", value_parser = values::workload)]
+    pub workload: String,
+    /// A setting of the workload; may be repeated.
+    #[arg(long, value_name = "KEY=VALUE", value_parser = values::setting)]
+    pub set: Vec<(String, serde_json::Value)>,
+    /// Concurrency control protocol.
+    #[arg(long, value_name = "NAME", default_value = "occ", value_parser = values::protocol)]
+    pub protocol: String,
+    /// Copies of each record, the primary included; 1 switches replication off.
+    #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = limits::REPLICAS.usual, value_parser = values::replicas)]
+    pub replicas: u32,
+}
+
+/// How long, and from which draw.
+#[derive(Args, Clone, Debug)]
+pub struct TimeArgs {
+    /// Measured time per point, with unit (100ms, 2s); virtual on sim. Usually 1s, on sim 2ms.
+    #[arg(long, value_name = "TIME", allow_negative_numbers = true, value_parser = values::span)]
+    pub duration: Option<Span>,
+    /// Seed of every random draw.
+    #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = 1)]
+    pub seed: u64,
+}
+
+impl TimeArgs {
+    /// The measured time: as asked for, or what is usual on the fabric.
+    pub fn duration_on(&self, fabric: &FabricChoice) -> Span {
+        self.duration.unwrap_or(if fabric.virtual_time() {
+            limits::USUAL_VIRTUAL
+        } else {
+            limits::USUAL_REAL
+        })
+    }
+}
+
+/// `doorbell quickstart`.
+#[derive(Args, Clone, Debug, Default)]
+pub struct QuickstartArgs {
+    #[allow(missing_docs)]
+    #[command(flatten)]
+    pub output: OutputArgs,
+    /// Seed of every random draw.
+    #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = 1)]
+    pub seed: u64,
+}
+
+/// `doorbell devices`.
+#[derive(Args, Clone, Debug)]
+pub struct DevicesArgs {
+    /// Write the list as JSON to a new file, or to stdout with `-`.
+    #[arg(long, value_name = "FILE|-", value_parser = values::json_target)]
+    pub json: Option<JsonTarget>,
+}
+
+/// `doorbell characterize`.
+#[derive(Args, Clone, Debug)]
+pub struct CharacterizeArgs {
+    #[allow(missing_docs)]
+    #[command(flatten)]
+    pub fabric: FabricArgs,
+    /// Only these benchmarks; all of them if none is named.
+    #[arg(long, value_name = "NAME")]
+    pub bench: Vec<String>,
+    /// Fewer values of each sweep, shorter points: for a first look.
+    #[arg(long)]
+    pub quick: bool,
+    /// Nodes; usually 2, on sim 4.
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = values::nodes)]
+    pub nodes: Option<u32>,
+    /// Threads per node; usually 1, on sim 8.
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = values::threads)]
+    pub threads: Option<u32>,
+    /// Coroutines per thread; usually 8, on sim 16.
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = values::coroutines)]
+    pub coroutines: Option<u32>,
+    /// Measured time per point, with unit (100ms, 2s); virtual on sim. Usually 200ms, on sim 200us.
+    #[arg(long, value_name = "TIME", allow_negative_numbers = true, value_parser = values::span)]
+    pub duration: Option<Span>,
+    /// Seed of every random draw.
+    #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = 1)]
+    pub seed: u64,
+    /// Points measured at a time; cores on sim, 1 where time is real.
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = values::jobs)]
+    pub jobs: Option<usize>,
+    #[allow(missing_docs)]
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
+/// `doorbell study`.
+#[derive(Args, Clone, Debug)]
+pub struct StudyArgs {
+    /// The phase.
+    #[arg(value_name = "PHASE", value_parser = clap::builder::PossibleValuesParser::new(STUDY_PHASES))]
+    pub phase: String,
+    #[allow(missing_docs)]
+    #[command(flatten)]
+    pub fabric: FabricArgs,
+    #[allow(missing_docs)]
+    #[command(flatten)]
+    pub shape: ShapeArgs,
+    #[allow(missing_docs)]
+    #[command(flatten)]
+    pub time: TimeArgs,
+    /// Points measured at a time; cores on sim, 1 where time is real.
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = values::jobs)]
+    pub jobs: Option<usize>,
+    #[allow(missing_docs)]
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
+/// `doorbell tune`.
+#[derive(Args, Clone, Debug)]
+pub struct TuneArgs {
+    #[allow(missing_docs)]
+    #[command(flatten)]
+    pub fabric: FabricArgs,
+    #[allow(missing_docs)]
+    #[command(flatten)]
+    pub shape: ShapeArgs,
+    #[allow(missing_docs)]
+    #[command(flatten)]
+    pub workload: WorkloadArgs,
+    #[allow(missing_docs)]
+    #[command(flatten)]
+    pub time: TimeArgs,
+    /// Run the best candidates and the presets too, and print the regret.
+    #[arg(long)]
+    pub verify: bool,
+    #[allow(missing_docs)]
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
+/// `doorbell run`.
+#[derive(Args, Clone, Debug)]
+pub struct RunArgs {
+    #[allow(missing_docs)]
+    #[command(flatten)]
+    pub fabric: FabricArgs,
+    #[allow(missing_docs)]
+    #[command(flatten)]
+    pub shape: ShapeArgs,
+    #[allow(missing_docs)]
+    #[command(flatten)]
+    pub workload: WorkloadArgs,
+    /// A plan file, a preset's name, or `tuned`.
+    #[arg(long, value_name = "FILE|PRESET|tuned", default_value = "drtm-h", value_parser = values::plan)]
+    pub plan: PlanChoice,
+    #[allow(missing_docs)]
+    #[command(flatten)]
+    pub time: TimeArgs,
+    /// Keep the recorded history in a new file, for `doorbell check`.
+    #[arg(long, value_name = "FILE")]
+    pub history: Option<PathBuf>,
+    #[allow(missing_docs)]
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
+impl RunArgs {
+    /// What the flags ask for, in the form that experiment files use.
+    pub fn spec(&self) -> RunSpec {
+        RunSpec {
+            fabric: self.fabric.fabric.clone(),
+            workload: self.workload.workload.clone(),
+            set: self.workload.set.iter().cloned().collect(),
+            protocol: self.workload.protocol.clone(),
+            plan: self.plan.clone(),
+            nodes: self.shape.nodes,
+            threads: self.shape.threads,
+            coroutines: self.shape.coroutines,
+            replicas: self.workload.replicas,
+            duration: self.time.duration_on(&self.fabric.fabric),
+            seed: self.time.seed,
+        }
+    }
+}
+
+/// `doorbell experiment`.
+#[derive(Args, Clone, Debug)]
+pub struct ExperimentArgs {
+    /// Experiment files.
+    #[arg(value_name = "FILE", required = true)]
+    pub files: Vec<PathBuf>,
+    /// Points measured at a time; cores on sim, 1 where time is real. Results do not depend on it.
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = values::jobs)]
+    pub jobs: Option<usize>,
+    #[allow(missing_docs)]
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
+/// `doorbell report`.
+#[derive(Args, Clone, Debug)]
+pub struct ReportArgs {
+    /// Result directories.
+    #[arg(value_name = "DIR", required = true)]
+    pub dirs: Vec<PathBuf>,
+    /// Where to put report.html and its figures; the first result directory if not given.
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+}
+
+/// `doorbell check`.
+#[derive(Args, Clone, Debug)]
+pub struct CheckArgs {
+    /// A history recorded with `doorbell run --history`.
+    #[arg(value_name = "HISTORY")]
+    pub history: PathBuf,
+    /// serializable or strict-serializable.
+    #[arg(long, value_name = "LEVEL", default_value_t = Level::StrictSerializable)]
+    pub level: Level,
+    /// Write the verdict as JSON to a new file, or to stdout with `-`.
+    #[arg(long, value_name = "FILE|-", value_parser = values::json_target)]
+    pub json: Option<JsonTarget>,
+}
+
+/// `doorbell completions`.
+#[derive(Args, Clone, Debug)]
+pub struct CompletionsArgs {
+    /// The shell.
+    #[arg(value_name = "SHELL")]
+    pub shell: Shell,
+}
+
+/// `doorbell man`.
+#[derive(Args, Clone, Debug)]
+pub struct ManArgs {
+    /// The command; the page of `doorbell` itself if not given.
+    #[arg(value_name = "COMMAND")]
+    pub command: Option<String>,
+}

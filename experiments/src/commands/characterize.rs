@@ -1,0 +1,280 @@
+//! `doorbell characterize`: sweeps the primitives of one fabric, and leaves results and a profile.
+
+use super::Context;
+use crate::args::CharacterizeArgs;
+use crate::error::CliError;
+use crate::fabrics::Fabric;
+use crate::output::{emit, human_rate, table};
+use crate::spec::FabricChoice;
+use crate::sweep::usual_jobs;
+use primitives::bench::{self, BenchVerb, Point, Sample, Scope};
+use primitives::fabric::Caps;
+use primitives::measure::{Kind, Machine, PointResult, ResultDir, Row, RunRecord, TableName, write_atomic};
+use primitives::profile::Profile;
+use primitives::units::Nanos;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+/// A characterization to make.
+pub struct Characterization {
+    /// The fabric.
+    pub fabric: FabricChoice,
+    /// How much of it.
+    pub scope: Scope,
+    /// Only these questions; all if empty.
+    pub only: Vec<String>,
+    /// Seed of every draw.
+    pub seed: u64,
+    /// Points at a time.
+    pub jobs: usize,
+    /// Where results go.
+    pub out: PathBuf,
+}
+
+/// What a characterization leaves.
+pub struct Characterized {
+    /// The result directory.
+    pub dir: PathBuf,
+    /// The profile: fitted where time is real, the simulated one where it is virtual. `None` if only some questions
+    /// were asked.
+    pub profile: Option<Profile>,
+}
+
+/// The usual scope on a fabric. Real fabrics get two nodes of one thread, which two CPUs can run side by side.
+pub fn usual_scope(virtual_time: bool, quick: bool) -> Scope {
+    if virtual_time {
+        Scope {
+            nodes: 4,
+            threads: 8,
+            coroutines: 16,
+            quick,
+            warm_up: Nanos::from_micros(20),
+            window: Nanos::from_micros(if quick { 60 } else { 200 }),
+        }
+    } else {
+        Scope {
+            nodes: 2,
+            threads: 1,
+            coroutines: 8,
+            quick,
+            warm_up: Nanos::from_millis(5),
+            window: Nanos::from_millis(if quick { 60 } else { 200 }),
+        }
+    }
+}
+
+/// The command.
+///
+/// # Errors
+/// As [`characterize`].
+pub fn run(args: &CharacterizeArgs, context: &Context) -> Result<(), CliError> {
+    if let Some(json) = &args.output.json {
+        json.check()?;
+    }
+    let virtual_time = args.fabric.fabric.virtual_time();
+    let usual = usual_scope(virtual_time, args.quick);
+    let scope = Scope {
+        nodes: args.nodes.map_or(usual.nodes, |n| n as u16),
+        threads: args.threads.map_or(usual.threads, |n| n as u16),
+        coroutines: args.coroutines.unwrap_or(usual.coroutines),
+        window: args.duration.map_or(usual.window, |d| d.nanos()),
+        ..usual
+    };
+    let name = args.fabric.fabric.to_string().replace([':', '/'], "-");
+    let wanted = Characterization {
+        fabric: args.fabric.fabric.clone(),
+        scope,
+        only: args.bench.clone(),
+        seed: args.seed,
+        jobs: args.jobs.unwrap_or_else(|| usual_jobs(virtual_time)),
+        out: args
+            .output
+            .out
+            .clone()
+            .unwrap_or_else(|| PathBuf::from(format!("doorbell-out/characterize-{name}"))),
+    };
+    let done = characterize(&wanted, context)?;
+    let record = RunRecord::read(&done.dir)?;
+    let rows = summary_rows(&record.summary);
+    let mut people = table(&["primitive", "latency p50", "latency p99", "best rate"], rows);
+    people.push_str(&format!("\nresults: {}\n", done.dir.display()));
+    if let Some(profile) = &done.profile {
+        people.push_str(&format!("profile: {}\n", profile_path(&done.dir, profile).display()));
+    }
+    people.push_str(&format!("a page with charts: doorbell report {}\n", done.dir.display()));
+    emit(args.output.json.as_ref(), &record, &people)
+}
+
+/// Measures what is missing in the result directory and fits the profile.
+///
+/// # Errors
+/// If the fabric does not work here, the directory cannot be used, a point fails, or Ctrl-C ends it.
+pub fn characterize(wanted: &Characterization, context: &Context) -> Result<Characterized, CliError> {
+    let fabric = Fabric::open(&wanted.fabric, wanted.seed)?;
+    let caps = fabric.caps()?;
+    let mut points = bench::points(&wanted.scope, caps.ud_mtu);
+    let known: Vec<&str> = points.iter().map(|p| p.question).fold(Vec::new(), |mut names, name| {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+        names
+    });
+    for name in &wanted.only {
+        if !known.contains(&name.as_str()) {
+            return Err(
+                CliError::usage(format!("no benchmark `{name}`")).hint(crate::names::suggest(name, &known))
+            );
+        }
+    }
+    points.retain(|p| wanted.only.is_empty() || wanted.only.iter().any(|name| name == p.question));
+
+    let scope = &wanted.scope;
+    let spec = json!({
+        "fabric": wanted.fabric, "nodes": scope.nodes, "threads": scope.threads, "coroutines": scope.coroutines,
+        "quick": scope.quick, "window_ns": scope.window, "warm_up_ns": scope.warm_up, "only": wanted.only,
+    });
+    let mut record = fabric.record(Kind::Characterize, spec, wanted.seed, points.len() as u64);
+    record.title = format!("Primitives of {}", wanted.fabric);
+    record.question = Some("What does each primitive cost, and which optimizations pay?".into());
+    record.command = context.command.clone();
+    record.notes.push(
+        "Closed load: while one request is late, those its coroutine would have sent are not counted as late \
+         (coordinated omission)."
+            .into(),
+    );
+    let mut dir = ResultDir::create(&wanted.out, record, &[])?;
+    context.interrupt.listen()?;
+    // Samples of this process, for the fit; a resumed directory is completed, but its profile needs all points.
+    let samples: Mutex<BTreeMap<u64, (Point, Sample)>> = Mutex::default();
+    let sweep = context.sweep(format!("characterize {}", wanted.fabric), wanted.jobs);
+    sweep.run(
+        &mut dir,
+        |number| {
+            let point = &points[number as usize];
+            let sample = bench::run(&fabric.spec, scope, point, wanted.seed, context.interrupt.flag())
+                .map_err(|e| CliError::check("the benchmark failed").caused_by(&e))?;
+            if context.interrupt.asked() {
+                return Err(CliError::interrupted());
+            }
+            let result = PointResult {
+                row: row(point, &sample),
+                histogram: Some(sample.latency.clone()),
+                ..PointResult::default()
+            };
+            samples.lock().unwrap_or_else(|p| p.into_inner()).insert(number, (point.clone(), sample));
+            Ok(result)
+        },
+        |dir| summarize(dir, &points),
+    )?;
+    let samples: Vec<(Point, Sample)> =
+        samples.into_inner().unwrap_or_else(|p| p.into_inner()).into_values().collect();
+    let profile = profile_of(&fabric, &caps, &samples, wanted, points.len())?;
+    if let Some(profile) = &profile {
+        let text =
+            profile.to_yaml().map_err(|e| CliError::check("the profile cannot be written").caused_by(&e))?;
+        write_atomic(&profile_path(&wanted.out, profile), text.as_bytes())?;
+    }
+    Ok(Characterized { dir: wanted.out.clone(), profile })
+}
+
+fn profile_path(dir: &Path, profile: &Profile) -> PathBuf {
+    dir.join(format!("{}.profile.yaml", profile.name))
+}
+
+/// The profile to keep beside the results. A resumed run of a complete directory reads the one it left before.
+fn profile_of(
+    fabric: &Fabric,
+    caps: &Caps,
+    samples: &[(Point, Sample)],
+    wanted: &Characterization,
+    points: usize,
+) -> Result<Option<Profile>, CliError> {
+    if let Some(simulated) = &fabric.profile {
+        return Ok(Some(simulated.clone()));
+    }
+    if samples.len() == points && wanted.only.is_empty() {
+        return bench::fit(samples, caps, wanted.scope.nodes, &Machine::here())
+            .map(Some)
+            .map_err(|e| CliError::check("no profile could be fitted").caused_by(&e));
+    }
+    let left = wanted.out.join(format!("{}.profile.yaml", caps.fabric));
+    if left.exists() {
+        let profile =
+            Profile::load(&left).map_err(|e| CliError::usage("the profile cannot be read").caused_by(&e))?;
+        return Ok(Some(profile));
+    }
+    Ok(None)
+}
+
+fn row(point: &Point, sample: &Sample) -> Row {
+    let two_sided = matches!(point.verb, BenchVerb::Rpc | BenchVerb::RpcWrite);
+    let verb = match point.rung {
+        Some(_) if two_sided => "two-sided",
+        Some(_) => "one-sided",
+        None => point.verb.name(),
+    };
+    let latency = &sample.latency;
+    Row::new()
+        .with("bench", point.question)
+        .with("verb", verb)
+        .with("payload_bytes", point.payload)
+        .with("threads", point.threads)
+        .with("coroutines", point.coroutines)
+        .with("outstanding", point.outstanding)
+        .with("doorbell_batch", point.doorbell_batch)
+        .with("signal_period", point.signal_period)
+        .with("queue_pairs", point.queue_pairs)
+        .with("optimizations", point.rung.map_or("", |r| r.name()))
+        .with("ops", sample.ops)
+        .with("rate_per_s", sample.rate_per_s())
+        .with("latency_min_ns", latency.min())
+        .with("latency_p50_ns", latency.p50())
+        .with("latency_p90_ns", latency.p90())
+        .with("latency_p99_ns", latency.p99())
+        .with("latency_p999_ns", latency.p999())
+        .with("doorbells_per_op", sample.doorbells_per_op())
+        .with("instructions_per_op", sample.instructions_per_op.as_ref().ok().copied())
+}
+
+/// Per verb: unloaded latency and the best rate of any point, with the point.
+fn summarize(dir: &ResultDir, points: &[Point]) -> Value {
+    let Ok(rows) = dir.rows(TableName::Points) else { return Value::Null };
+    let number = |row: &Row, column: &str| row.get(column).and_then(|text| text.parse::<f64>().ok());
+    let mut verbs = Vec::new();
+    for verb in BenchVerb::ALL {
+        let of_verb = || rows.iter().filter(|row| row.get("verb") == Some(verb.name()));
+        let alone = of_verb().find(|row| row.get("bench") == Some("latency"));
+        let best = of_verb().filter_map(|row| number(row, "rate_per_s")).fold(0.0, f64::max);
+        verbs.push(json!({
+            "verb": verb.name(),
+            "latency_p50_ns": alone.and_then(|row| number(row, "latency_p50_ns")),
+            "latency_p99_ns": alone.and_then(|row| number(row, "latency_p99_ns")),
+            "best_rate_per_s": best,
+        }));
+    }
+    let counted = rows.iter().any(|row| row.get("instructions_per_op").is_some_and(|text| !text.is_empty()));
+    json!({
+        "verbs": verbs,
+        "points": points.len(),
+        "hardware_counters": if counted { "instructions" } else { "not available" },
+    })
+}
+
+fn summary_rows(summary: &Value) -> Vec<[String; 4]> {
+    let latency = |v: &Value| v.as_f64().map_or("not available".into(), |ns| Nanos(ns as u64).to_string());
+    summary["verbs"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(|verb| {
+            [
+                verb["verb"].as_str().unwrap_or_default().to_owned(),
+                latency(&verb["latency_p50_ns"]),
+                latency(&verb["latency_p99_ns"]),
+                verb["best_rate_per_s"].as_f64().map_or("not available".into(), human_rate),
+            ]
+        })
+        .collect()
+}

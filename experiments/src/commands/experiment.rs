@@ -1,0 +1,156 @@
+//! `doorbell experiment`: files in, one result directory per file out.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use primitives::measure::{Kind, PointResult, ProfileRef, ResultDir, Row, RunRecord, TableName};
+use serde_json::{Value, json};
+
+use super::Context;
+use crate::args::ExperimentArgs;
+use crate::error::CliError;
+use crate::fabrics::{profile, require};
+use crate::output::{emit, table};
+use crate::spec::{Experiment, FabricChoice, Point};
+use crate::sweep::usual_jobs;
+
+/// An experiment, checked, and where its results go.
+#[derive(Debug)]
+pub struct Planned {
+    /// The file as given.
+    pub file: PathBuf,
+    /// Its content.
+    pub experiment: Experiment,
+    /// Its result directory.
+    pub out: PathBuf,
+}
+
+/// Reads every file before anything is measured: a mistake in the last one should not cost the first one's
+/// hours.
+///
+/// # Errors
+/// With file, line and column; exit code 3 if a fabric does not work here.
+pub fn plan(args: &ExperimentArgs) -> Result<Vec<Planned>, CliError> {
+    if let Some(json) = &args.output.json {
+        json.check()?;
+    }
+    let mut planned: Vec<Planned> = Vec::new();
+    for file in &args.files {
+        let experiment = Experiment::read(file)?;
+        let stem = file.file_stem().unwrap_or_default();
+        let out = match &args.output.out {
+            Some(out) if args.files.len() == 1 => out.clone(),
+            Some(out) => out.join(stem),
+            None => Path::new("doorbell-out").join(stem),
+        };
+        if let Some(other) = planned.iter().find(|other| other.out == out) {
+            let (a, b, out) = (other.file.display(), file.display(), out.display());
+            return Err(
+                CliError::usage(format!("{a} and {b} would share {out}")).hint("give each its own --out")
+            );
+        }
+        planned.push(Planned { file: file.clone(), experiment, out });
+    }
+    for point in planned.iter().flat_map(|planned| &planned.experiment.points) {
+        require(&point.spec.fabric)?;
+    }
+    Ok(planned)
+}
+
+/// Measures what is missing of each experiment, by `measure`, and shows the points.
+///
+/// # Errors
+/// What [`crate::sweep::Sweep::run`] says of the first experiment that did not end well; those before it are
+/// complete, and every measured point is kept.
+pub fn sweep<M>(
+    args: &ExperimentArgs,
+    context: &Context,
+    planned: &[Planned],
+    measure: M,
+) -> Result<(), CliError>
+where
+    M: Fn(&Point) -> Result<PointResult, CliError> + Sync,
+{
+    let (mut people, mut data) = (String::new(), Vec::new());
+    for Planned { file, experiment, out } in planned {
+        let virtual_time = experiment.points.iter().all(|point| point.spec.fabric.virtual_time());
+        let jobs = args.jobs.unwrap_or_else(|| usual_jobs(virtual_time));
+        if jobs > 1 && !virtual_time {
+            context.talk.warn("points measured side by side in real time disturb each other; try --jobs 1");
+        }
+        let mut dir = ResultDir::create(out, record(experiment, context)?, &experiment.axes())?;
+        let points = &experiment.points;
+        let point = |index: u64| {
+            let point = usize::try_from(index).ok().and_then(|index| points.get(index));
+            measure(point.ok_or_else(|| CliError::check("a point out of the grid"))?)
+        };
+        let title = file.file_stem().unwrap_or_default().to_string_lossy();
+        let swept = context.sweep(title, jobs).run(&mut dir, point, |_| Value::Null);
+        let rows = dir.rows(TableName::Points)?;
+        people.push_str(&format!("{}\n{}", experiment.question, shown(experiment, &rows)));
+        people.push_str(&format!("results in {}\n", out.display()));
+        let record = dir.record();
+        let columns = primitives::measure::columns(Kind::Experiment, TableName::Points, &experiment.axes());
+        let as_map = |row: &Row| -> BTreeMap<String, String> {
+            columns.iter().filter_map(|c| row.get(c).map(|cell| (c.clone(), cell.to_owned()))).collect()
+        };
+        data.push(json!({
+            "file": file, "out": out, "question": experiment.question, "complete": record.complete,
+            "points_expected": record.points_expected, "points_done": record.points_done,
+            "points": rows.iter().map(as_map).collect::<Vec<_>>(),
+        }));
+        if let Err(error) = swept {
+            emit(args.output.json.as_ref(), &json!({ "experiments": data }), &people)?;
+            return Err(error);
+        }
+    }
+    emit(args.output.json.as_ref(), &json!({ "experiments": data }), &people)
+}
+
+fn record(experiment: &Experiment, context: &Context) -> Result<RunRecord, CliError> {
+    let mut spec = serde_json::to_value(experiment).map_err(|e| CliError::check("no JSON").caused_by(&e))?;
+    // Plans and profiles in files of their own decide results too: a changed file is another run.
+    let mut files = BTreeMap::new();
+    for point in &experiment.points {
+        files.extend(point.spec.files()?);
+    }
+    if !files.is_empty() {
+        spec["files"] = json!(files);
+    }
+    let points = experiment.points.len() as u64;
+    let mut record =
+        RunRecord::new(Kind::Experiment, &experiment.fabrics(), spec, experiment.base.seed, points);
+    record.title.clone_from(&experiment.question);
+    record.question = Some(experiment.question.clone());
+    record.command.clone_from(&context.command);
+    record.commit = crate::COMMIT.to_owned();
+    record.version = crate::VERSION.to_owned();
+    // One profile has its place in the record; several are told apart by the points' fabric.
+    if let (Some(FabricChoice::Sim(choice)), false) =
+        (experiment.points.first().map(|p| &p.spec.fabric), record.fabric.contains(','))
+    {
+        record.profile = Some(ProfileRef::from(&profile(choice)?));
+    }
+    Ok(record)
+}
+
+/// The axes and what people look at first.
+fn shown(experiment: &Experiment, rows: &[Row]) -> String {
+    let axes = experiment.axes().into_iter().map(|axis| (axis.clone(), format!("axis_{axis}")));
+    let first = ["committed_per_s", "latency_p50_ns", "latency_p99_ns", "aborted_per_s", "isolation_verdict"];
+    let columns: Vec<(String, String)> = axes
+        .chain(first.map(|column| (column.to_owned(), column.to_owned())))
+        .filter(|(_, column)| rows.iter().any(|row| row.get(column).is_some_and(|cell| !cell.is_empty())))
+        .collect();
+    let head: Vec<&str> = columns.iter().map(|(name, _)| name.as_str()).collect();
+    let cell = |row: &Row, column: &str| match row.get(column) {
+        Some("") | None => "not available".to_owned(),
+        Some(text) => text.to_owned(),
+    };
+    table(&head, rows.iter().map(|row| columns.iter().map(|(_, c)| cell(row, c)).collect::<Vec<_>>()))
+}
+
+/// The row of a point: its axes, ready for the columns that running it fills in.
+pub fn row_of(point: &Point) -> Row {
+    point.at.iter().fold(Row::new(), |row, (axis, value)| row.with(format!("axis_{axis}"), value.as_str()))
+}

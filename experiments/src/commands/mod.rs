@@ -1,0 +1,77 @@
+//! The commands, one module each, and the place where they are told apart.
+
+mod characterize;
+mod check;
+mod devices;
+pub mod experiment;
+mod shell;
+
+use crate::args::{Cli, Command, QuickstartArgs};
+use crate::error::CliError;
+use crate::interrupt::Interrupt;
+use crate::output::{Talk, command_line};
+use crate::sweep::Sweep;
+
+/// What every command is given.
+#[derive(Clone, Debug)]
+pub struct Context {
+    /// What is said on stderr.
+    pub talk: Talk,
+    /// Ctrl-C. Commands that sweep call [`Interrupt::listen`] first.
+    pub interrupt: Interrupt,
+    /// This command line, for `run.json` and for hints.
+    pub command: String,
+}
+
+impl Context {
+    /// From the parsed command line.
+    pub fn new(cli: &Cli) -> Context {
+        let args = std::env::args_os().map(|arg| arg.to_string_lossy().into_owned());
+        Context {
+            talk: Talk::new(cli.verbose, cli.quiet),
+            interrupt: Interrupt::new(),
+            command: command_line(args),
+        }
+    }
+
+    /// A sweep that this process's Ctrl-C ends.
+    pub fn sweep(&self, title: impl Into<String>, jobs: usize) -> Sweep {
+        Sweep {
+            title: title.into(),
+            jobs,
+            talk: self.talk,
+            interrupt: self.interrupt.clone(),
+            repeat: self.command.clone(),
+        }
+    }
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// What the command could not do, with the exit code.
+pub fn dispatch(cli: &Cli, context: &Context) -> Result<(), CliError> {
+    let quickstart = Command::Quickstart(QuickstartArgs { seed: 1, ..QuickstartArgs::default() });
+    match cli.command.as_ref().unwrap_or(&quickstart) {
+        Command::Characterize(args) => characterize::run(args, context),
+        Command::Devices(args) => devices::run(args, context),
+        Command::Check(args) => check::run(args, context),
+        Command::Completions(args) => shell::completions(args),
+        Command::Man(args) => shell::man(args),
+        // What can be told wrong already is told, before saying that the rest is not there.
+        Command::Run(args) => {
+            let spec = args.spec();
+            spec.check().map_err(CliError::usage)?;
+            crate::fabrics::require(&spec.fabric)?;
+            Err(not_yet("run"))
+        }
+        Command::Experiment(args) => experiment::plan(args).and_then(|_| Err(not_yet("experiment"))),
+        later => Err(not_yet(later.name())),
+    }
+}
+
+/// The answer of a command whose engine part is not in this build.
+fn not_yet(command: &str) -> CliError {
+    CliError::machine(format!("this build does not have `doorbell {command}` yet"))
+        .hint("`doorbell devices` lists what works here")
+}

@@ -1,0 +1,159 @@
+//! `doorbell run`: one workload, protocol, plan and fabric.
+
+use super::Context;
+use super::tune;
+use crate::args::RunArgs;
+use crate::error::CliError;
+use crate::fabrics::Fabric;
+use crate::output::{check_new, emit, human_rate, table};
+use crate::spec::RunSpec;
+use crate::transact::{self, Keep, NamedPlan, Run};
+use phases::plan::Phase;
+use primitives::measure::{Kind, ResultDir, Row, RunRecord};
+use primitives::units::Nanos;
+use std::path::Path;
+
+/// The command.
+///
+/// # Errors
+/// Exit code 1 if a check failed, 2 for what cannot be run, 3 for what this machine lacks.
+pub fn run(args: &RunArgs, context: &Context) -> Result<(), CliError> {
+    let spec = args.spec();
+    spec.check().map_err(CliError::usage)?;
+    if let Some(json) = &args.output.json {
+        json.check()?;
+    }
+    if let Some(path) = &args.history {
+        check_new(path)?;
+    }
+    let fabric = Fabric::open(&spec.fabric, spec.seed)?;
+    let plan = resolve(&spec, &fabric)?;
+    let dir = match &args.output.out {
+        Some(out) => Some(open(out, &spec, &plan, &fabric, &context.command)?),
+        None => None,
+    };
+    context.interrupt.listen()?;
+    let keep = Keep { history: !args.no_check || args.history.is_some() };
+    context.talk.say(format!(
+        "running {} under {} with plan {} on {} for {}",
+        spec.workload, spec.protocol, plan.name, spec.fabric, spec.duration
+    ));
+    let run = transact::run(&spec, &fabric, &plan, keep, context.interrupt.flag())?;
+    if let Some(mut dir) = dir {
+        dir.keep(0, &run.point(Row::new()))?;
+        dir.finish(run.result.interrupted, run.json(&spec))?;
+    }
+    if let (Some(path), Some(history)) = (&args.history, &run.result.history) {
+        write_history(path, history)?;
+    }
+    emit(args.output.json.as_ref(), &run.json(&spec), &shown(&run))?;
+    if run.result.interrupted {
+        return Err(CliError::interrupted().hint("what was measured until then is shown above"));
+    }
+    run.passed(&context.command)
+}
+
+/// The plan that a spec names, tuned if it says so.
+///
+/// # Errors
+/// As [`transact::plan`] and [`tune::best`].
+pub fn resolve(spec: &RunSpec, fabric: &Fabric) -> Result<NamedPlan, CliError> {
+    let protocol = transact::protocol(spec)?;
+    match transact::plan(spec, &protocol, fabric)? {
+        Some(named) => Ok(named),
+        None => tune::best(spec, fabric),
+    }
+}
+
+/// A result directory for one run.
+///
+/// # Errors
+/// If the directory cannot be used.
+pub fn open(
+    out: &Path,
+    spec: &RunSpec,
+    plan: &NamedPlan,
+    fabric: &Fabric,
+    command: &str,
+) -> Result<ResultDir, CliError> {
+    let mut asked = serde_json::to_value(spec).map_err(|e| CliError::check("no JSON").caused_by(&e))?;
+    asked["files"] = serde_json::json!(spec.files()?);
+    let mut record: RunRecord = fabric.record(Kind::Run, asked, spec.seed, 1);
+    record.title = format!("{} under {}, plan {}, on {}", spec.workload, spec.protocol, plan.name, spec.fabric);
+    record.command = command.to_owned();
+    let mut dir = ResultDir::create(out, record, &[])?;
+    if dir.missing().is_empty() {
+        return Err(CliError::usage(format!("{} already holds this run", out.display()))
+            .hint("show it with `doorbell report`, or name another --out"));
+    }
+    dir.note("Closed load: latencies suffer from coordinated omission.");
+    Ok(dir)
+}
+
+fn write_history(path: &Path, history: &engine::verify::History) -> Result<(), CliError> {
+    let write = || -> std::io::Result<()> {
+        let mut file = std::io::BufWriter::new(std::fs::File::create_new(path)?);
+        engine::verify::format::write(history, &mut file)?;
+        std::io::Write::flush(&mut file)
+    };
+    write().map_err(|e| {
+        CliError::machine(format!("the history cannot be written to {}", path.display())).caused_by(&e)
+    })
+}
+
+/// The run for people.
+pub fn shown(run: &Run) -> String {
+    let r = &run.result;
+    let span = |n: Option<Nanos>| n.map_or("not available".into(), |n| n.to_string());
+    let latency = &r.stats.latency;
+    let mut text = format!(
+        "{}: {} committed ({} transactions in {}), {} aborted\n\
+         latency p50 {}, p90 {}, p99 {}, p99.9 {}\n\
+         per committed transaction: {:.2} verbs, {:.2} round trips, {:.2} doorbells\n\n",
+        run.plan,
+        human_rate(r.committed_per_s()),
+        r.stats.committed,
+        r.elapsed,
+        human_rate(r.aborted_per_s()),
+        span(latency.p50()),
+        span(latency.p90()),
+        span(latency.p99()),
+        span(latency.p999()),
+        r.verbs_per_committed(),
+        r.round_trips_per_committed(),
+        r.doorbells_per_committed(),
+    );
+    let rows = Phase::ALL.into_iter().filter(|&p| r.stats.phase(p).costs.verbs > 0 || r.stats.phase(p).latency.count() > 0);
+    let rows = rows.map(|phase| {
+        let stats = r.stats.phase(phase);
+        let [verbs, round_trips, doorbells] = r.phase_per_committed(phase);
+        [
+            phase.name().to_owned(),
+            span(stats.latency.p50()),
+            span(stats.latency.p99()),
+            format!("{verbs:.2}"),
+            format!("{round_trips:.2}"),
+            format!("{doorbells:.2}"),
+        ]
+    });
+    text.push_str(&table(&["phase", "p50", "p99", "verbs", "round trips", "doorbells"], rows));
+    let aborts: Vec<String> =
+        r.stats.aborts.iter().filter(|(_, n)| *n > 0).map(|(reason, n)| format!("{reason} {n}")).collect();
+    if !aborts.is_empty() {
+        text.push_str(&format!("aborts: {}\n", aborts.join(", ")));
+    }
+    for check in &r.checks {
+        text.push_str(&format!("check {}: {}\n", check.name, if check.passed { "held" } else { &check.detail }));
+    }
+    match &run.verdict {
+        Some(verdict) => text.push_str(&format!("isolation: {verdict}\n")),
+        None => text.push_str("isolation: not checked (no history was recorded)\n"),
+    }
+    if r.facts.events > 0 {
+        text.push_str(&format!(
+            "simulated: {} events, {} of virtual time, fingerprint {:016x}\n",
+            r.facts.events, r.facts.virtual_time, r.facts.fingerprint
+        ));
+    }
+    text
+}

@@ -1,0 +1,270 @@
+//! One error for every command: what happened, why, what to do, and the exit code.
+
+use std::error::Error;
+use std::fmt::Write as _;
+use std::io;
+
+use miette::{Diagnostic, GraphicalReportHandler, GraphicalTheme, LabeledSpan, NamedSource, SourceCode};
+use primitives::measure::ResultError;
+
+/// How the process ends. The numbers are part of the command line's contract.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// 0: done. Also when the reader of our output went away.
+    Done,
+    /// 1: it ran, and a check failed.
+    Check,
+    /// 2: flags, spec or files are not usable.
+    Usage,
+    /// 3: the machine lacks something: a device, space, a permission of the kernel, or a part of this build.
+    Machine,
+    /// 130: ended by Ctrl-C, as shells expect; what was measured is kept.
+    Interrupted,
+}
+
+impl Exit {
+    /// The process exit code.
+    pub const fn code(self) -> u8 {
+        match self {
+            Exit::Done => 0,
+            Exit::Check => 1,
+            Exit::Usage => 2,
+            Exit::Machine => 3,
+            Exit::Interrupted => 130,
+        }
+    }
+}
+
+/// A place in a source file.
+#[derive(Debug)]
+struct Snippet {
+    name: String,
+    text: String,
+    /// Byte offset.
+    offset: usize,
+}
+
+/// Why a command did not do what was asked.
+#[derive(Debug)]
+pub struct CliError {
+    exit: Exit,
+    message: String,
+    causes: Vec<String>,
+    hint: Option<String>,
+    snippet: Option<Box<Snippet>>,
+}
+
+impl CliError {
+    /// An error that ends the process with `exit`.
+    pub fn new(exit: Exit, message: impl Into<String>) -> CliError {
+        CliError { exit, message: message.into(), causes: Vec::new(), hint: None, snippet: None }
+    }
+
+    /// Bad flags, spec or files: exit code 2.
+    pub fn usage(message: impl Into<String>) -> CliError {
+        CliError::new(Exit::Usage, message)
+    }
+
+    /// The machine lacks something: exit code 3.
+    pub fn machine(message: impl Into<String>) -> CliError {
+        CliError::new(Exit::Machine, message)
+    }
+
+    /// It ran, and a check failed: exit code 1.
+    pub fn check(message: impl Into<String>) -> CliError {
+        CliError::new(Exit::Check, message)
+    }
+
+    /// A point that Ctrl-C ended before it was measured.
+    pub fn interrupted() -> CliError {
+        CliError::new(Exit::Interrupted, "interrupted")
+    }
+
+    /// The reader of our output went away: nothing to say, exit code 0.
+    pub fn closed_pipe() -> CliError {
+        CliError::new(Exit::Done, "")
+    }
+
+    /// With advice.
+    #[must_use]
+    pub fn hint(mut self, hint: impl Into<String>) -> CliError {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// With the error underneath, and those under it.
+    #[must_use]
+    pub fn caused_by(mut self, cause: &dyn Error) -> CliError {
+        let mut next = Some(cause);
+        while let Some(cause) = next {
+            self.causes.push(cause.to_string());
+            next = cause.source();
+        }
+        self
+    }
+
+    /// With a new first line; the old one becomes its cause.
+    #[must_use]
+    pub fn context(mut self, message: impl Into<String>) -> CliError {
+        let old = std::mem::replace(&mut self.message, message.into());
+        self.causes.insert(0, old);
+        self
+    }
+
+    /// With a place in a file: `line` and `column` count from 1, in characters.
+    #[must_use]
+    pub fn at(mut self, name: impl Into<String>, text: &str, line: u64, column: u64) -> CliError {
+        let text = text.to_owned();
+        let offset = offset_of(&text, line, column);
+        self.snippet = Some(Box::new(Snippet { name: name.into(), text, offset }));
+        self
+    }
+
+    /// How the process ends.
+    pub fn exit(&self) -> Exit {
+        self.exit
+    }
+
+    /// The first line.
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// What is shown on stderr; empty if there is nothing to say.
+    pub fn render(&self, color: bool) -> String {
+        if self.message.is_empty() {
+            return String::new();
+        }
+        let theme = if color { GraphicalTheme::unicode() } else { GraphicalTheme::unicode_nocolor() };
+        let mut text = match (self.exit, color) {
+            (Exit::Interrupted, _) => String::new(),
+            (_, true) => "\u{1b}[1;31merror:\u{1b}[0m ".to_owned(),
+            (_, false) => "error: ".to_owned(),
+        };
+        let _ = writeln!(text, "{}", self.message);
+        if let Some(snippet) = &self.snippet {
+            let shown = Shown(NamedSource::new(&snippet.name, snippet.text.clone()), snippet.offset);
+            let mut drawn = String::new();
+            let handler = GraphicalReportHandler::new_themed(theme).with_context_lines(1);
+            if handler.render_report(&mut drawn, &shown).is_ok() {
+                // The first lines repeat the message, which is empty here.
+                let body: Vec<&str> = drawn.lines().skip_while(|line| !line.contains('╭')).collect();
+                let _ = writeln!(text, "{}", body.join("\n").trim_end());
+            }
+        }
+        for cause in &self.causes {
+            let _ = writeln!(text, "  because: {cause}");
+        }
+        if let Some(hint) = &self.hint {
+            let _ = writeln!(text, "  hint: {hint}");
+        }
+        text
+    }
+}
+
+impl std::fmt::Display for CliError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl Error for CliError {}
+
+impl From<ResultError> for CliError {
+    fn from(error: ResultError) -> CliError {
+        let exit = match &error {
+            _ if error.is_full() => Exit::Machine,
+            ResultError::NoColumn { .. } | ResultError::NotMissing { .. } => Exit::Check,
+            _ => Exit::Usage,
+        };
+        let mut shown = CliError::new(exit, error.to_string()).hint(error.hint());
+        if let Some(cause) = error.source() {
+            shown = shown.caused_by(cause);
+        }
+        shown
+    }
+}
+
+/// Writing to stdout failed: a closed pipe is fine, anything else is told.
+impl From<io::Error> for CliError {
+    fn from(error: io::Error) -> CliError {
+        match error.kind() {
+            io::ErrorKind::BrokenPipe => CliError::closed_pipe(),
+            io::ErrorKind::StorageFull => CliError::machine("cannot write to stdout")
+                .caused_by(&error)
+                .hint("make room, or write elsewhere"),
+            _ => CliError::usage("cannot write to stdout").caused_by(&error),
+        }
+    }
+}
+
+/// Byte offset of a line and column, held within the text.
+fn offset_of(text: &str, line: u64, column: u64) -> usize {
+    let skip = usize::try_from(line.saturating_sub(1)).unwrap_or(usize::MAX);
+    let start: usize = text.split_inclusive('\n').take(skip).map(str::len).sum();
+    let rest = text.get(start..).unwrap_or_default().lines().next().unwrap_or_default();
+    let column = usize::try_from(column.saturating_sub(1)).unwrap_or(usize::MAX);
+    start + rest.char_indices().nth(column).map_or(rest.len(), |(offset, _)| offset)
+}
+
+/// A snippet as miette wants it.
+#[derive(Debug)]
+struct Shown(NamedSource<String>, usize);
+
+impl std::fmt::Display for Shown {
+    fn fmt(&self, _: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        Ok(())
+    }
+}
+
+impl Error for Shown {}
+
+impl Diagnostic for Shown {
+    fn source_code(&self) -> Option<&dyn SourceCode> {
+        Some(&self.0)
+    }
+
+    fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {
+        let text = self.0.inner();
+        let word = text[self.1..].find(|c: char| c.is_whitespace() || ",:]}".contains(c)).unwrap_or(0);
+        Some(Box::new(std::iter::once(LabeledSpan::new(Some("here".to_owned()), self.1, word))))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shows_place_cause_and_hint_without_color() {
+        let full = io::Error::from(io::ErrorKind::StorageFull);
+        let text = CliError::usage("unknown key `nods`")
+            .at("a.yaml", "question: why\nnods: 3\n", 2, 1)
+            .caused_by(&full)
+            .hint("did you mean `nodes`?")
+            .render(false);
+        assert!(text.starts_with("error: unknown key `nods`\n"), "{text}");
+        for part in ["a.yaml:2:1", "nods: 3", "  because: no storage space", "  hint: did you mean `nodes`?"]
+        {
+            assert!(text.contains(part), "no {part} in\n{text}");
+        }
+        assert!(!text.contains('\u{1b}'), "{text}");
+    }
+
+    #[test]
+    fn places_outside_the_text_do_not_panic() {
+        for (line, column) in [(0, 0), (1, 1), (1, 99), (99, 1), (u64::MAX, u64::MAX)] {
+            for text in ["", "é", "a: ü\nb", "\n\n"] {
+                let shown = CliError::usage("x").at("f", text, line, column).render(false);
+                assert!(shown.starts_with("error: x"), "{shown}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_closed_pipe_says_nothing_and_is_no_failure() {
+        let error = CliError::from(io::Error::from(io::ErrorKind::BrokenPipe));
+        assert_eq!((error.exit().code(), error.render(false)), (0, String::new()));
+        assert_eq!(CliError::from(io::Error::from(io::ErrorKind::StorageFull)).exit(), Exit::Machine);
+    }
+}

@@ -1,0 +1,301 @@
+//! What this build and this machine can drive, and what is missing for the rest.
+
+use primitives::fabric::{Caps, loopback};
+use primitives::measure::{Kind, ProfileRef, RunRecord};
+use primitives::mesh::FabricSpec;
+use std::fs;
+use std::path::Path;
+
+use primitives::profile::{Profile, ProfileError, SourceCounts};
+use serde::Serialize;
+
+use crate::error::CliError;
+use crate::names::suggest;
+use crate::spec::{FabricChoice, ProfileChoice};
+
+/// One fabric of the list.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct FabricStatus {
+    /// As `--fabric` takes it.
+    pub name: String,
+    /// Whether it works here.
+    pub works: bool,
+    /// `real` or `virtual`.
+    pub time: &'static str,
+    /// What it is.
+    pub about: &'static str,
+    /// What is missing and how to get it, where it does not work.
+    pub missing: Option<String>,
+}
+
+/// One RDMA device of the machine.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct RdmaDevice {
+    /// Its name, `mlx5_0` for example.
+    pub name: String,
+    /// What kind of adapter, as its driver says.
+    pub model: Option<String>,
+    /// Firmware version.
+    pub firmware: Option<String>,
+    /// Its ports.
+    pub ports: Vec<RdmaPort>,
+}
+
+/// One port of an RDMA device.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct RdmaPort {
+    /// Number, from 1.
+    pub port: u32,
+    /// `ACTIVE`, `DOWN`, …
+    pub state: Option<String>,
+    /// `100 Gb/sec (4X EDR)` for example.
+    pub rate: Option<String>,
+    /// `InfiniBand` or `Ethernet`.
+    pub link: Option<String>,
+}
+
+/// One NIC profile of the list.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ShippedProfile {
+    /// As `--fabric sim:` takes it.
+    pub name: String,
+    /// The NIC and the CPU described.
+    pub about: String,
+    /// Where its numbers come from.
+    pub sources: SourceCounts,
+}
+
+/// NIC profiles that come with the binary.
+///
+/// # Errors
+/// Never, unless a shipped profile is broken.
+pub fn shipped_profiles() -> Result<Vec<ShippedProfile>, CliError> {
+    let listed = |name: &&str| {
+        let profile = Profile::shipped(name).map_err(|e| CliError::check("broken profile").caused_by(&e))?;
+        Ok(ShippedProfile {
+            name: profile.name.clone(),
+            about: profile.description.clone(),
+            sources: profile.sources(),
+        })
+    };
+    Profile::NAMES.iter().map(listed).collect()
+}
+
+/// The profile a simulated fabric names.
+///
+/// # Errors
+/// Exit code 2 if nobody ships it, or the file is not a profile.
+pub fn profile(choice: &ProfileChoice) -> Result<Profile, CliError> {
+    let found = match choice {
+        ProfileChoice::Shipped(name) => Profile::shipped(name),
+        ProfileChoice::File(path) => Profile::load(path),
+    };
+    found.map_err(|error| {
+        let hint = match (&error, choice) {
+            (ProfileError::Unknown { name }, _) => {
+                format!("{}; a file's name ends in .yaml", suggest(name, Profile::NAMES))
+            }
+            _ => "`doorbell characterize` writes a whole profile to start from".to_owned(),
+        };
+        let shown = CliError::usage(error.to_string()).hint(hint);
+        match &error {
+            ProfileError::Read { source, .. } => shown.caused_by(source),
+            _ => shown,
+        }
+    })
+}
+
+const NOT_BUILT: &str = "this version of doorbell does not have it yet";
+
+/// Every fabric, those that work first.
+pub fn fabrics(devices: &[RdmaDevice]) -> Vec<FabricStatus> {
+    let mut all = vec![status("loopback", "real", "threads of one process on shared memory", true, "")];
+    for name in Profile::NAMES {
+        all.push(status(&format!("sim:{name}"), "virtual", "deterministic simulator", true, ""));
+    }
+    let verbs = verbs_missing(devices);
+    if devices.is_empty() {
+        all.push(status("verbs:DEVICE", "real", "RDMA devices through libibverbs", false, &verbs));
+    }
+    for device in devices {
+        all.push(status(
+            &format!("verbs:{}", device.name),
+            "real",
+            "RDMA device through libibverbs",
+            false,
+            &verbs,
+        ));
+    }
+    all.push(status("tcp", "real", "sockets, two-sided only", false, NOT_BUILT));
+    all.sort_by_key(|fabric| !fabric.works);
+    all
+}
+
+fn status(name: &str, time: &'static str, about: &'static str, works: bool, missing: &str) -> FabricStatus {
+    FabricStatus { name: name.to_owned(), works, time, about, missing: (!works).then(|| missing.to_owned()) }
+}
+
+fn verbs_missing(devices: &[RdmaDevice]) -> String {
+    if devices.is_empty() {
+        format!(
+            "no RDMA device in /sys/class/infiniband (an adapter and its driver, or the kernel's software device rdma_rxe, would show there); {NOT_BUILT}"
+        )
+    } else {
+        NOT_BUILT.to_owned()
+    }
+}
+
+/// Refuses a fabric that does not work here, saying what is missing and which one works.
+///
+/// # Errors
+/// Exit code 3 if the machine or the build lacks it, 2 for a profile that nobody ships.
+pub fn require(choice: &FabricChoice) -> Result<(), CliError> {
+    let what = match choice {
+        FabricChoice::Loopback => return Ok(()),
+        FabricChoice::Sim(named) => {
+            profile(named)?;
+            return Ok(());
+        }
+        FabricChoice::Tcp => NOT_BUILT.to_owned(),
+        FabricChoice::Verbs(name) => {
+            let devices = rdma_devices(Path::new(SYSFS));
+            let names: Vec<&str> = devices.iter().map(|device| device.name.as_str()).collect();
+            if devices.is_empty() || names.contains(&name.as_str()) {
+                verbs_missing(&devices)
+            } else {
+                format!("no RDMA device `{name}`; {}", suggest(name, &names))
+            }
+        }
+    };
+    let all = fabrics(&[]);
+    let working: Vec<&str> = all.iter().filter(|f| f.works).map(|f| f.name.as_str()).collect();
+    Err(CliError::machine(format!("fabric {choice} does not work here: {what}"))
+        .hint(format!("here works --fabric {}; `doorbell devices` says more", working.join(" or "))))
+}
+
+/// Where the kernel shows RDMA devices.
+pub const SYSFS: &str = "/sys/class/infiniband";
+
+/// RDMA devices under a directory laid out as `/sys/class/infiniband`, by name.
+pub fn rdma_devices(root: &Path) -> Vec<RdmaDevice> {
+    let mut devices: Vec<RdmaDevice> = names(root)
+        .into_iter()
+        .map(|name| {
+            let device = root.join(&name);
+            let mut ports: Vec<RdmaPort> = names(&device.join("ports"))
+                .into_iter()
+                .filter_map(|number| {
+                    let port = device.join("ports").join(&number);
+                    Some(RdmaPort {
+                        port: number.parse().ok()?,
+                        // `4: ACTIVE`
+                        state: line(&port.join("state"))
+                            .map(|s| s.split_once(": ").map_or(s.clone(), |(_, word)| word.to_owned())),
+                        rate: line(&port.join("rate")),
+                        link: line(&port.join("link_layer")),
+                    })
+                })
+                .collect();
+            ports.sort_by_key(|port| port.port);
+            RdmaDevice {
+                model: line(&device.join("hca_type")),
+                firmware: line(&device.join("fw_ver")),
+                ports,
+                name,
+            }
+        })
+        .collect();
+    devices.sort_by(|a, b| a.name.cmp(&b.name));
+    devices
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().into_string().ok()).collect()
+}
+
+fn line(path: &Path) -> Option<String> {
+    let text = fs::read_to_string(path).ok()?;
+    let line = text.lines().next()?.trim();
+    (!line.is_empty()).then(|| line.to_owned())
+}
+
+/// A fabric ready to run programs on, with what results say about it.
+#[derive(Clone, Debug)]
+pub struct Fabric {
+    /// As the command line named it.
+    pub choice: FabricChoice,
+    /// For [`primitives::mesh::launch`].
+    pub spec: FabricSpec,
+    /// The profile, where it is simulated.
+    pub profile: Option<Profile>,
+}
+
+impl Fabric {
+    /// Makes the fabric ready.
+    ///
+    /// # Errors
+    /// As [`require`], or if the profile cannot be used.
+    pub fn open(choice: &FabricChoice, seed: u64) -> Result<Fabric, CliError> {
+        require(choice)?;
+        let (spec, profile) = match choice {
+            FabricChoice::Sim(named) => {
+                let profile = self::profile(named)?;
+                let spec =
+                    FabricSpec::Sim { profile: Box::new(profile.clone()), seed, faults: Box::default() };
+                (spec, Some(profile))
+            }
+            _ => (FabricSpec::Loopback(loopback::Options { seed, ..Default::default() }), None),
+        };
+        Ok(Fabric { choice: choice.clone(), spec, profile })
+    }
+
+    /// What the fabric can do.
+    ///
+    /// # Errors
+    /// If the profile is impossible.
+    pub fn caps(&self) -> Result<Caps, CliError> {
+        self.spec.caps().map_err(|e| CliError::usage("the profile cannot be simulated").caused_by(&e))
+    }
+
+    /// A record of a run that starts now on this fabric; the caller fills in title and question.
+    pub fn record(&self, kind: Kind, spec: serde_json::Value, seed: u64, points: u64) -> RunRecord {
+        let mut record = RunRecord::new(kind, &self.choice.to_string(), spec, seed, points);
+        record.commit = env!("DOORBELL_COMMIT").to_owned();
+        record.profile = self.profile.as_ref().map(ProfileRef::from);
+        record
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_a_device_tree_and_survives_holes_in_it() {
+        let root = tempfile::tempdir().unwrap();
+        let port = root.path().join("mlx5_0/ports/1");
+        fs::create_dir_all(&port).unwrap();
+        fs::create_dir_all(root.path().join("mlx5_0/ports/x")).unwrap();
+        fs::create_dir_all(root.path().join("bare")).unwrap();
+        fs::write(root.path().join("mlx5_0/fw_ver"), "16.35.2000\n").unwrap();
+        fs::write(port.join("state"), "4: ACTIVE\n").unwrap();
+        fs::write(port.join("rate"), "100 Gb/sec (4X EDR)\n").unwrap();
+        let devices = rdma_devices(root.path());
+        assert_eq!(devices.len(), 2);
+        assert_eq!((devices[0].name.as_str(), devices[0].ports.len()), ("bare", 0));
+        assert_eq!(devices[1].firmware.as_deref(), Some("16.35.2000"));
+        let port = &devices[1].ports[0];
+        assert_eq!((port.port, port.state.as_deref(), port.link.as_deref()), (1, Some("ACTIVE"), None));
+        assert_eq!(rdma_devices(&root.path().join("nothing")), []);
+    }
+
+    #[test]
+    fn what_does_not_work_says_why() {
+        for fabric in fabrics(&[]) {
+            assert_eq!(fabric.works, fabric.missing.is_none(), "{fabric:?}");
+        }
+        let error = require(&FabricChoice::Tcp).unwrap_err();
+        assert_eq!(error.exit(), crate::error::Exit::Machine);
+    }
+}

@@ -1,0 +1,233 @@
+//! Data on stdout, talk on stderr; nothing panics when a pipe closes or a disk is full.
+
+use std::io::{IsTerminal, Write};
+use std::path::{Path, PathBuf};
+
+use comfy_table::{Cell, CellAlignment, LineStyle, Table, presets};
+use primitives::measure::{ResultError, write_new};
+use serde::Serialize;
+
+use crate::error::CliError;
+
+/// Prints to stdout and flushes.
+///
+/// # Errors
+/// [`CliError::closed_pipe`] if the reader went away, else what the system said.
+pub fn print(text: &str) -> Result<(), CliError> {
+    let mut stdout = std::io::stdout().lock();
+    stdout.write_all(text.as_bytes())?;
+    stdout.flush()?;
+    Ok(())
+}
+
+/// Prints to stderr; if nobody can read it, nobody has to.
+pub fn to_stderr(text: &str) {
+    let _ = std::io::stderr().lock().write_all(text.as_bytes());
+}
+
+/// What is said on stderr, by how much was asked for.
+#[derive(Clone, Copy, Debug)]
+pub struct Talk {
+    /// -1 with `-q`, 0 as usual, 1 and more with `-v`.
+    level: i16,
+    color: bool,
+}
+
+impl Talk {
+    /// From the counts of `-v` and `-q`. Colors only on a terminal, and not if `NO_COLOR` is set or the
+    /// terminal is dumb.
+    pub fn new(verbose: u8, quiet: bool) -> Talk {
+        let wanted = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+            && std::env::var_os("TERM").is_none_or(|term| term != "dumb");
+        Talk {
+            level: if quiet { -1 } else { i16::from(verbose) },
+            color: wanted && std::io::stderr().is_terminal(),
+        }
+    }
+
+    /// An error; always said.
+    pub fn error(&self, error: &CliError) {
+        to_stderr(&error.render(self.color));
+    }
+
+    /// Something the reader of the results should know, unless quiet.
+    pub fn warn(&self, text: impl AsRef<str>) {
+        if self.level >= 0 {
+            to_stderr(&format!("warning: {}\n", text.as_ref()));
+        }
+    }
+
+    /// What is going on, unless quiet.
+    pub fn say(&self, text: impl AsRef<str>) {
+        if self.level >= 0 {
+            to_stderr(&format!("{}\n", text.as_ref()));
+        }
+    }
+
+    /// Details, with `-v`.
+    pub fn detail(&self, text: impl AsRef<str>) {
+        if self.level >= 1 {
+            to_stderr(&format!("{}\n", text.as_ref()));
+        }
+    }
+
+    /// Whether a progress bar may be drawn: on a terminal, not with `-q`.
+    pub fn progress(&self) -> bool {
+        self.level >= 0 && std::io::stderr().is_terminal()
+    }
+}
+
+/// A table for people: headed columns, numbers to the right, no colors.
+pub fn table<H: AsRef<str>, R: IntoIterator<Item = String>>(
+    head: &[H],
+    rows: impl IntoIterator<Item = R>,
+) -> String {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING.header_separator(LineStyle::none().fill('─')));
+    table.set_header(head.iter().map(|h| h.as_ref().to_owned()).collect::<Vec<_>>());
+    for row in rows {
+        table.add_row(
+            row.into_iter()
+                .map(|text| {
+                    let number = text.starts_with(|c: char| c.is_ascii_digit() || c == '-')
+                        && text.chars().all(|c| c.is_ascii_digit() || "-.,+eE %".contains(c));
+                    let alignment = if number { CellAlignment::Right } else { CellAlignment::Left };
+                    Cell::new_owned(text).set_alignment(alignment)
+                })
+                .collect::<Vec<_>>(),
+        );
+    }
+    format!("{}\n", table.trim_fmt())
+}
+
+/// A rate for people: `12.4 M/s`.
+pub fn human_rate(per_s: f64) -> String {
+    match per_s {
+        r if r >= 1e9 => format!("{:.2} G/s", r / 1e9),
+        r if r >= 1e6 => format!("{:.2} M/s", r / 1e6),
+        r if r >= 1e3 => format!("{:.1} k/s", r / 1e3),
+        r => format!("{r:.0} /s"),
+    }
+}
+
+/// Where `--json` goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum JsonTarget {
+    /// `-`: stdout, and then nothing else is printed there.
+    Stdout,
+    /// A file that is not there yet.
+    File(PathBuf),
+}
+
+impl JsonTarget {
+    /// Checks before a long run that the result will find a place.
+    ///
+    /// # Errors
+    /// If the file exists, or cannot be made.
+    pub fn check(&self) -> Result<(), CliError> {
+        match self {
+            JsonTarget::Stdout => Ok(()),
+            JsonTarget::File(path) => check_new(path),
+        }
+    }
+
+    /// Writes the document, ended by a line break.
+    ///
+    /// # Errors
+    /// If stdout or the file cannot be written.
+    pub fn write(&self, value: &impl Serialize) -> Result<(), CliError> {
+        let mut text = serde_json::to_string_pretty(value)
+            .map_err(|e| CliError::check("the result does not fit into JSON").caused_by(&e))?;
+        text.push('\n');
+        match self {
+            JsonTarget::Stdout => print(&text),
+            JsonTarget::File(path) => Ok(write_new(path, text.as_bytes())?),
+        }
+    }
+}
+
+/// Checks that `path` can be made later, without leaving anything there: nothing in the way, and its
+/// directory takes files.
+///
+/// # Errors
+/// The same that writing would give.
+pub fn check_new(path: &Path) -> Result<(), CliError> {
+    match std::fs::metadata(path) {
+        Ok(meta) if meta.is_file() && meta.len() > 0 => {
+            Err(ResultError::Exists { path: path.to_owned() }.into())
+        }
+        Ok(meta) if meta.is_dir() => Err(CliError::usage(format!("{} is a directory", path.display()))
+            .hint("name a file, or `-` for stdout")),
+        Ok(_) => Ok(()),
+        Err(_) => {
+            write_new(path, b"")?;
+            let _ = std::fs::remove_file(path); // an empty one would do no harm either
+            Ok(())
+        }
+    }
+}
+
+/// Prints data: as JSON where that was asked for, and the table for people unless JSON takes stdout.
+///
+/// # Errors
+/// If stdout or the file cannot be written.
+pub fn emit(json: Option<&JsonTarget>, value: &impl Serialize, people: &str) -> Result<(), CliError> {
+    match json {
+        Some(JsonTarget::Stdout) => JsonTarget::Stdout.write(value),
+        // The table first: what cannot be kept in a file is at least seen.
+        Some(file) => print(people).and_then(|()| file.write(value)),
+        None => print(people),
+    }
+}
+
+/// The command line of this process, quoted so that a shell reads it as it was.
+pub fn command_line(args: impl IntoIterator<Item = String>) -> String {
+    let mut words = args.into_iter();
+    let _program = words.next();
+    std::iter::once("doorbell".to_owned()).chain(words.map(|word| quote(&word))).collect::<Vec<_>>().join(" ")
+}
+
+fn quote(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_=./:,+@%".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', "'\\''"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_stand_right_and_text_left() {
+        let text = table(
+            &["name", "rate"],
+            [["a".to_owned(), "7".to_owned()], ["bcd".to_owned(), "1200".to_owned()]],
+        );
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!((lines[2], lines[3]), (" a        7", " bcd   1200"), "{text}");
+        assert!(text.lines().all(|line| line == line.trim_end()), "{text:?}");
+    }
+
+    #[test]
+    fn a_repeated_command_reads_as_it_was_typed() {
+        let args = ["/x/doorbell", "run", "--set", "why=it's", "--out", "a b", ""].map(String::from);
+        assert_eq!(command_line(args), r"doorbell run --set 'why=it'\''s' --out 'a b' ''");
+    }
+
+    #[test]
+    fn json_never_overwrites() {
+        let dir = tempfile::tempdir().unwrap();
+        let target = JsonTarget::File(dir.path().join("a.json"));
+        target.check().unwrap();
+        target.write(&[1]).unwrap();
+        assert!(target.check().unwrap_err().message().ends_with("a.json exists"));
+        assert!(target.write(&[2]).is_err());
+        assert!(
+            JsonTarget::File(dir.path().to_owned()).check().unwrap_err().message().contains("is a directory")
+        );
+        assert!(JsonTarget::File("/dev/null/x".into()).check().is_err());
+    }
+}

@@ -1,0 +1,328 @@
+//! Experiment files.
+//!
+//! ```yaml
+//! question: Which primitive should lock when few records are hot?
+//! fabric: sim:cx4-edr
+//! workload: smallbank
+//! set: {hot_fraction: 0.04}
+//! protocol: occ
+//! nodes: 3
+//! duration: 5ms
+//! seed: 1
+//! grid:
+//!   plan: [one-sided, two-sided, drtm-h]
+//!   coroutines: [1, 4, 16]
+//! figures:
+//!   - {title: Throughput, x: coroutines, y: committed_per_s, by: plan}
+//! ```
+
+use std::fmt;
+use std::path::Path;
+
+use primitives::measure::{Kind, point_columns};
+use serde::de::{MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Value;
+
+use super::grid::{Axis, Point, expand};
+use super::run::RunSpec;
+use crate::error::CliError;
+use crate::names::suggest;
+use crate::yaml::{Document, Spanned};
+
+/// What the points of an experiment are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SpecKind {
+    /// Runs of a workload.
+    #[default]
+    Run,
+}
+
+/// A figure wanted: one column against one axis, a line for each value of another axis.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Figure {
+    /// Its title; the question if not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+    /// An axis of the grid, or a column.
+    pub x: String,
+    /// A column of `points.csv`.
+    pub y: String,
+    /// An axis of the grid.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
+}
+
+/// A checked experiment. Serialized it is the `spec` of `run.json`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Experiment {
+    /// The question it answers.
+    pub question: String,
+    /// What its points are.
+    pub kind: SpecKind,
+    /// What holds for all points.
+    pub base: RunSpec,
+    /// What changes from point to point.
+    pub grid: Vec<Axis>,
+    /// What to draw.
+    pub figures: Vec<Figure>,
+    /// The points, in order.
+    #[serde(skip)]
+    pub points: Vec<Point>,
+}
+
+/// The file as written. Values are checked afterwards, by the parsers that flags use.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Written {
+    question: Spanned<String>,
+    #[serde(default)]
+    kind: SpecKind,
+    fabric: Option<Spanned<Value>>,
+    workload: Option<Spanned<Value>>,
+    #[serde(default)]
+    set: Entries<Value>,
+    protocol: Option<Spanned<Value>>,
+    plan: Option<Spanned<Value>>,
+    nodes: Option<Spanned<Value>>,
+    threads: Option<Spanned<Value>>,
+    coroutines: Option<Spanned<Value>>,
+    replicas: Option<Spanned<Value>>,
+    duration: Option<Spanned<Value>>,
+    seed: Option<Spanned<Value>>,
+    #[serde(default)]
+    grid: Entries<Vec<Spanned<Value>>>,
+    #[serde(default)]
+    figures: Vec<Spanned<Figure>>,
+}
+
+impl Experiment {
+    /// Reads and checks a file.
+    ///
+    /// # Errors
+    /// With file, line and column.
+    pub fn read(path: &Path) -> Result<Experiment, CliError> {
+        Experiment::parse(&Document::read(path)?)
+    }
+
+    /// Checks a document.
+    ///
+    /// # Errors
+    /// With file, line and column.
+    pub fn parse(document: &Document) -> Result<Experiment, CliError> {
+        let written: Written = document.parse()?;
+        if written.question.value.trim().is_empty() {
+            return Err(document.error(&written.question, "an experiment needs a question"));
+        }
+        let base = base(document, &written)?;
+        let grid = grid(document, &base, &written.grid)?;
+        let figures = figures(document, &grid, written.figures)?;
+        let points =
+            expand(&base, &grid).map_err(|why| CliError::usage(format!("{}: {why}", document.name)))?;
+        let real = points.iter().filter(|point| !point.spec.fabric.virtual_time()).count();
+        if real != 0 && real != points.len() {
+            let message = format!("{}: real and virtual time in one experiment", document.name);
+            return Err(
+                CliError::usage(message).hint("make two experiments, and give both to `doorbell report`")
+            );
+        }
+        Ok(Experiment { question: written.question.value, kind: written.kind, base, grid, figures, points })
+    }
+
+    /// Names of the axes, in order.
+    pub fn axes(&self) -> Vec<String> {
+        self.grid.iter().map(|axis| axis.name.clone()).collect()
+    }
+
+    /// The fabrics of all points, each once, joined by commas.
+    pub fn fabrics(&self) -> String {
+        let mut names: Vec<String> = Vec::new();
+        for point in &self.points {
+            let name = point.spec.fabric.to_string();
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+        names.join(",")
+    }
+}
+
+fn base(document: &Document, written: &Written) -> Result<RunSpec, CliError> {
+    let mut base = RunSpec::default();
+    let given = [
+        ("fabric", &written.fabric),
+        ("workload", &written.workload),
+        ("protocol", &written.protocol),
+        ("plan", &written.plan),
+        ("nodes", &written.nodes),
+        ("threads", &written.threads),
+        ("coroutines", &written.coroutines),
+        ("replicas", &written.replicas),
+        ("duration", &written.duration),
+        ("seed", &written.seed),
+    ];
+    for (key, value) in given {
+        if let Some(value) = value {
+            base.apply(key, &value.value).map_err(|why| document.error(value, format!("{key}: {why}")))?;
+        }
+    }
+    for (key, value) in &written.set.0 {
+        base.apply(&format!("set.{}", key.value), value)
+            .map_err(|why| document.error(key, format!("set.{}: {why}", key.value)))?;
+    }
+    Ok(base)
+}
+
+fn grid(
+    document: &Document,
+    base: &RunSpec,
+    written: &Entries<Vec<Spanned<Value>>>,
+) -> Result<Vec<Axis>, CliError> {
+    let mut axes = Vec::new();
+    for (name, values) in &written.0 {
+        if values.is_empty() {
+            return Err(document.error(name, format!("grid.{}: at least one value is needed", name.value)));
+        }
+        let mut seen: Vec<Value> = Vec::new();
+        for value in values {
+            let refused = |why: String| document.error(value, format!("grid.{}: {why}", name.value));
+            // Axis by axis; what fits only together with other axes is checked for each point.
+            if let Err(why) = base.clone().apply(&name.value, &value.value) {
+                let unknown = why.contains("cannot be set");
+                return Err(if unknown {
+                    document.error(name, format!("grid: {why}"))
+                } else {
+                    refused(why)
+                });
+            }
+            if seen.contains(&value.value) {
+                return Err(refused(format!("{} is there twice", value.value)));
+            }
+            seen.push(value.value.clone());
+        }
+        axes.push(Axis { name: name.value.clone(), values: seen });
+    }
+    Ok(axes)
+}
+
+fn figures(
+    document: &Document,
+    axes: &[Axis],
+    written: Vec<Spanned<Figure>>,
+) -> Result<Vec<Figure>, CliError> {
+    let axis_names: Vec<&str> = axes.iter().map(|axis| axis.name.as_str()).collect();
+    let columns = point_columns(Kind::Experiment);
+    for figure in &written {
+        let Figure { x, y, by, .. } = &figure.value;
+        let refused = |what: &str, name: &str, known: &[&str]| {
+            let advice =
+                if known.is_empty() { "the grid has no axes".to_owned() } else { suggest(name, known) };
+            Err(document.error(figure, format!("figure: {what} `{name}` is not there; {advice}")))
+        };
+        if !columns.contains(&y.as_str()) {
+            return refused("column", y, columns);
+        }
+        if !axis_names.contains(&x.as_str()) && !columns.contains(&x.as_str()) {
+            return refused("axis or column", x, &axis_names);
+        }
+        if let Some(by) = by.as_ref().filter(|by| !axis_names.contains(&by.as_str())) {
+            return refused("axis", by, &axis_names);
+        }
+    }
+    Ok(written.into_iter().map(|figure| figure.value).collect())
+}
+
+/// A map in the order written.
+struct Entries<V>(Vec<(Spanned<String>, V)>);
+
+impl<V> Default for Entries<V> {
+    fn default() -> Entries<V> {
+        Entries(Vec::new())
+    }
+}
+
+impl<'de, V: Deserialize<'de>> Deserialize<'de> for Entries<V> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct InOrder<V>(std::marker::PhantomData<V>);
+        impl<'de, V: Deserialize<'de>> Visitor<'de> for InOrder<V> {
+            type Value = Entries<V>;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a map")
+            }
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Entries<V>, A::Error> {
+                let mut entries = Vec::new();
+                while let Some(entry) = map.next_entry()? {
+                    entries.push(entry);
+                }
+                Ok(Entries(entries))
+            }
+        }
+        deserializer.deserialize_map(InOrder(std::marker::PhantomData))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<Experiment, CliError> {
+        Experiment::parse(&Document { name: "a.yaml".into(), text: text.into() })
+    }
+
+    fn refused(text: &str) -> String {
+        let full = format!("question: why\nfabric: sim:cx4-edr\n{text}");
+        parse(&full).unwrap_err().message().to_owned()
+    }
+
+    #[test]
+    fn the_example_at_the_top_is_an_experiment() {
+        let source = include_str!("experiment.rs");
+        let yaml = source.split("//! ```").nth(1).unwrap().trim_start_matches("yaml");
+        let text: String = yaml.lines().map(|l| format!("{}\n", l.trim_start_matches("//! "))).collect();
+        let experiment = parse(&text).unwrap();
+        assert_eq!(experiment.points.len(), 9);
+        assert_eq!(experiment.points[8].label(), "plan=drtm-h coroutines=16");
+        assert_eq!(experiment.base.set["hot_fraction"], serde_json::json!(0.04));
+        assert_eq!(
+            (experiment.fabrics().as_str(), experiment.axes()),
+            ("sim:cx4-edr", vec!["plan".into(), "coroutines".into()])
+        );
+        assert_eq!(experiment.figures[0].by.as_deref(), Some("plan"));
+    }
+
+    #[test]
+    fn mistakes_have_line_and_column() {
+        for (text, says) in [
+            ("nods: 3\n", "a.yaml:3:1: unknown field"),
+            ("nodes: 3\nnodes: 4\n", "a.yaml:4:1: duplicate"),
+            ("nodes: 0\n", "a.yaml:3:8: nodes: at least 1 node is needed"),
+            ("coroutines: 1000000000\n", "a.yaml:3:13: coroutines: 1000000000 is too many"),
+            ("duration: 10 parsecs\n", "a.yaml:3:11: duration: `parsecs` is not a unit"),
+            ("duration: 10\n", "a.yaml:3:11: duration: 10 of what?"),
+            ("protocol: ooc\n", "a.yaml:3:11: protocol: no protocol of that name; did you mean `occ`?"),
+            ("grid:\n  nods: [1]\n", "a.yaml:4:3: grid: `nods` cannot be set; did you mean `nodes`?"),
+            ("grid:\n  nodes: [3, 0]\n", "a.yaml:4:14: grid.nodes: at least 1 node"),
+            ("grid:\n  nodes: [3, 4, 3]\n", "a.yaml:4:17: grid.nodes: 3 is there twice"),
+            ("grid:\n  nodes: []\n", "a.yaml:4:3: grid.nodes: at least one value"),
+            ("grid:\n  nodes: [3]\n  nodes: [4]\n", "a.yaml:5:3: duplicate"),
+            ("grid:\n  nodes: 3\n", "a.yaml:4:10: "),
+            ("grid:\n  fabric: [loopback, sim:cx4-edr]\n", "real and virtual time in one experiment"),
+            ("kind: walk\n", "a.yaml:3:7: unknown variant"),
+            ("set: {hot: [1]}\n", "a.yaml:3:7: set.hot: a workload's setting"),
+            ("figures: [{x: nodes, y: speed}]\n", "a.yaml:3:11: figure: column `speed`"),
+            (
+                "figures: [{x: nodes, y: committed_per_s, by: plan}]\n",
+                "figure: axis `plan` is not there; the grid has no axes",
+            ),
+            ("figures: [{x: nodes, y: committed_per_s, colour: red}]\n", "a.yaml:3:42: unknown field"),
+            ("nodes: 2\n", "a.yaml: the only point: 3 copies of each record need 3 nodes"),
+        ] {
+            let got = refused(text);
+            assert!(got.contains(says), "{text:?}\n  wanted {says}\n  got    {got}");
+        }
+        assert!(parse("fabric: loopback\n").unwrap_err().message().contains("question"));
+        assert!(parse("question: ' '\n").unwrap_err().message().contains("needs a question"));
+    }
+}

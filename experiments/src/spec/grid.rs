@@ -1,0 +1,107 @@
+//! A grid: every combination of its axes' values, in the order stated.
+
+use serde::Serialize;
+use serde_json::Value;
+
+use super::limits;
+use super::run::RunSpec;
+
+/// One axis and its values, in the order written.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Axis {
+    /// A key of [`RunSpec::apply`].
+    pub name: String,
+    /// At least one, none twice.
+    pub values: Vec<Value>,
+}
+
+/// One point of a grid.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Point {
+    /// Its number, from 0.
+    pub index: u64,
+    /// Its value on each axis, in the order of the axes, as written to the result file.
+    pub at: Vec<(String, String)>,
+    /// What to run.
+    pub spec: RunSpec,
+}
+
+impl Point {
+    /// `plan=drtm-h nodes=3`, or `the only point`.
+    pub fn label(&self) -> String {
+        if self.at.is_empty() {
+            return "the only point".to_owned();
+        }
+        self.at.iter().map(|(axis, value)| format!("{axis}={value}")).collect::<Vec<_>>().join(" ")
+    }
+}
+
+/// All points; the last axis changes fastest, as in nested loops read from top to bottom.
+///
+/// # Errors
+/// In words: too many points, or a value that does not fit (the axis and the value are named).
+pub fn expand(base: &RunSpec, axes: &[Axis]) -> Result<Vec<Point>, String> {
+    let count = axes.iter().try_fold(1u64, |n, axis| n.checked_mul(axis.values.len() as u64));
+    let count = match count {
+        Some(n) if n <= limits::POINTS => n,
+        _ => return Err(format!("the grid has more than {} points", limits::POINTS)),
+    };
+    (0..count)
+        .map(|index| {
+            let mut spec = base.clone();
+            let mut at = Vec::with_capacity(axes.len());
+            let mut stride = count;
+            for axis in axes {
+                stride /= axis.values.len() as u64;
+                let turn = (index / stride) % axis.values.len() as u64;
+                let value = &axis.values[usize::try_from(turn).map_err(|e| e.to_string())?];
+                spec.apply(&axis.name, value).map_err(|why| format!("{} {value}: {why}", axis.name))?;
+                at.push((axis.name.clone(), shown(&spec, &axis.name, value)));
+            }
+            let point = Point { index, at, spec };
+            point.spec.check().map_err(|why| format!("{}: {why}", point.label()))?;
+            Ok(point)
+        })
+        .collect()
+}
+
+fn shown(spec: &RunSpec, axis: &str, value: &Value) -> String {
+    match (axis, value) {
+        ("plan", _) => spec.plan.to_string(),
+        (_, Value::String(text)) => text.clone(),
+        _ => value.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn axis(name: &str, values: Value) -> Axis {
+        Axis { name: name.into(), values: values.as_array().unwrap().clone() }
+    }
+
+    #[test]
+    fn the_last_axis_changes_fastest() {
+        let axes = [axis("plan", json!(["one-sided", "two-sided"])), axis("coroutines", json!([4, 1, 2]))];
+        let points = expand(&RunSpec::default(), &axes).unwrap();
+        let labels: Vec<String> = points.iter().map(Point::label).collect();
+        assert_eq!(labels[0], "plan=one-sided coroutines=4");
+        assert_eq!(labels[1], "plan=one-sided coroutines=1");
+        assert_eq!(labels[5], "plan=two-sided coroutines=2");
+        assert_eq!(points.len(), 6);
+        assert!(points.iter().enumerate().all(|(i, p)| p.index == i as u64));
+        assert_eq!((points[5].spec.coroutines, points[5].spec.plan.to_string()), (2, "two-sided".into()));
+    }
+
+    #[test]
+    fn no_axes_are_one_point_and_absurd_grids_are_refused() {
+        assert_eq!(expand(&RunSpec::default(), &[]).unwrap().len(), 1);
+        let long: Vec<Value> = (1..=1001).map(|n| json!(n)).collect();
+        let axes = [axis("seed", json!(long)), axis("coroutines", json!(long))];
+        assert!(expand(&RunSpec::default(), &axes).unwrap_err().contains("more than 1000000 points"));
+        let axes = [axis("replicas", json!([1, 9]))];
+        assert!(expand(&RunSpec::default(), &axes).unwrap_err().contains("replicas=9: 9 copies"));
+    }
+}

@@ -1,0 +1,53 @@
+//! Sizes that are taken, and why not more.
+
+/// A size with its bounds.
+#[derive(Clone, Copy, Debug)]
+pub struct Limit {
+    /// What is counted, singular.
+    pub what: &'static str,
+    /// Used where nothing is said.
+    pub usual: u32,
+    /// Most that are taken.
+    pub most: u32,
+}
+
+impl Limit {
+    /// Checks a count.
+    ///
+    /// # Errors
+    /// In words, if it is zero or over the limit.
+    pub fn check(self, n: u64) -> Result<u32, String> {
+        match u32::try_from(n) {
+            Ok(0) => Err(format!("at least 1 {} is needed", self.what)),
+            Ok(n) if n <= self.most => Ok(n),
+            _ => Err(format!("{n} is too many: the limit is {} {}s", self.most, self.what)),
+        }
+    }
+}
+
+/// Nodes: ten times the largest cluster in the papers we follow.
+pub const NODES: Limit = Limit { what: "node", usual: 3, most: 1_024 };
+
+/// Worker threads per node: the largest servers of today.
+pub const THREADS: Limit = Limit { what: "thread", usual: 1, most: 512 };
+
+/// Coroutines per thread: gains end below a hundred; this leaves room to show that.
+pub const COROUTINES: Limit = Limit { what: "coroutine", usual: 8, most: 65_536 };
+
+/// Copies of a record.
+pub const REPLICAS: Limit = Limit { what: "replica", usual: 3, most: 16 };
+
+/// Coroutines in all: at about a kibibyte each this is 16 GiB.
+pub const COROUTINES_IN_ALL: u64 = 1 << 24;
+
+/// Points of one grid.
+pub const POINTS: u64 = 1_000_000;
+
+/// Longest measured time per point, in nanoseconds: a day.
+pub const DURATION_NS: u64 = 86_400_000_000_000;
+
+/// Measured time of a point where time is real, unless asked for otherwise.
+pub const USUAL_REAL: super::Span = super::Span::from_ns(1_000_000_000);
+
+/// Measured time of a point where time is virtual: thousands of transactions per core, seconds to simulate.
+pub const USUAL_VIRTUAL: super::Span = super::Span::from_ns(2_000_000);

@@ -1,0 +1,16 @@
+//! What a person can ask for: one run, or a grid of runs with a question.
+//!
+//! Flags and experiment files set the same [`RunSpec`] through the same parsers in [`values`], so a value is
+//! refused with the same words wherever it stands.
+
+mod choice;
+mod experiment;
+mod grid;
+pub mod limits;
+mod run;
+pub mod values;
+
+pub use choice::{FabricChoice, PlanChoice, ProfileChoice};
+pub use experiment::{Experiment, Figure, SpecKind};
+pub use grid::{Axis, Point};
+pub use run::{RunSpec, Span};

@@ -1,0 +1,249 @@
+//! One run.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use primitives::units::Nanos;
+use serde::{Serialize, Serializer};
+use serde_json::Value;
+
+use super::choice::{FabricChoice, PlanChoice, ProfileChoice};
+use super::{limits, values};
+use crate::error::CliError;
+use crate::yaml::Document;
+
+/// A span of time, written with its unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span(Nanos);
+
+impl Span {
+    /// From nanoseconds.
+    pub const fn from_ns(ns: u64) -> Span {
+        Span(Nanos(ns))
+    }
+
+    /// In nanoseconds.
+    pub const fn ns(self) -> u64 {
+        self.0.0
+    }
+
+    /// As the unit the libraries use.
+    pub const fn nanos(self) -> Nanos {
+        self.0
+    }
+}
+
+impl std::fmt::Display for Span {
+    /// The largest unit that needs no fraction.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let ns = self.ns();
+        let units = [(1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us"), (1, "ns")];
+        let (size, name) = units.into_iter().find(|(size, _)| ns.is_multiple_of(*size)).unwrap_or((1, "ns"));
+        write!(f, "{}{name}", ns / size)
+    }
+}
+
+impl Serialize for Span {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// Everything that decides one run; equal values give equal results on a simulated fabric.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct RunSpec {
+    /// The fabric.
+    pub fabric: FabricChoice,
+    /// The workload's name.
+    pub workload: String,
+    /// Settings of the workload; it knows which there are.
+    pub set: BTreeMap<String, Value>,
+    /// The protocol's name.
+    pub protocol: String,
+    /// The plan.
+    pub plan: PlanChoice,
+    /// Nodes.
+    pub nodes: u32,
+    /// Worker threads per node.
+    pub threads: u32,
+    /// Coroutines per thread.
+    pub coroutines: u32,
+    /// Copies of each record, the primary included.
+    pub replicas: u32,
+    /// Measured time; virtual on sim.
+    pub duration: Span,
+    /// Seed of every random draw.
+    pub seed: u64,
+}
+
+impl Default for RunSpec {
+    /// What the flags of `doorbell run` default to.
+    fn default() -> RunSpec {
+        RunSpec {
+            fabric: FabricChoice::Loopback,
+            workload: "smallbank".to_owned(),
+            set: BTreeMap::new(),
+            protocol: "occ".to_owned(),
+            plan: PlanChoice::Preset("drtm-h".to_owned()),
+            nodes: limits::NODES.usual,
+            threads: limits::THREADS.usual,
+            coroutines: limits::COROUTINES.usual,
+            replicas: limits::REPLICAS.usual,
+            duration: Span::from_ns(1_000_000_000),
+            seed: 1,
+        }
+    }
+}
+
+impl RunSpec {
+    /// What may be set, in the order it is applied. A setting of the workload is `set.KEY`.
+    pub const KEYS: &[&str] = &[
+        "fabric",
+        "workload",
+        "protocol",
+        "plan",
+        "nodes",
+        "threads",
+        "coroutines",
+        "replicas",
+        "duration",
+        "seed",
+    ];
+
+    /// Sets one value by its name in experiment files.
+    ///
+    /// # Errors
+    /// In words, if there is no such key or the value does not fit.
+    pub fn apply(&mut self, key: &str, value: &Value) -> Result<(), String> {
+        match key {
+            "fabric" => self.fabric = text(value)?.parse()?,
+            "workload" => self.workload = values::workload(text(value)?)?,
+            "protocol" => self.protocol = values::protocol(text(value)?)?,
+            "plan" => {
+                self.plan = match value {
+                    Value::Object(phases) => PlanChoice::Inline(phases.clone()),
+                    named => text(named)?.parse()?,
+                }
+            }
+            "nodes" => self.nodes = limits::NODES.check(number(value)?)?,
+            "threads" => self.threads = limits::THREADS.check(number(value)?)?,
+            "coroutines" => self.coroutines = limits::COROUTINES.check(number(value)?)?,
+            "replicas" => self.replicas = limits::REPLICAS.check(number(value)?)?,
+            "duration" => match value {
+                Value::String(written) => self.duration = values::span(written)?,
+                other => values::span(&other.to_string()).map(|span| self.duration = span)?,
+            },
+            "seed" => self.seed = number(value)?,
+            _ => match key.strip_prefix("set.") {
+                Some(setting) if !setting.is_empty() && !value.is_array() && !value.is_object() => {
+                    self.set.insert(setting.to_owned(), value.clone());
+                }
+                Some(_) => return Err("a workload's setting is a number, a truth value or a word".to_owned()),
+                None => {
+                    let advice = crate::names::suggest(key, Self::KEYS);
+                    return Err(format!("`{key}` cannot be set; {advice} Workload settings are set.KEY"));
+                }
+            },
+        }
+        Ok(())
+    }
+
+    /// Texts of the files this run reads, by path: the plan and the profile, where they are files.
+    ///
+    /// # Errors
+    /// If one cannot be read.
+    pub fn files(&self) -> Result<BTreeMap<String, String>, CliError> {
+        let plan = match &self.plan {
+            PlanChoice::File(path) => Some(path),
+            _ => None,
+        };
+        let profile = match &self.fabric {
+            FabricChoice::Sim(ProfileChoice::File(path)) => Some(path),
+            _ => None,
+        };
+        let read = |path: &PathBuf| Document::read(path).map(|document| (document.name, document.text));
+        plan.into_iter().chain(profile).map(read).collect()
+    }
+
+    /// Checks what single values cannot know.
+    ///
+    /// # Errors
+    /// In words.
+    pub fn check(&self) -> Result<(), String> {
+        let coroutines = u64::from(self.nodes) * u64::from(self.threads) * u64::from(self.coroutines);
+        if coroutines > limits::COROUTINES_IN_ALL {
+            return Err(format!(
+                "{} nodes × {} threads × {} coroutines are {coroutines} coroutines; the limit is {}",
+                self.nodes,
+                self.threads,
+                self.coroutines,
+                limits::COROUTINES_IN_ALL
+            ));
+        }
+        if self.replicas > self.nodes {
+            return Err(format!(
+                "{} copies of each record need {} nodes, there {}; use fewer replicas or more nodes",
+                self.replicas,
+                self.replicas,
+                if self.nodes == 1 { "is 1".to_owned() } else { format!("are {}", self.nodes) }
+            ));
+        }
+        Ok(())
+    }
+}
+
+fn text(value: &Value) -> Result<&str, String> {
+    value.as_str().ok_or_else(|| format!("a name is needed, not {value}"))
+}
+
+fn number(value: &Value) -> Result<u64, String> {
+    value.as_u64().ok_or_else(|| format!("a whole number is needed, not {value}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn flags_and_files_refuse_with_the_same_words() {
+        let mut spec = RunSpec::default();
+        assert_eq!(spec.apply("nodes", &json!(0)), values::nodes("0").map(drop));
+        assert_eq!(spec.apply("duration", &json!("10 parsecs")), values::span("10 parsecs").map(drop));
+        assert_eq!(spec.apply("duration", &json!(10)), values::span("10").map(drop));
+        assert_eq!(spec.apply("protocol", &json!("ooc")), values::protocol("ooc").map(drop));
+        assert_eq!(spec, RunSpec::default(), "nothing was changed by a refused value");
+    }
+
+    #[test]
+    fn every_key_can_be_set() {
+        let value = |key: &str| match key {
+            "fabric" => json!("sim:cx4-edr"),
+            "workload" => json!("ycsb"),
+            "protocol" => json!("mvcc"),
+            "plan" => json!({"lock": "one-sided"}),
+            "duration" => json!("5ms"),
+            _ => json!(2),
+        };
+        let usual = serde_json::to_value(RunSpec::default()).unwrap();
+        for key in RunSpec::KEYS {
+            let mut spec = RunSpec::default();
+            spec.apply(key, &value(key)).unwrap();
+            assert_ne!(serde_json::to_value(&spec).unwrap()[key], usual[key], "{key}");
+        }
+        let mut spec = RunSpec::default();
+        spec.apply("set.hot", &json!(0.9)).unwrap();
+        assert_eq!(spec.set["hot"], json!(0.9));
+        assert!(spec.apply("set.", &json!(1)).is_err());
+        assert!(spec.apply("nods", &json!(1)).unwrap_err().contains("did you mean `nodes`?"));
+    }
+
+    #[test]
+    fn sizes_are_checked_together() {
+        let spec = RunSpec { nodes: 1, ..RunSpec::default() };
+        assert!(spec.check().unwrap_err().contains("need 3 nodes, there is 1"));
+        let spec = RunSpec { nodes: 1024, threads: 512, coroutines: 65_536, ..RunSpec::default() };
+        assert!(spec.check().unwrap_err().contains("34359738368 coroutines"));
+        assert_eq!(Span::from_ns(1_500_000).to_string(), "1500us");
+    }
+}

@@ -1,0 +1,193 @@
+//! Parsers of single values, for flags and files alike.
+
+use std::path::PathBuf;
+
+use serde_json::Value;
+
+use super::choice::{FabricChoice, PlanChoice};
+use super::limits::{self, Limit};
+use super::run::Span;
+use crate::names::{PROTOCOLS, WORKLOADS, suggest};
+use crate::output::JsonTarget;
+
+fn count(text: &str, limit: Limit) -> Result<u32, String> {
+    let digits = text.replace('_', "");
+    match digits.parse::<u64>() {
+        Ok(n) => limit.check(n),
+        Err(_) if !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()) => {
+            Err(format!("too many: the limit is {} {}s", limit.most, limit.what))
+        }
+        Err(_) => Err(format!("a number of {}s is needed, 1 to {}", limit.what, limit.most)),
+    }
+}
+
+/// `--nodes`.
+///
+/// # Errors
+/// In words, as in all parsers of this module.
+pub fn nodes(text: &str) -> Result<u32, String> {
+    count(text, limits::NODES)
+}
+
+/// `--threads`.
+#[allow(clippy::missing_errors_doc)]
+pub fn threads(text: &str) -> Result<u32, String> {
+    count(text, limits::THREADS)
+}
+
+/// `--coroutines`.
+#[allow(clippy::missing_errors_doc)]
+pub fn coroutines(text: &str) -> Result<u32, String> {
+    count(text, limits::COROUTINES)
+}
+
+/// `--replicas`.
+#[allow(clippy::missing_errors_doc)]
+pub fn replicas(text: &str) -> Result<u32, String> {
+    count(text, limits::REPLICAS)
+}
+
+/// `--jobs`.
+#[allow(clippy::missing_errors_doc)]
+pub fn jobs(text: &str) -> Result<usize, String> {
+    count(text, Limit { what: "job", usual: 1, most: 1_024 }).map(|n| n as usize)
+}
+
+/// `--workload`.
+#[allow(clippy::missing_errors_doc)]
+pub fn workload(text: &str) -> Result<String, String> {
+    known(text, WORKLOADS, "workload")
+}
+
+/// `--protocol`.
+#[allow(clippy::missing_errors_doc)]
+pub fn protocol(text: &str) -> Result<String, String> {
+    known(text, PROTOCOLS, "protocol")
+}
+
+fn known(text: &str, names: &[&str], what: &str) -> Result<String, String> {
+    if names.contains(&text) {
+        Ok(text.to_owned())
+    } else {
+        Err(format!("no {what} of that name; {}", suggest(text, names)))
+    }
+}
+
+/// `--fabric`.
+#[allow(clippy::missing_errors_doc)]
+pub fn fabric(text: &str) -> Result<FabricChoice, String> {
+    text.parse()
+}
+
+/// `--plan`.
+#[allow(clippy::missing_errors_doc)]
+pub fn plan(text: &str) -> Result<PlanChoice, String> {
+    text.parse()
+}
+
+/// `--json`.
+#[allow(clippy::missing_errors_doc)]
+pub fn json_target(text: &str) -> Result<JsonTarget, String> {
+    match text {
+        "" => Err("name a file, or `-` for stdout".to_owned()),
+        "-" => Ok(JsonTarget::Stdout),
+        path => Ok(JsonTarget::File(PathBuf::from(path))),
+    }
+}
+
+/// `--set`: a key and a number, a truth value or a word.
+#[allow(clippy::missing_errors_doc)]
+pub fn setting(text: &str) -> Result<(String, Value), String> {
+    let (key, value) = text.split_once('=').ok_or("write it as key=value")?;
+    if key.is_empty() || value.is_empty() {
+        return Err("write it as key=value".to_owned());
+    }
+    let scalar = serde_json::from_str::<Value>(value).ok().filter(|v| v.is_number() || v.is_boolean());
+    Ok((key.to_owned(), scalar.unwrap_or_else(|| Value::String(value.to_owned()))))
+}
+
+/// A span of time with its unit: `250us`, `1.5s`.
+#[allow(clippy::missing_errors_doc)]
+pub fn span(text: &str) -> Result<Span, String> {
+    const UNITS: [(&str, f64); 6] =
+        [("ns", 1.0), ("us", 1e3), ("µs", 1e3), ("ms", 1e6), ("s", 1e9), ("min", 6e10)];
+    const FORM: &str = "use ns, us, ms, s or min, as in 100ms or 2s";
+    let trimmed = text.trim();
+    let split =
+        trimmed.find(|c: char| !(c.is_ascii_digit() || c == '.' || c == '_')).unwrap_or(trimmed.len());
+    let (number, unit) = (trimmed[..split].replace('_', ""), trimmed[split..].trim());
+    let value: f64 = number.parse().map_err(|_| format!("a time is a number and a unit; {FORM}"))?;
+    if unit.is_empty() {
+        return Err(format!("{number} of what? {FORM}"));
+    }
+    let Some((_, factor)) = UNITS.iter().find(|(name, _)| *name == unit) else {
+        return Err(format!("`{unit}` is not a unit of time; {FORM}"));
+    };
+    let ns = (value * factor).round();
+    if ns < 1.0 {
+        return Err("nothing can be measured in no time".to_owned());
+    }
+    if ns > limits::DURATION_NS as f64 {
+        return Err("a point may last a day at most".to_owned());
+    }
+    Ok(Span::from_ns(ns as u64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn times_need_a_unit_that_exists() {
+        for (text, ns) in [
+            ("100ms", 100_000_000),
+            ("2s", 2_000_000_000),
+            ("1.5 us", 1_500),
+            ("1_000ns", 1_000),
+            ("1min", 60_000_000_000),
+        ] {
+            assert_eq!(span(text).unwrap().ns(), ns, "{text}");
+        }
+        for (text, says) in [
+            ("10 parsecs", "`parsecs` is not a unit of time"),
+            ("10", "10 of what?"),
+            ("ms", "a number and a unit"),
+            ("-1s", "a number and a unit"),
+            ("1.2.3s", "a number and a unit"),
+            ("0s", "no time"),
+            ("0.1ns", "no time"),
+            ("1e9s", "not a unit"),
+            ("99999999999999999999s", "a day at most"),
+            ("2d", "`d` is not a unit"),
+            ("", "a number and a unit"),
+        ] {
+            let got = span(text).unwrap_err();
+            assert!(got.contains(says), "{text}: {got}");
+        }
+    }
+
+    #[test]
+    fn counts_have_bounds() {
+        assert_eq!(coroutines("1_000"), Ok(1000));
+        assert_eq!(nodes("0").unwrap_err(), "at least 1 node is needed");
+        assert_eq!(
+            coroutines("1000000000").unwrap_err(),
+            "1000000000 is too many: the limit is 65536 coroutines"
+        );
+        assert!(nodes("99999999999999999999999").unwrap_err().contains("the limit is 1024 nodes"));
+        for text in ["", "-1", "1.5", "many", "_"] {
+            assert!(threads(text).unwrap_err().starts_with("a number of threads"), "{text}");
+        }
+    }
+
+    #[test]
+    fn settings_are_numbers_or_words() {
+        assert_eq!(setting("hot=0.9"), Ok(("hot".into(), json!(0.9))));
+        assert_eq!(setting("a=b=c"), Ok(("a".into(), json!("b=c"))));
+        assert_eq!(setting("mix=[1]"), Ok(("mix".into(), json!("[1]"))));
+        for text in ["", "hot", "hot=", "=1"] {
+            assert!(setting(text).is_err(), "{text}");
+        }
+    }
+}

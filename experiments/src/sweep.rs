@@ -1,0 +1,173 @@
+//! Measures the points of a grid into a result directory, several at a time.
+//!
+//! Each point is a closure's work on one thread, and shares nothing with the others, so its result does not
+//! depend on how many run beside it; the directory keeps rows in point order. Together: the same files
+//! for any number of jobs. Where time is real, points would disturb each other: give one job.
+//!
+//! A point that fails does not stop the others; a directory that cannot be written does. After the first
+//! Ctrl-C no point is begun and those that run are kept.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use primitives::measure::{PointResult, ResultDir};
+
+use crate::error::{CliError, Exit};
+use crate::interrupt::Interrupt;
+use crate::output::Talk;
+
+/// How to sweep.
+#[derive(Clone, Debug)]
+pub struct Sweep {
+    /// What the progress line is called.
+    pub title: String,
+    /// Points at a time, at least 1.
+    pub jobs: usize,
+    /// Where progress is shown.
+    pub talk: Talk,
+    /// Who may stop it.
+    pub interrupt: Interrupt,
+    /// The command that goes on where this one ended.
+    pub repeat: String,
+}
+
+/// Points at a time where nobody says otherwise: one per core in virtual time, one where time is real.
+pub fn usual_jobs(virtual_time: bool) -> usize {
+    if virtual_time { std::thread::available_parallelism().map_or(1, |n| n.get()) } else { 1 }
+}
+
+/// A point that was not measured.
+#[derive(Debug)]
+struct Failure {
+    point: u64,
+    error: CliError,
+}
+
+impl Sweep {
+    /// Measures the missing points of `dir` by `measure`, which gets a point's number, and finishes `dir`
+    /// with what `summary` makes of it.
+    ///
+    /// # Errors
+    /// [`Exit::Interrupted`] after Ctrl-C, with the command to resume; the first failed point's error, with
+    /// its number, if any failed; a full or unwritable directory. What was measured is kept in each case.
+    pub fn run<M>(
+        &self,
+        dir: &mut ResultDir,
+        measure: M,
+        summary: impl FnOnce(&ResultDir) -> serde_json::Value,
+    ) -> Result<(), CliError>
+    where
+        M: Fn(u64) -> Result<PointResult, CliError> + Sync,
+    {
+        let missing = dir.missing();
+        let expected = dir.record().points_expected;
+        let kept = expected - missing.len() as u64;
+        if kept > 0 && !missing.is_empty() {
+            self.talk.say(format!("resuming: {kept} of {expected} points are there"));
+        }
+        let bar = self.bar(expected, kept);
+        let measured = self.measure_all(&missing, measure, |point, result| {
+            dir.keep(point, result)?;
+            bar.inc(1);
+            Ok(())
+        });
+        bar.finish_and_clear();
+
+        let interrupted = self.interrupt.asked();
+        let closing = summary(dir);
+        // Even when keeping failed: what there is belongs into the tables, if they can be written at all.
+        let finished = dir.finish(interrupted, closing);
+        let mut failures = measured?;
+        finished?;
+        failures.sort_by_key(|failure| failure.point);
+        if !dir.record().complete && interrupted {
+            return Err(self.was_interrupted(dir));
+        }
+        let count = failures.len();
+        match failures.into_iter().next() {
+            None => Ok(()),
+            Some(Failure { point, error }) => {
+                let others = if count > 1 { format!(" ({} more failed)", count - 1) } else { String::new() };
+                Err(error.context(format!("point {point} failed{others}; the others are kept")))
+            }
+        }
+    }
+
+    /// Runs the points on `jobs` threads and hands each result to `keep` on this one, as it ends.
+    fn measure_all<M, K>(&self, points: &[u64], measure: M, mut keep: K) -> Result<Vec<Failure>, CliError>
+    where
+        M: Fn(u64) -> Result<PointResult, CliError> + Sync,
+        K: FnMut(u64, &PointResult) -> Result<(), CliError>,
+    {
+        let next = AtomicUsize::new(0);
+        let halt = AtomicBool::new(false);
+        let mut failures = Vec::new();
+        let mut kept = Ok(());
+        std::thread::scope(|scope| {
+            let (sender, results) = mpsc::channel();
+            for _ in 0..self.jobs.clamp(1, points.len().max(1)) {
+                let (sender, next, halt, measure) = (sender.clone(), &next, &halt, &measure);
+                scope.spawn(move || {
+                    while !halt.load(Ordering::Relaxed) && !self.interrupt.asked() {
+                        let Some(&point) = points.get(next.fetch_add(1, Ordering::Relaxed)) else { break };
+                        let result = catch_unwind(AssertUnwindSafe(|| measure(point)))
+                            .unwrap_or_else(|panic| Err(panicked(panic.as_ref())));
+                        if sender.send((point, result)).is_err() {
+                            break;
+                        }
+                    }
+                });
+            }
+            drop(sender);
+            for (point, result) in results {
+                match result {
+                    Ok(_) if kept.is_err() => {} // the directory takes no more; the point is measured again
+                    Ok(result) => {
+                        kept = keep(point, &result);
+                        halt.fetch_or(kept.is_err(), Ordering::Relaxed);
+                    }
+                    Err(error) => failures.push(Failure { point, error }),
+                }
+            }
+        });
+        kept.map(|()| failures)
+    }
+
+    fn was_interrupted(&self, dir: &ResultDir) -> CliError {
+        let record = dir.record();
+        CliError::new(
+            Exit::Interrupted,
+            format!(
+                "interrupted: {} of {} points are kept in {}",
+                record.points_done,
+                record.points_expected,
+                dir.path().display()
+            ),
+        )
+        .hint(format!("go on with: {}", self.repeat))
+    }
+
+    fn bar(&self, points: u64, done: u64) -> ProgressBar {
+        let target =
+            if self.talk.progress() { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+        let bar = ProgressBar::with_draw_target(Some(points), target);
+        if let Ok(style) = ProgressStyle::with_template("{msg} {bar:30} {pos}/{len} points, {eta} to go") {
+            bar.set_style(style.progress_chars("━╸ "));
+        }
+        bar.set_message(self.title.clone());
+        bar.set_position(done);
+        bar.reset_eta();
+        bar
+    }
+}
+
+/// A panic in a point is a bug; it costs that point, not the sweep.
+fn panicked(panic: &(dyn Any + Send)) -> CliError {
+    let said = panic.downcast_ref::<&str>().map(|s| (*s).to_owned());
+    let said = said.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
+    CliError::check(format!("it panicked: {said}"))
+        .hint("this is a bug in doorbell: please report it with the command line")
+}

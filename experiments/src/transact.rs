@@ -1,0 +1,257 @@
+//! One run of transactions: from a [`RunSpec`] to rows, JSON and a verdict.
+//!
+//! `run`, `experiment`, `tune --verify` and `quickstart` all measure through here.
+
+use crate::error::CliError;
+use crate::fabrics::Fabric;
+use crate::spec::{FabricChoice, PlanChoice, RunSpec};
+use engine::cluster::{self, RunError, RunResult};
+use engine::protocol::{AnyProtocol, PROTOCOLS, Protocol};
+use engine::verify::{Level, Verdict, check};
+use engine::workload::AnyWorkload;
+use phases::plan::{Phase, Plan, PlanFile, Prediction, Preset};
+use primitives::measure::{PointResult, Row};
+use primitives::mesh::Shape;
+use serde_json::{Value, json};
+use std::sync::atomic::AtomicBool;
+
+/// A plan with its name and, if a tuner chose it, what it expects.
+#[derive(Clone, Debug)]
+pub struct NamedPlan {
+    /// Name for tables.
+    pub name: String,
+    /// The plan.
+    pub plan: Plan,
+    /// The prediction that came with it.
+    pub prediction: Option<Prediction>,
+}
+
+/// What to keep and check of a run.
+#[derive(Clone, Copy, Debug)]
+pub struct Keep {
+    /// Record the history, and check it for strict serializability.
+    pub history: bool,
+}
+
+/// A finished run.
+pub struct Run {
+    /// The plan's name.
+    pub plan: String,
+    /// Its prediction.
+    pub prediction: Option<Prediction>,
+    /// What the engine brought back.
+    pub result: RunResult,
+    /// The checker's word on the recorded history.
+    pub verdict: Option<Verdict>,
+}
+
+/// The workload of a spec.
+///
+/// # Errors
+/// Exit code 2 with what the workload says of its settings.
+pub fn workload(spec: &RunSpec) -> Result<AnyWorkload, CliError> {
+    let scale = engine::workload::Scale { nodes: spec.nodes as u16, workers: spec.threads as u16 };
+    let texts: Vec<(&str, String)> = spec
+        .set
+        .iter()
+        .map(|(key, value)| (key.as_str(), value.as_str().map_or_else(|| value.to_string(), str::to_owned)))
+        .collect();
+    AnyWorkload::parse(&spec.workload, scale, texts.iter().map(|(k, v)| (*k, v.as_str())))
+        .map_err(|e| CliError::usage(e.to_string()))
+}
+
+/// The protocol of a spec.
+///
+/// # Errors
+/// Exit code 3 for one that this build does not have.
+pub fn protocol(spec: &RunSpec) -> Result<AnyProtocol, CliError> {
+    AnyProtocol::named(&spec.protocol).ok_or_else(|| {
+        CliError::machine(format!("this version of doorbell has no protocol `{}` yet", spec.protocol))
+            .hint(format!("it has {}", PROTOCOLS.join(", ")))
+    })
+}
+
+/// The plan of a spec that names one; `None` where it is to be tuned.
+///
+/// # Errors
+/// Exit code 2 if there is no such plan or its file is none.
+pub fn plan(spec: &RunSpec, protocol: &AnyProtocol, fabric: &Fabric) -> Result<Option<NamedPlan>, CliError> {
+    let with_coroutines = |plan: Plan| Plan { coroutines: spec.coroutines, ..plan };
+    let named = match &spec.plan {
+        PlanChoice::Tuned => return Ok(None),
+        PlanChoice::Preset(name) => {
+            let preset = Preset::ALL
+                .iter()
+                .find(|preset| preset.name() == name)
+                .ok_or_else(|| CliError::usage(format!("no plan preset `{name}`")))?;
+            let plan = preset.plan(&fabric.caps()?, protocol.needs());
+            NamedPlan { name: name.clone(), plan: with_coroutines(plan), prediction: None }
+        }
+        PlanChoice::File(path) => {
+            let file = PlanFile::load(path).map_err(|e| CliError::usage("the plan cannot be used").caused_by(&e))?;
+            NamedPlan { name: file.name, plan: file.plan, prediction: file.prediction }
+        }
+        PlanChoice::Inline(map) => {
+            let text = Value::Object(map.clone()).to_string();
+            // JSON is YAML, so one parser reads both.
+            let plan = Plan::parse(&text, "plan").map_err(|e| CliError::usage(e.to_string()))?;
+            let plan = if map.contains_key("coroutines") { plan } else { with_coroutines(plan) };
+            NamedPlan { name: spec.plan.to_string(), plan, prediction: None }
+        }
+    };
+    Ok(Some(named))
+}
+
+/// Runs a spec with a given plan.
+///
+/// # Errors
+/// Exit code 2 if plan, workload or sizes cannot be; 1 if a session failed.
+pub fn run(
+    spec: &RunSpec,
+    fabric: &Fabric,
+    named: &NamedPlan,
+    keep: Keep,
+    stop: &AtomicBool,
+) -> Result<Run, CliError> {
+    let (workload, protocol) = (workload(spec)?, protocol(spec)?);
+    let shape = Shape { nodes: spec.nodes as u16, workers: spec.threads as u16 };
+    let mut asked = cluster::RunSpec::new(fabric.spec.clone(), shape, named.plan.clone());
+    asked.replicas = spec.replicas as u16;
+    asked.length = cluster::Length::measured(spec.duration.nanos());
+    asked.seed = spec.seed;
+    asked.history = keep.history;
+    let result = cluster::run(&asked, &workload, protocol, stop).map_err(|error| match &error {
+        RunError::Plan(refused) => CliError::usage(format!("plan `{}` cannot run here", named.name))
+            .caused_by(refused.as_ref())
+            .hint("`doorbell tune` finds the best plan that can"),
+        _ => CliError::usage("the run cannot be set up").caused_by(&error),
+    })?;
+    let verdict = result.history.as_ref().map(|history| check(history, Level::StrictSerializable));
+    Ok(Run { plan: named.name.clone(), prediction: named.prediction.clone(), result, verdict })
+}
+
+impl Run {
+    /// The row, phases and aborts of result files.
+    pub fn point(&self, row: Row) -> PointResult {
+        let r = &self.result;
+        let latency = &r.stats.latency;
+        let virtual_time = r.facts.events > 0;
+        let row = row
+            .with("workload", r.workload)
+            .with("protocol", r.protocol)
+            .with("plan", self.plan.as_str())
+            .with("nodes", r.shape.nodes)
+            .with("threads", r.shape.workers)
+            .with("coroutines", r.plan.coroutines)
+            .with("replicas", r.replicas)
+            .with("committed", r.stats.committed)
+            .with("aborted", r.stats.aborts.total())
+            .with("elapsed_ns", r.elapsed)
+            .with("committed_per_s", r.committed_per_s())
+            .with("aborted_per_s", r.aborted_per_s())
+            .with("latency_p50_ns", latency.p50())
+            .with("latency_p90_ns", latency.p90())
+            .with("latency_p99_ns", latency.p99())
+            .with("latency_p999_ns", latency.p999())
+            .with("verbs_per_committed", r.verbs_per_committed())
+            .with("round_trips_per_committed", r.round_trips_per_committed())
+            .with("doorbells_per_committed", r.doorbells_per_committed())
+            .with("predicted_per_s", self.prediction.as_ref().map(|p| p.committed_per_s))
+            .with("predicted_p50_ns", self.prediction.as_ref().map(|p| p.latency_p50_ns))
+            .with("isolation_level", self.verdict.as_ref().map(|v| v.level.to_string()))
+            .with("isolation_verdict", self.verdict.as_ref().map(|v| if v.passed() { "pass" } else { "fail" }))
+            .with("checks_failed", r.failed_checks().count())
+            .with("events", virtual_time.then_some(r.facts.events))
+            .with("virtual_ns", virtual_time.then_some(r.facts.virtual_time));
+        let phases = Phase::ALL.into_iter().filter(|&phase| r.stats.phase(phase).latency.count() > 0);
+        let phases = phases.map(|phase| {
+            let stats = r.stats.phase(phase);
+            let [verbs, round_trips, doorbells] = r.phase_per_committed(phase);
+            Row::new()
+                .with("phase", phase.name())
+                .with("latency_p50_ns", stats.latency.p50())
+                .with("latency_p99_ns", stats.latency.p99())
+                .with("verbs", verbs)
+                .with("round_trips", round_trips)
+                .with("doorbells", doorbells)
+        });
+        let aborts = r.stats.aborts.iter().filter(|(_, count)| *count > 0);
+        PointResult {
+            row,
+            phases: phases.collect(),
+            aborts: aborts.map(|(reason, count)| Row::new().with("reason", reason).with("count", count)).collect(),
+            histogram: Some(latency.clone()),
+        }
+    }
+
+    /// The document of `run --json`.
+    pub fn json(&self, spec: &RunSpec) -> Value {
+        let r = &self.result;
+        let latency = &r.stats.latency;
+        let quantiles = |h: &primitives::measure::Histogram| {
+            json!({ "p50": h.p50(), "p90": h.p90(), "p99": h.p99(), "p999": h.p999() })
+        };
+        let phases: serde_json::Map<String, Value> = Phase::ALL
+            .into_iter()
+            .map(|phase| {
+                let [verbs, round_trips, doorbells] = r.phase_per_committed(phase);
+                let phase_json = json!({
+                    "latency_ns": quantiles(&r.stats.phase(phase).latency),
+                    "verbs": verbs, "round_trips": round_trips, "doorbells": doorbells,
+                });
+                (phase.name().to_owned(), phase_json)
+            })
+            .collect();
+        let checks: serde_json::Map<String, Value> = r
+            .checks
+            .iter()
+            .map(|c| (c.name.to_owned(), json!({ "passed": c.passed, "detail": c.detail })))
+            .collect();
+        let mut document = json!({
+            "spec": spec,
+            "plan": self.plan,
+            "committed": r.stats.committed,
+            "committed_per_s": r.committed_per_s(),
+            "aborted_per_s": r.aborted_per_s(),
+            "given_up": r.stats.given_up,
+            "aborts": r.stats.aborts.iter().collect::<std::collections::BTreeMap<_, _>>(),
+            "elapsed_ns": r.elapsed,
+            "latency_ns": quantiles(latency),
+            "phases": phases,
+            "verbs_per_committed": r.verbs_per_committed(),
+            "round_trips_per_committed": r.round_trips_per_committed(),
+            "doorbells_per_committed": r.doorbells_per_committed(),
+            "isolation": self.verdict,
+            "checks": checks,
+            "interrupted": r.interrupted,
+        });
+        if let FabricChoice::Sim(_) = spec.fabric {
+            document["virtual_ns"] = json!(r.facts.virtual_time);
+            document["events"] = json!(r.facts.events);
+            document["fingerprint"] = json!(format!("{:016x}", r.facts.fingerprint));
+        }
+        document
+    }
+
+    /// Whether the history is serializable, every invariant held and no session failed.
+    ///
+    /// # Errors
+    /// Exit code 1 with what failed first, and the command that repeats it.
+    pub fn passed(&self, repeat: &str) -> Result<(), CliError> {
+        let hint = format!("repeat with: {repeat}");
+        if let Some(fault) = self.result.faults.first() {
+            let (node, worker) = (fault.node, fault.worker);
+            return Err(CliError::check(format!("a session on {node}, worker {worker} failed: {:?}", fault.failure))
+                .hint(hint));
+        }
+        if let Some(failed) = self.result.failed_checks().next() {
+            return Err(CliError::check(format!("check `{}` failed: {}", failed.name, failed.detail)).hint(hint));
+        }
+        match &self.verdict {
+            Some(verdict) if !verdict.passed() => {
+                Err(CliError::check(format!("the history is not {}:\n{verdict}", verdict.level)).hint(hint))
+            }
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,311 @@
+//! The `doorbell` binary as a person meets it: help, mistakes, exit codes, pipes and full disks.
+
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+fn doorbell() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_doorbell"));
+    command.env_remove("NO_COLOR").env_remove("COLUMNS").stdin(Stdio::null());
+    command
+}
+
+fn run(args: &[&str]) -> Output {
+    doorbell().args(args).output().expect("the binary starts")
+}
+
+fn code(output: &Output) -> i32 {
+    output.status.code().unwrap_or_else(|| panic!("ended by a signal: {output:?}"))
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).expect("UTF-8 on stdout")
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).expect("UTF-8 on stderr")
+}
+
+/// Asserts exit code and words on stderr, and that nothing panicked or reached stdout.
+fn refused(args: &[&str], exit: i32, says: &[&str]) {
+    let output = run(args);
+    let talk = stderr(&output);
+    assert_eq!(code(&output), exit, "{args:?}: {talk}");
+    for part in says {
+        assert!(talk.contains(part), "{args:?} does not say {part:?}:\n{talk}");
+    }
+    assert!(!talk.contains("panicked"), "{args:?}: {talk}");
+    assert_eq!(stdout(&output), "", "{args:?} wrote data");
+}
+
+/// Compares with `tests/snapshots/NAME.txt`; `UPDATE_SNAPSHOTS=1` writes it.
+fn snapshot(name: &str, text: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/snapshots").join(format!("{name}.txt"));
+    if std::env::var_os("UPDATE_SNAPSHOTS").is_some() {
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, text).unwrap();
+    }
+    let kept = std::fs::read_to_string(&path).unwrap_or_default();
+    assert_eq!(text, kept, "{name} changed; if it should, run the test with UPDATE_SNAPSHOTS=1");
+}
+
+const COMMANDS: &[&str] = &[
+    "quickstart",
+    "devices",
+    "characterize",
+    "study",
+    "tune",
+    "run",
+    "experiment",
+    "report",
+    "check",
+    "completions",
+    "man",
+];
+
+#[test]
+fn help_is_as_agreed() {
+    let output = run(&["--help"]);
+    assert_eq!(code(&output), 0);
+    snapshot("help", &stdout(&output));
+    for command in COMMANDS {
+        let output = run(&[command, "--help"]);
+        assert_eq!(code(&output), 0, "{command}");
+        assert!(stderr(&output).is_empty());
+        snapshot(&format!("help-{command}"), &stdout(&output));
+    }
+}
+
+#[test]
+fn version_names_the_commit() {
+    let output = run(&["--version"]);
+    let text = stdout(&output);
+    let commit = text.trim().strip_prefix(concat!("doorbell ", env!("CARGO_PKG_VERSION"), " (")).unwrap();
+    let commit = commit.strip_suffix(')').unwrap();
+    assert!(
+        commit == "unknown" || commit.len() == 12 && commit.bytes().all(|b| b.is_ascii_hexdigit()),
+        "{text}"
+    );
+}
+
+#[test]
+fn bad_flags_say_what_would_do_and_exit_with_2() {
+    refused(&["run", "--nodes", "0"], 2, &["'--nodes <N>'", "at least 1 node is needed"]);
+    refused(&["run", "--coroutines", "1000000000"], 2, &["the limit is 65536 coroutines"]);
+    refused(&["run", "--nodes", "many"], 2, &["a number of nodes is needed"]);
+    refused(&["run", "--duration", "10 parsecs"], 2, &["`parsecs` is not a unit of time", "100ms"]);
+    refused(&["run", "--duration", "10"], 2, &["10 of what?"]);
+    refused(&["run", "--fabric", "loopbcak"], 2, &["did you mean `loopback`?"]);
+    refused(&["run", "--fabric", "sim"], 2, &["name a NIC profile"]);
+    refused(&["run", "--protocol", "ooc"], 2, &["did you mean `occ`?"]);
+    refused(&["run", "--workload", "smalbank"], 2, &["did you mean `smallbank`?"]);
+    refused(&["run", "--plan", "drtmh"], 2, &["did you mean `drtm-h`?"]);
+    refused(&["run", "--set", "hot"], 2, &["key=value"]);
+    refused(&["run", "--seed", "-1"], 2, &["--seed"]);
+    refused(&["run", "--sede", "1"], 2, &["--seed"]);
+    refused(&["rum"], 2, &["'run'"]);
+    refused(&["study", "locking"], 2, &["execution", "validation"]);
+    refused(&["experiment"], 2, &["<FILE>"]);
+    refused(&["completions", "cmd.exe"], 2, &["bash"]);
+    refused(&["man", "rum"], 2, &["did you mean `run`?"]);
+    refused(&["-v", "-q", "devices"], 2, &["cannot be used with"]);
+}
+
+#[test]
+fn devices_lists_what_is_here() {
+    let output = run(&["devices"]);
+    assert_eq!(code(&output), 0);
+    let text = stdout(&output);
+    for part in ["loopback", "cx4-edr", "verbs:", "tcp", "Hardware counters:", "Machine:"] {
+        assert!(text.contains(part), "no {part}:\n{text}");
+    }
+    assert!(!text.contains('\u{1b}'), "colors without a terminal");
+
+    let output = run(&["devices", "--json", "-"]);
+    let list: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON alone on stdout");
+    let fabrics = list["fabrics"].as_array().unwrap();
+    let named =
+        |name: &str| fabrics.iter().find(|f| f["name"] == name).unwrap_or_else(|| panic!("{name}: {list}"));
+    assert_eq!(named("loopback")["works"], true);
+    assert_eq!(named("tcp")["works"], false);
+    assert!(named("tcp")["missing"].is_string());
+    let counters = &list["hardware_counters"];
+    assert_eq!(counters["available"].as_bool().unwrap(), counters["reason"].is_null());
+}
+
+#[test]
+fn json_files_are_written_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("devices.json");
+    let file = path.to_str().unwrap();
+    let output = run(&["devices", "--json", file]);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    assert!(stdout(&output).contains("loopback"), "the table is still shown");
+    let before = std::fs::read(&path).unwrap();
+    serde_json::from_slice::<serde_json::Value>(&before).unwrap();
+    refused(&["devices", "--json", file], 2, &["devices.json exists", "nothing is ever overwritten"]);
+    assert_eq!(std::fs::read(&path).unwrap(), before);
+    refused(&["devices", "--json", dir.path().to_str().unwrap()], 2, &["is a directory"]);
+    refused(
+        &["devices", "--json", "/dev/null/x.json"],
+        2,
+        &["/dev/null/x.json", "part of the path is a file"],
+    );
+    refused(&["devices", "--json", "/nowhere/at/all.json"], 2, &["/nowhere/at/all.json", "No such file"]);
+    refused(&["devices", "--json", ""], 2, &["stdout"]);
+}
+
+#[test]
+fn a_full_disk_is_told_and_exits_with_3() {
+    let output = run(&["devices", "--json", "/dev/full"]);
+    assert_eq!(code(&output), 3);
+    assert!(stderr(&output).contains("cannot write /dev/full") && stderr(&output).contains("make room"));
+    assert!(stdout(&output).contains("loopback"), "what could not be kept was at least shown");
+    for args in [["devices", "--json", "-"].as_slice(), &["devices"], &["man"], &["completions", "bash"]] {
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let output = doorbell().args(args).stdout(full).output().unwrap();
+        assert_eq!(code(&output), 3, "{args:?}");
+        assert!(stderr(&output).contains("cannot write to stdout"), "{args:?}: {}", stderr(&output));
+    }
+}
+
+#[test]
+fn a_closed_pipe_ends_in_silence() {
+    for args in [
+        ["devices"].as_slice(),
+        &["devices", "--json", "-"],
+        &["man"],
+        &["completions", "zsh"],
+        &["--help"],
+        &["run", "--help"],
+    ] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let output = doorbell().args(args).stdout(writer).output().unwrap();
+        assert_eq!((code(&output), stderr(&output).as_str()), (0, ""), "{args:?}");
+    }
+    // And with nobody to hear the talk either.
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let status = doorbell().args(["man", "rum"]).stderr(writer).status().unwrap();
+    assert_eq!(status.code(), Some(2));
+}
+
+#[test]
+fn completions_and_pages_name_every_command() {
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let output = run(&["completions", shell]);
+        assert_eq!(code(&output), 0);
+        let script = stdout(&output);
+        assert!(COMMANDS.iter().all(|command| script.contains(command)), "{shell}");
+    }
+    let page = stdout(&run(&["man"]));
+    assert!(page.contains(".TH doorbell") && COMMANDS.iter().all(|command| page.contains(command)), "{page}");
+    for command in COMMANDS {
+        let page = stdout(&run(&["man", command]));
+        assert!(page.contains(".TH") && page.contains(command), "{command}: {page}");
+    }
+}
+
+#[test]
+fn fabrics_that_do_not_work_here_exit_with_3_and_name_one_that_does() {
+    refused(&["run", "--fabric", "tcp"], 3, &["fabric tcp does not work here", "--fabric loopback"]);
+    refused(&["run", "--fabric", "verbs:mlx5_77"], 3, &["verbs:mlx5_77", "RDMA device", "--fabric loopback"]);
+    refused(&["run", "--fabric", "sim:cx4-edt"], 2, &["cx4-edt", "did you mean `cx4-edr`?"]);
+    refused(
+        &["run", "--fabric", "sim:/nowhere/a.profile.yaml"],
+        2,
+        &["/nowhere/a.profile.yaml", "No such file"],
+    );
+    refused(&["run", "--nodes", "2"], 2, &["3 copies of each record need 3 nodes"]);
+}
+
+#[test]
+fn a_profile_that_misses_a_field_is_told_with_its_place() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("half.profile.yaml");
+    std::fs::write(&path, "name: half\ndescription: a test\nnic: {}\n").unwrap();
+    let fabric = format!("sim:{}", path.display());
+    refused(
+        &["run", "--fabric", &fabric],
+        2,
+        &["half.profile.yaml", "missing field", "line 3", "characterize"],
+    );
+}
+
+#[test]
+fn mistakes_in_experiment_files_have_file_line_and_column() {
+    let dir = tempfile::tempdir().unwrap();
+    let good = dir.path().join("good.yaml");
+    std::fs::write(&good, "question: why\n").unwrap();
+    let bad = dir.path().join("bad.yaml");
+    for (text, says) in [
+        ("question: why\nnods: 3\n", ["bad.yaml:2:1", "did you mean `nodes`?"]),
+        ("question: why\nnodes: 3\nnodes: 3\n", ["bad.yaml:3:1", "duplicate"]),
+        ("question: why\nduration: 10 parsecs\n", ["bad.yaml:2:11", "2 │ duration: 10 parsecs"]),
+        ("question: why\nnodes: 0\n", ["bad.yaml:2:8", "at least 1 node"]),
+        ("question: why\nthreads: 1000000000\n", ["bad.yaml:2:10", "the limit is 512 threads"]),
+        ("question: [why\n", ["bad.yaml:", ""]),
+        ("", ["bad.yaml is empty", ""]),
+        ("# question: why\n\n", ["bad.yaml is empty", ""]),
+        ("fabric: loopback\n", ["bad.yaml:1:1", "missing field `question`"]),
+        ("question: why\nfabric: tcp\n", ["fabric tcp does not work here", "--fabric loopback"]),
+    ] {
+        std::fs::write(&bad, text).unwrap();
+        let exit = if text.contains("tcp") { 3 } else { 2 };
+        refused(&["experiment", good.to_str().unwrap(), bad.to_str().unwrap()], exit, &says);
+    }
+    refused(&["experiment", "/nowhere/a.yaml"], 2, &["cannot read /nowhere/a.yaml", "No such file"]);
+    refused(&["experiment", dir.path().to_str().unwrap()], 2, &["cannot read", "directory"]);
+    std::fs::write(&bad, b"question: \xff\xfe\n").unwrap();
+    refused(&["experiment", bad.to_str().unwrap()], 2, &["cannot read", "UTF-8"]);
+    let other = dir.path().join("other");
+    std::fs::create_dir(&other).unwrap();
+    std::fs::copy(&good, other.join("good.yaml")).unwrap();
+    refused(
+        &["experiment", good.to_str().unwrap(), other.join("good.yaml").to_str().unwrap()],
+        2,
+        &["would share"],
+    );
+}
+
+#[test]
+fn check_judges_a_history_and_refuses_what_is_none() {
+    use engine::verify::{History, Key, Recorder, format};
+    use primitives::units::Nanos;
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("history.json");
+    let file = path.to_str().unwrap();
+    let record = |second_reads: u64| {
+        let account = Key { table: 0, key: 7 };
+        let mut session = Recorder::new(0);
+        for (at, read, write) in [(10, 0, 1), (30, second_reads, 2)] {
+            session.begin(Nanos(at));
+            session.read(account, read);
+            session.write(account, write);
+            session.commit(Nanos(at + 5));
+        }
+        let mut bytes = Vec::new();
+        format::write(&History::merge([session], Some(0)), &mut bytes).unwrap();
+        std::fs::write(&path, &bytes).unwrap();
+        bytes
+    };
+    let bytes = record(1);
+    let output = run(&["check", file]);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    let output = run(&["check", file, "--level", "serializable", "--json", "-"]);
+    let verdict: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&verdict["level"], &verdict["verdict"]), (&"serializable".into(), &"pass".into()));
+
+    record(0); // the second transaction read the value that the first one replaced: a lost update
+    let output = run(&["check", file, "--json", "-"]);
+    assert_eq!(code(&output), 1);
+    assert!(stderr(&output).contains("history.json is not strict-serializable"), "{}", stderr(&output));
+    let verdict: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&verdict["verdict"], &verdict["anomaly"]["kind"]), (&"fail".into(), &"G-single".into()));
+
+    std::fs::write(&path, &bytes[..bytes.len() / 2]).unwrap();
+    refused(&["check", file], 2, &["history.json: line", "doorbell run --history"]);
+    refused(&["check", "/dev/zero"], 2, &["/dev/zero is not a file"]);
+    refused(&["check", "/nowhere.json"], 2, &["cannot read /nowhere.json"]);
+    refused(&["check", file, "--level", "snapshot"], 2, &["there are serializable and strict-serializable"]);
+}

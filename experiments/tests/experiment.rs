@@ -1,0 +1,96 @@
+//! The experiment command around a point that is measured here: files in, result directories out.
+
+use std::path::{Path, PathBuf};
+
+use experiments::args::{Cli, Command, ExperimentArgs, OutputArgs};
+use experiments::commands::{Context, experiment};
+use experiments::error::CliError;
+use experiments::output::JsonTarget;
+use experiments::spec::Point;
+use primitives::measure::{PointResult, RunRecord};
+
+const YAML: &str = "\
+question: Does it land in order?
+fabric: loopback
+replicas: 1
+plan: PLAN
+grid:
+  nodes: [2, 3]
+  coroutines: [4, 1, 2]
+";
+
+fn context() -> Context {
+    Context::new(&Cli { verbose: 0, quiet: true, command: None::<Command> })
+}
+
+fn args(dir: &Path, plan: &str) -> ExperimentArgs {
+    let file = dir.join("order.yaml");
+    std::fs::write(&file, YAML.replace("PLAN", plan)).unwrap();
+    let json = dir.join("result.json");
+    let _ = std::fs::remove_file(&json);
+    let output = OutputArgs { json: Some(JsonTarget::File(json)), out: Some(dir.join("out")) };
+    ExperimentArgs { files: vec![file], jobs: Some(1), output }
+}
+
+fn measure(point: &Point) -> Result<PointResult, CliError> {
+    let all = point.spec.nodes * point.spec.coroutines;
+    Ok(PointResult::of(experiment::row_of(point).with("committed", all).with("nodes", point.spec.nodes)))
+}
+
+fn sweep(args: &ExperimentArgs) -> Result<(), CliError> {
+    experiment::sweep(args, &context(), &experiment::plan(args)?, measure)
+}
+
+#[test]
+fn rows_carry_their_axes_in_grid_order_and_a_second_run_changes_nothing() {
+    let temp = tempfile::tempdir().unwrap();
+    let args = args(temp.path(), "one-sided");
+    sweep(&args).unwrap();
+    let out: PathBuf = temp.path().join("out");
+    let points = std::fs::read_to_string(out.join("points.csv")).unwrap();
+    let ends: Vec<String> =
+        points.lines().map(|l| l.rsplitn(3, ',').take(2).collect::<Vec<_>>().join(" ")).collect();
+    assert_eq!(ends[0], "axis_coroutines axis_nodes");
+    assert_eq!(ends[1..], ["4 2", "1 2", "2 2", "4 3", "1 3", "2 3"]);
+    let record = RunRecord::read(&out).unwrap();
+    assert!(record.complete && record.question.as_deref() == Some("Does it land in order?"));
+    let json: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(temp.path().join("result.json")).unwrap()).unwrap();
+    assert_eq!(json["experiments"][0]["points"][5]["committed"], "6");
+
+    std::fs::remove_file(temp.path().join("result.json")).unwrap();
+    let again =
+        |point: &Point| -> Result<PointResult, CliError> { panic!("{} measured again", point.label()) };
+    experiment::sweep(&args, &context(), &experiment::plan(&args).unwrap(), again).unwrap();
+    assert_eq!(RunRecord::read(&out).unwrap(), record);
+    assert_eq!(std::fs::read_to_string(out.join("points.csv")).unwrap(), points);
+}
+
+#[test]
+fn another_plan_or_another_text_of_the_plan_file_is_another_run() {
+    let temp = tempfile::tempdir().unwrap();
+    let plan = temp.path().join("mine.plan.yaml");
+    std::fs::write(&plan, "lock: one-sided\n").unwrap();
+    sweep(&args(temp.path(), plan.to_str().unwrap())).unwrap();
+    std::fs::write(&plan, "lock: two-sided\n").unwrap();
+    let error = sweep(&args(temp.path(), plan.to_str().unwrap())).unwrap_err();
+    assert!(error.message().contains("holds the results of another run: its files."), "{error}");
+    let error = sweep(&args(temp.path(), "two-sided")).unwrap_err();
+    assert!(error.message().contains("another run"), "{error}");
+    assert_eq!(error.exit().code(), 2);
+}
+
+#[test]
+fn an_unwritable_place_is_told_before_anything_is_measured() {
+    let temp = tempfile::tempdir().unwrap();
+    let mut args = args(temp.path(), "one-sided");
+    args.output.out = Some("/dev/null/out".into());
+    let never = |_: &Point| -> Result<PointResult, CliError> { panic!("measured") };
+    let error = experiment::sweep(&args, &context(), &experiment::plan(&args).unwrap(), never).unwrap_err();
+    assert_eq!(error.exit().code(), 2);
+    let shown = error.render(false);
+    assert!(
+        shown.contains("cannot create /dev/null/out") && shown.contains("part of the path is a file"),
+        "{shown}"
+    );
+}

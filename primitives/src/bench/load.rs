@@ -1,0 +1,414 @@
+//! The closed load behind every primitive benchmark.
+
+use super::{BenchVerb, OBJECTS, Point, Rung, Scope, payload};
+use crate::exec::{Core, CoreLoop, yield_now};
+use crate::fabric::{AnyNic, Nic, SetupError};
+use crate::measure::{Counters, Histogram};
+use crate::mem::{Access, Region};
+use crate::mesh::{FabricSpec, LaunchError, Program, RunFacts, Shape, Site, Worker, WorkerConfig, launch};
+use crate::rpc::{Incoming, Reply, RpcConfig, RpcError, RpcPoller, Service};
+use crate::units::Nanos;
+use crate::verbs::port::{PortConfig, Traffic, VerbError};
+use crate::verbs::{NodeId, QpConfig, Remote, Rkey};
+use rand::{RngExt, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// On real fabrics, one group in this many is timed.
+pub const SAMPLE_EVERY: u32 = 8;
+
+/// Memory that each node offers to requests. Small enough to stay in a CPU's cache: what is measured is the
+/// primitive, not the memory.
+const TARGET_BYTES: u64 = 1 << 20;
+
+const READ: u8 = 1;
+const WRITE: u8 = 2;
+
+/// Why a point could not be measured.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// The cluster could not be set up.
+    #[error(transparent)]
+    Launch(#[from] LaunchError),
+    /// A request failed.
+    #[error("a request failed during the load: {0}")]
+    Request(String),
+    /// A cluster of one node has nobody to ask.
+    #[error("primitive benchmarks need at least two nodes, not {0}")]
+    Nodes(u16),
+}
+
+/// What one point gave.
+#[derive(Clone, Debug)]
+pub struct Sample {
+    /// Operations counted in the window: requests, or multi-object operations on the ladder.
+    pub ops: u64,
+    /// The window.
+    pub window: Nanos,
+    /// Latency of a group of `outstanding` requests (or of a multi-object operation).
+    pub latency: Histogram,
+    /// Traffic of the whole run, warm-up included, and the operations it carried.
+    pub traffic: Traffic,
+    /// Operations of the whole run.
+    pub ops_total: u64,
+    /// Instructions per operation, or why they were not counted.
+    pub instructions_per_op: Result<f64, String>,
+    /// Simulator facts.
+    pub facts: RunFacts,
+}
+
+impl Sample {
+    /// Operations per second of the whole cluster.
+    pub fn rate_per_s(&self) -> f64 {
+        self.ops as f64 / self.window.as_secs_f64()
+    }
+
+    /// Doorbells per operation, replies' doorbells included.
+    pub fn doorbells_per_op(&self) -> f64 {
+        self.traffic.doorbells as f64 / self.ops_total.max(1) as f64
+    }
+}
+
+/// Measures one point.
+///
+/// # Errors
+/// If the cluster cannot be set up or a request fails.
+pub fn run(
+    fabric: &FabricSpec,
+    scope: &Scope,
+    point: &Point,
+    seed: u64,
+    stop: &AtomicBool,
+) -> Result<Sample, LoadError> {
+    if scope.nodes < 2 {
+        return Err(LoadError::Nodes(scope.nodes));
+    }
+    let shape = Shape { nodes: scope.nodes, workers: point.threads };
+    let load = ClosedLoad { point, scope, seed, stop };
+    let (outputs, facts) = launch(fabric, shape, &load.config(), &load)?;
+    let mut sample = Sample {
+        ops: 0,
+        window: scope.window,
+        latency: Histogram::new(),
+        traffic: Traffic::default(),
+        ops_total: 0,
+        instructions_per_op: Err("no worker counted".into()),
+        facts,
+    };
+    let mut instructions = Ok(0u64);
+    for output in outputs {
+        if let Some(failure) = output.failure {
+            return Err(LoadError::Request(failure));
+        }
+        sample.ops += output.ops;
+        sample.ops_total += output.ops_total;
+        sample.latency.merge(&output.latency);
+        sample.traffic.add(&output.traffic);
+        instructions = match (instructions, output.instructions) {
+            (Ok(sum), Ok(n)) => Ok(sum + n),
+            (Err(why), _) | (_, Err(why)) => Err(why),
+        };
+    }
+    sample.instructions_per_op = instructions.map(|n| n as f64 / sample.ops_total.max(1) as f64);
+    Ok(sample)
+}
+
+struct ClosedLoad<'l> {
+    point: &'l Point,
+    scope: &'l Scope,
+    seed: u64,
+    stop: &'l AtomicBool,
+}
+
+/// What a worker brings back.
+struct Output {
+    ops: u64,
+    ops_total: u64,
+    latency: Histogram,
+    traffic: Traffic,
+    instructions: Result<u64, String>,
+    failure: Option<String>,
+}
+
+/// What a worker's coroutines count into.
+#[derive(Default)]
+struct Tally {
+    ops: Cell<u64>,
+    ops_total: Cell<u64>,
+    latency: RefCell<Histogram>,
+    failure: RefCell<Option<String>>,
+}
+
+struct Local {
+    tally: Rc<Tally>,
+    counters: Result<Counters, String>,
+}
+
+impl ClosedLoad<'_> {
+    fn config(&self) -> WorkerConfig {
+        let point = self.point;
+        let rpc = payload::rpc_config(point.payload, RpcConfig::default(), 4096);
+        let in_flight = u64::from(point.coroutines * point.outstanding.max(OBJECTS));
+        WorkerConfig {
+            port: PortConfig {
+                doorbell_batching: point.doorbell_batch > 1,
+                doorbell_batch_max: point.doorbell_batch,
+                signal_period: point.signal_period,
+                signal_all: point.signal_period == 1,
+                ..PortConfig::default()
+            },
+            rpc: RpcConfig { doorbell_batching: point.doorbell_batch > 1, window: 64, ..rpc },
+            qp: QpConfig::rc(),
+            lanes: point.queue_pairs,
+            pool_bytes: in_flight * u64::from(point.payload.max(64).next_power_of_two()) + (1 << 16),
+        }
+    }
+
+    fn is_rpc(&self) -> bool {
+        matches!(self.point.verb, BenchVerb::Rpc | BenchVerb::RpcWrite)
+    }
+}
+
+impl Program for ClosedLoad<'_> {
+    type Shared = Vec<Rkey>;
+    type Local = Local;
+    type Output = Output;
+
+    fn setup(&self, _: Shape, nodes: &[AnyNic]) -> Result<Vec<Rkey>, SetupError> {
+        let target =
+            |nic: &AnyNic| nic.register(&Region::new(TARGET_BYTES as usize), Access::ALL).map(|k| k.rkey);
+        nodes.iter().map(target).collect()
+    }
+
+    fn build<'a>(
+        &'a self,
+        rkeys: &'a Vec<Rkey>,
+        site: &Site,
+    ) -> Result<(impl CoreLoop + 'a, Local), SetupError> {
+        let service = Echo { scratch: vec![0x5a; self.point.payload as usize] };
+        let mut core = Core::new(site.net.sched.clone(), RpcPoller::new(site.net.rpc.clone(), service));
+        let tally = Rc::new(Tally::default());
+        let first = site.start + self.scope.warm_up;
+        for coroutine in 0..self.point.coroutines {
+            let stream =
+                (u64::from(site.node.0) << 40) | (u64::from(site.worker) << 20) | u64::from(coroutine);
+            let client = Client {
+                load: self,
+                rkeys,
+                net: site.net.clone(),
+                node: site.node,
+                nodes: site.shape.nodes,
+                rng: Xoshiro256PlusPlus::seed_from_u64(
+                    self.seed ^ stream.wrapping_mul(0x9e37_79b9_7f4a_7c15),
+                ),
+                window: (first, first + self.scope.window),
+                tally: tally.clone(),
+            };
+            core.spawn(client.run());
+        }
+        // Virtual time costs no instructions that would mean anything.
+        let counters = if site.net.port.nic().caps().virtual_time {
+            Err("the fabric is simulated".to_owned())
+        } else {
+            Counters::try_open().and_then(|mut c| c.start().map(|()| c))
+        };
+        Ok((core, Local { tally, counters }))
+    }
+
+    fn finish(&self, _: &Vec<Rkey>, site: Site, local: Local) -> Output {
+        let tally = &local.tally;
+        Output {
+            ops: tally.ops.get(),
+            ops_total: tally.ops_total.get(),
+            latency: tally.latency.take(),
+            traffic: site.net.port.traffic(),
+            instructions: local.counters.and_then(|mut c| c.stop()).map(|counts| counts.instructions),
+            failure: tally.failure.take(),
+        }
+    }
+}
+
+/// Answers reads with the payload and takes writes.
+struct Echo {
+    scratch: Vec<u8>,
+}
+
+impl Service for Echo {
+    fn handle(&mut self, request: &mut Incoming<'_>, reply: &mut Reply<'_>) {
+        if request.handler == READ {
+            let len = request.payload.word().unwrap_or(0) as usize;
+            reply.bytes(&self.scratch[..len.min(self.scratch.len())]);
+        }
+    }
+}
+
+struct Client<'a> {
+    load: &'a ClosedLoad<'a>,
+    rkeys: &'a [Rkey],
+    net: Worker,
+    node: NodeId,
+    nodes: u16,
+    rng: Xoshiro256PlusPlus,
+    window: (Nanos, Nanos),
+    tally: Rc<Tally>,
+}
+
+#[derive(Debug, thiserror::Error)]
+enum Failure {
+    #[error(transparent)]
+    Verb(#[from] VerbError),
+    #[error(transparent)]
+    Rpc(#[from] RpcError),
+}
+
+impl Client<'_> {
+    async fn run(mut self) {
+        if let Err(failure) = self.ask_until_end().await {
+            self.tally.failure.borrow_mut().get_or_insert(failure.to_string());
+        }
+    }
+
+    async fn ask_until_end(&mut self) -> Result<(), Failure> {
+        let point = self.load.point;
+        let every = if self.net.port.nic().caps().virtual_time { 1 } else { SAMPLE_EVERY };
+        let per_group = if point.rung.is_some() { 1 } else { u64::from(point.outstanding) };
+        let mut began = self.net.port.now();
+        loop {
+            let timed = began;
+            for _ in 0..every - 1 {
+                self.group().await?;
+            }
+            let start = if every > 1 { self.net.port.now() } else { timed };
+            self.group().await?;
+            let end = self.net.port.now();
+            let groups = u64::from(every) * per_group;
+            self.tally.ops_total.set(self.tally.ops_total.get() + groups);
+            // What ends in the window counts, wherever it began: else long operations would be undercounted.
+            if end >= self.window.0 && end <= self.window.1 {
+                self.tally.ops.set(self.tally.ops.get() + groups);
+                self.tally.latency.borrow_mut().record(end.since(start));
+            }
+            if end >= self.window.1 || self.load.stop.load(Ordering::Relaxed) {
+                return Ok(());
+            }
+            began = end;
+        }
+    }
+
+    /// One group of requests, or one multi-object operation.
+    async fn group(&mut self) -> Result<(), Failure> {
+        let point = self.load.point;
+        let rpc = self.load.is_rpc();
+        match point.rung {
+            Some(Rung::PassiveAck) if rpc => self.call(OBJECTS, true).await,
+            Some(Rung::PassiveAck) => self.post_passively(OBJECTS).await,
+            Some(rung) if rung < Rung::Outstanding => {
+                for _ in 0..OBJECTS {
+                    if rpc { self.call(1, false).await? } else { self.post(1).await? }
+                }
+                Ok(())
+            }
+            _ if rpc => self.call(point.outstanding, false).await,
+            _ => self.post(point.outstanding).await,
+        }
+    }
+
+    /// Some node but this one.
+    fn peer(&mut self) -> NodeId {
+        let other = self.rng.random_range(0..self.nodes - 1);
+        NodeId(if other >= self.node.0 { other + 1 } else { other })
+    }
+
+    fn target(&mut self) -> Remote {
+        let node = self.peer();
+        let slot = u64::from(self.load.point.payload.max(8).next_multiple_of(8));
+        let offset = self.rng.random_range(0..TARGET_BYTES / slot) * slot;
+        Remote { node, rkey: self.rkeys[node.index()], offset }
+    }
+
+    async fn post(&mut self, requests: u32) -> Result<(), Failure> {
+        let port = self.net.port.clone();
+        let (verb, len) = (self.load.point.verb, self.load.point.payload);
+        let slot = len.next_multiple_of(8);
+        let buf = port.buf(slot * requests).map_err(VerbError::from)?;
+        let mut batch = port.batch();
+        for i in 0..requests {
+            let at = self.target();
+            match verb {
+                BenchVerb::Read => batch.read(at, &buf, i * slot, len),
+                BenchVerb::Write => batch.write(at, &buf, i * slot, len),
+                BenchVerb::Cas => batch.cas(at, 0, 0, &buf, i),
+                BenchVerb::FetchAdd => batch.fetch_add(at, 1, &buf, i),
+                BenchVerb::Rpc | BenchVerb::RpcWrite => unreachable!("calls are not posted as verbs"),
+            }
+        }
+        batch.post().await?;
+        Ok(())
+    }
+
+    async fn post_passively(&mut self, requests: u32) -> Result<(), Failure> {
+        let port = self.net.port.clone();
+        port.room().await;
+        let len = self.load.point.payload;
+        let slot = len.next_multiple_of(8);
+        let buf = port.buf(slot * requests).map_err(VerbError::from)?;
+        let mut batch = port.batch();
+        for i in 0..requests {
+            let at = self.target();
+            batch.write(at, &buf, i * slot, len);
+        }
+        batch.post_passive()?;
+        // Nobody waits for the network here, so the core must be given up on purpose.
+        yield_now(&self.net.sched).await;
+        Ok(())
+    }
+
+    async fn call(&mut self, calls: u32, one_way: bool) -> Result<(), Failure> {
+        let rpc = self.net.rpc.clone();
+        let mut peers = [(NodeId(0), 1u32); 16];
+        for slot in &mut peers[..calls as usize] {
+            *slot = (self.peer(), 1);
+        }
+        let peers = &peers[..calls as usize];
+        // The windows must have room for the calls to the same node together.
+        let mut needs = [(NodeId(0), 0u32); 16];
+        let mut distinct = 0;
+        for &(peer, _) in peers {
+            match needs[..distinct].iter_mut().find(|(node, _)| *node == peer) {
+                Some((_, n)) => *n += 1,
+                None => {
+                    needs[distinct] = (peer, 1);
+                    distinct += 1;
+                }
+            }
+        }
+        rpc.room(&needs[..distinct]).await?;
+        let payload = self.load.point.payload;
+        let writes = self.load.point.verb == BenchVerb::RpcWrite;
+        let mut batch = rpc.batch();
+        for &(peer, _) in peers {
+            let handler = if writes { WRITE } else { READ };
+            let fill = |w: &mut crate::rpc::Writer<'_>| {
+                if writes {
+                    (0..payload.div_ceil(8)).for_each(|_| w.word(0x5a5a));
+                } else {
+                    w.word(u64::from(payload));
+                }
+            };
+            if one_way {
+                batch.one_way(peer, handler, fill)?;
+            } else {
+                batch.call(peer, handler, fill)?;
+            }
+        }
+        if one_way {
+            batch.send_one_way();
+            yield_now(&self.net.sched).await;
+        } else {
+            batch.send().await?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,154 @@
+//! Primitive benchmarks: what one NIC gives for each verb, one question a file.
+//!
+//! Method. All nodes are clients and servers at once (the symmetric model of DrTM+H §3.1). Each worker runs
+//! coroutines in a closed loop: a coroutine asks for `outstanding` requests to drawn nodes and addresses, waits
+//! for all of them, and asks again. Operations that end within the window after the warm-up count; the rate is
+//! theirs over the window. The load is closed, so latencies suffer from *coordinated omission*: while one request
+//! is late, those that its coroutine would have sent are not sent and not counted as late. Read them as
+//! the latency at that many requests in flight, not as what an open stream of arrivals would see.
+//!
+//! On real fabrics one group in [`load::SAMPLE_EVERY`] is timed, because a clock reading costs a third of the
+//! fastest request; in virtual time all are.
+
+mod load;
+mod profile;
+
+mod coroutines;
+mod doorbell;
+mod latency;
+mod multi_object;
+mod outstanding;
+mod payload;
+mod queue_pairs;
+mod signaling;
+mod threads;
+
+pub use load::{LoadError, SAMPLE_EVERY, Sample, run};
+pub use multi_object::{OBJECTS, Rung};
+pub use profile::{ProfileFitError, fit};
+
+use crate::units::Nanos;
+
+/// What a point asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum BenchVerb {
+    /// RDMA READ.
+    Read,
+    /// RDMA WRITE.
+    Write,
+    /// Compare-and-swap on a drawn word.
+    Cas,
+    /// Fetch-and-add on a drawn word.
+    FetchAdd,
+    /// A call over SEND/RECV whose reply carries the payload.
+    Rpc,
+    /// A call over SEND/RECV whose request carries the payload.
+    RpcWrite,
+}
+
+impl BenchVerb {
+    /// The verbs a characterization covers.
+    pub const ALL: [BenchVerb; 5] =
+        [BenchVerb::Read, BenchVerb::Write, BenchVerb::Cas, BenchVerb::FetchAdd, BenchVerb::Rpc];
+
+    /// The verb's name in result files.
+    pub fn name(self) -> &'static str {
+        match self {
+            BenchVerb::Read => "read",
+            BenchVerb::Write => "write",
+            BenchVerb::Cas => "cas",
+            BenchVerb::FetchAdd => "fetch-add",
+            BenchVerb::Rpc | BenchVerb::RpcWrite => "rpc",
+        }
+    }
+
+    /// Whether the payload size is the verb's own (8 B) rather than the point's.
+    pub fn fixed_size(self) -> bool {
+        matches!(self, BenchVerb::Cas | BenchVerb::FetchAdd)
+    }
+}
+
+/// One point of a characterization.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Point {
+    /// The question it belongs to, as in the `bench` column of result files.
+    pub question: &'static str,
+    /// What is asked for.
+    pub verb: BenchVerb,
+    /// Payload in bytes.
+    pub payload: u32,
+    /// Worker threads per node.
+    pub threads: u16,
+    /// Coroutines per thread.
+    pub coroutines: u32,
+    /// Requests a coroutine has in flight.
+    pub outstanding: u32,
+    /// Most requests per doorbell; 1 is one doorbell each.
+    pub doorbell_batch: u32,
+    /// One request in so many is signaled; 1 is all.
+    pub signal_period: u32,
+    /// Queue pairs per thread and peer.
+    pub queue_pairs: u32,
+    /// Step of the optimization ladder, for the multi-object questions.
+    pub rung: Option<Rung>,
+}
+
+impl Point {
+    fn new(question: &'static str, verb: BenchVerb) -> Point {
+        Point {
+            question,
+            verb,
+            payload: if verb.fixed_size() { 8 } else { 64 },
+            threads: 1,
+            coroutines: 8,
+            outstanding: 1,
+            doorbell_batch: 32,
+            signal_period: 32,
+            queue_pairs: 1,
+            rung: None,
+        }
+    }
+}
+
+/// How much of a characterization to run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Scope {
+    /// Nodes of the cluster.
+    pub nodes: u16,
+    /// Threads per node, for the questions that do not vary them.
+    pub threads: u16,
+    /// Coroutines per thread, for the questions that do not vary them.
+    pub coroutines: u32,
+    /// Every second value of each sweep, and fewer verbs: for a first look.
+    pub quick: bool,
+    /// Load before counting starts.
+    pub warm_up: Nanos,
+    /// Counting window.
+    pub window: Nanos,
+}
+
+impl Scope {
+    /// Of a sweep's values, those to run.
+    fn sweep<T: Copy>(&self, values: &[T]) -> Vec<T> {
+        let last = values.len().saturating_sub(1);
+        let step = if self.quick { 2 } else { 1 };
+        // The ends of a sweep are what a reader looks for: keep the last one whatever the step.
+        values.iter().enumerate().filter(|(i, _)| i % step == 0 || *i == last).map(|(_, v)| *v).collect()
+    }
+}
+
+/// The points of a whole characterization, in order.
+pub fn points(scope: &Scope, ud_mtu: u32) -> Vec<Point> {
+    let mut points = Vec::new();
+    points.extend(latency::points(scope));
+    points.extend(payload::points(scope, ud_mtu));
+    points.extend(coroutines::points(scope));
+    points.extend(outstanding::points(scope));
+    points.extend(doorbell::points(scope));
+    points.extend(signaling::points(scope));
+    points.extend(queue_pairs::points(scope));
+    points.extend(threads::points(scope));
+    points.extend(multi_object::points(scope));
+    points
+}

@@ -1,0 +1,35 @@
+//! How do rate and latency change with the payload, one-sided against two-sided (DrTM+H fig. 5)?
+
+use super::{BenchVerb, Point, Scope};
+use crate::rpc::RpcConfig;
+
+const PAYLOADS: [u32; 9] = [8, 16, 64, 128, 256, 512, 1024, 2048, 4096];
+
+/// Message header of an RPC and of the benchmark's own.
+const RPC_OVERHEAD: u32 = 64;
+
+pub(super) fn points(scope: &Scope, ud_mtu: u32) -> Vec<Point> {
+    let mut points = Vec::new();
+    for verb in [BenchVerb::Read, BenchVerb::Write, BenchVerb::Rpc] {
+        for payload in scope.sweep(&PAYLOADS) {
+            // A datagram holds at most the path MTU, header included.
+            let payload = if verb == BenchVerb::Rpc {
+                payload.min(ud_mtu.saturating_sub(RPC_OVERHEAD))
+            } else {
+                payload
+            };
+            points.push(Point {
+                payload,
+                threads: scope.threads,
+                coroutines: scope.coroutines,
+                ..Point::new("payload", verb)
+            });
+        }
+    }
+    points
+}
+
+/// RPC buffers for messages that carry `payload` bytes.
+pub(super) fn rpc_config(payload: u32, base: RpcConfig, ud_mtu: u32) -> RpcConfig {
+    RpcConfig { max_message: (payload + RPC_OVERHEAD).next_multiple_of(64).max(256).min(ud_mtu), ..base }
+}

@@ -1,0 +1,176 @@
+//! From a characterization of a real fabric to a profile.
+//!
+//! The fit is for fabrics where the posting core does the work, as loopback does: every nanosecond of a request
+//! is CPU time of the core that posts it, so the NIC's stages cost nothing and the CPU's numbers come from
+//! differences between points:
+//!
+//! | number | from |
+//! |---|---|
+//! | `doorbell` | READ, 16 in flight: one doorbell each against one for 16 |
+//! | `completion` | WRITE: every request signaled against one in the longest period |
+//! | `request` | READ, 16 in flight under one doorbell, less its share of doorbell and completion |
+//! | `resume` | READ alone, less request, doorbell and completion |
+//! | `copy_byte` | READ at the largest payload against the smallest |
+//! | `rpc_*` | RPC, 16 in flight: CPU time of caller and server, less verbs; split evenly, which is assumed |
+//!
+//! What cannot be measured this way (`probe`, `poll`) is marked assumed. A card has queues of its own and needs
+//! another fit, which comes with the calibration of profiles.
+
+use super::{BenchVerb, Point, Sample};
+use crate::fabric::Caps;
+use crate::measure::Machine;
+use crate::profile::{CpuProfile, NicProfile, Profile, Quantity, Source, Unit};
+
+/// Why no profile could be made.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ProfileFitError {
+    /// A point that the fit needs was not measured.
+    #[error("the profile needs the point `{0}`, which was not measured")]
+    Missing(&'static str),
+    /// Time is virtual: the fabric was made from a profile.
+    #[error("{0} is simulated from a profile; there is nothing to measure")]
+    Simulated(String),
+}
+
+/// CPU nanoseconds of one operation: all CPUs that worked, over the rate.
+fn cpu_ns(point: &Point, sample: &Sample, nodes: u16, cpus: usize) -> f64 {
+    let workers = usize::from(nodes) * usize::from(point.threads);
+    workers.min(cpus) as f64 * 1e9 / sample.rate_per_s().max(1.0)
+}
+
+struct Measured<'m> {
+    samples: &'m [(Point, Sample)],
+    nodes: u16,
+    cpus: usize,
+}
+
+impl Measured<'_> {
+    /// CPU time per operation at the first or last point of a question and verb.
+    fn at(
+        &self,
+        question: &'static str,
+        verb: BenchVerb,
+        last: bool,
+    ) -> Result<(f64, &Point), ProfileFitError> {
+        let mut found =
+            self.samples.iter().filter(|(p, s)| p.question == question && p.verb == verb && s.ops > 0);
+        let (point, sample) =
+            if last { found.next_back() } else { found.next() }.ok_or(ProfileFitError::Missing(question))?;
+        Ok((cpu_ns(point, sample, self.nodes, self.cpus), point))
+    }
+}
+
+/// Makes a profile from the samples of a characterization.
+///
+/// # Errors
+/// If time was virtual, or a point that the fit needs is missing.
+pub fn fit(
+    samples: &[(Point, Sample)],
+    caps: &Caps,
+    nodes: u16,
+    machine: &Machine,
+) -> Result<Profile, ProfileFitError> {
+    if caps.virtual_time {
+        return Err(ProfileFitError::Simulated(caps.fabric.clone()));
+    }
+    let m = Measured { samples, nodes, cpus: machine.cores };
+    let (each, _) = m.at("doorbell", BenchVerb::Read, false)?;
+    let (batched, batch) = m.at("doorbell", BenchVerb::Read, true)?;
+    let in_batch = f64::from(batch.doorbell_batch.min(batch.outstanding)).max(2.0);
+    let doorbell = ((each - batched) * in_batch / (in_batch - 1.0)).max(0.0);
+    let (signaled, _) = m.at("signal", BenchVerb::Write, false)?;
+    let (unsignaled, period) = m.at("signal", BenchVerb::Write, true)?;
+    let share = 1.0 - 1.0 / f64::from(period.signal_period.max(2));
+    let completion = ((signaled - unsignaled) / share).max(0.0);
+    // A group of requests has one signaled request, the last.
+    let request = (batched - (doorbell + completion) / in_batch).max(1.0);
+    let (alone, _) = m.at("latency", BenchVerb::Read, false)?;
+    let resume = (alone - request - doorbell - completion).max(1.0);
+    let (small, at_small) = m.at("payload", BenchVerb::Read, false)?;
+    let (large, at_large) = m.at("payload", BenchVerb::Read, true)?;
+    let bytes = f64::from(at_large.payload.saturating_sub(at_small.payload)).max(1.0);
+    let copy_byte = ((large - small) / bytes).max(0.0);
+    let (call, _) = m.at("doorbell", BenchVerb::Rpc, true)?;
+    // A call is two SENDs and two receive completions; it is decoded twice, encoded twice, dispatched once.
+    let rpc = ((call - 2.0 * (request + completion)) / 5.0).max(1.0);
+
+    let ns = |value: f64, how: &str| Quantity::measured((value * 10.0).round() / 10.0, Unit::Ns, how);
+    let assumed =
+        |value, unit, why: &str| Quantity { value, unit, source: Source::Assumed, reference: why.into() };
+    let cpu = CpuProfile {
+        model: machine.cpu.clone(),
+        poll: assumed(completion / 2.0, Unit::Ns, "half of a completion"),
+        completion: ns(completion, "WRITE, all signaled against one in the longest period"),
+        request: ns(
+            request,
+            "READ, 16 under one doorbell, less doorbell and completion; the posting core executes it",
+        ),
+        doorbell: ns(doorbell, "READ, 16 in flight, a doorbell each against one for all"),
+        inline_line: assumed(0.0, Unit::Ns, "the payload is copied once, inlined or not"),
+        resume: ns(resume, "READ alone, less request, doorbell and completion"),
+        rpc_decode: ns(rpc, "RPC, 16 in flight, less verbs; a fifth (even split assumed)"),
+        rpc_dispatch: ns(rpc, "as rpc_decode"),
+        rpc_encode: ns(rpc, "as rpc_decode"),
+        copy_byte: Quantity::measured(copy_byte, Unit::NsPerByte, "READ by payload"),
+        probe: assumed(request / 2.0, Unit::Ns, "half of a request: the same few cache lines"),
+    };
+    Ok(Profile {
+        name: caps.fabric.clone(),
+        description: format!("{} as measured on {}", caps.fabric, machine.cpu),
+        nic: no_nic(caps),
+        cpu,
+    })
+}
+
+/// The NIC of a fabric that has none: limits as its capabilities say, stages that cost nothing.
+fn no_nic(caps: &Caps) -> NicProfile {
+    let why = "no NIC and no wire: the posting core executes requests";
+    let assumed = |value, unit| Quantity { value, unit, source: Source::Assumed, reference: why.into() };
+    let free = || assumed(0.0, Unit::Ns);
+    let limit = |value: u32, unit| Quantity {
+        value: f64::from(value),
+        unit,
+        source: Source::Measured,
+        reference: "capability of the fabric".into(),
+    };
+    NicProfile {
+        card: caps.fabric.clone(),
+        atomic_scope: caps.atomic_scope,
+        requester_read: free(),
+        requester_write: free(),
+        requester_atomic: free(),
+        requester_send: free(),
+        responder_read: free(),
+        responder_write: free(),
+        responder_atomic: free(),
+        responder_send: free(),
+        completion_entry: free(),
+        atomic_unit: free(),
+        atomic_hold: free(),
+        atomic_buckets: assumed(1.0, Unit::Count),
+        pass_latency: free(),
+        ack_delay: free(),
+        pcie_write: free(),
+        pcie_read: free(),
+        pcie_rate: assumed(1000.0, Unit::GBps),
+        pcie_tlp_overhead: assumed(0.0, Unit::Bytes),
+        pcie_tlp_payload: assumed(4096.0, Unit::Bytes),
+        link_rate: assumed(1000.0, Unit::GBps),
+        switch_latency: free(),
+        cable_latency: free(),
+        packet_header: assumed(0.0, Unit::Bytes),
+        mtu: limit(caps.ud_mtu, Unit::Bytes),
+        ud_mtu: limit(caps.ud_mtu, Unit::Bytes),
+        blueflame_max: assumed(0.0, Unit::Bytes),
+        wqe_connected: assumed(1.0, Unit::Bytes),
+        wqe_datagram: assumed(1.0, Unit::Bytes),
+        cqe_size: assumed(1.0, Unit::Bytes),
+        max_inline: limit(caps.max_inline, Unit::Bytes),
+        max_send_depth: limit(caps.max_send_depth, Unit::Count),
+        max_recv_depth: limit(caps.max_recv_depth, Unit::Count),
+        max_rd_atomic: limit(caps.max_rd_atomic, Unit::Count),
+        qp_cache_entries: assumed(1e6, Unit::Count),
+        qp_miss: free(),
+        rnr_timer: assumed(10_000.0, Unit::Ns),
+    }
+}

@@ -1,0 +1,157 @@
+//! A simulated core: its clock and its completion queue.
+//!
+//! A core's clock is `max(free_at, event_at)`: when it has done the work charged so far, but not before the event
+//! it is handling. Work moves the clock and nothing else; a post carries the clock, and the core is driven again
+//! no earlier than `free_at`.
+
+use super::costs::CpuCosts;
+use super::queue::NEVER;
+use crate::fabric::CpuWork;
+use crate::verbs::Completion;
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+/// A completion entry on its way to, or in, the core's queue.
+#[derive(Clone, Copy)]
+pub(super) struct Entry {
+    /// When the core can see it.
+    pub ready: u64,
+    /// Send-queue slots up to this count are free once the entry is taken; `None` for receives.
+    pub retires: Option<u32>,
+    pub completion: Completion,
+}
+
+/// One core and its device context.
+pub(super) struct Core {
+    /// The node, as an index.
+    pub node: usize,
+    pub free_at: Cell<u64>,
+    pub event_at: Cell<u64>,
+    /// When the core is to be woken next; [`NEVER`] when idle.
+    pub next_wake: Cell<u64>,
+    /// The latest timer asked for that has not fired, so that asking again for the same time costs nothing.
+    pub timer: Cell<u64>,
+    /// Its node is dead.
+    pub dead: Cell<bool>,
+    /// Its loop has said so; it is still driven, because it may serve others.
+    pub finished: Cell<bool>,
+    /// A wake-up came while nobody drove the core.
+    pub missed: Cell<bool>,
+    pub entries: RefCell<VecDeque<Entry>>,
+    costs: Rc<CpuCosts>,
+}
+
+impl Core {
+    pub fn new(node: usize, costs: Rc<CpuCosts>) -> Core {
+        Core {
+            node,
+            free_at: Cell::new(0),
+            event_at: Cell::new(0),
+            next_wake: Cell::new(NEVER),
+            timer: Cell::new(NEVER),
+            dead: Cell::new(false),
+            finished: Cell::new(false),
+            missed: Cell::new(false),
+            entries: RefCell::new(VecDeque::with_capacity(64)),
+            costs,
+        }
+    }
+
+    /// Whether its loop has work of its own to do.
+    pub fn is_live(&self) -> bool {
+        !self.dead.get() && !self.finished.get()
+    }
+
+    #[inline]
+    pub fn local_now(&self) -> u64 {
+        self.free_at.get().max(self.event_at.get())
+    }
+
+    #[inline]
+    pub fn charge(&self, work: CpuWork) {
+        self.free_at.set(self.local_now().saturating_add(self.costs.of(work)).min(NEVER));
+    }
+
+    /// Puts an entry where its time belongs. Entries nearly always come in order.
+    #[inline]
+    pub fn enter(&self, entry: Entry) {
+        let mut entries = self.entries.borrow_mut();
+        match entries.back() {
+            Some(last) if last.ready > entry.ready => {
+                let at = entries.partition_point(|e| e.ready <= entry.ready);
+                entries.insert(at, entry);
+            }
+            _ => entries.push_back(entry),
+        }
+    }
+
+    /// Takes the next entry the core can see by now.
+    #[inline]
+    pub fn take(&self, now: u64) -> Option<Entry> {
+        let mut entries = self.entries.borrow_mut();
+        if entries.front()?.ready > now {
+            return None;
+        }
+        entries.pop_front()
+    }
+
+    /// When the next entry can be seen.
+    #[inline]
+    pub fn next_entry(&self) -> Option<u64> {
+        Some(self.entries.borrow().front()?.ready)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::profile::Profile;
+    use crate::units::Nanos;
+    use crate::verbs::{Qp, WcOpcode, WcStatus};
+
+    fn core() -> Core {
+        let profile = Profile::shipped("cx4-edr").unwrap();
+        Core::new(0, Rc::new(CpuCosts::new(&profile.cpu, 1.0)))
+    }
+
+    #[test]
+    fn work_moves_the_clock_from_the_event_on() {
+        let core = core();
+        core.event_at.set(1_000_000);
+        assert_eq!(core.local_now(), 1_000_000);
+        core.charge(CpuWork::Think(Nanos(10)));
+        assert_eq!(core.local_now(), 1_010_000);
+        core.event_at.set(1_005_000);
+        assert_eq!(core.local_now(), 1_010_000, "still busy");
+        core.event_at.set(2_000_000);
+        core.charge(CpuWork::Think(Nanos(1)));
+        assert_eq!(core.local_now(), 2_001_000, "idle time is not charged");
+    }
+
+    #[test]
+    fn entries_are_seen_in_time_order_and_not_early() {
+        let core = core();
+        for ready in [30, 10, 20, 20] {
+            core.enter(Entry {
+                ready,
+                retires: None,
+                completion: Completion {
+                    id: ready,
+                    qp: Qp(0),
+                    opcode: WcOpcode::Recv,
+                    status: WcStatus::Success,
+                    byte_len: 0,
+                    imm: None,
+                    from: None,
+                },
+            });
+        }
+        assert!(core.take(9).is_none());
+        assert_eq!(core.take(25).unwrap().ready, 10);
+        assert_eq!(core.take(25).unwrap().ready, 20);
+        assert_eq!(core.take(25).unwrap().ready, 20);
+        assert!(core.take(25).is_none());
+        assert_eq!(core.next_entry(), Some(30));
+    }
+}

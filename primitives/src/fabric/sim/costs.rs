@@ -1,0 +1,184 @@
+//! A profile's numbers as integer picoseconds, scaled per node.
+
+use crate::fabric::CpuWork;
+use crate::profile::{CpuProfile, NicProfile, Primitive};
+
+/// Picoseconds of `ns` nanoseconds, `factor` times slower.
+fn ps(ns: f64, factor: f64) -> u64 {
+    (ns * factor * 1e3).round() as u64
+}
+
+/// Time per byte in 1/1024 ps, for rates that are no whole number of picoseconds.
+fn per_byte(gb_per_s: f64, factor: f64) -> u64 {
+    (1e3 / gb_per_s * factor * 1024.0).round() as u64
+}
+
+/// What the NIC model needs, per node.
+pub(super) struct NicCosts {
+    pub requester: [u64; 4],
+    pub responder: [u64; 4],
+    pub completion_entry: u64,
+    pub atomic_unit: u64,
+    /// From an ATOMIC's start to the read of its word, and on to its write.
+    pub atomic_read: u64,
+    pub atomic_write: u64,
+    pub pass: u64,
+    pub ack_delay: u64,
+    pub pcie_write: u64,
+    pub pcie_read: u64,
+    pub cqe_transfer: u64,
+    pub wire: u64,
+    pub rnr_timer: u64,
+    pub qp_miss: f64,
+    pub header: u64,
+    pub mtu: u64,
+    pub blueflame_max: u64,
+    pub wqe_connected: u64,
+    pub wqe_datagram: u64,
+    link_byte: u64,
+    pcie_byte: u64,
+    tlp_payload: u64,
+    tlp_overhead: u64,
+}
+
+impl NicCosts {
+    pub fn new(nic: &NicProfile, factor: f64) -> NicCosts {
+        let all = [Primitive::Read, Primitive::Write, Primitive::Atomic, Primitive::Send];
+        let pcie_read = ps(nic.pcie_read.value, factor);
+        let hold = ps(nic.atomic_hold.value, factor);
+        // The word is read one DMA read into the hold, or at its middle where the hold is shorter.
+        let atomic_read = if hold > pcie_read { pcie_read } else { hold / 2 };
+        let mut costs = NicCosts {
+            requester: all.map(|p| ps(nic.requester_ns(p), factor)),
+            responder: all.map(|p| ps(nic.responder_ns(p), factor)),
+            completion_entry: ps(nic.completion_entry.value, factor),
+            atomic_unit: ps(nic.atomic_unit.value, factor),
+            atomic_read,
+            atomic_write: hold - atomic_read,
+            pass: ps(nic.pass_latency.value, factor),
+            ack_delay: ps(nic.ack_delay.value, factor),
+            pcie_write: ps(nic.pcie_write.value, factor),
+            pcie_read,
+            cqe_transfer: 0,
+            wire: ps(nic.switch_latency.value + nic.cable_latency.value, 1.0),
+            rnr_timer: ps(nic.rnr_timer.value, 1.0),
+            qp_miss: nic.qp_miss.value * factor,
+            header: nic.packet_header.value as u64,
+            mtu: nic.mtu.value as u64,
+            blueflame_max: nic.blueflame_max.value as u64,
+            wqe_connected: nic.wqe_connected.value as u64,
+            wqe_datagram: nic.wqe_datagram.value as u64,
+            link_byte: per_byte(nic.link_rate.value, factor),
+            pcie_byte: per_byte(nic.pcie_rate.value, factor),
+            tlp_payload: nic.pcie_tlp_payload.value as u64,
+            tlp_overhead: nic.pcie_tlp_overhead.value as u64,
+        };
+        costs.cqe_transfer = costs.pcie(nic.cqe_size.value as u64);
+        costs
+    }
+
+    /// Link time of a message of `data` bytes and `extended` bytes of extended headers.
+    #[inline]
+    pub fn link(&self, data: u64, extended: u64) -> u64 {
+        let packets = if data <= self.mtu { 1 } else { data.div_ceil(self.mtu) };
+        ((data + extended + packets * self.header) * self.link_byte) >> 10
+    }
+
+    /// PCIe time of `bytes` in one direction.
+    #[inline]
+    pub fn pcie(&self, bytes: u64) -> u64 {
+        if bytes == 0 {
+            return 0;
+        }
+        let packets = if bytes <= self.tlp_payload { 1 } else { bytes.div_ceil(self.tlp_payload) };
+        ((bytes + packets * self.tlp_overhead) * self.pcie_byte) >> 10
+    }
+
+    /// Mean engine time one role loses to missed contexts when `contexts` queue pairs are in use.
+    pub fn miss(&self, nic: &NicProfile, contexts: usize) -> u64 {
+        ps(self.qp_miss * nic.qp_miss_share(contexts), 1.0)
+    }
+}
+
+/// What a core's work costs, per node.
+pub(super) struct CpuCosts {
+    poll: u64,
+    completion: u64,
+    request: u64,
+    doorbell: u64,
+    inline_line: u64,
+    resume: u64,
+    rpc_decode: u64,
+    rpc_dispatch: u64,
+    rpc_encode: u64,
+    copy_byte_1024: u64,
+    probe: u64,
+    factor: f64,
+}
+
+impl CpuCosts {
+    pub fn new(cpu: &CpuProfile, factor: f64) -> CpuCosts {
+        let of = |work| ps(cpu.cost_ns(work), factor);
+        CpuCosts {
+            poll: of(CpuWork::Poll),
+            completion: of(CpuWork::Completion),
+            request: of(CpuWork::Request),
+            doorbell: of(CpuWork::Doorbell),
+            inline_line: of(CpuWork::Inline(1)),
+            resume: of(CpuWork::Resume),
+            rpc_decode: of(CpuWork::RpcDecode),
+            rpc_dispatch: of(CpuWork::RpcDispatch),
+            rpc_encode: of(CpuWork::RpcEncode),
+            copy_byte_1024: of(CpuWork::Copy(1024)),
+            probe: of(CpuWork::Probe),
+            factor,
+        }
+    }
+
+    /// Picoseconds of `work`.
+    #[inline]
+    pub fn of(&self, work: CpuWork) -> u64 {
+        match work {
+            CpuWork::Poll => self.poll,
+            CpuWork::Completion => self.completion,
+            CpuWork::Request => self.request,
+            CpuWork::Doorbell => self.doorbell,
+            CpuWork::Inline(bytes) => self.inline_line * u64::from(bytes.div_ceil(64)),
+            CpuWork::Resume => self.resume,
+            CpuWork::RpcDecode => self.rpc_decode,
+            CpuWork::RpcDispatch => self.rpc_dispatch,
+            CpuWork::RpcEncode => self.rpc_encode,
+            CpuWork::Copy(bytes) => (self.copy_byte_1024 * u64::from(bytes)) >> 10,
+            CpuWork::Probe => self.probe,
+            CpuWork::Think(span) => ps(span.0 as f64, self.factor),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::profile::Profile;
+    use crate::units::Nanos;
+
+    #[test]
+    fn picoseconds_agree_with_the_profile() {
+        let profile = Profile::shipped("cx4-edr").unwrap();
+        let costs = NicCosts::new(&profile.nic, 1.0);
+        let near =
+            |ps: u64, ns: f64| assert!((ps as f64 / 1e3 - ns).abs() < 0.02 * ns + 0.01, "{ps} ps, {ns} ns");
+        for bytes in [1, 64, 128, 129, 4096, 10_000] {
+            near(costs.pcie(bytes), profile.nic.pcie_ns(bytes));
+            near(
+                costs.link(bytes, 16),
+                profile.nic.link_ns(profile.nic.request_bytes(Primitive::Write, bytes as u32)),
+            );
+        }
+        near(costs.miss(&profile.nic, 960), profile.nic.qp_miss_share(960) * profile.nic.qp_miss.value);
+        assert_eq!(costs.miss(&profile.nic, 360), 0);
+        let cpu = CpuCosts::new(&profile.cpu, 2.0);
+        for work in [CpuWork::Poll, CpuWork::Inline(65), CpuWork::Copy(4096), CpuWork::Think(Nanos(9))] {
+            near(cpu.of(work), 2.0 * profile.cpu.cost_ns(work));
+        }
+    }
+}

@@ -1,0 +1,250 @@
+//! The model's state, and what both roles of the NIC share: scheduling, completion entries, failing.
+
+use super::core::{Core, Entry};
+use super::fault::Dice;
+use super::message::{LISTED, NONE, ORPHAN, Slab};
+use super::node::Node;
+use super::payload::{self, Arena};
+use super::qp::QueuePair;
+use super::queue::{Event, EventQueue, Kind};
+use crate::verbs::{Completion, Qp, QpState, WcOpcode, WcStatus};
+use std::rc::Rc;
+
+/// Everything but the cores' programs.
+pub(super) struct Model {
+    /// Time of the event in hand, picoseconds.
+    pub now: u64,
+    pub queue: EventQueue,
+    pub messages: Slab,
+    pub arena: Arena,
+    pub qps: Vec<QueuePair>,
+    pub nodes: Vec<Node>,
+    pub cores: Vec<Rc<Core>>,
+    pub dice: Dice,
+    pub events: u64,
+    pub fingerprint: u64,
+    /// Whether ATOMICs exclude the CPU as well.
+    pub atomic_global: bool,
+    pub ud_mtu: u32,
+}
+
+impl Model {
+    /// Counts an event and folds it into the fingerprint.
+    #[inline]
+    pub fn note(&mut self, event: Event, node: u32, qp: u32) {
+        self.events += 1;
+        let what = ((event.kind as u64) << 60) ^ (u64::from(node) << 40) ^ u64::from(qp);
+        let mixed = (self.fingerprint.rotate_left(23) ^ event.time).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.fingerprint = (mixed ^ what).wrapping_mul(0xd6e8_feb8_6659_fd93) ^ (mixed >> 32);
+    }
+
+    /// Runs an event of the NIC or the wire.
+    #[inline]
+    pub fn dispatch(&mut self, event: Event) {
+        let index = event.index;
+        match event.kind {
+            Kind::Issue => {
+                let node = self.qps[index as usize].node;
+                self.note(event, node, index);
+                self.issue(index);
+            }
+            Kind::Arrive | Kind::Memory | Kind::Response | Kind::Retry => {
+                let message = &mut self.messages[index];
+                message.pending -= 1;
+                let qp = message.qp;
+                let node = self.qps[qp as usize].node;
+                self.note(event, node, qp);
+                match event.kind {
+                    Kind::Arrive => self.arrive(index),
+                    Kind::Memory => self.memory(index),
+                    Kind::Response => self.response(index),
+                    _ => self.retry(index),
+                }
+            }
+            Kind::Timer => {
+                let core = self.cores[index as usize].clone();
+                if core.timer.get() == event.time {
+                    core.timer.set(super::queue::NEVER);
+                }
+                self.note(event, core.node as u32, index);
+                self.wake(index, event.time);
+            }
+            Kind::Death => {
+                self.note(event, index, 0);
+                for core in self.cores.iter().filter(|c| c.node == index as usize) {
+                    core.dead.set(true);
+                }
+            }
+            Kind::Wake => debug_assert!(false, "cores are driven by the world"),
+        }
+    }
+
+    /// Schedules an event about a message.
+    #[inline]
+    pub fn schedule(&mut self, time: u64, kind: Kind, message: u32) {
+        self.messages[message].pending += 1;
+        self.queue.push(time.max(self.now), kind, message);
+    }
+
+    /// Wakes a core at `at`, or when it is free if that is later.
+    #[inline]
+    pub fn wake(&mut self, core: u32, at: u64) {
+        let c = &self.cores[core as usize];
+        if c.dead.get() {
+            return;
+        }
+        let at = at.max(c.free_at.get()).max(self.now);
+        if at < c.next_wake.get() {
+            c.next_wake.set(at);
+            self.queue.push(at, Kind::Wake, core);
+        }
+    }
+
+    #[inline]
+    pub fn is_dead(&self, node: u32) -> bool {
+        self.nodes[node as usize].dead_at <= self.now
+    }
+
+    /// Puts a completion entry into the queue of the queue pair's core, no earlier than the pair's last one.
+    #[inline]
+    pub fn enter(&mut self, qp: u32, ready: u64, retires: Option<u32>, completion: Completion) {
+        let jitter = if self.dice.completion_jitter > 0 {
+            self.dice.below(self.dice.completion_jitter + 1)
+        } else {
+            0
+        };
+        let pair = &mut self.qps[qp as usize];
+        let ready = (ready + jitter).max(pair.last_entry);
+        pair.last_entry = ready;
+        let core = pair.core;
+        self.cores[core as usize].enter(Entry { ready, retires, completion });
+        self.wake(core, ready);
+    }
+
+    /// Completes a request of the send queue.
+    #[inline]
+    pub fn complete(&mut self, message: u32, status: WcStatus, ready: u64) {
+        let m = &self.messages[message];
+        let (qp, position) = (m.qp, m.position);
+        let completion = Completion {
+            id: m.id,
+            qp: Qp(qp),
+            opcode: WcOpcode::SendQueue,
+            status,
+            byte_len: 0,
+            imm: None,
+            from: None,
+        };
+        self.enter(qp, ready, Some(position), completion);
+    }
+
+    /// Completes a receive.
+    pub fn complete_recv(&mut self, qp: u32, id: u64, status: WcStatus, ready: u64) {
+        let completion =
+            Completion { id, qp: Qp(qp), opcode: WcOpcode::Recv, status, byte_len: 0, imm: None, from: None };
+        self.enter(qp, ready, None, completion);
+    }
+
+    /// When a completion entry that the NIC makes at `earliest` is visible to the core.
+    #[inline]
+    pub fn entry_ready(&mut self, node: u32, earliest: u64) -> u64 {
+        let now = self.now;
+        let n = &mut self.nodes[node as usize];
+        let made = n.engine.pass(now, earliest, n.costs.completion_entry);
+        n.to_memory.pass(now, made, n.costs.cqe_transfer) + n.costs.pcie_write
+    }
+
+    /// Gives a message's slot back once nothing refers to it.
+    #[inline]
+    pub fn release(&mut self, message: u32) {
+        let m = &mut self.messages[message];
+        if m.pending > 0 || m.is(LISTED) {
+            return;
+        }
+        if m.payload != payload::NONE {
+            self.arena.give(m.payload, m.len);
+            m.payload = payload::NONE;
+        }
+        self.messages.remove(message);
+    }
+
+    /// Moves a queue pair to the error state: all that is posted completes as flushed, signaled or not.
+    pub fn fail_qp(&mut self, qp: u32, ready: u64) {
+        let q = qp as usize;
+        if self.qps[q].state == QpState::Error {
+            return;
+        }
+        self.qps[q].state = QpState::Error;
+        self.forget_stalled(qp);
+        self.qps[q].done = 0;
+        loop {
+            let pair = &mut self.qps[q];
+            let Some(m) = pair.unacked.pop(&self.messages).or_else(|| pair.waiting.pop(&self.messages))
+            else {
+                break;
+            };
+            self.complete(m, WcStatus::Flushed, ready);
+            let message = &mut self.messages[m];
+            message.flags = (message.flags & !LISTED) | ORPHAN;
+            self.release(m);
+        }
+        self.flush_recvs(qp, ready);
+    }
+
+    /// Completes the posted receives of a queue pair in error as flushed.
+    pub fn flush_recvs(&mut self, qp: u32, ready: u64) {
+        while let Some(recv) = self.qps[qp as usize].recvs.pop_front() {
+            self.complete_recv(qp, recv.id, WcStatus::Flushed, ready);
+        }
+    }
+
+    /// Lets go of the messages held up behind a receiver that was not ready.
+    pub fn forget_stalled(&mut self, qp: u32) {
+        self.qps[qp as usize].not_ready = false;
+        while let Some(m) = self.next_stalled(qp) {
+            self.messages[m].pending -= 1;
+            self.release(m);
+        }
+    }
+
+    /// Takes the first message held up; its reference is the caller's to drop.
+    pub fn next_stalled(&mut self, qp: u32) -> Option<u32> {
+        let pair = &mut self.qps[qp as usize];
+        let head = pair.stalled_head;
+        if head == NONE {
+            return None;
+        }
+        pair.stalled_head = self.messages[head].next_stalled;
+        Some(head)
+    }
+
+    /// Holds a message up behind the one that found the receiver not ready.
+    pub fn stall(&mut self, qp: u32, message: u32) {
+        let m = &mut self.messages[message];
+        m.next_stalled = NONE;
+        m.pending += 1;
+        let pair = &mut self.qps[qp as usize];
+        if pair.stalled_head == NONE {
+            pair.stalled_head = message;
+        } else {
+            self.messages[pair.stalled_tail].next_stalled = message;
+        }
+        pair.stalled_tail = message;
+    }
+
+    /// Takes a queue pair out of the error state, empty and still connected. What was under way for it comes to
+    /// nothing.
+    pub fn reset(&mut self, qp: u32) {
+        let now = self.now;
+        self.fail_qp(qp, now);
+        let core = self.qps[qp as usize].core;
+        // A reset drops the completions nobody has taken yet, as re-initializing a queue pair does.
+        self.cores[core as usize].entries.borrow_mut().retain(|e| e.completion.qp.0 != qp);
+        let pair = &mut self.qps[qp as usize];
+        pair.state = if pair.counted { QpState::ReadyToSend } else { QpState::Init };
+        pair.halted = false;
+        pair.refused = false;
+        pair.retired = pair.posted;
+        pair.rd_free = pair.config.max_rd_atomic;
+    }
+}

@@ -1,0 +1,297 @@
+//! [`SimNic`]: a core's device context, and the only way programs reach the model.
+
+use super::core::Core;
+use super::message::{INLINE, Message};
+use super::model::Model;
+use super::node::Node;
+use super::payload;
+use super::qp::QueuePair;
+use super::queue::NEVER;
+use super::{Shared, queue::Kind};
+use crate::fabric::{Caps, CpuWork, Nic, PostError, SetupError};
+use crate::mem::{Access, MemoryKeys, Region};
+use crate::units::Nanos;
+use crate::verbs::{
+    Completion, NodeId, Qp, QpAddress, QpConfig, QpState, RecvRequest, Transport, Verb, WorkRequest,
+};
+use std::cell::RefMut;
+use std::rc::Rc;
+
+/// One simulated core's device context. Clones are handles to the same context.
+#[derive(Clone)]
+pub struct SimNic {
+    pub(super) shared: Rc<Shared>,
+    pub(super) core: Rc<Core>,
+    pub(super) index: u32,
+}
+
+impl SimNic {
+    fn model(&self) -> RefMut<'_, Model> {
+        self.shared.model.borrow_mut()
+    }
+
+    /// Whether the queue pair exists and belongs to this context.
+    fn owns(&self, model: &Model, qp: Qp) -> bool {
+        model.qps.get(qp.0 as usize).is_some_and(|pair| pair.core == self.index)
+    }
+
+    fn limit(&self, what: &'static str, asked: u32, limit: u32) -> Result<(), SetupError> {
+        if asked == 0 || asked > limit {
+            let fabric = self.shared.caps.fabric.clone();
+            return Err(SetupError::Limit { what, asked: u64::from(asked), limit: u64::from(limit), fabric });
+        }
+        Ok(())
+    }
+
+    /// Why a request cannot be posted, if it cannot.
+    #[inline]
+    fn refuse(&self, pair: &QueuePair, qp: Qp, request: &WorkRequest) -> Result<(), PostError> {
+        if pair.state == QpState::Init {
+            return Err(PostError::NotReady { qp, state: pair.state });
+        }
+        if !pair.transport.supports(&request.verb) {
+            return Err(PostError::Unsupported { qp, verb: request.verb.name(), transport: pair.transport });
+        }
+        if let Verb::Send { to, .. } = request.verb
+            && to.is_some() != (pair.transport == Transport::Ud)
+        {
+            return Err(PostError::Destination { qp });
+        }
+        if request.flags.inline {
+            let max = self.shared.caps.max_inline;
+            if request.local.len > max || request.verb.returns_data() {
+                return Err(PostError::Inline { qp, len: request.local.len, max });
+            }
+        }
+        if pair.occupied() >= pair.config.send_depth {
+            return Err(PostError::QueueFull { qp, depth: pair.config.send_depth });
+        }
+        Ok(())
+    }
+
+    /// Copies an inline payload. A bad range becomes a local protection error when the request runs.
+    fn copy_inline(model: &mut Model, node: usize, message: &mut Message) {
+        match model.nodes[node].local(message.lkey, message.local_offset, message.len) {
+            Err(status) => message.status = status,
+            Ok(region) => {
+                let words = message.len.div_ceil(8) as usize;
+                if message.in_word() {
+                    let mut word = [0];
+                    payload::load(region, message.local_offset, &mut word, 0, words);
+                    message.a = word[0];
+                } else {
+                    message.payload = model.arena.take(message.len);
+                    let block = model.arena.block_mut(message.payload, message.len);
+                    payload::load(region, message.local_offset, block, 0, words);
+                }
+            }
+        }
+    }
+
+    /// How long after the doorbell the NIC has what it needs to run the request: nothing more if the WQE rode with
+    /// the doorbell, a DMA read for a chain or a long WQE, and one for a payload that is not inline.
+    #[inline]
+    fn fetches(node: &Node, pair: &QueuePair, request: &WorkRequest, chained: bool) -> u64 {
+        let costs = &node.costs;
+        let base = if pair.transport == Transport::Ud { costs.wqe_datagram } else { costs.wqe_connected };
+        let inline = if request.flags.inline { u64::from(request.local.len) } else { 0 };
+        let mut delay = 0;
+        if chained || base + inline > costs.blueflame_max {
+            delay += costs.pcie_read;
+        }
+        if !request.flags.inline && !request.verb.returns_data() && request.local.len > 0 {
+            delay += costs.pcie_read;
+        }
+        delay
+    }
+}
+
+impl Nic for SimNic {
+    fn caps(&self) -> &Caps {
+        &self.shared.caps
+    }
+
+    fn node(&self) -> NodeId {
+        NodeId(self.core.node as u16)
+    }
+
+    fn register(&self, region: &Region, access: Access) -> Result<MemoryKeys, SetupError> {
+        Ok(self.model().nodes[self.core.node].register(region, access))
+    }
+
+    fn deregister(&self, keys: MemoryKeys) {
+        self.model().nodes[self.core.node].deregister(keys.rkey.0);
+    }
+
+    fn create_qp(&self, config: &QpConfig) -> Result<Qp, SetupError> {
+        let caps = &self.shared.caps;
+        self.limit("send queue depth", config.send_depth, caps.max_send_depth)?;
+        self.limit("receive queue depth", config.recv_depth, caps.max_recv_depth)?;
+        if config.transport == Transport::Rc {
+            self.limit("READs and ATOMICs in flight", config.max_rd_atomic, caps.max_rd_atomic)?;
+        }
+        let mut model = self.model();
+        let number = model.qps.len() as u32;
+        model.qps.push(QueuePair::new(self.core.node as u32, self.index, *config));
+        Ok(Qp(number))
+    }
+
+    fn address(&self, qp: Qp) -> QpAddress {
+        let model = self.model();
+        let qkey = model.qps.get(qp.0 as usize).map_or(0, |pair| pair.config.qkey);
+        QpAddress { node: self.node(), qpn: qp.0, qkey }
+    }
+
+    fn connect(&self, qp: Qp, peer: Option<QpAddress>) -> Result<(), SetupError> {
+        let mut model = self.model();
+        if !self.owns(&model, qp) {
+            return Err(SetupError::Invalid(format!("no queue pair {} in this context", qp.0)));
+        }
+        let transport = model.qps[qp.0 as usize].transport;
+        if transport != Transport::Ud {
+            let Some(peer) = peer else {
+                return Err(SetupError::Invalid(format!("queue pair {} needs a peer to connect to", qp.0)));
+            };
+            match model.qps.get(peer.qpn as usize) {
+                Some(other) if other.node as usize == peer.node.index() => {
+                    if other.transport != transport {
+                        return Err(SetupError::Invalid(format!(
+                            "queue pair {} is {transport:?}, queue pair {} of {} is {:?}",
+                            qp.0, peer.qpn, peer.node, other.transport
+                        )));
+                    }
+                }
+                _ => {
+                    return Err(SetupError::Invalid(format!("no queue pair {} on {}", peer.qpn, peer.node)));
+                }
+            }
+            model.qps[qp.0 as usize].peer = peer.qpn;
+        }
+        let pair = &mut model.qps[qp.0 as usize];
+        if pair.state == QpState::Init {
+            pair.state = QpState::ReadyToSend;
+        }
+        if !pair.counted {
+            pair.counted = true;
+            let node = &mut model.nodes[self.core.node];
+            node.contexts += 1;
+            node.miss = node.costs.miss(&self.shared.profile.nic, node.contexts);
+        }
+        Ok(())
+    }
+
+    fn qp_state(&self, qp: Qp) -> QpState {
+        self.model().qps.get(qp.0 as usize).map_or(QpState::Error, |pair| pair.state)
+    }
+
+    fn reset_qp(&self, qp: Qp) {
+        let mut model = self.model();
+        if self.owns(&model, qp) {
+            model.reset(qp.0);
+        }
+    }
+
+    #[inline]
+    fn post(&self, qp: Qp, chain: &[WorkRequest]) -> Result<(), PostError> {
+        let mut guard = self.model();
+        let model = &mut *guard;
+        if !self.owns(model, qp) {
+            return Err(PostError::UnknownQp { qp });
+        }
+        let core_now = self.core.local_now();
+        let node = self.core.node;
+        let doorbell = core_now + model.nodes[node].costs.pcie_write;
+        let chained = chain.len() > 1;
+        for request in chain {
+            let pair = &mut model.qps[qp.0 as usize];
+            self.refuse(pair, qp, request)?;
+            pair.posted = pair.posted.wrapping_add(1);
+            let mut message = Message::new(request, qp.0, pair.posted);
+            let ready = doorbell + SimNic::fetches(&model.nodes[node], pair, request, chained);
+            if let Verb::Send { to: Some(to), .. } = request.verb {
+                let there = model.qps.get(to.qp.0 as usize);
+                if there.is_none_or(|other| other.node as usize != to.node.index()) {
+                    message.to = super::message::NONE;
+                }
+            }
+            if message.is(INLINE) && pair_live(model, qp) {
+                SimNic::copy_inline(model, node, &mut message);
+            }
+            model.submit(qp.0, message, ready, core_now);
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn post_recv(&self, qp: Qp, chain: &[RecvRequest]) -> Result<(), PostError> {
+        let mut model = self.model();
+        if !self.owns(&model, qp) {
+            return Err(PostError::UnknownQp { qp });
+        }
+        let now = self.core.local_now();
+        let pair = &mut model.qps[qp.0 as usize];
+        for recv in chain {
+            if pair.recvs.len() >= pair.config.recv_depth as usize {
+                return Err(PostError::QueueFull { qp, depth: pair.config.recv_depth });
+            }
+            pair.recvs.push_back(*recv);
+        }
+        if pair.state == QpState::Error {
+            model.flush_recvs(qp.0, now);
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn poll(&self, max: usize, mut sink: impl FnMut(Completion)) -> usize {
+        let now = self.core.local_now();
+        let mut taken = 0;
+        while taken < max {
+            // The queue is not borrowed while the sink runs: it may post.
+            let Some(entry) = self.core.take(now) else { break };
+            if let Some(position) = entry.retires {
+                self.model().qps[entry.completion.qp.0 as usize].retired = position;
+            }
+            taken += 1;
+            sink(entry.completion);
+        }
+        taken
+    }
+
+    #[inline]
+    fn now(&self) -> Nanos {
+        Nanos(self.core.local_now() / 1000)
+    }
+
+    /// A core's clock runs ahead of the event it handles by the work charged since; memory effects happen at the event.
+    #[inline]
+    fn event_time(&self) -> Nanos {
+        Nanos(self.core.event_at.get() / 1000)
+    }
+
+    #[inline]
+    fn charge(&self, work: CpuWork) {
+        self.core.charge(work);
+    }
+
+    fn wake_at(&self, at: Nanos) {
+        let at = at.0.saturating_mul(1000).min(NEVER);
+        if at == NEVER || at == self.core.timer.get() {
+            return;
+        }
+        self.core.timer.set(at);
+        let mut model = self.model();
+        let at = at.max(model.now);
+        model.queue.push(at, Kind::Timer, self.index);
+    }
+}
+
+fn pair_live(model: &Model, qp: Qp) -> bool {
+    model.qps[qp.0 as usize].state != QpState::Error
+}
+
+impl std::fmt::Debug for SimNic {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "SimNic({}, core {})", self.node(), self.index)
+    }
+}

@@ -1,0 +1,143 @@
+//! Payloads in flight: words packed from byte 0 of the message, in one arena with free lists by size.
+
+use crate::mem::Region;
+use std::sync::atomic::Ordering;
+
+/// No payload.
+pub(super) const NONE: u32 = u32::MAX;
+
+const CLASSES: usize = 30;
+
+/// Words of messages in flight. Blocks are powers of two and are used again.
+pub(super) struct Arena {
+    words: Vec<u64>,
+    free: [Vec<u32>; CLASSES],
+}
+
+fn class_of(words: usize) -> usize {
+    words.next_power_of_two().trailing_zeros() as usize
+}
+
+impl Arena {
+    pub fn new() -> Arena {
+        Arena { words: Vec::new(), free: Default::default() }
+    }
+
+    /// A block for `len` bytes.
+    #[inline]
+    pub fn take(&mut self, len: u32) -> u32 {
+        let class = class_of(len.div_ceil(8).max(1) as usize);
+        match self.free[class].pop() {
+            Some(block) => block,
+            None => {
+                let block = self.words.len() as u32;
+                self.words.resize(self.words.len() + (1 << class), 0);
+                block
+            }
+        }
+    }
+
+    /// Gives back the block taken for `len` bytes.
+    #[inline]
+    pub fn give(&mut self, block: u32, len: u32) {
+        self.free[class_of(len.div_ceil(8).max(1) as usize)].push(block);
+    }
+
+    #[inline]
+    pub fn block(&self, block: u32, len: u32) -> &[u64] {
+        &self.words[block as usize..][..len.div_ceil(8) as usize]
+    }
+
+    #[inline]
+    pub fn block_mut(&mut self, block: u32, len: u32) -> &mut [u64] {
+        &mut self.words[block as usize..][..len.div_ceil(8) as usize]
+    }
+}
+
+/// Reads words `from..to` of a message of `len` bytes at byte `offset` of a region. The range was checked.
+#[inline]
+pub(super) fn load(region: &Region, offset: u64, out: &mut [u64], from: usize, to: usize) {
+    let words = region.words();
+    let first = (offset / 8) as usize;
+    let shift = (offset % 8) * 8;
+    if shift == 0 {
+        for (out, word) in out[from..to].iter_mut().zip(&words[first + from..]) {
+            *out = word.load(Ordering::Acquire);
+        }
+        return;
+    }
+    for (i, out) in out.iter_mut().enumerate().take(to).skip(from) {
+        let low = words[first + i].load(Ordering::Acquire) >> shift;
+        let high = words.get(first + i + 1).map_or(0, |w| w.load(Ordering::Acquire)) << (64 - shift);
+        *out = low | high;
+    }
+}
+
+/// Stores words `from..to` of a message of `len` bytes at byte `offset` of a region, in address order. Bytes
+/// beyond `len` stay as they are. The range was checked.
+#[inline]
+pub(super) fn store(region: &Region, offset: u64, len: u32, words: &[u64], from: usize, to: usize) {
+    for (i, &value) in words.iter().enumerate().take(to).skip(from) {
+        let bytes = (u64::from(len) - i as u64 * 8).min(8);
+        let mask = if bytes == 8 { u64::MAX } else { (1 << (bytes * 8)) - 1 };
+        let at = offset + i as u64 * 8;
+        let shift = (at % 8) * 8;
+        region.merge((at / 8) as usize, value << shift, mask << shift);
+        if shift + bytes * 8 > 64 {
+            region.merge((at / 8) as usize + 1, value >> (64 - shift), mask >> (64 - shift));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_travel_unchanged_at_every_alignment() {
+        let source = Region::new(64);
+        source.write_bytes(0, &(1..65).collect::<Vec<u8>>()).unwrap();
+        for from in 0..9u64 {
+            for to in 0..9u64 {
+                for len in 1..30u32 {
+                    let mut words = vec![0; len.div_ceil(8) as usize];
+                    let n = words.len();
+                    load(&source, from, &mut words, 0, n);
+                    let target = Region::new(64);
+                    target.write_bytes(0, &[0xee; 64]).unwrap();
+                    store(&target, to, len, &words, 0, n);
+                    let mut got = [0u8; 64];
+                    target.read_bytes(0, &mut got).unwrap();
+                    for (i, &byte) in got.iter().enumerate() {
+                        let inside = i as u64 >= to && (i as u64) < to + u64::from(len);
+                        let want = if inside { (from + i as u64 - to + 1) as u8 } else { 0xee };
+                        assert_eq!(byte, want, "byte {i}: {from} to {to}, {len} B");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn an_unaligned_load_at_the_end_of_a_region_stays_inside() {
+        let source = Region::new(16);
+        source.write_bytes(0, &(0..16).collect::<Vec<u8>>()).unwrap();
+        let mut word = [0];
+        load(&source, 11, &mut word, 0, 1);
+        assert_eq!(word[0] & 0xff_ffff_ffff, u64::from_le_bytes([11, 12, 13, 14, 15, 0, 0, 0]));
+    }
+
+    #[test]
+    fn blocks_are_used_again() {
+        let mut arena = Arena::new();
+        let a = arena.take(100);
+        let b = arena.take(100);
+        assert_ne!(a, b);
+        arena.give(a, 100);
+        assert_eq!(arena.take(120), a, "same class");
+        let size = arena.words.len();
+        arena.give(b, 100);
+        arena.take(65);
+        assert_eq!(arena.words.len(), size);
+    }
+}

@@ -1,0 +1,109 @@
+//! A queue pair's state: both of its roles, and the order each of them keeps.
+
+use super::message::{NONE, Slab};
+use crate::verbs::{QpConfig, QpState, RecvRequest, Transport};
+use std::collections::VecDeque;
+
+/// A queue of messages linked through their `next`.
+#[derive(Clone, Copy)]
+pub(super) struct List {
+    pub head: u32,
+    tail: u32,
+}
+
+impl List {
+    pub const EMPTY: List = List { head: NONE, tail: NONE };
+
+    #[inline]
+    pub fn push(&mut self, slab: &mut Slab, message: u32) {
+        slab[message].next = NONE;
+        if self.head == NONE {
+            self.head = message;
+        } else {
+            slab[self.tail].next = message;
+        }
+        self.tail = message;
+    }
+
+    #[inline]
+    pub fn pop(&mut self, slab: &Slab) -> Option<u32> {
+        let head = self.head;
+        if head == NONE {
+            return None;
+        }
+        self.head = slab[head].next;
+        Some(head)
+    }
+}
+
+/// One queue pair. Times are picoseconds.
+pub(super) struct QueuePair {
+    pub node: u32,
+    pub core: u32,
+    /// The connected queue pair, or [`NONE`].
+    pub peer: u32,
+    pub transport: Transport,
+    pub state: QpState,
+    pub rnr_retry: u8,
+    /// A local error waits for earlier requests to complete: nothing more is launched.
+    pub halted: bool,
+    /// The responder refused a request: it takes no more until this end is reset.
+    pub refused: bool,
+    /// A message waits for a RECV; those behind it are in `stalled`.
+    pub not_ready: bool,
+    pub counted: bool,
+    pub posted: u32,
+    pub retired: u32,
+    pub rd_free: u32,
+    /// Messages in `unacked` whose response has come.
+    pub done: u32,
+    /// Posted, not yet launched.
+    pub waiting: List,
+    /// Launched and not yet completed, in order. Reliable connections only.
+    pub unacked: List,
+    pub last_ready: u64,
+    pub last_arrival: u64,
+    pub last_memory: u64,
+    pub last_entry: u64,
+    /// Held up at the responder, linked through `next_stalled`.
+    pub stalled_head: u32,
+    pub stalled_tail: u32,
+    pub config: QpConfig,
+    pub recvs: VecDeque<RecvRequest>,
+}
+
+impl QueuePair {
+    pub fn new(node: u32, core: u32, config: QpConfig) -> QueuePair {
+        QueuePair {
+            node,
+            core,
+            peer: NONE,
+            transport: config.transport,
+            state: QpState::Init,
+            rnr_retry: config.rnr_retry,
+            halted: false,
+            refused: false,
+            not_ready: false,
+            counted: false,
+            posted: 0,
+            retired: 0,
+            rd_free: config.max_rd_atomic,
+            done: 0,
+            waiting: List::EMPTY,
+            unacked: List::EMPTY,
+            last_ready: 0,
+            last_arrival: 0,
+            last_memory: 0,
+            last_entry: 0,
+            stalled_head: NONE,
+            stalled_tail: NONE,
+            config,
+            recvs: VecDeque::new(),
+        }
+    }
+
+    /// Send-queue slots in use.
+    pub fn occupied(&self) -> u32 {
+        self.posted.wrapping_sub(self.retired)
+    }
+}

@@ -1,0 +1,411 @@
+//! The responder's half of the NIC: checks, receives, memory steps, acknowledgements.
+
+use super::message::{EXPLICIT, IMM, ORPHAN, Op, SECOND};
+use super::model::Model;
+use super::payload;
+use super::queue::Kind;
+use super::requester::{class, request_size};
+use crate::profile::headers;
+use crate::verbs::work::GRH_BYTES;
+use crate::verbs::{Completion, NodeId, Qp, QpState, Transport, WcOpcode, WcStatus};
+
+/// Longest gap between the two steps of a torn READ or WRITE: well below the way back of an acknowledgement, so
+/// that a completed WRITE is in memory unless it is late by choice.
+const STEP_GAP_MAX: u64 = 200_000;
+/// Longest gap of a late WRITE: long enough for its completion to come first.
+const LATE_GAP_MAX: u64 = 4_000_000;
+/// Endless RNR retries, as in `ibv_modify_qp(3)`.
+const RNR_FOR_EVER: u8 = 7;
+
+impl Model {
+    /// A request is at the responder's port.
+    pub fn arrive(&mut self, index: u32) {
+        let m = &self.messages[index];
+        let qp = m.qp;
+        if m.is(ORPHAN) || self.qps[qp as usize].refused {
+            self.release(index);
+        } else if self.qps[qp as usize].not_ready {
+            self.stall(qp, index);
+        } else {
+            self.execute(index);
+        }
+    }
+
+    /// The receiver may be ready now.
+    pub fn retry(&mut self, index: u32) {
+        let m = &self.messages[index];
+        let qp = m.qp;
+        if m.is(ORPHAN) {
+            self.release(index);
+            return;
+        }
+        self.qps[qp as usize].not_ready = false;
+        self.execute(index);
+        while !self.qps[qp as usize].not_ready {
+            let Some(next) = self.next_stalled(qp) else { break };
+            self.messages[next].pending -= 1;
+            self.arrive(next);
+        }
+    }
+
+    /// Whether anybody is there to take the message.
+    fn reachable(&self, index: u32) -> bool {
+        let m = &self.messages[index];
+        let Some(to) = self.qps.get(m.to as usize) else { return false };
+        let from = &self.qps[m.qp as usize];
+        let fits = match from.transport {
+            Transport::Ud => to.transport == Transport::Ud && to.config.qkey == m.qkey,
+            _ => to.peer == m.qp,
+        };
+        fits && to.state == QpState::ReadyToSend && !self.is_dead(to.node)
+    }
+
+    /// The message comes to nothing: reliable requesters notice after their retries, others never.
+    fn lose(&mut self, index: u32) {
+        if self.reliable(index) {
+            self.refuse_at(index, WcStatus::RetryExceeded, self.now + self.dice.retry_timeout);
+        } else {
+            self.release(index);
+        }
+    }
+
+    fn reliable(&self, index: u32) -> bool {
+        self.qps[self.messages[index].qp as usize].transport == Transport::Rc
+    }
+
+    /// Fails a reliable request at the requester at `time`; the responder takes nothing more from it.
+    fn refuse_at(&mut self, index: u32, status: WcStatus, time: u64) {
+        let m = &mut self.messages[index];
+        m.status = status;
+        m.flags |= EXPLICIT;
+        let qp = m.qp;
+        self.qps[qp as usize].refused = true;
+        self.schedule(time, Kind::Response, index);
+    }
+
+    /// Sends a negative acknowledgement; unreliable transports have none.
+    fn refuse(&mut self, index: u32, status: WcStatus, from: u64) {
+        if self.messages[index].is(ORPHAN) || !self.reliable(index) {
+            self.release(index);
+            return;
+        }
+        let time = self.reply_arrival(index, from, 0, headers::AETH);
+        self.refuse_at(index, status, time);
+    }
+
+    /// When a reply that is ready at `from` reaches the requester.
+    fn reply_arrival(&mut self, index: u32, from: u64, data: u64, extended: u64) -> u64 {
+        let now = self.now;
+        let n = &mut self.nodes[self.qps[self.messages[index].to as usize].node as usize];
+        let sent = n.egress.pass(now, from + n.costs.pass, n.costs.link(data, extended));
+        sent + n.costs.wire
+    }
+
+    /// Takes the request through port and engine, checks it, and schedules what it does to memory.
+    fn execute(&mut self, index: u32) {
+        let unreliable = !self.reliable(index);
+        if unreliable && self.dice.loss > 0 && self.dice.roll(self.dice.loss) {
+            self.release(index);
+            return;
+        }
+        if !self.reachable(index) {
+            self.lose(index);
+            return;
+        }
+        let now = self.now;
+        let m = &mut self.messages[index];
+        let op = m.op;
+        let to = &mut self.qps[m.to as usize];
+        let n = &mut self.nodes[to.node as usize];
+        let (data, extended) = request_size(op, m.len);
+        let received = n.ingress.drain(now, n.costs.link(data, extended));
+        let mut done = n.engine.pass(now, received, n.costs.responder[class(op)] + n.miss) + n.costs.pass;
+        m.time = done;
+
+        if op != Op::Send {
+            let wanted = match op {
+                Op::Read => n.remote(m.rkey, m.offset, m.len, |a| a.remote_read).map(drop),
+                Op::Write | Op::WriteImm => n.remote(m.rkey, m.offset, m.len, |a| a.remote_write).map(drop),
+                _ if !m.offset.is_multiple_of(8) => Err(WcStatus::RemoteInvalidRequest),
+                _ => n.remote(m.rkey, m.offset, 8, |a| a.remote_atomic).map(drop),
+            };
+            if let Err(status) = wanted {
+                self.refuse(index, status, done);
+                return;
+            }
+        }
+        if op.consumes_recv() && to.recvs.is_empty() {
+            self.not_ready(index);
+            return;
+        }
+
+        // From here on the request is carried out. Memory steps of one queue pair keep their order.
+        let order = &mut self.qps[m.qp as usize].last_memory;
+        let steps = m.len > 8;
+        let (first, last) = match op {
+            Op::Read => {
+                let ready = n.to_nic.pass(now, done, n.costs.pcie(u64::from(m.len))) + n.costs.pcie_read;
+                let first = ready.max(*order + 1);
+                let torn = steps && self.dice.roll(self.dice.torn_read);
+                (first, if torn { first + 1 + self.dice.below(STEP_GAP_MAX) } else { first })
+            }
+            Op::Write | Op::WriteImm | Op::Send => {
+                let ready = n.to_memory.pass(now, done, n.costs.pcie(data)) + n.costs.pcie_write;
+                let first = ready.max(*order + 1);
+                let torn = steps && self.dice.roll(self.dice.torn_write);
+                let gap =
+                    if torn && self.dice.roll(self.dice.late_write) { LATE_GAP_MAX } else { STEP_GAP_MAX };
+                (first, if torn { first + 1 + self.dice.below(gap) } else { first })
+            }
+            Op::CompareSwap | Op::FetchAdd => {
+                let buckets = n.buckets.len() as u64;
+                let bucket = &mut n.buckets[((m.offset / 8) % buckets) as usize];
+                let served = n.atomic_unit.pass(now, done, n.costs.atomic_unit);
+                let start = served.max(*bucket);
+                let read = (start + n.costs.atomic_read).max(*order + 1);
+                let write = read + n.costs.atomic_write.max(1);
+                *bucket = write;
+                (read, write)
+            }
+        };
+        *order = last;
+        m.second = last;
+        m.split = 0;
+        if last > first && !op.is_atomic() {
+            let words = m.len.div_ceil(8);
+            m.split = 1 + self.dice.below(u64::from(words) - 1) as u32;
+        }
+        if op.consumes_recv() && !self.take_recv(index) {
+            return;
+        }
+        done = first;
+        // A datagram's buffer is the NIC's until its completion, and no earlier WRITE can be in its way, so it is
+        // placed at once; everything else waits for its turn.
+        if op == Op::Send && self.qps[self.messages[index].to as usize].transport == Transport::Ud {
+            self.messages[index].split = 0;
+            self.messages[index].second = done;
+            self.memory(index);
+        } else {
+            self.schedule(done, Kind::Memory, index);
+        }
+    }
+
+    /// No RECV is posted: reliable senders offer again, others lose the message.
+    fn not_ready(&mut self, index: u32) {
+        let qp = self.messages[index].qp as usize;
+        if !self.reliable(index) {
+            self.release(index);
+            return;
+        }
+        let retries = self.qps[qp].rnr_retry;
+        let node = self.qps[self.messages[index].to as usize].node as usize;
+        let timer = self.nodes[node].costs.rnr_timer;
+        let m = &mut self.messages[index];
+        if retries < RNR_FOR_EVER && m.tries >= retries {
+            let done = m.time;
+            self.refuse(index, WcStatus::RnrRetryExceeded, done);
+            return;
+        }
+        m.tries = m.tries.saturating_add(1);
+        self.qps[qp].not_ready = true;
+        self.schedule(self.now + timer, Kind::Retry, index);
+    }
+
+    /// Takes a RECV for the message. A buffer that does not do fails both ends.
+    fn take_recv(&mut self, index: u32) -> bool {
+        let m = &mut self.messages[index];
+        let to = m.to;
+        let pair = &mut self.qps[to as usize];
+        let Some(recv) = pair.recvs.pop_front() else { return false };
+        m.b = recv.id;
+        if m.op != Op::Send {
+            return true;
+        }
+        let skip = if pair.transport == Transport::Ud { GRH_BYTES } else { 0 };
+        let local =
+            self.nodes[pair.node as usize].local(recv.local.lkey.0, recv.local.offset, recv.local.len);
+        let failed = match local {
+            Err(status) => Some((status, WcStatus::RemoteOperation)),
+            Ok(_) if u64::from(recv.local.len) < u64::from(m.len) + u64::from(skip) => {
+                Some((WcStatus::LocalLength, WcStatus::RemoteInvalidRequest))
+            }
+            Ok(_) => None,
+        };
+        let Some((receiver, sender)) = failed else {
+            m.rkey = recv.local.lkey.0;
+            m.offset = recv.local.offset + u64::from(skip);
+            return true;
+        };
+        let (node, done) = (pair.node, m.time);
+        let ready = self.entry_ready(node, done);
+        self.complete_recv(to, recv.id, receiver, ready);
+        self.refuse(index, sender, done);
+        self.fail_qp(to, ready);
+        false
+    }
+
+    /// One step of what the message does to the responder's memory.
+    pub fn memory(&mut self, index: u32) {
+        let m = &self.messages[index];
+        let node = self.qps[m.to as usize].node;
+        // The second step of a WRITE or ATOMIC comes after its response: there is nothing left to refuse.
+        let answered = m.is(SECOND) && m.op != Op::Read;
+        if self.is_dead(node) {
+            if answered {
+                self.release(index);
+            } else {
+                self.lose(index);
+            }
+            return;
+        }
+        let fate = match m.op {
+            Op::Read => self.read_step(node, index),
+            Op::Write | Op::WriteImm | Op::Send => self.write_step(node, index),
+            Op::CompareSwap | Op::FetchAdd => self.atomic_step(node, index),
+        };
+        match fate {
+            Ok(()) => {}
+            Err(_) if answered => self.release(index),
+            Err(status) => self.refuse(index, status, self.now),
+        }
+    }
+
+    fn read_step(&mut self, node: u32, index: u32) -> Result<(), WcStatus> {
+        let m = &mut self.messages[index];
+        let region = self.nodes[node as usize].remote(m.rkey, m.offset, m.len, |a| a.remote_read)?;
+        let words = m.len.div_ceil(8) as usize;
+        let second = m.is(SECOND);
+        let two_steps = m.split > 0;
+        if m.in_word() {
+            let mut word = [0];
+            payload::load(region, m.offset, &mut word, 0, words);
+            m.a = word[0];
+        } else {
+            if m.payload == payload::NONE {
+                m.payload = self.arena.take(m.len);
+            }
+            let block = self.arena.block_mut(m.payload, m.len);
+            // Which part goes first depends on the split's parity: a READ has no address order.
+            let split = m.split as usize;
+            let (from, to) = match (two_steps, second == split.is_multiple_of(2)) {
+                (false, _) => (0, words),
+                (true, true) => (split, words),
+                (true, false) => (0, split),
+            };
+            payload::load(region, m.offset, block, from, to);
+        }
+        if two_steps && !second {
+            m.flags |= SECOND;
+            let at = m.second;
+            self.schedule(at, Kind::Memory, index);
+        } else {
+            let len = u64::from(m.len);
+            self.acknowledge(index, self.now, len, headers::AETH);
+        }
+        Ok(())
+    }
+
+    fn write_step(&mut self, node: u32, index: u32) -> Result<(), WcStatus> {
+        let m = &self.messages[index];
+        let n = &self.nodes[node as usize];
+        let region = if m.op == Op::Send {
+            n.local(m.rkey, m.offset, m.len).map_err(|_| WcStatus::RemoteOperation)?
+        } else {
+            n.remote(m.rkey, m.offset, m.len, |a| a.remote_write)?
+        };
+        let words = m.len.div_ceil(8) as usize;
+        let two_steps = m.split > 0;
+        let (from, to) = match (two_steps, m.is(SECOND)) {
+            (false, _) => (0, words),
+            (true, false) => (0, m.split as usize),
+            (true, true) => (m.split as usize, words),
+        };
+        if m.in_word() {
+            payload::store(region, m.offset, m.len, &[m.a], from, to);
+        } else {
+            payload::store(region, m.offset, m.len, self.arena.block(m.payload, m.len), from, to);
+        }
+        let (first, last) = (!m.is(SECOND), m.is(SECOND) || !two_steps);
+        let (second, executed) = (m.second, m.time);
+        let ack_delay = n.costs.ack_delay;
+        if last && m.op.consumes_recv() {
+            self.complete_receive(node, index);
+        }
+        if first && !last {
+            self.messages[index].flags |= SECOND;
+            self.schedule(second, Kind::Memory, index);
+        }
+        if first {
+            self.acknowledge(index, executed + ack_delay, 0, headers::AETH);
+        } else {
+            self.release(index);
+        }
+        Ok(())
+    }
+
+    /// The NIC reads the word at one time and writes it at another. Its bucket keeps its own ATOMICs out in
+    /// between; a CPU store in between is lost.
+    fn atomic_step(&mut self, node: u32, index: u32) -> Result<(), WcStatus> {
+        let global = self.atomic_global;
+        let m = &mut self.messages[index];
+        let region = self.nodes[node as usize].remote(m.rkey, m.offset, 8, |a| a.remote_atomic)?;
+        if m.is(SECOND) {
+            region.store(m.offset, m.b);
+            self.release(index);
+            return Ok(());
+        }
+        let (operand, old) = (m.a, region.load(m.offset));
+        let put = match m.op {
+            Op::FetchAdd => Some(old.wrapping_add(operand)),
+            _ if old == operand => Some(m.b),
+            _ => None,
+        };
+        m.a = old;
+        if let Some(put) = put {
+            m.b = put;
+            if global {
+                region.store(m.offset, put);
+            } else {
+                m.flags |= SECOND;
+                let at = m.second;
+                self.schedule(at, Kind::Memory, index);
+            }
+        }
+        self.acknowledge(index, self.now, 8, headers::ATOMIC_ACK - 8);
+        Ok(())
+    }
+
+    /// Sends the response, if the requester waits for one.
+    #[inline]
+    fn acknowledge(&mut self, index: u32, from: u64, data: u64, extended: u64) {
+        let m = &self.messages[index];
+        if m.is(EXPLICIT) && !m.is(ORPHAN) && self.reliable(index) {
+            let time = self.reply_arrival(index, from, data, extended);
+            self.schedule(time, Kind::Response, index);
+        } else {
+            self.release(index);
+        }
+    }
+
+    /// Completes the RECV that the message took.
+    fn complete_receive(&mut self, node: u32, index: u32) {
+        let m = &self.messages[index];
+        let from = &self.qps[m.qp as usize];
+        let datagram = from.transport == Transport::Ud;
+        let completion = Completion {
+            id: m.b,
+            qp: Qp(m.to),
+            opcode: if m.op == Op::Send { WcOpcode::Recv } else { WcOpcode::RecvRdmaWithImm },
+            status: WcStatus::Success,
+            byte_len: if datagram { m.len + GRH_BYTES } else { m.len },
+            imm: m.is(IMM).then_some(m.imm),
+            from: datagram.then_some((NodeId(from.node as u16), Qp(m.qp))),
+        };
+        let (to, second) = (m.to, m.second);
+        // The entry follows the data over PCIe, whose latency is in the data's time already.
+        let n = &mut self.nodes[node as usize];
+        let made = n.engine.pass(self.now, second, n.costs.completion_entry);
+        let ready = n.to_memory.pass(self.now, made, n.costs.cqe_transfer);
+        self.enter(to, ready, None, completion);
+    }
+}

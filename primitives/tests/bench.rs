@@ -1,0 +1,106 @@
+//! The primitive benchmarks measure what they say, on a small cluster.
+
+use primitives::bench::{self, BenchVerb, OBJECTS, Rung, Scope};
+use primitives::fabric::Nic;
+use primitives::fabric::loopback::{Loopback, Options};
+use primitives::measure::Machine;
+use primitives::mesh::FabricSpec;
+use primitives::units::Nanos;
+use primitives::verbs::NodeId;
+use std::sync::atomic::AtomicBool;
+
+fn scope() -> Scope {
+    Scope {
+        nodes: 2,
+        threads: 1,
+        coroutines: 4,
+        quick: true,
+        warm_up: Nanos::from_micros(500),
+        // Longer than a few time slices: a busy machine may not run a worker at all in a short one.
+        window: Nanos::from_millis(30),
+    }
+}
+
+#[test]
+fn every_point_runs_on_loopback_and_a_profile_comes_out() {
+    let scope = scope();
+    let fabric = FabricSpec::Loopback(Options::default());
+    let stop = AtomicBool::new(false);
+    let points = bench::points(&scope, 4096);
+    let mut samples = Vec::new();
+    for point in points {
+        let sample =
+            bench::run(&fabric, &scope, &point, 7, &stop).unwrap_or_else(|e| panic!("{point:?}: {e}"));
+        let traffic = sample.traffic;
+        assert!(sample.ops_total > 0, "{point:?} did nothing");
+        let per_op = if point.rung.is_some() { u64::from(OBJECTS) } else { 1 };
+        let posted = match point.verb {
+            BenchVerb::Read => traffic.reads,
+            BenchVerb::Write => traffic.writes,
+            BenchVerb::Cas | BenchVerb::FetchAdd => traffic.atomics,
+            // Each call is a request and, unless nobody waits for it, a reply.
+            BenchVerb::Rpc | BenchVerb::RpcWrite => {
+                traffic.sends / if point.rung == Some(Rung::PassiveAck) { 1 } else { 2 }
+            }
+        };
+        let expected = sample.ops_total * per_op;
+        // Groups still under way at the end are posted but not counted.
+        let slack = u64::from(point.coroutines * point.outstanding * 8 + 64) * per_op + expected / 4;
+        assert!(
+            (expected..=expected + slack).contains(&posted),
+            "{point:?}: {posted} posted for {expected} counted"
+        );
+        samples.push((point, sample));
+    }
+    let caps = Loopback::new(1, Options::default()).context(NodeId(0)).caps().clone();
+    let profile = bench::fit(&samples, &caps, scope.nodes, &Machine::here()).expect("all points are there");
+    profile.validate().expect("a fitted profile is a possible one");
+    assert!(profile.cpu.request.value > 0.0 && profile.sources().measured > 0);
+}
+
+#[test]
+fn the_ladder_saves_doorbells_and_replies() {
+    let scope = scope();
+    let fabric = FabricSpec::Loopback(Options::default());
+    let stop = AtomicBool::new(false);
+    let doorbells = |question: &str, verb, rung| {
+        let point = bench::points(&scope, 4096)
+            .into_iter()
+            .find(|p| p.question == question && p.verb == verb && p.rung == Some(rung))
+            .expect("the ladder has this rung");
+        bench::run(&fabric, &scope, &point, 7, &stop).expect("loopback runs").doorbells_per_op()
+    };
+    // Two nodes: all ten objects are on the one other node, so one chain carries them.
+    let each = doorbells("ladder-read", BenchVerb::Read, Rung::Outstanding);
+    let batched = doorbells("ladder-read", BenchVerb::Read, Rung::Doorbell);
+    assert!((9.9..=11.0).contains(&each) && (0.9..=1.5).contains(&batched), "{each} then {batched}");
+    let replied = doorbells("ladder-write", BenchVerb::RpcWrite, Rung::Doorbell);
+    let passive = doorbells("ladder-write", BenchVerb::RpcWrite, Rung::PassiveAck);
+    assert!(passive < replied, "passive ACK {passive} against {replied} doorbells");
+}
+
+#[test]
+fn one_node_has_nobody_to_ask() {
+    let scope = Scope { nodes: 1, ..scope() };
+    let point = bench::points(&scope, 4096).remove(0);
+    let fabric = FabricSpec::Loopback(Options::default());
+    assert!(bench::run(&fabric, &scope, &point, 1, &AtomicBool::new(false)).is_err());
+}
+
+#[test]
+fn every_point_runs_on_the_simulator_the_same_each_time() {
+    let scope = Scope { window: Nanos::from_micros(150), warm_up: Nanos::from_micros(5), ..scope() };
+    let profile = primitives::profile::Profile::shipped("cx4-edr").expect("it is shipped");
+    let fabric = FabricSpec::Sim { profile: Box::new(profile), seed: 3, faults: Box::default() };
+    let stop = AtomicBool::new(false);
+    for point in bench::points(&scope, 4096) {
+        let run =
+            || bench::run(&fabric, &scope, &point, 7, &stop).unwrap_or_else(|e| panic!("{point:?}: {e}"));
+        let (first, second) = (run(), run());
+        assert!(first.ops > 0, "{point:?} did nothing");
+        assert_eq!(
+            (first.facts, first.ops, first.latency.p99()),
+            (second.facts, second.ops, second.latency.p99())
+        );
+    }
+}

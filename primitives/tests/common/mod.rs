@@ -1,0 +1,324 @@
+//! Nodes on any fabric, for tests: device contexts, memory, queue pairs, and a way to let time pass.
+//!
+//! A test is written once over [`Net`] and run by [`on_every_fabric`]; [`must_show`] looks for an outcome that a
+//! fabric has to show within a stated number of seeds. One test thread owns all contexts, so on loopback's
+//! posting-thread mode a test is deterministic, and on the simulator it decides how far virtual time moves
+//! between two looks at memory.
+
+// Each test binary uses a part of this.
+#![allow(dead_code)]
+
+use primitives::fabric::loopback::{Loopback, Mode, Options};
+use primitives::fabric::sim::{FaultOptions, SimConfig, SimWorld};
+use primitives::fabric::{AnyNic, Nic};
+use primitives::mem::{Access, MemoryKeys, Region};
+use primitives::profile::Profile;
+use primitives::units::Nanos;
+use primitives::verbs::{
+    Completion, Flags, NodeId, Qp, QpConfig, RecvRequest, Sge, Verb, WcStatus, WorkRequest,
+};
+use std::time::{Duration, Instant};
+
+/// Bytes of memory that each node registers for everything.
+pub const REGION: u64 = 64 << 10;
+
+pub const SIGNALED: Flags = Flags { signaled: true, inline: false };
+pub const QUIET: Flags = Flags { signaled: false, inline: false };
+pub const INLINE: Flags = Flags { signaled: true, inline: true };
+pub const SEND: Verb = Verb::Send { to: None, imm: None };
+
+/// A fabric and its seed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fabric {
+    /// Loopback, executed by the posting thread. Nothing is ever in between.
+    Posting,
+    /// Loopback with a NIC thread.
+    NicThread(u64),
+    /// The simulator, with the shipped `cx4-edr` and a little jitter on the wire.
+    Sim(u64),
+}
+
+impl Fabric {
+    /// The fabrics on which requests overlap, one seed of each.
+    pub fn overlapping(seed: u64) -> [Fabric; 2] {
+        [Fabric::NicThread(seed), Fabric::Sim(seed)]
+    }
+}
+
+/// What goes wrong.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Faults {
+    /// Probability that a datagram is lost.
+    pub loss: f64,
+    /// A node that [`Net::kill_doomed`] kills.
+    pub doomed: Option<NodeId>,
+    /// Simulator: probability that a torn WRITE's second step comes late, even after its completion.
+    pub late_write: f64,
+}
+
+/// When a doomed node of a simulated net dies: long after any set-up.
+const DOOM: Nanos = Nanos::from_millis(10);
+
+/// Runs a test on every fabric, on those with seeds for several; a failure names the fabric and seed.
+pub fn on_every_fabric(test: impl Fn(Fabric)) {
+    let seeded = (1..=3).flat_map(Fabric::overlapping);
+    for fabric in std::iter::once(Fabric::Posting).chain(seeded) {
+        named(fabric, || test(fabric));
+    }
+}
+
+/// Asserts that each overlapping fabric shows the outcome on one of the first `seeds` seeds.
+pub fn must_show(what: &str, seeds: u64, shows: impl Fn(Fabric) -> bool) {
+    for index in 0..Fabric::overlapping(0).len() {
+        let seen = (1..=seeds).any(|seed| {
+            let fabric = Fabric::overlapping(seed)[index];
+            named(fabric, || shows(fabric))
+        });
+        assert!(
+            seen,
+            "{:?} and its like never showed in {seeds} seeds: {what}",
+            Fabric::overlapping(1)[index]
+        );
+    }
+}
+
+/// Says which fabric and seed were running if `body` panics.
+pub fn named<T>(fabric: Fabric, body: impl FnOnce() -> T) -> T {
+    struct Name(Fabric);
+    impl Drop for Name {
+        fn drop(&mut self) {
+            if std::thread::panicking() {
+                eprintln!("failed on fabric {:?}", self.0);
+            }
+        }
+    }
+    let _name = Name(fabric);
+    body()
+}
+
+/// A cluster in the hands of one test thread. Every node has device contexts for several cores, and one region.
+pub struct Net {
+    pub fabric: Fabric,
+    under: Under,
+    contexts: Vec<[AnyNic; 2]>,
+    regions: Vec<Region>,
+    keys: Vec<MemoryKeys>,
+    doomed: Option<NodeId>,
+}
+
+enum Under {
+    Loopback(Loopback),
+    Sim(SimWorld),
+}
+
+impl Under {
+    fn new(fabric: Fabric, nodes: u16, faults: Faults) -> Under {
+        let loopback = |mode, seed| {
+            Under::Loopback(Loopback::new(nodes, Options { mode, datagram_loss: faults.loss, seed }))
+        };
+        match fabric {
+            Fabric::Posting => loopback(Mode::PostingThread, 1),
+            Fabric::NicThread(seed) => loopback(Mode::NicThread { seed }, seed),
+            Fabric::Sim(seed) => {
+                let profile = Profile::shipped("cx4-edr").expect("a shipped profile");
+                let mut config = SimConfig::new(profile, usize::from(nodes), 4, seed);
+                config.faults = FaultOptions {
+                    datagram_loss: faults.loss,
+                    transit_jitter: Nanos(300),
+                    completion_jitter: Nanos(100),
+                    late_write: faults.late_write,
+                    dead: faults.doomed.iter().map(|&node| (node, DOOM)).collect(),
+                    ..FaultOptions::default()
+                };
+                Under::Sim(SimWorld::new(&config).expect("a sane world"))
+            }
+        }
+    }
+
+    fn context(&self, node: u16, core: usize) -> AnyNic {
+        match self {
+            Under::Loopback(fabric) => AnyNic::Loopback(fabric.context(NodeId(node))),
+            Under::Sim(world) => AnyNic::Sim(world.context(NodeId(node), core)),
+        }
+    }
+}
+
+impl Net {
+    pub fn new(fabric: Fabric, nodes: u16) -> Net {
+        Net::with(fabric, nodes, Faults::default())
+    }
+
+    pub fn with(fabric: Fabric, nodes: u16, faults: Faults) -> Net {
+        let under = Under::new(fabric, nodes, faults);
+        let contexts: Vec<[AnyNic; 2]> =
+            (0..nodes).map(|node| [1, 2].map(|core| under.context(node, core))).collect();
+        let regions: Vec<Region> = contexts.iter().map(|_| Region::new(REGION as usize)).collect();
+        let keys = contexts
+            .iter()
+            .zip(&regions)
+            .map(|(c, r)| c[0].register(r, Access::ALL).expect("a region"))
+            .collect();
+        Net { fabric, under, contexts, regions, keys, doomed: faults.doomed }
+    }
+
+    /// A device context for a port that owns its NIC: a node's core 0.
+    pub fn own_context(&self, node: u16) -> AnyNic {
+        self.under.context(node, 0)
+    }
+
+    /// A node's first device context.
+    pub fn nic(&self, node: u16) -> &AnyNic {
+        &self.contexts[usize::from(node)][0]
+    }
+
+    /// A node's second device context.
+    pub fn other_nic(&self, node: u16) -> &AnyNic {
+        &self.contexts[usize::from(node)][1]
+    }
+
+    pub fn memory(&self, node: u16) -> &Region {
+        &self.regions[usize::from(node)]
+    }
+
+    pub fn keys(&self, node: u16) -> MemoryKeys {
+        self.keys[usize::from(node)]
+    }
+
+    /// A part of a node's region as local memory.
+    pub fn local(&self, node: u16, offset: u64, len: u32) -> Sge {
+        Sge { lkey: self.keys(node).lkey, offset, len }
+    }
+
+    pub fn read(&self, node: u16, offset: u64) -> Verb {
+        Verb::Read { rkey: self.keys(node).rkey, offset }
+    }
+
+    pub fn write(&self, node: u16, offset: u64) -> Verb {
+        Verb::Write { rkey: self.keys(node).rkey, offset }
+    }
+
+    pub fn write_imm(&self, node: u16, offset: u64, imm: u32) -> Verb {
+        Verb::WriteImm { rkey: self.keys(node).rkey, offset, imm }
+    }
+
+    pub fn cas(&self, node: u16, offset: u64, expect: u64, swap: u64) -> Verb {
+        Verb::CompareSwap { rkey: self.keys(node).rkey, offset, expect, swap }
+    }
+
+    pub fn fetch_add(&self, node: u16, offset: u64, add: u64) -> Verb {
+        Verb::FetchAdd { rkey: self.keys(node).rkey, offset, add }
+    }
+
+    /// A pair of queue pairs between the first contexts of two nodes; on UD merely two active ones.
+    pub fn pair(&self, a: u16, b: u16, config: QpConfig) -> (Qp, Qp) {
+        connect(self.nic(a), self.nic(b), config)
+    }
+
+    /// Posts one request from a node's first context; it must be taken.
+    pub fn post(&self, node: u16, qp: Qp, id: u64, verb: Verb, local: Sge, flags: Flags) {
+        self.nic(node).post(qp, &[WorkRequest { id, verb, local, flags }]).expect("room");
+    }
+
+    /// Posts one receive into the node's own region.
+    pub fn recv(&self, node: u16, qp: Qp, id: u64, offset: u64, len: u32) {
+        let local = self.local(node, offset, len);
+        self.nic(node).post_recv(qp, &[RecvRequest { id, local }]).expect("room");
+    }
+
+    /// Lets the least time pass: a nanosecond where time is virtual.
+    pub fn tick(&self) {
+        match &self.under {
+            Under::Sim(world) => {
+                world.advance(world.now() + Nanos(1));
+            }
+            Under::Loopback(_) if self.fabric == Fabric::Posting => {}
+            Under::Loopback(_) => std::thread::yield_now(),
+        }
+    }
+
+    /// Lets so much time pass that what can happen has happened.
+    pub fn settle(&self) {
+        match &self.under {
+            Under::Sim(world) => {
+                world.advance(world.now() + Nanos::from_micros(100));
+            }
+            // Receiver-not-ready messages are offered again at each poll.
+            Under::Loopback(_) if self.fabric == Fabric::Posting => {}
+            Under::Loopback(_) => std::thread::sleep(Duration::from_millis(3)),
+        }
+    }
+
+    /// Whether time is virtual.
+    pub fn is_simulated(&self) -> bool {
+        self.nic(0).caps().virtual_time
+    }
+
+    /// Kills the node that was doomed when the net was made.
+    pub fn kill_doomed(&self) {
+        let node = self.doomed.expect("a node was doomed");
+        match &self.under {
+            Under::Loopback(fabric) => fabric.kill(node),
+            Under::Sim(world) => {
+                assert!(world.now() < DOOM, "the test has taken longer than was thought");
+                world.advance(DOOM + Nanos(1));
+            }
+        }
+    }
+
+    /// Waits for exactly `count` completions of a node's first context.
+    pub fn wait(&self, node: u16, count: usize) -> Vec<Completion> {
+        self.wait_on(self.nic(node), count)
+    }
+
+    /// Waits for exactly `count` completions.
+    pub fn wait_on(&self, nic: &AnyNic, count: usize) -> Vec<Completion> {
+        let mut all = Vec::new();
+        let started = (Instant::now(), nic.now());
+        while all.len() < count {
+            nic.poll(count - all.len(), |c| all.push(c));
+            self.tick();
+            let late = if self.is_simulated() {
+                nic.now().since(started.1) > Nanos::from_millis(50)
+            } else {
+                started.0.elapsed() > Duration::from_secs(20)
+            };
+            assert!(!late, "waited for {count} completions, got {all:?}");
+        }
+        all
+    }
+
+    /// Waits for one completion, which must succeed.
+    pub fn done(&self, node: u16) -> Completion {
+        let completion = self.wait(node, 1)[0];
+        assert_eq!(completion.status, WcStatus::Success);
+        completion
+    }
+
+    /// Whatever completes at a node by the time that everything has settled.
+    pub fn drain(&self, node: u16) -> Vec<Completion> {
+        let mut all = Vec::new();
+        for _ in 0..4 {
+            self.settle();
+            while self.nic(node).poll(64, |c| all.push(c)) > 0 {}
+        }
+        all
+    }
+}
+
+/// Connects a new queue pair of each of two contexts.
+pub fn connect(a: &AnyNic, b: &AnyNic, config: QpConfig) -> (Qp, Qp) {
+    let (qa, qb) = (a.create_qp(&config).expect("a queue pair"), b.create_qp(&config).expect("a queue pair"));
+    a.connect(qa, Some(b.address(qb))).expect("connects");
+    b.connect(qb, Some(a.address(qa))).expect("connects");
+    (qa, qb)
+}
+
+/// A request with everything said.
+pub fn request(id: u64, verb: Verb, local: Sge, flags: Flags) -> WorkRequest {
+    WorkRequest { id, verb, local, flags }
+}
+
+/// Ids and statuses, for comparison.
+pub fn statuses(completions: &[Completion]) -> Vec<(u64, WcStatus)> {
+    completions.iter().map(|c| (c.id, c.status)).collect()
+}

@@ -1,0 +1,172 @@
+//! Curves over a numeric axis, each named where it ends.
+
+use super::canvas::{Align, Canvas, Type, width_of};
+use super::scale::{Kind, Scale, spread};
+use super::{Area, Format, LETTER, fit};
+use crate::ink::Ink;
+
+/// One curve.
+#[derive(Clone, Debug)]
+pub struct Series {
+    /// What it is called; drawn at its end.
+    pub name: String,
+    /// Its colour.
+    pub ink: Ink,
+    /// Its points, by rising x.
+    pub points: Vec<(f64, f64)>,
+}
+
+/// An axis.
+#[derive(Clone, Debug)]
+pub struct Axis {
+    /// What it measures.
+    pub title: String,
+    /// How it maps.
+    pub kind: Kind,
+    /// How its ticks read.
+    pub format: Format,
+}
+
+/// The curves of one panel.
+#[derive(Clone, Debug)]
+pub struct Lines {
+    /// Horizontal axis.
+    pub x: Axis,
+    /// Vertical axis.
+    pub y: Axis,
+    /// Curves.
+    pub series: Vec<Series>,
+    /// Height of the panel in CSS pixels.
+    pub height: f64,
+}
+
+const LABEL: f64 = 11.5;
+
+impl Lines {
+    /// Draws axes, grid, curves and their names.
+    pub fn draw(&self, canvas: &mut dyn Canvas, area: Area) {
+        let names = self.series.iter().map(|s| width_of(&s.name, LABEL)).fold(0.0, f64::max).min(110.0);
+        let plot =
+            Area { x0: area.x0 + 52.0, y0: area.y0 + 22.0, x1: area.x1 - names - 12.0, y1: area.y1 - 38.0 };
+        let all = || self.series.iter().flat_map(|s| s.points.iter().copied());
+        let x = Scale::fit(self.x.kind, all().map(|p| p.0), plot.x0 + 6.0, plot.x1 - 4.0);
+        let y = Scale::fit(self.y.kind, all().map(|p| p.1), plot.y1, plot.y0);
+        canvas.text(area.x0, area.y0 + 6.0, &self.y.title, Type::new(LETTER - 1.0, Ink::Muted));
+        for tick in y.ticks(5) {
+            let at = y.at(tick);
+            canvas.line(&[(plot.x0, at), (plot.x1, at)], Ink::Grid, 1.0);
+            canvas.text(plot.x0 - 6.0, at, &(self.y.format)(tick), small().align(Align::End));
+        }
+        canvas.line(&[(plot.x0, plot.y1), (plot.x1, plot.y1)], Ink::Axis, 1.0);
+        let ticks = self.x_ticks(&x);
+        let every = self.label_every(&ticks, &x);
+        for (i, tick) in ticks.iter().enumerate() {
+            let at = x.at(*tick);
+            canvas.line(&[(at, plot.y1), (at, plot.y1 + 4.0)], Ink::Axis, 1.0);
+            if i % every == 0 {
+                canvas.text(at, plot.y1 + 13.0, &(self.x.format)(*tick), small().align(Align::Middle));
+            }
+        }
+        let middle = (plot.x0 + plot.x1) / 2.0;
+        canvas.text(middle, plot.y1 + 30.0, &self.x.title, small().align(Align::Middle));
+        self.curves(canvas, plot, &x, &y);
+    }
+
+    /// A log axis of sizes and counts is marked where there is data.
+    fn x_ticks(&self, x: &Scale) -> Vec<f64> {
+        if self.x.kind != Kind::Log2 {
+            return x.ticks(6);
+        }
+        let mut ticks: Vec<f64> = self.series.iter().flat_map(|s| s.points.iter().map(|p| p.0)).collect();
+        ticks.sort_by(f64::total_cmp);
+        ticks.dedup();
+        ticks
+    }
+
+    /// Every how many ticks a label fits.
+    fn label_every(&self, ticks: &[f64], x: &Scale) -> usize {
+        let half = |tick: f64| width_of(&(self.x.format)(tick), LETTER - 1.0) / 2.0 + 2.0;
+        let fits = |every: &usize| {
+            let labeled: Vec<f64> = ticks.iter().step_by(*every).copied().collect();
+            labeled.windows(2).all(|pair| x.at(pair[0]) + half(pair[0]) <= x.at(pair[1]) - half(pair[1]))
+        };
+        (1..ticks.len().max(2)).find(fits).unwrap_or(ticks.len().max(1))
+    }
+
+    fn curves(&self, canvas: &mut dyn Canvas, plot: Area, x: &Scale, y: &Scale) {
+        let mut ends = Vec::new();
+        for series in &self.series {
+            let path: Vec<(f64, f64)> = series.points.iter().map(|p| (x.at(p.0), y.at(p.1))).collect();
+            canvas.line(&path, series.ink, 1.8);
+            for (px, py) in &path {
+                canvas.dot(*px, *py, 2.3, series.ink);
+            }
+            if let Some(end) = path.last() {
+                ends.push((*end, series));
+            }
+        }
+        let (early, late): (Vec<_>, Vec<_>) = ends.into_iter().partition(|(end, _)| plot.x1 - end.0 > 60.0);
+        let wanted: Vec<f64> = late.iter().map(|(end, _)| end.1).collect();
+        let places = spread(&wanted, LABEL + 2.0, plot.y0, plot.y1);
+        for ((end, series), place) in late.into_iter().zip(places) {
+            // A name that had to move keeps a thin line to its curve.
+            if (place - end.1).abs() > 7.0 || plot.x1 - end.0 > 16.0 {
+                canvas.line(&[(end.0 + 4.0, end.1), (plot.x1 + 4.0, place)], Ink::Axis, 0.7);
+            }
+            let name = fit(&series.name, LABEL, 110.0);
+            canvas.text(plot.x1 + 7.0, place, &name, Type::new(LABEL, series.ink));
+        }
+        let curves: Vec<Vec<(f64, f64)>> =
+            self.series.iter().map(|s| s.points.iter().map(|p| (x.at(p.0), y.at(p.1))).collect()).collect();
+        name_early(canvas, plot, &early, &curves);
+    }
+}
+
+/// Curves that end early (CAS has one payload) are named near their last point, where no curve runs.
+fn name_early(
+    canvas: &mut dyn Canvas,
+    plot: Area,
+    ends: &[((f64, f64), &Series)],
+    curves: &[Vec<(f64, f64)>],
+) {
+    let mut taken: Vec<Area> = Vec::new();
+    for (end, series) in ends {
+        let name = fit(&series.name, LABEL, 110.0);
+        let width = width_of(&name, LABEL);
+        let place = |offset: &f64| {
+            let (x, y) = (end.0 + 4.0, end.1 + offset);
+            Area { x0: x, y0: y - 6.5, x1: x + width, y1: y + 6.5 }
+        };
+        let free = |area: &Area| {
+            let inside = area.y0 >= plot.y0 - 8.0 && area.y1 <= plot.y1;
+            let apart = |t: &Area| t.x1 < area.x0 || area.x1 < t.x0 || t.y1 < area.y0 || area.y1 < t.y0;
+            inside && taken.iter().all(apart) && !curves.iter().any(|curve| crosses(curve, area))
+        };
+        // Nearest first, above before below.
+        let offsets = [-12.0, 12.0, -24.0, 24.0, -36.0, 36.0, -50.0, 50.0, -64.0, 64.0, 80.0, 100.0];
+        let found = offsets.iter().map(place).find(|area| free(area)).unwrap_or_else(|| place(&-12.0));
+        let middle = (found.y0 + found.y1) / 2.0;
+        if (middle - end.1).abs() > 14.0 {
+            canvas.line(&[*end, (found.x0 - 1.0, middle)], Ink::Axis, 0.7);
+        }
+        canvas.text(found.x0, middle, &name, Type::new(LABEL, series.ink));
+        taken.push(found);
+    }
+}
+
+/// Whether a curve passes through `area`, looked at every other pixel along it.
+fn crosses(curve: &[(f64, f64)], area: &Area) -> bool {
+    let inside = |x: f64, y: f64| x >= area.x0 - 2.0 && x <= area.x1 && y >= area.y0 && y <= area.y1;
+    curve.windows(2).any(|pair| {
+        let (dx, dy) = (pair[1].0 - pair[0].0, pair[1].1 - pair[0].1);
+        let steps = (dx.hypot(dy) / 2.0).ceil().clamp(1.0, 2_000.0) as u32;
+        (0..=steps).any(|i| {
+            let part = f64::from(i) / f64::from(steps);
+            inside(pair[0].0 + part * dx, pair[0].1 + part * dy)
+        })
+    }) || curve.iter().any(|(x, y)| inside(*x, *y))
+}
+
+fn small() -> Type {
+    Type::new(LETTER - 1.0, Ink::Muted)
+}

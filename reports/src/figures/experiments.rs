@@ -1,0 +1,218 @@
+//! Experiments: throughput and latency over the grid's own axes.
+//!
+//! The numeric axis with most values becomes the horizontal one; what is left of the grid (plan, protocol and the
+//! other axes) names the curves. A grid without a numeric axis becomes a table.
+
+use polars::prelude::*;
+
+use super::primitives::sentence;
+use super::studies::latency;
+use super::{Drawn, Section, provenance_of, slug};
+use crate::chart::lines::{Axis, Lines, Series};
+use crate::chart::rows::{Cell, Column, Row, Rows};
+use crate::chart::scale::Kind;
+use crate::chart::{Body, Figure, Panel};
+use crate::frame::{Framed, distinct, floats, stack, tagged, words};
+use crate::human;
+use crate::ink;
+use crate::load::Results;
+use crate::load::record::Provenance;
+
+/// Curves drawn in one panel; more than this cannot be told apart.
+const CURVES: usize = 8;
+const ROWS: usize = 40;
+const MEASURES: [&str; 6] = [
+    "committed_per_s",
+    "aborted_per_s",
+    "latency_p50_ns",
+    "latency_p99_ns",
+    "round_trips_per_committed",
+    "isolation_verdict",
+];
+
+/// One figure per experiment.
+pub fn draw(results: &[&Results]) -> Framed<Vec<Drawn>> {
+    let mut drawn = Vec::new();
+    for results in results {
+        drawn.extend(experiment(results)?);
+    }
+    Ok(drawn)
+}
+
+/// One point of a grid.
+struct Point {
+    x: Option<f64>,
+    name: String,
+    rate: f64,
+    p50: Option<f64>,
+    p99: Option<f64>,
+}
+
+fn experiment(results: &Results) -> Framed<Option<Drawn>> {
+    let rows = results.points.clone().lazy().filter(col("committed_per_s").is_not_null()).collect()?;
+    if rows.height() == 0 {
+        return Ok(None);
+    }
+    let axes: Vec<String> =
+        rows.get_column_names().iter().filter(|c| c.starts_with("axis_")).map(|c| c.to_string()).collect();
+    let horizontal = horizontal(&rows, &axes)?;
+    let points = points(&rows, &axes, horizontal.as_deref())?;
+    let record = &results.record;
+    let title =
+        [&record.title, &results.label].into_iter().find(|t| !t.is_empty()).cloned().unwrap_or_default();
+    let mut columns: Vec<&str> = vec!["point", "workload", "protocol", "plan"];
+    columns.extend(axes.iter().map(String::as_str));
+    columns.extend(MEASURES);
+    let (figure, clauses) = match horizontal {
+        Some(axis) => curves(&points, axis.trim_start_matches("axis_"), record.provenance),
+        None => (table(&points, record.provenance), extremes(&points)),
+    };
+    Ok(Some(Drawn {
+        id: format!("experiment-{}", slug(&results.label)),
+        section: Section::Experiments,
+        title: record.question.clone().filter(|q| !q.is_empty()).unwrap_or(title),
+        caption: sentence(&clauses, "There is one point only."),
+        provenance: provenance_of([results]),
+        frame: stack(vec![tagged(results, rows.lazy(), &columns)])?,
+        figure,
+    }))
+}
+
+fn horizontal(rows: &DataFrame, axes: &[String]) -> Framed<Option<String>> {
+    let mut best: Option<(usize, &String)> = None;
+    for axis in axes {
+        let values = distinct(words(rows, axis)?);
+        let numeric = values.iter().all(|v| v.parse::<f64>().is_ok_and(f64::is_finite));
+        if numeric && values.len() > best.map_or(1, |b| b.0) {
+            best = Some((values.len(), axis));
+        }
+    }
+    Ok(best.map(|(_, axis)| axis.clone()))
+}
+
+fn points(rows: &DataFrame, axes: &[String], horizontal: Option<&str>) -> Framed<Vec<Point>> {
+    // Only what varies needs a name.
+    let mut names: Vec<(String, Vec<String>)> = Vec::new();
+    for column in ["plan", "protocol", "workload"].into_iter().chain(axes.iter().map(String::as_str)) {
+        let values = words(rows, column)?;
+        // An axis over plans repeats the plan column.
+        let known = names.iter().any(|(_, other)| *other == values);
+        if Some(column) != horizontal && !known && (column == "plan" || distinct(values.clone()).len() > 1) {
+            names.push((column.to_owned(), values));
+        }
+    }
+    let label = |row: usize| {
+        let part = |(column, values): &(String, Vec<String>)| match column.strip_prefix("axis_") {
+            Some(axis) => format!("{axis} {}", values[row]),
+            None => super::spelled(&values[row]).to_owned(),
+        };
+        names.iter().map(part).filter(|p| !p.is_empty()).collect::<Vec<_>>().join(", ")
+    };
+    let x = match horizontal {
+        Some(axis) => words(rows, axis)?.iter().map(|v| v.parse().ok()).collect(),
+        None => vec![None; rows.height()],
+    };
+    let [rate, p50, p99] =
+        [floats(rows, "committed_per_s")?, floats(rows, "latency_p50_ns")?, floats(rows, "latency_p99_ns")?];
+    let point =
+        |i: usize| Point { x: x[i], name: label(i), rate: rate[i].unwrap_or(0.0), p50: p50[i], p99: p99[i] };
+    Ok((0..rows.height()).map(point).collect())
+}
+
+fn curves(points: &[Point], axis: &str, provenance: Provenance) -> (Figure, Vec<String>) {
+    let names = distinct(points.iter().map(|p| p.name.clone()));
+    let inks = ink::for_names(names.iter().map(String::as_str));
+    let xs = distinct(points.iter().filter_map(|p| p.x));
+    let (low, high) = xs.iter().fold((f64::INFINITY, 0.0_f64), |(l, h), x| (l.min(*x), h.max(*x)));
+    let kind = if low > 0.0 && high / low >= 8.0 { Kind::Log2 } else { Kind::Linear };
+    let series = |value: fn(&Point) -> Option<f64>| -> Vec<Series> {
+        let one = |(name, ink): (&String, &ink::Ink)| {
+            let mut line: Vec<(f64, f64)> =
+                points.iter().filter(|p| p.name == *name).filter_map(|p| Some((p.x?, value(p)?))).collect();
+            line.sort_by(|a, b| a.0.total_cmp(&b.0));
+            Series { name: name.clone(), ink: *ink, points: line }
+        };
+        names.iter().zip(&inks).map(one).filter(|s| !s.points.is_empty()).take(CURVES).collect()
+    };
+    let panel = |title: &str, kind_of_y, format, series| Panel {
+        title: title.to_owned(),
+        chip: Some(provenance),
+        body: Body::Lines(Lines {
+            x: Axis { title: axis.to_owned(), kind, format: human::short },
+            y: Axis { title: String::new(), kind: kind_of_y, format },
+            series,
+            height: 300.0,
+        }),
+    };
+    let rates = series(|p| Some(p.rate));
+    let mut clauses: Vec<String> = rates.iter().filter_map(|s| change(s, axis)).take(3).collect();
+    if names.len() > CURVES {
+        clauses.push(format!("{CURVES} of {} curves are drawn, the others are in the CSV", names.len()));
+    }
+    let panels = vec![
+        panel("Committed transactions per second", Kind::Linear, human::short as fn(f64) -> String, rates),
+        panel("Median latency", Kind::Log10, human::nanos, series(|p| p.p50)),
+    ];
+    (Figure { columns: 2, panels }, clauses)
+}
+
+fn change(series: &Series, axis: &str) -> Option<String> {
+    let (first, last) = (series.points.first()?, series.points.last()?);
+    let ratio = last.1 / first.1;
+    (series.points.len() > 1 && ratio.is_finite()).then(|| {
+        format!(
+            "as {axis} goes from {} to {}, {} goes from {} to {} ({})",
+            human::whole(first.0),
+            human::whole(last.0),
+            series.name,
+            human::rate(first.1),
+            human::rate(last.1),
+            human::signed_percent(ratio - 1.0),
+        )
+    })
+}
+
+fn extremes(points: &[Point]) -> Vec<String> {
+    let best = points.iter().max_by(|a, b| a.rate.total_cmp(&b.rate));
+    let worst = points.iter().min_by(|a, b| a.rate.total_cmp(&b.rate));
+    match (best, worst) {
+        (Some(best), Some(worst)) if points.len() > 1 => vec![format!(
+            "fastest is {} with {}, slowest {} with {}",
+            best.name,
+            human::rate(best.rate),
+            worst.name,
+            human::rate(worst.rate)
+        )],
+        _ => Vec::new(),
+    }
+}
+
+fn table(points: &[Point], provenance: Provenance) -> Figure {
+    let mut order: Vec<&Point> = points.iter().collect();
+    order.sort_by(|a, b| b.rate.total_cmp(&a.rate));
+    let row = |p: &&Point| {
+        let ink = ink::for_name(&p.name);
+        let cells = vec![Cell::Bar(p.rate, human::rate(p.rate), ink), latency(p.p50, p.p99, ink)];
+        Row { name: p.name.clone(), ink, cells }
+    };
+    let column = |title: &str, kind| Column { title: title.to_owned(), weight: 1.0, kind };
+    let title = match order.len() > ROWS {
+        true => format!("The fastest {ROWS} of {} points", order.len()),
+        false => "All points, fastest first".to_owned(),
+    };
+    Figure {
+        columns: 1,
+        panels: vec![Panel {
+            title,
+            chip: Some(provenance),
+            body: Body::Rows(Rows {
+                columns: vec![
+                    column("committed transactions per second", Kind::Linear),
+                    column("latency: ● median ○ 99th percentile", Kind::Log10),
+                ],
+                rows: order.iter().take(ROWS).map(row).collect(),
+                key: Vec::new(),
+            }),
+        }],
+    }
+}

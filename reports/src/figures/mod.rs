@@ -1,0 +1,172 @@
+//! From results to figures. Each file answers one group of questions; each figure carries the frame it was drawn
+//! from, a sentence computed from that frame, and where its numbers come from.
+
+pub mod breakdown;
+pub mod experiments;
+pub mod primitives;
+pub mod studies;
+pub mod sweeps;
+pub mod transactions;
+pub mod tuning;
+
+use polars::prelude::DataFrame;
+
+use crate::chart::Figure;
+use crate::frame::Framed;
+use crate::load::Results;
+use crate::load::record::Provenance;
+
+/// Parts of the page, in order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Section {
+    /// Whole transactions under a plan.
+    Transactions,
+    /// Which plan the tuner chose and whether it was right.
+    Tuning,
+    /// Phases alone.
+    Studies,
+    /// Verbs and messages alone.
+    Primitives,
+    /// Grids with a question.
+    Experiments,
+}
+
+impl Section {
+    /// All parts in page order.
+    pub const ALL: [Section; 5] =
+        [Section::Transactions, Section::Tuning, Section::Studies, Section::Primitives, Section::Experiments];
+
+    /// Anchor in the page.
+    pub fn id(self) -> &'static str {
+        match self {
+            Section::Transactions => "transactions",
+            Section::Tuning => "tuning",
+            Section::Studies => "studies",
+            Section::Primitives => "primitives",
+            Section::Experiments => "experiments",
+        }
+    }
+
+    /// Heading.
+    pub fn title(self) -> &'static str {
+        match self {
+            Section::Transactions => "Transactions",
+            Section::Tuning => "Choosing a plan",
+            Section::Studies => "Phases alone",
+            Section::Primitives => "Primitives",
+            Section::Experiments => "Experiments",
+        }
+    }
+
+    /// What the part is about.
+    pub fn intro(self) -> &'static str {
+        match self {
+            Section::Transactions => {
+                "Whole transactions, one plan beside the other. A plan says for each phase whether one-sided verbs or messages carry it."
+            }
+            Section::Tuning => {
+                "The cost model ranks every plan that can run; verification then runs the rivals."
+            }
+            Section::Studies => "One phase at a time, driven without the others, in each variant.",
+            Section::Primitives => "What a verb and a message cost before any transaction uses them.",
+            Section::Experiments => "Grids, each with a question of its own.",
+        }
+    }
+}
+
+/// One figure, with all that must stand beside it.
+pub struct Drawn {
+    /// File name without extension, and anchor.
+    pub id: String,
+    /// Where it belongs.
+    pub section: Section,
+    /// What it shows.
+    pub title: String,
+    /// What to look for, computed from `frame`.
+    pub caption: String,
+    /// One line per distinct origin of its numbers.
+    pub provenance: Vec<(Provenance, String)>,
+    /// The data.
+    pub frame: DataFrame,
+    /// The drawing.
+    pub figure: Figure,
+}
+
+/// All figures that `results` have data for, in page order.
+pub fn draw(results: &[Results]) -> Framed<Vec<Drawn>> {
+    let of = |kind: &str| -> Vec<&Results> { results.iter().filter(|r| r.record.kind == kind).collect() };
+    let characterized = of("characterize");
+    let mut drawn = transactions::draw(&of("run"))?;
+    drawn.extend(tuning::draw(&of("tune"))?);
+    drawn.extend(studies::draw(&of("study"))?);
+    drawn.extend(primitives::draw(&characterized)?);
+    drawn.extend(sweeps::draw(&characterized)?);
+    drawn.extend(experiments::draw(&of("experiment"))?);
+    for i in 0..drawn.len() {
+        // Two runs may share a directory name; files and anchors may not.
+        let twins = drawn[..i]
+            .iter()
+            .filter(|d| d.id == drawn[i].id || d.id.starts_with(&format!("{}--", drawn[i].id)));
+        let twins = twins.count();
+        if twins > 0 {
+            drawn[i].id = format!("{}--{}", drawn[i].id, twins + 1);
+        }
+    }
+    Ok(drawn)
+}
+
+/// The distinct origins of `results`, measured first.
+pub fn provenance_of<'a>(results: impl IntoIterator<Item = &'a Results>) -> Vec<(Provenance, String)> {
+    let lines = results.into_iter().map(|r| (r.record.provenance, r.record.provenance_line()));
+    let mut lines = crate::frame::distinct(lines);
+    lines.sort_by_key(|line| line.0);
+    lines
+}
+
+/// What to call each run in a panel's title: its fabric, with its directory where two share one.
+pub fn names(results: &[&Results]) -> Vec<String> {
+    let fabric = |r: &Results| match r.record.fabric.is_empty() {
+        true => r.label.clone(),
+        false => r.record.fabric.clone(),
+    };
+    results
+        .iter()
+        .map(|r| match results.iter().filter(|o| fabric(o) == fabric(r)).count() {
+            1 => fabric(r),
+            _ => format!("{} ({})", fabric(r), r.label),
+        })
+        .collect()
+}
+
+/// A file name made of `text`: lower case, digits, hyphens.
+pub fn slug(text: &str) -> String {
+    let hyphens: String =
+        text.to_lowercase().chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
+    let parts: Vec<&str> = hyphens.split('-').filter(|p| !p.is_empty()).collect();
+    let slug: String = parts.join("-").chars().take(60).collect();
+    if slug.is_empty() { "unnamed".to_owned() } else { slug }
+}
+
+/// Workloads, protocols and verbs as the literature spells them.
+pub fn spelled(name: &str) -> &str {
+    match name {
+        "smallbank" => "SmallBank",
+        "ycsb" => "YCSB",
+        "tpcc" => "TPC-C",
+        "tpcc-no" => "TPC-C new-order",
+        "tpce-cp" => "TPC-E customer-position",
+        "micro" => "Micro",
+        "occ" => "OCC",
+        "mvcc" => "MVCC",
+        "nowait" => "NO-WAIT",
+        "waitdie" => "WAIT-DIE",
+        "sundial" => "Sundial",
+        "calvin" => "Calvin",
+        "read" => "READ",
+        "write" => "WRITE",
+        "cas" => "CAS",
+        "fetch-add" => "FETCH_ADD",
+        "rpc" => "RPC",
+        other => other,
+    }
+}

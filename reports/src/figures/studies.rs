@@ -1,0 +1,139 @@
+//! Phases alone: every variant of a phase on one line, at its best setting.
+
+use polars::prelude::*;
+
+use super::primitives::sentence;
+use super::{Drawn, Section, names, provenance_of};
+use crate::chart::rows::{Cell, Column, Row, Rows};
+use crate::chart::scale::Kind;
+use crate::chart::{Body, Figure, Panel};
+use crate::frame::{Framed, distinct, floats, stack, tagged, words};
+use crate::human;
+use crate::ink::{self, Ink};
+use crate::load::Results;
+
+const COLUMNS: [&str; 10] = [
+    "phase",
+    "variant",
+    "coroutines",
+    "payload_bytes",
+    "rate_per_s",
+    "latency_p50_ns",
+    "latency_p99_ns",
+    "verbs_per_op",
+    "round_trips_per_op",
+    "doorbells_per_op",
+];
+
+/// One figure over all studies, a panel each.
+pub fn draw(results: &[&Results]) -> Framed<Vec<Drawn>> {
+    let mut frames = Vec::new();
+    let mut panels = Vec::new();
+    let mut clauses = Vec::new();
+    let mut sources = Vec::new();
+    for (results, name) in results.iter().zip(names(results)) {
+        let rows = results
+            .points
+            .clone()
+            .lazy()
+            .filter(col("rate_per_s").is_not_null())
+            .sort(
+                ["rate_per_s"],
+                SortMultipleOptions::default().with_order_descending(true).with_maintain_order(true),
+            )
+            .collect()?;
+        if rows.height() == 0 {
+            continue;
+        }
+        let table = variants(&rows, &name, &mut clauses)?;
+        panels.push(Panel { title: name, chip: Some(results.record.provenance), body: Body::Rows(table) });
+        frames.push(tagged(results, rows.lazy(), &COLUMNS));
+        sources.push(*results);
+    }
+    if panels.is_empty() {
+        return Ok(Vec::new());
+    }
+    Ok(vec![Drawn {
+        id: "phase-variants".to_owned(),
+        section: Section::Studies,
+        title: "Variants of each phase, each at the setting where it is fastest".to_owned(),
+        caption: sentence(&clauses, "No phase was driven in more than one variant."),
+        provenance: provenance_of(sources),
+        frame: stack(frames)?,
+        figure: Figure { columns: 1, panels },
+    }])
+}
+
+/// `rows` come fastest first, so the first row of a variant is its best.
+fn variants(rows: &DataFrame, name: &str, clauses: &mut Vec<String>) -> Framed<Rows> {
+    let phases = words(rows, "phase")?;
+    let variant = words(rows, "variant")?;
+    let coroutines = floats(rows, "coroutines")?;
+    let [rate, p50, p99, verbs, trips, doorbells] = [
+        floats(rows, "rate_per_s")?,
+        floats(rows, "latency_p50_ns")?,
+        floats(rows, "latency_p99_ns")?,
+        floats(rows, "verbs_per_op")?,
+        floats(rows, "round_trips_per_op")?,
+        floats(rows, "doorbells_per_op")?,
+    ];
+    let mut out = Vec::new();
+    let mut order = distinct(phases.clone());
+    order.sort();
+    for phase in order {
+        let mut best: Vec<usize> = Vec::new();
+        for i in (0..phases.len()).filter(|i| phases[*i] == phase) {
+            if best.iter().all(|b| variant[*b] != variant[i]) {
+                best.push(i);
+            }
+        }
+        if let ([first, .., last], true) = (&best[..], best.len() > 1) {
+            let ratio = rate[*first].unwrap_or(0.0) / rate[*last].unwrap_or(0.0);
+            clauses.push(format!(
+                "{phase} on {name} is fastest {}, {} as fast as {}",
+                variant[*first],
+                human::times(ratio),
+                variant[*last]
+            ));
+        }
+        out.push(Row { name: phase, ink: Ink::Muted, cells: Vec::new() });
+        for i in best {
+            let ink = ink::for_name(&variant[i]);
+            let count = |v: Option<f64>| v.map_or(Cell::Missing, |v| Cell::Text(human::number(v), Ink::Text));
+            out.push(Row {
+                name: variant[i].clone(),
+                ink,
+                cells: vec![
+                    rate[i].map_or(Cell::Missing, |r| Cell::Bar(r, human::rate(r), ink)),
+                    latency(p50[i], p99[i], ink),
+                    count(verbs[i]),
+                    count(trips[i]),
+                    count(doorbells[i]),
+                    count(coroutines[i]),
+                ],
+            });
+        }
+    }
+    let column = |title: &str, weight: f64, kind| Column { title: title.to_owned(), weight, kind };
+    Ok(Rows {
+        columns: vec![
+            column("phases per second", 3.0, Kind::Linear),
+            column("latency: ● median ○ 99th percentile", 3.0, Kind::Log10),
+            column("verbs", 0.6, Kind::Linear),
+            column("round trips", 0.75, Kind::Linear),
+            column("doorbells", 0.7, Kind::Linear),
+            column("coroutines", 0.75, Kind::Linear),
+        ],
+        rows: out,
+        key: Vec::new(),
+    })
+}
+
+/// A median and its tail as one cell.
+pub fn latency(p50: Option<f64>, p99: Option<f64>, ink: Ink) -> Cell {
+    match (p50, p99) {
+        (Some(a), Some(b)) => Cell::Range(a, b, format!("{} – {}", human::nanos(a), human::nanos(b)), ink),
+        (Some(a), None) => Cell::Range(a, a, human::nanos(a), ink),
+        _ => Cell::Missing,
+    }
+}

@@ -1,0 +1,356 @@
+//! Plans side by side: throughput and latency, prediction, verbs per transaction, phases, aborts.
+//!
+//! Runs are compared only within a [`Cohort`]: the same workload and protocol on the same fabric with as many
+//! nodes, threads and replicas. Several runs of one plan in a cohort count by their median.
+
+use polars::prelude::*;
+use std::collections::BTreeMap;
+
+use super::primitives::sentence;
+use super::studies::latency;
+use super::{Drawn, Section, provenance_of, spelled};
+use crate::chart::rows::{Cell, Column, Row, Rows};
+use crate::chart::scale::Kind;
+use crate::chart::{Body, Figure, Panel};
+use crate::frame::{Framed, distinct, floats, stack, tagged, words};
+use crate::human;
+use crate::ink::{self, Ink};
+use crate::load::Results;
+use crate::load::record::Provenance;
+
+const KEYS: [&str; 7] = ["fabric", "provenance", "workload", "protocol", "nodes", "threads", "replicas"];
+const VALUES: [&str; 10] = [
+    "committed_per_s",
+    "aborted_per_s",
+    "latency_p50_ns",
+    "latency_p99_ns",
+    "latency_p999_ns",
+    "verbs_per_committed",
+    "round_trips_per_committed",
+    "doorbells_per_committed",
+    "predicted_per_s",
+    "predicted_p50_ns",
+];
+
+/// Runs that may stand beside each other.
+pub struct Cohort {
+    /// Measured or simulated.
+    pub provenance: Provenance,
+    /// Fabric.
+    pub fabric: String,
+    /// Workload, as spelled in the literature.
+    pub workload: String,
+    /// Protocol, likewise.
+    pub protocol: String,
+    /// Nodes, threads and replicas in words.
+    pub shape: String,
+    /// Plans, fastest first.
+    pub plans: Vec<PlanRow>,
+    /// One row per plan, in the same order.
+    pub frame: DataFrame,
+}
+
+impl Cohort {
+    /// What a panel about it is called.
+    pub fn title(&self) -> String {
+        let parts = [&self.workload, &self.protocol, &self.fabric, &self.shape];
+        parts.into_iter().filter(|p| !p.is_empty()).cloned().collect::<Vec<_>>().join(" · ")
+    }
+}
+
+/// One plan's medians.
+#[derive(Default)]
+pub struct PlanRow {
+    /// The plan.
+    pub plan: String,
+    /// Runs behind it.
+    pub runs: f64,
+    values: BTreeMap<&'static str, f64>,
+}
+
+impl PlanRow {
+    /// A value by column name.
+    pub fn value(&self, column: &str) -> Option<f64> {
+        self.values.get(column).copied()
+    }
+
+    /// Committed transactions per second.
+    pub fn rate(&self) -> f64 {
+        self.value("committed_per_s").unwrap_or(0.0)
+    }
+
+    /// Aborted attempts as a share of all attempts.
+    pub fn abort_share(&self) -> Option<f64> {
+        let aborted = self.value("aborted_per_s")?;
+        let all = aborted + self.rate();
+        (all > 0.0).then_some(aborted / all)
+    }
+
+    /// The plan in few words, for sentences and labels.
+    pub fn name(&self) -> String {
+        crate::plan::short(&self.plan)
+    }
+
+    fn label(&self) -> String {
+        match self.runs {
+            n if n > 1.0 => format!("{} (median of {n:.0})", self.name()),
+            _ => self.name(),
+        }
+    }
+}
+
+/// The cohorts among `results`: what was measured on a network first, then what was simulated, then loopback.
+pub fn cohorts(results: &[&Results]) -> Framed<Vec<Cohort>> {
+    let mut columns = vec!["workload", "protocol", "plan", "nodes", "threads", "replicas"];
+    columns.extend(VALUES);
+    let frames: Vec<LazyFrame> =
+        results.iter().map(|r| tagged(r, r.points.clone().lazy(), &columns)).collect();
+    let all = stack(frames)?;
+    if all.height() == 0 {
+        return Ok(Vec::new());
+    }
+    let mut keys: Vec<Expr> = KEYS.iter().map(|k| col(*k)).collect();
+    keys.push(col("plan"));
+    let mut medians: Vec<Expr> = VALUES.iter().map(|v| col(*v).median()).collect();
+    medians.push(len().cast(DataType::UInt64).alias("runs"));
+    let order = SortMultipleOptions::default()
+        .with_order_descending(true)
+        .with_maintain_order(true)
+        .with_nulls_last(true);
+    let plans = all.lazy().group_by_stable(keys).agg(medians).sort(["committed_per_s"], order).collect()?;
+    let keys = KEYS.iter().map(|k| words(&plans, k)).collect::<Framed<Vec<_>>>()?;
+    let key = |row: usize| keys.iter().map(|k| k[row].clone()).collect::<Vec<String>>();
+    let mut cohorts = Vec::new();
+    for wanted in distinct((0..plans.height()).map(key)) {
+        let mask: BooleanChunked = (0..plans.height()).map(|row| key(row) == wanted).collect();
+        cohorts.push(cohort(&wanted, plans.filter(&mask)?)?);
+    }
+    cohorts.sort_by_key(|c| match (c.provenance, c.fabric.as_str()) {
+        (Provenance::Measured, "loopback") => 2,
+        (Provenance::Measured, _) => 0,
+        (Provenance::Simulated, _) => 1,
+    });
+    Ok(cohorts)
+}
+
+fn cohort(key: &[String], frame: DataFrame) -> Framed<Cohort> {
+    let plans = words(&frame, "plan")?;
+    let runs = floats(&frame, "runs")?;
+    let mut rows: Vec<PlanRow> = plans
+        .into_iter()
+        .zip(runs)
+        .map(|(plan, runs)| PlanRow {
+            plan: or(&plan, "unnamed plan"),
+            runs: runs.unwrap_or(1.0),
+            ..PlanRow::default()
+        })
+        .collect();
+    for column in VALUES {
+        for (row, value) in rows.iter_mut().zip(floats(&frame, column)?) {
+            row.values.extend(value.map(|v| (column, v)));
+        }
+    }
+    let count = |text: &str, noun: &str| text.parse::<u64>().ok().map(|n| human::count(n, noun));
+    let shape = [count(&key[4], "node"), count(&key[5], "thread"), count(&key[6], "replica")];
+    Ok(Cohort {
+        provenance: if key[1] == "simulated" { Provenance::Simulated } else { Provenance::Measured },
+        fabric: or(&key[0], "fabric not recorded"),
+        workload: spelled(&key[2]).to_owned(),
+        protocol: spelled(&key[3]).to_owned(),
+        shape: shape.into_iter().flatten().collect::<Vec<_>>().join(", "),
+        plans: rows,
+        frame,
+    })
+}
+
+fn or(text: &str, other: &str) -> String {
+    if text.is_empty() { other.to_owned() } else { text.to_owned() }
+}
+
+/// All figures about whole transactions.
+pub fn draw(results: &[&Results]) -> Framed<Vec<Drawn>> {
+    let cohorts = cohorts(results)?;
+    if cohorts.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut drawn = vec![side_by_side(results, &cohorts)?];
+    drawn.extend(super::breakdown::phases(results)?);
+    drawn.extend(per_transaction(results, &cohorts)?);
+    drawn.extend(predicted(results, &cohorts)?);
+    drawn.extend(super::breakdown::aborts(results)?);
+    Ok(drawn)
+}
+
+fn side_by_side(results: &[&Results], cohorts: &[Cohort]) -> Framed<Drawn> {
+    let columns = [
+        ("committed transactions per second", 3.0, Kind::Linear),
+        ("latency: ● median ○ 99th percentile", 2.6, Kind::Log10),
+        ("aborted attempts", 1.0, Kind::Linear),
+    ];
+    let cells = |row: &PlanRow, ink: Ink| {
+        vec![
+            row.value("committed_per_s").map_or(Cell::Missing, |r| Cell::Bar(r, human::rate(r), ink)),
+            latency(row.value("latency_p50_ns"), row.value("latency_p99_ns"), ink),
+            row.abort_share().map_or(Cell::Missing, |s| Cell::Bar(s, human::percent(s), Ink::Other)),
+        ]
+    };
+    let clauses: Vec<String> = cohorts
+        .iter()
+        .filter_map(|c| {
+            let (first, last) = (c.plans.first()?, c.plans.last()?);
+            (c.plans.len() > 1 && last.rate() > 0.0).then(|| {
+                format!(
+                    "on {} {} commits {} as many transactions as {}",
+                    c.fabric,
+                    first.name(),
+                    human::times(first.rate() / last.rate()),
+                    last.name()
+                )
+            })
+        })
+        .collect();
+    Ok(Drawn {
+        id: "plans".to_owned(),
+        section: Section::Transactions,
+        title: "Plans side by side".to_owned(),
+        caption: sentence(&clauses, "Only one plan was run on each fabric, so there is nothing to compare."),
+        provenance: provenance_of(results.iter().copied()),
+        frame: frames(cohorts)?,
+        figure: table(cohorts, &columns, cells),
+    })
+}
+
+fn per_transaction(results: &[&Results], cohorts: &[Cohort]) -> Framed<Option<Drawn>> {
+    const MEASURES: [(&str, &str); 3] = [
+        ("verbs_per_committed", "verbs"),
+        ("round_trips_per_committed", "round trips"),
+        ("doorbells_per_committed", "doorbells"),
+    ];
+    let any = cohorts.iter().flat_map(|c| &c.plans).any(|p| MEASURES.iter().any(|m| p.value(m.0).is_some()));
+    if !any {
+        return Ok(None);
+    }
+    let cells = |row: &PlanRow, ink: Ink| {
+        MEASURES
+            .iter()
+            .map(|m| row.value(m.0).map_or(Cell::Missing, |v| Cell::Bar(v, human::number(v), ink)))
+            .collect()
+    };
+    let clauses: Vec<String> = cohorts
+        .iter()
+        .filter_map(|c| {
+            let by = |p: &&PlanRow| p.value("round_trips_per_committed").unwrap_or(f64::NAN);
+            let known = || c.plans.iter().filter(|p| by(p).is_finite());
+            let least = known().min_by(|a, b| by(a).total_cmp(&by(b)))?;
+            let most = known().max_by(|a, b| by(a).total_cmp(&by(b)))?;
+            if c.plans.len() == 1 {
+                let trips = human::number(by(&most));
+                return Some(format!(
+                    "on {} a committed transaction takes {trips} round trips under {}",
+                    c.fabric,
+                    most.name()
+                ));
+            }
+            Some(format!(
+                "on {} a committed transaction takes from {} round trips ({}) to {} ({})",
+                c.fabric,
+                human::number(by(&least)),
+                least.name(),
+                human::number(by(&most)),
+                most.name()
+            ))
+        })
+        .collect();
+    Ok(Some(Drawn {
+        id: "per-transaction".to_owned(),
+        section: Section::Transactions,
+        title: "Verbs, round trips and doorbells per committed transaction".to_owned(),
+        caption: sentence(&clauses, "Round trips were not counted."),
+        provenance: provenance_of(results.iter().copied()),
+        frame: frames(cohorts)?,
+        figure: table(cohorts, &MEASURES.map(|m| (m.1, 1.0, Kind::Linear)), cells),
+    }))
+}
+
+fn predicted(results: &[&Results], cohorts: &[Cohort]) -> Framed<Option<Drawn>> {
+    let pair = |row: &PlanRow, said: &str, got: &str| {
+        Some((row.value(said)?, row.value(got)?)).filter(|p| p.0 > 0.0 && p.1 > 0.0)
+    };
+    let cell = |pair: Option<(f64, f64)>, read: fn(f64) -> String, ink| match pair {
+        Some((said, got)) => {
+            let text =
+                format!("{} → {} ({})", read(said), read(got), human::signed_percent(got / said - 1.0));
+            Cell::Against(said, got, text, ink)
+        }
+        None => Cell::Missing,
+    };
+    let cells = |row: &PlanRow, ink: Ink| {
+        vec![
+            cell(pair(row, "predicted_per_s", "committed_per_s"), human::short, ink),
+            cell(pair(row, "predicted_p50_ns", "latency_p50_ns"), human::nanos, ink),
+        ]
+    };
+    let mut clauses = Vec::new();
+    for cohort in cohorts {
+        let errors = cohort.plans.iter().filter_map(|p| {
+            let (said, got) = pair(p, "predicted_per_s", "committed_per_s")?;
+            Some((p.name(), got / said - 1.0))
+        });
+        if let Some((plan, error)) = errors.max_by(|a, b| a.1.abs().total_cmp(&b.1.abs())) {
+            clauses.push(format!(
+                "on {} the rate furthest from its prediction is that of {plan}, {} of it",
+                cohort.fabric,
+                human::signed_percent(error)
+            ));
+        }
+    }
+    if clauses.is_empty() {
+        return Ok(None);
+    }
+    let columns = [
+        ("transactions per second: ○ predicted ● got", 1.0, Kind::Log10),
+        ("median latency: ○ predicted ● got", 1.0, Kind::Log10),
+    ];
+    Ok(Some(Drawn {
+        id: "predicted".to_owned(),
+        section: Section::Transactions,
+        title: "Predicted against got".to_owned(),
+        caption: sentence(&clauses, ""),
+        provenance: provenance_of(results.iter().copied()),
+        frame: frames(cohorts)?,
+        figure: table(cohorts, &columns, cells),
+    }))
+}
+
+fn frames(cohorts: &[Cohort]) -> Framed<DataFrame> {
+    stack(cohorts.iter().map(|c| c.frame.clone().lazy()).collect())
+}
+
+fn table(
+    cohorts: &[Cohort],
+    columns: &[(&str, f64, Kind)],
+    cells: impl Fn(&PlanRow, Ink) -> Vec<Cell>,
+) -> Figure {
+    let column = |(title, weight, kind): &(&str, f64, Kind)| Column {
+        title: (*title).to_owned(),
+        weight: *weight,
+        kind: *kind,
+    };
+    let panel = |cohort: &Cohort| Panel {
+        title: cohort.title(),
+        chip: Some(cohort.provenance),
+        body: Body::Rows(Rows {
+            columns: columns.iter().map(column).collect(),
+            rows: cohort
+                .plans
+                .iter()
+                .map(|row| {
+                    let ink = ink::for_name(&row.plan);
+                    Row { name: row.label(), ink, cells: cells(row, ink) }
+                })
+                .collect(),
+            key: Vec::new(),
+        }),
+    };
+    Figure { columns: 1, panels: cohorts.iter().map(panel).collect() }
+}

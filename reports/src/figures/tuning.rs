@@ -1,0 +1,276 @@
+//! Tuner candidates ranked, and how well the model foretold those that were run.
+//!
+//! *Regret* is the throughput lost by following the model: the best rate any verified plan reached, less the rate
+//! of the plan predicted best, over the former (DESIGN §3.7).
+
+use polars::prelude::*;
+
+use super::{Drawn, Section, names, provenance_of, slug};
+use crate::chart::rows::{Cell, Column, Row, Rows};
+use crate::chart::scale::Kind;
+use crate::chart::scatter::{Mark, Scatter};
+use crate::chart::{Body, Figure, Format, Panel};
+use crate::frame::{Framed, floats, stack, tagged, words};
+use crate::human;
+use crate::ink::{self, Ink};
+use crate::load::Results;
+use crate::plan;
+
+/// Candidates drawn; all of them are in the CSV.
+const SHOWN: usize = 16;
+const COLUMNS: [&str; 8] = [
+    "point",
+    "plan",
+    "origin",
+    "predicted_per_s",
+    "predicted_p50_ns",
+    "bottleneck",
+    "got_per_s",
+    "got_p50_ns",
+];
+
+/// One candidate.
+pub struct Candidate {
+    /// The plan.
+    pub plan: String,
+    /// `candidate`, or the preset's name.
+    pub origin: String,
+    /// What the model says limits it.
+    pub bottleneck: String,
+    /// Predicted rate.
+    pub predicted: f64,
+    /// Predicted median latency.
+    pub predicted_p50: Option<f64>,
+    /// Rate when run.
+    pub got: Option<f64>,
+    /// Median latency when run.
+    pub got_p50: Option<f64>,
+}
+
+impl Candidate {
+    /// The preset's name where there is one, else the plan in few words.
+    pub fn name(&self) -> String {
+        match self.preset() {
+            Some(preset) => preset.to_owned(),
+            None => plan::short(&self.plan),
+        }
+    }
+
+    fn preset(&self) -> Option<&str> {
+        (!["", "candidate"].contains(&self.origin.as_str())).then_some(&self.origin)
+    }
+
+    fn ink(&self) -> Ink {
+        ink::for_name(self.preset().unwrap_or(&self.plan))
+    }
+}
+
+/// The candidates of one tuning, best prediction first.
+pub fn candidates(results: &Results) -> Framed<Vec<Candidate>> {
+    let rows = ranked(results)?;
+    let columns = (words(&rows, "plan")?, words(&rows, "origin")?, words(&rows, "bottleneck")?);
+    let numbers = [
+        floats(&rows, "predicted_per_s")?,
+        floats(&rows, "predicted_p50_ns")?,
+        floats(&rows, "got_per_s")?,
+        floats(&rows, "got_p50_ns")?,
+    ];
+    let candidate = |i: usize| Candidate {
+        plan: columns.0[i].clone(),
+        origin: columns.1[i].clone(),
+        bottleneck: columns.2[i].clone(),
+        predicted: numbers[0][i].unwrap_or(0.0),
+        predicted_p50: numbers[1][i],
+        got: numbers[2][i].filter(|g| *g > 0.0),
+        got_p50: numbers[3][i],
+    };
+    Ok((0..rows.height()).map(candidate).collect())
+}
+
+fn ranked(results: &Results) -> Framed<DataFrame> {
+    let order = SortMultipleOptions::default().with_order_descending(true).with_maintain_order(true);
+    results
+        .points
+        .clone()
+        .lazy()
+        .filter(col("predicted_per_s").is_not_null())
+        .sort(["predicted_per_s"], order)
+        .collect()
+}
+
+/// What following the model costs: the best plan when run, and the share lost by the one predicted best.
+pub fn regret(candidates: &[Candidate]) -> Option<(&Candidate, f64)> {
+    let best = candidates
+        .iter()
+        .filter(|c| c.got.is_some())
+        .max_by(|a, b| a.got.unwrap_or(0.0).total_cmp(&b.got.unwrap_or(0.0)))?;
+    let chosen = candidates.first()?.got?;
+    Some((best, 1.0 - chosen / best.got?))
+}
+
+/// Two figures per tuning: the ranking and, where rivals were run, prediction against outcome.
+pub fn draw(results: &[&Results]) -> Framed<Vec<Drawn>> {
+    let mut drawn = Vec::new();
+    for (results, name) in results.iter().zip(names(results)) {
+        let candidates = candidates(results)?;
+        if candidates.is_empty() {
+            continue;
+        }
+        let frame = stack(vec![tagged(results, ranked(results)?.lazy(), &COLUMNS)])?;
+        drawn.push(ranking(results, &name, &candidates, frame.clone()));
+        drawn.extend(verified(results, &name, &candidates, frame)?);
+    }
+    Ok(drawn)
+}
+
+fn ranking(results: &Results, name: &str, candidates: &[Candidate], frame: DataFrame) -> Drawn {
+    let best_got = candidates.iter().filter_map(|c| c.got).fold(0.0, f64::max);
+    let best_said = candidates.iter().map(|c| c.predicted).fold(0.0, f64::max);
+    // The best predictions, and any plan further down that was run or has a name.
+    let shown = candidates.iter().enumerate();
+    let shown = shown.filter(|(i, c)| *i < SHOWN || ((c.got.is_some() || c.preset().is_some()) && *i < 400));
+    let shown: Vec<(usize, &Candidate)> = shown.take(2 * SHOWN).collect();
+    // Where plans are written out, a column of squares per phase says more than their names.
+    let phases: Vec<&str> = plan::PHASES
+        .into_iter()
+        .filter(|phase| shown.iter().any(|(_, c)| plan::steps(&c.plan).iter().any(|s| s.0 == *phase)))
+        .collect();
+    let row = |(rank, c): &(usize, &Candidate)| {
+        let ink = c.ink();
+        let rate = match c.got {
+            Some(got) => {
+                let text = format!("{} → {}", human::short(c.predicted), human::short(got));
+                Cell::Against(c.predicted, got, text, ink)
+            }
+            None => Cell::Said(c.predicted, format!("{}, not run", human::short(c.predicted)), Ink::Other),
+        };
+        let behind = match c.got {
+            Some(got) => Cell::Text(human::signed_percent(got / best_got - 1.0), Ink::Text),
+            None => {
+                Cell::Text(format!("({})", human::signed_percent(c.predicted / best_said - 1.0)), Ink::Muted)
+            }
+        };
+        let steps = plan::steps(&c.plan);
+        let square = |phase: &&str| match steps.iter().find(|s| s.0 == *phase) {
+            Some((_, ink)) => Cell::Square(*ink),
+            None => Cell::Text("–".to_owned(), Ink::Muted),
+        };
+        let name = match (c.preset(), phases.is_empty()) {
+            (None, false) => match plan::coroutines(&c.plan) {
+                Some(n) => human::count(n, "coroutine"),
+                None => "candidate".to_owned(),
+            },
+            _ => c.name(),
+        };
+        let mut cells: Vec<Cell> = phases.iter().map(square).collect();
+        cells.extend([
+            rate,
+            behind,
+            c.predicted_p50.map_or(Cell::Missing, |p| Cell::Text(human::nanos(p), Ink::Text)),
+            if c.bottleneck.is_empty() { Cell::Missing } else { Cell::Text(c.bottleneck.clone(), Ink::Text) },
+        ]);
+        Row { name: format!("{}. {name}", rank + 1), ink, cells }
+    };
+    let rows: Vec<Row> = shown.iter().map(row).collect();
+    let column = |title: &str, weight: f64, kind| Column { title: title.to_owned(), weight, kind };
+    let mut columns: Vec<Column> = phases.iter().map(|p| column(p, 0.42, Kind::Linear)).collect();
+    columns.extend([
+        column("transactions/s: ○ predicted ● got", 3.2, Kind::Log10),
+        column("behind best", 0.75, Kind::Linear),
+        column("predicted p50", 0.85, Kind::Linear),
+        column("predicted bottleneck", 1.6, Kind::Linear),
+    ]);
+    let key = match phases.is_empty() {
+        true => Vec::new(),
+        false => vec![(Ink::OneSided, "one-sided".to_owned()), (Ink::TwoSided, "two-sided".to_owned())],
+    };
+    let caption = match regret(candidates) {
+        Some((best, lost)) => format!(
+            "Of {} the model puts {} first; run, the fastest was {} with {}, so following the model costs {} (regret).",
+            human::count(candidates.len() as u64, "plan"),
+            plan::quoted(&candidates[0].name()),
+            plan::quoted(&best.name()),
+            human::rate(best.got.unwrap_or(f64::NAN)),
+            human::percent(lost)
+        ),
+        None => format!(
+            "Of {} the model puts {} first at {}, limited by {}; the rivals were not run (tune --verify does).",
+            human::count(candidates.len() as u64, "plan"),
+            plan::quoted(&candidates[0].name()),
+            human::rate(candidates[0].predicted),
+            if candidates[0].bottleneck.is_empty() { "nothing it names" } else { &candidates[0].bottleneck }
+        ),
+    };
+    Drawn {
+        id: format!("tuner-{}", slug(name)),
+        section: Section::Tuning,
+        title: format!("Candidate plans, {name}"),
+        caption,
+        provenance: provenance_of([results]),
+        frame,
+        figure: Figure {
+            columns: 1,
+            panels: vec![Panel {
+                title: format!("{} of {} candidates by predicted rate", rows.len(), candidates.len()),
+                chip: Some(results.record.provenance),
+                body: Body::Rows(Rows { columns, rows, key }),
+            }],
+        },
+    }
+}
+
+fn verified(
+    results: &Results,
+    name: &str,
+    candidates: &[Candidate],
+    frame: DataFrame,
+) -> Framed<Option<Drawn>> {
+    let marks = |said: fn(&Candidate) -> Option<f64>, got: fn(&Candidate) -> Option<f64>| -> Vec<Mark> {
+        let mark = |(rank, c): (usize, &Candidate)| {
+            // The ranking above spells the plans out; here their rank is enough.
+            let name = c.preset().map_or_else(|| format!("no. {}", rank + 1), str::to_owned);
+            let (x, y) = (said(c)?, got(c)?);
+            (x > 0.0 && y > 0.0).then_some(Mark { ink: c.ink(), name, x, y })
+        };
+        candidates.iter().enumerate().filter_map(mark).collect()
+    };
+    let latencies = marks(|c| c.predicted_p50, |c| c.got_p50);
+    let marks = marks(|c| Some(c.predicted), |c| c.got);
+    if marks.len() < 3 {
+        return Ok(None);
+    }
+    let mut errors: Vec<f64> = marks.iter().map(|m| m.y / m.x - 1.0).collect();
+    errors.sort_by(|a, b| a.abs().total_cmp(&b.abs()));
+    let worst = marks.iter().max_by(|a, b| (a.y / a.x).ln().abs().total_cmp(&(b.y / b.x).ln().abs()));
+    let caption = format!(
+        "Got against predicted: median error {} over {}, the worst {} for {}. On the thick line the model is right; between the thin ones it errs by less than a tenth.",
+        human::percent(errors[errors.len() / 2].abs()),
+        human::count(marks.len() as u64, "plan"),
+        worst.map_or(String::new(), |m| human::signed_percent(m.y / m.x - 1.0)),
+        worst.map_or("none", |m| m.name.as_str()),
+    );
+    let panel = |title: &str, format, marks| Panel {
+        title: title.to_owned(),
+        chip: Some(results.record.provenance),
+        body: Body::Scatter(Scatter {
+            x_title: "predicted".to_owned(),
+            y_title: "got".to_owned(),
+            format,
+            marks,
+        }),
+    };
+    let mut panels = vec![panel("Transactions per second", human::short as Format, marks)];
+    if !latencies.is_empty() {
+        panels.push(panel("Median latency", human::nanos, latencies));
+    }
+    let frame = frame.lazy().filter(col("got_per_s").is_not_null()).collect()?;
+    Ok(Some(Drawn {
+        id: format!("tuner-verified-{}", slug(name)),
+        section: Section::Tuning,
+        title: format!("Predicted against got, {name}"),
+        caption,
+        provenance: provenance_of([results]),
+        frame,
+        figure: Figure { columns: 2, panels },
+    }))
+}

@@ -1,0 +1,204 @@
+//! Result directories to frames.
+
+pub mod record;
+pub mod table;
+
+use polars::prelude::DataFrame;
+use std::path::{Path, PathBuf};
+
+use crate::error::LoadError;
+use record::Record;
+use table::{Cell, Columns};
+
+/// One result directory in memory.
+pub struct Results {
+    /// The directory's own name.
+    pub label: String,
+    /// Where it was read from.
+    pub path: PathBuf,
+    /// `run.json`.
+    pub record: Record,
+    /// `points.csv`, with the columns its kind has.
+    pub points: DataFrame,
+    /// `phases.csv`; empty where the kind has none.
+    pub phases: DataFrame,
+    /// `aborts.csv`; empty where the kind has none.
+    pub aborts: DataFrame,
+    /// What could not be read as it should.
+    pub notes: Vec<String>,
+}
+
+use Cell::{Count, Number, Words};
+
+const CHARACTERIZE: Columns = &[
+    ("point", Count),
+    ("bench", Words),
+    ("verb", Words),
+    ("payload_bytes", Count),
+    ("threads", Count),
+    ("coroutines", Count),
+    ("outstanding", Count),
+    ("doorbell_batch", Count),
+    ("signal_period", Count),
+    ("queue_pairs", Count),
+    ("optimizations", Words),
+    ("ops", Count),
+    ("rate_per_s", Number),
+    ("latency_min_ns", Number),
+    ("latency_p50_ns", Number),
+    ("latency_p90_ns", Number),
+    ("latency_p99_ns", Number),
+    ("latency_p999_ns", Number),
+    ("doorbells_per_op", Number),
+    ("instructions_per_op", Number),
+];
+
+const STUDY: Columns = &[
+    ("point", Count),
+    ("phase", Words),
+    ("variant", Words),
+    ("coroutines", Count),
+    ("payload_bytes", Count),
+    ("skew", Number),
+    ("ops", Count),
+    ("rate_per_s", Number),
+    ("latency_p50_ns", Number),
+    ("latency_p90_ns", Number),
+    ("latency_p99_ns", Number),
+    ("latency_p999_ns", Number),
+    ("verbs_per_op", Number),
+    ("round_trips_per_op", Number),
+    ("doorbells_per_op", Number),
+];
+
+const RUN: Columns = &[
+    ("point", Count),
+    ("workload", Words),
+    ("protocol", Words),
+    ("plan", Words),
+    ("nodes", Count),
+    ("threads", Count),
+    ("coroutines", Count),
+    ("replicas", Count),
+    ("committed", Count),
+    ("aborted", Count),
+    ("elapsed_ns", Number),
+    ("committed_per_s", Number),
+    ("aborted_per_s", Number),
+    ("latency_p50_ns", Number),
+    ("latency_p90_ns", Number),
+    ("latency_p99_ns", Number),
+    ("latency_p999_ns", Number),
+    ("verbs_per_committed", Number),
+    ("round_trips_per_committed", Number),
+    ("doorbells_per_committed", Number),
+    ("predicted_per_s", Number),
+    ("predicted_p50_ns", Number),
+    ("isolation_level", Words),
+    ("isolation_verdict", Words),
+    ("checks_failed", Words),
+    ("events", Count),
+    ("virtual_ns", Number),
+];
+
+const TUNE: Columns = &[
+    ("point", Count),
+    ("plan", Words),
+    ("origin", Words),
+    ("predicted_per_s", Number),
+    ("predicted_p50_ns", Number),
+    ("bottleneck", Words),
+    ("got_per_s", Number),
+    ("got_p50_ns", Number),
+];
+
+/// Columns of `phases.csv`.
+pub const PHASES: Columns = &[
+    ("point", Count),
+    ("phase", Words),
+    ("latency_p50_ns", Number),
+    ("latency_p99_ns", Number),
+    ("verbs", Number),
+    ("round_trips", Number),
+    ("doorbells", Number),
+];
+
+/// Columns of `aborts.csv`.
+pub const ABORTS: Columns = &[("point", Count), ("reason", Words), ("count", Count)];
+
+/// Columns of `points.csv` by kind, as `primitives::measure` writes them (a test compares); none for an unknown kind.
+pub fn point_columns(kind: &str) -> Columns {
+    match kind {
+        "characterize" => CHARACTERIZE,
+        "study" => STUDY,
+        "run" | "experiment" => RUN,
+        "tune" => TUNE,
+        _ => &[],
+    }
+}
+
+/// The directories that hold results among `given`: a directory itself, or those directly below it, sorted.
+pub fn find(given: &Path) -> Result<Vec<PathBuf>, LoadError> {
+    let fail = |source| LoadError::Unreadable { path: given.to_owned(), source };
+    let mut below = Vec::new();
+    for entry in std::fs::read_dir(given).map_err(fail)? {
+        let path = entry.map_err(fail)?.path();
+        if path.join("run.json").is_file() {
+            below.push(path);
+        }
+    }
+    if given.join("run.json").exists() {
+        return Ok(vec![given.to_owned()]);
+    }
+    if given.join("points.csv").exists() {
+        return Err(LoadError::NoRecord { path: given.to_owned() });
+    }
+    if below.is_empty() {
+        return Err(LoadError::NoResults { path: given.to_owned() });
+    }
+    below.sort();
+    Ok(below)
+}
+
+/// Reads one result directory.
+pub fn read(dir: &Path) -> Result<Results, LoadError> {
+    let record = Record::read(&dir.join("run.json"))?;
+    let mut notes = Vec::new();
+    let columns = point_columns(&record.kind);
+    if columns.is_empty() {
+        notes.push(format!("its kind is {:?}, which this version cannot draw", record.kind));
+    }
+    let points = table::read(&dir.join("points.csv"), "points.csv", columns)?;
+    notes.extend(points.notes);
+    // Only `run` promises its side tables; elsewhere they are read if there.
+    let mut side = |name: &str, columns: Columns| -> Result<DataFrame, LoadError> {
+        let path = dir.join(name);
+        let promised = record.kind == "run";
+        match table::read(&path, name, columns) {
+            Ok(table) => {
+                notes.extend(if promised || path.exists() { table.notes } else { Vec::new() });
+                Ok(table.frame)
+            }
+            // The points are still good: say what is wrong and go on without the side table.
+            Err(error @ LoadError::Csv { .. }) => {
+                notes.push(format!("left out: {error}"));
+                Ok(table::empty(columns))
+            }
+            Err(error) => Err(error),
+        }
+    };
+    let phases = side("phases.csv", PHASES)?;
+    let aborts = side("aborts.csv", ABORTS)?;
+    if points.frame.height() == 0 {
+        notes.push("there are no points to draw".to_owned());
+    } else if record.points_done != 0 && record.points_done != points.frame.height() as u64 {
+        notes.push(format!(
+            "run.json counts {} finished points, points.csv has {}",
+            record.points_done,
+            points.frame.height()
+        ));
+    }
+    let label =
+        dir.file_name().map_or_else(|| dir.display().to_string(), |n| n.to_string_lossy().into_owned());
+    Ok(Results { label, path: dir.to_owned(), record, points: points.frame, phases, aborts, notes })
+}

@@ -1,0 +1,196 @@
+//! `run.json`: who ran what, where, and whether the numbers were measured or simulated.
+//!
+//! Reading is lenient where a page can do without (a missing title or machine) and strict where it cannot: a
+//! record must say its kind and its provenance.
+
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use crate::error::LoadError;
+
+/// The newest schema this reader knows.
+pub const SCHEMA: u64 = 1;
+
+/// Whether numbers come from a machine or from the simulator. The two never share a line or an axis.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Provenance {
+    /// Real time on a real machine.
+    Measured,
+    /// Virtual time of the simulator.
+    Simulated,
+}
+
+impl Provenance {
+    /// `measured` or `simulated`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Provenance::Measured => "measured",
+            Provenance::Simulated => "simulated",
+        }
+    }
+}
+
+/// The machine that ran, as far as it was recorded.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Machine {
+    /// CPU model.
+    pub cpu: String,
+    /// Cores the process could use.
+    pub cores: u64,
+    /// Memory in GiB.
+    pub memory_gib: f64,
+    /// Kernel version.
+    pub kernel: String,
+    /// Operating system.
+    pub os: String,
+}
+
+/// The NIC and CPU profile a simulated run used.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(default)]
+#[derive(Default)]
+pub struct Profile {
+    /// Its name.
+    pub name: String,
+    /// Hash of its content.
+    pub hash: String,
+    /// How many of its numbers were measured, published, recalled or assumed.
+    pub sources: BTreeMap<String, u64>,
+}
+
+/// One run's record.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Record {
+    /// Schema version.
+    #[serde(default = "first_schema")]
+    pub schema: u64,
+    /// `characterize`, `study`, `tune`, `run` or `experiment`.
+    pub kind: String,
+    /// What it is called.
+    #[serde(default)]
+    pub title: String,
+    /// The question an experiment asks.
+    #[serde(default)]
+    pub question: Option<String>,
+    /// The command that repeats it.
+    #[serde(default)]
+    pub command: String,
+    /// Seed of every random choice.
+    #[serde(default)]
+    pub seed: u64,
+    /// Commit of the binary.
+    #[serde(default)]
+    pub commit: String,
+    /// Version of the binary.
+    #[serde(default)]
+    pub version: String,
+    /// `loopback`, `sim:cx4-edr`, …
+    #[serde(default)]
+    pub fabric: String,
+    /// Measured or simulated.
+    pub provenance: Provenance,
+    /// Where it ran.
+    #[serde(default)]
+    pub machine: Machine,
+    /// The profile, on a simulated fabric.
+    #[serde(default)]
+    pub profile: Option<Profile>,
+    /// When it began, in seconds of UNIX time.
+    #[serde(default)]
+    pub started_unix_s: u64,
+    /// Points its grid has.
+    #[serde(default)]
+    pub points_expected: u64,
+    /// Points it finished.
+    #[serde(default)]
+    pub points_done: u64,
+    /// Whether it ran to its end.
+    #[serde(default)]
+    pub complete: bool,
+    /// Whether someone stopped it.
+    #[serde(default)]
+    pub interrupted: bool,
+    /// What the run itself had to say.
+    #[serde(default)]
+    pub notes: Vec<String>,
+}
+
+fn first_schema() -> u64 {
+    SCHEMA
+}
+
+impl Record {
+    /// Reads `run.json` at `path`.
+    pub fn read(path: &Path) -> Result<Record, LoadError> {
+        let text = std::fs::read_to_string(path)
+            .map_err(|source| LoadError::Unreadable { path: path.to_owned(), source })?;
+        let record: Record = serde_json::from_str(&text).map_err(|error| LoadError::Json {
+            path: path.to_owned(),
+            line: error.line(),
+            column: error.column(),
+            reason: error.to_string(),
+        })?;
+        match record.schema <= SCHEMA {
+            true => Ok(record),
+            false => Err(LoadError::Schema { path: path.to_owned(), found: record.schema, known: SCHEMA }),
+        }
+    }
+
+    /// `partial: 17 of 40 points`, or nothing for a whole run. `points` is how many rows the table really has.
+    pub fn partial(&self, points: u64) -> Option<String> {
+        if self.complete && !self.interrupted {
+            return None;
+        }
+        let cause = if self.interrupted { ", interrupted" } else { "" };
+        Some(match self.points_expected {
+            0 => format!("partial: {points} points{cause}"),
+            expected => format!("partial: {points} of {expected} points{cause}"),
+        })
+    }
+
+    /// One line that says where the numbers come from.
+    pub fn provenance_line(&self) -> String {
+        let or = |text: &str, other: &str| match text.trim().is_empty() {
+            true => other.to_owned(),
+            false => text.trim().to_owned(),
+        };
+        let mut parts = vec![or(&self.fabric, "fabric not recorded")];
+        match (self.provenance, &self.profile) {
+            (Provenance::Simulated, Some(profile)) => {
+                let sources: Vec<String> = ["measured", "published", "recalled", "assumed"]
+                    .iter()
+                    .filter_map(|s| profile.sources.get(*s).map(|n| format!("{n} {s}")))
+                    .collect();
+                let hash: String = profile.hash.chars().take(10).collect();
+                parts.push(format!(
+                    "profile {} ({}; {})",
+                    or(&profile.name, "unnamed"),
+                    or(&hash, "no hash"),
+                    or(&sources.join(", "), "sources not counted"),
+                ));
+            }
+            (Provenance::Simulated, None) => parts.push("profile not recorded".to_owned()),
+            (Provenance::Measured, _) => {
+                let machine = &self.machine;
+                let mut words = vec![or(&machine.cpu, "machine not recorded")];
+                if machine.cores > 0 {
+                    words.push(format!("{} cores", machine.cores));
+                }
+                if machine.memory_gib.is_finite() && machine.memory_gib > 0.0 {
+                    words.push(format!("{:.0} GiB", machine.memory_gib));
+                }
+                words.extend([&machine.os, &machine.kernel].into_iter().filter(|s| !s.is_empty()).cloned());
+                parts.push(words.join(", "));
+            }
+        }
+        parts.push(format!("seed {}", self.seed));
+        parts.push(match self.commit.trim() {
+            "" => "commit not recorded".to_owned(),
+            commit => format!("commit {}", commit.chars().take(12).collect::<String>()),
+        });
+        parts.join(" · ")
+    }
+}

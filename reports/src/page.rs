@@ -1,0 +1,257 @@
+//! The page: one HTML file that loads nothing. Everything that comes from a file passes through the template's
+//! escaping; only our own SVG and style sheet are inserted as they are.
+
+use askama::Template;
+use std::fmt::Write as _;
+
+use crate::figures::{Drawn, Section};
+use crate::frame::{Framed, distinct, to_text, words};
+use crate::headline::Answer;
+use crate::human;
+use crate::ink;
+use crate::load::Results;
+
+/// Rows of a figure's data shown on the page; the CSV beside it has all.
+const DATA_ROWS: usize = 60;
+
+/// A figure ready for the page.
+pub struct Picture {
+    /// Anchor and file name.
+    pub id: String,
+    /// Title.
+    pub title: String,
+    /// Caption.
+    pub caption: String,
+    /// Provenance: chip class and line.
+    pub provenance: Vec<(&'static str, String)>,
+    /// The drawing.
+    pub svg: String,
+    /// Column names of its data.
+    pub header: Vec<String>,
+    /// Its data as text.
+    pub rows: Vec<Vec<String>>,
+    /// Rows that are only in the CSV.
+    pub more: usize,
+}
+
+impl Picture {
+    /// A figure with its drawing and the head of its data.
+    pub fn new(drawn: &Drawn, svg: String) -> Framed<Picture> {
+        let (header, rows) = to_text(&drawn.frame, DATA_ROWS)?;
+        Ok(Picture {
+            id: drawn.id.clone(),
+            title: drawn.title.clone(),
+            caption: drawn.caption.clone(),
+            provenance: drawn.provenance.iter().map(|(p, line)| (p.name(), line.clone())).collect(),
+            svg,
+            header,
+            more: drawn.frame.height().saturating_sub(rows.len()),
+            rows,
+        })
+    }
+}
+
+/// Figures under one heading.
+pub struct Chapter {
+    /// The part.
+    pub section: Section,
+    /// Its figures.
+    pub pictures: Vec<Picture>,
+}
+
+/// A short word with a colour: good, bad, warn or plain.
+pub struct Badge {
+    /// CSS class.
+    pub class: &'static str,
+    /// Text.
+    pub text: String,
+}
+
+/// A row of the table of runs.
+pub struct RunLine {
+    /// Directory.
+    pub label: String,
+    /// Title.
+    pub title: String,
+    /// Question, if any.
+    pub question: String,
+    /// Kind.
+    pub kind: String,
+    /// Measured or simulated.
+    pub provenance: &'static str,
+    /// The long line.
+    pub source: String,
+    /// Command that repeats it.
+    pub command: String,
+    /// When it began.
+    pub started: String,
+    /// Commit and version.
+    pub version: String,
+    /// Completeness, isolation, checks.
+    pub badges: Vec<Badge>,
+    /// What the reader and the run had to say.
+    pub notes: Vec<String>,
+}
+
+impl RunLine {
+    /// Sums up one result directory.
+    pub fn new(results: &Results) -> Framed<RunLine> {
+        let record = &results.record;
+        let points = results.points.height() as u64;
+        let mut badges = vec![match record.partial(points) {
+            Some(text) => Badge { class: "warn", text },
+            None => Badge { class: "plain", text: human::count(points, "point") },
+        }];
+        if matches!(record.kind.as_str(), "run" | "experiment") && points > 0 {
+            badges.extend(isolation(results)?);
+            badges.extend(checks(results)?);
+        }
+        let version = [("version", &record.version), ("commit", &record.commit)];
+        let version = version.iter().filter(|(_, v)| !v.is_empty()).map(|(n, v)| format!("{n} {v}"));
+        Ok(RunLine {
+            label: results.label.clone(),
+            title: record.title.clone(),
+            question: record.question.clone().unwrap_or_default(),
+            kind: record.kind.clone(),
+            provenance: record.provenance.name(),
+            source: record.provenance_line(),
+            command: record.command.clone(),
+            started: if record.started_unix_s == 0 {
+                String::new()
+            } else {
+                human::date(record.started_unix_s)
+            },
+            version: version.collect::<Vec<_>>().join(", "),
+            badges,
+            notes: results.notes.iter().chain(&record.notes).cloned().collect(),
+        })
+    }
+}
+
+/// Whether a verdict's words mean that the level held, broke, or neither.
+fn verdict_class(verdict: &str) -> &'static str {
+    let verdict = verdict.to_lowercase();
+    let says = |words: &[&str]| words.iter().any(|w| verdict.contains(w));
+    if says(&["viol", "fail", "broken", "anomal", "cycle", "not serializable"]) {
+        "bad"
+    } else if says(&["ok", "hold", "pass", "valid", "serializable", "clean"]) {
+        "good"
+    } else {
+        "plain"
+    }
+}
+
+fn isolation(results: &Results) -> Framed<Vec<Badge>> {
+    let levels = words(&results.points, "isolation_level")?;
+    let verdicts = words(&results.points, "isolation_verdict")?;
+    let pairs = distinct(levels.into_iter().zip(verdicts));
+    let badge = |(level, verdict): (String, String)| match (level.as_str(), verdict.as_str()) {
+        (_, "") => Badge { class: "plain", text: "isolation not checked".to_owned() },
+        ("", verdict) => Badge { class: verdict_class(verdict), text: format!("isolation: {verdict}") },
+        (level, verdict) => Badge { class: verdict_class(verdict), text: format!("{level}: {verdict}") },
+    };
+    let mut badges: Vec<Badge> = pairs.into_iter().map(badge).collect();
+    badges.sort_by_key(|b| b.class != "bad");
+    badges.truncate(4);
+    Ok(badges)
+}
+
+fn checks(results: &Results) -> Framed<Option<Badge>> {
+    let failed = words(&results.points, "checks_failed")?;
+    let bad = distinct(failed.iter().filter(|f| !["", "0", "none"].contains(&f.as_str())).cloned());
+    Ok(match (failed.iter().all(String::is_empty), bad.is_empty()) {
+        (true, _) => Some(Badge { class: "plain", text: "workload not checked".to_owned() }),
+        (false, true) => Some(Badge { class: "good", text: "workload checks hold".to_owned() }),
+        (false, false) => {
+            Some(Badge { class: "bad", text: format!("workload checks failed: {}", bad.join(", ")) })
+        }
+    })
+}
+
+/// The runs in a few badges: what is partial or broken by name, what is well by count.
+pub fn status(runs: &[RunLine]) -> Vec<Badge> {
+    let mut badges = Vec::new();
+    let mut good: Vec<(String, u64)> = Vec::new();
+    for run in runs {
+        for badge in &run.badges {
+            match badge.class {
+                "bad" | "warn" => {
+                    badges.push(Badge { class: badge.class, text: format!("{}: {}", run.label, badge.text) });
+                }
+                "good" => match good.iter_mut().find(|(text, _)| *text == badge.text) {
+                    Some((_, n)) => *n += 1,
+                    None => good.push((badge.text.clone(), 1)),
+                },
+                _ => {}
+            }
+        }
+    }
+    badges.sort_by_key(|b| b.class != "bad");
+    badges.extend(
+        good.into_iter()
+            .map(|(text, n)| Badge { class: "good", text: format!("{text} in {}", human::count(n, "run")) }),
+    );
+    badges
+}
+
+/// All that the template needs.
+#[derive(Template)]
+#[template(path = "page.html")]
+pub struct Page {
+    /// Title of the page.
+    pub title: String,
+    /// Answers in large type.
+    pub answers: Vec<Answer>,
+    /// How complete the runs are and what their checks said.
+    pub status: Vec<Badge>,
+    /// Further answers, a sentence each.
+    pub also: Vec<String>,
+    /// Parts with figures.
+    pub chapters: Vec<Chapter>,
+    /// The runs behind the page.
+    pub runs: Vec<RunLine>,
+    /// Directories that could not be read.
+    pub problems: Vec<String>,
+    /// Style sheet.
+    pub css: String,
+    /// Command that makes the page again.
+    pub command: String,
+    /// Commit of the binary that drew the page.
+    pub commit: String,
+}
+
+impl Page {
+    /// The style sheet, with the dark values of the figures' inks.
+    pub fn style() -> String {
+        let mut dark = ink::dark_rules();
+        let mut light = String::new();
+        for (class, ink) in
+            [("one", ink::Ink::OneSided), ("two", ink::Ink::TwoSided), ("both", ink::Ink::Hybrid)]
+        {
+            let (on_light, on_dark) = ink.values();
+            let _ = write!(light, ".key .{class}{{color:#{on_light:06X}}}");
+            let _ = write!(dark, ".key .{class}{{color:#{on_dark:06X}}}");
+        }
+        let base = include_str!("../templates/page.css");
+        format!("{base}\n{light}\n@media screen and (prefers-color-scheme:dark){{{dark}}}\n")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::verdict_class;
+
+    #[test]
+    fn verdicts_are_not_taken_for_their_opposite() {
+        for (verdict, class) in [
+            ("ok", "good"),
+            ("holds", "good"),
+            ("serializable", "good"),
+            ("not serializable", "bad"),
+            ("violated: G2 cycle", "bad"),
+            ("unknown", "plain"),
+        ] {
+            assert_eq!(verdict_class(verdict), class, "{verdict}");
+        }
+    }
+}
