@@ -58,12 +58,7 @@ impl RingReader {
     }
 
     /// Applies the entries before position `upto` and frees their space; returns how far it got.
-    pub(crate) fn truncate(
-        &mut self,
-        source: NodeId,
-        upto: u64,
-        nic: &impl Nic,
-    ) -> Result<u64, Malformed> {
+    pub(crate) fn truncate(&mut self, source: NodeId, upto: u64, nic: &impl Nic) -> Result<u64, Malformed> {
         let bytes = self.ring_bytes(source)?;
         let head_word = self.store.layout().ring_head(source, self.worker);
         let mut head = self.store.region().load(head_word);
@@ -110,7 +105,8 @@ impl RingReader {
             let head = RecordHead::new([region.load(next), region.load(next + 8), region.load(next + 16)]);
             let payload = next + u64::from(entry::RECORD_BYTES);
             next = payload + u64::from(head.payload_words) * 8;
-            if !layout.has(head.table) || head.payload_words != layout.payload_words(head.table) || next > end {
+            if !layout.has(head.table) || head.payload_words != layout.payload_words(head.table) || next > end
+            {
                 return None;
             }
             nic.charge(CpuWork::Probe);
@@ -128,7 +124,11 @@ impl RingReader {
         let copy = layout.copy(self.store.node(), layout.primary(head.table, head.key)).filter(|&c| c > 0)?;
         let words = (0..u64::from(head.payload_words)).map(|i| region.load(payload + i * 8));
         let Some(offset) = self.store.locate_copy(copy, head.table, head.key) else {
-            return self.store.insert_version(copy, head.table, head.key, head.header, words).ok().map(|_| ());
+            return self
+                .store
+                .insert_version(copy, head.table, head.key, head.header, words)
+                .ok()
+                .map(|_| ());
         };
         // Workers of this node apply different rings at once, so the copy has its lock bit too; it is held for one
         // record's copy and by CPUs alone.

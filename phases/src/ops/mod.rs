@@ -52,7 +52,9 @@ pub enum Fault {
         source: RpcError,
     },
     /// A transaction writes more than a log ring can ever hold.
-    #[error("a log entry of {entry_bytes} B, but rings of {ring_bytes} B hold entries of at most half their size")]
+    #[error(
+        "a log entry of {entry_bytes} B, but rings of {ring_bytes} B hold entries of at most half their size"
+    )]
     LogEntry {
         /// Bytes of the entry.
         entry_bytes: u32,

@@ -23,7 +23,7 @@ use crate::store::layout::BUCKET_BYTES;
 use crate::store::{Found, probe_bucket, record};
 use crate::txn::{Access, NOWHERE, Txn};
 use primitives::exec::yield_now;
-use primitives::fabric::{AnyNic, CpuWork, Nic};
+use primitives::fabric::{AnyNic, CpuWork};
 use primitives::verbs::port::{Batch, Cost, Posted};
 use std::rc::Rc;
 
@@ -73,7 +73,12 @@ impl OneSided {
     }
 
     /// Fetches a group's pending records.
-    pub(super) async fn fetch_group(&self, set: &mut [Access], step: Step, cost: &mut Cost) -> Result<(), Stop> {
+    pub(super) async fn fetch_group(
+        &self,
+        set: &mut [Access],
+        step: Step,
+        cost: &mut Cost,
+    ) -> Result<(), Stop> {
         for tries in 0.. {
             if !any_pending(set) {
                 return Ok(());

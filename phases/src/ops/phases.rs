@@ -8,7 +8,7 @@ use crate::rule::{Abort, CheckRule, LockRule, Verdict};
 use crate::store::{CacheStats, Cluster, Layout, LocationCache, NodeStore, TableId, record};
 use crate::txn::{Access, Intent, NOWHERE, Txn};
 use primitives::exec::yield_now;
-use primitives::fabric::{CpuWork, Nic};
+use primitives::fabric::CpuWork;
 use primitives::mem::PoolExhausted;
 use primitives::mesh::Site;
 use primitives::rpc::RpcError;
@@ -212,8 +212,8 @@ impl Phases {
             }
             if let Some(calls) = calls {
                 let replies = calls.await.map_err(fault(Phase::Fetch))?;
-                let take = |access: &mut Access, reply: &mut _| self.two.take_record(access, reply);
-                self.two.take(set, &misses, &replies, Phase::Fetch, take)?;
+
+                self.two.take(set, &misses, &replies, Phase::Fetch, |a, r| self.two.take_record(a, r))?;
             }
         }
         Ok(())
@@ -227,7 +227,8 @@ impl Phases {
             head.map_err(|e| fault(Phase::Log)(RpcError::from(e)))?
         } else {
             let rpc = self.context.rpc();
-            let replies = rpc.call(node, wire::TRUNCATE, |w| w.word(upto)).await.map_err(fault(Phase::Log))?;
+            let replies =
+                rpc.call(node, wire::TRUNCATE, |w| w.word(upto)).await.map_err(fault(Phase::Log))?;
             *cost += replies.cost();
             let head = replies.read(0, |mut reply| {
                 reply.word()?;
@@ -250,7 +251,9 @@ impl Phases {
         let (slots, cost) = txn.log();
         for slot in slots.iter() {
             let node = slot.node;
-            let Some(upto) = self.rings.with(node, |r| r.worth_telling(ENTRIES_PER_TRUNCATION)) else { continue };
+            let Some(upto) = self.rings.with(node, |r| r.worth_telling(ENTRIES_PER_TRUNCATION)) else {
+                continue;
+            };
             if node == self.context.me {
                 let nic = self.context.port().nic();
                 if let Ok(head) = self.own_log.borrow_mut().truncate(node, upto, nic) {

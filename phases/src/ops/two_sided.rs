@@ -30,7 +30,7 @@ pub struct TwoSided {
 
 /// The records of one wave of calls, by their places.
 pub(super) struct Wave {
-    places: [u16; MAX_CALLS],
+    places: [u32; MAX_CALLS],
     len: usize,
 }
 
@@ -43,7 +43,7 @@ impl Wave {
                 break;
             }
             if access.pending && wanted(access) {
-                wave.places[wave.len] = place as u16;
+                wave.places[wave.len] = place as u32;
                 wave.len += 1;
             }
         }
@@ -55,7 +55,7 @@ impl Wave {
     }
 
     fn places(&self) -> impl Iterator<Item = usize> {
-        self.places[..self.len].iter().map(|&p| usize::from(p))
+        self.places[..self.len].iter().map(|&p| p as usize)
     }
 }
 
@@ -283,7 +283,8 @@ impl PhaseOps for TwoSided {
     async fn fetch(&self, txn: &mut Txn) -> Result<(), Stop> {
         let (set, cost) = txn.serve(Phase::Fetch);
         let tries = (MAX_TRIES, Abort::Unstable);
-        self.call_all(set, Phase::Fetch, wire::FETCH, tries, cost, |_, _| (), |a, r| self.take_record(a, r)).await
+        self.call_all(set, Phase::Fetch, wire::FETCH, tries, cost, |_, _| (), |a, r| self.take_record(a, r))
+            .await
     }
 
     async fn lock_and_read(&self, txn: &mut Txn, rule: LockRule) -> Result<(), Stop> {
