@@ -238,7 +238,7 @@ impl<N: Nic> Port<N> {
         assert!(!self.building.replace(true), "a batch is already being built on this port");
         let lane = self.next_lane.get();
         self.next_lane.set(lane.wrapping_add(1));
-        Batch { port: self, lane, error: None, posted: false }
+        Batch { port: self, lane, error: None, posted: false, per_doorbell: self.per_doorbell }
     }
 
     /// READs `len` bytes.
@@ -433,7 +433,7 @@ impl<N: Nic> Port<N> {
             state.lined_up -= fits;
             let (chain, entries) = &mut state.moving;
             // A refusal is the result of the group it belongs to.
-            doorbells += self.post_requests(line, &mut state.groups, chain, entries).0;
+            doorbells += self.post_requests(line, &mut state.groups, chain, entries, self.per_doorbell).0;
         }
         doorbells
     }
@@ -447,10 +447,11 @@ impl<N: Nic> Port<N> {
         groups: &mut Groups,
         chain: &mut [WorkRequest],
         entries: &[Entry],
+        per_doorbell: usize,
     ) -> (u32, Option<PostError>) {
         let (mut doorbells, mut first, mut start) = (0, None, 0);
         while start < chain.len() {
-            let end = chain.len().min(start + self.per_doorbell);
+            let end = chain.len().min(start + per_doorbell);
             let part = &mut chain[start..end];
             for (request, &entry) in part.iter_mut().zip(&entries[start..end]) {
                 line.enter(request, entry, self.config.signal_period);

@@ -18,9 +18,16 @@ pub struct Batch<'p, N: Nic> {
     pub(super) lane: u32,
     pub(super) error: Option<VerbError>,
     pub(super) posted: bool,
+    pub(super) per_doorbell: usize,
 }
 
 impl<'p, N: Nic> Batch<'p, N> {
+    /// Whether the requests of one queue pair share a doorbell, where the port's configuration lets them. They do
+    /// unless told otherwise.
+    pub fn doorbell_batching(&mut self, together: bool) {
+        self.per_doorbell = if together { self.port.per_doorbell } else { 1 };
+    }
+
     /// READ of `len` bytes into `buf` at byte `offset`.
     #[inline]
     pub fn read(&mut self, from: Remote, buf: &Buf, offset: u32, len: u32) {
@@ -146,7 +153,7 @@ impl<'p, N: Nic> Batch<'p, N> {
                 last.flags.signaled = true;
             }
             if backlog.is_empty() && line.room() >= chain.len() as u64 {
-                let (rung, refused) = self.port.post_requests(line, &mut state.groups, chain, entries);
+                let (rung, refused) = self.port.post_requests(line, &mut state.groups, chain, entries, self.per_doorbell);
                 doorbells += rung;
                 if let Some(refused) = refused {
                     self.error = Some(refused.into());
