@@ -153,7 +153,8 @@ impl<'p, N: Nic> Batch<'p, N> {
                 last.flags.signaled = true;
             }
             if backlog.is_empty() && line.room() >= chain.len() as u64 {
-                let (rung, refused) = self.port.post_requests(line, &mut state.groups, chain, entries, self.per_doorbell);
+                let (rung, refused) =
+                    self.port.post_requests(line, &mut state.groups, chain, entries, self.per_doorbell);
                 doorbells += rung;
                 if let Some(refused) = refused {
                     self.error = Some(refused.into());
