@@ -166,7 +166,7 @@ impl Workload {
             amount(&what("writes"), class.writes)?;
             amount(&what("think_ns"), class.think_ns)?;
         }
-        let sum = self.classes.iter().map(|c| c.share).sum::<f64>();
+        let sum = self.classes.iter().fold(0.0, |sum, c| sum + c.share);
         must((sum - 1.0).abs() < SHARE_SLACK, "sum of class shares", sum, "must be 1")?;
         share("local_share", self.local_share)?;
         share("cache_hit_share", self.cache_hit_share)?;
