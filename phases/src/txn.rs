@@ -9,6 +9,7 @@
 //! header word doubles as the place where a CAS's old value and a validating READ land, because it gets its own
 //! value only when the record is installed, after both.
 
+use crate::log::Slot;
 use crate::plan::Phase;
 use crate::rule::{Header, Stamp};
 use crate::store::layout::{Layout, TableId};
@@ -52,7 +53,7 @@ pub enum Intent {
 }
 
 /// Location of a record that is not known.
-const NOWHERE: u64 = u64::MAX;
+pub(crate) const NOWHERE: u64 = u64::MAX;
 
 /// One record of a transaction.
 #[derive(Debug)]
@@ -67,11 +68,15 @@ pub struct Access {
     pub intent: Intent,
     /// Its header as read: the version that new values build on and that validation compares with.
     pub header: Header,
-    location: u64,
+    pub(crate) location: u64,
+    /// The next index bucket to look into, while a lookup is under way; 0 before.
+    pub(crate) walk: u64,
+    /// That bucket.
+    pub(crate) bucket: Option<Buf>,
     payload_words: u32,
     buf: Buf,
-    fetched: bool,
-    locked: bool,
+    pub(crate) fetched: bool,
+    pub(crate) locked: bool,
     dirty: bool,
     /// The current phase has still to serve this record.
     pub(crate) pending: bool,
@@ -81,6 +86,12 @@ impl Access {
     /// Whether its record has been read.
     pub fn fetched(&self) -> bool {
         self.fetched
+    }
+
+    /// Whether another transaction held its lock when it was read. That one may have committed already, so nothing
+    /// may be concluded from what was read before it has been validated.
+    pub fn read_locked(&self) -> bool {
+        self.fetched && Header(self.image().word(record::HEADER_WORD)).locked()
     }
 
     /// Whether this transaction holds its lock.
@@ -135,6 +146,14 @@ impl Access {
         self.dirty = true;
     }
 
+    /// The record is in the first image: takes its header.
+    #[inline]
+    pub(crate) fn read_in(&mut self) {
+        self.header = Header(self.buf.word(record::HEADER_WORD)).unlock();
+        self.fetched = true;
+        self.pending = false;
+    }
+
     /// The buffer with both images.
     #[inline]
     pub(crate) fn image(&self) -> &Buf {
@@ -156,6 +175,7 @@ pub struct Txn {
     /// What its phases have cost so far.
     pub costs: Costs,
     accesses: Vec<Access>,
+    log: Vec<Slot>,
 }
 
 impl Txn {
@@ -171,6 +191,7 @@ impl Txn {
     pub fn begin(&mut self, stamp: Stamp) {
         assert!(self.accesses.iter().all(|a| !a.locked), "bug: {:?} ended holding locks", self.stamp);
         self.accesses.clear();
+        self.log.clear();
         self.costs = Costs::default();
         self.stamp = stamp;
     }
@@ -180,10 +201,20 @@ impl Txn {
         &self.accesses
     }
 
-    /// The records, to be served by a phase.
+    /// The records and the costs, for a phase.
     #[inline]
-    pub(crate) fn accesses_mut(&mut self) -> &mut [Access] {
-        &mut self.accesses
+    pub(crate) fn serve(&mut self, phase: Phase) -> (&mut [Access], &mut Cost) {
+        (&mut self.accesses, &mut self.costs[phase])
+    }
+
+    /// The records and the log entries made of them.
+    pub(crate) fn logging(&mut self) -> (&[Access], &mut Vec<Slot>) {
+        (&self.accesses, &mut self.log)
+    }
+
+    /// The log entries and the costs of logging.
+    pub(crate) fn log(&mut self) -> (&mut Vec<Slot>, &mut Cost) {
+        (&mut self.log, &mut self.costs[Phase::Log])
     }
 
     /// Where a record is in [`Txn::accesses`], if the transaction has touched it.
@@ -222,6 +253,8 @@ impl Txn {
             intent,
             header: Header::default(),
             location: NOWHERE,
+            walk: 0,
+            bucket: None,
             payload_words,
             buf,
             fetched: false,

@@ -109,7 +109,8 @@ impl<'r, W: Workload, P: Protocol + Copy + Sync> Run<'r, W, P> {
         let transaction = records * (image + 256) + (records * image).next_power_of_two();
         let coroutines = u64::from(self.spec.plan.coroutines);
         // Passive requests pin their buffers until a later request on the queue is confirmed.
-        let queued = u64::from(self.spec.shape.nodes) * u64::from(config.lanes) * u64::from(config.qp.send_depth);
+        let queued =
+            u64::from(self.spec.shape.nodes) * u64::from(config.lanes) * u64::from(config.qp.send_depth);
         config.pool_bytes = config.pool_bytes.max(2 * coroutines * transaction + queued * (image + 64));
         config
     }
@@ -123,16 +124,8 @@ impl<'r, W: Workload, P: Protocol + Copy + Sync> Run<'r, W, P> {
             .map_err(|e| RunError::Launch(primitives::mesh::LaunchError::Shared(e)))?;
         let before = audit::populate(&cluster, self.workload, &self.tables)?;
         let words = (self.spec.cache_bytes / 8).max(1);
-        let caches =
-            nodes.iter().map(|_| (0..words).map(|_| AtomicU64::new(0)).collect()).collect();
-        Ok(Common {
-            cluster,
-            plan,
-            caches,
-            before,
-            start: AtomicU64::new(0),
-            failed: AtomicBool::new(false),
-        })
+        let caches = nodes.iter().map(|_| (0..words).map(|_| AtomicU64::new(0)).collect()).collect();
+        Ok(Common { cluster, plan, caches, before, start: AtomicU64::new(0), failed: AtomicBool::new(false) })
     }
 
     /// The error behind a refused set-up.
@@ -210,7 +203,9 @@ impl<'r, W: Workload, P: Protocol + Copy + Sync> Run<'r, W, P> {
                 passed: after.differing == 0,
                 detail: match &after.first_differing {
                     None => format!("{} backup copies equal their primaries", after.compared),
-                    Some(first) => format!("{} of {} backup copies differ; {first}", after.differing, after.compared),
+                    Some(first) => {
+                        format!("{} of {} backup copies differ; {first}", after.differing, after.compared)
+                    }
                 },
             });
         }
@@ -310,12 +305,7 @@ impl<W: Workload, P: Protocol + Copy + Sync> Client<'_, W, P> {
     }
 
     /// Hands in what was collected; the worker's last coroutine sees that nothing stays in flight.
-    async fn leave(
-        &self,
-        session: Session<P, Phases>,
-        effects: W::Tally,
-        fault: Option<Failure>,
-    ) {
+    async fn leave(&self, session: Session<P, Phases>, effects: W::Tally, fault: Option<Failure>) {
         let last = {
             let out = &mut *self.collected.borrow_mut();
             out.effects += effects;
@@ -343,7 +333,8 @@ impl<W: Workload, P: Protocol + Copy + Sync> Client<'_, W, P> {
             for node in 0..self.run.spec.shape.nodes {
                 let Ok(buf) = port.buf(8) else { return };
                 let node = NodeId(node);
-                let from = primitives::verbs::Remote { node, rkey: self.common.cluster.keys(node).rkey, offset: 0 };
+                let from =
+                    primitives::verbs::Remote { node, rkey: self.common.cluster.keys(node).rkey, offset: 0 };
                 let mut batch = port.batch();
                 batch.read(from, &buf, 0, 8);
                 if batch.post().await.is_err() {

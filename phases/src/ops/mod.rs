@@ -4,16 +4,33 @@
 //! sends the rule, and the owner's [`Handlers`] call the same `decide`. [`Phases`] splits a transaction's local
 //! records off, serves them by CPU, and hands the rest to whichever of the two the plan names.
 
+mod handlers;
+mod one_sided;
+mod owner;
+mod phases;
+mod two_sided;
+pub(crate) mod wire;
+
+pub use handlers::{HandlerStats, Handlers};
+pub use one_sided::OneSided;
+pub use phases::Phases;
+pub use two_sided::TwoSided;
+
 use crate::plan::{CheckedPlan, Phase};
 use crate::rule::{Abort, CheckRule, LockRule};
-use crate::store::{CacheStats, Cluster, Layout, LocationCache};
-use crate::txn::{Intent, Txn};
-use primitives::mem::PoolExhausted;
-use primitives::mesh::Site;
-use primitives::rpc::{Incoming, Reply, RpcError, Service};
-use primitives::verbs::NodeId;
-use primitives::verbs::port::VerbError;
+use crate::store::{Directory, Layout, LocationCache};
+use crate::txn::{Access, NOWHERE, Txn};
+use primitives::fabric::{AnyNic, CpuWork, Nic};
+use primitives::mesh::Worker;
+use primitives::rpc::{Rpc, RpcError};
+use primitives::verbs::port::{EnginePort, VerbError};
+use primitives::verbs::{NodeId, Remote};
+use std::cell::Cell;
 use std::sync::Arc;
+
+/// Times a record that keeps changing is read again before the transaction gives up. A write-back takes two verbs, so
+/// one repetition is the rule; a hundred mean that the writer is not running.
+pub(crate) const MAX_TRIES: u32 = 100;
 
 /// The fabric or a peer failed: not an outcome of the transaction, but the end of its chances.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -34,6 +51,24 @@ pub enum Fault {
         /// How.
         source: RpcError,
     },
+    /// A transaction writes more than a log ring can ever hold.
+    #[error(
+        "a log entry of {entry_bytes} B, but rings of {ring_bytes} B hold entries of at most half their size"
+    )]
+    LogEntry {
+        /// Bytes of the entry.
+        entry_bytes: u32,
+        /// Bytes of the ring.
+        ring_bytes: u64,
+    },
+    /// A backup does not free its ring though everything in it is decided: it found a damaged entry.
+    #[error("{backup} cannot apply its log beyond position {head}")]
+    LogStuck {
+        /// The backup.
+        backup: NodeId,
+        /// Where it stopped.
+        head: u64,
+    },
 }
 
 /// Why a phase did not succeed.
@@ -47,15 +82,41 @@ pub enum Stop {
     Fault(#[from] Fault),
 }
 
+/// What can fail below an operation.
+pub(crate) trait Failure {
+    /// The failure, as met in `phase`.
+    fn in_phase(self, phase: Phase) -> Fault;
+}
+
+impl Failure for VerbError {
+    fn in_phase(self, phase: Phase) -> Fault {
+        Fault::Verb { phase, source: self }
+    }
+}
+
+impl Failure for RpcError {
+    fn in_phase(self, phase: Phase) -> Fault {
+        Fault::Rpc { phase, source: self }
+    }
+}
+
+/// Maps a failure met in `phase`.
+pub(crate) fn fault<E: Failure>(phase: Phase) -> impl Fn(E) -> Stop {
+    move |error| Stop::Fault(error.in_phase(phase))
+}
+
 /// The operations of a transaction, one per phase. Each serves the records of the transaction that it is about and
 /// counts its cost in [`Txn::costs`].
+///
+/// After `lock_and_read` has succeeded or failed, some records may be locked ([`Txn::holds_locks`]) until
+/// `install_and_unlock` or `unlock`; a session calls the latter after any failure before logging ends.
 #[allow(async_fn_in_trait)] // coroutines stay on their core: nobody needs these futures to be `Send`
 pub trait PhaseOps {
     /// Reads every record that is not read yet.
     async fn fetch(&self, txn: &mut Txn) -> Result<(), Stop>;
-    /// Locks every record to be written and reads it. When it fails, some of them may be locked: `unlock` frees them.
+    /// Locks every record to be written. One that was read must still have its version; one that was not is read.
     async fn lock_and_read(&self, txn: &mut Txn, rule: LockRule) -> Result<(), Stop>;
-    /// Checks every record that is only read.
+    /// Checks every record that is only read. With a read-only transaction, this and `fetch` are all there is.
     async fn validate(&self, txn: &mut Txn, rule: CheckRule) -> Result<(), Stop>;
     /// Writes the new values to the backups' logs and waits until all have them.
     async fn replicate(&self, txn: &mut Txn) -> Result<(), Stop>;
@@ -65,90 +126,73 @@ pub trait PhaseOps {
     async fn unlock(&self, txn: &mut Txn) -> Result<(), Stop>;
 }
 
-/// All phases as a plan carries them, for one worker.
-pub struct Phases {
-    plan: CheckedPlan,
-    layout: Arc<Layout>,
-    net: primitives::mesh::Worker,
+/// What operations of one worker share.
+pub(crate) struct Context {
+    pub(crate) plan: CheckedPlan,
+    pub(crate) layout: Arc<Layout>,
+    pub(crate) me: NodeId,
+    pub(crate) worker: u16,
+    directory: Directory,
+    net: Worker,
     cache: Option<LocationCache>,
+    torn: Cell<u64>,
 }
 
-impl Phases {
-    /// The operations of the worker at `site` under `plan`. `cache` is this worker's view of the location cache;
-    /// a plan without one ignores it.
-    pub fn new(site: &Site, cluster: &Cluster, plan: CheckedPlan, cache: LocationCache) -> Phases {
-        let cache = plan.get().location_cache.then_some(cache);
-        Phases { plan, layout: cluster.layout().clone(), net: site.net.clone(), cache }
-    }
-
-    /// The plan.
-    pub fn plan(&self) -> &CheckedPlan {
-        &self.plan
-    }
-
-    /// The shape of the store.
-    pub fn layout(&self) -> &Layout {
-        &self.layout
-    }
-
-    /// Adds a record to a transaction; see [`Txn::touch`].
-    ///
-    /// # Errors
-    /// If the port's pool has no buffer left.
+impl Context {
     #[inline]
-    pub fn touch(
-        &self,
-        txn: &mut Txn,
-        table: crate::store::TableId,
-        key: u64,
-        intent: Intent,
-    ) -> Result<usize, PoolExhausted> {
-        txn.touch(&self.net.port, &self.layout, table, key, intent)
+    fn port(&self) -> &EnginePort {
+        &self.net.port
     }
 
-    /// What this worker's location cache has counted, if the plan has one.
-    pub fn cache_stats(&self) -> CacheStats {
-        self.cache.as_ref().map_or(CacheStats::default(), LocationCache::stats)
+    #[inline]
+    fn rpc(&self) -> &Rpc<AnyNic> {
+        &self.net.rpc
     }
-}
 
-#[allow(unused_variables)]
-impl PhaseOps for Phases {
-    async fn fetch(&self, txn: &mut Txn) -> Result<(), Stop> {
-        todo!()
+    #[inline]
+    fn charge(&self, work: CpuWork) {
+        self.net.port.nic().charge(work);
     }
-    async fn lock_and_read(&self, txn: &mut Txn, rule: LockRule) -> Result<(), Stop> {
-        todo!()
-    }
-    async fn validate(&self, txn: &mut Txn, rule: CheckRule) -> Result<(), Stop> {
-        todo!()
-    }
-    async fn replicate(&self, txn: &mut Txn) -> Result<(), Stop> {
-        todo!()
-    }
-    async fn install_and_unlock(&self, txn: &mut Txn) -> Result<(), Stop> {
-        todo!()
-    }
-    async fn unlock(&self, txn: &mut Txn) -> Result<(), Stop> {
-        todo!()
-    }
-}
 
-/// The owner's side of two-sided operations, for one worker.
-pub struct Handlers {
-    store: crate::store::NodeStore,
-}
-
-impl Handlers {
-    /// The handlers of a worker of `node`.
-    pub fn new(cluster: &Cluster, node: NodeId, _worker: u16) -> Handlers {
-        Handlers { store: cluster.store(node).clone() }
+    /// A place in a node's region.
+    #[inline]
+    fn at(&self, node: NodeId, offset: u64) -> Remote {
+        self.directory.at(node, offset)
     }
-}
 
-impl Service for Handlers {
-    fn handle(&mut self, _request: &mut Incoming<'_>, _reply: &mut Reply<'_>) {
-        let _ = &self.store;
-        todo!()
+    /// A position of this worker's log ring at a backup.
+    fn ring_at(&self, backup: NodeId, position: u64) -> Remote {
+        let offset = position % self.layout.config().log_ring_bytes;
+        self.at(backup, self.layout.ring(self.me, self.worker) + offset)
+    }
+
+    /// Looks the record's location up in the cache.
+    #[inline]
+    fn recall(&self, access: &mut Access) {
+        if let Some(cache) = &self.cache {
+            self.charge(CpuWork::Probe);
+            access.location = cache.lookup(access.table, access.key).unwrap_or(NOWHERE);
+        }
+    }
+
+    /// Refills the cache with the record's location.
+    #[inline]
+    fn remember(&self, access: &Access) {
+        if let Some(cache) = &self.cache {
+            cache.fill(access.table, access.key, access.location);
+        }
+    }
+
+    /// The record is not where it was believed to be.
+    fn forget(&self, access: &mut Access) {
+        if let Some(cache) = &self.cache {
+            cache.stale(access.table, access.key, access.location);
+        }
+        access.location = NOWHERE;
+    }
+
+    /// A torn READ was seen.
+    fn torn(&self) {
+        self.torn.set(self.torn.get() + 1);
     }
 }

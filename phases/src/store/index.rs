@@ -133,6 +133,18 @@ impl NodeStore {
         }
         let copy =
             self.layout.copy(self.node, primary).ok_or(StoreError::NoCopy { node: self.node, primary })?;
+        self.insert_version(copy, table, key, Header::new(1), payload.iter().copied())
+    }
+
+    /// Inserts a record into one of the copies this node holds; the payload has the table's length.
+    pub(crate) fn insert_version(
+        &self,
+        copy: usize,
+        table: TableId,
+        key: u64,
+        header: Header,
+        payload: impl Iterator<Item = u64> + Clone,
+    ) -> Result<u64, StoreError> {
         let first = self.layout.bucket(copy, table, key);
         let _gate = Gate::close(&self.region, first);
         let entry = self.free_entry(copy, table, first, key)?;
@@ -143,7 +155,7 @@ impl NodeStore {
             return Err(StoreError::Full { table, node: self.node, capacity: part.record_count });
         }
         let offset = part.records + index * self.layout.stride(table);
-        record::write_local(&self.region, offset, Header::new(1), key, payload.iter().copied());
+        record::write_local(&self.region, offset, header, key, payload);
         self.region.store(entry, key);
         self.region.store(entry + 8, location_word(key, offset));
         Ok(offset)

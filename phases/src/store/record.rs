@@ -96,12 +96,24 @@ pub(crate) fn write_local(
     key: u64,
     payload: impl Iterator<Item = u64> + Clone,
 ) {
+    write_body(region, offset, header, key, payload);
+    region.store(offset + HEADER_WORD as u64 * 8, header.0);
+}
+
+/// Writes payload and checksum by CPU as they go under `header`, which is left to be written.
+#[inline]
+pub(crate) fn write_body(
+    region: &Region,
+    offset: u64,
+    header: Header,
+    key: u64,
+    payload: impl Iterator<Item = u64> + Clone,
+) {
     region.store(offset + CHECKSUM_WORD as u64 * 8, checksum(header.version(), key, payload.clone()));
     region.store(offset + KEY_WORD as u64 * 8, key);
     for (i, word) in payload.enumerate() {
         region.store(offset + (PAYLOAD_WORD + i) as u64 * 8, word);
     }
-    region.store(offset + HEADER_WORD as u64 * 8, header.0);
 }
 
 #[cfg(test)]

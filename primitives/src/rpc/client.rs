@@ -10,18 +10,19 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// Calls kept in one batch without allocating.
-const INLINE_CALLS: usize = 32;
+/// Calls that one batch can hold: they are kept without allocating.
+pub const MAX_CALLS: usize = 32;
 const NO_CALL: u32 = u32::MAX;
 
 /// Calls that are sent together, under one doorbell, and awaited as a group.
 pub struct CallBatch<'r, N: Nic> {
     rpc: &'r Rpc<N>,
-    calls: [u32; INLINE_CALLS],
+    calls: [u32; MAX_CALLS],
     len: usize,
     batch: u32,
     verbs: u32,
     closed: bool,
+    together: bool,
 }
 
 impl<N: Nic> Rpc<N> {
@@ -38,7 +39,15 @@ impl<N: Nic> Rpc<N> {
             state.batches.len() as u32 - 1
         });
         state.batches[batch as usize] = BatchState { open: 0, task: self.port.sched().current() };
-        CallBatch { rpc: self, calls: [NO_CALL; INLINE_CALLS], len: 0, batch, verbs: 0, closed: false }
+        CallBatch {
+            rpc: self,
+            calls: [NO_CALL; MAX_CALLS],
+            len: 0,
+            batch,
+            verbs: 0,
+            closed: false,
+            together: true,
+        }
     }
 
     /// Waits until the windows of all these sessions have room for that many requests at once. Await before
@@ -187,7 +196,7 @@ impl<N: Nic> Rpc<N> {
                 state.out.push((to, sent.buf.clone(), sent.len));
             }
         }
-        self.send_out(state);
+        self.send_out(state, true);
         self.sweep_armed.set(outstanding);
         if outstanding {
             self.port.nic().wake_at(now + period);
@@ -219,6 +228,12 @@ impl super::Session {
 }
 
 impl<'r, N: Nic> CallBatch<'r, N> {
+    /// Whether the batch's messages share a doorbell, where the endpoint's configuration lets them. They do unless
+    /// told otherwise.
+    pub fn doorbell_batching(&mut self, together: bool) {
+        self.together = together;
+    }
+
     /// Adds a call that expects a reply; returns its place among the batch's replies.
     ///
     /// # Errors
@@ -242,9 +257,9 @@ impl<'r, N: Nic> CallBatch<'r, N> {
             *entry = Call { reply: None, failed: None, batch: self.batch, generation, live: true };
             index | u32::from(generation) << 16
         };
-        if self.len == INLINE_CALLS {
+        if self.len == MAX_CALLS {
             self.release(call);
-            return Err(RpcError::TooLong { len: self.len as u32 + 1, max: INLINE_CALLS as u32 });
+            return Err(RpcError::TooLong { len: self.len as u32 + 1, max: MAX_CALLS as u32 });
         }
         if let Err(error) = self.line_up(peer, Kind::Request, handler, call, write) {
             self.release(call);
@@ -331,7 +346,7 @@ impl<'r, N: Nic> CallBatch<'r, N> {
         self.closed = true;
         self.rpc.building.set(false);
         let before = self.rpc.port.traffic().doorbells;
-        self.rpc.send_out(&mut self.rpc.state.borrow_mut());
+        self.rpc.send_out(&mut self.rpc.state.borrow_mut(), self.together);
         if self.verbs > 0 {
             self.rpc.arm_sweep();
         }
@@ -393,7 +408,7 @@ impl<'r, N: Nic> Future for Pending<'r, N> {
 /// The replies of a batch, in the order of its calls.
 pub struct Replies<'r, N: Nic> {
     rpc: &'r Rpc<N>,
-    calls: [u32; INLINE_CALLS],
+    calls: [u32; MAX_CALLS],
     len: usize,
     batch: u32,
     cost: Cost,

@@ -25,7 +25,7 @@ mod client;
 mod message;
 mod server;
 
-pub use client::{CallBatch, Pending, Replies};
+pub use client::{CallBatch, MAX_CALLS, Pending, Replies};
 pub use message::{Kind, Malformed, Reader, Writer};
 pub use server::{Incoming, Reply, Service};
 
@@ -298,6 +298,11 @@ impl<N: Nic> Rpc<N> {
         &self.port
     }
 
+    /// How the endpoint behaves.
+    pub fn config(&self) -> &RpcConfig {
+        &self.config
+    }
+
     /// What has been counted so far.
     pub fn stats(&self) -> RpcStats {
         self.state.borrow().stats
@@ -344,12 +349,12 @@ impl<N: Nic> Rpc<N> {
         }
     }
 
-    /// Sends what is lined up, under as few doorbells as configured.
-    fn send_out(&self, state: &mut State) {
+    /// Sends what is lined up, under one doorbell if `together` and the configuration allow it.
+    fn send_out(&self, state: &mut State, together: bool) {
         if state.out.is_empty() {
             return;
         }
-        if self.config.doorbell_batching {
+        if together && self.config.doorbell_batching {
             let mut batch = self.port.batch();
             for (to, buf, len) in state.out.drain(..) {
                 batch.send(self.queue, to, &buf, len);

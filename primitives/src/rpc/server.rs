@@ -129,6 +129,6 @@ impl<N: Nic> Rpc<N> {
 
     /// Sends the replies lined up since the last turn, under one doorbell.
     pub(super) fn flush_replies(&self) {
-        self.send_out(&mut self.state.borrow_mut());
+        self.send_out(&mut self.state.borrow_mut(), true);
     }
 }

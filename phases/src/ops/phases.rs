@@ -1,0 +1,485 @@
+//! All phases as a plan carries them: local records by CPU, the rest by the primitive the plan names.
+
+use super::wire;
+use super::{Context, Fault, MAX_TRIES, OneSided, PhaseOps, Stop, TwoSided, fault};
+use crate::log::{ENTRIES_PER_TRUNCATION, RingReader, Rings, build};
+use crate::plan::{CheckedPlan, Phase, Step, Via};
+use crate::rule::{Abort, CheckRule, LockRule, Verdict};
+use crate::store::{CacheStats, Cluster, Layout, LocationCache, NodeStore, TableId, record};
+use crate::txn::{Access, Intent, NOWHERE, Txn};
+use primitives::exec::yield_now;
+use primitives::fabric::CpuWork;
+use primitives::mem::PoolExhausted;
+use primitives::mesh::Site;
+use primitives::rpc::RpcError;
+use primitives::verbs::NodeId;
+use primitives::verbs::port::Cost;
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+/// How serving a local record ended.
+enum Served {
+    /// It is done.
+    Done,
+    /// Look again later.
+    Wait,
+    /// The rest of it must go through the NIC.
+    ByNic,
+    /// The transaction gives up.
+    Denied(Abort),
+}
+
+/// How a phase's records divide.
+#[derive(Clone, Copy, Debug, Default)]
+struct Split {
+    /// Left for the primitive.
+    remote: usize,
+    /// Local ones to look at again.
+    waiting: usize,
+}
+
+/// All phases as a plan carries them, for one worker.
+pub struct Phases {
+    context: Rc<Context>,
+    local: NodeStore,
+    one: OneSided,
+    two: TwoSided,
+    rings: Rings,
+    own_log: RefCell<RingReader>,
+    log_waits: Cell<u64>,
+}
+
+impl Phases {
+    /// The operations of the worker at `site` under `plan`. `cache` is this worker's view of the location cache;
+    /// a plan without one ignores it.
+    pub fn new(site: &Site, cluster: &Cluster, plan: CheckedPlan, cache: LocationCache) -> Phases {
+        let context = Rc::new(Context {
+            plan,
+            layout: cluster.layout().clone(),
+            me: site.node,
+            worker: site.worker,
+            directory: cluster.directory(),
+            net: site.net.clone(),
+            cache: plan.get().location_cache.then_some(cache),
+            torn: Cell::new(0),
+        });
+        let local = cluster.store(site.node).clone();
+        Phases {
+            one: OneSided::new(context.clone()),
+            two: TwoSided::new(context.clone()),
+            rings: Rings::new(cluster.layout()),
+            own_log: RefCell::new(RingReader::new(local.clone(), site.worker)),
+            local,
+            context,
+            log_waits: Cell::new(0),
+        }
+    }
+
+    /// The plan.
+    pub fn plan(&self) -> &CheckedPlan {
+        &self.context.plan
+    }
+
+    /// The shape of the store.
+    pub fn layout(&self) -> &Layout {
+        &self.context.layout
+    }
+
+    /// Adds a record to a transaction; see [`Txn::touch`].
+    ///
+    /// # Errors
+    /// If the port's pool has no buffer left.
+    #[inline]
+    pub fn touch(
+        &self,
+        txn: &mut Txn,
+        table: TableId,
+        key: u64,
+        intent: Intent,
+    ) -> Result<usize, PoolExhausted> {
+        txn.touch(self.context.port(), &self.context.layout, table, key, intent)
+    }
+
+    /// This worker's view of the location cache, if the plan has one.
+    pub fn cache(&self) -> Option<&LocationCache> {
+        self.context.cache.as_ref()
+    }
+
+    /// What this worker's location cache has counted, if the plan has one.
+    pub fn cache_stats(&self) -> CacheStats {
+        self.context.cache.as_ref().map_or(CacheStats::default(), LocationCache::stats)
+    }
+
+    /// Torn READs seen and repeated.
+    pub fn torn_reads(&self) -> u64 {
+        self.context.torn.get()
+    }
+
+    /// Times a transaction waited for a backup to free log space.
+    pub fn log_waits(&self) -> u64 {
+        self.log_waits.get()
+    }
+
+    /// Lets every backup apply all entries that this worker has committed, and waits for it. For the end of a run:
+    /// afterwards backups equal primaries.
+    ///
+    /// # Errors
+    /// If a backup does not answer or cannot apply its log.
+    pub async fn drain_logs(&self) -> Result<(), Stop> {
+        for node in (0..self.context.layout.config().nodes).map(NodeId) {
+            while let Some(upto) = self.rings.with(node, |r| r.decided()) {
+                self.truncate(node, upto, &mut Cost::default()).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The one place where local records part from remote ones. Marks the records that a phase wants as pending and
+    /// serves the local ones by CPU; what stays pending is the primitive's.
+    fn split(
+        &self,
+        set: &mut [Access],
+        wanted: impl Fn(&Access) -> bool,
+        mut serve: impl FnMut(&NodeStore, &mut Access) -> Served,
+    ) -> Result<Split, Stop> {
+        let mut split = Split::default();
+        for access in set.iter_mut() {
+            access.pending = wanted(access);
+            if !access.pending {
+                continue;
+            }
+            if access.primary != self.context.me {
+                split.remote += 1;
+                continue;
+            }
+            if access.location == NOWHERE {
+                self.context.charge(CpuWork::Probe);
+                match self.local.locate(access.table, access.key) {
+                    Some(offset) => access.location = offset,
+                    None => return Err(Abort::NotFound.into()),
+                }
+            }
+            match serve(&self.local, access) {
+                Served::Done => access.pending = false,
+                Served::Wait => {
+                    access.pending = false;
+                    split.waiting += 1;
+                }
+                Served::ByNic => split.remote += 1,
+                Served::Denied(abort) => return Err(abort.into()),
+            }
+        }
+        Ok(split)
+    }
+
+    /// Reads a local record.
+    fn read_local(&self, store: &NodeStore, access: &mut Access) -> Served {
+        self.context.charge(CpuWork::Copy(access.image_words() as u32 * 8));
+        if store.read(access.location, access.image(), access.payload_words()) {
+            access.read_in();
+            Served::Done
+        } else {
+            self.context.torn();
+            Served::Wait
+        }
+    }
+
+    /// Fetches by READ what the cache knows and by RPC what it does not, together.
+    async fn fetch_hybrid(&self, set: &mut [Access], step: Step, cost: &mut Cost) -> Result<(), Stop> {
+        for access in set.iter_mut().filter(|a| a.pending && a.location == NOWHERE) {
+            self.context.recall(access);
+        }
+        for tries in 0.. {
+            if !set.iter().any(|a| a.pending) {
+                return Ok(());
+            }
+            if tries > 0 {
+                if tries > MAX_TRIES {
+                    return Err(Abort::Unstable.into());
+                }
+                yield_now(self.context.port().sched()).await;
+            }
+            let misses = super::two_sided::Wave::of(set, self.two.limit(step), |a| a.location == NOWHERE);
+            let mut calls = None;
+            if !misses.is_empty() {
+                self.two.room(set, &misses, Phase::Fetch).await?;
+                let started = self.two.start(set, &misses, step, Phase::Fetch, wire::FETCH, |_, _| ())?;
+                *cost += started.cost();
+                calls = Some(started);
+            }
+            if let Some(reads) = self.one.post_reads(set, step) {
+                let mut spent = reads.cost();
+                // Hits and misses are under way together and are waited for as one.
+                spent.round_trips -= u32::from(calls.is_some());
+                *cost += spent;
+                reads.await.map_err(fault(Phase::Fetch))?;
+                self.one.take_reads(set);
+            }
+            if let Some(calls) = calls {
+                let replies = calls.await.map_err(fault(Phase::Fetch))?;
+
+                self.two.take(set, &misses, &replies, Phase::Fetch, |a, r| self.two.take_record(a, r))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Asks a backup to apply entries up to a position and waits for what it says.
+    async fn truncate(&self, node: NodeId, upto: u64, cost: &mut Cost) -> Result<(), Stop> {
+        let head = if node == self.context.me {
+            let nic = self.context.port().nic();
+            let head = self.own_log.borrow_mut().truncate(node, upto, nic);
+            head.map_err(|e| fault(Phase::Log)(RpcError::from(e)))?
+        } else {
+            let rpc = self.context.rpc();
+            let replies =
+                rpc.call(node, wire::TRUNCATE, |w| w.word(upto)).await.map_err(fault(Phase::Log))?;
+            *cost += replies.cost();
+            let head = replies.read(0, |mut reply| {
+                reply.word()?;
+                reply.word()
+            });
+            head.map_err(|e| fault(Phase::Log)(RpcError::from(e)))?
+        };
+        if head < upto {
+            return Err(Fault::LogStuck { backup: node, head }.into());
+        }
+        self.rings.with(node, |ring| {
+            ring.freed(head);
+            ring.told();
+        });
+        Ok(())
+    }
+
+    /// Tells backups, in passing, how far they may apply.
+    fn tell(&self, txn: &mut Txn) {
+        let (slots, cost) = txn.log();
+        for slot in slots.iter() {
+            let node = slot.node;
+            let Some(upto) = self.rings.with(node, |r| r.worth_telling(ENTRIES_PER_TRUNCATION)) else {
+                continue;
+            };
+            if node == self.context.me {
+                let nic = self.context.port().nic();
+                if let Ok(head) = self.own_log.borrow_mut().truncate(node, upto, nic) {
+                    self.rings.with(node, |ring| ring.freed(head));
+                }
+            } else {
+                let mut batch = self.context.rpc().batch();
+                // With the window full, the next transaction tells.
+                if batch.one_way(node, wire::TRUNCATE, |w| w.word(upto)).is_err() {
+                    continue;
+                }
+                *cost += batch.send_one_way();
+            }
+            self.rings.with(node, |ring| ring.told());
+        }
+    }
+}
+
+impl PhaseOps for Phases {
+    async fn fetch(&self, txn: &mut Txn) -> Result<(), Stop> {
+        let step = self.context.plan.step(Phase::Fetch);
+        for tries in 0.. {
+            let (set, cost) = txn.serve(Phase::Fetch);
+            let split = self.split(set, |a| !a.fetched, |store, a| self.read_local(store, a))?;
+            if split.remote > 0 {
+                match step.via {
+                    Via::OneSided => self.one.fetch(txn).await?,
+                    Via::TwoSided => self.two.fetch(txn).await?,
+                    Via::Hybrid => {
+                        let size = if step.outstanding { set.len() } else { 1 };
+                        for group in set.chunks_mut(size) {
+                            self.fetch_hybrid(group, step, cost).await?;
+                        }
+                    }
+                }
+            }
+            if split.waiting == 0 {
+                break;
+            }
+            if tries >= MAX_TRIES {
+                return Err(Abort::Unstable.into());
+            }
+            yield_now(self.context.port().sched()).await;
+        }
+        Ok(())
+    }
+
+    async fn lock_and_read(&self, txn: &mut Txn, rule: LockRule) -> Result<(), Stop> {
+        let step = self.context.plan.step(Phase::Lock);
+        let by_nic = self.context.plan.nic_owns_lock_words();
+        // A CAS needs the word it expects; the owner does not.
+        let blind = |a: &Access| a.intent == Intent::Write && !a.fetched;
+        if step.via == Via::OneSided && txn.accesses().iter().any(blind) {
+            self.fetch(txn).await?;
+        }
+        for tries in 0.. {
+            let (set, _) = txn.serve(Phase::Lock);
+            let serve = |store: &NodeStore, access: &mut Access| {
+                if by_nic {
+                    return Served::ByNic;
+                }
+                self.context.charge(CpuWork::Probe);
+                match store.lock(access.location, access.fetched.then_some(access.header), rule) {
+                    Verdict::Grant(locked) => {
+                        access.locked = true;
+                        access.header = locked.unlock();
+                        if access.fetched { Served::Done } else { self.read_local(store, access) }
+                    }
+                    Verdict::Deny(abort) => Served::Denied(abort),
+                    Verdict::Wait => Served::Wait,
+                }
+            };
+            let split = self.split(set, |a| a.intent == Intent::Write && !a.locked, serve)?;
+            if split.remote > 0 {
+                match step.via {
+                    Via::OneSided => self.one.lock_and_read(txn, rule).await?,
+                    Via::TwoSided | Via::Hybrid => self.two.lock_and_read(txn, rule).await?,
+                }
+            }
+            if split.waiting == 0 {
+                break;
+            }
+            if tries >= u32::from(rule.retries()) {
+                return Err(Abort::LockConflict.into());
+            }
+            yield_now(self.context.port().sched()).await;
+        }
+        Ok(())
+    }
+
+    async fn validate(&self, txn: &mut Txn, rule: CheckRule) -> Result<(), Stop> {
+        let step = self.context.plan.step(Phase::Validate);
+        let (set, _) = txn.serve(Phase::Validate);
+        let serve = |store: &NodeStore, access: &mut Access| {
+            self.context.charge(CpuWork::Probe);
+            match store.check(access.location, access.header, rule) {
+                Verdict::Grant(_) => Served::Done,
+                Verdict::Deny(abort) => Served::Denied(abort),
+                Verdict::Wait => Served::Denied(Abort::ReadLocked),
+            }
+        };
+        let split = self.split(set, |a| a.intent == Intent::Read, serve)?;
+        if split.remote == 0 {
+            return Ok(());
+        }
+        match step.via {
+            Via::OneSided => self.one.validate(txn, rule).await,
+            Via::TwoSided | Via::Hybrid => self.two.validate(txn, rule).await,
+        }
+    }
+
+    async fn replicate(&self, txn: &mut Txn) -> Result<(), Stop> {
+        let context = &*self.context;
+        if context.layout.config().replicas < 2 {
+            return Ok(());
+        }
+        let step = context.plan.step(Phase::Log);
+        build(txn, &context.layout, context.port())
+            .map_err(|e| Stop::Fault(Fault::Verb { phase: Phase::Log, source: e.into() }))?;
+        let (slots, cost) = txn.log();
+        for slot in slots.iter() {
+            if !self.rings.with(slot.node, |r| r.could_hold(slot.len)) {
+                let ring_bytes = context.layout.config().log_ring_bytes;
+                return Err(Fault::LogEntry { entry_bytes: slot.len, ring_bytes }.into());
+            }
+        }
+        // All room is taken at once or none: whoever held some and waited for more could wait for ever.
+        while let Some(full) = self.rings.short_of_room(slots) {
+            self.log_waits.set(self.log_waits.get() + 1);
+            match self.rings.with(full, |r| r.decided()) {
+                Some(upto) => self.truncate(full, upto, cost).await?,
+                // All of it is other coroutines' entries on their way.
+                None => yield_now(context.port().sched()).await,
+            }
+        }
+        self.rings.reserve(slots);
+        for slot in slots.iter_mut() {
+            context.charge(CpuWork::Copy(slot.len));
+            if slot.node == context.me {
+                let (region, at) = slot.buf.place();
+                let log = self.own_log.borrow();
+                if let Some(skip) = slot.skip {
+                    log.write(slot.node, skip, region, at + u64::from(slot.len), 8);
+                }
+                log.write(slot.node, slot.position, region, at, slot.len);
+                slot.pending = false;
+            }
+        }
+        if slots.iter().any(|s| s.pending) {
+            match step.via {
+                Via::OneSided => self.one.replicate(txn).await?,
+                Via::TwoSided | Via::Hybrid => self.two.replicate(txn).await?,
+            }
+        }
+        let (slots, _) = txn.log();
+        for slot in slots.iter() {
+            self.rings.with(slot.node, |ring| ring.decide(slot.ticket));
+        }
+        self.tell(txn);
+        Ok(())
+    }
+
+    async fn install_and_unlock(&self, txn: &mut Txn) -> Result<(), Stop> {
+        let step = self.context.plan.step(Phase::Install);
+        let by_nic = self.context.plan.nic_owns_lock_words();
+        let owner = txn.stamp.owner();
+        let (set, _) = txn.serve(Phase::Install);
+        let serve = |store: &NodeStore, access: &mut Access| {
+            let payload = (0..access.payload_words()).map(|i| access.word(i));
+            self.context.charge(CpuWork::Copy(access.image_words() as u32 * 8));
+            if by_nic {
+                if access.dirty() {
+                    let header = access.header.next();
+                    record::write_body(store.region(), access.location, header, access.key, payload);
+                }
+                return Served::ByNic;
+            }
+            let freed = if access.dirty() {
+                store.install(access.location, access.header.next(), access.key, payload)
+            } else {
+                store.release(access.location, access.header.lock(owner))
+            };
+            assert!(freed, "bug: {:?} installs into a record that it has not locked", access);
+            access.locked = false;
+            Served::Done
+        };
+        let split = self.split(set, |a| a.locked, serve)?;
+        if split.remote == 0 {
+            return Ok(());
+        }
+        match step.via {
+            Via::OneSided => self.one.install_and_unlock(txn).await,
+            Via::TwoSided | Via::Hybrid => self.two.install_and_unlock(txn).await,
+        }
+    }
+
+    async fn unlock(&self, txn: &mut Txn) -> Result<(), Stop> {
+        let step = self.context.plan.step(Phase::Unlock);
+        let by_nic = self.context.plan.nic_owns_lock_words();
+        let owner = txn.stamp.owner();
+        let (set, _) = txn.serve(Phase::Unlock);
+        let serve = |store: &NodeStore, access: &mut Access| {
+            if by_nic {
+                return Served::ByNic;
+            }
+            let freed = store.release(access.location, access.header.lock(owner));
+            assert!(freed, "bug: {:?} frees a lock that it does not hold", access);
+            access.locked = false;
+            Served::Done
+        };
+        let split = self.split(set, |a| a.locked, serve)?;
+        if split.remote == 0 {
+            return Ok(());
+        }
+        let freed = match step.via {
+            Via::OneSided => self.one.unlock(txn).await,
+            Via::TwoSided | Via::Hybrid => self.two.unlock(txn).await,
+        };
+        // A lock that could not be freed is recovery's now, not the next transaction's.
+        let (set, _) = txn.serve(Phase::Unlock);
+        set.iter_mut().for_each(|a| a.locked = false);
+        freed
+    }
+}

@@ -1,0 +1,375 @@
+//! Operations by request and reply: the rule travels, the owner's handler decides.
+//!
+//! One message per record, all of a wave under one doorbell where the plan batches doorbells; replies carry the
+//! record's location, which refills the cache. A lock of a record that was not read before brings the record along
+//! (FaSST's lock-and-read), so it needs no fetch.
+//!
+//! Operations serve the records marked pending and leave the others alone.
+
+use super::wire::{self, Name, Outcome};
+use super::{Context, MAX_TRIES, PhaseOps, Stop, fault};
+use crate::log::Slot;
+use crate::plan::{Phase, Step};
+use crate::rule::{Abort, CheckRule, LockRule};
+use crate::store::record;
+use crate::txn::{Access, NOWHERE, Txn};
+use primitives::exec::yield_now;
+use primitives::fabric::{AnyNic, CpuWork};
+use primitives::rpc::{MAX_CALLS, Malformed, Pending, Reader, Replies, RpcError, Writer};
+use primitives::verbs::NodeId;
+use primitives::verbs::port::Cost;
+use std::rc::Rc;
+
+/// Bytes of a message in front of its payload.
+const MESSAGE_HEADER: u32 = 24;
+
+/// Phases by RPC.
+pub struct TwoSided {
+    context: Rc<Context>,
+}
+
+/// The records of one wave of calls, by their places.
+pub(super) struct Wave {
+    places: [u32; MAX_CALLS],
+    len: usize,
+}
+
+impl Wave {
+    /// The first pending records that `wanted` names, as many as the plan sends at once.
+    pub(super) fn of(set: &[Access], limit: usize, wanted: impl Fn(&Access) -> bool) -> Wave {
+        let mut wave = Wave { places: [0; MAX_CALLS], len: 0 };
+        for (place, access) in set.iter().enumerate() {
+            if wave.len == limit {
+                break;
+            }
+            if access.pending && wanted(access) {
+                wave.places[wave.len] = place as u32;
+                wave.len += 1;
+            }
+        }
+        wave
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    fn places(&self) -> impl Iterator<Item = usize> {
+        self.places[..self.len].iter().map(|&p| p as usize)
+    }
+}
+
+fn name(access: &Access) -> Name {
+    let offset = if access.location == NOWHERE { 0 } else { access.location };
+    Name { table: access.table, offset, key: access.key }
+}
+
+impl TwoSided {
+    pub(super) fn new(context: Rc<Context>) -> TwoSided {
+        TwoSided { context }
+    }
+
+    /// Calls that go out together.
+    pub(super) fn limit(&self, step: Step) -> usize {
+        if step.outstanding { MAX_CALLS.min(self.context.rpc().config().window as usize) } else { 1 }
+    }
+
+    /// Waits until every session of the wave has room for its requests.
+    pub(super) async fn room(&self, set: &[Access], wave: &Wave, phase: Phase) -> Result<(), Stop> {
+        let mut needs = [(NodeId(0), 0); MAX_CALLS];
+        let mut len = 0;
+        for place in wave.places() {
+            let peer = set[place].primary;
+            match needs[..len].iter_mut().find(|n| n.0 == peer) {
+                Some(need) => need.1 += 1,
+                None => {
+                    needs[len] = (peer, 1);
+                    len += 1;
+                }
+            }
+        }
+        self.context.rpc().room(&needs[..len]).await.map_err(fault(phase))
+    }
+
+    /// Sends a wave; there must be room.
+    pub(super) fn start(
+        &self,
+        set: &[Access],
+        wave: &Wave,
+        step: Step,
+        phase: Phase,
+        handler: u8,
+        write: impl Fn(&Access, &mut Writer<'_>),
+    ) -> Result<Pending<'_, AnyNic>, Stop> {
+        let mut batch = self.context.rpc().batch();
+        batch.doorbell_batching(step.doorbell_batching);
+        for access in wave.places().map(|p| &set[p]) {
+            let put = |w: &mut Writer<'_>| {
+                name(access).write(w);
+                write(access, w);
+            };
+            if step.passive_ack {
+                batch.one_way(access.primary, handler, put).map_err(fault(phase))?;
+            } else {
+                batch.call(access.primary, handler, put).map_err(fault(phase))?;
+            }
+        }
+        Ok(batch.send())
+    }
+
+    /// Takes a wave's replies. Denied records are no longer pending, waiting ones still are; the first denial wins.
+    pub(super) fn take(
+        &self,
+        set: &mut [Access],
+        wave: &Wave,
+        replies: &Replies<'_, AnyNic>,
+        phase: Phase,
+        mut done: impl FnMut(&mut Access, &mut Reader<'_>) -> Result<(), Malformed>,
+    ) -> Result<(), Stop> {
+        let mut denied = None;
+        for (index, place) in wave.places().enumerate() {
+            let access = &mut set[place];
+            let outcome = replies.read(index, |mut reply| -> Result<Outcome, Malformed> {
+                let outcome = Outcome::read(&mut reply)?;
+                if let Outcome::Done(offset) = outcome {
+                    if offset != 0 {
+                        access.location = offset;
+                        self.context.remember(access);
+                    }
+                    done(access, &mut reply)?;
+                    access.pending = false;
+                }
+                Ok(outcome)
+            });
+            match outcome.map_err(|e| fault(phase)(RpcError::from(e)))? {
+                Outcome::Done(_) | Outcome::Wait => {}
+                Outcome::Denied(abort) => {
+                    access.pending = false;
+                    denied = denied.or(Some(abort));
+                }
+            }
+        }
+        denied.map_or(Ok(()), |abort| Err(abort.into()))
+    }
+
+    /// Calls the owners of all pending records, wave by wave. Records whose owner says "ask again" are asked
+    /// `retries` more times, then `give_up` is the outcome.
+    #[allow(clippy::too_many_arguments)]
+    async fn call_all(
+        &self,
+        set: &mut [Access],
+        phase: Phase,
+        handler: u8,
+        (retries, give_up): (u32, Abort),
+        cost: &mut Cost,
+        write: impl Fn(&Access, &mut Writer<'_>),
+        mut done: impl FnMut(&mut Access, &mut Reader<'_>) -> Result<(), Malformed>,
+    ) -> Result<(), Stop> {
+        let step = self.context.plan.step(phase);
+        let limit = self.limit(step);
+        let mut from = 0;
+        let mut tries = 0;
+        loop {
+            let wave = Wave::of(&set[from..], limit, |_| true);
+            if wave.is_empty() {
+                if from == 0 {
+                    return Ok(());
+                }
+                // Those that were told to ask again.
+                from = 0;
+                if set.iter().any(|a| a.pending) {
+                    tries += 1;
+                    if tries > retries {
+                        return Err(give_up.into());
+                    }
+                    yield_now(self.context.port().sched()).await;
+                }
+                continue;
+            }
+            let part = &mut set[from..];
+            self.room(part, &wave, phase).await?;
+            let pending = self.start(part, &wave, step, phase, handler, &write)?;
+            *cost += pending.cost();
+            if step.passive_ack {
+                for place in wave.places() {
+                    (part[place].pending, part[place].locked) = (false, false);
+                }
+                drop(pending);
+            } else {
+                let replies = pending.await.map_err(fault(phase))?;
+                self.take(part, &wave, &replies, phase, &mut done)?;
+            }
+            from += wave.places().last().map_or(0, |p| p + 1);
+        }
+    }
+
+    /// The record in a reply, into the access's first image.
+    pub(super) fn take_record(&self, access: &mut Access, reply: &mut Reader<'_>) -> Result<(), Malformed> {
+        let words = access.payload_words();
+        let image = access.image();
+        image.set_word(record::HEADER_WORD, reply.word()?);
+        image.set_word(record::KEY_WORD, access.key);
+        for i in 0..words {
+            image.set_word(record::PAYLOAD_WORD + i, reply.word()?);
+        }
+        self.context.charge(CpuWork::Copy(words as u32 * 8));
+        access.read_in();
+        Ok(())
+    }
+
+    /// Sends the log entries marked pending, in as many messages as each needs.
+    pub(super) async fn append(&self, slots: &mut [Slot], step: Step, cost: &mut Cost) -> Result<(), Stop> {
+        let rpc = self.context.rpc();
+        // One word of each message is the ring position.
+        let piece = (rpc.config().max_message - MESSAGE_HEADER - 8) / 8 * 8;
+        let limit = self.limit(step);
+        let mut next = 0;
+        let mut at = 0;
+        while next < slots.len() {
+            // What goes out in this wave: (slot, first byte, bytes).
+            let mut wave = [(0u16, 0u32, 0u32); MAX_CALLS];
+            let mut needs = [(NodeId(0), 0u32); MAX_CALLS];
+            let (mut len, mut peers) = (0, 0);
+            while next < slots.len() && len < limit {
+                let slot = &slots[next];
+                // Behind the entry stands the frame that skips, if it is needed; it goes as a piece of its own.
+                let end = slot.len + if slot.skip.is_some() { 8 } else { 0 };
+                if !slot.pending || at >= end {
+                    (next, at) = (next + 1, 0);
+                    continue;
+                }
+                let bytes = if at < slot.len { piece.min(slot.len - at) } else { 8 };
+                wave[len] = (next as u16, at, bytes);
+                len += 1;
+                at += bytes;
+                match needs[..peers].iter_mut().find(|n| n.0 == slot.node) {
+                    Some(need) => need.1 += 1,
+                    None => {
+                        needs[peers] = (slot.node, 1);
+                        peers += 1;
+                    }
+                }
+            }
+            if len == 0 {
+                break;
+            }
+            rpc.room(&needs[..peers]).await.map_err(fault(Phase::Log))?;
+            let mut batch = rpc.batch();
+            batch.doorbell_batching(step.doorbell_batching);
+            for &(slot, first, bytes) in &wave[..len] {
+                let slot = &slots[usize::from(slot)];
+                let put = |w: &mut Writer<'_>| {
+                    let skips = first == slot.len;
+                    w.word(if skips { slot.skip.unwrap_or(0) } else { slot.position + u64::from(first) });
+                    for i in 0..bytes / 8 {
+                        w.word(slot.buf.word((first / 8 + i) as usize));
+                    }
+                };
+                batch.call(slot.node, wire::APPEND, put).map_err(fault(Phase::Log))?;
+            }
+            let replies = batch.send().await.map_err(fault(Phase::Log))?;
+            *cost += replies.cost();
+            for index in 0..len {
+                let outcome = replies.read(index, |mut reply| Outcome::read(&mut reply));
+                outcome.map_err(|e| fault(Phase::Log)(RpcError::from(e)))?;
+            }
+        }
+        slots.iter_mut().for_each(|s| s.pending = false);
+        Ok(())
+    }
+}
+
+impl PhaseOps for TwoSided {
+    async fn fetch(&self, txn: &mut Txn) -> Result<(), Stop> {
+        let (set, cost) = txn.serve(Phase::Fetch);
+        let tries = (MAX_TRIES, Abort::Unstable);
+        self.call_all(set, Phase::Fetch, wire::FETCH, tries, cost, |_, _| (), |a, r| self.take_record(a, r))
+            .await
+    }
+
+    async fn lock_and_read(&self, txn: &mut Txn, rule: LockRule) -> Result<(), Stop> {
+        let (set, cost) = txn.serve(Phase::Lock);
+        let tries = (u32::from(rule.retries()), Abort::LockConflict);
+        let write = |access: &Access, w: &mut Writer<'_>| {
+            wire::write_lock(w, rule, access.fetched().then_some(access.header));
+        };
+        let done = |access: &mut Access, reply: &mut Reader<'_>| {
+            access.locked = true;
+            if access.fetched() { Ok(()) } else { self.take_record(access, reply) }
+        };
+        self.call_all(set, Phase::Lock, wire::LOCK, tries, cost, write, done).await
+    }
+
+    async fn validate(&self, txn: &mut Txn, rule: CheckRule) -> Result<(), Stop> {
+        let (set, cost) = txn.serve(Phase::Validate);
+        let write = |access: &Access, w: &mut Writer<'_>| wire::write_check(w, rule, access.header);
+        let tries = (MAX_TRIES, Abort::ReadLocked);
+        self.call_all(set, Phase::Validate, wire::VALIDATE, tries, cost, write, |_, _| Ok(())).await
+    }
+
+    async fn replicate(&self, txn: &mut Txn) -> Result<(), Stop> {
+        let step = self.context.plan.step(Phase::Log);
+        let (slots, cost) = txn.log();
+        self.append(slots, step, cost).await
+    }
+
+    async fn install_and_unlock(&self, txn: &mut Txn) -> Result<(), Stop> {
+        let owner = txn.stamp.owner();
+        let (set, cost) = txn.serve(Phase::Install);
+        let tries = (0, Abort::Unstable);
+        let write = |access: &Access, w: &mut Writer<'_>| {
+            w.word(access.header.next().0);
+            for i in 0..access.payload_words() {
+                w.word(access.word(i));
+            }
+        };
+        // What was locked and not changed is only freed.
+        if set.iter().any(|a| a.pending && !a.dirty()) {
+            self.free_clean(set, owner, cost).await?;
+        }
+        let done = |access: &mut Access, _: &mut Reader<'_>| {
+            access.locked = false;
+            Ok(())
+        };
+        self.call_all(set, Phase::Install, wire::INSTALL, tries, cost, write, done).await
+    }
+
+    async fn unlock(&self, txn: &mut Txn) -> Result<(), Stop> {
+        let owner = txn.stamp.owner();
+        let (set, cost) = txn.serve(Phase::Unlock);
+        self.free(set, Phase::Unlock, owner, cost).await
+    }
+}
+
+impl TwoSided {
+    /// Frees the pending records' locks.
+    async fn free(
+        &self,
+        set: &mut [Access],
+        phase: Phase,
+        owner: crate::rule::Owner,
+        cost: &mut Cost,
+    ) -> Result<(), Stop> {
+        let write = |access: &Access, w: &mut Writer<'_>| w.word(access.header.lock(owner).0);
+        let done = |access: &mut Access, _: &mut Reader<'_>| {
+            access.locked = false;
+            Ok(())
+        };
+        self.call_all(set, phase, wire::UNLOCK, (0, Abort::Unstable), cost, write, done).await
+    }
+
+    /// At commit: frees the locks of pending records that have no new value, and leaves the others pending.
+    async fn free_clean(
+        &self,
+        set: &mut [Access],
+        owner: crate::rule::Owner,
+        cost: &mut Cost,
+    ) -> Result<(), Stop> {
+        for access in set.iter_mut() {
+            if access.pending && !access.dirty() {
+                self.free(std::slice::from_mut(access), Phase::Install, owner, cost).await?;
+            }
+        }
+        Ok(())
+    }
+}
