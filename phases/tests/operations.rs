@@ -373,6 +373,7 @@ fn a_dropped_transaction_gives_its_buffers_back() {
                     .await;
                     drop(whole);
                     drop(txn);
+                    env.phases.settle().await.unwrap();
                     primitives::exec::sleep_until(
                         &env.port,
                         env.port.now() + primitives::units::Nanos::from_millis(2),
