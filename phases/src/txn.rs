@@ -88,6 +88,12 @@ impl Access {
         self.fetched
     }
 
+    /// Whether another transaction held its lock when it was read. That one may have committed already, so nothing
+    /// may be concluded from what was read before it has been validated.
+    pub fn read_locked(&self) -> bool {
+        self.fetched && Header(self.image().word(record::HEADER_WORD)).locked()
+    }
+
     /// Whether this transaction holds its lock.
     pub fn locked(&self) -> bool {
         self.locked
