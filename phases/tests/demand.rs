@@ -3,7 +3,7 @@
 
 mod common;
 use common::*;
-use phases::demand::{Carriage, Touch, demand};
+use phases::demand::{Carriage, Sizes, Touch, demand};
 use phases::ops::PhaseOps;
 use phases::plan::{Phase, Plan, Step, Via};
 use phases::rule::CheckRule;
@@ -70,8 +70,12 @@ fn check(setup: &Setup, warm: bool) {
         let backups = f64::from(setup.replicas - 1);
         let touch = match phase {
             Phase::Fetch => Touch { remote: 6.0, nodes: 2.0, local: 2.0, ..Touch::default() },
-            // Two nodes are backups of something: of three, the coordinator among them, which writes its ring by CPU.
-            Phase::Log => Touch { remote: 4.0, nodes: 2.0, backups, ..Touch::default() },
+            // Of three nodes with three copies, two back something over the network; the coordinator itself backs three
+            // of the four records and writes its own ring by CPU.
+            Phase::Log if backups > 0.0 => {
+                Touch { remote: 4.0, nodes: 2.0, local: 3.0, backups, ..Touch::default() }
+            }
+            Phase::Log => Touch { remote: 4.0, ..Touch::default() },
             Phase::Validate | Phase::Lock | Phase::Install | Phase::Unlock => {
                 Touch { remote: 3.0, nodes: 2.0, local: 1.0, ..Touch::default() }
             }
@@ -84,7 +88,7 @@ fn check(setup: &Setup, warm: bool) {
             location_cache: setup.plan.location_cache,
             nic_owns_lock_words: checked.nic_owns_lock_words(),
         };
-        let declared = demand(&how, &touch, &sizes());
+        let declared = demand(&how, &touch, &Sizes::default());
         let what = format!("{phase} {step}, cache {cached} on {}", setup.fabric.caps().unwrap().fabric);
         // Truncation requests are declared as a share of one, and none is due here.
         let whole = |x: f64| x.floor();

@@ -2,7 +2,6 @@
 
 #![allow(dead_code)] // each test binary uses its part
 
-use phases::demand::Sizes;
 use phases::ops::{HandlerStats, Handlers, PhaseOps, Phases, Stop};
 use phases::plan::{CheckedPlan, Needs, Phase, Plan, Step, Via};
 use phases::rule::{Abort, CheckRule, LockRule, OnConflict, Owner, Stamp};
@@ -282,11 +281,6 @@ pub fn plans() -> Vec<Plan> {
         }
     }
     all
-}
-
-/// The sizes this store has, for declared demand.
-pub fn sizes() -> Sizes {
-    Sizes { bucket: 128, ..Sizes::default() }
 }
 
 /// Every record of every copy of the store: `(table, key, version, payload)` by node.
