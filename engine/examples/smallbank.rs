@@ -23,19 +23,16 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let result = run(&spec, &workload, AnyProtocol::Occ(Occ), &AtomicBool::new(false))?;
 
     let stats = &result.stats;
-    println!(
-        "{} committed in {} ({:.0}/s)",
-        stats.committed,
-        result.elapsed,
-        result.committed_per_s()
-    );
+    println!("{} committed in {} ({:.0}/s)", stats.committed, result.elapsed, result.committed_per_s());
     for (reason, count) in stats.aborts.iter() {
         println!("{count} aborted: {reason}");
     }
     for phase in Phase::ALL {
         let [verbs, round_trips, doorbells] = result.phase_per_committed(phase);
         let p50 = stats.phase(phase).latency.p50().unwrap_or_default();
-        println!("{phase:>8}: {p50} median; {verbs:.2} verbs, {round_trips:.2} round trips, {doorbells:.2} doorbells each");
+        println!(
+            "{phase:>8}: {p50} median; {verbs:.2} verbs, {round_trips:.2} round trips, {doorbells:.2} doorbells each"
+        );
     }
     for check in &result.checks {
         println!("{} {}: {}", if check.passed { "ok  " } else { "FAIL" }, check.name, check.detail);

@@ -189,9 +189,13 @@ pub fn run_as<W: Workload, P: Protocol + Copy + Sync>(
 
 fn check(spec: &RunSpec) -> Result<(), RunError> {
     match spec.length {
-        Length::Time { measured: Nanos(0), .. } => Err(RunError::Spec("a run of no time measures nothing".into())),
+        Length::Time { measured: Nanos(0), .. } => {
+            Err(RunError::Spec("a run of no time measures nothing".into()))
+        }
         Length::Transactions(0) => Err(RunError::Spec("a run of no transactions measures nothing".into())),
-        _ if spec.retry.attempts == 0 => Err(RunError::Spec("a transaction needs at least one attempt".into())),
+        _ if spec.retry.attempts == 0 => {
+            Err(RunError::Spec("a transaction needs at least one attempt".into()))
+        }
         _ => Ok(()),
     }
 }

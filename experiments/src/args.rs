@@ -277,6 +277,9 @@ pub struct RunArgs {
     #[allow(missing_docs)]
     #[command(flatten)]
     pub time: TimeArgs,
+    /// Do not record and check the history: a few per cent faster.
+    #[arg(long)]
+    pub no_check: bool,
     /// Keep the recorded history in a new file, for `doorbell check`.
     #[arg(long, value_name = "FILE")]
     pub history: Option<PathBuf>,

@@ -261,7 +261,7 @@ impl Fabric {
     /// A record of a run that starts now on this fabric; the caller fills in title and question.
     pub fn record(&self, kind: Kind, spec: serde_json::Value, seed: u64, points: u64) -> RunRecord {
         let mut record = RunRecord::new(kind, &self.choice.to_string(), spec, seed, points);
-        record.commit = env!("DOORBELL_COMMIT").to_owned();
+        record.commit = crate::COMMIT.to_owned();
         record.profile = self.profile.as_ref().map(ProfileRef::from);
         record
     }

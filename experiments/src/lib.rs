@@ -17,6 +17,7 @@ pub mod names;
 pub mod output;
 pub mod spec;
 pub mod sweep;
+pub mod transact;
 pub mod yaml;
 
 /// Version of this binary.

@@ -6,7 +6,7 @@ use crate::error::CliError;
 use crate::fabrics::Fabric;
 use crate::spec::{FabricChoice, PlanChoice, RunSpec};
 use engine::cluster::{self, RunError, RunResult};
-use engine::protocol::{AnyProtocol, PROTOCOLS, Protocol};
+use engine::protocol::{AnyProtocol, PROTOCOLS};
 use engine::verify::{Level, Verdict, check};
 use engine::workload::AnyWorkload;
 use phases::plan::{Phase, Plan, PlanFile, Prediction, Preset};
@@ -75,20 +75,18 @@ pub fn protocol(spec: &RunSpec) -> Result<AnyProtocol, CliError> {
 ///
 /// # Errors
 /// Exit code 2 if there is no such plan or its file is none.
-pub fn plan(spec: &RunSpec, protocol: &AnyProtocol, fabric: &Fabric) -> Result<Option<NamedPlan>, CliError> {
+pub fn plan(spec: &RunSpec) -> Result<Option<NamedPlan>, CliError> {
     let with_coroutines = |plan: Plan| Plan { coroutines: spec.coroutines, ..plan };
     let named = match &spec.plan {
         PlanChoice::Tuned => return Ok(None),
         PlanChoice::Preset(name) => {
-            let preset = Preset::ALL
-                .iter()
-                .find(|preset| preset.name() == name)
-                .ok_or_else(|| CliError::usage(format!("no plan preset `{name}`")))?;
-            let plan = preset.plan(&fabric.caps()?, protocol.needs());
-            NamedPlan { name: name.clone(), plan: with_coroutines(plan), prediction: None }
+            let preset =
+                Preset::named(name).ok_or_else(|| CliError::usage(format!("no plan preset `{name}`")))?;
+            NamedPlan { name: name.clone(), plan: with_coroutines(preset.plan()), prediction: None }
         }
         PlanChoice::File(path) => {
-            let file = PlanFile::load(path).map_err(|e| CliError::usage("the plan cannot be used").caused_by(&e))?;
+            let file =
+                PlanFile::load(path).map_err(|e| CliError::usage("the plan cannot be used").caused_by(&e))?;
             NamedPlan { name: file.name, plan: file.plan, prediction: file.prediction }
         }
         PlanChoice::Inline(map) => {
@@ -157,9 +155,12 @@ impl Run {
             .with("round_trips_per_committed", r.round_trips_per_committed())
             .with("doorbells_per_committed", r.doorbells_per_committed())
             .with("predicted_per_s", self.prediction.as_ref().map(|p| p.committed_per_s))
-            .with("predicted_p50_ns", self.prediction.as_ref().map(|p| p.latency_p50_ns))
+            .with("predicted_p50_ns", self.prediction.as_ref().map(|p| p.latency_mean_ns))
             .with("isolation_level", self.verdict.as_ref().map(|v| v.level.to_string()))
-            .with("isolation_verdict", self.verdict.as_ref().map(|v| if v.passed() { "pass" } else { "fail" }))
+            .with(
+                "isolation_verdict",
+                self.verdict.as_ref().map(|v| if v.passed() { "pass" } else { "fail" }),
+            )
             .with("checks_failed", r.failed_checks().count())
             .with("events", virtual_time.then_some(r.facts.events))
             .with("virtual_ns", virtual_time.then_some(r.facts.virtual_time));
@@ -179,7 +180,9 @@ impl Run {
         PointResult {
             row,
             phases: phases.collect(),
-            aborts: aborts.map(|(reason, count)| Row::new().with("reason", reason).with("count", count)).collect(),
+            aborts: aborts
+                .map(|(reason, count)| Row::new().with("reason", reason).with("count", count))
+                .collect(),
             histogram: Some(latency.clone()),
         }
     }
@@ -188,9 +191,7 @@ impl Run {
     pub fn json(&self, spec: &RunSpec) -> Value {
         let r = &self.result;
         let latency = &r.stats.latency;
-        let quantiles = |h: &primitives::measure::Histogram| {
-            json!({ "p50": h.p50(), "p90": h.p90(), "p99": h.p99(), "p999": h.p999() })
-        };
+        let quantiles = |h: &primitives::measure::Histogram| json!({ "p50": h.p50(), "p90": h.p90(), "p99": h.p99(), "p999": h.p999() });
         let phases: serde_json::Map<String, Value> = Phase::ALL
             .into_iter()
             .map(|phase| {
@@ -241,11 +242,16 @@ impl Run {
         let hint = format!("repeat with: {repeat}");
         if let Some(fault) = self.result.faults.first() {
             let (node, worker) = (fault.node, fault.worker);
-            return Err(CliError::check(format!("a session on {node}, worker {worker} failed: {:?}", fault.failure))
-                .hint(hint));
+            return Err(CliError::check(format!(
+                "a session on {node}, worker {worker} failed: {:?}",
+                fault.failure
+            ))
+            .hint(hint));
         }
         if let Some(failed) = self.result.failed_checks().next() {
-            return Err(CliError::check(format!("check `{}` failed: {}", failed.name, failed.detail)).hint(hint));
+            return Err(
+                CliError::check(format!("check `{}` failed: {}", failed.name, failed.detail)).hint(hint)
+            );
         }
         match &self.verdict {
             Some(verdict) if !verdict.passed() => {

@@ -153,6 +153,8 @@ pub enum Awaited {
         inline: bool,
         /// An ATOMIC comes first on the same queue pair.
         after_atomic: bool,
+        /// It is not the first request under its doorbell, so that the NIC has to fetch it.
+        chained: bool,
     },
     /// The reply to a request.
     Reply {
@@ -160,15 +162,17 @@ pub enum Awaited {
         request: u32,
         /// Bytes of the reply.
         reply: u32,
+        /// The request is not the first under its doorbell, so that the NIC has to fetch it.
+        chained: bool,
     },
 }
 
 /// What one phase of one transaction asks for.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Demand {
-    /// Requests the coordinator posts.
+    /// Requests the coordinator posts to other nodes.
     pub posted: Vec<Flow>,
-    /// Those of them that go to the coordinator's own NIC as responder, by ATOMIC and WRITE to local words.
+    /// Requests the coordinator posts to its own node, to change local lock words through the NIC.
     pub looped: Vec<Flow>,
     /// Replies that owners and backups post.
     pub replies: Vec<Flow>,
@@ -187,12 +191,13 @@ pub struct Demand {
 impl Demand {
     /// Work requests posted by the coordinator.
     pub fn verbs(&self) -> f64 {
-        self.posted.iter().map(|flow| flow.count).sum()
+        self.posted.iter().chain(&self.looped).map(|flow| flow.count).sum()
     }
 
     /// Work requests of one kind posted by the coordinator.
     pub fn verbs_of(&self, primitive: Primitive) -> f64 {
-        self.posted.iter().filter(|flow| flow.primitive == primitive).map(|flow| flow.count).sum()
+        let flows = self.posted.iter().chain(&self.looped);
+        flows.filter(|flow| flow.primitive == primitive).map(|flow| flow.count).sum()
     }
 
     /// Doorbells rung by the coordinator.
@@ -232,10 +237,11 @@ impl Demand {
         self.requester.resumes += waves;
         if let (Some(&(primitive, bytes)), false) = (chain.last(), batch.joined) {
             let inline = primitive == Primitive::Write && bytes <= sizes.inline_max;
+            let chained = step.doorbell_batching && (chain.len() > 1 || records > queues);
             let after_atomic = chain.len() > 1 && chain.iter().any(|link| link.0 == Primitive::Atomic);
             self.waves.push(Wave {
                 times: waves,
-                until: Awaited::Completion { primitive, bytes, inline, after_atomic },
+                until: Awaited::Completion { primitive, bytes, inline, after_atomic, chained },
             });
         }
     }
@@ -247,9 +253,7 @@ impl Demand {
             return;
         }
         let inline = primitive == Primitive::Write;
-        let flow = Flow { primitive, count: local, bytes: sizes.word, inline };
-        self.posted.push(flow);
-        self.looped.push(flow);
+        self.looped.push(Flow { primitive, count: local, bytes: sizes.word, inline });
         self.requester.requests += local;
         self.requester.doorbells += local.min(1.0);
         if inline {
@@ -265,7 +269,13 @@ impl Demand {
             self.requester.resumes += alone;
             self.waves.push(Wave {
                 times: alone,
-                until: Awaited::Completion { primitive, bytes: sizes.word, inline, after_atomic: false },
+                until: Awaited::Completion {
+                    primitive,
+                    bytes: sizes.word,
+                    inline,
+                    after_atomic: false,
+                    chained: false,
+                },
             });
         }
     }
@@ -296,7 +306,8 @@ impl Demand {
         self.requester.decodes += messages;
         let waves = if step.outstanding { messages.min(1.0) } else { messages };
         self.requester.resumes += waves;
-        self.waves.push(Wave { times: waves, until: Awaited::Reply { request, reply } });
+        let chained = together && messages > 1.0;
+        self.waves.push(Wave { times: waves, until: Awaited::Reply { request, reply, chained } });
     }
 }
 
@@ -410,6 +421,7 @@ fn fetch(how: &Carriage, touch: &Touch, sizes: &Sizes) -> Demand {
                         bytes: record,
                         inline: false,
                         after_atomic: false,
+                        chained: false,
                     };
                     d.waves.push(Wave { times: by_completion, until });
                 }

@@ -1,5 +1,6 @@
-//! How many events a second the simulator handles on one core: 16 nodes of 24 cores with 16 READs in flight each,
-//! beside a bare event queue of the same length (the hold model: take the earliest, put one back later).
+//! How many events a second the simulator handles on one core: 16 nodes of 24 cores with 16 READs in flight
+//! each, beside a bare event queue of the same length (the hold model: take the earliest, put one back
+//! later).
 //!
 //! `cargo bench -p doorbell-primitives --bench sim`; with `--quick` it prints the rates alone.
 
@@ -125,7 +126,7 @@ fn events(c: &mut Criterion) {
     let count = (world.events() - before) as f64;
     let reads = cores.iter().map(|c| c.turn).sum::<u64>() as f64;
     println!(
-        "sim: {:.2} M events per CPU second, {:.2} M READs simulated per node per virtual second, {:.2} events per READ",
+        "sim: {:.2} M events per CPU second, {:.2} M READs per node per virtual second, {:.2} events per READ",
         count / (cpu_time() - start).as_secs_f64() / 1e6,
         reads / NODES as f64 / until.0 as f64 * 1e3,
         count / (reads * until.since(virtual_start).0 as f64 / until.0 as f64),

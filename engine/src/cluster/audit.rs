@@ -28,7 +28,10 @@ pub(super) fn populate<W: Workload>(
     let sums: Vec<_> = std::thread::scope(|scope| {
         let fill = &fill;
         let threads: Vec<_> = (0..threads).map(|first| scope.spawn(move || fill(first))).collect();
-        threads.into_iter().map(|t| t.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
+        threads
+            .into_iter()
+            .map(|t| t.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+            .collect()
     });
     let mut total = W::Tally::default();
     for sum in sums {
@@ -105,10 +108,14 @@ pub(super) fn count<W: Workload>(
                 other => {
                     found.damaged += 1;
                     found.first_damaged.get_or_insert_with(|| {
-                        format!("{} key {key} on {node} is {}", def.name, match other {
-                            Some((header, _)) => format!("still locked: {header:?}"),
-                            None => "missing or torn".to_owned(),
-                        })
+                        format!(
+                            "{} key {key} on {node} is {}",
+                            def.name,
+                            match other {
+                                Some((header, _)) => format!("still locked: {header:?}"),
+                                None => "missing or torn".to_owned(),
+                            }
+                        )
                     });
                 }
             }
@@ -118,7 +125,10 @@ pub(super) fn count<W: Workload>(
                 if copy != primary {
                     found.differing += 1;
                     found.first_differing.get_or_insert_with(|| {
-                        format!("{} key {key}: {node} has {primary:?}, its backup {backup} {copy:?}", def.name)
+                        format!(
+                            "{} key {key}: {node} has {primary:?}, its backup {backup} {copy:?}",
+                            def.name
+                        )
                     });
                 }
             }

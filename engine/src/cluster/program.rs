@@ -17,8 +17,8 @@ use primitives::fabric::{AnyNic, Nic, SetupError};
 use primitives::mesh::{Program, RunFacts, Shape, Site, Worker, WorkerConfig};
 use primitives::rpc::{RpcPoller, RpcStats};
 use primitives::units::Nanos;
-use primitives::verbs::{NodeId, Remote};
 use primitives::verbs::port::Traffic;
+use primitives::verbs::{NodeId, Remote};
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -109,7 +109,8 @@ impl<'r, W: Workload, P: Protocol + Copy + Sync> Run<'r, W, P> {
         let transaction = records * (image + 256) + (records * image).next_power_of_two();
         let coroutines = u64::from(self.spec.plan.coroutines);
         // Passive requests pin their buffers until a later request on the queue is confirmed.
-        let queued = u64::from(self.spec.shape.nodes) * u64::from(config.lanes) * u64::from(config.qp.send_depth);
+        let queued =
+            u64::from(self.spec.shape.nodes) * u64::from(config.lanes) * u64::from(config.qp.send_depth);
         config.pool_bytes = config.pool_bytes.max(2 * coroutines * transaction + queued * (image + 64));
         config
     }
@@ -123,16 +124,8 @@ impl<'r, W: Workload, P: Protocol + Copy + Sync> Run<'r, W, P> {
             .map_err(|e| RunError::Launch(primitives::mesh::LaunchError::Shared(e)))?;
         let before = audit::populate(&cluster, self.workload, &self.tables)?;
         let words = (self.spec.cache_bytes / 8).max(1);
-        let caches =
-            nodes.iter().map(|_| (0..words).map(|_| AtomicU64::new(0)).collect()).collect();
-        Ok(Common {
-            cluster,
-            plan,
-            caches,
-            before,
-            start: AtomicU64::new(0),
-            failed: AtomicBool::new(false),
-        })
+        let caches = nodes.iter().map(|_| (0..words).map(|_| AtomicU64::new(0)).collect()).collect();
+        Ok(Common { cluster, plan, caches, before, start: AtomicU64::new(0), failed: AtomicBool::new(false) })
     }
 
     /// The error behind a refused set-up.
@@ -210,7 +203,9 @@ impl<'r, W: Workload, P: Protocol + Copy + Sync> Run<'r, W, P> {
                 passed: after.differing == 0,
                 detail: match &after.first_differing {
                     None => format!("{} backup copies equal their primaries", after.compared),
-                    Some(first) => format!("{} of {} backup copies differ; {first}", after.differing, after.compared),
+                    Some(first) => {
+                        format!("{} of {} backup copies differ; {first}", after.differing, after.compared)
+                    }
                 },
             });
         }
@@ -310,12 +305,7 @@ impl<W: Workload, P: Protocol + Copy + Sync> Client<'_, W, P> {
     }
 
     /// Hands in what was collected; the worker's last coroutine sees that nothing stays in flight.
-    async fn leave(
-        &self,
-        session: Session<P, Phases>,
-        effects: W::Tally,
-        fault: Option<Failure>,
-    ) {
+    async fn leave(&self, session: Session<P, Phases>, effects: W::Tally, fault: Option<Failure>) {
         let last = {
             let out = &mut *self.collected.borrow_mut();
             out.effects += effects;
@@ -351,7 +341,10 @@ impl<W: Workload, P: Protocol + Copy + Sync> Client<'_, W, P> {
                 let buf = port.buf(8)?;
                 let mut batch = port.batch();
                 batch.read(Remote { node, rkey: self.common.cluster.keys(node).rkey, offset: 0 }, &buf, 0, 8);
-                batch.post().await.map_err(|source| phases::ops::Fault::Verb { phase: Phase::Install, source })?;
+                batch
+                    .post()
+                    .await
+                    .map_err(|source| phases::ops::Fault::Verb { phase: Phase::Install, source })?;
             }
         }
         // One-way requests are acknowledged in passing; with nothing passing, their retransmission asks for it.
@@ -386,8 +379,9 @@ impl<'r, W: Workload, P: Protocol + Copy + Sync> Program for Run<'r, W, P> {
         let stats = Rc::new(RefCell::new(WorkerStats::new(digits(site.shape))));
         let coroutines = self.spec.plan.coroutines;
         let collected = Rc::new(RefCell::new(Collected { running: coroutines, ..Collected::default() }));
-        let handlers = Handlers::new(site, &common.cluster)
-            .map_err(|e| SetupError::Invalid(format!("handlers of {}, worker {}: {e}", site.node, site.worker)))?;
+        let handlers = Handlers::new(site, &common.cluster).map_err(|e| {
+            SetupError::Invalid(format!("handlers of {}, worker {}: {e}", site.node, site.worker))
+        })?;
         let mut core = Core::new(site.net.sched.clone(), RpcPoller::new(site.net.rpc.clone(), handlers));
         for coroutine in 0..coroutines {
             let client = Client {

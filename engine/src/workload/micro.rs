@@ -4,6 +4,8 @@
 //! others, so the sum of first words counts updates exactly (a lost update is missed money), and a payload whose
 //! words differ has been torn.
 
+mod demand;
+
 use super::keys::KeyDist;
 use super::params::{Param, ParamError, Params};
 use super::{Check, RecordId, Scale, TableDef, Workload};
@@ -25,7 +27,13 @@ pub const PARAMS: &[Param] = &[
     Param::flag("blind", false, "write without reading first; updates are then not counted"),
     Param::real("zipf_theta", 0.0, 0.0, 0.9999, "zipfian skew of the keys; 0 is uniform"),
     Param::real("hot_records_share", 0.0, 0.0, 1.0, "share of records in a hot set; 0 is none"),
-    Param::real("hot_accesses_share", 0.9, 0.0, 1.0, "share of accesses that go to the hot set, if there is one"),
+    Param::real(
+        "hot_accesses_share",
+        0.9,
+        0.0,
+        1.0,
+        "share of accesses that go to the hot set, if there is one",
+    ),
     Param::flag("together", false, "fetch all records at once instead of one after the other"),
 ];
 
@@ -251,8 +259,9 @@ mod tests {
 
     #[test]
     fn shapes_that_cannot_be_are_refused() {
-        let refusal =
-            |settings: &[(&str, &str)]| Micro::parse(SCALE, settings.iter().copied()).unwrap_err().to_string();
+        let refusal = |settings: &[(&str, &str)]| {
+            Micro::parse(SCALE, settings.iter().copied()).unwrap_err().to_string()
+        };
         assert!(refusal(&[("reads", "0"), ("writes", "0")]).contains("1 to 32"));
         assert!(refusal(&[("reads", "32"), ("writes", "1")]).contains("1 to 32"));
         assert!(refusal(&[("records_per_thread", "3")]).contains("out of only 3"));

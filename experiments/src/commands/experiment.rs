@@ -9,10 +9,11 @@ use serde_json::{Value, json};
 use super::Context;
 use crate::args::ExperimentArgs;
 use crate::error::CliError;
-use crate::fabrics::{profile, require};
+use crate::fabrics::{Fabric, profile, require};
 use crate::output::{emit, table};
 use crate::spec::{Experiment, FabricChoice, Point};
 use crate::sweep::usual_jobs;
+use crate::transact::{self, Keep};
 
 /// An experiment, checked, and where its results go.
 #[derive(Debug)]
@@ -55,6 +56,26 @@ pub fn plan(args: &ExperimentArgs) -> Result<Vec<Planned>, CliError> {
         require(&point.spec.fabric)?;
     }
     Ok(planned)
+}
+
+/// The command: every point is a run of transactions, its history checked.
+///
+/// # Errors
+/// As [`plan`] and [`sweep`].
+pub fn run(args: &ExperimentArgs, context: &Context) -> Result<(), CliError> {
+    let planned = plan(args)?;
+    context.interrupt.listen()?;
+    sweep(args, context, &planned, |point| {
+        let fabric = Fabric::open(&point.spec.fabric, point.spec.seed)?;
+        let plan = super::run::resolve(&point.spec, &fabric)?;
+        let run =
+            transact::run(&point.spec, &fabric, &plan, Keep { history: true }, context.interrupt.flag())?;
+        if context.interrupt.asked() {
+            return Err(CliError::interrupted());
+        }
+        run.passed(&context.command)?;
+        Ok(run.point(row_of(point)))
+    })
 }
 
 /// Measures what is missing of each experiment, by `measure`, and shows the points.

@@ -4,6 +4,8 @@ mod characterize;
 mod check;
 mod devices;
 pub mod experiment;
+mod report;
+mod run;
 mod shell;
 
 use crate::args::{Cli, Command, QuickstartArgs};
@@ -58,14 +60,9 @@ pub fn dispatch(cli: &Cli, context: &Context) -> Result<(), CliError> {
         Command::Check(args) => check::run(args, context),
         Command::Completions(args) => shell::completions(args),
         Command::Man(args) => shell::man(args),
-        // What can be told wrong already is told, before saying that the rest is not there.
-        Command::Run(args) => {
-            let spec = args.spec();
-            spec.check().map_err(CliError::usage)?;
-            crate::fabrics::require(&spec.fabric)?;
-            Err(not_yet("run"))
-        }
-        Command::Experiment(args) => experiment::plan(args).and_then(|_| Err(not_yet("experiment"))),
+        Command::Report(args) => report::run(args, context),
+        Command::Run(args) => run::run(args, context),
+        Command::Experiment(args) => experiment::run(args, context),
         later => Err(not_yet(later.name())),
     }
 }

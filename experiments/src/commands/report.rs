@@ -16,20 +16,25 @@ pub fn run(args: &ReportArgs, context: &Context) -> Result<(), CliError> {
         (None, [first, ..]) => first.clone(),
         (None, []) => PathBuf::from("."),
     };
-    let page = render(&args.dirs, &out, context)?;
-    print(&format!("{}\n", page.display()))
+    let report = render(&args.dirs, &out, context)?;
+    let answers: String = report.answers.iter().map(|answer| format!("{answer}\n")).collect();
+    print(&format!("{answers}{}\n", report.page.display()))
 }
 
 /// Writes the page of `dirs` into `out` and says what it noticed.
 ///
 /// # Errors
 /// As [`run`].
-pub fn render(dirs: &[PathBuf], out: &Path, context: &Context) -> Result<PathBuf, CliError> {
-    let options = reports::Options::default();
-    let report = reports::render(dirs, out, &options)
+pub fn render(dirs: &[PathBuf], out: &Path, context: &Context) -> Result<reports::Report, CliError> {
+    let options = reports::Options {
+        command: context.command.clone(),
+        commit: crate::COMMIT.to_owned(),
+        ..reports::Options::default()
+    };
+    let report = reports::render(dirs, &out.join("report.html"), &options)
         .map_err(|e| CliError::usage("no report could be made").caused_by(&e))?;
-    for note in &report.notes {
-        context.talk.warn(note);
+    for problem in &report.problems {
+        context.talk.warn(format!("left out: {problem}"));
     }
-    Ok(report.page)
+    Ok(report)
 }

@@ -1,7 +1,7 @@
 //! `doorbell run`: one workload, protocol, plan and fabric.
 
 use super::Context;
-use super::tune;
+
 use crate::args::RunArgs;
 use crate::error::CliError;
 use crate::fabrics::Fabric;
@@ -58,10 +58,9 @@ pub fn run(args: &RunArgs, context: &Context) -> Result<(), CliError> {
 /// # Errors
 /// As [`transact::plan`] and [`tune::best`].
 pub fn resolve(spec: &RunSpec, fabric: &Fabric) -> Result<NamedPlan, CliError> {
-    let protocol = transact::protocol(spec)?;
-    match transact::plan(spec, &protocol, fabric)? {
+    match transact::plan(spec)? {
         Some(named) => Ok(named),
-        None => tune::best(spec, fabric),
+        None => Err(CliError::machine("tune is being wired").hint(format!("{:?}", fabric.choice))),
     }
 }
 
@@ -79,7 +78,8 @@ pub fn open(
     let mut asked = serde_json::to_value(spec).map_err(|e| CliError::check("no JSON").caused_by(&e))?;
     asked["files"] = serde_json::json!(spec.files()?);
     let mut record: RunRecord = fabric.record(Kind::Run, asked, spec.seed, 1);
-    record.title = format!("{} under {}, plan {}, on {}", spec.workload, spec.protocol, plan.name, spec.fabric);
+    record.title =
+        format!("{} under {}, plan {}, on {}", spec.workload, spec.protocol, plan.name, spec.fabric);
     record.command = command.to_owned();
     let mut dir = ResultDir::create(out, record, &[])?;
     if dir.missing().is_empty() {
@@ -123,7 +123,9 @@ pub fn shown(run: &Run) -> String {
         r.round_trips_per_committed(),
         r.doorbells_per_committed(),
     );
-    let rows = Phase::ALL.into_iter().filter(|&p| r.stats.phase(p).costs.verbs > 0 || r.stats.phase(p).latency.count() > 0);
+    let rows = Phase::ALL
+        .into_iter()
+        .filter(|&p| r.stats.phase(p).costs.verbs > 0 || r.stats.phase(p).latency.count() > 0);
     let rows = rows.map(|phase| {
         let stats = r.stats.phase(phase);
         let [verbs, round_trips, doorbells] = r.phase_per_committed(phase);
@@ -143,7 +145,11 @@ pub fn shown(run: &Run) -> String {
         text.push_str(&format!("aborts: {}\n", aborts.join(", ")));
     }
     for check in &r.checks {
-        text.push_str(&format!("check {}: {}\n", check.name, if check.passed { "held" } else { &check.detail }));
+        text.push_str(&format!(
+            "check {}: {}\n",
+            check.name,
+            if check.passed { "held" } else { &check.detail }
+        ));
     }
     match &run.verdict {
         Some(verdict) => text.push_str(&format!("isolation: {verdict}\n")),

@@ -60,13 +60,6 @@ impl Rings {
         f(&mut self.rings.borrow_mut()[node.index()])
     }
 
-    /// Nodes whose ring this worker has written since it was last emptied.
-    pub(crate) fn in_use(&self) -> impl Iterator<Item = NodeId> {
-        let rings = self.rings.borrow();
-        let used: Vec<u16> = (0..rings.len()).filter(|&n| !rings[n].empty()).map(|n| n as u16).collect();
-        used.into_iter().map(NodeId)
-    }
-
     /// The first ring that has no room for its entry of the transaction, if any.
     pub(crate) fn short_of_room(&self, slots: &[Slot]) -> Option<NodeId> {
         let rings = self.rings.borrow();

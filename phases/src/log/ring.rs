@@ -102,7 +102,8 @@ impl Ring {
         }
     }
 
-    pub(crate) fn empty(&self) -> bool {
+    #[cfg(test)]
+    fn empty(&self) -> bool {
         self.head == self.tail
     }
 }

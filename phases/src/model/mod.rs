@@ -1,1 +1,18 @@
-//! The cost model.
+//! The cost model: what a plan will do, from a profile and a workload's demand, without running it.
+//!
+//! [`crate::demand`] says what each operation asks for; [`station`] prices it with a [`primitives::profile::Profile`];
+//! [`solve`] finds the rate at which a closed network of cores and NICs turns transactions over; [`Model`] feeds
+//! conflicts back as retries; [`tune`](fn@tune) tries every plan and says why the best one is best. All numbers come
+//! from the profile, the demand, the workload or the cluster; what is approximated is said where it is.
+
+mod explain;
+mod forecast;
+mod input;
+pub mod solve;
+pub mod station;
+mod tune;
+
+pub use explain::{Flip, explain};
+pub use forecast::{Bottleneck, Forecast, Model, PhaseForecast};
+pub use input::{Band, Cluster, InputError, TxnClass, Workload};
+pub use tune::{Candidate, Objective, Search, TuneError, Tuning, tune};

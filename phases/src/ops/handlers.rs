@@ -14,6 +14,7 @@ use primitives::mem::{Buf, PoolExhausted};
 use primitives::mesh::Site;
 use primitives::rpc::{Incoming, Malformed, Reader, Reply, Service};
 use primitives::verbs::port::EnginePort;
+use std::cell::Cell;
 use std::rc::Rc;
 
 /// What handlers have counted.
@@ -34,7 +35,7 @@ pub struct Handlers {
     /// A record's image on its way into a reply.
     image: Buf,
     log: RingReader,
-    malformed: u64,
+    stats: Rc<Cell<HandlerStats>>,
 }
 
 impl Handlers {
@@ -52,14 +53,18 @@ impl Handlers {
             port: site.net.port.clone(),
             log: RingReader::new(store.clone(), site.worker),
             store,
-            malformed: 0,
+            stats: Rc::default(),
         })
     }
 
-    /// What has been counted.
-    pub fn stats(&self) -> HandlerStats {
-        let (applied, damaged) = self.log.counts();
-        HandlerStats { malformed: self.malformed, applied, damaged }
+    /// What is counted, to be read also when the core that owns the handlers is gone.
+    pub fn stats(&self) -> Rc<Cell<HandlerStats>> {
+        self.stats.clone()
+    }
+
+    fn count_malformed(&self) {
+        let stats = self.stats.get();
+        self.stats.set(HandlerStats { malformed: stats.malformed + 1, ..stats });
     }
 
     #[inline]
@@ -138,7 +143,9 @@ impl Handlers {
         let payload = (0..u64::from(want / 8)).map(|i| region.load(at + i * 8));
         let done = self.store.install(offset, header, name.key, payload);
         self.port.nic().charge(CpuWork::Copy(want + 24));
-        self.malformed += u64::from(!done);
+        if !done {
+            self.count_malformed();
+        }
         wire::write_outcome(reply, if done { 0 } else { owner::REFUSED }, offset);
         Ok(())
     }
@@ -151,7 +158,9 @@ impl Handlers {
             return Ok(());
         };
         let done = self.store.release(offset, locked);
-        self.malformed += u64::from(!done);
+        if !done {
+            self.count_malformed();
+        }
         wire::write_outcome(reply, if done { 0 } else { owner::REFUSED }, offset);
         Ok(())
     }
@@ -173,6 +182,8 @@ impl Service for Handlers {
             }
             wire::TRUNCATE => request.word().and_then(|upto| {
                 let head = self.log.truncate(incoming.from, upto, self.port.nic())?;
+                let (applied, damaged) = self.log.counts();
+                self.stats.set(HandlerStats { applied, damaged, ..self.stats.get() });
                 wire::write_outcome(reply, 0, 0);
                 reply.word(head);
                 Ok(())
@@ -180,7 +191,7 @@ impl Service for Handlers {
             other => Err(Malformed::Field { field: "handler", value: u64::from(other) }),
         };
         if served.is_err() {
-            self.malformed += 1;
+            self.count_malformed();
         }
     }
 }

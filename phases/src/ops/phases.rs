@@ -100,6 +100,11 @@ impl Phases {
         txn.touch(self.context.port(), &self.context.layout, table, key, intent)
     }
 
+    /// This worker's view of the location cache, if the plan has one.
+    pub fn cache(&self) -> Option<&LocationCache> {
+        self.context.cache.as_ref()
+    }
+
     /// What this worker's location cache has counted, if the plan has one.
     pub fn cache_stats(&self) -> CacheStats {
         self.context.cache.as_ref().map_or(CacheStats::default(), LocationCache::stats)

@@ -174,8 +174,8 @@ impl Profile {
         nic.chain(self.cpu.table().into_iter().map(|e| ("cpu", e)))
     }
 
-    /// A fixed 64-bit hash (FNV-1a) of everything a run depends on: the reach of atomics and every number with
-    /// its unit. Names, descriptions and references may change without changing it.
+    /// A fixed 64-bit hash (FNV-1a) of everything a run depends on: the reach of atomics and every number
+    /// with its unit. Names, descriptions and references may change without changing it.
     pub fn content_hash(&self) -> u64 {
         let mut hash = Fnv::default();
         hash.bytes(format!("{:?}", self.nic.atomic_scope).as_bytes());

@@ -207,8 +207,9 @@ impl NicProfile {
     }
 
     /// Time a symmetric NIC spends per operation when it requests as many as it serves: the inverse of its
-    /// rate, taken over engine, atomic unit, link and PCIe. `signaled` is the share of requests that ask for a
-    /// completion, `queue_pairs` the contexts in use. A SEND is counted one way, with its receive completion.
+    /// rate, taken over engine, atomic unit, link and PCIe. `signaled` is the share of requests that ask for
+    /// a completion, `queue_pairs` the contexts in use. A SEND is counted one way, with its receive
+    /// completion.
     pub fn bottleneck_ns(
         &self,
         primitive: Primitive,

@@ -39,7 +39,15 @@ impl<N: Nic> Rpc<N> {
             state.batches.len() as u32 - 1
         });
         state.batches[batch as usize] = BatchState { open: 0, task: self.port.sched().current() };
-        CallBatch { rpc: self, calls: [NO_CALL; MAX_CALLS], len: 0, batch, verbs: 0, closed: false, together: true }
+        CallBatch {
+            rpc: self,
+            calls: [NO_CALL; MAX_CALLS],
+            len: 0,
+            batch,
+            verbs: 0,
+            closed: false,
+            together: true,
+        }
     }
 
     /// Waits until the windows of all these sessions have room for that many requests at once. Await before

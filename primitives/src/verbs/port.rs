@@ -17,19 +17,25 @@
 //! Completions carry the place of the request, never a waker: the port puts the waiting task on the
 //! scheduler's ready list.
 
-use super::{
-    AddressHandle, Completion, Flags, NodeId, Qp, Remote, Sge, Verb, WcOpcode, WcStatus, WorkRequest,
-};
+mod batch;
+mod group;
+mod queue;
+mod traffic;
+
+pub use batch::{Batch, Posted};
+pub use traffic::{Cost, Traffic};
+
+use super::{Completion, NodeId, Qp, Remote, WcOpcode, WcStatus, WorkRequest};
 use crate::exec::Sched;
 use crate::fabric::{AnyNic, CpuWork, Nic, PostError};
-use crate::mem::{Buf, BufPool, Pinned, PoolExhausted};
+use crate::mem::{Buf, BufPool, PoolExhausted};
 use crate::units::Nanos;
+use group::Groups;
+use queue::{Entry, Line, SendQueue};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
-use std::future::Future;
-use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context, Poll};
+use std::task::Poll;
 
 /// The port that everything above the fabric uses; what lies above compiles once.
 pub type EnginePort = Port<AnyNic>;
@@ -103,131 +109,22 @@ pub struct Received {
     pub status: WcStatus,
 }
 
-/// Verbs a port has posted and taken, since it was built.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Traffic {
-    /// READs posted.
-    pub reads: u64,
-    /// WRITEs posted, with or without immediate data.
-    pub writes: u64,
-    /// CAS and FETCH_ADD posted.
-    pub atomics: u64,
-    /// SENDs posted.
-    pub sends: u64,
-    /// Messages received.
-    pub recvs: u64,
-    /// Doorbells rung.
-    pub doorbells: u64,
-    /// Send-queue completions taken.
-    pub completions: u64,
-    /// Payload bytes of posted WRITEs, SENDs and READs.
-    pub bytes: u64,
-}
-
-impl Traffic {
-    /// Requests posted to send queues.
-    pub fn verbs(&self) -> u64 {
-        self.reads + self.writes + self.atomics + self.sends
-    }
-
-    /// What happened since an earlier reading.
-    pub fn since(&self, earlier: &Traffic) -> Traffic {
-        Traffic {
-            reads: self.reads - earlier.reads,
-            writes: self.writes - earlier.writes,
-            atomics: self.atomics - earlier.atomics,
-            sends: self.sends - earlier.sends,
-            recvs: self.recvs - earlier.recvs,
-            doorbells: self.doorbells - earlier.doorbells,
-            completions: self.completions - earlier.completions,
-            bytes: self.bytes - earlier.bytes,
-        }
-    }
-
-    /// Adds another port's traffic.
-    pub fn add(&mut self, other: &Traffic) {
-        self.reads += other.reads;
-        self.writes += other.writes;
-        self.atomics += other.atomics;
-        self.sends += other.sends;
-        self.recvs += other.recvs;
-        self.doorbells += other.doorbells;
-        self.completions += other.completions;
-        self.bytes += other.bytes;
-    }
-}
-
-/// What one posted batch cost, for comparison with a declared demand.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Cost {
-    /// Requests posted.
-    pub verbs: u32,
-    /// Doorbells rung.
-    pub doorbells: u32,
-    /// Times somebody waited for the network.
-    pub round_trips: u32,
-}
-
-impl std::ops::AddAssign for Cost {
-    fn add_assign(&mut self, rhs: Cost) {
-        self.verbs += rhs.verbs;
-        self.doorbells += rhs.doorbells;
-        self.round_trips += rhs.round_trips;
-    }
-}
-
-const NO_GROUP: u32 = u32::MAX;
-const SEQ_BITS: u32 = 40;
-
-#[derive(Clone, Copy)]
-struct Entry {
-    group: u32,
-    pinned: Pinned,
-}
-
-struct SendQueue {
-    qp: Qp,
-    peer: NodeId,
-    depth: u64,
-    ring: Box<[Entry]>,
-    posted: u64,
-    retired: u64,
-    unsignaled: u32,
-    backlog: VecDeque<Staged>,
-}
-
-impl SendQueue {
-    fn room(&self) -> u64 {
-        self.depth - (self.posted - self.retired)
-    }
-}
-
-#[derive(Clone, Copy)]
-struct Staged {
-    queue: u32,
-    group: u32,
-    pinned: Pinned,
-    request: WorkRequest,
-}
-
-struct Group {
-    pending: u32,
-    task: u32,
-    error: Option<VerbError>,
-    detached: bool,
-}
-
 #[derive(Default)]
 struct State {
     queues: Vec<SendQueue>,
+    /// Queues by peer, one for each lane.
     routes: Vec<Vec<u32>>,
-    groups: Vec<Group>,
-    free_groups: Vec<u32>,
-    staged: Vec<Staged>,
-    chain: Vec<WorkRequest>,
+    groups: Groups,
+    /// Queues that the batch being built has requests for, and how many requests it has.
+    touched: Vec<u32>,
+    staged: u32,
+    /// Room for what moves from a backlog to the NIC.
+    moving: (Vec<WorkRequest>, Vec<Entry>),
+    traffic: Traffic,
     recvs: Vec<Option<Buf>>,
     free_recvs: Vec<u32>,
     received: VecDeque<Received>,
+    /// Requests in backlogs.
     lined_up: usize,
     room_waiters: Vec<u32>,
 }
@@ -239,8 +136,8 @@ pub struct Port<N: Nic> {
     pool: BufPool,
     config: PortConfig,
     inline_max: u32,
+    per_doorbell: usize,
     state: RefCell<State>,
-    traffic: Cell<Traffic>,
     next_lane: Cell<u32>,
     building: Cell<bool>,
 }
@@ -249,14 +146,16 @@ impl<N: Nic> Port<N> {
     /// A port over `nic`, resuming tasks through `sched` and taking buffers from `pool`.
     pub fn new(nic: N, sched: Rc<Sched>, pool: BufPool, config: PortConfig) -> Port<N> {
         let inline_max = config.inline_max.min(nic.caps().max_inline);
+        let per_doorbell =
+            if config.doorbell_batching { config.doorbell_batch_max.max(1) as usize } else { 1 };
         Port {
             nic,
             sched,
             pool,
             config,
             inline_max,
+            per_doorbell,
             state: RefCell::default(),
-            traffic: Cell::default(),
             next_lane: Cell::new(0),
             building: Cell::new(false),
         }
@@ -284,7 +183,7 @@ impl<N: Nic> Port<N> {
 
     /// What the port has posted and taken so far.
     pub fn traffic(&self) -> Traffic {
-        self.traffic.get()
+        self.state.borrow().traffic
     }
 
     /// A buffer of `len` bytes.
@@ -326,17 +225,7 @@ impl<N: Nic> Port<N> {
         );
         let state = &mut *self.state.borrow_mut();
         let queue = state.queues.len() as u32;
-        state.queues.push(SendQueue {
-            qp,
-            peer,
-            depth: u64::from(depth),
-            ring: vec![Entry { group: NO_GROUP, pinned: Pinned::NONE }; (depth as usize).next_power_of_two()]
-                .into_boxed_slice(),
-            posted: 0,
-            retired: 0,
-            unsignaled: 0,
-            backlog: VecDeque::with_capacity(depth as usize),
-        });
+        state.queues.push(SendQueue::new(queue, peer, qp, depth));
         queue
     }
 
@@ -349,7 +238,7 @@ impl<N: Nic> Port<N> {
         assert!(!self.building.replace(true), "a batch is already being built on this port");
         let lane = self.next_lane.get();
         self.next_lane.set(lane.wrapping_add(1));
-        Batch { port: self, lane, error: None, posted: false, together: true }
+        Batch { port: self, lane, error: None, posted: false, per_doorbell: self.per_doorbell }
     }
 
     /// READs `len` bytes.
@@ -440,29 +329,26 @@ impl<N: Nic> Port<N> {
 
     /// Takes completions from the NIC, wakes the tasks whose groups are done, and posts what waited for
     /// room. Returns the number of completions.
+    #[inline]
     pub fn progress(&self) -> usize {
         let state = &mut *self.state.borrow_mut();
-        let mut traffic = self.traffic.get();
-        let mut retired = false;
         let taken = self.nic.poll(64, |completion| {
             self.nic.charge(CpuWork::Completion);
-            if completion.opcode == WcOpcode::SendQueue {
-                traffic.completions += 1;
-                retired = true;
-                retire(state, &self.sched, &self.pool, &completion);
-            } else {
-                traffic.recvs += 1;
+            if completion.opcode != WcOpcode::SendQueue {
+                state.traffic.recvs += 1;
                 receive(state, &completion);
+                return;
+            }
+            state.traffic.completions += 1;
+            if let Some(queue) = state.queues.get_mut(SendQueue::index_of(completion.id)) {
+                queue.line.retire(&completion, &mut state.groups, &self.sched, &self.pool);
             }
         });
         if taken == 0 {
             self.nic.charge(CpuWork::Poll);
-            return 0;
+        } else if state.lined_up > 0 {
+            self.drain_backlogs(state);
         }
-        if retired {
-            traffic.doorbells += self.drain_backlogs(state);
-        }
-        self.traffic.set(traffic);
         taken
     }
 
@@ -485,7 +371,7 @@ impl<N: Nic> Port<N> {
 
     /// Requests posted or lined up whose end is not yet known.
     pub fn in_flight(&self) -> u64 {
-        self.state.borrow().queues.iter().map(|q| q.posted - q.retired + q.backlog.len() as u64).sum()
+        self.state.borrow().queues.iter().map(|q| q.line.in_flight() + q.backlog.len() as u64).sum()
     }
 
     /// Core time.
@@ -494,68 +380,81 @@ impl<N: Nic> Port<N> {
         self.nic.now()
     }
 
-    /// Takes the queue pairs to `peer` out of the error state. Call when nothing is in flight to it.
+    /// Takes the queue pairs to `peer` out of the error state. What is in flight to it or lined up ends as
+    /// flushed.
     pub fn reset(&self, peer: NodeId) {
         let state = &mut *self.state.borrow_mut();
         for &queue in state.routes.get(peer.index()).into_iter().flatten() {
-            let queue = &mut state.queues[queue as usize];
-            self.nic.reset_qp(queue.qp);
-            queue.retired = queue.posted;
-            queue.unsignaled = 0;
-        }
-    }
-
-    fn drain_backlogs(&self, state: &mut State) -> u64 {
-        let mut doorbells = 0;
-        if state.lined_up == 0 {
-            return 0;
-        }
-        for index in 0..state.queues.len() {
-            while state.queues[index].room() > 0 && !state.queues[index].backlog.is_empty() {
-                let queue = &mut state.queues[index];
-                let fits = (queue.room() as usize).min(queue.backlog.len());
-                let mut staged = std::mem::take(&mut state.staged);
-                staged.extend(queue.backlog.drain(..fits));
-                state.lined_up -= fits;
-                let (error, rung) = self.ring(state, &staged, true);
-                doorbells += u64::from(rung);
-                if let Some(error) = error {
-                    self.refuse(state, &staged, error);
-                }
-                staged.clear();
-                state.staged = staged;
+            let SendQueue { line, backlog, .. } = &mut state.queues[queue as usize];
+            // First the NIC, which then touches no buffer of these requests any more.
+            self.nic.reset_qp(line.qp);
+            line.flush(&mut state.groups, &self.sched, &self.pool);
+            state.lined_up -= backlog.len();
+            for (_, Entry { group, pinned }) in backlog.drain(..) {
+                self.pool.unpin(pinned);
+                let error = VerbError::Completion { peer, status: WcStatus::Flushed };
+                state.groups.fail(group, error, &self.sched);
             }
         }
+        self.wake_for_room(state);
+    }
+
+    #[cold]
+    fn drain_backlogs(&self, state: &mut State) {
+        for index in 0..state.queues.len() as u32 {
+            let doorbells = self.drain_backlog(state, index);
+            state.traffic.doorbells += u64::from(doorbells);
+        }
+        self.wake_for_room(state);
+    }
+
+    fn wake_for_room(&self, state: &mut State) {
         if state.lined_up == 0 {
             for task in state.room_waiters.drain(..) {
                 self.sched.wake(task);
             }
         }
+    }
+
+    /// Posts what waited for room in one queue, as far as it has room now. Returns doorbells.
+    #[cold]
+    fn drain_backlog(&self, state: &mut State, index: u32) -> u32 {
+        let SendQueue { line, backlog, .. } = &mut state.queues[index as usize];
+        let mut doorbells = 0;
+        while line.room() > 0 && !backlog.is_empty() {
+            let fits = (line.room() as usize).min(backlog.len());
+            // Not the queue's own chain: a batch may be being built there.
+            state.moving.0.clear();
+            state.moving.1.clear();
+            for (request, entry) in backlog.drain(..fits) {
+                state.moving.0.push(request);
+                state.moving.1.push(entry);
+            }
+            state.lined_up -= fits;
+            let (chain, entries) = &mut state.moving;
+            // A refusal is the result of the group it belongs to.
+            doorbells += self.post_requests(line, &mut state.groups, chain, entries, self.per_doorbell).0;
+        }
         doorbells
     }
 
-    /// Posts requests of one queue, which has room for them, in as few doorbells as configured.
-    fn ring(&self, state: &mut State, staged: &[Staged], together: bool) -> (Option<PostError>, u32) {
-        let together = together && self.config.doorbell_batching;
-        let per_doorbell = if together { self.config.doorbell_batch_max.max(1) as usize } else { 1 };
-        let mut doorbells = 0;
-        for part in staged.chunks(per_doorbell) {
-            state.chain.clear();
-            let index = part[0].queue;
-            let queue = &mut state.queues[index as usize];
-            let mask = queue.ring.len() as u64 - 1;
-            let before = (queue.posted, queue.unsignaled);
-            for s in part {
-                let mut request = s.request;
-                queue.unsignaled += 1;
-                if request.flags.signaled || queue.unsignaled >= self.config.signal_period {
-                    request.flags.signaled = true;
-                    queue.unsignaled = 0;
-                }
-                request.id = u64::from(index) << SEQ_BITS | queue.posted & ((1 << SEQ_BITS) - 1);
-                queue.ring[(queue.posted & mask) as usize] = Entry { group: s.group, pinned: s.pinned };
-                queue.posted += 1;
-                state.chain.push(request);
+    /// Posts requests of one queue, which has room for them, in as few doorbells as configured. Of a refused
+    /// request's batch all that is behind it is dropped, and its group told. Returns doorbells and the first refusal.
+    #[inline]
+    fn post_requests(
+        &self,
+        line: &mut Line,
+        groups: &mut Groups,
+        chain: &mut [WorkRequest],
+        entries: &[Entry],
+        per_doorbell: usize,
+    ) -> (u32, Option<PostError>) {
+        let (mut doorbells, mut first, mut start) = (0, None, 0);
+        while start < chain.len() {
+            let end = chain.len().min(start + per_doorbell);
+            let part = &mut chain[start..end];
+            for (request, &entry) in part.iter_mut().zip(&entries[start..end]) {
+                line.enter(request, entry, self.config.signal_period);
                 self.nic.charge(CpuWork::Request);
                 if request.flags.inline {
                     self.nic.charge(CpuWork::Inline(request.local.len));
@@ -563,59 +462,37 @@ impl<N: Nic> Port<N> {
             }
             self.nic.charge(CpuWork::Doorbell);
             doorbells += 1;
-            if let Err(refused) = self.nic.post(queue.qp, &state.chain) {
-                // Nothing of this part is in flight as far as the port is concerned; a fabric that took a
-                // prefix of it is in the error state and will say so.
-                (queue.posted, queue.unsignaled) = before;
-                return (Some(refused), doorbells);
-            }
+            start = match self.nic.post(line.qp, part) {
+                Ok(()) => end,
+                Err(refused) => {
+                    first.get_or_insert(refused);
+                    start + self.refused(line, groups, part, &entries[start..], refused)
+                }
+            };
         }
-        (None, doorbells)
+        (doorbells, first)
     }
 
-    fn refuse(&self, state: &mut State, staged: &[Staged], error: PostError) {
-        for s in staged {
-            self.pool.unpin(s.pinned);
-            finish(state, &self.sched, s.group, Some(VerbError::Post(error)));
+    /// Tells the group of a refused request, and returns how many of `entries` are dealt with.
+    #[cold]
+    fn refused(
+        &self,
+        line: &mut Line,
+        groups: &mut Groups,
+        part: &[WorkRequest],
+        entries: &[Entry],
+        refused: PostError,
+    ) -> usize {
+        let taken = line.take_back(part, &refused);
+        let group = entries[taken].group;
+        line.detach(group, groups, &self.sched);
+        let rest = &entries[taken..];
+        let dropped = rest.iter().take_while(|e| e.group == group).count();
+        for entry in &rest[..dropped] {
+            self.pool.unpin(entry.pinned);
+            groups.fail(group, VerbError::Post(refused), &self.sched);
         }
-    }
-}
-
-fn retire(state: &mut State, sched: &Sched, pool: &BufPool, completion: &Completion) {
-    let index = (completion.id >> SEQ_BITS) as usize;
-    let Some(queue) = state.queues.get_mut(index) else { return };
-    // The low bits of a sequence number are enough: fewer than 2^40 requests are in flight.
-    let behind = completion.id.wrapping_sub(queue.retired) & ((1 << SEQ_BITS) - 1);
-    let end = (queue.retired + behind + 1).min(queue.posted);
-    let mask = queue.ring.len() as u64 - 1;
-    let peer = queue.peer;
-    let (mut at, last) = (queue.retired, end);
-    queue.retired = end;
-    while at < last {
-        let Entry { group, pinned } = state.queues[index].ring[(at & mask) as usize];
-        at += 1;
-        pool.unpin(pinned);
-        let failed = at == last && completion.status != WcStatus::Success;
-        let error = failed.then_some(VerbError::Completion { peer, status: completion.status });
-        finish(state, sched, group, error);
-    }
-}
-
-#[inline]
-fn finish(state: &mut State, sched: &Sched, group: u32, error: Option<VerbError>) {
-    if group == NO_GROUP {
-        return;
-    }
-    let g = &mut state.groups[group as usize];
-    g.error = g.error.or(error);
-    g.pending -= 1;
-    if g.pending > 0 {
-        return;
-    }
-    if g.detached {
-        state.free_groups.push(group);
-    } else {
-        sched.wake(g.task);
+        taken + dropped
     }
 }
 
@@ -631,262 +508,4 @@ fn receive(state: &mut State, completion: &Completion) {
         qp: completion.qp,
         status: completion.status,
     });
-}
-
-/// Requests that are posted together and awaited as one group.
-///
-/// Requests to one queue pair keep their order; queue pairs are independent of each other.
-pub struct Batch<'p, N: Nic> {
-    port: &'p Port<N>,
-    lane: u32,
-    error: Option<VerbError>,
-    posted: bool,
-    together: bool,
-}
-
-impl<'p, N: Nic> Batch<'p, N> {
-    /// Whether the requests of one queue pair share a doorbell, where the port's configuration lets them. They do
-    /// unless told otherwise.
-    pub fn doorbell_batching(&mut self, together: bool) {
-        self.together = together;
-    }
-
-    /// READ of `len` bytes into `buf` at byte `offset`.
-    #[inline]
-    pub fn read(&mut self, from: Remote, buf: &Buf, offset: u32, len: u32) {
-        self.push(
-            from.node,
-            Verb::Read { rkey: from.rkey, offset: from.offset },
-            buf.sge_part(offset, len),
-            buf,
-        );
-    }
-
-    /// WRITE of `len` bytes of `buf` from byte `offset` on.
-    #[inline]
-    pub fn write(&mut self, to: Remote, buf: &Buf, offset: u32, len: u32) {
-        self.push(to.node, Verb::Write { rkey: to.rkey, offset: to.offset }, buf.sge_part(offset, len), buf);
-    }
-
-    /// Compare-and-swap; the value seen lands in word `word` of `buf`.
-    #[inline]
-    pub fn cas(&mut self, at: Remote, expect: u64, swap: u64, buf: &Buf, word: u32) {
-        let verb = Verb::CompareSwap { rkey: at.rkey, offset: at.offset, expect, swap };
-        self.push(at.node, verb, buf.sge_part(word * 8, 8), buf);
-    }
-
-    /// Fetch-and-add; the value before lands in word `word` of `buf`.
-    #[inline]
-    pub fn fetch_add(&mut self, at: Remote, add: u64, buf: &Buf, word: u32) {
-        let verb = Verb::FetchAdd { rkey: at.rkey, offset: at.offset, add };
-        self.push(at.node, verb, buf.sge_part(word * 8, 8), buf);
-    }
-
-    /// SEND of `len` bytes of `buf` from its start, as a datagram from `queue`.
-    #[inline]
-    pub fn send(&mut self, queue: u32, to: AddressHandle, buf: &Buf, len: u32) {
-        self.stage(queue, Verb::Send { to: Some(to), imm: None }, buf.sge_part(0, len), buf);
-    }
-
-    #[inline]
-    fn push(&mut self, peer: NodeId, verb: Verb, local: Sge, buf: &Buf) {
-        let queue = {
-            let state = self.port.state.borrow();
-            match state.routes.get(peer.index()) {
-                Some(lanes) if !lanes.is_empty() => lanes[self.lane as usize % lanes.len()],
-                _ => {
-                    self.error = Some(VerbError::NoRoute { peer });
-                    return;
-                }
-            }
-        };
-        self.stage(queue, verb, local, buf);
-    }
-
-    #[inline]
-    fn stage(&mut self, queue: u32, verb: Verb, local: Sge, buf: &Buf) {
-        let inline = !verb.returns_data() && local.len <= self.port.inline_max;
-        self.port.state.borrow_mut().staged.push(Staged {
-            queue,
-            group: NO_GROUP,
-            pinned: buf.pin(),
-            request: WorkRequest {
-                id: 0,
-                verb,
-                local,
-                flags: Flags { signaled: self.port.config.signal_all, inline },
-            },
-        });
-    }
-
-    /// Requests in the batch so far.
-    pub fn len(&self) -> usize {
-        self.port.state.borrow().staged.len()
-    }
-
-    /// Whether the batch has no requests yet.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// Posts the batch; await the result to know that all of it is done.
-    #[inline]
-    pub fn post(mut self) -> Posted<'p, N> {
-        let port = self.port;
-        let state = &mut *port.state.borrow_mut();
-        let pending = state.staged.len() as u32;
-        let group = match state.free_groups.pop() {
-            Some(group) => group,
-            None => {
-                state.groups.push(Group { pending: 0, task: 0, error: None, detached: false });
-                state.free_groups.reserve(state.groups.len());
-                state.groups.len() as u32 - 1
-            }
-        };
-        state.groups[group as usize] =
-            Group { pending, task: port.sched.current(), error: self.error.take(), detached: false };
-        let doorbells = self.submit(state, group);
-        Posted { port, group: Some(group), cost: Cost { verbs: pending, doorbells, round_trips: 1 } }
-    }
-
-    /// Posts the batch unsignaled: nobody waits for it, and its completion is learned from a later request
-    /// on the same queue pair (passive ACK). Returns what it cost.
-    ///
-    /// # Errors
-    /// If a request was refused when posted. An error that happens later moves the queue pair to the error
-    /// state, and the next request on it reports.
-    #[inline]
-    pub fn post_passive(mut self) -> Result<Cost, VerbError> {
-        let state = &mut *self.port.state.borrow_mut();
-        if let Some(error) = self.error.take() {
-            return Err(error);
-        }
-        let verbs = state.staged.len() as u32;
-        let doorbells = self.submit(state, NO_GROUP);
-        match self.error.take() {
-            Some(error) => Err(error),
-            None => Ok(Cost { verbs, doorbells, round_trips: 0 }),
-        }
-    }
-
-    fn submit(&mut self, state: &mut State, group: u32) -> u32 {
-        self.posted = true;
-        self.port.building.set(false);
-        let mut staged = std::mem::take(&mut state.staged);
-        let mut traffic = self.port.traffic.get();
-        for s in &mut staged {
-            s.group = group;
-            match s.request.verb {
-                Verb::Read { .. } => traffic.reads += 1,
-                Verb::Write { .. } | Verb::WriteImm { .. } => traffic.writes += 1,
-                Verb::Send { .. } => traffic.sends += 1,
-                Verb::CompareSwap { .. } | Verb::FetchAdd { .. } => traffic.atomics += 1,
-            }
-            traffic.bytes += u64::from(s.request.local.len);
-        }
-        gather_by_queue(&mut staged);
-        let mut doorbells = 0;
-        let mut start = 0;
-        while start < staged.len() {
-            let queue = staged[start].queue;
-            let len = staged[start..].iter().take_while(|s| s.queue == queue).count();
-            let part = &mut staged[start..start + len];
-            start += len;
-            if group != NO_GROUP {
-                part[len - 1].request.flags.signaled = true;
-            }
-            let q = &mut state.queues[queue as usize];
-            if !q.backlog.is_empty() || q.room() < len as u64 {
-                q.backlog.extend(part.iter().copied());
-                state.lined_up += len;
-                continue;
-            }
-            let (error, rung) = self.port.ring(state, part, self.together);
-            doorbells += rung;
-            if let Some(error) = error {
-                self.port.refuse(state, part, error);
-                self.error = Some(error.into());
-            }
-        }
-        staged.clear();
-        state.staged = staged;
-        traffic.doorbells += u64::from(doorbells);
-        self.port.traffic.set(traffic);
-        doorbells
-    }
-}
-
-/// Brings requests of one queue together, keeping their order. Batches are short, so insertion is fine.
-fn gather_by_queue(staged: &mut [Staged]) {
-    for i in 1..staged.len() {
-        let mut j = i;
-        while j > 0 && staged[j - 1].queue > staged[j].queue {
-            staged.swap(j - 1, j);
-            j -= 1;
-        }
-    }
-}
-
-impl<N: Nic> Drop for Batch<'_, N> {
-    fn drop(&mut self) {
-        if !self.posted {
-            self.port.building.set(false);
-            // A batch that fails early (`post_passive` with no route) may hold the state borrowed; then the
-            // borrow's holder is this very call, which has returned its guard before dropping `self`.
-            let mut state = self.port.state.borrow_mut();
-            while let Some(s) = state.staged.pop() {
-                self.port.pool.unpin(s.pinned);
-            }
-        }
-    }
-}
-
-/// A posted batch; resolves when every request of it has completed, to the first error if there was one.
-#[must_use = "a posted batch is awaited, or posted passively instead"]
-pub struct Posted<'p, N: Nic> {
-    port: &'p Port<N>,
-    group: Option<u32>,
-    cost: Cost,
-}
-
-impl<N: Nic> Posted<'_, N> {
-    /// What posting it cost.
-    pub fn cost(&self) -> Cost {
-        self.cost
-    }
-}
-
-impl<N: Nic> Future for Posted<'_, N> {
-    type Output = Result<Cost, VerbError>;
-
-    #[inline]
-    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Self::Output> {
-        let Some(group) = self.group else { return Poll::Pending };
-        let state = &mut *self.port.state.borrow_mut();
-        let g = &mut state.groups[group as usize];
-        if g.pending > 0 {
-            g.task = self.port.sched.current();
-            return Poll::Pending;
-        }
-        let result = match g.error {
-            Some(error) => Err(error),
-            None => Ok(self.cost),
-        };
-        state.free_groups.push(group);
-        self.group = None;
-        Poll::Ready(result)
-    }
-}
-
-impl<N: Nic> Drop for Posted<'_, N> {
-    fn drop(&mut self) {
-        if let Some(group) = self.group {
-            let state = &mut *self.port.state.borrow_mut();
-            if state.groups[group as usize].pending == 0 {
-                state.free_groups.push(group);
-            } else {
-                state.groups[group as usize].detached = true;
-            }
-        }
-    }
 }

@@ -8,8 +8,9 @@
 // Each test binary uses a part of this.
 #![allow(dead_code)]
 
+use primitives::exec::{CoreLoop, Step};
 use primitives::fabric::loopback::{Loopback, Mode, Options};
-use primitives::fabric::sim::{FaultOptions, SimConfig, SimWorld};
+use primitives::fabric::sim::{FaultOptions, SimConfig, SimWorld, Stopped};
 use primitives::fabric::{AnyNic, Nic};
 use primitives::mem::{Access, MemoryKeys, Region};
 use primitives::profile::Profile;
@@ -236,6 +237,17 @@ impl Net {
         }
     }
 
+    /// Lets the least time pass, and as much as a core's own clock is ahead: polling is work, where work is
+    /// charged.
+    pub fn tick_for(&self, nic: &AnyNic) {
+        self.tick();
+        if let Under::Sim(world) = &self.under
+            && nic.now() > world.now()
+        {
+            world.advance(nic.now());
+        }
+    }
+
     /// Lets so much time pass that what can happen has happened.
     pub fn settle(&self) {
         match &self.under {
@@ -276,7 +288,7 @@ impl Net {
         let started = (Instant::now(), nic.now());
         while all.len() < count {
             nic.poll(count - all.len(), |c| all.push(c));
-            self.tick();
+            self.tick_for(nic);
             let late = if self.is_simulated() {
                 nic.now().since(started.1) > Nanos::from_millis(50)
             } else {
@@ -321,4 +333,61 @@ pub fn request(id: u64, verb: Verb, local: Sge, flags: Flags) -> WorkRequest {
 /// Ids and statuses, for comparison.
 pub fn statuses(completions: &[Completion]) -> Vec<(u64, WcStatus)> {
     completions.iter().map(|c| (c.id, c.status)).collect()
+}
+
+/// A core's loop, of whatever type.
+pub struct Turning<'c>(pub Box<dyn CoreLoop + 'c>);
+
+impl CoreLoop for Turning<'_> {
+    fn step(&mut self, budget: usize) -> Step {
+        self.0.step(budget)
+    }
+}
+
+/// A core with nothing to do.
+struct Empty;
+
+impl CoreLoop for Empty {
+    fn step(&mut self, _: usize) -> Step {
+        Step { finished: true, ..Step::default() }
+    }
+}
+
+impl Net {
+    /// Turns the cores 0 of the first nodes until all of their coroutines have ended.
+    pub fn turn(&self, cores: Vec<Turning<'_>>) {
+        match &self.under {
+            Under::Loopback(_) => self.turn_on_this_thread(cores),
+            Under::Sim(world) => {
+                let mut all: Vec<Turning> = Vec::new();
+                for core in cores {
+                    all.push(core);
+                    all.extend((1..world.cores_per_node()).map(|_| Turning(Box::new(Empty))));
+                }
+                world.wake_all();
+                let stopped = world.run(&mut all, world.now() + Nanos(60_000_000_000));
+                assert_eq!(stopped, Stopped::Finished, "at {}", world.now());
+            }
+        }
+    }
+
+    fn turn_on_this_thread(&self, mut cores: Vec<Turning<'_>>) {
+        let started = Instant::now();
+        loop {
+            let mut finished = true;
+            let mut worked = 0;
+            for core in &mut cores {
+                let step = core.step(usize::MAX);
+                finished &= step.finished;
+                worked += step.worked;
+            }
+            if finished {
+                return;
+            }
+            if worked == 0 {
+                std::thread::yield_now();
+                assert!(started.elapsed() < Duration::from_secs(60), "no end in sight");
+            }
+        }
+    }
 }

@@ -107,8 +107,7 @@ pub(super) async fn write_check<P: Protocol, O: PhaseOps>(
 ) -> Result<Money, Halt> {
     let [s, c] = session.read_all([savings(input.customer), checking(input.customer)]).await?;
     let (in_savings, in_checking) = (balance_of(session, s), balance_of(session, c));
-    let due =
-        if in_savings + in_checking < input.amount { input.amount + PENALTY } else { input.amount };
+    let due = if in_savings + in_checking < input.amount { input.amount + PENALTY } else { input.amount };
     set(session, c, in_checking - due)?;
     Ok(paid_out(due))
 }

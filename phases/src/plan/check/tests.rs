@@ -1,1 +1,378 @@
+use super::*;
+use crate::plan::{PlanChoice, PlanFile, Preset};
+use std::collections::BTreeSet;
 
+fn caps(one_sided: bool, atomic_scope: AtomicScope) -> Caps {
+    Caps {
+        fabric: "some fabric".into(),
+        one_sided,
+        atomic_scope,
+        max_send_depth: 128,
+        max_recv_depth: 128,
+        max_inline: 64,
+        max_rd_atomic: 16,
+        ud_mtu: 4096,
+        virtual_time: false,
+    }
+}
+
+fn every_caps() -> Vec<Caps> {
+    vec![
+        caps(true, AtomicScope::Global),
+        caps(true, AtomicScope::Nic),
+        caps(true, AtomicScope::None),
+        caps(false, AtomicScope::None),
+    ]
+}
+
+const READ_ONLY: Needs =
+    Needs { protocol: "read-only", phases: &[Phase::Fetch, Phase::Validate], lock_words: 1, check_words: 1 };
+const WIDE_LOCK: Needs = Needs { protocol: "wide-lock", lock_words: 2, ..Needs::OCC };
+const WIDE_CHECK: Needs = Needs { protocol: "wide-check", check_words: 2, ..Needs::OCC };
+
+fn plan(text: &str) -> Plan {
+    Plan::parse(text, "test").unwrap()
+}
+
+/// Six phases, two-sided but for what `change` says.
+fn two_sided_but(change: &[(Phase, Via)]) -> Plan {
+    change.iter().fold(Plan::uniform(Via::TwoSided), |plan, &(phase, via)| plan.with(phase, via))
+}
+
+#[test]
+fn each_refusal_names_phase_request_and_reason_and_offers_the_nearest_plan() {
+    use Phase::*;
+    use Via::*;
+    let nic = caps(true, AtomicScope::Nic);
+    let none = caps(true, AtomicScope::None);
+    let tcp = caps(false, AtomicScope::None);
+    let one = || Plan::uniform(OneSided);
+    let cases: Vec<(Plan, &Caps, Needs, Vec<&str>, Plan)> = vec![
+        (
+            two_sided_but(&[(Fetch, OneSided)]),
+            &tcp,
+            Needs::OCC,
+            vec!["fetch: one-sided asked for", "some fabric has no one-sided verbs"],
+            two_sided_but(&[]),
+        ),
+        (
+            two_sided_but(&[(Fetch, Hybrid)]),
+            &tcp,
+            Needs::OCC,
+            vec!["fetch: hybrid asked for", "has no one-sided verbs"],
+            two_sided_but(&[]),
+        ),
+        (
+            two_sided_but(&[(Lock, OneSided), (Install, OneSided), (Unlock, OneSided)]),
+            &none,
+            Needs::OCC,
+            vec!["lock: one-sided asked for", "has no atomics"],
+            two_sided_but(&[(Install, OneSided), (Unlock, OneSided)]),
+        ),
+        (
+            // The example of a spec: CAS to lock, the owner's CPU to commit. Locking two-sided is one step away,
+            // committing and unlocking one-sided two.
+            one().with(Install, TwoSided).with(Unlock, TwoSided),
+            &nic,
+            Needs::OCC,
+            vec![
+                "install: two-sided asked for",
+                "unlock: two-sided asked for",
+                "atomic only among themselves",
+            ],
+            one().with(Lock, TwoSided).with(Install, TwoSided).with(Unlock, TwoSided),
+        ),
+        (
+            one().with(Install, TwoSided),
+            &nic,
+            Needs::OCC,
+            vec!["install: two-sided asked for, but lock is one-sided"],
+            one().with(Lock, TwoSided).with(Install, TwoSided),
+        ),
+        (
+            Plan { location_cache: false, ..two_sided_but(&[(Install, OneSided)]) },
+            &nic,
+            Needs::OCC,
+            vec!["install: one-sided asked for", "location cache is off"],
+            two_sided_but(&[(Install, OneSided)]),
+        ),
+        (
+            one(),
+            &nic,
+            WIDE_LOCK,
+            vec!["lock: one-sided asked for", "wide-lock's rule needs 2 header words"],
+            one().with(Lock, TwoSided).with(Install, TwoSided).with(Unlock, TwoSided),
+        ),
+        (
+            one(),
+            &nic,
+            WIDE_CHECK,
+            vec!["validate: one-sided asked for", "wide-check's rule needs 2 header words"],
+            one().with(Validate, TwoSided),
+        ),
+        (
+            plan("{fetch: one-sided, lock: two-sided, validate: one-sided}"),
+            &nic,
+            READ_ONLY,
+            vec!["lock: two-sided asked for, but read-only never runs this phase"],
+            plan("{fetch: one-sided, validate: one-sided}"),
+        ),
+        (
+            plan("{fetch: one-sided}"),
+            &nic,
+            READ_ONLY,
+            vec!["validate: not set, but read-only runs this phase"],
+            plan("{fetch: one-sided, validate: two-sided}"),
+        ),
+        (
+            two_sided_but(&[(Lock, Hybrid)]),
+            &nic,
+            Needs::OCC,
+            vec!["lock: hybrid asked for", "only fetch"],
+            two_sided_but(&[]),
+        ),
+        (
+            Plan { location_cache: false, ..two_sided_but(&[(Fetch, Hybrid)]) },
+            &nic,
+            Needs::OCC,
+            vec!["fetch: hybrid asked for", "the location cache it chooses by is off"],
+            two_sided_but(&[(Fetch, Hybrid)]),
+        ),
+        (
+            plan(
+                "{fetch: two-sided, lock: two-sided, validate: two-sided, install: two-sided, unlock: two-sided, \
+                 log: {via: one-sided, passive_ack: true}}",
+            ),
+            &nic,
+            Needs::OCC,
+            vec!["log: passive_ack asked for", "cannot go on without"],
+            two_sided_but(&[(Log, OneSided)]),
+        ),
+        (
+            Plan { coroutines: 0, ..two_sided_but(&[]) },
+            &nic,
+            Needs::OCC,
+            vec!["coroutines: 0 asked for", "1 to 4096"],
+            Plan { coroutines: 1, ..two_sided_but(&[]) },
+        ),
+        (
+            Plan { coroutines: 1_000_000_000, ..two_sided_but(&[]) },
+            &nic,
+            Needs::OCC,
+            vec!["coroutines: 1000000000 asked for"],
+            Plan { coroutines: Plan::MAX_COROUTINES, ..two_sided_but(&[]) },
+        ),
+    ];
+    let mut kinds = BTreeSet::new();
+    for (plan, caps, needs, says, nearest) in cases {
+        let refused = plan.check(caps, &needs).expect_err(&format!("{plan} was accepted"));
+        let text = refused.to_string();
+        for part in says {
+            assert!(text.contains(part), "{plan}: {text:?} does not say {part:?}");
+        }
+        assert!(text.contains(&refused.nearest.to_string()), "{text}");
+        assert_eq!(refused.nearest, nearest, "{plan}: nearest is {}", refused.nearest);
+        assert!(refused.nearest.check(caps, &needs).is_ok());
+        for refusal in &refused.refusals {
+            let named = refusal.phase().map_or("coroutines", Phase::name);
+            assert!(refusal.to_string().starts_with(&format!("{named}: ")), "{refusal}");
+            kinds.insert(format!("{refusal:?}").split([' ', '{']).next().unwrap().to_owned());
+        }
+    }
+    assert_eq!(kinds.len(), 11, "a kind of refusal has no case: {kinds:?}");
+}
+
+#[test]
+fn lock_words_may_be_shared_where_atomics_are_global_and_written_by_the_nic_where_the_cpu_locks() {
+    let mixed = Plan::uniform(Via::OneSided).with(Phase::Install, Via::TwoSided);
+    assert!(mixed.check(&caps(true, AtomicScope::Global), &Needs::OCC).is_ok());
+    let written = Plan::uniform(Via::OneSided).with(Phase::Lock, Via::TwoSided);
+    assert!(written.check(&caps(true, AtomicScope::Nic), &Needs::OCC).is_ok());
+}
+
+#[test]
+fn local_locks_go_through_the_nic_only_where_its_atomics_stand_alone() {
+    let owned =
+        |scope| Preset::DrtmH.plan().check(&caps(true, scope), &Needs::OCC).unwrap().nic_owns_lock_words();
+    assert!(owned(AtomicScope::Nic));
+    assert!(!owned(AtomicScope::Global));
+    let two = Preset::TwoSided.plan().check(&caps(true, AtomicScope::Nic), &Needs::OCC).unwrap();
+    assert!(!two.nic_owns_lock_words());
+}
+
+/// Every combination of primitives, cache and a flag per phase, valid or not.
+fn all_combinations(needs: &Needs) -> Vec<Plan> {
+    let mut plans = Vec::new();
+    for code in 0..3usize.pow(6) * 2 {
+        let mut plan = Plan { location_cache: code % 2 == 0, ..Plan::empty() };
+        let mut rest = code / 2;
+        for phase in Phase::ALL {
+            let via = [Via::TwoSided, Via::OneSided, Via::Hybrid][rest % 3];
+            rest /= 3;
+            plan.set(phase, needs.runs(phase).then(|| Step::table2(phase, via)));
+        }
+        plans.push(plan);
+    }
+    plans
+}
+
+#[test]
+fn the_nearest_plan_always_runs_and_a_plan_that_runs_is_its_own_nearest() {
+    for caps in every_caps() {
+        for needs in [Needs::OCC, READ_ONLY, WIDE_LOCK, WIDE_CHECK] {
+            // Plans made for another protocol too: phases missing, phases too many.
+            for plan in all_combinations(&Needs::OCC).into_iter().chain(all_combinations(&READ_ONLY)) {
+                match plan.check(&caps, &needs) {
+                    Ok(checked) => assert_eq!(*checked.get(), plan.nearest(&caps, &needs)),
+                    Err(refused) => {
+                        assert!(refused.nearest.check(&caps, &needs).is_ok(), "{refused}");
+                        assert!(!refused.refusals.is_empty());
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn the_space_holds_every_plan_that_runs_and_no_other() {
+    for caps in every_caps() {
+        for needs in [Needs::OCC, READ_ONLY, WIDE_LOCK, WIDE_CHECK] {
+            let space: Vec<Plan> = Space::primitives(&caps, &needs).plans().collect();
+            let unique: BTreeSet<Plan> = space.iter().copied().collect();
+            assert_eq!(unique.len(), space.len(), "a plan twice");
+            let expected: BTreeSet<Plan> = all_combinations(&needs)
+                .into_iter()
+                .filter(|plan| plan.refusals(&caps, &needs).is_empty())
+                .collect();
+            assert_eq!(unique, expected);
+            assert!(!expected.is_empty());
+        }
+    }
+}
+
+#[test]
+fn the_space_with_optimizations_covers_each_switch_and_runs_throughout() {
+    let caps = caps(true, AtomicScope::Nic);
+    let plans: Vec<Plan> = Space::all(&caps, &Needs::OCC, true).plans().collect();
+    assert!(plans.iter().all(|plan| plan.check(&caps, &Needs::OCC).is_ok()));
+    assert_eq!(plans.iter().collect::<BTreeSet<_>>().len(), plans.len());
+    let vias = |plan: &Plan| (plan.location_cache, Phase::ALL.map(|p| plan.step(p).map(|s| s.via)));
+    let all: BTreeSet<_> = plans.iter().map(vias).collect();
+    let base: BTreeSet<_> = Space::primitives(&caps, &Needs::OCC).plans().map(|p| vias(&p)).collect();
+    assert_eq!(all, base);
+    for (batching, passive) in [(true, true), (true, false), (false, true), (false, false)] {
+        let has = |plan: &Plan| {
+            plan.steps().all(|(_, s)| s.doorbell_batching == batching && s.outstanding)
+                && plan.install.is_some_and(|s| s.passive_ack == passive)
+        };
+        assert!(plans.iter().any(has), "doorbell batching {batching}, passive ACK {passive}");
+    }
+    assert!(Space::all(&caps, &Needs::OCC, false).plans().all(|p| p.fetch.is_some_and(|s| !s.outstanding)));
+}
+
+#[test]
+fn presets_parse_bear_their_names_and_run_where_the_paper_ran_them() {
+    let nic = caps(true, AtomicScope::Nic);
+    for &preset in Preset::ALL {
+        let file = preset.file().unwrap();
+        assert_eq!(file.name, preset.name());
+        assert_eq!(Preset::named(preset.name()), Some(preset));
+        assert!(file.plan.check(&nic, &Needs::OCC).is_ok(), "{preset}");
+        assert_eq!(preset.name().parse::<PlanChoice>(), Ok(PlanChoice::Preset(preset)));
+    }
+    // Table 4.
+    let vias = |preset: Preset| {
+        let plan = preset.plan();
+        [Phase::Fetch, Phase::Lock, Phase::Validate, Phase::Log, Phase::Install]
+            .map(|phase| plan.step(phase).unwrap().via)
+    };
+    use Via::*;
+    assert_eq!(vias(Preset::Farm), [OneSided, TwoSided, OneSided, OneSided, TwoSided]);
+    assert_eq!(vias(Preset::DrtmR), [OneSided; 5]);
+    assert_eq!(vias(Preset::FasstOcc), [TwoSided; 5]);
+    assert_eq!(vias(Preset::DrtmH), [Hybrid, OneSided, OneSided, OneSided, OneSided]);
+    assert!(Preset::DrtmH.plan().install.is_some_and(|s| s.passive_ack));
+}
+
+#[test]
+fn without_atomics_drtm_h_locks_by_rpc() {
+    let refused = Preset::DrtmH.plan().check(&caps(true, AtomicScope::None), &Needs::OCC).unwrap_err();
+    assert_eq!(refused.nearest.lock.map(|s| s.via), Some(Via::TwoSided));
+    assert_eq!(refused.nearest.fetch, Preset::DrtmH.plan().fetch);
+}
+
+#[test]
+fn plans_survive_the_way_through_yaml_and_through_their_short_form() {
+    for caps in every_caps() {
+        for plan in Space::all(&caps, &Needs::OCC, true).plans() {
+            assert_eq!(Plan::parse(&plan.to_string(), "short form").unwrap(), plan, "{plan}");
+        }
+    }
+    for &preset in Preset::ALL {
+        let mut file = preset.file().unwrap();
+        file.prediction = Some(crate::plan::Prediction {
+            profile: "cx4-edr".into(),
+            profile_hash: "0123456789abcdef".into(),
+            workload: "smallbank".into(),
+            nodes: 16,
+            threads: 24,
+            committed_per_s: 1.25e7,
+            latency_mean_ns: 12_345.5,
+            bottleneck: "CPU cores".into(),
+        });
+        let text = file.to_yaml().unwrap();
+        assert_eq!(PlanFile::parse(&text, "written").unwrap(), file, "{text}");
+    }
+}
+
+#[test]
+fn a_primitive_alone_stands_for_the_optimizations_of_table_2() {
+    let short = plan(
+        "{fetch: two-sided, log: {via: one-sided}, install: {via: one-sided, doorbell_batching: false}}",
+    );
+    let fetch = short.fetch.unwrap();
+    assert!(!fetch.outstanding && fetch.doorbell_batching && !fetch.passive_ack);
+    assert!(short.log.is_some_and(|s| s.outstanding && !s.doorbell_batching));
+    assert!(short.install.is_some_and(|s| s.passive_ack && !s.doorbell_batching));
+    assert_eq!((short.coroutines, short.location_cache), (Plan::DEFAULT_COROUTINES, true));
+}
+
+#[test]
+fn bad_files_are_refused_with_line_and_column() {
+    for (text, says) in [
+        ("fetch: one-sided\nlokc: one-sided\n", vec!["lokc", "line 2"]),
+        ("fetch: one-sided\nfetch: two-sided\n", vec!["fetch", "line 2"]),
+        ("fetch: sideways\n", vec!["sideways", "line 1"]),
+        ("fetch:\n  via: one-sided\n  outstandin: true\n", vec!["outstandin", "line 3"]),
+        ("fetch:\n  via: one-sided\n  via: two-sided\n", vec!["via", "line 3"]),
+        ("fetch: {outstanding: true}\n", vec!["via", "line 1"]),
+        ("fetch: one-sided\ncoroutines: many\n", vec!["line 2"]),
+        ("fetch: one-sided\ncoroutines: -1\n", vec!["line 2"]),
+        ("[1, 2]\n", vec!["line 1"]),
+    ] {
+        let error = Plan::parse(text, "bad.plan.yaml").unwrap_err().to_string();
+        assert!(error.starts_with("plan bad.plan.yaml: "), "{error}");
+        for part in says {
+            assert!(error.contains(part), "{text:?}: {error:?} does not say {part:?}");
+        }
+    }
+    let missing = PlanFile::parse("name: x\nchosen_by: me\nplan: {fetch: one-sided}\n", "f").unwrap_err();
+    assert!(missing.to_string().contains("why"), "{missing}");
+    let absent = PlanFile::load(std::path::Path::new("/nonexistent/x.plan.yaml")).unwrap_err();
+    assert!(absent.to_string().contains("/nonexistent/x.plan.yaml"), "{absent}");
+}
+
+#[test]
+fn a_choice_is_a_name_a_file_or_a_map() {
+    assert_eq!("tuned".parse(), Ok(PlanChoice::Tuned));
+    assert_eq!("a/b.plan.yaml".parse(), Ok(PlanChoice::File("a/b.plan.yaml".into())));
+    let unknown = "drtm-x".parse::<PlanChoice>().unwrap_err().to_string();
+    assert!(unknown.contains("drtm-x") && unknown.contains("drtm-h"), "{unknown}");
+    for text in ["tuned", "drtm-h", "{fetch: one-sided, validate: two-sided}"] {
+        let choice: PlanChoice = serde_yaml::from_str(text).unwrap();
+        let again: PlanChoice = serde_yaml::from_str(&serde_yaml::to_string(&choice).unwrap()).unwrap();
+        assert_eq!(choice, again);
+    }
+    assert!(serde_yaml::from_str::<PlanChoice>("{fetsh: one-sided}").is_err());
+}

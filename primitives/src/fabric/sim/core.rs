@@ -1,8 +1,8 @@
 //! A simulated core: its clock and its completion queue.
 //!
-//! A core's clock is `max(free_at, event_at)`: when it has done the work charged so far, but not before the event
-//! it is handling. Work moves the clock and nothing else; a post carries the clock, and the core is driven again
-//! no earlier than `free_at`.
+//! A core's clock is `max(free_at, event_at)`: when it has done the work charged so far, but not before the
+//! event it is handling. Work moves the clock and nothing else; a post carries the clock, and the core is
+//! driven again no earlier than `free_at`.
 
 use super::costs::CpuCosts;
 use super::queue::NEVER;

@@ -13,15 +13,15 @@ pub struct FaultOptions {
     pub datagram_loss: f64,
     /// Each completion entry comes up to this much later.
     pub completion_jitter: Nanos,
-    /// Each message takes up to this much longer on the wire. Order within a queue pair is kept, so messages of
-    /// different queue pairs overtake each other.
+    /// Each message takes up to this much longer on the wire. Order within a queue pair is kept, so messages
+    /// of different queue pairs overtake each other.
     pub transit_jitter: Nanos,
     /// Probability that a READ of more than a word sees its words at two different times.
     pub torn_read: f64,
     /// Probability that a WRITE or SEND of more than a word lands in two steps, in address order.
     pub torn_write: f64,
-    /// Probability that the second step of such a WRITE lands so late that the requester may have its completion
-    /// before (efficient/rdma_bench, `write-incomplete`, on ConnectX-5). None by default.
+    /// Probability that the second step of such a WRITE lands so late that the requester may have its
+    /// completion before (efficient/rdma_bench, `write-incomplete`, on ConnectX-5). None by default.
     pub late_write: f64,
     /// Nodes whose NIC and cores are slower by a factor.
     pub slow: Vec<(NodeId, f64)>,

@@ -1,8 +1,8 @@
 //! Requests in flight, in a slab.
 //!
 //! A message lives from its post until its completion is decided *and* no event refers to it. On a reliable
-//! connection it stays listed with its queue pair until acknowledged; on the other transports the requester is
-//! done with it when it is on the wire.
+//! connection it stays listed with its queue pair until acknowledged; on the other transports the requester
+//! is done with it when it is on the wire.
 
 use super::payload;
 use crate::verbs::{Verb, WcStatus, WorkRequest};
@@ -68,8 +68,8 @@ pub(super) struct Message {
     pub a: u64,
     /// CAS: new value; what an ATOMIC will write. Id of the RECV a SEND has taken.
     pub b: u64,
-    /// When the requester may look at it; then when the responder had executed it; then when its completion is
-    /// visible.
+    /// When the requester may look at it; then when the responder had executed it; then when its completion
+    /// is visible.
     pub time: u64,
     /// When the second memory step is due.
     pub second: u64,

@@ -1,42 +1,47 @@
 //! The simulated fabric: deterministic discrete events in integer picoseconds.
 //!
-//! A [`SimWorld`] holds nodes, their NICs and cores; [`SimWorld::context`] gives each core its device context, and
-//! [`SimWorld::run`] drives the cores' [`CoreLoop`]s together with the NICs. A run is a value of its seed:
-//! [`SimWorld::fingerprint`] is the same for the same program, profile, options and seed.
+//! A [`SimWorld`] holds nodes, their NICs and cores; [`SimWorld::context`] gives each core its device
+//! context, and [`SimWorld::run`] drives the cores' [`CoreLoop`]s together with the NICs. A run is a value of
+//! its seed: [`SimWorld::fingerprint`] is the same for the same program, profile, options and seed.
 //!
 //! # What is modelled
 //!
 //! The model is a queueing network per NIC. Each server is a counter (`server.rs`), each cost a number of the
-//! [`Profile`]. A request takes these steps; those in bold are events, the others are computed in the event before:
+//! [`Profile`]. A request takes these steps; those in bold are events, the others are computed in the event
+//! before:
 //!
 //! 1. **the core's turn**: the core posts at its own clock; the doorbell takes one PCIe write.
 //! 2. **issue**: WQE fetch (a PCIe read) for chains and for WQEs that are too long to ride with the doorbell;
 //!    payload fetch unless inline, and only now is the payload read; READ/ATOMIC depth of the queue pair;
 //!    local checks; engine time of the requester role; the link out, headers and MTU packets counted.
-//! 3. **arrival**, a switch and two cables later: the link in; engine time of the responder role; remote checks;
-//!    RECV; PCIe and, for ATOMICs, the atomic unit with its lock buckets.
-//! 4. **memory**: the bytes are read or written. READs and WRITEs of more than a word may take two steps; an ATOMIC
-//!    always reads at one event and writes at another, unless the profile calls its scope global.
+//! 3. **arrival**, a switch and two cables later: the link in; engine time of the responder role; remote
+//!    checks; RECV; PCIe and, for ATOMICs, the atomic unit with its lock buckets.
+//! 4. **memory**: the bytes are read or written. READs and WRITEs of more than a word may take two steps; an
+//!    ATOMIC always reads at one event and writes at another, unless the profile calls its scope global.
 //! 5. **response**: data, acknowledgement or refusal back at the requester; data lands; completions in order.
 //!
-//! A READ is four NIC events, a WRITE three and one more if signaled, a datagram two, an ATOMIC five. A core sees a
-//! completion entry once its clock has reached the entry's time, so that entries need no events of their own.
+//! A READ is four NIC events, a WRITE three and one more if signaled, a datagram two, an ATOMIC five. A core
+//! sees a completion entry once its clock has reached the entry's time, so that entries need no events of
+//! their own.
 //!
-//! Engine time is one server for both roles, because a Connect-IB that only answers READs does 94.6 M/s (efficient/fasst,
-//! `dct-bench`) and one that asks as well 50.3 M/s (efficient/rdma_bench, `rc-swarm`): the roles share what limits
-//! them. Missed queue-pair contexts cost each role a mean time that grows with the share of contexts that do not fit
-//! (the one-level fit `1 - entries/pairs` meets Connect-IB's published sweep within 4 %).
+//! Engine time is one server for both roles, because a Connect-IB that only answers READs does 94.6 M/s
+//! (efficient/fasst, `dct-bench`) and one that asks as well 50.3 M/s (efficient/rdma_bench, `rc-swarm`): the
+//! roles share what limits them. Missed queue-pair contexts cost each role a mean time that grows with the
+//! share of contexts that do not fit (the one-level fit `1 - entries/pairs` meets Connect-IB's published
+//! sweep within 4 %).
 //!
 //! # Where it departs
 //!
 //! - One switch without contention of its own; a port's queue is that of the receiving link.
-//! - WQE cache, address translation and processing units are not modelled; PCIe reads are not limited in number.
+//! - WQE cache, address translation and processing units are not modelled; PCIe reads are not limited in
+//!   number.
 //! - Acknowledgements cost link time only where the requester waits for one, as if all others were coalesced.
-//! - A responder that refuses a request does not leave for the error state itself; it ignores the requester until
-//!   [`Nic::reset_qp`](crate::fabric::Nic::reset_qp) there, which stands for reconnecting both ends.
-//! - Requests of one queue pair touch memory in order, READs included; InfiniBand lets a WRITE pass an earlier READ.
-//! - Where a core's clock runs ahead of the event it handles, its memory accesses happen at the event. Every history
-//!   is so a legal interleaving; only timing blurs, by at most one turn.
+//! - A responder that refuses a request does not leave for the error state itself; it ignores the requester
+//!   until [`Nic::reset_qp`](crate::fabric::Nic::reset_qp) there, which stands for reconnecting both ends.
+//! - Requests of one queue pair touch memory in order, READs included; InfiniBand lets a WRITE pass an
+//!   earlier READ.
+//! - Where a core's clock runs ahead of the event it handles, its memory accesses happen at the event. Every
+//!   history is so a legal interleaving; only timing blurs, by at most one turn.
 
 mod core;
 mod costs;
@@ -218,13 +223,13 @@ impl SimWorld {
         SimNic { shared: self.shared.clone(), core: self.cores[index].clone(), index: index as u32 }
     }
 
-    /// Drives the cores until virtual time reaches `until`, all of them have finished, or nothing is left to happen. A
-    /// core that has finished is still woken while others have not: it may serve them.
-    /// `cores[i]` is the loop of core `i % cores_per_node` of node `i / cores_per_node`; cores beyond the slice
-    /// stand still.
+    /// Drives the cores until virtual time reaches `until`, all of them have finished, or nothing is left to
+    /// happen. A core that has finished is still woken while others have not: it may serve them. `cores[i]`
+    /// is the loop of core `i % cores_per_node` of node `i / cores_per_node`; cores beyond the slice stand
+    /// still.
     ///
-    /// The first run wakes every core. Later runs go on where the last one stopped; to wake cores whose loops were
-    /// given new work from outside, use [`SimWorld::wake_all`].
+    /// The first run wakes every core. Later runs go on where the last one stopped; to wake cores whose loops
+    /// were given new work from outside, use [`SimWorld::wake_all`].
     pub fn run<C: CoreLoop>(&self, cores: &mut [C], until: Nanos) -> Stopped {
         if !cores.is_empty() && !self.started.replace(true) {
             self.wake_all();
@@ -303,7 +308,8 @@ impl SimWorld {
         self.set_now(until.0.saturating_mul(1000).min(NEVER - 1));
     }
 
-    /// Moves time to `to`, if that is later, and all cores with it: what programs do between runs happens now.
+    /// Moves time to `to`, if that is later, and all cores with it: what programs do between runs happens
+    /// now.
     fn set_now(&self, to: u64) {
         let mut model = self.shared.model.borrow_mut();
         model.now = model.now.max(to);

@@ -232,8 +232,8 @@ impl Model {
         pair.stalled_tail = message;
     }
 
-    /// Takes a queue pair out of the error state, empty and still connected. What was under way for it comes to
-    /// nothing.
+    /// Takes a queue pair out of the error state, empty and still connected. What was under way for it comes
+    /// to nothing.
     pub fn reset(&mut self, qp: u32) {
         let now = self.now;
         self.fail_qp(qp, now);

@@ -88,8 +88,8 @@ impl SimNic {
         }
     }
 
-    /// How long after the doorbell the NIC has what it needs to run the request: nothing more if the WQE rode with
-    /// the doorbell, a DMA read for a chain or a long WQE, and one for a payload that is not inline.
+    /// How long after the doorbell the NIC has what it needs to run the request: nothing more if the WQE rode
+    /// with the doorbell, a DMA read for a chain or a long WQE, and one for a payload that is not inline.
     #[inline]
     fn fetches(node: &Node, pair: &QueuePair, request: &WorkRequest, chained: bool) -> u64 {
         let costs = &node.costs;

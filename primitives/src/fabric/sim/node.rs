@@ -53,8 +53,8 @@ impl Node {
         }
     }
 
-    /// Registers a region. Keys hold a slot and its generation, so that a withdrawn key stays invalid when the
-    /// slot is used again.
+    /// Registers a region. Keys hold a slot and its generation, so that a withdrawn key stays invalid when
+    /// the slot is used again.
     pub fn register(&mut self, region: &Region, access: Access) -> MemoryKeys {
         let slot = match self.registrations.iter().position(|r| !r.live && r.generation < u8::MAX) {
             Some(slot) => {

@@ -5,10 +5,10 @@
 //! of one seed pop in the same order. The queue holds no payload, only an index: what an event is about lives
 //! in slabs.
 //!
-//! Nearly all events lie within a few microseconds, so a ring of buckets holds them, one for each nanosecond or so
-//! (a calendar queue after Brown, CACM 1988, with fixed width). Only the bucket in hand is sorted. What lies beyond
-//! the ring, timers mostly, waits in a heap and is compared at each pop, never moved. The order is that of the keys
-//! alone: the ring is there for speed. With thousands of events pending it takes a fifth of a heap's time.
+//! Nearly all events lie within a few microseconds, so a ring of buckets holds them, one for each nanosecond
+//! or so (a calendar queue after Brown, CACM 1988, with fixed width). Only the bucket in hand is sorted. What
+//! lies beyond the ring, timers mostly, waits in a heap and is compared at each pop, never moved. The order
+//! is that of the keys alone: the ring is there for speed (`benches/sim.rs`).
 
 use dary_heap::QuaternaryHeap;
 use std::cmp::Reverse;
@@ -66,13 +66,14 @@ const TIME_SHIFT: u32 = INDEX_BITS + KIND_BITS + SEQUENCE_BITS + TIE_BITS;
 /// Times from here on (20 hours) never come.
 pub(super) const NEVER: u64 = 1 << 56;
 
-/// Picoseconds per bucket, as a shift: about a nanosecond, so that a bucket holds a few events under full load.
+/// Picoseconds per bucket, as a shift: about a nanosecond, so that a bucket holds a few events under full
+/// load.
 const WIDTH: u32 = 10;
 /// Buckets of the ring: 16.8 µs, longer than requests wait under full load.
 const BUCKETS: usize = 1 << 14;
 const WORDS: usize = BUCKETS / 64;
-/// From so many events in hand on, further ones for the same bucket go to the heap: inserting stays cheap even if
-/// a whole cluster acts at one instant.
+/// From so many events in hand on, further ones for the same bucket go to the heap: inserting stays cheap
+/// even if a whole cluster acts at one instant.
 const IN_HAND_MAX: usize = 64;
 const END: u32 = u32::MAX;
 

@@ -30,8 +30,8 @@ pub(super) fn request_size(op: Op, len: u32) -> (u64, u64) {
 }
 
 impl Model {
-    /// Launches what the send queue holds, up to the first request that is not there yet or must wait for a READ
-    /// or ATOMIC to come back.
+    /// Launches what the send queue holds, up to the first request that is not there yet or must wait for a
+    /// READ or ATOMIC to come back.
     pub fn issue(&mut self, qp: u32) {
         let q = qp as usize;
         if self.is_dead(self.qps[q].node) {
@@ -90,7 +90,8 @@ impl Model {
         }
     }
 
-    /// Reads the payload from memory, unless the post copied it, and checks the local range of what returns data.
+    /// Reads the payload from memory, unless the post copied it, and checks the local range of what returns
+    /// data.
     fn take_payload(&mut self, node: u32, index: u32) -> Result<(), WcStatus> {
         let m = &mut self.messages[index];
         if m.is(INLINE) {
@@ -115,7 +116,8 @@ impl Model {
         Ok(())
     }
 
-    /// Fails a request that never left: at once where nothing is outstanding, behind earlier requests elsewhere.
+    /// Fails a request that never left: at once where nothing is outstanding, behind earlier requests
+    /// elsewhere.
     fn fail_locally(&mut self, qp: u32, index: u32, status: WcStatus) {
         let node = self.qps[qp as usize].node;
         let ready = self.entry_ready(node, self.now);

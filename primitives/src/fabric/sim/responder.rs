@@ -9,8 +9,8 @@ use crate::profile::headers;
 use crate::verbs::work::GRH_BYTES;
 use crate::verbs::{Completion, NodeId, Qp, QpState, Transport, WcOpcode, WcStatus};
 
-/// Longest gap between the two steps of a torn READ or WRITE: well below the way back of an acknowledgement, so
-/// that a completed WRITE is in memory unless it is late by choice.
+/// Longest gap between the two steps of a torn READ or WRITE: well below the way back of an acknowledgement,
+/// so that a completed WRITE is in memory unless it is late by choice.
 const STEP_GAP_MAX: u64 = 200_000;
 /// Longest gap of a late WRITE: long enough for its completion to come first.
 const LATE_GAP_MAX: u64 = 4_000_000;
@@ -179,8 +179,8 @@ impl Model {
             return;
         }
         done = first;
-        // A datagram's buffer is the NIC's until its completion, and no earlier WRITE can be in its way, so it is
-        // placed at once; everything else waits for its turn.
+        // A datagram's buffer is the NIC's until its completion, and no earlier WRITE can be in its way, so
+        // it is placed at once; everything else waits for its turn.
         if op == Op::Send && self.qps[self.messages[index].to as usize].transport == Transport::Ud {
             self.messages[index].split = 0;
             self.messages[index].second = done;

@@ -1,9 +1,10 @@
 //! First-in-first-out servers as counters.
 //!
 //! A server is the time at which it is next free. Work is charged to it at the event that brings the work, in
-//! event order, so capacity is never lost: a message that leaves an earlier stage later than `now` finishes here
-//! no earlier than `earliest + service`, but does not keep the server from others in the meantime. Where an
-//! earlier stage is the bottleneck it has spaced the messages already, and this stage adds its service time.
+//! event order, so capacity is never lost: a message that leaves an earlier stage later than `now` finishes
+//! here no earlier than `earliest + service`, but does not keep the server from others in the meantime. Where
+//! an earlier stage is the bottleneck it has spaced the messages already, and this stage adds its service
+//! time.
 
 /// A FIFO server.
 #[derive(Clone, Copy, Default)]
@@ -19,8 +20,8 @@ impl Server {
         self.free_at.max(earliest + service)
     }
 
-    /// The receiving end of a link: a message whose last bit comes in at `now` took `service` on the way, so an
-    /// idle link adds nothing and messages from several senders at once queue up.
+    /// The receiving end of a link: a message whose last bit comes in at `now` took `service` on the way, so
+    /// an idle link adds nothing and messages from several senders at once queue up.
     #[inline]
     pub fn drain(&mut self, now: u64, service: u64) -> u64 {
         self.free_at = (self.free_at + service).max(now);

@@ -87,8 +87,8 @@ fn a_single_word_is_never_torn_and_reads_of_one_queue_pair_never_go_back() {
     }
 }
 
-/// WRITEs of one queue pair: a long record, then a flag. Returns whether the record was ever seen half done, and
-/// whether a completion ever came before its record was whole.
+/// WRITEs of one queue pair: a long record, then a flag. Returns whether the record was ever seen half done,
+/// and whether a completion ever came before its record was whole.
 fn write_record_then_flag(seed: u64, faults: FaultOptions) -> (bool, bool) {
     let rig = Rig::with(seed, faults);
     let (qp, _) = rig.pair(QpConfig::rc());

@@ -1,0 +1,411 @@
+//! From a plan to a forecast: demand, prices, queues, and conflicts that come back as retries.
+
+use super::input::{Cluster, InputError, TxnClass, Workload};
+use super::solve::{Population, Solution, solve};
+use super::station::{Load, Station};
+use crate::demand::{Carriage, Demand, Sizes, demand};
+use crate::plan::{CheckedPlan, Needs, Phase, Prediction, Step};
+use primitives::profile::Profile;
+use serde::Serialize;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::rc::Rc;
+
+/// What limits the rate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Bottleneck {
+    /// A station is busy for as long as there are coroutines to keep it so.
+    Station(Station),
+    /// The coroutines wait for each other's answers: more of them would raise the rate.
+    Latency,
+}
+
+impl fmt::Display for Bottleneck {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Bottleneck::Station(station) => station.fmt(f),
+            Bottleneck::Latency => f.pad("latency"),
+        }
+    }
+}
+
+/// What one phase costs per committed transaction, retries included.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct PhaseForecast {
+    /// Time the transaction spends in the phase, in nanoseconds.
+    pub latency_ns: f64,
+    /// Requests the coordinator posts.
+    pub verbs: f64,
+    /// Waits of the coordinator.
+    pub round_trips: f64,
+    /// Doorbells the coordinator rings.
+    pub doorbells: f64,
+    /// Messages that other nodes' cores handle.
+    pub served: f64,
+    /// Work of the coordinator's core, in nanoseconds.
+    pub core_ns: f64,
+    /// Work of other nodes' cores, in nanoseconds.
+    pub serve_ns: f64,
+    /// Work of NIC engines, both ends, in nanoseconds.
+    pub engine_ns: f64,
+}
+
+impl PhaseForecast {
+    fn add_scaled(&mut self, costs: &PhaseCosts, latency_ns: f64, factor: f64) {
+        self.latency_ns += factor * latency_ns;
+        self.verbs += factor * costs.verbs;
+        self.round_trips += factor * costs.round_trips;
+        self.doorbells += factor * costs.doorbells;
+        self.served += factor * costs.served;
+        let (core, engine) = (&costs.load[Station::Core], &costs.load[Station::Engine]);
+        self.core_ns += factor * core.own.ns;
+        self.serve_ns += factor * core.other.ns;
+        self.engine_ns += factor * (engine.own.ns + engine.other.ns);
+    }
+}
+
+/// What the model expects of a plan.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Forecast {
+    /// Committed transactions per second, whole cluster.
+    pub committed_per_s: f64,
+    /// Aborted attempts per second, whole cluster.
+    pub aborted_per_s: f64,
+    /// Mean time from begin to commit, in nanoseconds.
+    pub latency_mean_ns: f64,
+    /// Median over the mix of the transaction kinds' means, in nanoseconds: what varies within a kind is not modelled.
+    pub latency_p50_ns: f64,
+    /// Cost of each phase, in the order of [`Phase::ALL`].
+    pub phases: [PhaseForecast; Phase::ALL.len()],
+    /// Busy share of each station, in the order of [`Station::ALL`].
+    pub utilization: [f64; Station::ALL.len()],
+    /// What limits the rate.
+    pub bottleneck: Bottleneck,
+}
+
+impl Forecast {
+    /// Cost of one phase.
+    pub fn phase(&self, phase: Phase) -> &PhaseForecast {
+        &self.phases[phase as usize]
+    }
+
+    /// Sum of `of` over the phases.
+    pub fn total(&self, of: impl Fn(&PhaseForecast) -> f64) -> f64 {
+        self.phases.iter().map(of).sum()
+    }
+}
+
+/// One phase of one class, priced.
+#[derive(Clone, Copy, Debug, Default)]
+struct PhaseCosts {
+    load: Load,
+    verbs: f64,
+    round_trips: f64,
+    doorbells: f64,
+    served: f64,
+}
+
+impl PhaseCosts {
+    fn of(demand: &Demand, profile: &Profile, cluster: &Cluster) -> PhaseCosts {
+        PhaseCosts {
+            load: Load::of(demand, profile, cluster),
+            verbs: demand.verbs(),
+            round_trips: demand.round_trips(),
+            doorbells: demand.doorbells(),
+            served: demand.served,
+        }
+    }
+}
+
+/// Chances that an access meets another transaction.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Conflicts {
+    /// Per record to be locked: it is locked, or has changed since it was read.
+    write: f64,
+    /// Per record to be validated: the same.
+    read: f64,
+}
+
+/// How often one class runs each phase per commit.
+#[derive(Clone, Copy, Debug)]
+struct Runs {
+    attempts: f64,
+    phases: [f64; Phase::ALL.len()],
+}
+
+/// Below this chance of success an attempt is taken to succeed this often all the same, so that retries stay finite.
+const LEAST_SUCCESS: f64 = 1e-6;
+/// Rounds of the conflict iteration, and the change that ends it: chances are not known better than this.
+const ROUNDS: usize = 100;
+const CONVERGED: f64 = 1e-8;
+
+impl Runs {
+    fn new(class: &TxnClass, met: Conflicts) -> Runs {
+        let locks = (1.0 - met.write).powf(class.writes).max(LEAST_SUCCESS);
+        let checks =
+            if class.validates() { (1.0 - met.read).powf(class.reads).max(LEAST_SUCCESS) } else { 1.0 };
+        let attempts = 1.0 / (locks * checks);
+        // A failed lock leaves the others of the write set to be released, a failed check all of them.
+        let others = if class.writes > 0.0 { (class.writes - 1.0).max(0.0) / class.writes } else { 0.0 };
+        let unlocks = attempts * ((1.0 - locks) * others + locks * (1.0 - checks));
+        Runs { attempts, phases: [attempts, attempts, attempts * locks, 1.0, 1.0, unlocks] }
+    }
+}
+
+/// The cost model of one cluster, workload and protocol on one profile. It sees nothing else: no simulator, no
+/// measurement of the run it predicts.
+pub struct Model<'a> {
+    profile: &'a Profile,
+    cluster: Cluster,
+    workload: &'a Workload,
+    needs: Needs,
+    sizes: Sizes,
+    priced: RefCell<BTreeMap<Carriage, Rc<[PhaseCosts]>>>,
+}
+
+impl<'a> Model<'a> {
+    /// The model.
+    ///
+    /// # Errors
+    /// When cluster or workload cannot be.
+    pub fn new(
+        profile: &'a Profile,
+        cluster: Cluster,
+        workload: &'a Workload,
+        needs: &Needs,
+    ) -> Result<Model<'a>, InputError> {
+        cluster.validate()?;
+        workload.validate()?;
+        let mut sizes = Sizes::default();
+        sizes.inline_max = sizes.inline_max.min(profile.nic.max_inline.value as u32);
+        Ok(Model { profile, cluster, workload, needs: *needs, sizes, priced: RefCell::default() })
+    }
+
+    /// The profile it prices with.
+    pub fn profile(&self) -> &'a Profile {
+        self.profile
+    }
+
+    /// The cluster.
+    pub fn cluster(&self) -> &Cluster {
+        &self.cluster
+    }
+
+    /// The workload.
+    pub fn workload(&self) -> &'a Workload {
+        self.workload
+    }
+
+    /// The protocol's needs.
+    pub fn needs(&self) -> &Needs {
+        &self.needs
+    }
+
+    /// What is expected of `plan`.
+    pub fn forecast(&self, plan: &CheckedPlan) -> Forecast {
+        let costs = self.costs(plan);
+        let coroutines = plan.get().coroutines;
+        let population = Population::new(self.cluster.nodes, self.cluster.threads, coroutines);
+        let customers =
+            f64::from(self.cluster.nodes) * f64::from(self.cluster.threads) * f64::from(coroutines);
+
+        let mut met = Conflicts::default();
+        let mut solution = self.solve(&costs, met, &population);
+        if !self.workload.bands.is_empty() && self.workload.writes() > 0.0 {
+            // More conflicts mean a lower rate, and that fewer conflicts: where the answer overshoots, smaller steps.
+            let (mut step, mut last) = (1.0, f64::INFINITY);
+            for _ in 0..ROUNDS {
+                let next = self.conflicts(plan, &costs, met, &solution, customers);
+                let change = (next.write - met.write).abs().max((next.read - met.read).abs());
+                if change < CONVERGED {
+                    break;
+                }
+                if change > 0.5 * last {
+                    step *= 0.5;
+                }
+                last = change;
+                met.write += step * (next.write - met.write);
+                met.read += step * (next.read - met.read);
+                solution = self.solve(&costs, met, &population);
+            }
+        }
+        self.summarize(&costs, met, &solution, customers)
+    }
+
+    /// The form in which a plan file carries a forecast.
+    pub fn prediction(&self, forecast: &Forecast) -> Prediction {
+        Prediction {
+            profile: self.profile.name.clone(),
+            profile_hash: self.profile.hash_text(),
+            workload: self.workload.name.clone(),
+            nodes: self.cluster.nodes,
+            threads: self.cluster.threads,
+            committed_per_s: forecast.committed_per_s,
+            latency_mean_ns: forecast.latency_mean_ns,
+            bottleneck: forecast.bottleneck.to_string(),
+        }
+    }
+
+    /// Prices of every phase, by class; nothing for phases the protocol does not run.
+    fn costs(&self, plan: &CheckedPlan) -> [Option<Rc<[PhaseCosts]>>; Phase::ALL.len()] {
+        Phase::ALL.map(|phase| self.needs.runs(phase).then(|| self.priced(plan, phase, plan.step(phase))))
+    }
+
+    fn priced(&self, plan: &CheckedPlan, phase: Phase, step: Step) -> Rc<[PhaseCosts]> {
+        let carriage = Carriage {
+            phase,
+            step,
+            location_cache: plan.get().location_cache,
+            nic_owns_lock_words: plan.nic_owns_lock_words(),
+        };
+        let mut priced = self.priced.borrow_mut();
+        let price = || {
+            let of = |class| {
+                let touch = self.workload.touch(&self.cluster, class, phase);
+                let demand = demand(&carriage, &touch, &self.sizes);
+                PhaseCosts::of(&demand, self.profile, &self.cluster)
+            };
+            self.workload.classes.iter().map(of).collect()
+        };
+        priced.entry(carriage).or_insert_with(price).clone()
+    }
+
+    fn class_load(&self, costs: &[Option<Rc<[PhaseCosts]>>], index: usize, met: Conflicts) -> (Load, Runs) {
+        let class = &self.workload.classes[index];
+        let runs = Runs::new(class, met);
+        let mut load = Load::default();
+        for (phase, times) in costs.iter().zip(runs.phases) {
+            if let Some(phase) = phase {
+                load.add_scaled(&phase[index].load, times);
+            }
+        }
+        let think = runs.attempts * class.think_ns;
+        load[Station::Core].own.ns += think;
+        load[Station::Core].path_ns += think;
+        load.delay_ns += (runs.attempts - 1.0) * self.workload.backoff_ns;
+        (load, runs)
+    }
+
+    fn solve(&self, costs: &[Option<Rc<[PhaseCosts]>>], met: Conflicts, population: &Population) -> Solution {
+        let mut load = Load::default();
+        for (index, class) in self.workload.classes.iter().enumerate() {
+            load.add_scaled(&self.class_load(costs, index, met).0, class.share);
+        }
+        solve(&load, population)
+    }
+
+    /// Chances to meet another transaction at the rate and latencies of `solution`. Transactions arrive at a record
+    /// at random; a record is in the way while it is locked, and once if it changes between being read and being
+    /// locked or checked. The mean transaction of the mix stands for all in what it holds and for how long.
+    fn conflicts(
+        &self,
+        plan: &CheckedPlan,
+        costs: &[Option<Rc<[PhaseCosts]>>],
+        met: Conflicts,
+        solution: &Solution,
+        customers: f64,
+    ) -> Conflicts {
+        let mut commits = 0.0; // records written, per transaction
+        let mut locked_ns = 0.0; // time records are locked for, per transaction
+        let (mut until_lock, mut until_check, mut writers, mut readers) = (0.0, 0.0, 0.0, 0.0);
+        for (index, class) in self.workload.classes.iter().enumerate() {
+            let runs = Runs::new(class, met);
+            let time =
+                |phase: Phase| costs[phase as usize].as_ref().map_or(0.0, |c| solution.time(&c[index].load));
+            let effect = |phase: Phase| self.until_effect(plan, phase, index, solution);
+            let (fetch, lock, check) = (time(Phase::Fetch), time(Phase::Lock), time(Phase::Validate));
+            let held = 0.5 * lock + check + time(Phase::Log) + effect(Phase::Install);
+            let held_in_vain = 0.5 * lock + check + effect(Phase::Unlock);
+            commits += class.share * class.writes;
+            locked_ns +=
+                class.share * class.writes * (held + runs.phases[Phase::Unlock as usize] * held_in_vain);
+            let lock_weight = class.share * class.writes;
+            writers += lock_weight;
+            until_lock += lock_weight * (0.5 * fetch + class.think_ns + 0.5 * lock);
+            if class.validates() {
+                let weight = class.share * class.reads;
+                readers += weight;
+                until_check += weight * (0.5 * fetch + class.think_ns + lock + 0.5 * check);
+            }
+        }
+        let mean = |sum: f64, weight: f64| if weight > 0.0 { sum / weight } else { 0.0 };
+        let (until_lock, until_check) = (mean(until_lock, writers), mean(until_check, readers));
+        // The others' transactions per nanosecond.
+        let rate = solution.rate * (customers - 1.0).max(0.0);
+        let mut next = Conflicts::default();
+        for band in &self.workload.bands {
+            let per_record = rate * band.share / band.records;
+            let locked = per_record * locked_ns;
+            let changes = per_record * commits;
+            next.write += band.share * (1.0 - (-(locked + changes * until_lock)).exp());
+            next.read += band.share * (1.0 - (-(locked + changes * until_check)).exp());
+        }
+        next
+    }
+
+    /// Time from the start of a releasing phase until the lock is free at the owner: half the time the phase would
+    /// take if its answer were awaited.
+    fn until_effect(&self, plan: &CheckedPlan, phase: Phase, index: usize, solution: &Solution) -> f64 {
+        if !self.needs.runs(phase) {
+            return 0.0;
+        }
+        let awaited = Step { passive_ack: false, ..plan.step(phase) };
+        0.5 * solution.time(&self.priced(plan, phase, awaited)[index].load)
+    }
+
+    fn summarize(
+        &self,
+        costs: &[Option<Rc<[PhaseCosts]>>],
+        met: Conflicts,
+        solution: &Solution,
+        customers: f64,
+    ) -> Forecast {
+        let mut phases = [PhaseForecast::default(); Phase::ALL.len()];
+        let mut attempts = 0.0;
+        let mut kinds = Vec::with_capacity(self.workload.classes.len());
+        for (index, class) in self.workload.classes.iter().enumerate() {
+            let (load, runs) = self.class_load(costs, index, met);
+            attempts += class.share * runs.attempts;
+            kinds.push((solution.time(&load), class.share));
+            for (phase, times) in Phase::ALL.into_iter().zip(runs.phases) {
+                if let Some(costs) = &costs[phase as usize] {
+                    let time = solution.time(&costs[index].load);
+                    phases[phase as usize].add_scaled(&costs[index], time, class.share * times);
+                }
+            }
+        }
+        let per_s = solution.rate * customers * 1e9;
+        let latency_mean_ns = if solution.rate > 0.0 { 1.0 / solution.rate } else { 0.0 };
+        // At a station's cap the rate, not the waits, says how long transactions take.
+        let counted: f64 = kinds.iter().map(|(time, share)| time * share).sum();
+        let stretch = if counted > 0.0 { latency_mean_ns / counted } else { 1.0 };
+        Forecast {
+            committed_per_s: per_s,
+            aborted_per_s: per_s * (attempts - 1.0),
+            latency_mean_ns,
+            latency_p50_ns: stretch * median(&mut kinds),
+            phases,
+            utilization: solution.utilization,
+            bottleneck: solution.saturated.map_or(Bottleneck::Latency, Bottleneck::Station),
+        }
+    }
+}
+
+/// Weighted median.
+fn median(kinds: &mut [(f64, f64)]) -> f64 {
+    kinds.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let half = 0.5 * kinds.iter().map(|kind| kind.1).sum::<f64>();
+    let mut seen = 0.0;
+    for &(value, weight) in kinds.iter() {
+        seen += weight;
+        if seen >= half {
+            return value;
+        }
+    }
+    0.0
+}
+
+#[cfg(test)]
+mod tests;

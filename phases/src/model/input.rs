@@ -1,0 +1,214 @@
+//! What the model is told about cluster and workload.
+
+use crate::demand::Touch;
+use crate::plan::Phase;
+use serde::{Deserialize, Serialize};
+
+/// The cluster: symmetric, every node both coordinates and serves (DrTM+H §3.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Cluster {
+    /// Nodes.
+    pub nodes: u32,
+    /// Worker threads per node, each on a core of its own.
+    pub threads: u32,
+    /// Backup copies of each record; 2 is 3-way replication.
+    pub backups: u32,
+    /// Connected queue pairs from each thread to each node.
+    pub lanes: u32,
+}
+
+/// One kind of transaction.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TxnClass {
+    /// Its name.
+    pub name: String,
+    /// Its share of the mix.
+    pub share: f64,
+    /// Records read and not written.
+    pub reads: f64,
+    /// Records read and written.
+    pub writes: f64,
+    /// Computation of one attempt in nanoseconds, phases excluded.
+    pub think_ns: f64,
+}
+
+/// Records that are accessed alike: a hot set, the rest, a step of a skewed distribution.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Band {
+    /// Records of the band, whole cluster.
+    pub records: f64,
+    /// Share of all accesses that go to the band.
+    pub share: f64,
+}
+
+/// What transactions ask for, on average.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Workload {
+    /// Its name.
+    pub name: String,
+    /// The mix; shares sum to one.
+    pub classes: Vec<TxnClass>,
+    /// Payload of a record in bytes.
+    pub payload_bytes: u32,
+    /// Share of accesses to the coordinator's own node; 1/nodes where data is spread evenly.
+    pub local_share: f64,
+    /// Share of remote accesses whose location the cache knows when it is on.
+    pub cache_hit_share: f64,
+    /// Where accesses go; shares sum to one. Empty: no conflicts.
+    pub bands: Vec<Band>,
+    /// Fetch may send its requests without waiting for each other: read sets known in advance, or speculative
+    /// execution (DrTM+H §6.1).
+    pub reads_ahead: bool,
+    /// Mean pause before an aborted transaction is tried again, in nanoseconds.
+    pub backoff_ns: f64,
+}
+
+/// Inputs that describe no cluster or workload.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum InputError {
+    /// A number outside what it may be.
+    #[error("{what} = {value}: {must}")]
+    Range {
+        /// Which number.
+        what: String,
+        /// Its value.
+        value: f64,
+        /// What it must be.
+        must: &'static str,
+    },
+    /// More copies of a record than nodes.
+    #[error("{backups} backups of each record need {} nodes, there are {nodes}", backups + 1)]
+    Backups {
+        /// Backups asked for.
+        backups: u32,
+        /// Nodes.
+        nodes: u32,
+    },
+}
+
+/// How far sums of shares may be from one: rounding of shares written with a few digits.
+const SHARE_SLACK: f64 = 1e-3;
+
+fn must(ok: bool, what: &str, value: f64, must: &'static str) -> Result<(), InputError> {
+    if ok && value.is_finite() {
+        Ok(())
+    } else {
+        Err(InputError::Range { what: what.to_owned(), value, must })
+    }
+}
+
+impl Cluster {
+    /// Refuses clusters that cannot be.
+    ///
+    /// # Errors
+    /// Names the number that is wrong.
+    pub fn validate(&self) -> Result<(), InputError> {
+        must(self.nodes > 0, "nodes", f64::from(self.nodes), "must be at least one")?;
+        must(self.threads > 0, "threads", f64::from(self.threads), "must be at least one")?;
+        must(self.lanes > 0, "lanes", f64::from(self.lanes), "must be at least one")?;
+        if self.backups >= self.nodes {
+            return Err(InputError::Backups { backups: self.backups, nodes: self.nodes });
+        }
+        Ok(())
+    }
+
+    /// Connected queue pairs of one node.
+    pub fn queue_pairs(&self) -> usize {
+        self.threads as usize * self.nodes as usize * self.lanes as usize
+    }
+
+    fn others(&self) -> f64 {
+        f64::from(self.nodes) - 1.0
+    }
+
+    /// Other nodes that `records` remote records lie on, by chance.
+    fn spread(&self, records: f64) -> f64 {
+        let others = self.others();
+        if others < 1.0 || records <= 0.0 {
+            return 0.0;
+        }
+        (others * (1.0 - (1.0 - 1.0 / others).powf(records))).min(records)
+    }
+
+    /// Backup nodes that `writes` records have between them, by chance.
+    fn backups_of(&self, writes: f64) -> f64 {
+        let (others, backups) = (self.others(), f64::from(self.backups));
+        if others < 1.0 || backups <= 0.0 || writes <= 0.0 {
+            return 0.0;
+        }
+        let missed = (1.0 - (backups / others).min(1.0)).powf(writes);
+        (others * (1.0 - missed)).min(writes * backups)
+    }
+}
+
+impl TxnClass {
+    /// Whether its reads must be checked: a single read is consistent by itself (DrTM+H §5.5).
+    pub fn validates(&self) -> bool {
+        self.reads > 0.0 && self.reads + self.writes > 1.0
+    }
+}
+
+impl Workload {
+    /// Refuses workloads that cannot be.
+    ///
+    /// # Errors
+    /// Names the number that is wrong.
+    pub fn validate(&self) -> Result<(), InputError> {
+        let share = |what: &str, value: f64| {
+            must((0.0..=1.0).contains(&value), what, value, "must lie between 0 and 1")
+        };
+        let amount = |what: &str, value: f64| must(value >= 0.0, what, value, "must not be negative");
+        for class in &self.classes {
+            let what = |field: &str| format!("{}.{field}", class.name);
+            share(&what("share"), class.share)?;
+            amount(&what("reads"), class.reads)?;
+            amount(&what("writes"), class.writes)?;
+            amount(&what("think_ns"), class.think_ns)?;
+        }
+        let sum = self.classes.iter().map(|c| c.share).sum::<f64>();
+        must((sum - 1.0).abs() < SHARE_SLACK, "sum of class shares", sum, "must be 1")?;
+        share("local_share", self.local_share)?;
+        share("cache_hit_share", self.cache_hit_share)?;
+        amount("backoff_ns", self.backoff_ns)?;
+        for band in &self.bands {
+            must(band.records > 0.0, "band.records", band.records, "must be above 0")?;
+            share("band.share", band.share)?;
+        }
+        let sum = self.bands.iter().map(|b| b.share).sum::<f64>();
+        let bands_sum_to_one = self.bands.is_empty() || (sum - 1.0).abs() < SHARE_SLACK;
+        must(bands_sum_to_one, "sum of band shares", sum, "must be 1")
+    }
+
+    /// The records `phase` touches in a transaction of `class`.
+    pub fn touch(&self, cluster: &Cluster, class: &TxnClass, phase: Phase) -> Touch {
+        let records = match phase {
+            Phase::Fetch => class.reads + class.writes,
+            Phase::Validate if !class.validates() => 0.0,
+            Phase::Validate => class.reads,
+            Phase::Lock | Phase::Log | Phase::Install | Phase::Unlock => class.writes,
+        };
+        let local_share = if cluster.nodes == 1 { 1.0 } else { self.local_share };
+        let remote = records * (1.0 - local_share);
+        let mut touch = Touch {
+            remote,
+            nodes: cluster.spread(remote),
+            local: records * local_share,
+            payload: self.payload_bytes,
+            cached: self.cache_hit_share,
+            backups: f64::from(cluster.backups),
+        };
+        if phase == Phase::Log {
+            touch = Touch { remote: records, nodes: cluster.backups_of(records), local: 0.0, ..touch };
+        }
+        touch
+    }
+
+    /// Records written per transaction, averaged over the mix.
+    pub fn writes(&self) -> f64 {
+        self.classes.iter().map(|class| class.share * class.writes).sum()
+    }
+}

@@ -1,0 +1,204 @@
+//! The closed network of queues: coroutines as customers, cores and NICs as stations, wires as delay.
+//!
+//! Every coroutine runs one transaction after another, so the network is closed. All threads are alike, so it is
+//! enough to solve for one of them. With `X` transactions per nanosecond and coroutine, every station's
+//! utilization and mean wait follow from `X` alone, and `X` times the cycle time must be one. The cycle time grows
+//! with `X`, so there is exactly one solution, and false position finds it.
+//!
+//! A wait is what Pollaczek and Khinchine's formula gives (first in, first out; service times as spread as they
+//! are), with the arrival theorem in Schweitzer's form: an arriving customer sees the others' load, not its own. For
+//! exponential service and one station kind per visit this *is* Schweitzer's approximate mean value analysis, and for
+//! balanced stations it is exact.
+//!
+//! Approximations, all on the side of independence: requests that a transaction sends together load stations as
+//! many but delay it as one; the load on other nodes is spread evenly; visits arrive at random.
+
+use super::station::{Load, Station, Visits};
+
+/// How often there is one of each station, and how many customers share it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Population {
+    /// Coroutines that have a station of the kind as their own, in the order of [`Station::ALL`].
+    pub customers: [f64; Station::ALL.len()],
+    /// Instances in the whole cluster.
+    pub instances: [f64; Station::ALL.len()],
+}
+
+impl Population {
+    /// The population of a symmetric cluster.
+    pub fn new(nodes: u32, threads: u32, coroutines: u32) -> Population {
+        let (nodes, threads, coroutines) = (f64::from(nodes), f64::from(threads), f64::from(coroutines));
+        Population {
+            customers: Station::ALL
+                .map(|s| if s == Station::Core { coroutines } else { coroutines * threads }),
+            instances: Station::ALL.map(|s| if s == Station::Core { nodes * threads } else { nodes }),
+        }
+    }
+}
+
+/// The state of the network.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Solution {
+    /// Transactions per nanosecond of one coroutine.
+    pub rate: f64,
+    /// Busy share of each station, in the order of [`Station::ALL`].
+    pub utilization: [f64; Station::ALL.len()],
+    /// Mean wait for the own instance of each station, in nanoseconds.
+    pub wait_own: [f64; Station::ALL.len()],
+    /// Mean wait for other instances.
+    pub wait_other: [f64; Station::ALL.len()],
+    /// The station whose capacity the rate has reached; none while the coroutines' own latency limits it.
+    pub saturated: Option<Station>,
+}
+
+impl Solution {
+    /// Time `load` takes on its path under this solution, in nanoseconds.
+    pub fn time(&self, load: &Load) -> f64 {
+        let queues: f64 = load
+            .uses
+            .iter()
+            .enumerate()
+            .map(|(i, u)| {
+                u.path_ns + waits(u.path_own, self.wait_own[i]) + waits(u.path_other, self.wait_other[i])
+            })
+            .sum();
+        load.delay_ns + queues
+    }
+}
+
+impl Solution {
+    /// Lets those who have nowhere else to be wait for the station whose capacity is reached, so that the cycle takes
+    /// as long as the rate says. Where nobody waits for the station, passive requests fill it; what holds
+    /// transactions back then is room to post, which is not told apart by phase.
+    fn queue_up(&mut self, load: &Load, station: Station) {
+        let (u, i) = (&load[station], station as usize);
+        let missing = 1.0 / self.rate - self.time(load);
+        let visits = u.path_own + u.path_other;
+        if missing > 0.0 && visits > 0.0 {
+            self.wait_own[i] += missing / visits;
+            self.wait_other[i] += missing / visits;
+        }
+    }
+}
+
+/// Waits of a path; none where the path does not lead, however long the queue there.
+fn waits(times: f64, wait: f64) -> f64 {
+    if times > 0.0 { times * wait } else { 0.0 }
+}
+
+/// Steps at most, and the distance from one cycle that ends them: far below what any input is known to.
+const STEPS: usize = 100;
+const CLOSE: f64 = 1e-12;
+
+/// Where `f` crosses zero between zero, where it is -1, and `high`, where it is above zero. False position in the
+/// Illinois variant, with a halving wherever it makes no headway.
+fn root(f: impl Fn(f64) -> f64, high: f64) -> f64 {
+    let (mut a, mut fa, mut b, mut fb) = (0.0, -1.0, high, f(high));
+    for _ in 0..STEPS {
+        let secant = b - fb * (b - a) / (fb - fa);
+        let x = if fb.is_finite() && fb < 1e3 && secant > a && secant < b { secant } else { 0.5 * (a + b) };
+        let fx = f(x);
+        if fx.abs() < CLOSE || x <= a || x >= b {
+            return x;
+        }
+        if fx < 0.0 {
+            (a, fa) = (x, fx);
+            fb *= 0.5;
+        } else {
+            (b, fb) = (x, fx);
+            fa *= 0.5;
+        }
+    }
+    a
+}
+
+/// Solves the network for transactions that each put `load` on it.
+pub fn solve(load: &Load, population: &Population) -> Solution {
+    let mut load = *load;
+    // Resumes of one transaction are taken as alike.
+    let core = &mut load[Station::Core].own;
+    core.count = core.count.max(1.0);
+    core.ns2 = core.ns * core.ns / core.count;
+
+    let mut highest = f64::INFINITY;
+    let mut narrowest = None;
+    for station in Station::ALL {
+        let (u, i) = (&load[station], station as usize);
+        let work = population.customers[i] * (u.own.ns + u.other.ns);
+        if work > 0.0 && 1.0 / work < highest {
+            (highest, narrowest) = (1.0 / work, Some(station));
+        }
+    }
+    if narrowest.is_none() && load.delay_ns <= 0.0 {
+        // Nothing to do takes no time: there is no rate.
+        highest = 0.0;
+    }
+    let at_most = if highest.is_finite() { highest } else { 1.0 / load.delay_ns };
+    let cycles = |rate: f64| {
+        let at = state(&load, population, rate);
+        rate * at.time(&load)
+    };
+    if at_most <= 0.0 || cycles(at_most) <= 1.0 {
+        let mut capped = state(&load, population, at_most);
+        if let Some(station) = narrowest.filter(|_| highest.is_finite()) {
+            capped.saturated = Some(station);
+            capped.queue_up(&load, station);
+        }
+        return capped;
+    }
+    let rate = root(|rate| cycles(rate) - 1.0, at_most);
+    let mut solution = state(&load, population, rate);
+    // Past the knee of the asymptotic bounds the station decides, before it the latency (Lazowska et al. 1984,
+    // chapter 5).
+    let unloaded = load.delay_ns + load.uses.iter().map(|u| u.path_ns).sum::<f64>();
+    if unloaded * highest <= 1.0 {
+        solution.saturated = narrowest;
+    }
+    solution
+}
+
+/// Utilizations and waits at a given rate.
+fn state(load: &Load, population: &Population, rate: f64) -> Solution {
+    let mut at = Solution {
+        rate,
+        utilization: [0.0; Station::ALL.len()],
+        wait_own: [0.0; Station::ALL.len()],
+        wait_other: [0.0; Station::ALL.len()],
+        saturated: None,
+    };
+    for (i, u) in load.uses.iter().enumerate() {
+        let (m, elsewhere) = (population.customers[i], population.instances[i] - 1.0);
+        at.utilization[i] = rate * m * (u.own.ns + u.other.ns);
+        // What others bring: everything but what this customer brings to its own instance, or to another one.
+        let other_share = if elsewhere > 0.0 { 1.0 / elsewhere } else { 0.0 };
+        at.wait_own[i] = wait(rate, &u.own, m - 1.0, &u.other, m);
+        at.wait_other[i] = wait(rate, &u.own, m, &u.other, (m - other_share).max(0.0));
+    }
+    at
+}
+
+/// Mean wait behind `a` customers' visits of one kind and `b` customers' of the other.
+fn wait(rate: f64, own: &Visits, a: f64, other: &Visits, b: f64) -> f64 {
+    let busy = rate * (a * own.ns + b * other.ns);
+    let residual = rate * (a * own.ns2 + b * other.ns2) / 2.0;
+    if residual <= 0.0 { 0.0 } else { residual / (1.0 - busy).max(f64::MIN_POSITIVE) }
+}
+
+/// Throughput of `customers` in a closed network of single-server stations with exponential service, by exact mean
+/// value analysis (Reiser and Lavenberg 1980). `demands` are service times per visit to the system, `think` the time
+/// outside. The yardstick for [`solve`].
+pub fn exact_mva(demands: &[f64], think: f64, customers: u32) -> f64 {
+    let mut queues = vec![0.0; demands.len()];
+    let mut rate = 0.0;
+    for n in 1..=customers {
+        let stays: Vec<f64> = demands.iter().zip(&queues).map(|(d, q)| d * (1.0 + q)).collect();
+        rate = f64::from(n) / (think + stays.iter().sum::<f64>());
+        for (queue, stay) in queues.iter_mut().zip(&stays) {
+            *queue = rate * stay;
+        }
+    }
+    rate
+}
+
+#[cfg(test)]
+mod tests;

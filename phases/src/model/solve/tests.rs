@@ -1,0 +1,121 @@
+use super::*;
+
+/// A load of exponential visits to stations of the own node, one visit each.
+fn exponential(services: &[(Station, f64)], delay_ns: f64) -> Load {
+    let mut load = Load { delay_ns, ..Load::default() };
+    for &(station, ns) in services {
+        let u = &mut load[station];
+        u.own = Visits { count: 1.0, ns, ns2: 2.0 * ns * ns };
+        u.path_ns = ns;
+        u.path_own = 1.0;
+    }
+    load
+}
+
+fn population(customers: f64) -> Population {
+    Population { customers: [customers; Station::ALL.len()], instances: [1.0; Station::ALL.len()] }
+}
+
+const NIC: [Station; 3] = [Station::Engine, Station::Link, Station::Pcie];
+
+#[test]
+fn exact_mva_agrees_with_cases_solved_by_hand() {
+    // k balanced stations, n customers: n / (s (n + k - 1)).
+    for (k, n) in [(1, 1), (1, 7), (2, 3), (4, 10)] {
+        let expected = f64::from(n) / (10.0 * f64::from(n + k - 1));
+        let got = exact_mva(&vec![10.0; k as usize], 0.0, n as u32);
+        assert!((got - expected).abs() < 1e-12, "{k} stations, {n} customers: {got}, {expected}");
+    }
+    // Two customers, stations of 1 and 2 after a think time of 3, by hand: with one customer the stays are 1 and 2
+    // and the rate 1/6; the second finds queues of 1/6 and 1/3, stays 7/6 and 8/3, and the rate is 2/(41/6).
+    assert!((exact_mva(&[1.0, 2.0], 3.0, 2) - 12.0 / 41.0).abs() < 1e-12);
+}
+
+#[test]
+fn balanced_exponential_stations_are_solved_exactly() {
+    for k in 1..=3 {
+        for n in [1.0, 2.0, 5.0, 40.0] {
+            let load = exponential(&NIC[..k].iter().map(|&s| (s, 10.0)).collect::<Vec<_>>(), 0.0);
+            let got = n * solve(&load, &population(n)).rate;
+            let expected = n / (10.0 * (n + k as f64 - 1.0));
+            assert!((got / expected - 1.0).abs() < 1e-6, "{k} stations, {n} customers: {got}, {expected}");
+        }
+    }
+}
+
+#[test]
+fn unbalanced_exponential_stations_stay_near_exact_mva() {
+    for services in [[10.0, 3.0, 1.0], [10.0, 9.0, 8.0], [50.0, 1.0, 1.0]] {
+        for think in [0.0, 20.0, 200.0] {
+            for n in [1u32, 2, 4, 16, 64] {
+                let load = exponential(
+                    &[(NIC[0], services[0]), (NIC[1], services[1]), (NIC[2], services[2])],
+                    think,
+                );
+                let got = f64::from(n) * solve(&load, &population(f64::from(n))).rate;
+                let exact = exact_mva(&services, think, n);
+                // Schweitzer's approximation is known to stay within a few per cent.
+                assert!((got / exact - 1.0).abs() < 0.06, "{services:?} {think} {n}: {got}, {exact}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_rate_respects_the_asymptotic_bounds() {
+    for n in [1.0, 3.0, 12.0, 200.0] {
+        for think in [0.0, 1_000.0] {
+            let mut load = exponential(&[(NIC[0], 30.0), (NIC[1], 12.0)], think);
+            load[Station::Core].other.add(3.0, 40.0);
+            load[Station::Core].path_other = 1.0;
+            load[Station::Core].path_ns = 40.0;
+            let pop = Population { instances: [4.0; Station::ALL.len()], ..population(n) };
+            let solution = solve(&load, &pop);
+            let work = [30.0, 12.0, 120.0];
+            for (i, ns) in work.into_iter().enumerate() {
+                assert!(n * solution.rate <= 1.0 / ns * (1.0 + 1e-9), "station {i}");
+            }
+            assert!(solution.rate <= 1.0 / (think + 30.0 + 12.0 + 40.0) * (1.0 + 1e-9));
+            assert!(solution.utilization.iter().all(|u| (0.0..=1.0 + 1e-9).contains(u)), "{solution:?}");
+            // Little's law holds: the cycle is as long as the rate says, unless a station caps the rate.
+            let cycle = solution.rate * solution.time(&load);
+            assert!(cycle <= 1.0 + 1e-9 && (solution.saturated.is_some() || cycle > 1.0 - 1e-6), "{cycle}");
+        }
+    }
+}
+
+#[test]
+fn one_customer_never_waits_for_itself() {
+    let load = exponential(&[(NIC[0], 10.0), (NIC[1], 5.0)], 100.0);
+    let solution = solve(&load, &population(1.0));
+    assert!((solution.rate - 1.0 / 115.0).abs() < 1e-12);
+    assert_eq!(solution.wait_own, [0.0; Station::ALL.len()]);
+    assert_eq!(solution.saturated, None);
+}
+
+#[test]
+fn steady_service_waits_half_as_long_as_exponential() {
+    let spread = exponential(&[(NIC[0], 10.0)], 1_000.0);
+    let mut steady = spread;
+    steady[NIC[0]].own.ns2 = 100.0;
+    let pop = population(60.0);
+    let (a, b) = (state(&spread, &pop, 1e-3), state(&steady, &pop, 1e-3));
+    let i = NIC[0] as usize;
+    assert!((a.wait_own[i] / b.wait_own[i] - 2.0).abs() < 1e-9);
+    assert!(solve(&steady, &pop).rate > solve(&spread, &pop).rate);
+}
+
+#[test]
+fn the_knee_says_whether_latency_or_a_station_limits() {
+    let load = exponential(&[(NIC[0], 10.0)], 990.0);
+    assert_eq!(solve(&load, &population(50.0)).saturated, None);
+    assert_eq!(solve(&load, &population(200.0)).saturated, Some(NIC[0]));
+}
+
+#[test]
+fn nothing_to_do_has_no_rate_and_no_panic() {
+    let solution = solve(&Load::default(), &population(8.0));
+    assert_eq!((solution.rate, solution.saturated), (0.0, None));
+    let delay = Load { delay_ns: 500.0, ..Load::default() };
+    assert!((solve(&delay, &population(8.0)).rate - 1.0 / 500.0).abs() < 1e-12);
+}

@@ -1,0 +1,328 @@
+//! The tuner: every plan that can run, times the coroutine counts, by forecast.
+
+use super::explain::{Flip, explain};
+use super::forecast::{Forecast, Model};
+use super::input::{Cluster, InputError, Workload};
+use crate::plan::{CheckedPlan, Needs, Phase, Plan, Preset, Space, Step};
+use primitives::fabric::Caps;
+use primitives::profile::{Profile, Quantity};
+use serde::Serialize;
+
+/// What the best plan is best at.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Objective {
+    /// Most committed transactions per second.
+    Throughput,
+    /// Least mean latency.
+    Latency,
+    /// Most committed transactions per second among plans whose mean latency is at most this, in nanoseconds; the
+    /// least latency if no plan is.
+    ThroughputWithin(f64),
+}
+
+/// What is searched, and for what.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Search {
+    /// The aim.
+    pub objective: Objective,
+    /// Coroutines per thread to try.
+    pub coroutines: Vec<u32>,
+    /// Plans whose throughput differs by less than this share count as equal, and the quicker is better: beyond the
+    /// knee more coroutines add latency and hardly any throughput.
+    pub tolerance: f64,
+    /// Look for inputs that would change the choice.
+    pub flips: bool,
+}
+
+impl Default for Search {
+    fn default() -> Search {
+        Search {
+            objective: Objective::Throughput,
+            coroutines: vec![1, 2, 4, 6, 8, 12, 16, 24, 32],
+            tolerance: 0.01,
+            flips: true,
+        }
+    }
+}
+
+/// A plan with its forecast.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Candidate {
+    /// The plan.
+    pub plan: Plan,
+    /// The preset it is, or is nearest to with its coroutines chosen anew; none for plans of the search.
+    pub preset: Option<Preset>,
+    /// What the model expects of it.
+    pub forecast: Forecast,
+}
+
+/// The outcome of a search.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Tuning {
+    /// All primitives and optimizations, each with its best coroutine count, best first.
+    pub ranked: Vec<Candidate>,
+    /// The presets that can run, each with its best coroutine count, best first.
+    pub presets: Vec<Candidate>,
+    /// Forecasts made.
+    pub evaluated: usize,
+    /// Why the winner: against the runner-up that differs in a primitive, and against each preset.
+    pub reasons: Vec<String>,
+    /// What would change the choice.
+    pub flips: Vec<Flip>,
+}
+
+impl Tuning {
+    /// The winner.
+    pub fn best(&self) -> &Candidate {
+        &self.ranked[0]
+    }
+}
+
+/// Why there is nothing to choose from.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum TuneError {
+    /// Cluster or workload cannot be.
+    #[error(transparent)]
+    Input(#[from] InputError),
+    /// No coroutine count to try that a plan may have.
+    #[error("coroutines to try: {tried:?}, a thread can run 1 to {}", Plan::MAX_COROUTINES)]
+    Coroutines {
+        /// What was asked for.
+        tried: Vec<u32>,
+    },
+}
+
+/// Finds the best plan for `workload` on `cluster`, as `profile` prices it.
+///
+/// # Errors
+/// When cluster, workload or search cannot be.
+pub fn tune(
+    profile: &Profile,
+    caps: &Caps,
+    needs: &Needs,
+    cluster: Cluster,
+    workload: &Workload,
+    search: &Search,
+) -> Result<Tuning, TuneError> {
+    let in_range = |c: &u32| (1..=Plan::MAX_COROUTINES).contains(c);
+    if search.coroutines.is_empty() || !search.coroutines.iter().all(in_range) {
+        return Err(TuneError::Coroutines { tried: search.coroutines.clone() });
+    }
+    let model = Model::new(profile, cluster, workload, needs)?;
+    let plans = plans(caps, needs, cluster, workload);
+    let mut evaluated = 0;
+    let mut best_of = |plan: Plan, preset| {
+        evaluated += search.coroutines.len();
+        best_count(&model, caps, plan, preset, search)
+    };
+    let mut ranked: Vec<Candidate> = plans.iter().filter_map(|&plan| best_of(plan, None)).collect();
+    let mut presets: Vec<Candidate> =
+        Preset::ALL.iter().filter_map(|&preset| best_of(preset.plan(), Some(preset))).collect();
+    rank(&mut ranked, search);
+    rank(&mut presets, search);
+    let reasons = reasons(&ranked, &presets);
+    let mut tuning = Tuning { ranked, presets, evaluated, reasons, flips: Vec::new() };
+    if search.flips {
+        tuning.flips = flips(&model, caps, &plans, tuning.best(), search);
+    }
+    Ok(tuning)
+}
+
+/// The plans to try. Without backups nothing is logged, so all ways to log are one.
+fn plans(caps: &Caps, needs: &Needs, cluster: Cluster, workload: &Workload) -> Vec<Plan> {
+    let mut plans: Vec<Plan> = Space::all(caps, needs, workload.reads_ahead).plans().collect();
+    if cluster.backups == 0
+        && let Some(log) = plans.iter().rev().find_map(|plan| plan.log)
+    {
+        plans.retain(|plan| plan.log == Some(log));
+    }
+    plans
+}
+
+/// `plan` with the coroutine count that serves it best; nothing if it cannot run.
+fn best_count(
+    model: &Model<'_>,
+    caps: &Caps,
+    plan: Plan,
+    preset: Option<Preset>,
+    search: &Search,
+) -> Option<Candidate> {
+    let mut candidates: Vec<Candidate> = search
+        .coroutines
+        .iter()
+        .filter_map(|&coroutines| {
+            let plan = Plan { coroutines, ..plan };
+            let checked: CheckedPlan = plan.check(caps, model.needs()).ok()?;
+            Some(Candidate { plan, preset, forecast: model.forecast(&checked) })
+        })
+        .collect();
+    rank(&mut candidates, search);
+    candidates.into_iter().next()
+}
+
+/// Best first. Throughputs within the tolerance of the best are ordered by latency, and where that too is within
+/// it, by how plain the plan is.
+fn rank(candidates: &mut [Candidate], search: &Search) {
+    let rate = |c: &Candidate| c.forecast.committed_per_s;
+    let latency = |c: &Candidate| c.forecast.latency_mean_ns;
+    let limit = match search.objective {
+        Objective::Throughput => f64::INFINITY,
+        Objective::Latency => 0.0,
+        Objective::ThroughputWithin(ns) => ns,
+    };
+    let best = candidates.iter().filter(|c| latency(c) <= limit).map(rate).fold(0.0, f64::max);
+    let fast = |c: &Candidate| latency(c) <= limit && rate(c) >= best * (1.0 - search.tolerance);
+    let any_fast = candidates.iter().any(fast);
+    let quickest =
+        candidates.iter().filter(|c| fast(c) || !any_fast).map(latency).fold(f64::INFINITY, f64::min);
+    let quick = |c: &Candidate| latency(c) <= quickest * (1.0 + search.tolerance);
+    let class = |c: &Candidate| match (fast(c) || !any_fast, latency(c) <= limit) {
+        (true, _) if quick(c) => 0,
+        (true, _) => 1,
+        (false, true) => 2,
+        (false, false) => 3,
+    };
+    candidates.sort_by(|a, b| {
+        let by_rate = rate(b).total_cmp(&rate(a));
+        let by_latency = latency(a).total_cmp(&latency(b));
+        let within = match class(a) {
+            0 => oddities(&a.plan).cmp(&oddities(&b.plan)).then(by_rate).then(by_latency),
+            2 => by_rate.then(by_latency),
+            _ => by_latency.then(by_rate),
+        };
+        class(a).cmp(&class(b)).then(within).then(a.plan.cmp(&b.plan))
+    });
+}
+
+/// In how many phases a plan departs from what table 2 does with the same primitives, or releases locks after an
+/// abort otherwise than after a commit.
+fn oddities(plan: &Plan) -> usize {
+    let unusual = |&(phase, step): &(Phase, Step)| {
+        let usual = Step::table2(phase, step.via);
+        (step.doorbell_batching, step.passive_ack) != (usual.doorbell_batching, usual.passive_ack)
+    };
+    let release = plan.unlock.map(|s| s.via) != plan.install.map(|s| s.via);
+    plan.steps().filter(unusual).count() + usize::from(release)
+}
+
+fn same_primitives(a: &Plan, b: &Plan) -> bool {
+    a.location_cache == b.location_cache
+        && Phase::ALL.into_iter().all(|phase| a.step(phase).map(|s| s.via) == b.step(phase).map(|s| s.via))
+}
+
+fn reasons(ranked: &[Candidate], presets: &[Candidate]) -> Vec<String> {
+    let Some(winner) = ranked.first() else { return Vec::new() };
+    let against = |name: &str, rival: &Candidate| {
+        let lines = explain((&winner.plan, &winner.forecast), (&rival.plan, &rival.forecast));
+        format!("against {name}: {}", lines.join("; "))
+    };
+    // Unlocking after an abort is rare: plans that differ in nothing else do not make a rival.
+    let but_unlock = |plan: &Plan| Plan { unlock: None, ..*plan };
+    let rival = |c: &&Candidate| !same_primitives(&but_unlock(&c.plan), &but_unlock(&winner.plan));
+    let runner_up = ranked.iter().find(rival);
+    let runner_up = runner_up.map(|c| against(&format!("the runner-up {}", c.plan), c));
+    let presets = presets.iter().filter_map(|c| c.preset.map(|preset| against(preset.name(), c)));
+    runner_up.into_iter().chain(presets).collect()
+}
+
+/// A group of profile numbers that are scaled together.
+type Knob = (&'static str, fn(&mut Profile) -> Vec<&mut Quantity>);
+
+/// Inputs that are scaled one at a time.
+const KNOBS: &[Knob] = &[
+    ("the cost of a doorbell (MMIO)", |p| vec![&mut p.cpu.doorbell]),
+    ("the cost of building a request", |p| vec![&mut p.cpu.request]),
+    ("the CPU cost of RPC messages", |p| {
+        vec![&mut p.cpu.rpc_decode, &mut p.cpu.rpc_dispatch, &mut p.cpu.rpc_encode]
+    }),
+    ("the NIC engine's time for one-sided verbs", |p| {
+        let n = &mut p.nic;
+        vec![
+            &mut n.requester_read,
+            &mut n.requester_write,
+            &mut n.requester_atomic,
+            &mut n.responder_read,
+            &mut n.responder_write,
+            &mut n.responder_atomic,
+        ]
+    }),
+    ("the NIC engine's time for SEND and RECV", |p| {
+        vec![&mut p.nic.requester_send, &mut p.nic.responder_send]
+    }),
+    ("the atomic unit's service time", |p| vec![&mut p.nic.atomic_unit]),
+    ("the PCIe read latency", |p| vec![&mut p.nic.pcie_read]),
+    ("the link rate", |p| vec![&mut p.nic.link_rate]),
+];
+
+/// Halves and doubles each input and looks for a plan with other primitives that is then better, at the winner's
+/// coroutine count, by more than the tolerance.
+fn flips(model: &Model<'_>, caps: &Caps, plans: &[Plan], winner: &Candidate, search: &Search) -> Vec<Flip> {
+    let counted = Search { coroutines: vec![winner.plan.coroutines], ..search.clone() };
+    let mut flips = Vec::new();
+    for (input, quantities) in KNOBS {
+        for factor in [0.5, 2.0] {
+            let mut profile = model.profile().clone();
+            for quantity in quantities(&mut profile) {
+                quantity.value *= factor;
+            }
+            let workload = model.workload();
+            flips.extend(flip(input, factor, &profile, model, workload, caps, plans, winner, &counted));
+        }
+    }
+    let mut workload = model.workload().clone();
+    for (input, factor, change) in [
+        ("location cache misses", 0.5, 1.0 - 0.5 * (1.0 - workload.cache_hit_share)),
+        ("location cache misses", 2.0, 1.0 - (2.0 * (1.0 - workload.cache_hit_share)).min(1.0)),
+        ("location cache hits", 0.5, 0.5 * workload.cache_hit_share),
+    ] {
+        let hit_share = std::mem::replace(&mut workload.cache_hit_share, change);
+        flips.extend(flip(input, factor, model.profile(), model, &workload, caps, plans, winner, &counted));
+        workload.cache_hit_share = hit_share;
+    }
+    flips
+}
+
+#[expect(clippy::too_many_arguments, reason = "one re-run of a search, of which everything may differ")]
+fn flip(
+    input: &str,
+    factor: f64,
+    profile: &Profile,
+    model: &Model<'_>,
+    workload: &Workload,
+    caps: &Caps,
+    plans: &[Plan],
+    winner: &Candidate,
+    search: &Search,
+) -> Option<Flip> {
+    let changed = Model::new(profile, *model.cluster(), workload, model.needs()).ok()?;
+    let mut candidates: Vec<Candidate> =
+        plans.iter().filter_map(|&plan| best_count(&changed, caps, plan, None, search)).collect();
+    rank(&mut candidates, search);
+    let best = candidates.first()?;
+    let kept = candidates.iter().find(|c| c.plan == winner.plan)?;
+    let gain = match search.objective {
+        Objective::Latency => 1.0 - best.forecast.latency_mean_ns / kept.forecast.latency_mean_ns,
+        _ => best.forecast.committed_per_s / kept.forecast.committed_per_s - 1.0,
+    };
+    if same_primitives(&best.plan, &winner.plan) || gain <= search.tolerance {
+        return None;
+    }
+    let changes: Vec<String> = Phase::ALL
+        .into_iter()
+        .filter_map(|phase| {
+            let (now, then) = (winner.plan.step(phase)?, best.plan.step(phase)?);
+            (now.via != then.via).then(|| format!("{phase} {}", then.via))
+        })
+        .collect();
+    let changes = if changes.is_empty() {
+        format!("the location cache {}", best.plan.location_cache)
+    } else {
+        changes.join(", ")
+    };
+    let text = format!("with {input} ×{factor}, {changes} would be {:.1} % better", 100.0 * gain);
+    Some(Flip { input: input.to_owned(), factor, plan: best.plan, gain, text })
+}
+
+#[cfg(test)]
+mod tests;

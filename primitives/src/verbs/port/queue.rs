@@ -1,0 +1,185 @@
+//! A send queue as the port sees it: what is in flight, what is being built, what waits for room.
+
+use super::VerbError;
+use super::group::{Groups, NO_GROUP};
+use crate::exec::Sched;
+use crate::fabric::PostError;
+use crate::mem::{BufPool, Pinned};
+use crate::verbs::{Completion, NodeId, Qp, WcStatus, WorkRequest};
+use std::collections::VecDeque;
+
+/// Bits of a request's id that hold its sequence number; those above hold its queue's index. Fewer than 2^40
+/// requests are in flight.
+const SEQ_BITS: u32 = 40;
+const SEQ_MASK: u64 = (1 << SEQ_BITS) - 1;
+
+/// What the port keeps of a request: whom it belongs to and what it holds.
+#[derive(Clone, Copy)]
+pub(super) struct Entry {
+    pub(super) group: u32,
+    pub(super) pinned: Pinned,
+}
+
+/// One send queue.
+pub(super) struct SendQueue {
+    pub(super) line: Line,
+    /// Requests of the batch being built.
+    pub(super) chain: Vec<WorkRequest>,
+    /// One for each request of `chain`.
+    pub(super) entries: Vec<Entry>,
+    /// Batches that found no room, in order.
+    pub(super) backlog: VecDeque<(WorkRequest, Entry)>,
+}
+
+impl SendQueue {
+    pub(super) fn new(index: u32, peer: NodeId, qp: Qp, depth: u32) -> SendQueue {
+        let slots = (depth as usize).next_power_of_two();
+        SendQueue {
+            line: Line {
+                qp,
+                peer,
+                tag: u64::from(index) << SEQ_BITS,
+                depth: u64::from(depth),
+                ring: vec![Entry { group: NO_GROUP, pinned: Pinned::NONE }; slots].into_boxed_slice(),
+                posted: 0,
+                retired: 0,
+                unsignaled: 0,
+            },
+            chain: Vec::with_capacity(32),
+            entries: Vec::with_capacity(32),
+            backlog: VecDeque::with_capacity(depth as usize),
+        }
+    }
+
+    /// The index of the queue that posted a request.
+    #[inline]
+    pub(super) fn index_of(id: u64) -> usize {
+        (id >> SEQ_BITS) as usize
+    }
+}
+
+/// The requests in flight, oldest first.
+pub(super) struct Line {
+    pub(super) qp: Qp,
+    pub(super) peer: NodeId,
+    tag: u64,
+    depth: u64,
+    ring: Box<[Entry]>,
+    posted: u64,
+    retired: u64,
+    unsignaled: u32,
+}
+
+impl Line {
+    /// Places free.
+    #[inline]
+    pub(super) fn room(&self) -> u64 {
+        self.depth - self.in_flight()
+    }
+
+    /// Requests posted and not yet confirmed.
+    #[inline]
+    pub(super) fn in_flight(&self) -> u64 {
+        self.posted - self.retired
+    }
+
+    #[inline]
+    fn slot(&mut self, seq: u64) -> &mut Entry {
+        let mask = self.ring.len() as u64 - 1;
+        &mut self.ring[(seq & mask) as usize]
+    }
+
+    /// Numbers a request, signals it if it is time to, and keeps its entry.
+    #[inline]
+    pub(super) fn enter(&mut self, request: &mut WorkRequest, entry: Entry, signal_period: u32) {
+        self.unsignaled += 1;
+        if request.flags.signaled || self.unsignaled >= signal_period {
+            request.flags.signaled = true;
+            self.unsignaled = 0;
+        }
+        let seq = self.posted;
+        request.id = self.tag | seq & SEQ_MASK;
+        *self.slot(seq) = entry;
+        self.posted = seq + 1;
+    }
+
+    /// Takes back the requests of `chain`, entered last, from the refused one on; returns how many the NIC took.
+    pub(super) fn take_back(&mut self, chain: &[WorkRequest], refused: &PostError) -> usize {
+        let before = self.posted - chain.len() as u64;
+        let taken = taken_before(chain, refused, self.depth - (before - self.retired));
+        self.posted = before + taken as u64;
+        // Those taken may have lost the signaled request that would have confirmed them. Counting all that is in
+        // flight as unsignaled has one signaled early, never late.
+        self.unsignaled = self.in_flight() as u32;
+        taken
+    }
+
+    /// Lets a group, which has failed, no longer wait for what it has in flight here: there may be nothing behind
+    /// it that confirms it. Its buffers stay pinned until something does.
+    pub(super) fn detach(&mut self, group: u32, groups: &mut Groups, sched: &Sched) {
+        for seq in self.retired..self.posted {
+            let entry = self.slot(seq);
+            if group != NO_GROUP && entry.group == group {
+                entry.group = NO_GROUP;
+                groups.finish(group, sched);
+            }
+        }
+    }
+
+    /// Retires everything up to the completed request.
+    #[inline]
+    pub(super) fn retire(
+        &mut self,
+        completion: &Completion,
+        groups: &mut Groups,
+        sched: &Sched,
+        pool: &BufPool,
+    ) {
+        let behind = completion.id.wrapping_sub(self.retired) & SEQ_MASK;
+        if behind >= self.in_flight() {
+            // Of before a reset, or not ours.
+            return;
+        }
+        let last = self.retired + behind;
+        while self.retired < last {
+            let Entry { group, pinned } = *self.slot(self.retired);
+            self.retired += 1;
+            pool.unpin(pinned);
+            groups.finish(group, sched);
+        }
+        let Entry { group, pinned } = *self.slot(last);
+        self.retired = last + 1;
+        pool.unpin(pinned);
+        if completion.status == WcStatus::Success {
+            groups.finish(group, sched);
+        } else {
+            let error = VerbError::Completion { peer: self.peer, status: completion.status };
+            groups.fail(group, error, sched);
+        }
+    }
+
+    /// Ends everything in flight as flushed: the queue pair was reset.
+    pub(super) fn flush(&mut self, groups: &mut Groups, sched: &Sched, pool: &BufPool) {
+        let error = VerbError::Completion { peer: self.peer, status: WcStatus::Flushed };
+        while self.retired < self.posted {
+            let Entry { group, pinned } = *self.slot(self.retired);
+            self.retired += 1;
+            pool.unpin(pinned);
+            groups.fail(group, error, sched);
+        }
+        self.unsignaled = 0;
+    }
+}
+
+/// How many requests of a chain a NIC took before it refused one. The refusal says what was wrong; the first
+/// request of which that is true is the one.
+fn taken_before(chain: &[WorkRequest], refused: &PostError, places: u64) -> usize {
+    let first = match *refused {
+        // Refused before the first request was looked at, or for what is true of all of the queue's requests.
+        PostError::NotReady { .. } | PostError::UnknownQp { .. } | PostError::Destination { .. } => None,
+        PostError::QueueFull { .. } => Some(places as usize),
+        PostError::Unsupported { verb, .. } => chain.iter().position(|r| r.verb.name() == verb),
+        PostError::Inline { len, .. } => chain.iter().position(|r| r.flags.inline && r.local.len == len),
+    };
+    first.unwrap_or(0).min(chain.len().saturating_sub(1))
+}

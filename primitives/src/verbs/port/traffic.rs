@@ -1,0 +1,88 @@
+//! What a port counts: verbs since it was built, and the cost of one batch.
+
+use crate::verbs::{Verb, WorkRequest};
+
+/// Verbs a port has posted and taken, since it was built.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// READs posted.
+    pub reads: u64,
+    /// WRITEs posted, with or without immediate data.
+    pub writes: u64,
+    /// CAS and FETCH_ADD posted.
+    pub atomics: u64,
+    /// SENDs posted.
+    pub sends: u64,
+    /// Messages received.
+    pub recvs: u64,
+    /// Doorbells rung.
+    pub doorbells: u64,
+    /// Send-queue completions taken.
+    pub completions: u64,
+    /// Payload bytes of posted WRITEs, SENDs and READs.
+    pub bytes: u64,
+}
+
+impl Traffic {
+    /// Requests posted to send queues.
+    pub fn verbs(&self) -> u64 {
+        self.reads + self.writes + self.atomics + self.sends
+    }
+
+    /// What happened since an earlier reading.
+    pub fn since(&self, earlier: &Traffic) -> Traffic {
+        Traffic {
+            reads: self.reads - earlier.reads,
+            writes: self.writes - earlier.writes,
+            atomics: self.atomics - earlier.atomics,
+            sends: self.sends - earlier.sends,
+            recvs: self.recvs - earlier.recvs,
+            doorbells: self.doorbells - earlier.doorbells,
+            completions: self.completions - earlier.completions,
+            bytes: self.bytes - earlier.bytes,
+        }
+    }
+
+    /// Counts a request that is posted.
+    #[inline]
+    pub(super) fn count(&mut self, request: &WorkRequest) {
+        match request.verb {
+            Verb::Read { .. } => self.reads += 1,
+            Verb::Write { .. } | Verb::WriteImm { .. } => self.writes += 1,
+            Verb::Send { .. } => self.sends += 1,
+            Verb::CompareSwap { .. } | Verb::FetchAdd { .. } => self.atomics += 1,
+        }
+        self.bytes += u64::from(request.local.len);
+    }
+
+    /// Adds another port's traffic.
+    pub fn add(&mut self, other: &Traffic) {
+        self.reads += other.reads;
+        self.writes += other.writes;
+        self.atomics += other.atomics;
+        self.sends += other.sends;
+        self.recvs += other.recvs;
+        self.doorbells += other.doorbells;
+        self.completions += other.completions;
+        self.bytes += other.bytes;
+    }
+}
+
+/// What one posted batch cost, for comparison with a declared demand.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cost {
+    /// Requests posted.
+    pub verbs: u32,
+    /// Doorbells rung.
+    pub doorbells: u32,
+    /// Times somebody waited for the network.
+    pub round_trips: u32,
+}
+
+impl std::ops::AddAssign for Cost {
+    fn add_assign(&mut self, rhs: Cost) {
+        self.verbs += rhs.verbs;
+        self.doorbells += rhs.doorbells;
+        self.round_trips += rhs.round_trips;
+    }
+}
