@@ -94,9 +94,10 @@ fn draw(seed: u64) -> (Case, &'static str) {
     // Mostly the simulator: it is deterministic, and its faults are the richest.
     let (name, fabric) = match rng.random_range(0..6) {
         0 => ("loopback", FabricSpec::Loopback(options)),
-        1 => {
-            ("loopback-nic-thread", FabricSpec::Loopback(Options { mode: Mode::NicThread { seed }, ..options }))
-        }
+        1 => (
+            "loopback-nic-thread",
+            FabricSpec::Loopback(Options { mode: Mode::NicThread { seed }, ..options }),
+        ),
         _ => ("sim", sim(seed, draw_faults(&mut rng, shape.nodes))),
     };
     let mut case = Case::new(workload, &settings, RunSpec::new(fabric, shape, plan));
@@ -157,8 +158,7 @@ fn contended(seed: u64) -> Case {
     let mut case = if seed.is_multiple_of(2) {
         Case::new("smallbank", &[("accounts_per_thread", "20"), ("hot_accounts_share", "0.1")], spec)
     } else {
-        let settings =
-            [("records_per_thread", "4"), ("reads", "2"), ("writes", "1"), ("payload_bytes", "8")];
+        let settings = [("records_per_thread", "4"), ("reads", "2"), ("writes", "1"), ("payload_bytes", "8")];
         Case::new("micro", &settings, spec)
     };
     case.spec.seed = seed;
