@@ -329,7 +329,7 @@ impl<W: Workload, P: Protocol + Copy + Sync> Client<'_, W, P> {
     /// Waits until everything this worker sent has arrived and been executed, and backups have applied its log.
     async fn drain(&self) -> Result<(), Failure> {
         let (port, rpc) = (&self.net.port, &self.net.rpc);
-        match self.phases.drain_logs().await {
+        match self.phases.settle().await {
             Err(Stop::Fault(fault)) => return Err(fault.into()),
             Ok(()) | Err(Stop::Abort(_)) => {}
         }
