@@ -5,7 +5,6 @@ use crate::fabric::Nic;
 use crate::units::Nanos;
 use crate::verbs::NodeId;
 use crate::verbs::port::Cost;
-use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -51,29 +50,14 @@ impl<N: Nic> Rpc<N> {
     }
 
     /// Waits until the windows of all these sessions have room for that many requests at once. Await before
-    /// building a batch and build it before the next await: then nobody takes the room in between.
+    /// building a batch and build it before the next await: then nobody takes the room in between. Whoever came
+    /// first goes first.
     ///
     /// # Errors
     /// If there is no session with a peer, or its whole window is too small.
     pub async fn room(&self, needs: &[(NodeId, u32)]) -> Result<(), RpcError> {
-        let window = self.config.window;
-        std::future::poll_fn(|_| {
-            let state = &mut *self.state.borrow_mut();
-            for &(peer, calls) in needs {
-                let Some(session) = state.sessions.get_mut(peer.index()).filter(|s| s.to.is_some()) else {
-                    return Poll::Ready(Err(RpcError::NoSession { peer }));
-                };
-                if calls > window {
-                    return Poll::Ready(Err(RpcError::WindowFull { peer, window }));
-                }
-                if !session.has_slots(calls) {
-                    wait(&mut session.waiting, self.port.sched().current());
-                    return Poll::Pending;
-                }
-            }
-            Poll::Ready(Ok(()))
-        })
-        .await
+        let mut turn = Turn { rpc: self, needs, ticket: None };
+        std::future::poll_fn(|_| turn.poll()).await
     }
 
     /// One call, awaited.
@@ -102,7 +86,8 @@ impl<N: Nic> Rpc<N> {
         }
         let mask = session.unanswered.len() - 1;
         let mut freed = false;
-        for seq in (0..news).map(|i| session.acknowledged.wrapping_add(1).wrapping_add(i)) {
+        // Requests older than a window are gone for sure.
+        for seq in (0..news.min(session.unanswered.len() as u32)).map(|i| done_below.wrapping_sub(i)) {
             let slot = &mut session.unanswered[seq as usize & mask];
             if slot.as_ref().is_some_and(|sent| sent.call == NO_CALL && sent.seq == seq) {
                 *slot = None;
@@ -117,9 +102,8 @@ impl<N: Nic> Rpc<N> {
     }
 
     fn wake_waiting(&self, state: &mut State, peer: NodeId) {
-        // All of them look again: those that still find no room line up once more, in the same order.
-        let session = &mut state.sessions[peer.index()];
-        for task in session.waiting.drain(..) {
+        // Only the first: when it has gone on, it wakes the next.
+        if let Some(&(_, task)) = state.sessions[peer.index()].waiting.front() {
             self.port.sched().wake(task);
         }
     }
@@ -172,7 +156,10 @@ impl<N: Nic> Rpc<N> {
                 let Some(to) = session.to else { continue };
                 let Some(sent) = &mut session.unanswered[index] else { continue };
                 outstanding = true;
-                if now.since(sent.at) < self.config.retransmit_after {
+                // Twice as long each time, up to eight times: a peer that is slow rather than deaf must not drown
+                // in repetitions, each of which it answers.
+                let patience = self.config.retransmit_after.0 << (sent.attempts - 1).min(3);
+                if now.since(sent.at).0 < patience {
                     continue;
                 }
                 if sent.attempts > self.config.max_retransmits {
@@ -212,9 +199,59 @@ impl<N: Nic> Rpc<N> {
     }
 }
 
-fn wait(waiting: &mut VecDeque<u32>, task: u32) {
-    if !waiting.contains(&task) {
-        waiting.push_back(task);
+/// Somebody who waits for room. It lines up with all sessions it needs at once, so everybody's place is the order
+/// of arrival wherever they meet: the oldest is first everywhere, and nobody waits in a circle or for ever.
+struct Turn<'r, N: Nic> {
+    rpc: &'r Rpc<N>,
+    needs: &'r [(NodeId, u32)],
+    ticket: Option<u64>,
+}
+
+impl<N: Nic> Turn<'_, N> {
+    fn poll(&mut self) -> Poll<Result<(), RpcError>> {
+        let window = self.rpc.config.window;
+        let state = &mut *self.rpc.state.borrow_mut();
+        let mut free = true;
+        for &(peer, calls) in self.needs {
+            let Some(session) = state.sessions.get(peer.index()).filter(|s| s.to.is_some()) else {
+                return Poll::Ready(Err(RpcError::NoSession { peer }));
+            };
+            if calls > window {
+                return Poll::Ready(Err(RpcError::WindowFull { peer, window }));
+            }
+            let first = session.waiting.front().map(|w| w.0);
+            free &= first == self.ticket && session.has_slots(calls);
+        }
+        if free {
+            self.leave(state);
+            return Poll::Ready(Ok(()));
+        }
+        if self.ticket.is_none() {
+            let ticket = state.next_ticket;
+            state.next_ticket += 1;
+            self.ticket = Some(ticket);
+            for &(peer, _) in self.needs {
+                state.sessions[peer.index()].waiting.push_back((ticket, self.rpc.port.sched().current()));
+            }
+        }
+        Poll::Pending
+    }
+
+    /// Steps out of all lines and lets the next in each look.
+    fn leave(&mut self, state: &mut State) {
+        let Some(ticket) = self.ticket.take() else { return };
+        for &(peer, _) in self.needs {
+            state.sessions[peer.index()].waiting.retain(|w| w.0 != ticket);
+            self.rpc.wake_waiting(state, peer);
+        }
+    }
+}
+
+impl<N: Nic> Drop for Turn<'_, N> {
+    fn drop(&mut self) {
+        if self.ticket.is_some() {
+            self.leave(&mut self.rpc.state.borrow_mut());
+        }
     }
 }
 

@@ -95,6 +95,10 @@ impl Header {
             let len = message.byte_len;
             return Err(Malformed::Short { len, wanted: header.saturating_sub(len) });
         }
+        // A receive takes what its size class holds, which is more than the longest message of this endpoint.
+        if message.byte_len > message.buf.len() {
+            return Err(Malformed::Field { field: "length", value: u64::from(message.byte_len) });
+        }
         let word = |i: usize| message.buf.word(GRH_WORDS + i);
         let (first, second, third) = (word(0), word(1), word(2));
         if first & 0xff != VERSION {

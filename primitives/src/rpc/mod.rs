@@ -24,6 +24,8 @@
 mod client;
 mod message;
 mod server;
+#[cfg(test)]
+mod tests;
 
 pub use client::{CallBatch, MAX_CALLS, Pending, Replies};
 pub use message::{Kind, Malformed, Reader, Writer};
@@ -35,7 +37,7 @@ use crate::mem::{Buf, PoolExhausted};
 use crate::units::Nanos;
 use crate::verbs::port::Port;
 use crate::verbs::work::GRH_BYTES;
-use crate::verbs::{AddressHandle, NodeId, Qp, QpAddress, QpConfig};
+use crate::verbs::{AddressHandle, NodeId, Qp, QpAddress, QpConfig, QpState, WcStatus};
 use message::{HEADER_WORDS, Header};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -48,7 +50,7 @@ pub struct RpcConfig {
     pub window: u32,
     /// Largest message in bytes, header included; at most the fabric's datagram size.
     pub max_message: u32,
-    /// Age at which an unanswered request is sent again.
+    /// Age at which an unanswered request is first sent again; further waits double, up to eight times this.
     pub retransmit_after: Nanos,
     /// Times a request is sent again before the call fails.
     pub max_retransmits: u32,
@@ -153,7 +155,8 @@ struct Session {
     in_use: u32,
     /// Requests up to this one were acknowledged as executed.
     acknowledged: u32,
-    waiting: VecDeque<u32>,
+    /// Who waits for room, by ticket and task, in order of arrival.
+    waiting: VecDeque<(u64, u32)>,
     served: Box<[Option<Served>]>,
     /// Every request up to this one has been executed.
     done_below: u32,
@@ -189,6 +192,7 @@ struct State {
     free_calls: Vec<u32>,
     batches: Vec<BatchState>,
     free_batches: Vec<u32>,
+    next_ticket: u64,
     out: Vec<(AddressHandle, Buf, u32)>,
     stats: RpcStats,
 }
@@ -205,6 +209,11 @@ pub struct Rpc<N: Nic> {
     next_sweep: Cell<Nanos>,
     sweep_armed: Cell<bool>,
     building: Cell<bool>,
+    /// Receives there should be, and those posted now.
+    recv_depth: u32,
+    recvs_posted: Cell<u32>,
+    /// The queue pair is in error; its receives are coming back.
+    broken: Cell<bool>,
 }
 
 impl<N: Nic> Rpc<N> {
@@ -252,6 +261,9 @@ impl<N: Nic> Rpc<N> {
             next_sweep: Cell::new(Nanos(0)),
             sweep_armed: Cell::new(false),
             building: Cell::new(false),
+            recv_depth,
+            recvs_posted: Cell::new(0),
+            broken: Cell::new(false),
         };
         for _ in 0..recv_depth {
             rpc.post_fresh_recv()
@@ -315,18 +327,45 @@ impl<N: Nic> Rpc<N> {
 
     fn post_fresh_recv(&self) -> Result<(), PoolExhausted> {
         let buf = self.port.buf(self.config.max_message + GRH_BYTES)?;
-        // The queue was sized for what is posted; a full queue would only mean one receive less.
-        let _ = self.port.post_recv(self.qp, buf);
+        self.post_recv(buf);
         Ok(())
+    }
+
+    fn post_recv(&self, buf: Buf) {
+        // The queue was sized for what is posted; a full queue would only mean one receive less.
+        if self.port.post_recv(self.qp, buf).is_ok() {
+            self.recvs_posted.set(self.recvs_posted.get() + 1);
+        }
+    }
+
+    /// A receive failed: a peer sent more than fits, which some cards answer with the error state. When all
+    /// receives have come back, the queue pair starts afresh; whatever was lost meanwhile is sent again.
+    #[cold]
+    fn recover(&self) {
+        self.broken.set(self.port.nic().qp_state(self.qp) == QpState::Error);
+        if self.broken.get() && self.recvs_posted.get() > 0 {
+            return;
+        }
+        if self.broken.replace(false) {
+            self.port.reset_datagram_queue(self.queue);
+        }
+        while self.recvs_posted.get() < self.recv_depth && self.post_fresh_recv().is_ok() {}
     }
 
     /// Sorts arrived messages: replies and acknowledgements are handled at once, requests wait for
     /// [`Rpc::serve_one`].
     fn sort_arrivals(&self) {
         while let Some(message) = self.port.next_received() {
+            self.recvs_posted.set(self.recvs_posted.get() - 1);
+            if message.status != WcStatus::Success || self.broken.get() {
+                self.state.borrow_mut().stats.malformed += u64::from(message.status == WcStatus::LocalLength);
+                drop(message);
+                self.recover();
+                continue;
+            }
             if self.post_fresh_recv().is_err() {
                 // Losing a datagram is allowed, running out of receives for good is not: give this one back.
-                let _ = self.port.post_recv(self.qp, message.buf);
+                self.post_recv(message.buf);
                 continue;
             }
             self.port.nic().charge(CpuWork::RpcDecode);

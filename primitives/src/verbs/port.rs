@@ -385,18 +385,30 @@ impl<N: Nic> Port<N> {
     pub fn reset(&self, peer: NodeId) {
         let state = &mut *self.state.borrow_mut();
         for &queue in state.routes.get(peer.index()).into_iter().flatten() {
-            let SendQueue { line, backlog, .. } = &mut state.queues[queue as usize];
-            // First the NIC, which then touches no buffer of these requests any more.
-            self.nic.reset_qp(line.qp);
-            line.flush(&mut state.groups, &self.sched, &self.pool);
-            state.lined_up -= backlog.len();
-            for (_, Entry { group, pinned }) in backlog.drain(..) {
-                self.pool.unpin(pinned);
-                let error = VerbError::Completion { peer, status: WcStatus::Flushed };
-                state.groups.fail(group, error, &self.sched);
-            }
+            self.reset_queue(&mut state.queues[queue as usize], &mut state.groups, &mut state.lined_up);
         }
         self.wake_for_room(state);
+    }
+
+    /// Takes a datagram queue pair out of the error state, as [`Port::reset`]. Its receives are gone: post them
+    /// anew, when all that were posted have come back as flushed.
+    pub fn reset_datagram_queue(&self, queue: u32) {
+        let state = &mut *self.state.borrow_mut();
+        self.reset_queue(&mut state.queues[queue as usize], &mut state.groups, &mut state.lined_up);
+        self.wake_for_room(state);
+    }
+
+    fn reset_queue(&self, queue: &mut SendQueue, groups: &mut Groups, lined_up: &mut usize) {
+        let SendQueue { line, backlog, .. } = queue;
+        // First the NIC, which then touches no buffer of these requests any more.
+        self.nic.reset_qp(line.qp);
+        line.flush(groups, &self.sched, &self.pool);
+        *lined_up -= backlog.len();
+        for (_, Entry { group, pinned }) in backlog.drain(..) {
+            self.pool.unpin(pinned);
+            let error = VerbError::Completion { peer: line.peer, status: WcStatus::Flushed };
+            groups.fail(group, error, &self.sched);
+        }
     }
 
     #[cold]

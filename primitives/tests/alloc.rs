@@ -1,0 +1,229 @@
+//! No allocation on the data path: after warm-up, verbs and calls on loopback do not touch the allocator.
+
+// Counting is the one thing that needs it: `GlobalAlloc` is an unsafe trait. The implementation hands everything to
+// the system allocator unchanged.
+#![allow(unsafe_code)]
+
+mod common;
+
+use common::{Fabric, Net, connect};
+use primitives::exec::{Core, CoreLoop, Sched, yield_now};
+use primitives::fabric::Nic;
+use primitives::mem::{Access, BufPool, Region};
+use primitives::mesh::{Worker, WorkerConfig};
+use primitives::rpc::{Incoming, Reply, RpcPoller, Service};
+use primitives::verbs::port::{EnginePort, Port, PortConfig};
+use primitives::verbs::{NodeId, QpConfig, Remote};
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::rc::Rc;
+
+/// Counts the allocations of each thread.
+struct Counting;
+
+thread_local! {
+    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+}
+
+fn count() {
+    // A thread that is ending has no counter any more, and nobody who asks for it.
+    let _ = ALLOCATIONS.try_with(|n| n.set(n.get() + 1));
+}
+
+// Sound: every call is the system allocator's, with the caller's own arguments.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count();
+        unsafe { System.alloc(layout) }
+    }
+    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
+        unsafe { System.dealloc(ptr, layout) }
+    }
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        count();
+        unsafe { System.alloc_zeroed(layout) }
+    }
+    unsafe fn realloc(&self, ptr: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        count();
+        unsafe { System.realloc(ptr, layout, size) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+fn allocations() -> u64 {
+    ALLOCATIONS.with(Cell::get)
+}
+
+const WARM_UP: u64 = 2_000;
+const OPERATIONS: u64 = 100_000;
+
+/// Where warm-up ended; asserts at the end that nothing was allocated since.
+struct Watch {
+    what: &'static str,
+    at: Cell<Option<u64>>,
+}
+
+impl Watch {
+    fn new(what: &'static str) -> Watch {
+        Watch { what, at: Cell::new(None) }
+    }
+
+    fn operation(&self, number: u64) {
+        if number == WARM_UP {
+            self.at.set(Some(allocations()));
+        }
+    }
+
+    fn end(&self) {
+        let since = allocations() - self.at.get().expect("warm-up has ended");
+        assert_eq!(since, 0, "{}: allocations in {OPERATIONS} operations", self.what);
+    }
+}
+
+#[test]
+fn the_counter_counts() {
+    let before = allocations();
+    drop(std::hint::black_box(Box::new(1)));
+    assert_eq!(allocations(), before + 1);
+}
+
+/// Node 0's port with one queue pair to each of two nodes.
+fn port(net: &Net) -> (Rc<EnginePort>, [Remote; 2]) {
+    let nic = net.own_context(0);
+    let arena = Region::new(1 << 16);
+    let lkey = nic.register(&arena, Access::LOCAL).expect("a region").lkey;
+    let qps = [1, 2].map(|peer| connect(&nic, net.nic(peer), QpConfig::rc()).0);
+    let port = Port::new(nic, Sched::new(), BufPool::new(arena, lkey), PortConfig::default());
+    for (peer, qp) in (1..).zip(qps) {
+        port.add_route(NodeId(peer), qp, QpConfig::rc().send_depth);
+    }
+    let at = |peer| Remote { node: NodeId(peer), rkey: net.keys(peer).rkey, offset: 0 };
+    (Rc::new(port), [at(1), at(2)])
+}
+
+/// Runs `coroutines` that share the operations, each `one(number)`.
+fn watch<F: Future<Output = ()>>(
+    what: &'static str,
+    coroutines: u64,
+    one: impl Fn(Rc<EnginePort>, [Remote; 2], u64) -> F,
+) {
+    let net = Net::new(Fabric::Posting, 3);
+    let (port, at) = port(&net);
+    let watch = Watch::new(what);
+    let next = Cell::new(0);
+    let mut core = Core::new(port.sched().clone(), port.clone());
+    for _ in 0..coroutines {
+        let (port, one, next, watch) = (port.clone(), &one, &next, &watch);
+        core.spawn(async move {
+            while next.get() < WARM_UP + OPERATIONS {
+                let number = next.replace(next.get() + 1);
+                watch.operation(number);
+                one(port.clone(), at, number).await;
+            }
+        });
+    }
+    while !core.step(usize::MAX).finished {}
+    watch.end();
+}
+
+#[test]
+fn reads_and_writes() {
+    watch("READ", 8, |port, at, i| async move {
+        port.read(at[i as usize % 2], 64).await.expect("reads");
+    });
+    watch("WRITE", 8, |port, at, i| async move {
+        let buf = port.buf(200).expect("a buffer");
+        port.write(at[i as usize % 2], buf).await.expect("writes");
+    });
+}
+
+#[test]
+fn atomics() {
+    watch("CAS", 8, |port, at, i| async move {
+        port.cas(at[i as usize % 2], i, i + 1).await.expect("swaps");
+    });
+    watch("FETCH_ADD", 8, |port, at, i| async move {
+        port.fetch_add(at[i as usize % 2], 1).await.expect("adds");
+    });
+}
+
+#[test]
+fn batches_across_queue_pairs() {
+    watch("batch", 8, |port, at, i| async move {
+        let buf = port.buf(64).expect("a buffer");
+        let mut batch = port.batch();
+        for k in 0..6u32 {
+            batch.write(at[k as usize % 2].at(u64::from(k) * 8), &buf, k * 8, 8);
+        }
+        batch.cas(at[0], i, i, &buf, 0);
+        batch.post().await.expect("completes");
+    });
+}
+
+#[test]
+fn passive_posts_and_dropped_futures() {
+    watch("passive", 4, |port, at, i| async move {
+        let buf = port.buf(8).expect("a buffer");
+        let mut batch = port.batch();
+        batch.write(at[0], &buf, 0, 8);
+        batch.write(at[1], &buf, 0, 8);
+        match i % 3 {
+            0 => drop(batch.post_passive().expect("posts")),
+            1 => drop(batch.post()),
+            _ => drop(batch),
+        }
+        port.room().await;
+        if i % 16 == 0 {
+            yield_now(port.sched()).await;
+        }
+    });
+}
+
+struct Echo;
+
+impl Service for Echo {
+    fn handle(&mut self, request: &mut Incoming<'_>, reply: &mut Reply<'_>) {
+        while let Ok(word) = request.payload.word() {
+            reply.word(word);
+        }
+    }
+}
+
+#[test]
+fn calls_served_and_one_way() {
+    let net = Net::new(Fabric::Posting, 2);
+    let config = WorkerConfig::default();
+    let (workers, cards): (Vec<_>, Vec<_>) =
+        (0..2).map(|n| Worker::open(net.own_context(n), &config, 2, 0).expect("a worker")).unzip();
+    for worker in &workers {
+        worker.connect(&cards).expect("connects");
+    }
+    let watch = Watch::new("RPC");
+    let next = Cell::new(0);
+    let mut calling = Core::new(workers[0].sched.clone(), RpcPoller::new(workers[0].rpc.clone(), Echo));
+    let mut serving = Core::new(workers[1].sched.clone(), RpcPoller::new(workers[1].rpc.clone(), Echo));
+    serving.spawn(std::future::ready(()));
+    // More callers than the window, so that waiting for room is watched too.
+    for _ in 0..40 {
+        let (rpc, next, watch) = (&workers[0].rpc, &next, &watch);
+        calling.spawn(async move {
+            while next.get() < WARM_UP + OPERATIONS {
+                let number: u64 = next.replace(next.get() + 1);
+                watch.operation(number);
+                rpc.room(&[(NodeId(1), 3)]).await.expect("room");
+                let mut batch = rpc.batch();
+                batch.call(NodeId(1), 0, |w| w.word(number)).expect("room");
+                batch.one_way(NodeId(1), 0, |w| w.word(number)).expect("room");
+                batch.call(NodeId(1), 0, |w| w.bytes(&[7; 100])).expect("room");
+                let replies = batch.send().await.expect("answers");
+                assert_eq!(replies.read(0, |mut r| r.word()), Ok(number));
+            }
+        });
+    }
+    while !calling.step(usize::MAX).finished {
+        serving.step(usize::MAX);
+    }
+    watch.end();
+}
