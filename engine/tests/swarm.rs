@@ -66,6 +66,7 @@ fn draw_settings(rng: &mut Xoshiro256PlusPlus) -> (&'static str, Vec<(&'static s
         let settings = vec![
             ("accounts_per_thread", rng.random_range(50..200u32).to_string()),
             ("hot_accounts_share", "0.1".to_owned()),
+            ("savings_withdrawal_share", format!("{:.1}", rng.random_range(0.0..1.0))),
             ("payload_bytes", (8 * rng.random_range(1..20u32)).to_string()),
         ];
         return ("smallbank", settings);
@@ -94,9 +95,10 @@ fn draw(seed: u64) -> (Case, &'static str) {
     // Mostly the simulator: it is deterministic, and its faults are the richest.
     let (name, fabric) = match rng.random_range(0..6) {
         0 => ("loopback", FabricSpec::Loopback(options)),
-        1 => {
-            ("loopback-nic-thread", FabricSpec::Loopback(Options { mode: Mode::NicThread { seed }, ..options }))
-        }
+        1 => (
+            "loopback-nic-thread",
+            FabricSpec::Loopback(Options { mode: Mode::NicThread { seed }, ..options }),
+        ),
         _ => ("sim", sim(seed, draw_faults(&mut rng, shape.nodes))),
     };
     let mut case = Case::new(workload, &settings, RunSpec::new(fabric, shape, plan));
@@ -105,9 +107,13 @@ fn draw(seed: u64) -> (Case, &'static str) {
     case.spec.replicas = rng.random_range(1..=shape.nodes.min(3));
     case.spec.length = Length::Transactions(rng.random_range(20..80));
     case.spec.worker.rpc.window = *[4, 16, 32].choose(&mut rng).expect("a choice of three");
-    // Real threads may be kept from the CPU for milliseconds; virtual ones are not.
-    case.spec.worker.rpc.retransmit_after =
-        if name == "sim" { Nanos::from_micros(150) } else { Nanos::from_millis(3) };
+    // Real threads may be kept from the CPU for long; that is slow, not a fault. Virtual ones are not.
+    if name == "sim" {
+        case.spec.worker.rpc.retransmit_after = Nanos::from_micros(150);
+    } else {
+        case.spec.worker.rpc.retransmit_after = Nanos::from_millis(10);
+        case.spec.worker.rpc.max_retransmits = 10_000;
+    }
     (case, name)
 }
 
@@ -157,8 +163,7 @@ fn contended(seed: u64) -> Case {
     let mut case = if seed.is_multiple_of(2) {
         Case::new("smallbank", &[("accounts_per_thread", "20"), ("hot_accounts_share", "0.1")], spec)
     } else {
-        let settings =
-            [("records_per_thread", "4"), ("reads", "2"), ("writes", "1"), ("payload_bytes", "8")];
+        let settings = [("records_per_thread", "4"), ("reads", "2"), ("writes", "1"), ("payload_bytes", "8")];
         Case::new("micro", &settings, spec)
     };
     case.spec.seed = seed;
