@@ -254,6 +254,12 @@ pub struct TuneArgs {
     /// Run the best candidates and the presets too, and print the regret.
     #[arg(long)]
     pub verify: bool,
+    /// Price plans with this profile; usually the simulated one, or what characterizing the fabric leaves.
+    #[arg(long, value_name = "FILE")]
+    pub profile: Option<PathBuf>,
+    /// Rivals run at a time with --verify; cores on sim, 1 where time is real.
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = values::jobs)]
+    pub jobs: Option<usize>,
     #[allow(missing_docs)]
     #[command(flatten)]
     pub output: OutputArgs,

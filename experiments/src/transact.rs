@@ -100,6 +100,16 @@ pub fn plan(spec: &RunSpec) -> Result<Option<NamedPlan>, CliError> {
     Ok(Some(named))
 }
 
+/// A spec in the engine's terms, with the engine's usual settings for the rest.
+pub fn engine_spec(spec: &RunSpec, fabric: &Fabric, plan: Plan) -> cluster::RunSpec {
+    let shape = Shape { nodes: spec.nodes as u16, workers: spec.threads as u16 };
+    let mut asked = cluster::RunSpec::new(fabric.spec.clone(), shape, plan);
+    asked.replicas = spec.replicas as u16;
+    asked.length = cluster::Length::measured(spec.duration.nanos());
+    asked.seed = spec.seed;
+    asked
+}
+
 /// Runs a spec with a given plan.
 ///
 /// # Errors
@@ -112,11 +122,7 @@ pub fn run(
     stop: &AtomicBool,
 ) -> Result<Run, CliError> {
     let (workload, protocol) = (workload(spec)?, protocol(spec)?);
-    let shape = Shape { nodes: spec.nodes as u16, workers: spec.threads as u16 };
-    let mut asked = cluster::RunSpec::new(fabric.spec.clone(), shape, named.plan.clone());
-    asked.replicas = spec.replicas as u16;
-    asked.length = cluster::Length::measured(spec.duration.nanos());
-    asked.seed = spec.seed;
+    let mut asked = engine_spec(spec, fabric, named.plan);
     asked.history = keep.history;
     let result = cluster::run(&asked, &workload, protocol, stop).map_err(|error| match &error {
         RunError::Plan(refused) => CliError::usage(format!("plan `{}` cannot run here", named.name))

@@ -8,7 +8,11 @@
 //! Not declared, because it is shared between many operations or happens rarely: forced signals of long
 //! unsignaled runs, bare acknowledgements, retransmissions, polls of an empty completion queue.
 
-use crate::plan::{Phase, Step, Via};
+mod phases;
+
+pub use phases::demand;
+
+use crate::plan::{Phase, Step};
 use primitives::profile::{CpuProfile, Primitive};
 
 /// Sizes that the store, the log and the RPC layer fix, in bytes.
@@ -20,16 +24,18 @@ pub struct Sizes {
     pub bucket: u32,
     /// Header of an RPC message.
     pub message_header: u32,
-    /// What names a record in a message: table or location, and key.
+    /// What names a record in a message: table and location if known, and key.
     pub name: u32,
-    /// One header word, or a version.
+    /// One word: a header, a rule, an outcome, a log position.
     pub word: u32,
-    /// A log entry beside its records: the length at both ends, and the transaction.
+    /// A log entry beside its records: the frame at both ends, and the transaction's stamp.
     pub log_frame: u32,
     /// Log entries that one truncation request frees.
     pub entries_per_truncation: u32,
     /// Largest payload copied into the work request.
     pub inline_max: u32,
+    /// Largest RPC message, header included; longer log entries travel in pieces.
+    pub max_message: u32,
 }
 
 impl Default for Sizes {
@@ -43,6 +49,7 @@ impl Default for Sizes {
             log_frame: 24,
             entries_per_truncation: 32,
             inline_max: 64,
+            max_message: 1024,
         }
     }
 }
@@ -52,9 +59,9 @@ impl Default for Sizes {
 pub struct Touch {
     /// Records on other nodes. For logging: records written, wherever they are.
     pub remote: f64,
-    /// Other nodes they lie on. For logging: backup nodes written to.
+    /// Other nodes they lie on. For logging: other nodes that back any of them.
     pub nodes: f64,
-    /// Records on the coordinator's own node.
+    /// Records on the coordinator's own node. For logging: copies that the coordinator's own node keeps.
     pub local: f64,
     /// Payload of a record in bytes.
     pub payload: u32,
@@ -247,35 +254,38 @@ impl Demand {
     }
 
     /// Lock words of local records changed through the coordinator's own NIC, in the same wave as the remote
-    /// ones where there are any.
-    fn through_own_nic(&mut self, sizes: &Sizes, local: f64, primitive: Primitive, passive: bool) {
+    /// ones where there are any and requests are outstanding together.
+    fn through_own_nic(
+        &mut self,
+        sizes: &Sizes,
+        local: f64,
+        primitive: Primitive,
+        step: Step,
+        passive: bool,
+    ) {
         if local <= 0.0 {
             return;
         }
         let inline = primitive == Primitive::Write;
         self.looped.push(Flow { primitive, count: local, bytes: sizes.word, inline });
         self.requester.requests += local;
-        self.requester.doorbells += local.min(1.0);
         if inline {
             self.requester.inline_lines += local * lines(sizes.word);
         }
+        let queues = if step.outstanding { local.min(1.0) } else { local };
+        self.requester.doorbells += if step.doorbell_batching { queues } else { local };
         if passive {
             return;
         }
-        self.signaled += local.min(1.0);
-        self.requester.completions += local.min(1.0);
-        let alone = (1.0 - self.round_trips()).clamp(0.0, local.min(1.0));
+        self.signaled += queues;
+        self.requester.completions += queues;
+        let alone = if step.outstanding { (1.0 - self.round_trips()).clamp(0.0, queues) } else { local };
         if alone > 0.0 {
             self.requester.resumes += alone;
+            let (bytes, chained) = (sizes.word, step.doorbell_batching && local > queues);
             self.waves.push(Wave {
                 times: alone,
-                until: Awaited::Completion {
-                    primitive,
-                    bytes: sizes.word,
-                    inline,
-                    after_atomic: false,
-                    chained: false,
-                },
+                until: Awaited::Completion { primitive, bytes, inline, after_atomic: false, chained },
             });
         }
     }
@@ -353,368 +363,5 @@ fn send(flows: &mut Vec<Flow>, core: &mut CpuCounts, sizes: &Sizes, count: f64, 
     }
 }
 
-/// What `how` asks for when it serves `touch`.
-pub fn demand(how: &Carriage, touch: &Touch, sizes: &Sizes) -> Demand {
-    match how.phase {
-        Phase::Fetch => fetch(how, touch, sizes),
-        Phase::Lock => lock(how, touch, sizes),
-        Phase::Validate => validate(how, touch, sizes),
-        Phase::Log => log(how, touch, sizes),
-        Phase::Install => install(how, touch, sizes),
-        Phase::Unlock => unlock(how, touch, sizes),
-    }
-}
-
-/// Execution (DrTM+H §5.1): a READ of the record behind a READ of its bucket, which the location cache saves; or one
-/// call; or by the cache's answer. An RPC's reply carries the location where there is a cache to refill.
-fn fetch(how: &Carriage, touch: &Touch, sizes: &Sizes) -> Demand {
-    let mut d = Demand::default();
-    let record = sizes.record_overhead + touch.payload;
-    let cached = if how.location_cache { touch.cached } else { 0.0 };
-    let (hits, misses) = (touch.remote * cached, touch.remote * (1.0 - cached));
-    let (bucket_read, record_read) = ([(Primitive::Read, sizes.bucket)], [(Primitive::Read, record)]);
-    let by_read = |records: f64, chain, joined| Chains {
-        records,
-        nodes: touch.nodes.min(records),
-        chain,
-        step: how.step,
-        passive: false,
-        joined,
-    };
-    let by_call = |messages: f64| Calls {
-        messages,
-        request: sizes.name,
-        reply: record + if how.location_cache { sizes.word } else { 0 },
-        copied: f64::from(record),
-        probes: 2.0, // bucket, record
-        step: how.step,
-        passive: false,
-    };
-    if how.location_cache {
-        // Looked up before each fetch; filled after each miss.
-        d.requester.probes += touch.remote + misses;
-    }
-    match how.step.via {
-        Via::OneSided => {
-            d.one_sided(sizes, &by_read(misses, &bucket_read, false));
-            d.one_sided(sizes, &by_read(touch.remote, &record_read, false));
-            d.requester.copied += touch.remote * f64::from(record); // checksum
-        }
-        Via::TwoSided => d.two_sided(sizes, &by_call(touch.remote)),
-        Via::Hybrid => {
-            // Sent at once, hits and misses are awaited together: by the reply if any missed.
-            let joined = how.step.outstanding;
-            d.one_sided(sizes, &by_read(hits, &record_read, joined));
-            d.requester.copied += hits * f64::from(record);
-            let before = d.waves.len();
-            d.two_sided(sizes, &by_call(misses));
-            if joined {
-                let any_miss = 1.0 - cached.powf(touch.remote);
-                let waves = touch.remote.min(1.0);
-                for wave in &mut d.waves[before..] {
-                    wave.times = wave.times.min(any_miss);
-                }
-                let by_completion = waves - d.round_trips();
-                if by_completion > 0.0 {
-                    let until = Awaited::Completion {
-                        primitive: Primitive::Read,
-                        bytes: record,
-                        inline: false,
-                        after_atomic: false,
-                        chained: false,
-                    };
-                    d.waves.push(Wave { times: by_completion, until });
-                }
-                d.requester.resumes = waves;
-            }
-        }
-    }
-    d.requester.probes += 2.0 * touch.local;
-    d.requester.copied += touch.local * f64::from(record);
-    d
-}
-
-/// Locking and reading what was locked, in one round trip (DrTM+H §5.2): CAS and READ of the header on one queue
-/// pair, or one call.
-fn lock(how: &Carriage, touch: &Touch, sizes: &Sizes) -> Demand {
-    let mut d = Demand::default();
-    match how.step.via {
-        Via::OneSided => d.one_sided(
-            sizes,
-            &Chains {
-                records: touch.remote,
-                nodes: touch.nodes,
-                chain: &[(Primitive::Atomic, sizes.word), (Primitive::Read, sizes.word)],
-                step: how.step,
-                passive: false,
-                joined: false,
-            },
-        ),
-        Via::TwoSided | Via::Hybrid => d.two_sided(
-            sizes,
-            &Calls {
-                messages: touch.remote,
-                request: sizes.name + 2 * sizes.word, // the rule: stamp and version
-                reply: sizes.word,
-                copied: f64::from(sizes.word),
-                probes: 1.0,
-                step: how.step,
-                passive: false,
-            },
-        ),
-    }
-    d.requester.probes += touch.local;
-    if how.nic_owns_lock_words {
-        d.through_own_nic(sizes, touch.local, Primitive::Atomic, false);
-    }
-    d
-}
-
-/// Validation of records only read (DrTM+H §5.2): a READ of the header, or one call.
-fn validate(how: &Carriage, touch: &Touch, sizes: &Sizes) -> Demand {
-    let mut d = Demand::default();
-    match how.step.via {
-        Via::OneSided => d.one_sided(
-            sizes,
-            &Chains {
-                records: touch.remote,
-                nodes: touch.nodes,
-                chain: &[(Primitive::Read, sizes.word)],
-                step: how.step,
-                passive: false,
-                joined: false,
-            },
-        ),
-        Via::TwoSided | Via::Hybrid => d.two_sided(
-            sizes,
-            &Calls {
-                messages: touch.remote,
-                request: sizes.name + sizes.word,
-                reply: sizes.word,
-                copied: f64::from(sizes.word),
-                probes: 1.0,
-                step: how.step,
-                passive: false,
-            },
-        ),
-    }
-    d.requester.probes += touch.local;
-    d
-}
-
-/// Logging (DrTM+H §5.4): one entry to each backup node with all records it backs. Truncation is always a request
-/// nobody waits for, and the backup then applies the entries to its copy, however they came.
-fn log(how: &Carriage, touch: &Touch, sizes: &Sizes) -> Demand {
-    let mut d = Demand::default();
-    let copies = touch.remote * touch.backups;
-    if copies <= 0.0 || touch.nodes <= 0.0 {
-        return d;
-    }
-    let record = sizes.record_overhead + touch.payload;
-    let per_entry = copies / touch.nodes * f64::from(record);
-    let entry = sizes.log_frame + per_entry.round() as u32;
-    match how.step.via {
-        Via::OneSided => d.one_sided(
-            sizes,
-            &Chains {
-                records: touch.nodes,
-                nodes: touch.nodes,
-                chain: &[(Primitive::Write, entry)],
-                step: how.step,
-                passive: false,
-                joined: false,
-            },
-        ),
-        Via::TwoSided | Via::Hybrid => d.two_sided(
-            sizes,
-            &Calls {
-                messages: touch.nodes,
-                request: entry,
-                reply: 0,
-                copied: f64::from(entry),
-                probes: 0.0,
-                step: how.step,
-                passive: false,
-            },
-        ),
-    }
-    d.requester.copied += touch.nodes * f64::from(entry);
-    // Truncation requests are spread over many transactions: each rings a doorbell of its own.
-    let truncations = touch.nodes / f64::from(sizes.entries_per_truncation.max(1));
-    let step = Step { outstanding: true, ..Step::bare(Via::TwoSided) };
-    d.two_sided(
-        sizes,
-        &Calls {
-            messages: truncations,
-            request: sizes.word,
-            reply: 0,
-            copied: 0.0,
-            probes: 0.0,
-            step,
-            passive: true,
-        },
-    );
-    d.server.copied += copies * f64::from(record);
-    d.server.probes += copies;
-    d
-}
-
-/// Write-back and unlock in one round trip (DrTM+H §5.3): two WRITEs on one queue pair, or one call.
-fn install(how: &Carriage, touch: &Touch, sizes: &Sizes) -> Demand {
-    let mut d = Demand::default();
-    let record = sizes.record_overhead + touch.payload;
-    let body = record - sizes.word;
-    match how.step.via {
-        Via::OneSided => d.one_sided(
-            sizes,
-            &Chains {
-                records: touch.remote,
-                nodes: touch.nodes,
-                chain: &[(Primitive::Write, body), (Primitive::Write, sizes.word)],
-                step: how.step,
-                passive: how.step.passive_ack,
-                joined: false,
-            },
-        ),
-        Via::TwoSided | Via::Hybrid => d.two_sided(
-            sizes,
-            &Calls {
-                messages: touch.remote,
-                request: sizes.name + sizes.word + touch.payload,
-                reply: 0,
-                copied: f64::from(record),
-                probes: 1.0,
-                step: how.step,
-                passive: how.step.passive_ack,
-            },
-        ),
-    }
-    d.requester.copied += (touch.remote + touch.local) * f64::from(record);
-    if how.nic_owns_lock_words {
-        d.through_own_nic(sizes, touch.local, Primitive::Write, how.step.passive_ack);
-    }
-    d
-}
-
-/// Unlock after an abort: a WRITE of the header, or one call.
-fn unlock(how: &Carriage, touch: &Touch, sizes: &Sizes) -> Demand {
-    let mut d = Demand::default();
-    match how.step.via {
-        Via::OneSided => d.one_sided(
-            sizes,
-            &Chains {
-                records: touch.remote,
-                nodes: touch.nodes,
-                chain: &[(Primitive::Write, sizes.word)],
-                step: how.step,
-                passive: how.step.passive_ack,
-                joined: false,
-            },
-        ),
-        Via::TwoSided | Via::Hybrid => d.two_sided(
-            sizes,
-            &Calls {
-                messages: touch.remote,
-                request: sizes.name + sizes.word,
-                reply: 0,
-                copied: f64::from(sizes.word),
-                probes: 1.0,
-                step: how.step,
-                passive: how.step.passive_ack,
-            },
-        ),
-    }
-    if how.nic_owns_lock_words {
-        d.through_own_nic(sizes, touch.local, Primitive::Write, how.step.passive_ack);
-    }
-    d
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn touch(remote: f64, nodes: f64) -> Touch {
-        Touch { remote, nodes, payload: 16, cached: 1.0, backups: 2.0, ..Touch::default() }
-    }
-
-    fn how(phase: Phase, step: Step) -> Carriage {
-        Carriage { phase, step, location_cache: true, nic_owns_lock_words: false }
-    }
-
-    fn counts(phase: Phase, step: Step, touch: Touch) -> (f64, f64, f64) {
-        let d = demand(&how(phase, step), &touch, &Sizes::default());
-        (d.verbs(), d.doorbells(), d.round_trips())
-    }
-
-    #[test]
-    fn lock_and_commit_take_one_doorbell_and_one_round_trip_per_node() {
-        let one = |phase| Step { passive_ack: false, ..Step::table2(phase, Via::OneSided) };
-        let two = |phase| Step { passive_ack: false, ..Step::table2(phase, Via::TwoSided) };
-        for phase in [Phase::Lock, Phase::Install] {
-            assert_eq!(counts(phase, one(phase), touch(1.0, 1.0)), (2.0, 1.0, 1.0));
-            assert_eq!(counts(phase, one(phase), touch(3.0, 2.0)), (6.0, 2.0, 1.0));
-            assert_eq!(counts(phase, two(phase), touch(3.0, 2.0)), (3.0, 1.0, 1.0));
-        }
-    }
-
-    #[test]
-    fn passive_commit_is_awaited_by_nobody_and_two_sided_it_saves_the_replies() {
-        for via in [Via::OneSided, Via::TwoSided] {
-            let step = Step::table2(Phase::Install, via);
-            let d = demand(&how(Phase::Install, step), &touch(2.0, 2.0), &Sizes::default());
-            assert_eq!((d.round_trips(), d.signaled, d.replies.len()), (0.0, 0.0, 0));
-            let acked = Step { passive_ack: false, ..step };
-            let d = demand(&how(Phase::Install, acked), &touch(2.0, 2.0), &Sizes::default());
-            assert_eq!(d.round_trips(), 1.0);
-            assert_eq!(
-                d.replies.iter().map(|f| f.count).sum::<f64>(),
-                if via == Via::TwoSided { 2.0 } else { 0.0 }
-            );
-        }
-    }
-
-    #[test]
-    fn without_outstanding_requests_records_are_waited_for_one_by_one() {
-        for via in [Via::OneSided, Via::TwoSided] {
-            let (_, doorbells, waits) = counts(Phase::Fetch, Step::bare(via), touch(4.0, 3.0));
-            assert_eq!((doorbells, waits), (4.0, 4.0));
-        }
-    }
-
-    #[test]
-    fn a_missed_location_costs_a_second_read_or_a_call() {
-        let miss = Touch { cached: 0.0, ..touch(1.0, 1.0) };
-        assert_eq!(counts(Phase::Fetch, Step::bare(Via::OneSided), touch(1.0, 1.0)), (1.0, 1.0, 1.0));
-        assert_eq!(counts(Phase::Fetch, Step::bare(Via::OneSided), miss), (2.0, 2.0, 2.0));
-        let hybrid = Step { outstanding: true, ..Step::bare(Via::Hybrid) };
-        for touch in [miss, touch(1.0, 1.0), Touch { cached: 0.5, ..touch(2.0, 2.0) }] {
-            let d = demand(&how(Phase::Fetch, hybrid), &touch, &Sizes::default());
-            assert!((d.round_trips() - 1.0).abs() < 1e-12, "{d:?}");
-            assert_eq!(d.verbs(), touch.remote);
-            assert_eq!(d.verbs_of(Primitive::Send), touch.remote * (1.0 - touch.cached));
-        }
-    }
-
-    #[test]
-    fn logging_writes_once_to_each_backup_node_and_waits_once() {
-        let step = Step::table2(Phase::Log, Via::OneSided);
-        let d = demand(&how(Phase::Log, step), &touch(2.0, 4.0), &Sizes::default());
-        assert_eq!((d.verbs_of(Primitive::Write), d.round_trips()), (4.0, 1.0));
-        let none = Touch { backups: 0.0, ..touch(2.0, 0.0) };
-        assert_eq!(demand(&how(Phase::Log, step), &none, &Sizes::default()), Demand::default());
-    }
-
-    #[test]
-    fn local_lock_words_go_through_the_nic_only_where_it_owns_them() {
-        let local = Touch { local: 2.0, payload: 16, ..Touch::default() };
-        let step = Step::table2(Phase::Lock, Via::OneSided);
-        let plain = demand(&how(Phase::Lock, step), &local, &Sizes::default());
-        assert_eq!((plain.verbs(), plain.round_trips()), (0.0, 0.0));
-        let owned = Carriage { nic_owns_lock_words: true, ..how(Phase::Lock, step) };
-        let d = demand(&owned, &local, &Sizes::default());
-        assert_eq!((d.verbs_of(Primitive::Atomic), d.round_trips(), d.doorbells()), (2.0, 1.0, 1.0));
-        let both = Touch { remote: 1.0, nodes: 1.0, ..local };
-        assert_eq!(demand(&owned, &both, &Sizes::default()).round_trips(), 1.0);
-    }
-}
+mod tests;

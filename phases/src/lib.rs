@@ -2,9 +2,8 @@
 //!
 //! Read in this order: [`rule`] (what may be locked or validated: pure), [`txn`] (what one phase leaves for the
 //! next), [`store`] (records, index, location cache), [`plan`] (which primitive serves which phase: data),
-//! [`ops`] (the phases, one-sided and two-sided), [`log`] (their logs), [`demand`] (what each asks of cores, NICs and
-//! wire), [`model`] (what a plan will do, and
-//! which is best).
+//! [`ops`] (the phases, one-sided and two-sided), [`log`] (their logs), [`demand`] (what each asks of cores, NICs
+//! and wire), [`model`] (what a plan will do, and which is best), [`study`] (each phase driven alone).
 
 pub mod demand;
 pub mod log;
@@ -13,4 +12,5 @@ pub mod ops;
 pub mod plan;
 pub mod rule;
 pub mod store;
+pub mod study;
 pub mod txn;

@@ -256,10 +256,13 @@ impl Plan {
         Phase::ALL.into_iter().filter_map(|phase| self.step(phase).map(|step| (phase, step)))
     }
 
-    /// Whether records' locations reach the phases after fetch: a one-sided fetch finds them, an RPC's reply
-    /// carries them where there is a cache to refill (DrTM+H §5.1).
-    pub fn learns_locations(&self) -> bool {
-        self.location_cache || self.fetch.is_some_and(|step| step.via == Via::OneSided)
+    /// Whether records' locations are known when `phase` begins: from the cache, from a fetch of either kind (an RPC's
+    /// reply carries the location, DrTM+H §5.1), or from the reply to a two-sided lock.
+    pub fn learns_locations_before(&self, phase: Phase) -> bool {
+        let teaches = |earlier: Phase, step: Step| {
+            earlier == Phase::Fetch || earlier == Phase::Lock && step.via == Via::TwoSided
+        };
+        self.location_cache || self.steps().any(|(earlier, step)| earlier < phase && teaches(earlier, step))
     }
 }
 

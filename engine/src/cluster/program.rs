@@ -8,8 +8,8 @@ use crate::session::{End, Failure, Parts, Session};
 use crate::stats::{Window, WorkerStats};
 use crate::verify::{History, Recorder};
 use crate::workload::{Check, TableDef, Workload};
-use phases::ops::{Handlers, Phases};
-use phases::plan::{CheckedPlan, PlanError};
+use phases::ops::{Handlers, Phases, Stop};
+use phases::plan::{CheckedPlan, Phase, PlanError};
 use phases::rule::Owner;
 use phases::store::{CacheStats, Cluster, Layout, LocationCache, StoreConfig, StoreError};
 use primitives::exec::{Core, CoreLoop, sleep_until, yield_now};
@@ -17,8 +17,8 @@ use primitives::fabric::{AnyNic, Nic, SetupError};
 use primitives::mesh::{Program, RunFacts, Shape, Site, Worker, WorkerConfig};
 use primitives::rpc::{RpcPoller, RpcStats};
 use primitives::units::Nanos;
-use primitives::verbs::NodeId;
 use primitives::verbs::port::Traffic;
+use primitives::verbs::{NodeId, Remote};
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -311,41 +311,47 @@ impl<W: Workload, P: Protocol + Copy + Sync> Client<'_, W, P> {
             out.effects += effects;
             out.last_end = out.last_end.max(session.ended_at());
             out.recorders.extend(session.into_recorder());
-            out.faults.extend(fault.map(|failure| Fault {
-                node: self.node,
-                worker: self.worker,
-                coroutine: self.coroutine,
-                failure,
-            }));
+            out.faults.extend(fault.map(|failure| self.fault(failure)));
             out.running -= 1;
             out.running == 0
         };
         if last && fault.is_none() && !self.common.failed.load(Ordering::Relaxed) {
-            self.drain().await;
+            let drained = self.drain().await;
+            let out = &mut *self.collected.borrow_mut();
+            out.faults.extend(drained.err().map(|failure| self.fault(failure)));
         }
     }
 
-    /// Waits until everything this worker sent has arrived and been executed.
-    async fn drain(&self) {
+    fn fault(&self, failure: Failure) -> Fault {
+        Fault { node: self.node, worker: self.worker, coroutine: self.coroutine, failure }
+    }
+
+    /// Waits until everything this worker sent has arrived and been executed, and backups have applied its log.
+    async fn drain(&self) -> Result<(), Failure> {
         let (port, rpc) = (&self.net.port, &self.net.rpc);
+        match self.phases.drain_logs().await {
+            Err(Stop::Fault(fault)) => return Err(fault.into()),
+            Ok(()) | Err(Stop::Abort(_)) => {}
+        }
         // What was posted unsignaled is confirmed by a signaled request behind it, on every queue pair.
-        for _ in 0..self.run.spec.worker.lanes {
-            for node in 0..self.run.spec.shape.nodes {
-                let Ok(buf) = port.buf(8) else { return };
-                let node = NodeId(node);
-                let from =
-                    primitives::verbs::Remote { node, rkey: self.common.cluster.keys(node).rkey, offset: 0 };
+        if port.nic().caps().one_sided {
+            for lane in 0..self.run.spec.worker.lanes * u32::from(self.run.spec.shape.nodes) {
+                // Batches take the lanes to a node in turn: so many in a row reach each of them.
+                let node = NodeId((lane / self.run.spec.worker.lanes) as u16);
+                let buf = port.buf(8)?;
                 let mut batch = port.batch();
-                batch.read(from, &buf, 0, 8);
-                if batch.post().await.is_err() {
-                    return;
-                }
+                batch.read(Remote { node, rkey: self.common.cluster.keys(node).rkey, offset: 0 }, &buf, 0, 8);
+                batch
+                    .post()
+                    .await
+                    .map_err(|source| phases::ops::Fault::Verb { phase: Phase::Install, source })?;
             }
         }
         // One-way requests are acknowledged in passing; with nothing passing, their retransmission asks for it.
         while rpc.unanswered() > 0 {
             sleep_until(port, port.now() + Nanos::from_micros(20)).await;
         }
+        Ok(())
     }
 }
 
@@ -373,7 +379,9 @@ impl<'r, W: Workload, P: Protocol + Copy + Sync> Program for Run<'r, W, P> {
         let stats = Rc::new(RefCell::new(WorkerStats::new(digits(site.shape))));
         let coroutines = self.spec.plan.coroutines;
         let collected = Rc::new(RefCell::new(Collected { running: coroutines, ..Collected::default() }));
-        let handlers = Handlers::new(&common.cluster, site.node, site.worker);
+        let handlers = Handlers::new(site, &common.cluster).map_err(|e| {
+            SetupError::Invalid(format!("handlers of {}, worker {}: {e}", site.node, site.worker))
+        })?;
         let mut core = Core::new(site.net.sched.clone(), RpcPoller::new(site.net.rpc.clone(), handlers));
         for coroutine in 0..coroutines {
             let client = Client {

@@ -33,7 +33,7 @@ impl Protocol for Occ {
             return match txn.accesses() {
                 [] => Ok(()),
                 // Its holder may have committed already and be installing: what was read could be out of date.
-                [only] if only.header.locked() => Err(Abort::ReadLocked.into()),
+                [only] if only.read_locked() => Err(Abort::ReadLocked.into()),
                 [_] => Ok(()),
                 _ => ops.validate(txn, CheckRule::SameVersion).await,
             };

@@ -130,6 +130,17 @@ impl Zipfian {
         Zipfian { keys, alpha: 1.0 / (1.0 - theta), zetan, eta, zeta2 }
     }
 
+    /// Number of ranks.
+    pub fn keys(&self) -> u64 {
+        self.keys
+    }
+
+    /// Share of draws that go to the first `ranks` ranks.
+    pub fn share_of_first(&self, ranks: u64) -> f64 {
+        let theta = 1.0 - 1.0 / self.alpha;
+        zeta(ranks.min(self.keys), theta) / self.zetan
+    }
+
     /// Draws one rank.
     #[inline]
     pub fn sample(&self, rng: &mut impl Rng) -> u64 {

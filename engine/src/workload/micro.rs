@@ -4,6 +4,8 @@
 //! others, so the sum of first words counts updates exactly (a lost update is missed money), and a payload whose
 //! words differ has been torn.
 
+mod demand;
+
 use super::keys::KeyDist;
 use super::params::{Param, ParamError, Params};
 use super::{Check, RecordId, Scale, TableDef, Workload};

@@ -5,6 +5,7 @@
 //! [`Session`], whatever the protocol, plan and fabric below. After a run the stores are counted and compared with
 //! what committed transactions say they did (FoundationDB's workloads: setup, start, check, metrics).
 
+mod demand;
 pub mod keys;
 pub mod micro;
 pub mod params;

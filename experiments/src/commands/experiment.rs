@@ -67,7 +67,7 @@ pub fn run(args: &ExperimentArgs, context: &Context) -> Result<(), CliError> {
     context.interrupt.listen()?;
     sweep(args, context, &planned, |point| {
         let fabric = Fabric::open(&point.spec.fabric, point.spec.seed)?;
-        let plan = super::run::resolve(&point.spec, &fabric)?;
+        let plan = super::run::resolve(&point.spec, &fabric, context)?;
         let run =
             transact::run(&point.spec, &fabric, &plan, Keep { history: true }, context.interrupt.flag())?;
         if context.interrupt.asked() {

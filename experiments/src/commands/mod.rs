@@ -7,6 +7,7 @@ pub mod experiment;
 mod report;
 mod run;
 mod shell;
+mod tune;
 
 use crate::args::{Cli, Command, QuickstartArgs};
 use crate::error::CliError;
@@ -62,6 +63,7 @@ pub fn dispatch(cli: &Cli, context: &Context) -> Result<(), CliError> {
         Command::Man(args) => shell::man(args),
         Command::Report(args) => report::run(args, context),
         Command::Run(args) => run::run(args, context),
+        Command::Tune(args) => tune::run(args, context),
         Command::Experiment(args) => experiment::run(args, context),
         later => Err(not_yet(later.name())),
     }

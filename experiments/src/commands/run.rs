@@ -1,6 +1,6 @@
 //! `doorbell run`: one workload, protocol, plan and fabric.
 
-use super::Context;
+use super::{Context, tune};
 
 use crate::args::RunArgs;
 use crate::error::CliError;
@@ -27,7 +27,7 @@ pub fn run(args: &RunArgs, context: &Context) -> Result<(), CliError> {
         check_new(path)?;
     }
     let fabric = Fabric::open(&spec.fabric, spec.seed)?;
-    let plan = resolve(&spec, &fabric)?;
+    let plan = resolve(&spec, &fabric, context)?;
     let dir = match &args.output.out {
         Some(out) => Some(open(out, &spec, &plan, &fabric, &context.command)?),
         None => None,
@@ -57,10 +57,10 @@ pub fn run(args: &RunArgs, context: &Context) -> Result<(), CliError> {
 ///
 /// # Errors
 /// As [`transact::plan`] and [`tune::best`].
-pub fn resolve(spec: &RunSpec, fabric: &Fabric) -> Result<NamedPlan, CliError> {
+pub fn resolve(spec: &RunSpec, fabric: &Fabric, context: &Context) -> Result<NamedPlan, CliError> {
     match transact::plan(spec)? {
         Some(named) => Ok(named),
-        None => Err(CliError::machine("tune is being wired").hint(format!("{:?}", fabric.choice))),
+        None => tune::best(spec, fabric, context),
     }
 }
 

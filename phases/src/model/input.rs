@@ -134,14 +134,11 @@ impl Cluster {
         (others * (1.0 - (1.0 - 1.0 / others).powf(records))).min(records)
     }
 
-    /// Backup nodes that `writes` records have between them, by chance.
-    fn backups_of(&self, writes: f64) -> f64 {
-        let (others, backups) = (self.others(), f64::from(self.backups));
-        if others < 1.0 || backups <= 0.0 || writes <= 0.0 {
-            return 0.0;
-        }
-        let missed = (1.0 - (backups / others).min(1.0)).powf(writes);
-        (others * (1.0 - missed)).min(writes * backups)
+    /// Other nodes that back any of `writes` records, by chance, and how many copies the own node keeps.
+    fn backups_of(&self, writes: f64) -> (f64, f64) {
+        let (nodes, backups) = (f64::from(self.nodes), f64::from(self.backups));
+        let chance = backups / nodes; // that a given node backs a given record
+        (self.others() * (1.0 - (1.0 - chance).powf(writes)), writes * chance)
     }
 }
 
@@ -169,7 +166,7 @@ impl Workload {
             amount(&what("writes"), class.writes)?;
             amount(&what("think_ns"), class.think_ns)?;
         }
-        let sum = self.classes.iter().map(|c| c.share).sum::<f64>();
+        let sum = self.classes.iter().fold(0.0, |sum, c| sum + c.share);
         must((sum - 1.0).abs() < SHARE_SLACK, "sum of class shares", sum, "must be 1")?;
         share("local_share", self.local_share)?;
         share("cache_hit_share", self.cache_hit_share)?;
@@ -202,7 +199,8 @@ impl Workload {
             backups: f64::from(cluster.backups),
         };
         if phase == Phase::Log {
-            touch = Touch { remote: records, nodes: cluster.backups_of(records), local: 0.0, ..touch };
+            let (nodes, local) = cluster.backups_of(records);
+            touch = Touch { remote: records, nodes, local, ..touch };
         }
         touch
     }

@@ -6,6 +6,8 @@
 //! from the profile, the demand, the workload or the cluster; what is approximated is said where it is.
 
 mod explain;
+#[cfg(test)]
+mod fixtures;
 mod forecast;
 mod input;
 pub mod solve;

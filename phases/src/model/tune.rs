@@ -227,10 +227,10 @@ fn reasons(ranked: &[Candidate], presets: &[Candidate]) -> Vec<String> {
 }
 
 /// A group of profile numbers that are scaled together.
-type Knob = (&'static str, fn(&mut Profile) -> Vec<&mut Quantity>);
+pub(super) type Knob = (&'static str, fn(&mut Profile) -> Vec<&mut Quantity>);
 
 /// Inputs that are scaled one at a time.
-const KNOBS: &[Knob] = &[
+pub(super) const KNOBS: &[Knob] = &[
     ("the cost of a doorbell (MMIO)", |p| vec![&mut p.cpu.doorbell]),
     ("the cost of building a request", |p| vec![&mut p.cpu.request]),
     ("the CPU cost of RPC messages", |p| {

@@ -188,6 +188,10 @@ impl Service for Handlers {
                 reply.word(head);
                 Ok(())
             }),
+            wire::PING => {
+                wire::write_outcome(reply, 0, 0);
+                Ok(())
+            }
             other => Err(Malformed::Field { field: "handler", value: u64::from(other) }),
         };
         if served.is_err() {

@@ -7,13 +7,14 @@ use crate::plan::{CheckedPlan, Phase, Step, Via};
 use crate::rule::{Abort, CheckRule, LockRule, Verdict};
 use crate::store::{CacheStats, Cluster, Layout, LocationCache, NodeStore, TableId, record};
 use crate::txn::{Access, Intent, NOWHERE, Txn};
-use primitives::exec::yield_now;
-use primitives::fabric::CpuWork;
+use primitives::exec::{sleep_until, yield_now};
+use primitives::fabric::{CpuWork, Nic};
 use primitives::mem::PoolExhausted;
 use primitives::mesh::Site;
 use primitives::rpc::RpcError;
+use primitives::units::Nanos;
 use primitives::verbs::NodeId;
-use primitives::verbs::port::Cost;
+use primitives::verbs::port::{Cost, VerbError};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
@@ -39,6 +40,8 @@ struct Split {
 }
 
 /// All phases as a plan carries them, for one worker.
+///
+/// A worker's coroutines share one value: it keeps account of the worker's log rings, which have one writer.
 pub struct Phases {
     context: Rc<Context>,
     local: NodeStore,
@@ -120,16 +123,35 @@ impl Phases {
         self.log_waits.get()
     }
 
-    /// Lets every backup apply all entries that this worker has committed, and waits for it. For the end of a run:
-    /// afterwards backups equal primaries.
+    /// Waits until nothing is under way any more: passive requests have been executed, and every backup has applied
+    /// all entries that this worker has committed, so that backups equal primaries. For the end of a run.
     ///
     /// # Errors
-    /// If a backup does not answer or cannot apply its log.
-    pub async fn drain_logs(&self) -> Result<(), Stop> {
-        for node in (0..self.context.layout.config().nodes).map(NodeId) {
+    /// If a peer does not answer or a backup cannot apply its log.
+    pub async fn settle(&self) -> Result<(), Stop> {
+        let context = &*self.context;
+        let nodes = || (0..context.layout.config().nodes).map(NodeId);
+        for node in nodes() {
             while let Some(upto) = self.rings.with(node, |r| r.decided()) {
                 self.truncate(node, upto, &mut Cost::default()).await?;
             }
+        }
+        if context.port().nic().caps().one_sided {
+            // A completion on each queue pair retires the unsignaled WRITEs before it.
+            let word = context.port().buf(8).map_err(|e| fault(Phase::Install)(VerbError::from(e)))?;
+            let mut batch = context.port().batch();
+            nodes().for_each(|node| batch.read(context.at(node, 0), &word, 0, 8));
+            batch.post().await.map_err(fault(Phase::Install))?;
+        }
+        // Replies acknowledge the one-way requests executed before them. A request that was lost is sent again by
+        // the RPC layer in its own time; until then, ask in growing steps.
+        let mut pause = Nanos(1_000);
+        while context.rpc().unanswered() > 0 {
+            for node in nodes().filter(|&n| n != context.me) {
+                context.rpc().call(node, wire::PING, |_| ()).await.map_err(fault(Phase::Install))?;
+            }
+            sleep_until(context.port(), context.port().now() + pause).await;
+            pause = Nanos((pause.0 * 2).min(1_000_000));
         }
         Ok(())
     }

@@ -59,7 +59,7 @@ pub enum Refusal {
     },
     /// Nobody knows where the record is.
     #[error(
-        "{phase}: one-sided asked for, but no earlier phase learns where records are: fetch is two-sided and the \
+        "{phase}: one-sided asked for, but nobody knows where the records are: no earlier phase learns it, and the \
          location cache is off"
     )]
     NoLocation {
@@ -260,7 +260,7 @@ impl Plan {
                 found.push(Refusal::NoAtomics { fabric: fabric() });
             }
             let by_location = !matches!(phase, Phase::Fetch | Phase::Log);
-            if by_location && !self.learns_locations() {
+            if by_location && !self.learns_locations_before(phase) {
                 found.push(Refusal::NoLocation { phase });
             }
         }
@@ -289,14 +289,18 @@ impl Plan {
             .unwrap_or_else(|| unreachable!("bug: two-sided phases run on every fabric"))
     }
 
-    /// `via` for `phase` with the optimizations this plan gives the phase, or those of table 2.
+    /// `via` for `phase` with the optimizations of table 2, but for those in which this plan departs from table 2.
     fn keep(&self, phase: Phase, via: Via) -> Step {
-        let mut step = Step::table2(phase, via);
-        if let Some(own) = self.step(phase) {
-            step = Step { via, ..own };
-            step.passive_ack &= phase.may_be_passive();
+        let usual = Step::table2(phase, via);
+        let Some(own) = self.step(phase) else { return usual };
+        let was = Step::table2(phase, own.via);
+        let keep = |own: bool, was: bool, usual: bool| if own == was { usual } else { own };
+        Step {
+            via,
+            outstanding: keep(own.outstanding, was.outstanding, usual.outstanding),
+            doorbell_batching: keep(own.doorbell_batching, was.doorbell_batching, usual.doorbell_batching),
+            passive_ack: phase.may_be_passive() && keep(own.passive_ack, was.passive_ack, usual.passive_ack),
         }
-        step
     }
 
     /// Phases carried differently, then whether the cache differs.

@@ -2,17 +2,17 @@
 
 #![allow(dead_code)] // each test binary uses its part
 
-use phases::demand::Sizes;
 use phases::ops::{HandlerStats, Handlers, PhaseOps, Phases, Stop};
 use phases::plan::{CheckedPlan, Needs, Phase, Plan, Step, Via};
 use phases::rule::{Abort, CheckRule, LockRule, OnConflict, Owner, Stamp};
 use phases::store::{Cluster, Layout, LocationCache, NodeStore, StoreConfig, TableId, TableSpec};
 use phases::txn::{Intent, Txn};
-use primitives::exec::{Core, CoreLoop};
+use primitives::exec::{Core, CoreLoop, sleep_until};
 use primitives::fabric::loopback::{Mode, Options};
 use primitives::fabric::{AnyNic, SetupError};
 use primitives::mesh::{FabricSpec, Program, Shape, Site, WorkerConfig, launch};
 use primitives::rpc::RpcPoller;
+use primitives::units::Nanos;
 use primitives::verbs::NodeId;
 use std::cell::{Cell, RefCell};
 use std::future::Future;
@@ -78,7 +78,7 @@ impl Setup {
 /// What a script works with.
 pub struct Env {
     pub site: SiteFacts,
-    pub phases: Phases,
+    pub phases: Rc<Phases>,
     pub cluster: Rc<[NodeStore]>,
     pub port: Rc<primitives::verbs::port::EnginePort>,
     pub rpc: Rc<primitives::rpc::Rpc<AnyNic>>,
@@ -141,7 +141,9 @@ impl Env {
                 Ok(()) => return aborts,
                 Err(Stop::Abort(_)) => {
                     aborts += 1;
-                    primitives::exec::yield_now(self.port.sched()).await;
+                    // Sleeping lets the thread that holds the lock run, where threads outnumber CPUs.
+                    let pause = Nanos((1 + aborts % 7) * (1_000 + 300 * u64::from(self.site.coroutine)));
+                    sleep_until(&self.port, self.port.now() + pause).await;
                 }
                 Err(Stop::Fault(fault)) => panic!("{fault}"),
             }
@@ -214,11 +216,12 @@ impl<O: Send + 'static, S: Fn(Rc<Env>) -> Local<O> + Sync> Program for Run<'_, S
             (0, 0, 0) => 1,
             (n, ..) => n,
         };
+        let cache = LocationCache::new(self.setup.cache_bytes);
+        let phases = Rc::new(Phases::new(site, cluster, self.setup.checked(), cache));
         for coroutine in 0..coroutines {
-            let cache = LocationCache::new(self.setup.cache_bytes);
             let env = Rc::new(Env {
                 site: SiteFacts { node: site.node, worker: site.worker, coroutine },
-                phases: Phases::new(site, cluster, self.setup.checked(), cache),
+                phases: phases.clone(),
                 cluster: cluster.stores().into(),
                 port: site.net.port.clone(),
                 rpc: site.net.rpc.clone(),
@@ -278,11 +281,6 @@ pub fn plans() -> Vec<Plan> {
         }
     }
     all
-}
-
-/// The sizes this store has, for declared demand.
-pub fn sizes() -> Sizes {
-    Sizes { bucket: 128, ..Sizes::default() }
 }
 
 /// Every record of every copy of the store: `(table, key, version, payload)` by node.

@@ -156,7 +156,10 @@ impl<N: Nic> Rpc<N> {
                 let Some(to) = session.to else { continue };
                 let Some(sent) = &mut session.unanswered[index] else { continue };
                 outstanding = true;
-                if now.since(sent.at) < self.config.retransmit_after {
+                // Twice as long each time, up to eight times: a peer that is slow rather than deaf must not drown
+                // in repetitions, each of which it answers.
+                let patience = self.config.retransmit_after.0 << (sent.attempts - 1).min(3);
+                if now.since(sent.at).0 < patience {
                     continue;
                 }
                 if sent.attempts > self.config.max_retransmits {

@@ -50,7 +50,7 @@ pub struct RpcConfig {
     pub window: u32,
     /// Largest message in bytes, header included; at most the fabric's datagram size.
     pub max_message: u32,
-    /// Age at which an unanswered request is sent again.
+    /// Age at which an unanswered request is first sent again; further waits double, up to eight times this.
     pub retransmit_after: Nanos,
     /// Times a request is sent again before the call fails.
     pub max_retransmits: u32,

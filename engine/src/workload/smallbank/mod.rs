@@ -15,6 +15,7 @@
 //! - Customers are known by number: there is no name table to look them up in. FaSST and DrTM+H do the same.
 //! - Balance reads two records here (savings and checking), so it validates; DrTM+H §5.5 counts it as single-key.
 
+mod demand;
 mod transactions;
 
 use super::keys::KeyDist;

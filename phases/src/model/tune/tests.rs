@@ -1,1 +1,170 @@
+use super::*;
+use crate::model::fixtures::{calm, caps, class, cluster, contended, profile};
+use crate::plan::Via;
+use primitives::fabric::AtomicScope;
 
+fn quick(coroutines: &[u32]) -> Search {
+    Search { coroutines: coroutines.to_vec(), flips: false, ..Search::default() }
+}
+
+fn best(profile: &Profile, caps: &Caps, search: &Search) -> Plan {
+    tune(profile, caps, &Needs::OCC, cluster(4, 4), &calm(4), search).unwrap().best().plan
+}
+
+fn via(plan: &Plan, phase: Phase) -> Via {
+    plan.step(phase).unwrap().via
+}
+
+#[test]
+fn slow_atomics_are_locked_around() {
+    let mut profile = profile();
+    // With MMIO and RPC at these prices the CAS is worth it, until it takes a microsecond of the atomic unit.
+    let global = caps(true, AtomicScope::Global);
+    assert_eq!(via(&best(&profile, &global, &quick(&[8])), Phase::Lock), Via::OneSided);
+    profile.nic.atomic_unit.value = 1_000.0;
+    let slow = best(&profile, &global, &quick(&[8]));
+    assert_eq!(via(&slow, Phase::Lock), Via::TwoSided);
+    assert_eq!(via(&slow, Phase::Log), Via::OneSided);
+}
+
+#[test]
+fn dear_messages_make_everything_one_sided_and_dear_verbs_everything_two_sided() {
+    let nic = caps(true, AtomicScope::Nic);
+    let mut dear_rpc = profile();
+    for q in [&mut dear_rpc.cpu.rpc_decode, &mut dear_rpc.cpu.rpc_dispatch, &mut dear_rpc.cpu.rpc_encode] {
+        q.value = 2_000.0;
+    }
+    let plan = best(&dear_rpc, &nic, &quick(&[8]));
+    assert!(plan.steps().all(|(_, step)| step.via == Via::OneSided), "{plan}");
+
+    let mut dear_verbs = profile();
+    let n = &mut dear_verbs.nic;
+    for q in [&mut n.responder_read, &mut n.responder_write, &mut n.responder_atomic] {
+        q.value = 5_000.0;
+    }
+    let plan = best(&dear_verbs, &nic, &quick(&[8]));
+    assert!(plan.steps().all(|(_, step)| step.via == Via::TwoSided), "{plan}");
+}
+
+#[test]
+fn without_one_sided_verbs_every_candidate_is_two_sided() {
+    let tcp = caps(false, AtomicScope::None);
+    let tuning = tune(&profile(), &tcp, &Needs::OCC, cluster(4, 2), &calm(4), &quick(&[4])).unwrap();
+    assert!(tuning.ranked.iter().all(|c| c.plan.steps().all(|(_, s)| s.via == Via::TwoSided)));
+    let presets: Vec<_> = tuning.presets.iter().filter_map(|c| c.preset).collect();
+    assert!(presets.contains(&Preset::TwoSided) && !presets.contains(&Preset::DrtmH));
+}
+
+#[test]
+fn without_a_cache_worth_having_one_sided_fetches_are_avoided() {
+    let nic = caps(true, AtomicScope::Nic);
+    let cold = Workload { cache_hit_share: 0.0, ..calm(4) };
+    let mut cheap_rpc = profile();
+    for q in [&mut cheap_rpc.cpu.rpc_decode, &mut cheap_rpc.cpu.rpc_dispatch, &mut cheap_rpc.cpu.rpc_encode] {
+        q.value = 0.0;
+    }
+    let tuning = tune(&cheap_rpc, &nic, &Needs::OCC, cluster(4, 4), &cold, &quick(&[8])).unwrap();
+    assert_eq!(via(&tuning.best().plan, Phase::Fetch), Via::TwoSided);
+}
+
+#[test]
+fn the_winner_is_no_worse_than_any_candidate_or_preset_and_everything_is_tried() {
+    let nic = caps(true, AtomicScope::Nic);
+    for workload in [calm(4), contended(4, 1e4)] {
+        let search = quick(&[1, 4, 16]);
+        let tuning = tune(&profile(), &nic, &Needs::OCC, cluster(4, 4), &workload, &search).unwrap();
+        let rate = |c: &Candidate| c.forecast.committed_per_s;
+        let most = tuning.ranked.iter().chain(&tuning.presets).map(rate).fold(0.0, f64::max);
+        assert!(rate(tuning.best()) >= most * (1.0 - search.tolerance));
+        let space = Space::all(&nic, &Needs::OCC, true).plans().count();
+        assert_eq!(tuning.ranked.len(), space);
+        assert_eq!(tuning.presets.len(), Preset::ALL.len());
+        assert_eq!(tuning.evaluated, (space + Preset::ALL.len()) * 3);
+    }
+}
+
+#[test]
+fn a_latency_limit_is_kept_and_least_latency_means_one_coroutine() {
+    let nic = caps(true, AtomicScope::Nic);
+    let at = |objective| {
+        let search = Search { objective, ..quick(&[1, 2, 4, 8, 16, 32]) };
+        tune(&profile(), &nic, &Needs::OCC, cluster(4, 4), &calm(4), &search).unwrap().best().clone()
+    };
+    let free = at(Objective::Throughput);
+    let least = at(Objective::Latency);
+    assert_eq!(least.plan.coroutines, 1);
+    let limit = 0.5 * (free.forecast.latency_mean_ns + least.forecast.latency_mean_ns);
+    let within = at(Objective::ThroughputWithin(limit));
+    assert!(within.forecast.latency_mean_ns <= limit);
+    assert!(within.forecast.committed_per_s > least.forecast.committed_per_s);
+    assert!(within.forecast.committed_per_s < free.forecast.committed_per_s);
+    // A limit nobody can keep: the quickest there is.
+    assert_eq!(at(Objective::ThroughputWithin(1.0)).plan, least.plan);
+}
+
+#[test]
+fn without_backups_ways_to_log_are_one() {
+    let nic = caps(true, AtomicScope::Nic);
+    let alone = Cluster { backups: 0, ..cluster(4, 2) };
+    let tuning = tune(&profile(), &nic, &Needs::OCC, alone, &calm(4), &quick(&[4])).unwrap();
+    assert!(tuning.ranked.iter().all(|c| c.plan.log == tuning.best().plan.log));
+    assert_eq!(tuning.best().forecast.phase(Phase::Log).verbs, 0.0);
+}
+
+#[test]
+fn reasons_name_phases_and_amounts_and_flips_what_would_change_the_choice() {
+    let nic = caps(true, AtomicScope::Nic);
+    // The price of CAS at which locking one-sided has just stopped to pay.
+    let search = Search { coroutines: vec![16], ..Search::default() };
+    let workload = Workload { classes: vec![class("update", 1.0, 0.0, 2.0)], ..calm(4) };
+    let mut profile = profile();
+    let mut lock = |unit: f64| {
+        profile.nic.atomic_unit.value = unit;
+        let tuning = tune(&profile, &nic, &Needs::OCC, cluster(4, 2), &workload, &search).unwrap();
+        (via(&tuning.best().plan, Phase::Lock), tuning)
+    };
+    let mut unit = 41.0;
+    while lock(unit).0 == Via::OneSided {
+        unit *= 1.2;
+        assert!(unit < 1e6, "locking never became two-sided");
+    }
+    let (_, tuning) = lock(unit);
+    let flip = tuning.flips.iter().find(|f| f.input.contains("atomic unit") && f.factor == 0.5);
+    let flip = flip.unwrap_or_else(|| panic!("no flip among {:?}", tuning.flips));
+    assert_eq!(via(&flip.plan, Phase::Lock), Via::OneSided);
+    assert!(flip.text.contains("lock one-sided") && flip.gain > search.tolerance, "{}", flip.text);
+
+    let against =
+        |name: &str| tuning.reasons.iter().find(|r| r.starts_with(&format!("against {name}: "))).unwrap();
+    let text = against("fasst-occ");
+    assert!(text.contains("log one-sided") && text.contains("messages to serve"), "{text}");
+    assert!(text.contains("% committed transactions"), "{text}");
+    assert!(tuning.reasons[0].starts_with("against the runner-up"));
+}
+
+#[test]
+fn passive_commit_is_explained_by_the_round_trip_it_saves() {
+    let profile = profile();
+    let workload = calm(4);
+    let model = Model::new(&profile, cluster(4, 2), &workload, &Needs::OCC).unwrap();
+    let nic = caps(true, AtomicScope::Nic);
+    let passive = Plan::uniform(Via::TwoSided);
+    let acked = Plan { install: passive.install.map(|s| Step { passive_ack: false, ..s }), ..passive };
+    let at = |plan: Plan| model.forecast(&plan.check(&nic, &Needs::OCC).unwrap());
+    let lines = explain((&passive, &at(passive)), (&acked, &at(acked)));
+    assert_eq!(lines.len(), 2, "{lines:?}");
+    assert!(lines[0].starts_with("install two-sided with passive ACK saves 0.7 round trips"), "{}", lines[0]);
+    assert!(lines[0].ends_with("a transaction against two-sided"), "{}", lines[0]);
+}
+
+#[test]
+fn the_same_inputs_give_the_same_tuning_and_bad_ones_are_refused() {
+    let nic = caps(true, AtomicScope::Nic);
+    let once = || tune(&profile(), &nic, &Needs::OCC, cluster(4, 2), &contended(4, 1e4), &quick(&[2, 8]));
+    assert_eq!(once().unwrap(), once().unwrap());
+    for coroutines in [vec![], vec![0], vec![8, 1_000_000_000]] {
+        let search = quick(&coroutines);
+        let refused = tune(&profile(), &nic, &Needs::OCC, cluster(4, 2), &calm(4), &search).unwrap_err();
+        assert_eq!(refused, TuneError::Coroutines { tried: coroutines });
+    }
+}

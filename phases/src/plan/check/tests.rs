@@ -27,6 +27,12 @@ fn every_caps() -> Vec<Caps> {
 
 const READ_ONLY: Needs =
     Needs { protocol: "read-only", phases: &[Phase::Fetch, Phase::Validate], lock_words: 1, check_words: 1 };
+const NO_FETCH: Needs = Needs {
+    protocol: "no-fetch",
+    phases: &[Phase::Lock, Phase::Install, Phase::Unlock],
+    lock_words: 1,
+    check_words: 1,
+};
 const WIDE_LOCK: Needs = Needs { protocol: "wide-lock", lock_words: 2, ..Needs::OCC };
 const WIDE_CHECK: Needs = Needs { protocol: "wide-check", check_words: 2, ..Needs::OCC };
 
@@ -90,11 +96,11 @@ fn each_refusal_names_phase_request_and_reason_and_offers_the_nearest_plan() {
             one().with(Lock, TwoSided).with(Install, TwoSided),
         ),
         (
-            Plan { location_cache: false, ..two_sided_but(&[(Install, OneSided)]) },
+            plan("{lock: one-sided, install: one-sided, unlock: one-sided, location_cache: false}"),
             &nic,
-            Needs::OCC,
-            vec!["install: one-sided asked for", "location cache is off"],
-            two_sided_but(&[(Install, OneSided)]),
+            NO_FETCH,
+            vec!["lock: one-sided asked for", "install: one-sided asked for", "location cache is off"],
+            plan("{lock: one-sided, install: one-sided, unlock: one-sided}"),
         ),
         (
             one(),
@@ -191,6 +197,17 @@ fn lock_words_may_be_shared_where_atomics_are_global_and_written_by_the_nic_wher
 }
 
 #[test]
+fn a_fetch_or_the_reply_to_a_lock_tells_where_records_are() {
+    let nic = caps(true, AtomicScope::Nic);
+    let locked = plan("{lock: two-sided, install: one-sided, unlock: one-sided, location_cache: false}");
+    assert!(locked.check(&nic, &NO_FETCH).is_ok());
+    for via in [Via::OneSided, Via::TwoSided] {
+        let fetched = Plan { location_cache: false, ..Plan::uniform(Via::OneSided).with(Phase::Fetch, via) };
+        assert!(fetched.check(&nic, &Needs::OCC).is_ok());
+    }
+}
+
+#[test]
 fn local_locks_go_through_the_nic_only_where_its_atomics_stand_alone() {
     let owned =
         |scope| Preset::DrtmH.plan().check(&caps(true, scope), &Needs::OCC).unwrap().nic_owns_lock_words();
@@ -237,7 +254,7 @@ fn the_nearest_plan_always_runs_and_a_plan_that_runs_is_its_own_nearest() {
 #[test]
 fn the_space_holds_every_plan_that_runs_and_no_other() {
     for caps in every_caps() {
-        for needs in [Needs::OCC, READ_ONLY, WIDE_LOCK, WIDE_CHECK] {
+        for needs in [Needs::OCC, READ_ONLY, NO_FETCH, WIDE_LOCK, WIDE_CHECK] {
             let space: Vec<Plan> = Space::primitives(&caps, &needs).plans().collect();
             let unique: BTreeSet<Plan> = space.iter().copied().collect();
             assert_eq!(unique.len(), space.len(), "a plan twice");

@@ -1,0 +1,25 @@
+//! The micro workload as the cost model sees it.
+
+use super::Micro;
+use crate::workload::demand::{Shape, classes_of};
+use phases::model::TxnClass;
+
+impl Micro {
+    /// One kind of transaction. Blind writes are read all the same: locking brings the record along.
+    pub(in crate::workload) fn shape(&self) -> Shape {
+        let class = TxnClass {
+            name: "micro".to_owned(),
+            share: 1.0,
+            reads: self.reads as f64,
+            writes: self.writes as f64,
+            think_ns: 0.0,
+        };
+        Shape {
+            classes: classes_of([class]),
+            keys: self.keys.clone(),
+            tables: 1,
+            payload_bytes: self.payload_bytes,
+            reads_ahead: self.together,
+        }
+    }
+}

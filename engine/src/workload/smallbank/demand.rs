@@ -1,0 +1,38 @@
+//! SmallBank as the cost model sees it.
+
+use super::{Kind, SmallBank};
+use crate::workload::demand::{Shape, classes_of};
+use phases::model::TxnClass;
+
+impl Kind {
+    /// Records read and not written, and records read and written, by one attempt that commits.
+    const fn records(self) -> (f64, f64) {
+        match self {
+            Kind::Amalgamate => (0.0, 3.0),
+            Kind::Balance => (2.0, 0.0),
+            Kind::DepositChecking | Kind::TransactSavings => (0.0, 1.0),
+            Kind::SendPayment => (0.0, 2.0),
+            Kind::WriteCheck => (1.0, 1.0),
+        }
+    }
+}
+
+impl SmallBank {
+    /// The mix, and where its accesses go: both tables have a record for each customer.
+    pub(in crate::workload) fn shape(&self) -> Shape {
+        let mut before = 0;
+        let weights = self.mix.map(|(sum, kind)| (kind, sum - std::mem::replace(&mut before, sum)));
+        let classes = weights.into_iter().filter(|(_, weight)| *weight > 0).map(|(kind, weight)| {
+            let (reads, writes) = kind.records();
+            let share = weight as f64 / self.total_weight as f64;
+            TxnClass { name: format!("{kind:?}"), share, reads, writes, think_ns: 0.0 }
+        });
+        Shape {
+            classes: classes_of(classes),
+            keys: self.customers.clone(),
+            tables: 2,
+            payload_bytes: self.payload_bytes,
+            reads_ahead: true,
+        }
+    }
+}

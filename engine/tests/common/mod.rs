@@ -1,0 +1,86 @@
+//! What the matrix and the swarm share: a case to run, the fabrics, and the judgement of a run.
+#![allow(dead_code)] // each test crate uses its part
+
+use engine::cluster::{RunResult, RunSpec, run, run_as};
+use engine::protocol::planted::{Bug, Planted};
+use engine::protocol::{AnyProtocol, Occ};
+use engine::verify::{Level, Verdict, check};
+use engine::workload::AnyWorkload;
+use primitives::fabric::loopback::{Mode, Options};
+use primitives::fabric::sim::FaultOptions;
+use primitives::mesh::FabricSpec;
+use primitives::profile::Profile;
+use std::sync::atomic::AtomicBool;
+
+/// One run to judge.
+#[derive(Clone, Debug)]
+pub struct Case {
+    pub workload: &'static str,
+    pub settings: Vec<(String, String)>,
+    pub spec: RunSpec,
+}
+
+impl Case {
+    /// A case that records its history.
+    pub fn new(workload: &'static str, settings: &[(&str, &str)], mut spec: RunSpec) -> Case {
+        spec.history = true;
+        spec.cache_bytes = 4096;
+        spec.log_ring_bytes = 4096;
+        let settings = settings.iter().map(|&(k, v)| (k.to_owned(), v.to_owned())).collect();
+        Case { workload, settings, spec }
+    }
+
+    pub fn workload(&self) -> AnyWorkload {
+        let settings = self.settings.iter().map(|(k, v)| (k.as_str(), v.as_str()));
+        AnyWorkload::parse(self.workload, self.spec.scale(), settings).expect("settings of a test")
+    }
+
+    pub fn run(&self) -> RunResult {
+        let stop = AtomicBool::new(false);
+        run(&self.spec, &self.workload(), AnyProtocol::Occ(Occ), &stop).expect("the case can run")
+    }
+
+    /// The case under a planted bug: its verdict, and whether the workload's invariants held.
+    pub fn run_planted(&self, bug: Bug) -> (Verdict, bool) {
+        let stop = AtomicBool::new(false);
+        let result = match self.workload() {
+            AnyWorkload::SmallBank(w) => run_as(&self.spec, &w, Planted(bug), &stop),
+            AnyWorkload::Micro(w) => run_as(&self.spec, &w, Planted(bug), &stop),
+        };
+        let result = result.expect("the case can run");
+        let history = result.history.as_ref().expect("it was asked for");
+        (check(history, Level::StrictSerializable), result.passed())
+    }
+}
+
+/// The simulated fabric of the shipped EDR card.
+pub fn sim(seed: u64, faults: FaultOptions) -> FabricSpec {
+    let profile = Profile::shipped("cx4-edr").expect("a shipped profile");
+    FabricSpec::Sim { profile: Box::new(profile), seed, faults: Box::new(faults) }
+}
+
+/// The fabrics there are, by name.
+pub fn fabrics(seed: u64) -> Vec<(&'static str, FabricSpec)> {
+    let options = Options { seed, ..Options::default() };
+    vec![
+        ("loopback", FabricSpec::Loopback(options)),
+        ("loopback-nic-thread", FabricSpec::Loopback(Options { mode: Mode::NicThread { seed }, ..options })),
+        ("sim", sim(seed, FaultOptions::default())),
+    ]
+}
+
+/// Runs a case and holds everything that must hold.
+pub fn judge(case: &Case, name: &str) -> RunResult {
+    let result = case.run();
+    let what = || format!("{} on {name}, seed {}, plan {}", case.workload, case.spec.seed, case.spec.plan);
+    assert!(result.faults.is_empty(), "{}: {:?}", what(), result.faults);
+    for check in result.failed_checks() {
+        panic!("{}: {} does not hold: {}", what(), check.name, check.detail);
+    }
+    let history = result.history.as_ref().expect("it was asked for");
+    let verdict = check(history, Level::StrictSerializable);
+    assert!(verdict.passed(), "{}:\n{verdict}", what());
+    assert!(result.stats.committed > 0, "{}: nothing committed", what());
+    assert_eq!(verdict.counts.committed, result.stats.committed, "{}: the history is complete", what());
+    result
+}

@@ -1,0 +1,85 @@
+//! Protocol × plan × fabric, small. Every history goes through the strict-serializability checker, and every run's
+//! invariants are held: money conserved, updates counted, payloads whole, backups equal to their primaries.
+
+mod common;
+
+use common::{Case, fabrics, judge};
+use engine::cluster::{Length, RunSpec};
+use phases::plan::{Needs, Plan, Preset, Space};
+use primitives::fabric::{AtomicScope, Caps};
+use primitives::mesh::Shape;
+
+const SMALLBANK: &[(&str, &str)] = &[("accounts_per_thread", "50"), ("hot_accounts_share", "0.1")];
+const MICRO: &[(&str, &str)] = &[
+    ("records_per_thread", "10"),
+    ("reads", "2"),
+    ("writes", "2"),
+    ("payload_bytes", "72"),
+    ("zipf_theta", "0.8"),
+];
+
+fn case(plan: Plan, workload: &'static str, settings: &[(&str, &str)], replicas: u16) -> Case {
+    let shape = Shape { nodes: 3, workers: 1 };
+    let mut case = Case::new(workload, settings, RunSpec::new(fabrics(7)[0].1.clone(), shape, plan));
+    case.spec.plan.coroutines = 4;
+    case.spec.length = Length::Transactions(60);
+    case.spec.replicas = replicas;
+    case
+}
+
+fn on_every_fabric(mut case: Case) {
+    for (name, fabric) in fabrics(7) {
+        case.spec.fabric = fabric;
+        let result = judge(&case, name);
+        assert_eq!(
+            result.stats.committed + result.stats.aborts.of("insufficient-funds"),
+            3 * 4 * 60,
+            "{name}, {}: every transaction ends",
+            case.spec.plan
+        );
+    }
+}
+
+#[test]
+fn presets_run_smallbank_replicated() {
+    for &preset in Preset::ALL {
+        on_every_fabric(case(preset.plan(), "smallbank", SMALLBANK, 3));
+    }
+}
+
+#[test]
+fn presets_run_contended_updates() {
+    for &preset in Preset::ALL {
+        on_every_fabric(case(preset.plan(), "micro", MICRO, 2));
+    }
+}
+
+#[test]
+fn presets_run_blind_writes_fetched_together() {
+    let settings = [MICRO, &[("blind", "true"), ("together", "true")]].concat();
+    for &preset in Preset::ALL {
+        on_every_fabric(case(preset.plan(), "micro", &settings, 1));
+    }
+}
+
+/// A sample over the whole space of plans, a different one for each seed: every 97th plan from the seed's place on.
+#[test]
+fn a_sample_of_the_plan_space_runs() {
+    let caps = Caps {
+        fabric: "any".into(),
+        one_sided: true,
+        atomic_scope: AtomicScope::Nic,
+        max_send_depth: 64,
+        max_recv_depth: 64,
+        max_inline: 64,
+        max_rd_atomic: 16,
+        ud_mtu: 4096,
+        virtual_time: true,
+    };
+    let plans: Vec<Plan> = Space::all(&caps, &Needs::OCC, true).plans().collect();
+    assert!(plans.len() > 100, "{} plans", plans.len());
+    for (n, plan) in plans.iter().step_by(97).enumerate() {
+        let (workload, settings) = if n % 2 == 0 { ("smallbank", SMALLBANK) } else { ("micro", MICRO) };
+        on_every_fabric(case(*plan, workload, settings, 1 + n as u16 % 3));
+    }
+}

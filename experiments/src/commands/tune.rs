@@ -1,0 +1,337 @@
+//! `doorbell tune`: from profile, workload and protocol to a plan file, with prediction and reasons.
+
+use super::Context;
+use super::characterize::{self, Characterization};
+use crate::args::TuneArgs;
+use crate::error::CliError;
+use crate::fabrics::Fabric;
+use crate::output::{emit, human_rate, table};
+use crate::spec::{PlanChoice, RunSpec};
+use crate::sweep::usual_jobs;
+use crate::transact::{self, Keep, NamedPlan};
+use engine::protocol::Protocol;
+use engine::workload::Scale;
+use phases::model::{Candidate, Cluster, Search, Tuning, tune};
+use phases::plan::{PlanFile, Prediction};
+use primitives::measure::{Kind, PointResult, ResultDir, Row, TableName, write_atomic};
+use primitives::profile::Profile;
+use primitives::units::Nanos;
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+
+/// Candidates of the search that `--verify` runs, beside the presets.
+const VERIFIED: usize = 6;
+
+/// Candidates kept in the results.
+const KEPT: usize = 12;
+
+/// A search that was made.
+pub struct Tuned {
+    /// What the search found.
+    pub tuning: Tuning,
+    /// The winner, ready for a run.
+    pub plan: NamedPlan,
+    /// The winner as a file.
+    pub file: PlanFile,
+}
+
+/// Searches all plans for a spec, by the cost model.
+///
+/// # Errors
+/// Exit code 2 if the workload or the cluster cannot be.
+pub fn search(spec: &RunSpec, fabric: &Fabric, profile: &Profile) -> Result<Tuned, CliError> {
+    let (workload, protocol) = (transact::workload(spec)?, transact::protocol(spec)?);
+    let scale = Scale { nodes: spec.nodes as u16, workers: spec.threads as u16 };
+    let engine = transact::engine_spec(spec, fabric, phases::plan::Preset::DrtmH.plan());
+    let demand = workload.demand(scale, engine.cache_bytes, &engine.retry);
+    let cluster = Cluster {
+        nodes: spec.nodes,
+        threads: spec.threads,
+        backups: spec.replicas.saturating_sub(1),
+        lanes: engine.worker.lanes,
+    };
+    let tuning = tune(profile, &fabric.caps()?, protocol.needs(), cluster, &demand, &Search::default())
+        .map_err(|e| CliError::usage("nothing can be tuned").caused_by(&e))?;
+    let best = tuning.best();
+    let prediction = Prediction {
+        profile: profile.name.clone(),
+        profile_hash: profile.hash_text(),
+        workload: spec.workload.clone(),
+        nodes: spec.nodes,
+        threads: spec.threads,
+        committed_per_s: best.forecast.committed_per_s,
+        latency_mean_ns: best.forecast.latency_mean_ns,
+        bottleneck: best.forecast.bottleneck.to_string(),
+    };
+    let file = PlanFile {
+        name: "tuned".to_owned(),
+        chosen_by: format!("doorbell tune {} ({})", crate::VERSION, crate::COMMIT),
+        why: tuning.reasons.join(". "),
+        plan: best.plan,
+        prediction: Some(prediction.clone()),
+    };
+    let plan = NamedPlan { name: "tuned".to_owned(), plan: best.plan, prediction: Some(prediction) };
+    Ok(Tuned { tuning, plan, file })
+}
+
+/// The tuned plan of a spec, for `--plan tuned`.
+///
+/// # Errors
+/// As [`search`] and [`profile_for`].
+pub fn best(spec: &RunSpec, fabric: &Fabric, context: &Context) -> Result<NamedPlan, CliError> {
+    let profile = profile_for(spec, fabric, None, Path::new("doorbell-out"), context)?;
+    search(spec, fabric, &profile).map(|tuned| tuned.plan)
+}
+
+/// The profile to price plans with: the given file, the simulated one, or what a quick characterization of the
+/// fabric leaves below `home` (made once, read again later).
+///
+/// # Errors
+/// If the file is no profile or the characterization fails.
+pub fn profile_for(
+    spec: &RunSpec,
+    fabric: &Fabric,
+    file: Option<&Path>,
+    home: &Path,
+    context: &Context,
+) -> Result<Profile, CliError> {
+    if let Some(path) = file {
+        return Profile::load(path).map_err(|e| CliError::usage(e.to_string()));
+    }
+    if let Some(profile) = &fabric.profile {
+        return Ok(profile.clone());
+    }
+    let out = home.join(format!("characterize-{}", fabric.choice));
+    let left = out.join(format!("{}.profile.yaml", fabric.choice));
+    if left.exists() {
+        return Profile::load(&left).map_err(|e| CliError::usage(e.to_string()));
+    }
+    context.talk.say(format!(
+        "no profile of {} yet: characterizing it first, into {}",
+        fabric.choice,
+        out.display()
+    ));
+    let wanted = Characterization {
+        fabric: spec.fabric.clone(),
+        scope: characterize::usual_scope(false, true),
+        only: Vec::new(),
+        seed: spec.seed,
+        jobs: 1,
+        out,
+    };
+    characterize::characterize(&wanted, context)?
+        .profile
+        .ok_or_else(|| CliError::check("the characterization left no profile"))
+}
+
+/// What a verified search found.
+pub struct Verified {
+    /// Committed per second of the chosen plan.
+    pub chosen_per_s: f64,
+    /// The best of all that ran.
+    pub best_per_s: f64,
+    /// Its name.
+    pub best: String,
+}
+
+impl Verified {
+    /// Share of the best throughput that the choice loses; zero if it is the best.
+    pub fn regret(&self) -> f64 {
+        if self.best_per_s > 0.0 { (1.0 - self.chosen_per_s / self.best_per_s).max(0.0) } else { 0.0 }
+    }
+}
+
+/// The command.
+///
+/// # Errors
+/// Exit code 2 for what cannot be tuned, 3 for what this machine lacks.
+pub fn run(args: &TuneArgs, context: &Context) -> Result<(), CliError> {
+    if let Some(json) = &args.output.json {
+        json.check()?;
+    }
+    let spec = args.spec();
+    spec.check().map_err(CliError::usage)?;
+    let fabric = Fabric::open(&spec.fabric, spec.seed)?;
+    let name = spec.fabric.to_string().replace([':', '/'], "-");
+    let home = Path::new("doorbell-out");
+    let out = args.output.out.clone().unwrap_or_else(|| home.join(format!("tune-{}-{name}", spec.workload)));
+    context.interrupt.listen()?;
+    let profile = profile_for(&spec, &fabric, args.profile.as_deref(), home, context)?;
+    let tuned = search(&spec, &fabric, &profile)?;
+    let verified = keep(&tuned, &spec, &fabric, args.verify, args.jobs, &out, context)?;
+    emit(
+        args.output.json.as_ref(),
+        &document(&tuned, verified.as_ref()),
+        &shown(&tuned, verified.as_ref(), &out),
+    )
+}
+
+/// Keeps a search in a result directory, with its plan file; runs candidates and presets if `verify`.
+///
+/// # Errors
+/// If the directory cannot be used, a run fails, or Ctrl-C ends it.
+pub fn keep(
+    tuned: &Tuned,
+    spec: &RunSpec,
+    fabric: &Fabric,
+    verify: bool,
+    jobs: Option<usize>,
+    out: &Path,
+    context: &Context,
+) -> Result<Option<Verified>, CliError> {
+    let rivals = rivals(&tuned.tuning, if verify { VERIFIED } else { KEPT });
+    let mut asked = serde_json::to_value(spec).map_err(|e| CliError::check("no JSON").caused_by(&e))?;
+    asked["plan"] = json!(null);
+    asked["verify"] = json!(verify);
+    let mut record = fabric.record(Kind::Tune, asked, spec.seed, rivals.len() as u64);
+    record.title = format!("Plans for {} under {} on {}", spec.workload, spec.protocol, spec.fabric);
+    record.question = Some("Which primitive should carry each phase?".to_owned());
+    record.command.clone_from(&context.command);
+    record.notes = tuned.tuning.reasons.clone();
+    record.notes.extend(tuned.tuning.flips.iter().map(|flip| flip.text.clone()));
+    let mut dir = ResultDir::create(out, record, &[])?;
+    let text =
+        tuned.file.to_yaml().map_err(|e| CliError::check("the plan cannot be written").caused_by(&e))?;
+    write_atomic(&plan_path(out), text.as_bytes())?;
+    let jobs = jobs.unwrap_or_else(|| usual_jobs(spec.fabric.virtual_time()));
+    let sweep = context.sweep(if verify { "running rivals" } else { "ranking plans" }, jobs);
+    sweep.run(
+        &mut dir,
+        |number| {
+            let (name, candidate) = &rivals[number as usize];
+            let mut row = Row::new()
+                .with("plan", name.as_str())
+                .with("origin", candidate.preset.map_or("candidate", |preset| preset.name()))
+                .with("predicted_per_s", candidate.forecast.committed_per_s)
+                .with("predicted_p50_ns", candidate.forecast.latency_p50_ns)
+                .with("bottleneck", candidate.forecast.bottleneck.to_string());
+            if verify {
+                let named = NamedPlan { name: name.clone(), plan: candidate.plan, prediction: None };
+                let run =
+                    transact::run(spec, fabric, &named, Keep { history: false }, context.interrupt.flag())?;
+                if context.interrupt.asked() {
+                    return Err(CliError::interrupted());
+                }
+                run.passed(&context.command)?;
+                row.set("got_per_s", run.result.committed_per_s());
+                row.set("got_p50_ns", run.result.stats.latency.p50());
+            }
+            Ok(PointResult::of(row))
+        },
+        |dir| match regret_of(dir) {
+            Some(verified) => json!({
+                "chosen_per_s": verified.chosen_per_s, "best_per_s": verified.best_per_s,
+                "best": verified.best, "regret": verified.regret(),
+            }),
+            None => json!({ "evaluated": tuned.tuning.evaluated }),
+        },
+    )?;
+    Ok(regret_of(&dir))
+}
+
+/// Where the plan file of a tuned result directory lies.
+pub fn plan_path(out: &Path) -> PathBuf {
+    out.join("tuned.plan.yaml")
+}
+
+/// The winner, the next candidates that differ from it, and the presets; each plan once.
+fn rivals(tuning: &Tuning, most: usize) -> Vec<(String, Candidate)> {
+    let mut rivals: Vec<(String, Candidate)> = Vec::new();
+    for (rank, candidate) in tuning.ranked.iter().take(most).enumerate() {
+        let name = if rank == 0 { "tuned".to_owned() } else { format!("rank {}", rank + 1) };
+        rivals.push((name, candidate.clone()));
+    }
+    for preset in &tuning.presets {
+        let name = preset.preset.map_or("preset", |p| p.name()).to_owned();
+        rivals.push((name, preset.clone()));
+    }
+    rivals
+}
+
+fn regret_of(dir: &ResultDir) -> Option<Verified> {
+    let rows = dir.rows(TableName::Points).ok()?;
+    let got = |row: &Row| row.get("got_per_s").and_then(|text| text.parse::<f64>().ok());
+    let chosen_per_s = rows.iter().find(|row| row.get("plan") == Some("tuned")).and_then(got)?;
+    let best = rows.iter().filter_map(|row| Some((got(row)?, row))).max_by(|a, b| a.0.total_cmp(&b.0))?;
+    Some(Verified {
+        chosen_per_s,
+        best_per_s: best.0,
+        best: best.1.get("plan").unwrap_or_default().to_owned(),
+    })
+}
+
+/// The document of `tune --json`.
+fn document(tuned: &Tuned, verified: Option<&Verified>) -> Value {
+    let best = tuned.tuning.best();
+    json!({
+        "plan": best.plan,
+        "predicted_per_s": best.forecast.committed_per_s,
+        "predicted_latency_ns": best.forecast.latency_mean_ns,
+        "bottleneck": best.forecast.bottleneck,
+        "evaluated": tuned.tuning.evaluated,
+        "reasons": tuned.tuning.reasons,
+        "flips": tuned.tuning.flips,
+        "got_per_s": verified.map(|v| v.chosen_per_s),
+        "best_per_s": verified.map(|v| v.best_per_s),
+        "best": verified.map(|v| v.best.clone()),
+        "regret": verified.map(Verified::regret),
+    })
+}
+
+fn shown(tuned: &Tuned, verified: Option<&Verified>, out: &Path) -> String {
+    let best = tuned.tuning.best();
+    let mut text = format!(
+        "plan: {}\npredicted: {} at {} mean latency, limited by {}\n",
+        best.plan,
+        human_rate(best.forecast.committed_per_s),
+        Nanos(best.forecast.latency_mean_ns as u64),
+        best.forecast.bottleneck
+    );
+    text.push_str(&format!("best of {} forecasts\n\n", tuned.tuning.evaluated));
+    let rows = tuned.tuning.presets.iter().map(|c| {
+        [
+            c.preset.map_or("", |p| p.name()).to_owned(),
+            human_rate(c.forecast.committed_per_s),
+            Nanos(c.forecast.latency_mean_ns as u64).to_string(),
+            c.forecast.bottleneck.to_string(),
+        ]
+    });
+    text.push_str(&table(&["preset", "predicted", "mean latency", "limited by"], rows));
+    text.push('\n');
+    for reason in &tuned.tuning.reasons {
+        text.push_str(&format!("- {reason}\n"));
+    }
+    for flip in &tuned.tuning.flips {
+        text.push_str(&format!("- {}\n", flip.text));
+    }
+    if let Some(verified) = verified {
+        text.push_str(&format!(
+            "\nverified: the chosen plan got {}, the best of all that ran ({}) got {}: regret {:.1} %\n",
+            human_rate(verified.chosen_per_s),
+            verified.best,
+            human_rate(verified.best_per_s),
+            100.0 * verified.regret()
+        ));
+    }
+    text.push_str(&format!("\nplan file: {}\n", plan_path(out).display()));
+    text
+}
+
+impl TuneArgs {
+    /// What the flags ask for, as a run without a plan.
+    pub fn spec(&self) -> RunSpec {
+        RunSpec {
+            fabric: self.fabric.fabric.clone(),
+            workload: self.workload.workload.clone(),
+            set: self.workload.set.iter().cloned().collect(),
+            protocol: self.workload.protocol.clone(),
+            plan: PlanChoice::Tuned,
+            nodes: self.shape.nodes,
+            threads: self.shape.threads,
+            coroutines: self.shape.coroutines,
+            replicas: self.workload.replicas,
+            duration: self.time.duration_on(&self.fabric.fabric),
+            seed: self.time.seed,
+        }
+    }
+}

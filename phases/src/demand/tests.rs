@@ -1,0 +1,86 @@
+use super::*;
+use crate::plan::Via;
+
+fn touch(remote: f64, nodes: f64) -> Touch {
+    Touch { remote, nodes, payload: 16, cached: 1.0, backups: 2.0, ..Touch::default() }
+}
+
+fn how(phase: Phase, step: Step) -> Carriage {
+    Carriage { phase, step, location_cache: true, nic_owns_lock_words: false }
+}
+
+fn counts(phase: Phase, step: Step, touch: Touch) -> (f64, f64, f64) {
+    let d = demand(&how(phase, step), &touch, &Sizes::default());
+    (d.verbs(), d.doorbells(), d.round_trips())
+}
+
+#[test]
+fn lock_and_commit_take_one_doorbell_and_one_round_trip_per_node() {
+    let one = |phase| Step { passive_ack: false, ..Step::table2(phase, Via::OneSided) };
+    let two = |phase| Step { passive_ack: false, ..Step::table2(phase, Via::TwoSided) };
+    for phase in [Phase::Lock, Phase::Install] {
+        assert_eq!(counts(phase, one(phase), touch(1.0, 1.0)), (2.0, 1.0, 1.0));
+        assert_eq!(counts(phase, one(phase), touch(3.0, 2.0)), (6.0, 2.0, 1.0));
+        assert_eq!(counts(phase, two(phase), touch(3.0, 2.0)), (3.0, 1.0, 1.0));
+    }
+}
+
+#[test]
+fn passive_commit_is_awaited_by_nobody_and_two_sided_it_saves_the_replies() {
+    for via in [Via::OneSided, Via::TwoSided] {
+        let step = Step::table2(Phase::Install, via);
+        let d = demand(&how(Phase::Install, step), &touch(2.0, 2.0), &Sizes::default());
+        assert_eq!((d.round_trips(), d.signaled, d.replies.len()), (0.0, 0.0, 0));
+        let acked = Step { passive_ack: false, ..step };
+        let d = demand(&how(Phase::Install, acked), &touch(2.0, 2.0), &Sizes::default());
+        assert_eq!(d.round_trips(), 1.0);
+        assert_eq!(
+            d.replies.iter().map(|f| f.count).sum::<f64>(),
+            if via == Via::TwoSided { 2.0 } else { 0.0 }
+        );
+    }
+}
+
+#[test]
+fn without_outstanding_requests_records_are_waited_for_one_by_one() {
+    for via in [Via::OneSided, Via::TwoSided] {
+        let (_, doorbells, waits) = counts(Phase::Fetch, Step::bare(via), touch(4.0, 3.0));
+        assert_eq!((doorbells, waits), (4.0, 4.0));
+    }
+}
+
+#[test]
+fn a_missed_location_costs_a_second_read_or_a_call() {
+    let miss = Touch { cached: 0.0, ..touch(1.0, 1.0) };
+    assert_eq!(counts(Phase::Fetch, Step::bare(Via::OneSided), touch(1.0, 1.0)), (1.0, 1.0, 1.0));
+    assert_eq!(counts(Phase::Fetch, Step::bare(Via::OneSided), miss), (2.0, 2.0, 2.0));
+    let hybrid = Step { outstanding: true, ..Step::bare(Via::Hybrid) };
+    for touch in [miss, touch(1.0, 1.0), Touch { cached: 0.5, ..touch(2.0, 2.0) }] {
+        let d = demand(&how(Phase::Fetch, hybrid), &touch, &Sizes::default());
+        assert!((d.round_trips() - 1.0).abs() < 1e-12, "{d:?}");
+        assert_eq!(d.verbs(), touch.remote);
+        assert_eq!(d.verbs_of(Primitive::Send), touch.remote * (1.0 - touch.cached));
+    }
+}
+
+#[test]
+fn logging_writes_once_to_each_backup_node_and_waits_once() {
+    let step = Step::table2(Phase::Log, Via::OneSided);
+    let d = demand(&how(Phase::Log, step), &touch(2.0, 4.0), &Sizes::default());
+    assert_eq!((d.verbs_of(Primitive::Write), d.round_trips()), (4.0, 1.0));
+    let none = Touch { backups: 0.0, ..touch(2.0, 0.0) };
+    assert_eq!(demand(&how(Phase::Log, step), &none, &Sizes::default()), Demand::default());
+}
+
+#[test]
+fn local_lock_words_go_through_the_nic_only_where_it_owns_them() {
+    let local = Touch { local: 2.0, payload: 16, ..Touch::default() };
+    let step = Step::table2(Phase::Lock, Via::OneSided);
+    let plain = demand(&how(Phase::Lock, step), &local, &Sizes::default());
+    assert_eq!((plain.verbs(), plain.round_trips()), (0.0, 0.0));
+    let owned = Carriage { nic_owns_lock_words: true, ..how(Phase::Lock, step) };
+    let d = demand(&owned, &local, &Sizes::default());
+    assert_eq!((d.verbs_of(Primitive::Atomic), d.round_trips(), d.doorbells()), (2.0, 1.0, 1.0));
+    let both = Touch { remote: 1.0, nodes: 1.0, ..local };
+    assert_eq!(demand(&owned, &both, &Sizes::default()).round_trips(), 1.0);
+}

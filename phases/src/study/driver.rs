@@ -1,0 +1,340 @@
+//! Driving a phase from every coroutine of a cluster.
+
+use super::{Counts, Spec, StudyError, Subject};
+use crate::ops::{Fault, Handlers, PhaseOps, Phases, Stop};
+use crate::plan::{CheckedPlan, Needs};
+use crate::rule::{CheckRule, LockRule, OnConflict, Owner, Stamp};
+use crate::store::{Cluster, Layout, LocationCache, StoreConfig, TableId, TableSpec};
+use crate::txn::{Costs, Intent, Txn};
+use primitives::exec::{Core, CoreLoop, sleep_until, yield_now};
+use primitives::fabric::{AnyNic, SetupError};
+use primitives::mesh::{FabricSpec, Program, Shape, Site, WorkerConfig, launch};
+use primitives::rpc::{Rpc, RpcPoller};
+use primitives::units::Nanos;
+use primitives::verbs::port::EnginePort;
+use std::cell::RefCell;
+use std::rc::Rc;
+
+const TABLE: TableId = TableId(0);
+
+/// Runs one study on `shape` nodes and workers.
+///
+/// # Errors
+/// If the specification makes no sense, the fabric cannot carry the variant or refuses something, or a phase failed.
+pub fn run(
+    fabric: &FabricSpec,
+    shape: Shape,
+    config: &WorkerConfig,
+    spec: &Spec,
+) -> Result<Counts, StudyError> {
+    check(spec, shape)?;
+    let plan = spec.variant.plan.check(&fabric.caps()?, &Needs::OCC)?;
+    let records = u64::from(spec.records) * u64::from(spec.coroutines);
+    // Each record in flight has two images, and a log entry's share at each backup.
+    let in_flight = records * (u64::from(spec.payload_bytes) + 64) * 2 * u64::from(spec.replicas);
+    let config = WorkerConfig { pool_bytes: config.pool_bytes + 4 * in_flight, ..*config };
+    let (outputs, _) = launch(fabric, shape, &config, &Study { spec, plan })?;
+    let mut all = Counts::default();
+    for output in outputs {
+        all.merge(&output?);
+    }
+    Ok(all)
+}
+
+fn check(spec: &Spec, shape: Shape) -> Result<(), StudyError> {
+    if spec.payload_bytes == 0 || !spec.payload_bytes.is_multiple_of(8) {
+        return Err(StudyError::spec(format!(
+            "payload of {} B: a multiple of 8 B is needed",
+            spec.payload_bytes
+        )));
+    }
+    if !(0.0..1e3).contains(&spec.skew) {
+        return Err(StudyError::spec(format!("skew {}: from 0 (uniform) upwards", spec.skew)));
+    }
+    if spec.records == 0 || u64::from(spec.records) > spec.rows_per_node / 2 {
+        return Err(StudyError::spec(format!(
+            "{} records an operation of {} a node: from 1 to half of them",
+            spec.records, spec.rows_per_node
+        )));
+    }
+    if spec.coroutines == 0 || spec.coroutines > crate::plan::Plan::MAX_COROUTINES {
+        return Err(StudyError::spec(format!(
+            "{} coroutines: 1 to {} are possible",
+            spec.coroutines,
+            crate::plan::Plan::MAX_COROUTINES
+        )));
+    }
+    if spec.subject == Subject::Logging && spec.replicas < 2 {
+        return Err(StudyError::spec("logging needs replicas: at least 2"));
+    }
+    if spec.replicas > shape.nodes {
+        return Err(StudyError::spec(format!("{} replicas on {} nodes", spec.replicas, shape.nodes)));
+    }
+    Ok(())
+}
+
+struct Study<'s> {
+    spec: &'s Spec,
+    plan: CheckedPlan,
+}
+
+/// What a worker's coroutines bring together.
+#[derive(Default)]
+struct Kept {
+    counts: Counts,
+    failed: Option<Fault>,
+}
+
+impl Program for Study<'_> {
+    type Shared = Cluster;
+    type Local = Rc<RefCell<Kept>>;
+    type Output = Result<Counts, Fault>;
+
+    fn setup(&self, shape: Shape, nodes: &[AnyNic]) -> Result<Cluster, SetupError> {
+        let invalid = |e: crate::store::StoreError| SetupError::Invalid(e.to_string());
+        let Spec { payload_bytes, rows_per_node, replicas, .. } = *self.spec;
+        let table = TableSpec {
+            name: "study".into(),
+            payload_words: payload_bytes / 8,
+            rows_per_node,
+            keys_per_block: 1,
+        };
+        let layout = Layout::new(StoreConfig {
+            tables: vec![table],
+            nodes: shape.nodes,
+            workers: shape.workers,
+            replicas,
+            log_ring_bytes: 256 << 10,
+        })
+        .map_err(invalid)?;
+        let cluster = Cluster::new(layout, nodes)?;
+        let mut payload = vec![0; payload_bytes as usize / 8];
+        for key in 0..rows_per_node * u64::from(shape.nodes) {
+            payload[0] = key;
+            cluster.load(TABLE, key, &payload).map_err(invalid)?;
+        }
+        Ok(cluster)
+    }
+
+    fn build<'a>(
+        &'a self,
+        cluster: &'a Cluster,
+        site: &Site,
+    ) -> Result<(impl CoreLoop + 'a, Self::Local), SetupError> {
+        let cache = LocationCache::new(self.spec.cache_bytes);
+        let phases = Rc::new(Phases::new(site, cluster, self.plan, cache));
+        let handlers = Handlers::new(site, cluster).map_err(|e| SetupError::Invalid(e.to_string()))?;
+        let rpc: Rc<Rpc<AnyNic>> = site.net.rpc.clone();
+        let mut core = Core::new(site.net.sched.clone(), RpcPoller::new(rpc, handlers));
+        let kept = Rc::new(RefCell::new(Kept::default()));
+        for coroutine in 0..self.spec.coroutines {
+            let worker = u64::from(site.node.0) << 48 | u64::from(site.worker) << 32 | u64::from(coroutine);
+            let driver = Driver {
+                spec: self.spec,
+                phases: phases.clone(),
+                port: site.net.port.clone(),
+                shape: site.shape,
+                me: site.node.0,
+                owner: Owner::new(site.node, site.worker, coroutine),
+                draws: Draws::new(self.spec.seed, worker),
+                started: 0,
+            };
+            let kept = kept.clone();
+            let start = site.start;
+            core.spawn(async move {
+                if let Err(Stop::Fault(fault)) = driver.drive(start, &kept).await {
+                    kept.borrow_mut().failed = Some(fault);
+                }
+            });
+        }
+        Ok((core, kept))
+    }
+
+    fn finish(&self, _: &Cluster, _: Site, kept: Self::Local) -> Result<Counts, Fault> {
+        let Kept { counts, failed } = kept.take();
+        failed.map_or(Ok(counts), Err)
+    }
+}
+
+struct Driver<'s> {
+    spec: &'s Spec,
+    phases: Rc<Phases>,
+    port: Rc<EnginePort>,
+    shape: Shape,
+    me: u16,
+    owner: Owner,
+    draws: Draws,
+    started: u64,
+}
+
+impl Driver<'_> {
+    async fn drive(mut self, start: Nanos, kept: &RefCell<Kept>) -> Result<(), Stop> {
+        let from = start + self.spec.warm_up;
+        let until = from + self.spec.duration;
+        let mut txn = Txn::new();
+        if self.spec.subject == Subject::Logging {
+            self.begin(&mut txn)?;
+            self.phases.fetch(&mut txn).await?;
+            self.write(&mut txn);
+        }
+        loop {
+            let outcome = self.once(&mut txn).await;
+            let now = self.port.now();
+            match outcome {
+                Ok((began, cost)) => {
+                    if began >= from && now <= until {
+                        let kept = &mut kept.borrow_mut().counts;
+                        kept.ops += 1;
+                        kept.latency.record(now.since(began));
+                        for &phase in self.spec.subject.phases() {
+                            kept.cost.add(cost[phase]);
+                        }
+                        kept.elapsed = self.spec.duration;
+                    }
+                    self.after(&mut txn).await?;
+                }
+                Err(Stop::Abort(_)) => {
+                    self.phases.unlock(&mut txn).await?;
+                    kept.borrow_mut().counts.aborted += u64::from(now >= from && now <= until);
+                    let pause = Nanos(1_000 + self.draws.below(4_000));
+                    sleep_until(&self.port, now + pause).await;
+                }
+                Err(fault) => return Err(fault),
+            }
+            if now >= until {
+                break;
+            }
+            if self.shape.nodes == 1 {
+                // With everything local nothing is ever waited for.
+                yield_now(self.port.sched()).await;
+            }
+        }
+        self.phases.settle().await
+    }
+
+    /// One operation; when its timed part began, and what the transaction had cost when it ended. Its end is now.
+    async fn once(&mut self, txn: &mut Txn) -> Result<(Nanos, Costs), Stop> {
+        let ops = self.phases.clone();
+        let rule = match self.spec.subject {
+            Subject::Logging => {
+                txn.costs = Costs::default();
+                LockRule { stamp: txn.stamp, on_conflict: OnConflict::Fail }
+            }
+            _ => self.begin(txn)?,
+        };
+        if matches!(self.spec.subject, Subject::Validation | Subject::Commit) {
+            ops.fetch(txn).await?;
+        }
+        if self.spec.subject == Subject::Commit {
+            self.write(txn);
+            ops.lock_and_read(txn, rule).await?;
+        }
+        let began = self.port.now();
+        match self.spec.subject {
+            Subject::Execution => ops.fetch(txn).await?,
+            Subject::Validation => ops.lock_and_read(txn, rule).await?,
+            Subject::Logging => ops.replicate(txn).await?,
+            Subject::Commit => ops.install_and_unlock(txn).await?,
+            Subject::ReadOnly => {
+                ops.fetch(txn).await?;
+                ops.validate(txn, CheckRule::SameVersion).await?;
+            }
+        }
+        Ok((began, txn.costs))
+    }
+
+    /// What an operation leaves to be tidied up.
+    async fn after(&self, txn: &mut Txn) -> Result<(), Stop> {
+        if txn.holds_locks() { self.phases.unlock(txn).await } else { Ok(()) }
+    }
+
+    /// Begins a transaction over records of other nodes.
+    fn begin(&mut self, txn: &mut Txn) -> Result<LockRule, Stop> {
+        self.started += 1;
+        let stamp = Stamp::new(self.owner, self.started);
+        txn.begin(stamp);
+        let intent = match self.spec.subject {
+            Subject::Execution | Subject::ReadOnly => Intent::Read,
+            _ => Intent::Write,
+        };
+        while txn.accesses().len() < self.spec.records as usize {
+            let rank = self.draws.rank(self.spec.rows_per_node, self.spec.skew);
+            let nodes = u64::from(self.shape.nodes);
+            let other = if nodes == 1 { 0 } else { 1 + self.draws.below(nodes - 1) };
+            let key = rank * nodes + (u64::from(self.me) + other) % nodes;
+            self.phases
+                .touch(txn, TABLE, key, intent)
+                .map_err(|e| Fault::Verb { phase: crate::plan::Phase::Fetch, source: e.into() })?;
+        }
+        Ok(LockRule { stamp, on_conflict: OnConflict::Fail })
+    }
+
+    fn write(&self, txn: &mut Txn) {
+        for at in 0..txn.accesses().len() {
+            let value = txn.word(at, 0);
+            txn.set_word(at, 0, value.wrapping_add(1));
+        }
+    }
+}
+
+/// A coroutine's own stream of draws (splitmix64).
+struct Draws {
+    state: u64,
+}
+
+impl Draws {
+    fn new(seed: u64, stream: u64) -> Draws {
+        let mut draws = Draws { state: seed ^ stream.wrapping_mul(0xd134_2543_de82_ef95) };
+        draws.next();
+        draws
+    }
+
+    fn next(&mut self) -> u64 {
+        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.state ^ self.state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ mixed >> 31
+    }
+
+    fn below(&mut self, n: u64) -> u64 {
+        ((u128::from(self.next()) * u128::from(n)) >> 64) as u64
+    }
+
+    /// A popularity rank of `n`: rank `r` is drawn in proportion to the integral of x^-skew over [r+1, r+2), the
+    /// continuous form of Zipf's law, which needs no table.
+    fn rank(&mut self, n: u64, skew: f64) -> u64 {
+        if skew == 0.0 {
+            return self.below(n);
+        }
+        let u = (self.next() >> 11) as f64 / (1u64 << 53) as f64;
+        let (n1, flat) = ((n + 1) as f64, 1.0 - skew);
+        let x =
+            if flat.abs() < 1e-9 { n1.powf(u) } else { (u * (n1.powf(flat) - 1.0) + 1.0).powf(1.0 / flat) };
+        (x as u64).clamp(1, n) - 1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranks_stay_inside_and_lean_to_the_front() {
+        for skew in [0.0, 0.5, 0.99, 1.0, 1.5] {
+            let mut draws = Draws::new(7, 0);
+            let mut first = 0;
+            for _ in 0..10_000 {
+                let rank = draws.rank(1000, skew);
+                assert!(rank < 1000);
+                first += u32::from(rank < 10);
+            }
+            let expected = match skew {
+                s if s == 0.0 => 60..150,
+                s if s < 0.9 => 600..1200,
+                s if s <= 1.0 => 2800..4200,
+                _ => 6000..8500,
+            };
+            assert!(expected.contains(&first), "skew {skew}: {first} of 10000 in the first hundredth");
+        }
+    }
+}

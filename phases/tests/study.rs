@@ -1,0 +1,97 @@
+//! The studies run in every variant on both fabrics, and their counts are the declared ones.
+
+use phases::plan::Phase;
+use phases::study::{Spec, StudyError, Subject, run};
+use primitives::fabric::loopback::Options;
+use primitives::mesh::{FabricSpec, Shape, WorkerConfig};
+use primitives::units::Nanos;
+
+fn fabrics() -> [FabricSpec; 2] {
+    let profile = primitives::profile::Profile::shipped("cx4-edr").expect("a shipped profile");
+    let sim = FabricSpec::Sim { profile: Box::new(profile), seed: 1, faults: Box::default() };
+    [FabricSpec::Loopback(Options::default()), sim]
+}
+
+#[test]
+fn every_variant_counts_operations_and_their_cost() {
+    for fabric in fabrics() {
+        for subject in Subject::ALL {
+            for variant in subject.variants() {
+                let mut spec = Spec::new(subject, variant);
+                (spec.coroutines, spec.rows_per_node) = (2, 500);
+                (spec.warm_up, spec.duration) = (Nanos::from_micros(200), Nanos::from_millis(2));
+                let shape = Shape { nodes: 3, workers: 1 };
+                let go = |spec: &Spec| {
+                    run(&fabric, shape, &WorkerConfig::default(), spec).unwrap_or_else(|e| panic!("{e}"))
+                };
+                let mut counts = go(&spec);
+                // Where time is real, a busy machine may not let an operation through in so short a time.
+                while counts.ops == 0 && spec.duration < Nanos::from_millis(2_000) {
+                    spec.duration = Nanos(spec.duration.0 * 4);
+                    counts = go(&spec);
+                }
+                let (ops, cost) = (counts.ops, counts.cost);
+                let what = format!("{} {}: {ops} operations, {cost:?}", subject.name(), variant.name);
+                assert!(ops > 0 && counts.latency.count() == ops, "{what}");
+                let [verbs, round_trips, doorbells] = counts.per_op().unwrap();
+                let passive =
+                    variant.plan.step(Phase::Install).unwrap().passive_ack && subject == Subject::Commit;
+                let waits = if subject == Subject::ReadOnly { 2.0 } else { 1.0 };
+                if passive {
+                    assert_eq!(round_trips, 0.0, "{what}");
+                } else {
+                    // Lookups in the index and log truncations add to the least.
+                    assert!((waits..=3.0).contains(&round_trips), "{what}");
+                }
+                assert!(verbs >= 1.0 && doorbells <= verbs, "{what}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_cache_saves_the_lookup() {
+    let [_, sim] = fabrics();
+    let counts = |name: &str| {
+        let variant = *Subject::Execution.variants().iter().find(|v| v.name == name).unwrap();
+        let mut spec = Spec::new(Subject::Execution, variant);
+        (spec.rows_per_node, spec.coroutines) = (50, 4);
+        run(&sim, Shape { nodes: 2, workers: 1 }, &WorkerConfig::default(), &spec).unwrap().per_op().unwrap()
+    };
+    let [with, without] = [counts("one-sided-cache"), counts("one-sided")];
+    assert_eq!(with[..2], [4.0, 1.0]);
+    assert!(without[0] >= 8.0 && without[1] >= 2.0, "{without:?}");
+}
+
+#[test]
+fn the_same_seed_gives_the_same_counts() {
+    let [_, sim] = fabrics();
+    let counts = || {
+        let mut spec = Spec::new(Subject::Validation, Subject::Validation.variants()[1]);
+        (spec.rows_per_node, spec.skew, spec.duration) = (20, 0.9, Nanos::from_millis(1));
+        let c = run(&sim, Shape { nodes: 3, workers: 2 }, &WorkerConfig::default(), &spec).unwrap();
+        (c.ops, c.aborted, c.cost, c.latency.to_data())
+    };
+    let first = counts();
+    assert!(first.1 > 0, "skewed locks collide");
+    assert_eq!(first, counts());
+}
+
+#[test]
+fn nonsense_is_refused() {
+    let [loopback, _] = fabrics();
+    let good = Spec::new(Subject::Execution, Subject::Execution.variants()[0]);
+    let shape = Shape { nodes: 2, workers: 1 };
+    for spec in [
+        Spec { payload_bytes: 0, ..good },
+        Spec { payload_bytes: 12, ..good },
+        Spec { skew: f64::NAN, ..good },
+        Spec { records: 0, ..good },
+        Spec { coroutines: 0, ..good },
+        Spec { coroutines: 1_000_000_000, ..good },
+        Spec { replicas: 3, ..good },
+    ] {
+        let refused = run(&loopback, shape, &WorkerConfig::default(), &spec);
+        assert!(matches!(refused, Err(StudyError::Spec(_))), "{spec:?}");
+    }
+}
