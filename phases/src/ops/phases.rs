@@ -18,6 +18,10 @@ use primitives::verbs::port::{Cost, VerbError};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
+/// Longest pause before a backup that stops short of a decided position is given up: a thousand times what a WRITE
+/// takes to become visible anywhere.
+const LOG_PATIENCE: Nanos = Nanos::from_millis(10);
+
 /// How serving a local record ended.
 enum Served {
     /// It is done.
@@ -246,8 +250,29 @@ impl Phases {
         Ok(())
     }
 
-    /// Asks a backup to apply entries up to a position and waits for what it says.
+    /// Frees a ring up to a position at which everything is decided.
+    ///
+    /// A backup may not see the end of an entry yet though its WRITE has completed (rdma_bench,
+    /// `write-incomplete`), so one that stops short is asked again before that is called a fault.
     async fn truncate(&self, node: NodeId, upto: u64, cost: &mut Cost) -> Result<(), Stop> {
+        let mut pause = Nanos(1_000);
+        loop {
+            let head = self.ask_to_truncate(node, upto, cost).await?;
+            self.rings.with(node, |ring| ring.freed(head));
+            if head >= upto {
+                self.rings.with(node, |ring| ring.told());
+                return Ok(());
+            }
+            if pause > LOG_PATIENCE {
+                return Err(Fault::LogStuck { backup: node, head }.into());
+            }
+            sleep_until(self.context.port(), self.context.port().now() + pause).await;
+            pause = Nanos(pause.0 * 2);
+        }
+    }
+
+    /// Asks a backup to apply entries up to a position; says how far it got.
+    async fn ask_to_truncate(&self, node: NodeId, upto: u64, cost: &mut Cost) -> Result<u64, Stop> {
         let head = if node == self.context.me {
             let nic = self.context.port().nic();
             let head = self.own_log.borrow_mut().truncate(node, upto, nic);
@@ -263,14 +288,7 @@ impl Phases {
             });
             head.map_err(|e| fault(Phase::Log)(RpcError::from(e)))?
         };
-        if head < upto {
-            return Err(Fault::LogStuck { backup: node, head }.into());
-        }
-        self.rings.with(node, |ring| {
-            ring.freed(head);
-            ring.told();
-        });
-        Ok(())
+        Ok(head)
     }
 
     /// Tells backups, in passing, how far they may apply.
