@@ -329,7 +329,7 @@ mod tests {
                 first += u32::from(rank < 10);
             }
             let expected = match skew {
-                s if s == 0.0 => 60..150,
+                0.0 => 60..150,
                 s if s < 0.9 => 600..1200,
                 s if s <= 1.0 => 2800..4200,
                 _ => 6000..8500,
