@@ -26,7 +26,6 @@ use phases::rule::{Abort, Owner, Stamp};
 use phases::store::{Layout, TableId};
 use phases::txn::{Intent, Txn};
 use primitives::exec::sleep_until;
-use primitives::fabric::Nic;
 use primitives::mem::PoolExhausted;
 use primitives::units::Nanos;
 use primitives::verbs::port::EnginePort;
@@ -77,7 +76,7 @@ pub enum End<T> {
     Committed(T),
     /// The application rolled it back.
     RolledBack(&'static str),
-    /// It aborted as often as the policy allows.
+    /// It aborted as often as the policy allows, or for a reason that stays.
     GivenUp(Abort),
 }
 
@@ -199,7 +198,7 @@ impl<P: Protocol, O: PhaseOps> Session<P, O> {
         // A countdown of zero never comes to one: nothing is sampled.
         let timed = self.until_sample == 1;
         self.until_sample = if timed { self.sample_every } else { self.until_sample.saturating_sub(1) };
-        self.ops.begin(self.port.nic().event_time(), timed);
+        self.ops.begin(timed);
     }
 
     fn touch(&mut self, record: RecordId, intent: Intent) -> Result<Row, Halt> {
@@ -380,7 +379,9 @@ impl<P: Protocol, O: PhaseOps> Session<P, O> {
                 Err(Halt::Abort(abort)) => {
                     self.abort(abort.name()).await?;
                     aborts += 1;
-                    if aborts >= self.retry.attempts || self.ended_at >= self.window.until {
+                    // What is not there will not come by trying again.
+                    let hopeless = abort == Abort::NotFound;
+                    if hopeless || aborts >= self.retry.attempts || self.ended_at >= self.window.until {
                         self.stats.borrow_mut().given_up += 1;
                         return Ok(End::GivenUp(abort));
                     }

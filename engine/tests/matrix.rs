@@ -9,7 +9,8 @@ use phases::plan::{Needs, Plan, Preset, Space};
 use primitives::fabric::{AtomicScope, Caps};
 use primitives::mesh::Shape;
 
-const SMALLBANK: &[(&str, &str)] = &[("accounts_per_thread", "50"), ("hot_accounts_share", "0.1")];
+const SMALLBANK: &[(&str, &str)] =
+    &[("accounts_per_thread", "50"), ("hot_accounts_share", "0.1"), ("savings_withdrawal_share", "0.5")];
 const MICRO: &[(&str, &str)] = &[
     ("records_per_thread", "10"),
     ("reads", "2"),

@@ -66,6 +66,7 @@ fn draw_settings(rng: &mut Xoshiro256PlusPlus) -> (&'static str, Vec<(&'static s
         let settings = vec![
             ("accounts_per_thread", rng.random_range(50..200u32).to_string()),
             ("hot_accounts_share", "0.1".to_owned()),
+            ("savings_withdrawal_share", format!("{:.1}", rng.random_range(0.0..1.0))),
             ("payload_bytes", (8 * rng.random_range(1..20u32)).to_string()),
         ];
         return ("smallbank", settings);
@@ -106,9 +107,13 @@ fn draw(seed: u64) -> (Case, &'static str) {
     case.spec.replicas = rng.random_range(1..=shape.nodes.min(3));
     case.spec.length = Length::Transactions(rng.random_range(20..80));
     case.spec.worker.rpc.window = *[4, 16, 32].choose(&mut rng).expect("a choice of three");
-    // Real threads may be kept from the CPU for milliseconds; virtual ones are not.
-    case.spec.worker.rpc.retransmit_after =
-        if name == "sim" { Nanos::from_micros(150) } else { Nanos::from_millis(3) };
+    // Real threads may be kept from the CPU for long; that is slow, not a fault. Virtual ones are not.
+    if name == "sim" {
+        case.spec.worker.rpc.retransmit_after = Nanos::from_micros(150);
+    } else {
+        case.spec.worker.rpc.retransmit_after = Nanos::from_millis(10);
+        case.spec.worker.rpc.max_retransmits = 10_000;
+    }
     (case, name)
 }
 

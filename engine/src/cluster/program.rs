@@ -9,16 +9,16 @@ use crate::stats::{Window, WorkerStats};
 use crate::verify::{History, Recorder};
 use crate::workload::{Check, TableDef, Workload};
 use phases::ops::{Handlers, Phases, Stop};
-use phases::plan::{CheckedPlan, Phase, PlanError};
+use phases::plan::{CheckedPlan, PlanError};
 use phases::rule::Owner;
 use phases::store::{CacheStats, Cluster, Layout, LocationCache, StoreConfig, StoreError};
-use primitives::exec::{Core, CoreLoop, sleep_until, yield_now};
+use primitives::exec::{Core, CoreLoop, yield_now};
 use primitives::fabric::{AnyNic, Nic, SetupError};
 use primitives::mesh::{Program, RunFacts, Shape, Site, Worker, WorkerConfig};
 use primitives::rpc::{RpcPoller, RpcStats};
 use primitives::units::Nanos;
+use primitives::verbs::NodeId;
 use primitives::verbs::port::Traffic;
-use primitives::verbs::{NodeId, Remote};
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -328,28 +328,12 @@ impl<W: Workload, P: Protocol + Copy + Sync> Client<'_, W, P> {
 
     /// Waits until everything this worker sent has arrived and been executed, and backups have applied its log.
     async fn drain(&self) -> Result<(), Failure> {
-        let (port, rpc) = (&self.net.port, &self.net.rpc);
-        match self.phases.drain_logs().await {
-            Err(Stop::Fault(fault)) => return Err(fault.into()),
-            Ok(()) | Err(Stop::Abort(_)) => {}
-        }
-        // What was posted unsignaled is confirmed by a signaled request behind it, on every queue pair.
-        if port.nic().caps().one_sided {
-            for lane in 0..self.run.spec.worker.lanes * u32::from(self.run.spec.shape.nodes) {
-                // Batches take the lanes to a node in turn: so many in a row reach each of them.
-                let node = NodeId((lane / self.run.spec.worker.lanes) as u16);
-                let buf = port.buf(8)?;
-                let mut batch = port.batch();
-                batch.read(Remote { node, rkey: self.common.cluster.keys(node).rkey, offset: 0 }, &buf, 0, 8);
-                batch
-                    .post()
-                    .await
-                    .map_err(|source| phases::ops::Fault::Verb { phase: Phase::Install, source })?;
+        // Batches take a node's queue pairs in turn, and settling one leaves the others.
+        for _ in 0..self.run.spec.worker.lanes {
+            match self.phases.settle().await {
+                Err(Stop::Fault(fault)) => return Err(fault.into()),
+                Ok(()) | Err(Stop::Abort(_)) => {}
             }
-        }
-        // One-way requests are acknowledged in passing; with nothing passing, their retransmission asks for it.
-        while rpc.unanswered() > 0 {
-            sleep_until(port, port.now() + Nanos::from_micros(20)).await;
         }
         Ok(())
     }
@@ -375,7 +359,7 @@ impl<'r, W: Workload, P: Protocol + Copy + Sync> Program for Run<'r, W, P> {
     ) -> Result<(impl CoreLoop + 'a, Self::Local), SetupError> {
         common.start.fetch_max(site.start.0, Ordering::AcqRel);
         let cache = LocationCache::over(common.caches[site.node.index()].clone());
-        let phases = Rc::new(Phases::new(site, &common.cluster, common.plan.clone(), cache));
+        let phases = Rc::new(Phases::new(site, &common.cluster, common.plan, cache));
         let stats = Rc::new(RefCell::new(WorkerStats::new(digits(site.shape))));
         let coroutines = self.spec.plan.coroutines;
         let collected = Rc::new(RefCell::new(Collected { running: coroutines, ..Collected::default() }));

@@ -9,6 +9,7 @@ use phases::ops::{PhaseOps, Stop};
 use phases::plan::Phase;
 use phases::rule::{CheckRule, LockRule};
 use phases::txn::{Access, Txn};
+use primitives::fabric::Nic;
 use primitives::units::Nanos;
 use primitives::verbs::port::EnginePort;
 use std::cell::{Cell, RefCell};
@@ -55,15 +56,16 @@ impl<O> Observed<O> {
         self.pen.into_inner().map(|pen| pen.recorder)
     }
 
-    /// A transaction begins, at a time no later than its first effect.
+    /// A transaction begins.
     #[inline]
-    pub(super) fn begin(&self, now: Nanos, timed: bool) {
+    pub(super) fn begin(&self, timed: bool) {
         self.timed.set(timed);
         if timed {
             self.spent.set([None; PHASES]);
         }
         if let Some(pen) = &mut *self.pen.borrow_mut() {
-            pen.recorder.begin(now);
+            // No later than its first effect.
+            pen.recorder.begin(self.port.nic().event_time());
             pen.read.clear();
             pen.wrote = false;
         }

@@ -229,7 +229,7 @@ mod tests {
             for (g, e) in got.iter().zip(&exact) {
                 a += g;
                 b += e;
-                worst = worst.max((a - b as f64).abs());
+                worst = worst.max((a - b).abs());
             }
             assert!(worst < 0.02, "theta {theta}, {keys} keys: distribution functions {worst} apart");
         }

@@ -16,7 +16,7 @@ impl Micro {
         };
         Shape {
             classes: classes_of([class]),
-            keys: self.keys.clone(),
+            keys: self.keys,
             tables: 1,
             payload_bytes: self.payload_bytes,
             reads_ahead: self.together,

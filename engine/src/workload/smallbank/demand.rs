@@ -29,7 +29,7 @@ impl SmallBank {
         });
         Shape {
             classes: classes_of(classes),
-            keys: self.customers.clone(),
+            keys: self.customers,
             tables: 2,
             payload_bytes: self.payload_bytes,
             reads_ahead: true,

@@ -1,0 +1,60 @@
+//! Many logical nodes on few CPUs make progress: idle loops give way to those that have work.
+//!
+//! The published frameworks spin on every thread and fall to tens of transactions a second here.
+
+use engine::cluster::{Length, RunSpec, run};
+use engine::protocol::{AnyProtocol, Occ};
+use engine::workload::AnyWorkload;
+use phases::plan::Preset;
+use primitives::fabric::loopback::Options;
+use primitives::mesh::{FabricSpec, Shape};
+use primitives::units::Nanos;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+
+/// Far above what spinning threads reach, far below what giving way reaches even on a machine busy with other work.
+const FLOOR_PER_S: f64 = 1_000.0;
+
+#[test]
+fn eight_nodes_of_two_threads_make_progress() {
+    for preset in [Preset::OneSided, Preset::TwoSided, Preset::DrtmH] {
+        let shape = Shape { nodes: 8, workers: 2 };
+        let mut spec = RunSpec::new(FabricSpec::Loopback(Options::default()), shape, preset.plan());
+        spec.length = Length::Time { warm_up: Nanos::from_millis(200), measured: Nanos::from_millis(800) };
+        spec.replicas = 3;
+        spec.cache_bytes = 1 << 20;
+        let settings = [("accounts_per_thread", "1000")];
+        let workload = AnyWorkload::parse("smallbank", spec.scale(), settings).expect("settings");
+        let result =
+            run(&spec, &workload, AnyProtocol::Occ(Occ), &AtomicBool::new(false)).expect("loopback runs");
+        assert!(result.passed(), "{preset}: {:?}", result.failed_checks().collect::<Vec<_>>());
+        let rate = result.committed_per_s();
+        eprintln!("{preset}: {rate:.0} committed/s on 16 threads");
+        assert!(rate > FLOOR_PER_S, "{preset}: only {rate:.0} committed/s");
+    }
+}
+
+#[test]
+fn a_stop_from_outside_ends_the_run_and_keeps_what_was_measured() {
+    let shape = Shape { nodes: 2, workers: 1 };
+    let mut spec = RunSpec::new(FabricSpec::Loopback(Options::default()), shape, Preset::DrtmH.plan());
+    spec.length = Length::Time { warm_up: Nanos(0), measured: Nanos::from_millis(60_000) };
+    let settings = [("accounts_per_thread", "1000")];
+    let workload = AnyWorkload::parse("smallbank", spec.scale(), settings).expect("settings");
+    let stop = AtomicBool::new(false);
+    let started = Instant::now();
+    let result = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            std::thread::sleep(Duration::from_millis(300));
+            stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        });
+        run(&spec, &workload, AnyProtocol::Occ(Occ), &stop).expect("loopback runs")
+    });
+    assert!(started.elapsed() < Duration::from_secs(30), "stopped after {:?}", started.elapsed());
+    assert!(result.interrupted && result.passed() && result.stats.committed > 0);
+    assert!(
+        result.elapsed < Nanos::from_millis(30_000),
+        "rates are over the time measured, {}",
+        result.elapsed
+    );
+}

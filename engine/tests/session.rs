@@ -1,0 +1,198 @@
+//! What a transaction sees of its own reads and writes, and what is left of it when it does not commit.
+
+use engine::cluster::{Length, RunResult, RunSpec, run_as};
+use engine::protocol::{Occ, Protocol};
+use engine::session::{Halt, Session};
+use engine::verify::{Level, check};
+use engine::workload::{Check, RecordId, TableDef, Workload};
+use phases::ops::PhaseOps;
+use phases::plan::{Plan, Preset};
+use phases::rule::Abort;
+use primitives::fabric::loopback::Options;
+use primitives::mesh::{FabricSpec, Shape};
+use rand::{Rng, RngExt};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+const RECORDS: u64 = 8;
+const WORDS: usize = 3;
+
+fn record(key: u64) -> RecordId {
+    RecordId { table: 0, key }
+}
+
+/// What a body under test does.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Body {
+    ReadsItsOwnWrites,
+    WritesBlindly,
+    RollsBack,
+    AbortsTwice,
+    NeverCommits,
+    ReadsWhatIsNotThere,
+}
+
+struct Script {
+    body: Body,
+    attempts: AtomicU64,
+}
+
+impl Workload for Script {
+    type Input = u64;
+    type Tally = u64;
+
+    fn name(&self) -> &'static str {
+        "script"
+    }
+
+    fn tables(&self) -> Vec<TableDef> {
+        vec![TableDef { name: "records", records: RECORDS, payload_bytes: 8 * WORDS as u32 }]
+    }
+
+    fn records_per_transaction(&self) -> usize {
+        4
+    }
+
+    fn fill(&self, record: RecordId, words: &mut [u64]) {
+        words.fill(100 + record.key);
+    }
+
+    fn draw(&self, rng: &mut impl Rng) -> u64 {
+        rng.random_range(0..RECORDS)
+    }
+
+    async fn execute<P: Protocol, O: PhaseOps>(
+        &self,
+        s: &mut Session<P, O>,
+        &key: &u64,
+    ) -> Result<u64, Halt> {
+        let attempt = self.attempts.fetch_add(1, Ordering::Relaxed) + 1;
+        match self.body {
+            Body::ReadsItsOwnWrites => {
+                let row = s.read(record(key)).await?;
+                let (old, second) = (s.word(row, 0), s.word(row, 1));
+                s.set_word(row, 0, old + 1)?;
+                // Reading again finds the same row, with the new word and the old ones.
+                let again = s.read(record(key)).await?;
+                assert_eq!(again, row);
+                assert_eq!((s.word(again, 0), s.word(again, 1)), (old + 1, second));
+                let [a, b] = s.read_all([record(key), record(key)]).await?;
+                assert_eq!((a, b), (row, row));
+                s.set_word(a, 0, old + 2)?;
+                assert_eq!(s.word(row, 0), old + 2);
+                Ok(2)
+            }
+            Body::WritesBlindly => {
+                let row = s.write(record(key))?;
+                s.set_word(row, 1, attempt)?;
+                // Written, not read: what was not set is zero, and a read now shows the write.
+                let again = s.read(record(key)).await?;
+                assert_eq!((again, s.word(again, 0), s.word(again, 1)), (row, 0, attempt));
+                // Asked to write but nothing written yet: a read fetches it.
+                let other = s.write(record((key + 1) % RECORDS))?;
+                assert_eq!(s.read(record((key + 1) % RECORDS)).await?, other);
+                let _ = s.word(other, 0);
+                Ok(0)
+            }
+            Body::RollsBack => {
+                let row = s.read(record(key)).await?;
+                s.set_word(row, 0, 0)?;
+                Err(Halt::User("changed-my-mind"))
+            }
+            Body::AbortsTwice | Body::NeverCommits => {
+                let row = s.read(record(key)).await?;
+                let old = s.word(row, 0);
+                s.set_word(row, 0, old + 1)?;
+                if self.body == Body::NeverCommits || !attempt.is_multiple_of(3) {
+                    return Err(Abort::Requested.into());
+                }
+                Ok(1)
+            }
+            Body::ReadsWhatIsNotThere => {
+                s.read(record(key + 1000 * RECORDS)).await?;
+                Ok(0)
+            }
+        }
+    }
+
+    fn tally(&self, _: RecordId, words: &[u64], sum: &mut u64) {
+        *sum += words[0];
+    }
+
+    fn check(&self, before: &u64, effects: &u64, now: &u64) -> Vec<Check> {
+        let passed = self.body == Body::WritesBlindly || before + effects == *now;
+        vec![Check { name: "sum", passed, detail: format!("{before} + {effects} and {now}") }]
+    }
+}
+
+fn run(body: Body, plan: Plan, coroutines: u32) -> RunResult {
+    let shape = Shape { nodes: 2, workers: 1 };
+    let mut spec = RunSpec::new(FabricSpec::Loopback(Options::default()), shape, plan);
+    spec.plan.coroutines = coroutines;
+    spec.length = Length::Transactions(30);
+    spec.history = true;
+    spec.replicas = 2;
+    spec.retry.attempts = 5;
+    let script = Script { body, attempts: AtomicU64::new(0) };
+    let result = run_as(&spec, &script, Occ, &AtomicBool::new(false)).expect("loopback runs");
+    assert!(result.passed(), "{body:?}: {:?}, {:?}", result.checks, result.faults);
+    let verdict = check(result.history.as_ref().expect("asked for"), Level::StrictSerializable);
+    assert!(verdict.passed(), "{body:?}:\n{verdict}");
+    result
+}
+
+fn presets() -> impl Iterator<Item = Plan> {
+    Preset::ALL.iter().map(|p| p.plan())
+}
+
+#[test]
+fn a_transaction_reads_its_own_writes() {
+    for plan in presets() {
+        let result = run(Body::ReadsItsOwnWrites, plan, 1);
+        assert!(result.stats.committed > 0 && result.stats.committed_read_only == 0);
+    }
+}
+
+#[test]
+fn writing_needs_no_read() {
+    for plan in presets() {
+        assert!(run(Body::WritesBlindly, plan, 1).stats.committed > 0);
+    }
+}
+
+#[test]
+fn a_rollback_is_counted_leaves_nothing_behind_and_is_not_tried_again() {
+    let result = run(Body::RollsBack, Preset::DrtmH.plan(), 2);
+    assert_eq!(result.stats.committed, 0);
+    assert_eq!(result.stats.aborts.iter().collect::<Vec<_>>(), [("changed-my-mind", 2 * 2 * 30)]);
+    assert_eq!(result.verbs_per_committed(), 0.0, "per committed is zero where none did");
+}
+
+#[test]
+fn an_abort_is_tried_again_until_it_commits() {
+    // One coroutine on one node, so that attempts count up by one.
+    let shape = Shape { nodes: 1, workers: 1 };
+    let mut spec = RunSpec::new(FabricSpec::Loopback(Options::default()), shape, Preset::DrtmH.plan());
+    spec.plan.coroutines = 1;
+    spec.length = Length::Transactions(30);
+    let script = Script { body: Body::AbortsTwice, attempts: AtomicU64::new(0) };
+    let result = run_as(&spec, &script, Occ, &AtomicBool::new(false)).expect("loopback runs");
+    assert!(result.passed());
+    assert_eq!((result.stats.committed, result.stats.aborts.of("requested")), (30, 60));
+    assert_eq!(result.stats.latency.count(), 30, "latency is per transaction, not per attempt");
+}
+
+#[test]
+fn retries_are_bounded() {
+    let result = run(Body::NeverCommits, Preset::TwoSided.plan(), 2);
+    let transactions = 2 * 2 * 30;
+    assert_eq!((result.stats.committed, result.stats.given_up), (0, transactions));
+    assert_eq!(result.stats.aborts.of("requested"), 5 * transactions);
+}
+
+#[test]
+fn a_missing_record_is_an_abort_with_its_name_and_no_retries() {
+    for plan in [Preset::OneSided.plan(), Preset::TwoSided.plan()] {
+        let result = run(Body::ReadsWhatIsNotThere, plan, 1);
+        assert_eq!((result.stats.committed, result.stats.aborts.of("not-found")), (0, 60));
+    }
+}
