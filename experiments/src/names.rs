@@ -14,7 +14,7 @@ pub fn plan_presets() -> Vec<&'static str> {
 }
 
 /// Phases that `study` drives alone.
-pub const STUDY_PHASES: &[&str] = &["execution", "validation", "logging", "commit"];
+pub const STUDY_PHASES: &[&str] = &["execution", "validation", "logging", "commit", "read-only"];
 
 /// The known name that `name` is probably meant to be.
 pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {

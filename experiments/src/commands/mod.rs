@@ -4,9 +4,11 @@ mod characterize;
 mod check;
 mod devices;
 pub mod experiment;
+mod quickstart;
 mod report;
 mod run;
 mod shell;
+mod study;
 mod tune;
 
 use crate::args::{Cli, Command, QuickstartArgs};
@@ -62,15 +64,10 @@ pub fn dispatch(cli: &Cli, context: &Context) -> Result<(), CliError> {
         Command::Completions(args) => shell::completions(args),
         Command::Man(args) => shell::man(args),
         Command::Report(args) => report::run(args, context),
+        Command::Quickstart(args) => quickstart::run(args, context),
         Command::Run(args) => run::run(args, context),
+        Command::Study(args) => study::run(args, context),
         Command::Tune(args) => tune::run(args, context),
         Command::Experiment(args) => experiment::run(args, context),
-        later => Err(not_yet(later.name())),
     }
-}
-
-/// The answer of a command whose engine part is not in this build.
-fn not_yet(command: &str) -> CliError {
-    CliError::machine(format!("this build does not have `doorbell {command}` yet"))
-        .hint("`doorbell devices` lists what works here")
 }

@@ -29,7 +29,7 @@ pub fn run(args: &RunArgs, context: &Context) -> Result<(), CliError> {
     let fabric = Fabric::open(&spec.fabric, spec.seed)?;
     let plan = resolve(&spec, &fabric, context)?;
     let dir = match &args.output.out {
-        Some(out) => Some(open(out, &spec, &plan, &fabric, &context.command)?),
+        Some(out) => Some(new_directory(out, &spec, &plan, &fabric, context)?),
         None => None,
     };
     context.interrupt.listen()?;
@@ -64,11 +64,11 @@ pub fn resolve(spec: &RunSpec, fabric: &Fabric, context: &Context) -> Result<Nam
     }
 }
 
-/// A result directory for one run.
+/// A result directory for one run, which may be in it already.
 ///
 /// # Errors
 /// If the directory cannot be used.
-pub fn open(
+pub fn directory(
     out: &Path,
     spec: &RunSpec,
     plan: &NamedPlan,
@@ -77,16 +77,31 @@ pub fn open(
 ) -> Result<ResultDir, CliError> {
     let mut asked = serde_json::to_value(spec).map_err(|e| CliError::check("no JSON").caused_by(&e))?;
     asked["files"] = serde_json::json!(spec.files()?);
+    // A tuned plan depends on a profile: the plan itself is what ran.
+    asked["plan"] = serde_json::json!(plan.plan);
+    asked["plan_name"] = serde_json::json!(plan.name);
     let mut record: RunRecord = fabric.record(Kind::Run, asked, spec.seed, 1);
     record.title =
         format!("{} under {}, plan {}, on {}", spec.workload, spec.protocol, plan.name, spec.fabric);
     record.command = command.to_owned();
     let mut dir = ResultDir::create(out, record, &[])?;
+    dir.note("Closed load: latencies suffer from coordinated omission.");
+    Ok(dir)
+}
+
+/// A result directory that does not hold the run yet.
+fn new_directory(
+    out: &Path,
+    spec: &RunSpec,
+    plan: &NamedPlan,
+    fabric: &Fabric,
+    context: &Context,
+) -> Result<ResultDir, CliError> {
+    let dir = directory(out, spec, plan, fabric, &context.command)?;
     if dir.missing().is_empty() {
         return Err(CliError::usage(format!("{} already holds this run", out.display()))
             .hint("show it with `doorbell report`, or name another --out"));
     }
-    dir.note("Closed load: latencies suffer from coordinated omission.");
     Ok(dir)
 }
 

@@ -1,0 +1,209 @@
+//! `doorbell quickstart`, and `doorbell` alone: the whole tool once, on this machine, without hardware.
+//!
+//! Measures the primitives of shared memory, simulates those of a published NIC, lets the cost model choose a plan for
+//! SmallBank on both, runs it against the pure plans, and leaves one page. What was measured is kept when it is
+//! interrupted, and the next run goes on there.
+
+use super::characterize::{self, Characterization, characterize};
+use super::study::{self, Study};
+use super::{Context, report, run, tune};
+use crate::args::QuickstartArgs;
+use crate::error::CliError;
+use crate::fabrics::Fabric;
+use crate::output::{emit, human_rate, table};
+use crate::spec::{FabricChoice, PlanChoice, ProfileChoice, RunSpec, Span};
+use crate::sweep::usual_jobs;
+use crate::transact::{self, Keep, NamedPlan};
+use phases::study::Subject;
+use primitives::measure::{ResultDir, Row, RunRecord};
+use primitives::mesh::Shape;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+/// The NIC that is simulated: the one DrTM+H studied.
+const NIC: &str = "cx4-edr";
+
+/// Plans the tuned one runs against.
+const RIVALS: [&str; 3] = ["one-sided", "two-sided", "drtm-h"];
+
+/// The command.
+///
+/// # Errors
+/// Exit code 1 if a check failed, 2 if the output directory cannot be used.
+pub fn run(args: &QuickstartArgs, context: &Context) -> Result<(), CliError> {
+    if let Some(json) = &args.output.json {
+        json.check()?;
+    }
+    let began = Instant::now();
+    let out = args.output.out.clone().unwrap_or_else(|| PathBuf::from("doorbell-out"));
+    context.interrupt.listen()?;
+    let mut quick = Quickstart { out: &out, seed: args.seed, context, dirs: Vec::new(), rows: Vec::new() };
+    let loopback = FabricChoice::Loopback;
+    let sim = FabricChoice::Sim(ProfileChoice::Shipped(NIC.to_owned()));
+    quick.say(1, "measuring this machine's own fabric: shared memory between threads (loopback)");
+    quick.characterize(&loopback)?;
+    quick.say(2, &format!("simulating the primitives of a published NIC ({NIC})"));
+    quick.characterize(&sim)?;
+    quick.say(3, "one transaction phase at a time, in each variant, simulated");
+    for subject in Subject::ALL {
+        quick.study(&sim, subject)?;
+    }
+    quick.say(4, "SmallBank on the simulated NIC: choosing a plan, and running it against its rivals");
+    quick.compare(&sim, &simulated_bank(sim.clone(), args.seed))?;
+    quick.say(5, "SmallBank on this machine: the same, in real time");
+    quick.compare(&loopback, &measured_bank(args.seed))?;
+    let page = report::render(&quick.dirs, &out, context)?;
+    let mut people: String = page.answers.iter().map(|answer| format!("{answer}\n")).collect();
+    people.push('\n');
+    people.push_str(&table(
+        &["fabric", "plan", "committed", "predicted", "p50", "isolation"],
+        quick.rows.clone(),
+    ));
+    people.push_str(&format!("\n{}\n", page.page.display()));
+    context.talk.say(format!("done in {:.0} s", began.elapsed().as_secs_f64()));
+    let document = json!({ "report": page.page, "answers": page.answers, "directories": quick.dirs });
+    emit(args.output.json.as_ref(), &document, &people)
+}
+
+/// SmallBank on a simulated cluster: three copies of each record, and fewer accounts than the default so that filling
+/// them does not take longer than the run.
+fn simulated_bank(fabric: FabricChoice, seed: u64) -> RunSpec {
+    RunSpec {
+        fabric,
+        set: BTreeMap::from([("accounts_per_thread".to_owned(), json!(10_000))]),
+        plan: PlanChoice::Tuned,
+        nodes: 4,
+        threads: 4,
+        replicas: 3,
+        duration: Span::from_ns(1_000_000),
+        seed,
+        ..RunSpec::default()
+    }
+}
+
+/// SmallBank between two logical nodes of one thread each: what two CPUs can run side by side.
+fn measured_bank(seed: u64) -> RunSpec {
+    RunSpec {
+        plan: PlanChoice::Tuned,
+        nodes: 2,
+        threads: 1,
+        replicas: 1,
+        duration: Span::from_ns(500_000_000),
+        seed,
+        ..RunSpec::default()
+    }
+}
+
+struct Quickstart<'q> {
+    out: &'q Path,
+    seed: u64,
+    context: &'q Context,
+    dirs: Vec<PathBuf>,
+    rows: Vec<[String; 6]>,
+}
+
+impl Quickstart<'_> {
+    fn say(&self, step: u32, what: &str) {
+        self.context.talk.say(format!("[{step}/5] {what}"));
+    }
+
+    fn characterize(&mut self, fabric: &FabricChoice) -> Result<(), CliError> {
+        let virtual_time = fabric.virtual_time();
+        let wanted = Characterization {
+            fabric: fabric.clone(),
+            scope: characterize::usual_scope(virtual_time, true),
+            only: Vec::new(),
+            seed: self.seed,
+            jobs: usual_jobs(virtual_time),
+            out: self.out.join(format!("characterize-{}", short(fabric))),
+        };
+        characterize(&wanted, self.context)?;
+        self.dirs.push(wanted.out);
+        Ok(())
+    }
+
+    fn study(&mut self, fabric: &FabricChoice, subject: Subject) -> Result<(), CliError> {
+        let wanted = Study {
+            subject,
+            fabric: fabric.clone(),
+            shape: Shape { nodes: 4, workers: 4 },
+            coroutines: 16,
+            duration: Span::from_ns(100_000),
+            seed: self.seed,
+            jobs: usual_jobs(true),
+            out: self.out.join(format!("study-{}-{}", subject.name(), short(fabric))),
+        };
+        study::study(&wanted, self.context)?;
+        self.dirs.push(wanted.out);
+        Ok(())
+    }
+
+    /// Tunes, verifies, and runs the tuned plan and its rivals with their histories checked.
+    fn compare(&mut self, choice: &FabricChoice, spec: &RunSpec) -> Result<(), CliError> {
+        let fabric = Fabric::open(choice, self.seed)?;
+        let profile = tune::profile_for(spec, &fabric, None, self.out, self.context)?;
+        let tuned = tune::search(spec, &fabric, &profile)?;
+        let dir = self.out.join(format!("tune-{}", short(choice)));
+        let verified = tune::keep(&tuned, spec, &fabric, choice.virtual_time(), None, &dir, self.context)?;
+        self.dirs.push(dir);
+        if let Some(verified) = verified {
+            self.context
+                .talk
+                .say(format!("      regret of the chosen plan: {:.1} %", 100.0 * verified.regret()));
+        }
+        self.run(spec, &fabric, &tuned.plan)?;
+        for name in RIVALS {
+            let preset = tuned.tuning.presets.iter().find(|c| c.preset.is_some_and(|p| p.name() == name));
+            let Some(candidate) = preset else { continue };
+            let prediction = tuned.plan.prediction.clone().map(|p| phases::plan::Prediction {
+                committed_per_s: candidate.forecast.committed_per_s,
+                latency_mean_ns: candidate.forecast.latency_mean_ns,
+                bottleneck: candidate.forecast.bottleneck.to_string(),
+                ..p
+            });
+            let named = NamedPlan { name: name.to_owned(), plan: candidate.plan, prediction };
+            self.run(spec, &fabric, &named)?;
+        }
+        Ok(())
+    }
+
+    fn run(&mut self, spec: &RunSpec, fabric: &Fabric, plan: &NamedPlan) -> Result<(), CliError> {
+        let dir = self.out.join(format!("run-{}-{}", plan.name, short(&spec.fabric)));
+        self.dirs.push(dir.clone());
+        let mut kept: ResultDir = run::directory(&dir, spec, plan, fabric, &self.context.command)?;
+        if !kept.missing().is_empty() {
+            self.context.talk.say(format!("      {} with plan {}", spec.fabric, plan.name));
+            let done =
+                transact::run(spec, fabric, plan, Keep { history: true }, self.context.interrupt.flag())?;
+            if self.context.interrupt.asked() {
+                return Err(CliError::interrupted().hint(format!("go on with: {}", self.context.command)));
+            }
+            kept.keep(0, &done.point(Row::new()))?;
+            kept.finish(false, done.json(spec))?;
+            done.passed(&self.context.command)?;
+        }
+        drop(kept);
+        let summary = RunRecord::read(&dir)?.summary;
+        self.rows.push(line(spec, plan, &summary));
+        Ok(())
+    }
+}
+
+fn short(fabric: &FabricChoice) -> &'static str {
+    if fabric.virtual_time() { "sim" } else { "loopback" }
+}
+
+fn line(spec: &RunSpec, plan: &NamedPlan, summary: &Value) -> [String; 6] {
+    let rate = |v: Option<f64>| v.map_or("not available".to_owned(), human_rate);
+    let p50 = summary["latency_ns"]["p50"].as_u64();
+    [
+        spec.fabric.to_string(),
+        plan.name.clone(),
+        rate(summary["committed_per_s"].as_f64()),
+        rate(plan.prediction.as_ref().map(|p| p.committed_per_s)),
+        p50.map_or("not available".to_owned(), |ns| primitives::units::Nanos(ns).to_string()),
+        summary["isolation"]["verdict"].as_str().unwrap_or("not checked").to_owned(),
+    ]
+}
