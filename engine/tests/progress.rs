@@ -45,13 +45,14 @@ fn a_stop_from_outside_ends_the_run_and_keeps_what_was_measured() {
     let started = Instant::now();
     let result = std::thread::scope(|scope| {
         scope.spawn(|| {
-            std::thread::sleep(Duration::from_millis(300));
+            std::thread::sleep(Duration::from_millis(2_000));
             stop.store(true, std::sync::atomic::Ordering::Relaxed);
         });
         run(&spec, &workload, AnyProtocol::Occ(Occ), &stop).expect("loopback runs")
     });
     assert!(started.elapsed() < Duration::from_secs(30), "stopped after {:?}", started.elapsed());
-    assert!(result.interrupted && result.passed() && result.stats.committed > 0);
+    assert!(result.interrupted && result.stats.committed > 0, "{} committed", result.stats.committed);
+    assert!(result.passed(), "{:?}, {:?}", result.checks, result.faults);
     assert!(
         result.elapsed < Nanos::from_millis(30_000),
         "rates are over the time measured, {}",
