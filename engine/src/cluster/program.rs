@@ -11,7 +11,7 @@ use crate::workload::{Check, TableDef, Workload};
 use phases::ops::{Handlers, Phases, Stop};
 use phases::plan::{CheckedPlan, PlanError};
 use phases::rule::Owner;
-use phases::store::{CacheStats, Cluster, Layout, LocationCache, StoreConfig, StoreError};
+use phases::store::{CacheStats, Cluster, Layout, LocationCache, StoreConfig, StoreError, TableId};
 use primitives::exec::{Core, CoreLoop, yield_now};
 use primitives::fabric::{AnyNic, Nic, SetupError};
 use primitives::mesh::{Program, RunFacts, Shape, Site, Worker, WorkerConfig};
@@ -85,6 +85,29 @@ pub(super) struct Kept<T> {
     phases: Rc<Phases>,
 }
 
+/// Fills a node's location cache with the first keys of every table that other nodes hold, as many as fit.
+fn warm(cluster: &Cluster, me: NodeId, words: &Arc<[AtomicU64]>, tables: &[TableDef]) {
+    let cache = LocationCache::over(words.clone());
+    let most = tables.iter().map(|t| t.records).max().unwrap_or(0);
+    let mut left = words.len();
+    for key in 0..most {
+        for (table, _) in tables.iter().enumerate().filter(|(_, t)| key < t.records) {
+            let table = TableId(table as u16);
+            let owner = cluster.layout().primary(table, key);
+            if owner == me {
+                continue;
+            }
+            if let Some(offset) = cluster.store(owner).locate(table, key) {
+                cache.fill(table, key, offset);
+            }
+            left -= 1;
+            if left == 0 {
+                return;
+            }
+        }
+    }
+}
+
 impl<'r, W: Workload, P: Protocol + Copy + Sync> Run<'r, W, P> {
     pub(super) fn new(
         spec: &'r RunSpec,
@@ -124,7 +147,13 @@ impl<'r, W: Workload, P: Protocol + Copy + Sync> Run<'r, W, P> {
             .map_err(|e| RunError::Launch(primitives::mesh::LaunchError::Shared(e)))?;
         let before = audit::populate(&cluster, self.workload, &self.tables)?;
         let words = (self.spec.cache_bytes / 8).max(1);
-        let caches = nodes.iter().map(|_| (0..words).map(|_| AtomicU64::new(0)).collect()).collect();
+        let caches: Vec<Arc<[AtomicU64]>> =
+            nodes.iter().map(|_| (0..words).map(|_| AtomicU64::new(0)).collect()).collect();
+        if self.spec.warm_cache && self.spec.plan.location_cache {
+            for (node, words) in caches.iter().enumerate() {
+                warm(&cluster, NodeId(node as u16), words, &self.tables);
+            }
+        }
         Ok(Common { cluster, plan, caches, before, start: AtomicU64::new(0), failed: AtomicBool::new(false) })
     }
 
