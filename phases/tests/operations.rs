@@ -226,7 +226,7 @@ fn a_cache_that_lies_is_caught_by_the_key() {
 
 #[test]
 fn logs_wrap_wait_when_full_and_end_up_in_the_backups() {
-    for fabric in [loopback(), sim(5)] {
+    for fabric in [loopback(), sim(5), rough(6)] {
         for via in [Via::OneSided, Via::TwoSided] {
             // Entries of about 200 B in rings of 1 KiB: a ring holds a handful, truncation in passing comes too late.
             let mut plan = Plan::uniform(via);
@@ -311,7 +311,7 @@ fn torn_reads_are_repeated_and_never_returned() {
 
 #[test]
 fn many_coroutines_lose_no_update() {
-    for fabric in [loopback(), sim(11)] {
+    for fabric in [loopback(), sim(11), rough(12), rough(13)] {
         for plan in [Plan::uniform(Via::OneSided), Plan::uniform(Via::TwoSided), Plan::uniform(Via::Hybrid)] {
             let setup = Setup { fabric: fabric.clone(), replicas: 2, everywhere: 4, ..setup(plan) };
             let ran = run(&setup, |env| {

@@ -156,6 +156,20 @@ fn a_batch_rings_one_doorbell_per_queue_pair_or_one_per_request() {
 }
 
 #[test]
+fn a_batch_may_ring_for_each_request_where_the_port_does_not() {
+    for (together, doorbells) in [(true, 1), (false, 5)] {
+        let rig = Rig::new(Fabric::Posting);
+        let mut batch = rig.port.batch();
+        batch.doorbell_batching(together);
+        for i in 0..5 {
+            batch.write(rig.at(1, i * 8), &rig.word(i), 0, 8);
+        }
+        let cost = Cost { verbs: 5, doorbells, round_trips: 0 };
+        assert_eq!(batch.post_passive(), Ok(cost));
+    }
+}
+
+#[test]
 fn a_batch_keeps_the_order_of_each_queue_pair() {
     on_every_fabric(|fabric| {
         let rig = Rig::new(fabric);

@@ -14,12 +14,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         dirs = sample::everything(&out.join("results"));
     }
     let options = reports::Options { command: "doorbell report sample/*".to_owned(), ..Default::default() };
-    let report = reports::render(&dirs, &out.join("report.html"), &options)?;
+    let report = reports::render(&dirs, &out, &options)?;
     for answer in &report.answers {
         println!("{answer}");
     }
-    for problem in &report.problems {
-        eprintln!("left out: {problem}");
+    for note in &report.notes {
+        eprintln!("{note}");
     }
     println!("{}", report.page.display());
     Ok(())

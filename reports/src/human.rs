@@ -104,7 +104,7 @@ pub fn percent(share: f64) -> String {
     }
     let value = share * 100.0;
     match value.abs() {
-        v if v == 0.0 => "0\u{a0}%".to_owned(),
+        0.0 => "0\u{a0}%".to_owned(),
         v if v < 0.05 => "<0.1\u{a0}%".to_owned(),
         v if v < 9.95 => format!("{}\u{a0}%", number((value * 10.0).round() / 10.0)),
         _ => format!("{}\u{a0}%", number(value.round())),

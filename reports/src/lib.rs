@@ -50,11 +50,15 @@ pub struct Report {
     pub figures: Vec<String>,
     /// The answers at the top, as plain sentences for a terminal.
     pub answers: Vec<String>,
-    /// Directories that were left out, and why. The page says so too.
+    /// What a person at a terminal should know: directories left out, files cut off, runs that are partial. The page
+    /// says so too.
+    pub notes: Vec<String>,
+    /// Directories that were left out, and why; their messages are in `notes`.
     pub problems: Vec<LoadError>,
 }
 
-/// Reads result directories (or directories of them) and writes `out`, an HTML file, with `figures/` beside it.
+/// Reads result directories (or directories of them) and writes a page with `figures/` beside it: `out` itself where it
+/// names an `.html` file, else `report.html` in the directory `out`, which is made if need be.
 ///
 /// One unreadable directory among several becomes a note on the page and an entry in [`Report::problems`]; if none can
 /// be read there is no page.
@@ -69,7 +73,11 @@ pub fn render(dirs: &[PathBuf], out: &Path, options: &Options) -> Result<Report,
     if results.is_empty() {
         return Err(ReportError::NothingLoaded(problems));
     }
-    let beside = out.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let page_path = match out.extension() {
+        Some(extension) if extension == "html" => out.to_owned(),
+        _ => out.join("report.html"),
+    };
+    let beside = page_path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let folder = beside.join("figures");
     std::fs::create_dir_all(&folder)
         .map_err(|source| ReportError::Unwritable { path: folder.clone(), source })?;
@@ -107,8 +115,8 @@ pub fn render(dirs: &[PathBuf], out: &Path, options: &Options) -> Result<Report,
         },
         commit: options.commit.clone(),
     };
-    write(out, page.render()?.as_bytes())?;
-    Ok(Report { page: out.to_owned(), figures: ids, answers: told, problems })
+    write(&page_path, page.render()?.as_bytes())?;
+    Ok(Report { page: page_path, figures: ids, answers: told, notes: notes(&results, &problems), problems })
 }
 
 fn load_all(dirs: &[PathBuf]) -> (Vec<Results>, Vec<LoadError>) {
@@ -127,6 +135,15 @@ fn load_all(dirs: &[PathBuf]) -> (Vec<Results>, Vec<LoadError>) {
         }
     }
     (results, problems)
+}
+
+fn notes(results: &[Results], problems: &[LoadError]) -> Vec<String> {
+    let left_out = problems.iter().map(|p| format!("left out: {p}"));
+    let said = results.iter().flat_map(|r| {
+        let partial = r.record.partial(r.points.height() as u64);
+        partial.into_iter().chain(r.notes.iter().cloned()).map(|note| format!("{}: {note}", r.label))
+    });
+    left_out.chain(said).collect()
 }
 
 fn list(dirs: &[PathBuf]) -> String {

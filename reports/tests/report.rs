@@ -14,8 +14,7 @@ struct Rendered {
 }
 
 fn draw(dirs: &[PathBuf], dir: tempfile::TempDir) -> Rendered {
-    let out = dir.path().join("out").join("report.html");
-    std::fs::create_dir_all(out.parent().expect("a parent")).expect("a directory");
+    let out = dir.path().join("out");
     let options = Options { skip_png: true, ..Options::default() };
     let report = render(dirs, &out, &options).expect("a page");
     let html = std::fs::read_to_string(&report.page).expect("the page");
@@ -275,6 +274,7 @@ fn one_bad_directory_among_good_ones_is_named_on_the_page() {
     assert_eq!(rendered.report.problems.len(), 2);
     assert!(rendered.html.contains("points.csv:2: 2 fields where the header has 27"));
     assert!(rendered.html.contains("nowhere"));
+    assert!(rendered.report.notes[0].starts_with("left out: "), "{:?}", rendered.report.notes);
 }
 
 fn only_problem(dirs: &[PathBuf], out: &Path) -> LoadError {
@@ -300,6 +300,7 @@ fn errors_are_typed_and_name_the_place() {
     let future = json!({"schema": 2, "kind": "run", "provenance": "measured"});
     std::fs::write(dir.path().join("hollow/run.json"), future.to_string()).expect("writes");
     assert!(matches!(only_problem(&at("hollow"), &out), LoadError::Schema { found: 2, .. }));
+    assert!(!out.exists(), "a page was begun for nothing");
     let good = sample::run(dir.path(), "drtm-h", SIM);
     std::fs::write(dir.path().join("file"), "").expect("writes");
     let beyond = dir.path().join("file").join("report.html");

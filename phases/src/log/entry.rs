@@ -30,7 +30,7 @@ pub fn bytes(payload_words: impl Iterator<Item = usize>) -> u32 {
 
 /// A frame word.
 fn frame_word(len: u32, skip: bool, position: u64) -> u64 {
-    u64::from(len) | if skip { SKIP } else { 0 } | position / 8 << 32
+    u64::from(len) | if skip { SKIP } else { 0 } | (position / 8) << 32
 }
 
 /// What stands at a position of a ring.
@@ -45,7 +45,7 @@ pub(crate) enum Frame {
 /// Reads a frame that should stand at `position`.
 pub(crate) fn parse(word: u64, position: u64) -> Option<Frame> {
     let len = word as u32 & !(SKIP as u32);
-    if word >> 32 != position / 8 & 0xffff_ffff || !len.is_multiple_of(8) || len == 0 {
+    if word >> 32 != (position / 8) & 0xffff_ffff || !len.is_multiple_of(8) || len == 0 {
         return None;
     }
     Some(if word & SKIP != 0 { Frame::Skip(len) } else { Frame::Entry(len) })

@@ -253,7 +253,9 @@ impl<'a> Model<'a> {
         Phase::ALL.map(|phase| self.needs.runs(phase).then(|| self.priced(plan, phase, plan.step(phase))))
     }
 
-    fn priced(&self, plan: &CheckedPlan, phase: Phase, step: Step) -> Rc<[PhaseCosts]> {
+    fn priced(&self, plan: &CheckedPlan, phase: Phase, mut step: Step) -> Rc<[PhaseCosts]> {
+        // A plan may allow what the workload does not offer: it fetches a record when it comes to it.
+        step.outstanding &= phase != Phase::Fetch || self.workload.reads_ahead;
         let carriage = Carriage {
             phase,
             step,

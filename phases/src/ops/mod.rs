@@ -5,6 +5,7 @@
 //! records off, serves them by CPU, and hands the rest to whichever of the two the plan names.
 
 mod handlers;
+mod logging;
 mod one_sided;
 mod owner;
 mod phases;

@@ -1,20 +1,17 @@
 //! All phases as a plan carries them: local records by CPU, the rest by the primitive the plan names.
 
 use super::wire;
-use super::{Context, Fault, MAX_TRIES, OneSided, PhaseOps, Stop, TwoSided, fault};
-use crate::log::{ENTRIES_PER_TRUNCATION, RingReader, Rings, build};
+use super::{Context, MAX_TRIES, OneSided, PhaseOps, Stop, TwoSided, fault};
+use crate::log::{RingReader, Rings};
 use crate::plan::{CheckedPlan, Phase, Step, Via};
 use crate::rule::{Abort, CheckRule, LockRule, Verdict};
 use crate::store::{CacheStats, Cluster, Layout, LocationCache, NodeStore, TableId, record};
 use crate::txn::{Access, Intent, NOWHERE, Txn};
-use primitives::exec::{sleep_until, yield_now};
-use primitives::fabric::{CpuWork, Nic};
+use primitives::exec::yield_now;
+use primitives::fabric::CpuWork;
 use primitives::mem::PoolExhausted;
 use primitives::mesh::Site;
-use primitives::rpc::RpcError;
-use primitives::units::Nanos;
-use primitives::verbs::NodeId;
-use primitives::verbs::port::{Cost, VerbError};
+use primitives::verbs::port::Cost;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
@@ -43,13 +40,13 @@ struct Split {
 ///
 /// A worker's coroutines share one value: it keeps account of the worker's log rings, which have one writer.
 pub struct Phases {
-    context: Rc<Context>,
+    pub(super) context: Rc<Context>,
     local: NodeStore,
-    one: OneSided,
-    two: TwoSided,
-    rings: Rings,
-    own_log: RefCell<RingReader>,
-    log_waits: Cell<u64>,
+    pub(super) one: OneSided,
+    pub(super) two: TwoSided,
+    pub(super) rings: Rings,
+    pub(super) own_log: RefCell<RingReader>,
+    pub(super) log_waits: Cell<u64>,
 }
 
 impl Phases {
@@ -121,39 +118,6 @@ impl Phases {
     /// Times a transaction waited for a backup to free log space.
     pub fn log_waits(&self) -> u64 {
         self.log_waits.get()
-    }
-
-    /// Waits until nothing is under way any more: passive requests have been executed, and every backup has applied
-    /// all entries that this worker has committed, so that backups equal primaries. For the end of a run.
-    ///
-    /// # Errors
-    /// If a peer does not answer or a backup cannot apply its log.
-    pub async fn settle(&self) -> Result<(), Stop> {
-        let context = &*self.context;
-        let nodes = || (0..context.layout.config().nodes).map(NodeId);
-        for node in nodes() {
-            while let Some(upto) = self.rings.with(node, |r| r.decided()) {
-                self.truncate(node, upto, &mut Cost::default()).await?;
-            }
-        }
-        if context.port().nic().caps().one_sided {
-            // A completion on each queue pair retires the unsignaled WRITEs before it.
-            let word = context.port().buf(8).map_err(|e| fault(Phase::Install)(VerbError::from(e)))?;
-            let mut batch = context.port().batch();
-            nodes().for_each(|node| batch.read(context.at(node, 0), &word, 0, 8));
-            batch.post().await.map_err(fault(Phase::Install))?;
-        }
-        // Replies acknowledge the one-way requests executed before them. A request that was lost is sent again by
-        // the RPC layer in its own time; until then, ask in growing steps.
-        let mut pause = Nanos(1_000);
-        while context.rpc().unanswered() > 0 {
-            for node in nodes().filter(|&n| n != context.me) {
-                context.rpc().call(node, wire::PING, |_| ()).await.map_err(fault(Phase::Install))?;
-            }
-            sleep_until(context.port(), context.port().now() + pause).await;
-            pause = Nanos((pause.0 * 2).min(1_000_000));
-        }
-        Ok(())
     }
 
     /// The one place where local records part from remote ones. Marks the records that a phase wants as pending and
@@ -244,58 +208,6 @@ impl Phases {
             }
         }
         Ok(())
-    }
-
-    /// Asks a backup to apply entries up to a position and waits for what it says.
-    async fn truncate(&self, node: NodeId, upto: u64, cost: &mut Cost) -> Result<(), Stop> {
-        let head = if node == self.context.me {
-            let nic = self.context.port().nic();
-            let head = self.own_log.borrow_mut().truncate(node, upto, nic);
-            head.map_err(|e| fault(Phase::Log)(RpcError::from(e)))?
-        } else {
-            let rpc = self.context.rpc();
-            let replies =
-                rpc.call(node, wire::TRUNCATE, |w| w.word(upto)).await.map_err(fault(Phase::Log))?;
-            *cost += replies.cost();
-            let head = replies.read(0, |mut reply| {
-                reply.word()?;
-                reply.word()
-            });
-            head.map_err(|e| fault(Phase::Log)(RpcError::from(e)))?
-        };
-        if head < upto {
-            return Err(Fault::LogStuck { backup: node, head }.into());
-        }
-        self.rings.with(node, |ring| {
-            ring.freed(head);
-            ring.told();
-        });
-        Ok(())
-    }
-
-    /// Tells backups, in passing, how far they may apply.
-    fn tell(&self, txn: &mut Txn) {
-        let (slots, cost) = txn.log();
-        for slot in slots.iter() {
-            let node = slot.node;
-            let Some(upto) = self.rings.with(node, |r| r.worth_telling(ENTRIES_PER_TRUNCATION)) else {
-                continue;
-            };
-            if node == self.context.me {
-                let nic = self.context.port().nic();
-                if let Ok(head) = self.own_log.borrow_mut().truncate(node, upto, nic) {
-                    self.rings.with(node, |ring| ring.freed(head));
-                }
-            } else {
-                let mut batch = self.context.rpc().batch();
-                // With the window full, the next transaction tells.
-                if batch.one_way(node, wire::TRUNCATE, |w| w.word(upto)).is_err() {
-                    continue;
-                }
-                *cost += batch.send_one_way();
-            }
-            self.rings.with(node, |ring| ring.told());
-        }
     }
 }
 
@@ -393,54 +305,7 @@ impl PhaseOps for Phases {
     }
 
     async fn replicate(&self, txn: &mut Txn) -> Result<(), Stop> {
-        let context = &*self.context;
-        if context.layout.config().replicas < 2 {
-            return Ok(());
-        }
-        let step = context.plan.step(Phase::Log);
-        build(txn, &context.layout, context.port())
-            .map_err(|e| Stop::Fault(Fault::Verb { phase: Phase::Log, source: e.into() }))?;
-        let (slots, cost) = txn.log();
-        for slot in slots.iter() {
-            if !self.rings.with(slot.node, |r| r.could_hold(slot.len)) {
-                let ring_bytes = context.layout.config().log_ring_bytes;
-                return Err(Fault::LogEntry { entry_bytes: slot.len, ring_bytes }.into());
-            }
-        }
-        // All room is taken at once or none: whoever held some and waited for more could wait for ever.
-        while let Some(full) = self.rings.short_of_room(slots) {
-            self.log_waits.set(self.log_waits.get() + 1);
-            match self.rings.with(full, |r| r.decided()) {
-                Some(upto) => self.truncate(full, upto, cost).await?,
-                // All of it is other coroutines' entries on their way.
-                None => yield_now(context.port().sched()).await,
-            }
-        }
-        self.rings.reserve(slots);
-        for slot in slots.iter_mut() {
-            context.charge(CpuWork::Copy(slot.len));
-            if slot.node == context.me {
-                let (region, at) = slot.buf.place();
-                let log = self.own_log.borrow();
-                if let Some(skip) = slot.skip {
-                    log.write(slot.node, skip, region, at + u64::from(slot.len), 8);
-                }
-                log.write(slot.node, slot.position, region, at, slot.len);
-                slot.pending = false;
-            }
-        }
-        if slots.iter().any(|s| s.pending) {
-            match step.via {
-                Via::OneSided => self.one.replicate(txn).await?,
-                Via::TwoSided | Via::Hybrid => self.two.replicate(txn).await?,
-            }
-        }
-        let (slots, _) = txn.log();
-        for slot in slots.iter() {
-            self.rings.with(slot.node, |ring| ring.decide(slot.ticket));
-        }
-        self.tell(txn);
-        Ok(())
+        if self.context.layout.config().replicas < 2 { Ok(()) } else { self.append(txn).await }
     }
 
     async fn install_and_unlock(&self, txn: &mut Txn) -> Result<(), Stop> {

@@ -9,6 +9,7 @@ use phases::store::{Cluster, Layout, LocationCache, NodeStore, StoreConfig, Tabl
 use phases::txn::{Intent, Txn};
 use primitives::exec::{Core, CoreLoop, sleep_until};
 use primitives::fabric::loopback::{Mode, Options};
+use primitives::fabric::sim::FaultOptions;
 use primitives::fabric::{AnyNic, SetupError};
 use primitives::mesh::{FabricSpec, Program, Shape, Site, WorkerConfig, launch};
 use primitives::rpc::RpcPoller;
@@ -52,6 +53,20 @@ pub fn nic_thread(seed: u64) -> FabricSpec {
 pub fn sim(seed: u64) -> FabricSpec {
     let profile = primitives::profile::Profile::shipped("cx4-edr").expect("a shipped profile");
     FabricSpec::Sim { profile: Box::new(profile), seed, faults: Box::default() }
+}
+
+/// A simulated fabric that loses datagrams, delays, reorders and tears.
+pub fn rough(seed: u64) -> FabricSpec {
+    let FabricSpec::Sim { profile, .. } = sim(seed) else { unreachable!() };
+    let faults = FaultOptions {
+        datagram_loss: 0.02,
+        completion_jitter: Nanos(2_000),
+        transit_jitter: Nanos(5_000),
+        torn_read: 0.5,
+        torn_write: 0.5,
+        ..FaultOptions::default()
+    };
+    FabricSpec::Sim { profile, seed, faults: Box::new(faults) }
 }
 
 pub fn setup(plan: Plan) -> Setup {

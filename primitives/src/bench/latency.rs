@@ -1,14 +1,20 @@
-//! How long does one small request take when nothing else is in flight?
+//! How long does one request take when nothing else is in flight, by payload?
 
 use super::{BenchVerb, Point, Scope};
 
-pub(super) fn points(_: &Scope) -> Vec<Point> {
-    let alone = |verb| Point {
-        payload: 8,
-        coroutines: 1,
-        doorbell_batch: 1,
-        signal_period: 1,
-        ..Point::new("latency", verb)
-    };
-    BenchVerb::ALL.into_iter().map(alone).collect()
+const PAYLOADS: [u32; 5] = [8, 64, 256, 1024, 3072];
+
+pub(super) fn points(scope: &Scope) -> Vec<Point> {
+    let mut points = Vec::new();
+    for verb in BenchVerb::ALL {
+        let payloads = if verb.fixed_size() { vec![8] } else { scope.sweep(&PAYLOADS) };
+        points.extend(payloads.into_iter().map(|payload| Point {
+            payload,
+            coroutines: 1,
+            doorbell_batch: 1,
+            signal_period: 1,
+            ..Point::new("latency", verb)
+        }));
+    }
+    points
 }

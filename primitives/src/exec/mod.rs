@@ -12,7 +12,7 @@ use crate::fabric::CpuWork;
 use crate::units::Nanos;
 use std::cell::{Cell, RefCell};
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::BinaryHeap;
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -40,9 +40,64 @@ pub trait CoreLoop {
 #[derive(Default)]
 pub struct Sched {
     current: Cell<u32>,
-    ready: RefCell<VecDeque<u32>>,
-    queued: RefCell<Vec<bool>>,
+    ready: RefCell<Ready>,
     timers: RefCell<BinaryHeap<Reverse<(Nanos, u32)>>>,
+}
+
+/// The ready list. A task is in it at most once, so a ring with a slot for each task is never full, and waking never
+/// allocates.
+#[derive(Default)]
+struct Ready {
+    /// A power of two of slots, at least as many as there are tasks.
+    ring: Vec<u32>,
+    head: usize,
+    tail: usize,
+    /// By task: whether it is in the ring.
+    queued: Vec<bool>,
+}
+
+impl Ready {
+    #[inline]
+    fn len(&self) -> usize {
+        self.tail - self.head
+    }
+
+    #[inline]
+    fn push(&mut self, task: u32) {
+        if let Some(queued) = self.queued.get_mut(task as usize)
+            && !std::mem::replace(queued, true)
+        {
+            let slot = self.tail & (self.ring.len() - 1);
+            self.ring[slot] = task;
+            self.tail += 1;
+        }
+    }
+
+    #[inline]
+    fn pop(&mut self) -> Option<u32> {
+        if self.head == self.tail {
+            return None;
+        }
+        let task = self.ring[self.head & (self.ring.len() - 1)];
+        self.head += 1;
+        self.queued[task as usize] = false;
+        Some(task)
+    }
+
+    /// Adds a task and makes it ready.
+    fn admit(&mut self) -> u32 {
+        let task = self.queued.len() as u32;
+        self.queued.push(false);
+        if self.queued.len() > self.ring.len() {
+            let waiting: Vec<u32> =
+                (self.head..self.tail).map(|i| self.ring[i & (self.ring.len() - 1)]).collect();
+            (self.head, self.tail) = (0, waiting.len());
+            self.ring = waiting;
+            self.ring.resize(self.queued.len().next_power_of_two(), 0);
+        }
+        self.push(task);
+        task
+    }
 }
 
 impl Sched {
@@ -60,19 +115,13 @@ impl Sched {
     /// Puts a task on the ready list, once.
     #[inline]
     pub fn wake(&self, task: u32) {
-        let queued = &mut *self.queued.borrow_mut();
-        if let Some(q) = queued.get_mut(task as usize)
-            && !*q
-        {
-            *q = true;
-            self.ready.borrow_mut().push_back(task);
-        }
+        self.ready.borrow_mut().push(task);
     }
 
     /// Whether any task is ready.
     #[inline]
     pub fn has_ready(&self) -> bool {
-        !self.ready.borrow().is_empty()
+        self.ready.borrow().len() > 0
     }
 
     /// Wakes the running task at `at`. The caller tells the NIC, where virtual time needs it.
@@ -103,21 +152,13 @@ impl Sched {
 
     #[inline]
     fn next(&self) -> Option<u32> {
-        let task = self.ready.borrow_mut().pop_front()?;
-        self.queued.borrow_mut()[task as usize] = false;
+        let task = self.ready.borrow_mut().pop()?;
         self.current.set(task);
         Some(task)
     }
 
     fn admit(&self) -> u32 {
-        let queued = &mut *self.queued.borrow_mut();
-        let task = queued.len() as u32;
-        queued.push(true);
-        let ready = &mut *self.ready.borrow_mut();
-        ready.push_back(task);
-        // Room for every task at once: waking never allocates.
-        ready.reserve(queued.len() - ready.len().min(queued.len()));
-        task
+        self.ready.borrow_mut().admit()
     }
 }
 

@@ -160,6 +160,12 @@ impl Region {
     /// Where both ends are word-aligned, words move whole; elsewhere bytes are merged.
     pub fn copy(from: &Region, from_offset: u64, to: &Region, to_offset: u64, len: u64) {
         if (from_offset | to_offset).is_multiple_of(8) {
+            if len == 8 {
+                // Lock words and headers: by far the most frequent length.
+                let value = from.words[(from_offset / 8) as usize].load(Ordering::Acquire);
+                to.words[(to_offset / 8) as usize].store(value, Ordering::Release);
+                return;
+            }
             let src = &from.words[(from_offset / 8) as usize..][..len.div_ceil(8) as usize];
             let dst = &to.words[(to_offset / 8) as usize..][..len.div_ceil(8) as usize];
             let whole = (len / 8) as usize;

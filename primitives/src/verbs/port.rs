@@ -28,7 +28,7 @@ pub use traffic::{Cost, Traffic};
 use super::{Completion, NodeId, Qp, Remote, WcOpcode, WcStatus, WorkRequest};
 use crate::exec::Sched;
 use crate::fabric::{AnyNic, CpuWork, Nic, PostError};
-use crate::mem::{Buf, BufPool, PoolExhausted};
+use crate::mem::{Buf, BufPool, Pinned, PoolExhausted};
 use crate::units::Nanos;
 use group::Groups;
 use queue::{Entry, Line, SendQueue};
@@ -436,24 +436,43 @@ impl<N: Nic> Port<N> {
         while line.room() > 0 && !backlog.is_empty() {
             let fits = (line.room() as usize).min(backlog.len());
             // Not the queue's own chain: a batch may be being built there.
-            state.moving.0.clear();
-            state.moving.1.clear();
+            let (chain, entries) = &mut state.moving;
+            chain.clear();
+            entries.clear();
             for (request, entry) in backlog.drain(..fits) {
-                state.moving.0.push(request);
-                state.moving.1.push(entry);
+                chain.push(request);
+                entries.push(entry);
             }
             state.lined_up -= fits;
-            let (chain, entries) = &mut state.moving;
             // A refusal is the result of the group it belongs to.
-            doorbells += self.post_requests(line, &mut state.groups, chain, entries, self.per_doorbell).0;
+            doorbells += self.post_in_parts(line, &mut state.groups, chain, entries, self.per_doorbell).0;
         }
         doorbells
     }
 
-    /// Posts requests of one queue, which has room for them, in as few doorbells as configured. Of a refused
-    /// request's batch all that is behind it is dropped, and its group told. Returns doorbells and the first refusal.
+    /// Numbers requests of one queue, which has room for them, and rings one doorbell for them.
     #[inline]
-    fn post_requests(
+    fn ring(
+        &self,
+        line: &mut Line,
+        part: &mut [WorkRequest],
+        entries: impl Iterator<Item = Entry>,
+    ) -> Result<(), PostError> {
+        for (request, entry) in part.iter_mut().zip(entries) {
+            line.enter(request, entry, self.config.signal_period);
+            self.nic.charge(CpuWork::Request);
+            if request.flags.inline {
+                self.nic.charge(CpuWork::Inline(request.local.len));
+            }
+        }
+        self.nic.charge(CpuWork::Doorbell);
+        self.nic.post(line.qp, part)
+    }
+
+    /// Posts requests of one queue, which has room for them, `per_doorbell` at a time. Of a refused request's batch
+    /// all that is behind it is dropped, and its group told. Returns doorbells and the first refusal.
+    #[inline(never)]
+    fn post_in_parts(
         &self,
         line: &mut Line,
         groups: &mut Groups,
@@ -464,25 +483,31 @@ impl<N: Nic> Port<N> {
         let (mut doorbells, mut first, mut start) = (0, None, 0);
         while start < chain.len() {
             let end = chain.len().min(start + per_doorbell);
-            let part = &mut chain[start..end];
-            for (request, &entry) in part.iter_mut().zip(&entries[start..end]) {
-                line.enter(request, entry, self.config.signal_period);
-                self.nic.charge(CpuWork::Request);
-                if request.flags.inline {
-                    self.nic.charge(CpuWork::Inline(request.local.len));
-                }
-            }
-            self.nic.charge(CpuWork::Doorbell);
             doorbells += 1;
-            start = match self.nic.post(line.qp, part) {
+            start = match self.ring(line, &mut chain[start..end], entries[start..end].iter().copied()) {
                 Ok(()) => end,
                 Err(refused) => {
                     first.get_or_insert(refused);
-                    start + self.refused(line, groups, part, &entries[start..], refused)
+                    start + self.refused(line, groups, &chain[start..end], &entries[start..], refused)
                 }
             };
         }
         (doorbells, first)
+    }
+
+    /// [`Port::refused`] for a batch of one doorbell.
+    #[cold]
+    fn all_refused(
+        &self,
+        line: &mut Line,
+        groups: &mut Groups,
+        chain: &[WorkRequest],
+        pins: &[Pinned],
+        group: u32,
+        refused: PostError,
+    ) {
+        let entries: Vec<Entry> = pins.iter().map(|&pinned| Entry { group, pinned }).collect();
+        self.refused(line, groups, chain, &entries, refused);
     }
 
     /// Tells the group of a refused request, and returns how many of `entries` are dealt with.

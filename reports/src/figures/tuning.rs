@@ -65,7 +65,11 @@ impl Candidate {
     }
 }
 
-/// The candidates of one tuning, best prediction first.
+/// The tuner's name for its choice in result files. It need not have the best prediction: of plans that are as good as
+/// equal the tuner takes the quicker.
+const CHOICE: &str = "tuned";
+
+/// The candidates of one tuning: the choice, then best prediction first.
 pub fn candidates(results: &Results) -> Framed<Vec<Candidate>> {
     let rows = ranked(results)?;
     let columns = (words(&rows, "plan")?, words(&rows, "origin")?, words(&rows, "bottleneck")?);
@@ -84,7 +88,11 @@ pub fn candidates(results: &Results) -> Framed<Vec<Candidate>> {
         got: numbers[2][i].filter(|g| *g > 0.0),
         got_p50: numbers[3][i],
     };
-    Ok((0..rows.height()).map(candidate).collect())
+    let mut all: Vec<Candidate> = (0..rows.height()).map(candidate).collect();
+    if let Some(at) = all.iter().position(|c| c.plan == CHOICE) {
+        all[..=at].rotate_right(1);
+    }
+    Ok(all)
 }
 
 fn ranked(results: &Results) -> Framed<DataFrame> {
@@ -98,7 +106,7 @@ fn ranked(results: &Results) -> Framed<DataFrame> {
         .collect()
 }
 
-/// What following the model costs: the best plan when run, and the share lost by the one predicted best.
+/// What following the model costs: the best plan when run, and the share lost by the choice.
 pub fn regret(candidates: &[Candidate]) -> Option<(&Candidate, f64)> {
     let best = candidates
         .iter()

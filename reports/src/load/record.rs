@@ -160,7 +160,7 @@ impl Record {
         let mut parts = vec![or(&self.fabric, "fabric not recorded")];
         match (self.provenance, &self.profile) {
             (Provenance::Simulated, Some(profile)) => {
-                let sources: Vec<String> = ["measured", "published", "recalled", "assumed"]
+                let sources: Vec<String> = ["measured", "published", "calibrated", "recalled", "assumed"]
                     .iter()
                     .filter_map(|s| profile.sources.get(*s).map(|n| format!("{n} {s}")))
                     .collect();

@@ -33,6 +33,8 @@ pub struct LoopbackNic {
     done: RefCell<VecDeque<Done>>,
     /// Queue pairs whose requests wait for a receiver.
     waiting: Cell<usize>,
+    /// Queue pairs that ever had a receive posted: the only ones to look at for arrivals.
+    receiving: RefCell<Vec<Arc<SharedQp>>>,
     rng: RefCell<Xoshiro256PlusPlus>,
 }
 
@@ -43,6 +45,7 @@ struct LocalQp {
     /// Requests behind one whose receiver was not ready, itself included.
     stalled: VecDeque<(u64, WorkRequest)>,
     offers: u32,
+    /// Listed among those to look at for arrivals.
     receives: bool,
 }
 
@@ -76,6 +79,7 @@ impl LoopbackNic {
             qps: RefCell::default(),
             done: RefCell::new(VecDeque::with_capacity(1024)),
             waiting: Cell::new(0),
+            receiving: RefCell::default(),
             rng: RefCell::new(Xoshiro256PlusPlus::seed_from_u64(seed)),
         }
     }
@@ -351,7 +355,9 @@ impl Nic for LoopbackNic {
         let Some(local) = qps.get_mut(Self::index(qp)).filter(|l| l.shared.number == qp) else {
             return Err(PostError::UnknownQp { qp });
         };
-        local.receives = true;
+        if !std::mem::replace(&mut local.receives, true) {
+            self.receiving.borrow_mut().push(local.shared.clone());
+        }
         for request in chain {
             if !local.shared.recv.post(request) {
                 return Err(PostError::QueueFull { qp, depth: local.shared.config.recv_depth });
@@ -385,8 +391,7 @@ impl Nic for LoopbackNic {
                 from: None,
             });
         }
-        for local in qps.iter().filter(|l| l.receives) {
-            let qp = &local.shared;
+        for qp in self.receiving.borrow().iter() {
             if qp.end.state.load(Ordering::Relaxed) == STATE_ERROR {
                 flush_receives(qp);
             }

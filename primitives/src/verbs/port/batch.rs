@@ -2,7 +2,7 @@
 
 use super::group::NO_GROUP;
 use super::queue::{Entry, SendQueue};
-use super::{Cost, Port, PortConfig, State, VerbError};
+use super::{Cost, Port, State, VerbError};
 use crate::fabric::Nic;
 use crate::mem::Buf;
 use crate::verbs::{AddressHandle, Flags, NodeId, Remote, Sge, Verb, WorkRequest};
@@ -82,16 +82,16 @@ impl<'p, N: Nic> Batch<'p, N> {
 
     #[inline]
     fn stage(&self, state: &mut State, queue: u32, verb: Verb, local: Sge, buf: &Buf) {
-        let PortConfig { signal_all, .. } = self.port.config;
         let inline = !verb.returns_data() && local.len <= self.port.inline_max;
-        let flags = Flags { signaled: signal_all, inline };
+        let flags = Flags { signaled: self.port.config.signal_all, inline };
         let q = &mut state.queues[queue as usize];
         if q.chain.is_empty() {
             state.touched.push(queue);
         }
         q.chain.push(WorkRequest { id: 0, verb, local, flags });
-        q.entries.push(Entry { group: NO_GROUP, pinned: buf.pin() });
+        q.pins.push(buf.pin());
         state.staged += 1;
+        state.traffic.count(&verb, local.len);
     }
 
     /// Requests in the batch so far.
@@ -142,31 +142,40 @@ impl<'p, N: Nic> Batch<'p, N> {
         let mut doorbells = 0;
         for at in 0..state.touched.len() {
             let index = state.touched[at];
-            let SendQueue { line, chain, entries, backlog } = &mut state.queues[index as usize];
-            for (request, entry) in chain.iter().zip(entries.iter_mut()) {
-                state.traffic.count(request);
-                entry.group = group;
-            }
+            let SendQueue { line, chain, pins, backlog } = &mut state.queues[index as usize];
             if group != NO_GROUP
                 && let Some(last) = chain.last_mut()
             {
                 last.flags.signaled = true;
             }
-            if backlog.is_empty() && line.room() >= chain.len() as u64 {
+            if !backlog.is_empty() || line.room() < chain.len() as u64 {
+                state.lined_up += chain.len();
+                let entries = pins.drain(..).map(|pinned| Entry { group, pinned });
+                backlog.extend(chain.drain(..).zip(entries));
+                // An empty queue has no completion coming that would make it move.
+                doorbells += self.port.drain_backlog(state, index);
+                continue;
+            }
+            if chain.len() <= self.per_doorbell {
+                doorbells += 1;
+                let entries = pins.iter().map(|&pinned| Entry { group, pinned });
+                if let Err(refused) = self.port.ring(line, chain, entries) {
+                    self.error = Some(refused.into());
+                    self.port.all_refused(line, &mut state.groups, chain, pins, group, refused);
+                }
+            } else {
+                state.moving.1.clear();
+                state.moving.1.extend(pins.iter().map(|&pinned| Entry { group, pinned }));
+                let groups = &mut state.groups;
                 let (rung, refused) =
-                    self.port.post_requests(line, &mut state.groups, chain, entries, self.per_doorbell);
+                    self.port.post_in_parts(line, groups, chain, &state.moving.1, self.per_doorbell);
                 doorbells += rung;
                 if let Some(refused) = refused {
                     self.error = Some(refused.into());
                 }
-                chain.clear();
-                entries.clear();
-            } else {
-                state.lined_up += chain.len();
-                backlog.extend(chain.drain(..).zip(entries.drain(..)));
-                // An empty queue has no completion coming that would make it move.
-                doorbells += self.port.drain_backlog(state, index);
             }
+            chain.clear();
+            pins.clear();
         }
         state.touched.clear();
         state.staged = 0;
@@ -193,9 +202,11 @@ impl<N: Nic> Batch<'_, N> {
         state.staged = 0;
         for queue in state.touched.drain(..) {
             let queue = &mut state.queues[queue as usize];
-            queue.chain.clear();
-            for entry in queue.entries.drain(..) {
-                self.port.pool.unpin(entry.pinned);
+            for request in queue.chain.drain(..) {
+                state.traffic.discount(&request.verb, request.local.len);
+            }
+            for pinned in queue.pins.drain(..) {
+                self.port.pool.unpin(pinned);
             }
         }
     }

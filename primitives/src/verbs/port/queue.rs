@@ -25,8 +25,8 @@ pub(super) struct SendQueue {
     pub(super) line: Line,
     /// Requests of the batch being built.
     pub(super) chain: Vec<WorkRequest>,
-    /// One for each request of `chain`.
-    pub(super) entries: Vec<Entry>,
+    /// What each request of `chain` holds.
+    pub(super) pins: Vec<Pinned>,
     /// Batches that found no room, in order.
     pub(super) backlog: VecDeque<(WorkRequest, Entry)>,
 }
@@ -46,7 +46,7 @@ impl SendQueue {
                 unsignaled: 0,
             },
             chain: Vec::with_capacity(32),
-            entries: Vec::with_capacity(32),
+            pins: Vec::with_capacity(32),
             backlog: VecDeque::with_capacity(depth as usize),
         }
     }
@@ -92,11 +92,10 @@ impl Line {
     /// Numbers a request, signals it if it is time to, and keeps its entry.
     #[inline]
     pub(super) fn enter(&mut self, request: &mut WorkRequest, entry: Entry, signal_period: u32) {
-        self.unsignaled += 1;
-        if request.flags.signaled || self.unsignaled >= signal_period {
-            request.flags.signaled = true;
-            self.unsignaled = 0;
-        }
+        let unsignaled = self.unsignaled + 1;
+        let signaled = request.flags.signaled || unsignaled >= signal_period;
+        request.flags.signaled = signaled;
+        self.unsignaled = if signaled { 0 } else { unsignaled };
         let seq = self.posted;
         request.id = self.tag | seq & SEQ_MASK;
         *self.slot(seq) = entry;

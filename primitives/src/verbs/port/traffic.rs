@@ -1,6 +1,6 @@
 //! What a port counts: verbs since it was built, and the cost of one batch.
 
-use crate::verbs::{Verb, WorkRequest};
+use crate::verbs::Verb;
 
 /// Verbs a port has posted and taken, since it was built.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -43,16 +43,27 @@ impl Traffic {
         }
     }
 
-    /// Counts a request that is posted.
+    /// Counts a request when it is built: there its verb is a constant.
     #[inline]
-    pub(super) fn count(&mut self, request: &WorkRequest) {
-        match request.verb {
-            Verb::Read { .. } => self.reads += 1,
-            Verb::Write { .. } | Verb::WriteImm { .. } => self.writes += 1,
-            Verb::Send { .. } => self.sends += 1,
-            Verb::CompareSwap { .. } | Verb::FetchAdd { .. } => self.atomics += 1,
+    pub(super) fn count(&mut self, verb: &Verb, len: u32) {
+        *self.of(verb) += 1;
+        self.bytes += u64::from(len);
+    }
+
+    /// Takes back a request that was built and not posted.
+    pub(super) fn discount(&mut self, verb: &Verb, len: u32) {
+        *self.of(verb) -= 1;
+        self.bytes -= u64::from(len);
+    }
+
+    #[inline]
+    fn of(&mut self, verb: &Verb) -> &mut u64 {
+        match verb {
+            Verb::Read { .. } => &mut self.reads,
+            Verb::Write { .. } | Verb::WriteImm { .. } => &mut self.writes,
+            Verb::Send { .. } => &mut self.sends,
+            Verb::CompareSwap { .. } | Verb::FetchAdd { .. } => &mut self.atomics,
         }
-        self.bytes += u64::from(request.local.len);
     }
 
     /// Adds another port's traffic.
