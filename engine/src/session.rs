@@ -278,20 +278,12 @@ impl<P: Protocol, O: PhaseOps> Session<P, O> {
 
     /// Sets word `index` of a record's payload; the record is written at commit.
     ///
-    /// # Errors
-    /// When no buffer is left.
-    ///
     /// # Panics
     /// If the record has no such word.
     #[inline]
-    pub fn set_word(&mut self, row: Row, index: usize, value: u64) -> Result<(), Halt> {
-        let access = &self.txn.accesses()[row.0];
-        if access.intent != Intent::Write {
-            let record = RecordId { table: access.table.0, key: access.key };
-            self.touch(record, Intent::Write)?;
-        }
+    pub fn set_word(&mut self, row: Row, index: usize, value: u64) {
+        self.txn.intend(row.0, Intent::Write);
         self.txn.set_word(row.0, index, value);
-        Ok(())
     }
 
     /// Commits. After an abort or a fault nothing of the transaction is left but what [`Session::abort`] cleans up.

@@ -70,20 +70,20 @@ impl Workload for Script {
             Body::ReadsItsOwnWrites => {
                 let row = s.read(record(key)).await?;
                 let (old, second) = (s.word(row, 0), s.word(row, 1));
-                s.set_word(row, 0, old + 1)?;
+                s.set_word(row, 0, old + 1);
                 // Reading again finds the same row, with the new word and the old ones.
                 let again = s.read(record(key)).await?;
                 assert_eq!(again, row);
                 assert_eq!((s.word(again, 0), s.word(again, 1)), (old + 1, second));
                 let [a, b] = s.read_all([record(key), record(key)]).await?;
                 assert_eq!((a, b), (row, row));
-                s.set_word(a, 0, old + 2)?;
+                s.set_word(a, 0, old + 2);
                 assert_eq!(s.word(row, 0), old + 2);
                 Ok(2)
             }
             Body::WritesBlindly => {
                 let row = s.write(record(key))?;
-                s.set_word(row, 1, attempt)?;
+                s.set_word(row, 1, attempt);
                 // Written, not read: what was not set is zero, and a read now shows the write.
                 let again = s.read(record(key)).await?;
                 assert_eq!((again, s.word(again, 0), s.word(again, 1)), (row, 0, attempt));
@@ -95,13 +95,13 @@ impl Workload for Script {
             }
             Body::RollsBack => {
                 let row = s.read(record(key)).await?;
-                s.set_word(row, 0, 0)?;
+                s.set_word(row, 0, 0);
                 Err(Halt::User("changed-my-mind"))
             }
             Body::AbortsTwice | Body::NeverCommits => {
                 let row = s.read(record(key)).await?;
                 let old = s.word(row, 0);
-                s.set_word(row, 0, old + 1)?;
+                s.set_word(row, 0, old + 1);
                 if self.body == Body::NeverCommits || !attempt.is_multiple_of(3) {
                     return Err(Abort::Requested.into());
                 }

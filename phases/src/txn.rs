@@ -265,6 +265,16 @@ impl Txn {
         Ok(self.accesses.len() - 1)
     }
 
+    /// Raises the intent with the record at place `at`.
+    ///
+    /// # Panics
+    /// If there is no such place.
+    #[inline]
+    pub fn intend(&mut self, at: usize, intent: Intent) {
+        let access = &mut self.accesses[at];
+        access.intent = access.intent.max(intent);
+    }
+
     /// Word `index` of the payload of the record at place `at`: its new value if the transaction wrote it.
     ///
     /// # Panics

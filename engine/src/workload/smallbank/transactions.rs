@@ -23,8 +23,8 @@ fn balance_of<P: Protocol, O: PhaseOps>(session: &Session<P, O>, row: Row) -> i6
     session.word(row, 0) as i64
 }
 
-fn set<P: Protocol, O: PhaseOps>(session: &mut Session<P, O>, row: Row, cents: i64) -> Result<(), Halt> {
-    session.set_word(row, 0, cents as u64)
+fn set<P: Protocol, O: PhaseOps>(session: &mut Session<P, O>, row: Row, cents: i64) {
+    session.set_word(row, 0, cents as u64);
 }
 
 fn paid_in(cents: i64) -> Money {
@@ -44,9 +44,9 @@ pub(super) async fn amalgamate<P: Protocol, O: PhaseOps>(
     let [from_savings, from_checking, to] = session.read_all(keys).await?;
     let all = balance_of(session, from_savings) + balance_of(session, from_checking);
     let rest = balance_of(session, to);
-    set(session, from_savings, 0)?;
-    set(session, from_checking, 0)?;
-    set(session, to, rest + all)?;
+    set(session, from_savings, 0);
+    set(session, from_checking, 0);
+    set(session, to, rest + all);
     Ok(Money::default())
 }
 
@@ -67,7 +67,7 @@ pub(super) async fn deposit_checking<P: Protocol, O: PhaseOps>(
 ) -> Result<Money, Halt> {
     let account = session.read(checking(input.customer)).await?;
     let balance = balance_of(session, account);
-    set(session, account, balance + input.amount)?;
+    set(session, account, balance + input.amount);
     Ok(paid_in(input.amount))
 }
 
@@ -81,8 +81,8 @@ pub(super) async fn send_payment<P: Protocol, O: PhaseOps>(
     if payer < input.amount {
         return Err(INSUFFICIENT_FUNDS);
     }
-    set(session, from, payer - input.amount)?;
-    set(session, to, payee + input.amount)?;
+    set(session, from, payer - input.amount);
+    set(session, to, payee + input.amount);
     Ok(Money::default())
 }
 
@@ -96,7 +96,7 @@ pub(super) async fn transact_savings<P: Protocol, O: PhaseOps>(
     if balance < 0 {
         return Err(INSUFFICIENT_FUNDS);
     }
-    set(session, account, balance)?;
+    set(session, account, balance);
     Ok(if input.amount < 0 { paid_out(-input.amount) } else { paid_in(input.amount) })
 }
 
@@ -108,6 +108,6 @@ pub(super) async fn write_check<P: Protocol, O: PhaseOps>(
     let [s, c] = session.read_all([savings(input.customer), checking(input.customer)]).await?;
     let (in_savings, in_checking) = (balance_of(session, s), balance_of(session, c));
     let due = if in_savings + in_checking < input.amount { input.amount + PENALTY } else { input.amount };
-    set(session, c, in_checking - due)?;
+    set(session, c, in_checking - due);
     Ok(paid_out(due))
 }
