@@ -8,7 +8,6 @@
 //! Nothing here reads a clock except [`RunRecord::new`], which stamps when the run began.
 
 mod columns;
-mod counters;
 mod dir;
 mod error;
 mod files;
@@ -20,7 +19,6 @@ mod row;
 mod table;
 
 pub use columns::{ABORT_COLUMNS, PHASE_COLUMNS, TableName, columns, point_columns};
-pub use counters::VerbCounters;
 pub use dir::{PointResult, ResultDir};
 pub use error::ResultError;
 pub use files::{write_atomic, write_new};
