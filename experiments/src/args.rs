@@ -199,7 +199,7 @@ pub struct CharacterizeArgs {
     /// Coroutines per thread; usually 8, on sim 16.
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = values::coroutines)]
     pub coroutines: Option<u32>,
-    /// Measured time per point, with unit (100ms, 2s); virtual on sim. Usually 200ms, on sim 200us.
+    /// Measured time per point, with unit (100ms, 2s); virtual on sim. Usually 200ms, on sim 400us; shorter with --quick.
     #[arg(long, value_name = "TIME", allow_negative_numbers = true, value_parser = values::span)]
     pub duration: Option<Span>,
     /// Seed of every random draw.

@@ -50,8 +50,8 @@ pub fn usual_scope(virtual_time: bool, quick: bool) -> Scope {
             threads: 8,
             coroutines: 16,
             quick,
-            warm_up: Nanos::from_micros(20),
-            window: Nanos::from_micros(if quick { 60 } else { 200 }),
+            warm_up: Nanos::from_micros(60),
+            window: Nanos::from_micros(if quick { 150 } else { 400 }),
         }
     } else {
         Scope {

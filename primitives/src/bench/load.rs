@@ -160,7 +160,11 @@ impl ClosedLoad<'_> {
                 ..PortConfig::default()
             },
             rpc: RpcConfig { doorbell_batching: point.doorbell_batch > 1, window: 64, ..rpc },
-            qp: QpConfig::rc(),
+            qp: match point.rung {
+                // What nobody waits for counts when it is posted: queues must be full before the window opens.
+                Some(Rung::PassiveAck) => QpConfig { send_depth: 64, ..QpConfig::rc() },
+                _ => QpConfig::rc(),
+            },
             lanes: point.queue_pairs,
             pool_bytes: in_flight * u64::from(point.payload.max(64).next_power_of_two()) + (1 << 16),
         }
