@@ -259,6 +259,12 @@ impl Run {
                 CliError::check(format!("check `{}` failed: {}", failed.name, failed.detail)).hint(hint)
             );
         }
+        if self.result.stats.committed == 0 && !self.result.interrupted {
+            return Err(CliError::check(
+                "no transaction committed in the measured time: there is nothing to judge",
+            )
+            .hint("lengthen --duration, or lower the contention"));
+        }
         match &self.verdict {
             Some(verdict) if !verdict.passed() => {
                 Err(CliError::check(format!("the history is not {}:\n{verdict}", verdict.level)).hint(hint))

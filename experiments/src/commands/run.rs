@@ -43,10 +43,11 @@ pub fn run(args: &RunArgs, context: &Context) -> Result<(), CliError> {
         dir.keep(0, &run.point(Row::new()))?;
         dir.finish(run.result.interrupted, run.json(&spec))?;
     }
+    // The result first: what cannot be kept in a file is at least seen.
+    emit(args.output.json.as_ref(), &run.json(&spec), &shown(&run))?;
     if let (Some(path), Some(history)) = (&args.history, &run.result.history) {
         write_history(path, history)?;
     }
-    emit(args.output.json.as_ref(), &run.json(&spec), &shown(&run))?;
     if run.result.interrupted {
         return Err(CliError::interrupted().hint("what was measured until then is shown above"));
     }
@@ -107,7 +108,7 @@ fn new_directory(
 
 fn write_history(path: &Path, history: &engine::verify::History) -> Result<(), CliError> {
     let write = || -> std::io::Result<()> {
-        let mut file = std::io::BufWriter::new(std::fs::File::create_new(path)?);
+        let mut file = std::io::BufWriter::new(std::fs::File::create(path)?);
         engine::verify::format::write(history, &mut file)?;
         std::io::Write::flush(&mut file)
     };

@@ -32,7 +32,7 @@ pub const NODES: Limit = Limit { what: "node", usual: 3, most: 1_024 };
 pub const THREADS: Limit = Limit { what: "thread", usual: 1, most: 512 };
 
 /// Coroutines per thread: gains end below a hundred; this leaves room to show that.
-pub const COROUTINES: Limit = Limit { what: "coroutine", usual: 8, most: 65_536 };
+pub const COROUTINES: Limit = Limit { what: "coroutine", usual: 8, most: 4_096 };
 
 /// Copies of a record.
 pub const REPLICAS: Limit = Limit { what: "replica", usual: 3, most: 16 };

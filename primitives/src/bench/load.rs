@@ -90,7 +90,7 @@ pub fn run(
     let (outputs, facts) = launch(fabric, shape, &load.config(), &load)?;
     let mut sample = Sample {
         ops: 0,
-        window: scope.window,
+        window: point.window(scope),
         latency: Histogram::new(),
         traffic: Traffic::default(),
         ops_total: 0,
@@ -207,7 +207,7 @@ impl Program for ClosedLoad<'_> {
                 rng: Xoshiro256PlusPlus::seed_from_u64(
                     self.seed ^ stream.wrapping_mul(0x9e37_79b9_7f4a_7c15),
                 ),
-                window: (first, first + self.scope.window),
+                window: (first, first + self.point.window(self.scope)),
                 tally: tally.clone(),
             };
             core.spawn(client.run());

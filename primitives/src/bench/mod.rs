@@ -94,6 +94,17 @@ pub struct Point {
     pub rung: Option<Rung>,
 }
 
+/// How much longer the multi-object questions count: one of their operations takes as long as tens of requests.
+const LADDER_WINDOWS: u64 = 8;
+
+impl Point {
+    /// The time that is counted at this point.
+    pub fn window(&self, scope: &Scope) -> Nanos {
+        let windows = if self.rung.is_some() { LADDER_WINDOWS } else { 1 };
+        Nanos(scope.window.0 * windows)
+    }
+}
+
 impl Point {
     fn new(question: &'static str, verb: BenchVerb) -> Point {
         Point {
@@ -141,7 +152,7 @@ impl Scope {
 /// The points of a whole characterization, in order.
 pub fn points(scope: &Scope, ud_mtu: u32) -> Vec<Point> {
     let mut points = Vec::new();
-    points.extend(latency::points(scope));
+    points.extend(latency::points(scope, ud_mtu));
     points.extend(payload::points(scope, ud_mtu));
     points.extend(coroutines::points(scope));
     points.extend(outstanding::points(scope));

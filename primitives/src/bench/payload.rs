@@ -29,6 +29,11 @@ pub(super) fn points(scope: &Scope, ud_mtu: u32) -> Vec<Point> {
     points
 }
 
+/// The payload, or what of it fits: a datagram holds at most the path MTU, headers included.
+pub(super) fn fitting(verb: BenchVerb, payload: u32, ud_mtu: u32) -> u32 {
+    if verb == BenchVerb::Rpc { payload.min(ud_mtu.saturating_sub(RPC_OVERHEAD)) } else { payload }
+}
+
 /// RPC buffers for messages that carry `payload` bytes.
 pub(super) fn rpc_config(payload: u32, base: RpcConfig, ud_mtu: u32) -> RpcConfig {
     RpcConfig { max_message: (payload + RPC_OVERHEAD).next_multiple_of(64).max(256).min(ud_mtu), ..base }

@@ -107,7 +107,6 @@ fn a_bad_request_fails_with_its_reason_and_flushes_all_behind_it() {
 }
 
 #[test]
-#[ignore = "the simulator completes a local error before the unsignaled requests in front of it are executed"]
 fn a_failure_confirms_the_requests_before_it() {
     on_every_fabric(|fabric| {
         let net = Net::new(fabric, 2);

@@ -116,21 +116,21 @@ impl Model {
         Ok(())
     }
 
-    /// Fails a request that never left: at once where nothing is outstanding, behind earlier requests
-    /// elsewhere.
+    /// Fails a request locally. On a reliable connection its completion says that all requests before it were
+    /// executed, so it travels behind them as an empty message and completes when that comes back.
     fn fail_locally(&mut self, qp: u32, index: u32, status: WcStatus) {
         let node = self.qps[qp as usize].node;
-        let ready = self.entry_ready(node, self.now);
         if self.qps[qp as usize].transport == Transport::Rc {
+            let pair = &mut self.qps[qp as usize];
+            pair.halted = true;
+            pair.last_arrival = pair.last_arrival.max(self.now) + 1;
+            let arrival = pair.last_arrival;
             let m = &mut self.messages[index];
             m.status = status;
-            m.flags |= DONE | EXPLICIT;
-            m.time = ready;
-            let pair = &mut self.qps[qp as usize];
-            pair.done += 1;
-            pair.halted = true;
-            self.settle(qp);
+            m.to = pair.peer;
+            self.schedule(arrival, Kind::Arrive, index);
         } else {
+            let ready = self.entry_ready(node, self.now);
             self.complete(index, status, ready);
             self.release(index);
             self.fail_qp(qp, ready);

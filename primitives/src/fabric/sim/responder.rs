@@ -89,6 +89,8 @@ impl Model {
             self.release(index);
             return;
         }
+        // Not before the requests ahead have touched memory: the refusal says that they were executed.
+        let from = from.max(self.qps[self.messages[index].qp as usize].last_memory);
         let time = self.reply_arrival(index, from, 0, headers::AETH);
         self.refuse_at(index, status, time);
     }
@@ -103,6 +105,11 @@ impl Model {
 
     /// Takes the request through port and engine, checks it, and schedules what it does to memory.
     fn execute(&mut self, index: u32) {
+        let failed = self.messages[index].status;
+        if failed != WcStatus::Success {
+            self.refuse(index, failed, self.now);
+            return;
+        }
         let unreliable = !self.reliable(index);
         if unreliable && self.dice.loss > 0 && self.dice.roll(self.dice.loss) {
             self.release(index);
