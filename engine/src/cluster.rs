@@ -154,6 +154,31 @@ pub enum RunError {
     Spec(String),
 }
 
+/// Bytes a run will need, roughly: stores with their copies and logs, location caches, and what each worker holds for its
+/// queue pairs, messages and coroutines.
+pub fn memory_estimate(spec: &RunSpec, workload: &AnyWorkload) -> u64 {
+    let tables = match workload {
+        AnyWorkload::SmallBank(w) => w.tables(),
+        AnyWorkload::Micro(w) => w.tables(),
+    };
+    let (nodes, workers) = (u64::from(spec.shape.nodes), u64::from(spec.shape.workers));
+    // Header, checksum and key; an index slot of 16 B in buckets that are half full.
+    let record = |t: &TableDef| u64::from(t.payload_bytes.next_multiple_of(8)) + 24 + 32;
+    let records: u64 =
+        tables.iter().map(|t| t.records.saturating_mul(record(t))).fold(0, u64::saturating_add);
+    let stores = records.saturating_mul(u64::from(spec.replicas));
+    let logs = if spec.replicas > 1 { nodes * nodes * workers * spec.log_ring_bytes } else { 0 };
+    let peers = nodes * u64::from(spec.worker.lanes);
+    let rpc =
+        primitives::rpc::Rpc::<primitives::fabric::AnyNic>::pool_bytes(&spec.worker.rpc, nodes as usize);
+    // A queue pair's rings in port and fabric, and the buffers its passive requests pin.
+    let queues = peers * u64::from(spec.worker.qp.send_depth) * 384;
+    let coroutines = u64::from(spec.plan.coroutines) * 16_384;
+    let each = spec.worker.pool_bytes + rpc + queues + coroutines;
+    let workers = nodes.saturating_mul(workers).saturating_mul(each);
+    stores.saturating_add(logs).saturating_add(workers).saturating_add(nodes * spec.cache_bytes as u64)
+}
+
 /// Runs a workload under a protocol. `stop` ends the run early when it becomes true; what was measured is kept.
 ///
 /// # Errors

@@ -7,7 +7,7 @@ use crate::fabrics::Fabric;
 use crate::spec::{FabricChoice, PlanChoice, RunSpec};
 use engine::cluster::{self, RunError, RunResult};
 use engine::protocol::{AnyProtocol, PROTOCOLS};
-use engine::verify::{Level, Verdict, check};
+use engine::verify::{self, Level, Verdict};
 use engine::workload::AnyWorkload;
 use phases::plan::{Phase, Plan, PlanFile, Prediction, Preset};
 use primitives::measure::{PointResult, Row};
@@ -110,6 +110,38 @@ pub fn engine_spec(spec: &RunSpec, fabric: &Fabric, plan: Plan) -> cluster::RunS
     asked
 }
 
+/// Most worker threads of one process: beyond it a machine spends its time switching.
+const THREADS_MOST: u64 = 4096;
+
+/// Refuses, before anything is allocated, what does not fit into this machine: an estimate of stores, caches, queue
+/// pairs and buffers against the memory that is free.
+///
+/// # Errors
+/// Exit code 2 with the estimate and what to lower; or if workload or protocol cannot be.
+pub fn check(spec: &RunSpec, fabric: &Fabric, plan: Plan) -> Result<(), CliError> {
+    let workload = workload(spec)?;
+    protocol(spec)?;
+    let workers = u64::from(spec.nodes) * u64::from(spec.threads);
+    if fabric.profile.is_none() && workers > THREADS_MOST {
+        return Err(CliError::usage(format!("{workers} worker threads are too many for one process"))
+            .hint(format!("real threads are limited to {THREADS_MOST}; a simulated fabric takes more")));
+    }
+    let asked = engine_spec(spec, fabric, plan);
+    let estimate = cluster::memory_estimate(&asked, &workload);
+    let free = primitives::measure::memory_available();
+    match free {
+        Some(free) if estimate > free => Err(CliError::usage(format!(
+            "the run needs about {:.1} GiB, {:.1} GiB are free",
+            estimate as f64 / GIB,
+            free as f64 / GIB
+        ))
+        .hint("lower --nodes, --threads, --coroutines, or the size of the workload with --set")),
+        _ => Ok(()),
+    }
+}
+
+const GIB: f64 = (1u64 << 30) as f64;
+
 /// Runs a spec with a given plan.
 ///
 /// # Errors
@@ -121,6 +153,7 @@ pub fn run(
     keep: Keep,
     stop: &AtomicBool,
 ) -> Result<Run, CliError> {
+    check(spec, fabric, named.plan)?;
     let (workload, protocol) = (workload(spec)?, protocol(spec)?);
     let mut asked = engine_spec(spec, fabric, named.plan);
     asked.history = keep.history;
@@ -130,7 +163,7 @@ pub fn run(
             .hint("`doorbell tune` finds the best plan that can"),
         _ => CliError::usage("the run cannot be set up").caused_by(&error),
     })?;
-    let verdict = result.history.as_ref().map(|history| check(history, Level::StrictSerializable));
+    let verdict = result.history.as_ref().map(|history| verify::check(history, Level::StrictSerializable));
     Ok(Run { plan: named.name.clone(), prediction: named.prediction.clone(), result, verdict })
 }
 

@@ -90,7 +90,7 @@ fn version_names_the_commit() {
 #[test]
 fn bad_flags_say_what_would_do_and_exit_with_2() {
     refused(&["run", "--nodes", "0"], 2, &["'--nodes <N>'", "at least 1 node is needed"]);
-    refused(&["run", "--coroutines", "1000000000"], 2, &["the limit is 65536 coroutines"]);
+    refused(&["run", "--coroutines", "1000000000"], 2, &["the limit is 4096 coroutines"]);
     refused(&["run", "--nodes", "many"], 2, &["a number of nodes is needed"]);
     refused(&["run", "--duration", "10 parsecs"], 2, &["`parsecs` is not a unit of time", "100ms"]);
     refused(&["run", "--duration", "10"], 2, &["10 of what?"]);

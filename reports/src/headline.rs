@@ -102,7 +102,16 @@ fn primitives(results: &Results, name: &str) -> Framed<Option<String>> {
     let rate = column(&["payload"], "rate_per_s")?;
     let mut clauses = Vec::new();
     if let Some(p) = &latency {
-        clauses.push(format!("takes {} where an RPC takes {}", human::nanos(p.read), human::nanos(p.rpc)));
+        // Latency and rate may have been swept over different payloads: say which, where they differ.
+        let at = match &rate {
+            Some(rate) if rate.payload != p.payload => format!(" (at {} B)", p.payload),
+            _ => String::new(),
+        };
+        clauses.push(format!(
+            "takes {} where an RPC takes {}{at}",
+            human::nanos(p.read),
+            human::nanos(p.rpc)
+        ));
     }
     if let Some(p) = &rate {
         clauses.push(format!(

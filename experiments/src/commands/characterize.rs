@@ -112,6 +112,10 @@ pub fn run(args: &CharacterizeArgs, context: &Context) -> Result<(), CliError> {
 /// # Errors
 /// If the fabric does not work here, the directory cannot be used, a point fails, or Ctrl-C ends it.
 pub fn characterize(wanted: &Characterization, context: &Context) -> Result<Characterized, CliError> {
+    if wanted.scope.nodes < 2 {
+        return Err(CliError::usage("primitive benchmarks need at least two nodes: one has nobody to ask")
+            .hint("use --nodes 2"));
+    }
     let fabric = Fabric::open(&wanted.fabric, wanted.seed)?;
     let caps = fabric.caps()?;
     let mut points = bench::points(&wanted.scope, caps.ud_mtu);
@@ -228,13 +232,14 @@ fn row(point: &Point, sample: &Sample) -> Row {
         .with("queue_pairs", point.queue_pairs)
         .with("optimizations", point.rung.map_or("", |r| r.name()))
         .with("ops", sample.ops)
-        .with("rate_per_s", sample.rate_per_s())
+        // Nothing ended in the window: that is no measurement, and certainly not zero.
+        .with("rate_per_s", (sample.ops > 0).then(|| sample.rate_per_s()))
         .with("latency_min_ns", latency.min())
         .with("latency_p50_ns", latency.p50())
         .with("latency_p90_ns", latency.p90())
         .with("latency_p99_ns", latency.p99())
         .with("latency_p999_ns", latency.p999())
-        .with("doorbells_per_op", sample.doorbells_per_op())
+        .with("doorbells_per_op", (sample.ops_total > 0).then(|| sample.doorbells_per_op()))
         .with("instructions_per_op", sample.instructions_per_op.as_ref().ok().copied())
 }
 

@@ -52,8 +52,13 @@ pub fn plan(args: &ExperimentArgs) -> Result<Vec<Planned>, CliError> {
         }
         planned.push(Planned { file: file.clone(), experiment, out });
     }
-    for point in planned.iter().flat_map(|planned| &planned.experiment.points) {
-        require(&point.spec.fabric)?;
+    for planned in &planned {
+        for (number, point) in planned.experiment.points.iter().enumerate() {
+            require(&point.spec.fabric)?;
+            let settings = transact::workload(&point.spec).and_then(|_| transact::protocol(&point.spec));
+            settings
+                .map_err(|e| e.context(format!("{}, point {number} of the grid", planned.file.display())))?;
+        }
     }
     Ok(planned)
 }

@@ -21,6 +21,9 @@ pub fn run(args: &ReportArgs, context: &Context) -> Result<(), CliError> {
     print(&format!("{answers}{}\n", report.page.display()))
 }
 
+/// What every page of ours has in its head; pages are made again, other files are left alone.
+const MARK: &str = "<meta name=\"generator\" content=\"doorbell\">";
+
 /// Writes the page of `dirs` into `out` and says what it noticed.
 ///
 /// # Errors
@@ -31,7 +34,15 @@ pub fn render(dirs: &[PathBuf], out: &Path, context: &Context) -> Result<reports
         commit: crate::COMMIT.to_owned(),
         ..reports::Options::default()
     };
-    let report = reports::render(dirs, &out.join("report.html"), &options)
+    let page = out.join("report.html");
+    if std::fs::read_to_string(&page).is_ok_and(|text| !text.contains(MARK)) {
+        return Err(CliError::usage(format!(
+            "{} is there already and was not made by doorbell",
+            page.display()
+        ))
+        .hint("name another --out"));
+    }
+    let report = reports::render(dirs, &page, &options)
         .map_err(|e| CliError::usage("no report could be made").caused_by(&e))?;
     for problem in &report.problems {
         context.talk.warn(format!("left out: {problem}"));

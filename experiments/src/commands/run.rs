@@ -28,6 +28,13 @@ pub fn run(args: &RunArgs, context: &Context) -> Result<(), CliError> {
     }
     let fabric = Fabric::open(&spec.fabric, spec.seed)?;
     let plan = resolve(&spec, &fabric, context)?;
+    transact::check(&spec, &fabric, plan.plan)?;
+    if plan.plan.coroutines != spec.coroutines {
+        context.talk.warn(format!(
+            "plan {} says {} coroutines per thread; --coroutines {} is not used",
+            plan.name, plan.plan.coroutines, spec.coroutines
+        ));
+    }
     let dir = match &args.output.out {
         Some(out) => Some(new_directory(out, &spec, &plan, &fabric, context)?),
         None => None,

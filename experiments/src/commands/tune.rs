@@ -193,6 +193,18 @@ pub fn keep(
     let text =
         tuned.file.to_yaml().map_err(|e| CliError::check("the plan cannot be written").caused_by(&e))?;
     write_atomic(&plan_path(out), text.as_bytes())?;
+    // A rival that wins must be at hand.
+    for (name, candidate) in rivals.iter().filter(|(_, candidate)| candidate.preset.is_none()).skip(1) {
+        let file = PlanFile {
+            name: name.clone(),
+            why: "a candidate of the search, kept so that it can be run".to_owned(),
+            plan: candidate.plan,
+            prediction: None,
+            ..tuned.file.clone()
+        };
+        let text = file.to_yaml().map_err(|e| CliError::check("a plan cannot be written").caused_by(&e))?;
+        write_atomic(&out.join(format!("{}.plan.yaml", name.replace(' ', "-"))), text.as_bytes())?;
+    }
     let jobs = jobs.unwrap_or_else(|| usual_jobs(spec.fabric.virtual_time()));
     let sweep = context.sweep(if verify { "running rivals" } else { "ranking plans" }, jobs);
     sweep.run(

@@ -173,7 +173,7 @@ mod tests {
         assert_eq!(nodes("0").unwrap_err(), "at least 1 node is needed");
         assert_eq!(
             coroutines("1000000000").unwrap_err(),
-            "1000000000 is too many: the limit is 65536 coroutines"
+            "1000000000 is too many: the limit is 4096 coroutines"
         );
         assert!(nodes("99999999999999999999999").unwrap_err().contains("the limit is 1024 nodes"));
         for text in ["", "-1", "1.5", "many", "_"] {

@@ -11,7 +11,8 @@
 //!
 //! Lock and version share the word that CAS reaches, so a lock needs the header that the record was read with, and a
 //! CAS that succeeds has validated the version too. The READ behind it is what DrTM+H §5.2 posts in the same doorbell
-//! (there lock and version are two words); here it confirms under the lock what CAS has said.
+//! (there lock and version are two words). Here it decides nothing: it is posted so that a one-sided lock costs what the
+//! paper's costs, and its result is not looked at.
 //!
 //! Operations serve the records marked pending and leave the others alone.
 

@@ -2,7 +2,7 @@
 
 use super::{BenchVerb, Point, Scope, payload};
 
-const PAYLOADS: [u32; 5] = [8, 64, 256, 1024, 4096];
+const PAYLOADS: [u32; 5] = [8, 32, 64, 512, 4096];
 
 pub(super) fn points(scope: &Scope, ud_mtu: u32) -> Vec<Point> {
     let mut points = Vec::new();

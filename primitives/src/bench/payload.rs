@@ -12,14 +12,8 @@ pub(super) fn points(scope: &Scope, ud_mtu: u32) -> Vec<Point> {
     let mut points = Vec::new();
     for verb in [BenchVerb::Read, BenchVerb::Write, BenchVerb::Rpc] {
         for payload in scope.sweep(&PAYLOADS) {
-            // A datagram holds at most the path MTU, header included.
-            let payload = if verb == BenchVerb::Rpc {
-                payload.min(ud_mtu.saturating_sub(RPC_OVERHEAD))
-            } else {
-                payload
-            };
             points.push(Point {
-                payload,
+                payload: fitting(verb, payload, ud_mtu),
                 threads: scope.threads,
                 coroutines: scope.coroutines,
                 ..Point::new("payload", verb)

@@ -51,6 +51,14 @@ fn field(text: &str, key: &str) -> Option<String> {
     })
 }
 
+/// Memory that a new process can use without swapping, in bytes; `None` where `/proc` does not tell.
+pub fn memory_available() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let kib: u64 = line.trim().trim_end_matches("kB").trim().parse().ok()?;
+    Some(kib * 1024)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -24,6 +24,6 @@ pub use error::ResultError;
 pub use files::{write_atomic, write_new};
 pub use hardware::{Counters, HardwareCounts};
 pub use histogram::{Histogram, HistogramData};
-pub use machine::Machine;
+pub use machine::{Machine, memory_available};
 pub use record::{Kind, ProfileRef, Provenance, RunRecord, SCHEMA};
 pub use row::{Cell, Row};
