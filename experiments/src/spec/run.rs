@@ -243,7 +243,7 @@ mod tests {
         let spec = RunSpec { nodes: 1, ..RunSpec::default() };
         assert!(spec.check().unwrap_err().contains("need 3 nodes, there is 1"));
         let spec = RunSpec { nodes: 1024, threads: 512, coroutines: 4_096, ..RunSpec::default() };
-        assert!(spec.check().unwrap_err().contains("34359738368 coroutines"));
+        assert!(spec.check().unwrap_err().contains("2147483648 coroutines"));
         assert_eq!(Span::from_ns(1_500_000).to_string(), "1500us");
     }
 }
