@@ -1,7 +1,7 @@
 //! Optimistic protocols with a bug planted in them.
 //!
 //! They show that the checker is not vacuous: on a small, contended run it must object to each of them within a few
-//! seeds, and to none of the same runs under [`Occ`](super::Occ). Not for anything else, and no name on the command line
+//! seeds, and to none of the same runs under [`Occ`]. Not for anything else, and no name on the command line
 //! reaches them.
 
 use super::{Occ, Protocol};
@@ -37,7 +37,7 @@ impl Bug {
     ];
 }
 
-/// [`Occ`](super::Occ) with a bug.
+/// [`Occ`] with a bug.
 #[derive(Clone, Copy, Debug)]
 pub struct Planted(pub Bug);
 
