@@ -194,7 +194,7 @@ impl Run {
             .with("round_trips_per_committed", r.round_trips_per_committed())
             .with("doorbells_per_committed", r.doorbells_per_committed())
             .with("predicted_per_s", self.prediction.as_ref().map(|p| p.committed_per_s))
-            .with("predicted_p50_ns", self.prediction.as_ref().map(|p| p.latency_mean_ns))
+            // `predicted_p50_ns` stays empty: a plan carries its predicted mean, which is not a median.
             .with("isolation_level", self.verdict.as_ref().map(|v| v.level.to_string()))
             .with(
                 "isolation_verdict",
