@@ -23,6 +23,8 @@ use crate::session::RetryPolicy;
 use crate::workload::params::ParamError;
 use crate::workload::{AnyWorkload, Scale, TableDef, Workload};
 use phases::plan::{Plan, PlanError};
+use phases::rule::Packing;
+use phases::rule::time::Skew;
 use phases::store::{StoreConfig, StoreError, TableSpec};
 use primitives::fabric::SetupError;
 use primitives::mesh::{FabricSpec, LaunchError, Shape, WorkerConfig, launch};
@@ -48,6 +50,29 @@ impl Length {
     /// `measured` after the usual warm-up: a quarter of it, but at most a second.
     pub fn measured(measured: Nanos) -> Length {
         Length::Time { warm_up: Nanos((measured.0 / 4).min(1_000_000_000)), measured }
+    }
+}
+
+/// How wrong the nodes' clocks are, from which protocols take timestamps. Measuring goes by the true time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Clocks {
+    /// Each node's clock is ahead or behind by up to this, drawn from the run's seed.
+    pub skew: Nanos,
+    /// After this time since the fabric's beginning …
+    pub jump_at: Nanos,
+    /// … every second node's clock jumps by so many nanoseconds, back if negative; 0 is no jump.
+    pub jump_ns: i64,
+    /// Ticks that are gone before time begins, to see timestamps end.
+    pub first_tick: u64,
+}
+
+impl Clocks {
+    fn of(&self, node: primitives::verbs::NodeId, seed: u64) -> Skew {
+        let draw = program::seed_of(seed ^ 0x636c_6f63_6b73, u32::from(node.0));
+        let span = i64::try_from(self.skew.0).unwrap_or(i64::MAX / 4).min(i64::MAX / 4);
+        let offset_ns = (draw % (2 * span as u64 + 1)) as i64 - span;
+        let jump_ns = if node.0 % 2 == 1 { self.jump_ns } else { 0 };
+        Skew { offset_ns, jump_at_ns: self.jump_at.0, jump_ns, first_tick: self.first_tick }
     }
 }
 
@@ -79,6 +104,10 @@ pub struct RunSpec {
     pub warm_cache: bool,
     /// Bytes of each log ring.
     pub log_ring_bytes: u64,
+    /// Version that every record starts with: 1, unless one wants to see versions wrap.
+    pub first_version: u64,
+    /// How wrong clocks are.
+    pub clocks: Clocks,
     /// Keep the history.
     pub history: bool,
     /// Count the stores before and after, and check the workload's invariants.
@@ -103,6 +132,8 @@ impl RunSpec {
             cache_bytes: 16 << 20,
             warm_cache: true,
             log_ring_bytes: 1 << 20,
+            first_version: 1,
+            clocks: Clocks::default(),
             history: false,
             audit: true,
         }
@@ -113,7 +144,7 @@ impl RunSpec {
         Scale { nodes: self.shape.nodes, workers: self.shape.workers }
     }
 
-    fn store(&self, tables: &[TableDef]) -> StoreConfig {
+    fn store(&self, tables: &[TableDef], packing: Packing) -> StoreConfig {
         let nodes = u64::from(self.shape.nodes);
         StoreConfig {
             tables: tables
@@ -130,6 +161,8 @@ impl RunSpec {
             workers: self.shape.workers,
             replicas: self.replicas,
             log_ring_bytes: self.log_ring_bytes,
+            packing,
+            first_version: self.first_version,
         }
     }
 }
@@ -207,7 +240,7 @@ pub fn run_as<W: Workload, P: Protocol + Copy + Sync>(
 ) -> Result<RunResult, RunError> {
     check(spec)?;
     let tables = workload.tables();
-    let program = Run::new(spec, workload, protocol, stop, spec.store(&tables), tables)?;
+    let program = Run::new(spec, workload, protocol, stop, spec.store(&tables, protocol.needs().packing), tables)?;
     let config = program.worker_config();
     match launch(&spec.fabric, spec.shape, &config, &program) {
         Ok((outputs, facts)) => Ok(program.result(outputs, facts)),

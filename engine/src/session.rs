@@ -192,13 +192,22 @@ impl<P: Protocol, O: PhaseOps> Session<P, O> {
     }
 
     /// Begins a transaction.
-    pub fn begin(&mut self) {
+    ///
+    /// # Errors
+    /// If the protocol has no timestamp left for it.
+    pub fn begin(&mut self) -> Result<(), Halt> {
+        self.attempt(1)
+    }
+
+    /// Begins an attempt of a transaction; from the second on it may keep its age.
+    fn attempt(&mut self, number: u32) -> Result<(), Halt> {
         self.begun += 1;
         self.txn.begin(Stamp::new(self.owner, self.begun));
         // A countdown of zero never comes to one: nothing is sampled.
         let timed = self.until_sample == 1;
         self.until_sample = if timed { self.sample_every } else { self.until_sample.saturating_sub(1) };
         self.ops.begin(timed);
+        Ok(self.protocol.begin(&self.ops, &mut self.txn, number)?)
     }
 
     fn touch(&mut self, record: RecordId, intent: Intent) -> Result<Row, Halt> {
@@ -242,16 +251,49 @@ impl<P: Protocol, O: PhaseOps> Session<P, O> {
         Ok(rows)
     }
 
-    /// As [`Session::read_all`] for a number of records not known when compiling; [`Session::read`] then finds
-    /// each of them.
+    /// As [`Session::read_all`] for numbers of records not known when compiling, some of which the transaction is going to
+    /// write; [`Session::read`] then finds each of them.
     ///
     /// # Errors
     /// As the protocol's read does.
-    pub async fn prefetch(&mut self, records: &[RecordId]) -> Result<(), Halt> {
-        for &record in records {
+    pub async fn prefetch(&mut self, read: &[RecordId], update: &[RecordId]) -> Result<(), Halt> {
+        for &record in read {
             self.touch(record, Intent::Read)?;
         }
+        for &record in update {
+            self.touch(record, Intent::Write)?;
+        }
         Ok(self.protocol.read(&self.ops, &mut self.txn).await?)
+    }
+
+    /// Reads a record that the transaction is going to write: under locking it is locked for writing at once.
+    ///
+    /// # Errors
+    /// As the protocol's read does.
+    pub async fn update(&mut self, record: RecordId) -> Result<Row, Halt> {
+        let [row] = self.update_all([record]).await?;
+        Ok(row)
+    }
+
+    /// As [`Session::read_all`], for records that the transaction is going to write.
+    ///
+    /// # Errors
+    /// As the protocol's read does.
+    pub async fn update_all<const N: usize>(&mut self, records: [RecordId; N]) -> Result<[Row; N], Halt> {
+        for record in records {
+            self.touch(record, Intent::Write)?;
+        }
+        self.read_all(records).await
+    }
+
+    /// Reads two records in one step, the second of which the transaction is going to write.
+    ///
+    /// # Errors
+    /// As the protocol's read does.
+    pub async fn read_and_update(&mut self, read: RecordId, update: RecordId) -> Result<[Row; 2], Halt> {
+        self.touch(read, Intent::Read)?;
+        self.touch(update, Intent::Write)?;
+        self.read_all([read, update]).await
     }
 
     /// A record to be written whether or not it was read. If it was not, the words not set become zero.
@@ -348,9 +390,11 @@ impl<P: Protocol, O: PhaseOps> Session<P, O> {
         let started = self.port.now();
         let mut aborts = 0;
         loop {
-            self.begin();
-            let ended = match workload.execute(self, input).await {
-                Ok(effect) => self.commit().await.map(|()| effect),
+            let ended = match self.attempt(aborts + 1) {
+                Ok(()) => match workload.execute(self, input).await {
+                    Ok(effect) => self.commit().await.map(|()| effect),
+                    Err(halt) => Err(halt),
+                },
                 Err(halt) => Err(halt),
             };
             match ended {
@@ -371,9 +415,7 @@ impl<P: Protocol, O: PhaseOps> Session<P, O> {
                 Err(Halt::Abort(abort)) => {
                     self.abort(abort.name()).await?;
                     aborts += 1;
-                    // What is not there will not come by trying again.
-                    let hopeless = abort == Abort::NotFound;
-                    if hopeless || aborts >= self.retry.attempts || self.ended_at >= self.window.until {
+                    if abort.is_final() || aborts >= self.retry.attempts || self.ended_at >= self.window.until {
                         self.stats.borrow_mut().given_up += 1;
                         return Ok(End::GivenUp(abort));
                     }

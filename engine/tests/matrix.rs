@@ -3,10 +3,10 @@
 
 mod common;
 
-use common::{Case, fabrics, judge};
+use common::{Case, OTHERS, fabrics, judge, plans_of};
+use engine::protocol::{AnyProtocol, Protocol};
 use engine::cluster::{Length, RunSpec};
-use phases::plan::{Needs, Plan, Preset, Space};
-use primitives::fabric::{AtomicScope, Caps};
+use phases::plan::{Needs, Plan, Preset, Via};
 use primitives::mesh::Shape;
 
 const SMALLBANK: &[(&str, &str)] =
@@ -66,21 +66,38 @@ fn presets_run_blind_writes_fetched_together() {
 /// A sample over the whole space of plans, a different one for each seed: every 97th plan from the seed's place on.
 #[test]
 fn a_sample_of_the_plan_space_runs() {
-    let caps = Caps {
-        fabric: "any".into(),
-        one_sided: true,
-        atomic_scope: AtomicScope::Nic,
-        max_send_depth: 64,
-        max_recv_depth: 64,
-        max_inline: 64,
-        max_rd_atomic: 16,
-        ud_mtu: 4096,
-        virtual_time: true,
-    };
-    let plans: Vec<Plan> = Space::all(&caps, &Needs::OCC, true).plans().collect();
+    let plans = plans_of(&Needs::OCC);
     assert!(plans.len() > 100, "{} plans", plans.len());
     for (n, plan) in plans.iter().step_by(97).enumerate() {
         let (workload, settings) = if n % 2 == 0 { ("smallbank", SMALLBANK) } else { ("micro", MICRO) };
         on_every_fabric(case(*plan, workload, settings, 1 + n as u16 % 3));
+    }
+}
+
+/// The other protocols: the two pure plans and a sample of the hybrids, on every fabric, with and without replication.
+fn protocol_on_every_fabric(name: &str) {
+    let protocol = AnyProtocol::named(name).expect("a protocol");
+    let needs = protocol.needs();
+    let mut plans: Vec<Plan> =
+        [Via::OneSided, Via::TwoSided].map(|via| Plan::uniform(via).restricted_to(needs)).into();
+    let space = plans_of(needs);
+    plans.extend(space.iter().step_by((space.len() / 5).max(1) | 1).copied());
+    for (n, plan) in plans.into_iter().enumerate() {
+        let (workload, settings) = if n % 2 == 0 { ("smallbank", SMALLBANK) } else { ("micro", MICRO) };
+        on_every_fabric(Case { protocol, ..case(plan, workload, settings, 1 + n as u16 % 3) });
+        let (workload, settings) = if n % 2 == 1 { ("smallbank", SMALLBANK) } else { ("micro", MICRO) };
+        on_every_fabric(Case { protocol, ..case(plan, workload, settings, 1 + n as u16 % 2) });
+    }
+    let blind = [MICRO, &[("blind", "true"), ("together", "true")]].concat();
+    for via in [Via::OneSided, Via::TwoSided] {
+        let plan = Plan::uniform(via).restricted_to(needs);
+        on_every_fabric(Case { protocol, ..case(plan, "micro", &blind, 2) });
+    }
+}
+
+#[test]
+fn the_other_protocols_run_on_every_fabric() {
+    for name in OTHERS {
+        protocol_on_every_fabric(name);
     }
 }

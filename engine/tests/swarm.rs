@@ -6,13 +6,13 @@
 
 mod common;
 
-use common::{Case, judge, sim};
-use engine::cluster::{Length, RunSpec};
+use common::{Case, OTHERS, judge, plans_of, sim};
+use engine::cluster::{Clocks, Length, RunSpec};
 use engine::protocol::planted::Bug;
-use phases::plan::{Needs, Plan, Space};
+use engine::protocol::{AnyProtocol, Protocol};
+use phases::plan::{Needs, Plan};
 use primitives::fabric::loopback::{Mode, Options};
 use primitives::fabric::sim::FaultOptions;
-use primitives::fabric::{AtomicScope, Caps};
 use primitives::mesh::{FabricSpec, Shape};
 use primitives::units::Nanos;
 use primitives::verbs::NodeId;
@@ -26,20 +26,9 @@ const SEEDS: u64 = 24;
 /// Seeds within which the checker must object to each planted bug.
 const SEEDS_PER_BUG: u64 = 10;
 
-/// Every plan that runs on all fabrics here.
+/// Every plan of OCC that runs on all fabrics here.
 fn plans() -> Vec<Plan> {
-    let caps = Caps {
-        fabric: "any".into(),
-        one_sided: true,
-        atomic_scope: AtomicScope::Nic,
-        max_send_depth: 64,
-        max_recv_depth: 64,
-        max_inline: 64,
-        max_rd_atomic: 16,
-        ud_mtu: 4096,
-        virtual_time: true,
-    };
-    Space::all(&caps, &Needs::OCC, true).plans().collect()
+    plans_of(&Needs::OCC)
 }
 
 fn draw_faults(rng: &mut Xoshiro256PlusPlus, nodes: u16) -> FaultOptions {
@@ -124,13 +113,30 @@ fn draw(seed: u64) -> (Case, &'static str) {
     (case, name)
 }
 
+/// As [`draw`], under another protocol drawn from the seed too, and with clocks that are wrong.
+fn draw_other(seed: u64) -> (Case, &'static str) {
+    let (mut case, name) = draw(seed);
+    let mut rng = Xoshiro256PlusPlus::seed_from_u64(!seed);
+    let protocol = OTHERS.choose(&mut rng).expect("there are others");
+    case.protocol = AnyProtocol::named(protocol).expect("a protocol");
+    let plan = *plans_of(case.protocol.needs()).choose(&mut rng).expect("there are plans");
+    case.spec.plan = Plan { coroutines: case.spec.plan.coroutines, ..plan };
+    case.spec.clocks = Clocks {
+        skew: Nanos(rng.random_range(0..200_000)),
+        jump_at: Nanos(rng.random_range(0..400_000)),
+        jump_ns: rng.random_range(-300_000..300_000),
+        first_tick: rng.random_range(0..1000),
+    };
+    (case, name)
+}
+
 fn env(name: &str) -> Option<u64> {
     let text = std::env::var(name).ok()?;
     Some(text.parse().unwrap_or_else(|_| panic!("{name}={text} is not a number")))
 }
 
-#[test]
-fn drawn_runs_are_strictly_serializable() {
+/// Judges the runs of all seeds; a failure prints the command that repeats it.
+fn all_seeds(test: &str, draw: impl Fn(u64) -> (Case, &'static str)) {
     let seeds = match env("DOORBELL_SEED") {
         Some(seed) => seed..seed + 1,
         None => 0..env("DOORBELL_SEEDS").unwrap_or(SEEDS),
@@ -140,10 +146,20 @@ fn drawn_runs_are_strictly_serializable() {
         let judged = std::panic::catch_unwind(|| judge(&case, name));
         if let Err(panic) = judged {
             eprintln!("failed: {case:?}");
-            eprintln!("repeat: DOORBELL_SEED={seed} cargo test -p doorbell-engine --test swarm drawn");
+            eprintln!("repeat: DOORBELL_SEED={seed} cargo test -p doorbell-engine --test swarm {test}");
             std::panic::resume_unwind(panic);
         }
     }
+}
+
+#[test]
+fn drawn_runs_are_strictly_serializable() {
+    all_seeds("drawn", draw);
+}
+
+#[test]
+fn other_protocols_keep_their_promises() {
+    all_seeds("other_protocols", draw_other);
 }
 
 #[test]

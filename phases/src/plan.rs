@@ -251,6 +251,15 @@ impl Plan {
         self
     }
 
+    /// This plan without the phases that a protocol never runs: for plans that were written down for no protocol in
+    /// particular.
+    pub fn restricted_to(mut self, needs: &Needs) -> Plan {
+        for phase in Phase::ALL.into_iter().filter(|&phase| !needs.runs(phase)) {
+            self.set(phase, None);
+        }
+        self
+    }
+
     /// Phases that are set, with how they are carried.
     pub fn steps(&self) -> impl Iterator<Item = (Phase, Step)> {
         Phase::ALL.into_iter().filter_map(|phase| self.step(phase).map(|step| (phase, step)))
@@ -260,7 +269,9 @@ impl Plan {
     /// reply carries the location, DrTM+H §5.1), or from the reply to a two-sided lock.
     pub fn learns_locations_before(&self, phase: Phase) -> bool {
         let teaches = |earlier: Phase, step: Step| {
-            earlier == Phase::Fetch || earlier == Phase::Lock && step.via == Via::TwoSided
+            // A lock without a fetch before it has to find the record.
+            let finds = step.via == Via::TwoSided || self.fetch.is_none();
+            earlier == Phase::Fetch || earlier == Phase::Lock && finds
         };
         self.location_cache || self.steps().any(|(earlier, step)| earlier < phase && teaches(earlier, step))
     }

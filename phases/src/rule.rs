@@ -3,208 +3,56 @@
 //! A rule is a pure function of a record's header word and small enough to travel in an RPC. One-sided
 //! operations evaluate it at the coordinator, two-sided operations in the owner's handler: the same `decide`.
 //!
-//! # The header word
+//! # Header packing
 //!
-//! Every protocol packs its state into the one 64-bit word that compare-and-swap reaches. For optimistic
-//! concurrency control:
+//! A record's first word is the one that compare-and-swap reaches. How it is packed, and which words follow, is a value
+//! ([`Packing`]) that the protocol names and the store is laid out by; `p` words of payload.
 //!
-//! | bits   | field   | meaning |
-//! |--------|---------|---------|
-//! | 63     | lock    | 1 while a transaction holds the record |
-//! | 39..63 | owner   | while locked: node:10, worker:6, coroutine:8 of the holder; otherwise 0 |
-//! | 0..39  | version | number of installed writes, modulo 2³⁹ |
+//! | protocol | packing | words of a record | the word that CAS reaches | version | wraps |
+//! |---|---|---|---|---|---|
+//! | OCC, CALVIN | `Counted` | header, checksum, key, payload | `lock:1 \| owner:24 \| version:39` | writes counted, modulo 2³⁹ | compared for equality; by distance on backups |
+//! | NOWAIT, WAITDIE | `Locked` | lock, checksum, key, version, payload | `exclusive:1 \| readers:8 \| oldest:55` | writes counted, modulo 2³⁹, in its own word | as above; ages end after 6.5 days |
+//! | SUNDIAL | `Leased` | header, checksum, key, payload | `lock:1 \| lease:24 \| wts:39` | the write timestamp `wts` | at 2³⁹ − 1 writers abort with `timestamp-wrap` |
+//! | MVCC | `Versions` | lock, rts, key, 4 × (wts, checksum, payload) | `0:9 \| tts:55` | the write timestamp of a slot | ticks end after 6.5 days: `timestamp-wrap` |
 //!
-//! The owner is for people and for recovery, which must know whose locks to break; no rule looks at it, so
-//! clusters with more than 1024 nodes, 64 workers or 256 coroutines only lose distinction there. The version
-//! wraps after 5.5·10¹¹ writes to one record. Rules compare versions for equality, so a wrap is harmless unless
-//! one transaction sees a record written exactly 2³⁹ times between its read and its check: more than six days
-//! at a million writes a second to that one record. Backups compare versions for order; there the distance is
-//! taken modulo 2³⁹, which is right as long as logged versions of a record lie within 2³⁸ of each other.
+//! *Owner* is `node:10 | worker:6 | coroutine:8` of the holder, 0 while free. It is for people and for recovery, which must
+//! know whose locks to break; no rule looks at it, so clusters with more than 1024 nodes, 64 workers or 256 coroutines only
+//! lose distinction there. *Timestamps* are `tick:39 | node:10 | worker:6` ([`time`]); there uniqueness matters, and larger
+//! clusters are refused.
+//!
+//! *Counted versions* wrap after 5.5·10¹¹ writes to one record. Rules compare them for equality, so a wrap is harmless unless
+//! one transaction sees a record written exactly 2³⁹ times between its read and its check: more than six days at a
+//! million writes a second to that one record. Backups compare versions for order; there the distance is taken modulo 2³⁹,
+//! which is right as long as logged versions of a record lie within 2³⁸ of each other.
+//!
+//! *Leases.* A SUNDIAL record is valid from `wts` to `rts = wts + lease`. The paper keeps lock, rts and wts in a word each (fig 3) and
+//! extends rts by a WRITE (step b3); an extension that races a lock is then lost or, worse, seen by readers and not by the
+//! holder, who commits below it. In one word an extension is a CAS that fails if anybody has locked or written since
+//! (the packing of TicToc). The price is that a one-sided lock must know the word: a READ before its CAS. Timestamps are
+//! logical, at most one tick a commit, so 2³⁹ are five days at a million writes a second that all depend on each other. A
+//! lease longer than 2²⁴ − 1 cannot be written down: the transaction then writes the record again, unchanged, at its own
+//! timestamp instead of extending its lease.
+//!
+//! *Epochs:* none is kept. A store is loaded with every version at [`crate::store::StoreConfig::first_version`].
 
+mod abort;
+mod header;
+mod lock_word;
+pub mod time;
+
+pub use abort::Abort;
+pub use header::{Header, LAST_WTS, LEASE_MAX, Owner, Packing, Stamp};
+pub use lock_word::MAX_READERS;
+pub use time::Timestamp;
+
+use header::{LOCK, VERSION_BITS, VERSION_MASK};
+use lock_word::LockWord;
 use primitives::rpc::Malformed;
-use primitives::verbs::NodeId;
-
-const LOCK: u64 = 1 << 63;
-const VERSION_BITS: u32 = 39;
-const VERSION_MASK: u64 = (1 << VERSION_BITS) - 1;
-const OWNER_MASK: u64 = 0xff_ffff;
-
-/// Who runs a transaction: 24 bits of node, worker and coroutine, each taken modulo its field's size.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Owner(u32);
-
-impl Owner {
-    /// The coroutine's identity as lock words carry it.
-    pub fn new(node: NodeId, worker: u16, coroutine: u32) -> Owner {
-        Owner(u32::from(node.0 & 0x3ff) << 14 | u32::from(worker & 0x3f) << 8 | coroutine & 0xff)
-    }
-
-    /// The node, modulo 1024.
-    pub fn node(self) -> NodeId {
-        NodeId((self.0 >> 14) as u16)
-    }
-
-    /// The worker, modulo 64.
-    pub fn worker(self) -> u16 {
-        (self.0 >> 8 & 0x3f) as u16
-    }
-
-    /// The coroutine, modulo 256.
-    pub fn coroutine(self) -> u32 {
-        self.0 & 0xff
-    }
-}
-
-/// A transaction's name: its owner in the upper 24 bits, the owner's count of transactions below.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Stamp(pub u64);
-
-impl Stamp {
-    /// The `count`-th transaction of `owner`.
-    pub fn new(owner: Owner, count: u64) -> Stamp {
-        Stamp(u64::from(owner.0) << 40 | count & ((1 << 40) - 1))
-    }
-
-    /// Who runs it.
-    pub fn owner(self) -> Owner {
-        Owner((self.0 >> 40) as u32)
-    }
-}
-
-/// A record's header word; see the module's table.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Header(pub u64);
-
-impl Header {
-    /// An unlocked header of this version, modulo 2³⁹.
-    #[inline]
-    pub fn new(version: u64) -> Header {
-        Header(version & VERSION_MASK)
-    }
-
-    /// Writes installed so far, modulo 2³⁹.
-    #[inline]
-    pub fn version(self) -> u64 {
-        self.0 & VERSION_MASK
-    }
-
-    /// Whether a transaction holds the record.
-    #[inline]
-    pub fn locked(self) -> bool {
-        self.0 & LOCK != 0
-    }
-
-    /// Who holds it, if anybody.
-    pub fn owner(self) -> Option<Owner> {
-        self.locked().then_some(Owner((self.0 >> VERSION_BITS & OWNER_MASK) as u32))
-    }
-
-    /// The same version, held by `owner`.
-    #[inline]
-    pub fn lock(self, owner: Owner) -> Header {
-        Header(LOCK | u64::from(owner.0) << VERSION_BITS | self.version())
-    }
-
-    /// The same version, free.
-    #[inline]
-    pub fn unlock(self) -> Header {
-        Header(self.version())
-    }
-
-    /// The next version, free: what an install leaves behind.
-    #[inline]
-    pub fn next(self) -> Header {
-        Header::new(self.version().wrapping_add(1))
-    }
-
-    /// Whether this version is later than `other`, by the shorter way round the 39-bit circle.
-    #[inline]
-    pub fn later_than(self, other: Header) -> bool {
-        let ahead = self.version().wrapping_sub(other.version()) & VERSION_MASK;
-        ahead != 0 && ahead < 1 << (VERSION_BITS - 1)
-    }
-}
-
-/// Why a transaction gave up: expected outcomes, counted by cause.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
-pub enum Abort {
-    /// A record to be written is locked by another transaction.
-    #[error("a record to be written is locked by another transaction")]
-    LockConflict,
-    /// A record to be written has changed since it was read.
-    #[error("a record to be written has changed since it was read")]
-    WriteChanged,
-    /// A record that was read is locked by another transaction at validation.
-    #[error("a record that was read is locked by another transaction at validation")]
-    ReadLocked,
-    /// A record that was read has changed at validation.
-    #[error("a record that was read has changed at validation")]
-    ReadChanged,
-    /// No record has that key.
-    #[error("no record has that key")]
-    NotFound,
-    /// A record kept changing while it was read.
-    #[error("a record kept changing while it was read")]
-    Unstable,
-    /// The application rolled back.
-    #[error("the application rolled back")]
-    Requested,
-}
-
-impl Abort {
-    /// All reasons, in the order of their counts.
-    pub const ALL: [Abort; 7] = [
-        Abort::LockConflict,
-        Abort::WriteChanged,
-        Abort::ReadLocked,
-        Abort::ReadChanged,
-        Abort::NotFound,
-        Abort::Unstable,
-        Abort::Requested,
-    ];
-
-    /// Place in [`Abort::ALL`].
-    pub fn index(self) -> usize {
-        self as usize
-    }
-
-    /// The name result files use.
-    pub fn name(self) -> &'static str {
-        match self {
-            Abort::LockConflict => "lock-conflict",
-            Abort::WriteChanged => "write-changed",
-            Abort::ReadLocked => "read-locked",
-            Abort::ReadChanged => "read-changed",
-            Abort::NotFound => "not-found",
-            Abort::Unstable => "unstable",
-            Abort::Requested => "requested",
-        }
-    }
-
-    /// The reason as it travels in a reply.
-    pub fn encode(self) -> u64 {
-        self as u64 + 1
-    }
-
-    /// The reason from a reply; `None` stands for "no reason, granted".
-    ///
-    /// # Errors
-    /// If no reason has that number.
-    pub fn decode(word: u64) -> Result<Option<Abort>, Malformed> {
-        match word {
-            0 => Ok(None),
-            n => match Abort::ALL.get(n as usize - 1) {
-                Some(&abort) => Ok(Some(abort)),
-                None => Err(Malformed::Field { field: "abort reason", value: n }),
-            },
-        }
-    }
-}
 
 /// What a rule says about a header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Yes; for a lock the header to put in place of the one seen.
+    /// Yes; the header to put in place of the one seen, the same if nothing is to change.
     Grant(Header),
     /// No, and the transaction gives up.
     Deny(Abort),
@@ -212,69 +60,233 @@ pub enum Verdict {
     Wait,
 }
 
+/// How a lock is held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Mode {
+    /// With others that read.
+    Shared,
+    /// Alone.
+    Exclusive,
+}
+
 /// What to do when another transaction holds the lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnConflict {
     /// Give up at once (OCC, no-wait).
     Fail,
-    /// Look again, at most this many times, then give up.
+    /// Look again, at most this many times, then give up (bounded wait).
     Retry(u16),
+    /// Wait if older than every holder, else give up (wait-die): whoever waits, waits for somebody younger.
+    WaitIfOlder,
 }
+
+/// How records that are only read are locked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ReadLocks {
+    /// Not at all.
+    #[default]
+    None,
+    /// With others that read.
+    Shared,
+    /// Alone, as RCC's lock words with their one holder have it.
+    Exclusive,
+}
+
+/// Times a transaction that may wait for ever looks at a lock before it gives up after all: whoever holds it then has
+/// failed, and breaking its locks is recovery's business.
+const FOR_EVER: u32 = 1 << 20;
 
 /// May this record be locked?
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LockRule {
     /// The transaction that asks.
     pub stamp: Stamp,
+    /// Its age (wait-die) or its place in the order (MVCC); 0 where neither matters.
+    pub time: Timestamp,
+    /// How the word is packed.
+    pub packing: Packing,
     /// What to do when another holds it.
     pub on_conflict: OnConflict,
+    /// What happens to records that are only read.
+    pub reads: ReadLocks,
+}
+
+/// What a transaction asks of one record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ask {
+    /// The mode it wants.
+    pub mode: Mode,
+    /// It holds the record shared.
+    pub held: bool,
+    /// The version it read before, if it did: what is about to be written was computed from it.
+    pub read: Option<u64>,
 }
 
 impl LockRule {
-    /// Decides on the header `seen`; `read` is the header the transaction read before, if it did: then its
-    /// version must be the same, because what is about to be written was computed from it.
+    /// The rule of optimistic protocols: what is written is locked at commit, what is read is not.
+    pub fn optimistic(stamp: Stamp, on_conflict: OnConflict) -> LockRule {
+        LockRule {
+            stamp,
+            time: Timestamp(0),
+            packing: Packing::Counted,
+            on_conflict,
+            reads: ReadLocks::None,
+        }
+    }
+
+    /// The mode in which a record is locked that is to be written, or only read; `None` if it is not.
     #[inline]
-    pub fn decide(self, read: Option<Header>, seen: Header) -> Verdict {
-        if read.is_some_and(|read| read.version() != seen.version()) {
-            return Verdict::Deny(Abort::WriteChanged);
+    pub fn mode(self, write: bool) -> Option<Mode> {
+        match self.reads {
+            _ if write => Some(Mode::Exclusive),
+            ReadLocks::None => None,
+            ReadLocks::Shared => Some(Mode::Shared),
+            ReadLocks::Exclusive => Some(Mode::Exclusive),
         }
-        if !seen.locked() {
-            return Verdict::Grant(seen.lock(self.stamp.owner()));
-        }
-        match self.on_conflict {
-            OnConflict::Fail => Verdict::Deny(Abort::LockConflict),
+    }
+
+    /// Decides on the header `seen`.
+    #[inline]
+    pub fn decide(self, ask: Ask, seen: Header) -> Verdict {
+        let conflict = match self.on_conflict {
             OnConflict::Retry(_) => Verdict::Wait,
+            OnConflict::Fail | OnConflict::WaitIfOlder => Verdict::Deny(Abort::LockConflict),
+        };
+        match self.packing {
+            Packing::Counted | Packing::Leased if ask.read.is_some_and(|read| read != seen.version()) => {
+                Verdict::Deny(Abort::WriteChanged)
+            }
+            Packing::Counted | Packing::Leased if seen.locked() => conflict,
+            Packing::Counted => Verdict::Grant(seen.lock(self.stamp.owner())),
+            Packing::Leased => Verdict::Grant(Header(seen.0 | LOCK)),
+            Packing::Locked => LockWord(seen.0).ask(ask.mode, ask.held, self.time, self.on_conflict),
+            Packing::Versions if seen.0 == 0 => Verdict::Grant(Header(self.time.0)),
+            Packing::Versions => conflict,
+        }
+    }
+
+    /// The word to expect in the next CAS after `seen` was found and the verdict was to wait.
+    #[inline]
+    pub(crate) fn guess(self, ask: Ask, seen: Header) -> Header {
+        match self.packing {
+            Packing::Locked => LockWord(seen.0).when_others_left(ask.held),
+            Packing::Versions => Header(0),
+            Packing::Counted | Packing::Leased => self.packing.free(seen),
         }
     }
 
     /// Times a waiting verdict is looked at again.
-    pub fn retries(self) -> u16 {
+    pub fn retries(self) -> u32 {
         match self.on_conflict {
             OnConflict::Fail => 0,
-            OnConflict::Retry(times) => times,
+            OnConflict::Retry(times) => u32::from(times),
+            OnConflict::WaitIfOlder => FOR_EVER,
         }
     }
 
-    /// The rule as two words of a request.
-    pub fn encode(self) -> [u64; 2] {
-        let conflict = match self.on_conflict {
-            OnConflict::Fail => 0,
-            OnConflict::Retry(times) => 1 | u64::from(times) << 8,
+    /// The rule and what is asked as two words of a request: who asks, and
+    /// `rule:24 | read:1 | version:39`.
+    pub fn encode(self, ask: Ask) -> [u64; 2] {
+        let (kind, tries) = match self.on_conflict {
+            OnConflict::Fail => (0, 0),
+            OnConflict::Retry(times) => (1, times),
+            OnConflict::WaitIfOlder => (2, 0),
         };
-        [self.stamp.0, conflict]
+        let who = match self.packing {
+            Packing::Counted | Packing::Leased => self.stamp.0,
+            Packing::Locked | Packing::Versions => self.time.0,
+        };
+        let exclusive = u64::from(ask.mode == Mode::Exclusive);
+        let rule = self.packing as u64 | kind << 2 | exclusive << 4 | u64::from(ask.held) << 5;
+        let rule = rule | u64::from(tries) << 8;
+        [who, rule << RULE_SHIFT | ask.read.map_or(0, |version| READ | version & VERSION_MASK)]
     }
 
-    /// The rule from two words of a request.
+    /// The rule and what is asked from two words of a request.
     ///
     /// # Errors
     /// If the second word is not one that `encode` makes.
-    pub fn decode(words: [u64; 2]) -> Result<LockRule, Malformed> {
-        let on_conflict = match words[1] {
-            0 => OnConflict::Fail,
-            w if w & 0xff == 1 && w >> 24 == 0 => OnConflict::Retry((w >> 8) as u16),
-            value => return Err(Malformed::Field { field: "lock rule", value }),
+    pub fn decode(words: [u64; 2]) -> Result<(LockRule, Ask), Malformed> {
+        let rule = words[1] >> RULE_SHIFT;
+        let malformed = Malformed::Field { field: "lock rule", value: rule };
+        let packing = match rule & 3 {
+            0 => Packing::Counted,
+            1 => Packing::Leased,
+            2 => Packing::Locked,
+            _ => Packing::Versions,
         };
-        Ok(LockRule { stamp: Stamp(words[0]), on_conflict })
+        let on_conflict = match (rule >> 2 & 3, (rule >> 8) as u16) {
+            (0, 0) => OnConflict::Fail,
+            (1, times) => OnConflict::Retry(times),
+            (2, 0) => OnConflict::WaitIfOlder,
+            _ => return Err(malformed),
+        };
+        if rule >> 6 & 3 != 0 {
+            return Err(malformed);
+        }
+        let (stamp, time) = match packing {
+            Packing::Counted | Packing::Leased => (Stamp(words[0]), Timestamp(0)),
+            Packing::Locked | Packing::Versions => (Stamp(0), Timestamp(words[0])),
+        };
+        if time.0 >> time::BITS != 0 {
+            return Err(Malformed::Field { field: "timestamp", value: time.0 });
+        }
+        let mode = if rule >> 4 & 1 == 1 { Mode::Exclusive } else { Mode::Shared };
+        let read = (words[1] & READ != 0).then_some(words[1] & VERSION_MASK);
+        let ask = Ask { mode, held: rule >> 5 & 1 == 1, read };
+        Ok((LockRule { stamp, time, packing, on_conflict, reads: ReadLocks::None }, ask))
+    }
+}
+
+const RULE_SHIFT: u32 = VERSION_BITS + 1;
+const READ: u64 = 1 << VERSION_BITS;
+
+impl Packing {
+    /// How the word that `held` stands for looks when one holder has gone and nothing was written. For a shared lock that
+    /// depends on who else holds it: `held` is then the word as it is now.
+    #[inline]
+    pub fn free(self, held: Header) -> Header {
+        match self {
+            Packing::Counted => held.unlock(),
+            Packing::Leased => Header(held.0 & !LOCK),
+            Packing::Locked => LockWord(held.0).release(),
+            Packing::Versions => Header(0),
+        }
+    }
+
+    /// Whether the lock word `held` is one that others may change meanwhile.
+    #[inline]
+    pub fn shared(self, held: Header) -> bool {
+        self == Packing::Locked && held.0 & LOCK == 0
+    }
+
+    /// The word that an install of `version` leaves behind.
+    #[inline]
+    pub fn installed(self, version: u64) -> Header {
+        match self {
+            Packing::Counted | Packing::Leased => Header::new(version),
+            Packing::Locked | Packing::Versions => Header(0),
+        }
+    }
+
+    /// Whether the word `seen` may be replaced by an install of `version`: somebody holds it alone, for a version that fits.
+    #[inline]
+    pub(crate) fn awaits(self, seen: Header, version: u64) -> bool {
+        match self {
+            Packing::Counted => seen.locked() && seen.next().version() == version,
+            Packing::Leased => seen.locked() && version > seen.lease_end(),
+            Packing::Locked => seen.locked(),
+            Packing::Versions => seen.0 == version,
+        }
+    }
+
+    /// Whether `a` is a later version than `b`.
+    #[inline]
+    pub(crate) fn later(self, a: u64, b: u64) -> bool {
+        match self {
+            Packing::Counted | Packing::Locked => Header::new(a).later_than(Header::new(b)),
+            Packing::Leased | Packing::Versions => a > b,
+        }
     }
 }
 
@@ -283,40 +295,63 @@ impl LockRule {
 pub enum CheckRule {
     /// The version is the one read, and nobody holds the record (backward validation of OCC).
     SameVersion,
+    /// The version is the one read, and stays valid up to this timestamp: its lease is extended if it has to be
+    /// (SUNDIAL).
+    LeaseCovers(u64),
 }
 
 impl CheckRule {
-    /// Decides on the header `now` of a record whose header was `read`.
+    /// Decides on the header `now` of a record of which `read` was read; a granted header that differs from `now` is to
+    /// replace it.
     #[inline]
-    pub fn decide(self, read: Header, now: Header) -> Verdict {
+    pub fn decide(self, read: u64, now: Header) -> Verdict {
+        if now.version() != read {
+            return Verdict::Deny(Abort::ReadChanged);
+        }
         match self {
-            CheckRule::SameVersion => {
-                if now.version() != read.version() {
-                    Verdict::Deny(Abort::ReadChanged)
-                } else if now.locked() {
-                    Verdict::Deny(Abort::ReadLocked)
-                } else {
-                    Verdict::Grant(now)
-                }
-            }
+            CheckRule::SameVersion if now.locked() => Verdict::Deny(Abort::ReadLocked),
+            CheckRule::SameVersion => Verdict::Grant(now),
+            // A lease that is long enough stands, whoever holds the lock: they commit behind it.
+            CheckRule::LeaseCovers(until) if until <= now.lease_end() => Verdict::Grant(now),
+            CheckRule::LeaseCovers(_) if now.locked() => Verdict::Deny(Abort::ReadLocked),
+            CheckRule::LeaseCovers(until) => match now.lease_until(until) {
+                Some(extended) => Verdict::Grant(extended),
+                None => Verdict::Deny(Abort::LeaseOverflow),
+            },
         }
     }
 
-    /// The rule as a word of a request.
-    pub fn encode(self) -> u64 {
+    /// Whether the header as it was read decides already, whatever has become of it.
+    #[inline]
+    pub fn stands(self, read: Header) -> bool {
+        matches!(self, CheckRule::LeaseCovers(until) if until <= read.lease_end())
+    }
+
+    /// The rule as a number below 2²⁴, and the word that goes with it.
+    pub fn encode(self) -> (u64, Option<u64>) {
         match self {
-            CheckRule::SameVersion => 0,
+            CheckRule::SameVersion => (0, None),
+            CheckRule::LeaseCovers(until) => (1, Some(until)),
         }
     }
 
-    /// The rule from a word of a request.
+    /// Whether the rule of this number has a word that goes with it.
     ///
     /// # Errors
-    /// If the word is not one that `encode` makes.
-    pub fn decode(word: u64) -> Result<CheckRule, Malformed> {
-        match word {
-            0 => Ok(CheckRule::SameVersion),
+    /// If no rule has that number.
+    pub fn has_word(number: u64) -> Result<bool, Malformed> {
+        match number {
+            0 => Ok(false),
+            1 => Ok(true),
             value => Err(Malformed::Field { field: "check rule", value }),
+        }
+    }
+
+    /// The rule from its number and the word that goes with it.
+    pub fn decode(word: Option<u64>) -> CheckRule {
+        match word {
+            None => CheckRule::SameVersion,
+            Some(until) => CheckRule::LeaseCovers(until),
         }
     }
 }
@@ -324,6 +359,7 @@ impl CheckRule {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use primitives::verbs::NodeId;
 
     /// Headers of a few versions, among them the last before the wrap, free and held by two owners.
     fn headers() -> Vec<Header> {
@@ -372,20 +408,21 @@ mod tests {
     fn lock_rule_by_enumeration() {
         let me = Owner::new(NodeId(2), 1, 1);
         for on_conflict in [OnConflict::Fail, OnConflict::Retry(3)] {
-            let rule = LockRule { stamp: Stamp::new(me, 9), on_conflict };
+            let rule = LockRule::optimistic(Stamp::new(me, 9), on_conflict);
             for seen in headers() {
                 for read in headers().into_iter().map(Some).chain([None]) {
                     let same = read.is_none_or(|r| r.version() == seen.version());
+                    let ask = Ask { mode: Mode::Exclusive, held: false, read: read.map(Header::version) };
                     let expected = match (same, seen.locked(), on_conflict) {
                         (false, _, _) => Verdict::Deny(Abort::WriteChanged),
                         (true, false, _) => Verdict::Grant(seen.lock(me)),
                         (true, true, OnConflict::Fail) => Verdict::Deny(Abort::LockConflict),
-                        (true, true, OnConflict::Retry(_)) => Verdict::Wait,
+                        (true, true, _) => Verdict::Wait,
                     };
-                    assert_eq!(rule.decide(read, seen), expected, "{rule:?} {read:?} {seen:?}");
+                    assert_eq!(rule.decide(ask, seen), expected, "{rule:?} {read:?} {seen:?}");
+                    assert_eq!(LockRule::decode(rule.encode(ask)), Ok((rule, ask)));
                 }
             }
-            assert_eq!(LockRule::decode(rule.encode()), Ok(rule));
         }
     }
 
@@ -398,18 +435,71 @@ mod tests {
                     (true, true) => Verdict::Deny(Abort::ReadLocked),
                     (false, _) => Verdict::Deny(Abort::ReadChanged),
                 };
-                assert_eq!(CheckRule::SameVersion.decide(read, now), expected);
+                assert_eq!(CheckRule::SameVersion.decide(read.version(), now), expected);
+            }
+        }
+    }
+
+    #[test]
+    fn rules_of_every_packing_travel() {
+        let stamp = Stamp::new(Owner::new(NodeId(1), 2, 3), 4);
+        for packing in [Packing::Counted, Packing::Leased, Packing::Locked, Packing::Versions] {
+            for on_conflict in [OnConflict::Fail, OnConflict::Retry(65_535), OnConflict::WaitIfOlder] {
+                for (mode, held, read) in
+                    [(Mode::Shared, false, None), (Mode::Exclusive, true, None), (Mode::Exclusive, false, Some(7))]
+                {
+                    let timed = matches!(packing, Packing::Locked | Packing::Versions);
+                    let time = Timestamp(if timed { (1 << time::BITS) - 1 } else { 0 });
+                    let stamp = if timed { Stamp(0) } else { stamp };
+                    let rule = LockRule { stamp, time, packing, on_conflict, reads: ReadLocks::None };
+                    let ask = Ask { mode, held, read };
+                    assert_eq!(LockRule::decode(rule.encode(ask)), Ok((rule, ask)));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn leases_by_enumeration() {
+        for wts in [0, 1, 5, VERSION_MASK - 2] {
+            for lease in [0, 1, 3, header::LEASE_MAX] {
+                let free = Header::new(wts).lease_until(wts + lease).unwrap();
+                assert_eq!((free.version(), free.lease_end(), free.locked()), (wts, wts + lease, false));
+                for locked in [false, true] {
+                    let now = if locked { Header(free.0 | LOCK) } else { free };
+                    assert_eq!(Packing::Leased.free(now), free);
+                    for until in [wts, wts + 1, wts + 3, wts + header::LEASE_MAX, wts + header::LEASE_MAX + 1] {
+                        let verdict = CheckRule::LeaseCovers(until).decide(wts, now);
+                        let expected = if until <= wts + lease {
+                            Verdict::Grant(now)
+                        } else if locked {
+                            Verdict::Deny(Abort::ReadLocked)
+                        } else if until - wts > header::LEASE_MAX {
+                            Verdict::Deny(Abort::LeaseOverflow)
+                        } else {
+                            Verdict::Grant(Header::new(wts).lease_until(until).unwrap())
+                        };
+                        assert_eq!(verdict, expected);
+                        let other = CheckRule::LeaseCovers(until).decide(wts + 1, now);
+                        assert_eq!(other, Verdict::Deny(Abort::ReadChanged));
+                    }
+                    // An install must come behind the lease.
+                    assert_eq!(Packing::Leased.awaits(now, wts + lease + 1), locked);
+                    assert!(!Packing::Leased.awaits(now, wts + lease));
+                }
             }
         }
     }
 
     #[test]
     fn words_nobody_writes_are_refused() {
-        for word in [1 << 24 | 1, 2, u64::MAX] {
-            assert!(LockRule::decode([0, word]).is_err());
+        for rule in [1 << 8, 3 << 2, 1 << 6, 2 << 2 | 1 << 9, (1 << 24) - 1] {
+            assert!(LockRule::decode([0, rule << RULE_SHIFT]).is_err(), "{rule:#x}");
         }
-        assert!(CheckRule::decode(1).is_err());
-        assert!(Abort::decode(8).is_err() && Abort::decode(u64::MAX).is_err());
+        let locked = Packing::Locked as u64;
+        assert!(LockRule::decode([1 << time::BITS, locked << RULE_SHIFT]).is_err());
+        assert!(CheckRule::has_word(2).is_err());
+        assert!(Abort::decode(14).is_err() && Abort::decode(u64::MAX).is_err());
         for abort in Abort::ALL {
             assert_eq!(Abort::decode(abort.encode()), Ok(Some(abort)));
             assert_eq!(Abort::ALL[abort.index()], abort);

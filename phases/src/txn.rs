@@ -5,15 +5,15 @@
 //! [`Access`] per record, whether the transaction reads it, writes it or both: reading one's own write is
 //! looking at the same access, and turning a read into a write is setting its [`Intent`].
 //!
-//! An access's buffer holds two record images: the one read, then the one to be installed. The second one's
-//! header word doubles as the place where a CAS's old value and a validating READ land, because it gets its own
+//! An access's buffer holds two images: the record as it was read, then what is to be installed. The second one's
+//! first word doubles as the place where a CAS's old value and a validating READ land, because it gets its own
 //! value only when the record is installed, after both.
 
 use crate::log::Slot;
 use crate::plan::Phase;
-use crate::rule::{Header, Stamp};
+use crate::rule::{Ask, Header, LockRule, Mode, Packing, Stamp, Timestamp};
 use crate::store::layout::{Layout, TableId};
-use crate::store::record;
+use crate::store::record::{self, Shape};
 use primitives::mem::{Buf, PoolExhausted};
 use primitives::verbs::NodeId;
 use primitives::verbs::port::{Cost, EnginePort};
@@ -66,17 +66,24 @@ pub struct Access {
     pub primary: NodeId,
     /// What the transaction wants with it.
     pub intent: Intent,
-    /// Its header as read: the version that new values build on and that validation compares with.
+    /// Its version as read: what new values build on and what validation compares with.
+    pub version: u64,
+    /// Its lock word as this transaction saw it last, or put it there: the word the next CAS expects.
     pub header: Header,
     pub(crate) location: u64,
     /// The next index bucket to look into, while a lookup is under way; 0 before.
     pub(crate) walk: u64,
     /// That bucket.
     pub(crate) bucket: Option<Buf>,
-    payload_words: u32,
+    shape: Shape,
+    /// Where the payload that was read begins in the first image.
+    first: u32,
     buf: Buf,
     pub(crate) fetched: bool,
-    pub(crate) locked: bool,
+    /// How this transaction holds it.
+    pub(crate) held: Option<Mode>,
+    /// It was locked by somebody else when it was read.
+    busy: bool,
     dirty: bool,
     /// The current phase has still to serve this record.
     pub(crate) pending: bool,
@@ -91,12 +98,13 @@ impl Access {
     /// Whether another transaction held its lock when it was read. That one may have committed already, so nothing
     /// may be concluded from what was read before it has been validated.
     pub fn read_locked(&self) -> bool {
-        self.fetched && Header(self.image().word(record::HEADER_WORD)).locked()
+        self.fetched && self.busy
     }
 
     /// Whether this transaction holds its lock.
+    #[inline]
     pub fn locked(&self) -> bool {
-        self.locked
+        self.held.is_some()
     }
 
     /// Whether it has new values.
@@ -111,7 +119,7 @@ impl Access {
 
     /// Words of payload.
     pub fn payload_words(&self) -> usize {
-        self.payload_words as usize
+        self.shape.payload as usize
     }
 
     /// Word `index` of the payload: the new value if there is one, else the value read.
@@ -120,10 +128,11 @@ impl Access {
     /// If the record has neither been read nor written, or has no such word.
     #[inline]
     pub fn word(&self, index: usize) -> u64 {
-        assert!(index < self.payload_words as usize, "payload word {index} of {}", self.payload_words);
+        assert!(index < self.shape.payload as usize, "payload word {index} of {}", self.shape.payload);
         assert!(self.fetched || self.dirty, "table {} key {}: not read yet", self.table.0, self.key);
-        let image = if self.dirty { self.image_words() } else { 0 };
-        self.image().word(image + record::PAYLOAD_WORD + index)
+        let first =
+            if self.dirty { self.image_words() + self.shape.install_payload() } else { self.first as usize };
+        self.image().word(first + index)
     }
 
     /// Sets word `index` of the new payload; the words not set keep the value read (or are zero, if the record
@@ -132,26 +141,75 @@ impl Access {
     /// # Panics
     /// If the intent is not to write, or there is no such word.
     pub fn set_word(&mut self, index: usize, value: u64) {
-        assert!(index < self.payload_words as usize, "payload word {index} of {}", self.payload_words);
+        assert!(index < self.shape.payload as usize, "payload word {index} of {}", self.shape.payload);
         assert!(self.intent == Intent::Write, "table {} key {}: read only", self.table.0, self.key);
-        let base = self.image_words() + record::PAYLOAD_WORD;
+        let (base, first) = (self.image_words() + self.shape.install_payload(), self.first as usize);
         let (dirty, fetched) = (self.dirty, self.fetched);
         let buf = &self.buf;
         if !dirty {
-            for i in 0..self.payload_words as usize {
-                buf.set_word(base + i, if fetched { buf.word(record::PAYLOAD_WORD + i) } else { 0 });
+            for i in 0..self.shape.payload as usize {
+                buf.set_word(base + i, if fetched { buf.word(first + i) } else { 0 });
             }
         }
         buf.set_word(base + index, value);
         self.dirty = true;
     }
 
-    /// The record is in the first image: takes its header.
+    /// The record is in the first image: takes a version of it.
     #[inline]
-    pub(crate) fn read_in(&mut self) {
-        self.header = Header(self.buf.word(record::HEADER_WORD)).unlock();
+    pub(crate) fn read_in(&mut self, slot: usize) {
+        let version = self.buf.word(self.shape.version_word(slot));
+        let state = Header(self.buf.word(record::HEADER_WORD));
+        self.take(state, version, self.shape.payload_word(slot));
+    }
+
+    /// Takes a version whose payload is in the first image from word `first` on; `state` is the record's first word.
+    #[inline]
+    pub(crate) fn take(&mut self, state: Header, version: u64, first: usize) {
+        self.version = self.shape.version(version);
+        self.first = first as u32;
+        if self.held.is_none() {
+            self.busy = match self.shape.packing {
+                Packing::Counted | Packing::Leased => state.locked(),
+                Packing::Locked | Packing::Versions => state.0 != 0,
+            };
+            self.header = match self.shape.packing {
+                packing @ (Packing::Counted | Packing::Leased) => packing.free(state),
+                Packing::Locked | Packing::Versions => Header(0),
+            };
+        }
         self.fetched = true;
         self.pending = false;
+    }
+
+    /// Where the words of its record are.
+    #[inline]
+    pub(crate) fn shape(&self) -> Shape {
+        self.shape
+    }
+
+    /// The mode in which it is still to be locked, if it is.
+    #[inline]
+    pub(crate) fn wants(&self, rule: LockRule) -> Option<Mode> {
+        rule.mode(self.intent == Intent::Write).filter(|&mode| self.held < Some(mode))
+    }
+
+    /// What the transaction asks of its lock.
+    #[inline]
+    pub(crate) fn ask(&self, mode: Mode) -> Ask {
+        Ask { mode, held: self.held.is_some(), read: self.fetched.then_some(self.version) }
+    }
+
+    /// It is locked now, and its lock word is `header`.
+    #[inline]
+    pub(crate) fn lock_is(&mut self, header: Header, mode: Mode) {
+        (self.header, self.held) = (header, Some(mode));
+    }
+
+    /// The version that its install leaves behind: `install_at`, or one more than was read where that is 0.
+    #[inline]
+    pub fn next_version(&self, install_at: u64) -> u64 {
+        if install_at == 0 { Header::new(self.version).next().version() } else { install_at }
     }
 
     /// The buffer with both images.
@@ -160,10 +218,10 @@ impl Access {
         &self.buf
     }
 
-    /// Words of one image.
+    /// Words of the record, and so of the first image.
     #[inline]
     pub(crate) fn image_words(&self) -> usize {
-        record::PAYLOAD_WORD + self.payload_words as usize
+        self.shape.words()
     }
 }
 
@@ -172,6 +230,11 @@ impl Access {
 pub struct Txn {
     /// Its name.
     pub stamp: Stamp,
+    /// Its age (wait-die) or its place in the order (MVCC); 0 under protocols that have no use for it. A retry may keep
+    /// it.
+    pub time: Timestamp,
+    /// The version that its installs leave behind; 0 counts each record's up.
+    pub install_at: u64,
     /// What its phases have cost so far.
     pub costs: Costs,
     accesses: Vec<Access>,
@@ -189,11 +252,12 @@ impl Txn {
     /// # Panics
     /// If the last transaction still holds locks: its session forgot to unlock.
     pub fn begin(&mut self, stamp: Stamp) {
-        assert!(self.accesses.iter().all(|a| !a.locked), "bug: {:?} ended holding locks", self.stamp);
+        assert!(self.accesses.iter().all(|a| a.held.is_none()), "bug: {:?} ended holding locks", self.stamp);
         self.accesses.clear();
         self.log.clear();
         self.costs = Costs::default();
         self.stamp = stamp;
+        self.install_at = 0;
     }
 
     /// The records of the transaction, in the order they were touched.
@@ -244,21 +308,24 @@ impl Txn {
             access.intent = access.intent.max(intent);
             return Ok(at);
         }
-        let payload_words = layout.payload_words(table);
-        let buf = port.buf(layout.record_bytes(table) * 2)?;
+        let shape = layout.shape(table);
+        let buf = port.buf((shape.words() + shape.install_words()) as u32 * 8)?;
         self.accesses.push(Access {
             table,
             key,
             primary: layout.primary(table, key),
             intent,
+            version: 0,
             header: Header::default(),
             location: NOWHERE,
             walk: 0,
             bucket: None,
-            payload_words,
+            shape,
+            first: 0,
             buf,
             fetched: false,
-            locked: false,
+            held: None,
+            busy: false,
             dirty: false,
             pending: false,
         });
@@ -298,8 +365,13 @@ impl Txn {
         self.accesses.iter().any(|a| a.intent == Intent::Write)
     }
 
+    /// Whether every lock that the rule asks for is held.
+    pub fn has_locked(&self, rule: LockRule) -> bool {
+        self.accesses.iter().all(|a| a.wants(rule).is_none())
+    }
+
     /// Whether any lock is held.
     pub fn holds_locks(&self) -> bool {
-        self.accesses.iter().any(|a| a.locked)
+        self.accesses.iter().any(Access::locked)
     }
 }

@@ -4,7 +4,7 @@ mod common;
 use common::*;
 use phases::ops::{PhaseOps, Stop};
 use phases::plan::{Plan, Via};
-use phases::rule::{Abort, CheckRule, Header, OnConflict};
+use phases::rule::{Abort, CheckRule, OnConflict};
 use phases::store::TableId;
 use phases::txn::{Intent, Txn};
 use std::future::Future;
@@ -150,7 +150,7 @@ fn a_record_that_changed_is_found_at_lock_and_at_validation() {
         assert_eq!(ran.outputs, [[want, want].concat()], "{plan}");
         for key in [3u64, 4] {
             let got = ran.stores[(key % 3) as usize].get(T, key);
-            assert_eq!(got, Some((Header::new(2), vec![1005])), "{plan}");
+            assert_eq!(got.map(|r| (r.version, r.payload)), Some((2, vec![1005])), "{plan}");
         }
     }
 }

@@ -102,8 +102,8 @@ pub(super) fn count<W: Workload>(
             let record = RecordId { table: table.0, key };
             let primary = cluster.store(node).get(table, key);
             match &primary {
-                Some((header, words)) if !header.locked() => {
-                    workload.tally(record, words, &mut found.tally);
+                Some(stored) if !stored.locked => {
+                    workload.tally(record, &stored.payload, &mut found.tally);
                 }
                 other => {
                     found.damaged += 1;
@@ -112,7 +112,7 @@ pub(super) fn count<W: Workload>(
                             "{} key {key} on {node} is {}",
                             def.name,
                             match other {
-                                Some((header, _)) => format!("still locked: {header:?}"),
+                                Some(stored) => format!("still locked: {stored:?}"),
                                 None => "missing or torn".to_owned(),
                             }
                         )

@@ -24,9 +24,6 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// Version that populated records have, the one histories begin with.
-const INITIAL_VERSION: u64 = 1;
-
 /// Workers of a cluster beyond which each keeps its latencies to two digits instead of three: 22 KiB instead of 220.
 const FINE_HISTOGRAMS: usize = 64;
 
@@ -209,7 +206,7 @@ impl<'r, W: Workload, P: Protocol + Copy + Sync> Run<'r, W, P> {
             rpc,
             cache,
             checks,
-            history: self.spec.history.then(|| History::merge(recorders, Some(INITIAL_VERSION))),
+            history: self.spec.history.then(|| History::merge(recorders, Some(self.spec.first_version))),
             faults,
             interrupted,
             facts,
@@ -265,7 +262,7 @@ fn add_rpc(sum: &mut RpcStats, other: &RpcStats) {
 }
 
 /// A seed of its own for each session, from the run's seed (splitmix64's finalizer: nearby inputs part).
-fn seed_of(seed: u64, session: u32) -> u64 {
+pub(super) fn seed_of(seed: u64, session: u32) -> u64 {
     let mut z = seed.wrapping_add(u64::from(session).wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
     z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -388,7 +385,8 @@ impl<'r, W: Workload, P: Protocol + Copy + Sync> Program for Run<'r, W, P> {
     ) -> Result<(impl CoreLoop + 'a, Self::Local), SetupError> {
         common.start.fetch_max(site.start.0, Ordering::AcqRel);
         let cache = LocationCache::over(common.caches[site.node.index()].clone());
-        let phases = Rc::new(Phases::new(site, &common.cluster, common.plan, cache));
+        let skew = self.spec.clocks.of(site.node, self.spec.seed);
+        let phases = Rc::new(Phases::with_clock(site, &common.cluster, common.plan, cache, skew));
         let stats = Rc::new(RefCell::new(WorkerStats::new(digits(site.shape))));
         let coroutines = self.spec.plan.coroutines;
         let collected = Rc::new(RefCell::new(Collected { running: coroutines, ..Collected::default() }));

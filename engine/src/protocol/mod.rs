@@ -3,11 +3,14 @@
 //! A protocol knows no primitive, no fabric and no time. Which primitive carries a phase is the plan's business,
 //! below; what is done about an abort (unlock, back off, try again) is the session's, above.
 
+mod locking;
 mod occ;
 pub mod planted;
 
+pub use locking::Locking;
 pub use occ::Occ;
 
+use crate::verify::Level;
 use phases::ops::{PhaseOps, Stop};
 use phases::plan::Needs;
 use phases::txn::Txn;
@@ -17,6 +20,19 @@ use std::future::Future;
 pub trait Protocol {
     /// What it asks of a plan, its name included.
     fn needs(&self) -> &'static Needs;
+
+    /// What it promises about its histories.
+    fn level(&self) -> Level {
+        Level::StrictSerializable
+    }
+
+    /// Begins the transaction's `attempt`, from 1: gives it the timestamps it needs.
+    ///
+    /// # Errors
+    /// An abort where it cannot begin.
+    fn begin<O: PhaseOps>(&self, _ops: &O, _txn: &mut Txn, _attempt: u32) -> Result<(), Stop> {
+        Ok(())
+    }
 
     /// Brings the records that the transaction touched and has not read yet into its read set.
     fn read<O: PhaseOps>(&self, ops: &O, txn: &mut Txn) -> impl Future<Output = Result<(), Stop>>;
@@ -35,43 +51,58 @@ pub trait Protocol {
 pub enum AnyProtocol {
     /// Optimistic concurrency control.
     Occ(Occ),
+    /// Two-phase locking.
+    Locking(Locking),
 }
 
 /// The protocols there are, by name.
-pub const PROTOCOLS: &[&str] = &["occ"];
+pub const PROTOCOLS: &[&str] = &["occ", "nowait", "waitdie", "nowait-exclusive", "waitdie-exclusive"];
 
 impl AnyProtocol {
     /// The protocol of that name.
     pub fn named(name: &str) -> Option<AnyProtocol> {
         match name {
             "occ" => Some(AnyProtocol::Occ(Occ)),
+            "nowait" => Some(AnyProtocol::Locking(Locking::NOWAIT)),
+            "waitdie" => Some(AnyProtocol::Locking(Locking::WAITDIE)),
+            "nowait-exclusive" => Some(AnyProtocol::Locking(Locking::NOWAIT.exclusive_reads())),
+            "waitdie-exclusive" => Some(AnyProtocol::Locking(Locking::WAITDIE.exclusive_reads())),
             _ => None,
         }
     }
 }
 
+macro_rules! each {
+    ($self:ident, $p:ident => $call:expr) => {
+        match $self {
+            AnyProtocol::Occ($p) => $call,
+            AnyProtocol::Locking($p) => $call,
+        }
+    };
+}
+
 impl Protocol for AnyProtocol {
     fn needs(&self) -> &'static Needs {
-        match self {
-            AnyProtocol::Occ(p) => p.needs(),
-        }
+        each!(self, p => p.needs())
+    }
+
+    fn level(&self) -> Level {
+        each!(self, p => p.level())
+    }
+
+    fn begin<O: PhaseOps>(&self, ops: &O, txn: &mut Txn, attempt: u32) -> Result<(), Stop> {
+        each!(self, p => p.begin(ops, txn, attempt))
     }
 
     async fn read<O: PhaseOps>(&self, ops: &O, txn: &mut Txn) -> Result<(), Stop> {
-        match self {
-            AnyProtocol::Occ(p) => p.read(ops, txn).await,
-        }
+        each!(self, p => p.read(ops, txn).await)
     }
 
     async fn commit<O: PhaseOps>(&self, ops: &O, txn: &mut Txn) -> Result<(), Stop> {
-        match self {
-            AnyProtocol::Occ(p) => p.commit(ops, txn).await,
-        }
+        each!(self, p => p.commit(ops, txn).await)
     }
 
     async fn release<O: PhaseOps>(&self, ops: &O, txn: &mut Txn) -> Result<(), Stop> {
-        match self {
-            AnyProtocol::Occ(p) => p.release(ops, txn).await,
-        }
+        each!(self, p => p.release(ops, txn).await)
     }
 }

@@ -38,7 +38,7 @@ impl Protocol for Occ {
                 _ => ops.validate(txn, CheckRule::SameVersion).await,
             };
         }
-        let lock = LockRule { stamp: txn.stamp, on_conflict: OnConflict::Fail };
+        let lock = LockRule::optimistic(txn.stamp, OnConflict::Fail);
         // Until the log is written, `?` makes the session unlock.
         ops.lock_and_read(txn, lock).await?;
         ops.validate(txn, CheckRule::SameVersion).await?;

@@ -60,7 +60,7 @@ impl Protocol for Planted {
         if self.0 == Bug::ValidateFirst {
             ops.validate(txn, CheckRule::SameVersion).await?;
         }
-        let lock = LockRule { stamp: txn.stamp, on_conflict: OnConflict::Fail };
+        let lock = LockRule::optimistic(txn.stamp, OnConflict::Fail);
         match ops.lock_and_read(txn, lock).await {
             Err(Stop::Abort(_)) if self.0 == Bug::IgnoreConflict => {}
             other => other?,

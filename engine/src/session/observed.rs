@@ -7,7 +7,7 @@
 use crate::verify::{Key, Recorder};
 use phases::ops::{PhaseOps, Stop};
 use phases::plan::Phase;
-use phases::rule::{CheckRule, LockRule};
+use phases::rule::{Abort, CheckRule, LockRule, Timestamp};
 use phases::txn::{Access, Intent, Txn};
 use primitives::fabric::Nic;
 use primitives::units::Nanos;
@@ -119,7 +119,7 @@ impl<O> Observed<O> {
             pen.read.resize(txn.accesses().len(), false);
             for (access, read) in txn.accesses().iter().zip(&mut pen.read) {
                 if access.fetched() && !std::mem::replace(read, true) {
-                    pen.recorder.read(key_of(access), access.header.version());
+                    pen.recorder.read(key_of(access), access.version);
                 }
             }
         }
@@ -130,13 +130,17 @@ impl<O> Observed<O> {
             && !std::mem::replace(&mut pen.wrote, true)
         {
             for access in txn.accesses().iter().filter(|a| a.dirty()) {
-                pen.recorder.write(key_of(access), access.header.next().version());
+                pen.recorder.write(key_of(access), access.next_version(txn.install_at));
             }
         }
     }
 }
 
 impl<O: PhaseOps> PhaseOps for Observed<O> {
+    fn timestamp(&self) -> Result<Timestamp, Abort> {
+        self.ops.timestamp()
+    }
+
     async fn fetch(&self, txn: &mut Txn) -> Result<(), Stop> {
         let start = self.start();
         let done = self.ops.fetch(txn).await;
@@ -148,9 +152,16 @@ impl<O: PhaseOps> PhaseOps for Observed<O> {
     }
 
     async fn lock_and_read(&self, txn: &mut Txn, rule: LockRule) -> Result<(), Stop> {
+        // Under two-phase locking most transactions have all their locks when they commit.
+        if txn.has_locked(rule) {
+            return Ok(());
+        }
         let start = self.start();
         let done = self.ops.lock_and_read(txn, rule).await;
         self.stop(Phase::Lock, start);
+        if done.is_ok() {
+            self.record_reads(txn);
+        }
         done
     }
 

@@ -175,13 +175,10 @@ impl Workload for Micro {
     ) -> Result<Updates, Halt> {
         let mut seen = Updates::default();
         let (only_read, updated) = input.keys[..self.reads + self.writes].split_at(self.reads);
-        let fetched = if self.blind { only_read } else { &input.keys[..self.reads + self.writes] };
         if self.together {
-            let mut ids = [record(0); MAX_RECORDS];
-            for (id, &key) in ids.iter_mut().zip(fetched) {
-                *id = record(key);
-            }
-            session.prefetch(&ids[..fetched.len()]).await?;
+            let ids = input.keys.map(record);
+            let (read, update) = ids[..self.reads + self.writes].split_at(self.reads);
+            session.prefetch(read, if self.blind { &[] } else { update }).await?;
         }
         for &key in only_read {
             let row = session.read(record(key)).await?;
@@ -191,7 +188,7 @@ impl Workload for Micro {
             let (row, value) = if self.blind {
                 (session.write(record(key))?, key)
             } else {
-                let row = session.read(record(key)).await?;
+                let row = session.update(record(key)).await?;
                 seen.torn += torn(session, row);
                 seen.updates += 1;
                 (row, session.word(row, 0) + 1)

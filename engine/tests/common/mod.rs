@@ -3,11 +3,13 @@
 
 use engine::cluster::{RunResult, RunSpec, run, run_as};
 use engine::protocol::planted::{Bug, Planted};
-use engine::protocol::{AnyProtocol, Occ};
+use engine::protocol::{AnyProtocol, Occ, Protocol};
 use engine::verify::{Level, Verdict, check};
 use engine::workload::AnyWorkload;
+use phases::plan::{Needs, Plan, Space};
 use primitives::fabric::loopback::{Mode, Options};
 use primitives::fabric::sim::FaultOptions;
+use primitives::fabric::{AtomicScope, Caps};
 use primitives::mesh::FabricSpec;
 use primitives::profile::Profile;
 use std::sync::atomic::AtomicBool;
@@ -18,6 +20,7 @@ pub struct Case {
     pub workload: &'static str,
     pub settings: Vec<(String, String)>,
     pub spec: RunSpec,
+    pub protocol: AnyProtocol,
 }
 
 impl Case {
@@ -27,7 +30,7 @@ impl Case {
         spec.cache_bytes = 4096;
         spec.log_ring_bytes = 4096;
         let settings = settings.iter().map(|&(k, v)| (k.to_owned(), v.to_owned())).collect();
-        Case { workload, settings, spec }
+        Case { workload, settings, spec, protocol: AnyProtocol::Occ(Occ) }
     }
 
     pub fn workload(&self) -> AnyWorkload {
@@ -37,7 +40,7 @@ impl Case {
 
     pub fn run(&self) -> RunResult {
         let stop = AtomicBool::new(false);
-        run(&self.spec, &self.workload(), AnyProtocol::Occ(Occ), &stop).expect("the case can run")
+        run(&self.spec, &self.workload(), self.protocol, &stop).expect("the case can run")
     }
 
     /// The case under a planted bug: its verdict, and whether the workload's invariants held.
@@ -52,6 +55,25 @@ impl Case {
         (check(history, Level::StrictSerializable), result.passed())
     }
 }
+
+/// Every plan of a protocol that runs on all fabrics here.
+pub fn plans_of(needs: &Needs) -> Vec<Plan> {
+    let caps = Caps {
+        fabric: "any".into(),
+        one_sided: true,
+        atomic_scope: AtomicScope::Nic,
+        max_send_depth: 64,
+        max_recv_depth: 64,
+        max_inline: 64,
+        max_rd_atomic: 16,
+        ud_mtu: 4096,
+        virtual_time: true,
+    };
+    Space::all(&caps, needs, true).plans().collect()
+}
+
+/// Protocols beside OCC, which has tests of its own.
+pub const OTHERS: &[&str] = &["nowait", "waitdie", "nowait-exclusive", "waitdie-exclusive"];
 
 /// The simulated fabric of the shipped EDR card.
 pub fn sim(seed: u64, faults: FaultOptions) -> FabricSpec {
@@ -72,12 +94,16 @@ pub fn fabrics(seed: u64) -> Vec<(&'static str, FabricSpec)> {
 /// Runs a case and holds everything that must hold.
 pub fn judge(case: &Case, name: &str) -> RunResult {
     let result = case.run();
-    let what = || format!("{} on {name}, seed {}, plan {}", case.workload, case.spec.seed, case.spec.plan);
+    let what = || {
+        let protocol = case.protocol.needs().protocol;
+        let (seed, plan) = (case.spec.seed, case.spec.plan);
+        format!("{} under {protocol} on {name}, seed {seed}, plan {plan}", case.workload)
+    };
     assert!(result.faults.is_empty(), "{}: {:?}", what(), result.faults);
     let failed: Vec<_> = result.failed_checks().collect();
     assert!(failed.is_empty(), "{}: these do not hold: {failed:#?}", what());
     let history = result.history.as_ref().expect("it was asked for");
-    let verdict = check(history, Level::StrictSerializable);
+    let verdict = check(history, case.protocol.level());
     assert!(verdict.passed(), "{}:\n{verdict}", what());
     assert!(result.stats.committed > 0, "{}: nothing committed", what());
     assert_eq!(verdict.counts.committed, result.stats.committed, "{}: the history is complete", what());

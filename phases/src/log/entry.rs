@@ -3,7 +3,7 @@
 //! ```text
 //! frame     length in bytes:31 | skip:1 | position / 8, low 32 bits
 //! stamp     of the transaction
-//! records   table:16 | payload words:16 | 0:32,  key,  new header,  payload…
+//! records   table:16 | payload words:16 | 0:32,  key,  new version,  payload…
 //! frame     the same again
 //! ```
 //!
@@ -11,7 +11,7 @@
 //! entry from what an earlier lap left at the same place. A lone frame with the skip bit says that the entry did not
 //! fit into the rest of the ring and begins at its start; its length covers the rest.
 
-use crate::rule::{Header, Stamp};
+use crate::rule::Stamp;
 use crate::store::TableId;
 use crate::txn::Access;
 use primitives::mem::Buf;
@@ -63,11 +63,11 @@ impl<'b> Builder<'b> {
         Builder { buf, at: 2 }
     }
 
-    pub(crate) fn record(&mut self, access: &Access) {
+    pub(crate) fn record(&mut self, access: &Access, version: u64) {
         let words = access.payload_words();
         self.buf.set_word(self.at, u64::from(access.table.0) << 48 | (words as u64) << 32);
         self.buf.set_word(self.at + 1, access.key);
-        self.buf.set_word(self.at + 2, access.header.next().0);
+        self.buf.set_word(self.at + 2, version);
         for i in 0..words {
             self.buf.set_word(self.at + 3 + i, access.word(i));
         }
@@ -91,7 +91,7 @@ pub(crate) struct RecordHead {
     pub(crate) table: TableId,
     pub(crate) payload_words: u32,
     pub(crate) key: u64,
-    pub(crate) header: Header,
+    pub(crate) version: u64,
 }
 
 impl RecordHead {
@@ -101,7 +101,7 @@ impl RecordHead {
             table: TableId((words[0] >> 48) as u16),
             payload_words: (words[0] >> 32) as u32 & 0xffff,
             key: words[1],
-            header: Header::new(words[2]),
+            version: words[2],
         }
     }
 }

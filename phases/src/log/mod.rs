@@ -86,7 +86,7 @@ fn logged(access: &Access) -> bool {
 
 /// Builds the transaction's entries: one for each node that backs a record it wrote.
 pub(crate) fn build(txn: &mut Txn, layout: &Layout, port: &EnginePort) -> Result<(), PoolExhausted> {
-    let stamp = txn.stamp;
+    let (stamp, install_at) = (txn.stamp, txn.install_at);
     let (accesses, slots) = txn.logging();
     slots.clear();
     for access in accesses.iter().filter(|a| logged(a)) {
@@ -99,7 +99,7 @@ pub(crate) fn build(txn: &mut Txn, layout: &Layout, port: &EnginePort) -> Result
             let buf = port.buf(len + 8)?;
             let mut out = entry::Builder::new(&buf, stamp);
             for access in accesses.iter().filter(backed) {
-                out.record(access);
+                out.record(access, access.next_version(install_at));
             }
             slots.push(Slot { node, buf, len, position: 0, skip: None, ticket: 0, pending: false });
         }

@@ -1,8 +1,7 @@
 //! The backup's side of the rings: appending for two-sided writers, applying and freeing.
 
 use super::entry::{self, Frame, RecordHead};
-use crate::rule::Owner;
-use crate::store::{NodeStore, record};
+use crate::store::NodeStore;
 use primitives::fabric::{CpuWork, Nic};
 use primitives::mem::Region;
 use primitives::rpc::{Malformed, Reader};
@@ -126,23 +125,11 @@ impl RingReader {
         let Some(offset) = self.store.locate_copy(copy, head.table, head.key) else {
             return self
                 .store
-                .insert_version(copy, head.table, head.key, head.header, words)
+                .insert_version(copy, head.table, head.key, head.version, words)
                 .ok()
                 .map(|_| ());
         };
-        // Workers of this node apply different rings at once, so the copy has its lock bit too; it is held for one
-        // record's copy and by CPUs alone.
-        loop {
-            let seen = crate::rule::Header(region.load(offset));
-            if !head.header.later_than(seen) {
-                return Some(());
-            }
-            if seen.locked() || region.compare_swap(offset, seen.0, seen.lock(Owner::default()).0) != seen.0 {
-                std::hint::spin_loop();
-                continue;
-            }
-            record::write_local(region, offset, head.header, head.key, words);
-            return Some(());
-        }
+        self.store.bring_to(offset, layout.shape(head.table), head.version, head.key, words);
+        Some(())
     }
 }

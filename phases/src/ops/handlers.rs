@@ -1,18 +1,20 @@
 //! The owner's side of two-sided operations: handlers that apply the rules where the records are.
 //!
-//! A handler never waits: a lock that is taken or a record under write-back is answered "ask again". Bytes come from
-//! peers: a request that is too short, names no table, or asks what the record's state rules out changes nothing and
+//! A handler never waits: a record under write-back is answered "ask again", and so is a lock that is taken, unless the
+//! rule lets the transaction wait: then it is parked ([`super::parked`]). Bytes come from peers: a request that is too short, names no table, or asks what the record's state rules out changes nothing and
 //! gets a refusal (or an empty reply if it cannot be decoded), and is counted.
 
 use super::owner;
+use super::parked::{Parked, Parking};
 use super::wire::{self, Name};
 use crate::log::RingReader;
-use crate::rule::{Header, Verdict};
+use crate::rule::{Ask, Header, LockRule, OnConflict, Verdict};
 use crate::store::{Cluster, NodeStore, record};
 use primitives::fabric::{CpuWork, Nic};
 use primitives::mem::{Buf, PoolExhausted};
 use primitives::mesh::Site;
-use primitives::rpc::{Incoming, Malformed, Reader, Reply, Service};
+use primitives::rpc::{Incoming, Malformed, Reader, Reply, Rpc, Service};
+use primitives::units::Nanos;
 use primitives::verbs::port::EnginePort;
 use std::cell::Cell;
 use std::rc::Rc;
@@ -26,6 +28,10 @@ pub struct HandlerStats {
     pub applied: u64,
     /// Log entries that were damaged and stopped a truncation.
     pub damaged: u64,
+    /// Lock requests that had to wait.
+    pub parked: u64,
+    /// Most of them that waited at a time.
+    pub parked_most: u64,
 }
 
 /// The owner's handlers for one worker.
@@ -35,6 +41,7 @@ pub struct Handlers {
     /// A record's image on its way into a reply.
     image: Buf,
     log: RingReader,
+    parking: Parking,
     stats: Rc<Cell<HandlerStats>>,
 }
 
@@ -52,6 +59,8 @@ impl Handlers {
             image: site.net.port.buf(longest)?,
             port: site.net.port.clone(),
             log: RingReader::new(store.clone(), site.worker),
+            // Well before the caller takes its request for lost.
+            parking: Parking::new(Nanos(site.net.rpc.config().retransmit_after.0 / 2)),
             store,
             stats: Rc::default(),
         })
@@ -73,48 +82,71 @@ impl Handlers {
         self.store.find(name.table, name.key, name.offset)
     }
 
-    /// Appends header and payload of the record, or says "ask again" if it is being written.
-    fn reply_record(&mut self, name: Name, offset: u64, reply: &mut Reply<'_>) {
-        let words = self.store.layout().payload_words(name.table) as usize;
-        if !self.store.read(offset, &self.image, words) {
-            return wire::write_outcome(reply, owner::WAIT, offset);
-        }
-        self.port.nic().charge(CpuWork::Copy(words as u32 * 8 + 24));
+    /// Appends the record with `state` as its first word, or says "ask again" if it is being written; false then.
+    fn reply_record(&self, name: Name, offset: u64, state: Option<Header>, reply: &mut Reply<'_>) -> bool {
+        let shape = self.store.layout().shape(name.table);
+        let Some(slot) = self.store.read(offset, &self.image, shape) else {
+            wire::write_outcome(reply, owner::WAIT, offset);
+            return false;
+        };
+        self.port.nic().charge(CpuWork::Copy(shape.words() as u32 * 8));
         wire::write_outcome(reply, 0, offset);
-        reply.word(self.image.word(record::HEADER_WORD));
-        for i in 0..words {
-            reply.word(self.image.word(record::PAYLOAD_WORD + i));
+        reply.word(state.map_or(self.image.word(record::HEADER_WORD), |state| state.0));
+        if wire::names_version(shape.packing) {
+            reply.word(self.image.word(shape.version_word(slot)));
         }
+        let first = shape.payload_word(slot);
+        for i in 0..shape.payload as usize {
+            reply.word(self.image.word(first + i));
+        }
+        true
     }
 
     fn fetch(&mut self, request: &mut Reader<'_>, reply: &mut Reply<'_>) -> Result<(), Malformed> {
         let name = Name::read(request)?;
         match self.find(name) {
-            Some(offset) => self.reply_record(name, offset, reply),
+            Some(offset) => {
+                self.reply_record(name, offset, None, reply);
+            }
             None => wire::write_outcome(reply, owner::NOT_FOUND, 0),
         }
         Ok(())
     }
 
-    fn lock(&mut self, request: &mut Reader<'_>, reply: &mut Reply<'_>) -> Result<(), Malformed> {
-        let name = Name::read(request)?;
-        let (rule, read) = wire::read_lock(request)?;
+    /// Answers a lock request, now or, if its rule lets it wait and it must, later.
+    fn lock(&mut self, incoming: &mut Incoming<'_>, reply: &mut Reply<'_>) -> Result<(), Malformed> {
+        let name = Name::read(&mut incoming.payload)?;
+        let (rule, ask) = wire::read_lock(&mut incoming.payload)?;
+        if rule.packing != self.store.layout().config().packing {
+            return Err(Malformed::Field { field: "packing", value: rule.packing as u64 });
+        }
+        if !self.try_lock(name, rule, ask, reply) && rule.on_conflict == OnConflict::WaitIfOlder {
+            self.parking.park(incoming.defer(), name, rule, ask, self.port.now());
+            let stats = self.stats.get();
+            let parked_most = stats.parked_most.max(self.parking.len() as u64);
+            self.stats.set(HandlerStats { parked: stats.parked + 1, parked_most, ..stats });
+        }
+        Ok(())
+    }
+
+    /// Writes the answer to a lock request; false if that is "ask again" because somebody holds the lock.
+    fn try_lock(&self, name: Name, rule: LockRule, ask: Ask, reply: &mut Reply<'_>) -> bool {
         let Some(offset) = self.find(name) else {
             wire::write_outcome(reply, owner::NOT_FOUND, 0);
-            return Ok(());
+            return true;
         };
-        match self.store.lock(offset, read, rule) {
-            Verdict::Grant(locked) if read.is_none() => {
-                self.reply_record(name, offset, reply);
+        let verdict = self.store.lock(offset, ask, rule);
+        match verdict {
+            Verdict::Grant(locked) if wire::lock_brings_record(rule.packing, ask) => {
                 // Nobody writes a record that is locked, unless its last writer's payload is still on its way to
                 // memory behind its header; then the lock is given back with the refusal.
-                if reply.len() <= 8 {
-                    self.store.release(offset, locked);
+                if !self.reply_record(name, offset, Some(locked), reply) && !ask.held {
+                    self.store.release(offset, rule.packing, locked);
                 }
             }
             verdict => wire::write_outcome(reply, owner::status(verdict), offset),
         }
-        Ok(())
+        verdict != Verdict::Wait
     }
 
     fn validate(&mut self, request: &mut Reader<'_>, reply: &mut Reply<'_>) -> Result<(), Malformed> {
@@ -130,20 +162,23 @@ impl Handlers {
 
     fn install(&mut self, request: &mut Reader<'_>, reply: &mut Reply<'_>) -> Result<(), Malformed> {
         let name = Name::read(request)?;
-        let header = Header::new(request.word()?);
+        let version = request.word()?;
         let Some(offset) = self.find(name) else {
             wire::write_outcome(reply, owner::NOT_FOUND, 0);
             return Ok(());
         };
-        let want = self.store.layout().payload_words(name.table) * 8;
+        let shape = self.store.layout().shape(name.table);
+        let want = shape.payload * 8;
         if request.remaining() != want {
             return Err(Malformed::Field { field: "payload bytes", value: u64::from(request.remaining()) });
         }
         let (region, at) = request.place(want)?;
         let payload = (0..u64::from(want / 8)).map(|i| region.load(at + i * 8));
-        let done = self.store.install(offset, header, name.key, payload);
-        self.port.nic().charge(CpuWork::Copy(want + 24));
-        if !done {
+        let done = self.store.install(offset, shape, version, name.key, payload);
+        self.port.nic().charge(CpuWork::Copy(shape.install_words() as u32 * 8));
+        if done {
+            self.parking.hurry(self.port.now());
+        } else {
             self.count_malformed();
         }
         wire::write_outcome(reply, if done { 0 } else { owner::REFUSED }, offset);
@@ -152,13 +187,16 @@ impl Handlers {
 
     fn unlock(&mut self, request: &mut Reader<'_>, reply: &mut Reply<'_>) -> Result<(), Malformed> {
         let name = Name::read(request)?;
-        let locked = Header(request.word()?);
+        let held = Header(request.word()?);
         let Some(offset) = self.find(name) else {
             wire::write_outcome(reply, owner::NOT_FOUND, 0);
             return Ok(());
         };
-        let done = self.store.release(offset, locked);
-        if !done {
+        let packing = self.store.layout().config().packing;
+        let done = self.store.release(offset, packing, held);
+        if done {
+            self.parking.hurry(self.port.now());
+        } else {
             self.count_malformed();
         }
         wire::write_outcome(reply, if done { 0 } else { owner::REFUSED }, offset);
@@ -168,10 +206,15 @@ impl Handlers {
 
 impl Service for Handlers {
     fn handle(&mut self, incoming: &mut Incoming<'_>, reply: &mut Reply<'_>) {
+        if incoming.handler == wire::LOCK {
+            if self.lock(incoming, reply).is_err() {
+                self.count_malformed();
+            }
+            return;
+        }
         let request = &mut incoming.payload;
         let served = match incoming.handler {
             wire::FETCH => self.fetch(request, reply),
-            wire::LOCK => self.lock(request, reply),
             wire::VALIDATE => self.validate(request, reply),
             wire::INSTALL => self.install(request, reply),
             wire::UNLOCK => self.unlock(request, reply),
@@ -197,5 +240,35 @@ impl Service for Handlers {
         if served.is_err() {
             self.count_malformed();
         }
+    }
+
+    #[inline]
+    fn look_again_at(&self) -> Option<Nanos> {
+        self.parking.look_at()
+    }
+
+    fn look_again<N: Nic>(&mut self, rpc: &Rpc<N>) {
+        let now = self.port.now();
+        // Out of the way while handlers read the store.
+        let mut parking = std::mem::take(&mut self.parking);
+        parking.look(now, |parked| self.serve_parked(parked, now, rpc));
+        self.parking = parking;
+    }
+}
+
+impl Handlers {
+    /// Answers a parked request if its lock can be had, can no longer be waited for, or was waited for long enough.
+    fn serve_parked<N: Nic>(&self, parked: &Parked, now: Nanos, rpc: &Rpc<N>) -> bool {
+        let Parked { later, name, rule, ask, until } = *parked;
+        let Some(offset) = self.find(name) else { return false };
+        let waits = matches!(rule.decide(ask, self.store.header(offset)), Verdict::Wait);
+        if waits && now < until {
+            return false;
+        }
+        // With no buffer for the answer it stays parked.
+        rpc.give(later, |reply| {
+            self.try_lock(name, rule, ask, reply);
+        })
+        .is_ok()
     }
 }

@@ -8,6 +8,7 @@ mod handlers;
 mod logging;
 mod one_sided;
 mod owner;
+mod parked;
 mod phases;
 mod two_sided;
 pub(crate) mod wire;
@@ -18,7 +19,8 @@ pub use phases::Phases;
 pub use two_sided::TwoSided;
 
 use crate::plan::{CheckedPlan, Phase};
-use crate::rule::{Abort, CheckRule, LockRule};
+use crate::rule::time::{Clock, Skew};
+use crate::rule::{Abort, CheckRule, LockRule, Timestamp};
 use crate::store::{Directory, Layout, LocationCache};
 use crate::txn::{Access, NOWHERE, Txn};
 use primitives::fabric::{AnyNic, CpuWork, Nic};
@@ -113,11 +115,17 @@ pub(crate) fn fault<E: Failure>(phase: Phase) -> impl Fn(E) -> Stop {
 /// `install_and_unlock` or `unlock`; a session calls the latter after any failure before logging ends.
 #[allow(async_fn_in_trait)] // coroutines stay on their core: nobody needs these futures to be `Send`
 pub trait PhaseOps {
+    /// A timestamp later than all that this worker gave or met.
+    ///
+    /// # Errors
+    /// [`Abort::TimestampWrap`] when they are used up.
+    fn timestamp(&self) -> Result<Timestamp, Abort>;
     /// Reads every record that is not read yet.
     async fn fetch(&self, txn: &mut Txn) -> Result<(), Stop>;
-    /// Locks every record to be written. One that was read must still have its version; one that was not is read.
+    /// Locks every record to be written and, if the rule says so, those only read. One that was read must still have its
+    /// version; one that was not is read.
     async fn lock_and_read(&self, txn: &mut Txn, rule: LockRule) -> Result<(), Stop>;
-    /// Checks every record that is only read. With a read-only transaction, this and `fetch` are all there is.
+    /// Checks every record that is only read, and extends leases that do not reach. With a read-only transaction, this and `fetch` are all there is.
     async fn validate(&self, txn: &mut Txn, rule: CheckRule) -> Result<(), Stop>;
     /// Writes the new values to the backups' logs and waits until all have them.
     async fn replicate(&self, txn: &mut Txn) -> Result<(), Stop>;
@@ -136,6 +144,7 @@ pub(crate) struct Context {
     directory: Directory,
     net: Worker,
     cache: Option<LocationCache>,
+    clock: Clock,
     torn: Cell<u64>,
 }
 
@@ -190,6 +199,11 @@ impl Context {
             cache.stale(access.table, access.key, access.location);
         }
         access.location = NOWHERE;
+    }
+
+    /// The next timestamp of this worker's clock.
+    fn timestamp(&self) -> Result<Timestamp, Abort> {
+        self.clock.next(self.port().now().0).ok_or(Abort::TimestampWrap)
     }
 
     /// A torn READ was seen.

@@ -3,23 +3,27 @@
 //! | phase    | per record | chains |
 //! |----------|------------|--------|
 //! | fetch    | READ of the record; a READ per index bucket before, where the location is not known | |
-//! | lock     | CAS, READ of the header behind it | one per record or node |
-//! | validate | READ of the header | |
+//! | lock     | CAS, READ behind it: of the header, or of the record if it was not read before | one per record or node |
+//! | validate | READ of the header; CAS where a lease is extended | |
 //! | log      | WRITE of the entry to each backup node | |
-//! | install  | WRITE of checksum, key and payload, WRITE of the header behind it | one per record or node |
-//! | unlock   | WRITE of the header | |
+//! | install  | WRITE of all behind the lock word, WRITE of the lock word behind it | one per record or node |
+//! | unlock   | WRITE of the lock word; CAS where others share the lock | |
 //!
-//! Lock and version share the word that CAS reaches, so a lock needs the header that the record was read with, and a
-//! CAS that succeeds has validated the version too. The READ behind it is what DrTM+H §5.2 posts in the same doorbell
-//! (there lock and version are two words). Here it decides nothing: it is posted so that a one-sided lock costs what the
-//! paper's costs, and its result is not looked at.
+//! Where lock and version share the word that CAS reaches (OCC, SUNDIAL), a lock needs the header that the record was
+//! read with, and a CAS that succeeds has validated the version too. The READ behind it is what DrTM+H §5.2 posts in the
+//! same doorbell (there lock and version are two words). Here it decides nothing: it is posted so that a one-sided lock costs
+//! what the paper's costs, and its result is not looked at.
+//!
+//! Where the lock is a word of its own (two-phase locking), the CAS expects a free one and the READ behind it brings the
+//! record, which cannot change any more if the CAS succeeded (RCC §4.2, b1). A lock that is held shared and one that
+//! is asked for again are guessed from the word that the last CAS saw.
 //!
 //! Operations serve the records marked pending and leave the others alone.
 
 use super::{Context, Fault, MAX_TRIES, PhaseOps, Stop, fault};
 use crate::log::Slot;
 use crate::plan::{Phase, Step};
-use crate::rule::{Abort, CheckRule, Header, LockRule, Verdict};
+use crate::rule::{Abort, CheckRule, Header, LockRule, Timestamp, Verdict};
 use crate::store::layout::BUCKET_BYTES;
 use crate::store::{Found, probe_bucket, record};
 use crate::txn::{Access, NOWHERE, Txn};
@@ -90,7 +94,7 @@ impl OneSided {
                 }
                 yield_now(self.context.port().sched()).await;
             }
-            self.look_up(set, step, cost).await?;
+            self.look_up(set, step, Phase::Fetch, cost).await?;
             if let Some(posted) = self.post_reads(set, step) {
                 *cost += posted.await.map_err(fault(Phase::Fetch))?;
                 self.take_reads(set);
@@ -100,7 +104,13 @@ impl OneSided {
     }
 
     /// Finds the locations of pending records that have none: in the cache, else by walking the index.
-    async fn look_up(&self, set: &mut [Access], step: Step, cost: &mut Cost) -> Result<(), Stop> {
+    async fn look_up(
+        &self,
+        set: &mut [Access],
+        step: Step,
+        phase: Phase,
+        cost: &mut Cost,
+    ) -> Result<(), Stop> {
         let context = &*self.context;
         for access in set.iter_mut().filter(|a| a.pending && a.location == NOWHERE) {
             access.walk = 0;
@@ -123,7 +133,7 @@ impl OneSided {
                     batch.read(context.at(access.primary, access.walk), bucket, 0, BUCKET_BYTES as u32);
                 }
             }
-            *cost += batch.post().await.map_err(fault(Phase::Fetch))?;
+            *cost += batch.post().await.map_err(fault(phase))?;
             for access in set.iter_mut().filter(missing) {
                 context.charge(CpuWork::Probe);
                 let Some(bucket) = &access.bucket else { continue };
@@ -155,17 +165,23 @@ impl OneSided {
     /// Looks at what the READs brought: torn records and records of other keys stay pending.
     pub(super) fn take_reads(&self, set: &mut [Access]) {
         for access in set.iter_mut().filter(|a| a.pending && a.location != NOWHERE) {
-            self.context.charge(CpuWork::Copy(access.image_words() as u32 * 8));
-            if access.image().word(record::KEY_WORD) != access.key {
-                self.context.forget(access);
-            } else if record::whole(access.image(), 0, access.payload_words()) {
-                access.read_in();
-            } else {
-                self.context.torn();
-            }
+            self.take_read(access);
         }
     }
 
+    /// Takes the record in the first image, unless it is torn or another key's.
+    fn take_read(&self, access: &mut Access) {
+        self.context.charge(CpuWork::Copy(access.image_words() as u32 * 8));
+        if access.image().word(record::KEY_WORD) != access.key {
+            self.context.forget(access);
+        } else if access.shape().whole(record::words_of(access.image()), 0) {
+            access.read_in(0);
+        } else {
+            self.context.torn();
+        }
+    }
+
+    /// Locks a group's pending records, and reads those that were not read.
     async fn lock_group(
         &self,
         set: &mut [Access],
@@ -175,34 +191,32 @@ impl OneSided {
     ) -> Result<(), Stop> {
         let mut tries = 0;
         while any_pending(set) {
+            self.look_up(set, step, Phase::Lock, cost).await?;
             let mut batch = self.batch(step);
             for access in set.iter().filter(|a| a.pending) {
                 let at = self.context.at(access.primary, access.location);
-                let swap = access.header.lock(rule.stamp.owner());
-                batch.cas(at, access.header.0, swap.0, access.image(), access.image_words() as u32);
-                if access.primary != self.context.me {
+                if let Some(mode) = access.wants(rule) {
+                    // What is expected can be locked, or it would not be expected.
+                    if let Verdict::Grant(swap) = rule.decide(access.ask(mode), access.header) {
+                        let (expect, image) = (access.header.0, access.image());
+                        batch.cas(at, expect, swap.0, image, access.image_words() as u32);
+                    }
+                }
+                if !access.fetched {
+                    batch.read(at, access.image(), 0, access.image_words() as u32 * 8);
+                } else if access.primary != self.context.me && !access.locked() {
                     batch.read(at, access.image(), 0, WORD);
                 }
             }
             *cost += batch.post().await.map_err(fault(Phase::Lock))?;
             let mut denied = None;
             for access in set.iter_mut().filter(|a| a.pending) {
-                let seen = Header(access.image().word(access.image_words()));
-                if seen == access.header {
-                    access.locked = true;
+                if let Err(abort) = self.take_lock(access, rule, tries) {
                     access.pending = false;
-                    continue;
-                }
-                match rule.decide(Some(access.header), seen) {
-                    Verdict::Deny(abort) => {
-                        access.pending = false;
-                        denied = denied.or(Some(abort));
-                    }
-                    Verdict::Wait if tries >= rule.retries() => denied = denied.or(Some(Abort::LockConflict)),
-                    // Free again by the time the rule looked, or not yet.
-                    Verdict::Wait | Verdict::Grant(_) => {}
+                    denied = denied.or(Some(abort));
                 }
             }
+            self.return_strays(set, step, cost).await?;
             if let Some(abort) = denied {
                 return Err(abort.into());
             }
@@ -211,21 +225,114 @@ impl OneSided {
         Ok(())
     }
 
-    fn stage_install(&self, batch: &mut Batch<'_, AnyNic>, access: &Access) {
-        let (image, words) = (access.image(), access.image_words());
+    /// Looks at what CAS and READ brought. The record stays pending if it is to be asked for again.
+    fn take_lock(&self, access: &mut Access, rule: LockRule, tries: u32) -> Result<(), Abort> {
+        if let Some(mode) = access.wants(rule) {
+            let ask = access.ask(mode);
+            let seen = Header(access.image().word(access.image_words()));
+            if seen != access.header {
+                match rule.decide(ask, seen) {
+                    Verdict::Deny(abort) => return Err(abort),
+                    Verdict::Wait if tries >= rule.retries() => return Err(Abort::LockConflict),
+                    Verdict::Wait => access.header = rule.guess(ask, seen),
+                    // It can be had, from another state than was expected.
+                    Verdict::Grant(_) => access.header = seen,
+                }
+                return Ok(());
+            }
+            if let Verdict::Grant(locked) = rule.decide(ask, seen) {
+                access.lock_is(locked, mode);
+            }
+        }
+        if access.fetched {
+            access.pending = false;
+        } else {
+            access.walk = access.location;
+            self.take_read(access);
+        }
+        Ok(())
+    }
+
+    /// A cache entry that was wrong has made us lock another key's record: it is freed at once, and ours looked for. Torn
+    /// records keep their lock and are read again.
+    async fn return_strays(&self, set: &mut [Access], step: Step, cost: &mut Cost) -> Result<(), Stop> {
+        // The location was forgotten, and noted as the last one that was looked at; the lock is still there.
+        let stray = |a: &Access| a.pending && a.locked() && a.location == NOWHERE;
+        for access in set.iter_mut().filter(|a| stray(a)) {
+            access.location = access.walk;
+            self.free_one(access, step, cost).await?;
+            access.location = NOWHERE;
+            (access.held, access.header) = (None, Header(0));
+        }
+        Ok(())
+    }
+
+    /// Frees one lock and waits for it.
+    async fn free_one(&self, access: &mut Access, step: Step, cost: &mut Cost) -> Result<(), Stop> {
+        let pending = std::mem::replace(&mut access.pending, true);
+        self.free_group(std::slice::from_mut(access), Phase::Lock, Step { passive_ack: false, ..step }, 0, cost)
+            .await?;
+        access.pending = pending;
+        Ok(())
+    }
+
+    /// Frees the pending records' locks, with what was written put into place before. The shared ones need an answer,
+    /// for others may have come or gone meanwhile.
+    async fn free_group(
+        &self,
+        set: &mut [Access],
+        phase: Phase,
+        step: Step,
+        install_at: u64,
+        cost: &mut Cost,
+    ) -> Result<(), Stop> {
+        while any_pending(set) {
+            if step.passive_ack {
+                self.context.port().room().await;
+            }
+            let mut batch = self.batch(step);
+            let mut shared = false;
+            for access in set.iter_mut().filter(|a| a.pending) {
+                if access.shape().packing.shared(access.header) {
+                    let free = access.shape().packing.free(access.header);
+                    let at = self.context.at(access.primary, access.location);
+                    batch.cas(at, access.header.0, free.0, access.image(), access.image_words() as u32);
+                    shared = true;
+                    continue;
+                }
+                self.stage_free(&mut batch, access, phase == Phase::Install, install_at);
+                (access.pending, access.held) = (false, None);
+            }
+            self.send(batch, phase, step.passive_ack && !shared, cost).await?;
+            for access in set.iter_mut().filter(|a| a.pending) {
+                let seen = Header(access.image().word(access.image_words()));
+                if seen == access.header || seen.0 == 0 {
+                    (access.pending, access.held) = (false, None);
+                } else {
+                    access.header = seen;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn stage_free(&self, batch: &mut Batch<'_, AnyNic>, access: &Access, install: bool, install_at: u64) {
+        let (image, words, shape) = (access.image(), access.image_words(), access.shape());
         let at = self.context.at(access.primary, access.location);
-        if !access.dirty() {
-            image.set_word(words, access.header.0);
+        if !install || !access.dirty() {
+            image.set_word(words, shape.packing.free(access.header).0);
             return batch.write(at, image, words as u32 * 8, WORD);
         }
+        let version = access.next_version(install_at);
         if access.primary == self.context.me {
-            // The payload is in place already; the NIC owns the header word alone.
-            image.set_word(words, access.header.next().0);
+            // The payload is in place already; the NIC owns the lock word alone.
+            image.set_word(words, shape.packing.installed(version).0);
         } else {
-            record::seal(image, words, access.payload_words(), access.header.next(), access.key);
-            self.context.charge(CpuWork::Copy(words as u32 * 8));
-            let body = words as u32 * 8 + WORD;
-            batch.write(at.at(u64::from(WORD)), image, body, (words as u32 - 1) * 8);
+            record::seal(image, words, shape, version, access.key);
+            let body = shape.install_words() - 1;
+            self.context.charge(CpuWork::Copy((body as u32 + 1) * 8));
+            let to = at.at(shape.body_word(0) as u64 * 8);
+            batch.write(to, image, (words as u32 + 1) * 8, body as u32 * 8);
         }
         batch.write(at, image, words as u32 * 8, WORD);
     }
@@ -256,6 +363,10 @@ fn pool(error: primitives::mem::PoolExhausted) -> Stop {
 }
 
 impl PhaseOps for OneSided {
+    fn timestamp(&self) -> Result<Timestamp, Abort> {
+        self.context.timestamp()
+    }
+
     async fn fetch(&self, txn: &mut Txn) -> Result<(), Stop> {
         let step = self.context.plan.step(Phase::Fetch);
         let (set, cost) = txn.serve(Phase::Fetch);
@@ -278,20 +389,36 @@ impl PhaseOps for OneSided {
         let step = self.context.plan.step(Phase::Validate);
         let (set, cost) = txn.serve(Phase::Validate);
         for group in groups(set, step) {
-            if !any_pending(group) {
-                continue;
-            }
             let mut batch = self.batch(step);
             for access in group.iter().filter(|a| a.pending) {
                 let at = self.context.at(access.primary, access.location);
                 batch.read(at, access.image(), access.image_words() as u32 * 8, WORD);
             }
+            if batch.is_empty() {
+                continue;
+            }
             *cost += batch.post().await.map_err(fault(Phase::Validate))?;
-            for access in group.iter_mut().filter(|a| a.pending) {
-                access.pending = false;
-                let now = Header(access.image().word(access.image_words()));
-                if let Verdict::Deny(abort) = rule.decide(access.header, now) {
-                    return Err(abort.into());
+            // Leases that do not reach are extended; whoever was faster is looked at again.
+            while any_pending(group) {
+                let mut batch = self.batch(step);
+                for access in group.iter_mut().filter(|a| a.pending) {
+                    let now = Header(access.image().word(access.image_words()));
+                    match rule.decide(access.version, now) {
+                        Verdict::Deny(abort) => return Err(abort.into()),
+                        Verdict::Grant(next) if next != now => {
+                            let at = self.context.at(access.primary, access.location);
+                            access.header = now;
+                            batch.cas(at, now.0, next.0, access.image(), access.image_words() as u32);
+                        }
+                        Verdict::Grant(_) | Verdict::Wait => access.pending = false,
+                    }
+                }
+                if batch.is_empty() {
+                    break;
+                }
+                *cost += batch.post().await.map_err(fault(Phase::Validate))?;
+                for access in group.iter_mut().filter(|a| a.pending) {
+                    access.pending = Header(access.image().word(access.image_words())) != access.header;
                 }
             }
         }
@@ -306,20 +433,10 @@ impl PhaseOps for OneSided {
 
     async fn install_and_unlock(&self, txn: &mut Txn) -> Result<(), Stop> {
         let step = self.context.plan.step(Phase::Install);
+        let install_at = txn.install_at;
         let (set, cost) = txn.serve(Phase::Install);
         for group in groups(set, step) {
-            if !any_pending(group) {
-                continue;
-            }
-            if step.passive_ack {
-                self.context.port().room().await;
-            }
-            let mut batch = self.batch(step);
-            for access in group.iter_mut().filter(|a| a.pending) {
-                self.stage_install(&mut batch, access);
-                (access.pending, access.locked) = (false, false);
-            }
-            self.send(batch, Phase::Install, step.passive_ack, cost).await?;
+            self.free_group(group, Phase::Install, step, install_at, cost).await?;
         }
         Ok(())
     }
@@ -328,21 +445,7 @@ impl PhaseOps for OneSided {
         let step = self.context.plan.step(Phase::Unlock);
         let (set, cost) = txn.serve(Phase::Unlock);
         for group in groups(set, step) {
-            if !any_pending(group) {
-                continue;
-            }
-            if step.passive_ack {
-                self.context.port().room().await;
-            }
-            let mut batch = self.batch(step);
-            for access in group.iter_mut().filter(|a| a.pending) {
-                let (image, words) = (access.image(), access.image_words());
-                image.set_word(words, access.header.0);
-                let at = self.context.at(access.primary, access.location);
-                batch.write(at, image, words as u32 * 8, WORD);
-                (access.pending, access.locked) = (false, false);
-            }
-            self.send(batch, Phase::Unlock, step.passive_ack, cost).await?;
+            self.free_group(group, Phase::Unlock, step, 0, cost).await?;
         }
         Ok(())
     }

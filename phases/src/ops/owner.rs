@@ -3,8 +3,8 @@
 //! This is the only place where a CPU changes a header word, always by compare-and-swap or while holding the lock.
 //! Decisions are the rules'; nothing here knows why.
 
-use crate::rule::{Abort, CheckRule, Header, LockRule, Verdict};
-use crate::store::{NodeStore, TableId, record};
+use crate::rule::{Abort, Ask, CheckRule, Header, LockRule, Packing, Verdict};
+use crate::store::{NodeStore, Shape, TableId, record};
 use primitives::mem::Buf;
 
 impl NodeStore {
@@ -20,10 +20,12 @@ impl NodeStore {
         if self.layout().has(table) { self.locate(table, key) } else { None }
     }
 
-    /// Copies the record into `buf` if it is of one piece now.
+    /// Copies the record into `buf`; which of its versions is the latest, if that is of one piece now.
     #[inline]
-    pub(super) fn read(&self, offset: u64, buf: &Buf, payload_words: usize) -> bool {
-        record::read_local(self.region(), offset, buf, payload_words)
+    pub(super) fn read(&self, offset: u64, buf: &Buf, shape: Shape) -> Option<usize> {
+        record::copy_local(self.region(), offset, buf, shape);
+        let slot = shape.newest(record::words_of(buf));
+        shape.whole(record::words_of(buf), slot).then_some(slot)
     }
 
     /// The header as it is now.
@@ -32,48 +34,80 @@ impl NodeStore {
         Header(self.region().load(offset))
     }
 
+    /// Swaps the first word, if it still is `seen`.
+    #[inline]
+    fn swap(&self, offset: u64, seen: Header, put: Header) -> Result<(), Header> {
+        match Header(self.region().compare_swap(offset, seen.0, put.0)) {
+            before if before == seen => Ok(()),
+            other => Err(other),
+        }
+    }
+
     /// Locks the record if the rule allows it; grants with the header it now has.
     #[inline]
-    pub(super) fn lock(&self, offset: u64, read: Option<Header>, rule: LockRule) -> Verdict {
+    pub(super) fn lock(&self, offset: u64, ask: Ask, rule: LockRule) -> Verdict {
         let mut seen = self.header(offset);
         loop {
-            let Verdict::Grant(locked) = rule.decide(read, seen) else { return rule.decide(read, seen) };
-            match Header(self.region().compare_swap(offset, seen.0, locked.0)) {
-                before if before == seen => return Verdict::Grant(locked),
+            let verdict = rule.decide(ask, seen);
+            let Verdict::Grant(locked) = verdict else { return verdict };
+            match self.swap(offset, seen, locked) {
+                Ok(()) => return verdict,
                 // Somebody was faster: decide on what they left.
-                other => seen = other,
+                Err(other) => seen = other,
             }
         }
     }
 
-    /// Checks the record's header against the one read.
+    /// Checks the record against the version read, and puts in place what the rule grants.
     #[inline]
-    pub(super) fn check(&self, offset: u64, read: Header, rule: CheckRule) -> Verdict {
-        rule.decide(read, self.header(offset))
+    pub(super) fn check(&self, offset: u64, read: u64, rule: CheckRule) -> Verdict {
+        let mut seen = self.header(offset);
+        loop {
+            let verdict = rule.decide(read, seen);
+            match verdict {
+                Verdict::Grant(next) if next != seen => match self.swap(offset, seen, next) {
+                    Ok(()) => return verdict,
+                    Err(other) => seen = other,
+                },
+                _ => return verdict,
+            }
+        }
     }
 
-    /// Installs a new payload under `header` and so frees the lock; refused unless the record is locked at the
-    /// version before.
+    /// Installs a new version and so frees the lock; refused unless the record is locked for it.
     #[inline]
     pub(super) fn install(
         &self,
         offset: u64,
-        header: Header,
+        shape: Shape,
+        version: u64,
         key: u64,
         payload: impl Iterator<Item = u64> + Clone,
     ) -> bool {
-        let now = self.header(offset);
-        if !now.locked() || now.next() != header {
-            return false;
+        let held = shape.packing.awaits(self.header(offset), version);
+        if held {
+            record::write_local(self.region(), offset, shape, version, key, payload);
         }
-        record::write_local(self.region(), offset, header, key, payload);
-        true
+        held
     }
 
-    /// Frees the lock that `locked` stands for; false if the record is not in that state.
+    /// Frees the lock that `held` stands for; false if the record is not in that state.
     #[inline]
-    pub(super) fn release(&self, offset: u64, locked: Header) -> bool {
-        locked.locked() && self.region().compare_swap(offset, locked.0, locked.unlock().0) == locked.0
+    pub(super) fn release(&self, offset: u64, packing: Packing, held: Header) -> bool {
+        if !packing.shared(held) {
+            return held != packing.free(held) && self.swap(offset, held, packing.free(held)).is_ok();
+        }
+        // One of those who share it; others come and go.
+        let mut seen = self.header(offset);
+        loop {
+            if seen.0 == 0 || !packing.shared(seen) {
+                return false;
+            }
+            match self.swap(offset, seen, packing.free(seen)) {
+                Ok(()) => return true,
+                Err(other) => seen = other,
+            }
+        }
     }
 }
 

@@ -1,19 +1,23 @@
 //! All phases as a plan carries them: local records by CPU, the rest by the primitive the plan names.
 
 use super::wire;
-use super::{Context, MAX_TRIES, OneSided, PhaseOps, Stop, TwoSided, fault};
+use super::{Clock, Context, MAX_TRIES, OneSided, PhaseOps, Skew, Stop, TwoSided, fault};
 use crate::log::{RingReader, Rings};
 use crate::plan::{CheckedPlan, Phase, Step, Via};
-use crate::rule::{Abort, CheckRule, LockRule, Verdict};
+use crate::rule::{Abort, CheckRule, LockRule, OnConflict, Packing, Timestamp, Verdict};
 use crate::store::{CacheStats, Cluster, Layout, LocationCache, NodeStore, TableId, record};
 use crate::txn::{Access, Intent, NOWHERE, Txn};
-use primitives::exec::yield_now;
+use primitives::exec::{sleep_until, yield_now};
 use primitives::fabric::CpuWork;
 use primitives::mem::PoolExhausted;
 use primitives::mesh::Site;
+use primitives::units::Nanos;
 use primitives::verbs::port::Cost;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+
+/// Time after which a local lock is looked at again: about what a remote one takes.
+const LOCAL_PAUSE: Nanos = Nanos(2_000);
 
 /// How serving a local record ended.
 enum Served {
@@ -53,6 +57,17 @@ impl Phases {
     /// The operations of the worker at `site` under `plan`. `cache` is this worker's view of the location cache;
     /// a plan without one ignores it.
     pub fn new(site: &Site, cluster: &Cluster, plan: CheckedPlan, cache: LocationCache) -> Phases {
+        Phases::with_clock(site, cluster, plan, cache, Skew::default())
+    }
+
+    /// As [`Phases::new`], with a clock that is not right.
+    pub fn with_clock(
+        site: &Site,
+        cluster: &Cluster,
+        plan: CheckedPlan,
+        cache: LocationCache,
+        skew: Skew,
+    ) -> Phases {
         let context = Rc::new(Context {
             plan,
             layout: cluster.layout().clone(),
@@ -61,6 +76,7 @@ impl Phases {
             directory: cluster.directory(),
             net: site.net.clone(),
             cache: plan.get().location_cache.then_some(cache),
+            clock: Clock::new(site.node, site.worker, skew),
             torn: Cell::new(0),
         });
         let local = cluster.store(site.node).clone();
@@ -161,12 +177,25 @@ impl Phases {
     /// Reads a local record.
     fn read_local(&self, store: &NodeStore, access: &mut Access) -> Served {
         self.context.charge(CpuWork::Copy(access.image_words() as u32 * 8));
-        if store.read(access.location, access.image(), access.payload_words()) {
-            access.read_in();
-            Served::Done
-        } else {
-            self.context.torn();
-            Served::Wait
+        match store.read(access.location, access.image(), access.shape()) {
+            Some(slot) => {
+                access.read_in(slot);
+                Served::Done
+            }
+            None => {
+                self.context.torn();
+                Served::Wait
+            }
+        }
+    }
+
+    /// Pauses before a local lock that somebody holds is looked at again.
+    async fn pause(&self, rule: LockRule) {
+        let port = self.context.port();
+        match rule.packing {
+            // A transaction that may wait waits for a whole other one.
+            Packing::Locked => sleep_until(port, port.now() + LOCAL_PAUSE).await,
+            _ => yield_now(port.sched()).await,
         }
     }
 
@@ -189,7 +218,7 @@ impl Phases {
             let mut calls = None;
             if !misses.is_empty() {
                 self.two.room(set, &misses, Phase::Fetch).await?;
-                let started = self.two.start(set, &misses, step, Phase::Fetch, wire::FETCH, |_, _| ())?;
+                let started = self.two.start(set, &misses, step, Phase::Fetch, |_| wire::FETCH, |_, _| ())?;
                 *cost += started.cost();
                 calls = Some(started);
             }
@@ -212,6 +241,10 @@ impl Phases {
 }
 
 impl PhaseOps for Phases {
+    fn timestamp(&self) -> Result<Timestamp, Abort> {
+        self.context.timestamp()
+    }
+
     async fn fetch(&self, txn: &mut Txn) -> Result<(), Stop> {
         let step = self.context.plan.step(Phase::Fetch);
         for tries in 0.. {
@@ -243,29 +276,31 @@ impl PhaseOps for Phases {
     async fn lock_and_read(&self, txn: &mut Txn, rule: LockRule) -> Result<(), Stop> {
         let step = self.context.plan.step(Phase::Lock);
         let by_nic = self.context.plan.nic_owns_lock_words();
-        // A CAS needs the word it expects; the owner does not.
-        let blind = |a: &Access| a.intent == Intent::Write && !a.fetched;
-        if step.via == Via::OneSided && txn.accesses().iter().any(blind) {
+        // A CAS needs the word it expects, which only a lock word of its own lets it guess; the owner does not.
+        let blind = |a: &Access| a.wants(rule).is_some() && !a.fetched;
+        let guessed = rule.packing == Packing::Locked;
+        if step.via == Via::OneSided && !guessed && txn.accesses().iter().any(blind) {
             self.fetch(txn).await?;
         }
         for tries in 0.. {
             let (set, _) = txn.serve(Phase::Lock);
             let serve = |store: &NodeStore, access: &mut Access| {
+                let Some(mode) = access.wants(rule) else { return self.read_local(store, access) };
                 if by_nic {
                     return Served::ByNic;
                 }
                 self.context.charge(CpuWork::Probe);
-                match store.lock(access.location, access.fetched.then_some(access.header), rule) {
+                match store.lock(access.location, access.ask(mode), rule) {
                     Verdict::Grant(locked) => {
-                        access.locked = true;
-                        access.header = locked.unlock();
+                        access.lock_is(locked, mode);
                         if access.fetched { Served::Done } else { self.read_local(store, access) }
                     }
                     Verdict::Deny(abort) => Served::Denied(abort),
                     Verdict::Wait => Served::Wait,
                 }
             };
-            let split = self.split(set, |a| a.intent == Intent::Write && !a.locked, serve)?;
+            let wanted = |a: &Access| a.wants(rule).is_some() || a.locked() && !a.fetched;
+            let split = self.split(set, wanted, serve)?;
             if split.remote > 0 {
                 match step.via {
                     Via::OneSided => self.one.lock_and_read(txn, rule).await?,
@@ -275,26 +310,32 @@ impl PhaseOps for Phases {
             if split.waiting == 0 {
                 break;
             }
-            if tries >= u32::from(rule.retries()) {
+            // Where nobody may wait for a lock, what is waited for is a payload behind its lock word.
+            if tries >= if rule.on_conflict == OnConflict::Fail { MAX_TRIES } else { rule.retries() } {
                 return Err(Abort::LockConflict.into());
             }
-            yield_now(self.context.port().sched()).await;
+            self.pause(rule).await;
         }
         Ok(())
     }
 
     async fn validate(&self, txn: &mut Txn, rule: CheckRule) -> Result<(), Stop> {
         let step = self.context.plan.step(Phase::Validate);
+        let by_nic = self.context.plan.nic_owns_leases();
         let (set, _) = txn.serve(Phase::Validate);
         let serve = |store: &NodeStore, access: &mut Access| {
+            if by_nic && rule != CheckRule::SameVersion {
+                return Served::ByNic;
+            }
             self.context.charge(CpuWork::Probe);
-            match store.check(access.location, access.header, rule) {
+            match store.check(access.location, access.version, rule) {
                 Verdict::Grant(_) => Served::Done,
                 Verdict::Deny(abort) => Served::Denied(abort),
                 Verdict::Wait => Served::Denied(Abort::ReadLocked),
             }
         };
-        let split = self.split(set, |a| a.intent == Intent::Read, serve)?;
+        let unchecked = |a: &Access| a.intent == Intent::Read && !a.locked() && !rule.stands(a.header);
+        let split = self.split(set, unchecked, serve)?;
         if split.remote == 0 {
             return Ok(());
         }
@@ -311,28 +352,29 @@ impl PhaseOps for Phases {
     async fn install_and_unlock(&self, txn: &mut Txn) -> Result<(), Stop> {
         let step = self.context.plan.step(Phase::Install);
         let by_nic = self.context.plan.nic_owns_lock_words();
-        let owner = txn.stamp.owner();
+        let install_at = txn.install_at;
         let (set, _) = txn.serve(Phase::Install);
         let serve = |store: &NodeStore, access: &mut Access| {
             let payload = (0..access.payload_words()).map(|i| access.word(i));
-            self.context.charge(CpuWork::Copy(access.image_words() as u32 * 8));
+            let (shape, version) = (access.shape(), access.next_version(install_at));
             if by_nic {
                 if access.dirty() {
-                    let header = access.header.next();
-                    record::write_body(store.region(), access.location, header, access.key, payload);
+                    self.context.charge(CpuWork::Copy(shape.install_words() as u32 * 8));
+                    record::write_body(store.region(), access.location, shape, version, access.key, payload);
                 }
                 return Served::ByNic;
             }
             let freed = if access.dirty() {
-                store.install(access.location, access.header.next(), access.key, payload)
+                self.context.charge(CpuWork::Copy(shape.install_words() as u32 * 8));
+                store.install(access.location, shape, version, access.key, payload)
             } else {
-                store.release(access.location, access.header.lock(owner))
+                store.release(access.location, shape.packing, access.header)
             };
             assert!(freed, "bug: {:?} installs into a record that it has not locked", access);
-            access.locked = false;
+            access.held = None;
             Served::Done
         };
-        let split = self.split(set, |a| a.locked, serve)?;
+        let split = self.split(set, Access::locked, serve)?;
         if split.remote == 0 {
             return Ok(());
         }
@@ -345,18 +387,17 @@ impl PhaseOps for Phases {
     async fn unlock(&self, txn: &mut Txn) -> Result<(), Stop> {
         let step = self.context.plan.step(Phase::Unlock);
         let by_nic = self.context.plan.nic_owns_lock_words();
-        let owner = txn.stamp.owner();
         let (set, _) = txn.serve(Phase::Unlock);
         let serve = |store: &NodeStore, access: &mut Access| {
             if by_nic {
                 return Served::ByNic;
             }
-            let freed = store.release(access.location, access.header.lock(owner));
+            let freed = store.release(access.location, access.shape().packing, access.header);
             assert!(freed, "bug: {:?} frees a lock that it does not hold", access);
-            access.locked = false;
+            access.held = None;
             Served::Done
         };
-        let split = self.split(set, |a| a.locked, serve)?;
+        let split = self.split(set, Access::locked, serve)?;
         if split.remote == 0 {
             return Ok(());
         }
@@ -366,7 +407,7 @@ impl PhaseOps for Phases {
         };
         // A lock that could not be freed is recovery's now, not the next transaction's.
         let (set, _) = txn.serve(Phase::Unlock);
-        set.iter_mut().for_each(|a| a.locked = false);
+        set.iter_mut().for_each(|a| a.held = None);
         freed
     }
 }

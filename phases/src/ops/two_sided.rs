@@ -10,8 +10,7 @@ use super::wire::{self, Name, Outcome};
 use super::{Context, MAX_TRIES, PhaseOps, Stop, fault};
 use crate::log::Slot;
 use crate::plan::{Phase, Step};
-use crate::rule::{Abort, CheckRule, LockRule};
-use crate::store::record;
+use crate::rule::{Abort, Ask, CheckRule, Header, LockRule, Packing, Timestamp, Verdict};
 use crate::txn::{Access, NOWHERE, Txn};
 use primitives::exec::yield_now;
 use primitives::fabric::{AnyNic, CpuWork};
@@ -98,7 +97,7 @@ impl TwoSided {
         wave: &Wave,
         step: Step,
         phase: Phase,
-        handler: u8,
+        handler: impl Fn(&Access) -> u8,
         write: impl Fn(&Access, &mut Writer<'_>),
     ) -> Result<Pending<'_, AnyNic>, Stop> {
         let mut batch = self.context.rpc().batch();
@@ -109,9 +108,9 @@ impl TwoSided {
                 write(access, w);
             };
             if step.passive_ack {
-                batch.one_way(access.primary, handler, put).map_err(fault(phase))?;
+                batch.one_way(access.primary, handler(access), put).map_err(fault(phase))?;
             } else {
-                batch.call(access.primary, handler, put).map_err(fault(phase))?;
+                batch.call(access.primary, handler(access), put).map_err(fault(phase))?;
             }
         }
         Ok(batch.send())
@@ -159,7 +158,7 @@ impl TwoSided {
         &self,
         set: &mut [Access],
         phase: Phase,
-        handler: u8,
+        handler: impl Fn(&Access) -> u8,
         (retries, give_up): (u32, Abort),
         cost: &mut Cost,
         write: impl Fn(&Access, &mut Writer<'_>),
@@ -188,11 +187,11 @@ impl TwoSided {
             }
             let part = &mut set[from..];
             self.room(part, &wave, phase).await?;
-            let pending = self.start(part, &wave, step, phase, handler, &write)?;
+            let pending = self.start(part, &wave, step, phase, &handler, &write)?;
             *cost += pending.cost();
             if step.passive_ack {
                 for place in wave.places() {
-                    (part[place].pending, part[place].locked) = (false, false);
+                    (part[place].pending, part[place].held) = (false, None);
                 }
                 drop(pending);
             } else {
@@ -205,15 +204,15 @@ impl TwoSided {
 
     /// The record in a reply, into the access's first image.
     pub(super) fn take_record(&self, access: &mut Access, reply: &mut Reader<'_>) -> Result<(), Malformed> {
-        let words = access.payload_words();
-        let image = access.image();
-        image.set_word(record::HEADER_WORD, reply.word()?);
-        image.set_word(record::KEY_WORD, access.key);
-        for i in 0..words {
-            image.set_word(record::PAYLOAD_WORD + i, reply.word()?);
+        let (shape, image) = (access.shape(), access.image());
+        let state = Header(reply.word()?);
+        let version = if wire::names_version(shape.packing) { reply.word()? } else { state.0 };
+        let first = shape.payload_word(0);
+        for i in 0..shape.payload as usize {
+            image.set_word(first + i, reply.word()?);
         }
-        self.context.charge(CpuWork::Copy(words as u32 * 8));
-        access.read_in();
+        self.context.charge(CpuWork::Copy(shape.payload * 8));
+        access.take(state, version, first);
         Ok(())
     }
 
@@ -280,31 +279,46 @@ impl TwoSided {
 }
 
 impl PhaseOps for TwoSided {
+    fn timestamp(&self) -> Result<Timestamp, Abort> {
+        self.context.timestamp()
+    }
+
     async fn fetch(&self, txn: &mut Txn) -> Result<(), Stop> {
         let (set, cost) = txn.serve(Phase::Fetch);
         let tries = (MAX_TRIES, Abort::Unstable);
-        self.call_all(set, Phase::Fetch, wire::FETCH, tries, cost, |_, _| (), |a, r| self.take_record(a, r))
-            .await
+        let handler = |_: &Access| wire::FETCH;
+        self.call_all(set, Phase::Fetch, handler, tries, cost, |_, _| (), |a, r| self.take_record(a, r)).await
     }
 
     async fn lock_and_read(&self, txn: &mut Txn, rule: LockRule) -> Result<(), Stop> {
         let (set, cost) = txn.serve(Phase::Lock);
-        let tries = (u32::from(rule.retries()), Abort::LockConflict);
+        let tries = (rule.retries(), Abort::LockConflict);
         let write = |access: &Access, w: &mut Writer<'_>| {
-            wire::write_lock(w, rule, access.fetched().then_some(access.header));
+            if let Some(mode) = access.wants(rule) {
+                wire::write_lock(w, rule, access.ask(mode));
+            }
         };
         let done = |access: &mut Access, reply: &mut Reader<'_>| {
-            access.locked = true;
-            if access.fetched() { Ok(()) } else { self.take_record(access, reply) }
+            let Some(mode) = access.wants(rule) else { return Ok(()) };
+            let ask = access.ask(mode);
+            if wire::lock_brings_record(rule.packing, ask) {
+                // Its first word is the lock word that the owner has put there.
+                let locked = Header(reply.clone().word()?);
+                access.lock_is(locked, mode);
+                self.take_record(access, reply)?;
+            } else if let Verdict::Grant(locked) = rule.decide(Ask { held: false, ..ask }, alone(access)) {
+                access.lock_is(locked, mode);
+            }
+            Ok(())
         };
-        self.call_all(set, Phase::Lock, wire::LOCK, tries, cost, write, done).await
+        self.call_all(set, Phase::Lock, |_| wire::LOCK, tries, cost, write, done).await
     }
 
     async fn validate(&self, txn: &mut Txn, rule: CheckRule) -> Result<(), Stop> {
         let (set, cost) = txn.serve(Phase::Validate);
-        let write = |access: &Access, w: &mut Writer<'_>| wire::write_check(w, rule, access.header);
+        let write = |access: &Access, w: &mut Writer<'_>| wire::write_check(w, rule, access.version);
         let tries = (MAX_TRIES, Abort::ReadLocked);
-        self.call_all(set, Phase::Validate, wire::VALIDATE, tries, cost, write, |_, _| Ok(())).await
+        self.call_all(set, Phase::Validate, |_| wire::VALIDATE, tries, cost, write, |_, _| Ok(())).await
     }
 
     async fn replicate(&self, txn: &mut Txn) -> Result<(), Stop> {
@@ -314,62 +328,39 @@ impl PhaseOps for TwoSided {
     }
 
     async fn install_and_unlock(&self, txn: &mut Txn) -> Result<(), Stop> {
-        let owner = txn.stamp.owner();
+        let install_at = txn.install_at;
         let (set, cost) = txn.serve(Phase::Install);
-        let tries = (0, Abort::Unstable);
+        // What was locked and not changed is only freed.
+        let handler = |access: &Access| if access.dirty() { wire::INSTALL } else { wire::UNLOCK };
         let write = |access: &Access, w: &mut Writer<'_>| {
-            w.word(access.header.next().0);
+            if !access.dirty() {
+                return w.word(access.header.0);
+            }
+            w.word(access.next_version(install_at));
             for i in 0..access.payload_words() {
                 w.word(access.word(i));
             }
         };
-        // What was locked and not changed is only freed.
-        if set.iter().any(|a| a.pending && !a.dirty()) {
-            self.free_clean(set, owner, cost).await?;
-        }
-        let done = |access: &mut Access, _: &mut Reader<'_>| {
-            access.locked = false;
-            Ok(())
-        };
-        self.call_all(set, Phase::Install, wire::INSTALL, tries, cost, write, done).await
+        let tries = (0, Abort::Unstable);
+        self.call_all(set, Phase::Install, handler, tries, cost, write, freed).await
     }
 
     async fn unlock(&self, txn: &mut Txn) -> Result<(), Stop> {
-        let owner = txn.stamp.owner();
         let (set, cost) = txn.serve(Phase::Unlock);
-        self.free(set, Phase::Unlock, owner, cost).await
+        let write = |access: &Access, w: &mut Writer<'_>| w.word(access.header.0);
+        let tries = (0, Abort::Unstable);
+        self.call_all(set, Phase::Unlock, |_| wire::UNLOCK, tries, cost, write, freed).await
     }
 }
 
-impl TwoSided {
-    /// Frees the pending records' locks.
-    async fn free(
-        &self,
-        set: &mut [Access],
-        phase: Phase,
-        owner: crate::rule::Owner,
-        cost: &mut Cost,
-    ) -> Result<(), Stop> {
-        let write = |access: &Access, w: &mut Writer<'_>| w.word(access.header.lock(owner).0);
-        let done = |access: &mut Access, _: &mut Reader<'_>| {
-            access.locked = false;
-            Ok(())
-        };
-        self.call_all(set, phase, wire::UNLOCK, (0, Abort::Unstable), cost, write, done).await
-    }
+/// The lock word that the owner has granted from, as far as what it has put there depends on it: an upgrade to exclusive
+/// leaves nothing of the readers.
+fn alone(access: &Access) -> Header {
+    if access.shape().packing == Packing::Locked { Header(0) } else { access.header }
+}
 
-    /// At commit: frees the locks of pending records that have no new value, and leaves the others pending.
-    async fn free_clean(
-        &self,
-        set: &mut [Access],
-        owner: crate::rule::Owner,
-        cost: &mut Cost,
-    ) -> Result<(), Stop> {
-        for access in set.iter_mut() {
-            if access.pending && !access.dirty() {
-                self.free(std::slice::from_mut(access), Phase::Install, owner, cost).await?;
-            }
-        }
-        Ok(())
-    }
+/// The owner has freed the lock.
+fn freed(access: &mut Access, _: &mut Reader<'_>) -> Result<(), Malformed> {
+    access.held = None;
+    Ok(())
 }

@@ -2,21 +2,22 @@
 //!
 //! | handler  | request | reply |
 //! |----------|---------|-------|
-//! | FETCH    | name, key | outcome, header, payload… |
-//! | LOCK     | name, key, stamp, read header and rule | outcome; header, payload… if the record was not read |
-//! | VALIDATE | name, key, read header and rule | outcome |
-//! | INSTALL  | name, key, new header, payload… | outcome |
-//! | UNLOCK   | name, key, locked header | outcome |
+//! | FETCH    | name, key | outcome, record |
+//! | LOCK     | name, key, who asks, read version and rule | outcome; record, unless its header was known |
+//! | VALIDATE | name, key, read version and rule, the rule's word if it has one | outcome |
+//! | INSTALL  | name, key, new version, payload… | outcome |
+//! | UNLOCK   | name, key, lock word as held | outcome |
 //! | APPEND   | ring position, words… | outcome |
 //! | TRUNCATE | ring position | outcome, head position |
 //! | PING     | | outcome |
 //!
 //! A *name* is `table:16 | offset:48`, where the offset is that of the record if the requester knows it, else 0; the
 //! owner trusts it only if the record's key agrees. An *outcome* is `status:16 | offset:48`: status 0 is success, the
-//! offset refills the requester's location cache. A header and a rule share a word: `rule:24 | read:1 | version:39`.
+//! offset refills the requester's location cache. A version and a rule share a word: `rule:24 | read:1 | version:39`. A *record* is
+//! its first word, its version if that is another word, and its payload.
 
 use super::owner;
-use crate::rule::{Abort, CheckRule, Header, LockRule, Stamp};
+use crate::rule::{Abort, Ask, CheckRule, Header, LockRule, Packing};
 use crate::store::TableId;
 use primitives::rpc::{Malformed, Reader, Writer};
 
@@ -31,7 +32,6 @@ pub(super) const PING: u8 = 8;
 
 const OFFSET_BITS: u32 = 48;
 const OFFSET_MASK: u64 = (1 << OFFSET_BITS) - 1;
-const READ: u64 = 1 << 39;
 const RULE_SHIFT: u32 = 40;
 
 /// Which record a request is about.
@@ -85,24 +85,42 @@ impl Outcome {
     }
 }
 
-pub(super) fn write_lock(out: &mut Writer<'_>, rule: LockRule, read: Option<Header>) {
-    let [stamp, conflict] = rule.encode();
-    out.word(stamp);
-    out.word(conflict << RULE_SHIFT | read.map_or(0, |h| READ | h.version()));
+/// Whether a record's version is another word than its first one.
+pub(super) fn names_version(packing: Packing) -> bool {
+    matches!(packing, Packing::Locked | Packing::Versions)
 }
 
-pub(super) fn read_lock(from: &mut Reader<'_>) -> Result<(LockRule, Option<Header>), Malformed> {
-    let stamp = from.word()?;
+/// Whether a granted lock's reply has the record. It is known already where its version was checked (OCC) or it was locked
+/// before (an upgrade); elsewhere readers may have changed its first word meanwhile.
+pub(super) fn lock_brings_record(packing: Packing, ask: Ask) -> bool {
+    match packing {
+        Packing::Counted => ask.read.is_none(),
+        Packing::Locked => !ask.held,
+        Packing::Leased | Packing::Versions => true,
+    }
+}
+
+pub(super) fn write_lock(out: &mut Writer<'_>, rule: LockRule, ask: Ask) {
+    let [who, word] = rule.encode(ask);
+    out.word(who);
+    out.word(word);
+}
+
+pub(super) fn read_lock(from: &mut Reader<'_>) -> Result<(LockRule, Ask), Malformed> {
+    LockRule::decode([from.word()?, from.word()?])
+}
+
+pub(super) fn write_check(out: &mut Writer<'_>, rule: CheckRule, read: u64) {
+    let (number, word) = rule.encode();
+    out.word(number << RULE_SHIFT | Header::new(read).version());
+    if let Some(word) = word {
+        out.word(word);
+    }
+}
+
+pub(super) fn read_check(from: &mut Reader<'_>) -> Result<(CheckRule, u64), Malformed> {
     let word = from.word()?;
-    let rule = LockRule::decode([Stamp(stamp).0, word >> RULE_SHIFT])?;
-    Ok((rule, (word & READ != 0).then(|| Header::new(word))))
-}
-
-pub(super) fn write_check(out: &mut Writer<'_>, rule: CheckRule, read: Header) {
-    out.word(rule.encode() << RULE_SHIFT | read.version());
-}
-
-pub(super) fn read_check(from: &mut Reader<'_>) -> Result<(CheckRule, Header), Malformed> {
-    let word = from.word()?;
-    Ok((CheckRule::decode(word >> RULE_SHIFT)?, Header::new(word)))
+    let has_word = CheckRule::has_word(word >> RULE_SHIFT)?;
+    let rule = CheckRule::decode(if has_word { Some(from.word()?) } else { None });
+    Ok((rule, Header::new(word).version()))
 }

@@ -1,6 +1,7 @@
 //! What makes a plan impossible, and the nearest one that would run.
 
 use super::{Phase, Plan, Space, Step, Via};
+use crate::rule::Packing;
 use primitives::fabric::{AtomicScope, Caps};
 use std::fmt;
 
@@ -15,11 +16,51 @@ pub struct Needs {
     pub lock_words: u32,
     /// Header words its check rule compares together. A READ is whole up to one.
     pub check_words: u32,
+    /// How it packs its state into records.
+    pub packing: Packing,
+    /// Several transactions may hold a lock: then freeing it is reading and changing, too.
+    pub shared_locks: bool,
 }
+
+/// Two-phase locking finds, reads and locks a record in one step, and has nothing to validate.
+const LOCKING: [Phase; 4] = [Phase::Lock, Phase::Log, Phase::Install, Phase::Unlock];
 
 impl Needs {
     /// Optimistic concurrency control: every phase, one header word.
-    pub const OCC: Needs = Needs { protocol: "occ", phases: &Phase::ALL, lock_words: 1, check_words: 1 };
+    pub const OCC: Needs = Needs {
+        protocol: "occ",
+        phases: &Phase::ALL,
+        lock_words: 1,
+        check_words: 1,
+        packing: Packing::Counted,
+        shared_locks: false,
+    };
+
+    /// Two-phase locking without waiting.
+    pub const NOWAIT: Needs = Needs {
+        protocol: "nowait",
+        phases: &LOCKING,
+        packing: Packing::Locked,
+        shared_locks: true,
+        ..Needs::OCC
+    };
+
+    /// Two-phase locking, older transactions wait.
+    pub const WAITDIE: Needs = Needs { protocol: "waitdie", ..Needs::NOWAIT };
+
+    /// Two-phase locking, everybody waits for a while.
+    pub const BOUNDED_WAIT: Needs = Needs { protocol: "bounded-wait", ..Needs::NOWAIT };
+
+    /// [`Needs::NOWAIT`] with one holder to a lock, whether it reads or writes.
+    pub const NOWAIT_EXCLUSIVE: Needs =
+        Needs { protocol: "nowait-exclusive", shared_locks: false, ..Needs::NOWAIT };
+
+    /// [`Needs::WAITDIE`] with one holder to a lock.
+    pub const WAITDIE_EXCLUSIVE: Needs =
+        Needs { protocol: "waitdie-exclusive", shared_locks: false, ..Needs::NOWAIT };
+
+    /// Leases: lock, lease and write timestamp in one header word.
+    pub const SUNDIAL: Needs = Needs { protocol: "sundial", packing: Packing::Leased, ..Needs::OCC };
 
     /// Whether the protocol runs `phase`.
     pub fn runs(&self, phase: Phase) -> bool {
@@ -54,6 +95,38 @@ pub enum Refusal {
     LockWordsShared {
         /// The phase in which the CPU changes lock words.
         phase: Phase,
+        /// The fabric.
+        fabric: String,
+    },
+    /// Shared locks are taken by one and given back by the other of CPU and NIC.
+    #[error(
+        "{phase}: {via} asked for, but lock is {lock}: {protocol} counts a lock's readers, which the owner's CPU and NIC \
+         atomics would both change, and atomics of {fabric} are atomic only among themselves"
+    )]
+    ReadersShared {
+        /// The phase that frees locks.
+        phase: Phase,
+        /// What was asked for.
+        via: Via,
+        /// How locks are taken.
+        lock: Via,
+        /// The protocol.
+        protocol: &'static str,
+        /// The fabric.
+        fabric: String,
+    },
+    /// Lease and lock are in one word, changed by CPU and NIC.
+    #[error(
+        "validate: {via} asked for, but lock is {lock}: {protocol} keeps lock and lease in one word, which the owner's CPU \
+         and NIC atomics would both change, and atomics of {fabric} are atomic only among themselves"
+    )]
+    LeasesShared {
+        /// What was asked for.
+        via: Via,
+        /// How locks are taken.
+        lock: Via,
+        /// The protocol.
+        protocol: &'static str,
         /// The fabric.
         fabric: String,
     },
@@ -126,6 +199,7 @@ impl Refusal {
         match self {
             Refusal::NoOneSidedVerbs { phase, .. }
             | Refusal::LockWordsShared { phase, .. }
+            | Refusal::ReadersShared { phase, .. }
             | Refusal::NoLocation { phase }
             | Refusal::NeedsOwner { phase, .. }
             | Refusal::NeverRun { phase, .. }
@@ -133,6 +207,7 @@ impl Refusal {
             | Refusal::HybridPhase { phase }
             | Refusal::AnswerNeeded { phase } => Some(*phase),
             Refusal::NoAtomics { .. } => Some(Phase::Lock),
+            Refusal::LeasesShared { .. } => Some(Phase::Validate),
             Refusal::HybridWithoutCache => Some(Phase::Fetch),
             Refusal::Coroutines { .. } => None,
         }
@@ -165,6 +240,7 @@ impl std::error::Error for PlanError {}
 pub struct CheckedPlan {
     plan: Plan,
     nic_owns_lock_words: bool,
+    nic_owns_leases: bool,
 }
 
 impl CheckedPlan {
@@ -192,6 +268,12 @@ impl CheckedPlan {
     pub fn nic_owns_lock_words(&self) -> bool {
         self.nic_owns_lock_words
     }
+
+    /// Whether leases of local records, too, are extended through the NIC.
+    #[inline]
+    pub fn nic_owns_leases(&self) -> bool {
+        self.nic_owns_leases
+    }
 }
 
 impl Plan {
@@ -210,7 +292,10 @@ impl Plan {
             return Err(PlanError { refusals, nearest: self.nearest(caps, needs) });
         }
         let cas = self.lock.is_some_and(|step| step.via == Via::OneSided);
-        Ok(CheckedPlan { plan: self, nic_owns_lock_words: cas && caps.atomic_scope != AtomicScope::Global })
+        let apart = caps.atomic_scope != AtomicScope::Global;
+        let renews = needs.packing == Packing::Leased
+            && self.validate.is_some_and(|step| step.via == Via::OneSided);
+        Ok(CheckedPlan { plan: self, nic_owns_lock_words: cas && apart, nic_owns_leases: renews && apart })
     }
 
     /// Everything that is wrong with the plan, in phase order; empty if it can run.
@@ -259,7 +344,9 @@ impl Plan {
             if phase == Phase::Lock && caps.atomic_scope == AtomicScope::None {
                 found.push(Refusal::NoAtomics { fabric: fabric() });
             }
-            let by_location = !matches!(phase, Phase::Fetch | Phase::Log);
+            // Whoever meets a record first looks for it.
+            let first = if needs.runs(Phase::Fetch) { Phase::Fetch } else { Phase::Lock };
+            let by_location = !matches!(phase, Phase::Log) && phase != first;
             if by_location && !self.learns_locations_before(phase) {
                 found.push(Refusal::NoLocation { phase });
             }
@@ -268,6 +355,18 @@ impl Plan {
         let nic_locks = self.lock.is_some_and(|lock| lock.via == Via::OneSided);
         if cpu_changes && nic_locks && caps.one_sided && caps.atomic_scope == AtomicScope::Nic {
             found.push(Refusal::LockWordsShared { phase, fabric: fabric() });
+            return;
+        }
+        let Some(lock) = self.lock.map(|lock| lock.via) else { return };
+        if !caps.one_sided || caps.atomic_scope != AtomicScope::Nic || step.via == lock {
+            return;
+        }
+        let protocol = needs.protocol;
+        if needs.shared_locks && matches!(phase, Phase::Install | Phase::Unlock) {
+            found.push(Refusal::ReadersShared { phase, via: step.via, lock, protocol, fabric: fabric() });
+        }
+        if needs.packing == Packing::Leased && phase == Phase::Validate {
+            found.push(Refusal::LeasesShared { via: step.via, lock, protocol, fabric: fabric() });
         }
     }
 

@@ -14,7 +14,6 @@
 
 use super::layout::{BUCKET_ENTRIES, TableId, hash};
 use super::{NodeStore, StoreError, record};
-use crate::rule::Header;
 use primitives::mem::{Buf, Region};
 use primitives::verbs::NodeId;
 
@@ -112,7 +111,7 @@ impl NodeStore {
         }
     }
 
-    /// Inserts a record of `primary`'s partition, at version 1. By the owner's CPU only.
+    /// Inserts a record of `primary`'s partition, at the store's first version. By the owner's CPU only.
     ///
     /// # Errors
     /// If this node holds no copy of the partition, the payload has another length, the key is there already, or
@@ -133,7 +132,8 @@ impl NodeStore {
         }
         let copy =
             self.layout.copy(self.node, primary).ok_or(StoreError::NoCopy { node: self.node, primary })?;
-        self.insert_version(copy, table, key, Header::new(1), payload.iter().copied())
+        let first = self.layout.config().first_version;
+        self.insert_version(copy, table, key, first, payload.iter().copied())
     }
 
     /// Inserts a record into one of the copies this node holds; the payload has the table's length.
@@ -142,7 +142,7 @@ impl NodeStore {
         copy: usize,
         table: TableId,
         key: u64,
-        header: Header,
+        version: u64,
         payload: impl Iterator<Item = u64> + Clone,
     ) -> Result<u64, StoreError> {
         let first = self.layout.bucket(copy, table, key);
@@ -155,7 +155,7 @@ impl NodeStore {
             return Err(StoreError::Full { table, node: self.node, capacity: part.record_count });
         }
         let offset = part.records + index * self.layout.stride(table);
-        record::write_local(&self.region, offset, header, key, payload);
+        record::write_local(&self.region, offset, self.layout.shape(table), version, key, payload);
         self.region.store(entry, key);
         self.region.store(entry + 8, location_word(key, offset));
         Ok(offset)
@@ -197,6 +197,7 @@ impl NodeStore {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rule::Packing;
     use crate::store::layout::{Layout, StoreConfig, TableSpec};
     use proptest::prelude::*;
     use std::collections::BTreeMap;
@@ -204,8 +205,15 @@ mod tests {
 
     fn store(rows: u64) -> NodeStore {
         let table = TableSpec { name: "t".into(), payload_words: 2, rows_per_node: rows, keys_per_block: 1 };
-        let config =
-            StoreConfig { tables: vec![table], nodes: 1, workers: 1, replicas: 1, log_ring_bytes: 0 };
+        let config = StoreConfig {
+            tables: vec![table],
+            nodes: 1,
+            workers: 1,
+            replicas: 1,
+            log_ring_bytes: 0,
+            packing: Packing::Counted,
+            first_version: 1,
+        };
         NodeStore::new(NodeId(0), Arc::new(Layout::new(config).unwrap()))
     }
 
@@ -224,7 +232,7 @@ mod tests {
                 }
             }
             for key in 0..200 {
-                let got = store.get(TableId(0), key).map(|(h, p)| (h.version(), p));
+                let got = store.get(TableId(0), key).map(|r| (r.version, r.payload));
                 prop_assert_eq!(got, model.get(&key).map(|p| (1, p.to_vec())));
             }
         }
@@ -278,7 +286,7 @@ mod tests {
             }
         });
         for key in 0..2000 {
-            assert_eq!(store.get(TableId(0), key).unwrap().1, [key / 2, key % 2]);
+            assert_eq!(store.get(TableId(0), key).unwrap().payload, [key / 2, key % 2]);
         }
     }
 }

@@ -14,7 +14,8 @@
 //! use three replicas in all).
 
 use super::StoreError;
-use super::record;
+use super::record::{self, Shape};
+use crate::rule::Packing;
 use primitives::verbs::NodeId;
 
 /// Bytes of an index bucket: two cache lines, seven entries and a link.
@@ -58,6 +59,10 @@ pub struct StoreConfig {
     pub replicas: u16,
     /// Bytes of each log ring.
     pub log_ring_bytes: u64,
+    /// How the protocol packs its state into records.
+    pub packing: Packing,
+    /// Version of every record that is loaded; 1 unless a test wants to be close to a wrap.
+    pub first_version: u64,
 }
 
 /// Offsets of one copy of one table.
@@ -151,7 +156,7 @@ impl Layout {
                     record::MAX_PAYLOAD_WORDS
                 )));
             }
-            let stride = record::stride(payload_words);
+            let stride = Shape { packing: config.packing, payload: payload_words }.stride();
             // Five of seven entries used on average keeps chains short: at a Poisson load of 5 a bucket, about
             // one key in thirty lies in an overflow bucket.
             let bucket_count = rows_per_node.div_ceil(5);
@@ -200,10 +205,19 @@ impl Layout {
         self.tables[usize::from(table.0)].payload_words
     }
 
-    /// Bytes of a table's records: header, checksum, key and payload.
+    /// Where the words of a table's records are.
+    ///
+    /// # Panics
+    /// If there is no such table.
+    #[inline]
+    pub fn shape(&self, table: TableId) -> Shape {
+        Shape { packing: self.config.packing, payload: self.payload_words(table) }
+    }
+
+    /// Bytes of a table's records: what the protocol keeps in front of and between payloads, and the payloads.
     #[inline]
     pub fn record_bytes(&self, table: TableId) -> u32 {
-        (record::PAYLOAD_WORD as u32 + self.payload_words(table)) * 8
+        self.shape(table).words() as u32 * 8
     }
 
     /// Bytes between a table's records.
@@ -287,7 +301,7 @@ mod tests {
             rows_per_node: 100,
             keys_per_block: 10,
         };
-        StoreConfig { tables: vec![table(1), table(9)], nodes, workers: 2, replicas, log_ring_bytes: 1024 }
+        StoreConfig { tables: vec![table(1), table(9)], nodes, workers: 2, replicas, log_ring_bytes: 1024, packing: Packing::Counted, first_version: 1 }
     }
 
     #[test]

@@ -11,8 +11,9 @@ pub mod record;
 pub use cache::{CacheStats, LocationCache};
 pub(crate) use index::{Found, probe_bucket};
 pub use layout::{Layout, StoreConfig, TableId, TableSpec};
+pub use record::Shape;
 
-use crate::rule::Header;
+use crate::rule::{Header, Packing};
 use primitives::fabric::{AnyNic, Nic, SetupError};
 use primitives::mem::{Access, MemoryKeys, Region};
 use primitives::verbs::{NodeId, Remote, Rkey};
@@ -119,18 +120,62 @@ impl NodeStore {
         (part.records..end).contains(&offset) && (offset - part.records).is_multiple_of(stride)
     }
 
-    /// The record's header and payload, if this node holds a copy of it and it is of one piece: for checks and
+    /// The record's latest version, if this node holds a copy of it and it is of one piece: for checks and
     /// tests, not for transactions.
-    pub fn get(&self, table: TableId, key: u64) -> Option<(Header, Vec<u64>)> {
+    pub fn get(&self, table: TableId, key: u64) -> Option<Stored> {
         let copy = self.layout.copy(self.node, self.layout.primary(table, key))?;
         let offset = self.locate_copy(copy, table, key)?;
-        let words = self.layout.payload_words(table) as usize;
-        let load = |i: usize| self.region.load(offset + i as u64 * 8);
-        let header = Header(load(record::HEADER_WORD));
-        let payload: Vec<u64> = (0..words).map(|i| load(record::PAYLOAD_WORD + i)).collect();
-        let sum = record::checksum(header.version(), key, payload.iter().copied());
-        (sum == load(record::CHECKSUM_WORD)).then_some((header, payload))
+        let shape = self.layout.shape(table);
+        let word = record::words_at(&self.region, offset);
+        let slot = shape.newest(&word);
+        let first = shape.payload_word(slot);
+        let locked = match shape.packing {
+            Packing::Counted | Packing::Leased => Header(word(record::HEADER_WORD)).locked(),
+            Packing::Locked | Packing::Versions => word(record::HEADER_WORD) != 0,
+        };
+        shape.whole(&word, slot).then(|| Stored {
+            version: shape.version(word(shape.version_word(slot))),
+            locked,
+            payload: (first..first + shape.payload as usize).map(&word).collect(),
+        })
     }
+
+    /// Brings a copy of a record to a version, unless it has a later one already. By CPUs alone: workers of this node
+    /// apply different logs at once, so the copy's lock bit is held for the moment.
+    pub(crate) fn bring_to(
+        &self,
+        offset: u64,
+        shape: Shape,
+        version: u64,
+        key: u64,
+        payload: impl Iterator<Item = u64> + Clone,
+    ) {
+        let word = record::words_at(&self.region, offset);
+        let behind = || shape.packing.later(version, shape.version(word(shape.version_word(shape.newest(&word)))));
+        while behind() {
+            let seen = Header(word(record::HEADER_WORD));
+            let busy = Header(seen.0 | 1 << 63);
+            if seen.locked() || self.region.compare_swap(offset, seen.0, busy.0) != seen.0 {
+                std::hint::spin_loop();
+                continue;
+            }
+            if behind() {
+                return record::write_local(&self.region, offset, shape, version, key, payload);
+            }
+            self.region.store(offset, seen.0);
+        }
+    }
+}
+
+/// A record as a check or a test sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stored {
+    /// Its latest version.
+    pub version: u64,
+    /// Some transaction holds it.
+    pub locked: bool,
+    /// The payload of that version.
+    pub payload: Vec<u64>,
 }
 
 /// The stores of all nodes, as a test or a loopback run holds them, with the keys that let nodes reach each other.
@@ -190,7 +235,7 @@ impl Cluster {
         Directory { rkeys: self.rkeys.clone() }
     }
 
-    /// Inserts a record with version 1 into its primary and all backups: before a run starts.
+    /// Inserts a record with the first version into its primary and all backups: before a run starts.
     ///
     /// # Errors
     /// If there is no such table, the payload has another length, the key is there already, or there is no room.

@@ -1,16 +1,25 @@
-//! The record: `[header][checksum][key][payload words…]`.
+//! The record: what its words are, and why a torn READ is never returned.
+//!
+//! ```text
+//! Counted, Leased   [header][checksum][key][payload…]
+//! Locked            [lock][checksum][key][version][payload…]
+//! Versions          [lock][rts][key], then 4 × [wts][checksum][payload…]
+//! ```
+//!
+//! Which of these it is, is a value ([`Packing`]) that the protocol chooses when the store is laid out; a [`Shape`] says where
+//! things are, and all code that touches records goes by it.
 //!
 //! A READ is whole only up to a word (InfiniBand gives no more, and DESIGN §3.2 holds every fabric to it), so
 //! a record read while somebody writes it back may be half old, half new. Three things together make such a
 //! read known:
 //!
-//! - **Locks.** Only the holder of the lock bit writes payload.
-//! - **Order.** Write-back is two requests on one queue pair: checksum, key and payload first, the header word
-//!   second. RC executes them in order, so the new version and the released lock appear after all of the payload.
-//! - **Checksum.** It covers version, key and payload. While payload is being written the header still carries the
-//!   old version, so neither a mix of words nor the whole new payload under the old header matches: the
-//!   checksum then stands for the next version. The lock bit and owner are not covered, so locking and unlocking
-//!   leave it valid.
+//! - **Locks.** Only the holder of the lock writes payload.
+//! - **Order.** Write-back is two requests on one queue pair: everything behind the first word first, the first word, which
+//!   frees the lock, second. RC executes them in order, so the lock is seen free only after all of the payload.
+//! - **Checksum.** It covers version, key and payload. Where the version stands in the first word that still is the old one
+//!   while payload is being written, so neither a mix of words nor the whole new payload under the old header matches: the
+//!   checksum then stands for the next version. Lock, owner, lease and rts are not covered, so changing them
+//!   leaves it valid.
 //!
 //! FaRM puts a version into every cache line instead, which needs coherence between lines of the NIC's DMA
 //! and makes records with odd layouts; a checksum needs word atomicity alone, and is what Pilaf used.
@@ -21,24 +30,156 @@
 //! nothing.
 
 use super::layout::fold;
-use crate::rule::Header;
+use crate::rule::{Header, Packing};
 use primitives::mem::{Buf, Region};
+use std::sync::atomic::Ordering;
 
-/// Word of the header.
+/// Word of the header or lock, in every packing.
 pub const HEADER_WORD: usize = 0;
-/// Word of the checksum.
-pub const CHECKSUM_WORD: usize = 1;
-/// Word of the key.
+/// Word of the read timestamp, where versions are kept.
+pub const RTS_WORD: usize = 1;
+/// Word of the key, in every packing.
 pub const KEY_WORD: usize = 2;
-/// First word of the payload.
-pub const PAYLOAD_WORD: usize = 3;
+/// Versions that MVCC keeps of a record (RCC §4.4: at most 4.2 % of reads abort for want of a fifth).
+pub const SLOTS: usize = 4;
 /// Most payload words: two images of such a record still fit one pool buffer and one datagram.
 pub const MAX_PAYLOAD_WORDS: u32 = 512;
 
-/// Bytes from one record to the next: records of up to 32 B do not straddle cache lines, longer ones begin one.
-pub fn stride(payload_words: u32) -> u64 {
-    let bytes = (PAYLOAD_WORD as u64 + u64::from(payload_words)) * 8;
-    if bytes <= 32 { 32 } else { bytes.next_multiple_of(64) }
+/// Where a record's words are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// How the protocol packs its state.
+    pub packing: Packing,
+    /// Words of payload.
+    pub payload: u32,
+}
+
+impl Shape {
+    /// Words of a record.
+    #[inline]
+    pub const fn words(self) -> usize {
+        match self.packing {
+            Packing::Versions => 3 + SLOTS * self.slot_words(),
+            _ => self.payload_word(0) + self.payload as usize,
+        }
+    }
+
+    const fn slot_words(self) -> usize {
+        2 + self.payload as usize
+    }
+
+    /// Versions a record keeps.
+    #[inline]
+    pub const fn slots(self) -> usize {
+        if matches!(self.packing, Packing::Versions) { SLOTS } else { 1 }
+    }
+
+    /// Word with a slot's version.
+    #[inline]
+    pub const fn version_word(self, slot: usize) -> usize {
+        match self.packing {
+            Packing::Counted | Packing::Leased => HEADER_WORD,
+            Packing::Locked => 3,
+            Packing::Versions => 3 + slot * self.slot_words(),
+        }
+    }
+
+    /// Word with a slot's checksum.
+    #[inline]
+    pub const fn checksum_word(self, slot: usize) -> usize {
+        match self.packing {
+            Packing::Versions => 4 + slot * self.slot_words(),
+            _ => 1,
+        }
+    }
+
+    /// First word of a slot's payload.
+    #[inline]
+    pub const fn payload_word(self, slot: usize) -> usize {
+        match self.packing {
+            Packing::Counted | Packing::Leased => 3,
+            Packing::Locked => 4,
+            Packing::Versions => 5 + slot * self.slot_words(),
+        }
+    }
+
+    /// The version in a word that has one.
+    #[inline]
+    pub fn version(self, word: u64) -> u64 {
+        match self.packing {
+            Packing::Versions => word,
+            _ => Header(word).version(),
+        }
+    }
+
+    /// Words of the image to install: the word that frees the lock, then what one WRITE puts into place.
+    #[inline]
+    pub const fn install_words(self) -> usize {
+        self.install_payload() + self.payload as usize
+    }
+
+    /// First word of payload in the image to install.
+    #[inline]
+    pub const fn install_payload(self) -> usize {
+        match self.packing {
+            Packing::Locked => 4,
+            _ => 3,
+        }
+    }
+
+    /// First word of the record that an install's first WRITE replaces.
+    #[inline]
+    pub const fn body_word(self, slot: usize) -> usize {
+        match self.packing {
+            Packing::Versions => self.version_word(slot),
+            _ => 1,
+        }
+    }
+
+    /// Bytes from one record to the next: records of up to 32 B do not straddle cache lines, longer ones begin one.
+    pub fn stride(self) -> u64 {
+        let bytes = self.words() as u64 * 8;
+        if bytes <= 32 { 32 } else { bytes.next_multiple_of(64) }
+    }
+
+    /// The slot with the latest version, by a record's words.
+    #[inline]
+    pub(crate) fn newest(self, word: impl Fn(usize) -> u64) -> usize {
+        (1..self.slots()).fold(0, |best, slot| {
+            if word(self.version_word(slot)) > word(self.version_word(best)) { slot } else { best }
+        })
+    }
+
+    /// The slot that the next version replaces: the one with the oldest.
+    #[inline]
+    pub(crate) fn oldest(self, word: impl Fn(usize) -> u64) -> usize {
+        (1..self.slots()).fold(0, |best, slot| {
+            if word(self.version_word(slot)) < word(self.version_word(best)) { slot } else { best }
+        })
+    }
+
+    /// Whether a slot is of one piece.
+    #[inline]
+    pub(crate) fn whole(self, word: impl Fn(usize) -> u64, slot: usize) -> bool {
+        let first = self.payload_word(slot);
+        let payload = (first..first + self.payload as usize).map(&word);
+        checksum(self.version(word(self.version_word(slot))), word(KEY_WORD), payload)
+            == word(self.checksum_word(slot))
+    }
+}
+
+/// The words of a record image in a buffer.
+#[inline]
+pub(crate) fn words_of(buf: &Buf) -> impl Fn(usize) -> u64 {
+    let words = buf.words();
+    |i| words[i].load(Ordering::Relaxed)
+}
+
+/// The words of a record in a region.
+#[inline]
+pub(crate) fn words_at(region: &Region, offset: u64) -> impl Fn(usize) -> u64 {
+    let words = &region.words()[(offset / 8) as usize..];
+    |i| words[i].load(Ordering::Acquire)
 }
 
 /// Checksum over a record's version, key and payload.
@@ -53,88 +194,102 @@ pub fn checksum(version: u64, key: u64, payload: impl Iterator<Item = u64>) -> u
     state
 }
 
-/// Whether an image of `payload_words` words, `first` words into `buf`, is of one piece.
+/// Completes the image to install, `first` words into `buf`, whose payload is in place.
 #[inline]
-pub(crate) fn whole(buf: &Buf, first: usize, payload_words: usize) -> bool {
-    let words = &buf.words()[first..first + PAYLOAD_WORD + payload_words];
-    let word = |i: usize| words[i].load(std::sync::atomic::Ordering::Relaxed);
-    let sum =
-        checksum(Header(word(HEADER_WORD)).version(), word(KEY_WORD), (PAYLOAD_WORD..words.len()).map(word));
-    sum == word(CHECKSUM_WORD)
-}
-
-/// Completes an image `first` words into `buf` whose payload is in place: header, key and checksum.
-#[inline]
-pub(crate) fn seal(buf: &Buf, first: usize, payload_words: usize, header: Header, key: u64) {
-    let payload = (0..payload_words).map(|i| buf.word(first + PAYLOAD_WORD + i));
-    let sum = checksum(header.version(), key, payload);
-    buf.set_word(first + HEADER_WORD, header.0);
-    buf.set_word(first + CHECKSUM_WORD, sum);
-    buf.set_word(first + KEY_WORD, key);
-}
-
-/// Copies a record out by CPU; whether it is of one piece.
-#[inline]
-pub(crate) fn read_local(region: &Region, offset: u64, buf: &Buf, payload_words: usize) -> bool {
-    let words = &region.words()[(offset / 8) as usize..][..PAYLOAD_WORD + payload_words];
-    for (i, word) in words.iter().enumerate() {
-        buf.set_word(i, word.load(std::sync::atomic::Ordering::Acquire));
+pub(crate) fn seal(buf: &Buf, first: usize, shape: Shape, version: u64, key: u64) {
+    let at = first + shape.install_payload();
+    let sum = checksum(version, key, (at..at + shape.payload as usize).map(|i| buf.word(i)));
+    buf.set_word(first, shape.packing.installed(version).0);
+    match shape.packing {
+        Packing::Versions => {
+            buf.set_word(first + 1, version);
+            buf.set_word(first + 2, sum);
+        }
+        packing => {
+            buf.set_word(first + 1, sum);
+            buf.set_word(first + 2, key);
+            if packing == Packing::Locked {
+                buf.set_word(first + 3, version);
+            }
+        }
     }
-    whole(buf, 0, payload_words)
 }
 
-/// Writes payload and checksum, then the header, by CPU. The caller holds the lock.
+/// Copies a record out by CPU.
+#[inline]
+pub(crate) fn copy_local(region: &Region, offset: u64, buf: &Buf, shape: Shape) {
+    let words = &region.words()[(offset / 8) as usize..][..shape.words()];
+    for (i, word) in words.iter().enumerate() {
+        buf.set_word(i, word.load(Ordering::Acquire));
+    }
+}
+
+/// Writes a new version with its payload, then the word that frees the lock, by CPU. The caller holds the lock.
 #[inline]
 pub(crate) fn write_local(
     region: &Region,
     offset: u64,
-    header: Header,
+    shape: Shape,
+    version: u64,
     key: u64,
     payload: impl Iterator<Item = u64> + Clone,
 ) {
-    write_body(region, offset, header, key, payload);
-    region.store(offset + HEADER_WORD as u64 * 8, header.0);
+    write_body(region, offset, shape, version, key, payload);
+    region.store(offset, shape.packing.installed(version).0);
 }
 
-/// Writes payload and checksum by CPU as they go under `header`, which is left to be written.
+/// Writes a new version with its payload by CPU, but for the first word, which is left to be written.
 #[inline]
 pub(crate) fn write_body(
     region: &Region,
     offset: u64,
-    header: Header,
+    shape: Shape,
+    version: u64,
     key: u64,
     payload: impl Iterator<Item = u64> + Clone,
 ) {
-    region.store(offset + CHECKSUM_WORD as u64 * 8, checksum(header.version(), key, payload.clone()));
-    region.store(offset + KEY_WORD as u64 * 8, key);
+    let slot = shape.oldest(words_at(region, offset));
+    let put = |word: usize, value: u64| region.store(offset + word as u64 * 8, value);
+    put(shape.checksum_word(slot), checksum(version, key, payload.clone()));
+    put(KEY_WORD, key);
     for (i, word) in payload.enumerate() {
-        region.store(offset + (PAYLOAD_WORD + i) as u64 * 8, word);
+        put(shape.payload_word(slot) + i, word);
+    }
+    if matches!(shape.packing, Packing::Locked | Packing::Versions) {
+        put(shape.version_word(slot), version);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rule::Owner;
     use primitives::mem::BufPool;
     use primitives::verbs::Lkey;
 
+    const PACKINGS: [Packing; 4] = [Packing::Counted, Packing::Leased, Packing::Locked, Packing::Versions];
+
     #[test]
     fn every_mixture_of_two_versions_is_known() {
-        let pool = BufPool::new(Region::new(4096), Lkey(1));
-        let buf = pool.take(8 * 8).unwrap();
-        let old = |i: u64| 100 + i;
-        let new = |i: u64| 200 + i;
-        let sum = |version, f: &dyn Fn(u64) -> u64| checksum(version, 7, (0..4).map(f));
-        // Which of header, checksum and four payload words are already new: all 64 mixtures.
-        for mask in 0..64u32 {
-            let pick = |bit: u32, a: u64, b: u64| if mask >> bit & 1 == 1 { b } else { a };
-            buf.set_word(0, pick(0, 5, 6));
-            buf.set_word(1, pick(1, sum(5, &old), sum(6, &new)));
-            buf.set_word(2, 7);
-            for i in 0..4 {
-                buf.set_word(3 + i, pick(2 + i as u32, old(i as u64), new(i as u64)));
+        for packing in PACKINGS {
+            let shape = Shape { packing, payload: 4 };
+            let image = |version: u64, payload: u64| {
+                let region = Region::new(1024);
+                write_local(&region, 64, shape, version, 7, payload..payload + 4);
+                (0..shape.words()).map(|i| region.load(64 + i as u64 * 8)).collect::<Vec<u64>>()
+            };
+            let (old, new) = (image(5, 100), image(6, 200));
+            // Which words are already new: all mixtures of those that one slot has.
+            let words: Vec<usize> = (0..shape.words()).filter(|&i| old[i] != new[i]).collect();
+            assert_eq!(words.len(), 6, "version, checksum and four words of payload");
+            for mask in 0..1u32 << words.len() {
+                let mixed = |i: usize| match words.iter().position(|&w| w == i) {
+                    Some(bit) if mask >> bit & 1 == 1 => new[i],
+                    _ => old[i],
+                };
+                let pure = mask == 0 || mask == (1 << words.len()) - 1;
+                assert_eq!(shape.whole(mixed, 0), pure, "{packing:?}, mixture {mask:06b}");
             }
-            assert_eq!(whole(&buf, 0, 4), mask == 0 || mask == 63, "mixture {mask:06b}");
         }
     }
 
@@ -148,40 +303,74 @@ mod tests {
     }
 
     #[test]
-    fn locking_leaves_an_image_whole() {
-        let pool = BufPool::new(Region::new(4096), Lkey(1));
-        let buf = pool.take(2 * 5 * 8).unwrap();
-        for first in [0, 5] {
-            buf.set_word(first + PAYLOAD_WORD, 1);
-            buf.set_word(first + PAYLOAD_WORD + 1, 2);
-            let header = Header::new(9);
-            seal(&buf, first, 2, header, 77);
-            assert!(whole(&buf, first, 2));
-            buf.set_word(first, header.lock(crate::rule::Owner::default()).0);
-            assert!(whole(&buf, first, 2));
-            buf.set_word(first, header.next().0);
-            assert!(!whole(&buf, first, 2));
+    fn an_installed_image_is_what_the_cpu_would_have_written() {
+        let pool = BufPool::new(Region::new(1 << 16), Lkey(1));
+        for packing in PACKINGS {
+            let shape = Shape { packing, payload: 3 };
+            let (by_cpu, by_nic) = (Region::new(1024), Region::new(1024));
+            for version in [3, 9, 12, 14, 20, 21] {
+                let payload = version * 10..version * 10 + 3;
+                let buf = pool.take((5 + shape.install_words() as u32) * 8).unwrap();
+                for (i, word) in payload.clone().enumerate() {
+                    buf.set_word(5 + shape.install_payload() + i, word);
+                }
+                seal(&buf, 5, shape, version, 77);
+                let body = shape.body_word(shape.oldest(words_at(&by_nic, 64)));
+                by_nic.store(64 + 16, 77);
+                for i in 1..shape.install_words() {
+                    by_nic.store(64 + (body + i - 1) as u64 * 8, buf.word(5 + i));
+                }
+                by_nic.store(64, buf.word(5));
+                write_local(&by_cpu, 64, shape, version, 77, payload);
+                for i in 0..shape.words() {
+                    assert_eq!(by_nic.load(64 + i as u64 * 8), by_cpu.load(64 + i as u64 * 8), "{packing:?} word {i}");
+                }
+                let words = words_at(&by_cpu, 64);
+                assert!(shape.whole(&words, shape.newest(&words)));
+            }
         }
     }
 
     #[test]
-    fn what_the_cpu_wrote_the_cpu_reads() {
+    fn locking_leaves_an_image_whole_and_a_half_written_one_is_not() {
         let region = Region::new(1024);
-        let pool = BufPool::new(Region::new(4096), Lkey(1));
-        let buf = pool.take(5 * 8).unwrap();
-        write_local(&region, 64, Header::new(3), 9, [10, 11].into_iter());
-        assert!(read_local(&region, 64, &buf, 2));
-        assert!(whole(&buf, 0, 2));
-        assert_eq!((buf.word(0), buf.word(2), buf.word(3), buf.word(4)), (3, 9, 10, 11));
-        // A locked record under write-back: the checksum is new, the header old.
-        region.store(64, Header::new(3).lock(crate::rule::Owner::default()).0);
-        assert!(read_local(&region, 64, &buf, 2));
-        region.store(64 + 8, checksum(4, 9, [10, 12].into_iter()));
-        assert!(!read_local(&region, 64, &buf, 2));
+        for packing in PACKINGS {
+            let shape = Shape { packing, payload: 2 };
+            write_local(&region, 64, shape, 3, 9, [10, 11].into_iter());
+            let words = words_at(&region, 64);
+            let free = Header(region.load(64));
+            let held = match packing {
+                Packing::Counted => free.lock(Owner::default()),
+                _ => Header(free.0 | 1 << 63),
+            };
+            region.store(64, held.0);
+            let newest = shape.newest(&words);
+            assert!(shape.whole(&words, newest), "{packing:?}");
+            write_body(&region, 64, shape, 4, 9, [10, 12].into_iter());
+            // Versions keep the old one beside the new one; elsewhere the new one waits for its header, or is there.
+            let whole = matches!(packing, Packing::Locked | Packing::Versions);
+            assert_eq!(shape.whole(&words, newest), whole, "{packing:?}");
+        }
     }
 
     #[test]
     fn short_records_share_lines_evenly() {
+        let stride = |payload| Shape { packing: Packing::Counted, payload }.stride();
         assert_eq!([1, 2, 5, 6].map(stride), [32, 64, 64, 128]);
+    }
+
+    #[test]
+    fn four_versions_are_kept_the_oldest_goes() {
+        let shape = Shape { packing: Packing::Versions, payload: 1 };
+        let region = Region::new(1024);
+        for version in 1..=7 {
+            write_local(&region, 64, shape, version, 9, std::iter::once(version * 100));
+        }
+        let words = words_at(&region, 64);
+        let mut kept: Vec<u64> = (0..SLOTS).map(|slot| words(shape.version_word(slot))).collect();
+        kept.sort_unstable();
+        assert_eq!(kept, [4, 5, 6, 7]);
+        assert!((0..SLOTS).all(|slot| shape.whole(&words, slot)));
+        assert_eq!(words(shape.payload_word(shape.newest(&words))), 700);
     }
 }

@@ -3,7 +3,7 @@
 use super::{Counts, Spec, StudyError, Subject};
 use crate::ops::{Fault, Handlers, PhaseOps, Phases, Stop};
 use crate::plan::{CheckedPlan, Needs};
-use crate::rule::{CheckRule, LockRule, OnConflict, Owner, Stamp};
+use crate::rule::{CheckRule, LockRule, OnConflict, Owner, Packing, Stamp};
 use crate::store::{Cluster, Layout, LocationCache, StoreConfig, TableId, TableSpec};
 use crate::txn::{Costs, Intent, Txn};
 use primitives::exec::{Core, CoreLoop, sleep_until, yield_now};
@@ -105,6 +105,8 @@ impl Program for Study<'_> {
             workers: shape.workers,
             replicas,
             log_ring_bytes: 256 << 10,
+            packing: Packing::Counted,
+            first_version: 1,
         })
         .map_err(invalid)?;
         let cluster = Cluster::new(layout, nodes)?;
@@ -227,7 +229,7 @@ impl Driver<'_> {
         let rule = match self.spec.subject {
             Subject::Logging => {
                 txn.costs = Costs::default();
-                LockRule { stamp: txn.stamp, on_conflict: OnConflict::Fail }
+                LockRule::optimistic(txn.stamp, OnConflict::Fail)
             }
             _ => self.begin(txn)?,
         };
@@ -275,7 +277,7 @@ impl Driver<'_> {
                 .touch(txn, TABLE, key, intent)
                 .map_err(|e| Fault::Verb { phase: crate::plan::Phase::Fetch, source: e.into() })?;
         }
-        Ok(LockRule { stamp, on_conflict: OnConflict::Fail })
+        Ok(LockRule::optimistic(stamp, OnConflict::Fail))
     }
 
     fn write(&self, txn: &mut Txn) {

@@ -35,6 +35,7 @@ pub struct Setup {
     pub workers: u16,
     pub replicas: u16,
     pub plan: Plan,
+    pub needs: Needs,
     pub cache_bytes: usize,
     pub ring_bytes: u64,
     pub config: WorkerConfig,
@@ -76,6 +77,7 @@ pub fn setup(plan: Plan) -> Setup {
         workers: 1,
         replicas: 1,
         plan,
+        needs: Needs::OCC,
         cache_bytes: 1 << 16,
         ring_bytes: 4096,
         config: WorkerConfig::default(),
@@ -86,7 +88,7 @@ pub fn setup(plan: Plan) -> Setup {
 impl Setup {
     pub fn checked(&self) -> CheckedPlan {
         let caps = self.fabric.caps().expect("a fabric");
-        self.plan.check(&caps, &Needs::OCC).unwrap_or_else(|e| panic!("{e}"))
+        self.plan.check(&caps, &self.needs).unwrap_or_else(|e| panic!("{e}"))
     }
 }
 
@@ -113,7 +115,7 @@ impl Env {
         self.count.set(self.count.get() + 1);
         let stamp = Stamp::new(self.owner, self.count.get());
         txn.begin(stamp);
-        LockRule { stamp, on_conflict: OnConflict::Fail }
+        LockRule::optimistic(stamp, OnConflict::Fail)
     }
 
     pub fn touch(&self, txn: &mut Txn, table: TableId, key: u64, intent: Intent) -> usize {
@@ -206,6 +208,8 @@ impl<O: Send + 'static, S: Fn(Rc<Env>) -> Local<O> + Sync> Program for Run<'_, S
             workers: self.setup.workers,
             replicas: self.setup.replicas,
             log_ring_bytes: self.setup.ring_bytes,
+            packing: self.setup.needs.packing,
+            first_version: 1,
         })
         .map_err(|e| SetupError::Invalid(e.to_string()))?;
         let cluster = Cluster::new(layout, nodes)?;
@@ -303,9 +307,9 @@ pub fn contents(store: &NodeStore) -> Vec<(u16, u64, u64, Vec<u64>)> {
     let mut all = Vec::new();
     for table in [T, WIDE] {
         for key in 0..KEYS {
-            if let Some((header, payload)) = store.get(table, key) {
-                assert!(!header.locked(), "table {} key {key} is still locked", table.0);
-                all.push((table.0, key, header.version(), payload));
+            if let Some(stored) = store.get(table, key) {
+                assert!(!stored.locked, "table {} key {key} is still locked", table.0);
+                all.push((table.0, key, stored.version, stored.payload));
             }
         }
     }

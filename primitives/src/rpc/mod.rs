@@ -15,7 +15,8 @@
 //!   number below which all its requests were executed; that frees the caller's copy and its credit. Only when
 //!   half a window is owed and nothing else goes that way is a bare acknowledgement sent.
 //!
-//! Handlers are plain functions ([`Service`]): they never wait. Received buffers are handed to the caller without
+//! Handlers are plain functions ([`Service`]): they never wait. One that has no answer yet puts it off
+//! ([`Incoming::defer`]) and gives it later ([`Rpc::give`]). Received buffers are handed to the caller without
 //! a copy; a fresh one is posted in their place.
 //!
 //! Bytes from peers are not trusted: a message that is too short, of another version, from an unknown sender or
@@ -29,7 +30,7 @@ mod tests;
 
 pub use client::{CallBatch, MAX_CALLS, Pending, Replies};
 pub use message::{Kind, Malformed, Reader, Writer};
-pub use server::{Incoming, Reply, Service};
+pub use server::{Incoming, Later, Reply, Service};
 
 use crate::exec::Poller;
 use crate::fabric::{CpuWork, Nic, SetupError};
@@ -434,17 +435,34 @@ impl<N: Nic> Rpc<N> {
 pub struct RpcPoller<N: Nic, S> {
     rpc: Rc<Rpc<N>>,
     service: S,
+    /// When the core was last asked to be driven for the sake of answers put off.
+    woken_for: Nanos,
 }
 
 impl<N: Nic, S: Service> RpcPoller<N, S> {
     /// Serves `rpc`'s requests with `service`.
     pub fn new(rpc: Rc<Rpc<N>>, service: S) -> RpcPoller<N, S> {
-        RpcPoller { rpc, service }
+        RpcPoller { rpc, service, woken_for: Nanos(0) }
     }
 
     /// The service.
     pub fn service(&self) -> &S {
         &self.service
+    }
+
+    /// Lets the service look at answers it has put off, when it wants to.
+    #[cold]
+    fn look_again(&mut self, at: Nanos) {
+        let now = self.rpc.port.now();
+        if at <= now {
+            self.service.look_again(&*self.rpc);
+        }
+        if let Some(next) = self.service.look_again_at()
+            && next > self.woken_for
+        {
+            self.woken_for = next;
+            self.rpc.port.nic().wake_at(next);
+        }
     }
 }
 
@@ -453,6 +471,9 @@ impl<N: Nic, S: Service> Poller for RpcPoller<N, S> {
         let taken = self.rpc.port.progress();
         if self.rpc.port.received() > 0 {
             self.rpc.sort_arrivals();
+        }
+        if let Some(at) = self.service.look_again_at() {
+            self.look_again(at);
         }
         taken
     }

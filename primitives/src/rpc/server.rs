@@ -2,7 +2,8 @@
 
 use super::{Header, Kind, Reader, Rpc, Served, Session, State, Writer};
 use crate::fabric::{CpuWork, Nic};
-use crate::mem::Buf;
+use crate::mem::{Buf, PoolExhausted};
+use crate::units::Nanos;
 use crate::verbs::NodeId;
 
 /// A request as a handler sees it.
@@ -13,6 +14,27 @@ pub struct Incoming<'m> {
     pub handler: u8,
     /// The payload.
     pub payload: Reader<'m>,
+    later: Later,
+    deferred: bool,
+}
+
+/// A call whose answer was put off: the promise to give it through [`Rpc::give`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Later {
+    from: NodeId,
+    handler: u8,
+    seq: u32,
+    call: u32,
+}
+
+impl Incoming<'_> {
+    /// Puts the answer off: what the handler has written is not sent, and the caller waits until [`Rpc::give`] is given
+    /// what this returns. Its repetitions are acknowledged meanwhile, but it repeats itself
+    /// only [`super::RpcConfig::max_retransmits`] times. A one-way request has no answer to put off.
+    pub fn defer(&mut self) -> Later {
+        self.deferred = true;
+        self.later
+    }
 }
 
 /// Where a handler writes its reply. One-way requests have one too; it is not sent.
@@ -23,6 +45,14 @@ pub trait Service {
     /// Serves one request. It is called once for each request, however often the request arrives. A request
     /// that cannot be understood gets an empty reply, which the caller's reader reports as short.
     fn handle(&mut self, request: &mut Incoming<'_>, reply: &mut Reply<'_>);
+
+    /// When the service wants to look again at calls whose answers it has put off, if there are any.
+    fn look_again_at(&self) -> Option<Nanos> {
+        None
+    }
+
+    /// Looks at them, and answers those it can through [`Rpc::give`].
+    fn look_again<N: Nic>(&mut self, _rpc: &Rpc<N>) {}
 }
 
 /// Serves nothing: for endpoints that only call.
@@ -79,10 +109,35 @@ impl<N: Nic> Rpc<N> {
         let start = Rpc::<N>::header_bytes();
         let mut reply = Writer::new(&buf, start, self.config.max_message);
         let payload = Reader::new(&message.buf, header.len);
-        service.handle(&mut Incoming { from: header.from, handler: header.handler, payload }, &mut reply);
+        let (from, handler) = (header.from, header.handler);
+        let later = Later { from, handler, seq: header.seq, call: header.call };
+        let mut incoming = Incoming { from, handler, payload, later, deferred: false };
+        service.handle(&mut incoming, &mut reply);
+        if incoming.deferred && !one_way {
+            // It counts as executed; who repeats it is told so.
+            let session = &mut self.state.borrow_mut().sessions[from.index()];
+            let index = header.seq as usize & (session.served.len() - 1);
+            session.served[index] = Some(Served { seq: header.seq, reply: None });
+            return;
+        }
         // A reply that does not fit is sent empty: the caller's reader says what is missing.
         let len = if reply.overflowed() { 0 } else { reply.len() };
         self.done(&header, one_way, &buf, len);
+    }
+
+    /// Gives an answer that was put off; it goes out with the next replies.
+    ///
+    /// # Errors
+    /// If no buffer is left for it; then it can be given again.
+    pub fn give(&self, later: Later, write: impl FnOnce(&mut Reply<'_>)) -> Result<(), PoolExhausted> {
+        let buf = self.port.buf(self.config.max_message)?;
+        let mut reply = Writer::new(&buf, Rpc::<N>::header_bytes(), self.config.max_message);
+        write(&mut reply);
+        let len = if reply.overflowed() { 0 } else { reply.len() };
+        let mut header = Header::new(Kind::Request, later.handler, later.seq, later.call, 0);
+        header.from = later.from;
+        self.done(&header, false, &buf, len);
+        Ok(())
     }
 
     fn done(&self, header: &Header, one_way: bool, buf: &Buf, len: u32) {

@@ -41,7 +41,7 @@ pub(super) async fn amalgamate<P: Protocol, O: PhaseOps>(
     input: &Input,
 ) -> Result<Money, Halt> {
     let keys = [savings(input.customer), checking(input.customer), checking(input.other)];
-    let [from_savings, from_checking, to] = session.read_all(keys).await?;
+    let [from_savings, from_checking, to] = session.update_all(keys).await?;
     let all = balance_of(session, from_savings) + balance_of(session, from_checking);
     let rest = balance_of(session, to);
     set(session, from_savings, 0);
@@ -65,7 +65,7 @@ pub(super) async fn deposit_checking<P: Protocol, O: PhaseOps>(
     session: &mut Session<P, O>,
     input: &Input,
 ) -> Result<Money, Halt> {
-    let account = session.read(checking(input.customer)).await?;
+    let account = session.update(checking(input.customer)).await?;
     let balance = balance_of(session, account);
     set(session, account, balance + input.amount);
     Ok(paid_in(input.amount))
@@ -76,7 +76,7 @@ pub(super) async fn send_payment<P: Protocol, O: PhaseOps>(
     session: &mut Session<P, O>,
     input: &Input,
 ) -> Result<Money, Halt> {
-    let [from, to] = session.read_all([checking(input.customer), checking(input.other)]).await?;
+    let [from, to] = session.update_all([checking(input.customer), checking(input.other)]).await?;
     let (payer, payee) = (balance_of(session, from), balance_of(session, to));
     if payer < input.amount {
         return Err(INSUFFICIENT_FUNDS);
@@ -91,7 +91,7 @@ pub(super) async fn transact_savings<P: Protocol, O: PhaseOps>(
     session: &mut Session<P, O>,
     input: &Input,
 ) -> Result<Money, Halt> {
-    let account = session.read(savings(input.customer)).await?;
+    let account = session.update(savings(input.customer)).await?;
     let balance = balance_of(session, account) + input.amount;
     if balance < 0 {
         return Err(INSUFFICIENT_FUNDS);
@@ -105,7 +105,7 @@ pub(super) async fn write_check<P: Protocol, O: PhaseOps>(
     session: &mut Session<P, O>,
     input: &Input,
 ) -> Result<Money, Halt> {
-    let [s, c] = session.read_all([savings(input.customer), checking(input.customer)]).await?;
+    let [s, c] = session.read_and_update(savings(input.customer), checking(input.customer)).await?;
     let (in_savings, in_checking) = (balance_of(session, s), balance_of(session, c));
     let due = if in_savings + in_checking < input.amount { input.amount + PENALTY } else { input.amount };
     set(session, c, in_checking - due);
