@@ -3,11 +3,12 @@
 
 mod common;
 
-use common::{Case, OTHERS, fabrics, judge, plans_of};
+use common::{Case, fabrics, judge, plans_of};
 use engine::protocol::{AnyProtocol, Protocol};
 use engine::cluster::{Length, RunSpec};
 use phases::plan::{Needs, Plan, Preset, Via};
 use primitives::mesh::Shape;
+use primitives::units::Nanos;
 
 const SMALLBANK: &[(&str, &str)] =
     &[("accounts_per_thread", "50"), ("hot_accounts_share", "0.1"), ("savings_withdrawal_share", "0.5")];
@@ -74,6 +75,20 @@ fn a_sample_of_the_plan_space_runs() {
     }
 }
 
+/// As [`case`] for another protocol. Contended locks that nobody waits for need patience: real threads hold them for long.
+fn case_of(
+    protocol: AnyProtocol,
+    plan: Plan,
+    workload: &'static str,
+    settings: &[(&str, &str)],
+    replicas: u16,
+) -> Case {
+    let mut case = Case { protocol, ..case(plan, workload, settings, replicas) };
+    case.spec.retry.attempts = 100_000;
+    case.spec.retry.longest = Nanos::from_millis(4);
+    case
+}
+
 /// The other protocols: the two pure plans and a sample of the hybrids, on every fabric, with and without replication.
 fn protocol_on_every_fabric(name: &str) {
     let protocol = AnyProtocol::named(name).expect("a protocol");
@@ -84,20 +99,31 @@ fn protocol_on_every_fabric(name: &str) {
     plans.extend(space.iter().step_by((space.len() / 5).max(1) | 1).copied());
     for (n, plan) in plans.into_iter().enumerate() {
         let (workload, settings) = if n % 2 == 0 { ("smallbank", SMALLBANK) } else { ("micro", MICRO) };
-        on_every_fabric(Case { protocol, ..case(plan, workload, settings, 1 + n as u16 % 3) });
+        on_every_fabric(case_of(protocol, plan, workload, settings, 1 + n as u16 % 3));
         let (workload, settings) = if n % 2 == 1 { ("smallbank", SMALLBANK) } else { ("micro", MICRO) };
-        on_every_fabric(Case { protocol, ..case(plan, workload, settings, 1 + n as u16 % 2) });
+        on_every_fabric(case_of(protocol, plan, workload, settings, 1 + n as u16 % 2));
     }
     let blind = [MICRO, &[("blind", "true"), ("together", "true")]].concat();
     for via in [Via::OneSided, Via::TwoSided] {
         let plan = Plan::uniform(via).restricted_to(needs);
-        on_every_fabric(Case { protocol, ..case(plan, "micro", &blind, 2) });
+        on_every_fabric(case_of(protocol, plan, "micro", &blind, 2));
     }
 }
 
-#[test]
-fn the_other_protocols_run_on_every_fabric() {
-    for name in OTHERS {
-        protocol_on_every_fabric(name);
-    }
+macro_rules! on_every_fabric {
+    ($($test:ident $name:literal,)*) => { $(
+        #[test]
+        fn $test() {
+            protocol_on_every_fabric($name);
+        }
+    )* };
+}
+
+on_every_fabric! {
+    nowait_runs "nowait",
+    waitdie_runs "waitdie",
+    nowait_with_exclusive_reads_runs "nowait-exclusive",
+    waitdie_with_exclusive_reads_runs "waitdie-exclusive",
+    sundial_runs "sundial",
+    mvcc_runs "mvcc",
 }

@@ -39,6 +39,7 @@ mod abort;
 mod header;
 mod lock_word;
 pub mod time;
+pub mod versions;
 
 pub use abort::Abort;
 pub use header::{Header, LAST_WTS, LEASE_MAX, Owner, Packing, Stamp};
@@ -298,6 +299,9 @@ pub enum CheckRule {
     /// The version is the one read, and stays valid up to this timestamp: its lease is extended if it has to be
     /// (SUNDIAL).
     LeaseCovers(u64),
+    /// The version read is the one for the transaction's place in the order, and stays so (MVCC): decided by
+    /// [`versions`], from more than the header.
+    ReadAt,
 }
 
 impl CheckRule {
@@ -310,7 +314,7 @@ impl CheckRule {
         }
         match self {
             CheckRule::SameVersion if now.locked() => Verdict::Deny(Abort::ReadLocked),
-            CheckRule::SameVersion => Verdict::Grant(now),
+            CheckRule::SameVersion | CheckRule::ReadAt => Verdict::Grant(now),
             // A lease that is long enough stands, whoever holds the lock: they commit behind it.
             CheckRule::LeaseCovers(until) if until <= now.lease_end() => Verdict::Grant(now),
             CheckRule::LeaseCovers(_) if now.locked() => Verdict::Deny(Abort::ReadLocked),
@@ -332,26 +336,23 @@ impl CheckRule {
         match self {
             CheckRule::SameVersion => (0, None),
             CheckRule::LeaseCovers(until) => (1, Some(until)),
+            CheckRule::ReadAt => (2, None),
         }
     }
 
-    /// Whether the rule of this number has a word that goes with it.
+    /// The rule of that number; `word` gives the word that goes with it, if it has one.
     ///
     /// # Errors
-    /// If no rule has that number.
-    pub fn has_word(number: u64) -> Result<bool, Malformed> {
+    /// If no rule has that number, or the word is missing.
+    pub fn decode(
+        number: u64,
+        word: impl FnOnce() -> Result<u64, Malformed>,
+    ) -> Result<CheckRule, Malformed> {
         match number {
-            0 => Ok(false),
-            1 => Ok(true),
+            0 => Ok(CheckRule::SameVersion),
+            1 => Ok(CheckRule::LeaseCovers(word()?)),
+            2 => Ok(CheckRule::ReadAt),
             value => Err(Malformed::Field { field: "check rule", value }),
-        }
-    }
-
-    /// The rule from its number and the word that goes with it.
-    pub fn decode(word: Option<u64>) -> CheckRule {
-        match word {
-            None => CheckRule::SameVersion,
-            Some(until) => CheckRule::LeaseCovers(until),
         }
     }
 }
@@ -498,7 +499,7 @@ mod tests {
         }
         let locked = Packing::Locked as u64;
         assert!(LockRule::decode([1 << time::BITS, locked << RULE_SHIFT]).is_err());
-        assert!(CheckRule::has_word(2).is_err());
+        assert!(CheckRule::decode(3, || Ok(0)).is_err());
         assert!(Abort::decode(14).is_err() && Abort::decode(u64::MAX).is_err());
         for abort in Abort::ALL {
             assert_eq!(Abort::decode(abort.encode()), Ok(Some(abort)));

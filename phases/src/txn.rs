@@ -84,6 +84,14 @@ pub struct Access {
     pub(crate) held: Option<Mode>,
     /// It was locked by somebody else when it was read.
     busy: bool,
+    /// The transaction's place in the order, where versions are kept; with what was seen there:
+    pub(crate) time: Timestamp,
+    /// the record's read timestamp,
+    pub(crate) rts: u64,
+    /// the slot that its next version replaces,
+    pub(crate) victim: u8,
+    /// and whether the version read is known to be the right one: rts is beyond the transaction and nobody earlier writes.
+    pub(crate) confirmed: bool,
     dirty: bool,
     /// The current phase has still to serve this record.
     pub(crate) pending: bool,
@@ -326,10 +334,25 @@ impl Txn {
             fetched: false,
             held: None,
             busy: false,
+            time: self.time,
+            rts: 0,
+            victim: 0,
+            confirmed: false,
             dirty: false,
             pending: false,
         });
         Ok(self.accesses.len() - 1)
+    }
+
+    /// Makes every record that `wanted` names one to be written, with the payload that was read; whether there was any.
+    pub fn rewrite(&mut self, wanted: impl Fn(&Access) -> bool) -> bool {
+        let mut any = false;
+        for access in self.accesses.iter_mut().filter(|a| a.fetched && wanted(a)) {
+            access.intent = Intent::Write;
+            access.set_word(0, access.word(0));
+            any = true;
+        }
+        any
     }
 
     /// Raises the intent with the record at place `at`.

@@ -302,8 +302,8 @@ fn torn_reads_are_repeated_and_never_returned() {
         });
         torn += ran.outputs.iter().sum::<u64>();
         for key in [0, 1, 2] {
-            let (header, payload) = ran.stores[key].get(WIDE, key as u64).unwrap();
-            assert_eq!((header.version(), payload), (151, vec![key as u64 + 150; WIDE_WORDS]));
+            let stored = ran.stores[key].get(WIDE, key as u64).unwrap();
+            assert_eq!((stored.version, stored.payload), (151, vec![key as u64 + 150; WIDE_WORDS]));
         }
     }
     assert!(torn > 0, "no READ was torn: the test shows nothing");
@@ -330,7 +330,7 @@ fn many_coroutines_lose_no_update() {
                 .stores
                 .iter()
                 .flat_map(|s| {
-                    (0..KEYS).filter(|k| k % 3 == u64::from(s.node().0)).map(|k| s.get(T, k).unwrap().1[0])
+                    (0..KEYS).filter(|k| k % 3 == u64::from(s.node().0)).map(|k| s.get(T, k).unwrap().payload[0])
                 })
                 .sum();
             assert_eq!(sum, KEYS * 1000 + 3 * 4 * 30 * 2, "{plan}");

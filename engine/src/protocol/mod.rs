@@ -4,11 +4,15 @@
 //! below; what is done about an abort (unlock, back off, try again) is the session's, above.
 
 mod locking;
+mod mvcc;
 mod occ;
 pub mod planted;
+mod sundial;
 
 pub use locking::Locking;
+pub use mvcc::Mvcc;
 pub use occ::Occ;
+pub use sundial::Sundial;
 
 use crate::verify::Level;
 use phases::ops::{PhaseOps, Stop};
@@ -53,10 +57,15 @@ pub enum AnyProtocol {
     Occ(Occ),
     /// Two-phase locking.
     Locking(Locking),
+    /// Logical leases.
+    Sundial(Sundial),
+    /// Multi-version timestamp ordering.
+    Mvcc(Mvcc),
 }
 
 /// The protocols there are, by name.
-pub const PROTOCOLS: &[&str] = &["occ", "nowait", "waitdie", "nowait-exclusive", "waitdie-exclusive"];
+pub const PROTOCOLS: &[&str] = 
+    &["occ", "nowait", "waitdie", "nowait-exclusive", "waitdie-exclusive", "mvcc", "sundial"];
 
 impl AnyProtocol {
     /// The protocol of that name.
@@ -67,6 +76,8 @@ impl AnyProtocol {
             "waitdie" => Some(AnyProtocol::Locking(Locking::WAITDIE)),
             "nowait-exclusive" => Some(AnyProtocol::Locking(Locking::NOWAIT.exclusive_reads())),
             "waitdie-exclusive" => Some(AnyProtocol::Locking(Locking::WAITDIE.exclusive_reads())),
+            "mvcc" => Some(AnyProtocol::Mvcc(Mvcc)),
+            "sundial" => Some(AnyProtocol::Sundial(Sundial::default())),
             _ => None,
         }
     }
@@ -77,6 +88,8 @@ macro_rules! each {
         match $self {
             AnyProtocol::Occ($p) => $call,
             AnyProtocol::Locking($p) => $call,
+            AnyProtocol::Sundial($p) => $call,
+            AnyProtocol::Mvcc($p) => $call,
         }
     };
 }

@@ -8,7 +8,7 @@ use super::owner;
 use super::parked::{Parked, Parking};
 use super::wire::{self, Name};
 use crate::log::RingReader;
-use crate::rule::{Ask, Header, LockRule, OnConflict, Verdict};
+use crate::rule::{Abort, Ask, CheckRule, Header, LockRule, OnConflict, Packing, Timestamp, Verdict};
 use crate::store::{Cluster, NodeStore, record};
 use primitives::fabric::{CpuWork, Nic};
 use primitives::mem::{Buf, PoolExhausted};
@@ -89,6 +89,17 @@ impl Handlers {
             wire::write_outcome(reply, owner::WAIT, offset);
             return false;
         };
+        let state = match shape.packing {
+            Packing::Versions => Some(Header(self.seen_word(name, offset))),
+            _ => state,
+        };
+        self.put_record(name, offset, slot, state, reply);
+        true
+    }
+
+    /// Appends the copy of a record that was just made.
+    fn put_record(&self, name: Name, offset: u64, slot: usize, state: Option<Header>, reply: &mut Reply<'_>) {
+        let shape = self.store.layout().shape(name.table);
         self.port.nic().charge(CpuWork::Copy(shape.words() as u32 * 8));
         wire::write_outcome(reply, 0, offset);
         reply.word(state.map_or(self.image.word(record::HEADER_WORD), |state| state.0));
@@ -99,11 +110,43 @@ impl Handlers {
         for i in 0..shape.payload as usize {
             reply.word(self.image.word(first + i));
         }
-        true
+    }
+
+    /// What clocks follow, and the slot written next, of a multi-version record.
+    fn seen_word(&self, name: Name, offset: u64) -> u64 {
+        let (seen, victim) = self.store.seen_at(offset, self.store.layout().shape(name.table));
+        wire::seen_word(victim, seen)
+    }
+
+    /// Reads a version for a transaction's place in the order, and confirms it.
+    fn read_at(&mut self, name: Name, time: Timestamp, read: Option<u64>, reply: &mut Reply<'_>) {
+        let Some(offset) = self.find(name) else { return wire::write_outcome(reply, owner::NOT_FOUND, 0) };
+        let shape = self.store.layout().shape(name.table);
+        let denied = match self.store.read_at(offset, &self.image, shape, time, true) {
+            Ok(None) => return wire::write_outcome(reply, owner::WAIT, offset),
+            Ok(Some(slot)) => match read {
+                None => {
+                    let seen = Header(self.seen_word(name, offset));
+                    return self.put_record(name, offset, slot, Some(seen), reply);
+                }
+                Some(read) if read == self.image.word(shape.version_word(slot)) => {
+                    return wire::write_outcome(reply, 0, offset);
+                }
+                Some(_) => Abort::ReadChanged,
+            },
+            Err(abort) => abort,
+        };
+        wire::write_outcome(reply, denied.encode(), offset);
+        reply.word(self.seen_word(name, offset));
     }
 
     fn fetch(&mut self, request: &mut Reader<'_>, reply: &mut Reply<'_>) -> Result<(), Malformed> {
         let name = Name::read(request)?;
+        if self.store.layout().config().packing == Packing::Versions {
+            let time = wire::read_time(request)?;
+            self.read_at(name, time, None, reply);
+            return Ok(());
+        }
         match self.find(name) {
             Some(offset) => {
                 self.reply_record(name, offset, None, reply);
@@ -135,7 +178,12 @@ impl Handlers {
             wire::write_outcome(reply, owner::NOT_FOUND, 0);
             return true;
         };
-        let verdict = self.store.lock(offset, ask, rule);
+        let versions = rule.packing == Packing::Versions;
+        let verdict = if versions {
+            self.store.lock_at(offset, self.store.layout().shape(name.table), ask, rule)
+        } else {
+            self.store.lock(offset, ask, rule)
+        };
         match verdict {
             Verdict::Grant(locked) if wire::lock_brings_record(rule.packing, ask) => {
                 // Nobody writes a record that is locked, unless its last writer's payload is still on its way to
@@ -144,14 +192,26 @@ impl Handlers {
                     self.store.release(offset, rule.packing, locked);
                 }
             }
-            verdict => wire::write_outcome(reply, owner::status(verdict), offset),
+            verdict => {
+                wire::write_outcome(reply, owner::status(verdict), offset);
+                if versions {
+                    reply.word(self.seen_word(name, offset));
+                }
+            }
         }
         verdict != Verdict::Wait
     }
 
     fn validate(&mut self, request: &mut Reader<'_>, reply: &mut Reply<'_>) -> Result<(), Malformed> {
         let name = Name::read(request)?;
-        let (rule, read) = wire::read_check(request)?;
+        let (rule, read, time) = wire::read_check(request)?;
+        if rule == CheckRule::ReadAt {
+            if self.store.layout().config().packing != Packing::Versions {
+                return Err(Malformed::Field { field: "check rule", value: 2 });
+            }
+            self.read_at(name, time, Some(read), reply);
+            return Ok(());
+        }
         let (status, offset) = match self.find(name) {
             Some(offset) => (owner::status(self.store.check(offset, read, rule)), offset),
             None => (owner::NOT_FOUND, 0),

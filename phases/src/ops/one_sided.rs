@@ -23,10 +23,10 @@
 use super::{Context, Fault, MAX_TRIES, PhaseOps, Stop, fault};
 use crate::log::Slot;
 use crate::plan::{Phase, Step};
-use crate::rule::{Abort, CheckRule, Header, LockRule, Timestamp, Verdict};
+use crate::rule::{Abort, CheckRule, Header, LockRule, Packing, Timestamp, Verdict, versions};
 use crate::store::layout::BUCKET_BYTES;
 use crate::store::{Found, probe_bucket, record};
-use crate::txn::{Access, NOWHERE, Txn};
+use crate::txn::{Access, Intent, NOWHERE, Txn};
 use primitives::exec::yield_now;
 use primitives::fabric::{AnyNic, CpuWork};
 use primitives::verbs::port::{Batch, Cost, Posted};
@@ -97,7 +97,7 @@ impl OneSided {
             self.look_up(set, step, Phase::Fetch, cost).await?;
             if let Some(posted) = self.post_reads(set, step) {
                 *cost += posted.await.map_err(fault(Phase::Fetch))?;
-                self.take_reads(set);
+                self.take_reads(set)?;
             }
         }
         Ok(())
@@ -163,22 +163,92 @@ impl OneSided {
     }
 
     /// Looks at what the READs brought: torn records and records of other keys stay pending.
-    pub(super) fn take_reads(&self, set: &mut [Access]) {
-        for access in set.iter_mut().filter(|a| a.pending && a.location != NOWHERE) {
-            self.take_read(access);
-        }
+    pub(super) fn take_reads(&self, set: &mut [Access]) -> Result<(), Abort> {
+        set.iter_mut().filter(|a| a.pending && a.location != NOWHERE).try_for_each(|a| self.take_read(a))
     }
 
     /// Takes the record in the first image, unless it is torn or another key's.
-    fn take_read(&self, access: &mut Access) {
+    fn take_read(&self, access: &mut Access) -> Result<(), Abort> {
         self.context.charge(CpuWork::Copy(access.image_words() as u32 * 8));
         if access.image().word(record::KEY_WORD) != access.key {
             self.context.forget(access);
-        } else if access.shape().whole(record::words_of(access.image()), 0) {
-            access.read_in(0);
+            return Ok(());
+        }
+        let slot = if access.shape().packing == Packing::Versions { self.choose(access)? } else { 0 };
+        if access.shape().whole(record::words_of(access.image()), slot) {
+            access.read_in(slot);
         } else {
             self.context.torn();
         }
+        Ok(())
+    }
+
+    /// The version in the first image that is right for the transaction's place in the order: the latest for a writer, who
+    /// must come behind all others, the latest before it for a reader.
+    pub(super) fn choose(&self, access: &mut Access) -> Result<usize, Abort> {
+        let (shape, time) = (access.shape(), access.time);
+        let image = access.image().clone();
+        let word = record::words_of(&image);
+        let wts = |slot: usize| word(shape.version_word(slot));
+        let (newest, victim) = (shape.newest(&word), shape.oldest(&word));
+        let rts = word(record::RTS_WORD);
+        self.context.clock.learn(Timestamp(rts.max(wts(newest))));
+        let slot = if access.intent == Intent::Write {
+            if access.fetched && wts(newest) != access.version {
+                return Err(Abort::WriteChanged);
+            }
+            versions::writable(rts, wts(newest), time).map(|()| newest)
+        } else {
+            versions::readable(word(record::HEADER_WORD), (0..shape.slots()).map(wts), time)
+        };
+        (access.rts, access.victim) = (rts, victim as u8);
+        slot
+    }
+
+    /// The second look of multi-version readers: the read timestamp is moved beyond the transaction, then the lock is read,
+    /// then the versions, all on one queue pair and in this order.
+    async fn confirm_group(&self, set: &mut [Access], step: Step, cost: &mut Cost) -> Result<(), Stop> {
+        for tries in 0.. {
+            if !any_pending(set) {
+                break;
+            }
+            if tries > MAX_TRIES {
+                return Err(Abort::Unstable.into());
+            }
+            let mut batch = self.batch(step);
+            for access in set.iter().filter(|a| a.pending) {
+                let at = self.context.at(access.primary, access.location);
+                let (image, words) = (access.image(), access.image_words() as u32);
+                if access.rts < access.time.0 {
+                    batch.cas(at.at(record::RTS_WORD as u64 * 8), access.rts, access.time.0, image, words);
+                }
+                batch.read(at, image, (words + 1) * 8, WORD);
+                batch.read(at.at(u64::from(WORD)), image, WORD, (words - 1) * 8);
+            }
+            *cost += batch.post().await.map_err(fault(Phase::Validate))?;
+            for access in set.iter_mut().filter(|a| a.pending) {
+                let (shape, version) = (access.shape(), access.version);
+                let image = access.image().clone();
+                let word = record::words_of(&image);
+                if access.rts < access.time.0 {
+                    let seen = word(access.image_words());
+                    let moved = seen == access.rts;
+                    access.rts = if moved { access.time.0 } else { seen };
+                    if !moved && seen < access.time.0 {
+                        continue;
+                    }
+                }
+                let lock = word(access.image_words() + 1);
+                let wts = (0..shape.slots()).map(|slot| word(shape.version_word(slot)));
+                let slot = versions::readable(lock, wts, access.time)?;
+                if word(shape.version_word(slot)) != version {
+                    return Err(Abort::ReadChanged.into());
+                }
+                // Where the version lies has not changed, or it would be another one.
+                (access.confirmed, access.pending) = (shape.whole(&word, slot), !shape.whole(&word, slot));
+            }
+        }
+        Ok(())
     }
 
     /// Locks a group's pending records, and reads those that were not read.
@@ -202,7 +272,7 @@ impl OneSided {
                         batch.cas(at, expect, swap.0, image, access.image_words() as u32);
                     }
                 }
-                if !access.fetched {
+                if !access.fetched || access.shape().packing == Packing::Versions {
                     batch.read(at, access.image(), 0, access.image_words() as u32 * 8);
                 } else if access.primary != self.context.me && !access.locked() {
                     batch.read(at, access.image(), 0, WORD);
@@ -231,6 +301,9 @@ impl OneSided {
             let ask = access.ask(mode);
             let seen = Header(access.image().word(access.image_words()));
             if seen != access.header {
+                if rule.packing == Packing::Versions {
+                    self.context.clock.learn(Timestamp(seen.0));
+                }
                 match rule.decide(ask, seen) {
                     Verdict::Deny(abort) => return Err(abort),
                     Verdict::Wait if tries >= rule.retries() => return Err(Abort::LockConflict),
@@ -244,13 +317,12 @@ impl OneSided {
                 access.lock_is(locked, mode);
             }
         }
-        if access.fetched {
+        if access.fetched && rule.packing != Packing::Versions {
             access.pending = false;
-        } else {
-            access.walk = access.location;
-            self.take_read(access);
+            return Ok(());
         }
-        Ok(())
+        access.walk = access.location;
+        self.take_read(access)
     }
 
     /// A cache entry that was wrong has made us lock another key's record: it is freed at once, and ours looked for. Torn
@@ -331,7 +403,7 @@ impl OneSided {
             record::seal(image, words, shape, version, access.key);
             let body = shape.install_words() - 1;
             self.context.charge(CpuWork::Copy((body as u32 + 1) * 8));
-            let to = at.at(shape.body_word(0) as u64 * 8);
+            let to = at.at(shape.body_word(usize::from(access.victim)) as u64 * 8);
             batch.write(to, image, (words as u32 + 1) * 8, body as u32 * 8);
         }
         batch.write(at, image, words as u32 * 8, WORD);
@@ -389,6 +461,10 @@ impl PhaseOps for OneSided {
         let step = self.context.plan.step(Phase::Validate);
         let (set, cost) = txn.serve(Phase::Validate);
         for group in groups(set, step) {
+            if rule == CheckRule::ReadAt {
+                self.confirm_group(group, step, cost).await?;
+                continue;
+            }
             let mut batch = self.batch(step);
             for access in group.iter().filter(|a| a.pending) {
                 let at = self.context.at(access.primary, access.location);

@@ -3,7 +3,7 @@
 //! This is the only place where a CPU changes a header word, always by compare-and-swap or while holding the lock.
 //! Decisions are the rules'; nothing here knows why.
 
-use crate::rule::{Abort, Ask, CheckRule, Header, LockRule, Packing, Verdict};
+use crate::rule::{Abort, Ask, CheckRule, Header, LockRule, Packing, Timestamp, Verdict, versions};
 use crate::store::{NodeStore, Shape, TableId, record};
 use primitives::mem::Buf;
 
@@ -72,6 +72,59 @@ impl NodeStore {
                 _ => return verdict,
             }
         }
+    }
+
+    /// Copies a multi-version record into `buf` for a reader at `time`; the slot with its version, or `None` if that is not of
+    /// one piece yet. With `confirm`, the read timestamp is moved first, so that no earlier writer can come any more.
+    pub(super) fn read_at(
+        &self,
+        offset: u64,
+        buf: &Buf,
+        shape: Shape,
+        time: Timestamp,
+        confirm: bool,
+    ) -> Result<Option<usize>, Abort> {
+        let rts = offset + record::RTS_WORD as u64 * 8;
+        let mut seen = self.region().load(rts);
+        while confirm && seen < time.0 {
+            match self.region().compare_swap(rts, seen, time.0) {
+                before if before == seen => break,
+                other => seen = other,
+            }
+        }
+        // The lock before the versions: who frees it has put them there.
+        let lock = self.region().load(offset);
+        record::copy_local(self.region(), offset, buf, shape);
+        let word = record::words_of(buf);
+        let wts = (0..shape.slots()).map(|slot| word(shape.version_word(slot)));
+        let slot = versions::readable(lock, wts, time)?;
+        Ok(shape.whole(&word, slot).then_some(slot))
+    }
+
+    /// Locks a multi-version record for a writer at the rule's time, if neither reader nor writer is later.
+    pub(super) fn lock_at(&self, offset: u64, shape: Shape, ask: Ask, rule: LockRule) -> Verdict {
+        let verdict = self.lock(offset, ask, rule);
+        let Verdict::Grant(locked) = verdict else { return verdict };
+        let word = record::words_at(self.region(), offset);
+        let newest = word(shape.version_word(shape.newest(&word)));
+        let may = match ask.read {
+            Some(read) if read != newest => Err(Abort::WriteChanged),
+            _ => versions::writable(word(record::RTS_WORD), newest, rule.time),
+        };
+        match may {
+            Ok(()) => verdict,
+            Err(abort) => {
+                self.release(offset, shape.packing, locked);
+                Verdict::Deny(abort)
+            }
+        }
+    }
+
+    /// The latest timestamp that a multi-version record knows, and the slot that is written next.
+    pub(super) fn seen_at(&self, offset: u64, shape: Shape) -> (u64, usize) {
+        let word = record::words_at(self.region(), offset);
+        let newest = word(shape.version_word(shape.newest(&word)));
+        (newest.max(word(record::RTS_WORD)), shape.oldest(&word))
     }
 
     /// Installs a new version and so frees the lock; refused unless the record is locked for it.

@@ -177,6 +177,9 @@ impl Phases {
     /// Reads a local record.
     fn read_local(&self, store: &NodeStore, access: &mut Access) -> Served {
         self.context.charge(CpuWork::Copy(access.image_words() as u32 * 8));
+        if access.shape().packing == Packing::Versions {
+            return self.read_local_version(store, access);
+        }
         match store.read(access.location, access.image(), access.shape()) {
             Some(slot) => {
                 access.read_in(slot);
@@ -186,6 +189,36 @@ impl Phases {
                 self.context.torn();
                 Served::Wait
             }
+        }
+    }
+
+    /// Reads the version of a local record that is right for the transaction's place in the order.
+    fn read_local_version(&self, store: &NodeStore, access: &mut Access) -> Served {
+        // Where the NIC moves read timestamps, it does so for local records too, when the read is confirmed.
+        let confirm = access.intent == Intent::Read && !self.context.plan.nic_owns_leases();
+        let slot = if access.intent == Intent::Read {
+            let read = store.read_at(access.location, access.image(), access.shape(), access.time, confirm);
+            // Notes what was seen; whether the version is right was decided on the lock as it was before.
+            let _ = self.one.choose(access);
+            read
+        } else {
+            record::copy_local(store.region(), access.location, access.image(), access.shape());
+            let slot = self.one.choose(access);
+            slot.map(|slot| {
+                access.shape().whole(record::words_of(access.image()), slot).then_some(slot)
+            })
+        };
+        match slot {
+            Ok(Some(slot)) => {
+                access.read_in(slot);
+                access.confirmed = confirm;
+                Served::Done
+            }
+            Ok(None) => {
+                self.context.torn();
+                Served::Wait
+            }
+            Err(abort) => Served::Denied(abort),
         }
     }
 
@@ -218,7 +251,7 @@ impl Phases {
             let mut calls = None;
             if !misses.is_empty() {
                 self.two.room(set, &misses, Phase::Fetch).await?;
-                let started = self.two.start(set, &misses, step, Phase::Fetch, |_| wire::FETCH, |_, _| ())?;
+                let started = self.two.start(set, &misses, step, Phase::Fetch, |_| wire::FETCH, super::two_sided::fetching)?;
                 *cost += started.cost();
                 calls = Some(started);
             }
@@ -228,7 +261,7 @@ impl Phases {
                 spent.round_trips -= u32::from(calls.is_some());
                 *cost += spent;
                 reads.await.map_err(fault(Phase::Fetch))?;
-                self.one.take_reads(set);
+                self.one.take_reads(set)?;
             }
             if let Some(calls) = calls {
                 let replies = calls.await.map_err(fault(Phase::Fetch))?;
@@ -290,12 +323,23 @@ impl PhaseOps for Phases {
                     return Served::ByNic;
                 }
                 self.context.charge(CpuWork::Probe);
-                match store.lock(access.location, access.ask(mode), rule) {
+                let (location, ask) = (access.location, access.ask(mode));
+                let verdict = match rule.packing {
+                    Packing::Versions => store.lock_at(location, access.shape(), ask, rule),
+                    _ => store.lock(location, ask, rule),
+                };
+                match verdict {
                     Verdict::Grant(locked) => {
                         access.lock_is(locked, mode);
                         if access.fetched { Served::Done } else { self.read_local(store, access) }
                     }
-                    Verdict::Deny(abort) => Served::Denied(abort),
+                    Verdict::Deny(abort) => {
+                        if rule.packing == Packing::Versions {
+                            let (seen, _) = store.seen_at(access.location, access.shape());
+                            self.context.clock.learn(Timestamp(seen));
+                        }
+                        Served::Denied(abort)
+                    }
                     Verdict::Wait => Served::Wait,
                 }
             };
@@ -327,6 +371,14 @@ impl PhaseOps for Phases {
             if by_nic && rule != CheckRule::SameVersion {
                 return Served::ByNic;
             }
+            if rule == CheckRule::ReadAt {
+                let version = access.version;
+                return match self.read_local_version(store, access) {
+                    Served::Done if access.version != version => Served::Denied(Abort::ReadChanged),
+                    Served::Wait => Served::Denied(Abort::Unstable),
+                    other => other,
+                };
+            }
             self.context.charge(CpuWork::Probe);
             match store.check(access.location, access.version, rule) {
                 Verdict::Grant(_) => Served::Done,
@@ -334,7 +386,7 @@ impl PhaseOps for Phases {
                 Verdict::Wait => Served::Denied(Abort::ReadLocked),
             }
         };
-        let unchecked = |a: &Access| a.intent == Intent::Read && !a.locked() && !rule.stands(a.header);
+        let unchecked = |a: &Access| a.intent == Intent::Read && !a.locked() && !rule.stands(a.header) && !a.confirmed;
         let split = self.split(set, unchecked, serve)?;
         if split.remote == 0 {
             return Ok(());

@@ -144,6 +144,14 @@ impl TwoSided {
                 Outcome::Done(_) | Outcome::Wait => {}
                 Outcome::Denied(abort) => {
                     access.pending = false;
+                    if access.shape().packing == Packing::Versions {
+                        let seen = replies.read(index, |mut reply| {
+                            reply.word()?;
+                            wire::read_seen(reply.word()?)
+                        });
+                        // A record that is not there has no timestamps.
+                        self.context.clock.learn(seen.map_or(Timestamp(0), |(_, seen)| seen));
+                    }
                     denied = denied.or(Some(abort));
                 }
             }
@@ -204,10 +212,15 @@ impl TwoSided {
 
     /// The record in a reply, into the access's first image.
     pub(super) fn take_record(&self, access: &mut Access, reply: &mut Reader<'_>) -> Result<(), Malformed> {
-        let (shape, image) = (access.shape(), access.image());
+        let shape = access.shape();
         let state = Header(reply.word()?);
         let version = if wire::names_version(shape.packing) { reply.word()? } else { state.0 };
-        let first = shape.payload_word(0);
+        if shape.packing == Packing::Versions {
+            let (victim, seen) = wire::read_seen(state.0)?;
+            self.context.clock.learn(seen);
+            (access.victim, access.confirmed) = (victim, true);
+        }
+        let (image, first) = (access.image(), shape.payload_word(0));
         for i in 0..shape.payload as usize {
             image.set_word(first + i, reply.word()?);
         }
@@ -287,7 +300,7 @@ impl PhaseOps for TwoSided {
         let (set, cost) = txn.serve(Phase::Fetch);
         let tries = (MAX_TRIES, Abort::Unstable);
         let handler = |_: &Access| wire::FETCH;
-        self.call_all(set, Phase::Fetch, handler, tries, cost, |_, _| (), |a, r| self.take_record(a, r)).await
+        self.call_all(set, Phase::Fetch, handler, tries, cost, fetching, |a, r| self.take_record(a, r)).await
     }
 
     async fn lock_and_read(&self, txn: &mut Txn, rule: LockRule) -> Result<(), Stop> {
@@ -303,8 +316,9 @@ impl PhaseOps for TwoSided {
             let ask = access.ask(mode);
             if wire::lock_brings_record(rule.packing, ask) {
                 // Its first word is the lock word that the owner has put there.
-                let locked = Header(reply.clone().word()?);
-                access.lock_is(locked, mode);
+                let first = Header(reply.clone().word()?);
+                let versions = rule.packing == Packing::Versions;
+                access.lock_is(if versions { Header(rule.time.0) } else { first }, mode);
                 self.take_record(access, reply)?;
             } else if let Verdict::Grant(locked) = rule.decide(Ask { held: false, ..ask }, alone(access)) {
                 access.lock_is(locked, mode);
@@ -316,9 +330,13 @@ impl PhaseOps for TwoSided {
 
     async fn validate(&self, txn: &mut Txn, rule: CheckRule) -> Result<(), Stop> {
         let (set, cost) = txn.serve(Phase::Validate);
-        let write = |access: &Access, w: &mut Writer<'_>| wire::write_check(w, rule, access.version);
+        let write = |access: &Access, w: &mut Writer<'_>| wire::write_check(w, rule, access.version, access.time);
         let tries = (MAX_TRIES, Abort::ReadLocked);
-        self.call_all(set, Phase::Validate, |_| wire::VALIDATE, tries, cost, write, |_, _| Ok(())).await
+        let done = |access: &mut Access, _: &mut Reader<'_>| {
+            access.confirmed = true;
+            Ok(())
+        };
+        self.call_all(set, Phase::Validate, |_| wire::VALIDATE, tries, cost, write, done).await
     }
 
     async fn replicate(&self, txn: &mut Txn) -> Result<(), Stop> {
@@ -350,6 +368,13 @@ impl PhaseOps for TwoSided {
         let write = |access: &Access, w: &mut Writer<'_>| w.word(access.header.0);
         let tries = (0, Abort::Unstable);
         self.call_all(set, Phase::Unlock, |_| wire::UNLOCK, tries, cost, write, freed).await
+    }
+}
+
+/// What a fetch says of a record beside its name.
+pub(super) fn fetching(access: &Access, w: &mut Writer<'_>) {
+    if access.shape().packing == Packing::Versions {
+        w.word(access.time.0);
     }
 }
 

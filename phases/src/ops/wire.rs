@@ -2,9 +2,9 @@
 //!
 //! | handler  | request | reply |
 //! |----------|---------|-------|
-//! | FETCH    | name, key | outcome, record |
+//! | FETCH    | name, key, time if versions are kept | outcome, record |
 //! | LOCK     | name, key, who asks, read version and rule | outcome; record, unless its header was known |
-//! | VALIDATE | name, key, read version and rule, the rule's word if it has one | outcome |
+//! | VALIDATE | name, key, read version and rule, the rule's word if it has one; where versions are kept rule, time, version | outcome |
 //! | INSTALL  | name, key, new version, payload… | outcome |
 //! | UNLOCK   | name, key, lock word as held | outcome |
 //! | APPEND   | ring position, words… | outcome |
@@ -14,11 +14,13 @@
 //! A *name* is `table:16 | offset:48`, where the offset is that of the record if the requester knows it, else 0; the
 //! owner trusts it only if the record's key agrees. An *outcome* is `status:16 | offset:48`: status 0 is success, the
 //! offset refills the requester's location cache. A version and a rule share a word: `rule:24 | read:1 | version:39`. A *record* is
-//! its first word, its version if that is another word, and its payload.
+//! its first word, its version if that is another word, and its payload. Where versions are kept, its first word is replaced
+//! by `slot:8 | 0:1 | seen:55`, the slot that is written next and the latest timestamp seen there, and a denial has that
+//! word, too: clocks follow it.
 
 use super::owner;
-use crate::rule::{Abort, Ask, CheckRule, Header, LockRule, Packing};
-use crate::store::TableId;
+use crate::rule::{Abort, Ask, CheckRule, Header, LockRule, Packing, Timestamp, time};
+use crate::store::{TableId, record};
 use primitives::rpc::{Malformed, Reader, Writer};
 
 pub(super) const FETCH: u8 = 1;
@@ -110,17 +112,50 @@ pub(super) fn read_lock(from: &mut Reader<'_>) -> Result<(LockRule, Ask), Malfor
     LockRule::decode([from.word()?, from.word()?])
 }
 
-pub(super) fn write_check(out: &mut Writer<'_>, rule: CheckRule, read: u64) {
+pub(super) fn write_check(out: &mut Writer<'_>, rule: CheckRule, read: u64, time: Timestamp) {
     let (number, word) = rule.encode();
+    if rule == CheckRule::ReadAt {
+        out.word(number << RULE_SHIFT);
+        out.word(time.0);
+        return out.word(read);
+    }
     out.word(number << RULE_SHIFT | Header::new(read).version());
     if let Some(word) = word {
         out.word(word);
     }
 }
 
-pub(super) fn read_check(from: &mut Reader<'_>) -> Result<(CheckRule, u64), Malformed> {
+/// The rule, the version read, and the reader's place in the order.
+pub(super) fn read_check(from: &mut Reader<'_>) -> Result<(CheckRule, u64, Timestamp), Malformed> {
     let word = from.word()?;
-    let has_word = CheckRule::has_word(word >> RULE_SHIFT)?;
-    let rule = CheckRule::decode(if has_word { Some(from.word()?) } else { None });
-    Ok((rule, Header::new(word).version()))
+    let rule = CheckRule::decode(word >> RULE_SHIFT, || from.word())?;
+    match rule {
+        CheckRule::ReadAt => {
+            let time = read_time(from)?;
+            Ok((rule, from.word()?, time))
+        }
+        _ => Ok((rule, Header::new(word).version(), Timestamp(0))),
+    }
+}
+
+/// A timestamp of a peer.
+pub(super) fn read_time(from: &mut Reader<'_>) -> Result<Timestamp, Malformed> {
+    match from.word()? {
+        value if value >> time::BITS != 0 => Err(Malformed::Field { field: "timestamp", value }),
+        value => Ok(Timestamp(value)),
+    }
+}
+
+/// The word that stands for the first one of a multi-version record: the slot written next, and the latest timestamp seen.
+pub(super) fn seen_word(victim: usize, seen: u64) -> u64 {
+    (victim as u64) << 56 | seen & ((1 << time::BITS) - 1)
+}
+
+/// Both from that word; a slot that cannot be is a peer's mistake.
+pub(super) fn read_seen(word: u64) -> Result<(u8, Timestamp), Malformed> {
+    let victim = (word >> 56) as u8;
+    if usize::from(victim) >= record::SLOTS {
+        return Err(Malformed::Field { field: "version slot", value: word });
+    }
+    Ok((victim, Timestamp(word & ((1 << time::BITS) - 1))))
 }

@@ -62,6 +62,9 @@ impl Needs {
     /// Leases: lock, lease and write timestamp in one header word.
     pub const SUNDIAL: Needs = Needs { protocol: "sundial", packing: Packing::Leased, ..Needs::OCC };
 
+    /// Versions: a lock word, a read timestamp, and the versions' own.
+    pub const MVCC: Needs = Needs { protocol: "mvcc", packing: Packing::Versions, ..Needs::OCC };
+
     /// Whether the protocol runs `phase`.
     pub fn runs(&self, phase: Phase) -> bool {
         self.phases.contains(&phase)
@@ -127,6 +130,17 @@ pub enum Refusal {
         lock: Via,
         /// The protocol.
         protocol: &'static str,
+        /// The fabric.
+        fabric: String,
+    },
+    /// Read timestamps are moved by calls and by the NIC.
+    #[error(
+        "validate: one-sided asked for, but fetch is {fetch}: the owner's CPU moves read timestamps when it is called, NIC \
+         atomics would move them too, and atomics of {fabric} are atomic only among themselves"
+    )]
+    ReadTimestampsShared {
+        /// How records are fetched.
+        fetch: Via,
         /// The fabric.
         fabric: String,
     },
@@ -207,7 +221,7 @@ impl Refusal {
             | Refusal::HybridPhase { phase }
             | Refusal::AnswerNeeded { phase } => Some(*phase),
             Refusal::NoAtomics { .. } => Some(Phase::Lock),
-            Refusal::LeasesShared { .. } => Some(Phase::Validate),
+            Refusal::LeasesShared { .. } | Refusal::ReadTimestampsShared { .. } => Some(Phase::Validate),
             Refusal::HybridWithoutCache => Some(Phase::Fetch),
             Refusal::Coroutines { .. } => None,
         }
@@ -293,7 +307,7 @@ impl Plan {
         }
         let cas = self.lock.is_some_and(|step| step.via == Via::OneSided);
         let apart = caps.atomic_scope != AtomicScope::Global;
-        let renews = needs.packing == Packing::Leased
+        let renews = matches!(needs.packing, Packing::Leased | Packing::Versions)
             && self.validate.is_some_and(|step| step.via == Via::OneSided);
         Ok(CheckedPlan { plan: self, nic_owns_lock_words: cas && apart, nic_owns_leases: renews && apart })
     }
@@ -357,8 +371,17 @@ impl Plan {
             found.push(Refusal::LockWordsShared { phase, fabric: fabric() });
             return;
         }
+        let apart = caps.one_sided && caps.atomic_scope == AtomicScope::Nic;
+        if needs.packing == Packing::Versions
+            && phase == Phase::Validate
+            && step.via == Via::OneSided
+            && apart
+            && let Some(fetch) = self.fetch.map(|fetch| fetch.via).filter(|&via| via != Via::OneSided)
+        {
+            found.push(Refusal::ReadTimestampsShared { fetch, fabric: fabric() });
+        }
         let Some(lock) = self.lock.map(|lock| lock.via) else { return };
-        if !caps.one_sided || caps.atomic_scope != AtomicScope::Nic || step.via == lock {
+        if !apart || step.via == lock {
             return;
         }
         let protocol = needs.protocol;

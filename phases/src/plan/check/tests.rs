@@ -26,12 +26,11 @@ fn every_caps() -> Vec<Caps> {
 }
 
 const READ_ONLY: Needs =
-    Needs { protocol: "read-only", phases: &[Phase::Fetch, Phase::Validate], lock_words: 1, check_words: 1 };
+    Needs { protocol: "read-only", phases: &[Phase::Fetch, Phase::Validate], ..Needs::OCC };
 const NO_FETCH: Needs = Needs {
     protocol: "no-fetch",
     phases: &[Phase::Lock, Phase::Install, Phase::Unlock],
-    lock_words: 1,
-    check_words: 1,
+    ..Needs::OCC
 };
 const WIDE_LOCK: Needs = Needs { protocol: "wide-lock", lock_words: 2, ..Needs::OCC };
 const WIDE_CHECK: Needs = Needs { protocol: "wide-check", check_words: 2, ..Needs::OCC };
