@@ -31,6 +31,7 @@ fn case(plan: Plan, workload: &'static str, settings: &[(&str, &str)], replicas:
 
 fn on_every_fabric(mut case: Case) {
     for (name, fabric) in fabrics(7) {
+        if std::env::var("TRACE").is_ok() { eprintln!("{name} {} {} {}", case.protocol.needs().protocol, case.workload, case.spec.plan); }
         case.spec.fabric = fabric;
         let result = judge(&case, name);
         assert_eq!(

@@ -11,7 +11,7 @@
 //! | protocol | packing | words of a record | the word that CAS reaches | version | wraps |
 //! |---|---|---|---|---|---|
 //! | OCC, CALVIN | `Counted` | header, checksum, key, payload | `lock:1 \| owner:24 \| version:39` | writes counted, modulo 2³⁹ | compared for equality; by distance on backups |
-//! | NOWAIT, WAITDIE | `Locked` | lock, checksum, key, version, payload | `exclusive:1 \| readers:8 \| oldest:55` | writes counted, modulo 2³⁹, in its own word | as above; ages end after 6.5 days |
+//! | NOWAIT, WAITDIE | `Locked` | lock, checksum, key, version, payload | `exclusive:1 \| wanted:1 \| readers:7 \| oldest:55` | writes counted, modulo 2³⁹, in its own word | as above; ages end after 6.5 days |
 //! | SUNDIAL | `Leased` | header, checksum, key, payload | `lock:1 \| lease:24 \| wts:39` | the write timestamp `wts` | at 2³⁹ − 1 writers abort with `timestamp-wrap` |
 //! | MVCC | `Versions` | lock, rts, key, 4 × (wts, checksum, payload) | `0:9 \| tts:55` | the write timestamp of a slot | ticks end after 6.5 days: `timestamp-wrap` |
 //!
@@ -174,6 +174,15 @@ impl LockRule {
             Packing::Versions => Header(0),
             Packing::Counted | Packing::Leased => self.packing.free(seen),
         }
+    }
+
+    /// The word to put in place of `seen`, which was not granted, so that no more readers join: for wait-die.
+    #[inline]
+    pub(crate) fn mark(self, ask: Ask, seen: Header) -> Option<Header> {
+        let marks = self.packing == Packing::Locked
+            && self.on_conflict == OnConflict::WaitIfOlder
+            && ask.mode == Mode::Exclusive;
+        if marks { LockWord(seen.0).want() } else { None }
     }
 
     /// Times a waiting verdict is looked at again.

@@ -266,11 +266,14 @@ impl OneSided {
             for access in set.iter().filter(|a| a.pending) {
                 let at = self.context.at(access.primary, access.location);
                 if let Some(mode) = access.wants(rule) {
-                    // What is expected can be locked, or it would not be expected.
-                    if let Verdict::Grant(swap) = rule.decide(access.ask(mode), access.header) {
-                        let (expect, image) = (access.header.0, access.image());
-                        batch.cas(at, expect, swap.0, image, access.image_words() as u32);
-                    }
+                    // What is expected can be locked, or else marked as wanted.
+                    let ask = access.ask(mode);
+                    let swap = match rule.decide(ask, access.header) {
+                        Verdict::Grant(locked) => Some(locked),
+                        _ => rule.mark(ask, access.header),
+                    };
+                    let swap = swap.unwrap_or(access.header);
+                    batch.cas(at, access.header.0, swap.0, access.image(), access.image_words() as u32);
                 }
                 if !access.fetched || access.shape().packing == Packing::Versions {
                     batch.read(at, access.image(), 0, access.image_words() as u32 * 8);
@@ -280,11 +283,24 @@ impl OneSided {
             }
             *cost += batch.post().await.map_err(fault(Phase::Lock))?;
             let mut denied = None;
+            let mut marks = None;
             for access in set.iter_mut().filter(|a| a.pending) {
                 if let Err(abort) = self.take_lock(access, rule, tries) {
                     access.pending = false;
                     denied = denied.or(Some(abort));
+                    if let Some((seen, marked)) = access.wants(rule).and_then(|mode| {
+                        let seen = Header(access.image().word(access.image_words()));
+                        Some((seen, rule.mark(access.ask(mode), seen)?))
+                    }) {
+                        // Nobody waits for it: it is for the next attempt.
+                        let at = self.context.at(access.primary, access.location);
+                        let batch = marks.get_or_insert_with(|| self.batch(step));
+                        batch.cas(at, seen.0, marked.0, access.image(), access.image_words() as u32);
+                    }
                 }
+            }
+            if let Some(marks) = marks {
+                self.send(marks, Phase::Lock, true, cost).await?;
             }
             self.return_strays(set, step, cost).await?;
             if let Some(abort) = denied {
@@ -307,14 +323,20 @@ impl OneSided {
                 match rule.decide(ask, seen) {
                     Verdict::Deny(abort) => return Err(abort),
                     Verdict::Wait if tries >= rule.retries() => return Err(Abort::LockConflict),
+                    Verdict::Wait if rule.mark(ask, seen).is_some() => access.header = seen,
                     Verdict::Wait => access.header = rule.guess(ask, seen),
                     // It can be had, from another state than was expected.
                     Verdict::Grant(_) => access.header = seen,
                 }
                 return Ok(());
             }
-            if let Verdict::Grant(locked) = rule.decide(ask, seen) {
-                access.lock_is(locked, mode);
+            match rule.decide(ask, seen) {
+                Verdict::Grant(locked) => access.lock_is(locked, mode),
+                // It is marked now.
+                _ => {
+                    access.header = rule.guess(ask, rule.mark(ask, seen).unwrap_or(seen));
+                    return Ok(());
+                }
             }
         }
         if access.fetched && rule.packing != Packing::Versions {

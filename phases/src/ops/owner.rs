@@ -49,8 +49,14 @@ impl NodeStore {
         let mut seen = self.header(offset);
         loop {
             let verdict = rule.decide(ask, seen);
-            let Verdict::Grant(locked) = verdict else { return verdict };
-            match self.swap(offset, seen, locked) {
+            let put = match verdict {
+                Verdict::Grant(locked) => locked,
+                _ => match rule.mark(ask, seen) {
+                    Some(marked) => marked,
+                    None => return verdict,
+                },
+            };
+            match self.swap(offset, seen, put) {
                 Ok(()) => return verdict,
                 // Somebody was faster: decide on what they left.
                 Err(other) => seen = other,

@@ -3,22 +3,28 @@
 //! | bits   | field   | meaning |
 //! |--------|---------|---------|
 //! | 63     | exclusive | 1 while one transaction may write |
-//! | 55..63 | readers | transactions that hold it shared, up to 255 |
+//! | 62     | wanted  | no more readers until those that are there have left |
+//! | 55..62 | readers | transactions that hold it shared, up to 127 |
 //! | 0..55  | oldest  | timestamp of the exclusive holder; of the oldest reader under wait-die, else 0 |
 //!
 //! The word alone is the lock, and free is 0: so a CAS needs no READ before it, and CAS and READ of the record go out together
 //! (RCC §4.2, steps b1 and b2). The paper's lock words know one holder; shared mode adds the readers. `oldest` may
 //! name a reader that has left while others stay: then somebody dies who could have waited, never the other way
 //! round, so no circle of waiting can close.
+//!
+//! Under wait-die, who wants a record that others read marks it *wanted*, whether it waits or dies: otherwise readers that come
+//! before the last ones go would keep it, and the age of one that has long left, for ever. The mark goes with the last reader, so
+//! nobody has to remember it.
 
 use super::time::{BITS, Timestamp};
 use super::{Abort, Header, Mode, OnConflict, Verdict};
 
 const EXCLUSIVE: u64 = 1 << 63;
+const WANTED: u64 = 1 << 62;
 const READER: u64 = 1 << BITS;
 const OLDEST: u64 = READER - 1;
 /// Most transactions that share a lock.
-pub const MAX_READERS: u64 = 255;
+pub const MAX_READERS: u64 = 127;
 
 /// A lock word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,7 +36,11 @@ impl LockWord {
     }
 
     fn readers(self) -> u64 {
-        if self.exclusive() { 0 } else { self.0 >> BITS }
+        if self.exclusive() { 0 } else { self.0 >> BITS & MAX_READERS }
+    }
+
+    fn wanted(self) -> bool {
+        self.0 & WANTED != 0
     }
 
     fn oldest(self) -> u64 {
@@ -49,7 +59,7 @@ impl LockWord {
             Mode::Shared if free => {
                 return Verdict::Grant(Header(READER | if ages { time } else { 0 }));
             }
-            Mode::Shared if !self.exclusive() && self.readers() < MAX_READERS => {
+            Mode::Shared if !self.exclusive() && !self.wanted() && self.readers() < MAX_READERS => {
                 let oldest = if ages { self.oldest().min(time) } else { 0 };
                 return Verdict::Grant(Header((self.readers() + 1) << BITS | oldest));
             }
@@ -64,9 +74,14 @@ impl LockWord {
         }
     }
 
+    /// The word with the mark that somebody wants it for writing, if it is read and has none.
+    pub(super) fn want(self) -> Option<Header> {
+        (self.readers() > 0 && !self.wanted()).then_some(Header(self.0 | WANTED))
+    }
+
     /// What the word will be when all others have gone: a guess for the next CAS.
     pub(super) fn when_others_left(self, held: bool) -> Header {
-        Header(if held { READER | self.oldest() } else { 0 })
+        Header(if held { READER | self.0 & (WANTED | OLDEST) } else { 0 })
     }
 
     /// What one holder leaves behind.
@@ -88,6 +103,7 @@ mod tests {
         for age in [10, 30] {
             all.push(EXCLUSIVE | age);
             all.extend([1, 2, 3, MAX_READERS].map(|n| n << BITS | age));
+            all.extend([1, 2].map(|n| WANTED | n << BITS | age));
         }
         all
     }
@@ -107,7 +123,7 @@ mod tests {
                             let others = w.readers() - u64::from(held);
                             let compatible = match mode {
                                 Mode::Exclusive => !w.exclusive() && others == 0,
-                                Mode::Shared => !w.exclusive() && w.readers() < MAX_READERS,
+                                Mode::Shared => !w.exclusive() && !w.wanted() && w.readers() < MAX_READERS,
                             };
                             let what = format!("{word:#x} {mode:?} held={held} age={age} {rule:?}");
                             match verdict {
@@ -152,6 +168,11 @@ mod tests {
         word = LockWord(word.release().0);
         assert_eq!((word.readers(), word.oldest()), (1, 10), "the oldest stays until all have gone");
         assert_eq!(word.when_others_left(true), Header(word.0));
+        let wanted = LockWord(word.want().unwrap().0);
+        assert_eq!((wanted.readers(), wanted.oldest(), wanted.want()), (1, 10, None));
+        assert_eq!(wanted.when_others_left(true), Header(wanted.0));
+        assert_eq!(wanted.release(), Header(0), "the mark goes with the last reader");
+        assert_eq!((LockWord(0).want(), LockWord(EXCLUSIVE | 7).want()), (None, None));
         assert_eq!(word.release(), Header(0));
         assert_eq!(LockWord(EXCLUSIVE | 7).release(), Header(0));
     }
