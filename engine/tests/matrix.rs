@@ -31,12 +31,18 @@ fn case(plan: Plan, workload: &'static str, settings: &[(&str, &str)], replicas:
 
 fn on_every_fabric(mut case: Case) {
     for (name, fabric) in fabrics(7) {
-        if std::env::var("TRACE").is_ok() { eprintln!("{name} {} {} {}", case.protocol.needs().protocol, case.workload, case.spec.plan); }
         case.spec.fabric = fabric;
+        let mut case = case.clone();
+        // Its requests take long, and whoever waits for a lock asks again and again.
+        if name == "loopback-nic-thread" && !matches!(case.protocol, AnyProtocol::Occ(_)) {
+            case.spec.plan.coroutines = 2;
+            case.spec.length = Length::Transactions(20);
+        }
+        let Length::Transactions(each) = case.spec.length else { panic!("so many transactions") };
         let result = judge(&case, name);
         assert_eq!(
             result.stats.committed + result.stats.aborts.of("insufficient-funds"),
-            3 * 4 * 60,
+            3 * u64::from(case.spec.plan.coroutines) * each,
             "{name}, {}: every transaction ends",
             case.spec.plan
         );

@@ -1,10 +1,11 @@
-//! Optimistic protocols with a bug planted in them.
+//! Protocols with a bug planted in them.
 //!
 //! They show that the checker is not vacuous: on a small, contended run it must object to each of them within a few
-//! seeds, and to none of the same runs under [`Occ`]. Not for anything else, and no name on the command line
-//! reaches them.
+//! seeds, and to none of the same runs under the protocol as it should be. Not for anything else, and no name on the
+//! command line reaches them.
 
-use super::{Occ, Protocol};
+use super::{Locking, Mvcc, Occ, Protocol, Sundial, mvcc, sundial};
+use crate::verify::Level;
 use phases::ops::{PhaseOps, Stop};
 use phases::plan::Needs;
 use phases::rule::{CheckRule, LockRule, OnConflict};
@@ -13,44 +14,58 @@ use phases::txn::Txn;
 /// What is wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bug {
-    /// What was only read is not validated at commit.
+    /// OCC: what was only read is not validated at commit.
     NoValidation,
-    /// What was only read is validated before the write set is locked: between the two, another transaction may do
+    /// OCC: what was only read is validated before the write set is locked: between the two, another transaction may do
     /// the same.
     ValidateFirst,
-    /// Locks are freed before the write-back, which then finds nothing of its own to write to.
+    /// OCC: locks are freed before the write-back, which then finds nothing of its own to write to.
     UnlockFirst,
-    /// A lock conflict is ignored.
+    /// OCC: a lock conflict is ignored.
     IgnoreConflict,
-    /// Transactions that only read do not validate, however many records they read.
+    /// OCC: transactions that only read do not validate, however many records they read.
     NoReadOnlyValidation,
+    /// NOWAIT: a record's lock is freed when the record has been read, and taken again to write it: not two phases.
+    NoWaitUnlockEarly,
+    /// WAITDIE: the same.
+    WaitDieUnlockEarly,
+    /// SUNDIAL: leases are not extended to the transaction's time.
+    NoRenewal,
+    /// SUNDIAL: only transactions that write extend leases.
+    NoReadOnlyRenewal,
+    /// MVCC: readers take a version without the second look, and without telling later writers.
+    NoSecondLook,
+    /// MVCC: a transaction takes a new place in the order between its reads and its writes.
+    LateTimestamp,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Bug; 5] = [
+    pub const ALL: [Bug; 11] = [
         Bug::NoValidation,
         Bug::ValidateFirst,
         Bug::UnlockFirst,
         Bug::IgnoreConflict,
         Bug::NoReadOnlyValidation,
+        Bug::NoWaitUnlockEarly,
+        Bug::WaitDieUnlockEarly,
+        Bug::NoRenewal,
+        Bug::NoReadOnlyRenewal,
+        Bug::NoSecondLook,
+        Bug::LateTimestamp,
     ];
 }
 
-/// [`Occ`] with a bug.
+/// A protocol with a bug.
 #[derive(Clone, Copy, Debug)]
 pub struct Planted(pub Bug);
 
-impl Protocol for Planted {
-    fn needs(&self) -> &'static Needs {
-        &Needs::OCC
+impl Planted {
+    fn locking(&self) -> Locking {
+        if self.0 == Bug::WaitDieUnlockEarly { Locking::WAITDIE } else { Locking::NOWAIT }
     }
 
-    async fn read<O: PhaseOps>(&self, ops: &O, txn: &mut Txn) -> Result<(), Stop> {
-        Occ.read(ops, txn).await
-    }
-
-    async fn commit<O: PhaseOps>(&self, ops: &O, txn: &mut Txn) -> Result<(), Stop> {
+    async fn commit_occ<O: PhaseOps>(&self, ops: &O, txn: &mut Txn) -> Result<(), Stop> {
         if !txn.writes() {
             return match self.0 {
                 Bug::NoReadOnlyValidation => Ok(()),
@@ -73,5 +88,81 @@ impl Protocol for Planted {
             ops.unlock(txn).await?;
         }
         ops.install_and_unlock(txn).await
+    }
+
+    async fn commit_sundial<O: PhaseOps>(&self, ops: &O, txn: &mut Txn) -> Result<(), Stop> {
+        ops.lock_and_read(txn, sundial::lock_rule(txn)).await?;
+        let time = Sundial::default().time_of(txn);
+        if self.0 == Bug::NoReadOnlyRenewal && txn.writes() {
+            ops.validate(txn, CheckRule::LeaseCovers(time)).await?;
+        }
+        if !txn.writes() {
+            return Ok(());
+        }
+        txn.install_at = time;
+        ops.replicate(txn).await?;
+        ops.install_and_unlock(txn).await
+    }
+}
+
+impl Protocol for Planted {
+    fn needs(&self) -> &'static Needs {
+        match self.0 {
+            Bug::NoWaitUnlockEarly | Bug::WaitDieUnlockEarly => self.locking().needs(),
+            Bug::NoRenewal | Bug::NoReadOnlyRenewal => &Needs::SUNDIAL,
+            Bug::NoSecondLook | Bug::LateTimestamp => &Needs::MVCC,
+            _ => &Needs::OCC,
+        }
+    }
+
+    fn level(&self) -> Level {
+        match self.0 {
+            Bug::NoRenewal | Bug::NoReadOnlyRenewal => Sundial::default().level(),
+            Bug::NoSecondLook | Bug::LateTimestamp => Mvcc.level(),
+            _ => Level::StrictSerializable,
+        }
+    }
+
+    fn begin<O: PhaseOps>(&self, ops: &O, txn: &mut Txn, attempt: u32) -> Result<(), Stop> {
+        match self.0 {
+            Bug::NoWaitUnlockEarly | Bug::WaitDieUnlockEarly => self.locking().begin(ops, txn, attempt),
+            Bug::NoSecondLook | Bug::LateTimestamp => Mvcc.begin(ops, txn, attempt),
+            _ => Ok(()),
+        }
+    }
+
+    async fn read<O: PhaseOps>(&self, ops: &O, txn: &mut Txn) -> Result<(), Stop> {
+        match self.0 {
+            Bug::NoWaitUnlockEarly | Bug::WaitDieUnlockEarly => {
+                self.locking().read(ops, txn).await?;
+                ops.unlock(txn).await
+            }
+            Bug::NoRenewal | Bug::NoReadOnlyRenewal => Sundial::default().read(ops, txn).await,
+            Bug::NoSecondLook => {
+                ops.lock_and_read(txn, mvcc::lock_rule(txn)).await?;
+                ops.fetch(txn).await
+            }
+            // Records are locked at commit only, under the later timestamp.
+            Bug::LateTimestamp => {
+                ops.fetch(txn).await?;
+                ops.validate(txn, CheckRule::ReadAt).await
+            }
+            _ => Occ.read(ops, txn).await,
+        }
+    }
+
+    async fn commit<O: PhaseOps>(&self, ops: &O, txn: &mut Txn) -> Result<(), Stop> {
+        match self.0 {
+            Bug::NoWaitUnlockEarly | Bug::WaitDieUnlockEarly => self.locking().commit(ops, txn).await,
+            Bug::NoRenewal | Bug::NoReadOnlyRenewal => self.commit_sundial(ops, txn).await,
+            Bug::NoSecondLook => Mvcc.commit(ops, txn).await,
+            Bug::LateTimestamp => {
+                txn.time = ops.timestamp()?;
+                txn.install_at = txn.time.0;
+                txn.move_to(txn.time);
+                Mvcc.commit(ops, txn).await
+            }
+            _ => self.commit_occ(ops, txn).await,
+        }
     }
 }

@@ -4,7 +4,7 @@
 use engine::cluster::{RunResult, RunSpec, run, run_as};
 use engine::protocol::planted::{Bug, Planted};
 use engine::protocol::{AnyProtocol, Occ, Protocol};
-use engine::verify::{Level, Verdict, check};
+use engine::verify::{Verdict, check};
 use engine::workload::AnyWorkload;
 use phases::plan::{Needs, Plan, Space};
 use primitives::fabric::loopback::{Mode, Options};
@@ -52,7 +52,7 @@ impl Case {
         };
         let result = result.expect("the case can run");
         let history = result.history.as_ref().expect("it was asked for");
-        (check(history, Level::StrictSerializable), result.passed())
+        (check(history, Planted(bug).level()), result.passed())
     }
 }
 

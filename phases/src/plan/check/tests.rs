@@ -392,3 +392,70 @@ fn a_choice_is_a_name_a_file_or_a_map() {
     }
     assert!(serde_yaml::from_str::<PlanChoice>("{fetsh: one-sided}").is_err());
 }
+
+/// Which phases are refused, and why, in a few words.
+fn refused(text: &str, scope: AtomicScope, needs: &Needs) -> Vec<String> {
+    let caps = caps(true, scope);
+    let words = |r: &Refusal| match r {
+        Refusal::ReadersShared { phase, .. } => format!("{phase}: readers"),
+        Refusal::LeasesShared { .. } => "validate: leases".to_owned(),
+        Refusal::ReadTimestampsShared { .. } => "validate: read timestamps".to_owned(),
+        Refusal::LockWordsShared { phase, .. } => format!("{phase}: lock words"),
+        Refusal::NeverRun { phase, .. } => format!("{phase}: never run"),
+        other => other.to_string(),
+    };
+    plan(text).refusals(&caps, needs).iter().map(words).collect()
+}
+
+#[test]
+fn two_phase_locking_frees_shared_locks_as_it_took_them() {
+    let mixed = "{lock: two-sided, log: one-sided, install: one-sided, unlock: one-sided}";
+    assert_eq!(
+        refused(mixed, AtomicScope::Nic, &Needs::NOWAIT),
+        ["install: readers", "unlock: readers"],
+        "a CPU's and a NIC's compare-and-swap of one count"
+    );
+    assert!(refused(mixed, AtomicScope::Global, &Needs::WAITDIE).is_empty());
+    assert!(refused(mixed, AtomicScope::Nic, &Needs::NOWAIT_EXCLUSIVE).is_empty(), "one holder, one WRITE");
+    let other = "{lock: one-sided, log: two-sided, install: two-sided, unlock: one-sided}";
+    assert_eq!(refused(other, AtomicScope::Nic, &Needs::WAITDIE), ["install: lock words"]);
+    let fetching = "{fetch: two-sided, lock: two-sided, log: two-sided, install: two-sided, unlock: two-sided}";
+    assert_eq!(refused(fetching, AtomicScope::Nic, &Needs::NOWAIT), ["fetch: never run"]);
+    assert!(plan(fetching).restricted_to(&Needs::NOWAIT).check(&caps(true, AtomicScope::Nic), &Needs::NOWAIT).is_ok());
+}
+
+#[test]
+fn a_one_sided_lock_without_a_fetch_finds_its_records_itself() {
+    let cold = "{lock: one-sided, log: one-sided, install: one-sided, unlock: one-sided, location_cache: false}";
+    assert!(refused(cold, AtomicScope::Nic, &Needs::NOWAIT).is_empty());
+}
+
+#[test]
+fn leases_and_read_timestamps_are_changed_from_one_side() {
+    let text = |fetch: &str, validate: &str, lock: &str| {
+        format!("{{fetch: {fetch}, lock: {lock}, validate: {validate}, log: two-sided, install: one-sided, unlock: one-sided}}")
+    };
+    let (one, two) = ("one-sided", "two-sided");
+    for (validate, lock) in [(one, two), (two, one)] {
+        let mixed = text(one, validate, lock);
+        assert_eq!(refused(&mixed, AtomicScope::Nic, &Needs::SUNDIAL), ["validate: leases"]);
+        assert!(refused(&mixed, AtomicScope::Global, &Needs::SUNDIAL).is_empty());
+        assert!(refused(&mixed, AtomicScope::Nic, &Needs::MVCC).is_empty(), "lock and rts are two words");
+        assert!(refused(&mixed, AtomicScope::Nic, &Needs::OCC).is_empty());
+    }
+    let fetched = text(two, one, one);
+    assert_eq!(refused(&fetched, AtomicScope::Nic, &Needs::MVCC), ["validate: read timestamps"]);
+    assert!(refused(&text(two, two, one), AtomicScope::Nic, &Needs::MVCC).is_empty());
+}
+
+#[test]
+fn every_protocol_has_hybrids_and_both_pure_plans() {
+    for needs in [&Needs::NOWAIT, &Needs::WAITDIE, &Needs::SUNDIAL, &Needs::MVCC, &Needs::NOWAIT_EXCLUSIVE] {
+        let plans: Vec<Plan> = Space::primitives(&caps(true, AtomicScope::Nic), needs).plans().collect();
+        for via in [Via::OneSided, Via::TwoSided] {
+            assert!(plans.contains(&Plan::uniform(via).restricted_to(needs)), "{} {via}", needs.protocol);
+        }
+        let hybrid = |p: &Plan| p.steps().any(|s| s.1.via == Via::OneSided) && p.steps().any(|s| s.1.via == Via::TwoSided);
+        assert!(plans.iter().filter(|p| hybrid(p)).count() >= 2, "{}", needs.protocol);
+    }
+}

@@ -1,0 +1,152 @@
+//! Where protocols end: versions that wrap, timestamps that are used up, leases too long for their field, versions that
+//! are no longer kept, clocks that are wrong. Each has a defined answer, and what committed keeps its promise.
+
+mod common;
+
+use common::{Case, judge, sim};
+use engine::cluster::{Clocks, Length, RunResult, RunSpec};
+use engine::protocol::{AnyProtocol, Mvcc, Protocol, Sundial};
+use phases::plan::{Plan, Via};
+use phases::rule::{LAST_WTS, LEASE_MAX, time::LAST_TICK};
+use primitives::fabric::sim::FaultOptions;
+use primitives::mesh::Shape;
+use primitives::units::Nanos;
+
+const VIAS: [Via; 2] = [Via::OneSided, Via::TwoSided];
+
+fn case(protocol: AnyProtocol, via: Via, settings: &[(&str, &str)]) -> Case {
+    let plan = Plan::uniform(via).restricted_to(protocol.needs());
+    let shape = Shape { nodes: 3, workers: 1 };
+    let mut case = Case::new("micro", settings, RunSpec::new(sim(5, FaultOptions::default()), shape, plan));
+    case.protocol = protocol;
+    case.spec.plan.coroutines = 4;
+    case.spec.replicas = 2;
+    case.spec.length = Length::Transactions(60);
+    case
+}
+
+const CONTENDED: &[(&str, &str)] =
+    &[("records_per_thread", "6"), ("reads", "1"), ("writes", "2"), ("payload_bytes", "16")];
+
+fn named(name: &str) -> AnyProtocol {
+    AnyProtocol::named(name).expect("a protocol")
+}
+
+fn all_ended(result: &RunResult) -> u64 {
+    result.stats.committed + result.stats.given_up
+}
+
+/// Counted versions go round: records, backups and logs do not mind. The history would, whose versions only grow.
+#[test]
+fn counted_versions_wrap_without_harm() {
+    for name in ["occ", "nowait", "waitdie"] {
+        for via in VIAS {
+            let mut case = case(named(name), via, CONTENDED);
+            case.spec.first_version = (1 << 39) - 4;
+            case.spec.history = false;
+            let result = case.run();
+            assert!(result.passed(), "{name} {via}: {:?} {:?}", result.faults, result.failed_checks().next());
+            assert_eq!(result.stats.committed, 3 * 4 * 60, "{name} {via}");
+        }
+    }
+}
+
+/// Without timestamps nothing begins any more: an abort that says so and is not tried again.
+#[test]
+fn timestamps_end_with_a_reason() {
+    for name in ["waitdie", "mvcc"] {
+        for via in VIAS {
+            let mut case = case(named(name), via, CONTENDED);
+            case.spec.clocks.first_tick = LAST_TICK - 60;
+            let result = judge(&case, "sim");
+            let ended = result.stats.aborts.of("timestamp-wrap");
+            assert!(result.stats.committed > 0 && ended > 0, "{name} {via}: {:?}", result.stats.aborts);
+            assert_eq!((all_ended(&result), result.stats.given_up), (3 * 4 * 60, ended), "{name} {via}");
+        }
+    }
+}
+
+#[test]
+fn write_timestamps_of_leases_end_with_a_reason() {
+    for via in VIAS {
+        let protocol = AnyProtocol::Sundial(Sundial { earliest: LAST_WTS - 30 });
+        // Leases from the first version to there would be too long: every record begins close to it.
+        let mut case = case(protocol, via, CONTENDED);
+        case.spec.first_version = LAST_WTS - 40;
+        let result = judge(&case, "sim");
+        let ended = result.stats.aborts.of("timestamp-wrap");
+        assert!(result.stats.committed > 0 && ended > 0, "{via}: {:?}", result.stats.aborts);
+        assert_eq!(all_ended(&result), 3 * 4 * 60, "{via}");
+    }
+}
+
+/// A record whose lease would have to be longer than its field is written again, unchanged.
+#[test]
+fn a_lease_too_long_becomes_a_new_version() {
+    for via in VIAS {
+        let protocol = AnyProtocol::Sundial(Sundial { earliest: LEASE_MAX + 100 });
+        let case = case(protocol, via, &[("records_per_thread", "40"), ("reads", "2"), ("writes", "1")]);
+        let result = judge(&case, "sim");
+        assert_eq!(result.stats.committed, 3 * 4 * 60, "{via}: {:?}", result.stats.aborts);
+        let history = result.history.as_ref().expect("asked for");
+        let writes = engine::verify::check(history, protocol.level()).counts.writes;
+        assert!(writes > result.stats.committed, "{via}: {writes} writes, some of them of records only read");
+    }
+}
+
+/// Four versions are not enough for a reader that is four writes late: it aborts with that reason, and its next attempt is
+/// not late.
+#[test]
+fn a_reader_whose_version_is_gone_is_told_so() {
+    let settings = [
+        ("records_per_thread", "4"),
+        ("reads", "8"),
+        ("writes", "1"),
+        ("zipf_theta", "0.9"),
+        ("payload_bytes", "8"),
+    ];
+    let mut gone = 0;
+    for via in VIAS {
+        let mut case = case(AnyProtocol::Mvcc(Mvcc), via, &settings);
+        case.spec.plan.coroutines = 12;
+        case.spec.clocks.skew = Nanos(400_000);
+        let result = judge(&case, "sim");
+        assert_eq!(result.stats.committed, 3 * 12 * 60, "{via}: {:?}", result.stats.aborts);
+        gone += result.stats.aborts.of("no-version");
+    }
+    assert!(gone > 0, "nobody was late: the test shows nothing");
+}
+
+/// Clocks far apart, and one that goes back: promises hold, and everybody gets on.
+#[test]
+fn wrong_clocks_cost_aborts_but_no_promise() {
+    for name in ["waitdie", "mvcc"] {
+        for via in VIAS {
+            let mut case = case(named(name), via, CONTENDED);
+            let clocks = Clocks { skew: Nanos(1_000_000), jump_at: Nanos(100_000), jump_ns: -900_000, first_tick: 0 };
+            case.spec.clocks = clocks;
+            let result = judge(&case, "sim");
+            assert_eq!(result.stats.committed, 3 * 4 * 60, "{name} {via}: {:?}", result.stats.aborts);
+        }
+    }
+}
+
+/// Wait-die on records that everybody wants: nobody starves. The oldest transaction is not turned away, so
+/// attempts are bounded by those older than it, not by luck.
+#[test]
+fn under_wait_die_nobody_starves() {
+    for name in ["waitdie", "waitdie-exclusive"] {
+        for via in VIAS {
+            let settings = [("records_per_thread", "1"), ("reads", "2"), ("writes", "1"), ("payload_bytes", "8")];
+            let mut case = case(named(name), via, &settings);
+            case.spec.plan.coroutines = 12;
+            case.spec.replicas = 1;
+            case.spec.length = Length::Transactions(100);
+            case.spec.retry.attempts = 400;
+            let result = judge(&case, "sim");
+            let stats = &result.stats;
+            assert_eq!((stats.committed, stats.given_up), (3 * 12 * 100, 0), "{name} {via}: {:?}", stats.aborts);
+            eprintln!("{name} {via}: {:?}", stats.aborts.iter().collect::<Vec<_>>());
+        }
+    }
+}
