@@ -3,7 +3,8 @@
 use phases::plan::Preset;
 
 /// Protocols, in the order they are told.
-pub const PROTOCOLS: &[&str] = &["occ", "nowait", "waitdie", "mvcc", "sundial", "calvin"];
+pub const PROTOCOLS: &[&str] = 
+    &["occ", "nowait", "waitdie", "nowait-exclusive", "waitdie-exclusive", "mvcc", "sundial", "calvin"];
 
 /// Workloads.
 pub const WORKLOADS: &[&str] = &["micro", "ycsb", "smallbank", "tpcc", "tpcc-no", "tpce-cp"];

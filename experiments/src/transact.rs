@@ -6,8 +6,8 @@ use crate::error::CliError;
 use crate::fabrics::Fabric;
 use crate::spec::{FabricChoice, PlanChoice, RunSpec};
 use engine::cluster::{self, RunError, RunResult};
-use engine::protocol::{AnyProtocol, PROTOCOLS};
-use engine::verify::{self, Level, Verdict};
+use engine::protocol::{AnyProtocol, PROTOCOLS, Protocol};
+use engine::verify::{self, Verdict};
 use engine::workload::AnyWorkload;
 use phases::plan::{Phase, Plan, PlanFile, Prediction, Preset};
 use primitives::measure::{PointResult, Row};
@@ -29,7 +29,7 @@ pub struct NamedPlan {
 /// What to keep and check of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Keep {
-    /// Record the history, and check it for strict serializability.
+    /// Record the history, and check it for what the protocol promises.
     pub history: bool,
 }
 
@@ -82,7 +82,9 @@ pub fn plan(spec: &RunSpec) -> Result<Option<NamedPlan>, CliError> {
         PlanChoice::Preset(name) => {
             let preset =
                 Preset::named(name).ok_or_else(|| CliError::usage(format!("no plan preset `{name}`")))?;
-            NamedPlan { name: name.clone(), plan: with_coroutines(preset.plan()), prediction: None }
+            // Presets are written down for OCC; other protocols leave out what they never run.
+            let plan = preset.plan().restricted_to(protocol(spec)?.needs());
+            NamedPlan { name: name.clone(), plan: with_coroutines(plan), prediction: None }
         }
         PlanChoice::File(path) => {
             let file =
@@ -163,7 +165,8 @@ pub fn run(
             .hint("`doorbell tune` finds the best plan that can"),
         _ => CliError::usage("the run cannot be set up").caused_by(&error),
     })?;
-    let verdict = result.history.as_ref().map(|history| verify::check(history, Level::StrictSerializable));
+    let level = protocol.level();
+    let verdict = result.history.as_ref().map(|history| verify::check(history, level));
     Ok(Run { plan: named.name.clone(), prediction: named.prediction.clone(), result, verdict })
 }
 

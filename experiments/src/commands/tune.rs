@@ -9,7 +9,7 @@ use crate::output::{emit, human_rate, table};
 use crate::spec::{PlanChoice, RunSpec};
 use crate::sweep::usual_jobs;
 use crate::transact::{self, Keep, NamedPlan};
-use engine::protocol::Protocol;
+use engine::protocol::{AnyProtocol, Protocol};
 use engine::workload::Scale;
 use phases::model::{Candidate, Cluster, Search, Tuning, tune};
 use phases::plan::{PlanFile, Prediction};
@@ -41,6 +41,10 @@ pub struct Tuned {
 /// Exit code 2 if the workload or the cluster cannot be.
 pub fn search(spec: &RunSpec, fabric: &Fabric, profile: &Profile) -> Result<Tuned, CliError> {
     let (workload, protocol) = (transact::workload(spec)?, transact::protocol(spec)?);
+    if !matches!(protocol, AnyProtocol::Occ(_)) {
+        return Err(CliError::usage(format!("the cost model knows occ only, not {}", spec.protocol))
+            .hint("name a plan: --plan one-sided, two-sided, or a file"));
+    }
     let scale = Scale { nodes: spec.nodes as u16, workers: spec.threads as u16 };
     let engine = transact::engine_spec(spec, fabric, phases::plan::Preset::DrtmH.plan());
     let demand = workload.demand(scale, engine.cache_bytes, &engine.retry);
