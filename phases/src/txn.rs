@@ -214,6 +214,16 @@ impl Access {
         (self.header, self.held) = (header, Some(mode));
     }
 
+    /// Its lock is free again, or somebody else's to free: this transaction has no part in it any more.
+    #[inline]
+    pub(crate) fn let_go(&mut self) {
+        self.held = None;
+        self.header = match self.shape.packing {
+            packing @ (Packing::Counted | Packing::Leased) => packing.free(self.header),
+            Packing::Locked | Packing::Versions => Header(0),
+        };
+    }
+
     /// The version that its install leaves behind: `install_at`, or one more than was read where that is 0.
     #[inline]
     pub fn next_version(&self, install_at: u64) -> u64 {

@@ -356,7 +356,7 @@ impl OneSided {
             access.location = access.walk;
             self.free_one(access, step, cost).await?;
             access.location = NOWHERE;
-            (access.held, access.header) = (None, Header(0));
+            access.let_go();
         }
         Ok(())
     }
@@ -395,13 +395,15 @@ impl OneSided {
                     continue;
                 }
                 self.stage_free(&mut batch, access, phase == Phase::Install, install_at);
-                (access.pending, access.held) = (false, None);
+                access.pending = false;
+                access.let_go();
             }
             self.send(batch, phase, step.passive_ack && !shared, cost).await?;
             for access in set.iter_mut().filter(|a| a.pending) {
                 let seen = Header(access.image().word(access.image_words()));
                 if seen == access.header || seen.0 == 0 {
-                    (access.pending, access.held) = (false, None);
+                    access.pending = false;
+                    access.let_go();
                 } else {
                     access.header = seen;
                 }

@@ -423,7 +423,7 @@ impl PhaseOps for Phases {
                 store.release(access.location, shape.packing, access.header)
             };
             assert!(freed, "bug: {:?} installs into a record that it has not locked", access);
-            access.held = None;
+            access.let_go();
             Served::Done
         };
         let split = self.split(set, Access::locked, serve)?;
@@ -446,7 +446,7 @@ impl PhaseOps for Phases {
             }
             let freed = store.release(access.location, access.shape().packing, access.header);
             assert!(freed, "bug: {:?} frees a lock that it does not hold", access);
-            access.held = None;
+            access.let_go();
             Served::Done
         };
         let split = self.split(set, Access::locked, serve)?;
@@ -459,7 +459,7 @@ impl PhaseOps for Phases {
         };
         // A lock that could not be freed is recovery's now, not the next transaction's.
         let (set, _) = txn.serve(Phase::Unlock);
-        set.iter_mut().for_each(|a| a.held = None);
+        set.iter_mut().filter(|a| a.locked()).for_each(Access::let_go);
         freed
     }
 }

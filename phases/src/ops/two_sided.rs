@@ -199,7 +199,8 @@ impl TwoSided {
             *cost += pending.cost();
             if step.passive_ack {
                 for place in wave.places() {
-                    (part[place].pending, part[place].held) = (false, None);
+                    part[place].pending = false;
+                    part[place].let_go();
                 }
                 drop(pending);
             } else {
@@ -386,6 +387,6 @@ fn alone(access: &Access) -> Header {
 
 /// The owner has freed the lock.
 fn freed(access: &mut Access, _: &mut Reader<'_>) -> Result<(), Malformed> {
-    access.held = None;
+    access.let_go();
     Ok(())
 }

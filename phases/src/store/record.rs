@@ -333,8 +333,8 @@ mod tests {
 
     #[test]
     fn locking_leaves_an_image_whole_and_a_half_written_one_is_not() {
-        let region = Region::new(1024);
         for packing in PACKINGS {
+            let region = Region::new(1024);
             let shape = Shape { packing, payload: 2 };
             write_local(&region, 64, shape, 3, 9, [10, 11].into_iter());
             let words = words_at(&region, 64);

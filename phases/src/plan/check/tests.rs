@@ -32,6 +32,7 @@ const NO_FETCH: Needs = Needs {
     phases: &[Phase::Lock, Phase::Install, Phase::Unlock],
     ..Needs::OCC
 };
+const INSTALL_ONLY: Needs = Needs { protocol: "install-only", phases: &[Phase::Install], ..Needs::OCC };
 const WIDE_LOCK: Needs = Needs { protocol: "wide-lock", lock_words: 2, ..Needs::OCC };
 const WIDE_CHECK: Needs = Needs { protocol: "wide-check", check_words: 2, ..Needs::OCC };
 
@@ -95,11 +96,11 @@ fn each_refusal_names_phase_request_and_reason_and_offers_the_nearest_plan() {
             one().with(Lock, TwoSided).with(Install, TwoSided),
         ),
         (
-            plan("{lock: one-sided, install: one-sided, unlock: one-sided, location_cache: false}"),
+            plan("{install: one-sided, location_cache: false}"),
             &nic,
-            NO_FETCH,
-            vec!["lock: one-sided asked for", "install: one-sided asked for", "location cache is off"],
-            plan("{lock: one-sided, install: one-sided, unlock: one-sided}"),
+            INSTALL_ONLY,
+            vec!["install: one-sided asked for", "nobody knows where the records are", "location cache is off"],
+            plan("{install: one-sided}"),
         ),
         (
             one(),
