@@ -25,7 +25,7 @@ use crate::workload::{AnyWorkload, Scale, TableDef, Workload};
 use phases::plan::{Plan, PlanError};
 use phases::rule::Packing;
 use phases::rule::time::Skew;
-use phases::store::{StoreConfig, StoreError, TableSpec};
+use phases::store::{Shape as RecordShape, StoreConfig, StoreError, TableSpec};
 use primitives::fabric::SetupError;
 use primitives::mesh::{FabricSpec, LaunchError, Shape, WorkerConfig, launch};
 use primitives::units::Nanos;
@@ -189,14 +189,16 @@ pub enum RunError {
 
 /// Bytes a run will need, roughly: stores with their copies and logs, location caches, and what each worker holds for its
 /// queue pairs, messages and coroutines.
-pub fn memory_estimate(spec: &RunSpec, workload: &AnyWorkload) -> u64 {
+pub fn memory_estimate(spec: &RunSpec, workload: &AnyWorkload, protocol: &AnyProtocol) -> u64 {
     let tables = match workload {
         AnyWorkload::SmallBank(w) => w.tables(),
         AnyWorkload::Micro(w) => w.tables(),
     };
     let (nodes, workers) = (u64::from(spec.shape.nodes), u64::from(spec.shape.workers));
-    // Header, checksum and key; an index slot of 16 B in buckets that are half full.
-    let record = |t: &TableDef| u64::from(t.payload_bytes.next_multiple_of(8)) + 24 + 32;
+    let packing = protocol.needs().packing;
+    // The record; an index slot of 16 B in buckets that are half full.
+    let shape = |t: &TableDef| RecordShape { packing, payload: t.payload_bytes.div_ceil(8) };
+    let record = |t: &TableDef| shape(t).stride() + 32;
     let records: u64 =
         tables.iter().map(|t| t.records.saturating_mul(record(t))).fold(0, u64::saturating_add);
     let stores = records.saturating_mul(u64::from(spec.replicas));

@@ -121,15 +121,14 @@ const THREADS_MOST: u64 = 4096;
 /// # Errors
 /// Exit code 2 with the estimate and what to lower; or if workload or protocol cannot be.
 pub fn check(spec: &RunSpec, fabric: &Fabric, plan: Plan) -> Result<(), CliError> {
-    let workload = workload(spec)?;
-    protocol(spec)?;
+    let (workload, protocol) = (workload(spec)?, protocol(spec)?);
     let workers = u64::from(spec.nodes) * u64::from(spec.threads);
     if fabric.profile.is_none() && workers > THREADS_MOST {
         return Err(CliError::usage(format!("{workers} worker threads are too many for one process"))
             .hint(format!("real threads are limited to {THREADS_MOST}; a simulated fabric takes more")));
     }
     let asked = engine_spec(spec, fabric, plan);
-    let estimate = cluster::memory_estimate(&asked, &workload);
+    let estimate = cluster::memory_estimate(&asked, &workload, &protocol);
     let free = primitives::measure::memory_available();
     match free {
         Some(free) if estimate > free => Err(CliError::usage(format!(

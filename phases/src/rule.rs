@@ -6,14 +6,7 @@
 //! # Header packing
 //!
 //! A record's first word is the one that compare-and-swap reaches. How it is packed, and which words follow, is a value
-//! ([`Packing`]) that the protocol names and the store is laid out by; `p` words of payload.
-//!
-//! | protocol | packing | words of a record | the word that CAS reaches | version | wraps |
-//! |---|---|---|---|---|---|
-//! | OCC, CALVIN | `Counted` | header, checksum, key, payload | `lock:1 \| owner:24 \| version:39` | writes counted, modulo 2³⁹ | compared for equality; by distance on backups |
-//! | NOWAIT, WAITDIE | `Locked` | lock, checksum, key, version, payload | `exclusive:1 \| wanted:1 \| readers:7 \| oldest:55` | writes counted, modulo 2³⁹, in its own word | as above; ages end after 6.5 days |
-//! | SUNDIAL | `Leased` | header, checksum, key, payload | `lock:1 \| lease:24 \| wts:39` | the write timestamp `wts` | at 2³⁹ − 1 writers abort with `timestamp-wrap` |
-//! | MVCC | `Versions` | lock, rts, key, 4 × (wts, checksum, payload) | `0:9 \| tts:55` | the write timestamp of a slot | ticks end after 6.5 days: `timestamp-wrap` |
+//! ([`Packing`]) that the protocol names and the store is laid out by; the table of all of them is in this crate's README.
 //!
 //! *Owner* is `node:10 | worker:6 | coroutine:8` of the holder, 0 while free. It is for people and for recovery, which must
 //! know whose locks to break; no rule looks at it, so clusters with more than 1024 nodes, 64 workers or 256 coroutines only

@@ -11,7 +11,7 @@ use crate::workload::{Check, TableDef, Workload};
 use phases::ops::{Handlers, Phases, Stop};
 use phases::plan::{CheckedPlan, PlanError};
 use phases::rule::Owner;
-use phases::store::{CacheStats, Cluster, Layout, LocationCache, StoreConfig, StoreError, TableId};
+use phases::store::{CacheStats, Cluster, Layout, LocationCache, Shape as RecordShape, StoreConfig, StoreError, TableId};
 use primitives::exec::{Core, CoreLoop, yield_now};
 use primitives::fabric::{AnyNic, Nic, SetupError};
 use primitives::mesh::{Program, RunFacts, Shape, Site, Worker, WorkerConfig};
@@ -121,9 +121,10 @@ impl<'r, W: Workload, P: Protocol + Copy + Sync> Run<'r, W, P> {
     /// The worker's configuration with room in its pool for what coroutines and queues hold at once.
     pub(super) fn worker_config(&self) -> WorkerConfig {
         let mut config = self.spec.worker;
-        let payload = self.tables.iter().map(|t| u64::from(t.payload_bytes)).max().unwrap_or(0);
-        // Two images of a record with header, checksum and key; the pool rounds up to powers of two.
-        let image = (2 * (payload + 64)).next_power_of_two();
+        let payload = self.tables.iter().map(|t| t.payload_bytes.div_ceil(8)).max().unwrap_or(0);
+        let shape = RecordShape { packing: self.protocol.needs().packing, payload };
+        // The record as read and the image to install; the pool rounds up to powers of two.
+        let image = ((shape.words() + shape.install_words()) as u64 * 8 + 64).next_power_of_two();
         let records = self.workload.records_per_transaction() as u64;
         // A log entry holds all records of a transaction; probes and validations take small buffers beside.
         let transaction = records * (image + 256) + (records * image).next_power_of_two();
