@@ -115,7 +115,7 @@ pub struct ShapeArgs {
     /// Worker threads per node.
     #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = limits::THREADS.usual, value_parser = values::threads)]
     pub threads: u32,
-    /// Coroutines per thread; usually what the plan says.
+    /// Coroutines per thread; usually what a plan file says, else 8.
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = values::coroutines)]
     pub coroutines: Option<u32>,
 }
