@@ -164,8 +164,7 @@ impl<'p, N: Nic> Batch<'p, N> {
                             *on = GATHERED;
                         }
                     }
-                    doorbells +=
-                        port.post_on(state, queue, &mut gathered, group, per_doorbell, &mut refused);
+                    doorbells += port.post_on(state, queue, &mut gathered, group, per_doorbell, &mut refused);
                 }
                 state.gathered = gathered;
             }
