@@ -171,10 +171,10 @@ fn messages_that_do_not_fit_are_errors_on_both_sides() {
     let rig = Rig::new(Fabric::Posting, 2, patient(), Faults::default());
     rig.run(vec![Box::pin(async {
         let rpc = rig.rpc(0);
-        let long = rpc.call(NodeId(1), ADD_ONE, |w| (0..126).for_each(|i| w.word(i))).await;
-        assert_eq!(long.map(|_| ()), Err(RpcError::TooLong { len: 24 + 126 * 8, max: 1024 }));
-        let full = rpc.call(NodeId(1), COUNT, |w| (0..125).for_each(|i| w.word(i))).await.expect("fits");
-        assert_eq!(full.read(0, |mut r| r.word()), Ok(125));
+        let long = rpc.call(NodeId(1), ADD_ONE, |w| (0..121).for_each(|i| w.word(i))).await;
+        assert_eq!(long.map(|_| ()), Err(RpcError::TooLong { len: 24 + 121 * 8, max: 984 }));
+        let full = rpc.call(NodeId(1), COUNT, |w| (0..120).for_each(|i| w.word(i))).await.expect("fits");
+        assert_eq!(full.read(0, |mut r| r.word()), Ok(120));
         for handler in [SILENT, TOO_MUCH] {
             let reply = rpc.call(NodeId(1), handler, |w| w.word(1)).await.expect("an answer");
             assert!(reply.read(0, |mut r| r.word()).is_err(), "empty, and the reader says so");
