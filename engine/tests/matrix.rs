@@ -41,7 +41,7 @@ fn on_every_fabric(mut case: Case) {
         let Length::Transactions(each) = case.spec.length else { panic!("so many transactions") };
         let result = judge(&case, name);
         assert_eq!(
-            result.stats.committed + result.stats.aborts.of("insufficient-funds"),
+            result.stats.committed + result.stats.rolled_back.of("insufficient-funds"),
             3 * u64::from(case.spec.plan.coroutines) * each,
             "{name}, {}: every transaction ends",
             case.spec.plan

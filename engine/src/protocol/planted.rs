@@ -31,8 +31,8 @@ pub enum Bug {
     WaitDieUnlockEarly,
     /// SUNDIAL: leases are not extended to the transaction's time.
     NoRenewal,
-    /// SUNDIAL: only transactions that write extend leases.
-    NoReadOnlyRenewal,
+    /// SUNDIAL: leases are extended to one tick before the transaction's time.
+    ShortRenewal,
     /// MVCC: readers take a version without the second look, and without telling later writers.
     NoSecondLook,
     /// MVCC: a transaction takes a new place in the order between its reads and its writes.
@@ -50,7 +50,7 @@ impl Bug {
         Bug::NoWaitUnlockEarly,
         Bug::WaitDieUnlockEarly,
         Bug::NoRenewal,
-        Bug::NoReadOnlyRenewal,
+        Bug::ShortRenewal,
         Bug::NoSecondLook,
         Bug::LateTimestamp,
     ];
@@ -93,8 +93,8 @@ impl Planted {
     async fn commit_sundial<O: PhaseOps>(&self, ops: &O, txn: &mut Txn) -> Result<(), Stop> {
         ops.lock_and_read(txn, sundial::lock_rule(txn)).await?;
         let time = Sundial::default().time_of(txn);
-        if self.0 == Bug::NoReadOnlyRenewal && txn.writes() {
-            ops.validate(txn, CheckRule::LeaseCovers(time)).await?;
+        if self.0 == Bug::ShortRenewal {
+            ops.validate(txn, CheckRule::LeaseCovers(time.saturating_sub(1))).await?;
         }
         if !txn.writes() {
             return Ok(());
@@ -109,7 +109,7 @@ impl Protocol for Planted {
     fn needs(&self) -> &'static Needs {
         match self.0 {
             Bug::NoWaitUnlockEarly | Bug::WaitDieUnlockEarly => self.locking().needs(),
-            Bug::NoRenewal | Bug::NoReadOnlyRenewal => &Needs::SUNDIAL,
+            Bug::NoRenewal | Bug::ShortRenewal => &Needs::SUNDIAL,
             Bug::NoSecondLook | Bug::LateTimestamp => &Needs::MVCC,
             _ => &Needs::OCC,
         }
@@ -117,7 +117,7 @@ impl Protocol for Planted {
 
     fn level(&self) -> Level {
         match self.0 {
-            Bug::NoRenewal | Bug::NoReadOnlyRenewal => Sundial::default().level(),
+            Bug::NoRenewal | Bug::ShortRenewal => Sundial::default().level(),
             Bug::NoSecondLook | Bug::LateTimestamp => Mvcc.level(),
             _ => Level::StrictSerializable,
         }
@@ -137,7 +137,7 @@ impl Protocol for Planted {
                 self.locking().read(ops, txn).await?;
                 ops.unlock(txn).await
             }
-            Bug::NoRenewal | Bug::NoReadOnlyRenewal => Sundial::default().read(ops, txn).await,
+            Bug::NoRenewal | Bug::ShortRenewal => Sundial::default().read(ops, txn).await,
             Bug::NoSecondLook => {
                 ops.lock_and_read(txn, mvcc::lock_rule(txn)).await?;
                 ops.fetch(txn).await
@@ -154,7 +154,7 @@ impl Protocol for Planted {
     async fn commit<O: PhaseOps>(&self, ops: &O, txn: &mut Txn) -> Result<(), Stop> {
         match self.0 {
             Bug::NoWaitUnlockEarly | Bug::WaitDieUnlockEarly => self.locking().commit(ops, txn).await,
-            Bug::NoRenewal | Bug::NoReadOnlyRenewal => self.commit_sundial(ops, txn).await,
+            Bug::NoRenewal | Bug::ShortRenewal => self.commit_sundial(ops, txn).await,
             Bug::NoSecondLook => Mvcc.commit(ops, txn).await,
             Bug::LateTimestamp => {
                 txn.time = ops.timestamp()?;
