@@ -22,9 +22,9 @@ use crate::protocol::{AnyProtocol, Protocol};
 use crate::session::RetryPolicy;
 use crate::workload::params::ParamError;
 use crate::workload::{AnyWorkload, Scale, TableDef, Workload};
-use phases::plan::{Plan, PlanError};
+use phases::plan::{Needs, Plan, PlanError};
 use phases::rule::Packing;
-use phases::rule::time::Skew;
+use phases::rule::time::{MOST_NODES, MOST_WORKERS, Skew};
 use phases::store::{Shape as RecordShape, StoreConfig, StoreError, TableSpec};
 use primitives::fabric::SetupError;
 use primitives::mesh::{FabricSpec, LaunchError, Shape, WorkerConfig, launch};
@@ -243,9 +243,10 @@ pub fn run_as<W: Workload, P: Protocol + Copy + Sync>(
     protocol: P,
     stop: &AtomicBool,
 ) -> Result<RunResult, RunError> {
-    check(spec)?;
+    check(spec, protocol.needs())?;
     let tables = workload.tables();
-    let program = Run::new(spec, workload, protocol, stop, spec.store(&tables, protocol.needs().packing), tables)?;
+    let program =
+        Run::new(spec, workload, protocol, stop, spec.store(&tables, protocol.needs().packing), tables)?;
     let config = program.worker_config();
     match launch(&spec.fabric, spec.shape, &config, &program) {
         Ok((outputs, facts)) => Ok(program.result(outputs, facts)),
@@ -255,7 +256,15 @@ pub fn run_as<W: Workload, P: Protocol + Copy + Sync>(
     }
 }
 
-fn check(spec: &RunSpec) -> Result<(), RunError> {
+fn check(spec: &RunSpec, needs: &Needs) -> Result<(), RunError> {
+    let Shape { nodes, workers } = spec.shape;
+    let timed = matches!(needs.packing, Packing::Locked | Packing::Versions);
+    if timed && (nodes > MOST_NODES || workers > MOST_WORKERS) {
+        return Err(RunError::Spec(format!(
+            "{nodes} nodes of {workers} workers: timestamps of {} tell {MOST_NODES} nodes of {MOST_WORKERS} workers apart",
+            needs.protocol
+        )));
+    }
     match spec.length {
         Length::Time { measured: Nanos(0), .. } => {
             Err(RunError::Spec("a run of no time measures nothing".into()))

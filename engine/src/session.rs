@@ -447,7 +447,8 @@ impl<P: Protocol, O: PhaseOps> Session<P, O> {
                 Err(Halt::Abort(abort)) => {
                     self.abort(abort.name()).await?;
                     aborts += 1;
-                    if abort.is_final() || aborts >= self.retry.attempts || self.ended_at >= self.window.until {
+                    if abort.is_final() || aborts >= self.retry.attempts || self.ended_at >= self.window.until
+                    {
                         self.stats.borrow_mut().given_up += 1;
                         return Ok(End::GivenUp(abort));
                     }

@@ -67,6 +67,22 @@ fn timestamps_end_with_a_reason() {
 }
 
 #[test]
+fn clusters_whose_timestamps_would_not_differ_are_refused() {
+    for name in ["waitdie", "mvcc"] {
+        let mut case = case(named(name), Via::TwoSided, CONTENDED);
+        case.spec.shape = Shape { nodes: 2, workers: 65 };
+        let refused = engine::cluster::run(
+            &case.spec,
+            &case.workload(),
+            case.protocol,
+            &std::sync::atomic::AtomicBool::new(false),
+        );
+        let text = refused.expect_err("it was accepted").to_string();
+        assert!(text.contains("65 workers") && text.contains("64 workers apart"), "{text}");
+    }
+}
+
+#[test]
 fn write_timestamps_of_leases_end_with_a_reason() {
     for via in VIAS {
         let protocol = AnyProtocol::Sundial(Sundial { earliest: LAST_WTS - 30 });
@@ -123,7 +139,8 @@ fn wrong_clocks_cost_aborts_but_no_promise() {
     for name in ["waitdie", "mvcc"] {
         for via in VIAS {
             let mut case = case(named(name), via, CONTENDED);
-            let clocks = Clocks { skew: Nanos(1_000_000), jump_at: Nanos(100_000), jump_ns: -900_000, first_tick: 0 };
+            let clocks =
+                Clocks { skew: Nanos(1_000_000), jump_at: Nanos(100_000), jump_ns: -900_000, first_tick: 0 };
             case.spec.clocks = clocks;
             let result = judge(&case, "sim");
             assert_eq!(result.stats.committed, 3 * 4 * 60, "{name} {via}: {:?}", result.stats.aborts);
@@ -137,7 +154,8 @@ fn wrong_clocks_cost_aborts_but_no_promise() {
 fn under_wait_die_nobody_starves() {
     for name in ["waitdie", "waitdie-exclusive"] {
         for via in VIAS {
-            let settings = [("records_per_thread", "1"), ("reads", "2"), ("writes", "1"), ("payload_bytes", "8")];
+            let settings =
+                [("records_per_thread", "1"), ("reads", "2"), ("writes", "1"), ("payload_bytes", "8")];
             let mut case = case(named(name), via, &settings);
             case.spec.plan.coroutines = 12;
             case.spec.replicas = 1;
@@ -145,7 +163,12 @@ fn under_wait_die_nobody_starves() {
             case.spec.retry.attempts = 400;
             let result = judge(&case, "sim");
             let stats = &result.stats;
-            assert_eq!((stats.committed, stats.given_up), (3 * 12 * 100, 0), "{name} {via}: {:?}", stats.aborts);
+            assert_eq!(
+                (stats.committed, stats.given_up),
+                (3 * 12 * 100, 0),
+                "{name} {via}: {:?}",
+                stats.aborts
+            );
             eprintln!("{name} {via}: {:?}", stats.aborts.iter().collect::<Vec<_>>());
         }
     }

@@ -4,8 +4,8 @@
 mod common;
 
 use common::{Case, fabrics, judge, plans_of};
-use engine::protocol::{AnyProtocol, Protocol};
 use engine::cluster::{Length, RunSpec};
+use engine::protocol::{AnyProtocol, Protocol};
 use phases::plan::{Needs, Plan, Preset, Via};
 use primitives::mesh::Shape;
 use primitives::units::Nanos;

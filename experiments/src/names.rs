@@ -3,7 +3,7 @@
 use phases::plan::Preset;
 
 /// Protocols, in the order they are told.
-pub const PROTOCOLS: &[&str] = 
+pub const PROTOCOLS: &[&str] =
     &["occ", "nowait", "waitdie", "nowait-exclusive", "waitdie-exclusive", "mvcc", "sundial", "calvin"];
 
 /// Workloads.

@@ -119,13 +119,7 @@ pub struct Ask {
 impl LockRule {
     /// The rule of optimistic protocols: what is written is locked at commit, what is read is not.
     pub fn optimistic(stamp: Stamp, on_conflict: OnConflict) -> LockRule {
-        LockRule {
-            stamp,
-            time: Timestamp(0),
-            packing: Packing::Counted,
-            on_conflict,
-            reads: ReadLocks::None,
-        }
+        LockRule { stamp, time: Timestamp(0), packing: Packing::Counted, on_conflict, reads: ReadLocks::None }
     }
 
     /// The mode in which a record is locked that is to be written, or only read; `None` if it is not.
@@ -448,9 +442,11 @@ mod tests {
         let stamp = Stamp::new(Owner::new(NodeId(1), 2, 3), 4);
         for packing in [Packing::Counted, Packing::Leased, Packing::Locked, Packing::Versions] {
             for on_conflict in [OnConflict::Fail, OnConflict::Retry(65_535), OnConflict::WaitIfOlder] {
-                for (mode, held, read) in
-                    [(Mode::Shared, false, None), (Mode::Exclusive, true, None), (Mode::Exclusive, false, Some(7))]
-                {
+                for (mode, held, read) in [
+                    (Mode::Shared, false, None),
+                    (Mode::Exclusive, true, None),
+                    (Mode::Exclusive, false, Some(7)),
+                ] {
                     let timed = matches!(packing, Packing::Locked | Packing::Versions);
                     let time = Timestamp(if timed { (1 << time::BITS) - 1 } else { 0 });
                     let stamp = if timed { Stamp(0) } else { stamp };
@@ -471,7 +467,8 @@ mod tests {
                 for locked in [false, true] {
                     let now = if locked { Header(free.0 | LOCK) } else { free };
                     assert_eq!(Packing::Leased.free(now), free);
-                    for until in [wts, wts + 1, wts + 3, wts + header::LEASE_MAX, wts + header::LEASE_MAX + 1] {
+                    for until in [wts, wts + 1, wts + 3, wts + header::LEASE_MAX, wts + header::LEASE_MAX + 1]
+                    {
                         let verdict = CheckRule::LeaseCovers(until).decide(wts, now);
                         let expected = if until <= wts + lease {
                             Verdict::Grant(now)
@@ -502,7 +499,7 @@ mod tests {
         let locked = Packing::Locked as u64;
         assert!(LockRule::decode([1 << time::BITS, locked << RULE_SHIFT]).is_err());
         assert!(CheckRule::decode(3, || Ok(0)).is_err());
-        assert!(Abort::decode(14).is_err() && Abort::decode(u64::MAX).is_err());
+        assert!(Abort::decode(13).is_err() && Abort::decode(u64::MAX).is_err());
         for abort in Abort::ALL {
             assert_eq!(Abort::decode(abort.encode()), Ok(Some(abort)));
             assert_eq!(Abort::ALL[abort.index()], abort);

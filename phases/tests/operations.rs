@@ -330,7 +330,9 @@ fn many_coroutines_lose_no_update() {
                 .stores
                 .iter()
                 .flat_map(|s| {
-                    (0..KEYS).filter(|k| k % 3 == u64::from(s.node().0)).map(|k| s.get(T, k).unwrap().payload[0])
+                    (0..KEYS)
+                        .filter(|k| k % 3 == u64::from(s.node().0))
+                        .map(|k| s.get(T, k).unwrap().payload[0])
                 })
                 .sum();
             assert_eq!(sum, KEYS * 1000 + 3 * 4 * 30 * 2, "{plan}");

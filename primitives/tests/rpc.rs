@@ -7,7 +7,7 @@ use primitives::exec::{Core, sleep_until, yield_now};
 use primitives::fabric::{AnyNic, Nic};
 use primitives::mem::{Access, Region};
 use primitives::mesh::{Worker, WorkerConfig};
-use primitives::rpc::{Incoming, Reply, Rpc, RpcConfig, RpcError, RpcPoller, RpcStats, Service};
+use primitives::rpc::{Incoming, Later, Reply, Rpc, RpcConfig, RpcError, RpcPoller, RpcStats, Service};
 use primitives::units::Nanos;
 use primitives::verbs::{NodeId, QpAddress, QpConfig, Sge, Verb, WorkRequest};
 use proptest::prelude::*;
@@ -26,11 +26,18 @@ const TOO_MUCH: u8 = 3;
 /// Reads words until there are no more, and replies with their number.
 const COUNT: u8 = 4;
 
+/// Puts its answer off until somebody calls [`ADD_ONE`] with [`OPEN`]; then replies with twice its argument.
+const LATER: u8 = 5;
+const OPEN: u64 = 99;
+
 /// How often each argument was executed, and in which order.
 #[derive(Default)]
 struct Log {
     times: BTreeMap<u64, u32>,
     order: Vec<u64>,
+    waiting: Vec<(Later, u64)>,
+    look_at: Nanos,
+    open: bool,
 }
 
 #[derive(Clone, Default)]
@@ -50,9 +57,31 @@ impl Service for Ledger {
         *log.times.entry(argument).or_default() += 1;
         log.order.push(argument);
         match request.handler {
-            ADD_ONE => reply.word(argument + 1),
+            ADD_ONE => {
+                log.open |= argument == OPEN;
+                reply.word(argument + 1);
+            }
+            LATER => {
+                reply.word(0); // is not sent
+                log.waiting.push((request.defer(), argument));
+            }
             TOO_MUCH => (0..10_000).for_each(|i| reply.word(i)),
             _ => {}
+        }
+    }
+
+    fn look_again_at(&self) -> Option<Nanos> {
+        let log = self.0.borrow();
+        (!log.waiting.is_empty()).then_some(log.look_at)
+    }
+
+    fn look_again<N: Nic>(&mut self, rpc: &Rpc<N>) {
+        let log = &mut *self.0.borrow_mut();
+        log.look_at = rpc.port().now() + Nanos(10_000);
+        if log.open {
+            for (later, argument) in log.waiting.drain(..) {
+                rpc.give(later, |reply| reply.word(argument * 2)).expect("a buffer");
+            }
         }
     }
 }
@@ -147,6 +176,37 @@ fn calls_come_back_with_their_replies() {
         let served: u64 = (0..3).map(|n| rig.rpc(n).stats().served).sum();
         assert_eq!((served, rig.rpc(0).stats().calls, rig.rpc(0).unanswered()), (160, 160, 0));
         assert!(rig.ledgers.iter().all(|l| l.0.borrow().times.values().all(|&n| n == 1)));
+    });
+}
+
+#[test]
+fn an_answer_put_off_comes_once_and_others_are_served_meanwhile() {
+    on_every_fabric(|fabric| {
+        let config =
+            RpcConfig { retransmit_after: Nanos(200_000), max_retransmits: 20_000, ..RpcConfig::default() };
+        let rig = Rig::new(fabric, 2, config, Faults::default());
+        let answered = Cell::new(0);
+        let waits = |argument: u64| -> Task<'_> {
+            let (rig, answered) = (&rig, &answered);
+            Box::pin(async move {
+                let replies =
+                    rig.rpc(0).call(NodeId(1), LATER, |w| w.word(argument)).await.expect("an answer");
+                assert_eq!(replies.read(0, |mut r| r.word()), Ok(argument * 2));
+                answered.set(answered.get() + 1);
+            })
+        };
+        let opens: Task<'_> = Box::pin(async {
+            let port = &rig.workers[0].port;
+            // Long enough for the callers to repeat themselves.
+            sleep_until(port, port.now() + Nanos::from_millis(3)).await;
+            add_one(rig.rpc(0), 1, 5).await.expect("served while others wait");
+            assert_eq!(answered.get(), 0);
+            add_one(rig.rpc(0), 1, OPEN).await.expect("an answer");
+        });
+        rig.run(vec![waits(7), waits(8), opens]);
+        assert_eq!((answered.get(), rig.rpc(0).unanswered()), (2, 0));
+        assert!(rig.rpc(1).stats().duplicates > 0, "repetitions were acknowledged");
+        assert!(rig.ledgers[1].0.borrow().times.values().all(|&n| n == 1), "and not executed");
     });
 }
 

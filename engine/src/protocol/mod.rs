@@ -64,7 +64,7 @@ pub enum AnyProtocol {
 }
 
 /// The protocols there are, by name.
-pub const PROTOCOLS: &[&str] = 
+pub const PROTOCOLS: &[&str] =
     &["occ", "nowait", "waitdie", "nowait-exclusive", "waitdie-exclusive", "mvcc", "sundial"];
 
 impl AnyProtocol {

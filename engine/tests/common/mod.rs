@@ -73,7 +73,7 @@ pub fn plans_of(needs: &Needs) -> Vec<Plan> {
 }
 
 /// Protocols beside OCC, which has tests of its own.
-pub const OTHERS: &[&str] = 
+pub const OTHERS: &[&str] =
     &["nowait", "waitdie", "nowait-exclusive", "waitdie-exclusive", "sundial", "mvcc"];
 
 /// The simulated fabric of the shipped EDR card.

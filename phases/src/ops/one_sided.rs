@@ -364,8 +364,14 @@ impl OneSided {
     /// Frees one lock and waits for it.
     async fn free_one(&self, access: &mut Access, step: Step, cost: &mut Cost) -> Result<(), Stop> {
         let pending = std::mem::replace(&mut access.pending, true);
-        self.free_group(std::slice::from_mut(access), Phase::Lock, Step { passive_ack: false, ..step }, 0, cost)
-            .await?;
+        self.free_group(
+            std::slice::from_mut(access),
+            Phase::Lock,
+            Step { passive_ack: false, ..step },
+            0,
+            cost,
+        )
+        .await?;
         access.pending = pending;
         Ok(())
     }

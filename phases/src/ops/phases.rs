@@ -204,9 +204,7 @@ impl Phases {
         } else {
             record::copy_local(store.region(), access.location, access.image(), access.shape());
             let slot = self.one.choose(access);
-            slot.map(|slot| {
-                access.shape().whole(record::words_of(access.image()), slot).then_some(slot)
-            })
+            slot.map(|slot| access.shape().whole(record::words_of(access.image()), slot).then_some(slot))
         };
         match slot {
             Ok(Some(slot)) => {
@@ -251,7 +249,14 @@ impl Phases {
             let mut calls = None;
             if !misses.is_empty() {
                 self.two.room(set, &misses, Phase::Fetch).await?;
-                let started = self.two.start(set, &misses, step, Phase::Fetch, |_| wire::FETCH, super::two_sided::fetching)?;
+                let started = self.two.start(
+                    set,
+                    &misses,
+                    step,
+                    Phase::Fetch,
+                    |_| wire::FETCH,
+                    super::two_sided::fetching,
+                )?;
                 *cost += started.cost();
                 calls = Some(started);
             }
@@ -386,7 +391,8 @@ impl PhaseOps for Phases {
                 Verdict::Wait => Served::Denied(Abort::ReadLocked),
             }
         };
-        let unchecked = |a: &Access| a.intent == Intent::Read && !a.locked() && !rule.stands(a.header) && !a.confirmed;
+        let unchecked =
+            |a: &Access| a.intent == Intent::Read && !a.locked() && !rule.stands(a.header) && !a.confirmed;
         let split = self.split(set, unchecked, serve)?;
         if split.remote == 0 {
             return Ok(());

@@ -331,7 +331,8 @@ impl PhaseOps for TwoSided {
 
     async fn validate(&self, txn: &mut Txn, rule: CheckRule) -> Result<(), Stop> {
         let (set, cost) = txn.serve(Phase::Validate);
-        let write = |access: &Access, w: &mut Writer<'_>| wire::write_check(w, rule, access.version, access.time);
+        let write =
+            |access: &Access, w: &mut Writer<'_>| wire::write_check(w, rule, access.version, access.time);
         let tries = (MAX_TRIES, Abort::ReadLocked);
         let done = |access: &mut Access, _: &mut Reader<'_>| {
             access.confirmed = true;

@@ -41,14 +41,11 @@ pub enum Abort {
     /// Timestamps are used up.
     #[error("timestamps are used up")]
     TimestampWrap,
-    /// A record was touched that the transaction had not declared.
-    #[error("a record was touched that the transaction had not declared")]
-    Undeclared,
 }
 
 impl Abort {
     /// All reasons, in the order of their counts.
-    pub const ALL: [Abort; 13] = [
+    pub const ALL: [Abort; 12] = [
         Abort::LockConflict,
         Abort::WriteChanged,
         Abort::ReadLocked,
@@ -61,7 +58,6 @@ impl Abort {
         Abort::TooLate,
         Abort::NoVersion,
         Abort::TimestampWrap,
-        Abort::Undeclared,
     ];
 
     /// Place in [`Abort::ALL`].
@@ -71,7 +67,7 @@ impl Abort {
 
     /// Whether trying again cannot help: what is not there will not come, and what is used up stays so.
     pub fn is_final(self) -> bool {
-        matches!(self, Abort::NotFound | Abort::TimestampWrap | Abort::Undeclared)
+        matches!(self, Abort::NotFound | Abort::TimestampWrap)
     }
 
     /// The name result files use.
@@ -89,7 +85,6 @@ impl Abort {
             Abort::TooLate => "too-late",
             Abort::NoVersion => "no-version",
             Abort::TimestampWrap => "timestamp-wrap",
-            Abort::Undeclared => "undeclared",
         }
     }
 

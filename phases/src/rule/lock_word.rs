@@ -133,7 +133,10 @@ mod tests {
                                     assert_eq!(h.exclusive(), mode == Mode::Exclusive, "{what}");
                                     if mode == Mode::Shared {
                                         assert_eq!(h.readers(), w.readers() + 1, "{what}");
-                                        assert!(rule != OnConflict::WaitIfOlder || h.oldest() <= age, "{what}");
+                                        assert!(
+                                            rule != OnConflict::WaitIfOlder || h.oldest() <= age,
+                                            "{what}"
+                                        );
                                     }
                                 }
                                 // Wait-die: who waits is at least as old as every holder; so no circle closes.
@@ -141,11 +144,17 @@ mod tests {
                                     assert!(!compatible && age <= w.oldest(), "{what}");
                                     assert!(age < w.oldest() || held, "{what}");
                                 }
-                                Verdict::Wait => assert!(!compatible && rule == OnConflict::Retry(2), "{what}"),
-                                Verdict::Deny(Abort::Died) => {
-                                    assert!(!compatible && age >= w.oldest() && rule == OnConflict::WaitIfOlder);
+                                Verdict::Wait => {
+                                    assert!(!compatible && rule == OnConflict::Retry(2), "{what}")
                                 }
-                                Verdict::Deny(_) => assert!(!compatible && rule == OnConflict::Fail, "{what}"),
+                                Verdict::Deny(Abort::Died) => {
+                                    assert!(
+                                        !compatible && age >= w.oldest() && rule == OnConflict::WaitIfOlder
+                                    );
+                                }
+                                Verdict::Deny(_) => {
+                                    assert!(!compatible && rule == OnConflict::Fail, "{what}")
+                                }
                             }
                         }
                     }
@@ -158,7 +167,8 @@ mod tests {
     fn readers_come_and_go() {
         let mut word = LockWord(0);
         for age in [30, 10, 20] {
-            let Verdict::Grant(next) = word.ask(Mode::Shared, false, Timestamp(age), OnConflict::WaitIfOlder) else {
+            let Verdict::Grant(next) = word.ask(Mode::Shared, false, Timestamp(age), OnConflict::WaitIfOlder)
+            else {
                 panic!("shared locks are shared")
             };
             word = LockWord(next.0);

@@ -15,6 +15,10 @@ pub const BITS: u32 = 55;
 const ID_BITS: u32 = 16;
 /// The last tick there is.
 pub const LAST_TICK: u64 = (1 << (BITS - ID_BITS)) - 1;
+/// Nodes whose timestamps differ.
+pub const MOST_NODES: u16 = 1 << 10;
+/// Workers of a node whose timestamps differ.
+pub const MOST_WORKERS: u16 = 1 << 6;
 /// Nanoseconds of a tick, as a power of two.
 const TICK_SHIFT: u32 = 10;
 
@@ -110,7 +114,8 @@ mod tests {
     fn timestamps_are_unique_and_follow_time() {
         let a = Clock::new(NodeId(1023), 63, Skew::default());
         let b = Clock::new(NodeId(0), 0, Skew { offset_ns: -5_000, ..Skew::default() });
-        let mut all: Vec<Timestamp> = (0..100).flat_map(|i| [a.next(i * 300), b.next(i * 300)]).flatten().collect();
+        let mut all: Vec<Timestamp> =
+            (0..100).flat_map(|i| [a.next(i * 300), b.next(i * 300)]).flatten().collect();
         let before = all.clone();
         all.sort_unstable();
         all.dedup();

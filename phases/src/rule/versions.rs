@@ -48,7 +48,11 @@ mod tests {
                     20..30 => Ok(3),
                     _ => Ok(0),
                 };
-                assert_eq!(readable(lock, wts.into_iter(), Timestamp(time)), expected, "lock {lock}, time {time}");
+                assert_eq!(
+                    readable(lock, wts.into_iter(), Timestamp(time)),
+                    expected,
+                    "lock {lock}, time {time}"
+                );
             }
             for rts in [0, 25, 35] {
                 let may = time > 30 && time >= rts;

@@ -301,7 +301,15 @@ mod tests {
             rows_per_node: 100,
             keys_per_block: 10,
         };
-        StoreConfig { tables: vec![table(1), table(9)], nodes, workers: 2, replicas, log_ring_bytes: 1024, packing: Packing::Counted, first_version: 1 }
+        StoreConfig {
+            tables: vec![table(1), table(9)],
+            nodes,
+            workers: 2,
+            replicas,
+            log_ring_bytes: 1024,
+            packing: Packing::Counted,
+            first_version: 1,
+        }
     }
 
     #[test]

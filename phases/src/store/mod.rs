@@ -151,7 +151,8 @@ impl NodeStore {
         payload: impl Iterator<Item = u64> + Clone,
     ) {
         let word = record::words_at(&self.region, offset);
-        let behind = || shape.packing.later(version, shape.version(word(shape.version_word(shape.newest(&word)))));
+        let behind =
+            || shape.packing.later(version, shape.version(word(shape.version_word(shape.newest(&word)))));
         while behind() {
             let seen = Header(word(record::HEADER_WORD));
             let busy = Header(seen.0 | 1 << 63);

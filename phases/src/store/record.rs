@@ -323,7 +323,11 @@ mod tests {
                 by_nic.store(64, buf.word(5));
                 write_local(&by_cpu, 64, shape, version, 77, payload);
                 for i in 0..shape.words() {
-                    assert_eq!(by_nic.load(64 + i as u64 * 8), by_cpu.load(64 + i as u64 * 8), "{packing:?} word {i}");
+                    assert_eq!(
+                        by_nic.load(64 + i as u64 * 8),
+                        by_cpu.load(64 + i as u64 * 8),
+                        "{packing:?} word {i}"
+                    );
                 }
                 let words = words_at(&by_cpu, 64);
                 assert!(shape.whole(&words, shape.newest(&words)));

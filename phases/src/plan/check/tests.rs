@@ -27,11 +27,8 @@ fn every_caps() -> Vec<Caps> {
 
 const READ_ONLY: Needs =
     Needs { protocol: "read-only", phases: &[Phase::Fetch, Phase::Validate], ..Needs::OCC };
-const NO_FETCH: Needs = Needs {
-    protocol: "no-fetch",
-    phases: &[Phase::Lock, Phase::Install, Phase::Unlock],
-    ..Needs::OCC
-};
+const NO_FETCH: Needs =
+    Needs { protocol: "no-fetch", phases: &[Phase::Lock, Phase::Install, Phase::Unlock], ..Needs::OCC };
 const INSTALL_ONLY: Needs = Needs { protocol: "install-only", phases: &[Phase::Install], ..Needs::OCC };
 const WIDE_LOCK: Needs = Needs { protocol: "wide-lock", lock_words: 2, ..Needs::OCC };
 const WIDE_CHECK: Needs = Needs { protocol: "wide-check", check_words: 2, ..Needs::OCC };
@@ -99,7 +96,11 @@ fn each_refusal_names_phase_request_and_reason_and_offers_the_nearest_plan() {
             plan("{install: one-sided, location_cache: false}"),
             &nic,
             INSTALL_ONLY,
-            vec!["install: one-sided asked for", "nobody knows where the records are", "location cache is off"],
+            vec![
+                "install: one-sided asked for",
+                "nobody knows where the records are",
+                "location cache is off",
+            ],
             plan("{install: one-sided}"),
         ),
         (
@@ -420,21 +421,30 @@ fn two_phase_locking_frees_shared_locks_as_it_took_them() {
     assert!(refused(mixed, AtomicScope::Nic, &Needs::NOWAIT_EXCLUSIVE).is_empty(), "one holder, one WRITE");
     let other = "{lock: one-sided, log: two-sided, install: two-sided, unlock: one-sided}";
     assert_eq!(refused(other, AtomicScope::Nic, &Needs::WAITDIE), ["install: lock words"]);
-    let fetching = "{fetch: two-sided, lock: two-sided, log: two-sided, install: two-sided, unlock: two-sided}";
+    let fetching =
+        "{fetch: two-sided, lock: two-sided, log: two-sided, install: two-sided, unlock: two-sided}";
     assert_eq!(refused(fetching, AtomicScope::Nic, &Needs::NOWAIT), ["fetch: never run"]);
-    assert!(plan(fetching).restricted_to(&Needs::NOWAIT).check(&caps(true, AtomicScope::Nic), &Needs::NOWAIT).is_ok());
+    assert!(
+        plan(fetching)
+            .restricted_to(&Needs::NOWAIT)
+            .check(&caps(true, AtomicScope::Nic), &Needs::NOWAIT)
+            .is_ok()
+    );
 }
 
 #[test]
 fn a_one_sided_lock_without_a_fetch_finds_its_records_itself() {
-    let cold = "{lock: one-sided, log: one-sided, install: one-sided, unlock: one-sided, location_cache: false}";
+    let cold =
+        "{lock: one-sided, log: one-sided, install: one-sided, unlock: one-sided, location_cache: false}";
     assert!(refused(cold, AtomicScope::Nic, &Needs::NOWAIT).is_empty());
 }
 
 #[test]
 fn leases_and_read_timestamps_are_changed_from_one_side() {
     let text = |fetch: &str, validate: &str, lock: &str| {
-        format!("{{fetch: {fetch}, lock: {lock}, validate: {validate}, log: two-sided, install: one-sided, unlock: one-sided}}")
+        format!(
+            "{{fetch: {fetch}, lock: {lock}, validate: {validate}, log: two-sided, install: one-sided, unlock: one-sided}}"
+        )
     };
     let (one, two) = ("one-sided", "two-sided");
     for (validate, lock) in [(one, two), (two, one)] {
@@ -456,7 +466,9 @@ fn every_protocol_has_hybrids_and_both_pure_plans() {
         for via in [Via::OneSided, Via::TwoSided] {
             assert!(plans.contains(&Plan::uniform(via).restricted_to(needs)), "{} {via}", needs.protocol);
         }
-        let hybrid = |p: &Plan| p.steps().any(|s| s.1.via == Via::OneSided) && p.steps().any(|s| s.1.via == Via::TwoSided);
+        let hybrid = |p: &Plan| {
+            p.steps().any(|s| s.1.via == Via::OneSided) && p.steps().any(|s| s.1.via == Via::TwoSided)
+        };
         assert!(plans.iter().filter(|p| hybrid(p)).count() >= 2, "{}", needs.protocol);
     }
 }
