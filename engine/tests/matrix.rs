@@ -131,6 +131,7 @@ on_every_fabric! {
     waitdie_runs "waitdie",
     nowait_with_exclusive_reads_runs "nowait-exclusive",
     waitdie_with_exclusive_reads_runs "waitdie-exclusive",
+    bounded_wait_runs "bounded-wait",
     sundial_runs "sundial",
     mvcc_runs "mvcc",
 }

@@ -3,8 +3,17 @@
 use phases::plan::Preset;
 
 /// Protocols, in the order they are told.
-pub const PROTOCOLS: &[&str] =
-    &["occ", "nowait", "waitdie", "nowait-exclusive", "waitdie-exclusive", "mvcc", "sundial", "calvin"];
+pub const PROTOCOLS: &[&str] = &[
+    "occ",
+    "nowait",
+    "waitdie",
+    "nowait-exclusive",
+    "waitdie-exclusive",
+    "bounded-wait",
+    "mvcc",
+    "sundial",
+    "calvin",
+];
 
 /// Workloads.
 pub const WORKLOADS: &[&str] = &["micro", "ycsb", "smallbank", "tpcc", "tpcc-no", "tpce-cp"];

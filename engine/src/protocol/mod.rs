@@ -65,7 +65,7 @@ pub enum AnyProtocol {
 
 /// The protocols there are, by name.
 pub const PROTOCOLS: &[&str] =
-    &["occ", "nowait", "waitdie", "nowait-exclusive", "waitdie-exclusive", "mvcc", "sundial"];
+    &["occ", "nowait", "waitdie", "nowait-exclusive", "waitdie-exclusive", "bounded-wait", "mvcc", "sundial"];
 
 impl AnyProtocol {
     /// The protocol of that name.
@@ -76,6 +76,7 @@ impl AnyProtocol {
             "waitdie" => Some(AnyProtocol::Locking(Locking::WAITDIE)),
             "nowait-exclusive" => Some(AnyProtocol::Locking(Locking::NOWAIT.exclusive_reads())),
             "waitdie-exclusive" => Some(AnyProtocol::Locking(Locking::WAITDIE.exclusive_reads())),
+            "bounded-wait" => Some(AnyProtocol::Locking(Locking::bounded_wait(16))),
             "mvcc" => Some(AnyProtocol::Mvcc(Mvcc)),
             "sundial" => Some(AnyProtocol::Sundial(Sundial::default())),
             _ => None,

@@ -20,12 +20,14 @@ pub use two_sided::TwoSided;
 
 use crate::plan::{CheckedPlan, Phase};
 use crate::rule::time::{Clock, Skew};
-use crate::rule::{Abort, CheckRule, LockRule, Timestamp};
+use crate::rule::{Abort, CheckRule, LockRule, OnConflict, Timestamp};
 use crate::store::{Directory, Layout, LocationCache};
 use crate::txn::{Access, NOWHERE, Txn};
+use primitives::exec::sleep_until;
 use primitives::fabric::{AnyNic, CpuWork, Nic};
 use primitives::mesh::Worker;
 use primitives::rpc::{Rpc, RpcError};
+use primitives::units::Nanos;
 use primitives::verbs::port::{EnginePort, VerbError};
 use primitives::verbs::{NodeId, Remote};
 use std::cell::Cell;
@@ -34,6 +36,13 @@ use std::sync::Arc;
 /// Times a record that keeps changing is read again before the transaction gives up. A write-back takes two verbs, so
 /// one repetition is the rule; a hundred mean that the writer is not running.
 pub(crate) const MAX_TRIES: u32 = 100;
+
+/// Tries of a lock that follow each other at once.
+const TRIES_AT_ONCE: u32 = 4;
+/// The first pause between later ones is twice this …
+const PAUSE_FIRST: Nanos = Nanos(500);
+/// … and it doubles so often, to 32 µs.
+const PAUSE_DOUBLINGS: u32 = 6;
 
 /// The fabric or a peer failed: not an outcome of the transaction, but the end of its chances.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -204,6 +213,16 @@ impl Context {
     /// The next timestamp of this worker's clock.
     fn timestamp(&self) -> Result<Timestamp, Abort> {
         self.clock.next(self.port().now().0).ok_or(Abort::TimestampWrap)
+    }
+
+    /// Pauses before a lock that a transaction waits for is tried again. The first tries follow each other at once (RCC §4.3, b2);
+    /// who waits longer than a few round trips waits for a whole transaction, and looks less and less often: the core may have
+    /// to run the one that holds the lock, and the NIC's atomics are somebody else's too.
+    async fn pause(&self, rule: LockRule, tries: u32) {
+        if rule.on_conflict == OnConflict::WaitIfOlder && tries > TRIES_AT_ONCE {
+            let pause = PAUSE_FIRST.0 << (tries - TRIES_AT_ONCE).min(PAUSE_DOUBLINGS);
+            sleep_until(self.port(), self.port().now() + Nanos(pause)).await;
+        }
     }
 
     /// A torn READ was seen.

@@ -261,6 +261,7 @@ impl OneSided {
     ) -> Result<(), Stop> {
         let mut tries = 0;
         while any_pending(set) {
+            self.context.pause(rule, tries).await;
             self.look_up(set, step, Phase::Lock, cost).await?;
             let mut batch = self.batch(step);
             for access in set.iter().filter(|a| a.pending) {

@@ -7,17 +7,13 @@ use crate::plan::{CheckedPlan, Phase, Step, Via};
 use crate::rule::{Abort, CheckRule, LockRule, OnConflict, Packing, Timestamp, Verdict};
 use crate::store::{CacheStats, Cluster, Layout, LocationCache, NodeStore, TableId, record};
 use crate::txn::{Access, Intent, NOWHERE, Txn};
-use primitives::exec::{sleep_until, yield_now};
+use primitives::exec::yield_now;
 use primitives::fabric::CpuWork;
 use primitives::mem::PoolExhausted;
 use primitives::mesh::Site;
-use primitives::units::Nanos;
 use primitives::verbs::port::Cost;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
-
-/// Time after which a local lock is looked at again: about what a remote one takes.
-const LOCAL_PAUSE: Nanos = Nanos(2_000);
 
 /// How serving a local record ended.
 enum Served {
@@ -220,16 +216,6 @@ impl Phases {
         }
     }
 
-    /// Pauses before a local lock that somebody holds is looked at again.
-    async fn pause(&self, rule: LockRule) {
-        let port = self.context.port();
-        match rule.packing {
-            // A transaction that may wait waits for a whole other one.
-            Packing::Locked => sleep_until(port, port.now() + LOCAL_PAUSE).await,
-            _ => yield_now(port.sched()).await,
-        }
-    }
-
     /// Fetches by READ what the cache knows and by RPC what it does not, together.
     async fn fetch_hybrid(&self, set: &mut [Access], step: Step, cost: &mut Cost) -> Result<(), Stop> {
         for access in set.iter_mut().filter(|a| a.pending && a.location == NOWHERE) {
@@ -363,7 +349,9 @@ impl PhaseOps for Phases {
             if tries >= if rule.on_conflict == OnConflict::Fail { MAX_TRIES } else { rule.retries() } {
                 return Err(Abort::LockConflict.into());
             }
-            self.pause(rule).await;
+            // A local lock is looked at again when others have had their turn.
+            yield_now(self.context.port().sched()).await;
+            self.context.pause(rule, tries + 1).await;
         }
         Ok(())
     }
