@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use clap::{ArgAction, Args, Parser, Subcommand};
 use clap_complete::Shell;
 use engine::verify::Level;
+use primitives::measure::Shard;
 
 use crate::names::STUDY_PHASES;
 use crate::output::JsonTarget;
@@ -140,7 +141,8 @@ pub struct WorkloadArgs {
 /// How long, and from which draw.
 #[derive(Args, Clone, Debug)]
 pub struct TimeArgs {
-    /// Measured time per point, with unit (100ms, 2s); virtual on sim. Usually 1s, on sim 2ms.
+    /// Measured time per point, with unit (100ms, 2s); virtual on sim. Usually 1s, on sim 2ms; the shortest, where a
+    /// precision is asked for.
     #[arg(long, value_name = "TIME", allow_negative_numbers = true, value_parser = values::span)]
     pub duration: Option<Span>,
     /// Seed of every random draw.
@@ -151,12 +153,20 @@ pub struct TimeArgs {
 impl TimeArgs {
     /// The measured time: as asked for, or what is usual on the fabric.
     pub fn duration_on(&self, fabric: &FabricChoice) -> Span {
-        self.duration.unwrap_or(if fabric.virtual_time() {
-            limits::USUAL_VIRTUAL
-        } else {
-            limits::USUAL_REAL
-        })
+        self.duration.unwrap_or_else(|| limits::usual_duration(fabric))
     }
+}
+
+/// How well the throughput is to be known.
+#[derive(Args, Clone, Debug, Default)]
+pub struct PrecisionArgs {
+    /// Measure until the 95 % confidence interval of the rate is within this share to either side; usually 1%, unless a
+    /// --duration is given.
+    #[arg(long, value_name = "SHARE", allow_negative_numbers = true, value_parser = values::precision)]
+    pub precision: Option<f64>,
+    /// Longest run for a precision, warm-up included; usually 5 durations, on sim 16.
+    #[arg(long, value_name = "TIME", allow_negative_numbers = true, value_parser = values::span)]
+    pub max_duration: Option<Span>,
 }
 
 /// `doorbell quickstart`.
@@ -200,8 +210,13 @@ pub struct CharacterizeArgs {
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = values::coroutines)]
     pub coroutines: Option<u32>,
     /// Measured time per point, with unit (100ms, 2s); virtual on sim. Usually 200ms, on sim 400us; shorter with --quick.
+    /// With a precision, the shortest.
     #[arg(long, value_name = "TIME", allow_negative_numbers = true, value_parser = values::span)]
     pub duration: Option<Span>,
+    /// Measure each point until the 95 % confidence interval of its rate is within this share to either side, at most
+    /// for 16 durations; usually the duration is fixed.
+    #[arg(long, value_name = "SHARE", allow_negative_numbers = true, value_parser = values::precision)]
+    pub precision: Option<f64>,
     /// Seed of every random draw.
     #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = 1)]
     pub seed: u64,
@@ -283,6 +298,9 @@ pub struct RunArgs {
     #[allow(missing_docs)]
     #[command(flatten)]
     pub time: TimeArgs,
+    #[allow(missing_docs)]
+    #[command(flatten)]
+    pub precision: PrecisionArgs,
     /// Do not record and check the history: a few per cent faster.
     #[arg(long)]
     pub no_check: bool,
@@ -308,6 +326,11 @@ impl RunArgs {
             coroutines: self.shape.coroutines,
             replicas: self.workload.replicas,
             duration: self.time.duration_on(&self.fabric.fabric),
+            precision: match self.time.duration {
+                None => self.precision.precision.or(Some(limits::USUAL_PRECISION)),
+                Some(_) => self.precision.precision,
+            },
+            max_duration: self.precision.max_duration,
             seed: self.time.seed,
         }
     }
@@ -319,6 +342,10 @@ pub struct ExperimentArgs {
     /// Experiment files.
     #[arg(value_name = "FILE", required = true)]
     pub files: Vec<PathBuf>,
+    /// Measure only this share of each grid, into a directory of its own: 1/4 is the first of four. `doorbell report`
+    /// joins them.
+    #[arg(long, value_name = "I/N", value_parser = values::shard)]
+    pub shard: Option<Shard>,
     /// Points measured at a time; cores on sim, 1 where time is real. Results do not depend on it.
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = values::jobs)]
     pub jobs: Option<usize>,
@@ -330,9 +357,12 @@ pub struct ExperimentArgs {
 /// `doorbell report`.
 #[derive(Args, Clone, Debug)]
 pub struct ReportArgs {
-    /// Result directories.
+    /// Result directories. Shards of one experiment are joined.
     #[arg(value_name = "DIR", required = true)]
     pub dirs: Vec<PathBuf>,
+    /// Join shards even if commit, seed, profile or spec differ; the page says which.
+    #[arg(long)]
+    pub mixed: bool,
     /// Where to put report.html and its figures; the first result directory if not given.
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use primitives::measure::{Kind, PointResult, ProfileRef, ResultDir, Row, RunRecord, TableName};
+use primitives::measure::{Kind, PointResult, ProfileRef, ResultDir, Row, RunRecord, Shard, TableName};
 use serde_json::{Value, json};
 
 use super::Context;
@@ -38,11 +38,14 @@ pub fn plan(args: &ExperimentArgs) -> Result<Vec<Planned>, CliError> {
     let mut planned: Vec<Planned> = Vec::new();
     for file in &args.files {
         let experiment = Experiment::read(file)?;
-        let stem = file.file_stem().unwrap_or_default();
+        let mut stem = file.file_stem().unwrap_or_default().to_owned();
+        if let Some(shard) = args.shard {
+            stem.push(format!("-{}-of-{}", shard.index, shard.of));
+        }
         let out = match &args.output.out {
             Some(out) if args.files.len() == 1 => out.clone(),
-            Some(out) => out.join(stem),
-            None => Path::new("doorbell-out").join(stem),
+            Some(out) => out.join(&stem),
+            None => Path::new("doorbell-out").join(&stem),
         };
         if let Some(other) = planned.iter().find(|other| other.out == out) {
             let (a, b, out) = (other.file.display(), file.display(), out.display());
@@ -104,7 +107,7 @@ where
         if jobs > 1 && !virtual_time {
             context.talk.warn("points measured side by side in real time disturb each other; try --jobs 1");
         }
-        let mut dir = ResultDir::create(out, record(experiment, context)?, &experiment.axes())?;
+        let mut dir = ResultDir::create(out, record(experiment, args.shard, context)?, &experiment.axes())?;
         let points = &experiment.points;
         let point = |index: u64| {
             let point = usize::try_from(index).ok().and_then(|index| points.get(index));
@@ -122,7 +125,7 @@ where
         };
         data.push(json!({
             "file": file, "out": out, "question": experiment.question, "complete": record.complete,
-            "points_expected": record.points_expected, "points_done": record.points_done,
+            "shard": record.shard, "points_expected": record.points_here(), "points_done": record.points_done,
             "points": rows.iter().map(as_map).collect::<Vec<_>>(),
         }));
         if let Err(error) = swept {
@@ -133,7 +136,7 @@ where
     emit(args.output.json.as_ref(), &json!({ "experiments": data }), &people)
 }
 
-fn record(experiment: &Experiment, context: &Context) -> Result<RunRecord, CliError> {
+fn record(experiment: &Experiment, shard: Option<Shard>, context: &Context) -> Result<RunRecord, CliError> {
     let mut spec = serde_json::to_value(experiment).map_err(|e| CliError::check("no JSON").caused_by(&e))?;
     // Plans and profiles in files of their own decide results too: a changed file is another run.
     let mut files = BTreeMap::new();
@@ -146,6 +149,7 @@ fn record(experiment: &Experiment, context: &Context) -> Result<RunRecord, CliEr
     let points = experiment.points.len() as u64;
     let mut record =
         RunRecord::new(Kind::Experiment, &experiment.fabrics(), spec, experiment.base.seed, points);
+    record.shard = shard;
     record.title.clone_from(&experiment.question);
     record.question = Some(experiment.question.clone());
     record.command.clone_from(&context.command);
@@ -163,7 +167,15 @@ fn record(experiment: &Experiment, context: &Context) -> Result<RunRecord, CliEr
 /// The axes and what people look at first.
 fn shown(experiment: &Experiment, rows: &[Row]) -> String {
     let axes = experiment.axes().into_iter().map(|axis| (axis.clone(), format!("axis_{axis}")));
-    let first = ["committed_per_s", "latency_p50_ns", "latency_p99_ns", "aborted_per_s", "isolation_verdict"];
+    let first = [
+        "committed_per_s",
+        "rate_ci_relative",
+        "converged",
+        "latency_p50_ns",
+        "latency_p99_ns",
+        "aborted_per_s",
+        "isolation_verdict",
+    ];
     let columns: Vec<(String, String)> = axes
         .chain(first.map(|column| (column.to_owned(), column.to_owned())))
         .filter(|(_, column)| rows.iter().any(|row| row.get(column).is_some_and(|cell| !cell.is_empty())))

@@ -343,6 +343,9 @@ impl TuneArgs {
             coroutines: self.shape.coroutines,
             replicas: self.workload.replicas,
             duration: self.time.duration_on(&self.fabric.fabric),
+            // Rivals are told apart by a few per cent, in equal times.
+            precision: None,
+            max_duration: None,
             seed: self.time.seed,
         }
     }

@@ -91,6 +91,8 @@ struct Written {
     coroutines: Option<Spanned<Value>>,
     replicas: Option<Spanned<Value>>,
     duration: Option<Spanned<Value>>,
+    precision: Option<Spanned<Value>>,
+    max_duration: Option<Spanned<Value>>,
     seed: Option<Spanned<Value>>,
     #[serde(default)]
     grid: Entries<Vec<Spanned<Value>>>,
@@ -161,12 +163,20 @@ fn base(document: &Document, written: &Written) -> Result<RunSpec, CliError> {
         ("coroutines", &written.coroutines),
         ("replicas", &written.replicas),
         ("duration", &written.duration),
+        ("precision", &written.precision),
+        ("max_duration", &written.max_duration),
         ("seed", &written.seed),
     ];
     for (key, value) in given {
         if let Some(value) = value {
             base.apply(key, &value.value).map_err(|why| document.error(value, format!("{key}: {why}")))?;
         }
+    }
+    let axis = |name: &str| written.grid.0.iter().any(|(axis, _)| axis.value == name);
+    if written.duration.is_none() && !axis("duration") {
+        let asked = base.precision;
+        base.usual_length();
+        base.precision = asked.or(base.precision);
     }
     for (key, value) in &written.set.0 {
         base.apply(&format!("set.{}", key.value), value)

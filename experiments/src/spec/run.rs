@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use engine::cluster::Length;
+use primitives::measure::Precision;
 use primitives::units::Nanos;
 use serde::{Serialize, Serializer};
 use serde_json::Value;
@@ -70,8 +72,13 @@ pub struct RunSpec {
     pub coroutines: u32,
     /// Copies of each record, the primary included.
     pub replicas: u32,
-    /// Measured time; virtual on sim.
+    /// Measured time, the shortest if a precision is asked for; virtual on sim.
     pub duration: Span,
+    /// Measure until the throughput's 95 % confidence interval is within this share of it to either side; `None` measures
+    /// `duration`.
+    pub precision: Option<f64>,
+    /// Longest run for a precision, warm-up included; what is usual if not given.
+    pub max_duration: Option<Span>,
     /// Seed of every random draw.
     pub seed: u64,
 }
@@ -89,7 +96,9 @@ impl Default for RunSpec {
             threads: limits::THREADS.usual,
             coroutines: limits::COROUTINES.usual,
             replicas: limits::REPLICAS.usual,
-            duration: Span::from_ns(1_000_000_000),
+            duration: limits::USUAL_REAL,
+            precision: None,
+            max_duration: None,
             seed: 1,
         }
     }
@@ -107,6 +116,8 @@ impl RunSpec {
         "coroutines",
         "replicas",
         "duration",
+        "precision",
+        "max_duration",
         "seed",
     ];
 
@@ -129,10 +140,12 @@ impl RunSpec {
             "threads" => self.threads = limits::THREADS.check(number(value)?)?,
             "coroutines" => self.coroutines = limits::COROUTINES.check(number(value)?)?,
             "replicas" => self.replicas = limits::REPLICAS.check(number(value)?)?,
-            "duration" => match value {
-                Value::String(written) => self.duration = values::span(written)?,
-                other => values::span(&other.to_string()).map(|span| self.duration = span)?,
-            },
+            "duration" => self.duration = span(value)?,
+            "max_duration" => self.max_duration = Some(span(value)?),
+            "precision" => {
+                let written = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+                self.precision = Some(values::precision(&written)?);
+            }
             "seed" => self.seed = number(value)?,
             _ => match key.strip_prefix("set.") {
                 Some(setting) if !setting.is_empty() && !value.is_array() && !value.is_object() => {
@@ -146,6 +159,26 @@ impl RunSpec {
             },
         }
         Ok(())
+    }
+
+    /// How long the run is to be.
+    pub fn length(&self) -> Length {
+        let least = self.duration.nanos();
+        match self.precision {
+            None => Length::measured(least),
+            Some(relative) => {
+                let (real, simulated) = limits::LONGEST;
+                let times = if self.fabric.virtual_time() { simulated } else { real };
+                let most = self.max_duration.map_or(Nanos(least.0.saturating_mul(times)), Span::nanos);
+                Length::Steady(Precision { relative, least, most: most.max(least) })
+            }
+        }
+    }
+
+    /// Measures what is usual on the fabric, until the usual precision: for a run that says nothing of its length.
+    pub fn usual_length(&mut self) {
+        self.duration = limits::usual_duration(&self.fabric);
+        self.precision = Some(limits::USUAL_PRECISION);
     }
 
     /// Texts of the files this run reads, by path: the plan and the profile, where they are files.
@@ -192,6 +225,13 @@ impl RunSpec {
     }
 }
 
+fn span(value: &Value) -> Result<Span, String> {
+    match value {
+        Value::String(written) => values::span(written),
+        other => values::span(&other.to_string()),
+    }
+}
+
 fn text(value: &Value) -> Result<&str, String> {
     value.as_str().ok_or_else(|| format!("a name is needed, not {value}"))
 }
@@ -222,7 +262,8 @@ mod tests {
             "workload" => json!("ycsb"),
             "protocol" => json!("mvcc"),
             "plan" => json!({"lock": "one-sided"}),
-            "duration" => json!("5ms"),
+            "duration" | "max_duration" => json!("5ms"),
+            "precision" => json!("2%"),
             _ => json!(2),
         };
         let usual = serde_json::to_value(RunSpec::default()).unwrap();

@@ -3,7 +3,7 @@
 //! Method. All nodes are clients and servers at once (the symmetric model of DrTM+H §3.1). Each worker runs
 //! coroutines in a closed loop: a coroutine asks for `outstanding` requests to drawn nodes and addresses, waits
 //! for all of them, and asks again. Operations that end within the window after the warm-up count; the rate is
-//! theirs over the window. The load is closed, so latencies suffer from *coordinated omission*: while one request
+//! theirs over the window. Both are fixed, or found by the rule of [`crate::measure::steady`]. The load is closed, so latencies suffer from *coordinated omission*: while one request
 //! is late, those that its coroutine would have sent are not sent and not counted as late. Read them as
 //! the latency at that many requests in flight, not as what an open stream of arrivals would see.
 //!
@@ -27,6 +27,7 @@ pub use load::{LoadError, SAMPLE_EVERY, Sample, run};
 pub use multi_object::{OBJECTS, Rung};
 pub use profile::{ProfileFitError, fit};
 
+use crate::measure::{Meter, Precision};
 use crate::units::Nanos;
 
 /// What a point asks for.
@@ -97,11 +98,25 @@ pub struct Point {
 /// How much longer the multi-object questions count: one of their operations takes as long as tens of requests.
 const LADDER_WINDOWS: u64 = 8;
 
+/// With a precision, a point may take so many windows before it is given up as unsteady.
+const WINDOWS_MOST: u64 = 16;
+
 impl Point {
-    /// The time that is counted at this point.
+    /// The time that is counted at this point; with a precision, the least.
     pub fn window(&self, scope: &Scope) -> Nanos {
         let windows = if self.rung.is_some() { LADDER_WINDOWS } else { 1 };
         Nanos(scope.window.0 * windows)
+    }
+
+    /// What counts the point, `workers` side by side.
+    fn meter(&self, scope: &Scope, workers: usize) -> Meter {
+        let least = self.window(scope);
+        match scope.precision {
+            None => Meter::fixed(workers, scope.warm_up, least),
+            Some(relative) => {
+                Meter::precise(workers, Precision { relative, least, most: Nanos(least.0 * WINDOWS_MOST) })
+            }
+        }
     }
 }
 
@@ -123,7 +138,7 @@ impl Point {
 }
 
 /// How much of a characterization to run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Scope {
     /// Nodes of the cluster.
     pub nodes: u16,
@@ -133,10 +148,13 @@ pub struct Scope {
     pub coroutines: u32,
     /// Every second value of each sweep, and fewer verbs: for a first look.
     pub quick: bool,
-    /// Load before counting starts.
+    /// Load before counting starts, where the window is fixed.
     pub warm_up: Nanos,
-    /// Counting window.
+    /// Counting window; with a precision, the shortest.
     pub window: Nanos,
+    /// Half width of the rate's confidence interval, over the rate, at which a point is long enough; `None` for the fixed
+    /// window.
+    pub precision: Option<f64>,
 }
 
 impl Scope {

@@ -62,6 +62,11 @@ const CHARACTERIZE: &[&str] = &[
     "latency_p999_ns",
     "doorbells_per_op",
     "instructions_per_op",
+    "warm_up_ns",
+    "measured_ns",
+    "batches",
+    "rate_ci_relative",
+    "converged",
 ];
 
 const STUDY: &[&str] = &[
@@ -110,6 +115,10 @@ const RUN: &[&str] = &[
     "checks_failed",
     "events",
     "virtual_ns",
+    "warm_up_ns",
+    "batches",
+    "rate_ci_relative",
+    "converged",
 ];
 
 const TUNE: &[&str] = &[

@@ -150,6 +150,11 @@ impl Meter {
         self.start.fetch_max(now.0, Relaxed);
     }
 
+    /// When the run started.
+    pub fn start(&self) -> Nanos {
+        Nanos(self.start.load(Relaxed))
+    }
+
     /// Whether what ends at `now` counts.
     #[inline]
     pub fn holds(&self, now: Nanos) -> bool {

@@ -142,7 +142,8 @@ mod tests {
     #[test]
     fn correlated_neighbours_are_noticed() {
         // The memory of this series is longer than any batch.
-        let dependent = |phi| (0..100).filter(|&s| !batch_means(&ar1(phi, 400, s)).unwrap().independent).count();
+        let dependent =
+            |phi| (0..100).filter(|&s| !batch_means(&ar1(phi, 400, s)).unwrap().independent).count();
         let (long, none) = (dependent(0.999), dependent(0.0));
         assert!(long > 30 && none < 5, "{long} and {none} of 100");
         let fewer = (0..50).filter(|&seed| batch_means(&ar1(0.95, 2000, seed)).unwrap().batches < 32);
