@@ -1,12 +1,14 @@
 //! Result directories to frames.
 
 pub mod record;
+pub mod shards;
 pub mod table;
 
 use polars::prelude::DataFrame;
 use std::path::{Path, PathBuf};
 
 use crate::error::LoadError;
+use crate::frame::{floats, words};
 use record::Record;
 use table::{Cell, Columns};
 
@@ -51,6 +53,11 @@ const CHARACTERIZE: Columns = &[
     ("latency_p999_ns", Number),
     ("doorbells_per_op", Number),
     ("instructions_per_op", Number),
+    ("warm_up_ns", Number),
+    ("measured_ns", Number),
+    ("batches", Count),
+    ("rate_ci_relative", Number),
+    ("converged", Words),
 ];
 
 const STUDY: Columns = &[
@@ -99,6 +106,10 @@ const RUN: Columns = &[
     ("checks_failed", Words),
     ("events", Count),
     ("virtual_ns", Number),
+    ("warm_up_ns", Number),
+    ("batches", Count),
+    ("rate_ci_relative", Number),
+    ("converged", Words),
 ];
 
 const TUNE: Columns = &[
@@ -160,6 +171,22 @@ pub fn find(given: &Path) -> Result<Vec<PathBuf>, LoadError> {
     Ok(below)
 }
 
+/// How well the rates are known, in one line; nothing if no point says.
+fn precision(points: &DataFrame) -> Option<String> {
+    let widths: Vec<f64> = floats(points, "rate_ci_relative").ok()?.into_iter().flatten().collect();
+    let widest = widths.iter().copied().fold(f64::NAN, f64::max);
+    if widths.is_empty() {
+        return None;
+    }
+    let rates = if points.height() == 1 { "the rate is" } else { "rates are" };
+    let within = format!("{rates} known within ± {:.2} % (95 % confidence, batch means)", 100.0 * widest);
+    let wide = words(points, "converged").ok()?.iter().filter(|w| *w == "no").count();
+    Some(match wide {
+        0 => within,
+        _ => format!("{within}; {wide} of {} did not become as precise as asked for", points.height()),
+    })
+}
+
 /// Reads one result directory.
 pub fn read(dir: &Path) -> Result<Results, LoadError> {
     let record = Record::read(&dir.join("run.json"))?;
@@ -198,6 +225,7 @@ pub fn read(dir: &Path) -> Result<Results, LoadError> {
             points.frame.height()
         ));
     }
+    notes.extend(precision(&points.frame));
     let label =
         dir.file_name().map_or_else(|| dir.display().to_string(), |n| n.to_string_lossy().into_owned());
     Ok(Results { label, path: dir.to_owned(), record, points: points.frame, phases, aborts, notes })
