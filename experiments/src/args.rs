@@ -332,6 +332,7 @@ impl RunArgs {
             },
             max_duration: self.precision.max_duration,
             seed: self.time.seed,
+            primitive: None,
         }
     }
 }

@@ -347,6 +347,7 @@ impl TuneArgs {
             precision: None,
             max_duration: None,
             seed: self.time.seed,
+            primitive: None,
         }
     }
 }
