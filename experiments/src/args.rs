@@ -12,7 +12,7 @@ use primitives::measure::Shard;
 
 use crate::names::STUDY_PHASES;
 use crate::output::JsonTarget;
-use crate::spec::{FabricChoice, PlanChoice, RunSpec, Span, limits, values};
+use crate::spec::{FabricChoice, PlanChoice, ProfileChoice, RunSpec, Span, limits, values};
 
 const AFTER_HELP: &str = "\
 Exit codes:
@@ -51,6 +51,8 @@ pub enum Command {
     Devices(DevicesArgs),
     /// Sweep the primitives of one fabric: results and a NIC profile file.
     Characterize(CharacterizeArgs),
+    /// Fit a profile's free numbers to published claims or to a characterization.
+    Calibrate(CalibrateArgs),
     /// Drive one transaction phase, alone, in each variant.
     Study(StudyArgs),
     /// From profile, workload and protocol to a plan file, with prediction and reasons.
@@ -76,6 +78,7 @@ impl Command {
             Command::Quickstart(_) => "quickstart",
             Command::Devices(_) => "devices",
             Command::Characterize(_) => "characterize",
+            Command::Calibrate(_) => "calibrate",
             Command::Study(_) => "study",
             Command::Tune(_) => "tune",
             Command::Run(_) => "run",
@@ -226,6 +229,26 @@ pub struct CharacterizeArgs {
     #[allow(missing_docs)]
     #[command(flatten)]
     pub output: OutputArgs,
+}
+
+/// `doorbell calibrate`.
+#[derive(Args, Clone, Debug)]
+pub struct CalibrateArgs {
+    /// The profile to start from, a shipped name or a file; numbers with `free` bounds are fitted.
+    #[arg(long, value_name = "PROFILE", value_parser = values::profile)]
+    pub profile: ProfileChoice,
+    /// Fit to this characterization; to the calibrate claims of the profile if not given.
+    #[arg(long, value_name = "RESULTS_DIR")]
+    pub from: Option<PathBuf>,
+    /// Most rounds of the search; each simulates the targets about once per free number.
+    #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = 6, value_parser = values::rounds)]
+    pub rounds: u32,
+    /// The profile file to write, which must be new; PROFILE.calibrated.profile.yaml if not given.
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+    /// Write numbers and residuals as JSON to a new file, or to stdout with `-` (then nothing else is printed there).
+    #[arg(long, value_name = "FILE|-", value_parser = values::json_target)]
+    pub json: Option<JsonTarget>,
 }
 
 /// `doorbell study`.

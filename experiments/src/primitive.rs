@@ -53,6 +53,7 @@ pub fn measure(
         .with("latency_p999_ns", latency.p999())
         .with("doorbells_per_op", (sample.ops_total > 0).then(|| sample.doorbells_per_op()))
         .with("events", virtual_time.then_some(sample.facts.events))
-        .with("virtual_ns", virtual_time.then_some(sample.facts.virtual_time));
+        .with("virtual_ns", virtual_time.then_some(sample.facts.virtual_time))
+        .with_steadiness(&sample.steadiness);
     Ok(PointResult { row, histogram: Some(sample.latency.clone()), ..PointResult::default() })
 }

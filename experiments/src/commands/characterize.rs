@@ -244,6 +244,8 @@ fn row(point: &Point, sample: &Sample) -> Row {
         .with("latency_p999_ns", latency.p999())
         .with("doorbells_per_op", (sample.ops_total > 0).then(|| sample.doorbells_per_op()))
         .with("instructions_per_op", sample.instructions_per_op.as_ref().ok().copied())
+        .with("servers", (point.servers > 0).then_some(point.servers))
+        .with("addresses", (point.addresses > 0).then_some(point.addresses))
         .with("measured_ns", sample.steadiness.measured)
         .with_steadiness(&sample.steadiness)
 }

@@ -1,5 +1,6 @@
 //! The commands, one module each, and the place where they are told apart.
 
+mod calibrate;
 mod characterize;
 mod check;
 mod devices;
@@ -58,6 +59,7 @@ impl Context {
 pub fn dispatch(cli: &Cli, context: &Context) -> Result<(), CliError> {
     let quickstart = Command::Quickstart(QuickstartArgs { seed: 1, ..QuickstartArgs::default() });
     match cli.command.as_ref().unwrap_or(&quickstart) {
+        Command::Calibrate(args) => calibrate::run(args, context),
         Command::Characterize(args) => characterize::run(args, context),
         Command::Devices(args) => devices::run(args, context),
         Command::Check(args) => check::run(args, context),

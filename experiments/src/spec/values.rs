@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use primitives::measure::Shard;
 use serde_json::Value;
 
-use super::choice::{FabricChoice, PlanChoice};
+use super::choice::{FabricChoice, PlanChoice, ProfileChoice};
 use super::limits::{self, Limit};
 use super::run::Span;
 use crate::names::{PROTOCOLS, WORKLOADS, suggest};
@@ -92,6 +92,22 @@ pub fn precision(text: &str) -> Result<f64, String> {
 #[allow(clippy::missing_errors_doc)]
 pub fn shard(text: &str) -> Result<Shard, String> {
     text.parse()
+}
+
+/// `calibrate --profile`: a shipped name or a file, with or without `sim:`.
+#[allow(clippy::missing_errors_doc)]
+pub fn profile(text: &str) -> Result<ProfileChoice, String> {
+    let fabric = if text.starts_with("sim:") { text.to_owned() } else { format!("sim:{text}") };
+    match fabric.parse()? {
+        FabricChoice::Sim(profile) => Ok(profile),
+        _ => Err(format!("`{text}` is no profile")),
+    }
+}
+
+/// `calibrate --rounds`.
+#[allow(clippy::missing_errors_doc)]
+pub fn rounds(text: &str) -> Result<u32, String> {
+    count(text, Limit { what: "round", usual: 6, most: 1_000 })
 }
 
 /// `--fabric`.

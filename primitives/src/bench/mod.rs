@@ -15,14 +15,17 @@ mod profile;
 
 mod coroutines;
 mod doorbell;
+mod identify;
 mod latency;
 mod multi_object;
 mod outstanding;
 mod payload;
 mod queue_pairs;
+mod roles;
 mod signaling;
 mod threads;
 
+pub use identify::{Shows, identifying};
 pub use load::{LoadError, SAMPLE_EVERY, Sample, run};
 pub use multi_object::{OBJECTS, Rung};
 pub use profile::{ProfileFitError, fit};
@@ -203,6 +206,7 @@ pub fn points(scope: &Scope, ud_mtu: u32) -> Vec<Point> {
     points.extend(signaling::points(scope));
     points.extend(queue_pairs::points(scope));
     points.extend(threads::points(scope));
+    points.extend(roles::points(scope));
     points.extend(multi_object::points(scope));
     points
 }

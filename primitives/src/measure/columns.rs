@@ -62,6 +62,8 @@ const CHARACTERIZE: &[&str] = &[
     "latency_p999_ns",
     "doorbells_per_op",
     "instructions_per_op",
+    "servers",
+    "addresses",
     "warm_up_ns",
     "measured_ns",
     "batches",
@@ -158,6 +160,10 @@ const PRIMITIVE: &[&str] = &[
     "doorbells_per_op",
     "events",
     "virtual_ns",
+    "warm_up_ns",
+    "batches",
+    "rate_ci_relative",
+    "converged",
 ];
 
 /// Columns of `points.csv` for a kind of run; experiments and primitive grids add one `axis_<name>` per grid axis.

@@ -53,6 +53,8 @@ const CHARACTERIZE: Columns = &[
     ("latency_p999_ns", Number),
     ("doorbells_per_op", Number),
     ("instructions_per_op", Number),
+    ("servers", Count),
+    ("addresses", Count),
     ("warm_up_ns", Number),
     ("measured_ns", Number),
     ("batches", Count),
