@@ -105,7 +105,7 @@ impl Targets {
         );
         let (spec, seed) = (record.spec.clone(), record.seed);
         let measured = record.provenance == Provenance::Measured;
-        let rows = ResultDir::create(dir, record, &[])?.rows(TableName::Points)?;
+        let rows = ResultDir::read(dir, &record, TableName::Points)?;
         Targets::of_rows(&rows, &spec, seed, origin, measured)
     }
 

@@ -215,7 +215,8 @@ fn profile_of(
     Ok(None)
 }
 
-fn row(point: &Point, sample: &Sample) -> Row {
+/// A point's row of `points.csv`.
+pub fn row(point: &Point, sample: &Sample) -> Row {
     let two_sided = matches!(point.verb, BenchVerb::Rpc | BenchVerb::RpcWrite);
     let verb = match point.rung {
         Some(_) if two_sided => "two-sided",

@@ -1,7 +1,7 @@
 //! The commands, one module each, and the place where they are told apart.
 
 mod calibrate;
-mod characterize;
+pub mod characterize;
 mod check;
 mod devices;
 pub mod experiment;

@@ -105,6 +105,19 @@ impl ResultDir {
         Ok(dir)
     }
 
+    /// The rows of a table of a directory that is only looked at: nothing is written, nothing locked. Without grid axes.
+    ///
+    /// # Errors
+    /// [`ResultError::Io`] or [`ResultError::Damaged`], the latter also if a build with other columns wrote it.
+    pub fn read(path: &Path, record: &RunRecord, table: TableName) -> Result<Vec<Row>, ResultError> {
+        let columns = columns(record.kind, table, &[]);
+        let rows = Table::read(&path.join(table.file()), &columns)?;
+        let named = |cells: Cells| {
+            columns.iter().cloned().zip(cells).fold(Row::new(), |row, (column, cell)| row.with(column, cell))
+        };
+        Ok(rows.into_iter().map(|(_, cells)| named(cells)).collect())
+    }
+
     /// Where it is.
     pub fn path(&self) -> &Path {
         &self.path
