@@ -6,6 +6,7 @@
 
 pub mod loopback;
 pub mod sim;
+pub mod tcp;
 
 use crate::mem::{Access, MemoryKeys, Region};
 use crate::units::Nanos;
@@ -180,6 +181,26 @@ pub trait Nic {
     /// The address peers connect or send to.
     fn address(&self, qp: Qp) -> QpAddress;
 
+    /// What peers in other processes need to reach this context, beside the addresses of its queue pairs: bytes of the
+    /// fabric's own, handed to their [`Nic::introduce`].
+    fn card(&self) -> Vec<u8> {
+        Vec::new()
+    }
+
+    /// Learns a peer context's card, before anything is connected or sent to it.
+    ///
+    /// # Errors
+    /// If the card is not this fabric's, or the peer cannot be reached.
+    fn introduce(&self, _peer: NodeId, _card: &[u8]) -> Result<(), SetupError> {
+        Ok(())
+    }
+
+    /// A peer found gone since the last call, where a fabric notices without being asked.
+    #[inline]
+    fn lost(&self) -> Option<NodeId> {
+        None
+    }
+
     /// Connects an RC or UC queue pair to `peer`, or activates a UD queue pair (`peer` is ignored).
     ///
     /// # Errors
@@ -233,6 +254,8 @@ pub enum AnyNic {
     Loopback(loopback::LoopbackNic),
     /// Discrete events in virtual time.
     Sim(sim::SimNic),
+    /// Datagrams over sockets.
+    Tcp(tcp::TcpNic),
 }
 
 macro_rules! each {
@@ -240,6 +263,7 @@ macro_rules! each {
         match $self {
             AnyNic::Loopback($nic) => $call,
             AnyNic::Sim($nic) => $call,
+            AnyNic::Tcp($nic) => $call,
         }
     };
 }
@@ -264,6 +288,16 @@ impl Nic for AnyNic {
     }
     fn address(&self, qp: Qp) -> QpAddress {
         each!(self, nic => nic.address(qp))
+    }
+    fn card(&self) -> Vec<u8> {
+        each!(self, nic => nic.card())
+    }
+    fn introduce(&self, peer: NodeId, card: &[u8]) -> Result<(), SetupError> {
+        each!(self, nic => nic.introduce(peer, card))
+    }
+    #[inline]
+    fn lost(&self) -> Option<NodeId> {
+        each!(self, nic => nic.lost())
     }
     fn connect(&self, qp: Qp, peer: Option<QpAddress>) -> Result<(), SetupError> {
         each!(self, nic => nic.connect(qp, peer))
