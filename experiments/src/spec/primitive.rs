@@ -35,7 +35,8 @@ pub struct PrimitiveSpec {
     pub servers: u32,
     /// Different addresses per node asked; 0: as many as fit.
     pub addresses: u32,
-    /// Step of the optimization ladder over ten objects; it decides all of the above but verb and servers.
+    /// Step of the optimization ladder over ten objects; it decides requests in flight,
+    /// doorbells and signals.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub optimizations: Option<String>,
 }
@@ -144,7 +145,9 @@ impl PrimitiveSpec {
             window,
         };
         let point = match self.optimizations.as_deref().and_then(rung) {
-            Some(rung) => rung.point("experiment", verb, threads, run.coroutines),
+            Some(rung) => {
+                Point { payload: self.payload, ..rung.point("experiment", verb, threads, run.coroutines) }
+            }
             None => Point {
                 payload: if verb.fixed_size() { 8 } else { self.payload },
                 threads,

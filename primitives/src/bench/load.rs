@@ -318,8 +318,9 @@ impl Client<'_> {
         let point = self.load.point;
         let rpc = self.load.is_rpc();
         match point.rung {
-            Some(Rung::PassiveAck) if rpc => self.call(OBJECTS, true).await,
-            Some(Rung::PassiveAck) => self.post_passively(OBJECTS).await,
+            // READs and calls for data must be awaited: this rung adds nothing to them.
+            Some(Rung::PassiveAck) if point.verb == BenchVerb::RpcWrite => self.call(OBJECTS, true).await,
+            Some(Rung::PassiveAck) if point.verb == BenchVerb::Write => self.post_passively(OBJECTS).await,
             Some(rung) if rung < Rung::Outstanding => {
                 for _ in 0..OBJECTS {
                     if rpc { self.call(1, false).await? } else { self.post(1).await? }
