@@ -23,6 +23,9 @@ pub const SAMPLE_EVERY: u32 = 8;
 /// primitive, not the memory.
 const TARGET_BYTES: u64 = 1 << 20;
 
+/// The same in a card's own memory, of which there is little.
+const ON_CARD_BYTES: u64 = 64 << 10;
+
 const READ: u8 = 1;
 const WRITE: u8 = 2;
 
@@ -177,6 +180,7 @@ impl ClosedLoad<'_> {
                 _ => QpConfig::rc(),
             },
             lanes: point.queue_pairs,
+            workers_per_context: if point.shared_context { point.threads } else { 1 },
             pool_bytes: in_flight * u64::from(point.payload.max(64).next_power_of_two()) + (1 << 16),
         }
     }
@@ -192,8 +196,9 @@ impl Program for ClosedLoad<'_> {
     type Output = Output;
 
     fn setup(&self, _: Shape, nodes: &[AnyNic]) -> Result<Vec<Rkey>, SetupError> {
-        let target =
-            |nic: &AnyNic| nic.register(&Region::new(TARGET_BYTES as usize), Access::ALL).map(|k| k.rkey);
+        let access = Access { on_card: self.point.on_card, ..Access::ALL };
+        let bytes = if self.point.on_card { ON_CARD_BYTES } else { TARGET_BYTES };
+        let target = |nic: &AnyNic| nic.register(&Region::new(bytes as usize), access).map(|k| k.rkey);
         nodes.iter().map(target).collect()
     }
 
@@ -345,9 +350,10 @@ impl Client<'_> {
     fn target(&mut self) -> Remote {
         let node = self.peer();
         let slot = u64::from(self.load.point.payload.max(8).next_multiple_of(8));
+        let fit = if self.load.point.on_card { ON_CARD_BYTES } else { TARGET_BYTES } / slot;
         let slots = match self.load.point.addresses {
-            0 => TARGET_BYTES / slot,
-            few => u64::from(few).min(TARGET_BYTES / slot),
+            0 => fit,
+            few => u64::from(few).min(fit),
         };
         let offset = self.rng.random_range(0..slots) * slot;
         Remote { node, rkey: self.rkeys[node.index()], offset }

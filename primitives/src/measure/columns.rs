@@ -137,6 +137,8 @@ const PRIMITIVE: &[&str] = &[
     "signal_period",
     "queue_pairs",
     "addresses",
+    "memory",
+    "context",
     "optimizations",
     "ops",
     "rate_per_s",
