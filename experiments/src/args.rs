@@ -61,6 +61,8 @@ pub enum Command {
     Run(RunArgs),
     /// Measure the grid of an experiment file (YAML); run again to resume.
     Experiment(ExperimentArgs),
+    /// Run the experiments behind the papers' claims and print the scoreboard; run again to resume.
+    Reproduce(ReproduceArgs),
     /// Turn result directories into one self-contained HTML page, with SVG, PNG and CSV.
     Report(ReportArgs),
     /// Check the isolation of a recorded history.
@@ -83,6 +85,7 @@ impl Command {
             Command::Tune(_) => "tune",
             Command::Run(_) => "run",
             Command::Experiment(_) => "experiment",
+            Command::Reproduce(_) => "reproduce",
             Command::Report(_) => "report",
             Command::Check(_) => "check",
             Command::Completions(_) => "completions",
@@ -371,6 +374,26 @@ pub struct ExperimentArgs {
     #[arg(long, value_name = "I/N", value_parser = values::shard)]
     pub shard: Option<Shard>,
     /// Points measured at a time; cores on sim, 1 where time is real. Results do not depend on it.
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = values::jobs)]
+    pub jobs: Option<usize>,
+    #[allow(missing_docs)]
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
+/// `doorbell reproduce`.
+#[derive(Args, Clone, Debug)]
+pub struct ReproduceArgs {
+    /// Claims (DRH-P02), papers (drtmh-osdi18), figures (drtmh-osdi18/fig5) or experiments; all if none is named.
+    #[arg(value_name = "ID|PAPER|FIGURE")]
+    pub what: Vec<String>,
+    /// Only list the claims and what answers them.
+    #[arg(long)]
+    pub list: bool,
+    /// Show claims without an answer too.
+    #[arg(long)]
+    pub all: bool,
+    /// Points measured at a time; usually one per core. Results do not depend on it.
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = values::jobs)]
     pub jobs: Option<usize>,
     #[allow(missing_docs)]

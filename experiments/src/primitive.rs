@@ -42,6 +42,8 @@ pub fn measure(
         .with("signal_period", point.signal_period)
         .with("queue_pairs", point.queue_pairs)
         .with("addresses", (point.addresses > 0).then_some(point.addresses))
+        .with("memory", asked.memory.as_str())
+        .with("context", asked.context.as_str())
         .with("optimizations", point.rung.map_or("", |rung| rung.name()))
         .with("ops", sample.ops)
         .with("rate_per_s", rate)

@@ -7,6 +7,7 @@ mod devices;
 pub mod experiment;
 mod quickstart;
 mod report;
+mod reproduce;
 mod run;
 mod shell;
 mod study;
@@ -66,6 +67,7 @@ pub fn dispatch(cli: &Cli, context: &Context) -> Result<(), CliError> {
         Command::Completions(args) => shell::completions(args),
         Command::Man(args) => shell::man(args),
         Command::Report(args) => report::run(args, context),
+        Command::Reproduce(args) => reproduce::run(args, context),
         Command::Quickstart(args) => quickstart::run(args, context),
         Command::Run(args) => run::run(args, context),
         Command::Study(args) => study::run(args, context),

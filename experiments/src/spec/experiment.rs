@@ -118,6 +118,8 @@ struct Written {
     queue_pairs: Option<Spanned<Value>>,
     servers: Option<Spanned<Value>>,
     addresses: Option<Spanned<Value>>,
+    memory: Option<Spanned<Value>>,
+    context: Option<Spanned<Value>>,
     optimizations: Option<Spanned<Value>>,
     #[serde(default)]
     grid: Entries<Vec<Spanned<Value>>>,
@@ -203,6 +205,8 @@ fn base(document: &Document, written: &Written) -> Result<RunSpec, CliError> {
         ("queue_pairs", &written.queue_pairs),
         ("servers", &written.servers),
         ("addresses", &written.addresses),
+        ("memory", &written.memory),
+        ("context", &written.context),
         ("optimizations", &written.optimizations),
     ];
     for (key, value) in given {

@@ -24,6 +24,9 @@ pub const SAMPLE_EVERY: u32 = 8;
 /// primitive, not the memory.
 const TARGET_BYTES: u64 = 1 << 20;
 
+/// The same in a card's own memory, of which there is little.
+const ON_CARD_BYTES: u64 = 64 << 10;
+
 const READ: u8 = 1;
 const WRITE: u8 = 2;
 
@@ -190,6 +193,7 @@ impl ClosedLoad<'_> {
                 _ => QpConfig::rc(),
             },
             lanes: point.queue_pairs,
+            workers_per_context: if point.shared_context { point.threads } else { 1 },
             pool_bytes: in_flight * u64::from(point.payload.max(64).next_power_of_two()) + (1 << 16),
         }
     }
@@ -205,8 +209,9 @@ impl Program for ClosedLoad<'_> {
     type Output = Output;
 
     fn setup(&self, shape: Shape, nodes: &[AnyNic]) -> Result<Common, SetupError> {
-        let target =
-            |nic: &AnyNic| nic.register(&Region::new(TARGET_BYTES as usize), Access::ALL).map(|k| k.rkey);
+        let access = Access { on_card: self.point.on_card, ..Access::ALL };
+        let bytes = if self.point.on_card { ON_CARD_BYTES } else { TARGET_BYTES };
+        let target = |nic: &AnyNic| nic.register(&Region::new(bytes as usize), access).map(|k| k.rkey);
         let virtual_time = nodes.first().is_some_and(|nic| nic.caps().virtual_time);
         // Simulated workers share a thread, and a row.
         let rows = if virtual_time { 1 } else { usize::from(shape.nodes) * usize::from(shape.workers) };
@@ -339,8 +344,9 @@ impl Client<'_> {
         let point = self.load.point;
         let rpc = self.load.is_rpc();
         match point.rung {
-            Some(Rung::PassiveAck) if rpc => self.call(OBJECTS, true).await,
-            Some(Rung::PassiveAck) => self.post_passively(OBJECTS).await,
+            // READs and calls for data must be awaited: this rung adds nothing to them.
+            Some(Rung::PassiveAck) if point.verb == BenchVerb::RpcWrite => self.call(OBJECTS, true).await,
+            Some(Rung::PassiveAck) if point.verb == BenchVerb::Write => self.post_passively(OBJECTS).await,
             Some(rung) if rung < Rung::Outstanding => {
                 for _ in 0..OBJECTS {
                     if rpc { self.call(1, false).await? } else { self.post(1).await? }
@@ -365,9 +371,10 @@ impl Client<'_> {
     fn target(&mut self) -> Remote {
         let node = self.peer();
         let slot = u64::from(self.load.point.payload.max(8).next_multiple_of(8));
+        let fit = if self.load.point.on_card { ON_CARD_BYTES } else { TARGET_BYTES } / slot;
         let slots = match self.load.point.addresses {
-            0 => TARGET_BYTES / slot,
-            few => u64::from(few).min(TARGET_BYTES / slot),
+            0 => fit,
+            few => u64::from(few).min(fit),
         };
         let offset = self.rng.random_range(0..slots) * slot;
         Remote { node, rkey: self.common.rkeys[node.index()], offset }

@@ -113,6 +113,10 @@ pub struct Point {
     pub servers: u16,
     /// Different addresses on each node that is asked; 0 is as many as fit into its memory.
     pub addresses: u32,
+    /// The addresses lie in the card's own memory instead of the host's.
+    pub on_card: bool,
+    /// The threads of a node post through one device context instead of one each (DrTM+H §3.1).
+    pub shared_context: bool,
 }
 
 /// How much longer the multi-object questions count: one of their operations takes as long as tens of requests.
@@ -161,6 +165,8 @@ impl Point {
             rung: None,
             servers: 0,
             addresses: 0,
+            on_card: false,
+            shared_context: false,
         }
     }
 }

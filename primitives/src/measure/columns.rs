@@ -29,7 +29,7 @@ impl TableName {
         match kind {
             Kind::Run | Kind::Experiment => &[TableName::Phases, TableName::Aborts, TableName::Points],
             Kind::Study => &[TableName::Phases, TableName::Points],
-            Kind::Characterize | Kind::Tune | Kind::Primitive => &[TableName::Points],
+            Kind::Characterize | Kind::Tune | Kind::Primitive | Kind::Scoreboard => &[TableName::Points],
         }
     }
 }
@@ -148,6 +148,8 @@ const PRIMITIVE: &[&str] = &[
     "signal_period",
     "queue_pairs",
     "addresses",
+    "memory",
+    "context",
     "optimizations",
     "ops",
     "rate_per_s",
@@ -166,6 +168,30 @@ const PRIMITIVE: &[&str] = &[
     "converged",
 ];
 
+const SCOREBOARD: &[&str] = &[
+    "point",
+    "claim",
+    "paper",
+    "where",
+    "family",
+    "split",
+    "kind",
+    "metric",
+    "unit",
+    "published",
+    "published_lo",
+    "published_hi",
+    "got",
+    "got_lo",
+    "got_hi",
+    "error",
+    "verdict",
+    "experiment",
+    "detail",
+    "caveat",
+    "contradicts",
+];
+
 /// Columns of `points.csv` for a kind of run; experiments and primitive grids add one `axis_<name>` per grid axis.
 pub const fn point_columns(kind: Kind) -> &'static [&'static str] {
     match kind {
@@ -174,6 +200,7 @@ pub const fn point_columns(kind: Kind) -> &'static [&'static str] {
         Kind::Run | Kind::Experiment => RUN,
         Kind::Tune => TUNE,
         Kind::Primitive => PRIMITIVE,
+        Kind::Scoreboard => SCOREBOARD,
     }
 }
 
@@ -197,8 +224,15 @@ mod tests {
 
     #[test]
     fn every_table_starts_with_the_point_and_repeats_no_column() {
-        let kinds =
-            [Kind::Characterize, Kind::Study, Kind::Tune, Kind::Run, Kind::Experiment, Kind::Primitive];
+        let kinds = [
+            Kind::Characterize,
+            Kind::Study,
+            Kind::Tune,
+            Kind::Run,
+            Kind::Experiment,
+            Kind::Primitive,
+            Kind::Scoreboard,
+        ];
         for kind in kinds {
             for &table in TableName::of(kind) {
                 let mut names = columns(kind, table, &["nodes".into(), "plan".into()]);

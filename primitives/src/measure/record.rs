@@ -28,6 +28,8 @@ pub enum Kind {
     Experiment,
     /// A grid of requests, without transactions.
     Primitive,
+    /// Published claims beside what was got.
+    Scoreboard,
 }
 
 /// Whether time was real or virtual. The two never share a line in a chart without a label.
