@@ -129,7 +129,7 @@ fn measure(
     context: &Context,
 ) -> Result<Table, CliError> {
     let jobs = jobs.unwrap_or_else(|| usual_jobs(true));
-    let mut dir = ResultDir::create(&out.join(name), record(experiment, context)?, &experiment.axes())?;
+    let mut dir = ResultDir::create(&out.join(name), record(experiment, None, context)?, &experiment.axes())?;
     let measure = measure_with(context);
     let point = |index: u64| {
         let point = usize::try_from(index).ok().and_then(|index| experiment.points.get(index));
