@@ -4,7 +4,8 @@
 //! same for threads on shared memory and for simulated machines.
 //!
 //! **What a run measures.** Either so many transactions per coroutine, everything counted; or a time span after a
-//! warm-up, during which caches fill and queues reach their usual length. An attempt counts if it *ends* inside the
+//! warm-up, during which caches fill and queues reach their usual length; both fixed, or found by the rule of
+//! [`primitives::measure::steady`]. An attempt counts if it *ends* inside the
 //! span. Load is closed: each coroutine begins its next transaction when the last one has ended, so a stall also holds
 //! back the transactions that would have come (coordinated omission); latencies are those of the transactions that
 //! did run, from their first attempt's begin to the commit.
@@ -25,13 +26,14 @@ use crate::workload::{AnyWorkload, Scale, TableDef, Workload};
 use phases::plan::{Plan, PlanError};
 use phases::store::{StoreConfig, StoreError, TableSpec};
 use primitives::fabric::SetupError;
+use primitives::measure::Precision;
 use primitives::mesh::{FabricSpec, LaunchError, Shape, WorkerConfig, launch};
 use primitives::units::Nanos;
 use program::Run;
 use std::sync::atomic::AtomicBool;
 
 /// How long a run lasts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Length {
     /// A span of core time after a warm-up.
     Time {
@@ -40,6 +42,8 @@ pub enum Length {
         /// Counted.
         measured: Nanos,
     },
+    /// As long as it takes to know the throughput that well; see [`primitives::measure::steady`].
+    Steady(Precision),
     /// So many transactions of each coroutine, all counted.
     Transactions(u64),
 }
@@ -224,6 +228,9 @@ fn check(spec: &RunSpec) -> Result<(), RunError> {
     match spec.length {
         Length::Time { measured: Nanos(0), .. } => {
             Err(RunError::Spec("a run of no time measures nothing".into()))
+        }
+        Length::Steady(p) if p.least.0 == 0 || p.relative.is_nan() || p.relative <= 0.0 => {
+            Err(RunError::Spec("a precision must be above zero, and so must the shortest time".into()))
         }
         Length::Transactions(0) => Err(RunError::Spec("a run of no transactions measures nothing".into())),
         _ if spec.retry.attempts == 0 => {

@@ -1,35 +1,13 @@
 //! What the sessions of one worker counted: outcomes, latencies, and what each phase cost.
 //!
 //! One [`WorkerStats`] per worker thread, shared by its coroutines; nothing in it grows while it counts. Only
-//! what ends inside the measured window is counted, see [`Window`].
+//! what *ends* inside the measured window is counted
+//! ([`primitives::measure::Meter`]): what a run has committed between two moments is what throughput means, and long
+//! transactions are not favoured.
 
 use phases::plan::Phase;
 use primitives::measure::Histogram;
-use primitives::units::Nanos;
 use primitives::verbs::port::Cost;
-
-/// When a run measures. Times are core times.
-///
-/// An attempt belongs to the window if it *ends* inside: what a run has committed between two moments is what
-/// throughput means, and long transactions are not favoured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Window {
-    /// What ended before this is warm-up: caches fill, queues reach their usual length.
-    pub from: Nanos,
-    /// Coroutines start nothing after this, and what ends later is not counted.
-    pub until: Nanos,
-}
-
-impl Window {
-    /// Everything.
-    pub const ALL: Window = Window { from: Nanos(0), until: Nanos::MAX };
-
-    /// Whether an attempt that ended at `now` counts.
-    #[inline]
-    pub fn holds(&self, now: Nanos) -> bool {
-        self.from <= now && now < self.until
-    }
-}
 
 /// Verbs, doorbells and round trips, added up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -204,13 +182,6 @@ mod tests {
         b.merge(&a);
         assert_eq!(b.iter().collect::<Vec<_>>(), [("changed", 2), ("locked", 2)]);
         assert_eq!((b.total(), b.of("locked"), b.of("nothing")), (4, 2, 0));
-    }
-
-    #[test]
-    fn the_window_is_half_open() {
-        let w = Window { from: Nanos(10), until: Nanos(20) };
-        let held: Vec<u64> = (8..22).filter(|&t| w.holds(Nanos(t))).collect();
-        assert_eq!(held, (10..20).collect::<Vec<_>>());
     }
 
     #[test]

@@ -9,6 +9,7 @@
 //! [`commands::dispatch`].
 
 pub mod args;
+pub mod calibrate;
 pub mod claims;
 pub mod commands;
 pub mod error;

@@ -145,7 +145,7 @@ pub fn engine_spec(spec: &RunSpec, fabric: &Fabric, plan: Plan) -> cluster::RunS
     let shape = Shape { nodes: spec.nodes as u16, workers: spec.threads as u16 };
     let mut asked = cluster::RunSpec::new(fabric.spec.clone(), shape, plan);
     asked.replicas = spec.replicas as u16;
-    asked.length = cluster::Length::measured(spec.duration.nanos());
+    asked.length = spec.length();
     asked.seed = spec.seed;
     asked.warm_cache = spec.warm_cache;
     asked
@@ -251,6 +251,10 @@ impl Run {
             .with("checks_failed", r.failed_checks().count())
             .with("events", virtual_time.then_some(r.facts.events))
             .with("virtual_ns", virtual_time.then_some(r.facts.virtual_time));
+        let row = match &r.steadiness {
+            Some(steadiness) => row.with_steadiness(steadiness),
+            None => row,
+        };
         let phases = Phase::ALL.into_iter().filter(|&phase| r.stats.phase(phase).latency.count() > 0);
         let phases = phases.map(|phase| {
             let stats = r.stats.phase(phase);
@@ -318,6 +322,10 @@ impl Run {
             "preemptions_per_cpu_s": self.disturbance.preemptions_per_cpu_s,
             "busy": self.disturbance.busy(),
             "interrupted": r.interrupted,
+            "steadiness": r.steadiness.map(|s| json!({
+                "warm_up_ns": s.warm_up, "batches": s.means.map(|m| m.batches), "batch_ns": s.batch,
+                "rate_ci_relative": s.relative(), "lag1": s.means.map(|m| m.lag1), "converged": s.converged,
+            })),
         });
         if let FabricChoice::Sim(_) = spec.fabric {
             document["virtual_ns"] = json!(r.facts.virtual_time);

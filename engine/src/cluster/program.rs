@@ -5,7 +5,7 @@ use super::result::{Fault, RunResult};
 use super::{Length, RunError, RunSpec};
 use crate::protocol::Protocol;
 use crate::session::{End, Failure, Parts, Session};
-use crate::stats::{Window, WorkerStats};
+use crate::stats::WorkerStats;
 use crate::verify::{History, Recorder};
 use crate::workload::{Check, TableDef, Workload};
 use phases::ops::{Handlers, Phases, Stop};
@@ -14,6 +14,7 @@ use phases::rule::Owner;
 use phases::store::{CacheStats, Cluster, Layout, LocationCache, StoreConfig, StoreError, TableId};
 use primitives::exec::{Core, CoreLoop, yield_now};
 use primitives::fabric::{AnyNic, Nic, SetupError};
+use primitives::measure::Meter;
 use primitives::mesh::{Program, RunFacts, Shape, Site, Worker, WorkerConfig};
 use primitives::rpc::{RpcPoller, RpcStats};
 use primitives::units::Nanos;
@@ -48,8 +49,8 @@ pub(super) struct Common<T> {
     /// One cache per node, seen by all its workers.
     caches: Vec<Arc<[AtomicU64]>>,
     before: T,
-    /// The latest time at which any worker was connected: the run's beginning.
-    start: AtomicU64,
+    /// What is counted when; it begins when the last worker is connected.
+    meter: Arc<Meter>,
     /// A session has failed: the run ends.
     failed: AtomicBool,
 }
@@ -64,7 +65,7 @@ pub(super) struct Output<T> {
     /// From the first worker of each node, if stores are audited.
     found: Option<Found<T>>,
     before: T,
-    start: Nanos,
+    meter: Arc<Meter>,
 }
 
 /// What the coroutines of a worker bring back.
@@ -160,7 +161,16 @@ impl<'r, W: Workload, P: Protocol + Copy + Sync> Run<'r, W, P> {
         if self.cancelled() {
             return Err(RunError::Cancelled);
         }
-        Ok(Common { cluster, plan, caches, before, start: AtomicU64::new(0), failed: AtomicBool::new(false) })
+        let virtual_time = nodes.first().is_some_and(|nic| nic.caps().virtual_time);
+        let shape = self.spec.shape;
+        // Simulated workers share a thread, and a row.
+        let rows = if virtual_time { 1 } else { usize::from(shape.nodes) * usize::from(shape.workers) };
+        let meter = Arc::new(match self.spec.length {
+            Length::Transactions(_) => Meter::everything(),
+            Length::Time { warm_up, measured } => Meter::fixed(rows, warm_up, measured),
+            Length::Steady(precision) => Meter::precise(rows, precision),
+        });
+        Ok(Common { cluster, plan, caches, before, meter, failed: AtomicBool::new(false) })
     }
 
     /// The error behind a refused set-up.
@@ -177,7 +187,7 @@ impl<'r, W: Workload, P: Protocol + Copy + Sync> Run<'r, W, P> {
         let mut cache = CacheStats::default();
         let (mut effects, mut after) = (W::Tally::default(), Found::<W::Tally>::default());
         let (mut recorders, mut faults) = (Vec::new(), Vec::new());
-        let (mut start, mut last_end) = (Nanos(0), Nanos(0));
+        let (mut meter, mut last_end) = (None, Nanos(0));
         let mut before = W::Tally::default();
         for output in outputs {
             stats.merge(&output.stats);
@@ -190,17 +200,22 @@ impl<'r, W: Workload, P: Protocol + Copy + Sync> Run<'r, W, P> {
             recorders.extend(output.out.recorders);
             faults.extend(output.out.faults);
             last_end = last_end.max(output.out.last_end);
-            (start, before) = (output.start, output.before);
+            before = output.before;
+            meter = Some(output.meter);
             if let Some(found) = output.found {
                 after.merge(found);
             }
         }
         let interrupted = self.stop.load(Ordering::Relaxed);
-        let window = window(self.spec, start);
-        let elapsed = match self.spec.length {
-            Length::Transactions(_) => last_end.since(start),
-            Length::Time { measured, .. } if !interrupted => measured,
-            Length::Time { .. } => last_end.min(window.until).since(window.from),
+        let steadiness = meter.as_ref().map(|meter| match interrupted {
+            true => meter.steadiness(last_end),
+            false => meter.steadiness(Nanos::MAX),
+        });
+        let (elapsed, steadiness) = match self.spec.length {
+            Length::Transactions(_) => (last_end.since(meter.map_or(Nanos(0), |m| m.start())), None),
+            Length::Time { .. } | Length::Steady(_) => {
+                (steadiness.map_or(Nanos(0), |s| s.measured), steadiness)
+            }
         };
         let checks = if self.spec.audit { self.checks(&before, &effects, &after) } else { Vec::new() };
         RunResult {
@@ -210,6 +225,7 @@ impl<'r, W: Workload, P: Protocol + Copy + Sync> Run<'r, W, P> {
             shape: self.spec.shape,
             replicas: self.spec.replicas,
             elapsed,
+            steadiness,
             stats,
             traffic,
             rpc,
@@ -245,15 +261,6 @@ impl<'r, W: Workload, P: Protocol + Copy + Sync> Run<'r, W, P> {
             });
         }
         checks
-    }
-}
-
-fn window(spec: &RunSpec, start: Nanos) -> Window {
-    match spec.length {
-        Length::Transactions(_) => Window::ALL,
-        Length::Time { warm_up, measured } => {
-            Window { from: start + warm_up, until: start + warm_up + measured }
-        }
     }
 }
 
@@ -294,7 +301,7 @@ struct Client<'a, W: Workload, P> {
 impl<W: Workload, P: Protocol + Copy + Sync> Client<'_, W, P> {
     async fn work(self) {
         let spec = self.run.spec;
-        let window = window(spec, Nanos(self.common.start.load(Ordering::Acquire)));
+        let meter = &self.common.meter;
         let worker = u32::from(self.node.0) * u32::from(spec.shape.workers) + u32::from(self.worker);
         let number = worker * spec.plan.coroutines + self.coroutine;
         let mut session = Session::new(Parts {
@@ -305,19 +312,19 @@ impl<W: Workload, P: Protocol + Copy + Sync> Client<'_, W, P> {
             owner: Owner::new(self.node, self.worker, self.coroutine),
             seed: seed_of(spec.seed, number),
             stats: self.stats.clone(),
-            window,
+            window: meter.clone(),
             retry: spec.retry,
             sample_every: spec.sample_every,
             recorder: spec.history.then(|| Recorder::new(number)),
         });
         let limit = match spec.length {
             Length::Transactions(n) => n,
-            Length::Time { .. } => u64::MAX,
+            Length::Time { .. } | Length::Steady(_) => u64::MAX,
         };
         let mut effects = W::Tally::default();
         let mut fault = None;
         for _ in 0..limit {
-            if session.ended_at() >= window.until
+            if meter.over(session.ended_at())
                 || self.run.stop.load(Ordering::Relaxed)
                 || self.common.failed.load(Ordering::Relaxed)
             {
@@ -325,7 +332,10 @@ impl<W: Workload, P: Protocol + Copy + Sync> Client<'_, W, P> {
             }
             let input = self.run.workload.draw(session.rng());
             match session.run(self.run.workload, &input).await {
-                Ok(End::Committed(effect)) => effects += effect,
+                Ok(End::Committed(effect)) => {
+                    effects += effect;
+                    meter.count(worker as usize, 1, session.ended_at());
+                }
                 Ok(End::RolledBack(_) | End::GivenUp(_)) => {}
                 Err(failure) => {
                     fault = Some(failure);
@@ -392,7 +402,7 @@ impl<'r, W: Workload, P: Protocol + Copy + Sync> Program for Run<'r, W, P> {
         common: &'a Self::Shared,
         site: &Site,
     ) -> Result<(impl CoreLoop + 'a, Self::Local), SetupError> {
-        common.start.fetch_max(site.start.0, Ordering::AcqRel);
+        common.meter.ready(site.start);
         let cache = LocationCache::over(common.caches[site.node.index()].clone());
         let phases = Rc::new(Phases::new(site, &common.cluster, common.plan, cache));
         let stats = Rc::new(RefCell::new(WorkerStats::new(digits(site.shape))));
@@ -434,7 +444,7 @@ impl<'r, W: Workload, P: Protocol + Copy + Sync> Program for Run<'r, W, P> {
             rpc: site.net.rpc.stats(),
             found: audits.then(|| audit::count(&common.cluster, self.workload, &self.tables, site.node)),
             before: common.before,
-            start: Nanos(common.start.load(Ordering::Acquire)),
+            meter: common.meter.clone(),
         }
     }
 }

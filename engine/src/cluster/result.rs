@@ -6,6 +6,7 @@ use crate::verify::History;
 use crate::workload::Check;
 use phases::plan::{Phase, Plan};
 use phases::store::CacheStats;
+use primitives::measure::Steadiness;
 use primitives::mesh::{RunFacts, Shape};
 use primitives::rpc::RpcStats;
 use primitives::units::Nanos;
@@ -40,6 +41,9 @@ pub struct RunResult {
     pub replicas: u16,
     /// Core time that was measured.
     pub elapsed: Nanos,
+    /// How much warm-up was left out, and how well the throughput is known; `None` if transactions were counted instead
+    /// of time.
+    pub steadiness: Option<Steadiness>,
     /// What the sessions of all workers counted in that time.
     pub stats: WorkerStats,
     /// What all ports posted and took during the whole run, warm-up and end included.

@@ -9,7 +9,7 @@ use crate::output::{check_new, emit, human_rate, table};
 use crate::spec::RunSpec;
 use crate::transact::{self, Keep, NamedPlan, Run};
 use phases::plan::Phase;
-use primitives::measure::{Kind, ResultDir, Row, RunRecord};
+use primitives::measure::{Kind, ResultDir, Row, RunRecord, Steadiness};
 use primitives::units::Nanos;
 use std::path::Path;
 
@@ -38,7 +38,14 @@ pub fn run(args: &RunArgs, context: &Context) -> Result<(), CliError> {
     let keep = Keep { history: !args.no_check || args.history.is_some() };
     context.talk.say(format!(
         "running {} under {} with plan {} on {} for {}",
-        spec.workload, spec.protocol, plan.name, spec.fabric, spec.duration
+        spec.workload,
+        spec.protocol,
+        plan.name,
+        spec.fabric,
+        match spec.precision {
+            None => spec.duration.to_string(),
+            Some(share) => format!("at least {}, until ± {} % is known", spec.duration, 100.0 * share),
+        }
     ));
     let run = transact::run(&spec, &fabric, &plan, keep, context.interrupt.flag())?;
     if let Some(mut dir) = dir {
@@ -128,6 +135,25 @@ fn write_history(path: &Path, history: &engine::verify::History) -> Result<(), C
     })
 }
 
+/// How well the throughput is known, for people.
+pub fn steadiness(found: &Steadiness) -> String {
+    let interval = match found.means {
+        Some(m) => format!(
+            "± {:.2} % (95 % confidence, {} batches of {}{})",
+            100.0 * m.relative,
+            m.batches,
+            found.batch,
+            if m.independent { "" } else { ", correlated: the interval is too narrow" }
+        ),
+        None => "without a confidence interval: too little was counted".to_owned(),
+    };
+    let reached = match found.converged {
+        Some(false) => "; NOT as precise as asked for",
+        _ => "",
+    };
+    format!("{interval}, after {} of warm-up{reached}", found.warm_up)
+}
+
 /// The run for people.
 pub fn shown(run: &Run) -> String {
     let r = &run.result;
@@ -136,7 +162,7 @@ pub fn shown(run: &Run) -> String {
     let mut text = format!(
         "{}: {} committed ({} transactions in {}), {} aborted\n\
          latency mean {}, p50 {}, p90 {}, p99 {}, p99.9 {}\n\
-         per committed transaction: {:.2} verbs, {:.2} round trips, {:.2} doorbells\n\n",
+         per committed transaction: {:.2} verbs, {:.2} round trips, {:.2} doorbells\n",
         run.plan,
         human_rate(r.committed_per_s()),
         r.stats.committed,
@@ -166,6 +192,9 @@ pub fn shown(run: &Run) -> String {
             format!("{doorbells:.2}"),
         ]
     });
+    if let Some(found) = &r.steadiness {
+        text.push_str(&format!("throughput {}\n\n", steadiness(found)));
+    }
     text.push_str(&table(&["phase", "p50", "p99", "verbs", "round trips", "doorbells"], rows));
     for (what, counts) in
         [("aborts", &r.stats.aborts), ("rolled back by the application", &r.stats.rolled_back)]

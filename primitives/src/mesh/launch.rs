@@ -198,6 +198,7 @@ pub fn launch<P: Program>(
             let mut sim =
                 SimConfig::new((**profile).clone(), shape.nodes.into(), shape.workers.into(), *seed);
             sim.faults = (**faults).clone();
+            sim.cores_per_context = usize::from(config.workers_per_context.min(shape.workers));
             in_world(&SimWorld::new(&sim)?, shape, config, program)
         }
         FabricSpec::Loopback(options) => {

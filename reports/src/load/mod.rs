@@ -1,12 +1,14 @@
 //! Result directories to frames.
 
 pub mod record;
+pub mod shards;
 pub mod table;
 
 use polars::prelude::DataFrame;
 use std::path::{Path, PathBuf};
 
 use crate::error::LoadError;
+use crate::frame::{floats, words};
 use record::Record;
 use table::{Cell, Columns};
 
@@ -61,6 +63,13 @@ const CHARACTERIZE: Columns = &[
     ("instructions_per_op", Number),
     ("preemptions_per_cpu_s", Number),
     ("busy", Words),
+    ("servers", Count),
+    ("addresses", Count),
+    ("warm_up_ns", Number),
+    ("measured_ns", Number),
+    ("batches", Count),
+    ("rate_ci_relative", Number),
+    ("converged", Words),
 ];
 
 const STUDY: Columns = &[
@@ -116,6 +125,10 @@ const RUN: Columns = &[
     ("virtual_ns", Number),
     ("preemptions_per_cpu_s", Number),
     ("busy", Words),
+    ("warm_up_ns", Number),
+    ("batches", Count),
+    ("rate_ci_relative", Number),
+    ("converged", Words),
 ];
 
 const TUNE: Columns = &[
@@ -179,6 +192,22 @@ pub fn find(given: &Path) -> Result<Vec<PathBuf>, LoadError> {
     Ok(below)
 }
 
+/// How well the rates are known, in one line; nothing if no point says.
+fn precision(points: &DataFrame) -> Option<String> {
+    let widths: Vec<f64> = floats(points, "rate_ci_relative").ok()?.into_iter().flatten().collect();
+    let widest = widths.iter().copied().fold(f64::NAN, f64::max);
+    if widths.is_empty() {
+        return None;
+    }
+    let rates = if points.height() == 1 { "the rate is" } else { "rates are" };
+    let within = format!("{rates} known within ± {:.2} % (95 % confidence, batch means)", 100.0 * widest);
+    let wide = words(points, "converged").ok()?.iter().filter(|w| *w == "no").count();
+    Some(match wide {
+        0 => within,
+        _ => format!("{within}; {wide} of {} did not become as precise as asked for", points.height()),
+    })
+}
+
 /// Reads one result directory.
 pub fn read(dir: &Path) -> Result<Results, LoadError> {
     let record = Record::read(&dir.join("run.json"))?;
@@ -217,6 +246,7 @@ pub fn read(dir: &Path) -> Result<Results, LoadError> {
             points.frame.height()
         ));
     }
+    notes.extend(precision(&points.frame));
     let label =
         dir.file_name().map_or_else(|| dir.display().to_string(), |n| n.to_string_lossy().into_owned());
     Ok(Results { label, path: dir.to_owned(), record, points: points.frame, phases, aborts, notes })

@@ -101,6 +101,12 @@ pub struct Record {
     /// When it began, in seconds of UNIX time.
     #[serde(default)]
     pub started_unix_s: u64,
+    /// What was asked for.
+    #[serde(default)]
+    pub spec: serde_json::Value,
+    /// The share of the grid it holds, as `2/8`; nothing if it is whole.
+    #[serde(default)]
+    pub shard: Option<String>,
     /// Points its grid has.
     #[serde(default)]
     pub points_expected: u64,
