@@ -282,8 +282,8 @@ impl Run {
         if let Some(fault) = self.result.faults.first() {
             let (node, worker) = (fault.node, fault.worker);
             return Err(CliError::check(format!(
-                "a session on {node}, worker {worker} failed: {:?}",
-                fault.failure
+                "a session on {node}, worker {worker} failed: {}",
+                fault.why
             ))
             .hint(hint));
         }
