@@ -226,19 +226,11 @@ pub fn run_as<W: Workload, P: Protocol + Copy + Sync>(
     }
 }
 
-/// What a run over processes brings back to one of them.
-#[derive(Debug)]
-pub struct MemberResult {
-    /// This node's share, without invariants, which are of the whole.
-    pub own: RunResult,
-    /// The whole, at node 0.
-    pub whole: Option<RunResult>,
-}
-
 /// Runs this process's node of a run that all members of `session` take part in; `spec` is the same for all, except for
 /// what their fabrics must know of their hosts.
 ///
-/// If a node is lost, the result is this node's share, and `facts.cut_short` says who.
+/// `own` is given this node's share, which has no invariants: those are of the whole. Then shares travel to node 0, which
+/// gets the whole. If a node is lost, there is no whole, and the share's `facts.cut_short` says who.
 ///
 /// # Errors
 /// If plan, store or fabric refuse here or at another node, or results do not come together.
@@ -248,15 +240,15 @@ pub fn run_member(
     protocol: AnyProtocol,
     stop: &AtomicBool,
     session: &mut Session,
-    keep: &mut dyn FnMut(&RunResult),
-) -> Result<MemberResult, RunError> {
+    own: &mut dyn FnMut(RunResult),
+) -> Result<Option<RunResult>, RunError> {
     match workload {
-        AnyWorkload::SmallBank(w) => run_member_as(spec, w, protocol, stop, session, keep),
-        AnyWorkload::Micro(w) => run_member_as(spec, w, protocol, stop, session, keep),
+        AnyWorkload::SmallBank(w) => run_member_as(spec, w, protocol, stop, session, own),
+        AnyWorkload::Micro(w) => run_member_as(spec, w, protocol, stop, session, own),
     }
 }
 
-/// [`run_member`] for a workload and a protocol of one's own. `keep` is given this node's share before it travels.
+/// [`run_member`] for a workload and a protocol of one's own.
 ///
 /// # Errors
 /// As [`run_member`].
@@ -266,8 +258,8 @@ pub fn run_member_as<W: Workload, P: Protocol + Copy + Sync>(
     protocol: P,
     stop: &AtomicBool,
     session: &mut Session,
-    keep: &mut dyn FnMut(&RunResult),
-) -> Result<MemberResult, RunError> {
+    own: &mut dyn FnMut(RunResult),
+) -> Result<Option<RunResult>, RunError> {
     let tables = workload.tables();
     let made =
         check(spec).and_then(|()| Ok(Run::new(spec, workload, protocol, stop, spec.store(&tables), tables)?));
@@ -285,16 +277,15 @@ pub fn run_member_as<W: Workload, P: Protocol + Copy + Sync>(
     let mut part = program.part(outputs, &facts);
     part.nodes = 1;
     let bytes = part.encode();
-    let own = program.result(vec![part], facts.clone());
-    keep(&own);
+    own(program.result(vec![part], facts.clone()));
     if facts.cut_short.is_some() {
-        return Ok(MemberResult { own, whole: None });
+        return Ok(None);
     }
     let bytes = bytes.map_err(|why| {
         session.fail(&why);
         RunError::Spec(why)
     })?;
-    let Some(all) = session.gather("results", bytes)? else { return Ok(MemberResult { own, whole: None }) };
+    let Some(all) = session.gather("results", bytes)? else { return Ok(None) };
     let mut parts = Vec::with_capacity(all.len());
     for (node, bytes) in all.iter().enumerate() {
         parts.push(part::Part::decode(bytes).map_err(|what| {
@@ -303,7 +294,7 @@ pub fn run_member_as<W: Workload, P: Protocol + Copy + Sync>(
             RunError::Mesh(MeshError::Unfit { node, what })
         })?);
     }
-    Ok(MemberResult { own, whole: Some(program.result(parts, facts)) })
+    Ok(Some(program.result(parts, facts)))
 }
 
 fn check(spec: &RunSpec) -> Result<(), RunError> {

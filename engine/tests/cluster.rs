@@ -1,7 +1,7 @@
 //! Runs over processes: every node has a session of its own, and only what goes through it or the fabric is shared.
 //! Here the processes are threads; `experiments/tests/cluster.rs` starts the binary.
 
-use engine::cluster::{Length, MemberResult, RunError, RunSpec, run_member};
+use engine::cluster::{Length, RunError, RunResult, RunSpec, run_member};
 use engine::protocol::{AnyProtocol, Occ};
 use engine::verify::{Level, check};
 use engine::workload::AnyWorkload;
@@ -65,7 +65,7 @@ fn workload(spec: &RunSpec) -> AnyWorkload {
 }
 
 /// One node's part, as a process would do it.
-fn member(mut session: Session, spec: &RunSpec) -> Result<MemberResult, RunError> {
+fn member(mut session: Session, spec: &RunSpec) -> Result<(RunResult, Option<RunResult>), RunError> {
     if session.drives() {
         session.begin(b"the spec").expect("all are there");
     } else {
@@ -75,12 +75,15 @@ fn member(mut session: Session, spec: &RunSpec) -> Result<MemberResult, RunError
     let secret = session.run_secret();
     spec.fabric = FabricSpec::Tcp(tcp::Options { secret, ..tcp::Options::default() });
     let stop = AtomicBool::new(false);
-    let result =
-        run_member(&spec, &workload(&spec), AnyProtocol::Occ(Occ), &stop, &mut session, &mut |_| ());
-    if !session.drives() && result.is_ok() {
+    let mut own = None;
+    let whole =
+        run_member(&spec, &workload(&spec), AnyProtocol::Occ(Occ), &stop, &mut session, &mut |share| {
+            own = Some(share);
+        })?;
+    if !session.drives() {
         assert_eq!(session.next_run(), Ok(None));
     }
-    result
+    Ok((own.expect("a share"), whole))
 }
 
 #[test]
@@ -93,14 +96,14 @@ fn smallbank_over_processes_is_serializable_and_conserves_money() {
                 sessions(nodes).into_iter().map(|s| scope.spawn(move || member(s, spec))).collect();
             threads.into_iter().map(|t| t.join().expect("no panic").expect("it runs")).collect()
         });
-        let whole = results[0].whole.as_ref().expect("node 0 has the whole");
-        assert!(results[1..].iter().all(|r| r.whole.is_none() && r.own.checks.is_empty()));
+        let whole = results[0].1.as_ref().expect("node 0 has the whole");
+        assert!(results[1..].iter().all(|r| r.1.is_none() && r.0.checks.is_empty()));
         assert!(whole.faults.is_empty(), "{:?}", whole.faults);
         let failed: Vec<_> = whole.failed_checks().collect();
         assert!(failed.is_empty() && whole.checks.len() >= 2, "{failed:?}");
         let ended = whole.stats.committed + whole.stats.aborts.of("insufficient-funds");
         assert_eq!(ended, u64::from(nodes) * u64::from(workers) * 4 * 50, "every transaction ends");
-        assert_eq!(whole.stats.committed, results.iter().map(|r| r.own.stats.committed).sum::<u64>());
+        assert_eq!(whole.stats.committed, results.iter().map(|r| r.0.stats.committed).sum::<u64>());
         let history = whole.history.as_ref().expect("it was asked for");
         let verdict = check(history, Level::StrictSerializable);
         assert!(verdict.passed(), "{verdict}");

@@ -10,6 +10,7 @@
 
 pub mod args;
 pub mod claims;
+pub mod cluster;
 pub mod commands;
 pub mod error;
 pub mod fabrics;

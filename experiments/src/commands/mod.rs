@@ -4,6 +4,7 @@ mod characterize;
 mod check;
 mod devices;
 pub mod experiment;
+mod node;
 mod quickstart;
 mod report;
 mod run;
@@ -66,6 +67,7 @@ pub fn dispatch(cli: &Cli, context: &Context) -> Result<(), CliError> {
         Command::Report(args) => report::run(args, context),
         Command::Quickstart(args) => quickstart::run(args, context),
         Command::Run(args) => run::run(args, context),
+        Command::Node(args) => node::run(args, context),
         Command::Study(args) => study::run(args, context),
         Command::Tune(args) => tune::run(args, context),
         Command::Experiment(args) => experiment::run(args, context),
