@@ -129,7 +129,8 @@ impl Site {
     fn drive(&self, more: &[&str]) -> Started {
         let usual = ["run", "--fabric", "tcp", "--cluster", "cluster.yaml", "--plan", "two-sided"];
         let rest = ["--coroutines", "4", "--set", "accounts_per_thread=200", "--json", "-"];
-        self.start(&[&usual[..], &rest, more].concat())
+        let copies: &[&str] = if more.contains(&"--replicas") { &[] } else { &["--replicas", "1"] };
+        self.start(&[&usual[..], &rest, copies, more].concat())
     }
 
     fn node(&self, id: u16, more: &[&str]) -> Started {
