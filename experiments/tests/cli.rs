@@ -250,7 +250,10 @@ fn mistakes_in_experiment_files_have_file_line_and_column() {
         ("", ["bad.yaml is empty", ""]),
         ("# question: why\n\n", ["bad.yaml is empty", ""]),
         ("fabric: loopback\n", ["bad.yaml:1:1", "missing field `question`"]),
-        ("question: why\nfabric: verbs:mlx5_77\n", ["fabric verbs:mlx5_77 does not work here", "--fabric loopback"]),
+        (
+            "question: why\nfabric: verbs:mlx5_77\n",
+            ["fabric verbs:mlx5_77 does not work here", "--fabric loopback"],
+        ),
     ] {
         std::fs::write(&bad, text).unwrap();
         let exit = if text.contains("verbs") { 3 } else { 2 };
