@@ -155,6 +155,9 @@ pub enum RunError {
     /// The nodes of the cluster did not stay together.
     #[error(transparent)]
     Mesh(#[from] MeshError),
+    /// `stop` was true before any transaction ran.
+    #[error("stopped while the cluster was set up")]
+    Cancelled,
     /// Nonsense in the specification.
     #[error("{0}")]
     Spec(String),
@@ -222,6 +225,7 @@ pub fn run_as<W: Workload, P: Protocol + Copy + Sync>(
             Ok(program.result(vec![part], facts))
         }
         Err(LaunchError::Shared(SetupError::Invalid(text))) => Err(program.refusal(text)),
+        Err(LaunchError::Cancelled) => Err(RunError::Cancelled),
         Err(other) => Err(other.into()),
     }
 }
@@ -269,6 +273,10 @@ pub fn run_member_as<W: Workload, P: Protocol + Copy + Sync>(
         Ok(done) => done,
         Err(LaunchError::Shared(SetupError::Invalid(text))) => return Err(program.refusal(text)),
         Err(LaunchError::Mesh(error)) => return Err(error.into()),
+        Err(LaunchError::Cancelled) => {
+            session.fail("stopped while the cluster was set up");
+            return Err(RunError::Cancelled);
+        }
         Err(other) => {
             session.fail(&other.to_string());
             return Err(other.into());

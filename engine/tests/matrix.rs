@@ -3,10 +3,10 @@
 
 mod common;
 
-use common::{Case, fabrics, judge};
+use common::{Case, fabrics, judge, plan_space};
 use engine::cluster::{Length, RunSpec};
-use phases::plan::{Needs, Plan, Preset, Space};
-use primitives::fabric::{AtomicScope, Caps, tcp};
+use phases::plan::{Needs, Plan, Preset};
+use primitives::fabric::tcp;
 use primitives::mesh::{FabricSpec, Shape};
 
 const SMALLBANK: &[(&str, &str)] =
@@ -33,7 +33,7 @@ fn on_every_fabric(mut case: Case) {
         case.spec.fabric = fabric;
         let result = judge(&case, name);
         assert_eq!(
-            result.stats.committed + result.stats.aborts.of("insufficient-funds"),
+            result.stats.committed + result.stats.rolled_back.of("insufficient-funds"),
             3 * 4 * 60,
             "{name}, {}: every transaction ends",
             case.spec.plan
@@ -91,18 +91,7 @@ fn presets_run_over_tcp_or_are_refused() {
 /// A sample over the whole space of plans, a different one for each seed: every 97th plan from the seed's place on.
 #[test]
 fn a_sample_of_the_plan_space_runs() {
-    let caps = Caps {
-        fabric: "any".into(),
-        one_sided: true,
-        atomic_scope: AtomicScope::Nic,
-        max_send_depth: 64,
-        max_recv_depth: 64,
-        max_inline: 64,
-        max_rd_atomic: 16,
-        ud_mtu: 4096,
-        virtual_time: true,
-    };
-    let plans: Vec<Plan> = Space::all(&caps, &Needs::OCC, true).plans().collect();
+    let plans = plan_space();
     assert!(plans.len() > 100, "{} plans", plans.len());
     for (n, plan) in plans.iter().step_by(97).enumerate() {
         let (workload, settings) = if n % 2 == 0 { ("smallbank", SMALLBANK) } else { ("micro", MICRO) };

@@ -215,7 +215,7 @@ impl Described {
         let prediction: Option<Prediction> =
             serde_json::from_value(value["prediction"].clone()).unwrap_or(None);
         let keep = Keep { history: value["history"].as_bool().unwrap_or(false) };
-        Ok(Described { spec, plan: NamedPlan { name, plan, prediction }, keep })
+        Ok(Described { spec, plan: NamedPlan { name, plan, prediction, notes: Vec::new() }, keep })
     }
 }
 
@@ -324,6 +324,7 @@ mod tests {
             name: "two-sided".into(),
             plan: Preset::named("two-sided").unwrap().plan(),
             prediction: None,
+            notes: Vec::new(),
         };
         let described = Described { spec: spec.clone(), plan: plan.clone(), keep: Keep { history: true } };
         let back = Described::decode(&described.encode()).unwrap();

@@ -3,16 +3,19 @@
 use crate::workload::{RecordId, TableDef, Workload};
 use phases::store::{Cluster, StoreError, TableId};
 use primitives::verbs::NodeId;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Fills the copies of partitions that this process holds, partitions in parallel and each in the order of its keys, and
 /// counts what was put into those whose primary is here.
 ///
 /// Each partition's records go to the primary's own copy and to its backups' copies of it, which nobody else
-/// fills; so nodes do not get in each other's way, and the result does not depend on the order.
+/// fills; so nodes do not get in each other's way, and the result does not depend on the order. `stop` ends it early:
+/// the stores are then of no use.
 pub(super) fn populate<W: Workload>(
     cluster: &Cluster,
     workload: &W,
     tables: &[TableDef],
+    stop: &AtomicBool,
 ) -> Result<W::Tally, StoreError> {
     let nodes = cluster.layout().config().nodes;
     let threads = std::thread::available_parallelism().map_or(1, |n| n.get() as u16).min(nodes);
@@ -24,6 +27,9 @@ pub(super) fn populate<W: Workload>(
                 continue;
             }
             for (record, words) in fillings(cluster, workload, tables, node) {
+                if stop.load(Ordering::Relaxed) {
+                    return Ok(sum);
+                }
                 cluster.load(TableId(record.table), record.key, &words)?;
                 if here {
                     workload.tally(record, &words, &mut sum);
