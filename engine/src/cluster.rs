@@ -14,6 +14,7 @@
 //! counted against what committed transactions say they did, and backups are compared with their primaries.
 
 mod audit;
+mod part;
 mod program;
 mod result;
 
@@ -27,7 +28,9 @@ use phases::plan::{Plan, PlanError};
 use phases::store::{StoreConfig, StoreError, TableSpec};
 use primitives::fabric::SetupError;
 use primitives::measure::Precision;
-use primitives::mesh::{FabricSpec, LaunchError, Shape, WorkerConfig, launch};
+use primitives::mesh::{
+    FabricSpec, LaunchError, MeshError, Session, Shape, WorkerConfig, launch, launch_member,
+};
 use primitives::units::Nanos;
 use program::Run;
 use std::sync::atomic::AtomicBool;
@@ -153,6 +156,9 @@ pub enum RunError {
     /// The fabric refused something.
     #[error(transparent)]
     Launch(#[from] LaunchError),
+    /// The nodes of the cluster did not stay together.
+    #[error(transparent)]
+    Mesh(#[from] MeshError),
     /// `stop` was true before any transaction ran.
     #[error("stopped while the cluster was set up")]
     Cancelled,
@@ -217,11 +223,90 @@ pub fn run_as<W: Workload, P: Protocol + Copy + Sync>(
     let program = Run::new(spec, workload, protocol, stop, spec.store(&tables), tables)?;
     let config = program.worker_config();
     match launch(&spec.fabric, spec.shape, &config, &program) {
-        Ok((outputs, facts)) => Ok(program.result(outputs, facts)),
+        Ok((outputs, facts)) => {
+            let mut part = program.part(outputs, &facts);
+            part.nodes = spec.shape.nodes;
+            Ok(program.result(vec![part], facts))
+        }
         Err(LaunchError::Shared(SetupError::Invalid(text))) => Err(program.refusal(text)),
         Err(LaunchError::Cancelled) => Err(RunError::Cancelled),
         Err(other) => Err(other.into()),
     }
+}
+
+/// Runs this process's node of a run that all members of `session` take part in; `spec` is the same for all, except for
+/// what their fabrics must know of their hosts.
+///
+/// `own` is given this node's share, which has no invariants: those are of the whole. Then shares travel to node 0, which
+/// gets the whole. If a node is lost, there is no whole, and the share's `facts.cut_short` says who.
+///
+/// # Errors
+/// If plan, store or fabric refuse here or at another node, or results do not come together.
+pub fn run_member(
+    spec: &RunSpec,
+    workload: &AnyWorkload,
+    protocol: AnyProtocol,
+    stop: &AtomicBool,
+    session: &mut Session,
+    own: &mut dyn FnMut(RunResult),
+) -> Result<Option<RunResult>, RunError> {
+    match workload {
+        AnyWorkload::SmallBank(w) => run_member_as(spec, w, protocol, stop, session, own),
+        AnyWorkload::Micro(w) => run_member_as(spec, w, protocol, stop, session, own),
+    }
+}
+
+/// [`run_member`] for a workload and a protocol of one's own.
+///
+/// # Errors
+/// As [`run_member`].
+pub fn run_member_as<W: Workload, P: Protocol + Copy + Sync>(
+    spec: &RunSpec,
+    workload: &W,
+    protocol: P,
+    stop: &AtomicBool,
+    session: &mut Session,
+    own: &mut dyn FnMut(RunResult),
+) -> Result<Option<RunResult>, RunError> {
+    let tables = workload.tables();
+    let made =
+        check(spec).and_then(|()| Ok(Run::new(spec, workload, protocol, stop, spec.store(&tables), tables)?));
+    let program = made.inspect_err(|error| session.fail(&error.to_string()))?;
+    let config = program.worker_config();
+    let (outputs, facts) = match launch_member(&spec.fabric, session, spec.shape, &config, &program) {
+        Ok(done) => done,
+        Err(LaunchError::Shared(SetupError::Invalid(text))) => return Err(program.refusal(text)),
+        Err(LaunchError::Mesh(error)) => return Err(error.into()),
+        Err(LaunchError::Cancelled) => {
+            session.fail("stopped while the cluster was set up");
+            return Err(RunError::Cancelled);
+        }
+        Err(other) => {
+            session.fail(&other.to_string());
+            return Err(other.into());
+        }
+    };
+    let mut part = program.part(outputs, &facts);
+    part.nodes = 1;
+    let bytes = part.encode();
+    own(program.result(vec![part], facts.clone()));
+    if facts.cut_short.is_some() {
+        return Ok(None);
+    }
+    let bytes = bytes.map_err(|why| {
+        session.fail(&why);
+        RunError::Spec(why)
+    })?;
+    let Some(all) = session.gather("results", bytes)? else { return Ok(None) };
+    let mut parts = Vec::with_capacity(all.len());
+    for (node, bytes) in all.iter().enumerate() {
+        parts.push(part::Part::decode(bytes).map_err(|what| {
+            let node = primitives::verbs::NodeId(node as u16);
+            session.fail(&what);
+            RunError::Mesh(MeshError::Unfit { node, what })
+        })?);
+    }
+    Ok(Some(program.result(parts, facts)))
 }
 
 fn check(spec: &RunSpec) -> Result<(), RunError> {

@@ -6,11 +6,11 @@
 //! transactions are not favoured.
 
 use phases::plan::Phase;
-use primitives::measure::Histogram;
+use primitives::measure::{Histogram, HistogramData};
 use primitives::verbs::port::Cost;
 
 /// Verbs, doorbells and round trips, added up.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Costs {
     /// Requests posted.
     pub verbs: u64,
@@ -110,6 +110,69 @@ impl WorkerStats {
             sum
         })
     }
+}
+
+/// [`WorkerStats`] as it travels between nodes.
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StatsData {
+    committed: u64,
+    committed_read_only: u64,
+    aborts: Vec<(String, u64)>,
+    given_up: u64,
+    latency: HistogramData,
+    phases: Vec<(HistogramData, Costs)>,
+}
+
+impl WorkerStats {
+    /// The form that travels.
+    pub fn to_data(&self) -> StatsData {
+        StatsData {
+            committed: self.committed,
+            committed_read_only: self.committed_read_only,
+            aborts: self.aborts.iter().map(|(reason, n)| (reason.to_owned(), n)).collect(),
+            given_up: self.given_up,
+            latency: self.latency.to_data(),
+            phases: self.phases.iter().map(|p| (p.latency.to_data(), p.costs)).collect(),
+        }
+    }
+
+    /// Statistics from the form that travels.
+    ///
+    /// # Errors
+    /// In words, for what no node of this version sends.
+    pub fn from_data(data: &StatsData) -> Result<WorkerStats, String> {
+        let mut stats = WorkerStats::new(2);
+        if data.phases.len() != stats.phases.len() {
+            return Err(format!("{} phases instead of {}", data.phases.len(), stats.phases.len()));
+        }
+        for (mine, (latency, costs)) in stats.phases.iter_mut().zip(&data.phases) {
+            *mine = PhaseStats { latency: Histogram::from_data(latency)?, costs: *costs };
+        }
+        for (reason, n) in &data.aborts {
+            stats.aborts.add(name_of(reason)?, *n);
+        }
+        stats.committed = data.committed;
+        stats.committed_read_only = data.committed_read_only;
+        stats.given_up = data.given_up;
+        stats.latency = Histogram::from_data(&data.latency)?;
+        Ok(stats)
+    }
+}
+
+/// The one copy of an abort reason's name that came from another node. There are no more than a table of counts holds.
+fn name_of(reason: &str) -> Result<&'static str, String> {
+    static NAMES: std::sync::Mutex<Vec<&'static str>> = std::sync::Mutex::new(Vec::new());
+    let mut names = NAMES.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    if let Some(known) = names.iter().find(|known| **known == reason) {
+        return Ok(known);
+    }
+    if names.len() == REASONS || reason.len() > 64 {
+        return Err(format!("more than {REASONS} abort reasons, or one of more than 64 B"));
+    }
+    let kept: &'static str = String::from(reason).leak();
+    names.push(kept);
+    Ok(kept)
 }
 
 /// Room for reasons: the causes that phases, protocols and workloads name, a dozen all told.

@@ -5,8 +5,9 @@ mod common;
 
 use common::{Case, fabrics, judge, plan_space};
 use engine::cluster::{Length, RunSpec};
-use phases::plan::{Plan, Preset};
-use primitives::mesh::Shape;
+use phases::plan::{Needs, Plan, Preset};
+use primitives::fabric::tcp;
+use primitives::mesh::{FabricSpec, Shape};
 
 const SMALLBANK: &[(&str, &str)] =
     &[("accounts_per_thread", "50"), ("hot_accounts_share", "0.1"), ("savings_withdrawal_share", "0.5")];
@@ -60,6 +61,31 @@ fn presets_run_blind_writes_fetched_together() {
     for &preset in Preset::ALL {
         on_every_fabric(case(preset.plan(), "micro", &settings, 1));
     }
+}
+
+/// Sockets carry what is two-sided, and refuse the rest with the reason before anything runs.
+#[test]
+fn presets_run_over_tcp_or_are_refused() {
+    let mut ran = Vec::new();
+    for &preset in Preset::ALL {
+        for (workload, settings, replicas) in [("smallbank", SMALLBANK, 3), ("micro", MICRO, 2)] {
+            let mut case = case(preset.plan(), workload, settings, replicas);
+            case.spec.fabric = FabricSpec::Tcp(tcp::Options::default());
+            let caps = case.spec.fabric.caps().expect("fixed");
+            match preset.plan().check(&caps, &Needs::OCC) {
+                Ok(_) => {
+                    judge(&case, "tcp");
+                    ran.push(preset.name());
+                }
+                Err(refused) => {
+                    let text = refused.to_string();
+                    assert!(text.contains("tcp") && text.contains("one-sided"), "{}: {text}", preset.name());
+                }
+            }
+        }
+    }
+    assert!(ran.contains(&"two-sided") && ran.contains(&"fasst-occ"), "{ran:?}");
+    assert!(!ran.contains(&"one-sided"), "{ran:?}");
 }
 
 /// A sample over the whole space of plans, a different one for each seed: every 97th plan from the seed's place on.

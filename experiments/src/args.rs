@@ -59,6 +59,8 @@ pub enum Command {
     Tune(TuneArgs),
     /// One workload, protocol, plan and fabric: throughput, latency, aborts, cost per phase.
     Run(RunArgs),
+    /// One member of a cluster of processes (tcp or verbs), driven by node 0's `doorbell run --cluster`.
+    Node(NodeArgs),
     /// Measure the grid of an experiment file (YAML); run again to resume.
     Experiment(ExperimentArgs),
     /// Run the experiments behind the papers' claims and print the scoreboard; run again to resume.
@@ -84,6 +86,7 @@ impl Command {
             Command::Study(_) => "study",
             Command::Tune(_) => "tune",
             Command::Run(_) => "run",
+            Command::Node(_) => "node",
             Command::Experiment(_) => "experiment",
             Command::Reproduce(_) => "reproduce",
             Command::Report(_) => "report",
@@ -355,6 +358,12 @@ pub struct RunArgs {
     /// Keep the recorded history in a new file, for `doorbell check`.
     #[arg(long, value_name = "FILE")]
     pub history: Option<PathBuf>,
+    /// Run over the processes of this cluster file, as its node 0; it says how many nodes there are.
+    #[arg(long, value_name = "FILE")]
+    pub cluster: Option<PathBuf>,
+    /// With --cluster: how long to wait for the other nodes.
+    #[arg(long, value_name = "TIME", default_value = "60s", allow_negative_numbers = true, value_parser = values::span)]
+    pub join_within: Span,
     #[allow(missing_docs)]
     #[command(flatten)]
     pub output: OutputArgs,
@@ -377,6 +386,23 @@ impl TuneArgs {
     pub fn spec(&self) -> RunSpec {
         self.what.spec(PlanChoice::Tuned)
     }
+}
+
+/// `doorbell node`.
+#[derive(Args, Clone, Debug)]
+pub struct NodeArgs {
+    /// The cluster file, the same on every host.
+    #[arg(long, value_name = "FILE")]
+    pub cluster: PathBuf,
+    /// Which of its nodes this is; node 0 is `doorbell run --cluster`.
+    #[arg(long, value_name = "N")]
+    pub id: u16,
+    /// Keep this node's share of the results here; usually in a new directory under doorbell-out.
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// How long to wait for node 0.
+    #[arg(long, value_name = "TIME", default_value = "60s", allow_negative_numbers = true, value_parser = values::span)]
+    pub join_within: Span,
 }
 
 /// `doorbell experiment`.

@@ -1,6 +1,6 @@
 //! What this build and this machine can drive, and what is missing for the rest.
 
-use primitives::fabric::{Caps, loopback};
+use primitives::fabric::{Caps, loopback, tcp};
 use primitives::measure::{Kind, ProfileRef, RunRecord};
 use primitives::mesh::FabricSpec;
 use std::fs;
@@ -126,7 +126,7 @@ pub fn fabrics(devices: &[RdmaDevice]) -> Vec<FabricStatus> {
             &verbs,
         ));
     }
-    all.push(status("tcp", "real", "sockets, two-sided only", false, NOT_BUILT));
+    all.push(status("tcp", "real", "sockets, two-sided only; one process or a cluster", true, ""));
     all.sort_by_key(|fabric| !fabric.works);
     all
 }
@@ -151,12 +151,11 @@ fn verbs_missing(devices: &[RdmaDevice]) -> String {
 /// Exit code 3 if the machine or the build lacks it, 2 for a profile that nobody ships.
 pub fn require(choice: &FabricChoice) -> Result<(), CliError> {
     let what = match choice {
-        FabricChoice::Loopback => return Ok(()),
+        FabricChoice::Loopback | FabricChoice::Tcp => return Ok(()),
         FabricChoice::Sim(named) => {
             profile(named)?;
             return Ok(());
         }
-        FabricChoice::Tcp => NOT_BUILT.to_owned(),
         FabricChoice::Verbs(name) => {
             let devices = rdma_devices(Path::new(SYSFS));
             let names: Vec<&str> = devices.iter().map(|device| device.name.as_str()).collect();
@@ -245,6 +244,7 @@ impl Fabric {
                     FabricSpec::Sim { profile: Box::new(profile.clone()), seed, faults: Box::default() };
                 (spec, Some(profile))
             }
+            FabricChoice::Tcp => (FabricSpec::Tcp(tcp::Options::default()), None),
             _ => (FabricSpec::Loopback(loopback::Options { seed, ..Default::default() }), None),
         };
         Ok(Fabric { choice: choice.clone(), spec, profile })
@@ -295,7 +295,7 @@ mod tests {
         for fabric in fabrics(&[]) {
             assert_eq!(fabric.works, fabric.missing.is_none(), "{fabric:?}");
         }
-        let error = require(&FabricChoice::Tcp).unwrap_err();
+        let error = require(&FabricChoice::Verbs("mlx5_9".into())).unwrap_err();
         assert_eq!(error.exit(), crate::error::Exit::Machine);
     }
 }

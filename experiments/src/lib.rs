@@ -11,6 +11,7 @@
 pub mod args;
 pub mod calibrate;
 pub mod claims;
+pub mod cluster;
 pub mod commands;
 pub mod error;
 pub mod fabrics;

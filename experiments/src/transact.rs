@@ -16,6 +16,7 @@ use primitives::measure::{PointResult, Row};
 use primitives::mesh::Shape;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
 /// A plan with its name and, if a tuner chose it, what it expects.
@@ -169,6 +170,20 @@ pub fn check(spec: &RunSpec, fabric: &Fabric, plan: Plan) -> Result<(), CliError
     }
     let asked = engine_spec(spec, fabric, plan);
     let estimate = cluster::memory_estimate(&asked, &workload);
+    fits(estimate)
+}
+
+/// [`check`] for one node of a run over processes: a node's share of what all need.
+///
+/// # Errors
+/// As [`check`].
+pub fn check_share(spec: &RunSpec, fabric: &Fabric, plan: Plan) -> Result<(), CliError> {
+    let asked = engine_spec(spec, fabric, plan);
+    protocol(spec)?;
+    fits(cluster::memory_estimate(&asked, &workload(spec)?) / u64::from(spec.nodes.max(1)))
+}
+
+fn fits(estimate: u64) -> Result<(), CliError> {
     let free = primitives::measure::memory_available();
     match free {
         Some(free) if estimate > free => Err(CliError::usage(format!(
@@ -199,19 +214,47 @@ pub fn run(
     let mut asked = engine_spec(spec, fabric, named.plan);
     asked.history = keep.history;
     let watch = Watch::begin(spec.fabric.virtual_time());
-    let result = cluster::run(&asked, &workload, protocol, stop).map_err(|error| match &error {
-        RunError::Plan(refused) => CliError::usage(format!("plan `{}` cannot run here", named.name))
+    let result = cluster::run(&asked, &workload, protocol, stop).map_err(|e| refused(&e, &named.name))?;
+    let disturbance = watch.end();
+    Ok(Run { disturbance, ..Run::judge(named, result, true) })
+}
+
+/// Why there is no result, for people.
+pub fn refused(error: &RunError, plan: &str) -> CliError {
+    match error {
+        RunError::Plan(refused) => CliError::usage(format!("plan `{plan}` cannot run here"))
             .caused_by(refused.as_ref())
             .hint("`doorbell tune` finds the best plan that can"),
+        RunError::Mesh(lost) => CliError::from(lost.clone()),
         RunError::Cancelled => CliError::interrupted(),
-        _ => CliError::usage("the run cannot be set up").caused_by(&error),
-    })?;
-    let disturbance = watch.end();
-    let verdict = result.history.as_ref().map(|history| verify::check(history, Level::StrictSerializable));
-    Ok(Run { plan: named.name.clone(), prediction: named.prediction.clone(), result, verdict, disturbance })
+        _ => CliError::usage("the run cannot be set up").caused_by(error),
+    }
+}
+
+/// Writes a history to a new file.
+///
+/// # Errors
+/// Exit code 3 with what the system said.
+pub fn write_history(path: &Path, history: &verify::History) -> Result<(), CliError> {
+    let write = || -> std::io::Result<()> {
+        let mut file = std::io::BufWriter::new(std::fs::File::create(path)?);
+        engine::verify::format::write(history, &mut file)?;
+        std::io::Write::flush(&mut file)
+    };
+    write().map_err(|e| {
+        CliError::machine(format!("the history cannot be written to {}", path.display())).caused_by(&e)
+    })
 }
 
 impl Run {
+    /// A finished run, its history checked if it is the whole.
+    pub fn judge(named: &NamedPlan, result: RunResult, whole: bool) -> Run {
+        let history = result.history.as_ref().filter(|_| whole);
+        let verdict = history.map(|history| verify::check(history, Level::StrictSerializable));
+        let disturbance = Disturbance::default();
+        Run { plan: named.name.clone(), prediction: named.prediction.clone(), result, verdict, disturbance }
+    }
+
     /// The row, phases and aborts of result files.
     pub fn point(&self, row: Row) -> PointResult {
         let r = &self.result;
@@ -344,8 +387,8 @@ impl Run {
         if let Some(fault) = self.result.faults.first() {
             let (node, worker) = (fault.node, fault.worker);
             return Err(CliError::check(format!(
-                "a session on {node}, worker {worker} failed: {:?}",
-                fault.failure
+                "a session on {node}, worker {worker} failed: {}",
+                fault.why
             ))
             .hint(hint));
         }

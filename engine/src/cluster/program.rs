@@ -1,6 +1,7 @@
 //! The program every worker runs: its coroutines, its handlers, and the end of a run.
 
 use super::audit::{self, Found};
+use super::part::Part;
 use super::result::{Fault, RunResult};
 use super::{Length, RunError, RunSpec};
 use crate::protocol::Protocol;
@@ -15,11 +16,11 @@ use phases::store::{CacheStats, Cluster, Layout, LocationCache, StoreConfig, Sto
 use primitives::exec::{Core, CoreLoop, yield_now};
 use primitives::fabric::{AnyNic, Nic, SetupError};
 use primitives::measure::Meter;
-use primitives::mesh::{Program, RunFacts, Shape, Site, Worker, WorkerConfig};
+use primitives::mesh::{ClockMap, Program, RunFacts, Shape, Site, Worker, WorkerConfig};
 use primitives::rpc::{RpcPoller, RpcStats};
 use primitives::units::Nanos;
-use primitives::verbs::NodeId;
 use primitives::verbs::port::Traffic;
+use primitives::verbs::{NodeId, Rkey};
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -46,8 +47,8 @@ pub(super) struct Run<'r, W, P> {
 pub(super) struct Common<T> {
     cluster: Cluster,
     plan: CheckedPlan,
-    /// One cache per node, seen by all its workers.
-    caches: Vec<Arc<[AtomicU64]>>,
+    /// One cache for each node of this process, seen by all its workers.
+    caches: Vec<(NodeId, Arc<[AtomicU64]>)>,
     before: T,
     /// What is counted when; it begins when the last worker is connected.
     meter: Arc<Meter>,
@@ -86,21 +87,24 @@ pub(super) struct Kept<T> {
     phases: Rc<Phases>,
 }
 
-/// Fills a node's location cache with the first keys of every table that other nodes hold, as many as fit.
-fn warm(cluster: &Cluster, me: NodeId, words: &Arc<[AtomicU64]>, tables: &[TableDef]) {
+/// Fills a node's location cache with the first keys of every table that other nodes hold, as many as fit. Stores are
+/// filled in the order of keys, so it is known where a record lies, wherever its node is.
+fn warm(layout: &Layout, me: NodeId, words: &Arc<[AtomicU64]>, tables: &[TableDef]) {
     let cache = LocationCache::over(words.clone());
     let most = tables.iter().map(|t| t.records).max().unwrap_or(0);
+    let mut loaded = vec![0u64; usize::from(layout.config().nodes) * tables.len()];
     let mut left = words.len();
     for key in 0..most {
         for (table, _) in tables.iter().enumerate().filter(|(_, t)| key < t.records) {
-            let table = TableId(table as u16);
-            let owner = cluster.layout().primary(table, key);
+            let id = TableId(table as u16);
+            let owner = layout.primary(id, key);
+            let nth = &mut loaded[owner.index() * tables.len() + table];
+            let offset = layout.nth_record(id, *nth);
+            *nth += 1;
             if owner == me {
                 continue;
             }
-            if let Some(offset) = cluster.store(owner).locate(table, key) {
-                cache.fill(table, key, offset);
-            }
+            cache.fill(id, key, offset);
             left -= 1;
             if left == 0 {
                 return;
@@ -150,12 +154,13 @@ impl<'r, W: Workload, P: Protocol + Copy + Sync> Run<'r, W, P> {
         let words = (self.spec.cache_bytes / 8).max(1);
         let caches: Vec<Arc<[AtomicU64]>> =
             nodes.iter().map(|_| (0..words).map(|_| AtomicU64::new(0)).collect()).collect();
+        let caches: Vec<(NodeId, Arc<[AtomicU64]>)> = nodes.iter().map(Nic::node).zip(caches).collect();
         if self.spec.warm_cache && self.spec.plan.location_cache {
-            for (node, words) in caches.iter().enumerate() {
+            for (node, words) in &caches {
                 if self.cancelled() {
                     return Err(RunError::Cancelled);
                 }
-                warm(&cluster, NodeId(node as u16), words, &self.tables);
+                warm(cluster.layout(), *node, words, &self.tables);
             }
         }
         if self.cancelled() {
@@ -179,61 +184,87 @@ impl<'r, W: Workload, P: Protocol + Copy + Sync> Run<'r, W, P> {
         kept.unwrap_or(RunError::Spec(text))
     }
 
-    pub(super) fn result(&self, outputs: Vec<Output<W::Tally>>, facts: RunFacts) -> RunResult {
-        let digits = digits(self.spec.shape);
-        let mut stats = WorkerStats::new(digits);
-        let mut traffic = Traffic::default();
-        let mut rpc = RpcStats::default();
-        let mut cache = CacheStats::default();
-        let (mut effects, mut after) = (W::Tally::default(), Found::<W::Tally>::default());
-        let (mut recorders, mut faults) = (Vec::new(), Vec::new());
+    /// What the outputs of this process's workers come to.
+    pub(super) fn part(&self, outputs: Vec<Output<W::Tally>>, facts: &RunFacts) -> Part<W::Tally> {
+        let mut part = Part::new(digits(self.spec.shape));
+        let mut recorders = Vec::new();
         let (mut meter, mut last_end) = (None, Nanos(0));
-        let mut before = W::Tally::default();
         for output in outputs {
-            stats.merge(&output.stats);
-            traffic.add(&output.traffic);
-            add_rpc(&mut rpc, &output.rpc);
-            cache.hits += output.cache.hits;
-            cache.misses += output.cache.misses;
-            cache.stale += output.cache.stale;
-            effects += output.out.effects;
+            part.stats.merge(&output.stats);
+            part.traffic.add(&output.traffic);
+            add_rpc(&mut part.rpc, &output.rpc);
+            add_cache(&mut part.cache, &output.cache);
+            part.effects += output.out.effects;
             recorders.extend(output.out.recorders);
-            faults.extend(output.out.faults);
+            part.faults.extend(output.out.faults);
             last_end = last_end.max(output.out.last_end);
-            before = output.before;
+            part.before = output.before;
             meter = Some(output.meter);
             if let Some(found) = output.found {
-                after.merge(found);
+                part.found.merge(found);
             }
         }
-        let interrupted = self.stop.load(Ordering::Relaxed);
-        let steadiness = meter.as_ref().map(|meter| match interrupted {
-            true => meter.steadiness(last_end),
-            false => meter.steadiness(Nanos::MAX),
-        });
-        let (elapsed, steadiness) = match self.spec.length {
-            Length::Transactions(_) => (last_end.since(meter.map_or(Nanos(0), |m| m.start())), None),
+        part.interrupted = self.stop.load(Ordering::Relaxed);
+        let start = meter.as_ref().map_or(Nanos(0), |m: &Arc<Meter>| m.start());
+        let early = part.interrupted || facts.cut_short.is_some();
+        let steadiness = meter.map(|m| m.steadiness(if early { last_end } else { Nanos::MAX }));
+        (part.elapsed, part.steadiness) = match self.spec.length {
+            Length::Transactions(_) => (last_end.since(start), None),
             Length::Time { .. } | Length::Steady(_) => {
                 (steadiness.map_or(Nanos(0), |s| s.measured), steadiness)
             }
         };
-        let checks = if self.spec.audit { self.checks(&before, &effects, &after) } else { Vec::new() };
+        if self.spec.history {
+            let mut history = History::merge(recorders, Some(INITIAL_VERSION));
+            let clock = facts.clock;
+            if clock != ClockMap::default() {
+                // Wide enough to hold the true times: what seems to follow in real time does.
+                history.retime(|from, to| {
+                    let error = |at: Nanos| clock.error_after(at.since(start)).0;
+                    let (begin, end) = (clock.translate(from), clock.translate(to));
+                    (Nanos(begin.0.saturating_sub(error(from))), Nanos(end.0.saturating_add(error(to))))
+                });
+            }
+            part.history = Some(history);
+        }
+        part
+    }
+
+    /// The result of the nodes whose parts these are. Invariants hold for all nodes together only.
+    pub(super) fn result(&self, parts: Vec<Part<W::Tally>>, facts: RunFacts) -> RunResult {
+        let all_nodes =
+            facts.cut_short.is_none() && parts.iter().map(|p| p.nodes).sum::<u16>() == self.spec.shape.nodes;
+        let mut sum = Part::new(digits(self.spec.shape));
+        let mut histories = Vec::new();
+        for mut part in parts {
+            histories.extend(part.history.take());
+            sum.merge(part);
+        }
+        let checks = if self.spec.audit && all_nodes {
+            self.checks(&sum.before, &sum.effects, &sum.found)
+        } else {
+            Vec::new()
+        };
         RunResult {
             workload: self.workload.name(),
             protocol: self.protocol.needs().protocol,
             plan: self.spec.plan,
             shape: self.spec.shape,
             replicas: self.spec.replicas,
-            elapsed,
-            steadiness,
-            stats,
-            traffic,
-            rpc,
-            cache,
+            elapsed: sum.elapsed,
+            steadiness: sum.steadiness,
+            stats: sum.stats,
+            traffic: sum.traffic,
+            rpc: sum.rpc,
+            cache: sum.cache,
             checks,
-            history: self.spec.history.then(|| History::merge(recorders, Some(INITIAL_VERSION))),
-            faults,
-            interrupted,
+            history: match histories.len() {
+                0 => None,
+                1 => histories.pop(),
+                _ => Some(History::join(histories)),
+            },
+            faults: sum.faults,
+            interrupted: sum.interrupted,
             facts,
         }
     }
@@ -249,14 +280,13 @@ impl<'r, W: Workload, P: Protocol + Copy + Sync> Run<'r, W, P> {
             },
         });
         if self.spec.replicas > 1 {
+            let after = after.compare(&self.tables);
             checks.push(Check {
                 name: "backups-equal",
                 passed: after.differing == 0,
                 detail: match &after.first_differing {
-                    None => format!("{} backup copies equal their primaries", after.compared),
-                    Some(first) => {
-                        format!("{} of {} backup copies differ; {first}", after.differing, after.compared)
-                    }
+                    None => format!("{} backup copies equal their primaries", after.records),
+                    Some(first) => format!("backups differ in {} ranges of keys; {first}", after.differing),
                 },
             });
         }
@@ -268,7 +298,13 @@ fn digits(shape: Shape) -> u8 {
     if usize::from(shape.nodes) * usize::from(shape.workers) <= FINE_HISTOGRAMS { 3 } else { 2 }
 }
 
-fn add_rpc(sum: &mut RpcStats, other: &RpcStats) {
+pub(super) fn add_cache(sum: &mut CacheStats, other: &CacheStats) {
+    sum.hits += other.hits;
+    sum.misses += other.misses;
+    sum.stale += other.stale;
+}
+
+pub(super) fn add_rpc(sum: &mut RpcStats, other: &RpcStats) {
     sum.served += other.served;
     sum.calls += other.calls;
     sum.retransmits += other.retransmits;
@@ -368,7 +404,8 @@ impl<W: Workload, P: Protocol + Copy + Sync> Client<'_, W, P> {
     }
 
     fn fault(&self, failure: Failure) -> Fault {
-        Fault { node: self.node, worker: self.worker, coroutine: self.coroutine, failure }
+        let why = failure.to_string();
+        Fault { node: self.node, worker: self.worker, coroutine: self.coroutine, why }
     }
 
     /// Waits until everything this worker sent has arrived and been executed, and backups have applied its log.
@@ -397,13 +434,33 @@ impl<'r, W: Workload, P: Protocol + Copy + Sync> Program for Run<'r, W, P> {
         })
     }
 
+    fn offers(&self, common: &Self::Shared, _: usize) -> Vec<Vec<u8>> {
+        common.cluster.keys().iter().map(|keys| keys.rkey.0.to_le_bytes().to_vec()).collect()
+    }
+
+    fn learn(&self, common: &mut Self::Shared, offers: &[Vec<u8>]) -> Result<(), SetupError> {
+        let keys: Option<Vec<Rkey>> = offers
+            .iter()
+            .map(|offer| Some(Rkey(u32::from_le_bytes(offer.as_slice().try_into().ok()?))))
+            .collect();
+        let keys = keys.ok_or_else(|| SetupError::Invalid("a node told no memory key".to_owned()))?;
+        common.cluster.learn(&keys)
+    }
+
+    fn cut_short(&self, common: &Self::Shared) {
+        common.failed.store(true, Ordering::Relaxed);
+    }
+
     fn build<'a>(
         &'a self,
         common: &'a Self::Shared,
         site: &Site,
     ) -> Result<(impl CoreLoop + 'a, Self::Local), SetupError> {
         common.meter.ready(site.start);
-        let cache = LocationCache::over(common.caches[site.node.index()].clone());
+        let words = common.caches.iter().find(|(node, _)| *node == site.node).map(|(_, words)| words.clone());
+        let words =
+            words.ok_or_else(|| SetupError::Invalid(format!("{} is not in this process", site.node)))?;
+        let cache = LocationCache::over(words);
         let phases = Rc::new(Phases::new(site, &common.cluster, common.plan, cache));
         let stats = Rc::new(RefCell::new(WorkerStats::new(digits(site.shape))));
         let coroutines = self.spec.plan.coroutines;

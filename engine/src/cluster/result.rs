@@ -1,6 +1,5 @@
 //! What a run brings back.
 
-use crate::session::Failure;
 use crate::stats::WorkerStats;
 use crate::verify::History;
 use crate::workload::Check;
@@ -14,7 +13,8 @@ use primitives::verbs::NodeId;
 use primitives::verbs::port::Traffic;
 
 /// A failure of the fabric or a peer that ended a session.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Fault {
     /// The session's node.
     pub node: NodeId,
@@ -22,8 +22,8 @@ pub struct Fault {
     pub worker: u16,
     /// Its coroutine.
     pub coroutine: u32,
-    /// What failed.
-    pub failure: Failure,
+    /// What failed, in words.
+    pub why: String,
 }
 
 /// What a run brings back.

@@ -122,6 +122,13 @@ pub fn characterize(wanted: &Characterization, context: &Context) -> Result<Char
     }
     let fabric = Fabric::open(&wanted.fabric, wanted.seed)?;
     let caps = fabric.caps()?;
+    if !caps.one_sided {
+        return Err(CliError::usage(format!(
+            "{} has no one-sided verbs, which the sweeps are made of",
+            caps.fabric
+        ))
+        .hint("`doorbell study` and `doorbell run --plan two-sided` measure what it has"));
+    }
     let mut points = bench::points(&wanted.scope, caps.ud_mtu);
     let known: Vec<&str> = points.iter().map(|p| p.question).fold(Vec::new(), |mut names, name| {
         if !names.contains(&name) {

@@ -5,6 +5,7 @@ pub mod characterize;
 mod check;
 mod devices;
 pub mod experiment;
+mod node;
 mod quickstart;
 mod report;
 mod reproduce;
@@ -70,6 +71,7 @@ pub fn dispatch(cli: &Cli, context: &Context) -> Result<(), CliError> {
         Command::Reproduce(args) => reproduce::run(args, context),
         Command::Quickstart(args) => quickstart::run(args, context),
         Command::Run(args) => run::run(args, context),
+        Command::Node(args) => node::run(args, context),
         Command::Study(args) => study::run(args, context),
         Command::Tune(args) => tune::run(args, context),
         Command::Experiment(args) => experiment::run(args, context),

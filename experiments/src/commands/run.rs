@@ -3,12 +3,16 @@
 use super::{Context, tune};
 
 use crate::args::RunArgs;
+use crate::cluster::{Cluster, Described, run_member, share_directory};
 use crate::error::CliError;
 use crate::fabrics::Fabric;
 use crate::output::{check_new, emit, human_rate, table};
 use crate::spec::RunSpec;
 use crate::transact::{self, Keep, NamedPlan, Run};
+use engine::cluster::RunError;
+use engine::protocol::Protocol;
 use phases::plan::Phase;
+use primitives::fabric::Caps;
 use primitives::measure::{Kind, ResultDir, Row, RunRecord, Steadiness};
 use primitives::units::Nanos;
 use std::path::Path;
@@ -18,7 +22,18 @@ use std::path::Path;
 /// # Errors
 /// Exit code 1 if a check failed, 2 for what cannot be run, 3 for what this machine lacks.
 pub fn run(args: &RunArgs, context: &Context) -> Result<(), CliError> {
-    let spec = args.spec();
+    let cluster = args.cluster.as_ref().map(|path| Cluster::read(path, args.join_within)).transpose()?;
+    let mut spec = args.spec();
+    if let Some(cluster) = &cluster {
+        Cluster::carries(&spec.fabric)?;
+        spec.nodes = cluster.file.count().into();
+        // Each process counts by itself: none of them could say when all have counted enough.
+        if args.precision.precision.is_some() {
+            return Err(CliError::usage("--precision needs all nodes in one process; a cluster measures a fixed time")
+                .hint("give --duration"));
+        }
+        spec.precision = None;
+    }
     spec.check().map_err(CliError::usage)?;
     if let Some(json) = &args.output.json {
         json.check()?;
@@ -28,7 +43,10 @@ pub fn run(args: &RunArgs, context: &Context) -> Result<(), CliError> {
     }
     let fabric = Fabric::open(&spec.fabric, spec.seed)?;
     let plan = resolve(&spec, &fabric, context)?;
-    transact::check(&spec, &fabric, plan.plan)?;
+    match cluster {
+        None => transact::check(&spec, &fabric, plan.plan)?,
+        Some(_) => transact::check_share(&spec, &fabric, plan.plan)?,
+    }
     plan.notes.iter().for_each(|note| context.talk.say(note));
     let dir = match &args.output.out {
         Some(out) => Some(new_directory(out, &spec, &plan, &fabric, context)?),
@@ -36,18 +54,37 @@ pub fn run(args: &RunArgs, context: &Context) -> Result<(), CliError> {
     };
     context.interrupt.listen()?;
     let keep = Keep { history: !args.no_check || args.history.is_some() };
-    context.talk.say(format!(
-        "running {} under {} with plan {} on {} for {}",
-        spec.workload,
-        spec.protocol,
-        plan.name,
-        spec.fabric,
-        match spec.precision {
-            None => spec.duration.to_string(),
-            Some(share) => format!("at least {}, until ± {} % is known", spec.duration, 100.0 * share),
+    let say = || {
+        context.talk.say(format!(
+            "running {} under {} with plan {} on {} for {}",
+            spec.workload,
+            spec.protocol,
+            plan.name,
+            spec.fabric,
+            match spec.precision {
+                None => spec.duration.to_string(),
+                Some(share) => format!("at least {}, until ± {} % is known", spec.duration, 100.0 * share),
+            }
+        ));
+    };
+    let run = match &cluster {
+        None => {
+            say();
+            transact::run(&spec, &fabric, &plan, keep, context.interrupt.flag())?
         }
-    ));
-    let run = transact::run(&spec, &fabric, &plan, keep, context.interrupt.flag())?;
+        Some(cluster) => {
+            fabric.caps().map(|caps| refuse_plan(&plan, &caps, &spec))??;
+            let mut session = cluster.drive(&context.talk)?;
+            say();
+            let described = Described { spec: spec.clone(), plan: plan.clone(), keep };
+            session.begin(&described.encode())?;
+            let share = share_directory(None, 0, 1);
+            let stop = context.interrupt.flag();
+            let (_, whole) =
+                run_member(cluster, &described, &mut session, &share, false, stop, &context.talk)?;
+            whole.ok_or_else(|| CliError::check("bug: node 0 has no whole result"))?
+        }
+    };
     if let Some(mut dir) = dir {
         dir.keep(0, &run.point(Row::new()))?;
         crate::schedule::note(&mut dir);
@@ -56,12 +93,21 @@ pub fn run(args: &RunArgs, context: &Context) -> Result<(), CliError> {
     // The result first: what cannot be kept in a file is at least seen.
     emit(args.output.json.as_ref(), &run.json(&spec), &shown(&run))?;
     if let (Some(path), Some(history)) = (&args.history, &run.result.history) {
-        write_history(path, history)?;
+        transact::write_history(path, history)?;
     }
     if run.result.interrupted {
         return Err(CliError::interrupted().hint("what was measured until then is shown above"));
     }
     run.passed(&context.command)
+}
+
+/// Refuses a plan that cannot run here before anybody waits for anybody.
+fn refuse_plan(plan: &NamedPlan, caps: &Caps, spec: &RunSpec) -> Result<(), CliError> {
+    let protocol = transact::protocol(spec)?;
+    plan.plan
+        .check(caps, protocol.needs())
+        .map(drop)
+        .map_err(|e| transact::refused(&RunError::Plan(Box::new(e)), &plan.name))
 }
 
 /// The plan that a spec names, tuned if it says so.
@@ -122,17 +168,6 @@ fn new_directory(
             .hint("show it with `doorbell report`, or name another --out"));
     }
     Ok(dir)
-}
-
-fn write_history(path: &Path, history: &engine::verify::History) -> Result<(), CliError> {
-    let write = || -> std::io::Result<()> {
-        let mut file = std::io::BufWriter::new(std::fs::File::create(path)?);
-        engine::verify::format::write(history, &mut file)?;
-        std::io::Write::flush(&mut file)
-    };
-    write().map_err(|e| {
-        CliError::machine(format!("the history cannot be written to {}", path.display())).caused_by(&e)
-    })
 }
 
 /// How well the throughput is known, for people.

@@ -100,6 +100,9 @@ pub trait Program: Sync {
         Ok(())
     }
 
+    /// A node was lost: what runs here should come to its end.
+    fn cut_short(&self, _shared: &Self::Shared) {}
+
     /// Builds a worker's core, coroutines included, and what the worker keeps. The core's type has no name (its
     /// coroutines are `async` blocks), so nothing on the data path is boxed behind `dyn`.
     ///

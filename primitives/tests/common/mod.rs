@@ -11,6 +11,7 @@
 use primitives::exec::{CoreLoop, Step};
 use primitives::fabric::loopback::{Loopback, Mode, Options};
 use primitives::fabric::sim::{FaultOptions, SimConfig, SimWorld, Stopped};
+use primitives::fabric::tcp::{self, TcpFabric};
 use primitives::fabric::{AnyNic, Nic};
 use primitives::mem::{Access, MemoryKeys, Region};
 use primitives::profile::Profile;
@@ -37,6 +38,8 @@ pub enum Fabric {
     NicThread(u64),
     /// The simulator, with the shipped `cx4-edr` and a little jitter on the wire.
     Sim(u64),
+    /// Sockets of this process: SEND and RECV of datagrams only.
+    Tcp,
 }
 
 impl Fabric {
@@ -66,6 +69,12 @@ pub fn on_every_fabric(test: impl Fn(Fabric)) {
     for fabric in std::iter::once(Fabric::Posting).chain(seeded) {
         named(fabric, || test(fabric));
     }
+}
+
+/// As [`on_every_fabric`], for tests that send datagrams and nothing else; so sockets take part.
+pub fn on_every_datagram_fabric(test: impl Fn(Fabric)) {
+    on_every_fabric(&test);
+    named(Fabric::Tcp, || test(Fabric::Tcp));
 }
 
 /// Asserts that each overlapping fabric shows the outcome on one of the first `seeds` seeds.
@@ -110,6 +119,7 @@ pub struct Net {
 enum Under {
     Loopback(Loopback),
     Sim(SimWorld),
+    Tcp(TcpFabric),
 }
 
 impl Under {
@@ -118,6 +128,7 @@ impl Under {
             Under::Loopback(Loopback::new(nodes, Options { mode, datagram_loss: faults.loss, seed }))
         };
         match fabric {
+            Fabric::Tcp => Under::Tcp(TcpFabric::new(nodes, tcp::Options::default())),
             Fabric::Posting => loopback(Mode::PostingThread, 1),
             Fabric::NicThread(seed) => loopback(Mode::NicThread { seed }, seed),
             Fabric::Sim(seed) => {
@@ -140,6 +151,7 @@ impl Under {
         match self {
             Under::Loopback(fabric) => AnyNic::Loopback(fabric.context(NodeId(node))),
             Under::Sim(world) => AnyNic::Sim(world.context(NodeId(node), core)),
+            Under::Tcp(fabric) => AnyNic::Tcp(fabric.context(NodeId(node)).expect("a free port")),
         }
     }
 }
@@ -233,7 +245,7 @@ impl Net {
                 world.advance(world.now() + Nanos(1));
             }
             Under::Loopback(_) if self.fabric == Fabric::Posting => {}
-            Under::Loopback(_) => std::thread::yield_now(),
+            Under::Loopback(_) | Under::Tcp(_) => std::thread::yield_now(),
         }
     }
 
@@ -256,7 +268,7 @@ impl Net {
             }
             // Receiver-not-ready messages are offered again at each poll.
             Under::Loopback(_) if self.fabric == Fabric::Posting => {}
-            Under::Loopback(_) => std::thread::sleep(Duration::from_millis(3)),
+            Under::Loopback(_) | Under::Tcp(_) => std::thread::sleep(Duration::from_millis(3)),
         }
     }
 
@@ -270,6 +282,7 @@ impl Net {
         let node = self.doomed.expect("a node was doomed");
         match &self.under {
             Under::Loopback(fabric) => fabric.kill(node),
+            Under::Tcp(_) => panic!("no test kills a node of this fabric here"),
             Under::Sim(world) => {
                 assert!(world.now() < DOOM, "the test has taken longer than was thought");
                 world.advance(DOOM + Nanos(1));
@@ -357,7 +370,7 @@ impl Net {
     /// Turns the cores 0 of the first nodes until all of their coroutines have ended.
     pub fn turn(&self, cores: Vec<Turning<'_>>) {
         match &self.under {
-            Under::Loopback(_) => self.turn_on_this_thread(cores),
+            Under::Loopback(_) | Under::Tcp(_) => self.turn_on_this_thread(cores),
             Under::Sim(world) => {
                 let mut all: Vec<Turning> = Vec::new();
                 for core in cores {

@@ -17,7 +17,7 @@ fn to(handle: AddressHandle) -> Verb {
 
 #[test]
 fn a_datagram_arrives_whole_behind_its_header() {
-    on_every_fabric(|fabric| {
+    on_every_datagram_fabric(|fabric| {
         let net = Net::new(fabric, 2);
         let (qp, peer) = net.pair(0, 1, datagrams());
         let there = net.nic(1).address(peer).handle();
@@ -74,7 +74,7 @@ fn datagrams_that_nobody_takes_are_lost_and_the_sender_succeeds() {
 
 #[test]
 fn a_datagram_longer_than_the_mtu_fails_at_the_sender() {
-    on_every_fabric(|fabric| {
+    on_every_datagram_fabric(|fabric| {
         let net = Net::new(fabric, 2);
         let (qp, peer) = net.pair(0, 1, datagrams());
         let there = net.nic(1).address(peer).handle();
@@ -95,7 +95,7 @@ fn a_datagram_longer_than_the_mtu_fails_at_the_sender() {
 
 #[test]
 fn a_datagram_never_overruns_its_receive() {
-    on_every_fabric(|fabric| {
+    on_every_datagram_fabric(|fabric| {
         let net = Net::new(fabric, 2);
         let (qp, peer) = net.pair(0, 1, datagrams());
         let there = net.nic(1).address(peer).handle();
