@@ -89,6 +89,14 @@ pub enum PostError {
         /// The fabric's limit.
         max: u32,
     },
+    /// The fabric carries messages only.
+    #[error("queue pair {qp}: {verb} needs RDMA, this fabric carries messages only", qp = .qp.0)]
+    Messages {
+        /// The queue pair.
+        qp: Qp,
+        /// The verb's name.
+        verb: &'static str,
+    },
     /// A datagram without a destination, or a destination on a connected queue pair.
     #[error("queue pair {qp}: a UD SEND needs an address handle, others must not have one", qp = .qp.0)]
     Destination {

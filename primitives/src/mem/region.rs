@@ -33,13 +33,17 @@ pub struct Access {
     pub remote_write: bool,
     /// CAS and FETCH_ADD.
     pub remote_atomic: bool,
+    /// The region lies in the NIC's own memory (`ibv_alloc_dm(3)`), where the fabric has any and tells it apart.
+    pub on_card: bool,
 }
 
 impl Access {
     /// Local use only: receive buffers and the like.
-    pub const LOCAL: Access = Access { remote_read: false, remote_write: false, remote_atomic: false };
+    pub const LOCAL: Access =
+        Access { remote_read: false, remote_write: false, remote_atomic: false, on_card: false };
     /// Everything.
-    pub const ALL: Access = Access { remote_read: true, remote_write: true, remote_atomic: true };
+    pub const ALL: Access =
+        Access { remote_read: true, remote_write: true, remote_atomic: true, on_card: false };
     /// READ only.
     pub const READ: Access = Access { remote_read: true, ..Access::LOCAL };
 }

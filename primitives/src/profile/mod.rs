@@ -17,8 +17,8 @@ mod nic;
 mod quantity;
 
 pub use cpu::CpuProfile;
-pub(crate) use nic::headers;
 pub use nic::{Interface, NicProfile, Primitive};
+pub(crate) use nic::{READ_REQUEST_MAX, headers};
 pub use quantity::{Quantity, Source, Unit};
 
 use serde::{Deserialize, Serialize};
@@ -250,7 +250,7 @@ macro_rules! shipped {
     };
 }
 
-shipped!["cx4-edr", "cx4-edr-x2"];
+shipped!["cx4-edr", "cx4-edr-x2", "connectib-fdr"];
 
 /// FNV-1a, 64 bits: fixed across builds, unlike the standard library's hasher.
 struct Fnv(u64);

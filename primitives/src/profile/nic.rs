@@ -225,6 +225,12 @@ impl NicProfile {
         }
     }
 
+    /// From an ATOMIC's start to the read of its word: a DMA read into the hold, or its middle where the hold is
+    /// shorter, as in the card's own memory.
+    pub(crate) fn atomic_read_ns(&self, hold: f64) -> f64 {
+        if hold > self.pcie_read.value { self.pcie_read.value } else { hold / 2.0 }
+    }
+
     /// Share of queue-pair contexts not found in the cache when `queue_pairs` are used evenly.
     pub fn qp_miss_share(&self, queue_pairs: usize) -> f64 {
         miss_share(self.qp_cache_entries.value, queue_pairs)
@@ -373,11 +379,11 @@ impl NicProfile {
         }
         let memory = match primitive {
             Primitive::Read => read(bytes),
-            Primitive::Atomic => self.atomic_unit.value + self.atomic_hold.value.min(self.pcie_read.value),
+            Primitive::Atomic => self.atomic_unit.value + self.atomic_read_ns(self.atomic_hold.value),
             // The acknowledgement goes out when the bytes are placed, if that is later.
             Primitive::Write | Primitive::Send => {
                 let placed = self.pcie_write.value + self.pcie_ns(bytes);
-                self.ack_delay.value.max(placed - self.pass_latency.value) + 2.0 * self.acknowledgement.value
+                self.ack_delay.value.max(placed) + 2.0 * self.acknowledgement.value
             }
         };
         let landed = match primitive {

@@ -43,14 +43,19 @@
 //! - Where a core's clock runs ahead of the event it handles, its memory accesses happen at the event. Every
 //!   history is so a legal interleaving; only timing blurs, by at most one turn.
 
+mod cache;
+mod card;
 mod core;
 mod costs;
+mod doorbell;
+mod engine;
 mod fault;
 mod message;
 mod model;
 mod nic;
 mod node;
 mod payload;
+mod pcie;
 mod qp;
 mod queue;
 mod requester;
@@ -65,10 +70,12 @@ pub use nic::SimNic;
 use self::core::Core;
 use crate::exec::CoreLoop;
 use crate::fabric::{AtomicScope, Caps};
-use crate::profile::{Profile, ProfileError};
+use crate::profile::{Interface, Profile, ProfileError};
 use crate::units::Nanos;
 use crate::verbs::NodeId;
-use costs::{CpuCosts, NicCosts};
+use card::Card;
+use costs::CpuCosts;
+use doorbell::Registers;
 use fault::Dice;
 use message::Slab;
 use model::Model;
@@ -85,8 +92,10 @@ pub struct SimConfig {
     pub profile: Profile,
     /// Machines.
     pub nodes: usize,
-    /// Cores per machine, each with its own device context.
+    /// Cores per machine.
     pub cores_per_node: usize,
+    /// Cores that share a device context and so its doorbell registers. One, as DrTM+H s3.1 advises, unless asked.
+    pub cores_per_context: usize,
     /// Seed of every draw and tie-break.
     pub seed: u64,
     /// Faults and hazards.
@@ -96,7 +105,14 @@ pub struct SimConfig {
 impl SimConfig {
     /// A world without faults.
     pub fn new(profile: Profile, nodes: usize, cores_per_node: usize, seed: u64) -> SimConfig {
-        SimConfig { profile, nodes, cores_per_node, seed, faults: FaultOptions::default() }
+        SimConfig {
+            profile,
+            nodes,
+            cores_per_node,
+            cores_per_context: 1,
+            seed,
+            faults: FaultOptions::default(),
+        }
     }
 }
 
@@ -156,7 +172,7 @@ impl SimWorld {
     /// # Errors
     /// When a size is zero or absurd, the profile impossible or the fault options senseless.
     pub fn new(config: &SimConfig) -> Result<SimWorld, WorldError> {
-        let SimConfig { profile, nodes, cores_per_node, seed, faults } = config;
+        let SimConfig { profile, nodes, cores_per_node, cores_per_context, seed, faults } = config;
         let (nodes, per_node, seed) = (*nodes, *cores_per_node, *seed);
         if nodes == 0 || nodes > NODES_MAX {
             return Err(WorldError::Size { what: "nodes", asked: nodes, limit: NODES_MAX });
@@ -165,6 +181,10 @@ impl SimWorld {
         if per_node == 0 || per_node > limit {
             return Err(WorldError::Size { what: "cores per node", asked: per_node, limit });
         }
+        let sharing = *cores_per_context;
+        if sharing == 0 || sharing > per_node {
+            return Err(WorldError::Size { what: "cores per context", asked: sharing, limit: per_node });
+        }
         profile.validate()?;
         if let Some(why) = faults.refuse(nodes) {
             return Err(WorldError::Faults(why));
@@ -172,21 +192,39 @@ impl SimWorld {
         let buckets = profile.nic.atomic_buckets.value.min(65_536.0) as usize;
         let mut cores = Vec::with_capacity(nodes * per_node);
         let mut all = Vec::with_capacity(nodes);
+        let cards_per_node = profile.nic.cards.value as usize;
+        let mut cards = Vec::with_capacity(nodes * cards_per_node);
+        let mut contexts = Vec::new();
+        let registers =
+            || Registers::new(profile.nic.doorbell_private.value, profile.nic.doorbell_shared.value);
         let mut queue = EventQueue::new(seed);
         for node in 0..nodes {
             let factor = faults.factor(node);
             let dead_at = faults.dead_at(node);
-            all.push(Node::new(NicCosts::new(&profile.nic, factor), buckets, dead_at));
+            all.push(Node::new(buckets, dead_at));
+            cards.extend((0..cards_per_node).map(|_| Card::new(&profile.nic, factor)));
             let costs = Rc::new(CpuCosts::new(&profile.cpu, factor));
-            cores.extend((0..per_node).map(|_| Rc::new(Core::new(node, costs.clone()))));
+            for core in 0..per_node {
+                // The cores of a socket stand side by side and use the socket's card.
+                let card = node * cards_per_node + core * cards_per_node / per_node;
+                if sharing > 1 && core % sharing == 0 {
+                    contexts.push(registers());
+                }
+                let context = contexts.len().checked_sub(1);
+                cores.push(Rc::new(Core::new(node, card, context, costs.clone())));
+            }
             queue.push(dead_at, Kind::Death, node as u32);
         }
         let limit = |q: &crate::profile::Quantity| q.value.min(f64::from(u32::MAX)) as u32;
         let nic = &profile.nic;
         let caps = Caps {
             fabric: format!("sim:{}", profile.name),
-            one_sided: true,
-            atomic_scope: nic.atomic_scope,
+            one_sided: nic.interface == Interface::Verbs,
+            atomic_scope: if nic.interface == Interface::Verbs {
+                nic.atomic_scope
+            } else {
+                AtomicScope::None
+            },
             max_send_depth: limit(&nic.max_send_depth),
             max_recv_depth: limit(&nic.max_recv_depth),
             max_inline: limit(&nic.max_inline),
@@ -201,6 +239,8 @@ impl SimWorld {
             arena: Arena::new(),
             qps: Vec::new(),
             nodes: all,
+            cards,
+            contexts,
             cores: cores.clone(),
             dice: Dice::new(faults, seed),
             events: 0,
