@@ -250,7 +250,24 @@ macro_rules! shipped {
     };
 }
 
-shipped!["cx4-edr", "cx4-edr-x2", "connectib-fdr"];
+shipped![
+    "cx4-edr",
+    "cx4-edr-x2",
+    "cx4-roce",
+    "cx4-roce-x2",
+    "connectib-fdr",
+    "cx3",
+    "cx3-x2",
+    "cx3pro-fdr",
+    "cx5",
+    "cx6",
+    "qdr",
+    "aries",
+    "ipoib-fdr",
+    "ipoib-qdr",
+    "tcp-1g",
+    "tcp-10g",
+];
 
 /// FNV-1a, 64 bits: fixed across builds, unlike the standard library's hasher.
 struct Fnv(u64);

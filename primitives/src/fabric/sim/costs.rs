@@ -24,6 +24,8 @@ pub(super) struct NicCosts {
     pub mtt_miss: u64,
     pub wqe_miss: u64,
     pub wqe_cache: u32,
+    segment_bytes: u32,
+    segment: u64,
     pub completion_entry: u64,
     pub acknowledgement: u64,
     pub ack_coalescing: u32,
@@ -88,6 +90,8 @@ impl NicCosts {
             mtt_miss: ps(nic.mtt_miss.value, factor),
             wqe_miss: ps(nic.wqe_miss.value, factor),
             wqe_cache: whole(&nic.wqe_cache_entries),
+            segment_bytes: nic.segment_bytes.value as u32,
+            segment: ps(nic.segment.value, factor),
             completion_entry: ps(nic.completion_entry.value, factor),
             acknowledgement: ps(nic.acknowledgement.value, factor),
             ack_coalescing: whole(&nic.ack_coalescing),
@@ -121,6 +125,15 @@ impl NicCosts {
         costs.recv_wqe = (nic.recv_wqe.value as u64 * costs.pcie_byte) >> 10;
         costs.cqe_transfer = costs.pcie(nic.cqe_size.value as u64);
         costs
+    }
+
+    /// Engine time of each end for what a payload has beyond its first segment.
+    #[inline]
+    pub fn segments(&self, len: u32) -> u64 {
+        if len <= self.segment_bytes {
+            return 0;
+        }
+        u64::from(len.div_ceil(self.segment_bytes) - 1) * self.segment
     }
 
     /// Link time of a message of `data` bytes and `extended` bytes of extended headers.

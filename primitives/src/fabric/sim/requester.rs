@@ -84,7 +84,8 @@ impl Model {
         c.wqes = c.wqes.wrapping_add(1);
         let unit = c.unit(pair);
         let miss = c.state(qp, pair, class);
-        let built = c.engine.pass(unit, now, fetched, c.costs.requester[class], miss) + c.costs.pass;
+        let service = c.costs.requester[class] + c.costs.segments(m.len);
+        let built = c.engine.pass(unit, now, fetched, service, miss) + c.costs.pass;
         let sent = c.egress.pass(now, built, c.costs.link(data, extended));
         let jitter =
             if self.dice.transit_jitter > 0 { self.dice.below(self.dice.transit_jitter + 1) } else { 0 };

@@ -131,12 +131,13 @@ impl Model {
         let received = c.ingress.drain(now, c.costs.link(data, extended));
         let unit = c.unit(to);
         let mut miss = c.state(m.to, to, class(op));
+        let service = c.costs.responder[class(op)] + c.costs.segments(m.len);
         let on_card = op != Op::Send && n.is_on_card(m.rkey);
         if c.costs.mtt_miss > 0 && op != Op::Send && !on_card && !c.translations.touch(m.rkey, m.offset) {
             miss.stall += c.costs.mtt_miss;
             miss.wait = miss.wait.max(c.costs.pcie_read);
         }
-        let mut done = c.engine.pass(unit, now, received, c.costs.responder[class(op)], miss) + c.costs.pass;
+        let mut done = c.engine.pass(unit, now, received, service, miss) + c.costs.pass;
         m.time = done;
 
         if op != Op::Send {
