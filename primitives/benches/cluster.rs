@@ -100,7 +100,9 @@ fn measure(label: &str, profile: &Profile, nodes: usize) {
         world.run(&mut cores, until);
     }
     let (events, spent) = ((world.events() - events) as f64, (cpu_time() - start).as_secs_f64());
-    let memory = held.map_or("not available".to_owned(), |kib| format!("{kib:.0} KiB per node"));
+    // A world as small as one before it fits into memory that was given back, which tells nothing.
+    let held = held.filter(|kib| *kib >= 1.0);
+    let memory = held.map_or("memory not available".to_owned(), |kib| format!("{kib:.0} KiB per node"));
     println!(
         "{label:24} {nodes:4} nodes: {:6.2} M events/s, {:5.1} ns per event, {memory}",
         events / spent / 1e6,
