@@ -6,42 +6,55 @@
 //!
 //! # What is modelled
 //!
-//! The model is a queueing network per NIC. Each server is a counter (`server.rs`), each cost a number of the
-//! [`Profile`]. A request takes these steps; those in bold are events, the others are computed in the event
-//! before:
+//! The model is a queueing network per card (`nic-facts` section 2). Each server is a counter (`server.rs`), each cost a
+//! number of the [`Profile`]. A request takes these steps; those in bold are events, the others are computed in the
+//! event before:
 //!
-//! 1. **the core's turn**: the core posts at its own clock; the doorbell takes one PCIe write.
+//! 1. **the core's turn**: the core posts at its own clock, taking a doorbell register's lock if its device context is
+//!    shared (`doorbell.rs`); the doorbell takes one PCIe write.
 //! 2. **issue**: WQE fetch (a PCIe read) for chains and for WQEs that are too long to ride with the doorbell;
 //!    payload fetch unless inline, and only now is the payload read; READ/ATOMIC depth of the queue pair;
-//!    local checks; engine time of the requester role; the link out, headers and MTU packets counted.
-//! 3. **arrival**, a switch and two cables later: the link in; engine time of the responder role; remote
-//!    checks; RECV; PCIe and, for ATOMICs, the atomic unit with its lock buckets.
+//!    local checks; the queue pair's processing unit in the requester role, with whatever state it misses
+//!    (`engine.rs`, `cache.rs`); the link out, headers and MTU packets counted.
+//! 3. **arrival**, a switch and two cables later: the link in, which is also the queue of the switch's port; the
+//!    processing unit in the responder role; remote checks; RECV; PCIe (`pcie.rs`) and, for ATOMICs, the atomic unit
+//!    with its lock buckets.
 //! 4. **memory**: the bytes are read or written. READs and WRITEs of more than a word may take two steps; an
 //!    ATOMIC always reads at one event and writes at another, unless the profile calls its scope global.
-//! 5. **response**: data, acknowledgement or refusal back at the requester; data lands; completions in order.
+//! 5. **response**: data, acknowledgement or refusal back at the requester; a WQE that was dropped meanwhile is fetched
+//!    again (`card.rs`); data lands; completions in order.
 //!
-//! A READ is four NIC events, a WRITE three and one more if signaled, a datagram two, an ATOMIC five. A core
-//! sees a completion entry once its clock has reached the entry's time, so that entries need no events of
-//! their own.
+//! A READ is four NIC events, a WRITE three and one more if signaled, a datagram two, an ATOMIC five, whatever stages a
+//! profile uses: those it leaves out cost a comparison. A core sees a completion entry once its clock has reached the
+//! entry's time, so that entries need no events of their own.
 //!
-//! Engine time is one server for both roles, because a Connect-IB that only answers READs does 94.6 M/s
-//! (efficient/fasst, `dct-bench`) and one that asks as well 50.3 M/s (efficient/rdma_bench, `rc-swarm`): the
-//! roles share what limits them. Missed queue-pair contexts cost each role a mean time that grows with the
-//! share of contexts that do not fit (the one-level fit `1 - entries/pairs` meets Connect-IB's published
-//! sweep within 4 %).
+//! Which fact each stage follows is written in its file. Those that decide most:
+//!
+//! - Both roles share the engine, because a Connect-IB that only answers READs does 94.6 M/s (efficient/fasst,
+//!   `dct-bench`) and one that asks as well 50.3 M/s (efficient/rdma_bench, `rc-swarm`).
+//! - Misses overlap: Connect-IB loses 13 ns to a READ that misses at both ends, ConnectX-3 600, a DMA read being about
+//!   400 on both.
+//! - WRITEs hardly notice queue pairs and READs do (ConnectX-6), so a READ's context costs more and may need state of
+//!   its own.
+//! - ATOMICs on one address cost one DMA read and some on every mlx5 card; on ConnectX-3 they stall the whole engine.
+//!
+//! `tests/facts` simulates what the shipped profiles were calibrated to and prints published figure and own.
 //!
 //! # Where it departs
 //!
-//! - One switch without contention of its own; a port's queue is that of the receiving link.
-//! - WQE cache, address translation and processing units are not modelled; PCIe reads are not limited in
-//!   number.
-//! - Acknowledgements cost link time only where the requester waits for one, as if all others were coalesced.
+//! - One switch without contention of its own; a port's queue is that of the receiving link. No congestion control.
+//! - Acknowledgements that nobody waits for are charged in groups, at once and without an event.
+//! - Fetched contexts, translations and WQEs take time but no bytes or tags of PCIe; receive requests are always
+//!   fetched ahead.
+//! - A machine's cards exclude each other's ATOMICs, as if all ATOMICs on a word went through one card.
 //! - A responder that refuses a request does not leave for the error state itself; it ignores the requester
 //!   until [`Nic::reset_qp`](crate::fabric::Nic::reset_qp) there, which stands for reconnecting both ends.
 //! - Requests of one queue pair touch memory in order, READs included; InfiniBand lets a WRITE pass an
 //!   earlier READ.
 //! - Where a core's clock runs ahead of the event it handles, its memory accesses happen at the event. Every
 //!   history is so a legal interleaving; only timing blurs, by at most one turn.
+//! - Messages through the kernel ([`Interface::Messages`]) are datagrams on such a card; what the kernel does is in
+//!   the CPU's numbers, and they are neither lost nor cut.
 
 mod cache;
 mod card;
