@@ -185,7 +185,11 @@ impl PrimitiveSpec {
 
 fn one_of(value: &Value, known: &[&str]) -> Result<String, String> {
     let name = text(value)?;
-    if known.contains(&name) { Ok(name.to_owned()) } else { Err(format!("`{name}`? {}", suggest(name, known))) }
+    if known.contains(&name) {
+        Ok(name.to_owned())
+    } else {
+        Err(format!("`{name}`? {}", suggest(name, known)))
+    }
 }
 
 fn rung(name: &str) -> Option<Rung> {

@@ -116,6 +116,9 @@ pub struct Record {
     /// What the run itself had to say.
     #[serde(default)]
     pub notes: Vec<String>,
+    /// What the run's author makes of it; for grids of requests also what papers print for their points.
+    #[serde(default)]
+    pub summary: serde_json::Value,
 }
 
 fn first_schema() -> u64 {
