@@ -56,6 +56,7 @@ const COMMANDS: &[&str] = &[
     "tune",
     "run",
     "experiment",
+    "reproduce",
     "report",
     "check",
     "completions",

@@ -36,7 +36,6 @@ struct Point {
     at: Vec<(String, String)>,
     rate: f64,
     p50: Option<f64>,
-    p99: Option<f64>,
 }
 
 impl Point {
@@ -90,12 +89,11 @@ fn grid(results: &Results) -> Framed<Option<Drawn>> {
 fn points(rows: &DataFrame, axes: &[String]) -> Framed<Vec<Point>> {
     let values: Vec<Vec<String>> =
         axes.iter().map(|axis| words(rows, &format!("axis_{axis}"))).collect::<Framed<_>>()?;
-    let [rate, p50, p99] = [floats(rows, RATE)?, floats(rows, MEASURES[1])?, floats(rows, MEASURES[2])?];
+    let [rate, p50] = [floats(rows, RATE)?, floats(rows, MEASURES[1])?];
     let point = |i: usize| Point {
         at: axes.iter().zip(&values).map(|(axis, v)| (axis.clone(), v[i].clone())).collect(),
         rate: rate[i].unwrap_or(0.0),
         p50: p50[i],
-        p99: p99[i],
     };
     Ok((0..rows.height()).map(point).collect())
 }
