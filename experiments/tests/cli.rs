@@ -57,6 +57,7 @@ const COMMANDS: &[&str] = &[
     "run",
     "node",
     "experiment",
+    "reproduce",
     "report",
     "check",
     "completions",

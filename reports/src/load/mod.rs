@@ -144,6 +144,60 @@ const TUNE: Columns = &[
     ("got_mean_ns", Number),
 ];
 
+const PRIMITIVE: Columns = &[
+    ("point", Count),
+    ("fabric", Words),
+    ("verb", Words),
+    ("payload_bytes", Count),
+    ("nodes", Count),
+    ("servers", Count),
+    ("threads", Count),
+    ("coroutines", Count),
+    ("outstanding", Count),
+    ("doorbell_batch", Count),
+    ("signal_period", Count),
+    ("queue_pairs", Count),
+    ("addresses", Count),
+    ("memory", Words),
+    ("context", Words),
+    ("optimizations", Words),
+    ("ops", Count),
+    ("rate_per_s", Number),
+    ("rate_per_server_per_s", Number),
+    ("latency_min_ns", Number),
+    ("latency_p50_ns", Number),
+    ("latency_p90_ns", Number),
+    ("latency_p99_ns", Number),
+    ("latency_p999_ns", Number),
+    ("doorbells_per_op", Number),
+    ("events", Count),
+    ("virtual_ns", Number),
+];
+
+const SCOREBOARD: Columns = &[
+    ("point", Count),
+    ("claim", Words),
+    ("paper", Words),
+    ("where", Words),
+    ("family", Words),
+    ("split", Words),
+    ("kind", Words),
+    ("metric", Words),
+    ("unit", Words),
+    ("published", Words),
+    ("published_lo", Number),
+    ("published_hi", Number),
+    ("got", Words),
+    ("got_lo", Number),
+    ("got_hi", Number),
+    ("error", Number),
+    ("verdict", Words),
+    ("experiment", Words),
+    ("detail", Words),
+    ("caveat", Words),
+    ("contradicts", Words),
+];
+
 /// Columns of `phases.csv`.
 pub const PHASES: Columns = &[
     ("point", Count),
@@ -165,6 +219,8 @@ pub fn point_columns(kind: &str) -> Columns {
         "study" => STUDY,
         "run" | "experiment" => RUN,
         "tune" => TUNE,
+        "primitive" => PRIMITIVE,
+        "scoreboard" => SCOREBOARD,
         _ => &[],
     }
 }

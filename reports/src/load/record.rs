@@ -125,6 +125,9 @@ pub struct Record {
     /// What was asked for.
     #[serde(default)]
     pub spec: serde_json::Value,
+    /// What the run's author makes of it; for grids of requests also what papers print for their points.
+    #[serde(default)]
+    pub summary: serde_json::Value,
 }
 
 /// A figure that an experiment file asks for: one column against an axis or a column, a curve for each value of another
