@@ -6,11 +6,13 @@
 
 pub mod loopback;
 pub mod sim;
+#[cfg(feature = "verbs")]
+pub mod verbs;
 
 use crate::mem::{Access, MemoryKeys, Region};
 use crate::units::Nanos;
 use crate::verbs::{
-    Completion, NodeId, Qp, QpAddress, QpConfig, QpState, RecvRequest, Transport, WorkRequest,
+    Completion, NodeId, Qp, QpAddress, QpConfig, QpState, RecvRequest, RemoteKey, Transport, WorkRequest,
 };
 
 /// How far a fabric's atomics reach (`ibv_query_device(3)`, `atomic_cap`).
@@ -94,6 +96,16 @@ pub enum PostError {
         /// The queue pair.
         qp: Qp,
     },
+    /// The device or its driver refused, for a reason of its own.
+    #[error("queue pair {qp}: the device refused a request with error {errno}", qp = .qp.0)]
+    Device {
+        /// The queue pair.
+        qp: Qp,
+        /// The operating system's error number.
+        errno: i32,
+        /// How many requests of the chain were taken before.
+        taken: u32,
+    },
     /// No queue pair of that number belongs to this context.
     #[error("no queue pair {qp} in this context", qp = .qp.0)]
     UnknownQp {
@@ -116,6 +128,18 @@ pub enum SetupError {
         limit: u64,
         /// The fabric's name.
         fabric: String,
+    },
+    /// A call to the device's library failed.
+    #[error("{call} failed on {device}: {reason}{hint}")]
+    Device {
+        /// The call.
+        call: &'static str,
+        /// The device.
+        device: String,
+        /// The operating system's message.
+        reason: String,
+        /// What to do about it, with its own separator; may be empty.
+        hint: String,
     },
     /// A node, queue pair or transport that does not fit the request.
     #[error("{0}")]
@@ -186,6 +210,16 @@ pub trait Nic {
     /// When either end does not exist or transports differ.
     fn connect(&self, qp: Qp, peer: Option<QpAddress>) -> Result<(), SetupError>;
 
+    /// How peers reach the node's registered memory through this context, where that differs from context to
+    /// context. Goes to peers together with the addresses of the context's queue pairs.
+    fn remote_keys(&self) -> Vec<RemoteKey> {
+        Vec::new()
+    }
+
+    /// Makes a peer's context known: the datagram queue pair it sends from, and its [`Nic::remote_keys`]. Needed
+    /// before the first datagram to or from a node of another process.
+    fn introduce(&self, _peer: QpAddress, _keys: &[RemoteKey]) {}
+
     /// State of a queue pair.
     fn qp_state(&self, qp: Qp) -> QpState;
 
@@ -233,6 +267,9 @@ pub enum AnyNic {
     Loopback(loopback::LoopbackNic),
     /// Discrete events in virtual time.
     Sim(sim::SimNic),
+    /// A real device.
+    #[cfg(feature = "verbs")]
+    Verbs(verbs::VerbsNic),
 }
 
 macro_rules! each {
@@ -240,6 +277,8 @@ macro_rules! each {
         match $self {
             AnyNic::Loopback($nic) => $call,
             AnyNic::Sim($nic) => $call,
+            #[cfg(feature = "verbs")]
+            AnyNic::Verbs($nic) => $call,
         }
     };
 }
@@ -267,6 +306,12 @@ impl Nic for AnyNic {
     }
     fn connect(&self, qp: Qp, peer: Option<QpAddress>) -> Result<(), SetupError> {
         each!(self, nic => nic.connect(qp, peer))
+    }
+    fn remote_keys(&self) -> Vec<RemoteKey> {
+        each!(self, nic => nic.remote_keys())
+    }
+    fn introduce(&self, peer: QpAddress, keys: &[RemoteKey]) {
+        each!(self, nic => nic.introduce(peer, keys))
     }
     fn qp_state(&self, qp: Qp) -> QpState {
         each!(self, nic => nic.qp_state(qp))

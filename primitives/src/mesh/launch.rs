@@ -5,6 +5,8 @@ use crate::exec::CoreLoop;
 use crate::exec::threads::{Live, drive};
 use crate::fabric::loopback::{self, Loopback};
 use crate::fabric::sim::{FaultOptions, SimConfig, SimWorld, Stopped, WorldError};
+#[cfg(feature = "verbs")]
+use crate::fabric::verbs::{Options as VerbsOptions, Verbs};
 use crate::fabric::{AnyNic, Caps, Nic, SetupError};
 use crate::profile::Profile;
 use crate::units::Nanos;
@@ -25,19 +27,26 @@ pub enum FabricSpec {
         /// Faults and hazards.
         faults: Box<FaultOptions>,
     },
+    /// Logical nodes in this process on one port of a real device, a thread per worker.
+    #[cfg(feature = "verbs")]
+    Verbs(Box<VerbsOptions>),
 }
 
 impl FabricSpec {
     /// What the fabric can do.
     ///
     /// # Errors
-    /// If the profile of a simulated fabric is impossible.
-    pub fn caps(&self) -> Result<Caps, WorldError> {
+    /// If the profile of a simulated fabric is impossible, or a device cannot be used.
+    pub fn caps(&self) -> Result<Caps, LaunchError> {
         match self {
             FabricSpec::Loopback(options) => Ok(Loopback::new(1, *options).context(NodeId(0)).caps().clone()),
             FabricSpec::Sim { profile, seed, .. } => {
                 let world = SimWorld::new(&SimConfig::new((**profile).clone(), 1, 1, *seed))?;
                 Ok(world.context(NodeId(0), 0).caps().clone())
+            }
+            #[cfg(feature = "verbs")]
+            FabricSpec::Verbs(options) => {
+                Ok(Verbs::open(options, 1).map_err(LaunchError::Shared)?.caps().clone())
             }
         }
     }
@@ -157,7 +166,15 @@ pub fn launch<P: Program>(
     }
     match fabric {
         FabricSpec::Loopback(options) => {
-            let outputs = on_threads(&Loopback::new(shape.nodes, *options), shape, config, program)?;
+            let fabric = Loopback::new(shape.nodes, *options);
+            let outputs =
+                on_threads(|node| Ok(AnyNic::Loopback(fabric.context(node))), shape, config, program)?;
+            Ok((outputs, RunFacts::default()))
+        }
+        #[cfg(feature = "verbs")]
+        FabricSpec::Verbs(options) => {
+            let fabric = Verbs::open(options, shape.nodes).map_err(LaunchError::Shared)?;
+            let outputs = on_threads(|node| fabric.context(node).map(AnyNic::Verbs), shape, config, program)?;
             Ok((outputs, RunFacts::default()))
         }
         FabricSpec::Sim { profile, seed, faults } => {
@@ -192,13 +209,13 @@ impl Table {
 }
 
 fn on_threads<P: Program>(
-    fabric: &Loopback,
+    context: impl Fn(NodeId) -> Result<AnyNic, SetupError> + Sync,
     shape: Shape,
     config: &WorkerConfig,
     program: &P,
 ) -> Result<Vec<P::Output>, LaunchError> {
-    let control: Vec<AnyNic> =
-        (0..shape.nodes).map(|n| AnyNic::Loopback(fabric.context(NodeId(n)))).collect();
+    let control = (0..shape.nodes).map(|n| context(NodeId(n))).collect::<Result<Vec<AnyNic>, _>>();
+    let control = control.map_err(LaunchError::Shared)?;
     let shared = program.setup(shape, &control).map_err(LaunchError::Shared)?;
     let total = usize::from(shape.nodes) * usize::from(shape.workers);
     let table = Table {
@@ -211,11 +228,10 @@ fn on_threads<P: Program>(
         let threads: Vec<_> = (0..shape.nodes)
             .flat_map(|node| (0..shape.workers).map(move |worker| (NodeId(node), worker)))
             .map(|(node, worker)| {
-                let (table, shared) = (&table, &shared);
-                let nic = fabric.context(node);
-                scope.spawn(move || {
-                    one_worker(AnyNic::Loopback(nic), table, shape, config, program, shared, worker)
-                })
+                let (table, shared, context) = (&table, &shared, &context);
+                // A context belongs to the thread that opens it.
+                scope
+                    .spawn(move || one_worker(context, table, shape, config, program, shared, (node, worker)))
             })
             .collect();
         threads.into_iter().map(|t| t.join()).collect::<Vec<_>>()
@@ -232,18 +248,17 @@ fn on_threads<P: Program>(
 }
 
 fn one_worker<P: Program>(
-    nic: AnyNic,
+    context: impl Fn(NodeId) -> Result<AnyNic, SetupError>,
     table: &Table,
     shape: Shape,
     config: &WorkerConfig,
     program: &P,
     shared: &P::Shared,
-    worker: u16,
+    (node, worker): (NodeId, u16),
 ) -> Option<P::Output> {
-    let node = nic.node();
     let setup = |source| LaunchError::Setup { node, worker, source };
     let index = |node: u16| usize::from(node) * usize::from(shape.workers) + usize::from(worker);
-    let opened = match Worker::open(nic, config, shape.nodes, worker) {
+    let opened = match context(node).and_then(|nic| Worker::open(nic, config, shape.nodes, worker)) {
         Ok((net, card)) => {
             table.cards.lock().unwrap_or_else(|p| p.into_inner())[index(node.0)] = Some(card);
             Some(net)

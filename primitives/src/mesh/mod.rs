@@ -14,7 +14,7 @@ use crate::fabric::{AnyNic, Nic, SetupError};
 use crate::mem::{Access, BufPool, Region};
 use crate::rpc::{Rpc, RpcConfig};
 use crate::verbs::port::{EnginePort, Port, PortConfig};
-use crate::verbs::{Qp, QpAddress, QpConfig};
+use crate::verbs::{Qp, QpAddress, QpConfig, RemoteKey};
 use std::rc::Rc;
 
 /// How each worker of a mesh is built.
@@ -45,12 +45,15 @@ impl Default for WorkerConfig {
 }
 
 /// The addresses of one worker's queue pairs.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Card {
     /// By peer node, then lane.
     pub connected: Vec<Vec<QpAddress>>,
     /// The RPC endpoint.
     pub rpc: QpAddress,
+    /// How the node's memory is reached through this worker's context, where that differs between contexts.
+    #[serde(default)]
+    pub keys: Vec<RemoteKey>,
 }
 
 /// One worker's network: port, RPC endpoint and scheduler.
@@ -93,7 +96,7 @@ impl Worker {
         let rpc = Rc::new(Rpc::new(port.clone(), config.rpc, worker, usize::from(nodes))?);
         let address = |qp: &Qp| port.nic().address(*qp);
         let connected = qps.iter().map(|lanes| lanes.iter().map(address).collect()).collect();
-        let card = Card { connected, rpc: rpc.address() };
+        let card = Card { connected, rpc: rpc.address(), keys: port.nic().remote_keys() };
         Ok((Worker { port, rpc, sched, qps: qps.into() }, card))
     }
 
@@ -107,6 +110,7 @@ impl Worker {
             for (&address, &qp) in card.connected[me.index()].iter().zip(lanes) {
                 self.port.nic().connect(qp, Some(address))?;
             }
+            self.port.nic().introduce(card.rpc, &card.keys);
             self.rpc.open(card.rpc);
         }
         Ok(())
