@@ -309,6 +309,7 @@ impl RunArgs {
             replicas: self.workload.replicas,
             duration: self.time.duration_on(&self.fabric.fabric),
             seed: self.time.seed,
+            primitive: None,
         }
     }
 }

@@ -9,12 +9,14 @@
 //! [`commands::dispatch`].
 
 pub mod args;
+pub mod claims;
 pub mod commands;
 pub mod error;
 pub mod fabrics;
 pub mod interrupt;
 pub mod names;
 pub mod output;
+pub mod primitive;
 pub mod spec;
 pub mod sweep;
 pub mod transact;

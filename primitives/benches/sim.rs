@@ -1,20 +1,70 @@
-//! How many events a second the simulator handles on one core: 16 nodes of 24 cores with 16 READs in flight
-//! each, beside a bare event queue of the same length (the hold model: take the earliest, put one back
-//! later).
+//! How many events a second the simulator handles on one core, and what a coroutine weighs: 16 nodes of 24 cores.
 //!
-//! `cargo bench -p doorbell-primitives --bench sim`; with `--quick` it prints the rates alone.
+//! Three loops over READs of 8 B: bare cores with 16 READs in flight each (NIC model and core loop alone), coroutines
+//! with one READ in flight each through `Core` and `Port` (16 on every core, and 10², 10⁴ and 10⁵ in all), and beside
+//! each a bare binary heap with as many events (the hold model: take the earliest, put one back later). A counting
+//! allocator says what a coroutine adds to the heap beside its buffer: when it is spawned (future and scheduler's
+//! places), and by the time it has run for a while (the port's places, but also the simulator's own queues).
+//!
+//! `cargo bench -p doorbell-primitives --bench sim`; with `--quick` criterion's part is short.
+
+// Counting allocations is the one thing that needs it: `GlobalAlloc` is an unsafe trait. The implementation hands
+// everything to the system allocator unchanged.
+#![allow(unsafe_code)]
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use dary_heap::QuaternaryHeap;
-use primitives::exec::{CoreLoop, Step};
+use primitives::exec::{Core, CoreLoop, Sched, Step};
 use primitives::fabric::sim::{SimConfig, SimNic, SimWorld};
-use primitives::fabric::{CpuWork, Nic};
-use primitives::mem::{Access, Region};
+use primitives::fabric::{AnyNic, CpuWork, Nic};
+use primitives::mem::{Access, BufPool, Region};
 use primitives::profile::Profile;
 use primitives::units::Nanos;
-use primitives::verbs::{Flags, NodeId, Qp, QpConfig, Rkey, Sge, Verb, WorkRequest};
+use primitives::verbs::port::{EnginePort, Port, PortConfig};
+use primitives::verbs::{Flags, NodeId, Qp, QpConfig, Remote, Rkey, Sge, Verb, WorkRequest};
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
 use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::rc::Rc;
 use std::time::Duration;
+
+/// Counts the bytes that this thread holds.
+struct Counting;
+
+thread_local! {
+    static HELD: Cell<i64> = const { Cell::new(0) };
+}
+
+fn count(bytes: i64) {
+    let _ = HELD.try_with(|held| held.set(held.get() + bytes));
+}
+
+// Sound: every call is the system allocator's, with the caller's own arguments.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count(layout.size() as i64);
+        unsafe { System.alloc(layout) }
+    }
+    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
+        count(-(layout.size() as i64));
+        unsafe { System.dealloc(ptr, layout) }
+    }
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        count(layout.size() as i64);
+        unsafe { System.alloc_zeroed(layout) }
+    }
+    unsafe fn realloc(&self, ptr: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        count(size as i64 - layout.size() as i64);
+        unsafe { System.realloc(ptr, layout, size) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+fn held() -> i64 {
+    HELD.with(Cell::get)
+}
 
 const NODES: usize = 16;
 const CORES: usize = 24;
@@ -23,7 +73,7 @@ const OUTSTANDING: u64 = 16;
 /// A core that keeps 16 READs of 8 B in flight, each answered by the next.
 struct Reader {
     nic: SimNic,
-    peers: Vec<(Qp, Rkey)>,
+    peers: Vec<(NodeId, Qp, Rkey)>,
     local: Sge,
     turn: u64,
 }
@@ -31,9 +81,8 @@ struct Reader {
 impl Reader {
     fn post(&mut self) {
         self.turn += 1;
-        let (qp, rkey) = self.peers[self.turn as usize % self.peers.len()];
-        let offset = self.turn.wrapping_mul(0x9e37_79b9_7f4a_7c15) % 8192 * 8;
-        let verb = Verb::Read { rkey, offset };
+        let (_, qp, rkey) = self.peers[self.turn as usize % self.peers.len()];
+        let verb = Verb::Read { rkey, offset: offset(self.turn) };
         let flags = Flags { signaled: true, inline: false };
         self.nic.charge(CpuWork::Request);
         self.nic.charge(CpuWork::Doorbell);
@@ -54,7 +103,14 @@ impl CoreLoop for Reader {
     }
 }
 
-fn readers() -> (SimWorld, Vec<Reader>) {
+/// One core's context and its queue pairs to all other nodes, with a region of 64 KiB at each.
+struct Site {
+    nic: SimNic,
+    peers: Vec<(NodeId, Qp, Rkey)>,
+}
+
+/// A cluster whose same-numbered cores are connected.
+fn sites() -> (SimWorld, Vec<Site>) {
     let profile = Profile::shipped("cx4-edr").expect("shipped");
     let world = SimWorld::new(&SimConfig::new(profile, NODES, CORES, 1)).expect("a sensible world");
     let nics: Vec<SimNic> =
@@ -62,34 +118,137 @@ fn readers() -> (SimWorld, Vec<Reader>) {
     let keys: Vec<_> = (0..NODES)
         .map(|n| nics[n * CORES].register(&Region::new(64 << 10), Access::ALL).expect("registers"))
         .collect();
-    let connect = |qp: Qp, i: usize, there: usize, back: Qp| {
-        nics[i].connect(qp, Some(nics[there].address(back))).expect("connects");
-    };
     let qps: Vec<Vec<Qp>> = nics
         .iter()
         .map(|nic| (0..NODES).map(|_| nic.create_qp(&QpConfig::rc()).expect("fits")).collect())
         .collect();
-    let reader = |i: usize| {
+    let site = |i: usize| {
         let (node, core) = (i / CORES, i % CORES);
-        let peers = (0..NODES)
-            .filter(|&other| other != node)
-            .map(|other| {
-                let there = other * CORES + core;
-                connect(qps[i][other], i, there, qps[there][node]);
-                (qps[i][other], keys[other].rkey)
-            })
-            .collect();
-        let private = nics[i].register(&Region::new(64), Access::LOCAL).expect("registers");
-        let local = Sge { lkey: private.lkey, offset: 0, len: 8 };
-        Reader { nic: nics[i].clone(), peers, local, turn: 0 }
+        let others = (0..NODES).filter(|&other| other != node);
+        let peers = others.map(|other| {
+            let there = other * CORES + core;
+            let back = nics[there].address(qps[there][node]);
+            nics[i].connect(qps[i][other], Some(back)).expect("connects");
+            (NodeId(other as u16), qps[i][other], keys[other].rkey)
+        });
+        Site { nic: nics[i].clone(), peers: peers.collect() }
     };
-    let cores = (0..NODES * CORES).map(reader).collect();
-    (world, cores)
+    let sites = (0..NODES * CORES).map(site).collect();
+    (world, sites)
+}
+
+/// Where READ number `turn` goes: to the peers in turn, all over their regions.
+fn offset(turn: u64) -> u64 {
+    turn.wrapping_mul(0x9e37_79b9_7f4a_7c15) % 8192 * 8
+}
+
+fn readers(sites: Vec<Site>) -> Vec<Reader> {
+    let reader = |Site { nic, peers }: Site| {
+        let private = nic.register(&Region::new(64), Access::LOCAL).expect("registers");
+        let local = Sge { lkey: private.lkey, offset: 0, len: 8 };
+        Reader { nic, peers, local, turn: 0 }
+    };
+    sites.into_iter().map(reader).collect()
+}
+
+/// READs for ever, one after the other.
+async fn read_on(port: Rc<EnginePort>, peers: Rc<[Remote]>, mut turn: u64, reads: Rc<Cell<u64>>) {
+    loop {
+        turn += 1;
+        let peer = peers[turn as usize % peers.len()];
+        port.read(peer.at(offset(turn)), 8).await.expect("a READ that is allowed");
+        reads.set(reads.get() + 1);
+    }
+}
+
+/// What one kind of load showed.
+struct Rate {
+    events_per_s: f64,
+    reads_per_s: f64,
+    events_per_read: f64,
+}
+
+/// Runs `world` for a while, after a warm-up, and rates it by CPU time.
+fn rate<C: CoreLoop>(
+    world: &SimWorld,
+    cores: &mut [C],
+    until: &mut Nanos,
+    reads: impl Fn(&[C]) -> u64,
+) -> Rate {
+    *until += Nanos::from_micros(50);
+    world.run(cores, *until);
+    let (events, done, start) = (world.events(), reads(cores), cpu_time());
+    while cpu_time() - start < Duration::from_millis(1500) {
+        *until += Nanos::from_micros(20);
+        world.run(cores, *until);
+    }
+    let seconds = (cpu_time() - start).as_secs_f64();
+    let (events, done) = ((world.events() - events) as f64, (reads(cores) - done) as f64);
+    Rate { events_per_s: events / seconds, reads_per_s: done / seconds, events_per_read: events / done }
+}
+
+/// Turns a second of a heap that holds `n` events.
+fn hold_rate(n: u64) -> f64 {
+    let mut hold = Hold::new(n);
+    let (mut turns, start) = (0u64, cpu_time());
+    while cpu_time() - start < Duration::from_millis(300) {
+        (0..10_000).for_each(|_| hold.turn());
+        turns += 10_000;
+    }
+    turns as f64 / (cpu_time() - start).as_secs_f64()
+}
+
+fn report(what: &str, rate: &Rate, pending: u64) {
+    println!(
+        "{what}: {:.2} M events per CPU second ({:.2} M READs, {:.2} events each); binary heap of {pending}: {:.2} M turns",
+        rate.events_per_s / 1e6,
+        rate.reads_per_s / 1e6,
+        rate.events_per_read,
+        hold_rate(pending) / 1e6,
+    );
+}
+
+/// `total` coroutines spread over the cores, each with one READ in flight.
+fn coroutines(total: usize) {
+    let (world, sites) = sites();
+    let reads = Rc::new(Cell::new(0));
+    let per_core = total.div_ceil(sites.len()) as u64;
+    let build = |Site { nic, peers }: Site| {
+        let arena = Region::new((64 * per_core) as usize);
+        let lkey = nic.register(&arena, Access::LOCAL).expect("registers").lkey;
+        let port =
+            Port::new(AnyNic::Sim(nic), Sched::new(), BufPool::new(arena, lkey), PortConfig::default());
+        for &(peer, qp, _) in &peers {
+            port.add_route(peer, qp, QpConfig::rc().send_depth);
+        }
+        let at = |&(node, _, rkey): &(NodeId, Qp, Rkey)| Remote { node, rkey, offset: 0 };
+        let places: Rc<[Remote]> = peers.iter().map(at).collect();
+        let port = Rc::new(port);
+        (Core::new(port.sched().clone(), port), places)
+    };
+    let (mut cores, places): (Vec<_>, Vec<_>) = sites.into_iter().map(build).unzip();
+    let before = held();
+    for i in 0..total {
+        let at = i % cores.len();
+        let port = cores[at].poller().clone();
+        cores[at].spawn(read_on(port, places[at].clone(), i as u64 * 7, reads.clone()));
+    }
+    let spawned = held() - before;
+    let mut until = Nanos(0);
+    let rate = rate(&world, &mut cores, &mut until, |_| reads.get());
+    let grown = held() - before - spawned;
+    report(&format!("{total} coroutines"), &rate, total as u64);
+    println!(
+        "  per coroutine beside its buffer: {} B when spawned, {} B more once running, of which the simulator's own \
+         queues are part",
+        spawned / total as i64,
+        grown / total as i64,
+    );
 }
 
 /// A heap of `n` packed keys: take the earliest, put it back up to 2 µs later.
 struct Hold {
-    heap: QuaternaryHeap<Reverse<u128>>,
+    heap: BinaryHeap<Reverse<u128>>,
     state: u64,
 }
 
@@ -113,28 +272,17 @@ fn cpu_time() -> Duration {
 }
 
 fn events(c: &mut Criterion) {
-    let (world, mut cores) = readers();
-    let mut until = Nanos::from_micros(50);
-    world.run(&mut cores, until);
     // Rates first: criterion's table has time per run, not per event.
-    let (before, start) = (world.events(), cpu_time());
-    let virtual_start = until;
-    while (cpu_time() - start) < Duration::from_millis(1500) {
-        until += Nanos::from_micros(20);
-        world.run(&mut cores, until);
+    let all = (NODES * CORES) as u64 * OUTSTANDING;
+    let (world, sites) = sites();
+    let mut cores = readers(sites);
+    let mut until = Nanos(0);
+    let bare = rate(&world, &mut cores, &mut until, |cores| cores.iter().map(|c| c.turn).sum());
+    report("bare cores, 16 READs in flight each", &bare, all);
+    for total in [all as usize, 100, 10_000, 100_000] {
+        coroutines(total);
     }
-    let count = (world.events() - before) as f64;
-    let reads = cores.iter().map(|c| c.turn).sum::<u64>() as f64;
-    println!(
-        "sim: {:.2} M events per CPU second, {:.2} M READs per node per virtual second, {:.2} events per READ",
-        count / (cpu_time() - start).as_secs_f64() / 1e6,
-        reads / NODES as f64 / until.0 as f64 * 1e3,
-        count / (reads * until.since(virtual_start).0 as f64 / until.0 as f64),
-    );
-    let mut hold = Hold::new(NODES as u64 * CORES as u64 * OUTSTANDING);
-    let start = cpu_time();
-    (0..10_000_000).for_each(|_| hold.turn());
-    println!("hold model: {:.2} M turns per CPU second", 10.0 / (cpu_time() - start).as_secs_f64());
+    let mut hold = Hold::new(all);
 
     let mut group = c.benchmark_group("sim");
     group.sample_size(10);

@@ -14,5 +14,6 @@ pub mod mem;
 pub mod mesh;
 pub mod profile;
 pub mod rpc;
+pub mod secret;
 pub mod units;
 pub mod verbs;

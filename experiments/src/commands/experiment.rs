@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use primitives::measure::{Kind, PointResult, ProfileRef, ResultDir, Row, RunRecord, TableName};
+use primitives::measure::{PointResult, ProfileRef, ResultDir, Row, RunRecord, TableName};
 use serde_json::{Value, json};
 
 use super::Context;
@@ -11,6 +11,7 @@ use crate::args::ExperimentArgs;
 use crate::error::CliError;
 use crate::fabrics::{Fabric, profile, require};
 use crate::output::{emit, table};
+use crate::primitive;
 use crate::spec::{Experiment, FabricChoice, Point};
 use crate::sweep::usual_jobs;
 use crate::transact::{self, Keep};
@@ -55,6 +56,9 @@ pub fn plan(args: &ExperimentArgs) -> Result<Vec<Planned>, CliError> {
     for planned in &planned {
         for (number, point) in planned.experiment.points.iter().enumerate() {
             require(&point.spec.fabric)?;
+            if point.spec.primitive.is_some() {
+                continue;
+            }
             let settings = transact::workload(&point.spec).and_then(|_| transact::protocol(&point.spec));
             settings
                 .map_err(|e| e.context(format!("{}, point {number} of the grid", planned.file.display())))?;
@@ -63,15 +67,25 @@ pub fn plan(args: &ExperimentArgs) -> Result<Vec<Planned>, CliError> {
     Ok(planned)
 }
 
-/// The command: every point is a run of transactions, its history checked.
+/// The command.
 ///
 /// # Errors
 /// As [`plan`] and [`sweep`].
 pub fn run(args: &ExperimentArgs, context: &Context) -> Result<(), CliError> {
     let planned = plan(args)?;
     context.interrupt.listen()?;
-    sweep(args, context, &planned, |point| {
+    sweep(args, context, &planned, measure_with(context))
+}
+
+/// Measures a point: requests alone, or a run of transactions whose history is checked.
+pub fn measure_with(context: &Context) -> impl Fn(&Point) -> Result<PointResult, CliError> + Sync {
+    |point| {
         let fabric = Fabric::open(&point.spec.fabric, point.spec.seed)?;
+        if point.spec.primitive.is_some() {
+            let stop = context.interrupt.flag();
+            let result = primitive::measure(&point.spec, &fabric.spec, row_of(point), stop)?;
+            return if context.interrupt.asked() { Err(CliError::interrupted()) } else { Ok(result) };
+        }
         let plan = super::run::resolve(&point.spec, &fabric, context)?;
         let run =
             transact::run(&point.spec, &fabric, &plan, Keep { history: true }, context.interrupt.flag())?;
@@ -80,7 +94,7 @@ pub fn run(args: &ExperimentArgs, context: &Context) -> Result<(), CliError> {
         }
         run.passed(&context.command)?;
         Ok(run.point(row_of(point)))
-    })
+    }
 }
 
 /// Measures what is missing of each experiment, by `measure`, and shows the points.
@@ -116,7 +130,8 @@ where
         people.push_str(&format!("{}\n{}", experiment.question, shown(experiment, &rows)));
         people.push_str(&format!("results in {}\n", out.display()));
         let record = dir.record();
-        let columns = primitives::measure::columns(Kind::Experiment, TableName::Points, &experiment.axes());
+        let columns =
+            primitives::measure::columns(experiment.kind.results(), TableName::Points, &experiment.axes());
         let as_map = |row: &Row| -> BTreeMap<String, String> {
             columns.iter().filter_map(|c| row.get(c).map(|cell| (c.clone(), cell.to_owned()))).collect()
         };
@@ -133,7 +148,7 @@ where
     emit(args.output.json.as_ref(), &json!({ "experiments": data }), &people)
 }
 
-fn record(experiment: &Experiment, context: &Context) -> Result<RunRecord, CliError> {
+pub(crate) fn record(experiment: &Experiment, context: &Context) -> Result<RunRecord, CliError> {
     let mut spec = serde_json::to_value(experiment).map_err(|e| CliError::check("no JSON").caused_by(&e))?;
     // Plans and profiles in files of their own decide results too: a changed file is another run.
     let mut files = BTreeMap::new();
@@ -145,7 +160,7 @@ fn record(experiment: &Experiment, context: &Context) -> Result<RunRecord, CliEr
     }
     let points = experiment.points.len() as u64;
     let mut record =
-        RunRecord::new(Kind::Experiment, &experiment.fabrics(), spec, experiment.base.seed, points);
+        RunRecord::new(experiment.kind.results(), &experiment.fabrics(), spec, experiment.base.seed, points);
     record.title.clone_from(&experiment.question);
     record.question = Some(experiment.question.clone());
     record.command.clone_from(&context.command);
@@ -163,7 +178,14 @@ fn record(experiment: &Experiment, context: &Context) -> Result<RunRecord, CliEr
 /// The axes and what people look at first.
 fn shown(experiment: &Experiment, rows: &[Row]) -> String {
     let axes = experiment.axes().into_iter().map(|axis| (axis.clone(), format!("axis_{axis}")));
-    let first = ["committed_per_s", "latency_p50_ns", "latency_p99_ns", "aborted_per_s", "isolation_verdict"];
+    let first = [
+        "committed_per_s",
+        "rate_per_server_per_s",
+        "latency_p50_ns",
+        "latency_p99_ns",
+        "aborted_per_s",
+        "isolation_verdict",
+    ];
     let columns: Vec<(String, String)> = axes
         .chain(first.map(|column| (column.to_owned(), column.to_owned())))
         .filter(|(_, column)| rows.iter().any(|row| row.get(column).is_some_and(|cell| !cell.is_empty())))

@@ -344,6 +344,7 @@ impl TuneArgs {
             replicas: self.workload.replicas,
             duration: self.time.duration_on(&self.fabric.fabric),
             seed: self.time.seed,
+            primitive: None,
         }
     }
 }

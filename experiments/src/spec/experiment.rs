@@ -25,10 +25,14 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
 use super::grid::{Axis, Point, expand};
-use super::run::RunSpec;
+use super::primitive::PrimitiveSpec;
+use super::run::{RunSpec, Span};
 use crate::error::CliError;
 use crate::names::suggest;
 use crate::yaml::{Document, Spanned};
+
+/// Counted time of a primitive point where the file does not say: thousands of requests per core.
+const PRIMITIVE_USUAL: Span = Span::from_ns(100_000);
 
 /// What the points of an experiment are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -37,6 +41,18 @@ pub enum SpecKind {
     /// Runs of a workload.
     #[default]
     Run,
+    /// Requests alone: what NICs and cores give, without transactions.
+    Primitive,
+}
+
+impl SpecKind {
+    /// The kind of its result directories.
+    pub fn results(self) -> Kind {
+        match self {
+            SpecKind::Run => Kind::Experiment,
+            SpecKind::Primitive => Kind::Primitive,
+        }
+    }
 }
 
 /// A figure wanted: one column against one axis, a line for each value of another axis.
@@ -92,6 +108,15 @@ struct Written {
     replicas: Option<Spanned<Value>>,
     duration: Option<Spanned<Value>>,
     seed: Option<Spanned<Value>>,
+    verb: Option<Spanned<Value>>,
+    payload: Option<Spanned<Value>>,
+    outstanding: Option<Spanned<Value>>,
+    doorbell_batch: Option<Spanned<Value>>,
+    signal_period: Option<Spanned<Value>>,
+    queue_pairs: Option<Spanned<Value>>,
+    servers: Option<Spanned<Value>>,
+    addresses: Option<Spanned<Value>>,
+    optimizations: Option<Spanned<Value>>,
     #[serde(default)]
     grid: Entries<Vec<Spanned<Value>>>,
     #[serde(default)]
@@ -118,7 +143,7 @@ impl Experiment {
         }
         let base = base(document, &written)?;
         let grid = grid(document, &base, &written.grid)?;
-        let figures = figures(document, &grid, written.figures)?;
+        let figures = figures(document, written.kind, &grid, written.figures)?;
         let points =
             expand(&base, &grid).map_err(|why| CliError::usage(format!("{}: {why}", document.name)))?;
         let real = points.iter().filter(|point| !point.spec.fabric.virtual_time()).count();
@@ -151,6 +176,10 @@ impl Experiment {
 
 fn base(document: &Document, written: &Written) -> Result<RunSpec, CliError> {
     let mut base = RunSpec::default();
+    if written.kind == SpecKind::Primitive {
+        base.primitive = Some(PrimitiveSpec::default());
+        base.duration = PRIMITIVE_USUAL;
+    }
     let given = [
         ("fabric", &written.fabric),
         ("workload", &written.workload),
@@ -162,6 +191,15 @@ fn base(document: &Document, written: &Written) -> Result<RunSpec, CliError> {
         ("replicas", &written.replicas),
         ("duration", &written.duration),
         ("seed", &written.seed),
+        ("verb", &written.verb),
+        ("payload", &written.payload),
+        ("outstanding", &written.outstanding),
+        ("doorbell_batch", &written.doorbell_batch),
+        ("signal_period", &written.signal_period),
+        ("queue_pairs", &written.queue_pairs),
+        ("servers", &written.servers),
+        ("addresses", &written.addresses),
+        ("optimizations", &written.optimizations),
     ];
     for (key, value) in given {
         if let Some(value) = value {
@@ -209,11 +247,12 @@ fn grid(
 
 fn figures(
     document: &Document,
+    kind: SpecKind,
     axes: &[Axis],
     written: Vec<Spanned<Figure>>,
 ) -> Result<Vec<Figure>, CliError> {
     let axis_names: Vec<&str> = axes.iter().map(|axis| axis.name.as_str()).collect();
-    let columns = point_columns(Kind::Experiment);
+    let columns = point_columns(kind.results());
     for figure in &written {
         let Figure { x, y, by, .. } = &figure.value;
         let refused = |what: &str, name: &str, known: &[&str]| {

@@ -7,10 +7,12 @@ mod choice;
 mod experiment;
 mod grid;
 pub mod limits;
+mod primitive;
 mod run;
 pub mod values;
 
 pub use choice::{FabricChoice, PlanChoice, ProfileChoice};
 pub use experiment::{Experiment, Figure, SpecKind};
 pub use grid::{Axis, Point};
+pub use primitive::PrimitiveSpec;
 pub use run::{RunSpec, Span};

@@ -8,6 +8,7 @@ use serde::{Serialize, Serializer};
 use serde_json::Value;
 
 use super::choice::{FabricChoice, PlanChoice, ProfileChoice};
+use super::primitive::PrimitiveSpec;
 use super::{limits, values};
 use crate::error::CliError;
 use crate::yaml::Document;
@@ -74,6 +75,9 @@ pub struct RunSpec {
     pub duration: Span,
     /// Seed of every random draw.
     pub seed: u64,
+    /// Requests alone, without transactions: workload, protocol, plan and replicas have no say then.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub primitive: Option<PrimitiveSpec>,
 }
 
 impl Default for RunSpec {
@@ -91,6 +95,7 @@ impl Default for RunSpec {
             replicas: limits::REPLICAS.usual,
             duration: Span::from_ns(1_000_000_000),
             seed: 1,
+            primitive: None,
         }
     }
 }
@@ -115,6 +120,11 @@ impl RunSpec {
     /// # Errors
     /// In words, if there is no such key or the value does not fit.
     pub fn apply(&mut self, key: &str, value: &Value) -> Result<(), String> {
+        if let Some(primitive) = &mut self.primitive
+            && !matches!(key, "fabric" | "nodes" | "threads" | "coroutines" | "duration" | "seed")
+        {
+            return primitive.apply(key, value);
+        }
         match key {
             "fabric" => self.fabric = text(value)?.parse()?,
             "workload" => self.workload = values::workload(text(value)?)?,
@@ -180,6 +190,9 @@ impl RunSpec {
                 limits::COROUTINES_IN_ALL
             ));
         }
+        if let Some(primitive) = &self.primitive {
+            return primitive.check(self);
+        }
         if self.replicas > self.nodes {
             return Err(format!(
                 "{} copies of each record need {} nodes, there {}; use fewer replicas or more nodes",
@@ -192,11 +205,11 @@ impl RunSpec {
     }
 }
 
-fn text(value: &Value) -> Result<&str, String> {
+pub(super) fn text(value: &Value) -> Result<&str, String> {
     value.as_str().ok_or_else(|| format!("a name is needed, not {value}"))
 }
 
-fn number(value: &Value) -> Result<u64, String> {
+pub(super) fn number(value: &Value) -> Result<u64, String> {
     value.as_u64().ok_or_else(|| format!("a whole number is needed, not {value}"))
 }
 

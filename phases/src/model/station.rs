@@ -136,11 +136,15 @@ impl Load {
         let nic = &profile.nic;
         let entry = nic.completion_entry.value;
         let entry_pcie = nic.pcie_ns(nic.cqe_size.value as u64);
-        let miss = nic.qp_miss.value * nic.qp_miss_share(cluster.queue_pairs());
+        let missed = |primitive| match primitive {
+            // Datagram queue pairs are few.
+            Primitive::Send => 0.0,
+            _ => nic.qp_miss_ns(primitive, cluster.queue_pairs()),
+        };
         let mut load = Load::default();
 
         for flow in &demand.posted {
-            let missed = if flow.primitive == Primitive::Send { 0.0 } else { miss };
+            let missed = missed(flow.primitive);
             load[Station::Engine].own.add(flow.count, nic.requester_ns(flow.primitive) + missed);
             let receives = if flow.primitive == Primitive::Send { entry } else { 0.0 };
             load[Station::Engine].other.add(flow.count, nic.responder_ns(flow.primitive) + missed + receives);
@@ -155,7 +159,7 @@ impl Load {
         }
         for flow in &demand.looped {
             let engine = nic.requester_ns(flow.primitive) + nic.responder_ns(flow.primitive);
-            load[Station::Engine].own.add(flow.count, engine + 2.0 * miss);
+            load[Station::Engine].own.add(flow.count, engine + 2.0 * missed(flow.primitive));
             load.memory(flow, nic, entry_pcie, true);
         }
         for flow in &demand.replies {

@@ -38,6 +38,14 @@ pub enum LoadError {
     /// A cluster of one node has nobody to ask.
     #[error("primitive benchmarks need at least two nodes, not {0}")]
     Nodes(u16),
+    /// Nobody is left to ask.
+    #[error("of {nodes} nodes, {servers} cannot all be servers: somebody must ask")]
+    Servers {
+        /// Nodes of the cluster.
+        nodes: u16,
+        /// Servers asked for.
+        servers: u16,
+    },
 }
 
 /// What one point gave.
@@ -84,6 +92,9 @@ pub fn run(
 ) -> Result<Sample, LoadError> {
     if scope.nodes < 2 {
         return Err(LoadError::Nodes(scope.nodes));
+    }
+    if point.servers >= scope.nodes {
+        return Err(LoadError::Servers { nodes: scope.nodes, servers: point.servers });
     }
     let shape = Shape { nodes: scope.nodes, workers: point.threads };
     let load = ClosedLoad { point, scope, seed, stop };
@@ -195,7 +206,8 @@ impl Program for ClosedLoad<'_> {
         let mut core = Core::new(site.net.sched.clone(), RpcPoller::new(site.net.rpc.clone(), service));
         let tally = Rc::new(Tally::default());
         let first = site.start + self.scope.warm_up;
-        for coroutine in 0..self.point.coroutines {
+        let coroutines = if site.node.0 < self.point.servers { 0 } else { self.point.coroutines };
+        for coroutine in 0..coroutines {
             let stream =
                 (u64::from(site.node.0) << 40) | (u64::from(site.worker) << 20) | u64::from(coroutine);
             let client = Client {
@@ -319,8 +331,12 @@ impl Client<'_> {
         }
     }
 
-    /// Some node but this one.
+    /// Some node but this one; one of the servers, where there are.
     fn peer(&mut self) -> NodeId {
+        let servers = self.load.point.servers;
+        if servers > 0 {
+            return NodeId(self.rng.random_range(0..servers));
+        }
         let other = self.rng.random_range(0..self.nodes - 1);
         NodeId(if other >= self.node.0 { other + 1 } else { other })
     }
@@ -328,7 +344,11 @@ impl Client<'_> {
     fn target(&mut self) -> Remote {
         let node = self.peer();
         let slot = u64::from(self.load.point.payload.max(8).next_multiple_of(8));
-        let offset = self.rng.random_range(0..TARGET_BYTES / slot) * slot;
+        let slots = match self.load.point.addresses {
+            0 => TARGET_BYTES / slot,
+            few => u64::from(few).min(TARGET_BYTES / slot),
+        };
+        let offset = self.rng.random_range(0..slots) * slot;
         Remote { node, rkey: self.rkeys[node.index()], offset }
     }
 

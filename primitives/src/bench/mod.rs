@@ -52,6 +52,19 @@ impl BenchVerb {
     pub const ALL: [BenchVerb; 5] =
         [BenchVerb::Read, BenchVerb::Write, BenchVerb::Cas, BenchVerb::FetchAdd, BenchVerb::Rpc];
 
+    /// The verb of a name in experiment files: as [`BenchVerb::name`], but `rpc-write` is told from `rpc`.
+    pub fn named(name: &str) -> Option<BenchVerb> {
+        let all = [
+            ("read", BenchVerb::Read),
+            ("write", BenchVerb::Write),
+            ("cas", BenchVerb::Cas),
+            ("fetch-add", BenchVerb::FetchAdd),
+            ("rpc", BenchVerb::Rpc),
+            ("rpc-write", BenchVerb::RpcWrite),
+        ];
+        all.into_iter().find(|(known, _)| *known == name).map(|(_, verb)| verb)
+    }
+
     /// The verb's name in result files.
     pub fn name(self) -> &'static str {
         match self {
@@ -92,12 +105,21 @@ pub struct Point {
     pub queue_pairs: u32,
     /// Step of the optimization ladder, for the multi-object questions.
     pub rung: Option<Rung>,
+    /// Nodes that are asked, and do not ask themselves; 0 is the symmetric model: all ask all.
+    pub servers: u16,
+    /// Different addresses on each node that is asked; 0 is as many as fit into its memory.
+    pub addresses: u32,
 }
 
 /// How much longer the multi-object questions count: one of their operations takes as long as tens of requests.
 const LADDER_WINDOWS: u64 = 8;
 
 impl Point {
+    /// Nodes of a cluster that are asked.
+    pub fn asked(&self, scope: &Scope) -> u16 {
+        if self.servers == 0 { scope.nodes } else { self.servers }
+    }
+
     /// The time that is counted at this point.
     pub fn window(&self, scope: &Scope) -> Nanos {
         let windows = if self.rung.is_some() { LADDER_WINDOWS } else { 1 };
@@ -106,7 +128,8 @@ impl Point {
 }
 
 impl Point {
-    fn new(question: &'static str, verb: BenchVerb) -> Point {
+    /// A point with usual values: one thread, eight coroutines, 64 B.
+    pub fn new(question: &'static str, verb: BenchVerb) -> Point {
         Point {
             question,
             verb,
@@ -118,6 +141,8 @@ impl Point {
             signal_period: 32,
             queue_pairs: 1,
             rung: None,
+            servers: 0,
+            addresses: 0,
         }
     }
 }

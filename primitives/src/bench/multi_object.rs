@@ -38,21 +38,32 @@ impl Rung {
     }
 }
 
+impl Rung {
+    /// Every rung, from the lowest.
+    pub const ALL: [Rung; 5] =
+        [Rung::Base, Rung::Coroutines, Rung::Outstanding, Rung::Doorbell, Rung::PassiveAck];
+
+    /// The point of this rung: what it and those below switch on.
+    pub fn point(self, question: &'static str, verb: BenchVerb, threads: u16, coroutines: u32) -> Point {
+        Point {
+            payload: 64,
+            threads,
+            coroutines: if self >= Rung::Coroutines { coroutines } else { 1 },
+            outstanding: if self >= Rung::Outstanding { OBJECTS } else { 1 },
+            doorbell_batch: if self >= Rung::Doorbell { 32 } else { 1 },
+            signal_period: if self >= Rung::Outstanding { 32 } else { 1 },
+            rung: Some(self),
+            ..Point::new(question, verb)
+        }
+    }
+}
+
 const READ_RUNGS: [Rung; 4] = [Rung::Base, Rung::Coroutines, Rung::Outstanding, Rung::Doorbell];
 const WRITE_RUNGS: [Rung; 5] =
     [Rung::Base, Rung::Coroutines, Rung::Outstanding, Rung::Doorbell, Rung::PassiveAck];
 
 pub(super) fn points(scope: &Scope) -> Vec<Point> {
-    let rung_point = |question, verb, rung| Point {
-        payload: 64,
-        threads: scope.threads,
-        coroutines: if rung >= Rung::Coroutines { scope.coroutines } else { 1 },
-        outstanding: if rung >= Rung::Outstanding { OBJECTS } else { 1 },
-        doorbell_batch: if rung >= Rung::Doorbell { 32 } else { 1 },
-        signal_period: if rung >= Rung::Outstanding { 32 } else { 1 },
-        rung: Some(rung),
-        ..Point::new(question, verb)
-    };
+    let rung_point = |question, verb, rung: Rung| rung.point(question, verb, scope.threads, scope.coroutines);
     let mut points = Vec::new();
     for verb in [BenchVerb::Read, BenchVerb::Rpc] {
         points.extend(READ_RUNGS.map(|rung| rung_point("ladder-read", verb, rung)));

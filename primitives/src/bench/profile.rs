@@ -19,7 +19,7 @@
 use super::{BenchVerb, Point, Sample};
 use crate::fabric::Caps;
 use crate::measure::Machine;
-use crate::profile::{CpuProfile, NicProfile, Profile, Quantity, Source, Unit};
+use crate::profile::{CpuProfile, Interface, NicProfile, Profile, Quantity, Source, Unit};
 
 /// Why no profile could be made.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -95,8 +95,7 @@ pub fn fit(
     let rpc = ((call - 2.0 * (request + completion)) / 5.0).max(1.0);
 
     let ns = |value: f64, how: &str| Quantity::measured((value * 10.0).round() / 10.0, Unit::Ns, how);
-    let assumed =
-        |value, unit, why: &str| Quantity { value, unit, source: Source::Assumed, reference: why.into() };
+    let assumed = |value, unit, why: &str| Quantity::fixed(value, unit, Source::Assumed, why);
     let cpu = CpuProfile {
         model: machine.cpu.clone(),
         poll: assumed(completion / 2.0, Unit::Ns, "half of a completion"),
@@ -125,17 +124,15 @@ pub fn fit(
 /// The NIC of a fabric that has none: limits as its capabilities say, stages that cost nothing.
 fn no_nic(caps: &Caps) -> NicProfile {
     let why = "no NIC and no wire: the posting core executes requests";
-    let assumed = |value, unit| Quantity { value, unit, source: Source::Assumed, reference: why.into() };
+    let assumed = |value, unit| Quantity::fixed(value, unit, Source::Assumed, why);
     let free = || assumed(0.0, Unit::Ns);
-    let limit = |value: u32, unit| Quantity {
-        value: f64::from(value),
-        unit,
-        source: Source::Measured,
-        reference: "capability of the fabric".into(),
-    };
+    let limit = |value: u32, unit| Quantity::measured(f64::from(value), unit, "capability of the fabric");
     NicProfile {
         card: caps.fabric.clone(),
+        interface: if caps.one_sided { Interface::Verbs } else { Interface::Messages },
         atomic_scope: caps.atomic_scope,
+        cards: assumed(1.0, Unit::Count),
+        processing_units: assumed(1.0, Unit::Count),
         requester_read: free(),
         requester_write: free(),
         requester_atomic: free(),
@@ -145,32 +142,55 @@ fn no_nic(caps: &Caps) -> NicProfile {
         responder_atomic: free(),
         responder_send: free(),
         completion_entry: free(),
+        acknowledgement: free(),
+        ack_coalescing: assumed(1.0, Unit::Count),
         atomic_unit: free(),
         atomic_hold: free(),
+        atomic_hold_on_card: free(),
         atomic_buckets: assumed(1.0, Unit::Count),
+        on_card_memory: assumed(0.0, Unit::Bytes),
         pass_latency: free(),
         ack_delay: free(),
         pcie_write: free(),
         pcie_read: free(),
         pcie_rate: assumed(1000.0, Unit::GBps),
         pcie_tlp_overhead: assumed(0.0, Unit::Bytes),
+        pcie_transaction: free(),
+        pcie_tags: assumed(1e6, Unit::Count),
         pcie_tlp_payload: assumed(4096.0, Unit::Bytes),
+        pcie_completion_overhead: assumed(0.0, Unit::Bytes),
+        pcie_completion_payload: assumed(4096.0, Unit::Bytes),
         link_rate: assumed(1000.0, Unit::GBps),
         switch_latency: free(),
         cable_latency: free(),
         packet_header: assumed(0.0, Unit::Bytes),
         mtu: limit(caps.ud_mtu, Unit::Bytes),
         ud_mtu: limit(caps.ud_mtu, Unit::Bytes),
+        doorbell_private: assumed(0.0, Unit::Count),
+        doorbell_shared: assumed(1.0, Unit::Count),
+        doorbell_lock: free(),
         blueflame_max: assumed(0.0, Unit::Bytes),
         wqe_connected: assumed(1.0, Unit::Bytes),
         wqe_datagram: assumed(1.0, Unit::Bytes),
+        wqe_cache_entries: assumed(1e6, Unit::Count),
+        wqe_miss: free(),
+        recv_wqe: assumed(0.0, Unit::Bytes),
+        recv_header: assumed(0.0, Unit::Bytes),
+        recv_inline: assumed(0.0, Unit::Bytes),
         cqe_size: assumed(1.0, Unit::Bytes),
         max_inline: limit(caps.max_inline, Unit::Bytes),
         max_send_depth: limit(caps.max_send_depth, Unit::Count),
         max_recv_depth: limit(caps.max_recv_depth, Unit::Count),
         max_rd_atomic: limit(caps.max_rd_atomic, Unit::Count),
         qp_cache_entries: assumed(1e6, Unit::Count),
-        qp_miss: free(),
+        qp_fetch: free(),
+        qp_fetches: assumed(1.0, Unit::Count),
+        qp_fetches_write: assumed(1.0, Unit::Count),
+        read_cache_entries: assumed(1e6, Unit::Count),
+        read_miss: free(),
+        mtt_entries: assumed(1e6, Unit::Count),
+        mtt_page: assumed(4096.0, Unit::Bytes),
+        mtt_miss: free(),
         rnr_timer: assumed(10_000.0, Unit::Ns),
     }
 }

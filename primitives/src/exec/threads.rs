@@ -61,6 +61,16 @@ impl Live {
         self.cores.load(Ordering::Acquire)
     }
 
+    /// Ends the run at once: cores stop with their coroutines unfinished.
+    pub fn break_off(&self) {
+        self.broken.store(true, Ordering::Release);
+    }
+
+    /// Whether the run was broken off, by [`Live::break_off`] or by a panic.
+    pub fn broken(&self) -> bool {
+        self.broken.load(Ordering::Acquire)
+    }
+
     /// Counts one core out, for a core that could not be built: the others must not wait for it.
     pub fn leave(&self) {
         self.cores.fetch_sub(1, Ordering::AcqRel);
@@ -78,18 +88,19 @@ impl Drop for BreakOnPanic<'_> {
     }
 }
 
-/// Turns `core` until every core counted in `live` has finished its coroutines.
-pub fn drive(core: &mut impl CoreLoop, live: &Live) {
+/// Turns `core` until every core counted in `live` has finished its coroutines. `between` is called between turns.
+pub fn drive(core: &mut impl CoreLoop, live: &Live, mut between: impl FnMut()) {
     let _guard = BreakOnPanic(live);
     let mut idle = Idle::default();
     let mut counted = false;
     loop {
+        between();
         let step = core.step(usize::MAX);
         if step.finished && !counted {
             counted = true;
             live.leave();
         }
-        if counted && live.count() == 0 || live.broken.load(Ordering::Acquire) {
+        if counted && live.count() == 0 || live.broken() {
             return;
         }
         if step.worked == 0 && !step.pending {

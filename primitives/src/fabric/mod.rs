@@ -6,13 +6,14 @@
 
 pub mod loopback;
 pub mod sim;
+pub mod tcp;
 #[cfg(feature = "verbs")]
 pub mod verbs;
 
 use crate::mem::{Access, MemoryKeys, Region};
 use crate::units::Nanos;
 use crate::verbs::{
-    Completion, NodeId, Qp, QpAddress, QpConfig, QpState, RecvRequest, RemoteKey, Transport, WorkRequest,
+    Completion, NodeId, Qp, QpAddress, QpConfig, QpState, RecvRequest, Transport, WorkRequest,
 };
 
 /// How far a fabric's atomics reach (`ibv_query_device(3)`, `atomic_cap`).
@@ -204,21 +205,31 @@ pub trait Nic {
     /// The address peers connect or send to.
     fn address(&self, qp: Qp) -> QpAddress;
 
+    /// What peers in other processes need to reach this context, beside the addresses of its queue pairs: bytes of the
+    /// fabric's own, handed to their [`Nic::introduce`].
+    fn card(&self) -> Vec<u8> {
+        Vec::new()
+    }
+
+    /// Learns a peer context's card, before anything is connected or sent to it.
+    ///
+    /// # Errors
+    /// If the card is not this fabric's, or the peer cannot be reached.
+    fn introduce(&self, _peer: NodeId, _card: &[u8]) -> Result<(), SetupError> {
+        Ok(())
+    }
+
+    /// A peer found gone since the last call, where a fabric notices without being asked.
+    #[inline]
+    fn lost(&self) -> Option<NodeId> {
+        None
+    }
+
     /// Connects an RC or UC queue pair to `peer`, or activates a UD queue pair (`peer` is ignored).
     ///
     /// # Errors
     /// When either end does not exist or transports differ.
     fn connect(&self, qp: Qp, peer: Option<QpAddress>) -> Result<(), SetupError>;
-
-    /// How peers reach the node's registered memory through this context, where that differs from context to
-    /// context. Goes to peers together with the addresses of the context's queue pairs.
-    fn remote_keys(&self) -> Vec<RemoteKey> {
-        Vec::new()
-    }
-
-    /// Makes a peer's context known: the datagram queue pair it sends from, and its [`Nic::remote_keys`]. Needed
-    /// before the first datagram to or from a node of another process.
-    fn introduce(&self, _peer: QpAddress, _keys: &[RemoteKey]) {}
 
     /// State of a queue pair.
     fn qp_state(&self, qp: Qp) -> QpState;
@@ -267,6 +278,8 @@ pub enum AnyNic {
     Loopback(loopback::LoopbackNic),
     /// Discrete events in virtual time.
     Sim(sim::SimNic),
+    /// Datagrams over sockets.
+    Tcp(tcp::TcpNic),
     /// A real device.
     #[cfg(feature = "verbs")]
     Verbs(verbs::VerbsNic),
@@ -277,6 +290,7 @@ macro_rules! each {
         match $self {
             AnyNic::Loopback($nic) => $call,
             AnyNic::Sim($nic) => $call,
+            AnyNic::Tcp($nic) => $call,
             #[cfg(feature = "verbs")]
             AnyNic::Verbs($nic) => $call,
         }
@@ -304,14 +318,18 @@ impl Nic for AnyNic {
     fn address(&self, qp: Qp) -> QpAddress {
         each!(self, nic => nic.address(qp))
     }
+    fn card(&self) -> Vec<u8> {
+        each!(self, nic => nic.card())
+    }
+    fn introduce(&self, peer: NodeId, card: &[u8]) -> Result<(), SetupError> {
+        each!(self, nic => nic.introduce(peer, card))
+    }
+    #[inline]
+    fn lost(&self) -> Option<NodeId> {
+        each!(self, nic => nic.lost())
+    }
     fn connect(&self, qp: Qp, peer: Option<QpAddress>) -> Result<(), SetupError> {
         each!(self, nic => nic.connect(qp, peer))
-    }
-    fn remote_keys(&self) -> Vec<RemoteKey> {
-        each!(self, nic => nic.remote_keys())
-    }
-    fn introduce(&self, peer: QpAddress, keys: &[RemoteKey]) {
-        each!(self, nic => nic.introduce(peer, keys))
     }
     fn qp_state(&self, qp: Qp) -> QpState {
         each!(self, nic => nic.qp_state(qp))

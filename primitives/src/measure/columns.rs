@@ -29,7 +29,7 @@ impl TableName {
         match kind {
             Kind::Run | Kind::Experiment => &[TableName::Phases, TableName::Aborts, TableName::Points],
             Kind::Study => &[TableName::Phases, TableName::Points],
-            Kind::Characterize | Kind::Tune => &[TableName::Points],
+            Kind::Characterize | Kind::Tune | Kind::Primitive => &[TableName::Points],
         }
     }
 }
@@ -123,13 +123,42 @@ const TUNE: &[&str] = &[
     "got_p50_ns",
 ];
 
-/// Columns of `points.csv` for a kind of run; an experiment adds one `axis_<name>` per grid axis.
+const PRIMITIVE: &[&str] = &[
+    "point",
+    "fabric",
+    "verb",
+    "payload_bytes",
+    "nodes",
+    "servers",
+    "threads",
+    "coroutines",
+    "outstanding",
+    "doorbell_batch",
+    "signal_period",
+    "queue_pairs",
+    "addresses",
+    "optimizations",
+    "ops",
+    "rate_per_s",
+    "rate_per_server_per_s",
+    "latency_min_ns",
+    "latency_p50_ns",
+    "latency_p90_ns",
+    "latency_p99_ns",
+    "latency_p999_ns",
+    "doorbells_per_op",
+    "events",
+    "virtual_ns",
+];
+
+/// Columns of `points.csv` for a kind of run; experiments and primitive grids add one `axis_<name>` per grid axis.
 pub const fn point_columns(kind: Kind) -> &'static [&'static str] {
     match kind {
         Kind::Characterize => CHARACTERIZE,
         Kind::Study => STUDY,
         Kind::Run | Kind::Experiment => RUN,
         Kind::Tune => TUNE,
+        Kind::Primitive => PRIMITIVE,
     }
 }
 
@@ -153,7 +182,8 @@ mod tests {
 
     #[test]
     fn every_table_starts_with_the_point_and_repeats_no_column() {
-        let kinds = [Kind::Characterize, Kind::Study, Kind::Tune, Kind::Run, Kind::Experiment];
+        let kinds =
+            [Kind::Characterize, Kind::Study, Kind::Tune, Kind::Run, Kind::Experiment, Kind::Primitive];
         for kind in kinds {
             for &table in TableName::of(kind) {
                 let mut names = columns(kind, table, &["nodes".into(), "plan".into()]);

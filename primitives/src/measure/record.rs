@@ -26,6 +26,8 @@ pub enum Kind {
     Run,
     /// A grid of runs.
     Experiment,
+    /// A grid of requests, without transactions.
+    Primitive,
 }
 
 /// Whether time was real or virtual. The two never share a line in a chart without a label.

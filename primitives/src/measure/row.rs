@@ -65,6 +65,11 @@ impl Row {
         self.cells.iter().find(|(name, _)| name == column).map(|(_, value)| value.as_str())
     }
 
+    /// The cells, column and text, in the order in which they were first set.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.cells.iter().map(|(column, text)| (column.as_str(), text.as_str()))
+    }
+
     /// The cells in the order of `columns`, or the name of a cell that has no column.
     pub(super) fn ordered(&self, point: u64, columns: &[String]) -> Result<Vec<String>, String> {
         if let Some((stray, _)) = self.cells.iter().find(|(name, _)| !columns.contains(name)) {

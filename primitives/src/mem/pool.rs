@@ -25,17 +25,24 @@ pub struct PoolExhausted {
     pub pool_bytes: u64,
 }
 
+/// A buffer's place. Those that are free form a list for each class.
 struct Slot {
     offset: u64,
-    class: u8,
     refs: Cell<u32>,
+    /// The next free one.
+    next: Cell<u32>,
+    class: u8,
 }
+
+/// The end of a list.
+const NO_SLOT: u32 = u32::MAX;
 
 struct Inner {
     region: Region,
     lkey: Lkey,
     slots: RefCell<Vec<Slot>>,
-    free: RefCell<[Vec<u32>; CLASSES]>,
+    /// By class: the buffer that came back last.
+    free: [Cell<u32>; CLASSES],
     carved: Cell<u64>,
 }
 
@@ -60,8 +67,21 @@ pub(crate) struct Pinned(u32);
 impl Pinned {
     /// No buffer.
     pub(crate) const NONE: Pinned = Pinned(u32::MAX);
+
+    /// The reference as a request's id keeps it before the request is posted.
+    #[inline]
+    pub(crate) fn to_bits(self) -> u64 {
+        u64::from(self.0)
+    }
+
+    /// The reference that [`Pinned::to_bits`] was given.
+    #[inline]
+    pub(crate) fn from_bits(bits: u64) -> Pinned {
+        Pinned(bits as u32)
+    }
 }
 
+#[inline]
 fn class_of(len: u32) -> usize {
     (len.max(SMALLEST).next_power_of_two() / SMALLEST).trailing_zeros() as usize
 }
@@ -74,7 +94,7 @@ impl BufPool {
                 region,
                 lkey,
                 slots: RefCell::default(),
-                free: RefCell::default(),
+                free: [const { Cell::new(NO_SLOT) }; CLASSES],
                 carved: Cell::new(0),
             }),
         }
@@ -91,16 +111,18 @@ impl BufPool {
         if class >= CLASSES {
             return Err(PoolExhausted { wanted: len, pool_bytes: inner.region.len() });
         }
-        let reused = inner.free.borrow_mut()[class].pop();
-        let slot = match reused {
-            Some(slot) => slot,
-            None => self.carve(class, len)?,
-        };
+        let mut slot = inner.free[class].get();
+        if slot == NO_SLOT {
+            slot = self.carve(class, len)?;
+        }
         let slots = inner.slots.borrow();
-        slots[slot as usize].refs.set(1);
-        Ok(Buf { inner: inner.clone(), slot, offset: slots[slot as usize].offset, len })
+        let Slot { offset, refs, next, .. } = &slots[slot as usize];
+        inner.free[class].set(next.get());
+        refs.set(1);
+        Ok(Buf { inner: inner.clone(), slot, offset: *offset, len })
     }
 
+    /// Makes a buffer of a class that has none left.
     #[cold]
     fn carve(&self, class: usize, len: u32) -> Result<u32, PoolExhausted> {
         let inner = &self.inner;
@@ -111,13 +133,7 @@ impl BufPool {
         }
         inner.carved.set(offset + bytes);
         let mut slots = inner.slots.borrow_mut();
-        slots.push(Slot { offset, class: class as u8, refs: Cell::new(0) });
-        // Room for every slot to come back at once, so that returning one never allocates.
-        let of_class = slots.iter().filter(|s| usize::from(s.class) == class).count();
-        let free = &mut inner.free.borrow_mut()[class];
-        if free.capacity() < of_class {
-            free.reserve(of_class.next_power_of_two() - free.len());
-        }
+        slots.push(Slot { offset, refs: Cell::new(0), next: Cell::new(NO_SLOT), class: class as u8 });
         Ok(slots.len() as u32 - 1)
     }
 
@@ -142,7 +158,9 @@ impl Inner {
         let refs = s.refs.get() - 1;
         s.refs.set(refs);
         if refs == 0 {
-            self.free.borrow_mut()[usize::from(s.class)].push(slot);
+            let free = &self.free[usize::from(s.class) % CLASSES];
+            s.next.set(free.get());
+            free.set(slot);
         }
     }
 }
@@ -171,11 +189,13 @@ impl Buf {
     /// If the part leaves the buffer.
     #[inline]
     pub fn sge_part(&self, offset: u32, len: u32) -> Sge {
-        assert!(offset.checked_add(len).is_some_and(|end| end <= self.capacity()), "part leaves its buffer");
+        let end = u64::from(offset) + u64::from(len);
+        assert!(end <= u64::from(self.len) || end <= u64::from(self.capacity()), "part leaves its buffer");
         Sge { lkey: self.inner.lkey, offset: self.offset + u64::from(offset), len }
     }
 
     /// Bytes the buffer could hold: its length rounded up to its size class.
+    #[inline]
     pub fn capacity(&self) -> u32 {
         SMALLEST << class_of(self.len)
     }

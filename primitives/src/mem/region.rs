@@ -170,14 +170,19 @@ impl Region {
     /// Copies `len` bytes from one region to another, in address order; both ranges must be inside.
     ///
     /// Where both ends are word-aligned, words move whole; elsewhere bytes are merged.
+    #[inline]
     pub fn copy(from: &Region, from_offset: u64, to: &Region, to_offset: u64, len: u64) {
+        if len == 8 && (from_offset | to_offset).is_multiple_of(8) {
+            // Lock words and headers: by far the most frequent length.
+            let value = from.words[(from_offset / 8) as usize].load(Ordering::Acquire);
+            to.words[(to_offset / 8) as usize].store(value, Ordering::Release);
+        } else {
+            Region::copy_any(from, from_offset, to, to_offset, len);
+        }
+    }
+
+    fn copy_any(from: &Region, from_offset: u64, to: &Region, to_offset: u64, len: u64) {
         if (from_offset | to_offset).is_multiple_of(8) {
-            if len == 8 {
-                // Lock words and headers: by far the most frequent length.
-                let value = from.words[(from_offset / 8) as usize].load(Ordering::Acquire);
-                to.words[(to_offset / 8) as usize].store(value, Ordering::Release);
-                return;
-            }
             let src = &from.words[(from_offset / 8) as usize..][..len.div_ceil(8) as usize];
             let dst = &to.words[(to_offset / 8) as usize..][..len.div_ceil(8) as usize];
             let whole = (len / 8) as usize;

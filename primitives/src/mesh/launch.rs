@@ -1,23 +1,26 @@
 //! Running one program on every worker of a cluster, on any fabric.
 
+use super::session::{ClockMap, MeshError, Session};
+use super::threads::on_threads;
 use super::{Card, Worker, WorkerConfig};
 use crate::exec::CoreLoop;
-use crate::exec::threads::{Live, drive};
 use crate::fabric::loopback::{self, Loopback};
 use crate::fabric::sim::{FaultOptions, SimConfig, SimWorld, Stopped, WorldError};
+use crate::fabric::tcp::{self, TcpFabric};
 #[cfg(feature = "verbs")]
 use crate::fabric::verbs::{Options as VerbsOptions, Verbs};
 use crate::fabric::{AnyNic, Caps, Nic, SetupError};
 use crate::profile::Profile;
 use crate::units::Nanos;
 use crate::verbs::NodeId;
-use std::sync::{Barrier, Mutex};
 
 /// Which fabric, with what it needs to be made.
 #[derive(Clone, Debug)]
 pub enum FabricSpec {
     /// Logical nodes in this process, a thread per worker.
     Loopback(loopback::Options),
+    /// Sockets, a thread per worker; the nodes in this process or one of them.
+    Tcp(tcp::Options),
     /// Simulated nodes, all on the calling thread.
     Sim {
         /// NIC and CPU of every node.
@@ -27,7 +30,7 @@ pub enum FabricSpec {
         /// Faults and hazards.
         faults: Box<FaultOptions>,
     },
-    /// Logical nodes in this process on one port of a real device, a thread per worker.
+    /// A port of a real device, a thread per worker; the nodes in this process or one of them.
     #[cfg(feature = "verbs")]
     Verbs(Box<VerbsOptions>),
 }
@@ -40,6 +43,7 @@ impl FabricSpec {
     pub fn caps(&self) -> Result<Caps, LaunchError> {
         match self {
             FabricSpec::Loopback(options) => Ok(Loopback::new(1, *options).context(NodeId(0)).caps().clone()),
+            FabricSpec::Tcp(_) => Ok(TcpFabric::caps()),
             FabricSpec::Sim { profile, seed, .. } => {
                 let world = SimWorld::new(&SimConfig::new((**profile).clone(), 1, 1, *seed))?;
                 Ok(world.context(NodeId(0), 0).caps().clone())
@@ -84,11 +88,26 @@ pub trait Program: Sync {
     /// What one worker brings back.
     type Output: Send;
 
-    /// Allocates and registers what nodes hold. `nodes` has a control context for each node.
+    /// Allocates and registers what nodes hold. `nodes` has a control context for each node of this process: all of
+    /// the cluster's, or one.
     ///
     /// # Errors
     /// When the fabric refuses.
     fn setup(&self, shape: Shape, nodes: &[AnyNic]) -> Result<Self::Shared, SetupError>;
+
+    /// What each node of this process tells all others before workers are built: keys of its regions, for example.
+    /// One list for each context that [`Program::setup`] was given, in that order.
+    fn offers(&self, _shared: &Self::Shared, nodes: usize) -> Vec<Vec<u8>> {
+        vec![Vec::new(); nodes]
+    }
+
+    /// Takes what every node of the cluster told, in node order. Bytes of other processes are not to be trusted.
+    ///
+    /// # Errors
+    /// When they do not fit this program.
+    fn learn(&self, _shared: &mut Self::Shared, _offers: &[Vec<u8>]) -> Result<(), SetupError> {
+        Ok(())
+    }
 
     /// Builds a worker's core, coroutines included, and what the worker keeps. The core's type has no name (its
     /// coroutines are `async` blocks), so nothing on the data path is boxed behind `dyn`.
@@ -130,6 +149,15 @@ pub enum LaunchError {
         /// Virtual time.
         at: Nanos,
     },
+    /// The fabric cannot have one node in a process of its own.
+    #[error("the nodes of a {fabric} fabric are all in one process")]
+    OneProcess {
+        /// The fabric.
+        fabric: &'static str,
+    },
+    /// The nodes of the cluster did not come together, or one was lost before the run began.
+    #[error(transparent)]
+    Mesh(#[from] MeshError),
     /// The shape is empty.
     #[error("a cluster needs at least one node and one worker, not {nodes} × {workers}")]
     Shape {
@@ -141,7 +169,7 @@ pub enum LaunchError {
 }
 
 /// What a cluster run brings back beside the workers' outputs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RunFacts {
     /// Simulated events, zero on real fabrics.
     pub events: u64,
@@ -149,9 +177,13 @@ pub struct RunFacts {
     pub fingerprint: u64,
     /// Virtual time at the end, zero on real fabrics.
     pub virtual_time: Nanos,
+    /// How core time translates into the time of node 0, where nodes are processes of their own.
+    pub clock: ClockMap,
+    /// What ended the run before its time: a node that was lost.
+    pub cut_short: Option<MeshError>,
 }
 
-/// Runs `program` on every worker; outputs are in order of node, then worker.
+/// Runs `program` on every worker; outputs are in order of node, then worker. All nodes are in this process.
 ///
 /// # Errors
 /// If the shape is empty or the fabric refuses something; then no worker runs.
@@ -161,140 +193,76 @@ pub fn launch<P: Program>(
     config: &WorkerConfig,
     program: &P,
 ) -> Result<(Vec<P::Output>, RunFacts), LaunchError> {
-    if shape.nodes == 0 || shape.workers == 0 {
-        return Err(LaunchError::Shape { nodes: shape.nodes, workers: shape.workers });
-    }
+    check(shape)?;
     match fabric {
-        FabricSpec::Loopback(options) => {
-            let fabric = Loopback::new(shape.nodes, *options);
-            let outputs =
-                on_threads(|node| Ok(AnyNic::Loopback(fabric.context(node))), shape, config, program)?;
-            Ok((outputs, RunFacts::default()))
-        }
-        #[cfg(feature = "verbs")]
-        FabricSpec::Verbs(options) => {
-            let fabric = Verbs::open(options, shape.nodes).map_err(LaunchError::Shared)?;
-            let outputs = on_threads(|node| fabric.context(node).map(AnyNic::Verbs), shape, config, program)?;
-            Ok((outputs, RunFacts::default()))
-        }
         FabricSpec::Sim { profile, seed, faults } => {
             let mut sim =
                 SimConfig::new((**profile).clone(), shape.nodes.into(), shape.workers.into(), *seed);
             sim.faults = (**faults).clone();
             in_world(&SimWorld::new(&sim)?, shape, config, program)
         }
+        FabricSpec::Loopback(options) => {
+            let fabric = Loopback::new(shape.nodes, *options);
+            on_threads(&|node| Ok(AnyNic::Loopback(fabric.context(node))), None, shape, config, program)
+        }
+        FabricSpec::Tcp(options) => {
+            let fabric = TcpFabric::new(shape.nodes, options.clone());
+            on_threads(&|node| fabric.context(node).map(AnyNic::Tcp), None, shape, config, program)
+        }
+        #[cfg(feature = "verbs")]
+        FabricSpec::Verbs(options) => {
+            let fabric = Verbs::open(options, shape.nodes).map_err(LaunchError::Shared)?;
+            on_threads(&|node| fabric.context(node).map(AnyNic::Verbs), None, shape, config, program)
+        }
     }
 }
 
-/// The cards of all workers, laid open before anybody connects.
-struct Table {
-    cards: Mutex<Vec<Option<Card>>>,
-    refused: Mutex<Option<LaunchError>>,
-    barrier: Barrier,
-    live: Live,
-}
-
-impl Table {
-    fn refuse(&self, error: LaunchError) {
-        self.refused.lock().unwrap_or_else(|p| p.into_inner()).get_or_insert(error);
-    }
-
-    /// Waits for all workers; true if none of them was refused anything so far.
-    fn meet(&self) -> bool {
-        self.barrier.wait();
-        let fine = self.refused.lock().unwrap_or_else(|p| p.into_inner()).is_none();
-        self.barrier.wait();
-        fine
-    }
-}
-
-fn on_threads<P: Program>(
-    context: impl Fn(NodeId) -> Result<AnyNic, SetupError> + Sync,
+/// Runs `program` on the workers of one node, this process's, while the other members of `session` do the same on
+/// theirs; outputs are in order of worker. All members call it with the same shape, configuration and program.
+///
+/// If a node is lost once the run has begun, cores of this node are ended and their outputs returned all the same;
+/// [`RunFacts::cut_short`] says who was lost.
+///
+/// # Errors
+/// If the fabric refuses something here or at another node, or a node is lost before the run begins; then no worker
+/// runs.
+pub fn launch_member<P: Program>(
+    fabric: &FabricSpec,
+    session: &mut Session,
     shape: Shape,
     config: &WorkerConfig,
     program: &P,
-) -> Result<Vec<P::Output>, LaunchError> {
-    let control = (0..shape.nodes).map(|n| context(NodeId(n))).collect::<Result<Vec<AnyNic>, _>>();
-    let control = control.map_err(LaunchError::Shared)?;
-    let shared = program.setup(shape, &control).map_err(LaunchError::Shared)?;
-    let total = usize::from(shape.nodes) * usize::from(shape.workers);
-    let table = Table {
-        cards: Mutex::new(vec![None; total]),
-        refused: Mutex::new(None),
-        barrier: Barrier::new(total),
-        live: Live::new(total),
-    };
-    let outputs = std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..shape.nodes)
-            .flat_map(|node| (0..shape.workers).map(move |worker| (NodeId(node), worker)))
-            .map(|(node, worker)| {
-                let (table, shared, context) = (&table, &shared, &context);
-                // A context belongs to the thread that opens it.
-                scope
-                    .spawn(move || one_worker(context, table, shape, config, program, shared, (node, worker)))
-            })
-            .collect();
-        threads.into_iter().map(|t| t.join()).collect::<Vec<_>>()
-    });
-    if let Some(error) = table.refused.into_inner().unwrap_or_else(|p| p.into_inner()) {
-        return Err(error);
+) -> Result<(Vec<P::Output>, RunFacts), LaunchError> {
+    check(shape)?;
+    let session = Some(session);
+    match fabric {
+        FabricSpec::Loopback(_) => Err(LaunchError::OneProcess { fabric: "loopback" }),
+        FabricSpec::Sim { .. } => Err(LaunchError::OneProcess { fabric: "simulated" }),
+        FabricSpec::Tcp(options) => {
+            let fabric = TcpFabric::new(shape.nodes, options.clone());
+            on_threads(&|node| fabric.context(node).map(AnyNic::Tcp), session, shape, config, program)
+        }
+        #[cfg(feature = "verbs")]
+        FabricSpec::Verbs(options) => {
+            let fabric = match Verbs::member(options, shape.nodes) {
+                Ok(fabric) => fabric,
+                Err(error) => match session {
+                    Some(session) => return Err(session.give_up(LaunchError::Shared(error))),
+                    None => return Err(LaunchError::Shared(error)),
+                },
+            };
+            on_threads(&|node| fabric.context(node).map(AnyNic::Verbs), session, shape, config, program)
+        }
     }
-    let outputs = outputs.into_iter().map(|joined| match joined {
-        Ok(output) => output,
-        // A worker's panic is a bug; let it be seen as such.
-        Err(panic) => std::panic::resume_unwind(panic),
-    });
-    Ok(outputs.flatten().collect())
 }
 
-fn one_worker<P: Program>(
-    context: impl Fn(NodeId) -> Result<AnyNic, SetupError>,
-    table: &Table,
-    shape: Shape,
-    config: &WorkerConfig,
-    program: &P,
-    shared: &P::Shared,
-    (node, worker): (NodeId, u16),
-) -> Option<P::Output> {
-    let setup = |source| LaunchError::Setup { node, worker, source };
-    let index = |node: u16| usize::from(node) * usize::from(shape.workers) + usize::from(worker);
-    let opened = match context(node).and_then(|nic| Worker::open(nic, config, shape.nodes, worker)) {
-        Ok((net, card)) => {
-            table.cards.lock().unwrap_or_else(|p| p.into_inner())[index(node.0)] = Some(card);
-            Some(net)
+fn check(shape: Shape) -> Result<(), LaunchError> {
+    match shape {
+        Shape { nodes: 0, .. } | Shape { workers: 0, .. } => {
+            Err(LaunchError::Shape { nodes: shape.nodes, workers: shape.workers })
         }
-        Err(source) => {
-            table.refuse(setup(source));
-            None
-        }
-    };
-    if !table.meet() {
-        return None;
+        _ => Ok(()),
     }
-    let net = opened?;
-    let cards: Vec<Card> = {
-        let all = table.cards.lock().unwrap_or_else(|p| p.into_inner());
-        (0..shape.nodes).filter_map(|n| all[index(n)].clone()).collect()
-    };
-    if let Err(source) = net.connect(&cards) {
-        table.refuse(setup(source));
-    }
-    let start = net.port.now();
-    let site = Site { node, worker, shape, net, start };
-    let built = match program.build(shared, &site) {
-        Ok(built) => Some(built),
-        Err(source) => {
-            table.refuse(setup(source));
-            None
-        }
-    };
-    if !table.meet() {
-        return None;
-    }
-    let (mut core, local) = built?;
-    drive(&mut core, &table.live);
-    drop(core);
-    Some(program.finish(shared, site, local))
 }
 
 /// A simulated worker up to its connection: node, worker, network, card.
@@ -309,7 +277,9 @@ fn in_world<P: Program>(
     let nic = |node, worker: u16| AnyNic::Sim(world.context(node, worker.into()));
     let nodes = || (0..shape.nodes).map(NodeId);
     let control: Vec<AnyNic> = nodes().map(|node| nic(node, 0)).collect();
-    let shared = program.setup(shape, &control).map_err(LaunchError::Shared)?;
+    let mut shared = program.setup(shape, &control).map_err(LaunchError::Shared)?;
+    let offers = program.offers(&shared, control.len());
+    program.learn(&mut shared, &offers).map_err(LaunchError::Shared)?;
     let mut opened: Vec<Opened> = Vec::new();
     for (node, worker) in nodes().flat_map(|node| (0..shape.workers).map(move |worker| (node, worker))) {
         let (net, card) = Worker::open(nic(node, worker), config, shape.nodes, worker)
@@ -334,8 +304,12 @@ fn in_world<P: Program>(
         return Err(LaunchError::Stuck { at: world.now() });
     }
     drop(cores);
-    let facts =
-        RunFacts { events: world.events(), fingerprint: world.fingerprint(), virtual_time: world.now() };
+    let facts = RunFacts {
+        events: world.events(),
+        fingerprint: world.fingerprint(),
+        virtual_time: world.now(),
+        ..RunFacts::default()
+    };
     let outputs = rest.into_iter().map(|(site, local)| program.finish(&shared, site, local)).collect();
     Ok((outputs, facts))
 }

@@ -4,17 +4,30 @@
 //! connects. Worker `w` of a node talks to worker `w` of every other node (DrTM+H §3.1: each thread manages
 //! its own queue pairs to all machines), and has a queue pair to its own node too, for local words that must
 //! change through the NIC. [`launch`] does this on any fabric and runs a [`Program`] on every worker.
+//!
+//! The nodes of a cluster are all in this process, or each is a process of its own, as a rule on a host of its own.
+//! Then a [`Session`] joins them: [`config`] says who they are, [`handshake`](mod@handshake) lets nobody else in, and
+//! cards, memory keys, barriers and results go through it ([`launch_member`]). Everything else is the same text.
 
+mod channel;
+pub mod config;
+pub mod handshake;
+mod keeper;
 mod launch;
+mod rendezvous;
+pub mod session;
+mod threads;
 
-pub use launch::{FabricSpec, LaunchError, Program, RunFacts, Shape, Site, launch};
+pub use config::{ClusterFile, ConfigError};
+pub use launch::{FabricSpec, LaunchError, Program, RunFacts, Shape, Site, launch, launch_member};
+pub use session::{ClockMap, Limits, MeshError, Session};
 
 use crate::exec::Sched;
 use crate::fabric::{AnyNic, Nic, SetupError};
 use crate::mem::{Access, BufPool, Region};
 use crate::rpc::{Rpc, RpcConfig};
 use crate::verbs::port::{EnginePort, Port, PortConfig};
-use crate::verbs::{Qp, QpAddress, QpConfig, RemoteKey};
+use crate::verbs::{NodeId, Qp, QpAddress, QpConfig};
 use std::rc::Rc;
 
 /// How each worker of a mesh is built.
@@ -47,13 +60,12 @@ impl Default for WorkerConfig {
 /// The addresses of one worker's queue pairs.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Card {
-    /// By peer node, then lane.
+    /// What the fabric wants peers to know of this context ([`Nic::card`]).
+    pub fabric: Vec<u8>,
+    /// By peer node, then lane; empty lists where the fabric has no one-sided verbs.
     pub connected: Vec<Vec<QpAddress>>,
     /// The RPC endpoint.
     pub rpc: QpAddress,
-    /// How the node's memory is reached through this worker's context, where that differs between contexts.
-    #[serde(default)]
-    pub keys: Vec<RemoteKey>,
 }
 
 /// One worker's network: port, RPC endpoint and scheduler.
@@ -83,20 +95,22 @@ impl Worker {
         let arena = Region::new(pool_bytes as usize);
         let lkey = nic.register(&arena, Access::LOCAL)?.lkey;
         let mut qps: Vec<Box<[Qp]>> = Vec::new();
+        // Without one-sided verbs there is nothing to do on a connection: messages go over the RPC endpoint's datagrams.
+        let lanes = if nic.caps().one_sided { config.lanes } else { 0 };
         for _ in 0..nodes {
-            qps.push((0..config.lanes).map(|_| nic.create_qp(&config.qp)).collect::<Result<_, _>>()?);
+            qps.push((0..lanes).map(|_| nic.create_qp(&config.qp)).collect::<Result<_, _>>()?);
         }
         let sched = Sched::new();
         let port = Rc::new(Port::new(nic, sched.clone(), BufPool::new(arena, lkey), config.port));
         for (node, lanes) in qps.iter().enumerate() {
             for &qp in lanes {
-                port.add_route(crate::verbs::NodeId(node as u16), qp, config.qp.send_depth);
+                port.add_route(NodeId(node as u16), qp, config.qp.send_depth);
             }
         }
         let rpc = Rc::new(Rpc::new(port.clone(), config.rpc, worker, usize::from(nodes))?);
         let address = |qp: &Qp| port.nic().address(*qp);
         let connected = qps.iter().map(|lanes| lanes.iter().map(address).collect()).collect();
-        let card = Card { connected, rpc: rpc.address(), keys: port.nic().remote_keys() };
+        let card = Card { fabric: port.nic().card(), connected, rpc: rpc.address() };
         Ok((Worker { port, rpc, sched, qps: qps.into() }, card))
     }
 
@@ -106,11 +120,14 @@ impl Worker {
     /// When the fabric refuses a connection.
     pub fn connect(&self, cards: &[Card]) -> Result<(), SetupError> {
         let me = self.port.nic().node();
+        for (node, card) in cards.iter().enumerate() {
+            self.port.nic().introduce(NodeId(node as u16), &card.fabric)?;
+        }
         for (card, lanes) in cards.iter().zip(self.qps.iter()) {
-            for (&address, &qp) in card.connected[me.index()].iter().zip(lanes) {
+            let addresses = card.connected.get(me.index()).map_or(&[][..], Vec::as_slice);
+            for (&address, &qp) in addresses.iter().zip(lanes) {
                 self.port.nic().connect(qp, Some(address))?;
             }
-            self.port.nic().introduce(card.rpc, &card.keys);
             self.rpc.open(card.rpc);
         }
         Ok(())

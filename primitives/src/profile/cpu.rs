@@ -8,7 +8,7 @@ const LINE: u32 = 64;
 
 section! {
     /// Costs of one core. Each field prices one kind of [`CpuWork`].
-    pub struct CpuProfile {
+    pub struct CpuProfile over CpuOverlay {
         words {
             /// The processor.
             model: String,

@@ -12,12 +12,13 @@
 //! ```
 
 mod cpu;
+mod load;
 mod nic;
 mod quantity;
 
 pub use cpu::CpuProfile;
 pub(crate) use nic::headers;
-pub use nic::{NicProfile, Primitive};
+pub use nic::{Interface, NicProfile, Primitive};
 pub use quantity::{Quantity, Source, Unit};
 
 use serde::{Deserialize, Serialize};
@@ -85,6 +86,12 @@ pub enum ProfileError {
         /// What is wrong.
         why: String,
     },
+    /// Profiles that extend each other.
+    #[error("profile {origin} extends itself: {chain}", origin = .chain[0], chain = .chain.join(" -> "))]
+    Cycle {
+        /// Names and files, from the one asked for to the one that closes the circle.
+        chain: Vec<String>,
+    },
     /// No profile of that name is shipped.
     #[error("no profile is called {name:?}; shipped profiles: {known}", known = Profile::NAMES.join(", "))]
     Unknown {
@@ -94,38 +101,38 @@ pub enum ProfileError {
 }
 
 impl Profile {
-    /// Names of the shipped profiles.
-    pub const NAMES: &'static [&'static str] = &["cx4-edr"];
-
     /// A shipped profile.
     ///
     /// # Errors
     /// When no profile has that name.
     pub fn shipped(name: &str) -> Result<Profile, ProfileError> {
-        match name {
-            "cx4-edr" => Profile::parse(include_str!("../../profiles/cx4-edr.profile.yaml"), name),
-            _ => Err(ProfileError::Unknown { name: name.to_owned() }),
-        }
+        Profile::parse(Profile::shipped_text(name)?, name)
+    }
+
+    fn shipped_text(name: &str) -> Result<&'static str, ProfileError> {
+        let found = SHIPPED.iter().find(|(known, _)| *known == name);
+        found.map(|(_, text)| *text).ok_or_else(|| ProfileError::Unknown { name: name.to_owned() })
     }
 
     /// Reads and validates a profile file.
     ///
     /// # Errors
-    /// When the file cannot be read, is not a profile (with line and column), or holds impossible numbers.
+    /// When the file cannot be read, is not a profile (with line and column), extends itself, or holds impossible
+    /// numbers.
     pub fn load(path: &Path) -> Result<Profile, ProfileError> {
+        let text = load::read(path)?;
         let origin = path.display().to_string();
-        let text = std::fs::read_to_string(path)
-            .map_err(|source| ProfileError::Read { path: origin.clone(), source })?;
-        Profile::parse(&text, &origin)
+        let profile = load::parse(&text, &origin, load::Chain::file(path))?;
+        profile.validate_as(&origin)?;
+        Ok(profile)
     }
 
     /// Parses and validates a profile; `origin` names it in errors.
     ///
     /// # Errors
-    /// When the text is not a profile (with line and column) or holds impossible numbers.
+    /// When the text is not a profile (with line and column), extends itself, or holds impossible numbers.
     pub fn parse(text: &str, origin: &str) -> Result<Profile, ProfileError> {
-        let profile: Profile = serde_yaml::from_str(text)
-            .map_err(|e| ProfileError::Parse { origin: origin.to_owned(), message: e.to_string() })?;
+        let profile = load::parse(text, origin, load::Chain::start(origin))?;
         profile.validate_as(origin)?;
         Ok(profile)
     }
@@ -154,7 +161,7 @@ impl Profile {
             } else if entry.quantity.reference.trim().is_empty() {
                 Some("the reference is empty".to_owned())
             } else {
-                entry.range.refuse(entry.quantity.value).map(str::to_owned)
+                entry.range.refuse(entry.quantity.value, entry.unit).or_else(|| entry.refuse_free())
             };
             if let Some(why) = why {
                 return Err(ProfileError::Impossible {
@@ -174,11 +181,11 @@ impl Profile {
         nic.chain(self.cpu.table().into_iter().map(|e| ("cpu", e)))
     }
 
-    /// A fixed 64-bit hash (FNV-1a) of everything a run depends on: the reach of atomics and every number
-    /// with its unit. Names, descriptions and references may change without changing it.
+    /// A fixed 64-bit hash (FNV-1a) of everything a run depends on: interface, reach of atomics and every
+    /// number with its unit. Names, descriptions and references may change without changing it.
     pub fn content_hash(&self) -> u64 {
         let mut hash = Fnv::default();
-        hash.bytes(format!("{:?}", self.nic.atomic_scope).as_bytes());
+        hash.bytes(format!("{:?} {:?}", self.nic.interface, self.nic.atomic_scope).as_bytes());
         for (section, entry) in self.entries() {
             hash.bytes(section.as_bytes());
             hash.bytes(entry.name.as_bytes());
@@ -209,11 +216,41 @@ impl Profile {
         counts
     }
 
+    /// The numbers a fit may move, as section, name, number and bounds.
+    pub fn free(&self) -> impl Iterator<Item = (&'static str, &'static str, f64, [f64; 2])> {
+        self.entries().filter_map(|(section, entry)| {
+            Some((section, entry.name, entry.quantity.value, entry.quantity.free?))
+        })
+    }
+
+    /// A number by section and name, as [`Profile::quantities`] and [`Profile::free`] give them.
+    pub fn number_mut(&mut self, section: &str, name: &str) -> Option<&mut Quantity> {
+        match section {
+            "nic" => self.nic.number_mut(name),
+            "cpu" => self.cpu.number_mut(name),
+            _ => None,
+        }
+    }
+
     /// Every number as section, name and quantity, for tables.
     pub fn quantities(&self) -> impl Iterator<Item = (&'static str, &'static str, &Quantity)> {
         self.entries().map(|(section, entry)| (section, entry.name, entry.quantity))
     }
 }
+
+macro_rules! shipped {
+    ($($name:literal),* $(,)?) => {
+        const SHIPPED: &[(&str, &str)] =
+            &[$(($name, include_str!(concat!("../../profiles/", $name, ".profile.yaml")))),*];
+
+        impl Profile {
+            /// Names of the shipped profiles.
+            pub const NAMES: &'static [&'static str] = &[$($name),*];
+        }
+    };
+}
+
+shipped!["cx4-edr", "cx4-edr-x2"];
 
 /// FNV-1a, 64 bits: fixed across builds, unlike the standard library's hasher.
 struct Fnv(u64);

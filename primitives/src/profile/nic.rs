@@ -32,6 +32,17 @@ impl From<&Verb> for Primitive {
     }
 }
 
+/// What programs can ask of a card.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Interface {
+    /// RDMA verbs: READ, WRITE, ATOMIC, SEND.
+    Verbs,
+    /// Messages through the kernel, as TCP or IPoIB: two-sided only. Costs of the system call and the stack are
+    /// in the CPU's numbers.
+    Messages,
+}
+
 /// Extended transport headers on the wire, in bytes (InfiniBand specification volume 1, chapter 9).
 pub(crate) mod headers {
     /// RDMA extended header of READ and WRITE requests.
@@ -48,19 +59,26 @@ pub(crate) mod headers {
 
 section! {
     /// One NIC, its link and the switch it hangs on.
-    pub struct NicProfile {
+    pub struct NicProfile over NicOverlay {
         words {
             /// The card as its vendor names it.
             card: String,
+            /// What programs can ask of it.
+            interface: Interface,
             /// How far its atomics reach.
             atomic_scope: AtomicScope,
         }
         numbers {
-        /// Engine time of the requester for one READ.
+        /// Cards per machine. A thread uses the card of its socket; all numbers are those of one card.
+        cards: Count Few,
+
+        /// Processing units: requests of one queue pair stay on one of them.
+        processing_units: Count Few,
+        /// Engine time of the requester for one READ, its response included.
         requester_read: Ns NonNegative,
         /// Engine time of the requester for one WRITE.
         requester_write: Ns NonNegative,
-        /// Engine time of the requester for one ATOMIC.
+        /// Engine time of the requester for one ATOMIC, its response included.
         requester_atomic: Ns NonNegative,
         /// Engine time of the requester for one SEND.
         requester_send: Ns NonNegative,
@@ -68,18 +86,28 @@ section! {
         responder_read: Ns NonNegative,
         /// Engine time of the responder for one WRITE.
         responder_write: Ns NonNegative,
-        /// Engine time of the responder for one ATOMIC.
+        /// Engine time of the responder for one ATOMIC. A card whose ATOMICs stall its pipeline has their whole
+        /// duration here.
         responder_atomic: Ns NonNegative,
         /// Engine time of the responder for one SEND, its RECV included.
         responder_send: Ns NonNegative,
         /// Engine time for one completion-queue entry.
         completion_entry: Ns NonNegative,
+        /// Engine time of each end for one acknowledgement.
+        acknowledgement: Ns NonNegative,
+        /// Requests that share an acknowledgement if none of them asks for a completion.
+        ack_coalescing: Count WholePositive,
+
         /// Service time of the atomic unit for spread addresses.
         atomic_unit: Ns NonNegative,
         /// How long an ATOMIC holds its address: the inverse of the one-address rate.
         atomic_hold: Ns NonNegative,
+        /// The same in the card's own memory.
+        atomic_hold_on_card: Ns NonNegative,
         /// Lock buckets of the atomic unit, chosen by low address bits.
         atomic_buckets: Count WholePositive,
+        /// The card's own memory that programs may register; 0 if there is none.
+        on_card_memory: Bytes Whole,
 
         /// Fixed delay of one pass through the NIC, in addition to service times.
         pass_latency: Ns NonNegative,
@@ -91,10 +119,18 @@ section! {
         pcie_read: Ns NonNegative,
         /// PCIe rate in each direction, overheads excluded.
         pcie_rate: GBps Positive,
-        /// PCIe overhead of each transaction-layer packet.
+        /// What the card's DMA spends on each transaction of a direction, in addition to its bytes.
+        pcie_transaction: Ns NonNegative,
+        /// DMA reads in flight, of up to 512 B each.
+        pcie_tags: Count WholePositive,
+        /// PCIe overhead of a write packet and of a read request.
         pcie_tlp_overhead: Bytes NonNegative,
-        /// Largest PCIe packet payload.
+        /// Largest payload of a write packet.
         pcie_tlp_payload: Bytes WholePositive,
+        /// PCIe overhead of a packet that answers a read.
+        pcie_completion_overhead: Bytes NonNegative,
+        /// Largest payload of a packet that answers a read.
+        pcie_completion_payload: Bytes WholePositive,
         /// Link data rate in each direction.
         link_rate: GBps Positive,
         /// One switch hop.
@@ -108,12 +144,28 @@ section! {
         /// Largest datagram payload.
         ud_mtu: Bytes WholePositive,
 
+        /// Doorbell registers of a device context that belong to one queue pair each, first come first served.
+        doorbell_private: Count Whole,
+        /// Doorbell registers that the other queue pairs of the context share.
+        doorbell_shared: Count WholePositive,
+        /// What taking a register from another thread costs the posting core, in addition to waiting for it.
+        doorbell_lock: Ns NonNegative,
         /// Largest WQE that rides with its doorbell.
         blueflame_max: Bytes Whole,
         /// WQE bytes of a connected request before its inline payload.
         wqe_connected: Bytes WholePositive,
         /// WQE bytes of a datagram before its inline payload.
         wqe_datagram: Bytes WholePositive,
+        /// WQEs the card keeps while their responses are on the way.
+        wqe_cache_entries: Count WholePositive,
+        /// Engine time to fetch a WQE again that was dropped; 0 leaves the stage out.
+        wqe_miss: Ns NonNegative,
+        /// Bytes of a receive request, fetched ahead of the message.
+        recv_wqe: Bytes Whole,
+        /// Bytes placed in front of a received datagram (the global routing header).
+        recv_header: Bytes Whole,
+        /// Largest received payload that travels in the completion entry instead of a DMA write of its own.
+        recv_inline: Bytes Whole,
         /// Bytes of a completion-queue entry.
         cqe_size: Bytes WholePositive,
         /// Largest inline payload.
@@ -124,15 +176,33 @@ section! {
         max_recv_depth: Count WholePositive,
         /// Most READs and ATOMICs in flight per queue pair.
         max_rd_atomic: Count WholePositive,
-        /// Queue-pair contexts the card caches.
+
+        /// Queue-pair contexts the card caches; requester and responder touch one for each request.
         qp_cache_entries: Count WholePositive,
-        /// Engine time one missed context costs one role; misses overlap, so it is far below a PCIe read.
-        qp_miss: Ns NonNegative,
+        /// Time to fetch a missed context.
+        qp_fetch: Ns NonNegative,
+        /// Fetches in flight at once for READs and ATOMICs: a miss costs the engine `qp_fetch` over this.
+        qp_fetches: Count WholePositive,
+        /// The same for WRITEs and SENDs, which need less of the state.
+        qp_fetches_write: Count WholePositive,
+        /// Queue pairs whose state of READs and ATOMICs in flight the card caches beside their contexts.
+        read_cache_entries: Count WholePositive,
+        /// Engine time a miss of that state costs each end; 0 leaves the stage out.
+        read_miss: Ns NonNegative,
+        /// Address translations the card caches.
+        mtt_entries: Count WholePositive,
+        /// Bytes one translation covers.
+        mtt_page: Bytes WholePositive,
+        /// Engine time a missed translation costs the responder; 0 leaves the stage out.
+        mtt_miss: Ns NonNegative,
         /// Wait before a SEND is offered again to a receiver without RECV.
         rnr_timer: Ns Positive,
         }
     }
 }
+
+/// Largest DMA read request, the usual `MaxReadReq`.
+pub(crate) const READ_REQUEST_MAX: u64 = 512;
 
 impl NicProfile {
     /// Engine time of the requesting NIC for one request, without its completion.
@@ -157,10 +227,20 @@ impl NicProfile {
 
     /// Share of queue-pair contexts not found in the cache when `queue_pairs` are used evenly.
     pub fn qp_miss_share(&self, queue_pairs: usize) -> f64 {
-        if queue_pairs == 0 {
-            return 0.0;
+        miss_share(self.qp_cache_entries.value, queue_pairs)
+    }
+
+    /// Engine time a request costs each end, on average, for state the card has to fetch first when `queue_pairs`
+    /// of a card are used evenly: contexts, and for READs and ATOMICs the state of those in flight.
+    pub fn qp_miss_ns(&self, primitive: Primitive, queue_pairs: usize) -> f64 {
+        let share = self.qp_miss_share(queue_pairs);
+        match primitive {
+            Primitive::Read | Primitive::Atomic => {
+                let reads = miss_share(self.read_cache_entries.value, queue_pairs);
+                share * self.qp_fetch.value / self.qp_fetches.value + reads * self.read_miss.value
+            }
+            Primitive::Write | Primitive::Send => share * self.qp_fetch.value / self.qp_fetches_write.value,
         }
-        (1.0 - self.qp_cache_entries.value / queue_pairs as f64).max(0.0)
     }
 
     /// Bytes a request of `payload` bytes puts on the wire.
@@ -197,19 +277,44 @@ impl NicProfile {
         bytes as f64 / self.link_rate.value
     }
 
-    /// Time `bytes` of payload take on one direction of PCIe, packet overheads included.
+    /// Time a DMA write of `bytes` takes on the direction to memory, packet overheads included.
     pub fn pcie_ns(&self, bytes: u64) -> f64 {
+        self.pcie_packets_ns(bytes, self.pcie_tlp_payload.value, self.pcie_tlp_overhead.value)
+    }
+
+    /// Time the answer to a DMA read of `bytes` takes on the direction to the NIC, packet overheads included.
+    pub fn pcie_answer_ns(&self, bytes: u64) -> f64 {
+        self.pcie_packets_ns(bytes, self.pcie_completion_payload.value, self.pcie_completion_overhead.value)
+    }
+
+    /// Time the requests of a DMA read of `bytes` take on the direction to memory.
+    pub fn pcie_request_ns(&self, bytes: u64) -> f64 {
         if bytes == 0 {
             return 0.0;
         }
-        let packets = (bytes as f64 / self.pcie_tlp_payload.value).ceil();
-        (bytes as f64 + packets * self.pcie_tlp_overhead.value) / self.pcie_rate.value
+        let requests = bytes.div_ceil(READ_REQUEST_MAX) as f64;
+        self.pcie_transaction.value + requests * self.pcie_tlp_overhead.value / self.pcie_rate.value
+    }
+
+    fn pcie_packets_ns(&self, bytes: u64, payload: f64, overhead: f64) -> f64 {
+        if bytes == 0 {
+            return 0.0;
+        }
+        let packets = (bytes as f64 / payload).ceil();
+        self.pcie_transaction.value + (bytes as f64 + packets * overhead) / self.pcie_rate.value
+    }
+
+    /// Time a received payload and its completion entry take on the direction to memory.
+    pub fn pcie_receive_ns(&self, bytes: u64) -> f64 {
+        let entry = self.pcie_ns(self.cqe_size.value as u64);
+        let placed = bytes + self.recv_header.value as u64;
+        if bytes as f64 <= self.recv_inline.value { entry } else { entry + self.pcie_ns(placed) }
     }
 
     /// Time a symmetric NIC spends per operation when it requests as many as it serves: the inverse of its
-    /// rate, taken over engine, atomic unit, link and PCIe. `signaled` is the share of requests that ask for
-    /// a completion, `queue_pairs` the contexts in use. A SEND is counted one way, with its receive
-    /// completion.
+    /// rate, taken over engine, atomic unit, link, PCIe and its read tags. `signaled` is the share of requests
+    /// that ask for a completion, `queue_pairs` the contexts in use on the card. A SEND is a datagram, counted
+    /// one way, with its receive completion.
     pub fn bottleneck_ns(
         &self,
         primitive: Primitive,
@@ -217,20 +322,31 @@ impl NicProfile {
         signaled: f64,
         queue_pairs: usize,
     ) -> f64 {
-        let miss = self.qp_miss_share(queue_pairs) * self.qp_miss.value;
+        let bytes = u64::from(payload);
+        let returns_data = matches!(primitive, Primitive::Read | Primitive::Atomic);
         let receives = if primitive == Primitive::Send { 1.0 } else { 0.0 };
-        let entries = signaled + receives;
+        let acks =
+            if primitive == Primitive::Write { signaled.max(1.0 / self.ack_coalescing.value) } else { 0.0 };
         let engine = self.requester_ns(primitive)
             + self.responder_ns(primitive)
-            + 2.0 * miss
-            + entries * self.completion_entry.value;
-        let link =
-            self.link_ns(self.request_bytes(primitive, payload) + self.response_bytes(primitive, payload));
-        let entry = self.pcie_ns(self.cqe_size.value as u64);
+            + 2.0 * self.qp_miss_ns(primitive, queue_pairs)
+            + 2.0 * acks * self.acknowledgement.value
+            + (signaled + receives) * self.completion_entry.value;
+        let response = self.response_bytes(primitive, payload) as f64
+            * if primitive == Primitive::Write { acks } else { 1.0 };
+        let link = self.link_ns(self.request_bytes(primitive, payload)) + response / self.link_rate.value;
         // Data and completions share the direction to memory, which is never the lighter one.
-        let pcie = self.pcie_ns(u64::from(payload)) + entries * entry;
+        let data =
+            if primitive == Primitive::Send { self.pcie_receive_ns(bytes) } else { self.pcie_ns(bytes) };
+        let asked = if returns_data { self.pcie_request_ns(bytes) } else { 0.0 };
+        let pcie = data + asked + signaled * self.pcie_ns(self.cqe_size.value as u64);
+        let tags = if returns_data {
+            bytes.div_ceil(READ_REQUEST_MAX) as f64 * self.pcie_read.value / self.pcie_tags.value
+        } else {
+            0.0
+        };
         let unit = if primitive == Primitive::Atomic { self.atomic_unit.value } else { 0.0 };
-        engine.max(link).max(pcie).max(unit)
+        engine.max(link).max(pcie).max(tags).max(unit)
     }
 
     /// Time from doorbell to completion entry with nothing else going on, in nanoseconds. CPU work at either
@@ -238,8 +354,9 @@ impl NicProfile {
     pub fn unloaded_latency_ns(&self, primitive: Primitive, payload: u32, inline: bool) -> f64 {
         let bytes = u64::from(payload);
         let wire = self.switch_latency.value + self.cable_latency.value;
+        let read = |bytes| self.pcie_request_ns(bytes) + self.pcie_read.value + self.pcie_answer_ns(bytes);
         let carries = matches!(primitive, Primitive::Write | Primitive::Send);
-        let fetch = if carries && !inline { self.pcie_read.value + self.pcie_ns(bytes) } else { 0.0 };
+        let fetch = if carries && !inline { read(bytes) } else { 0.0 };
         let out = self.pcie_write.value
             + fetch
             + self.requester_ns(primitive)
@@ -251,15 +368,16 @@ impl NicProfile {
         let entry =
             self.completion_entry.value + self.pcie_write.value + self.pcie_ns(self.cqe_size.value as u64);
         if primitive == Primitive::Send {
-            return out + entry + self.pcie_ns(bytes);
+            let placed = self.pcie_receive_ns(bytes) - self.pcie_ns(self.cqe_size.value as u64);
+            return out + entry + placed;
         }
         let memory = match primitive {
-            Primitive::Read => self.pcie_read.value + self.pcie_ns(bytes),
-            Primitive::Atomic => self.atomic_unit.value + self.pcie_read.value,
+            Primitive::Read => read(bytes),
+            Primitive::Atomic => self.atomic_unit.value + self.atomic_hold.value.min(self.pcie_read.value),
             // The acknowledgement goes out when the bytes are placed, if that is later.
             Primitive::Write | Primitive::Send => {
                 let placed = self.pcie_write.value + self.pcie_ns(bytes);
-                self.ack_delay.value.max(placed - self.pass_latency.value)
+                self.ack_delay.value.max(placed - self.pass_latency.value) + 2.0 * self.acknowledgement.value
             }
         };
         let landed = match primitive {
@@ -273,4 +391,9 @@ impl NicProfile {
             + entry;
         out + memory + back
     }
+}
+
+/// Share of `used` that a cache of `entries` misses when all are used evenly.
+fn miss_share(entries: f64, used: usize) -> f64 {
+    if used == 0 { 0.0 } else { (1.0 - entries / used as f64).max(0.0) }
 }

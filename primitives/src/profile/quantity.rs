@@ -61,22 +61,30 @@ pub struct Quantity {
     pub unit: Unit,
     /// Where it comes from.
     pub source: Source,
+    /// Bounds within which a fit may move the number, low and high; a number without them is fixed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub free: Option<[f64; 2]>,
     /// Paper and section, public source, or grounds.
     #[serde(rename = "ref")]
     pub reference: String,
 }
 
 impl Quantity {
+    /// A number that no fit may move.
+    pub fn fixed(value: f64, unit: Unit, source: Source, reference: &str) -> Quantity {
+        Quantity { value, unit, source, free: None, reference: reference.to_owned() }
+    }
+
     /// A number measured here.
     pub fn measured(value: f64, unit: Unit, how: &str) -> Quantity {
-        Quantity { value, unit, source: Source::Measured, reference: how.to_owned() }
+        Quantity::fixed(value, unit, Source::Measured, how)
     }
 }
 
 /// What a field's number may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Range {
-    /// Above zero: rates, sizes.
+    /// Above zero: rates, waits.
     Positive,
     /// Zero or more: costs and latencies.
     NonNegative,
@@ -84,23 +92,50 @@ pub(super) enum Range {
     WholePositive,
     /// A whole number, zero or more.
     Whole,
+    /// A whole number between 1 and [`FEW`].
+    Few,
+}
+
+/// Most cards in a machine or processing units on a card.
+const FEW: f64 = 64.0;
+
+impl Unit {
+    /// The least value above zero and the largest that a field may hold: what hardware could have, with room.
+    /// They keep picoseconds and byte counts far from the limits of their integers.
+    fn bounds(self) -> (f64, f64) {
+        match self {
+            // A second is no cost of a NIC.
+            Unit::Ns => (1e-3, 1e9),
+            Unit::NsPerByte => (1e-6, 1e6),
+            Unit::Bytes | Unit::Count => (1.0, 1e9),
+            Unit::GBps => (1e-3, 1e6),
+        }
+    }
 }
 
 impl Range {
-    /// Why `value` is impossible, if it is. The upper bound keeps picoseconds and byte counts far from
-    /// the limits of their integers.
-    pub(super) fn refuse(self, value: f64) -> Option<&'static str> {
-        const LARGEST: f64 = 1e12;
+    /// Why `value` of `unit` is impossible, if it is.
+    pub(super) fn refuse(self, value: f64, unit: Unit) -> Option<String> {
         let whole = value.fract() == 0.0;
-        match self {
-            _ if !value.is_finite() => Some("is not a finite number"),
-            _ if value > LARGEST => Some("is over 10^12"),
-            Range::Positive if value <= 0.0 => Some("must be above zero"),
-            Range::NonNegative if value < 0.0 => Some("must not be negative"),
-            Range::WholePositive if !whole || value < 1.0 => Some("must be a whole number of at least one"),
-            Range::Whole if !whole || value < 0.0 => Some("must be a whole number, zero or more"),
-            _ => None,
-        }
+        let (least, largest) = unit.bounds();
+        let why = match self {
+            _ if !value.is_finite() => "is not a finite number",
+            Range::Positive if value <= 0.0 => "must be above zero",
+            Range::NonNegative if value < 0.0 => "must not be negative",
+            Range::WholePositive if !whole || value < 1.0 => "must be a whole number of at least one",
+            Range::Whole if !whole || value < 0.0 => "must be a whole number, zero or more",
+            Range::Few if !whole || !(1.0..=FEW).contains(&value) => {
+                return Some(format!("must be a whole number between 1 and {FEW}"));
+            }
+            _ if value > largest => {
+                return Some(format!("is over {largest:e} {}, more than any hardware has", unit.name()));
+            }
+            _ if value != 0.0 && value < least => {
+                return Some(format!("is above zero but under {least:e} {}", unit.name()));
+            }
+            _ => return None,
+        };
+        Some(why.to_owned())
     }
 }
 
@@ -108,7 +143,7 @@ impl Range {
 macro_rules! section {
     (
         $(#[$meta:meta])*
-        pub struct $name:ident {
+        pub struct $name:ident over $overlay:ident {
             words { $( $(#[$plain_meta:meta])* $plain:ident : $plain_ty:ty, )* }
             numbers { $( $(#[$field_meta:meta])* $field:ident : $unit:ident $range:ident, )* }
         }
@@ -121,7 +156,33 @@ macro_rules! section {
             $( $(#[$field_meta])* pub $field: $crate::profile::quantity::Quantity, )*
         }
 
+        /// What a file that extends another profile says about this section; the rest is inherited.
+        #[derive(Default, serde::Deserialize)]
+        #[serde(deny_unknown_fields, default)]
+        pub(super) struct $overlay {
+            $( $plain: Option<$plain_ty>, )*
+            $( $field: Option<$crate::profile::quantity::Quantity>, )*
+        }
+
+        impl $overlay {
+            /// Puts what the file says over `base`.
+            pub(super) fn over(self, base: $name) -> $name {
+                $name {
+                    $( $plain: self.$plain.unwrap_or(base.$plain), )*
+                    $( $field: self.$field.unwrap_or(base.$field), )*
+                }
+            }
+        }
+
         impl $name {
+            /// A number by its field name, for fits and sweeps.
+            pub fn number_mut(&mut self, name: &str) -> Option<&mut $crate::profile::quantity::Quantity> {
+                match name {
+                    $( stringify!($field) => Some(&mut self.$field), )*
+                    _ => None,
+                }
+            }
+
             /// Every number with its name, the unit it must have and the range it must lie in.
             pub(super) fn table(&self) -> Vec<$crate::profile::quantity::Entry<'_>> {
                 use $crate::profile::quantity::{Entry, Range, Unit};
@@ -143,4 +204,18 @@ pub(super) struct Entry<'a> {
     pub quantity: &'a Quantity,
     pub unit: Unit,
     pub range: Range,
+}
+
+impl Entry<'_> {
+    /// Why the bounds of a free number are impossible, if they are.
+    pub(super) fn refuse_free(&self) -> Option<String> {
+        let [low, high] = self.quantity.free?;
+        for bound in [low, high] {
+            if let Some(why) = self.range.refuse(bound, self.unit) {
+                return Some(format!("its free bound {bound} {why}"));
+            }
+        }
+        let value = self.quantity.value;
+        (!(low..=high).contains(&value)).then(|| format!("is not within its free bounds {low} to {high}"))
+    }
 }

@@ -141,6 +141,28 @@ impl<N: Nic> Rpc<N> {
         }
     }
 
+    /// Ends everything that waits for `peer`, which is gone: calls fail with [`RpcError::Gone`], now and from here on.
+    pub fn lose(&self, peer: NodeId) {
+        let state = &mut *self.state.borrow_mut();
+        let Some(session) = state.sessions.get_mut(peer.index()) else { return };
+        if std::mem::replace(&mut session.gone, true) {
+            return;
+        }
+        for index in 0..session_slots(state, peer) {
+            let session = &mut state.sessions[peer.index()];
+            let Some(sent) = session.unanswered[index].take() else { continue };
+            session.in_use -= 1;
+            if sent.call != NO_CALL {
+                self.finish(state, sent.call, Err(RpcError::Gone { peer }));
+            }
+        }
+        // Everybody, not the first alone: whoever goes on finds the peer gone and wakes nobody.
+        for index in 0..state.sessions[peer.index()].waiting.len() {
+            let (_, task) = state.sessions[peer.index()].waiting[index];
+            self.port.sched().wake(task);
+        }
+    }
+
     /// Sends old unanswered requests again and gives up on the oldest.
     pub(super) fn sweep(&self, now: Nanos) {
         if !self.sweep_armed.get() || now < self.next_sweep.get() {
@@ -216,6 +238,9 @@ impl<N: Nic> Turn<'_, N> {
             let Some(session) = state.sessions.get(peer.index()).filter(|s| s.to.is_some()) else {
                 return Poll::Ready(Err(RpcError::NoSession { peer }));
             };
+            if session.gone {
+                return Poll::Ready(Err(RpcError::Gone { peer }));
+            }
             if calls > window {
                 return Poll::Ready(Err(RpcError::WindowFull { peer, window }));
             }
@@ -253,6 +278,10 @@ impl<N: Nic> Drop for Turn<'_, N> {
             self.leave(&mut self.rpc.state.borrow_mut());
         }
     }
+}
+
+fn session_slots(state: &State, peer: NodeId) -> usize {
+    state.sessions.get(peer.index()).map_or(0, |s| s.unanswered.len())
 }
 
 impl super::Session {
@@ -348,6 +377,9 @@ impl<'r, N: Nic> CallBatch<'r, N> {
         let state = &mut *rpc.state.borrow_mut();
         let session = state.sessions.get_mut(peer.index()).ok_or(RpcError::NoSession { peer })?;
         let to = session.to.ok_or(RpcError::NoSession { peer })?;
+        if session.gone {
+            return Err(RpcError::Gone { peer });
+        }
         if !session.has_slots(1) {
             return Err(RpcError::WindowFull { peer, window: rpc.config.window });
         }

@@ -100,6 +100,12 @@ pub enum RpcError {
         /// Requests the window holds.
         window: u32,
     },
+    /// The peer is gone: its process ended, or nothing reaches it.
+    #[error("{peer} is gone")]
+    Gone {
+        /// The node called.
+        peer: NodeId,
+    },
     /// No session with that node.
     #[error("no RPC session with {peer}")]
     NoSession {
@@ -150,6 +156,8 @@ struct Served {
 
 struct Session {
     to: Option<AddressHandle>,
+    /// The peer is known to be gone.
+    gone: bool,
     next_seq: u32,
     unanswered: Box<[Option<Sent>]>,
     in_use: u32,
@@ -291,6 +299,7 @@ impl<N: Nic> Rpc<N> {
         while state.sessions.len() <= peer.node.index() {
             state.sessions.push(Session {
                 to: None,
+                gone: false,
                 next_seq: 1,
                 unanswered: (0..window).map(|_| None).collect(),
                 in_use: 0,
@@ -463,6 +472,9 @@ impl<N: Nic, S: Service> Poller for RpcPoller<N, S> {
     }
 
     fn tick(&mut self, now: Nanos) {
+        while let Some(peer) = self.rpc.port.nic().lost() {
+            self.rpc.lose(peer);
+        }
         self.rpc.sweep(now);
     }
 

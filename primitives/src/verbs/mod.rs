@@ -6,5 +6,5 @@ pub mod qp;
 pub mod work;
 
 pub use cq::{Completion, WcOpcode, WcStatus};
-pub use qp::{Path, QpAddress, QpConfig, QpState, RemoteKey, Transport};
+pub use qp::{QpAddress, QpConfig, QpState, Transport};
 pub use work::{AddressHandle, Flags, Lkey, NodeId, Qp, RecvRequest, Remote, Rkey, Sge, Verb, WorkRequest};

@@ -28,10 +28,10 @@ pub use traffic::{Cost, Traffic};
 use super::{Completion, NodeId, Qp, Remote, WcOpcode, WcStatus, WorkRequest};
 use crate::exec::Sched;
 use crate::fabric::{AnyNic, CpuWork, Nic, PostError};
-use crate::mem::{Buf, BufPool, Pinned, PoolExhausted};
+use crate::mem::{Buf, BufPool, PoolExhausted};
 use crate::units::Nanos;
 use group::Groups;
-use queue::{Entry, Line, SendQueue};
+use queue::{Line, SendQueue, held};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -109,17 +109,43 @@ pub struct Received {
     pub status: WcStatus,
 }
 
+/// The queues to one peer, one for each lane.
+#[derive(Default)]
+struct Route {
+    lanes: Vec<u32>,
+    /// The queue, if there is just one.
+    only: Option<u32>,
+}
+
+impl Route {
+    fn add(&mut self, queue: u32) {
+        self.lanes.push(queue);
+        self.only = (self.lanes.len() == 1).then_some(queue);
+    }
+
+    #[inline]
+    fn lane(&self, lane: u32) -> Option<u32> {
+        match self.only {
+            Some(queue) => Some(queue),
+            None if self.lanes.is_empty() => None,
+            None => Some(self.lanes[lane as usize % self.lanes.len()]),
+        }
+    }
+}
+
 #[derive(Default)]
 struct State {
     queues: Vec<SendQueue>,
-    /// Queues by peer, one for each lane.
-    routes: Vec<Vec<u32>>,
+    /// By peer.
+    routes: Vec<Route>,
     groups: Groups,
+    /// Why the batch being built cannot be posted whole.
+    error: Option<VerbError>,
     /// Queues that the batch being built has requests for, and how many requests it has.
     touched: Vec<u32>,
     staged: u32,
     /// Room for what moves from a backlog to the NIC.
-    moving: (Vec<WorkRequest>, Vec<Entry>),
+    moving: (Vec<WorkRequest>, Vec<u32>),
     traffic: Traffic,
     recvs: Vec<Option<Buf>>,
     free_recvs: Vec<u32>,
@@ -136,7 +162,7 @@ pub struct Port<N: Nic> {
     pool: BufPool,
     config: PortConfig,
     inline_max: u32,
-    per_doorbell: usize,
+    per_doorbell: u32,
     state: RefCell<State>,
     next_lane: Cell<u32>,
     building: Cell<bool>,
@@ -146,8 +172,7 @@ impl<N: Nic> Port<N> {
     /// A port over `nic`, resuming tasks through `sched` and taking buffers from `pool`.
     pub fn new(nic: N, sched: Rc<Sched>, pool: BufPool, config: PortConfig) -> Port<N> {
         let inline_max = config.inline_max.min(nic.caps().max_inline);
-        let per_doorbell =
-            if config.doorbell_batching { config.doorbell_batch_max.max(1) as usize } else { 1 };
+        let per_doorbell = if config.doorbell_batching { config.doorbell_batch_max.max(1) } else { 1 };
         Port {
             nic,
             sched,
@@ -203,9 +228,9 @@ impl<N: Nic> Port<N> {
         let queue = self.add_queue(peer, qp, depth);
         let state = &mut *self.state.borrow_mut();
         if state.routes.len() <= peer.index() {
-            state.routes.resize_with(peer.index() + 1, Vec::new);
+            state.routes.resize_with(peer.index() + 1, Route::default);
         }
-        state.routes[peer.index()].push(queue);
+        state.routes[peer.index()].add(queue);
     }
 
     /// Puts a datagram queue pair in use and returns the number that [`Batch::send`] takes.
@@ -238,7 +263,7 @@ impl<N: Nic> Port<N> {
         assert!(!self.building.replace(true), "a batch is already being built on this port");
         let lane = self.next_lane.get();
         self.next_lane.set(lane.wrapping_add(1));
-        Batch { port: self, lane, error: None, posted: false, per_doorbell: self.per_doorbell }
+        Batch::new(self, lane)
     }
 
     /// READs `len` bytes.
@@ -384,7 +409,7 @@ impl<N: Nic> Port<N> {
     /// flushed.
     pub fn reset(&self, peer: NodeId) {
         let state = &mut *self.state.borrow_mut();
-        for &queue in state.routes.get(peer.index()).into_iter().flatten() {
+        for &queue in state.routes.get(peer.index()).iter().flat_map(|route| &route.lanes) {
             self.reset_queue(&mut state.queues[queue as usize], &mut state.groups, &mut state.lined_up);
         }
         self.wake_for_room(state);
@@ -404,8 +429,8 @@ impl<N: Nic> Port<N> {
         self.nic.reset_qp(line.qp);
         line.flush(groups, &self.sched, &self.pool);
         *lined_up -= backlog.len();
-        for (_, Entry { group, pinned }) in backlog.drain(..) {
-            self.pool.unpin(pinned);
+        for (request, group) in backlog.drain(..) {
+            self.pool.unpin(held(&request));
             let error = VerbError::Completion { peer: line.peer, status: WcStatus::Flushed };
             groups.fail(group, error, &self.sched);
         }
@@ -432,104 +457,80 @@ impl<N: Nic> Port<N> {
     #[cold]
     fn drain_backlog(&self, state: &mut State, index: u32) -> u32 {
         let SendQueue { line, backlog, .. } = &mut state.queues[index as usize];
-        let mut doorbells = 0;
+        let (mut doorbells, per_doorbell) = (0, self.per_doorbell as usize);
         while line.room() > 0 && !backlog.is_empty() {
             let fits = (line.room() as usize).min(backlog.len());
             // Not the queue's own chain: a batch may be being built there.
-            let (chain, entries) = &mut state.moving;
+            let (chain, owners) = &mut state.moving;
             chain.clear();
-            entries.clear();
-            for (request, entry) in backlog.drain(..fits) {
+            owners.clear();
+            for (request, group) in backlog.drain(..fits) {
                 chain.push(request);
-                entries.push(entry);
+                owners.push(group);
             }
             state.lined_up -= fits;
             // A refusal is the result of the group it belongs to.
-            doorbells += self.post_in_parts(line, &mut state.groups, chain, entries, self.per_doorbell).0;
+            let groups = &mut state.groups;
+            doorbells += self.post_chain(line, groups, chain, |i| owners[i], per_doorbell, &mut None);
         }
         doorbells
     }
 
-    /// Numbers requests of one queue, which has room for them, and rings one doorbell for them.
+    /// Posts requests of one queue, which has room for them, `per_doorbell` at a time; request `i` belongs to group
+    /// `owner(i)`. Of a refused request's batch all that is behind it is dropped, and its group told. Returns
+    /// doorbells.
     #[inline]
-    fn ring(
-        &self,
-        line: &mut Line,
-        part: &mut [WorkRequest],
-        entries: impl Iterator<Item = Entry>,
-    ) -> Result<(), PostError> {
-        for (request, entry) in part.iter_mut().zip(entries) {
-            line.enter(request, entry, self.config.signal_period);
-            self.nic.charge(CpuWork::Request);
-            if request.flags.inline {
-                self.nic.charge(CpuWork::Inline(request.local.len));
-            }
-        }
-        self.nic.charge(CpuWork::Doorbell);
-        self.nic.post(line.qp, part)
-    }
-
-    /// Posts requests of one queue, which has room for them, `per_doorbell` at a time. Of a refused request's batch
-    /// all that is behind it is dropped, and its group told. Returns doorbells and the first refusal.
-    #[inline(never)]
-    fn post_in_parts(
+    fn post_chain(
         &self,
         line: &mut Line,
         groups: &mut Groups,
         chain: &mut [WorkRequest],
-        entries: &[Entry],
+        owner: impl Fn(usize) -> u32,
         per_doorbell: usize,
-    ) -> (u32, Option<PostError>) {
-        let (mut doorbells, mut first, mut start) = (0, None, 0);
+        first_refusal: &mut Option<PostError>,
+    ) -> u32 {
+        let (mut doorbells, mut start) = (0, 0);
         while start < chain.len() {
             let end = chain.len().min(start + per_doorbell);
+            for (i, request) in chain[start..end].iter_mut().enumerate() {
+                line.enter(request, owner(start + i), self.config.signal_period);
+                self.nic.charge(CpuWork::Request);
+                if request.flags.inline {
+                    self.nic.charge(CpuWork::Inline(request.local.len));
+                }
+            }
+            self.nic.charge(CpuWork::Doorbell);
             doorbells += 1;
-            start = match self.ring(line, &mut chain[start..end], entries[start..end].iter().copied()) {
+            start = match self.nic.post(line.qp, &chain[start..end]) {
                 Ok(()) => end,
                 Err(refused) => {
-                    first.get_or_insert(refused);
-                    start + self.refused(line, groups, &chain[start..end], &entries[start..], refused)
+                    first_refusal.get_or_insert(refused);
+                    let taken = start + line.take_back(&mut chain[start..end], &refused);
+                    let group = owner(taken);
+                    let dropped = (taken..chain.len()).take_while(|&i| owner(i) == group).count();
+                    self.drop_refused(line, groups, &chain[taken..taken + dropped], group, refused);
+                    taken + dropped
                 }
             };
         }
-        (doorbells, first)
+        doorbells
     }
 
-    /// [`Port::refused`] for a batch of one doorbell.
+    /// Lets go of what was refused, and tells its group.
     #[cold]
-    fn all_refused(
+    fn drop_refused(
         &self,
         line: &mut Line,
         groups: &mut Groups,
-        chain: &[WorkRequest],
-        pins: &[Pinned],
+        dropped: &[WorkRequest],
         group: u32,
         refused: PostError,
     ) {
-        let entries: Vec<Entry> = pins.iter().map(|&pinned| Entry { group, pinned }).collect();
-        self.refused(line, groups, chain, &entries, refused);
-    }
-
-    /// Tells the group of a refused request, and returns how many of `entries` are dealt with.
-    #[cold]
-    fn refused(
-        &self,
-        line: &mut Line,
-        groups: &mut Groups,
-        part: &[WorkRequest],
-        entries: &[Entry],
-        refused: PostError,
-    ) -> usize {
-        let taken = line.take_back(part, &refused);
-        let group = entries[taken].group;
         line.detach(group, groups, &self.sched);
-        let rest = &entries[taken..];
-        let dropped = rest.iter().take_while(|e| e.group == group).count();
-        for entry in &rest[..dropped] {
-            self.pool.unpin(entry.pinned);
+        for request in dropped {
+            self.pool.unpin(held(request));
             groups.fail(group, VerbError::Post(refused), &self.sched);
         }
-        taken + dropped
     }
 }
 

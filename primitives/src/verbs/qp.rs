@@ -92,33 +92,6 @@ pub struct QpAddress {
     pub qpn: u32,
     /// UD queue key; zero elsewhere.
     pub qkey: u32,
-    /// How the queue pair's port is reached; all zero on fabrics without a wire of their own.
-    #[serde(default)]
-    pub path: Path,
-}
-
-/// What a peer needs to reach a queue pair over a real network, beside its number.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
-pub struct Path {
-    /// The port's GID: on RoCE what its address is made of.
-    pub gid: [u8; 16],
-    /// The port's local identifier, zero on Ethernet.
-    pub lid: u16,
-    /// Path MTU in bytes that this end supports.
-    pub mtu: u32,
-    /// Packet sequence number of the first packet this end will send.
-    pub psn: u32,
-}
-
-/// How a region is reached through one of its node's contexts: what the hardware calls it there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct RemoteKey {
-    /// The region's name, as [`crate::fabric::Nic::register`] gave it.
-    pub name: super::work::Rkey,
-    /// The key that requests to this context carry.
-    pub rkey: u32,
-    /// Address of the region's first byte at its owner.
-    pub base: u64,
 }
 
 impl QpAddress {

@@ -4,7 +4,7 @@ use crate::common::*;
 use primitives::fabric::{Nic, PostError};
 use primitives::mem::{Access, Region};
 use primitives::verbs::{
-    AddressHandle, Lkey, NodeId, Path, Qp, QpAddress, QpConfig, QpState, Rkey, Sge, Transport, Verb, WcStatus,
+    AddressHandle, Lkey, NodeId, Qp, QpAddress, QpConfig, QpState, Rkey, Sge, Transport, Verb, WcStatus,
 };
 
 /// What is wrong with a request, the request, and the status it must complete with.
@@ -328,9 +328,9 @@ fn set_up_that_cannot_work_is_refused() {
         let uc = net.nic(1).create_qp(&QpConfig::uc()).expect("a queue pair");
         assert!(nic.connect(qp, None).is_err(), "no peer");
         assert!(nic.connect(qp, Some(net.nic(1).address(uc))).is_err(), "another transport");
-        let nobody = QpAddress { node: NodeId(1), qpn: 0xff_ffff, qkey: 0, path: Path::default() };
+        let nobody = QpAddress { node: NodeId(1), qpn: 0xff_ffff, qkey: 0 };
         assert!(nic.connect(qp, Some(nobody)).is_err(), "no such queue pair");
-        let nowhere = QpAddress { node: NodeId(7), qpn: 0, qkey: 0, path: Path::default() };
+        let nowhere = QpAddress { node: NodeId(7), qpn: 0, qkey: 0 };
         assert!(nic.connect(qp, Some(nowhere)).is_err(), "no such node");
         assert_eq!(nic.qp_state(qp), QpState::Init);
     });

@@ -11,7 +11,7 @@ use crate::fabric::{Caps, Nic, PostError, SetupError};
 use crate::mem::{Access, MemoryKeys, Region};
 use crate::units::Nanos;
 use crate::verbs::{
-    Completion, Lkey, NodeId, Path, Qp, QpAddress, QpConfig, QpState, RecvRequest, Rkey, Transport, WcOpcode,
+    Completion, Lkey, NodeId, Qp, QpAddress, QpConfig, QpState, RecvRequest, Rkey, Transport, WcOpcode,
     WcStatus, WorkRequest,
 };
 use rand::{RngExt, SeedableRng};
@@ -254,7 +254,7 @@ impl Nic for LoopbackNic {
 
     fn address(&self, qp: Qp) -> QpAddress {
         let qkey = self.qps.borrow()[Self::index(qp)].shared.config.qkey;
-        QpAddress { node: self.context.node, qpn: qp.0, qkey, path: Path::default() }
+        QpAddress { node: self.context.node, qpn: qp.0, qkey }
     }
 
     fn connect(&self, qp: Qp, peer: Option<QpAddress>) -> Result<(), SetupError> {

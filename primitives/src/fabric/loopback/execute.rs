@@ -19,7 +19,9 @@ pub(super) enum Outcome {
 }
 
 /// How words are copied: at once, or with a pause between words so that others may see the middle.
-pub(super) type CopyWords = fn(&Region, u64, &Region, u64, u64);
+pub(super) trait CopyWords: Fn(&Region, u64, &Region, u64, u64) {}
+
+impl<F: Fn(&Region, u64, &Region, u64, u64)> CopyWords for F {}
 
 impl Shared {
     #[inline]
@@ -59,7 +61,7 @@ impl Shared {
         qp: &SharedQp,
         request: &WorkRequest,
         payload: Option<(&Region, u64)>,
-        copy: CopyWords,
+        copy: impl CopyWords,
         lose: impl FnOnce() -> bool,
     ) -> Outcome {
         match self.try_execute(qp, request, payload, copy, lose) {
@@ -74,7 +76,7 @@ impl Shared {
         qp: &SharedQp,
         request: &WorkRequest,
         payload: Option<(&Region, u64)>,
-        copy: CopyWords,
+        copy: impl CopyWords,
         lose: impl FnOnce() -> bool,
     ) -> Result<Outcome, WcStatus> {
         let (local, at) = match payload {
@@ -115,7 +117,7 @@ impl Shared {
         request: &WorkRequest,
         local: &Region,
         at: u64,
-        copy: CopyWords,
+        copy: impl CopyWords,
     ) -> Result<Outcome, WcStatus> {
         let len = u64::from(request.local.len);
         match request.verb {
@@ -209,7 +211,7 @@ impl Shared {
         local: &Region,
         at: u64,
         len: u32,
-        copy: CopyWords,
+        copy: impl CopyWords,
     ) {
         let Some(node) = self.nodes.get(to.node.index()) else { return };
         let Some(receiver) = node.qp(to.qp) else { return };

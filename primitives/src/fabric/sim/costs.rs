@@ -29,7 +29,6 @@ pub(super) struct NicCosts {
     pub cqe_transfer: u64,
     pub wire: u64,
     pub rnr_timer: u64,
-    pub qp_miss: f64,
     pub header: u64,
     pub mtu: u64,
     pub blueflame_max: u64,
@@ -62,7 +61,6 @@ impl NicCosts {
             cqe_transfer: 0,
             wire: ps(nic.switch_latency.value + nic.cable_latency.value, 1.0),
             rnr_timer: ps(nic.rnr_timer.value, 1.0),
-            qp_miss: nic.qp_miss.value * factor,
             header: nic.packet_header.value as u64,
             mtu: nic.mtu.value as u64,
             blueflame_max: nic.blueflame_max.value as u64,
@@ -96,7 +94,7 @@ impl NicCosts {
 
     /// Mean engine time one role loses to missed contexts when `contexts` queue pairs are in use.
     pub fn miss(&self, nic: &NicProfile, contexts: usize) -> u64 {
-        ps(self.qp_miss * nic.qp_miss_share(contexts), 1.0)
+        ps(nic.qp_miss_ns(Primitive::Read, contexts), 1.0)
     }
 }
 
@@ -174,7 +172,7 @@ mod tests {
                 profile.nic.link_ns(profile.nic.request_bytes(Primitive::Write, bytes as u32)),
             );
         }
-        near(costs.miss(&profile.nic, 960), profile.nic.qp_miss_share(960) * profile.nic.qp_miss.value);
+        near(costs.miss(&profile.nic, 960), profile.nic.qp_miss_ns(Primitive::Read, 960));
         assert_eq!(costs.miss(&profile.nic, 360), 0);
         let cpu = CpuCosts::new(&profile.cpu, 2.0);
         for work in [CpuWork::Poll, CpuWork::Inline(65), CpuWork::Copy(4096), CpuWork::Think(Nanos(9))] {

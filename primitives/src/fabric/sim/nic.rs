@@ -12,7 +12,7 @@ use crate::fabric::{Caps, CpuWork, Nic, PostError, SetupError};
 use crate::mem::{Access, MemoryKeys, Region};
 use crate::units::Nanos;
 use crate::verbs::{
-    Completion, NodeId, Path, Qp, QpAddress, QpConfig, QpState, RecvRequest, Transport, Verb, WorkRequest,
+    Completion, NodeId, Qp, QpAddress, QpConfig, QpState, RecvRequest, Transport, Verb, WorkRequest,
 };
 use std::cell::RefMut;
 use std::rc::Rc;
@@ -139,7 +139,7 @@ impl Nic for SimNic {
     fn address(&self, qp: Qp) -> QpAddress {
         let model = self.model();
         let qkey = model.qps.get(qp.0 as usize).map_or(0, |pair| pair.config.qkey);
-        QpAddress { node: self.node(), qpn: qp.0, qkey, path: Path::default() }
+        QpAddress { node: self.node(), qpn: qp.0, qkey }
     }
 
     fn connect(&self, qp: Qp, peer: Option<QpAddress>) -> Result<(), SetupError> {

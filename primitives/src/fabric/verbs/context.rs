@@ -1,10 +1,10 @@
 //! Device contexts and what is registered in them.
 
 use super::device::Device;
-use super::{Shared, entropy, errno, lock, refused};
+use super::{RemoteKey, Shared, entropy, errno, lock, refused};
 use crate::fabric::SetupError;
 use crate::mem::{Access, MemoryKeys, Region};
-use crate::verbs::{Lkey, NodeId, RemoteKey, Rkey};
+use crate::verbs::{Lkey, NodeId, Rkey};
 use ibverbs_sys as ffi;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
@@ -116,6 +116,8 @@ pub(super) struct Context {
     domain: Domain,
     device: Device,
     pub(super) keys: Arc<KeyTable>,
+    /// Drawn: packets of a context that was there before do not fit by chance.
+    pub(super) psn: u32,
 }
 
 impl Context {
@@ -126,7 +128,13 @@ impl Context {
             return Err(refused("ibv_alloc_pd", &device.name, errno()));
         }
         let keys = Arc::new(KeyTable::new());
-        Ok(Context { registrations: Mutex::default(), domain: Domain(domain), device, keys })
+        Ok(Context {
+            registrations: Mutex::default(),
+            domain: Domain(domain),
+            device,
+            keys,
+            psn: entropy() as u32,
+        })
     }
 
     pub(super) fn raw(&self) -> *mut ffi::ibv_context {

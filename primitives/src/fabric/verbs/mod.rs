@@ -30,7 +30,7 @@ pub use device::{AtomicCap, DeviceFacts, GidFacts, PortFacts, devices};
 pub use nic::VerbsNic;
 
 use super::{AtomicScope, Caps, SetupError};
-use crate::verbs::{NodeId, Path, Transport};
+use crate::verbs::{NodeId, Transport};
 use context::{Context, KeyTable, Regions};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, RwLock};
@@ -55,7 +55,7 @@ pub struct Options {
     pub traffic_class: u8,
     /// Time-out of an acknowledgement as `ibv_modify_qp(3)` counts it: 4.096 µs · 2^timeout.
     pub timeout: u8,
-    /// Retransmissions after a time-out, at most 7.
+    /// Retransmissions after a time-out, at most 7; see [`Options::new`] about 7.
     pub retry_count: u8,
     /// Time between offers to a receiver that is not ready, in the code of `ibv_modify_qp(3)`; 12 is 0.64 ms.
     pub min_rnr_timer: u8,
@@ -68,7 +68,8 @@ pub struct Options {
 impl Options {
     /// A device by name, everything else chosen by what it reports.
     ///
-    /// A dead peer is noticed after 8 time-outs of 268 ms.
+    /// A dead peer is noticed after 7 time-outs of 268 ms. Six retransmissions and not the most there may be, seven: the
+    /// Soft-RoCE driver takes seven for "for ever", and a peer that does not answer would never be an error.
     pub fn new(device: &str) -> Options {
         Options {
             device: device.to_owned(),
@@ -79,7 +80,7 @@ impl Options {
             service_level: 0,
             traffic_class: 0,
             timeout: 16,
-            retry_count: 7,
+            retry_count: 6,
             min_rnr_timer: 12,
             inline: 256,
             cq_entries: 1024,
@@ -145,7 +146,48 @@ struct Node {
 struct KnownQp {
     node: NodeId,
     transport: Transport,
+    psn: u32,
     keys: Arc<KeyTable>,
+}
+
+/// How a port is reached.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+struct Path {
+    /// Its GID: on RoCE what its address is made of.
+    gid: [u8; 16],
+    /// Its local identifier, zero on Ethernet.
+    lid: u16,
+    /// Path MTU in bytes that this end supports.
+    mtu: u32,
+}
+
+/// What peers in other processes must know of a context: all connection data that the addresses of its queue pairs do
+/// not hold.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+struct ContextCard {
+    path: Path,
+    /// First packet sequence number of queue pair `n`: `psn + n`, in 24 bits.
+    psn: u32,
+    /// Numbers of the queue pairs it sends datagrams from.
+    datagrams: Vec<u32>,
+    /// The node's regions, as requests to this context name them.
+    keys: Vec<RemoteKey>,
+}
+
+/// A region as requests to one context of its owner name it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+struct RemoteKey {
+    /// The name that [`crate::fabric::Nic::register`] gave it.
+    name: crate::verbs::Rkey,
+    /// The key that the hardware knows.
+    rkey: u32,
+    /// Address of the region's first byte at its owner.
+    base: u64,
+}
+
+/// The first packet sequence number of a queue pair.
+fn first_psn(context: u32, qpn: u32) -> u32 {
+    context.wrapping_add(qpn) & 0xff_ffff
 }
 
 impl Verbs {
@@ -205,7 +247,7 @@ impl Verbs {
                 number: port.port as u8,
                 gid_index,
                 global: ethernet || options.gid_index.is_some(),
-                path: Path { gid: gid.unwrap_or_default(), lid: port.lid, mtu, psn: 0 },
+                path: Path { gid: gid.unwrap_or_default(), lid: port.lid, mtu },
             },
             options: options.clone(),
             complete,

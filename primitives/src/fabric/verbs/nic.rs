@@ -2,15 +2,15 @@
 
 use super::context::{BAD_KEY, Context, KeyTable, Local, MAX_REGIONS, place};
 use super::device::Device;
-use super::qp::{CompletionQueue, Handle, PostedRecv, QueuePair, SEQ_BITS};
+use super::qp::{CompletionQueue, Handle, Peer, PostedRecv, QueuePair, SEQ_BITS};
 use super::status::status;
-use super::{KnownQp, Shared};
+use super::{ContextCard, KnownQp, Path, Shared, first_psn};
 use crate::fabric::{Caps, Nic, PostError, SetupError};
 use crate::mem::{Access, MemoryKeys, Region};
 use crate::units::Nanos;
 use crate::verbs::{
-    AddressHandle, Completion, Lkey, NodeId, Path, Qp, QpAddress, QpConfig, QpState, RecvRequest, RemoteKey,
-    Transport, Verb, WcOpcode, WcStatus, WorkRequest,
+    AddressHandle, Completion, Lkey, NodeId, Qp, QpAddress, QpConfig, QpState, RecvRequest, Transport, Verb,
+    WcOpcode, WcStatus, WorkRequest,
 };
 use ibverbs_sys as ffi;
 use std::cell::RefCell;
@@ -52,6 +52,7 @@ struct State {
 
 struct Foreign {
     path: Path,
+    psn: u32,
     keys: Arc<KeyTable>,
 }
 
@@ -384,9 +385,14 @@ impl State {
         let qp = self.qps.get_mut((id >> SEQ_BITS & INDEX_MASK) as usize)?;
         let status = match wc.error() {
             None => WcStatus::Success,
-            Some((code, _)) => status(code),
+            Some((code, _)) => status(code, id & RECV != 0),
         };
         let number = qp.number;
+        if !matches!(status, WcStatus::Success | WcStatus::Flushed)
+            && !std::mem::replace(&mut qp.failed, true)
+        {
+            qp.flush(&nic.shared);
+        }
         if id & RECV == 0 {
             let id = qp.send.retire(id)?;
             return Some(Completion {
@@ -472,7 +478,12 @@ impl Nic for VerbsNic {
         let state = &mut *self.state.borrow_mut();
         let qp = QueuePair::create(&self.context, &mut state.cq, config, &self.shared)?;
         let number = qp.number;
-        let known = KnownQp { node: self.node, transport: config.transport, keys: self.context.keys.clone() };
+        let known = KnownQp {
+            node: self.node,
+            transport: config.transport,
+            psn: first_psn(self.context.psn, number.0),
+            keys: self.context.keys.clone(),
+        };
         self.shared.qps.write().unwrap_or_else(|p| p.into_inner()).insert(number.0, known);
         state.numbers.insert(number.0, state.qps.len() as u32);
         state.qps.push(qp);
@@ -481,9 +492,8 @@ impl Nic for VerbsNic {
 
     fn address(&self, qp: Qp) -> QpAddress {
         let state = &mut *self.state.borrow_mut();
-        let local = state.find(qp).ok().map(|index| &state.qps[index]);
-        let (qkey, path) = local.map_or((0, Path::default()), |l| (l.config.qkey, l.path(&self.shared)));
-        QpAddress { node: self.node, qpn: qp.0, qkey, path }
+        let qkey = state.find(qp).map_or(0, |index| state.qps[index].config.qkey);
+        QpAddress { node: self.node, qpn: qp.0, qkey }
     }
 
     fn connect(&self, qp: Qp, peer: Option<QpAddress>) -> Result<(), SetupError> {
@@ -498,35 +508,58 @@ impl Nic for VerbsNic {
                 "a {transport:?} queue pair needs a peer to connect to"
             )));
         };
-        let keys = match self.known(&address, transport)? {
-            Some(known) => known.keys,
-            None => {
-                let foreign = state.foreign[address.node.index()]
-                    .get_or_insert_with(|| Foreign { path: address.path, keys: Arc::new(KeyTable::new()) });
-                foreign.keys.clone()
-            }
+        let (node, qpn) = (address.node, address.qpn);
+        let (path, psn, keys) = match self.known(&address, transport)? {
+            Some(known) => (self.shared.port.path, known.psn, known.keys),
+            None => match &state.foreign[node.index()] {
+                Some(foreign) => (foreign.path, first_psn(foreign.psn, qpn), foreign.keys.clone()),
+                None => {
+                    return Err(SetupError::Invalid(format!("{node} has not introduced itself")));
+                }
+            },
         };
-        state.qps[index].connect(&self.shared, Some((address, keys)))
+        state.qps[index].connect(&self.shared, Some(Peer { node, qpn, path, psn, keys }))
     }
 
-    fn remote_keys(&self) -> Vec<RemoteKey> {
-        self.context.keys.list()
+    fn card(&self) -> Vec<u8> {
+        let state = self.state.borrow();
+        let datagrams = state.qps.iter().filter(|qp| qp.config.transport == Transport::Ud);
+        let card = ContextCard {
+            path: self.shared.port.path,
+            psn: self.context.psn,
+            datagrams: datagrams.map(|qp| qp.number.0).collect(),
+            keys: self.context.keys.list(),
+        };
+        // Numbers and lists of them always have a JSON form.
+        serde_json::to_vec(&card).unwrap_or_default()
     }
 
-    fn introduce(&self, peer: QpAddress, keys: &[RemoteKey]) {
+    fn introduce(&self, peer: NodeId, card: &[u8]) -> Result<(), SetupError> {
+        if self.shared.complete {
+            return Ok(());
+        }
         let state = &mut *self.state.borrow_mut();
-        if self.shared.complete || peer.node == self.node || peer.node.index() >= self.shared.nodes.len() {
-            return;
+        let card: ContextCard = serde_json::from_slice(card).map_err(|e| {
+            SetupError::Invalid(format!("the card of {peer} is not one of a verbs fabric: {e}"))
+        })?;
+        let Some(slot) = state.foreign.get_mut(peer.index()) else {
+            return Err(SetupError::Invalid(format!("there is no {peer}")));
+        };
+        let keys = KeyTable::new();
+        for key in card.keys {
+            keys.set(key);
         }
-        let foreign = state.foreign[peer.node.index()]
-            .get_or_insert_with(|| Foreign { path: peer.path, keys: Arc::new(KeyTable::new()) });
-        for &key in keys {
-            foreign.keys.set(key);
+        if peer != self.node {
+            *slot = Some(Foreign { path: card.path, psn: card.psn, keys: Arc::new(keys) });
+            state.handles[peer.index()] = None;
         }
-        let sender = Sender { qpn: peer.qpn, node: peer.node, gid: peer.path.gid };
-        if let Err(at) = state.senders.binary_search(&sender) {
-            state.senders.insert(at, sender);
+        for qpn in card.datagrams {
+            let sender = Sender { qpn, node: peer, gid: card.path.gid };
+            if let Err(at) = state.senders.binary_search(&sender) {
+                state.senders.insert(at, sender);
+            }
         }
+        Ok(())
     }
 
     fn qp_state(&self, qp: Qp) -> QpState {
@@ -630,6 +663,9 @@ impl Nic for VerbsNic {
             local.recv.post(taken as u64);
             if code != 0 {
                 return Err(PostError::Device { qp, errno: code.abs(), taken: taken as u32 });
+            }
+            if local.failed {
+                local.flush(&self.shared);
             }
         }
         if fits < chain.len() {

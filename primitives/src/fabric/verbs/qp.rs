@@ -2,9 +2,9 @@
 
 use super::context::{Context, KeyTable};
 use super::device::mtu_code;
-use super::{Shared, errno, refused};
+use super::{Path, Shared, errno, first_psn, refused};
 use crate::fabric::SetupError;
-use crate::verbs::{Path, Qp, QpAddress, QpConfig, QpState, Sge, Transport};
+use crate::verbs::{NodeId, Qp, QpConfig, QpState, Sge, Transport};
 use ffi::ibv_qp_attr_mask as mask;
 use ibverbs_sys as ffi;
 use std::sync::Arc;
@@ -118,7 +118,11 @@ impl<T: Copy> Ring<T> {
 
 /// The other end of a connection.
 pub(super) struct Peer {
-    address: QpAddress,
+    pub(super) node: NodeId,
+    pub(super) qpn: u32,
+    pub(super) path: Path,
+    /// The first packet sequence number it sends.
+    pub(super) psn: u32,
     pub(super) keys: Arc<KeyTable>,
 }
 
@@ -139,6 +143,8 @@ pub(super) struct QueuePair {
     pub(super) recv: Ring<PostedRecv>,
     pub(super) peer: Option<Peer>,
     pub(super) connected: bool,
+    /// A request or receive failed since the last reset.
+    pub(super) failed: bool,
 }
 
 impl Drop for QueuePair {
@@ -211,18 +217,15 @@ impl QueuePair {
             raw,
             number: Qp(number),
             config: *config,
-            psn: super::entropy() as u32 & 0xff_ffff,
+            psn: first_psn(context.psn, number),
             send: Ring::new(config.send_depth, 0),
             recv: Ring::new(config.recv_depth, PostedRecv { id: 0, local: nowhere }),
             peer: None,
             connected: false,
+            failed: false,
         };
         qp.to_init(shared)?;
         Ok(qp)
-    }
-
-    pub(super) fn path(&self, shared: &Shared) -> Path {
-        Path { psn: self.psn, ..shared.port.path }
     }
 
     fn modify(
@@ -277,14 +280,14 @@ impl QueuePair {
         let (config, options) = (&self.config, &shared.options);
         let mut attr = ffi::ibv_qp_attr::default();
         let mut bits = Vec::new();
-        if let Some(Peer { address, .. }) = &self.peer {
-            let mtu = shared.port.path.mtu.min(address.path.mtu);
+        if let Some(peer) = &self.peer {
+            let mtu = shared.port.path.mtu.min(peer.path.mtu);
             attr.path_mtu = mtu_code(mtu).ok_or_else(|| {
-                SetupError::Invalid(format!("{} announced a path MTU of {mtu} B", address.node))
+                SetupError::Invalid(format!("{} announced a path MTU of {mtu} B", peer.node))
             })?;
-            attr.dest_qp_num = address.qpn;
-            attr.rq_psn = address.path.psn;
-            attr.ah_attr = address_vector(shared, &address.path);
+            attr.dest_qp_num = peer.qpn;
+            attr.rq_psn = peer.psn;
+            attr.ah_attr = address_vector(shared, &peer.path);
             bits.extend([mask::IBV_QP_AV, mask::IBV_QP_PATH_MTU, mask::IBV_QP_DEST_QPN, mask::IBV_QP_RQ_PSN]);
         }
         if config.transport == Transport::Rc {
@@ -312,15 +315,11 @@ impl QueuePair {
         Ok(())
     }
 
-    pub(super) fn connect(
-        &mut self,
-        shared: &Shared,
-        peer: Option<(QpAddress, Arc<KeyTable>)>,
-    ) -> Result<(), SetupError> {
+    pub(super) fn connect(&mut self, shared: &Shared, peer: Option<Peer>) -> Result<(), SetupError> {
         if self.connected {
             return Err(SetupError::Invalid(format!("queue pair {} is already connected", self.number.0)));
         }
-        self.peer = peer.map(|(address, keys)| Peer { address, keys });
+        self.peer = peer;
         let done = self.to_ready(shared);
         if done.is_err() {
             self.peer = None;
@@ -341,8 +340,18 @@ impl QueuePair {
             .modify(shared, "ibv_modify_qp to RESET", reset, attr, &[])
             .and_then(|()| self.to_init(shared))
             .and_then(|()| self.to_ready(shared));
+        self.failed = false;
         self.send.forget();
         self.recv.forget();
+    }
+
+    /// Takes the queue pair to the error state in so many words, where it is by the specification anyway. Some drivers
+    /// flush receives only when told: those behind one that failed, and those posted later.
+    #[cold]
+    pub(super) fn flush(&self, shared: &Shared) {
+        let (call, attr) = ("ibv_modify_qp to ERR", ffi::ibv_qp_attr::default());
+        // It fails if the queue pair is being torn down, and then nobody waits for its receives.
+        let _ = self.modify(shared, call, ffi::ibv_qp_state::IBV_QPS_ERR, attr, &[]);
     }
 
     pub(super) fn state(&self) -> QpState {

@@ -3,9 +3,11 @@
 use crate::verbs::WcStatus;
 use ibverbs_sys::ibv_wc_status as s;
 
-/// The status of a completion.
-pub(super) fn status(code: s::Type) -> WcStatus {
+/// The status of a completion of a send queue, or of a receive.
+pub(super) fn status(code: s::Type, receive: bool) -> WcStatus {
     match code {
+        // What Soft-RoCE says of a receive whose buffer is too small.
+        s::IBV_WC_LOC_QP_OP_ERR if receive => WcStatus::LocalLength,
         s::IBV_WC_SUCCESS => WcStatus::Success,
         s::IBV_WC_LOC_LEN_ERR => WcStatus::LocalLength,
         // A malformed local request and a protection error of a local buffer are the same to whoever posted it.

@@ -1,7 +1,7 @@
 //! Building, posting and awaiting requests.
 
 use super::group::NO_GROUP;
-use super::queue::{Entry, SendQueue};
+use super::queue::{SendQueue, held};
 use super::{Cost, Port, State, VerbError};
 use crate::fabric::Nic;
 use crate::mem::Buf;
@@ -14,14 +14,17 @@ use std::task::{Context, Poll};
 ///
 /// Requests to one queue pair keep their order; queue pairs are independent of each other.
 pub struct Batch<'p, N: Nic> {
-    pub(super) port: &'p Port<N>,
-    pub(super) lane: u32,
-    pub(super) error: Option<VerbError>,
-    pub(super) posted: bool,
-    pub(super) per_doorbell: usize,
+    port: &'p Port<N>,
+    lane: u32,
+    per_doorbell: u32,
 }
 
 impl<'p, N: Nic> Batch<'p, N> {
+    #[inline]
+    pub(super) fn new(port: &'p Port<N>, lane: u32) -> Batch<'p, N> {
+        Batch { port, lane, per_doorbell: port.per_doorbell }
+    }
+
     /// Whether the requests of one queue pair share a doorbell, where the port's configuration lets them. They do
     /// unless told otherwise.
     pub fn doorbell_batching(&mut self, together: bool) {
@@ -69,27 +72,21 @@ impl<'p, N: Nic> Batch<'p, N> {
     #[inline]
     fn push(&mut self, peer: NodeId, verb: Verb, local: Sge, buf: &Buf) {
         let state = &mut *self.port.state.borrow_mut();
-        let queue = match state.routes.get(peer.index()).map(Vec::as_slice) {
-            Some(&[queue]) => queue,
-            None | Some([]) => {
-                self.error = Some(VerbError::NoRoute { peer });
-                return;
-            }
-            Some(lanes) => lanes[self.lane as usize % lanes.len()],
-        };
-        self.stage(state, queue, verb, local, buf);
+        match state.routes.get(peer.index()).and_then(|route| route.lane(self.lane)) {
+            Some(queue) => self.stage(state, queue, verb, local, buf),
+            None => state.error = Some(VerbError::NoRoute { peer }),
+        }
     }
 
     #[inline]
     fn stage(&self, state: &mut State, queue: u32, verb: Verb, local: Sge, buf: &Buf) {
         let inline = !verb.returns_data() && local.len <= self.port.inline_max;
         let flags = Flags { signaled: self.port.config.signal_all, inline };
-        let q = &mut state.queues[queue as usize];
-        if q.chain.is_empty() {
+        let chain = &mut state.queues[queue as usize].chain;
+        if chain.is_empty() {
             state.touched.push(queue);
         }
-        q.chain.push(WorkRequest { id: 0, verb, local, flags });
-        q.pins.push(buf.pin());
+        chain.push(WorkRequest { id: buf.pin().to_bits(), verb, local, flags });
         state.staged += 1;
         state.traffic.count(&verb, local.len);
     }
@@ -106,12 +103,16 @@ impl<'p, N: Nic> Batch<'p, N> {
 
     /// Posts the batch; await the result to know that all of it is done.
     #[inline]
-    pub fn post(mut self) -> Posted<'p, N> {
+    pub fn post(self) -> Posted<'p, N> {
         let port = self.port;
         let state = &mut *port.state.borrow_mut();
         let verbs = state.staged;
-        let group = state.groups.open(verbs, port.sched.current(), self.error.take());
-        let doorbells = self.submit(state, group);
+        let group = state.groups.open(verbs, port.sched.current());
+        if let Some(error) = state.error.take() {
+            state.groups.note(group, error);
+        }
+        // A refusal is the group's result, or nobody's.
+        let (doorbells, _) = self.submit(state, group);
         Posted { port, group, cost: Cost { verbs, doorbells, round_trips: 1 } }
     }
 
@@ -122,91 +123,81 @@ impl<'p, N: Nic> Batch<'p, N> {
     /// If a request was refused when posted. An error that happens later moves the queue pair to the error
     /// state, and the next request on it reports.
     #[inline]
-    pub fn post_passive(mut self) -> Result<Cost, VerbError> {
-        let state = &mut *self.port.state.borrow_mut();
-        if let Some(error) = self.error.take() {
-            return Err(error);
+    pub fn post_passive(self) -> Result<Cost, VerbError> {
+        let port = self.port;
+        let state = &mut *port.state.borrow_mut();
+        if state.error.is_some() {
+            return Err(self.give_up(state));
         }
         let verbs = state.staged;
-        let doorbells = self.submit(state, NO_GROUP);
-        match self.error.take() {
+        let (doorbells, refused) = self.submit(state, NO_GROUP);
+        match refused {
             Some(error) => Err(error),
             None => Ok(Cost { verbs, doorbells, round_trips: 0 }),
         }
     }
 
+    /// Posts what was staged. Returns doorbells and the first refusal.
     #[inline]
-    fn submit(&mut self, state: &mut State, group: u32) -> u32 {
-        self.posted = true;
-        self.port.building.set(false);
-        let mut doorbells = 0;
+    fn submit(self, state: &mut State, group: u32) -> (u32, Option<VerbError>) {
+        let (port, per_doorbell) = (self.port, self.per_doorbell as usize);
+        // Nothing is left to let go of.
+        std::mem::forget(self);
+        port.building.set(false);
+        let (mut doorbells, mut refused) = (0, None);
         for at in 0..state.touched.len() {
             let index = state.touched[at];
-            let SendQueue { line, chain, pins, backlog } = &mut state.queues[index as usize];
+            let SendQueue { line, chain, backlog } = &mut state.queues[index as usize];
             if group != NO_GROUP
                 && let Some(last) = chain.last_mut()
             {
                 last.flags.signaled = true;
             }
-            if !backlog.is_empty() || line.room() < chain.len() as u64 {
-                state.lined_up += chain.len();
-                let entries = pins.drain(..).map(|pinned| Entry { group, pinned });
-                backlog.extend(chain.drain(..).zip(entries));
-                // An empty queue has no completion coming that would make it move.
-                doorbells += self.port.drain_backlog(state, index);
-                continue;
-            }
-            if chain.len() <= self.per_doorbell {
-                doorbells += 1;
-                let entries = pins.iter().map(|&pinned| Entry { group, pinned });
-                if let Err(refused) = self.port.ring(line, chain, entries) {
-                    self.error = Some(refused.into());
-                    self.port.all_refused(line, &mut state.groups, chain, pins, group, refused);
-                }
-            } else {
-                state.moving.1.clear();
-                state.moving.1.extend(pins.iter().map(|&pinned| Entry { group, pinned }));
+            if backlog.is_empty() && line.room() >= chain.len() as u64 {
                 let groups = &mut state.groups;
-                let (rung, refused) =
-                    self.port.post_in_parts(line, groups, chain, &state.moving.1, self.per_doorbell);
-                doorbells += rung;
-                if let Some(refused) = refused {
-                    self.error = Some(refused.into());
-                }
+                doorbells += port.post_chain(line, groups, chain, |_| group, per_doorbell, &mut refused);
+                chain.clear();
+            } else {
+                state.lined_up += chain.len();
+                backlog.extend(chain.drain(..).map(|request| (request, group)));
+                // An empty queue has no completion coming that would make it move.
+                doorbells += port.drain_backlog(state, index);
             }
-            chain.clear();
-            pins.clear();
         }
         state.touched.clear();
         state.staged = 0;
         state.traffic.doorbells += u64::from(doorbells);
-        doorbells
+        (doorbells, refused.map(VerbError::Post))
+    }
+
+    /// Lets go of what was staged, for a reason.
+    #[cold]
+    fn give_up(self, state: &mut State) -> VerbError {
+        let reason = state.error.unwrap_or(VerbError::NoRoute { peer: self.port.nic.node() });
+        self.port.abandon(state);
+        std::mem::forget(self);
+        reason
     }
 }
 
 impl<N: Nic> Drop for Batch<'_, N> {
-    #[inline]
+    #[cold]
     fn drop(&mut self) {
-        if !self.posted {
-            self.abandon();
-        }
+        self.port.abandon(&mut self.port.state.borrow_mut());
     }
 }
 
-impl<N: Nic> Batch<'_, N> {
-    /// Lets go of what was staged.
+impl<N: Nic> Port<N> {
+    /// Lets go of the batch being built.
     #[cold]
-    fn abandon(&mut self) {
-        self.port.building.set(false);
-        let state = &mut *self.port.state.borrow_mut();
+    fn abandon(&self, state: &mut State) {
+        self.building.set(false);
+        state.error = None;
         state.staged = 0;
         for queue in state.touched.drain(..) {
-            let queue = &mut state.queues[queue as usize];
-            for request in queue.chain.drain(..) {
+            for request in state.queues[queue as usize].chain.drain(..) {
                 state.traffic.discount(&request.verb, request.local.len);
-            }
-            for pinned in queue.pins.drain(..) {
-                self.port.pool.unpin(pinned);
+                self.pool.unpin(held(&request));
             }
         }
     }
@@ -235,14 +226,11 @@ impl<N: Nic> Future for Posted<'_, N> {
         if self.group == NO_GROUP {
             return Poll::Pending;
         }
-        let state = &mut *self.port.state.borrow_mut();
-        match state.groups.ended(self.group, self.port.sched.current()) {
-            None => Poll::Pending,
-            Some(error) => {
-                self.group = NO_GROUP;
-                Poll::Ready(error.map_or(Ok(self.cost), Err))
-            }
-        }
+        let polled = self.port.state.borrow_mut().groups.poll(self.group, self.port.sched.current());
+        polled.map(|ended| {
+            self.group = NO_GROUP;
+            ended.map(|()| self.cost)
+        })
     }
 }
 

@@ -20,15 +20,20 @@ pub(super) struct Entry {
     pub(super) pinned: Pinned,
 }
 
-/// One send queue.
+/// One send queue. A request that is not posted yet holds its buffer under its [`WorkRequest::id`], which means
+/// nothing else before it is numbered.
 pub(super) struct SendQueue {
     pub(super) line: Line,
     /// Requests of the batch being built.
     pub(super) chain: Vec<WorkRequest>,
-    /// What each request of `chain` holds.
-    pub(super) pins: Vec<Pinned>,
-    /// Batches that found no room, in order.
-    pub(super) backlog: VecDeque<(WorkRequest, Entry)>,
+    /// Requests that found no room, in order, with their groups.
+    pub(super) backlog: VecDeque<(WorkRequest, u32)>,
+}
+
+/// The buffer that a request not yet posted holds.
+#[inline]
+pub(super) fn held(request: &WorkRequest) -> Pinned {
+    Pinned::from_bits(request.id)
 }
 
 impl SendQueue {
@@ -46,7 +51,6 @@ impl SendQueue {
                 unsignaled: 0,
             },
             chain: Vec::with_capacity(32),
-            pins: Vec::with_capacity(32),
             backlog: VecDeque::with_capacity(depth as usize),
         }
     }
@@ -89,23 +93,27 @@ impl Line {
         &mut self.ring[(seq & mask) as usize]
     }
 
-    /// Numbers a request, signals it if it is time to, and keeps its entry.
+    /// Numbers a request, signals it if it is time to, and keeps what it holds and whom it belongs to.
     #[inline]
-    pub(super) fn enter(&mut self, request: &mut WorkRequest, entry: Entry, signal_period: u32) {
+    pub(super) fn enter(&mut self, request: &mut WorkRequest, group: u32, signal_period: u32) {
         let unsignaled = self.unsignaled + 1;
         let signaled = request.flags.signaled || unsignaled >= signal_period;
         request.flags.signaled = signaled;
         self.unsignaled = if signaled { 0 } else { unsignaled };
         let seq = self.posted;
+        *self.slot(seq) = Entry { group, pinned: held(request) };
         request.id = self.tag | seq & SEQ_MASK;
-        *self.slot(seq) = entry;
         self.posted = seq + 1;
     }
 
-    /// Takes back the requests of `chain`, entered last, from the refused one on; returns how many the NIC took.
-    pub(super) fn take_back(&mut self, chain: &[WorkRequest], refused: &PostError) -> usize {
+    /// Takes back the requests of `chain`, entered last, from the refused one on: they are as before they were
+    /// entered. Returns how many the NIC took.
+    pub(super) fn take_back(&mut self, chain: &mut [WorkRequest], refused: &PostError) -> usize {
         let before = self.posted - chain.len() as u64;
         let taken = taken_before(chain, refused, self.depth - (before - self.retired));
+        for (seq, request) in (before..).zip(chain.iter_mut()).skip(taken) {
+            request.id = self.slot(seq).pinned.to_bits();
+        }
         self.posted = before + taken as u64;
         // Those taken may have lost the signaled request that would have confirmed them. Counting all that is in
         // flight as unsignaled has one signaled early, never late.
@@ -140,21 +148,20 @@ impl Line {
             return;
         }
         let last = self.retired + behind;
-        while self.retired < last {
-            let Entry { group, pinned } = *self.slot(self.retired);
-            self.retired += 1;
+        let group = loop {
+            let seq = self.retired;
+            let Entry { group, pinned } = *self.slot(seq);
+            self.retired = seq + 1;
             pool.unpin(pinned);
+            if seq == last {
+                break group;
+            }
             groups.finish(group, sched);
+        };
+        if completion.status != WcStatus::Success {
+            groups.note(group, VerbError::Completion { peer: self.peer, status: completion.status });
         }
-        let Entry { group, pinned } = *self.slot(last);
-        self.retired = last + 1;
-        pool.unpin(pinned);
-        if completion.status == WcStatus::Success {
-            groups.finish(group, sched);
-        } else {
-            let error = VerbError::Completion { peer: self.peer, status: completion.status };
-            groups.fail(group, error, sched);
-        }
+        groups.finish(group, sched);
     }
 
     /// Ends everything in flight as flushed: the queue pair was reset.

@@ -1,0 +1,303 @@
+//! What answers a claim: points of an experiment, and one number or relation of them.
+//!
+//! ```yaml
+//! answered_by:
+//!   experiment: one-sided-against-two-sided   # experiments/NAME.yaml
+//!   y: rate_per_machine_per_s                 # a column; the first figure's if not given
+//!   number: {largest-ratio: {of: {verb: read}, to: {verb: rpc}, over: payload, at: {payload: {to: 64}}}}
+//! ```
+//!
+//! Points are picked by axes of the grid: a value, a list of values, or a stretch `{from, to}`. This is all there is:
+//! numbers of points, relations between numbers, forms of a sweep. What needs more is another experiment.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{Form, Published};
+
+/// Values of one axis.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Pick {
+    /// From one number to another, both included.
+    Stretch(Stretch),
+    /// Any of these.
+    Any(Vec<Value>),
+    /// This one.
+    One(Value),
+}
+
+/// Numbers from here to there, both included; an end left out is open.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Stretch {
+    /// Lower end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<f64>,
+    /// Upper end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub to: Option<f64>,
+}
+
+impl Pick {
+    /// Whether an axis value, as it stands in result files, is picked.
+    pub fn takes(&self, value: &str) -> bool {
+        let same = |wanted: &Value| match wanted {
+            Value::String(text) => text == value,
+            Value::Number(number) => value.parse::<f64>().is_ok_and(|v| number.as_f64() == Some(v)),
+            Value::Bool(flag) => value == if *flag { "true" } else { "false" },
+            _ => false,
+        };
+        match self {
+            Pick::One(wanted) => same(wanted),
+            Pick::Any(wanted) => wanted.iter().any(same),
+            Pick::Stretch(Stretch { from, to }) => value
+                .parse::<f64>()
+                .is_ok_and(|v| from.is_none_or(|from| v >= from) && to.is_none_or(|to| v <= to)),
+        }
+    }
+}
+
+/// Points of a grid, by axis. An axis that is not named may have any value.
+pub type At = BTreeMap<String, Pick>;
+
+/// Two points, or two sweeps along the same axis.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Pair {
+    /// Above the line, or where a change begins.
+    #[serde(alias = "from")]
+    pub of: At,
+    /// Below the line, or where a change ends.
+    pub to: At,
+    /// What holds for both.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub at: At,
+}
+
+/// Two sweeps, compared value by value of an axis.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PairOver {
+    /// Above the line, or where a change begins.
+    #[serde(alias = "from")]
+    pub of: At,
+    /// Below the line, or where a change ends.
+    pub to: At,
+    /// What holds for both.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub at: At,
+    /// The axis.
+    pub over: String,
+}
+
+/// A sweep along an axis.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Along {
+    /// Its points.
+    #[serde(default)]
+    pub at: At,
+    /// The axis.
+    pub over: String,
+    /// How much counts as a change, in percent.
+    #[serde(default)]
+    pub within: f64,
+}
+
+/// A number of a profile, where a claim is a parameter itself.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Parameter {
+    /// The profile.
+    pub profile: String,
+    /// `nic.NAME` or `cpu.NAME`.
+    pub number: String,
+}
+
+/// A number made of points.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Number {
+    /// The one point picked.
+    Value(At),
+    /// The largest of the points picked.
+    Largest(At),
+    /// The smallest of the points picked.
+    Smallest(At),
+    /// One over the other.
+    Ratio(Pair),
+    /// What is gained from the first to the second, in percent of the first; negative where it is lost.
+    Change(Pair),
+    /// What is lost from the first to the second, in percent of the first.
+    Loss(Pair),
+    /// The largest ratio of a sweep.
+    LargestRatio(PairOver),
+    /// Smallest and largest ratio of a sweep.
+    Ratios(PairOver),
+    /// The largest loss of a sweep, in percent.
+    LargestLoss(PairOver),
+    /// The value of the axis at which the ratio of two sweeps crosses one, interpolated.
+    Crossing(PairOver),
+    /// The last value of the axis up to which the sweep stays within some percent of where it begins.
+    Plateau(Along),
+    /// A parameter of a profile: no experiment is run.
+    Parameter(Parameter),
+}
+
+/// A relation that holds or does not.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Predicate {
+    /// Each number is larger than the next.
+    Descending(Vec<Number>),
+    /// The numbers lie within some percent of each other.
+    Alike {
+        /// The numbers.
+        numbers: Vec<Number>,
+        /// How far apart the largest and the smallest may be, in percent of the smallest.
+        within: f64,
+    },
+    /// A number reaches a bound.
+    AtLeast {
+        /// The number.
+        number: Number,
+        /// The bound.
+        bound: f64,
+    },
+    /// A number keeps to a bound.
+    AtMost {
+        /// The number.
+        number: Number,
+        /// The bound.
+        bound: f64,
+    },
+    /// Along an axis the points never fall by more than `within` percent, and end higher than they began.
+    Rising(Along),
+    /// Along an axis the points never rise by more than `within` percent, and end lower than they began.
+    Falling(Along),
+    /// Along an axis the points stay within some percent of each other.
+    Flat(Along),
+}
+
+/// What answers a claim.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Binding {
+    /// The experiment; none where a parameter answers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub experiment: Option<String>,
+    /// The column; the first figure's if not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub y: Option<String>,
+    /// Multiplies values: 2 where the paper's machines have two cards that do not disturb each other and the
+    /// experiment simulates one with half the threads.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub times: Option<f64>,
+    /// The number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub number: Option<Number>,
+    /// The relations; all must hold.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub holds: Option<Vec<Predicate>>,
+    /// What the experiment does differently from the paper, where it does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub differs: Option<String>,
+}
+
+impl Binding {
+    /// Checks what can be told without the experiment.
+    pub(super) fn check(&self, published: &Published, external: bool) -> Result<(), String> {
+        if external {
+            return Err("an external claim is not expected of us, so nothing answers it".to_owned());
+        }
+        let relation = matches!(published.form, Form::Ordering | Form::Shape);
+        match (&self.number, &self.holds) {
+            (Some(_), None) if relation => Err("a relation is answered by `holds`".to_owned()),
+            (None, Some(predicates)) if predicates.is_empty() => {
+                Err("`holds` needs at least one relation".to_owned())
+            }
+            (Some(_), None) | (None, Some(_)) => Ok(()),
+            _ => Err("either `number` or `holds` is needed".to_owned()),
+        }?;
+        let parameter = matches!(self.number, Some(Number::Parameter(_)));
+        if parameter == self.experiment.is_some() {
+            return Err("either an `experiment` or a `parameter` is needed".to_owned());
+        }
+        Ok(())
+    }
+
+    /// All picks of points in it, for checks and for what has to be measured.
+    pub fn picks(&self) -> Vec<At> {
+        let mut picks = Vec::new();
+        self.numbers().iter().for_each(|number| number.picks(&mut picks));
+        for predicate in self.holds.iter().flatten() {
+            if let Predicate::Rising(along) | Predicate::Falling(along) | Predicate::Flat(along) = predicate {
+                picks.push(along.at.clone());
+            }
+        }
+        picks
+    }
+
+    /// Axes that sweeps in it run along.
+    pub fn overs(&self) -> Vec<&str> {
+        let mut overs = Vec::new();
+        for n in self.numbers() {
+            match n {
+                Number::LargestRatio(p)
+                | Number::Ratios(p)
+                | Number::LargestLoss(p)
+                | Number::Crossing(p) => {
+                    overs.push(p.over.as_str());
+                }
+                Number::Plateau(along) => overs.push(along.over.as_str()),
+                _ => {}
+            }
+        }
+        for predicate in self.holds.iter().flatten() {
+            if let Predicate::Rising(along) | Predicate::Falling(along) | Predicate::Flat(along) = predicate {
+                overs.push(along.over.as_str());
+            }
+        }
+        overs
+    }
+
+    fn numbers(&self) -> Vec<&Number> {
+        let mut numbers: Vec<&Number> = self.number.iter().collect();
+        for predicate in self.holds.iter().flatten() {
+            match predicate {
+                Predicate::Descending(several) | Predicate::Alike { numbers: several, .. } => {
+                    numbers.extend(several);
+                }
+                Predicate::AtLeast { number, .. } | Predicate::AtMost { number, .. } => numbers.push(number),
+                _ => {}
+            }
+        }
+        numbers
+    }
+}
+
+/// `at` with what `common` adds.
+pub(super) fn both(at: &At, common: &At) -> At {
+    let mut all = common.clone();
+    all.extend(at.clone());
+    all
+}
+
+impl Number {
+    fn picks(&self, picks: &mut Vec<At>) {
+        match self {
+            Number::Value(at) | Number::Largest(at) | Number::Smallest(at) => picks.push(at.clone()),
+            Number::Ratio(p) | Number::Change(p) | Number::Loss(p) => {
+                picks.extend([both(&p.of, &p.at), both(&p.to, &p.at)]);
+            }
+            Number::LargestRatio(p) | Number::Ratios(p) | Number::LargestLoss(p) | Number::Crossing(p) => {
+                picks.extend([both(&p.of, &p.at), both(&p.to, &p.at)]);
+            }
+            Number::Plateau(along) => picks.push(along.at.clone()),
+            Number::Parameter(_) => {}
+        }
+    }
+}

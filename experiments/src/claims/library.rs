@@ -1,0 +1,97 @@
+//! The experiments that answer claims, as they stand in `experiments/`, by name.
+
+use crate::error::CliError;
+use crate::spec::{Experiment, SpecKind};
+use crate::yaml::Document;
+use primitives::measure::{TableName, columns};
+use primitives::profile::Profile;
+
+use super::binding::{At, Binding, Number, Pick};
+
+/// The files: name, text.
+const FILES: &[(&str, &str)] = &[("rates-per-machine", include_str!("../../rates-per-machine.yaml"))];
+
+/// Names of the experiments, in the order in which they are told.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    FILES.iter().map(|(name, _)| *name)
+}
+
+/// An experiment by name.
+///
+/// # Errors
+/// If there is none, or its file is broken (with line and column).
+pub fn experiment(name: &str) -> Result<Experiment, CliError> {
+    let Some((_, text)) = FILES.iter().find(|(known, _)| *known == name) else {
+        return Err(CliError::usage(format!("no experiment `{name}` answers claims")));
+    };
+    Experiment::parse(&Document { name: format!("{name}.yaml"), text: (*text).to_owned() })
+}
+
+/// The column a binding reads.
+pub fn y(binding: &Binding, experiment: &Experiment) -> Option<String> {
+    binding.y.clone().or_else(|| experiment.figures.first().map(|figure| figure.y.clone()))
+}
+
+/// Checks a binding against its experiment: axes, values and column exist.
+pub(super) fn check(binding: &Binding) -> Result<(), String> {
+    if let Some(Number::Parameter(asked)) = &binding.number {
+        // Profiles may be added by file; the names of their numbers are known.
+        let known = Profile::shipped("cx4-edr").map_err(|e| e.to_string())?;
+        let is_there =
+            known.quantities().any(|(section, name, _)| format!("{section}.{name}") == asked.number);
+        return if is_there { Ok(()) } else { Err(format!("no profile has a number {}", asked.number)) };
+    }
+    let name = binding.experiment.as_deref().unwrap_or_default();
+    let experiment = experiment(name).map_err(|e| e.message().to_owned())?;
+    let y =
+        y(binding, &experiment).ok_or_else(|| format!("{name} has no figure: say which column is `y`"))?;
+    let known = columns(experiment.kind.results(), TableName::Points, &[]);
+    if !known.contains(&y) {
+        return Err(format!("experiment {name} has no column {y}"));
+    }
+    for over in binding.overs() {
+        if !experiment.grid.iter().any(|axis| axis.name == over) {
+            return Err(format!("experiment {name} has no axis {over}"));
+        }
+    }
+    for at in binding.picks() {
+        check_pick(&at, name, &experiment)?;
+    }
+    Ok(())
+}
+
+fn check_pick(at: &At, name: &str, experiment: &Experiment) -> Result<(), String> {
+    for (axis, pick) in at {
+        if !experiment.grid.iter().any(|a| a.name == *axis) {
+            return Err(format!("experiment {name} has no axis {axis}"));
+        }
+        let of_axis =
+            |value: &str| experiment.points.iter().any(|p| p.at.iter().any(|(a, v)| a == axis && v == value));
+        if let Pick::One(serde_json::Value::Object(_)) = pick {
+            return Err(format!("{axis}: a value, a list of values, or {{from, to}} is needed"));
+        }
+        let values = experiment.points.iter().flat_map(|p| p.at.iter().filter(|(a, _)| a == axis));
+        if !values.map(|(_, v)| v).any(|v| pick.takes(v) && of_axis(v)) {
+            return Err(format!("no point of experiment {name} has {axis} {pick:?}"));
+        }
+    }
+    let any = experiment.points.iter().any(|point| picks(at, &point.at));
+    if any { Ok(()) } else { Err(format!("no point of experiment {name} is at {at:?}")) }
+}
+
+/// Whether a point, by its axes, is picked.
+pub(super) fn picks(at: &At, axes: &[(String, String)]) -> bool {
+    at.iter().all(|(axis, pick)| axes.iter().any(|(a, value)| a == axis && pick.takes(value)))
+}
+
+/// Numbers of the experiment's points that a binding reads.
+pub fn points_of(binding: &Binding, experiment: &Experiment) -> Vec<u64> {
+    let picked = binding.picks();
+    let taken = |point: &&crate::spec::Point| picked.iter().any(|at| picks(at, &point.at));
+    experiment.points.iter().filter(taken).map(|point| point.index).collect()
+}
+
+/// Whether an experiment is of requests alone.
+pub fn is_primitive(experiment: &Experiment) -> bool {
+    experiment.kind == SpecKind::Primitive
+}

@@ -1,0 +1,205 @@
+//! What one point of a `kind: primitive` experiment asks of the NICs, beside the size of the cluster.
+
+use primitives::bench::{BenchVerb, Point, Rung, Scope};
+use primitives::units::Nanos;
+use serde::Serialize;
+use serde_json::Value;
+
+use super::limits::Limit;
+use super::run::{RunSpec, number, text};
+use crate::names::suggest;
+
+const PAYLOAD: Limit = Limit { what: "byte of payload", usual: 64, most: 1 << 16 };
+/// The groups of a coroutine are kept in arrays of this length.
+const OUTSTANDING: Limit = Limit { what: "request in flight", usual: 1, most: 16 };
+const BATCH: Limit = Limit { what: "request per doorbell", usual: 32, most: 1_024 };
+const PERIOD: Limit = Limit { what: "request per completion", usual: 32, most: 1_024 };
+const QUEUE_PAIRS: Limit = Limit { what: "queue pair per peer", usual: 1, most: 4_096 };
+
+/// What is asked of the NICs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct PrimitiveSpec {
+    /// The verb, by its name in experiment files.
+    pub verb: String,
+    /// Payload in bytes.
+    pub payload: u32,
+    /// Requests a coroutine has in flight.
+    pub outstanding: u32,
+    /// Most requests per doorbell.
+    pub doorbell_batch: u32,
+    /// One request in so many is signaled.
+    pub signal_period: u32,
+    /// Queue pairs per thread and peer.
+    pub queue_pairs: u32,
+    /// Nodes that are asked and do not ask; 0: all ask all.
+    pub servers: u32,
+    /// Different addresses per node asked; 0: as many as fit.
+    pub addresses: u32,
+    /// Step of the optimization ladder over ten objects; it decides all of the above but verb and servers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub optimizations: Option<String>,
+}
+
+impl Default for PrimitiveSpec {
+    fn default() -> PrimitiveSpec {
+        PrimitiveSpec {
+            verb: "read".to_owned(),
+            payload: PAYLOAD.usual,
+            outstanding: OUTSTANDING.usual,
+            doorbell_batch: BATCH.usual,
+            signal_period: PERIOD.usual,
+            queue_pairs: QUEUE_PAIRS.usual,
+            servers: 0,
+            addresses: 0,
+            optimizations: None,
+        }
+    }
+}
+
+/// Verbs, as experiment files name them.
+pub const VERBS: &[&str] = &["read", "write", "cas", "fetch-add", "rpc", "rpc-write"];
+
+impl PrimitiveSpec {
+    /// What may be set.
+    pub const KEYS: &[&str] = &[
+        "verb",
+        "payload",
+        "outstanding",
+        "doorbell_batch",
+        "signal_period",
+        "queue_pairs",
+        "servers",
+        "addresses",
+        "optimizations",
+    ];
+
+    /// Sets one value by its name in experiment files.
+    ///
+    /// # Errors
+    /// In words, if there is no such key or the value does not fit.
+    pub fn apply(&mut self, key: &str, value: &Value) -> Result<(), String> {
+        let small = |value: &Value| -> Result<u32, String> {
+            u32::try_from(number(value)?).map_err(|_| format!("{value} is too many"))
+        };
+        match key {
+            "verb" => {
+                let name = text(value)?;
+                if BenchVerb::named(name).is_none() {
+                    return Err(format!("no verb of that name; {}", suggest(name, VERBS)));
+                }
+                self.verb = name.to_owned();
+            }
+            "payload" => self.payload = PAYLOAD.check(number(value)?)?,
+            "outstanding" => self.outstanding = OUTSTANDING.check(number(value)?)?,
+            "doorbell_batch" => self.doorbell_batch = BATCH.check(number(value)?)?,
+            "signal_period" => self.signal_period = PERIOD.check(number(value)?)?,
+            "queue_pairs" => self.queue_pairs = QUEUE_PAIRS.check(number(value)?)?,
+            "servers" => self.servers = small(value)?,
+            "addresses" => self.addresses = small(value)?,
+            "optimizations" => {
+                let name = text(value)?;
+                if rung(name).is_none() {
+                    return Err(format!("no such step; {}", suggest(name, &Rung::ALL.map(Rung::name))));
+                }
+                self.optimizations = Some(name.to_owned());
+            }
+            _ => return Err(format!("`{key}` cannot be set; {}", suggest(key, Self::KEYS))),
+        }
+        Ok(())
+    }
+
+    /// Checks what single values cannot know.
+    ///
+    /// # Errors
+    /// In words.
+    pub fn check(&self, run: &RunSpec) -> Result<(), String> {
+        if run.nodes < 2 {
+            return Err("primitive benchmarks need at least two nodes: one has nobody to ask".to_owned());
+        }
+        if self.servers >= run.nodes {
+            return Err(format!("of {} nodes, {} cannot all be servers", run.nodes, self.servers));
+        }
+        let two_sided = self.verb.starts_with("rpc");
+        if self.optimizations.is_some() && !two_sided && !matches!(self.verb.as_str(), "read" | "write") {
+            return Err(format!("the optimization ladder has no {} of ten objects", self.verb));
+        }
+        Ok(())
+    }
+
+    /// The benchmark's point and its cluster. Load runs for a quarter of the counted time, at least 20 µs, before
+    /// counting starts.
+    ///
+    /// # Errors
+    /// In words, if a name is none; [`PrimitiveSpec::apply`] refuses those.
+    pub fn point(&self, run: &RunSpec) -> Result<(Scope, Point), String> {
+        let verb = BenchVerb::named(&self.verb).ok_or_else(|| format!("no verb {}", self.verb))?;
+        let threads = run.threads as u16;
+        let window = run.duration.nanos();
+        let scope = Scope {
+            nodes: run.nodes as u16,
+            threads,
+            coroutines: run.coroutines,
+            quick: false,
+            warm_up: Nanos((window.0 / 4).max(20_000)),
+            window,
+        };
+        let point = match self.optimizations.as_deref().and_then(rung) {
+            Some(rung) => rung.point("experiment", verb, threads, run.coroutines),
+            None => Point {
+                payload: if verb.fixed_size() { 8 } else { self.payload },
+                threads,
+                coroutines: run.coroutines,
+                outstanding: self.outstanding,
+                doorbell_batch: self.doorbell_batch,
+                signal_period: self.signal_period,
+                queue_pairs: self.queue_pairs,
+                addresses: self.addresses,
+                ..Point::new("experiment", verb)
+            },
+        };
+        Ok((scope, Point { servers: self.servers as u16, ..point }))
+    }
+}
+
+fn rung(name: &str) -> Option<Rung> {
+    Rung::ALL.into_iter().find(|rung| rung.name() == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn every_key_can_be_set_and_reaches_the_point() {
+        let usual = serde_json::to_value(PrimitiveSpec::default()).unwrap();
+        for key in PrimitiveSpec::KEYS {
+            let mut spec = PrimitiveSpec::default();
+            let value = match *key {
+                "verb" => json!("write"),
+                "optimizations" => json!("+doorbell"),
+                _ => json!(3),
+            };
+            spec.apply(key, &value).unwrap();
+            assert_ne!(serde_json::to_value(&spec).unwrap()[key], usual[key], "{key}");
+            let run = RunSpec { nodes: 4, ..RunSpec::default() };
+            spec.check(&run).unwrap();
+            assert_ne!(spec.point(&run).unwrap(), PrimitiveSpec::default().point(&run).unwrap(), "{key}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused() {
+        let mut spec = PrimitiveSpec::default();
+        assert!(spec.apply("verb", &json!("raed")).unwrap_err().contains("did you mean `read`?"));
+        assert!(spec.apply("outstanding", &json!(17)).unwrap_err().contains("limit is 16"));
+        assert!(spec.apply("payload", &json!(0)).unwrap_err().contains("at least 1"));
+        assert!(spec.apply("optimizations", &json!("+magic")).is_err());
+        assert!(spec.apply("plan", &json!("farm")).unwrap_err().contains("cannot be set"));
+        assert!(spec.check(&RunSpec { nodes: 1, ..RunSpec::default() }).unwrap_err().contains("two nodes"));
+        spec.servers = 3;
+        assert!(
+            spec.check(&RunSpec { nodes: 3, ..RunSpec::default() }).unwrap_err().contains("all be servers")
+        );
+    }
+}

@@ -1,0 +1,251 @@
+//! The thread that keeps a session's connections: heartbeats, silence, clock readings, and nothing that could wait for
+//! what the program does.
+
+use super::channel::{Channel, ChannelError, Message};
+use super::session::{Limits, kind};
+use crate::verbs::NodeId;
+use std::net::TcpStream;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// How long one look at one connection may take: it bounds how late the others are looked at.
+pub(super) const LOOK: Duration = Duration::from_millis(1);
+/// Clock readings of each member, and how long one may take.
+const READINGS: u32 = 40;
+const READING_WITHIN: Duration = Duration::from_millis(200);
+
+/// What the keeper is told to do.
+pub(super) enum Command {
+    /// Sends a message to one node or to all connected.
+    Send(Option<NodeId>, u8, Vec<u8>),
+    /// Driver: reads all members' clocks and tells them.
+    ReadClocks,
+}
+
+/// What the keeper has heard.
+pub(super) enum Event {
+    /// A message.
+    Message(NodeId, Message),
+    /// A connection is over.
+    Lost(NodeId, String),
+    /// Member: what to add to its clock to get node 0's, and how far off that may be.
+    Clock(i64, u64),
+}
+
+/// One connection.
+pub(super) struct Line {
+    pub(super) node: NodeId,
+    pub(super) channel: Channel<TcpStream>,
+    pub(super) heard: Instant,
+    /// It was told or has told that it ends: its end is no loss.
+    ending: bool,
+}
+
+impl Line {
+    pub(super) fn new(node: NodeId, channel: Channel<TcpStream>) -> Line {
+        Line { node, channel, heard: Instant::now(), ending: false }
+    }
+}
+
+/// The handle of a keeper.
+pub(super) struct Keeper {
+    commands: Option<Sender<Command>>,
+    events: Receiver<Event>,
+    thread: Option<JoinHandle<()>>,
+    epoch: Instant,
+}
+
+impl Keeper {
+    /// Starts keeping `lines`. Clocks count from `epoch`.
+    pub(super) fn start(lines: Vec<Line>, limits: Limits, epoch: Instant) -> std::io::Result<Keeper> {
+        let (commands, told) = channel();
+        let (heard, events) = channel();
+        let work = Work { lines, limits, epoch, told, heard, beat: Instant::now() };
+        let thread = std::thread::Builder::new().name("mesh".into()).spawn(move || work.run())?;
+        Ok(Keeper { commands: Some(commands), events, thread: Some(thread), epoch })
+    }
+
+    /// Nanoseconds since the epoch.
+    pub(super) fn now(&self) -> u64 {
+        self.epoch.elapsed().as_nanos() as u64
+    }
+
+    pub(super) fn command(&self, command: Command) {
+        if let Some(commands) = &self.commands {
+            // A keeper that has ended has said so by an event.
+            let _ = commands.send(command);
+        }
+    }
+
+    pub(super) fn event(&self, within: Duration) -> Result<Event, RecvTimeoutError> {
+        self.events.recv_timeout(within)
+    }
+
+    /// Sends what is still to be sent and ends the connections.
+    pub(super) fn close(&mut self) {
+        self.commands = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+struct Work {
+    lines: Vec<Line>,
+    limits: Limits,
+    epoch: Instant,
+    told: Receiver<Command>,
+    heard: Sender<Event>,
+    beat: Instant,
+}
+
+impl Work {
+    fn run(mut self) {
+        loop {
+            loop {
+                match self.told.try_recv() {
+                    Ok(Command::Send(to, kind, body)) => self.send(to, kind, &body),
+                    Ok(Command::ReadClocks) => self.read_clocks(),
+                    Err(TryRecvError::Empty) => break,
+                    Err(TryRecvError::Disconnected) => return,
+                }
+            }
+            if self.beat.elapsed() >= self.limits.lost_after / 10 {
+                self.beat = Instant::now();
+                self.send(None, kind::BEAT, &[]);
+            }
+            if self.lines.is_empty() {
+                std::thread::sleep(LOOK);
+            }
+            for index in (0..self.lines.len()).rev() {
+                self.look(index);
+            }
+        }
+    }
+
+    fn lose(&mut self, index: usize, why: String) {
+        let line = self.lines.swap_remove(index);
+        if !line.ending {
+            let _ = self.heard.send(Event::Lost(line.node, why));
+        }
+    }
+
+    fn send(&mut self, to: Option<NodeId>, kind: u8, body: &[u8]) {
+        for index in (0..self.lines.len()).rev() {
+            let line = &mut self.lines[index];
+            if to.is_some_and(|to| to != line.node) {
+                continue;
+            }
+            line.ending |= kind == kind::BYE;
+            if let Err(error) = line.channel.send(kind, body) {
+                self.lose(index, error.to_string());
+            }
+        }
+    }
+
+    fn look(&mut self, index: usize) {
+        // Whatever is there, but not for ever: the others want their turn.
+        for _ in 0..64 {
+            let line = &mut self.lines[index];
+            match line.channel.receive() {
+                Ok(None) => break,
+                Ok(Some(message)) => {
+                    line.heard = Instant::now();
+                    if let Err(error) = self.heard_from(index, message) {
+                        return self.lose(index, error.to_string());
+                    }
+                }
+                Err(error) => return self.lose(index, error.to_string()),
+            }
+        }
+        let silent = self.lines[index].heard.elapsed();
+        if silent > self.limits.lost_after {
+            self.lose(index, format!("silent for {:.1} s", silent.as_secs_f64()));
+        }
+    }
+
+    fn heard_from(&mut self, index: usize, message: Message) -> Result<(), ChannelError> {
+        let line = &mut self.lines[index];
+        let node = line.node;
+        match message.kind {
+            kind::BEAT => {}
+            kind::PING => {
+                let now = self.epoch.elapsed().as_nanos() as u64;
+                line.channel.send(kind::PONG, &now.to_le_bytes())?;
+            }
+            // The answer to a reading that was given up.
+            kind::PONG => {}
+            kind::CLOCK if node == NodeId(0) && message.body.len() == 16 => {
+                let word = |at: usize| {
+                    let mut bytes = [0; 8];
+                    bytes.copy_from_slice(&message.body[at..at + 8]);
+                    bytes
+                };
+                let clock = Event::Clock(i64::from_le_bytes(word(0)), u64::from_le_bytes(word(8)));
+                let _ = self.heard.send(clock);
+            }
+            other => {
+                line.ending |= other == kind::BYE;
+                // A member that ends early, in the driver's eyes, is one that is lost.
+                if other == kind::BYE && node != NodeId(0) {
+                    let _ = self.heard.send(Event::Lost(node, "it has left".to_owned()));
+                } else {
+                    let _ = self.heard.send(Event::Message(node, message));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads every member's clock, keeps the reading with the shortest round trip, and tells the member.
+    fn read_clocks(&mut self) {
+        for index in (0..self.lines.len()).rev() {
+            let mut best: Option<(u64, i64)> = None;
+            for _ in 0..READINGS {
+                match self.read_clock(index) {
+                    Ok(Some((round_trip, offset))) => {
+                        if best.is_none_or(|(shortest, _)| round_trip < shortest) {
+                            best = Some((round_trip, offset));
+                        }
+                    }
+                    Ok(None) => {}
+                    Err(error) => {
+                        self.lose(index, error.to_string());
+                        break;
+                    }
+                }
+            }
+            let Some(line) = self.lines.get_mut(index) else { continue };
+            // Without any reading nothing is known: then no times of two nodes are compared.
+            let (round_trip, offset) = best.unwrap_or((u64::MAX / 2, 0));
+            let mut body = offset.to_le_bytes().to_vec();
+            body.extend_from_slice(&(round_trip / 2 + 1).to_le_bytes());
+            if let Err(error) = line.channel.send(kind::CLOCK, &body) {
+                self.lose(index, error.to_string());
+            }
+        }
+    }
+
+    /// One reading: round trip, and what to add to the member's clock.
+    fn read_clock(&mut self, index: usize) -> Result<Option<(u64, i64)>, ChannelError> {
+        let line = &mut self.lines[index];
+        let sent = self.epoch.elapsed().as_nanos() as u64;
+        line.channel.send(kind::PING, &[])?;
+        let deadline = Instant::now() + READING_WITHIN;
+        while Instant::now() < deadline {
+            let Some(message) = self.lines[index].channel.receive()? else { continue };
+            let back = self.epoch.elapsed().as_nanos() as u64;
+            self.lines[index].heard = Instant::now();
+            match message.body.first_chunk::<8>().filter(|_| message.kind == kind::PONG) {
+                Some(theirs) => {
+                    let middle = sent + (back - sent) / 2;
+                    let offset = i128::from(middle) - i128::from(u64::from_le_bytes(*theirs));
+                    return Ok(i64::try_from(offset).ok().map(|offset| (back - sent, offset)));
+                }
+                None => self.heard_from(index, message)?,
+            }
+        }
+        Ok(None)
+    }
+}

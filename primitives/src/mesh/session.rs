@@ -1,0 +1,553 @@
+//! A cluster of processes: node 0 drives, the others are members. Everything that is not the data path goes through it.
+//!
+//! The connections form a star around node 0. A thread of its own ([`super::keeper`]) keeps them: it sends heartbeats,
+//! notices who falls silent, and answers clock readings at once. What the nodes do together is a sequence of steps that
+//! all take in the same order: an exchange, which is also a barrier, or a gathering at node 0.
+//!
+//! A node that dies, falls silent for [`Limits::lost_after`], breaks the protocol or gives up ends the session for
+//! everybody, with an error that names it. A step that takes longer than [`Limits::step`] ends it too.
+//!
+//! **Clocks.** Histories of several hosts are judged together, so their times must compare. Node 0 reads each member's
+//! clock many times and keeps the reading with the shortest round trip; half of it bounds the error. Clocks drift too:
+//! [`DRIFT_PPM`] is assumed as a bound, twice what oscillators of servers are specified for.
+
+use super::config::{ClusterFile, ConfigError};
+use super::keeper::{Command, Event, Keeper};
+use super::launch::LaunchError;
+use crate::secret::Secret;
+use crate::units::Nanos;
+use crate::verbs::NodeId;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::mpsc::RecvTimeoutError;
+use std::time::{Duration, Instant};
+
+pub use super::rendezvous::{Program, drive, join};
+
+/// Assumed bound of how fast two clocks part, in parts per million.
+pub const DRIFT_PPM: u64 = 100;
+
+/// How long things may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// For all members to join node 0, and for node 0 to be there.
+    pub join: Duration,
+    /// For one connection to authenticate itself.
+    pub handshake: Duration,
+    /// Silence after which a node counts as lost; heartbeats come ten times as often.
+    pub lost_after: Duration,
+    /// For one step of set-up, or of bringing results together.
+    pub step: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            join: Duration::from_secs(60),
+            handshake: Duration::from_secs(5),
+            lost_after: Duration::from_secs(5),
+            step: Duration::from_secs(300),
+        }
+    }
+}
+
+/// Why nodes did not come, or stay, together.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum MeshError {
+    /// The rendezvous cannot be used.
+    #[error("{what} {address}: {problem}")]
+    Rendezvous {
+        /// What was tried.
+        what: &'static str,
+        /// Where.
+        address: String,
+        /// What the system said.
+        problem: String,
+    },
+    /// Members are missing.
+    #[error("not joined within {} s: {missing}", within.as_secs())]
+    Missing {
+        /// Who, and whom we turned away meanwhile.
+        missing: String,
+        /// The limit.
+        within: Duration,
+    },
+    /// A peer that cannot be let in, or does not let us in.
+    #[error("cannot join {peer}: {source}")]
+    Handshake {
+        /// Who.
+        peer: String,
+        /// Why.
+        source: super::handshake::HandshakeError,
+    },
+    /// Node 0 does not take this member.
+    #[error("node 0 does not take this node: {why}")]
+    Refused {
+        /// Its words.
+        why: String,
+    },
+    /// A member runs another program or has another cluster file.
+    #[error("{node} does not fit: {what}")]
+    Unfit {
+        /// The node.
+        node: NodeId,
+        /// In what.
+        what: String,
+    },
+    /// A node is gone.
+    #[error("{node} was lost: {why}")]
+    Lost {
+        /// The node.
+        node: NodeId,
+        /// How it was noticed.
+        why: String,
+    },
+    /// A node gave up.
+    #[error("{node} gave up: {why}")]
+    GaveUp {
+        /// The node.
+        node: NodeId,
+        /// Its words.
+        why: String,
+    },
+    /// A step took too long.
+    #[error("{step}: no word from {waiting} within {} s", within.as_secs())]
+    Late {
+        /// The step.
+        step: String,
+        /// Who is late.
+        waiting: String,
+        /// The limit.
+        within: Duration,
+    },
+    /// The driver has ended the session.
+    #[error("node 0 has ended the session")]
+    Ended,
+}
+
+/// How a core's time translates into node 0's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct ClockMap {
+    /// To be added, in nanoseconds.
+    pub offset_ns: i64,
+    /// How far off the sum may be at the start of the run, in nanoseconds.
+    pub error_ns: u64,
+    /// How much farther it may be each second, in nanoseconds.
+    pub drift_ns_per_s: u64,
+}
+
+impl ClockMap {
+    /// A core's time as node 0 would have read it.
+    pub fn translate(&self, at: Nanos) -> Nanos {
+        Nanos(at.0.saturating_add_signed(self.offset_ns))
+    }
+
+    /// How far off translated times may be, `elapsed` after the start of the run.
+    pub fn error_after(&self, elapsed: Nanos) -> Nanos {
+        let drift = u128::from(self.drift_ns_per_s) * u128::from(elapsed.0) / 1_000_000_000;
+        Nanos(self.error_ns.saturating_add(u64::try_from(drift).unwrap_or(u64::MAX)))
+    }
+}
+
+/// How a run of all nodes stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// Somebody is still at it.
+    Running,
+    /// All nodes have said that they are done.
+    AllDone,
+}
+
+/// Kinds of messages.
+pub(super) mod kind {
+    pub(in crate::mesh) const BEAT: u8 = 0;
+    pub(in crate::mesh) const PROGRAM: u8 = 1;
+    pub(in crate::mesh) const ACCEPTED: u8 = 2;
+    pub(in crate::mesh) const GIVE: u8 = 3;
+    pub(in crate::mesh) const ALL: u8 = 4;
+    pub(in crate::mesh) const DONE: u8 = 5;
+    pub(in crate::mesh) const OVER: u8 = 6;
+    pub(in crate::mesh) const GAVE_UP: u8 = 7;
+    pub(in crate::mesh) const LOST: u8 = 8;
+    pub(in crate::mesh) const PING: u8 = 9;
+    pub(in crate::mesh) const PONG: u8 = 10;
+    pub(in crate::mesh) const CLOCK: u8 = 11;
+    pub(in crate::mesh) const RUN: u8 = 12;
+    pub(in crate::mesh) const BYE: u8 = 13;
+}
+
+/// One node's part in a cluster of processes.
+pub struct Session {
+    node: NodeId,
+    count: u16,
+    key: Secret,
+    limits: Limits,
+    keeper: Keeper,
+    /// Steps taken; all nodes count the same.
+    step: u32,
+    /// What others have given for steps to come.
+    given: BTreeMap<(u32, NodeId), Vec<u8>>,
+    done: BTreeSet<NodeId>,
+    over: bool,
+    runs: u32,
+    run_nonce: Vec<u8>,
+    offset_ns: i64,
+    error_ns: u64,
+    ended: Option<MeshError>,
+}
+
+impl std::fmt::Debug for Session {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Session({} of {})", self.node, self.count)
+    }
+}
+
+impl Session {
+    pub(super) fn new(node: NodeId, count: u16, key: Secret, limits: Limits, keeper: Keeper) -> Session {
+        Session {
+            node,
+            count,
+            key,
+            limits,
+            keeper,
+            step: 0,
+            given: BTreeMap::new(),
+            done: BTreeSet::new(),
+            over: false,
+            runs: 0,
+            run_nonce: Vec::new(),
+            offset_ns: 0,
+            error_ns: 0,
+            ended: None,
+        }
+    }
+
+    /// This node.
+    pub fn node(&self) -> NodeId {
+        self.node
+    }
+
+    /// Nodes of the cluster.
+    pub fn nodes(&self) -> u16 {
+        self.count
+    }
+
+    /// Whether this node drives.
+    pub fn drives(&self) -> bool {
+        self.node == NodeId(0)
+    }
+
+    /// A secret of the current run, for what its nodes prove to each other on the data path.
+    pub fn run_secret(&self) -> Secret {
+        self.key.derive("doorbell mesh run", &[&self.run_nonce])
+    }
+
+    /// Driver: begins a run that `spec` describes. Members get it from [`Session::next_run`].
+    ///
+    /// # Errors
+    /// If the session has ended.
+    pub fn begin(&mut self, spec: &[u8]) -> Result<(), MeshError> {
+        self.check()?;
+        self.run_nonce = crate::secret::nonce().to_vec();
+        self.fresh_run();
+        self.keeper.command(Command::ReadClocks);
+        let mut body = self.run_nonce.clone();
+        body.extend_from_slice(spec);
+        self.keeper.command(Command::Send(None, kind::RUN, body));
+        Ok(())
+    }
+
+    /// Member: waits for the driver to begin a run; `None` when it has ended the session.
+    ///
+    /// # Errors
+    /// If the driver is lost.
+    pub fn next_run(&mut self) -> Result<Option<Vec<u8>>, MeshError> {
+        self.check()?;
+        loop {
+            // The driver may take its time between runs; its heartbeats say that it is there.
+            match self.keeper.event(Duration::from_secs(3600)) {
+                Ok(Event::Message(_, message)) if message.kind == kind::RUN => {
+                    if message.body.len() < 32 {
+                        let what = "a run without its nonce".to_owned();
+                        return Err(self.end(MeshError::Unfit { node: NodeId(0), what }));
+                    }
+                    let spec = message.body[32..].to_vec();
+                    self.run_nonce = message.body[..32].to_vec();
+                    self.fresh_run();
+                    return Ok(Some(spec));
+                }
+                Ok(event) => match self.take(event) {
+                    Err(MeshError::Ended) => return Ok(None),
+                    other => other?,
+                },
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return Err(self.end(MeshError::Ended)),
+            }
+        }
+    }
+
+    fn fresh_run(&mut self) {
+        self.runs += 1;
+        self.step = 0;
+        self.given.clear();
+        self.done.clear();
+        self.over = false;
+    }
+
+    /// All nodes give something, and all get everything, in node order. Nobody returns before all have come.
+    ///
+    /// # Errors
+    /// If a node is lost, gives up or is late; then the session has ended.
+    pub fn exchange(&mut self, step: &str, mine: Vec<u8>) -> Result<Vec<Vec<u8>>, MeshError> {
+        if self.drives() {
+            let all = self.collect(step, mine)?;
+            self.keeper.command(Command::Send(None, kind::ALL, list(self.step, &all)));
+            return Ok(all);
+        }
+        self.give(mine)?;
+        let all = self.await_from(step, NodeId(0))?;
+        match unlist(&all, usize::from(self.count)) {
+            Some(all) => Ok(all),
+            None => {
+                let what = format!("a list for `{step}` that does not have {} entries", self.count);
+                Err(self.end(MeshError::Unfit { node: NodeId(0), what }))
+            }
+        }
+    }
+
+    /// All nodes give something to the driver, which alone gets it, in node order. Members go on at once.
+    ///
+    /// # Errors
+    /// As [`Session::exchange`].
+    pub fn gather(&mut self, step: &str, mine: Vec<u8>) -> Result<Option<Vec<Vec<u8>>>, MeshError> {
+        if self.drives() {
+            return self.collect(step, mine).map(Some);
+        }
+        self.give(mine)?;
+        Ok(None)
+    }
+
+    fn give(&mut self, mine: Vec<u8>) -> Result<(), MeshError> {
+        self.check()?;
+        self.step += 1;
+        let mut body = self.step.to_le_bytes().to_vec();
+        body.extend_from_slice(&mine);
+        self.keeper.command(Command::Send(None, kind::GIVE, body));
+        Ok(())
+    }
+
+    fn collect(&mut self, step: &str, mine: Vec<u8>) -> Result<Vec<Vec<u8>>, MeshError> {
+        self.check()?;
+        self.step += 1;
+        let mut all = vec![mine];
+        for node in super::config::ids(self.count).skip(1) {
+            all.push(self.await_from(step, node)?);
+        }
+        Ok(all)
+    }
+
+    fn await_from(&mut self, step: &str, node: NodeId) -> Result<Vec<u8>, MeshError> {
+        let deadline = Instant::now() + self.limits.step;
+        loop {
+            if let Some(given) = self.given.remove(&(self.step, node)) {
+                return Ok(given);
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            match self.keeper.event(left) {
+                Ok(event) => self.take(event)?,
+                Err(RecvTimeoutError::Timeout) => {
+                    let (step, within) = (step.to_owned(), self.limits.step);
+                    return Err(self.end(MeshError::Late { step, waiting: node.to_string(), within }));
+                }
+                Err(RecvTimeoutError::Disconnected) => return Err(self.end(MeshError::Ended)),
+            }
+        }
+    }
+
+    /// Says that this node's cores are done.
+    pub fn done(&mut self) {
+        self.done.insert(self.node);
+        if !self.drives() {
+            self.keeper.command(Command::Send(None, kind::DONE, self.runs.to_le_bytes().to_vec()));
+        }
+    }
+
+    /// How the run stands. Never waits.
+    ///
+    /// # Errors
+    /// If a node is lost or has given up.
+    pub fn look(&mut self) -> Result<Standing, MeshError> {
+        self.check()?;
+        while let Ok(event) = self.keeper.event(Duration::ZERO) {
+            self.take(event)?;
+        }
+        if self.drives() && !self.over && self.done.len() == usize::from(self.count) {
+            self.over = true;
+            self.keeper.command(Command::Send(None, kind::OVER, self.runs.to_le_bytes().to_vec()));
+        }
+        Ok(if self.over { Standing::AllDone } else { Standing::Running })
+    }
+
+    /// Tells everybody that this node cannot go on, and returns why; unless the session itself is the reason.
+    pub(super) fn give_up(&mut self, error: LaunchError) -> LaunchError {
+        if let LaunchError::Mesh(_) = &error {
+            return error;
+        }
+        self.fail(&error.to_string());
+        error
+    }
+
+    /// Tells everybody that this node cannot go on.
+    pub fn fail(&mut self, why: &str) {
+        if self.ended.is_some() {
+            return;
+        }
+        self.keeper.command(Command::Send(None, kind::GAVE_UP, told(self.node, why)));
+        self.ended = Some(MeshError::GaveUp { node: self.node, why: why.to_owned() });
+    }
+
+    /// How times of a core, which reads `now` at this moment, translate into node 0's.
+    pub fn clock_of(&self, now: Nanos) -> ClockMap {
+        let mine = self.keeper.now();
+        let offset = i128::from(mine) - i128::from(now.0) + i128::from(self.offset_ns);
+        ClockMap {
+            offset_ns: i64::try_from(offset).unwrap_or(0),
+            error_ns: self.error_ns,
+            drift_ns_per_s: if self.drives() { 0 } else { DRIFT_PPM * 1000 },
+        }
+    }
+
+    fn check(&self) -> Result<(), MeshError> {
+        self.ended.clone().map_or(Ok(()), Err)
+    }
+
+    fn end(&mut self, error: MeshError) -> MeshError {
+        if self.ended.is_none() && self.drives() {
+            // The others learn it from us.
+            let (kind, body) = match &error {
+                MeshError::Lost { node, why } => (kind::LOST, told(*node, why)),
+                MeshError::GaveUp { node, why } => (kind::GAVE_UP, told(*node, why)),
+                other => (kind::GAVE_UP, told(self.node, &other.to_string())),
+            };
+            self.keeper.command(Command::Send(None, kind, body));
+        }
+        self.ended.get_or_insert(error).clone()
+    }
+
+    /// What an event means, wherever it comes.
+    fn take(&mut self, event: Event) -> Result<(), MeshError> {
+        let (from, message) = match event {
+            Event::Lost(node, why) => return Err(self.end(MeshError::Lost { node, why })),
+            Event::Clock(offset, error) => {
+                (self.offset_ns, self.error_ns) = (offset, error);
+                return Ok(());
+            }
+            Event::Message(from, message) => (from, message),
+        };
+        let body = message.body;
+        let number = body.first_chunk::<4>().map(|bytes| u32::from_le_bytes(*bytes));
+        match (message.kind, number) {
+            (kind::GIVE, Some(step)) if self.drives() => {
+                drop(self.given.insert((step, from), body[4..].to_vec()))
+            }
+            (kind::ALL, Some(step)) if !self.drives() => {
+                self.given.insert((step, from), body[4..].to_vec());
+            }
+            (kind::DONE, Some(run)) if self.drives() => {
+                if run == self.runs {
+                    self.done.insert(from);
+                }
+            }
+            (kind::OVER, Some(run)) if !self.drives() => self.over |= run == self.runs,
+            (kind::GAVE_UP | kind::LOST, _) => {
+                let (mut node, why) = untold(&body, from);
+                // Members speak for themselves alone.
+                if self.drives() {
+                    node = from;
+                }
+                let lost = message.kind == kind::LOST && !self.drives();
+                let error =
+                    if lost { MeshError::Lost { node, why } } else { MeshError::GaveUp { node, why } };
+                return Err(self.end(error));
+            }
+            (kind::BYE, _) if !self.drives() => return Err(self.end(MeshError::Ended)),
+            (other, _) => {
+                let what = format!("a message of kind {other} and {} B that has no place here", body.len());
+                return Err(self.end(MeshError::Unfit { node: from, what }));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.keeper.command(Command::Send(None, kind::BYE, Vec::new()));
+        self.keeper.close();
+    }
+}
+
+fn told(node: NodeId, why: &str) -> Vec<u8> {
+    let mut body = node.0.to_le_bytes().to_vec();
+    body.extend_from_slice(why.as_bytes());
+    body
+}
+
+fn untold(body: &[u8], from: NodeId) -> (NodeId, String) {
+    match body.split_at_checked(2) {
+        Some((node, why)) => {
+            (NodeId(u16::from_le_bytes([node[0], node[1]])), String::from_utf8_lossy(why).into_owned())
+        }
+        None => (from, "no reason given".to_owned()),
+    }
+}
+
+fn list(step: u32, all: &[Vec<u8>]) -> Vec<u8> {
+    let mut body = step.to_le_bytes().to_vec();
+    for entry in all {
+        body.extend_from_slice(&(entry.len() as u64).to_le_bytes());
+        body.extend_from_slice(entry);
+    }
+    body
+}
+
+fn unlist(mut bytes: &[u8], count: usize) -> Option<Vec<Vec<u8>>> {
+    let mut all = Vec::with_capacity(count);
+    for _ in 0..count {
+        let (len, rest) = bytes.split_first_chunk::<8>()?;
+        let (entry, rest) = rest.split_at_checked(usize::try_from(u64::from_le_bytes(*len)).ok()?)?;
+        all.push(entry.to_vec());
+        bytes = rest;
+    }
+    bytes.is_empty().then_some(all)
+}
+
+/// What must be the same on all hosts, as one value for messages.
+pub(super) fn cluster_mark(cluster: &ClusterFile) -> Result<[u8; 32], ConfigError> {
+    cluster.check()?;
+    Ok(cluster.fingerprint())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_come_back_and_bent_ones_do_not() {
+        let all = vec![vec![1, 2, 3], vec![], vec![9; 300]];
+        let bytes = list(7, &all);
+        assert_eq!(unlist(&bytes[4..], 3).as_ref(), Some(&all));
+        for cut in 4..bytes.len() {
+            assert_eq!(unlist(&bytes[4..cut], 3), None, "cut at {cut}");
+        }
+        assert_eq!(unlist(&bytes[4..], 2), None);
+        assert_eq!(unlist(&[0xff; 40], 1), None);
+    }
+
+    #[test]
+    fn clocks_translate_and_drift() {
+        let map = ClockMap { offset_ns: -50, error_ns: 10, drift_ns_per_s: 100_000 };
+        assert_eq!((map.translate(Nanos(70)), map.translate(Nanos(20))), (Nanos(20), Nanos(0)));
+        assert_eq!(map.error_after(Nanos(2_000_000_000)), Nanos(200_010));
+        assert_eq!(ClockMap::default().translate(Nanos(5)), Nanos(5));
+    }
+}

@@ -1,0 +1,300 @@
+//! A program on threads: a thread per worker of the nodes in this process, which meet each other and, through a session,
+//! the workers of other processes.
+//!
+//! The calling thread stands for the rest of the cluster. Workers and it meet three times: when all cards are on the
+//! table, when everybody is connected and built, and at the end. Between two meetings it exchanges with the other
+//! processes what these need; while workers run it looks for lost nodes and for the end.
+
+use super::launch::{LaunchError, Program, RunFacts, Shape, Site};
+use super::session::{ClockMap, MeshError, Session, Standing};
+use super::{Card, Worker, WorkerConfig};
+use crate::exec::threads::{Live, drive};
+use crate::fabric::{AnyNic, Nic, SetupError};
+use crate::verbs::NodeId;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Barrier, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+/// Makes device contexts, on any thread.
+pub(super) type Contexts<'f> = &'f (dyn Fn(NodeId) -> Result<AnyNic, SetupError> + Sync);
+
+/// How long cores may go on after a node was lost, to end what they can, before they are broken off.
+const GRACE: Duration = Duration::from_secs(3);
+/// How often the calling thread looks around while workers run.
+const LOOK: Duration = Duration::from_millis(2);
+
+/// What the threads of this process share while they come together and run.
+struct Table {
+    /// By node, then worker.
+    cards: Mutex<Vec<Option<Card>>>,
+    refused: Mutex<Option<LaunchError>>,
+    barrier: Barrier,
+    live: Live,
+    /// Nodes that are gone, and how many there are, so that a look costs one load.
+    lost: Mutex<Vec<NodeId>>,
+    lost_count: AtomicUsize,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+impl Table {
+    fn refuse(&self, error: LaunchError) {
+        lock(&self.refused).get_or_insert(error);
+    }
+
+    /// Waits for everybody while the calling thread does what is to be done between; true if nobody was refused
+    /// anything so far.
+    fn meet(&self) -> bool {
+        self.meet_and(|| {})
+    }
+
+    fn meet_and(&self, between: impl FnOnce()) -> bool {
+        self.barrier.wait();
+        between();
+        self.barrier.wait();
+        let fine = lock(&self.refused).is_none();
+        self.barrier.wait();
+        fine
+    }
+
+    fn lose(&self, node: NodeId) {
+        lock(&self.lost).push(node);
+        self.lost_count.fetch_add(1, Ordering::Release);
+    }
+}
+
+/// What a program shares with the nodes of this process, set up and introduced to the rest of the cluster.
+fn share<P: Program>(
+    program: &P,
+    shape: Shape,
+    control: &[AnyNic],
+    session: &mut Option<&mut Session>,
+) -> Result<P::Shared, LaunchError> {
+    let mut shared = program.setup(shape, control).map_err(LaunchError::Shared)?;
+    let mut offers = program.offers(&shared, control.len());
+    if let Some(session) = session {
+        offers = session.exchange("memory keys", offers.into_iter().next().unwrap_or_default())?;
+    }
+    program.learn(&mut shared, &offers).map_err(LaunchError::Shared)?;
+    Ok(shared)
+}
+
+pub(super) fn on_threads<P: Program>(
+    contexts: Contexts<'_>,
+    mut session: Option<&mut Session>,
+    shape: Shape,
+    config: &WorkerConfig,
+    program: &P,
+) -> Result<(Vec<P::Output>, RunFacts), LaunchError> {
+    let here = match &session {
+        None => 0..shape.nodes,
+        Some(session) => session.node().0..session.node().0 + 1,
+    };
+    let control: Result<Vec<AnyNic>, SetupError> = here.clone().map(|n| contexts(NodeId(n))).collect();
+    let shared = control
+        .map_err(LaunchError::Shared)
+        .and_then(|control| Ok((share(program, shape, &control, &mut session)?, control)));
+    let (shared, control) = match (shared, &mut session) {
+        (Ok(made), _) => made,
+        (Err(error), Some(session)) => return Err(session.give_up(error)),
+        (Err(error), None) => return Err(error),
+    };
+    let workers = here.len() * usize::from(shape.workers);
+    let table = Table {
+        cards: Mutex::new(vec![None; usize::from(shape.nodes) * usize::from(shape.workers)]),
+        refused: Mutex::new(None),
+        barrier: Barrier::new(workers + 1),
+        // The rest of the cluster counts as one core more.
+        live: Live::new(workers + usize::from(session.is_some())),
+        lost: Mutex::default(),
+        lost_count: AtomicUsize::new(0),
+    };
+    let clock = match (&session, control.first()) {
+        (Some(session), Some(nic)) => session.clock_of(nic.now()),
+        _ => ClockMap::default(),
+    };
+    let mut cut_short = None;
+    let outputs = std::thread::scope(|scope| {
+        let threads: Vec<_> = here
+            .clone()
+            .flat_map(|node| (0..shape.workers).map(move |worker| (NodeId(node), worker)))
+            .map(|(node, worker)| {
+                let (table, shared) = (&table, &shared);
+                scope.spawn(move || {
+                    one_worker(contexts, table, shape, config, program, shared, (node, worker))
+                })
+            })
+            .collect();
+        let opened = table.meet_and(|| {
+            if let Some(session) = &mut session {
+                lay_open(session, &table, shape);
+            }
+        });
+        let built = opened
+            && table.meet_and(|| {
+                if let Some(session) = &mut session {
+                    all_built(session, &table);
+                }
+            });
+        if built && let Some(session) = &mut session {
+            cut_short = look_around(session, &table);
+        }
+        threads.into_iter().map(|t| t.join()).collect::<Vec<_>>()
+    });
+    if let Some(error) = table.refused.into_inner().unwrap_or_else(|p| p.into_inner()) {
+        return Err(error);
+    }
+    let outputs = outputs.into_iter().map(|joined| match joined {
+        Ok(output) => output,
+        // A worker's panic is a bug; let it be seen as such.
+        Err(panic) => std::panic::resume_unwind(panic),
+    });
+    Ok((outputs.flatten().collect(), RunFacts { clock, cut_short, ..RunFacts::default() }))
+}
+
+/// Puts the cards of all nodes on the table.
+fn lay_open(session: &mut Session, table: &Table, shape: Shape) {
+    let refused = lock(&table.refused).take();
+    if let Some(error) = refused {
+        let told = session.give_up(error);
+        return table.refuse(told);
+    }
+    let mine: Vec<Card> = lock(&table.cards).iter().flatten().cloned().collect();
+    // Numbers and bytes always have a JSON form.
+    let mine = serde_json::to_vec(&mine).unwrap_or_default();
+    let all = match session.exchange("queue pairs", mine) {
+        Ok(all) => all,
+        Err(error) => return table.refuse(error.into()),
+    };
+    let mut cards = lock(&table.cards);
+    let workers = usize::from(shape.workers);
+    for (node, bytes) in all.iter().enumerate() {
+        match serde_json::from_slice::<Vec<Card>>(bytes) {
+            Ok(theirs) if theirs.len() == workers => {
+                for (slot, card) in cards[node * workers..].iter_mut().zip(theirs) {
+                    *slot = Some(card);
+                }
+            }
+            Ok(theirs) => table.refuse(LaunchError::Mesh(MeshError::Unfit {
+                node: NodeId(node as u16),
+                what: format!("{} worker cards instead of {workers}", theirs.len()),
+            })),
+            Err(e) => table.refuse(LaunchError::Mesh(MeshError::Unfit {
+                node: NodeId(node as u16),
+                what: format!("worker cards that cannot be read: {e}"),
+            })),
+        }
+    }
+}
+
+/// Waits until the workers of all nodes are connected and built.
+fn all_built(session: &mut Session, table: &Table) {
+    let refused = lock(&table.refused).take();
+    match refused {
+        Some(error) => {
+            let told = session.give_up(error);
+            table.refuse(told);
+        }
+        None => {
+            if let Err(error) = session.exchange("connections", Vec::new()) {
+                table.refuse(error.into());
+            }
+        }
+    }
+}
+
+/// Stands for the other processes while workers run: ends the run when all nodes are done, or one is lost.
+fn look_around(session: &mut Session, table: &Table) -> Option<MeshError> {
+    let (mut told, mut lost): (bool, Option<(MeshError, Instant)>) = (false, None);
+    loop {
+        if table.live.broken() {
+            // A worker panicked here: the others are told when this process ends.
+            return lost.map(|l| l.0);
+        }
+        let idle = table.live.count() <= 1;
+        if let Some((error, since)) = &lost {
+            if idle || since.elapsed() > GRACE {
+                table.live.break_off();
+                return Some(error.clone());
+            }
+        } else {
+            if idle && !told {
+                told = true;
+                session.done();
+            }
+            match session.look() {
+                Ok(Standing::Running) => {}
+                Ok(Standing::AllDone) => {
+                    table.live.leave();
+                    return None;
+                }
+                Err(error) => {
+                    if let MeshError::Lost { node, .. } = &error {
+                        table.lose(*node);
+                    }
+                    lost = Some((error, Instant::now()));
+                }
+            }
+        }
+        std::thread::sleep(LOOK);
+    }
+}
+
+fn one_worker<P: Program>(
+    contexts: Contexts<'_>,
+    table: &Table,
+    shape: Shape,
+    config: &WorkerConfig,
+    program: &P,
+    shared: &P::Shared,
+    (node, worker): (NodeId, u16),
+) -> Option<P::Output> {
+    let setup = |source| LaunchError::Setup { node, worker, source };
+    let index = |node: u16| usize::from(node) * usize::from(shape.workers) + usize::from(worker);
+    let opened = match contexts(node).and_then(|nic| Worker::open(nic, config, shape.nodes, worker)) {
+        Ok((net, card)) => {
+            lock(&table.cards)[index(node.0)] = Some(card);
+            Some(net)
+        }
+        Err(source) => {
+            table.refuse(setup(source));
+            None
+        }
+    };
+    if !table.meet() {
+        return None;
+    }
+    let net = opened?;
+    let cards: Vec<Card> = {
+        let all = lock(&table.cards);
+        (0..shape.nodes).filter_map(|n| all[index(n)].clone()).collect()
+    };
+    if let Err(source) = net.connect(&cards) {
+        table.refuse(setup(source));
+    }
+    let start = net.port.now();
+    let site = Site { node, worker, shape, net, start };
+    let built = match program.build(shared, &site) {
+        Ok(built) => Some(built),
+        Err(source) => {
+            table.refuse(setup(source));
+            None
+        }
+    };
+    if !table.meet() {
+        return None;
+    }
+    let (mut core, local) = built?;
+    let (rpc, mut known) = (site.net.rpc.clone(), 0);
+    drive(&mut core, &table.live, || {
+        if table.lost_count.load(Ordering::Relaxed) > known {
+            let lost = lock(&table.lost);
+            lost[known..].iter().for_each(|&node| rpc.lose(node));
+            known = lost.len();
+        }
+    });
+    drop(core);
+    Some(program.finish(shared, site, local))
+}

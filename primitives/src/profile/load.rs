@@ -1,0 +1,103 @@
+//! Reading profiles: whole files, and files that extend another profile and say only what differs.
+//!
+//! `extends: cx4-edr` names a shipped profile, `extends: ./mine.profile.yaml` a file beside the one that says so.
+//! The result is a whole profile: nothing of the chain is left in it.
+
+use super::cpu::CpuOverlay;
+use super::nic::NicOverlay;
+use super::{Profile, ProfileError};
+use serde::Deserialize;
+use std::path::{Path, PathBuf};
+
+/// What every file is first asked for.
+#[derive(Deserialize)]
+struct Head {
+    #[serde(default)]
+    extends: Option<String>,
+}
+
+/// A file that extends another profile.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Overlay {
+    #[allow(dead_code, reason = "read with the head")]
+    extends: String,
+    name: String,
+    description: String,
+    #[serde(default)]
+    nic: NicOverlay,
+    #[serde(default)]
+    cpu: CpuOverlay,
+}
+
+/// Where a text came from, as the chain of `extends` so far.
+pub(super) struct Chain {
+    /// Shipped names and paths, the first one asked for first.
+    links: Vec<String>,
+    /// Folder that relative paths start from.
+    folder: Option<PathBuf>,
+}
+
+impl Chain {
+    /// A text that belongs to no file: its paths are relative to the working directory.
+    pub fn start(origin: &str) -> Chain {
+        Chain { links: vec![origin.to_owned()], folder: None }
+    }
+
+    /// A file.
+    pub fn file(path: &Path) -> Chain {
+        Chain { links: vec![identity(path)], folder: path.parent().map(Path::to_owned) }
+    }
+
+    /// Goes on to what the last link extends, unless it is in the chain already.
+    fn follow(mut self, to: String) -> Result<Chain, ProfileError> {
+        let again = self.links.contains(&to);
+        self.links.push(to);
+        if again {
+            return Err(ProfileError::Cycle { chain: self.links });
+        }
+        Ok(self)
+    }
+}
+
+/// One name per file, however its path is written.
+fn identity(path: &Path) -> String {
+    path.canonicalize().unwrap_or_else(|_| path.to_owned()).display().to_string()
+}
+
+/// Parses a text whose origin is the last link of `chain`. Numbers are not validated yet.
+pub(super) fn parse(text: &str, origin: &str, chain: Chain) -> Result<Profile, ProfileError> {
+    fn yaml<T: serde::de::DeserializeOwned>(text: &str, origin: &str) -> Result<T, ProfileError> {
+        serde_yaml::from_str(text)
+            .map_err(|e| ProfileError::Parse { origin: origin.to_owned(), message: e.to_string() })
+    }
+    let head: Head = yaml(text, origin)?;
+    let Some(base) = head.extends else { return yaml(text, origin) };
+    let overlay: Overlay = yaml(text, origin)?;
+    let base = extended(&base, chain)?;
+    Ok(Profile {
+        name: overlay.name,
+        description: overlay.description,
+        nic: overlay.nic.over(base.nic),
+        cpu: overlay.cpu.over(base.cpu),
+    })
+}
+
+/// The profile that `extends: name` means.
+fn extended(name: &str, chain: Chain) -> Result<Profile, ProfileError> {
+    if !name.ends_with(".yaml") {
+        let text = Profile::shipped_text(name)?;
+        return parse(text, name, chain.follow(name.to_owned())?);
+    }
+    let path = chain.folder.as_deref().unwrap_or(Path::new(".")).join(name);
+    let mut chain = chain.follow(identity(&path))?;
+    chain.folder = path.parent().map(Path::to_owned);
+    let text = read(&path)?;
+    parse(&text, &path.display().to_string(), chain)
+}
+
+/// Reads a profile file.
+pub(super) fn read(path: &Path) -> Result<String, ProfileError> {
+    std::fs::read_to_string(path)
+        .map_err(|source| ProfileError::Read { path: path.display().to_string(), source })
+}
