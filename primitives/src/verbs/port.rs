@@ -172,7 +172,8 @@ impl<N: Nic> Port<N> {
     /// A port over `nic`, resuming tasks through `sched` and taking buffers from `pool`.
     pub fn new(nic: N, sched: Rc<Sched>, pool: BufPool, config: PortConfig) -> Port<N> {
         let inline_max = config.inline_max.min(nic.caps().max_inline);
-        let per_doorbell = if config.doorbell_batching { config.doorbell_batch_max.max(1) } else { 1 };
+        let per_doorbell =
+            if config.doorbell_batching { config.doorbell_batch_max.max(1) } else { 1 };
         Port {
             nic,
             sched,

@@ -87,18 +87,47 @@ impl Options {
         }
     }
 
-    /// As the command line names it after `verbs:`: `DEVICE` or `DEVICE:PORT`.
+    /// As the command line names it after `verbs:`: `DEVICE[:PORT][,KEY=VALUE…]`, with the keys `gid` (index), `mtu`
+    /// (bytes), `pkey` (index), `sl`, `tc`, `timeout`, `retry` and `inline` (bytes). `mlx5_0:1,gid=3,mtu=1024` for example.
     ///
     /// # Errors
-    /// If the port is not a number from 1 to 255.
+    /// If the port or a value is not a number in its range, or the key is none of these.
     pub fn parse(text: &str) -> Result<Options, SetupError> {
-        match text.split_once(':') {
-            None => Ok(Options::new(text)),
-            Some((device, port)) => match port.parse() {
-                Ok(port @ 1..) => Ok(Options { port: Some(port), ..Options::new(device) }),
-                _ => Err(SetupError::Invalid(format!("`{port}` is not a port number (1 to 255)"))),
-            },
+        fn number<T: std::str::FromStr>(what: &str, text: &str) -> Result<T, SetupError> {
+            text.parse()
+                .map_err(|_| SetupError::Invalid(format!("{what}: `{text}` is not a number in its range")))
         }
+        let mut parts = text.split(',');
+        let device = parts.next().unwrap_or_default();
+        let mut options = match device.split_once(':') {
+            None => Options::new(device),
+            Some((device, port)) => match number("port", port)? {
+                0 => return Err(SetupError::Invalid("port: ports are numbered from 1".into())),
+                port => Options { port: Some(port), ..Options::new(device) },
+            },
+        };
+        for part in parts {
+            let (key, value) = part.split_once('=').unwrap_or((part, ""));
+            match key {
+                "gid" => options.gid_index = Some(number(key, value)?),
+                "mtu" => options.mtu = Some(number(key, value)?),
+                "pkey" => options.pkey_index = number(key, value)?,
+                "sl" => options.service_level = number(key, value)?,
+                "tc" => options.traffic_class = number(key, value)?,
+                "timeout" => options.timeout = number(key, value)?,
+                "retry" => options.retry_count = number(key, value)?,
+                "inline" => options.inline = number(key, value)?,
+                _ => {
+                    return Err(SetupError::Invalid(format!(
+                        "`{key}` is no setting of a verbs fabric; there are gid, mtu, pkey, sl, tc, timeout, retry, inline"
+                    )));
+                }
+            }
+        }
+        if options.timeout > 31 || options.retry_count > 7 {
+            return Err(SetupError::Invalid("timeout is at most 31, retry at most 7".into()));
+        }
+        Ok(options)
     }
 }
 
