@@ -94,7 +94,7 @@ pub(super) fn run(args: &DevicesArgs, context: &Context) -> Result<(), CliError>
     side.nic.connect(side.rc, Some(offers[peer].connected)).map_err(machine)?;
     side.nic.connect(side.ud, None).map_err(machine)?;
     side.receive(offers[peer].rkey)?;
-    exchange(&mut session, "connections", &())?;
+    exchange::<_, ()>(&mut session, "connections", &())?;
     let mine = side.round(&offers[peer], node);
     let both: Vec<Vec<Outcome>> = exchange(&mut session, "outcomes", &mine)?;
     let report = Report {
