@@ -2,30 +2,40 @@
 //!
 //! A NIC translates addresses page by page, and its cache of translations is small (FaRM §3.1 puts a number on
 //! that): a region on 2 MiB pages needs 512 times fewer entries. Huge pages are asked for and not insisted on;
-//! what was got is counted for the record of a run.
+//! what there is goes into the record of a run.
 #![allow(unsafe_code)]
 
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 use std::ops::Deref;
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 
 const HUGE: usize = 2 << 20;
 
-/// Bytes mapped so far on huge pages, on pages the kernel may join to huge ones, and on small ones.
-static MAPPED: [AtomicU64; 3] = [const { AtomicU64::new(0) }; 3];
+/// What kind of pages large regions get on this machine now, for the record of a run.
+pub fn pages_here() -> String {
+    let meminfo = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    describe(free_huge_pages(&meminfo))
+}
 
-/// What kinds of pages regions have got so far, for the record of a run.
-pub fn pages_in_use() -> String {
-    let [huge, joined, small] = [0, 1, 2].map(|kind| MAPPED[kind].load(Ordering::Relaxed) >> 10);
-    if huge > 0 && joined == 0 {
-        return format!("huge for {huge} KiB, 4 KiB for {small} KiB in small regions");
+fn describe(free: u64) -> String {
+    if free == 0 {
+        return "no huge page is free, so regions lie on 4 KiB pages, transparent huge pages asked for"
+            .to_owned();
     }
     format!(
-        "{huge} KiB huge, {joined} KiB ordinary with transparent huge pages asked for, {small} KiB in small regions \
-         (reserve huge pages with `sysctl vm.nr_hugepages=N`)"
+        "{free} huge pages of 2 MiB are free for regions of at least that size, the rest lies on 4 KiB pages"
     )
+}
+
+fn free_huge_pages(meminfo: &str) -> u64 {
+    let number = |name: &str| {
+        let line = meminfo.lines().find(|line| line.starts_with(name))?;
+        line.split_whitespace().nth(1)?.parse::<u64>().ok()
+    };
+    // `Hugepagesize` is that of the pool that the other lines count.
+    if number("Hugepagesize:") == Some(2048) { number("HugePages_Free:").unwrap_or(0) } else { 0 }
 }
 
 /// A shared slice of words, zeroed at first.
@@ -70,8 +80,8 @@ impl Words {
         let asked = (len * size_of::<AtomicU64>()).max(1);
         let whole = asked.next_multiple_of(HUGE);
         let huge = if asked >= HUGE { map(whole, MapFlags::HUGETLB | MapFlags::HUGE_2MB).ok() } else { None };
-        let (start, bytes, kind) = match huge {
-            Some(start) => (start, whole, 0),
+        let (start, bytes) = match huge {
+            Some(start) => (start, whole),
             None => {
                 let bytes = asked.next_multiple_of(4096);
                 let Ok(start) = map(bytes, MapFlags::empty()) else {
@@ -81,10 +91,9 @@ impl Words {
                     // SAFETY: advice on a mapping just made; it changes no contents, and may be refused.
                     let _ = unsafe { madvise(start, bytes, Advice::LinuxHugepage) };
                 }
-                (start, bytes, if asked >= HUGE { 1 } else { 2 })
+                (start, bytes)
             }
         };
-        MAPPED[kind].fetch_add(bytes as u64, Ordering::Relaxed);
         let mapping = Arc::new(Mapping { start, bytes });
         let first = NonNull::new(start.cast()).expect("the kernel maps nothing at address zero");
         Words { first, len, _mapping: mapping }
@@ -105,6 +114,7 @@ impl Deref for Words {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::atomic::Ordering;
 
     #[test]
     fn words_are_zero_shared_and_of_the_length_asked_for() {
@@ -119,6 +129,18 @@ mod tests {
             drop(words);
             assert_eq!(other.last().map(|w| w.load(Ordering::Relaxed)), (len > 0).then_some(7));
         }
-        assert!(pages_in_use().contains("KiB"));
+    }
+
+    #[test]
+    fn what_pages_there_are_is_read_as_the_kernel_writes_it() {
+        let meminfo = "HugePages_Total:      64\nHugePages_Free:       12\nHugepagesize:       2048 kB\n";
+        assert_eq!(free_huge_pages(meminfo), 12);
+        assert_eq!(
+            free_huge_pages("HugePages_Free: 12\nHugepagesize: 1048576 kB\n"),
+            0,
+            "pages of another size"
+        );
+        assert_eq!(free_huge_pages(""), 0);
+        assert!(describe(0).contains("4 KiB") && describe(12).starts_with("12 huge pages"));
     }
 }

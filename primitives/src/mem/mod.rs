@@ -10,7 +10,7 @@ mod pool;
 mod region;
 
 #[cfg(feature = "verbs")]
-pub use mapped::pages_in_use;
+pub use mapped::pages_here;
 pub(crate) use pool::Pinned;
 pub use pool::{Buf, BufPool, PoolExhausted};
 pub use region::{Access, MemoryKeys, OutOfRegion, Region};

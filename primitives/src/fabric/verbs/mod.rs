@@ -307,7 +307,7 @@ impl Verbs {
     pub fn describe(&self) -> String {
         let (port, caps) = (&self.shared.port, &self.shared.caps);
         format!(
-            "{} port {}, GID index {} ({}), path MTU {}, inline up to {} B, READs in flight up to {}, pages of regions: {}",
+            "{} port {}, GID index {} ({}), path MTU {}, inline up to {} B, READs in flight up to {}; {}",
             self.shared.options.device,
             port.number,
             port.gid_index,
@@ -315,7 +315,7 @@ impl Verbs {
             port.path.mtu,
             caps.max_inline,
             caps.max_rd_atomic,
-            crate::mem::pages_in_use()
+            crate::mem::pages_here()
         )
     }
 
