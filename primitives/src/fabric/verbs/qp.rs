@@ -224,7 +224,7 @@ impl QueuePair {
             connected: false,
             failed: false,
         };
-        qp.to_init(shared)?;
+        qp.go_to_init(shared)?;
         Ok(qp)
     }
 
@@ -245,7 +245,7 @@ impl QueuePair {
         }
     }
 
-    fn to_init(&self, shared: &Shared) -> Result<(), SetupError> {
+    fn go_to_init(&self, shared: &Shared) -> Result<(), SetupError> {
         use ffi::ibv_access_flags as flag;
         let mut attr = ffi::ibv_qp_attr {
             pkey_index: shared.options.pkey_index,
@@ -274,7 +274,7 @@ impl QueuePair {
     }
 
     /// Takes the queue pair from INIT to RTS, towards its peer if it has one.
-    pub(super) fn to_ready(&mut self, shared: &Shared) -> Result<(), SetupError> {
+    pub(super) fn go_to_ready(&mut self, shared: &Shared) -> Result<(), SetupError> {
         let rtr = ffi::ibv_qp_state::IBV_QPS_RTR;
         let rts = ffi::ibv_qp_state::IBV_QPS_RTS;
         let (config, options) = (&self.config, &shared.options);
@@ -320,7 +320,7 @@ impl QueuePair {
             return Err(SetupError::Invalid(format!("queue pair {} is already connected", self.number.0)));
         }
         self.peer = peer;
-        let done = self.to_ready(shared);
+        let done = self.go_to_ready(shared);
         if done.is_err() {
             self.peer = None;
         }
@@ -338,8 +338,8 @@ impl QueuePair {
         // If a step fails the queue pair stays short of RTS, and what is posted to it is refused or flushed.
         let _ = self
             .modify(shared, "ibv_modify_qp to RESET", reset, attr, &[])
-            .and_then(|()| self.to_init(shared))
-            .and_then(|()| self.to_ready(shared));
+            .and_then(|()| self.go_to_init(shared))
+            .and_then(|()| self.go_to_ready(shared));
         self.failed = false;
         self.send.forget();
         self.recv.forget();
