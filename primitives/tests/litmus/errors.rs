@@ -187,7 +187,6 @@ fn a_reset_forgets_what_was_posted() {
 fn a_dead_node_exceeds_the_retries_and_unreliable_transports_never_learn() {
     on_every_fabric(|fabric| {
         let doomed = Some(NodeId(1));
-        let doomed = Some(NodeId(1));
         let net = Net::with(fabric, 3, Faults { doomed, ..Faults::default() });
         let (rc, _) = net.pair(0, 1, QpConfig::rc());
         let (uc, _) = net.pair(0, 1, QpConfig::uc());
