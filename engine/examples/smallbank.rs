@@ -27,6 +27,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     for (reason, count) in stats.aborts.iter() {
         println!("{count} aborted: {reason}");
     }
+    for (reason, count) in stats.rolled_back.iter() {
+        println!("{count} rolled back by the application: {reason}");
+    }
     for phase in Phase::ALL {
         let [verbs, round_trips, doorbells] = result.phase_per_committed(phase);
         let p50 = stats.phase(phase).latency.p50().unwrap_or_default();

@@ -149,6 +149,9 @@ pub enum RunError {
     /// The fabric refused something.
     #[error(transparent)]
     Launch(#[from] LaunchError),
+    /// `stop` was true before any transaction ran.
+    #[error("stopped while the cluster was set up")]
+    Cancelled,
     /// Nonsense in the specification.
     #[error("{0}")]
     Spec(String),
@@ -212,6 +215,7 @@ pub fn run_as<W: Workload, P: Protocol + Copy + Sync>(
     match launch(&spec.fabric, spec.shape, &config, &program) {
         Ok((outputs, facts)) => Ok(program.result(outputs, facts)),
         Err(LaunchError::Shared(SetupError::Invalid(text))) => Err(program.refusal(text)),
+        Err(LaunchError::Cancelled) => Err(RunError::Cancelled),
         Err(other) => Err(other.into()),
     }
 }

@@ -80,6 +80,24 @@ pub enum End<T> {
     GivenUp(Abort),
 }
 
+/// How one attempt ended.
+#[derive(Clone, Copy)]
+enum Ended {
+    Committed,
+    Aborted(&'static str),
+    RolledBack(&'static str),
+}
+
+impl Ended {
+    /// Why it left nothing behind; in a history a rollback is an abort, since it changed nothing.
+    fn undone(self) -> Option<&'static str> {
+        match self {
+            Ended::Committed => None,
+            Ended::Aborted(reason) | Ended::RolledBack(reason) => Some(reason),
+        }
+    }
+}
+
 /// When aborted transactions are tried again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RetryPolicy {
@@ -292,7 +310,7 @@ impl<P: Protocol, O: PhaseOps> Session<P, O> {
     /// Aborts of the protocol, faults of the fabric.
     pub async fn commit(&mut self) -> Result<(), Halt> {
         self.protocol.commit(&self.ops, &mut self.txn).await?;
-        self.finish(None);
+        self.finish(Ended::Committed);
         Ok(())
     }
 
@@ -301,8 +319,21 @@ impl<P: Protocol, O: PhaseOps> Session<P, O> {
     /// # Errors
     /// When a lock cannot be released.
     pub async fn abort(&mut self, reason: &'static str) -> Result<(), Failure> {
+        self.release(Ended::Aborted(reason)).await
+    }
+
+    /// Rolls back, as the application wants: releases what the transaction holds and counts it under `reason`, apart
+    /// from aborts.
+    ///
+    /// # Errors
+    /// When a lock cannot be released.
+    pub async fn roll_back(&mut self, reason: &'static str) -> Result<(), Failure> {
+        self.release(Ended::RolledBack(reason)).await
+    }
+
+    async fn release(&mut self, ended: Ended) -> Result<(), Failure> {
         let released = self.protocol.release(&self.ops, &mut self.txn).await;
-        self.finish(Some(reason));
+        self.finish(ended);
         match released {
             Err(ops::Stop::Fault(fault)) => Err(fault.into()),
             Ok(()) | Err(ops::Stop::Abort(_)) => Ok(()),
@@ -310,17 +341,18 @@ impl<P: Protocol, O: PhaseOps> Session<P, O> {
     }
 
     /// Counts an attempt that ended now.
-    fn finish(&mut self, aborted: Option<&'static str>) {
+    fn finish(&mut self, ended: Ended) {
         let now = self.port.now();
         self.ended_at = now;
-        self.ops.end(aborted, now);
+        self.ops.end(ended.undone(), now);
         if !self.window.holds(now) {
             return;
         }
         let stats = &mut *self.stats.borrow_mut();
-        match aborted {
-            Some(reason) => stats.aborts.count(reason),
-            None => {
+        match ended {
+            Ended::Aborted(reason) => stats.aborts.count(reason),
+            Ended::RolledBack(reason) => stats.rolled_back.count(reason),
+            Ended::Committed => {
                 stats.committed += 1;
                 stats.committed_read_only += u64::from(!self.txn.writes());
             }
@@ -361,7 +393,7 @@ impl<P: Protocol, O: PhaseOps> Session<P, O> {
                     return Ok(End::Committed(effect));
                 }
                 Err(Halt::User(reason)) => {
-                    self.abort(reason).await?;
+                    self.roll_back(reason).await?;
                     return Ok(End::RolledBack(reason));
                 }
                 Err(Halt::Fault(failure)) => {

@@ -77,7 +77,10 @@ pub struct WorkerStats {
     /// Of these, read-only.
     pub committed_read_only: u64,
     /// Attempts aborted, by reason; a transaction may abort several times before it commits.
-    pub aborts: AbortCounts,
+    pub aborts: ReasonCounts,
+    /// Transactions that the application rolled back, by its reason: an outcome of the workload like a commit, decided on
+    /// what was read, and no conflict. They are not tried again and not among the aborts.
+    pub rolled_back: ReasonCounts,
     /// Transactions given up after the last retry.
     pub given_up: u64,
     /// From the first attempt's begin to the commit, retries and backoff included.
@@ -92,7 +95,8 @@ impl WorkerStats {
         WorkerStats {
             committed: 0,
             committed_read_only: 0,
-            aborts: AbortCounts::default(),
+            aborts: ReasonCounts::default(),
+            rolled_back: ReasonCounts::default(),
             given_up: 0,
             latency: Histogram::with_digits(digits),
             phases: std::array::from_fn(|_| PhaseStats {
@@ -112,6 +116,7 @@ impl WorkerStats {
         self.committed += other.committed;
         self.committed_read_only += other.committed_read_only;
         self.aborts.merge(&other.aborts);
+        self.rolled_back.merge(&other.rolled_back);
         self.given_up += other.given_up;
         self.latency.merge(&other.latency);
         for (mine, theirs) in self.phases.iter_mut().zip(&other.phases) {
@@ -132,15 +137,15 @@ impl WorkerStats {
 /// Room for reasons: the causes that phases, protocols and workloads name, a dozen all told.
 const REASONS: usize = 24;
 
-/// Aborted attempts by reason, in a fixed table: counting never allocates.
+/// How often what happened, by reason, in a fixed table: counting never allocates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct AbortCounts {
+pub struct ReasonCounts {
     counts: [(&'static str, u64); REASONS],
     len: usize,
 }
 
-impl AbortCounts {
-    /// Counts one abort.
+impl ReasonCounts {
+    /// Counts one.
     #[inline]
     pub fn count(&mut self, reason: &'static str) {
         self.add(reason, 1);
@@ -153,13 +158,13 @@ impl AbortCounts {
                 return;
             }
         }
-        assert!(self.len < REASONS, "more than {REASONS} abort reasons, the next is `{reason}`");
+        assert!(self.len < REASONS, "more than {REASONS} reasons, the next is `{reason}`");
         self.counts[self.len] = (reason, n);
         self.len += 1;
     }
 
     /// Adds another table.
-    pub fn merge(&mut self, other: &AbortCounts) {
+    pub fn merge(&mut self, other: &ReasonCounts) {
         for &(reason, n) in &other.counts[..other.len] {
             self.add(reason, n);
         }
@@ -177,7 +182,7 @@ impl AbortCounts {
         self.counts[..self.len].iter().filter(|(known, _)| *known == reason).map(|(_, n)| n).sum()
     }
 
-    /// All aborts.
+    /// All together.
     pub fn total(&self) -> u64 {
         self.counts[..self.len].iter().map(|(_, n)| n).sum()
     }
@@ -189,12 +194,12 @@ mod tests {
 
     #[test]
     fn reasons_are_counted_by_their_words() {
-        let mut a = AbortCounts::default();
+        let mut a = ReasonCounts::default();
         let leaked: &'static str = String::from("locked").leak();
         a.count("locked");
         a.count(leaked);
         a.count("changed");
-        let mut b = AbortCounts::default();
+        let mut b = ReasonCounts::default();
         b.count("changed");
         b.merge(&a);
         assert_eq!(b.iter().collect::<Vec<_>>(), [("changed", 2), ("locked", 2)]);

@@ -3,10 +3,9 @@
 
 mod common;
 
-use common::{Case, fabrics, judge};
+use common::{Case, fabrics, judge, plan_space};
 use engine::cluster::{Length, RunSpec};
-use phases::plan::{Needs, Plan, Preset, Space};
-use primitives::fabric::{AtomicScope, Caps};
+use phases::plan::{Plan, Preset};
 use primitives::mesh::Shape;
 
 const SMALLBANK: &[(&str, &str)] =
@@ -38,7 +37,7 @@ fn on_every_fabric(mut case: Case) {
         }
         let result = judge(&case, name);
         assert_eq!(
-            result.stats.committed + result.stats.aborts.of("insufficient-funds"),
+            result.stats.committed + result.stats.rolled_back.of("insufficient-funds"),
             3 * 4 * 60,
             "{name}, {}: every transaction ends",
             case.spec.plan
@@ -71,18 +70,7 @@ fn presets_run_blind_writes_fetched_together() {
 /// A sample over the whole space of plans, a different one for each seed: every 97th plan from the seed's place on.
 #[test]
 fn a_sample_of_the_plan_space_runs() {
-    let caps = Caps {
-        fabric: "any".into(),
-        one_sided: true,
-        atomic_scope: AtomicScope::Nic,
-        max_send_depth: 64,
-        max_recv_depth: 64,
-        max_inline: 64,
-        max_rd_atomic: 16,
-        ud_mtu: 4096,
-        virtual_time: true,
-    };
-    let plans: Vec<Plan> = Space::all(&caps, &Needs::OCC, true).plans().collect();
+    let plans = plan_space();
     assert!(plans.len() > 100, "{} plans", plans.len());
     for (n, plan) in plans.iter().step_by(97).enumerate() {
         let (workload, settings) = if n % 2 == 0 { ("smallbank", SMALLBANK) } else { ("micro", MICRO) };

@@ -163,7 +163,8 @@ fn writing_needs_no_read() {
 fn a_rollback_is_counted_leaves_nothing_behind_and_is_not_tried_again() {
     let result = run(Body::RollsBack, Preset::DrtmH.plan(), 2);
     assert_eq!(result.stats.committed, 0);
-    assert_eq!(result.stats.aborts.iter().collect::<Vec<_>>(), [("changed-my-mind", 2 * 2 * 30)]);
+    assert_eq!(result.stats.rolled_back.iter().collect::<Vec<_>>(), [("changed-my-mind", 2 * 2 * 30)]);
+    assert_eq!(result.stats.aborts.total(), 0, "a rollback is no abort");
     assert_eq!(result.verbs_per_committed(), 0.0, "per committed is zero where none did");
 }
 

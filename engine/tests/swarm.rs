@@ -6,13 +6,11 @@
 
 mod common;
 
-use common::{Case, judge, sim};
+use common::{Case, judge, plan_space, sim};
 use engine::cluster::{Length, RunSpec};
 use engine::protocol::planted::Bug;
-use phases::plan::{Needs, Plan, Space};
 use primitives::fabric::loopback::{Mode, Options};
 use primitives::fabric::sim::FaultOptions;
-use primitives::fabric::{AtomicScope, Caps};
 use primitives::mesh::{FabricSpec, Shape};
 use primitives::units::Nanos;
 use primitives::verbs::NodeId;
@@ -25,22 +23,6 @@ const SEEDS: u64 = 24;
 
 /// Seeds within which the checker must object to each planted bug.
 const SEEDS_PER_BUG: u64 = 10;
-
-/// Every plan that runs on all fabrics here.
-fn plans() -> Vec<Plan> {
-    let caps = Caps {
-        fabric: "any".into(),
-        one_sided: true,
-        atomic_scope: AtomicScope::Nic,
-        max_send_depth: 64,
-        max_recv_depth: 64,
-        max_inline: 64,
-        max_rd_atomic: 16,
-        ud_mtu: 4096,
-        virtual_time: true,
-    };
-    Space::all(&caps, &Needs::OCC, true).plans().collect()
-}
 
 fn draw_faults(rng: &mut Xoshiro256PlusPlus, nodes: u16) -> FaultOptions {
     let mut faults = FaultOptions::default();
@@ -89,7 +71,7 @@ fn draw(seed: u64) -> (Case, &'static str) {
     let shape = Shape { nodes: rng.random_range(1..=4), workers: rng.random_range(1..=2) };
     let (workload, settings) = draw_settings(&mut rng);
     let settings: Vec<(&str, &str)> = settings.iter().map(|(k, v)| (*k, v.as_str())).collect();
-    let plan = *plans().choose(&mut rng).expect("there are plans");
+    let plan = *plan_space().choose(&mut rng).expect("there are plans");
     let loss = if rng.random() { 0.02 } else { 0.0 };
     let options = Options { seed, datagram_loss: loss, ..Options::default() };
     // Mostly the simulator: it is deterministic, and its faults are the richest.
@@ -121,6 +103,8 @@ fn draw(seed: u64) -> (Case, &'static str) {
         case.spec.plan.coroutines = case.spec.plan.coroutines.min(2);
         case.spec.length = Length::Transactions(20);
     }
+    // The location cache starts empty or filled: an empty one takes every path of a miss.
+    case.spec.warm_cache = rng.random();
     (case, name)
 }
 
@@ -165,7 +149,7 @@ fn a_simulated_run_is_a_value_of_its_seed() {
 fn contended(seed: u64) -> Case {
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
     let shape = Shape { nodes: 3, workers: 1 };
-    let plan = *plans().choose(&mut rng).expect("there are plans");
+    let plan = *plan_space().choose(&mut rng).expect("there are plans");
     let spec = RunSpec::new(sim(seed, FaultOptions::default()), shape, plan);
     let mut case = if seed.is_multiple_of(2) {
         Case::new("smallbank", &[("accounts_per_thread", "20"), ("hot_accounts_share", "0.1")], spec)

@@ -115,9 +115,9 @@ pub struct ShapeArgs {
     /// Worker threads per node.
     #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = limits::THREADS.usual, value_parser = values::threads)]
     pub threads: u32,
-    /// Coroutines per thread.
-    #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = limits::COROUTINES.usual, value_parser = values::coroutines)]
-    pub coroutines: u32,
+    /// Coroutines per thread; usually what a plan file says, else 8.
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = values::coroutines)]
+    pub coroutines: Option<u32>,
 }
 
 /// What to execute.
@@ -146,6 +146,43 @@ pub struct TimeArgs {
     /// Seed of every random draw.
     #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = 1)]
     pub seed: u64,
+}
+
+/// What to run and where: the part of a [`RunSpec`] that `run` and `tune` share.
+#[derive(Args, Clone, Debug)]
+pub struct SpecArgs {
+    #[allow(missing_docs)]
+    #[command(flatten)]
+    pub fabric: FabricArgs,
+    #[allow(missing_docs)]
+    #[command(flatten)]
+    pub shape: ShapeArgs,
+    #[allow(missing_docs)]
+    #[command(flatten)]
+    pub workload: WorkloadArgs,
+    #[allow(missing_docs)]
+    #[command(flatten)]
+    pub time: TimeArgs,
+}
+
+impl SpecArgs {
+    /// What the flags ask for, in the form that experiment files use.
+    pub fn spec(&self, plan: PlanChoice) -> RunSpec {
+        RunSpec {
+            fabric: self.fabric.fabric.clone(),
+            workload: self.workload.workload.clone(),
+            set: self.workload.set.iter().cloned().collect(),
+            protocol: self.workload.protocol.clone(),
+            plan,
+            nodes: self.shape.nodes,
+            threads: self.shape.threads,
+            coroutines: self.shape.coroutines,
+            replicas: self.workload.replicas,
+            duration: self.time.duration_on(&self.fabric.fabric),
+            seed: self.time.seed,
+            ..RunSpec::default()
+        }
+    }
 }
 
 impl TimeArgs {
@@ -253,16 +290,7 @@ pub struct StudyArgs {
 pub struct TuneArgs {
     #[allow(missing_docs)]
     #[command(flatten)]
-    pub fabric: FabricArgs,
-    #[allow(missing_docs)]
-    #[command(flatten)]
-    pub shape: ShapeArgs,
-    #[allow(missing_docs)]
-    #[command(flatten)]
-    pub workload: WorkloadArgs,
-    #[allow(missing_docs)]
-    #[command(flatten)]
-    pub time: TimeArgs,
+    pub what: SpecArgs,
     /// Run the best candidates and the presets too, and print the regret.
     #[arg(long)]
     pub verify: bool,
@@ -282,19 +310,13 @@ pub struct TuneArgs {
 pub struct RunArgs {
     #[allow(missing_docs)]
     #[command(flatten)]
-    pub fabric: FabricArgs,
-    #[allow(missing_docs)]
-    #[command(flatten)]
-    pub shape: ShapeArgs,
-    #[allow(missing_docs)]
-    #[command(flatten)]
-    pub workload: WorkloadArgs,
+    pub what: SpecArgs,
     /// A plan file, a preset's name, or `tuned`.
     #[arg(long, value_name = "FILE|PRESET|tuned", default_value = "drtm-h", value_parser = values::plan)]
     pub plan: PlanChoice,
-    #[allow(missing_docs)]
-    #[command(flatten)]
-    pub time: TimeArgs,
+    /// Start with empty location caches; usually they know what a long run would have taught them.
+    #[arg(long)]
+    pub cold_cache: bool,
     /// Do not record and check the history: a few per cent faster.
     #[arg(long)]
     pub no_check: bool,
@@ -309,20 +331,14 @@ pub struct RunArgs {
 impl RunArgs {
     /// What the flags ask for, in the form that experiment files use.
     pub fn spec(&self) -> RunSpec {
-        RunSpec {
-            fabric: self.fabric.fabric.clone(),
-            workload: self.workload.workload.clone(),
-            set: self.workload.set.iter().cloned().collect(),
-            protocol: self.workload.protocol.clone(),
-            plan: self.plan.clone(),
-            nodes: self.shape.nodes,
-            threads: self.shape.threads,
-            coroutines: self.shape.coroutines,
-            replicas: self.workload.replicas,
-            duration: self.time.duration_on(&self.fabric.fabric),
-            seed: self.time.seed,
-            primitive: None,
-        }
+        RunSpec { warm_cache: !self.cold_cache, ..self.what.spec(self.plan.clone()) }
+    }
+}
+
+impl TuneArgs {
+    /// What the flags ask for, as a run without a plan.
+    pub fn spec(&self) -> RunSpec {
+        self.what.spec(PlanChoice::Tuned)
     }
 }
 

@@ -17,6 +17,7 @@ pub mod interrupt;
 pub mod names;
 pub mod output;
 pub mod primitive;
+pub mod schedule;
 pub mod spec;
 pub mod sweep;
 pub mod transact;

@@ -76,6 +76,7 @@ impl Sweep {
         });
         bar.finish_and_clear();
 
+        crate::schedule::note(dir);
         let interrupted = self.interrupt.asked();
         let closing = summary(dir);
         // Even when keeping failed: what there is belongs into the tables, if they can be written at all.

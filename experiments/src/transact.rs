@@ -4,15 +4,18 @@
 
 use crate::error::CliError;
 use crate::fabrics::Fabric;
+use crate::schedule::{Disturbance, Watch};
 use crate::spec::{FabricChoice, PlanChoice, RunSpec};
 use engine::cluster::{self, RunError, RunResult};
 use engine::protocol::{AnyProtocol, PROTOCOLS};
+use engine::stats::ReasonCounts;
 use engine::verify::{self, Level, Verdict};
 use engine::workload::AnyWorkload;
 use phases::plan::{Phase, Plan, PlanFile, Prediction, Preset};
 use primitives::measure::{PointResult, Row};
 use primitives::mesh::Shape;
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 
 /// A plan with its name and, if a tuner chose it, what it expects.
@@ -24,6 +27,40 @@ pub struct NamedPlan {
     pub plan: Plan,
     /// The prediction that came with it.
     pub prediction: Option<Prediction>,
+    /// What a reader should know of how the plan came to be as it is.
+    pub notes: Vec<String>,
+}
+
+impl NamedPlan {
+    /// The plan under a name.
+    pub fn new(name: impl Into<String>, plan: Plan, prediction: Option<Prediction>) -> NamedPlan {
+        NamedPlan { name: name.into(), plan, prediction, notes: Vec::new() }
+    }
+
+    /// The plan with as many coroutines as `spec` asks for. A prediction for another count is no prediction of it.
+    fn for_spec(mut self, spec: &RunSpec) -> NamedPlan {
+        if let Some(asked) = spec.coroutines.filter(|asked| *asked != self.plan.coroutines) {
+            self.notes.push(format!(
+                "Plan {} says {} coroutines per thread; {asked} were asked for and run.",
+                self.name, self.plan.coroutines
+            ));
+            self.plan.coroutines = asked;
+            if self.prediction.take().is_some() {
+                self.notes.push(
+                    "The plan's prediction was for its own count of coroutines, and is left out.".into(),
+                );
+            }
+        }
+        let other = |p: &Prediction| {
+            (p.workload.as_str(), p.nodes, p.threads) != (spec.workload.as_str(), spec.nodes, spec.threads)
+        };
+        if self.prediction.as_ref().is_some_and(other) {
+            self.prediction = None;
+            self.notes
+                .push("The plan's prediction was for another workload or cluster, and is left out.".into());
+        }
+        self
+    }
 }
 
 /// What to keep and check of a run.
@@ -43,6 +80,8 @@ pub struct Run {
     pub result: RunResult,
     /// The checker's word on the recorded history.
     pub verdict: Option<Verdict>,
+    /// What the scheduler did meanwhile.
+    pub disturbance: Disturbance,
 }
 
 /// The workload of a spec.
@@ -76,28 +115,29 @@ pub fn protocol(spec: &RunSpec) -> Result<AnyProtocol, CliError> {
 /// # Errors
 /// Exit code 2 if there is no such plan or its file is none.
 pub fn plan(spec: &RunSpec) -> Result<Option<NamedPlan>, CliError> {
-    let with_coroutines = |plan: Plan| Plan { coroutines: spec.coroutines, ..plan };
+    // Presets are shapes; how many coroutines they run with is the user's choice from the start.
+    let coroutines = spec.coroutines.unwrap_or(Plan::DEFAULT_COROUTINES);
     let named = match &spec.plan {
         PlanChoice::Tuned => return Ok(None),
         PlanChoice::Preset(name) => {
             let preset =
                 Preset::named(name).ok_or_else(|| CliError::usage(format!("no plan preset `{name}`")))?;
-            NamedPlan { name: name.clone(), plan: with_coroutines(preset.plan()), prediction: None }
+            NamedPlan::new(name.clone(), Plan { coroutines, ..preset.plan() }, None)
         }
         PlanChoice::File(path) => {
             let file =
                 PlanFile::load(path).map_err(|e| CliError::usage("the plan cannot be used").caused_by(&e))?;
-            NamedPlan { name: file.name, plan: file.plan, prediction: file.prediction }
+            NamedPlan::new(file.name, file.plan, file.prediction)
         }
         PlanChoice::Inline(map) => {
             let text = Value::Object(map.clone()).to_string();
             // JSON is YAML, so one parser reads both.
             let plan = Plan::parse(&text, "plan").map_err(|e| CliError::usage(e.to_string()))?;
-            let plan = if map.contains_key("coroutines") { plan } else { with_coroutines(plan) };
-            NamedPlan { name: spec.plan.to_string(), plan, prediction: None }
+            let plan = if map.contains_key("coroutines") { plan } else { Plan { coroutines, ..plan } };
+            NamedPlan::new(spec.plan.to_string(), plan, None)
         }
     };
-    Ok(Some(named))
+    Ok(Some(named.for_spec(spec)))
 }
 
 /// A spec in the engine's terms, with the engine's usual settings for the rest.
@@ -107,6 +147,7 @@ pub fn engine_spec(spec: &RunSpec, fabric: &Fabric, plan: Plan) -> cluster::RunS
     asked.replicas = spec.replicas as u16;
     asked.length = cluster::Length::measured(spec.duration.nanos());
     asked.seed = spec.seed;
+    asked.warm_cache = spec.warm_cache;
     asked
 }
 
@@ -157,14 +198,17 @@ pub fn run(
     let (workload, protocol) = (workload(spec)?, protocol(spec)?);
     let mut asked = engine_spec(spec, fabric, named.plan);
     asked.history = keep.history;
+    let watch = Watch::begin(spec.fabric.virtual_time());
     let result = cluster::run(&asked, &workload, protocol, stop).map_err(|error| match &error {
         RunError::Plan(refused) => CliError::usage(format!("plan `{}` cannot run here", named.name))
             .caused_by(refused.as_ref())
             .hint("`doorbell tune` finds the best plan that can"),
+        RunError::Cancelled => CliError::interrupted(),
         _ => CliError::usage("the run cannot be set up").caused_by(&error),
     })?;
+    let disturbance = watch.end();
     let verdict = result.history.as_ref().map(|history| verify::check(history, Level::StrictSerializable));
-    Ok(Run { plan: named.name.clone(), prediction: named.prediction.clone(), result, verdict })
+    Ok(Run { plan: named.name.clone(), prediction: named.prediction.clone(), result, verdict, disturbance })
 }
 
 impl Run {
@@ -173,6 +217,7 @@ impl Run {
         let r = &self.result;
         let latency = &r.stats.latency;
         let virtual_time = r.facts.events > 0;
+        let row = self.disturbance.told(row);
         let row = row
             .with("workload", r.workload)
             .with("protocol", r.protocol)
@@ -183,9 +228,12 @@ impl Run {
             .with("replicas", r.replicas)
             .with("committed", r.stats.committed)
             .with("aborted", r.stats.aborts.total())
+            .with("rolled_back", r.stats.rolled_back.total())
             .with("elapsed_ns", r.elapsed)
             .with("committed_per_s", r.committed_per_s())
             .with("aborted_per_s", r.aborted_per_s())
+            .with("rolled_back_per_s", r.rolled_back_per_s())
+            .with("latency_mean_ns", latency.mean_ns())
             .with("latency_p50_ns", latency.p50())
             .with("latency_p90_ns", latency.p90())
             .with("latency_p99_ns", latency.p99())
@@ -194,7 +242,7 @@ impl Run {
             .with("round_trips_per_committed", r.round_trips_per_committed())
             .with("doorbells_per_committed", r.doorbells_per_committed())
             .with("predicted_per_s", self.prediction.as_ref().map(|p| p.committed_per_s))
-            // `predicted_p50_ns` stays empty: a plan carries its predicted mean, which is not a median.
+            .with("predicted_mean_ns", self.prediction.as_ref().map(|p| p.latency_mean_ns))
             .with("isolation_level", self.verdict.as_ref().map(|v| v.level.to_string()))
             .with(
                 "isolation_verdict",
@@ -215,22 +263,22 @@ impl Run {
                 .with("round_trips", round_trips)
                 .with("doorbells", doorbells)
         });
-        let aborts = r.stats.aborts.iter().filter(|(_, count)| *count > 0);
-        PointResult {
-            row,
-            phases: phases.collect(),
-            aborts: aborts
-                .map(|(reason, count)| Row::new().with("reason", reason).with("count", count))
-                .collect(),
-            histogram: Some(latency.clone()),
-        }
+        let of = |class: &'static str, counts: &ReasonCounts| -> Vec<Row> {
+            let counted = counts.iter().filter(|(_, count)| *count > 0);
+            counted
+                .map(|(reason, n)| Row::new().with("class", class).with("reason", reason).with("count", n))
+                .collect()
+        };
+        let mut aborts = of("conflict", &r.stats.aborts);
+        aborts.extend(of("application", &r.stats.rolled_back));
+        PointResult { row, phases: phases.collect(), aborts, histogram: Some(latency.clone()) }
     }
 
     /// The document of `run --json`.
     pub fn json(&self, spec: &RunSpec) -> Value {
         let r = &self.result;
         let latency = &r.stats.latency;
-        let quantiles = |h: &primitives::measure::Histogram| json!({ "p50": h.p50(), "p90": h.p90(), "p99": h.p99(), "p999": h.p999() });
+        let quantiles = |h: &primitives::measure::Histogram| json!({ "mean": h.mean_ns(), "p50": h.p50(), "p90": h.p90(), "p99": h.p99(), "p999": h.p999() });
         let phases: serde_json::Map<String, Value> = Phase::ALL
             .into_iter()
             .map(|phase| {
@@ -253,16 +301,22 @@ impl Run {
             "committed": r.stats.committed,
             "committed_per_s": r.committed_per_s(),
             "aborted_per_s": r.aborted_per_s(),
+            "rolled_back_per_s": r.rolled_back_per_s(),
             "given_up": r.stats.given_up,
-            "aborts": r.stats.aborts.iter().collect::<std::collections::BTreeMap<_, _>>(),
+            "aborts": r.stats.aborts.iter().collect::<BTreeMap<_, _>>(),
+            "rolled_back": r.stats.rolled_back.iter().collect::<BTreeMap<_, _>>(),
             "elapsed_ns": r.elapsed,
             "latency_ns": quantiles(latency),
             "phases": phases,
             "verbs_per_committed": r.verbs_per_committed(),
             "round_trips_per_committed": r.round_trips_per_committed(),
             "doorbells_per_committed": r.doorbells_per_committed(),
+            "predicted_per_s": self.prediction.as_ref().map(|p| p.committed_per_s),
+            "predicted_mean_ns": self.prediction.as_ref().map(|p| p.latency_mean_ns),
             "isolation": self.verdict,
             "checks": checks,
+            "preemptions_per_cpu_s": self.disturbance.preemptions_per_cpu_s,
+            "busy": self.disturbance.busy(),
             "interrupted": r.interrupted,
         });
         if let FabricChoice::Sim(_) = spec.fabric {

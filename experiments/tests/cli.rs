@@ -309,3 +309,68 @@ fn check_judges_a_history_and_refuses_what_is_none() {
     refused(&["check", "/nowhere.json"], 2, &["cannot read /nowhere.json"]);
     refused(&["check", file, "--level", "snapshot"], 2, &["there are serializable and strict-serializable"]);
 }
+
+#[test]
+fn the_first_ctrl_c_ends_a_set_up() {
+    use std::io::BufRead;
+    let args = ["run", "--fabric", "sim:cx4-edr", "--nodes", "40", "--threads", "2", "--duration", "10s"];
+    let mut child = doorbell()
+        .args(args)
+        .args(["--set", "accounts_per_thread=20000"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the binary starts");
+    let mut talk = std::io::BufReader::new(child.stderr.take().unwrap()).lines();
+    // It says so before it fills the stores, which takes seconds; the run itself would take hours.
+    let begun = talk.by_ref().map_while(Result::ok).any(|line| line.contains("running smallbank"));
+    assert!(begun, "the run was refused");
+    let started = std::time::Instant::now();
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    let said: Vec<String> = talk.map_while(Result::ok).collect();
+    let status = child.wait().unwrap();
+    assert_eq!(status.code(), Some(130), "{said:?}");
+    assert!(said.iter().any(|line| line.contains("interrupted")), "{said:?}");
+    assert!(started.elapsed() < std::time::Duration::from_secs(20), "{:?}", started.elapsed());
+}
+
+#[test]
+fn coroutines_of_the_command_line_override_those_of_a_plan() {
+    let dir = tempfile::tempdir().unwrap();
+    let plan = dir.path().join("mine.plan.yaml");
+    std::fs::write(
+        &plan,
+        "name: mine\nchosen_by: a person\nwhy: a test\nplan: {coroutines: 4, fetch: one-sided, lock: one-sided, \
+         validate: one-sided, log: one-sided, install: one-sided, unlock: one-sided}\n",
+    )
+    .unwrap();
+    let ran = |plan: &str, out: &str, coroutines: &[&str]| {
+        let out = dir.path().join(out);
+        let fixed = ["--fabric", "sim:cx4-edr", "--set", "accounts_per_thread=200", "--duration", "100us"];
+        let output = doorbell()
+            .args(["run", "--plan", plan, "--out", out.to_str().unwrap()])
+            .args(fixed)
+            .args(coroutines)
+            .output()
+            .unwrap();
+        assert_eq!(code(&output), 0, "{}", stderr(&output));
+        let record = std::fs::read_to_string(out.join("run.json")).unwrap();
+        let record: serde_json::Value = serde_json::from_str(&record).unwrap();
+        (record["spec"]["plan"]["coroutines"].as_u64(), record["notes"].to_string())
+    };
+    let file = plan.to_str().unwrap();
+    let (own, notes) = ran(file, "own", &[]);
+    assert!(own == Some(4) && !notes.contains("asked for"), "{own:?} {notes}");
+    let (given, notes) = ran(file, "given", &["--coroutines", "6"]);
+    assert!(
+        given == Some(6) && notes.contains("mine says 4 coroutines per thread; 6 were asked for"),
+        "{notes}"
+    );
+    let (tuned, notes) = ran("tuned", "tuned", &["--coroutines", "3"]);
+    assert!(tuned == Some(3) && notes.contains("with 3 coroutines per thread only"), "{notes}");
+    let (preset, _) = ran("drtm-h", "cold", &["--cold-cache"]);
+    assert_eq!(preset, Some(8));
+    let record = std::fs::read_to_string(dir.path().join("cold/run.json")).unwrap();
+    assert!(record.contains("started cold"), "{record}");
+}

@@ -33,7 +33,7 @@ fn args(dir: &Path, plan: &str) -> ExperimentArgs {
 }
 
 fn measure(point: &Point) -> Result<PointResult, CliError> {
-    let all = point.spec.nodes * point.spec.coroutines;
+    let all = point.spec.nodes * point.spec.coroutines.unwrap_or(1);
     Ok(PointResult::of(experiment::row_of(point).with("committed", all).with("nodes", point.spec.nodes)))
 }
 

@@ -49,7 +49,8 @@ impl Default for Sizes {
             log_frame: 24,
             entries_per_truncation: 32,
             inline_max: 64,
-            max_message: 1024,
+            // What an RPC endpoint takes unless told otherwise.
+            max_message: 984,
         }
     }
 }

@@ -19,6 +19,7 @@
 //! ```
 
 mod check;
+mod describe;
 mod file;
 mod presets;
 mod space;

@@ -8,7 +8,10 @@ use phases::ops::PhaseOps;
 use phases::plan::{Phase, Plan, Step, Via};
 use phases::rule::CheckRule;
 use phases::txn::{Intent, Txn};
+use primitives::mesh::WorkerConfig;
 use primitives::profile::Primitive;
+use primitives::rpc::RpcConfig;
+use primitives::units::Nanos;
 use primitives::verbs::port::{Cost, Traffic};
 use std::rc::Rc;
 
@@ -112,6 +115,12 @@ fn check(setup: &Setup, warm: bool) {
     }
 }
 
+/// Nothing is lost here, and what a busy machine made the client send again would be counted as posted.
+fn patient(plan: Plan) -> Setup {
+    let rpc = RpcConfig { retransmit_after: Nanos::from_millis(10_000), ..RpcConfig::default() };
+    Setup { config: WorkerConfig { rpc, ..WorkerConfig::default() }, ..setup(plan) }
+}
+
 fn variants(via: Via) -> Vec<Plan> {
     let mut all = Vec::new();
     for mask in 0..8u32 {
@@ -136,7 +145,7 @@ fn every_operation_posts_what_it_declares() {
         for via in [Via::OneSided, Via::TwoSided, Via::Hybrid] {
             for plan in variants(via) {
                 for warm in [true, false] {
-                    check(&Setup { fabric: fabric.clone(), ..setup(plan) }, warm);
+                    check(&Setup { fabric: fabric.clone(), ..patient(plan) }, warm);
                 }
             }
         }
@@ -155,7 +164,7 @@ fn logging_goes_once_to_each_backup_node() {
     for fabric in [loopback(), sim(1)] {
         for via in [Via::OneSided, Via::TwoSided] {
             for plan in variants(via) {
-                check(&Setup { fabric: fabric.clone(), replicas: 3, ..setup(plan) }, true);
+                check(&Setup { fabric: fabric.clone(), replicas: 3, ..patient(plan) }, true);
             }
         }
     }
@@ -166,7 +175,7 @@ fn lock_and_commit_are_one_doorbell_and_one_round_trip_to_a_node() {
     for via in [Via::OneSided, Via::TwoSided] {
         let mut plan = Plan::uniform(via);
         plan.install = plan.install.map(|step| Step { passive_ack: false, ..step });
-        let ran = run(&setup(plan), |env| {
+        let ran = run(&patient(plan), |env| {
             Box::pin(async move {
                 let mut txn = Txn::new();
                 let rule = env.begin(&mut txn);

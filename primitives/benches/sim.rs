@@ -169,7 +169,12 @@ struct Rate {
 }
 
 /// Runs `world` for a while, after a warm-up, and rates it by CPU time.
-fn rate<C: CoreLoop>(world: &SimWorld, cores: &mut [C], until: &mut Nanos, reads: impl Fn(&[C]) -> u64) -> Rate {
+fn rate<C: CoreLoop>(
+    world: &SimWorld,
+    cores: &mut [C],
+    until: &mut Nanos,
+    reads: impl Fn(&[C]) -> u64,
+) -> Rate {
     *until += Nanos::from_micros(50);
     world.run(cores, *until);
     let (events, done, start) = (world.events(), reads(cores), cpu_time());
@@ -211,7 +216,8 @@ fn coroutines(total: usize) {
     let build = |Site { nic, peers }: Site| {
         let arena = Region::new((64 * per_core) as usize);
         let lkey = nic.register(&arena, Access::LOCAL).expect("registers").lkey;
-        let port = Port::new(AnyNic::Sim(nic), Sched::new(), BufPool::new(arena, lkey), PortConfig::default());
+        let port =
+            Port::new(AnyNic::Sim(nic), Sched::new(), BufPool::new(arena, lkey), PortConfig::default());
         for &(peer, qp, _) in &peers {
             port.add_route(peer, qp, QpConfig::rc().send_depth);
         }

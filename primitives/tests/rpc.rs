@@ -171,10 +171,10 @@ fn messages_that_do_not_fit_are_errors_on_both_sides() {
     let rig = Rig::new(Fabric::Posting, 2, patient(), Faults::default());
     rig.run(vec![Box::pin(async {
         let rpc = rig.rpc(0);
-        let long = rpc.call(NodeId(1), ADD_ONE, |w| (0..126).for_each(|i| w.word(i))).await;
-        assert_eq!(long.map(|_| ()), Err(RpcError::TooLong { len: 24 + 126 * 8, max: 1024 }));
-        let full = rpc.call(NodeId(1), COUNT, |w| (0..125).for_each(|i| w.word(i))).await.expect("fits");
-        assert_eq!(full.read(0, |mut r| r.word()), Ok(125));
+        let long = rpc.call(NodeId(1), ADD_ONE, |w| (0..121).for_each(|i| w.word(i))).await;
+        assert_eq!(long.map(|_| ()), Err(RpcError::TooLong { len: 24 + 121 * 8, max: 984 }));
+        let full = rpc.call(NodeId(1), COUNT, |w| (0..120).for_each(|i| w.word(i))).await.expect("fits");
+        assert_eq!(full.read(0, |mut r| r.word()), Ok(120));
         for handler in [SILENT, TOO_MUCH] {
             let reply = rpc.call(NodeId(1), handler, |w| w.word(1)).await.expect("an answer");
             assert!(reply.read(0, |mut r| r.word()).is_err(), "empty, and the reader says so");
@@ -531,7 +531,9 @@ fn a_stranger_is_not_served() {
 #[test]
 fn a_message_longer_than_the_endpoint_takes_is_dropped_and_the_endpoint_lives() {
     on_every_fabric(|fabric| {
-        let rig = Rig::new(fabric, 3, impatient(), Faults::default());
+        // With a message size whose receives have room to spare in their class.
+        let config = RpcConfig { max_message: 1024, ..impatient() };
+        let rig = Rig::new(fabric, 3, config, Faults::default());
         let peer = Stranger::new(&rig.net, 2);
         rig.rpc(1).open(rig.net.nic(2).address(peer.qp));
         // Longer than a message, shorter than the receive's size class; then longer than any receive.

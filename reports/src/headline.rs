@@ -75,6 +75,12 @@ fn answer(cohort: &Cohort) -> Option<Answer> {
         clauses.push(format!("median latency {}{}", human::nanos(p50), tail.unwrap_or_default()));
     }
     clauses.extend(best.abort_share().map(|share| format!("{} of attempts aborted", human::percent(share))));
+    if let Some(share) = best.rollback_share().filter(|share| *share > 0.0) {
+        clauses.push(format!("{} rolled back by the application", human::percent(share)));
+    }
+    if best.busy {
+        clauses.push("taken on a busy machine, where the scheduler had a say".to_owned());
+    }
     let rate = human::short(best.rate());
     Some(Answer {
         provenance: cohort.provenance,

@@ -134,6 +134,8 @@ pub fn for_name(name: &str) -> Ink {
         "cas" => Ink::Cas,
         "fetch-add" => Ink::FetchAdd,
         "rpc" | "two-sided" | "fasst" | "fasst-occ" => Ink::TwoSided,
+        // A description that begins with a plan that mixes both: `drtm-h, log two-sided`.
+        _ if ["hybrid", "drtm-h", "farm"].iter().any(|mixed| name.contains(mixed)) => Ink::Hybrid,
         _ => match (name.contains("one-sided"), name.contains("two-sided")) {
             (true, false) => Ink::OneSided,
             (false, true) => Ink::TwoSided,

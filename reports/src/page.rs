@@ -102,6 +102,12 @@ impl RunLine {
             Some(text) => Badge { class: "warn", text },
             None => Badge { class: "plain", text: human::count(points, "point") },
         }];
+        match results.busy_points() {
+            0 => {}
+            busy => {
+                badges.push(Badge { class: "warn", text: format!("{busy} of {points} on a busy machine") })
+            }
+        }
         if matches!(record.kind.as_str(), "run" | "experiment") && points > 0 {
             badges.extend(isolation(results)?);
             badges.extend(checks(results)?);

@@ -14,6 +14,7 @@ pub fn steps(text: &str) -> Vec<(&'static str, Ink)> {
     marks.sort_unstable();
     let ends = marks.iter().skip(1).map(|m| m.0).chain([text.len()]);
     let side = |part: &str| match (part.find("one-sided"), part.find("two-sided")) {
+        _ if part.contains("via: hybrid") || part.contains(": hybrid") => Some(Ink::Hybrid),
         (Some(one), Some(two)) if one > two => Some(Ink::TwoSided),
         (Some(_), _) => Some(Ink::OneSided),
         (None, Some(_)) => Some(Ink::TwoSided),
@@ -34,7 +35,7 @@ pub fn short(text: &str) -> String {
     }
     let of = |ink: Ink| -> Vec<&str> { steps.iter().filter(|s| s.1 == ink).map(|s| s.0).collect() };
     let mut parts = Vec::new();
-    for (ink, side) in [(Ink::OneSided, "one-sided"), (Ink::TwoSided, "two-sided")] {
+    for (ink, side) in [(Ink::OneSided, "one-sided"), (Ink::TwoSided, "two-sided"), (Ink::Hybrid, "hybrid")] {
         match of(ink) {
             phases if phases.is_empty() => {}
             phases if phases.len() == steps.len() => parts.push(format!("all {side}")),
@@ -66,6 +67,7 @@ mod tests {
             "{fetch: one-sided, lock: {via: two-sided, outstanding: 4}, log: one-sided, coroutines: 8}";
         assert_eq!(steps(plan), [("fetch", Ink::OneSided), ("lock", Ink::TwoSided), ("log", Ink::OneSided)]);
         assert_eq!(short(plan), "one-sided fetch, log; two-sided lock; 8 coroutines");
+        assert_eq!(steps("{fetch: {via: hybrid, outstanding: true}}"), [("fetch", Ink::Hybrid)]);
         assert_eq!(short("{fetch: two-sided, lock: two-sided}"), "all two-sided");
     }
 

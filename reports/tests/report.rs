@@ -166,7 +166,7 @@ fn markup_in_files_stays_text() {
     let dir = fresh();
     let evil = "<img src=x onerror=alert(1)>\"'&</title><b>";
     let row = format!(
-        "0,\"{e}\",\"{e}\",\"{e}\",2,1,1,1,10,1,5,100,10,50,60,70,80,1,1,1,90,40,\"{e}\",\"{e}\",\"{e}\",,",
+        "0,\"{e}\",\"{e}\",\"{e}\",2,1,1,1,10,1,1,5,100,10,3,55,50,60,70,80,1,1,1,90,40,\"{e}\",\"{e}\",\"{e}\",,,,\"{e}\"",
         e = evil.replace('"', "\"\"")
     );
     let csv = format!("{RUN}\n{row}\n");
@@ -174,7 +174,7 @@ fn markup_in_files_stays_text() {
         "point,phase,latency_p50_ns,latency_p99_ns,verbs,round_trips,doorbells\n0,\"{}\u{1b}[0m\",5,6,1,1,1\n",
         evil.replace('"', "\"\"")
     );
-    let aborts = format!("point,reason,count\n0,\"{}\",1\n", evil.replace('"', "\"\""));
+    let aborts = format!("point,class,reason,count\n0,conflict,\"{}\",1\n", evil.replace('"', "\"\""));
     let mut record = sample::record("run", SIM, 1);
     for field in ["title", "question", "command", "commit", "version", "fabric"] {
         record[field] = json!(evil);
@@ -216,7 +216,7 @@ fn extreme_and_missing_numbers_do_not_break_a_figure() {
         "{RUN}\n0,smallbank,occ,a,0,0,0,0,0,0,0,1e308,1e308,1e308,,1e-308,,-1,0,,1e308,-5,,,,,\n1,,,,,,,,,,,,,,,,,,,,,,,,,,\n"
     );
     let run = sample::write_dir(dir.path(), "r", &sample::record("run", SIM, 2), &[("points.csv", &run)]);
-    let tune = "point,plan,origin,predicted_per_s,predicted_p50_ns,bottleneck,got_per_s,got_p50_ns\n0,,,0,0,,0,0\n1,a,b,1e308,1e308,c,1e-308,1e308\n2,b,c,-1,,,1e308,\n";
+    let tune = "point,plan,origin,predicted_per_s,predicted_mean_ns,bottleneck,got_per_s,got_mean_ns\n0,,,0,0,,0,0\n1,a,b,1e308,1e308,c,1e-308,1e308\n2,b,c,-1,,,1e308,\n";
     let tune = sample::write_dir(dir.path(), "t", &sample::record("tune", SIM, 2), &[("points.csv", tune)]);
     let rendered = draw(&[characterized, run, tune], dir);
     assert!(rendered.html.contains("values that are not finite"));
@@ -272,7 +272,7 @@ fn one_bad_directory_among_good_ones_is_named_on_the_page() {
     std::fs::write(bad.join("points.csv"), format!("{RUN}\n0,smallbank\n")).expect("writes");
     let rendered = draw(&[good, bad, dir.path().join("nowhere")], dir);
     assert_eq!(rendered.report.problems.len(), 2);
-    assert!(rendered.html.contains("points.csv:2: 2 fields where the header has 27"));
+    assert!(rendered.html.contains("points.csv:2: 2 fields where the header has 32"));
     assert!(rendered.html.contains("nowhere"));
     assert!(rendered.report.notes[0].starts_with("left out: "), "{:?}", rendered.report.notes);
 }
@@ -359,4 +359,39 @@ fn columns_are_those_the_writer_has() {
     assert_eq!(names(reports::load::PHASES), PHASE_COLUMNS);
     assert_eq!(names(reports::load::ABORTS), ABORT_COLUMNS);
     assert_eq!(reports::load::record::SCHEMA, u64::from(primitives::measure::SCHEMA));
+}
+
+#[test]
+fn figures_of_an_experiment_file_are_drawn_and_the_default_where_there_are_none() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let results = sample::experiment(dir.path(), "experiment-skew");
+    let draw = |figures: serde_json::Value| {
+        let path = results.join("run.json");
+        let mut record: serde_json::Value =
+            serde_json::from_slice(&std::fs::read(&path).expect("there")).expect("JSON");
+        record["spec"] = serde_json::json!({ "figures": figures });
+        std::fs::write(&path, record.to_string()).expect("writes");
+        let out = dir.path().join("page");
+        reports::render(
+            std::slice::from_ref(&results),
+            &out,
+            &Options { skip_png: true, ..Options::default() },
+        )
+        .expect("a page");
+        std::fs::read_to_string(out.join("figures/experiment-experiment-skew.svg")).expect("a figure")
+    };
+    let usual = draw(serde_json::json!([]));
+    assert!(usual.contains("Committed transactions per second") && usual.contains("Median latency"));
+    let asked = draw(serde_json::json!([
+        {"title": "Aborts", "x": "skew", "y": "aborted_per_s", "by": "plan"},
+        {"x": "plan", "y": "latency_p99_ns", "by": "skew"},
+    ]));
+    assert!(asked.contains("\nAborts\n") && asked.contains("latency p99 by plan"), "{asked}");
+    assert!(!asked.contains("Median latency"));
+    // What cannot be drawn leaves the usual figure; nonsense is passed over.
+    for nothing in
+        [serde_json::json!([{"x": "skew", "y": "speed"}]), serde_json::json!([7]), serde_json::json!(7)]
+    {
+        assert!(draw(nothing).contains("Median latency"));
+    }
 }

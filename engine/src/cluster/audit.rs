@@ -3,15 +3,18 @@
 use crate::workload::{RecordId, TableDef, Workload};
 use phases::store::{Cluster, StoreError, TableId};
 use primitives::verbs::NodeId;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Fills every node's partition, nodes in parallel, and counts what was put there.
 ///
 /// Each partition's records go to the primary's own copy and to its backups' copies of it, which nobody else
-/// fills; so nodes do not get in each other's way, and the result does not depend on the order.
+/// fills; so nodes do not get in each other's way, and the result does not depend on the order. `stop` ends it early:
+/// the stores are then of no use.
 pub(super) fn populate<W: Workload>(
     cluster: &Cluster,
     workload: &W,
     tables: &[TableDef],
+    stop: &AtomicBool,
 ) -> Result<W::Tally, StoreError> {
     let nodes = cluster.layout().config().nodes;
     let threads = std::thread::available_parallelism().map_or(1, |n| n.get() as u16).min(nodes);
@@ -19,6 +22,9 @@ pub(super) fn populate<W: Workload>(
         let mut sum = W::Tally::default();
         for node in (first..nodes).step_by(usize::from(threads)) {
             for (record, words) in fillings(cluster, workload, tables, NodeId(node)) {
+                if stop.load(Ordering::Relaxed) {
+                    return Ok(sum);
+                }
                 cluster.load(TableId(record.table), record.key, &words)?;
                 workload.tally(record, &words, &mut sum);
             }

@@ -145,14 +145,20 @@ impl<'r, W: Workload, P: Protocol + Copy + Sync> Run<'r, W, P> {
         let plan = plan.map_err(|e: PlanError| RunError::Plan(Box::new(e)))?;
         let cluster = Cluster::new(self.layout.clone(), nodes)
             .map_err(|e| RunError::Launch(primitives::mesh::LaunchError::Shared(e)))?;
-        let before = audit::populate(&cluster, self.workload, &self.tables)?;
+        let before = audit::populate(&cluster, self.workload, &self.tables, self.stop)?;
         let words = (self.spec.cache_bytes / 8).max(1);
         let caches: Vec<Arc<[AtomicU64]>> =
             nodes.iter().map(|_| (0..words).map(|_| AtomicU64::new(0)).collect()).collect();
         if self.spec.warm_cache && self.spec.plan.location_cache {
             for (node, words) in caches.iter().enumerate() {
+                if self.cancelled() {
+                    return Err(RunError::Cancelled);
+                }
                 warm(&cluster, NodeId(node as u16), words, &self.tables);
             }
+        }
+        if self.cancelled() {
+            return Err(RunError::Cancelled);
         }
         Ok(Common { cluster, plan, caches, before, start: AtomicU64::new(0), failed: AtomicBool::new(false) })
     }
@@ -411,6 +417,10 @@ impl<'r, W: Workload, P: Protocol + Copy + Sync> Program for Run<'r, W, P> {
             core.spawn(client.work());
         }
         Ok((core, Kept { collected, stats, phases }))
+    }
+
+    fn cancelled(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
     }
 
     fn finish(&self, common: &Self::Shared, site: Site, kept: Self::Local) -> Self::Output {

@@ -66,9 +66,14 @@ impl RunResult {
         self.per_s(self.stats.committed)
     }
 
-    /// Aborted attempts per second, rollbacks by the application included.
+    /// Aborted attempts per second; rollbacks by the application are not among them.
     pub fn aborted_per_s(&self) -> f64 {
         self.per_s(self.stats.aborts.total())
+    }
+
+    /// Transactions per second that the application rolled back.
+    pub fn rolled_back_per_s(&self) -> f64 {
+        self.per_s(self.stats.rolled_back.total())
     }
 
     fn per_s(&self, count: u64) -> f64 {

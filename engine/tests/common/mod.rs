@@ -6,8 +6,10 @@ use engine::protocol::planted::{Bug, Planted};
 use engine::protocol::{AnyProtocol, Occ};
 use engine::verify::{Level, Verdict, check};
 use engine::workload::AnyWorkload;
+use phases::plan::{Needs, Plan, Space};
 use primitives::fabric::loopback::{Mode, Options};
 use primitives::fabric::sim::FaultOptions;
+use primitives::fabric::{AtomicScope, Caps};
 use primitives::mesh::FabricSpec;
 use primitives::profile::Profile;
 use std::sync::atomic::AtomicBool;
@@ -51,6 +53,22 @@ impl Case {
         let history = result.history.as_ref().expect("it was asked for");
         (check(history, Level::StrictSerializable), result.passed())
     }
+}
+
+/// Every plan that runs on all fabrics here.
+pub fn plan_space() -> Vec<Plan> {
+    let caps = Caps {
+        fabric: "any".into(),
+        one_sided: true,
+        atomic_scope: AtomicScope::Nic,
+        max_send_depth: 64,
+        max_recv_depth: 64,
+        max_inline: 64,
+        max_rd_atomic: 16,
+        ud_mtu: 4096,
+        virtual_time: true,
+    };
+    Space::all(&caps, &Needs::OCC, true).plans().collect()
 }
 
 /// The simulated fabric of the shipped EDR card.

@@ -5,6 +5,7 @@ use crate::args::CharacterizeArgs;
 use crate::error::CliError;
 use crate::fabrics::Fabric;
 use crate::output::{emit, human_rate, table};
+use crate::schedule::Watch;
 use crate::spec::FabricChoice;
 use crate::sweep::usual_jobs;
 use primitives::bench::{self, BenchVerb, Point, Sample, Scope};
@@ -157,13 +158,18 @@ pub fn characterize(wanted: &Characterization, context: &Context) -> Result<Char
         &mut dir,
         |number| {
             let point = &points[number as usize];
+            let watch = Watch::begin(wanted.fabric.virtual_time());
             let sample = bench::run(&fabric.spec, scope, point, wanted.seed, context.interrupt.flag())
-                .map_err(|e| CliError::check("the benchmark failed").caused_by(&e))?;
+                .map_err(|e| match context.interrupt.asked() {
+                    true => CliError::interrupted(),
+                    false => CliError::check("the benchmark failed").caused_by(&e),
+                })?;
+            let disturbance = watch.end();
             if context.interrupt.asked() {
                 return Err(CliError::interrupted());
             }
             let result = PointResult {
-                row: row(point, &sample),
+                row: disturbance.told(row(point, &sample)),
                 histogram: Some(sample.latency.clone()),
                 ..PointResult::default()
             };

@@ -153,24 +153,16 @@ impl Quickstart<'_> {
                 .talk
                 .say(format!("      regret of the chosen plan: {:.1} %", 100.0 * verified.regret()));
         }
-        self.run(spec, &fabric, &tuned.plan)?;
-        for name in RIVALS {
-            let preset = tuned.tuning.presets.iter().find(|c| c.preset.is_some_and(|p| p.name() == name));
-            let Some(candidate) = preset else { continue };
-            let prediction = tuned.plan.prediction.clone().map(|p| phases::plan::Prediction {
-                committed_per_s: candidate.forecast.committed_per_s,
-                latency_mean_ns: candidate.forecast.latency_mean_ns,
-                bottleneck: candidate.forecast.bottleneck.to_string(),
-                ..p
-            });
-            let named = NamedPlan { name: name.to_owned(), plan: candidate.plan, prediction };
-            self.run(spec, &fabric, &named)?;
+        self.run(spec, &fabric, &tuned.plan())?;
+        // One that equals the chosen plan has been run.
+        for rival in tuned.rivals.iter().filter(|rival| RIVALS.contains(&rival.name.as_str())) {
+            self.run(spec, &fabric, &rival.plan())?;
         }
         Ok(())
     }
 
     fn run(&mut self, spec: &RunSpec, fabric: &Fabric, plan: &NamedPlan) -> Result<(), CliError> {
-        let dir = self.out.join(format!("run-{}-{}", plan.name, short(&spec.fabric)));
+        let dir = self.out.join(format!("run-{}-{}", tune::file_stem(&plan.name), short(&spec.fabric)));
         self.dirs.push(dir.clone());
         let mut kept: ResultDir = run::directory(&dir, spec, plan, fabric, &self.context.command)?;
         if !kept.missing().is_empty() {
@@ -181,6 +173,7 @@ impl Quickstart<'_> {
                 return Err(CliError::interrupted().hint(format!("go on with: {}", self.context.command)));
             }
             kept.keep(0, &done.point(Row::new()))?;
+            crate::schedule::note(&mut kept);
             kept.finish(false, done.json(spec))?;
             done.passed(&self.context.command)?;
         }

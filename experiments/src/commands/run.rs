@@ -29,12 +29,7 @@ pub fn run(args: &RunArgs, context: &Context) -> Result<(), CliError> {
     let fabric = Fabric::open(&spec.fabric, spec.seed)?;
     let plan = resolve(&spec, &fabric, context)?;
     transact::check(&spec, &fabric, plan.plan)?;
-    if plan.plan.coroutines != spec.coroutines {
-        context.talk.warn(format!(
-            "plan {} says {} coroutines per thread; --coroutines {} is not used",
-            plan.name, plan.plan.coroutines, spec.coroutines
-        ));
-    }
+    plan.notes.iter().for_each(|note| context.talk.say(note));
     let dir = match &args.output.out {
         Some(out) => Some(new_directory(out, &spec, &plan, &fabric, context)?),
         None => None,
@@ -48,6 +43,7 @@ pub fn run(args: &RunArgs, context: &Context) -> Result<(), CliError> {
     let run = transact::run(&spec, &fabric, &plan, keep, context.interrupt.flag())?;
     if let Some(mut dir) = dir {
         dir.keep(0, &run.point(Row::new()))?;
+        crate::schedule::note(&mut dir);
         dir.finish(run.result.interrupted, run.json(&spec))?;
     }
     // The result first: what cannot be kept in a file is at least seen.
@@ -94,6 +90,14 @@ pub fn directory(
     record.command = command.to_owned();
     let mut dir = ResultDir::create(out, record, &[])?;
     dir.note("Closed load: latencies suffer from coordinated omission.");
+    dir.note(match (plan.plan.location_cache, spec.warm_cache) {
+        (false, _) => "The plan uses no location cache.",
+        (true, true) => {
+            "Location caches started warm: they knew the records that a long run would have taught them."
+        }
+        (true, false) => "Location caches started cold: the run includes filling them.",
+    });
+    plan.notes.iter().for_each(|note| dir.note(note));
     Ok(dir)
 }
 
@@ -131,13 +135,14 @@ pub fn shown(run: &Run) -> String {
     let latency = &r.stats.latency;
     let mut text = format!(
         "{}: {} committed ({} transactions in {}), {} aborted\n\
-         latency p50 {}, p90 {}, p99 {}, p99.9 {}\n\
+         latency mean {}, p50 {}, p90 {}, p99 {}, p99.9 {}\n\
          per committed transaction: {:.2} verbs, {:.2} round trips, {:.2} doorbells\n\n",
         run.plan,
         human_rate(r.committed_per_s()),
         r.stats.committed,
         r.elapsed,
         human_rate(r.aborted_per_s()),
+        span(latency.mean_ns().map(|ns| Nanos(ns as u64))),
         span(latency.p50()),
         span(latency.p90()),
         span(latency.p99()),
@@ -162,10 +167,18 @@ pub fn shown(run: &Run) -> String {
         ]
     });
     text.push_str(&table(&["phase", "p50", "p99", "verbs", "round trips", "doorbells"], rows));
-    let aborts: Vec<String> =
-        r.stats.aborts.iter().filter(|(_, n)| *n > 0).map(|(reason, n)| format!("{reason} {n}")).collect();
-    if !aborts.is_empty() {
-        text.push_str(&format!("aborts: {}\n", aborts.join(", ")));
+    for (what, counts) in
+        [("aborts", &r.stats.aborts), ("rolled back by the application", &r.stats.rolled_back)]
+    {
+        let told: Vec<String> =
+            counts.iter().filter(|(_, n)| *n > 0).map(|(reason, n)| format!("{reason} {n}")).collect();
+        if !told.is_empty() {
+            text.push_str(&format!("{what}: {}\n", told.join(", ")));
+        }
+    }
+    if let Some(p) = &run.prediction {
+        let mean = Nanos(p.latency_mean_ns as u64);
+        text.push_str(&format!("predicted: {} at {mean} mean latency\n", human_rate(p.committed_per_s)));
     }
     for check in &r.checks {
         text.push_str(&format!(
@@ -177,6 +190,9 @@ pub fn shown(run: &Run) -> String {
     match &run.verdict {
         Some(verdict) => text.push_str(&format!("isolation: {verdict}\n")),
         None => text.push_str("isolation: not checked (no history was recorded)\n"),
+    }
+    if run.disturbance.busy() == Some(true) {
+        text.push_str(crate::schedule::WARNING);
     }
     if r.facts.events > 0 {
         text.push_str(&format!(

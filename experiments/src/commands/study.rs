@@ -5,6 +5,7 @@ use crate::args::StudyArgs;
 use crate::error::CliError;
 use crate::fabrics::Fabric;
 use crate::output::{emit, human_rate, table};
+use crate::schedule::Watch;
 use crate::spec::{FabricChoice, Span};
 use crate::sweep::usual_jobs;
 use phases::study::{Spec, StudyError, Subject};
@@ -53,7 +54,7 @@ pub fn run(args: &StudyArgs, context: &Context) -> Result<(), CliError> {
         subject,
         fabric: fabric.clone(),
         shape: Shape { nodes: args.shape.nodes as u16, workers: args.shape.threads as u16 },
-        coroutines: args.shape.coroutines,
+        coroutines: args.shape.coroutines.unwrap_or(crate::spec::limits::COROUTINES.usual),
         duration: args.time.duration.unwrap_or(usual(fabric)),
         seed: args.time.seed,
         jobs: args.jobs.unwrap_or_else(|| usual_jobs(fabric.virtual_time())),
@@ -117,6 +118,7 @@ pub fn study(wanted: &Study, context: &Context) -> Result<Value, CliError> {
         &mut dir,
         |number| {
             let point = &points[number as usize];
+            let watch = Watch::begin(wanted.fabric.virtual_time());
             let counts = phases::study::run(&fabric.spec, wanted.shape, &WorkerConfig::default(), point)
                 .map_err(|error| match &error {
                     StudyError::Spec(_) | StudyError::Plan(_) => {
@@ -124,6 +126,7 @@ pub fn study(wanted: &Study, context: &Context) -> Result<Value, CliError> {
                     }
                     _ => CliError::check("the study failed").caused_by(&error),
                 })?;
+            let disturbance = watch.end();
             let per_op = counts.per_op();
             let latency = &counts.latency;
             let row = Row::new()
@@ -141,6 +144,7 @@ pub fn study(wanted: &Study, context: &Context) -> Result<Value, CliError> {
                 .with("verbs_per_op", per_op.map(|[verbs, ..]| verbs))
                 .with("round_trips_per_op", per_op.map(|[_, round_trips, _]| round_trips))
                 .with("doorbells_per_op", per_op.map(|[.., doorbells]| doorbells));
+            let row = disturbance.told(row);
             Ok(PointResult { row, histogram: Some(latency.clone()), ..PointResult::default() })
         },
         |_| Value::Null,

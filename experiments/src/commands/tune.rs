@@ -6,13 +6,13 @@ use crate::args::TuneArgs;
 use crate::error::CliError;
 use crate::fabrics::Fabric;
 use crate::output::{emit, human_rate, table};
-use crate::spec::{PlanChoice, RunSpec};
+use crate::spec::RunSpec;
 use crate::sweep::usual_jobs;
 use crate::transact::{self, Keep, NamedPlan};
 use engine::protocol::Protocol;
 use engine::workload::Scale;
-use phases::model::{Candidate, Cluster, Search, Tuning, tune};
-use phases::plan::{PlanFile, Prediction};
+use phases::model::{Candidate, Cluster, Model, Search, Tuning, tune};
+use phases::plan::{Phase, PlanFile, Prediction};
 use primitives::measure::{Kind, PointResult, ResultDir, Row, TableName, write_atomic};
 use primitives::profile::Profile;
 use primitives::units::Nanos;
@@ -25,17 +25,50 @@ const VERIFIED: usize = 6;
 /// Candidates kept in the results.
 const KEPT: usize = 12;
 
+/// The winner's name.
+const TUNED: &str = "tuned";
+
+/// A plan to show beside the others, and to run with `--verify`.
+pub struct Rival {
+    /// `tuned`, a preset's name, or what it does.
+    pub name: String,
+    /// What it does: the nearest preset and the differences from it.
+    pub description: String,
+    /// The plan with its forecast.
+    pub candidate: Candidate,
+    /// The forecast as plan files carry it.
+    pub prediction: Prediction,
+}
+
+impl Rival {
+    /// The plan, ready for a run.
+    pub fn plan(&self) -> NamedPlan {
+        NamedPlan::new(self.name.clone(), self.candidate.plan, Some(self.prediction.clone()))
+    }
+}
+
 /// A search that was made.
 pub struct Tuned {
     /// What the search found.
     pub tuning: Tuning,
-    /// The winner, ready for a run.
-    pub plan: NamedPlan,
+    /// The winner, the candidates after it and the presets; each plan once.
+    pub rivals: Vec<Rival>,
     /// The winner as a file.
     pub file: PlanFile,
 }
 
-/// Searches all plans for a spec, by the cost model.
+impl Tuned {
+    /// The winner, ready for a run; where it is a preset, its name says so.
+    pub fn plan(&self) -> NamedPlan {
+        let name = match self.rivals.first().and_then(|winner| winner.candidate.preset) {
+            Some(preset) => format!("{TUNED} ({})", preset.name()),
+            None => TUNED.to_owned(),
+        };
+        NamedPlan::new(name, self.file.plan, self.file.prediction.clone())
+    }
+}
+
+/// Searches all plans for a spec, by the cost model; with one count of coroutines, if the spec has one.
 ///
 /// # Errors
 /// Exit code 2 if the workload or the cluster cannot be.
@@ -50,28 +83,22 @@ pub fn search(spec: &RunSpec, fabric: &Fabric, profile: &Profile) -> Result<Tune
         backups: spec.replicas.saturating_sub(1),
         lanes: engine.worker.lanes,
     };
-    let tuning = tune(profile, &fabric.caps()?, protocol.needs(), cluster, &demand, &Search::default())
-        .map_err(|e| CliError::usage("nothing can be tuned").caused_by(&e))?;
-    let best = tuning.best();
-    let prediction = Prediction {
-        profile: profile.name.clone(),
-        profile_hash: profile.hash_text(),
-        workload: spec.workload.clone(),
-        nodes: spec.nodes,
-        threads: spec.threads,
-        committed_per_s: best.forecast.committed_per_s,
-        latency_mean_ns: best.forecast.latency_mean_ns,
-        bottleneck: best.forecast.bottleneck.to_string(),
-    };
+    let usual = Search::default();
+    let search =
+        Search { coroutines: spec.coroutines.map_or(usual.coroutines.clone(), |n| vec![n]), ..usual };
+    let refused = |e: &dyn std::error::Error| CliError::usage("nothing can be tuned").caused_by(e);
+    let tuning = tune(profile, &fabric.caps()?, protocol.needs(), cluster, &demand, &search)
+        .map_err(|e| refused(&e))?;
+    let model = Model::new(profile, cluster, &demand, protocol.needs()).map_err(|e| refused(&e))?;
+    let rivals = rivals(&tuning, cluster.backups > 0, |candidate| model.prediction(&candidate.forecast));
     let file = PlanFile {
-        name: "tuned".to_owned(),
+        name: TUNED.to_owned(),
         chosen_by: format!("doorbell tune {} ({})", crate::VERSION, crate::COMMIT),
         why: tuning.reasons.join(". "),
-        plan: best.plan,
-        prediction: Some(prediction.clone()),
+        plan: tuning.best().plan,
+        prediction: Some(model.prediction(&tuning.best().forecast)),
     };
-    let plan = NamedPlan { name: "tuned".to_owned(), plan: best.plan, prediction: Some(prediction) };
-    Ok(Tuned { tuning, plan, file })
+    Ok(Tuned { tuning, rivals, file })
 }
 
 /// The tuned plan of a spec, for `--plan tuned`.
@@ -80,7 +107,17 @@ pub fn search(spec: &RunSpec, fabric: &Fabric, profile: &Profile) -> Result<Tune
 /// As [`search`] and [`profile_for`].
 pub fn best(spec: &RunSpec, fabric: &Fabric, context: &Context) -> Result<NamedPlan, CliError> {
     let profile = profile_for(spec, fabric, None, Path::new("doorbell-out"), context)?;
-    search(spec, fabric, &profile).map(|tuned| tuned.plan)
+    let mut plan = search(spec, fabric, &profile)?.plan();
+    if let Some(asked) = spec.coroutines {
+        plan.notes.push(format!(
+            "The tuner looked at plans with {asked} coroutines per thread only, as asked for."
+        ));
+    }
+    if !spec.warm_cache {
+        plan.notes
+            .push("The tuner took location caches to be warm; the run starts with cold ones.".to_owned());
+    }
+    Ok(plan)
 }
 
 /// The profile to price plans with: the given file, the simulated one, or what a quick characterization of the
@@ -179,7 +216,14 @@ pub fn keep(
     out: &Path,
     context: &Context,
 ) -> Result<Option<Verified>, CliError> {
-    let rivals = rivals(&tuned.tuning, if verify { VERIFIED } else { KEPT });
+    let most = if verify { VERIFIED } else { KEPT };
+    let rivals: Vec<&Rival> = tuned
+        .rivals
+        .iter()
+        .enumerate()
+        .filter(|(n, r)| *n < most || r.candidate.preset.is_some())
+        .map(|r| r.1)
+        .collect();
     let mut asked = serde_json::to_value(spec).map_err(|e| CliError::check("no JSON").caused_by(&e))?;
     asked["plan"] = json!(null);
     asked["verify"] = json!(verify);
@@ -194,39 +238,46 @@ pub fn keep(
         tuned.file.to_yaml().map_err(|e| CliError::check("the plan cannot be written").caused_by(&e))?;
     write_atomic(&plan_path(out), text.as_bytes())?;
     // A rival that wins must be at hand.
-    for (name, candidate) in rivals.iter().filter(|(_, candidate)| candidate.preset.is_none()).skip(1) {
+    for rival in rivals.iter().skip(1).filter(|rival| rival.candidate.preset.is_none()) {
         let file = PlanFile {
-            name: name.clone(),
+            name: rival.name.clone(),
             why: "a candidate of the search, kept so that it can be run".to_owned(),
-            plan: candidate.plan,
-            prediction: None,
+            plan: rival.candidate.plan,
+            prediction: Some(rival.prediction.clone()),
             ..tuned.file.clone()
         };
         let text = file.to_yaml().map_err(|e| CliError::check("a plan cannot be written").caused_by(&e))?;
-        write_atomic(&out.join(format!("{}.plan.yaml", name.replace(' ', "-"))), text.as_bytes())?;
+        write_atomic(&out.join(format!("{}.plan.yaml", file_stem(&rival.name))), text.as_bytes())?;
     }
     let jobs = jobs.unwrap_or_else(|| usual_jobs(spec.fabric.virtual_time()));
     let sweep = context.sweep(if verify { "running rivals" } else { "ranking plans" }, jobs);
     sweep.run(
         &mut dir,
         |number| {
-            let (name, candidate) = &rivals[number as usize];
+            let rival = rivals[number as usize];
+            let candidate = &rival.candidate;
             let mut row = Row::new()
-                .with("plan", name.as_str())
+                .with("plan", rival.name.as_str())
                 .with("origin", candidate.preset.map_or("candidate", |preset| preset.name()))
+                .with("description", rival.description.as_str())
+                .with("steps", candidate.plan.to_string())
                 .with("predicted_per_s", candidate.forecast.committed_per_s)
-                .with("predicted_p50_ns", candidate.forecast.latency_p50_ns)
+                .with("predicted_mean_ns", candidate.forecast.latency_mean_ns)
                 .with("bottleneck", candidate.forecast.bottleneck.to_string());
             if verify {
-                let named = NamedPlan { name: name.clone(), plan: candidate.plan, prediction: None };
-                let run =
-                    transact::run(spec, fabric, &named, Keep { history: false }, context.interrupt.flag())?;
+                let run = transact::run(
+                    spec,
+                    fabric,
+                    &rival.plan(),
+                    Keep { history: false },
+                    context.interrupt.flag(),
+                )?;
                 if context.interrupt.asked() {
                     return Err(CliError::interrupted());
                 }
                 run.passed(&context.command)?;
                 row.set("got_per_s", run.result.committed_per_s());
-                row.set("got_p50_ns", run.result.stats.latency.p50());
+                row.set("got_mean_ns", run.result.stats.latency.mean_ns());
             }
             Ok(PointResult::of(row))
         },
@@ -246,24 +297,48 @@ pub fn plan_path(out: &Path) -> PathBuf {
     out.join("tuned.plan.yaml")
 }
 
-/// The winner, the next candidates that differ from it, and the presets; each plan once.
-fn rivals(tuning: &Tuning, most: usize) -> Vec<(String, Candidate)> {
-    let mut rivals: Vec<(String, Candidate)> = Vec::new();
-    for (rank, candidate) in tuning.ranked.iter().take(most).enumerate() {
-        let name = if rank == 0 { "tuned".to_owned() } else { format!("rank {}", rank + 1) };
-        rivals.push((name, candidate.clone()));
-    }
-    for preset in &tuning.presets {
-        let name = preset.preset.map_or("preset", |p| p.name()).to_owned();
-        rivals.push((name, preset.clone()));
+/// The winner, the best of the others and the presets, each plan once: a candidate that is a preset goes by its name.
+/// Without backups nothing is logged, and plans that differ in logging alone are equal.
+fn rivals(tuning: &Tuning, logs: bool, prediction: impl Fn(&Candidate) -> Prediction) -> Vec<Rival> {
+    let matter: Vec<Phase> = Phase::ALL.into_iter().filter(|phase| logs || *phase != Phase::Log).collect();
+    let equal = |a: &Candidate, b: &Candidate| {
+        a.plan.coroutines == b.plan.coroutines && a.plan.same_steps(&b.plan, &matter)
+    };
+    let mut rivals: Vec<Rival> = Vec::new();
+    for candidate in tuning.ranked.iter().take(KEPT).chain(&tuning.presets) {
+        if rivals.iter().any(|rival| equal(&rival.candidate, candidate)) {
+            continue;
+        }
+        let preset = candidate.preset.or_else(|| {
+            tuning.presets.iter().find(|preset| equal(preset, candidate)).and_then(|equal| equal.preset)
+        });
+        let description = candidate.plan.describe(&matter);
+        let name = match (rivals.is_empty(), preset) {
+            (true, _) => TUNED.to_owned(),
+            (false, Some(preset)) => preset.name().to_owned(),
+            (false, None) => description.clone(),
+        };
+        let prediction = prediction(candidate);
+        rivals.push(Rival {
+            name,
+            description,
+            candidate: Candidate { preset, ..candidate.clone() },
+            prediction,
+        });
     }
     rivals
+}
+
+/// A plan's name as that of a file.
+pub fn file_stem(name: &str) -> String {
+    let plain: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
+    plain.split('-').filter(|part| !part.is_empty()).collect::<Vec<_>>().join("-")
 }
 
 fn regret_of(dir: &ResultDir) -> Option<Verified> {
     let rows = dir.rows(TableName::Points).ok()?;
     let got = |row: &Row| row.get("got_per_s").and_then(|text| text.parse::<f64>().ok());
-    let chosen_per_s = rows.iter().find(|row| row.get("plan") == Some("tuned")).and_then(got)?;
+    let chosen_per_s = rows.iter().find(|row| row.get("plan") == Some(TUNED)).and_then(got)?;
     let best = rows.iter().filter_map(|row| Some((got(row)?, row))).max_by(|a, b| a.0.total_cmp(&b.0))?;
     Some(Verified {
         chosen_per_s,
@@ -277,8 +352,9 @@ fn document(tuned: &Tuned, verified: Option<&Verified>) -> Value {
     let best = tuned.tuning.best();
     json!({
         "plan": best.plan,
+        "description": tuned.rivals[0].description,
         "predicted_per_s": best.forecast.committed_per_s,
-        "predicted_latency_ns": best.forecast.latency_mean_ns,
+        "predicted_mean_ns": best.forecast.latency_mean_ns,
         "bottleneck": best.forecast.bottleneck,
         "evaluated": tuned.tuning.evaluated,
         "reasons": tuned.tuning.reasons,
@@ -293,7 +369,8 @@ fn document(tuned: &Tuned, verified: Option<&Verified>) -> Value {
 fn shown(tuned: &Tuned, verified: Option<&Verified>, out: &Path) -> String {
     let best = tuned.tuning.best();
     let mut text = format!(
-        "plan: {}\npredicted: {} at {} mean latency, limited by {}\n",
+        "plan: {}\n      {}\npredicted: {} at {} mean latency, limited by {}\n",
+        tuned.rivals[0].description,
         best.plan,
         human_rate(best.forecast.committed_per_s),
         Nanos(best.forecast.latency_mean_ns as u64),
@@ -327,24 +404,4 @@ fn shown(tuned: &Tuned, verified: Option<&Verified>, out: &Path) -> String {
     }
     text.push_str(&format!("\nplan file: {}\n", plan_path(out).display()));
     text
-}
-
-impl TuneArgs {
-    /// What the flags ask for, as a run without a plan.
-    pub fn spec(&self) -> RunSpec {
-        RunSpec {
-            fabric: self.fabric.fabric.clone(),
-            workload: self.workload.workload.clone(),
-            set: self.workload.set.iter().cloned().collect(),
-            protocol: self.workload.protocol.clone(),
-            plan: PlanChoice::Tuned,
-            nodes: self.shape.nodes,
-            threads: self.shape.threads,
-            coroutines: self.shape.coroutines,
-            replicas: self.workload.replicas,
-            duration: self.time.duration_on(&self.fabric.fabric),
-            seed: self.time.seed,
-            primitive: None,
-        }
-    }
 }

@@ -92,7 +92,10 @@ mod tests {
         assert_eq!(labels[5], "plan=two-sided coroutines=2");
         assert_eq!(points.len(), 6);
         assert!(points.iter().enumerate().all(|(i, p)| p.index == i as u64));
-        assert_eq!((points[5].spec.coroutines, points[5].spec.plan.to_string()), (2, "two-sided".into()));
+        assert_eq!(
+            (points[5].spec.coroutines, points[5].spec.plan.to_string()),
+            (Some(2), "two-sided".into())
+        );
     }
 
     #[test]

@@ -5,7 +5,7 @@ use primitives::units::Nanos;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::limits::Limit;
+use super::limits::{self, Limit};
 use super::run::{RunSpec, number, text};
 use crate::names::suggest;
 
@@ -134,21 +134,22 @@ impl PrimitiveSpec {
     pub fn point(&self, run: &RunSpec) -> Result<(Scope, Point), String> {
         let verb = BenchVerb::named(&self.verb).ok_or_else(|| format!("no verb {}", self.verb))?;
         let threads = run.threads as u16;
+        let coroutines = run.coroutines.unwrap_or(limits::COROUTINES.usual);
         let window = run.duration.nanos();
         let scope = Scope {
             nodes: run.nodes as u16,
             threads,
-            coroutines: run.coroutines,
+            coroutines,
             quick: false,
             warm_up: Nanos((window.0 / 4).max(20_000)),
             window,
         };
         let point = match self.optimizations.as_deref().and_then(rung) {
-            Some(rung) => rung.point("experiment", verb, threads, run.coroutines),
+            Some(rung) => rung.point("experiment", verb, threads, coroutines),
             None => Point {
                 payload: if verb.fixed_size() { 8 } else { self.payload },
                 threads,
-                coroutines: run.coroutines,
+                coroutines,
                 outstanding: self.outstanding,
                 doorbell_batch: self.doorbell_batch,
                 signal_period: self.signal_period,

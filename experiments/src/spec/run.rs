@@ -67,10 +67,12 @@ pub struct RunSpec {
     pub nodes: u32,
     /// Worker threads per node.
     pub threads: u32,
-    /// Coroutines per thread.
-    pub coroutines: u32,
+    /// Coroutines per thread, whatever the plan says; `None` leaves it to the plan.
+    pub coroutines: Option<u32>,
     /// Copies of each record, the primary included.
     pub replicas: u32,
+    /// Whether location caches start filled, as a long run would leave them, or empty.
+    pub warm_cache: bool,
     /// Measured time; virtual on sim.
     pub duration: Span,
     /// Seed of every random draw.
@@ -91,8 +93,9 @@ impl Default for RunSpec {
             plan: PlanChoice::Preset("drtm-h".to_owned()),
             nodes: limits::NODES.usual,
             threads: limits::THREADS.usual,
-            coroutines: limits::COROUTINES.usual,
+            coroutines: None,
             replicas: limits::REPLICAS.usual,
+            warm_cache: true,
             duration: Span::from_ns(1_000_000_000),
             seed: 1,
             primitive: None,
@@ -111,6 +114,7 @@ impl RunSpec {
         "threads",
         "coroutines",
         "replicas",
+        "warm_cache",
         "duration",
         "seed",
     ];
@@ -137,8 +141,12 @@ impl RunSpec {
             }
             "nodes" => self.nodes = limits::NODES.check(number(value)?)?,
             "threads" => self.threads = limits::THREADS.check(number(value)?)?,
-            "coroutines" => self.coroutines = limits::COROUTINES.check(number(value)?)?,
+            "coroutines" => self.coroutines = Some(limits::COROUTINES.check(number(value)?)?),
             "replicas" => self.replicas = limits::REPLICAS.check(number(value)?)?,
+            "warm_cache" => {
+                self.warm_cache =
+                    value.as_bool().ok_or_else(|| format!("true or false is needed, not {value}"))?;
+            }
             "duration" => match value {
                 Value::String(written) => self.duration = values::span(written)?,
                 other => values::span(&other.to_string()).map(|span| self.duration = span)?,
@@ -180,13 +188,14 @@ impl RunSpec {
     /// # Errors
     /// In words.
     pub fn check(&self) -> Result<(), String> {
-        let coroutines = u64::from(self.nodes) * u64::from(self.threads) * u64::from(self.coroutines);
+        let each = self.coroutines.unwrap_or(limits::COROUTINES.usual);
+        let coroutines = u64::from(self.nodes) * u64::from(self.threads) * u64::from(each);
         if coroutines > limits::COROUTINES_IN_ALL {
             return Err(format!(
                 "{} nodes × {} threads × {} coroutines are {coroutines} coroutines; the limit is {}",
                 self.nodes,
                 self.threads,
-                self.coroutines,
+                each,
                 limits::COROUTINES_IN_ALL
             ));
         }
@@ -236,6 +245,7 @@ mod tests {
             "protocol" => json!("mvcc"),
             "plan" => json!({"lock": "one-sided"}),
             "duration" => json!("5ms"),
+            "warm_cache" => json!(false),
             _ => json!(2),
         };
         let usual = serde_json::to_value(RunSpec::default()).unwrap();
@@ -255,7 +265,7 @@ mod tests {
     fn sizes_are_checked_together() {
         let spec = RunSpec { nodes: 1, ..RunSpec::default() };
         assert!(spec.check().unwrap_err().contains("need 3 nodes, there is 1"));
-        let spec = RunSpec { nodes: 1024, threads: 512, coroutines: 4_096, ..RunSpec::default() };
+        let spec = RunSpec { nodes: 1024, threads: 512, coroutines: Some(4_096), ..RunSpec::default() };
         assert!(spec.check().unwrap_err().contains("2147483648 coroutines"));
         assert_eq!(Span::from_ns(1_500_000).to_string(), "1500us");
     }

@@ -75,8 +75,6 @@ pub struct Forecast {
     pub aborted_per_s: f64,
     /// Mean time from begin to commit, in nanoseconds.
     pub latency_mean_ns: f64,
-    /// Median over the mix of the transaction kinds' means, in nanoseconds: what varies within a kind is not modelled.
-    pub latency_p50_ns: f64,
     /// Cost of each phase, in the order of [`Phase::ALL`].
     pub phases: [PhaseForecast; Phase::ALL.len()],
     /// Busy share of each station, in the order of [`Station::ALL`].
@@ -366,11 +364,9 @@ impl<'a> Model<'a> {
     ) -> Forecast {
         let mut phases = [PhaseForecast::default(); Phase::ALL.len()];
         let mut attempts = 0.0;
-        let mut kinds = Vec::with_capacity(self.workload.classes.len());
         for (index, class) in self.workload.classes.iter().enumerate() {
-            let (load, runs) = self.class_load(costs, index, met);
+            let runs = Runs::new(class, met);
             attempts += class.share * runs.attempts;
-            kinds.push((solution.time(&load), class.share));
             for (phase, times) in Phase::ALL.into_iter().zip(runs.phases) {
                 if let Some(costs) = &costs[phase as usize] {
                     let time = solution.time(&costs[index].load);
@@ -380,33 +376,15 @@ impl<'a> Model<'a> {
         }
         let per_s = solution.rate * customers * 1e9;
         let latency_mean_ns = if solution.rate > 0.0 { 1.0 / solution.rate } else { 0.0 };
-        // At a station's cap the rate, not the waits, says how long transactions take.
-        let counted: f64 = kinds.iter().map(|(time, share)| time * share).sum();
-        let stretch = if counted > 0.0 { latency_mean_ns / counted } else { 1.0 };
         Forecast {
             committed_per_s: per_s,
             aborted_per_s: per_s * (attempts - 1.0),
             latency_mean_ns,
-            latency_p50_ns: stretch * median(&mut kinds),
             phases,
             utilization: solution.utilization,
             bottleneck: solution.saturated.map_or(Bottleneck::Latency, Bottleneck::Station),
         }
     }
-}
-
-/// Weighted median.
-fn median(kinds: &mut [(f64, f64)]) -> f64 {
-    kinds.sort_by(|a, b| a.0.total_cmp(&b.0));
-    let half = 0.5 * kinds.iter().map(|kind| kind.1).sum::<f64>();
-    let mut seen = 0.0;
-    for &(value, weight) in kinds.iter() {
-        seen += weight;
-        if seen >= half {
-            return value;
-        }
-    }
-    0.0
 }
 
 #[cfg(test)]

@@ -221,8 +221,13 @@ fn reasons(ranked: &[Candidate], presets: &[Candidate]) -> Vec<String> {
     let but_unlock = |plan: &Plan| Plan { unlock: None, ..*plan };
     let rival = |c: &&Candidate| !same_primitives(&but_unlock(&c.plan), &but_unlock(&winner.plan));
     let runner_up = ranked.iter().find(rival);
-    let runner_up = runner_up.map(|c| against(&format!("the runner-up {}", c.plan), c));
-    let presets = presets.iter().filter_map(|c| c.preset.map(|preset| against(preset.name(), c)));
+    let runner_up =
+        runner_up.map(|c| against(&format!("the runner-up ({})", c.plan.describe(&Phase::ALL)), c));
+    // Nothing is to be said against itself.
+    let presets = presets
+        .iter()
+        .filter(|c| c.plan != winner.plan)
+        .filter_map(|c| c.preset.map(|preset| against(preset.name(), c)));
     runner_up.into_iter().chain(presets).collect()
 }
 

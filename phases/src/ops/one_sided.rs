@@ -215,8 +215,7 @@ impl OneSided {
         let (image, words) = (access.image(), access.image_words());
         let at = self.context.at(access.primary, access.location);
         if !access.dirty() {
-            image.set_word(words, access.header.0);
-            return batch.write(at, image, words as u32 * 8, WORD);
+            return self.stage_unlock(batch, access);
         }
         if access.primary == self.context.me {
             // The payload is in place already; the NIC owns the header word alone.
@@ -228,6 +227,40 @@ impl OneSided {
             batch.write(at.at(u64::from(WORD)), image, body, (words as u32 - 1) * 8);
         }
         batch.write(at, image, words as u32 * 8, WORD);
+    }
+
+    /// Stages the WRITE of the header as it was before the lock.
+    fn stage_unlock(&self, batch: &mut Batch<'_, AnyNic>, access: &Access) {
+        let (image, words) = (access.image(), access.image_words());
+        image.set_word(words, access.header.0);
+        let at = self.context.at(access.primary, access.location);
+        batch.write(at, image, words as u32 * 8, WORD);
+    }
+
+    /// Sends what `stage` makes of the records pending in a phase that releases locks, install or unlock.
+    async fn release(
+        &self,
+        txn: &mut Txn,
+        phase: Phase,
+        stage: fn(&OneSided, &mut Batch<'_, AnyNic>, &Access),
+    ) -> Result<(), Stop> {
+        let step = self.context.plan.step(phase);
+        let (set, cost) = txn.serve(phase);
+        for group in groups(set, step) {
+            if !any_pending(group) {
+                continue;
+            }
+            if step.passive_ack {
+                self.context.port().room().await;
+            }
+            let mut batch = self.batch(step);
+            for access in group.iter_mut().filter(|a| a.pending) {
+                stage(self, &mut batch, access);
+                (access.pending, access.locked) = (false, false);
+            }
+            self.send(batch, phase, step.passive_ack, cost).await?;
+        }
+        Ok(())
     }
 
     /// WRITEs the log entries marked pending.
@@ -305,45 +338,10 @@ impl PhaseOps for OneSided {
     }
 
     async fn install_and_unlock(&self, txn: &mut Txn) -> Result<(), Stop> {
-        let step = self.context.plan.step(Phase::Install);
-        let (set, cost) = txn.serve(Phase::Install);
-        for group in groups(set, step) {
-            if !any_pending(group) {
-                continue;
-            }
-            if step.passive_ack {
-                self.context.port().room().await;
-            }
-            let mut batch = self.batch(step);
-            for access in group.iter_mut().filter(|a| a.pending) {
-                self.stage_install(&mut batch, access);
-                (access.pending, access.locked) = (false, false);
-            }
-            self.send(batch, Phase::Install, step.passive_ack, cost).await?;
-        }
-        Ok(())
+        self.release(txn, Phase::Install, OneSided::stage_install).await
     }
 
     async fn unlock(&self, txn: &mut Txn) -> Result<(), Stop> {
-        let step = self.context.plan.step(Phase::Unlock);
-        let (set, cost) = txn.serve(Phase::Unlock);
-        for group in groups(set, step) {
-            if !any_pending(group) {
-                continue;
-            }
-            if step.passive_ack {
-                self.context.port().room().await;
-            }
-            let mut batch = self.batch(step);
-            for access in group.iter_mut().filter(|a| a.pending) {
-                let (image, words) = (access.image(), access.image_words());
-                image.set_word(words, access.header.0);
-                let at = self.context.at(access.primary, access.location);
-                batch.write(at, image, words as u32 * 8, WORD);
-                (access.pending, access.locked) = (false, false);
-            }
-            self.send(batch, Phase::Unlock, step.passive_ack, cost).await?;
-        }
-        Ok(())
+        self.release(txn, Phase::Unlock, OneSided::stage_unlock).await
     }
 }

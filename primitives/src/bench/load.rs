@@ -233,6 +233,10 @@ impl Program for ClosedLoad<'_> {
         Ok((core, Local { tally, counters }))
     }
 
+    fn cancelled(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
     fn finish(&self, _: &Vec<Rkey>, site: Site, local: Local) -> Output {
         let tally = &local.tally;
         Output {

@@ -44,57 +44,56 @@ pub struct Sched {
     timers: RefCell<BinaryHeap<Reverse<(Nanos, u32)>>>,
 }
 
-/// The ready list. A task is in it at most once, so a ring with a slot for each task is never full, and waking never
-/// allocates.
-#[derive(Default)]
+/// The ready list: a queue linked through one word for each task, so waking never allocates. A task is in it at most
+/// once.
 struct Ready {
-    /// A power of two of slots, at least as many as there are tasks.
-    ring: Vec<u32>,
-    head: usize,
-    tail: usize,
-    /// By task: whether it is in the ring.
-    queued: Vec<bool>,
+    /// By task: the next in the queue, [`LAST`], or [`NOT_READY`].
+    next: Vec<u32>,
+    first: u32,
+    last: u32,
+    len: usize,
+}
+
+const LAST: u32 = u32::MAX;
+const NOT_READY: u32 = u32::MAX - 1;
+
+impl Default for Ready {
+    fn default() -> Ready {
+        Ready { next: Vec::new(), first: LAST, last: LAST, len: 0 }
+    }
 }
 
 impl Ready {
     #[inline]
-    fn len(&self) -> usize {
-        self.tail - self.head
-    }
-
-    #[inline]
     fn push(&mut self, task: u32) {
-        if let Some(queued) = self.queued.get_mut(task as usize)
-            && !std::mem::replace(queued, true)
-        {
-            let slot = self.tail & (self.ring.len() - 1);
-            self.ring[slot] = task;
-            self.tail += 1;
+        match self.next.get_mut(task as usize) {
+            Some(next) if *next == NOT_READY => *next = LAST,
+            _ => return,
         }
+        match self.next.get_mut(self.last as usize) {
+            Some(behind) => *behind = task,
+            None => self.first = task,
+        }
+        self.last = task;
+        self.len += 1;
     }
 
     #[inline]
     fn pop(&mut self) -> Option<u32> {
-        if self.head == self.tail {
-            return None;
+        let task = self.first;
+        let next = self.next.get_mut(task as usize)?;
+        self.first = std::mem::replace(next, NOT_READY);
+        if self.first == LAST {
+            self.last = LAST;
         }
-        let task = self.ring[self.head & (self.ring.len() - 1)];
-        self.head += 1;
-        self.queued[task as usize] = false;
+        self.len -= 1;
         Some(task)
     }
 
     /// Adds a task and makes it ready.
     fn admit(&mut self) -> u32 {
-        let task = self.queued.len() as u32;
-        self.queued.push(false);
-        if self.queued.len() > self.ring.len() {
-            let waiting: Vec<u32> =
-                (self.head..self.tail).map(|i| self.ring[i & (self.ring.len() - 1)]).collect();
-            (self.head, self.tail) = (0, waiting.len());
-            self.ring = waiting;
-            self.ring.resize(self.queued.len().next_power_of_two(), 0);
-        }
+        let task = self.next.len() as u32;
+        self.next.push(NOT_READY);
         self.push(task);
         task
     }
@@ -121,7 +120,7 @@ impl Sched {
     /// Whether any task is ready.
     #[inline]
     pub fn has_ready(&self) -> bool {
-        self.ready.borrow().len() > 0
+        self.ready.borrow().len > 0
     }
 
     /// Wakes the running task at `at`. The caller tells the NIC, where virtual time needs it.
@@ -282,7 +281,7 @@ impl<F: Future<Output = ()>, P: Poller> CoreLoop for Core<F, P> {
             self.poller.flush();
         }
         // Not more than were ready at the start: a task that yields lets the network have its turn.
-        let mut batch = self.sched.ready.borrow().len().min(left);
+        let mut batch = self.sched.ready.borrow().len.min(left);
         while batch > 0
             && let Some(task) = self.sched.next()
         {

@@ -38,8 +38,9 @@ impl TableName {
 pub const PHASE_COLUMNS: &[&str] =
     &["point", "phase", "latency_p50_ns", "latency_p99_ns", "verbs", "round_trips", "doorbells"];
 
-/// Columns of `aborts.csv`.
-pub const ABORT_COLUMNS: &[&str] = &["point", "reason", "count"];
+/// Columns of `aborts.csv`. The class is `conflict` for aborted attempts, `application` for transactions that the
+/// application rolled back.
+pub const ABORT_COLUMNS: &[&str] = &["point", "class", "reason", "count"];
 
 const CHARACTERIZE: &[&str] = &[
     "point",
@@ -62,6 +63,8 @@ const CHARACTERIZE: &[&str] = &[
     "latency_p999_ns",
     "doorbells_per_op",
     "instructions_per_op",
+    "preemptions_per_cpu_s",
+    "busy",
 ];
 
 const STUDY: &[&str] = &[
@@ -80,6 +83,8 @@ const STUDY: &[&str] = &[
     "verbs_per_op",
     "round_trips_per_op",
     "doorbells_per_op",
+    "preemptions_per_cpu_s",
+    "busy",
 ];
 
 const RUN: &[&str] = &[
@@ -93,9 +98,12 @@ const RUN: &[&str] = &[
     "replicas",
     "committed",
     "aborted",
+    "rolled_back",
     "elapsed_ns",
     "committed_per_s",
     "aborted_per_s",
+    "rolled_back_per_s",
+    "latency_mean_ns",
     "latency_p50_ns",
     "latency_p90_ns",
     "latency_p99_ns",
@@ -104,23 +112,27 @@ const RUN: &[&str] = &[
     "round_trips_per_committed",
     "doorbells_per_committed",
     "predicted_per_s",
-    "predicted_p50_ns",
+    "predicted_mean_ns",
     "isolation_level",
     "isolation_verdict",
     "checks_failed",
     "events",
     "virtual_ns",
+    "preemptions_per_cpu_s",
+    "busy",
 ];
 
 const TUNE: &[&str] = &[
     "point",
     "plan",
     "origin",
+    "description",
+    "steps",
     "predicted_per_s",
-    "predicted_p50_ns",
+    "predicted_mean_ns",
     "bottleneck",
     "got_per_s",
-    "got_p50_ns",
+    "got_mean_ns",
 ];
 
 const PRIMITIVE: &[&str] = &[

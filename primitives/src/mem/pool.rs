@@ -27,11 +27,23 @@ pub struct PoolExhausted {
 
 /// A buffer's place. Those that are free form a list for each class.
 struct Slot {
-    offset: u64,
+    /// Its offset, a multiple of [`SMALLEST`], and below that its class.
+    place: u64,
     refs: Cell<u32>,
     /// The next free one.
     next: Cell<u32>,
-    class: u8,
+}
+
+impl Slot {
+    #[inline]
+    fn offset(&self) -> u64 {
+        self.place & !u64::from(SMALLEST - 1)
+    }
+
+    #[inline]
+    fn class(&self) -> usize {
+        self.place as usize % CLASSES
+    }
 }
 
 /// The end of a list.
@@ -116,10 +128,10 @@ impl BufPool {
             slot = self.carve(class, len)?;
         }
         let slots = inner.slots.borrow();
-        let Slot { offset, refs, next, .. } = &slots[slot as usize];
-        inner.free[class].set(next.get());
-        refs.set(1);
-        Ok(Buf { inner: inner.clone(), slot, offset: *offset, len })
+        let taken = &slots[slot as usize];
+        inner.free[class].set(taken.next.get());
+        taken.refs.set(1);
+        Ok(Buf { inner: inner.clone(), slot, offset: taken.offset(), len })
     }
 
     /// Makes a buffer of a class that has none left.
@@ -133,7 +145,7 @@ impl BufPool {
         }
         inner.carved.set(offset + bytes);
         let mut slots = inner.slots.borrow_mut();
-        slots.push(Slot { offset, refs: Cell::new(0), next: Cell::new(NO_SLOT), class: class as u8 });
+        slots.push(Slot { place: offset | class as u64, refs: Cell::new(0), next: Cell::new(NO_SLOT) });
         Ok(slots.len() as u32 - 1)
     }
 
@@ -158,7 +170,7 @@ impl Inner {
         let refs = s.refs.get() - 1;
         s.refs.set(refs);
         if refs == 0 {
-            let free = &self.free[usize::from(s.class) % CLASSES];
+            let free = &self.free[s.class()];
             s.next.set(free.get());
             free.set(slot);
         }

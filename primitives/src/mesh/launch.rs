@@ -120,6 +120,11 @@ pub trait Program: Sync {
         site: &Site,
     ) -> Result<(impl CoreLoop + 'a, Self::Local), SetupError>;
 
+    /// Whether somebody wants the set-up to end; it is asked between workers. A program that runs ends by itself.
+    fn cancelled(&self) -> bool {
+        false
+    }
+
     /// Makes the results of a worker, after the coroutines of all workers have ended and its core is gone.
     fn finish(&self, shared: &Self::Shared, site: Site, local: Self::Local) -> Self::Output;
 }
@@ -158,6 +163,9 @@ pub enum LaunchError {
     /// The nodes of the cluster did not come together, or one was lost before the run began.
     #[error(transparent)]
     Mesh(#[from] MeshError),
+    /// The program was cancelled before its workers ran.
+    #[error("cancelled while the cluster was set up")]
+    Cancelled,
     /// The shape is empty.
     #[error("a cluster needs at least one node and one worker, not {nodes} × {workers}")]
     Shape {
@@ -280,13 +288,16 @@ fn in_world<P: Program>(
     let mut shared = program.setup(shape, &control).map_err(LaunchError::Shared)?;
     let offers = program.offers(&shared, control.len());
     program.learn(&mut shared, &offers).map_err(LaunchError::Shared)?;
+    let go_on = || if program.cancelled() { Err(LaunchError::Cancelled) } else { Ok(()) };
     let mut opened: Vec<Opened> = Vec::new();
     for (node, worker) in nodes().flat_map(|node| (0..shape.workers).map(move |worker| (node, worker))) {
+        go_on()?;
         let (net, card) = Worker::open(nic(node, worker), config, shape.nodes, worker)
             .map_err(|source| LaunchError::Setup { node, worker, source })?;
         opened.push((node, worker, net, card));
     }
     for (node, worker, net, _) in &opened {
+        go_on()?;
         let cards: Vec<Card> =
             opened.iter().filter(|(_, w, ..)| w == worker).map(|(.., card)| card.clone()).collect();
         net.connect(&cards).map_err(|source| LaunchError::Setup { node: *node, worker: *worker, source })?;
@@ -294,6 +305,7 @@ fn in_world<P: Program>(
     let mut cores = Vec::new();
     let mut rest = Vec::new();
     for (node, worker, net, _) in opened {
+        go_on()?;
         let site = Site { node, worker, shape, net, start: world.now() };
         let (core, local) =
             program.build(&shared, &site).map_err(|source| LaunchError::Setup { node, worker, source })?;

@@ -62,7 +62,8 @@ impl Default for RpcConfig {
     fn default() -> RpcConfig {
         RpcConfig {
             window: 32,
-            max_message: 1024,
+            // Behind the routing header it fills a receive of 1 KiB; the pool's buffers are powers of two.
+            max_message: 1024 - GRH_BYTES,
             // Far above a busy machine's scheduling delays, far below a person's patience.
             retransmit_after: Nanos::from_millis(20),
             max_retransmits: 100,

@@ -31,7 +31,7 @@ use crate::fabric::{AnyNic, CpuWork, Nic, PostError};
 use crate::mem::{Buf, BufPool, PoolExhausted};
 use crate::units::Nanos;
 use group::Groups;
-use queue::{Line, SendQueue, held};
+use queue::{Backlog, Line, held};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -109,41 +109,56 @@ pub struct Received {
     pub status: WcStatus,
 }
 
-/// The queues to one peer, one for each lane.
+/// Which queues lead to which peer.
 #[derive(Default)]
-struct Route {
-    lanes: Vec<u32>,
-    /// The queue, if there is just one.
-    only: Option<u32>,
+struct Routes {
+    /// By peer: its queue, if there is just one. Apart from the rest, so that they are few bytes.
+    only: Vec<Option<u32>>,
+    /// By peer: its queues, one for each lane.
+    lanes: Vec<Vec<u32>>,
 }
 
-impl Route {
-    fn add(&mut self, queue: u32) {
-        self.lanes.push(queue);
-        self.only = (self.lanes.len() == 1).then_some(queue);
+impl Routes {
+    fn add(&mut self, peer: NodeId, queue: u32) {
+        if self.lanes.len() <= peer.index() {
+            self.lanes.resize_with(peer.index() + 1, Vec::new);
+            self.only.resize(peer.index() + 1, None);
+        }
+        let lanes = &mut self.lanes[peer.index()];
+        lanes.push(queue);
+        self.only[peer.index()] = (lanes.len() == 1).then_some(queue);
+    }
+
+    fn to(&self, peer: NodeId) -> &[u32] {
+        self.lanes.get(peer.index()).map_or(&[], Vec::as_slice)
     }
 
     #[inline]
-    fn lane(&self, lane: u32) -> Option<u32> {
-        match self.only {
-            Some(queue) => Some(queue),
-            None if self.lanes.is_empty() => None,
-            None => Some(self.lanes[lane as usize % self.lanes.len()]),
+    fn lane(&self, peer: NodeId, lane: u32) -> Option<u32> {
+        match self.only.get(peer.index()) {
+            Some(&Some(queue)) => Some(queue),
+            _ => {
+                let lanes = self.to(peer);
+                (!lanes.is_empty()).then(|| lanes[lane as usize % lanes.len()])
+            }
         }
     }
 }
 
 #[derive(Default)]
 struct State {
-    queues: Vec<SendQueue>,
-    /// By peer.
-    routes: Vec<Route>,
+    lines: Vec<Line>,
+    /// By queue.
+    backlogs: Vec<Backlog>,
+    routes: Routes,
     groups: Groups,
+    /// Requests of the batch being built, and the queue of each.
+    staged: Vec<WorkRequest>,
+    staged_on: Vec<u32>,
+    /// Room for those of one queue.
+    gathered: Vec<WorkRequest>,
     /// Why the batch being built cannot be posted whole.
     error: Option<VerbError>,
-    /// Queues that the batch being built has requests for, and how many requests it has.
-    touched: Vec<u32>,
-    staged: u32,
     /// Room for what moves from a backlog to the NIC.
     moving: (Vec<WorkRequest>, Vec<u32>),
     traffic: Traffic,
@@ -172,8 +187,7 @@ impl<N: Nic> Port<N> {
     /// A port over `nic`, resuming tasks through `sched` and taking buffers from `pool`.
     pub fn new(nic: N, sched: Rc<Sched>, pool: BufPool, config: PortConfig) -> Port<N> {
         let inline_max = config.inline_max.min(nic.caps().max_inline);
-        let per_doorbell =
-            if config.doorbell_batching { config.doorbell_batch_max.max(1) } else { 1 };
+        let per_doorbell = if config.doorbell_batching { config.doorbell_batch_max.max(1) } else { 1 };
         Port {
             nic,
             sched,
@@ -227,11 +241,7 @@ impl<N: Nic> Port<N> {
     /// that never complete.
     pub fn add_route(&self, peer: NodeId, qp: Qp, depth: u32) {
         let queue = self.add_queue(peer, qp, depth);
-        let state = &mut *self.state.borrow_mut();
-        if state.routes.len() <= peer.index() {
-            state.routes.resize_with(peer.index() + 1, Route::default);
-        }
-        state.routes[peer.index()].add(queue);
+        self.state.borrow_mut().routes.add(peer, queue);
     }
 
     /// Puts a datagram queue pair in use and returns the number that [`Batch::send`] takes.
@@ -250,8 +260,9 @@ impl<N: Nic> Port<N> {
             depth / 2
         );
         let state = &mut *self.state.borrow_mut();
-        let queue = state.queues.len() as u32;
-        state.queues.push(SendQueue::new(queue, peer, qp, depth));
+        let queue = state.lines.len() as u32;
+        state.lines.push(Line::new(queue, peer, qp, depth));
+        state.backlogs.push(Backlog::with_capacity(depth as usize));
         queue
     }
 
@@ -366,8 +377,8 @@ impl<N: Nic> Port<N> {
                 return;
             }
             state.traffic.completions += 1;
-            if let Some(queue) = state.queues.get_mut(SendQueue::index_of(completion.id)) {
-                queue.line.retire(&completion, &mut state.groups, &self.sched, &self.pool);
+            if let Some(line) = state.lines.get_mut(Line::index_of(completion.id)) {
+                line.retire(&completion, &mut state.groups, &self.sched, &self.pool);
             }
         });
         if taken == 0 {
@@ -397,7 +408,8 @@ impl<N: Nic> Port<N> {
 
     /// Requests posted or lined up whose end is not yet known.
     pub fn in_flight(&self) -> u64 {
-        self.state.borrow().queues.iter().map(|q| q.line.in_flight() + q.backlog.len() as u64).sum()
+        let state = self.state.borrow();
+        state.lines.iter().map(Line::in_flight).sum::<u64>() + state.lined_up as u64
     }
 
     /// Core time.
@@ -410,8 +422,9 @@ impl<N: Nic> Port<N> {
     /// flushed.
     pub fn reset(&self, peer: NodeId) {
         let state = &mut *self.state.borrow_mut();
-        for &queue in state.routes.get(peer.index()).iter().flat_map(|route| &route.lanes) {
-            self.reset_queue(&mut state.queues[queue as usize], &mut state.groups, &mut state.lined_up);
+        for at in 0..state.routes.to(peer).len() {
+            let queue = state.routes.to(peer)[at];
+            self.reset_queue(state, queue);
         }
         self.wake_for_room(state);
     }
@@ -420,16 +433,17 @@ impl<N: Nic> Port<N> {
     /// anew, when all that were posted have come back as flushed.
     pub fn reset_datagram_queue(&self, queue: u32) {
         let state = &mut *self.state.borrow_mut();
-        self.reset_queue(&mut state.queues[queue as usize], &mut state.groups, &mut state.lined_up);
+        self.reset_queue(state, queue);
         self.wake_for_room(state);
     }
 
-    fn reset_queue(&self, queue: &mut SendQueue, groups: &mut Groups, lined_up: &mut usize) {
-        let SendQueue { line, backlog, .. } = queue;
+    fn reset_queue(&self, state: &mut State, queue: u32) {
+        let (line, groups) = (&mut state.lines[queue as usize], &mut state.groups);
+        let backlog = &mut state.backlogs[queue as usize];
         // First the NIC, which then touches no buffer of these requests any more.
         self.nic.reset_qp(line.qp);
         line.flush(groups, &self.sched, &self.pool);
-        *lined_up -= backlog.len();
+        state.lined_up -= backlog.len();
         for (request, group) in backlog.drain(..) {
             self.pool.unpin(held(&request));
             let error = VerbError::Completion { peer: line.peer, status: WcStatus::Flushed };
@@ -439,7 +453,7 @@ impl<N: Nic> Port<N> {
 
     #[cold]
     fn drain_backlogs(&self, state: &mut State) {
-        for index in 0..state.queues.len() as u32 {
+        for index in 0..state.lines.len() as u32 {
             let doorbells = self.drain_backlog(state, index);
             state.traffic.doorbells += u64::from(doorbells);
         }
@@ -457,7 +471,7 @@ impl<N: Nic> Port<N> {
     /// Posts what waited for room in one queue, as far as it has room now. Returns doorbells.
     #[cold]
     fn drain_backlog(&self, state: &mut State, index: u32) -> u32 {
-        let SendQueue { line, backlog, .. } = &mut state.queues[index as usize];
+        let (line, backlog) = (&mut state.lines[index as usize], &mut state.backlogs[index as usize]);
         let (mut doorbells, per_doorbell) = (0, self.per_doorbell as usize);
         while line.room() > 0 && !backlog.is_empty() {
             let fits = (line.room() as usize).min(backlog.len());

@@ -64,7 +64,7 @@ pub fn phases(results: &[&Results]) -> Framed<Option<Drawn>> {
 
 /// Aborted attempts by cause, as a share of all attempts, per plan.
 pub fn aborts(results: &[&Results]) -> Framed<Option<Drawn>> {
-    let columns = ["point", "reason", "count", "share"];
+    let columns = ["point", "class", "reason", "count", "share"];
     stacked(
         results,
         |r| &r.aborts,
@@ -110,9 +110,11 @@ fn stacked(
 ) -> Framed<Option<Drawn>> {
     let (mut frames, mut bars, mut sources) = (Vec::new(), Vec::new(), Vec::new());
     let of_point =
-        ["point", "workload", "protocol", "plan", "committed", "aborted", "committed_per_s"].map(col);
+        ["point", "workload", "protocol", "plan", "committed", "aborted", "rolled_back", "committed_per_s"]
+            .map(col);
     for results in results {
-        let attempts = (col("committed") + col("aborted")).cast(DataType::Float64);
+        let rolled_back = col("rolled_back").fill_null(lit(0));
+        let attempts = (col("committed") + col("aborted") + rolled_back).cast(DataType::Float64);
         let mut joined = side(results).clone().lazy().join(
             results.points.clone().lazy().select(of_point.clone()),
             [col("point")],
@@ -120,7 +122,11 @@ fn stacked(
             JoinArgs::new(JoinType::Inner),
         );
         if value == "share" {
-            joined = joined.with_column((col("count").cast(DataType::Float64) / attempts).alias("share"));
+            // What the application rolls back is no conflict; it stands beside the plans.
+            let conflict = col("class").is_null().or(col("class").neq(lit("application")));
+            joined = joined
+                .filter(conflict)
+                .with_column((col("count").cast(DataType::Float64) / attempts).alias("share"));
         }
         let joined = joined.collect()?;
         if joined.height() == 0 {
@@ -183,7 +189,9 @@ fn figure(bars: &[Bar], title: &str, read: fn(f64) -> String) -> Figure {
     };
     let panel = |group: Group| {
         let of_group: Vec<&Bar> = bars.iter().filter(|b| b.group == group).collect();
-        let here = distinct(of_group.iter().flat_map(|b| b.parts.iter().map(|p| p.0.clone())));
+        // In the same order above every panel.
+        let has = |part: &&String| of_group.iter().any(|b| b.parts.iter().any(|p| p.0 == **part));
+        let here: Vec<&String> = parts.iter().filter(has).collect();
         let row = |bar: &&Bar| {
             let total: f64 = bar.parts.iter().map(|p| p.1).sum();
             let cells = bar.parts.iter().map(|(part, size)| (*size, ink_of(part), read(*size))).collect();
@@ -199,7 +207,7 @@ fn figure(bars: &[Bar], title: &str, read: fn(f64) -> String) -> Figure {
             body: Body::Rows(Rows {
                 columns: vec![Column { title: title.to_owned(), weight: 1.0, kind: Kind::Linear }],
                 rows: of_group.iter().map(row).collect(),
-                key: here.iter().map(|p| (ink_of(p), p.clone())).collect(),
+                key: here.into_iter().map(|p| (ink_of(p), p.clone())).collect(),
             }),
         }
     };

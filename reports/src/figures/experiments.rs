@@ -1,6 +1,7 @@
-//! Experiments: throughput and latency over the grid's own axes.
+//! Experiments: the figures that the experiment file asks for ([`super::wanted`]), else throughput and latency over the
+//! grid's own axes.
 //!
-//! The numeric axis with most values becomes the horizontal one; what is left of the grid (plan, protocol and the
+//! In that case the numeric axis with most values becomes the horizontal one; what is left of the grid (plan, protocol and the
 //! other axes) names the curves. A grid without a numeric axis becomes a table.
 
 use polars::prelude::*;
@@ -19,7 +20,7 @@ use crate::load::Results;
 use crate::load::record::Provenance;
 
 /// Curves drawn in one panel; more than this cannot be told apart.
-const CURVES: usize = 8;
+pub(super) const CURVES: usize = 8;
 const ROWS: usize = 40;
 const MEASURES: [&str; 6] = [
     "committed_per_s",
@@ -55,17 +56,26 @@ fn experiment(results: &Results) -> Framed<Option<Drawn>> {
     }
     let axes: Vec<String> =
         rows.get_column_names().iter().filter(|c| c.starts_with("axis_")).map(|c| c.to_string()).collect();
-    let horizontal = horizontal(&rows, &axes)?;
-    let points = points(&rows, &axes, horizontal.as_deref())?;
     let record = &results.record;
     let title =
         [&record.title, &results.label].into_iter().find(|t| !t.is_empty()).cloned().unwrap_or_default();
     let mut columns: Vec<&str> = vec!["point", "workload", "protocol", "plan"];
     columns.extend(axes.iter().map(String::as_str));
     columns.extend(MEASURES);
-    let (figure, clauses) = match horizontal {
-        Some(axis) => curves(&points, axis.trim_start_matches("axis_"), record.provenance),
-        None => (table(&points, record.provenance), extremes(&points)),
+    let wanted = record.figures();
+    let (asked, said, drawn) = super::wanted::draw(&rows, &axes, &wanted, record.provenance)?;
+    columns.extend(distinct(drawn.iter().map(String::as_str)).into_iter().filter(|c| !MEASURES.contains(c)));
+    let (figure, clauses) = match asked.panels.is_empty() {
+        false => (asked, said),
+        true => {
+            let horizontal = horizontal(&rows, &axes)?;
+            let points = points(&rows, &axes, horizontal.as_deref())?;
+            let (figure, clauses) = match horizontal {
+                Some(axis) => curves(&points, axis.trim_start_matches("axis_"), record.provenance),
+                None => (table(&points, record.provenance), extremes(&points)),
+            };
+            (figure, said.into_iter().chain(clauses).collect())
+        }
     };
     Ok(Some(Drawn {
         id: format!("experiment-{}", slug(&results.label)),
@@ -123,8 +133,7 @@ fn curves(points: &[Point], axis: &str, provenance: Provenance) -> (Figure, Vec<
     let names = distinct(points.iter().map(|p| p.name.clone()));
     let inks = ink::for_names(names.iter().map(String::as_str));
     let xs = distinct(points.iter().filter_map(|p| p.x));
-    let (low, high) = xs.iter().fold((f64::INFINITY, 0.0_f64), |(l, h), x| (l.min(*x), h.max(*x)));
-    let kind = if low > 0.0 && high / low >= 8.0 { Kind::Log2 } else { Kind::Linear };
+    let kind = numeric_kind(&xs);
     let series = |value: fn(&Point) -> Option<f64>| -> Vec<Series> {
         let one = |(name, ink): (&String, &ink::Ink)| {
             let mut line: Vec<(f64, f64)> =
@@ -154,6 +163,12 @@ fn curves(points: &[Point], axis: &str, provenance: Provenance) -> (Figure, Vec<
         panel("Median latency", Kind::Log10, human::nanos, series(|p| p.p50)),
     ];
     (Figure { columns: 2, panels }, clauses)
+}
+
+/// Values that span some doublings stand on a logarithmic axis.
+pub(super) fn numeric_kind(xs: &[f64]) -> Kind {
+    let (low, high) = xs.iter().fold((f64::INFINITY, 0.0_f64), |(l, h), x| (l.min(*x), h.max(*x)));
+    if low > 0.0 && high / low >= 8.0 { Kind::Log2 } else { Kind::Linear }
 }
 
 fn change(series: &Series, axis: &str) -> Option<String> {

@@ -8,11 +8,13 @@ pub mod studies;
 pub mod sweeps;
 pub mod transactions;
 pub mod tuning;
+pub mod wanted;
 
 use polars::prelude::DataFrame;
 
 use crate::chart::Figure;
 use crate::frame::Framed;
+use crate::human;
 use crate::load::Results;
 use crate::load::record::Provenance;
 
@@ -115,11 +117,29 @@ pub fn draw(results: &[Results]) -> Framed<Vec<Drawn>> {
     Ok(drawn)
 }
 
-/// The distinct origins of `results`, measured first.
+/// Sign of a point that was measured on a busy machine.
+pub const BUSY: &str = "†";
+
+/// The distinct origins of `results`, measured first; then, where points were measured on a busy machine, how many.
 pub fn provenance_of<'a>(results: impl IntoIterator<Item = &'a Results>) -> Vec<(Provenance, String)> {
-    let lines = results.into_iter().map(|r| (r.record.provenance, r.record.provenance_line()));
-    let mut lines = crate::frame::distinct(lines);
+    let (mut lines, mut busy, mut points) = (Vec::new(), 0, 0);
+    for r in results {
+        let line = (r.record.provenance, r.record.provenance_line());
+        if !lines.contains(&line) {
+            lines.push(line);
+        }
+        if r.record.provenance == Provenance::Measured {
+            (busy, points) = (busy + r.busy_points(), points + r.points.height());
+        }
+    }
     lines.sort_by_key(|line| line.0);
+    if busy > 0 {
+        let of = human::count(points as u64, "measured point");
+        let text = format!(
+            "{BUSY} {busy} of {of} were taken on a busy machine: the scheduler had a say in their rates and latencies"
+        );
+        lines.push((Provenance::Measured, text));
+    }
     lines
 }
 

@@ -27,11 +27,21 @@ const COLUMNS: [&str; 10] = [
 
 /// One figure over all studies, a panel each.
 pub fn draw(results: &[&Results]) -> Framed<Vec<Drawn>> {
+    let all = results;
     let mut frames = Vec::new();
     let mut panels = Vec::new();
     let mut clauses = Vec::new();
     let mut sources = Vec::new();
-    for (results, name) in results.iter().zip(names(results)) {
+    let alone = results.iter().map(|r| only_phase(r)).collect::<Framed<Vec<_>>>()?;
+    for (i, (results, name)) in results.iter().zip(names(results)).enumerate() {
+        // A study of one phase is told by the phase, unless another one of it ran on the same fabric.
+        let fabric = &results.record.fabric;
+        let twin =
+            |(j, other): (usize, &&Results)| j != i && alone[j] == alone[i] && other.record.fabric == *fabric;
+        let name = match &alone[i] {
+            Some(_) if !all.iter().enumerate().any(twin) => fabric.clone(),
+            _ => name,
+        };
         let rows = results
             .points
             .clone()
@@ -46,7 +56,11 @@ pub fn draw(results: &[&Results]) -> Framed<Vec<Drawn>> {
             continue;
         }
         let table = variants(&rows, &name, &mut clauses)?;
-        panels.push(Panel { title: name, chip: Some(results.record.provenance), body: Body::Rows(table) });
+        let title = match &alone[i] {
+            Some(phase) => format!("{phase} · {name}"),
+            None => name,
+        };
+        panels.push(Panel { title, chip: Some(results.record.provenance), body: Body::Rows(table) });
         frames.push(tagged(results, rows.lazy(), &COLUMNS));
         sources.push(*results);
     }
@@ -62,6 +76,15 @@ pub fn draw(results: &[&Results]) -> Framed<Vec<Drawn>> {
         frame: stack(frames)?,
         figure: Figure { columns: 1, panels },
     }])
+}
+
+/// The phase of a study that drove no other.
+fn only_phase(results: &Results) -> Framed<Option<String>> {
+    let phases = distinct(words(&results.points, "phase")?);
+    Ok(match phases.as_slice() {
+        [phase] => Some(phase.clone()),
+        _ => None,
+    })
 }
 
 /// `rows` come fastest first, so the first row of a variant is its best.
@@ -80,6 +103,7 @@ fn variants(rows: &DataFrame, name: &str, clauses: &mut Vec<String>) -> Framed<R
     let mut out = Vec::new();
     let mut order = distinct(phases.clone());
     order.sort();
+    let headed = order.len() > 1;
     for phase in order {
         let mut best: Vec<usize> = Vec::new();
         for i in (0..phases.len()).filter(|i| phases[*i] == phase) {
@@ -96,7 +120,9 @@ fn variants(rows: &DataFrame, name: &str, clauses: &mut Vec<String>) -> Framed<R
                 variant[*last]
             ));
         }
-        out.push(Row { name: phase, ink: Ink::Muted, cells: Vec::new() });
+        if headed {
+            out.push(Row { name: phase, ink: Ink::Muted, cells: Vec::new() });
+        }
         for i in best {
             let ink = ink::for_name(&variant[i]);
             let count = |v: Option<f64>| v.map_or(Cell::Missing, |v| Cell::Text(human::number(v), Ink::Text));

@@ -49,7 +49,8 @@ fn sweep(results: &Results, name: &str) -> Framed<Option<Drawn>> {
             .sort(["value"], SortMultipleOptions::default().with_maintain_order(true))
             .collect()?;
         let series = if rows.height() == 0 { Vec::new() } else { verb_series(&rows, "value", "rate_per_s")? };
-        if series.is_empty() {
+        // One value of a knob shows nothing of what turning it does.
+        if series.iter().all(|s| s.points.len() < 2) {
             continue;
         }
         effects.extend(series.iter().filter_map(|s| Effect::of(s, title)));

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use super::primitives::sentence;
 use super::studies::latency;
-use super::{Drawn, Section, provenance_of, spelled};
+use super::{BUSY, Drawn, Section, provenance_of, spelled};
 use crate::chart::rows::{Cell, Column, Row, Rows};
 use crate::chart::scale::Kind;
 use crate::chart::{Body, Figure, Panel};
@@ -19,9 +19,11 @@ use crate::load::Results;
 use crate::load::record::Provenance;
 
 const KEYS: [&str; 7] = ["fabric", "provenance", "workload", "protocol", "nodes", "threads", "replicas"];
-const VALUES: [&str; 10] = [
+const VALUES: [&str; 12] = [
     "committed_per_s",
     "aborted_per_s",
+    "rolled_back_per_s",
+    "latency_mean_ns",
     "latency_p50_ns",
     "latency_p99_ns",
     "latency_p999_ns",
@@ -29,7 +31,7 @@ const VALUES: [&str; 10] = [
     "round_trips_per_committed",
     "doorbells_per_committed",
     "predicted_per_s",
-    "predicted_p50_ns",
+    "predicted_mean_ns",
 ];
 
 /// Runs that may stand beside each other.
@@ -65,6 +67,8 @@ pub struct PlanRow {
     pub plan: String,
     /// Runs behind it.
     pub runs: f64,
+    /// One of them was measured on a busy machine.
+    pub busy: bool,
     values: BTreeMap<&'static str, f64>,
 }
 
@@ -82,8 +86,15 @@ impl PlanRow {
     /// Aborted attempts as a share of all attempts.
     pub fn abort_share(&self) -> Option<f64> {
         let aborted = self.value("aborted_per_s")?;
-        let all = aborted + self.rate();
+        let all = aborted + self.rate() + self.value("rolled_back_per_s").unwrap_or(0.0);
         (all > 0.0).then_some(aborted / all)
+    }
+
+    /// Transactions that the application rolled back, as a share of those that ended.
+    pub fn rollback_share(&self) -> Option<f64> {
+        let rolled_back = self.value("rolled_back_per_s")?;
+        let ended = rolled_back + self.rate();
+        (ended > 0.0).then_some(rolled_back / ended)
     }
 
     /// The plan in few words, for sentences and labels.
@@ -92,9 +103,10 @@ impl PlanRow {
     }
 
     fn label(&self) -> String {
+        let sign = if self.busy { format!(" {BUSY}") } else { String::new() };
         match self.runs {
-            n if n > 1.0 => format!("{} (median of {n:.0})", self.name()),
-            _ => self.name(),
+            n if n > 1.0 => format!("{} (median of {n:.0}){sign}", self.name()),
+            _ => self.name() + &sign,
         }
     }
 }
@@ -103,6 +115,7 @@ impl PlanRow {
 pub fn cohorts(results: &[&Results]) -> Framed<Vec<Cohort>> {
     let mut columns = vec!["workload", "protocol", "plan", "nodes", "threads", "replicas"];
     columns.extend(VALUES);
+    columns.push("busy");
     let frames: Vec<LazyFrame> =
         results.iter().map(|r| tagged(r, r.points.clone().lazy(), &columns)).collect();
     let all = stack(frames)?;
@@ -112,6 +125,7 @@ pub fn cohorts(results: &[&Results]) -> Framed<Vec<Cohort>> {
     let mut keys: Vec<Expr> = KEYS.iter().map(|k| col(*k)).collect();
     keys.push(col("plan"));
     let mut medians: Vec<Expr> = VALUES.iter().map(|v| col(*v).median()).collect();
+    medians.push(col("busy").eq(lit("yes")).any(true).alias("busy"));
     medians.push(len().cast(DataType::UInt64).alias("runs"));
     let order = SortMultipleOptions::default()
         .with_order_descending(true)
@@ -136,10 +150,13 @@ pub fn cohorts(results: &[&Results]) -> Framed<Vec<Cohort>> {
 fn cohort(key: &[String], frame: DataFrame) -> Framed<Cohort> {
     let plans = words(&frame, "plan")?;
     let runs = floats(&frame, "runs")?;
+    let busy = words(&frame, "busy")?;
     let mut rows: Vec<PlanRow> = plans
         .into_iter()
         .zip(runs)
-        .map(|(plan, runs)| PlanRow {
+        .zip(busy)
+        .map(|((plan, runs), busy)| PlanRow {
+            busy: busy == "true",
             plan: or(&plan, "unnamed plan"),
             runs: runs.unwrap_or(1.0),
             ..PlanRow::default()
@@ -182,17 +199,28 @@ pub fn draw(results: &[&Results]) -> Framed<Vec<Drawn>> {
 }
 
 fn side_by_side(results: &[&Results], cohorts: &[Cohort]) -> Framed<Drawn> {
-    let columns = [
+    let mut columns = vec![
         ("committed transactions per second", 3.0, Kind::Linear),
         ("latency: ● median ○ 99th percentile", 2.6, Kind::Log10),
-        ("aborted attempts", 1.0, Kind::Linear),
+        ("aborted attempts", 1.1, Kind::Linear),
     ];
+    // Most workloads never roll back; a column of zeros would only ask what it is about.
+    let rolls_back =
+        cohorts.iter().flat_map(|c| &c.plans).any(|p| p.rollback_share().is_some_and(|s| s > 0.0));
+    if rolls_back {
+        columns.push(("rolled back", 1.0, Kind::Linear));
+    }
     let cells = |row: &PlanRow, ink: Ink| {
-        vec![
+        let mut cells = vec![
             row.value("committed_per_s").map_or(Cell::Missing, |r| Cell::Bar(r, human::rate(r), ink)),
             latency(row.value("latency_p50_ns"), row.value("latency_p99_ns"), ink),
             row.abort_share().map_or(Cell::Missing, |s| Cell::Bar(s, human::percent(s), Ink::Other)),
-        ]
+        ];
+        if rolls_back {
+            let share = row.rollback_share();
+            cells.push(share.map_or(Cell::Missing, |s| Cell::Bar(s, human::percent(s), Ink::Other)));
+        }
+        cells
     };
     let clauses: Vec<String> = cohorts
         .iter()
@@ -287,7 +315,7 @@ fn predicted(results: &[&Results], cohorts: &[Cohort]) -> Framed<Option<Drawn>> 
     let cells = |row: &PlanRow, ink: Ink| {
         vec![
             cell(pair(row, "predicted_per_s", "committed_per_s"), human::short, ink),
-            cell(pair(row, "predicted_p50_ns", "latency_p50_ns"), human::nanos, ink),
+            cell(pair(row, "predicted_mean_ns", "latency_mean_ns"), human::nanos, ink),
         ]
     };
     let mut clauses = Vec::new();
@@ -309,7 +337,7 @@ fn predicted(results: &[&Results], cohorts: &[Cohort]) -> Framed<Option<Drawn>> 
     }
     let columns = [
         ("transactions per second: ○ predicted ● got", 1.0, Kind::Log10),
-        ("median latency: ○ predicted ● got", 1.0, Kind::Log10),
+        ("mean latency: ○ predicted ● got", 1.0, Kind::Log10),
     ];
     Ok(Some(Drawn {
         id: "predicted".to_owned(),

@@ -18,41 +18,48 @@ use crate::plan;
 
 /// Candidates drawn; all of them are in the CSV.
 const SHOWN: usize = 16;
-const COLUMNS: [&str; 8] = [
+const COLUMNS: [&str; 10] = [
     "point",
     "plan",
     "origin",
+    "description",
+    "steps",
     "predicted_per_s",
-    "predicted_p50_ns",
+    "predicted_mean_ns",
     "bottleneck",
     "got_per_s",
-    "got_p50_ns",
+    "got_mean_ns",
 ];
 
 /// One candidate.
 pub struct Candidate {
-    /// The plan.
+    /// Its name: `tuned`, a preset's, or what it does.
     pub plan: String,
+    /// What it does: the nearest preset and the differences from it.
+    pub description: String,
+    /// The primitive of each phase, as plans are written inline.
+    pub steps: String,
     /// `candidate`, or the preset's name.
     pub origin: String,
     /// What the model says limits it.
     pub bottleneck: String,
     /// Predicted rate.
     pub predicted: f64,
-    /// Predicted median latency.
-    pub predicted_p50: Option<f64>,
+    /// Predicted mean latency.
+    pub predicted_mean: Option<f64>,
     /// Rate when run.
     pub got: Option<f64>,
-    /// Median latency when run.
-    pub got_p50: Option<f64>,
+    /// Mean latency when run.
+    pub got_mean: Option<f64>,
 }
 
 impl Candidate {
     /// The preset's name where there is one, else the plan in few words.
     pub fn name(&self) -> String {
-        match self.preset() {
-            Some(preset) => preset.to_owned(),
-            None => plan::short(&self.plan),
+        match (self.preset(), self.description.as_str()) {
+            (Some(preset), _) => preset.to_owned(),
+            (None, "") => plan::short(&self.plan),
+            (None, description) => description.to_owned(),
         }
     }
 
@@ -61,7 +68,7 @@ impl Candidate {
     }
 
     fn ink(&self) -> Ink {
-        ink::for_name(self.preset().unwrap_or(&self.plan))
+        ink::for_name(self.preset().unwrap_or(&self.steps))
     }
 }
 
@@ -73,20 +80,23 @@ const CHOICE: &str = "tuned";
 pub fn candidates(results: &Results) -> Framed<Vec<Candidate>> {
     let rows = ranked(results)?;
     let columns = (words(&rows, "plan")?, words(&rows, "origin")?, words(&rows, "bottleneck")?);
+    let (descriptions, steps) = (words(&rows, "description")?, words(&rows, "steps")?);
     let numbers = [
         floats(&rows, "predicted_per_s")?,
-        floats(&rows, "predicted_p50_ns")?,
+        floats(&rows, "predicted_mean_ns")?,
         floats(&rows, "got_per_s")?,
-        floats(&rows, "got_p50_ns")?,
+        floats(&rows, "got_mean_ns")?,
     ];
     let candidate = |i: usize| Candidate {
         plan: columns.0[i].clone(),
+        description: descriptions[i].clone(),
+        steps: if steps[i].is_empty() { columns.0[i].clone() } else { steps[i].clone() },
         origin: columns.1[i].clone(),
         bottleneck: columns.2[i].clone(),
         predicted: numbers[0][i].unwrap_or(0.0),
-        predicted_p50: numbers[1][i],
+        predicted_mean: numbers[1][i],
         got: numbers[2][i].filter(|g| *g > 0.0),
-        got_p50: numbers[3][i],
+        got_mean: numbers[3][i],
     };
     let mut all: Vec<Candidate> = (0..rows.height()).map(candidate).collect();
     if let Some(at) = all.iter().position(|c| c.plan == CHOICE) {
@@ -141,7 +151,7 @@ fn ranking(results: &Results, name: &str, candidates: &[Candidate], frame: DataF
     // Where plans are written out, a column of squares per phase says more than their names.
     let phases: Vec<&str> = plan::PHASES
         .into_iter()
-        .filter(|phase| shown.iter().any(|(_, c)| plan::steps(&c.plan).iter().any(|s| s.0 == *phase)))
+        .filter(|phase| shown.iter().any(|(_, c)| plan::steps(&c.steps).iter().any(|s| s.0 == *phase)))
         .collect();
     let row = |(rank, c): &(usize, &Candidate)| {
         let ink = c.ink();
@@ -158,39 +168,43 @@ fn ranking(results: &Results, name: &str, candidates: &[Candidate], frame: DataF
                 Cell::Text(format!("({})", human::signed_percent(c.predicted / best_said - 1.0)), Ink::Muted)
             }
         };
-        let steps = plan::steps(&c.plan);
+        let steps = plan::steps(&c.steps);
         let square = |phase: &&str| match steps.iter().find(|s| s.0 == *phase) {
             Some((_, ink)) => Cell::Square(*ink),
             None => Cell::Text("–".to_owned(), Ink::Muted),
         };
-        let name = match (c.preset(), phases.is_empty()) {
+        // The squares tell the sides of a plan that has no other name.
+        let name = match (c.preset(), phases.is_empty() || !c.description.is_empty()) {
             (None, false) => match plan::coroutines(&c.plan) {
                 Some(n) => human::count(n, "coroutine"),
                 None => "candidate".to_owned(),
             },
             _ => c.name(),
         };
+        let name = if c.plan == CHOICE { format!("{name} (chosen)") } else { name };
         let mut cells: Vec<Cell> = phases.iter().map(square).collect();
         cells.extend([
             rate,
             behind,
-            c.predicted_p50.map_or(Cell::Missing, |p| Cell::Text(human::nanos(p), Ink::Text)),
+            c.predicted_mean.map_or(Cell::Missing, |p| Cell::Text(human::nanos(p), Ink::Text)),
             if c.bottleneck.is_empty() { Cell::Missing } else { Cell::Text(c.bottleneck.clone(), Ink::Text) },
         ]);
         Row { name: format!("{}. {name}", rank + 1), ink, cells }
     };
     let rows: Vec<Row> = shown.iter().map(row).collect();
     let column = |title: &str, weight: f64, kind| Column { title: title.to_owned(), weight, kind };
-    let mut columns: Vec<Column> = phases.iter().map(|p| column(p, 0.42, Kind::Linear)).collect();
+    let mut columns: Vec<Column> = phases.iter().map(|p| column(p, 0.46, Kind::Linear)).collect();
     columns.extend([
         column("transactions/s: ○ predicted ● got", 3.2, Kind::Log10),
-        column("behind best", 0.75, Kind::Linear),
-        column("predicted p50", 0.85, Kind::Linear),
-        column("predicted bottleneck", 1.6, Kind::Linear),
+        column("behind best", 0.8, Kind::Linear),
+        column("○ mean latency", 0.95, Kind::Linear),
+        column("○ limited by", 0.95, Kind::Linear),
     ]);
     let key = match phases.is_empty() {
         true => Vec::new(),
-        false => vec![(Ink::OneSided, "one-sided".to_owned()), (Ink::TwoSided, "two-sided".to_owned())],
+        false => [(Ink::OneSided, "one-sided"), (Ink::TwoSided, "two-sided"), (Ink::Hybrid, "hybrid")]
+            .map(|(ink, name)| (ink, name.to_owned()))
+            .into(),
     };
     let caption = match regret(candidates) {
         Some((best, lost)) => format!(
@@ -236,13 +250,17 @@ fn verified(
     let marks = |said: fn(&Candidate) -> Option<f64>, got: fn(&Candidate) -> Option<f64>| -> Vec<Mark> {
         let mark = |(rank, c): (usize, &Candidate)| {
             // The ranking above spells the plans out; here their rank is enough.
-            let name = c.preset().map_or_else(|| format!("no. {}", rank + 1), str::to_owned);
+            let name = match (c.preset(), c.plan == CHOICE) {
+                (_, true) => "chosen".to_owned(),
+                (Some(preset), _) => preset.to_owned(),
+                (None, _) => format!("no. {}", rank + 1),
+            };
             let (x, y) = (said(c)?, got(c)?);
             (x > 0.0 && y > 0.0).then_some(Mark { ink: c.ink(), name, x, y })
         };
         candidates.iter().enumerate().filter_map(mark).collect()
     };
-    let latencies = marks(|c| c.predicted_p50, |c| c.got_p50);
+    let latencies = marks(|c| c.predicted_mean, |c| c.got_mean);
     let marks = marks(|c| Some(c.predicted), |c| c.got);
     if marks.len() < 3 {
         return Ok(None);
@@ -269,7 +287,7 @@ fn verified(
     };
     let mut panels = vec![panel("Transactions per second", human::short as Format, marks)];
     if !latencies.is_empty() {
-        panels.push(panel("Median latency", human::nanos, latencies));
+        panels.push(panel("Mean latency", human::nanos, latencies));
     }
     let frame = frame.lazy().filter(col("got_per_s").is_not_null()).collect()?;
     Ok(Some(Drawn {

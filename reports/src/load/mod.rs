@@ -28,6 +28,14 @@ pub struct Results {
     pub notes: Vec<String>,
 }
 
+impl Results {
+    /// Points that were measured while the scheduler took CPUs away from worker threads; none where time is virtual.
+    pub fn busy_points(&self) -> usize {
+        let busy = crate::frame::words(&self.points, "busy").unwrap_or_default();
+        busy.iter().filter(|word| *word == "yes").count()
+    }
+}
+
 use Cell::{Count, Number, Words};
 
 const CHARACTERIZE: Columns = &[
@@ -51,6 +59,8 @@ const CHARACTERIZE: Columns = &[
     ("latency_p999_ns", Number),
     ("doorbells_per_op", Number),
     ("instructions_per_op", Number),
+    ("preemptions_per_cpu_s", Number),
+    ("busy", Words),
 ];
 
 const STUDY: Columns = &[
@@ -69,6 +79,8 @@ const STUDY: Columns = &[
     ("verbs_per_op", Number),
     ("round_trips_per_op", Number),
     ("doorbells_per_op", Number),
+    ("preemptions_per_cpu_s", Number),
+    ("busy", Words),
 ];
 
 const RUN: Columns = &[
@@ -82,9 +94,12 @@ const RUN: Columns = &[
     ("replicas", Count),
     ("committed", Count),
     ("aborted", Count),
+    ("rolled_back", Count),
     ("elapsed_ns", Number),
     ("committed_per_s", Number),
     ("aborted_per_s", Number),
+    ("rolled_back_per_s", Number),
+    ("latency_mean_ns", Number),
     ("latency_p50_ns", Number),
     ("latency_p90_ns", Number),
     ("latency_p99_ns", Number),
@@ -93,23 +108,27 @@ const RUN: Columns = &[
     ("round_trips_per_committed", Number),
     ("doorbells_per_committed", Number),
     ("predicted_per_s", Number),
-    ("predicted_p50_ns", Number),
+    ("predicted_mean_ns", Number),
     ("isolation_level", Words),
     ("isolation_verdict", Words),
     ("checks_failed", Words),
     ("events", Count),
     ("virtual_ns", Number),
+    ("preemptions_per_cpu_s", Number),
+    ("busy", Words),
 ];
 
 const TUNE: Columns = &[
     ("point", Count),
     ("plan", Words),
     ("origin", Words),
+    ("description", Words),
+    ("steps", Words),
     ("predicted_per_s", Number),
-    ("predicted_p50_ns", Number),
+    ("predicted_mean_ns", Number),
     ("bottleneck", Words),
     ("got_per_s", Number),
-    ("got_p50_ns", Number),
+    ("got_mean_ns", Number),
 ];
 
 /// Columns of `phases.csv`.
@@ -124,7 +143,7 @@ pub const PHASES: Columns = &[
 ];
 
 /// Columns of `aborts.csv`.
-pub const ABORTS: Columns = &[("point", Count), ("reason", Words), ("count", Count)];
+pub const ABORTS: Columns = &[("point", Count), ("class", Words), ("reason", Words), ("count", Count)];
 
 /// Columns of `points.csv` by kind, as `primitives::measure` writes them (a test compares); none for an unknown kind.
 pub fn point_columns(kind: &str) -> Columns {

@@ -116,6 +116,25 @@ pub struct Record {
     /// What the run itself had to say.
     #[serde(default)]
     pub notes: Vec<String>,
+    /// What was asked for.
+    #[serde(default)]
+    pub spec: serde_json::Value,
+}
+
+/// A figure that an experiment file asks for: one column against an axis or a column, a curve for each value of another
+/// axis.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct Wanted {
+    /// What it is called.
+    #[serde(default)]
+    pub title: Option<String>,
+    /// An axis of the grid, or a column.
+    pub x: String,
+    /// A column.
+    pub y: String,
+    /// An axis of the grid.
+    #[serde(default)]
+    pub by: Option<String>,
 }
 
 fn first_schema() -> u64 {
@@ -137,6 +156,12 @@ impl Record {
             true => Ok(record),
             false => Err(LoadError::Schema { path: path.to_owned(), found: record.schema, known: SCHEMA }),
         }
+    }
+
+    /// The figures that the spec asks for; what is not one is passed over, as the page can do without.
+    pub fn figures(&self) -> Vec<Wanted> {
+        let asked = self.spec.get("figures").and_then(serde_json::Value::as_array);
+        asked.into_iter().flatten().filter_map(|figure| serde_json::from_value(figure.clone()).ok()).collect()
     }
 
     /// `partial: 17 of 40 points`, or nothing for a whole run. `points` is how many rows the table really has.

@@ -162,7 +162,7 @@ fn sweep_threads(csv: &str) -> String {
     csv.lines().map(line).collect()
 }
 
-pub const RUN: &str = "point,workload,protocol,plan,nodes,threads,coroutines,replicas,committed,aborted,elapsed_ns,committed_per_s,aborted_per_s,latency_p50_ns,latency_p90_ns,latency_p99_ns,latency_p999_ns,verbs_per_committed,round_trips_per_committed,doorbells_per_committed,predicted_per_s,predicted_p50_ns,isolation_level,isolation_verdict,checks_failed,events,virtual_ns";
+pub const RUN: &str = "point,workload,protocol,plan,nodes,threads,coroutines,replicas,committed,aborted,rolled_back,elapsed_ns,committed_per_s,aborted_per_s,rolled_back_per_s,latency_mean_ns,latency_p50_ns,latency_p90_ns,latency_p99_ns,latency_p999_ns,verbs_per_committed,round_trips_per_committed,doorbells_per_committed,predicted_per_s,predicted_mean_ns,isolation_level,isolation_verdict,checks_failed,events,virtual_ns,preemptions_per_cpu_s,busy";
 
 /// A run of SmallBank under one plan.
 pub fn run(root: &Path, plan: &str, fabric: Fabric) -> PathBuf {
@@ -175,16 +175,20 @@ pub fn run(root: &Path, plan: &str, fabric: Fabric) -> PathBuf {
     let rate = speed * if fabric.simulated { 2.05e6 } else { 0.83e6 };
     let ns = 8.0 * fabric.base_ns / speed;
     let csv = format!(
-        "{RUN}\n0,smallbank,occ,{plan},4,2,16,3,{:.0},{:.0},100000000,{rate:.1},{:.1},{ns:.0},{:.0},{:.0},{:.0},{verbs},{trips},{:.2},{:.1},{:.0},serializable,ok,0,1000000,100000000\n",
+        "{RUN}\n0,smallbank,occ,{plan},4,2,16,3,{:.0},{:.0},{:.0},100000000,{rate:.1},{:.1},{:.1},{:.0},{ns:.0},{:.0},{:.0},{:.0},{verbs},{trips},{:.2},{:.1},{:.0},serializable,ok,0,1000000,100000000,{}\n",
         rate / 10.0,
         rate / 260.0,
+        rate / 900.0,
         rate / 26.0,
+        rate / 90.0,
+        ns * 1.1,
         ns * 1.6,
         ns * 3.1,
         ns * 7.0,
         verbs * 0.6,
         rate * 1.06,
-        ns * 0.94
+        ns * 1.04,
+        if fabric.simulated { "," } else { "340,yes" },
     );
     let mut phases = "point,phase,latency_p50_ns,latency_p99_ns,verbs,round_trips,doorbells\n".to_owned();
     for (phase, part) in
@@ -201,10 +205,11 @@ pub fn run(root: &Path, plan: &str, fabric: Fabric) -> PathBuf {
         );
     }
     let aborts = format!(
-        "point,reason,count\n0,lock held,{:.0}\n0,version changed,{:.0}\n0,record missing,{:.0}\n",
+        "point,class,reason,count\n0,conflict,lock held,{:.0}\n0,conflict,version changed,{:.0}\n0,conflict,record missing,{:.0}\n0,application,insufficient-funds,{:.0}\n",
         rate / 260.0 * 0.62,
         rate / 260.0 * 0.33,
-        rate / 260.0 * 0.05
+        rate / 260.0 * 0.05,
+        rate / 900.0
     );
     let name = format!("run-{plan}-{}", if fabric.simulated { "sim" } else { "loopback" });
     let files = [("points.csv", csv.as_str()), ("phases.csv", &phases), ("aborts.csv", &aborts)];
@@ -214,7 +219,7 @@ pub fn run(root: &Path, plan: &str, fabric: Fabric) -> PathBuf {
 /// A tuning of `plans` candidates, the first five of them run when `verify`.
 pub fn tune(root: &Path, name: &str, plans: usize, verify: bool) -> PathBuf {
     let mut csv =
-        "point,plan,origin,predicted_per_s,predicted_p50_ns,bottleneck,got_per_s,got_p50_ns\n".to_owned();
+        "point,plan,origin,predicted_per_s,predicted_mean_ns,bottleneck,got_per_s,got_mean_ns\n".to_owned();
     for i in 0..plans {
         let said = 2.7e6 * 0.985f64.powi(i as i32);
         let origin = match i {
@@ -291,7 +296,7 @@ pub fn experiment(root: &Path, name: &str) -> PathBuf {
             let rate = 2.0e6 * speed * (1.0 - 0.7 * f64::powi(skew, 4));
             let _ = writeln!(
                 csv,
-                "{point},smallbank,occ,{plan},4,2,16,3,200000,9000,100000000,{rate:.1},{:.1},{:.0},,{:.0},,7,4,5,,,serializable,ok,0,,,{skew},{plan}",
+                "{point},smallbank,occ,{plan},4,2,16,3,200000,9000,0,100000000,{rate:.1},{:.1},0,,{:.0},,{:.0},,7,4,5,,,serializable,ok,0,,,,,{skew},{plan}",
                 rate * skew * 0.2,
                 9e9 / rate * 2.0,
                 9e9 / rate * 6.0

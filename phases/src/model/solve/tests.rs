@@ -1,5 +1,21 @@
 use super::*;
 
+/// Throughput of `customers` in a closed network of single-server stations with exponential service, by exact mean
+/// value analysis (Reiser and Lavenberg 1980). `demands` are service times per visit to the system, `think` the time
+/// outside. The yardstick for [`solve`].
+fn exact_mva(demands: &[f64], think: f64, customers: u32) -> f64 {
+    let mut queues = vec![0.0; demands.len()];
+    let mut rate = 0.0;
+    for n in 1..=customers {
+        let stays: Vec<f64> = demands.iter().zip(&queues).map(|(d, q)| d * (1.0 + q)).collect();
+        rate = f64::from(n) / (think + stays.iter().sum::<f64>());
+        for (queue, stay) in queues.iter_mut().zip(&stays) {
+            *queue = rate * stay;
+        }
+    }
+    rate
+}
+
 /// A load of exponential visits to stations of the own node, one visit each.
 fn exponential(services: &[(Station, f64)], delay_ns: f64) -> Load {
     let mut load = Load { delay_ns, ..Load::default() };

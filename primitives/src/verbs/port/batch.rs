@@ -1,14 +1,17 @@
 //! Building, posting and awaiting requests.
 
 use super::group::NO_GROUP;
-use super::queue::{SendQueue, held};
+use super::queue::held;
 use super::{Cost, Port, State, VerbError};
-use crate::fabric::Nic;
+use crate::fabric::{Nic, PostError};
 use crate::mem::Buf;
 use crate::verbs::{AddressHandle, Flags, NodeId, Remote, Sge, Verb, WorkRequest};
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
+
+/// In place of the queue of a staged request that was gathered with others of its queue.
+const GATHERED: u32 = u32::MAX;
 
 /// Requests that are posted together and awaited as one group.
 ///
@@ -72,7 +75,7 @@ impl<'p, N: Nic> Batch<'p, N> {
     #[inline]
     fn push(&mut self, peer: NodeId, verb: Verb, local: Sge, buf: &Buf) {
         let state = &mut *self.port.state.borrow_mut();
-        match state.routes.get(peer.index()).and_then(|route| route.lane(self.lane)) {
+        match state.routes.lane(peer, self.lane) {
             Some(queue) => self.stage(state, queue, verb, local, buf),
             None => state.error = Some(VerbError::NoRoute { peer }),
         }
@@ -82,18 +85,14 @@ impl<'p, N: Nic> Batch<'p, N> {
     fn stage(&self, state: &mut State, queue: u32, verb: Verb, local: Sge, buf: &Buf) {
         let inline = !verb.returns_data() && local.len <= self.port.inline_max;
         let flags = Flags { signaled: self.port.config.signal_all, inline };
-        let chain = &mut state.queues[queue as usize].chain;
-        if chain.is_empty() {
-            state.touched.push(queue);
-        }
-        chain.push(WorkRequest { id: buf.pin().to_bits(), verb, local, flags });
-        state.staged += 1;
+        state.staged.push(WorkRequest { id: buf.pin().to_bits(), verb, local, flags });
+        state.staged_on.push(queue);
         state.traffic.count(&verb, local.len);
     }
 
     /// Requests in the batch so far.
     pub fn len(&self) -> usize {
-        self.port.state.borrow().staged as usize
+        self.port.state.borrow().staged.len()
     }
 
     /// Whether the batch has no requests yet.
@@ -106,7 +105,7 @@ impl<'p, N: Nic> Batch<'p, N> {
     pub fn post(self) -> Posted<'p, N> {
         let port = self.port;
         let state = &mut *port.state.borrow_mut();
-        let verbs = state.staged;
+        let verbs = state.staged.len() as u32;
         let group = state.groups.open(verbs, port.sched.current());
         if let Some(error) = state.error.take() {
             state.groups.note(group, error);
@@ -129,7 +128,7 @@ impl<'p, N: Nic> Batch<'p, N> {
         if state.error.is_some() {
             return Err(self.give_up(state));
         }
-        let verbs = state.staged;
+        let verbs = state.staged.len() as u32;
         let (doorbells, refused) = self.submit(state, NO_GROUP);
         match refused {
             Some(error) => Err(error),
@@ -145,27 +144,34 @@ impl<'p, N: Nic> Batch<'p, N> {
         std::mem::forget(self);
         port.building.set(false);
         let (mut doorbells, mut refused) = (0, None);
-        for at in 0..state.touched.len() {
-            let index = state.touched[at];
-            let SendQueue { line, chain, backlog } = &mut state.queues[index as usize];
-            if group != NO_GROUP
-                && let Some(last) = chain.last_mut()
-            {
-                last.flags.signaled = true;
+        let mut staged = std::mem::take(&mut state.staged);
+        match state.staged_on[..] {
+            [] => {}
+            [queue, ref others @ ..] if others.iter().all(|&other| other == queue) => {
+                doorbells = port.post_on(state, queue, &mut staged, group, per_doorbell, &mut refused);
             }
-            if backlog.is_empty() && line.room() >= chain.len() as u64 {
-                let groups = &mut state.groups;
-                doorbells += port.post_chain(line, groups, chain, |_| group, per_doorbell, &mut refused);
-                chain.clear();
-            } else {
-                state.lined_up += chain.len();
-                backlog.extend(chain.drain(..).map(|request| (request, group)));
-                // An empty queue has no completion coming that would make it move.
-                doorbells += port.drain_backlog(state, index);
+            _ => {
+                let mut gathered = std::mem::take(&mut state.gathered);
+                for at in 0..staged.len() {
+                    let queue = state.staged_on[at];
+                    if queue == GATHERED {
+                        continue;
+                    }
+                    gathered.clear();
+                    for (&request, on) in staged.iter().zip(&mut state.staged_on).skip(at) {
+                        if *on == queue {
+                            gathered.push(request);
+                            *on = GATHERED;
+                        }
+                    }
+                    doorbells += port.post_on(state, queue, &mut gathered, group, per_doorbell, &mut refused);
+                }
+                state.gathered = gathered;
             }
         }
-        state.touched.clear();
-        state.staged = 0;
+        staged.clear();
+        state.staged = staged;
+        state.staged_on.clear();
         state.traffic.doorbells += u64::from(doorbells);
         (doorbells, refused.map(VerbError::Post))
     }
@@ -193,13 +199,38 @@ impl<N: Nic> Port<N> {
     fn abandon(&self, state: &mut State) {
         self.building.set(false);
         state.error = None;
-        state.staged = 0;
-        for queue in state.touched.drain(..) {
-            for request in state.queues[queue as usize].chain.drain(..) {
-                state.traffic.discount(&request.verb, request.local.len);
-                self.pool.unpin(held(&request));
-            }
+        state.staged_on.clear();
+        for request in state.staged.drain(..) {
+            state.traffic.discount(&request.verb, request.local.len);
+            self.pool.unpin(held(&request));
         }
+    }
+
+    /// Posts a group's requests on one queue, or lines them up if they find no room. Returns doorbells.
+    #[inline]
+    fn post_on(
+        &self,
+        state: &mut State,
+        queue: u32,
+        chain: &mut [WorkRequest],
+        group: u32,
+        per_doorbell: usize,
+        refused: &mut Option<PostError>,
+    ) -> u32 {
+        if group != NO_GROUP
+            && let Some(last) = chain.last_mut()
+        {
+            last.flags.signaled = true;
+        }
+        let line = &mut state.lines[queue as usize];
+        let behind_others = state.lined_up > 0 && !state.backlogs[queue as usize].is_empty();
+        if !behind_others && line.room() >= chain.len() as u64 {
+            return self.post_chain(line, &mut state.groups, chain, |_| group, per_doorbell, refused);
+        }
+        state.lined_up += chain.len();
+        state.backlogs[queue as usize].extend(chain.iter().map(|&request| (request, group)));
+        // An empty queue has no completion coming that would make it move.
+        self.drain_backlog(state, queue)
     }
 }
 

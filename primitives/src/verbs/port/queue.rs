@@ -20,39 +20,39 @@ pub(super) struct Entry {
     pub(super) pinned: Pinned,
 }
 
-/// One send queue. A request that is not posted yet holds its buffer under its [`WorkRequest::id`], which means
-/// nothing else before it is numbered.
-pub(super) struct SendQueue {
-    pub(super) line: Line,
-    /// Requests of the batch being built.
-    pub(super) chain: Vec<WorkRequest>,
-    /// Requests that found no room, in order, with their groups.
-    pub(super) backlog: VecDeque<(WorkRequest, u32)>,
-}
+/// Requests that found no room in a send queue, in order, with their groups.
+pub(super) type Backlog = VecDeque<(WorkRequest, u32)>;
 
-/// The buffer that a request not yet posted holds.
+/// The buffer that a request holds. One that is not posted yet keeps it under its [`WorkRequest::id`], which means
+/// nothing else before it is numbered.
 #[inline]
 pub(super) fn held(request: &WorkRequest) -> Pinned {
     Pinned::from_bits(request.id)
 }
 
-impl SendQueue {
-    pub(super) fn new(index: u32, peer: NodeId, qp: Qp, depth: u32) -> SendQueue {
-        let slots = (depth as usize).next_power_of_two();
-        SendQueue {
-            line: Line {
-                qp,
-                peer,
-                tag: u64::from(index) << SEQ_BITS,
-                depth: u64::from(depth),
-                ring: vec![Entry { group: NO_GROUP, pinned: Pinned::NONE }; slots].into_boxed_slice(),
-                posted: 0,
-                retired: 0,
-                unsignaled: 0,
-            },
-            chain: Vec::with_capacity(32),
-            backlog: VecDeque::with_capacity(depth as usize),
-        }
+/// One send queue: the requests in flight, oldest first. All that a request usually needs of it is in one cache
+/// line, because a simulated cluster has thousands of queues on one core.
+#[repr(align(64))]
+pub(super) struct Line {
+    pub(super) qp: Qp,
+    pub(super) peer: NodeId,
+    index: u32,
+    depth: u32,
+    unsignaled: u32,
+    /// The request, by the low bits of its sequence number, that began when the queue was last empty; its entry is
+    /// `near`, those after it are in the ring.
+    base: u32,
+    near: Entry,
+    ring: Box<[Entry]>,
+    posted: u64,
+    retired: u64,
+}
+
+impl Line {
+    pub(super) fn new(index: u32, peer: NodeId, qp: Qp, depth: u32) -> Line {
+        let none = Entry { group: NO_GROUP, pinned: Pinned::NONE };
+        let ring = vec![none; (depth as usize).next_power_of_two()].into_boxed_slice();
+        Line { qp, peer, index, depth, unsignaled: 0, base: 0, near: none, ring, posted: 0, retired: 0 }
     }
 
     /// The index of the queue that posted a request.
@@ -60,25 +60,11 @@ impl SendQueue {
     pub(super) fn index_of(id: u64) -> usize {
         (id >> SEQ_BITS) as usize
     }
-}
 
-/// The requests in flight, oldest first.
-pub(super) struct Line {
-    pub(super) qp: Qp,
-    pub(super) peer: NodeId,
-    tag: u64,
-    depth: u64,
-    ring: Box<[Entry]>,
-    posted: u64,
-    retired: u64,
-    unsignaled: u32,
-}
-
-impl Line {
     /// Places free.
     #[inline]
     pub(super) fn room(&self) -> u64 {
-        self.depth - self.in_flight()
+        u64::from(self.depth) - self.in_flight()
     }
 
     /// Requests posted and not yet confirmed.
@@ -89,8 +75,8 @@ impl Line {
 
     #[inline]
     fn slot(&mut self, seq: u64) -> &mut Entry {
-        let mask = self.ring.len() as u64 - 1;
-        &mut self.ring[(seq & mask) as usize]
+        let at = (seq as u32).wrapping_sub(self.base) as usize & (self.ring.len() - 1);
+        if at == 0 { &mut self.near } else { &mut self.ring[at] }
     }
 
     /// Numbers a request, signals it if it is time to, and keeps what it holds and whom it belongs to.
@@ -101,8 +87,11 @@ impl Line {
         request.flags.signaled = signaled;
         self.unsignaled = if signaled { 0 } else { unsignaled };
         let seq = self.posted;
+        if seq == self.retired {
+            self.base = seq as u32;
+        }
         *self.slot(seq) = Entry { group, pinned: held(request) };
-        request.id = self.tag | seq & SEQ_MASK;
+        request.id = u64::from(self.index) << SEQ_BITS | seq & SEQ_MASK;
         self.posted = seq + 1;
     }
 
@@ -110,7 +99,7 @@ impl Line {
     /// entered. Returns how many the NIC took.
     pub(super) fn take_back(&mut self, chain: &mut [WorkRequest], refused: &PostError) -> usize {
         let before = self.posted - chain.len() as u64;
-        let taken = taken_before(chain, refused, self.depth - (before - self.retired));
+        let taken = taken_before(chain, refused, u64::from(self.depth) - (before - self.retired));
         for (seq, request) in (before..).zip(chain.iter_mut()).skip(taken) {
             request.id = self.slot(seq).pinned.to_bits();
         }

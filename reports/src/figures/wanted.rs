@@ -1,0 +1,160 @@
+//! The figures that an experiment file asks for: a column against an axis, a curve for each value of another axis.
+//!
+//! A horizontal axis of numbers gives curves, one of words gives groups of bars. Points that differ in an axis which the
+//! figure does not name are told apart by it: nothing is averaged behind the reader's back.
+
+use polars::prelude::*;
+
+use super::experiments::{CURVES, numeric_kind};
+use crate::chart::bars::{self, Bars};
+use crate::chart::lines::{Axis, Lines, Series};
+use crate::chart::scale::Kind;
+use crate::chart::{Body, Figure, Format, Panel};
+use crate::frame::{Framed, distinct, floats, words};
+use crate::human;
+use crate::ink::{self, Ink};
+use crate::load::record::{Provenance, Wanted};
+
+/// One point of a grid, as a wanted figure sees it.
+struct Point {
+    x: String,
+    name: String,
+    y: f64,
+}
+
+/// Draws the wanted figures as panels of one, and says what stands out; the columns drawn, for the data beside it.
+pub fn draw(
+    rows: &DataFrame,
+    axes: &[String],
+    wanted: &[Wanted],
+    provenance: Provenance,
+) -> Framed<(Figure, Vec<String>, Vec<String>)> {
+    let (mut panels, mut clauses, mut drawn) = (Vec::new(), Vec::new(), Vec::new());
+    for figure in wanted {
+        let has = |name: &str| rows.get_column_names().iter().any(|column| column.as_str() == name);
+        let column =
+            |name: &str| if has(&format!("axis_{name}")) { format!("axis_{name}") } else { name.to_owned() };
+        let (x, by) = (column(&figure.x), figure.by.as_deref().map(column));
+        if !has(&x) || !has(&figure.y) || by.as_ref().is_some_and(|by| !has(by)) {
+            clauses
+                .push(format!("the figure of {} by {} names a column that is not there", figure.y, figure.x));
+            continue;
+        }
+        let points = points(rows, axes, &x, &figure.y, by.as_deref())?;
+        if points.is_empty() {
+            clauses.push(format!("{} has no numbers to draw", figure.y));
+            continue;
+        }
+        let title = figure.title.clone().unwrap_or_else(|| format!("{} by {}", spoken(&figure.y), figure.x));
+        clauses.extend(best(&points, figure));
+        drawn.push(figure.y.clone());
+        panels.push(Panel { title, chip: Some(provenance), body: body(&points, figure, &mut clauses) });
+    }
+    Ok((Figure { columns: panels.len().clamp(1, 2), panels }, clauses, drawn))
+}
+
+fn points(rows: &DataFrame, axes: &[String], x: &str, y: &str, by: Option<&str>) -> Framed<Vec<Point>> {
+    let (xs, ys) = (words(rows, x)?, floats(rows, y)?);
+    // The axis asked for names the curve; others join it where they vary within a curve.
+    let mut names: Vec<(&str, Vec<String>)> = Vec::new();
+    for axis in by.into_iter().chain(axes.iter().map(String::as_str)) {
+        let values = words(rows, axis)?;
+        let told = axis == x
+            || names.iter().any(|(other, known)| *other == axis || *known == values)
+            || values == xs;
+        if !told && (Some(axis) == by || distinct(values.clone()).len() > 1) {
+            names.push((axis, values));
+        }
+    }
+    let label = |row: usize| {
+        let part = |(axis, values): &(&str, Vec<String>)| match axis.trim_start_matches("axis_") {
+            "plan" | "protocol" | "workload" => super::spelled(&values[row]).to_owned(),
+            axis => format!("{axis} {}", values[row]),
+        };
+        names.iter().map(part).collect::<Vec<_>>().join(", ")
+    };
+    Ok((0..rows.height())
+        .filter_map(|row| {
+            Some(Point { x: xs[row].clone(), name: label(row), y: ys[row].filter(|y| y.is_finite())? })
+        })
+        .collect())
+}
+
+fn body(points: &[Point], figure: &Wanted, clauses: &mut Vec<String>) -> Body {
+    let names = distinct(points.iter().map(|p| p.name.clone()));
+    if names.len() > CURVES {
+        clauses.push(format!("{CURVES} of {} curves are drawn, the others are in the CSV", names.len()));
+    }
+    let inks: Vec<Ink> = ink::for_names(names.iter().map(String::as_str));
+    let shown = || names.iter().zip(&inks).take(CURVES);
+    let format = format_of(&figure.y);
+    let numbers: Option<Vec<f64>> =
+        points.iter().map(|p| p.x.parse().ok().filter(|x: &f64| x.is_finite())).collect();
+    let Some(numbers) = numbers else {
+        let categories = distinct(points.iter().map(|p| p.x.clone()));
+        let value = |name: &str, x: &String| points.iter().find(|p| p.name == name && p.x == *x).map(|p| p.y);
+        let series = shown().map(|(name, ink)| bars::Series {
+            name: name.clone(),
+            ink: *ink,
+            values: categories.iter().map(|x| value(name, x)).collect(),
+        });
+        let series = series.collect();
+        return Body::Bars(Bars { y_title: spoken(&figure.y), format, categories, series });
+    };
+    let series = shown().map(|(name, ink)| {
+        let mut line: Vec<(f64, f64)> = points
+            .iter()
+            .filter(|p| p.name == *name)
+            .filter_map(|p| Some((p.x.parse().ok()?, p.y)))
+            .collect();
+        line.sort_by(|a, b| a.0.total_cmp(&b.0));
+        Series { name: name.clone(), ink: *ink, points: line }
+    });
+    Body::Lines(Lines {
+        x: Axis { title: figure.x.clone(), kind: numeric_kind(&numbers), format: human::short },
+        y: Axis {
+            title: spoken(&figure.y),
+            kind: if figure.y.ends_with("_ns") { Kind::Log10 } else { Kind::Linear },
+            format,
+        },
+        series: series.collect(),
+        height: 300.0,
+    })
+}
+
+/// How a column's values read, by the unit its name ends in.
+fn format_of(column: &str) -> Format {
+    match column {
+        c if c.ends_with("_ns") => human::nanos,
+        c if c.ends_with("_per_s") => human::short,
+        _ => human::number,
+    }
+}
+
+/// A column's name in words: `committed_per_s` is `committed per second`.
+fn spoken(column: &str) -> String {
+    let plain = column.strip_suffix("_per_s").map(|c| format!("{c} per second"));
+    let plain = plain.or_else(|| column.strip_suffix("_ns").map(str::to_owned));
+    plain.unwrap_or_else(|| column.to_owned()).replace('_', " ")
+}
+
+/// Where the column is largest and smallest.
+fn best(points: &[Point], figure: &Wanted) -> Option<String> {
+    let most = points.iter().max_by(|a, b| a.y.total_cmp(&b.y))?;
+    let least = points.iter().min_by(|a, b| a.y.total_cmp(&b.y))?;
+    let format = format_of(&figure.y);
+    let place = |p: &Point| match p.name.as_str() {
+        "" => format!("{} {}", figure.x, p.x),
+        name => format!("{name} at {} {}", figure.x, p.x),
+    };
+    (most.y > least.y).then(|| {
+        let what = spoken(&figure.y);
+        format!(
+            "{what} goes from {} ({}) to {} ({})",
+            format(least.y),
+            place(least),
+            format(most.y),
+            place(most)
+        )
+    })
+}
