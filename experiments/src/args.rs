@@ -229,6 +229,18 @@ pub struct QuickstartArgs {
 /// `doorbell devices`.
 #[derive(Args, Clone, Debug)]
 pub struct DevicesArgs {
+    /// Exchange one round of every verb with a host that listens; HOST or HOST:PORT.
+    #[arg(long, value_name = "PEER", requires = "code", conflicts_with = "listen")]
+    pub check: Option<String>,
+    /// Wait for another host's `--check`; on all addresses and port 18514 unless told otherwise.
+    #[arg(long, value_name = "ADDRESS:PORT", num_args = 0..=1)]
+    pub listen: Option<Option<String>>,
+    /// The code that `--listen` prints, or is to use.
+    #[arg(long, value_name = "CODE")]
+    pub code: Option<String>,
+    /// The device to listen or check with, as `verbs:` takes it; the first active one unless named.
+    #[arg(long, value_name = "DEVICE")]
+    pub device: Option<String>,
     /// Write the list as JSON to a new file, or to stdout with `-`.
     #[arg(long, value_name = "FILE|-", value_parser = values::json_target)]
     pub json: Option<JsonTarget>,

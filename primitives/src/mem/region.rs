@@ -1,15 +1,22 @@
 //! Regions: memory as atomic words.
 
 use crate::verbs::work::{Lkey, Rkey};
+#[cfg(not(feature = "verbs"))]
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Where there may be real NICs, memory is mapped for them; elsewhere it is allocated.
+#[cfg(feature = "verbs")]
+use super::mapped::Words;
+#[cfg(not(feature = "verbs"))]
+type Words = Arc<[AtomicU64]>;
 
 /// A stretch of memory that NICs and threads share. Cloning shares the memory.
 ///
 /// Offsets and lengths are in bytes. Words are little-endian when seen as bytes.
 #[derive(Clone)]
 pub struct Region {
-    words: Arc<[AtomicU64]>,
+    words: Words,
 }
 
 /// A range that leaves its region.
@@ -66,7 +73,12 @@ impl std::fmt::Debug for Region {
 impl Region {
     /// A zeroed region of at least `bytes` bytes, rounded up to whole words.
     pub fn new(bytes: usize) -> Region {
-        Region { words: (0..bytes.div_ceil(8)).map(|_| AtomicU64::new(0)).collect() }
+        let len = bytes.div_ceil(8);
+        #[cfg(feature = "verbs")]
+        let words = Words::zeroed(len);
+        #[cfg(not(feature = "verbs"))]
+        let words = (0..len).map(|_| AtomicU64::new(0)).collect();
+        Region { words }
     }
 
     /// Length in bytes.

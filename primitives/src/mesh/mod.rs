@@ -14,7 +14,7 @@ pub mod config;
 pub mod handshake;
 mod keeper;
 mod launch;
-mod rendezvous;
+pub mod rendezvous;
 pub mod session;
 mod threads;
 

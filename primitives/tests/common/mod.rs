@@ -4,6 +4,8 @@
 //! fabric has to show within a stated number of seeds. One test thread owns all contexts, so on loopback's
 //! posting-thread mode a test is deterministic, and on the simulator it decides how far virtual time moves
 //! between two looks at memory.
+//!
+//! With feature `verbs`, `DOORBELL_VERBS_DEVICE=rxe0` makes the same tests run on that device, and on it alone.
 
 // Each test binary uses a part of this.
 #![allow(dead_code)]
@@ -38,8 +40,23 @@ pub enum Fabric {
     NicThread(u64),
     /// The simulator, with the shipped `cx4-edr` and a little jitter on the wire.
     Sim(u64),
+<<<<<<< HEAD
     /// Sockets of this process: SEND and RECV of datagrams only.
     Tcp,
+=======
+    /// The real device that the environment names.
+    #[cfg(feature = "verbs")]
+    Verbs,
+}
+
+/// The real device to test instead of the fabrics that need none.
+pub fn real_device() -> Option<String> {
+    let device = std::env::var("DOORBELL_VERBS_DEVICE").ok()?;
+    if cfg!(not(feature = "verbs")) {
+        panic!("DOORBELL_VERBS_DEVICE is set, but these tests were built without feature verbs");
+    }
+    Some(device)
+>>>>>>> verbs
 }
 
 impl Fabric {
@@ -65,12 +82,17 @@ const DOOM: Nanos = Nanos::from_millis(10);
 
 /// Runs a test on every fabric, on those with seeds for several; a failure names the fabric and seed.
 pub fn on_every_fabric(test: impl Fn(Fabric)) {
+    #[cfg(feature = "verbs")]
+    if real_device().is_some() {
+        return named(Fabric::Verbs, || test(Fabric::Verbs));
+    }
     let seeded = (1..=3).flat_map(Fabric::overlapping);
     for fabric in std::iter::once(Fabric::Posting).chain(seeded) {
         named(fabric, || test(fabric));
     }
 }
 
+<<<<<<< HEAD
 /// As [`on_every_fabric`], for tests that send datagrams and nothing else; so sockets take part.
 pub fn on_every_datagram_fabric(test: impl Fn(Fabric)) {
     on_every_fabric(&test);
@@ -78,7 +100,17 @@ pub fn on_every_datagram_fabric(test: impl Fn(Fabric)) {
 }
 
 /// Asserts that each overlapping fabric shows the outcome on one of the first `seeds` seeds.
+=======
+/// Asserts that each overlapping fabric shows the outcome on one of the first `seeds` seeds. A real device may show
+/// it, and nothing can make it.
+>>>>>>> verbs
 pub fn must_show(what: &str, seeds: u64, shows: impl Fn(Fabric) -> bool) {
+    #[cfg(feature = "verbs")]
+    if real_device().is_some() {
+        let seen = named(Fabric::Verbs, || shows(Fabric::Verbs));
+        println!("{what}: {} on this device", if seen { "seen" } else { "not seen" });
+        return;
+    }
     for index in 0..Fabric::overlapping(0).len() {
         let seen = (1..=seeds).any(|seed| {
             let fabric = Fabric::overlapping(seed)[index];
@@ -119,7 +151,12 @@ pub struct Net {
 enum Under {
     Loopback(Loopback),
     Sim(SimWorld),
+<<<<<<< HEAD
     Tcp(TcpFabric),
+=======
+    #[cfg(feature = "verbs")]
+    Verbs(primitives::fabric::verbs::Verbs),
+>>>>>>> verbs
 }
 
 impl Under {
@@ -144,6 +181,12 @@ impl Under {
                 };
                 Under::Sim(SimWorld::new(&config).expect("a sane world"))
             }
+            #[cfg(feature = "verbs")]
+            Fabric::Verbs => {
+                use primitives::fabric::verbs::{Options, Verbs};
+                let options = Options::parse(&real_device().expect("a device")).expect("a device");
+                Under::Verbs(Verbs::open(&options, nodes).expect("the device works"))
+            }
         }
     }
 
@@ -151,7 +194,12 @@ impl Under {
         match self {
             Under::Loopback(fabric) => AnyNic::Loopback(fabric.context(NodeId(node))),
             Under::Sim(world) => AnyNic::Sim(world.context(NodeId(node), core)),
+<<<<<<< HEAD
             Under::Tcp(fabric) => AnyNic::Tcp(fabric.context(NodeId(node)).expect("a free port")),
+=======
+            #[cfg(feature = "verbs")]
+            Under::Verbs(fabric) => AnyNic::Verbs(fabric.context(NodeId(node)).expect("a context")),
+>>>>>>> verbs
         }
     }
 }
@@ -245,7 +293,13 @@ impl Net {
                 world.advance(world.now() + Nanos(1));
             }
             Under::Loopback(_) if self.fabric == Fabric::Posting => {}
+<<<<<<< HEAD
             Under::Loopback(_) | Under::Tcp(_) => std::thread::yield_now(),
+=======
+            Under::Loopback(_) => std::thread::yield_now(),
+            #[cfg(feature = "verbs")]
+            Under::Verbs(_) => std::thread::yield_now(),
+>>>>>>> verbs
         }
     }
 
@@ -268,13 +322,24 @@ impl Net {
             }
             // Receiver-not-ready messages are offered again at each poll.
             Under::Loopback(_) if self.fabric == Fabric::Posting => {}
+<<<<<<< HEAD
             Under::Loopback(_) | Under::Tcp(_) => std::thread::sleep(Duration::from_millis(3)),
+=======
+            Under::Loopback(_) => std::thread::sleep(Duration::from_millis(3)),
+            #[cfg(feature = "verbs")]
+            Under::Verbs(_) => std::thread::sleep(Duration::from_millis(20)),
+>>>>>>> verbs
         }
     }
 
     /// Whether time is virtual.
     pub fn is_simulated(&self) -> bool {
         self.nic(0).caps().virtual_time
+    }
+
+    /// Whether a node can be killed from outside. On a real device `tests/verbs.rs` does it from inside.
+    pub fn can_kill(&self) -> bool {
+        real_device().is_none()
     }
 
     /// Kills the node that was doomed when the net was made.
@@ -287,6 +352,8 @@ impl Net {
                 assert!(world.now() < DOOM, "the test has taken longer than was thought");
                 world.advance(DOOM + Nanos(1));
             }
+            #[cfg(feature = "verbs")]
+            Under::Verbs(_) => unreachable!("asked for only where `can_kill`"),
         }
     }
 
@@ -370,7 +437,13 @@ impl Net {
     /// Turns the cores 0 of the first nodes until all of their coroutines have ended.
     pub fn turn(&self, cores: Vec<Turning<'_>>) {
         match &self.under {
+<<<<<<< HEAD
             Under::Loopback(_) | Under::Tcp(_) => self.turn_on_this_thread(cores),
+=======
+            #[cfg(feature = "verbs")]
+            Under::Verbs(_) => self.turn_on_this_thread(cores),
+            Under::Loopback(_) => self.turn_on_this_thread(cores),
+>>>>>>> verbs
             Under::Sim(world) => {
                 let mut all: Vec<Turning> = Vec::new();
                 for core in cores {
