@@ -40,10 +40,8 @@ pub enum Fabric {
     NicThread(u64),
     /// The simulator, with the shipped `cx4-edr` and a little jitter on the wire.
     Sim(u64),
-<<<<<<< HEAD
     /// Sockets of this process: SEND and RECV of datagrams only.
     Tcp,
-=======
     /// The real device that the environment names.
     #[cfg(feature = "verbs")]
     Verbs,
@@ -56,7 +54,6 @@ pub fn real_device() -> Option<String> {
         panic!("DOORBELL_VERBS_DEVICE is set, but these tests were built without feature verbs");
     }
     Some(device)
->>>>>>> verbs
 }
 
 impl Fabric {
@@ -92,18 +89,14 @@ pub fn on_every_fabric(test: impl Fn(Fabric)) {
     }
 }
 
-<<<<<<< HEAD
 /// As [`on_every_fabric`], for tests that send datagrams and nothing else; so sockets take part.
 pub fn on_every_datagram_fabric(test: impl Fn(Fabric)) {
     on_every_fabric(&test);
     named(Fabric::Tcp, || test(Fabric::Tcp));
 }
 
-/// Asserts that each overlapping fabric shows the outcome on one of the first `seeds` seeds.
-=======
 /// Asserts that each overlapping fabric shows the outcome on one of the first `seeds` seeds. A real device may show
 /// it, and nothing can make it.
->>>>>>> verbs
 pub fn must_show(what: &str, seeds: u64, shows: impl Fn(Fabric) -> bool) {
     #[cfg(feature = "verbs")]
     if real_device().is_some() {
@@ -151,12 +144,9 @@ pub struct Net {
 enum Under {
     Loopback(Loopback),
     Sim(SimWorld),
-<<<<<<< HEAD
     Tcp(TcpFabric),
-=======
     #[cfg(feature = "verbs")]
     Verbs(primitives::fabric::verbs::Verbs),
->>>>>>> verbs
 }
 
 impl Under {
@@ -194,12 +184,9 @@ impl Under {
         match self {
             Under::Loopback(fabric) => AnyNic::Loopback(fabric.context(NodeId(node))),
             Under::Sim(world) => AnyNic::Sim(world.context(NodeId(node), core)),
-<<<<<<< HEAD
             Under::Tcp(fabric) => AnyNic::Tcp(fabric.context(NodeId(node)).expect("a free port")),
-=======
             #[cfg(feature = "verbs")]
             Under::Verbs(fabric) => AnyNic::Verbs(fabric.context(NodeId(node)).expect("a context")),
->>>>>>> verbs
         }
     }
 }
@@ -293,13 +280,9 @@ impl Net {
                 world.advance(world.now() + Nanos(1));
             }
             Under::Loopback(_) if self.fabric == Fabric::Posting => {}
-<<<<<<< HEAD
             Under::Loopback(_) | Under::Tcp(_) => std::thread::yield_now(),
-=======
-            Under::Loopback(_) => std::thread::yield_now(),
             #[cfg(feature = "verbs")]
             Under::Verbs(_) => std::thread::yield_now(),
->>>>>>> verbs
         }
     }
 
@@ -322,13 +305,9 @@ impl Net {
             }
             // Receiver-not-ready messages are offered again at each poll.
             Under::Loopback(_) if self.fabric == Fabric::Posting => {}
-<<<<<<< HEAD
             Under::Loopback(_) | Under::Tcp(_) => std::thread::sleep(Duration::from_millis(3)),
-=======
-            Under::Loopback(_) => std::thread::sleep(Duration::from_millis(3)),
             #[cfg(feature = "verbs")]
             Under::Verbs(_) => std::thread::sleep(Duration::from_millis(20)),
->>>>>>> verbs
         }
     }
 
@@ -437,13 +416,9 @@ impl Net {
     /// Turns the cores 0 of the first nodes until all of their coroutines have ended.
     pub fn turn(&self, cores: Vec<Turning<'_>>) {
         match &self.under {
-<<<<<<< HEAD
             Under::Loopback(_) | Under::Tcp(_) => self.turn_on_this_thread(cores),
-=======
             #[cfg(feature = "verbs")]
             Under::Verbs(_) => self.turn_on_this_thread(cores),
-            Under::Loopback(_) => self.turn_on_this_thread(cores),
->>>>>>> verbs
             Under::Sim(world) => {
                 let mut all: Vec<Turning> = Vec::new();
                 for core in cores {

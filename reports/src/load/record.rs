@@ -122,9 +122,6 @@ pub struct Record {
     /// What the run itself had to say.
     #[serde(default)]
     pub notes: Vec<String>,
-    /// What was asked for.
-    #[serde(default)]
-    pub spec: serde_json::Value,
     /// What the run's author makes of it; for grids of requests also what papers print for their points.
     #[serde(default)]
     pub summary: serde_json::Value,

@@ -174,7 +174,6 @@ fn taken_before(chain: &[WorkRequest], refused: &PostError, places: u64) -> usiz
         PostError::NotReady { .. } | PostError::UnknownQp { .. } | PostError::Destination { .. } => None,
         PostError::QueueFull { .. } => Some(places as usize),
         PostError::Device { taken, .. } => Some(taken as usize),
-        PostError::Unsupported { verb, .. } => chain.iter().position(|r| r.verb.name() == verb),
         PostError::Unsupported { verb, .. } | PostError::Messages { verb, .. } => {
             chain.iter().position(|r| r.verb.name() == verb)
         }
