@@ -107,8 +107,6 @@ pub fn profile(choice: &ProfileChoice) -> Result<Profile, CliError> {
     })
 }
 
-const NOT_BUILT: &str = "this version of doorbell does not have it yet";
-
 /// Every fabric, those that work first.
 pub fn fabrics(devices: &[RdmaDevice]) -> Vec<FabricStatus> {
     let mut all = vec![status("loopback", "real", "threads of one process on shared memory", true, "")];

@@ -29,8 +29,10 @@ pub fn run(args: &RunArgs, context: &Context) -> Result<(), CliError> {
         spec.nodes = cluster.file.count().into();
         // Each process counts by itself: none of them could say when all have counted enough.
         if args.precision.precision.is_some() {
-            return Err(CliError::usage("--precision needs all nodes in one process; a cluster measures a fixed time")
-                .hint("give --duration"));
+            return Err(CliError::usage(
+                "--precision needs all nodes in one process; a cluster measures a fixed time",
+            )
+            .hint("give --duration"));
         }
         spec.precision = None;
     }
