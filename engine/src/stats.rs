@@ -119,6 +119,7 @@ pub struct StatsData {
     committed: u64,
     committed_read_only: u64,
     aborts: Vec<(String, u64)>,
+    rolled_back: Vec<(String, u64)>,
     given_up: u64,
     latency: HistogramData,
     phases: Vec<(HistogramData, Costs)>,
@@ -127,10 +128,12 @@ pub struct StatsData {
 impl WorkerStats {
     /// The form that travels.
     pub fn to_data(&self) -> StatsData {
+        let told = |counts: &ReasonCounts| counts.iter().map(|(reason, n)| (reason.to_owned(), n)).collect();
         StatsData {
             committed: self.committed,
             committed_read_only: self.committed_read_only,
-            aborts: self.aborts.iter().map(|(reason, n)| (reason.to_owned(), n)).collect(),
+            aborts: told(&self.aborts),
+            rolled_back: told(&self.rolled_back),
             given_up: self.given_up,
             latency: self.latency.to_data(),
             phases: self.phases.iter().map(|p| (p.latency.to_data(), p.costs)).collect(),
@@ -151,6 +154,9 @@ impl WorkerStats {
         }
         for (reason, n) in &data.aborts {
             stats.aborts.add(name_of(reason)?, *n);
+        }
+        for (reason, n) in &data.rolled_back {
+            stats.rolled_back.add(name_of(reason)?, *n);
         }
         stats.committed = data.committed;
         stats.committed_read_only = data.committed_read_only;

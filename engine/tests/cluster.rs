@@ -101,7 +101,7 @@ fn smallbank_over_processes_is_serializable_and_conserves_money() {
         assert!(whole.faults.is_empty(), "{:?}", whole.faults);
         let failed: Vec<_> = whole.failed_checks().collect();
         assert!(failed.is_empty() && whole.checks.len() >= 2, "{failed:?}");
-        let ended = whole.stats.committed + whole.stats.aborts.of("insufficient-funds");
+        let ended = whole.stats.committed + whole.stats.rolled_back.of("insufficient-funds");
         assert_eq!(ended, u64::from(nodes) * u64::from(workers) * 4 * 50, "every transaction ends");
         assert_eq!(whole.stats.committed, results.iter().map(|r| r.0.stats.committed).sum::<u64>());
         let history = whole.history.as_ref().expect("it was asked for");

@@ -200,10 +200,13 @@ impl Described {
     pub fn decode(bytes: &[u8]) -> Result<Described, String> {
         let value: Value = serde_json::from_slice(bytes).map_err(|e| e.to_string())?;
         let mut spec = RunSpec::default();
+        let usual = serde_json::to_value(&spec).map_err(|e| e.to_string())?;
         for key in RunSpec::KEYS {
+            let described = &value["spec"][*key];
+            let left_out = described.is_null() && usual[*key].is_null();
             // The plan comes as what it is, not as a name or a file of the other host.
-            if *key != "plan" {
-                spec.apply(key, &value["spec"][*key]).map_err(|e| format!("`{key}`: {e}"))?;
+            if *key != "plan" && !left_out {
+                spec.apply(key, described).map_err(|e| format!("`{key}`: {e}"))?;
             }
         }
         for (key, setting) in value["spec"]["set"].as_object().into_iter().flatten() {

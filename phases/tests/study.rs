@@ -59,7 +59,7 @@ fn two_sided_variants_run_over_tcp_and_one_sided_ones_are_refused() {
             (spec.coroutines, spec.rows_per_node) = (2, 500);
             (spec.warm_up, spec.duration) = (Nanos::from_millis(5), Nanos::from_millis(50));
             let what = format!("{} {}", subject.name(), variant.name);
-            match run(&fabric, Shape { nodes: 2, workers: 1 }, &WorkerConfig::default(), &spec) {
+            match run(&fabric, Shape { nodes: 3, workers: 1 }, &WorkerConfig::default(), &spec) {
                 Ok(counts) => {
                     assert!(counts.ops > 0, "{what}");
                     ran += 1;

@@ -387,7 +387,9 @@ fn a_dead_peer_is_an_error_after_all_retransmissions_and_others_go_on() {
         });
         rig.run(tasks.collect());
         assert_eq!(rig.rpc(0).unanswered(), 0);
-        assert_eq!(rig.rpc(0).stats().retransmits, 39 * 3);
+        // A busy machine may have kept the living peer's answer waiting too.
+        let again = rig.rpc(0).stats().retransmits;
+        assert!((39 * 3..=40 * 3).contains(&again), "{again}");
         assert!(rig.ledgers[1].0.borrow().times.is_empty());
     });
 }

@@ -74,7 +74,8 @@ fn a_shard_given_twice_counts_once() {
 
 #[test]
 fn unlike_shards_are_refused_unless_told() {
-    let changes: [(&str, fn(&mut Value)); 4] = [
+    type Change = fn(&mut Value);
+    let changes: [(&str, Change); 4] = [
         ("seeds 42 and 7", |r| r["seed"] = json!(7)),
         ("commits 0123456789abcdef and f00d", |r| r["commit"] = json!("f00d")),
         ("profiles 5a5a5a5a5a5a and 77", |r| r["profile"]["hash"] = json!("77")),

@@ -28,9 +28,9 @@ pub fn join(results: Vec<Results>, mixed: bool) -> Result<Vec<Results>, ReportEr
             None => joined.push((group, vec![result])),
         }
     }
-    let whole = |(group, mut members): (Option<String>, Vec<Results>)| match group {
+    let whole = |(group, members): (Option<String>, Vec<Results>)| match group {
         Some(_) => Ok(vec![one(members, mixed)?]),
-        None => Ok(members.drain(..).collect()),
+        None => Ok(members),
     };
     Ok(joined
         .into_iter()
