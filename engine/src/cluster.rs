@@ -4,7 +4,8 @@
 //! same for threads on shared memory and for simulated machines.
 //!
 //! **What a run measures.** Either so many transactions per coroutine, everything counted; or a time span after a
-//! warm-up, during which caches fill and queues reach their usual length. An attempt counts if it *ends* inside the
+//! warm-up, during which caches fill and queues reach their usual length; both fixed, or found by the rule of
+//! [`primitives::measure::steady`]. An attempt counts if it *ends* inside the
 //! span. Load is closed: each coroutine begins its next transaction when the last one has ended, so a stall also holds
 //! back the transactions that would have come (coordinated omission); latencies are those of the transactions that
 //! did run, from their first attempt's begin to the commit.
@@ -13,6 +14,7 @@
 //! counted against what committed transactions say they did, and backups are compared with their primaries.
 
 mod audit;
+mod part;
 mod program;
 mod result;
 
@@ -27,13 +29,16 @@ use phases::rule::Packing;
 use phases::rule::time::{MOST_NODES, MOST_WORKERS, Skew};
 use phases::store::{Shape as RecordShape, StoreConfig, StoreError, TableSpec};
 use primitives::fabric::SetupError;
-use primitives::mesh::{FabricSpec, LaunchError, Shape, WorkerConfig, launch};
+use primitives::measure::Precision;
+use primitives::mesh::{
+    FabricSpec, LaunchError, MeshError, Session, Shape, WorkerConfig, launch, launch_member,
+};
 use primitives::units::Nanos;
 use program::Run;
 use std::sync::atomic::AtomicBool;
 
 /// How long a run lasts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Length {
     /// A span of core time after a warm-up.
     Time {
@@ -42,6 +47,8 @@ pub enum Length {
         /// Counted.
         measured: Nanos,
     },
+    /// As long as it takes to know the throughput that well; see [`primitives::measure::steady`].
+    Steady(Precision),
     /// So many transactions of each coroutine, all counted.
     Transactions(u64),
 }
@@ -182,6 +189,9 @@ pub enum RunError {
     /// The fabric refused something.
     #[error(transparent)]
     Launch(#[from] LaunchError),
+    /// The nodes of the cluster did not stay together.
+    #[error(transparent)]
+    Mesh(#[from] MeshError),
     /// `stop` was true before any transaction ran.
     #[error("stopped while the cluster was set up")]
     Cancelled,
@@ -249,11 +259,92 @@ pub fn run_as<W: Workload, P: Protocol + Copy + Sync>(
         Run::new(spec, workload, protocol, stop, spec.store(&tables, protocol.needs().packing), tables)?;
     let config = program.worker_config();
     match launch(&spec.fabric, spec.shape, &config, &program) {
-        Ok((outputs, facts)) => Ok(program.result(outputs, facts)),
+        Ok((outputs, facts)) => {
+            let mut part = program.part(outputs, &facts);
+            part.nodes = spec.shape.nodes;
+            Ok(program.result(vec![part], facts))
+        }
         Err(LaunchError::Shared(SetupError::Invalid(text))) => Err(program.refusal(text)),
         Err(LaunchError::Cancelled) => Err(RunError::Cancelled),
         Err(other) => Err(other.into()),
     }
+}
+
+/// Runs this process's node of a run that all members of `session` take part in; `spec` is the same for all, except for
+/// what their fabrics must know of their hosts.
+///
+/// `own` is given this node's share, which has no invariants: those are of the whole. Then shares travel to node 0, which
+/// gets the whole. If a node is lost, there is no whole, and the share's `facts.cut_short` says who.
+///
+/// # Errors
+/// If plan, store or fabric refuse here or at another node, or results do not come together.
+pub fn run_member(
+    spec: &RunSpec,
+    workload: &AnyWorkload,
+    protocol: AnyProtocol,
+    stop: &AtomicBool,
+    session: &mut Session,
+    own: &mut dyn FnMut(RunResult),
+) -> Result<Option<RunResult>, RunError> {
+    match workload {
+        AnyWorkload::SmallBank(w) => run_member_as(spec, w, protocol, stop, session, own),
+        AnyWorkload::Micro(w) => run_member_as(spec, w, protocol, stop, session, own),
+    }
+}
+
+/// [`run_member`] for a workload and a protocol of one's own.
+///
+/// # Errors
+/// As [`run_member`].
+pub fn run_member_as<W: Workload, P: Protocol + Copy + Sync>(
+    spec: &RunSpec,
+    workload: &W,
+    protocol: P,
+    stop: &AtomicBool,
+    session: &mut Session,
+    own: &mut dyn FnMut(RunResult),
+) -> Result<Option<RunResult>, RunError> {
+    let tables = workload.tables();
+    let made = check(spec, protocol.needs()).and_then(|()| {
+        let store = spec.store(&tables, protocol.needs().packing);
+        Ok(Run::new(spec, workload, protocol, stop, store, tables)?)
+    });
+    let program = made.inspect_err(|error| session.fail(&error.to_string()))?;
+    let config = program.worker_config();
+    let (outputs, facts) = match launch_member(&spec.fabric, session, spec.shape, &config, &program) {
+        Ok(done) => done,
+        Err(LaunchError::Shared(SetupError::Invalid(text))) => return Err(program.refusal(text)),
+        Err(LaunchError::Mesh(error)) => return Err(error.into()),
+        Err(LaunchError::Cancelled) => {
+            session.fail("stopped while the cluster was set up");
+            return Err(RunError::Cancelled);
+        }
+        Err(other) => {
+            session.fail(&other.to_string());
+            return Err(other.into());
+        }
+    };
+    let mut part = program.part(outputs, &facts);
+    part.nodes = 1;
+    let bytes = part.encode();
+    own(program.result(vec![part], facts.clone()));
+    if facts.cut_short.is_some() {
+        return Ok(None);
+    }
+    let bytes = bytes.map_err(|why| {
+        session.fail(&why);
+        RunError::Spec(why)
+    })?;
+    let Some(all) = session.gather("results", bytes)? else { return Ok(None) };
+    let mut parts = Vec::with_capacity(all.len());
+    for (node, bytes) in all.iter().enumerate() {
+        parts.push(part::Part::decode(bytes).map_err(|what| {
+            let node = primitives::verbs::NodeId(node as u16);
+            session.fail(&what);
+            RunError::Mesh(MeshError::Unfit { node, what })
+        })?);
+    }
+    Ok(Some(program.result(parts, facts)))
 }
 
 fn check(spec: &RunSpec, needs: &Needs) -> Result<(), RunError> {
@@ -268,6 +359,9 @@ fn check(spec: &RunSpec, needs: &Needs) -> Result<(), RunError> {
     match spec.length {
         Length::Time { measured: Nanos(0), .. } => {
             Err(RunError::Spec("a run of no time measures nothing".into()))
+        }
+        Length::Steady(p) if p.least.0 == 0 || p.relative.is_nan() || p.relative <= 0.0 => {
+            Err(RunError::Spec("a precision must be above zero, and so must the shortest time".into()))
         }
         Length::Transactions(0) => Err(RunError::Spec("a run of no transactions measures nothing".into())),
         _ if spec.retry.attempts == 0 => {

@@ -16,7 +16,7 @@
 mod observed;
 
 use crate::protocol::Protocol;
-use crate::stats::{Window, WorkerStats};
+use crate::stats::WorkerStats;
 use crate::verify::Recorder;
 use crate::workload::{RecordId, Workload};
 use observed::Observed;
@@ -26,6 +26,7 @@ use phases::rule::{Abort, Owner, Stamp};
 use phases::store::{Layout, TableId};
 use phases::txn::{Intent, Txn};
 use primitives::exec::sleep_until;
+use primitives::measure::Meter;
 use primitives::mem::PoolExhausted;
 use primitives::units::Nanos;
 use primitives::verbs::port::EnginePort;
@@ -146,7 +147,7 @@ pub struct Parts<P, O> {
     /// The worker's counters.
     pub stats: Rc<RefCell<WorkerStats>>,
     /// When attempts are counted.
-    pub window: Window,
+    pub window: Arc<Meter>,
     /// When aborted transactions are tried again.
     pub retry: RetryPolicy,
     /// One of so many attempts has its phases timed; zero times none.
@@ -164,7 +165,7 @@ pub struct Session<P, O> {
     owner: Owner,
     rng: Xoshiro256PlusPlus,
     stats: Rc<RefCell<WorkerStats>>,
-    window: Window,
+    window: Arc<Meter>,
     retry: RetryPolicy,
     sample_every: u32,
     until_sample: u32,
@@ -447,8 +448,7 @@ impl<P: Protocol, O: PhaseOps> Session<P, O> {
                 Err(Halt::Abort(abort)) => {
                     self.abort(abort.name()).await?;
                     aborts += 1;
-                    if abort.is_final() || aborts >= self.retry.attempts || self.ended_at >= self.window.until
-                    {
+                    if abort.is_final() || aborts >= self.retry.attempts || self.window.over(self.ended_at) {
                         self.stats.borrow_mut().given_up += 1;
                         return Ok(End::GivenUp(abort));
                     }

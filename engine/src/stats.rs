@@ -1,38 +1,16 @@
 //! What the sessions of one worker counted: outcomes, latencies, and what each phase cost.
 //!
 //! One [`WorkerStats`] per worker thread, shared by its coroutines; nothing in it grows while it counts. Only
-//! what ends inside the measured window is counted, see [`Window`].
+//! what *ends* inside the measured window is counted
+//! ([`primitives::measure::Meter`]): what a run has committed between two moments is what throughput means, and long
+//! transactions are not favoured.
 
 use phases::plan::Phase;
-use primitives::measure::Histogram;
-use primitives::units::Nanos;
+use primitives::measure::{Histogram, HistogramData};
 use primitives::verbs::port::Cost;
 
-/// When a run measures. Times are core times.
-///
-/// An attempt belongs to the window if it *ends* inside: what a run has committed between two moments is what
-/// throughput means, and long transactions are not favoured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Window {
-    /// What ended before this is warm-up: caches fill, queues reach their usual length.
-    pub from: Nanos,
-    /// Coroutines start nothing after this, and what ends later is not counted.
-    pub until: Nanos,
-}
-
-impl Window {
-    /// Everything.
-    pub const ALL: Window = Window { from: Nanos(0), until: Nanos::MAX };
-
-    /// Whether an attempt that ended at `now` counts.
-    #[inline]
-    pub fn holds(&self, now: Nanos) -> bool {
-        self.from <= now && now < self.until
-    }
-}
-
 /// Verbs, doorbells and round trips, added up.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Costs {
     /// Requests posted.
     pub verbs: u64,
@@ -134,6 +112,75 @@ impl WorkerStats {
     }
 }
 
+/// [`WorkerStats`] as it travels between nodes.
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StatsData {
+    committed: u64,
+    committed_read_only: u64,
+    aborts: Vec<(String, u64)>,
+    rolled_back: Vec<(String, u64)>,
+    given_up: u64,
+    latency: HistogramData,
+    phases: Vec<(HistogramData, Costs)>,
+}
+
+impl WorkerStats {
+    /// The form that travels.
+    pub fn to_data(&self) -> StatsData {
+        let told = |counts: &ReasonCounts| counts.iter().map(|(reason, n)| (reason.to_owned(), n)).collect();
+        StatsData {
+            committed: self.committed,
+            committed_read_only: self.committed_read_only,
+            aborts: told(&self.aborts),
+            rolled_back: told(&self.rolled_back),
+            given_up: self.given_up,
+            latency: self.latency.to_data(),
+            phases: self.phases.iter().map(|p| (p.latency.to_data(), p.costs)).collect(),
+        }
+    }
+
+    /// Statistics from the form that travels.
+    ///
+    /// # Errors
+    /// In words, for what no node of this version sends.
+    pub fn from_data(data: &StatsData) -> Result<WorkerStats, String> {
+        let mut stats = WorkerStats::new(2);
+        if data.phases.len() != stats.phases.len() {
+            return Err(format!("{} phases instead of {}", data.phases.len(), stats.phases.len()));
+        }
+        for (mine, (latency, costs)) in stats.phases.iter_mut().zip(&data.phases) {
+            *mine = PhaseStats { latency: Histogram::from_data(latency)?, costs: *costs };
+        }
+        for (reason, n) in &data.aborts {
+            stats.aborts.add(name_of(reason)?, *n);
+        }
+        for (reason, n) in &data.rolled_back {
+            stats.rolled_back.add(name_of(reason)?, *n);
+        }
+        stats.committed = data.committed;
+        stats.committed_read_only = data.committed_read_only;
+        stats.given_up = data.given_up;
+        stats.latency = Histogram::from_data(&data.latency)?;
+        Ok(stats)
+    }
+}
+
+/// The one copy of an abort reason's name that came from another node. There are no more than a table of counts holds.
+fn name_of(reason: &str) -> Result<&'static str, String> {
+    static NAMES: std::sync::Mutex<Vec<&'static str>> = std::sync::Mutex::new(Vec::new());
+    let mut names = NAMES.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    if let Some(known) = names.iter().find(|known| **known == reason) {
+        return Ok(known);
+    }
+    if names.len() == REASONS || reason.len() > 64 {
+        return Err(format!("more than {REASONS} abort reasons, or one of more than 64 B"));
+    }
+    let kept: &'static str = String::from(reason).leak();
+    names.push(kept);
+    Ok(kept)
+}
+
 /// Room for reasons: the causes that phases, protocols and workloads name, a dozen all told.
 const REASONS: usize = 24;
 
@@ -204,13 +251,6 @@ mod tests {
         b.merge(&a);
         assert_eq!(b.iter().collect::<Vec<_>>(), [("changed", 2), ("locked", 2)]);
         assert_eq!((b.total(), b.of("locked"), b.of("nothing")), (4, 2, 0));
-    }
-
-    #[test]
-    fn the_window_is_half_open() {
-        let w = Window { from: Nanos(10), until: Nanos(20) };
-        let held: Vec<u64> = (8..22).filter(|&t| w.holds(Nanos(t))).collect();
-        assert_eq!(held, (10..20).collect::<Vec<_>>());
     }
 
     #[test]

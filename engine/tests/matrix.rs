@@ -7,7 +7,8 @@ use common::{Case, fabrics, judge, plans_of};
 use engine::cluster::{Length, RunSpec};
 use engine::protocol::{AnyProtocol, Protocol};
 use phases::plan::{Needs, Plan, Preset, Via};
-use primitives::mesh::Shape;
+use primitives::fabric::tcp;
+use primitives::mesh::{FabricSpec, Shape};
 use primitives::units::Nanos;
 
 const SMALLBANK: &[(&str, &str)] =
@@ -32,6 +33,13 @@ fn case(plan: Plan, workload: &'static str, settings: &[(&str, &str)], replicas:
 fn on_every_fabric(mut case: Case) {
     for (name, fabric) in fabrics(7) {
         case.spec.fabric = fabric;
+        if let Err(refused) =
+            case.spec.plan.check(&case.spec.fabric.caps().expect("a fabric"), case.protocol.needs())
+        {
+            // A device's atomics may not reach the CPU; then a plan that mixes both on lock words is not for it.
+            println!("not on {name}: {refused}");
+            continue;
+        }
         let mut case = case.clone();
         // Its requests take long, and whoever waits for a lock asks again and again.
         if name == "loopback-nic-thread" && !matches!(case.protocol, AnyProtocol::Occ(_)) {
@@ -69,6 +77,31 @@ fn presets_run_blind_writes_fetched_together() {
     for &preset in Preset::ALL {
         on_every_fabric(case(preset.plan(), "micro", &settings, 1));
     }
+}
+
+/// Sockets carry what is two-sided, and refuse the rest with the reason before anything runs.
+#[test]
+fn presets_run_over_tcp_or_are_refused() {
+    let mut ran = Vec::new();
+    for &preset in Preset::ALL {
+        for (workload, settings, replicas) in [("smallbank", SMALLBANK, 3), ("micro", MICRO, 2)] {
+            let mut case = case(preset.plan(), workload, settings, replicas);
+            case.spec.fabric = FabricSpec::Tcp(tcp::Options::default());
+            let caps = case.spec.fabric.caps().expect("fixed");
+            match preset.plan().check(&caps, &Needs::OCC) {
+                Ok(_) => {
+                    judge(&case, "tcp");
+                    ran.push(preset.name());
+                }
+                Err(refused) => {
+                    let text = refused.to_string();
+                    assert!(text.contains("tcp") && text.contains("one-sided"), "{}: {text}", preset.name());
+                }
+            }
+        }
+    }
+    assert!(ran.contains(&"two-sided") && ran.contains(&"fasst-occ"), "{ran:?}");
+    assert!(!ran.contains(&"one-sided"), "{ran:?}");
 }
 
 /// A sample over the whole space of plans, a different one for each seed: every 97th plan from the seed's place on.

@@ -8,10 +8,11 @@ use std::path::PathBuf;
 use clap::{ArgAction, Args, Parser, Subcommand};
 use clap_complete::Shell;
 use engine::verify::Level;
+use primitives::measure::Shard;
 
 use crate::names::STUDY_PHASES;
 use crate::output::JsonTarget;
-use crate::spec::{FabricChoice, PlanChoice, RunSpec, Span, limits, values};
+use crate::spec::{FabricChoice, PlanChoice, ProfileChoice, RunSpec, Span, limits, values};
 
 const AFTER_HELP: &str = "\
 Exit codes:
@@ -50,14 +51,20 @@ pub enum Command {
     Devices(DevicesArgs),
     /// Sweep the primitives of one fabric: results and a NIC profile file.
     Characterize(CharacterizeArgs),
+    /// Fit a profile's free numbers to published claims or to a characterization.
+    Calibrate(CalibrateArgs),
     /// Drive one transaction phase, alone, in each variant.
     Study(StudyArgs),
     /// From profile, workload and protocol to a plan file, with prediction and reasons.
     Tune(TuneArgs),
     /// One workload, protocol, plan and fabric: throughput, latency, aborts, cost per phase.
     Run(RunArgs),
+    /// One member of a cluster of processes (tcp or verbs), driven by node 0's `doorbell run --cluster`.
+    Node(NodeArgs),
     /// Measure the grid of an experiment file (YAML); run again to resume.
     Experiment(ExperimentArgs),
+    /// Run the experiments behind the papers' claims and print the scoreboard; run again to resume.
+    Reproduce(ReproduceArgs),
     /// Turn result directories into one self-contained HTML page, with SVG, PNG and CSV.
     Report(ReportArgs),
     /// Check the isolation of a recorded history.
@@ -75,10 +82,13 @@ impl Command {
             Command::Quickstart(_) => "quickstart",
             Command::Devices(_) => "devices",
             Command::Characterize(_) => "characterize",
+            Command::Calibrate(_) => "calibrate",
             Command::Study(_) => "study",
             Command::Tune(_) => "tune",
             Command::Run(_) => "run",
+            Command::Node(_) => "node",
             Command::Experiment(_) => "experiment",
+            Command::Reproduce(_) => "reproduce",
             Command::Report(_) => "report",
             Command::Check(_) => "check",
             Command::Completions(_) => "completions",
@@ -140,7 +150,8 @@ pub struct WorkloadArgs {
 /// How long, and from which draw.
 #[derive(Args, Clone, Debug)]
 pub struct TimeArgs {
-    /// Measured time per point, with unit (100ms, 2s); virtual on sim. Usually 1s, on sim 2ms.
+    /// Measured time per point, with unit (100ms, 2s); virtual on sim. Usually 1s, on sim 2ms; the shortest, where a
+    /// precision is asked for.
     #[arg(long, value_name = "TIME", allow_negative_numbers = true, value_parser = values::span)]
     pub duration: Option<Span>,
     /// Seed of every random draw.
@@ -188,12 +199,20 @@ impl SpecArgs {
 impl TimeArgs {
     /// The measured time: as asked for, or what is usual on the fabric.
     pub fn duration_on(&self, fabric: &FabricChoice) -> Span {
-        self.duration.unwrap_or(if fabric.virtual_time() {
-            limits::USUAL_VIRTUAL
-        } else {
-            limits::USUAL_REAL
-        })
+        self.duration.unwrap_or_else(|| limits::usual_duration(fabric))
     }
+}
+
+/// How well the throughput is to be known.
+#[derive(Args, Clone, Debug, Default)]
+pub struct PrecisionArgs {
+    /// Measure until the 95 % confidence interval of the rate is within this share to either side; usually 1%, unless a
+    /// --duration is given.
+    #[arg(long, value_name = "SHARE", allow_negative_numbers = true, value_parser = values::precision)]
+    pub precision: Option<f64>,
+    /// Longest run for a precision, warm-up included; usually 5 durations, on sim 16.
+    #[arg(long, value_name = "TIME", allow_negative_numbers = true, value_parser = values::span)]
+    pub max_duration: Option<Span>,
 }
 
 /// `doorbell quickstart`.
@@ -210,6 +229,18 @@ pub struct QuickstartArgs {
 /// `doorbell devices`.
 #[derive(Args, Clone, Debug)]
 pub struct DevicesArgs {
+    /// Exchange one round of every verb with a host that listens; HOST or HOST:PORT.
+    #[arg(long, value_name = "PEER", requires = "code", conflicts_with = "listen")]
+    pub check: Option<String>,
+    /// Wait for another host's `--check`; on all addresses and port 18514 unless told otherwise.
+    #[arg(long, value_name = "ADDRESS:PORT", num_args = 0..=1)]
+    pub listen: Option<Option<String>>,
+    /// The code that `--listen` prints, or is to use.
+    #[arg(long, value_name = "CODE")]
+    pub code: Option<String>,
+    /// The device to listen or check with, as `verbs:` takes it; the first active one unless named.
+    #[arg(long, value_name = "DEVICE")]
+    pub device: Option<String>,
     /// Write the list as JSON to a new file, or to stdout with `-`.
     #[arg(long, value_name = "FILE|-", value_parser = values::json_target)]
     pub json: Option<JsonTarget>,
@@ -237,8 +268,13 @@ pub struct CharacterizeArgs {
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = values::coroutines)]
     pub coroutines: Option<u32>,
     /// Measured time per point, with unit (100ms, 2s); virtual on sim. Usually 200ms, on sim 400us; shorter with --quick.
+    /// With a precision, the shortest.
     #[arg(long, value_name = "TIME", allow_negative_numbers = true, value_parser = values::span)]
     pub duration: Option<Span>,
+    /// Measure each point until the 95 % confidence interval of its rate is within this share to either side, at most
+    /// for 16 durations; usually the duration is fixed.
+    #[arg(long, value_name = "SHARE", allow_negative_numbers = true, value_parser = values::precision)]
+    pub precision: Option<f64>,
     /// Seed of every random draw.
     #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = 1)]
     pub seed: u64,
@@ -248,6 +284,26 @@ pub struct CharacterizeArgs {
     #[allow(missing_docs)]
     #[command(flatten)]
     pub output: OutputArgs,
+}
+
+/// `doorbell calibrate`.
+#[derive(Args, Clone, Debug)]
+pub struct CalibrateArgs {
+    /// The profile to start from, a shipped name or a file; numbers with `free` bounds are fitted.
+    #[arg(long, value_name = "PROFILE", value_parser = values::profile)]
+    pub profile: ProfileChoice,
+    /// Fit to this characterization; to the calibrate claims of the profile if not given.
+    #[arg(long, value_name = "RESULTS_DIR")]
+    pub from: Option<PathBuf>,
+    /// Most rounds of the search; each simulates the targets about once per free number.
+    #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = 6, value_parser = values::rounds)]
+    pub rounds: u32,
+    /// The profile file to write, which must be new; PROFILE.calibrated.profile.yaml if not given.
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+    /// Write numbers and residuals as JSON to a new file, or to stdout with `-` (then nothing else is printed there).
+    #[arg(long, value_name = "FILE|-", value_parser = values::json_target)]
+    pub json: Option<JsonTarget>,
 }
 
 /// `doorbell study`.
@@ -305,12 +361,21 @@ pub struct RunArgs {
     /// Start with empty location caches; usually they know what a long run would have taught them.
     #[arg(long)]
     pub cold_cache: bool,
+    #[allow(missing_docs)]
+    #[command(flatten)]
+    pub precision: PrecisionArgs,
     /// Do not record and check the history: a few per cent faster.
     #[arg(long)]
     pub no_check: bool,
     /// Keep the recorded history in a new file, for `doorbell check`.
     #[arg(long, value_name = "FILE")]
     pub history: Option<PathBuf>,
+    /// Run over the processes of this cluster file, as its node 0; it says how many nodes there are.
+    #[arg(long, value_name = "FILE")]
+    pub cluster: Option<PathBuf>,
+    /// With --cluster: how long to wait for the other nodes.
+    #[arg(long, value_name = "TIME", default_value = "60s", allow_negative_numbers = true, value_parser = values::span)]
+    pub join_within: Span,
     #[allow(missing_docs)]
     #[command(flatten)]
     pub output: OutputArgs,
@@ -319,15 +384,37 @@ pub struct RunArgs {
 impl RunArgs {
     /// What the flags ask for, in the form that experiment files use.
     pub fn spec(&self) -> RunSpec {
-        RunSpec { warm_cache: !self.cold_cache, ..self.what.spec(self.plan.clone()) }
+        let spec = self.what.spec(self.plan.clone());
+        let precision = match self.what.time.duration {
+            None => self.precision.precision.or(Some(limits::USUAL_PRECISION)),
+            Some(_) => self.precision.precision,
+        };
+        RunSpec { warm_cache: !self.cold_cache, precision, max_duration: self.precision.max_duration, ..spec }
     }
 }
 
 impl TuneArgs {
-    /// What the flags ask for, as a run without a plan.
+    /// What the flags ask for, as a run without a plan. Rivals are told apart by a few per cent, in equal times.
     pub fn spec(&self) -> RunSpec {
         self.what.spec(PlanChoice::Tuned)
     }
+}
+
+/// `doorbell node`.
+#[derive(Args, Clone, Debug)]
+pub struct NodeArgs {
+    /// The cluster file, the same on every host.
+    #[arg(long, value_name = "FILE")]
+    pub cluster: PathBuf,
+    /// Which of its nodes this is; node 0 is `doorbell run --cluster`.
+    #[arg(long, value_name = "N")]
+    pub id: u16,
+    /// Keep this node's share of the results here; usually in a new directory under doorbell-out.
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// How long to wait for node 0.
+    #[arg(long, value_name = "TIME", default_value = "60s", allow_negative_numbers = true, value_parser = values::span)]
+    pub join_within: Span,
 }
 
 /// `doorbell experiment`.
@@ -336,7 +423,31 @@ pub struct ExperimentArgs {
     /// Experiment files.
     #[arg(value_name = "FILE", required = true)]
     pub files: Vec<PathBuf>,
+    /// Measure only this share of each grid, into a directory of its own: 1/4 is the first of four. `doorbell report`
+    /// joins them.
+    #[arg(long, value_name = "I/N", value_parser = values::shard)]
+    pub shard: Option<Shard>,
     /// Points measured at a time; cores on sim, 1 where time is real. Results do not depend on it.
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = values::jobs)]
+    pub jobs: Option<usize>,
+    #[allow(missing_docs)]
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
+/// `doorbell reproduce`.
+#[derive(Args, Clone, Debug)]
+pub struct ReproduceArgs {
+    /// Claims (DRH-P02), papers (drtmh-osdi18), figures (drtmh-osdi18/fig5) or experiments; all if none is named.
+    #[arg(value_name = "ID|PAPER|FIGURE")]
+    pub what: Vec<String>,
+    /// Only list the claims and what answers them.
+    #[arg(long)]
+    pub list: bool,
+    /// Show claims without an answer too.
+    #[arg(long)]
+    pub all: bool,
+    /// Points measured at a time; usually one per core. Results do not depend on it.
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = values::jobs)]
     pub jobs: Option<usize>,
     #[allow(missing_docs)]
@@ -347,9 +458,12 @@ pub struct ExperimentArgs {
 /// `doorbell report`.
 #[derive(Args, Clone, Debug)]
 pub struct ReportArgs {
-    /// Result directories.
+    /// Result directories. Shards of one experiment are joined.
     #[arg(value_name = "DIR", required = true)]
     pub dirs: Vec<PathBuf>,
+    /// Join shards even if commit, seed, profile or spec differ; the page says which.
+    #[arg(long)]
+    pub mixed: bool,
     /// Where to put report.html and its figures; the first result directory if not given.
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,

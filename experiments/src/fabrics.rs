@@ -1,6 +1,8 @@
 //! What this build and this machine can drive, and what is missing for the rest.
 
-use primitives::fabric::{Caps, loopback};
+#[cfg(feature = "verbs")]
+use primitives::fabric::verbs;
+use primitives::fabric::{Caps, loopback, tcp};
 use primitives::measure::{Kind, ProfileRef, RunRecord};
 use primitives::mesh::FabricSpec;
 use std::fs;
@@ -105,8 +107,6 @@ pub fn profile(choice: &ProfileChoice) -> Result<Profile, CliError> {
     })
 }
 
-const NOT_BUILT: &str = "this version of doorbell does not have it yet";
-
 /// Every fabric, those that work first.
 pub fn fabrics(devices: &[RdmaDevice]) -> Vec<FabricStatus> {
     let mut all = vec![status("loopback", "real", "threads of one process on shared memory", true, "")];
@@ -118,15 +118,16 @@ pub fn fabrics(devices: &[RdmaDevice]) -> Vec<FabricStatus> {
         all.push(status("verbs:DEVICE", "real", "RDMA devices through libibverbs", false, &verbs));
     }
     for device in devices {
+        let built = cfg!(feature = "verbs");
         all.push(status(
             &format!("verbs:{}", device.name),
             "real",
             "RDMA device through libibverbs",
-            false,
+            built,
             &verbs,
         ));
     }
-    all.push(status("tcp", "real", "sockets, two-sided only", false, NOT_BUILT));
+    all.push(status("tcp", "real", "sockets, two-sided only; one process or a cluster", true, ""));
     all.sort_by_key(|fabric| !fabric.works);
     all
 }
@@ -136,14 +137,21 @@ fn status(name: &str, time: &'static str, about: &'static str, works: bool, miss
 }
 
 fn verbs_missing(devices: &[RdmaDevice]) -> String {
+    let mut missing = Vec::new();
     if devices.is_empty() {
-        format!(
-            "no RDMA device in /sys/class/infiniband (an adapter and its driver, or the kernel's software device rdma_rxe, would show there); {NOT_BUILT}"
-        )
-    } else {
-        NOT_BUILT.to_owned()
+        missing.push(
+            "no RDMA device in /sys/class/infiniband (an adapter and its driver, or the kernel's software device \
+             rdma_rxe, would show there)",
+        );
     }
+    if !cfg!(feature = "verbs") {
+        missing.push(WITHOUT_VERBS);
+    }
+    missing.join("; ")
 }
+
+const WITHOUT_VERBS: &str = "this doorbell was built without libibverbs: `apt-get install cmake libclang-dev \
+                             libibverbs-dev`, then `cargo build --release --features verbs`";
 
 /// Refuses a fabric that does not work here, saying what is missing and which one works.
 ///
@@ -151,19 +159,22 @@ fn verbs_missing(devices: &[RdmaDevice]) -> String {
 /// Exit code 3 if the machine or the build lacks it, 2 for a profile that nobody ships.
 pub fn require(choice: &FabricChoice) -> Result<(), CliError> {
     let what = match choice {
-        FabricChoice::Loopback => return Ok(()),
+        FabricChoice::Loopback | FabricChoice::Tcp => return Ok(()),
         FabricChoice::Sim(named) => {
             profile(named)?;
             return Ok(());
         }
-        FabricChoice::Tcp => NOT_BUILT.to_owned(),
         FabricChoice::Verbs(name) => {
             let devices = rdma_devices(Path::new(SYSFS));
             let names: Vec<&str> = devices.iter().map(|device| device.name.as_str()).collect();
-            if devices.is_empty() || names.contains(&name.as_str()) {
+            // `verbs:DEVICE[:PORT][,KEY=VALUE…]`
+            let device = name.split([':', ',']).next().unwrap_or(name);
+            if !devices.is_empty() && !names.contains(&device) {
+                format!("no RDMA device `{device}`; {}", suggest(device, &names))
+            } else if devices.is_empty() || cfg!(not(feature = "verbs")) {
                 verbs_missing(&devices)
             } else {
-                format!("no RDMA device `{name}`; {}", suggest(name, &names))
+                return Ok(());
             }
         }
     };
@@ -229,6 +240,8 @@ pub struct Fabric {
     pub spec: FabricSpec,
     /// The profile, where it is simulated.
     pub profile: Option<Profile>,
+    /// What a run's record says of the device.
+    pub notes: Vec<String>,
 }
 
 impl Fabric {
@@ -245,9 +258,25 @@ impl Fabric {
                     FabricSpec::Sim { profile: Box::new(profile.clone()), seed, faults: Box::default() };
                 (spec, Some(profile))
             }
+            FabricChoice::Tcp => (FabricSpec::Tcp(tcp::Options::default()), None),
+            #[cfg(feature = "verbs")]
+            FabricChoice::Verbs(text) => {
+                let options = verbs::Options::parse(text).map_err(|e| CliError::usage(e.to_string()))?;
+                // Opened once here, so that what is wrong is said before anything else is done.
+                let opened = verbs::Verbs::open(&options, 1).map_err(|e| {
+                    CliError::machine(e.to_string()).hint("`doorbell devices` says what is missing")
+                })?;
+                let fabric = Fabric {
+                    choice: choice.clone(),
+                    spec: FabricSpec::Verbs(Box::new(options)),
+                    profile: None,
+                    notes: vec![opened.describe()],
+                };
+                return Ok(fabric);
+            }
             _ => (FabricSpec::Loopback(loopback::Options { seed, ..Default::default() }), None),
         };
-        Ok(Fabric { choice: choice.clone(), spec, profile })
+        Ok(Fabric { choice: choice.clone(), spec, profile, notes: Vec::new() })
     }
 
     /// What the fabric can do.
@@ -255,7 +284,12 @@ impl Fabric {
     /// # Errors
     /// If the profile is impossible.
     pub fn caps(&self) -> Result<Caps, CliError> {
-        self.spec.caps().map_err(|e| CliError::usage("the profile cannot be simulated").caused_by(&e))
+        let what = if self.profile.is_some() {
+            "the profile cannot be simulated"
+        } else {
+            "the fabric cannot be used"
+        };
+        self.spec.caps().map_err(|e| CliError::usage(what).caused_by(&e))
     }
 
     /// A record of a run that starts now on this fabric; the caller fills in title and question.
@@ -263,6 +297,7 @@ impl Fabric {
         let mut record = RunRecord::new(kind, &self.choice.to_string(), spec, seed, points);
         record.commit = crate::COMMIT.to_owned();
         record.profile = self.profile.as_ref().map(ProfileRef::from);
+        record.notes.extend(self.notes.iter().cloned());
         record
     }
 }
@@ -295,7 +330,7 @@ mod tests {
         for fabric in fabrics(&[]) {
             assert_eq!(fabric.works, fabric.missing.is_none(), "{fabric:?}");
         }
-        let error = require(&FabricChoice::Tcp).unwrap_err();
+        let error = require(&FabricChoice::Verbs("mlx5_9".into())).unwrap_err();
         assert_eq!(error.exit(), crate::error::Exit::Machine);
     }
 }

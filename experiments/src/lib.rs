@@ -9,7 +9,9 @@
 //! [`commands::dispatch`].
 
 pub mod args;
+pub mod calibrate;
 pub mod claims;
+pub mod cluster;
 pub mod commands;
 pub mod error;
 pub mod fabrics;

@@ -42,6 +42,8 @@ pub fn measure(
         .with("signal_period", point.signal_period)
         .with("queue_pairs", point.queue_pairs)
         .with("addresses", (point.addresses > 0).then_some(point.addresses))
+        .with("memory", asked.memory.as_str())
+        .with("context", asked.context.as_str())
         .with("optimizations", point.rung.map_or("", |rung| rung.name()))
         .with("ops", sample.ops)
         .with("rate_per_s", rate)
@@ -53,6 +55,7 @@ pub fn measure(
         .with("latency_p999_ns", latency.p999())
         .with("doorbells_per_op", (sample.ops_total > 0).then(|| sample.doorbells_per_op()))
         .with("events", virtual_time.then_some(sample.facts.events))
-        .with("virtual_ns", virtual_time.then_some(sample.facts.virtual_time));
+        .with("virtual_ns", virtual_time.then_some(sample.facts.virtual_time))
+        .with_steadiness(&sample.steadiness);
     Ok(PointResult { row, histogram: Some(sample.latency.clone()), ..PointResult::default() })
 }

@@ -63,7 +63,7 @@ impl Sweep {
         M: Fn(u64) -> Result<PointResult, CliError> + Sync,
     {
         let missing = dir.missing();
-        let expected = dir.record().points_expected;
+        let expected = dir.record().points_here();
         let kept = expected - missing.len() as u64;
         if kept > 0 && !missing.is_empty() {
             self.talk.say(format!("resuming: {kept} of {expected} points are there"));
@@ -144,7 +144,7 @@ impl Sweep {
             format!(
                 "interrupted: {} of {} points are kept in {}",
                 record.points_done,
-                record.points_expected,
+                record.points_here(),
                 dir.path().display()
             ),
         )

@@ -9,13 +9,14 @@ use crate::spec::{FabricChoice, PlanChoice, RunSpec};
 use engine::cluster::{self, RunError, RunResult};
 use engine::protocol::{AnyProtocol, PROTOCOLS, Protocol};
 use engine::stats::ReasonCounts;
-use engine::verify::{self, Verdict};
+use engine::verify::{self, Level, Verdict};
 use engine::workload::AnyWorkload;
 use phases::plan::{Phase, Plan, PlanFile, Prediction, Preset};
 use primitives::measure::{PointResult, Row};
 use primitives::mesh::Shape;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
 /// A plan with its name and, if a tuner chose it, what it expects.
@@ -147,7 +148,7 @@ pub fn engine_spec(spec: &RunSpec, fabric: &Fabric, plan: Plan) -> cluster::RunS
     let shape = Shape { nodes: spec.nodes as u16, workers: spec.threads as u16 };
     let mut asked = cluster::RunSpec::new(fabric.spec.clone(), shape, plan);
     asked.replicas = spec.replicas as u16;
-    asked.length = cluster::Length::measured(spec.duration.nanos());
+    asked.length = spec.length();
     asked.seed = spec.seed;
     asked.warm_cache = spec.warm_cache;
     asked
@@ -170,6 +171,20 @@ pub fn check(spec: &RunSpec, fabric: &Fabric, plan: Plan) -> Result<(), CliError
     }
     let asked = engine_spec(spec, fabric, plan);
     let estimate = cluster::memory_estimate(&asked, &workload, &protocol);
+    fits(estimate)
+}
+
+/// [`check`] for one node of a run over processes: a node's share of what all need.
+///
+/// # Errors
+/// As [`check`].
+pub fn check_share(spec: &RunSpec, fabric: &Fabric, plan: Plan) -> Result<(), CliError> {
+    let asked = engine_spec(spec, fabric, plan);
+    let protocol = protocol(spec)?;
+    fits(cluster::memory_estimate(&asked, &workload(spec)?, &protocol) / u64::from(spec.nodes.max(1)))
+}
+
+fn fits(estimate: u64) -> Result<(), CliError> {
     let free = primitives::measure::memory_available();
     match free {
         Some(free) if estimate > free => Err(CliError::usage(format!(
@@ -200,20 +215,49 @@ pub fn run(
     let mut asked = engine_spec(spec, fabric, named.plan);
     asked.history = keep.history;
     let watch = Watch::begin(spec.fabric.virtual_time());
-    let result = cluster::run(&asked, &workload, protocol, stop).map_err(|error| match &error {
-        RunError::Plan(refused) => CliError::usage(format!("plan `{}` cannot run here", named.name))
+    let result = cluster::run(&asked, &workload, protocol, stop).map_err(|e| refused(&e, &named.name))?;
+    let disturbance = watch.end();
+    Ok(Run { disturbance, ..Run::judge(named, result, true) })
+}
+
+/// Why there is no result, for people.
+pub fn refused(error: &RunError, plan: &str) -> CliError {
+    match error {
+        RunError::Plan(refused) => CliError::usage(format!("plan `{plan}` cannot run here"))
             .caused_by(refused.as_ref())
             .hint("`doorbell tune` finds the best plan that can"),
+        RunError::Mesh(lost) => CliError::from(lost.clone()),
         RunError::Cancelled => CliError::interrupted(),
-        _ => CliError::usage("the run cannot be set up").caused_by(&error),
-    })?;
-    let disturbance = watch.end();
-    let level = protocol.level();
-    let verdict = result.history.as_ref().map(|history| verify::check(history, level));
-    Ok(Run { plan: named.name.clone(), prediction: named.prediction.clone(), result, verdict, disturbance })
+        _ => CliError::usage("the run cannot be set up").caused_by(error),
+    }
+}
+
+/// Writes a history to a new file.
+///
+/// # Errors
+/// Exit code 3 with what the system said.
+pub fn write_history(path: &Path, history: &verify::History) -> Result<(), CliError> {
+    let write = || -> std::io::Result<()> {
+        let mut file = std::io::BufWriter::new(std::fs::File::create(path)?);
+        engine::verify::format::write(history, &mut file)?;
+        std::io::Write::flush(&mut file)
+    };
+    write().map_err(|e| {
+        CliError::machine(format!("the history cannot be written to {}", path.display())).caused_by(&e)
+    })
 }
 
 impl Run {
+    /// A finished run, its history checked if it is the whole.
+    pub fn judge(named: &NamedPlan, result: RunResult, whole: bool) -> Run {
+        let history = result.history.as_ref().filter(|_| whole);
+        // A run's protocol is one of those with a name; what it promises is what is checked.
+        let promised = AnyProtocol::named(result.protocol).map(|protocol| protocol.level());
+        let verdict = history.map(|h| verify::check(h, promised.unwrap_or(Level::StrictSerializable)));
+        let disturbance = Disturbance::default();
+        Run { plan: named.name.clone(), prediction: named.prediction.clone(), result, verdict, disturbance }
+    }
+
     /// The row, phases and aborts of result files.
     pub fn point(&self, row: Row) -> PointResult {
         let r = &self.result;
@@ -253,6 +297,10 @@ impl Run {
             .with("checks_failed", r.failed_checks().count())
             .with("events", virtual_time.then_some(r.facts.events))
             .with("virtual_ns", virtual_time.then_some(r.facts.virtual_time));
+        let row = match &r.steadiness {
+            Some(steadiness) => row.with_steadiness(steadiness),
+            None => row,
+        };
         let phases = Phase::ALL.into_iter().filter(|&phase| r.stats.phase(phase).latency.count() > 0);
         let phases = phases.map(|phase| {
             let stats = r.stats.phase(phase);
@@ -320,6 +368,10 @@ impl Run {
             "preemptions_per_cpu_s": self.disturbance.preemptions_per_cpu_s,
             "busy": self.disturbance.busy(),
             "interrupted": r.interrupted,
+            "steadiness": r.steadiness.map(|s| json!({
+                "warm_up_ns": s.warm_up, "batches": s.means.map(|m| m.batches), "batch_ns": s.batch,
+                "rate_ci_relative": s.relative(), "lag1": s.means.map(|m| m.lag1), "converged": s.converged,
+            })),
         });
         if let FabricChoice::Sim(_) = spec.fabric {
             document["virtual_ns"] = json!(r.facts.virtual_time);
@@ -338,8 +390,8 @@ impl Run {
         if let Some(fault) = self.result.faults.first() {
             let (node, worker) = (fault.node, fault.worker);
             return Err(CliError::check(format!(
-                "a session on {node}, worker {worker} failed: {:?}",
-                fault.failure
+                "a session on {node}, worker {worker} failed: {}",
+                fault.why
             ))
             .hint(hint));
         }

@@ -55,7 +55,9 @@ const COMMANDS: &[&str] = &[
     "study",
     "tune",
     "run",
+    "node",
     "experiment",
+    "reproduce",
     "report",
     "check",
     "completions",
@@ -126,8 +128,8 @@ fn devices_lists_what_is_here() {
     let named =
         |name: &str| fabrics.iter().find(|f| f["name"] == name).unwrap_or_else(|| panic!("{name}: {list}"));
     assert_eq!(named("loopback")["works"], true);
-    assert_eq!(named("tcp")["works"], false);
-    assert!(named("tcp")["missing"].is_string());
+    assert_eq!(named("tcp")["works"], true);
+    assert!(fabrics.iter().all(|f| f["works"] == f["missing"].is_null()), "{list}");
     let counters = &list["hardware_counters"];
     assert_eq!(counters["available"].as_bool().unwrap(), counters["reason"].is_null());
 }
@@ -208,7 +210,8 @@ fn completions_and_pages_name_every_command() {
 
 #[test]
 fn fabrics_that_do_not_work_here_exit_with_3_and_name_one_that_does() {
-    refused(&["run", "--fabric", "tcp"], 3, &["fabric tcp does not work here", "--fabric loopback"]);
+    refused(&["run", "--fabric", "tcp"], 2, &["plan `drtm-h` cannot run here", "tcp", "one-sided"]);
+    refused(&["characterize", "--fabric", "tcp"], 2, &["tcp has no one-sided verbs"]);
     refused(&["run", "--fabric", "verbs:mlx5_77"], 3, &["verbs:mlx5_77", "RDMA device", "--fabric loopback"]);
     refused(&["run", "--fabric", "sim:cx4-edt"], 2, &["cx4-edt", "did you mean `cx4-edr`?"]);
     refused(
@@ -248,10 +251,13 @@ fn mistakes_in_experiment_files_have_file_line_and_column() {
         ("", ["bad.yaml is empty", ""]),
         ("# question: why\n\n", ["bad.yaml is empty", ""]),
         ("fabric: loopback\n", ["bad.yaml:1:1", "missing field `question`"]),
-        ("question: why\nfabric: tcp\n", ["fabric tcp does not work here", "--fabric loopback"]),
+        (
+            "question: why\nfabric: verbs:mlx5_77\n",
+            ["fabric verbs:mlx5_77 does not work here", "--fabric loopback"],
+        ),
     ] {
         std::fs::write(&bad, text).unwrap();
-        let exit = if text.contains("tcp") { 3 } else { 2 };
+        let exit = if text.contains("verbs") { 3 } else { 2 };
         refused(&["experiment", good.to_str().unwrap(), bad.to_str().unwrap()], exit, &says);
     }
     refused(&["experiment", "/nowhere/a.yaml"], 2, &["cannot read /nowhere/a.yaml", "No such file"]);

@@ -29,7 +29,7 @@ fn args(dir: &Path, plan: &str) -> ExperimentArgs {
     let json = dir.join("result.json");
     let _ = std::fs::remove_file(&json);
     let output = OutputArgs { json: Some(JsonTarget::File(json)), out: Some(dir.join("out")) };
-    ExperimentArgs { files: vec![file], jobs: Some(1), output }
+    ExperimentArgs { files: vec![file], shard: None, jobs: Some(1), output }
 }
 
 fn measure(point: &Point) -> Result<PointResult, CliError> {
@@ -93,4 +93,24 @@ fn an_unwritable_place_is_told_before_anything_is_measured() {
         shown.contains("cannot create /dev/null/out") && shown.contains("part of the path is a file"),
         "{shown}"
     );
+}
+
+#[test]
+fn shards_measure_the_grid_between_them() {
+    let temp = tempfile::tempdir().unwrap();
+    let mut measured = Vec::new();
+    for shard in ["1/4", "2/4", "3/4", "4/4"] {
+        let shard: primitives::measure::Shard = shard.parse().unwrap();
+        let mut args = args(temp.path(), "one-sided");
+        args.shard = Some(shard);
+        args.output.out = Some(temp.path().join(format!("out-{}", shard.index)));
+        sweep(&args).unwrap();
+        let points = std::fs::read_to_string(temp.path().join(format!("out-{}/points.csv", shard.index)));
+        let points: Vec<u64> =
+            points.unwrap().lines().skip(1).map(|l| l.split(',').next().unwrap().parse().unwrap()).collect();
+        assert!(points.iter().all(|&p| shard.holds(p)), "{shard}: {points:?}");
+        measured.extend(points);
+    }
+    measured.sort_unstable();
+    assert_eq!(measured, [0, 1, 2, 3, 4, 5], "every point once; a shard may have few or none");
 }

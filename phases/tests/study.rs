@@ -50,6 +50,32 @@ fn every_variant_counts_operations_and_their_cost() {
 }
 
 #[test]
+fn two_sided_variants_run_over_tcp_and_one_sided_ones_are_refused() {
+    let fabric = FabricSpec::Tcp(primitives::fabric::tcp::Options::default());
+    let (mut ran, mut refused) = (0, 0);
+    for subject in Subject::ALL {
+        for variant in subject.variants() {
+            let mut spec = Spec::new(subject, variant);
+            (spec.coroutines, spec.rows_per_node) = (2, 500);
+            (spec.warm_up, spec.duration) = (Nanos::from_millis(5), Nanos::from_millis(50));
+            let what = format!("{} {}", subject.name(), variant.name);
+            match run(&fabric, Shape { nodes: 3, workers: 1 }, &WorkerConfig::default(), &spec) {
+                Ok(counts) => {
+                    assert!(counts.ops > 0, "{what}");
+                    ran += 1;
+                }
+                Err(error) => {
+                    let text = error.to_string();
+                    assert!(matches!(error, StudyError::Plan(_)) && text.contains("tcp"), "{what}: {text}");
+                    refused += 1;
+                }
+            }
+        }
+    }
+    assert!(ran >= 5 && refused >= 5, "{ran} ran, {refused} were refused");
+}
+
+#[test]
 fn the_cache_saves_the_lookup() {
     let [_, sim] = fabrics();
     let counts = |name: &str| {

@@ -193,7 +193,16 @@ impl Service for Echo {
 
 #[test]
 fn calls_served_and_one_way() {
-    let net = Net::new(Fabric::Posting, 2);
+    calls(Fabric::Posting);
+}
+
+#[test]
+fn calls_served_and_one_way_over_sockets() {
+    calls(Fabric::Tcp);
+}
+
+fn calls(fabric: Fabric) {
+    let net = Net::new(fabric, 2);
     let config = WorkerConfig::default();
     let (workers, cards): (Vec<_>, Vec<_>) =
         (0..2).map(|n| Worker::open(net.own_context(n), &config, 2, 0).expect("a worker")).unzip();

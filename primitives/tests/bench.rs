@@ -18,6 +18,7 @@ fn scope() -> Scope {
         warm_up: Nanos::from_micros(500),
         // Longer than a few time slices: a busy machine may not run a worker at all in a short one.
         window: Nanos::from_millis(30),
+        precision: None,
     }
 }
 

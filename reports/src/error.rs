@@ -77,6 +77,16 @@ pub enum ReportError {
     /// Every directory given failed to load.
     #[error("nothing to show: {}", list(.0))]
     NothingLoaded(Vec<LoadError>),
+    /// Two shards of one experiment that were not measured alike.
+    #[error("{} and {} are shards of one experiment, but have {what}", first.display(), second.display())]
+    Mixed {
+        /// One directory.
+        first: PathBuf,
+        /// The other.
+        second: PathBuf,
+        /// What differs.
+        what: String,
+    },
     /// A file of the report cannot be written.
     #[error("cannot write {}: {source}", path.display())]
     Unwritable {

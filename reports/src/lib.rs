@@ -37,6 +37,8 @@ pub struct Options {
     pub command: String,
     /// Commit of the binary that draws the page.
     pub commit: String,
+    /// Join shards of one experiment even if they were not measured alike.
+    pub mixed: bool,
     /// Leave out the PNG files.
     pub skip_png: bool,
 }
@@ -73,6 +75,7 @@ pub fn render(dirs: &[PathBuf], out: &Path, options: &Options) -> Result<Report,
     if results.is_empty() {
         return Err(ReportError::NothingLoaded(problems));
     }
+    let results = load::shards::join(results, options.mixed)?;
     let page_path = match out.extension() {
         Some(extension) if extension == "html" => out.to_owned(),
         _ => out.join("report.html"),

@@ -5,7 +5,8 @@ use phases::store::{Cluster, StoreError, TableId};
 use primitives::verbs::NodeId;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Fills every node's partition, nodes in parallel, and counts what was put there.
+/// Fills the copies of partitions that this process holds, partitions in parallel and each in the order of its keys, and
+/// counts what was put into those whose primary is here.
 ///
 /// Each partition's records go to the primary's own copy and to its backups' copies of it, which nobody else
 /// fills; so nodes do not get in each other's way, and the result does not depend on the order. `stop` ends it early:
@@ -20,13 +21,19 @@ pub(super) fn populate<W: Workload>(
     let threads = std::thread::available_parallelism().map_or(1, |n| n.get() as u16).min(nodes);
     let fill = |first: u16| -> Result<W::Tally, StoreError> {
         let mut sum = W::Tally::default();
-        for node in (first..nodes).step_by(usize::from(threads)) {
-            for (record, words) in fillings(cluster, workload, tables, NodeId(node)) {
+        for node in (first..nodes).step_by(usize::from(threads)).map(NodeId) {
+            let here = cluster.local(node).is_some();
+            if !here && cluster.layout().backups(node).all(|backup| cluster.local(backup).is_none()) {
+                continue;
+            }
+            for (record, words) in fillings(cluster, workload, tables, node) {
                 if stop.load(Ordering::Relaxed) {
                     return Ok(sum);
                 }
                 cluster.load(TableId(record.table), record.key, &words)?;
-                workload.tally(record, &words, &mut sum);
+                if here {
+                    workload.tally(record, &words, &mut sum);
+                }
             }
         }
         Ok(sum)
@@ -68,33 +75,93 @@ fn keys_of(cluster: &Cluster, table: TableId, records: u64, node: NodeId) -> imp
     (0..records).filter(move |&key| cluster.layout().primary(table, key) == node)
 }
 
-/// What was found in one node's partition.
-#[derive(Clone, Debug, Default)]
+/// Parts that a partition's copies are compared by, each a range of keys of a table.
+const PARTS: u64 = 64;
+
+/// What was found in the copies that some nodes hold.
+#[derive(Clone, Debug, Default, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct Found<T> {
+    /// Of primaries.
     pub(super) tally: T,
     /// Records that are missing, torn or still locked on the primary, and the first of them in words.
     pub(super) damaged: u64,
     pub(super) first_damaged: Option<String>,
-    /// Backup copies compared.
-    pub(super) compared: u64,
-    /// Of these, those that differ from their primary, and the first of them in words.
+    /// Of primaries and backups, so that copies compare wherever they are.
+    copies: Vec<Copy>,
+}
+
+/// One copy of a node's partition of a table, in short.
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Copy {
+    table: u16,
+    primary: u16,
+    holder: u16,
+    records: u64,
+    /// A digest over keys, headers and payloads for each range of keys.
+    digests: Vec<u64>,
+}
+
+/// Whether backups equal their primaries.
+pub(super) struct Compared {
+    /// Backup copies of records compared.
+    pub(super) records: u64,
+    /// Ranges of keys in which a backup differs, and the first of them in words.
     pub(super) differing: u64,
     pub(super) first_differing: Option<String>,
 }
 
 impl<T: std::ops::AddAssign> Found<T> {
-    /// Adds what was found in another partition.
+    /// Adds what was found elsewhere.
     pub(super) fn merge(&mut self, other: Found<T>) {
         self.tally += other.tally;
         self.damaged += other.damaged;
         self.first_damaged = self.first_damaged.take().or(other.first_damaged);
-        self.compared += other.compared;
-        self.differing += other.differing;
-        self.first_differing = self.first_differing.take().or(other.first_differing);
+        self.copies.extend(other.copies);
+    }
+
+    /// Compares backups with their primaries.
+    pub(super) fn compare(&self, tables: &[TableDef]) -> Compared {
+        let mut compared = Compared { records: 0, differing: 0, first_differing: None };
+        for backup in self.copies.iter().filter(|c| c.holder != c.primary) {
+            let of = |c: &&Copy| {
+                c.holder == backup.primary && (c.table, c.primary) == (backup.table, backup.primary)
+            };
+            let primary = self.copies.iter().find(of);
+            compared.records += backup.records;
+            for part in 0..PARTS as usize {
+                if primary.is_some_and(|p| p.digests.get(part) == backup.digests.get(part)) {
+                    continue;
+                }
+                compared.differing += 1;
+                compared.first_differing.get_or_insert_with(|| {
+                    let (name, records) =
+                        tables.get(usize::from(backup.table)).map_or(("?", 0), |t| (t.name, t.records));
+                    let edge = |part: u64| (part * records).div_ceil(PARTS);
+                    format!(
+                        "{name} keys {}..{} of node {}: its backup node {} has other records",
+                        edge(part as u64),
+                        edge(part as u64 + 1),
+                        backup.primary,
+                        backup.holder
+                    )
+                });
+            }
+        }
+        compared
     }
 }
 
-/// Counts one node's partition and compares its backups with it. Nothing may be in flight.
+/// Folds a word into a digest (splitmix64's finalizer, which lets no bit without effect on any other).
+fn fold(digest: u64, word: u64) -> u64 {
+    let mut z = (digest ^ word).wrapping_add(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ z >> 31
+}
+
+/// Counts one node's partition, and digests all copies that the node holds. Nothing may be in flight.
 pub(super) fn count<W: Workload>(
     cluster: &Cluster,
     workload: &W,
@@ -102,43 +169,77 @@ pub(super) fn count<W: Workload>(
     node: NodeId,
 ) -> Found<W::Tally> {
     let mut found = Found::default();
-    for (table, def) in tables.iter().enumerate() {
-        let table = TableId(table as u16);
-        for key in keys_of(cluster, table, def.records, node) {
-            let record = RecordId { table: table.0, key };
-            let primary = cluster.store(node).get(table, key);
-            match &primary {
-                Some(stored) if !stored.locked => {
-                    workload.tally(record, &stored.payload, &mut found.tally);
+    let store = cluster.store(node);
+    let nodes = cluster.layout().config().nodes;
+    let held = (0..nodes).map(NodeId).filter(|&primary| cluster.layout().copy(node, primary).is_some());
+    for primary in held {
+        for (table, def) in tables.iter().enumerate() {
+            let id = TableId(table as u16);
+            let mut copy = Copy {
+                table: id.0,
+                primary: primary.0,
+                holder: node.0,
+                records: 0,
+                digests: vec![0; PARTS as usize],
+            };
+            for key in keys_of(cluster, id, def.records, primary) {
+                let record = store.get(id, key);
+                copy.records += 1;
+                let digest = &mut copy.digests
+                    [(u128::from(key) * u128::from(PARTS) / u128::from(def.records)) as usize];
+                *digest = fold(*digest, key);
+                if let Some(stored) = &record {
+                    let start = fold(fold(*digest, stored.version), u64::from(stored.locked));
+                    *digest = stored.payload.iter().fold(start, |digest, &word| fold(digest, word));
                 }
-                other => {
-                    found.damaged += 1;
-                    found.first_damaged.get_or_insert_with(|| {
-                        format!(
-                            "{} key {key} on {node} is {}",
-                            def.name,
-                            match other {
-                                Some(stored) => format!("still locked: {stored:?}"),
-                                None => "missing or torn".to_owned(),
-                            }
-                        )
-                    });
+                if primary != node {
+                    continue;
+                }
+                match &record {
+                    Some(stored) if !stored.locked => {
+                        workload.tally(RecordId { table: id.0, key }, &stored.payload, &mut found.tally);
+                    }
+                    other => {
+                        found.damaged += 1;
+                        found.first_damaged.get_or_insert_with(|| {
+                            format!(
+                                "{} key {key} on {node} is {}",
+                                def.name,
+                                match other {
+                                    Some(stored) => format!("still locked: {stored:?}"),
+                                    None => "missing or torn".to_owned(),
+                                }
+                            )
+                        });
+                    }
                 }
             }
-            for backup in cluster.layout().backups(node) {
-                found.compared += 1;
-                let copy = cluster.store(backup).get(table, key);
-                if copy != primary {
-                    found.differing += 1;
-                    found.first_differing.get_or_insert_with(|| {
-                        format!(
-                            "{} key {key}: {node} has {primary:?}, its backup {backup} {copy:?}",
-                            def.name
-                        )
-                    });
-                }
-            }
+            found.copies.push(copy);
         }
     }
     found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn copy(holder: u16, digests: u64) -> Copy {
+        Copy { table: 0, primary: 1, holder, records: 10, digests: vec![digests; PARTS as usize] }
+    }
+
+    #[test]
+    fn a_backup_that_differs_or_has_no_primary_is_named() {
+        let tables = [TableDef { name: "accounts", payload_bytes: 8, records: 640 }];
+        let mut found = Found::<u64> { copies: vec![copy(1, 5), copy(2, 5), copy(0, 5)], ..Found::default() };
+        let compared = found.compare(&tables);
+        assert_eq!((compared.records, compared.differing), (20, 0));
+        found.copies[2].digests[3] = 6;
+        let compared = found.compare(&tables);
+        assert_eq!(compared.differing, 1);
+        let words = compared.first_differing.unwrap();
+        assert_eq!(words, "accounts keys 30..40 of node 1: its backup node 0 has other records");
+        found.copies.remove(0);
+        assert_eq!(found.compare(&tables).differing, 2 * PARTS);
+    }
 }

@@ -1,11 +1,12 @@
 //! The program every worker runs: its coroutines, its handlers, and the end of a run.
 
 use super::audit::{self, Found};
+use super::part::Part;
 use super::result::{Fault, RunResult};
 use super::{Length, RunError, RunSpec};
 use crate::protocol::Protocol;
 use crate::session::{End, Failure, Parts, Session};
-use crate::stats::{Window, WorkerStats};
+use crate::stats::WorkerStats;
 use crate::verify::{History, Recorder};
 use crate::workload::{Check, TableDef, Workload};
 use phases::ops::{Handlers, Phases, Stop};
@@ -16,11 +17,12 @@ use phases::store::{
 };
 use primitives::exec::{Core, CoreLoop, yield_now};
 use primitives::fabric::{AnyNic, Nic, SetupError};
-use primitives::mesh::{Program, RunFacts, Shape, Site, Worker, WorkerConfig};
+use primitives::measure::Meter;
+use primitives::mesh::{ClockMap, Program, RunFacts, Shape, Site, Worker, WorkerConfig};
 use primitives::rpc::{RpcPoller, RpcStats};
 use primitives::units::Nanos;
-use primitives::verbs::NodeId;
 use primitives::verbs::port::Traffic;
+use primitives::verbs::{NodeId, Rkey};
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -44,11 +46,11 @@ pub(super) struct Run<'r, W, P> {
 pub(super) struct Common<T> {
     cluster: Cluster,
     plan: CheckedPlan,
-    /// One cache per node, seen by all its workers.
-    caches: Vec<Arc<[AtomicU64]>>,
+    /// One cache for each node of this process, seen by all its workers.
+    caches: Vec<(NodeId, Arc<[AtomicU64]>)>,
     before: T,
-    /// The latest time at which any worker was connected: the run's beginning.
-    start: AtomicU64,
+    /// What is counted when; it begins when the last worker is connected.
+    meter: Arc<Meter>,
     /// A session has failed: the run ends.
     failed: AtomicBool,
 }
@@ -63,7 +65,7 @@ pub(super) struct Output<T> {
     /// From the first worker of each node, if stores are audited.
     found: Option<Found<T>>,
     before: T,
-    start: Nanos,
+    meter: Arc<Meter>,
 }
 
 /// What the coroutines of a worker bring back.
@@ -84,21 +86,24 @@ pub(super) struct Kept<T> {
     phases: Rc<Phases>,
 }
 
-/// Fills a node's location cache with the first keys of every table that other nodes hold, as many as fit.
-fn warm(cluster: &Cluster, me: NodeId, words: &Arc<[AtomicU64]>, tables: &[TableDef]) {
+/// Fills a node's location cache with the first keys of every table that other nodes hold, as many as fit. Stores are
+/// filled in the order of keys, so it is known where a record lies, wherever its node is.
+fn warm(layout: &Layout, me: NodeId, words: &Arc<[AtomicU64]>, tables: &[TableDef]) {
     let cache = LocationCache::over(words.clone());
     let most = tables.iter().map(|t| t.records).max().unwrap_or(0);
+    let mut loaded = vec![0u64; usize::from(layout.config().nodes) * tables.len()];
     let mut left = words.len();
     for key in 0..most {
         for (table, _) in tables.iter().enumerate().filter(|(_, t)| key < t.records) {
-            let table = TableId(table as u16);
-            let owner = cluster.layout().primary(table, key);
+            let id = TableId(table as u16);
+            let owner = layout.primary(id, key);
+            let nth = &mut loaded[owner.index() * tables.len() + table];
+            let offset = layout.nth_record(id, *nth);
+            *nth += 1;
             if owner == me {
                 continue;
             }
-            if let Some(offset) = cluster.store(owner).locate(table, key) {
-                cache.fill(table, key, offset);
-            }
+            cache.fill(id, key, offset);
             left -= 1;
             if left == 0 {
                 return;
@@ -149,18 +154,28 @@ impl<'r, W: Workload, P: Protocol + Copy + Sync> Run<'r, W, P> {
         let words = (self.spec.cache_bytes / 8).max(1);
         let caches: Vec<Arc<[AtomicU64]>> =
             nodes.iter().map(|_| (0..words).map(|_| AtomicU64::new(0)).collect()).collect();
+        let caches: Vec<(NodeId, Arc<[AtomicU64]>)> = nodes.iter().map(Nic::node).zip(caches).collect();
         if self.spec.warm_cache && self.spec.plan.location_cache {
-            for (node, words) in caches.iter().enumerate() {
+            for (node, words) in &caches {
                 if self.cancelled() {
                     return Err(RunError::Cancelled);
                 }
-                warm(&cluster, NodeId(node as u16), words, &self.tables);
+                warm(cluster.layout(), *node, words, &self.tables);
             }
         }
         if self.cancelled() {
             return Err(RunError::Cancelled);
         }
-        Ok(Common { cluster, plan, caches, before, start: AtomicU64::new(0), failed: AtomicBool::new(false) })
+        let virtual_time = nodes.first().is_some_and(|nic| nic.caps().virtual_time);
+        let shape = self.spec.shape;
+        // Simulated workers share a thread, and a row.
+        let rows = if virtual_time { 1 } else { usize::from(shape.nodes) * usize::from(shape.workers) };
+        let meter = Arc::new(match self.spec.length {
+            Length::Transactions(_) => Meter::everything(),
+            Length::Time { warm_up, measured } => Meter::fixed(rows, warm_up, measured),
+            Length::Steady(precision) => Meter::precise(rows, precision),
+        });
+        Ok(Common { cluster, plan, caches, before, meter, failed: AtomicBool::new(false) })
     }
 
     /// The error behind a refused set-up.
@@ -169,55 +184,87 @@ impl<'r, W: Workload, P: Protocol + Copy + Sync> Run<'r, W, P> {
         kept.unwrap_or(RunError::Spec(text))
     }
 
-    pub(super) fn result(&self, outputs: Vec<Output<W::Tally>>, facts: RunFacts) -> RunResult {
-        let digits = digits(self.spec.shape);
-        let mut stats = WorkerStats::new(digits);
-        let mut traffic = Traffic::default();
-        let mut rpc = RpcStats::default();
-        let mut cache = CacheStats::default();
-        let (mut effects, mut after) = (W::Tally::default(), Found::<W::Tally>::default());
-        let (mut recorders, mut faults) = (Vec::new(), Vec::new());
-        let (mut start, mut last_end) = (Nanos(0), Nanos(0));
-        let mut before = W::Tally::default();
+    /// What the outputs of this process's workers come to.
+    pub(super) fn part(&self, outputs: Vec<Output<W::Tally>>, facts: &RunFacts) -> Part<W::Tally> {
+        let mut part = Part::new(digits(self.spec.shape));
+        let mut recorders = Vec::new();
+        let (mut meter, mut last_end) = (None, Nanos(0));
         for output in outputs {
-            stats.merge(&output.stats);
-            traffic.add(&output.traffic);
-            add_rpc(&mut rpc, &output.rpc);
-            cache.hits += output.cache.hits;
-            cache.misses += output.cache.misses;
-            cache.stale += output.cache.stale;
-            effects += output.out.effects;
+            part.stats.merge(&output.stats);
+            part.traffic.add(&output.traffic);
+            add_rpc(&mut part.rpc, &output.rpc);
+            add_cache(&mut part.cache, &output.cache);
+            part.effects += output.out.effects;
             recorders.extend(output.out.recorders);
-            faults.extend(output.out.faults);
+            part.faults.extend(output.out.faults);
             last_end = last_end.max(output.out.last_end);
-            (start, before) = (output.start, output.before);
+            part.before = output.before;
+            meter = Some(output.meter);
             if let Some(found) = output.found {
-                after.merge(found);
+                part.found.merge(found);
             }
         }
-        let interrupted = self.stop.load(Ordering::Relaxed);
-        let window = window(self.spec, start);
-        let elapsed = match self.spec.length {
-            Length::Transactions(_) => last_end.since(start),
-            Length::Time { measured, .. } if !interrupted => measured,
-            Length::Time { .. } => last_end.min(window.until).since(window.from),
+        part.interrupted = self.stop.load(Ordering::Relaxed);
+        let start = meter.as_ref().map_or(Nanos(0), |m: &Arc<Meter>| m.start());
+        let early = part.interrupted || facts.cut_short.is_some();
+        let steadiness = meter.map(|m| m.steadiness(if early { last_end } else { Nanos::MAX }));
+        (part.elapsed, part.steadiness) = match self.spec.length {
+            Length::Transactions(_) => (last_end.since(start), None),
+            Length::Time { .. } | Length::Steady(_) => {
+                (steadiness.map_or(Nanos(0), |s| s.measured), steadiness)
+            }
         };
-        let checks = if self.spec.audit { self.checks(&before, &effects, &after) } else { Vec::new() };
+        if self.spec.history {
+            let mut history = History::merge(recorders, Some(self.spec.first_version));
+            let clock = facts.clock;
+            if clock != ClockMap::default() {
+                // Wide enough to hold the true times: what seems to follow in real time does.
+                history.retime(|from, to| {
+                    let error = |at: Nanos| clock.error_after(at.since(start)).0;
+                    let (begin, end) = (clock.translate(from), clock.translate(to));
+                    (Nanos(begin.0.saturating_sub(error(from))), Nanos(end.0.saturating_add(error(to))))
+                });
+            }
+            part.history = Some(history);
+        }
+        part
+    }
+
+    /// The result of the nodes whose parts these are. Invariants hold for all nodes together only.
+    pub(super) fn result(&self, parts: Vec<Part<W::Tally>>, facts: RunFacts) -> RunResult {
+        let all_nodes =
+            facts.cut_short.is_none() && parts.iter().map(|p| p.nodes).sum::<u16>() == self.spec.shape.nodes;
+        let mut sum = Part::new(digits(self.spec.shape));
+        let mut histories = Vec::new();
+        for mut part in parts {
+            histories.extend(part.history.take());
+            sum.merge(part);
+        }
+        let checks = if self.spec.audit && all_nodes {
+            self.checks(&sum.before, &sum.effects, &sum.found)
+        } else {
+            Vec::new()
+        };
         RunResult {
             workload: self.workload.name(),
             protocol: self.protocol.needs().protocol,
             plan: self.spec.plan,
             shape: self.spec.shape,
             replicas: self.spec.replicas,
-            elapsed,
-            stats,
-            traffic,
-            rpc,
-            cache,
+            elapsed: sum.elapsed,
+            steadiness: sum.steadiness,
+            stats: sum.stats,
+            traffic: sum.traffic,
+            rpc: sum.rpc,
+            cache: sum.cache,
             checks,
-            history: self.spec.history.then(|| History::merge(recorders, Some(self.spec.first_version))),
-            faults,
-            interrupted,
+            history: match histories.len() {
+                0 => None,
+                1 => histories.pop(),
+                _ => Some(History::join(histories)),
+            },
+            faults: sum.faults,
+            interrupted: sum.interrupted,
             facts,
         }
     }
@@ -233,14 +280,13 @@ impl<'r, W: Workload, P: Protocol + Copy + Sync> Run<'r, W, P> {
             },
         });
         if self.spec.replicas > 1 {
+            let after = after.compare(&self.tables);
             checks.push(Check {
                 name: "backups-equal",
                 passed: after.differing == 0,
                 detail: match &after.first_differing {
-                    None => format!("{} backup copies equal their primaries", after.compared),
-                    Some(first) => {
-                        format!("{} of {} backup copies differ; {first}", after.differing, after.compared)
-                    }
+                    None => format!("{} backup copies equal their primaries", after.records),
+                    Some(first) => format!("backups differ in {} ranges of keys; {first}", after.differing),
                 },
             });
         }
@@ -248,20 +294,17 @@ impl<'r, W: Workload, P: Protocol + Copy + Sync> Run<'r, W, P> {
     }
 }
 
-fn window(spec: &RunSpec, start: Nanos) -> Window {
-    match spec.length {
-        Length::Transactions(_) => Window::ALL,
-        Length::Time { warm_up, measured } => {
-            Window { from: start + warm_up, until: start + warm_up + measured }
-        }
-    }
-}
-
 fn digits(shape: Shape) -> u8 {
     if usize::from(shape.nodes) * usize::from(shape.workers) <= FINE_HISTOGRAMS { 3 } else { 2 }
 }
 
-fn add_rpc(sum: &mut RpcStats, other: &RpcStats) {
+pub(super) fn add_cache(sum: &mut CacheStats, other: &CacheStats) {
+    sum.hits += other.hits;
+    sum.misses += other.misses;
+    sum.stale += other.stale;
+}
+
+pub(super) fn add_rpc(sum: &mut RpcStats, other: &RpcStats) {
     sum.served += other.served;
     sum.calls += other.calls;
     sum.retransmits += other.retransmits;
@@ -294,7 +337,7 @@ struct Client<'a, W: Workload, P> {
 impl<W: Workload, P: Protocol + Copy + Sync> Client<'_, W, P> {
     async fn work(self) {
         let spec = self.run.spec;
-        let window = window(spec, Nanos(self.common.start.load(Ordering::Acquire)));
+        let meter = &self.common.meter;
         let worker = u32::from(self.node.0) * u32::from(spec.shape.workers) + u32::from(self.worker);
         let number = worker * spec.plan.coroutines + self.coroutine;
         let mut session = Session::new(Parts {
@@ -305,19 +348,19 @@ impl<W: Workload, P: Protocol + Copy + Sync> Client<'_, W, P> {
             owner: Owner::new(self.node, self.worker, self.coroutine),
             seed: seed_of(spec.seed, number),
             stats: self.stats.clone(),
-            window,
+            window: meter.clone(),
             retry: spec.retry,
             sample_every: spec.sample_every,
             recorder: spec.history.then(|| Recorder::new(number)),
         });
         let limit = match spec.length {
             Length::Transactions(n) => n,
-            Length::Time { .. } => u64::MAX,
+            Length::Time { .. } | Length::Steady(_) => u64::MAX,
         };
         let mut effects = W::Tally::default();
         let mut fault = None;
         for _ in 0..limit {
-            if session.ended_at() >= window.until
+            if meter.over(session.ended_at())
                 || self.run.stop.load(Ordering::Relaxed)
                 || self.common.failed.load(Ordering::Relaxed)
             {
@@ -325,7 +368,10 @@ impl<W: Workload, P: Protocol + Copy + Sync> Client<'_, W, P> {
             }
             let input = self.run.workload.draw(session.rng());
             match session.run(self.run.workload, &input).await {
-                Ok(End::Committed(effect)) => effects += effect,
+                Ok(End::Committed(effect)) => {
+                    effects += effect;
+                    meter.count(worker as usize, 1, session.ended_at());
+                }
                 Ok(End::RolledBack(_) | End::GivenUp(_)) => {}
                 Err(failure) => {
                     fault = Some(failure);
@@ -358,7 +404,8 @@ impl<W: Workload, P: Protocol + Copy + Sync> Client<'_, W, P> {
     }
 
     fn fault(&self, failure: Failure) -> Fault {
-        Fault { node: self.node, worker: self.worker, coroutine: self.coroutine, failure }
+        let why = failure.to_string();
+        Fault { node: self.node, worker: self.worker, coroutine: self.coroutine, why }
     }
 
     /// Waits until everything this worker sent has arrived and been executed, and backups have applied its log.
@@ -387,13 +434,33 @@ impl<'r, W: Workload, P: Protocol + Copy + Sync> Program for Run<'r, W, P> {
         })
     }
 
+    fn offers(&self, common: &Self::Shared, _: usize) -> Vec<Vec<u8>> {
+        common.cluster.keys().iter().map(|keys| keys.rkey.0.to_le_bytes().to_vec()).collect()
+    }
+
+    fn learn(&self, common: &mut Self::Shared, offers: &[Vec<u8>]) -> Result<(), SetupError> {
+        let keys: Option<Vec<Rkey>> = offers
+            .iter()
+            .map(|offer| Some(Rkey(u32::from_le_bytes(offer.as_slice().try_into().ok()?))))
+            .collect();
+        let keys = keys.ok_or_else(|| SetupError::Invalid("a node told no memory key".to_owned()))?;
+        common.cluster.learn(&keys)
+    }
+
+    fn cut_short(&self, common: &Self::Shared) {
+        common.failed.store(true, Ordering::Relaxed);
+    }
+
     fn build<'a>(
         &'a self,
         common: &'a Self::Shared,
         site: &Site,
     ) -> Result<(impl CoreLoop + 'a, Self::Local), SetupError> {
-        common.start.fetch_max(site.start.0, Ordering::AcqRel);
-        let cache = LocationCache::over(common.caches[site.node.index()].clone());
+        common.meter.ready(site.start);
+        let words = common.caches.iter().find(|(node, _)| *node == site.node).map(|(_, words)| words.clone());
+        let words =
+            words.ok_or_else(|| SetupError::Invalid(format!("{} is not in this process", site.node)))?;
+        let cache = LocationCache::over(words);
         let skew = self.spec.clocks.of(site.node, self.spec.seed);
         let phases = Rc::new(Phases::with_clock(site, &common.cluster, common.plan, cache, skew));
         let stats = Rc::new(RefCell::new(WorkerStats::new(digits(site.shape))));
@@ -435,7 +502,7 @@ impl<'r, W: Workload, P: Protocol + Copy + Sync> Program for Run<'r, W, P> {
             rpc: site.net.rpc.stats(),
             found: audits.then(|| audit::count(&common.cluster, self.workload, &self.tables, site.node)),
             before: common.before,
-            start: Nanos(common.start.load(Ordering::Acquire)),
+            meter: common.meter.clone(),
         }
     }
 }

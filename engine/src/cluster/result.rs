@@ -1,11 +1,11 @@
 //! What a run brings back.
 
-use crate::session::Failure;
 use crate::stats::WorkerStats;
 use crate::verify::History;
 use crate::workload::Check;
 use phases::plan::{Phase, Plan};
 use phases::store::CacheStats;
+use primitives::measure::Steadiness;
 use primitives::mesh::{RunFacts, Shape};
 use primitives::rpc::RpcStats;
 use primitives::units::Nanos;
@@ -13,7 +13,8 @@ use primitives::verbs::NodeId;
 use primitives::verbs::port::Traffic;
 
 /// A failure of the fabric or a peer that ended a session.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Fault {
     /// The session's node.
     pub node: NodeId,
@@ -21,8 +22,8 @@ pub struct Fault {
     pub worker: u16,
     /// Its coroutine.
     pub coroutine: u32,
-    /// What failed.
-    pub failure: Failure,
+    /// What failed, in words.
+    pub why: String,
 }
 
 /// What a run brings back.
@@ -40,6 +41,9 @@ pub struct RunResult {
     pub replicas: u16,
     /// Core time that was measured.
     pub elapsed: Nanos,
+    /// How much warm-up was left out, and how well the throughput is known; `None` if transactions were counted instead
+    /// of time.
+    pub steadiness: Option<Steadiness>,
     /// What the sessions of all workers counted in that time.
     pub stats: WorkerStats,
     /// What all ports posted and took during the whole run, warm-up and end included.

@@ -162,6 +162,42 @@ impl History {
         history
     }
 
+    /// Translates the times of all transactions, given as beginning and end; the end of one in doubt stays open.
+    pub fn retime(&mut self, translate: impl Fn(Nanos, Nanos) -> (Nanos, Nanos)) {
+        for txn in &mut self.txns {
+            let open = txn.ret == Nanos::MAX;
+            let (invoke, ret) = translate(txn.invoke, if open { txn.invoke } else { txn.ret });
+            txn.invoke = invoke;
+            txn.ret = if open { Nanos::MAX } else { ret };
+        }
+    }
+
+    /// Joins the histories of several nodes, whose sessions and times are of one numbering and one clock. Transactions
+    /// are sorted and numbered as by [`History::merge`].
+    pub fn join(parts: impl IntoIterator<Item = History>) -> History {
+        let mut whole = History::default();
+        for part in parts {
+            whole.initial_version = whole.initial_version.or(part.initial_version);
+            let base = whole.ops.len() as u64;
+            for txn in &part.txns {
+                let outcome = match txn.outcome {
+                    Outcome::Aborted(reason) => {
+                        let name = part.reason(reason);
+                        Outcome::Aborted(whole.reasons.intern(name).unwrap_or(Reason(0)))
+                    }
+                    other => other,
+                };
+                whole.txns.push(Txn { first_op: base + txn.first_op, outcome, ..*txn });
+            }
+            whole.ops.extend(part.ops);
+        }
+        whole.txns.sort_by_key(|t| (t.invoke, t.session));
+        for (id, txn) in whole.txns.iter_mut().enumerate() {
+            txn.id = id as u64;
+        }
+        whole
+    }
+
     /// Appends a transaction. `id` must not be in use; readers of foreign histories check that themselves.
     pub fn push(
         &mut self,

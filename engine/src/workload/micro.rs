@@ -56,7 +56,7 @@ pub struct Input {
 }
 
 /// Updates counted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Updates {
     /// Updates: made by a transaction, or found as the sum of first words.
     pub updates: u64,

@@ -71,7 +71,8 @@ pub trait Workload: Sync {
     /// All that one transaction is told, drawn before its first attempt.
     type Input: Copy;
     /// What is added up for [`Workload::check`]: effects of transactions, contents of records.
-    type Tally: Copy + Default + AddAssign + Send + Sync;
+    /// It travels between the nodes of a cluster.
+    type Tally: Copy + Default + AddAssign + Send + Sync + serde::Serialize + serde::de::DeserializeOwned;
 
     /// The workload's name on the command line.
     fn name(&self) -> &'static str;

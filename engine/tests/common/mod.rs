@@ -82,14 +82,29 @@ pub fn sim(seed: u64, faults: FaultOptions) -> FabricSpec {
     FabricSpec::Sim { profile: Box::new(profile), seed, faults: Box::new(faults) }
 }
 
-/// The fabrics there are, by name.
+/// The fabrics there are, by name: with feature `verbs`, the device that `DOORBELL_VERBS_DEVICE` names and no other, if
+/// it names one.
 pub fn fabrics(seed: u64) -> Vec<(&'static str, FabricSpec)> {
+    if let Ok(device) = std::env::var("DOORBELL_VERBS_DEVICE") {
+        return vec![("verbs", real(&device))];
+    }
     let options = Options { seed, ..Options::default() };
     vec![
         ("loopback", FabricSpec::Loopback(options)),
         ("loopback-nic-thread", FabricSpec::Loopback(Options { mode: Mode::NicThread { seed }, ..options })),
         ("sim", sim(seed, FaultOptions::default())),
     ]
+}
+
+#[cfg(feature = "verbs")]
+fn real(device: &str) -> FabricSpec {
+    let options = primitives::fabric::verbs::Options::parse(device).expect("a device");
+    FabricSpec::Verbs(Box::new(options))
+}
+
+#[cfg(not(feature = "verbs"))]
+fn real(device: &str) -> FabricSpec {
+    panic!("DOORBELL_VERBS_DEVICE is {device}, but these tests were built without feature verbs")
 }
 
 /// Runs a case and holds everything that must hold.

@@ -76,7 +76,7 @@ pub fn answer_claim(claim: &Claim, profiles: &Profiles) -> Result<Option<Answer>
 }
 
 /// The answer of a binding that reads a profile, `None` if it needs an experiment.
-pub(super) fn parameter(binding: &Binding, profiles: &Profiles) -> Option<Result<Answer, String>> {
+pub(crate) fn parameter(binding: &Binding, profiles: &Profiles) -> Option<Result<Answer, String>> {
     let Some(Number::Parameter(asked)) = &binding.number else { return None };
     let Some(profile) = profiles.get(&asked.profile) else {
         return Some(Err(format!("no profile is called {}", asked.profile)));

@@ -135,6 +135,8 @@ pub enum Number {
     Loss(Pair),
     /// The largest ratio of a sweep.
     LargestRatio(PairOver),
+    /// The smallest ratio of a sweep.
+    SmallestRatio(PairOver),
     /// Smallest and largest ratio of a sweep.
     Ratios(PairOver),
     /// The largest loss of a sweep, in percent.
@@ -293,7 +295,11 @@ impl Number {
             Number::Ratio(p) | Number::Change(p) | Number::Loss(p) => {
                 picks.extend([both(&p.of, &p.at), both(&p.to, &p.at)]);
             }
-            Number::LargestRatio(p) | Number::Ratios(p) | Number::LargestLoss(p) | Number::Crossing(p) => {
+            Number::LargestRatio(p)
+            | Number::SmallestRatio(p)
+            | Number::Ratios(p)
+            | Number::LargestLoss(p)
+            | Number::Crossing(p) => {
                 picks.extend([both(&p.of, &p.at), both(&p.to, &p.at)]);
             }
             Number::Plateau(along) => picks.push(along.at.clone()),

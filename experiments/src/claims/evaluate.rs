@@ -147,6 +147,9 @@ fn number(number: &Number, y: &str, table: &Table) -> Result<Raw, String> {
         Number::LargestRatio(pair) => {
             plain(extremes(table.pairs(pair, y)?.into_iter().map(|(_, a, b)| a / b)).1)
         }
+        Number::SmallestRatio(pair) => {
+            plain(extremes(table.pairs(pair, y)?.into_iter().map(|(_, a, b)| a / b)).0)
+        }
         Number::Ratios(pair) => {
             let (lo, hi) = extremes(table.pairs(pair, y)?.into_iter().map(|(_, a, b)| a / b));
             Raw { lo: Some(lo), ..plain(hi) }
@@ -253,7 +256,7 @@ fn predicate(asked: &Predicate, y: &str, table: &Table) -> Result<(bool, String)
 }
 
 /// What one of a column's units is in the unit of a claim.
-fn per_unit(unit: &str, column: &str) -> f64 {
+pub(super) fn per_unit(unit: &str, column: &str) -> f64 {
     let nanoseconds = column.ends_with("_ns");
     match unit {
         "us" if nanoseconds => 1e-3,

@@ -9,7 +9,25 @@ use primitives::profile::Profile;
 use super::binding::{At, Binding, Number, Pick};
 
 /// The files: name, text.
-const FILES: &[(&str, &str)] = &[("rates-per-machine", include_str!("../../rates-per-machine.yaml"))];
+const FILES: &[(&str, &str)] = &[
+    ("rates-per-machine", include_str!("../../rates-per-machine.yaml")),
+    ("one-sided-against-two-sided", include_str!("../../one-sided-against-two-sided.yaml")),
+    ("ten-objects-cx4", include_str!("../../ten-objects-cx4.yaml")),
+    ("ten-objects-cx3", include_str!("../../ten-objects-cx3.yaml")),
+    ("ten-objects-roce", include_str!("../../ten-objects-roce.yaml")),
+    ("ten-objects-cx5", include_str!("../../ten-objects-cx5.yaml")),
+    ("read-size-by-queue-pairs", include_str!("../../read-size-by-queue-pairs.yaml")),
+    ("read-by-card", include_str!("../../read-by-card.yaml")),
+    ("one-sided-latency-by-cluster", include_str!("../../one-sided-latency-by-cluster.yaml")),
+    ("unloaded-latency", include_str!("../../unloaded-latency.yaml")),
+    ("atomics-by-address", include_str!("../../atomics-by-address.yaml")),
+    ("atomics-by-node", include_str!("../../atomics-by-node.yaml")),
+    ("atomics-by-card", include_str!("../../atomics-by-card.yaml")),
+    ("atomics-on-card-memory", include_str!("../../atomics-on-card-memory.yaml")),
+    ("doorbell-registers", include_str!("../../doorbell-registers.yaml")),
+    ("doorbell-batching", include_str!("../../doorbell-batching.yaml")),
+    ("selective-signaling", include_str!("../../selective-signaling.yaml")),
+];
 
 /// Names of the experiments, in the order in which they are told.
 pub fn names() -> impl Iterator<Item = &'static str> {
@@ -89,6 +107,23 @@ pub fn points_of(binding: &Binding, experiment: &Experiment) -> Vec<u64> {
     let picked = binding.picks();
     let taken = |point: &&crate::spec::Point| picked.iter().any(|at| picks(at, &point.at));
     experiment.points.iter().filter(taken).map(|point| point.index).collect()
+}
+
+/// What papers print for single points of an experiment: claim, axes, column, and the value in the column's unit.
+/// Figures show it beside what was measured.
+pub fn published(name: &str) -> serde_json::Value {
+    let (Ok(claims), Ok(experiment)) = (super::load(), experiment(name)) else {
+        return serde_json::Value::Null;
+    };
+    let point = |claim: &super::Claim| {
+        let binding = claim.answered_by.as_ref().filter(|b| b.experiment.as_deref() == Some(name))?;
+        let Some(Number::Value(at)) = &binding.number else { return None };
+        let y = y(binding, &experiment)?;
+        let value = claim.value.num.or(claim.value.hi).or(claim.value.lo)?;
+        let value = value / super::evaluate::per_unit(&claim.unit, &y) / binding.times.unwrap_or(1.0);
+        Some(serde_json::json!({ "claim": claim.id, "at": at, "y": y, "value": value }))
+    };
+    claims.iter().filter_map(point).collect()
 }
 
 /// Whether an experiment is of requests alone.

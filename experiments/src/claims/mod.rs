@@ -14,10 +14,11 @@ mod binding;
 mod evaluate;
 mod file;
 pub mod library;
+pub mod scoreboard;
 pub mod verdict;
 
 pub use binding::{At, Binding, Number, Pick, Predicate};
-pub use evaluate::{Answer, Scale, Table};
+pub use evaluate::{Answer, Scale, Table, evaluate};
 pub use file::{Claim, Form, Kind, Published, Setup, Split, Testbed};
 
 use crate::error::CliError;

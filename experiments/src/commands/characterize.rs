@@ -52,6 +52,7 @@ pub fn usual_scope(virtual_time: bool, quick: bool) -> Scope {
             coroutines: 16,
             quick,
             warm_up: Nanos::from_micros(60),
+            precision: None,
             window: Nanos::from_micros(if quick { 150 } else { 400 }),
         }
     } else {
@@ -61,6 +62,7 @@ pub fn usual_scope(virtual_time: bool, quick: bool) -> Scope {
             coroutines: 8,
             quick,
             warm_up: Nanos::from_millis(5),
+            precision: None,
             window: Nanos::from_millis(if quick { 60 } else { 200 }),
         }
     }
@@ -81,6 +83,7 @@ pub fn run(args: &CharacterizeArgs, context: &Context) -> Result<(), CliError> {
         threads: args.threads.map_or(usual.threads, |n| n as u16),
         coroutines: args.coroutines.unwrap_or(usual.coroutines),
         window: args.duration.map_or(usual.window, |d| d.nanos()),
+        precision: args.precision,
         ..usual
     };
     let name = args.fabric.fabric.to_string().replace([':', '/'], "-");
@@ -119,6 +122,13 @@ pub fn characterize(wanted: &Characterization, context: &Context) -> Result<Char
     }
     let fabric = Fabric::open(&wanted.fabric, wanted.seed)?;
     let caps = fabric.caps()?;
+    if !caps.one_sided {
+        return Err(CliError::usage(format!(
+            "{} has no one-sided verbs, which the sweeps are made of",
+            caps.fabric
+        ))
+        .hint("`doorbell study` and `doorbell run --plan two-sided` measure what it has"));
+    }
     let mut points = bench::points(&wanted.scope, caps.ud_mtu);
     let known: Vec<&str> = points.iter().map(|p| p.question).fold(Vec::new(), |mut names, name| {
         if !names.contains(&name) {
@@ -138,7 +148,7 @@ pub fn characterize(wanted: &Characterization, context: &Context) -> Result<Char
     let scope = &wanted.scope;
     let spec = json!({
         "fabric": wanted.fabric, "nodes": scope.nodes, "threads": scope.threads, "coroutines": scope.coroutines,
-        "quick": scope.quick, "window_ns": scope.window, "warm_up_ns": scope.warm_up, "only": wanted.only,
+        "quick": scope.quick, "window_ns": scope.window, "warm_up_ns": scope.warm_up, "precision": scope.precision, "only": wanted.only,
     });
     let mut record = fabric.record(Kind::Characterize, spec, wanted.seed, points.len() as u64);
     record.title = format!("Primitives of {}", wanted.fabric);
@@ -218,7 +228,8 @@ fn profile_of(
     Ok(None)
 }
 
-fn row(point: &Point, sample: &Sample) -> Row {
+/// A point's row of `points.csv`.
+pub fn row(point: &Point, sample: &Sample) -> Row {
     let two_sided = matches!(point.verb, BenchVerb::Rpc | BenchVerb::RpcWrite);
     let verb = match point.rung {
         Some(_) if two_sided => "two-sided",
@@ -247,6 +258,10 @@ fn row(point: &Point, sample: &Sample) -> Row {
         .with("latency_p999_ns", latency.p999())
         .with("doorbells_per_op", (sample.ops_total > 0).then(|| sample.doorbells_per_op()))
         .with("instructions_per_op", sample.instructions_per_op.as_ref().ok().copied())
+        .with("servers", (point.servers > 0).then_some(point.servers))
+        .with("addresses", (point.addresses > 0).then_some(point.addresses))
+        .with("measured_ns", sample.steadiness.measured)
+        .with_steadiness(&sample.steadiness)
 }
 
 /// Per verb: unloaded latency and the best rate of any point, with the point.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use primitives::measure::{PointResult, ProfileRef, ResultDir, Row, RunRecord, TableName};
+use primitives::measure::{PointResult, ProfileRef, ResultDir, Row, RunRecord, Shard, TableName};
 use serde_json::{Value, json};
 
 use super::Context;
@@ -39,11 +39,14 @@ pub fn plan(args: &ExperimentArgs) -> Result<Vec<Planned>, CliError> {
     let mut planned: Vec<Planned> = Vec::new();
     for file in &args.files {
         let experiment = Experiment::read(file)?;
-        let stem = file.file_stem().unwrap_or_default();
+        let mut stem = file.file_stem().unwrap_or_default().to_owned();
+        if let Some(shard) = args.shard {
+            stem.push(format!("-{}-of-{}", shard.index, shard.of));
+        }
         let out = match &args.output.out {
             Some(out) if args.files.len() == 1 => out.clone(),
-            Some(out) => out.join(stem),
-            None => Path::new("doorbell-out").join(stem),
+            Some(out) => out.join(&stem),
+            None => Path::new("doorbell-out").join(&stem),
         };
         if let Some(other) = planned.iter().find(|other| other.out == out) {
             let (a, b, out) = (other.file.display(), file.display(), out.display());
@@ -118,7 +121,7 @@ where
         if jobs > 1 && !virtual_time {
             context.talk.warn("points measured side by side in real time disturb each other; try --jobs 1");
         }
-        let mut dir = ResultDir::create(out, record(experiment, context)?, &experiment.axes())?;
+        let mut dir = ResultDir::create(out, record(experiment, args.shard, context)?, &experiment.axes())?;
         let points = &experiment.points;
         let point = |index: u64| {
             let point = usize::try_from(index).ok().and_then(|index| points.get(index));
@@ -137,7 +140,7 @@ where
         };
         data.push(json!({
             "file": file, "out": out, "question": experiment.question, "complete": record.complete,
-            "points_expected": record.points_expected, "points_done": record.points_done,
+            "shard": record.shard, "points_expected": record.points_here(), "points_done": record.points_done,
             "points": rows.iter().map(as_map).collect::<Vec<_>>(),
         }));
         if let Err(error) = swept {
@@ -148,7 +151,11 @@ where
     emit(args.output.json.as_ref(), &json!({ "experiments": data }), &people)
 }
 
-pub(crate) fn record(experiment: &Experiment, context: &Context) -> Result<RunRecord, CliError> {
+pub(crate) fn record(
+    experiment: &Experiment,
+    shard: Option<Shard>,
+    context: &Context,
+) -> Result<RunRecord, CliError> {
     let mut spec = serde_json::to_value(experiment).map_err(|e| CliError::check("no JSON").caused_by(&e))?;
     // Plans and profiles in files of their own decide results too: a changed file is another run.
     let mut files = BTreeMap::new();
@@ -161,6 +168,7 @@ pub(crate) fn record(experiment: &Experiment, context: &Context) -> Result<RunRe
     let points = experiment.points.len() as u64;
     let mut record =
         RunRecord::new(experiment.kind.results(), &experiment.fabrics(), spec, experiment.base.seed, points);
+    record.shard = shard;
     record.title.clone_from(&experiment.question);
     record.question = Some(experiment.question.clone());
     record.command.clone_from(&context.command);
@@ -181,6 +189,8 @@ fn shown(experiment: &Experiment, rows: &[Row]) -> String {
     let first = [
         "committed_per_s",
         "rate_per_server_per_s",
+        "rate_ci_relative",
+        "converged",
         "latency_p50_ns",
         "latency_p99_ns",
         "aborted_per_s",

@@ -1,11 +1,14 @@
 //! The commands, one module each, and the place where they are told apart.
 
-mod characterize;
+mod calibrate;
+pub mod characterize;
 mod check;
 mod devices;
 pub mod experiment;
+mod node;
 mod quickstart;
 mod report;
+mod reproduce;
 mod run;
 mod shell;
 mod study;
@@ -58,14 +61,17 @@ impl Context {
 pub fn dispatch(cli: &Cli, context: &Context) -> Result<(), CliError> {
     let quickstart = Command::Quickstart(QuickstartArgs { seed: 1, ..QuickstartArgs::default() });
     match cli.command.as_ref().unwrap_or(&quickstart) {
+        Command::Calibrate(args) => calibrate::run(args, context),
         Command::Characterize(args) => characterize::run(args, context),
         Command::Devices(args) => devices::run(args, context),
         Command::Check(args) => check::run(args, context),
         Command::Completions(args) => shell::completions(args),
         Command::Man(args) => shell::man(args),
         Command::Report(args) => report::run(args, context),
+        Command::Reproduce(args) => reproduce::run(args, context),
         Command::Quickstart(args) => quickstart::run(args, context),
         Command::Run(args) => run::run(args, context),
+        Command::Node(args) => node::run(args, context),
         Command::Study(args) => study::run(args, context),
         Command::Tune(args) => tune::run(args, context),
         Command::Experiment(args) => experiment::run(args, context),

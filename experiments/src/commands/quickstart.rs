@@ -54,7 +54,7 @@ pub fn run(args: &QuickstartArgs, context: &Context) -> Result<(), CliError> {
     quick.compare(&sim, &simulated_bank(sim.clone(), args.seed))?;
     quick.say(5, "SmallBank on this machine: the same, in real time");
     quick.compare(&loopback, &measured_bank(args.seed))?;
-    let page = report::render(&quick.dirs, &out, context)?;
+    let page = report::render(&quick.dirs, &out, false, context)?;
     let mut people: String = page.answers.iter().map(|answer| format!("{answer}\n")).collect();
     people.push('\n');
     people.push_str(&table(

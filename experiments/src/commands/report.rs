@@ -16,7 +16,7 @@ pub fn run(args: &ReportArgs, context: &Context) -> Result<(), CliError> {
         (None, [first, ..]) => first.clone(),
         (None, []) => PathBuf::from("."),
     };
-    let report = render(&args.dirs, &out, context)?;
+    let report = render(&args.dirs, &out, args.mixed, context)?;
     let answers: String = report.answers.iter().map(|answer| format!("{answer}\n")).collect();
     print(&format!("{answers}{}\n", report.page.display()))
 }
@@ -28,10 +28,16 @@ const MARK: &str = "<meta name=\"generator\" content=\"doorbell\">";
 ///
 /// # Errors
 /// As [`run`].
-pub fn render(dirs: &[PathBuf], out: &Path, context: &Context) -> Result<reports::Report, CliError> {
+pub fn render(
+    dirs: &[PathBuf],
+    out: &Path,
+    mixed: bool,
+    context: &Context,
+) -> Result<reports::Report, CliError> {
     let options = reports::Options {
         command: context.command.clone(),
         commit: crate::COMMIT.to_owned(),
+        mixed,
         ..reports::Options::default()
     };
     let page = out.join("report.html");
@@ -42,8 +48,13 @@ pub fn render(dirs: &[PathBuf], out: &Path, context: &Context) -> Result<reports
         ))
         .hint("name another --out"));
     }
-    let report = reports::render(dirs, &page, &options)
-        .map_err(|e| CliError::usage("no report could be made").caused_by(&e))?;
+    let report = reports::render(dirs, &page, &options).map_err(|e| {
+        let error = CliError::usage("no report could be made").caused_by(&e);
+        match e {
+            reports::ReportError::Mixed { .. } => error.hint("join them all the same with --mixed"),
+            _ => error,
+        }
+    })?;
     for problem in &report.problems {
         context.talk.warn(format!("left out: {problem}"));
     }

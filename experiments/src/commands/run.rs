@@ -3,13 +3,17 @@
 use super::{Context, tune};
 
 use crate::args::RunArgs;
+use crate::cluster::{Cluster, Described, run_member, share_directory};
 use crate::error::CliError;
 use crate::fabrics::Fabric;
 use crate::output::{check_new, emit, human_rate, table};
 use crate::spec::RunSpec;
 use crate::transact::{self, Keep, NamedPlan, Run};
+use engine::cluster::RunError;
+use engine::protocol::Protocol;
 use phases::plan::Phase;
-use primitives::measure::{Kind, ResultDir, Row, RunRecord};
+use primitives::fabric::Caps;
+use primitives::measure::{Kind, ResultDir, Row, RunRecord, Steadiness};
 use primitives::units::Nanos;
 use std::path::Path;
 
@@ -18,7 +22,20 @@ use std::path::Path;
 /// # Errors
 /// Exit code 1 if a check failed, 2 for what cannot be run, 3 for what this machine lacks.
 pub fn run(args: &RunArgs, context: &Context) -> Result<(), CliError> {
-    let spec = args.spec();
+    let cluster = args.cluster.as_ref().map(|path| Cluster::read(path, args.join_within)).transpose()?;
+    let mut spec = args.spec();
+    if let Some(cluster) = &cluster {
+        Cluster::carries(&spec.fabric)?;
+        spec.nodes = cluster.file.count().into();
+        // Each process counts by itself: none of them could say when all have counted enough.
+        if args.precision.precision.is_some() {
+            return Err(CliError::usage(
+                "--precision needs all nodes in one process; a cluster measures a fixed time",
+            )
+            .hint("give --duration"));
+        }
+        spec.precision = None;
+    }
     spec.check().map_err(CliError::usage)?;
     if let Some(json) = &args.output.json {
         json.check()?;
@@ -28,7 +45,10 @@ pub fn run(args: &RunArgs, context: &Context) -> Result<(), CliError> {
     }
     let fabric = Fabric::open(&spec.fabric, spec.seed)?;
     let plan = resolve(&spec, &fabric, context)?;
-    transact::check(&spec, &fabric, plan.plan)?;
+    match cluster {
+        None => transact::check(&spec, &fabric, plan.plan)?,
+        Some(_) => transact::check_share(&spec, &fabric, plan.plan)?,
+    }
     plan.notes.iter().for_each(|note| context.talk.say(note));
     let dir = match &args.output.out {
         Some(out) => Some(new_directory(out, &spec, &plan, &fabric, context)?),
@@ -36,11 +56,37 @@ pub fn run(args: &RunArgs, context: &Context) -> Result<(), CliError> {
     };
     context.interrupt.listen()?;
     let keep = Keep { history: !args.no_check || args.history.is_some() };
-    context.talk.say(format!(
-        "running {} under {} with plan {} on {} for {}",
-        spec.workload, spec.protocol, plan.name, spec.fabric, spec.duration
-    ));
-    let run = transact::run(&spec, &fabric, &plan, keep, context.interrupt.flag())?;
+    let say = || {
+        context.talk.say(format!(
+            "running {} under {} with plan {} on {} for {}",
+            spec.workload,
+            spec.protocol,
+            plan.name,
+            spec.fabric,
+            match spec.precision {
+                None => spec.duration.to_string(),
+                Some(share) => format!("at least {}, until ± {} % is known", spec.duration, 100.0 * share),
+            }
+        ));
+    };
+    let run = match &cluster {
+        None => {
+            say();
+            transact::run(&spec, &fabric, &plan, keep, context.interrupt.flag())?
+        }
+        Some(cluster) => {
+            fabric.caps().map(|caps| refuse_plan(&plan, &caps, &spec))??;
+            let mut session = cluster.drive(&context.talk)?;
+            say();
+            let described = Described { spec: spec.clone(), plan: plan.clone(), keep };
+            session.begin(&described.encode())?;
+            let share = share_directory(None, 0, 1);
+            let stop = context.interrupt.flag();
+            let (_, whole) =
+                run_member(cluster, &described, &mut session, &share, false, stop, &context.talk)?;
+            whole.ok_or_else(|| CliError::check("bug: node 0 has no whole result"))?
+        }
+    };
     if let Some(mut dir) = dir {
         dir.keep(0, &run.point(Row::new()))?;
         crate::schedule::note(&mut dir);
@@ -49,12 +95,21 @@ pub fn run(args: &RunArgs, context: &Context) -> Result<(), CliError> {
     // The result first: what cannot be kept in a file is at least seen.
     emit(args.output.json.as_ref(), &run.json(&spec), &shown(&run))?;
     if let (Some(path), Some(history)) = (&args.history, &run.result.history) {
-        write_history(path, history)?;
+        transact::write_history(path, history)?;
     }
     if run.result.interrupted {
         return Err(CliError::interrupted().hint("what was measured until then is shown above"));
     }
     run.passed(&context.command)
+}
+
+/// Refuses a plan that cannot run here before anybody waits for anybody.
+fn refuse_plan(plan: &NamedPlan, caps: &Caps, spec: &RunSpec) -> Result<(), CliError> {
+    let protocol = transact::protocol(spec)?;
+    plan.plan
+        .check(caps, protocol.needs())
+        .map(drop)
+        .map_err(|e| transact::refused(&RunError::Plan(Box::new(e)), &plan.name))
 }
 
 /// The plan that a spec names, tuned if it says so.
@@ -117,15 +172,23 @@ fn new_directory(
     Ok(dir)
 }
 
-fn write_history(path: &Path, history: &engine::verify::History) -> Result<(), CliError> {
-    let write = || -> std::io::Result<()> {
-        let mut file = std::io::BufWriter::new(std::fs::File::create(path)?);
-        engine::verify::format::write(history, &mut file)?;
-        std::io::Write::flush(&mut file)
+/// How well the throughput is known, for people.
+pub fn steadiness(found: &Steadiness) -> String {
+    let interval = match found.means {
+        Some(m) => format!(
+            "± {:.2} % (95 % confidence, {} batches of {}{})",
+            100.0 * m.relative,
+            m.batches,
+            found.batch,
+            if m.independent { "" } else { ", correlated: the interval is too narrow" }
+        ),
+        None => "without a confidence interval: too little was counted".to_owned(),
     };
-    write().map_err(|e| {
-        CliError::machine(format!("the history cannot be written to {}", path.display())).caused_by(&e)
-    })
+    let reached = match found.converged {
+        Some(false) => "; NOT as precise as asked for",
+        _ => "",
+    };
+    format!("{interval}, after {} of warm-up{reached}", found.warm_up)
 }
 
 /// The run for people.
@@ -136,7 +199,7 @@ pub fn shown(run: &Run) -> String {
     let mut text = format!(
         "{}: {} committed ({} transactions in {}), {} aborted\n\
          latency mean {}, p50 {}, p90 {}, p99 {}, p99.9 {}\n\
-         per committed transaction: {:.2} verbs, {:.2} round trips, {:.2} doorbells\n\n",
+         per committed transaction: {:.2} verbs, {:.2} round trips, {:.2} doorbells\n",
         run.plan,
         human_rate(r.committed_per_s()),
         r.stats.committed,
@@ -166,6 +229,9 @@ pub fn shown(run: &Run) -> String {
             format!("{doorbells:.2}"),
         ]
     });
+    if let Some(found) = &r.steadiness {
+        text.push_str(&format!("throughput {}\n\n", steadiness(found)));
+    }
     text.push_str(&table(&["phase", "p50", "p99", "verbs", "round trips", "doorbells"], rows));
     for (what, counts) in
         [("aborts", &r.stats.aborts), ("rolled back by the application", &r.stats.rolled_back)]

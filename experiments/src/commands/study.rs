@@ -8,6 +8,7 @@ use crate::output::{emit, human_rate, table};
 use crate::schedule::Watch;
 use crate::spec::{FabricChoice, Span};
 use crate::sweep::usual_jobs;
+use phases::plan::Needs;
 use phases::study::{Spec, StudyError, Subject};
 use primitives::measure::{Kind, PointResult, ResultDir, Row, TableName};
 use primitives::mesh::{Shape, WorkerConfig};
@@ -92,7 +93,12 @@ pub fn study(wanted: &Study, context: &Context) -> Result<Value, CliError> {
     let mut counts: Vec<u32> = COROUTINES.into_iter().filter(|&c| c < wanted.coroutines).collect();
     counts.push(wanted.coroutines);
     let mut points = Vec::new();
+    let caps = fabric.caps()?;
     for variant in wanted.subject.variants() {
+        if let Err(refused) = variant.plan.check(&caps, &Needs::OCC) {
+            context.talk.say(format!("variant {} is left out: {refused}", variant.name));
+            continue;
+        }
         for &coroutines in &counts {
             points.push(Spec {
                 coroutines,

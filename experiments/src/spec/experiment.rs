@@ -108,6 +108,8 @@ struct Written {
     replicas: Option<Spanned<Value>>,
     warm_cache: Option<Spanned<Value>>,
     duration: Option<Spanned<Value>>,
+    precision: Option<Spanned<Value>>,
+    max_duration: Option<Spanned<Value>>,
     seed: Option<Spanned<Value>>,
     verb: Option<Spanned<Value>>,
     payload: Option<Spanned<Value>>,
@@ -117,6 +119,8 @@ struct Written {
     queue_pairs: Option<Spanned<Value>>,
     servers: Option<Spanned<Value>>,
     addresses: Option<Spanned<Value>>,
+    memory: Option<Spanned<Value>>,
+    context: Option<Spanned<Value>>,
     optimizations: Option<Spanned<Value>>,
     #[serde(default)]
     grid: Entries<Vec<Spanned<Value>>>,
@@ -192,6 +196,8 @@ fn base(document: &Document, written: &Written) -> Result<RunSpec, CliError> {
         ("replicas", &written.replicas),
         ("warm_cache", &written.warm_cache),
         ("duration", &written.duration),
+        ("precision", &written.precision),
+        ("max_duration", &written.max_duration),
         ("seed", &written.seed),
         ("verb", &written.verb),
         ("payload", &written.payload),
@@ -201,12 +207,20 @@ fn base(document: &Document, written: &Written) -> Result<RunSpec, CliError> {
         ("queue_pairs", &written.queue_pairs),
         ("servers", &written.servers),
         ("addresses", &written.addresses),
+        ("memory", &written.memory),
+        ("context", &written.context),
         ("optimizations", &written.optimizations),
     ];
     for (key, value) in given {
         if let Some(value) = value {
             base.apply(key, &value.value).map_err(|why| document.error(value, format!("{key}: {why}")))?;
         }
+    }
+    let axis = |name: &str| written.grid.0.iter().any(|(axis, _)| axis.value == name);
+    if written.duration.is_none() && !axis("duration") {
+        let asked = base.precision;
+        base.usual_length();
+        base.precision = asked.or(base.precision);
     }
     for (key, value) in &written.set.0 {
         base.apply(&format!("set.{}", key.value), value)

@@ -51,3 +51,14 @@ pub const USUAL_REAL: super::Span = super::Span::from_ns(1_000_000_000);
 
 /// Measured time of a point where time is virtual: thousands of transactions per core, seconds to simulate.
 pub const USUAL_VIRTUAL: super::Span = super::Span::from_ns(2_000_000);
+
+/// Precision of throughput, as a share of it, where no duration is asked for.
+pub const USUAL_PRECISION: f64 = 0.01;
+
+/// Longest run for a precision, warm-up included, in usual durations: where time is real somebody waits.
+pub const LONGEST: (u64, u64) = (5, 16);
+
+/// Measured time of a point on a fabric, unless asked for otherwise.
+pub fn usual_duration(fabric: &super::FabricChoice) -> super::Span {
+    if fabric.virtual_time() { USUAL_VIRTUAL } else { USUAL_REAL }
+}

@@ -35,7 +35,12 @@ pub struct PrimitiveSpec {
     pub servers: u32,
     /// Different addresses per node asked; 0: as many as fit.
     pub addresses: u32,
-    /// Step of the optimization ladder over ten objects; it decides all of the above but verb and servers.
+    /// Where the addresses are: `host`, or the card's own memory, `card`.
+    pub memory: String,
+    /// Device contexts: each thread its `own`, or one `shared` by the threads of a node.
+    pub context: String,
+    /// Step of the optimization ladder over ten objects; it decides requests in flight,
+    /// doorbells and signals.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub optimizations: Option<String>,
 }
@@ -51,10 +56,15 @@ impl Default for PrimitiveSpec {
             queue_pairs: QUEUE_PAIRS.usual,
             servers: 0,
             addresses: 0,
+            memory: MEMORIES[0].to_owned(),
+            context: CONTEXTS[0].to_owned(),
             optimizations: None,
         }
     }
 }
+
+const MEMORIES: [&str; 2] = ["host", "card"];
+const CONTEXTS: [&str; 2] = ["own", "shared"];
 
 /// Verbs, as experiment files name them.
 pub const VERBS: &[&str] = &["read", "write", "cas", "fetch-add", "rpc", "rpc-write"];
@@ -70,6 +80,8 @@ impl PrimitiveSpec {
         "queue_pairs",
         "servers",
         "addresses",
+        "memory",
+        "context",
         "optimizations",
     ];
 
@@ -96,6 +108,8 @@ impl PrimitiveSpec {
             "queue_pairs" => self.queue_pairs = QUEUE_PAIRS.check(number(value)?)?,
             "servers" => self.servers = small(value)?,
             "addresses" => self.addresses = small(value)?,
+            "memory" => self.memory = one_of(value, &MEMORIES)?,
+            "context" => self.context = one_of(value, &CONTEXTS)?,
             "optimizations" => {
                 let name = text(value)?;
                 if rung(name).is_none() {
@@ -143,9 +157,12 @@ impl PrimitiveSpec {
             quick: false,
             warm_up: Nanos((window.0 / 4).max(20_000)),
             window,
+            precision: run.precision,
         };
         let point = match self.optimizations.as_deref().and_then(rung) {
-            Some(rung) => rung.point("experiment", verb, threads, coroutines),
+            Some(rung) => {
+                Point { payload: self.payload, ..rung.point("experiment", verb, threads, coroutines) }
+            }
             None => Point {
                 payload: if verb.fixed_size() { 8 } else { self.payload },
                 threads,
@@ -158,7 +175,22 @@ impl PrimitiveSpec {
                 ..Point::new("experiment", verb)
             },
         };
-        Ok((scope, Point { servers: self.servers as u16, ..point }))
+        let point = Point {
+            servers: self.servers as u16,
+            on_card: self.memory == "card",
+            shared_context: self.context == "shared",
+            ..point
+        };
+        Ok((scope, point))
+    }
+}
+
+fn one_of(value: &Value, known: &[&str]) -> Result<String, String> {
+    let name = text(value)?;
+    if known.contains(&name) {
+        Ok(name.to_owned())
+    } else {
+        Err(format!("`{name}`? {}", suggest(name, known)))
     }
 }
 
@@ -179,6 +211,8 @@ mod tests {
             let value = match *key {
                 "verb" => json!("write"),
                 "optimizations" => json!("+doorbell"),
+                "memory" => json!("card"),
+                "context" => json!("shared"),
                 _ => json!(3),
             };
             spec.apply(key, &value).unwrap();

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use engine::cluster::Length;
+use primitives::measure::Precision;
 use primitives::units::Nanos;
 use serde::{Serialize, Serializer};
 use serde_json::Value;
@@ -73,8 +75,13 @@ pub struct RunSpec {
     pub replicas: u32,
     /// Whether location caches start filled, as a long run would leave them, or empty.
     pub warm_cache: bool,
-    /// Measured time; virtual on sim.
+    /// Measured time, the shortest if a precision is asked for; virtual on sim.
     pub duration: Span,
+    /// Measure until the throughput's 95 % confidence interval is within this share of it to either side; `None` measures
+    /// `duration`.
+    pub precision: Option<f64>,
+    /// Longest run for a precision, warm-up included; what is usual if not given.
+    pub max_duration: Option<Span>,
     /// Seed of every random draw.
     pub seed: u64,
     /// Requests alone, without transactions: workload, protocol, plan and replicas have no say then.
@@ -96,7 +103,9 @@ impl Default for RunSpec {
             coroutines: None,
             replicas: limits::REPLICAS.usual,
             warm_cache: true,
-            duration: Span::from_ns(1_000_000_000),
+            duration: limits::USUAL_REAL,
+            precision: None,
+            max_duration: None,
             seed: 1,
             primitive: None,
         }
@@ -116,6 +125,8 @@ impl RunSpec {
         "replicas",
         "warm_cache",
         "duration",
+        "precision",
+        "max_duration",
         "seed",
     ];
 
@@ -147,10 +158,12 @@ impl RunSpec {
                 self.warm_cache =
                     value.as_bool().ok_or_else(|| format!("true or false is needed, not {value}"))?;
             }
-            "duration" => match value {
-                Value::String(written) => self.duration = values::span(written)?,
-                other => values::span(&other.to_string()).map(|span| self.duration = span)?,
-            },
+            "duration" => self.duration = span(value)?,
+            "max_duration" => self.max_duration = Some(span(value)?),
+            "precision" => {
+                let written = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+                self.precision = Some(values::precision(&written)?);
+            }
             "seed" => self.seed = number(value)?,
             _ => match key.strip_prefix("set.") {
                 Some(setting) if !setting.is_empty() && !value.is_array() && !value.is_object() => {
@@ -164,6 +177,26 @@ impl RunSpec {
             },
         }
         Ok(())
+    }
+
+    /// How long the run is to be.
+    pub fn length(&self) -> Length {
+        let least = self.duration.nanos();
+        match self.precision {
+            None => Length::measured(least),
+            Some(relative) => {
+                let (real, simulated) = limits::LONGEST;
+                let times = if self.fabric.virtual_time() { simulated } else { real };
+                let most = self.max_duration.map_or(Nanos(least.0.saturating_mul(times)), Span::nanos);
+                Length::Steady(Precision { relative, least, most: most.max(least) })
+            }
+        }
+    }
+
+    /// Measures what is usual on the fabric, until the usual precision: for a run that says nothing of its length.
+    pub fn usual_length(&mut self) {
+        self.duration = limits::usual_duration(&self.fabric);
+        self.precision = Some(limits::USUAL_PRECISION);
     }
 
     /// Texts of the files this run reads, by path: the plan and the profile, where they are files.
@@ -214,6 +247,13 @@ impl RunSpec {
     }
 }
 
+fn span(value: &Value) -> Result<Span, String> {
+    match value {
+        Value::String(written) => values::span(written),
+        other => values::span(&other.to_string()),
+    }
+}
+
 pub(super) fn text(value: &Value) -> Result<&str, String> {
     value.as_str().ok_or_else(|| format!("a name is needed, not {value}"))
 }
@@ -244,8 +284,9 @@ mod tests {
             "workload" => json!("ycsb"),
             "protocol" => json!("mvcc"),
             "plan" => json!({"lock": "one-sided"}),
-            "duration" => json!("5ms"),
             "warm_cache" => json!(false),
+            "duration" | "max_duration" => json!("5ms"),
+            "precision" => json!("2%"),
             _ => json!(2),
         };
         let usual = serde_json::to_value(RunSpec::default()).unwrap();

@@ -2,9 +2,10 @@
 
 use std::path::PathBuf;
 
+use primitives::measure::Shard;
 use serde_json::Value;
 
-use super::choice::{FabricChoice, PlanChoice};
+use super::choice::{FabricChoice, PlanChoice, ProfileChoice};
 use super::limits::{self, Limit};
 use super::run::Span;
 use crate::names::{PROTOCOLS, WORKLOADS, suggest};
@@ -71,6 +72,42 @@ fn known(text: &str, names: &[&str], what: &str) -> Result<String, String> {
     } else {
         Err(format!("no {what} of that name; {}", suggest(text, names)))
     }
+}
+
+/// `--precision`: a share of the mean, written as one or in per cent.
+#[allow(clippy::missing_errors_doc)]
+pub fn precision(text: &str) -> Result<f64, String> {
+    let (number, unit) = match text.trim().strip_suffix('%') {
+        Some(number) => (number.trim_end(), 0.01),
+        None => (text.trim(), 1.0),
+    };
+    match number.parse::<f64>().map(|n| n * unit) {
+        Ok(share) if (1e-4..=0.5).contains(&share) => Ok(share),
+        Ok(_) => Err("a precision is between 0.01% and 50%".to_owned()),
+        Err(_) => Err(format!("`{text}` is no precision; write 1% or 0.01")),
+    }
+}
+
+/// `--shard`: which share of a grid, and of how many, as `2/8`.
+#[allow(clippy::missing_errors_doc)]
+pub fn shard(text: &str) -> Result<Shard, String> {
+    text.parse()
+}
+
+/// `calibrate --profile`: a shipped name or a file, with or without `sim:`.
+#[allow(clippy::missing_errors_doc)]
+pub fn profile(text: &str) -> Result<ProfileChoice, String> {
+    let fabric = if text.starts_with("sim:") { text.to_owned() } else { format!("sim:{text}") };
+    match fabric.parse()? {
+        FabricChoice::Sim(profile) => Ok(profile),
+        _ => Err(format!("`{text}` is no profile")),
+    }
+}
+
+/// `calibrate --rounds`.
+#[allow(clippy::missing_errors_doc)]
+pub fn rounds(text: &str) -> Result<u32, String> {
+    count(text, Limit { what: "round", usual: 6, most: 1_000 })
 }
 
 /// `--fabric`.

@@ -234,6 +234,12 @@ impl Layout {
         NodeId(if nodes.is_power_of_two() { block & (nodes - 1) } else { block % nodes } as u16)
     }
 
+    /// Offset, in its primary's own copy, of the record that was inserted `n`th into an empty table: where a peer's
+    /// records lie that were loaded in a known order.
+    pub fn nth_record(&self, table: TableId, n: u64) -> u64 {
+        self.part(0, table).records + n * self.stride(table)
+    }
+
     /// The nodes that hold copies of `primary`'s partition, without itself.
     #[inline]
     pub fn backups(&self, primary: NodeId) -> impl Iterator<Item = NodeId> {

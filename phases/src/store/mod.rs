@@ -179,33 +179,59 @@ pub struct Stored {
     pub payload: Vec<u64>,
 }
 
-/// The stores of all nodes, as a test or a loopback run holds them, with the keys that let nodes reach each other.
+/// The stores of the nodes in this process (all, or one of a cluster of processes), with the keys that let nodes reach
+/// each other.
 pub struct Cluster {
     layout: Arc<Layout>,
+    /// In node order.
     stores: Vec<NodeStore>,
     rkeys: Arc<[Rkey]>,
+    /// Of `stores`.
     keys: Vec<MemoryKeys>,
 }
 
 impl Cluster {
-    /// Allocates and registers every node's store; `nodes` has a context for each.
+    /// Allocates and registers the stores of the nodes in this process; `nodes` has a context for each, in node order.
+    /// Nodes elsewhere are reached once [`Cluster::learn`] has their keys.
     ///
     /// # Errors
-    /// If the fabric refuses a registration or there are not as many contexts as nodes.
+    /// If the fabric refuses a registration or a context is of no node of the layout.
     pub fn new(layout: Layout, nodes: &[AnyNic]) -> Result<Cluster, SetupError> {
         let want = layout.config().nodes;
-        if nodes.len() != usize::from(want) {
-            return Err(SetupError::Invalid(format!("a store of {want} nodes on {} nodes", nodes.len())));
+        let ordered = nodes.windows(2).all(|pair| pair[0].node() < pair[1].node());
+        if !ordered || nodes.is_empty() || nodes.iter().any(|nic| nic.node().0 >= want) {
+            let got: Vec<String> = nodes.iter().map(|nic| nic.node().to_string()).collect();
+            return Err(SetupError::Invalid(format!("a store of {want} nodes on [{}]", got.join(", "))));
         }
         let layout = Arc::new(layout);
         let mut stores = Vec::with_capacity(nodes.len());
         let mut keys = Vec::with_capacity(nodes.len());
+        let mut rkeys = vec![Rkey(0); usize::from(want)];
         for nic in nodes {
             let store = NodeStore::new(nic.node(), layout.clone());
-            keys.push(nic.register(store.region(), Access::ALL)?);
+            let registered = nic.register(store.region(), Access::ALL)?;
+            rkeys[nic.node().index()] = registered.rkey;
+            keys.push(registered);
             stores.push(store);
         }
-        Ok(Cluster { layout, stores, rkeys: keys.iter().map(|k| k.rkey).collect(), keys })
+        Ok(Cluster { layout, stores, rkeys: rkeys.into(), keys })
+    }
+
+    /// Takes the keys of all nodes' regions, in node order: those of nodes elsewhere are news.
+    ///
+    /// # Errors
+    /// If there are not as many as nodes.
+    pub fn learn(&mut self, rkeys: &[Rkey]) -> Result<(), SetupError> {
+        if rkeys.len() != self.rkeys.len() {
+            let (got, want) = (rkeys.len(), self.rkeys.len());
+            return Err(SetupError::Invalid(format!("keys of {got} regions for a store of {want} nodes")));
+        }
+        self.rkeys = rkeys.into();
+        Ok(())
+    }
+
+    fn here(&self, node: NodeId) -> Option<usize> {
+        self.stores.iter().position(|store| store.node() == node)
     }
 
     /// The shape of all of them.
@@ -213,22 +239,27 @@ impl Cluster {
         &self.layout
     }
 
-    /// One node's store.
+    /// One node's store, if the node is in this process.
+    pub fn local(&self, node: NodeId) -> Option<&NodeStore> {
+        self.here(node).map(|index| &self.stores[index])
+    }
+
+    /// The store of a node in this process.
     ///
     /// # Panics
     /// If there is no such node.
     pub fn store(&self, node: NodeId) -> &NodeStore {
-        &self.stores[node.index()]
+        self.local(node).unwrap_or_else(|| panic!("{node} is not in this process"))
     }
 
-    /// All stores, in node order.
+    /// The stores in this process, in node order.
     pub fn stores(&self) -> &[NodeStore] {
         &self.stores
     }
 
-    /// The keys under which a node's region is registered.
-    pub fn keys(&self, node: NodeId) -> MemoryKeys {
-        self.keys[node.index()]
+    /// The keys under which the stores of this process are registered, in node order.
+    pub fn keys(&self) -> &[MemoryKeys] {
+        &self.keys
     }
 
     /// How other nodes name each other's regions.
@@ -236,7 +267,8 @@ impl Cluster {
         Directory { rkeys: self.rkeys.clone() }
     }
 
-    /// Inserts a record with the first version into its primary and all backups: before a run starts.
+    /// Inserts a record with the first version into its primary and all backups, those of them that are in this process: before
+    /// a run starts.
     ///
     /// # Errors
     /// If there is no such table, the payload has another length, the key is there already, or there is no room.
@@ -245,9 +277,10 @@ impl Cluster {
             return Err(StoreError::NoTable { table });
         }
         let primary = self.layout.primary(table, key);
-        self.store(primary).insert(primary, table, key, payload)?;
-        for backup in self.layout.backups(primary) {
-            self.store(backup).insert(primary, table, key, payload)?;
+        for node in std::iter::once(primary).chain(self.layout.backups(primary)) {
+            if let Some(store) = self.local(node) {
+                store.insert(primary, table, key, payload)?;
+            }
         }
         Ok(())
     }

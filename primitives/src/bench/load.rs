@@ -3,7 +3,7 @@
 use super::{BenchVerb, OBJECTS, Point, Rung, Scope, payload};
 use crate::exec::{Core, CoreLoop, yield_now};
 use crate::fabric::{AnyNic, Nic, SetupError};
-use crate::measure::{Counters, Histogram};
+use crate::measure::{Counters, Histogram, Meter, Steadiness};
 use crate::mem::{Access, Region};
 use crate::mesh::{FabricSpec, LaunchError, Program, RunFacts, Shape, Site, Worker, WorkerConfig, launch};
 use crate::rpc::{Incoming, Reply, RpcConfig, RpcError, RpcPoller, Service};
@@ -14,6 +14,7 @@ use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// On real fabrics, one group in this many is timed.
@@ -22,6 +23,9 @@ pub const SAMPLE_EVERY: u32 = 8;
 /// Memory that each node offers to requests. Small enough to stay in a CPU's cache: what is measured is the
 /// primitive, not the memory.
 const TARGET_BYTES: u64 = 1 << 20;
+
+/// The same in a card's own memory, of which there is little.
+const ON_CARD_BYTES: u64 = 64 << 10;
 
 const READ: u8 = 1;
 const WRITE: u8 = 2;
@@ -55,6 +59,8 @@ pub struct Sample {
     pub ops: u64,
     /// The window.
     pub window: Nanos,
+    /// The warm-up before it, and how well the rate is known.
+    pub steadiness: Steadiness,
     /// Latency of a group of `outstanding` requests (or of a multi-object operation).
     pub latency: Histogram,
     /// Traffic of the whole run, warm-up included, and the operations it carried.
@@ -99,9 +105,12 @@ pub fn run(
     let shape = Shape { nodes: scope.nodes, workers: point.threads };
     let load = ClosedLoad { point, scope, seed, stop };
     let (outputs, facts) = launch(fabric, shape, &load.config(), &load)?;
+    let meter = outputs.first().map(|o| o.meter.clone()).ok_or(LoadError::Nodes(scope.nodes))?;
+    let steadiness = meter.steadiness(Nanos::MAX);
     let mut sample = Sample {
         ops: 0,
-        window: point.window(scope),
+        window: steadiness.measured,
+        steadiness,
         latency: Histogram::new(),
         traffic: Traffic::default(),
         ops_total: 0,
@@ -135,6 +144,7 @@ struct ClosedLoad<'l> {
 
 /// What a worker brings back.
 struct Output {
+    meter: Arc<Meter>,
     ops: u64,
     ops_total: u64,
     latency: Histogram,
@@ -150,6 +160,12 @@ struct Tally {
     ops_total: Cell<u64>,
     latency: RefCell<Histogram>,
     failure: RefCell<Option<String>>,
+}
+
+/// What the workers share.
+struct Common {
+    rkeys: Vec<Rkey>,
+    meter: Arc<Meter>,
 }
 
 struct Local {
@@ -177,6 +193,7 @@ impl ClosedLoad<'_> {
                 _ => QpConfig::rc(),
             },
             lanes: point.queue_pairs,
+            workers_per_context: if point.shared_context { point.threads } else { 1 },
             pool_bytes: in_flight * u64::from(point.payload.max(64).next_power_of_two()) + (1 << 16),
         }
     }
@@ -187,39 +204,45 @@ impl ClosedLoad<'_> {
 }
 
 impl Program for ClosedLoad<'_> {
-    type Shared = Vec<Rkey>;
+    type Shared = Common;
     type Local = Local;
     type Output = Output;
 
-    fn setup(&self, _: Shape, nodes: &[AnyNic]) -> Result<Vec<Rkey>, SetupError> {
-        let target =
-            |nic: &AnyNic| nic.register(&Region::new(TARGET_BYTES as usize), Access::ALL).map(|k| k.rkey);
-        nodes.iter().map(target).collect()
+    fn setup(&self, shape: Shape, nodes: &[AnyNic]) -> Result<Common, SetupError> {
+        let access = Access { on_card: self.point.on_card, ..Access::ALL };
+        let bytes = if self.point.on_card { ON_CARD_BYTES } else { TARGET_BYTES };
+        let target = |nic: &AnyNic| nic.register(&Region::new(bytes as usize), access).map(|k| k.rkey);
+        let virtual_time = nodes.first().is_some_and(|nic| nic.caps().virtual_time);
+        // Simulated workers share a thread, and a row.
+        let rows = if virtual_time { 1 } else { usize::from(shape.nodes) * usize::from(shape.workers) };
+        let meter = Arc::new(self.point.meter(self.scope, rows));
+        Ok(Common { rkeys: nodes.iter().map(target).collect::<Result<_, _>>()?, meter })
     }
 
     fn build<'a>(
         &'a self,
-        rkeys: &'a Vec<Rkey>,
+        common: &'a Common,
         site: &Site,
     ) -> Result<(impl CoreLoop + 'a, Local), SetupError> {
         let service = Echo { scratch: vec![0x5a; self.point.payload as usize] };
         let mut core = Core::new(site.net.sched.clone(), RpcPoller::new(site.net.rpc.clone(), service));
         let tally = Rc::new(Tally::default());
-        let first = site.start + self.scope.warm_up;
+        common.meter.ready(site.start);
+        let worker = usize::from(site.node.0) * usize::from(site.shape.workers) + usize::from(site.worker);
         let coroutines = if site.node.0 < self.point.servers { 0 } else { self.point.coroutines };
         for coroutine in 0..coroutines {
             let stream =
                 (u64::from(site.node.0) << 40) | (u64::from(site.worker) << 20) | u64::from(coroutine);
             let client = Client {
                 load: self,
-                rkeys,
+                common,
+                worker,
                 net: site.net.clone(),
                 node: site.node,
                 nodes: site.shape.nodes,
                 rng: Xoshiro256PlusPlus::seed_from_u64(
                     self.seed ^ stream.wrapping_mul(0x9e37_79b9_7f4a_7c15),
                 ),
-                window: (first, first + self.point.window(self.scope)),
                 tally: tally.clone(),
             };
             core.spawn(client.run());
@@ -237,9 +260,10 @@ impl Program for ClosedLoad<'_> {
         self.stop.load(Ordering::Relaxed)
     }
 
-    fn finish(&self, _: &Vec<Rkey>, site: Site, local: Local) -> Output {
+    fn finish(&self, common: &Common, site: Site, local: Local) -> Output {
         let tally = &local.tally;
         Output {
+            meter: common.meter.clone(),
             ops: tally.ops.get(),
             ops_total: tally.ops_total.get(),
             latency: tally.latency.take(),
@@ -266,12 +290,12 @@ impl Service for Echo {
 
 struct Client<'a> {
     load: &'a ClosedLoad<'a>,
-    rkeys: &'a [Rkey],
+    common: &'a Common,
+    worker: usize,
     net: Worker,
     node: NodeId,
     nodes: u16,
     rng: Xoshiro256PlusPlus,
-    window: (Nanos, Nanos),
     tally: Rc<Tally>,
 }
 
@@ -292,6 +316,7 @@ impl Client<'_> {
 
     async fn ask_until_end(&mut self) -> Result<(), Failure> {
         let point = self.load.point;
+        let meter = &*self.common.meter;
         let every = if self.net.port.nic().caps().virtual_time { 1 } else { SAMPLE_EVERY };
         let per_group = if point.rung.is_some() { 1 } else { u64::from(point.outstanding) };
         let mut began = self.net.port.now();
@@ -306,11 +331,12 @@ impl Client<'_> {
             let groups = u64::from(every) * per_group;
             self.tally.ops_total.set(self.tally.ops_total.get() + groups);
             // What ends in the window counts, wherever it began: else long operations would be undercounted.
-            if end >= self.window.0 && end <= self.window.1 {
+            meter.count(self.worker, groups as u32, end);
+            if meter.holds(end) {
                 self.tally.ops.set(self.tally.ops.get() + groups);
                 self.tally.latency.borrow_mut().record(end.since(start));
             }
-            if end >= self.window.1 || self.load.stop.load(Ordering::Relaxed) {
+            if meter.over(end) || self.load.stop.load(Ordering::Relaxed) {
                 return Ok(());
             }
             began = end;
@@ -322,8 +348,9 @@ impl Client<'_> {
         let point = self.load.point;
         let rpc = self.load.is_rpc();
         match point.rung {
-            Some(Rung::PassiveAck) if rpc => self.call(OBJECTS, true).await,
-            Some(Rung::PassiveAck) => self.post_passively(OBJECTS).await,
+            // READs and calls for data must be awaited: this rung adds nothing to them.
+            Some(Rung::PassiveAck) if point.verb == BenchVerb::RpcWrite => self.call(OBJECTS, true).await,
+            Some(Rung::PassiveAck) if point.verb == BenchVerb::Write => self.post_passively(OBJECTS).await,
             Some(rung) if rung < Rung::Outstanding => {
                 for _ in 0..OBJECTS {
                     if rpc { self.call(1, false).await? } else { self.post(1).await? }
@@ -348,12 +375,13 @@ impl Client<'_> {
     fn target(&mut self) -> Remote {
         let node = self.peer();
         let slot = u64::from(self.load.point.payload.max(8).next_multiple_of(8));
+        let fit = if self.load.point.on_card { ON_CARD_BYTES } else { TARGET_BYTES } / slot;
         let slots = match self.load.point.addresses {
-            0 => TARGET_BYTES / slot,
-            few => u64::from(few).min(TARGET_BYTES / slot),
+            0 => fit,
+            few => u64::from(few).min(fit),
         };
         let offset = self.rng.random_range(0..slots) * slot;
-        Remote { node, rkey: self.rkeys[node.index()], offset }
+        Remote { node, rkey: self.common.rkeys[node.index()], offset }
     }
 
     async fn post(&mut self, requests: u32) -> Result<(), Failure> {

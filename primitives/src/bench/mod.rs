@@ -3,7 +3,7 @@
 //! Method. All nodes are clients and servers at once (the symmetric model of DrTM+H §3.1). Each worker runs
 //! coroutines in a closed loop: a coroutine asks for `outstanding` requests to drawn nodes and addresses, waits
 //! for all of them, and asks again. Operations that end within the window after the warm-up count; the rate is
-//! theirs over the window. The load is closed, so latencies suffer from *coordinated omission*: while one request
+//! theirs over the window. Both are fixed, or found by the rule of [`crate::measure::steady`]. The load is closed, so latencies suffer from *coordinated omission*: while one request
 //! is late, those that its coroutine would have sent are not sent and not counted as late. Read them as
 //! the latency at that many requests in flight, not as what an open stream of arrivals would see.
 //!
@@ -15,18 +15,22 @@ mod profile;
 
 mod coroutines;
 mod doorbell;
+mod identify;
 mod latency;
 mod multi_object;
 mod outstanding;
 mod payload;
 mod queue_pairs;
+mod roles;
 mod signaling;
 mod threads;
 
+pub use identify::{Shows, identifying};
 pub use load::{LoadError, SAMPLE_EVERY, Sample, run};
 pub use multi_object::{OBJECTS, Rung};
 pub use profile::{ProfileFitError, fit};
 
+use crate::measure::{Meter, Precision};
 use crate::units::Nanos;
 
 /// What a point asks for.
@@ -109,10 +113,17 @@ pub struct Point {
     pub servers: u16,
     /// Different addresses on each node that is asked; 0 is as many as fit into its memory.
     pub addresses: u32,
+    /// The addresses lie in the card's own memory instead of the host's.
+    pub on_card: bool,
+    /// The threads of a node post through one device context instead of one each (DrTM+H §3.1).
+    pub shared_context: bool,
 }
 
 /// How much longer the multi-object questions count: one of their operations takes as long as tens of requests.
 const LADDER_WINDOWS: u64 = 8;
+
+/// With a precision, a point may take so many windows before it is given up as unsteady.
+const WINDOWS_MOST: u64 = 16;
 
 impl Point {
     /// Nodes of a cluster that are asked.
@@ -120,10 +131,21 @@ impl Point {
         if self.servers == 0 { scope.nodes } else { self.servers }
     }
 
-    /// The time that is counted at this point.
+    /// The time that is counted at this point; with a precision, the least.
     pub fn window(&self, scope: &Scope) -> Nanos {
         let windows = if self.rung.is_some() { LADDER_WINDOWS } else { 1 };
         Nanos(scope.window.0 * windows)
+    }
+
+    /// What counts the point, `workers` side by side.
+    fn meter(&self, scope: &Scope, workers: usize) -> Meter {
+        let least = self.window(scope);
+        match scope.precision {
+            None => Meter::fixed(workers, scope.warm_up, least),
+            Some(relative) => {
+                Meter::precise(workers, Precision { relative, least, most: Nanos(least.0 * WINDOWS_MOST) })
+            }
+        }
     }
 }
 
@@ -143,12 +165,14 @@ impl Point {
             rung: None,
             servers: 0,
             addresses: 0,
+            on_card: false,
+            shared_context: false,
         }
     }
 }
 
 /// How much of a characterization to run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Scope {
     /// Nodes of the cluster.
     pub nodes: u16,
@@ -158,10 +182,13 @@ pub struct Scope {
     pub coroutines: u32,
     /// Every second value of each sweep, and fewer verbs: for a first look.
     pub quick: bool,
-    /// Load before counting starts.
+    /// Load before counting starts, where the window is fixed.
     pub warm_up: Nanos,
-    /// Counting window.
+    /// Counting window; with a precision, the shortest.
     pub window: Nanos,
+    /// Half width of the rate's confidence interval, over the rate, at which a point is long enough; `None` for the fixed
+    /// window.
+    pub precision: Option<f64>,
 }
 
 impl Scope {
@@ -185,6 +212,7 @@ pub fn points(scope: &Scope, ud_mtu: u32) -> Vec<Point> {
     points.extend(signaling::points(scope));
     points.extend(queue_pairs::points(scope));
     points.extend(threads::points(scope));
+    points.extend(roles::points(scope));
     points.extend(multi_object::points(scope));
     points
 }

@@ -21,7 +21,7 @@ pub enum Rung {
     Outstanding,
     /// One doorbell per queue pair and operation.
     Doorbell,
-    /// Nobody waits: unsignaled WRITEs, one-way requests.
+    /// Nobody waits: unsignaled WRITEs, one-way requests. READs and calls for data are awaited all the same.
     PassiveAck,
 }
 

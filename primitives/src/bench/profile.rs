@@ -141,6 +141,8 @@ fn no_nic(caps: &Caps) -> NicProfile {
         responder_write: free(),
         responder_atomic: free(),
         responder_send: free(),
+        segment_bytes: assumed(4096.0, Unit::Bytes),
+        segment: free(),
         completion_entry: free(),
         acknowledgement: free(),
         ack_coalescing: assumed(1.0, Unit::Count),

@@ -7,6 +7,8 @@
 pub mod loopback;
 pub mod sim;
 pub mod tcp;
+#[cfg(feature = "verbs")]
+pub mod verbs;
 
 use crate::mem::{Access, MemoryKeys, Region};
 use crate::units::Nanos;
@@ -89,11 +91,29 @@ pub enum PostError {
         /// The fabric's limit.
         max: u32,
     },
+    /// The fabric carries messages only.
+    #[error("queue pair {qp}: {verb} needs RDMA, this fabric carries messages only", qp = .qp.0)]
+    Messages {
+        /// The queue pair.
+        qp: Qp,
+        /// The verb's name.
+        verb: &'static str,
+    },
     /// A datagram without a destination, or a destination on a connected queue pair.
     #[error("queue pair {qp}: a UD SEND needs an address handle, others must not have one", qp = .qp.0)]
     Destination {
         /// The queue pair.
         qp: Qp,
+    },
+    /// The device or its driver refused, for a reason of its own.
+    #[error("queue pair {qp}: the device refused a request with error {errno}", qp = .qp.0)]
+    Device {
+        /// The queue pair.
+        qp: Qp,
+        /// The operating system's error number.
+        errno: i32,
+        /// How many requests of the chain were taken before.
+        taken: u32,
     },
     /// No queue pair of that number belongs to this context.
     #[error("no queue pair {qp} in this context", qp = .qp.0)]
@@ -117,6 +137,18 @@ pub enum SetupError {
         limit: u64,
         /// The fabric's name.
         fabric: String,
+    },
+    /// A call to the device's library failed.
+    #[error("{call} failed on {device}: {reason}{hint}")]
+    Device {
+        /// The call.
+        call: &'static str,
+        /// The device.
+        device: String,
+        /// The operating system's message.
+        reason: String,
+        /// What to do about it, with its own separator; may be empty.
+        hint: String,
     },
     /// A node, queue pair or transport that does not fit the request.
     #[error("{0}")]
@@ -256,6 +288,9 @@ pub enum AnyNic {
     Sim(sim::SimNic),
     /// Datagrams over sockets.
     Tcp(tcp::TcpNic),
+    /// A real device.
+    #[cfg(feature = "verbs")]
+    Verbs(verbs::VerbsNic),
 }
 
 macro_rules! each {
@@ -264,6 +299,8 @@ macro_rules! each {
             AnyNic::Loopback($nic) => $call,
             AnyNic::Sim($nic) => $call,
             AnyNic::Tcp($nic) => $call,
+            #[cfg(feature = "verbs")]
+            AnyNic::Verbs($nic) => $call,
         }
     };
 }

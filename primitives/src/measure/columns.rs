@@ -29,7 +29,7 @@ impl TableName {
         match kind {
             Kind::Run | Kind::Experiment => &[TableName::Phases, TableName::Aborts, TableName::Points],
             Kind::Study => &[TableName::Phases, TableName::Points],
-            Kind::Characterize | Kind::Tune | Kind::Primitive => &[TableName::Points],
+            Kind::Characterize | Kind::Tune | Kind::Primitive | Kind::Scoreboard => &[TableName::Points],
         }
     }
 }
@@ -65,6 +65,13 @@ const CHARACTERIZE: &[&str] = &[
     "instructions_per_op",
     "preemptions_per_cpu_s",
     "busy",
+    "servers",
+    "addresses",
+    "warm_up_ns",
+    "measured_ns",
+    "batches",
+    "rate_ci_relative",
+    "converged",
 ];
 
 const STUDY: &[&str] = &[
@@ -120,6 +127,10 @@ const RUN: &[&str] = &[
     "virtual_ns",
     "preemptions_per_cpu_s",
     "busy",
+    "warm_up_ns",
+    "batches",
+    "rate_ci_relative",
+    "converged",
 ];
 
 const TUNE: &[&str] = &[
@@ -149,6 +160,8 @@ const PRIMITIVE: &[&str] = &[
     "signal_period",
     "queue_pairs",
     "addresses",
+    "memory",
+    "context",
     "optimizations",
     "ops",
     "rate_per_s",
@@ -161,6 +174,34 @@ const PRIMITIVE: &[&str] = &[
     "doorbells_per_op",
     "events",
     "virtual_ns",
+    "warm_up_ns",
+    "batches",
+    "rate_ci_relative",
+    "converged",
+];
+
+const SCOREBOARD: &[&str] = &[
+    "point",
+    "claim",
+    "paper",
+    "where",
+    "family",
+    "split",
+    "kind",
+    "metric",
+    "unit",
+    "published",
+    "published_lo",
+    "published_hi",
+    "got",
+    "got_lo",
+    "got_hi",
+    "error",
+    "verdict",
+    "experiment",
+    "detail",
+    "caveat",
+    "contradicts",
 ];
 
 /// Columns of `points.csv` for a kind of run; experiments and primitive grids add one `axis_<name>` per grid axis.
@@ -171,6 +212,7 @@ pub const fn point_columns(kind: Kind) -> &'static [&'static str] {
         Kind::Run | Kind::Experiment => RUN,
         Kind::Tune => TUNE,
         Kind::Primitive => PRIMITIVE,
+        Kind::Scoreboard => SCOREBOARD,
     }
 }
 
@@ -194,8 +236,15 @@ mod tests {
 
     #[test]
     fn every_table_starts_with_the_point_and_repeats_no_column() {
-        let kinds =
-            [Kind::Characterize, Kind::Study, Kind::Tune, Kind::Run, Kind::Experiment, Kind::Primitive];
+        let kinds = [
+            Kind::Characterize,
+            Kind::Study,
+            Kind::Tune,
+            Kind::Run,
+            Kind::Experiment,
+            Kind::Primitive,
+            Kind::Scoreboard,
+        ];
         for kind in kinds {
             for &table in TableName::of(kind) {
                 let mut names = columns(kind, table, &["nodes".into(), "plan".into()]);

@@ -92,17 +92,30 @@ impl ResultDir {
             names,
             tables: Vec::new(),
             done: BTreeMap::new(),
-            next: 0,
+            next: 0, // the first of the shard is found when the tables are loaded
             resumed,
             record,
             _lock: lock,
         };
         dir.load(axes)?;
         dir.record.points_done = dir.done.len() as u64;
-        dir.record.complete = dir.record.points_done == dir.record.points_expected;
+        dir.record.complete = dir.record.points_done == dir.record.points_here();
         dir.record.interrupted = false;
         dir.record.write(path)?;
         Ok(dir)
+    }
+
+    /// The rows of a table of a directory that is only looked at: nothing is written, nothing locked. Without grid axes.
+    ///
+    /// # Errors
+    /// [`ResultError::Io`] or [`ResultError::Damaged`], the latter also if a build with other columns wrote it.
+    pub fn read(path: &Path, record: &RunRecord, table: TableName) -> Result<Vec<Row>, ResultError> {
+        let columns = columns(record.kind, table, &[]);
+        let rows = Table::read(&path.join(table.file()), &columns)?;
+        let named = |cells: Cells| {
+            columns.iter().cloned().zip(cells).fold(Row::new(), |row, (column, cell)| row.with(column, cell))
+        };
+        Ok(rows.into_iter().map(|(_, cells)| named(cells)).collect())
     }
 
     /// Where it is.
@@ -120,9 +133,10 @@ impl ResultDir {
         self.resumed
     }
 
-    /// Points not measured yet, ascending.
+    /// Points not measured yet, ascending; of the shard, if it is one.
     pub fn missing(&self) -> Vec<u64> {
-        (0..self.record.points_expected).filter(|point| !self.done.contains_key(point)).collect()
+        let here = |point: &u64| self.record.holds(*point) && !self.done.contains_key(point);
+        (0..self.record.points_expected).filter(here).collect()
     }
 
     /// Adds a line for readers of `run.json`; kept once.
@@ -140,7 +154,7 @@ impl ResultDir {
     /// [`ResultError::NoColumn`] and [`ResultError::NotMissing`] for callers' mistakes.
     pub fn keep(&mut self, point: u64, result: &PointResult) -> Result<(), ResultError> {
         let expected = self.record.points_expected;
-        if point >= expected || self.done.contains_key(&point) {
+        if !self.record.holds(point) || self.done.contains_key(&point) {
             return Err(ResultError::NotMissing { point, expected });
         }
         let mut cells = PointCells::new();
@@ -155,7 +169,7 @@ impl ResultDir {
         if point == self.next {
             self.append(&cells)?;
             self.done.insert(point, None);
-            self.next += 1;
+            self.step();
             self.catch_up()?;
         } else {
             self.write_json("pending", point, &cells)?;
@@ -177,7 +191,7 @@ impl ResultDir {
         // Only this directory's own, and only when empty.
         let _ = fs::remove_dir(self.path.join("pending"));
         self.record.points_done = self.done.len() as u64;
-        self.record.complete = self.record.points_done == self.record.points_expected;
+        self.record.complete = self.record.points_done == self.record.points_here();
         self.record.interrupted = interrupted && !self.record.complete;
         self.record.summary = summary;
         self.record.write(&self.path)
@@ -202,9 +216,21 @@ impl ResultDir {
     fn catch_up(&mut self) -> Result<(), ResultError> {
         while matches!(self.done.get(&self.next), Some(Some(_))) {
             self.settle(self.next)?;
-            self.next += 1;
+            self.step();
         }
         Ok(())
+    }
+
+    /// Goes on to the next point that belongs here.
+    fn step(&mut self) {
+        self.next += 1;
+        self.skip();
+    }
+
+    fn skip(&mut self) {
+        while self.next < self.record.points_expected && !self.record.holds(self.next) {
+            self.next += 1;
+        }
     }
 
     /// Appends a waiting point's rows and drops its side file.
@@ -262,7 +288,7 @@ impl ResultDir {
         // Only a row in `points.csv`, the last of the tables, makes a point count.
         let mut settled: BTreeMap<u64, PointCells> = BTreeMap::new();
         for &(point, _) in found.last().into_iter().flatten() {
-            if point >= self.record.points_expected || settled.contains_key(&point) {
+            if !self.record.holds(point) || settled.contains_key(&point) {
                 let what = format!("point {point} is there twice or not part of the run");
                 return Err(ResultError::Damaged { path: self.path.join("points.csv"), what });
             }
@@ -278,8 +304,9 @@ impl ResultDir {
             }
         }
         let mut waiting = self.side_files()?;
+        self.skip();
         while settled.contains_key(&self.next) {
-            self.next += 1;
+            self.step();
         }
         let behind_gap = settled.split_off(&self.next);
         if strays || !behind_gap.is_empty() {
@@ -323,7 +350,7 @@ impl ResultDir {
                         rows.iter()
                             .all(|row| row.len() == table.columns().len() && row[0] == point.to_string())
                     });
-                if fits && point < self.record.points_expected {
+                if fits && self.record.holds(point) {
                     waiting.insert(point, cells);
                 }
             }

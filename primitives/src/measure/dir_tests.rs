@@ -167,3 +167,27 @@ fn a_damaged_table_names_file_and_line() {
     let error = ResultDir::create(temp.path(), record(2), &[]).unwrap_err();
     assert!(matches!(error, ResultError::Damaged { .. }) && error.to_string().contains("point 0"), "{error}");
 }
+
+#[test]
+fn shards_hold_their_share_in_any_order_and_resume() {
+    let temp = tempfile::tempdir().unwrap();
+    let of = |shard: &str| RunRecord { shard: Some(shard.parse().unwrap()), ..record(8) };
+    let mut dir = ResultDir::create(temp.path(), of("2/3"), &[]).unwrap();
+    assert_eq!(dir.missing(), [1, 4, 7]);
+    assert!(matches!(dir.keep(0, &point(0)), Err(ResultError::NotMissing { point: 0, .. })));
+    dir.keep(7, &point(7)).unwrap();
+    dir.keep(1, &point(1)).unwrap();
+    dir.finish(true, json!({})).unwrap();
+    assert!(!dir.record().complete && dir.record().interrupted);
+    drop(dir);
+    let refused = ResultDir::create(temp.path(), of("1/3"), &[]).unwrap_err();
+    assert!(refused.to_string().contains("shard 2/3"), "{refused}");
+    assert!(ResultDir::create(temp.path(), record(8), &[]).is_err(), "nor is it the whole grid");
+    let mut dir = ResultDir::create(temp.path(), of("2/3"), &[]).unwrap();
+    assert_eq!(dir.missing(), [4]);
+    dir.keep(4, &point(4)).unwrap();
+    dir.finish(false, json!({})).unwrap();
+    assert!(dir.record().complete && dir.record().points_done == 3);
+    let rows = dir.rows(TableName::Points).unwrap();
+    assert_eq!(rows.iter().filter_map(|r| r.get("point")).collect::<Vec<_>>(), ["1", "4", "7"]);
+}

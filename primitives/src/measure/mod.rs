@@ -16,6 +16,8 @@ mod histogram;
 mod machine;
 mod record;
 mod row;
+mod shard;
+pub mod steady;
 mod table;
 
 pub use columns::{ABORT_COLUMNS, PHASE_COLUMNS, TableName, columns, point_columns};
@@ -27,3 +29,5 @@ pub use histogram::{Histogram, HistogramData};
 pub use machine::{Machine, memory_available};
 pub use record::{Kind, ProfileRef, Provenance, RunRecord, SCHEMA};
 pub use row::{Cell, Row};
+pub use shard::Shard;
+pub use steady::{Meter, Precision, Steadiness};

@@ -6,7 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Machine, ResultError, write_atomic};
+use super::{Machine, ResultError, Shard, write_atomic};
 use crate::profile::{Profile, SourceCounts};
 
 /// Version of the result schema.
@@ -28,6 +28,8 @@ pub enum Kind {
     Experiment,
     /// A grid of requests, without transactions.
     Primitive,
+    /// Published claims beside what was got.
+    Scoreboard,
 }
 
 /// Whether time was real or virtual. The two never share a line in a chart without a label.
@@ -88,11 +90,14 @@ pub struct RunRecord {
     pub profile: Option<ProfileRef>,
     /// When it began, in seconds since 1970. The only wall-clock time in a result directory.
     pub started_unix_s: u64,
-    /// Points of the grid.
+    /// The share of the grid that this directory holds; `None` if all of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shard: Option<Shard>,
+    /// Points of the whole grid.
     pub points_expected: u64,
     /// Points measured.
     pub points_done: u64,
-    /// Whether every point is there.
+    /// Whether every point is there, of the shard if it is one.
     pub complete: bool,
     /// Whether Ctrl-C ended it.
     pub interrupted: bool,
@@ -120,6 +125,7 @@ impl RunRecord {
             machine: Machine::here(),
             profile: None,
             started_unix_s: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs()),
+            shard: None,
             points_expected,
             points_done: 0,
             complete: false,
@@ -159,7 +165,17 @@ impl RunRecord {
         write_atomic(&path, text.as_bytes())
     }
 
-    /// What makes `other` a different run, or `None` if it is the same one: kind, fabric, profile, seed and
+    /// Whether a point is to be measured in this directory.
+    pub fn holds(&self, point: u64) -> bool {
+        point < self.points_expected && self.shard.is_none_or(|shard| shard.holds(point))
+    }
+
+    /// Points that are to be measured in this directory.
+    pub fn points_here(&self) -> u64 {
+        (0..self.points_expected).filter(|&point| self.holds(point)).count() as u64
+    }
+
+    /// What makes `other` a different run, or `None` if it is the same one: kind, fabric, profile, seed, shard and
     /// spec decide; commit, machine and time do not.
     pub fn differs_from(&self, other: &RunRecord) -> Option<String> {
         // Through text and back: numbers compare as they are once they have been in a file.
@@ -180,6 +196,9 @@ impl RunRecord {
                 first_difference(&other.spec, &self.spec, "")
                     .unwrap_or_else(|| "its spec differs".to_owned()),
             )
+        } else if self.shard != other.shard {
+            let name = |shard: Option<Shard>| shard.map_or("the whole grid".into(), |s| format!("shard {s}"));
+            Some(format!("it holds {}, this one is {}", name(other.shard), name(self.shard)))
         } else if self.points_expected != other.points_expected {
             Some(format!("it has {} points, this one {}", other.points_expected, self.points_expected))
         } else {

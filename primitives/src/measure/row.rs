@@ -1,5 +1,6 @@
 //! One row of a table: cells by column name.
 
+use super::Steadiness;
 use crate::units::Nanos;
 
 /// The text of one cell. Empty means "not available".
@@ -58,6 +59,16 @@ impl Row {
             Some(cell) => cell.1 = value,
             None => self.cells.push((column, value)),
         }
+    }
+
+    /// The row with what is known of the rate's precision, in the columns that `characterize`, `run` and `experiment`
+    /// share.
+    #[must_use]
+    pub fn with_steadiness(self, found: &Steadiness) -> Row {
+        self.with("warm_up_ns", found.warm_up)
+            .with("batches", found.means.map(|m| m.batches))
+            .with("rate_ci_relative", found.relative())
+            .with("converged", found.converged.map(|yes| if yes { "yes" } else { "no" }))
     }
 
     /// A cell's text; `None` if the column was never named.

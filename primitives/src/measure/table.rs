@@ -46,6 +46,12 @@ impl Table {
         Ok((table, rows))
     }
 
+    /// The whole rows of a file that is only looked at.
+    pub(super) fn read(path: &Path, columns: &[String]) -> Result<Vec<(u64, Cells)>, ResultError> {
+        let text = std::fs::read_to_string(path).map_err(ResultError::io("read", path))?;
+        parse(path, columns, text.rfind('\n').map_or("", |end| &text[..=end]))
+    }
+
     /// Replaces everything below the header.
     pub(super) fn replace(&mut self, rows: &[Cells]) -> Result<(), ResultError> {
         let mut bytes = encode(&self.path, std::slice::from_ref(&self.columns))?;

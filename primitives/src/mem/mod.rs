@@ -4,9 +4,13 @@
 //! on real hardware, without a data race in the language's sense: a word is read and written whole, anything
 //! longer may be seen half old and half new.
 
+#[cfg(feature = "verbs")]
+mod mapped;
 mod pool;
 mod region;
 
+#[cfg(feature = "verbs")]
+pub use mapped::pages_here;
 pub(crate) use pool::Pinned;
 pub use pool::{Buf, BufPool, PoolExhausted};
 pub use region::{Access, MemoryKeys, OutOfRegion, Region};

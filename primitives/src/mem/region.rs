@@ -1,15 +1,22 @@
 //! Regions: memory as atomic words.
 
 use crate::verbs::work::{Lkey, Rkey};
+#[cfg(not(feature = "verbs"))]
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Where there may be real NICs, memory is mapped for them; elsewhere it is allocated.
+#[cfg(feature = "verbs")]
+use super::mapped::Words;
+#[cfg(not(feature = "verbs"))]
+type Words = Arc<[AtomicU64]>;
 
 /// A stretch of memory that NICs and threads share. Cloning shares the memory.
 ///
 /// Offsets and lengths are in bytes. Words are little-endian when seen as bytes.
 #[derive(Clone)]
 pub struct Region {
-    words: Arc<[AtomicU64]>,
+    words: Words,
 }
 
 /// A range that leaves its region.
@@ -33,13 +40,17 @@ pub struct Access {
     pub remote_write: bool,
     /// CAS and FETCH_ADD.
     pub remote_atomic: bool,
+    /// The region lies in the NIC's own memory (`ibv_alloc_dm(3)`), where the fabric has any and tells it apart.
+    pub on_card: bool,
 }
 
 impl Access {
     /// Local use only: receive buffers and the like.
-    pub const LOCAL: Access = Access { remote_read: false, remote_write: false, remote_atomic: false };
+    pub const LOCAL: Access =
+        Access { remote_read: false, remote_write: false, remote_atomic: false, on_card: false };
     /// Everything.
-    pub const ALL: Access = Access { remote_read: true, remote_write: true, remote_atomic: true };
+    pub const ALL: Access =
+        Access { remote_read: true, remote_write: true, remote_atomic: true, on_card: false };
     /// READ only.
     pub const READ: Access = Access { remote_read: true, ..Access::LOCAL };
 }
@@ -62,7 +73,12 @@ impl std::fmt::Debug for Region {
 impl Region {
     /// A zeroed region of at least `bytes` bytes, rounded up to whole words.
     pub fn new(bytes: usize) -> Region {
-        Region { words: (0..bytes.div_ceil(8)).map(|_| AtomicU64::new(0)).collect() }
+        let len = bytes.div_ceil(8);
+        #[cfg(feature = "verbs")]
+        let words = Words::zeroed(len);
+        #[cfg(not(feature = "verbs"))]
+        let words = (0..len).map(|_| AtomicU64::new(0)).collect();
+        Region { words }
     }
 
     /// Length in bytes.

@@ -147,10 +147,6 @@ impl ClusterFile {
         }
         for (n, node) in self.nodes.iter().enumerate() {
             let (host, port) = split(node)?;
-            if node.id == 0 && port.unwrap_or(0) == 0 {
-                let problem = "node 0 is joined at a port, write host:port".to_owned();
-                return Err(ConfigError::Address { id: 0, address: node.address.clone(), problem });
-            }
             for other in &self.nodes[..n] {
                 if other.id == node.id {
                     let (first, second) = (other.address.clone(), node.address.clone());
@@ -164,7 +160,17 @@ impl ClusterFile {
             }
         }
         let missing = (0..count as u16).find(|id| self.nodes.iter().all(|node| node.id != *id));
-        missing.map_or(Ok(()), |missing| Err(ConfigError::Hole { count, missing }))
+        if let Some(missing) = missing {
+            return Err(ConfigError::Hole { count, missing });
+        }
+        let first = self.node(0)?;
+        match split(first)?.1 {
+            None | Some(0) => {
+                let problem = "node 0 is joined at a port, write host:port".to_owned();
+                Err(ConfigError::Address { id: 0, address: first.address.clone(), problem })
+            }
+            Some(_) => Ok(()),
+        }
     }
 
     /// How many nodes there are.

@@ -7,6 +7,8 @@ use crate::exec::CoreLoop;
 use crate::fabric::loopback::{self, Loopback};
 use crate::fabric::sim::{FaultOptions, SimConfig, SimWorld, Stopped, WorldError};
 use crate::fabric::tcp::{self, TcpFabric};
+#[cfg(feature = "verbs")]
+use crate::fabric::verbs::{Options as VerbsOptions, Verbs};
 use crate::fabric::{AnyNic, Caps, Nic, SetupError};
 use crate::profile::Profile;
 use crate::units::Nanos;
@@ -28,20 +30,27 @@ pub enum FabricSpec {
         /// Faults and hazards.
         faults: Box<FaultOptions>,
     },
+    /// A port of a real device, a thread per worker; the nodes in this process or one of them.
+    #[cfg(feature = "verbs")]
+    Verbs(Box<VerbsOptions>),
 }
 
 impl FabricSpec {
     /// What the fabric can do.
     ///
     /// # Errors
-    /// If the profile of a simulated fabric is impossible.
-    pub fn caps(&self) -> Result<Caps, WorldError> {
+    /// If the profile of a simulated fabric is impossible, or a device cannot be used.
+    pub fn caps(&self) -> Result<Caps, LaunchError> {
         match self {
             FabricSpec::Loopback(options) => Ok(Loopback::new(1, *options).context(NodeId(0)).caps().clone()),
             FabricSpec::Tcp(_) => Ok(TcpFabric::caps()),
             FabricSpec::Sim { profile, seed, .. } => {
                 let world = SimWorld::new(&SimConfig::new((**profile).clone(), 1, 1, *seed))?;
                 Ok(world.context(NodeId(0), 0).caps().clone())
+            }
+            #[cfg(feature = "verbs")]
+            FabricSpec::Verbs(options) => {
+                Ok(Verbs::open(options, 1).map_err(LaunchError::Shared)?.caps().clone())
             }
         }
     }
@@ -99,6 +108,9 @@ pub trait Program: Sync {
     fn learn(&self, _shared: &mut Self::Shared, _offers: &[Vec<u8>]) -> Result<(), SetupError> {
         Ok(())
     }
+
+    /// A node was lost: what runs here should come to its end.
+    fn cut_short(&self, _shared: &Self::Shared) {}
 
     /// Builds a worker's core, coroutines included, and what the worker keeps. The core's type has no name (its
     /// coroutines are `async` blocks), so nothing on the data path is boxed behind `dyn`.
@@ -198,6 +210,7 @@ pub fn launch<P: Program>(
             let mut sim =
                 SimConfig::new((**profile).clone(), shape.nodes.into(), shape.workers.into(), *seed);
             sim.faults = (**faults).clone();
+            sim.cores_per_context = usize::from(config.workers_per_context.min(shape.workers));
             in_world(&SimWorld::new(&sim)?, shape, config, program)
         }
         FabricSpec::Loopback(options) => {
@@ -207,6 +220,11 @@ pub fn launch<P: Program>(
         FabricSpec::Tcp(options) => {
             let fabric = TcpFabric::new(shape.nodes, options.clone());
             on_threads(&|node| fabric.context(node).map(AnyNic::Tcp), None, shape, config, program)
+        }
+        #[cfg(feature = "verbs")]
+        FabricSpec::Verbs(options) => {
+            let fabric = Verbs::open(options, shape.nodes).map_err(LaunchError::Shared)?;
+            on_threads(&|node| fabric.context(node).map(AnyNic::Verbs), None, shape, config, program)
         }
     }
 }
@@ -235,6 +253,17 @@ pub fn launch_member<P: Program>(
         FabricSpec::Tcp(options) => {
             let fabric = TcpFabric::new(shape.nodes, options.clone());
             on_threads(&|node| fabric.context(node).map(AnyNic::Tcp), session, shape, config, program)
+        }
+        #[cfg(feature = "verbs")]
+        FabricSpec::Verbs(options) => {
+            let fabric = match Verbs::member(options, shape.nodes) {
+                Ok(fabric) => fabric,
+                Err(error) => match session {
+                    Some(session) => return Err(session.give_up(LaunchError::Shared(error))),
+                    None => return Err(LaunchError::Shared(error)),
+                },
+            };
+            on_threads(&|node| fabric.context(node).map(AnyNic::Verbs), session, shape, config, program)
         }
     }
 }

@@ -14,7 +14,7 @@ pub mod config;
 pub mod handshake;
 mod keeper;
 mod launch;
-mod rendezvous;
+pub mod rendezvous;
 pub mod session;
 mod threads;
 
@@ -41,6 +41,9 @@ pub struct WorkerConfig {
     pub qp: QpConfig,
     /// Queue pairs to each node; several emulate a larger cluster (DrTM+H §4.2).
     pub lanes: u32,
+    /// Workers of a node that share one device context and so its doorbell registers, where the fabric is simulated.
+    /// One is right for all that is not about this (DrTM+H §3.1).
+    pub workers_per_context: u16,
     /// Buffer pool for requests in flight, beside what RPC needs.
     pub pool_bytes: u64,
 }
@@ -52,6 +55,7 @@ impl Default for WorkerConfig {
             rpc: RpcConfig::default(),
             qp: QpConfig::rc(),
             lanes: 1,
+            workers_per_context: 1,
             pool_bytes: 1 << 20,
         }
     }

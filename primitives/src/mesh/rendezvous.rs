@@ -172,6 +172,10 @@ pub fn drive(
         }
         std::thread::sleep(BREATH);
     }
+    // Nobody listens from here on: whoever is at the door is told.
+    for caller in callers {
+        caller.refuse(program.protocol, "all nodes of the cluster have joined already");
+    }
     lines.iter_mut().for_each(|line| line.heard = Instant::now());
     let keeper =
         Keeper::start(lines, limits, epoch).map_err(failed("cannot keep connections of", address))?;

@@ -139,7 +139,7 @@ pub(super) fn on_threads<P: Program>(
                 }
             });
         if built && let Some(session) = &mut session {
-            cut_short = look_around(session, &table);
+            cut_short = look_around(session, &table, || program.cut_short(&shared));
         }
         threads.into_iter().map(|t| t.join()).collect::<Vec<_>>()
     });
@@ -206,7 +206,7 @@ fn all_built(session: &mut Session, table: &Table) {
 }
 
 /// Stands for the other processes while workers run: ends the run when all nodes are done, or one is lost.
-fn look_around(session: &mut Session, table: &Table) -> Option<MeshError> {
+fn look_around(session: &mut Session, table: &Table, stop: impl Fn()) -> Option<MeshError> {
     let (mut told, mut lost): (bool, Option<(MeshError, Instant)>) = (false, None);
     loop {
         if table.live.broken() {
@@ -234,6 +234,7 @@ fn look_around(session: &mut Session, table: &Table) -> Option<MeshError> {
                     if let MeshError::Lost { node, .. } = &error {
                         table.lose(*node);
                     }
+                    stop();
                     lost = Some((error, Instant::now()));
                 }
             }

@@ -17,8 +17,8 @@ mod nic;
 mod quantity;
 
 pub use cpu::CpuProfile;
-pub(crate) use nic::headers;
 pub use nic::{Interface, NicProfile, Primitive};
+pub(crate) use nic::{READ_REQUEST_MAX, headers};
 pub use quantity::{Quantity, Source, Unit};
 
 use serde::{Deserialize, Serialize};
@@ -123,7 +123,7 @@ impl Profile {
         let text = load::read(path)?;
         let origin = path.display().to_string();
         let profile = load::parse(&text, &origin, load::Chain::file(path))?;
-        profile.validate_as(&origin)?;
+        profile.validate_as(&origin, true)?;
         Ok(profile)
     }
 
@@ -133,7 +133,7 @@ impl Profile {
     /// When the text is not a profile (with line and column), extends itself, or holds impossible numbers.
     pub fn parse(text: &str, origin: &str) -> Result<Profile, ProfileError> {
         let profile = load::parse(text, origin, load::Chain::start(origin))?;
-        profile.validate_as(origin)?;
+        profile.validate_as(origin, true)?;
         Ok(profile)
     }
 
@@ -146,22 +146,26 @@ impl Profile {
             .map_err(|e| ProfileError::Parse { origin: self.name.clone(), message: e.to_string() })
     }
 
-    /// Refuses numbers that no hardware has, naming the field.
+    /// Refuses numbers that no hardware has, naming the field. A number moved out of the bounds of a fit is not
+    /// refused, since whoever asks what would be is free to ask; files are held to their bounds when they are read.
     ///
     /// # Errors
     /// Names the first impossible number.
     pub fn validate(&self) -> Result<(), ProfileError> {
-        self.validate_as(&self.name)
+        self.validate_as(&self.name, false)
     }
 
-    fn validate_as(&self, origin: &str) -> Result<(), ProfileError> {
+    fn validate_as(&self, origin: &str, bounds: bool) -> Result<(), ProfileError> {
         for (section, entry) in self.entries() {
             let why = if entry.quantity.unit != entry.unit {
                 Some(format!("the unit must be {}", entry.unit.name()))
             } else if entry.quantity.reference.trim().is_empty() {
                 Some("the reference is empty".to_owned())
             } else {
-                entry.range.refuse(entry.quantity.value, entry.unit).or_else(|| entry.refuse_free())
+                entry
+                    .range
+                    .refuse(entry.quantity.value, entry.unit)
+                    .or_else(|| if bounds { entry.refuse_free() } else { None })
             };
             if let Some(why) = why {
                 return Err(ProfileError::Impossible {
@@ -250,7 +254,24 @@ macro_rules! shipped {
     };
 }
 
-shipped!["cx4-edr", "cx4-edr-x2"];
+shipped![
+    "cx4-edr",
+    "cx4-edr-x2",
+    "cx4-roce",
+    "cx4-roce-x2",
+    "connectib-fdr",
+    "cx3",
+    "cx3-x2",
+    "cx3pro-fdr",
+    "cx5",
+    "cx6",
+    "qdr",
+    "aries",
+    "ipoib-fdr",
+    "ipoib-qdr",
+    "tcp-1g",
+    "tcp-10g",
+];
 
 /// FNV-1a, 64 bits: fixed across builds, unlike the standard library's hasher.
 struct Fnv(u64);

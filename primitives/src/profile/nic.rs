@@ -91,6 +91,10 @@ section! {
         responder_atomic: Ns NonNegative,
         /// Engine time of the responder for one SEND, its RECV included.
         responder_send: Ns NonNegative,
+        /// Payload that passes the engine at once; longer ones come in segments.
+        segment_bytes: Bytes WholePositive,
+        /// Engine time of each end for every further segment.
+        segment: Ns NonNegative,
         /// Engine time for one completion-queue entry.
         completion_entry: Ns NonNegative,
         /// Engine time of each end for one acknowledgement.
@@ -215,6 +219,12 @@ impl NicProfile {
         }
     }
 
+    /// Engine time of each end for what a payload has beyond its first segment.
+    pub fn segments_ns(&self, payload: u32) -> f64 {
+        let further = (f64::from(payload) / self.segment_bytes.value).ceil() - 1.0;
+        further.max(0.0) * self.segment.value
+    }
+
     /// Engine time of the responding NIC for one request, without a receive completion.
     pub fn responder_ns(&self, primitive: Primitive) -> f64 {
         match primitive {
@@ -223,6 +233,12 @@ impl NicProfile {
             Primitive::Atomic => self.responder_atomic.value,
             Primitive::Send => self.responder_send.value,
         }
+    }
+
+    /// From an ATOMIC's start to the read of its word: a DMA read into the hold, or its middle where the hold is
+    /// shorter, as in the card's own memory.
+    pub(crate) fn atomic_read_ns(&self, hold: f64) -> f64 {
+        if hold > self.pcie_read.value { self.pcie_read.value } else { hold / 2.0 }
     }
 
     /// Share of queue-pair contexts not found in the cache when `queue_pairs` are used evenly.
@@ -330,6 +346,7 @@ impl NicProfile {
         let engine = self.requester_ns(primitive)
             + self.responder_ns(primitive)
             + 2.0 * self.qp_miss_ns(primitive, queue_pairs)
+            + 2.0 * self.segments_ns(payload)
             + 2.0 * acks * self.acknowledgement.value
             + (signaled + receives) * self.completion_entry.value;
         let response = self.response_bytes(primitive, payload) as f64
@@ -359,6 +376,7 @@ impl NicProfile {
         let fetch = if carries && !inline { read(bytes) } else { 0.0 };
         let out = self.pcie_write.value
             + fetch
+            + 2.0 * self.segments_ns(payload)
             + self.requester_ns(primitive)
             + self.pass_latency.value
             + self.link_ns(self.request_bytes(primitive, payload))
@@ -373,11 +391,11 @@ impl NicProfile {
         }
         let memory = match primitive {
             Primitive::Read => read(bytes),
-            Primitive::Atomic => self.atomic_unit.value + self.atomic_hold.value.min(self.pcie_read.value),
+            Primitive::Atomic => self.atomic_unit.value + self.atomic_read_ns(self.atomic_hold.value),
             // The acknowledgement goes out when the bytes are placed, if that is later.
             Primitive::Write | Primitive::Send => {
                 let placed = self.pcie_write.value + self.pcie_ns(bytes);
-                self.ack_delay.value.max(placed - self.pass_latency.value) + 2.0 * self.acknowledgement.value
+                self.ack_delay.value.max(placed) + 2.0 * self.acknowledgement.value
             }
         };
         let landed = match primitive {

@@ -92,12 +92,16 @@ fn a_number_without_a_source_is_refused() {
 #[test]
 fn impossible_numbers_are_refused_by_name() {
     type Break = fn(&mut Profile);
-    let cases: [(&str, Break); 8] = [
+    let cases: [(&str, Break); 12] = [
         ("nic.link_rate", |p| p.nic.link_rate.value = 0.0),
         ("nic.pcie_read", |p| p.nic.pcie_read.value = -1.0),
         ("nic.qp_cache_entries", |p| p.nic.qp_cache_entries.value = 0.0),
         ("nic.max_rd_atomic", |p| p.nic.max_rd_atomic.value = 1.5),
         ("nic.mtu", |p| p.nic.mtu.value = f64::NAN),
+        ("nic.link_rate", |p| p.nic.link_rate.value = 1e-300),
+        ("nic.pcie_rate", |p| p.nic.pcie_rate.value = f64::NAN),
+        ("nic.atomic_hold", |p| p.nic.atomic_hold.value = 1e11),
+        ("nic.cards", |p| p.nic.cards.value = 65.0),
         ("cpu.doorbell", |p| p.cpu.doorbell.value = f64::INFINITY),
         ("cpu.copy_byte", |p| p.cpu.copy_byte.unit = Unit::Ns),
         ("cpu.probe", |p| p.cpu.probe.reference.clear()),
@@ -115,14 +119,14 @@ fn impossible_numbers_are_refused_by_name() {
 #[test]
 fn derived_rates_meet_what_they_were_calibrated_to() {
     let nic = shipped().nic;
-    let rate = |p, payload| 1e3 / nic.bottleneck_ns(p, payload, 1.0 / 16.0, 360);
+    let rate = |p, payload, signaled| 1e3 / nic.bottleneck_ns(p, payload, signaled, 360);
     let near = |got: f64, want: f64| assert!((got / want - 1.0).abs() < 0.05, "{got:.1} M/s, want {want}");
-    near(rate(Primitive::Write, 64), 65.0); // DrTM+H §3.1
-    near(rate(Primitive::Read, 64), 43.45); // DrTM+H §4.2
-    near(rate(Primitive::Atomic, 8), 24.0); // DrTM+H §4.2
-    near(rate(Primitive::Send, 32) / 2.0, 38.75); // DrTM+H §3.1 and §5.2, request and reply
+    near(rate(Primitive::Write, 64, 1.0 / 16.0), 65.0); // DrTM+H §3.1
+    near(rate(Primitive::Read, 64, 1.0), 43.45); // DrTM+H §4.2
+    near(rate(Primitive::Atomic, 8, 1.0), 24.0); // DrTM+H §4.2
+    near(rate(Primitive::Send, 32, 1.0 / 64.0) / 2.0, 38.75); // DrTM+H §3.1 and §5.2, request and reply
     // DrTM+H §4.2: at 960 queue pairs READ still wins over the empty RPC at 64 B, barely.
-    let missing = 1e3 / nic.bottleneck_ns(Primitive::Read, 64, 1.0 / 16.0, 960);
+    let missing = 1e3 / nic.bottleneck_ns(Primitive::Read, 64, 1.0, 960);
     assert!((34.0..41.0).contains(&missing), "{missing:.1}");
 }
 
@@ -135,4 +139,103 @@ fn cpu_costs_follow_size() {
     assert_eq!(cpu.cost_ns(Inline(65)), 2.0 * cpu.cost_ns(Inline(64)));
     assert!(cpu.cost_ns(Copy(4096)) > 10.0 * cpu.cost_ns(Copy(64)));
     assert_eq!(cpu.cost_ns(Think(crate::units::Nanos(7))), 7.0);
+}
+
+#[test]
+fn an_unknown_unit_is_refused_with_its_line() {
+    let text = TEXT.replace("unit: GB/s", "unit: furlong");
+    let error = refusal(&text);
+    assert!(
+        error.contains("furlong") && error.contains(&format!("line {}", line_of(&text, "furlong"))),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_profile_that_extends_another_says_only_what_differs() {
+    let base = shipped();
+    let two = Profile::shipped("cx4-edr-x2").unwrap();
+    assert_eq!((two.nic.cards.value, two.name.as_str()), (2.0, "cx4-edr-x2"));
+    assert_eq!(
+        Profile {
+            nic: crate::profile::NicProfile { cards: base.nic.cards.clone(), ..two.nic },
+            ..base.clone()
+        },
+        base
+    );
+    let text = "extends: cx4-edr\nname: mine\ndescription: d\nnic:\n  link_sped: {value: 1, unit: GB/s, source: assumed, ref: x}\n";
+    let error = refusal(text);
+    assert!(error.contains("link_sped") && error.contains("line 5"), "{error}");
+    let error = refusal("extends: cx9\nname: mine\ndescription: d\n");
+    assert!(error.contains("cx9"), "{error}");
+    // The bounds are checked in what comes out.
+    let error = refusal(
+        "extends: cx4-edr\nname: m\ndescription: d\nnic:\n  mtu: {value: 0, unit: B, source: assumed, ref: x}\n",
+    );
+    assert!(error.contains("nic.mtu"), "{error}");
+}
+
+#[test]
+fn profiles_that_extend_each_other_are_refused() {
+    let folder = std::env::temp_dir().join(format!("doorbell-extends-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let write = |name: &str, base: &str| {
+        let text = format!("extends: {base}\nname: {name}\ndescription: d\n");
+        std::fs::write(folder.join(format!("{name}.profile.yaml")), text).unwrap();
+        folder.join(format!("{name}.profile.yaml"))
+    };
+    let chained = write("d", "cx3");
+    write("c", "./d.profile.yaml");
+    let end = write("e", "./c.profile.yaml");
+    assert_eq!(
+        Profile::load(&end).unwrap().nic,
+        Profile::shipped("cx3").unwrap().nic,
+        "{}",
+        chained.display()
+    );
+    let a = write("a", "./b.profile.yaml");
+    write("b", "./a.profile.yaml");
+    let own = write("f", "./f.profile.yaml");
+    let missing = write("g", "./nowhere.profile.yaml");
+    for path in [a, own] {
+        let error = Profile::load(&path).unwrap_err();
+        assert!(matches!(error, ProfileError::Cycle { .. }), "{error}");
+        assert!(error.to_string().contains(&*path.file_name().unwrap().to_string_lossy()), "{error}");
+    }
+    assert!(matches!(Profile::load(&missing), Err(ProfileError::Read { .. })));
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn free_bounds_hold_in_files_and_not_in_what_is_asked_later() {
+    let text = |free: &str| {
+        format!(
+            "extends: cx4-edr\nname: m\ndescription: d\nnic:\n  link_rate: {{value: 5, unit: GB/s, source: assumed, free: {free}, ref: x}}\n"
+        )
+    };
+    let mut profile = Profile::parse(&text("[1, 6]"), "here").unwrap();
+    for bad in ["[6, 7]", "[0, 7]", "[7, 1]"] {
+        let error = refusal(&text(bad));
+        assert!(error.contains("nic.link_rate") && error.contains("free"), "{bad}: {error}");
+    }
+    profile.nic.link_rate.value = 20.0;
+    profile.validate().unwrap();
+}
+
+#[test]
+fn free_numbers_are_listed_and_reached_by_name() {
+    for name in Profile::NAMES {
+        let mut profile = Profile::shipped(name).unwrap();
+        let free: Vec<_> = profile.free().collect();
+        assert!(!free.is_empty(), "{name} has nothing to fit");
+        for (section, field, value, [low, high]) in free {
+            assert!(low < high && (low..=high).contains(&value), "{name} {section}.{field}");
+            profile.number_mut(section, field).unwrap().value = high;
+        }
+        profile.validate().unwrap();
+        assert!(
+            profile.number_mut("nic", "no_such_field").is_none()
+                && profile.number_mut("gpu", "mtu").is_none()
+        );
+    }
 }

@@ -123,7 +123,7 @@ pub enum RpcError {
 }
 
 /// What an endpoint has counted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct RpcStats {
     /// Requests executed by handlers here.
     pub served: u64,

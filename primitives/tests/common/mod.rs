@@ -4,6 +4,8 @@
 //! fabric has to show within a stated number of seeds. One test thread owns all contexts, so on loopback's
 //! posting-thread mode a test is deterministic, and on the simulator it decides how far virtual time moves
 //! between two looks at memory.
+//!
+//! With feature `verbs`, `DOORBELL_VERBS_DEVICE=rxe0` makes the same tests run on that device, and on it alone.
 
 // Each test binary uses a part of this.
 #![allow(dead_code)]
@@ -11,6 +13,7 @@
 use primitives::exec::{CoreLoop, Step};
 use primitives::fabric::loopback::{Loopback, Mode, Options};
 use primitives::fabric::sim::{FaultOptions, SimConfig, SimWorld, Stopped};
+use primitives::fabric::tcp::{self, TcpFabric};
 use primitives::fabric::{AnyNic, Nic};
 use primitives::mem::{Access, MemoryKeys, Region};
 use primitives::profile::Profile;
@@ -37,6 +40,20 @@ pub enum Fabric {
     NicThread(u64),
     /// The simulator, with the shipped `cx4-edr` and a little jitter on the wire.
     Sim(u64),
+    /// Sockets of this process: SEND and RECV of datagrams only.
+    Tcp,
+    /// The real device that the environment names.
+    #[cfg(feature = "verbs")]
+    Verbs,
+}
+
+/// The real device to test instead of the fabrics that need none.
+pub fn real_device() -> Option<String> {
+    let device = std::env::var("DOORBELL_VERBS_DEVICE").ok()?;
+    if cfg!(not(feature = "verbs")) {
+        panic!("DOORBELL_VERBS_DEVICE is set, but these tests were built without feature verbs");
+    }
+    Some(device)
 }
 
 impl Fabric {
@@ -62,14 +79,31 @@ const DOOM: Nanos = Nanos::from_millis(10);
 
 /// Runs a test on every fabric, on those with seeds for several; a failure names the fabric and seed.
 pub fn on_every_fabric(test: impl Fn(Fabric)) {
+    #[cfg(feature = "verbs")]
+    if real_device().is_some() {
+        return named(Fabric::Verbs, || test(Fabric::Verbs));
+    }
     let seeded = (1..=3).flat_map(Fabric::overlapping);
     for fabric in std::iter::once(Fabric::Posting).chain(seeded) {
         named(fabric, || test(fabric));
     }
 }
 
-/// Asserts that each overlapping fabric shows the outcome on one of the first `seeds` seeds.
+/// As [`on_every_fabric`], for tests that send datagrams and nothing else; so sockets take part.
+pub fn on_every_datagram_fabric(test: impl Fn(Fabric)) {
+    on_every_fabric(&test);
+    named(Fabric::Tcp, || test(Fabric::Tcp));
+}
+
+/// Asserts that each overlapping fabric shows the outcome on one of the first `seeds` seeds. A real device may show
+/// it, and nothing can make it.
 pub fn must_show(what: &str, seeds: u64, shows: impl Fn(Fabric) -> bool) {
+    #[cfg(feature = "verbs")]
+    if real_device().is_some() {
+        let seen = named(Fabric::Verbs, || shows(Fabric::Verbs));
+        println!("{what}: {} on this device", if seen { "seen" } else { "not seen" });
+        return;
+    }
     for index in 0..Fabric::overlapping(0).len() {
         let seen = (1..=seeds).any(|seed| {
             let fabric = Fabric::overlapping(seed)[index];
@@ -110,6 +144,9 @@ pub struct Net {
 enum Under {
     Loopback(Loopback),
     Sim(SimWorld),
+    Tcp(TcpFabric),
+    #[cfg(feature = "verbs")]
+    Verbs(primitives::fabric::verbs::Verbs),
 }
 
 impl Under {
@@ -118,6 +155,7 @@ impl Under {
             Under::Loopback(Loopback::new(nodes, Options { mode, datagram_loss: faults.loss, seed }))
         };
         match fabric {
+            Fabric::Tcp => Under::Tcp(TcpFabric::new(nodes, tcp::Options::default())),
             Fabric::Posting => loopback(Mode::PostingThread, 1),
             Fabric::NicThread(seed) => loopback(Mode::NicThread { seed }, seed),
             Fabric::Sim(seed) => {
@@ -133,6 +171,12 @@ impl Under {
                 };
                 Under::Sim(SimWorld::new(&config).expect("a sane world"))
             }
+            #[cfg(feature = "verbs")]
+            Fabric::Verbs => {
+                use primitives::fabric::verbs::{Options, Verbs};
+                let options = Options::parse(&real_device().expect("a device")).expect("a device");
+                Under::Verbs(Verbs::open(&options, nodes).expect("the device works"))
+            }
         }
     }
 
@@ -140,6 +184,9 @@ impl Under {
         match self {
             Under::Loopback(fabric) => AnyNic::Loopback(fabric.context(NodeId(node))),
             Under::Sim(world) => AnyNic::Sim(world.context(NodeId(node), core)),
+            Under::Tcp(fabric) => AnyNic::Tcp(fabric.context(NodeId(node)).expect("a free port")),
+            #[cfg(feature = "verbs")]
+            Under::Verbs(fabric) => AnyNic::Verbs(fabric.context(NodeId(node)).expect("a context")),
         }
     }
 }
@@ -233,7 +280,9 @@ impl Net {
                 world.advance(world.now() + Nanos(1));
             }
             Under::Loopback(_) if self.fabric == Fabric::Posting => {}
-            Under::Loopback(_) => std::thread::yield_now(),
+            Under::Loopback(_) | Under::Tcp(_) => std::thread::yield_now(),
+            #[cfg(feature = "verbs")]
+            Under::Verbs(_) => std::thread::yield_now(),
         }
     }
 
@@ -256,7 +305,9 @@ impl Net {
             }
             // Receiver-not-ready messages are offered again at each poll.
             Under::Loopback(_) if self.fabric == Fabric::Posting => {}
-            Under::Loopback(_) => std::thread::sleep(Duration::from_millis(3)),
+            Under::Loopback(_) | Under::Tcp(_) => std::thread::sleep(Duration::from_millis(3)),
+            #[cfg(feature = "verbs")]
+            Under::Verbs(_) => std::thread::sleep(Duration::from_millis(20)),
         }
     }
 
@@ -265,15 +316,23 @@ impl Net {
         self.nic(0).caps().virtual_time
     }
 
+    /// Whether a node can be killed from outside. On a real device `tests/verbs.rs` does it from inside.
+    pub fn can_kill(&self) -> bool {
+        real_device().is_none()
+    }
+
     /// Kills the node that was doomed when the net was made.
     pub fn kill_doomed(&self) {
         let node = self.doomed.expect("a node was doomed");
         match &self.under {
             Under::Loopback(fabric) => fabric.kill(node),
+            Under::Tcp(_) => panic!("no test kills a node of this fabric here"),
             Under::Sim(world) => {
                 assert!(world.now() < DOOM, "the test has taken longer than was thought");
                 world.advance(DOOM + Nanos(1));
             }
+            #[cfg(feature = "verbs")]
+            Under::Verbs(_) => unreachable!("asked for only where `can_kill`"),
         }
     }
 
@@ -357,7 +416,9 @@ impl Net {
     /// Turns the cores 0 of the first nodes until all of their coroutines have ended.
     pub fn turn(&self, cores: Vec<Turning<'_>>) {
         match &self.under {
-            Under::Loopback(_) => self.turn_on_this_thread(cores),
+            Under::Loopback(_) | Under::Tcp(_) => self.turn_on_this_thread(cores),
+            #[cfg(feature = "verbs")]
+            Under::Verbs(_) => self.turn_on_this_thread(cores),
             Under::Sim(world) => {
                 let mut all: Vec<Turning> = Vec::new();
                 for core in cores {

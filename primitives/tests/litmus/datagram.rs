@@ -17,7 +17,7 @@ fn to(handle: AddressHandle) -> Verb {
 
 #[test]
 fn a_datagram_arrives_whole_behind_its_header() {
-    on_every_fabric(|fabric| {
+    on_every_datagram_fabric(|fabric| {
         let net = Net::new(fabric, 2);
         let (qp, peer) = net.pair(0, 1, datagrams());
         let there = net.nic(1).address(peer).handle();
@@ -56,6 +56,9 @@ fn datagrams_that_nobody_takes_are_lost_and_the_sender_succeeds() {
             ("not activated", AddressHandle { qp: idle, ..right }),
         ];
         for (what, handle) in lost {
+            if real_device().is_some() && usize::from(handle.node.0) > 1 {
+                continue; // refused: there is no address to send it to
+            }
             net.post(0, qp, 1, to(handle), net.local(0, 0, 8), SIGNALED);
             assert_eq!(statuses(&net.wait(0, 1)), [(1, WcStatus::Success)], "{what}");
         }
@@ -74,13 +77,18 @@ fn datagrams_that_nobody_takes_are_lost_and_the_sender_succeeds() {
 
 #[test]
 fn a_datagram_longer_than_the_mtu_fails_at_the_sender() {
-    on_every_fabric(|fabric| {
+    on_every_datagram_fabric(|fabric| {
         let net = Net::new(fabric, 2);
         let (qp, peer) = net.pair(0, 1, datagrams());
         let there = net.nic(1).address(peer).handle();
         let mtu = net.nic(0).caps().ud_mtu;
         net.recv(1, peer, 5, 0, mtu + 2 * GRH_BYTES);
         net.post(0, qp, 1, to(there), net.local(0, 0, mtu + 1), QUIET);
+        if real_device().is_some() {
+            // The specification's C10-93.1.1: nothing is sent, and it need not be an error.
+            assert!(net.drain(1).is_empty());
+            return;
+        }
         assert_eq!(statuses(&net.wait(0, 1)), [(1, WcStatus::LocalLength)]);
         assert_eq!(net.nic(0).qp_state(qp), QpState::Error);
         net.post(0, qp, 2, to(there), net.local(0, 0, 8), QUIET);
@@ -95,7 +103,7 @@ fn a_datagram_longer_than_the_mtu_fails_at_the_sender() {
 
 #[test]
 fn a_datagram_never_overruns_its_receive() {
-    on_every_fabric(|fabric| {
+    on_every_datagram_fabric(|fabric| {
         let net = Net::new(fabric, 2);
         let (qp, peer) = net.pair(0, 1, datagrams());
         let there = net.nic(1).address(peer).handle();
@@ -116,6 +124,9 @@ fn a_datagram_never_overruns_its_receive() {
 fn datagrams_are_lost_with_the_probability_asked_for() {
     const SENT: u64 = 400;
     on_every_fabric(|fabric| {
+        if real_device().is_some() {
+            return; // nobody can ask a real network for that
+        }
         for (loss, least, most) in [(0.0, SENT, SENT), (0.5, 140, 260), (1.0, 0, 0)] {
             let net = Net::with(fabric, 2, Faults { loss, ..Faults::default() });
             let (qp, peer) = net.pair(0, 1, datagrams());

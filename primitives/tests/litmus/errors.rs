@@ -72,7 +72,14 @@ fn a_bad_request_fails_with_its_reason_and_flushes_all_behind_it() {
                 request(3, net.write(1, 2048), net.local(0, 0, 8), QUIET),
                 request(4, net.fetch_add(1, 2048, 1000), net.local(0, 64, 8), SIGNALED),
             ];
-            net.nic(0).post(qp, &chain).expect("room");
+            let posted = net.nic(0).post(qp, &chain);
+            if real_device().is_some() && matches!(posted, Err(PostError::Device { taken: 1, .. })) {
+                // A driver may see for itself that an ATOMIC is not aligned.
+                assert_eq!(status, WcStatus::RemoteInvalidRequest, "{what}");
+                reset(&net, qp, peer);
+                continue;
+            }
+            assert_eq!(posted, Ok(()), "{what}");
             let mut all = net.wait(0, 5);
             all.sort_by_key(|c| c.id >= 90);
             let flushed = WcStatus::Flushed;
@@ -186,6 +193,9 @@ fn a_dead_node_exceeds_the_retries_and_unreliable_transports_never_learn() {
         let (ud, ud_peer) = net.pair(0, 1, QpConfig::ud());
         let (alive, _) = net.pair(0, 2, QpConfig::rc());
         let to = net.nic(1).address(ud_peer).handle();
+        if !net.can_kill() {
+            return;
+        }
         net.kill_doomed();
         net.post(0, rc, 1, net.read(1, 0), net.local(0, 0, 8), QUIET);
         net.post(0, rc, 2, net.write(1, 0), net.local(0, 0, 8), QUIET);
@@ -221,7 +231,10 @@ fn a_reliable_request_to_a_queue_pair_that_does_not_run_exceeds_the_retries() {
             net.post(1, b, 2, Verb::Read { rkey: Rkey(0), offset: 0 }, net.local(1, 0, 8), QUIET);
             net.wait(1, 1);
             net.post(0, a, 3, requests(&net)[index], net.local(0, 0, 8), SIGNALED);
-            assert_eq!(statuses(&net.wait(0, 1)), [(3, WcStatus::RetryExceeded)], "request {index}, error");
+            let got = statuses(&net.wait(0, 1))[0];
+            // A responder that refused an access may itself be in error by then, as the specification's class C asks.
+            let flushed = real_device().is_some() && got == (3, WcStatus::Flushed);
+            assert!(flushed || got == (3, WcStatus::RetryExceeded), "request {index}, error: {got:?}");
         }
         assert_eq!(net.memory(1).load(0), 0);
     });

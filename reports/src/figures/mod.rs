@@ -4,6 +4,8 @@
 pub mod breakdown;
 pub mod experiments;
 pub mod primitives;
+pub mod requests;
+pub mod scoreboard;
 pub mod studies;
 pub mod sweeps;
 pub mod transactions;
@@ -31,12 +33,20 @@ pub enum Section {
     Primitives,
     /// Grids with a question.
     Experiments,
+    /// The papers' claims beside what was got.
+    Scoreboard,
 }
 
 impl Section {
     /// All parts in page order.
-    pub const ALL: [Section; 5] =
-        [Section::Transactions, Section::Tuning, Section::Studies, Section::Primitives, Section::Experiments];
+    pub const ALL: [Section; 6] = [
+        Section::Scoreboard,
+        Section::Transactions,
+        Section::Tuning,
+        Section::Studies,
+        Section::Primitives,
+        Section::Experiments,
+    ];
 
     /// Anchor in the page.
     pub fn id(self) -> &'static str {
@@ -46,6 +56,7 @@ impl Section {
             Section::Studies => "studies",
             Section::Primitives => "primitives",
             Section::Experiments => "experiments",
+            Section::Scoreboard => "scoreboard",
         }
     }
 
@@ -57,6 +68,7 @@ impl Section {
             Section::Studies => "Phases alone",
             Section::Primitives => "Primitives",
             Section::Experiments => "Experiments",
+            Section::Scoreboard => "Published and reproduced",
         }
     }
 
@@ -72,6 +84,9 @@ impl Section {
             Section::Studies => "One phase at a time, driven without the others, in each variant.",
             Section::Primitives => "What a verb and a message cost before any transaction uses them.",
             Section::Experiments => "Grids, each with a question of its own.",
+            Section::Scoreboard => {
+                "What papers state, beside what the simulator gives. Calibrate claims may have set parameters; hold-out claims never did."
+            }
         }
     }
 }
@@ -104,6 +119,8 @@ pub fn draw(results: &[Results]) -> Framed<Vec<Drawn>> {
     drawn.extend(primitives::draw(&characterized)?);
     drawn.extend(sweeps::draw(&characterized)?);
     drawn.extend(experiments::draw(&of("experiment"))?);
+    drawn.extend(requests::draw(&of("primitive"))?);
+    drawn.extend(scoreboard::draw(&of("scoreboard"))?);
     for i in 0..drawn.len() {
         // Two runs may share a directory name; files and anchors may not.
         let twins = drawn[..i]

@@ -1,12 +1,14 @@
 //! Result directories to frames.
 
 pub mod record;
+pub mod shards;
 pub mod table;
 
 use polars::prelude::DataFrame;
 use std::path::{Path, PathBuf};
 
 use crate::error::LoadError;
+use crate::frame::{floats, words};
 use record::Record;
 use table::{Cell, Columns};
 
@@ -61,6 +63,13 @@ const CHARACTERIZE: Columns = &[
     ("instructions_per_op", Number),
     ("preemptions_per_cpu_s", Number),
     ("busy", Words),
+    ("servers", Count),
+    ("addresses", Count),
+    ("warm_up_ns", Number),
+    ("measured_ns", Number),
+    ("batches", Count),
+    ("rate_ci_relative", Number),
+    ("converged", Words),
 ];
 
 const STUDY: Columns = &[
@@ -116,6 +125,10 @@ const RUN: Columns = &[
     ("virtual_ns", Number),
     ("preemptions_per_cpu_s", Number),
     ("busy", Words),
+    ("warm_up_ns", Number),
+    ("batches", Count),
+    ("rate_ci_relative", Number),
+    ("converged", Words),
 ];
 
 const TUNE: Columns = &[
@@ -129,6 +142,60 @@ const TUNE: Columns = &[
     ("bottleneck", Words),
     ("got_per_s", Number),
     ("got_mean_ns", Number),
+];
+
+const PRIMITIVE: Columns = &[
+    ("point", Count),
+    ("fabric", Words),
+    ("verb", Words),
+    ("payload_bytes", Count),
+    ("nodes", Count),
+    ("servers", Count),
+    ("threads", Count),
+    ("coroutines", Count),
+    ("outstanding", Count),
+    ("doorbell_batch", Count),
+    ("signal_period", Count),
+    ("queue_pairs", Count),
+    ("addresses", Count),
+    ("memory", Words),
+    ("context", Words),
+    ("optimizations", Words),
+    ("ops", Count),
+    ("rate_per_s", Number),
+    ("rate_per_server_per_s", Number),
+    ("latency_min_ns", Number),
+    ("latency_p50_ns", Number),
+    ("latency_p90_ns", Number),
+    ("latency_p99_ns", Number),
+    ("latency_p999_ns", Number),
+    ("doorbells_per_op", Number),
+    ("events", Count),
+    ("virtual_ns", Number),
+];
+
+const SCOREBOARD: Columns = &[
+    ("point", Count),
+    ("claim", Words),
+    ("paper", Words),
+    ("where", Words),
+    ("family", Words),
+    ("split", Words),
+    ("kind", Words),
+    ("metric", Words),
+    ("unit", Words),
+    ("published", Words),
+    ("published_lo", Number),
+    ("published_hi", Number),
+    ("got", Words),
+    ("got_lo", Number),
+    ("got_hi", Number),
+    ("error", Number),
+    ("verdict", Words),
+    ("experiment", Words),
+    ("detail", Words),
+    ("caveat", Words),
+    ("contradicts", Words),
 ];
 
 /// Columns of `phases.csv`.
@@ -152,6 +219,8 @@ pub fn point_columns(kind: &str) -> Columns {
         "study" => STUDY,
         "run" | "experiment" => RUN,
         "tune" => TUNE,
+        "primitive" => PRIMITIVE,
+        "scoreboard" => SCOREBOARD,
         _ => &[],
     }
 }
@@ -177,6 +246,22 @@ pub fn find(given: &Path) -> Result<Vec<PathBuf>, LoadError> {
     }
     below.sort();
     Ok(below)
+}
+
+/// How well the rates are known, in one line; nothing if no point says.
+fn precision(points: &DataFrame) -> Option<String> {
+    let widths: Vec<f64> = floats(points, "rate_ci_relative").ok()?.into_iter().flatten().collect();
+    let widest = widths.iter().copied().fold(f64::NAN, f64::max);
+    if widths.is_empty() {
+        return None;
+    }
+    let rates = if points.height() == 1 { "the rate is" } else { "rates are" };
+    let within = format!("{rates} known within ± {:.2} % (95 % confidence, batch means)", 100.0 * widest);
+    let wide = words(points, "converged").ok()?.iter().filter(|w| *w == "no").count();
+    Some(match wide {
+        0 => within,
+        _ => format!("{within}; {wide} of {} did not become as precise as asked for", points.height()),
+    })
 }
 
 /// Reads one result directory.
@@ -217,6 +302,7 @@ pub fn read(dir: &Path) -> Result<Results, LoadError> {
             points.frame.height()
         ));
     }
+    notes.extend(precision(&points.frame));
     let label =
         dir.file_name().map_or_else(|| dir.display().to_string(), |n| n.to_string_lossy().into_owned());
     Ok(Results { label, path: dir.to_owned(), record, points: points.frame, phases, aborts, notes })

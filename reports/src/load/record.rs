@@ -101,6 +101,12 @@ pub struct Record {
     /// When it began, in seconds of UNIX time.
     #[serde(default)]
     pub started_unix_s: u64,
+    /// What was asked for.
+    #[serde(default)]
+    pub spec: serde_json::Value,
+    /// The share of the grid it holds, as `2/8`; nothing if it is whole.
+    #[serde(default)]
+    pub shard: Option<String>,
     /// Points its grid has.
     #[serde(default)]
     pub points_expected: u64,
@@ -116,9 +122,9 @@ pub struct Record {
     /// What the run itself had to say.
     #[serde(default)]
     pub notes: Vec<String>,
-    /// What was asked for.
+    /// What the run's author makes of it; for grids of requests also what papers print for their points.
     #[serde(default)]
-    pub spec: serde_json::Value,
+    pub summary: serde_json::Value,
 }
 
 /// A figure that an experiment file asks for: one column against an axis or a column, a curve for each value of another

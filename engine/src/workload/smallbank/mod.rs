@@ -104,7 +104,7 @@ pub struct Input {
 }
 
 /// Cents that came into the bank and left it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Money {
     /// Paid in; for a count of balances, their sum.
     pub paid_in: i128,

@@ -41,7 +41,7 @@ fn one_coroutine_takes_the_sum_of_the_unloaded_latencies_and_its_cores_work() {
     let wire = read
         + lock
         + install
-        + 2.0 * nic.pcie_read.value
+        + 2.0 * (nic.pcie_request_ns(64) + nic.pcie_read.value + nic.pcie_answer_ns(64))
         + nic.requester_atomic.value
         + nic.requester_write.value;
     let requests = 5.0 * cpu.request.value + 3.0 * cpu.doorbell.value + cpu.inline_line.value;

@@ -26,6 +26,10 @@ pub(super) struct Entry {
 pub(super) struct Core {
     /// The node, as an index.
     pub node: usize,
+    /// Its card, as an index over all nodes' cards.
+    pub card: usize,
+    /// Its device context, if it shares one with other cores.
+    pub shared_context: Option<usize>,
     pub free_at: Cell<u64>,
     pub event_at: Cell<u64>,
     /// When the core is to be woken next; [`NEVER`] when idle.
@@ -43,9 +47,11 @@ pub(super) struct Core {
 }
 
 impl Core {
-    pub fn new(node: usize, costs: Rc<CpuCosts>) -> Core {
+    pub fn new(node: usize, card: usize, shared_context: Option<usize>, costs: Rc<CpuCosts>) -> Core {
         Core {
             node,
+            card,
+            shared_context,
             free_at: Cell::new(0),
             event_at: Cell::new(0),
             next_wake: Cell::new(NEVER),
@@ -71,6 +77,17 @@ impl Core {
     #[inline]
     pub fn charge(&self, work: CpuWork) {
         self.free_at.set(self.local_now().saturating_add(self.costs.of(work)).min(NEVER));
+    }
+
+    /// What `work` costs the core, in picoseconds.
+    pub fn cost(&self, work: CpuWork) -> u64 {
+        self.costs.of(work)
+    }
+
+    /// The core does nothing else until `at`.
+    #[inline]
+    pub fn wait_until(&self, at: u64) {
+        self.free_at.set(self.local_now().max(at).min(NEVER));
     }
 
     /// Puts an entry where its time belongs. Entries nearly always come in order.
@@ -112,7 +129,7 @@ mod tests {
 
     fn core() -> Core {
         let profile = Profile::shipped("cx4-edr").unwrap();
-        Core::new(0, Rc::new(CpuCosts::new(&profile.cpu, 1.0)))
+        Core::new(0, 0, None, Rc::new(CpuCosts::new(&profile.cpu, 1.0)))
     }
 
     #[test]

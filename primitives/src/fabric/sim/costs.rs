@@ -17,11 +17,21 @@ fn per_byte(gb_per_s: f64, factor: f64) -> u64 {
 pub(super) struct NicCosts {
     pub requester: [u64; 4],
     pub responder: [u64; 4],
+    /// Engine time a missed queue-pair context costs, by operation; and how long its fetch takes.
+    pub context_stall: [u64; 4],
+    pub context_fetch: u64,
+    pub read_miss: u64,
+    pub mtt_miss: u64,
+    pub wqe_miss: u64,
+    pub wqe_cache: u32,
+    segment_bytes: u32,
+    segment: u64,
     pub completion_entry: u64,
+    pub acknowledgement: u64,
+    pub ack_coalescing: u32,
     pub atomic_unit: u64,
-    /// From an ATOMIC's start to the read of its word, and on to its write.
-    pub atomic_read: u64,
-    pub atomic_write: u64,
+    pub atomic: AtomicTimes,
+    pub atomic_on_card: AtomicTimes,
     pub pass: u64,
     pub ack_delay: u64,
     pub pcie_write: u64,
@@ -34,26 +44,60 @@ pub(super) struct NicCosts {
     pub blueflame_max: u64,
     pub wqe_connected: u64,
     pub wqe_datagram: u64,
+    pub doorbell_lock: u64,
+    pub recv_wqe: u64,
+    pub recv_header: u64,
+    pub recv_inline: u64,
     link_byte: u64,
     pcie_byte: u64,
+    transaction: u64,
     tlp_payload: u64,
     tlp_overhead: u64,
+    answer_payload: u64,
+    answer_overhead: u64,
+}
+
+/// From an ATOMIC's start to the read of its word, and on to its write.
+#[derive(Clone, Copy)]
+pub(super) struct AtomicTimes {
+    pub read: u64,
+    pub write: u64,
 }
 
 impl NicCosts {
     pub fn new(nic: &NicProfile, factor: f64) -> NicCosts {
         let all = [Primitive::Read, Primitive::Write, Primitive::Atomic, Primitive::Send];
         let pcie_read = ps(nic.pcie_read.value, factor);
-        let hold = ps(nic.atomic_hold.value, factor);
-        // The word is read one DMA read into the hold, or at its middle where the hold is shorter.
-        let atomic_read = if hold > pcie_read { pcie_read } else { hold / 2 };
+        let hold = |q: &crate::profile::Quantity| {
+            let hold = ps(q.value, factor);
+            let read = ps(nic.atomic_read_ns(q.value), factor);
+            AtomicTimes { read, write: hold.saturating_sub(read) }
+        };
+        let stall = |primitive| {
+            let fetches = match primitive {
+                Primitive::Read | Primitive::Atomic => nic.qp_fetches.value,
+                Primitive::Write | Primitive::Send => nic.qp_fetches_write.value,
+            };
+            ps(nic.qp_fetch.value / fetches, factor)
+        };
+        let whole = |q: &crate::profile::Quantity| q.value.min(f64::from(u32::MAX)) as u32;
         let mut costs = NicCosts {
             requester: all.map(|p| ps(nic.requester_ns(p), factor)),
             responder: all.map(|p| ps(nic.responder_ns(p), factor)),
+            context_stall: all.map(stall),
+            context_fetch: ps(nic.qp_fetch.value, factor),
+            read_miss: ps(nic.read_miss.value, factor),
+            mtt_miss: ps(nic.mtt_miss.value, factor),
+            wqe_miss: ps(nic.wqe_miss.value, factor),
+            wqe_cache: whole(&nic.wqe_cache_entries),
+            segment_bytes: nic.segment_bytes.value as u32,
+            segment: ps(nic.segment.value, factor),
             completion_entry: ps(nic.completion_entry.value, factor),
+            acknowledgement: ps(nic.acknowledgement.value, factor),
+            ack_coalescing: whole(&nic.ack_coalescing),
             atomic_unit: ps(nic.atomic_unit.value, factor),
-            atomic_read,
-            atomic_write: hold - atomic_read,
+            atomic: hold(&nic.atomic_hold),
+            atomic_on_card: hold(&nic.atomic_hold_on_card),
             pass: ps(nic.pass_latency.value, factor),
             ack_delay: ps(nic.ack_delay.value, factor),
             pcie_write: ps(nic.pcie_write.value, factor),
@@ -66,13 +110,30 @@ impl NicCosts {
             blueflame_max: nic.blueflame_max.value as u64,
             wqe_connected: nic.wqe_connected.value as u64,
             wqe_datagram: nic.wqe_datagram.value as u64,
+            doorbell_lock: ps(nic.doorbell_lock.value, factor),
+            recv_wqe: 0,
+            recv_header: nic.recv_header.value as u64,
+            recv_inline: nic.recv_inline.value as u64,
             link_byte: per_byte(nic.link_rate.value, factor),
             pcie_byte: per_byte(nic.pcie_rate.value, factor),
+            transaction: ps(nic.pcie_transaction.value, factor),
             tlp_payload: nic.pcie_tlp_payload.value as u64,
             tlp_overhead: nic.pcie_tlp_overhead.value as u64,
+            answer_payload: nic.pcie_completion_payload.value as u64,
+            answer_overhead: nic.pcie_completion_overhead.value as u64,
         };
+        costs.recv_wqe = (nic.recv_wqe.value as u64 * costs.pcie_byte) >> 10;
         costs.cqe_transfer = costs.pcie(nic.cqe_size.value as u64);
         costs
+    }
+
+    /// Engine time of each end for what a payload has beyond its first segment.
+    #[inline]
+    pub fn segments(&self, len: u32) -> u64 {
+        if len <= self.segment_bytes {
+            return 0;
+        }
+        u64::from(len.div_ceil(self.segment_bytes) - 1) * self.segment
     }
 
     /// Link time of a message of `data` bytes and `extended` bytes of extended headers.
@@ -82,19 +143,31 @@ impl NicCosts {
         ((data + extended + packets * self.header) * self.link_byte) >> 10
     }
 
-    /// PCIe time of `bytes` in one direction.
+    /// PCIe time of a DMA write of `bytes`, towards memory.
     #[inline]
     pub fn pcie(&self, bytes: u64) -> u64 {
+        self.packets(bytes, self.tlp_payload, self.tlp_overhead)
+    }
+
+    /// PCIe time of the answer to a DMA read of `bytes`, towards the card.
+    #[inline]
+    pub fn pcie_answer(&self, bytes: u64) -> u64 {
+        self.packets(bytes, self.answer_payload, self.answer_overhead)
+    }
+
+    /// PCIe time of a DMA read's requests, towards memory.
+    #[inline]
+    pub fn read_requests(&self, requests: u64) -> u64 {
+        self.transaction + ((requests * self.tlp_overhead * self.pcie_byte) >> 10)
+    }
+
+    #[inline]
+    fn packets(&self, bytes: u64, payload: u64, overhead: u64) -> u64 {
         if bytes == 0 {
             return 0;
         }
-        let packets = if bytes <= self.tlp_payload { 1 } else { bytes.div_ceil(self.tlp_payload) };
-        ((bytes + packets * self.tlp_overhead) * self.pcie_byte) >> 10
-    }
-
-    /// Mean engine time one role loses to missed contexts when `contexts` queue pairs are in use.
-    pub fn miss(&self, nic: &NicProfile, contexts: usize) -> u64 {
-        ps(nic.qp_miss_ns(Primitive::Read, contexts), 1.0)
+        let packets = if bytes <= payload { 1 } else { bytes.div_ceil(payload) };
+        self.transaction + (((bytes + packets * overhead) * self.pcie_byte) >> 10)
     }
 }
 
@@ -167,13 +240,16 @@ mod tests {
             |ps: u64, ns: f64| assert!((ps as f64 / 1e3 - ns).abs() < 0.02 * ns + 0.01, "{ps} ps, {ns} ns");
         for bytes in [1, 64, 128, 129, 4096, 10_000] {
             near(costs.pcie(bytes), profile.nic.pcie_ns(bytes));
+            near(costs.pcie_answer(bytes), profile.nic.pcie_answer_ns(bytes));
+            near(costs.read_requests(bytes.div_ceil(512)), profile.nic.pcie_request_ns(bytes));
             near(
                 costs.link(bytes, 16),
                 profile.nic.link_ns(profile.nic.request_bytes(Primitive::Write, bytes as u32)),
             );
         }
-        near(costs.miss(&profile.nic, 960), profile.nic.qp_miss_ns(Primitive::Read, 960));
-        assert_eq!(costs.miss(&profile.nic, 360), 0);
+        near(costs.context_stall[0], profile.nic.qp_fetch.value / profile.nic.qp_fetches.value);
+        let hold = costs.atomic.read + costs.atomic.write;
+        near(hold, profile.nic.atomic_hold.value);
         let cpu = CpuCosts::new(&profile.cpu, 2.0);
         for work in [CpuWork::Poll, CpuWork::Inline(65), CpuWork::Copy(4096), CpuWork::Think(Nanos(9))] {
             near(cpu.of(work), 2.0 * profile.cpu.cost_ns(work));

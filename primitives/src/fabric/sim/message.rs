@@ -94,6 +94,8 @@ pub(super) struct Message {
     pub next: u32,
     /// Next of those held up behind a receiver that is not ready.
     pub next_stalled: u32,
+    /// Which of its card's WQEs it was.
+    pub wqe: u32,
     pub op: Op,
     pub status: WcStatus,
     pub flags: u8,
@@ -161,6 +163,7 @@ impl Message {
             position,
             next: NONE,
             next_stalled: NONE,
+            wqe: 0,
             op,
             status: WcStatus::Success,
             flags,

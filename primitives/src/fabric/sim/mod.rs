@@ -6,51 +6,69 @@
 //!
 //! # What is modelled
 //!
-//! The model is a queueing network per NIC. Each server is a counter (`server.rs`), each cost a number of the
-//! [`Profile`]. A request takes these steps; those in bold are events, the others are computed in the event
-//! before:
+//! The model is a queueing network per card (`nic-facts` section 2). Each server is a counter (`server.rs`), each cost a
+//! number of the [`Profile`]. A request takes these steps; those in bold are events, the others are computed in the
+//! event before:
 //!
-//! 1. **the core's turn**: the core posts at its own clock; the doorbell takes one PCIe write.
+//! 1. **the core's turn**: the core posts at its own clock, taking a doorbell register's lock if its device context is
+//!    shared (`doorbell.rs`); the doorbell takes one PCIe write.
 //! 2. **issue**: WQE fetch (a PCIe read) for chains and for WQEs that are too long to ride with the doorbell;
 //!    payload fetch unless inline, and only now is the payload read; READ/ATOMIC depth of the queue pair;
-//!    local checks; engine time of the requester role; the link out, headers and MTU packets counted.
-//! 3. **arrival**, a switch and two cables later: the link in; engine time of the responder role; remote
-//!    checks; RECV; PCIe and, for ATOMICs, the atomic unit with its lock buckets.
+//!    local checks; the queue pair's processing unit in the requester role, with whatever state it misses
+//!    (`engine.rs`, `cache.rs`); the link out, headers and MTU packets counted.
+//! 3. **arrival**, a switch and two cables later: the link in, which is also the queue of the switch's port; the
+//!    processing unit in the responder role; remote checks; RECV; PCIe (`pcie.rs`) and, for ATOMICs, the atomic unit
+//!    with its lock buckets.
 //! 4. **memory**: the bytes are read or written. READs and WRITEs of more than a word may take two steps; an
 //!    ATOMIC always reads at one event and writes at another, unless the profile calls its scope global.
-//! 5. **response**: data, acknowledgement or refusal back at the requester; data lands; completions in order.
+//! 5. **response**: data, acknowledgement or refusal back at the requester; a WQE that was dropped meanwhile is fetched
+//!    again (`card.rs`); data lands; completions in order.
 //!
-//! A READ is four NIC events, a WRITE three and one more if signaled, a datagram two, an ATOMIC five. A core
-//! sees a completion entry once its clock has reached the entry's time, so that entries need no events of
-//! their own.
+//! A READ is four NIC events, a WRITE three and one more if signaled, a datagram two, an ATOMIC five, whatever stages a
+//! profile uses: those it leaves out cost a comparison. A core sees a completion entry once its clock has reached the
+//! entry's time, so that entries need no events of their own.
 //!
-//! Engine time is one server for both roles, because a Connect-IB that only answers READs does 94.6 M/s
-//! (efficient/fasst, `dct-bench`) and one that asks as well 50.3 M/s (efficient/rdma_bench, `rc-swarm`): the
-//! roles share what limits them. Missed queue-pair contexts cost each role a mean time that grows with the
-//! share of contexts that do not fit (the one-level fit `1 - entries/pairs` meets Connect-IB's published
-//! sweep within 4 %).
+//! Which fact each stage follows is written in its file. Those that decide most:
+//!
+//! - Both roles share the engine, because a Connect-IB that only answers READs does 94.6 M/s (efficient/fasst,
+//!   `dct-bench`) and one that asks as well 50.3 M/s (efficient/rdma_bench, `rc-swarm`).
+//! - Misses overlap: Connect-IB loses 13 ns to a READ that misses at both ends, ConnectX-3 600, a DMA read being about
+//!   400 on both.
+//! - WRITEs hardly notice queue pairs and READs do (ConnectX-6), so a READ's context costs more and may need state of
+//!   its own.
+//! - ATOMICs on one address cost one DMA read and some on every mlx5 card; on ConnectX-3 they stall the whole engine.
+//!
+//! `tests/facts` simulates what the shipped profiles were calibrated to and prints published figure and own.
 //!
 //! # Where it departs
 //!
-//! - One switch without contention of its own; a port's queue is that of the receiving link.
-//! - WQE cache, address translation and processing units are not modelled; PCIe reads are not limited in
-//!   number.
-//! - Acknowledgements cost link time only where the requester waits for one, as if all others were coalesced.
+//! - One switch without contention of its own; a port's queue is that of the receiving link. No congestion control.
+//! - Acknowledgements that nobody waits for are charged in groups, at once and without an event.
+//! - Fetched contexts, translations and WQEs take time but no bytes or tags of PCIe; receive requests are always
+//!   fetched ahead.
+//! - A machine's cards exclude each other's ATOMICs, as if all ATOMICs on a word went through one card.
 //! - A responder that refuses a request does not leave for the error state itself; it ignores the requester
 //!   until [`Nic::reset_qp`](crate::fabric::Nic::reset_qp) there, which stands for reconnecting both ends.
 //! - Requests of one queue pair touch memory in order, READs included; InfiniBand lets a WRITE pass an
 //!   earlier READ.
 //! - Where a core's clock runs ahead of the event it handles, its memory accesses happen at the event. Every
 //!   history is so a legal interleaving; only timing blurs, by at most one turn.
+//! - Messages through the kernel ([`Interface::Messages`]) are datagrams on such a card; what the kernel does is in
+//!   the CPU's numbers, and they are neither lost nor cut.
 
+mod cache;
+mod card;
 mod core;
 mod costs;
+mod doorbell;
+mod engine;
 mod fault;
 mod message;
 mod model;
 mod nic;
 mod node;
 mod payload;
+mod pcie;
 mod qp;
 mod queue;
 mod requester;
@@ -65,10 +83,12 @@ pub use nic::SimNic;
 use self::core::Core;
 use crate::exec::CoreLoop;
 use crate::fabric::{AtomicScope, Caps};
-use crate::profile::{Profile, ProfileError};
+use crate::profile::{Interface, Profile, ProfileError};
 use crate::units::Nanos;
 use crate::verbs::NodeId;
-use costs::{CpuCosts, NicCosts};
+use card::Card;
+use costs::CpuCosts;
+use doorbell::Registers;
 use fault::Dice;
 use message::Slab;
 use model::Model;
@@ -85,8 +105,10 @@ pub struct SimConfig {
     pub profile: Profile,
     /// Machines.
     pub nodes: usize,
-    /// Cores per machine, each with its own device context.
+    /// Cores per machine.
     pub cores_per_node: usize,
+    /// Cores that share a device context and so its doorbell registers. One, as DrTM+H s3.1 advises, unless asked.
+    pub cores_per_context: usize,
     /// Seed of every draw and tie-break.
     pub seed: u64,
     /// Faults and hazards.
@@ -96,7 +118,14 @@ pub struct SimConfig {
 impl SimConfig {
     /// A world without faults.
     pub fn new(profile: Profile, nodes: usize, cores_per_node: usize, seed: u64) -> SimConfig {
-        SimConfig { profile, nodes, cores_per_node, seed, faults: FaultOptions::default() }
+        SimConfig {
+            profile,
+            nodes,
+            cores_per_node,
+            cores_per_context: 1,
+            seed,
+            faults: FaultOptions::default(),
+        }
     }
 }
 
@@ -156,7 +185,7 @@ impl SimWorld {
     /// # Errors
     /// When a size is zero or absurd, the profile impossible or the fault options senseless.
     pub fn new(config: &SimConfig) -> Result<SimWorld, WorldError> {
-        let SimConfig { profile, nodes, cores_per_node, seed, faults } = config;
+        let SimConfig { profile, nodes, cores_per_node, cores_per_context, seed, faults } = config;
         let (nodes, per_node, seed) = (*nodes, *cores_per_node, *seed);
         if nodes == 0 || nodes > NODES_MAX {
             return Err(WorldError::Size { what: "nodes", asked: nodes, limit: NODES_MAX });
@@ -165,6 +194,10 @@ impl SimWorld {
         if per_node == 0 || per_node > limit {
             return Err(WorldError::Size { what: "cores per node", asked: per_node, limit });
         }
+        let sharing = *cores_per_context;
+        if sharing == 0 || sharing > per_node {
+            return Err(WorldError::Size { what: "cores per context", asked: sharing, limit: per_node });
+        }
         profile.validate()?;
         if let Some(why) = faults.refuse(nodes) {
             return Err(WorldError::Faults(why));
@@ -172,21 +205,39 @@ impl SimWorld {
         let buckets = profile.nic.atomic_buckets.value.min(65_536.0) as usize;
         let mut cores = Vec::with_capacity(nodes * per_node);
         let mut all = Vec::with_capacity(nodes);
+        let cards_per_node = profile.nic.cards.value as usize;
+        let mut cards = Vec::with_capacity(nodes * cards_per_node);
+        let mut contexts = Vec::new();
+        let registers =
+            || Registers::new(profile.nic.doorbell_private.value, profile.nic.doorbell_shared.value);
         let mut queue = EventQueue::new(seed);
         for node in 0..nodes {
             let factor = faults.factor(node);
             let dead_at = faults.dead_at(node);
-            all.push(Node::new(NicCosts::new(&profile.nic, factor), buckets, dead_at));
+            all.push(Node::new(buckets, dead_at));
+            cards.extend((0..cards_per_node).map(|_| Card::new(&profile.nic, factor)));
             let costs = Rc::new(CpuCosts::new(&profile.cpu, factor));
-            cores.extend((0..per_node).map(|_| Rc::new(Core::new(node, costs.clone()))));
+            for core in 0..per_node {
+                // The cores of a socket stand side by side and use the socket's card.
+                let card = node * cards_per_node + core * cards_per_node / per_node;
+                if sharing > 1 && core % sharing == 0 {
+                    contexts.push(registers());
+                }
+                let context = contexts.len().checked_sub(1);
+                cores.push(Rc::new(Core::new(node, card, context, costs.clone())));
+            }
             queue.push(dead_at, Kind::Death, node as u32);
         }
         let limit = |q: &crate::profile::Quantity| q.value.min(f64::from(u32::MAX)) as u32;
         let nic = &profile.nic;
         let caps = Caps {
             fabric: format!("sim:{}", profile.name),
-            one_sided: true,
-            atomic_scope: nic.atomic_scope,
+            one_sided: nic.interface == Interface::Verbs,
+            atomic_scope: if nic.interface == Interface::Verbs {
+                nic.atomic_scope
+            } else {
+                AtomicScope::None
+            },
             max_send_depth: limit(&nic.max_send_depth),
             max_recv_depth: limit(&nic.max_recv_depth),
             max_inline: limit(&nic.max_inline),
@@ -201,6 +252,8 @@ impl SimWorld {
             arena: Arena::new(),
             qps: Vec::new(),
             nodes: all,
+            cards,
+            contexts,
             cores: cores.clone(),
             dice: Dice::new(faults, seed),
             events: 0,

@@ -1,6 +1,9 @@
 //! The model's state, and what both roles of the NIC share: scheduling, completion entries, failing.
 
+use super::card::Card;
 use super::core::{Core, Entry};
+use super::doorbell::Registers;
+use super::engine::Miss;
 use super::fault::Dice;
 use super::message::{LISTED, NONE, ORPHAN, Slab};
 use super::node::Node;
@@ -19,6 +22,10 @@ pub(super) struct Model {
     pub arena: Arena,
     pub qps: Vec<QueuePair>,
     pub nodes: Vec<Node>,
+    /// All nodes' cards, those of a node side by side.
+    pub cards: Vec<Card>,
+    /// Device contexts that cores share; none if each has its own.
+    pub contexts: Vec<Registers>,
     pub cores: Vec<Rc<Core>>,
     pub dice: Dice,
     pub events: u64,
@@ -145,13 +152,20 @@ impl Model {
         self.enter(qp, ready, None, completion);
     }
 
-    /// When a completion entry that the NIC makes at `earliest` is visible to the core.
+    /// When a completion entry that the NIC makes for a queue pair at `earliest` is visible to the core.
     #[inline]
-    pub fn entry_ready(&mut self, node: u32, earliest: u64) -> u64 {
-        let now = self.now;
-        let n = &mut self.nodes[node as usize];
-        let made = n.engine.pass(now, earliest, n.costs.completion_entry);
-        n.to_memory.pass(now, made, n.costs.cqe_transfer) + n.costs.pcie_write
+    pub fn entry_ready(&mut self, qp: u32, earliest: u64) -> u64 {
+        self.entry_sent(qp, earliest) + self.cards[self.qps[qp as usize].card as usize].costs.pcie_write
+    }
+
+    /// When a completion entry that the NIC makes at `earliest` has left for memory.
+    #[inline]
+    pub fn entry_sent(&mut self, qp: u32, earliest: u64) -> u64 {
+        let pair = &mut self.qps[qp as usize];
+        let c = &mut self.cards[pair.card as usize];
+        let unit = c.unit(pair);
+        let made = c.engine.pass(unit, self.now, earliest, c.costs.completion_entry, Miss::default());
+        c.pcie.entry(self.now, made, &c.costs)
     }
 
     /// Gives a message's slot back once nothing refers to it.
@@ -241,7 +255,8 @@ impl Model {
         // A reset drops the completions nobody has taken yet, as re-initializing a queue pair does.
         self.cores[core as usize].entries.borrow_mut().retain(|e| e.completion.qp.0 != qp);
         let pair = &mut self.qps[qp as usize];
-        pair.state = if pair.counted { QpState::ReadyToSend } else { QpState::Init };
+        pair.unacknowledged = 0;
+        pair.state = if pair.connected { QpState::ReadyToSend } else { QpState::Init };
         pair.halted = false;
         pair.refused = false;
         pair.retired = pair.posted;

@@ -3,7 +3,6 @@
 use super::core::Core;
 use super::message::{INLINE, Message};
 use super::model::Model;
-use super::node::Node;
 use super::payload;
 use super::qp::QueuePair;
 use super::queue::NEVER;
@@ -49,6 +48,9 @@ impl SimNic {
         if pair.state == QpState::Init {
             return Err(PostError::NotReady { qp, state: pair.state });
         }
+        if !self.shared.caps.one_sided && !matches!(request.verb, Verb::Send { .. }) {
+            return Err(PostError::Messages { qp, verb: request.verb.name() });
+        }
         if !pair.transport.supports(&request.verb) {
             return Err(PostError::Unsupported { qp, verb: request.verb.name(), transport: pair.transport });
         }
@@ -88,21 +90,34 @@ impl SimNic {
         }
     }
 
-    /// How long after the doorbell the NIC has what it needs to run the request: nothing more if the WQE rode
-    /// with the doorbell, a DMA read for a chain or a long WQE, and one for a payload that is not inline.
+    /// When the card has the WQEs of a chain whose doorbell it sees at `rung`: at once if a single one rode with the
+    /// doorbell; a chain or a long WQE takes a DMA read.
     #[inline]
-    fn fetches(node: &Node, pair: &QueuePair, request: &WorkRequest, chained: bool) -> u64 {
-        let costs = &node.costs;
-        let base = if pair.transport == Transport::Ud { costs.wqe_datagram } else { costs.wqe_connected };
-        let inline = if request.flags.inline { u64::from(request.local.len) } else { 0 };
-        let mut delay = 0;
-        if chained || base + inline > costs.blueflame_max {
-            delay += costs.pcie_read;
+    fn fetch_chain(&self, model: &mut Model, qp: Qp, chain: &[WorkRequest], rung: u64) -> u64 {
+        let pair = &model.qps[qp.0 as usize];
+        let c = &mut model.cards[pair.card as usize];
+        let base = if pair.transport == Transport::Ud { c.costs.wqe_datagram } else { c.costs.wqe_connected };
+        let bytes = |r: &WorkRequest| base + if r.flags.inline { u64::from(r.local.len) } else { 0 };
+        match chain {
+            [] => rung,
+            [one] if bytes(one) <= c.costs.blueflame_max => rung,
+            _ => {
+                let lines = chain.iter().map(|r| bytes(r).next_multiple_of(64)).sum();
+                let asked = c.pcie.ask(model.now, rung, lines, &c.costs);
+                c.pcie.answer(model.now, asked, lines, &c.costs)
+            }
         }
-        if !request.flags.inline && !request.verb.returns_data() && request.local.len > 0 {
-            delay += costs.pcie_read;
-        }
-        delay
+    }
+
+    /// Rings the queue pair's register; in a device context shared between cores, takes its lock first.
+    #[inline]
+    fn ring(&self, model: &mut Model, qp: Qp) {
+        let Some(context) = self.core.shared_context else { return };
+        let pair = &model.qps[qp.0 as usize];
+        let lock = model.cards[pair.card as usize].costs.doorbell_lock;
+        let hold = self.core.cost(CpuWork::Doorbell);
+        let registers = &mut model.contexts[context];
+        self.core.wait_until(registers.ring(pair.register, self.index, self.core.local_now(), hold, lock));
     }
 }
 
@@ -116,7 +131,14 @@ impl Nic for SimNic {
     }
 
     fn register(&self, region: &Region, access: Access) -> Result<MemoryKeys, SetupError> {
-        Ok(self.model().nodes[self.core.node].register(region, access))
+        let mut model = self.model();
+        let node = &mut model.nodes[self.core.node];
+        let limit = self.shared.profile.nic.on_card_memory.value as u64;
+        if access.on_card && node.on_card + region.len() > limit {
+            let (asked, fabric) = (node.on_card + region.len(), self.shared.caps.fabric.clone());
+            return Err(SetupError::Limit { what: "bytes of the card's own memory", asked, limit, fabric });
+        }
+        Ok(node.register(region, access))
     }
 
     fn deregister(&self, keys: MemoryKeys) {
@@ -132,7 +154,9 @@ impl Nic for SimNic {
         }
         let mut model = self.model();
         let number = model.qps.len() as u32;
-        model.qps.push(QueuePair::new(self.core.node as u32, self.index, *config));
+        let register = self.core.shared_context.map_or(0, |c| model.contexts[c].assign(self.index));
+        let (node, card) = (self.core.node as u32, self.core.card as u32);
+        model.qps.push(QueuePair::new(node, card, self.index, register, *config));
         Ok(Qp(number))
     }
 
@@ -171,12 +195,7 @@ impl Nic for SimNic {
         if pair.state == QpState::Init {
             pair.state = QpState::ReadyToSend;
         }
-        if !pair.counted {
-            pair.counted = true;
-            let node = &mut model.nodes[self.core.node];
-            node.contexts += 1;
-            node.miss = node.costs.miss(&self.shared.profile.nic, node.contexts);
-        }
+        pair.connected = true;
         Ok(())
     }
 
@@ -198,16 +217,21 @@ impl Nic for SimNic {
         if !self.owns(model, qp) {
             return Err(PostError::UnknownQp { qp });
         }
+        self.ring(model, qp);
         let core_now = self.core.local_now();
-        let node = self.core.node;
-        let doorbell = core_now + model.nodes[node].costs.pcie_write;
-        let chained = chain.len() > 1;
+        let (node, card) = (self.core.node, self.core.card);
+        let rung = core_now + model.cards[card].costs.pcie_write;
+        let fetched = self.fetch_chain(model, qp, chain, rung);
         for request in chain {
             let pair = &mut model.qps[qp.0 as usize];
             self.refuse(pair, qp, request)?;
             pair.posted = pair.posted.wrapping_add(1);
             let mut message = Message::new(request, qp.0, pair.posted);
-            let ready = doorbell + SimNic::fetches(&model.nodes[node], pair, request, chained);
+            let mut ready = fetched;
+            if !request.flags.inline && !request.verb.returns_data() {
+                let c = &mut model.cards[card];
+                ready = c.pcie.ask(model.now, fetched, u64::from(request.local.len), &c.costs);
+            }
             if let Verb::Send { to: Some(to), .. } = request.verb {
                 let there = model.qps.get(to.qp.0 as usize);
                 if there.is_none_or(|other| other.node as usize != to.node.index()) {

@@ -1,7 +1,5 @@
-//! A node: its NIC's servers, its registered memory and the contexts its card has to remember.
+//! A node: its registered memory, which all its cards reach.
 
-use super::costs::NicCosts;
-use super::server::Server;
 use crate::mem::{Access, MemoryKeys, Region};
 use crate::verbs::{Lkey, Rkey, WcStatus};
 
@@ -13,49 +11,28 @@ pub(super) struct Registration {
     live: bool,
 }
 
-/// One machine and its NIC.
+/// One machine.
 pub(super) struct Node {
-    /// Processing units of both roles together.
-    pub engine: Server,
-    pub egress: Server,
-    pub ingress: Server,
-    pub atomic_unit: Server,
-    /// PCIe towards memory: data placed, completion entries.
-    pub to_memory: Server,
-    /// PCIe towards the NIC: payloads fetched.
-    pub to_nic: Server,
-    /// When each lock bucket of the atomic unit is free.
+    /// When each lock bucket of the atomic units is free. A machine's cards share them, as if all ATOMICs on a word
+    /// went through one card: programs have to see to that, since cards do not exclude each other.
     pub buckets: Vec<u64>,
-    pub costs: NicCosts,
-    /// Queue pairs in use.
-    pub contexts: usize,
-    /// Engine time lost to missed contexts, per touch.
-    pub miss: u64,
+    /// Registered bytes that lie in the cards' own memory.
+    pub on_card: u64,
     pub dead_at: u64,
     registrations: Vec<Registration>,
 }
 
 impl Node {
-    pub fn new(costs: NicCosts, buckets: usize, dead_at: u64) -> Node {
-        Node {
-            engine: Server::default(),
-            egress: Server::default(),
-            ingress: Server::default(),
-            atomic_unit: Server::default(),
-            to_memory: Server::default(),
-            to_nic: Server::default(),
-            buckets: vec![0; buckets],
-            costs,
-            contexts: 0,
-            miss: 0,
-            dead_at,
-            registrations: Vec::new(),
-        }
+    pub fn new(buckets: usize, dead_at: u64) -> Node {
+        Node { buckets: vec![0; buckets], on_card: 0, dead_at, registrations: Vec::new() }
     }
 
     /// Registers a region. Keys hold a slot and its generation, so that a withdrawn key stays invalid when
     /// the slot is used again.
     pub fn register(&mut self, region: &Region, access: Access) -> MemoryKeys {
+        if access.on_card {
+            self.on_card += region.len();
+        }
         let slot = match self.registrations.iter().position(|r| !r.live && r.generation < u8::MAX) {
             Some(slot) => {
                 let generation = self.registrations[slot].generation + 1;
@@ -82,6 +59,9 @@ impl Node {
         if let Some(r) = self.registrations.get_mut(slot as usize)
             && u32::from(r.generation) == key & 0xff
         {
+            if r.access.on_card {
+                self.on_card -= r.region.len();
+            }
             r.live = false;
             r.region = Region::new(0);
         }
@@ -103,6 +83,12 @@ impl Node {
         }
     }
 
+    /// Whether a remote key names memory of the card.
+    #[inline]
+    pub fn is_on_card(&self, key: u32) -> bool {
+        self.on_card > 0 && self.registration(key).is_some_and(|r| r.access.on_card)
+    }
+
     /// The region a remote key names, if it holds the range and `allowed` its access.
     #[inline]
     pub fn remote(
@@ -122,12 +108,10 @@ impl Node {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::profile::Profile;
 
     #[test]
     fn a_withdrawn_key_stays_invalid() {
-        let nic = Profile::shipped("cx4-edr").unwrap().nic;
-        let mut node = Node::new(NicCosts::new(&nic, 1.0), 1, 0);
+        let mut node = Node::new(1, 0);
         let old = node.register(&Region::new(64), Access::ALL);
         assert!(node.local(old.lkey.0, 0, 64).is_ok());
         assert!(node.local(old.lkey.0, 0, 65).is_err());

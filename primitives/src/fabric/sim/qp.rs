@@ -1,5 +1,7 @@
 //! A queue pair's state: both of its roles, and the order each of them keeps.
 
+use super::cache::NOWHERE;
+use super::engine::UNASSIGNED;
 use super::message::{NONE, Slab};
 use crate::verbs::{QpConfig, QpState, RecvRequest, Transport};
 use std::collections::VecDeque;
@@ -39,7 +41,18 @@ impl List {
 /// One queue pair. Times are picoseconds.
 pub(super) struct QueuePair {
     pub node: u32,
+    /// The card it lives on, over all nodes.
+    pub card: u32,
     pub core: u32,
+    /// Its doorbell register in a shared device context.
+    pub register: u32,
+    /// Where the card's caches had its context and its state of READs last.
+    pub context_slot: u32,
+    pub read_slot: u32,
+    /// Its processing unit.
+    pub unit: u8,
+    /// Requests executed for its peer since the last acknowledgement.
+    pub unacknowledged: u32,
     /// The connected queue pair, or [`NONE`].
     pub peer: u32,
     pub transport: Transport,
@@ -51,7 +64,7 @@ pub(super) struct QueuePair {
     pub refused: bool,
     /// A message waits for a RECV; those behind it are in `stalled`.
     pub not_ready: bool,
-    pub counted: bool,
+    pub connected: bool,
     pub posted: u32,
     pub retired: u32,
     pub rd_free: u32,
@@ -73,10 +86,16 @@ pub(super) struct QueuePair {
 }
 
 impl QueuePair {
-    pub fn new(node: u32, core: u32, config: QpConfig) -> QueuePair {
+    pub fn new(node: u32, card: u32, core: u32, register: u32, config: QpConfig) -> QueuePair {
         QueuePair {
             node,
+            card,
             core,
+            register,
+            context_slot: NOWHERE,
+            read_slot: NOWHERE,
+            unit: UNASSIGNED,
+            unacknowledged: 0,
             peer: NONE,
             transport: config.transport,
             state: QpState::Init,
@@ -84,7 +103,7 @@ impl QueuePair {
             halted: false,
             refused: false,
             not_ready: false,
-            counted: false,
+            connected: false,
             posted: 0,
             retired: 0,
             rd_free: config.max_rd_atomic,

@@ -1,5 +1,6 @@
 //! The requester's half of the NIC: send queues, launching, responses, completions in order.
 
+use super::engine::Miss;
 use super::message::{self, DONE, EXPLICIT, INLINE, LISTED, NONE, ORPHAN, Op, SIGNALED};
 use super::model::Model;
 use super::payload;
@@ -7,13 +8,18 @@ use super::queue::Kind;
 use crate::profile::headers;
 use crate::verbs::{QpState, Transport, WcStatus};
 
+/// Class of a READ, see [`class`].
+pub(super) const READ: usize = 0;
+/// Class of an ATOMIC, see [`class`].
+pub(super) const ATOMIC: usize = 2;
+
 /// Index of an operation in the tables of [`super::costs::NicCosts`], which follow `Primitive`.
 #[inline]
 pub(super) fn class(op: Op) -> usize {
     match op {
-        Op::Read => 0,
+        Op::Read => READ,
         Op::Write => 1,
-        Op::CompareSwap | Op::FetchAdd => 2,
+        Op::CompareSwap | Op::FetchAdd => ATOMIC,
         Op::WriteImm | Op::Send => 3,
     }
 }
@@ -70,14 +76,20 @@ impl Model {
         }
         let pair = &mut self.qps[qp as usize];
         let m = &mut self.messages[index];
-        let n = &mut self.nodes[node as usize];
+        let c = &mut self.cards[pair.card as usize];
         let (data, extended) = request_size(m.op, m.len);
-        let fetched = if m.is(INLINE) { now } else { n.to_nic.pass(now, now, n.costs.pcie(data)) };
-        let built = n.engine.pass(now, fetched, n.costs.requester[class(m.op)] + n.miss) + n.costs.pass;
-        let sent = n.egress.pass(now, built, n.costs.link(data, extended));
+        let class = class(m.op);
+        let fetched = if m.is(INLINE) { now } else { c.pcie.answer(now, now, data, &c.costs) };
+        m.wqe = c.wqes;
+        c.wqes = c.wqes.wrapping_add(1);
+        let unit = c.unit(pair);
+        let miss = c.state(qp, pair, class);
+        let service = c.costs.requester[class] + c.costs.segments(m.len);
+        let built = c.engine.pass(unit, now, fetched, service, miss) + c.costs.pass;
+        let sent = c.egress.pass(now, built, c.costs.link(data, extended));
         let jitter =
             if self.dice.transit_jitter > 0 { self.dice.below(self.dice.transit_jitter + 1) } else { 0 };
-        let arrival = (sent + n.costs.wire + jitter).max(pair.last_arrival + 1);
+        let arrival = (sent + c.costs.wire + jitter).max(pair.last_arrival + 1);
         pair.last_arrival = arrival;
         if transport != Transport::Ud {
             m.to = pair.peer;
@@ -85,7 +97,7 @@ impl Model {
         let signaled = m.is(SIGNALED);
         self.schedule(arrival, Kind::Arrive, index);
         if !reliable && signaled {
-            let ready = self.entry_ready(node, sent);
+            let ready = self.entry_ready(qp, sent);
             self.complete(index, WcStatus::Success, ready);
         }
     }
@@ -119,7 +131,6 @@ impl Model {
     /// Fails a request locally. On a reliable connection its completion says that all requests before it were
     /// executed, so it travels behind them as an empty message and completes when that comes back.
     fn fail_locally(&mut self, qp: u32, index: u32, status: WcStatus) {
-        let node = self.qps[qp as usize].node;
         if self.qps[qp as usize].transport == Transport::Rc {
             let pair = &mut self.qps[qp as usize];
             pair.halted = true;
@@ -130,7 +141,7 @@ impl Model {
             m.to = pair.peer;
             self.schedule(arrival, Kind::Arrive, index);
         } else {
-            let ready = self.entry_ready(node, self.now);
+            let ready = self.entry_ready(qp, self.now);
             self.complete(index, status, ready);
             self.release(index);
             self.fail_qp(qp, ready);
@@ -148,17 +159,30 @@ impl Model {
         }
         let now = self.now;
         let (op, len) = (m.op, m.len);
-        let n = &mut self.nodes[node as usize];
+        let pair = &mut self.qps[qp as usize];
+        let c = &mut self.cards[pair.card as usize];
         let (data, extended) = match op {
             Op::Read if m.status == WcStatus::Success => (u64::from(len), headers::AETH),
             Op::CompareSwap | Op::FetchAdd => (8, headers::ATOMIC_ACK - 8),
             _ => (0, headers::AETH),
         };
-        let link = n.costs.link(data, extended);
-        let received = n.ingress.drain(now, link) + n.costs.pass;
+        let link = c.costs.link(data, extended);
+        let received = c.ingress.drain(now, link) + c.costs.pass;
         let mut visible = received;
-        if op.returns_data() && m.status == WcStatus::Success {
-            visible = n.to_memory.pass(now, received, n.costs.pcie(data));
+        if m.status != WcStatus::Success {
+            // A refusal is rare enough to cost nothing.
+        } else if !op.returns_data() {
+            let unit = c.unit(pair);
+            visible = c.engine.pass(unit, now, received, c.costs.acknowledgement, Miss::default());
+        } else {
+            let found = match c.dropped(m.wqe) {
+                None => received,
+                Some(miss) => {
+                    let unit = c.unit(pair);
+                    c.engine.pass(unit, now, received, 0, miss)
+                }
+            };
+            visible = c.pcie.write(now, found, data, &c.costs);
             // Landed a little early: nobody may look before the completion says so.
             if let Err(status) = self.land(node, index) {
                 self.messages[index].status = status;
@@ -166,7 +190,7 @@ impl Model {
         }
         let m = &self.messages[index];
         let ready = if m.is(SIGNALED) || m.status != WcStatus::Success {
-            self.entry_ready(node, visible)
+            self.entry_ready(qp, visible)
         } else {
             visible
         };

@@ -1,5 +1,6 @@
 //! The responder's half of the NIC: checks, receives, memory steps, acknowledgements.
 
+use super::engine::Miss;
 use super::message::{EXPLICIT, IMM, ORPHAN, Op, SECOND};
 use super::model::Model;
 use super::payload;
@@ -98,9 +99,9 @@ impl Model {
     /// When a reply that is ready at `from` reaches the requester.
     fn reply_arrival(&mut self, index: u32, from: u64, data: u64, extended: u64) -> u64 {
         let now = self.now;
-        let n = &mut self.nodes[self.qps[self.messages[index].to as usize].node as usize];
-        let sent = n.egress.pass(now, from + n.costs.pass, n.costs.link(data, extended));
-        sent + n.costs.wire
+        let c = &mut self.cards[self.qps[self.messages[index].to as usize].card as usize];
+        let sent = c.egress.pass(now, from + c.costs.pass, c.costs.link(data, extended));
+        sent + c.costs.wire
     }
 
     /// Takes the request through port and engine, checks it, and schedules what it does to memory.
@@ -124,9 +125,19 @@ impl Model {
         let op = m.op;
         let to = &mut self.qps[m.to as usize];
         let n = &mut self.nodes[to.node as usize];
+        let c = &mut self.cards[to.card as usize];
+        let datagram = to.transport == Transport::Ud;
         let (data, extended) = request_size(op, m.len);
-        let received = n.ingress.drain(now, n.costs.link(data, extended));
-        let mut done = n.engine.pass(now, received, n.costs.responder[class(op)] + n.miss) + n.costs.pass;
+        let received = c.ingress.drain(now, c.costs.link(data, extended));
+        let unit = c.unit(to);
+        let mut miss = c.state(m.to, to, class(op));
+        let service = c.costs.responder[class(op)] + c.costs.segments(m.len);
+        let on_card = op != Op::Send && n.is_on_card(m.rkey);
+        if c.costs.mtt_miss > 0 && op != Op::Send && !on_card && !c.translations.touch(m.rkey, m.offset) {
+            miss.stall += c.costs.mtt_miss;
+            miss.wait = miss.wait.max(c.costs.pcie_read);
+        }
+        let mut done = c.engine.pass(unit, now, received, service, miss) + c.costs.pass;
         m.time = done;
 
         if op != Op::Send {
@@ -151,13 +162,32 @@ impl Model {
         let steps = m.len > 8;
         let (first, last) = match op {
             Op::Read => {
-                let ready = n.to_nic.pass(now, done, n.costs.pcie(u64::from(m.len))) + n.costs.pcie_read;
+                let len = u64::from(m.len);
+                let ready = if on_card {
+                    done
+                } else {
+                    let asked = c.pcie.ask(now, done, len, &c.costs);
+                    c.pcie.answer(now, asked, len, &c.costs)
+                };
                 let first = ready.max(*order + 1);
                 let torn = steps && self.dice.roll(self.dice.torn_read);
                 (first, if torn { first + 1 + self.dice.below(STEP_GAP_MAX) } else { first })
             }
             Op::Write | Op::WriteImm | Op::Send => {
-                let ready = n.to_memory.pass(now, done, n.costs.pcie(data)) + n.costs.pcie_write;
+                let ready = if on_card {
+                    done
+                } else {
+                    // A short payload may travel in the completion entry; a datagram's header comes with it.
+                    let placed = match op {
+                        Op::Send if data <= c.costs.recv_inline => 0,
+                        Op::Send if datagram => data + c.costs.recv_header,
+                        _ => data,
+                    };
+                    c.pcie.write(now, done, placed, &c.costs) + c.costs.pcie_write
+                };
+                if op.consumes_recv() {
+                    c.pcie.prefetch(now, &c.costs);
+                }
                 let first = ready.max(*order + 1);
                 let torn = steps && self.dice.roll(self.dice.torn_write);
                 let gap =
@@ -167,10 +197,14 @@ impl Model {
             Op::CompareSwap | Op::FetchAdd => {
                 let buckets = n.buckets.len() as u64;
                 let bucket = &mut n.buckets[((m.offset / 8) % buckets) as usize];
-                let served = n.atomic_unit.pass(now, done, n.costs.atomic_unit);
+                let times = if on_card { c.costs.atomic_on_card } else { c.costs.atomic };
+                if !on_card {
+                    c.pcie.atomic(now, &c.costs);
+                }
+                let served = c.atomic_unit.pass(now, done, c.costs.atomic_unit);
                 let start = served.max(*bucket);
-                let read = (start + n.costs.atomic_read).max(*order + 1);
-                let write = read + n.costs.atomic_write.max(1);
+                let read = (start + times.read).max(*order + 1);
+                let write = read + times.write.max(1);
                 *bucket = write;
                 (read, write)
             }
@@ -205,8 +239,8 @@ impl Model {
             return;
         }
         let retries = self.qps[qp].rnr_retry;
-        let node = self.qps[self.messages[index].to as usize].node as usize;
-        let timer = self.nodes[node].costs.rnr_timer;
+        let card = self.qps[self.messages[index].to as usize].card as usize;
+        let timer = self.cards[card].costs.rnr_timer;
         let m = &mut self.messages[index];
         if retries < RNR_FOR_EVER && m.tries >= retries {
             let done = m.time;
@@ -243,8 +277,8 @@ impl Model {
             m.offset = recv.local.offset + u64::from(skip);
             return true;
         };
-        let (node, done) = (pair.node, m.time);
-        let ready = self.entry_ready(node, done);
+        let done = m.time;
+        let ready = self.entry_ready(to, done);
         self.complete_recv(to, recv.id, receiver, ready);
         self.refuse(index, sender, done);
         self.fail_qp(to, ready);
@@ -334,9 +368,9 @@ impl Model {
         }
         let (first, last) = (!m.is(SECOND), m.is(SECOND) || !two_steps);
         let (second, executed) = (m.second, m.time);
-        let ack_delay = n.costs.ack_delay;
+        let ack_delay = self.cards[self.qps[m.to as usize].card as usize].costs.ack_delay;
         if last && m.op.consumes_recv() {
-            self.complete_receive(node, index);
+            self.complete_receive(index);
         }
         if first && !last {
             self.messages[index].flags |= SECOND;
@@ -386,16 +420,48 @@ impl Model {
     #[inline]
     fn acknowledge(&mut self, index: u32, from: u64, data: u64, extended: u64) {
         let m = &self.messages[index];
-        if m.is(EXPLICIT) && !m.is(ORPHAN) && self.reliable(index) {
+        if m.is(ORPHAN) || !self.reliable(index) {
+            self.release(index);
+        } else if m.is(EXPLICIT) {
+            let mut from = from;
+            let pair = &mut self.qps[m.to as usize];
+            pair.unacknowledged = 0;
+            if data == 0 {
+                let c = &mut self.cards[pair.card as usize];
+                let unit = c.unit(pair);
+                from = c.engine.pass(unit, self.now, from, c.costs.acknowledgement, Miss::default());
+            }
             let time = self.reply_arrival(index, from, data, extended);
             self.schedule(time, Kind::Response, index);
         } else {
+            self.acknowledge_together(index);
             self.release(index);
         }
     }
 
+    /// Nobody waits for this acknowledgement: every so many requests one goes out, which costs both engines and
+    /// the link and needs no event.
+    #[inline]
+    fn acknowledge_together(&mut self, index: u32) {
+        let (now, m) = (self.now, &self.messages[index]);
+        let pair = &mut self.qps[m.to as usize];
+        let c = &mut self.cards[pair.card as usize];
+        pair.unacknowledged += 1;
+        if pair.unacknowledged < c.costs.ack_coalescing {
+            return;
+        }
+        pair.unacknowledged = 0;
+        let unit = c.unit(pair);
+        let sent = c.engine.pass(unit, now, now, c.costs.acknowledgement, Miss::default());
+        c.egress.pass(now, sent, c.costs.link(0, headers::AETH));
+        let pair = &mut self.qps[m.qp as usize];
+        let c = &mut self.cards[pair.card as usize];
+        let unit = c.unit(pair);
+        c.engine.pass(unit, now, now, c.costs.acknowledgement, Miss::default());
+    }
+
     /// Completes the RECV that the message took.
-    fn complete_receive(&mut self, node: u32, index: u32) {
+    fn complete_receive(&mut self, index: u32) {
         let m = &self.messages[index];
         let from = &self.qps[m.qp as usize];
         let datagram = from.transport == Transport::Ud;
@@ -410,9 +476,7 @@ impl Model {
         };
         let (to, second) = (m.to, m.second);
         // The entry follows the data over PCIe, whose latency is in the data's time already.
-        let n = &mut self.nodes[node as usize];
-        let made = n.engine.pass(self.now, second, n.costs.completion_entry);
-        let ready = n.to_memory.pass(self.now, made, n.costs.cqe_transfer);
+        let ready = self.entry_sent(to, second);
         self.enter(to, ready, None, completion);
     }
 }

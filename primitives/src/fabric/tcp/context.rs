@@ -338,7 +338,7 @@ impl TcpNic {
         }
     }
 
-    fn qp<'s>(state: &'s mut State, qp: Qp) -> Option<&'s mut LocalQp> {
+    fn qp(state: &mut State, qp: Qp) -> Option<&mut LocalQp> {
         state.qps.get_mut(qp.0 as usize & (MAX_QPS - 1)).filter(|l| l.number == qp)
     }
 

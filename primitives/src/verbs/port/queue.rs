@@ -173,7 +173,10 @@ fn taken_before(chain: &[WorkRequest], refused: &PostError, places: u64) -> usiz
         // Refused before the first request was looked at, or for what is true of all of the queue's requests.
         PostError::NotReady { .. } | PostError::UnknownQp { .. } | PostError::Destination { .. } => None,
         PostError::QueueFull { .. } => Some(places as usize),
-        PostError::Unsupported { verb, .. } => chain.iter().position(|r| r.verb.name() == verb),
+        PostError::Device { taken, .. } => Some(taken as usize),
+        PostError::Unsupported { verb, .. } | PostError::Messages { verb, .. } => {
+            chain.iter().position(|r| r.verb.name() == verb)
+        }
         PostError::Inline { len, .. } => chain.iter().position(|r| r.flags.inline && r.local.len == len),
     };
     first.unwrap_or(0).min(chain.len().saturating_sub(1))

@@ -3,7 +3,7 @@
 use crate::verbs::Verb;
 
 /// Verbs a port has posted and taken, since it was built.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Traffic {
     /// READs posted.
     pub reads: u64,

@@ -1,6 +1,7 @@
 //! Tests of the simulated fabric through its public face, on raw posts.
 
 mod determinism;
+mod extremes;
 mod faults;
 mod hazards;
 mod load;

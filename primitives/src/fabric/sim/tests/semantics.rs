@@ -266,7 +266,8 @@ fn reads_beyond_the_depth_wait_and_hold_up_what_is_behind() {
     let trips = |ends: &[u64], rounds: u64| (ends[7] - ends[0]) / rounds;
     assert!((900..1200).contains(&trips(&one, 7)), "one at a time: {one:?}");
     assert!((900..1200).contains(&trips(&two, 3)), "two at a time: {two:?}");
-    assert!(trips(&all, 1) < 300, "all at once: {all:?}");
+    // One queue pair has one processing unit, which spaces them by some 50 ns.
+    assert!(trips(&all, 1) < 500, "all at once: {all:?}");
     assert!(one[8] > one[6] && all[8] < one[1], "the WRITE waits behind the READs");
 }
 

@@ -1,0 +1,141 @@
+//! Runs over processes: every node has a session of its own, and only what goes through it or the fabric is shared.
+//! Here the processes are threads; `experiments/tests/cluster.rs` starts the binary.
+
+use engine::cluster::{Length, RunError, RunResult, RunSpec, run_member};
+use engine::protocol::{AnyProtocol, Occ};
+use engine::verify::{Level, check};
+use engine::workload::AnyWorkload;
+use phases::plan::Preset;
+use primitives::fabric::tcp;
+use primitives::mesh::session::{Program, drive, join};
+use primitives::mesh::{ClusterFile, FabricSpec, Limits, MeshError, Session, Shape};
+use primitives::secret::Secret;
+use primitives::verbs::NodeId;
+use std::net::TcpListener;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+const LIMITS: Limits = Limits {
+    join: Duration::from_secs(20),
+    handshake: Duration::from_secs(5),
+    lost_after: Duration::from_secs(5),
+    step: Duration::from_secs(60),
+};
+
+/// A session for each of `nodes` nodes.
+fn sessions(nodes: u16) -> Vec<Session> {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = listener.local_addr().expect("it listens");
+    let list: Vec<String> = (0..nodes)
+        .map(|id| match id {
+            0 => format!("{{id: 0, address: '{address}'}}"),
+            _ => format!("{{id: {id}, address: 127.0.0.1}}"),
+        })
+        .collect();
+    let text = format!("key: none\nnodes: [{}]\n", list.join(", "));
+    let cluster = ClusterFile::parse(&text).expect("a cluster file");
+    let (key, program) = (Secret::from_bytes(b"0123456789abcdef"), Program::new("test"));
+    std::thread::scope(|scope| {
+        let members: Vec<_> = (1..nodes)
+            .map(|id| {
+                let (cluster, key, program) = (&cluster, &key, &program);
+                scope.spawn(move || join(address, cluster, NodeId(id), key, program, LIMITS).expect("joins"))
+            })
+            .collect();
+        let first = drive(&listener, &cluster, &key, &program, LIMITS, &mut |note| panic!("{note}"));
+        let mut all = vec![first.expect("all join")];
+        all.extend(members.into_iter().map(|m| m.join().expect("no panic")));
+        all
+    })
+}
+
+fn spec(nodes: u16, replicas: u16, workers: u16) -> RunSpec {
+    let plan = Preset::named("two-sided").expect("a preset").plan();
+    let fabric = FabricSpec::Tcp(tcp::Options::default());
+    let mut spec = RunSpec::new(fabric, Shape { nodes, workers }, plan);
+    (spec.plan.coroutines, spec.replicas, spec.history) = (4, replicas, true);
+    (spec.cache_bytes, spec.log_ring_bytes) = (4096, 4096);
+    spec.length = Length::Transactions(50);
+    spec
+}
+
+fn workload(spec: &RunSpec) -> AnyWorkload {
+    let settings = [("accounts_per_thread", "60"), ("hot_accounts_share", "0.1")];
+    AnyWorkload::parse("smallbank", spec.scale(), settings).expect("settings")
+}
+
+/// One node's part, as a process would do it.
+fn member(mut session: Session, spec: &RunSpec) -> Result<(RunResult, Option<RunResult>), RunError> {
+    if session.drives() {
+        session.begin(b"the spec").expect("all are there");
+    } else {
+        assert_eq!(session.next_run().expect("the driver is there").as_deref(), Some(&b"the spec"[..]));
+    }
+    let mut spec = spec.clone();
+    let secret = session.run_secret();
+    spec.fabric = FabricSpec::Tcp(tcp::Options { secret, ..tcp::Options::default() });
+    let stop = AtomicBool::new(false);
+    let mut own = None;
+    let whole =
+        run_member(&spec, &workload(&spec), AnyProtocol::Occ(Occ), &stop, &mut session, &mut |share| {
+            own = Some(share);
+        })?;
+    if !session.drives() {
+        assert_eq!(session.next_run(), Ok(None));
+    }
+    Ok((own.expect("a share"), whole))
+}
+
+#[test]
+fn smallbank_over_processes_is_serializable_and_conserves_money() {
+    for (nodes, replicas, workers) in [(2, 1, 2), (3, 3, 1)] {
+        let spec = spec(nodes, replicas, workers);
+        let results: Vec<_> = std::thread::scope(|scope| {
+            let spec = &spec;
+            let threads: Vec<_> =
+                sessions(nodes).into_iter().map(|s| scope.spawn(move || member(s, spec))).collect();
+            threads.into_iter().map(|t| t.join().expect("no panic").expect("it runs")).collect()
+        });
+        let whole = results[0].1.as_ref().expect("node 0 has the whole");
+        assert!(results[1..].iter().all(|r| r.1.is_none() && r.0.checks.is_empty()));
+        assert!(whole.faults.is_empty(), "{:?}", whole.faults);
+        let failed: Vec<_> = whole.failed_checks().collect();
+        assert!(failed.is_empty() && whole.checks.len() >= 2, "{failed:?}");
+        let ended = whole.stats.committed + whole.stats.rolled_back.of("insufficient-funds");
+        assert_eq!(ended, u64::from(nodes) * u64::from(workers) * 4 * 50, "every transaction ends");
+        assert_eq!(whole.stats.committed, results.iter().map(|r| r.0.stats.committed).sum::<u64>());
+        let history = whole.history.as_ref().expect("it was asked for");
+        let verdict = check(history, Level::StrictSerializable);
+        assert!(verdict.passed(), "{verdict}");
+        assert_eq!(verdict.counts.committed, whole.stats.committed, "the history is complete");
+        // Transactions of different nodes overlap: clocks compare.
+        let span = |node: u32| {
+            let each = u32::from(workers) * 4;
+            let of = history.txns().iter().filter(move |t| t.session / each == node);
+            (of.clone().map(|t| t.invoke).min(), of.map(|t| t.ret).max())
+        };
+        assert!(span(0).0 < span(1).1 && span(1).0 < span(0).1, "{:?} {:?}", span(0), span(1));
+    }
+}
+
+#[test]
+fn a_node_that_cannot_set_up_is_named_everywhere() {
+    let good = spec(2, 1, 1);
+    let mut bad = good.clone();
+    bad.plan = Preset::named("one-sided").expect("a preset").plan();
+    let mut sessions = sessions(2).into_iter();
+    let (first, second) = (sessions.next().expect("two"), sessions.next().expect("two"));
+    let (driver, other) = std::thread::scope(|scope| {
+        let other = scope.spawn(|| member(second, &bad));
+        (member(first, &good), other.join().expect("no panic"))
+    });
+    let other = other.expect_err("the plan is refused").to_string();
+    assert!(other.contains("one-sided"), "{other}");
+    match driver {
+        Err(RunError::Mesh(MeshError::GaveUp { node, why })) => {
+            assert_eq!(node, NodeId(1));
+            assert!(why.contains("one-sided"), "{why}");
+        }
+        other => panic!("{other:?}"),
+    }
+}

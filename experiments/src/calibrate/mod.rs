@@ -1,0 +1,237 @@
+//! Fitting a profile's free numbers: to what papers print ([`Targets::of_claims`]), or to what a card was measured to do
+//! ([`Targets::of_results`]). Every evaluation simulates the targets' experiments with the numbers of the moment.
+//!
+//! A number is free if the profile gives bounds for it. Which of them the targets pin is found out, not assumed: a number
+//! whose resolution ([`solve::Fit::resolution`]) stays under [`PINNED`] keeps its value and its source.
+//!
+//! Hold-out claims cannot come here: [`claims::calibrate`](crate::claims::calibrate) is the only door, and its type
+//! holds none.
+
+pub mod solve;
+mod targets;
+
+pub use targets::{Target, Targets};
+
+use primitives::profile::{Profile, Quantity, Source, Unit};
+
+use crate::error::CliError;
+use crate::interrupt::Interrupt;
+use solve::{Fit, Free, Settings, rms};
+
+/// Resolution from which a number counts as fitted.
+pub const PINNED: f64 = 0.5;
+
+/// References name so many targets at most.
+const NAMED: usize = 4;
+
+/// What became of one free number.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct Number {
+    /// `nic.NAME` or `cpu.NAME`.
+    pub name: String,
+    /// Where it started.
+    pub before: f64,
+    /// Where it is now.
+    pub after: f64,
+    /// Its unit.
+    pub unit: &'static str,
+    /// Bounds.
+    pub free: [f64; 2],
+    /// How far the targets decide it, 0 to 1.
+    pub resolution: f64,
+    /// Whether it was fitted; carried over if not.
+    pub fitted: bool,
+    /// The targets that it moves most, the first one most.
+    pub shows_in: Vec<String>,
+}
+
+/// What became of one target.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct Residual {
+    /// A claim's id, or a point in words.
+    pub target: String,
+    /// What it should be.
+    pub want: f64,
+    /// Its unit.
+    pub unit: String,
+    /// Relative error before.
+    pub before: f64,
+    /// Relative error with the profile as written.
+    pub after: f64,
+}
+
+/// A finished calibration.
+pub struct Calibrated {
+    /// The profile with its new numbers.
+    pub profile: Profile,
+    /// The free numbers.
+    pub numbers: Vec<Number>,
+    /// The targets.
+    pub residuals: Vec<Residual>,
+    /// What it was fitted to, in words.
+    pub origin: String,
+    /// Simulations of the whole set of targets.
+    pub evaluations: usize,
+    /// Ctrl-C ended it.
+    pub interrupted: bool,
+}
+
+/// Fits the free numbers of `profile` to `targets`. `told` hears of every round: its number, the root mean square error,
+/// the evaluations so far.
+///
+/// # Errors
+/// If no number is free, or a target cannot be simulated. After Ctrl-C the best so far is returned.
+pub fn calibrate(
+    profile: &Profile,
+    targets: &Targets,
+    settings: &Settings,
+    interrupt: &Interrupt,
+    told: impl FnMut(usize, f64, usize),
+) -> Result<Calibrated, CliError> {
+    let free: Vec<(String, Quantity)> = profile
+        .quantities()
+        .filter(|(_, _, quantity)| quantity.free.is_some())
+        .map(|(section, name, quantity)| (format!("{section}.{name}"), quantity.clone()))
+        .collect();
+    if free.is_empty() {
+        return Err(CliError::usage(format!("no number of profile {} is free", profile.name))
+            .hint("give those to fit their bounds: free: [low, high]"));
+    }
+    let bounds = free.iter().map(|(_, quantity)| {
+        let [low, high] = quantity.free.unwrap_or([quantity.value; 2]);
+        Free { start: quantity.value, low, high }
+    });
+    let bounds: Vec<Free> = bounds.collect();
+    let with = |values: &[f64]| {
+        let mut moved = profile.clone();
+        for ((name, quantity), value) in free.iter().zip(values) {
+            set(&mut moved, name, rounded(*value, quantity.unit));
+        }
+        moved
+    };
+    let fit = solve::fit(&bounds, settings, |values| targets.errors(&with(values), interrupt), told)?;
+    let numbers: Vec<Number> = (0..free.len()).map(|at| number(at, &free[at], &fit, targets)).collect();
+    let mut done = profile.clone();
+    for number in numbers.iter().filter(|n| n.fitted) {
+        if let Some(quantity) = quantity(&mut done, &number.name) {
+            quantity.value = number.after;
+            quantity.source = if targets.measured { Source::Measured } else { Source::Calibrated };
+            quantity.reference = format!(
+                "fitted to {} of {}; resolution {:.2}; was {} ({})",
+                number.shows_in.join(" and "),
+                targets.origin,
+                number.resolution,
+                number.before,
+                name_of(free.iter().find(|f| f.0 == number.name).map(|f| f.1.source)),
+            );
+        }
+    }
+    done.validate().map_err(|e| CliError::check("the fitted profile is impossible").caused_by(&e))?;
+    // What is written is rounded, and leaves out what was not pinned: its errors, not those of the search.
+    let (after, interrupted) = match targets.errors(&done, interrupt) {
+        Ok(errors) => (errors, fit.interrupted),
+        Err(solve::Halt::Interrupted) => (fit.after.clone(), true),
+        Err(solve::Halt::Failed(error)) => return Err(error),
+    };
+    let residuals = targets.list.iter().enumerate().map(|(at, target)| Residual {
+        target: target.name.clone(),
+        want: target.want,
+        unit: target.unit.clone(),
+        before: fit.before.get(at).copied().unwrap_or(f64::NAN),
+        after: after.get(at).copied().unwrap_or(f64::NAN),
+    });
+    Ok(Calibrated {
+        profile: done,
+        residuals: residuals.collect(),
+        numbers,
+        origin: targets.origin.clone(),
+        evaluations: fit.evaluations + 1,
+        interrupted,
+    })
+}
+
+fn number(at: usize, (name, quantity): &(String, Quantity), fit: &Fit, targets: &Targets) -> Number {
+    let influence = |row: usize| fit.influence.get(row).map_or(0.0, |row| row[at].abs());
+    let mut order: Vec<usize> = (0..targets.list.len()).filter(|&row| influence(row) > 0.05).collect();
+    order.sort_by(|a, b| influence(*b).total_cmp(&influence(*a)).then(a.cmp(b)));
+    let fitted = fit.resolution[at] >= PINNED;
+    Number {
+        name: name.clone(),
+        before: quantity.value,
+        after: if fitted { rounded(fit.values[at], quantity.unit) } else { quantity.value },
+        unit: quantity.unit.name(),
+        free: quantity.free.unwrap_or_default(),
+        resolution: fit.resolution[at],
+        fitted,
+        shows_in: order.into_iter().take(NAMED).map(|row| targets.list[row].name.clone()).collect(),
+    }
+}
+
+/// Three significant digits are more than a fit knows; counts are whole.
+fn rounded(value: f64, unit: Unit) -> f64 {
+    if matches!(unit, Unit::Count | Unit::Bytes) {
+        return value.round();
+    }
+    format!("{value:.3e}").parse().unwrap_or(value)
+}
+
+fn quantity<'p>(profile: &'p mut Profile, name: &str) -> Option<&'p mut Quantity> {
+    match name.split_once('.')? {
+        ("nic", name) => profile.nic.number_mut(name),
+        (_, name) => profile.cpu.number_mut(name),
+    }
+}
+
+fn set(profile: &mut Profile, name: &str, value: f64) {
+    if let Some(quantity) = quantity(profile, name) {
+        quantity.value = value;
+    }
+}
+
+fn name_of(source: Option<Source>) -> &'static str {
+    match source {
+        Some(Source::Measured) => "measured",
+        Some(Source::Published) => "published",
+        Some(Source::Calibrated) => "calibrated",
+        Some(Source::Recalled) => "recalled",
+        Some(Source::Assumed) | None => "assumed",
+    }
+}
+
+impl Calibrated {
+    /// Root mean square of the errors, before and after.
+    pub fn rms(&self) -> (f64, f64) {
+        let all = |of: fn(&Residual) -> f64| rms(&self.residuals.iter().map(of).collect::<Vec<_>>());
+        (all(|r| r.before), all(|r| r.after))
+    }
+
+    /// The profile file: the residuals as comments, then the numbers.
+    ///
+    /// # Errors
+    /// If a number cannot be written as YAML.
+    pub fn file(&self) -> Result<String, CliError> {
+        let yaml = self.profile.to_yaml();
+        let yaml = yaml.map_err(|e| CliError::check("the profile cannot be written").caused_by(&e))?;
+        let (before, after) = self.rms();
+        let mut text = format!(
+            "# Fitted by `doorbell calibrate` to {}:\n# {} evaluations, root mean square error {:.1} % before, {:.1} % after{}.\n#\n# target: wanted, error before, error after\n",
+            self.origin,
+            self.evaluations,
+            100.0 * before,
+            100.0 * after,
+            if self.interrupted { ", ended early" } else { "" },
+        );
+        for r in &self.residuals {
+            let (before, after) = (100.0 * r.before, 100.0 * r.after);
+            text.push_str(&format!("# {}: {} {}, {before:+.1} %, {after:+.1} %\n", r.target, r.want, r.unit));
+        }
+        let carried: Vec<&str> = self.numbers.iter().filter(|n| !n.fitted).map(|n| n.name.as_str()).collect();
+        if !carried.is_empty() {
+            text.push_str(&format!(
+                "#\n# Free, but not pinned by these targets, and carried over: {}\n",
+                carried.join(", ")
+            ));
+        }
+        Ok(text + &yaml)
+    }
+}

@@ -1,0 +1,339 @@
+//! The fit: damped least squares over bounded numbers, with a weak pull to where they started.
+//!
+//! Levenberg–Marquardt with a finite-difference Jacobian, because a simulation answers smoothly enough and each answer is
+//! dear: one round costs one evaluation per number that matters, where a simplex search takes hundreds. Numbers are
+//! moved on a logarithmic scale, and errors are relative.
+//!
+//! The pull keeps a number where it was if no target depends on it. How far the targets rather than the pull decide is
+//! a number's *resolution* (the diagonal of the model resolution matrix; Menke, Geophysical Data Analysis, chapter 4):
+//! 1 where they pin it, 0 where they say nothing.
+//!
+//! Pure and deterministic: it knows nothing of profiles or simulators.
+
+/// A number to fit.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Free {
+    /// Where it starts.
+    pub start: f64,
+    /// Bounds.
+    pub low: f64,
+    /// Bounds.
+    pub high: f64,
+}
+
+impl Free {
+    /// What is added before the logarithm is taken: bounds may begin at zero.
+    fn shift(&self) -> f64 {
+        if self.low > 0.0 { 0.0 } else { self.high / 10.0 }
+    }
+
+    fn log(&self, value: f64) -> f64 {
+        (value + self.shift()).ln()
+    }
+
+    fn value(&self, log: f64) -> f64 {
+        // Logarithm and back is not exact, and what was not moved must not seem to be.
+        if log == self.log(self.start) {
+            return self.start;
+        }
+        (log.exp() - self.shift()).clamp(self.low, self.high)
+    }
+}
+
+/// How to fit.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// Most rounds; each costs an evaluation per number, and a few.
+    pub rounds: usize,
+    /// Relative error below which a target counts as met: as precise as a short simulation is.
+    pub noise: f64,
+    /// How far the start is trusted, as a relative error.
+    pub trust: f64,
+    /// Step of the Jacobian, on the logarithmic scale.
+    pub step: f64,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings { rounds: 6, noise: 0.01, trust: 0.3, step: 0.06 }
+    }
+}
+
+/// Where a fit ended.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Fit {
+    /// The numbers.
+    pub values: Vec<f64>,
+    /// Relative errors of the targets at the start.
+    pub before: Vec<f64>,
+    /// And at the end.
+    pub after: Vec<f64>,
+    /// How far the targets decide each number, 0 to 1.
+    pub resolution: Vec<f64>,
+    /// By target and number: relative change of the target per relative change of the number.
+    pub influence: Vec<Vec<f64>>,
+    /// Evaluations it took.
+    pub evaluations: usize,
+    /// It was ended from outside; the values are the best so far.
+    pub interrupted: bool,
+}
+
+/// What an evaluation may say instead of errors.
+#[derive(Debug)]
+pub enum Halt<E> {
+    /// Stop here, keep the best so far.
+    Interrupted,
+    /// It cannot be evaluated.
+    Failed(E),
+}
+
+/// Root of the mean square.
+pub fn rms(errors: &[f64]) -> f64 {
+    (errors.iter().map(|e| e * e).sum::<f64>() / errors.len().max(1) as f64).sqrt()
+}
+
+/// Moves `free` until the relative errors that `evaluate` gives are least. `told` hears of every round: its number, the
+/// root mean square error, the evaluations so far.
+///
+/// # Errors
+/// What `evaluate` failed with. Being interrupted before the start was evaluated gives the start.
+pub fn fit<E>(
+    free: &[Free],
+    settings: &Settings,
+    mut evaluate: impl FnMut(&[f64]) -> Result<Vec<f64>, Halt<E>>,
+    mut told: impl FnMut(usize, f64, usize),
+) -> Result<Fit, E> {
+    let start: Vec<f64> = free.iter().map(|f| f.log(f.start)).collect();
+    let values = |logs: &[f64]| -> Vec<f64> { free.iter().zip(logs).map(|(f, l)| f.value(*l)).collect() };
+    let mut fit = Fit {
+        values: free.iter().map(|f| f.start).collect(),
+        before: Vec::new(),
+        after: Vec::new(),
+        resolution: vec![0.0; free.len()],
+        influence: Vec::new(),
+        evaluations: 1,
+        interrupted: false,
+    };
+    // `Ok(None)`: interrupted.
+    let mut asked = |logs: &[f64]| match evaluate(&values(logs)) {
+        Ok(errors) => Ok(Some(errors)),
+        Err(Halt::Interrupted) => Ok(None),
+        Err(Halt::Failed(error)) => Err(error),
+    };
+    let Some(first) = asked(&start)? else { return Ok(Fit { interrupted: true, ..fit }) };
+    (fit.before, fit.after) = (first.clone(), first);
+    let pull = (settings.noise / settings.trust).powi(2);
+    let cost = |errors: &[f64], logs: &[f64]| {
+        errors.iter().map(|e| e * e).sum::<f64>()
+            + pull * logs.iter().zip(&start).map(|(l, s)| (l - s) * (l - s)).sum::<f64>()
+    };
+    let mut logs = start.clone();
+    let mut damping = 1e-3;
+    // Which numbers matter is found out in the first round, and again in the last look.
+    let mut matters = vec![true; free.len()];
+    'rounds: for round in 1..=settings.rounds {
+        let mut jacobian = vec![vec![0.0; free.len()]; fit.after.len()];
+        for (column, number) in free.iter().enumerate().filter(|(c, _)| matters[*c]) {
+            let mut moved = logs.clone();
+            // Inwards, where a bound is near.
+            let up = logs[column] + settings.step <= number.log(number.high);
+            moved[column] += if up { settings.step } else { -settings.step };
+            moved[column] = moved[column].max(number.log(number.low));
+            let by = moved[column] - logs[column];
+            if by == 0.0 {
+                continue;
+            }
+            let Some(errors) = asked(&moved)? else {
+                fit.interrupted = true;
+                break 'rounds;
+            };
+            fit.evaluations += 1;
+            for (row, (there, here)) in jacobian.iter_mut().zip(errors.iter().zip(&fit.after)) {
+                row[column] = (there - here) / by;
+            }
+        }
+        let gain = |column: usize| jacobian.iter().map(|row| row[column] * row[column]).sum::<f64>().sqrt();
+        if round == 1 {
+            // A number that moves no target by a hundredth of its own change is left where it is.
+            matters = (0..free.len()).map(|c| gain(c) > 0.01).collect();
+        }
+        fit.resolution = resolution(&jacobian, pull);
+        fit.influence.clone_from(&jacobian);
+        let mut better = false;
+        for _ in 0..5 {
+            let Some(step) = step(&jacobian, &fit.after, &logs, &start, pull, damping) else { break };
+            let next: Vec<f64> = logs
+                .iter()
+                .zip(&step)
+                .zip(free)
+                // A factor of two at a time: the model is not linear further out.
+                .map(|((l, s), f)| (l + s.clamp(-0.7, 0.7)).clamp(f.log(f.low), f.log(f.high)))
+                .collect();
+            let Some(errors) = asked(&next)? else {
+                fit.interrupted = true;
+                break 'rounds;
+            };
+            fit.evaluations += 1;
+            let (old, new) = (cost(&fit.after, &logs), cost(&errors, &next));
+            if new < old {
+                better = old - new > 1e-3 * old;
+                (logs, fit.after) = (next, errors);
+                damping = (damping / 10.0_f64).max(1e-9);
+                break;
+            }
+            damping = (damping * 10.0).max(1e-4);
+        }
+        told(round, rms(&fit.after), fit.evaluations);
+        if !better || rms(&fit.after) < settings.noise / 10.0 {
+            break;
+        }
+    }
+    fit.values = values(&logs);
+    Ok(fit)
+}
+
+/// JᵀJ.
+fn normal(jacobian: &[Vec<f64>]) -> Vec<Vec<f64>> {
+    let n = jacobian.first().map_or(0, Vec::len);
+    let product = |i: usize, j: usize| jacobian.iter().map(|row| row[i] * row[j]).sum::<f64>();
+    (0..n).map(|i| (0..n).map(|j| product(i, j)).collect()).collect()
+}
+
+/// The step that lowers the cost most if it were quadratic, damped.
+fn step(
+    jacobian: &[Vec<f64>],
+    errors: &[f64],
+    logs: &[f64],
+    start: &[f64],
+    pull: f64,
+    damping: f64,
+) -> Option<Vec<f64>> {
+    let mut matrix = normal(jacobian);
+    let scale = (0..logs.len()).map(|i| matrix[i][i]).fold(0.0, f64::max);
+    for (i, row) in matrix.iter_mut().enumerate() {
+        row[i] += pull + damping * (row[i] + 1e-6 * scale);
+    }
+    let slope = (0..logs.len()).map(|i| {
+        let data: f64 = jacobian.iter().zip(errors).map(|(row, e)| row[i] * e).sum();
+        -(data + pull * (logs[i] - start[i]))
+    });
+    solve(matrix, slope.collect())
+}
+
+/// The diagonal of (JᵀJ + pull)⁻¹ JᵀJ.
+fn resolution(jacobian: &[Vec<f64>], pull: f64) -> Vec<f64> {
+    let data = normal(jacobian);
+    let one = |i: usize| {
+        let mut matrix = data.clone();
+        matrix.iter_mut().enumerate().for_each(|(k, row)| row[k] += pull);
+        let column = data.iter().map(|row| row[i]).collect();
+        solve(matrix, column).map_or(0.0, |x| x[i].clamp(0.0, 1.0))
+    };
+    (0..data.len()).map(one).collect()
+}
+
+/// Gaussian elimination with row pivots; `None` if the matrix is singular.
+fn solve(mut a: Vec<Vec<f64>>, mut b: Vec<f64>) -> Option<Vec<f64>> {
+    let n = b.len();
+    for k in 0..n {
+        let pivot = (k..n).max_by(|i, j| a[*i][k].abs().total_cmp(&a[*j][k].abs()))?;
+        if a[pivot][k].abs() < 1e-300 {
+            return None;
+        }
+        a.swap(k, pivot);
+        b.swap(k, pivot);
+        for i in k + 1..n {
+            let factor = a[i][k] / a[k][k];
+            let (above, below) = a.split_at_mut(i);
+            for (x, y) in below[0][k..].iter_mut().zip(&above[k][k..]) {
+                *x -= factor * y;
+            }
+            b[i] -= factor * b[k];
+        }
+    }
+    for k in (0..n).rev() {
+        let known: f64 = (k + 1..n).map(|j| a[k][j] * b[j]).sum();
+        b[k] = (b[k] - known) / a[k][k];
+    }
+    Some(b)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Rates limited by the slower of two stages, a latency that is a sum: the shape of what simulators answer.
+    fn model(v: &[f64]) -> Vec<f64> {
+        vec![1e3 / (v[0] + v[1]), 1e3 / v[0].max(4.0), 4.0 * v[2] + v[0] + v[1], 1e3 / (v[3] + 20.0)]
+    }
+
+    fn errors(got: &[f64], want: &[f64]) -> Vec<f64> {
+        got.iter().zip(want).map(|(g, w)| g / w - 1.0).collect()
+    }
+
+    fn free(start: f64) -> Free {
+        Free { start, low: start / 3.0, high: start * 3.0 }
+    }
+
+    fn fitted(start: &[f64], want: &[f64]) -> Fit {
+        let free: Vec<Free> = start.iter().map(|&s| free(s)).collect();
+        let evaluate = |v: &[f64]| Ok::<_, Halt<()>>(errors(&model(v), want));
+        fit(&free, &Settings { rounds: 20, ..Settings::default() }, evaluate, |_, _, _| ()).unwrap()
+    }
+
+    #[test]
+    fn what_the_targets_pin_is_found_from_far_away() {
+        let truth = [11.0, 12.0, 126.0, 65.0];
+        let fit = fitted(&[7.0, 20.0, 200.0, 40.0], &model(&truth));
+        for (got, want) in fit.values.iter().zip(truth) {
+            assert!((got / want - 1.0).abs() < 0.01, "{:?}", fit.values);
+        }
+        assert!(fit.resolution.iter().all(|r| *r > 0.95), "{:?}", fit.resolution);
+        assert!(rms(&fit.after) < 1e-3 && rms(&fit.before) > 0.1);
+        assert!(fit.evaluations < 80, "{}", fit.evaluations);
+    }
+
+    #[test]
+    fn what_no_target_shows_stays_and_says_so() {
+        // Only the sum of the first two shows, and the last not at all.
+        let free = [free(10.0), free(10.0), free(5.0)];
+        let evaluate = |v: &[f64]| Ok::<_, Halt<()>>(vec![(v[0] + v[1]) / 26.0 - 1.0]);
+        let fit = fit(&free, &Settings::default(), evaluate, |_, _, _| ()).unwrap();
+        assert!((fit.values[0] + fit.values[1] - 26.0).abs() < 0.2, "{:?}", fit.values);
+        assert!((fit.values[0] - fit.values[1]).abs() < 0.5, "the sum is shared as it was");
+        assert_eq!(fit.values[2], 5.0);
+        assert!(fit.resolution[2] == 0.0 && (0.3..0.7).contains(&fit.resolution[0]), "{:?}", fit.resolution);
+    }
+
+    #[test]
+    fn bounds_hold_and_may_begin_at_zero() {
+        let free = [Free { start: 300.0, low: 0.0, high: 500.0 }, Free { start: 4.0, low: 3.0, high: 5.0 }];
+        let evaluate = |v: &[f64]| Ok::<_, Halt<()>>(vec![v[0] / 1000.0, v[1] / 10.0 - 1.0]);
+        let fit =
+            fit(&free, &Settings { rounds: 20, ..Settings::default() }, evaluate, |_, _, _| ()).unwrap();
+        // The pull keeps the first a little above its bound; the second is driven against its own.
+        assert!((0.0..40.0).contains(&fit.values[0]), "{:?}", fit.values);
+        assert!((4.99..=5.0).contains(&fit.values[1]), "{:?}", fit.values);
+    }
+
+    #[test]
+    fn an_interrupted_fit_keeps_the_best_so_far() {
+        let truth = model(&[11.0, 12.0, 126.0, 65.0]);
+        let free = [7.0, 20.0, 200.0, 40.0].map(free);
+        let mut left = 7;
+        let evaluate = |v: &[f64]| {
+            left -= 1;
+            if left == 0 { Err(Halt::<()>::Interrupted) } else { Ok(errors(&model(v), &truth)) }
+        };
+        let fit = fit(&free, &Settings::default(), evaluate, |_, _, _| ()).unwrap();
+        assert!(fit.interrupted && rms(&fit.after) < rms(&fit.before), "{fit:?}");
+        let got = errors(&model(&fit.values), &truth);
+        assert!(got.iter().zip(&fit.after).all(|(a, b)| (a - b).abs() < 1e-9), "values belong to the errors");
+    }
+
+    #[test]
+    fn a_failed_evaluation_is_told() {
+        let failed = fit(&[free(1.0)], &Settings::default(), |_| Err(Halt::Failed("no")), |_, _, _| ());
+        assert_eq!(failed, Err("no"));
+    }
+}

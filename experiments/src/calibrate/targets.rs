@@ -1,0 +1,252 @@
+//! What a profile is fitted to: calibrate claims, or the points of a characterization.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use primitives::bench::{self, Point, Scope, Shows, identifying};
+use primitives::measure::{Kind, Provenance, ResultDir, Row, RunRecord, TableName};
+use primitives::mesh::FabricSpec;
+use primitives::profile::Profile;
+use primitives::units::Nanos;
+use serde_json::Value;
+
+use super::solve::Halt;
+use crate::claims::answers::Profiles;
+use crate::claims::{self, Answer, Calibrate};
+use crate::error::CliError;
+use crate::interrupt::Interrupt;
+use crate::spec::{FabricChoice, ProfileChoice};
+use crate::sweep::usual_jobs;
+
+/// One number that the simulator should give.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Target {
+    /// A claim's id, or a point in words.
+    pub name: String,
+    /// The number.
+    pub want: f64,
+    /// Its unit, for tables.
+    pub unit: String,
+}
+
+/// All that a profile is fitted to, and how to ask the simulator for the same.
+pub struct Targets {
+    /// The numbers.
+    pub list: Vec<Target>,
+    /// In words, for references: which claims or which run.
+    pub origin: String,
+    /// Whether they were measured on real hardware.
+    pub measured: bool,
+    source: Source,
+}
+
+enum Source {
+    /// Answered by the experiments they are bound to. No hold-out claim can be in the view.
+    Claims(Calibrate),
+    /// Answered by simulating the same points.
+    Points { points: Vec<(Point, Shows)>, scope: Scope, seed: u64 },
+}
+
+/// Load before counting, and counted time, of a point that is simulated for a fit.
+const WARM_UP: Nanos = Nanos(30_000);
+const WINDOW: Nanos = Nanos(60_000);
+
+impl Targets {
+    /// The calibrate claims whose experiments run on the profile and whose values are numbers.
+    ///
+    /// # Errors
+    /// If there are none, or the claims cannot be read.
+    pub fn of_claims(profile: &Profile) -> Result<Targets, CliError> {
+        let view = claims::calibrate()?;
+        let mut list = Vec::new();
+        for calibrate in view.iter() {
+            let claim = calibrate.claim();
+            // A relation or a bound gives no number to aim at; it still judges.
+            let (Some(want), Some(binding)) = (claim.value.num, &claim.answered_by) else { continue };
+            let Some(name) = &binding.experiment else { continue };
+            let experiment = claims::library::experiment(name)?;
+            let on_it = |fabric: &FabricChoice| matches!(fabric, FabricChoice::Sim(ProfileChoice::Shipped(name)) if *name == profile.name);
+            if claims::library::is_primitive(&experiment)
+                && claims::library::points_of(binding, &experiment)
+                    .iter()
+                    .filter_map(|&i| experiment.points.get(i as usize))
+                    .all(|point| on_it(&point.spec.fabric))
+            {
+                list.push(Target { name: claim.id.clone(), want, unit: claim.unit.clone() });
+            }
+        }
+        if list.is_empty() {
+            let message = format!("no calibrate claim has an experiment on sim:{} yet", profile.name);
+            return Err(CliError::usage(message).hint("fit to measurements with --from RESULTS_DIR"));
+        }
+        let ids: Vec<&str> = list.iter().map(|t| t.name.as_str()).collect();
+        let origin = format!("claims {}", ids.join(", "));
+        Ok(Targets { list, origin, measured: false, source: Source::Claims(view) })
+    }
+
+    /// The identifying points of a characterization in a result directory.
+    ///
+    /// # Errors
+    /// If the directory is none, or its points are not those that this build would measure.
+    pub fn of_results(dir: &Path) -> Result<Targets, CliError> {
+        let record = RunRecord::read(dir)?;
+        if record.kind != Kind::Characterize {
+            return Err(CliError::usage(format!("{} is no characterization", dir.display()))
+                .hint("make one with `doorbell characterize --out DIR`"));
+        }
+        let commit: String = record.commit.chars().take(12).collect();
+        let origin = format!(
+            "characterization of {} in {} (seed {}, commit {commit})",
+            record.fabric,
+            name_of(dir),
+            record.seed
+        );
+        let (spec, seed) = (record.spec.clone(), record.seed);
+        let measured = record.provenance == Provenance::Measured;
+        let rows = ResultDir::read(dir, &record, TableName::Points)?;
+        Targets::of_rows(&rows, &spec, seed, origin, measured)
+    }
+
+    /// The same, of rows at hand.
+    ///
+    /// # Errors
+    /// As [`Targets::of_results`].
+    pub fn of_rows(
+        rows: &[Row],
+        spec: &Value,
+        seed: u64,
+        origin: String,
+        measured: bool,
+    ) -> Result<Targets, CliError> {
+        let other = || {
+            CliError::usage("its points are not those that this version measures")
+                .hint("characterize again, without --bench, with this version")
+        };
+        let count = |name: &str| spec.get(name).and_then(Value::as_u64).ok_or_else(other);
+        let scope = Scope {
+            nodes: count("nodes")? as u16,
+            threads: count("threads")? as u16,
+            coroutines: count("coroutines")? as u32,
+            quick: spec.get("quick").and_then(Value::as_bool).unwrap_or(false),
+            warm_up: WARM_UP,
+            window: WINDOW,
+            precision: None,
+        };
+        // Only the payloads of calls depend on it, and rows say which they were.
+        let mut points = bench::points(&scope, u32::MAX);
+        let (mut list, mut chosen) = (Vec::new(), Vec::new());
+        let by_number: BTreeMap<usize, &Row> =
+            rows.iter().filter_map(|row| Some((row.get("point")?.parse().ok()?, row))).collect();
+        for (number, shows) in identifying(&points.clone()) {
+            let Some(row) = by_number.get(&number) else { continue };
+            let point = &mut points[number];
+            let same = |column: &str, value: String| row.get(column) == Some(value.as_str());
+            if !same("bench", point.question.to_owned())
+                || !same("verb", point.verb.name().to_owned())
+                || !same("coroutines", point.coroutines.to_string())
+                || !same("doorbell_batch", point.doorbell_batch.to_string())
+            {
+                return Err(other());
+            }
+            let number = |column: &str| row.get(column).and_then(|cell| cell.parse::<f64>().ok());
+            point.payload = number("payload_bytes").map_or(point.payload, |n| n as u32);
+            // Nothing was measured there: nothing to aim at.
+            let Some(want) = number(shows.column()).filter(|n| *n > 0.0) else { continue };
+            let unit = if shows == Shows::Rate { "1/s" } else { "ns" };
+            list.push(Target { name: named(point, shows), want, unit: unit.to_owned() });
+            chosen.push((point.clone(), shows));
+        }
+        if list.is_empty() {
+            return Err(other());
+        }
+        Ok(Targets { list, origin, measured, source: Source::Points { points: chosen, scope, seed } })
+    }
+
+    /// Relative errors of what the simulator gives with a profile.
+    ///
+    /// # Errors
+    /// [`Halt::Interrupted`] after Ctrl-C, [`Halt::Failed`] if a point cannot be simulated.
+    pub fn errors(&self, profile: &Profile, interrupt: &Interrupt) -> Result<Vec<f64>, Halt<CliError>> {
+        let got = match &self.source {
+            Source::Claims(view) => {
+                let profiles = Profiles::shipped().with(profile.clone());
+                self.side_by_side(interrupt, |at| match view.answer(&self.list[at].name, &profiles)? {
+                    Some(Answer::Number { value, .. }) => Ok(value),
+                    _ => {
+                        Err(CliError::check(format!("{} was answered without a number", self.list[at].name)))
+                    }
+                })?
+            }
+            Source::Points { points, scope, seed } => {
+                let fabric = FabricSpec::Sim {
+                    profile: Box::new(profile.clone()),
+                    seed: *seed,
+                    faults: Box::default(),
+                };
+                self.side_by_side(interrupt, |at| {
+                    let (point, shows) = &points[at];
+                    let sample = bench::run(&fabric, scope, point, *seed, interrupt.flag())
+                        .map_err(|e| CliError::check("a point cannot be simulated").caused_by(&e))?;
+                    let latency = sample.latency.p50().map_or(0.0, |n| n.0 as f64);
+                    Ok(if *shows == Shows::Rate { sample.rate_per_s() } else { latency })
+                })?
+            }
+        };
+        Ok(got.iter().zip(&self.list).map(|(got, target)| got / target.want - 1.0).collect())
+    }
+
+    /// Asks for every target, several at a time; the order of the answers is that of the targets.
+    fn side_by_side(
+        &self,
+        interrupt: &Interrupt,
+        ask: impl Fn(usize) -> Result<f64, CliError> + Sync,
+    ) -> Result<Vec<f64>, Halt<CliError>> {
+        let next = AtomicUsize::new(0);
+        let answers: Mutex<BTreeMap<usize, Result<f64, CliError>>> = Mutex::default();
+        std::thread::scope(|scope| {
+            for _ in 0..usual_jobs(true).min(self.list.len()) {
+                scope.spawn(|| {
+                    loop {
+                        let at = next.fetch_add(1, Ordering::Relaxed);
+                        if at >= self.list.len() || interrupt.asked() {
+                            break;
+                        }
+                        let answer = ask(at);
+                        answers.lock().unwrap_or_else(|p| p.into_inner()).insert(at, answer);
+                    }
+                });
+            }
+        });
+        // A point that was cut short is no answer.
+        if interrupt.asked() {
+            return Err(Halt::Interrupted);
+        }
+        let answers = answers.into_inner().unwrap_or_else(|p| p.into_inner());
+        answers.into_values().collect::<Result<Vec<f64>, CliError>>().map_err(Halt::Failed)
+    }
+}
+
+fn name_of(dir: &Path) -> String {
+    PathBuf::from(dir)
+        .file_name()
+        .map_or_else(|| dir.display().to_string(), |n| n.to_string_lossy().into_owned())
+}
+
+/// A point in words.
+fn named(point: &Point, shows: Shows) -> String {
+    let mut text = format!("{} {} {} B", point.question, point.verb.name(), point.payload);
+    for (what, value, usual) in [
+        ("doorbell for", point.doorbell_batch, 32),
+        ("signal every", point.signal_period, 32),
+        ("queue pairs", point.queue_pairs, 1),
+        ("servers", u32::from(point.servers), 0),
+        ("addresses", point.addresses, 0),
+    ] {
+        if value != usual && shows == Shows::Rate {
+            text.push_str(&format!(", {what} {value}"));
+        }
+    }
+    text
+}

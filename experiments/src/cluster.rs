@@ -1,0 +1,346 @@
+//! Clusters of processes, as `doorbell run --cluster` and `doorbell node` see them: the cluster file, joining, and the run
+//! that node 0 describes to the others.
+
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use engine::cluster::RunResult;
+use phases::plan::{Plan, Prediction};
+use primitives::fabric::tcp;
+use primitives::measure::{Kind, ResultDir, Row, RunRecord};
+use primitives::mesh::config::read_key;
+use primitives::mesh::handshake::HandshakeError;
+use primitives::mesh::session::{self, Program};
+use primitives::mesh::{ClusterFile, ConfigError, FabricSpec, Limits, MeshError, Session};
+use primitives::secret::Secret;
+use primitives::verbs::NodeId;
+use serde_json::{Value, json};
+
+use crate::error::{CliError, Exit};
+use crate::fabrics::Fabric;
+use crate::output::Talk;
+use crate::spec::{FabricChoice, RunSpec, Span};
+use crate::transact::{self, Keep, NamedPlan, Run};
+use crate::yaml::Document;
+
+/// A cluster file, read and checked, with its key.
+#[derive(Clone, Debug)]
+pub struct Cluster {
+    /// The file's contents.
+    pub file: ClusterFile,
+    path: PathBuf,
+    key: Secret,
+    limits: Limits,
+}
+
+impl From<ConfigError> for CliError {
+    fn from(error: ConfigError) -> CliError {
+        let shown = CliError::usage(error.to_string());
+        match &error {
+            ConfigError::KeyFile { path, .. } => shown.hint(format!(
+                "make one with `(umask 077; head -c 32 /dev/urandom | base64 > {})` and copy it to every host",
+                path.display()
+            )),
+            _ => shown,
+        }
+    }
+}
+
+impl From<MeshError> for CliError {
+    fn from(error: MeshError) -> CliError {
+        let (exit, hint) = match &error {
+            MeshError::Rendezvous { .. } => {
+                (Exit::Machine, "check the address, that the host is up, and firewalls")
+            }
+            MeshError::Missing { .. } => (
+                Exit::Machine,
+                "start `doorbell node --cluster FILE --id N` there; --join-within waits longer",
+            ),
+            MeshError::Handshake { source: HandshakeError::Version { .. }, .. } | MeshError::Unfit { .. } => {
+                (Exit::Machine, "install the same doorbell and the same cluster file on all hosts")
+            }
+            MeshError::Handshake { .. } => (Exit::Usage, "all hosts need the same key file"),
+            MeshError::Refused { .. } => (Exit::Usage, "each node of the cluster file is started once"),
+            MeshError::Lost { .. } | MeshError::Late { .. } | MeshError::GaveUp { .. } | MeshError::Ended => {
+                (
+                    Exit::Check,
+                    "that node's own messages say more; every other node has kept its share of the results",
+                )
+            }
+        };
+        CliError::new(exit, error.to_string()).hint(hint)
+    }
+}
+
+impl Cluster {
+    /// Reads a cluster file and its key.
+    ///
+    /// # Errors
+    /// Exit code 2 with what is wrong and where.
+    pub fn read(path: &Path, join_within: Span) -> Result<Cluster, CliError> {
+        let document = Document::read(path)?;
+        let file: ClusterFile = document.parse()?;
+        file.check().map_err(|e| CliError::usage(format!("{}: {e}", document.name)))?;
+        // A relative path is relative to the file that names it.
+        let key = read_key(&path.parent().unwrap_or(Path::new("")).join(&file.key))?;
+        let join = std::time::Duration::from_nanos(join_within.ns());
+        Ok(Cluster { file, path: path.to_owned(), key, limits: Limits { join, ..Limits::default() } })
+    }
+
+    /// Refuses fabrics whose nodes are all in one process.
+    ///
+    /// # Errors
+    /// Exit code 2.
+    pub fn carries(fabric: &FabricChoice) -> Result<(), CliError> {
+        match fabric {
+            FabricChoice::Tcp | FabricChoice::Verbs(_) => Ok(()),
+            FabricChoice::Loopback | FabricChoice::Sim(_) => {
+                Err(CliError::usage(format!("the nodes of a {fabric} fabric are all in one process"))
+                    .hint("with --cluster, use --fabric tcp or verbs:DEVICE"))
+            }
+        }
+    }
+
+    fn program() -> Program {
+        Program::new(format!("{} ({})", crate::VERSION, crate::COMMIT))
+    }
+
+    /// Node 0: waits for all other nodes.
+    ///
+    /// # Errors
+    /// Exit code 3 if they do not come, or are of another build.
+    pub fn drive(&self, talk: &Talk) -> Result<Session, CliError> {
+        for id in 1..self.file.count() {
+            self.file.host(id)?;
+        }
+        let address = self.file.rendezvous()?;
+        let listener = TcpListener::bind(address).map_err(|e| {
+            CliError::machine(format!("node 0 cannot listen on {address}"))
+                .caused_by(&e)
+                .hint("node 0 of the cluster file is the host where `doorbell run --cluster` is started")
+        })?;
+        let members = self.file.count() - 1;
+        talk.say(format!("waiting at {address} for {members} other nodes, {} s", self.limits.join.as_secs()));
+        let mut note = |text: String| talk.warn(format!("turned away {text}"));
+        Ok(session::drive(&listener, &self.file, &self.key, &Cluster::program(), self.limits, &mut note)?)
+    }
+
+    /// Another node: joins node 0.
+    ///
+    /// # Errors
+    /// Exit code 2 or 3 if node 0 cannot be joined, saying why.
+    pub fn join(&self, id: u16, talk: &Talk) -> Result<Session, CliError> {
+        self.file.node(id)?;
+        if id == 0 {
+            return Err(CliError::usage("node 0 is the one that drives")
+                .hint(format!("there, start `doorbell run --cluster {} …`", self.path.display())));
+        }
+        let address = self.file.rendezvous()?;
+        talk.say(format!("node {id}: joining node 0 at {address}"));
+        let joined =
+            session::join(address, &self.file, NodeId(id), &self.key, &Cluster::program(), self.limits)?;
+        talk.say(format!("node {id}: joined"));
+        Ok(joined)
+    }
+
+    /// The fabric of one node of a run.
+    ///
+    /// # Errors
+    /// If this machine does not have it.
+    pub fn fabric(&self, choice: &FabricChoice, session: &Session, seed: u64) -> Result<Fabric, CliError> {
+        let id = session.node().0;
+        let own = match (choice, &self.file.node(id)?.device) {
+            (FabricChoice::Verbs(_), Some(device)) => FabricChoice::Verbs(device.clone()),
+            _ => choice.clone(),
+        };
+        let mut fabric = Fabric::open(&own, seed)?;
+        if let FabricSpec::Tcp(options) = &mut fabric.spec {
+            *options = tcp::Options {
+                host: self.file.host(id)?,
+                first_port: self.file.tcp_port,
+                secret: session.run_secret(),
+                ..options.clone()
+            };
+        }
+        Ok(fabric)
+    }
+}
+
+/// A run as node 0 describes it to the others.
+#[derive(Clone, Debug)]
+pub struct Described {
+    /// What was asked.
+    pub spec: RunSpec,
+    /// The plan, chosen.
+    pub plan: NamedPlan,
+    /// Whether the history is recorded.
+    pub keep: Keep,
+}
+
+impl Described {
+    /// The description as it travels.
+    pub fn encode(&self) -> Vec<u8> {
+        json!({
+            "spec": self.spec,
+            "plan": self.plan.plan,
+            "plan_name": self.plan.name,
+            "prediction": self.plan.prediction,
+            "history": self.keep.history,
+        })
+        .to_string()
+        .into_bytes()
+    }
+
+    /// A description that node 0 sent.
+    ///
+    /// # Errors
+    /// In words, if it cannot be one of this build.
+    pub fn decode(bytes: &[u8]) -> Result<Described, String> {
+        let value: Value = serde_json::from_slice(bytes).map_err(|e| e.to_string())?;
+        let mut spec = RunSpec::default();
+        let usual = serde_json::to_value(&spec).map_err(|e| e.to_string())?;
+        for key in RunSpec::KEYS {
+            let described = &value["spec"][*key];
+            let left_out = described.is_null() && usual[*key].is_null();
+            // The plan comes as what it is, not as a name or a file of the other host.
+            if *key != "plan" && !left_out {
+                spec.apply(key, described).map_err(|e| format!("`{key}`: {e}"))?;
+            }
+        }
+        for (key, setting) in value["spec"]["set"].as_object().into_iter().flatten() {
+            spec.apply(&format!("set.{key}"), setting).map_err(|e| format!("`set.{key}`: {e}"))?;
+        }
+        spec.check()?;
+        let plan = Plan::parse(&value["plan"].to_string(), "plan").map_err(|e| e.to_string())?;
+        let name = value["plan_name"].as_str().unwrap_or("unnamed").to_owned();
+        let prediction: Option<Prediction> =
+            serde_json::from_value(value["prediction"].clone()).unwrap_or(None);
+        let keep = Keep { history: value["history"].as_bool().unwrap_or(false) };
+        Ok(Described { spec, plan: NamedPlan { name, plan, prediction, notes: Vec::new() }, keep })
+    }
+}
+
+/// Runs this process's node of a described run. Returns this node's share and, at node 0, the whole. The share is kept in
+/// `share` as soon as it is there, if the run was cut short or `always`.
+///
+/// # Errors
+/// As [`transact::run`]; a node that was lost is an error too, with exit code 1, after the share has been kept.
+pub fn run_member(
+    cluster: &Cluster,
+    described: &Described,
+    session: &mut Session,
+    share: &Path,
+    always: bool,
+    stop: &AtomicBool,
+    talk: &Talk,
+) -> Result<(Run, Option<Run>), CliError> {
+    let node = session.node();
+    let made = (|| {
+        let (spec, plan) = (&described.spec, &described.plan);
+        if u32::from(cluster.file.count()) != spec.nodes {
+            let (file, run) = (cluster.file.count(), spec.nodes);
+            return Err(CliError::usage(format!("a run of {run} nodes in a cluster of {file}")));
+        }
+        let fabric = cluster.fabric(&spec.fabric, session, spec.seed)?;
+        transact::check_share(spec, &fabric, plan.plan)?;
+        Ok((fabric, transact::workload(spec)?, transact::protocol(spec)?))
+    })();
+    let (fabric, workload, protocol) = made.inspect_err(|error| session.fail(error.message()))?;
+    let mut asked = transact::engine_spec(&described.spec, &fabric, described.plan.plan);
+    asked.history = described.keep.history;
+    let (mut own, mut kept) = (None, Ok(()));
+    let mut take = |result: RunResult| {
+        let run = Run::judge(&described.plan, result, false);
+        if always || run.result.facts.cut_short.is_some() {
+            kept = keep_share(share, node, described, &fabric, &run, talk);
+        }
+        own = Some(run);
+    };
+    let whole = engine::cluster::run_member(&asked, &workload, protocol, stop, session, &mut take);
+    let whole = whole.map_err(|e| transact::refused(&e, &described.plan.name))?;
+    kept?;
+    let own = own.ok_or_else(|| CliError::check("bug: a run without this node's share"))?;
+    match &own.result.facts.cut_short {
+        Some(error) => Err(CliError::from(error.clone())),
+        None => Ok((own, whole.map(|whole| Run::judge(&described.plan, whole, true)))),
+    }
+}
+
+/// Keeps one node's share of a run in a directory of its own.
+fn keep_share(
+    path: &Path,
+    node: NodeId,
+    described: &Described,
+    fabric: &Fabric,
+    run: &Run,
+    talk: &Talk,
+) -> Result<(), CliError> {
+    let (own, Described { spec, plan, .. }) = (&run.result, described);
+    let asked = json!({ "spec": spec, "plan": plan.plan, "plan_name": plan.name, "node": node });
+    let mut record: RunRecord = fabric.record(Kind::Run, asked, spec.seed, 1);
+    record.title = format!("{node}'s share of {} under {} on {}", spec.workload, spec.protocol, spec.fabric);
+    record.command = format!("doorbell node --id {}", node.0);
+    let mut dir = ResultDir::create(path, record, &[])?;
+    dir.note(format!("One node's share of a cluster run: counts and rates are those of {node} alone."));
+    if let Some(error) = &own.facts.cut_short {
+        dir.note(format!("The run was cut short: {error}"));
+    }
+    dir.keep(0, &run.point(Row::new()))?;
+    dir.finish(own.facts.cut_short.is_some() || own.interrupted, run.json(spec))?;
+    if let Some(history) = &own.history {
+        transact::write_history(&path.join("history.json"), history)?;
+    }
+    talk.say(format!("{node}: its share of the results is in {}", path.display()));
+    Ok(())
+}
+
+/// A directory for a node's share that is not there yet.
+pub fn share_directory(out: Option<&Path>, node: u16, run: u32) -> PathBuf {
+    let base = match out {
+        Some(out) => out.to_owned(),
+        None => {
+            let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
+            Path::new("doorbell-out").join(format!("node-{node}-{now}-{}", std::process::id()))
+        }
+    };
+    // Node 0 may drive several runs in one session.
+    if run > 1 { base.with_file_name(format!("{}-{run}", name_of(&base))) } else { base }
+}
+
+fn name_of(path: &Path) -> String {
+    path.file_name().map_or_else(|| "node".to_owned(), |name| name.to_string_lossy().into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use phases::plan::Preset;
+
+    #[test]
+    fn a_described_run_comes_back_as_it_was() {
+        let mut spec = RunSpec { nodes: 3, seed: 9, fabric: FabricChoice::Tcp, ..RunSpec::default() };
+        spec.apply("set.hot_accounts_share", &json!(0.25)).unwrap();
+        spec.apply("duration", &json!("250ms")).unwrap();
+        let plan = NamedPlan {
+            name: "two-sided".into(),
+            plan: Preset::named("two-sided").unwrap().plan(),
+            prediction: None,
+            notes: Vec::new(),
+        };
+        let described = Described { spec: spec.clone(), plan: plan.clone(), keep: Keep { history: true } };
+        let back = Described::decode(&described.encode()).unwrap();
+        assert_eq!((back.spec, back.plan.plan, back.plan.name), (spec, plan.plan, plan.name));
+        assert!(back.keep.history);
+        for bent in [&b""[..], b"{}", b"[1]", b"{\"spec\":{\"nodes\":0}}"] {
+            assert!(Described::decode(bent).is_err());
+        }
+    }
+
+    #[test]
+    fn shares_of_later_runs_have_directories_of_their_own() {
+        assert_eq!(share_directory(Some(Path::new("a/b")), 1, 1), Path::new("a/b"));
+        assert_eq!(share_directory(Some(Path::new("a/b")), 1, 2), Path::new("a/b-2"));
+    }
+}

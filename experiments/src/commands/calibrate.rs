@@ -1,0 +1,79 @@
+//! `doorbell calibrate`: a profile's free numbers, fitted to calibrate claims or to a characterization.
+
+use primitives::measure::write_new;
+use serde_json::json;
+use std::path::PathBuf;
+
+use super::Context;
+use crate::args::CalibrateArgs;
+use crate::calibrate::solve::Settings;
+use crate::calibrate::{Calibrated, Targets, calibrate};
+use crate::error::CliError;
+use crate::fabrics::profile;
+use crate::output::{check_new, emit, table};
+
+/// The command.
+///
+/// # Errors
+/// Exit code 2 if profile or targets cannot be used, 1 if a target cannot be simulated, 130 after Ctrl-C, when
+/// the best so far has been written.
+pub fn run(args: &CalibrateArgs, context: &Context) -> Result<(), CliError> {
+    if let Some(json) = &args.json {
+        json.check()?;
+    }
+    let start = profile(&args.profile)?;
+    let out =
+        args.out.clone().unwrap_or_else(|| PathBuf::from(format!("{}.calibrated.profile.yaml", start.name)));
+    check_new(&out)?;
+    let targets = match &args.from {
+        Some(dir) => Targets::of_results(dir)?,
+        None => Targets::of_claims(&start)?,
+    };
+    context.interrupt.listen()?;
+    let settings = Settings { rounds: args.rounds as usize, ..Settings::default() };
+    context.talk.say(format!("fitting profile {} to {}", start.name, targets.origin));
+    let done = calibrate(&start, &targets, &settings, &context.interrupt, |round, rms, evaluations| {
+        context.talk.say(format!(
+            "round {round}: root mean square error {:.2} % after {evaluations} evaluations",
+            100.0 * rms
+        ));
+    })?;
+    write_new(&out, done.file()?.as_bytes())?;
+    let (before, after) = done.rms();
+    let document = json!({
+        "profile": done.profile.name, "origin": done.origin, "out": out, "evaluations": done.evaluations,
+        "interrupted": done.interrupted, "rms_before": before, "rms_after": after,
+        "numbers": done.numbers, "residuals": done.residuals,
+    });
+    emit(args.json.as_ref(), &document, &format!("{}\nprofile: {}\n", shown(&done), out.display()))?;
+    match done.interrupted {
+        true => Err(CliError::interrupted().hint("the best numbers so far are in the profile file")),
+        false => Ok(()),
+    }
+}
+
+fn shown(done: &Calibrated) -> String {
+    let percent = |share: f64| format!("{:+.1} %", 100.0 * share);
+    let significant = |value: f64| format!("{}", format!("{value:.3e}").parse::<f64>().unwrap_or(value));
+    let residuals = done.residuals.iter().map(|r| {
+        let got = |error: f64| format!("{} {}", significant(r.want * (1.0 + error)), r.unit);
+        let want = format!("{} {}", significant(r.want), r.unit);
+        [r.target.clone(), want, got(r.after), percent(r.before), percent(r.after)]
+    });
+    let mut text = table(&["target", "wanted", "got", "error before", "after"], residuals);
+    text.push('\n');
+    let numbers = done.numbers.iter().map(|n| {
+        let after = if n.fitted { significant(n.after) } else { "carried over".to_owned() };
+        let range = format!("{} to {} {}", n.free[0], n.free[1], n.unit);
+        [n.name.clone(), significant(n.before), after, range, format!("{:.2}", n.resolution)]
+    });
+    text.push_str(&table(&["number", "before", "after", "range", "resolution"], numbers));
+    let (before, after) = done.rms();
+    text.push_str(&format!(
+        "\nroot mean square error: {:.1} % before, {:.1} % after {} evaluations\n",
+        100.0 * before,
+        100.0 * after,
+        done.evaluations
+    ));
+    text
+}

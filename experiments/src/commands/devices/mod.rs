@@ -1,0 +1,208 @@
+//! `doorbell devices`: what works here, what is missing, how to get it; and whether two hosts reach each other.
+
+mod diagnosis;
+#[cfg(feature = "verbs")]
+mod peer;
+
+use std::path::Path;
+
+use primitives::measure::{Counters, Machine};
+use serde::Serialize;
+
+use self::diagnosis::{Finding, diagnose};
+use super::Context;
+use crate::args::DevicesArgs;
+use crate::error::CliError;
+use crate::fabrics::{
+    FabricStatus, RdmaDevice, SYSFS, ShippedProfile, fabrics, rdma_devices, shipped_profiles,
+};
+use crate::output::{emit, table};
+
+/// The list, as `--json` gives it.
+#[derive(Debug, Serialize)]
+struct Devices {
+    machine: Machine,
+    fabrics: Vec<FabricStatus>,
+    rdma_devices: Vec<RdmaDevice>,
+    /// What the devices say of themselves; absent without libibverbs.
+    device_facts: Option<Vec<Facts>>,
+    findings: Vec<Finding>,
+    profiles: Vec<ShippedProfile>,
+    hardware_counters: HardwareCounters,
+}
+
+#[derive(Debug, Serialize)]
+struct HardwareCounters {
+    available: bool,
+    reason: Option<String>,
+}
+
+/// What a device says of itself.
+#[cfg(feature = "verbs")]
+type Facts = primitives::fabric::verbs::DeviceFacts;
+/// Without libibverbs nobody can ask.
+#[cfg(not(feature = "verbs"))]
+type Facts = ();
+
+/// Runs the command.
+pub fn run(args: &DevicesArgs, context: &Context) -> Result<(), CliError> {
+    if let Some(json) = &args.json {
+        json.check()?;
+    }
+    if args.listen.is_some() || args.check.is_some() {
+        return reach(args, context);
+    }
+    let rdma_devices = rdma_devices(Path::new(SYSFS));
+    let (device_facts, refusals) = facts();
+    let reason = Counters::try_open().err();
+    let list = Devices {
+        machine: Machine::here(),
+        fabrics: fabrics(&rdma_devices),
+        findings: diagnose(&rdma_devices, &refusals),
+        rdma_devices,
+        device_facts,
+        profiles: shipped_profiles()?,
+        hardware_counters: HardwareCounters { available: reason.is_none(), reason },
+    };
+    emit(args.json.as_ref(), &list, &people(&list))
+}
+
+#[cfg(feature = "verbs")]
+fn reach(args: &DevicesArgs, context: &Context) -> Result<(), CliError> {
+    peer::run(args, context)
+}
+
+#[cfg(not(feature = "verbs"))]
+fn reach(_: &DevicesArgs, _: &Context) -> Result<(), CliError> {
+    Err(CliError::machine("an exchange over an RDMA device needs a doorbell with libibverbs").hint(
+        "`apt-get install cmake libclang-dev libibverbs-dev`, then `cargo build --release --features verbs`",
+    ))
+}
+
+/// What devices say, and why some cannot be asked.
+#[cfg(feature = "verbs")]
+fn facts() -> (Option<Vec<Facts>>, Vec<String>) {
+    match primitives::fabric::verbs::devices() {
+        Err(error) => (None, vec![error.to_string()]),
+        Ok(all) => {
+            let (mut facts, mut refusals) = (Vec::new(), Vec::new());
+            for one in all {
+                match one {
+                    Ok(one) => facts.push(one),
+                    Err(error) => refusals.push(error.to_string()),
+                }
+            }
+            (Some(facts), refusals)
+        }
+    }
+}
+
+#[cfg(not(feature = "verbs"))]
+fn facts() -> (Option<Vec<Facts>>, Vec<String>) {
+    (None, Vec::new())
+}
+
+#[cfg(feature = "verbs")]
+fn people_facts(all: &[Facts]) -> String {
+    use primitives::fabric::verbs::AtomicCap;
+    let mut text = table(
+        &["RDMA device", "atomics", "queue pairs", "queue depth", "CQ entries", "READs in flight", "regions"],
+        all.iter().map(|d| {
+            let atomics = match d.atomic {
+                AtomicCap::None => "none",
+                AtomicCap::Hca => "among this NIC's requests",
+                AtomicCap::Global => "with the CPU too",
+            };
+            let counts = [d.max_qp, d.max_qp_wr, d.max_cqe, d.max_rd_atomic, d.max_mr].map(|n| n.to_string());
+            [d.name.clone(), atomics.to_owned()].into_iter().chain(counts)
+        }),
+    );
+    text.push('\n');
+    text.push_str(&table(
+        &["RDMA device", "port", "MTU", "largest", "GID index", "GID", "kind", "P_Key"],
+        all.iter().flat_map(|d| {
+            d.ports.iter().flat_map(move |p| {
+                p.gids.iter().map(move |g| {
+                    [
+                        d.name.clone(),
+                        p.port.to_string(),
+                        p.active_mtu.to_string(),
+                        p.max_mtu.to_string(),
+                        g.index.to_string(),
+                        g.gid.clone(),
+                        g.kind.to_owned(),
+                        format!("{:#06x}", p.pkey),
+                    ]
+                })
+            })
+        }),
+    ));
+    text
+}
+
+#[cfg(not(feature = "verbs"))]
+fn people_facts(_: &[Facts]) -> String {
+    String::new()
+}
+
+fn people(list: &Devices) -> String {
+    let yes = |works| if works { "yes" } else { "no" }.to_owned();
+    let mut text = table(
+        &["fabric", "works here", "time", "what it is"],
+        list.fabrics.iter().map(|f| [f.name.clone(), yes(f.works), f.time.to_owned(), f.about.to_owned()]),
+    );
+    for fabric in &list.fabrics {
+        if let Some(missing) = &fabric.missing {
+            text.push_str(&format!("{}: {missing}\n", fabric.name));
+        }
+    }
+    text.push('\n');
+    text.push_str(&table(
+        &["NIC profile", "describes", "measured", "published", "calibrated", "recalled", "assumed"],
+        list.profiles.iter().map(|profile| {
+            let s = profile.sources;
+            let counts = [s.measured, s.published, s.calibrated, s.recalled, s.assumed];
+            [profile.name.clone(), profile.about.clone()].into_iter().chain(counts.map(|n| n.to_string()))
+        }),
+    ));
+    if !list.rdma_devices.is_empty() {
+        text.push('\n');
+        let word = |word: &Option<String>| word.clone().unwrap_or_else(|| "unknown".to_owned());
+        text.push_str(&table(
+            &["RDMA device", "model", "firmware", "port", "state", "rate", "link"],
+            list.rdma_devices.iter().flat_map(|device| {
+                device.ports.iter().map(move |port| {
+                    [
+                        device.name.clone(),
+                        word(&device.model),
+                        word(&device.firmware),
+                        port.port.to_string(),
+                        word(&port.state),
+                        word(&port.rate),
+                        word(&port.link),
+                    ]
+                })
+            }),
+        ));
+        if let Some(facts) = &list.device_facts {
+            text.push('\n');
+            text.push_str(&people_facts(facts));
+        }
+    }
+    if !list.findings.is_empty() {
+        text.push_str("\nFor RDMA here:\n");
+        for finding in &list.findings {
+            text.push_str(&format!("- {}: {}\n  {}\n", finding.level.name(), finding.what, finding.remedy));
+        }
+    }
+    let counters = match &list.hardware_counters.reason {
+        None => "available".to_owned(),
+        Some(why) => format!("not available: {why}"),
+    };
+    let machine = &list.machine;
+    text.push_str(&format!(
+        "\nMachine: {}, {} cores, {} GiB, {} {}\nHardware counters: {counters}\n",
+        machine.cpu, machine.cores, machine.memory_gib, machine.os, machine.kernel
+    ));
+    text
+}

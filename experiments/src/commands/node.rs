@@ -1,0 +1,45 @@
+//! `doorbell node`: one member of a cluster of processes. It joins node 0, does what that describes, and ends with it.
+
+use super::Context;
+use crate::args::NodeArgs;
+use crate::cluster::{Cluster, Described, run_member, share_directory};
+use crate::error::CliError;
+use crate::output::human_rate;
+
+/// The command.
+///
+/// # Errors
+/// Exit code 1 if a node was lost or a run failed, 2 for what cannot be run, 3 for what this machine lacks or if node 0
+/// does not answer.
+pub fn run(args: &NodeArgs, context: &Context) -> Result<(), CliError> {
+    let cluster = Cluster::read(&args.cluster, args.join_within)?;
+    let mut session = cluster.join(args.id, &context.talk)?;
+    context.interrupt.listen()?;
+    let mut runs = 0;
+    while let Some(bytes) = session.next_run()? {
+        runs += 1;
+        let described = Described::decode(&bytes).map_err(|why| {
+            session.fail(&why);
+            CliError::machine(format!("node 0 described a run that this doorbell does not know: {why}"))
+        })?;
+        let spec = &described.spec;
+        context.talk.say(format!(
+            "node {}: running {} under {} with plan {} on {} for {}",
+            args.id, spec.workload, spec.protocol, described.plan.name, spec.fabric, spec.duration
+        ));
+        let share = share_directory(args.out.as_deref(), args.id, runs);
+        let stop = context.interrupt.flag();
+        let (own, _) = run_member(&cluster, &described, &mut session, &share, true, stop, &context.talk)?;
+        let own = &own.result;
+        context.talk.say(format!(
+            "node {}: {} committed, {} aborted here; node 0 has the whole",
+            args.id,
+            human_rate(own.committed_per_s()),
+            human_rate(own.aborted_per_s())
+        ));
+        if own.interrupted {
+            return Err(CliError::interrupted().hint("this node's share was kept"));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,391 @@
+//! `doorbell reproduce`: runs the experiments that answer the papers' claims and prints the scoreboard.
+//!
+//! Each experiment is measured once, into a result directory of its own under `--out`, and resumed there; claims
+//! only read it. The scoreboard itself is a result directory too (`scoreboard`), made anew each time from what has
+//! been measured, so `doorbell report OUT` draws it with the experiments' figures.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use primitives::measure::{ResultDir, Row, TableName};
+use serde_json::{Value, json};
+
+use super::Context;
+use super::experiment::{measure_with, record};
+use crate::args::ReproduceArgs;
+use crate::claims::answers::Profiles;
+use crate::claims::scoreboard::{self, Entry};
+use crate::claims::verdict::{CALIBRATE, HOLD_OUT, Verdict};
+use crate::claims::{self, Answer, Claim, Claims, Split, Table, library};
+use crate::error::{CliError, Exit};
+use crate::fabrics::require;
+use crate::output::{emit, table};
+use crate::spec::Experiment;
+use crate::sweep::usual_jobs;
+
+/// Experiments by name, in the order in which they are measured.
+type Wanted = Vec<(&'static str, Experiment)>;
+
+/// The command.
+///
+/// # Errors
+/// If nothing bears a name asked for, an experiment fails, or Ctrl-C ends it; what was measured is kept, and the
+/// scoreboard of it is printed.
+pub fn run(args: &ReproduceArgs, context: &Context) -> Result<(), CliError> {
+    if let Some(json) = &args.output.json {
+        json.check()?;
+    }
+    let claims = claims::load()?;
+    let asked = asked(&claims, &args.what)?;
+    if args.list {
+        return emit(args.output.json.as_ref(), &listed(&asked), &list(&asked));
+    }
+    let out = args.output.out.clone().unwrap_or_else(|| PathBuf::from("doorbell-out/reproduce"));
+    let (wanted, lacking) = experiments(&asked)?;
+    context.interrupt.listen()?;
+    let mut tables: BTreeMap<&str, Table> = BTreeMap::new();
+    let mut ended = Ok(());
+    for (number, (name, experiment)) in wanted.iter().enumerate() {
+        context.talk.say(format!("{} of {}: {name}", number + 1, wanted.len()));
+        match measure(name, experiment, &out, args.jobs, context) {
+            Ok(table) => {
+                tables.insert(name, table);
+            }
+            Err(error) => {
+                ended = Err(error);
+                break;
+            }
+        }
+    }
+    let profiles = Profiles::shipped();
+    let entries: Vec<Entry<'_>> =
+        asked.iter().map(|claim| Entry::new(claim, answer(claim, &tables, &lacking, &profiles))).collect();
+    let data = json!({
+        "claims": entries.iter().map(Entry::json).collect::<Vec<_>>(),
+        "summary": scoreboard::summary(&entries),
+    });
+    if !tables.is_empty() {
+        keep(&out.join("scoreboard"), &entries, &data["summary"], context)?;
+    }
+    let mut people = shown(&entries, args.all);
+    people.push_str(&format!("\nresults: {0}; a page with charts: doorbell report {0}\n", out.display()));
+    emit(args.output.json.as_ref(), &data, &people)?;
+    ended
+}
+
+/// The claims asked for: by id, paper, figure (`drtmh-osdi18/fig5`, or `fig5` of any paper) or experiment; all of
+/// them if nothing is asked for.
+fn asked<'c>(claims: &'c Claims, names: &[String]) -> Result<Vec<&'c Claim>, CliError> {
+    let bears = |claim: &Claim, name: &str| {
+        let family = claim.family();
+        claim.id == name
+            || claim.paper == name
+            || family == name
+            || format!("{}/{family}", claim.paper) == name
+            || claim.answered_by.as_ref().and_then(|b| b.experiment.as_deref()) == Some(name)
+    };
+    for name in names {
+        if !claims.iter().any(|claim| bears(claim, name)) {
+            let mut known: BTreeSet<String> = claims.iter().map(|claim| claim.id.clone()).collect();
+            known.extend(claims.iter().flat_map(|claim| [claim.paper.clone(), claim.family()]));
+            known.extend(library::names().map(str::to_owned));
+            // Names are compared in small letters; claims are written in capitals.
+            let small: Vec<(String, &String)> = known.iter().map(|k| (k.to_lowercase(), k)).collect();
+            let near = crate::names::nearest(name, small.iter().map(|(small, _)| small.as_str()));
+            let near = near.and_then(|near| small.iter().find(|(small, _)| small == near)).map(|(_, k)| k);
+            let error = CliError::usage(format!("no claim, paper, figure or experiment is called `{name}`"));
+            return Err(match near {
+                Some(near) => error.hint(format!("did you mean `{near}`?")),
+                None => error.hint("`doorbell reproduce --list` shows all"),
+            });
+        }
+    }
+    Ok(claims.iter().filter(|c| names.is_empty() || names.iter().any(|name| bears(c, name))).collect())
+}
+
+/// The experiments that answer the claims, and those that cannot run here, with the reason.
+fn experiments(claims: &[&Claim]) -> Result<(Wanted, BTreeMap<String, String>), CliError> {
+    let needed: BTreeSet<&str> =
+        claims.iter().filter_map(|c| c.answered_by.as_ref()?.experiment.as_deref()).collect();
+    let (mut wanted, mut lacking) = (Vec::new(), BTreeMap::new());
+    for name in library::names().filter(|name| needed.contains(name)) {
+        let experiment = library::experiment(name)?;
+        match experiment.points.iter().find_map(|point| require(&point.spec.fabric).err()) {
+            None => wanted.push((name, experiment)),
+            Some(error) => {
+                lacking.insert(name.to_owned(), error.message().to_owned());
+            }
+        }
+    }
+    Ok((wanted, lacking))
+}
+
+/// Measures what is missing of an experiment; the table has every point.
+fn measure(
+    name: &str,
+    experiment: &Experiment,
+    out: &Path,
+    jobs: Option<usize>,
+    context: &Context,
+) -> Result<Table, CliError> {
+    let jobs = jobs.unwrap_or_else(|| usual_jobs(true));
+    let mut dir = ResultDir::create(&out.join(name), record(experiment, None, context)?, &experiment.axes())?;
+    let measure = measure_with(context);
+    let point = |index: u64| {
+        let point = usize::try_from(index).ok().and_then(|index| experiment.points.get(index));
+        measure(point.ok_or_else(|| CliError::check("a point out of the grid"))?)
+    };
+    if !dir.missing().is_empty() {
+        let summary = |_: &ResultDir| json!({ "published": library::published(name) });
+        context.sweep(name, jobs).run(&mut dir, point, summary)?;
+    }
+    let mut table = Table::default();
+    for row in dir.rows(TableName::Points)? {
+        let index = row.get("point").and_then(|cell| cell.parse::<usize>().ok());
+        if let Some(point) = index.and_then(|index| experiment.points.get(index)) {
+            table.push(&point.at, &row);
+        }
+    }
+    Ok(table)
+}
+
+/// What a claim's experiment gave, or why nothing did.
+fn answer(
+    claim: &Claim,
+    tables: &BTreeMap<&str, Table>,
+    lacking: &BTreeMap<String, String>,
+    profiles: &Profiles,
+) -> Result<Answer, String> {
+    let Some(binding) = &claim.answered_by else { return Err("no experiment yet".to_owned()) };
+    if let Some(answer) = claims::answers::parameter(binding, profiles) {
+        return answer;
+    }
+    let name = binding.experiment.as_deref().unwrap_or_default();
+    if let Some(why) = lacking.get(name) {
+        return Err(why.clone());
+    }
+    let table = tables.get(name).ok_or("its experiment was not measured")?;
+    let experiment = library::experiment(name).map_err(|e| e.message().to_owned())?;
+    let y = library::y(binding, &experiment).unwrap_or_default();
+    claims::evaluate(binding, &y, &claim.unit, table)
+}
+
+fn percent(error: Option<f64>) -> String {
+    error.map_or(String::new(), |e| format!("{:+.1} %", 100.0 * e))
+}
+
+/// The scoreboard for people: what was checked, misses with their numbers, the papers' contradictions, the counts.
+fn shown(entries: &[Entry<'_>], all: bool) -> String {
+    let mut text = String::new();
+    for split in [Split::Calibrate, Split::HoldOut] {
+        let of_split = entries.iter().filter(|entry| entry.claim.split == split);
+        let listed: Vec<&Entry<'_>> =
+            of_split.filter(|e| all || matches!(e.verdict, Verdict::Pass | Verdict::Fail)).collect();
+        let (title, allowed) = match split {
+            Split::Calibrate => ("Calibrate claims: they may set parameters", CALIBRATE),
+            Split::HoldOut => ("Hold-out claims: predicted, never fitted", HOLD_OUT),
+        };
+        text.push_str(&format!("{title} (numbers within {:.0} %)\n", 100.0 * allowed));
+        let rows = listed.iter().map(|entry| {
+            let claim = entry.claim;
+            [
+                claim.id.clone(),
+                claim.family(),
+                claim.kind.name().to_owned(),
+                crop(&claim.metric, 44),
+                crop(&claim.value.text(&claim.unit), 34),
+                entry.got(),
+                percent(entry.error),
+                entry.verdict.name().to_owned(),
+            ]
+        });
+        text.push_str(&table(
+            &["claim", "where", "kind", "what", "published", "got", "error", "verdict"],
+            rows.collect::<Vec<_>>(),
+        ));
+        for entry in listed.iter().filter(|entry| entry.verdict == Verdict::Fail) {
+            let caveat = entry.claim.caveat.as_deref().map(|c| format!(" Caveat: {c}")).unwrap_or_default();
+            let why = if entry.detail().is_empty() { String::new() } else { format!(" {}.", entry.detail()) };
+            text.push_str(
+                &format!("  {}:{why}{caveat}\n", entry.claim.id).replace(":\n", ": see the numbers\n"),
+            );
+        }
+        text.push('\n');
+    }
+    let pairs = scoreboard::contradictions(entries);
+    if !pairs.is_empty() {
+        text.push_str("The papers contradict themselves; both numbers stand:\n");
+        for (a, b) in pairs {
+            let said = |e: &Entry<'_>| format!("{} {}", e.claim.id, e.claim.value.text(&e.claim.unit));
+            let got = if a.got().is_empty() { "not yet".to_owned() } else { a.got() };
+            text.push_str(&format!("  {}; {}; got {got}\n", said(a), said(b)));
+        }
+        text.push('\n');
+    }
+    text.push_str(&totals(entries));
+    text
+}
+
+fn totals(entries: &[Entry<'_>]) -> String {
+    let papers: BTreeSet<&str> = entries.iter().map(|e| e.claim.paper.as_str()).collect();
+    let mut rows = Vec::new();
+    for split in [Split::Calibrate, Split::HoldOut] {
+        for paper in papers.iter().map(Some).chain([None]) {
+            let c = scoreboard::count(entries, |claim| {
+                claim.split == split && paper.is_none_or(|paper| claim.paper == **paper)
+            });
+            let families = if c.families > 0 {
+                format!("{} of {}", c.families_passed, c.families)
+            } else {
+                String::new()
+            };
+            rows.push([
+                split.name().to_owned(),
+                paper.map_or("all papers".to_owned(), |p| (*p).to_owned()),
+                c.checked.to_string(),
+                c.passed.to_string(),
+                c.failed.to_string(),
+                families,
+                c.median_error.map_or(String::new(), |e| format!("{:.1} %", 100.0 * e)),
+                c.not_yet.to_string(),
+                c.external.to_string(),
+            ]);
+        }
+    }
+    table(
+        &[
+            "split",
+            "paper",
+            "checked",
+            "pass",
+            "fail",
+            "relations by figure",
+            "median error",
+            "not yet",
+            "external",
+        ],
+        rows,
+    )
+}
+
+fn crop(text: &str, width: usize) -> String {
+    if text.chars().count() <= width {
+        return text.to_owned();
+    }
+    text.chars().take(width - 1).chain(['…']).collect()
+}
+
+fn list(claims: &[&Claim]) -> String {
+    let rows = claims.iter().map(|claim| {
+        let by = match (&claim.answered_by, claim.external) {
+            (_, true) => "external",
+            (Some(binding), _) => binding.experiment.as_deref().unwrap_or("a parameter"),
+            (None, _) => "not yet",
+        };
+        [
+            claim.id.clone(),
+            claim.paper.clone(),
+            claim.family(),
+            claim.split.name().to_owned(),
+            claim.kind.name().to_owned(),
+            crop(&claim.metric, 50),
+            crop(&claim.value.text(&claim.unit), 40),
+            by.to_owned(),
+        ]
+    });
+    table(
+        &["claim", "paper", "where", "split", "kind", "what", "published", "answered by"],
+        rows.collect::<Vec<_>>(),
+    )
+}
+
+fn listed(claims: &[&Claim]) -> Value {
+    json!({ "claims": claims })
+}
+
+/// Writes the scoreboard as a result directory. It follows from what was measured, so it is made anew.
+fn keep(dir: &Path, entries: &[Entry<'_>], summary: &Value, context: &Context) -> Result<(), CliError> {
+    if dir.join("run.json").exists() {
+        for file in ["run.json", "points.csv", ".lock"] {
+            match std::fs::remove_file(dir.join(file)) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                    let message = format!("cannot renew {}", dir.join(file).display());
+                    return Err(CliError::new(Exit::Machine, message).caused_by(&error));
+                }
+                _ => {}
+            }
+        }
+    }
+    let ids: Vec<&str> = entries.iter().map(|entry| entry.claim.id.as_str()).collect();
+    let kind = primitives::measure::Kind::Scoreboard;
+    let mut record = primitives::measure::RunRecord::new(
+        kind,
+        "sim",
+        json!({ "claims": ids, "tolerance": { "calibrate": CALIBRATE, "hold-out": HOLD_OUT } }),
+        1,
+        entries.len() as u64,
+    );
+    record.title = "Published and reproduced".to_owned();
+    record.question = Some("Which of the papers' claims does the simulator predict?".to_owned());
+    record.command.clone_from(&context.command);
+    record.commit = crate::COMMIT.to_owned();
+    record.version = crate::VERSION.to_owned();
+    let mut result = ResultDir::create(dir, record, &[])?;
+    for (number, entry) in entries.iter().enumerate() {
+        result.keep(number as u64, &primitives::measure::PointResult::of(row(entry)))?;
+    }
+    result.finish(false, summary.clone())?;
+    Ok(())
+}
+
+fn row(entry: &Entry<'_>) -> Row {
+    let claim = entry.claim;
+    let value = &claim.value;
+    let (lo, hi) = match &entry.answer {
+        Some(Answer::Number { value, .. }) => (None, Some(*value)),
+        Some(Answer::Span { lo, hi }) => (Some(*lo), Some(*hi)),
+        _ => (None, None),
+    };
+    Row::new()
+        .with("claim", claim.id.as_str())
+        .with("paper", claim.paper.as_str())
+        .with("where", claim.place.as_str())
+        .with("family", claim.family())
+        .with("split", claim.split.name())
+        .with("kind", claim.kind.name())
+        .with("metric", claim.metric.as_str())
+        .with("unit", claim.unit.as_str())
+        .with("published", value.text(&claim.unit))
+        .with("published_lo", value.lo)
+        .with("published_hi", value.num.or(value.hi))
+        .with("got", entry.got())
+        .with("got_lo", lo)
+        .with("got_hi", hi)
+        .with("error", entry.error)
+        .with("verdict", entry.verdict.name())
+        .with("experiment", claim.answered_by.as_ref().and_then(|b| b.experiment.clone()))
+        .with("detail", entry.detail())
+        .with("caveat", claim.caveat.clone())
+        .with("contradicts", claim.contradicts.join(" "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn claims_are_asked_for_by_id_paper_figure_and_experiment() {
+        let claims = claims::load().unwrap();
+        let ids = |names: &[&str]| -> usize {
+            let names: Vec<String> = names.iter().map(|n| (*n).to_owned()).collect();
+            asked(&claims, &names).unwrap().len()
+        };
+        assert_eq!(ids(&[]), 404);
+        assert_eq!(ids(&["DRH-P02"]), 1);
+        assert_eq!(ids(&["ramp-rdma"]), 17);
+        assert!(ids(&["drtmh-osdi18/fig5"]) < ids(&["fig5"]));
+        assert!(ids(&["rates-per-machine", "DRH-P09"]) >= 5);
+        let error = asked(&claims, &["DRH-P2".to_owned()]).unwrap_err();
+        assert!(error.render(false).contains("did you mean `DRH-P"), "{}", error.render(false));
+    }
+}

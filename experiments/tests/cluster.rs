@@ -1,0 +1,346 @@
+//! Clusters of processes over tcp, with the binary: runs that end well, and each way in which they do not.
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// A cluster file and key in a folder of its own, for nodes on this host.
+struct Site {
+    folder: tempfile::TempDir,
+    address: String,
+}
+
+/// A process that is killed when the test is over, whatever happened.
+struct Started {
+    child: Option<Child>,
+    what: String,
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.child {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// How a process ended.
+struct Ended {
+    code: Option<i32>,
+    out: String,
+    talk: String,
+}
+
+impl Started {
+    fn pid(&self) -> Pid {
+        Pid::from_child(self.child.as_ref().expect("it runs"))
+    }
+
+    fn send(&self, signal: Signal) {
+        kill_process(self.pid(), signal).expect("it is ours");
+    }
+
+    /// Waits for the end, which must come within so many seconds.
+    fn end(mut self, within_s: u64) -> Ended {
+        let mut child = self.child.take().expect("waited for once");
+        let pipe = |stream: Option<Box<dyn Read + Send>>| {
+            std::thread::spawn(move || {
+                let mut text = String::new();
+                stream.map(|mut s| s.read_to_string(&mut text));
+                text
+            })
+        };
+        let out = pipe(child.stdout.take().map(|s| Box::new(s) as _));
+        let talk = pipe(child.stderr.take().map(|s| Box::new(s) as _));
+        let started = Instant::now();
+        let status = loop {
+            if let Some(status) = child.try_wait().expect("it is ours") {
+                break status;
+            }
+            if started.elapsed() > Duration::from_secs(within_s) {
+                let _ = child.kill();
+                let _ = child.wait();
+                panic!("{} did not end within {within_s} s; it said {}", self.what, talk.join().unwrap());
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        };
+        Ended { code: status.code(), out: out.join().unwrap(), talk: talk.join().unwrap() }
+    }
+}
+
+impl Ended {
+    fn must(self, code: i32, says: &[&str]) -> Ended {
+        assert_eq!(self.code, Some(code), "{}\n{}", self.talk, self.out);
+        for part in says {
+            assert!(self.talk.contains(part), "nothing of {part:?} in:\n{}", self.talk);
+        }
+        assert!(!self.talk.contains("panicked"), "{}", self.talk);
+        self
+    }
+}
+
+impl Site {
+    fn new(nodes: u16) -> Site {
+        let folder = tempfile::tempdir().expect("a folder");
+        // Free a moment ago; nobody else draws ports in so short a time.
+        let address =
+            TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("a port").to_string();
+        let site = Site { folder, address };
+        let mut text = format!("key: cluster.key\nnodes:\n  - {{id: 0, address: \"{}\"}}\n", site.address);
+        for id in 1..nodes {
+            text.push_str(&format!("  - {{id: {id}, address: 127.0.0.1}}\n"));
+        }
+        std::fs::write(site.file(), text).expect("written");
+        site.key(&site.path("cluster.key"), "a key of more than sixteen bytes");
+        site
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn file(&self) -> PathBuf {
+        self.path("cluster.yaml")
+    }
+
+    fn key(&self, path: &Path, text: &str) {
+        std::fs::write(path, text).expect("written");
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).expect("ours");
+    }
+
+    fn start(&self, args: &[&str]) -> Started {
+        let child = Command::new(env!("CARGO_BIN_EXE_doorbell"))
+            .args(args)
+            .current_dir(self.folder.path())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the binary starts");
+        Started { child: Some(child), what: args.join(" ") }
+    }
+
+    fn drive(&self, more: &[&str]) -> Started {
+        let usual = ["run", "--fabric", "tcp", "--cluster", "cluster.yaml", "--plan", "two-sided"];
+        let rest = ["--coroutines", "4", "--set", "accounts_per_thread=200", "--json", "-"];
+        let copies: &[&str] = if more.contains(&"--replicas") { &[] } else { &["--replicas", "1"] };
+        self.start(&[&usual[..], &rest, copies, more].concat())
+    }
+
+    fn node(&self, id: u16, more: &[&str]) -> Started {
+        let (id, out) = (id.to_string(), format!("share-{id}"));
+        self.start(&[&["node", "--cluster", "cluster.yaml", "--id", &id, "--out", &out], more].concat())
+    }
+
+    /// Waits until node 0 listens.
+    fn listening(&self) -> TcpStream {
+        let started = Instant::now();
+        loop {
+            match TcpStream::connect(&self.address) {
+                Ok(stream) => return stream,
+                Err(e) => assert!(started.elapsed() < Duration::from_secs(20), "node 0 never listened: {e}"),
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Waits until node `id` has said that it runs.
+    fn running(&self, node: &mut Started) {
+        let mut talk = node.child.as_mut().and_then(|c| c.stderr.take()).expect("piped");
+        let (mut text, mut byte) = (Vec::new(), [0; 1]);
+        while !String::from_utf8_lossy(&text).contains("running smallbank") {
+            assert_eq!(
+                talk.read(&mut byte).expect("readable"),
+                1,
+                "it ended: {}",
+                String::from_utf8_lossy(&text)
+            );
+            text.push(byte[0]);
+        }
+        node.child.as_mut().expect("it runs").stderr = Some(talk);
+    }
+
+    /// A node's share as kept on disk.
+    fn share(&self, folder: &str) -> Value {
+        let path = self.path(folder).join("run.json");
+        let text = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+        serde_json::from_str(&text).expect("JSON")
+    }
+}
+
+fn json(ended: &Ended) -> Value {
+    serde_json::from_str(&ended.out).unwrap_or_else(|e| panic!("{e}: {}\n{}", ended.out, ended.talk))
+}
+
+#[test]
+fn processes_run_smallbank_and_the_merged_history_is_serializable() {
+    for (count, replicas) in [(2u16, "1"), (3, "3")] {
+        let site = Site::new(count);
+        let nodes: Vec<Started> = (1..count).map(|id| site.node(id, &[])).collect();
+        let driver = site.drive(&[
+            "--replicas",
+            replicas,
+            "--duration",
+            "300ms",
+            "--threads",
+            "1",
+            "--history",
+            "h.json",
+        ]);
+        let ended = driver.end(60).must(0, &["waiting at", "running smallbank"]);
+        let result = json(&ended);
+        assert_eq!(result["isolation"]["verdict"], "pass", "{result:#}");
+        let checks = result["checks"].as_object().expect("checks");
+        assert!(checks.len() >= 2 && checks.values().all(|c| c["passed"] == true), "{checks:?}");
+        assert_eq!(checks.contains_key("backups-equal"), replicas != "1");
+        assert_eq!(result["spec"]["nodes"], count);
+        let mut committed = 0;
+        for (id, node) in (1..count).zip(nodes) {
+            node.end(20).must(0, &["joined", "node 0 has the whole"]);
+            let share = site.share(&format!("share-{id}"));
+            assert_eq!(share["complete"], true, "{share:#}");
+            committed += share["summary"]["committed"].as_u64().expect("a number");
+        }
+        let all = result["committed"].as_u64().expect("a number");
+        assert!(committed > 0 && all > committed, "{all} in all, {committed} of them not by node 0");
+        site.start(&["check", "h.json"]).end(60).must(0, &[]);
+    }
+}
+
+#[test]
+fn a_killed_node_ends_the_run_and_the_others_keep_their_share() {
+    let site = Site::new(3);
+    let (mut one, mut two) = (site.node(1, &[]), site.node(2, &[]));
+    let driver = site.drive(&["--duration", "60s", "--replicas", "2"]);
+    site.running(&mut one);
+    site.running(&mut two);
+    std::thread::sleep(Duration::from_millis(700));
+    let killed = Instant::now();
+    two.send(Signal::KILL);
+    let ended = driver.end(15).must(1, &["node 2 was lost", "node 0: its share of the results is in"]);
+    assert_eq!(ended.out, "", "no whole result");
+    one.end(15).must(1, &["node 2 was lost", "node 1: its share"]);
+    assert!(killed.elapsed() < Duration::from_secs(12), "{:?}", killed.elapsed());
+    let share = site.share("share-1");
+    assert!(share["notes"].to_string().contains("cut short: node 2 was lost"), "{share:#}");
+    assert!(share["summary"]["committed"].as_u64().is_some());
+    assert!(site.path("share-1/history.json").exists());
+    let kept = std::fs::read_dir(site.path("doorbell-out")).expect("node 0 kept its share").count();
+    assert_eq!(kept, 1);
+}
+
+#[test]
+fn a_silent_node_is_lost_after_the_stated_time() {
+    let site = Site::new(2);
+    let mut one = site.node(1, &[]);
+    let driver = site.drive(&["--duration", "60s"]);
+    site.running(&mut one);
+    one.send(Signal::STOP);
+    let stopped = Instant::now();
+    driver.end(20).must(1, &["node 1 was lost: silent for 5"]);
+    assert!(stopped.elapsed() > Duration::from_secs(4));
+    one.send(Signal::CONT);
+    one.end(15).must(1, &["node 0 was lost"]);
+}
+
+#[test]
+fn node_0_gone_ends_its_members() {
+    let site = Site::new(2);
+    let mut one = site.node(1, &[]);
+    let driver = site.drive(&["--duration", "60s"]);
+    site.running(&mut one);
+    driver.send(Signal::KILL);
+    one.end(15).must(1, &["node 0 was lost", "its share"]);
+}
+
+#[test]
+fn another_key_joins_nothing() {
+    let site = Site::new(2);
+    let driver = site.drive(&["--duration", "100ms", "--join-within", "6s"]);
+    drop(site.listening());
+    let other = std::fs::read_to_string(site.file()).expect("there").replace("cluster.key", "other.key");
+    std::fs::write(site.path("other.yaml"), other).expect("written");
+    site.key(&site.path("other.key"), "another key of sixteen bytes and more");
+    let wrong = site.start(&["node", "--cluster", "other.yaml", "--id", "1"]);
+    wrong.end(20).must(2, &["the keys differ: compare the key files of both hosts"]);
+    driver.end(20).must(3, &["node 1 (127.0.0.1)", "turned away", "another key"]);
+    std::fs::set_permissions(site.path("other.key"), std::fs::Permissions::from_mode(0o644)).expect("ours");
+    let open = site.start(&["node", "--cluster", "other.yaml", "--id", "1"]);
+    open.end(10).must(2, &["mode 644", "chmod 600"]);
+}
+
+#[test]
+fn garbage_and_slow_callers_keep_nobody_out() {
+    let site = Site::new(2);
+    let driver = site.drive(&["--duration", "100ms"]);
+    let mut held = vec![site.listening()];
+    for n in 0..100u8 {
+        let mut caller = TcpStream::connect(&site.address).expect("it listens");
+        let bytes: Vec<u8> = (0..200).map(|i: u8| i.wrapping_mul(n).wrapping_add(7)).collect();
+        // Some say garbage, some stop in the middle of the right words, some say nothing.
+        let _ = match n % 3 {
+            0 => caller.write_all(&bytes),
+            1 => caller.write_all(&b"DBELMESH\x01\x00\x00\x00"[..usize::from(n) % 12]),
+            _ => Ok(()),
+        };
+        held.push(caller);
+    }
+    let node = site.node(1, &[]);
+    driver.end(60).must(0, &[]);
+    node.end(20).must(0, &[]);
+    drop(held);
+}
+
+#[test]
+fn a_node_that_is_started_twice_is_refused_and_the_run_goes_on() {
+    let site = Site::new(3);
+    let driver = site.drive(&["--duration", "100ms"]);
+    drop(site.listening());
+    let first = site.node(1, &[]);
+    std::thread::sleep(Duration::from_millis(500));
+    let twin = site.start(&["node", "--cluster", "cluster.yaml", "--id", "1", "--out", "twin"]);
+    twin.end(20).must(2, &["node 1 has joined already", "two processes have the same --id"]);
+    let third = site.node(2, &[]);
+    driver.end(60).must(0, &["turned away"]);
+    first.end(20).must(0, &[]);
+    third.end(20).must(0, &[]);
+}
+
+#[test]
+fn what_cannot_be_is_said_at_once() {
+    let site = Site::new(2);
+    site.start(&["node", "--cluster", "cluster.yaml", "--id", "1", "--join-within", "1s"])
+        .end(15)
+        .must(3, &["cannot reach node 0 at", "firewall"]);
+    site.drive(&["--join-within", "1s"]).end(15).must(3, &["not joined within 1 s: node 1 (127.0.0.1)"]);
+    let plan =
+        ["run", "--fabric", "tcp", "--cluster", "cluster.yaml", "--replicas", "1", "--plan", "one-sided"];
+    site.start(&plan).end(15).must(2, &["cannot run here", "one-sided", "tcp"]);
+    site.start(&["node", "--cluster", "cluster.yaml", "--id", "0"])
+        .end(15)
+        .must(2, &["doorbell run --cluster"]);
+    site.start(&["node", "--cluster", "cluster.yaml", "--id", "7"]).end(15).must(2, &["nodes 0 to 1, not 7"]);
+    site.start(&["run", "--cluster", "cluster.yaml", "--replicas", "1"])
+        .end(15)
+        .must(2, &["loopback", "--fabric tcp"]);
+    site.start(&["run", "--fabric", "tcp", "--cluster", "nothing.yaml"]).end(15).must(2, &["nothing.yaml"]);
+    let bad = |text: &str, says: &str| {
+        std::fs::write(site.path("bad.yaml"), text).expect("written");
+        site.start(&["node", "--cluster", "bad.yaml", "--id", "1"]).end(15).must(2, &[says]);
+    };
+    bad("key: k\nnodes:\n  - {id: 0, address: 'a:1'}\n  - {id: 0, address: b}\n", "two nodes have id 0");
+    bad("key: k\nnods: []\n", "did you mean `nodes`?");
+    bad(
+        "key: no.key\nnodes:\n  - {id: 0, address: 'a:1'}\n  - {id: 1, address: b}\n",
+        "no.key cannot be read",
+    );
+    let unknown =
+        "key: cluster.key\nnodes:\n  - {id: 0, address: 'no.such.host.invalid:1'}\n  - {id: 1, address: b}\n";
+    bad(unknown, "cannot be resolved");
+}

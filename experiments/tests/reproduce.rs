@@ -1,0 +1,54 @@
+//! `doorbell reproduce` on the smallest experiment: measured once, judged, resumed, drawn.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+fn doorbell(dir: &Path, args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_doorbell")).current_dir(dir).args(args).output().unwrap()
+}
+
+fn json(dir: &Path, name: &str) -> serde_json::Value {
+    serde_json::from_slice(&std::fs::read(dir.join(name)).unwrap()).unwrap()
+}
+
+#[test]
+fn a_claim_is_measured_judged_resumed_and_drawn() {
+    let temp = tempfile::tempdir().unwrap();
+    let dir = temp.path();
+    let first = doorbell(dir, &["reproduce", "BAR-I08", "NAM-M04", "--out", "out", "--json", "a.json"]);
+    assert!(first.status.success(), "{}", String::from_utf8_lossy(&first.stderr));
+    let document = json(dir, "a.json");
+    let [unloaded, external] = [&document["claims"][1], &document["claims"][0]];
+    assert_eq!((unloaded["id"].as_str(), external["id"].as_str()), (Some("BAR-I08"), Some("NAM-M04")));
+    // One READ without load takes between one and two microseconds on this class of cards.
+    let got = unloaded["got"]["number"]["value"].as_f64().unwrap();
+    assert!((0.5..4.0).contains(&got), "{got} us");
+    assert_eq!(
+        (unloaded["split"].as_str(), external["verdict"].as_str()),
+        (Some("calibrate"), Some("external"))
+    );
+    assert_eq!(document["summary"]["calibrate"]["checked"].as_u64(), Some(1));
+    assert_eq!(document["summary"]["hold-out"]["checked"].as_u64(), Some(0));
+
+    let points = dir.join("out/unloaded-latency/points.csv");
+    let before = std::fs::metadata(&points).unwrap().modified().unwrap();
+    let again = doorbell(dir, &["reproduce", "BAR-I08", "NAM-M04", "--out", "out", "--json", "b.json"]);
+    assert!(again.status.success(), "{}", String::from_utf8_lossy(&again.stderr));
+    assert_eq!(std::fs::metadata(&points).unwrap().modified().unwrap(), before, "nothing is measured twice");
+    assert_eq!(json(dir, "b.json"), document);
+
+    let report = doorbell(dir, &["report", "out/scoreboard", "out/unloaded-latency", "--out", "page"]);
+    assert!(report.status.success(), "{}", String::from_utf8_lossy(&report.stderr));
+    let page = std::fs::read_to_string(dir.join("page/report.html")).unwrap();
+    assert!(page.contains("Published and reproduced") && page.contains("BAR-I08"));
+    assert!(page.contains("How long does one request take when nothing else is in flight?"));
+}
+
+#[test]
+fn a_name_nobody_bears_is_refused_with_the_nearest() {
+    let temp = tempfile::tempdir().unwrap();
+    let output = doorbell(temp.path(), &["reproduce", "DRH-P0"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("did you mean `DRH-P0"));
+    assert!(!temp.path().join("doorbell-out").exists());
+}

@@ -1,0 +1,102 @@
+//! Characterizing a simulated card and fitting a profile to what was seen recovers the card's own numbers.
+//!
+//! The fit starts with every free number wrong, by up to a fifth of its range, and sees nothing but the rows that
+//! `characterize` writes. What shows from outside must come back; what does not must be said to be carried over.
+
+use experiments::calibrate::solve::Settings;
+use experiments::calibrate::{Calibrated, Targets, calibrate};
+use experiments::commands::characterize::row;
+use experiments::interrupt::Interrupt;
+use primitives::bench::{self, Scope, identifying};
+use primitives::mesh::FabricSpec;
+use primitives::profile::Profile;
+use primitives::units::Nanos;
+use serde_json::json;
+use std::sync::atomic::AtomicBool;
+
+const SCOPE: Scope = Scope {
+    nodes: 3,
+    threads: 6,
+    coroutines: 12,
+    quick: true,
+    warm_up: Nanos(40_000),
+    window: Nanos(80_000),
+    precision: None,
+};
+
+/// Characterizes `sim:truth` with a short sweep, and fits a profile that starts wrong.
+fn round_trip(truth: &Profile) -> Calibrated {
+    let fabric = FabricSpec::Sim { profile: Box::new(truth.clone()), seed: 11, faults: Box::default() };
+    let caps = fabric.caps().expect("a shipped profile");
+    let points = bench::points(&SCOPE, caps.ud_mtu);
+    let mut wanted: Vec<usize> = identifying(&points).into_iter().map(|(at, _)| at).collect();
+    wanted.dedup();
+    let rows: Vec<_> = wanted
+        .into_iter()
+        .map(|at| {
+            // Another seed than the fit's: it must not win by drawing the same addresses.
+            let sample = bench::run(&fabric, &SCOPE, &points[at], 5, &AtomicBool::new(false));
+            row(&points[at], &sample.expect("it runs")).with("point", at)
+        })
+        .collect();
+    let spec = json!({"nodes": 3, "threads": 6, "coroutines": 12, "quick": true});
+    let targets = Targets::of_rows(&rows, &spec, 23, "a round trip".into(), false).expect("rows of ours");
+    let mut wrong = truth.clone();
+    let free: Vec<(&str, &str)> =
+        truth.quantities().filter(|q| q.2.free.is_some()).map(|(section, name, _)| (section, name)).collect();
+    for (at, (section, name)) in free.iter().enumerate() {
+        let quantity = match *section {
+            "nic" => wrong.nic.number_mut(name),
+            _ => wrong.cpu.number_mut(name),
+        }
+        .expect("it was listed");
+        let [low, high] = quantity.free.expect("it is free");
+        let off = [0.2, -0.2, 0.15][at % 3] * (high - low);
+        quantity.value = (quantity.value + off).clamp(low, high).round();
+    }
+    calibrate(&wrong, &targets, &Settings::default(), &Interrupt::new(), |round, rms, n| {
+        eprintln!("round {round}: rms {:.2} % after {n}", rms * 100.0);
+    })
+    .expect("it can be fitted")
+}
+
+/// Asserts what comes back, and prints the table that the README shows.
+fn recovers(name: &str, pinned: &[(&str, f64)]) {
+    let truth = Profile::shipped(name).expect("it is shipped");
+    let done = round_trip(&truth);
+    let own = |name: &str| {
+        let found = truth.quantities().find(|(section, n, _)| format!("{section}.{n}") == name);
+        found.map(|(_, _, quantity)| quantity.value).expect("a number of the profile")
+    };
+    for n in &done.numbers {
+        let (own, error) = (own(&n.name), n.after / own(&n.name) - 1.0);
+        let verdict = if n.fitted { format!("{:+.1} %", 100.0 * error) } else { "carried over".to_owned() };
+        eprintln!("| `{}` | {own} | {} | {} | {:.2} | {verdict} |", n.name, n.before, n.after, n.resolution);
+    }
+    for r in done.residuals.iter().filter(|r| r.after.abs() > 0.03) {
+        eprintln!("{}: {:+.1} %", r.target, 100.0 * r.after);
+    }
+    let (before, after) = done.rms();
+    eprintln!(
+        "{name}: rms {:.1} % before, {:.1} % after, {}",
+        before * 100.0,
+        after * 100.0,
+        done.evaluations
+    );
+    assert!(after < 0.03 && before > 2.0 * after, "{before} and {after}");
+    for (number, within) in pinned {
+        let found = done.numbers.iter().find(|n| n.name == *number).expect("it is free");
+        let error = found.after / own(number) - 1.0;
+        assert!(found.fitted && error.abs() <= *within, "{number}: {} is off by {error:+.3}", found.after);
+    }
+    let text = done.file().expect("a profile file");
+    let read = Profile::parse(&text, "written").expect("its own format");
+    assert_eq!(read.content_hash(), done.profile.content_hash());
+    assert!(text.contains("a round trip") && text.contains("carried over"), "{}", &text[..800]);
+}
+
+#[test]
+#[ignore = "not met yet: after two rounds the fit still misses its targets by 10 %; takes minutes"]
+fn cx4_edr_comes_back() {
+    recovers("cx4-edr", &[("nic.pass_latency", 0.05)]);
+}

@@ -1,0 +1,274 @@
+//! The measurements of perftest (`ib_read_lat`, `ib_write_bw` and the like), made through this crate's fabric, so that
+//! the two can be laid side by side on one device: `.ci/softroce/perftest` does that in a virtual machine.
+//!
+//!     parity DEVICE VERB lat|bw BYTES ITERATIONS
+//!
+//! Parameters are perftest's defaults: one queue pair, inline up to 220 B where a WRITE or SEND is timed, 128 requests
+//! outstanding where rates are, `max_rd_atomic` 16. Latency of READ and ATOMIC is that of the request; of WRITE and SEND
+//! half of a ping-pong, as perftest counts. Prints `min typical average` in microseconds, or requests per second.
+
+use primitives::fabric::verbs::{Options, Verbs, VerbsNic};
+use primitives::fabric::{Nic, SetupError};
+use primitives::mem::{Access, MemoryKeys, Region};
+use primitives::verbs::{
+    Flags, NodeId, Qp, QpAddress, QpConfig, RecvRequest, Sge, Verb, WcOpcode, WcStatus, WorkRequest,
+};
+use std::sync::Barrier;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+const OUTSTANDING: usize = 128;
+const WARM_UP: usize = 100;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum What {
+    Read,
+    Write,
+    Send,
+    Cas,
+    FetchAdd,
+}
+
+/// One of the two ends, in a thread of its own.
+struct End {
+    nic: VerbsNic,
+    memory: Region,
+    keys: MemoryKeys,
+    qp: Qp,
+    what: What,
+    len: u32,
+    inline: bool,
+}
+
+/// What an end tells the other.
+#[derive(Clone, Copy)]
+struct Offer {
+    keys: MemoryKeys,
+    address: QpAddress,
+}
+
+impl End {
+    fn open(fabric: &Verbs, node: u16, what: What, len: u32) -> Result<(End, Offer), SetupError> {
+        let nic = fabric.context(NodeId(node))?;
+        // Ours to send from, then the peer's to write into, then receives; all of it touched before anything is timed.
+        let memory = Region::new(3 * len.max(64) as usize);
+        memory.words().iter().for_each(|word| word.store(0, Ordering::Relaxed));
+        let keys = nic.register(&memory, Access::ALL)?;
+        let qp =
+            nic.create_qp(&QpConfig { send_depth: OUTSTANDING as u32, recv_depth: 512, ..QpConfig::rc() })?;
+        let inline = matches!(what, What::Write | What::Send) && len <= nic.caps().max_inline.min(220);
+        let offer = Offer { keys, address: nic.address(qp) };
+        Ok((End { nic, memory, keys, qp, what, len, inline }, offer))
+    }
+
+    fn sge(&self, part: u64) -> Sge {
+        Sge { lkey: self.keys.lkey, offset: part * u64::from(self.len.max(64)), len: self.len }
+    }
+
+    fn request(&self, peer: &Offer, signaled: bool, inline: bool) -> WorkRequest {
+        let (rkey, offset) = (peer.keys.rkey, u64::from(self.len.max(64)));
+        let verb = match self.what {
+            What::Read => Verb::Read { rkey, offset },
+            What::Write => Verb::Write { rkey, offset },
+            What::Send => Verb::Send { to: None, imm: None },
+            What::Cas => Verb::CompareSwap { rkey, offset, expect: 0, swap: 0 },
+            What::FetchAdd => Verb::FetchAdd { rkey, offset, add: 0 },
+        };
+        WorkRequest {
+            id: 0,
+            verb,
+            local: self.sge(0),
+            flags: Flags { signaled, inline: inline && self.inline },
+        }
+    }
+
+    fn receive(&self, count: usize) {
+        for _ in 0..count {
+            self.nic.post_recv(self.qp, &[RecvRequest { id: 0, local: self.sge(2) }]).expect("room");
+        }
+    }
+
+    /// Takes completions; how many of the send queue and how many receives.
+    fn poll(&self) -> (usize, usize) {
+        let (mut sent, mut received) = (0, 0);
+        self.nic.poll(16, |c| {
+            assert_eq!(c.status, WcStatus::Success, "{:?}", c.opcode);
+            *(if c.opcode == WcOpcode::SendQueue { &mut sent } else { &mut received }) += 1;
+        });
+        (sent, received)
+    }
+
+    /// READ and ATOMIC: from the post to the completion.
+    fn request_latency(&self, peer: &Offer, iterations: usize) -> Vec<u64> {
+        let request = [self.request(peer, true, false)];
+        let mut times = Vec::with_capacity(iterations);
+        let mut last = Instant::now();
+        for _ in 0..iterations {
+            self.nic.post(self.qp, &request).expect("room");
+            while self.poll().0 == 0 {}
+            let now = Instant::now();
+            times.push(now.duration_since(last).as_nanos() as u64);
+            last = now;
+        }
+        times
+    }
+
+    /// WRITE: each side waits for the other's last byte; half of the round.
+    fn write_ping_pong(&self, peer: &Offer, first: bool, iterations: usize) -> Vec<u64> {
+        let words = self.memory.words();
+        let part = self.len.max(64) as usize / 8;
+        let last_word = (self.len as usize).div_ceil(8) - 1;
+        let mut times = Vec::with_capacity(iterations);
+        let mut last = Instant::now();
+        let request = [self.request(peer, true, true)];
+        let mut in_flight = 0;
+        for round in 1..=iterations as u64 {
+            let post = |in_flight: &mut usize| {
+                words[last_word].store(round, Ordering::Relaxed);
+                while *in_flight >= OUTSTANDING - 1 {
+                    *in_flight -= self.poll().0;
+                }
+                self.nic.post(self.qp, &request).expect("room");
+                *in_flight += 1;
+            };
+            if first {
+                post(&mut in_flight);
+            }
+            while words[part + last_word].load(Ordering::Acquire) != round {}
+            if !first {
+                post(&mut in_flight);
+            }
+            in_flight -= self.poll().0;
+            let now = Instant::now();
+            times.push(now.duration_since(last).as_nanos() as u64 / 2);
+            last = now;
+        }
+        while in_flight > 0 {
+            in_flight -= self.poll().0;
+        }
+        times
+    }
+
+    /// SEND: each side answers what it received; half of the round.
+    fn send_ping_pong(&self, peer: &Offer, first: bool, iterations: usize) -> Vec<u64> {
+        let request = [self.request(peer, true, true)];
+        let mut times = Vec::with_capacity(iterations);
+        let (mut sent, mut received, mut posted) = (0, 0, 0);
+        let mut last = Instant::now();
+        for round in 1..=iterations {
+            let mut post = |sent: &mut usize, received: &mut usize| {
+                while posted - *sent >= OUTSTANDING - 1 {
+                    let (s, r) = self.poll();
+                    (*sent, *received) = (*sent + s, *received + r);
+                }
+                self.nic.post(self.qp, &request).expect("room");
+                posted += 1;
+            };
+            if first {
+                post(&mut sent, &mut received);
+            }
+            while received < round {
+                let (s, r) = self.poll();
+                (sent, received) = (sent + s, received + r);
+            }
+            self.receive(1);
+            if !first {
+                post(&mut sent, &mut received);
+            }
+            let now = Instant::now();
+            times.push(now.duration_since(last).as_nanos() as u64 / 2);
+            last = now;
+        }
+        while sent < iterations {
+            sent += self.poll().0;
+        }
+        times
+    }
+
+    /// Requests per second with as many outstanding as perftest keeps; it signals each.
+    fn rate(&self, peer: &Offer, iterations: usize) -> f64 {
+        let request = [self.request(peer, true, false)];
+        let (mut posted, mut done) = (0, 0);
+        let started = Instant::now();
+        while done < iterations {
+            while posted < iterations && posted - done < OUTSTANDING {
+                self.nic.post(self.qp, &request).expect("room");
+                posted += 1;
+            }
+            done += self.poll().0;
+        }
+        iterations as f64 / started.elapsed().as_secs_f64()
+    }
+
+    /// The other end of a rate of SENDs.
+    fn sink(&self, iterations: usize) {
+        let mut received = 0;
+        while received < iterations {
+            let (_, r) = self.poll();
+            received += r;
+            self.receive(r);
+        }
+    }
+}
+
+fn show(mut times: Vec<u64>) {
+    times.drain(..WARM_UP.min(times.len() / 2));
+    times.sort_unstable();
+    let average = times.iter().sum::<u64>() as f64 / times.len() as f64;
+    println!("{:.2} {:.2} {:.2}", times[0] as f64 / 1e3, times[times.len() / 2] as f64 / 1e3, average / 1e3);
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let [device, verb, mode, bytes, iterations] = &args[..] else {
+        return Err("parity DEVICE read|write|send|cas|fetch-add lat|bw BYTES ITERATIONS".into());
+    };
+    let what = match verb.as_str() {
+        "read" => What::Read,
+        "write" => What::Write,
+        "send" => What::Send,
+        "cas" => What::Cas,
+        "fetch-add" => What::FetchAdd,
+        other => return Err(format!("no verb `{other}`").into()),
+    };
+    let (len, iterations): (u32, usize) = (bytes.parse()?, iterations.parse()?);
+    let latency = mode == "lat";
+    let fabric = Verbs::open(&Options::parse(device)?, 2)?;
+    let offers = [const { std::sync::OnceLock::new() }; 2];
+    let barrier = Barrier::new(2);
+    let end = |node: usize| {
+        let (end, offer) = End::open(&fabric, node as u16, what, len).expect("opens");
+        offers[node].get_or_init(|| offer);
+        barrier.wait();
+        let peer = *offers[1 - node].get().expect("the barrier was passed");
+        end.nic.connect(end.qp, Some(peer.address)).expect("connects");
+        end.receive(if what == What::Send { 512 } else { 0 });
+        barrier.wait();
+        let total = iterations + WARM_UP;
+        match (what, latency) {
+            (What::Write, true) => {
+                let times = end.write_ping_pong(&peer, node == 0, total);
+                if node == 0 {
+                    show(times);
+                }
+            }
+            (What::Send, true) => {
+                let times = end.send_ping_pong(&peer, node == 0, total);
+                if node == 0 {
+                    show(times);
+                }
+            }
+            (What::Send, false) if node == 1 => end.sink(iterations),
+            (_, true) if node == 0 => show(end.request_latency(&peer, total)),
+            (_, false) if node == 0 => println!("{:.0}", end.rate(&peer, iterations)),
+            _ => {}
+        }
+        // Queue pairs stay until both ends are done.
+        barrier.wait();
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| end(1));
+        end(0);
+    });
+    Ok(())
+}

@@ -1,0 +1,322 @@
+//! Device contexts and what is registered in them.
+
+use super::device::Device;
+use super::{RemoteKey, Shared, entropy, errno, lock, refused};
+use crate::fabric::SetupError;
+use crate::mem::{Access, MemoryKeys, Region};
+use crate::verbs::{Lkey, NodeId, Rkey};
+use ibverbs_sys as ffi;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+
+/// Regions that a node can have registered at a time.
+pub(super) const MAX_REGIONS: usize = 1 << 10;
+const INDEX: u32 = MAX_REGIONS as u32 - 1;
+
+/// A key that no protection domain has: whatever uses it fails at the NIC that checks it.
+pub(super) const BAD_KEY: u32 = 0xffff_ff00;
+
+/// The place of a key's name in tables.
+#[inline]
+pub(super) fn place(name: u32) -> usize {
+    (name & INDEX) as usize
+}
+
+/// The remote keys of one context, as requests to its queue pairs need them. Read by peers of the same process
+/// while the owner registers and deregisters.
+pub(super) struct KeyTable {
+    slots: Box<[KeySlot]>,
+}
+
+#[derive(Default)]
+struct KeySlot {
+    /// The name, zero if the slot is free.
+    name: AtomicU32,
+    rkey: AtomicU32,
+    base: AtomicU64,
+}
+
+impl KeyTable {
+    pub(super) fn new() -> KeyTable {
+        KeyTable { slots: std::iter::repeat_with(KeySlot::default).take(MAX_REGIONS).collect() }
+    }
+
+    /// The hardware's key and the address of the region's first byte; [`BAD_KEY`] for a name nobody knows.
+    #[inline]
+    pub(super) fn resolve(&self, name: Rkey) -> (u32, u64) {
+        let slot = &self.slots[place(name.0)];
+        if slot.name.load(Ordering::Acquire) != name.0 {
+            return (BAD_KEY, 0);
+        }
+        // If the slot changes hands in between, the NIC finds a key that was withdrawn: the caller used one.
+        (slot.rkey.load(Ordering::Acquire), slot.base.load(Ordering::Acquire))
+    }
+
+    pub(super) fn set(&self, key: RemoteKey) {
+        let slot = &self.slots[place(key.name.0)];
+        slot.name.store(0, Ordering::Release);
+        slot.rkey.store(key.rkey, Ordering::Release);
+        slot.base.store(key.base, Ordering::Release);
+        slot.name.store(key.name.0, Ordering::Release);
+    }
+
+    fn clear(&self, name: Rkey) {
+        let slot = &self.slots[place(name.0)];
+        let _ = slot.name.compare_exchange(name.0, 0, Ordering::AcqRel, Ordering::Relaxed);
+    }
+
+    pub(super) fn list(&self) -> Vec<RemoteKey> {
+        self.slots
+            .iter()
+            .map(|slot| RemoteKey {
+                name: Rkey(slot.name.load(Ordering::Acquire)),
+                rkey: slot.rkey.load(Ordering::Acquire),
+                base: slot.base.load(Ordering::Acquire),
+            })
+            .filter(|key| key.name.0 != 0)
+            .collect()
+    }
+}
+
+/// One registration. Holds the memory for as long as the device may touch it.
+struct Registration {
+    raw: *mut ffi::ibv_mr,
+    _region: Region,
+}
+
+// SAFETY: an ibv_mr is a handle without thread affinity; it is only deregistered, by whoever owns this.
+unsafe impl Send for Registration {}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        // SAFETY: `raw` came from ibv_reg_mr and is deregistered once, here, before the region goes.
+        unsafe { ffi::ibv_dereg_mr(self.raw) };
+    }
+}
+
+/// A protection domain.
+struct Domain(*mut ffi::ibv_pd);
+
+// SAFETY: a protection domain is a handle; libibverbs lets any thread register in it.
+unsafe impl Send for Domain {}
+// SAFETY: as above.
+unsafe impl Sync for Domain {}
+
+impl Drop for Domain {
+    fn drop(&mut self) {
+        // SAFETY: allocated by ibv_alloc_pd; registrations and queue pairs in it are gone, because `Context` drops
+        // its registrations first and a queue pair holds its context.
+        unsafe { ffi::ibv_dealloc_pd(self.0) };
+    }
+}
+
+/// A worker thread's device context and protection domain. Fields drop in this order.
+pub(super) struct Context {
+    registrations: Mutex<Vec<(u32, Registration)>>,
+    domain: Domain,
+    device: Device,
+    pub(super) keys: Arc<KeyTable>,
+    /// Drawn: packets of a context that was there before do not fit by chance.
+    pub(super) psn: u32,
+}
+
+impl Context {
+    pub(super) fn new(device: Device) -> Result<Context, SetupError> {
+        // SAFETY: the device is open.
+        let domain = unsafe { ffi::ibv_alloc_pd(device.raw) };
+        if domain.is_null() {
+            return Err(refused("ibv_alloc_pd", &device.name, errno()));
+        }
+        let keys = Arc::new(KeyTable::new());
+        Ok(Context {
+            registrations: Mutex::default(),
+            domain: Domain(domain),
+            device,
+            keys,
+            psn: entropy() as u32,
+        })
+    }
+
+    pub(super) fn raw(&self) -> *mut ffi::ibv_context {
+        self.device.raw
+    }
+
+    pub(super) fn domain(&self) -> *mut ffi::ibv_pd {
+        self.domain.0
+    }
+
+    pub(super) fn device_name(&self) -> &str {
+        &self.device.name
+    }
+
+    /// Registers memory in this context under the name `keys`; returns the hardware's local key.
+    fn register(&self, region: &Region, access: Access, keys: MemoryKeys) -> Result<u32, SetupError> {
+        use ffi::ibv_access_flags as flag;
+        let mut flags = flag::IBV_ACCESS_LOCAL_WRITE.0;
+        for (granted, bit) in [
+            (access.remote_read, flag::IBV_ACCESS_REMOTE_READ),
+            (access.remote_write, flag::IBV_ACCESS_REMOTE_WRITE),
+            (access.remote_atomic, flag::IBV_ACCESS_REMOTE_ATOMIC),
+        ] {
+            flags |= if granted { bit.0 } else { 0 };
+        }
+        let base = region.words().as_ptr();
+        // SAFETY: the words are valid for the whole length, are never moved, and are only ever used as atomics, so
+        // the device may change them at any time; the registration holds the region until it is withdrawn.
+        let raw = unsafe {
+            ffi::ibv_reg_mr(self.domain.0, base.cast_mut().cast(), region.len() as usize, flags as i32)
+        };
+        if raw.is_null() {
+            return Err(refused("ibv_reg_mr", &self.device.name, errno()));
+        }
+        // SAFETY: just returned, and not null.
+        let (lkey, rkey) = unsafe { ((*raw).lkey, (*raw).rkey) };
+        lock(&self.registrations).push((keys.lkey.0, Registration { raw, _region: region.clone() }));
+        if access != Access::LOCAL {
+            self.keys.set(RemoteKey { name: keys.rkey, rkey, base: base as u64 });
+        }
+        Ok(lkey)
+    }
+
+    fn deregister(&self, keys: MemoryKeys) {
+        self.keys.clear(keys.rkey);
+        lock(&self.registrations).retain(|(name, _)| *name != keys.lkey.0);
+    }
+}
+
+/// A registered region as the context that posts needs it.
+pub(super) struct Local {
+    pub(super) name: u32,
+    pub(super) lkey: u32,
+    pub(super) base: u64,
+    pub(super) region: Region,
+}
+
+struct Entry {
+    region: Region,
+    access: Access,
+    keys: MemoryKeys,
+}
+
+/// What a node has registered, and the contexts in which.
+#[derive(Default)]
+pub(super) struct Regions {
+    entries: Vec<Option<Entry>>,
+    contexts: Vec<Weak<Context>>,
+}
+
+impl Regions {
+    /// Registrations in all contexts together.
+    pub(super) fn registrations(&self) -> usize {
+        self.contexts.iter().filter_map(Weak::upgrade).map(|c| lock(&c.registrations).len()).sum()
+    }
+}
+
+impl Shared {
+    /// Makes a context part of its node: what others may reach is registered in it too.
+    pub(super) fn join(&self, node: NodeId, context: &Arc<Context>) -> Result<(), SetupError> {
+        let mut regions = lock(&self.nodes[node.index()].regions);
+        for entry in regions.entries.iter().flatten().filter(|e| e.access != Access::LOCAL) {
+            context.register(&entry.region, entry.access, entry.keys)?;
+        }
+        regions.contexts.retain(|c| c.strong_count() > 0);
+        regions.contexts.push(Arc::downgrade(context));
+        Ok(())
+    }
+
+    /// Registers memory: everywhere on the node if others may reach it, else in `own` alone.
+    pub(super) fn register(
+        &self,
+        node: NodeId,
+        own: &Context,
+        region: &Region,
+        access: Access,
+    ) -> Result<MemoryKeys, SetupError> {
+        let mut regions = lock(&self.nodes[node.index()].regions);
+        let limit = MAX_REGIONS.min(self.limits.max_mr as usize);
+        let index = match regions.entries.iter().position(Option::is_none) {
+            Some(free) => free,
+            None if regions.entries.len() < limit => {
+                regions.entries.push(None);
+                regions.entries.len() - 1
+            }
+            None => {
+                return Err(SetupError::Limit {
+                    what: "registered regions of one node",
+                    asked: limit as u64 + 1,
+                    limit: limit as u64,
+                    fabric: self.caps.fabric.clone(),
+                });
+            }
+        };
+        // Names carry 22 drawn bits, never all zero, so that a stale or guessed name is noticed.
+        let drawn = entropy();
+        let name = |bits: u64| (bits as u32 | 1 << 31) & !INDEX | index as u32;
+        let keys = MemoryKeys { lkey: Lkey(name(drawn)), rkey: Rkey(name(drawn >> 32)) };
+        own.register(region, access, keys)?;
+        if access != Access::LOCAL {
+            for context in regions.contexts.iter().filter_map(Weak::upgrade) {
+                if !std::ptr::eq(&*context, own)
+                    && let Err(error) = context.register(region, access, keys)
+                {
+                    for done in regions.contexts.iter().filter_map(Weak::upgrade) {
+                        done.deregister(keys);
+                    }
+                    return Err(error);
+                }
+            }
+        }
+        regions.entries[index] = Some(Entry { region: region.clone(), access, keys });
+        Ok(keys)
+    }
+
+    pub(super) fn deregister(&self, node: NodeId, keys: MemoryKeys) {
+        let mut regions = lock(&self.nodes[node.index()].regions);
+        let Some(slot) = regions.entries.get_mut(place(keys.lkey.0)) else { return };
+        if slot.as_ref().is_none_or(|entry| entry.keys != keys) {
+            return;
+        }
+        *slot = None;
+        for context in regions.contexts.iter().filter_map(Weak::upgrade) {
+            context.deregister(keys);
+        }
+    }
+
+    /// The region of a local key for use in `own`, registering it there if another context of the node did.
+    pub(super) fn localize(&self, node: NodeId, own: &Context, name: Lkey) -> Option<Local> {
+        let regions = lock(&self.nodes[node.index()].regions);
+        let entry = regions.entries.get(place(name.0))?.as_ref().filter(|e| e.keys.lkey == name)?;
+        let known = {
+            let registrations = lock(&own.registrations);
+            let found = registrations.iter().find(|(n, _)| *n == name.0);
+            // SAFETY: the registration is alive while the lock is held.
+            found.map(|(_, r)| unsafe { (*r.raw).lkey })
+        };
+        let lkey = match known {
+            Some(lkey) => lkey,
+            None => own.register(&entry.region, entry.access, entry.keys).ok()?,
+        };
+        let region = entry.region.clone();
+        Some(Local { name: name.0, lkey, base: region.words().as_ptr() as u64, region })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_table_knows_names_until_they_are_withdrawn() {
+        let table = KeyTable::new();
+        let name = Rkey(1 << 31 | 0x12_3400 | 7);
+        table.set(RemoteKey { name, rkey: 5, base: 4096 });
+        assert_eq!(table.resolve(name), (5, 4096));
+        assert_eq!(table.resolve(Rkey(name.0 ^ 0x1_0000)), (BAD_KEY, 0), "another region in the same place");
+        assert_eq!(table.list(), [RemoteKey { name, rkey: 5, base: 4096 }]);
+        table.clear(Rkey(name.0 ^ 0x1_0000));
+        assert_eq!(table.resolve(name).0, 5, "a stale name withdraws nothing");
+        table.clear(name);
+        assert_eq!(table.resolve(name), (BAD_KEY, 0));
+        assert!(table.list().is_empty());
+    }
+}

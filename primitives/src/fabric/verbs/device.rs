@@ -1,0 +1,482 @@
+//! Devices: what there is, and which port and GID a fabric uses.
+
+use super::{Options, errno, refused};
+use crate::fabric::SetupError;
+use ibverbs_sys as ffi;
+use std::ffi::CStr;
+use std::net::Ipv6Addr;
+
+/// How far the device's atomics reach, as it says itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum AtomicCap {
+    /// None.
+    None,
+    /// Atomic among requests of the same device.
+    Hca,
+    /// Atomic with the CPU too.
+    Global,
+}
+
+/// What a device says of itself (`ibv_query_device(3)`).
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct DeviceFacts {
+    /// Its name.
+    pub name: String,
+    /// Firmware version, empty where the driver has none to report.
+    pub firmware: String,
+    /// PCI vendor.
+    pub vendor_id: u32,
+    /// Vendor's part number.
+    pub vendor_part_id: u32,
+    /// Reach of atomics.
+    pub atomic: AtomicCap,
+    /// Most queue pairs.
+    pub max_qp: u32,
+    /// Most requests in a queue.
+    pub max_qp_wr: u32,
+    /// Most entries in a completion queue.
+    pub max_cqe: u32,
+    /// Most registrations.
+    pub max_mr: u32,
+    /// Most scatter/gather elements of a request.
+    pub max_sge: u32,
+    /// Most READs and ATOMICs in flight per queue pair.
+    pub max_rd_atomic: u32,
+    /// Most address handles.
+    pub max_ah: u32,
+    /// Ports.
+    pub ports: Vec<PortFacts>,
+}
+
+/// What a port says of itself (`ibv_query_port(3)`).
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct PortFacts {
+    /// Number, from 1.
+    pub port: u32,
+    /// `ACTIVE`, `DOWN`, …
+    pub state: &'static str,
+    /// `Ethernet` or `InfiniBand`.
+    pub link_layer: &'static str,
+    /// Local identifier, zero on Ethernet.
+    pub lid: u16,
+    /// Active MTU in bytes.
+    pub active_mtu: u32,
+    /// Largest MTU in bytes.
+    pub max_mtu: u32,
+    /// Signalling rate in Gb/s, all lanes.
+    pub gbit_per_s: Tenths,
+    /// Valid entries of the GID table.
+    pub gids: Vec<GidFacts>,
+    /// The first P_Key.
+    pub pkey: u16,
+}
+
+/// A rate in tenths, so that facts compare exactly.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tenths(pub u32);
+
+impl serde::Serialize for Tenths {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_f64(f64::from(self.0) / 10.0)
+    }
+}
+
+/// An entry of a GID table.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct GidFacts {
+    /// Its index.
+    pub index: u32,
+    /// The GID as an address.
+    pub gid: String,
+    /// `IB`, `RoCE v1` or `RoCE v2`.
+    pub kind: &'static str,
+    #[serde(skip)]
+    pub(super) raw: [u8; 16],
+}
+
+/// An open device.
+pub(super) struct Device {
+    pub(super) raw: *mut ffi::ibv_context,
+    pub(super) name: String,
+}
+
+// SAFETY: an ibv_context has no thread affinity, and libibverbs locks what its calls share.
+unsafe impl Send for Device {}
+// SAFETY: as above; through a shared `Device` only such calls are made.
+unsafe impl Sync for Device {}
+
+impl Drop for Device {
+    fn drop(&mut self) {
+        // SAFETY: `raw` came from ibv_open_device, and whatever was made from it is gone: `Context` and its
+        // fields drop before the device they hold.
+        unsafe { ffi::ibv_close_device(self.raw) };
+    }
+}
+
+/// libibverbs' device list, freed when dropped.
+struct List {
+    raw: *mut *mut ffi::ibv_device,
+    len: usize,
+}
+
+impl List {
+    fn get() -> Result<List, SetupError> {
+        let mut len = 0;
+        // SAFETY: the call writes the length and returns an array of it, or null.
+        let raw = unsafe { ffi::ibv_get_device_list(&mut len) };
+        if raw.is_null() {
+            // ENOSYS: the kernel's uverbs module is not loaded, so there is no device.
+            return if errno() == 38 {
+                Ok(List { raw, len: 0 })
+            } else {
+                Err(refused("ibv_get_device_list", "any device", errno()))
+            };
+        }
+        Ok(List { raw, len: usize::try_from(len).unwrap_or(0) })
+    }
+
+    fn iter(&self) -> impl Iterator<Item = (*mut ffi::ibv_device, String)> + '_ {
+        (0..self.len).map(|at| {
+            // SAFETY: `at` is below the array's length, and a device's name is a string that lives with the list.
+            unsafe {
+                let device = *self.raw.add(at);
+                let name = CStr::from_ptr(ffi::ibv_get_device_name(device));
+                (device, name.to_string_lossy().into_owned())
+            }
+        })
+    }
+}
+
+impl Drop for List {
+    fn drop(&mut self) {
+        if !self.raw.is_null() {
+            // SAFETY: the list came from ibv_get_device_list; devices that are still needed have been opened.
+            unsafe { ffi::ibv_free_device_list(self.raw) };
+        }
+    }
+}
+
+/// All devices that can be opened, with what they say of themselves; those that cannot, with the reason.
+///
+/// # Errors
+/// If libibverbs cannot list devices.
+pub fn devices() -> Result<Vec<Result<DeviceFacts, SetupError>>, SetupError> {
+    let list = List::get()?;
+    Ok(list.iter().map(|(_, name)| Device::open(&name)?.facts()).collect())
+}
+
+impl Device {
+    pub(super) fn open(name: &str) -> Result<Device, SetupError> {
+        let list = List::get()?;
+        let Some((device, name)) = list.iter().find(|(_, known)| known == name) else {
+            let known: Vec<String> = list.iter().map(|(_, name)| name).collect();
+            let known = if known.is_empty() { "there is none".to_owned() } else { known.join(", ") };
+            return Err(SetupError::Invalid(format!("no RDMA device `{name}` (devices: {known})")));
+        };
+        // SAFETY: the device belongs to the list, which is still there.
+        let raw = unsafe { ffi::ibv_open_device(device) };
+        if raw.is_null() {
+            return Err(refused("ibv_open_device", &name, errno()));
+        }
+        Ok(Device { raw, name })
+    }
+
+    pub(super) fn facts(&self) -> Result<DeviceFacts, SetupError> {
+        let mut attr = ffi::ibv_device_attr::default();
+        // SAFETY: the context is open and the call fills `attr`.
+        let failed = unsafe { ffi::ibv_query_device(self.raw, &mut attr) };
+        if failed != 0 {
+            return Err(refused("ibv_query_device", &self.name, failed));
+        }
+        let firmware = attr.fw_ver.iter().take_while(|&&c| c != 0).map(|&c| c as u8 as char).collect();
+        let count = |n: i32| u32::try_from(n).unwrap_or(0);
+        let ports = (1..=attr.phys_port_cnt).map(|port| self.port(port)).collect::<Result<_, _>>()?;
+        Ok(DeviceFacts {
+            name: self.name.clone(),
+            firmware,
+            vendor_id: attr.vendor_id,
+            vendor_part_id: attr.vendor_part_id,
+            atomic: match attr.atomic_cap {
+                ffi::IBV_ATOMIC_GLOB => AtomicCap::Global,
+                ffi::IBV_ATOMIC_HCA => AtomicCap::Hca,
+                _ => AtomicCap::None,
+            },
+            max_qp: count(attr.max_qp),
+            max_qp_wr: count(attr.max_qp_wr),
+            max_cqe: count(attr.max_cqe),
+            max_mr: count(attr.max_mr),
+            max_sge: count(attr.max_sge),
+            max_rd_atomic: count(attr.max_qp_rd_atom.min(attr.max_qp_init_rd_atom)),
+            max_ah: count(attr.max_ah),
+            ports,
+        })
+    }
+
+    fn port(&self, port: u8) -> Result<PortFacts, SetupError> {
+        let mut attr = ffi::ibv_port_attr::default();
+        // SAFETY: the exported call fills the older, shorter layout of the same structure, whose fields are a
+        // prefix of `attr`; the rest stays zero.
+        let failed = unsafe {
+            ffi::ibv_query_port(
+                self.raw,
+                port,
+                std::ptr::from_mut(&mut attr).cast::<ffi::_compat_ibv_port_attr>(),
+            )
+        };
+        if failed != 0 {
+            return Err(refused("ibv_query_port", &self.name, failed));
+        }
+        let mut pkey = 0;
+        // SAFETY: the call writes one key, in network order; if it fails the key stays zero, which is none.
+        unsafe { ffi::ibv_query_pkey(self.raw, port, 0, &mut pkey) };
+        let gids = (0..u32::try_from(attr.gid_tbl_len).unwrap_or(0)).filter_map(|i| self.gid(port, i));
+        Ok(PortFacts {
+            port: u32::from(port),
+            state: match attr.state {
+                ffi::ibv_port_state::IBV_PORT_DOWN => "DOWN",
+                ffi::ibv_port_state::IBV_PORT_INIT => "INIT",
+                ffi::ibv_port_state::IBV_PORT_ARMED => "ARMED",
+                ffi::ibv_port_state::IBV_PORT_ACTIVE => "ACTIVE",
+                _ => "UNKNOWN",
+            },
+            link_layer: if u32::from(attr.link_layer) == ffi::IBV_LINK_LAYER_ETHERNET {
+                "Ethernet"
+            } else {
+                "InfiniBand"
+            },
+            lid: attr.lid,
+            active_mtu: mtu_bytes(attr.active_mtu),
+            max_mtu: mtu_bytes(attr.max_mtu),
+            gbit_per_s: Tenths(lanes(attr.active_width) * lane_rate(attr.active_speed)),
+            gids: gids.collect(),
+            pkey: u16::from_be(pkey),
+        })
+    }
+
+    fn gid(&self, port: u8, index: u32) -> Option<GidFacts> {
+        let mut entry = ffi::ibv_gid_entry::default();
+        let size = size_of::<ffi::ibv_gid_entry>();
+        // SAFETY: the call fills `entry`, whose size it is told; an empty or invalid index fails.
+        let failed = unsafe { ffi::_ibv_query_gid_ex(self.raw, u32::from(port), index, &mut entry, 0, size) };
+        // SAFETY: both members of the union are 16 plain bytes.
+        let raw = unsafe { entry.gid.raw };
+        if failed != 0 || raw == [0; 16] {
+            return None;
+        }
+        let kind = match entry.gid_type {
+            ffi::IBV_GID_TYPE_ROCE_V1 => "RoCE v1",
+            ffi::IBV_GID_TYPE_ROCE_V2 => "RoCE v2",
+            _ => "IB",
+        };
+        Some(GidFacts { index, gid: show_gid(raw), kind, raw })
+    }
+}
+
+/// A GID as people write it.
+pub(super) fn show_gid(raw: [u8; 16]) -> String {
+    Ipv6Addr::from(raw).to_string()
+}
+
+fn mtu_bytes(code: u32) -> u32 {
+    if (1..=5).contains(&code) { 128 << code } else { 0 }
+}
+
+/// The code of `ibv_modify_qp(3)` for an MTU in bytes.
+pub(super) fn mtu_code(bytes: u32) -> Option<u32> {
+    (1..=5).find(|&code| mtu_bytes(code) == bytes)
+}
+
+fn lanes(width: u8) -> u32 {
+    match width {
+        1 => 1,
+        2 => 4,
+        4 => 8,
+        8 => 12,
+        16 => 2,
+        _ => 0,
+    }
+}
+
+/// Tenths of Gb/s of one lane (InfiniBand specification, `LinkSpeedActive`; SDR to XDR).
+fn lane_rate(speed: u8) -> u32 {
+    match speed {
+        1 => 25,
+        2 => 50,
+        4 | 8 => 100,
+        16 => 140,
+        32 => 250,
+        64 => 500,
+        128 => 1000,
+        _ => 0,
+    }
+}
+
+/// The port that the options ask for, or the first active one.
+pub(super) fn choose_port<'f>(
+    facts: &'f DeviceFacts,
+    options: &Options,
+) -> Result<&'f PortFacts, SetupError> {
+    let name = &facts.name;
+    let down = |port: &PortFacts| {
+        SetupError::Invalid(format!(
+            "port {} of {name} is {}: check the cable and, on RoCE, that its network interface is up (`ip link set \
+             DEV up`); on InfiniBand a subnet manager must run",
+            port.port, port.state
+        ))
+    };
+    if let Some(number) = options.port {
+        let Some(port) = facts.ports.iter().find(|p| p.port == u32::from(number)) else {
+            return Err(SetupError::Invalid(format!(
+                "{name} has no port {number}, it has {}",
+                facts.ports.len()
+            )));
+        };
+        return if port.state == "ACTIVE" { Ok(port) } else { Err(down(port)) };
+    }
+    match (facts.ports.iter().find(|p| p.state == "ACTIVE"), facts.ports.first()) {
+        (Some(port), _) => Ok(port),
+        (None, Some(port)) => Err(down(port)),
+        (None, None) => Err(SetupError::Invalid(format!("{name} has no ports"))),
+    }
+}
+
+/// The GID index that the options ask for, or the one that most likely reaches the peers.
+pub(super) fn choose_gid(facts: &DeviceFacts, port: &PortFacts, options: &Options) -> Result<u8, SetupError> {
+    let (name, number) = (&facts.name, port.port);
+    if let Some(index) = options.gid_index {
+        return match port.gids.iter().find(|gid| gid.index == u32::from(index)) {
+            Some(_) => Ok(index),
+            None => {
+                let known: Vec<String> =
+                    port.gids.iter().map(|g| format!("{} ({})", g.index, g.gid)).collect();
+                Err(SetupError::Invalid(format!(
+                    "port {number} of {name} has no GID at index {index}; there are {}",
+                    if known.is_empty() { "none".to_owned() } else { known.join(", ") }
+                )))
+            }
+        };
+    }
+    let index = |gid: &GidFacts| u8::try_from(gid.index).unwrap_or(0);
+    if port.link_layer != "Ethernet" {
+        return Ok(port.gids.first().map_or(0, index));
+    }
+    port.gids.iter().min_by_key(|gid| gid_rank(gid)).map(index).ok_or_else(|| {
+        SetupError::Invalid(format!(
+            "port {number} of {name} has no GID: its network interface has no address (`ip addr add ADDRESS/24 dev \
+             DEV`)"
+        ))
+    })
+}
+
+/// RoCE v2 before v1, an IPv4 address before IPv6, a routable one before a link-local one.
+fn gid_rank(gid: &GidFacts) -> u32 {
+    let address = Ipv6Addr::from(gid.raw);
+    let link_local = gid.raw[..2] == [0xfe, 0x80];
+    u32::from(gid.kind != "RoCE v2") * 4
+        + u32::from(address.to_ipv4_mapped().is_none())
+        + u32::from(link_local)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn gid(index: u32, address: &str, kind: &'static str) -> GidFacts {
+        let raw = address.parse::<Ipv6Addr>().unwrap().octets();
+        GidFacts { index, gid: show_gid(raw), kind, raw }
+    }
+
+    fn device(gids: Vec<GidFacts>, state: &'static str) -> DeviceFacts {
+        let port = PortFacts {
+            port: 1,
+            state,
+            link_layer: "Ethernet",
+            lid: 0,
+            active_mtu: 1024,
+            max_mtu: 4096,
+            gbit_per_s: Tenths(1000),
+            gids,
+            pkey: 0xffff,
+        };
+        DeviceFacts {
+            name: "mlx5_0".into(),
+            firmware: String::new(),
+            vendor_id: 0,
+            vendor_part_id: 0,
+            atomic: AtomicCap::Hca,
+            max_qp: 1,
+            max_qp_wr: 1,
+            max_cqe: 1,
+            max_mr: 1,
+            max_sge: 1,
+            max_rd_atomic: 1,
+            max_ah: 1,
+            ports: vec![port],
+        }
+    }
+
+    #[test]
+    fn the_gid_that_is_chosen_is_the_one_that_most_likely_reaches_the_peers() {
+        let options = Options::new("mlx5_0");
+        let facts = device(
+            vec![
+                gid(0, "fe80::1", "RoCE v1"),
+                gid(1, "fe80::1", "RoCE v2"),
+                gid(2, "::ffff:10.0.0.1", "RoCE v1"),
+                gid(3, "::ffff:10.0.0.1", "RoCE v2"),
+                gid(5, "2001:db8::1", "RoCE v2"),
+            ],
+            "ACTIVE",
+        );
+        assert_eq!(choose_gid(&facts, &facts.ports[0], &options), Ok(3));
+        let forced = Options { gid_index: Some(5), ..options.clone() };
+        assert_eq!(choose_gid(&facts, &facts.ports[0], &forced), Ok(5));
+        let absent = Options { gid_index: Some(4), ..options.clone() };
+        let error = choose_gid(&facts, &facts.ports[0], &absent).unwrap_err().to_string();
+        assert!(error.contains("no GID at index 4") && error.contains("5 (2001:db8::1)"), "{error}");
+        let bare = device(Vec::new(), "ACTIVE");
+        let error = choose_gid(&bare, &bare.ports[0], &options).unwrap_err().to_string();
+        assert!(error.contains("ip addr add"), "{error}");
+    }
+
+    #[test]
+    fn a_port_that_is_down_or_absent_says_so() {
+        let options = Options::new("mlx5_0");
+        let facts = device(Vec::new(), "DOWN");
+        let error = choose_port(&facts, &options).unwrap_err().to_string();
+        assert!(error.contains("port 1 of mlx5_0 is DOWN"), "{error}");
+        let third = Options { port: Some(3), ..options };
+        let error = choose_port(&facts, &third).unwrap_err().to_string();
+        assert!(error.contains("no port 3"), "{error}");
+    }
+
+    #[test]
+    fn options_parse_a_device_and_a_port() {
+        assert_eq!(Options::parse("rxe0").unwrap(), Options::new("rxe0"));
+        assert_eq!(Options::parse("mlx5_0:2").unwrap().port, Some(2));
+        let all = Options::parse("mlx5_0:1,gid=3,mtu=1024,pkey=1,sl=2,tc=106,timeout=14,retry=7,inline=64")
+            .unwrap();
+        assert_eq!((all.gid_index, all.mtu, all.traffic_class, all.timeout), (Some(3), Some(1024), 106, 14));
+        for bad in [
+            "rxe0:",
+            "rxe0:0",
+            "rxe0:x",
+            "rxe0:256",
+            "rxe0,gid",
+            "rxe0,gid=256",
+            "rxe0,gud=3",
+            "rxe0,retry=8",
+        ] {
+            assert!(Options::parse(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn mtu_codes_go_both_ways() {
+        for bytes in [256, 512, 1024, 2048, 4096] {
+            assert_eq!(mtu_code(bytes).map(mtu_bytes), Some(bytes));
+        }
+        assert_eq!((mtu_code(1500), mtu_bytes(0)), (None, 0));
+    }
+}

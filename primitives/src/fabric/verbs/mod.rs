@@ -1,0 +1,356 @@
+//! Real NICs through libibverbs. Cargo feature `verbs`.
+//!
+//! A [`Verbs`] is a device port and the logical nodes that this process runs on it: all of a test cluster, or one
+//! member of a real one. Each worker thread opens a [`VerbsNic`] with a device context, protection domain and
+//! completion queue of its own, so that threads share neither doorbell registers nor their locks (DrTM+H §3.1).
+//!
+//! **Keys are names.** A key that the hardware knows belongs to one protection domain, so the same memory has
+//! another key in each context. What [`crate::fabric::Nic::register`] returns is therefore a name, valid for the whole node; a
+//! context translates it while it fills in the request: its own `lkey`, or the peer context's `rkey` and base
+//! address, one table look-up each. Memory that others may reach is registered in every context of its node;
+//! memory for local use only in those that use it.
+//!
+//! **Linked, not loaded at run time.** A binary built with the feature needs `libibverbs.so.1` to start. Opening
+//! the library at run time would need a function table of our own or a binding whose C part is GPL; the default
+//! build has no such need in the first place, and whoever builds the feature has an adapter to use it with.
+//!
+//! This folder and the constructor in `mem` are the only places with `unsafe`. Three facts carry most of it:
+//! libibverbs' objects may be used from several threads (libibverbs manual, `ibv_open_device(3)` and the
+//! thread-safety note of rdma-core), every object is destroyed by the owner of a handle that is not `Copy`, and a
+//! region outlives its registrations because each registration holds it.
+#![allow(unsafe_code)]
+
+mod context;
+mod device;
+mod nic;
+mod qp;
+mod status;
+
+pub use device::{AtomicCap, DeviceFacts, GidFacts, PortFacts, devices};
+pub use nic::VerbsNic;
+
+use super::{AtomicScope, Caps, SetupError};
+use crate::verbs::{NodeId, Transport};
+use context::{Context, KeyTable, Regions};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, RwLock};
+
+/// Which device, and how queue pairs use it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// The device's name, as `doorbell devices` lists it.
+    pub device: String,
+    /// Its port, from 1; the first active one unless given.
+    pub port: Option<u8>,
+    /// Index of the source GID. Unless given: on Ethernet a RoCE v2 GID, one of IPv4 if there is one; index 0 on
+    /// InfiniBand.
+    pub gid_index: Option<u8>,
+    /// Path MTU in bytes; the port's active MTU unless given. The smaller of both ends is used.
+    pub mtu: Option<u32>,
+    /// Index into the port's P_Key table.
+    pub pkey_index: u16,
+    /// InfiniBand service level.
+    pub service_level: u8,
+    /// Traffic class of the global routing header (DSCP on RoCE v2).
+    pub traffic_class: u8,
+    /// Time-out of an acknowledgement as `ibv_modify_qp(3)` counts it: 4.096 µs · 2^timeout.
+    pub timeout: u8,
+    /// Retransmissions after a time-out, at most 7; see [`Options::new`] about 7.
+    pub retry_count: u8,
+    /// Time between offers to a receiver that is not ready, in the code of `ibv_modify_qp(3)`; 12 is 0.64 ms.
+    pub min_rnr_timer: u8,
+    /// Bytes of inline payload to ask for; what the device grants is in [`Caps::max_inline`].
+    pub inline: u32,
+    /// Entries a completion queue starts with; it grows with the queue pairs that report to it.
+    pub cq_entries: u32,
+}
+
+impl Options {
+    /// A device by name, everything else chosen by what it reports.
+    ///
+    /// A dead peer is noticed after 7 time-outs of 268 ms. Six retransmissions and not the most there may be, seven: the
+    /// Soft-RoCE driver takes seven for "for ever", and a peer that does not answer would never be an error.
+    pub fn new(device: &str) -> Options {
+        Options {
+            device: device.to_owned(),
+            port: None,
+            gid_index: None,
+            mtu: None,
+            pkey_index: 0,
+            service_level: 0,
+            traffic_class: 0,
+            timeout: 16,
+            retry_count: 6,
+            min_rnr_timer: 12,
+            inline: 256,
+            cq_entries: 1024,
+        }
+    }
+
+    /// As the command line names it after `verbs:`: `DEVICE[:PORT][,KEY=VALUE…]`, with the keys `gid` (index), `mtu`
+    /// (bytes), `pkey` (index), `sl`, `tc`, `timeout`, `retry` and `inline` (bytes). `mlx5_0:1,gid=3,mtu=1024` for example.
+    ///
+    /// # Errors
+    /// If the port or a value is not a number in its range, or the key is none of these.
+    pub fn parse(text: &str) -> Result<Options, SetupError> {
+        fn number<T: std::str::FromStr>(what: &str, text: &str) -> Result<T, SetupError> {
+            text.parse()
+                .map_err(|_| SetupError::Invalid(format!("{what}: `{text}` is not a number in its range")))
+        }
+        let mut parts = text.split(',');
+        let device = parts.next().unwrap_or_default();
+        let mut options = match device.split_once(':') {
+            None => Options::new(device),
+            Some((device, port)) => match number("port", port)? {
+                0 => return Err(SetupError::Invalid("port: ports are numbered from 1".into())),
+                port => Options { port: Some(port), ..Options::new(device) },
+            },
+        };
+        for part in parts {
+            let (key, value) = part.split_once('=').unwrap_or((part, ""));
+            match key {
+                "gid" => options.gid_index = Some(number(key, value)?),
+                "mtu" => options.mtu = Some(number(key, value)?),
+                "pkey" => options.pkey_index = number(key, value)?,
+                "sl" => options.service_level = number(key, value)?,
+                "tc" => options.traffic_class = number(key, value)?,
+                "timeout" => options.timeout = number(key, value)?,
+                "retry" => options.retry_count = number(key, value)?,
+                "inline" => options.inline = number(key, value)?,
+                _ => {
+                    return Err(SetupError::Invalid(format!(
+                        "`{key}` is no setting of a verbs fabric; there are gid, mtu, pkey, sl, tc, timeout, retry, inline"
+                    )));
+                }
+            }
+        }
+        if options.timeout > 31 || options.retry_count > 7 {
+            return Err(SetupError::Invalid("timeout is at most 31, retry at most 7".into()));
+        }
+        Ok(options)
+    }
+}
+
+/// A device port and the logical nodes that this process runs on it. Cloning shares it.
+#[derive(Clone)]
+pub struct Verbs {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    options: Options,
+    caps: Caps,
+    limits: Limits,
+    port: Port,
+    /// Whether all nodes live in this process, so that a node or queue pair nobody knows does not exist.
+    complete: bool,
+    nodes: Box<[Node]>,
+    /// Queue pairs of this process by number; the device's numbers are unique.
+    qps: RwLock<BTreeMap<u32, KnownQp>>,
+    clock: quanta::Clock,
+    started: quanta::Instant,
+}
+
+/// Limits of the device that are not in [`Caps`].
+struct Limits {
+    max_cqe: u32,
+    max_mr: u32,
+}
+
+/// What queue pairs need to know of the port.
+struct Port {
+    number: u8,
+    gid_index: u8,
+    global: bool,
+    path: Path,
+}
+
+#[derive(Default)]
+struct Node {
+    regions: Mutex<Regions>,
+}
+
+/// A queue pair of this process, as its peers see it.
+#[derive(Clone)]
+struct KnownQp {
+    node: NodeId,
+    transport: Transport,
+    psn: u32,
+    keys: Arc<KeyTable>,
+}
+
+/// How a port is reached.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+struct Path {
+    /// Its GID: on RoCE what its address is made of.
+    gid: [u8; 16],
+    /// Its local identifier, zero on Ethernet.
+    lid: u16,
+    /// Path MTU in bytes that this end supports.
+    mtu: u32,
+}
+
+/// What peers in other processes must know of a context: all connection data that the addresses of its queue pairs do
+/// not hold.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+struct ContextCard {
+    path: Path,
+    /// First packet sequence number of queue pair `n`: `psn + n`, in 24 bits.
+    psn: u32,
+    /// Numbers of the queue pairs it sends datagrams from.
+    datagrams: Vec<u32>,
+    /// The node's regions, as requests to this context name them.
+    keys: Vec<RemoteKey>,
+}
+
+/// A region as requests to one context of its owner name it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+struct RemoteKey {
+    /// The name that [`crate::fabric::Nic::register`] gave it.
+    name: crate::verbs::Rkey,
+    /// The key that the hardware knows.
+    rkey: u32,
+    /// Address of the region's first byte at its owner.
+    base: u64,
+}
+
+/// The first packet sequence number of a queue pair.
+fn first_psn(context: u32, qpn: u32) -> u32 {
+    context.wrapping_add(qpn) & 0xff_ffff
+}
+
+impl Verbs {
+    /// Opens a port for `nodes` logical nodes that all live in this process.
+    ///
+    /// # Errors
+    /// If there is no such device, or its port cannot be used; the message says what to do about it.
+    pub fn open(options: &Options, nodes: u16) -> Result<Verbs, SetupError> {
+        Verbs::with(options, nodes, true)
+    }
+
+    /// Opens a port for one member of a cluster of `nodes` nodes, the others of which are other processes.
+    ///
+    /// # Errors
+    /// As [`Verbs::open`].
+    pub fn member(options: &Options, nodes: u16) -> Result<Verbs, SetupError> {
+        Verbs::with(options, nodes, false)
+    }
+
+    fn with(options: &Options, nodes: u16, complete: bool) -> Result<Verbs, SetupError> {
+        let device = device::Device::open(&options.device)?;
+        let facts = device.facts()?;
+        let port = device::choose_port(&facts, options)?;
+        let gid_index = device::choose_gid(&facts, port, options)?;
+        let ethernet = port.link_layer == "Ethernet";
+        let gid = port.gids.iter().find(|gid| gid.index == u32::from(gid_index)).map(|gid| gid.raw);
+        let mtu = match options.mtu {
+            None => port.active_mtu,
+            Some(mtu) if device::mtu_code(mtu).is_some() && mtu <= port.active_mtu => mtu,
+            Some(mtu) => {
+                return Err(SetupError::Invalid(format!(
+                    "path MTU {mtu}: port {} of {} has an active MTU of {} B, and 256, 512, 1024, 2048 and 4096 \
+                     are the values there are",
+                    port.port, options.device, port.active_mtu
+                )));
+            }
+        };
+        let clock = quanta::Clock::new();
+        let mut shared = Shared {
+            caps: Caps {
+                fabric: format!("verbs:{}", options.device),
+                one_sided: true,
+                atomic_scope: match facts.atomic {
+                    AtomicCap::None => AtomicScope::None,
+                    AtomicCap::Hca => AtomicScope::Nic,
+                    AtomicCap::Global => AtomicScope::Global,
+                },
+                max_send_depth: facts.max_qp_wr,
+                max_recv_depth: facts.max_qp_wr,
+                max_inline: 0,
+                max_rd_atomic: facts.max_rd_atomic.min(255),
+                ud_mtu: mtu,
+                virtual_time: false,
+            },
+            limits: Limits { max_cqe: facts.max_cqe, max_mr: facts.max_mr },
+            port: Port {
+                number: port.port as u8,
+                gid_index,
+                global: ethernet || options.gid_index.is_some(),
+                path: Path { gid: gid.unwrap_or_default(), lid: port.lid, mtu },
+            },
+            options: options.clone(),
+            complete,
+            nodes: std::iter::repeat_with(Node::default).take(usize::from(nodes)).collect(),
+            qps: RwLock::default(),
+            started: clock.now(),
+            clock,
+        };
+        shared.caps.max_inline = qp::probe_inline(&Context::new(device)?, &shared)?;
+        Ok(Verbs { shared: Arc::new(shared) })
+    }
+
+    /// A device context on `node` for one worker thread.
+    ///
+    /// # Errors
+    /// If the node does not exist, or the device refuses another context, protection domain, completion queue, or
+    /// the registration of the node's memory in it.
+    pub fn context(&self, node: NodeId) -> Result<VerbsNic, SetupError> {
+        VerbsNic::open(self.shared.clone(), node)
+    }
+
+    /// What the device can do.
+    pub fn caps(&self) -> &Caps {
+        &self.shared.caps
+    }
+
+    /// One line for the record of a run: port, GID, MTU, limits that were found.
+    pub fn describe(&self) -> String {
+        let (port, caps) = (&self.shared.port, &self.shared.caps);
+        format!(
+            "{} port {}, GID index {} ({}), path MTU {}, inline up to {} B, READs in flight up to {}; {}",
+            self.shared.options.device,
+            port.number,
+            port.gid_index,
+            device::show_gid(port.path.gid),
+            port.path.mtu,
+            caps.max_inline,
+            caps.max_rd_atomic,
+            crate::mem::pages_here()
+        )
+    }
+
+    /// Queue pairs and registrations of this process that are alive, for tests that look for leaks.
+    pub fn alive(&self) -> (usize, usize) {
+        let qps = self.shared.qps.read().unwrap_or_else(|p| p.into_inner()).len();
+        let registrations = self.shared.nodes.iter().map(|n| lock(&n.regions).registrations()).sum();
+        (qps, registrations)
+    }
+}
+
+impl Shared {
+    fn qp(&self, number: u32) -> Option<KnownQp> {
+        self.qps.read().unwrap_or_else(|p| p.into_inner()).get(&number).cloned()
+    }
+}
+
+/// A lock whose holder panicked guards data that is still whole: every change is one insertion or removal.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+/// A number nobody can guess, from the operating system's entropy.
+fn entropy() -> u64 {
+    use std::hash::{BuildHasher, Hasher};
+    std::hash::RandomState::new().build_hasher().finish()
+}
+
+/// The error of a libibverbs call that failed with `errno`.
+fn refused(call: &'static str, device: &str, errno: i32) -> SetupError {
+    let reason = std::io::Error::from_raw_os_error(errno).to_string();
+    SetupError::Device { call, device: device.to_owned(), reason, hint: status::hint(call, errno) }
+}
+
+/// `errno` of the calling thread.
+fn errno() -> i32 {
+    std::io::Error::last_os_error().raw_os_error().unwrap_or(0)
+}

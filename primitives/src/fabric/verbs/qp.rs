@@ -1,0 +1,406 @@
+//! Queue pairs: creation, the way from RESET to RTS, and the places of their queues.
+
+use super::context::{Context, KeyTable};
+use super::device::mtu_code;
+use super::{Path, Shared, errno, first_psn, refused};
+use crate::fabric::SetupError;
+use crate::verbs::{NodeId, Qp, QpConfig, QpState, Sge, Transport};
+use ffi::ibv_qp_attr_mask as mask;
+use ibverbs_sys as ffi;
+use std::sync::Arc;
+
+/// A completion queue.
+pub(super) struct CompletionQueue {
+    pub(super) raw: *mut ffi::ibv_cq,
+    /// Entries it has, and entries its queue pairs may fill at once.
+    pub(super) entries: u32,
+    pub(super) wanted: u32,
+}
+
+impl CompletionQueue {
+    pub(super) fn new(context: &Context, entries: u32) -> Result<CompletionQueue, SetupError> {
+        let null = std::ptr::null_mut();
+        // SAFETY: the context is open; without a completion channel nobody is told of completions but by polling.
+        let raw = unsafe { ffi::ibv_create_cq(context.raw(), entries as i32, null, std::ptr::null_mut(), 0) };
+        if raw.is_null() {
+            return Err(refused("ibv_create_cq", context.device_name(), errno()));
+        }
+        Ok(CompletionQueue { raw, entries, wanted: 0 })
+    }
+
+    /// Makes room for the completions of another queue pair: a queue that overflows is broken for good.
+    fn make_room(&mut self, more: u32, context: &Context, shared: &Shared) -> Result<(), SetupError> {
+        let wanted = self.wanted + more;
+        if wanted > shared.limits.max_cqe {
+            return Err(SetupError::Limit {
+                what: "completion queue entries of one context",
+                asked: u64::from(wanted),
+                limit: u64::from(shared.limits.max_cqe),
+                fabric: shared.caps.fabric.clone(),
+            });
+        }
+        if wanted > self.entries {
+            let entries = wanted.max(self.entries * 2).min(shared.limits.max_cqe);
+            // SAFETY: the queue is alive; resizing keeps what is in it.
+            let failed = unsafe { ffi::ibv_resize_cq(self.raw, entries as i32) };
+            if failed != 0 {
+                return Err(refused("ibv_resize_cq", context.device_name(), failed));
+            }
+            self.entries = entries;
+        }
+        self.wanted = wanted;
+        Ok(())
+    }
+}
+
+impl Drop for CompletionQueue {
+    fn drop(&mut self) {
+        // SAFETY: created by ibv_create_cq; the queue pairs that report to it are destroyed before.
+        unsafe { ffi::ibv_destroy_cq(self.raw) };
+    }
+}
+
+/// The places of a send or receive queue, and what the poster wants back for each. A place is taken by a post and
+/// freed by a completion at or behind it, whatever a driver's rounding up would allow.
+pub(super) struct Ring<T> {
+    slots: Box<[T]>,
+    depth: u64,
+    posted: u64,
+    retired: u64,
+}
+
+/// Bits of a request's sequence number in its hardware id.
+pub(super) const SEQ_BITS: u32 = 40;
+const SEQ_MASK: u64 = (1 << SEQ_BITS) - 1;
+
+impl<T: Copy> Ring<T> {
+    fn new(depth: u32, empty: T) -> Ring<T> {
+        let slots = vec![empty; (depth as usize).next_power_of_two()].into_boxed_slice();
+        Ring { slots, depth: u64::from(depth), posted: 0, retired: 0 }
+    }
+
+    #[inline]
+    pub(super) fn room(&self) -> u64 {
+        self.depth - (self.posted - self.retired)
+    }
+
+    /// Takes the place `ahead` behind the last one posted; returns its sequence number.
+    #[inline]
+    pub(super) fn enter(&mut self, ahead: u64, kept: T) -> u64 {
+        let seq = self.posted + ahead;
+        let at = seq as usize & (self.slots.len() - 1);
+        self.slots[at] = kept;
+        seq & SEQ_MASK
+    }
+
+    /// Counts `taken` entered places as posted.
+    #[inline]
+    pub(super) fn post(&mut self, taken: u64) {
+        self.posted += taken;
+    }
+
+    /// Frees everything up to a completed place; `None` if a reset did so before.
+    #[inline]
+    pub(super) fn retire(&mut self, seq: u64) -> Option<T> {
+        let behind = seq.wrapping_sub(self.retired) & SEQ_MASK;
+        if behind >= self.posted - self.retired {
+            return None;
+        }
+        let last = self.retired + behind;
+        self.retired = last + 1;
+        Some(self.slots[last as usize & (self.slots.len() - 1)])
+    }
+
+    fn forget(&mut self) {
+        self.retired = self.posted;
+    }
+}
+
+/// The other end of a connection.
+pub(super) struct Peer {
+    pub(super) node: NodeId,
+    pub(super) qpn: u32,
+    pub(super) path: Path,
+    /// The first packet sequence number it sends.
+    pub(super) psn: u32,
+    pub(super) keys: Arc<KeyTable>,
+}
+
+/// A posted receive.
+#[derive(Clone, Copy)]
+pub(super) struct PostedRecv {
+    pub(super) id: u64,
+    pub(super) local: Sge,
+}
+
+/// A queue pair.
+pub(super) struct QueuePair {
+    pub(super) raw: *mut ffi::ibv_qp,
+    pub(super) number: Qp,
+    pub(super) config: QpConfig,
+    psn: u32,
+    pub(super) send: Ring<u64>,
+    pub(super) recv: Ring<PostedRecv>,
+    pub(super) peer: Option<Peer>,
+    pub(super) connected: bool,
+    /// A request or receive failed since the last reset.
+    pub(super) failed: bool,
+}
+
+impl Drop for QueuePair {
+    fn drop(&mut self) {
+        // SAFETY: created by ibv_create_qp and destroyed once; afterwards the device touches no buffer for it.
+        unsafe { ffi::ibv_destroy_qp(self.raw) };
+    }
+}
+
+fn create(
+    context: &Context,
+    cq: *mut ffi::ibv_cq,
+    config: &QpConfig,
+    inline: u32,
+) -> Result<(*mut ffi::ibv_qp, u32), i32> {
+    let mut init = ffi::ibv_qp_init_attr {
+        send_cq: cq,
+        recv_cq: cq,
+        cap: ffi::ibv_qp_cap {
+            max_send_wr: config.send_depth,
+            max_recv_wr: config.recv_depth,
+            max_send_sge: 1,
+            max_recv_sge: 1,
+            max_inline_data: inline,
+        },
+        qp_type: match config.transport {
+            Transport::Rc => ffi::ibv_qp_type::IBV_QPT_RC,
+            Transport::Uc => ffi::ibv_qp_type::IBV_QPT_UC,
+            Transport::Ud => ffi::ibv_qp_type::IBV_QPT_UD,
+        },
+        ..ffi::ibv_qp_init_attr::default()
+    };
+    // SAFETY: domain and completion queue are alive and of one context; the call writes what was granted into `init`.
+    let raw = unsafe { ffi::ibv_create_qp(context.domain(), &mut init) };
+    if raw.is_null() { Err(errno()) } else { Ok((raw, init.cap.max_inline_data)) }
+}
+
+/// The inline payload the device grants, at most what the options ask for: no attribute says it.
+pub(super) fn probe_inline(context: &Context, shared: &Shared) -> Result<u32, SetupError> {
+    let cq = CompletionQueue::new(context, 16)?;
+    let config = QpConfig { send_depth: 16, recv_depth: 1, ..QpConfig::rc() };
+    let mut asked = shared.options.inline;
+    loop {
+        match create(context, cq.raw, &config, asked) {
+            Ok((raw, granted)) => {
+                // SAFETY: just created, used by nobody.
+                unsafe { ffi::ibv_destroy_qp(raw) };
+                return Ok(asked.min(granted));
+            }
+            Err(_) if asked > 0 => asked /= 2,
+            Err(code) => return Err(refused("ibv_create_qp", context.device_name(), code)),
+        }
+    }
+}
+
+impl QueuePair {
+    pub(super) fn create(
+        context: &Context,
+        cq: &mut CompletionQueue,
+        config: &QpConfig,
+        shared: &Shared,
+    ) -> Result<QueuePair, SetupError> {
+        cq.make_room(config.send_depth + config.recv_depth, context, shared)?;
+        let made = create(context, cq.raw, config, shared.caps.max_inline);
+        let (raw, _) = made.map_err(|code| refused("ibv_create_qp", context.device_name(), code))?;
+        // SAFETY: just created.
+        let number = unsafe { (*raw).qp_num };
+        let nowhere = Sge { lkey: crate::verbs::Lkey(0), offset: 0, len: 0 };
+        let qp = QueuePair {
+            raw,
+            number: Qp(number),
+            config: *config,
+            psn: first_psn(context.psn, number),
+            send: Ring::new(config.send_depth, 0),
+            recv: Ring::new(config.recv_depth, PostedRecv { id: 0, local: nowhere }),
+            peer: None,
+            connected: false,
+            failed: false,
+        };
+        qp.go_to_init(shared)?;
+        Ok(qp)
+    }
+
+    fn modify(
+        &self,
+        shared: &Shared,
+        call: &'static str,
+        state: ffi::ibv_qp_state::Type,
+        mut attr: ffi::ibv_qp_attr,
+        bits: &[mask],
+    ) -> Result<(), SetupError> {
+        attr.qp_state = state;
+        let bits = bits.iter().fold(mask::IBV_QP_STATE.0, |all, bit| all | bit.0);
+        // SAFETY: the queue pair is alive, and `attr` holds what `bits` announce.
+        match unsafe { ffi::ibv_modify_qp(self.raw, &mut attr, bits as i32) } {
+            0 => Ok(()),
+            code => Err(refused(call, &shared.options.device, code)),
+        }
+    }
+
+    fn go_to_init(&self, shared: &Shared) -> Result<(), SetupError> {
+        use ffi::ibv_access_flags as flag;
+        let mut attr = ffi::ibv_qp_attr {
+            pkey_index: shared.options.pkey_index,
+            port_num: shared.port.number,
+            qkey: self.config.qkey,
+            ..ffi::ibv_qp_attr::default()
+        };
+        attr.qp_access_flags = match self.config.transport {
+            Transport::Rc => {
+                let atomic = if shared.caps.atomic_scope == crate::fabric::AtomicScope::None {
+                    0
+                } else {
+                    flag::IBV_ACCESS_REMOTE_ATOMIC.0
+                };
+                flag::IBV_ACCESS_REMOTE_READ.0 | flag::IBV_ACCESS_REMOTE_WRITE.0 | atomic
+            }
+            _ => flag::IBV_ACCESS_REMOTE_WRITE.0,
+        };
+        let last = if self.config.transport == Transport::Ud {
+            mask::IBV_QP_QKEY
+        } else {
+            mask::IBV_QP_ACCESS_FLAGS
+        };
+        let bits = [mask::IBV_QP_PKEY_INDEX, mask::IBV_QP_PORT, last];
+        self.modify(shared, "ibv_modify_qp to INIT", ffi::ibv_qp_state::IBV_QPS_INIT, attr, &bits)
+    }
+
+    /// Takes the queue pair from INIT to RTS, towards its peer if it has one.
+    pub(super) fn go_to_ready(&mut self, shared: &Shared) -> Result<(), SetupError> {
+        let rtr = ffi::ibv_qp_state::IBV_QPS_RTR;
+        let rts = ffi::ibv_qp_state::IBV_QPS_RTS;
+        let (config, options) = (&self.config, &shared.options);
+        let mut attr = ffi::ibv_qp_attr::default();
+        let mut bits = Vec::new();
+        if let Some(peer) = &self.peer {
+            let mtu = shared.port.path.mtu.min(peer.path.mtu);
+            attr.path_mtu = mtu_code(mtu).ok_or_else(|| {
+                SetupError::Invalid(format!("{} announced a path MTU of {mtu} B", peer.node))
+            })?;
+            attr.dest_qp_num = peer.qpn;
+            attr.rq_psn = peer.psn;
+            attr.ah_attr = address_vector(shared, &peer.path);
+            bits.extend([mask::IBV_QP_AV, mask::IBV_QP_PATH_MTU, mask::IBV_QP_DEST_QPN, mask::IBV_QP_RQ_PSN]);
+        }
+        if config.transport == Transport::Rc {
+            attr.max_dest_rd_atomic = config.max_rd_atomic.min(255) as u8;
+            attr.min_rnr_timer = options.min_rnr_timer;
+            bits.extend([mask::IBV_QP_MAX_DEST_RD_ATOMIC, mask::IBV_QP_MIN_RNR_TIMER]);
+        }
+        self.modify(shared, "ibv_modify_qp to RTR", rtr, attr, &bits)?;
+        let mut attr = ffi::ibv_qp_attr { sq_psn: self.psn, ..ffi::ibv_qp_attr::default() };
+        let mut bits = vec![mask::IBV_QP_SQ_PSN];
+        if config.transport == Transport::Rc {
+            attr.max_rd_atomic = config.max_rd_atomic.min(255) as u8;
+            attr.timeout = options.timeout;
+            attr.retry_cnt = options.retry_count;
+            attr.rnr_retry = config.rnr_retry;
+            bits.extend([
+                mask::IBV_QP_MAX_QP_RD_ATOMIC,
+                mask::IBV_QP_TIMEOUT,
+                mask::IBV_QP_RETRY_CNT,
+                mask::IBV_QP_RNR_RETRY,
+            ]);
+        }
+        self.modify(shared, "ibv_modify_qp to RTS", rts, attr, &bits)?;
+        self.connected = true;
+        Ok(())
+    }
+
+    pub(super) fn connect(&mut self, shared: &Shared, peer: Option<Peer>) -> Result<(), SetupError> {
+        if self.connected {
+            return Err(SetupError::Invalid(format!("queue pair {} is already connected", self.number.0)));
+        }
+        self.peer = peer;
+        let done = self.go_to_ready(shared);
+        if done.is_err() {
+            self.peer = None;
+        }
+        done
+    }
+
+    /// Empties the queue pair and connects it anew, with the sequence numbers it began with: the other end must do
+    /// the same.
+    pub(super) fn reset(&mut self, shared: &Shared) {
+        if !self.connected {
+            return;
+        }
+        let attr = ffi::ibv_qp_attr::default();
+        let reset = ffi::ibv_qp_state::IBV_QPS_RESET;
+        // If a step fails the queue pair stays short of RTS, and what is posted to it is refused or flushed.
+        let _ = self
+            .modify(shared, "ibv_modify_qp to RESET", reset, attr, &[])
+            .and_then(|()| self.go_to_init(shared))
+            .and_then(|()| self.go_to_ready(shared));
+        self.failed = false;
+        self.send.forget();
+        self.recv.forget();
+    }
+
+    /// Takes the queue pair to the error state in so many words, where it is by the specification anyway. Some drivers
+    /// flush receives only when told: those behind one that failed, and those posted later.
+    #[cold]
+    pub(super) fn flush(&self, shared: &Shared) {
+        let (call, attr) = ("ibv_modify_qp to ERR", ffi::ibv_qp_attr::default());
+        // It fails if the queue pair is being torn down, and then nobody waits for its receives.
+        let _ = self.modify(shared, call, ffi::ibv_qp_state::IBV_QPS_ERR, attr, &[]);
+    }
+
+    pub(super) fn state(&self) -> QpState {
+        let mut attr = ffi::ibv_qp_attr::default();
+        let mut init = ffi::ibv_qp_init_attr::default();
+        // SAFETY: the queue pair is alive and the call fills both structures.
+        let failed =
+            unsafe { ffi::ibv_query_qp(self.raw, &mut attr, mask::IBV_QP_STATE.0 as i32, &mut init) };
+        match attr.qp_state {
+            _ if failed != 0 => QpState::Error,
+            ffi::ibv_qp_state::IBV_QPS_RESET | ffi::ibv_qp_state::IBV_QPS_INIT => QpState::Init,
+            ffi::ibv_qp_state::IBV_QPS_RTR | ffi::ibv_qp_state::IBV_QPS_RTS => QpState::ReadyToSend,
+            _ => QpState::Error,
+        }
+    }
+}
+
+fn address_vector(shared: &Shared, to: &Path) -> ffi::ibv_ah_attr {
+    let mut vector = ffi::ibv_ah_attr {
+        dlid: to.lid,
+        sl: shared.options.service_level,
+        port_num: shared.port.number,
+        ..ffi::ibv_ah_attr::default()
+    };
+    if shared.port.global {
+        vector.is_global = 1;
+        vector.grh.dgid = ffi::ibv_gid { raw: to.gid };
+        vector.grh.sgid_index = shared.port.gid_index;
+        vector.grh.hop_limit = 64;
+        vector.grh.traffic_class = shared.options.traffic_class;
+    }
+    vector
+}
+
+/// An address handle: the way to one node for datagrams.
+pub(super) struct Handle(pub(super) *mut ffi::ibv_ah);
+
+impl Handle {
+    pub(super) fn new(context: &Context, shared: &Shared, to: &Path) -> Result<Handle, i32> {
+        let mut vector = address_vector(shared, to);
+        // SAFETY: the domain is alive and the call copies the vector.
+        let raw = unsafe { ffi::ibv_create_ah(context.domain(), &mut vector) };
+        if raw.is_null() { Err(errno()) } else { Ok(Handle(raw)) }
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        // SAFETY: created by ibv_create_ah; queue pairs whose requests use it are destroyed before.
+        unsafe { ffi::ibv_destroy_ah(self.0) };
+    }
+}

@@ -1,0 +1,55 @@
+//! From libibverbs' codes to this crate's words.
+
+use crate::verbs::WcStatus;
+use ibverbs_sys::ibv_wc_status as s;
+
+/// The status of a completion of a send queue, or of a receive.
+pub(super) fn status(code: s::Type, receive: bool) -> WcStatus {
+    match code {
+        // What Soft-RoCE says of a receive whose buffer is too small.
+        s::IBV_WC_LOC_QP_OP_ERR if receive => WcStatus::LocalLength,
+        s::IBV_WC_SUCCESS => WcStatus::Success,
+        s::IBV_WC_LOC_LEN_ERR => WcStatus::LocalLength,
+        // A malformed local request and a protection error of a local buffer are the same to whoever posted it.
+        s::IBV_WC_LOC_PROT_ERR | s::IBV_WC_LOC_QP_OP_ERR | s::IBV_WC_LOC_ACCESS_ERR => {
+            WcStatus::LocalProtection
+        }
+        s::IBV_WC_WR_FLUSH_ERR => WcStatus::Flushed,
+        s::IBV_WC_REM_INV_REQ_ERR | s::IBV_WC_REM_INV_RD_REQ_ERR => WcStatus::RemoteInvalidRequest,
+        s::IBV_WC_REM_ACCESS_ERR => WcStatus::RemoteAccess,
+        s::IBV_WC_RETRY_EXC_ERR | s::IBV_WC_RESP_TIMEOUT_ERR => WcStatus::RetryExceeded,
+        s::IBV_WC_RNR_RETRY_EXC_ERR => WcStatus::RnrRetryExceeded,
+        _ => WcStatus::RemoteOperation,
+    }
+}
+
+const EPERM: i32 = 1;
+const ENOMEM: i32 = 12;
+const EINVAL: i32 = 22;
+const EOPNOTSUPP: i32 = 95;
+const ETIMEDOUT: i32 = 110;
+const EHOSTUNREACH: i32 = 113;
+
+/// What to do about a call that failed, empty if nothing is known.
+pub(super) fn hint(call: &str, errno: i32) -> String {
+    match (call, errno) {
+        ("ibv_reg_mr", ENOMEM | EPERM) => format!(
+            ": registered memory is locked, and this process may lock {}; `ulimit -l unlimited` in the shell, or \
+             `* - memlock unlimited` in /etc/security/limits.conf and a new login",
+            memlock().map_or("an unknown amount".to_owned(), |bytes| format!("{} KiB", bytes >> 10))
+        ),
+        (_, ENOMEM) => ": the device or the locked-memory limit (`ulimit -l`) has no room for it".to_owned(),
+        ("ibv_modify_qp to RTR", EINVAL | ETIMEDOUT | EHOSTUNREACH) => {
+            ": the path to the peer cannot be used; check on both sides that the GID index names a RoCE v2 GID of \
+             the same network (`doorbell devices`), that the peer's address answers `ping`, and the MTU"
+                .to_owned()
+        }
+        (_, EOPNOTSUPP) => ": the device's driver does not have it".to_owned(),
+        _ => String::new(),
+    }
+}
+
+/// The soft limit of locked memory in bytes, if there is one.
+pub(super) fn memlock() -> Option<u64> {
+    rustix::process::getrlimit(rustix::process::Resource::Memlock).current
+}

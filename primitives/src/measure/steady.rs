@@ -1,0 +1,265 @@
+//! When a run is measured: from where its warm-up ends until its throughput is known well enough.
+//!
+//! A [`Meter`] counts what ends in each of many equal time slots. With a fixed length it only says afterwards how well the
+//! rate is known. With a wanted [`Precision`] it also decides, by this rule:
+//!
+//! 1. *Warm-up.* After 1/4 of the shortest length, and again whenever a quarter more has passed, MSER-5 looks at all
+//!    slots so far. Once it finds the transient in their first half, the counting window opens.
+//! 2. *Length.* After the shortest length, and again whenever a quarter more has been counted, batch means of the
+//!    window give a 95 % confidence interval ([`batch_means`]; longer batches while neighbours are correlated).
+//!    Once its half width is within the wanted share of the mean, neighbours are independent and MSER-5 finds no
+//!    transient beyond the window's first half, the window closes.
+//! 3. *Limit.* The window closes at the longest length whatever was found; then the run has not converged, and says so.
+//!
+//! Looking several times makes the interval a little optimistic; the quarter between looks keeps it little.
+//!
+//! The window opens and closes two slots after a decision, never in the past: every worker has heard of it by
+//! then, so all count the same span. In virtual time decisions are a value of the counts, thus of the seed. Nothing
+//! here reads a clock.
+
+mod batch;
+
+pub use batch::{BatchMeans, SLOTS_LEAST, batch_means, mser5};
+
+use crate::units::Nanos;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+
+/// Slots in the shortest length.
+const SLOTS: u64 = 256;
+
+/// Most slots of a run.
+const SLOTS_MOST: u64 = 8192;
+
+/// How well a throughput is to be known, and what that may cost.
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+pub struct Precision {
+    /// Half width of the 95 % confidence interval over the mean: 0.01 is ±1 %.
+    pub relative: f64,
+    /// Shortest counted time.
+    pub least: Nanos,
+    /// Longest run, warm-up included.
+    pub most: Nanos,
+}
+
+/// The end of the warm-up, and what is known of the rate.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Steadiness {
+    /// Time that was not counted.
+    pub warm_up: Nanos,
+    /// Time that was.
+    pub measured: Nanos,
+    /// Length of a batch.
+    pub batch: Nanos,
+    /// The batches; `None` if the counted time was too short to say, or nothing ended in it.
+    pub means: Option<BatchMeans>,
+    /// Whether the wanted precision was reached; `None` if the length was fixed.
+    pub converged: Option<bool>,
+}
+
+impl Steadiness {
+    /// Half width of the confidence interval over the mean, where it is known.
+    pub fn relative(&self) -> Option<f64> {
+        self.means.map(|m| m.relative)
+    }
+}
+
+/// Counts what ends, slot by slot, and holds the window in which it counts. Shared by all workers of a run.
+#[derive(Debug)]
+pub struct Meter {
+    /// When the last worker was ready, and slots begin.
+    start: AtomicU64,
+    /// The window, from `start`.
+    from: AtomicU64,
+    until: AtomicU64,
+    /// log₂ of a slot's length in nanoseconds: counting must not divide.
+    slot_bits: u32,
+    /// Slots by worker, so that threads do not share lines.
+    rows: Vec<Box<[AtomicU32]>>,
+    wanted: Option<Wanted>,
+}
+
+#[derive(Debug)]
+struct Wanted {
+    precision: Precision,
+    /// When to look next, from `start`.
+    next: AtomicU64,
+    /// A worker is looking; the others go on.
+    looking: AtomicBool,
+    /// The window is open: look at its interval, no longer for the end of the warm-up.
+    open: AtomicBool,
+    /// MSER-5 found the end of the warm-up.
+    warm: AtomicBool,
+    /// The first slot that was not part of the decision to close; 0 while there is none.
+    decided: AtomicU64,
+}
+
+/// log₂ of the slot length for a counted time and a whole run.
+fn slot_bits(least: Nanos, most: Nanos) -> u32 {
+    let fine = (least.0 / SLOTS).max(1).ilog2();
+    let coarse = (most.0 / SLOTS_MOST).max(1).next_power_of_two().ilog2();
+    fine.max(coarse)
+}
+
+impl Meter {
+    fn new(workers: usize, from: u64, until: u64, slot_bits: u32, wanted: Option<Wanted>) -> Meter {
+        // Two slots beyond the end for what ends while the window closes.
+        let slots = (until >> slot_bits) as usize + 2;
+        let row = || (0..slots).map(|_| AtomicU32::new(0)).collect();
+        Meter {
+            start: AtomicU64::new(0),
+            from: AtomicU64::new(from),
+            until: AtomicU64::new(until),
+            slot_bits,
+            rows: (0..workers.max(1)).map(|_| row()).collect(),
+            wanted,
+        }
+    }
+
+    /// Counts a fixed span after a fixed warm-up. `workers` is the number of threads that count side by side; one where
+    /// time is virtual.
+    pub fn fixed(workers: usize, warm_up: Nanos, measured: Nanos) -> Meter {
+        let until = warm_up.0.saturating_add(measured.0);
+        Meter::new(workers, warm_up.0, until, slot_bits(measured, Nanos(until)), None)
+    }
+
+    /// Counts until the rate is known as well as wanted.
+    pub fn precise(workers: usize, precision: Precision) -> Meter {
+        let most = precision.most.max(precision.least);
+        let bits = slot_bits(precision.least, most);
+        let wanted = Wanted {
+            precision,
+            next: AtomicU64::new((precision.least.0 / 4).max(2 << bits)),
+            looking: AtomicBool::new(false),
+            open: AtomicBool::new(false),
+            warm: AtomicBool::new(false),
+            decided: AtomicU64::new(0),
+        };
+        Meter::new(workers, most.0, most.0, bits, Some(wanted))
+    }
+
+    /// Everything counts, and no slots are kept.
+    pub fn everything() -> Meter {
+        let mut meter = Meter::new(1, 0, 0, 63, None);
+        meter.until = AtomicU64::new(u64::MAX);
+        meter.rows.clear();
+        meter
+    }
+
+    /// A worker is ready at `now`; the run starts when the last one is. To be called before anything is counted.
+    pub fn ready(&self, now: Nanos) {
+        self.start.fetch_max(now.0, Relaxed);
+    }
+
+    /// When the run started.
+    pub fn start(&self) -> Nanos {
+        Nanos(self.start.load(Relaxed))
+    }
+
+    /// Whether what ends at `now` counts.
+    #[inline]
+    pub fn holds(&self, now: Nanos) -> bool {
+        let at = self.at(now);
+        self.from.load(Relaxed) <= at && !self.over_at(at)
+    }
+
+    /// Whether the run is over at `now`: nothing new should begin.
+    #[inline]
+    pub fn over(&self, now: Nanos) -> bool {
+        self.over_at(self.at(now))
+    }
+
+    #[inline]
+    fn over_at(&self, at: u64) -> bool {
+        at >= self.until.load(Relaxed)
+    }
+
+    #[inline]
+    fn at(&self, now: Nanos) -> u64 {
+        now.0.saturating_sub(self.start.load(Relaxed))
+    }
+
+    /// `n` operations ended at `now`; `worker` is the number of the thread that says so. Decides, when it is time to.
+    #[inline]
+    pub fn count(&self, worker: usize, n: u32, now: Nanos) {
+        let at = self.at(now);
+        let row = self.rows.get(worker).or(self.rows.first());
+        if let Some(slot) = row.and_then(|row| row.get((at >> self.slot_bits) as usize)) {
+            // A row has one writer.
+            slot.store(slot.load(Relaxed).saturating_add(n), Relaxed);
+        }
+        if let Some(wanted) = &self.wanted
+            && at >= wanted.next.load(Relaxed)
+        {
+            self.look(wanted, at);
+        }
+    }
+
+    #[cold]
+    fn look(&self, wanted: &Wanted, at: u64) {
+        if wanted.looking.swap(true, std::sync::atomic::Ordering::Acquire) {
+            return;
+        }
+        // The slot before the present one may still be filling: cores in virtual time are ahead of each other by a
+        // resume, threads by a time slice.
+        let now = at >> self.slot_bits;
+        let (whole, soon) = (now.saturating_sub(1), (now + 2) << self.slot_bits);
+        let Precision { relative, least, .. } = wanted.precision;
+        let mut next = u64::MAX;
+        if at < wanted.next.load(Relaxed) {
+            next = wanted.next.load(Relaxed); // another worker has just looked
+        } else if !wanted.open.load(Relaxed) {
+            wanted.warm.store(mser5(&self.series(0, whole)).is_some(), Relaxed);
+            let limit = self.until.load(Relaxed);
+            // What has not settled in half of the time is counted unsettled: the rest must hold a window.
+            if wanted.warm.load(Relaxed) || at >= limit / 2 {
+                wanted.open.store(true, Relaxed);
+                self.from.store(soon.min(limit), Relaxed);
+                next = soon + least.0 + (1 << self.slot_bits);
+            } else {
+                next = at + at / 4;
+            }
+        } else if wanted.decided.load(Relaxed) == 0 {
+            let series = self.series(self.from.load(Relaxed) >> self.slot_bits, whole);
+            let means = batch_means(&series);
+            let known = means.is_some_and(|m| m.independent && m.relative <= relative);
+            if known && mser5(&series).is_some() && wanted.warm.load(Relaxed) {
+                wanted.decided.store(whole, Relaxed);
+                self.until.fetch_min(soon, Relaxed);
+            } else {
+                next = at + (at - self.from.load(Relaxed)) / 4;
+            }
+        }
+        wanted.next.store(next, Relaxed);
+        wanted.looking.store(false, std::sync::atomic::Ordering::Release);
+    }
+
+    /// Counts of slots `[first, last)` over all workers.
+    fn series(&self, first: u64, last: u64) -> Vec<f64> {
+        let sum = |slot: u64| -> f64 {
+            self.rows.iter().filter_map(|r| r.get(slot as usize)).map(|c| f64::from(c.load(Relaxed))).sum()
+        };
+        (first..last).map(sum).collect()
+    }
+
+    /// What there is to say when the run has ended; `end` is when its last operation did, which matters if it was
+    /// interrupted.
+    pub fn steadiness(&self, end: Nanos) -> Steadiness {
+        let from = self.from.load(Relaxed);
+        let until = self.until.load(Relaxed).min(self.at(end)).max(from);
+        let slot = 1u64 << self.slot_bits;
+        // The interval is the one that decided: with other slots batches fall elsewhere.
+        let decided = self.wanted.as_ref().map_or(0, |w| w.decided.load(Relaxed));
+        let last = if decided > 0 { decided } else { until >> self.slot_bits };
+        let means = batch_means(&self.series(from.div_ceil(slot), last));
+        Steadiness {
+            warm_up: Nanos(from),
+            measured: Nanos(until - from),
+            batch: Nanos(means.map_or(0, |m| m.slots as u64 * slot)),
+            means,
+            converged: self.wanted.as_ref().map(|_| decided > 0),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

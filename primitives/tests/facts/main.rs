@@ -1,0 +1,241 @@
+//! Published facts that the shipped profiles were calibrated to, each simulated and compared.
+//!
+//! `cargo test -p doorbell-primitives --test facts -- --nocapture` prints published and simulated figures. A fact must
+//! be met within 5 %, or within what its line allows; the profile's reference for the number that misses says why. The
+//! facts are those marked to be calibrated with; nothing here is held out.
+
+mod load;
+
+use load::{Ask, Bench, Shape};
+use primitives::profile::Profile;
+use primitives::units::Nanos;
+use primitives::verbs::Transport;
+
+/// Tolerance of a fact that comes without a reason to miss.
+const TOLERANCE: f64 = 0.05;
+
+/// Facts of one profile, collected before they are judged.
+struct Facts {
+    profile: Profile,
+    missed: Vec<String>,
+    /// Slow cards and large caches need longer to settle.
+    warm: Nanos,
+    window: Nanos,
+}
+
+impl Facts {
+    fn of(name: &str) -> Facts {
+        let profile = Profile::shipped(name).unwrap();
+        Facts { profile, missed: Vec::new(), warm: Nanos::from_micros(40), window: Nanos::from_micros(60) }
+    }
+
+    fn fact(&mut self, what: &str, published: f64, bench: &Bench) {
+        self.within(TOLERANCE, what, published, bench);
+    }
+
+    /// A fact with more room, for a stated reason.
+    fn within(&mut self, room: f64, what: &str, published: f64, bench: &Bench) {
+        let got = bench.rate_over(&self.profile, self.warm, self.window);
+        self.judge(room, what, published, got);
+    }
+
+    fn judge(&mut self, room: f64, what: &str, published: f64, got: f64) {
+        let error = got / published - 1.0;
+        let name = &self.profile.name;
+        println!("{name:14} {what:44} published {published:8.2} got {got:8.2} {:+6.1} %", error * 100.0);
+        if error.abs() > room {
+            self.missed.push(format!("{what}: published {published}, got {got:.2}"));
+        }
+    }
+
+    fn done(self) {
+        assert!(self.missed.is_empty(), "{}: {:#?}", self.profile.name, self.missed);
+    }
+}
+
+/// READs of 32 B with so many queue pairs per card, on 7 machines.
+fn read_with_pairs(threads: usize, pairs: usize, payload: u32) -> Bench {
+    let lanes = pairs / threads / 6;
+    Bench { threads, lanes, ..Bench::of(Ask::Read, payload) }
+}
+
+#[test]
+fn connect_ib() {
+    let mut facts = Facts::of("connectib-fdr");
+    // Symmetric READ by queue pairs. The measured edge is softer (see `qp_cache_entries`).
+    facts.within(0.08, "READ 32 B, 252 pairs, M/s", 46.3, &read_with_pairs(14, 252, 32));
+    for (pairs, published) in
+        [(84, 50.25), (420, 40.87), (588, 37.7), (756, 35.9), (924, 34.35), (1092, 33.7), (1260, 31.83)]
+    {
+        facts.fact(&format!("READ 32 B, {pairs} pairs, M/s"), published, &read_with_pairs(14, pairs, 32));
+    }
+    // By size.
+    for (bytes, published) in [(8, 51.32), (40, 49.46), (72, 47.06), (104, 43.84), (136, 39.44), (200, 34.63)]
+    {
+        facts.fact(&format!("READ {bytes} B, M/s"), published, &read_with_pairs(14, 84, bytes));
+    }
+    for (bytes, published) in [(264, 29.21), (328, 26.13), (392, 22.96)] {
+        facts.fact(&format!("READ {bytes} B, M/s"), published, &read_with_pairs(14, 84, bytes));
+    }
+    // The WQE cliff: threads times window. Near the edge the model is softer (see `wqe_cache_entries`).
+    for (window, published, room) in [
+        (24, 50.25, TOLERANCE),
+        (27, 46.5, 0.07),
+        (32, 38.1, 0.13),
+        (48, 32.5, TOLERANCE),
+        (64, 32.0, TOLERANCE),
+    ] {
+        let bench = Bench { window, ..read_with_pairs(14, 84, 32) };
+        facts.within(room, &format!("READ 32 B, {} outstanding, M/s", 14 * window), published, &bench);
+    }
+    // WRITE.
+    let uc = Bench { transport: Transport::Uc, batch: 16, window: 64, ..Bench::of(Ask::Write, 16) };
+    facts.fact("unsignaled UC WRITE 16 B, M/s", 100.0, &uc);
+    facts.fact("signaled RC WRITE 32 B, M/s", 52.3, &Bench::of(Ask::Write, 32));
+    // One role alone.
+    let inbound = Bench { shape: Shape::Inbound, nodes: 11, threads: 14, ..Bench::of(Ask::Read, 32) };
+    facts.fact("inbound READ 32 B, M/s", 94.6, &inbound);
+    // One thread.
+    let one = Bench { threads: 1, nodes: 7, window: 32, ..Bench::of(Ask::Read, 32) };
+    facts.fact("one thread, all signaled, M/s", 7.8, &one);
+    // Datagrams.
+    facts.fact("RPC 32 B, M/s", 40.9, &Bench::of(Ask::Rpc, 32));
+    // Atomics.
+    let same = Bench { one_address: true, shape: Shape::Inbound, ..Bench::of(Ask::FetchAdd, 8) };
+    facts.fact("FETCH_ADD on one address, M/s", 2.24, &same);
+    facts.fact(
+        "FETCH_ADD spread, M/s",
+        52.0,
+        &Bench { shape: Shape::Inbound, ..Bench::of(Ask::FetchAdd, 8) },
+    );
+    facts.done();
+}
+
+#[test]
+fn connectx_3() {
+    let mut facts = Facts::of("cx3pro-fdr");
+    (facts.warm, facts.window) = (Nanos::from_micros(600), Nanos::from_micros(1000));
+    for (pairs, published) in [
+        (48, 11.02),
+        (144, 3.24),
+        (240, 2.08),
+        (336, 1.76),
+        (432, 1.61),
+        (528, 1.48),
+        (624, 1.42),
+        (720, 1.33),
+    ] {
+        let room = if pairs > 700 { 0.08 } else { TOLERANCE };
+        facts.within(
+            room,
+            &format!("READ 32 B, {pairs} pairs, M/s"),
+            published,
+            &read_with_pairs(8, pairs, 32),
+        );
+    }
+    for (pairs, published) in [(88, 7.67), (176, 2.72), (264, 2.06), (440, 1.65), (704, 1.28), (792, 1.17)] {
+        let bench = Bench { nodes: 12, threads: 8, lanes: pairs / 88, ..Bench::of(Ask::Read, 32) };
+        // With 800 pairs the card is slower still than by missed contexts (see `qp_fetch`).
+        let room = if pairs > 700 { 0.2 } else { 0.1 };
+        facts.within(room, &format!("READ 32 B, {pairs} pairs on 12 machines, M/s"), published, &bench);
+    }
+    for (bytes, published) in [(8, 11.11), (104, 10.84), (200, 10.29), (264, 7.11), (392, 6.56)] {
+        // The gentle slope between the steps is left out (see `segment`).
+        let room = if bytes == 200 || bytes == 392 { 0.1 } else { TOLERANCE };
+        facts.within(room, &format!("READ {bytes} B, M/s"), published, &read_with_pairs(8, 48, bytes));
+    }
+    let inbound = Bench { shape: Shape::Inbound, nodes: 4, threads: 8, ..Bench::of(Ask::Read, 32) };
+    facts.fact("inbound READ 32 B, M/s", 26.0, &inbound);
+    let atomics = |one_address| Bench { one_address, ask: Ask::FetchAdd, payload: 8, ..inbound.clone() };
+    facts.fact("FETCH_ADD on one address, M/s", 2.7, &atomics(true));
+    facts.fact("FETCH_ADD spread, M/s", 2.7, &atomics(false));
+    facts.fact("UD echo, M/s", 21.0, &Bench { threads: 8, ..Bench::of(Ask::Rpc, 32) });
+    facts.done();
+}
+
+/// Rates per card: half of what DrTM+H prints per machine with two.
+#[test]
+fn connectx_4() {
+    let mut facts = Facts::of("cx4-edr");
+    let bench = |ask, payload| Bench { nodes: 8, threads: 12, lanes: 2, ..Bench::of(ask, payload) };
+    facts.fact("WRITE 64 B, M/s", 65.0, &Bench { batch: 16, window: 64, ..bench(Ask::Write, 64) });
+    facts.fact("READ 64 B, M/s", 43.45, &bench(Ask::Read, 64));
+    facts.fact("ATOMIC spread, M/s", 24.0, &bench(Ask::FetchAdd, 8));
+    facts.fact("RPC, M/s", 38.75, &bench(Ask::Rpc, 32));
+    let read = |payload| Bench { nodes: 17, threads: 12, lanes: 5, ..Bench::of(Ask::Read, payload) };
+    let many = |payload| read(payload).rate(&facts.profile);
+    // With 960 pairs the miss, not the data, sets the rate below about 128 B, and READ still beats RPC at 64 B.
+    let (small, knee, large) = (many(16), many(128), many(256));
+    println!("cx4-edr READ with 960 pairs: {small:.1} M/s at 16 B, {knee:.1} at 128 B, {large:.1} at 256 B");
+    assert!(knee > 0.9 * small && large < 0.95 * small, "{small} {knee} {large}");
+    assert!(many(64) > bench(Ask::Rpc, 64).rate(&facts.profile), "READ wins over RPC at 64 B");
+    // One device context for the 24 threads of a machine with two cards loses up to 63 % of its WRITEs.
+    let pair = Profile::shipped("cx4-edr-x2").unwrap();
+    let writes = |cores_per_context| {
+        let bench =
+            Bench { threads: 24, batch: 1, window: 16, cores_per_context, ..Bench::of(Ask::Write, 16) };
+        bench.rate(&pair)
+    };
+    facts.judge(0.05, "share left by one context for all, %", 37.0, 100.0 * writes(24) / writes(1));
+    facts.done();
+}
+
+#[test]
+fn two_cards_give_twice_the_rate() {
+    let rate = |name: &str| {
+        Bench { nodes: 4, threads: 24, ..Bench::of(Ask::Read, 64) }.rate(&Profile::shipped(name).unwrap())
+    };
+    let (one, two) = (rate("cx4-edr"), rate("cx4-edr-x2"));
+    println!("READ of 64 B: {one:.1} M/s with one card, {two:.1} with two");
+    assert!((1.9..2.1).contains(&(two / one)), "{one:.1} {two:.1}");
+}
+
+#[test]
+fn connectx_5() {
+    let mut facts = Facts::of("cx5");
+    let same =
+        |on_card| Bench { one_address: true, on_card, shape: Shape::Inbound, ..Bench::of(Ask::FetchAdd, 8) };
+    facts.fact("FETCH_ADD on one address, on card, M/s", 7.7, &same(true));
+    facts.fact("FETCH_ADD on one address, host, M/s", 7.7 / 3.0, &same(false));
+    facts.fact("READ 16 B, M/s", 65.0, &Bench { lanes: 2, window: 40, ..Bench::of(Ask::Read, 16) });
+    let few = Bench { lanes: 2, window: 40, ..Bench::of(Ask::Read, 16) }.rate(&facts.profile);
+    let many = Bench { lanes: 60, window: 40, ..Bench::of(Ask::Read, 16) }.rate(&facts.profile);
+    facts.judge(0.1, "READ left with 5040 pairs, %", 50.0, 100.0 * many / few);
+    facts.done();
+}
+
+/// One card asks, the other serves.
+#[test]
+fn connectx_6() {
+    let mut facts = Facts::of("cx6");
+    (facts.warm, facts.window) = (Nanos::from_micros(300), Nanos::from_micros(150));
+    let pair = |ask, lanes| Bench {
+        shape: Shape::Outbound,
+        nodes: 2,
+        threads: 32,
+        lanes,
+        window: 16,
+        ..Bench::of(ask, 8)
+    };
+    for (lanes, published) in [(1, 83.0), (2, 55.0), (16, 42.0), (128, 21.0)] {
+        facts.fact(&format!("READ, {} pairs, M/s", 32 * lanes), published, &pair(Ask::Read, lanes));
+    }
+    for (lanes, published) in [(1, 123.0), (2, 121.0), (16, 122.0), (128, 111.0), (512, 105.0)] {
+        facts.fact(
+            &format!("WRITE, {} pairs, M/s", 32 * lanes),
+            published,
+            &Bench { window: 24, ..pair(Ask::Write, lanes) },
+        );
+    }
+    facts.fact(
+        "READ of on-card memory, 32 pairs, M/s",
+        121.0,
+        &Bench { on_card: true, ..pair(Ask::Read, 1) },
+    );
+    let same = |ask, on_card| Bench { one_address: true, on_card, threads: 12, ..pair(ask, 1) };
+    facts.fact("CAS on one address, host, M/s", 2.04, &same(Ask::CompareSwap, false));
+    facts.fact("FETCH_ADD on one address, host, M/s", 2.17, &same(Ask::FetchAdd, false));
+    facts.fact("CAS on one address, on card, M/s", 8.65, &same(Ask::CompareSwap, true));
+    facts.fact("FETCH_ADD on one address, on card, M/s", 8.27, &same(Ask::FetchAdd, true));
+    facts.done();
+}

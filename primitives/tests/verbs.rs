@@ -1,0 +1,265 @@
+//! What only a real device can get wrong: set-up that is refused with what to do, peers and links that go away, and
+//! resources that must come back. Runs on the device that `DOORBELL_VERBS_DEVICE` names, and is skipped, saying so,
+//! where none is named.
+
+mod common;
+
+use common::{INLINE, QUIET, SEND, SIGNALED, real_device};
+use primitives::fabric::verbs::{Options, Verbs, VerbsNic};
+use primitives::fabric::{Nic, SetupError};
+use primitives::mem::{Access, MemoryKeys, Region};
+use primitives::verbs::{
+    Completion, Flags, NodeId, Qp, QpAddress, QpConfig, QpState, RecvRequest, Rkey, Sge, Verb, WcStatus,
+    WorkRequest,
+};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// The device, or `None` after saying that the test was skipped.
+fn device(test: &str) -> Option<Options> {
+    match real_device() {
+        Some(device) => Some(Options::parse(&device).expect("a device")),
+        None => {
+            println!("SKIPPED {test}: DOORBELL_VERBS_DEVICE is not set");
+            None
+        }
+    }
+}
+
+/// A context with a region of its own.
+struct End {
+    nic: VerbsNic,
+    memory: Region,
+    keys: MemoryKeys,
+}
+
+impl End {
+    fn new(fabric: &Verbs, node: u16) -> End {
+        let nic = fabric.context(NodeId(node)).expect("a context");
+        let memory = Region::new(16 << 10);
+        let keys = nic.register(&memory, Access::ALL).expect("registers");
+        End { nic, memory, keys }
+    }
+
+    fn sge(&self, offset: u64, len: u32) -> Sge {
+        Sge { lkey: self.keys.lkey, offset, len }
+    }
+
+    fn post(&self, qp: Qp, id: u64, verb: Verb, flags: Flags) {
+        let request = WorkRequest { id, verb, local: self.sge(0, 8), flags };
+        self.nic.post(qp, &[request]).expect("room");
+    }
+
+    /// The next `count` completions; fails if they take longer than any time-out in use.
+    fn wait(&self, count: usize) -> Vec<Completion> {
+        let (mut all, started) = (Vec::new(), Instant::now());
+        while all.len() < count {
+            self.nic.poll(count - all.len(), |c| all.push(c));
+            assert!(
+                started.elapsed() < Duration::from_secs(60),
+                "waited for {count} completions, got {all:?}"
+            );
+            std::thread::yield_now();
+        }
+        all
+    }
+}
+
+fn connect(a: &End, b: &End, config: QpConfig) -> (Qp, Qp) {
+    let (qa, qb) = (a.nic.create_qp(&config).expect("creates"), b.nic.create_qp(&config).expect("creates"));
+    a.nic.connect(qa, Some(b.nic.address(qb))).expect("connects");
+    b.nic.connect(qb, Some(a.nic.address(qa))).expect("connects");
+    (qa, qb)
+}
+
+fn statuses(all: &[Completion]) -> Vec<(u64, WcStatus)> {
+    all.iter().map(|c| (c.id, c.status)).collect()
+}
+
+#[test]
+fn set_up_that_cannot_work_says_what_to_do() {
+    let Some(options) = device("set_up_that_cannot_work_says_what_to_do") else { return };
+    let refusal = |options: &Options| Verbs::open(options, 1).err().expect("refused").to_string();
+    let unknown = refusal(&Options { device: "nothing0".into(), ..options.clone() });
+    assert!(unknown.contains("no RDMA device `nothing0`") && unknown.contains(&options.device), "{unknown}");
+    let port = refusal(&Options { port: Some(9), ..options.clone() });
+    assert!(port.contains("has no port 9"), "{port}");
+    let gid = refusal(&Options { gid_index: Some(250), ..options.clone() });
+    assert!(gid.contains("no GID at index 250; there are 0 ("), "{gid}");
+    let mtu = refusal(&Options { mtu: Some(1500), ..options.clone() });
+    assert!(mtu.contains("path MTU 1500"), "{mtu}");
+    let fabric = Verbs::open(&options, 1).expect("opens");
+    assert!(matches!(fabric.context(NodeId(1)), Err(SetupError::Invalid(_))), "no such node");
+    assert!(fabric.describe().contains("path MTU"), "{}", fabric.describe());
+}
+
+#[test]
+fn members_of_a_cluster_reach_each_other_by_their_cards_alone() {
+    let Some(options) = device("members_of_a_cluster_reach_each_other_by_their_cards_alone") else { return };
+    // Two fabrics share nothing, as two processes do.
+    let fabrics = [0, 1].map(|_| Verbs::member(&options, 2).expect("opens"));
+    let ends = [End::new(&fabrics[0], 0), End::new(&fabrics[1], 1)];
+    let rc = ends.each_ref().map(|end| end.nic.create_qp(&QpConfig::rc()).expect("creates"));
+    let ud = ends
+        .each_ref()
+        .map(|end| end.nic.create_qp(&QpConfig { qkey: 7, ..QpConfig::ud() }).expect("creates"));
+    let stranger = QpAddress { node: NodeId(1), ..ends[1].nic.address(rc[1]) };
+    assert!(ends[0].nic.connect(rc[0], Some(stranger)).is_err(), "not introduced yet");
+    assert!(ends[0].nic.introduce(NodeId(1), b"no card").is_err());
+    assert!(ends[0].nic.introduce(NodeId(5), &ends[1].nic.card()).is_err(), "no such node");
+    let cards = ends.each_ref().map(|end| end.nic.card());
+    for (me, peer) in [(0, 1), (1, 0)] {
+        for (node, card) in cards.iter().enumerate() {
+            ends[me].nic.introduce(NodeId(node as u16), card).expect("a good card");
+        }
+        ends[me].nic.connect(rc[me], Some(ends[peer].nic.address(rc[peer]))).expect("connects");
+        ends[me].nic.connect(ud[me], None).expect("activates");
+    }
+    ends[0].memory.store(0, 41);
+    ends[0].post(rc[0], 1, Verb::Write { rkey: ends[1].keys.rkey, offset: 64 }, INLINE);
+    ends[0].post(rc[0], 2, Verb::FetchAdd { rkey: ends[1].keys.rkey, offset: 64, add: 1 }, SIGNALED);
+    assert_eq!(statuses(&ends[0].wait(2)), [(1, WcStatus::Success), (2, WcStatus::Success)]);
+    assert_eq!((ends[1].memory.load(64), ends[0].memory.load(0)), (42, 41));
+    let local = ends[1].sge(1024, 128);
+    ends[1].nic.post_recv(ud[1], &[RecvRequest { id: 5, local }]).expect("room");
+    let to = Some(ends[1].nic.address(ud[1]).handle());
+    ends[0].post(ud[0], 3, Verb::Send { to, imm: Some(9) }, SIGNALED);
+    ends[0].wait(1);
+    let got = ends[1].wait(1)[0];
+    assert_eq!((got.id, got.from, got.imm), (5, Some((NodeId(0), ud[0])), Some(9)));
+}
+
+#[test]
+fn a_peer_that_goes_away_is_an_error_and_others_go_on() {
+    let Some(options) = device("a_peer_that_goes_away_is_an_error_and_others_go_on") else { return };
+    let fabric = Verbs::open(&options, 3).expect("opens");
+    let [a, b, c] = [0, 1, 2].map(|node| End::new(&fabric, node));
+    let (to_b, _) = connect(&a, &b, QpConfig::rc());
+    let (to_c, _) = connect(&a, &c, QpConfig::rc());
+    let (uc, _) = connect(&a, &b, QpConfig::uc());
+    let rkey = b.keys.rkey;
+    a.post(to_b, 1, Verb::Write { rkey, offset: 0 }, SIGNALED);
+    a.wait(1);
+    drop(b);
+    a.post(to_b, 2, Verb::Read { rkey, offset: 0 }, QUIET);
+    a.post(to_b, 3, Verb::Write { rkey, offset: 0 }, QUIET);
+    a.post(to_c, 4, Verb::Write { rkey: c.keys.rkey, offset: 0 }, SIGNALED);
+    assert_eq!(statuses(&a.wait(1)), [(4, WcStatus::Success)], "the peer that is there answers meanwhile");
+    assert_eq!(statuses(&a.wait(2)), [(2, WcStatus::RetryExceeded), (3, WcStatus::Flushed)]);
+    assert_eq!(a.nic.qp_state(to_b), QpState::Error);
+    a.post(uc, 5, Verb::Write { rkey, offset: 0 }, SIGNALED);
+    assert_eq!(statuses(&a.wait(1)), [(5, WcStatus::Success)], "an unreliable connection never learns");
+}
+
+#[test]
+fn a_link_that_goes_down_ends_requests_with_an_error_and_comes_back() {
+    let Some(options) = device("a_link_that_goes_down_ends_requests_with_an_error_and_comes_back") else {
+        return;
+    };
+    let Ok(interface) = std::env::var("NETDEV") else {
+        println!("SKIPPED: NETDEV does not name the device's network interface");
+        return;
+    };
+    let ip = |words: &[&str]| {
+        let done = Command::new("/usr/bin/ip").args(words).status().expect("ip runs");
+        assert!(done.success(), "ip {words:?}");
+    };
+    let address = std::env::var("IP").expect("the interface's address") + "/24";
+    let fabric = Verbs::open(&options, 2).expect("opens");
+    let [a, b] = [0, 1].map(|node| End::new(&fabric, node));
+    let (qp, peer) = connect(&a, &b, QpConfig::rc());
+    let write = Verb::Write { rkey: b.keys.rkey, offset: 0 };
+    a.post(qp, 0, write, SIGNALED);
+    a.wait(1);
+    ip(&["link", "set", &interface, "down"]);
+    let started = Instant::now();
+    for id in 1..=4 {
+        a.post(qp, id, write, SIGNALED);
+    }
+    let all = statuses(&a.wait(4));
+    let refused = Verbs::open(&options, 1).err().map(|e| e.to_string());
+    ip(&["link", "set", &interface, "up"]);
+    // Taking the interface down has taken its address, unless it did not.
+    let _ = Command::new("/usr/bin/ip").args(["addr", "add", &address, "dev", &interface]).status();
+    println!("link down: {all:?} after {:?}; opening it then: {refused:?}", started.elapsed());
+    assert!(all.iter().any(|(_, status)| *status != WcStatus::Success), "{all:?}");
+    assert!(refused.is_some_and(|why| why.contains("DOWN") || why.contains("no GID")), "the port is down");
+    // When the port is up again, resetting both ends brings the connection back.
+    let started = Instant::now();
+    while Verbs::open(&options, 1).is_err() {
+        assert!(started.elapsed() < Duration::from_secs(20), "the port does not come up");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    a.nic.reset_qp(qp);
+    b.nic.reset_qp(peer);
+    a.memory.store(0, 77);
+    a.post(qp, 9, write, SIGNALED);
+    assert_eq!(statuses(&a.wait(1)), [(9, WcStatus::Success)]);
+    assert_eq!(b.memory.load(0), 77);
+}
+
+#[test]
+fn a_receiver_without_receives_is_an_error_or_a_wait_as_asked() {
+    let Some(options) = device("a_receiver_without_receives_is_an_error_or_a_wait_as_asked") else { return };
+    let fabric = Verbs::open(&options, 2).expect("opens");
+    let [a, b] = [0, 1].map(|node| End::new(&fabric, node));
+    let (qp, _) = connect(&a, &b, QpConfig { rnr_retry: 2, ..QpConfig::rc() });
+    a.post(qp, 1, SEND, SIGNALED);
+    assert_eq!(statuses(&a.wait(1)), [(1, WcStatus::RnrRetryExceeded)]);
+    let (qp, peer) = connect(&a, &b, QpConfig::rc());
+    a.post(qp, 2, SEND, SIGNALED);
+    std::thread::sleep(Duration::from_millis(50));
+    assert_eq!(a.nic.poll(4, |_| {}), 0, "it waits");
+    b.nic.post_recv(peer, &[RecvRequest { id: 3, local: b.sge(512, 64) }]).expect("room");
+    assert_eq!(statuses(&a.wait(1)), [(2, WcStatus::Success)]);
+    assert_eq!(statuses(&b.wait(1)), [(3, WcStatus::Success)]);
+}
+
+#[test]
+fn a_key_of_another_context_or_of_nobody_is_refused_by_the_responder() {
+    let Some(options) = device("a_key_of_another_context_or_of_nobody_is_refused_by_the_responder") else {
+        return;
+    };
+    let fabric = Verbs::open(&options, 2).expect("opens");
+    let [a, b] = [0, 1].map(|node| End::new(&fabric, node));
+    // A second context of the owner's node: names are the node's, so the first context's region is reached here too.
+    let second = End::new(&fabric, 1);
+    let (qp, _) = connect(&a, &second, QpConfig::rc());
+    a.memory.store(0, 5);
+    a.post(qp, 1, Verb::Write { rkey: b.keys.rkey, offset: 8 }, SIGNALED);
+    assert_eq!(statuses(&a.wait(1)), [(1, WcStatus::Success)]);
+    assert_eq!(b.memory.load(8), 5, "through the second context into the first one's region");
+    let late = Region::new(64);
+    let keys = b.nic.register(&late, Access::ALL).expect("registers");
+    a.post(qp, 2, Verb::Write { rkey: keys.rkey, offset: 0 }, SIGNALED);
+    assert_eq!(statuses(&a.wait(1)), [(2, WcStatus::Success)], "registered after the connection");
+    assert_eq!(late.load(0), 5);
+    a.post(qp, 3, Verb::Write { rkey: Rkey(keys.rkey.0 ^ 1 << 20), offset: 0 }, SIGNALED);
+    assert_eq!(statuses(&a.wait(1)), [(3, WcStatus::RemoteAccess)]);
+}
+
+fn open_files() -> usize {
+    std::fs::read_dir("/proc/self/fd").expect("the process's files").count()
+}
+
+#[test]
+fn a_thousand_connections_leave_nothing_behind() {
+    let Some(options) = device("a_thousand_connections_leave_nothing_behind") else { return };
+    let fabric = Verbs::open(&options, 2).expect("opens");
+    let cycle = || {
+        let [a, b] = [0, 1].map(|node| End::new(&fabric, node));
+        let config = QpConfig { send_depth: 16, recv_depth: 4, ..QpConfig::rc() };
+        let (qp, _) = connect(&a, &b, config);
+        a.post(qp, 1, Verb::Write { rkey: b.keys.rkey, offset: 0 }, SIGNALED);
+        assert_eq!(statuses(&a.wait(1)), [(1, WcStatus::Success)]);
+        a.nic.deregister(a.keys);
+        b.nic.deregister(b.keys);
+    };
+    cycle();
+    let before = open_files();
+    for _ in 0..1000 {
+        cycle();
+    }
+    assert_eq!(fabric.alive(), (0, 0), "queue pairs, registrations");
+    assert_eq!(open_files(), before, "open files");
+}

@@ -1,0 +1,158 @@
+//! Shards of one experiment, measured by several processes, joined into one set of results.
+//!
+//! What was asked must be the same in all of them, and so must the commit that answered: half a grid measured by another
+//! build is another experiment. A caller may insist; then the notes say what differed.
+
+use polars::prelude::*;
+use std::collections::BTreeSet;
+
+use super::Results;
+use crate::error::ReportError;
+
+/// Points listed by number in a note.
+const LISTED: usize = 12;
+
+/// Joins the shards among `results`; all others are left as they are. The joined results stand where the first shard of
+/// theirs stood.
+///
+/// # Errors
+/// [`ReportError::Mixed`] if two shards of one question were not measured alike and `mixed` is not set, or if
+/// their tables cannot be joined at all.
+pub fn join(results: Vec<Results>, mixed: bool) -> Result<Vec<Results>, ReportError> {
+    let mut joined: Vec<(Option<String>, Vec<Results>)> = Vec::new();
+    for result in results {
+        let record = &result.record;
+        let group = record.shard.as_ref().map(|_| format!("{}\n{}", record.kind, record.title));
+        match joined.iter_mut().find(|(known, _)| known.is_some() && *known == group) {
+            Some((_, members)) => members.push(result),
+            None => joined.push((group, vec![result])),
+        }
+    }
+    let whole = |(group, members): (Option<String>, Vec<Results>)| match group {
+        Some(_) => Ok(vec![one(members, mixed)?]),
+        None => Ok(members),
+    };
+    Ok(joined
+        .into_iter()
+        .map(whole)
+        .collect::<Result<Vec<_>, ReportError>>()?
+        .into_iter()
+        .flatten()
+        .collect())
+}
+
+/// What tells two shards apart that should be parts of one experiment.
+fn difference(a: &Results, b: &Results) -> Option<String> {
+    let (x, y) = (&a.record, &b.record);
+    let hash = |r: &Results| r.record.profile.as_ref().map(|p| p.hash.clone()).unwrap_or_default();
+    let differ = |what: &str, x: &str, y: &str| (x != y).then(|| format!("{what} {x} and {y}"));
+    differ("seeds", &x.seed.to_string(), &y.seed.to_string())
+        .or_else(|| differ("commits", &x.commit, &y.commit))
+        .or_else(|| differ("fabrics", &x.fabric, &y.fabric))
+        .or_else(|| differ("profiles", &hash(a), &hash(b)))
+        .or_else(|| (x.spec != y.spec).then(|| "different specs".to_owned()))
+        .or_else(|| {
+            differ("points in the grid:", &x.points_expected.to_string(), &y.points_expected.to_string())
+        })
+}
+
+fn one(members: Vec<Results>, mixed: bool) -> Result<Results, ReportError> {
+    let mut members = members.into_iter();
+    let Some(mut whole) = members.next() else { return Err(ReportError::NoInput) };
+    let mut names = vec![format!("{} ({})", whole.record.shard.clone().unwrap_or_default(), whole.label)];
+    let mut seen: BTreeSet<u64> = points(&whole.points)?.into_iter().flatten().collect();
+    let mut twice = BTreeSet::new();
+    for member in members {
+        let refused = |what: String| ReportError::Mixed {
+            first: whole.path.clone(),
+            second: member.path.clone(),
+            what,
+        };
+        if let Some(what) = difference(&whole, &member) {
+            if !mixed {
+                return Err(refused(what));
+            }
+            whole.notes.push(format!("{} and {} were joined despite {what}", whole.label, member.label));
+        }
+        if whole.points.get_column_names() != member.points.get_column_names() {
+            return Err(refused("different columns, which cannot be joined".to_owned()));
+        }
+        names.push(format!("{} ({})", member.record.shard.clone().unwrap_or_default(), member.label));
+        let here: Vec<u64> = points(&member.points)?.into_iter().flatten().collect();
+        twice.extend(here.iter().filter(|p| seen.contains(p)));
+        whole.points = below(&whole.points, &member.points, &seen)?;
+        whole.phases = below(&whole.phases, &member.phases, &seen)?;
+        whole.aborts = below(&whole.aborts, &member.aborts, &seen)?;
+        seen.extend(here);
+        whole.notes.extend(member.notes.into_iter().map(|note| format!("{}: {note}", member.label)));
+        for note in member.record.notes {
+            if !whole.record.notes.contains(&note) {
+                whole.record.notes.push(note);
+            }
+        }
+    }
+    let order = |frame: &DataFrame| {
+        frame
+            .clone()
+            .lazy()
+            .sort(["point"], SortMultipleOptions::default().with_maintain_order(true))
+            .collect()
+    };
+    (whole.points, whole.phases, whole.aborts) =
+        (order(&whole.points)?, order(&whole.phases)?, order(&whole.aborts)?);
+    let missing: Vec<u64> = (0..whole.record.points_expected).filter(|p| !seen.contains(p)).collect();
+    whole.notes.push(format!("joined from shards {}", names.join(", ")));
+    if !missing.is_empty() {
+        whole.notes.push(absent(&missing, whole.record.shard.as_deref().unwrap_or_default()));
+    }
+    if !twice.is_empty() {
+        whole.notes.push(format!("in several shards, the first kept: {}", listed(twice.iter())));
+    }
+    if let Some((stem, _)) = whole
+        .record
+        .shard
+        .as_deref()
+        .and_then(|shard| whole.label.rsplit_once(&format!("-{}", shard.replace('/', "-of-"))))
+    {
+        whole.label = stem.to_owned();
+    }
+    whole.record.points_done = seen.len() as u64;
+    whole.record.complete = missing.is_empty();
+    whole.record.interrupted &= !whole.record.complete;
+    whole.record.shard = None;
+    Ok(whole)
+}
+
+/// Which points are missing, and the shards they belong to.
+fn absent(missing: &[u64], shard: &str) -> String {
+    let of: u64 = shard.rsplit_once('/').and_then(|(_, n)| n.parse().ok()).unwrap_or(1);
+    let shards: BTreeSet<u64> = missing.iter().map(|p| p % of.max(1) + 1).collect();
+    let shards: Vec<String> = shards.iter().take(LISTED).map(|i| format!("{i}/{of}")).collect();
+    let noun = if missing.len() == 1 { "point" } else { "points" };
+    format!(
+        "{} {noun} missing: {}; measure --shard {}",
+        missing.len(),
+        listed(missing.iter()),
+        shards.join(", ")
+    )
+}
+
+fn listed<'a>(points: impl ExactSizeIterator<Item = &'a u64>) -> String {
+    let all = points.len();
+    let first: Vec<String> = points.take(LISTED).map(u64::to_string).collect();
+    let more = if all > LISTED { format!(" and {} more", all - LISTED) } else { String::new() };
+    format!("{}{more}", first.join(", "))
+}
+
+/// The number of each row's point.
+fn points(frame: &DataFrame) -> PolarsResult<Vec<Option<u64>>> {
+    let column = frame.column("point")?.cast(&DataType::UInt64)?;
+    Ok(column.u64()?.iter().collect())
+}
+
+/// The rows of `more` whose points are not `known`, below those of `frame`.
+fn below(frame: &DataFrame, more: &DataFrame, known: &BTreeSet<u64>) -> PolarsResult<DataFrame> {
+    let fresh: BooleanChunked =
+        points(more)?.into_iter().map(|p| Some(p.is_none_or(|p| !known.contains(&p)))).collect();
+    frame.vstack(&more.filter(&fresh)?)
+}
