@@ -14,9 +14,7 @@ use primitives::measure::{Kind, Machine, PointResult, ResultDir, Row, RunRecord,
 use primitives::profile::Profile;
 use primitives::units::Nanos;
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 
 /// A characterization to make.
 pub struct Characterization {
@@ -161,8 +159,6 @@ pub fn characterize(wanted: &Characterization, context: &Context) -> Result<Char
     );
     let mut dir = ResultDir::create(&wanted.out, record, &[])?;
     context.interrupt.listen()?;
-    // Samples of this process, for the fit; a resumed directory is completed, but its profile needs all points.
-    let samples: Mutex<BTreeMap<u64, (Point, Sample)>> = Mutex::default();
     let sweep = context.sweep(format!("characterize {}", wanted.fabric), wanted.jobs);
     sweep.run(
         &mut dir,
@@ -178,19 +174,15 @@ pub fn characterize(wanted: &Characterization, context: &Context) -> Result<Char
             if context.interrupt.asked() {
                 return Err(CliError::interrupted());
             }
-            let result = PointResult {
+            Ok(PointResult {
                 row: disturbance.told(row(point, &sample)),
-                histogram: Some(sample.latency.clone()),
+                histogram: Some(sample.latency),
                 ..PointResult::default()
-            };
-            samples.lock().unwrap_or_else(|p| p.into_inner()).insert(number, (point.clone(), sample));
-            Ok(result)
+            })
         },
         |dir| summarize(dir, &points),
     )?;
-    let samples: Vec<(Point, Sample)> =
-        samples.into_inner().unwrap_or_else(|p| p.into_inner()).into_values().collect();
-    let profile = profile_of(&fabric, &caps, &samples, wanted, points.len())?;
+    let profile = profile_of(&fabric, &caps, &dir, &points, wanted)?;
     if let Some(profile) = &profile {
         let text =
             profile.to_yaml().map_err(|e| CliError::check("the profile cannot be written").caused_by(&e))?;
@@ -203,21 +195,17 @@ fn profile_path(dir: &Path, profile: &Profile) -> PathBuf {
     dir.join(format!("{}.profile.yaml", profile.name))
 }
 
-/// The profile to keep beside the results. A resumed run of a complete directory reads the one it left before.
+/// The profile to keep beside the results: the simulated one, what an earlier run left, or one fitted to the rows, of
+/// this run and of those it resumed.
 fn profile_of(
     fabric: &Fabric,
     caps: &Caps,
-    samples: &[(Point, Sample)],
+    dir: &ResultDir,
+    points: &[Point],
     wanted: &Characterization,
-    points: usize,
 ) -> Result<Option<Profile>, CliError> {
     if let Some(simulated) = &fabric.profile {
         return Ok(Some(simulated.clone()));
-    }
-    if samples.len() == points && wanted.only.is_empty() {
-        return bench::fit(samples, caps, wanted.scope.nodes, &Machine::here())
-            .map(Some)
-            .map_err(|e| CliError::check("no profile could be fitted").caused_by(&e));
     }
     let left = wanted.out.join(format!("{}.profile.yaml", caps.fabric));
     if left.exists() {
@@ -225,7 +213,20 @@ fn profile_of(
             Profile::load(&left).map_err(|e| CliError::usage("the profile cannot be read").caused_by(&e))?;
         return Ok(Some(profile));
     }
-    Ok(None)
+    if !wanted.only.is_empty() {
+        return Ok(None);
+    }
+    let rows = dir
+        .rows(TableName::Points)
+        .map_err(|e| CliError::check("the points cannot be read again").caused_by(&e))?;
+    let rate = |row: &Row| {
+        let point = points.get(row.get("point")?.parse::<usize>().ok()?)?;
+        Some((point.clone(), row.get("rate_per_s")?.parse().ok()?))
+    };
+    let rates: Vec<(Point, f64)> = rows.iter().filter_map(rate).collect();
+    bench::fit(&rates, caps, wanted.scope.nodes, &Machine::here())
+        .map(Some)
+        .map_err(|e| CliError::check("no profile could be fitted").caused_by(&e))
 }
 
 /// A point's row of `points.csv`.

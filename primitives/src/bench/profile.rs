@@ -16,7 +16,7 @@
 //! What cannot be measured this way (`probe`, `poll`) is marked assumed. A card has queues of its own and needs
 //! another fit, which comes with the calibration of profiles.
 
-use super::{BenchVerb, Point, Sample};
+use super::{BenchVerb, Point};
 use crate::fabric::Caps;
 use crate::measure::Machine;
 use crate::profile::{CpuProfile, Interface, NicProfile, Profile, Quantity, Source, Unit};
@@ -33,13 +33,13 @@ pub enum ProfileFitError {
 }
 
 /// CPU nanoseconds of one operation: all CPUs that worked, over the rate.
-fn cpu_ns(point: &Point, sample: &Sample, nodes: u16, cpus: usize) -> f64 {
+fn cpu_ns(point: &Point, rate_per_s: f64, nodes: u16, cpus: usize) -> f64 {
     let workers = usize::from(nodes) * usize::from(point.threads);
-    workers.min(cpus) as f64 * 1e9 / sample.rate_per_s().max(1.0)
+    workers.min(cpus) as f64 * 1e9 / rate_per_s.max(1.0)
 }
 
 struct Measured<'m> {
-    samples: &'m [(Point, Sample)],
+    rates: &'m [(Point, f64)],
     nodes: u16,
     cpus: usize,
 }
@@ -52,20 +52,19 @@ impl Measured<'_> {
         verb: BenchVerb,
         last: bool,
     ) -> Result<(f64, &Point), ProfileFitError> {
-        let mut found =
-            self.samples.iter().filter(|(p, s)| p.question == question && p.verb == verb && s.ops > 0);
-        let (point, sample) =
+        let mut found = self.rates.iter().filter(|(p, _)| p.question == question && p.verb == verb);
+        let (point, rate) =
             if last { found.next_back() } else { found.next() }.ok_or(ProfileFitError::Missing(question))?;
-        Ok((cpu_ns(point, sample, self.nodes, self.cpus), point))
+        Ok((cpu_ns(point, *rate, self.nodes, self.cpus), point))
     }
 }
 
-/// Makes a profile from the samples of a characterization.
+/// Makes a profile from the rates of a characterization: operations per second of each point in which some ended.
 ///
 /// # Errors
 /// If time was virtual, or a point that the fit needs is missing.
 pub fn fit(
-    samples: &[(Point, Sample)],
+    rates: &[(Point, f64)],
     caps: &Caps,
     nodes: u16,
     machine: &Machine,
@@ -73,7 +72,7 @@ pub fn fit(
     if caps.virtual_time {
         return Err(ProfileFitError::Simulated(caps.fabric.clone()));
     }
-    let m = Measured { samples, nodes, cpus: machine.cores };
+    let m = Measured { rates, nodes, cpus: machine.cores };
     let (each, _) = m.at("doorbell", BenchVerb::Read, false)?;
     let (batched, batch) = m.at("doorbell", BenchVerb::Read, true)?;
     let in_batch = f64::from(batch.doorbell_batch.min(batch.outstanding)).max(2.0);
