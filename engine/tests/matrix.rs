@@ -1,4 +1,4 @@
-//! Protocol × plan × fabric, small. Every history goes through the strict-serializability checker, and every run's
+//! Protocol × plan × fabric, small. Every history is checked for what its protocol promises, and every run's
 //! invariants are held: money conserved, updates counted, payloads whole, backups equal to their primaries.
 
 mod common;
@@ -104,7 +104,7 @@ fn presets_run_over_tcp_or_are_refused() {
     assert!(!ran.contains(&"one-sided"), "{ran:?}");
 }
 
-/// A sample over the whole space of plans, a different one for each seed: every 97th plan from the seed's place on.
+/// A sample over the whole space of plans: every 97th.
 #[test]
 fn a_sample_of_the_plan_space_runs() {
     let plans = plans_of(&Needs::OCC);

@@ -27,7 +27,7 @@
 //! | RNR retries used up, later requests flushed | always | always | always | `receive::used_up_*` |
 //! | datagram without RECV, with a wrong key, to a dead node | lost, sender succeeds | same | same | `datagram::*` |
 //! | requests behind a failed one executed | never | never | never | `errors::*` |
-//! | a failure completes before an earlier, unsignaled request is executed | never | never | shown: a fault of the model, test ignored | `errors::a_failure_confirms_*` |
+//! | a failure completes before an earlier, unsignaled request is executed | never | never | never | `errors::a_failure_confirms_*` |
 //! | unsignaled requests free their places unconfirmed | never | never | never | `depth::*` |
 
 #[path = "../common/mod.rs"]

@@ -7,7 +7,7 @@
 //!
 //! A request that misses state waits for the fetch; the engine loses the fetch time divided by the fetches that can be
 //! under way. One fetch at a time blocks the engine, as on ConnectX-3; dozens make a Connect-IB lose a few nanoseconds
-//! for each of them (nic-facts, reading 1: `t0 + k * (1 - entries / pairs)` fits both).
+//! for each of them (`t0 + k * (1 - entries / pairs)` fits both).
 //!
 //! Simplified: which unit a queue pair gets is a hash on the card and a turn here, in order of first use, so that
 //! units are loaded evenly.

@@ -6,7 +6,7 @@
 //!
 //! # What is modelled
 //!
-//! The model is a queueing network per card (`nic-facts` section 2). Each server is a counter (`server.rs`), each cost a
+//! The model is a queueing network per card. Each server is a counter (`server.rs`), each cost a
 //! number of the [`Profile`]. A request takes these steps; those in bold are events, the others are computed in the
 //! event before:
 //!
