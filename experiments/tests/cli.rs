@@ -52,6 +52,7 @@ const COMMANDS: &[&str] = &[
     "quickstart",
     "devices",
     "characterize",
+    "calibrate",
     "study",
     "tune",
     "run",
