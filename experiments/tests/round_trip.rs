@@ -16,11 +16,11 @@ use std::sync::atomic::AtomicBool;
 
 const SCOPE: Scope = Scope {
     nodes: 3,
-    threads: 6,
-    coroutines: 12,
+    threads: 8,
+    coroutines: 8,
     quick: true,
-    warm_up: Nanos(40_000),
-    window: Nanos(80_000),
+    warm_up: Nanos(60_000),
+    window: Nanos(200_000),
     precision: None,
 };
 
@@ -39,7 +39,7 @@ fn round_trip(truth: &Profile) -> Calibrated {
             row(&points[at], &sample.expect("it runs")).with("point", at)
         })
         .collect();
-    let spec = json!({"nodes": 3, "threads": 6, "coroutines": 12, "quick": true});
+    let spec = json!({"nodes": SCOPE.nodes, "threads": SCOPE.threads, "coroutines": SCOPE.coroutines, "quick": true});
     let targets = Targets::of_rows(&rows, &spec, 23, "a round trip".into(), false).expect("rows of ours");
     let mut wrong = truth.clone();
     let free: Vec<(&str, &str)> =
@@ -54,7 +54,7 @@ fn round_trip(truth: &Profile) -> Calibrated {
         let off = [0.2, -0.2, 0.15][at % 3] * (high - low);
         quantity.value = (quantity.value + off).clamp(low, high).round();
     }
-    calibrate(&wrong, &targets, &Settings::default(), &Interrupt::new(), |round, rms, n| {
+    calibrate(&wrong, &[], &targets, &Settings::default(), &Interrupt::new(), |round, rms, n| {
         eprintln!("round {round}: rms {:.2} % after {n}", rms * 100.0);
     })
     .expect("it can be fitted")
@@ -70,7 +70,11 @@ fn recovers(name: &str, pinned: &[(&str, f64)]) {
     };
     for n in &done.numbers {
         let (own, error) = (own(&n.name), n.after / own(&n.name) - 1.0);
-        let verdict = if n.fitted { format!("{:+.1} %", 100.0 * error) } else { "carried over".to_owned() };
+        let verdict = match (n.pinned, n.fitted) {
+            (true, _) => format!("{:+.1} %", 100.0 * error),
+            (_, true) => format!("with others, {:+.1} %", 100.0 * error),
+            _ => "carried over".to_owned(),
+        };
         eprintln!("| `{}` | {own} | {} | {} | {:.2} | {verdict} |", n.name, n.before, n.after, n.resolution);
     }
     for r in done.residuals.iter().filter(|r| r.after.abs() > 0.03) {

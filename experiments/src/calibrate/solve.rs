@@ -55,7 +55,7 @@ pub struct Settings {
 
 impl Default for Settings {
     fn default() -> Settings {
-        Settings { rounds: 6, noise: 0.01, trust: 0.3, step: 0.06 }
+        Settings { rounds: 6, noise: 0.01, trust: 0.3, step: 0.1 }
     }
 }
 
@@ -92,7 +92,7 @@ pub fn rms(errors: &[f64]) -> f64 {
     (errors.iter().map(|e| e * e).sum::<f64>() / errors.len().max(1) as f64).sqrt()
 }
 
-/// Moves `free` until the relative errors that `evaluate` gives are least. `told` hears of every round: its number, the
+/// Moves `free` until the relative errors that `evaluate` gives are least. `told` hears of the start, as round 0, and of every round: its number, the
 /// root mean square error, the evaluations so far.
 ///
 /// # Errors
@@ -122,6 +122,7 @@ pub fn fit<E>(
     };
     let Some(first) = asked(&start)? else { return Ok(Fit { interrupted: true, ..fit }) };
     (fit.before, fit.after) = (first.clone(), first);
+    told(0, rms(&fit.after), fit.evaluations);
     let pull = (settings.noise / settings.trust).powi(2);
     let cost = |errors: &[f64], logs: &[f64]| {
         errors.iter().map(|e| e * e).sum::<f64>()
@@ -176,7 +177,8 @@ pub fn fit<E>(
             fit.evaluations += 1;
             let (old, new) = (cost(&fit.after, &logs), cost(&errors, &next));
             if new < old {
-                better = old - new > 1e-3 * old;
+                // Less is what noise gives, and costs another round.
+                better = old - new > 0.05 * old;
                 (logs, fit.after) = (next, errors);
                 damping = (damping / 10.0_f64).max(1e-9);
                 break;
@@ -184,7 +186,7 @@ pub fn fit<E>(
             damping = (damping * 10.0).max(1e-4);
         }
         told(round, rms(&fit.after), fit.evaluations);
-        if !better || rms(&fit.after) < settings.noise / 10.0 {
+        if !better || rms(&fit.after) < settings.noise / 2.0 {
             break;
         }
     }

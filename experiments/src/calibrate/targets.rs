@@ -46,12 +46,14 @@ enum Source {
     /// Answered by the experiments they are bound to. No hold-out claim can be in the view.
     Claims(Calibrate),
     /// Answered by simulating the same points.
-    Points { points: Vec<(Point, Shows)>, scope: Scope, seed: u64 },
+    Points { points: Vec<(Point, Shows, Scope)>, seed: u64 },
 }
 
-/// Load before counting, and counted time, of a point that is simulated for a fit.
-const WARM_UP: Nanos = Nanos(30_000);
-const WINDOW: Nanos = Nanos(60_000);
+/// Load before counting, and counted time, of a point that is simulated for a fit: so many times its median latency, and
+/// not less than this. A closed load forgets its start within a few rounds of its coroutines, and a rate is a count of
+/// groups: a window of a few rounds would be told apart from its neighbour by where it happens to end.
+const WARM_UP: (u64, u64) = (4, 20_000);
+const WINDOW: (u64, u64) = (20, 60_000);
 
 impl Targets {
     /// The calibrate claims whose experiments run on the profile and whose values are numbers.
@@ -130,8 +132,8 @@ impl Targets {
             threads: count("threads")? as u16,
             coroutines: count("coroutines")? as u32,
             quick: spec.get("quick").and_then(Value::as_bool).unwrap_or(false),
-            warm_up: WARM_UP,
-            window: WINDOW,
+            warm_up: Nanos(WARM_UP.1),
+            window: Nanos(WINDOW.1),
             precision: None,
         };
         // Only the payloads of calls depend on it, and rows say which they were.
@@ -156,12 +158,15 @@ impl Targets {
             let Some(want) = number(shows.column()).filter(|n| *n > 0.0) else { continue };
             let unit = if shows == Shows::Rate { "1/s" } else { "ns" };
             list.push(Target { name: named(point, shows), want, unit: unit.to_owned() });
-            chosen.push((point.clone(), shows));
+            let round = number("latency_p50_ns").unwrap_or(0.0) as u64;
+            let scaled = |(times, least): (u64, u64)| Nanos((times * round).max(least));
+            let scope = Scope { warm_up: scaled(WARM_UP), window: scaled(WINDOW), ..scope };
+            chosen.push((point.clone(), shows, scope));
         }
         if list.is_empty() {
             return Err(other());
         }
-        Ok(Targets { list, origin, measured, source: Source::Points { points: chosen, scope, seed } })
+        Ok(Targets { list, origin, measured, source: Source::Points { points: chosen, seed } })
     }
 
     /// Relative errors of what the simulator gives with a profile.
@@ -179,14 +184,14 @@ impl Targets {
                     }
                 })?
             }
-            Source::Points { points, scope, seed } => {
+            Source::Points { points, seed } => {
                 let fabric = FabricSpec::Sim {
                     profile: Box::new(profile.clone()),
                     seed: *seed,
                     faults: Box::default(),
                 };
                 self.side_by_side(interrupt, |at| {
-                    let (point, shows) = &points[at];
+                    let (point, shows, scope) = &points[at];
                     let sample = bench::run(&fabric, scope, point, *seed, interrupt.flag())
                         .map_err(|e| CliError::check("a point cannot be simulated").caused_by(&e))?;
                     let latency = sample.latency.p50().map_or(0.0, |n| n.0 as f64);
