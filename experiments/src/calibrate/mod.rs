@@ -3,8 +3,8 @@
 //!
 //! A number is free if the profile gives bounds for it. Which of them the targets show is found out, not assumed, by a
 //! number's resolution ([`solve::Fit::resolution`]): from [`PINNED`] on it shows by itself; from [`SHOWN`] on only together
-//! with others, two halves of one sum for example, which are moved alike; below it keeps its value and its source, and
-//! the others are fitted once more without it.
+//! with others, two halves of one sum for example, which are moved alike, or only until it hides behind something slower,
+//! which bounds it; below it keeps its value and its source, and the others are fitted once more without it.
 //!
 //! Hold-out claims cannot come here: [`claims::calibrate`](crate::claims::calibrate) is the only door, and its type
 //! holds none.
@@ -24,7 +24,7 @@ use solve::{Fit, Free, Settings, rms};
 /// Resolution from which a number counts as pinned by itself.
 pub const PINNED: f64 = 0.9;
 
-/// Resolution from which a number is fitted at all. The halves of a sum have 0.5 each, the thirds less.
+/// Resolution, at any round, from which a number is fitted at all. The halves of a sum have 0.5 each, the thirds less.
 pub const SHOWN: f64 = 0.3;
 
 /// References name so many targets at most.
@@ -47,7 +47,7 @@ pub struct Number {
     pub resolution: f64,
     /// Whether it was fitted; carried over if not.
     pub fitted: bool,
-    /// Whether it shows by itself; if it was fitted without, only what it adds up to with others is known.
+    /// Whether it shows by itself; if it was fitted without, only a bound or what it adds up to with others is known.
     pub pinned: bool,
     /// The targets that it moves most, the first one most.
     pub shows_in: Vec<String>,
@@ -129,16 +129,16 @@ pub fn calibrate(
     };
     let all: Vec<usize> = (0..free.len()).collect();
     let starts: Vec<Free> = free.iter().enumerate().map(|(at, (_, q))| bounds(at, q.value)).collect();
-    let evaluate = |values: &[f64]| targets.errors(&with(&all, values), interrupt);
+    let evaluate = |values: &[f64], rows: &[bool]| targets.errors(&with(&all, values), rows, interrupt);
     let mut fit = solve::fit(&starts, settings, evaluate, &mut told)?;
     // What does not show has moved a little all the same, and the others have made up for it.
-    let shown: Vec<usize> = all.iter().copied().filter(|&at| fit.resolution[at] >= SHOWN).collect();
+    let shown: Vec<usize> = all.iter().copied().filter(|&at| fit.seen[at] >= SHOWN).collect();
     let stray = all.iter().any(|at| !shown.contains(at) && fit.values[*at] != free[*at].1.value);
     if stray && !shown.is_empty() && !fit.interrupted {
         let starts: Vec<Free> = shown.iter().map(|&at| bounds(at, fit.values[at])).collect();
         let (rounds, evaluations) = (settings.rounds, fit.evaluations);
         let settings = Settings { rounds: 2, ..*settings };
-        let evaluate = |values: &[f64]| targets.errors(&with(&shown, values), interrupt);
+        let evaluate = |values: &[f64], rows: &[bool]| targets.errors(&with(&shown, values), rows, interrupt);
         let again = solve::fit(&starts, &settings, evaluate, |round, rms, n| {
             told(rounds + round, rms, evaluations + n)
         })?;
@@ -166,7 +166,7 @@ pub fn calibrate(
     }
     done.validate().map_err(|e| CliError::check("the fitted profile is impossible").caused_by(&e))?;
     // What is written is rounded, and leaves out what was not pinned: its errors, not those of the search.
-    let (after, interrupted) = match targets.errors(&done, interrupt) {
+    let (after, interrupted) = match targets.errors(&done, &[], interrupt) {
         Ok(errors) => (errors, fit.interrupted),
         Err(solve::Halt::Interrupted) => (fit.after.clone(), true),
         Err(solve::Halt::Failed(error)) => return Err(error),
@@ -192,7 +192,7 @@ fn number(at: usize, (name, quantity): &(String, Quantity), fit: &Fit, targets: 
     let influence = |row: usize| fit.influence.get(row).map_or(0.0, |row| row[at].abs());
     let mut order: Vec<usize> = (0..targets.list.len()).filter(|&row| influence(row) > 0.05).collect();
     order.sort_by(|a, b| influence(*b).total_cmp(&influence(*a)).then(a.cmp(b)));
-    let fitted = fit.resolution[at] >= SHOWN;
+    let fitted = fit.seen[at] >= SHOWN;
     Number {
         name: name.clone(),
         before: quantity.value,

@@ -92,7 +92,7 @@ fn shown(done: &Calibrated) -> String {
         let after = match (n.fitted, n.pinned) {
             (false, _) => "carried over".to_owned(),
             (_, true) => significant(n.after),
-            (_, false) => format!("{}, only with others", significant(n.after)),
+            (_, false) => format!("{}, shared or bounded", significant(n.after)),
         };
         let range = format!("{} to {} {}", n.free[0], n.free[1], n.unit);
         [n.name.clone(), significant(n.before), after, range, format!("{:.2}", n.resolution)]

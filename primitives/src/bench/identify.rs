@@ -8,6 +8,7 @@
 //! | `latency` | fixed delays: passes through the NIC, acknowledgement, memory; by payload the link |
 //! | `doorbell`, `signal` | the core's cost of doorbell, request and completion |
 //! | `payload` | link and PCIe, at the largest payload |
+//! | `outstanding` | both roles at once, at the most requests in flight; with many threads, the cache of work requests |
 //! | `roles` | the engine's time as requester and as responder |
 //! | `addresses` | the atomic unit on one word and on many |
 //! | `queue-pairs` | what a context miss costs, at the most queue pairs |
@@ -45,6 +46,7 @@ pub fn identifying(points: &[Point]) -> Vec<(usize, Shows)> {
             "doorbell" | "signal" => (first || last).then_some(Shows::Rate),
             // Where calls of a packet each limit is the copying, not the link.
             "payload" => (last && point.verb == BenchVerb::Read).then_some(Shows::Rate),
+            "outstanding" if point.verb != BenchVerb::Rpc => last.then_some(Shows::Rate),
             "queue-pairs" => last.then_some(Shows::Rate),
             "roles" | "addresses" => Some(Shows::Rate),
             _ => None,

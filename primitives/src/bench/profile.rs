@@ -102,11 +102,11 @@ pub fn fit(
     // A call is two SENDs and two receive completions; it is decoded twice, encoded twice, dispatched once.
     let rpc = ((call - 2.0 * (request + completion)) / 5.0).max(1.0);
     // Alone, a call waits twice for another thread to notice: the request there, the reply here. Its median counts, because
-    // where threads share CPUs a few calls wait for the scheduler, thousands of times as long. All other numbers come from
-    // rates, which hold what was lost to other programs; a READ's median against its rate says how much that is.
+    // where threads share CPUs a few calls wait for the scheduler, thousands of times as long. The work comes from rates,
+    // which hold what was lost to other programs; a READ's median against its rate says how much that is.
     let quiet = (m.median("latency", BenchVerb::Read)? / alone).clamp(0.1, 1.0);
-    let work = 2.0 * (request + doorbell + completion) + 5.0 * rpc + resume;
-    let handover = ((m.median("latency", BenchVerb::Rpc)? / quiet - work) / 2.0).max(0.0);
+    let work = quiet * (2.0 * (request + doorbell + completion) + 5.0 * rpc + resume);
+    let handover = ((m.median("latency", BenchVerb::Rpc)? - work) / 2.0).max(0.0);
 
     let ns = |value: f64, how: &str| Quantity::measured((value * 10.0).round() / 10.0, Unit::Ns, how);
     let assumed = |value, unit, why: &str| Quantity::fixed(value, unit, Source::Assumed, why);
