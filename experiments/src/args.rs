@@ -289,12 +289,16 @@ pub struct CharacterizeArgs {
 /// `doorbell calibrate`.
 #[derive(Args, Clone, Debug)]
 pub struct CalibrateArgs {
-    /// The profile to start from, a shipped name or a file; numbers with `free` bounds are fitted.
-    #[arg(long, value_name = "PROFILE", value_parser = values::profile)]
-    pub profile: ProfileChoice,
+    /// The profile to start from, a shipped name or a file; numbers with `free` bounds are fitted. With --from, the one that
+    /// the characterization left if not given.
+    #[arg(long, value_name = "PROFILE", value_parser = values::profile, required_unless_present = "from")]
+    pub profile: Option<ProfileChoice>,
     /// Fit to this characterization; to the calibrate claims of the profile if not given.
     #[arg(long, value_name = "RESULTS_DIR")]
     pub from: Option<PathBuf>,
+    /// Fit only these of the free numbers, nic.atomic_unit for example; all if not given.
+    #[arg(long, value_name = "NUMBER", value_delimiter = ',')]
+    pub only: Vec<String>,
     /// Most rounds of the search; each simulates the targets about once per free number.
     #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = 6, value_parser = values::rounds)]
     pub rounds: u32,

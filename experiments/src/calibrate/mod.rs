@@ -1,8 +1,10 @@
 //! Fitting a profile's free numbers: to what papers print ([`Targets::of_claims`]), or to what a card was measured to do
 //! ([`Targets::of_results`]). Every evaluation simulates the targets' experiments with the numbers of the moment.
 //!
-//! A number is free if the profile gives bounds for it. Which of them the targets pin is found out, not assumed: a number
-//! whose resolution ([`solve::Fit::resolution`]) stays under [`PINNED`] keeps its value and its source.
+//! A number is free if the profile gives bounds for it. Which of them the targets show is found out, not assumed, by a
+//! number's resolution ([`solve::Fit::resolution`]): from [`PINNED`] on it shows by itself; from [`SHOWN`] on only together
+//! with others, two halves of one sum for example, which are moved alike, or only until it hides behind something slower,
+//! which bounds it; below it keeps its value and its source, and the others are fitted once more without it.
 //!
 //! Hold-out claims cannot come here: [`claims::calibrate`](crate::claims::calibrate) is the only door, and its type
 //! holds none.
@@ -16,10 +18,14 @@ use primitives::profile::{Profile, Quantity, Source, Unit};
 
 use crate::error::CliError;
 use crate::interrupt::Interrupt;
+use crate::names::suggest;
 use solve::{Fit, Free, Settings, rms};
 
-/// Resolution from which a number counts as fitted.
-pub const PINNED: f64 = 0.5;
+/// Resolution from which a number counts as pinned by itself.
+pub const PINNED: f64 = 0.9;
+
+/// Resolution, at any round, from which a number is fitted at all. The halves of a sum have 0.5 each, the thirds less.
+pub const SHOWN: f64 = 0.3;
 
 /// References name so many targets at most.
 const NAMED: usize = 4;
@@ -41,6 +47,8 @@ pub struct Number {
     pub resolution: f64,
     /// Whether it was fitted; carried over if not.
     pub fitted: bool,
+    /// Whether it shows by itself; if it was fitted without, only a bound or what it adds up to with others is known.
+    pub pinned: bool,
     /// The targets that it moves most, the first one most.
     pub shows_in: Vec<String>,
 }
@@ -76,17 +84,18 @@ pub struct Calibrated {
     pub interrupted: bool,
 }
 
-/// Fits the free numbers of `profile` to `targets`. `told` hears of every round: its number, the root mean square error,
+/// Fits the free numbers of `profile` to `targets`, or `only` those of them that are named. `told` hears of every round: its number, the root mean square error,
 /// the evaluations so far.
 ///
 /// # Errors
-/// If no number is free, or a target cannot be simulated. After Ctrl-C the best so far is returned.
+/// If no number is free, `only` names another, or a target cannot be simulated. After Ctrl-C the best so far is returned.
 pub fn calibrate(
     profile: &Profile,
+    only: &[String],
     targets: &Targets,
     settings: &Settings,
     interrupt: &Interrupt,
-    told: impl FnMut(usize, f64, usize),
+    mut told: impl FnMut(usize, f64, usize),
 ) -> Result<Calibrated, CliError> {
     let free: Vec<(String, Quantity)> = profile
         .quantities()
@@ -97,20 +106,49 @@ pub fn calibrate(
         return Err(CliError::usage(format!("no number of profile {} is free", profile.name))
             .hint("give those to fit their bounds: free: [low, high]"));
     }
-    let bounds = free.iter().map(|(_, quantity)| {
-        let [low, high] = quantity.free.unwrap_or([quantity.value; 2]);
-        Free { start: quantity.value, low, high }
-    });
-    let bounds: Vec<Free> = bounds.collect();
-    let with = |values: &[f64]| {
+    if let Some(name) = only.iter().find(|name| !free.iter().any(|(known, _)| known == *name)) {
+        let known: Vec<&str> = free.iter().map(|(name, _)| name.as_str()).collect();
+        return Err(CliError::usage(format!(
+            "no free number of profile {} is called `{name}`",
+            profile.name
+        ))
+        .hint(suggest(name, &known)));
+    }
+    let free: Vec<(String, Quantity)> =
+        free.into_iter().filter(|(name, _)| only.is_empty() || only.contains(name)).collect();
+    let with = |moving: &[usize], values: &[f64]| {
         let mut moved = profile.clone();
-        for ((name, quantity), value) in free.iter().zip(values) {
-            set(&mut moved, name, rounded(*value, quantity.unit));
+        for (&at, value) in moving.iter().zip(values) {
+            set(&mut moved, &free[at].0, rounded(*value, free[at].1.unit));
         }
         moved
     };
-    let fit = solve::fit(&bounds, settings, |values| targets.errors(&with(values), interrupt), told)?;
-    let numbers: Vec<Number> = (0..free.len()).map(|at| number(at, &free[at], &fit, targets)).collect();
+    let bounds = |at: usize, start: f64| {
+        let [low, high] = free[at].1.free.unwrap_or([start; 2]);
+        Free { start, low, high }
+    };
+    let all: Vec<usize> = (0..free.len()).collect();
+    let starts: Vec<Free> = free.iter().enumerate().map(|(at, (_, q))| bounds(at, q.value)).collect();
+    let evaluate = |values: &[f64], rows: &[bool]| targets.errors(&with(&all, values), rows, interrupt);
+    let mut fit = solve::fit(&starts, settings, evaluate, &mut told)?;
+    // What does not show has moved a little all the same, and the others have made up for it.
+    let shown: Vec<usize> = all.iter().copied().filter(|&at| fit.seen[at] >= SHOWN).collect();
+    let stray = all.iter().any(|at| !shown.contains(at) && fit.values[*at] != free[*at].1.value);
+    if stray && !shown.is_empty() && !fit.interrupted {
+        let starts: Vec<Free> = shown.iter().map(|&at| bounds(at, fit.values[at])).collect();
+        let (rounds, evaluations) = (settings.rounds, fit.evaluations);
+        let settings = Settings { rounds: 2, ..*settings };
+        let evaluate = |values: &[f64], rows: &[bool]| targets.errors(&with(&shown, values), rows, interrupt);
+        let again = solve::fit(&starts, &settings, evaluate, |round, rms, n| {
+            told(rounds + round, rms, evaluations + n)
+        })?;
+        for (&at, value) in shown.iter().zip(&again.values) {
+            fit.values[at] = *value;
+        }
+        (fit.after, fit.interrupted) = (again.after, again.interrupted);
+        fit.evaluations += again.evaluations;
+    }
+    let numbers: Vec<Number> = all.iter().map(|&at| number(at, &free[at], &fit, targets)).collect();
     let mut done = profile.clone();
     for number in numbers.iter().filter(|n| n.fitted) {
         if let Some(quantity) = quantity(&mut done, &number.name) {
@@ -128,7 +166,7 @@ pub fn calibrate(
     }
     done.validate().map_err(|e| CliError::check("the fitted profile is impossible").caused_by(&e))?;
     // What is written is rounded, and leaves out what was not pinned: its errors, not those of the search.
-    let (after, interrupted) = match targets.errors(&done, interrupt) {
+    let (after, interrupted) = match targets.errors(&done, &[], interrupt) {
         Ok(errors) => (errors, fit.interrupted),
         Err(solve::Halt::Interrupted) => (fit.after.clone(), true),
         Err(solve::Halt::Failed(error)) => return Err(error),
@@ -154,7 +192,7 @@ fn number(at: usize, (name, quantity): &(String, Quantity), fit: &Fit, targets: 
     let influence = |row: usize| fit.influence.get(row).map_or(0.0, |row| row[at].abs());
     let mut order: Vec<usize> = (0..targets.list.len()).filter(|&row| influence(row) > 0.05).collect();
     order.sort_by(|a, b| influence(*b).total_cmp(&influence(*a)).then(a.cmp(b)));
-    let fitted = fit.resolution[at] >= PINNED;
+    let fitted = fit.seen[at] >= SHOWN;
     Number {
         name: name.clone(),
         before: quantity.value,
@@ -163,11 +201,12 @@ fn number(at: usize, (name, quantity): &(String, Quantity), fit: &Fit, targets: 
         free: quantity.free.unwrap_or_default(),
         resolution: fit.resolution[at],
         fitted,
+        pinned: fit.resolution[at] >= PINNED,
         shows_in: order.into_iter().take(NAMED).map(|row| targets.list[row].name.clone()).collect(),
     }
 }
 
-/// Three significant digits are more than a fit knows; counts are whole.
+/// Four significant digits are more than a fit knows; counts are whole.
 fn rounded(value: f64, unit: Unit) -> f64 {
     if matches!(unit, Unit::Count | Unit::Bytes) {
         return value.round();

@@ -46,12 +46,14 @@ enum Source {
     /// Answered by the experiments they are bound to. No hold-out claim can be in the view.
     Claims(Calibrate),
     /// Answered by simulating the same points.
-    Points { points: Vec<(Point, Shows)>, scope: Scope, seed: u64 },
+    Points { points: Vec<(Point, Shows, Scope)>, seed: u64 },
 }
 
-/// Load before counting, and counted time, of a point that is simulated for a fit.
-const WARM_UP: Nanos = Nanos(30_000);
-const WINDOW: Nanos = Nanos(60_000);
+/// Load before counting, and counted time, of a point that is simulated for a fit: so many times its median latency, and
+/// not less than this. A closed load forgets its start within a few rounds of its coroutines, and a rate is a count of
+/// groups: a window of a few rounds would be told apart from its neighbour by where it happens to end.
+const WARM_UP: (u64, u64) = (4, 20_000);
+const WINDOW: (u64, u64) = (20, 60_000);
 
 impl Targets {
     /// The calibrate claims whose experiments run on the profile and whose values are numbers.
@@ -122,7 +124,7 @@ impl Targets {
     ) -> Result<Targets, CliError> {
         let other = || {
             CliError::usage("its points are not those that this version measures")
-                .hint("characterize again, without --bench, with this version")
+                .hint("characterize again with this version")
         };
         let count = |name: &str| spec.get(name).and_then(Value::as_u64).ok_or_else(other);
         let scope = Scope {
@@ -130,12 +132,17 @@ impl Targets {
             threads: count("threads")? as u16,
             coroutines: count("coroutines")? as u32,
             quick: spec.get("quick").and_then(Value::as_bool).unwrap_or(false),
-            warm_up: WARM_UP,
-            window: WINDOW,
+            warm_up: Nanos(WARM_UP.1),
+            window: Nanos(WINDOW.1),
             precision: None,
         };
         // Only the payloads of calls depend on it, and rows say which they were.
         let mut points = bench::points(&scope, u32::MAX);
+        let only: Vec<&str> = match spec.get("only").and_then(Value::as_array) {
+            Some(names) => names.iter().filter_map(Value::as_str).collect(),
+            None => Vec::new(),
+        };
+        points.retain(|point| only.is_empty() || only.contains(&point.question));
         let (mut list, mut chosen) = (Vec::new(), Vec::new());
         let by_number: BTreeMap<usize, &Row> =
             rows.iter().filter_map(|row| Some((row.get("point")?.parse().ok()?, row))).collect();
@@ -156,37 +163,48 @@ impl Targets {
             let Some(want) = number(shows.column()).filter(|n| *n > 0.0) else { continue };
             let unit = if shows == Shows::Rate { "1/s" } else { "ns" };
             list.push(Target { name: named(point, shows), want, unit: unit.to_owned() });
-            chosen.push((point.clone(), shows));
+            let round = number("latency_p50_ns").unwrap_or(0.0) as u64;
+            let scaled = |(times, least): (u64, u64)| Nanos((times * round).max(least));
+            let scope = Scope { warm_up: scaled(WARM_UP), window: scaled(WINDOW), ..scope };
+            chosen.push((point.clone(), shows, scope));
         }
         if list.is_empty() {
             return Err(other());
         }
-        Ok(Targets { list, origin, measured, source: Source::Points { points: chosen, scope, seed } })
+        Ok(Targets { list, origin, measured, source: Source::Points { points: chosen, seed } })
     }
 
-    /// Relative errors of what the simulator gives with a profile.
+    /// Relative errors of what the simulator gives with a profile; only where `wanted` says so, unless that is empty.
+    /// The others are not simulated, and given as 0.
     ///
     /// # Errors
     /// [`Halt::Interrupted`] after Ctrl-C, [`Halt::Failed`] if a point cannot be simulated.
-    pub fn errors(&self, profile: &Profile, interrupt: &Interrupt) -> Result<Vec<f64>, Halt<CliError>> {
+    pub fn errors(
+        &self,
+        profile: &Profile,
+        wanted: &[bool],
+        interrupt: &Interrupt,
+    ) -> Result<Vec<f64>, Halt<CliError>> {
+        let rows: Vec<usize> =
+            (0..self.list.len()).filter(|&at| wanted.get(at).copied().unwrap_or(true)).collect();
         let got = match &self.source {
             Source::Claims(view) => {
                 let profiles = Profiles::shipped().with(profile.clone());
-                self.side_by_side(interrupt, |at| match view.answer(&self.list[at].name, &profiles)? {
+                side_by_side(&rows, interrupt, |at| match view.answer(&self.list[at].name, &profiles)? {
                     Some(Answer::Number { value, .. }) => Ok(value),
                     _ => {
                         Err(CliError::check(format!("{} was answered without a number", self.list[at].name)))
                     }
                 })?
             }
-            Source::Points { points, scope, seed } => {
+            Source::Points { points, seed } => {
                 let fabric = FabricSpec::Sim {
                     profile: Box::new(profile.clone()),
                     seed: *seed,
                     faults: Box::default(),
                 };
-                self.side_by_side(interrupt, |at| {
-                    let (point, shows) = &points[at];
+                side_by_side(&rows, interrupt, |at| {
+                    let (point, shows, scope) = &points[at];
                     let sample = bench::run(&fabric, scope, point, *seed, interrupt.flag())
                         .map_err(|e| CliError::check("a point cannot be simulated").caused_by(&e))?;
                     let latency = sample.latency.p50().map_or(0.0, |n| n.0 as f64);
@@ -194,38 +212,41 @@ impl Targets {
                 })?
             }
         };
-        Ok(got.iter().zip(&self.list).map(|(got, target)| got / target.want - 1.0).collect())
-    }
-
-    /// Asks for every target, several at a time; the order of the answers is that of the targets.
-    fn side_by_side(
-        &self,
-        interrupt: &Interrupt,
-        ask: impl Fn(usize) -> Result<f64, CliError> + Sync,
-    ) -> Result<Vec<f64>, Halt<CliError>> {
-        let next = AtomicUsize::new(0);
-        let answers: Mutex<BTreeMap<usize, Result<f64, CliError>>> = Mutex::default();
-        std::thread::scope(|scope| {
-            for _ in 0..usual_jobs(true).min(self.list.len()) {
-                scope.spawn(|| {
-                    loop {
-                        let at = next.fetch_add(1, Ordering::Relaxed);
-                        if at >= self.list.len() || interrupt.asked() {
-                            break;
-                        }
-                        let answer = ask(at);
-                        answers.lock().unwrap_or_else(|p| p.into_inner()).insert(at, answer);
-                    }
-                });
-            }
-        });
-        // A point that was cut short is no answer.
-        if interrupt.asked() {
-            return Err(Halt::Interrupted);
+        let mut errors = vec![0.0; self.list.len()];
+        for (&at, got) in rows.iter().zip(&got) {
+            errors[at] = got / self.list[at].want - 1.0;
         }
-        let answers = answers.into_inner().unwrap_or_else(|p| p.into_inner());
-        answers.into_values().collect::<Result<Vec<f64>, CliError>>().map_err(Halt::Failed)
+        Ok(errors)
     }
+}
+
+/// Asks for these targets, several at a time; the order of the answers is that of the targets.
+fn side_by_side(
+    rows: &[usize],
+    interrupt: &Interrupt,
+    ask: impl Fn(usize) -> Result<f64, CliError> + Sync,
+) -> Result<Vec<f64>, Halt<CliError>> {
+    let next = AtomicUsize::new(0);
+    let answers: Mutex<BTreeMap<usize, Result<f64, CliError>>> = Mutex::default();
+    std::thread::scope(|scope| {
+        for _ in 0..usual_jobs(true).min(rows.len()) {
+            scope.spawn(|| {
+                while let Some(&at) = rows.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    if interrupt.asked() {
+                        break;
+                    }
+                    let answer = ask(at);
+                    answers.lock().unwrap_or_else(|p| p.into_inner()).insert(at, answer);
+                }
+            });
+        }
+    });
+    // A point that was cut short is no answer.
+    if interrupt.asked() {
+        return Err(Halt::Interrupted);
+    }
+    let answers = answers.into_inner().unwrap_or_else(|p| p.into_inner());
+    answers.into_values().collect::<Result<Vec<f64>, CliError>>().map_err(Halt::Failed)
 }
 
 fn name_of(dir: &Path) -> String {

@@ -2,7 +2,7 @@
 
 use primitives::measure::write_new;
 use serde_json::json;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::Context;
 use crate::args::CalibrateArgs;
@@ -11,6 +11,7 @@ use crate::calibrate::{Calibrated, Targets, calibrate};
 use crate::error::CliError;
 use crate::fabrics::profile;
 use crate::output::{check_new, emit, table};
+use crate::spec::ProfileChoice;
 
 /// The command.
 ///
@@ -21,7 +22,12 @@ pub fn run(args: &CalibrateArgs, context: &Context) -> Result<(), CliError> {
     if let Some(json) = &args.json {
         json.check()?;
     }
-    let start = profile(&args.profile)?;
+    let choice = match (&args.profile, &args.from) {
+        (Some(choice), _) => choice.clone(),
+        (None, Some(dir)) => ProfileChoice::File(left_by(dir)?),
+        (None, None) => return Err(CliError::usage("say which profile to start from: --profile NAME")),
+    };
+    let start = profile(&choice)?;
     let out =
         args.out.clone().unwrap_or_else(|| PathBuf::from(format!("{}.calibrated.profile.yaml", start.name)));
     check_new(&out)?;
@@ -32,12 +38,14 @@ pub fn run(args: &CalibrateArgs, context: &Context) -> Result<(), CliError> {
     context.interrupt.listen()?;
     let settings = Settings { rounds: args.rounds as usize, ..Settings::default() };
     context.talk.say(format!("fitting profile {} to {}", start.name, targets.origin));
-    let done = calibrate(&start, &targets, &settings, &context.interrupt, |round, rms, evaluations| {
-        context.talk.say(format!(
-            "round {round}: root mean square error {:.2} % after {evaluations} evaluations",
-            100.0 * rms
-        ));
-    })?;
+    let done =
+        calibrate(&start, &args.only, &targets, &settings, &context.interrupt, |round, rms, evaluations| {
+            let round = if round == 0 { "start".to_owned() } else { format!("round {round}") };
+            context.talk.say(format!(
+                "{round}: root mean square error {:.2} % after {evaluations} evaluations",
+                100.0 * rms
+            ));
+        })?;
     write_new(&out, done.file()?.as_bytes())?;
     let (before, after) = done.rms();
     let document = json!({
@@ -52,6 +60,24 @@ pub fn run(args: &CalibrateArgs, context: &Context) -> Result<(), CliError> {
     }
 }
 
+/// The profile that a characterization left in its directory.
+fn left_by(dir: &Path) -> Result<PathBuf, CliError> {
+    let hint = "say which profile to start from: --profile NAME";
+    let entries = std::fs::read_dir(dir)
+        .map_err(|e| CliError::usage(format!("cannot read {}", dir.display())).caused_by(&e))?;
+    let mut found: Vec<PathBuf> = entries
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter(|path| path.to_string_lossy().ends_with(".profile.yaml"))
+        .collect();
+    match (found.pop(), found.is_empty()) {
+        (Some(one), true) => Ok(one),
+        (Some(_), false) => {
+            Err(CliError::usage(format!("{} holds several profiles", dir.display())).hint(hint))
+        }
+        (None, _) => Err(CliError::usage(format!("{} holds no profile", dir.display())).hint(hint)),
+    }
+}
+
 fn shown(done: &Calibrated) -> String {
     let percent = |share: f64| format!("{:+.1} %", 100.0 * share);
     let significant = |value: f64| format!("{}", format!("{value:.3e}").parse::<f64>().unwrap_or(value));
@@ -63,7 +89,11 @@ fn shown(done: &Calibrated) -> String {
     let mut text = table(&["target", "wanted", "got", "error before", "after"], residuals);
     text.push('\n');
     let numbers = done.numbers.iter().map(|n| {
-        let after = if n.fitted { significant(n.after) } else { "carried over".to_owned() };
+        let after = match (n.fitted, n.pinned) {
+            (false, _) => "carried over".to_owned(),
+            (_, true) => significant(n.after),
+            (_, false) => format!("{}, shared or bounded", significant(n.after)),
+        };
         let range = format!("{} to {} {}", n.free[0], n.free[1], n.unit);
         [n.name.clone(), significant(n.before), after, range, format!("{:.2}", n.resolution)]
     });

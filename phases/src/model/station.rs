@@ -182,7 +182,7 @@ impl Load {
             if demand.served > 0.0 { demand.server.cost_ns(&profile.cpu) / demand.served } else { 0.0 };
         core.other.add(demand.served, serve_ns);
 
-        load.path(demand, nic, serve_ns);
+        load.path(demand, nic, serve_ns, profile.cpu.handover.value);
         load
     }
 
@@ -200,7 +200,7 @@ impl Load {
         }
     }
 
-    fn path(&mut self, demand: &Demand, nic: &NicProfile, serve_ns: f64) {
+    fn path(&mut self, demand: &Demand, nic: &NicProfile, serve_ns: f64, handover: f64) {
         let mut first = 0.0; // requester service that the unloaded latencies hold
         for wave in &demand.waves {
             let n = wave.times;
@@ -226,7 +226,8 @@ impl Load {
                     let inline = |bytes: u32| f64::from(bytes) <= nic.max_inline.value;
                     let latency = nic.unloaded_latency_ns(Primitive::Send, request, inline(request))
                         + nic.unloaded_latency_ns(Primitive::Send, reply, inline(reply));
-                    self.delay_ns += n * (latency + fetch_ns(nic, chained));
+                    // The owner's thread has to notice the request, and the own thread the reply.
+                    self.delay_ns += n * (latency + 2.0 * handover + fetch_ns(nic, chained));
                     first += n * nic.requester_ns(Primitive::Send);
                     for station in [Station::Engine, Station::Pcie] {
                         self[station].path_own += n;

@@ -8,11 +8,12 @@
 //! | `latency` | fixed delays: passes through the NIC, acknowledgement, memory; by payload the link |
 //! | `doorbell`, `signal` | the core's cost of doorbell, request and completion |
 //! | `payload` | link and PCIe, at the largest payload |
+//! | `outstanding` | both roles at once, at the most requests in flight; with many threads, the cache of work requests |
 //! | `roles` | the engine's time as requester and as responder |
 //! | `addresses` | the atomic unit on one word and on many |
 //! | `queue-pairs` | what a context miss costs, at the most queue pairs |
 
-use super::Point;
+use super::{BenchVerb, Point};
 
 /// What of a point is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,9 +41,13 @@ pub fn identifying(points: &[Point]) -> Vec<(usize, Shows)> {
         let first = !points[..at].iter().any(|p| same(p, point));
         let last = !points[at + 1..].iter().any(|p| same(p, point));
         match point.question {
+            "latency" if point.verb == BenchVerb::Rpc => first.then_some(Shows::Latency),
             "latency" => (first || last).then_some(Shows::Latency),
             "doorbell" | "signal" => (first || last).then_some(Shows::Rate),
-            "payload" | "queue-pairs" => last.then_some(Shows::Rate),
+            // Where calls of a packet each limit is the copying, not the link.
+            "payload" => (last && point.verb == BenchVerb::Read).then_some(Shows::Rate),
+            "outstanding" if point.verb != BenchVerb::Rpc => last.then_some(Shows::Rate),
+            "queue-pairs" => last.then_some(Shows::Rate),
             "roles" | "addresses" => Some(Shows::Rate),
             _ => None,
         }

@@ -176,7 +176,9 @@ struct Local {
 impl ClosedLoad<'_> {
     fn config(&self) -> WorkerConfig {
         let point = self.point;
-        let rpc = payload::rpc_config(point.payload, RpcConfig::default(), 4096);
+        // Buffers for calls are most of what a worker sets up: only as large as calls there are.
+        let message = if self.is_rpc() { point.payload } else { 0 };
+        let rpc = payload::rpc_config(message, RpcConfig::default(), 4096);
         let in_flight = u64::from(point.coroutines * point.outstanding.max(OBJECTS));
         WorkerConfig {
             port: PortConfig {

@@ -12,6 +12,7 @@
 //! | `resume` | READ alone, less request, doorbell and completion |
 //! | `copy_byte` | READ at the largest payload against the smallest |
 //! | `rpc_*` | RPC, 16 in flight: CPU time of caller and server, less verbs; split evenly, which is assumed |
+//! | `handover` | RPC alone, between idle threads: its median, less all of the above; half for each way |
 //!
 //! What cannot be measured this way (`probe`, `poll`) is marked assumed. A card has queues of its own and needs
 //! another fit, which comes with the calibration of profiles.
@@ -45,6 +46,13 @@ struct Measured<'m> {
 }
 
 impl Measured<'_> {
+    /// Median latency at the first point of a question and verb, in nanoseconds.
+    fn median(&self, question: &'static str, verb: BenchVerb) -> Result<f64, ProfileFitError> {
+        let found = self.samples.iter().find(|(p, s)| p.question == question && p.verb == verb && s.ops > 0);
+        let median = found.and_then(|(_, sample)| sample.latency.p50());
+        median.map(|ns| ns.0 as f64).ok_or(ProfileFitError::Missing(question))
+    }
+
     /// CPU time per operation at the first or last point of a question and verb.
     fn at(
         &self,
@@ -92,6 +100,12 @@ pub fn fit(
     let (call, _) = m.at("doorbell", BenchVerb::Rpc, true)?;
     // A call is two SENDs and two receive completions; it is decoded twice, encoded twice, dispatched once.
     let rpc = ((call - 2.0 * (request + completion)) / 5.0).max(1.0);
+    // Alone, a call waits twice for another thread to notice: the request there, the reply here. Its median counts, because
+    // where threads share CPUs a few calls wait for the scheduler, thousands of times as long. The work comes from rates,
+    // which hold what was lost to other programs; a READ's median against its rate says how much that is.
+    let quiet = (m.median("latency", BenchVerb::Read)? / alone).clamp(0.1, 1.0);
+    let work = quiet * (2.0 * (request + doorbell + completion) + 5.0 * rpc + resume);
+    let handover = ((m.median("latency", BenchVerb::Rpc)? - work) / 2.0).max(0.0);
 
     let ns = |value: f64, how: &str| Quantity::measured((value * 10.0).round() / 10.0, Unit::Ns, how);
     let assumed = |value, unit, why: &str| Quantity::fixed(value, unit, Source::Assumed, why);
@@ -111,6 +125,7 @@ pub fn fit(
         rpc_encode: ns(rpc, "as rpc_decode"),
         copy_byte: Quantity::measured(copy_byte, Unit::NsPerByte, "READ by payload"),
         probe: assumed(request / 2.0, Unit::Ns, "half of a request: the same few cache lines"),
+        handover: ns(handover, "RPC alone, median, less its CPU work; half of it"),
     };
     Ok(Profile {
         name: caps.fabric.clone(),

@@ -13,20 +13,24 @@ pub(super) fn points(scope: &Scope) -> Vec<Point> {
             for servers in [1, scope.nodes - 1] {
                 points.push(Point {
                     threads: scope.threads,
-                    coroutines: scope.coroutines,
+                    // Enough to keep the card busy; more would only queue, and take longer to become steady.
+                    coroutines: (scope.coroutines / 2).max(2),
                     outstanding: 8,
+                    // As short as requests are: at 64 B the link hides a fast engine.
+                    payload: 8,
                     servers,
                     ..Point::new("roles", verb)
                 });
             }
         }
     }
-    let hot = |addresses| Point {
+    let hot = |addresses, coroutines| Point {
         threads: scope.threads,
-        coroutines: scope.coroutines,
+        coroutines,
         addresses,
         ..Point::new("addresses", BenchVerb::FetchAdd)
     };
-    points.extend([hot(1), hot(0)]);
+    // One word serves a few million a second: two a thread are queue enough.
+    points.extend([hot(1, 2), hot(0, scope.coroutines)]);
     points
 }

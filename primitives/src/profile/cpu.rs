@@ -36,6 +36,9 @@ section! {
         copy_byte: NsPerByte NonNegative,
         /// One probe of an index bucket or cache entry.
         probe: Ns NonNegative,
+        /// From a message being in a receive queue until the idle thread that polls there has noticed it, beyond the
+        /// work above: cache lines changing hands between two cores. A card's delays cover it.
+        handover: Ns NonNegative,
         }
     }
 }

@@ -59,6 +59,27 @@ fn one_coroutine_takes_the_sum_of_the_unloaded_latencies_and_its_cores_work() {
 }
 
 #[test]
+fn a_call_waits_twice_for_a_thread_to_notice_and_a_read_never() {
+    let quick = profile();
+    let mut slow = profile();
+    slow.cpu.handover.value = 700.0;
+    let workload = Workload { classes: vec![class("update", 1.0, 0.0, 1.0)], local_share: 0.0, ..calm(2) };
+    let lone = Cluster { nodes: 2, threads: 1, backups: 0, lanes: 1 };
+    for via in [Via::OneSided, Via::TwoSided] {
+        let plan = checked(Plan { coroutines: 1, ..Plan::uniform(via) });
+        let (before, after) =
+            (forecast(&quick, lone, &workload, &plan), forecast(&slow, lone, &workload, &plan));
+        let waits = if via == Via::TwoSided { before.total(|p| p.round_trips) } else { 0.0 };
+        let longer = after.latency_mean_ns - before.latency_mean_ns;
+        // A cluster that waits more queues less.
+        assert!(
+            (longer - 1400.0 * waits).abs() <= 0.01 * 1400.0 * waits,
+            "{via:?}: {longer} for {waits} waits"
+        );
+    }
+}
+
+#[test]
 fn a_single_node_is_limited_by_its_cores_alone() {
     let profile = profile();
     let plan = checked(Plan { coroutines: 4, ..Plan::uniform(Via::TwoSided) });

@@ -84,6 +84,12 @@ impl Core {
         self.costs.of(work)
     }
 
+    /// From a received message being there to its notice, in picoseconds.
+    #[inline]
+    pub fn handover(&self) -> u64 {
+        self.costs.handover
+    }
+
     /// The core does nothing else until `at`.
     #[inline]
     pub fn wait_until(&self, at: u64) {

@@ -184,6 +184,8 @@ pub(super) struct CpuCosts {
     rpc_encode: u64,
     copy_byte_1024: u64,
     probe: u64,
+    /// From a received message to its notice.
+    pub handover: u64,
     factor: f64,
 }
 
@@ -202,6 +204,7 @@ impl CpuCosts {
             rpc_encode: of(CpuWork::RpcEncode),
             copy_byte_1024: of(CpuWork::Copy(1024)),
             probe: of(CpuWork::Probe),
+            handover: ps(cpu.handover.value, factor),
             factor,
         }
     }

@@ -121,9 +121,10 @@ impl Model {
             0
         };
         let pair = &mut self.qps[qp as usize];
-        let ready = (ready + jitter).max(pair.last_entry);
-        pair.last_entry = ready;
         let core = pair.core;
+        let noticed = if retires.is_none() { self.cores[core as usize].handover() } else { 0 };
+        let ready = (ready + noticed + jitter).max(pair.last_entry);
+        pair.last_entry = ready;
         self.cores[core as usize].enter(Entry { ready, retires, completion });
         self.wake(core, ready);
     }
