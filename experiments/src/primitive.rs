@@ -44,6 +44,8 @@ pub fn measure(
         .with("addresses", (point.addresses > 0).then_some(point.addresses))
         .with("memory", asked.memory.as_str())
         .with("context", asked.context.as_str())
+        .with("ack", asked.ack.as_str())
+        .with("atomics_percent", point.atomics_percent)
         .with("optimizations", point.rung.map_or("", |rung| rung.name()))
         .with("ops", sample.ops)
         .with("rate_per_s", rate)

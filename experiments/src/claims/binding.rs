@@ -249,6 +249,7 @@ impl Binding {
         for n in self.numbers() {
             match n {
                 Number::LargestRatio(p)
+                | Number::SmallestRatio(p)
                 | Number::Ratios(p)
                 | Number::LargestLoss(p)
                 | Number::Crossing(p) => {

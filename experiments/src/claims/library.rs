@@ -23,6 +23,7 @@ const FILES: &[(&str, &str)] = &[
     ("atomics-by-address", include_str!("../../atomics-by-address.yaml")),
     ("atomics-by-node", include_str!("../../atomics-by-node.yaml")),
     ("atomics-by-card", include_str!("../../atomics-by-card.yaml")),
+    ("reads-beside-atomics", include_str!("../../reads-beside-atomics.yaml")),
     ("atomics-on-card-memory", include_str!("../../atomics-on-card-memory.yaml")),
     ("doorbell-registers", include_str!("../../doorbell-registers.yaml")),
     ("doorbell-batching", include_str!("../../doorbell-batching.yaml")),

@@ -121,6 +121,8 @@ struct Written {
     addresses: Option<Spanned<Value>>,
     memory: Option<Spanned<Value>>,
     context: Option<Spanned<Value>>,
+    ack: Option<Spanned<Value>>,
+    atomics_percent: Option<Spanned<Value>>,
     optimizations: Option<Spanned<Value>>,
     #[serde(default)]
     grid: Entries<Vec<Spanned<Value>>>,
@@ -209,6 +211,8 @@ fn base(document: &Document, written: &Written) -> Result<RunSpec, CliError> {
         ("addresses", &written.addresses),
         ("memory", &written.memory),
         ("context", &written.context),
+        ("ack", &written.ack),
+        ("atomics_percent", &written.atomics_percent),
         ("optimizations", &written.optimizations),
     ];
     for (key, value) in given {

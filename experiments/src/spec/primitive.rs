@@ -39,6 +39,10 @@ pub struct PrimitiveSpec {
     pub memory: String,
     /// Device contexts: each thread its `own`, or one `shared` by the threads of a node.
     pub context: String,
+    /// Whether WRITEs are `awaited`, or confirmed by a later one that is signaled: `passive`.
+    pub ack: String,
+    /// Of a hundred READs or WRITEs, so many are ATOMICs instead.
+    pub atomics_percent: u32,
     /// Step of the optimization ladder over ten objects; it decides requests in flight,
     /// doorbells and signals.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -58,6 +62,8 @@ impl Default for PrimitiveSpec {
             addresses: 0,
             memory: MEMORIES[0].to_owned(),
             context: CONTEXTS[0].to_owned(),
+            ack: ACKS[0].to_owned(),
+            atomics_percent: 0,
             optimizations: None,
         }
     }
@@ -65,6 +71,7 @@ impl Default for PrimitiveSpec {
 
 const MEMORIES: [&str; 2] = ["host", "card"];
 const CONTEXTS: [&str; 2] = ["own", "shared"];
+const ACKS: [&str; 2] = ["awaited", "passive"];
 
 /// Verbs, as experiment files name them.
 pub const VERBS: &[&str] = &["read", "write", "cas", "fetch-add", "rpc", "rpc-write"];
@@ -82,6 +89,8 @@ impl PrimitiveSpec {
         "addresses",
         "memory",
         "context",
+        "ack",
+        "atomics_percent",
         "optimizations",
     ];
 
@@ -110,6 +119,13 @@ impl PrimitiveSpec {
             "addresses" => self.addresses = small(value)?,
             "memory" => self.memory = one_of(value, &MEMORIES)?,
             "context" => self.context = one_of(value, &CONTEXTS)?,
+            "ack" => self.ack = one_of(value, &ACKS)?,
+            "atomics_percent" => {
+                self.atomics_percent = small(value)?;
+                if self.atomics_percent > 100 {
+                    return Err(format!("{} of a hundred?", self.atomics_percent));
+                }
+            }
             "optimizations" => {
                 let name = text(value)?;
                 if rung(name).is_none() {
@@ -179,6 +195,8 @@ impl PrimitiveSpec {
             servers: self.servers as u16,
             on_card: self.memory == "card",
             shared_context: self.context == "shared",
+            passive: self.ack == "passive",
+            atomics_percent: self.atomics_percent,
             ..point
         };
         Ok((scope, point))
@@ -213,6 +231,7 @@ mod tests {
                 "optimizations" => json!("+doorbell"),
                 "memory" => json!("card"),
                 "context" => json!("shared"),
+                "ack" => json!("passive"),
                 _ => json!(3),
             };
             spec.apply(key, &value).unwrap();

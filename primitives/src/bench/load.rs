@@ -4,7 +4,7 @@ use super::{BenchVerb, OBJECTS, Point, Rung, Scope, payload};
 use crate::exec::{Core, CoreLoop, yield_now};
 use crate::fabric::{AnyNic, Nic, SetupError};
 use crate::measure::{Counters, Histogram, Meter, Steadiness};
-use crate::mem::{Access, Region};
+use crate::mem::{Access, Buf, Region};
 use crate::mesh::{FabricSpec, LaunchError, Program, RunFacts, Shape, Site, Worker, WorkerConfig, launch};
 use crate::rpc::{Incoming, Reply, RpcConfig, RpcError, RpcPoller, Service};
 use crate::units::Nanos;
@@ -189,10 +189,11 @@ impl ClosedLoad<'_> {
                 ..PortConfig::default()
             },
             rpc: RpcConfig { doorbell_batching: point.doorbell_batch > 1, window: 64, ..rpc },
-            qp: match point.rung {
+            qp: if point.unawaited() {
                 // What nobody waits for counts when it is posted: queues must be full before the window opens.
-                Some(Rung::PassiveAck) => QpConfig { send_depth: 64, ..QpConfig::rc() },
-                _ => QpConfig::rc(),
+                QpConfig { send_depth: 64, ..QpConfig::rc() }
+            } else {
+                QpConfig::rc()
             },
             lanes: point.queue_pairs,
             workers_per_context: if point.shared_context { point.threads } else { 1 },
@@ -246,6 +247,7 @@ impl Program for ClosedLoad<'_> {
                     self.seed ^ stream.wrapping_mul(0x9e37_79b9_7f4a_7c15),
                 ),
                 tally: tally.clone(),
+                passive: None,
             };
             core.spawn(client.run());
         }
@@ -299,6 +301,8 @@ struct Client<'a> {
     nodes: u16,
     rng: Xoshiro256PlusPlus,
     tally: Rc<Tally>,
+    /// What unawaited WRITEs carry: one buffer for all, since nobody says when one of them has let go of it.
+    passive: Option<Buf>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -360,6 +364,9 @@ impl Client<'_> {
                 Ok(())
             }
             _ if rpc => self.call(point.outstanding, false).await,
+            None if point.passive && point.verb == BenchVerb::Write => {
+                self.post_passively(point.outstanding).await
+            }
             _ => self.post(point.outstanding).await,
         }
     }
@@ -389,11 +396,14 @@ impl Client<'_> {
     async fn post(&mut self, requests: u32) -> Result<(), Failure> {
         let port = self.net.port.clone();
         let (verb, len) = (self.load.point.verb, self.load.point.payload);
+        let atomics = self.load.point.atomics_percent;
         let slot = len.next_multiple_of(8);
         let buf = port.buf(slot * requests).map_err(VerbError::from)?;
         let mut batch = port.batch();
         for i in 0..requests {
             let at = self.target();
+            let verb =
+                if atomics > 0 && self.rng.random_range(0..100) < atomics { BenchVerb::Cas } else { verb };
             match verb {
                 BenchVerb::Read => batch.read(at, &buf, i * slot, len),
                 BenchVerb::Write => batch.write(at, &buf, i * slot, len),
@@ -411,7 +421,10 @@ impl Client<'_> {
         port.room().await;
         let len = self.load.point.payload;
         let slot = len.next_multiple_of(8);
-        let buf = port.buf(slot * requests).map_err(VerbError::from)?;
+        let buf = match &self.passive {
+            Some(buf) => buf.clone(),
+            None => self.passive.insert(port.buf(slot * requests).map_err(VerbError::from)?).clone(),
+        };
         let mut batch = port.batch();
         for i in 0..requests {
             let at = self.target();

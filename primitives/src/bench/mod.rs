@@ -117,6 +117,11 @@ pub struct Point {
     pub on_card: bool,
     /// The threads of a node post through one device context instead of one each (DrTM+H §3.1).
     pub shared_context: bool,
+    /// Nobody waits for WRITEs: one in [`Point::signal_period`] is signaled and confirms those before it (DrTM+H §3.2,
+    /// passive ACK). Of no meaning for verbs that return data, and for calls.
+    pub passive: bool,
+    /// Of a hundred READs or WRITEs, so many are ATOMICs instead.
+    pub atomics_percent: u32,
 }
 
 /// How much longer the multi-object questions count: one of their operations takes as long as tens of requests.
@@ -137,10 +142,17 @@ impl Point {
         Nanos(scope.window.0 * windows)
     }
 
+    /// Whether requests count when they are posted, because nobody waits for them.
+    fn unawaited(&self) -> bool {
+        self.passive || self.rung == Some(Rung::PassiveAck)
+    }
+
     /// What counts the point, `workers` side by side.
     fn meter(&self, scope: &Scope, workers: usize) -> Meter {
         let least = self.window(scope);
         match scope.precision {
+            // Until the send queues are full, more is posted than carried out.
+            None if self.unawaited() => Meter::fixed(workers, least.max(scope.warm_up), least),
             None => Meter::fixed(workers, scope.warm_up, least),
             Some(relative) => {
                 Meter::precise(workers, Precision { relative, least, most: Nanos(least.0 * WINDOWS_MOST) })
@@ -167,6 +179,8 @@ impl Point {
             addresses: 0,
             on_card: false,
             shared_context: false,
+            passive: false,
+            atomics_percent: 0,
         }
     }
 }

@@ -162,6 +162,8 @@ const PRIMITIVE: &[&str] = &[
     "addresses",
     "memory",
     "context",
+    "ack",
+    "atomics_percent",
     "optimizations",
     "ops",
     "rate_per_s",

@@ -160,6 +160,8 @@ const PRIMITIVE: Columns = &[
     ("addresses", Count),
     ("memory", Words),
     ("context", Words),
+    ("ack", Words),
+    ("atomics_percent", Count),
     ("optimizations", Words),
     ("ops", Count),
     ("rate_per_s", Number),
