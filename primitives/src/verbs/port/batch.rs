@@ -225,7 +225,15 @@ impl<N: Nic> Port<N> {
         let line = &mut state.lines[queue as usize];
         let behind_others = state.lined_up > 0 && !state.backlogs[queue as usize].is_empty();
         if !behind_others && line.room() >= chain.len() as u64 {
-            return self.post_chain(line, &mut state.groups, chain, |_| group, per_doorbell, refused);
+            return self.post_chain(
+                line,
+                &mut state.rings,
+                &mut state.groups,
+                chain,
+                |_| group,
+                per_doorbell,
+                refused,
+            );
         }
         state.lined_up += chain.len();
         state.backlogs[queue as usize].extend(chain.iter().map(|&request| (request, group)));
