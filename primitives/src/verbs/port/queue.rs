@@ -30,14 +30,16 @@ pub(super) fn held(request: &WorkRequest) -> Pinned {
     Pinned::from_bits(request.id)
 }
 
-/// Entries of one queue by the low bits of their sequence numbers, as many as its depth rounded up.
+/// Entries of one queue by the low bits of their sequence numbers, as many as its depth rounded up; none before they are
+/// needed.
 pub(super) type Ring = Box<[Entry]>;
 
 const NO_ENTRY: Entry = Entry { group: NO_GROUP, pinned: Pinned::NONE };
 
-/// An empty ring for a queue of `depth`.
+/// An empty ring for `depth` requests.
 pub(super) fn ring(depth: u32) -> Ring {
-    vec![NO_ENTRY; (depth as usize).next_power_of_two()].into_boxed_slice()
+    let len = if depth == 0 { 0 } else { (depth as usize).next_power_of_two() };
+    vec![NO_ENTRY; len].into_boxed_slice()
 }
 
 /// Entries that a line itself has room for.
@@ -113,11 +115,13 @@ impl Line {
         }
     }
 
-    /// Moves the entries to the queue's ring: there is one request too many for the line. A ring of a queue that is
-    /// not deeper than the line would do as well.
+    /// Moves the entries to the queue's ring: there is one request too many for the line.
     #[cold]
     fn move_out(&mut self, rings: &mut [Ring]) {
         let ring = &mut rings[self.index as usize];
+        if ring.is_empty() {
+            *ring = self::ring(self.depth);
+        }
         for seq in self.retired()..self.posted {
             let mask = ring.len() - 1;
             ring[seq as usize & mask] = self.near[seq as usize % NEAR];
