@@ -520,14 +520,14 @@ impl<N: Nic> Port<N> {
             // A refusal is the result of the group it belongs to.
             let groups = &mut state.groups;
             let rings = &mut state.rings;
-            doorbells += self.post_chain(line, rings, groups, chain, |i| owners[i], per_doorbell, &mut None);
+            doorbells += self.post_chain(line, rings, groups, chain, |i| owners[i], per_doorbell).0;
         }
         doorbells
     }
 
     /// Posts requests of one queue, which has room for them, `per_doorbell` at a time; request `i` belongs to group
     /// `owner(i)`. Of a refused request's batch all that is behind it is dropped, and its group told. Returns
-    /// doorbells.
+    /// doorbells and the first refusal.
     #[inline]
     fn post_chain(
         &self,
@@ -537,9 +537,8 @@ impl<N: Nic> Port<N> {
         chain: &mut [WorkRequest],
         owner: impl Fn(usize) -> u32,
         per_doorbell: usize,
-        first_refusal: &mut Option<PostError>,
-    ) -> u32 {
-        let (mut doorbells, mut start) = (0, 0);
+    ) -> (u32, Option<PostError>) {
+        let (mut doorbells, mut start, mut first_refusal) = (0, 0, None);
         while start < chain.len() {
             let end = chain.len().min(start + per_doorbell);
             for (i, request) in chain[start..end].iter_mut().enumerate() {
@@ -563,7 +562,7 @@ impl<N: Nic> Port<N> {
                 }
             };
         }
-        doorbells
+        (doorbells, first_refusal)
     }
 
     /// Lets go of what was refused, and tells its group.
