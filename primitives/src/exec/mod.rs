@@ -10,6 +10,7 @@ pub mod threads;
 
 use crate::fabric::CpuWork;
 use crate::units::Nanos;
+use pin_project_lite::pin_project;
 use std::cell::{Cell, RefCell};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -34,6 +35,10 @@ pub trait CoreLoop {
     /// Polls once, then resumes at most `budget` coroutines (or serves as many requests). The simulator
     /// gives a budget of one: a core takes one resume per event, and what arrives meanwhile waits.
     fn step(&mut self, budget: usize) -> Step;
+
+    /// Reads what the next step will look at and changes nothing. The simulator asks several cores at once, shortly
+    /// before their turns, so that what is in no near cache is waited for together.
+    fn look_ahead(&self) {}
 }
 
 /// Which tasks are ready, and which is running. Shared by a core's executor and everything its tasks wait on.
@@ -199,6 +204,10 @@ pub trait Poller {
     fn flush(&mut self);
     /// Does what is due by time alone: retransmissions, delayed acknowledgements.
     fn tick(&mut self, _now: Nanos) {}
+    /// Reads what the next poll will look at, see [`CoreLoop::look_ahead`]; says which task it may wake.
+    fn look_ahead(&self) -> Option<u32> {
+        None
+    }
     /// Core time.
     fn now(&self) -> Nanos;
     /// Charges work to the core.
@@ -208,11 +217,21 @@ pub trait Poller {
 /// How many turns may pass without a look at the clock. A clock reading costs as much as several resumes.
 const TURNS_PER_CLOCK: u32 = 32;
 
+pin_project! {
+    /// A coroutine, with a word in front that may be read while nobody runs it.
+    #[repr(C)]
+    struct Task<F> {
+        resumed: u64,
+        #[pin]
+        future: F,
+    }
+}
+
 /// One core: a scheduler, its coroutines (all of one future type, so that resuming is a direct call), and
 /// what it polls.
 pub struct Core<F, P> {
     sched: Rc<Sched>,
-    tasks: Vec<Option<Pin<Box<F>>>>,
+    tasks: Vec<Option<Pin<Box<Task<F>>>>>,
     alive: usize,
     poller: P,
     turns: u32,
@@ -228,7 +247,7 @@ impl<F: Future<Output = ()>, P: Poller> Core<F, P> {
     pub fn spawn(&mut self, future: F) {
         let task = self.sched.admit();
         debug_assert_eq!(task as usize, self.tasks.len());
-        self.tasks.push(Some(Box::pin(future)));
+        self.tasks.push(Some(Box::pin(Task { resumed: 0, future })));
         self.alive += 1;
     }
 
@@ -252,7 +271,9 @@ impl<F: Future<Output = ()>, P: Poller> Core<F, P> {
     fn resume(&mut self, task: u32) {
         let Some(future) = &mut self.tasks[task as usize] else { return };
         self.poller.charge(CpuWork::Resume);
-        if future.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready() {
+        let future = future.as_mut().project();
+        *future.resumed += 1;
+        if future.future.poll(&mut Context::from_waker(Waker::noop())).is_ready() {
             self.tasks[task as usize] = None;
             self.alive -= 1;
         }
@@ -291,6 +312,16 @@ impl<F: Future<Output = ()>, P: Poller> CoreLoop for Core<F, P> {
         }
         Step { worked, pending: self.sched.has_ready() || self.poller.backlog(), finished: self.alive == 0 }
     }
+
+    #[inline]
+    fn look_ahead(&self) {
+        let ready = self.sched.ready.borrow().first;
+        let woken = self.poller.look_ahead();
+        let task = if ready == LAST { woken.unwrap_or(LAST) } else { ready };
+        if let Some(Some(task)) = self.tasks.get(task as usize) {
+            std::hint::black_box(task.resumed);
+        }
+    }
 }
 
 /// Polls a bare port: no requests to serve.
@@ -305,6 +336,9 @@ impl<N: crate::fabric::Nic> Poller for Rc<crate::verbs::port::Port<N>> {
         false
     }
     fn flush(&mut self) {}
+    fn look_ahead(&self) -> Option<u32> {
+        self.as_ref().look_ahead()
+    }
     fn now(&self) -> Nanos {
         self.as_ref().now()
     }

@@ -260,6 +260,13 @@ pub trait Nic {
     /// Takes what has completed, in order per queue pair, at most `max` entries; never blocks.
     fn poll(&self, max: usize, sink: impl FnMut(Completion)) -> usize;
 
+    /// The completion that [`Nic::poll`] will give next, where it is known before its time: whoever shares a real core
+    /// with thousands of simulated ones reads ahead what it will need. Says nothing about what has completed.
+    #[inline]
+    fn expected(&self) -> Option<Completion> {
+        None
+    }
+
     /// The core's time.
     fn now(&self) -> Nanos;
 
@@ -356,6 +363,10 @@ impl Nic for AnyNic {
     #[inline]
     fn poll(&self, max: usize, sink: impl FnMut(Completion)) -> usize {
         each!(self, nic => nic.poll(max, sink))
+    }
+    #[inline]
+    fn expected(&self) -> Option<Completion> {
+        each!(self, nic => nic.expected())
     }
     #[inline]
     fn now(&self) -> Nanos {

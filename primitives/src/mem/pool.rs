@@ -154,6 +154,12 @@ impl BufPool {
         self.inner.slots.borrow().iter().filter(|s| s.refs.get() > 0).count()
     }
 
+    /// A word of what letting go of a buffer will look at.
+    #[inline]
+    pub(crate) fn look(&self, pinned: Pinned) -> u32 {
+        self.inner.slots.borrow().get(pinned.0 as usize).map_or(0, |slot| slot.refs.get())
+    }
+
     #[inline]
     pub(crate) fn unpin(&self, pinned: Pinned) {
         if pinned != Pinned::NONE {

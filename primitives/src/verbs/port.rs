@@ -31,7 +31,7 @@ use crate::fabric::{AnyNic, CpuWork, Nic, PostError};
 use crate::mem::{Buf, BufPool, PoolExhausted};
 use crate::units::Nanos;
 use group::Groups;
-use queue::{Backlog, Line, held};
+use queue::{Backlog, Line, Ring, held};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -109,11 +109,14 @@ pub struct Received {
     pub status: WcStatus,
 }
 
+/// In place of a peer's queue: it has none, or several.
+const LANES: u32 = u32::MAX;
+
 /// Which queues lead to which peer.
 #[derive(Default)]
 struct Routes {
-    /// By peer: its queue, if there is just one. Apart from the rest, so that they are few bytes.
-    only: Vec<Option<u32>>,
+    /// By peer: its queue if there is just one, or [`LANES`]. Apart from the rest, so that they are few bytes.
+    only: Vec<u32>,
     /// By peer: its queues, one for each lane.
     lanes: Vec<Vec<u32>>,
 }
@@ -122,11 +125,11 @@ impl Routes {
     fn add(&mut self, peer: NodeId, queue: u32) {
         if self.lanes.len() <= peer.index() {
             self.lanes.resize_with(peer.index() + 1, Vec::new);
-            self.only.resize(peer.index() + 1, None);
+            self.only.resize(peer.index() + 1, LANES);
         }
         let lanes = &mut self.lanes[peer.index()];
         lanes.push(queue);
-        self.only[peer.index()] = (lanes.len() == 1).then_some(queue);
+        self.only[peer.index()] = if lanes.len() == 1 { queue } else { LANES };
     }
 
     fn to(&self, peer: NodeId) -> &[u32] {
@@ -136,7 +139,7 @@ impl Routes {
     #[inline]
     fn lane(&self, peer: NodeId, lane: u32) -> Option<u32> {
         match self.only.get(peer.index()) {
-            Some(&Some(queue)) => Some(queue),
+            Some(&queue) if queue != LANES => Some(queue),
             _ => {
                 let lanes = self.to(peer);
                 (!lanes.is_empty()).then(|| lanes[lane as usize % lanes.len()])
@@ -145,29 +148,41 @@ impl Routes {
     }
 }
 
+/// What requests need every time comes first.
 #[derive(Default)]
+#[repr(C)]
 struct State {
     lines: Vec<Line>,
-    /// By queue.
-    backlogs: Vec<Backlog>,
-    routes: Routes,
     groups: Groups,
+    routes: Routes,
     /// Requests of the batch being built, and the queue of each.
     staged: Vec<WorkRequest>,
     staged_on: Vec<u32>,
-    /// Room for those of one queue.
-    gathered: Vec<WorkRequest>,
+    /// Requests in backlogs.
+    lined_up: usize,
+    traffic: Traffic,
     /// Why the batch being built cannot be posted whole.
     error: Option<VerbError>,
+    /// By queue.
+    rings: Vec<Ring>,
+    backlogs: Vec<Backlog>,
+    /// Room for the requests of one queue.
+    gathered: Vec<WorkRequest>,
     /// Room for what moves from a backlog to the NIC.
     moving: (Vec<WorkRequest>, Vec<u32>),
-    traffic: Traffic,
     recvs: Vec<Option<Buf>>,
     free_recvs: Vec<u32>,
     received: VecDeque<Received>,
-    /// Requests in backlogs.
-    lined_up: usize,
     room_waiters: Vec<u32>,
+}
+
+impl State {
+    /// A word of each cache line that a request needs, see [`Port::look_ahead`].
+    #[inline]
+    fn look(&self) -> u64 {
+        let staged = self.staged.capacity() + self.staged_on.capacity() + self.lined_up;
+        staged as u64 ^ self.traffic.reads ^ self.traffic.bytes ^ u64::from(self.error.is_some())
+    }
 }
 
 /// One worker thread's async verbs.
@@ -262,7 +277,11 @@ impl<N: Nic> Port<N> {
         let state = &mut *self.state.borrow_mut();
         let queue = state.lines.len() as u32;
         state.lines.push(Line::new(queue, peer, qp, depth));
-        state.backlogs.push(Backlog::with_capacity(depth as usize));
+        // Nothing is allocated on a real data path. A simulated cluster has thousands of queues on one core, few of which
+        // ever fill: memory set apart for each would only spread what is used over more pages.
+        let room = if self.nic.caps().virtual_time { 0 } else { depth };
+        state.rings.push(queue::ring(room));
+        state.backlogs.push(Backlog::with_capacity(room as usize));
         queue
     }
 
@@ -378,7 +397,7 @@ impl<N: Nic> Port<N> {
             }
             state.traffic.completions += 1;
             if let Some(line) = state.lines.get_mut(Line::index_of(completion.id)) {
-                line.retire(&completion, &mut state.groups, &self.sched, &self.pool);
+                line.retire(&completion, &mut state.rings, &mut state.groups, &self.sched, &self.pool);
             }
         });
         if taken == 0 {
@@ -387,6 +406,20 @@ impl<N: Nic> Port<N> {
             self.drain_backlogs(state);
         }
         taken
+    }
+
+    /// Reads what taking the next completion will look at, and says which task it may wake. Changes nothing.
+    #[inline]
+    pub fn look_ahead(&self) -> Option<u32> {
+        let completion = self.nic.expected()?;
+        let state = self.state.borrow();
+        std::hint::black_box(state.look());
+        if completion.opcode != WcOpcode::SendQueue {
+            return None;
+        }
+        let entry = state.lines.get(Line::index_of(completion.id))?.oldest(&state.rings);
+        std::hint::black_box(self.pool.look(entry.pinned));
+        state.groups.waiter(entry.group)
     }
 
     /// Waits while requests are lined up behind a full send queue. Whoever posts passively in a loop awaits this
@@ -442,7 +475,7 @@ impl<N: Nic> Port<N> {
         let backlog = &mut state.backlogs[queue as usize];
         // First the NIC, which then touches no buffer of these requests any more.
         self.nic.reset_qp(line.qp);
-        line.flush(groups, &self.sched, &self.pool);
+        line.flush(&mut state.rings, groups, &self.sched, &self.pool);
         state.lined_up -= backlog.len();
         for (request, group) in backlog.drain(..) {
             self.pool.unpin(held(&request));
@@ -486,29 +519,30 @@ impl<N: Nic> Port<N> {
             state.lined_up -= fits;
             // A refusal is the result of the group it belongs to.
             let groups = &mut state.groups;
-            doorbells += self.post_chain(line, groups, chain, |i| owners[i], per_doorbell, &mut None);
+            let rings = &mut state.rings;
+            doorbells += self.post_chain(line, rings, groups, chain, |i| owners[i], per_doorbell).0;
         }
         doorbells
     }
 
     /// Posts requests of one queue, which has room for them, `per_doorbell` at a time; request `i` belongs to group
     /// `owner(i)`. Of a refused request's batch all that is behind it is dropped, and its group told. Returns
-    /// doorbells.
+    /// doorbells and the first refusal.
     #[inline]
     fn post_chain(
         &self,
         line: &mut Line,
+        rings: &mut [Ring],
         groups: &mut Groups,
         chain: &mut [WorkRequest],
         owner: impl Fn(usize) -> u32,
         per_doorbell: usize,
-        first_refusal: &mut Option<PostError>,
-    ) -> u32 {
-        let (mut doorbells, mut start) = (0, 0);
+    ) -> (u32, Option<PostError>) {
+        let (mut doorbells, mut start, mut first_refusal) = (0, 0, None);
         while start < chain.len() {
             let end = chain.len().min(start + per_doorbell);
             for (i, request) in chain[start..end].iter_mut().enumerate() {
-                line.enter(request, owner(start + i), self.config.signal_period);
+                line.enter(rings, request, owner(start + i), self.config.signal_period);
                 self.nic.charge(CpuWork::Request);
                 if request.flags.inline {
                     self.nic.charge(CpuWork::Inline(request.local.len));
@@ -520,15 +554,15 @@ impl<N: Nic> Port<N> {
                 Ok(()) => end,
                 Err(refused) => {
                     first_refusal.get_or_insert(refused);
-                    let taken = start + line.take_back(&mut chain[start..end], &refused);
+                    let taken = start + line.take_back(rings, &mut chain[start..end], &refused);
                     let group = owner(taken);
                     let dropped = (taken..chain.len()).take_while(|&i| owner(i) == group).count();
-                    self.drop_refused(line, groups, &chain[taken..taken + dropped], group, refused);
+                    self.drop_refused(line, rings, groups, &chain[taken..taken + dropped], group, refused);
                     taken + dropped
                 }
             };
         }
-        doorbells
+        (doorbells, first_refusal)
     }
 
     /// Lets go of what was refused, and tells its group.
@@ -536,12 +570,13 @@ impl<N: Nic> Port<N> {
     fn drop_refused(
         &self,
         line: &mut Line,
+        rings: &mut [Ring],
         groups: &mut Groups,
         dropped: &[WorkRequest],
         group: u32,
         refused: PostError,
     ) {
-        line.detach(group, groups, &self.sched);
+        line.detach(rings, group, groups, &self.sched);
         for request in dropped {
             self.pool.unpin(held(request));
             groups.fail(group, VerbError::Post(refused), &self.sched);

@@ -7,13 +7,13 @@
 use super::costs::CpuCosts;
 use super::queue::NEVER;
 use crate::fabric::CpuWork;
-use crate::verbs::Completion;
+use crate::verbs::{Completion, Qp};
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
 use std::rc::Rc;
 
-/// A completion entry on its way to, or in, the core's queue.
+/// A completion entry on its way to, or in, the core's queue. One cache line.
 #[derive(Clone, Copy)]
+#[repr(align(64))]
 pub(super) struct Entry {
     /// When the core can see it.
     pub ready: u64,
@@ -22,7 +22,62 @@ pub(super) struct Entry {
     pub completion: Completion,
 }
 
+/// Completion entries by time. Whenever the last one was taken they begin again at the front, so that a core which keeps
+/// up with its entries finds them in the same few cache lines, unlike in a ring that goes round.
+pub(super) struct Entries {
+    /// Those before `first` were taken.
+    list: Vec<Entry>,
+    first: usize,
+}
+
+/// From so many taken entries on, the others move to the front.
+const TAKEN_MAX: usize = 64;
+
+impl Entries {
+    fn new() -> Entries {
+        Entries { list: Vec::with_capacity(2 * TAKEN_MAX), first: 0 }
+    }
+
+    #[inline]
+    fn front(&self) -> Option<&Entry> {
+        self.list.get(self.first)
+    }
+
+    /// Puts an entry where its time belongs. Entries nearly always come in order.
+    #[inline]
+    fn insert(&mut self, entry: Entry) {
+        match self.list.last() {
+            Some(last) if last.ready > entry.ready => {
+                let at = self.list[self.first..].partition_point(|e| e.ready <= entry.ready);
+                self.list.insert(self.first + at, entry);
+            }
+            _ => self.list.push(entry),
+        }
+    }
+
+    #[inline]
+    fn pop(&mut self) -> Option<Entry> {
+        let entry = *self.front()?;
+        self.first += 1;
+        if self.first == self.list.len() {
+            self.list.clear();
+            self.first = 0;
+        } else if self.first >= TAKEN_MAX && self.first * 2 >= self.list.len() {
+            self.list.drain(..self.first);
+            self.first = 0;
+        }
+        Some(entry)
+    }
+
+    fn retain(&mut self, keep: impl FnMut(&Entry) -> bool) {
+        self.list.drain(..self.first);
+        self.first = 0;
+        self.list.retain(keep);
+    }
+}
+
 /// One core and its device context.
+#[repr(align(128))]
 pub(super) struct Core {
     /// The node, as an index.
     pub node: usize,
@@ -42,7 +97,7 @@ pub(super) struct Core {
     pub finished: Cell<bool>,
     /// A wake-up came while nobody drove the core.
     pub missed: Cell<bool>,
-    pub entries: RefCell<VecDeque<Entry>>,
+    entries: RefCell<Entries>,
     costs: Rc<CpuCosts>,
 }
 
@@ -59,7 +114,7 @@ impl Core {
             dead: Cell::new(false),
             finished: Cell::new(false),
             missed: Cell::new(false),
-            entries: RefCell::new(VecDeque::with_capacity(64)),
+            entries: RefCell::new(Entries::new()),
             costs,
         }
     }
@@ -96,17 +151,21 @@ impl Core {
         self.free_at.set(self.local_now().max(at).min(NEVER));
     }
 
-    /// Puts an entry where its time belongs. Entries nearly always come in order.
+    /// Puts an entry where its time belongs.
     #[inline]
     pub fn enter(&self, entry: Entry) {
-        let mut entries = self.entries.borrow_mut();
-        match entries.back() {
-            Some(last) if last.ready > entry.ready => {
-                let at = entries.partition_point(|e| e.ready <= entry.ready);
-                entries.insert(at, entry);
-            }
-            _ => entries.push_back(entry),
-        }
+        self.entries.borrow_mut().insert(entry);
+    }
+
+    /// Drops the entries of a queue pair.
+    pub fn forget(&self, qp: Qp) {
+        self.entries.borrow_mut().retain(|e| e.completion.qp != qp);
+    }
+
+    /// The next entry, whenever it can be seen.
+    #[inline]
+    pub fn peek(&self) -> Option<Completion> {
+        Some(self.entries.borrow().front()?.completion)
     }
 
     /// Takes the next entry the core can see by now.
@@ -116,7 +175,7 @@ impl Core {
         if entries.front()?.ready > now {
             return None;
         }
-        entries.pop_front()
+        entries.pop()
     }
 
     /// When the next entry can be seen.
@@ -131,7 +190,7 @@ mod tests {
     use super::*;
     use crate::profile::Profile;
     use crate::units::Nanos;
-    use crate::verbs::{Qp, WcOpcode, WcStatus};
+    use crate::verbs::{WcOpcode, WcStatus};
 
     fn core() -> Core {
         let profile = Profile::shipped("cx4-edr").unwrap();

@@ -58,7 +58,7 @@ pub(super) const SECOND: u8 = 128;
 
 /// One request. Two cache lines.
 #[derive(Clone)]
-#[repr(align(128))]
+#[repr(C, align(128))]
 pub(super) struct Message {
     pub id: u64,
     /// Place in the responder's region. On SEND, place of the receive buffer once it is known.
@@ -109,6 +109,12 @@ impl Message {
     #[inline]
     pub fn is(&self, flag: u8) -> bool {
         self.flags & flag != 0
+    }
+
+    /// A word of each cache line, see [`super::model::Model::look_ahead`].
+    #[inline]
+    pub fn look(&self) -> u64 {
+        self.id ^ u64::from(self.pending)
     }
 
     /// Whether the payload travels in `a`.

@@ -176,6 +176,8 @@ pub struct SimWorld {
     started: Cell<bool>,
 }
 
+/// From so many requests in flight on, what events look at is in no near cache, and looking ahead pays.
+const LOOK_AHEAD_FROM: usize = 2048;
 const NODES_MAX: usize = u16::MAX as usize;
 const CORES_MAX: usize = 1 << 20;
 
@@ -295,7 +297,7 @@ impl SimWorld {
             if some && live == 0 {
                 break Stopped::Finished;
             }
-            let Some(event) = self.next_wake(until, cores.len(), &mut live) else {
+            let Some(event) = self.next_wake(until, cores, &mut live) else {
                 break match self.shared.model.borrow().queue.is_empty() {
                     _ if some && live == 0 => Stopped::Finished,
                     true => Stopped::Idle,
@@ -320,9 +322,23 @@ impl SimWorld {
 
     /// Handles events up to the next turn of one of the first `driven` cores.
     #[inline]
-    fn next_wake(&self, until: u64, driven: usize, live: &mut usize) -> Option<Event> {
+    fn next_wake<C: CoreLoop>(&self, until: u64, cores: &[C], live: &mut usize) -> Option<Event> {
+        let driven = cores.len();
         let mut model = self.shared.model.borrow_mut();
         loop {
+            if model.queue.hand_is_empty() {
+                model.queue.refill();
+                if model.messages.live() >= LOOK_AHEAD_FROM {
+                    model.look_ahead();
+                    for (kind, index) in model.queue.in_hand() {
+                        if kind == Kind::Wake
+                            && let Some(core) = cores.get(index as usize)
+                        {
+                            core.look_ahead();
+                        }
+                    }
+                }
+            }
             let event = model.queue.pop_by(until)?;
             model.now = event.time;
             if event.kind != Kind::Wake {

@@ -65,8 +65,8 @@ impl SimNic {
                 return Err(PostError::Inline { qp, len: request.local.len, max });
             }
         }
-        if pair.occupied() >= pair.config.send_depth {
-            return Err(PostError::QueueFull { qp, depth: pair.config.send_depth });
+        if pair.occupied() >= pair.send_depth {
+            return Err(PostError::QueueFull { qp, depth: pair.send_depth });
         }
         Ok(())
     }
@@ -162,7 +162,7 @@ impl Nic for SimNic {
 
     fn address(&self, qp: Qp) -> QpAddress {
         let model = self.model();
-        let qkey = model.qps.get(qp.0 as usize).map_or(0, |pair| pair.config.qkey);
+        let qkey = model.qps.get(qp.0 as usize).map_or(0, |pair| pair.far.config.qkey);
         QpAddress { node: self.node(), qpn: qp.0, qkey }
     }
 
@@ -255,10 +255,10 @@ impl Nic for SimNic {
         let now = self.core.local_now();
         let pair = &mut model.qps[qp.0 as usize];
         for recv in chain {
-            if pair.recvs.len() >= pair.config.recv_depth as usize {
-                return Err(PostError::QueueFull { qp, depth: pair.config.recv_depth });
+            if pair.far.recvs.len() >= pair.far.config.recv_depth as usize {
+                return Err(PostError::QueueFull { qp, depth: pair.far.config.recv_depth });
             }
-            pair.recvs.push_back(*recv);
+            pair.far.recvs.push_back(*recv);
         }
         if pair.state == QpState::Error {
             model.flush_recvs(qp.0, now);
@@ -280,6 +280,11 @@ impl Nic for SimNic {
             sink(entry.completion);
         }
         taken
+    }
+
+    #[inline]
+    fn expected(&self) -> Option<Completion> {
+        self.core.peek()
     }
 
     #[inline]

@@ -2,6 +2,7 @@
 
 use crate::mem::{Access, MemoryKeys, Region};
 use crate::verbs::{Lkey, Rkey, WcStatus};
+use std::sync::atomic::Ordering;
 
 /// A registered region.
 pub(super) struct Registration {
@@ -81,6 +82,13 @@ impl Node {
             Some(r) if r.region.holds(offset, u64::from(len)) => Ok(&r.region),
             _ => Err(WcStatus::LocalProtection),
         }
+    }
+
+    /// The word at a place that a key names, see [`super::model::Model::look_ahead`].
+    #[inline]
+    pub fn look(&self, key: u32, offset: u64) -> u64 {
+        let word = self.registration(key).and_then(|r| r.region.words().get((offset / 8) as usize));
+        word.map_or(0, |w| w.load(Ordering::Relaxed))
     }
 
     /// Whether a remote key names memory of the card.

@@ -38,23 +38,36 @@ impl List {
     }
 }
 
-/// One queue pair. Times are picoseconds.
+/// One queue pair. Times are picoseconds. Two cache lines side by side: a cluster has thousands of queue pairs,
+/// and each is in no near cache when its turn comes.
+#[repr(C, align(128))]
 pub(super) struct QueuePair {
+    pub last_ready: u64,
+    pub last_arrival: u64,
+    pub last_memory: u64,
+    pub last_entry: u64,
+    /// Posted, not yet launched.
+    pub waiting: List,
+    /// Launched and not yet completed, in order. Reliable connections only.
+    pub unacked: List,
     pub node: u32,
     /// The card it lives on, over all nodes.
     pub card: u32,
     pub core: u32,
-    /// Its doorbell register in a shared device context.
-    pub register: u32,
     /// Where the card's caches had its context and its state of READs last.
     pub context_slot: u32,
     pub read_slot: u32,
-    /// Its processing unit.
-    pub unit: u8,
-    /// Requests executed for its peer since the last acknowledgement.
-    pub unacknowledged: u32,
     /// The connected queue pair, or [`NONE`].
     pub peer: u32,
+    pub posted: u32,
+    pub retired: u32,
+    pub rd_free: u32,
+    /// Messages in `unacked` whose response has come.
+    pub done: u32,
+    /// Requests executed for its peer since the last acknowledgement.
+    pub unacknowledged: u32,
+    /// Its processing unit.
+    pub unit: u8,
     pub transport: Transport,
     pub state: QpState,
     pub rnr_retry: u8,
@@ -65,25 +78,23 @@ pub(super) struct QueuePair {
     /// A message waits for a RECV; those behind it are in `stalled`.
     pub not_ready: bool,
     pub connected: bool,
-    pub posted: u32,
-    pub retired: u32,
-    pub rd_free: u32,
-    /// Messages in `unacked` whose response has come.
-    pub done: u32,
-    /// Posted, not yet launched.
-    pub waiting: List,
-    /// Launched and not yet completed, in order. Reliable connections only.
-    pub unacked: List,
-    pub last_ready: u64,
-    pub last_arrival: u64,
-    pub last_memory: u64,
-    pub last_entry: u64,
+    pub send_depth: u32,
+    /// Its doorbell register in a shared device context.
+    pub register: u32,
     /// Held up at the responder, linked through `next_stalled`.
     pub stalled_head: u32,
     pub stalled_tail: u32,
+    /// What only receives and rare events need.
+    pub far: Box<Far>,
+}
+
+/// The part of a queue pair that READs, WRITEs and ATOMICs do without.
+pub(super) struct Far {
     pub config: QpConfig,
     pub recvs: VecDeque<RecvRequest>,
 }
+
+const _: () = assert!(size_of::<QueuePair>() == 128);
 
 impl QueuePair {
     pub fn new(node: u32, card: u32, core: u32, register: u32, config: QpConfig) -> QueuePair {
@@ -116,9 +127,15 @@ impl QueuePair {
             last_entry: 0,
             stalled_head: NONE,
             stalled_tail: NONE,
-            config,
-            recvs: VecDeque::new(),
+            send_depth: config.send_depth,
+            far: Box::new(Far { config, recvs: VecDeque::new() }),
         }
+    }
+
+    /// A word of each cache line, see [`super::model::Model::look_ahead`].
+    #[inline]
+    pub fn look(&self) -> u64 {
+        self.last_ready ^ u64::from(self.posted)
     }
 
     /// Send-queue slots in use.

@@ -63,6 +63,12 @@ const SEQUENCE_BITS: u32 = 28;
 const TIE_BITS: u32 = 12;
 const TIME_SHIFT: u32 = INDEX_BITS + KIND_BITS + SEQUENCE_BITS + TIE_BITS;
 
+/// What an event is about.
+#[inline]
+fn subject(key: u128) -> (Kind, u32) {
+    (Kind::ALL[((key >> INDEX_BITS) as usize) & 7], key as u32 & ((1 << INDEX_BITS) - 1))
+}
+
 /// Times from here on (20 hours) never come.
 pub(super) const NEVER: u64 = 1 << 56;
 
@@ -75,6 +81,11 @@ const WORDS: usize = BUCKETS / 64;
 /// From so many events in hand on, further ones for the same bucket go to the heap: inserting stays cheap
 /// even if a whole cluster acts at one instant.
 const IN_HAND_MAX: usize = 64;
+/// Events to take in hand at a time, and the most buckets to pass for them.
+const HAND: usize = 24;
+const SPAN: u64 = 64;
+/// Buckets that are looked at before their turn.
+const LOOK: usize = 16;
 const END: u32 = u32::MAX;
 
 #[derive(Clone, Copy)]
@@ -85,9 +96,10 @@ struct Slot {
 
 /// Events in order of time.
 pub(super) struct EventQueue {
-    /// Events of buckets up to `cursor`, latest first.
+    /// Events of buckets up to `cursor`, earliest first; those before `taken` are history.
     in_hand: Vec<u128>,
-    /// The bucket in hand, counted from time zero.
+    taken: usize,
+    /// The last bucket in hand, counted from time zero.
     cursor: u64,
     /// First slot of each bucket of the ring.
     heads: Vec<u32>,
@@ -104,7 +116,8 @@ pub(super) struct EventQueue {
 impl EventQueue {
     pub fn new(seed: u64) -> EventQueue {
         EventQueue {
-            in_hand: Vec::with_capacity(IN_HAND_MAX + 1),
+            in_hand: Vec::with_capacity(2 * IN_HAND_MAX),
+            taken: 0,
             cursor: 0,
             heads: vec![END; BUCKETS],
             filled: [0; WORDS],
@@ -143,11 +156,12 @@ impl EventQueue {
     }
 
     fn insert_in_hand(&mut self, key: u128) {
-        if self.in_hand.len() >= IN_HAND_MAX {
+        let left = &self.in_hand[self.taken..];
+        if left.len() >= IN_HAND_MAX {
             self.beyond.push(Reverse(key));
             return;
         }
-        let at = self.in_hand.partition_point(|&k| k > key);
+        let at = self.taken + left.partition_point(|&k| k < key);
         self.in_hand.insert(at, key);
     }
 
@@ -200,16 +214,40 @@ impl EventQueue {
         None
     }
 
-    /// Takes the next filled bucket in hand.
+    /// Whether all that was in hand has been taken.
     #[inline]
-    fn refill(&mut self) {
-        let Some(bucket) = self.next_filled() else { return };
-        self.cursor = bucket;
-        let b = bucket as usize % BUCKETS;
+    pub fn hand_is_empty(&self) -> bool {
+        self.taken == self.in_hand.len()
+    }
+
+    /// Takes the next filled buckets in hand, until there are [`HAND`] events or [`SPAN`] buckets were passed.
+    #[inline]
+    pub fn refill(&mut self) {
+        self.in_hand.clear();
+        self.taken = 0;
+        let Some(mut bucket) = self.next_filled() else { return };
+        let end = bucket + SPAN;
+        loop {
+            self.cursor = bucket;
+            self.take_bucket(bucket as usize % BUCKETS);
+            if self.in_hand.len() >= HAND {
+                return;
+            }
+            match self.next_filled() {
+                Some(next) if next < end => bucket = next,
+                _ => return,
+            }
+        }
+    }
+
+    /// Moves a bucket behind what is in hand.
+    #[inline]
+    fn take_bucket(&mut self, b: usize) {
         self.filled[b / 64] &= !(1 << (b % 64));
         if self.filled[b / 64] == 0 {
             self.summary[b / 4096] &= !(1 << (b / 64 % 64));
         }
+        let first = self.in_hand.len();
         let mut at = self.heads[b];
         self.heads[b] = END;
         while at != END {
@@ -220,24 +258,50 @@ impl EventQueue {
             self.free = at;
             at = next;
         }
-        match self.in_hand.len() {
-            1 => {}
-            2 => {
-                if self.in_hand[0] < self.in_hand[1] {
-                    self.in_hand.swap(0, 1);
+        match &mut self.in_hand[first..] {
+            [_] => {}
+            [a, b] => {
+                if a > b {
+                    std::mem::swap(a, b);
                 }
             }
-            _ => self.in_hand.sort_unstable_by(|a, b| b.cmp(a)),
+            many => many.sort_unstable(),
         }
+    }
+
+    /// Reads what the next refill will look at, see [`super::model::Model::look_ahead`].
+    #[inline]
+    pub fn look(&self) -> u64 {
+        let mut seen = 0;
+        let start = (self.cursor + 1) as usize;
+        let (word, skip) = (start % BUCKETS / 64, start % 64);
+        let mut map = self.filled[word] >> skip;
+        for _ in 0..LOOK {
+            if map == 0 {
+                break;
+            }
+            let b = (start + map.trailing_zeros() as usize) % BUCKETS;
+            map &= map - 1;
+            if let Some(slot) = self.slots.get(self.heads[b] as usize) {
+                seen ^= slot.key as u64;
+            }
+        }
+        seen
+    }
+
+    /// What is in hand.
+    #[inline]
+    pub fn in_hand(&self) -> impl Iterator<Item = (Kind, u32)> + Clone {
+        self.in_hand[self.taken..].iter().map(|&key| subject(key))
     }
 
     /// Takes the next event if it is due by `until`.
     #[inline]
     pub fn pop_by(&mut self, until: u64) -> Option<Event> {
-        if self.in_hand.is_empty() {
+        if self.hand_is_empty() {
             self.refill();
         }
-        let near = self.in_hand.last().copied().unwrap_or(u128::MAX);
+        let near = self.in_hand.get(self.taken).copied().unwrap_or(u128::MAX);
         let far = self.beyond.peek().map_or(u128::MAX, |r| r.0);
         let key = near.min(far);
         if key == u128::MAX {
@@ -248,21 +312,21 @@ impl EventQueue {
             return None;
         }
         if near < far {
-            self.in_hand.pop();
+            self.taken += 1;
         } else {
             self.beyond.pop();
             // With nothing in hand the ring is empty, and may follow.
-            if self.in_hand.is_empty() {
+            if self.hand_is_empty() {
                 self.cursor = self.cursor.max(time >> WIDTH);
             }
         }
-        let kind = Kind::ALL[((key >> INDEX_BITS) as usize) & 7];
-        Some(Event { time, kind, index: key as u32 & ((1 << INDEX_BITS) - 1) })
+        let (kind, index) = subject(key);
+        Some(Event { time, kind, index })
     }
 
     /// Whether nothing is scheduled.
     pub fn is_empty(&self) -> bool {
-        self.in_hand.is_empty() && self.beyond.is_empty() && self.next_filled().is_none()
+        self.hand_is_empty() && self.beyond.is_empty() && self.next_filled().is_none()
     }
 }
 

@@ -55,7 +55,7 @@ impl Model {
         let Some(to) = self.qps.get(m.to as usize) else { return false };
         let from = &self.qps[m.qp as usize];
         let fits = match from.transport {
-            Transport::Ud => to.transport == Transport::Ud && to.config.qkey == m.qkey,
+            Transport::Ud => to.transport == Transport::Ud && to.far.config.qkey == m.qkey,
             _ => to.peer == m.qp,
         };
         fits && to.state == QpState::ReadyToSend && !self.is_dead(to.node)
@@ -152,7 +152,7 @@ impl Model {
                 return;
             }
         }
-        if op.consumes_recv() && to.recvs.is_empty() {
+        if op.consumes_recv() && to.far.recvs.is_empty() {
             self.not_ready(index);
             return;
         }
@@ -257,7 +257,7 @@ impl Model {
         let m = &mut self.messages[index];
         let to = m.to;
         let pair = &mut self.qps[to as usize];
-        let Some(recv) = pair.recvs.pop_front() else { return false };
+        let Some(recv) = pair.far.recvs.pop_front() else { return false };
         m.b = recv.id;
         if m.op != Op::Send {
             return true;

@@ -225,7 +225,10 @@ impl<N: Nic> Port<N> {
         let line = &mut state.lines[queue as usize];
         let behind_others = state.lined_up > 0 && !state.backlogs[queue as usize].is_empty();
         if !behind_others && line.room() >= chain.len() as u64 {
-            return self.post_chain(line, &mut state.groups, chain, |_| group, per_doorbell, refused);
+            let (rings, groups) = (&mut state.rings, &mut state.groups);
+            let (doorbells, refusal) = self.post_chain(line, rings, groups, chain, |_| group, per_doorbell);
+            *refused = refused.or(refusal);
+            return doorbells;
         }
         state.lined_up += chain.len();
         state.backlogs[queue as usize].extend(chain.iter().map(|&request| (request, group)));

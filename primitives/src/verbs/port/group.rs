@@ -68,6 +68,12 @@ impl Groups {
         }
     }
 
+    /// Who waits for the group, if it is there.
+    #[inline]
+    pub(super) fn waiter(&self, group: u32) -> Option<u32> {
+        self.slots.get(group as usize).map(|g| g.task)
+    }
+
     /// The group's result is its first failure.
     #[cold]
     pub(super) fn note(&mut self, group: u32, error: VerbError) {

@@ -30,29 +30,42 @@ pub(super) fn held(request: &WorkRequest) -> Pinned {
     Pinned::from_bits(request.id)
 }
 
+/// Entries of one queue by the low bits of their sequence numbers, as many as its depth rounded up; none before they are
+/// needed.
+pub(super) type Ring = Box<[Entry]>;
+
+const NO_ENTRY: Entry = Entry { group: NO_GROUP, pinned: Pinned::NONE };
+
+/// An empty ring for `depth` requests.
+pub(super) fn ring(depth: u32) -> Ring {
+    let len = if depth == 0 { 0 } else { (depth as usize).next_power_of_two() };
+    vec![NO_ENTRY; len].into_boxed_slice()
+}
+
+/// Entries that a line itself has room for.
+const NEAR: usize = 4;
+
 /// One send queue: the requests in flight, oldest first. All that a request usually needs of it is in one cache
-/// line, because a simulated cluster has thousands of queues on one core.
+/// line, because a simulated cluster has thousands of queues on one core. While more than [`NEAR`] requests are in
+/// flight, and until there is none any more, their entries are in the queue's ring.
 #[repr(align(64))]
 pub(super) struct Line {
     pub(super) qp: Qp,
-    pub(super) peer: NodeId,
     index: u32,
     depth: u32,
-    unsignaled: u32,
-    /// The request, by the low bits of its sequence number, that began when the queue was last empty; its entry is
-    /// `near`, those after it are in the ring.
-    base: u32,
-    near: Entry,
-    ring: Box<[Entry]>,
+    in_flight: u32,
+    pub(super) peer: NodeId,
+    unsignaled: u16,
+    far: bool,
     posted: u64,
-    retired: u64,
+    /// Entries by the low bits of their sequence numbers.
+    near: [Entry; NEAR],
 }
 
 impl Line {
     pub(super) fn new(index: u32, peer: NodeId, qp: Qp, depth: u32) -> Line {
-        let none = Entry { group: NO_GROUP, pinned: Pinned::NONE };
-        let ring = vec![none; (depth as usize).next_power_of_two()].into_boxed_slice();
-        Line { qp, peer, index, depth, unsignaled: 0, base: 0, near: none, ring, posted: 0, retired: 0 }
+        let near = [NO_ENTRY; NEAR];
+        Line { qp, index, depth, in_flight: 0, peer, unsignaled: 0, far: false, posted: 0, near }
     }
 
     /// The index of the queue that posted a request.
@@ -64,57 +77,112 @@ impl Line {
     /// Places free.
     #[inline]
     pub(super) fn room(&self) -> u64 {
-        u64::from(self.depth) - self.in_flight()
+        u64::from(self.depth - self.in_flight)
     }
 
     /// Requests posted and not yet confirmed.
     #[inline]
     pub(super) fn in_flight(&self) -> u64 {
-        self.posted - self.retired
+        u64::from(self.in_flight)
+    }
+
+    /// The sequence number of the oldest request in flight.
+    #[inline]
+    fn retired(&self) -> u64 {
+        self.posted - self.in_flight()
     }
 
     #[inline]
-    fn slot(&mut self, seq: u64) -> &mut Entry {
-        let at = (seq as u32).wrapping_sub(self.base) as usize & (self.ring.len() - 1);
-        if at == 0 { &mut self.near } else { &mut self.ring[at] }
+    fn slot<'a>(&'a mut self, rings: &'a mut [Ring], seq: u64) -> &'a mut Entry {
+        if self.far {
+            let ring = &mut rings[self.index as usize];
+            let mask = ring.len() - 1;
+            &mut ring[seq as usize & mask]
+        } else {
+            &mut self.near[seq as usize % NEAR]
+        }
+    }
+
+    /// The entry of the oldest request in flight; anything if there is none.
+    #[inline]
+    pub(super) fn oldest(&self, rings: &[Ring]) -> Entry {
+        let seq = self.retired() as usize;
+        if self.far {
+            let ring = &rings[self.index as usize];
+            ring[seq & (ring.len() - 1)]
+        } else {
+            self.near[seq % NEAR]
+        }
+    }
+
+    /// Moves the entries to the queue's ring: there is one request too many for the line.
+    #[cold]
+    fn move_out(&mut self, rings: &mut [Ring]) {
+        let ring = &mut rings[self.index as usize];
+        if ring.is_empty() {
+            *ring = self::ring(self.depth);
+        }
+        for seq in self.retired()..self.posted {
+            let mask = ring.len() - 1;
+            ring[seq as usize & mask] = self.near[seq as usize % NEAR];
+        }
+        self.far = true;
     }
 
     /// Numbers a request, signals it if it is time to, and keeps what it holds and whom it belongs to.
     #[inline]
-    pub(super) fn enter(&mut self, request: &mut WorkRequest, group: u32, signal_period: u32) {
-        let unsignaled = self.unsignaled + 1;
-        let signaled = request.flags.signaled || unsignaled >= signal_period;
+    pub(super) fn enter(
+        &mut self,
+        rings: &mut [Ring],
+        request: &mut WorkRequest,
+        group: u32,
+        signal_period: u32,
+    ) {
+        let unsignaled = self.unsignaled.saturating_add(1);
+        // A period beyond what is counted is shortened to it.
+        let signaled =
+            request.flags.signaled || u32::from(unsignaled) >= signal_period.min(u32::from(u16::MAX));
         request.flags.signaled = signaled;
         self.unsignaled = if signaled { 0 } else { unsignaled };
         let seq = self.posted;
-        if seq == self.retired {
-            self.base = seq as u32;
+        if self.in_flight == 0 {
+            self.far = false;
+        } else if self.in_flight as usize == NEAR && !self.far {
+            self.move_out(rings);
         }
-        *self.slot(seq) = Entry { group, pinned: held(request) };
+        *self.slot(rings, seq) = Entry { group, pinned: held(request) };
         request.id = u64::from(self.index) << SEQ_BITS | seq & SEQ_MASK;
         self.posted = seq + 1;
+        self.in_flight += 1;
     }
 
     /// Takes back the requests of `chain`, entered last, from the refused one on: they are as before they were
     /// entered. Returns how many the NIC took.
-    pub(super) fn take_back(&mut self, chain: &mut [WorkRequest], refused: &PostError) -> usize {
+    pub(super) fn take_back(
+        &mut self,
+        rings: &mut [Ring],
+        chain: &mut [WorkRequest],
+        refused: &PostError,
+    ) -> usize {
         let before = self.posted - chain.len() as u64;
-        let taken = taken_before(chain, refused, u64::from(self.depth) - (before - self.retired));
+        let taken = taken_before(chain, refused, u64::from(self.depth) - (before - self.retired()));
         for (seq, request) in (before..).zip(chain.iter_mut()).skip(taken) {
-            request.id = self.slot(seq).pinned.to_bits();
+            request.id = self.slot(rings, seq).pinned.to_bits();
         }
-        self.posted = before + taken as u64;
+        let back = chain.len() - taken;
+        self.posted -= back as u64;
+        self.in_flight -= back as u32;
         // Those taken may have lost the signaled request that would have confirmed them. Counting all that is in
         // flight as unsignaled has one signaled early, never late.
-        self.unsignaled = self.in_flight() as u32;
+        self.unsignaled = u16::try_from(self.in_flight).unwrap_or(u16::MAX);
         taken
     }
 
     /// Lets a group, which has failed, no longer wait for what it has in flight here: there may be nothing behind
     /// it that confirms it. Its buffers stay pinned until something does.
-    pub(super) fn detach(&mut self, group: u32, groups: &mut Groups, sched: &Sched) {
-        for seq in self.retired..self.posted {
-            let entry = self.slot(seq);
+    pub(super) fn detach(&mut self, rings: &mut [Ring], group: u32, groups: &mut Groups, sched: &Sched) {
+        for seq in self.retired()..self.posted {
+            let entry = self.slot(rings, seq);
             if group != NO_GROUP && entry.group == group {
                 entry.group = NO_GROUP;
                 groups.finish(group, sched);
@@ -127,25 +195,27 @@ impl Line {
     pub(super) fn retire(
         &mut self,
         completion: &Completion,
+        rings: &mut [Ring],
         groups: &mut Groups,
         sched: &Sched,
         pool: &BufPool,
     ) {
-        let behind = completion.id.wrapping_sub(self.retired) & SEQ_MASK;
+        let mut seq = self.retired();
+        let behind = completion.id.wrapping_sub(seq) & SEQ_MASK;
         if behind >= self.in_flight() {
             // Of before a reset, or not ours.
             return;
         }
-        let last = self.retired + behind;
+        let last = seq + behind;
         let group = loop {
-            let seq = self.retired;
-            let Entry { group, pinned } = *self.slot(seq);
-            self.retired = seq + 1;
+            let Entry { group, pinned } = *self.slot(rings, seq);
+            self.in_flight -= 1;
             pool.unpin(pinned);
             if seq == last {
                 break group;
             }
             groups.finish(group, sched);
+            seq += 1;
         };
         if completion.status != WcStatus::Success {
             groups.note(group, VerbError::Completion { peer: self.peer, status: completion.status });
@@ -154,11 +224,11 @@ impl Line {
     }
 
     /// Ends everything in flight as flushed: the queue pair was reset.
-    pub(super) fn flush(&mut self, groups: &mut Groups, sched: &Sched, pool: &BufPool) {
+    pub(super) fn flush(&mut self, rings: &mut [Ring], groups: &mut Groups, sched: &Sched, pool: &BufPool) {
         let error = VerbError::Completion { peer: self.peer, status: WcStatus::Flushed };
-        while self.retired < self.posted {
-            let Entry { group, pinned } = *self.slot(self.retired);
-            self.retired += 1;
+        for seq in self.retired()..self.posted {
+            let Entry { group, pinned } = *self.slot(rings, seq);
+            self.in_flight -= 1;
             pool.unpin(pinned);
             groups.fail(group, error, sched);
         }
