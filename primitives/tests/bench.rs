@@ -1,6 +1,6 @@
 //! The primitive benchmarks measure what they say, on a small cluster.
 
-use primitives::bench::{self, BenchVerb, OBJECTS, Rung, Scope};
+use primitives::bench::{self, BenchVerb, OBJECTS, Rated, Rung, Scope};
 use primitives::fabric::Nic;
 use primitives::fabric::loopback::{Loopback, Options};
 use primitives::measure::Machine;
@@ -28,7 +28,7 @@ fn every_point_runs_on_loopback_and_a_profile_comes_out() {
     let fabric = FabricSpec::Loopback(Options::default());
     let stop = AtomicBool::new(false);
     let points = bench::points(&scope, 4096);
-    let mut rates = Vec::new();
+    let mut rated = Vec::new();
     for point in points {
         let sample =
             bench::run(&fabric, &scope, &point, 7, &stop).unwrap_or_else(|e| panic!("{point:?}: {e}"));
@@ -51,10 +51,11 @@ fn every_point_runs_on_loopback_and_a_profile_comes_out() {
             (expected..=expected + slack).contains(&posted),
             "{point:?}: {posted} posted for {expected} counted"
         );
-        rates.push((point, sample.rate_per_s()));
+        let median_ns = sample.latency.p50().map(|ns| ns.0 as f64);
+        rated.push(Rated { rate_per_s: sample.rate_per_s(), median_ns, point });
     }
     let caps = Loopback::new(1, Options::default()).context(NodeId(0)).caps().clone();
-    let profile = bench::fit(&rates, &caps, scope.nodes, &Machine::here()).expect("all points are there");
+    let profile = bench::fit(&rated, &caps, scope.nodes, &Machine::here()).expect("all points are there");
     profile.validate().expect("a fitted profile is a possible one");
     assert!(profile.cpu.request.value > 0.0 && profile.sources().measured > 0);
 }

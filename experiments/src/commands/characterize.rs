@@ -8,7 +8,7 @@ use crate::output::{emit, human_rate, table};
 use crate::schedule::Watch;
 use crate::spec::FabricChoice;
 use crate::sweep::usual_jobs;
-use primitives::bench::{self, BenchVerb, Point, Sample, Scope};
+use primitives::bench::{self, BenchVerb, Point, Rated, Sample, Scope};
 use primitives::fabric::Caps;
 use primitives::measure::{Kind, Machine, PointResult, ResultDir, Row, RunRecord, TableName, write_atomic};
 use primitives::profile::Profile;
@@ -219,12 +219,13 @@ fn profile_of(
     let rows = dir
         .rows(TableName::Points)
         .map_err(|e| CliError::check("the points cannot be read again").caused_by(&e))?;
-    let rate = |row: &Row| {
-        let point = points.get(row.get("point")?.parse::<usize>().ok()?)?;
-        Some((point.clone(), row.get("rate_per_s")?.parse().ok()?))
+    let rated = |row: &Row| {
+        let point = points.get(row.get("point")?.parse::<usize>().ok()?)?.clone();
+        let number = |column| row.get(column).and_then(|cell| cell.parse().ok());
+        Some(Rated { point, rate_per_s: number("rate_per_s")?, median_ns: number("latency_p50_ns") })
     };
-    let rates: Vec<(Point, f64)> = rows.iter().filter_map(rate).collect();
-    bench::fit(&rates, caps, wanted.scope.nodes, &Machine::here())
+    let rated: Vec<Rated> = rows.iter().filter_map(rated).collect();
+    bench::fit(&rated, caps, wanted.scope.nodes, &Machine::here())
         .map(Some)
         .map_err(|e| CliError::check("no profile could be fitted").caused_by(&e))
 }

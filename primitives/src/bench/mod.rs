@@ -28,7 +28,7 @@ mod threads;
 pub use identify::{Shows, identifying};
 pub use load::{LoadError, SAMPLE_EVERY, Sample, run};
 pub use multi_object::{OBJECTS, Rung};
-pub use profile::{ProfileFitError, fit};
+pub use profile::{ProfileFitError, Rated, fit};
 
 use crate::measure::{Meter, Precision};
 use crate::units::Nanos;

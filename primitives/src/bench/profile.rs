@@ -39,8 +39,19 @@ fn cpu_ns(point: &Point, rate_per_s: f64, nodes: u16, cpus: usize) -> f64 {
     workers.min(cpus) as f64 * 1e9 / rate_per_s.max(1.0)
 }
 
+/// What a fit knows of a point in which some operations ended.
+#[derive(Clone, Debug)]
+pub struct Rated {
+    /// The point.
+    pub point: Point,
+    /// Operations per second.
+    pub rate_per_s: f64,
+    /// Median latency in nanoseconds, where latencies were kept.
+    pub median_ns: Option<f64>,
+}
+
 struct Measured<'m> {
-    rates: &'m [(Point, f64)],
+    points: &'m [Rated],
     nodes: u16,
     cpus: usize,
 }
@@ -48,9 +59,8 @@ struct Measured<'m> {
 impl Measured<'_> {
     /// Median latency at the first point of a question and verb, in nanoseconds.
     fn median(&self, question: &'static str, verb: BenchVerb) -> Result<f64, ProfileFitError> {
-        let found = self.samples.iter().find(|(p, s)| p.question == question && p.verb == verb && s.ops > 0);
-        let median = found.and_then(|(_, sample)| sample.latency.p50());
-        median.map(|ns| ns.0 as f64).ok_or(ProfileFitError::Missing(question))
+        let found = self.points.iter().find(|r| r.point.question == question && r.point.verb == verb);
+        found.and_then(|rated| rated.median_ns).ok_or(ProfileFitError::Missing(question))
     }
 
     /// CPU time per operation at the first or last point of a question and verb.
@@ -60,27 +70,22 @@ impl Measured<'_> {
         verb: BenchVerb,
         last: bool,
     ) -> Result<(f64, &Point), ProfileFitError> {
-        let mut found = self.rates.iter().filter(|(p, _)| p.question == question && p.verb == verb);
-        let (point, rate) =
+        let mut found = self.points.iter().filter(|r| r.point.question == question && r.point.verb == verb);
+        let rated =
             if last { found.next_back() } else { found.next() }.ok_or(ProfileFitError::Missing(question))?;
-        Ok((cpu_ns(point, *rate, self.nodes, self.cpus), point))
+        Ok((cpu_ns(&rated.point, rated.rate_per_s, self.nodes, self.cpus), &rated.point))
     }
 }
 
-/// Makes a profile from the rates of a characterization: operations per second of each point in which some ended.
+/// Makes a profile from the points of a characterization in which operations ended.
 ///
 /// # Errors
 /// If time was virtual, or a point that the fit needs is missing.
-pub fn fit(
-    rates: &[(Point, f64)],
-    caps: &Caps,
-    nodes: u16,
-    machine: &Machine,
-) -> Result<Profile, ProfileFitError> {
+pub fn fit(points: &[Rated], caps: &Caps, nodes: u16, machine: &Machine) -> Result<Profile, ProfileFitError> {
     if caps.virtual_time {
         return Err(ProfileFitError::Simulated(caps.fabric.clone()));
     }
-    let m = Measured { rates, nodes, cpus: machine.cores };
+    let m = Measured { points, nodes, cpus: machine.cores };
     let (each, _) = m.at("doorbell", BenchVerb::Read, false)?;
     let (batched, batch) = m.at("doorbell", BenchVerb::Read, true)?;
     let in_batch = f64::from(batch.doorbell_batch.min(batch.outstanding)).max(2.0);

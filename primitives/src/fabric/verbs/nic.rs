@@ -559,7 +559,9 @@ impl Nic for VerbsNic {
     fn connect(&self, qp: Qp, peer: Option<QpAddress>) -> Result<(), SetupError> {
         let state = &mut *self.state.borrow_mut();
         if state.broken {
-            return Err(SetupError::Invalid("the completion queue of this context failed; open another".into()));
+            return Err(SetupError::Invalid(
+                "the completion queue of this context failed; open another".into(),
+            ));
         }
         let index = state.find(qp).map_err(|e| SetupError::Invalid(e.to_string()))?;
         let transport = state.qps[index].config.transport;
