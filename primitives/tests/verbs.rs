@@ -147,8 +147,52 @@ fn a_peer_that_goes_away_is_an_error_and_others_go_on() {
     assert_eq!(statuses(&a.wait(1)), [(4, WcStatus::Success)], "the peer that is there answers meanwhile");
     assert_eq!(statuses(&a.wait(2)), [(2, WcStatus::RetryExceeded), (3, WcStatus::Flushed)]);
     assert_eq!(a.nic.qp_state(to_b), QpState::Error);
+    assert_eq!((a.nic.lost(), a.nic.lost()), (Some(NodeId(1)), None), "named once");
     a.post(uc, 5, Verb::Write { rkey, offset: 0 }, SIGNALED);
     assert_eq!(statuses(&a.wait(1)), [(5, WcStatus::Success)], "an unreliable connection never learns");
+    assert_eq!(a.nic.lost(), None);
+}
+
+/// What the next test runs as somebody who may lock 64 KiB; by itself it does nothing.
+#[test]
+fn as_somebody_who_may_lock_little() {
+    if std::env::var_os("DOORBELL_LOCK_LITTLE").is_none() {
+        return;
+    }
+    let Some(options) = device("as_somebody_who_may_lock_little") else { return };
+    let fabric = match Verbs::open(&options, 1) {
+        Ok(fabric) => fabric,
+        Err(refused) => return println!("REFUSED {refused}"),
+    };
+    let memory = Region::new(1 << 20);
+    match fabric.context(NodeId(0)).and_then(|nic| nic.register(&memory, Access::ALL)) {
+        Ok(_) => println!("REGISTERED"),
+        Err(refused) => println!("REFUSED {refused}"),
+    }
+}
+
+#[test]
+fn a_limit_of_locked_memory_is_named_with_the_remedy() {
+    use std::os::unix::process::CommandExt;
+    if device("a_limit_of_locked_memory_is_named_with_the_remedy").is_none() {
+        return;
+    }
+    if !std::fs::read_to_string("/proc/self/status").is_ok_and(|text| text.contains("\nUid:\t0\t")) {
+        println!("SKIPPED: only root can become somebody who may lock little");
+        return;
+    }
+    let own = std::env::current_exe().expect("a path");
+    let output = Command::new("sh")
+        .args(["-c", "ulimit -l 64 && exec \"$0\" --exact as_somebody_who_may_lock_little --nocapture"])
+        .arg(own)
+        .env("DOORBELL_LOCK_LITTLE", "1")
+        .uid(65_534)
+        .gid(65_534)
+        .output()
+        .expect("runs");
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && text.contains("REFUSED"), "{output:?}");
+    assert!(text.contains("64 KiB") && text.contains("ulimit -l unlimited"), "{text}");
 }
 
 #[test]

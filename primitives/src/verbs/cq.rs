@@ -43,6 +43,9 @@ pub enum WcStatus {
     /// The responder had no RECV posted after all receiver-not-ready retries.
     #[error("receiver-not-ready retry counter exceeded: the peer posted no receive")]
     RnrRetryExceeded,
+    /// The device or the completion queue failed: whether the request ran is unknown, and nothing else will.
+    #[error("local fatal error: the device or its completion queue failed")]
+    Fatal,
 }
 
 /// One completion-queue entry.

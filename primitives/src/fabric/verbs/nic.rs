@@ -48,6 +48,32 @@ struct State {
     senders: Vec<Sender>,
     /// What nodes of other processes have told.
     foreign: Vec<Option<Foreign>>,
+    lost: Lost,
+    /// The completion queue failed: nothing more will be heard of what was posted.
+    broken: bool,
+}
+
+/// Nodes found gone: a reliable connection to them ran out of retransmissions.
+struct Lost {
+    /// By node, whether it was found gone before.
+    known: Box<[bool]>,
+    /// Those nobody has asked about yet. Room for all nodes is there from the start.
+    untold: Vec<NodeId>,
+}
+
+impl Lost {
+    fn new(nodes: usize) -> Lost {
+        Lost { known: vec![false; nodes].into_boxed_slice(), untold: Vec::with_capacity(nodes) }
+    }
+
+    #[cold]
+    fn add(&mut self, node: NodeId) {
+        if let Some(known) = self.known.get_mut(node.index())
+            && !std::mem::replace(known, true)
+        {
+            self.untold.push(node);
+        }
+    }
 }
 
 struct Foreign {
@@ -163,6 +189,8 @@ impl VerbsNic {
             polled: std::iter::repeat_with(MaybeUninit::uninit).take(POLL_BATCH).collect(),
             senders: Vec::new(),
             foreign: std::iter::repeat_with(|| None).take(shared.nodes.len()).collect(),
+            lost: Lost::new(shared.nodes.len()),
+            broken: false,
         };
         Ok(VerbsNic { state: RefCell::new(state), context, shared, node })
     }
@@ -392,6 +420,11 @@ impl State {
             && !std::mem::replace(&mut qp.failed, true)
         {
             qp.flush(&nic.shared);
+            if status == WcStatus::RetryExceeded
+                && let Some(peer) = &qp.peer
+            {
+                self.lost.add(peer.node);
+            }
         }
         if id & RECV == 0 {
             let id = qp.send.retire(id)?;
@@ -419,6 +452,33 @@ impl State {
             imm: wc.imm_data().map(u32::from_be),
             from,
         })
+    }
+}
+
+impl State {
+    /// Ends what was posted before the completion queue failed, at most `max` requests and receives at a time. Whether a
+    /// request ran nobody can tell any more; that the device does no more of it, resetting the queue pairs makes sure.
+    #[cold]
+    fn give_up(&mut self, nic: &VerbsNic, max: usize, sink: &mut impl FnMut(Completion)) -> usize {
+        if !std::mem::replace(&mut self.broken, true) {
+            self.qps.iter_mut().for_each(|qp| qp.withdraw(&nic.shared));
+        }
+        let mut taken = 0;
+        for qp in &mut self.qps {
+            while taken < max {
+                let (id, opcode) = if let Some(id) = qp.send.oldest() {
+                    (id, WcOpcode::SendQueue)
+                } else if let Some(recv) = qp.recv.oldest() {
+                    (recv.id, WcOpcode::Recv)
+                } else {
+                    break;
+                };
+                let (qp, status) = (qp.number, WcStatus::Fatal);
+                sink(Completion { id, qp, opcode, status, byte_len: 0, imm: None, from: None });
+                taken += 1;
+            }
+        }
+        taken
     }
 }
 
@@ -498,6 +558,9 @@ impl Nic for VerbsNic {
 
     fn connect(&self, qp: Qp, peer: Option<QpAddress>) -> Result<(), SetupError> {
         let state = &mut *self.state.borrow_mut();
+        if state.broken {
+            return Err(SetupError::Invalid("the completion queue of this context failed; open another".into()));
+        }
         let index = state.find(qp).map_err(|e| SetupError::Invalid(e.to_string()))?;
         let transport = state.qps[index].config.transport;
         if transport == Transport::Ud {
@@ -564,12 +627,22 @@ impl Nic for VerbsNic {
 
     fn qp_state(&self, qp: Qp) -> QpState {
         let state = &mut *self.state.borrow_mut();
-        state.find(qp).map_or(QpState::Error, |index| state.qps[index].state())
+        match state.find(qp) {
+            Ok(index) if !state.broken => state.qps[index].state(),
+            _ => QpState::Error,
+        }
+    }
+
+    #[inline]
+    fn lost(&self) -> Option<NodeId> {
+        self.state.borrow_mut().lost.untold.pop()
     }
 
     fn reset_qp(&self, qp: Qp) {
         let state = &mut *self.state.borrow_mut();
-        if let Ok(index) = state.find(qp) {
+        if let Ok(index) = state.find(qp)
+            && !state.broken
+        {
             state.qps[index].reset(&self.shared);
         }
     }
@@ -579,7 +652,8 @@ impl Nic for VerbsNic {
         let state = &mut *self.state.borrow_mut();
         let index = state.find(qp)?;
         if !state.qps[index].connected {
-            return Err(PostError::NotReady { qp, state: QpState::Init });
+            let now = if state.broken { QpState::Error } else { QpState::Init };
+            return Err(PostError::NotReady { qp, state: now });
         }
         state.chain.reserve(chain.len());
         let room = state.qps[index].send.room();
@@ -612,6 +686,9 @@ impl Nic for VerbsNic {
     fn post_recv(&self, qp: Qp, chain: &[RecvRequest]) -> Result<(), PostError> {
         let state = &mut *self.state.borrow_mut();
         let index = state.find(qp)?;
+        if state.broken {
+            return Err(PostError::NotReady { qp, state: QpState::Error });
+        }
         let fits = chain.len().min(state.qps[index].recv.room() as usize);
         state.recvs.0.clear();
         state.recvs.1.clear();
@@ -677,6 +754,9 @@ impl Nic for VerbsNic {
     #[inline]
     fn poll(&self, max: usize, mut sink: impl FnMut(Completion)) -> usize {
         let state = &mut *self.state.borrow_mut();
+        if state.broken {
+            return state.give_up(self, max, &mut sink);
+        }
         let mut taken = 0;
         while taken < max {
             let want = (max - taken).min(POLL_BATCH);
@@ -685,10 +765,13 @@ impl Nic for VerbsNic {
             let got = unsafe {
                 match (*(*state.cq.raw).context).ops.poll_cq {
                     Some(poll_cq) => poll_cq(state.cq.raw, want as i32, entries),
-                    None => 0,
+                    None => -1,
                 }
             };
-            let got = usize::try_from(got).unwrap_or(0).min(want);
+            let Ok(got) = usize::try_from(got) else {
+                return taken + state.give_up(self, max - taken, &mut sink);
+            };
+            let got = got.min(want);
             for at in 0..got {
                 // SAFETY: the device's library has filled the first `got` entries; ibv_wc is `Copy`.
                 let wc = unsafe { state.polled[at].assume_init_read() };
@@ -722,6 +805,49 @@ impl Drop for VerbsNic {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::verbs::{Flags, Sge};
+
+    #[test]
+    fn a_completion_queue_that_fails_ends_what_was_posted_and_refuses_more() {
+        let Ok(device) = std::env::var("DOORBELL_VERBS_DEVICE") else {
+            println!("SKIPPED: DOORBELL_VERBS_DEVICE is not set");
+            return;
+        };
+        unsafe extern "C" fn fails(_: *mut ffi::ibv_cq, _: i32, _: *mut ffi::ibv_wc) -> i32 {
+            -5
+        }
+        let fabric =
+            super::super::Verbs::open(&super::super::Options::parse(&device).unwrap(), 2).expect("opens");
+        let [a, b] = [0, 1].map(|node| fabric.context(NodeId(node)).expect("a context"));
+        let memory = Region::new(4096);
+        let keys = a.register(&memory, Access::ALL).expect("registers");
+        let qps = [&a, &b].map(|nic| nic.create_qp(&QpConfig::rc()).expect("creates"));
+        a.connect(qps[0], Some(b.address(qps[1]))).expect("connects");
+        let local = Sge { lkey: keys.lkey, offset: 0, len: 8 };
+        let receives = [1, 2].map(|id| RecvRequest { id, local });
+        a.post_recv(qps[0], &receives).expect("room");
+        // The other side is not connected: nothing of this completes by itself within the test.
+        let send = |id, signaled| WorkRequest {
+            id,
+            verb: Verb::Send { to: None, imm: None },
+            local,
+            flags: Flags { signaled, inline: false },
+        };
+        a.post(qps[0], &[send(7, false), send(8, true)]).expect("room");
+        // SAFETY: nobody else uses this context now, and the function has the signature of the one it replaces.
+        unsafe { (*a.context.raw()).ops.poll_cq = Some(fails) };
+        let mut all = Vec::new();
+        assert_eq!(a.poll(3, |c| all.push((c.id, c.status))), 3);
+        assert_eq!(a.poll(16, |c| all.push((c.id, c.status))), 1);
+        assert_eq!(a.poll(16, |_| {}), 0);
+        assert_eq!(all, [7, 8, 1, 2].map(|id| (id, WcStatus::Fatal)));
+        let refused = PostError::NotReady { qp: qps[0], state: QpState::Error };
+        assert_eq!(a.post(qps[0], &[send(9, true)]), Err(refused.clone()));
+        assert_eq!(a.post_recv(qps[0], &receives), Err(refused));
+        assert_eq!(a.qp_state(qps[0]), QpState::Error);
+        assert!(a.connect(qps[0], Some(b.address(qps[1]))).is_err());
+        assert_eq!(b.poll(16, |_| {}), 0, "another context is not concerned");
+    }
 
     #[test]
     fn numbers_find_every_queue_pair_and_no_other() {

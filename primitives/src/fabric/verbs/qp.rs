@@ -111,6 +111,15 @@ impl<T: Copy> Ring<T> {
         Some(self.slots[last as usize & (self.slots.len() - 1)])
     }
 
+    /// Frees the oldest place, completed or not.
+    pub(super) fn oldest(&mut self) -> Option<T> {
+        if self.retired == self.posted {
+            return None;
+        }
+        self.retired += 1;
+        Some(self.slots[(self.retired - 1) as usize & (self.slots.len() - 1)])
+    }
+
     fn forget(&mut self) {
         self.retired = self.posted;
     }
@@ -352,6 +361,16 @@ impl QueuePair {
         let (call, attr) = ("ibv_modify_qp to ERR", ffi::ibv_qp_attr::default());
         // It fails if the queue pair is being torn down, and then nobody waits for its receives.
         let _ = self.modify(shared, call, ffi::ibv_qp_state::IBV_QPS_ERR, attr, &[]);
+    }
+
+    /// Takes the queue pair out of use for good: after a reset the device touches no buffer for it.
+    #[cold]
+    pub(super) fn withdraw(&mut self, shared: &Shared) {
+        let attr = ffi::ibv_qp_attr::default();
+        let reset = ffi::ibv_qp_state::IBV_QPS_RESET;
+        // If even this fails the device is gone, and touches nothing either.
+        let _ = self.modify(shared, "ibv_modify_qp to RESET", reset, attr, &[]);
+        (self.connected, self.failed) = (false, true);
     }
 
     pub(super) fn state(&self) -> QpState {

@@ -18,6 +18,7 @@ pub(super) fn status(code: s::Type, receive: bool) -> WcStatus {
         s::IBV_WC_REM_INV_REQ_ERR | s::IBV_WC_REM_INV_RD_REQ_ERR => WcStatus::RemoteInvalidRequest,
         s::IBV_WC_REM_ACCESS_ERR => WcStatus::RemoteAccess,
         s::IBV_WC_RETRY_EXC_ERR | s::IBV_WC_RESP_TIMEOUT_ERR => WcStatus::RetryExceeded,
+        s::IBV_WC_FATAL_ERR => WcStatus::Fatal,
         s::IBV_WC_RNR_RETRY_EXC_ERR => WcStatus::RnrRetryExceeded,
         _ => WcStatus::RemoteOperation,
     }
