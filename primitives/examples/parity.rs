@@ -61,8 +61,11 @@ impl End {
         let memory = Region::new(3 * len.max(64) as usize);
         memory.words().iter().for_each(|word| word.store(0, Ordering::Relaxed));
         let keys = nic.register(&memory, Access::ALL)?;
-        let qp =
-            nic.create_qp(&QpConfig { send_depth: OUTSTANDING as u32, recv_depth: RECEIVES as u32, ..QpConfig::rc() })?;
+        let qp = nic.create_qp(&QpConfig {
+            send_depth: OUTSTANDING as u32,
+            recv_depth: RECEIVES as u32,
+            ..QpConfig::rc()
+        })?;
         let inline = matches!(what, What::Write | What::Send) && len <= nic.caps().max_inline.min(220);
         let offer = Offer { keys, address: nic.address(qp) };
         Ok((End { nic, memory, keys, qp, what, len, inline }, offer))

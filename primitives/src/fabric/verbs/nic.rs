@@ -559,7 +559,9 @@ impl Nic for VerbsNic {
     fn connect(&self, qp: Qp, peer: Option<QpAddress>) -> Result<(), SetupError> {
         let state = &mut *self.state.borrow_mut();
         if state.broken {
-            return Err(SetupError::Invalid("the completion queue of this context failed; open another".into()));
+            return Err(SetupError::Invalid(
+                "the completion queue of this context failed; open another".into(),
+            ));
         }
         let index = state.find(qp).map_err(|e| SetupError::Invalid(e.to_string()))?;
         let transport = state.qps[index].config.transport;
@@ -842,7 +844,7 @@ mod tests {
         assert_eq!(a.poll(16, |_| {}), 0);
         assert_eq!(all, [7, 8, 1, 2].map(|id| (id, WcStatus::Fatal)));
         let refused = PostError::NotReady { qp: qps[0], state: QpState::Error };
-        assert_eq!(a.post(qps[0], &[send(9, true)]), Err(refused.clone()));
+        assert_eq!(a.post(qps[0], &[send(9, true)]), Err(refused));
         assert_eq!(a.post_recv(qps[0], &receives), Err(refused));
         assert_eq!(a.qp_state(qps[0]), QpState::Error);
         assert!(a.connect(qps[0], Some(b.address(qps[1]))).is_err());
