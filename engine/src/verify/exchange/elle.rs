@@ -354,10 +354,9 @@ impl Import {
                 ("time", Value::Int(n)) if n >= 0 => time = Some(n as u64),
                 // Jepsen's word for no time.
                 ("time", Value::Int(-1) | Value::Nil) => {}
+                ("index", Value::Int(n)) if self.indices.insert(n) => {}
                 ("index", Value::Int(n)) => {
-                    if !self.indices.insert(n) {
-                        return Err((field.at, Problem::DuplicateId { id: n.max(0) as u64 }));
-                    }
+                    return Err((field.at, Problem::DuplicateId { id: n.max(0) as u64 }));
                 }
                 ("value", value_here) => value = Some((field.at, value_here)),
                 ("error", Value::Seq(said)) => {
