@@ -85,7 +85,7 @@ impl Format {
                     }
                     let same =
                         |name: &&str| key.starts_with(name.as_bytes()) || name.as_bytes().starts_with(key);
-                    Some(if OWN.iter().any(|name| same(name)) { Format::Doorbell } else { Format::Dbcop })
+                    Some(if OWN.iter().any(same) { Format::Doorbell } else { Format::Dbcop })
                 }
                 _ => Some(Format::elle(rest)),
             },

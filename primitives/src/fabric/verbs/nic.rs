@@ -844,11 +844,7 @@ mod tests {
         assert_eq!(a.poll(16, |_| {}), 0);
         assert_eq!(all, [7, 8, 1, 2].map(|id| (id, WcStatus::Fatal)));
         let refused = PostError::NotReady { qp: qps[0], state: QpState::Error };
-<<<<<<< HEAD
-        assert_eq!(a.post(qps[0], &[send(9, true)]), Err(refused.clone()));
-=======
         assert_eq!(a.post(qps[0], &[send(9, true)]), Err(refused));
->>>>>>> verbs2
         assert_eq!(a.post_recv(qps[0], &receives), Err(refused));
         assert_eq!(a.qp_state(qps[0]), QpState::Error);
         assert!(a.connect(qps[0], Some(b.address(qps[1]))).is_err());
