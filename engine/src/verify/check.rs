@@ -1,48 +1,99 @@
-//! The check: direct anomalies, then cycles of dependencies, then real time.
+//! The levels and the check: direct anomalies, then cycles of dependencies, then real time or fractured reads.
 
+use super::alternate;
 use super::cycle::{Search, Step};
 use super::direct::{self, Direct, Findings};
+use super::fractured::{self, Fracture};
 use super::graph::{Graph, Label, Mask, pass};
 use super::history::{History, Outcome, Txn};
-use super::index::Index;
+use super::index::{Index, Item};
 use super::verdict::*;
 use serde::Serialize;
 use std::fmt;
 use std::str::FromStr;
 
-/// What to check a history for.
+/// What to check a history for, the weakest first. Each level demands what the ones before it do.
+///
+/// All but the last are about dependencies alone: neither real time nor the order within a session counts. The version
+/// order is that of the version numbers ([`Op::version`](super::Op)), never inferred. Every level refuses a history
+/// whose versions or reads make no sense by themselves (a version read that nobody wrote, written twice, or older than
+/// one the same transaction wrote before).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Level {
-    /// Some serial order explains all reads (Adya's PL-3).
+    /// Adya's PL-2 (thesis §3.2.2): no dirty writes (G0), no aborted (G1a), intermediate (G1b) or circular (G1c) reads.
+    ReadCommitted,
+    /// Read atomicity of RAMP (Bailis et al., SIGMOD 2014): read committed, and no fractured reads. Also what others
+    /// call cut isolation: no transaction sees two versions of a record but its own.
+    ReadAtomicity,
+    /// Snapshot isolation with the version order known (Cerone and Gotsman, JACM 2018): every cycle has two adjacent
+    /// anti-dependencies. Snapshots may be old: no real time.
+    SnapshotIsolation,
+    /// Adya's PL-2.99 (§3.2.4): no cycle of ww, wr and *item* anti-dependencies (G2-item). It differs from
+    /// serializable in predicate reads alone. Histories hold none, so the verdict is that of serializable.
+    RepeatableRead,
+    /// Some serial order explains all reads (PL-3).
     Serializable,
     /// And it respects real time: who returned before another began comes first.
     StrictSerializable,
 }
 
-impl fmt::Display for Level {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
+impl Level {
+    /// All levels, the weakest first.
+    pub const ALL: [Level; 6] = [
+        Level::ReadCommitted,
+        Level::ReadAtomicity,
+        Level::SnapshotIsolation,
+        Level::RepeatableRead,
+        Level::Serializable,
+        Level::StrictSerializable,
+    ];
+
+    /// The name on the command line and in verdicts.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Level::ReadCommitted => "read-committed",
+            Level::ReadAtomicity => "read-atomicity",
+            Level::SnapshotIsolation => "snapshot-isolation",
+            Level::RepeatableRead => "repeatable-read",
             Level::Serializable => "serializable",
             Level::StrictSerializable => "strict-serializable",
-        })
+        }
+    }
+
+    /// Whether a history with an anomaly of this kind is not of the level.
+    pub const fn forbids(self, kind: Kind) -> bool {
+        match kind {
+            Kind::UnwrittenRead | Kind::DuplicateVersion | Kind::NonMonotonicVersion => true,
+            Kind::G1a | Kind::G1b | Kind::Internal | Kind::G0 | Kind::G1c => true,
+            Kind::FracturedRead => !matches!(self, Level::ReadCommitted),
+            Kind::GSingle | Kind::GNonadjacent => {
+                !matches!(self, Level::ReadCommitted | Level::ReadAtomicity)
+            }
+            Kind::G2 => {
+                matches!(self, Level::RepeatableRead | Level::Serializable | Level::StrictSerializable)
+            }
+            Kind::RealTime => matches!(self, Level::StrictSerializable),
+        }
+    }
+}
+
+impl fmt::Display for Level {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
     }
 }
 
 /// Not the name of a level.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no isolation level is called {0:?}; there are serializable and strict-serializable")]
+#[error("no isolation level is called {0:?}; there are {all}", all = Level::ALL.map(Level::name).join(", "))]
 pub struct UnknownLevel(pub String);
 
 impl FromStr for Level {
     type Err = UnknownLevel;
 
     fn from_str(name: &str) -> std::result::Result<Level, UnknownLevel> {
-        match name {
-            "serializable" => Ok(Level::Serializable),
-            "strict-serializable" => Ok(Level::StrictSerializable),
-            other => Err(UnknownLevel(other.to_owned())),
-        }
+        Level::ALL.into_iter().find(|level| level.name() == name).ok_or_else(|| UnknownLevel(name.to_owned()))
     }
 }
 
@@ -68,41 +119,79 @@ pub fn check(history: &History, level: Level) -> Verdict {
     let graph = Graph::build(&index);
     [counts.ww, counts.wr, counts.rw] = graph.counts;
     let real_time = (level == Level::StrictSerializable).then_some(txns);
-    let seen = pass(&graph, None, Mask::ALL, real_time);
-    let witness = if !seen.components.is_empty() {
-        Some(dependency_cycle(&graph, &seen.components))
+    // What read committed and read atomicity forbid has no anti-dependencies.
+    let mask = if level.forbids(Kind::GSingle) { Mask::ALL } else { Mask::WW_WR };
+    let seen = pass(&graph, None, mask, real_time);
+    let fracture = || {
+        let (fracture, occurrences) = fractured::find(&index).filter(|_| level == Level::ReadAtomicity)?;
+        Some(fractured_read(&fracture, occurrences, &index, txns))
+    };
+    let anomaly = if !seen.components.is_empty() {
+        dependency_cycle(&graph, &seen.components, level)
+            .map(|(kind, occurrences, steps)| cycle_anomaly(kind, occurrences, &steps, &index, txns))
     } else if !seen.late.is_empty() {
         let steps = Search::new(&graph).real_time_cycle(&seen.late, txns);
         let steps = steps.expect("who is late has a successor that returned before");
-        Some((Kind::RealTime, seen.late.len() as u64, steps))
+        Some(cycle_anomaly(Kind::RealTime, seen.late.len() as u64, &steps, &index, txns))
     } else {
         None
-    };
-    let anomaly =
-        witness.map(|(kind, occurrences, steps)| cycle_anomaly(kind, occurrences, &steps, &index, txns));
+    }
+    .or_else(fracture);
     let result = if anomaly.is_none() { Result::Pass } else { Result::Fail };
     Verdict { level, result, anomaly, others: Vec::new(), counts }
 }
 
-/// The most basic kind of cycle in the components, and a shortest one of that kind.
-fn dependency_cycle(graph: &Graph, components: &[Vec<u32>]) -> (Kind, u64, Vec<Step>) {
+/// The most basic kind of cycle in the components that the level forbids, and a shortest one of that kind.
+fn dependency_cycle(
+    graph: &Graph,
+    components: &[Vec<u32>],
+    level: Level,
+) -> Option<(Kind, u64, Vec<Step>)> {
     let mut search = Search::new(graph);
     let nodes: Vec<u32> = components.iter().flatten().copied().collect();
     for (kind, mask) in [(Kind::G0, Mask::WW), (Kind::G1c, Mask::WW_WR)] {
         let found = pass(graph, Some(&nodes), mask, None).components;
         if let Some(steps) = search.cycle(&found, mask, mask) {
-            return (kind, found.len() as u64, steps);
+            return Some((kind, found.len() as u64, steps));
         }
     }
     // With ww and wr acyclic, a closed walk with one rw is a cycle: nothing in it can repeat.
     let occurrences = components.len() as u64;
     if let Some(steps) = search.cycle(components, Mask::RW, Mask::WW_WR) {
-        return (Kind::GSingle, occurrences, steps);
+        return Some((Kind::GSingle, occurrences, steps));
+    }
+    // Not every transaction is on a G-single, so that search may have run out of budget; this one cannot.
+    if let Some((occurrences, steps)) = alternate::cycle(graph, components) {
+        let anti = steps.iter().filter(|s| s.label.map(Label::kind) == Some(Dependency::Rw)).count();
+        return Some((if anti == 1 { Kind::GSingle } else { Kind::GNonadjacent }, occurrences, steps));
+    }
+    if !level.forbids(Kind::G2) {
+        return None;
     }
     let steps =
         search.cycle(components, Mask::ALL, Mask::ALL).expect("a component has a cycle through each node");
-    let anti = steps.iter().filter(|s| s.label.is_some_and(|l| l.kind() == Dependency::Rw)).count();
-    (if anti == 1 { Kind::GSingle } else { Kind::G2 }, occurrences, steps)
+    Some((Kind::G2, occurrences, steps))
+}
+
+/// Writer and reader, with what was read and what was missed.
+fn fractured_read(fracture: &Fracture, occurrences: u64, index: &Index, txns: &[Txn]) -> Anomaly {
+    let (writer, reader) = (&txns[fracture.writer as usize], &txns[fracture.reader as usize]);
+    let [seen, missed, newer] = [fracture.seen, fracture.missed, fracture.newer].map(|i| index.items[i]);
+    let on = |from: Item, to: Item| {
+        Some(Conflict { table: to.table, key: to.key, from_version: from.version, to_version: to.version })
+    };
+    let edges = vec![
+        Edge { from: writer.id, to: reader.id, dependency: Dependency::Wr, on: on(seen, seen) },
+        Edge { from: reader.id, to: writer.id, dependency: Dependency::Rw, on: on(missed, newer) },
+    ];
+    let detail = if seen.same_record(missed) { "non-repeatable read" } else { "half of a transaction's writes" };
+    Anomaly {
+        kind: Kind::FracturedRead,
+        occurrences,
+        detail: Some(detail.into()),
+        version: None,
+        cycle: Cycle { transactions: vec![participant(writer), participant(reader)], edges },
+    }
 }
 
 fn count(history: &History, index: &Index, found: &Findings) -> Counts {
@@ -195,7 +284,7 @@ fn pattern(kind: Kind, edges: &[Edge]) -> Option<&'static str> {
         (Kind::GSingle, [_, _]) if same => Some("non-repeatable read"),
         (Kind::GSingle, _) if edges.iter().all(|e| e.dependency != Dependency::Ww) => Some("read skew"),
         (Kind::G2, [_, _]) => Some("write skew"),
-        (Kind::G2, [_, _, _, _])
+        (Kind::GNonadjacent, [_, _, _, _])
             if anti == [true, false, true, false] || anti == [false, true, false, true] =>
         {
             Some("long fork")

@@ -91,6 +91,17 @@ impl Graph {
         Graph { first, edges, counts }
     }
 
+    /// A graph of `nodes` nodes whose edges from node `n` are what `row(n, emit)` emits.
+    pub fn from_rows(nodes: usize, row: impl Fn(usize, &mut dyn FnMut(u32, Label))) -> Graph {
+        let mut first = vec![0u32];
+        let mut edges = Vec::new();
+        for node in 0..nodes {
+            row(node, &mut |to, label| edges.push((to, label)));
+            first.push(edges.len() as u32);
+        }
+        Graph { first, edges, counts: [0; 3] }
+    }
+
     pub fn nodes(&self) -> usize {
         self.first.len() - 1
     }

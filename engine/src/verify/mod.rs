@@ -22,10 +22,12 @@
 //! assert!(check(&history, Level::StrictSerializable).passed());
 //! ```
 
+mod alternate;
 pub mod check;
 mod cycle;
 mod direct;
 pub mod format;
+mod fractured;
 mod graph;
 pub mod history;
 mod index;

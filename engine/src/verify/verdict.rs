@@ -53,10 +53,18 @@ pub enum Kind {
     G0,
     /// Circular information flow: ww and wr dependencies.
     G1c,
+    /// A transaction read one version of another's writes and an older version of something else that one wrote
+    /// (Bailis et al. 2014). Where serializability is asked for it counts as the G-single it also is.
+    #[serde(rename = "fractured-read")]
+    FracturedRead,
     /// A cycle with exactly one anti-dependency (rw): lost update, read skew.
     #[serde(rename = "G-single")]
     GSingle,
-    /// A cycle with several anti-dependencies: write skew, long fork.
+    /// A cycle with several anti-dependencies, no two in a row: long fork. With the kinds above, all that snapshot
+    /// isolation forbids.
+    #[serde(rename = "G-nonadjacent")]
+    GNonadjacent,
+    /// A cycle with adjacent anti-dependencies: write skew. Adya's G2-item, for histories hold no predicate reads.
     G2,
     /// Serializable, but only in an order that contradicts real time: a stale read, or a write that came too late.
     #[serde(rename = "real-time")]
@@ -201,7 +209,9 @@ impl fmt::Display for Kind {
             Kind::Internal => "internal",
             Kind::G0 => "G0",
             Kind::G1c => "G1c",
+            Kind::FracturedRead => "fractured-read",
             Kind::GSingle => "G-single",
+            Kind::GNonadjacent => "G-nonadjacent",
             Kind::G2 => "G2",
             Kind::RealTime => "real-time",
         })

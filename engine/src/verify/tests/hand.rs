@@ -87,9 +87,9 @@ fn write_skew_is_g2() {
 }
 
 #[test]
-fn long_fork_is_g2() {
+fn long_fork_is_g_nonadjacent() {
     let rows = together(&[&[w(1, 1)], &[w(2, 1)], &[r(1, 1), r(2, 0)], &[r(1, 0), r(2, 1)]]);
-    fails(&rows, Kind::G2, 4, Some("long fork"));
+    fails(&rows, Kind::GNonadjacent, 4, Some("long fork"));
 }
 
 #[test]

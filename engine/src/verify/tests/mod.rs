@@ -5,6 +5,8 @@ use primitives::units::Nanos;
 
 mod disk;
 mod hand;
+mod levels;
+mod matrix;
 mod oracle;
 mod planted;
 
@@ -69,6 +71,12 @@ fn kind(history: &History, level: Level) -> Option<Kind> {
     verdict.anomaly.map(|a| a.kind)
 }
 
+/// Whether two anti-dependencies follow each other in a cycle.
+fn adjacent(edges: &[Edge]) -> bool {
+    let anti = |n: usize| edges[n % edges.len()].dependency == Dependency::Rw;
+    (0..edges.len()).any(|n| anti(n) && anti(n + 1))
+}
+
 /// A cycle closes, visits nobody twice and has the dependencies its name promises.
 fn well_formed(anomaly: &Anomaly) {
     let Cycle { transactions, edges } = &anomaly.cycle;
@@ -96,7 +104,9 @@ fn well_formed(anomaly: &Anomaly) {
         Kind::G0 => (wr, rw, real_time) == (0, 0, 0),
         Kind::G1c => wr > 0 && (rw, real_time) == (0, 0),
         Kind::GSingle => (rw, real_time) == (1, 0),
-        Kind::G2 => rw >= 2 && real_time == 0,
+        Kind::FracturedRead => (wr, rw, real_time) == (1, 1, 0),
+        Kind::GNonadjacent => rw >= 2 && real_time == 0 && !adjacent(edges),
+        Kind::G2 => rw >= 2 && real_time == 0 && adjacent(edges),
         Kind::RealTime => real_time == 1,
         _ => false,
     };

@@ -4,7 +4,7 @@ use super::*;
 use proptest::prelude::*;
 
 /// Some serial order of the committed rows and a subset of those in doubt runs as recorded.
-fn explained(rows: &[Row], real_time: bool) -> bool {
+pub(super) fn explained(rows: &[Row], real_time: bool) -> bool {
     let certain: Vec<usize> = (0..rows.len()).filter(|&n| rows[n].end == End::Commit).collect();
     let doubtful: Vec<usize> = (0..rows.len()).filter(|&n| rows[n].end == End::Doubt).collect();
     (0..1u32 << doubtful.len()).any(|subset| {
@@ -16,7 +16,7 @@ fn explained(rows: &[Row], real_time: bool) -> bool {
 
 /// The version of each key and who wrote it.
 #[derive(Clone, Default)]
-struct Store([(u64, Option<usize>); 8]);
+pub(super) struct Store([(u64, Option<usize>); 8]);
 
 impl Store {
     fn run(&mut self, n: usize, row: &Row) -> bool {
@@ -59,7 +59,7 @@ fn extend(rows: &[Row], left: &mut Vec<usize>, store: Store, real_time: bool) ->
 }
 
 /// Small histories near serial: a serial run with a few numbers changed, so that both verdicts are common.
-fn rows() -> impl Strategy<Value = Vec<Row>> {
+pub(super) fn rows() -> impl Strategy<Value = Vec<Row>> {
     let op = (0..3u64, any::<bool>(), 0..24u8, 0..4u64);
     let end = prop_oneof![8 => Just(End::Commit), 1 => Just(End::Abort), 2 => Just(End::Doubt)];
     let row = (prop::collection::vec(op, 1..5), end, 0..14u64, 1..10u64);
@@ -123,7 +123,7 @@ fn serial_rows() -> impl Strategy<Value = Vec<Row>> {
 }
 
 /// Whether two transactions in doubt may have written the same version: what the checker may call ambiguous.
-fn ambiguous(rows: &[Row]) -> bool {
+pub(super) fn ambiguous(rows: &[Row]) -> bool {
     let mut claims: Vec<(u64, u64, usize)> = Vec::new();
     for (n, row) in rows.iter().enumerate().filter(|(_, row)| row.end == End::Doubt) {
         claims.extend(row.ops.iter().filter(|op| op.kind == OpKind::Write).map(|op| (op.key, op.version, n)));
@@ -177,7 +177,8 @@ fn the_generators_reach_both_verdicts_and_all_kinds() {
         *seen.entry(kind(&history(&rows), Level::StrictSerializable)).or_default() += 1;
     }
     assert!((4_000..16_000).contains(&seen[&None]), "{seen:?}");
-    assert_eq!(seen.len(), 12, "{seen:?}");
+    // All but fractured reads, which are G-single here; G-nonadjacent is rare (`levels` has more of it).
+    assert!(seen.len() >= 12, "{seen:?}");
     let mut witnesses = [0; 8];
     for _ in 0..5_000 {
         let rows = serial_rows().new_tree(&mut runner).expect("no filter").current();

@@ -141,7 +141,8 @@ proptest! {
         let expected = match fault {
             Fault::LostUpdate => Kind::GSingle,
             Fault::SameVersion => Kind::DuplicateVersion,
-            Fault::WriteSkew | Fault::LongFork => Kind::G2,
+            Fault::WriteSkew => Kind::G2,
+            Fault::LongFork => Kind::GNonadjacent,
             Fault::DirtyRead => Kind::G1a,
             Fault::Invented => Kind::UnwrittenRead,
             Fault::StaleRead => Kind::RealTime,
