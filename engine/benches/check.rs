@@ -7,6 +7,7 @@
 //! printed at the end.
 
 use criterion::{BatchSize, Criterion, Throughput};
+use engine::verify::exchange::{self, Format};
 use engine::verify::{History, Key, Level, Recorder, check, format};
 use primitives::units::Nanos;
 use std::hint::black_box;
@@ -74,16 +75,18 @@ fn main() {
     let alone = peak_memory();
     let mut group = criterion.benchmark_group("check 10^6 transactions x 10 operations");
     group.throughput(Throughput::Elements(TXNS * OPS));
-    for level in [Level::Serializable, Level::StrictSerializable] {
+    for level in Level::ALL {
         group.bench_function(level.to_string(), |b| {
             b.iter(|| assert!(check(black_box(&history), level).passed()));
         });
     }
     let checked = peak_memory();
     let rejected = History::merge(record(TXNS, true), Some(0));
-    group.bench_function("rejected", |b| {
-        b.iter(|| assert!(!check(black_box(&rejected), Level::StrictSerializable).passed()));
-    });
+    for level in [Level::ReadCommitted, Level::ReadAtomicity, Level::SnapshotIsolation, Level::StrictSerializable] {
+        group.bench_function(format!("rejected, {level}"), |b| {
+            b.iter(|| black_box(check(black_box(&rejected), level).passed()));
+        });
+    }
     drop(rejected);
     let mut json = Vec::new();
     format::write(&history, &mut json).expect("memory takes all");
@@ -102,6 +105,15 @@ fn main() {
     });
     eprintln!("history.json: {} bytes", json.len());
     drop(json);
+    // Lists of hot records would be quadratic: what `elle-append` refuses.
+    for format in [Format::ElleRegister, Format::Dbcop, Format::Plume] {
+        let mut text = Vec::new();
+        exchange::write(&history, format, &mut text).expect("it fits");
+        group.bench_function(format!("read {format}"), |b| {
+            b.iter(|| exchange::read(black_box(&text), None).expect("just written").history.op_count());
+        });
+        eprintln!("{format}: {} bytes", text.len());
+    }
     group.finish();
 
     let mut group = criterion.benchmark_group("record 1000 transactions x 10 operations");

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use clap::{ArgAction, Args, Parser, Subcommand};
 use clap_complete::Shell;
 use engine::verify::Level;
+use engine::verify::exchange::Format;
 use primitives::measure::Shard;
 
 use crate::names::STUDY_PHASES;
@@ -472,12 +473,19 @@ pub struct ReportArgs {
 /// `doorbell check`.
 #[derive(Args, Clone, Debug)]
 pub struct CheckArgs {
-    /// A history recorded with `doorbell run --history`.
+    /// A history recorded with `doorbell run --history`, or one for Elle, dbcop or Plume.
     #[arg(value_name = "HISTORY")]
     pub history: PathBuf,
-    /// serializable or strict-serializable.
-    #[arg(long, value_name = "LEVEL", default_value_t = Level::StrictSerializable)]
-    pub level: Level,
+    /// read-committed, read-atomicity, snapshot-isolation, repeatable-read, serializable or strict-serializable. By
+    /// default the last, or serializable if the history has no times.
+    #[arg(long, value_name = "LEVEL")]
+    pub level: Option<Level>,
+    /// doorbell, elle-append, elle-register, dbcop or plume; by default what the file looks like.
+    #[arg(long, value_name = "FORMAT")]
+    pub format: Option<Format>,
+    /// Write the history to a new file in another format, ahead of the check. May be repeated.
+    #[arg(long, num_args = 2, value_names = ["FORMAT", "FILE"])]
+    pub export: Vec<String>,
     /// Write the verdict as JSON to a new file, or to stdout with `-`.
     #[arg(long, value_name = "FILE|-", value_parser = values::json_target)]
     pub json: Option<JsonTarget>,

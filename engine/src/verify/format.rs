@@ -22,6 +22,7 @@
 //! are errors with their place; a file cut short is told from one that is wrong. Reading never gives part of a
 //! history: a checker would take the lost writers' versions for invented ones.
 
+use super::exchange::Format;
 use super::history::{History, Op, OpKind, Outcome};
 use super::index::MAX_OPS;
 use primitives::units::Nanos;
@@ -102,6 +103,17 @@ pub enum Problem {
         count: u64,
         /// Transactions there were.
         transactions: usize,
+    },
+    /// Bytes that begin like no history known.
+    #[error("this begins like none of the formats known: {all}", all = Format::ALL.map(Format::name).join(", "))]
+    NoFormat,
+    /// Bytes of another format than asked for.
+    #[error("this looks like {found}, not like {asked}")]
+    OtherFormat {
+        /// The format asked for.
+        asked: Format,
+        /// The format it looks like.
+        found: Format,
     },
     /// More than a check can take.
     #[error("more than {limit} {what}")]
@@ -189,13 +201,19 @@ pub fn read(bytes: &[u8]) -> Result<History, FormatError> {
         Ok(()) => Ok(draft.history),
         Err(error) => {
             let transactions = draft.history.txns().len();
-            let problem = draft.problem.unwrap_or_else(|| match error.classify() {
-                serde_json::error::Category::Eof => Problem::Truncated { transactions },
-                _ => Problem::Invalid(without_place(&error)),
-            });
-            Err(FormatError { at: place(bytes, error.line(), error.column()), problem })
+            let shown = json_error(bytes, &error, transactions);
+            Err(FormatError { problem: draft.problem.unwrap_or(shown.problem), ..shown })
         }
     }
+}
+
+/// What serde_json found wrong, after so many whole transactions.
+pub(super) fn json_error(bytes: &[u8], error: &serde_json::Error, transactions: usize) -> FormatError {
+    let problem = match error.classify() {
+        serde_json::error::Category::Eof => Problem::Truncated { transactions },
+        _ => Problem::Invalid(without_place(error)),
+    };
+    FormatError { at: place(bytes, error.line(), error.column()), problem }
 }
 
 /// serde_json counts lines from 1 and columns in bytes from the line's start.

@@ -198,6 +198,13 @@ impl History {
         whole
     }
 
+    /// Numbers the transactions from 0 in the order they have.
+    pub(super) fn renumber(&mut self) {
+        for (id, txn) in self.txns.iter_mut().enumerate() {
+            txn.id = id as u64;
+        }
+    }
+
     /// Appends a transaction. `id` must not be in use; readers of foreign histories check that themselves.
     pub fn push(
         &mut self,

@@ -1,7 +1,8 @@
-//! Histories and their verdicts: what every run recorded, and whether it was serializable.
+//! Histories and their verdicts: what every run recorded, and how isolated its transactions were.
 //!
 //! A [`Recorder`] belongs to one session and costs a few stores per operation. At the end of a run the recorders
-//! become one [`History`], which [`check()`] judges at a [`Level`] and [`format`](mod@format) keeps on disk.
+//! become one [`History`], which [`check()`] judges at a [`Level`], [`format`](mod@format) keeps on disk and [`exchange`]
+//! shares with other checkers.
 //!
 //! The checker rests on one fact that black-box checkers (Cobra, dbcop) have to search for: the store numbers the
 //! versions of each record, so the version order is *known*. Adya's direct serialization graph is then a function of
@@ -26,6 +27,7 @@ mod alternate;
 pub mod check;
 mod cycle;
 mod direct;
+pub mod exchange;
 pub mod format;
 mod fractured;
 mod graph;

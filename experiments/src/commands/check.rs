@@ -1,7 +1,12 @@
-//! `doorbell check`: the isolation of a recorded history.
+//! `doorbell check`: the isolation of a recorded history, and the history in other checkers' formats.
 
-use engine::verify::check;
-use engine::verify::format::{ReadError, read_file};
+use std::fs::File;
+use std::io::BufWriter;
+use std::path::{Path, PathBuf};
+
+use engine::verify::exchange::{ExportError, Format, read_file, write};
+use engine::verify::format::ReadError;
+use engine::verify::{History, Level, check};
 
 use super::Context;
 use crate::args::CheckArgs;
@@ -11,30 +16,80 @@ use crate::output::emit;
 /// Runs the command.
 ///
 /// # Errors
-/// Exit code 1 if the history is not of the level asked for, 2 if it is no history.
+/// Exit code 1 if the history is not of the level asked for, 2 if it is no history, has no times where real time is
+/// asked for, or does not fit a format it is to be written in, 3 if a file cannot be written.
 pub fn run(args: &CheckArgs, context: &Context) -> Result<(), CliError> {
     if let Some(json) = &args.json {
         json.check()?;
     }
+    let exports = exports(&args.export)?;
     let path = &args.history;
     if std::fs::metadata(path).is_ok_and(|meta| !meta.is_file()) {
         return Err(CliError::usage(format!("{} is not a file", path.display())).hint(RECORD));
     }
-    let history = read_file(path).map_err(|error| {
+    let read = read_file(path, args.format).map_err(|error| {
         let shown = CliError::usage(error.to_string());
         match &error {
             ReadError::Io { .. } => shown,
             ReadError::Format { .. } => shown.hint(RECORD),
         }
     })?;
-    context.talk.detail(format!("{} transactions, {} operations", history.txns().len(), history.op_count()));
-    let verdict = check(&history, args.level);
+    let history = &read.history;
+    let (txns, ops) = (history.txns().len(), history.op_count());
+    context.talk.detail(format!("{} history: {txns} transactions, {ops} operations", read.format));
+    for (format, target) in &exports {
+        export(history, *format, target)?;
+        context.talk.say(format!("wrote {} ({format})", target.display()));
+    }
+    let level = match args.level {
+        Some(Level::StrictSerializable) if !read.timed => {
+            return Err(CliError::usage(format!("{} has no times, so real time cannot be checked", path.display()))
+                .hint("`--level serializable` checks all the rest"));
+        }
+        Some(level) => level,
+        None if read.timed => Level::StrictSerializable,
+        None => {
+            context.talk.warn(format!("{} has no times: checked without real time", path.display()));
+            Level::Serializable
+        }
+    };
+    let verdict = check(history, level);
     emit(args.json.as_ref(), &verdict, &format!("{verdict}\n"))?;
     if verdict.passed() {
         Ok(())
     } else {
-        Err(CliError::check(format!("{} is not {}", path.display(), args.level)))
+        Err(CliError::check(format!("{} is not {level}", path.display())))
     }
+}
+
+/// The pairs behind `--export`, all to files that are not there yet.
+fn exports(given: &[String]) -> Result<Vec<(Format, PathBuf)>, CliError> {
+    let mut exports: Vec<(Format, PathBuf)> = Vec::new();
+    for pair in given.chunks_exact(2) {
+        let format = pair[0].parse::<Format>().map_err(|e| CliError::usage(format!("--export: {e}")))?;
+        let target = PathBuf::from(&pair[1]);
+        if target.exists() || exports.iter().any(|(_, other)| *other == target) {
+            return Err(CliError::usage(format!("--export: {} is there already", target.display())));
+        }
+        exports.push((format, target));
+    }
+    Ok(exports)
+}
+
+/// Writes a history to a new file. What was begun in vain is removed.
+fn export(history: &History, format: Format, target: &Path) -> Result<(), CliError> {
+    let refused = |error: std::io::Error| {
+        CliError::machine(format!("the history cannot be written to {}", target.display())).caused_by(&error)
+    };
+    let file = File::create_new(target).map_err(refused)?;
+    write(history, format, &mut BufWriter::new(file)).map_err(|error| {
+        // The file is this command's own; that it cannot be removed either is no news.
+        let _ = std::fs::remove_file(target);
+        match error {
+            ExportError::Io(error) => refused(error),
+            unfit @ ExportError::Unfit { .. } => CliError::usage(unfit.to_string()),
+        }
+    })
 }
 
 const RECORD: &str = "`doorbell run --history FILE` records one";

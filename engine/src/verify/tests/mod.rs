@@ -4,6 +4,7 @@ use super::*;
 use primitives::units::Nanos;
 
 mod disk;
+mod foreign;
 mod hand;
 mod levels;
 mod matrix;
