@@ -82,7 +82,9 @@ fn main() {
     }
     let checked = peak_memory();
     let rejected = History::merge(record(TXNS, true), Some(0));
-    for level in [Level::ReadCommitted, Level::ReadAtomicity, Level::SnapshotIsolation, Level::StrictSerializable] {
+    for level in
+        [Level::ReadCommitted, Level::ReadAtomicity, Level::SnapshotIsolation, Level::StrictSerializable]
+    {
         group.bench_function(format!("rejected, {level}"), |b| {
             b.iter(|| black_box(check(black_box(&rejected), level).passed()));
         });

@@ -313,7 +313,11 @@ fn check_judges_a_history_and_refuses_what_is_none() {
     refused(&["check", file], 2, &["history.json: line", "doorbell run --history"]);
     refused(&["check", "/dev/zero"], 2, &["/dev/zero is not a file"]);
     refused(&["check", "/nowhere.json"], 2, &["cannot read /nowhere.json"]);
-    refused(&["check", file, "--level", "snapshot"], 2, &["there are read-committed, read-atomicity, snapshot"]);
+    refused(
+        &["check", file, "--level", "snapshot"],
+        2,
+        &["there are read-committed, read-atomicity, snapshot"],
+    );
 }
 
 #[test]
@@ -337,7 +341,8 @@ fn check_writes_and_reads_other_checkers_formats() {
     std::fs::write(at("history.json"), &bytes).unwrap();
     for name in ["elle-append", "elle-register", "dbcop", "plume", "doorbell"] {
         let file = at(name);
-        let output = run(&["check", &at("history.json"), "--export", name, &file, "--level", "snapshot-isolation"]);
+        let output =
+            run(&["check", &at("history.json"), "--export", name, &file, "--level", "snapshot-isolation"]);
         assert_eq!(code(&output), 0, "{}", stderr(&output));
         assert!(stderr(&output).contains(&format!("({name})")), "{}", stderr(&output));
         let output = run(&["check", &file, "--level", "snapshot-isolation"]);
@@ -352,7 +357,11 @@ fn check_writes_and_reads_other_checkers_formats() {
         }
     }
     let plume = at("plume");
-    refused(&["check", &plume, "--format", "dbcop"], 2, &["line 1 column 1", "looks like plume, not like dbcop"]);
+    refused(
+        &["check", &plume, "--format", "dbcop"],
+        2,
+        &["line 1 column 1", "looks like plume, not like dbcop"],
+    );
     refused(&["check", &plume, "--export", "dbcop", &plume], 2, &["is there already"]);
     refused(&["check", &plume, "--export", "elle", &at("x")], 2, &["no history format is called \"elle\""]);
     refused(&["check", &plume, "--format", "json"], 2, &["there are doorbell, elle-append"]);

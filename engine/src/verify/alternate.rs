@@ -23,7 +23,8 @@ pub(super) fn cycle(graph: &Graph, components: &[Vec<u32>]) -> Option<(u64, Vec<
     let found = pass(&walks, None, Mask::ALL, None).components;
     let steps = Search::new(&walks).cycle(&found, Mask::ALL, Mask::ALL)?;
     let back = |node: u32| nodes[node as usize / 2];
-    let steps = steps.into_iter().map(|s| Step { from: back(s.from), to: back(s.to), label: s.label }).collect();
+    let steps =
+        steps.into_iter().map(|s| Step { from: back(s.from), to: back(s.to), label: s.label }).collect();
     Some((found.len() as u64, without_repeats(steps)))
 }
 

@@ -142,11 +142,7 @@ pub fn check(history: &History, level: Level) -> Verdict {
 }
 
 /// The most basic kind of cycle in the components that the level forbids, and a shortest one of that kind.
-fn dependency_cycle(
-    graph: &Graph,
-    components: &[Vec<u32>],
-    level: Level,
-) -> Option<(Kind, u64, Vec<Step>)> {
+fn dependency_cycle(graph: &Graph, components: &[Vec<u32>], level: Level) -> Option<(Kind, u64, Vec<Step>)> {
     let mut search = Search::new(graph);
     let nodes: Vec<u32> = components.iter().flatten().copied().collect();
     for (kind, mask) in [(Kind::G0, Mask::WW), (Kind::G1c, Mask::WW_WR)] {
@@ -184,7 +180,8 @@ fn fractured_read(fracture: &Fracture, occurrences: u64, index: &Index, txns: &[
         Edge { from: writer.id, to: reader.id, dependency: Dependency::Wr, on: on(seen, seen) },
         Edge { from: reader.id, to: writer.id, dependency: Dependency::Rw, on: on(missed, newer) },
     ];
-    let detail = if seen.same_record(missed) { "non-repeatable read" } else { "half of a transaction's writes" };
+    let detail =
+        if seen.same_record(missed) { "non-repeatable read" } else { "half of a transaction's writes" };
     Anomaly {
         kind: Kind::FracturedRead,
         occurrences,

@@ -43,8 +43,11 @@ pub fn run(args: &CheckArgs, context: &Context) -> Result<(), CliError> {
     }
     let level = match args.level {
         Some(Level::StrictSerializable) if !read.timed => {
-            return Err(CliError::usage(format!("{} has no times, so real time cannot be checked", path.display()))
-                .hint("`--level serializable` checks all the rest"));
+            return Err(CliError::usage(format!(
+                "{} has no times, so real time cannot be checked",
+                path.display()
+            ))
+            .hint("`--level serializable` checks all the rest"));
         }
         Some(level) => level,
         None if read.timed => Level::StrictSerializable,
@@ -55,11 +58,7 @@ pub fn run(args: &CheckArgs, context: &Context) -> Result<(), CliError> {
     };
     let verdict = check(history, level);
     emit(args.json.as_ref(), &verdict, &format!("{verdict}\n"))?;
-    if verdict.passed() {
-        Ok(())
-    } else {
-        Err(CliError::check(format!("{} is not {level}", path.display())))
-    }
+    if verdict.passed() { Ok(()) } else { Err(CliError::check(format!("{} is not {level}", path.display()))) }
 }
 
 /// The pairs behind `--export`, all to files that are not there yet.

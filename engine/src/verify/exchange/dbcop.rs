@@ -161,7 +161,9 @@ impl<'de> Visitor<'de> for EventVisitor {
         };
         match map.next_key::<String>()? {
             None => Ok(event),
-            Some(more) => Err(de::Error::custom(format!("an event is one of Read and Write, and not also `{more}`"))),
+            Some(more) => {
+                Err(de::Error::custom(format!("an event is one of Read and Write, and not also `{more}`")))
+            }
         }
     }
 
@@ -178,4 +180,3 @@ impl<'de> Visitor<'de> for EventVisitor {
         }
     }
 }
-

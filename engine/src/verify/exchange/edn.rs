@@ -173,7 +173,8 @@ impl<'b> Reader<'b> {
                 byte => text.push(byte),
             }
         }
-        let text = String::from_utf8(text).map_err(|_| Fault::Bad(at, "a string that is not UTF-8".into()))?;
+        let text =
+            String::from_utf8(text).map_err(|_| Fault::Bad(at, "a string that is not UTF-8".into()))?;
         Ok(Value::Text(text))
     }
 

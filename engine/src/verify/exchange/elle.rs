@@ -102,7 +102,11 @@ pub(super) fn write(plain: &Plain, append: bool, out: &mut impl Write) -> Result
             let known = plain.records.iter().filter_map(|&key| Some(Op::read(key, lists.last(key)?)));
             for (n, op) in known.enumerate() {
                 write!(file.out, "{}[:r {} ", if n == 0 { "" } else { " " }, number(op.record()))?;
-                if kind == ":ok" { lists.write(&op, file.out)? } else { write!(file.out, "nil")? }
+                if kind == ":ok" {
+                    lists.write(&op, file.out)?
+                } else {
+                    write!(file.out, "nil")?
+                }
                 write!(file.out, "]")?;
             }
             write!(file.out, "] :final-read true}}")?;
@@ -122,10 +126,7 @@ impl<W: Write> Events<'_, W> {
     fn begin(&mut self, time: u64, kind: &str, process: u64) -> io::Result<()> {
         let index = self.index;
         self.index += 1;
-        write!(
-            self.out,
-            "\n{{:index {index} :time {time} :type {kind} :process {process} :f :txn :value ["
-        )
+        write!(self.out, "\n{{:index {index} :time {time} :type {kind} :process {process} :f :txn :value [")
     }
 }
 
@@ -158,7 +159,10 @@ fn events(plain: &Plain) -> Result<Vec<(When, usize, bool)>, String> {
             let txn = &txns[n];
             if txn.invoke.0 < free.0 {
                 let id = txn.id;
-                return Err(format!("session {} begins transaction {id} before its last one ended", txn.session));
+                return Err(format!(
+                    "session {} begins transaction {id} before its last one ended",
+                    txn.session
+                ));
             }
             let phase = if txn.invoke.0 == free.0 { free.1 } else { 0 };
             let begins: When = (txn.invoke.0, phase, 2);

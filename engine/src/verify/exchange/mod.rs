@@ -37,6 +37,9 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::str::FromStr;
 
+/// The names that can open a history of this project's own.
+const OWN: [&str; 5] = ["\"format\"", "\"version\"", "\"initial_version\"", "\"transactions\"", "\"count\""];
+
 /// The format of a history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
@@ -70,22 +73,26 @@ impl Format {
 
     /// The format that bytes look like, by how they begin.
     pub fn detect(bytes: &[u8]) -> Option<Format> {
-        let after = |bytes: &[u8], count: usize| edn::skip_blank(bytes, count);
-        let start = after(bytes, 0);
+        let start = edn::skip_blank(bytes, 0);
         let rest = &bytes[start..];
         match rest.first()? {
             b'r' | b'w' if rest.get(1) == Some(&b'(') => Some(Format::Plume),
-            b'{' if bytes.get(after(bytes, start + 1)) == Some(&b'"') => {
-                let own = ["\"format\"", "\"version\"", "\"initial_version\"", "\"transactions\"", "\"count\""];
-                let key = &bytes[after(bytes, start + 1)..];
-                let ours = own.iter().any(|name| key.starts_with(name.as_bytes()));
-                Some(if ours { Format::Doorbell } else { Format::Dbcop })
-            }
-            b'{' => Some(Format::elle(rest)),
-            b'[' => match bytes.get(after(bytes, start + 1)) {
-                Some(b'[' | b']') | None => Some(Format::Dbcop),
-                Some(b'{' | b'#') => Some(Format::elle(rest)),
-                Some(_) => None,
+            b'{' => match bytes.get(edn::skip_blank(bytes, start + 1))? {
+                b'"' => {
+                    let key = &bytes[edn::skip_blank(bytes, start + 1)..];
+                    if key.len() < 2 {
+                        return None;
+                    }
+                    let same =
+                        |name: &&str| key.starts_with(name.as_bytes()) || name.as_bytes().starts_with(key);
+                    Some(if OWN.iter().any(|name| same(&name)) { Format::Doorbell } else { Format::Dbcop })
+                }
+                _ => Some(Format::elle(rest)),
+            },
+            b'[' => match bytes.get(edn::skip_blank(bytes, start + 1))? {
+                b'[' | b']' => Some(Format::Dbcop),
+                b'{' | b'#' => Some(Format::elle(rest)),
+                _ => None,
             },
             b'#' => Some(Format::elle(rest)),
             _ => None,

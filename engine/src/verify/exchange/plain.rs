@@ -87,7 +87,8 @@ pub(super) fn with_unique_versions(history: &History, index: &Index) -> Result<H
         let version = index.version_at(at);
         let item = index.items[at];
         at = version.end;
-        let taken = Some(item.version) == index.initial_version || index.writers(version.clone()).next().is_some();
+        let taken =
+            Some(item.version) == index.initial_version || index.writers(version.clone()).next().is_some();
         let mut holder = None;
         for (_, txn) in index.claims(version).filter(|&(_, txn)| !index.active(txn)) {
             if taken || *holder.get_or_insert(txn) != txn {

@@ -76,7 +76,8 @@ pub(super) fn read(bytes: &[u8]) -> Result<History, FormatError> {
 
 /// One line: the operation, the session and the transaction. An error with the byte of the line it was met at.
 fn operation(line: &[u8]) -> Result<(DraftOp, u64, Option<u64>), (usize, String)> {
-    let shape = |at: usize, found: &str| (at, format!("{found} where r(key,value,session,transaction) goes on"));
+    let shape =
+        |at: usize, found: &str| (at, format!("{found} where r(key,value,session,transaction) goes on"));
     let kind = match line.first() {
         Some(b'r') => OpKind::Read,
         Some(b'w') => OpKind::Write,
@@ -103,7 +104,11 @@ fn operation(line: &[u8]) -> Result<(DraftOp, u64, Option<u64>), (usize, String)
             let found = if at == line.len() { "the end of the line" } else { "no number" };
             return Err(shape(at, found));
         }
-        *slot = text.parse().ok().filter(|&v: &u64| v < 1 << 63).ok_or((at, format!("{text} is 2^63 or more")))?;
+        *slot = text
+            .parse()
+            .ok()
+            .filter(|&v: &u64| v < 1 << 63)
+            .ok_or((at, format!("{text} is 2^63 or more")))?;
         at += digits;
     }
     if aborted && numbers[3] != 1 {

@@ -45,7 +45,10 @@ fn the_formats_look_as_their_readers_expect() {
     assert_eq!(text(&sample(), Format::ElleRegister), register);
     let append = text(&sample(), Format::ElleAppend);
     assert!(append.contains(":value [[:r 7 [0 1]] [:r 8 [0 1]]]}\n"), "{append}");
-    assert!(append.contains(":process 3 :f :txn :value [[:r 7 [0 1]] [:r 8 [0 1]]] :final-read true}"), "{append}");
+    assert!(
+        append.contains(":process 3 :f :txn :value [[:r 7 [0 1]] [:r 8 [0 1]]] :final-read true}"),
+        "{append}"
+    );
     let plume = "w(7,0,2,4)\nw(8,0,2,4)\nr(7,0,0,0)\nw(7,1,0,0)\nr(7,0,1,-1)\nw(7,2,1,-1)\nw(8,1,0,2)\n\
         r(7,1,1,3)\nr(8,1,1,3)\n";
     assert_eq!(text(&sample(), Format::Plume), plume);
@@ -72,7 +75,13 @@ fn the_formats_look_as_their_readers_expect() {
 fn tables_become_part_of_the_key_and_come_back() {
     let mut history = History::new(Some(3));
     let far = Key { table: 9, key: (1 << 55) - 1 };
-    history.push(0, 0, (Nanos(0), Nanos(1)), Outcome::Committed, [Op::read(far, 3), Op::write(far, 4), w(0, 9)]);
+    history.push(
+        0,
+        0,
+        (Nanos(0), Nanos(1)),
+        Outcome::Committed,
+        [Op::read(far, 3), Op::write(far, 4), w(0, 9)],
+    );
     for format in FOREIGN {
         let back = import(&text(&history, format)).history;
         assert_eq!(back.initial_version(), Some(3));
@@ -82,11 +91,11 @@ fn tables_become_part_of_the_key_and_come_back() {
 
 #[test]
 fn what_does_not_fit_is_refused_with_the_reason() {
-    let refused = |history: &History, format| {
-        match write(history, format, &mut Vec::new()).expect_err("it does not fit") {
-            ExportError::Unfit { why, .. } => why,
-            ExportError::Io(error) => panic!("{error}"),
-        }
+    let refused = |history: &History, format| match write(history, format, &mut Vec::new())
+        .expect_err("it does not fit")
+    {
+        ExportError::Unfit { why, .. } => why,
+        ExportError::Io(error) => panic!("{error}"),
     };
     let one = |op: Op| {
         let mut history = History::new(Some(0));
@@ -195,7 +204,8 @@ fn round_trip(rows: &[Row]) -> std::result::Result<(), TestCaseError> {
         if format == Format::Dbcop {
             let mut sessions: Vec<u32> = expected.iter().map(|shape| shape.0).collect();
             sessions.dedup();
-            let shift = u32::from(after.initial_version().is_some() && after.txns().iter().all(|t| t.session > 0));
+            let shift =
+                u32::from(after.initial_version().is_some() && after.txns().iter().all(|t| t.session > 0));
             for shape in &mut expected {
                 let place = sessions.iter().position(|&s| s == shape.0).expect("its own");
                 shape.0 = place as u32 + shift;
@@ -231,7 +241,7 @@ proptest! {
                 0 => bytes[at] = byte,
                 1 => bytes.insert(at, byte),
                 2 => drop(bytes.remove(at)),
-                _ => bytes[at] = b"0123456789\"[]{}(),:-.rwn;#"[usize::from(byte) % 27],
+                _ => bytes[at] = b"0123456789\"[]{}(),:-.rwn;#"[usize::from(byte) % 26],
             }
         }
         match read(&bytes, named.then_some(format)) {
@@ -257,13 +267,20 @@ fn wrong_formats_are_named() {
         for asked in Format::ALL.into_iter().filter(|&asked| asked != written) {
             let error = broken(&text, Some(asked));
             let both = [asked, written].iter().all(|f| f.name().starts_with("elle"));
-            assert_eq!(both, !matches!(error.problem, Problem::OtherFormat { .. }), "{asked} {written}: {error}");
+            assert_eq!(
+                both,
+                !matches!(error.problem, Problem::OtherFormat { .. }),
+                "{asked} {written}: {error}"
+            );
         }
     }
     let error = broken(&text(&sample(), Format::Dbcop), Some(Format::Plume));
     assert_eq!(error.to_string(), "line 1 column 1 (byte 0): this looks like dbcop, not like plume");
     let error = broken("question: how fast?\n", None);
-    assert!(error.to_string().ends_with("known: doorbell, elle-append, elle-register, dbcop, plume"), "{error}");
+    assert!(
+        error.to_string().ends_with("known: doorbell, elle-append, elle-register, dbcop, plume"),
+        "{error}"
+    );
     assert!(matches!(broken("", None).problem, Problem::Truncated { transactions: 0 }));
     assert!("elle".parse::<Format>().expect_err("two of them").to_string().contains("elle-append"));
 }
@@ -299,14 +316,32 @@ fn each_kind_of_damage_has_its_name_and_place() {
         (Format::ElleRegister, ":type :ok", ":type :okay", 3, ":type is :okay, not :invoke"),
         (Format::ElleRegister, ":process 0", ":process zero", 4, ":process is `zero`"),
         (Format::ElleRegister, "[:w 7 1]", "[:cas 7 1]", 4, ":cas where :r or :w is due"),
-        (Format::ElleRegister, "[:r 7 0]", "[:r 7 [0]]", 6, "a sequence is read where a number from 0 or nil"),
+        (
+            Format::ElleRegister,
+            "[:r 7 0]",
+            "[:r 7 [0]]",
+            6,
+            "a sequence is read where a number from 0 or nil",
+        ),
         (Format::ElleRegister, "[:r 7 0]", "[:r 7]", 6, "other than three parts"),
-        (Format::ElleRegister, "[:r 7 0]", "[:r :x 0]", 6, "key :x: keys are numbers from 0, or all are names"),
+        (
+            Format::ElleRegister,
+            "[:r 7 0]",
+            "[:r :x 0]",
+            6,
+            "key :x: keys are numbers from 0, or all are names",
+        ),
         (Format::ElleRegister, ":type :invoke ", "", 2, "without :type"),
         (Format::ElleRegister, ":process 1", ":process 0", 5, "process 0 begins again before it ended"),
         (Format::ElleRegister, ":time 12", ":time 12 :time 13", 5, ":time stands twice"),
-        (Format::ElleAppend, "[:append 7 1]", "[:append 7 -1]", 4, "-1 is written; values are numbers from 0"),
-        (Format::ElleAppend, "[:r 7 [0 1]]", "[:r 7 [1 0]]", 9, "list 7 disagree"),
+        (
+            Format::ElleAppend,
+            "[:append 7 1]",
+            "[:append 7 -1]",
+            4,
+            "-1 is written; values are numbers from 0",
+        ),
+        (Format::ElleAppend, "[:r 7 [0 1]]", "[:r 7 [1 0]]", 10, "list 7 disagree"),
         (Format::ElleAppend, "[:r 7 [0]]", "[:r 7 [0 0]]", 6, "list 7 holds 0 twice"),
         (Format::Dbcop, "\"committed\":true", "\"comitted\":true", 2, "unknown field `comitted`"),
         (Format::Dbcop, "\"Read\"", "\"Raed\"", 3, "unknown variant `Raed`"),
@@ -314,7 +349,13 @@ fn each_kind_of_damage_has_its_name_and_place() {
         (Format::Plume, "r(7,0,0,0)", "x(7,0,0,0)", 3, "a line begins with r( or w("),
         (Format::Plume, "r(7,0,0,0)", "r(7,0,0)", 3, "another character where"),
         (Format::Plume, "r(7,0,0,0)", "r(7,0,0,-2)", 3, "only -1"),
-        (Format::Plume, "r(7,0,0,0)", "r(7,9223372036854775808,0,0)", 3, "9223372036854775808 is 2^63 or more"),
+        (
+            Format::Plume,
+            "r(7,0,0,0)",
+            "r(7,9223372036854775808,0,0)",
+            3,
+            "9223372036854775808 is 2^63 or more",
+        ),
         (Format::Plume, "r(7,1,1,3)", "r(7,1,1,0)", 8, "transaction id 0 was used before"),
         (Format::Plume, "r(7,1,1,3)\n", "\n", 8, "an empty line"),
     ];

@@ -55,9 +55,8 @@ fn committed_order(rows: &[&Row], done: &mut Vec<usize>, store: [u64; KEYS]) -> 
         return true;
     }
     (0..rows.len()).any(|n| {
-        let written = |op: Op| {
-            op.version == 0 || done.iter().any(|&m| leaves(rows[m], op.key) == Some(op.version))
-        };
+        let written =
+            |op: Op| op.version == 0 || done.iter().any(|&m| leaves(rows[m], op.key) == Some(op.version));
         if done.contains(&n) || !external(rows[n]).all(written) {
             return false;
         }
