@@ -3,8 +3,9 @@
 //! rnbguy/dbcop, `docs/history-format.md`: `{"params": {…}, "info", "start", "end", "data": [sessions]}`, or the sessions
 //! alone. A session is an array of `{"events": […], "committed": bool}`, an event `{"Read": {"variable", "version"}}`
 //! or `{"Write": …}`, or short `["r", variable, version]`. A read's version is null before any write. Writes of one
-//! variable must differ in version; reads of uncommitted transactions are judged like all others, so those of aborted
-//! ones, which owe nobody an explanation, are left out.
+//! variable must differ in version. From atomic read on, dbcop 0.2.0 counts the writes of uncommitted transactions like
+//! all others and would refuse serial histories for them, so an aborted transaction is written only if one in
+//! effect read from it, and without its own reads, which owe nobody an explanation.
 
 use super::super::format::{self, FormatError};
 use super::super::history::{History, OpKind};
@@ -12,12 +13,15 @@ use super::super::index::Fate;
 use super::plain::{Draft, DraftOp, DraftTxn, Plain, number};
 use serde::Deserialize;
 use serde::de::{self, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use std::collections::BTreeSet;
 use std::fmt;
 use std::io::{self, Write};
 
 pub(super) fn write(plain: &Plain, out: &mut impl Write) -> io::Result<()> {
     let history = &plain.history;
-    let mut order: Vec<usize> = (0..history.txns().len()).collect();
+    let seen = read_from(plain);
+    let written = |&n: &usize| plain.active(n) || seen.contains(&(n as u32));
+    let mut order: Vec<usize> = (0..history.txns().len()).filter(written).collect();
     order.sort_by_key(|&n| (history.txns()[n].session, history.txns()[n].invoke));
     let sessions: Vec<&[usize]> =
         order.chunk_by(|&a, &b| history.txns()[a].session == history.txns()[b].session).collect();
@@ -48,6 +52,21 @@ pub(super) fn write(plain: &Plain, out: &mut impl Write) -> io::Result<()> {
     }
     writeln!(out, "\n]}}")?;
     out.flush()
+}
+
+/// The transactions without effect that one in effect read from.
+fn read_from(plain: &Plain) -> BTreeSet<u32> {
+    let index = &plain.index;
+    let mut seen = BTreeSet::new();
+    let mut at = 0;
+    while at < index.items.len() {
+        let version = index.version_at(at);
+        at = version.end;
+        if index.readers(version.clone()).next().is_some() {
+            seen.extend(index.claims(version).map(|(_, txn)| txn).filter(|&txn| !index.active(txn)));
+        }
+    }
+    seen
 }
 
 fn transaction(

@@ -5,7 +5,7 @@
 //! | `doorbell` | [`super::format`] | nothing |
 //! | `elle-append` | Elle's EDN operations over lists (jepsen-io/elle `README.markdown`, `src/elle/list_append.clj`; the file as ligurio/elle-cli `src/elle_cli/cli.clj` reads it) | transaction ids |
 //! | `elle-register` | the same over registers (`src/elle/rw_register.clj`) | transaction ids |
-//! | `dbcop` | sessions of transactions as JSON (rnbguy/dbcop `docs/history-format.md`) | times, ids, abort reasons, reads of aborted ones, gaps in session numbers |
+//! | `dbcop` | sessions of transactions as JSON (rnbguy/dbcop `docs/history-format.md`) | times, ids, aborted transactions that nobody read from, gaps in session numbers |
 //! | `plume` | one operation a line, `r(key,value,session,transaction)` (dracoooooo/Plume `TextHistoryLoader.java`) | times, abort reasons, ids and borders of aborted transactions, transactions without operations |
 //!
 //! **What is written.** A value is a version: unique per record, and the greater is the later. Where an aborted write

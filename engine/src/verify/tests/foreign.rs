@@ -59,8 +59,7 @@ fn the_formats_look_as_their_readers_expect() {
         [{"events": [{"Read": {"variable": 7, "version": 0}}, {"Write": {"variable": 7, "version": 1}}],
           "committed": true},
          {"events": [{"Write": {"variable": 8, "version": 1}}], "committed": true}],
-        [{"events": [{"Write": {"variable": 7, "version": 2}}], "committed": false},
-         {"events": [{"Read": {"variable": 7, "version": 1}}, {"Read": {"variable": 8, "version": 1}}],
+        [{"events": [{"Read": {"variable": 7, "version": 1}}, {"Read": {"variable": 8, "version": 1}}],
           "committed": true}],
     ]);
     assert_eq!(dbcop["data"], data);
@@ -158,16 +157,15 @@ fn kept(history: &History, active: &[bool], format: Format) -> Vec<Shape> {
             _ if active[n] => "committed".into(),
             _ => "aborted".into(),
         };
-        let keeps = |op: &&Op| format != Format::Dbcop || active[n] || op.kind == OpKind::Write;
-        let ops: Vec<Op> = history.ops(txn).iter().filter(keeps).copied().collect();
+        let ops: Vec<Op> = history.ops(txn).to_vec();
         let lost = format == Format::Plume && ops.is_empty();
         if !lost {
             kept.push((txn.session, elle.then_some((txn.invoke, txn.ret)), outcome, ops));
         }
     }
     kept.sort_by_key(|shape| (shape.0, shape.1));
-    if format == Format::Plume {
-        // The borders of aborted transactions are lost, and a session may have had nothing else.
+    if matches!(format, Format::Plume | Format::Dbcop) {
+        // The borders of aborted transactions are lost, or all of them that nobody read from.
         kept.retain(|shape| shape.2 == "committed");
     }
     kept
