@@ -433,7 +433,8 @@ impl Import {
             self.draft.ops.push(micro.op);
         }
         let slot = &mut self.draft.txns[txn];
-        slot.ops = first..self.draft.ops.len();
+        // An empty range points nowhere: operations behind it may go with the final read.
+        slot.ops = if self.draft.ops.len() == first { 0..0 } else { first..self.draft.ops.len() };
         slot.ret = (outcome != Fate::InDoubt).then_some(now);
         slot.outcome = outcome;
         slot.reason = reason;

@@ -252,6 +252,25 @@ proptest! {
     }
 }
 
+/// One wrong byte, at every place: a list without operations that ends behind the final read was once looked up
+/// where nothing was left.
+#[test]
+fn any_one_wrong_byte_is_read_or_refused() {
+    for format in FOREIGN {
+        let good = text(&sample(), format).into_bytes();
+        for at in 0..good.len() {
+            for byte in *b"2]}:" {
+                let mut bytes = good.clone();
+                bytes[at] = byte;
+                match read(&bytes, None) {
+                    Ok(back) => drop(check(&back.history, Level::StrictSerializable)),
+                    Err(error) => assert!(error.at.byte <= bytes.len(), "{format:?}, byte {at}: {error}"),
+                }
+            }
+        }
+    }
+}
+
 #[track_caller]
 fn broken(text: &str, format: Option<Format>) -> FormatError {
     read(text.as_bytes(), format).expect_err("damaged")
