@@ -12,7 +12,7 @@
 //! The transcript is hello and challenge, byte by byte: both nonces, the member's number, the version. A proof is of one
 //! role, so it cannot be played back as the other's; both nonces are fresh, so it cannot be played back later. Each
 //! direction then gets a key of its own from key and transcript, under which every message is sealed
-//! ([`super::channel`]). The head of a message stays as it is in all versions, so that different versions can say so.
+//! (`channel.rs`). The head of a message stays as it is in all versions, so that different versions can say so.
 //!
 //! Both sides are state machines without sockets or clocks: bytes in, bytes out.
 

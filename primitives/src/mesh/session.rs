@@ -1,6 +1,6 @@
 //! A cluster of processes: node 0 drives, the others are members. Everything that is not the data path goes through it.
 //!
-//! The connections form a star around node 0. A thread of its own ([`super::keeper`]) keeps them: it sends heartbeats,
+//! The connections form a star around node 0. A thread of its own (`keeper.rs`) keeps them: it sends heartbeats,
 //! notices who falls silent, and answers clock readings at once. What the nodes do together is a sequence of steps that
 //! all take in the same order: an exchange, which is also a barrier, or a gathering at node 0.
 //!
