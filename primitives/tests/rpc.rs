@@ -414,7 +414,10 @@ fn under_loss_every_request_is_executed_exactly_once() {
         assert!(log.times.values().all(|&n| n == 1), "{:?}", log.times.iter().find(|t| *t.1 != 1));
         let (client, server) = (rig.rpc(0).stats(), rig.rpc(1).stats());
         assert_eq!((server.served, client.calls), (CALLERS * CALLS, CALLERS * CALLS));
-        assert!(client.retransmits > 0 && server.duplicates > 0, "{client:?} {server:?}");
+        // Nothing here makes a real device lose a datagram; between machines a lossy link does.
+        if real_device().is_none() {
+            assert!(client.retransmits > 0 && server.duplicates > 0, "{client:?} {server:?}");
+        }
         assert_eq!((client.malformed, server.malformed), (0, 0));
     });
 }
