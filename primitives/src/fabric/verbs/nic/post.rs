@@ -1,0 +1,285 @@
+//! Posting: requests and receives in libibverbs' form, a doorbell for a chain.
+
+use super::super::context::{BAD_KEY, place};
+use super::super::qp::{PostedRecv, QueuePair, SEQ_BITS};
+use super::{RECV, State, VerbsNic};
+use crate::fabric::PostError;
+use crate::verbs::{AddressHandle, Qp, QpState, RecvRequest, Transport, Verb, WorkRequest};
+use ibverbs_sys as ffi;
+
+/// Requests in libibverbs' form, linked once and filled again for each post.
+#[derive(Default)]
+pub(super) struct Chain {
+    requests: Vec<ffi::ibv_send_wr>,
+    elements: Vec<ffi::ibv_sge>,
+}
+
+impl Chain {
+    /// Makes room for `len` requests. Grows only until the longest chain was seen.
+    #[inline]
+    fn reserve(&mut self, len: usize) {
+        if self.requests.len() < len {
+            self.grow(len.next_power_of_two().max(64));
+        }
+    }
+
+    #[cold]
+    fn grow(&mut self, len: usize) {
+        self.requests.resize_with(len, ffi::ibv_send_wr::default);
+        self.elements.resize_with(len, || ffi::ibv_sge { addr: 0, length: 0, lkey: 0 });
+        let first = self.requests.as_mut_ptr();
+        let elements = self.elements.as_mut_ptr();
+        for (at, request) in self.requests.iter_mut().enumerate() {
+            // The last link points one past the end; a post cuts the chain before it gets there.
+            request.next = first.wrapping_add(at + 1);
+            request.sg_list = elements.wrapping_add(at);
+            request.num_sge = 1;
+        }
+    }
+}
+
+impl State {
+    #[inline]
+    pub(super) fn post(&mut self, nic: &VerbsNic, qp: Qp, chain: &[WorkRequest]) -> Result<(), PostError> {
+        let index = self.find(qp)?;
+        if !self.qps[index].connected {
+            let now = if self.broken { QpState::Error } else { QpState::Init };
+            return Err(PostError::NotReady { qp, state: now });
+        }
+        self.chain.reserve(chain.len());
+        let room = self.qps[index].send.room();
+        let mut good = 0;
+        let mut refused = Ok(());
+        for request in chain {
+            if let Some(why) = State::refuse(&self.qps[index], request, nic.shared.caps.max_inline) {
+                refused = Err(why);
+                break;
+            }
+            if good as u64 == room {
+                refused = Err(PostError::QueueFull { qp, depth: self.qps[index].config.send_depth });
+                break;
+            }
+            if let Verb::Send { to: Some(AddressHandle { node, .. }), .. } = request.verb
+                && !matches!(self.handles.get(node.index()), Some(Some(_)))
+                && let Err(why) = self.make_handle(nic, qp, node)
+            {
+                refused = Err(why);
+                break;
+            }
+            self.localize(nic, request.local.lkey);
+            self.fill(index, good, request);
+            good += 1;
+        }
+        self.ring(index, good)?;
+        refused
+    }
+
+    pub(super) fn post_recv(
+        &mut self,
+        nic: &VerbsNic,
+        qp: Qp,
+        chain: &[RecvRequest],
+    ) -> Result<(), PostError> {
+        let index = self.find(qp)?;
+        if self.broken {
+            return Err(PostError::NotReady { qp, state: QpState::Error });
+        }
+        let fits = chain.len().min(self.qps[index].recv.room() as usize);
+        self.recvs.0.clear();
+        self.recvs.1.clear();
+        for request in &chain[..fits] {
+            let sge = request.local;
+            self.localize(nic, sge.lkey);
+            let recv = &mut self.qps[index].recv;
+            let posted = PostedRecv { id: request.id, local: sge };
+            let seq = recv.enter(self.recvs.0.len() as u64, posted);
+            let element = match &self.locals[place(sge.lkey.0)] {
+                Some(local) if local.name == sge.lkey.0 => ffi::ibv_sge {
+                    addr: local.base.wrapping_add(sge.offset),
+                    length: sge.len,
+                    lkey: local.lkey,
+                },
+                _ => ffi::ibv_sge { addr: 0, length: sge.len, lkey: BAD_KEY },
+            };
+            let mut wr = ffi::ibv_recv_wr { num_sge: 1, ..ffi::ibv_recv_wr::default() };
+            wr.wr_id = RECV | (index as u64) << SEQ_BITS | seq;
+            self.recvs.0.push(wr);
+            self.recvs.1.push(element);
+        }
+        // Linked when all are in place and the vectors do not move any more.
+        let head = self.recvs.0.as_mut_ptr();
+        let elements = self.recvs.1.as_mut_ptr();
+        for (at, wr) in self.recvs.0.iter_mut().enumerate() {
+            wr.sg_list = elements.wrapping_add(at);
+            wr.next = if at + 1 < fits { head.wrapping_add(at + 1) } else { std::ptr::null_mut() };
+        }
+        if fits > 0 {
+            let local = &mut self.qps[index];
+            let mut bad = std::ptr::null_mut();
+            // SAFETY: the list lies in vectors that nothing resizes during the call and ends in null; the queue pair
+            // is alive; its context's post_recv is what ibv_post_recv calls. Buffers lie in registered regions.
+            let code = unsafe {
+                match (*(*local.raw).context).ops.post_recv {
+                    Some(post_recv) => post_recv(local.raw, head, &mut bad),
+                    None => 95,
+                }
+            };
+            let step = size_of::<ffi::ibv_recv_wr>();
+            let taken = if code == 0 {
+                fits
+            } else if bad.is_null() {
+                0
+            } else {
+                ((bad as usize).saturating_sub(head as usize) / step).min(fits - 1)
+            };
+            local.recv.post(taken as u64);
+            if code != 0 {
+                return Err(PostError::Device { qp, errno: code.abs(), taken: taken as u32 });
+            }
+            if local.failed {
+                local.flush(&nic.shared);
+            }
+        }
+        if fits < chain.len() {
+            return Err(PostError::QueueFull { qp, depth: self.qps[index].config.recv_depth });
+        }
+        Ok(())
+    }
+
+    /// What a request asks that its queue pair or the device cannot do.
+    #[inline]
+    fn refuse(qp: &QueuePair, request: &WorkRequest, max: u32) -> Option<PostError> {
+        let (number, transport) = (qp.number, qp.config.transport);
+        if !transport.supports(&request.verb) {
+            let verb = request.verb.name();
+            return Some(PostError::Unsupported { qp: number, verb, transport });
+        }
+        let len = request.local.len;
+        if request.flags.inline && (request.verb.returns_data() || len > max) {
+            return Some(PostError::Inline { qp: number, len, max });
+        }
+        if matches!(request.verb, Verb::Send { to: Some(_), .. }) != (transport == Transport::Ud) {
+            return Some(PostError::Destination { qp: number });
+        }
+        None
+    }
+
+    /// Fills place `at` of the chain from a request that was found good.
+    #[inline]
+    fn fill(&mut self, index: usize, at: usize, request: &WorkRequest) {
+        let State { qps, locals, chain, handles, .. } = self;
+        let qp = &mut qps[index];
+        let seq = qp.send.enter(at as u64, request.id);
+        let wr = &mut chain.requests[at];
+        let element = &mut chain.elements[at];
+        wr.wr_id = (index as u64) << SEQ_BITS | seq;
+        let sge = request.local;
+        let local = locals[place(sge.lkey.0)].as_ref().filter(|local| local.name == sge.lkey.0);
+        let mut flags = if request.flags.signaled { ffi::ibv_send_flags::IBV_SEND_SIGNALED.0 } else { 0 };
+        *element = match local {
+            Some(local) => {
+                // libibverbs reads an inlined payload by itself, so it must lie inside its region. A range that does
+                // not is left for the NIC to refuse.
+                if request.flags.inline && local.region.holds(sge.offset, u64::from(sge.len)) {
+                    flags |= ffi::ibv_send_flags::IBV_SEND_INLINE.0;
+                }
+                ffi::ibv_sge { addr: local.base.wrapping_add(sge.offset), length: sge.len, lkey: local.lkey }
+            }
+            None => ffi::ibv_sge { addr: 0, length: sge.len, lkey: BAD_KEY },
+        };
+        wr.send_flags = flags;
+        let remote = |rkey, offset: u64| {
+            // Connected queue pairs have a peer; without one the key is bad.
+            let (key, base) = qp.peer.as_ref().map_or((BAD_KEY, 0), |peer| peer.keys.resolve(rkey));
+            (key, base.wrapping_add(offset))
+        };
+        match request.verb {
+            Verb::Read { rkey, offset } => {
+                wr.opcode = ffi::ibv_wr_opcode::IBV_WR_RDMA_READ;
+                let (rkey, remote_addr) = remote(rkey, offset);
+                wr.wr.rdma = ffi::ibv_send_wr__bindgen_ty_2__bindgen_ty_1 { remote_addr, rkey };
+            }
+            Verb::Write { rkey, offset } => {
+                wr.opcode = ffi::ibv_wr_opcode::IBV_WR_RDMA_WRITE;
+                let (rkey, remote_addr) = remote(rkey, offset);
+                wr.wr.rdma = ffi::ibv_send_wr__bindgen_ty_2__bindgen_ty_1 { remote_addr, rkey };
+            }
+            Verb::WriteImm { rkey, offset, imm } => {
+                wr.opcode = ffi::ibv_wr_opcode::IBV_WR_RDMA_WRITE_WITH_IMM;
+                wr.__bindgen_anon_1.imm_data = imm.to_be();
+                let (rkey, remote_addr) = remote(rkey, offset);
+                wr.wr.rdma = ffi::ibv_send_wr__bindgen_ty_2__bindgen_ty_1 { remote_addr, rkey };
+            }
+            Verb::Send { to, imm } => {
+                wr.opcode = match imm {
+                    None => ffi::ibv_wr_opcode::IBV_WR_SEND,
+                    Some(imm) => {
+                        wr.__bindgen_anon_1.imm_data = imm.to_be();
+                        ffi::ibv_wr_opcode::IBV_WR_SEND_WITH_IMM
+                    }
+                };
+                if let Some(to) = to {
+                    let ah =
+                        handles[to.node.index()].as_ref().map_or(std::ptr::null_mut(), |handle| handle.0);
+                    wr.wr.ud = ffi::ibv_send_wr__bindgen_ty_2__bindgen_ty_3 {
+                        ah,
+                        remote_qpn: to.qp.0,
+                        remote_qkey: to.qkey,
+                    };
+                }
+            }
+            Verb::CompareSwap { rkey, offset, expect, swap } => {
+                wr.opcode = ffi::ibv_wr_opcode::IBV_WR_ATOMIC_CMP_AND_SWP;
+                let (rkey, remote_addr) = remote(rkey, offset);
+                wr.wr.atomic = ffi::ibv_send_wr__bindgen_ty_2__bindgen_ty_2 {
+                    remote_addr,
+                    compare_add: expect,
+                    swap,
+                    rkey,
+                };
+            }
+            Verb::FetchAdd { rkey, offset, add } => {
+                wr.opcode = ffi::ibv_wr_opcode::IBV_WR_ATOMIC_FETCH_AND_ADD;
+                let (rkey, remote_addr) = remote(rkey, offset);
+                wr.wr.atomic = ffi::ibv_send_wr__bindgen_ty_2__bindgen_ty_2 {
+                    remote_addr,
+                    compare_add: add,
+                    swap: 0,
+                    rkey,
+                };
+            }
+        }
+    }
+
+    /// Rings the doorbell for the first `len` requests of the chain.
+    #[inline]
+    fn ring(&mut self, index: usize, len: usize) -> Result<(), PostError> {
+        if len == 0 {
+            return Ok(());
+        }
+        let requests = self.chain.requests.as_mut_ptr();
+        let last = len - 1;
+        let link = std::mem::replace(&mut self.chain.requests[last].next, std::ptr::null_mut());
+        let mut bad = std::ptr::null_mut();
+        let qp = &mut self.qps[index];
+        // SAFETY: the chain's requests and elements lie in vectors that nothing resizes during the call, linked up
+        // to the null just stored; the queue pair is alive; its context's post_send is what ibv_post_send calls.
+        // Registered memory stays alive for as long as its registration, inlined memory is held by `locals`.
+        let code = unsafe {
+            match (*(*qp.raw).context).ops.post_send {
+                Some(post_send) => post_send(qp.raw, requests, &mut bad),
+                None => 95,
+            }
+        };
+        self.chain.requests[last].next = link;
+        if code == 0 {
+            qp.send.post(len as u64);
+            return Ok(());
+        }
+        // libibverbs names the first request that was not taken.
+        let taken = (bad as usize).saturating_sub(requests as usize) / size_of::<ffi::ibv_send_wr>();
+        let taken = if bad.is_null() { 0 } else { taken.min(last) };
+        qp.send.post(taken as u64);
+        Err(PostError::Device { qp: qp.number, errno: code.abs(), taken: taken as u32 })
+    }
+}
