@@ -1,0 +1,165 @@
+//! New-order (clause 2.4): an order of 5 to 15 lines, some supplied by other warehouses.
+//!
+//! No record of it depends on another's contents, but for the order's number, so all are fetched at once if the
+//! workload says so: DrTM+H's speculative execution (§6.1).
+
+use super::Tpcc;
+use super::columns::{
+    customer, customer_order, district, item, new_order, order, order_line, stock, stock_dist, warehouse,
+};
+use super::input::{Input, NewOrder};
+use super::key::{self, MOST_LINES};
+use super::populate::ORIGINAL;
+use super::totals::{Total, Totals};
+use crate::protocol::Protocol;
+use crate::session::{Halt, Row, Session};
+use crate::workload::RecordId;
+use crate::workload::columns::Text;
+use phases::ops::PhaseOps;
+
+/// Why a new-order rolls back: its last item is not one (clause 2.4.1.4).
+pub(super) const UNUSED_ITEM: Halt = Halt::User("unused-item");
+
+const LINES: usize = MOST_LINES as usize;
+
+/// The order's records.
+struct Records {
+    warehouse: RecordId,
+    district: RecordId,
+    customer: RecordId,
+}
+
+pub(super) async fn run<P: Protocol, O: PhaseOps>(
+    db: &Tpcc,
+    session: &mut Session<P, O>,
+    input: &Input,
+    asked: &NewOrder,
+) -> Result<Totals, Halt> {
+    let (w, d) = (input.warehouse, input.district);
+    let lines = &asked.lines[..usize::from(asked.count)];
+    let records = Records {
+        warehouse: key::warehouse(w),
+        district: key::district(w, d),
+        customer: key::customer(w, d, asked.customer),
+    };
+    if db.together {
+        fetch(session, input.node, &records, asked).await?;
+    }
+    let row = session.read(records.warehouse).await?;
+    let tax = session.word(row, warehouse::TAX.word());
+    let row = session.update(records.district).await?;
+    let number = session.word(row, district::NEXT_O_ID.word());
+    let taxes = 10_000 + tax + session.word(row, district::TAX.word());
+    session.set_word(row, district::NEXT_O_ID.word(), number + 1);
+    let row = session.read(records.customer).await?;
+    let discount = session.word(row, customer::DISCOUNT.word());
+    std::hint::black_box((
+        session.word(row, customer::LAST.word()),
+        session.word(row, customer::CREDIT.word()),
+    ));
+
+    let all_local = lines.iter().all(|line| u64::from(line.supplier) == w);
+    insert_order(session, input, asked, number, all_local)?;
+    let mut effects = Totals::default();
+    let mut sum = 0;
+    for (line, place) in lines.iter().zip(1..) {
+        let Some(item) = session.find(key::item(input.node, line.item.into())).await? else {
+            return Err(UNUSED_ITEM);
+        };
+        let supplier = u64::from(line.supplier);
+        let stock = session.update(key::stock(supplier, line.item.into())).await?;
+        let quantity = u64::from(line.quantity);
+        take(session, stock, quantity, supplier != w);
+        let amount = quantity * session.word(item, item::PRICE.word());
+        sum += amount;
+        std::hint::black_box((
+            session.word(item, item::NAME.word()),
+            // The brand is generic unless both say so.
+            original(session, item, item::DATA) && original(session, stock, stock::DATA),
+        ));
+        let row = session.insert(key::order_line(w, d, number, place))?;
+        session.set_word(row, order_line::I_ID.word(), line.item.into());
+        session.set_word(row, order_line::SUPPLY_W_ID.word(), supplier);
+        session.set_word(row, order_line::QUANTITY.word(), quantity);
+        session.set_word(row, order_line::AMOUNT.word(), amount);
+        let info = stock_dist(d);
+        for n in 0..info.words() {
+            let word = session.word(stock, info.word() + n);
+            session.set_word(row, order_line::DIST_INFO.word() + n, word);
+        }
+        effects.add(Total::Quantity, quantity as i64);
+        effects.add(Total::RemoteLines, i64::from(supplier != w));
+    }
+    // What the terminal shows, in ten-thousandths of ten-thousandths of a cent.
+    std::hint::black_box(u128::from(sum) * u128::from(10_000 - discount) * u128::from(taxes));
+    effects.add(Total::Orders, 1);
+    effects.add(Total::NewOrders, 1);
+    effects.add(Total::CustomerOrders, 1);
+    effects.add(Total::NextOrders, 1);
+    effects.add(Total::Lines, lines.len() as i64);
+    effects.add(Total::StockOrders, lines.len() as i64);
+    Ok(effects)
+}
+
+/// Fetches all records that the order reads or changes, in one step.
+async fn fetch<P: Protocol, O: PhaseOps>(
+    session: &mut Session<P, O>,
+    node: u64,
+    records: &Records,
+    asked: &NewOrder,
+) -> Result<(), Halt> {
+    let count = usize::from(asked.count);
+    let mut read = [records.warehouse; 2 + LINES];
+    let mut update = [records.district; 1 + LINES];
+    read[1] = records.customer;
+    for (n, line) in asked.lines[..count].iter().enumerate() {
+        read[2 + n] = key::item(node, line.item.into());
+        update[1 + n] = key::stock(line.supplier.into(), line.item.into());
+    }
+    // An item may be one that is not there; its stock then is not there either.
+    session.prefetch_maybe(&read[..2 + count], &update[..1 + count]).await
+}
+
+/// Inserts the order, its entry among those not delivered, and its entry among its customer's.
+fn insert_order<P: Protocol, O: PhaseOps>(
+    session: &mut Session<P, O>,
+    input: &Input,
+    asked: &NewOrder,
+    number: u64,
+    all_local: bool,
+) -> Result<(), Halt> {
+    let (w, d) = (input.warehouse, input.district);
+    let row = session.insert(key::order(w, d, number))?;
+    session.set_word(row, order::C_ID.word(), asked.customer);
+    session.set_word(row, order::ENTRY_D.word(), input.date);
+    session.set_word(row, order::OL_CNT.word(), asked.count.into());
+    session.set_word(row, order::ALL_LOCAL.word(), all_local.into());
+    let row = session.insert(key::new_order(w, d, number))?;
+    session.set_word(row, new_order::O_ID.word(), number);
+    let row = session.insert(key::customer_order(w, d, asked.customer, number))?;
+    session.set_word(row, customer_order::O_ID.word(), number);
+    Ok(())
+}
+
+/// Takes `quantity` out of a stock; it is filled up by 91 before it falls below 10.
+fn take<P: Protocol, O: PhaseOps>(session: &mut Session<P, O>, stock: Row, quantity: u64, remote: bool) {
+    let have = session.word(stock, stock::QUANTITY.word());
+    let left = if have >= quantity + 10 { have - quantity } else { have + 91 - quantity };
+    session.set_word(stock, stock::QUANTITY.word(), left);
+    let mut more = |column: usize, by: u64| {
+        let now = session.word(stock, column);
+        session.set_word(stock, column, now + by);
+    };
+    more(stock::YTD.word(), quantity);
+    more(stock::ORDER_CNT.word(), 1);
+    more(stock::REMOTE_CNT.word(), remote.into());
+}
+
+/// Whether a text contains "ORIGINAL".
+fn original<P: Protocol, O: PhaseOps>(session: &Session<P, O>, row: Row, column: Text) -> bool {
+    let mut bytes = [0; 56];
+    for (n, chunk) in bytes.chunks_mut(8).enumerate().take(column.words()) {
+        chunk.copy_from_slice(&session.word(row, column.word() + n).to_le_bytes());
+    }
+    bytes.windows(ORIGINAL.len()).any(|window| window == ORIGINAL)
+}

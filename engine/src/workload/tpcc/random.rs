@@ -1,0 +1,189 @@
+//! The specification's non-uniform numbers (clause 2.1.6) and last names (clause 4.3.2.3).
+
+use crate::workload::stream::{Stream, mix};
+use rand::{Rng, RngExt};
+
+/// Last names there are.
+pub const LAST_NAMES: u64 = 1000;
+
+const SYLLABLES: [&str; 10] =
+    ["BAR", "OUGHT", "ABLE", "PRI", "PRES", "ESE", "ANTI", "CALLY", "ATION", "EING"];
+
+/// The last name of a number from 0 to 999: a syllable for each of its three digits. Returns its length.
+///
+/// # Panics
+/// If the number has more digits, or the buffer less than 15 bytes.
+pub fn last_name(number: u64, buffer: &mut [u8]) -> usize {
+    assert!(number < LAST_NAMES, "last name {number} of {LAST_NAMES}");
+    let mut len = 0;
+    for digit in [number / 100, number / 10 % 10, number % 10] {
+        let syllable = SYLLABLES[digit as usize].as_bytes();
+        buffer[len..len + syllable.len()].copy_from_slice(syllable);
+        len += syllable.len();
+    }
+    len
+}
+
+/// `NURand(A, x, y)` with its constant C: numbers from x to y, some of which come far more often than others.
+///
+/// The specification gives A for its ranges of 1000 last names, 3000 customers and 100 000 items: 255, 1023 and 8191.
+/// Smaller ranges take the A of the same proportion, the largest power of two less one, so that skew stays comparable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NuRand {
+    a: u64,
+    c: u64,
+    low: u64,
+    high: u64,
+}
+
+impl NuRand {
+    fn new(a: u64, of: u64, c: u64, low: u64, high: u64) -> NuRand {
+        let range = high - low + 1;
+        let scaled = ((a + 1) * range / of).max(1);
+        let a = (1 << scaled.ilog2()) - 1;
+        NuRand { a, c: c % (a + 1), low, high }
+    }
+
+    /// A number.
+    #[inline]
+    pub fn draw(&self, rng: &mut impl Rng) -> u64 {
+        self.of(rng.random_range(0..=self.a), rng.random_range(self.low..=self.high))
+    }
+
+    /// A number out of a record's stream.
+    pub fn from_stream(&self, stream: &mut Stream) -> u64 {
+        let narrow = stream.within(0, self.a);
+        self.of(narrow, stream.within(self.low, self.high))
+    }
+
+    #[inline]
+    fn of(&self, narrow: u64, wide: u64) -> u64 {
+        ((narrow | wide) + self.c) % (self.high - self.low + 1) + self.low
+    }
+
+    /// The most often drawn numbers, in no order: those whose number before C is added has all low bits set.
+    #[cfg(test)]
+    fn constants(&self) -> (u64, u64) {
+        (self.a, self.c)
+    }
+}
+
+/// The distributions of one database: last names as loaded and as looked up, customers, items.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Distributions {
+    /// Last names of customers beyond the first thousand, when loaded.
+    pub names_loaded: NuRand,
+    /// Last names that transactions look for.
+    pub names: NuRand,
+    /// Customers of a district that transactions are for.
+    pub customers: NuRand,
+    /// Items ordered.
+    pub items: NuRand,
+}
+
+impl Distributions {
+    /// For so many last names, customers of a district and items; the constants are a function of `seed`.
+    pub fn new(seed: u64, names: u64, customers: u64, items: u64) -> Distributions {
+        let mut stream = Stream::of(seed, u16::MAX, 0);
+        let load = stream.within(0, 255);
+        // Clause 2.1.6.1: how far the constant of the run is from that of the load.
+        let run = loop {
+            let run = stream.within(0, 255);
+            let delta = run.abs_diff(load);
+            if (65..=119).contains(&delta) && delta != 96 && delta != 112 {
+                break run;
+            }
+        };
+        Distributions {
+            names_loaded: NuRand::new(255, 1000, load, 0, names - 1),
+            names: NuRand::new(255, 1000, run, 0, names - 1),
+            customers: NuRand::new(1023, 3000, mix(stream.word()), 1, customers),
+            items: NuRand::new(8191, 100_000, mix(stream.word()), 1, items),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rand::SeedableRng;
+    use rand_xoshiro::Xoshiro256PlusPlus;
+
+    #[test]
+    fn last_names_are_those_of_the_specification() {
+        let mut buffer = [0; 16];
+        for (number, name) in
+            [(371, "PRICALLYOUGHT"), (40, "BARPRESBAR"), (0, "BARBARBAR"), (777, "CALLYCALLYCALLY")]
+        {
+            let len = last_name(number, &mut buffer);
+            assert_eq!(&buffer[..len], name.as_bytes());
+        }
+        let all: std::collections::BTreeSet<Vec<u8>> = (0..LAST_NAMES)
+            .map(|n| {
+                let len = last_name(n, &mut buffer);
+                buffer[..len].to_vec()
+            })
+            .collect();
+        assert_eq!((all.len(), all.iter().map(Vec::len).max()), (1000, Some(15)));
+    }
+
+    #[test]
+    fn constants_are_those_of_the_specification_at_its_size_and_in_proportion_below() {
+        for seed in 0..50 {
+            let d = Distributions::new(seed, 1000, 3000, 100_000);
+            let (load, run) = (d.names_loaded.constants(), d.names.constants());
+            assert_eq!((load.0, run.0, d.customers.a, d.items.a), (255, 255, 1023, 8191));
+            let delta = load.1.abs_diff(run.1);
+            assert!((65..=119).contains(&delta) && delta != 96 && delta != 112, "{delta}");
+        }
+        let small = Distributions::new(1, 30, 30, 100);
+        assert_eq!((small.names.a, small.customers.a, small.items.a), (7, 7, 7));
+        let least = Distributions::new(1, 1, 1, 1);
+        let mut rng = Xoshiro256PlusPlus::seed_from_u64(1);
+        assert_eq!([least.names, least.customers, least.items].map(|d| d.draw(&mut rng)), [0, 1, 1]);
+    }
+
+    /// Draws against the exact distribution, by chi-square.
+    #[test]
+    fn numbers_follow_the_formula() {
+        for (a, of, low, high) in [(255, 1000, 0, 999), (1023, 3000, 1, 3000), (1023, 3000, 1, 40)] {
+            let dist = NuRand::new(a, of, 123_456, low, high);
+            let mut exact = vec![0u64; (high - low + 1) as usize];
+            for narrow in 0..=dist.a {
+                for wide in low..=high {
+                    exact[(dist.of(narrow, wide) - low) as usize] += 1;
+                }
+            }
+            let all = ((dist.a + 1) * (high - low + 1)) as f64;
+            let mut rng = Xoshiro256PlusPlus::seed_from_u64(7);
+            let draws = 200_000;
+            let mut counts = vec![0u64; exact.len()];
+            for _ in 0..draws {
+                counts[(dist.draw(&mut rng) - low) as usize] += 1;
+            }
+            // Numbers that come less than five times are taken together.
+            let (mut chi, mut cells, mut rest) = (0.0, 0.0, (0.0, 0.0));
+            for (&got, &exact) in counts.iter().zip(&exact) {
+                let expected = exact as f64 / all * draws as f64;
+                if expected < 5.0 {
+                    rest = (rest.0 + got as f64, rest.1 + expected);
+                } else {
+                    chi += (got as f64 - expected).powi(2) / expected;
+                    cells += 1.0;
+                }
+            }
+            if rest.1 >= 5.0 {
+                chi += (rest.0 - rest.1 as f64).powi(2) / rest.1;
+                cells += 1.0;
+            }
+            let freedom: f64 = cells - 1.0;
+            // The 99.99 % quantile, after Wilson and Hilferty.
+            let limit =
+                freedom * (1.0 - 2.0 / (9.0 * freedom) + 3.72 * (2.0 / (9.0 * freedom)).sqrt()).powi(3);
+            assert!(chi < limit, "NURand({a}, {low}, {high}): chi-square {chi}, at most {limit}");
+            // Skewed: some number comes several times as often as on average.
+            let most = counts.iter().max().copied().unwrap_or(0) as f64;
+            assert!(most > 2.0 * draws as f64 / exact.len() as f64, "{most}");
+        }
+    }
+}
