@@ -46,19 +46,19 @@ impl Population {
                 (0..DISTRICTS).flat_map(move |d| (first..=last).map(move |n| of(w, d, n).key))
             })
         };
-        let mut homes = (node..warehouses).step_by(nodes as usize);
+        let homes = (node..warehouses).step_by(nodes as usize);
         match table {
             table::WAREHOUSE => Box::new(homes.map(|w| key::warehouse(w).key)),
             table::DISTRICT => Box::new(each(0, 0, |w, d, _| key::district(w, d))),
             table::CUSTOMER => Box::new(each(1, customers, key::customer)),
             table::CUSTOMER_NAME => {
-                Box::new(homes.flat_map(|w| (0..DISTRICTS).flat_map(move |d| self.names(w, d))))
+                Box::new(homes.flat_map(move |w| (0..DISTRICTS).flat_map(move |d| self.names(w, d))))
             }
             table::HISTORY => Box::new(each(1, customers, key::first_payment)),
             table::NEW_ORDER => Box::new(each(self.size.delivered() + 1, orders, key::new_order)),
             table::ORDER => Box::new(each(1, orders, key::order)),
             table::CUSTOMER_ORDER => {
-                Box::new(homes.flat_map(|w| (0..DISTRICTS).flat_map(move |d| self.customer_orders(w, d))))
+                Box::new(homes.flat_map(move |w| (0..DISTRICTS).flat_map(move |d| self.customer_orders(w, d))))
             }
             table::ORDER_LINE => Box::new(homes.flat_map(move |w| {
                 (0..DISTRICTS).flat_map(move |d| {
@@ -70,7 +70,7 @@ impl Population {
             table::ITEM => Box::new((1..=items).map(move |i| key::item(node, i).key)),
             table::STOCK => {
                 let stocks = move |w| (1..=items).map(move |i| key::stock(w, i).key);
-                Box::new(std::iter::from_fn(move || homes.next()).flat_map(stocks))
+                Box::new(homes.flat_map(stocks))
             }
             _ => Box::new(std::iter::empty()),
         }

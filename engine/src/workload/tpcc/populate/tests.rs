@@ -1,4 +1,5 @@
 use super::super::columns::*;
+use crate::workload::columns::Num;
 use super::super::customer::NAMESAKES;
 use super::super::tests::{loaded, small};
 use super::*;
