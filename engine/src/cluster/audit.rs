@@ -174,7 +174,7 @@ pub(super) fn count<W: Workload>(
                 records: 0,
                 digests: vec![0; PARTS as usize],
             };
-            let mut damaged = |found: &mut Found<W::Tally>, key: u64, what: String| {
+            let damaged = |found: &mut Found<W::Tally>, key: u64, what: String| {
                 found.damaged += 1;
                 found.first_damaged.get_or_insert_with(|| format!("{} key {key} on {node} is {what}", def.name));
             };

@@ -15,7 +15,6 @@ pub mod tree;
 pub use cache::{CacheStats, LocationCache};
 pub(crate) use index::{Found, floor_of, probe_bucket};
 pub(crate) use ordered::{PAGE_LEAVES, PAGE_ROWS, Page};
-pub(crate) use slots::Reserved;
 pub(crate) use tree::Grown;
 pub use layout::{Layout, StoreConfig, TableId, TableSpec};
 pub use record::Shape;
