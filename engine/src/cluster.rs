@@ -152,16 +152,15 @@ impl RunSpec {
     }
 
     fn store(&self, tables: &[TableDef], packing: Packing) -> StoreConfig {
-        let nodes = u64::from(self.shape.nodes);
         StoreConfig {
             tables: tables
                 .iter()
                 .map(|t| TableSpec {
                     name: t.name.to_owned(),
                     payload_words: t.payload_bytes.div_ceil(8),
-                    rows_per_node: t.records.div_ceil(nodes).max(1),
-                    // Neighbours on different nodes: hot keys are spread, and no transaction is local by luck.
-                    keys_per_block: 1,
+                    rows_per_node: t.rows_per_node(self.shape.nodes),
+                    keys_per_block: t.keys_per_block,
+                    ordered: t.ordered,
                 })
                 .collect(),
             nodes: self.shape.nodes,
@@ -212,8 +211,11 @@ pub fn memory_estimate(spec: &RunSpec, workload: &AnyWorkload, protocol: &AnyPro
     // The record; an index slot of 16 B in buckets that are half full.
     let shape = |t: &TableDef| RecordShape { packing, payload: t.payload_bytes.div_ceil(8) };
     let record = |t: &TableDef| shape(t).stride() + 32;
+    // A leaf of a tree has 16 keys and 300 B, and is two thirds full.
+    let record = |t: &TableDef| record(t) + if t.ordered { 28 } else { 0 };
+    let rows = |t: &TableDef| t.rows_per_node(spec.shape.nodes).saturating_mul(nodes);
     let records: u64 =
-        tables.iter().map(|t| t.records.saturating_mul(record(t))).fold(0, u64::saturating_add);
+        tables.iter().map(|t| rows(t).saturating_mul(record(t))).fold(0, u64::saturating_add);
     let stores = records.saturating_mul(u64::from(spec.replicas));
     let logs = if spec.replicas > 1 { nodes * nodes * workers * spec.log_ring_bytes } else { 0 };
     let peers = nodes * u64::from(spec.worker.lanes);
@@ -253,7 +255,7 @@ pub fn run_as<W: Workload, P: Protocol + Copy + Sync>(
     protocol: P,
     stop: &AtomicBool,
 ) -> Result<RunResult, RunError> {
-    check(spec, protocol.needs())?;
+    check(spec, protocol.needs(), workload)?;
     let tables = workload.tables();
     let program =
         Run::new(spec, workload, protocol, stop, spec.store(&tables, protocol.needs().packing), tables)?;
@@ -305,7 +307,7 @@ pub fn run_member_as<W: Workload, P: Protocol + Copy + Sync>(
     own: &mut dyn FnMut(RunResult),
 ) -> Result<Option<RunResult>, RunError> {
     let tables = workload.tables();
-    let made = check(spec, protocol.needs()).and_then(|()| {
+    let made = check(spec, protocol.needs(), workload).and_then(|()| {
         let store = spec.store(&tables, protocol.needs().packing);
         Ok(Run::new(spec, workload, protocol, stop, store, tables)?)
     });
@@ -347,8 +349,15 @@ pub fn run_member_as<W: Workload, P: Protocol + Copy + Sync>(
     Ok(Some(program.result(parts, facts)))
 }
 
-fn check(spec: &RunSpec, needs: &Needs) -> Result<(), RunError> {
+fn check(spec: &RunSpec, needs: &Needs, workload: &impl Workload) -> Result<(), RunError> {
     let Shape { nodes, workers } = spec.shape;
+    if workload.changes_tables() && !needs.changes_tables() {
+        return Err(RunError::Spec(format!(
+            "{} inserts, deletes or scans, which {} cannot keep apart from other transactions: run it under occ",
+            workload.name(),
+            needs.protocol
+        )));
+    }
     let timed = matches!(needs.packing, Packing::Locked | Packing::Versions);
     if timed && (nodes > MOST_NODES || workers > MOST_WORKERS) {
         return Err(RunError::Spec(format!(

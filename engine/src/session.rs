@@ -24,7 +24,8 @@ use phases::ops::{self, Fault, PhaseOps};
 use phases::plan::Phase;
 use phases::rule::{Abort, Owner, Stamp};
 use phases::store::{Layout, TableId};
-use phases::txn::{Intent, Txn};
+pub use phases::txn::Order;
+use phases::txn::{Intent, Scan, Txn};
 use primitives::exec::sleep_until;
 use primitives::measure::Meter;
 use primitives::mem::PoolExhausted;
@@ -33,6 +34,7 @@ use primitives::verbs::port::EnginePort;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::cell::RefCell;
+use std::ops::RangeInclusive;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -59,6 +61,14 @@ pub enum Failure {
     /// No buffer for another record.
     #[error(transparent)]
     Pool(#[from] PoolExhausted),
+    /// The transaction asks for what its protocol cannot give.
+    #[error("the transaction {what}, which {protocol} cannot keep apart from other transactions: run it under occ")]
+    Unsupported {
+        /// The protocol.
+        protocol: &'static str,
+        /// What it does.
+        what: &'static str,
+    },
 }
 
 impl From<ops::Stop> for Halt {
@@ -126,9 +136,32 @@ impl RetryPolicy {
     }
 }
 
+/// A transaction that has read other records may have been misled by them about which keys there are; when it is told so many times in
+/// a row, it believes.
+const BELIEVED_AFTER: u32 = 8;
+
 /// A record within the current transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Row(usize);
+
+/// What a scan has found: rows, to be had by [`Session::row`] until the transaction ends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Rows {
+    first: usize,
+    len: usize,
+}
+
+impl Rows {
+    /// How many.
+    pub fn len(self) -> usize {
+        self.len
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(self) -> bool {
+        self.len == 0
+    }
+}
 
 /// What a session is built from.
 pub struct Parts<P, O> {
@@ -172,6 +205,8 @@ pub struct Session<P, O> {
     begun: u64,
     ended_at: Nanos,
     txn: Txn,
+    /// Rows that scans of the transaction have found.
+    scanned: Vec<Row>,
 }
 
 impl<P: Protocol, O: PhaseOps> Session<P, O> {
@@ -192,6 +227,7 @@ impl<P: Protocol, O: PhaseOps> Session<P, O> {
             until_sample: parts.sample_every,
             begun: 0,
             txn: Txn::new(),
+            scanned: Vec::new(),
         }
     }
 
@@ -221,6 +257,7 @@ impl<P: Protocol, O: PhaseOps> Session<P, O> {
     /// Begins an attempt of a transaction; from the second on it may keep its age.
     fn attempt(&mut self, number: u32) -> Result<(), Halt> {
         self.begun += 1;
+        self.scanned.clear();
         self.txn.begin(Stamp::new(self.owner, self.begun));
         // A countdown of zero never comes to one: nothing is sampled.
         let timed = self.until_sample == 1;
@@ -250,7 +287,13 @@ impl<P: Protocol, O: PhaseOps> Session<P, O> {
         if !self.known(row) {
             self.protocol.read(&self.ops, &mut self.txn).await?;
         }
-        Ok(row)
+        self.there(row)
+    }
+
+    /// The row, if the transaction sees it.
+    #[inline]
+    fn there(&self, row: Row) -> Result<Row, Halt> {
+        if self.txn.accesses()[row.0].exists() { Ok(row) } else { Err(Abort::NotFound.into()) }
     }
 
     /// Reads several records in one step, with as many requests in flight as the plan allows.
@@ -267,6 +310,7 @@ impl<P: Protocol, O: PhaseOps> Session<P, O> {
         if !known {
             self.protocol.read(&self.ops, &mut self.txn).await?;
         }
+        rows.iter().try_for_each(|&row| self.there(row).map(drop))?;
         Ok(rows)
     }
 
@@ -321,6 +365,108 @@ impl<P: Protocol, O: PhaseOps> Session<P, O> {
     /// When no buffer is left.
     pub fn write(&mut self, record: RecordId) -> Result<Row, Halt> {
         self.touch(record, Intent::Write)
+    }
+
+    /// Reads a record that may not be there. That it is not is validated at commit like what was read.
+    ///
+    /// # Errors
+    /// As the protocol's read does.
+    pub async fn find(&mut self, record: RecordId) -> Result<Option<Row>, Halt> {
+        let row = self.touch(record, Intent::Read)?;
+        if !self.known(row) {
+            self.may_change_tables("looks for what may not be there")?;
+            self.txn.allow_absence(row.0);
+            self.protocol.read(&self.ops, &mut self.txn).await?;
+        }
+        Ok(self.txn.accesses()[row.0].exists().then_some(row))
+    }
+
+    /// As [`Session::prefetch`], for records some of which may not be there; [`Session::find`] then tells.
+    ///
+    /// # Errors
+    /// As the protocol's read does.
+    pub async fn prefetch_maybe(&mut self, read: &[RecordId], update: &[RecordId]) -> Result<(), Halt> {
+        self.may_change_tables("looks for what may not be there")?;
+        for (records, intent) in [(read, Intent::Read), (update, Intent::Write)] {
+            for &record in records {
+                let row = self.touch(record, intent)?;
+                self.txn.allow_absence(row.0);
+            }
+        }
+        Ok(self.protocol.read(&self.ops, &mut self.txn).await?)
+    }
+
+    /// Creates a record at commit; words not set are zero. Nothing is sent before: that the key is taken
+    /// ([`Abort::Exists`]), or that there is no room for it ([`Abort::TableFull`]), is found when the transaction commits.
+    /// A record that this transaction is to delete is rewritten.
+    ///
+    /// # Errors
+    /// When no buffer is left, or the protocol cannot keep such transactions apart.
+    pub fn insert(&mut self, record: RecordId) -> Result<Row, Halt> {
+        self.may_change_tables("inserts")?;
+        let row = self.touch(record, Intent::Write)?;
+        self.txn.insert(row.0);
+        Ok(row)
+    }
+
+    /// Removes a record at commit; from now on the transaction does not see it. Of one that it has inserted itself nothing is left.
+    ///
+    /// # Errors
+    /// When the protocol cannot keep such transactions apart.
+    ///
+    /// # Panics
+    /// If the transaction has not read the record.
+    pub fn delete(&mut self, row: Row) -> Result<(), Halt> {
+        self.may_change_tables("deletes")?;
+        self.txn.delete(row.0);
+        Ok(())
+    }
+
+    /// Reads the records of an ordered table whose keys lie in a range, at most `limit`, the first ones in the order asked
+    /// for. The range must lie in one block of keys. That no key of the range comes or goes before the commit is
+    /// validated. What this transaction has written is seen as it left it and what it is to delete is left out, but what it
+    /// inserts is not found.
+    ///
+    /// # Errors
+    /// As the protocol's read does; a fault if the table is not ordered or the range not of one block.
+    pub async fn scan(
+        &mut self,
+        table: u16,
+        keys: RangeInclusive<u64>,
+        limit: usize,
+        order: Order,
+    ) -> Result<Rows, Halt> {
+        self.may_change_tables("scans")?;
+        let (from, to) = (*keys.start(), *keys.end());
+        let scan = Scan { table: TableId(table), from, to, limit, order };
+        self.protocol.scan(&self.ops, &mut self.txn, &scan).await?;
+        let first = self.scanned.len();
+        self.scanned.extend(self.txn.scanned().iter().map(|&at| Row(at as usize)));
+        Ok(Rows { first, len: self.scanned.len() - first })
+    }
+
+    /// One of the rows that a scan of the current transaction has found.
+    ///
+    /// # Panics
+    /// If there is no such row.
+    #[inline]
+    pub fn row(&self, rows: Rows, index: usize) -> Row {
+        assert!(index < rows.len, "row {index} of {}", rows.len);
+        self.scanned[rows.first + index]
+    }
+
+    /// A record's key.
+    #[inline]
+    pub fn key(&self, row: Row) -> u64 {
+        self.txn.accesses()[row.0].key
+    }
+
+    fn may_change_tables(&self, what: &'static str) -> Result<(), Halt> {
+        let needs = self.protocol.needs();
+        if needs.changes_tables() {
+            return Ok(());
+        }
+        Err(Halt::Fault(Failure::Unsupported { protocol: needs.protocol, what }))
     }
 
     /// Words of payload of a record.
@@ -422,6 +568,8 @@ impl<P: Protocol, O: PhaseOps> Session<P, O> {
     ) -> Result<End<W::Tally>, Failure> {
         let started = self.port.now();
         let mut aborts = 0;
+        // Aborts in a row that say the same of what there is.
+        let mut alike = (None, 0);
         loop {
             let ended = match self.attempt(aborts + 1) {
                 Ok(()) => match workload.execute(self, input).await {
@@ -446,9 +594,13 @@ impl<P: Protocol, O: PhaseOps> Session<P, O> {
                     return Err(failure);
                 }
                 Err(Halt::Abort(abort)) => {
+                    // With nothing read, nothing has misled it.
+                    let alone = !self.txn.has_scanned() && !self.txn.accesses().iter().any(|a| a.fetched());
                     self.abort(abort.name()).await?;
                     aborts += 1;
-                    if abort.is_final() || aborts >= self.retry.attempts || self.window.over(self.ended_at) {
+                    alike = (Some(abort), if alike.0 == Some(abort) { alike.1 + 1 } else { 1 });
+                    let stays = abort.is_about_existence() && (alone || alike.1 >= BELIEVED_AFTER);
+                    if abort.is_final() || stays || aborts >= self.retry.attempts || self.window.over(self.ended_at) {
                         self.stats.borrow_mut().given_up += 1;
                         return Ok(End::GivenUp(abort));
                     }

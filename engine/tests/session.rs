@@ -45,7 +45,7 @@ impl Workload for Script {
     }
 
     fn tables(&self) -> Vec<TableDef> {
-        vec![TableDef { name: "records", records: RECORDS, payload_bytes: 8 * WORDS as u32 }]
+        vec![TableDef::new("records", RECORDS, 8 * WORDS as u32)]
     }
 
     fn records_per_transaction(&self) -> usize {

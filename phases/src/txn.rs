@@ -13,6 +13,7 @@ use crate::log::Slot;
 use crate::plan::Phase;
 use crate::rule::{Ask, Header, LockRule, Mode, Packing, Stamp, Timestamp};
 use crate::store::layout::{Layout, TableId};
+use crate::store::Grown;
 use crate::store::record::{self, Shape};
 use primitives::mem::{Buf, PoolExhausted};
 use primitives::verbs::NodeId;
@@ -52,6 +53,54 @@ pub enum Intent {
     Write,
 }
 
+/// What becomes of a record at commit, if its intent is to write.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Change {
+    /// New values, if there are any.
+    #[default]
+    Update,
+    /// It is created: the owner takes a slot for it in the lock phase, which the install fills.
+    Insert,
+    /// It is removed, by the owner, when the transaction installs.
+    Delete,
+}
+
+/// In which order of keys a scan goes, which matters where it has a limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Order {
+    /// The smallest key first.
+    #[default]
+    Ascending,
+    /// The largest key first.
+    Descending,
+}
+
+/// A range of an ordered table's keys to be read; all of it lies in one partition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Scan {
+    /// The table.
+    pub table: TableId,
+    /// The smallest key.
+    pub from: u64,
+    /// The largest key.
+    pub to: u64,
+    /// Most rows.
+    pub limit: usize,
+    /// Which of them, if there are more.
+    pub order: Order,
+}
+
+/// A leaf of an owner's tree that a scan has looked at. No key that lies in the scan's range comes or goes without it getting
+/// another version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LeafSeen {
+    pub(crate) node: NodeId,
+    pub(crate) table: TableId,
+    pub(crate) shard: u16,
+    pub(crate) leaf: u32,
+    pub(crate) version: u64,
+}
+
 /// Location of a record that is not known.
 pub(crate) const NOWHERE: u64 = u64::MAX;
 
@@ -66,6 +115,8 @@ pub struct Access {
     pub primary: NodeId,
     /// What the transaction wants with it.
     pub intent: Intent,
+    /// What becomes of it, if it is written.
+    pub change: Change,
     /// Its version as read: what new values build on and what validation compares with.
     pub version: u64,
     /// Its lock word as this transaction saw it last, or put it there: the word the next CAS expects.
@@ -75,6 +126,14 @@ pub struct Access {
     pub(crate) walk: u64,
     /// That bucket.
     pub(crate) bucket: Option<Buf>,
+    /// The location comes from the index, not from a cache.
+    pub(crate) fresh: bool,
+    /// There may be no such record.
+    pub(crate) optional: bool,
+    /// There was no such record when it was read; its version stands for that absence.
+    absent: bool,
+    /// What its slot did to the owner's tree.
+    pub(crate) grown: Option<Grown>,
     shape: Shape,
     /// Where the payload that was read begins in the first image.
     first: u32,
@@ -98,9 +157,28 @@ pub struct Access {
 }
 
 impl Access {
-    /// Whether its record has been read.
+    /// Whether its record has been read, or found not to be there.
     pub fn fetched(&self) -> bool {
         self.fetched
+    }
+
+    /// Whether there was no such record when it was looked for.
+    pub fn absent(&self) -> bool {
+        self.absent
+    }
+
+    /// Whether there is such a record as the transaction sees it, with its own inserts and deletes.
+    pub fn exists(&self) -> bool {
+        match self.change {
+            Change::Update => !self.absent,
+            Change::Insert => self.dirty,
+            Change::Delete => false,
+        }
+    }
+
+    /// Whether the owner keeps a slot for this transaction to insert it into.
+    pub fn reserved(&self) -> bool {
+        self.change == Change::Insert && self.held.is_some()
     }
 
     /// Whether another transaction held its lock when it was read. That one may have committed already, so nothing
@@ -137,7 +215,8 @@ impl Access {
     #[inline]
     pub fn word(&self, index: usize) -> u64 {
         assert!(index < self.shape.payload as usize, "payload word {index} of {}", self.shape.payload);
-        assert!(self.fetched || self.dirty, "table {} key {}: not read yet", self.table.0, self.key);
+        let known = self.fetched && !self.absent || self.dirty;
+        assert!(known, "table {} key {}: not read yet, or not there", self.table.0, self.key);
         let first =
             if self.dirty { self.image_words() + self.shape.install_payload() } else { self.first as usize };
         self.image().word(first + index)
@@ -152,7 +231,7 @@ impl Access {
         assert!(index < self.shape.payload as usize, "payload word {index} of {}", self.shape.payload);
         assert!(self.intent == Intent::Write, "table {} key {}: read only", self.table.0, self.key);
         let (base, first) = (self.image_words() + self.shape.install_payload(), self.first as usize);
-        let (dirty, fetched) = (self.dirty, self.fetched);
+        let (dirty, fetched) = (self.dirty, self.fetched && !self.absent);
         let buf = &self.buf;
         if !dirty {
             for i in 0..self.shape.payload as usize {
@@ -161,6 +240,48 @@ impl Access {
         }
         buf.set_word(base + index, value);
         self.dirty = true;
+    }
+
+    /// There is no such record; `version` stands for that. Nothing is left to be locked.
+    #[inline]
+    pub(crate) fn take_absence(&mut self, version: u64) {
+        (self.version, self.location, self.intent) = (version, NOWHERE, Intent::Read);
+        (self.absent, self.fetched, self.pending, self.busy) = (true, true, false, false);
+    }
+
+    /// The owner has set a slot aside for it: it is locked there, by the header `locked`.
+    #[inline]
+    pub(crate) fn take_slot(&mut self, location: u64, locked: Header) {
+        (self.version, self.location, self.fresh, self.pending) = (locked.version(), location, true, false);
+        self.lock_is(locked, Mode::Exclusive);
+    }
+
+    /// Whether its owner has to set a slot aside for it.
+    #[inline]
+    pub(crate) fn wants_slot(&self) -> bool {
+        self.change == Change::Insert && self.held.is_none()
+    }
+
+    /// Whether only its owner can end what the transaction has begun with it: there, more than the record changes.
+    #[inline]
+    pub(crate) fn ends_at_owner(&self, install: bool) -> bool {
+        match self.change {
+            Change::Update => false,
+            Change::Insert => !install || !self.dirty,
+            Change::Delete => install,
+        }
+    }
+
+    /// Whether backups have to be told of it.
+    #[inline]
+    pub(crate) fn logged(&self) -> bool {
+        self.intent == Intent::Write && (self.dirty || self.change == Change::Delete)
+    }
+
+    /// Words of payload in a log entry.
+    #[inline]
+    pub(crate) fn logged_words(&self) -> usize {
+        if self.change == Change::Delete { 0 } else { self.payload_words() }
     }
 
     /// The record is in the first image: takes a version of it.
@@ -186,8 +307,7 @@ impl Access {
                 Packing::Locked | Packing::Versions => Header(0),
             };
         }
-        self.fetched = true;
-        self.pending = false;
+        (self.fetched, self.absent, self.pending) = (true, false, false);
     }
 
     /// Where the words of its record are.
@@ -199,7 +319,8 @@ impl Access {
     /// The mode in which it is still to be locked, if it is.
     #[inline]
     pub(crate) fn wants(&self, rule: LockRule) -> Option<Mode> {
-        rule.mode(self.intent == Intent::Write).filter(|&mode| self.held < Some(mode))
+        let mode = rule.mode(self.intent == Intent::Write && self.change != Change::Insert);
+        mode.filter(|&mode| self.held < Some(mode))
     }
 
     /// What the transaction asks of its lock.
@@ -256,7 +377,13 @@ pub struct Txn {
     /// What its phases have cost so far.
     pub costs: Costs,
     accesses: Vec<Access>,
+    /// Their names once more, close together: looking through them is what every touch begins with.
+    names: Vec<(u64, TableId)>,
     log: Vec<Slot>,
+    /// Leaves that scans have looked at.
+    leaves: Vec<LeafSeen>,
+    /// Places of the rows that the last scan found.
+    scanned: Vec<u32>,
 }
 
 impl Txn {
@@ -272,7 +399,10 @@ impl Txn {
     pub fn begin(&mut self, stamp: Stamp) {
         assert!(self.accesses.iter().all(|a| a.held.is_none()), "bug: {:?} ended holding locks", self.stamp);
         self.accesses.clear();
+        self.names.clear();
         self.log.clear();
+        self.leaves.clear();
+        self.scanned.clear();
         self.costs = Costs::default();
         self.stamp = stamp;
         self.install_at = 0;
@@ -302,7 +432,7 @@ impl Txn {
     /// Where a record is in [`Txn::accesses`], if the transaction has touched it.
     #[inline]
     pub fn find(&self, table: TableId, key: u64) -> Option<usize> {
-        self.accesses.iter().position(|a| a.key == key && a.table == table)
+        self.names.iter().position(|&name| name == (key, table))
     }
 
     /// Adds a record, or raises the intent of one that is there; returns its place. Places stay valid until the
@@ -328,16 +458,22 @@ impl Txn {
         }
         let shape = layout.shape(table);
         let buf = port.buf((shape.words() + shape.install_words()) as u32 * 8)?;
+        self.names.push((key, table));
         self.accesses.push(Access {
             table,
             key,
             primary: layout.primary(table, key),
             intent,
+            change: Change::Update,
             version: 0,
             header: Header::default(),
             location: NOWHERE,
             walk: 0,
             bucket: None,
+            fresh: false,
+            optional: false,
+            absent: false,
+            grown: None,
             shape,
             first: 0,
             buf,
@@ -352,6 +488,122 @@ impl Txn {
             pending: false,
         });
         Ok(self.accesses.len() - 1)
+    }
+
+    /// The record at place `at` need not be there: then [`Access::absent`] says so, and validation that it stayed so.
+    ///
+    /// # Panics
+    /// If there is no such place.
+    pub fn allow_absence(&mut self, at: usize) {
+        self.accesses[at].optional = true;
+    }
+
+    /// The record at place `at` is to be created; its payload is zero until words are set. One that the transaction was to
+    /// delete is written anew instead.
+    ///
+    /// # Panics
+    /// If there is no such place.
+    pub fn insert(&mut self, at: usize) {
+        let access = &mut self.accesses[at];
+        access.intent = Intent::Write;
+        access.change = if access.change == Change::Delete { Change::Update } else { Change::Insert };
+        for word in 0..access.payload_words() {
+            access.set_word(word, 0);
+        }
+    }
+
+    /// The record at place `at` is to be removed. Of one that the transaction was to create nothing is left.
+    ///
+    /// # Panics
+    /// If there is no such place, or the transaction has not read the record or found that it is not there.
+    pub fn delete(&mut self, at: usize) {
+        let access = &mut self.accesses[at];
+        let known = access.fetched && !access.absent || access.change == Change::Insert;
+        assert!(known, "table {} key {}: to be deleted, but not read", access.table.0, access.key);
+        if access.change != Change::Insert {
+            (access.change, access.intent) = (Change::Delete, Intent::Write);
+        }
+        access.dirty = false;
+    }
+
+    /// Places of the rows that the last scan found, in its order.
+    pub fn scanned(&self) -> &[u32] {
+        &self.scanned
+    }
+
+    /// A scan begins: what the last one found is no longer told.
+    pub(crate) fn begin_scan(&mut self) {
+        self.scanned.clear();
+    }
+
+    /// A scan has found the record at place `at`; one that the transaction is to remove is not shown.
+    pub(crate) fn add_row(&mut self, at: usize) {
+        if self.accesses[at].change != Change::Delete {
+            self.scanned.push(at as u32);
+        }
+    }
+
+    /// Forgets the rows that a scan has found after the first `rows`.
+    pub(crate) fn forget_rows(&mut self, rows: usize) {
+        self.scanned.truncate(rows);
+    }
+
+    /// A scan has looked at a leaf.
+    pub(crate) fn add_leaf(&mut self, leaf: LeafSeen) {
+        if self.leaves.last() != Some(&leaf) {
+            self.leaves.push(leaf);
+        }
+    }
+
+    pub(crate) fn leaf_count(&self) -> usize {
+        self.leaves.len()
+    }
+
+    /// Forgets the leaves that were added after the first `count`.
+    pub(crate) fn forget_leaves(&mut self, count: usize) {
+        self.leaves.truncate(count);
+    }
+
+    /// Forgets the records beyond the first `len`, which nothing has been done with.
+    pub(crate) fn forget_from(&mut self, len: usize) {
+        self.accesses.truncate(len);
+        self.names.truncate(len);
+    }
+
+    /// Leaves that scans have looked at, and what validating costs.
+    pub(crate) fn leaves(&mut self) -> (&[LeafSeen], &mut Cost) {
+        (&self.leaves, &mut self.costs[Phase::Validate])
+    }
+
+    /// Whether there is anything but records to validate.
+    pub fn has_scanned(&self) -> bool {
+        !self.leaves.is_empty()
+    }
+
+    /// Slots that were set aside have put keys into leaves: what scans saw there before stands, if nobody else was faster.
+    pub(crate) fn settle_growth(&mut self, layout: &Layout) {
+        // Owners may have served the requests in another order than they were made in.
+        let mut matched = !self.leaves.is_empty();
+        while std::mem::take(&mut matched) {
+            for access in &mut self.accesses {
+                let Some(grown) = access.grown else { continue };
+                let shard = layout.shard(access.table, access.key);
+                let (node, table) = (access.primary, access.table);
+                let seen = LeafSeen { node, table, shard, leaf: grown.leaf, version: grown.before };
+                let mut expected = false;
+                for leaf in self.leaves.iter_mut().filter(|leaf| **leaf == seen) {
+                    leaf.version = grown.after;
+                    expected = true;
+                }
+                if expected {
+                    access.grown = None;
+                    matched = true;
+                    if let Some((leaf, version)) = grown.split {
+                        self.leaves.push(LeafSeen { leaf, version, ..seen });
+                    }
+                }
+            }
+        }
     }
 
     /// Gives all records another place in the order than the one they were read at, which is a bug unless nothing was
@@ -407,7 +659,7 @@ impl Txn {
 
     /// Whether every lock that the rule asks for is held.
     pub fn has_locked(&self, rule: LockRule) -> bool {
-        self.accesses.iter().all(|a| a.wants(rule).is_none())
+        self.accesses.iter().all(|a| a.wants(rule).is_none() && !a.wants_slot())
     }
 
     /// Whether any lock is held.

@@ -61,7 +61,7 @@ fn fillings<'a, W: Workload>(
 ) -> impl Iterator<Item = (RecordId, Vec<u64>)> + 'a {
     tables.iter().enumerate().flat_map(move |(table, def)| {
         let table = table as u16;
-        keys_of(cluster, TableId(table), def.records, node).map(move |key| {
+        workload.keys(table, cluster.layout(), node).map(move |key| {
             let record = RecordId { table, key };
             let mut words = vec![0; def.payload_bytes.div_ceil(8) as usize];
             workload.fill(record, &mut words);
@@ -70,12 +70,7 @@ fn fillings<'a, W: Workload>(
     })
 }
 
-/// The keys of `0..records` whose primary is `node`.
-fn keys_of(cluster: &Cluster, table: TableId, records: u64, node: NodeId) -> impl Iterator<Item = u64> + '_ {
-    (0..records).filter(move |&key| cluster.layout().primary(table, key) == node)
-}
-
-/// Parts that a partition's copies are compared by, each a range of keys of a table.
+/// Parts that a partition's copies are compared by: keys are dealt out to them by their hash.
 const PARTS: u64 = 64;
 
 /// What was found in the copies that some nodes hold.
@@ -84,7 +79,7 @@ const PARTS: u64 = 64;
 pub(super) struct Found<T> {
     /// Of primaries.
     pub(super) tally: T,
-    /// Records that are missing, torn or still locked on the primary, and the first of them in words.
+    /// Records that are missing where nothing removes any, torn or still locked on the primary, and the first of them in words.
     pub(super) damaged: u64,
     pub(super) first_damaged: Option<String>,
     /// Of primaries and backups, so that copies compare wherever they are.
@@ -99,7 +94,7 @@ struct Copy {
     primary: u16,
     holder: u16,
     records: u64,
-    /// A digest over keys, headers and payloads for each range of keys.
+    /// For each part, the sum of digests over a record's key, header and payload.
     digests: Vec<u64>,
 }
 
@@ -107,7 +102,7 @@ struct Copy {
 pub(super) struct Compared {
     /// Backup copies of records compared.
     pub(super) records: u64,
-    /// Ranges of keys in which a backup differs, and the first of them in words.
+    /// Parts in which a backup differs, and the first of them in words.
     pub(super) differing: u64,
     pub(super) first_differing: Option<String>,
 }
@@ -136,15 +131,12 @@ impl<T: std::ops::AddAssign> Found<T> {
                 }
                 compared.differing += 1;
                 compared.first_differing.get_or_insert_with(|| {
-                    let (name, records) =
-                        tables.get(usize::from(backup.table)).map_or(("?", 0), |t| (t.name, t.records));
-                    let edge = |part: u64| (part * records).div_ceil(PARTS);
+                    let name = tables.get(usize::from(backup.table)).map_or("?", |t| t.name);
+                    let records = primary.map_or(0, |p| p.records);
                     format!(
-                        "{name} keys {}..{} of node {}: its backup node {} has other records",
-                        edge(part as u64),
-                        edge(part as u64 + 1),
-                        backup.primary,
-                        backup.holder
+                        "{name} of node {}: of its {records} records, {} on its backup node {}, those with hash {part} of \
+                         {PARTS} differ",
+                        backup.primary, backup.records, backup.holder
                     )
                 });
             }
@@ -182,35 +174,34 @@ pub(super) fn count<W: Workload>(
                 records: 0,
                 digests: vec![0; PARTS as usize],
             };
-            for key in keys_of(cluster, id, def.records, primary) {
-                let record = store.get(id, key);
+            let damaged = |found: &mut Found<W::Tally>, key: u64, what: String| {
+                found.damaged += 1;
+                found.first_damaged.get_or_insert_with(|| format!("{} key {key} on {node} is {what}", def.name));
+            };
+            store.for_each(primary, id, |key, record| {
                 copy.records += 1;
-                let digest = &mut copy.digests
-                    [(u128::from(key) * u128::from(PARTS) / u128::from(def.records)) as usize];
-                *digest = fold(*digest, key);
+                let mut digest = fold(0, key);
                 if let Some(stored) = &record {
-                    let start = fold(fold(*digest, stored.version), u64::from(stored.locked));
-                    *digest = stored.payload.iter().fold(start, |digest, &word| fold(digest, word));
+                    digest = fold(fold(digest, stored.version), u64::from(stored.locked));
+                    digest = stored.payload.iter().fold(digest, |digest, &word| fold(digest, word));
                 }
+                let part = &mut copy.digests[(fold(1, key) % PARTS) as usize];
+                *part = part.wrapping_add(digest);
                 if primary != node {
-                    continue;
+                    return;
                 }
                 match &record {
                     Some(stored) if !stored.locked => {
                         workload.tally(RecordId { table: id.0, key }, &stored.payload, &mut found.tally);
                     }
-                    other => {
-                        found.damaged += 1;
-                        found.first_damaged.get_or_insert_with(|| {
-                            format!(
-                                "{} key {key} on {node} is {}",
-                                def.name,
-                                match other {
-                                    Some(stored) => format!("still locked: {stored:?}"),
-                                    None => "missing or torn".to_owned(),
-                                }
-                            )
-                        });
+                    Some(stored) => damaged(&mut found, key, format!("still locked: {stored:?}")),
+                    None => damaged(&mut found, key, "torn".to_owned()),
+                }
+            });
+            if primary == node && !workload.changes_tables() {
+                for key in workload.keys(id.0, cluster.layout(), node) {
+                    if store.locate(id, key).is_none() {
+                        damaged(&mut found, key, "missing".to_owned());
                     }
                 }
             }
@@ -230,7 +221,7 @@ mod tests {
 
     #[test]
     fn a_backup_that_differs_or_has_no_primary_is_named() {
-        let tables = [TableDef { name: "accounts", payload_bytes: 8, records: 640 }];
+        let tables = [TableDef::new("accounts", 640, 8)];
         let mut found = Found::<u64> { copies: vec![copy(1, 5), copy(2, 5), copy(0, 5)], ..Found::default() };
         let compared = found.compare(&tables);
         assert_eq!((compared.records, compared.differing), (20, 0));
@@ -238,7 +229,10 @@ mod tests {
         let compared = found.compare(&tables);
         assert_eq!(compared.differing, 1);
         let words = compared.first_differing.unwrap();
-        assert_eq!(words, "accounts keys 30..40 of node 1: its backup node 0 has other records");
+        assert_eq!(
+            words,
+            "accounts of node 1: of its 10 records, 10 on its backup node 0, those with hash 3 of 64 differ"
+        );
         found.copies.remove(0);
         assert_eq!(found.compare(&tables).differing, 2 * PARTS);
     }

@@ -88,27 +88,28 @@ pub(super) struct Kept<T> {
 
 /// Fills a node's location cache with the first keys of every table that other nodes hold, as many as fit. Stores are
 /// filled in the order of keys, so it is known where a record lies, wherever its node is.
-fn warm(layout: &Layout, me: NodeId, words: &Arc<[AtomicU64]>, tables: &[TableDef]) {
+fn warm<W: Workload>(
+    layout: &Layout,
+    workload: &W,
+    me: NodeId,
+    words: &Arc<[AtomicU64]>,
+    tables: &[TableDef],
+) {
     let cache = LocationCache::over(words.clone());
-    let most = tables.iter().map(|t| t.records).max().unwrap_or(0);
-    let mut loaded = vec![0u64; usize::from(layout.config().nodes) * tables.len()];
+    let nodes = (0..layout.config().nodes).map(NodeId).filter(|&node| node != me);
+    let tables = 0..tables.len() as u16;
+    let keys = |table, node| (TableId(table), workload.keys(table, layout, node).enumerate());
+    let mut partitions: Vec<_> =
+        nodes.flat_map(|node| tables.clone().map(move |table| (table, node))).map(|(t, n)| keys(t, n)).collect();
     let mut left = words.len();
-    for key in 0..most {
-        for (table, _) in tables.iter().enumerate().filter(|(_, t)| key < t.records) {
-            let id = TableId(table as u16);
-            let owner = layout.primary(id, key);
-            let nth = &mut loaded[owner.index() * tables.len() + table];
-            let offset = layout.nth_record(id, *nth);
-            *nth += 1;
-            if owner == me {
-                continue;
-            }
-            cache.fill(id, key, offset);
+    // One key of each in turn.
+    while left > 0 && !partitions.is_empty() {
+        partitions.retain_mut(|(table, keys)| {
+            let Some((nth, key)) = keys.next().filter(|_| left > 0) else { return false };
+            cache.fill(*table, key, layout.nth_record(*table, nth as u64));
             left -= 1;
-            if left == 0 {
-                return;
-            }
-        }
+            true
+        });
     }
 }
 
@@ -160,7 +161,7 @@ impl<'r, W: Workload, P: Protocol + Copy + Sync> Run<'r, W, P> {
                 if self.cancelled() {
                     return Err(RunError::Cancelled);
                 }
-                warm(cluster.layout(), *node, words, &self.tables);
+                warm(cluster.layout(), self.workload, *node, words, &self.tables);
             }
         }
         if self.cancelled() {
@@ -262,7 +263,8 @@ impl<'r, W: Workload, P: Protocol + Copy + Sync> Run<'r, W, P> {
                 0 => None,
                 1 => histories.pop(),
                 _ => Some(History::join(histories)),
-            },
+            }
+            .map(History::settled),
             faults: sum.faults,
             interrupted: sum.interrupted,
             facts,
@@ -286,7 +288,7 @@ impl<'r, W: Workload, P: Protocol + Copy + Sync> Run<'r, W, P> {
                 passed: after.differing == 0,
                 detail: match &after.first_differing {
                     None => format!("{} backup copies equal their primaries", after.records),
-                    Some(first) => format!("backups differ in {} ranges of keys; {first}", after.differing),
+                    Some(first) => format!("backups differ in {} parts; {first}", after.differing),
                 },
             });
         }

@@ -17,7 +17,7 @@ pub use sundial::Sundial;
 use crate::verify::Level;
 use phases::ops::{PhaseOps, Stop};
 use phases::plan::Needs;
-use phases::txn::Txn;
+use phases::txn::{Scan, Txn};
 use std::future::Future;
 
 /// How transactions are kept apart.
@@ -40,6 +40,16 @@ pub trait Protocol {
 
     /// Brings the records that the transaction touched and has not read yet into its read set.
     fn read<O: PhaseOps>(&self, ops: &O, txn: &mut Txn) -> impl Future<Output = Result<(), Stop>>;
+
+    /// Reads a range of keys into the read set, for protocols that validate ranges ([`Needs::changes_tables`]).
+    fn scan<O: PhaseOps>(
+        &self,
+        ops: &O,
+        txn: &mut Txn,
+        scan: &Scan,
+    ) -> impl Future<Output = Result<(), Stop>> {
+        ops.scan(txn, scan)
+    }
 
     /// Commits. On an abort the session calls [`Protocol::release`].
     fn commit<O: PhaseOps>(&self, ops: &O, txn: &mut Txn) -> impl Future<Output = Result<(), Stop>>;

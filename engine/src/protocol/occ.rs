@@ -7,7 +7,12 @@
 //!
 //! Read-only transactions read and validate (§5.5). One with a single record skips validation: a record is never
 //! returned torn, so it is consistent with itself. It must have been unlocked, though: with a passively acknowledged
-//! commit the holder of the lock may have told its client already.
+//! commit the holder of the lock may have told its client already. A record that was not there is looked for once more: a
+//! walk through an index is several READs.
+//!
+//! Records are created and removed like others are written: a slot that the owner sets aside is a lock on the key, taken
+//! with the other locks, and removing is what the owner does instead of installing. Ranges are validated by the leaves of the
+//! owner's tree that were looked at (Silo §4.6).
 
 use super::Protocol;
 use phases::ops::{PhaseOps, Stop};
@@ -31,10 +36,11 @@ impl Protocol for Occ {
     async fn commit<O: PhaseOps>(&self, ops: &O, txn: &mut Txn) -> Result<(), Stop> {
         if !txn.writes() {
             return match txn.accesses() {
+                _ if txn.has_scanned() => ops.validate(txn, CheckRule::SameVersion).await,
                 [] => Ok(()),
                 // Its holder may have committed already and be installing: what was read could be out of date.
                 [only] if only.read_locked() => Err(Abort::ReadLocked.into()),
-                [_] => Ok(()),
+                [only] if !only.absent() => Ok(()),
                 _ => ops.validate(txn, CheckRule::SameVersion).await,
             };
         }

@@ -8,7 +8,7 @@ use crate::verify::{Key, Recorder};
 use phases::ops::{PhaseOps, Stop};
 use phases::plan::Phase;
 use phases::rule::{Abort, CheckRule, LockRule, Timestamp};
-use phases::txn::{Access, Intent, Txn};
+use phases::txn::{Access, Change, Intent, Order, Scan, Txn};
 use primitives::fabric::Nic;
 use primitives::units::Nanos;
 use primitives::verbs::port::EnginePort;
@@ -118,10 +118,32 @@ impl<O> Observed<O> {
         if let Some(pen) = &mut *self.pen.borrow_mut() {
             pen.read.resize(txn.accesses().len(), false);
             for (access, read) in txn.accesses().iter().zip(&mut pen.read) {
-                if access.fetched() && !std::mem::replace(read, true) {
-                    pen.recorder.read(key_of(access), access.version);
+                // A slot set aside shows that there was no such record, too.
+                if (access.fetched() || access.reserved()) && !std::mem::replace(read, true) {
+                    if access.absent() || access.reserved() {
+                        pen.recorder.read_absent(key_of(access), access.version);
+                    } else {
+                        pen.recorder.read(key_of(access), access.version);
+                    }
                 }
             }
+        }
+    }
+
+    /// The part of the range that the scan has gone through.
+    fn record_range(&self, txn: &Txn, scan: &Scan) {
+        if let Some(pen) = &mut *self.pen.borrow_mut()
+            && scan.from <= scan.to
+            && scan.limit > 0
+        {
+            let full = txn.scanned().len() >= scan.limit;
+            let last = txn.scanned().last().filter(|_| full).map(|&at| txn.accesses()[at as usize].key);
+            let (from, to) = match (last, scan.order) {
+                (None, _) => (scan.from, scan.to),
+                (Some(last), Order::Ascending) => (scan.from, last),
+                (Some(last), Order::Descending) => (last, scan.to),
+            };
+            pen.recorder.read_range(u32::from(scan.table.0), from, to);
         }
     }
 
@@ -129,8 +151,13 @@ impl<O> Observed<O> {
         if let Some(pen) = &mut *self.pen.borrow_mut()
             && !std::mem::replace(&mut pen.wrote, true)
         {
-            for access in txn.accesses().iter().filter(|a| a.dirty()) {
-                pen.recorder.write(key_of(access), access.next_version(txn.install_at));
+            for access in txn.accesses() {
+                let (key, version) = (key_of(access), access.next_version(txn.install_at));
+                match access.change {
+                    Change::Delete => pen.recorder.delete(key, version),
+                    _ if access.dirty() => pen.recorder.write(key, version),
+                    _ => {}
+                }
             }
         }
     }
@@ -151,6 +178,17 @@ impl<O: PhaseOps> PhaseOps for Observed<O> {
         done
     }
 
+    async fn scan(&self, txn: &mut Txn, scan: &Scan) -> Result<(), Stop> {
+        let start = self.start();
+        let done = self.ops.scan(txn, scan).await;
+        self.stop(Phase::Fetch, start);
+        if done.is_ok() {
+            self.record_reads(txn);
+            self.record_range(txn, scan);
+        }
+        done
+    }
+
     async fn lock_and_read(&self, txn: &mut Txn, rule: LockRule) -> Result<(), Stop> {
         // Under two-phase locking most transactions have all their locks when they commit.
         if txn.has_locked(rule) {
@@ -167,7 +205,7 @@ impl<O: PhaseOps> PhaseOps for Observed<O> {
 
     async fn validate(&self, txn: &mut Txn, rule: CheckRule) -> Result<(), Stop> {
         // Many transactions write all that they read.
-        if !txn.accesses().iter().any(|a| a.intent == Intent::Read) {
+        if !txn.has_scanned() && !txn.accesses().iter().any(|a| a.intent == Intent::Read) {
             return Ok(());
         }
         let start = self.start();

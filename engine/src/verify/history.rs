@@ -5,6 +5,7 @@
 //! chunk (each twice as long as the one before, up to a bound; [`Recorder::with_capacity`] moves even that to the
 //! start). Six thousand simulated coroutines can each own one without reserving gigabytes.
 
+use super::settle;
 use primitives::units::Nanos;
 use std::collections::BTreeMap;
 
@@ -264,6 +265,19 @@ impl History {
         self.ops.get(first..first + txn.op_count as usize).unwrap_or(&[])
     }
 
+    /// Replaces every transaction's operations by what `f` makes of them.
+    pub(super) fn map_ops(&mut self, mut f: impl FnMut(&Txn, &[Op], &mut Vec<Op>)) {
+        let mut ops = Vec::with_capacity(self.ops.len());
+        for index in 0..self.txns.len() {
+            let txn = self.txns[index];
+            let first = ops.len();
+            f(&txn, self.ops(&txn), &mut ops);
+            let op_count = u32::try_from(ops.len() - first).expect("2^32 operations in one transaction");
+            self.txns[index] = Txn { first_op: first as u64, op_count, ..txn };
+        }
+        self.ops = ops;
+    }
+
     /// Operations of all transactions together.
     pub fn op_count(&self) -> usize {
         self.ops.len()
@@ -311,6 +325,33 @@ impl Recorder {
     pub fn read(&mut self, key: Key, version: u64) {
         assert!(self.open.is_some(), "session {}: read recorded outside a transaction", self.session);
         self.ops.push(Op::read(key, version));
+    }
+
+    /// The transaction looked for `key` and found nothing; `floor` is the version that stood for that. [`History::settled`] makes
+    /// of it a read of what was removed last.
+    ///
+    /// # Panics
+    /// As [`Recorder::read`].
+    pub fn read_absent(&mut self, key: Key, floor: u64) {
+        self.read(key, floor | settle::ABSENT);
+    }
+
+    /// The transaction read all keys from `from` to `to` of a table that there were; those are recorded as read by themselves.
+    /// [`History::settled`] makes of it reads of all others.
+    ///
+    /// # Panics
+    /// As [`Recorder::read`].
+    pub fn read_range(&mut self, table: u32, from: u64, to: u64) {
+        self.read(Key { table, key: from }, settle::RANGE);
+        self.read(Key { table, key: to }, settle::RANGE);
+    }
+
+    /// The transaction removes `key`, leaving `version` behind. As [`Recorder::write`] otherwise.
+    ///
+    /// # Panics
+    /// As [`Recorder::read`].
+    pub fn delete(&mut self, key: Key, version: u64) {
+        self.write(key, version | settle::REMOVED);
     }
 
     /// The transaction installs `version` of `key`. Record it before the first moment another transaction could see

@@ -33,6 +33,7 @@ mod fractured;
 mod graph;
 pub mod history;
 mod index;
+mod settle;
 mod verdict;
 
 pub use check::{Level, check};

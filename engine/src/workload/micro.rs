@@ -144,7 +144,7 @@ impl Workload for Micro {
     }
 
     fn tables(&self) -> Vec<TableDef> {
-        vec![TableDef { name: "records", records: self.records, payload_bytes: self.payload_bytes }]
+        vec![TableDef::new("records", self.records, self.payload_bytes)]
     }
 
     fn records_per_transaction(&self) -> usize {

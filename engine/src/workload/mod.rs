@@ -15,6 +15,8 @@ use crate::protocol::Protocol;
 use crate::session::{Halt, Session};
 use params::{Param, ParamError};
 use phases::ops::PhaseOps;
+use phases::store::Layout;
+use primitives::verbs::NodeId;
 use rand::Rng;
 use std::future::Future;
 use std::ops::AddAssign;
@@ -40,7 +42,7 @@ impl Scale {
 pub struct RecordId {
     /// The table, by its place in [`Workload::tables`].
     pub table: u16,
-    /// The key, below the table's number of records.
+    /// The key.
     pub key: u64,
 }
 
@@ -49,10 +51,49 @@ pub struct RecordId {
 pub struct TableDef {
     /// Its name.
     pub name: &'static str,
-    /// Records; keys are `0..records`.
+    /// Records that it is loaded with, in the whole cluster; see [`Workload::keys`].
     pub records: u64,
     /// Payload of a record in bytes, a multiple of 8.
     pub payload_bytes: u32,
+    /// Records that each node has room for, those to be inserted included; 0 stands for `records` dealt out evenly.
+    pub capacity_per_node: u64,
+    /// Neighbouring keys that share a node: the primary is `key / keys_per_block mod nodes`. Keys of a block can be scanned
+    /// together.
+    pub keys_per_block: u64,
+    /// Owners keep its keys in order, for scans.
+    pub ordered: bool,
+}
+
+impl TableDef {
+    /// A table with keys `0..records`, dealt out one by one, to which nothing is added: neighbours on different nodes, so hot keys are
+    /// spread, and no transaction is local by luck.
+    pub const fn new(name: &'static str, records: u64, payload_bytes: u32) -> TableDef {
+        TableDef { name, records, payload_bytes, capacity_per_node: 0, keys_per_block: 1, ordered: false }
+    }
+
+    /// With room for so many records on each node.
+    pub const fn room(self, capacity_per_node: u64) -> TableDef {
+        TableDef { capacity_per_node, ..self }
+    }
+
+    /// With so many neighbouring keys on one node.
+    pub const fn blocks(self, keys_per_block: u64) -> TableDef {
+        TableDef { keys_per_block, ..self }
+    }
+
+    /// With keys in order.
+    pub const fn ordered(self) -> TableDef {
+        TableDef { ordered: true, ..self }
+    }
+
+    /// Records that each of so many nodes has room for.
+    pub fn rows_per_node(&self, nodes: u16) -> u64 {
+        if self.capacity_per_node > 0 {
+            return self.capacity_per_node;
+        }
+        let blocks = self.records.div_ceil(self.keys_per_block.max(1)).div_ceil(u64::from(nodes).max(1));
+        blocks.saturating_mul(self.keys_per_block).clamp(1, self.records.max(1))
+    }
 }
 
 /// The outcome of one invariant.
@@ -79,6 +120,28 @@ pub trait Workload: Sync {
 
     /// Its tables.
     fn tables(&self) -> Vec<TableDef>;
+
+    /// Whether its transactions insert, delete, scan, or look for what may not be there. Only protocols that can keep such
+    /// transactions apart may run it.
+    fn changes_tables(&self) -> bool {
+        false
+    }
+
+    /// The keys of a table that are loaded and whose primary is `node`, always in the same order: of `0..records`, unless the
+    /// workload has other keys.
+    fn keys<'a>(
+        &'a self,
+        table: u16,
+        layout: &'a Layout,
+        node: NodeId,
+    ) -> impl Iterator<Item = u64> + 'a {
+        let def = self.tables().get(usize::from(table)).copied();
+        let (records, block) = def.map_or((0, 1), |t| (t.records, t.keys_per_block.max(1)));
+        let blocks = u64::from(node.0)..records.div_ceil(block);
+        blocks
+            .step_by(usize::from(layout.config().nodes))
+            .flat_map(move |b| b * block..(b * block).saturating_add(block).min(records))
+    }
 
     /// Most records that one transaction touches; buffers are set aside for so many.
     fn records_per_transaction(&self) -> usize;

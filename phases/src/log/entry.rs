@@ -3,17 +3,21 @@
 //! ```text
 //! frame     length in bytes:31 | skip:1 | position / 8, low 32 bits
 //! stamp     of the transaction
-//! records   table:16 | payload words:16 | 0:32,  key,  new version,  payload…
+//! records   table:16 | payload words:16 | change:32,  key,  new version,  payload…
 //! frame     the same again
 //! ```
 //!
 //! The frame at both ends shows that an entry arrived whole (FaRM §4); carrying the entry's position it also tells an
 //! entry from what an earlier lap left at the same place. A lone frame with the skip bit says that the entry did not
 //! fit into the rest of the ring and begins at its start; its length covers the rest.
+//!
+//! *Change* is 0 for new values, 1 for a record that is created with them, 2 for one that is removed, which has none. A copy may
+//! learn of new values before it learns that the record was created, so that makes no difference to it; it does to a
+//! reader of the log.
 
 use crate::rule::Stamp;
 use crate::store::TableId;
-use crate::txn::Access;
+use crate::txn::{Access, Change};
 use primitives::mem::Buf;
 
 /// Bytes of an entry beside its records: two frames and the stamp.
@@ -64,8 +68,9 @@ impl<'b> Builder<'b> {
     }
 
     pub(crate) fn record(&mut self, access: &Access, version: u64) {
-        let words = access.payload_words();
-        self.buf.set_word(self.at, u64::from(access.table.0) << 48 | (words as u64) << 32);
+        let words = access.logged_words();
+        let what = u64::from(access.table.0) << 48 | (words as u64) << 32 | access.change as u64;
+        self.buf.set_word(self.at, what);
         self.buf.set_word(self.at + 1, access.key);
         self.buf.set_word(self.at + 2, version);
         for i in 0..words {
@@ -90,19 +95,23 @@ pub(crate) fn frame(buf: &Buf, len: u32, position: u64, skip: Option<u64>) {
 pub(crate) struct RecordHead {
     pub(crate) table: TableId,
     pub(crate) payload_words: u32,
+    /// It was removed.
+    pub(crate) removed: bool,
     pub(crate) key: u64,
     pub(crate) version: u64,
 }
 
 impl RecordHead {
-    /// From the record's first three words.
-    pub(crate) fn new(words: [u64; 3]) -> RecordHead {
-        RecordHead {
+    /// From the record's first three words; `None` if they say what no transaction does.
+    pub(crate) fn new(words: [u64; 3]) -> Option<RecordHead> {
+        let removed = words[0] as u32 == Change::Delete as u32;
+        (removed || matches!(words[0] as u32, 0 | 1)).then_some(RecordHead {
             table: TableId((words[0] >> 48) as u16),
             payload_words: (words[0] >> 32) as u32 & 0xffff,
+            removed,
             key: words[1],
             version: words[2],
-        }
+        })
     }
 }
 

@@ -16,7 +16,7 @@ pub(crate) use reader::RingReader;
 pub(crate) use ring::Ring;
 
 use crate::store::Layout;
-use crate::txn::{Access, Intent, Txn};
+use crate::txn::{Access, Txn};
 use primitives::mem::{Buf, PoolExhausted};
 use primitives::verbs::NodeId;
 use primitives::verbs::port::EnginePort;
@@ -78,24 +78,18 @@ impl Rings {
     }
 }
 
-/// Whether the access has something to log.
-#[inline]
-fn logged(access: &Access) -> bool {
-    access.intent == Intent::Write && access.dirty()
-}
-
 /// Builds the transaction's entries: one for each node that backs a record it wrote.
 pub(crate) fn build(txn: &mut Txn, layout: &Layout, port: &EnginePort) -> Result<(), PoolExhausted> {
     let (stamp, install_at) = (txn.stamp, txn.install_at);
     let (accesses, slots) = txn.logging();
     slots.clear();
-    for access in accesses.iter().filter(|a| logged(a)) {
+    for access in accesses.iter().filter(|a| a.logged()) {
         for node in layout.backups(access.primary) {
             if slots.iter().any(|s: &Slot| s.node == node) {
                 continue;
             }
-            let backed = |a: &&Access| logged(a) && layout.copy(node, a.primary).is_some_and(|copy| copy > 0);
-            let len = entry::bytes(accesses.iter().filter(backed).map(|a| a.payload_words()));
+            let backed = |a: &&Access| a.logged() && layout.copy(node, a.primary).is_some_and(|copy| copy > 0);
+            let len = entry::bytes(accesses.iter().filter(backed).map(|a| a.logged_words()));
             let buf = port.buf(len + 8)?;
             let mut out = entry::Builder::new(&buf, stamp);
             for access in accesses.iter().filter(backed) {

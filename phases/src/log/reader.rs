@@ -101,11 +101,15 @@ impl RingReader {
             if end - next < u64::from(entry::RECORD_BYTES) {
                 return None;
             }
-            let head = RecordHead::new([region.load(next), region.load(next + 8), region.load(next + 16)]);
+            let head = RecordHead::new([region.load(next), region.load(next + 8), region.load(next + 16)])?;
             let payload = next + u64::from(entry::RECORD_BYTES);
             next = payload + u64::from(head.payload_words) * 8;
-            if !layout.has(head.table) || head.payload_words != layout.payload_words(head.table) || next > end
-            {
+            let words = match layout.has(head.table) {
+                true if head.removed => 0,
+                true => layout.payload_words(head.table),
+                false => return None,
+            };
+            if head.payload_words != words || next > end {
                 return None;
             }
             nic.charge(CpuWork::Probe);
@@ -122,14 +126,7 @@ impl RingReader {
         let layout = self.store.layout();
         let copy = layout.copy(self.store.node(), layout.primary(head.table, head.key)).filter(|&c| c > 0)?;
         let words = (0..u64::from(head.payload_words)).map(|i| region.load(payload + i * 8));
-        let Some(offset) = self.store.locate_copy(copy, head.table, head.key) else {
-            return self
-                .store
-                .insert_version(copy, head.table, head.key, head.version, words)
-                .ok()
-                .map(|_| ());
-        };
-        self.store.bring_to(offset, layout.shape(head.table), head.version, head.key, words);
-        Some(())
+        let words = (!head.removed).then_some(words);
+        self.store.bring_copy_to(copy, head.table, head.key, head.version, words).ok()
     }
 }

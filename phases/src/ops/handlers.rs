@@ -4,12 +4,14 @@
 //! rule lets the transaction wait: then it is parked ([`super::parked`]). Bytes come from peers: a request that is too short, names no table, or asks what the record's state rules out changes nothing and
 //! gets a refusal (or an empty reply if it cannot be decoded), and is counted.
 
-use super::owner;
+mod structure;
+
+use super::owner::{self, Look};
 use super::parked::{Parked, Parking};
 use super::wire::{self, Name};
 use crate::log::RingReader;
 use crate::rule::{Abort, Ask, CheckRule, Header, LockRule, OnConflict, Packing, Timestamp, Verdict};
-use crate::store::{Cluster, NodeStore, record};
+use crate::store::{Cluster, NodeStore, Shape, record};
 use primitives::fabric::{CpuWork, Nic};
 use primitives::mem::{Buf, PoolExhausted};
 use primitives::mesh::Site;
@@ -18,6 +20,9 @@ use primitives::units::Nanos;
 use primitives::verbs::port::EnginePort;
 use std::cell::Cell;
 use std::rc::Rc;
+
+/// Words of a message in front of its payload.
+const MESSAGE_HEADER_WORDS: usize = 3;
 
 /// What handlers have counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -42,6 +47,8 @@ pub struct Handlers {
     image: Buf,
     log: RingReader,
     parking: Parking,
+    /// Words that a reply has room for.
+    reply_words: usize,
     stats: Rc<Cell<HandlerStats>>,
 }
 
@@ -59,6 +66,7 @@ impl Handlers {
             image: site.net.port.buf(longest)?,
             port: site.net.port.clone(),
             log: RingReader::new(store.clone(), site.worker),
+            reply_words: (site.net.rpc.config().max_message as usize / 8).saturating_sub(MESSAGE_HEADER_WORDS),
             // Well before the caller takes its request for lost.
             parking: Parking::new(Nanos(site.net.rpc.config().retransmit_after.0 / 2)),
             store,
@@ -102,6 +110,10 @@ impl Handlers {
         let shape = self.store.layout().shape(name.table);
         self.port.nic().charge(CpuWork::Copy(shape.words() as u32 * 8));
         wire::write_outcome(reply, 0, offset);
+        self.put_image(shape, slot, state, reply);
+    }
+
+    fn put_image(&self, shape: Shape, slot: usize, state: Option<Header>, reply: &mut Reply<'_>) {
         reply.word(state.map_or(self.image.word(record::HEADER_WORD), |state| state.0));
         if wire::names_version(shape.packing) {
             reply.word(self.image.word(shape.version_word(slot)));
@@ -147,6 +159,16 @@ impl Handlers {
             self.read_at(name, time, None, reply);
             return Ok(());
         }
+        if self.store.layout().config().packing == Packing::Counted && self.store.layout().has(name.table) {
+            self.port.nic().charge(CpuWork::Probe);
+            match self.store.look(name.table, name.key, name.offset, &self.image) {
+                Look::Whole(offset, slot) => self.put_record(name, offset, slot, None, reply),
+                Look::Torn(offset) => wire::write_outcome(reply, owner::WAIT, offset),
+                Look::Coming(_) => wire::write_outcome(reply, Abort::ReadLocked.encode(), 0),
+                Look::Absent(floor) => wire::write_outcome(reply, owner::NOT_FOUND, floor),
+            }
+            return Ok(());
+        }
         match self.find(name) {
             Some(offset) => {
                 self.reply_record(name, offset, None, reply);
@@ -182,7 +204,7 @@ impl Handlers {
         let verdict = if versions {
             self.store.lock_at(offset, self.store.layout().shape(name.table), ask, rule)
         } else {
-            self.store.lock(offset, ask, rule)
+            self.store.lock(offset, name.key, ask, rule)
         };
         match verdict {
             Verdict::Grant(locked) if wire::lock_brings_record(rule.packing, ask) => {
@@ -291,6 +313,11 @@ impl Service for Handlers {
                 reply.word(head);
                 Ok(())
             }),
+            wire::RESERVE => self.reserve(request, reply),
+            wire::UNDO | wire::REMOVE => self.take_back(incoming.handler, request, reply),
+            wire::ABSENT => self.absent(request, reply),
+            wire::SCAN => self.scan(request, reply),
+            wire::LEAVES => self.leaves(request, reply),
             wire::PING => {
                 wire::write_outcome(reply, 0, 0);
                 Ok(())

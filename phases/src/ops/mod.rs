@@ -10,6 +10,7 @@ mod one_sided;
 mod owner;
 mod parked;
 mod phases;
+mod ranges;
 mod two_sided;
 pub(crate) mod wire;
 
@@ -21,8 +22,8 @@ pub use two_sided::TwoSided;
 use crate::plan::{CheckedPlan, Phase};
 use crate::rule::time::{Clock, Skew};
 use crate::rule::{Abort, CheckRule, LockRule, OnConflict, Timestamp};
-use crate::store::{Directory, Layout, LocationCache};
-use crate::txn::{Access, NOWHERE, Txn};
+use crate::store::{Directory, Layout, LocationCache, TableId};
+use crate::txn::{Access, NOWHERE, Scan, Txn};
 use primitives::exec::sleep_until;
 use primitives::fabric::{AnyNic, CpuWork, Nic};
 use primitives::mesh::Worker;
@@ -81,6 +82,31 @@ pub enum Fault {
         /// Where it stopped.
         head: u64,
     },
+    /// A range of a table whose owners do not keep its keys in order.
+    #[error("a range of table {table}, which is not ordered", table = .table.0)]
+    Unordered {
+        /// The table.
+        table: TableId,
+    },
+    /// A range that does not lie in one partition.
+    #[error("keys {from}..={to} of table {table} are not of one block, so not of one owner", table = .table.0)]
+    Scattered {
+        /// The table.
+        table: TableId,
+        /// The first key.
+        from: u64,
+        /// The last key.
+        to: u64,
+    },
+    /// A range of records of which not one fits into a message.
+    #[error("a range of table {table}, whose records are longer than a message", table = .table.0)]
+    WideRows {
+        /// The table.
+        table: TableId,
+    },
+    /// The operations do not include ranges.
+    #[error("ranges are read by all phases together, not by a primitive alone")]
+    NoRanges,
 }
 
 /// Why a phase did not succeed.
@@ -129,18 +155,24 @@ pub trait PhaseOps {
     /// # Errors
     /// [`Abort::TimestampWrap`] when they are used up.
     fn timestamp(&self) -> Result<Timestamp, Abort>;
-    /// Reads every record that is not read yet.
+    /// Reads every record that is not read yet. Of those that need not be there ([`Txn::allow_absence`]) it may find that.
     async fn fetch(&self, txn: &mut Txn) -> Result<(), Stop>;
+    /// Reads the records of a range of keys, by their owner's CPU; [`Txn::scanned`] has them. They join the transaction's records,
+    /// and `validate` checks also that no key of the range has come or gone. The transaction's own inserts are not among
+    /// them, nor is what it is to delete.
+    async fn scan(&self, _txn: &mut Txn, _scan: &Scan) -> Result<(), Stop> {
+        Err(Fault::NoRanges.into())
+    }
     /// Locks every record to be written and, if the rule says so, those only read. One that was read must still have its
-    /// version; one that was not is read.
+    /// version; one that was not is read. Then owners set slots aside for the records to be created.
     async fn lock_and_read(&self, txn: &mut Txn, rule: LockRule) -> Result<(), Stop>;
-    /// Checks every record that is only read, and extends leases that do not reach. With a read-only transaction, this and `fetch` are all there is.
+    /// Checks every record that is only read, those that were not there, and the ranges; and extends leases that do not reach. With a read-only transaction, this and `fetch` are all there is.
     async fn validate(&self, txn: &mut Txn, rule: CheckRule) -> Result<(), Stop>;
     /// Writes the new values to the backups' logs and waits until all have them.
     async fn replicate(&self, txn: &mut Txn) -> Result<(), Stop>;
-    /// Writes the new values to the primaries and frees their locks.
+    /// Writes the new values to the primaries, has records removed by their owners, and frees all locks.
     async fn install_and_unlock(&self, txn: &mut Txn) -> Result<(), Stop>;
-    /// Frees every lock that is held.
+    /// Frees every lock that is held, and has slots taken back.
     async fn unlock(&self, txn: &mut Txn) -> Result<(), Stop>;
 }
 
@@ -191,6 +223,7 @@ impl Context {
         if let Some(cache) = &self.cache {
             self.charge(CpuWork::Probe);
             access.location = cache.lookup(access.table, access.key).unwrap_or(NOWHERE);
+            access.fresh = false;
         }
     }
 

@@ -25,7 +25,7 @@ use crate::log::Slot;
 use crate::plan::{Phase, Step};
 use crate::rule::{Abort, CheckRule, Header, LockRule, Packing, Timestamp, Verdict, versions};
 use crate::store::layout::BUCKET_BYTES;
-use crate::store::{Found, probe_bucket, record};
+use crate::store::{Found, floor_of, probe_bucket, record};
 use crate::txn::{Access, Intent, NOWHERE, Txn};
 use primitives::exec::yield_now;
 use primitives::fabric::{AnyNic, CpuWork};
@@ -137,17 +137,69 @@ impl OneSided {
             for access in set.iter_mut().filter(missing) {
                 context.charge(CpuWork::Probe);
                 let Some(bucket) = &access.bucket else { continue };
-                match probe_bucket(bucket, access.key) {
-                    Found::At(offset) => {
-                        access.location = offset;
+                // The floor that stands for an absence is that of before the walk.
+                let floor = (access.walk == context.layout.bucket(0, access.table, access.key))
+                    .then(|| floor_of(bucket, context.layout.config().first_version));
+                match (probe_bucket(bucket, access.key), floor) {
+                    (Found::At(offset), _) => {
+                        (access.location, access.fresh) = (offset, true);
                         access.bucket = None;
                         context.remember(access);
                     }
-                    Found::Next(next) => access.walk = next,
-                    Found::Nowhere => return Err(Abort::NotFound.into()),
+                    // Its owner is changing the chain: look again.
+                    (_, Some(None)) if access.optional => {}
+                    (Found::Next(next), floor) => {
+                        access.version = floor.flatten().unwrap_or(access.version);
+                        access.walk = next;
+                    }
+                    (Found::Nowhere, floor) if access.optional => {
+                        access.bucket = None;
+                        access.take_absence(floor.flatten().unwrap_or(access.version));
+                    }
+                    (Found::Nowhere, _) => return Err(Abort::NotFound.into()),
                 }
             }
         }
+    }
+
+    /// Walks once more through the chains in which the pending records were not found.
+    pub(super) async fn check_absence(
+        &self,
+        set: &mut [Access],
+        step: Step,
+        cost: &mut Cost,
+    ) -> Result<(), Stop> {
+        let context = &*self.context;
+        let first = |access: &Access| context.layout.bucket(0, access.table, access.key);
+        for group in groups(set, step) {
+            group.iter_mut().filter(|a| a.pending).for_each(|a| a.walk = first(a));
+            while any_pending(group) {
+                let mut batch = self.batch(step);
+                for access in group.iter_mut().filter(|a| a.pending) {
+                    if access.bucket.is_none() {
+                        access.bucket = Some(context.port().buf(BUCKET_BYTES as u32).map_err(pool)?);
+                    }
+                    if let Some(bucket) = &access.bucket {
+                        batch.read(context.at(access.primary, access.walk), bucket, 0, BUCKET_BYTES as u32);
+                    }
+                }
+                *cost += batch.post().await.map_err(fault(Phase::Validate))?;
+                for access in group.iter_mut().filter(|a| a.pending) {
+                    context.charge(CpuWork::Probe);
+                    let Some(bucket) = &access.bucket else { continue };
+                    let floor = floor_of(bucket, context.layout.config().first_version);
+                    if access.walk == first(access) && floor != Some(access.version) {
+                        return Err(Abort::ReadChanged.into());
+                    }
+                    match probe_bucket(bucket, access.key) {
+                        Found::At(_) => return Err(Abort::ReadChanged.into()),
+                        Found::Next(next) => access.walk = next,
+                        Found::Nowhere => (access.pending, access.bucket) = (false, None),
+                    }
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Posts the READs of pending records whose location is known; none if there are no such records.
@@ -177,6 +229,15 @@ impl OneSided {
         let slot = if access.shape().packing == Packing::Versions { self.choose(access)? } else { 0 };
         if access.shape().whole(record::words_of(access.image()), slot) {
             access.read_in(slot);
+        } else if access.shape().packing == Packing::Counted
+            && record::is_absent(record::words_of(access.image()))
+        {
+            // Remembered from before it was removed; or just found, and then somebody is about to create it, or has just
+            // removed it.
+            if access.fresh {
+                return Err(Abort::ReadLocked);
+            }
+            self.context.forget(access);
         } else {
             self.context.torn();
         }

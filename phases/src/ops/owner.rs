@@ -7,7 +7,67 @@ use crate::rule::{Abort, Ask, CheckRule, Header, LockRule, Packing, Timestamp, V
 use crate::store::{NodeStore, Shape, TableId, record};
 use primitives::mem::Buf;
 
+/// What the owner finds when it looks for a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Look {
+    /// The record, copied out: its offset, and the slot with its latest version.
+    Whole(u64, usize),
+    /// It is being written.
+    Torn(u64),
+    /// Somebody is about to create it.
+    Coming(u64),
+    /// There is none, and this version stands for that.
+    Absent(u64),
+}
+
+/// Looks at a record that goes from place to place meanwhile.
+const LOOKS: u32 = 64;
+
 impl NodeStore {
+    /// Copies a record out, from where the requester believes it to be or from where it is. For packings with one version.
+    #[inline]
+    pub(super) fn look(&self, table: TableId, key: u64, believed: u64, buf: &Buf) -> Look {
+        let mut offset = match self.find(table, key, believed) {
+            Some(offset) => offset,
+            None => match self.missing(table, key) {
+                Ok(floor) => return Look::Absent(floor),
+                Err(offset) => offset,
+            },
+        };
+        let shape = self.layout().shape(table);
+        for _ in 0..LOOKS {
+            let slot = self.read(offset, buf, shape);
+            let gone = buf.word(record::KEY_WORD) != key;
+            match slot {
+                Some(slot) if !gone => return Look::Whole(offset, slot),
+                None if !gone && !(shape.packing == Packing::Counted && record::is_absent(record::words_of(buf))) => {
+                    return Look::Torn(offset);
+                }
+                _ => {}
+            }
+            // No record, or another's: where is it now?
+            let was = offset;
+            offset = match self.missing(table, key) {
+                Ok(floor) => return Look::Absent(floor),
+                Err(offset) if offset == was && !gone => return Look::Coming(offset),
+                Err(offset) => offset,
+            };
+        }
+        Look::Torn(offset)
+    }
+
+    /// The version that stands for a record's absence, or the offset of the record.
+    fn missing(&self, table: TableId, key: u64) -> Result<u64, u64> {
+        loop {
+            if let Some(offset) = self.locate(table, key) {
+                return Err(offset);
+            }
+            if let Some(floor) = self.absence(table, key) {
+                return Ok(floor);
+            }
+        }
+    }
+
     /// The record's offset: where the requester believes it to be, if the key there agrees, else by the index.
     #[inline]
     pub(super) fn find(&self, table: TableId, key: u64, believed: u64) -> Option<u64> {
@@ -43,9 +103,22 @@ impl NodeStore {
         }
     }
 
-    /// Locks the record if the rule allows it; grants with the header it now has.
+    /// Locks the record if the rule allows it and it still is this key's; grants with the header it now has.
     #[inline]
-    pub(super) fn lock(&self, offset: u64, ask: Ask, rule: LockRule) -> Verdict {
+    pub(super) fn lock(&self, offset: u64, key: u64, ask: Ask, rule: LockRule) -> Verdict {
+        let verdict = self.lock_slot(offset, ask, rule);
+        // While it is locked it stays what it is; a slot without a record cannot be locked.
+        if let Verdict::Grant(locked) = verdict
+            && self.region().load(offset + record::KEY_WORD as u64 * 8) != key
+        {
+            self.release(offset, rule.packing, locked);
+            return Verdict::Deny(Abort::WriteChanged);
+        }
+        verdict
+    }
+
+    #[inline]
+    fn lock_slot(&self, offset: u64, ask: Ask, rule: LockRule) -> Verdict {
         let mut seen = self.header(offset);
         loop {
             let verdict = rule.decide(ask, seen);
@@ -109,7 +182,7 @@ impl NodeStore {
 
     /// Locks a multi-version record for a writer at the rule's time, if neither reader nor writer is later.
     pub(super) fn lock_at(&self, offset: u64, shape: Shape, ask: Ask, rule: LockRule) -> Verdict {
-        let verdict = self.lock(offset, ask, rule);
+        let verdict = self.lock_slot(offset, ask, rule);
         let Verdict::Grant(locked) = verdict else { return verdict };
         let word = record::words_at(self.region(), offset);
         let newest = word(shape.version_word(shape.newest(&word)));

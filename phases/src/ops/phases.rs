@@ -1,12 +1,13 @@
 //! All phases as a plan carries them: local records by CPU, the rest by the primitive the plan names.
 
 use super::wire;
+use super::owner::Look;
 use super::{Clock, Context, MAX_TRIES, OneSided, PhaseOps, Skew, Stop, TwoSided, fault};
 use crate::log::{RingReader, Rings};
 use crate::plan::{CheckedPlan, Phase, Step, Via};
 use crate::rule::{Abort, CheckRule, LockRule, OnConflict, Packing, Timestamp, Verdict};
 use crate::store::{CacheStats, Cluster, Layout, LocationCache, NodeStore, TableId, record};
-use crate::txn::{Access, Intent, NOWHERE, Txn};
+use crate::txn::{Access, Change, Intent, NOWHERE, Scan, Txn};
 use primitives::exec::yield_now;
 use primitives::fabric::CpuWork;
 use primitives::mem::PoolExhausted;
@@ -41,7 +42,7 @@ struct Split {
 /// A worker's coroutines share one value: it keeps account of the worker's log rings, which have one writer.
 pub struct Phases {
     pub(super) context: Rc<Context>,
-    local: NodeStore,
+    pub(super) local: NodeStore,
     pub(super) one: OneSided,
     pub(super) two: TwoSided,
     pub(super) rings: Rings,
@@ -154,6 +155,8 @@ impl Phases {
                 self.context.charge(CpuWork::Probe);
                 match self.local.locate(access.table, access.key) {
                     Some(offset) => access.location = offset,
+                    // A fetch looks again: who may find nothing must know what stands for that.
+                    None if access.optional => {}
                     None => return Err(Abort::NotFound.into()),
                 }
             }
@@ -170,11 +173,53 @@ impl Phases {
         Ok(split)
     }
 
+    /// Whether some of the pending records must be ended by other nodes' CPUs; then those alone are pending.
+    fn leave_to_owners(&self, set: &mut [Access], install: bool) -> bool {
+        let theirs = |a: &Access| a.pending && a.primary != self.context.me && a.ends_at_owner(install);
+        let any = set.iter().any(theirs);
+        if any {
+            set.iter_mut().for_each(|a| a.pending = theirs(a));
+        }
+        any
+    }
+
+    /// Ends what only this node's CPU can end: a record is removed, leaving `version` behind, or a slot taken back.
+    fn end_here(&self, store: &NodeStore, access: &mut Access, version: Option<u64>) {
+        self.context.charge(CpuWork::Probe);
+        let done = match (access.change, version) {
+            (Change::Delete, Some(version)) => store.remove(access.table, access.key, access.location, version),
+            _ => store.undo(access.table, access.key, access.location, access.header),
+        };
+        assert!(done, "bug: {access:?} ends without having been begun");
+        access.let_go();
+    }
+
     /// Reads a local record.
     fn read_local(&self, store: &NodeStore, access: &mut Access) -> Served {
         self.context.charge(CpuWork::Copy(access.image_words() as u32 * 8));
-        if access.shape().packing == Packing::Versions {
-            return self.read_local_version(store, access);
+        match access.shape().packing {
+            Packing::Versions => return self.read_local_version(store, access),
+            Packing::Counted => {
+                let believed = if access.location == NOWHERE { 0 } else { access.location };
+                return match store.look(access.table, access.key, believed, access.image()) {
+                    Look::Whole(offset, slot) => {
+                        access.location = offset;
+                        access.read_in(slot);
+                        Served::Done
+                    }
+                    Look::Torn(_) => {
+                        self.context.torn();
+                        Served::Wait
+                    }
+                    Look::Coming(_) => Served::Denied(Abort::ReadLocked),
+                    Look::Absent(floor) if access.optional => {
+                        access.take_absence(floor);
+                        Served::Done
+                    }
+                    Look::Absent(_) => Served::Denied(Abort::NotFound),
+                };
+            }
+            Packing::Locked | Packing::Leased => {}
         }
         match store.read(access.location, access.image(), access.shape()) {
             Some(slot) => {
@@ -262,42 +307,9 @@ impl Phases {
         }
         Ok(())
     }
-}
 
-impl PhaseOps for Phases {
-    fn timestamp(&self) -> Result<Timestamp, Abort> {
-        self.context.timestamp()
-    }
-
-    async fn fetch(&self, txn: &mut Txn) -> Result<(), Stop> {
-        let step = self.context.plan.step(Phase::Fetch);
-        for tries in 0.. {
-            let (set, cost) = txn.serve(Phase::Fetch);
-            let split = self.split(set, |a| !a.fetched, |store, a| self.read_local(store, a))?;
-            if split.remote > 0 {
-                match step.via {
-                    Via::OneSided => self.one.fetch(txn).await?,
-                    Via::TwoSided => self.two.fetch(txn).await?,
-                    Via::Hybrid => {
-                        let size = if step.outstanding { set.len() } else { 1 };
-                        for group in set.chunks_mut(size) {
-                            self.fetch_hybrid(group, step, cost).await?;
-                        }
-                    }
-                }
-            }
-            if split.waiting == 0 {
-                break;
-            }
-            if tries >= MAX_TRIES {
-                return Err(Abort::Unstable.into());
-            }
-            yield_now(self.context.port().sched()).await;
-        }
-        Ok(())
-    }
-
-    async fn lock_and_read(&self, txn: &mut Txn, rule: LockRule) -> Result<(), Stop> {
+    /// Locks what is to be written and is there.
+    async fn lock_records(&self, txn: &mut Txn, rule: LockRule) -> Result<(), Stop> {
         let step = self.context.plan.step(Phase::Lock);
         let by_nic = self.context.plan.nic_owns_lock_words();
         // A CAS needs the word it expects, which only a lock word of its own lets it guess; the owner does not.
@@ -317,7 +329,7 @@ impl PhaseOps for Phases {
                 let (location, ask) = (access.location, access.ask(mode));
                 let verdict = match rule.packing {
                     Packing::Versions => store.lock_at(location, access.shape(), ask, rule),
-                    _ => store.lock(location, ask, rule),
+                    _ => store.lock(location, access.key, ask, rule),
                 };
                 match verdict {
                     Verdict::Grant(locked) => {
@@ -356,7 +368,8 @@ impl PhaseOps for Phases {
         Ok(())
     }
 
-    async fn validate(&self, txn: &mut Txn, rule: CheckRule) -> Result<(), Stop> {
+    /// Checks the records that were read and are there.
+    async fn check_records(&self, txn: &mut Txn, rule: CheckRule) -> Result<(), Stop> {
         let step = self.context.plan.step(Phase::Validate);
         let by_nic = self.context.plan.nic_owns_leases();
         let (set, _) = txn.serve(Phase::Validate);
@@ -380,7 +393,7 @@ impl PhaseOps for Phases {
             }
         };
         let unchecked =
-            |a: &Access| a.intent == Intent::Read && !a.locked() && !rule.stands(a.header) && !a.confirmed;
+            |a: &Access| a.intent == Intent::Read && !a.locked() && !rule.stands(a.header) && !a.confirmed && !a.absent();
         let split = self.split(set, unchecked, serve)?;
         if split.remote == 0 {
             return Ok(());
@@ -389,6 +402,60 @@ impl PhaseOps for Phases {
             Via::OneSided => self.one.validate(txn, rule).await,
             Via::TwoSided | Via::Hybrid => self.two.validate(txn, rule).await,
         }
+    }
+}
+
+impl PhaseOps for Phases {
+    fn timestamp(&self) -> Result<Timestamp, Abort> {
+        self.context.timestamp()
+    }
+
+    async fn fetch(&self, txn: &mut Txn) -> Result<(), Stop> {
+        let step = self.context.plan.step(Phase::Fetch);
+        for tries in 0.. {
+            let (set, cost) = txn.serve(Phase::Fetch);
+            let split = self.split(set, |a| !a.fetched, |store, a| self.read_local(store, a))?;
+            if split.remote > 0 {
+                match step.via {
+                    Via::OneSided => self.one.fetch(txn).await?,
+                    Via::TwoSided => self.two.fetch(txn).await?,
+                    Via::Hybrid => {
+                        let size = if step.outstanding { set.len() } else { 1 };
+                        for group in set.chunks_mut(size) {
+                            self.fetch_hybrid(group, step, cost).await?;
+                        }
+                    }
+                }
+            }
+            if split.waiting == 0 {
+                break;
+            }
+            if tries >= MAX_TRIES {
+                return Err(Abort::Unstable.into());
+            }
+            yield_now(self.context.port().sched()).await;
+        }
+        Ok(())
+    }
+
+    async fn scan(&self, txn: &mut Txn, scan: &Scan) -> Result<(), Stop> {
+        self.scan_range(txn, scan).await
+    }
+
+    async fn lock_and_read(&self, txn: &mut Txn, rule: LockRule) -> Result<(), Stop> {
+        self.lock_records(txn, rule).await?;
+        // Locks first: a record that is there already is then news only to who has read nothing stale.
+        if txn.accesses().iter().any(Access::wants_slot) { self.reserve(txn, rule.stamp).await } else { Ok(()) }
+    }
+
+    async fn validate(&self, txn: &mut Txn, rule: CheckRule) -> Result<(), Stop> {
+        if txn.has_scanned() {
+            self.check_leaves(txn).await?;
+        }
+        if txn.accesses().iter().any(Access::absent) {
+            self.check_absence(txn).await?;
+        }
+        self.check_records(txn, rule).await
     }
 
     async fn replicate(&self, txn: &mut Txn) -> Result<(), Stop> {
@@ -401,8 +468,12 @@ impl PhaseOps for Phases {
         let install_at = txn.install_at;
         let (set, _) = txn.serve(Phase::Install);
         let serve = |store: &NodeStore, access: &mut Access| {
-            let payload = (0..access.payload_words()).map(|i| access.word(i));
             let (shape, version) = (access.shape(), access.next_version(install_at));
+            if access.ends_at_owner(true) {
+                self.end_here(store, access, Some(version));
+                return Served::Done;
+            }
+            let payload = (0..access.payload_words()).map(|i| access.word(i));
             if by_nic {
                 if access.dirty() {
                     self.context.charge(CpuWork::Copy(shape.install_words() as u32 * 8));
@@ -424,6 +495,10 @@ impl PhaseOps for Phases {
         if split.remote == 0 {
             return Ok(());
         }
+        if step.via == Via::OneSided && self.leave_to_owners(set, true) {
+            self.two.install_and_unlock(txn).await?;
+            txn.serve(Phase::Install).0.iter_mut().for_each(|a| a.pending = a.locked());
+        }
         match step.via {
             Via::OneSided => self.one.install_and_unlock(txn).await,
             Via::TwoSided | Via::Hybrid => self.two.install_and_unlock(txn).await,
@@ -435,6 +510,10 @@ impl PhaseOps for Phases {
         let by_nic = self.context.plan.nic_owns_lock_words();
         let (set, _) = txn.serve(Phase::Unlock);
         let serve = |store: &NodeStore, access: &mut Access| {
+            if access.ends_at_owner(false) {
+                self.end_here(store, access, None);
+                return Served::Done;
+            }
             if by_nic {
                 return Served::ByNic;
             }
@@ -447,10 +526,16 @@ impl PhaseOps for Phases {
         if split.remote == 0 {
             return Ok(());
         }
-        let freed = match step.via {
+        let mut freed = Ok(());
+        if step.via == Via::OneSided && self.leave_to_owners(set, false) {
+            freed = self.two.unlock(txn).await;
+            txn.serve(Phase::Unlock).0.iter_mut().for_each(|a| a.pending = a.locked());
+        }
+        let rest = match step.via {
             Via::OneSided => self.one.unlock(txn).await,
             Via::TwoSided | Via::Hybrid => self.two.unlock(txn).await,
         };
+        freed = freed.and(rest);
         // A lock that could not be freed is recovery's now, not the next transaction's.
         let (set, _) = txn.serve(Phase::Unlock);
         set.iter_mut().filter(|a| a.locked()).for_each(Access::let_go);

@@ -10,8 +10,8 @@ use super::wire::{self, Name, Outcome};
 use super::{Context, MAX_TRIES, PhaseOps, Stop, fault};
 use crate::log::Slot;
 use crate::plan::{Phase, Step};
-use crate::rule::{Abort, Ask, CheckRule, Header, LockRule, Packing, Timestamp, Verdict};
-use crate::txn::{Access, NOWHERE, Txn};
+use crate::rule::{Abort, Ask, CheckRule, Header, LockRule, Packing, Stamp, Timestamp, Verdict};
+use crate::txn::{Access, Change, NOWHERE, Txn};
 use primitives::exec::yield_now;
 use primitives::fabric::{AnyNic, CpuWork};
 use primitives::rpc::{MAX_CALLS, Malformed, Pending, Reader, Replies, RpcError, Writer};
@@ -132,7 +132,7 @@ impl TwoSided {
                 let outcome = Outcome::read(&mut reply)?;
                 if let Outcome::Done(offset) = outcome {
                     if offset != 0 {
-                        access.location = offset;
+                        (access.location, access.fresh) = (offset, true);
                         self.context.remember(access);
                     }
                     done(access, &mut reply)?;
@@ -142,6 +142,18 @@ impl TwoSided {
             });
             match outcome.map_err(|e| fault(phase)(RpcError::from(e)))? {
                 Outcome::Done(_) | Outcome::Wait => {}
+                Outcome::Absent(version) if phase == Phase::Fetch && access.optional => {
+                    access.take_absence(version);
+                }
+                // Somebody has removed it since it was read.
+                Outcome::Absent(_) => {
+                    access.pending = false;
+                    denied = denied.or(Some(match (access.fetched, phase) {
+                        (false, _) => Abort::NotFound,
+                        (true, Phase::Validate) => Abort::ReadChanged,
+                        (true, _) => Abort::WriteChanged,
+                    }));
+                }
                 Outcome::Denied(abort) => {
                     access.pending = false;
                     if access.shape().packing == Packing::Versions {
@@ -228,6 +240,27 @@ impl TwoSided {
         self.context.charge(CpuWork::Copy(shape.payload * 8));
         access.take(state, version, first);
         Ok(())
+    }
+
+    /// Has the owners of pending records set slots aside for them.
+    pub(super) async fn reserve(&self, set: &mut [Access], stamp: Stamp, cost: &mut Cost) -> Result<(), Stop> {
+        let write = |_: &Access, w: &mut Writer<'_>| w.word(stamp.0);
+        let done = |access: &mut Access, reply: &mut Reader<'_>| {
+            let header = Header(reply.word()?);
+            access.grown = wire::read_grown(reply)?;
+            access.take_slot(access.location, header);
+            Ok(())
+        };
+        let tries = (0, Abort::LockConflict);
+        self.call_all(set, Phase::Lock, |_| wire::RESERVE, tries, cost, write, done).await
+    }
+
+    /// Asks the owners of pending records, which were not there, whether that is still so.
+    pub(super) async fn check_absence(&self, set: &mut [Access], cost: &mut Cost) -> Result<(), Stop> {
+        let write = |access: &Access, w: &mut Writer<'_>| w.word(access.version);
+        let tries = (0, Abort::ReadChanged);
+        let done = |_: &mut Access, _: &mut Reader<'_>| Ok(());
+        self.call_all(set, Phase::Validate, |_| wire::ABSENT, tries, cost, write, done).await
     }
 
     /// Sends the log entries marked pending, in as many messages as each needs.
@@ -351,8 +384,16 @@ impl PhaseOps for TwoSided {
         let install_at = txn.install_at;
         let (set, cost) = txn.serve(Phase::Install);
         // What was locked and not changed is only freed.
-        let handler = |access: &Access| if access.dirty() { wire::INSTALL } else { wire::UNLOCK };
+        let handler = |access: &Access| match access.change {
+            Change::Delete => wire::REMOVE,
+            _ if access.dirty() => wire::INSTALL,
+            Change::Insert => wire::UNDO,
+            Change::Update => wire::UNLOCK,
+        };
         let write = |access: &Access, w: &mut Writer<'_>| {
+            if access.change == Change::Delete {
+                return w.word(access.next_version(install_at));
+            }
             if !access.dirty() {
                 return w.word(access.header.0);
             }
@@ -367,9 +408,11 @@ impl PhaseOps for TwoSided {
 
     async fn unlock(&self, txn: &mut Txn) -> Result<(), Stop> {
         let (set, cost) = txn.serve(Phase::Unlock);
+        let handler =
+            |access: &Access| if access.change == Change::Insert { wire::UNDO } else { wire::UNLOCK };
         let write = |access: &Access, w: &mut Writer<'_>| w.word(access.header.0);
         let tries = (0, Abort::Unstable);
-        self.call_all(set, Phase::Unlock, |_| wire::UNLOCK, tries, cost, write, freed).await
+        self.call_all(set, Phase::Unlock, handler, tries, cost, write, freed).await
     }
 }
 

@@ -10,17 +10,24 @@
 //! | APPEND   | ring position, words… | outcome |
 //! | TRUNCATE | ring position | outcome, head position |
 //! | PING     | | outcome |
+//! | RESERVE  | name, key, who asks | outcome, header; leaf, its version before and after, leaf split off and its version, if there is a tree |
+//! | UNDO     | name, key, header as held | outcome |
+//! | REMOVE   | name, key, new version | outcome |
+//! | ABSENT   | name, key, version that stands for the absence | outcome |
+//! | SCAN     | table and limit as a name, first key, last key, order | outcome; `ended:1, rows:16, leaves:16`; leaves with versions; of each row: key, offset (0: ask again), record |
+//! | LEAVES   | table and shard as a name, how many; leaves with versions | outcome |
 //!
 //! A *name* is `table:16 | offset:48`, where the offset is that of the record if the requester knows it, else 0; the
 //! owner trusts it only if the record's key agrees. An *outcome* is `status:16 | offset:48`: status 0 is success, the
-//! offset refills the requester's location cache. A version and a rule share a word: `rule:24 | read:1 | version:39`. A *record* is
+//! offset refills the requester's location cache; of a record that is not there it is the version that stands for its absence. A version and a rule share a word: `rule:24 | read:1 | version:39`. A *record* is
 //! its first word, its version if that is another word, and its payload. Where versions are kept, its first word is replaced
 //! by `slot:8 | 0:1 | seen:55`, the slot that is written next and the latest timestamp seen there, and a denial has that
 //! word, too: clocks follow it.
 
 use super::owner;
 use crate::rule::{Abort, Ask, CheckRule, Header, LockRule, Packing, Timestamp, time};
-use crate::store::{TableId, record};
+use crate::store::{Grown, PAGE_LEAVES, PAGE_ROWS, Page, Shape, TableId, record};
+use crate::txn::{Order, Scan};
 use primitives::rpc::{Malformed, Reader, Writer};
 
 pub(super) const FETCH: u8 = 1;
@@ -31,6 +38,12 @@ pub(super) const UNLOCK: u8 = 5;
 pub(crate) const APPEND: u8 = 6;
 pub(crate) const TRUNCATE: u8 = 7;
 pub(super) const PING: u8 = 8;
+pub(super) const RESERVE: u8 = 9;
+pub(super) const UNDO: u8 = 10;
+pub(super) const REMOVE: u8 = 11;
+pub(super) const ABSENT: u8 = 12;
+pub(super) const SCAN: u8 = 13;
+pub(super) const LEAVES: u8 = 14;
 
 const OFFSET_BITS: u32 = 48;
 const OFFSET_MASK: u64 = (1 << OFFSET_BITS) - 1;
@@ -70,6 +83,8 @@ pub(super) enum Outcome {
     Done(u64),
     /// Ask again.
     Wait,
+    /// There is no such record, which this version stands for.
+    Absent(u64),
     /// Denied.
     Denied(Abort),
 }
@@ -79,6 +94,7 @@ impl Outcome {
         let word = from.word()?;
         match word >> OFFSET_BITS {
             owner::WAIT => Ok(Outcome::Wait),
+            owner::NOT_FOUND => Ok(Outcome::Absent(Header::new(word).version())),
             status => match Abort::decode(status)? {
                 None => Ok(Outcome::Done(word & OFFSET_MASK)),
                 Some(abort) => Ok(Outcome::Denied(abort)),
@@ -158,4 +174,90 @@ pub(super) fn read_seen(word: u64) -> Result<(u8, Timestamp), Malformed> {
         return Err(Malformed::Field { field: "version slot", value: word });
     }
     Ok((victim, Timestamp(word & ((1 << time::BITS) - 1))))
+}
+
+/// What a reservation did to the tree; zeros if there is none.
+pub(super) fn write_grown(out: &mut Writer<'_>, grown: Option<Grown>) {
+    let Grown { leaf, before, after, split } = grown.unwrap_or_default();
+    out.word(u64::from(grown.is_some()) << 33 | u64::from(split.is_some()) << 32 | u64::from(leaf));
+    out.word(before);
+    out.word(after);
+    let (leaf, version) = split.unwrap_or_default();
+    out.word(u64::from(leaf));
+    out.word(version);
+}
+
+/// The same from a reply.
+pub(super) fn read_grown(from: &mut Reader<'_>) -> Result<Option<Grown>, Malformed> {
+    let word = from.word()?;
+    let (before, after) = (from.word()?, from.word()?);
+    let (new, version) = (from.word()? as u32, from.word()?);
+    let split = (word >> 32 & 1 == 1).then_some((new, version));
+    Ok((word >> 33 & 1 == 1).then_some(Grown { leaf: word as u32, before, after, split }))
+}
+
+/// A scan's request.
+pub(super) fn write_scan(out: &mut Writer<'_>, scan: &Scan) {
+    Name { table: scan.table, offset: scan.limit as u64, key: scan.from }.write(out);
+    out.word(scan.to);
+    out.word(scan.order as u64);
+}
+
+/// The same at the owner; limits beyond 2⁴⁸ make no sense and are cut off.
+pub(super) fn read_scan(from: &mut Reader<'_>) -> Result<Scan, Malformed> {
+    let Name { table, offset, key } = Name::read(from)?;
+    let to = from.word()?;
+    let order = match from.word()? {
+        0 => Order::Ascending,
+        1 => Order::Descending,
+        value => return Err(Malformed::Field { field: "scan order", value }),
+    };
+    Ok(Scan { table, from: key, to, limit: offset as usize, order })
+}
+
+/// Rows of a scan that a reply of so many words has room for.
+pub(super) fn rows_per_page(shape: Shape, reply_words: usize) -> usize {
+    reply_words.saturating_sub(2 + 2 * PAGE_LEAVES) / (2 + record_words(shape))
+}
+
+const ENDED: u64 = 1 << 32;
+
+/// What a page has.
+pub(super) fn write_page(out: &mut Writer<'_>, page: &Page) {
+    let ended = if page.ended { ENDED } else { 0 };
+    out.word(ended | (page.rows().len() as u64) << 16 | page.leaves().len() as u64);
+    for &(leaf, version) in page.leaves() {
+        out.word(u64::from(leaf));
+        out.word(version);
+    }
+}
+
+/// Whether the range has ended, how many rows the page has, and how many leaves.
+pub(super) fn read_page(from: &mut Reader<'_>) -> Result<(bool, usize, usize), Malformed> {
+    let word = from.word()?;
+    let (rows, leaves) = ((word >> 16 & 0xffff) as usize, (word & 0xffff) as usize);
+    if rows > PAGE_ROWS || leaves > PAGE_LEAVES || word >> 33 != 0 {
+        return Err(Malformed::Field { field: "page", value: word });
+    }
+    Ok((word & ENDED != 0, rows, leaves))
+}
+
+/// Which leaves to look at.
+pub(super) fn write_leaves(
+    out: &mut Writer<'_>,
+    table: TableId,
+    shard: u16,
+    count: usize,
+    leaves: impl Iterator<Item = (u32, u64)>,
+) {
+    Name { table, offset: u64::from(shard), key: count as u64 }.write(out);
+    for (leaf, version) in leaves {
+        out.word(u64::from(leaf));
+        out.word(version);
+    }
+}
+
+/// Words that a record takes in a reply of an owner whose records have one version each.
+pub(super) fn record_words(shape: Shape) -> usize {
+    1 + usize::from(names_version(shape.packing)) + shape.payload as usize
 }

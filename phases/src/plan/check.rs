@@ -65,6 +65,12 @@ impl Needs {
     /// Versions: a lock word, a read timestamp, and the versions' own.
     pub const MVCC: Needs = Needs { protocol: "mvcc", packing: Packing::Versions, ..Needs::OCC };
 
+    /// Whether the protocol's transactions may insert, delete, scan and look for what is not there. That takes versions that
+    /// count on when a slot has another record, and a validation that looks again at ranges and at what was missing.
+    pub fn changes_tables(&self) -> bool {
+        self.packing == Packing::Counted && self.runs(Phase::Validate)
+    }
+
     /// Whether the protocol runs `phase`.
     pub fn runs(&self, phase: Phase) -> bool {
         self.phases.contains(&phase)

@@ -41,11 +41,17 @@ pub enum Abort {
     /// Timestamps are used up.
     #[error("timestamps are used up")]
     TimestampWrap,
+    /// A record to be inserted is there already.
+    #[error("a record to be inserted is there already")]
+    Exists,
+    /// The owner has no room for another record of the table.
+    #[error("the owner has no room for another record of the table")]
+    TableFull,
 }
 
 impl Abort {
     /// All reasons, in the order of their counts.
-    pub const ALL: [Abort; 12] = [
+    pub const ALL: [Abort; 14] = [
         Abort::LockConflict,
         Abort::WriteChanged,
         Abort::ReadLocked,
@@ -58,6 +64,8 @@ impl Abort {
         Abort::TooLate,
         Abort::NoVersion,
         Abort::TimestampWrap,
+        Abort::Exists,
+        Abort::TableFull,
     ];
 
     /// Place in [`Abort::ALL`].
@@ -65,9 +73,15 @@ impl Abort {
         self as usize
     }
 
-    /// Whether trying again cannot help: what is not there will not come, and what is used up stays so.
+    /// Whether trying again cannot help: what is used up stays so.
     pub fn is_final(self) -> bool {
-        matches!(self, Abort::NotFound | Abort::TimestampWrap)
+        matches!(self, Abort::TableFull | Abort::TimestampWrap)
+    }
+
+    /// Whether it says that a record is there that should not be, or the other way round. That stays so, unless the transaction
+    /// had been misled by what else it read.
+    pub fn is_about_existence(self) -> bool {
+        matches!(self, Abort::NotFound | Abort::Exists)
     }
 
     /// The name result files use.
@@ -85,6 +99,8 @@ impl Abort {
             Abort::TooLate => "too-late",
             Abort::NoVersion => "no-version",
             Abort::TimestampWrap => "timestamp-wrap",
+            Abort::Exists => "exists",
+            Abort::TableFull => "table-full",
         }
     }
 

@@ -3,22 +3,34 @@
 //! ```text
 //! words 0..14   seven entries: key, location word
 //! word 14       offset of the next bucket of the chain, 0 if there is none
-//! word 15       taken by the owner's CPU while it inserts
+//! word 15       of a chain's first bucket: `gate:1 | 0 | floor:39`
 //! ```
+//!
+//! The *gate* is closed while the owner's CPU changes the chain. The *floor* is the latest version that a record of the chain
+//! was removed at, counted from the store's first version. It stands for the absence of every key of the chain: who
+//! finds a key in no bucket has read it "absent at the floor", and a later look that finds it in no bucket and the floor
+//! unchanged shows that it was absent all the time. Records are created at versions beyond the floor, so the versions
+//! of a key only grow, however often it comes and goes.
 //!
 //! A location word is `tag:16 | offset:48`, 0 while the entry is free; the tag comes from the key's hash. A READ
 //! may see an entry half written: the owner writes the key first and the location word last, so a reader finds
 //! no location, or one whose tag and record disagree with the key it looks for. Either way it learns that by
-//! looking, never by trusting. Only the owner inserts (DrTM+H §6: inserts go to the owner), under the bucket's
-//! own word: inserting is not on the data path of the workloads that measure it.
+//! looking, never by trusting. Only the owner inserts and deletes (DrTM+H §6: inserts go to the owner), behind the gate;
+//! `slots` tells how. Entries stay in their bucket, a freed one is used again, and a chain that has no free one grows by an
+//! overflow bucket; buckets are never taken out of a chain.
 
 use super::layout::{BUCKET_ENTRIES, TableId, hash};
-use super::{NodeStore, StoreError, record};
+use super::{NodeStore, StoreError};
+use crate::rule::Packing;
 use primitives::mem::{Buf, Region};
-use primitives::verbs::NodeId;
+use std::cell::Cell;
 
 const LINK_WORD: usize = 14;
 const GATE_WORD: u64 = 15;
+const GATE: u64 = 1 << 63;
+const FLOOR_MASK: u64 = (1 << 39) - 1;
+/// Looks at a closed gate before the thread lets others run: behind it is a hundred instructions' work.
+const SPINS: u32 = 100;
 const OFFSET_MASK: u64 = (1 << 48) - 1;
 
 /// A location word for `key`.
@@ -69,25 +81,63 @@ fn probe_local(region: &Region, bucket: u64, key: u64) -> Found {
     probe(|i| words[i].load(std::sync::atomic::Ordering::Acquire), key)
 }
 
+/// The floor of a chain whose first bucket was READ into `buf`; `None` while its owner changes the chain.
+#[inline]
+pub(crate) fn floor_of(buf: &Buf, first_version: u64) -> Option<u64> {
+    floor(buf.word(GATE_WORD as usize), first_version)
+}
+
+#[inline]
+fn floor(word: u64, first_version: u64) -> Option<u64> {
+    (word & GATE == 0).then_some(first_version.wrapping_add(word) & FLOOR_MASK)
+}
+
+/// Waits a little, and lets others run if it has waited for long: whoever is waited for may have lost its CPU.
+#[inline]
+fn spin(tries: &mut u32) {
+    *tries += 1;
+    if *tries > SPINS { std::thread::yield_now() } else { std::hint::spin_loop() }
+}
+
 /// Holds a bucket chain's gate; opens it when dropped.
-struct Gate<'r> {
+pub(super) struct Gate<'r> {
     region: &'r Region,
     word: u64,
+    first_version: u64,
+    floor: Cell<u64>,
 }
 
 impl<'r> Gate<'r> {
-    fn close(region: &'r Region, bucket: u64) -> Gate<'r> {
-        let word = bucket + GATE_WORD * 8;
-        while region.compare_swap(word, 0, 1) != 0 {
-            std::hint::spin_loop();
+    pub(super) fn close(store: &'r NodeStore, first_bucket: u64) -> Gate<'r> {
+        let (region, word) = (&store.region, first_bucket + GATE_WORD * 8);
+        let mut tries = 0;
+        loop {
+            let seen = region.load(word);
+            if seen & GATE == 0 && region.compare_swap(word, seen, seen | GATE) == seen {
+                let first_version = store.layout.config().first_version;
+                return Gate { region, word, first_version, floor: Cell::new(seen) };
+            }
+            spin(&mut tries);
         }
-        Gate { region, word }
+    }
+
+    /// The version that stands for absence.
+    pub(super) fn floor(&self) -> u64 {
+        self.first_version.wrapping_add(self.floor.get()) & FLOOR_MASK
+    }
+
+    /// Raises the floor to `version`, if that is later; visible at once, before what follows.
+    pub(super) fn raise(&self, version: u64) {
+        if Packing::Counted.later(version, self.floor()) {
+            self.floor.set(version.wrapping_sub(self.first_version) & FLOOR_MASK);
+            self.region.store(self.word, self.floor.get() | GATE);
+        }
     }
 }
 
 impl Drop for Gate<'_> {
     fn drop(&mut self) {
-        self.region.store(self.word, 0);
+        self.region.store(self.word, self.floor.get());
     }
 }
 
@@ -111,58 +161,52 @@ impl NodeStore {
         }
     }
 
-    /// Inserts a record of `primary`'s partition, at the store's first version. By the owner's CPU only.
-    ///
-    /// # Errors
-    /// If this node holds no copy of the partition, the payload has another length, the key is there already, or
-    /// there is no room.
-    pub fn insert(
-        &self,
-        primary: NodeId,
-        table: TableId,
-        key: u64,
-        payload: &[u64],
-    ) -> Result<u64, StoreError> {
-        if !self.layout.has(table) {
-            return Err(StoreError::NoTable { table });
+    /// That there is no such record in this node's own partition, as the version that stands for it; `None` if there is one.
+    pub(crate) fn absence(&self, table: TableId, key: u64) -> Option<u64> {
+        let word = self.layout.bucket(0, table, key) + GATE_WORD * 8;
+        let mut tries = 0;
+        loop {
+            let seen = self.region.load(word);
+            if seen & GATE == 0 {
+                if self.locate(table, key).is_some() {
+                    return None;
+                }
+                if self.region.load(word) == seen {
+                    return floor(seen, self.layout.config().first_version);
+                }
+            }
+            spin(&mut tries);
         }
-        let want = self.layout.payload_words(table);
-        if payload.len() != want as usize {
-            return Err(StoreError::Payload { table, got: payload.len(), want });
-        }
-        let copy =
-            self.layout.copy(self.node, primary).ok_or(StoreError::NoCopy { node: self.node, primary })?;
-        let first = self.layout.config().first_version;
-        self.insert_version(copy, table, key, first, payload.iter().copied())
     }
 
-    /// Inserts a record into one of the copies this node holds; the payload has the table's length.
-    pub(crate) fn insert_version(
-        &self,
-        copy: usize,
-        table: TableId,
-        key: u64,
-        version: u64,
-        payload: impl Iterator<Item = u64> + Clone,
-    ) -> Result<u64, StoreError> {
-        let first = self.layout.bucket(copy, table, key);
-        let _gate = Gate::close(&self.region, first);
-        let entry = self.free_entry(copy, table, first, key)?;
-        let part = self.layout.part(copy, table);
-        let index = self.region.fetch_add(part.record_cursor, 1);
-        if index >= part.record_count {
-            self.region.fetch_add(part.record_cursor, u64::MAX);
-            return Err(StoreError::Full { table, node: self.node, capacity: part.record_count });
+    /// The entry that leads to a record, in the chain that begins at `bucket`.
+    pub(super) fn entry_of(&self, mut bucket: u64, key: u64, offset: u64) -> Option<u64> {
+        while bucket != 0 {
+            let mut entries = (0..BUCKET_ENTRIES).map(|i| bucket + i * 16);
+            let leads = |&entry: &u64| {
+                self.region.load(entry) == key && self.region.load(entry + 8) == location_word(key, offset)
+            };
+            if let Some(entry) = entries.find(leads) {
+                return Some(entry);
+            }
+            bucket = self.region.load(bucket + LINK_WORD as u64 * 8);
         }
-        let offset = part.records + index * self.layout.stride(table);
-        record::write_local(&self.region, offset, self.layout.shape(table), version, key, payload);
+        None
+    }
+
+    /// Makes an entry lead to a record: the key first, so that a half-written one leads nowhere.
+    pub(super) fn link(&self, entry: u64, key: u64, offset: u64) {
         self.region.store(entry, key);
         self.region.store(entry + 8, location_word(key, offset));
-        Ok(offset)
+    }
+
+    /// Frees an entry.
+    pub(super) fn unlink(&self, entry: u64) {
+        self.region.store(entry + 8, 0);
     }
 
     /// A free entry of the chain that begins at `first`, which is lengthened if it has none.
-    fn free_entry(&self, copy: usize, table: TableId, first: u64, key: u64) -> Result<u64, StoreError> {
+    pub(super) fn free_entry(&self, copy: usize, table: TableId, first: u64, key: u64) -> Result<u64, StoreError> {
         let mut bucket = first;
         let mut free = None;
         loop {
@@ -197,14 +241,20 @@ impl NodeStore {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rule::Packing;
     use crate::store::layout::{Layout, StoreConfig, TableSpec};
     use proptest::prelude::*;
     use std::collections::BTreeMap;
+    use primitives::verbs::NodeId;
     use std::sync::Arc;
 
     fn store(rows: u64) -> NodeStore {
-        let table = TableSpec { name: "t".into(), payload_words: 2, rows_per_node: rows, keys_per_block: 1 };
+        let table = TableSpec {
+            name: "t".into(),
+            payload_words: 2,
+            rows_per_node: rows,
+            keys_per_block: 1,
+            ordered: false,
+        };
         let config = StoreConfig {
             tables: vec![table],
             nodes: 1,

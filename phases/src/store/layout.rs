@@ -26,6 +26,8 @@ pub const BUCKET_ENTRIES: u64 = 7;
 pub const RING_HEAD_BYTES: u64 = 64;
 /// Most replicas of a record, the primary included.
 pub const MAX_REPLICAS: u16 = 3;
+/// Trees that an owner deals the blocks of an ordered table out to, so that its workers seldom meet at a latch.
+pub(crate) const SHARDS: u64 = 16;
 /// Location words and cache entries keep an offset in 48 bits.
 const MAX_REGION_BYTES: u64 = 1 << 48;
 
@@ -40,10 +42,12 @@ pub struct TableSpec {
     pub name: String,
     /// Words of payload of each record.
     pub payload_words: u32,
-    /// Records each partition has room for.
+    /// Records each partition has room for, those to be inserted included.
     pub rows_per_node: u64,
     /// Neighbouring keys that share a node: 1 deals keys out one by one, `rows_per_node` gives each node a range.
     pub keys_per_block: u64,
+    /// Each owner keeps the keys of its partition in order, too, so that ranges of a block can be scanned.
+    pub ordered: bool,
 }
 
 /// What a cluster stores.
@@ -91,6 +95,7 @@ struct Table {
     payload_words: u32,
     stride: u64,
     keys_per_block: u64,
+    ordered: bool,
     /// By copy: own partition first, then the predecessors'.
     parts: Vec<Part>,
 }
@@ -141,7 +146,7 @@ impl Layout {
         };
         let mut tables = Vec::with_capacity(config.tables.len());
         for spec in &config.tables {
-            let TableSpec { payload_words, rows_per_node, keys_per_block, .. } = *spec;
+            let TableSpec { payload_words, rows_per_node, keys_per_block, ordered, .. } = *spec;
             if rows_per_node == 0 || keys_per_block == 0 || payload_words == 0 {
                 return Err(StoreError::Config(format!(
                     "table {}: {rows_per_node} rows of {payload_words} words in blocks of {keys_per_block} keys: \
@@ -174,7 +179,7 @@ impl Layout {
                     overflow_cursor: take(1, 8)?,
                 });
             }
-            tables.push(Table { payload_words, stride, keys_per_block, parts });
+            tables.push(Table { payload_words, stride, keys_per_block, ordered, parts });
         }
         let ring = if replicas > 1 { RING_HEAD_BYTES + log_ring_bytes } else { 0 };
         let rings = take(u64::from(nodes) * u64::from(workers), ring)?;
@@ -225,11 +230,32 @@ impl Layout {
         self.tables[usize::from(table.0)].stride
     }
 
+    /// Whether owners keep the table's keys in order.
+    #[inline]
+    pub fn is_ordered(&self, table: TableId) -> bool {
+        self.tables.get(usize::from(table.0)).is_some_and(|t| t.ordered)
+    }
+
+    /// The block of neighbouring keys that a key belongs to.
+    ///
+    /// # Panics
+    /// If there is no such table.
+    #[inline]
+    pub fn block(&self, table: TableId, key: u64) -> u64 {
+        let per_block = self.tables[usize::from(table.0)].keys_per_block;
+        if per_block == 1 { key } else { key / per_block }
+    }
+
+    /// Which of its owner's trees has the key: those of a block are in one.
+    #[inline]
+    pub(crate) fn shard(&self, table: TableId, key: u64) -> u16 {
+        (self.block(table, key) / u64::from(self.config.nodes) % SHARDS) as u16
+    }
+
     /// The node that holds the key's primary copy.
     #[inline]
     pub fn primary(&self, table: TableId, key: u64) -> NodeId {
-        let per_block = self.tables[usize::from(table.0)].keys_per_block;
-        let block = if per_block == 1 { key } else { key / per_block };
+        let block = self.block(table, key);
         let nodes = u64::from(self.config.nodes);
         NodeId(if nodes.is_power_of_two() { block & (nodes - 1) } else { block % nodes } as u16)
     }
@@ -306,6 +332,7 @@ mod tests {
             payload_words,
             rows_per_node: 100,
             keys_per_block: 10,
+            ordered: false,
         };
         StoreConfig {
             tables: vec![table(1), table(9)],

@@ -1,15 +1,21 @@
 //! The records: one registered region per node, with hash indexes, records and log rings.
 //!
 //! Read in this order: [`layout`] (where everything lies), [`record`] (why a torn READ is never returned), `index`
-//! (buckets that one READ each can probe), [`cache`] (locations remembered).
+//! (buckets that one READ each can probe), `slots` (how records come and go), [`tree`] (keys in order), [`cache`]
+//! (locations remembered).
 
 pub mod cache;
 mod index;
 pub mod layout;
+mod ordered;
 pub mod record;
+mod slots;
+pub mod tree;
 
 pub use cache::{CacheStats, LocationCache};
-pub(crate) use index::{Found, probe_bucket};
+pub(crate) use index::{Found, floor_of, probe_bucket};
+pub(crate) use ordered::{PAGE_LEAVES, PAGE_ROWS, Page};
+pub(crate) use tree::Grown;
 pub use layout::{Layout, StoreConfig, TableId, TableSpec};
 pub use record::Shape;
 
@@ -17,6 +23,7 @@ use crate::rule::{Header, Packing};
 use primitives::fabric::{AnyNic, Nic, SetupError};
 use primitives::mem::{Access, MemoryKeys, Region};
 use primitives::verbs::{NodeId, Remote, Rkey};
+use slots::Owned;
 use std::sync::Arc;
 
 /// Why the store could not be built or filled.
@@ -85,13 +92,16 @@ pub struct NodeStore {
     node: NodeId,
     layout: Arc<Layout>,
     region: Region,
+    /// What only this node's CPUs see.
+    owned: Arc<Owned>,
 }
 
 impl NodeStore {
     /// An empty store.
     pub fn new(node: NodeId, layout: Arc<Layout>) -> NodeStore {
         let region = Region::new(layout.region_bytes() as usize);
-        NodeStore { node, layout, region }
+        let owned = Arc::new(Owned::new(&layout));
+        NodeStore { node, layout, region, owned }
     }
 
     /// The node.
@@ -124,7 +134,11 @@ impl NodeStore {
     /// tests, not for transactions.
     pub fn get(&self, table: TableId, key: u64) -> Option<Stored> {
         let copy = self.layout.copy(self.node, self.layout.primary(table, key))?;
-        let offset = self.locate_copy(copy, table, key)?;
+        self.stored(table, self.locate_copy(copy, table, key)?)
+    }
+
+    /// The record at an offset, if it is of one piece.
+    fn stored(&self, table: TableId, offset: u64) -> Option<Stored> {
         let shape = self.layout.shape(table);
         let word = record::words_at(&self.region, offset);
         let slot = shape.newest(&word);

@@ -194,6 +194,19 @@ pub fn checksum(version: u64, key: u64, payload: impl Iterator<Item = u64>) -> u
     state
 }
 
+/// What stands in place of the checksum while a slot has no record: it is being created, or was removed. No checksum of a
+/// record, and none over a mixture, equals it but by chance.
+#[inline]
+pub(crate) fn absence(version: u64, key: u64) -> u64 {
+    !checksum(version, key, [0x6162_7365_6e74].into_iter())
+}
+
+/// Whether a slot has no record; for packings whose version is in the first word.
+#[inline]
+pub(crate) fn is_absent(word: impl Fn(usize) -> u64) -> bool {
+    word(1) == absence(Header(word(HEADER_WORD)).version(), word(KEY_WORD))
+}
+
 /// Completes the image to install, `first` words into `buf`, whose payload is in place.
 #[inline]
 pub(crate) fn seal(buf: &Buf, first: usize, shape: Shape, version: u64, key: u64) {

@@ -98,6 +98,7 @@ impl Program for Study<'_> {
             payload_words: payload_bytes / 8,
             rows_per_node,
             keys_per_block: 1,
+            ordered: false,
         };
         let layout = Layout::new(StoreConfig {
             tables: vec![table],

@@ -201,6 +201,7 @@ impl<O: Send + 'static, S: Fn(Rc<Env>) -> Local<O> + Sync> Program for Run<'_, S
             payload_words,
             rows_per_node: KEYS,
             keys_per_block: 1,
+            ordered: false,
         };
         let layout = Layout::new(StoreConfig {
             tables: vec![table("t", 1), table("wide", WIDE_WORDS as u32)],

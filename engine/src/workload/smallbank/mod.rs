@@ -192,7 +192,7 @@ impl Workload for SmallBank {
 
     fn tables(&self) -> Vec<TableDef> {
         ["savings", "checking"]
-            .map(|name| TableDef { name, records: self.accounts, payload_bytes: self.payload_bytes })
+            .map(|name| TableDef::new(name, self.accounts, self.payload_bytes))
             .into()
     }
 

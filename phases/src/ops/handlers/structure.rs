@@ -1,0 +1,117 @@
+//! Requests about more than a record: slots for new ones, removal, absence, ranges.
+
+use super::Handlers;
+use crate::ops::owner::{self, Look};
+use crate::ops::wire::{self, Name};
+use crate::rule::{Abort, Header, Packing, Stamp};
+use primitives::fabric::{CpuWork, Nic};
+use primitives::rpc::{Malformed, Reader, Reply};
+
+impl Handlers {
+    /// The name of a record of this node's partition in a store whose records may come and go.
+    fn named(&self, request: &mut Reader<'_>) -> Result<Name, Malformed> {
+        let name = Name::read(request)?;
+        let layout = self.store.layout();
+        if layout.config().packing != Packing::Counted {
+            return Err(Malformed::Field { field: "packing", value: layout.config().packing as u64 });
+        }
+        if !layout.has(name.table) {
+            return Err(Malformed::Field { field: "table", value: u64::from(name.table.0) });
+        }
+        if layout.primary(name.table, name.key) != self.store.node() {
+            return Err(Malformed::Field { field: "key of another node", value: name.key });
+        }
+        self.port.nic().charge(CpuWork::Probe);
+        Ok(name)
+    }
+
+    pub(super) fn reserve(
+        &mut self,
+        request: &mut Reader<'_>,
+        reply: &mut Reply<'_>,
+    ) -> Result<(), Malformed> {
+        let name = self.named(request)?;
+        let stamp = Stamp(request.word()?);
+        self.port.nic().charge(CpuWork::Probe);
+        match self.store.reserve(name.table, name.key, stamp.owner()) {
+            Ok(slot) => {
+                wire::write_outcome(reply, 0, slot.offset);
+                reply.word(slot.header.0);
+                wire::write_grown(reply, slot.grown);
+            }
+            Err(abort) => wire::write_outcome(reply, abort.encode(), 0),
+        }
+        Ok(())
+    }
+
+    /// Takes a slot back or removes a record.
+    pub(super) fn take_back(
+        &mut self,
+        handler: u8,
+        request: &mut Reader<'_>,
+        reply: &mut Reply<'_>,
+    ) -> Result<(), Malformed> {
+        let name = self.named(request)?;
+        let word = request.word()?;
+        let done = if handler == wire::REMOVE {
+            self.store.remove(name.table, name.key, name.offset, word)
+        } else {
+            self.store.undo(name.table, name.key, name.offset, Header(word))
+        };
+        if !done {
+            self.count_malformed();
+        }
+        wire::write_outcome(reply, if done { 0 } else { owner::REFUSED }, 0);
+        Ok(())
+    }
+
+    pub(super) fn absent(&mut self, request: &mut Reader<'_>, reply: &mut Reply<'_>) -> Result<(), Malformed> {
+        let name = self.named(request)?;
+        let version = request.word()?;
+        let stands = self.store.absence(name.table, name.key) == Some(version);
+        wire::write_outcome(reply, if stands { 0 } else { Abort::ReadChanged.encode() }, 0);
+        Ok(())
+    }
+
+    /// A page of a range. A record that is being written, created or removed ends it: the caller asks again.
+    pub(super) fn scan(&mut self, request: &mut Reader<'_>, reply: &mut Reply<'_>) -> Result<(), Malformed> {
+        let scan = wire::read_scan(request)?;
+        let layout = self.store.layout().clone();
+        let ordered = layout.is_ordered(scan.table) && layout.config().packing == Packing::Counted;
+        self.port.nic().charge(CpuWork::Probe);
+        let most = if ordered { wire::rows_per_page(layout.shape(scan.table), self.reply_words) } else { 0 };
+        let Some(page) = self.store.page(&scan, most).filter(|_| ordered) else {
+            wire::write_outcome(reply, owner::NOT_FOUND, 0);
+            return Ok(());
+        };
+        wire::write_outcome(reply, 0, 0);
+        wire::write_page(reply, &page);
+        let shape = layout.shape(scan.table);
+        for &(key, offset) in page.rows() {
+            reply.word(key);
+            let look = self.store.look(scan.table, key, offset, &self.image);
+            let Look::Whole(offset, slot) = look else {
+                reply.word(0);
+                break;
+            };
+            self.port.nic().charge(CpuWork::Copy(shape.words() as u32 * 8));
+            reply.word(offset);
+            self.put_image(shape, slot, None, reply);
+        }
+        Ok(())
+    }
+
+    pub(super) fn leaves(&mut self, request: &mut Reader<'_>, reply: &mut Reply<'_>) -> Result<(), Malformed> {
+        let Name { table, offset, key: count } = Name::read(request)?;
+        self.port.nic().charge(CpuWork::Probe);
+        if u64::from(request.remaining()) != count.saturating_mul(16) {
+            return Err(Malformed::Field { field: "leaves", value: count });
+        }
+        // There are as many words as that.
+        let mut word = || request.word().unwrap_or(0);
+        let leaves = (0..count).map(|_| (word() as u32, word()));
+        let stand = self.store.leaves_stand(table, offset as u16, leaves);
+        wire::write_outcome(reply, if stand { 0 } else { Abort::ReadChanged.encode() }, 0);
+        Ok(())
+    }
+}

@@ -1,0 +1,252 @@
+//! What only a table's owner can say or do, for all primitives alike: ranges, absence, slots for records to be created, records to
+//! be removed. The owner is this node's CPU or the other side of a call.
+
+use super::owner::Look;
+use super::phases::Phases;
+use super::wire::{self, Outcome};
+use super::{Fault, Stop, fault};
+use crate::plan::{Phase, Via};
+use crate::rule::{Abort, Stamp};
+use crate::store::{PAGE_ROWS, TableId};
+use crate::txn::{Intent, LeafSeen, Scan, Txn};
+use primitives::exec::yield_now;
+use primitives::fabric::CpuWork;
+use primitives::rpc::{Malformed, Reader, RpcError, Writer};
+use primitives::verbs::NodeId;
+use primitives::verbs::port::VerbError;
+
+/// Times a page is asked for again that has a record which is being written or created. Whoever creates it may still have to
+/// hear from its backups: beyond a few looks it is better to begin anew.
+const PAGE_TRIES: u32 = 8;
+
+/// Leaves that one request asks about.
+const LEAVES_PER_CALL: usize = 32;
+
+/// A page of a scan as the coordinator has taken it.
+struct Taken {
+    /// The last key, if there is any.
+    last: Option<u64>,
+    /// Rows that the transaction sees.
+    rows: usize,
+    ended: bool,
+}
+
+impl Phases {
+    /// Reads a range: its rows join the transaction's records, its leaves what is validated.
+    pub(super) async fn scan_range(&self, txn: &mut Txn, scan: &Scan) -> Result<(), Stop> {
+        let layout = &self.context.layout;
+        let Scan { table, from, to, limit, .. } = *scan;
+        if !layout.is_ordered(table) {
+            return Err(Fault::Unordered { table }.into());
+        }
+        let reply_words = (self.context.rpc().config().max_message as usize / 8).saturating_sub(3);
+        if wire::rows_per_page(layout.shape(table), reply_words) == 0 {
+            return Err(Fault::WideRows { table }.into());
+        }
+        if from <= to && layout.block(table, from) != layout.block(table, to) {
+            return Err(Fault::Scattered { table, from, to }.into());
+        }
+        txn.begin_scan();
+        let local = layout.primary(table, from) == self.context.me;
+        let mut rest = (from <= to && limit > 0).then_some(*scan);
+        let mut tries = 0;
+        while let Some(part) = rest {
+            let before = txn.accesses().len();
+            let taken = if local { self.page_here(txn, &part) } else { self.page_there(txn, &part).await };
+            let Some(taken) = taken? else {
+                txn.forget_from(before);
+                tries += 1;
+                if tries > PAGE_TRIES {
+                    return Err(Abort::ReadLocked.into());
+                }
+                yield_now(self.context.port().sched()).await;
+                continue;
+            };
+            rest = taken.last.filter(|_| !taken.ended).and_then(|last| part.behind(last, taken.rows));
+        }
+        Ok(())
+    }
+
+    /// The transaction's access to a row that a page has, and whether what the page says of it is to be taken: what was read
+    /// before stays, and validation tells whether it still is so.
+    fn row(&self, txn: &mut Txn, table: TableId, key: u64) -> Result<(usize, bool), Stop> {
+        let at = self.touch(txn, table, key, Intent::Read);
+        let at = at.map_err(|e| fault(Phase::Fetch)(VerbError::from(e)))?;
+        let access = &txn.accesses()[at];
+        if access.absent() && !access.exists() {
+            return Err(Abort::ReadChanged.into());
+        }
+        Ok((at, !access.fetched && !access.dirty()))
+    }
+
+    /// A page of this node's own; `None` if a record in it is being written, created or removed.
+    fn page_here(&self, txn: &mut Txn, scan: &Scan) -> Result<Option<Taken>, Stop> {
+        self.context.charge(CpuWork::Probe);
+        let Some(page) = self.local.page(scan, PAGE_ROWS) else {
+            return Err(Fault::Unordered { table: scan.table }.into());
+        };
+        let rows_before = txn.scanned().len();
+        for &(key, offset) in page.rows() {
+            let (at, new) = self.row(txn, scan.table, key)?;
+            if new {
+                let (set, _) = txn.serve(Phase::Fetch);
+                let access = &mut set[at];
+                self.context.charge(CpuWork::Copy(access.image_words() as u32 * 8));
+                let Look::Whole(offset, slot) =
+                    self.local.look(scan.table, key, offset, access.image())
+                else {
+                    txn.forget_rows(rows_before);
+                    return Ok(None);
+                };
+                access.location = offset;
+                access.read_in(slot);
+            }
+            txn.add_row(at);
+        }
+        let shard = self.context.layout.shard(scan.table, scan.from);
+        for &(leaf, version) in page.leaves() {
+            txn.add_leaf(LeafSeen { node: self.context.me, table: scan.table, shard, leaf, version });
+        }
+        let rows = txn.scanned().len() - rows_before;
+        Ok(Some(Taken { last: page.rows().last().map(|row| row.0), rows, ended: page.ended }))
+    }
+
+    /// A page of another node's.
+    async fn page_there(&self, txn: &mut Txn, scan: &Scan) -> Result<Option<Taken>, Stop> {
+        let node = self.context.layout.primary(scan.table, scan.from);
+        let rpc = self.context.rpc();
+        let replies = rpc.call(node, wire::SCAN, |w| wire::write_scan(w, scan)).await.map_err(fault(Phase::Fetch))?;
+        txn.costs[Phase::Fetch] += replies.cost();
+        replies.read(0, |mut reply| self.take_page(txn, scan, node, &mut reply))
+    }
+
+    fn take_page(
+        &self,
+        txn: &mut Txn,
+        scan: &Scan,
+        node: NodeId,
+        reply: &mut Reader<'_>,
+    ) -> Result<Option<Taken>, Stop> {
+        let malformed = |e: Malformed| fault(Phase::Fetch)(RpcError::from(e));
+        match Outcome::read(reply).map_err(malformed)? {
+            Outcome::Done(_) => {}
+            Outcome::Wait => return Ok(None),
+            Outcome::Absent(_) => return Err(Fault::Unordered { table: scan.table }.into()),
+            Outcome::Denied(abort) => return Err(abort.into()),
+        }
+        let (ended, rows, leaves) = wire::read_page(reply).map_err(malformed)?;
+        let kept = txn.leaf_count();
+        let shard = self.context.layout.shard(scan.table, scan.from);
+        for _ in 0..leaves {
+            let leaf = reply.word().map_err(malformed)? as u32;
+            let version = reply.word().map_err(malformed)?;
+            txn.add_leaf(LeafSeen { node, table: scan.table, shard, leaf, version });
+        }
+        let rows_before = txn.scanned().len();
+        let mut last = None;
+        for _ in 0..rows {
+            let (key, offset) = (reply.word().map_err(malformed)?, reply.word().map_err(malformed)?);
+            if key < scan.from || key > scan.to {
+                return Err(malformed(Malformed::Field { field: "key of a row", value: key }));
+            }
+            if offset == 0 {
+                txn.forget_rows(rows_before);
+                txn.forget_leaves(kept);
+                return Ok(None);
+            }
+            last = Some(key);
+            let (at, new) = self.row(txn, scan.table, key)?;
+            let (set, _) = txn.serve(Phase::Fetch);
+            let access = &mut set[at];
+            if new {
+                access.location = offset;
+                self.context.remember(access);
+                self.two.take_record(access, reply).map_err(malformed)?;
+            } else {
+                for _ in 0..wire::record_words(access.shape()) {
+                    reply.word().map_err(malformed)?;
+                }
+            }
+            txn.add_row(at);
+        }
+        Ok(Some(Taken { last, rows: txn.scanned().len() - rows_before, ended }))
+    }
+
+    /// Whether the leaves that scans have looked at are as they were.
+    pub(super) async fn check_leaves(&self, txn: &mut Txn) -> Result<(), Stop> {
+        let (mut leaves, cost) = txn.leaves();
+        while let Some(first) = leaves.first().copied() {
+            let here = |l: &&LeafSeen| (l.node, l.table, l.shard) == (first.node, first.table, first.shard);
+            let count = leaves.iter().take(LEAVES_PER_CALL).take_while(here).count();
+            let (asked, rest) = leaves.split_at(count);
+            leaves = rest;
+            let pairs = asked.iter().map(|l| (l.leaf, l.version));
+            let stand = if first.node == self.context.me {
+                self.context.charge(CpuWork::Probe);
+                self.local.leaves_stand(first.table, first.shard, pairs)
+            } else {
+                let write = |w: &mut Writer<'_>| wire::write_leaves(w, first.table, first.shard, count, pairs);
+                let rpc = self.context.rpc();
+                let replies = rpc.call(first.node, wire::LEAVES, write).await.map_err(fault(Phase::Validate))?;
+                *cost += replies.cost();
+                let outcome = replies.read(0, |mut reply| Outcome::read(&mut reply));
+                matches!(outcome.map_err(|e| fault(Phase::Validate)(RpcError::from(e)))?, Outcome::Done(_))
+            };
+            if !stand {
+                return Err(Abort::ReadChanged.into());
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the records that were not there still are not, and were not meanwhile.
+    pub(super) async fn check_absence(&self, txn: &mut Txn) -> Result<(), Stop> {
+        let step = self.context.plan.step(Phase::Validate);
+        let (set, cost) = txn.serve(Phase::Validate);
+        let mut remote = false;
+        for access in set.iter_mut() {
+            access.pending = access.absent() && access.intent == Intent::Read;
+            if !access.pending {
+                continue;
+            }
+            if access.primary != self.context.me {
+                remote = true;
+                continue;
+            }
+            access.pending = false;
+            self.context.charge(CpuWork::Probe);
+            if self.local.absence(access.table, access.key) != Some(access.version) {
+                return Err(Abort::ReadChanged.into());
+            }
+        }
+        match step.via {
+            _ if !remote => Ok(()),
+            Via::OneSided => self.one.check_absence(set, step, cost).await,
+            Via::TwoSided | Via::Hybrid => self.two.check_absence(set, cost).await,
+        }
+    }
+
+    /// Has the owners set slots aside for the records to be created.
+    pub(super) async fn reserve(&self, txn: &mut Txn, stamp: Stamp) -> Result<(), Stop> {
+        let (set, cost) = txn.serve(Phase::Lock);
+        let mut remote = false;
+        for access in set.iter_mut() {
+            access.pending = access.wants_slot();
+            if !access.pending {
+                continue;
+            }
+            if access.primary != self.context.me {
+                remote = true;
+                continue;
+            }
+            self.context.charge(CpuWork::Probe);
+            self.context.charge(CpuWork::Probe);
+            let slot = self.local.reserve(access.table, access.key, stamp.owner())?;
+            access.take_slot(slot.offset, slot.header);
+            access.grown = slot.grown;
+        }
+        let reserved = if remote { self.two.reserve(set, stamp, cost).await } else { Ok(()) };
+        txn.settle_growth(&self.context.layout);
+        reserved
+    }
+}
