@@ -205,6 +205,8 @@ pub fn memory_estimate(spec: &RunSpec, workload: &AnyWorkload, protocol: &AnyPro
     let tables = match workload {
         AnyWorkload::SmallBank(w) => w.tables(),
         AnyWorkload::Micro(w) => w.tables(),
+        AnyWorkload::Tpcc(w) => w.tables(),
+        AnyWorkload::CustomerPosition(w) => w.tables(),
     };
     let (nodes, workers) = (u64::from(spec.shape.nodes), u64::from(spec.shape.workers));
     let packing = protocol.needs().packing;
@@ -242,6 +244,8 @@ pub fn run(
     match workload {
         AnyWorkload::SmallBank(w) => run_as(spec, w, protocol, stop),
         AnyWorkload::Micro(w) => run_as(spec, w, protocol, stop),
+        AnyWorkload::Tpcc(w) => run_as(spec, w, protocol, stop),
+        AnyWorkload::CustomerPosition(w) => run_as(spec, w, protocol, stop),
     }
 }
 
@@ -291,6 +295,8 @@ pub fn run_member(
     match workload {
         AnyWorkload::SmallBank(w) => run_member_as(spec, w, protocol, stop, session, own),
         AnyWorkload::Micro(w) => run_member_as(spec, w, protocol, stop, session, own),
+        AnyWorkload::Tpcc(w) => run_member_as(spec, w, protocol, stop, session, own),
+        AnyWorkload::CustomerPosition(w) => run_member_as(spec, w, protocol, stop, session, own),
     }
 }
 

@@ -36,6 +36,7 @@ pub(super) fn populate<W: Workload>(
                 }
             }
         }
+        workload.settle(&mut sum);
         Ok(sum)
     };
     let sums: Vec<_> = std::thread::scope(|scope| {
@@ -208,6 +209,7 @@ pub(super) fn count<W: Workload>(
             found.copies.push(copy);
         }
     }
+    workload.settle(&mut found.tally);
     found
 }
 

@@ -50,7 +50,7 @@ struct Head<T> {
     history: bool,
 }
 
-impl<T: Copy + Default + AddAssign> Part<T> {
+impl<T: Default + AddAssign> Part<T> {
     pub(super) fn new(digits: u8) -> Part<T> {
         Part {
             nodes: 0,
@@ -87,7 +87,7 @@ impl<T: Copy + Default + AddAssign> Part<T> {
     }
 }
 
-impl<T: Copy + serde::Serialize + serde::de::DeserializeOwned + Clone> Part<T> {
+impl<T: serde::Serialize + serde::de::DeserializeOwned + Clone> Part<T> {
     /// The part as bytes: length of the head, head, history.
     pub(super) fn encode(&self) -> Result<Vec<u8>, String> {
         let head = Head {
@@ -96,8 +96,8 @@ impl<T: Copy + serde::Serialize + serde::de::DeserializeOwned + Clone> Part<T> {
             traffic: self.traffic,
             rpc: self.rpc,
             cache: self.cache,
-            effects: self.effects,
-            before: self.before,
+            effects: self.effects.clone(),
+            before: self.before.clone(),
             found: self.found.clone(),
             elapsed_ns: self.elapsed.0,
             faults: self.faults.clone(),

@@ -8,7 +8,7 @@ use crate::protocol::Protocol;
 use crate::session::{End, Failure, Parts, Session};
 use crate::stats::WorkerStats;
 use crate::verify::{History, Recorder};
-use crate::workload::{Check, TableDef, Workload};
+use crate::workload::{Check, Client as Asking, TableDef, Workload};
 use phases::ops::{Handlers, Phases, Stop};
 use phases::plan::{CheckedPlan, PlanError};
 use phases::rule::Owner;
@@ -361,14 +361,21 @@ impl<W: Workload, P: Protocol + Copy + Sync> Client<'_, W, P> {
         };
         let mut effects = W::Tally::default();
         let mut fault = None;
-        for _ in 0..limit {
+        for serial in 0..limit {
             if meter.over(session.ended_at())
                 || self.run.stop.load(Ordering::Relaxed)
                 || self.common.failed.load(Ordering::Relaxed)
             {
                 break;
             }
-            let input = self.run.workload.draw(session.rng());
+            let asking = Asking {
+                node: self.node.0,
+                worker: self.worker,
+                number,
+                serial,
+                now: self.net.port.now(),
+            };
+            let input = self.run.workload.draw_at(asking, session.rng());
             match session.run(self.run.workload, &input).await {
                 Ok(End::Committed(effect)) => {
                     effects += effect;
@@ -503,7 +510,7 @@ impl<'r, W: Workload, P: Protocol + Copy + Sync> Program for Run<'r, W, P> {
             traffic: site.net.port.traffic(),
             rpc: site.net.rpc.stats(),
             found: audits.then(|| audit::count(&common.cluster, self.workload, &self.tables, site.node)),
-            before: common.before,
+            before: common.before.clone(),
             meter: common.meter.clone(),
         }
     }

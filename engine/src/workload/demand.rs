@@ -49,7 +49,7 @@ fn bands(keys: &KeyDist, tables: u64) -> Vec<Band> {
 }
 
 /// Share of accesses whose location a warm cache of `entries` knows: the hottest records first.
-fn hit_share(bands: &[Band], entries: f64) -> f64 {
+pub(super) fn hit_share(bands: &[Band], entries: f64) -> f64 {
     let mut left = entries;
     let mut hits = 0.0;
     for band in bands {
@@ -66,6 +66,8 @@ impl AnyWorkload {
         let shape = match self {
             AnyWorkload::SmallBank(w) => w.shape(),
             AnyWorkload::Micro(w) => w.shape(),
+            AnyWorkload::Tpcc(w) => return w.demand(scale, cache_bytes, retry),
+            AnyWorkload::CustomerPosition(w) => return w.demand(scale, cache_bytes, retry),
         };
         let bands = bands(&shape.keys, shape.tables);
         // An entry is one word; each node caches locations of all nodes' records.

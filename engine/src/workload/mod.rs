@@ -5,17 +5,22 @@
 //! [`Session`], whatever the protocol, plan and fabric below. After a run the stores are counted and compared with
 //! what committed transactions say they did (FoundationDB's workloads: setup, start, check, metrics).
 
+pub mod columns;
 mod demand;
 pub mod keys;
 pub mod micro;
 pub mod params;
 pub mod smallbank;
+pub mod stream;
+pub mod tpcc;
+pub mod tpce;
 
 use crate::protocol::Protocol;
 use crate::session::{Halt, Session};
 use params::{Param, ParamError};
 use phases::ops::PhaseOps;
 use phases::store::Layout;
+use primitives::units::Nanos;
 use primitives::verbs::NodeId;
 use rand::Rng;
 use std::future::Future;
@@ -35,6 +40,21 @@ impl Scale {
     pub fn threads(&self) -> u64 {
         u64::from(self.nodes) * u64::from(self.workers)
     }
+}
+
+/// For whom, and when, a transaction is drawn.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Client {
+    /// The node it will run on.
+    pub node: u16,
+    /// The worker of that node.
+    pub worker: u16,
+    /// The coroutine, by its number in the whole cluster.
+    pub number: u32,
+    /// How many transactions that coroutine has drawn before.
+    pub serial: u64,
+    /// The time.
+    pub now: Nanos,
 }
 
 /// One record: a table and a key in it.
@@ -113,7 +133,7 @@ pub trait Workload: Sync {
     type Input: Copy;
     /// What is added up for [`Workload::check`]: effects of transactions, contents of records.
     /// It travels between the nodes of a cluster.
-    type Tally: Copy + Default + AddAssign + Send + Sync + serde::Serialize + serde::de::DeserializeOwned;
+    type Tally: Clone + Default + AddAssign + Send + Sync + serde::Serialize + serde::de::DeserializeOwned;
 
     /// The workload's name on the command line.
     fn name(&self) -> &'static str;
@@ -152,6 +172,12 @@ pub trait Workload: Sync {
     /// Draws the next transaction from the mix.
     fn draw(&self, rng: &mut impl Rng) -> Self::Input;
 
+    /// As [`Workload::draw`], for workloads to which it matters who asks, and when.
+    fn draw_at(&self, client: Client, rng: &mut impl Rng) -> Self::Input {
+        let _ = client;
+        self.draw(rng)
+    }
+
     /// One attempt, without begin and commit; returns what it changes if it commits.
     fn execute<P: Protocol, O: PhaseOps>(
         &self,
@@ -162,12 +188,22 @@ pub trait Workload: Sync {
     /// Adds one record's contents to `sum`.
     fn tally(&self, record: RecordId, words: &[u64], sum: &mut Self::Tally);
 
+    /// Comes when all records of some nodes have been added to `sum`: what can only be told of a node's records
+    /// together is compared here, so that sums of nodes stay small.
+    fn settle(&self, sum: &mut Self::Tally) {
+        let _ = sum;
+    }
+
     /// Holds what the records contained before and contain now against the effects of committed transactions.
     fn check(&self, before: &Self::Tally, effects: &Self::Tally, now: &Self::Tally) -> Vec<Check>;
 }
 
 /// The workloads there are, by name, with their parameters.
-pub const WORKLOADS: &[(&str, &[Param])] = &[("smallbank", smallbank::PARAMS), ("micro", micro::PARAMS)];
+pub const WORKLOADS: &[(&str, &[Param])] = &[("smallbank", smallbank::PARAMS), ("micro", micro::PARAMS),
+    ("tpcc", tpcc::PARAMS),
+    ("tpcc-no", tpcc::NO_PARAMS),
+    ("tpce-cp", tpce::PARAMS),
+];
 
 /// A workload chosen by name. Runs match on it once: each workload's transactions are compiled on their own.
 #[derive(Clone, Debug)]
@@ -176,6 +212,10 @@ pub enum AnyWorkload {
     SmallBank(smallbank::SmallBank),
     /// Reads and updates of a chosen shape.
     Micro(micro::Micro),
+    /// TPC-C, or new-order alone.
+    Tpcc(tpcc::Tpcc),
+    /// TPC-E's customer-position.
+    CustomerPosition(tpce::CustomerPosition),
 }
 
 impl AnyWorkload {
@@ -191,6 +231,11 @@ impl AnyWorkload {
         match name {
             "smallbank" => smallbank::SmallBank::parse(scale, settings).map(AnyWorkload::SmallBank),
             "micro" => micro::Micro::parse(scale, settings).map(AnyWorkload::Micro),
+            "tpcc" => tpcc::Tpcc::parse("tpcc", scale, settings).map(AnyWorkload::Tpcc),
+            "tpcc-no" => tpcc::Tpcc::parse("tpcc-no", scale, settings).map(AnyWorkload::Tpcc),
+            "tpce-cp" => {
+                tpce::CustomerPosition::parse(scale, settings).map(AnyWorkload::CustomerPosition)
+            }
             _ => Err(ParamError::UnknownWorkload {
                 name: name.to_owned(),
                 known: WORKLOADS.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", "),
@@ -203,6 +248,8 @@ impl AnyWorkload {
         match self {
             AnyWorkload::SmallBank(w) => w.name(),
             AnyWorkload::Micro(w) => w.name(),
+            AnyWorkload::Tpcc(w) => w.name(),
+            AnyWorkload::CustomerPosition(w) => w.name(),
         }
     }
 }

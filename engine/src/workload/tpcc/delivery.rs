@@ -25,7 +25,7 @@ pub(super) async fn run<P: Protocol, O: PhaseOps>(
         }
         let entry = session.row(oldest, 0);
         let o = session.word(entry, new_order::O_ID.word());
-        session.delete(entry);
+        session.delete(entry)?;
         let row = session.update(key::order(w, d, o)).await?;
         session.set_word(row, order::CARRIER_ID.word(), carrier);
         let c = session.word(row, order::C_ID.word());

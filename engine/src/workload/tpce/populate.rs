@@ -83,8 +83,11 @@ impl Population {
 
     /// How many accounts customer `c` has.
     pub fn accounts(&self, c: u64) -> u64 {
-        let (fewest, most) = ACCOUNTS[self.tier(c)];
-        fewest + c % self.unit % (most - fewest + 1)
+        let tier = self.tier(c);
+        let (fewest, most) = ACCOUNTS[tier];
+        // Where each tier begins with the count makes 5000 accounts of 1000 customers.
+        let place = c % self.unit - [0, self.unit / 5, self.unit * 4 / 5][tier] + tier as u64;
+        fewest + place % (most - fewest + 1)
     }
 
     /// How many different securities account `a` of customer `c` holds.

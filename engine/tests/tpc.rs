@@ -1,0 +1,381 @@
+//! TPC-C and TPC-E's customer-position: presets × fabrics, small. Every history goes through the checker, every run's
+//! consistency conditions are held; transactions that forget something are noticed by the condition that speaks of it.
+
+mod common;
+
+use common::{Case, judge, sim};
+use engine::cluster::{Length, RunResult, RunSpec, run, run_as};
+use engine::protocol::planted::Bug;
+use engine::protocol::{AnyProtocol, Occ, Protocol};
+use engine::session::{Halt, Order, Row, Session};
+use engine::verify::check;
+use engine::workload::columns::Num;
+use engine::workload::tpcc::{Input, Job, Tally, Tpcc, Who, columns, key, table};
+use engine::workload::{AnyWorkload, Check, Client, RecordId, TableDef, Workload};
+use phases::ops::PhaseOps;
+use phases::plan::{Plan, Preset, Via};
+use phases::store::Layout;
+use primitives::fabric::loopback::Options;
+use primitives::fabric::sim::FaultOptions;
+use primitives::mesh::{FabricSpec, Shape};
+use primitives::verbs::NodeId;
+use rand::Rng;
+use std::sync::atomic::AtomicBool;
+
+/// A database that fits in a test: warehouses that do not divide by three nodes, and all the conflicts of few districts.
+const TPCC: &[(&str, &str)] = &[
+    ("warehouses", "4"),
+    ("customers_per_district", "12"),
+    ("orders_per_district", "12"),
+    ("items", "60"),
+    ("order_room_per_district", "100"),
+    ("remote_item_share", "0.1"),
+];
+/// As above, with more deliveries and queries than the specification's mix has.
+const BUSY: &[(&str, &str)] =
+    &[("delivery", "15"), ("stock_level", "10"), ("order_status", "10"), ("rollback_share", "0.1")];
+const POSITION: &[(&str, &str)] = &[
+    ("load_units", "1"),
+    ("customers_per_load_unit", "60"),
+    ("trades_per_account", "12"),
+    ("customer_position", "3"),
+    ("market_feed", "1"),
+];
+
+fn case(plan: Plan, workload: &'static str, settings: &[(&str, &str)], replicas: u16) -> Case {
+    let shape = Shape { nodes: 3, workers: 1 };
+    let mut case = Case::new(workload, settings, RunSpec::new(fabrics()[0].1.clone(), shape, plan));
+    case.spec.plan.coroutines = 4;
+    case.spec.length = Length::Transactions(25);
+    case.spec.replicas = replicas;
+    case.spec.log_ring_bytes = 1 << 16;
+    case
+}
+
+fn fabrics() -> Vec<(&'static str, FabricSpec)> {
+    vec![
+        ("sim", sim(7, FaultOptions::default())),
+        ("loopback", FabricSpec::Loopback(Options { seed: 7, ..Options::default() })),
+    ]
+}
+
+fn on_every_fabric(mut case: Case) -> Vec<RunResult> {
+    let mut results = Vec::new();
+    for (name, fabric) in fabrics() {
+        case.spec.fabric = fabric;
+        let Length::Transactions(each) = case.spec.length else { panic!("so many transactions") };
+        let result = judge(&case, name);
+        assert_eq!(
+            result.stats.committed + result.stats.rolled_back.total(),
+            3 * u64::from(case.spec.plan.coroutines) * each,
+            "{name}, {}: every transaction ends; aborts {:?}",
+            case.spec.plan,
+            result.stats.aborts.iter().collect::<Vec<_>>()
+        );
+        results.push(result);
+    }
+    results
+}
+
+#[test]
+fn presets_run_the_whole_mix_replicated() {
+    for &preset in Preset::ALL {
+        on_every_fabric(case(preset.plan(), "tpcc", &[TPCC, BUSY].concat(), 3));
+    }
+}
+
+#[test]
+fn presets_run_new_orders_distributed() {
+    for (n, &preset) in Preset::ALL.iter().enumerate() {
+        let together = if n % 2 == 0 { "true" } else { "false" };
+        let settings = [&TPCC[..5], &[("together", together), ("rollback_share", "0.2")]].concat();
+        let results = on_every_fabric(case(preset.plan(), "tpcc-no", &settings, 1 + n as u16 % 3));
+        assert!(results.iter().all(|r| r.stats.rolled_back.of("unused-item") > 0), "some are rolled back");
+    }
+}
+
+#[test]
+fn presets_run_customer_position() {
+    for (n, &preset) in Preset::ALL.iter().enumerate() {
+        let local = if n % 2 == 0 { "true" } else { "false" };
+        let settings = [POSITION, &[("local_customers", local)]].concat();
+        on_every_fabric(case(preset.plan(), "tpce-cp", &settings, 1 + n as u16 % 2));
+    }
+}
+
+/// Ten thousand transactions of the specification's mix, over fifty warehouses' districts.
+#[test]
+fn a_long_run_is_serializable_and_consistent() {
+    let mut case = case(Preset::DrtmH.plan(), "tpcc", &[TPCC, &[("warehouses", "5")]].concat(), 2);
+    case.spec.plan.coroutines = 6;
+    case.spec.length = Length::Transactions(560);
+    let settings = case.settings.iter_mut().find(|(key, _)| key == "order_room_per_district");
+    settings.expect("it is set").1 = "400".to_owned();
+    let result = judge(&case, "sim");
+    assert!(result.stats.committed > 10_000, "{}", result.stats.committed);
+    assert!(result.stats.rolled_back.of("unused-item") > 10);
+    assert!(result.stats.committed_read_only > 600);
+}
+
+/// Nodes without a warehouse, one node, more warehouses than workers: all of them run.
+#[test]
+fn any_number_of_warehouses_runs_on_any_number_of_nodes() {
+    for (nodes, workers, warehouses) in [(4, 1, "1"), (4, 1, "3"), (1, 2, "1"), (2, 2, "7")] {
+        let settings = [&TPCC[1..], &[("warehouses", warehouses)]].concat();
+        let mut case = case(Preset::DrtmH.plan(), "tpcc", &settings, 1);
+        case.spec.shape = Shape { nodes, workers };
+        case.workload(); // its scale is the shape's
+        judge(&case, "sim");
+    }
+}
+
+#[test]
+fn a_district_without_orders_to_deliver_is_skipped() {
+    let weights = [("new_order", "1"), ("payment", "0"), ("delivery", "9"), ("stock_level", "1")];
+    let settings = [TPCC, &weights[..]].concat();
+    let mut case = case(Preset::OneSided.plan(), "tpcc", &settings, 2);
+    case.spec.length = Length::Transactions(60);
+    judge(&case, "sim");
+}
+
+/// A full table is an end of its own, counted, and what was committed before stays consistent.
+#[test]
+fn orders_beyond_the_room_are_refused_and_nothing_breaks() {
+    let mut case = case(Preset::DrtmH.plan(), "tpcc-no", &TPCC[..4], 2);
+    case.settings.push(("order_room_per_district".to_owned(), "2".to_owned()));
+    let result = judge(&case, "sim");
+    assert!(result.stats.given_up > 0, "{:?}", result.stats.aborts);
+    assert!(result.stats.aborts.of("table-full") > 0, "{:?}", result.stats.aborts);
+}
+
+/// Protocols that cannot keep inserts and scans apart say so before anything runs.
+#[test]
+fn other_protocols_are_refused() {
+    for workload in ["tpcc", "tpce-cp"] {
+        let settings = if workload == "tpcc" { TPCC } else { POSITION };
+        let case = case(Plan::uniform(Via::TwoSided), workload, settings, 1);
+        let protocol = AnyProtocol::named("nowait").expect("a protocol");
+        let stop = AtomicBool::new(false);
+        let refused = run(&case.spec, &case.workload(), protocol, &stop).expect_err("it cannot run");
+        assert!(refused.to_string().contains("run it under occ"), "{refused}");
+    }
+}
+
+/// What transactions leave out.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Slip {
+    WarehouseYtd,
+    DistrictYtd,
+    CustomerYtd,
+    Payment,
+    NextOrder,
+    Line,
+    Entry,
+    EntryKept,
+    Carrier,
+    LineNotDelivered,
+    Balance,
+    StockYtd,
+}
+
+/// TPC-C whose transactions undo one thing of all that they have done.
+struct Slipping(Tpcc, Slip);
+
+fn change<P: Protocol, O: PhaseOps>(s: &mut Session<P, O>, row: Row, column: Num, by: i64) {
+    let now = s.word(row, column.word());
+    s.set_word(row, column.word(), now.wrapping_add_signed(by));
+}
+
+impl Slipping {
+    async fn slip<P: Protocol, O: PhaseOps>(
+        &self,
+        s: &mut Session<P, O>,
+        input: &Input,
+        oldest: Option<u64>,
+    ) -> Result<(), Halt> {
+        let (w, d) = (input.warehouse, input.district);
+        match &input.job {
+            Job::Payment(p) => {
+                let amount = -(p.amount as i64);
+                match self.1 {
+                    Slip::WarehouseYtd => {
+                        let row = s.update(key::warehouse(w)).await?;
+                        change(s, row, columns::warehouse::YTD, amount);
+                    }
+                    Slip::DistrictYtd => {
+                        let row = s.update(key::district(w, d)).await?;
+                        change(s, row, columns::district::YTD, amount);
+                    }
+                    Slip::CustomerYtd => {
+                        if let Who::Id(c) = p.who {
+                            let customer = key::customer(p.customer_warehouse, p.customer_district, c);
+                            let row = s.update(customer).await?;
+                            change(s, row, columns::customer::YTD_PAYMENT, amount);
+                        }
+                    }
+                    Slip::Payment => {
+                        let row = s.insert(key::payment(w, p.client, p.serial))?;
+                        s.delete(row)?;
+                    }
+                    _ => {}
+                }
+            }
+            Job::NewOrder(order) => {
+                let row = s.update(key::district(w, d)).await?;
+                let o = s.word(row, columns::district::NEXT_O_ID.word()) - 1;
+                match self.1 {
+                    Slip::NextOrder => change(s, row, columns::district::NEXT_O_ID, 1),
+                    Slip::Line => {
+                        let row = s.insert(key::order_line(w, d, o, order.count.into()))?;
+                        s.delete(row)?;
+                    }
+                    Slip::Entry => {
+                        let row = s.insert(key::new_order(w, d, o))?;
+                        s.delete(row)?;
+                    }
+                    Slip::StockYtd => {
+                        let line = order.lines[0];
+                        let row = s.update(key::stock(line.supplier.into(), line.item.into())).await?;
+                        change(s, row, columns::stock::YTD, -1);
+                    }
+                    _ => {}
+                }
+            }
+            Job::Delivery { .. } => {
+                let Some(o) = oldest else { return Ok(()) };
+                let row = s.update(key::order(w, 0, o)).await?;
+                match self.1 {
+                    Slip::EntryKept => {
+                        let row = s.insert(key::new_order(w, 0, o))?;
+                        s.set_word(row, columns::new_order::O_ID.word(), o);
+                    }
+                    Slip::Carrier => s.set_word(row, columns::order::CARRIER_ID.word(), 0),
+                    Slip::LineNotDelivered => {
+                        let row = s.update(key::order_line(w, 0, o, 1)).await?;
+                        s.set_word(row, columns::order_line::DELIVERY_D.word(), 0);
+                    }
+                    Slip::Balance => {
+                        let c = s.word(row, columns::order::C_ID.word());
+                        let row = s.update(key::customer(w, 0, c)).await?;
+                        change(s, row, columns::customer::BALANCE, -1);
+                    }
+                    _ => {}
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+impl Workload for Slipping {
+    type Input = Input;
+    type Tally = Tally;
+
+    fn name(&self) -> &'static str {
+        "slipping"
+    }
+
+    fn tables(&self) -> Vec<TableDef> {
+        self.0.tables()
+    }
+
+    fn records_per_transaction(&self) -> usize {
+        self.0.records_per_transaction() + 1
+    }
+
+    fn changes_tables(&self) -> bool {
+        true
+    }
+
+    fn keys<'a>(&'a self, table: u16, layout: &'a Layout, node: NodeId) -> impl Iterator<Item = u64> + 'a {
+        self.0.keys(table, layout, node)
+    }
+
+    fn fill(&self, record: RecordId, words: &mut [u64]) {
+        self.0.fill(record, words);
+    }
+
+    fn draw(&self, rng: &mut impl Rng) -> Input {
+        self.0.draw(rng)
+    }
+
+    fn draw_at(&self, client: Client, rng: &mut impl Rng) -> Input {
+        self.0.draw_at(client, rng)
+    }
+
+    async fn execute<P: Protocol, O: PhaseOps>(
+        &self,
+        s: &mut Session<P, O>,
+        input: &Input,
+    ) -> Result<Tally, Halt> {
+        let mut oldest = None;
+        if matches!(input.job, Job::Delivery { .. }) {
+            let entries = key::new_orders(input.warehouse, 0);
+            let rows = s.scan(table::NEW_ORDER, entries, 1, Order::Ascending).await?;
+            if !rows.is_empty() {
+                oldest = Some(s.word(s.row(rows, 0), columns::new_order::O_ID.word()));
+            }
+        }
+        let effects = self.0.execute(s, input).await?;
+        self.slip(s, input, oldest).await?;
+        Ok(effects)
+    }
+
+    fn tally(&self, record: RecordId, words: &[u64], sum: &mut Tally) {
+        self.0.tally(record, words, sum);
+    }
+
+    fn settle(&self, sum: &mut Tally) {
+        self.0.settle(sum);
+    }
+
+    fn check(&self, before: &Tally, effects: &Tally, now: &Tally) -> Vec<Check> {
+        self.0.check(before, effects, now)
+    }
+}
+
+#[test]
+fn what_transactions_leave_out_is_noticed_by_the_condition_that_speaks_of_it() {
+    for (slip, conditions) in [
+        (Slip::WarehouseYtd, &["1", "8"][..]),
+        (Slip::DistrictYtd, &["1", "9"]),
+        (Slip::CustomerYtd, &["12"]),
+        (Slip::Payment, &["8", "9", "10"]),
+        (Slip::NextOrder, &["2", "3"]),
+        (Slip::Line, &["4", "6"]),
+        (Slip::Entry, &["5", "11"]),
+        (Slip::EntryKept, &["5", "11"]),
+        (Slip::Carrier, &["5", "7", "11"]),
+        (Slip::LineNotDelivered, &["7"]),
+        (Slip::Balance, &["10", "12"]),
+        (Slip::StockYtd, &["totals-add-up"]),
+    ] {
+        let settings = [TPCC, &[("delivery", "20")]].concat();
+        let case = case(Preset::DrtmH.plan(), "tpcc", &settings, 1);
+        let AnyWorkload::Tpcc(db) = case.workload() else { panic!("it is TPC-C") };
+        let slipping = Slipping(db, slip);
+        let result = run_as(&case.spec, &slipping, Occ, &AtomicBool::new(false)).expect("the case can run");
+        let failed: Vec<_> =
+            result.failed_checks().map(|c| c.name.trim_start_matches("tpcc-3.3.2.")).collect();
+        assert!(conditions.iter().all(|c| failed.contains(c)), "{slip:?}: {failed:?} of {conditions:?}");
+        // What they do, they do one after the other: only the conditions can tell.
+        let verdict = check(result.history.as_ref().expect("it was asked for"), Occ.level());
+        assert!(verdict.passed(), "{slip:?}:\n{verdict}");
+    }
+}
+
+/// The checker, which knows nothing of orders, finds what protocols get wrong with them.
+#[test]
+fn planted_bugs_of_the_protocol_are_found() {
+    for bug in [Bug::NoValidation, Bug::IgnoreConflict] {
+        let found = (1..=10).any(|seed| {
+            let hot = [("warehouses", "1"), ("remote_item_share", "0")];
+            let mut case = case(Preset::OneSided.plan(), "tpcc", &[&TPCC[1..5], &hot[..]].concat(), 1);
+            case.spec.seed = seed;
+            let (verdict, held) = case.run_planted(bug);
+            !verdict.passed() || !held
+        });
+        assert!(found, "{bug:?} goes unnoticed");
+    }
+}
