@@ -310,7 +310,7 @@ impl<P: Protocol, O: PhaseOps> Session<P, O> {
         if !known {
             self.protocol.read(&self.ops, &mut self.txn).await?;
         }
-        rows.iter().try_for_each(|&row| self.there(row).map(drop))?;
+        rows.iter().try_for_each(|&row| self.there(row).map(|_| ()))?;
         Ok(rows)
     }
 
