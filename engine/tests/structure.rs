@@ -124,7 +124,8 @@ impl Workload for Club {
             }
             Input::Count { block, item: n } => {
                 let one = s.find(item(block, n)).await?;
-                let rows = s.scan(0, block * BLOCK..=block * BLOCK + BLOCK - 1, 100, Order::Ascending).await?;
+                let rows =
+                    s.scan(0, block * BLOCK..=block * BLOCK + BLOCK - 1, 100, Order::Ascending).await?;
                 tally.broken += u64::from(rows.len() > MOST);
                 if let Some(row) = one {
                     let count = s.word(row, 1);
@@ -270,7 +271,9 @@ fn what_is_not_validated_is_noticed() {
                 by_invariant.push(seed);
             }
         }
-        eprintln!("{bug:?}: the checker objects on seeds {by_checker:?}, the invariant on {by_invariant:?} of 0..10");
+        eprintln!(
+            "{bug:?}: the checker objects on seeds {by_checker:?}, the invariant on {by_invariant:?} of 0..10"
+        );
         assert!(!by_checker.is_empty() && !by_invariant.is_empty(), "{bug:?} went unnoticed");
     }
 }
@@ -337,7 +340,9 @@ impl Workload for Script {
             match step {
                 Step::Read(key) => s.read(record(key)).await.map(|_| ())?,
                 Step::Insert(key) => s.insert(record(key)).map(|_| ())?,
-                Step::Find(key, there) => assert_eq!(s.find(record(key)).await?.is_some(), there, "key {key}"),
+                Step::Find(key, there) => {
+                    assert_eq!(s.find(record(key)).await?.is_some(), there, "key {key}")
+                }
                 Step::Delete(key) => {
                     let row = s.read(record(key)).await?;
                     s.delete(row)?;

@@ -12,8 +12,8 @@
 use crate::log::Slot;
 use crate::plan::Phase;
 use crate::rule::{Ask, Header, LockRule, Mode, Packing, Stamp, Timestamp};
-use crate::store::layout::{Layout, TableId};
 use crate::store::Grown;
+use crate::store::layout::{Layout, TableId};
 use crate::store::record::{self, Shape};
 use primitives::mem::{Buf, PoolExhausted};
 use primitives::verbs::NodeId;

@@ -113,12 +113,16 @@ async fn life(env: Rc<Env>) -> Vec<String> {
             txn.set_word(again, 1, round);
             assert_eq!(commit(&env, &mut txn, rule).await, None);
             env.begin(&mut txn);
-            let all = scan(&env, &mut txn, range(key(node, 0), key(node, BLOCK - 1), 100, Order::Ascending)).await;
+            let all =
+                scan(&env, &mut txn, range(key(node, 0), key(node, BLOCK - 1), 100, Order::Ascending)).await;
             assert_eq!(all.len(), 11);
             assert!(all.windows(2).all(|w| w[0] < w[1]) && all.contains(&k), "{all:?}");
             let last = scan(&env, &mut txn, range(key(node, 5), key(node, 35), 2, Order::Descending)).await;
             assert_eq!(last, [key(node, 30), key(node, 20)]);
-            assert_eq!(scan(&env, &mut txn, range(key(node, 91), key(node, 99), 9, Order::Ascending)).await, []);
+            assert_eq!(
+                scan(&env, &mut txn, range(key(node, 91), key(node, 99), 9, Order::Ascending)).await,
+                []
+            );
             assert_eq!(validate(&env, &mut txn).await, None);
             if round < 2 {
                 assert_eq!(delete(&env, &mut txn, k).await, None);
@@ -243,7 +247,11 @@ fn a_range_must_not_have_got_or_lost_a_key_meanwhile() {
                     seen.push(validate(&env, &mut txn).await);
                     // An empty range, and a key that comes to it and goes.
                     env.begin(&mut txn);
-                    assert_eq!(scan(&env, &mut txn, range(key(node, 101), key(node, 109), 9, Order::Ascending)).await, []);
+                    assert_eq!(
+                        scan(&env, &mut txn, range(key(node, 101), key(node, 109), 9, Order::Ascending))
+                            .await,
+                        []
+                    );
                     assert_eq!(insert(&env, &mut other, key(node, 105), 1).await, None);
                     assert_eq!(delete(&env, &mut other, key(node, 105)).await, None);
                     seen.push(validate(&env, &mut txn).await);
@@ -305,7 +313,8 @@ fn a_slot_that_has_another_record_is_not_taken_for_the_old_one() {
                     }
                     seen.push(insert(&env, &mut other, key(node, 200), 0).await);
                     for comes_back in [false, true] {
-                        let (old, new) = (key(node, 101), if comes_back { key(node, 101) } else { key(node, 111) });
+                        let (old, new) =
+                            (key(node, 101), if comes_back { key(node, 101) } else { key(node, 111) });
                         env.begin(&mut reader);
                         assert_eq!(find(&env, &mut reader, old).await, Some(101));
                         let place = reader.accesses()[0].location();
@@ -392,7 +401,8 @@ fn a_poisoned_cache_leads_nobody_astray() {
                 delete(&env, &mut txn, key(1, 0)).await;
                 let end = env.cluster[1].region().len();
                 // Another record, a slot without one, the middle of a record, the index, places that are none.
-                let wrong = [places[4], places[0], places[5] + 8, 64, 128, 3, end - 8, end, end + 800, (1 << 48) - 8];
+                let wrong =
+                    [places[4], places[0], places[5] + 8, 64, 128, 3, end - 8, end, end + 800, (1 << 48) - 8];
                 for at in wrong {
                     env.phases.cache().unwrap().fill(ORDERED, key(1, 50), at);
                     let rule = env.begin(&mut txn);

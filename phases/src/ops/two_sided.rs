@@ -243,7 +243,12 @@ impl TwoSided {
     }
 
     /// Has the owners of pending records set slots aside for them.
-    pub(super) async fn reserve(&self, set: &mut [Access], stamp: Stamp, cost: &mut Cost) -> Result<(), Stop> {
+    pub(super) async fn reserve(
+        &self,
+        set: &mut [Access],
+        stamp: Stamp,
+        cost: &mut Cost,
+    ) -> Result<(), Stop> {
         let write = |_: &Access, w: &mut Writer<'_>| w.word(stamp.0);
         let done = |access: &mut Access, reply: &mut Reader<'_>| {
             let header = Header(reply.word()?);

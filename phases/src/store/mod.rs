@@ -14,10 +14,10 @@ pub mod tree;
 
 pub use cache::{CacheStats, LocationCache};
 pub(crate) use index::{Found, floor_of, probe_bucket};
-pub(crate) use ordered::{PAGE_LEAVES, PAGE_ROWS, Page};
-pub(crate) use tree::Grown;
 pub use layout::{Layout, StoreConfig, TableId, TableSpec};
+pub(crate) use ordered::{PAGE_LEAVES, PAGE_ROWS, Page};
 pub use record::Shape;
+pub(crate) use tree::Grown;
 
 use crate::rule::{Header, Packing};
 use primitives::fabric::{AnyNic, Nic, SetupError};

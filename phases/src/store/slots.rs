@@ -284,7 +284,12 @@ impl NodeStore {
 
     /// Shows every record of a copy that this node holds of `primary`'s partition, in no particular order: for checks, while
     /// nothing is in flight.
-    pub fn for_each(&self, primary: NodeId, table: TableId, mut show: impl FnMut(u64, Option<super::Stored>)) {
+    pub fn for_each(
+        &self,
+        primary: NodeId,
+        table: TableId,
+        mut show: impl FnMut(u64, Option<super::Stored>),
+    ) {
         let Some(copy) = self.layout.copy(self.node, primary).filter(|_| self.layout.has(table)) else {
             return;
         };

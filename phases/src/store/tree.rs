@@ -341,7 +341,8 @@ impl Tree {
             let keys = here.keys();
             let (first, last) = (keys.partition_point(|&k| k < from), keys.partition_point(|&k| k <= to));
             let mut show = |at: usize| row(here.keys[at], here.values[at]);
-            let on = if backwards { (first..last).rev().all(&mut show) } else { (first..last).all(&mut show) };
+            let on =
+                if backwards { (first..last).rev().all(&mut show) } else { (first..last).all(&mut show) };
             if !on {
                 return false;
             }

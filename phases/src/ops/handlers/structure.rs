@@ -65,7 +65,11 @@ impl Handlers {
         Ok(())
     }
 
-    pub(super) fn absent(&mut self, request: &mut Reader<'_>, reply: &mut Reply<'_>) -> Result<(), Malformed> {
+    pub(super) fn absent(
+        &mut self,
+        request: &mut Reader<'_>,
+        reply: &mut Reply<'_>,
+    ) -> Result<(), Malformed> {
         let name = self.named(request)?;
         let version = request.word()?;
         let stands = self.store.absence(name.table, name.key) == Some(version);
@@ -101,7 +105,11 @@ impl Handlers {
         Ok(())
     }
 
-    pub(super) fn leaves(&mut self, request: &mut Reader<'_>, reply: &mut Reply<'_>) -> Result<(), Malformed> {
+    pub(super) fn leaves(
+        &mut self,
+        request: &mut Reader<'_>,
+        reply: &mut Reply<'_>,
+    ) -> Result<(), Malformed> {
         let Name { table, offset, key: count } = Name::read(request)?;
         self.port.nic().charge(CpuWork::Probe);
         if u64::from(request.remaining()) != count.saturating_mul(16) {

@@ -61,7 +61,8 @@ fn destroy(store: &NodeStore, key: u64) -> u64 {
 
 fn keys_in_order(store: &NodeStore) -> Vec<u64> {
     let mut keys = Vec::new();
-    let mut scan = Some(Scan { table: T, from: 0, to: (1 << 20) - 1, limit: 1 << 20, order: Order::Ascending });
+    let mut scan =
+        Some(Scan { table: T, from: 0, to: (1 << 20) - 1, limit: 1 << 20, order: Order::Ascending });
     while let Some(part) = scan {
         let page = store.page(&part, usize::MAX).unwrap();
         keys.extend(page.rows().iter().map(|row| row.0));
@@ -214,7 +215,9 @@ fn workers_of_an_owner_come_and_go_at_once() {
                 let mut mine = BTreeMap::new();
                 let mut random = t + 1;
                 for n in 0..4000u64 {
-                    random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                    random = random
+                        .wrapping_mul(6_364_136_223_846_793_005)
+                        .wrapping_add(1_442_695_040_888_963_407);
                     let key = (random >> 33) % 100 * 3 + t;
                     if mine.remove(&key).is_some() {
                         destroy(store, key);
