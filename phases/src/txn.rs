@@ -167,6 +167,12 @@ impl Access {
         self.absent
     }
 
+    /// The version that stood for its absence, if it was looked for and not there.
+    #[inline]
+    pub(crate) fn absence(&self) -> Option<u64> {
+        self.absent.then_some(self.version)
+    }
+
     /// Whether there is such a record as the transaction sees it, with its own inserts and deletes.
     pub fn exists(&self) -> bool {
         match self.change {
@@ -308,6 +314,12 @@ impl Access {
             };
         }
         (self.fetched, self.absent, self.pending) = (true, false, false);
+    }
+
+    /// Whether there is something to be read that was not; what is to be created is not there.
+    #[inline]
+    pub(crate) fn unread(&self) -> bool {
+        !self.fetched && self.change != Change::Insert
     }
 
     /// Where the words of its record are.

@@ -348,7 +348,7 @@ impl Phases {
                     Verdict::Wait => Served::Wait,
                 }
             };
-            let wanted = |a: &Access| a.wants(rule).is_some() || a.locked() && !a.fetched;
+            let wanted = |a: &Access| a.wants(rule).is_some() || a.locked() && a.unread();
             let split = self.split(set, wanted, serve)?;
             if split.remote > 0 {
                 match step.via {
@@ -417,7 +417,7 @@ impl PhaseOps for Phases {
         let step = self.context.plan.step(Phase::Fetch);
         for tries in 0.. {
             let (set, cost) = txn.serve(Phase::Fetch);
-            let split = self.split(set, |a| !a.fetched, |store, a| self.read_local(store, a))?;
+            let split = self.split(set, Access::unread, |store, a| self.read_local(store, a))?;
             if split.remote > 0 {
                 match step.via {
                     Via::OneSided => self.one.fetch(txn).await?,

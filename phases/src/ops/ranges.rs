@@ -243,7 +243,7 @@ impl Phases {
             }
             self.context.charge(CpuWork::Probe);
             self.context.charge(CpuWork::Probe);
-            let slot = self.local.reserve(access.table, access.key, stamp.owner())?;
+            let slot = self.local.reserve(access.table, access.key, access.absence(), stamp.owner())?;
             access.take_slot(slot.offset, slot.header);
             access.grown = slot.grown;
         }

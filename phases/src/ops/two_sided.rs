@@ -249,7 +249,10 @@ impl TwoSided {
         stamp: Stamp,
         cost: &mut Cost,
     ) -> Result<(), Stop> {
-        let write = |_: &Access, w: &mut Writer<'_>| w.word(stamp.0);
+        let write = |access: &Access, w: &mut Writer<'_>| {
+            w.word(stamp.0);
+            wire::write_absence(w, access.absence());
+        };
         let done = |access: &mut Access, reply: &mut Reader<'_>| {
             let header = Header(reply.word()?);
             access.grown = wire::read_grown(reply)?;

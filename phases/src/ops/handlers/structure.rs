@@ -32,8 +32,9 @@ impl Handlers {
     ) -> Result<(), Malformed> {
         let name = self.named(request)?;
         let stamp = Stamp(request.word()?);
+        let absent = wire::read_absence(request)?;
         self.port.nic().charge(CpuWork::Probe);
-        match self.store.reserve(name.table, name.key, stamp.owner()) {
+        match self.store.reserve(name.table, name.key, absent, stamp.owner()) {
             Ok(slot) => {
                 wire::write_outcome(reply, 0, slot.offset);
                 reply.word(slot.header.0);
