@@ -216,8 +216,7 @@ pub fn memory_estimate(spec: &RunSpec, workload: &AnyWorkload, protocol: &AnyPro
     // A leaf of a tree has 16 keys and 300 B, and is two thirds full.
     let record = |t: &TableDef| record(t) + if t.ordered { 28 } else { 0 };
     let rows = |t: &TableDef| t.rows_per_node(spec.shape.nodes).saturating_mul(nodes);
-    let records: u64 =
-        tables.iter().map(|t| rows(t).saturating_mul(record(t))).fold(0, u64::saturating_add);
+    let records: u64 = tables.iter().map(|t| rows(t).saturating_mul(record(t))).fold(0, u64::saturating_add);
     let stores = records.saturating_mul(u64::from(spec.replicas));
     let logs = if spec.replicas > 1 { nodes * nodes * workers * spec.log_ring_bytes } else { 0 };
     let peers = nodes * u64::from(spec.worker.lanes);

@@ -15,6 +15,8 @@
 
 mod observed;
 
+pub use phases::txn::Order;
+
 use crate::protocol::Protocol;
 use crate::stats::WorkerStats;
 use crate::verify::Recorder;
@@ -24,7 +26,6 @@ use phases::ops::{self, Fault, PhaseOps};
 use phases::plan::Phase;
 use phases::rule::{Abort, Owner, Stamp};
 use phases::store::{Layout, TableId};
-pub use phases::txn::Order;
 use phases::txn::{Intent, Scan, Txn};
 use primitives::exec::sleep_until;
 use primitives::measure::Meter;
@@ -62,7 +63,9 @@ pub enum Failure {
     #[error(transparent)]
     Pool(#[from] PoolExhausted),
     /// The transaction asks for what its protocol cannot give.
-    #[error("the transaction {what}, which {protocol} cannot keep apart from other transactions: run it under occ")]
+    #[error(
+        "the transaction {what}, which {protocol} cannot keep apart from other transactions: run it under occ"
+    )]
     Unsupported {
         /// The protocol.
         protocol: &'static str,
@@ -310,7 +313,7 @@ impl<P: Protocol, O: PhaseOps> Session<P, O> {
         if !known {
             self.protocol.read(&self.ops, &mut self.txn).await?;
         }
-        rows.iter().try_for_each(|&row| self.there(row).map(drop))?;
+        rows.iter().try_for_each(|&row| self.there(row).map(|_| ()))?;
         Ok(rows)
     }
 
@@ -600,7 +603,11 @@ impl<P: Protocol, O: PhaseOps> Session<P, O> {
                     aborts += 1;
                     alike = (Some(abort), if alike.0 == Some(abort) { alike.1 + 1 } else { 1 });
                     let stays = abort.is_about_existence() && (alone || alike.1 >= BELIEVED_AFTER);
-                    if abort.is_final() || stays || aborts >= self.retry.attempts || self.window.over(self.ended_at) {
+                    if abort.is_final()
+                        || stays
+                        || aborts >= self.retry.attempts
+                        || self.window.over(self.ended_at)
+                    {
                         self.stats.borrow_mut().given_up += 1;
                         return Ok(End::GivenUp(abort));
                     }

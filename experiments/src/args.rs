@@ -366,6 +366,9 @@ pub struct RunArgs {
     /// Start with empty location caches; usually they know what a long run would have taught them.
     #[arg(long)]
     pub cold_cache: bool,
+    /// Location cache of each node in bytes, a word a record; usually 16 MiB.
+    #[arg(long, value_name = "BYTES", value_parser = values::cache_bytes)]
+    pub cache_bytes: Option<u32>,
     #[allow(missing_docs)]
     #[command(flatten)]
     pub precision: PrecisionArgs,
@@ -394,7 +397,13 @@ impl RunArgs {
             None => self.precision.precision.or(Some(limits::USUAL_PRECISION)),
             Some(_) => self.precision.precision,
         };
-        RunSpec { warm_cache: !self.cold_cache, precision, max_duration: self.precision.max_duration, ..spec }
+        RunSpec {
+            warm_cache: !self.cold_cache,
+            cache_bytes: self.cache_bytes,
+            precision,
+            max_duration: self.precision.max_duration,
+            ..spec
+        }
     }
 }
 

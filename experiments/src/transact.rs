@@ -151,6 +151,9 @@ pub fn engine_spec(spec: &RunSpec, fabric: &Fabric, plan: Plan) -> cluster::RunS
     asked.length = spec.length();
     asked.seed = spec.seed;
     asked.warm_cache = spec.warm_cache;
+    if let Some(bytes) = spec.cache_bytes {
+        asked.cache_bytes = bytes as usize;
+    }
     asked
 }
 
@@ -361,6 +364,7 @@ impl Run {
             "verbs_per_committed": r.verbs_per_committed(),
             "round_trips_per_committed": r.round_trips_per_committed(),
             "doorbells_per_committed": r.doorbells_per_committed(),
+            "location_cache": { "hits": r.cache.hits, "misses": r.cache.misses, "stale": r.cache.stale },
             "predicted_per_s": self.prediction.as_ref().map(|p| p.committed_per_s),
             "predicted_mean_ns": self.prediction.as_ref().map(|p| p.latency_mean_ns),
             "isolation": self.verdict,

@@ -499,7 +499,7 @@ mod tests {
         let locked = Packing::Locked as u64;
         assert!(LockRule::decode([1 << time::BITS, locked << RULE_SHIFT]).is_err());
         assert!(CheckRule::decode(3, || Ok(0)).is_err());
-        assert!(Abort::decode(13).is_err() && Abort::decode(u64::MAX).is_err());
+        assert!(Abort::decode(Abort::ALL.len() as u64 + 1).is_err() && Abort::decode(u64::MAX).is_err());
         for abort in Abort::ALL {
             assert_eq!(Abort::decode(abort.encode()), Ok(Some(abort)));
             assert_eq!(Abort::ALL[abort.index()], abort);

@@ -12,8 +12,8 @@
 use crate::log::Slot;
 use crate::plan::Phase;
 use crate::rule::{Ask, Header, LockRule, Mode, Packing, Stamp, Timestamp};
-use crate::store::layout::{Layout, TableId};
 use crate::store::Grown;
+use crate::store::layout::{Layout, TableId};
 use crate::store::record::{self, Shape};
 use primitives::mem::{Buf, PoolExhausted};
 use primitives::verbs::NodeId;
@@ -167,6 +167,12 @@ impl Access {
         self.absent
     }
 
+    /// The version that stood for its absence, if it was looked for and not there.
+    #[inline]
+    pub(crate) fn absence(&self) -> Option<u64> {
+        self.absent.then_some(self.version)
+    }
+
     /// Whether there is such a record as the transaction sees it, with its own inserts and deletes.
     pub fn exists(&self) -> bool {
         match self.change {
@@ -308,6 +314,12 @@ impl Access {
             };
         }
         (self.fetched, self.absent, self.pending) = (true, false, false);
+    }
+
+    /// Whether there is something to be read that was not; what is to be created is not there.
+    #[inline]
+    pub(crate) fn unread(&self) -> bool {
+        !self.fetched && self.change != Change::Insert
     }
 
     /// Where the words of its record are.
@@ -611,6 +623,19 @@ impl Txn {
     #[doc(hidden)]
     pub fn move_to(&mut self, time: Timestamp) {
         self.accesses.iter_mut().for_each(|a| a.time = time);
+    }
+
+    /// Lets the ranges that were scanned go without validation, which is a bug: for protocols that are wrong on purpose.
+    #[doc(hidden)]
+    pub fn believe_ranges(&mut self) {
+        self.leaves.clear();
+    }
+
+    /// The same for records that were not there.
+    #[doc(hidden)]
+    pub fn believe_absence(&mut self) {
+        self.accesses.iter_mut().for_each(|a| a.absent = false);
+        self.accesses.iter_mut().filter(|a| a.location == NOWHERE).for_each(|a| a.confirmed = true);
     }
 
     /// Makes every record that `wanted` names one to be written, with the payload that was read; whether there was any.

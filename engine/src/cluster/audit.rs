@@ -177,7 +177,9 @@ pub(super) fn count<W: Workload>(
             };
             let damaged = |found: &mut Found<W::Tally>, key: u64, what: String| {
                 found.damaged += 1;
-                found.first_damaged.get_or_insert_with(|| format!("{} key {key} on {node} is {what}", def.name));
+                found
+                    .first_damaged
+                    .get_or_insert_with(|| format!("{} key {key} on {node} is {what}", def.name));
             };
             store.for_each(primary, id, |key, record| {
                 copy.records += 1;

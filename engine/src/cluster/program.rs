@@ -99,8 +99,10 @@ fn warm<W: Workload>(
     let nodes = (0..layout.config().nodes).map(NodeId).filter(|&node| node != me);
     let tables = 0..tables.len() as u16;
     let keys = |table, node| (TableId(table), workload.keys(table, layout, node).enumerate());
-    let mut partitions: Vec<_> =
-        nodes.flat_map(|node| tables.clone().map(move |table| (table, node))).map(|(t, n)| keys(t, n)).collect();
+    let mut partitions: Vec<_> = nodes
+        .flat_map(|node| tables.clone().map(move |table| (table, node)))
+        .map(|(t, n)| keys(t, n))
+        .collect();
     let mut left = words.len();
     // One key of each in turn.
     while left > 0 && !partitions.is_empty() {

@@ -29,6 +29,10 @@ pub enum Bug {
     NoWaitUnlockEarly,
     /// WAITDIE: the same.
     WaitDieUnlockEarly,
+    /// OCC: ranges that were scanned are not validated: phantoms.
+    NoRangeValidation,
+    /// OCC: that a record was not there is not validated.
+    NoAbsenceValidation,
     /// SUNDIAL: leases are not extended to the transaction's time.
     NoRenewal,
     /// SUNDIAL: leases are extended to one tick before the transaction's time.
@@ -40,7 +44,10 @@ pub enum Bug {
 }
 
 impl Bug {
-    /// All of them.
+    /// Those that show only where records come and go.
+    pub const OF_STRUCTURE: [Bug; 2] = [Bug::NoRangeValidation, Bug::NoAbsenceValidation];
+
+    /// All others.
     pub const ALL: [Bug; 11] = [
         Bug::NoValidation,
         Bug::ValidateFirst,
@@ -66,6 +73,11 @@ impl Planted {
     }
 
     async fn commit_occ<O: PhaseOps>(&self, ops: &O, txn: &mut Txn) -> Result<(), Stop> {
+        match self.0 {
+            Bug::NoRangeValidation => txn.believe_ranges(),
+            Bug::NoAbsenceValidation => txn.believe_absence(),
+            _ => {}
+        }
         if !txn.writes() {
             return match self.0 {
                 Bug::NoReadOnlyValidation => Ok(()),

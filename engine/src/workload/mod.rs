@@ -149,12 +149,7 @@ pub trait Workload: Sync {
 
     /// The keys of a table that are loaded and whose primary is `node`, always in the same order: of `0..records`, unless the
     /// workload has other keys.
-    fn keys<'a>(
-        &'a self,
-        table: u16,
-        layout: &'a Layout,
-        node: NodeId,
-    ) -> impl Iterator<Item = u64> + 'a {
+    fn keys<'a>(&'a self, table: u16, layout: &'a Layout, node: NodeId) -> impl Iterator<Item = u64> + 'a {
         let def = self.tables().get(usize::from(table)).copied();
         let (records, block) = def.map_or((0, 1), |t| (t.records, t.keys_per_block.max(1)));
         let blocks = u64::from(node.0)..records.div_ceil(block);

@@ -214,6 +214,14 @@ pub fn shown(run: &Run) -> String {
         r.round_trips_per_committed(),
         r.doorbells_per_committed(),
     );
+    let lookups = r.cache.hits + r.cache.misses;
+    if lookups > 0 {
+        let share = 100.0 * r.cache.hits as f64 / lookups as f64;
+        text.push_str(&format!(
+            "location cache: {share:.1} % of {lookups} lookups hit, {} of them stale\n",
+            r.cache.stale
+        ));
+    }
     let rows = Phase::ALL
         .into_iter()
         .filter(|&p| r.stats.phase(p).costs.verbs > 0 || r.stats.phase(p).latency.count() > 0);

@@ -37,6 +37,9 @@ pub const COROUTINES: Limit = Limit { what: "coroutine", usual: 8, most: 4_096 }
 /// Copies of a record.
 pub const REPLICAS: Limit = Limit { what: "replica", usual: 3, most: 16 };
 
+/// Bytes of location cache on each node: a word a record, so the usual ones cover two million. DrTM+H gave 300 MB to each machine.
+pub const CACHE_BYTES: Limit = Limit { what: "byte", usual: 16 << 20, most: 1 << 30 };
+
 /// Coroutines in all: at about a kibibyte each this is 16 GiB.
 pub const COROUTINES_IN_ALL: u64 = 1 << 24;
 

@@ -75,6 +75,9 @@ pub struct RunSpec {
     pub replicas: u32,
     /// Whether location caches start filled, as a long run would leave them, or empty.
     pub warm_cache: bool,
+    /// Bytes of location cache on each node; what is usual if not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cache_bytes: Option<u32>,
     /// Measured time, the shortest if a precision is asked for; virtual on sim.
     pub duration: Span,
     /// Measure until the throughput's 95 % confidence interval is within this share of it to either side; `None` measures
@@ -103,6 +106,7 @@ impl Default for RunSpec {
             coroutines: None,
             replicas: limits::REPLICAS.usual,
             warm_cache: true,
+            cache_bytes: None,
             duration: limits::USUAL_REAL,
             precision: None,
             max_duration: None,
@@ -124,6 +128,7 @@ impl RunSpec {
         "coroutines",
         "replicas",
         "warm_cache",
+        "cache_bytes",
         "duration",
         "precision",
         "max_duration",
@@ -158,6 +163,7 @@ impl RunSpec {
                 self.warm_cache =
                     value.as_bool().ok_or_else(|| format!("true or false is needed, not {value}"))?;
             }
+            "cache_bytes" => self.cache_bytes = Some(limits::CACHE_BYTES.check(number(value)?)?),
             "duration" => self.duration = span(value)?,
             "max_duration" => self.max_duration = Some(span(value)?),
             "precision" => {

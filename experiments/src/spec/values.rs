@@ -42,6 +42,12 @@ pub fn coroutines(text: &str) -> Result<u32, String> {
     count(text, limits::COROUTINES)
 }
 
+/// `--cache-bytes`.
+#[allow(clippy::missing_errors_doc)]
+pub fn cache_bytes(text: &str) -> Result<u32, String> {
+    count(text, limits::CACHE_BYTES)
+}
+
 /// `--replicas`.
 #[allow(clippy::missing_errors_doc)]
 pub fn replicas(text: &str) -> Result<u32, String> {

@@ -88,7 +88,8 @@ pub(crate) fn build(txn: &mut Txn, layout: &Layout, port: &EnginePort) -> Result
             if slots.iter().any(|s: &Slot| s.node == node) {
                 continue;
             }
-            let backed = |a: &&Access| a.logged() && layout.copy(node, a.primary).is_some_and(|copy| copy > 0);
+            let backed =
+                |a: &&Access| a.logged() && layout.copy(node, a.primary).is_some_and(|copy| copy > 0);
             let len = entry::bytes(accesses.iter().filter(backed).map(|a| a.logged_words()));
             let buf = port.buf(len + 8)?;
             let mut out = entry::Builder::new(&buf, stamp);

@@ -66,7 +66,8 @@ impl Handlers {
             image: site.net.port.buf(longest)?,
             port: site.net.port.clone(),
             log: RingReader::new(store.clone(), site.worker),
-            reply_words: (site.net.rpc.config().max_message as usize / 8).saturating_sub(MESSAGE_HEADER_WORDS),
+            reply_words: (site.net.rpc.config().max_message as usize / 8)
+                .saturating_sub(MESSAGE_HEADER_WORDS),
             // Well before the caller takes its request for lost.
             parking: Parking::new(Nanos(site.net.rpc.config().retransmit_after.0 / 2)),
             store,

@@ -222,8 +222,12 @@ impl Context {
     fn recall(&self, access: &mut Access) {
         if let Some(cache) = &self.cache {
             self.charge(CpuWork::Probe);
-            access.location = cache.lookup(access.table, access.key).unwrap_or(NOWHERE);
-            access.fresh = false;
+            let known = cache.lookup(access.table, access.key);
+            (access.location, access.fresh) = (known.unwrap_or(NOWHERE), false);
+            // What no record's place can be need not be looked at.
+            if known.is_some_and(|at| !self.layout.may_be_record(access.table, at)) {
+                self.forget(access);
+            }
         }
     }
 

@@ -40,7 +40,9 @@ impl NodeStore {
             let gone = buf.word(record::KEY_WORD) != key;
             match slot {
                 Some(slot) if !gone => return Look::Whole(offset, slot),
-                None if !gone && !(shape.packing == Packing::Counted && record::is_absent(record::words_of(buf))) => {
+                None if !gone
+                    && !(shape.packing == Packing::Counted && record::is_absent(record::words_of(buf))) =>
+                {
                     return Look::Torn(offset);
                 }
                 _ => {}

@@ -1,7 +1,7 @@
 //! All phases as a plan carries them: local records by CPU, the rest by the primitive the plan names.
 
-use super::wire;
 use super::owner::Look;
+use super::wire;
 use super::{Clock, Context, MAX_TRIES, OneSided, PhaseOps, Skew, Stop, TwoSided, fault};
 use crate::log::{RingReader, Rings};
 use crate::plan::{CheckedPlan, Phase, Step, Via};
@@ -187,7 +187,9 @@ impl Phases {
     fn end_here(&self, store: &NodeStore, access: &mut Access, version: Option<u64>) {
         self.context.charge(CpuWork::Probe);
         let done = match (access.change, version) {
-            (Change::Delete, Some(version)) => store.remove(access.table, access.key, access.location, version),
+            (Change::Delete, Some(version)) => {
+                store.remove(access.table, access.key, access.location, version)
+            }
             _ => store.undo(access.table, access.key, access.location, access.header),
         };
         assert!(done, "bug: {access:?} ends without having been begun");
@@ -346,7 +348,7 @@ impl Phases {
                     Verdict::Wait => Served::Wait,
                 }
             };
-            let wanted = |a: &Access| a.wants(rule).is_some() || a.locked() && !a.fetched;
+            let wanted = |a: &Access| a.wants(rule).is_some() || a.locked() && a.unread();
             let split = self.split(set, wanted, serve)?;
             if split.remote > 0 {
                 match step.via {
@@ -392,8 +394,9 @@ impl Phases {
                 Verdict::Wait => Served::Denied(Abort::ReadLocked),
             }
         };
-        let unchecked =
-            |a: &Access| a.intent == Intent::Read && !a.locked() && !rule.stands(a.header) && !a.confirmed && !a.absent();
+        let unchecked = |a: &Access| {
+            a.intent == Intent::Read && !a.locked() && !rule.stands(a.header) && !a.confirmed && !a.absent()
+        };
         let split = self.split(set, unchecked, serve)?;
         if split.remote == 0 {
             return Ok(());
@@ -414,7 +417,7 @@ impl PhaseOps for Phases {
         let step = self.context.plan.step(Phase::Fetch);
         for tries in 0.. {
             let (set, cost) = txn.serve(Phase::Fetch);
-            let split = self.split(set, |a| !a.fetched, |store, a| self.read_local(store, a))?;
+            let split = self.split(set, Access::unread, |store, a| self.read_local(store, a))?;
             if split.remote > 0 {
                 match step.via {
                     Via::OneSided => self.one.fetch(txn).await?,
@@ -445,7 +448,11 @@ impl PhaseOps for Phases {
     async fn lock_and_read(&self, txn: &mut Txn, rule: LockRule) -> Result<(), Stop> {
         self.lock_records(txn, rule).await?;
         // Locks first: a record that is there already is then news only to who has read nothing stale.
-        if txn.accesses().iter().any(Access::wants_slot) { self.reserve(txn, rule.stamp).await } else { Ok(()) }
+        if txn.accesses().iter().any(Access::wants_slot) {
+            self.reserve(txn, rule.stamp).await
+        } else {
+            Ok(())
+        }
     }
 
     async fn validate(&self, txn: &mut Txn, rule: CheckRule) -> Result<(), Stop> {

@@ -92,8 +92,7 @@ impl Phases {
                 let (set, _) = txn.serve(Phase::Fetch);
                 let access = &mut set[at];
                 self.context.charge(CpuWork::Copy(access.image_words() as u32 * 8));
-                let Look::Whole(offset, slot) =
-                    self.local.look(scan.table, key, offset, access.image())
+                let Look::Whole(offset, slot) = self.local.look(scan.table, key, offset, access.image())
                 else {
                     txn.forget_rows(rows_before);
                     return Ok(None);
@@ -115,7 +114,8 @@ impl Phases {
     async fn page_there(&self, txn: &mut Txn, scan: &Scan) -> Result<Option<Taken>, Stop> {
         let node = self.context.layout.primary(scan.table, scan.from);
         let rpc = self.context.rpc();
-        let replies = rpc.call(node, wire::SCAN, |w| wire::write_scan(w, scan)).await.map_err(fault(Phase::Fetch))?;
+        let replies =
+            rpc.call(node, wire::SCAN, |w| wire::write_scan(w, scan)).await.map_err(fault(Phase::Fetch))?;
         txn.costs[Phase::Fetch] += replies.cost();
         replies.read(0, |mut reply| self.take_page(txn, scan, node, &mut reply))
     }
@@ -185,9 +185,11 @@ impl Phases {
                 self.context.charge(CpuWork::Probe);
                 self.local.leaves_stand(first.table, first.shard, pairs)
             } else {
-                let write = |w: &mut Writer<'_>| wire::write_leaves(w, first.table, first.shard, count, pairs);
+                let write =
+                    |w: &mut Writer<'_>| wire::write_leaves(w, first.table, first.shard, count, pairs);
                 let rpc = self.context.rpc();
-                let replies = rpc.call(first.node, wire::LEAVES, write).await.map_err(fault(Phase::Validate))?;
+                let replies =
+                    rpc.call(first.node, wire::LEAVES, write).await.map_err(fault(Phase::Validate))?;
                 *cost += replies.cost();
                 let outcome = replies.read(0, |mut reply| Outcome::read(&mut reply));
                 matches!(outcome.map_err(|e| fault(Phase::Validate)(RpcError::from(e)))?, Outcome::Done(_))
@@ -241,7 +243,7 @@ impl Phases {
             }
             self.context.charge(CpuWork::Probe);
             self.context.charge(CpuWork::Probe);
-            let slot = self.local.reserve(access.table, access.key, stamp.owner())?;
+            let slot = self.local.reserve(access.table, access.key, access.absence(), stamp.owner())?;
             access.take_slot(slot.offset, slot.header);
             access.grown = slot.grown;
         }

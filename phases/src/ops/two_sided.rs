@@ -243,8 +243,16 @@ impl TwoSided {
     }
 
     /// Has the owners of pending records set slots aside for them.
-    pub(super) async fn reserve(&self, set: &mut [Access], stamp: Stamp, cost: &mut Cost) -> Result<(), Stop> {
-        let write = |_: &Access, w: &mut Writer<'_>| w.word(stamp.0);
+    pub(super) async fn reserve(
+        &self,
+        set: &mut [Access],
+        stamp: Stamp,
+        cost: &mut Cost,
+    ) -> Result<(), Stop> {
+        let write = |access: &Access, w: &mut Writer<'_>| {
+            w.word(stamp.0);
+            wire::write_absence(w, access.absence());
+        };
         let done = |access: &mut Access, reply: &mut Reader<'_>| {
             let header = Header(reply.word()?);
             access.grown = wire::read_grown(reply)?;

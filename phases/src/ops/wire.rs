@@ -10,7 +10,7 @@
 //! | APPEND   | ring position, words… | outcome |
 //! | TRUNCATE | ring position | outcome, head position |
 //! | PING     | | outcome |
-//! | RESERVE  | name, key, who asks | outcome, header; leaf, its version before and after, leaf split off and its version, if there is a tree |
+//! | RESERVE  | name, key, who asks, `known:1, 0, version:39` that stood for the absence | outcome, header; leaf, its version before and after, leaf split off and its version, if there is a tree |
 //! | UNDO     | name, key, header as held | outcome |
 //! | REMOVE   | name, key, new version | outcome |
 //! | ABSENT   | name, key, version that stands for the absence | outcome |
@@ -174,6 +174,17 @@ pub(super) fn read_seen(word: u64) -> Result<(u8, Timestamp), Malformed> {
         return Err(Malformed::Field { field: "version slot", value: word });
     }
     Ok((victim, Timestamp(word & ((1 << time::BITS) - 1))))
+}
+
+/// The version that stood for an absence, if it is known.
+pub(super) fn write_absence(out: &mut Writer<'_>, absent: Option<u64>) {
+    out.word(absent.map_or(0, |version| 1 << 63 | Header::new(version).version()));
+}
+
+/// The same from a request.
+pub(super) fn read_absence(from: &mut Reader<'_>) -> Result<Option<u64>, Malformed> {
+    let word = Header(from.word()?);
+    Ok(word.locked().then_some(word.version()))
 }
 
 /// What a reservation did to the tree; zeros if there is none.

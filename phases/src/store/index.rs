@@ -206,7 +206,13 @@ impl NodeStore {
     }
 
     /// A free entry of the chain that begins at `first`, which is lengthened if it has none.
-    pub(super) fn free_entry(&self, copy: usize, table: TableId, first: u64, key: u64) -> Result<u64, StoreError> {
+    pub(super) fn free_entry(
+        &self,
+        copy: usize,
+        table: TableId,
+        first: u64,
+        key: u64,
+    ) -> Result<u64, StoreError> {
         let mut bucket = first;
         let mut free = None;
         loop {
@@ -242,9 +248,9 @@ impl NodeStore {
 mod tests {
     use super::*;
     use crate::store::layout::{Layout, StoreConfig, TableSpec};
+    use primitives::verbs::NodeId;
     use proptest::prelude::*;
     use std::collections::BTreeMap;
-    use primitives::verbs::NodeId;
     use std::sync::Arc;
 
     fn store(rows: u64) -> NodeStore {

@@ -266,6 +266,14 @@ impl Layout {
         self.part(0, table).records + n * self.stride(table)
     }
 
+    /// Whether a primary's own copy of the table has a slot at `offset`: for what somebody believes to be a record's place.
+    #[inline]
+    pub(crate) fn may_be_record(&self, table: TableId, offset: u64) -> bool {
+        let Table { stride, ref parts, .. } = self.tables[usize::from(table.0)];
+        let Part { records, record_count, .. } = parts[0];
+        offset >= records && offset - records < record_count * stride && (offset - records).is_multiple_of(stride)
+    }
+
     /// The nodes that hold copies of `primary`'s partition, without itself.
     #[inline]
     pub fn backups(&self, primary: NodeId) -> impl Iterator<Item = NodeId> {

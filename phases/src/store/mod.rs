@@ -14,10 +14,10 @@ pub mod tree;
 
 pub use cache::{CacheStats, LocationCache};
 pub(crate) use index::{Found, floor_of, probe_bucket};
-pub(crate) use ordered::{PAGE_LEAVES, PAGE_ROWS, Page};
-pub(crate) use tree::Grown;
 pub use layout::{Layout, StoreConfig, TableId, TableSpec};
+pub(crate) use ordered::{PAGE_LEAVES, PAGE_ROWS, Page};
 pub use record::Shape;
+pub(crate) use tree::Grown;
 
 use crate::rule::{Header, Packing};
 use primitives::fabric::{AnyNic, Nic, SetupError};
@@ -121,13 +121,7 @@ impl NodeStore {
 
     /// Whether a table's record could lie at `offset` of this node's own partition: for offsets that a peer sent.
     pub(crate) fn is_record(&self, table: TableId, offset: u64) -> bool {
-        if !self.layout.has(table) {
-            return false;
-        }
-        let part = self.layout.part(0, table);
-        let stride = self.layout.stride(table);
-        let end = part.records + part.record_count * stride;
-        (part.records..end).contains(&offset) && (offset - part.records).is_multiple_of(stride)
+        self.layout.has(table) && self.layout.may_be_record(table, offset)
     }
 
     /// The record's latest version, if this node holds a copy of it and it is of one piece: for checks and

@@ -159,17 +159,32 @@ impl NodeStore {
         Ok(offset)
     }
 
-    /// Sets a slot aside for a record that a transaction of `owner` is about to create.
+    /// Sets a slot aside for a record that a transaction of `owner` is about to create. `absent` is the version that stood for its
+    /// absence, if the transaction has looked for it before.
     ///
     /// # Errors
-    /// [`Abort::Exists`], [`Abort::LockConflict`] if somebody else is about to create or remove it, [`Abort::TableFull`].
-    pub(crate) fn reserve(&self, table: TableId, key: u64, owner: Owner) -> Result<Reserved, Abort> {
+    /// [`Abort::Exists`], [`Abort::LockConflict`] if somebody else is about to create it, [`Abort::TableFull`];
+    /// [`Abort::WriteChanged`] if it may not have been absent all the time since it was looked for.
+    pub(crate) fn reserve(
+        &self,
+        table: TableId,
+        key: u64,
+        absent: Option<u64>,
+        owner: Owner,
+    ) -> Result<Reserved, Abort> {
         let first = self.layout.bucket(0, table, key);
         let gate = Gate::close(self, first);
+        if absent.is_some_and(|version| version != gate.floor()) {
+            return Err(Abort::WriteChanged);
+        }
         let entry = self.free_entry(0, table, first, key).map_err(|error| match error {
             StoreError::Duplicate { .. } => {
                 let there = self.locate(table, key).is_some_and(|at| !self.is_coming(at));
-                if there { Abort::Exists } else { Abort::LockConflict }
+                match (there, absent) {
+                    (true, None) => Abort::Exists,
+                    (true, Some(_)) => Abort::WriteChanged,
+                    (false, _) => Abort::LockConflict,
+                }
             }
             _ => Abort::TableFull,
         })?;
@@ -284,7 +299,12 @@ impl NodeStore {
 
     /// Shows every record of a copy that this node holds of `primary`'s partition, in no particular order: for checks, while
     /// nothing is in flight.
-    pub fn for_each(&self, primary: NodeId, table: TableId, mut show: impl FnMut(u64, Option<super::Stored>)) {
+    pub fn for_each(
+        &self,
+        primary: NodeId,
+        table: TableId,
+        mut show: impl FnMut(u64, Option<super::Stored>),
+    ) {
         let Some(copy) = self.layout.copy(self.node, primary).filter(|_| self.layout.has(table)) else {
             return;
         };

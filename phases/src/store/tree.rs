@@ -14,8 +14,8 @@
 //! merging half-empty nodes gains little where inserts outnumber deletes, and it would give versions to leaves whose
 //! keys have not changed). So a queue, filled at one end and emptied at the other, keeps its size.
 //!
-//! **Splitting.** A full leaf that gets a key behind its last one keeps what it has and the key begins a new leaf: keys that
-//! come in ascending order fill their leaves. Any other is split in the middle.
+//! **Splitting.** A full leaf that gets a key right behind the one it got last is split there, any other in the middle: keys that
+//! come in ascending order, at the end of all or of a block of them, fill their leaves.
 
 use std::ops::RangeInclusive;
 
@@ -53,10 +53,12 @@ struct Leaf {
     version: u64,
     prev: u32,
     next: u32,
+    /// Behind the key that came last.
+    run: usize,
 }
 
 const EMPTY_LEAF: Leaf =
-    Leaf { len: 0, keys: [0; LEAF_KEYS], values: [0; LEAF_KEYS], version: 0, prev: NONE, next: NONE };
+    Leaf { len: 0, keys: [0; LEAF_KEYS], values: [0; LEAF_KEYS], version: 0, prev: NONE, next: NONE, run: 0 };
 
 impl Leaf {
     fn keys(&self) -> &[u64] {
@@ -67,14 +69,14 @@ impl Leaf {
         self.keys.copy_within(at..self.len, at + 1);
         self.values.copy_within(at..self.len, at + 1);
         (self.keys[at], self.values[at]) = (key, value);
-        self.len += 1;
+        (self.len, self.run) = (self.len + 1, at + 1);
     }
 
     fn take(&mut self, at: usize) -> u64 {
         let value = self.values[at];
         self.keys.copy_within(at + 1..self.len, at);
         self.values.copy_within(at + 1..self.len, at);
-        self.len -= 1;
+        (self.len, self.run) = (self.len - 1, 0);
         value
     }
 }
@@ -202,7 +204,8 @@ impl Tree {
             leaf.put(at, key, value);
             return Ok(Grown { leaf: number, before, after, split: None });
         }
-        let kept = if at == LEAF_KEYS { LEAF_KEYS } else { LEAF_KEYS / 2 };
+        let runs = at == leaf.run && at > LEAF_KEYS / 2;
+        let kept = if at == LEAF_KEYS || runs { at } else { LEAF_KEYS / 2 };
         let mut right = EMPTY_LEAF;
         right.len = LEAF_KEYS - kept;
         right.keys[..right.len].copy_from_slice(&leaf.keys[kept..]);
@@ -338,7 +341,8 @@ impl Tree {
             let keys = here.keys();
             let (first, last) = (keys.partition_point(|&k| k < from), keys.partition_point(|&k| k <= to));
             let mut show = |at: usize| row(here.keys[at], here.values[at]);
-            let on = if backwards { (first..last).rev().all(&mut show) } else { (first..last).all(&mut show) };
+            let on =
+                if backwards { (first..last).rev().all(&mut show) } else { (first..last).all(&mut show) };
             if !on {
                 return false;
             }

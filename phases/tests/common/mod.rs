@@ -25,6 +25,10 @@ pub const T: TableId = TableId(0);
 pub const WIDE: TableId = TableId(1);
 pub const WIDE_WORDS: usize = 20;
 pub const KEYS: u64 = 60;
+/// An ordered table: block `n` lies on node `n`, with keys 0, 10, … 90 and room for as many again.
+pub const ORDERED: TableId = TableId(2);
+pub const BLOCK: u64 = 1 << 20;
+pub const ORDERED_ROWS: u64 = 20;
 
 pub type Local<T> = Pin<Box<dyn Future<Output = T>>>;
 
@@ -203,8 +207,15 @@ impl<O: Send + 'static, S: Fn(Rc<Env>) -> Local<O> + Sync> Program for Run<'_, S
             keys_per_block: 1,
             ordered: false,
         };
+        let ordered = TableSpec {
+            name: "ordered".into(),
+            payload_words: 2,
+            rows_per_node: ORDERED_ROWS,
+            keys_per_block: BLOCK,
+            ordered: true,
+        };
         let layout = Layout::new(StoreConfig {
-            tables: vec![table("t", 1), table("wide", WIDE_WORDS as u32)],
+            tables: vec![table("t", 1), table("wide", WIDE_WORDS as u32), ordered],
             nodes: self.setup.nodes,
             workers: self.setup.workers,
             replicas: self.setup.replicas,
@@ -217,6 +228,9 @@ impl<O: Send + 'static, S: Fn(Rc<Env>) -> Local<O> + Sync> Program for Run<'_, S
         for key in 0..KEYS {
             cluster.load(T, key, &[1000]).map_err(|e| SetupError::Invalid(e.to_string()))?;
             cluster.load(WIDE, key, &[key; WIDE_WORDS]).map_err(|e| SetupError::Invalid(e.to_string()))?;
+        }
+        for key in (0..u64::from(self.setup.nodes)).flat_map(|n| (0..10).map(move |i| n * BLOCK + i * 10)) {
+            cluster.load(ORDERED, key, &[key, 0]).map_err(|e| SetupError::Invalid(e.to_string()))?;
         }
         Ok(cluster)
     }

@@ -191,9 +191,7 @@ impl Workload for SmallBank {
     }
 
     fn tables(&self) -> Vec<TableDef> {
-        ["savings", "checking"]
-            .map(|name| TableDef::new(name, self.accounts, self.payload_bytes))
-            .into()
+        ["savings", "checking"].map(|name| TableDef::new(name, self.accounts, self.payload_bytes)).into()
     }
 
     fn records_per_transaction(&self) -> usize {

@@ -32,8 +32,9 @@ impl Handlers {
     ) -> Result<(), Malformed> {
         let name = self.named(request)?;
         let stamp = Stamp(request.word()?);
+        let absent = wire::read_absence(request)?;
         self.port.nic().charge(CpuWork::Probe);
-        match self.store.reserve(name.table, name.key, stamp.owner()) {
+        match self.store.reserve(name.table, name.key, absent, stamp.owner()) {
             Ok(slot) => {
                 wire::write_outcome(reply, 0, slot.offset);
                 reply.word(slot.header.0);
@@ -65,7 +66,11 @@ impl Handlers {
         Ok(())
     }
 
-    pub(super) fn absent(&mut self, request: &mut Reader<'_>, reply: &mut Reply<'_>) -> Result<(), Malformed> {
+    pub(super) fn absent(
+        &mut self,
+        request: &mut Reader<'_>,
+        reply: &mut Reply<'_>,
+    ) -> Result<(), Malformed> {
         let name = self.named(request)?;
         let version = request.word()?;
         let stands = self.store.absence(name.table, name.key) == Some(version);
@@ -101,7 +106,11 @@ impl Handlers {
         Ok(())
     }
 
-    pub(super) fn leaves(&mut self, request: &mut Reader<'_>, reply: &mut Reply<'_>) -> Result<(), Malformed> {
+    pub(super) fn leaves(
+        &mut self,
+        request: &mut Reader<'_>,
+        reply: &mut Reply<'_>,
+    ) -> Result<(), Malformed> {
         let Name { table, offset, key: count } = Name::read(request)?;
         self.port.nic().charge(CpuWork::Probe);
         if u64::from(request.remaining()) != count.saturating_mul(16) {

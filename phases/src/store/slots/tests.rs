@@ -44,7 +44,7 @@ fn install(store: &NodeStore, key: u64, slot: Reserved, payload: [u64; 2]) -> u6
 }
 
 fn create(store: &NodeStore, key: u64, payload: [u64; 2]) -> Result<(u64, u64), Abort> {
-    let slot = store.reserve(T, key, me())?;
+    let slot = store.reserve(T, key, None, me())?;
     Ok((slot.offset, install(store, key, slot, payload)))
 }
 
@@ -61,7 +61,8 @@ fn destroy(store: &NodeStore, key: u64) -> u64 {
 
 fn keys_in_order(store: &NodeStore) -> Vec<u64> {
     let mut keys = Vec::new();
-    let mut scan = Some(Scan { table: T, from: 0, to: (1 << 20) - 1, limit: 1 << 20, order: Order::Ascending });
+    let mut scan =
+        Some(Scan { table: T, from: 0, to: (1 << 20) - 1, limit: 1 << 20, order: Order::Ascending });
     while let Some(part) = scan {
         let page = store.page(&part, usize::MAX).unwrap();
         keys.extend(page.rows().iter().map(|row| row.0));
@@ -105,9 +106,9 @@ proptest! {
                     last_of_key.insert(key, version);
                     last_of_slot.insert(offset, version);
                 }
-                3 => if let Ok(slot) = store.reserve(T, key, me()) {
+                3 => if let Ok(slot) = store.reserve(T, key, None, me()) {
                     prop_assert!(!model.contains_key(&key));
-                    prop_assert_eq!(store.reserve(T, key, me()), Err(Abort::LockConflict));
+                    prop_assert_eq!(store.reserve(T, key, None, me()), Err(Abort::LockConflict));
                     prop_assert!(store.get(T, key).is_none(), "a slot set aside is no record");
                     prop_assert!(store.undo(T, key, slot.offset, slot.header));
                     prop_assert!(!store.undo(T, key, slot.offset, slot.header), "once");
@@ -185,10 +186,22 @@ fn a_slot_that_is_used_again_deceives_nobody() {
 }
 
 #[test]
+fn who_has_looked_before_creates_only_what_was_absent_all_the_time() {
+    let store = store(10);
+    let seen = store.absence(T, 5).unwrap();
+    create(&store, 5, [0, 0]).unwrap();
+    assert_eq!(store.reserve(T, 5, Some(seen), me()), Err(Abort::WriteChanged));
+    destroy(&store, 5);
+    assert_eq!(store.reserve(T, 5, Some(seen), me()), Err(Abort::WriteChanged));
+    let seen = store.absence(T, 5).unwrap();
+    assert!(store.reserve(T, 5, Some(seen), me()).is_ok());
+}
+
+#[test]
 fn what_a_peer_makes_up_changes_nothing() {
     let store = store(10);
     let (offset, version) = create(&store, 5, [1, 2]).unwrap();
-    let slot = store.reserve(T, 6, me()).unwrap();
+    let slot = store.reserve(T, 6, None, me()).unwrap();
     let before = (store.get(T, 5), keys_in_order(&store));
     // Not locked; not a record; another's; locked for another version; set aside, not a record.
     assert!(!store.remove(T, 5, offset, version + 1));
@@ -214,7 +227,9 @@ fn workers_of_an_owner_come_and_go_at_once() {
                 let mut mine = BTreeMap::new();
                 let mut random = t + 1;
                 for n in 0..4000u64 {
-                    random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                    random = random
+                        .wrapping_mul(6_364_136_223_846_793_005)
+                        .wrapping_add(1_442_695_040_888_963_407);
                     let key = (random >> 33) % 100 * 3 + t;
                     if mine.remove(&key).is_some() {
                         destroy(store, key);
@@ -223,7 +238,7 @@ fn workers_of_an_owner_come_and_go_at_once() {
                         create(store, key, [n, t]).unwrap();
                         mine.insert(key, n);
                     } else {
-                        let slot = store.reserve(T, key, me()).unwrap();
+                        let slot = store.reserve(T, key, None, me()).unwrap();
                         assert!(store.undo(T, key, slot.offset, slot.header));
                     }
                     assert_eq!(store.get(T, key).map(|r| r.payload), mine.get(&key).map(|&n| vec![n, t]));

@@ -1,0 +1,388 @@
+//! Records that come and go under transactions, ranges and absence: invariants that a phantom breaks, histories through the checker,
+//! and protocols that do not validate what they should.
+
+mod common;
+
+use common::{fabrics, plans_of, sim};
+use engine::cluster::{Length, RunError, RunResult, RunSpec, run_as};
+use engine::protocol::planted::{Bug, Planted};
+use engine::protocol::{AnyProtocol, Occ, Protocol};
+use engine::session::{Halt, Order, Session};
+use engine::verify::{Level, check};
+use engine::workload::{Check, RecordId, TableDef, Workload};
+use phases::ops::PhaseOps;
+use phases::plan::{Needs, Plan, Preset};
+use phases::rule::Abort;
+use primitives::fabric::loopback::Options;
+use primitives::fabric::sim::FaultOptions;
+use primitives::mesh::{FabricSpec, Shape};
+use primitives::units::Nanos;
+use rand::seq::IndexedRandom;
+use rand::{Rng, RngExt, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use std::ops::AddAssign;
+use std::sync::atomic::AtomicBool;
+
+const BLOCK: u64 = 1 << 20;
+/// No block has more items than that: who wants to add one counts them first.
+const MOST: usize = 6;
+const BLOCKS: u64 = 4;
+const NAMES: u64 = 12;
+
+/// An ordered table whose blocks have at most [`MOST`] items, and two tables of which at most one has a name.
+struct Club;
+
+#[derive(Clone, Copy, Debug)]
+enum Input {
+    /// Adds an item if there is room in its block, else removes one.
+    Turn { block: u64, item: u64, from_above: bool },
+    /// Counts a block's items, and looks for one of them.
+    Count { block: u64, item: u64 },
+    /// Gives a name to one table if neither has it, else takes it away.
+    Name { name: u64, left: bool },
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+struct Tally {
+    added: u64,
+    removed: u64,
+    /// Blocks seen with too many items, names seen twice.
+    broken: u64,
+}
+
+impl AddAssign for Tally {
+    fn add_assign(&mut self, rhs: Tally) {
+        self.added += rhs.added;
+        self.removed += rhs.removed;
+        self.broken += rhs.broken;
+    }
+}
+
+fn item(block: u64, item: u64) -> RecordId {
+    RecordId { table: 0, key: block * BLOCK + item }
+}
+
+impl Workload for Club {
+    type Input = Input;
+    type Tally = Tally;
+
+    fn name(&self) -> &'static str {
+        "club"
+    }
+
+    fn tables(&self) -> Vec<TableDef> {
+        vec![
+            TableDef::new("items", 0, 16).blocks(BLOCK).ordered().room(64),
+            TableDef::new("left", 0, 8).room(NAMES),
+            TableDef::new("right", 0, 8).room(NAMES),
+        ]
+    }
+
+    fn changes_tables(&self) -> bool {
+        true
+    }
+
+    fn records_per_transaction(&self) -> usize {
+        2 * MOST + 8
+    }
+
+    fn fill(&self, _: RecordId, words: &mut [u64]) {
+        words.fill(0);
+    }
+
+    fn draw(&self, rng: &mut impl Rng) -> Input {
+        let (block, item) = (rng.random_range(0..BLOCKS), rng.random_range(0..40));
+        match rng.random_range(0..5) {
+            0 | 1 => Input::Turn { block, item, from_above: rng.random() },
+            2 => Input::Count { block, item },
+            _ => Input::Name { name: rng.random_range(0..NAMES), left: rng.random() },
+        }
+    }
+
+    async fn execute<P: Protocol, O: PhaseOps>(
+        &self,
+        s: &mut Session<P, O>,
+        input: &Input,
+    ) -> Result<Tally, Halt> {
+        let mut tally = Tally::default();
+        match *input {
+            Input::Turn { block, item: n, from_above } => {
+                let order = if from_above { Order::Descending } else { Order::Ascending };
+                let rows = s.scan(0, block * BLOCK..=block * BLOCK + BLOCK - 1, 100, order).await?;
+                tally.broken += u64::from(rows.len() > MOST);
+                let there = (0..rows.len()).any(|i| s.key(s.row(rows, i)) == block * BLOCK + n);
+                if rows.len() < MOST && !there {
+                    let row = s.insert(item(block, n))?;
+                    s.set_word(row, 0, n);
+                    s.set_word(row, 1, rows.len() as u64);
+                    assert_eq!((s.word(row, 0), s.key(row)), (n, block * BLOCK + n));
+                    tally.added += 1;
+                } else if !rows.is_empty() {
+                    s.delete(s.row(rows, 0))?;
+                    tally.removed += 1;
+                }
+            }
+            Input::Count { block, item: n } => {
+                let one = s.find(item(block, n)).await?;
+                let rows =
+                    s.scan(0, block * BLOCK..=block * BLOCK + BLOCK - 1, 100, Order::Ascending).await?;
+                tally.broken += u64::from(rows.len() > MOST);
+                if let Some(row) = one {
+                    let count = s.word(row, 1);
+                    s.set_word(row, 1, count + 1);
+                }
+            }
+            Input::Name { name, left } => {
+                let tables = [1, 2].map(|table| RecordId { table, key: name });
+                s.prefetch_maybe(&tables, &[]).await?;
+                let [l, r] = [s.find(tables[0]).await?, s.find(tables[1]).await?];
+                tally.broken += u64::from(l.is_some() && r.is_some());
+                match l.or(r) {
+                    Some(row) => {
+                        s.delete(row)?;
+                        tally.removed += 1;
+                    }
+                    None => {
+                        s.insert(tables[usize::from(!left)])?;
+                        tally.added += 1;
+                    }
+                }
+            }
+        }
+        Ok(tally)
+    }
+
+    fn tally(&self, _: RecordId, _: &[u64], sum: &mut Tally) {
+        sum.added += 1;
+    }
+
+    fn check(&self, before: &Tally, effects: &Tally, now: &Tally) -> Vec<Check> {
+        let expected = before.added + effects.added - effects.removed;
+        vec![
+            Check {
+                name: "records-counted",
+                passed: now.added == expected,
+                detail: format!("{} records, {expected} expected", now.added),
+            },
+            Check {
+                name: "limits-kept",
+                passed: effects.broken == 0,
+                detail: format!("{} times too many", effects.broken),
+            },
+        ]
+    }
+}
+
+fn spec(fabric: FabricSpec, plan: Plan, seed: u64) -> RunSpec {
+    let mut spec = RunSpec::new(fabric, Shape { nodes: 3, workers: 1 }, plan);
+    spec.plan.coroutines = 4;
+    spec.seed = seed;
+    spec.history = true;
+    spec.cache_bytes = 2048;
+    spec.log_ring_bytes = 4096;
+    spec.length = Length::Transactions(80);
+    spec.retry.attempts = 100_000;
+    spec.retry.longest = Nanos::from_millis(4);
+    spec
+}
+
+fn judge(spec: &RunSpec, name: &str) -> RunResult {
+    let result = run_as(spec, &Club, Occ, &AtomicBool::new(false)).expect("it can run");
+    let what = format!("{name}, seed {}, plan {}", spec.seed, spec.plan);
+    assert!(result.faults.is_empty(), "{what}: {:?}", result.faults);
+    assert!(result.passed(), "{what}: {:#?}", result.failed_checks().collect::<Vec<_>>());
+    let verdict = check(result.history.as_ref().expect("asked for"), Level::StrictSerializable);
+    assert!(verdict.passed(), "{what}:\n{verdict}");
+    assert_eq!(verdict.counts.committed, result.stats.committed, "{what}: the history is complete");
+    result
+}
+
+#[test]
+fn records_come_and_go_on_every_fabric() {
+    for (n, &preset) in Preset::ALL.iter().enumerate() {
+        for (name, fabric) in fabrics(7) {
+            let mut spec = spec(fabric, preset.plan(), 7);
+            spec.replicas = 1 + n as u16 % 3;
+            if name == "loopback-nic-thread" {
+                spec.plan.coroutines = 2;
+                spec.length = Length::Transactions(20);
+            }
+            let result = judge(&spec, name);
+            assert!(result.stats.committed > 0 && result.stats.given_up == 0, "{name} {preset}");
+        }
+    }
+}
+
+/// Workers of one node meet at its trees and chains.
+#[test]
+fn workers_of_a_node_share_what_it_owns() {
+    let mut spec = spec(FabricSpec::Loopback(Options::default()), Preset::DrtmH.plan(), 3);
+    spec.shape = Shape { nodes: 2, workers: 2 };
+    spec.replicas = 2;
+    spec.length = Length::Transactions(300);
+    judge(&spec, "loopback");
+}
+
+fn drawn(seed: u64) -> RunSpec {
+    let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
+    let faults = FaultOptions {
+        datagram_loss: if rng.random() { 0.02 } else { 0.0 },
+        transit_jitter: Nanos(rng.random_range(0..10_000)),
+        completion_jitter: Nanos(rng.random_range(0..3_000)),
+        torn_read: 0.3,
+        torn_write: 0.3,
+        ..FaultOptions::default()
+    };
+    let plans = plans_of(&Needs::OCC);
+    let mut spec = spec(sim(seed, faults), *plans.choose(&mut rng).expect("there are plans"), seed);
+    spec.replicas = rng.random_range(1..=3);
+    spec.worker.rpc.retransmit_after = Nanos::from_micros(150);
+    spec.plan.coroutines = rng.random_range(2..=6);
+    spec
+}
+
+#[test]
+fn drawn_runs_are_strictly_serializable() {
+    let seeds = std::env::var("DOORBELL_SEEDS").ok().and_then(|n| n.parse().ok()).unwrap_or(12);
+    for seed in 0..seeds {
+        judge(&drawn(seed), "sim");
+    }
+}
+
+#[test]
+fn a_simulated_run_is_a_value_of_its_seed() {
+    let (a, b) = (judge(&drawn(1), "sim"), judge(&drawn(1), "sim"));
+    assert_eq!((a.facts, a.traffic, a.cache, a.stats.aborts), (b.facts, b.traffic, b.cache, b.stats.aborts));
+}
+
+#[test]
+fn what_is_not_validated_is_noticed() {
+    for bug in Bug::OF_STRUCTURE {
+        let (mut by_checker, mut by_invariant) = (Vec::new(), Vec::new());
+        for seed in 0..10 {
+            let mut spec = drawn(seed);
+            spec.retry.attempts = 20;
+            let result = run_as(&spec, &Club, Planted(bug), &AtomicBool::new(false)).expect("it can run");
+            let history = result.history.as_ref().expect("asked for");
+            if !check(history, Level::StrictSerializable).passed() {
+                by_checker.push(seed);
+            }
+            if result.checks.iter().any(|c| c.name == "limits-kept" && !c.passed) {
+                by_invariant.push(seed);
+            }
+        }
+        eprintln!(
+            "{bug:?}: the checker objects on seeds {by_checker:?}, the invariant on {by_invariant:?} of 0..10"
+        );
+        assert!(!by_checker.is_empty() && !by_invariant.is_empty(), "{bug:?} went unnoticed");
+    }
+}
+
+#[test]
+fn protocols_that_cannot_are_refused_before_anything_runs() {
+    for name in ["nowait", "waitdie", "sundial", "mvcc"] {
+        let protocol = AnyProtocol::named(name).expect("a protocol");
+        let plan = Preset::TwoSided.plan().restricted_to(protocol.needs());
+        let spec = spec(FabricSpec::Loopback(Options::default()), plan, 1);
+        match run_as(&spec, &Club, protocol, &AtomicBool::new(false)) {
+            Err(RunError::Spec(why)) => assert!(why.contains(name) && why.contains("occ"), "{why}"),
+            other => panic!("{name}: {:?}", other.map(|r| r.stats.committed)),
+        }
+    }
+}
+
+/// What a transaction is told about keys that are there, or not.
+struct Script(fn(u64) -> Vec<Step>);
+
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Read(u64),
+    Insert(u64),
+    Find(u64, bool),
+    Delete(u64),
+}
+
+impl Workload for Script {
+    type Input = u64;
+    type Tally = u64;
+
+    fn name(&self) -> &'static str {
+        "script"
+    }
+
+    fn tables(&self) -> Vec<TableDef> {
+        vec![TableDef::new("records", 8, 8).room(10)]
+    }
+
+    fn changes_tables(&self) -> bool {
+        true
+    }
+
+    fn records_per_transaction(&self) -> usize {
+        30
+    }
+
+    fn fill(&self, record: RecordId, words: &mut [u64]) {
+        words.fill(record.key);
+    }
+
+    fn draw(&self, rng: &mut impl Rng) -> u64 {
+        rng.random_range(0..8)
+    }
+
+    async fn execute<P: Protocol, O: PhaseOps>(
+        &self,
+        s: &mut Session<P, O>,
+        &key: &u64,
+    ) -> Result<u64, Halt> {
+        for step in (self.0)(key) {
+            let record = |key| RecordId { table: 0, key };
+            match step {
+                Step::Read(key) => s.read(record(key)).await.map(|_| ())?,
+                Step::Insert(key) => s.insert(record(key)).map(|_| ())?,
+                Step::Find(key, there) => {
+                    assert_eq!(s.find(record(key)).await?.is_some(), there, "key {key}")
+                }
+                Step::Delete(key) => {
+                    let row = s.read(record(key)).await?;
+                    s.delete(row)?;
+                }
+            }
+        }
+        Ok(0)
+    }
+
+    fn tally(&self, _: RecordId, _: &[u64], sum: &mut u64) {
+        *sum += 1;
+    }
+
+    fn check(&self, before: &u64, _: &u64, now: &u64) -> Vec<Check> {
+        vec![Check { name: "same", passed: before == now, detail: format!("{before} and {now}") }]
+    }
+}
+
+#[test]
+fn what_there_is_and_what_not_is_told_with_a_reason() {
+    use Step::{Delete, Find, Insert, Read};
+    let aborts = |script: fn(u64) -> Vec<Step>, abort: Abort| {
+        for preset in [Preset::OneSided, Preset::TwoSided, Preset::DrtmH] {
+            let mut spec = spec(FabricSpec::Loopback(Options::default()), preset.plan(), 1);
+            spec.plan.coroutines = 1;
+            spec.length = Length::Transactions(5);
+            let result = run_as(&spec, &Script(script), Occ, &AtomicBool::new(false)).expect("it can run");
+            assert!(result.passed(), "{:?} {:?}", result.faults, result.failed_checks().collect::<Vec<_>>());
+            let (count, other) = (result.stats.aborts.of(abort.name()), result.stats.aborts.total());
+            assert_eq!((result.stats.committed, count), (0, other), "{abort}");
+            return count / 15;
+        }
+        0
+    };
+    // A key that is there, or is not, stays so; who has read others before could have been misled, and tries a few times.
+    assert_eq!(aborts(|k| vec![Insert(k)], Abort::Exists), 1);
+    assert_eq!(aborts(|k| vec![Read(k), Insert((k + 1) % 8)], Abort::Exists), 8);
+    assert_eq!(aborts(|k| vec![Read(k + 100)], Abort::NotFound), 1);
+    assert_eq!(aborts(|k| vec![Find(k, true), Delete(k), Find(k, false), Read(k)], Abort::NotFound), 8);
+    assert_eq!(aborts(|k| vec![Find(k + 100, false), Read(k + 100)], Abort::NotFound), 8);
+    // Eleven keys of one node, which has room for ten.
+    assert_eq!(aborts(|k| (10..21).map(|i| Insert(k % 3 + 3 * i)).collect(), Abort::TableFull), 1);
+}
