@@ -370,13 +370,8 @@ impl<W: Workload, P: Protocol + Copy + Sync> Client<'_, W, P> {
             {
                 break;
             }
-            let asking = Asking {
-                node: self.node.0,
-                worker: self.worker,
-                number,
-                serial,
-                now: self.net.port.now(),
-            };
+            let asking =
+                Asking { node: self.node.0, worker: self.worker, number, serial, now: self.net.port.now() };
             let input = self.run.workload.draw_at(asking, session.rng());
             match session.run(self.run.workload, &input).await {
                 Ok(End::Committed(effect)) => {

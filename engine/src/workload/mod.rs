@@ -194,7 +194,9 @@ pub trait Workload: Sync {
 }
 
 /// The workloads there are, by name, with their parameters.
-pub const WORKLOADS: &[(&str, &[Param])] = &[("smallbank", smallbank::PARAMS), ("micro", micro::PARAMS),
+pub const WORKLOADS: &[(&str, &[Param])] = &[
+    ("smallbank", smallbank::PARAMS),
+    ("micro", micro::PARAMS),
     ("tpcc", tpcc::PARAMS),
     ("tpcc-no", tpcc::NO_PARAMS),
     ("tpce-cp", tpce::PARAMS),
@@ -228,9 +230,7 @@ impl AnyWorkload {
             "micro" => micro::Micro::parse(scale, settings).map(AnyWorkload::Micro),
             "tpcc" => tpcc::Tpcc::parse("tpcc", scale, settings).map(AnyWorkload::Tpcc),
             "tpcc-no" => tpcc::Tpcc::parse("tpcc-no", scale, settings).map(AnyWorkload::Tpcc),
-            "tpce-cp" => {
-                tpce::CustomerPosition::parse(scale, settings).map(AnyWorkload::CustomerPosition)
-            }
+            "tpce-cp" => tpce::CustomerPosition::parse(scale, settings).map(AnyWorkload::CustomerPosition),
             _ => Err(ParamError::UnknownWorkload {
                 name: name.to_owned(),
                 known: WORKLOADS.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", "),

@@ -151,7 +151,10 @@ mod tests {
         let mut stream = Stream::of(1, 2, 3);
         let mut buffer = [0; 24];
         for (set, text) in [
-            (&ALPHABET[..], Stream::text as for<'b> fn(&mut Stream, &'b mut [u8], usize, usize) -> &'b mut [u8]),
+            (
+                &ALPHABET[..],
+                Stream::text as for<'b> fn(&mut Stream, &'b mut [u8], usize, usize) -> &'b mut [u8],
+            ),
             (&ALPHABET[..10], Stream::digits),
             (&ALPHABET[10..36], Stream::letters),
         ] {
@@ -163,7 +166,11 @@ mod tests {
                     total += 1;
                 }
             }
-            assert_eq!(set.iter().map(|&s| counts[usize::from(s)]).sum::<u64>(), total, "others than the set");
+            assert_eq!(
+                set.iter().map(|&s| counts[usize::from(s)]).sum::<u64>(),
+                total,
+                "others than the set"
+            );
             let expected = total as f64 / set.len() as f64;
             let chi: f64 =
                 set.iter().map(|&s| (counts[usize::from(s)] as f64 - expected).powi(2) / expected).sum();
@@ -182,7 +189,9 @@ mod tests {
         assert_eq!(stream.within(5, 5), 5);
         assert_eq!(Stream::of(1, 1, 1).word(), Stream::of(1, 1, 1).word());
         let first: std::collections::BTreeSet<u64> = (0..100)
-            .flat_map(|key| [(1, 1), (1, 2), (2, 1)].map(|(seed, purpose)| Stream::of(seed, purpose, key).word()))
+            .flat_map(|key| {
+                [(1, 1), (1, 2), (2, 1)].map(|(seed, purpose)| Stream::of(seed, purpose, key).word())
+            })
             .collect();
         assert_eq!(first.len(), 300);
     }

@@ -123,7 +123,8 @@ pub fn judge(case: &Case, name: &str) -> RunResult {
     let history = result.history.as_ref().expect("it was asked for");
     let verdict = check(history, case.protocol.level());
     assert!(verdict.passed(), "{}:\n{verdict}", what());
-    assert!(result.stats.committed > 0, "{}: nothing committed", what());
+    let aborts = || result.stats.aborts.iter().collect::<Vec<_>>();
+    assert!(result.stats.committed > 0, "{}: nothing committed: {:?}", what(), aborts());
     assert_eq!(verdict.counts.committed, result.stats.committed, "{}: the history is complete", what());
     result
 }

@@ -85,7 +85,12 @@ impl Tpcc {
     }
 
     /// The workload as the cost model sees it.
-    pub(in crate::workload) fn demand(&self, scale: Scale, cache_bytes: usize, retry: &RetryPolicy) -> Demand {
+    pub(in crate::workload) fn demand(
+        &self,
+        scale: Scale,
+        cache_bytes: usize,
+        retry: &RetryPolicy,
+    ) -> Demand {
         let kinds = KINDS.iter().filter(|(_, kind)| self.weight(*kind) > 0);
         let kinds: Vec<(TxnClass, Means)> = kinds
             .map(|&(name, kind)| {
@@ -98,7 +103,8 @@ impl Tpcc {
         let all = mean(|m| m.reads + m.writes);
         let (remote, writes) = (mean(|m| m.remote), mean(|m| m.writes));
         let moved = mean(|m| m.remote_bytes + m.written_bytes);
-        let payload = if remote + writes > 0.0 { moved / (remote + writes) } else { 8.0 * item::WORDS as f64 };
+        let payload =
+            if remote + writes > 0.0 { moved / (remote + writes) } else { 8.0 * item::WORDS as f64 };
         let warehouses = self.size.warehouses as f64;
         let (to_warehouses, to_districts) = (mean(|m| m.warehouses) / all, mean(|m| m.districts) / all);
         // The rest is spread over stocks, customers and records of its own.

@@ -131,7 +131,8 @@ impl Mix {
     /// The next transaction of a terminal.
     pub fn draw(&self, size: &Size, draws: &Distributions, client: Client, rng: &mut impl Rng) -> Input {
         let ticket = rng.random_range(0..self.total);
-        let kind = self.weights.iter().find(|(sum, _)| ticket < *sum).map_or(Kind::NewOrder, |&(_, kind)| kind);
+        let kind =
+            self.weights.iter().find(|(sum, _)| ticket < *sum).map_or(Kind::NewOrder, |&(_, kind)| kind);
         let warehouse = size.home(client.node.into(), client.worker.into(), rng.random());
         let district = rng.random_range(0..DISTRICTS);
         let job = match kind {

@@ -251,12 +251,7 @@ impl Workload for Tpcc {
         true
     }
 
-    fn keys<'a>(
-        &'a self,
-        table: u16,
-        _: &'a Layout,
-        node: NodeId,
-    ) -> impl Iterator<Item = u64> + 'a {
+    fn keys<'a>(&'a self, table: u16, _: &'a Layout, node: NodeId) -> impl Iterator<Item = u64> + 'a {
         self.population.keys(table, node.0.into())
     }
 
@@ -306,9 +301,8 @@ impl Workload for Tpcc {
     }
 
     fn check(&self, before: &Tally, effects: &Tally, now: &Tally) -> Vec<Check> {
-        let [mut loaded, mut found] = [before, now].map(|tally| {
-            tally.audit.as_ref().map(|audit| audit.findings()).unwrap_or_default()
-        });
+        let [mut loaded, mut found] =
+            [before, now].map(|tally| tally.audit.as_ref().map(|audit| audit.findings()).unwrap_or_default());
         // Over all districts, the eleventh holds with the number of deliveries too.
         let orders = |tally: &Tally| tally.totals.get(Total::Orders) - tally.totals.get(Total::NewOrders);
         let first = (self.size.delivered() * self.size.districts()) as i64;
@@ -325,7 +319,9 @@ impl Workload for Tpcc {
             name: "totals-add-up",
             passed: differ.is_empty(),
             detail: match differ.is_empty() {
-                true => format!("{} sums over the database changed as committed transactions say", TOTALS.len()),
+                true => {
+                    format!("{} sums over the database changed as committed transactions say", TOTALS.len())
+                }
                 false => differ.join("; "),
             },
         });
@@ -337,7 +333,12 @@ fn condition(name: &'static str, loaded: &Finding, found: &Finding) -> Check {
     let wrong = [("when loaded", loaded), ("at the end", found)].into_iter().find(|(_, f)| f.broken > 0);
     let detail = match wrong {
         Some((when, f)) => {
-            format!("{when} {} of {} break it; {}", f.broken, f.held + f.broken, f.first.as_deref().unwrap_or("?"))
+            format!(
+                "{when} {} of {} break it; {}",
+                f.broken,
+                f.held + f.broken,
+                f.first.as_deref().unwrap_or("?")
+            )
         }
         None => format!("holds for {} when loaded, {} at the end", loaded.held, found.held),
     };

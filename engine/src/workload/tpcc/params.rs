@@ -36,13 +36,7 @@ pub const PARAMS: &[Param; COUNT] = &[
         false,
         "suppliers are on other nodes, at least one in each new-order; needs two nodes with warehouses",
     ),
-    Param::real(
-        "remote_payment_share",
-        0.15,
-        0.0,
-        1.0,
-        "share of payments by another warehouse's customers",
-    ),
+    Param::real("remote_payment_share", 0.15, 0.0, 1.0, "share of payments by another warehouse's customers"),
     Param::real(
         "by_last_name_share",
         0.6,
@@ -81,7 +75,8 @@ mod tests {
 
     #[test]
     fn the_preset_differs_in_mix_and_suppliers_alone() {
-        let changed: Vec<_> = PARAMS.iter().zip(NO_PARAMS).filter(|(a, b)| a != b).map(|(a, _)| a.name).collect();
+        let changed: Vec<_> =
+            PARAMS.iter().zip(NO_PARAMS).filter(|(a, b)| a != b).map(|(a, _)| a.name).collect();
         let expected =
             ["payment", "order_status", "delivery", "stock_level", "remote_item_share", "always_distributed"];
         assert_eq!(changed, expected);

@@ -17,8 +17,7 @@ pub(super) async fn run<P: Protocol, O: PhaseOps>(
     asked: &Payment,
 ) -> Result<Totals, Halt> {
     let (w, d, amount) = (input.warehouse, input.district, asked.amount);
-    let [of_warehouse, of_district] =
-        session.update_all([key::warehouse(w), key::district(w, d)]).await?;
+    let [of_warehouse, of_district] = session.update_all([key::warehouse(w), key::district(w, d)]).await?;
     let more = |session: &mut Session<P, O>, row: Row, column: usize, by: i64| {
         let now = session.word(row, column);
         session.set_word(row, column, now.wrapping_add_signed(by));

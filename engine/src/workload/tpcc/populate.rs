@@ -57,9 +57,9 @@ impl Population {
             table::HISTORY => Box::new(each(1, customers, key::first_payment)),
             table::NEW_ORDER => Box::new(each(self.size.delivered() + 1, orders, key::new_order)),
             table::ORDER => Box::new(each(1, orders, key::order)),
-            table::CUSTOMER_ORDER => {
-                Box::new(homes.flat_map(move |w| (0..DISTRICTS).flat_map(move |d| self.customer_orders(w, d))))
-            }
+            table::CUSTOMER_ORDER => Box::new(
+                homes.flat_map(move |w| (0..DISTRICTS).flat_map(move |d| self.customer_orders(w, d))),
+            ),
             table::ORDER_LINE => Box::new(homes.flat_map(move |w| {
                 (0..DISTRICTS).flat_map(move |d| {
                     (1..=orders).flat_map(move |o| {
@@ -78,8 +78,9 @@ impl Population {
 
     /// A district's customers in the order of last name, then first name.
     fn names(&self, w: u64, d: u64) -> impl Iterator<Item = u64> + use<> {
-        let mut sorted: Vec<(u64, [u8; 16], u64)> =
-            (1..=self.size.customers).map(|c| (self.last_name(w, d, c), self.first_name(w, d, c), c)).collect();
+        let mut sorted: Vec<(u64, [u8; 16], u64)> = (1..=self.size.customers)
+            .map(|c| (self.last_name(w, d, c), self.first_name(w, d, c), c))
+            .collect();
         sorted.sort_unstable();
         let mut rank = 0;
         let mut before = u64::MAX;
@@ -104,9 +105,11 @@ impl Population {
         if c <= self.size.last_names() {
             return c - 1;
         }
-        self.draws
-            .names_loaded
-            .from_stream(&mut Stream::of(self.seed, LAST_NAMES, key::customer(w, d, c).key))
+        self.draws.names_loaded.from_stream(&mut Stream::of(
+            self.seed,
+            LAST_NAMES,
+            key::customer(w, d, c).key,
+        ))
     }
 
     /// A customer's first name, padded with zeros, which order before all characters.

@@ -99,9 +99,9 @@ impl Totals {
 
     /// The sums that are not `self` and `effects` together, in words.
     pub(super) fn differences(&self, effects: &Totals, now: &Totals) -> Vec<String> {
-        let differ = TOTALS.iter().filter(|&&(_, total)| {
-            self.get(total).wrapping_add(effects.get(total)) != now.get(total)
-        });
+        let differ = TOTALS
+            .iter()
+            .filter(|&&(_, total)| self.get(total).wrapping_add(effects.get(total)) != now.get(total));
         differ
             .map(|&(name, total)| {
                 let (before, change, found) = (self.get(total), effects.get(total), now.get(total));

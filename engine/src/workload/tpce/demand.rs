@@ -14,7 +14,12 @@ const HISTORY: f64 = 38.0;
 
 impl CustomerPosition {
     /// The workload as the cost model sees it. Scanned rows count as records read.
-    pub(in crate::workload) fn demand(&self, scale: Scale, cache_bytes: usize, retry: &RetryPolicy) -> Demand {
+    pub(in crate::workload) fn demand(
+        &self,
+        scale: Scale,
+        cache_bytes: usize,
+        retry: &RetryPolicy,
+    ) -> Demand {
         let (positions, feeds) = (self.weights.0 as f64, self.weights.1 as f64);
         let elsewhere = 1.0 - 1.0 / f64::from(scale.nodes.max(1));
         let prices = ACCOUNTS * HOLDINGS;
@@ -33,7 +38,8 @@ impl CustomerPosition {
         let all: f64 = classes.iter().map(|c| c.share * (c.reads + c.writes)).sum();
         let [position, feed] = &classes;
         let own_elsewhere = if self.local { 0.0 } else { elsewhere * own };
-        let remote = position.share * (elsewhere * prices + own_elsewhere) + feed.share * elsewhere * FEED as f64;
+        let remote =
+            position.share * (elsewhere * prices + own_elsewhere) + feed.share * elsewhere * FEED as f64;
         let of_prices = (position.share * prices + feed.share * FEED as f64) / all;
         let securities = self.population.securities() as f64;
         let others = self.population.customers as f64 * prices;

@@ -100,7 +100,11 @@ mod tests {
             assert!(!others.iter().any(|r| range.contains(&r.key)), "{others:x?} in {range:x?}");
         };
         inside(accounts_of(7), &[account(7, 0), account(7, 9)], &[account(6, 9), account(8, 0)]);
-        inside(holdings_of(7), &[holding(7, 0, 1), holding(7, 9, 1 << 20)], &[holding(6, 9, 9), holding(8, 0, 1)]);
+        inside(
+            holdings_of(7),
+            &[holding(7, 0, 1), holding(7, 9, 1 << 20)],
+            &[holding(6, 9, 9), holding(8, 0, 1)],
+        );
         inside(
             trades_of(7, 2),
             &[trade(7, 2, 1), trade(7, 2, MOST_TRADES)],

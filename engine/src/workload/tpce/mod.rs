@@ -62,8 +62,20 @@ pub const PARAMS: &[Param] = &[
     Param::int("trades_per_account", 20, 0, MOST_TRADES, "trades that each account has"),
     Param::int("customer_position", 1, 0, 1000, "weight of customer-position in the mix"),
     Param::int("market_feed", 0, 0, 1000, "weight of a transaction that changes 20 prices"),
-    Param::real("by_tax_id_share", 0.5, 0.0, 1.0, "share of customer-position that finds its customer by tax id"),
-    Param::real("frame_2_share", 0.5, 0.0, 1.0, "share of customer-position that asks for an account's trades"),
+    Param::real(
+        "by_tax_id_share",
+        0.5,
+        0.0,
+        1.0,
+        "share of customer-position that finds its customer by tax id",
+    ),
+    Param::real(
+        "frame_2_share",
+        0.5,
+        0.0,
+        1.0,
+        "share of customer-position that asks for an account's trades",
+    ),
     Param::flag("local_customers", true, "customers are those of the own node; false: of all nodes"),
     Param::int("population_seed", 1, 0, u64::MAX, "seed of the records' first contents"),
 ];

@@ -1,6 +1,8 @@
 //! The two transactions: customer-position, and a market feed that moves the prices it reads.
 
-use super::columns::{customer, customer_account, holding_summary, last_trade, status_type, tax, trade, trade_history};
+use super::columns::{
+    customer, customer_account, holding_summary, last_trade, status_type, tax, trade, trade_history,
+};
 use super::key;
 use super::populate::{MOST_ACCOUNTS, MOST_CHANGES, MOST_HOLDINGS};
 use super::table;

@@ -64,11 +64,7 @@ fn money_that_is_not_where_it_should_be() {
 fn orders_that_are_not_as_they_should_be() {
     breaks("D_NEXT_O_ID", |r| *word(r, key::district(0, 4), district::NEXT_O_ID) += 1, &["2"]);
     breaks("a hole among new orders", |r| drop(r.remove(&key::new_order(0, 4, 9))), &["3", "5", "11"]);
-    breaks(
-        "the newest entry gone",
-        |r| drop(r.remove(&key::new_order(0, 4, 10))),
-        &["2", "5", "11"],
-    );
+    breaks("the newest entry gone", |r| drop(r.remove(&key::new_order(0, 4, 10))), &["2", "5", "11"]);
     breaks("O_OL_CNT", |r| *word(r, key::order(0, 4, 3), order::OL_CNT) += 1, &["4", "6"]);
     breaks("a line gone", |r| drop(r.remove(&key::order_line(0, 4, 3, 2))), &["4", "6"]);
     breaks(
@@ -80,12 +76,12 @@ fn orders_that_are_not_as_they_should_be() {
         &["6"],
     );
     breaks("no carrier", |r| *word(r, key::order(0, 4, 3), order::CARRIER_ID) = 0, &["5", "7", "11"]);
-    breaks("a carrier too early", |r| *word(r, key::order(0, 4, 9), order::CARRIER_ID) = 1, &["5", "7", "11"]);
     breaks(
-        "OL_DELIVERY_D",
-        |r| *word(r, key::order_line(0, 4, 3, 1), order_line::DELIVERY_D) = 0,
-        &["7"],
+        "a carrier too early",
+        |r| *word(r, key::order(0, 4, 9), order::CARRIER_ID) = 1,
+        &["5", "7", "11"],
     );
+    breaks("OL_DELIVERY_D", |r| *word(r, key::order_line(0, 4, 3, 1), order_line::DELIVERY_D) = 0, &["7"]);
     breaks("an order gone", |r| drop(r.remove(&key::order(0, 4, 3))), &["4", "5", "6", "7", "11"]);
     breaks(
         "an order of an absurd number",

@@ -125,7 +125,9 @@ fn the_preset_is_always_distributed() {
                 assert_eq!(distributed, 1);
             }
             // Lines that are not remote are the home warehouse's.
-            assert!(used.iter().all(|line| node(&line) != home || u64::from(line.supplier) == input.warehouse));
+            assert!(
+                used.iter().all(|line| node(&line) != home || u64::from(line.supplier) == input.warehouse)
+            );
         }
     }
 }

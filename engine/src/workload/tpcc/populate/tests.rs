@@ -1,8 +1,8 @@
 use super::super::columns::*;
-use crate::workload::columns::Num;
 use super::super::customer::NAMESAKES;
 use super::super::tests::{loaded, small};
 use super::*;
+use crate::workload::columns::Num;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Five standard deviations of a count of `n` cases of probability `p`.
