@@ -11,7 +11,7 @@ use engine::session::{Halt, Order, Row, Session};
 use engine::verify::check;
 use engine::workload::columns::Num;
 use engine::workload::tpcc::{Input, Job, Tally, Tpcc, Who, columns, key, table};
-use engine::workload::{AnyWorkload, Check, Client, RecordId, TableDef, Workload};
+use engine::workload::{AnyWorkload, Check, Client, RecordId, TableDef, Touches, Workload};
 use phases::ops::PhaseOps;
 use phases::plan::{Plan, Preset, Via};
 use phases::store::Layout;
@@ -281,7 +281,11 @@ impl Workload for Slipping {
     }
 
     fn records_per_transaction(&self) -> usize {
-        self.0.records_per_transaction() + 1
+        self.0.records_per_transaction()
+    }
+
+    fn touches(&self) -> Vec<Touches> {
+        self.0.touches()
     }
 
     fn changes_tables(&self) -> bool {

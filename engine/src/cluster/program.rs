@@ -131,13 +131,21 @@ impl<'r, W: Workload, P: Protocol + Copy + Sync> Run<'r, W, P> {
     /// The worker's configuration with room in its pool for what coroutines and queues hold at once.
     pub(super) fn worker_config(&self) -> WorkerConfig {
         let mut config = self.spec.worker;
-        let payload = self.tables.iter().map(|t| t.payload_bytes.div_ceil(8)).max().unwrap_or(0);
-        let shape = RecordShape { packing: self.protocol.needs().packing, payload };
+        let packing = self.protocol.needs().packing;
         // The record as read and the image to install; the pool rounds up to powers of two.
-        let image = ((shape.words() + shape.install_words()) as u64 * 8 + 64).next_power_of_two();
-        let records = self.workload.records_per_transaction() as u64;
-        // A log entry holds all records of a transaction; probes and validations take small buffers beside.
-        let transaction = records * (image + 256) + (records * image).next_power_of_two();
+        let image = |payload_bytes: u32| {
+            let shape = RecordShape { packing, payload: payload_bytes.div_ceil(8) };
+            ((shape.words() + shape.install_words()) as u64 * 8 + 64).next_power_of_two()
+        };
+        // A log entry holds all records that a transaction writes; probes and validations take small buffers beside.
+        let (mut records, mut entry) = (0, 0);
+        for touches in self.workload.touches() {
+            let image = self.tables.get(usize::from(touches.table)).map_or(0, |t| image(t.payload_bytes));
+            records += touches.records as u64 * (image + 256);
+            entry += touches.written as u64 * image;
+        }
+        let transaction = records + entry.next_power_of_two();
+        let image = image(self.tables.iter().map(|t| t.payload_bytes).max().unwrap_or(0));
         let coroutines = u64::from(self.spec.plan.coroutines);
         // Passive requests pin their buffers until a later request on the queue is confirmed.
         let queued =

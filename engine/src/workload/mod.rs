@@ -116,6 +116,17 @@ impl TableDef {
     }
 }
 
+/// Most records of a table that one transaction touches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Touches {
+    /// The table.
+    pub table: u16,
+    /// Records read or written.
+    pub records: usize,
+    /// Of these, written.
+    pub written: usize,
+}
+
 /// The outcome of one invariant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Check {
@@ -161,6 +172,15 @@ pub trait Workload: Sync {
     /// Most records that one transaction touches; buffers are set aside for so many.
     fn records_per_transaction(&self) -> usize;
 
+    /// Those records by table, where tables differ so much that buffers of the largest for all would waste memory.
+    /// Unless told otherwise, all may be of any table, and all may be written.
+    fn touches(&self) -> Vec<Touches> {
+        let largest =
+            self.tables().iter().enumerate().max_by_key(|(_, t)| t.payload_bytes).map_or(0, |(n, _)| n);
+        let records = self.records_per_transaction();
+        vec![Touches { table: largest as u16, records, written: records }]
+    }
+
     /// The payload that `record` starts with. A function of the record alone, so that nodes fill in any order.
     fn fill(&self, record: RecordId, words: &mut [u64]);
 
@@ -203,6 +223,7 @@ pub const WORKLOADS: &[(&str, &[Param])] = &[
 ];
 
 /// A workload chosen by name. Runs match on it once: each workload's transactions are compiled on their own.
+#[allow(clippy::large_enum_variant)] // there is one for each run
 #[derive(Clone, Debug)]
 pub enum AnyWorkload {
     /// SmallBank.

@@ -46,7 +46,7 @@ pub use size::{DISTRICTS, Size};
 pub use totals::{TOTALS, Total, Totals};
 
 use super::params::{ParamError, Params};
-use super::{Check, Client, RecordId, Scale, TableDef, Workload};
+use super::{Check, Client, RecordId, Scale, TableDef, Touches, Workload};
 use crate::protocol::Protocol;
 use crate::session::{Halt, Session};
 use customer::NAMESAKES;
@@ -235,16 +235,59 @@ impl Workload for Tpcc {
     }
 
     fn records_per_transaction(&self) -> usize {
+        self.touches().iter().map(|touches| touches.records).sum()
+    }
+
+    fn touches(&self) -> Vec<Touches> {
         let (lines, districts) = (MOST_LINES as usize, DISTRICTS as usize);
-        let of = |kind| match kind {
-            // Warehouse, district, customer, three entries; item, stock and line of each.
-            Kind::NewOrder => 6 + 3 * lines,
-            Kind::Payment => 4 + NAMESAKES,
-            Kind::OrderStatus => 3 + NAMESAKES + lines,
-            Kind::Delivery => districts * (3 + lines),
-            Kind::StockLevel => 1 + 2 * RECENT_LINES,
+        let mut most =
+            (0..=table::STOCK).map(|table| Touches { table, records: 0, written: 0 }).collect::<Vec<_>>();
+        let mut touch = |table: u16, records: usize, written: usize| {
+            let most = &mut most[usize::from(table)];
+            (most.records, most.written) = (most.records.max(records), most.written.max(written));
         };
-        KINDS.iter().filter(|(_, kind)| self.weight(*kind) > 0).map(|(_, kind)| of(*kind)).max().unwrap_or(0)
+        for (_, kind) in KINDS.into_iter().filter(|(_, kind)| self.weight(*kind) > 0) {
+            if matches!(kind, Kind::Payment | Kind::OrderStatus) {
+                touch(table::CUSTOMER_NAME, NAMESAKES, 0);
+                touch(table::CUSTOMER, 1, 1);
+            }
+            match kind {
+                Kind::NewOrder => {
+                    touch(table::WAREHOUSE, 1, 0);
+                    touch(table::DISTRICT, 1, 1);
+                    touch(table::CUSTOMER, 1, 0);
+                    for table in [table::ORDER, table::NEW_ORDER, table::CUSTOMER_ORDER] {
+                        touch(table, 1, 1);
+                    }
+                    touch(table::ITEM, lines, 0);
+                    touch(table::STOCK, lines, lines);
+                    touch(table::ORDER_LINE, lines, lines);
+                }
+                Kind::Payment => {
+                    for table in [table::WAREHOUSE, table::DISTRICT, table::HISTORY] {
+                        touch(table, 1, 1);
+                    }
+                }
+                Kind::OrderStatus => {
+                    touch(table::CUSTOMER_ORDER, 1, 0);
+                    touch(table::ORDER, 1, 0);
+                    touch(table::ORDER_LINE, lines, 0);
+                }
+                Kind::Delivery => {
+                    for table in [table::NEW_ORDER, table::ORDER, table::CUSTOMER] {
+                        touch(table, districts, districts);
+                    }
+                    touch(table::ORDER_LINE, districts * lines, districts * lines);
+                }
+                Kind::StockLevel => {
+                    touch(table::DISTRICT, 1, 0);
+                    touch(table::ORDER_LINE, RECENT_LINES, 0);
+                    touch(table::STOCK, RECENT_LINES, 0);
+                }
+            }
+        }
+        most.retain(|touches| touches.records > 0);
+        most
     }
 
     fn changes_tables(&self) -> bool {

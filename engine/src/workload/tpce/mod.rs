@@ -21,7 +21,7 @@ mod position;
 pub use populate::{MOST_ACCOUNTS, MOST_CHANGES, MOST_HOLDINGS, Population, STATUSES};
 
 use super::params::{Param, ParamError, Params};
-use super::{Check, Client, RecordId, Scale, TableDef, Workload};
+use super::{Check, Client, RecordId, Scale, TableDef, Touches, Workload};
 use crate::protocol::Protocol;
 use crate::session::{Halt, Session};
 use key::{CUSTOMER_SHIFT, MOST_TRADES};
@@ -129,6 +129,7 @@ pub struct Feed {
 }
 
 /// What one transaction is to do.
+#[allow(clippy::large_enum_variant)] // there is one for each coroutine, and it must be `Copy`
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Job {
     /// Customer-position.
@@ -297,9 +298,24 @@ impl Workload for CustomerPosition {
     }
 
     fn records_per_transaction(&self) -> usize {
-        let changes = TRADES * MOST_CHANGES as usize;
-        let history = if self.history_share > 0.0 { TRADES + changes + STATUSES.len() } else { 0 };
-        2 + MOST_ACCOUNTS as usize + 2 * HOLDINGS + history
+        self.touches().iter().map(|touches| touches.records).sum()
+    }
+
+    fn touches(&self) -> Vec<Touches> {
+        let feed = if self.weights.1 > 0 { FEED } else { 0 };
+        let mut most = vec![
+            (table::CUSTOMER, 1, 0),
+            (table::TAX, 1, 0),
+            (table::ACCOUNT, MOST_ACCOUNTS as usize, 0),
+            (table::HOLDING, HOLDINGS, 0),
+            (table::LAST_TRADE, HOLDINGS, feed),
+        ];
+        if self.history_share > 0.0 {
+            most.push((table::TRADE, TRADES, 0));
+            most.push((table::TRADE_HISTORY, TRADES * MOST_CHANGES as usize, 0));
+            most.push((table::STATUS, STATUSES.len(), 0));
+        }
+        most.into_iter().map(|(table, records, written)| Touches { table, records, written }).collect()
     }
 
     fn changes_tables(&self) -> bool {

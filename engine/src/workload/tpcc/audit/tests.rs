@@ -26,7 +26,7 @@ fn breaks(what: &str, change: impl Fn(&mut Records), expected: &[&str]) {
     assert_eq!(failed, expected, "{what}");
 }
 
-fn word<'r>(records: &'r mut Records, record: RecordId, column: Num) -> &'r mut u64 {
+fn word(records: &mut Records, record: RecordId, column: Num) -> &mut u64 {
     &mut records.get_mut(&record).expect("it is loaded")[column.word()]
 }
 
