@@ -58,8 +58,8 @@ impl<P: Protocol, O: PhaseOps> Session<P, O> {
     }
 
     /// Creates a record at commit; words not set are zero. Nothing is sent before: that the key is taken
-    /// ([`Abort::Exists`](phases::rule::Abort::Exists)), or that there is no room for it ([`Abort::TableFull`](phases::rule::Abort::TableFull)), is found when the transaction commits.
-    /// A record that this transaction is to delete is rewritten.
+    /// ([`Abort::Exists`](phases::rule::Abort::Exists)), or that there is no room for it
+    /// ([`Abort::TableFull`](phases::rule::Abort::TableFull)), is found when the transaction commits. A record that this transaction is to delete is rewritten.
     ///
     /// # Errors
     /// When no buffer is left, or the protocol cannot keep such transactions apart.
