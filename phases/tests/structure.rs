@@ -119,7 +119,11 @@ async fn life(env: Rc<Env>) -> Vec<String> {
             assert!(all.windows(2).all(|w| w[0] < w[1]) && all.contains(&k), "{all:?}");
             let last = scan(&env, &mut txn, range(key(node, 5), key(node, 35), 2, Order::Descending)).await;
             assert_eq!(last, [key(node, 30), key(node, 20)]);
-            assert!(scan(&env, &mut txn, range(key(node, 91), key(node, 99), 9, Order::Ascending)).await.is_empty());
+            assert!(
+                scan(&env, &mut txn, range(key(node, 91), key(node, 99), 9, Order::Ascending))
+                    .await
+                    .is_empty()
+            );
             assert_eq!(validate(&env, &mut txn).await, None);
             if round < 2 {
                 assert_eq!(delete(&env, &mut txn, k).await, None);
@@ -244,7 +248,11 @@ fn a_range_must_not_have_got_or_lost_a_key_meanwhile() {
                     seen.push(validate(&env, &mut txn).await);
                     // An empty range, and a key that comes to it and goes.
                     env.begin(&mut txn);
-                    assert!(scan(&env, &mut txn, range(key(node, 101), key(node, 109), 9, Order::Ascending)).await.is_empty());
+                    assert!(
+                        scan(&env, &mut txn, range(key(node, 101), key(node, 109), 9, Order::Ascending))
+                            .await
+                            .is_empty()
+                    );
                     assert_eq!(insert(&env, &mut other, key(node, 105), 1).await, None);
                     assert_eq!(delete(&env, &mut other, key(node, 105)).await, None);
                     seen.push(validate(&env, &mut txn).await);

@@ -30,7 +30,8 @@ pub enum Level {
     /// anti-dependencies. Snapshots may be old: no real time.
     SnapshotIsolation,
     /// Adya's PL-2.99 (§3.2.4): no cycle of ww, wr and *item* anti-dependencies (G2-item). It differs from
-    /// serializable in predicate reads alone. Histories hold none, so the verdict is that of serializable.
+    /// serializable in predicate reads alone. In histories those are reads of every key of a range, so the verdict is that of
+    /// serializable.
     RepeatableRead,
     /// Some serial order explains all reads (PL-3).
     Serializable,

@@ -161,8 +161,7 @@ impl Handlers {
             return Ok(());
         }
         if self.store.layout().config().packing == Packing::Counted && self.store.layout().has(name.table) {
-            self.port.nic().charge(CpuWork::Probe);
-            match self.store.look(name.table, name.key, name.offset, &self.image) {
+            match self.store.look(name.table, name.key, self.find(name), &self.image) {
                 Look::Whole(offset, slot) => self.put_record(name, offset, slot, None, reply),
                 Look::Torn(offset) => wire::write_outcome(reply, owner::WAIT, offset),
                 Look::Coming(_) => wire::write_outcome(reply, Abort::ReadLocked.encode(), 0),

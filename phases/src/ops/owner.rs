@@ -24,10 +24,10 @@ pub(super) enum Look {
 const LOOKS: u32 = 64;
 
 impl NodeStore {
-    /// Copies a record out, from where the requester believes it to be or from where it is. For packings with one version.
+    /// Copies a record out, from the slot where it was `found` or from where it is. For packings with one version.
     #[inline]
-    pub(super) fn look(&self, table: TableId, key: u64, believed: u64, buf: &Buf) -> Look {
-        let mut offset = match self.find(table, key, believed) {
+    pub(super) fn look(&self, table: TableId, key: u64, found: Option<u64>, buf: &Buf) -> Look {
+        let mut offset = match found {
             Some(offset) => offset,
             None => match self.missing(table, key) {
                 Ok(floor) => return Look::Absent(floor),

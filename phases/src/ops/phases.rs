@@ -202,8 +202,8 @@ impl Phases {
         match access.shape().packing {
             Packing::Versions => return self.read_local_version(store, access),
             Packing::Counted => {
-                let believed = if access.location == NOWHERE { 0 } else { access.location };
-                return match store.look(access.table, access.key, believed, access.image()) {
+                let found = access.location();
+                return match store.look(access.table, access.key, found, access.image()) {
                     Look::Whole(offset, slot) => {
                         access.location = offset;
                         access.read_in(slot);

@@ -92,7 +92,8 @@ impl Phases {
                 let (set, _) = txn.serve(Phase::Fetch);
                 let access = &mut set[at];
                 self.context.charge(CpuWork::Copy(access.image_words() as u32 * 8));
-                let Look::Whole(offset, slot) = self.local.look(scan.table, key, offset, access.image())
+                let Look::Whole(offset, slot) =
+                    self.local.look(scan.table, key, Some(offset), access.image())
                 else {
                     txn.forget_rows(rows_before);
                     return Ok(None);

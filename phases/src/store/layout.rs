@@ -271,7 +271,9 @@ impl Layout {
     pub(crate) fn may_be_record(&self, table: TableId, offset: u64) -> bool {
         let Table { stride, ref parts, .. } = self.tables[usize::from(table.0)];
         let Part { records, record_count, .. } = parts[0];
-        offset >= records && offset - records < record_count * stride && (offset - records).is_multiple_of(stride)
+        offset >= records
+            && offset - records < record_count * stride
+            && (offset - records).is_multiple_of(stride)
     }
 
     /// The nodes that hold copies of `primary`'s partition, without itself.

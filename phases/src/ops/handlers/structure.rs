@@ -94,7 +94,7 @@ impl Handlers {
         let shape = layout.shape(scan.table);
         for &(key, offset) in page.rows() {
             reply.word(key);
-            let look = self.store.look(scan.table, key, offset, &self.image);
+            let look = self.store.look(scan.table, key, Some(offset), &self.image);
             let Look::Whole(offset, slot) = look else {
                 reply.word(0);
                 break;

@@ -256,19 +256,28 @@ fn workers_of_an_owner_come_and_go_at_once() {
 }
 
 #[test]
-fn chains_grow_until_the_index_is_full() {
-    // Room for many records of one bucket: keys are chosen so that they meet in it.
-    let store = store(50);
+fn chains_grow_until_the_index_is_full_and_freed_entries_are_used_again() {
+    // Keys that all meet in one bucket: the chain takes all overflow buckets before the table has no slot left.
+    let store = store(1000);
     let bucket = store.layout.bucket(0, T, 0);
-    let keys: Vec<u64> = (0..).filter(|&k| store.layout.bucket(0, T, k) == bucket).take(50).collect();
-    for &key in &keys {
-        create(&store, key, [key, 0]).unwrap();
-    }
-    assert!(keys.iter().all(|&key| store.locate(T, key).is_some()));
-    for &key in keys.iter().step_by(2) {
+    let mut keys = (0..1 << 20).filter(|&k| store.layout.bucket(0, T, k) == bucket);
+    let mut there = Vec::new();
+    let refused = loop {
+        let key = keys.next().unwrap();
+        match create(&store, key, [key, 0]) {
+            Ok(_) => there.push(key),
+            Err(abort) => break (key, abort),
+        }
+    };
+    assert_eq!(refused.1, Abort::TableFull);
+    assert!((400..1000).contains(&there.len()), "{}", there.len());
+    assert!(there.iter().all(|&key| store.locate(T, key).is_some()));
+    for &key in there.iter().step_by(2) {
         destroy(&store, key);
     }
-    for (n, &key) in keys.iter().enumerate() {
+    for (n, &key) in there.iter().enumerate() {
         assert_eq!(store.locate(T, key).is_some(), n % 2 == 1);
     }
+    assert!(create(&store, refused.0, [0, 0]).is_ok());
+    assert_eq!(keys_in_order(&store).len(), there.len() / 2 + 1);
 }

@@ -1,0 +1,161 @@
+//! Of a transaction: records that it creates and removes, those that are not there, and the ranges that it scans.
+
+use super::{Change, Intent, Txn};
+use crate::plan::Phase;
+use crate::store::layout::{Layout, TableId};
+use primitives::verbs::NodeId;
+use primitives::verbs::port::Cost;
+
+/// In which order of keys a scan goes, which matters where it has a limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Order {
+    /// The smallest key first.
+    #[default]
+    Ascending,
+    /// The largest key first.
+    Descending,
+}
+
+/// A range of an ordered table's keys to be read; all of it lies in one partition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Scan {
+    /// The table.
+    pub table: TableId,
+    /// The smallest key.
+    pub from: u64,
+    /// The largest key.
+    pub to: u64,
+    /// Most rows.
+    pub limit: usize,
+    /// Which of them, if there are more.
+    pub order: Order,
+}
+
+/// A leaf of an owner's tree that a scan has looked at. No key that lies in the scan's range comes or goes without it getting
+/// another version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LeafSeen {
+    pub(crate) node: NodeId,
+    pub(crate) table: TableId,
+    pub(crate) shard: u16,
+    pub(crate) leaf: u32,
+    pub(crate) version: u64,
+}
+
+impl Txn {
+    /// The record at place `at` need not be there: then [`Access::absent`](super::Access::absent) says so, and validation that it stayed so.
+    ///
+    /// # Panics
+    /// If there is no such place.
+    pub fn allow_absence(&mut self, at: usize) {
+        self.accesses[at].optional = true;
+    }
+
+    /// The record at place `at` is to be created; its payload is zero until words are set. One that the transaction was to
+    /// delete is written anew instead.
+    ///
+    /// # Panics
+    /// If there is no such place.
+    pub fn insert(&mut self, at: usize) {
+        let access = &mut self.accesses[at];
+        access.intent = Intent::Write;
+        access.change = if access.change == Change::Delete { Change::Update } else { Change::Insert };
+        for word in 0..access.payload_words() {
+            access.set_word(word, 0);
+        }
+    }
+
+    /// The record at place `at` is to be removed. Of one that the transaction was to create nothing is left.
+    ///
+    /// # Panics
+    /// If there is no such place, or the transaction has not read the record or found that it is not there.
+    pub fn delete(&mut self, at: usize) {
+        let access = &mut self.accesses[at];
+        let known = access.fetched && !access.absent || access.change == Change::Insert;
+        assert!(known, "table {} key {}: to be deleted, but not read", access.table.0, access.key);
+        if access.change != Change::Insert {
+            (access.change, access.intent) = (Change::Delete, Intent::Write);
+        }
+        access.dirty = false;
+    }
+
+    /// Places of the rows that the last scan found, in its order.
+    pub fn scanned(&self) -> &[u32] {
+        &self.scanned
+    }
+
+    /// A scan begins: what the last one found is no longer told.
+    pub(crate) fn begin_scan(&mut self) {
+        self.scanned.clear();
+    }
+
+    /// A scan has found the record at place `at`; one that the transaction is to remove is not shown.
+    pub(crate) fn add_row(&mut self, at: usize) {
+        if self.accesses[at].change != Change::Delete {
+            self.scanned.push(at as u32);
+        }
+    }
+
+    /// Forgets the rows that a scan has found after the first `rows`.
+    pub(crate) fn forget_rows(&mut self, rows: usize) {
+        self.scanned.truncate(rows);
+    }
+
+    /// A scan has looked at a leaf.
+    pub(crate) fn add_leaf(&mut self, leaf: LeafSeen) {
+        if self.leaves.last() != Some(&leaf) {
+            self.leaves.push(leaf);
+        }
+    }
+
+    pub(crate) fn leaf_count(&self) -> usize {
+        self.leaves.len()
+    }
+
+    /// Forgets the leaves that were added after the first `count`.
+    pub(crate) fn forget_leaves(&mut self, count: usize) {
+        self.leaves.truncate(count);
+    }
+
+    /// Forgets the records beyond the first `len`, which nothing has been done with.
+    pub(crate) fn forget_from(&mut self, len: usize) {
+        self.accesses.truncate(len);
+        self.names.truncate(len);
+    }
+
+    /// Leaves that scans have looked at, and what validating costs.
+    pub(crate) fn leaves(&mut self) -> (&[LeafSeen], &mut Cost) {
+        (&self.leaves, &mut self.costs[Phase::Validate])
+    }
+
+    /// Whether there is anything but records to validate.
+    pub fn has_scanned(&self) -> bool {
+        !self.leaves.is_empty()
+    }
+
+    /// Slots that were set aside have put keys into leaves: what scans saw there before stands, if nobody else was faster.
+    pub(crate) fn settle_growth(&mut self, layout: &Layout) {
+        // Owners may have served the requests in another order than they were made in.
+        let mut matched = !self.leaves.is_empty();
+        while std::mem::take(&mut matched) {
+            for access in &mut self.accesses {
+                let Some(grown) = access.grown else { continue };
+                let shard = layout.shard(access.table, access.key);
+                let (node, table) = (access.primary, access.table);
+                let seen = LeafSeen { node, table, shard, leaf: grown.leaf, version: grown.before };
+                let mut expected = false;
+                for leaf in self.leaves.iter_mut().filter(|leaf| **leaf == seen) {
+                    leaf.version = grown.after;
+                    expected = true;
+                }
+                if expected {
+                    access.grown = None;
+                    matched = true;
+                    if let Some((leaf, version)) = grown.split {
+                        self.leaves.push(LeafSeen { leaf, version, ..seen });
+                    }
+                }
+            }
+        }
+    }
+}
