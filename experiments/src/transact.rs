@@ -53,12 +53,13 @@ impl NamedPlan {
             }
         }
         let other = |p: &Prediction| {
-            (p.workload.as_str(), p.nodes, p.threads) != (spec.workload.as_str(), spec.nodes, spec.threads)
+            (p.workload.as_str(), p.protocol.as_str(), p.nodes, p.threads)
+                != (spec.workload.as_str(), spec.protocol.as_str(), spec.nodes, spec.threads)
         };
         if self.prediction.as_ref().is_some_and(other) {
             self.prediction = None;
             self.notes
-                .push("The plan's prediction was for another workload or cluster, and is left out.".into());
+                .push("The plan's prediction was for another workload, protocol or cluster, and is left out.".into());
         }
         self
     }
@@ -157,11 +158,11 @@ pub fn engine_spec(spec: &RunSpec, fabric: &Fabric, plan: Plan) -> cluster::RunS
 /// Most worker threads of one process: beyond it a machine spends its time switching.
 const THREADS_MOST: u64 = 4096;
 
-/// Refuses, before anything is allocated, what does not fit into this machine: an estimate of stores, caches, queue
-/// pairs and buffers against the memory that is free.
+/// Refuses, before anything is allocated, a plan that cannot run with this fabric, protocol and workload, and what does not
+/// fit into this machine: an estimate of stores, caches, queue pairs and buffers against the memory that is free.
 ///
 /// # Errors
-/// Exit code 2 with the estimate and what to lower; or if workload or protocol cannot be.
+/// Exit code 2 with the reason, or the estimate and what to lower; or if workload or protocol cannot be.
 pub fn check(spec: &RunSpec, fabric: &Fabric, plan: Plan) -> Result<(), CliError> {
     let (workload, protocol) = (workload(spec)?, protocol(spec)?);
     let workers = u64::from(spec.nodes) * u64::from(spec.threads);
@@ -170,8 +171,21 @@ pub fn check(spec: &RunSpec, fabric: &Fabric, plan: Plan) -> Result<(), CliError
             .hint(format!("real threads are limited to {THREADS_MOST}; a simulated fabric takes more")));
     }
     let asked = engine_spec(spec, fabric, plan);
-    let estimate = cluster::memory_estimate(&asked, &workload, &protocol);
-    fits(estimate)
+    can_run(spec, fabric, &asked, &workload, &protocol)?;
+    fits(cluster::memory_estimate(&asked, &workload, &protocol))
+}
+
+fn can_run(
+    spec: &RunSpec,
+    fabric: &Fabric,
+    asked: &cluster::RunSpec,
+    workload: &AnyWorkload,
+    protocol: &AnyProtocol,
+) -> Result<(), CliError> {
+    match asked.plan.check(&fabric.caps()?, &cluster::needs(asked, workload, protocol)) {
+        Ok(_) => Ok(()),
+        Err(error) => Err(refused(&RunError::Plan(Box::new(error)), &spec.plan.to_string())),
+    }
 }
 
 /// [`check`] for one node of a run over processes: a node's share of what all need.
@@ -180,8 +194,9 @@ pub fn check(spec: &RunSpec, fabric: &Fabric, plan: Plan) -> Result<(), CliError
 /// As [`check`].
 pub fn check_share(spec: &RunSpec, fabric: &Fabric, plan: Plan) -> Result<(), CliError> {
     let asked = engine_spec(spec, fabric, plan);
-    let protocol = protocol(spec)?;
-    fits(cluster::memory_estimate(&asked, &workload(spec)?, &protocol) / u64::from(spec.nodes.max(1)))
+    let (workload, protocol) = (workload(spec)?, protocol(spec)?);
+    can_run(spec, fabric, &asked, &workload, &protocol)?;
+    fits(cluster::memory_estimate(&asked, &workload, &protocol) / u64::from(spec.nodes.max(1)))
 }
 
 fn fits(estimate: u64) -> Result<(), CliError> {
@@ -287,6 +302,8 @@ impl Run {
             .with("verbs_per_committed", r.verbs_per_committed())
             .with("round_trips_per_committed", r.round_trips_per_committed())
             .with("doorbells_per_committed", r.doorbells_per_committed())
+            .with("cpu_ns_per_committed", r.cpu_ns_per_committed())
+            .with("messages_per_machine_per_s", r.messages_per_machine_per_s())
             .with("predicted_per_s", self.prediction.as_ref().map(|p| p.committed_per_s))
             .with("predicted_mean_ns", self.prediction.as_ref().map(|p| p.latency_mean_ns))
             .with("isolation_level", self.verdict.as_ref().map(|v| v.level.to_string()))
@@ -361,6 +378,8 @@ impl Run {
             "verbs_per_committed": r.verbs_per_committed(),
             "round_trips_per_committed": r.round_trips_per_committed(),
             "doorbells_per_committed": r.doorbells_per_committed(),
+            "cpu_ns_per_committed": r.cpu_ns_per_committed(),
+            "messages_per_machine_per_s": r.messages_per_machine_per_s(),
             "predicted_per_s": self.prediction.as_ref().map(|p| p.committed_per_s),
             "predicted_mean_ns": self.prediction.as_ref().map(|p| p.latency_mean_ns),
             "isolation": self.verdict,

@@ -10,6 +10,7 @@ pub mod keys;
 pub mod micro;
 pub mod params;
 pub mod smallbank;
+pub mod ycsb;
 
 use crate::protocol::Protocol;
 use crate::session::{Halt, Session};
@@ -104,7 +105,8 @@ pub trait Workload: Sync {
 }
 
 /// The workloads there are, by name, with their parameters.
-pub const WORKLOADS: &[(&str, &[Param])] = &[("smallbank", smallbank::PARAMS), ("micro", micro::PARAMS)];
+pub const WORKLOADS: &[(&str, &[Param])] = 
+    &[("smallbank", smallbank::PARAMS), ("micro", micro::PARAMS), ("ycsb", ycsb::PARAMS)];
 
 /// A workload chosen by name. Runs match on it once: each workload's transactions are compiled on their own.
 #[derive(Clone, Debug)]
@@ -113,6 +115,8 @@ pub enum AnyWorkload {
     SmallBank(smallbank::SmallBank),
     /// Reads and updates of a chosen shape.
     Micro(micro::Micro),
+    /// Reads and writes of one table's records.
+    Ycsb(ycsb::Ycsb),
 }
 
 impl AnyWorkload {
@@ -128,6 +132,7 @@ impl AnyWorkload {
         match name {
             "smallbank" => smallbank::SmallBank::parse(scale, settings).map(AnyWorkload::SmallBank),
             "micro" => micro::Micro::parse(scale, settings).map(AnyWorkload::Micro),
+            "ycsb" => ycsb::Ycsb::parse(scale, settings).map(AnyWorkload::Ycsb),
             _ => Err(ParamError::UnknownWorkload {
                 name: name.to_owned(),
                 known: WORKLOADS.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", "),
@@ -140,6 +145,7 @@ impl AnyWorkload {
         match self {
             AnyWorkload::SmallBank(w) => w.name(),
             AnyWorkload::Micro(w) => w.name(),
+            AnyWorkload::Ycsb(w) => w.name(),
         }
     }
 }

@@ -49,6 +49,7 @@ impl Case {
         let result = match self.workload() {
             AnyWorkload::SmallBank(w) => run_as(&self.spec, &w, Planted(bug), &stop),
             AnyWorkload::Micro(w) => run_as(&self.spec, &w, Planted(bug), &stop),
+            AnyWorkload::Ycsb(w) => run_as(&self.spec, &w, Planted(bug), &stop),
         };
         let result = result.expect("the case can run");
         let history = result.history.as_ref().expect("it was asked for");

@@ -3,7 +3,7 @@
 use super::explain::{Flip, explain};
 use super::forecast::{Forecast, Model};
 use super::input::{Cluster, InputError, Workload};
-use crate::plan::{CheckedPlan, Needs, Phase, Plan, Preset, Space, Step};
+use crate::plan::{CheckedPlan, Needs, Phase, Plan, Preset, Space, Step, Via};
 use primitives::fabric::Caps;
 use primitives::profile::{Profile, Quantity};
 use serde::Serialize;
@@ -85,6 +85,12 @@ pub enum TuneError {
     /// Cluster or workload cannot be.
     #[error(transparent)]
     Input(#[from] InputError),
+    /// No plan can run.
+    #[error("no plan can run here: {why}")]
+    NoPlan {
+        /// What is wrong with a plan of calls alone, which asks least of a fabric.
+        why: String,
+    },
     /// No coroutine count to try that a plan may have.
     #[error("coroutines to try: {tried:?}, a thread can run 1 to {}", Plan::MAX_COROUTINES)]
     Coroutines {
@@ -111,6 +117,11 @@ pub fn tune(
     }
     let model = Model::new(profile, cluster, workload, needs)?;
     let plans = plans(caps, needs, cluster, workload);
+    if plans.is_empty() {
+        let calls = Plan::uniform(Via::TwoSided).restricted_to(needs);
+        let refusals: Vec<String> = calls.refusals(caps, needs).iter().map(ToString::to_string).collect();
+        return Err(TuneError::NoPlan { why: refusals.join("; ") });
+    }
     let mut evaluated = 0;
     let mut best_of = |plan: Plan, preset| {
         evaluated += search.coroutines.len();

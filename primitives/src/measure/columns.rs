@@ -118,6 +118,8 @@ const RUN: &[&str] = &[
     "verbs_per_committed",
     "round_trips_per_committed",
     "doorbells_per_committed",
+    "cpu_ns_per_committed",
+    "messages_per_machine_per_s",
     "predicted_per_s",
     "predicted_mean_ns",
     "isolation_level",
@@ -135,6 +137,7 @@ const RUN: &[&str] = &[
 
 const TUNE: &[&str] = &[
     "point",
+    "protocol",
     "plan",
     "origin",
     "description",
