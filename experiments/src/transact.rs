@@ -4,6 +4,7 @@
 
 use crate::error::CliError;
 use crate::fabrics::Fabric;
+use crate::names::WORKLOADS;
 use crate::schedule::{Disturbance, Watch};
 use crate::spec::{FabricChoice, PlanChoice, RunSpec};
 use engine::cluster::{self, RunError, RunResult};
@@ -92,12 +93,15 @@ pub struct Run {
 /// Exit code 2 with what the workload says of its settings.
 pub fn workload(spec: &RunSpec) -> Result<AnyWorkload, CliError> {
     let scale = engine::workload::Scale { nodes: spec.nodes as u16, workers: spec.threads as u16 };
-    let texts: Vec<(&str, String)> = spec
-        .set
-        .iter()
-        .map(|(key, value)| (key.as_str(), value.as_str().map_or_else(|| value.to_string(), str::to_owned)))
-        .collect();
-    AnyWorkload::parse(&spec.workload, scale, texts.iter().map(|(k, v)| (*k, v.as_str())))
+    // `ycsb.think_us` is a setting of that workload alone, for experiments that run several.
+    let of = |key: &'_ String| match key.split_once('.') {
+        Some((workload, key)) if WORKLOADS.contains(&workload) => (workload == spec.workload).then(|| key.to_owned()),
+        _ => Some(key.clone()),
+    };
+    let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    let texts: Vec<(String, String)> =
+        spec.set.iter().filter_map(|(key, value)| Some((of(key)?, text(value)))).collect();
+    AnyWorkload::parse(&spec.workload, scale, texts.iter().map(|(k, v)| (k.as_str(), v.as_str())))
         .map_err(|e| CliError::usage(e.to_string()))
 }
 
@@ -152,6 +156,7 @@ pub fn engine_spec(spec: &RunSpec, fabric: &Fabric, plan: Plan) -> cluster::RunS
     asked.length = spec.length();
     asked.seed = spec.seed;
     asked.warm_cache = spec.warm_cache;
+    asked.worker.lanes = spec.queue_pairs;
     asked
 }
 
@@ -294,6 +299,7 @@ impl Run {
             .with("committed_per_s", r.committed_per_s())
             .with("aborted_per_s", r.aborted_per_s())
             .with("rolled_back_per_s", r.rolled_back_per_s())
+            .with("aborted_share", r.aborted_share())
             .with("latency_mean_ns", latency.mean_ns())
             .with("latency_p50_ns", latency.p50())
             .with("latency_p90_ns", latency.p90())
@@ -369,6 +375,7 @@ impl Run {
             "committed_per_s": r.committed_per_s(),
             "aborted_per_s": r.aborted_per_s(),
             "rolled_back_per_s": r.rolled_back_per_s(),
+            "aborted_share": r.aborted_share(),
             "given_up": r.stats.given_up,
             "aborts": r.stats.aborts.iter().collect::<BTreeMap<_, _>>(),
             "rolled_back": r.stats.rolled_back.iter().collect::<BTreeMap<_, _>>(),

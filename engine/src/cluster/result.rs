@@ -80,6 +80,13 @@ impl RunResult {
         self.per_s(self.stats.rolled_back.total())
     }
 
+    /// Attempts that aborted, as a share of all that ended; `None` if none did.
+    pub fn aborted_share(&self) -> Option<f64> {
+        let aborted = self.stats.aborts.total();
+        let all = aborted + self.stats.committed + self.stats.rolled_back.total();
+        (all > 0).then(|| aborted as f64 / all as f64)
+    }
+
     fn per_s(&self, count: u64) -> f64 {
         if self.elapsed.0 == 0 { 0.0 } else { count as f64 / self.elapsed.as_secs_f64() }
     }

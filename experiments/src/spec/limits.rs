@@ -37,6 +37,9 @@ pub const COROUTINES: Limit = Limit { what: "coroutine", usual: 8, most: 4_096 }
 /// Copies of a record.
 pub const REPLICAS: Limit = Limit { what: "replica", usual: 3, most: 16 };
 
+/// Connected queue pairs from a thread to a node, in runs of transactions: those of a cluster a hundred times as large.
+pub const QUEUE_PAIRS: Limit = Limit { what: "queue pair", usual: 1, most: 256 };
+
 /// Coroutines in all: at about a kibibyte each this is 16 GiB.
 pub const COROUTINES_IN_ALL: u64 = 1 << 24;
 

@@ -128,8 +128,16 @@ pub fn tune(
         best_count(&model, caps, plan, preset, search)
     };
     let mut ranked: Vec<Candidate> = plans.iter().filter_map(|&plan| best_of(plan, None)).collect();
+    // Presets are written down for OCC; under a protocol that runs fewer phases some are the same plan.
+    let mut named: Vec<(Preset, Plan)> = Vec::new();
+    for &preset in Preset::ALL {
+        let plan = preset.plan().restricted_to(needs);
+        if !named.iter().any(|(_, other)| *other == plan) {
+            named.push((preset, plan));
+        }
+    }
     let mut presets: Vec<Candidate> =
-        Preset::ALL.iter().filter_map(|&preset| best_of(preset.plan(), Some(preset))).collect();
+        named.into_iter().filter_map(|(preset, plan)| best_of(plan, Some(preset))).collect();
     rank(&mut ranked, search);
     rank(&mut presets, search);
     let reasons = reasons(&ranked, &presets);
@@ -232,8 +240,8 @@ fn reasons(ranked: &[Candidate], presets: &[Candidate]) -> Vec<String> {
     let but_unlock = |plan: &Plan| Plan { unlock: None, ..*plan };
     let rival = |c: &&Candidate| !same_primitives(&but_unlock(&c.plan), &but_unlock(&winner.plan));
     let runner_up = ranked.iter().find(rival);
-    let runner_up =
-        runner_up.map(|c| against(&format!("the runner-up ({})", c.plan.describe(&Phase::ALL)), c));
+    let phases: Vec<Phase> = winner.plan.steps().map(|(phase, _)| phase).collect();
+    let runner_up = runner_up.map(|c| against(&format!("the runner-up ({})", c.plan.describe(&phases)), c));
     // Nothing is to be said against itself.
     let presets = presets
         .iter()

@@ -110,6 +110,7 @@ const RUN: &[&str] = &[
     "committed_per_s",
     "aborted_per_s",
     "rolled_back_per_s",
+    "aborted_share",
     "latency_mean_ns",
     "latency_p50_ns",
     "latency_p90_ns",

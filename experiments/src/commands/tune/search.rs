@@ -143,7 +143,8 @@ fn rivals(
     logs: bool,
     prediction: impl Fn(&Candidate) -> Prediction,
 ) -> Vec<Rival> {
-    let matter: Vec<Phase> = Phase::ALL.into_iter().filter(|phase| logs || *phase != Phase::Log).collect();
+    let phases = tuning.best().plan.steps().map(|(phase, _)| phase);
+    let matter: Vec<Phase> = phases.filter(|phase| logs || *phase != Phase::Log).collect();
     let equal = |a: &Candidate, b: &Candidate| {
         a.plan.coroutines == b.plan.coroutines && a.plan.same_steps(&b.plan, &matter)
     };

@@ -78,8 +78,10 @@ fn the_winner_is_no_worse_than_any_candidate_or_preset_and_everything_is_tried()
         assert!(rate(tuning.best()) >= most * (1.0 - search.tolerance));
         let space = Space::all(&nic, &Needs::OCC, true).plans().count();
         assert_eq!(tuning.ranked.len(), space);
-        assert_eq!(tuning.presets.len(), Preset::ALL.len());
-        assert_eq!(tuning.evaluated, (space + Preset::ALL.len()) * 3);
+        // Two presets may be the same plan.
+        let different: std::collections::BTreeSet<Plan> = Preset::ALL.iter().map(|p| p.plan()).collect();
+        assert_eq!(tuning.presets.len(), different.len());
+        assert_eq!(tuning.evaluated, (space + different.len()) * 3);
     }
 }
 
