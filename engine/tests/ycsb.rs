@@ -80,6 +80,7 @@ fn records_longer_than_a_message_are_refused_two_sided() {
     let long = [("fields", "10"), ("field_bytes", "100"), ("records_per_thread", "40")];
     for protocol in protocols() {
         let mut case = case(protocol, Via::TwoSided, sim(1, FaultOptions::default()), &[]);
+        case.spec.log_ring_bytes = 1 << 16;
         case.settings = long.iter().map(|&(k, v)| (k.to_owned(), v.to_owned())).collect();
         for workload in ["ycsb", "micro"] {
             if workload == "micro" {
