@@ -4,7 +4,7 @@
 
 use crate::error::CliError;
 use crate::fabrics::Fabric;
-use crate::names::WORKLOADS;
+use crate::names::{suggest, workloads};
 use crate::schedule::{Disturbance, Watch};
 use crate::spec::{FabricChoice, PlanChoice, RunSpec};
 use engine::cluster::{self, RunError, RunResult};
@@ -95,7 +95,9 @@ pub fn workload(spec: &RunSpec) -> Result<AnyWorkload, CliError> {
     let scale = engine::workload::Scale { nodes: spec.nodes as u16, workers: spec.threads as u16 };
     // `ycsb.think_us` is a setting of that workload alone, for experiments that run several.
     let of = |key: &'_ String| match key.split_once('.') {
-        Some((workload, key)) if WORKLOADS.contains(&workload) => (workload == spec.workload).then(|| key.to_owned()),
+        Some((workload, key)) if workloads().contains(&workload) => {
+            (workload == spec.workload).then(|| key.to_owned())
+        }
         _ => Some(key.clone()),
     };
     let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
@@ -108,11 +110,11 @@ pub fn workload(spec: &RunSpec) -> Result<AnyWorkload, CliError> {
 /// The protocol of a spec.
 ///
 /// # Errors
-/// Exit code 3 for one that this build does not have.
+/// Exit code 2 for one that does not exist.
 pub fn protocol(spec: &RunSpec) -> Result<AnyProtocol, CliError> {
     AnyProtocol::named(&spec.protocol).ok_or_else(|| {
-        CliError::machine(format!("this version of doorbell has no protocol `{}` yet", spec.protocol))
-            .hint(format!("it has {}", PROTOCOLS.join(", ")))
+        CliError::usage(format!("unknown protocol `{}`", spec.protocol))
+            .hint(suggest(&spec.protocol, PROTOCOLS))
     })
 }
 
@@ -301,10 +303,7 @@ impl Run {
             .with("rolled_back_per_s", r.rolled_back_per_s())
             .with("aborted_share", r.aborted_share())
             .with("latency_mean_ns", latency.mean_ns())
-            .with("latency_p50_ns", latency.p50())
-            .with("latency_p90_ns", latency.p90())
-            .with("latency_p99_ns", latency.p99())
-            .with("latency_p999_ns", latency.p999())
+            .with_latency(latency)
             .with("verbs_per_committed", r.verbs_per_committed())
             .with("round_trips_per_committed", r.round_trips_per_committed())
             .with("doorbells_per_committed", r.doorbells_per_committed())
