@@ -88,7 +88,8 @@ fn records_longer_than_a_message_are_refused_two_sided() {
                 case.settings = settings.iter().map(|&(k, v)| (k.to_owned(), v.to_owned())).collect();
             }
             case.workload = workload;
-            case.spec.plan = Plan { coroutines: 3, ..Plan::uniform(Via::TwoSided).restricted_to(protocol.needs()) };
+            case.spec.plan =
+                Plan { coroutines: 3, ..Plan::uniform(Via::TwoSided).restricted_to(protocol.needs()) };
             match run(&case.spec, &case.workload(), protocol, &AtomicBool::new(false)) {
                 Err(RunError::Plan(refused)) => {
                     let text = refused.to_string();

@@ -59,8 +59,10 @@ impl NamedPlan {
         };
         if self.prediction.as_ref().is_some_and(other) {
             self.prediction = None;
-            self.notes
-                .push("The plan's prediction was for another workload, protocol or cluster, and is left out.".into());
+            self.notes.push(
+                "The plan's prediction was for another workload, protocol or cluster, and is left out."
+                    .into(),
+            );
         }
         self
     }

@@ -142,8 +142,12 @@ fn the_tuner_chooses_a_protocol() {
     let output = run(&[&args[..], &more].concat());
     assert_eq!(code(&output), 0, "{}", stderr(&output));
     let told: serde_json::Value = serde_json::from_str(&stdout(&output)).unwrap();
-    let rates: Vec<f64> =
-        told["protocols"].as_array().unwrap().iter().map(|p| p["predicted_per_s"].as_f64().unwrap()).collect();
+    let rates: Vec<f64> = told["protocols"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|p| p["predicted_per_s"].as_f64().unwrap())
+        .collect();
     assert_eq!(rates.len(), 2);
     assert!(rates[0] >= 0.99 * rates[1], "{rates:?}");
     assert_eq!(told["protocol"], told["protocols"][0]["protocol"]);

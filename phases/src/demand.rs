@@ -269,7 +269,8 @@ impl Demand {
         if records <= 0.0 {
             return;
         }
-        let (requests, queues) = (self.post(sizes, false, parts), if step.outstanding { nodes } else { records });
+        let (requests, queues) =
+            (self.post(sizes, false, parts), if step.outstanding { nodes } else { records });
         self.requester.doorbells += if step.doorbell_batching { queues } else { requests };
         let waits = batch.waits(records, parts);
         if waits <= 0.0 {
@@ -316,7 +317,11 @@ impl Demand {
             for &(primitive, bytes) in part.links {
                 let inline = primitive == Primitive::Write && bytes <= sizes.inline_max;
                 let flow = Flow { primitive, count: part.records, bytes, inline };
-                if own { self.looped.push(flow) } else { self.posted.push(flow) }
+                if own {
+                    self.looped.push(flow)
+                } else {
+                    self.posted.push(flow)
+                }
                 requests += part.records;
                 if inline {
                     self.requester.inline_lines += part.records * lines(bytes);

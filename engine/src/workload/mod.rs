@@ -105,7 +105,7 @@ pub trait Workload: Sync {
 }
 
 /// The workloads there are, by name, with their parameters.
-pub const WORKLOADS: &[(&str, &[Param])] = 
+pub const WORKLOADS: &[(&str, &[Param])] =
     &[("smallbank", smallbank::PARAMS), ("micro", micro::PARAMS), ("ycsb", ycsb::PARAMS)];
 
 /// A workload chosen by name. Runs match on it once: each workload's transactions are compiled on their own.

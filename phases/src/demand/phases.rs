@@ -106,8 +106,13 @@ fn join(d: &mut Demand, calls_from: usize, remote: f64, cached: f64, record: u32
     let waits = remote.min(1.0);
     let by_completion = waits - d.round_trips();
     if by_completion > 0.0 {
-        let until =
-            Awaited::Completion { primitive: Read, bytes: record, inline: false, after_atomic: false, chained: false };
+        let until = Awaited::Completion {
+            primitive: Read,
+            bytes: record,
+            inline: false,
+            after_atomic: false,
+            chained: false,
+        };
         d.waves.push(Wave { times: by_completion, until });
     }
     d.requester.resumes = waits;

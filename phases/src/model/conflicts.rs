@@ -241,7 +241,8 @@ impl Model<'_> {
     ) {
         let ahead = self.workload().reads_ahead;
         let runs = Runs::new(self.needs(), class, met, ahead);
-        let time = |phase: Phase| costs[phase as usize].as_ref().map_or(0.0, |c| solution.time(&c[index].load));
+        let time =
+            |phase: Phase| costs[phase as usize].as_ref().map_or(0.0, |c| solution.time(&c[index].load));
         let effect = |phase: Phase| self.until_effect(plan, phase, index, solution);
         let (fetch, lock, check) = (time(Phase::Fetch), time(Phase::Lock), time(Phase::Validate));
         let (share, reads, writes) = (class.share, class.reads, class.writes);
@@ -281,7 +282,8 @@ impl Model<'_> {
         if self.needs().packing == Packing::Locked {
             // Held by one alone even where it is only read, or with others.
             let held_for_reading = share * reads * each;
-            *(if self.needs().shared_locks { &mut sum.shared_ns } else { &mut sum.alone_ns }) += held_for_reading;
+            *(if self.needs().shared_locks { &mut sum.shared_ns } else { &mut sum.alone_ns }) +=
+                held_for_reading;
         }
         if leased {
             let since_read = if ahead { 0.5 * fetch + lock } else { 0.5 * coming };

@@ -271,7 +271,13 @@ impl<'a> Model<'a> {
 
     /// Time from the start of a releasing phase until the lock is free at the owner: half the time the phase would
     /// take if its answer were awaited.
-    pub(super) fn until_effect(&self, plan: &CheckedPlan, phase: Phase, index: usize, solution: &Solution) -> f64 {
+    pub(super) fn until_effect(
+        &self,
+        plan: &CheckedPlan,
+        phase: Phase,
+        index: usize,
+        solution: &Solution,
+    ) -> f64 {
         if !self.needs.runs(phase) {
             return 0.0;
         }

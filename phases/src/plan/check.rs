@@ -67,7 +67,7 @@ impl Needs {
     };
 
     /// Two-phase locking, older transactions wait.
-    pub const WAITDIE: Needs = 
+    pub const WAITDIE: Needs =
         Needs { protocol: "waitdie", on_conflict: OnConflict::WaitIfOlder, ..Needs::NOWAIT };
 
     /// Two-phase locking, everybody waits for sixteen looks at a lock.

@@ -85,7 +85,12 @@ pub fn draw(results: &[&Results]) -> Framed<Vec<Drawn>> {
         drawn.push(figure("comparison", title.clone(), best_of_each(&points), table(results, &points)));
         if points.iter().any(Point::pure) && points.iter().any(|p| !p.pure()) {
             let (said, drawing) = pure_against_mixed(results, &points);
-            drawn.push(figure("pure-against-mixed", format!("{title} Pure plans against mixed ones"), said, drawing));
+            drawn.push(figure(
+                "pure-against-mixed",
+                format!("{title} Pure plans against mixed ones"),
+                said,
+                drawing,
+            ));
         }
     }
     Ok(drawn)
@@ -154,7 +159,8 @@ fn causes(results: &Results) -> Framed<Vec<(String, String, f64)>> {
     }
     let conflict = col("class").is_null().or(col("class").neq(lit("application")));
     let rows = results.aborts.clone().lazy().filter(conflict).collect()?;
-    let (points, reasons, counts) = (words(&rows, "point")?, words(&rows, "reason")?, floats(&rows, "count")?);
+    let (points, reasons, counts) =
+        (words(&rows, "point")?, words(&rows, "reason")?, floats(&rows, "count")?);
     Ok(points
         .into_iter()
         .zip(reasons)
@@ -191,7 +197,8 @@ fn best_of_each(points: &[Point]) -> String {
 fn table(results: &Results, points: &[Point]) -> Figure {
     // One colour per cause across all panels.
     let causes = distinct(points.iter().flat_map(|p| p.aborts.iter().map(|a| a.0.clone())));
-    let ink_of = |cause: &String| Ink::Stack(causes.iter().position(|c| c == cause).unwrap_or(0).min(6) as u8);
+    let ink_of =
+        |cause: &String| Ink::Stack(causes.iter().position(|c| c == cause).unwrap_or(0).min(6) as u8);
     let column = |title: &str, weight, kind| Column { title: title.to_owned(), weight, kind };
     let columns = || {
         vec![
@@ -247,12 +254,15 @@ fn pure_against_mixed(results: &Results, points: &[Point]) -> (String, Figure) {
         let mut rows: Vec<(f64, Row)> = Vec::new();
         for protocol in distinct(here().map(|p| p.protocol.clone())) {
             let of = || here().filter(|p| p.protocol == protocol);
-            let (Some(pure), Some(mixed)) = (best(of().filter(|p| p.pure())), best(of().filter(|p| !p.pure()))) else {
+            let (Some(pure), Some(mixed)) =
+                (best(of().filter(|p| p.pure())), best(of().filter(|p| !p.pure())))
+            else {
                 continue;
             };
             let gain = mixed.rate / pure.rate - 1.0;
             let text = format!("{} → {}", human::short(pure.rate), human::short(mixed.rate));
-            let names = [&pure.plan, &mixed.plan].map(|plan| Cell::Text(crate::plan::short(plan), ink::for_name(plan)));
+            let names = [&pure.plan, &mixed.plan]
+                .map(|plan| Cell::Text(crate::plan::short(plan), ink::for_name(plan)));
             let mut cells = vec![
                 Cell::Against(pure.rate, mixed.rate, text, Ink::Hybrid),
                 Cell::Text(human::signed_percent(gain), Ink::Text),

@@ -37,12 +37,28 @@ pub const PARAMS: &[Param] = &[
     Param::int("records_per_thread", 15_000, 1, 10_000_000, "records per worker thread of the cluster"),
     Param::int("fields", 8, 1, 512, "fields of a record"),
     Param::int("field_bytes", 8, COUNTER as u64, MAX_RECORD_BYTES as u64, "size of a field"),
-    Param::int("operations", 10, 1, MAX_OPERATIONS as u64, "operations of a transaction, each on another record"),
+    Param::int(
+        "operations",
+        10,
+        1,
+        MAX_OPERATIONS as u64,
+        "operations of a transaction, each on another record",
+    ),
     Param::real("write_share", 0.2, 0.0, 1.0, "share of operations that write"),
-    Param::flag("blind", false, "write whole records without reading them first; updates are then not counted"),
+    Param::flag(
+        "blind",
+        false,
+        "write whole records without reading them first; updates are then not counted",
+    ),
     Param::real("zipf_theta", 0.0, 0.0, 0.9999, "zipfian skew of the keys; 0 is uniform"),
     Param::real("hot_records_share", 0.001, 0.0, 1.0, "share of records in the hot area"),
-    Param::real("hot_accesses_share", 0.0, 0.0, 1.0, "share of operations that go to the hot area; 0 is none"),
+    Param::real(
+        "hot_accesses_share",
+        0.0,
+        0.0,
+        1.0,
+        "share of operations that go to the hot area; 0 is none",
+    ),
     Param::real("think_us", 0.0, 0.0, 10_000.0, "computation between the last operation and the commit"),
     Param::flag("together", false, "ask for all records at once instead of one after the other"),
 ];
@@ -89,7 +105,9 @@ impl Ycsb {
         let records = p.int("records_per_thread") * scale.threads();
         let operations = p.int("operations");
         if operations > records {
-            return Err(p.refuse(format!("{operations} different records per transaction out of only {records}")));
+            return Err(
+                p.refuse(format!("{operations} different records per transaction out of only {records}"))
+            );
         }
         let fields = Fields { count: p.int("fields") as u32, bytes: p.int("field_bytes") as u32 };
         if fields.record_bytes() > MAX_RECORD_BYTES {
@@ -134,7 +152,13 @@ impl Ycsb {
     }
 
     /// Gives a field's counter a value; the record has been read, or written before.
-    fn put<P: Protocol, O: PhaseOps>(session: &mut Session<P, O>, row: Row, fields: Fields, field: u32, value: u64) {
+    fn put<P: Protocol, O: PhaseOps>(
+        session: &mut Session<P, O>,
+        row: Row,
+        fields: Fields,
+        field: u32,
+        value: u64,
+    ) {
         for at in fields.words_of(field) {
             let word = fields.put(field, value, at, session.word(row, at));
             session.set_word(row, at, word);
@@ -155,7 +179,11 @@ impl Workload for Ycsb {
     }
 
     fn tables(&self) -> Vec<TableDef> {
-        vec![TableDef { name: "usertable", records: self.records, payload_bytes: self.fields.payload_bytes() }]
+        vec![TableDef {
+            name: "usertable",
+            records: self.records,
+            payload_bytes: self.fields.payload_bytes(),
+        }]
     }
 
     fn records_per_transaction(&self) -> usize {

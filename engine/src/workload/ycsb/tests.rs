@@ -56,7 +56,10 @@ fn fields_that_writes_change_are_drawn_alike() {
     let inputs = draws(&[("write_share", "1"), ("fields", "10"), ("field_bytes", "10")], 5_000);
     let mut counts = [0u32; 10];
     inputs.iter().flat_map(|input| &input.fields[..10]).for_each(|&field| counts[usize::from(field)] += 1);
-    assert!(counts.iter().all(|&n| (f64::from(n) / 50_000.0 - 0.1).abs() < near(0.1, 50_000.0)), "{counts:?}");
+    assert!(
+        counts.iter().all(|&n| (f64::from(n) / 50_000.0 - 0.1).abs() < near(0.1, 50_000.0)),
+        "{counts:?}"
+    );
 }
 
 #[test]
@@ -72,10 +75,12 @@ fn records_of_a_transaction_differ_however_skewed() {
 
 #[test]
 fn records_are_as_long_as_their_fields() {
-    let bytes = |fields, size| {
-        parse(&[("fields", fields), ("field_bytes", size)]).unwrap().tables()[0].payload_bytes
-    };
-    assert_eq!((bytes("8", "8"), bytes("10", "10"), bytes("10", "100"), bytes("1", "4096")), (64, 104, 1000, 4096));
+    let bytes =
+        |fields, size| parse(&[("fields", fields), ("field_bytes", size)]).unwrap().tables()[0].payload_bytes;
+    assert_eq!(
+        (bytes("8", "8"), bytes("10", "10"), bytes("10", "100"), bytes("1", "4096")),
+        (64, 104, 1000, 4096)
+    );
 }
 
 #[test]

@@ -107,7 +107,8 @@ pub fn search_all(
     fabric: &Fabric,
     profile: &Profile,
 ) -> Result<Tuned, CliError> {
-    let of = |protocol: &String| search(&RunSpec { protocol: protocol.clone(), ..spec.clone() }, fabric, profile);
+    let of =
+        |protocol: &String| search(&RunSpec { protocol: protocol.clone(), ..spec.clone() }, fabric, profile);
     let mut found = protocols.iter().map(of).collect::<Result<Vec<Tuned>, CliError>>()?;
     if found.len() == 1 {
         return Ok(found.remove(0));

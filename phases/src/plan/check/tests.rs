@@ -492,7 +492,10 @@ fn long_records_travel_one_sided_only() {
                 Ok(_) => assert!(!carries, "{}: {phase}", needs.protocol),
                 Err(refused) => {
                     let text = refused.to_string();
-                    assert!(carries && text.contains("a record of 1000 B") && text.contains("984 B"), "{text}");
+                    assert!(
+                        carries && text.contains("a record of 1000 B") && text.contains("984 B"),
+                        "{text}"
+                    );
                     assert_eq!(refused.nearest, Some(one));
                 }
             }
