@@ -24,7 +24,7 @@ use crate::protocol::{AnyProtocol, Protocol};
 use crate::session::RetryPolicy;
 use crate::workload::params::ParamError;
 use crate::workload::{AnyWorkload, Scale, TableDef, Workload};
-use phases::plan::{Needs, Plan, PlanError};
+use phases::plan::{Needs, Plan, PlanError, Records};
 use phases::rule::Packing;
 use phases::rule::time::{MOST_NODES, MOST_WORKERS, Skew};
 use phases::store::{Shape as RecordShape, StoreConfig, StoreError, TableSpec};
@@ -151,6 +151,15 @@ impl RunSpec {
         Scale { nodes: self.shape.nodes, workers: self.shape.workers }
     }
 
+    /// What a protocol asks of a plan for records of these tables: where there are no other nodes, nothing travels.
+    fn needs(&self, tables: &[TableDef], protocol: &Needs) -> Needs {
+        let longest = tables.iter().map(|t| t.payload_bytes.next_multiple_of(8)).max().unwrap_or(0);
+        if self.shape.nodes < 2 {
+            return *protocol;
+        }
+        protocol.with_records(Records { payload_bytes: longest, max_message: self.worker.rpc.max_message })
+    }
+
     fn store(&self, tables: &[TableDef], packing: Packing) -> StoreConfig {
         StoreConfig {
             tables: tables
@@ -199,15 +208,25 @@ pub enum RunError {
     Spec(String),
 }
 
-/// Bytes a run will need, roughly: stores with their copies and logs, location caches, and what each worker holds for its
-/// queue pairs, messages and coroutines.
-pub fn memory_estimate(spec: &RunSpec, workload: &AnyWorkload, protocol: &AnyProtocol) -> u64 {
-    let tables = match workload {
+/// What `protocol` asks of a plan that is to carry `workload`'s records in the cluster of `spec`.
+pub fn needs(spec: &RunSpec, workload: &AnyWorkload, protocol: &AnyProtocol) -> Needs {
+    spec.needs(&tables(workload), protocol.needs())
+}
+
+fn tables(workload: &AnyWorkload) -> Vec<TableDef> {
+    match workload {
         AnyWorkload::SmallBank(w) => w.tables(),
         AnyWorkload::Micro(w) => w.tables(),
         AnyWorkload::Tpcc(w) => w.tables(),
         AnyWorkload::CustomerPosition(w) => w.tables(),
-    };
+        AnyWorkload::Ycsb(w) => w.tables(),
+    }
+}
+
+/// Bytes a run will need, roughly: stores with their copies and logs, location caches, and what each worker holds for its
+/// queue pairs, messages and coroutines.
+pub fn memory_estimate(spec: &RunSpec, workload: &AnyWorkload, protocol: &AnyProtocol) -> u64 {
+    let tables = tables(workload);
     let (nodes, workers) = (u64::from(spec.shape.nodes), u64::from(spec.shape.workers));
     let packing = protocol.needs().packing;
     // The record; an index slot of 16 B in buckets that are half full.
@@ -245,6 +264,7 @@ pub fn run(
         AnyWorkload::Micro(w) => run_as(spec, w, protocol, stop),
         AnyWorkload::Tpcc(w) => run_as(spec, w, protocol, stop),
         AnyWorkload::CustomerPosition(w) => run_as(spec, w, protocol, stop),
+        AnyWorkload::Ycsb(w) => run_as(spec, w, protocol, stop),
     }
 }
 
@@ -296,6 +316,7 @@ pub fn run_member(
         AnyWorkload::Micro(w) => run_member_as(spec, w, protocol, stop, session, own),
         AnyWorkload::Tpcc(w) => run_member_as(spec, w, protocol, stop, session, own),
         AnyWorkload::CustomerPosition(w) => run_member_as(spec, w, protocol, stop, session, own),
+        AnyWorkload::Ycsb(w) => run_member_as(spec, w, protocol, stop, session, own),
     }
 }
 

@@ -140,9 +140,6 @@ pub struct WorkloadArgs {
     /// A setting of the workload; may be repeated.
     #[arg(long, value_name = "KEY=VALUE", value_parser = values::setting)]
     pub set: Vec<(String, serde_json::Value)>,
-    /// Concurrency control protocol.
-    #[arg(long, value_name = "NAME", default_value = "occ", value_parser = values::protocol)]
-    pub protocol: String,
     /// Copies of each record, the primary included; 1 switches replication off.
     #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = limits::REPLICAS.usual, value_parser = values::replicas)]
     pub replicas: u32,
@@ -179,12 +176,12 @@ pub struct SpecArgs {
 
 impl SpecArgs {
     /// What the flags ask for, in the form that experiment files use.
-    pub fn spec(&self, plan: PlanChoice) -> RunSpec {
+    pub fn spec(&self, protocol: &str, plan: PlanChoice) -> RunSpec {
         RunSpec {
             fabric: self.fabric.fabric.clone(),
             workload: self.workload.workload.clone(),
             set: self.workload.set.iter().cloned().collect(),
-            protocol: self.workload.protocol.clone(),
+            protocol: protocol.to_owned(),
             plan,
             nodes: self.shape.nodes,
             threads: self.shape.threads,
@@ -340,6 +337,9 @@ pub struct TuneArgs {
     #[allow(missing_docs)]
     #[command(flatten)]
     pub what: SpecArgs,
+    /// Concurrency control protocol; several, joined by commas, or `all` choose the best of them.
+    #[arg(long, value_name = "NAME,…|all", default_value = "occ", value_delimiter = ',', value_parser = values::tuned_protocol)]
+    pub protocol: Vec<String>,
     /// Run the best candidates and the presets too, and print the regret.
     #[arg(long)]
     pub verify: bool,
@@ -360,6 +360,9 @@ pub struct RunArgs {
     #[allow(missing_docs)]
     #[command(flatten)]
     pub what: SpecArgs,
+    /// Concurrency control protocol.
+    #[arg(long, value_name = "NAME", default_value = "occ", value_parser = values::protocol)]
+    pub protocol: String,
     /// A plan file, a preset's name, or `tuned`.
     #[arg(long, value_name = "FILE|PRESET|tuned", default_value = "drtm-h", value_parser = values::plan)]
     pub plan: PlanChoice,
@@ -392,7 +395,7 @@ pub struct RunArgs {
 impl RunArgs {
     /// What the flags ask for, in the form that experiment files use.
     pub fn spec(&self) -> RunSpec {
-        let spec = self.what.spec(self.plan.clone());
+        let spec = self.what.spec(&self.protocol, self.plan.clone());
         let precision = match self.what.time.duration {
             None => self.precision.precision.or(Some(limits::USUAL_PRECISION)),
             Some(_) => self.precision.precision,
@@ -408,9 +411,25 @@ impl RunArgs {
 }
 
 impl TuneArgs {
+    /// The protocols to choose from, each once, in the order asked for.
+    pub fn protocols(&self) -> Vec<String> {
+        let all = || phases::model::MODELLED.iter().map(|&name| name.to_owned());
+        let asked: Vec<String> = match self.protocol.iter().any(|name| name == values::ALL) {
+            true => all().collect(),
+            false => self.protocol.clone(),
+        };
+        let mut once: Vec<String> = Vec::new();
+        asked.into_iter().for_each(|name| {
+            if !once.contains(&name) {
+                once.push(name);
+            }
+        });
+        once
+    }
+
     /// What the flags ask for, as a run without a plan. Rivals are told apart by a few per cent, in equal times.
     pub fn spec(&self) -> RunSpec {
-        self.what.spec(PlanChoice::Tuned)
+        self.what.spec(&self.protocols().join(","), PlanChoice::Tuned)
     }
 }
 

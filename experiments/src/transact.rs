@@ -4,7 +4,7 @@
 
 use crate::error::CliError;
 use crate::fabrics::Fabric;
-use crate::names::suggest;
+use crate::names::{suggest, workloads};
 use crate::schedule::{Disturbance, Watch};
 use crate::spec::{FabricChoice, PlanChoice, RunSpec};
 use engine::cluster::{self, RunError, RunResult};
@@ -54,12 +54,15 @@ impl NamedPlan {
             }
         }
         let other = |p: &Prediction| {
-            (p.workload.as_str(), p.nodes, p.threads) != (spec.workload.as_str(), spec.nodes, spec.threads)
+            (p.workload.as_str(), p.protocol.as_str(), p.nodes, p.threads)
+                != (spec.workload.as_str(), spec.protocol.as_str(), spec.nodes, spec.threads)
         };
         if self.prediction.as_ref().is_some_and(other) {
             self.prediction = None;
-            self.notes
-                .push("The plan's prediction was for another workload or cluster, and is left out.".into());
+            self.notes.push(
+                "The plan's prediction was for another workload, protocol or cluster, and is left out."
+                    .into(),
+            );
         }
         self
     }
@@ -92,12 +95,17 @@ pub struct Run {
 /// Exit code 2 with what the workload says of its settings.
 pub fn workload(spec: &RunSpec) -> Result<AnyWorkload, CliError> {
     let scale = engine::workload::Scale { nodes: spec.nodes as u16, workers: spec.threads as u16 };
-    let texts: Vec<(&str, String)> = spec
-        .set
-        .iter()
-        .map(|(key, value)| (key.as_str(), value.as_str().map_or_else(|| value.to_string(), str::to_owned)))
-        .collect();
-    AnyWorkload::parse(&spec.workload, scale, texts.iter().map(|(k, v)| (*k, v.as_str())))
+    // `ycsb.think_us` is a setting of that workload alone, for experiments that run several.
+    let of = |key: &'_ String| match key.split_once('.') {
+        Some((workload, key)) if workloads().contains(&workload) => {
+            (workload == spec.workload).then(|| key.to_owned())
+        }
+        _ => Some(key.clone()),
+    };
+    let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    let texts: Vec<(String, String)> =
+        spec.set.iter().filter_map(|(key, value)| Some((of(key)?, text(value)))).collect();
+    AnyWorkload::parse(&spec.workload, scale, texts.iter().map(|(k, v)| (k.as_str(), v.as_str())))
         .map_err(|e| CliError::usage(e.to_string()))
 }
 
@@ -155,17 +163,18 @@ pub fn engine_spec(spec: &RunSpec, fabric: &Fabric, plan: Plan) -> cluster::RunS
     if let Some(bytes) = spec.cache_bytes {
         asked.cache_bytes = bytes as usize;
     }
+    asked.worker.lanes = spec.queue_pairs;
     asked
 }
 
 /// Most worker threads of one process: beyond it a machine spends its time switching.
 const THREADS_MOST: u64 = 4096;
 
-/// Refuses, before anything is allocated, what does not fit into this machine: an estimate of stores, caches, queue
-/// pairs and buffers against the memory that is free.
+/// Refuses, before anything is allocated, a plan that cannot run with this fabric, protocol and workload, and what does not
+/// fit into this machine: an estimate of stores, caches, queue pairs and buffers against the memory that is free.
 ///
 /// # Errors
-/// Exit code 2 with the estimate and what to lower; or if workload or protocol cannot be.
+/// Exit code 2 with the reason, or the estimate and what to lower; or if workload or protocol cannot be.
 pub fn check(spec: &RunSpec, fabric: &Fabric, plan: Plan) -> Result<(), CliError> {
     let (workload, protocol) = (workload(spec)?, protocol(spec)?);
     let workers = u64::from(spec.nodes) * u64::from(spec.threads);
@@ -174,8 +183,21 @@ pub fn check(spec: &RunSpec, fabric: &Fabric, plan: Plan) -> Result<(), CliError
             .hint(format!("real threads are limited to {THREADS_MOST}; a simulated fabric takes more")));
     }
     let asked = engine_spec(spec, fabric, plan);
-    let estimate = cluster::memory_estimate(&asked, &workload, &protocol);
-    fits(estimate)
+    can_run(spec, fabric, &asked, &workload, &protocol)?;
+    fits(cluster::memory_estimate(&asked, &workload, &protocol))
+}
+
+fn can_run(
+    spec: &RunSpec,
+    fabric: &Fabric,
+    asked: &cluster::RunSpec,
+    workload: &AnyWorkload,
+    protocol: &AnyProtocol,
+) -> Result<(), CliError> {
+    match asked.plan.check(&fabric.caps()?, &cluster::needs(asked, workload, protocol)) {
+        Ok(_) => Ok(()),
+        Err(error) => Err(refused(&RunError::Plan(Box::new(error)), &spec.plan.to_string())),
+    }
 }
 
 /// [`check`] for one node of a run over processes: a node's share of what all need.
@@ -184,8 +206,9 @@ pub fn check(spec: &RunSpec, fabric: &Fabric, plan: Plan) -> Result<(), CliError
 /// As [`check`].
 pub fn check_share(spec: &RunSpec, fabric: &Fabric, plan: Plan) -> Result<(), CliError> {
     let asked = engine_spec(spec, fabric, plan);
-    let protocol = protocol(spec)?;
-    fits(cluster::memory_estimate(&asked, &workload(spec)?, &protocol) / u64::from(spec.nodes.max(1)))
+    let (workload, protocol) = (workload(spec)?, protocol(spec)?);
+    can_run(spec, fabric, &asked, &workload, &protocol)?;
+    fits(cluster::memory_estimate(&asked, &workload, &protocol) / u64::from(spec.nodes.max(1)))
 }
 
 fn fits(estimate: u64) -> Result<(), CliError> {
@@ -283,11 +306,14 @@ impl Run {
             .with("committed_per_s", r.committed_per_s())
             .with("aborted_per_s", r.aborted_per_s())
             .with("rolled_back_per_s", r.rolled_back_per_s())
+            .with("aborted_share", r.aborted_share())
             .with("latency_mean_ns", latency.mean_ns())
             .with_latency(latency)
             .with("verbs_per_committed", r.verbs_per_committed())
             .with("round_trips_per_committed", r.round_trips_per_committed())
             .with("doorbells_per_committed", r.doorbells_per_committed())
+            .with("cpu_ns_per_committed", r.cpu_ns_per_committed())
+            .with("messages_per_machine_per_s", r.messages_per_machine_per_s())
             .with("predicted_per_s", self.prediction.as_ref().map(|p| p.committed_per_s))
             .with("predicted_mean_ns", self.prediction.as_ref().map(|p| p.latency_mean_ns))
             .with("isolation_level", self.verdict.as_ref().map(|v| v.level.to_string()))
@@ -353,6 +379,7 @@ impl Run {
             "committed_per_s": r.committed_per_s(),
             "aborted_per_s": r.aborted_per_s(),
             "rolled_back_per_s": r.rolled_back_per_s(),
+            "aborted_share": r.aborted_share(),
             "given_up": r.stats.given_up,
             "aborts": r.stats.aborts.iter().collect::<BTreeMap<_, _>>(),
             "rolled_back": r.stats.rolled_back.iter().collect::<BTreeMap<_, _>>(),
@@ -363,6 +390,8 @@ impl Run {
             "round_trips_per_committed": r.round_trips_per_committed(),
             "doorbells_per_committed": r.doorbells_per_committed(),
             "location_cache": { "hits": r.cache.hits, "misses": r.cache.misses, "stale": r.cache.stale },
+            "cpu_ns_per_committed": r.cpu_ns_per_committed(),
+            "messages_per_machine_per_s": r.messages_per_machine_per_s(),
             "predicted_per_s": self.prediction.as_ref().map(|p| p.committed_per_s),
             "predicted_mean_ns": self.prediction.as_ref().map(|p| p.latency_mean_ns),
             "isolation": self.verdict,

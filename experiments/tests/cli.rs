@@ -113,6 +113,48 @@ fn bad_flags_say_what_would_do_and_exit_with_2() {
     refused(&["-v", "-q", "devices"], 2, &["cannot be used with"]);
 }
 
+/// Records that no message holds: told with the reason before anything runs, by every command that would run them.
+#[test]
+fn records_longer_than_a_message_are_refused_with_2() {
+    let long = ["--fabric", "sim:cx4-edr", "--nodes", "2", "--replicas", "1", "--workload", "micro"];
+    let long = [&long[..], &["--set", "records_per_thread=100", "--set", "payload_bytes=1000"]].concat();
+    let says = ["fetch: two-sided asked for, but a record of 1000 B makes a message of 1040 B", "take 984 B"];
+    refused(&[&["run", "--plan", "two-sided"], &long[..]].concat(), 2, &says);
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("long.yaml");
+    let text = "question: why\nfabric: sim:cx4-edr\nworkload: ycsb\nset: {fields: 10, field_bytes: 100}\nreplicas: 1\n\
+                grid: {plan: [one-sided, two-sided]}\n";
+    std::fs::write(&file, text).unwrap();
+    refused(&["experiment", file.to_str().unwrap()], 2, &["point 1 of the grid", says[0]]);
+    // Sockets have nothing but messages: there is nothing to choose from.
+    let tcp = ["tune", "--fabric", "sim:tcp-10g", "--workload", "micro", "--set", "payload_bytes=1000"];
+    let tcp = [&tcp[..], &["--set", "records_per_thread=100"]].concat();
+    refused(&tcp, 2, &["no plan can run here", says[0]]);
+}
+
+/// A choice of protocols is one search each, and each protocol's best is told.
+#[test]
+fn the_tuner_chooses_a_protocol() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("tuned");
+    let args = ["tune", "--fabric", "sim:cx4-edr", "--workload", "ycsb", "--set", "records_per_thread=1000"];
+    let more = ["--protocol", "occ,nowait,nowait", "--json", "-", "--quiet", "--out", out.to_str().unwrap()];
+    let output = run(&[&args[..], &more].concat());
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    let told: serde_json::Value = serde_json::from_str(&stdout(&output)).unwrap();
+    let rates: Vec<f64> = told["protocols"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|p| p["predicted_per_s"].as_f64().unwrap())
+        .collect();
+    assert_eq!(rates.len(), 2);
+    assert!(rates[0] >= 0.99 * rates[1], "{rates:?}");
+    assert_eq!(told["protocol"], told["protocols"][0]["protocol"]);
+    refused(&["tune", "--protocol", "occ,ooc"], 2, &["did you mean `occ`?"]);
+    refused(&["tune", "--protocol", ""], 2, &["no protocol of that name"]);
+}
+
 #[test]
 fn devices_lists_what_is_here() {
     let output = run(&["devices"]);

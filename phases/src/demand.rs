@@ -12,14 +12,16 @@ mod phases;
 
 pub use phases::demand;
 
-use crate::plan::{Phase, Step};
+use crate::plan::{CheckedPlan, Needs, Phase, Step};
+use crate::rule::Packing;
+use crate::store::Shape;
 use primitives::profile::{CpuProfile, Primitive};
 
 /// Sizes that the store, the log and the RPC layer fix, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sizes {
-    /// A record beside its payload: header, checksum and key.
-    pub record_overhead: u32,
+    /// A record in a log entry beside its payload.
+    pub logged_overhead: u32,
     /// What one READ of a one-sided lookup fetches: an index bucket.
     pub bucket: u32,
     /// Header of an RPC message.
@@ -41,7 +43,7 @@ pub struct Sizes {
 impl Default for Sizes {
     fn default() -> Sizes {
         Sizes {
-            record_overhead: 24,
+            logged_overhead: 24,
             bucket: 128,
             message_header: 24,
             name: 16,
@@ -58,12 +60,17 @@ impl Default for Sizes {
 /// The records one phase of one transaction touches; expected values where they vary.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Touch {
-    /// Records on other nodes. For logging: records written, wherever they are.
+    /// Records on other nodes. For logging: records written, wherever they are. For install: those that are written.
     pub remote: f64,
-    /// Other nodes they lie on. For logging: other nodes that back any of them.
+    /// Other nodes they lie on, with those that are held and not written. For logging: other nodes that back any of them.
     pub nodes: f64,
-    /// Records on the coordinator's own node. For logging: copies that the coordinator's own node keeps.
+    /// Records on the coordinator's own node. For logging: copies that the coordinator's own node keeps. For install: those
+    /// that are written.
     pub local: f64,
+    /// Records on other nodes that are locked for reading only: install and unlock.
+    pub read_held: f64,
+    /// The same on the own node.
+    pub read_held_local: f64,
     /// Payload of a record in bytes.
     pub payload: u32,
     /// Share of remote records whose location the cache knows; 0 with the cache off.
@@ -83,6 +90,42 @@ pub struct Carriage {
     pub location_cache: bool,
     /// Lock words of local records, too, are changed through the NIC.
     pub nic_owns_lock_words: bool,
+    /// Leases and read timestamps of local records, too, are moved through the NIC.
+    pub nic_owns_leases: bool,
+    /// How the protocol packs its state into records.
+    pub packing: Packing,
+    /// Records locked for reading are shared with others, and freed by CAS.
+    pub shared_locks: bool,
+}
+
+impl Carriage {
+    /// How `plan` carries `phase` for a protocol.
+    pub fn of(plan: &CheckedPlan, needs: &Needs, phase: Phase) -> Carriage {
+        Carriage {
+            phase,
+            step: plan.step(phase),
+            location_cache: plan.get().location_cache,
+            nic_owns_lock_words: plan.nic_owns_lock_words(),
+            nic_owns_leases: plan.nic_owns_leases(),
+            packing: needs.packing,
+            shared_locks: needs.shared_locks,
+        }
+    }
+
+    /// Where the words of a record with so much payload are.
+    fn shape(&self, payload: u32) -> Shape {
+        Shape { packing: self.packing, payload: payload.div_ceil(8) }
+    }
+
+    /// Bytes of a record.
+    fn record(&self, payload: u32) -> u32 {
+        self.shape(payload).words() as u32 * 8
+    }
+
+    /// Bytes that an install puts into place, the first word included.
+    fn installed(&self, payload: u32) -> u32 {
+        self.shape(payload).install_words() as u32 * 8
+    }
 }
 
 /// Requests of one kind.
@@ -218,120 +261,164 @@ impl Demand {
         self.waves.iter().map(|wave| wave.times).sum()
     }
 
-    fn one_sided(&mut self, sizes: &Sizes, batch: &Chains) {
-        let Chains { records, nodes, step, chain, passive, .. } = *batch;
+    /// Chains of requests to records of other nodes, all posted together if the plan has requests outstanding, else record
+    /// by record.
+    fn one_sided(&mut self, sizes: &Sizes, batch: &Batch, parts: &[Chain]) {
+        let Batch { nodes, step, .. } = *batch;
+        let records: f64 = parts.iter().map(|part| part.records).sum();
         if records <= 0.0 {
             return;
         }
-        for &(primitive, bytes) in chain {
-            let carries = matches!(primitive, Primitive::Write);
-            let inline = carries && bytes <= sizes.inline_max;
-            let flow = Flow { primitive, count: records, bytes, inline };
-            self.posted.push(flow);
-            self.requester.requests += records;
-            if inline {
-                self.requester.inline_lines += records * lines(bytes);
-            }
-        }
-        let queues = if step.outstanding { nodes } else { records };
-        self.requester.doorbells +=
-            if step.doorbell_batching { queues } else { records * chain.len() as f64 };
-        if passive {
+        let (requests, queues) =
+            (self.post(sizes, false, parts), if step.outstanding { nodes } else { records });
+        self.requester.doorbells += if step.doorbell_batching { queues } else { requests };
+        let waits = batch.waits(records, parts);
+        if waits <= 0.0 {
             return;
         }
-        self.signaled += queues;
-        self.requester.completions += queues;
-        let waves = if step.outstanding { records.min(1.0) } else { records };
-        self.requester.resumes += waves;
-        if let (Some(&(primitive, bytes)), false) = (chain.last(), batch.joined) {
-            let inline = primitive == Primitive::Write && bytes <= sizes.inline_max;
-            let chained = step.doorbell_batching && (chain.len() > 1 || records > queues);
-            let after_atomic = chain.len() > 1 && chain.iter().any(|link| link.0 == Primitive::Atomic);
-            self.waves.push(Wave {
-                times: waves,
-                until: Awaited::Completion { primitive, bytes, inline, after_atomic, chained },
-            });
+        let asked = if step.outstanding { queues } else { waits };
+        self.signaled += asked;
+        self.requester.completions += asked;
+        self.requester.resumes += waits;
+        if !batch.joined {
+            self.await_chain(sizes, step, waits, records > queues, parts);
         }
     }
 
-    /// Lock words of local records changed through the coordinator's own NIC, in the same wave as the remote
-    /// ones where there are any and requests are outstanding together.
-    fn through_own_nic(
-        &mut self,
-        sizes: &Sizes,
-        local: f64,
-        primitive: Primitive,
-        step: Step,
-        passive: bool,
-    ) {
-        if local <= 0.0 {
+    /// Chains to records of the own node, whose words the NIC alone may change: posted with those to other nodes, if there
+    /// are any and requests are outstanding together.
+    fn through_own_nic(&mut self, sizes: &Sizes, batch: &Batch, remote: f64, parts: &[Chain]) {
+        let step = batch.step;
+        let records: f64 = parts.iter().map(|part| part.records).sum();
+        if records <= 0.0 {
             return;
         }
-        let inline = primitive == Primitive::Write;
-        self.looped.push(Flow { primitive, count: local, bytes: sizes.word, inline });
-        self.requester.requests += local;
-        if inline {
-            self.requester.inline_lines += local * lines(sizes.word);
-        }
-        let queues = if step.outstanding { local.min(1.0) } else { local };
-        self.requester.doorbells += if step.doorbell_batching { queues } else { local };
-        if passive {
+        let requests = self.post(sizes, true, parts);
+        let queues = if step.outstanding { records.min(1.0) } else { records };
+        self.requester.doorbells += if step.doorbell_batching { queues } else { requests };
+        let waits = batch.waits(records, parts);
+        if waits <= 0.0 {
             return;
         }
-        self.signaled += queues;
-        self.requester.completions += queues;
-        let alone = if step.outstanding { (1.0 - self.round_trips()).clamp(0.0, queues) } else { local };
+        let asked = if step.outstanding { queues } else { waits };
+        self.signaled += asked;
+        self.requester.completions += asked;
+        let alone = if step.outstanding { (1.0 - remote.min(1.0)).clamp(0.0, queues) } else { waits };
         if alone > 0.0 {
             self.requester.resumes += alone;
-            let (bytes, chained) = (sizes.word, step.doorbell_batching && local > queues);
-            self.waves.push(Wave {
-                times: alone,
-                until: Awaited::Completion { primitive, bytes, inline, after_atomic: false, chained },
-            });
+            self.await_chain(sizes, step, alone, records > queues, parts);
         }
     }
 
-    fn two_sided(&mut self, sizes: &Sizes, calls: &Calls) {
-        let Calls { messages, request, reply, copied, probes, step, passive } = *calls;
+    /// Posts chains; how many requests they are.
+    fn post(&mut self, sizes: &Sizes, own: bool, parts: &[Chain]) -> f64 {
+        let mut requests = 0.0;
+        for part in parts.iter().filter(|part| part.records > 0.0) {
+            for &(primitive, bytes) in part.links {
+                let inline = primitive == Primitive::Write && bytes <= sizes.inline_max;
+                let flow = Flow { primitive, count: part.records, bytes, inline };
+                if own {
+                    self.looped.push(flow)
+                } else {
+                    self.posted.push(flow)
+                }
+                requests += part.records;
+                if inline {
+                    self.requester.inline_lines += part.records * lines(bytes);
+                }
+            }
+        }
+        self.requester.requests += requests;
+        requests
+    }
+
+    /// A wait for the last link of a chain; of several kinds of chains, for one with an ATOMIC, which takes longest.
+    fn await_chain(&mut self, sizes: &Sizes, step: Step, times: f64, several: bool, parts: &[Chain]) {
+        let present = || parts.iter().filter(|part| part.records > 0.0);
+        let atomic = |part: &&Chain| part.links.iter().any(|link| link.0 == Primitive::Atomic);
+        let Some(part) = present().find(atomic).or(present().next()) else { return };
+        let Some(&(primitive, bytes)) = part.links.last() else { return };
+        let until = Awaited::Completion {
+            primitive,
+            bytes,
+            inline: primitive == Primitive::Write && bytes <= sizes.inline_max,
+            after_atomic: part.links.len() > 1 && atomic(&part),
+            chained: step.doorbell_batching && (part.links.len() > 1 || several),
+        };
+        self.waves.push(Wave { times, until });
+    }
+
+    /// Calls, in one wave if the plan has requests outstanding, else one after the other.
+    fn two_sided(&mut self, sizes: &Sizes, batch: &Batch, parts: &[Calls]) {
+        let step = batch.step;
+        let messages: f64 = parts.iter().map(|part| part.messages).sum();
         if messages <= 0.0 {
             return;
         }
-        let request = request + sizes.message_header;
-        let reply = reply + sizes.message_header;
-        send(&mut self.posted, &mut self.requester, sizes, messages, request);
         let together = step.outstanding && step.doorbell_batching;
         self.requester.doorbells += if together { messages.min(1.0) } else { messages };
-        self.served += messages;
-        self.server.completions += messages;
-        self.server.decodes += messages;
-        self.server.dispatches += messages;
-        self.server.copied += messages * copied;
-        self.server.probes += messages * probes;
-        if passive {
+        let mut longest = (0, 0);
+        for part in parts.iter().filter(|part| part.messages > 0.0) {
+            let Calls { messages, copied, probes, .. } = *part;
+            let request = part.request + sizes.message_header;
+            let reply = part.reply + sizes.message_header;
+            send(&mut self.posted, &mut self.requester, sizes, messages, request);
+            self.served += messages;
+            self.server.completions += messages;
+            self.server.decodes += messages;
+            self.server.dispatches += messages;
+            self.server.copied += messages * copied;
+            self.server.probes += messages * probes;
+            longest = longest.max((request, reply));
+            if !batch.passive {
+                send(&mut self.replies, &mut self.server, sizes, messages, reply);
+                // Replies served in one turn share a doorbell; one each is what an idle server pays.
+                self.server.doorbells += messages;
+                self.requester.completions += messages;
+                self.requester.decodes += messages;
+            }
+        }
+        if batch.passive {
             return;
         }
-        send(&mut self.replies, &mut self.server, sizes, messages, reply);
-        // Replies served in one turn share a doorbell; one each is what an idle server pays.
-        self.server.doorbells += messages;
-        self.requester.completions += messages;
-        self.requester.decodes += messages;
         let waves = if step.outstanding { messages.min(1.0) } else { messages };
         self.requester.resumes += waves;
+        let (request, reply) = longest;
         let chained = together && messages > 1.0;
         self.waves.push(Wave { times: waves, until: Awaited::Reply { request, reply, chained } });
     }
 }
 
-/// One-sided requests: a chain to each record, all posted alike.
+/// What holds for all requests that a phase posts.
 #[derive(Clone, Copy)]
-struct Chains<'a> {
-    records: f64,
+struct Batch {
+    /// Other nodes that records lie on.
     nodes: f64,
-    chain: &'a [(Primitive, u32)],
     step: Step,
     passive: bool,
     /// The wave is declared by the caller.
     joined: bool,
+}
+
+impl Batch {
+    /// How often the coordinator waits for chains to so many records: not at all if nobody asks, unless one of them has an
+    /// answer that decides.
+    fn waits(&self, records: f64, parts: &[Chain]) -> f64 {
+        let of = |records: f64| if self.step.outstanding { records.min(1.0) } else { records };
+        if !self.passive {
+            return of(records);
+        }
+        of(parts.iter().filter(|part| part.answered).map(|part| part.records).sum())
+    }
+}
+
+/// One-sided requests: the same chain to each of some records.
+#[derive(Clone, Copy)]
+struct Chain<'a> {
+    records: f64,
+    links: &'a [(Primitive, u32)],
+    /// Its answer is needed even where the phase is passive.
+    answered: bool,
 }
 
 /// Calls, all alike.
@@ -346,8 +433,6 @@ struct Calls {
     copied: f64,
     /// Probes of each handler.
     probes: f64,
-    step: Step,
-    passive: bool,
 }
 
 fn lines(bytes: u32) -> f64 {

@@ -14,7 +14,7 @@
 //!     install: two-sided, unlock: two-sided}", "inline")?;
 //! let refused = plan.check(&caps, &Needs::OCC).unwrap_err();
 //! assert!(refused.to_string().contains("fetch"));
-//! assert!(refused.nearest.check(&caps, &Needs::OCC).is_ok());
+//! assert!(refused.nearest.is_some_and(|near| near.check(&caps, &Needs::OCC).is_ok()));
 //! # Ok::<(), phases::plan::PlanFileError>(())
 //! ```
 
@@ -24,7 +24,7 @@ mod file;
 mod presets;
 mod space;
 
-pub use check::{CheckedPlan, Needs, PlanError, Refusal};
+pub use check::{CheckedPlan, Needs, PlanError, Records, Refusal};
 pub use file::{PlanFile, PlanFileError, Prediction};
 pub use presets::{PlanChoice, Preset};
 pub use space::Space;

@@ -85,12 +85,7 @@ fn check(setup: &Setup, warm: bool) {
         };
         let cached = if warm && setup.plan.location_cache { 1.0 } else { 0.0 };
         let touch = Touch { payload: 8, cached, ..touch };
-        let how = Carriage {
-            phase,
-            step,
-            location_cache: setup.plan.location_cache,
-            nic_owns_lock_words: checked.nic_owns_lock_words(),
-        };
+        let how = Carriage::of(&checked, &setup.needs, phase);
         let declared = demand(&how, &touch, &Sizes::default());
         let what = format!("{phase} {step}, cache {cached} on {}", setup.fabric.caps().unwrap().fabric);
         // Truncation requests are declared as a share of one, and none is due here.

@@ -395,3 +395,24 @@ fn figures_of_an_experiment_file_are_drawn_and_the_default_where_there_are_none(
         assert!(draw(nothing).contains("Median latency"));
     }
 }
+
+#[test]
+fn protocols_are_compared_plan_by_plan_and_the_best_pure_one_with_the_best_mixed_one() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let results = sample::comparison(dir.path(), "protocols");
+    let out = dir.path().join("page");
+    let options = Options { skip_png: true, ..Options::default() };
+    reports::render(&[results, sample::experiment(dir.path(), "skew")], &out, &options).expect("a page");
+    let read = |name: &str| std::fs::read_to_string(out.join("figures").join(name)).expect("a figure");
+    let table = read("comparison-protocols.svg");
+    for words in ["SmallBank", "YCSB", "OCC", "NO-WAIT", "MVCC", "lock-conflict", "read-changed", "tuned"] {
+        assert!(table.contains(words), "{words}");
+    }
+    // What the application rolls back is no conflict.
+    assert!(!table.contains("insufficient-funds"));
+    let mixed = read("pure-against-mixed-protocols.svg");
+    // 2 M/s one-sided, 2.4 M/s tuned.
+    assert!(mixed.contains("2.4\u{a0}M") && mixed.contains("+20"), "{mixed}");
+    // A grid with an axis of numbers is not a comparison of protocols.
+    assert!(!out.join("figures/comparison-skew.svg").exists());
+}

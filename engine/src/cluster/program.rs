@@ -157,7 +157,7 @@ impl<'r, W: Workload, P: Protocol + Copy + Sync> Run<'r, W, P> {
     fn setup_store(&self, nodes: &[AnyNic]) -> Result<Common<W::Tally>, RunError> {
         let caps = nodes.first().map(|nic| nic.caps().clone());
         let caps = caps.ok_or_else(|| RunError::Spec("a cluster has at least one node".into()))?;
-        let plan = self.spec.plan.check(&caps, self.protocol.needs());
+        let plan = self.spec.plan.check(&caps, &self.spec.needs(&self.tables, self.protocol.needs()));
         let plan = plan.map_err(|e: PlanError| RunError::Plan(Box::new(e)))?;
         let cluster = Cluster::new(self.layout.clone(), nodes)
             .map_err(|e| RunError::Launch(primitives::mesh::LaunchError::Shared(e)))?;

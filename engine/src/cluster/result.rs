@@ -80,6 +80,13 @@ impl RunResult {
         self.per_s(self.stats.rolled_back.total())
     }
 
+    /// Attempts that aborted, as a share of all that ended; `None` if none did.
+    pub fn aborted_share(&self) -> Option<f64> {
+        let aborted = self.stats.aborts.total();
+        let all = aborted + self.stats.committed + self.stats.rolled_back.total();
+        (all > 0).then(|| aborted as f64 / all as f64)
+    }
+
     fn per_s(&self, count: u64) -> f64 {
         if self.elapsed.0 == 0 { 0.0 } else { count as f64 / self.elapsed.as_secs_f64() }
     }
@@ -101,6 +108,20 @@ impl RunResult {
     /// Doorbells per committed transaction.
     pub fn doorbells_per_committed(&self) -> f64 {
         self.per_committed(self.stats.costs().doorbells)
+    }
+
+    /// Work of all cores for each committed transaction, where time is virtual: what cores were charged over the whole run, at
+    /// the measured rate. Cores that find nothing to do are idle, however they look for it.
+    pub fn cpu_ns_per_committed(&self) -> Option<f64> {
+        let (busy, all) = (self.facts.busy.as_secs_f64(), self.facts.virtual_time.as_secs_f64());
+        let rate = self.committed_per_s();
+        (all > 0.0 && rate > 0.0).then(|| 1e9 * busy / all / rate)
+    }
+
+    /// Messages that each machine's NIC was given to send, requests and replies, per second of virtual time, over the whole run.
+    pub fn messages_per_machine_per_s(&self) -> Option<f64> {
+        let (all, nodes) = (self.facts.virtual_time.as_secs_f64(), f64::from(self.shape.nodes));
+        (all > 0.0).then(|| self.traffic.verbs() as f64 / all / nodes)
     }
 
     /// A phase's requests, waits and doorbells per committed transaction, in that order.

@@ -68,6 +68,7 @@ impl AnyWorkload {
             AnyWorkload::Micro(w) => w.shape(),
             AnyWorkload::Tpcc(w) => return w.demand(scale, cache_bytes, retry),
             AnyWorkload::CustomerPosition(w) => return w.demand(scale, cache_bytes, retry),
+            AnyWorkload::Ycsb(w) => w.shape(),
         };
         let bands = bands(&shape.keys, shape.tables);
         // An entry is one word; each node caches locations of all nodes' records.
@@ -103,6 +104,9 @@ mod tests {
             ("smallbank", &[("balance", "0")][..]),
             ("micro", &[("zipf_theta", "0.9")][..]),
             ("micro", &[("hot_records_share", "0.1")][..]),
+            ("ycsb", &[][..]),
+            ("ycsb", &[("write_share", "1"), ("zipf_theta", "0.9")][..]),
+            ("ycsb", &[("hot_accesses_share", "0.5"), ("think_us", "5")][..]),
         ] {
             let d = demand(name, settings, 1 << 24);
             d.validate().unwrap_or_else(|e| panic!("{name} {settings:?}: {e}"));

@@ -74,6 +74,32 @@ impl AddAssign for Updates {
     }
 }
 
+impl Updates {
+    /// What committed transactions say they did against what was found in `records` records in the end.
+    pub(super) fn against(&self, found: &Updates, records: u64, counted: bool) -> Vec<Check> {
+        let mut checks = vec![
+            Check {
+                name: "payloads-whole",
+                passed: self.torn + found.torn == 0,
+                detail: format!("{} torn payloads read, {} found at the end", self.torn, found.torn),
+            },
+            Check {
+                name: "records-kept",
+                passed: found.records == records,
+                detail: format!("{} records of {records}", found.records),
+            },
+        ];
+        if counted {
+            checks.push(Check {
+                name: "updates-counted",
+                passed: self.updates == found.updates,
+                detail: format!("{} committed, {} found in the records", self.updates, found.updates),
+            });
+        }
+        checks
+    }
+}
+
 impl Micro {
     /// The workload for a cluster of `scale`, with `settings` over the defaults of [`PARAMS`].
     ///
@@ -207,26 +233,7 @@ impl Workload for Micro {
     }
 
     fn check(&self, _: &Updates, effects: &Updates, found: &Updates) -> Vec<Check> {
-        let mut checks = vec![
-            Check {
-                name: "payloads-whole",
-                passed: effects.torn + found.torn == 0,
-                detail: format!("{} torn payloads read, {} found at the end", effects.torn, found.torn),
-            },
-            Check {
-                name: "records-kept",
-                passed: found.records == self.records,
-                detail: format!("{} records of {}", found.records, self.records),
-            },
-        ];
-        if !self.blind {
-            checks.push(Check {
-                name: "updates-counted",
-                passed: effects.updates == found.updates,
-                detail: format!("{} committed, {} found in the records", effects.updates, found.updates),
-            });
-        }
-        checks
+        effects.against(found, self.records, !self.blind)
     }
 }
 

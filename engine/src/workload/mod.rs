@@ -14,6 +14,7 @@ pub mod smallbank;
 pub mod stream;
 pub mod tpcc;
 pub mod tpce;
+pub mod ycsb;
 
 use crate::protocol::Protocol;
 use crate::session::{Halt, Session};
@@ -217,6 +218,7 @@ pub trait Workload: Sync {
 pub const WORKLOADS: &[(&str, &[Param])] = &[
     ("smallbank", smallbank::PARAMS),
     ("micro", micro::PARAMS),
+    ("ycsb", ycsb::PARAMS),
     ("tpcc", tpcc::PARAMS),
     ("tpcc-no", tpcc::NO_PARAMS),
     ("tpce-cp", tpce::PARAMS),
@@ -234,6 +236,8 @@ pub enum AnyWorkload {
     Tpcc(tpcc::Tpcc),
     /// TPC-E's customer-position.
     CustomerPosition(tpce::CustomerPosition),
+    /// Reads and writes of one table's records.
+    Ycsb(ycsb::Ycsb),
 }
 
 impl AnyWorkload {
@@ -252,6 +256,7 @@ impl AnyWorkload {
             "tpcc" => tpcc::Tpcc::parse("tpcc", scale, settings).map(AnyWorkload::Tpcc),
             "tpcc-no" => tpcc::Tpcc::parse("tpcc-no", scale, settings).map(AnyWorkload::Tpcc),
             "tpce-cp" => tpce::CustomerPosition::parse(scale, settings).map(AnyWorkload::CustomerPosition),
+            "ycsb" => ycsb::Ycsb::parse(scale, settings).map(AnyWorkload::Ycsb),
             _ => Err(ParamError::UnknownWorkload {
                 name: name.to_owned(),
                 known: WORKLOADS.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", "),
@@ -266,6 +271,7 @@ impl AnyWorkload {
             AnyWorkload::Micro(w) => w.name(),
             AnyWorkload::Tpcc(w) => w.name(),
             AnyWorkload::CustomerPosition(w) => w.name(),
+            AnyWorkload::Ycsb(w) => w.name(),
         }
     }
 }

@@ -51,6 +51,7 @@ impl Case {
             AnyWorkload::Micro(w) => run_as(&self.spec, &w, Planted(bug), &stop),
             AnyWorkload::Tpcc(w) => run_as(&self.spec, &w, Planted(bug), &stop),
             AnyWorkload::CustomerPosition(w) => run_as(&self.spec, &w, Planted(bug), &stop),
+            AnyWorkload::Ycsb(w) => run_as(&self.spec, &w, Planted(bug), &stop),
         };
         let result = result.expect("the case can run");
         let history = result.history.as_ref().expect("it was asked for");

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use primitives::measure::Row;
+use primitives::measure::{PHASE_COLUMNS, Row};
 use primitives::mesh::FabricSpec;
 use primitives::profile::Profile;
 
@@ -133,6 +133,19 @@ impl Table {
     pub fn push(&mut self, at: &[(String, String)], row: &Row) {
         let number = |(name, cell): (&str, &str)| Some((name.to_owned(), cell.parse::<f64>().ok()?));
         self.points.push((at.iter().cloned().collect(), row.iter().filter_map(number).collect()));
+    }
+
+    /// Adds what a phase cost to a point that is there: its columns are then named `PHASE.COLUMN`.
+    pub fn push_phase(&mut self, at: &[(String, String)], row: &Row) {
+        let axes: BTreeMap<String, String> = at.iter().cloned().collect();
+        let (Some(phase), Some((_, columns))) =
+            (row.get("phase"), self.points.iter_mut().find(|(point, _)| *point == axes))
+        else {
+            return;
+        };
+        for (name, cell) in row.iter().filter(|(name, _)| PHASE_COLUMNS[2..].contains(name)) {
+            columns.extend(cell.parse::<f64>().ok().map(|value| (format!("{phase}.{name}"), value)));
+        }
     }
 }
 

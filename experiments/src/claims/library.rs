@@ -3,7 +3,8 @@
 use crate::error::CliError;
 use crate::spec::{Experiment, SpecKind};
 use crate::yaml::Document;
-use primitives::measure::{TableName, columns};
+use phases::plan::Phase;
+use primitives::measure::{PHASE_COLUMNS, TableName, columns};
 use primitives::profile::Profile;
 
 use super::binding::{At, Binding, Number, Pick};
@@ -28,6 +29,16 @@ const FILES: &[(&str, &str)] = &[
     ("doorbell-registers", include_str!("../../doorbell-registers.yaml")),
     ("doorbell-batching", include_str!("../../doorbell-batching.yaml")),
     ("selective-signaling", include_str!("../../selective-signaling.yaml")),
+    ("protocols-on-edr", include_str!("../../protocols-on-edr.yaml")),
+    ("protocols-on-fdr", include_str!("../../protocols-on-fdr.yaml")),
+    ("coroutines-by-protocol", include_str!("../../coroutines-by-protocol.yaml")),
+    ("ycsb-contention", include_str!("../../ycsb-contention.yaml")),
+    ("ycsb-computation", include_str!("../../ycsb-computation.yaml")),
+    ("ycsb-threads", include_str!("../../ycsb-threads.yaml")),
+    ("stages-of-smallbank", include_str!("../../stages-of-smallbank.yaml")),
+    ("ycsb-over-tcp", include_str!("../../ycsb-over-tcp.yaml")),
+    ("ycsb-emulated-nodes", include_str!("../../ycsb-emulated-nodes.yaml")),
+    ("lock-batching", include_str!("../../lock-batching.yaml")),
 ];
 
 /// Names of the experiments, in the order in which they are told.
@@ -65,7 +76,13 @@ pub(super) fn check(binding: &Binding) -> Result<(), String> {
     let y =
         y(binding, &experiment).ok_or_else(|| format!("{name} has no figure: say which column is `y`"))?;
     let known = columns(experiment.kind.results(), TableName::Points, &[]);
-    if !known.contains(&y) {
+    // What a phase cost is `PHASE.COLUMN`.
+    let of_phase = |(phase, column): (&str, &str)| {
+        experiment.kind == SpecKind::Run
+            && Phase::ALL.iter().any(|known| known.name() == phase)
+            && PHASE_COLUMNS[2..].contains(&column)
+    };
+    if !known.contains(&y) && !y.split_once('.').is_some_and(of_phase) {
         return Err(format!("experiment {name} has no column {y}"));
     }
     for over in binding.overs() {

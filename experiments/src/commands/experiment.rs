@@ -12,7 +12,7 @@ use crate::error::CliError;
 use crate::fabrics::{Fabric, profile, require};
 use crate::output::{emit, table};
 use crate::primitive;
-use crate::spec::{Experiment, FabricChoice, Point};
+use crate::spec::{Experiment, FabricChoice, Point, RunSpec};
 use crate::sweep::usual_jobs;
 use crate::transact::{self, Keep};
 
@@ -62,12 +62,21 @@ pub fn plan(args: &ExperimentArgs) -> Result<Vec<Planned>, CliError> {
             if point.spec.primitive.is_some() {
                 continue;
             }
-            let settings = transact::workload(&point.spec).and_then(|_| transact::protocol(&point.spec));
-            settings
+            runs(&point.spec)
                 .map_err(|e| e.context(format!("{}, point {number} of the grid", planned.file.display())))?;
         }
     }
     Ok(planned)
+}
+
+/// Refuses a point that cannot run here: its workload's settings, its plan, its size.
+fn runs(spec: &RunSpec) -> Result<(), CliError> {
+    transact::workload(spec).and(transact::protocol(spec))?;
+    match transact::plan(spec)? {
+        Some(named) => transact::check(spec, &Fabric::open(&spec.fabric, spec.seed)?, named.plan),
+        // What is tuned runs.
+        None => Ok(()),
+    }
 }
 
 /// The command.

@@ -140,10 +140,16 @@ fn measure(
         context.sweep(name, jobs).run(&mut dir, point, summary)?;
     }
     let mut table = Table::default();
-    for row in dir.rows(TableName::Points)? {
+    let at = |row: &Row| {
         let index = row.get("point").and_then(|cell| cell.parse::<usize>().ok());
-        if let Some(point) = index.and_then(|index| experiment.points.get(index)) {
-            table.push(&point.at, &row);
+        index.and_then(|index| experiment.points.get(index))
+    };
+    for row in dir.rows(TableName::Points)? {
+        at(&row).into_iter().for_each(|point| table.push(&point.at, &row));
+    }
+    if TableName::of(experiment.kind.results()).contains(&TableName::Phases) {
+        for row in dir.rows(TableName::Phases)? {
+            at(&row).into_iter().for_each(|point| table.push_phase(&point.at, &row));
         }
     }
     Ok(table)

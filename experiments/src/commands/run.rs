@@ -9,10 +9,7 @@ use crate::fabrics::Fabric;
 use crate::output::{check_new, emit, human_rate, table};
 use crate::spec::RunSpec;
 use crate::transact::{self, Keep, NamedPlan, Run};
-use engine::cluster::RunError;
-use engine::protocol::Protocol;
 use phases::plan::Phase;
-use primitives::fabric::Caps;
 use primitives::measure::{Kind, ResultDir, Row, RunRecord, Steadiness};
 use primitives::units::Nanos;
 use std::path::Path;
@@ -75,7 +72,6 @@ pub fn run(args: &RunArgs, context: &Context) -> Result<(), CliError> {
             transact::run(&spec, &fabric, &plan, keep, context.interrupt.flag())?
         }
         Some(cluster) => {
-            fabric.caps().map(|caps| refuse_plan(&plan, &caps, &spec))??;
             let mut session = cluster.drive(&context.talk)?;
             say();
             let described = Described { spec: spec.clone(), plan: plan.clone(), keep };
@@ -101,15 +97,6 @@ pub fn run(args: &RunArgs, context: &Context) -> Result<(), CliError> {
         return Err(CliError::interrupted().hint("what was measured until then is shown above"));
     }
     run.passed(&context.command)
-}
-
-/// Refuses a plan that cannot run here before anybody waits for anybody.
-fn refuse_plan(plan: &NamedPlan, caps: &Caps, spec: &RunSpec) -> Result<(), CliError> {
-    let protocol = transact::protocol(spec)?;
-    plan.plan
-        .check(caps, protocol.needs())
-        .map(drop)
-        .map_err(|e| transact::refused(&RunError::Plan(Box::new(e)), &plan.name))
 }
 
 /// The plan that a spec names, tuned if it says so.

@@ -1,5 +1,9 @@
 //! `doorbell tune`: from profile, workload and protocol to a plan file, with prediction and reasons.
 
+mod search;
+
+pub use search::{Rival, Tuned, search, search_all};
+
 use super::Context;
 use super::characterize::{self, Characterization};
 use crate::args::TuneArgs;
@@ -9,10 +13,7 @@ use crate::output::{emit, human_rate, table};
 use crate::spec::RunSpec;
 use crate::sweep::usual_jobs;
 use crate::transact::{self, Keep, NamedPlan};
-use engine::protocol::{AnyProtocol, Protocol};
-use engine::workload::Scale;
-use phases::model::{Candidate, Cluster, Model, Search, Tuning, tune};
-use phases::plan::{Phase, PlanFile, Prediction};
+use phases::plan::PlanFile;
 use primitives::measure::{Kind, PointResult, ResultDir, Row, TableName, write_atomic};
 use primitives::profile::Profile;
 use primitives::units::Nanos;
@@ -27,83 +28,6 @@ const KEPT: usize = 12;
 
 /// The winner's name.
 const TUNED: &str = "tuned";
-
-/// A plan to show beside the others, and to run with `--verify`.
-pub struct Rival {
-    /// `tuned`, a preset's name, or what it does.
-    pub name: String,
-    /// What it does: the nearest preset and the differences from it.
-    pub description: String,
-    /// The plan with its forecast.
-    pub candidate: Candidate,
-    /// The forecast as plan files carry it.
-    pub prediction: Prediction,
-}
-
-impl Rival {
-    /// The plan, ready for a run.
-    pub fn plan(&self) -> NamedPlan {
-        NamedPlan::new(self.name.clone(), self.candidate.plan, Some(self.prediction.clone()))
-    }
-}
-
-/// A search that was made.
-pub struct Tuned {
-    /// What the search found.
-    pub tuning: Tuning,
-    /// The winner, the candidates after it and the presets; each plan once.
-    pub rivals: Vec<Rival>,
-    /// The winner as a file.
-    pub file: PlanFile,
-}
-
-impl Tuned {
-    /// The winner, ready for a run; where it is a preset, its name says so.
-    pub fn plan(&self) -> NamedPlan {
-        let name = match self.rivals.first().and_then(|winner| winner.candidate.preset) {
-            Some(preset) => format!("{TUNED} ({})", preset.name()),
-            None => TUNED.to_owned(),
-        };
-        NamedPlan::new(name, self.file.plan, self.file.prediction.clone())
-    }
-}
-
-/// Searches all plans for a spec, by the cost model; with one count of coroutines, if the spec has one.
-///
-/// # Errors
-/// Exit code 2 if the workload or the cluster cannot be.
-pub fn search(spec: &RunSpec, fabric: &Fabric, profile: &Profile) -> Result<Tuned, CliError> {
-    let (workload, protocol) = (transact::workload(spec)?, transact::protocol(spec)?);
-    if !matches!(protocol, AnyProtocol::Occ(_)) {
-        return Err(CliError::usage(format!("the cost model knows occ only, not {}", spec.protocol))
-            .hint("name a plan: --plan one-sided, two-sided, or a file"));
-    }
-    let scale = Scale { nodes: spec.nodes as u16, workers: spec.threads as u16 };
-    let engine = transact::engine_spec(spec, fabric, phases::plan::Preset::DrtmH.plan());
-    let demand = workload.demand(scale, engine.cache_bytes, &engine.retry);
-    let cluster = Cluster {
-        nodes: spec.nodes,
-        threads: spec.threads,
-        backups: spec.replicas.saturating_sub(1),
-        lanes: engine.worker.lanes,
-    };
-    let usual = Search::default();
-    let search =
-        Search { coroutines: spec.coroutines.map_or(usual.coroutines.clone(), |n| vec![n]), ..usual };
-    let refused = |e: &dyn std::error::Error| CliError::usage("nothing can be tuned").caused_by(e);
-    let tuning = tune(profile, &fabric.caps()?, protocol.needs(), cluster, &demand, &search)
-        .map_err(|e| refused(&e))?;
-    let model = Model::new(profile, cluster, &demand, protocol.needs()).map_err(|e| refused(&e))?;
-    let rivals = rivals(&tuning, cluster.backups > 0, |candidate| model.prediction(&candidate.forecast));
-    let file = PlanFile {
-        name: TUNED.to_owned(),
-        chosen_by: format!("doorbell tune {} ({})", crate::VERSION, crate::COMMIT),
-        why: tuning.reasons.join(". "),
-        plan: tuning.best().plan,
-        prediction: Some(model.prediction(&tuning.best().forecast)),
-    };
-    Ok(Tuned { tuning, rivals, file })
-}
 
 /// The tuned plan of a spec, for `--plan tuned`.
 ///
@@ -198,7 +122,7 @@ pub fn run(args: &TuneArgs, context: &Context) -> Result<(), CliError> {
     let out = args.output.out.clone().unwrap_or_else(|| home.join(format!("tune-{}-{name}", spec.workload)));
     context.interrupt.listen()?;
     let profile = profile_for(&spec, &fabric, args.profile.as_deref(), home, context)?;
-    let tuned = search(&spec, &fabric, &profile)?;
+    let tuned = search_all(&spec, &args.protocols(), &fabric, &profile)?;
     let verified = keep(&tuned, &spec, &fabric, args.verify, args.jobs, &out, context)?;
     emit(
         args.output.json.as_ref(),
@@ -225,7 +149,7 @@ pub fn keep(
         .rivals
         .iter()
         .enumerate()
-        .filter(|(n, r)| *n < most || r.candidate.preset.is_some())
+        .filter(|(n, r)| *n < most || r.candidate.preset.is_some() || !tuned.protocols.is_empty())
         .map(|r| r.1)
         .collect();
     let mut asked = serde_json::to_value(spec).map_err(|e| CliError::check("no JSON").caused_by(&e))?;
@@ -261,6 +185,7 @@ pub fn keep(
             let rival = rivals[number as usize];
             let candidate = &rival.candidate;
             let mut row = Row::new()
+                .with("protocol", rival.protocol.as_str())
                 .with("plan", rival.name.as_str())
                 .with("origin", candidate.preset.map_or("candidate", |preset| preset.name()))
                 .with("description", rival.description.as_str())
@@ -270,7 +195,7 @@ pub fn keep(
                 .with("bottleneck", candidate.forecast.bottleneck.to_string());
             if verify {
                 let run = transact::run(
-                    spec,
+                    &RunSpec { protocol: rival.protocol.clone(), ..spec.clone() },
                     fabric,
                     &rival.plan(),
                     Keep { history: false },
@@ -301,38 +226,6 @@ pub fn plan_path(out: &Path) -> PathBuf {
     out.join("tuned.plan.yaml")
 }
 
-/// The winner, the best of the others and the presets, each plan once: a candidate that is a preset goes by its name.
-/// Without backups nothing is logged, and plans that differ in logging alone are equal.
-fn rivals(tuning: &Tuning, logs: bool, prediction: impl Fn(&Candidate) -> Prediction) -> Vec<Rival> {
-    let matter: Vec<Phase> = Phase::ALL.into_iter().filter(|phase| logs || *phase != Phase::Log).collect();
-    let equal = |a: &Candidate, b: &Candidate| {
-        a.plan.coroutines == b.plan.coroutines && a.plan.same_steps(&b.plan, &matter)
-    };
-    let mut rivals: Vec<Rival> = Vec::new();
-    for candidate in tuning.ranked.iter().take(KEPT).chain(&tuning.presets) {
-        if rivals.iter().any(|rival| equal(&rival.candidate, candidate)) {
-            continue;
-        }
-        let preset = candidate.preset.or_else(|| {
-            tuning.presets.iter().find(|preset| equal(preset, candidate)).and_then(|equal| equal.preset)
-        });
-        let description = candidate.plan.describe(&matter);
-        let name = match (rivals.is_empty(), preset) {
-            (true, _) => TUNED.to_owned(),
-            (false, Some(preset)) => preset.name().to_owned(),
-            (false, None) => description.clone(),
-        };
-        let prediction = prediction(candidate);
-        rivals.push(Rival {
-            name,
-            description,
-            candidate: Candidate { preset, ..candidate.clone() },
-            prediction,
-        });
-    }
-    rivals
-}
-
 /// A plan's name as that of a file.
 pub fn file_stem(name: &str) -> String {
     let plain: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
@@ -355,6 +248,11 @@ fn regret_of(dir: &ResultDir) -> Option<Verified> {
 fn document(tuned: &Tuned, verified: Option<&Verified>) -> Value {
     let best = tuned.tuning.best();
     json!({
+        "protocol": tuned.protocol,
+        "protocols": tuned.protocols.iter().map(|(name, best)| json!({
+            "protocol": name, "plan": best.plan, "predicted_per_s": best.forecast.committed_per_s,
+            "predicted_mean_ns": best.forecast.latency_mean_ns, "bottleneck": best.forecast.bottleneck,
+        })).collect::<Vec<_>>(),
         "plan": best.plan,
         "description": tuned.rivals[0].description,
         "predicted_per_s": best.forecast.committed_per_s,
@@ -372,15 +270,34 @@ fn document(tuned: &Tuned, verified: Option<&Verified>) -> Value {
 
 fn shown(tuned: &Tuned, verified: Option<&Verified>, out: &Path) -> String {
     let best = tuned.tuning.best();
-    let mut text = format!(
+    let mut text = String::new();
+    if !tuned.protocols.is_empty() {
+        text.push_str(&format!("protocol: {}\n", tuned.protocol));
+    }
+    text.push_str(&format!(
         "plan: {}\n      {}\npredicted: {} at {} mean latency, limited by {}\n",
         tuned.rivals[0].description,
         best.plan,
         human_rate(best.forecast.committed_per_s),
         Nanos(best.forecast.latency_mean_ns as u64),
         best.forecast.bottleneck
-    );
+    ));
     text.push_str(&format!("best of {} forecasts\n\n", tuned.tuning.evaluated));
+    if !tuned.protocols.is_empty() {
+        let rows = tuned.protocols.iter().map(|(name, best)| {
+            [
+                name.clone(),
+                human_rate(best.forecast.committed_per_s),
+                Nanos(best.forecast.latency_mean_ns as u64).to_string(),
+                best.forecast.bottleneck.to_string(),
+                best.plan.to_string(),
+            ]
+        });
+        text.push_str(&table(&["protocol", "predicted", "mean latency", "limited by", "best plan"], rows));
+        text.push_str(
+            "occ, nowait, waitdie and bounded-wait are strictly serializable; mvcc and sundial serializable\n\n",
+        );
+    }
     let rows = tuned.tuning.presets.iter().map(|c| {
         [
             c.preset.map_or("", |p| p.name()).to_owned(),

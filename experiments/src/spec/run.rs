@@ -73,6 +73,9 @@ pub struct RunSpec {
     pub coroutines: Option<u32>,
     /// Copies of each record, the primary included.
     pub replicas: u32,
+    /// Connected queue pairs from each thread to each node, used in turn: more than one emulates the queue pairs of a larger
+    /// cluster (RCC §5.10).
+    pub queue_pairs: u32,
     /// Whether location caches start filled, as a long run would leave them, or empty.
     pub warm_cache: bool,
     /// Bytes of location cache on each node; what is usual if not given.
@@ -105,6 +108,7 @@ impl Default for RunSpec {
             threads: limits::THREADS.usual,
             coroutines: None,
             replicas: limits::REPLICAS.usual,
+            queue_pairs: limits::QUEUE_PAIRS.usual,
             warm_cache: true,
             cache_bytes: None,
             duration: limits::USUAL_REAL,
@@ -127,6 +131,7 @@ impl RunSpec {
         "threads",
         "coroutines",
         "replicas",
+        "queue_pairs",
         "warm_cache",
         "cache_bytes",
         "duration",
@@ -158,6 +163,7 @@ impl RunSpec {
             "nodes" => self.nodes = limits::NODES.check(number(value)?)?,
             "threads" => self.threads = limits::THREADS.check(number(value)?)?,
             "coroutines" => self.coroutines = Some(limits::COROUTINES.check(number(value)?)?),
+            "queue_pairs" => self.queue_pairs = limits::QUEUE_PAIRS.check(number(value)?)?,
             "replicas" => self.replicas = limits::REPLICAS.check(number(value)?)?,
             "warm_cache" => {
                 self.warm_cache =

@@ -73,6 +73,15 @@ pub fn protocol(text: &str) -> Result<String, String> {
     known(text, PROTOCOLS, "protocol")
 }
 
+/// `--protocol` of `tune`: a name, or `all`.
+#[allow(clippy::missing_errors_doc)]
+pub fn tuned_protocol(text: &str) -> Result<String, String> {
+    if text == ALL { Ok(text.to_owned()) } else { protocol(text) }
+}
+
+/// All protocols there is a model of.
+pub const ALL: &str = "all";
+
 fn known(text: &str, names: &[&str], what: &str) -> Result<String, String> {
     if names.contains(&text) {
         Ok(text.to_owned())

@@ -1,8 +1,20 @@
-//! What each phase asks for, phase by phase, beside what the operations in [`crate::ops`] do.
+//! What each phase asks for, phase by phase and packing by packing, beside what the operations in [`crate::ops`] do.
+//!
+//! | phase | counted (OCC) | locked (2PL) | leased (SUNDIAL) | versions (MVCC) |
+//! |---|---|---|---|---|
+//! | fetch | READ or call | – | READ or call | READ of all versions, or a call that confirms |
+//! | lock | CAS + READ of a word | lookup, CAS + READ of the record | CAS + READ of a word | CAS + READ of the record |
+//! | validate | READ of a word | – | READ of a word, then CAS | CAS + READ + READ |
+//! | install | WRITE + WRITE | the same; read locks by CAS, or WRITE if one alone held them | as counted | as counted, into one slot |
+//!
+//! A two-sided lock brings the record along, except under OCC, which has read it. One-sided locks of SUNDIAL and MVCC are
+//! told after a fetch, which is the fetch's demand.
 
-use super::{Awaited, Calls, Carriage, Chains, Demand, Sizes, Touch, Wave};
+use super::{Awaited, Batch, Calls, Carriage, Chain, Demand, Sizes, Touch, Wave};
+use crate::ops::wire;
 use crate::plan::{Phase, Step, Via};
-use primitives::profile::Primitive;
+use crate::rule::Packing;
+use primitives::profile::Primitive::{Atomic, Read, Write};
 
 /// What `how` asks for when it serves `touch`.
 pub fn demand(how: &Carriage, touch: &Touch, sizes: &Sizes) -> Demand {
@@ -16,57 +28,64 @@ pub fn demand(how: &Carriage, touch: &Touch, sizes: &Sizes) -> Demand {
     }
 }
 
-/// Chains to the remote records of `touch`.
-fn chains<'a>(how: &Carriage, touch: &Touch, chain: &'a [(Primitive, u32)]) -> Chains<'a> {
-    let passive = how.step.passive_ack;
-    Chains { records: touch.remote, nodes: touch.nodes, chain, step: how.step, passive, joined: false }
+fn batch(how: &Carriage, nodes: f64) -> Batch {
+    Batch { nodes, step: how.step, passive: how.step.passive_ack, joined: false }
 }
 
-/// Calls about the remote records of `touch`, one each, whose handlers find the record and copy `copied` bytes.
-fn calls(how: &Carriage, touch: &Touch, request: u32, reply: u32, copied: u32) -> Calls {
-    Calls {
-        messages: touch.remote,
-        request,
-        reply,
-        copied: f64::from(copied),
-        probes: 1.0,
-        step: how.step,
-        passive: how.step.passive_ack,
+fn chain(records: f64, links: &[(primitives::profile::Primitive, u32)]) -> Chain<'_> {
+    Chain { records, links, answered: false }
+}
+
+/// Calls whose handlers find the record and copy `copied` bytes.
+fn calls(messages: f64, request: u32, reply: u32, copied: u32) -> Calls {
+    Calls { messages, request, reply, copied: f64::from(copied), probes: 1.0 }
+}
+
+/// Finding `records` one-sided where they were not met before: the location cache is asked, and a READ of the index bucket
+/// finds what it does not know. Returns how many it does not know.
+fn look_up(d: &mut Demand, how: &Carriage, touch: &Touch, sizes: &Sizes) -> f64 {
+    let cached = if how.location_cache { touch.cached } else { 0.0 };
+    if how.location_cache {
+        d.requester.probes += touch.remote;
     }
+    let misses = touch.remote * (1.0 - cached);
+    d.one_sided(sizes, &batch(how, touch.nodes.min(misses)), &[chain(misses, &[(Read, sizes.bucket)])]);
+    d.requester.probes += misses;
+    misses
 }
 
 /// Execution (DrTM+H §5.1): a READ of the record behind a READ of its bucket, which the location cache saves; or one
 /// call; or by the cache's answer. The reply carries the location, which refills the cache if there is one.
 fn fetch(how: &Carriage, touch: &Touch, sizes: &Sizes) -> Demand {
     let mut d = Demand::default();
-    let record = sizes.record_overhead + touch.payload;
-    let cached = if how.location_cache { touch.cached } else { 0.0 };
-    let (hits, misses) = (touch.remote * cached, touch.remote * (1.0 - cached));
-    let of = |records: f64| Touch { remote: records, nodes: touch.nodes.min(records), ..*touch };
-    let (bucket_read, record_read) = ([(Primitive::Read, sizes.bucket)], [(Primitive::Read, record)]);
-    // The record comes as outcome, header and payload.
-    let reply = 2 * sizes.word + touch.payload;
-    if how.location_cache && how.step.via.is_one_sided() {
-        d.requester.probes += touch.remote;
-    }
+    let record = how.record(touch.payload);
+    // Where versions are kept, the reader says for what time.
+    let name = sizes.name + if how.packing == Packing::Versions { sizes.word } else { 0 };
+    let reply = wire::record_reply(how.packing, touch.payload);
+    let record_read = [(Read, record)];
     match how.step.via {
         Via::OneSided => {
-            d.one_sided(sizes, &chains(how, &of(misses), &bucket_read));
-            d.requester.probes += misses;
-            d.one_sided(sizes, &chains(how, touch, &record_read));
+            look_up(&mut d, how, touch, sizes);
+            d.one_sided(sizes, &batch(how, touch.nodes), &[chain(touch.remote, &record_read)]);
             d.requester.copied += touch.remote * f64::from(record); // checksum
         }
         Via::TwoSided => {
-            d.two_sided(sizes, &calls(how, touch, sizes.name, reply, record));
+            d.two_sided(sizes, &batch(how, touch.nodes), &[calls(touch.remote, name, reply, record)]);
             d.requester.copied += touch.remote * f64::from(touch.payload);
         }
         Via::Hybrid => {
+            let cached = if how.location_cache { touch.cached } else { 0.0 };
+            let (hits, misses) = (touch.remote * cached, touch.remote * (1.0 - cached));
+            if how.location_cache {
+                d.requester.probes += touch.remote;
+            }
             // Sent at once, hits and misses are awaited together: by the reply if any missed.
             let joined = how.step.outstanding;
-            d.one_sided(sizes, &Chains { joined, ..chains(how, &of(hits), &record_read) });
+            let reads = Batch { joined, ..batch(how, touch.nodes.min(hits)) };
+            d.one_sided(sizes, &reads, &[chain(hits, &record_read)]);
             d.requester.copied += hits * f64::from(record);
             let before = d.waves.len();
-            d.two_sided(sizes, &calls(how, &of(misses), sizes.name, reply, record));
+            d.two_sided(sizes, &batch(how, touch.nodes), &[calls(misses, name, reply, record)]);
             d.requester.copied += misses * f64::from(touch.payload);
             if joined {
                 join(&mut d, before, touch.remote, cached, record);
@@ -88,7 +107,7 @@ fn join(d: &mut Demand, calls_from: usize, remote: f64, cached: f64, record: u32
     let by_completion = waits - d.round_trips();
     if by_completion > 0.0 {
         let until = Awaited::Completion {
-            primitive: Primitive::Read,
+            primitive: Read,
             bytes: record,
             inline: false,
             after_atomic: false,
@@ -99,39 +118,81 @@ fn join(d: &mut Demand, calls_from: usize, remote: f64, cached: f64, record: u32
     d.requester.resumes = waits;
 }
 
-/// Locking and reading what was locked, in one round trip (DrTM+H §5.2): CAS and READ of the header on one queue
-/// pair, or one call. A local lock word that the NIC owns takes the CAS alone.
+/// Locking and reading what was locked, in one round trip (DrTM+H §5.2, RCC §4.2): CAS and READ on one queue pair, or one
+/// call. A local lock word that the NIC owns takes the CAS by the NIC, too.
 fn lock(how: &Carriage, touch: &Touch, sizes: &Sizes) -> Demand {
     let mut d = Demand::default();
-    match how.step.via {
-        Via::OneSided => {
-            let chain = [(Primitive::Atomic, sizes.word), (Primitive::Read, sizes.word)];
-            d.one_sided(sizes, &chains(how, touch, &chain));
+    let record = how.record(touch.payload);
+    let batch = batch(how, touch.nodes);
+    if how.step.via == Via::OneSided {
+        let first_met = how.packing == Packing::Locked;
+        // What the READ behind the CAS brings: the record where that is not known, or where another version may have come.
+        let whole = first_met || how.packing == Packing::Versions;
+        if first_met {
+            look_up(&mut d, how, touch, sizes);
         }
-        Via::TwoSided | Via::Hybrid => {
-            // Stamp; header and rule. The reply is the outcome.
-            let request = sizes.name + 2 * sizes.word;
-            d.two_sided(sizes, &calls(how, touch, request, sizes.word, 0));
+        let links = [(Atomic, sizes.word), (Read, if whole { record } else { sizes.word })];
+        d.one_sided(sizes, &batch, &[chain(touch.remote, &links)]);
+        let own = if whole { &links[..] } else { &links[..1] };
+        if how.nic_owns_lock_words {
+            d.through_own_nic(sizes, &batch, touch.remote, &[chain(touch.local, own)]);
         }
+        let by_nic = if how.nic_owns_lock_words { touch.local } else { 0.0 };
+        // Local records are located where they are met, and their lock words looked at where a CPU may.
+        d.requester.probes += touch.local - by_nic + if first_met { touch.local } else { 0.0 };
+        let taken = if whole { touch.remote + by_nic } else { 0.0 };
+        let local = if first_met { touch.local - by_nic } else { 0.0 };
+        d.requester.copied += (taken + local) * f64::from(record);
+        return d;
     }
-    if how.nic_owns_lock_words {
-        d.through_own_nic(sizes, touch.local, Primitive::Atomic, how.step, false);
-    } else {
+    // Who asks; version and rule. The reply is the outcome, and the record unless its version was checked.
+    let request = sizes.name + 2 * sizes.word;
+    if how.packing == Packing::Counted {
+        d.two_sided(sizes, &batch, &[calls(touch.remote, request, sizes.word, 0)]);
         d.requester.probes += touch.local;
+        return d;
     }
+    let reply = wire::record_reply(how.packing, touch.payload);
+    d.two_sided(sizes, &batch, &[calls(touch.remote, request, reply, record)]);
+    d.requester.copied += touch.remote * f64::from(touch.payload) + touch.local * f64::from(record);
+    d.requester.probes += 2.0 * touch.local;
     d
 }
 
-/// Validation of records only read (DrTM+H §5.2): a READ of the header, or one call.
+/// Validation of records only read: under OCC (DrTM+H §5.2) a READ of the header, or one call; under SUNDIAL, of leases that
+/// do not reach, the same and a CAS (RCC §4.5, b3); under MVCC the second look, CAS and two READs (RCC §4.4, b4 and b7).
 fn validate(how: &Carriage, touch: &Touch, sizes: &Sizes) -> Demand {
     let mut d = Demand::default();
-    match how.step.via {
-        Via::OneSided => d.one_sided(sizes, &chains(how, touch, &[(Primitive::Read, sizes.word)])),
-        Via::TwoSided | Via::Hybrid => {
-            d.two_sided(sizes, &calls(how, touch, sizes.name + sizes.word, sizes.word, 0));
+    let batch = batch(how, touch.nodes);
+    let word = sizes.word;
+    let record = how.record(touch.payload);
+    let look = [(Read, word)];
+    let extend = [(Atomic, word)];
+    let again = [(Atomic, word), (Read, word), (Read, record - word)];
+    let rounds: &[&[_]] = match how.packing {
+        Packing::Counted | Packing::Locked => &[&look],
+        Packing::Leased => &[&look, &extend],
+        Packing::Versions => &[&again],
+    };
+    if how.step.via != Via::OneSided {
+        let words = match how.packing {
+            Packing::Counted | Packing::Locked => 1,
+            Packing::Leased => 2,
+            Packing::Versions => 3,
+        };
+        d.two_sided(sizes, &batch, &[calls(touch.remote, sizes.name + words * word, word, 0)]);
+        d.requester.probes += touch.local;
+        return d;
+    }
+    for links in rounds {
+        d.one_sided(sizes, &batch, &[chain(touch.remote, links)]);
+        if how.nic_owns_leases {
+            d.through_own_nic(sizes, &batch, touch.remote, &[chain(touch.local, links)]);
         }
     }
-    d.requester.probes += touch.local;
+    if !how.nic_owns_leases {
+        d.requester.probes += touch.local;
+    }
     d
 }
 
@@ -139,7 +200,7 @@ fn validate(how: &Carriage, touch: &Touch, sizes: &Sizes) -> Demand {
 /// nobody waits for, and the backup then applies the entries to its copy, however they came.
 fn log(how: &Carriage, touch: &Touch, sizes: &Sizes) -> Demand {
     let mut d = Demand::default();
-    let record = sizes.record_overhead + touch.payload;
+    let record = sizes.logged_overhead + touch.payload;
     // Copies on the own node are written, and applied, by the own core.
     d.requester.copied += 2.0 * touch.local * f64::from(record);
     d.requester.probes += touch.local;
@@ -148,19 +209,16 @@ fn log(how: &Carriage, touch: &Touch, sizes: &Sizes) -> Demand {
         return d;
     }
     let entry = sizes.log_frame + (copies / touch.nodes * f64::from(record)).round() as u32;
-    let entries = Touch { remote: touch.nodes, ..*touch };
+    let batch = batch(how, touch.nodes);
     match how.step.via {
-        Via::OneSided => d.one_sided(sizes, &chains(how, &entries, &[(Primitive::Write, entry)])),
+        Via::OneSided => d.one_sided(sizes, &batch, &[chain(touch.nodes, &[(Write, entry)])]),
         Via::TwoSided | Via::Hybrid => {
             let piece = sizes.max_message.saturating_sub(sizes.message_header + sizes.word).max(sizes.word);
             let pieces = entry.div_ceil(piece);
             let bytes = entry.div_ceil(pieces);
-            let calls = Calls {
-                messages: touch.nodes * f64::from(pieces),
-                probes: 0.0,
-                ..calls(how, touch, bytes + sizes.word, sizes.word, bytes)
-            };
-            d.two_sided(sizes, &calls);
+            let messages = touch.nodes * f64::from(pieces);
+            let calls = Calls { probes: 0.0, ..calls(messages, bytes + sizes.word, sizes.word, bytes) };
+            d.two_sided(sizes, &batch, &[calls]);
         }
     }
     d.requester.copied += touch.nodes * f64::from(entry);
@@ -171,49 +229,67 @@ fn log(how: &Carriage, touch: &Touch, sizes: &Sizes) -> Demand {
         reply: 0,
         copied: 0.0,
         probes: 0.0,
-        step: Step { outstanding: true, ..Step::bare(Via::TwoSided) },
-        passive: true,
     };
-    d.two_sided(sizes, &truncation);
+    let alone = Step { outstanding: true, ..Step::bare(Via::TwoSided) };
+    d.two_sided(sizes, &Batch { step: alone, passive: true, ..batch }, &[truncation]);
     d.server.copied += copies * f64::from(record);
     d.server.probes += copies;
     d
 }
 
-/// Write-back and unlock in one round trip (DrTM+H §5.3): WRITEs of checksum, key and payload and of the header on one
-/// queue pair, or one call.
+/// Write-back and unlock in one round trip (DrTM+H §5.3): WRITEs of all behind the first word and of that on one queue pair,
+/// or one call. What was only locked for reading is freed beside it.
 fn install(how: &Carriage, touch: &Touch, sizes: &Sizes) -> Demand {
     let mut d = Demand::default();
-    let record = sizes.record_overhead + touch.payload;
+    let installed = how.installed(touch.payload);
     match how.step.via {
         Via::OneSided => {
-            let chain = [(Primitive::Write, record - sizes.word), (Primitive::Write, sizes.word)];
-            d.one_sided(sizes, &chains(how, touch, &chain));
-            d.requester.copied += touch.remote * f64::from(record);
+            let links = [(Write, installed - sizes.word), (Write, sizes.word)];
+            release(&mut d, how, touch, sizes, &links);
+            d.requester.copied += touch.remote * f64::from(installed);
         }
         Via::TwoSided | Via::Hybrid => {
-            let request = sizes.name + sizes.word + touch.payload;
-            d.two_sided(sizes, &calls(how, touch, request, sizes.word, record));
+            let request = wire::install_request(touch.payload);
+            let freed = calls(touch.read_held, sizes.name + sizes.word, sizes.word, 0);
+            let written = calls(touch.remote, request, sizes.word, installed);
+            d.two_sided(sizes, &batch(how, touch.nodes), &[written, freed]);
         }
     }
-    d.requester.copied += touch.local * f64::from(record);
-    if how.nic_owns_lock_words {
-        d.through_own_nic(sizes, touch.local, Primitive::Write, how.step, how.step.passive_ack);
+    d.requester.copied += touch.local * f64::from(installed);
+    d
+}
+
+/// Unlock after an abort: a WRITE of the first word, a CAS where others share the lock, or one call.
+fn unlock(how: &Carriage, touch: &Touch, sizes: &Sizes) -> Demand {
+    let mut d = Demand::default();
+    match how.step.via {
+        Via::OneSided => release(&mut d, how, touch, sizes, &[(Write, sizes.word)]),
+        Via::TwoSided | Via::Hybrid => {
+            let request = sizes.name + sizes.word;
+            let freed = calls(touch.remote + touch.read_held, request, sizes.word, 0);
+            d.two_sided(sizes, &batch(how, touch.nodes), &[freed]);
+        }
     }
     d
 }
 
-/// Unlock after an abort: a WRITE of the header, or one call.
-fn unlock(how: &Carriage, touch: &Touch, sizes: &Sizes) -> Demand {
-    let mut d = Demand::default();
-    match how.step.via {
-        Via::OneSided => d.one_sided(sizes, &chains(how, touch, &[(Primitive::Write, sizes.word)])),
-        Via::TwoSided | Via::Hybrid => {
-            d.two_sided(sizes, &calls(how, touch, sizes.name + sizes.word, sizes.word, 0));
-        }
-    }
+/// Frees locks one-sided: those held for writing by `links`, those held for reading by CAS if others may hold them, else by
+/// WRITE. The payload of local records is in place already.
+fn release(
+    d: &mut Demand,
+    how: &Carriage,
+    touch: &Touch,
+    sizes: &Sizes,
+    links: &[(primitives::profile::Primitive, u32)],
+) {
+    let batch = batch(how, touch.nodes);
+    let free = if how.shared_locks { [(Atomic, sizes.word)] } else { [(Write, sizes.word)] };
+    // Others may come or go meanwhile: a CAS has to be looked at.
+    let freed = |records| Chain { records, links: &free, answered: how.shared_locks };
+    d.one_sided(sizes, &batch, &[chain(touch.remote, links), freed(touch.read_held)]);
     if how.nic_owns_lock_words {
-        d.through_own_nic(sizes, touch.local, Primitive::Write, how.step, how.step.passive_ack);
+        let word = [(Write, sizes.word)];
+        let own = [chain(touch.local, &word), freed(touch.read_held_local)];
+        d.through_own_nic(sizes, &batch, touch.remote + touch.read_held, &own);
     }
-    d
 }

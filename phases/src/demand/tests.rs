@@ -6,7 +6,15 @@ fn touch(remote: f64, nodes: f64) -> Touch {
 }
 
 fn how(phase: Phase, step: Step) -> Carriage {
-    Carriage { phase, step, location_cache: true, nic_owns_lock_words: false }
+    Carriage {
+        phase,
+        step,
+        location_cache: true,
+        nic_owns_lock_words: false,
+        nic_owns_leases: false,
+        packing: Packing::Counted,
+        shared_locks: false,
+    }
 }
 
 fn counts(phase: Phase, step: Step, touch: Touch) -> (f64, f64, f64) {

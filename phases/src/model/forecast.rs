@@ -1,10 +1,11 @@
 //! From a plan to a forecast: demand, prices, queues, and conflicts that come back as retries.
 
+use super::conflicts::{Met, Runs};
 use super::input::{Cluster, InputError, TxnClass, Workload};
 use super::solve::{Population, Solution, solve};
 use super::station::{Load, Station};
 use crate::demand::{Carriage, Demand, Sizes, demand};
-use crate::plan::{CheckedPlan, Needs, Phase, Prediction, Step};
+use crate::plan::{CheckedPlan, Needs, Phase, Prediction, Step, Via};
 use primitives::profile::Profile;
 use serde::Serialize;
 use std::cell::RefCell;
@@ -97,8 +98,8 @@ impl Forecast {
 
 /// One phase of one class, priced.
 #[derive(Clone, Copy, Debug, Default)]
-struct PhaseCosts {
-    load: Load,
+pub(super) struct PhaseCosts {
+    pub(super) load: Load,
     verbs: f64,
     round_trips: f64,
     doorbells: f64,
@@ -117,40 +118,12 @@ impl PhaseCosts {
     }
 }
 
-/// Chances that an access meets another transaction.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Conflicts {
-    /// Per record to be locked: it is locked, or has changed since it was read.
-    write: f64,
-    /// Per record to be validated: the same.
-    read: f64,
-}
-
-/// How often one class runs each phase per commit.
-#[derive(Clone, Copy, Debug)]
-struct Runs {
-    attempts: f64,
-    phases: [f64; Phase::ALL.len()],
-}
-
-/// Below this chance of success an attempt is taken to succeed this often all the same, so that retries stay finite.
-const LEAST_SUCCESS: f64 = 1e-6;
 /// Rounds of the conflict iteration, and the change that ends it: chances are not known better than this.
 const ROUNDS: usize = 100;
 const CONVERGED: f64 = 1e-8;
 
-impl Runs {
-    fn new(class: &TxnClass, met: Conflicts) -> Runs {
-        let locks = (1.0 - met.write).powf(class.writes).max(LEAST_SUCCESS);
-        let checks =
-            if class.validates() { (1.0 - met.read).powf(class.reads).max(LEAST_SUCCESS) } else { 1.0 };
-        let attempts = 1.0 / (locks * checks);
-        // A failed lock leaves the others of the write set to be released, a failed check all of them.
-        let others = if class.writes > 0.0 { (class.writes - 1.0).max(0.0) / class.writes } else { 0.0 };
-        let unlocks = attempts * ((1.0 - locks) * others + locks * (1.0 - checks));
-        Runs { attempts, phases: [attempts, attempts, attempts * locks, 1.0, 1.0, unlocks] }
-    }
-}
+/// What prices of a phase depend on: how it is carried, and by which phases its records come.
+type Priced = (Carriage, Option<Via>, Option<Via>);
 
 /// The cost model of one cluster, workload and protocol on one profile. It sees nothing else: no simulator, no
 /// measurement of the run it predicts.
@@ -160,7 +133,7 @@ pub struct Model<'a> {
     workload: &'a Workload,
     needs: Needs,
     sizes: Sizes,
-    priced: RefCell<BTreeMap<Carriage, Rc<[PhaseCosts]>>>,
+    priced: RefCell<BTreeMap<Priced, Rc<[PhaseCosts]>>>,
 }
 
 impl<'a> Model<'a> {
@@ -209,14 +182,14 @@ impl<'a> Model<'a> {
         let customers =
             f64::from(self.cluster.nodes) * f64::from(self.cluster.threads) * f64::from(coroutines);
 
-        let mut met = Conflicts::default();
+        let mut met = Met::default();
         let mut solution = self.solve(&costs, met, &population);
         if !self.workload.bands.is_empty() && self.workload.writes() > 0.0 {
             // More conflicts mean a lower rate, and that fewer conflicts: where the answer overshoots, smaller steps.
             let (mut step, mut last) = (1.0, f64::INFINITY);
             for _ in 0..ROUNDS {
                 let next = self.conflicts(plan, &costs, met, &solution, customers);
-                let change = (next.write - met.write).abs().max((next.read - met.read).abs());
+                let change = next.distance(met);
                 if change < CONVERGED {
                     break;
                 }
@@ -224,8 +197,7 @@ impl<'a> Model<'a> {
                     step *= 0.5;
                 }
                 last = change;
-                met.write += step * (next.write - met.write);
-                met.read += step * (next.read - met.read);
+                met = met.towards(next, step);
                 solution = self.solve(&costs, met, &population);
             }
         }
@@ -238,6 +210,7 @@ impl<'a> Model<'a> {
             profile: self.profile.name.clone(),
             profile_hash: self.profile.hash_text(),
             workload: self.workload.name.clone(),
+            protocol: self.needs.protocol.to_owned(),
             nodes: self.cluster.nodes,
             threads: self.cluster.threads,
             committed_per_s: forecast.committed_per_s,
@@ -252,43 +225,43 @@ impl<'a> Model<'a> {
     }
 
     fn priced(&self, plan: &CheckedPlan, phase: Phase, mut step: Step) -> Rc<[PhaseCosts]> {
-        // A plan may allow what the workload does not offer: it fetches a record when it comes to it.
-        step.outstanding &= phase != Phase::Fetch || self.workload.reads_ahead;
-        let carriage = Carriage {
-            phase,
-            step,
-            location_cache: plan.get().location_cache,
-            nic_owns_lock_words: plan.nic_owns_lock_words(),
-        };
+        // A plan may allow what the workload does not offer: it comes to its records one by one.
+        step.outstanding &= self.workload.reads_ahead || !self.needs.at_first_touch(phase);
+        let carriage = Carriage { step, ..Carriage::of(plan, &self.needs, phase) };
+        let by = |phase| plan.get().step(phase).map(|step| step.via);
         let mut priced = self.priced.borrow_mut();
         let price = || {
             let of = |class| {
-                let touch = self.workload.touch(&self.cluster, class, phase);
+                let touch = self.workload.touch(&self.cluster, class, plan, &self.needs, phase);
                 let demand = demand(&carriage, &touch, &self.sizes);
                 PhaseCosts::of(&demand, self.profile, &self.cluster)
             };
             self.workload.classes.iter().map(of).collect()
         };
-        priced.entry(carriage).or_insert_with(price).clone()
+        priced.entry((carriage, by(Phase::Fetch), by(Phase::Lock))).or_insert_with(price).clone()
     }
 
-    fn class_load(&self, costs: &[Option<Rc<[PhaseCosts]>>], index: usize, met: Conflicts) -> (Load, Runs) {
+    fn class_load(&self, costs: &[Option<Rc<[PhaseCosts]>>], index: usize, met: Met) -> (Load, Runs) {
         let class = &self.workload.classes[index];
-        let runs = Runs::new(class, met);
+        let runs = self.runs(class, met);
         let mut load = Load::default();
         for (phase, times) in costs.iter().zip(runs.phases) {
             if let Some(phase) = phase {
                 load.add_scaled(&phase[index].load, times);
             }
         }
-        let think = runs.attempts * class.think_ns;
+        let think = runs.thinks * class.think_ns;
         load[Station::Core].own.ns += think;
         load[Station::Core].path_ns += think;
-        load.delay_ns += (runs.attempts - 1.0) * self.workload.backoff_ns;
+        load.delay_ns += (runs.attempts - 1.0) * self.workload.backoff_ns + runs.asked * met.wait_ns;
         (load, runs)
     }
 
-    fn solve(&self, costs: &[Option<Rc<[PhaseCosts]>>], met: Conflicts, population: &Population) -> Solution {
+    fn runs(&self, class: &TxnClass, met: Met) -> Runs {
+        Runs::new(&self.needs, class, met, self.workload.reads_ahead)
+    }
+
+    fn solve(&self, costs: &[Option<Rc<[PhaseCosts]>>], met: Met, population: &Population) -> Solution {
         let mut load = Load::default();
         for (index, class) in self.workload.classes.iter().enumerate() {
             load.add_scaled(&self.class_load(costs, index, met).0, class.share);
@@ -296,58 +269,15 @@ impl<'a> Model<'a> {
         solve(&load, population)
     }
 
-    /// Chances to meet another transaction at the rate and latencies of `solution`. Transactions arrive at a record
-    /// at random; a record is in the way while it is locked, and once if it changes between being read and being
-    /// locked or checked. The mean transaction of the mix stands for all in what it holds and for how long.
-    fn conflicts(
-        &self,
-        plan: &CheckedPlan,
-        costs: &[Option<Rc<[PhaseCosts]>>],
-        met: Conflicts,
-        solution: &Solution,
-        customers: f64,
-    ) -> Conflicts {
-        let mut commits = 0.0; // records written, per transaction
-        let mut locked_ns = 0.0; // time records are locked for, per transaction
-        let (mut until_lock, mut until_check, mut writers, mut readers) = (0.0, 0.0, 0.0, 0.0);
-        for (index, class) in self.workload.classes.iter().enumerate() {
-            let runs = Runs::new(class, met);
-            let time =
-                |phase: Phase| costs[phase as usize].as_ref().map_or(0.0, |c| solution.time(&c[index].load));
-            let effect = |phase: Phase| self.until_effect(plan, phase, index, solution);
-            let (fetch, lock, check) = (time(Phase::Fetch), time(Phase::Lock), time(Phase::Validate));
-            let held = 0.5 * lock + check + time(Phase::Log) + effect(Phase::Install);
-            let held_in_vain = 0.5 * lock + check + effect(Phase::Unlock);
-            commits += class.share * class.writes;
-            locked_ns +=
-                class.share * class.writes * (held + runs.phases[Phase::Unlock as usize] * held_in_vain);
-            let lock_weight = class.share * class.writes;
-            writers += lock_weight;
-            until_lock += lock_weight * (0.5 * fetch + class.think_ns + 0.5 * lock);
-            if class.validates() {
-                let weight = class.share * class.reads;
-                readers += weight;
-                until_check += weight * (0.5 * fetch + class.think_ns + lock + 0.5 * check);
-            }
-        }
-        let mean = |sum: f64, weight: f64| if weight > 0.0 { sum / weight } else { 0.0 };
-        let (until_lock, until_check) = (mean(until_lock, writers), mean(until_check, readers));
-        // The others' transactions per nanosecond.
-        let rate = solution.rate * (customers - 1.0).max(0.0);
-        let mut next = Conflicts::default();
-        for band in &self.workload.bands {
-            let per_record = rate * band.share / band.records;
-            let locked = per_record * locked_ns;
-            let changes = per_record * commits;
-            next.write += band.share * (1.0 - (-(locked + changes * until_lock)).exp());
-            next.read += band.share * (1.0 - (-(locked + changes * until_check)).exp());
-        }
-        next
-    }
-
     /// Time from the start of a releasing phase until the lock is free at the owner: half the time the phase would
     /// take if its answer were awaited.
-    fn until_effect(&self, plan: &CheckedPlan, phase: Phase, index: usize, solution: &Solution) -> f64 {
+    pub(super) fn until_effect(
+        &self,
+        plan: &CheckedPlan,
+        phase: Phase,
+        index: usize,
+        solution: &Solution,
+    ) -> f64 {
         if !self.needs.runs(phase) {
             return 0.0;
         }
@@ -358,14 +288,14 @@ impl<'a> Model<'a> {
     fn summarize(
         &self,
         costs: &[Option<Rc<[PhaseCosts]>>],
-        met: Conflicts,
+        met: Met,
         solution: &Solution,
         customers: f64,
     ) -> Forecast {
         let mut phases = [PhaseForecast::default(); Phase::ALL.len()];
         let mut attempts = 0.0;
         for (index, class) in self.workload.classes.iter().enumerate() {
-            let runs = Runs::new(class, met);
+            let runs = self.runs(class, met);
             attempts += class.share * runs.attempts;
             for (phase, times) in Phase::ALL.into_iter().zip(runs.phases) {
                 if let Some(costs) = &costs[phase as usize] {

@@ -1,7 +1,8 @@
 //! What the model is told about cluster and workload.
 
 use crate::demand::Touch;
-use crate::plan::Phase;
+use crate::plan::{CheckedPlan, Needs, Phase, Via};
+use crate::rule::Packing;
 use serde::{Deserialize, Serialize};
 
 /// The cluster: symmetric, every node both coordinates and serves (DrTM+H §3.1).
@@ -147,6 +148,12 @@ impl TxnClass {
     pub fn validates(&self) -> bool {
         self.reads > 0.0 && self.reads + self.writes > 1.0
     }
+
+    /// Leases it extends under SUNDIAL: of everything it only reads if it writes, since it then comes after a lease that was
+    /// free; else of all but the record with the latest version. An upper bound: a lease may reach that far already.
+    pub fn renewals(&self) -> f64 {
+        if self.writes > 0.0 { self.reads } else { (self.reads - 1.0).max(0.0) }
+    }
 }
 
 impl Workload {
@@ -180,20 +187,48 @@ impl Workload {
         must(bands_sum_to_one, "sum of band shares", sum, "must be 1")
     }
 
-    /// The records `phase` touches in a transaction of `class`.
-    pub fn touch(&self, cluster: &Cluster, class: &TxnClass, phase: Phase) -> Touch {
-        let records = match phase {
-            Phase::Fetch => class.reads + class.writes,
-            Phase::Validate if !class.validates() => 0.0,
-            Phase::Validate => class.reads,
-            Phase::Lock | Phase::Log | Phase::Install | Phase::Unlock => class.writes,
+    /// The records `phase` touches in a transaction of `class`, as `plan` carries the phases before it.
+    pub fn touch(
+        &self,
+        cluster: &Cluster,
+        class: &TxnClass,
+        plan: &CheckedPlan,
+        needs: &Needs,
+        phase: Phase,
+    ) -> Touch {
+        let (reads, writes) = (class.reads, class.writes);
+        let by = |phase: Phase| plan.get().step(phase).map(|step| step.via);
+        // Records served, and those only locked for reading that are freed beside them; then how many of each kind of place.
+        let (records, read_held) = match (phase, needs.packing) {
+            (Phase::Fetch, Packing::Counted) => (reads + writes, 0.0),
+            // A two-sided lock brings its record along; a CAS has to know what to expect.
+            (Phase::Fetch, _) if by(Phase::Lock) == Some(Via::OneSided) => (reads + writes, 0.0),
+            (Phase::Fetch, _) => (reads, 0.0),
+            (Phase::Lock, Packing::Locked) => (reads + writes, 0.0),
+            (Phase::Validate, Packing::Counted) if !class.validates() => (0.0, 0.0),
+            (Phase::Validate, Packing::Leased) => (class.renewals(), 0.0),
+            (Phase::Validate, _) => (reads, 0.0),
+            (Phase::Install | Phase::Unlock, Packing::Locked) => (writes, reads),
+            (Phase::Lock | Phase::Log | Phase::Install | Phase::Unlock, _) => (writes, 0.0),
         };
         let local_share = if cluster.nodes == 1 { 1.0 } else { self.local_share };
-        let remote = records * (1.0 - local_share);
+        let mut remote = records * (1.0 - local_share);
+        let mut local = records * local_share;
+        if phase == Phase::Validate && needs.packing == Packing::Versions {
+            // A call confirms what it reads, and so does a CPU.
+            remote *= match by(Phase::Fetch) {
+                Some(Via::OneSided) | None => 1.0,
+                Some(Via::Hybrid) if plan.get().location_cache => self.cache_hit_share,
+                Some(Via::Hybrid | Via::TwoSided) => 0.0,
+            };
+            local *= if plan.nic_owns_leases() { 1.0 } else { 0.0 };
+        }
         let mut touch = Touch {
             remote,
-            nodes: cluster.spread(remote),
-            local: records * local_share,
+            nodes: cluster.spread(remote + read_held * (1.0 - local_share)),
+            local,
+            read_held: read_held * (1.0 - local_share),
+            read_held_local: read_held * local_share,
             payload: self.payload_bytes,
             cached: self.cache_hit_share,
             backups: f64::from(cluster.backups),

@@ -5,6 +5,7 @@
 //! conflicts back as retries; [`tune`](fn@tune) tries every plan and says why the best one is best. All numbers come
 //! from the profile, the demand, the workload or the cluster; what is approximated is said where it is.
 
+mod conflicts;
 mod explain;
 #[cfg(test)]
 mod fixtures;
@@ -18,3 +19,6 @@ pub use explain::{Flip, explain};
 pub use forecast::{Bottleneck, Forecast, Model, PhaseForecast};
 pub use input::{Band, Cluster, InputError, TxnClass, Workload};
 pub use tune::{Candidate, Objective, Search, TuneError, Tuning, tune};
+
+/// Protocols that the model knows and that differ in more than a mode, by name: what a choice is made from.
+pub const MODELLED: &[&str] = &["occ", "nowait", "waitdie", "bounded-wait", "mvcc", "sundial"];

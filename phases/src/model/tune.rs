@@ -3,7 +3,7 @@
 use super::explain::{Flip, explain};
 use super::forecast::{Forecast, Model};
 use super::input::{Cluster, InputError, Workload};
-use crate::plan::{CheckedPlan, Needs, Phase, Plan, Preset, Space, Step};
+use crate::plan::{CheckedPlan, Needs, Phase, Plan, Preset, Space, Step, Via};
 use primitives::fabric::Caps;
 use primitives::profile::{Profile, Quantity};
 use serde::Serialize;
@@ -85,6 +85,12 @@ pub enum TuneError {
     /// Cluster or workload cannot be.
     #[error(transparent)]
     Input(#[from] InputError),
+    /// No plan can run.
+    #[error("no plan can run here: {why}")]
+    NoPlan {
+        /// What is wrong with a plan of calls alone, which asks least of a fabric.
+        why: String,
+    },
     /// No coroutine count to try that a plan may have.
     #[error("coroutines to try: {tried:?}, a thread can run 1 to {}", Plan::MAX_COROUTINES)]
     Coroutines {
@@ -111,14 +117,27 @@ pub fn tune(
     }
     let model = Model::new(profile, cluster, workload, needs)?;
     let plans = plans(caps, needs, cluster, workload);
+    if plans.is_empty() {
+        let calls = Plan::uniform(Via::TwoSided).restricted_to(needs);
+        let refusals: Vec<String> = calls.refusals(caps, needs).iter().map(ToString::to_string).collect();
+        return Err(TuneError::NoPlan { why: refusals.join("; ") });
+    }
     let mut evaluated = 0;
     let mut best_of = |plan: Plan, preset| {
         evaluated += search.coroutines.len();
         best_count(&model, caps, plan, preset, search)
     };
     let mut ranked: Vec<Candidate> = plans.iter().filter_map(|&plan| best_of(plan, None)).collect();
+    // Presets are written down for OCC; under a protocol that runs fewer phases some are the same plan.
+    let mut named: Vec<(Preset, Plan)> = Vec::new();
+    for &preset in Preset::ALL {
+        let plan = preset.plan().restricted_to(needs);
+        if !named.iter().any(|(_, other)| *other == plan) {
+            named.push((preset, plan));
+        }
+    }
     let mut presets: Vec<Candidate> =
-        Preset::ALL.iter().filter_map(|&preset| best_of(preset.plan(), Some(preset))).collect();
+        named.into_iter().filter_map(|(preset, plan)| best_of(plan, Some(preset))).collect();
     rank(&mut ranked, search);
     rank(&mut presets, search);
     let reasons = reasons(&ranked, &presets);
@@ -221,8 +240,8 @@ fn reasons(ranked: &[Candidate], presets: &[Candidate]) -> Vec<String> {
     let but_unlock = |plan: &Plan| Plan { unlock: None, ..*plan };
     let rival = |c: &&Candidate| !same_primitives(&but_unlock(&c.plan), &but_unlock(&winner.plan));
     let runner_up = ranked.iter().find(rival);
-    let runner_up =
-        runner_up.map(|c| against(&format!("the runner-up ({})", c.plan.describe(&Phase::ALL)), c));
+    let phases: Vec<Phase> = winner.plan.steps().map(|(phase, _)| phase).collect();
+    let runner_up = runner_up.map(|c| against(&format!("the runner-up ({})", c.plan.describe(&phases)), c));
     // Nothing is to be said against itself.
     let presets = presets
         .iter()

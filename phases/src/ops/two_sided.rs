@@ -6,7 +6,7 @@
 //!
 //! Operations serve the records marked pending and leave the others alone.
 
-use super::wire::{self, Name, Outcome};
+use super::wire::{self, MESSAGE_HEADER, Name, Outcome};
 use super::{Context, MAX_TRIES, PhaseOps, Stop, fault};
 use crate::log::Slot;
 use crate::plan::{Phase, Step};
@@ -18,9 +18,6 @@ use primitives::rpc::{MAX_CALLS, Malformed, Pending, Reader, Replies, RpcError, 
 use primitives::verbs::NodeId;
 use primitives::verbs::port::Cost;
 use std::rc::Rc;
-
-/// Bytes of a message in front of its payload.
-const MESSAGE_HEADER: u32 = 24;
 
 /// Phases by RPC.
 pub struct TwoSided {

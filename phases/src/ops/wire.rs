@@ -25,6 +25,7 @@
 //! word, too: clocks follow it.
 
 use super::owner;
+use crate::plan::Phase;
 use crate::rule::{Abort, Ask, CheckRule, Header, LockRule, Packing, Timestamp, time};
 use crate::store::{Grown, PAGE_LEAVES, PAGE_ROWS, Page, Shape, TableId, record};
 use crate::txn::{Order, Scan};
@@ -106,6 +107,30 @@ impl Outcome {
 /// Whether a record's version is another word than its first one.
 pub(super) fn names_version(packing: Packing) -> bool {
     matches!(packing, Packing::Locked | Packing::Versions)
+}
+
+/// Bytes of a message in front of its payload.
+pub(crate) const MESSAGE_HEADER: u32 = 24;
+
+/// Bytes of a reply with a record: outcome, first word, version if that is another word, payload.
+pub(crate) const fn record_reply(packing: Packing, payload: u32) -> u32 {
+    let words = if matches!(packing, Packing::Locked | Packing::Versions) { 3 } else { 2 };
+    words * 8 + payload
+}
+
+/// Bytes of an INSTALL request: name, key, version, payload.
+pub(crate) const fn install_request(payload: u32) -> u32 {
+    3 * 8 + payload
+}
+
+/// Bytes of the longest message that a phase needs to carry a record of so much payload; 0 where it carries none, or in
+/// pieces.
+pub(crate) const fn longest_message(phase: Phase, packing: Packing, payload: u32) -> u32 {
+    match phase {
+        Phase::Fetch | Phase::Lock => MESSAGE_HEADER + record_reply(packing, payload),
+        Phase::Install => MESSAGE_HEADER + install_request(payload),
+        Phase::Validate | Phase::Log | Phase::Unlock => 0,
+    }
 }
 
 /// Whether a granted lock's reply has the record. It is known already where its version was checked (OCC) or it was locked

@@ -1,7 +1,8 @@
 //! What makes a plan impossible, and the nearest one that would run.
 
 use super::{Phase, Plan, Space, Step, Via};
-use crate::rule::Packing;
+use crate::ops::wire;
+use crate::rule::{OnConflict, Packing};
 use primitives::fabric::{AtomicScope, Caps};
 use std::fmt;
 
@@ -20,6 +21,24 @@ pub struct Needs {
     pub packing: Packing,
     /// Several transactions may hold a lock: then freeing it is reading and changing, too.
     pub shared_locks: bool,
+    /// What it does about a lock that somebody holds.
+    pub on_conflict: OnConflict,
+    /// The records that its phases carry, which are the workload's.
+    pub records: Records,
+}
+
+/// How long the longest record is that phases carry, and the messages that carry it two-sided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Records {
+    /// Its payload in bytes.
+    pub payload_bytes: u32,
+    /// Longest RPC message in bytes, header included.
+    pub max_message: u32,
+}
+
+impl Records {
+    /// Records that fit into any message: for plans that are checked without a workload.
+    pub const SHORT: Records = Records { payload_bytes: 0, max_message: u32::MAX };
 }
 
 /// Two-phase locking finds, reads and locks a record in one step, and has nothing to validate.
@@ -34,6 +53,8 @@ impl Needs {
         check_words: 1,
         packing: Packing::Counted,
         shared_locks: false,
+        on_conflict: OnConflict::Fail,
+        records: Records::SHORT,
     };
 
     /// Two-phase locking without waiting.
@@ -46,10 +67,12 @@ impl Needs {
     };
 
     /// Two-phase locking, older transactions wait.
-    pub const WAITDIE: Needs = Needs { protocol: "waitdie", ..Needs::NOWAIT };
+    pub const WAITDIE: Needs =
+        Needs { protocol: "waitdie", on_conflict: OnConflict::WaitIfOlder, ..Needs::NOWAIT };
 
-    /// Two-phase locking, everybody waits for a while.
-    pub const BOUNDED_WAIT: Needs = Needs { protocol: "bounded-wait", ..Needs::NOWAIT };
+    /// Two-phase locking, everybody waits for sixteen looks at a lock.
+    pub const BOUNDED_WAIT: Needs =
+        Needs { protocol: "bounded-wait", on_conflict: OnConflict::Retry(16), ..Needs::NOWAIT };
 
     /// [`Needs::NOWAIT`] with one holder to a lock, whether it reads or writes.
     pub const NOWAIT_EXCLUSIVE: Needs =
@@ -57,7 +80,7 @@ impl Needs {
 
     /// [`Needs::WAITDIE`] with one holder to a lock.
     pub const WAITDIE_EXCLUSIVE: Needs =
-        Needs { protocol: "waitdie-exclusive", shared_locks: false, ..Needs::NOWAIT };
+        Needs { protocol: "waitdie-exclusive", shared_locks: false, ..Needs::WAITDIE };
 
     /// Leases: lock, lease and write timestamp in one header word.
     pub const SUNDIAL: Needs = Needs { protocol: "sundial", packing: Packing::Leased, ..Needs::OCC };
@@ -71,9 +94,24 @@ impl Needs {
         self.packing == Packing::Counted && self.runs(Phase::Validate)
     }
 
+    /// The same protocol, with records of this length.
+    pub const fn with_records(self, records: Records) -> Needs {
+        Needs { records, ..self }
+    }
+
     /// Whether the protocol runs `phase`.
     pub fn runs(&self, phase: Phase) -> bool {
         self.phases.contains(&phase)
+    }
+
+    /// Whether it serves records in `phase` when the transaction comes to them, rather than all together later on.
+    pub fn at_first_touch(&self, phase: Phase) -> bool {
+        match phase {
+            Phase::Fetch => true,
+            Phase::Lock => self.packing != Packing::Counted,
+            Phase::Validate => self.packing == Packing::Versions,
+            Phase::Log | Phase::Install | Phase::Unlock => false,
+        }
     }
 }
 
@@ -205,6 +243,22 @@ pub enum Refusal {
         /// The phase.
         phase: Phase,
     },
+    /// A record does not fit into a message.
+    #[error(
+        "{phase}: {via} asked for, but a record of {payload} B makes a message of {message} B, and RPC messages take {most} B"
+    )]
+    RecordTooLong {
+        /// The phase.
+        phase: Phase,
+        /// What was asked for.
+        via: Via,
+        /// Bytes of payload.
+        payload: u32,
+        /// Bytes of the message.
+        message: u32,
+        /// Most bytes of a message.
+        most: u32,
+    },
     /// No coroutine, or absurdly many.
     #[error("coroutines: {asked} asked for, a thread can run 1 to {}", Plan::MAX_COROUTINES)]
     Coroutines {
@@ -225,6 +279,7 @@ impl Refusal {
             | Refusal::NeverRun { phase, .. }
             | Refusal::Missing { phase, .. }
             | Refusal::HybridPhase { phase }
+            | Refusal::RecordTooLong { phase, .. }
             | Refusal::AnswerNeeded { phase } => Some(*phase),
             Refusal::NoAtomics { .. } => Some(Phase::Lock),
             Refusal::LeasesShared { .. } | Refusal::ReadTimestampsShared { .. } => Some(Phase::Validate),
@@ -239,8 +294,8 @@ impl Refusal {
 pub struct PlanError {
     /// What is wrong, in phase order; at least one entry.
     pub refusals: Vec<Refusal>,
-    /// The plan that would run with the fewest phases carried differently.
-    pub nearest: Plan,
+    /// The plan that would run with the fewest phases carried differently; none where no plan would.
+    pub nearest: Option<Plan>,
 }
 
 impl fmt::Display for PlanError {
@@ -249,7 +304,10 @@ impl fmt::Display for PlanError {
         for (i, refusal) in self.refusals.iter().enumerate() {
             write!(f, "{}{refusal}", if i == 0 { "" } else { "; " })?;
         }
-        write!(f, ". The nearest plan that would run: {}", self.nearest)
+        match self.nearest {
+            Some(nearest) => write!(f, ". The nearest plan that would run: {nearest}"),
+            None => f.write_str(". No plan would run"),
+        }
     }
 }
 
@@ -350,6 +408,9 @@ impl Plan {
         if step.passive_ack && !phase.may_be_passive() {
             found.push(Refusal::AnswerNeeded { phase });
         }
+        if step.via != Via::OneSided {
+            self.refuse_long_records(phase, step.via, needs, found);
+        }
         if step.via.is_one_sided() && !caps.one_sided {
             found.push(Refusal::NoOneSidedVerbs { phase, via: step.via, fabric: fabric() });
         } else if step.via == Via::OneSided {
@@ -399,9 +460,21 @@ impl Plan {
         }
     }
 
+    /// What carries records by message has to hold the longest one. A lock is taken to bring its record along even under
+    /// a protocol that has mostly read it before: it does so for what is written without being read. Log entries go in
+    /// pieces and are of any length.
+    fn refuse_long_records(&self, phase: Phase, via: Via, needs: &Needs, found: &mut Vec<Refusal>) {
+        let Records { payload_bytes: payload, max_message: most } = needs.records;
+        let message = wire::longest_message(phase, needs.packing, payload);
+        if message > most {
+            found.push(Refusal::RecordTooLong { phase, via, payload, message, most });
+        }
+    }
+
     /// The plan that can run and carries the fewest phases differently from this one. Optimizations are kept
-    /// where they still mean something. Between equally near plans the order of [`Space`] decides.
-    pub fn nearest(&self, caps: &Caps, needs: &Needs) -> Plan {
+    /// where they still mean something. Between equally near plans the order of [`Space`] decides. None where no plan can run: long
+    /// records over messages alone.
+    pub fn nearest(&self, caps: &Caps, needs: &Needs) -> Option<Plan> {
         let coroutines = self.coroutines.clamp(1, Plan::MAX_COROUTINES);
         Space::primitives(caps, needs)
             .plans()
@@ -414,7 +487,6 @@ impl Plan {
                 near
             })
             .min_by_key(|near| self.distance(near))
-            .unwrap_or_else(|| unreachable!("bug: two-sided phases run on every fabric"))
     }
 
     /// `via` for `phase` with the optimizations of table 2, but for those in which this plan departs from table 2.

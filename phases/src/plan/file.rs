@@ -33,6 +33,9 @@ pub struct Prediction {
     pub profile_hash: String,
     /// The workload, as the command line names it.
     pub workload: String,
+    /// The protocol, likewise.
+    #[serde(default = "occ")]
+    pub protocol: String,
     /// Nodes.
     pub nodes: u32,
     /// Worker threads per node.
@@ -43,6 +46,11 @@ pub struct Prediction {
     pub latency_mean_ns: f64,
     /// The resource that limits the rate.
     pub bottleneck: String,
+}
+
+/// The protocol of predictions that do not say: there was a time when the model knew no other.
+fn occ() -> String {
+    "occ".to_owned()
 }
 
 /// Why a plan cannot be read or written.

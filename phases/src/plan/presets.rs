@@ -1,4 +1,4 @@
-//! Plans with a name: the two pure ones, and the published systems as DrTM+H table 4 classifies them.
+//! Plans with a name: the two pure ones, the published systems as DrTM+H table 4 classifies them, and RCC's two styles.
 
 use super::{Plan, PlanFile, PlanFileError};
 use serde::de::{self, Deserializer, MapAccess, Visitor};
@@ -41,6 +41,10 @@ presets! {
     FasstOcc "fasst-occ",
     /// DrTM+H: the primitive that suits each phase.
     DrtmH "drtm-h",
+    /// RCC's one-sided implementations: every step awaited.
+    RccOneSided "rcc-one-sided",
+    /// RCC's RPC implementations: every step awaited.
+    RccTwoSided "rcc-two-sided",
 }
 
 impl Preset {

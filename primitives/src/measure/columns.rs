@@ -110,6 +110,7 @@ const RUN: &[&str] = &[
     "committed_per_s",
     "aborted_per_s",
     "rolled_back_per_s",
+    "aborted_share",
     "latency_mean_ns",
     "latency_p50_ns",
     "latency_p90_ns",
@@ -118,6 +119,8 @@ const RUN: &[&str] = &[
     "verbs_per_committed",
     "round_trips_per_committed",
     "doorbells_per_committed",
+    "cpu_ns_per_committed",
+    "messages_per_machine_per_s",
     "predicted_per_s",
     "predicted_mean_ns",
     "isolation_level",
@@ -135,6 +138,7 @@ const RUN: &[&str] = &[
 
 const TUNE: &[&str] = &[
     "point",
+    "protocol",
     "plan",
     "origin",
     "description",

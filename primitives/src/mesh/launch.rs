@@ -188,6 +188,8 @@ pub struct RunFacts {
     pub fingerprint: u64,
     /// Virtual time at the end, zero on real fabrics.
     pub virtual_time: Nanos,
+    /// Work of all simulated cores together, zero on real fabrics.
+    pub busy: Nanos,
     /// How core time translates into the time of node 0, where nodes are processes of their own.
     pub clock: ClockMap,
     /// What ended the run before its time: a node that was lost.
@@ -324,6 +326,7 @@ fn in_world<P: Program>(
         events: world.events(),
         fingerprint: world.fingerprint(),
         virtual_time: world.now(),
+        busy: world.busy(),
         ..RunFacts::default()
     };
     let outputs = rest.into_iter().map(|(site, local)| program.finish(&shared, site, local)).collect();

@@ -2,6 +2,7 @@
 //! from, a sentence computed from that frame, and where its numbers come from.
 
 pub mod breakdown;
+pub mod comparison;
 pub mod experiments;
 pub mod primitives;
 pub mod requests;
@@ -25,6 +26,8 @@ use crate::load::record::Provenance;
 pub enum Section {
     /// Whole transactions under a plan.
     Transactions,
+    /// Protocols, plans and workloads beside each other.
+    Comparison,
     /// Which plan the tuner chose and whether it was right.
     Tuning,
     /// Phases alone.
@@ -39,9 +42,10 @@ pub enum Section {
 
 impl Section {
     /// All parts in page order.
-    pub const ALL: [Section; 6] = [
+    pub const ALL: [Section; 7] = [
         Section::Scoreboard,
         Section::Transactions,
+        Section::Comparison,
         Section::Tuning,
         Section::Studies,
         Section::Primitives,
@@ -52,6 +56,7 @@ impl Section {
     pub fn id(self) -> &'static str {
         match self {
             Section::Transactions => "transactions",
+            Section::Comparison => "comparison",
             Section::Tuning => "tuning",
             Section::Studies => "studies",
             Section::Primitives => "primitives",
@@ -64,6 +69,7 @@ impl Section {
     pub fn title(self) -> &'static str {
         match self {
             Section::Transactions => "Transactions",
+            Section::Comparison => "Protocols side by side",
             Section::Tuning => "Choosing a plan",
             Section::Studies => "Phases alone",
             Section::Primitives => "Primitives",
@@ -77,6 +83,9 @@ impl Section {
         match self {
             Section::Transactions => {
                 "Whole transactions, one plan beside the other. A plan says for each phase whether one-sided verbs or messages carry it."
+            }
+            Section::Comparison => {
+                "Each protocol under each plan, workload by workload. Lock modes: nowait and waitdie share locks among readers; -exclusive is RCC's mode, one holder. Records are spread evenly, so one in as many as there are nodes is local."
             }
             Section::Tuning => {
                 "The cost model ranks every plan that can run; verification then runs the rivals."
@@ -118,6 +127,7 @@ pub fn draw(results: &[Results]) -> Framed<Vec<Drawn>> {
     drawn.extend(studies::draw(&of("study"))?);
     drawn.extend(primitives::draw(&characterized)?);
     drawn.extend(sweeps::draw(&characterized)?);
+    drawn.extend(comparison::draw(&of("experiment"))?);
     drawn.extend(experiments::draw(&of("experiment"))?);
     drawn.extend(requests::draw(&of("primitive"))?);
     drawn.extend(scoreboard::draw(&of("scoreboard"))?);
@@ -196,7 +206,10 @@ pub fn spelled(name: &str) -> &str {
         "occ" => "OCC",
         "mvcc" => "MVCC",
         "nowait" => "NO-WAIT",
+        "nowait-exclusive" => "NO-WAIT, exclusive reads",
         "waitdie" => "WAIT-DIE",
+        "waitdie-exclusive" => "WAIT-DIE, exclusive reads",
+        "bounded-wait" => "bounded wait",
         "sundial" => "Sundial",
         "calvin" => "Calvin",
         "read" => "READ",

@@ -108,6 +108,7 @@ const RUN: Columns = &[
     ("committed_per_s", Number),
     ("aborted_per_s", Number),
     ("rolled_back_per_s", Number),
+    ("aborted_share", Number),
     ("latency_mean_ns", Number),
     ("latency_p50_ns", Number),
     ("latency_p90_ns", Number),
@@ -116,6 +117,8 @@ const RUN: Columns = &[
     ("verbs_per_committed", Number),
     ("round_trips_per_committed", Number),
     ("doorbells_per_committed", Number),
+    ("cpu_ns_per_committed", Number),
+    ("messages_per_machine_per_s", Number),
     ("predicted_per_s", Number),
     ("predicted_mean_ns", Number),
     ("isolation_level", Words),
@@ -133,6 +136,7 @@ const RUN: Columns = &[
 
 const TUNE: Columns = &[
     ("point", Count),
+    ("protocol", Words),
     ("plan", Words),
     ("origin", Words),
     ("description", Words),

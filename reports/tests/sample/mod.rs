@@ -309,6 +309,36 @@ pub fn experiment(root: &Path, name: &str) -> PathBuf {
     write_dir(root, name, &record, &[("points.csv", &csv)])
 }
 
+/// Protocols by plans on two workloads, with causes of aborts.
+pub fn comparison(root: &Path, name: &str) -> PathBuf {
+    let mut csv = format!("{RUN},cpu_ns_per_committed,axis_workload,axis_protocol,axis_plan\n");
+    let mut aborts = "point,class,reason,count\n".to_owned();
+    let mut point = 0;
+    for (workload, factor) in [("smallbank", 1.0), ("ycsb", 0.3)] {
+        for (protocol, better) in [("occ", 1.0), ("nowait", 1.1), ("mvcc", 0.8)] {
+            for (plan, speed) in [("one-sided", 1.0), ("two-sided", 0.9), ("tuned", 1.2)] {
+                let rate = 2.0e6 * speed * factor * better;
+                let _ = writeln!(
+                    csv,
+                    "{point},{workload},{protocol},{plan},4,8,10,3,{rate:.0},{:.0},0,1000000000,{rate:.1},{:.1},0,,{:.0},,{:.0},,7,4,5,,,serializable,pass,0,,,,,{:.0},{workload},{protocol},{plan}",
+                    rate * 0.1,
+                    rate * 0.1,
+                    9e9 / rate * 2.0,
+                    9e9 / rate * 6.0,
+                    32e9 / rate
+                );
+                let _ = writeln!(aborts, "{point},conflict,lock-conflict,{:.0}", rate * 0.07);
+                let _ = writeln!(aborts, "{point},conflict,read-changed,{:.0}", rate * 0.03);
+                let _ = writeln!(aborts, "{point},application,insufficient-funds,{:.0}", rate * 0.5);
+                point += 1;
+            }
+        }
+    }
+    let mut record = record("experiment", SIM, point);
+    record["question"] = json!("Which protocol, and which plan for it? (sample data)");
+    write_dir(root, name, &record, &[("points.csv", &csv), ("aborts.csv", &aborts)])
+}
+
 /// One of everything, as `doorbell quickstart` leaves it and a little more.
 pub fn everything(root: &Path) -> Vec<PathBuf> {
     let mut dirs = vec![

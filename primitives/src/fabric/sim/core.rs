@@ -86,6 +86,8 @@ pub(super) struct Core {
     /// Its device context, if it shares one with other cores.
     pub shared_context: Option<usize>,
     pub free_at: Cell<u64>,
+    /// Work charged so far, looks at empty queues left out.
+    pub busy: Cell<u64>,
     pub event_at: Cell<u64>,
     /// When the core is to be woken next; [`NEVER`] when idle.
     pub next_wake: Cell<u64>,
@@ -108,6 +110,7 @@ impl Core {
             card,
             shared_context,
             free_at: Cell::new(0),
+            busy: Cell::new(0),
             event_at: Cell::new(0),
             next_wake: Cell::new(NEVER),
             timer: Cell::new(NEVER),
@@ -131,7 +134,11 @@ impl Core {
 
     #[inline]
     pub fn charge(&self, work: CpuWork) {
-        self.free_at.set(self.local_now().saturating_add(self.costs.of(work)).min(NEVER));
+        let cost = self.costs.of(work);
+        if work != CpuWork::Poll {
+            self.busy.set(self.busy.get().saturating_add(cost));
+        }
+        self.free_at.set(self.local_now().saturating_add(cost).min(NEVER));
     }
 
     /// What `work` costs the core, in picoseconds.

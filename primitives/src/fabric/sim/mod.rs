@@ -418,6 +418,12 @@ impl SimWorld {
         Nanos(self.shared.model.borrow().now / 1000)
     }
 
+    /// Work charged to all cores so far, looks at empty queues left out.
+    pub fn busy(&self) -> Nanos {
+        let cores = &self.shared.model.borrow().cores;
+        Nanos(cores.iter().fold(0u64, |sum, core| sum.saturating_add(core.busy.get())) / 1000)
+    }
+
     /// Events handled so far.
     pub fn events(&self) -> u64 {
         self.shared.model.borrow().events

@@ -1,0 +1,110 @@
+//! The fields of a record: so many of so many bytes each, one behind the other, whatever words they fall into.
+//!
+//! Each field begins with a counter of eight bytes, little end first; the rest of it repeats the counter's lowest byte, so
+//! that a field of more than eight bytes tells when it is not of one piece. A record that was never written is all zero.
+
+use std::ops::RangeInclusive;
+
+/// Bytes of a field's counter.
+pub(super) const COUNTER: u32 = 8;
+
+/// How a record divides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Fields {
+    pub(super) count: u32,
+    pub(super) bytes: u32,
+}
+
+/// The lowest `n` of a word's eight bytes.
+const fn low(n: u32) -> u64 {
+    if n >= 8 { u64::MAX } else { (1 << (8 * n)) - 1 }
+}
+
+impl Fields {
+    /// Bytes of a record.
+    pub(super) const fn record_bytes(self) -> u32 {
+        self.count * self.bytes
+    }
+
+    /// Bytes of its payload: whole words.
+    pub(super) const fn payload_bytes(self) -> u32 {
+        self.record_bytes().next_multiple_of(8)
+    }
+
+    /// A field's counter.
+    #[inline]
+    pub(super) fn counter(self, field: u32, word: impl Fn(usize) -> u64) -> u64 {
+        let start = field * self.bytes;
+        let (first, shift) = ((start / 8) as usize, 8 * (start % 8));
+        if shift == 0 { word(first) } else { word(first) >> shift | word(first + 1) << (64 - shift) }
+    }
+
+    /// The words that a field lies in, wholly or in part.
+    #[inline]
+    pub(super) fn words_of(self, field: u32) -> RangeInclusive<usize> {
+        let start = field * self.bytes;
+        (start / 8) as usize..=((start + self.bytes - 1) / 8) as usize
+    }
+
+    /// Word `at`, one of the field's, as it is when the field's counter is `value`; other fields' bytes as in `old`.
+    #[inline]
+    pub(super) fn put(self, field: u32, value: u64, at: usize, old: u64) -> u64 {
+        let (start, end, at) = (field * self.bytes, (field + 1) * self.bytes, at as u32);
+        let inside = low(end - at * 8) & !low(start.saturating_sub(at * 8));
+        let rest = (value & 0xff) * 0x0101_0101_0101_0101;
+        let shift = 8 * (start % 8);
+        let content = match at - start / 8 {
+            0 => value << shift,
+            1 if shift > 0 => value >> (64 - shift) | rest & !low(start % 8),
+            _ => rest,
+        };
+        old & !inside | content & inside
+    }
+
+    /// Whether a field is of one piece.
+    #[inline]
+    pub(super) fn whole(self, field: u32, word: impl Fn(usize) -> u64) -> bool {
+        let tells = self.bytes > COUNTER;
+        let value = if tells { self.counter(field, &word) } else { 0 };
+        !tells || self.words_of(field).all(|at| self.put(field, value, at, word(at)) == word(at))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// A record as bytes, the plain way.
+    fn bytes_of(words: &[u64]) -> Vec<u8> {
+        words.iter().flat_map(|w| w.to_le_bytes()).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn a_field_is_its_bytes_and_no_others(
+            count in 1u32..12, bytes in 8u32..40, field in 0u32..12, value: u64, fill: u64,
+        ) {
+            let fields = Fields { count, bytes };
+            let field = field % count;
+            let mut words: Vec<u64> =
+                (0..u64::from(fields.payload_bytes() / 8)).map(|i| fill.rotate_left(i as u32)).collect();
+            let mut expected = bytes_of(&words);
+            let start = (field * bytes) as usize;
+            expected[start..start + bytes as usize].fill(value as u8);
+            expected[start..start + 8].copy_from_slice(&value.to_le_bytes());
+            for at in fields.words_of(field) {
+                words[at] = fields.put(field, value, at, words[at]);
+            }
+            prop_assert_eq!(bytes_of(&words), expected);
+            prop_assert_eq!(fields.counter(field, |i| words[i]), value);
+            prop_assert!(fields.whole(field, |i| words[i]));
+            // One byte behind the counter that differs is noticed.
+            if bytes > COUNTER {
+                let at = start + bytes as usize - 1;
+                words[at / 8] ^= 1 << (8 * (at % 8));
+                prop_assert!(!fields.whole(field, |i| words[i]));
+            }
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! The search behind `tune`: every plan of a protocol by forecast, and the best protocol of several.
+
+use super::{KEPT, TUNED};
+use crate::error::CliError;
+use crate::fabrics::Fabric;
+use crate::spec::RunSpec;
+use crate::transact::{self, NamedPlan};
+use engine::cluster::needs;
+use engine::workload::Scale;
+use phases::model::{Candidate, Cluster, Model, Search, Tuning, tune};
+use phases::plan::{Phase, PlanFile, Prediction, Preset};
+use primitives::profile::Profile;
+
+/// A plan to show beside the others, and to run with `--verify`.
+pub struct Rival {
+    /// `tuned`, a preset's name, or what it does.
+    pub name: String,
+    /// The protocol it is for.
+    pub protocol: String,
+    /// What it does: the nearest preset and the differences from it.
+    pub description: String,
+    /// The plan with its forecast.
+    pub candidate: Candidate,
+    /// The forecast as plan files carry it.
+    pub prediction: Prediction,
+}
+
+impl Rival {
+    /// The plan, ready for a run.
+    pub fn plan(&self) -> NamedPlan {
+        NamedPlan::new(self.name.clone(), self.candidate.plan, Some(self.prediction.clone()))
+    }
+}
+
+/// A search that was made.
+pub struct Tuned {
+    /// What the search found; of several protocols, with the one that won.
+    pub tuning: Tuning,
+    /// The winner, the candidates after it and the presets; each plan once. Of several protocols, the winner, then each
+    /// protocol's best and its presets.
+    pub rivals: Vec<Rival>,
+    /// The winner as a file.
+    pub file: PlanFile,
+    /// The protocol that won.
+    pub protocol: String,
+    /// The best of each protocol that was asked for, best first, if there was a choice.
+    pub protocols: Vec<(String, Candidate)>,
+}
+
+impl Tuned {
+    /// The winner, ready for a run; where it is a preset, its name says so.
+    pub fn plan(&self) -> NamedPlan {
+        let name = match self.rivals.first().and_then(|winner| winner.candidate.preset) {
+            Some(preset) => format!("{TUNED} ({})", preset.name()),
+            None => TUNED.to_owned(),
+        };
+        NamedPlan::new(name, self.file.plan, self.file.prediction.clone())
+    }
+}
+
+/// Searches all plans for a spec, by the cost model; with one count of coroutines, if the spec has one.
+///
+/// # Errors
+/// Exit code 2 if the workload or the cluster cannot be.
+pub fn search(spec: &RunSpec, fabric: &Fabric, profile: &Profile) -> Result<Tuned, CliError> {
+    let (workload, protocol) = (transact::workload(spec)?, transact::protocol(spec)?);
+    let scale = Scale { nodes: spec.nodes as u16, workers: spec.threads as u16 };
+    let engine = transact::engine_spec(spec, fabric, Preset::DrtmH.plan());
+    let demand = workload.demand(scale, engine.cache_bytes, &engine.retry);
+    let cluster = Cluster {
+        nodes: spec.nodes,
+        threads: spec.threads,
+        backups: spec.replicas.saturating_sub(1),
+        lanes: engine.worker.lanes,
+    };
+    let usual = Search::default();
+    let search =
+        Search { coroutines: spec.coroutines.map_or(usual.coroutines.clone(), |n| vec![n]), ..usual };
+    let refused = |e: &dyn std::error::Error| CliError::usage("nothing can be tuned").caused_by(e);
+    let needs = needs(&engine, &workload, &protocol);
+    let tuning =
+        tune(profile, &fabric.caps()?, &needs, cluster, &demand, &search).map_err(|e| refused(&e))?;
+    let model = Model::new(profile, cluster, &demand, &needs).map_err(|e| refused(&e))?;
+    let name = spec.protocol.clone();
+    let rivals = rivals(&tuning, &name, cluster.backups > 0, |c| model.prediction(&c.forecast));
+    let file = PlanFile {
+        name: TUNED.to_owned(),
+        chosen_by: format!("doorbell tune {} ({})", crate::VERSION, crate::COMMIT),
+        why: tuning.reasons.join(". "),
+        plan: tuning.best().plan,
+        prediction: Some(model.prediction(&tuning.best().forecast)),
+    };
+    Ok(Tuned { tuning, rivals, file, protocol: name, protocols: Vec::new() })
+}
+
+/// Candidates of each protocol that a choice between protocols keeps, beside its presets.
+const OF_EACH: usize = 2;
+
+/// As [`search`], for the best of several protocols: rates that differ by less than the search's tolerance count as equal,
+/// and the quicker is better.
+///
+/// # Errors
+/// As [`search`], for the first protocol that cannot be tuned.
+pub fn search_all(
+    spec: &RunSpec,
+    protocols: &[String],
+    fabric: &Fabric,
+    profile: &Profile,
+) -> Result<Tuned, CliError> {
+    let of =
+        |protocol: &String| search(&RunSpec { protocol: protocol.clone(), ..spec.clone() }, fabric, profile);
+    let mut found = protocols.iter().map(of).collect::<Result<Vec<Tuned>, CliError>>()?;
+    if found.len() == 1 {
+        return Ok(found.remove(0));
+    }
+    let rate = |t: &Tuned| t.tuning.best().forecast.committed_per_s;
+    let best = found.iter().map(rate).fold(0.0, f64::max);
+    let as_good = |t: &Tuned| rate(t) >= best * (1.0 - Search::default().tolerance);
+    found.sort_by(|a, b| {
+        let by_latency =
+            |t: &Tuned| if as_good(t) { t.tuning.best().forecast.latency_mean_ns } else { f64::INFINITY };
+        by_latency(a).total_cmp(&by_latency(b)).then(rate(b).total_cmp(&rate(a)))
+    });
+    let protocols = found.iter().map(|t| (t.protocol.clone(), t.tuning.best().clone())).collect();
+    let mut rivals = Vec::new();
+    for (place, tuned) in found.iter_mut().enumerate() {
+        let kept = std::mem::take(&mut tuned.rivals);
+        let kept = kept.into_iter().enumerate().filter(|(n, r)| *n < OF_EACH || r.candidate.preset.is_some());
+        rivals.extend(kept.map(|(n, rival)| match (place, n) {
+            (0, 0) => rival,
+            _ => Rival { name: format!("{}: {}", rival.protocol, rival.name), ..rival },
+        }));
+    }
+    let mut winner = found.remove(0);
+    winner.file.why = format!("best of {} protocols. {}", found.len() + 1, winner.file.why);
+    Ok(Tuned { rivals, protocols, ..winner })
+}
+
+/// The winner, the best of the others and the presets, each plan once: a candidate that is a preset goes by its name.
+/// Without backups nothing is logged, and plans that differ in logging alone are equal.
+fn rivals(
+    tuning: &Tuning,
+    protocol: &str,
+    logs: bool,
+    prediction: impl Fn(&Candidate) -> Prediction,
+) -> Vec<Rival> {
+    let phases = tuning.best().plan.steps().map(|(phase, _)| phase);
+    let matter: Vec<Phase> = phases.filter(|phase| logs || *phase != Phase::Log).collect();
+    let equal = |a: &Candidate, b: &Candidate| {
+        a.plan.coroutines == b.plan.coroutines && a.plan.same_steps(&b.plan, &matter)
+    };
+    let mut rivals: Vec<Rival> = Vec::new();
+    for candidate in tuning.ranked.iter().take(KEPT).chain(&tuning.presets) {
+        if rivals.iter().any(|rival| equal(&rival.candidate, candidate)) {
+            continue;
+        }
+        let preset = candidate.preset.or_else(|| {
+            tuning.presets.iter().find(|preset| equal(preset, candidate)).and_then(|equal| equal.preset)
+        });
+        let description = candidate.plan.describe(&matter);
+        let name = match (rivals.is_empty(), preset) {
+            (true, _) => TUNED.to_owned(),
+            (false, Some(preset)) => preset.name().to_owned(),
+            (false, None) => description.clone(),
+        };
+        let prediction = prediction(candidate);
+        rivals.push(Rival {
+            name,
+            protocol: protocol.to_owned(),
+            description,
+            candidate: Candidate { preset, ..candidate.clone() },
+            prediction,
+        });
+    }
+    rivals
+}

@@ -1,0 +1,333 @@
+//! Conflicts, and what they cost: retries, waits, and phases that run in vain.
+//!
+//! Transactions arrive at a record at random, and the mean transaction of the mix stands for all in what it holds and for how
+//! long. What an access meets depends on how the protocol keeps its state:
+//!
+//! - **Counted** (OCC): a record to be locked or checked is locked, or has changed since it was read. The attempt ends after all
+//!   its work, computation included.
+//! - **Locked** (2PL): somebody holds the record in a mode that excludes the one asked for. Without waiting the attempt ends
+//!   where it meets the first such record, before it computes. Wait-die waits if it is the older one, which is every other
+//!   time, for what is left of the hold, half of it; with a bound, all wait, and give up if that lasts longer than the looks.
+//! - **Leased** (SUNDIAL): a write meets another writer's lock, at the first touch; a lease that has to be extended meets a
+//!   writer that holds the record or has been there.
+//! - **Versions** (MVCC): a read meets the lock of a writer, whose place in the order is taken to be earlier, since it has come
+//!   that far already; a write meets a lock, or somebody with a later place who was quicker. Versions are taken to last.
+//!
+//! Not in it: chains of waiting, ages that make a retry succeed more easily, clocks that differ.
+
+use super::forecast::{Model, PhaseCosts};
+use super::input::TxnClass;
+use super::solve::Solution;
+use crate::plan::{CheckedPlan, Needs, Phase, Via};
+use crate::rule::{OnConflict, Packing};
+use std::rc::Rc;
+
+/// What an access meets.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Met {
+    /// Chance that an access which writes ends its attempt.
+    pub(super) write: f64,
+    /// The same of an access which reads, where it is checked or locks.
+    pub(super) read: f64,
+    /// Mean wait of an access for its lock, in nanoseconds, beside the looks.
+    pub(super) wait_ns: f64,
+    /// Looks at a lock beyond the first.
+    pub(super) looks: f64,
+}
+
+impl Met {
+    /// How far two are apart, relative where they are times.
+    pub(super) fn distance(self, other: Met) -> f64 {
+        let relative = |a: f64, b: f64| (a - b).abs() / a.abs().max(b.abs()).max(1.0);
+        (self.write - other.write)
+            .abs()
+            .max((self.read - other.read).abs())
+            .max(relative(self.wait_ns, other.wait_ns))
+            .max(relative(self.looks, other.looks))
+    }
+
+    /// A step towards another.
+    pub(super) fn towards(self, next: Met, step: f64) -> Met {
+        let mix = |a: f64, b: f64| a + step * (b - a);
+        Met {
+            write: mix(self.write, next.write),
+            read: mix(self.read, next.read),
+            wait_ns: mix(self.wait_ns, next.wait_ns),
+            looks: mix(self.looks, next.looks),
+        }
+    }
+}
+
+/// How often one class runs each phase per commit.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Runs {
+    pub(super) attempts: f64,
+    /// Times it computes.
+    pub(super) thinks: f64,
+    /// Records it asks locks for.
+    pub(super) asked: f64,
+    pub(super) phases: [f64; Phase::ALL.len()],
+}
+
+/// Below this chance of success an attempt is taken to succeed this often all the same, so that retries stay finite.
+const LEAST_SUCCESS: f64 = 1e-6;
+
+/// Looks at a lock that follow each other at once, before whoever waits pauses.
+const LOOKS_AT_ONCE: f64 = 4.0;
+
+/// Of `n` accesses in a row, each of which ends the attempt alike, the share that an attempt which fails comes to, the failing
+/// one included; `success` is the chance that none fails.
+fn share_of_failed(n: f64, success: f64) -> f64 {
+    if n <= 1.0 {
+        return 1.0;
+    }
+    let each = 1.0 - success.powf(1.0 / n);
+    // The mean of a geometric count, given that it ends within n.
+    let mean = if each < 1e-9 { (n + 1.0) / 2.0 } else { 1.0 / each - n * success / (1.0 - success) };
+    (mean / n).clamp(1.0 / n, 1.0)
+}
+
+impl Runs {
+    pub(super) fn new(needs: &Needs, class: &TxnClass, met: Met, reads_ahead: bool) -> Runs {
+        let (reads, writes) = (class.reads, class.writes);
+        let none = |chance: f64, records: f64| (1.0 - chance).max(0.0).powf(records).max(LEAST_SUCCESS);
+        if needs.packing == Packing::Counted {
+            let locks = none(met.write, writes);
+            let checks = if class.validates() { none(met.read, reads) } else { 1.0 };
+            let attempts = 1.0 / (locks * checks);
+            // A failed lock leaves the others of the write set to be released, a failed check all of them.
+            let others = if writes > 0.0 { (writes - 1.0).max(0.0) / writes } else { 0.0 };
+            let unlocks = attempts * ((1.0 - locks) * others + locks * (1.0 - checks));
+            let phases = [attempts, attempts, attempts * locks, 1.0, 1.0, unlocks];
+            return Runs { attempts, thinks: attempts, asked: attempts * writes, phases };
+        }
+        // Fails while it comes to its records, or when its leases are extended.
+        let (touches, checks) = match needs.packing {
+            Packing::Leased => (none(met.write, writes), none(met.read, class.renewals())),
+            _ => (none(met.write, writes) * none(met.read, reads), 1.0),
+        };
+        let finished = 1.0 / checks;
+        let attempts = finished / touches;
+        let records = reads + writes;
+        // Asked for together, all is asked for before anything is known.
+        let share = if reads_ahead { 1.0 } else { share_of_failed(records, touches) };
+        let came_to = finished + (attempts - finished) * share;
+        let held = if records > 0.0 { (share - 1.0 / records).max(0.0) } else { 0.0 };
+        let unlocks = (attempts - finished) * held + (finished - 1.0);
+        let validates = if needs.packing == Packing::Leased { finished } else { came_to };
+        let locks = if needs.packing == Packing::Locked { records } else { writes };
+        // Whoever waits looks again and again.
+        let again = if locks > 0.0 { came_to * met.looks } else { 0.0 };
+        Runs {
+            attempts,
+            thinks: finished,
+            asked: came_to * locks,
+            phases: [came_to, came_to + again, validates, 1.0, 1.0, unlocks],
+        }
+    }
+}
+
+/// What the mean transaction holds, and when it looks.
+#[derive(Default)]
+struct Mean {
+    /// Records written, per transaction.
+    commits: f64,
+    /// Records accessed, per transaction.
+    accesses: f64,
+    /// Time for which records are locked so that nobody else may have them, per transaction.
+    alone_ns: f64,
+    /// Time for which records are locked so that others may read them.
+    shared_ns: f64,
+    /// From a read to the lock, or to the check: weighted sums, and their weights.
+    until_lock: f64,
+    writers: f64,
+    until_check: f64,
+    readers: f64,
+    /// How long a record is held that is waited for, and weight.
+    hold: f64,
+    holds: f64,
+    /// Time from a transaction's begin to its last access.
+    span: f64,
+    /// One look at a lock.
+    look: f64,
+}
+
+impl Model<'_> {
+    /// What accesses meet at the rate and latencies of `solution`.
+    pub(super) fn conflicts(
+        &self,
+        plan: &CheckedPlan,
+        costs: &[Option<Rc<[PhaseCosts]>>],
+        met: Met,
+        solution: &Solution,
+        customers: f64,
+    ) -> Met {
+        let mut sum = Mean::default();
+        for (index, class) in self.workload().classes.iter().enumerate() {
+            self.add_class(&mut sum, plan, costs, met, solution, index, class);
+        }
+        let mean = |sum: f64, weight: f64| if weight > 0.0 { sum / weight } else { 0.0 };
+        let (until_lock, until_check) =
+            (mean(sum.until_lock, sum.writers), mean(sum.until_check, sum.readers));
+        // The others' transactions per nanosecond.
+        let rate = solution.rate * (customers - 1.0).max(0.0);
+        let left = 0.5 * mean(sum.hold, sum.holds);
+        let mut next = Met::default();
+        for band in &self.workload().bands {
+            let per_record = rate * band.share / band.records;
+            let chance = |exposed: f64| band.share * (1.0 - (-per_record * exposed).exp());
+            match self.needs().packing {
+                Packing::Counted => {
+                    next.write += chance(sum.alone_ns + sum.commits * until_lock);
+                    next.read += chance(sum.alone_ns + sum.commits * until_check);
+                }
+                Packing::Locked => {
+                    next.write += chance(sum.alone_ns + sum.shared_ns);
+                    next.read += chance(sum.alone_ns);
+                }
+                Packing::Leased => {
+                    next.write += chance(sum.alone_ns);
+                    next.read += chance(sum.alone_ns + sum.commits * until_check);
+                }
+                Packing::Versions => {
+                    // Of those that began after it, who has come to the record before it does: both at any moment of
+                    // their span.
+                    let quicker = sum.accesses * sum.span / 6.0;
+                    next.write += chance(sum.alone_ns + quicker);
+                    next.read += chance(sum.alone_ns);
+                }
+            }
+        }
+        if self.needs().packing == Packing::Locked {
+            self.wait(plan, &mut next, left, sum.look, mean(sum.writers, sum.writers + sum.readers));
+        }
+        next
+    }
+
+    /// Turns conflicts into waits where the protocol has it so; `left` is what is left of a hold, `look` what a look takes.
+    fn wait(&self, plan: &CheckedPlan, next: &mut Met, left: f64, look: f64, writes_share: f64) {
+        let conflict = next.write * writes_share + next.read * (1.0 - writes_share);
+        let at_owner = plan.step(Phase::Lock).via != Via::OneSided;
+        let mut spent = |waits: f64, left: f64, at_once: f64| {
+            let looks = if look > 0.0 { (left / look).min(at_once) } else { 0.0 };
+            next.looks = waits * looks;
+            next.wait_ns = waits * (left - looks * look).max(0.0);
+        };
+        match self.needs().on_conflict {
+            OnConflict::Fail => {}
+            OnConflict::WaitIfOlder => {
+                spent(0.5 * conflict, left, if at_owner { 0.0 } else { LOOKS_AT_ONCE });
+                (next.write, next.read) = (0.5 * next.write, 0.5 * next.read);
+            }
+            OnConflict::Retry(times) => {
+                let patience = f64::from(times) * look;
+                let gives_up = if left > 0.0 { (-patience / left).exp() } else { 0.0 };
+                spent(conflict, left * (1.0 - gives_up), f64::from(times));
+                (next.write, next.read) = (gives_up * next.write, gives_up * next.read);
+            }
+        }
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "one round of a sum, over all that a round knows")]
+    fn add_class(
+        &self,
+        sum: &mut Mean,
+        plan: &CheckedPlan,
+        costs: &[Option<Rc<[PhaseCosts]>>],
+        met: Met,
+        solution: &Solution,
+        index: usize,
+        class: &TxnClass,
+    ) {
+        let ahead = self.workload().reads_ahead;
+        let runs = Runs::new(self.needs(), class, met, ahead);
+        let time =
+            |phase: Phase| costs[phase as usize].as_ref().map_or(0.0, |c| solution.time(&c[index].load));
+        let effect = |phase: Phase| self.until_effect(plan, phase, index, solution);
+        let (fetch, lock, check) = (time(Phase::Fetch), time(Phase::Lock), time(Phase::Validate));
+        let (share, reads, writes) = (class.share, class.reads, class.writes);
+        let unlocks = runs.phases[Phase::Unlock as usize];
+        sum.commits += share * writes;
+        sum.accesses += share * (reads + writes);
+        sum.writers += share * writes;
+        if self.needs().packing == Packing::Counted {
+            let held = 0.5 * lock + check + time(Phase::Log) + effect(Phase::Install);
+            let in_vain = 0.5 * lock + check + effect(Phase::Unlock);
+            sum.alone_ns += share * writes * (held + unlocks * in_vain);
+            sum.until_lock += share * writes * (0.5 * fetch + class.think_ns + 0.5 * lock);
+            if class.validates() {
+                sum.readers += share * reads;
+                sum.until_check += share * reads * (0.5 * fetch + class.think_ns + lock + 0.5 * check);
+            }
+            return;
+        }
+        let leased = self.needs().packing == Packing::Leased;
+        // All that happens while the transaction comes to its records, and how much of it passes after a lock.
+        let records = (reads + writes).max(1.0);
+        let waiting = if self.needs().packing == Packing::Locked { records * met.wait_ns } else { 0.0 };
+        let looked = if leased { 0.0 } else { check };
+        let coming = fetch + lock * (1.0 + met.looks) + waiting + looked;
+        let after = if ahead { 0.5 * lock + looked } else { 0.5 * coming };
+        let extended = if leased { check } else { 0.0 };
+        let commit = extended + time(Phase::Log) + effect(Phase::Install);
+        let held = after + class.think_ns + commit;
+        let in_vain = 0.5 * after + effect(Phase::Unlock);
+        let each = held + unlocks * in_vain;
+        sum.hold += share * records * held;
+        sum.holds += share * records;
+        sum.span += share * coming;
+        sum.look += share * if ahead { lock } else { lock / records };
+        sum.alone_ns += share * writes * each;
+        sum.readers += share * reads;
+        if self.needs().packing == Packing::Locked {
+            // Held by one alone even where it is only read, or with others.
+            let held_for_reading = share * reads * each;
+            *(if self.needs().shared_locks { &mut sum.shared_ns } else { &mut sum.alone_ns }) +=
+                held_for_reading;
+        }
+        if leased {
+            let since_read = if ahead { 0.5 * fetch + lock } else { 0.5 * coming };
+            sum.until_check += share * reads * (since_read + class.think_ns + 0.5 * check);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failed_attempt_comes_to_the_mean_of_a_geometric_count() {
+        for (n, each) in [(10u32, 0.3), (10, 0.01), (4, 0.9), (2, 0.5)] {
+            let q = 1.0 - each;
+            let fails = |k: u32| f64::powi(q, k as i32 - 1) * each;
+            let all: f64 = (1..=n).map(fails).sum();
+            let mean: f64 = (1..=n).map(|k| f64::from(k) * fails(k)).sum::<f64>() / all;
+            let got = share_of_failed(f64::from(n), f64::powi(q, n as i32)) * f64::from(n);
+            assert!((got - mean).abs() < 1e-9, "{n} {each}: {got}, not {mean}");
+        }
+        assert_eq!(share_of_failed(1.0, 0.2), 1.0);
+        assert!((share_of_failed(9.0, 1.0) - 5.0 / 9.0).abs() < 1e-6);
+    }
+
+    #[test]
+    fn phases_run_as_often_as_attempts_come_to_them() {
+        let class = TxnClass { name: "x".into(), share: 1.0, reads: 3.0, writes: 1.0, think_ns: 0.0 };
+        let met = Met { write: 0.5, read: 0.0, ..Met::default() };
+        // One write of four accesses fails every other time.
+        let runs = Runs::new(&Needs::NOWAIT, &class, met, false);
+        assert_eq!((runs.attempts, runs.thinks), (2.0, 1.0));
+        let came_to = runs.phases[Phase::Lock as usize];
+        assert!(came_to > 1.25 && came_to < 1.75, "{came_to}");
+        assert!((runs.phases[Phase::Unlock as usize] - (came_to - 1.0 - 0.25)).abs() < 1e-12);
+        // Under OCC all of it is done first, and done again.
+        let runs = Runs::new(&Needs::OCC, &class, met, false);
+        assert_eq!((runs.attempts, runs.thinks, runs.phases[Phase::Fetch as usize]), (2.0, 2.0, 2.0));
+        // A lease that cannot be extended costs the whole attempt, a lock only what came before it.
+        let late = Met { write: 0.0, read: 0.5, ..Met::default() };
+        let runs = Runs::new(&Needs::SUNDIAL, &class, late, false);
+        assert!((runs.attempts - 8.0).abs() < 1e-9 && (runs.thinks - 8.0).abs() < 1e-9);
+        let early = Runs::new(&Needs::SUNDIAL, &class, met, false);
+        assert_eq!((early.attempts, early.thinks), (2.0, 1.0));
+    }
+}

@@ -1,0 +1,297 @@
+//! Protocols by plans by workloads: what each commits, how long it takes, why it aborts, what it sends and what its cores do
+//! for it; and for each protocol the best pure plan against the best that mixes.
+//!
+//! Drawn for experiments whose grid has protocols and plans, and beside them only workloads, fabrics and the like: an axis
+//! of numbers is a curve's.
+
+use polars::prelude::*;
+
+use super::primitives::sentence;
+use super::studies::latency;
+use super::{Drawn, Section, provenance_of, slug, spelled};
+use crate::chart::rows::{Cell, Column, Row, Rows};
+use crate::chart::scale::Kind;
+use crate::chart::{Body, Figure, Panel};
+use crate::frame::{Framed, distinct, floats, stack, tagged, words};
+use crate::human;
+use crate::ink::{self, Ink};
+use crate::load::Results;
+
+/// Columns of the table beside the figures.
+const COLUMNS: [&str; 14] = [
+    "point",
+    "workload",
+    "protocol",
+    "plan",
+    "committed_per_s",
+    "aborted_per_s",
+    "latency_p50_ns",
+    "latency_p99_ns",
+    "verbs_per_committed",
+    "round_trips_per_committed",
+    "doorbells_per_committed",
+    "cpu_ns_per_committed",
+    "predicted_per_s",
+    "isolation_verdict",
+];
+
+/// Plans of one style throughout.
+const PURE: [&str; 4] = ["one-sided", "two-sided", "rcc-one-sided", "rcc-two-sided"];
+
+/// One protocol under one plan.
+struct Point {
+    /// Workload and fabric: what may stand in one panel.
+    place: String,
+    protocol: String,
+    plan: String,
+    rate: f64,
+    p50: Option<f64>,
+    p99: Option<f64>,
+    verbs: Option<f64>,
+    cpu: Option<f64>,
+    /// Attempts that aborted for each reason, as a share of all.
+    aborts: Vec<(String, f64)>,
+}
+
+impl Point {
+    /// The tuner says whether its choice is a pure plan.
+    fn pure(&self) -> bool {
+        PURE.iter().any(|pure| self.plan == *pure || self.plan == format!("tuned ({pure})"))
+    }
+}
+
+/// Two figures for each experiment that compares protocols.
+pub fn draw(results: &[&Results]) -> Framed<Vec<Drawn>> {
+    let mut drawn = Vec::new();
+    for results in results {
+        if !compares(results)? {
+            continue;
+        }
+        let points = points(results)?;
+        if points.is_empty() {
+            continue;
+        }
+        let frame = stack(vec![tagged(results, results.points.clone().lazy(), &COLUMNS)])?;
+        let title = results.record.question.clone().unwrap_or_else(|| results.label.clone());
+        let figure = |id: &str, title: String, caption: String, figure: Figure| Drawn {
+            id: format!("{id}-{}", slug(&results.label)),
+            section: Section::Comparison,
+            title,
+            caption,
+            provenance: provenance_of([*results]),
+            frame: frame.clone(),
+            figure,
+        };
+        drawn.push(figure("comparison", title.clone(), best_of_each(&points), table(results, &points)));
+        if points.iter().any(Point::pure) && points.iter().any(|p| !p.pure()) {
+            let (said, drawing) = pure_against_mixed(results, &points);
+            drawn.push(figure(
+                "pure-against-mixed",
+                format!("{title} Pure plans against mixed ones"),
+                said,
+                drawing,
+            ));
+        }
+    }
+    Ok(drawn)
+}
+
+fn compares(results: &Results) -> Framed<bool> {
+    let mut several = 0;
+    for name in results.points.get_column_names() {
+        let Some(axis) = name.strip_prefix("axis_") else { continue };
+        let values = distinct(words(&results.points, name)?);
+        if ["protocol", "plan"].contains(&axis) {
+            several += usize::from(values.len() > 1);
+        } else if values.len() > 1 && !["workload", "fabric"].contains(&axis) {
+            return Ok(false);
+        }
+    }
+    Ok(several == 2)
+}
+
+fn points(results: &Results) -> Framed<Vec<Point>> {
+    let rows = results.points.clone().lazy().filter(col("committed_per_s").is_not_null()).collect()?;
+    let has = |column: &str| rows.get_column_names().iter().any(|name| name.as_str() == column);
+    let fabric = match has("axis_fabric") {
+        true => words(&rows, "axis_fabric")?,
+        false => vec![results.record.fabric.clone(); rows.height()],
+    };
+    let [workload, protocol, plan, numbers] =
+        [words(&rows, "workload")?, words(&rows, "protocol")?, words(&rows, "plan")?, words(&rows, "point")?];
+    let of = |column: &str| floats(&rows, column);
+    let [rate, p50, p99, verbs, cpu] = [
+        of("committed_per_s")?,
+        of("latency_p50_ns")?,
+        of("latency_p99_ns")?,
+        of("verbs_per_committed")?,
+        of("cpu_ns_per_committed")?,
+    ];
+    let [committed, aborted, rolled_back] = [of("committed")?, of("aborted")?, of("rolled_back")?];
+    let causes = causes(results)?;
+    let point = |i: usize| {
+        let sum = |column: &[Option<f64>]| column[i].unwrap_or(0.0);
+        let attempts = sum(&committed) + sum(&aborted) + sum(&rolled_back);
+        let share = |count: f64| if attempts > 0.0 { count / attempts } else { 0.0 };
+        Point {
+            place: format!("{} · {}", spelled(&workload[i]), fabric[i]),
+            protocol: protocol[i].clone(),
+            plan: plan[i].clone(),
+            rate: rate[i].unwrap_or(0.0),
+            p50: p50[i],
+            p99: p99[i],
+            verbs: verbs[i],
+            cpu: cpu[i],
+            aborts: causes
+                .iter()
+                .filter(|(point, ..)| *point == numbers[i])
+                .map(|(_, reason, count)| (reason.clone(), share(*count)))
+                .collect(),
+        }
+    };
+    Ok((0..rows.height()).map(point).collect())
+}
+
+/// Point, reason and count of every kind of abort that is a conflict.
+fn causes(results: &Results) -> Framed<Vec<(String, String, f64)>> {
+    if results.aborts.height() == 0 {
+        return Ok(Vec::new());
+    }
+    let conflict = col("class").is_null().or(col("class").neq(lit("application")));
+    let rows = results.aborts.clone().lazy().filter(conflict).collect()?;
+    let (points, reasons, counts) =
+        (words(&rows, "point")?, words(&rows, "reason")?, floats(&rows, "count")?);
+    Ok(points
+        .into_iter()
+        .zip(reasons)
+        .zip(counts)
+        .map(|((point, reason), count)| (point, reason, count.unwrap_or(0.0)))
+        .collect())
+}
+
+fn places(points: &[Point]) -> Vec<String> {
+    distinct(points.iter().map(|p| p.place.clone()))
+}
+
+fn best<'p>(points: impl Iterator<Item = &'p Point>) -> Option<&'p Point> {
+    points.max_by(|a, b| a.rate.total_cmp(&b.rate))
+}
+
+/// Who commits most, place by place.
+fn best_of_each(points: &[Point]) -> String {
+    let clauses: Vec<String> = places(points)
+        .iter()
+        .filter_map(|place| {
+            let most = best(points.iter().filter(|p| p.place == *place))?;
+            Some(format!(
+                "on {place} {} under {} commits most, {}",
+                spelled(&most.protocol),
+                crate::plan::short(&most.plan),
+                human::rate(most.rate)
+            ))
+        })
+        .collect();
+    sentence(&clauses, "There is one point only.")
+}
+
+fn table(results: &Results, points: &[Point]) -> Figure {
+    // One colour per cause across all panels.
+    let causes = distinct(points.iter().flat_map(|p| p.aborts.iter().map(|a| a.0.clone())));
+    let ink_of =
+        |cause: &String| Ink::Stack(causes.iter().position(|c| c == cause).unwrap_or(0).min(6) as u8);
+    let column = |title: &str, weight, kind| Column { title: title.to_owned(), weight, kind };
+    let columns = || {
+        vec![
+            column("committed transactions per second", 2.2, Kind::Linear),
+            column("latency: ● median ○ 99th percentile", 2.2, Kind::Log10),
+            column("aborted attempts by cause", 1.6, Kind::Linear),
+            column("verbs", 1.0, Kind::Linear),
+            column("CPU time", 1.0, Kind::Linear),
+        ]
+    };
+    let row = |p: &Point| {
+        let ink = ink::for_name(&p.plan);
+        let total: f64 = p.aborts.iter().map(|a| a.1).sum();
+        let parts = p.aborts.iter().map(|(cause, share)| (*share, ink_of(cause), String::new())).collect();
+        Row {
+            name: crate::plan::short(&p.plan),
+            ink,
+            cells: vec![
+                Cell::Bar(p.rate, human::rate(p.rate), ink),
+                latency(p.p50, p.p99, ink),
+                Cell::Stack(parts, human::percent(total)),
+                p.verbs.map_or(Cell::Missing, |v| Cell::Bar(v, human::number(v), Ink::Other)),
+                p.cpu.map_or(Cell::Missing, |ns| Cell::Bar(ns, human::nanos(ns), Ink::Other)),
+            ],
+        }
+    };
+    let panel = |place: &String| {
+        let here: Vec<&Point> = points.iter().filter(|p| p.place == *place).collect();
+        let mut rows = Vec::new();
+        for protocol in distinct(here.iter().map(|p| p.protocol.clone())) {
+            rows.push(Row { name: spelled(&protocol).to_owned(), ink: Ink::Text, cells: Vec::new() });
+            rows.extend(here.iter().filter(|p| p.protocol == protocol).map(|p| row(p)));
+        }
+        let met = |cause: &&String| here.iter().any(|p| p.aborts.iter().any(|a| a.0 == **cause && a.1 > 0.0));
+        Panel {
+            title: format!("{place}: per committed transaction, where it is not a rate"),
+            chip: Some(results.record.provenance),
+            body: Body::Rows(Rows {
+                columns: columns(),
+                rows,
+                key: causes.iter().filter(met).map(|cause| (ink_of(cause), cause.clone())).collect(),
+            }),
+        }
+    };
+    Figure { columns: 1, panels: places(points).iter().map(panel).collect() }
+}
+
+fn pure_against_mixed(results: &Results, points: &[Point]) -> (String, Figure) {
+    let mut clauses = Vec::new();
+    let mut panels = Vec::new();
+    for place in places(points) {
+        let here = || points.iter().filter(|p| p.place == place);
+        let mut rows: Vec<(f64, Row)> = Vec::new();
+        for protocol in distinct(here().map(|p| p.protocol.clone())) {
+            let of = || here().filter(|p| p.protocol == protocol);
+            let (Some(pure), Some(mixed)) =
+                (best(of().filter(|p| p.pure())), best(of().filter(|p| !p.pure())))
+            else {
+                continue;
+            };
+            let gain = mixed.rate / pure.rate - 1.0;
+            let text = format!("{} → {}", human::short(pure.rate), human::short(mixed.rate));
+            let names = [&pure.plan, &mixed.plan]
+                .map(|plan| Cell::Text(crate::plan::short(plan), ink::for_name(plan)));
+            let mut cells = vec![
+                Cell::Against(pure.rate, mixed.rate, text, Ink::Hybrid),
+                Cell::Text(human::signed_percent(gain), Ink::Text),
+            ];
+            cells.extend(names);
+            rows.push((gain, Row { name: spelled(&protocol).to_owned(), ink: Ink::Text, cells }));
+        }
+        if let Some((gain, row)) = rows.iter().max_by(|a, b| a.0.total_cmp(&b.0)) {
+            clauses.push(format!(
+                "on {place} mixing gives {} most, {}",
+                row.name,
+                human::signed_percent(*gain)
+            ));
+        }
+        let column = |title: &str, weight, kind| Column { title: title.to_owned(), weight, kind };
+        panels.push(Panel {
+            title: place,
+            chip: Some(results.record.provenance),
+            body: Body::Rows(Rows {
+                columns: vec![
+                    column("transactions per second: ○ best pure ● best mixed", 3.0, Kind::Linear),
+                    column("gain", 0.7, Kind::Linear),
+                    column("best pure", 1.2, Kind::Linear),
+                    column("best mixed", 1.6, Kind::Linear),
+                ],
+                rows: rows.into_iter().map(|(_, row)| row).collect(),
+                key: Vec::new(),
+            }),
+        });
+    }
+    (sentence(&clauses, "No protocol was run under both."), Figure { columns: 1, panels })
+}
