@@ -192,6 +192,17 @@ pub enum RunError {
     /// The nodes of the cluster did not stay together.
     #[error(transparent)]
     Mesh(#[from] MeshError),
+    /// A protocol that orders transactions before they run, and a workload that does not know what they will touch.
+    #[error(
+        "{protocol} orders transactions before they run, so their read and write sets must be declared ahead: {workload} does not \
+         declare them, its transactions find out what they touch as they go"
+    )]
+    Undeclared {
+        /// The workload.
+        workload: &'static str,
+        /// The protocol.
+        protocol: &'static str,
+    },
     /// `stop` was true before any transaction ran.
     #[error("stopped while the cluster was set up")]
     Cancelled,
@@ -307,7 +318,7 @@ pub fn run_member_as<W: Workload, P: Protocol + Copy + Sync>(
     let tables = workload.tables();
     let made = check(spec, protocol.needs()).and_then(|()| {
         let store = spec.store(&tables, protocol.needs().packing);
-        Ok(Run::new(spec, workload, protocol, stop, store, tables)?)
+        Run::new(spec, workload, protocol, stop, store, tables)
     });
     let program = made.inspect_err(|error| session.fail(&error.to_string()))?;
     let config = program.worker_config();

@@ -14,6 +14,7 @@
 //! loop or fail for good on what it sees. A rollback by the application is not validated, because it changes nothing.
 
 mod observed;
+mod sequenced;
 
 use crate::protocol::Protocol;
 use crate::stats::WorkerStats;

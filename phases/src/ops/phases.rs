@@ -16,7 +16,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 /// How serving a local record ended.
-enum Served {
+pub(super) enum Served {
     /// It is done.
     Done,
     /// Look again later.
@@ -29,11 +29,11 @@ enum Served {
 
 /// How a phase's records divide.
 #[derive(Clone, Copy, Debug, Default)]
-struct Split {
+pub(super) struct Split {
     /// Left for the primitive.
-    remote: usize,
+    pub(super) remote: usize,
     /// Local ones to look at again.
-    waiting: usize,
+    pub(super) waiting: usize,
 }
 
 /// All phases as a plan carries them, for one worker.
@@ -41,7 +41,7 @@ struct Split {
 /// A worker's coroutines share one value: it keeps account of the worker's log rings, which have one writer.
 pub struct Phases {
     pub(super) context: Rc<Context>,
-    local: NodeStore,
+    pub(super) local: NodeStore,
     pub(super) one: OneSided,
     pub(super) two: TwoSided,
     pub(super) rings: Rings,
@@ -134,7 +134,7 @@ impl Phases {
 
     /// The one place where local records part from remote ones. Marks the records that a phase wants as pending and
     /// serves the local ones by CPU; what stays pending is the primitive's.
-    fn split(
+    pub(super) fn split(
         &self,
         set: &mut [Access],
         wanted: impl Fn(&Access) -> bool,
@@ -171,7 +171,7 @@ impl Phases {
     }
 
     /// Reads a local record.
-    fn read_local(&self, store: &NodeStore, access: &mut Access) -> Served {
+    pub(super) fn read_local(&self, store: &NodeStore, access: &mut Access) -> Served {
         self.context.charge(CpuWork::Copy(access.image_words() as u32 * 8));
         if access.shape().packing == Packing::Versions {
             return self.read_local_version(store, access);

@@ -10,6 +10,7 @@
 //! | APPEND   | ring position, words… | outcome |
 //! | TRUNCATE | ring position | outcome, head position |
 //! | PING     | | outcome |
+//! | LETTER   | place, head and checksum of the letter, first word of the piece, words… | outcome |
 //!
 //! A *name* is `table:16 | offset:48`, where the offset is that of the record if the requester knows it, else 0; the
 //! owner trusts it only if the record's key agrees. An *outcome* is `status:16 | offset:48`: status 0 is success, the
@@ -31,6 +32,7 @@ pub(super) const UNLOCK: u8 = 5;
 pub(crate) const APPEND: u8 = 6;
 pub(crate) const TRUNCATE: u8 = 7;
 pub(super) const PING: u8 = 8;
+pub(super) const LETTER: u8 = 9;
 
 const OFFSET_BITS: u32 = 48;
 const OFFSET_MASK: u64 = (1 << OFFSET_BITS) - 1;
