@@ -20,6 +20,7 @@ mod result;
 
 pub use result::{Fault, RunResult};
 
+use crate::protocol::calvin::Buffers;
 use crate::protocol::{AnyProtocol, Protocol};
 use crate::session::RetryPolicy;
 use crate::workload::params::ParamError;
@@ -214,10 +215,15 @@ pub enum RunError {
 /// Bytes a run will need, roughly: stores with their copies and logs, location caches, and what each worker holds for its
 /// queue pairs, messages and coroutines.
 pub fn memory_estimate(spec: &RunSpec, workload: &AnyWorkload, protocol: &AnyProtocol) -> u64 {
-    let tables = match workload {
-        AnyWorkload::SmallBank(w) => w.tables(),
-        AnyWorkload::Micro(w) => w.tables(),
+    let (tables, input_words, most) = match workload {
+        AnyWorkload::SmallBank(w) => (w.tables(), w.input_words(), w.records_per_transaction()),
+        AnyWorkload::Micro(w) => (w.tables(), w.input_words(), w.records_per_transaction()),
     };
+    let letters = protocol.sequenced().map_or(0, |calvin| {
+        let payload = tables.iter().map(|t| t.payload_bytes.div_ceil(8)).max().unwrap_or(0);
+        let (coroutines, words) = (spec.plan.coroutines, input_words.unwrap_or(0));
+        Buffers::new(&calvin, spec.shape, coroutines, words, most, payload).map_or(0, |b| b.bytes())
+    });
     let (nodes, workers) = (u64::from(spec.shape.nodes), u64::from(spec.shape.workers));
     let packing = protocol.needs().packing;
     // The record; an index slot of 16 B in buckets that are half full.
@@ -234,7 +240,7 @@ pub fn memory_estimate(spec: &RunSpec, workload: &AnyWorkload, protocol: &AnyPro
     let queues = peers * u64::from(spec.worker.qp.send_depth) * 384;
     let coroutines = u64::from(spec.plan.coroutines) * 16_384;
     let each = spec.worker.pool_bytes + rpc + queues + coroutines;
-    let workers = nodes.saturating_mul(workers).saturating_mul(each);
+    let workers = nodes.saturating_mul(workers).saturating_mul(each).saturating_add(nodes * letters);
     stores.saturating_add(logs).saturating_add(workers).saturating_add(nodes * spec.cache_bytes as u64)
 }
 

@@ -316,7 +316,8 @@ impl<P: Protocol, O: PhaseOps> Session<P, O> {
         self.read_all([read, update]).await
     }
 
-    /// A record to be written whether or not it was read. If it was not, the words not set become zero.
+    /// A record to be written whether or not it was read. If it was not, the words not set become zero; under a protocol
+    /// that orders transactions ahead, all that was declared has been read.
     ///
     /// # Errors
     /// When no buffer is left.

@@ -103,12 +103,10 @@ pub fn workload(spec: &RunSpec) -> Result<AnyWorkload, CliError> {
 /// The protocol of a spec.
 ///
 /// # Errors
-/// Exit code 3 for one that this build does not have.
+/// Exit code 2 for one that there is not, and settings it does not have.
 pub fn protocol(spec: &RunSpec) -> Result<AnyProtocol, CliError> {
-    AnyProtocol::named(&spec.protocol).ok_or_else(|| {
-        CliError::machine(format!("this version of doorbell has no protocol `{}` yet", spec.protocol))
-            .hint(format!("it has {}", PROTOCOLS.join(", ")))
-    })
+    AnyProtocol::parse(&spec.protocol)
+        .map_err(|why| CliError::usage(why).hint(format!("there are {}", PROTOCOLS.join(", "))))
 }
 
 /// The plan of a spec that names one; `None` where it is to be tuned.
@@ -136,7 +134,10 @@ pub fn plan(spec: &RunSpec) -> Result<Option<NamedPlan>, CliError> {
             let text = Value::Object(map.clone()).to_string();
             // JSON is YAML, so one parser reads both.
             let plan = Plan::parse(&text, "plan").map_err(|e| CliError::usage(e.to_string()))?;
-            let plan = if map.contains_key("coroutines") { plan } else { Plan { coroutines, ..plan } };
+            let mut plan = if map.contains_key("coroutines") { plan } else { Plan { coroutines, ..plan } };
+            // A cache that nobody asks is refused where somebody asked for it.
+            plan.location_cache &=
+                map.contains_key("location_cache") || !protocol(spec)?.needs().sequenced;
             NamedPlan::new(spec.plan.to_string(), plan, None)
         }
     };
@@ -228,6 +229,9 @@ pub fn refused(error: &RunError, plan: &str) -> CliError {
             .hint("`doorbell tune` finds the best plan that can"),
         RunError::Mesh(lost) => CliError::from(lost.clone()),
         RunError::Cancelled => CliError::interrupted(),
+        RunError::Undeclared { .. } => CliError::usage("the workload cannot run under this protocol")
+            .caused_by(error)
+            .hint("take another protocol, or a workload whose inputs name the records"),
         _ => CliError::usage("the run cannot be set up").caused_by(error),
     }
 }

@@ -258,6 +258,10 @@ impl Plan {
         for phase in Phase::ALL.into_iter().filter(|&phase| !needs.runs(phase)) {
             self.set(phase, None);
         }
+        for phase in Phase::ALL.into_iter().filter(|_| needs.sequenced) {
+            // Written down for requests about records: letters have departures of their own.
+            self.set(phase, self.step(phase).map(|step| needs.usual(phase, step.via)));
+        }
         self.location_cache &= !needs.sequenced;
         self
     }

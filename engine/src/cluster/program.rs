@@ -14,7 +14,7 @@ use phases::ops::{Handlers, Phases, Stop};
 use phases::plan::{CheckedPlan, PlanError};
 use phases::rule::Owner;
 use phases::store::{
-    CacheStats, Cluster, Layout, LocationCache, Shape as RecordShape, StoreConfig, StoreError, TableId,
+    CacheStats, Cluster, Layout, LocationCache, Shape as RecordShape, StoreConfig, TableId,
 };
 use primitives::exec::{Core, CoreLoop, yield_now};
 use primitives::fabric::{AnyNic, Nic, SetupError};

@@ -73,10 +73,31 @@ pub enum AnyProtocol {
 }
 
 /// The protocols there are, by name.
-pub const PROTOCOLS: &[&str] =
-    &["occ", "nowait", "waitdie", "nowait-exclusive", "waitdie-exclusive", "bounded-wait", "mvcc", "sundial", "calvin"];
+pub const PROTOCOLS: &[&str] = &[
+    "occ",
+    "nowait",
+    "waitdie",
+    "nowait-exclusive",
+    "waitdie-exclusive",
+    "bounded-wait",
+    "mvcc",
+    "sundial",
+    "calvin",
+];
 
 impl AnyProtocol {
+    /// The protocol of that name, with settings behind it where it has any: `calvin:batch=8,epoch_us=50`.
+    ///
+    /// # Errors
+    /// What is wrong, in words.
+    pub fn parse(text: &str) -> Result<AnyProtocol, String> {
+        match text.split_once(':') {
+            Some(("calvin", settings)) => Calvin::parse(settings).map(AnyProtocol::Calvin),
+            Some((name, _)) if PROTOCOLS.contains(&name) => Err(format!("{name} has no settings")),
+            _ => AnyProtocol::named(text).ok_or_else(|| format!("no protocol is called `{text}`")),
+        }
+    }
+
     /// The protocol of that name.
     pub fn named(name: &str) -> Option<AnyProtocol> {
         match name {

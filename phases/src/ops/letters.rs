@@ -11,7 +11,7 @@
 //!
 //! A letter that does not fit into one message goes in several, each with the letter's head; whichever comes last makes it whole.
 
-use super::phases::{Phases, Served};
+use super::phases::Phases;
 use super::{Context, MAX_TRIES, Stop, fault, wire};
 use crate::letter::{self, HEAD_WORDS};
 use crate::plan::{Phase, Step, Via};

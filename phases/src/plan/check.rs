@@ -78,6 +78,12 @@ impl Needs {
         ..Needs::OCC
     };
 
+    /// How `phase` is usually carried by `via`: with the optimizations of table 2, where letters, of which a whole batch goes out at
+    /// once, are like requests for locks.
+    pub fn usual(&self, phase: Phase, via: Via) -> Step {
+        Step::table2(if self.sequenced { Phase::Lock } else { phase }, via)
+    }
+
     /// Whether the protocol runs `phase`.
     pub fn runs(&self, phase: Phase) -> bool {
         self.phases.contains(&phase)

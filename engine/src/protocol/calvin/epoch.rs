@@ -19,7 +19,7 @@ use primitives::measure::Meter;
 use primitives::mesh::Shape;
 use primitives::units::Nanos;
 use primitives::verbs::NodeId;
-use primitives::verbs::port::EnginePort;
+use primitives::verbs::port::{Cost, EnginePort};
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -121,7 +121,8 @@ impl<W: Workload> Env<'_, W> {
         Site { workload, layout, buffers, locks: self.locks(), node: self.node, worker: self.worker }
     }
 
-    /// Looks at the node's memory until `ready`; `owes` says which node is waited for.
+    /// Looks at the node's memory until `ready`; `owes` says which node is waited for. Where that is this node, somebody else here
+    /// waits for another one and will name it; only if nobody does, the wait ends here.
     pub(super) async fn until(
         &self,
         phase: Phase,
@@ -140,7 +141,8 @@ impl<W: Workload> Env<'_, W> {
                 return Err(Halted::Elsewhere);
             }
             let now = self.port.now();
-            if now.since(*since.get_or_insert(now)) > self.patience {
+            let waited = now.since(*since.get_or_insert(now));
+            if waited > self.patience && (owes() != self.node || waited.0 > self.patience.0.saturating_mul(4)) {
                 return Err(Fault::Overdue { phase, node: owes(), epoch }.into());
             }
             sleep_until(&self.port, now + pause).await;
@@ -218,10 +220,11 @@ impl<'a, W: Workload, P: Protocol> Coroutine<'a, W, P> {
             if self.env.calvin.has(Bug::EarlyEpoch) {
                 self.run_early(&phases, epoch).await?;
             }
-            let start = self.env.port.now();
-            self.env.scheduled(epoch).await?;
-            self.count(Phase::Lock, start, &sent);
+            let (start, cost) = (self.env.port.now(), sent.cost());
+            // Before anything is waited for that a node that cannot be reached will not send.
             sent.arrived().await?;
+            self.env.scheduled(epoch).await?;
+            self.count(Phase::Lock, start, cost);
             for n in 0.. {
                 let (coroutine, schedule) = (self.env.coroutine, self.env.schedule.clone());
                 let next = schedule.borrow().nth(coroutine, n, &mut self.tickets);
@@ -282,11 +285,11 @@ impl<'a, W: Workload, P: Protocol> Coroutine<'a, W, P> {
     }
 
     /// Counts what a step of all transactions of the epoch together has cost.
-    fn count(&self, phase: Phase, start: Nanos, sent: &Sending<'_>) {
+    fn count(&self, phase: Phase, start: Nanos, cost: Cost) {
         let now = self.env.port.now();
         if self.env.meter.holds(now) {
             let sum = &mut self.env.stats.borrow_mut().phases[phase as usize];
-            sum.costs.add(sent.cost());
+            sum.costs.add(cost);
             sum.latency.record(now.since(start));
         }
     }

@@ -43,6 +43,9 @@ use phases::plan::Needs;
 use phases::txn::Txn;
 use primitives::units::Nanos;
 
+/// Most transactions of a batch.
+const MOST_BATCH: u16 = 1024;
+
 /// Transactions ordered before they run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Calvin {
@@ -80,6 +83,31 @@ pub(crate) enum Bug {
 }
 
 impl Calvin {
+    /// With these settings.
+    pub const fn new(batch: u16, epoch: Nanos) -> Calvin {
+        Calvin { batch, epoch, bug: None }
+    }
+
+    /// From settings as they follow the protocol's name: `batch=8,epoch_us=50`, either or both.
+    ///
+    /// # Errors
+    /// In words.
+    pub fn parse(settings: &str) -> Result<Calvin, String> {
+        let mut calvin = Calvin::default();
+        for setting in settings.split(',') {
+            let number = |text: &str, least: u64, most: u64| match text.parse::<u64>() {
+                Ok(n) if n <= most && n >= least => Ok(n),
+                _ => Err(format!("calvin: `{setting}` needs a whole number, {least} to {most}")),
+            };
+            match setting.split_once('=') {
+                Some(("batch", text)) => calvin.batch = number(text, 1, u64::from(MOST_BATCH))? as u16,
+                Some(("epoch_us", text)) => calvin.epoch = Nanos(number(text, 0, 10_000_000)? * 1_000),
+                _ => return Err(format!("calvin has settings batch and epoch_us, not `{setting}`")),
+            }
+        }
+        Ok(calvin)
+    }
+
     /// With a bug.
     pub(super) fn planted(bug: Bug) -> Calvin {
         Calvin { bug: Some(bug), ..Calvin::default() }
@@ -115,5 +143,19 @@ impl Protocol for Calvin {
 
     async fn release<O: PhaseOps>(&self, _: &O, _: &mut Txn) -> Result<(), Stop> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_follow_the_name() {
+        assert_eq!(Calvin::parse("batch=8,epoch_us=50"), Ok(Calvin::new(8, Nanos::from_micros(50))));
+        assert_eq!(Calvin::parse("epoch_us=0"), Ok(Calvin::default()));
+        for bad in ["", "batch", "batch=", "batch=0x4", "batch=0", "batch=100000", "epoch=5", "batch=2,"] {
+            assert!(Calvin::parse(bad).unwrap_err().contains("calvin"), "{bad}");
+        }
     }
 }
