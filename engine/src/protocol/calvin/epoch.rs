@@ -29,8 +29,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 const LOOKS_AT_ONCE: u32 = 3;
 /// … before there is a pause between them, which doubles …
 const PAUSE_FIRST: Nanos = Nanos(125);
-/// … up to this: a fraction of what an epoch takes on a fast fabric.
+/// … up to this: a fraction of what an epoch takes on a fast fabric …
 const PAUSE_MOST: Nanos = Nanos(1_000);
+/// … or, where time is real and threads may outnumber CPUs, long enough for a loop to find itself idle and give way.
+const PAUSE_MOST_REAL: Nanos = Nanos(32_000);
 /// Locks for each record that a node's transactions of an epoch may touch, so that few share one …
 const LOCKS_PER_RECORD: u64 = 4;
 /// … but no more than fit into a core's cache.
@@ -130,6 +132,7 @@ impl<W: Workload> Env<'_, W> {
         owes: impl Fn() -> NodeId,
         mut ready: impl FnMut() -> Result<bool, Stop>,
     ) -> Result<(), Halted> {
+        let most = if self.port.nic().caps().virtual_time { PAUSE_MOST } else { PAUSE_MOST_REAL };
         let (mut looks, mut pause, mut since) = (0, PAUSE_FIRST, None);
         while !ready()? {
             looks += 1;
@@ -146,7 +149,7 @@ impl<W: Workload> Env<'_, W> {
                 return Err(Fault::Overdue { phase, node: owes(), epoch }.into());
             }
             sleep_until(&self.port, now + pause).await;
-            pause = Nanos((pause.0 * 2).min(PAUSE_MOST.0));
+            pause = Nanos((pause.0 * 2).min(most.0));
         }
         Ok(())
     }

@@ -62,6 +62,10 @@ impl Count {
     fn writers(self) -> u64 {
         self.0 >> COUNT_BITS
     }
+
+    fn readers(self) -> u64 {
+        self.0 & COUNT_MASK
+    }
 }
 
 /// A place in the order at one lock.
@@ -155,8 +159,10 @@ impl LockTable {
     pub(super) fn granted(&self, epoch: u64, ticket: Ticket) -> bool {
         let served = Count::of(self.served[ticket.lock as usize].load(Ordering::Acquire), epoch);
         match ticket.mode {
-            Mode::Exclusive => served == ticket.before,
-            Mode::Shared => served.writers() == ticket.before.writers(),
+            Mode::Exclusive => {
+                served.writers() >= ticket.before.writers() && served.readers() >= ticket.before.readers()
+            }
+            Mode::Shared => served.writers() >= ticket.before.writers(),
         }
     }
 
