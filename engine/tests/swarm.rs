@@ -202,8 +202,10 @@ fn contended(seed: u64, needs: &Needs) -> Case {
     case.spec.length = Length::Transactions(60);
     // A bug may leave a lock behind, or values unsent; nobody should wait for them for ever.
     case.spec.retry.attempts = 20;
-    case.spec.worker.rpc.retransmit_after = Nanos::from_micros(150);
-    case.spec.worker.rpc.max_retransmits = 10;
+    if needs.sequenced {
+        case.spec.worker.rpc.retransmit_after = Nanos::from_micros(150);
+        case.spec.worker.rpc.max_retransmits = 10;
+    }
     // Some bugs end in a refused install or a stuck log; the history is what counts here.
     case.spec.audit = false;
     case

@@ -46,7 +46,7 @@ pub enum Bug {
     EarlyRelease,
     /// CALVIN: records are read, and their values forwarded, before their locks are granted.
     EarlyValues,
-    /// CALVIN: forwarded values are not waited for; what stands in the buffer is taken.
+    /// CALVIN: nobody looks which epoch forwarded values are of; what the buffer had before will do.
     StaleValues,
     /// CALVIN: transactions that only need their own node run before the other sequencers' batches have come.
     EarlyEpoch,

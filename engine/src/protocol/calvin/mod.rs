@@ -76,7 +76,7 @@ pub(crate) enum Bug {
     EarlyRelease,
     /// Records are read and forwarded before their locks are granted.
     EarlyValues,
-    /// Forwarded values are not waited for: what stands in the buffer is taken.
+    /// Nobody looks which epoch forwarded values are of: what the buffer had before will do.
     StaleValues,
     /// Transactions that only need this node run when they are sequenced, before the other sequencers' batches have come.
     EarlyEpoch,
