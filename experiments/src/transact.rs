@@ -4,6 +4,7 @@
 
 use crate::error::CliError;
 use crate::fabrics::Fabric;
+use crate::names::suggest;
 use crate::schedule::{Disturbance, Watch};
 use crate::spec::{FabricChoice, PlanChoice, RunSpec};
 use engine::cluster::{self, RunError, RunResult};
@@ -103,10 +104,10 @@ pub fn workload(spec: &RunSpec) -> Result<AnyWorkload, CliError> {
 /// The protocol of a spec.
 ///
 /// # Errors
-/// Exit code 2 for one that there is not, and settings it does not have.
+/// Exit code 2 for one that does not exist, and for settings that it does not have.
 pub fn protocol(spec: &RunSpec) -> Result<AnyProtocol, CliError> {
     AnyProtocol::parse(&spec.protocol)
-        .map_err(|why| CliError::usage(why).hint(format!("there are {}", PROTOCOLS.join(", "))))
+        .map_err(|why| CliError::usage(why).hint(suggest(&spec.protocol, PROTOCOLS)))
 }
 
 /// The plan of a spec that names one; `None` where it is to be tuned.
@@ -284,10 +285,7 @@ impl Run {
             .with("aborted_per_s", r.aborted_per_s())
             .with("rolled_back_per_s", r.rolled_back_per_s())
             .with("latency_mean_ns", latency.mean_ns())
-            .with("latency_p50_ns", latency.p50())
-            .with("latency_p90_ns", latency.p90())
-            .with("latency_p99_ns", latency.p99())
-            .with("latency_p999_ns", latency.p999())
+            .with_latency(latency)
             .with("verbs_per_committed", r.verbs_per_committed())
             .with("round_trips_per_committed", r.round_trips_per_committed())
             .with("doorbells_per_committed", r.doorbells_per_committed())
