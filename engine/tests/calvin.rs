@@ -158,8 +158,9 @@ fn stages_cost_what_the_papers_steps_do() {
     let each = 20;
     let others = u64::from(NODES) - 1;
     for fabric in [loopback(), sim(3, FaultOptions::default())] {
-        for (fetch, lock) in
-            [Via::OneSided, Via::TwoSided].into_iter().flat_map(|f| [Via::OneSided, Via::TwoSided].map(|l| (f, l)))
+        for (fetch, lock) in [Via::OneSided, Via::TwoSided]
+            .into_iter()
+            .flat_map(|f| [Via::OneSided, Via::TwoSided].map(|l| (f, l)))
         {
             let mut spec = spec(fabric.clone(), plan(fetch, lock));
             spec.worker.rpc.retransmit_after = Nanos::from_millis(2_000);
@@ -250,7 +251,8 @@ fn bank(fabric: FabricSpec, shape: Shape, plan: Plan) -> Case {
 fn all_workers_and_coroutines_of_all_nodes_are_in_one_order() {
     for (seed, via) in [(1, Via::OneSided), (2, Via::TwoSided)] {
         for batch in [1, 3, 16] {
-            let fabric = sim(seed, FaultOptions { datagram_loss: 0.01, late_write: 0.2, ..FaultOptions::default() });
+            let fabric =
+                sim(seed, FaultOptions { datagram_loss: 0.01, late_write: 0.2, ..FaultOptions::default() });
             let mut case = bank(fabric, Shape { nodes: 4, workers: 3 }, plan(via, via));
             case.spec.plan.coroutines = 3;
             case.spec.worker.rpc.retransmit_after = Nanos::from_micros(150);
@@ -266,7 +268,11 @@ fn all_workers_and_coroutines_of_all_nodes_are_in_one_order() {
 
 #[test]
 fn epochs_last_at_least_as_long_as_asked() {
-    let mut case = bank(sim(4, FaultOptions::default()), Shape { nodes: 2, workers: 1 }, plan(Via::OneSided, Via::OneSided));
+    let mut case = bank(
+        sim(4, FaultOptions::default()),
+        Shape { nodes: 2, workers: 1 },
+        plan(Via::OneSided, Via::OneSided),
+    );
     case.spec.plan.coroutines = 2;
     case.spec.length = Length::measured(Nanos::from_micros(2_000));
     let rate = |epoch| {

@@ -137,8 +137,7 @@ pub fn plan(spec: &RunSpec) -> Result<Option<NamedPlan>, CliError> {
             let plan = Plan::parse(&text, "plan").map_err(|e| CliError::usage(e.to_string()))?;
             let mut plan = if map.contains_key("coroutines") { plan } else { Plan { coroutines, ..plan } };
             // A cache that nobody asks is refused where somebody asked for it.
-            plan.location_cache &=
-                map.contains_key("location_cache") || !protocol(spec)?.needs().sequenced;
+            plan.location_cache &= map.contains_key("location_cache") || !protocol(spec)?.needs().sequenced;
             NamedPlan::new(spec.plan.to_string(), plan, None)
         }
     };

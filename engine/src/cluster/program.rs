@@ -13,9 +13,7 @@ use crate::workload::{Check, TableDef, Workload};
 use phases::ops::{Handlers, Phases, Stop};
 use phases::plan::{CheckedPlan, PlanError};
 use phases::rule::Owner;
-use phases::store::{
-    CacheStats, Cluster, Layout, LocationCache, Shape as RecordShape, StoreConfig, TableId,
-};
+use phases::store::{CacheStats, Cluster, Layout, LocationCache, Shape as RecordShape, StoreConfig, TableId};
 use primitives::exec::{Core, CoreLoop, yield_now};
 use primitives::fabric::{AnyNic, Nic, SetupError};
 use primitives::measure::Meter;

@@ -19,11 +19,7 @@ impl<P: Protocol, O: PhaseOps> Session<P, O> {
     ///
     /// # Errors
     /// When no buffer is left.
-    pub(crate) fn begin_sequenced(
-        &mut self,
-        invoked: Option<Nanos>,
-        set: &ReadWriteSet,
-    ) -> Result<(), Halt> {
+    pub(crate) fn begin_sequenced(&mut self, invoked: Option<Nanos>, set: &ReadWriteSet) -> Result<(), Halt> {
         self.begun += 1;
         self.txn.begin(Stamp::new(self.owner, self.begun));
         let timed = invoked.is_some() && self.until_sample == 1;

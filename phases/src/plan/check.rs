@@ -71,12 +71,8 @@ impl Needs {
 
     /// Inputs ahead of transactions: `lock` carries each epoch's inputs to all nodes, which is how locks are asked for, and `fetch`
     /// the values that other participants need.
-    pub const CALVIN: Needs = Needs {
-        protocol: "calvin",
-        phases: &[Phase::Fetch, Phase::Lock],
-        sequenced: true,
-        ..Needs::OCC
-    };
+    pub const CALVIN: Needs =
+        Needs { protocol: "calvin", phases: &[Phase::Fetch, Phase::Lock], sequenced: true, ..Needs::OCC };
 
     /// How `phase` is usually carried by `via`: with the optimizations of table 2, where letters, of which a whole batch goes out at
     /// once, are like requests for locks.
@@ -213,13 +209,17 @@ pub enum Refusal {
     #[error("fetch: hybrid asked for, but the location cache it chooses by is off")]
     HybridWithoutCache,
     /// Hybrid where values are sent unasked.
-    #[error("fetch: hybrid asked for, but under {protocol} values are sent unasked: nobody looks records up, so there is no cache to choose by")]
+    #[error(
+        "fetch: hybrid asked for, but under {protocol} values are sent unasked: nobody looks records up, so there is no cache to choose by"
+    )]
     HybridForward {
         /// The protocol.
         protocol: &'static str,
     },
     /// A location cache that nobody asks.
-    #[error("location_cache: true, but under {protocol} every node serves its own records: no location of another node's is ever asked for")]
+    #[error(
+        "location_cache: true, but under {protocol} every node serves its own records: no location of another node's is ever asked for"
+    )]
     CacheNeverAsked {
         /// The protocol.
         protocol: &'static str,

@@ -145,7 +145,8 @@ impl<W: Workload> Env<'_, W> {
             }
             let now = self.port.now();
             let waited = now.since(*since.get_or_insert(now));
-            if waited > self.patience && (owes() != self.node || waited.0 > self.patience.0.saturating_mul(4)) {
+            if waited > self.patience && (owes() != self.node || waited.0 > self.patience.0.saturating_mul(4))
+            {
                 return Err(Fault::Overdue { phase, node: owes(), epoch }.into());
             }
             sleep_until(&self.port, now + pause).await;
@@ -254,9 +255,8 @@ impl<'a, W: Workload, P: Protocol> Coroutine<'a, W, P> {
     async fn sequence<'p>(&mut self, phases: &'p Phases, epoch: u64) -> Result<Sending<'p>, Halted> {
         let env = &self.env;
         let began = env.port.now();
-        let over = env.meter.over(began)
-            || env.stop.load(Ordering::Relaxed)
-            || env.failed.load(Ordering::Relaxed);
+        let over =
+            env.meter.over(began) || env.stop.load(Ordering::Relaxed) || env.failed.load(Ordering::Relaxed);
         let room = if over { 0 } else { (env.limit - self.drawn).min(self.clients.len() as u64) };
         self.batch.clear();
         for (n, client) in self.clients.iter_mut().enumerate() {
@@ -277,7 +277,8 @@ impl<'a, W: Workload, P: Protocol> Coroutine<'a, W, P> {
         }
         let words = self.batch.len();
         let at = env.buffers().requests(env.worker, env.coroutine, env.node, epoch);
-        let buf = env.port.buf((HEAD_WORDS + words) as u32 * 8).map_err(Failure::from).map_err(Halted::Failed)?;
+        let buf =
+            env.port.buf((HEAD_WORDS + words) as u32 * 8).map_err(Failure::from).map_err(Halted::Failed)?;
         self.batch.write(&buf);
         letter::seal(&buf, epoch, words, at);
         phases.keep_letter(&buf, words, at);

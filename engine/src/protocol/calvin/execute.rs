@@ -5,11 +5,11 @@
 //! has read; an active one's, when it has written. Forwarded values are on their way while the next transactions
 //! run; that they have come is known by the end of the epoch.
 
+use super::Bug;
 use super::buffers::{section, section_words};
 use super::epoch::{Coroutine, Env, Halted};
 use super::locks::Ticket;
 use super::schedule::Planned;
-use super::Bug;
 use crate::protocol::Protocol;
 use crate::session::{Failure, Halt, Session};
 use crate::workload::Workload;
@@ -83,7 +83,7 @@ impl<W: Workload, P: Protocol> Coroutine<'_, W, P> {
     }
 
     /// The bug [`Bug::EarlyEpoch`]: runs those of the clients' transactions that need this node alone, in no order with others.
-    pub(super) async fn run_early<'p>(&mut self, phases: &'p Phases, epoch: u64) -> Result<(), Halted> {
+    pub(super) async fn run_early(&mut self, phases: &Phases, epoch: u64) -> Result<(), Halted> {
         let mut under_way = Vec::new();
         for index in 0..self.clients.len() {
             let Some(input) = self.clients[index].input else { continue };

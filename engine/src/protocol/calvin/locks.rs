@@ -121,7 +121,7 @@ impl LockTable {
         let word = self.asked(worker, epoch, lock);
         // The worker alone writes here.
         let before = Count::of(word.load(Ordering::Relaxed), epoch);
-        word.store(mark(epoch) | before.0 + Count::one(mode), Ordering::Relaxed);
+        word.store(mark(epoch) | (before.0 + Count::one(mode)), Ordering::Relaxed);
         Ticket { lock, mode, before }
     }
 
@@ -171,7 +171,7 @@ impl LockTable {
         let word = &self.served[ticket.lock as usize];
         let mut seen = word.load(Ordering::Relaxed);
         loop {
-            let next = mark(epoch) | Count::of(seen, epoch).0 + Count::one(ticket.mode);
+            let next = mark(epoch) | (Count::of(seen, epoch).0 + Count::one(ticket.mode));
             match word.compare_exchange_weak(seen, next, Ordering::AcqRel, Ordering::Relaxed) {
                 Ok(_) => return,
                 Err(other) => seen = other,

@@ -479,7 +479,8 @@ fn letters_need_writes_and_neither_atomics_nor_locations() {
     assert_eq!(cached.nearest, plan(&both("two-sided", "two-sided")));
     let hybrid = words(&both("hybrid", "two-sided"));
     assert!(hybrid.to_string().contains("values are sent unasked"), "{hybrid}");
-    let passive = words("{fetch: {via: two-sided, passive_ack: true}, lock: two-sided, location_cache: false}");
+    let passive =
+        words("{fetch: {via: two-sided, passive_ack: true}, lock: two-sided, location_cache: false}");
     assert!(passive.to_string().contains("fetch: passive_ack asked for"), "{passive}");
     let logged = words("{fetch: two-sided, lock: two-sided, log: two-sided, location_cache: false}");
     assert!(logged.to_string().contains("calvin never runs this phase"), "{logged}");
@@ -490,8 +491,14 @@ fn letters_need_writes_and_neither_atomics_nor_locations() {
 
 #[test]
 fn every_protocol_has_hybrids_and_both_pure_plans() {
-    let all =
-        [&Needs::NOWAIT, &Needs::WAITDIE, &Needs::SUNDIAL, &Needs::MVCC, &Needs::NOWAIT_EXCLUSIVE, &Needs::CALVIN];
+    let all = [
+        &Needs::NOWAIT,
+        &Needs::WAITDIE,
+        &Needs::SUNDIAL,
+        &Needs::MVCC,
+        &Needs::NOWAIT_EXCLUSIVE,
+        &Needs::CALVIN,
+    ];
     for needs in all {
         let plans: Vec<Plan> = Space::primitives(&caps(true, AtomicScope::Nic), needs).plans().collect();
         for via in [Via::OneSided, Via::TwoSided] {
