@@ -20,6 +20,7 @@ mod result;
 
 pub use result::{Fault, RunResult};
 
+use crate::protocol::calvin::Buffers;
 use crate::protocol::{AnyProtocol, Protocol};
 use crate::session::RetryPolicy;
 use crate::workload::params::ParamError;
@@ -200,6 +201,17 @@ pub enum RunError {
     /// The nodes of the cluster did not stay together.
     #[error(transparent)]
     Mesh(#[from] MeshError),
+    /// A protocol that orders transactions before they run, and a workload that does not know what they will touch.
+    #[error(
+        "{protocol} orders transactions before they run, so their read and write sets must be declared ahead: {workload} does not \
+         declare them, its transactions find out what they touch as they go"
+    )]
+    Undeclared {
+        /// The workload.
+        workload: &'static str,
+        /// The protocol.
+        protocol: &'static str,
+    },
     /// `stop` was true before any transaction ran.
     #[error("stopped while the cluster was set up")]
     Cancelled,
@@ -227,6 +239,12 @@ fn tables(workload: &AnyWorkload) -> Vec<TableDef> {
 /// queue pairs, messages and coroutines.
 pub fn memory_estimate(spec: &RunSpec, workload: &AnyWorkload, protocol: &AnyProtocol) -> u64 {
     let tables = tables(workload);
+    let letters = protocol.sequenced().map_or(0, |calvin| {
+        let payload = tables.iter().map(|t| t.payload_bytes.div_ceil(8)).max().unwrap_or(0);
+        let (coroutines, words) = (spec.plan.coroutines, workload.input_words().unwrap_or(0));
+        let most = workload.records_per_transaction();
+        Buffers::new(&calvin, spec.shape, coroutines, words, most, payload).map_or(0, |b| b.bytes())
+    });
     let (nodes, workers) = (u64::from(spec.shape.nodes), u64::from(spec.shape.workers));
     let packing = protocol.needs().packing;
     // The record; an index slot of 16 B in buckets that are half full.
@@ -245,7 +263,7 @@ pub fn memory_estimate(spec: &RunSpec, workload: &AnyWorkload, protocol: &AnyPro
     let queues = peers * u64::from(spec.worker.qp.send_depth) * 384;
     let coroutines = u64::from(spec.plan.coroutines) * 16_384;
     let each = spec.worker.pool_bytes + rpc + queues + coroutines;
-    let workers = nodes.saturating_mul(workers).saturating_mul(each);
+    let workers = nodes.saturating_mul(workers).saturating_mul(each).saturating_add(nodes * letters);
     stores.saturating_add(logs).saturating_add(workers).saturating_add(nodes * spec.cache_bytes as u64)
 }
 
@@ -335,7 +353,7 @@ pub fn run_member_as<W: Workload, P: Protocol + Copy + Sync>(
     let tables = workload.tables();
     let made = check(spec, protocol.needs(), workload).and_then(|()| {
         let store = spec.store(&tables, protocol.needs().packing);
-        Ok(Run::new(spec, workload, protocol, stop, store, tables)?)
+        Run::new(spec, workload, protocol, stop, store, tables)
     });
     let program = made.inspect_err(|error| session.fail(&error.to_string()))?;
     let config = program.worker_config();

@@ -14,6 +14,7 @@
 //! loop or fail for good on what it sees. A rollback by the application is not validated, because it changes nothing.
 
 mod observed;
+mod sequenced;
 mod structure;
 
 pub use phases::txn::Order;
@@ -345,7 +346,8 @@ impl<P: Protocol, O: PhaseOps> Session<P, O> {
         self.read_all([read, update]).await
     }
 
-    /// A record to be written whether or not it was read. If it was not, the words not set become zero.
+    /// A record to be written whether or not it was read. If it was not, the words not set become zero; under a protocol
+    /// that orders transactions ahead, all that was declared has been read.
     ///
     /// # Errors
     /// When no buffer is left.

@@ -6,7 +6,7 @@ mod common;
 use common::{Case, fabrics, judge, plans_of};
 use engine::cluster::{Length, RunSpec};
 use engine::protocol::{AnyProtocol, Protocol};
-use phases::plan::{Needs, Plan, Preset, Via};
+use phases::plan::{Needs, Phase, Plan, Preset, Via};
 use primitives::fabric::tcp;
 use primitives::mesh::{FabricSpec, Shape};
 use primitives::units::Nanos;
@@ -50,6 +50,7 @@ fn on_every_fabric(mut case: Case) {
         if name == "loopback-nic-thread" && !matches!(case.protocol, AnyProtocol::Occ(_)) {
             case.spec.plan.coroutines = 2;
             case.spec.length = Length::Transactions(20);
+            case.spec.worker.rpc.max_retransmits = 10_000;
         }
         let Length::Transactions(each) = case.spec.length else { panic!("so many transactions") };
         let result = judge(&case, name);
@@ -172,4 +173,23 @@ on_every_fabric! {
     bounded_wait_runs "bounded-wait",
     sundial_runs "sundial",
     mvcc_runs "mvcc",
+    calvin_runs "calvin",
+}
+
+/// Its inputs and values over sockets, two-sided, in several coroutines of several workers.
+#[test]
+fn calvin_runs_over_tcp() {
+    let protocol = AnyProtocol::named("calvin").expect("a protocol");
+    let plan = Plan::uniform(Via::TwoSided).restricted_to(protocol.needs());
+    for (workload, settings, replicas) in [("smallbank", SMALLBANK, 3), ("micro", MICRO, 1)] {
+        let mut case = case_of(protocol, plan, workload, settings, replicas);
+        case.spec.fabric = FabricSpec::Tcp(tcp::Options::default());
+        case.spec.shape.workers = 2;
+        judge(&case, "tcp");
+    }
+    let mut one_sided = case_of(protocol, plan.with(Phase::Fetch, Via::OneSided), "micro", MICRO, 1);
+    one_sided.spec.fabric = FabricSpec::Tcp(tcp::Options::default());
+    let caps = one_sided.spec.fabric.caps().expect("fixed");
+    let refused = one_sided.spec.plan.check(&caps, protocol.needs()).expect_err("no one-sided verbs");
+    assert_eq!(refused.nearest.fetch.map(|step| step.via), Some(Via::TwoSided));
 }

@@ -182,7 +182,8 @@ fn a_simulated_run_is_a_value_of_its_seed() {
 /// A small, contended run on the simulator, where read-only and updating transactions meet on few records.
 fn contended(seed: u64, needs: &Needs) -> Case {
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
-    let shape = Shape { nodes: 3, workers: 1 };
+    // Workers of a node share its locks under CALVIN, and nothing elsewhere.
+    let shape = Shape { nodes: 3, workers: if needs.sequenced { 2 } else { 1 } };
     let mut plans = plans_of(needs);
     // What readers of versions do in two looks one-sided is one call two-sided, with nothing to leave out.
     if needs.protocol == "mvcc" {
@@ -199,8 +200,12 @@ fn contended(seed: u64, needs: &Needs) -> Case {
     case.spec.seed = seed;
     case.spec.plan.coroutines = 6;
     case.spec.length = Length::Transactions(60);
-    // A bug may leave a lock behind; nobody should wait for it for ever.
+    // A bug may leave a lock behind, or values unsent; nobody should wait for them for ever.
     case.spec.retry.attempts = 20;
+    if needs.sequenced {
+        case.spec.worker.rpc.retransmit_after = Nanos::from_micros(150);
+        case.spec.worker.rpc.max_retransmits = 10;
+    }
     // Some bugs end in a refused install or a stuck log; the history is what counts here.
     case.spec.audit = false;
     case

@@ -112,12 +112,10 @@ pub fn workload(spec: &RunSpec) -> Result<AnyWorkload, CliError> {
 /// The protocol of a spec.
 ///
 /// # Errors
-/// Exit code 2 for one that does not exist.
+/// Exit code 2 for one that does not exist, and for settings that it does not have.
 pub fn protocol(spec: &RunSpec) -> Result<AnyProtocol, CliError> {
-    AnyProtocol::named(&spec.protocol).ok_or_else(|| {
-        CliError::usage(format!("unknown protocol `{}`", spec.protocol))
-            .hint(suggest(&spec.protocol, PROTOCOLS))
-    })
+    AnyProtocol::parse(&spec.protocol)
+        .map_err(|why| CliError::usage(why).hint(suggest(&spec.protocol, PROTOCOLS)))
 }
 
 /// The plan of a spec that names one; `None` where it is to be tuned.
@@ -145,7 +143,9 @@ pub fn plan(spec: &RunSpec) -> Result<Option<NamedPlan>, CliError> {
             let text = Value::Object(map.clone()).to_string();
             // JSON is YAML, so one parser reads both.
             let plan = Plan::parse(&text, "plan").map_err(|e| CliError::usage(e.to_string()))?;
-            let plan = if map.contains_key("coroutines") { plan } else { Plan { coroutines, ..plan } };
+            let mut plan = if map.contains_key("coroutines") { plan } else { Plan { coroutines, ..plan } };
+            // A cache that nobody asks is refused where somebody asked for it.
+            plan.location_cache &= map.contains_key("location_cache") || !protocol(spec)?.needs().sequenced;
             NamedPlan::new(spec.plan.to_string(), plan, None)
         }
     };
@@ -255,6 +255,9 @@ pub fn refused(error: &RunError, plan: &str) -> CliError {
             .hint("`doorbell tune` finds the best plan that can"),
         RunError::Mesh(lost) => CliError::from(lost.clone()),
         RunError::Cancelled => CliError::interrupted(),
+        RunError::Undeclared { .. } => CliError::usage("the workload cannot run under this protocol")
+            .caused_by(error)
+            .hint("take another protocol, or a workload whose inputs name the records"),
         _ => CliError::usage("the run cannot be set up").caused_by(error),
     }
 }

@@ -252,12 +252,17 @@ impl Plan {
         self
     }
 
-    /// This plan without the phases that a protocol never runs: for plans that were written down for no protocol in
+    /// This plan without the phases that a protocol never runs, and without a location cache that it never asks: for plans that were written down for no protocol in
     /// particular.
     pub fn restricted_to(mut self, needs: &Needs) -> Plan {
         for phase in Phase::ALL.into_iter().filter(|&phase| !needs.runs(phase)) {
             self.set(phase, None);
         }
+        for phase in Phase::ALL.into_iter().filter(|_| needs.sequenced) {
+            // Written down for requests about records: letters have departures of their own.
+            self.set(phase, self.step(phase).map(|step| needs.usual(phase, step.via)));
+        }
+        self.location_cache &= !needs.sequenced;
         self
     }
 

@@ -5,6 +5,7 @@ use super::part::Part;
 use super::result::{Fault, RunResult};
 use super::{Length, RunError, RunSpec};
 use crate::protocol::Protocol;
+use crate::protocol::calvin::{self, Buffers, Coroutine, Halted, Schedule};
 use crate::session::{End, Failure, Parts, Session};
 use crate::stats::WorkerStats;
 use crate::verify::{History, Recorder};
@@ -12,9 +13,7 @@ use crate::workload::{Check, Client as Asking, TableDef, Workload};
 use phases::ops::{Handlers, Phases, Stop};
 use phases::plan::{CheckedPlan, PlanError};
 use phases::rule::Owner;
-use phases::store::{
-    CacheStats, Cluster, Layout, LocationCache, Shape as RecordShape, StoreConfig, StoreError, TableId,
-};
+use phases::store::{CacheStats, Cluster, Layout, LocationCache, Shape as RecordShape, StoreConfig, TableId};
 use primitives::exec::{Core, CoreLoop, yield_now};
 use primitives::fabric::{AnyNic, Nic, SetupError};
 use primitives::measure::Meter;
@@ -38,6 +37,8 @@ pub(super) struct Run<'r, W, P> {
     protocol: P,
     stop: &'r AtomicBool,
     layout: Layout,
+    /// Where the buffers of a sequenced protocol are.
+    buffers: Option<Buffers>,
     tables: Vec<TableDef>,
     refused: Mutex<Option<RunError>>,
 }
@@ -51,6 +52,8 @@ pub(super) struct Common<T> {
     before: T,
     /// What is counted when; it begins when the last worker is connected.
     meter: Arc<Meter>,
+    /// Of a sequenced protocol.
+    sequenced: Option<calvin::Shared>,
     /// A session has failed: the run ends.
     failed: AtomicBool,
 }
@@ -123,9 +126,23 @@ impl<'r, W: Workload, P: Protocol + Copy + Sync> Run<'r, W, P> {
         stop: &'r AtomicBool,
         store: StoreConfig,
         tables: Vec<TableDef>,
-    ) -> Result<Run<'r, W, P>, StoreError> {
-        let layout = Layout::new(store)?;
-        Ok(Run { spec, workload, protocol, stop, layout, tables, refused: Mutex::new(None) })
+    ) -> Result<Run<'r, W, P>, RunError> {
+        let mut layout = Layout::new(store)?;
+        let buffers = match protocol.sequenced() {
+            None => None,
+            Some(calvin) => {
+                let input_words = workload.input_words().ok_or_else(|| RunError::Undeclared {
+                    workload: workload.name(),
+                    protocol: protocol.needs().protocol,
+                })?;
+                let payload = tables.iter().map(|t| t.payload_bytes.div_ceil(8)).max().unwrap_or(0);
+                let (coroutines, records) = (spec.plan.coroutines, workload.records_per_transaction());
+                let buffers = Buffers::new(&calvin, spec.shape, coroutines, input_words, records, payload)
+                    .map_err(RunError::Spec)?;
+                Some(buffers.at(layout.reserve_letters(buffers.bytes())?))
+            }
+        };
+        Ok(Run { spec, workload, protocol, stop, layout, buffers, tables, refused: Mutex::new(None) })
     }
 
     /// The worker's configuration with room in its pool for what coroutines and queues hold at once.
@@ -144,7 +161,12 @@ impl<'r, W: Workload, P: Protocol + Copy + Sync> Run<'r, W, P> {
             records += touches.records as u64 * (image + 256);
             entry += touches.written as u64 * image;
         }
-        let transaction = records + entry.next_power_of_two();
+        let mut transaction = records + entry.next_power_of_two();
+        if let (Some(calvin), Some(buffers)) = (self.protocol.sequenced(), &self.buffers) {
+            // A transaction of each client and one of a counterpart's; values of all of an epoch's are under way at once.
+            let clients = u64::from(calvin.batch) + 1;
+            transaction = transaction * clients + buffers.letters_under_way(self.spec.shape.nodes);
+        }
         let image = image(self.tables.iter().map(|t| t.payload_bytes).max().unwrap_or(0));
         let coroutines = u64::from(self.spec.plan.coroutines);
         // Passive requests pin their buffers until a later request on the queue is confirmed.
@@ -186,7 +208,11 @@ impl<'r, W: Workload, P: Protocol + Copy + Sync> Run<'r, W, P> {
             Length::Time { warm_up, measured } => Meter::fixed(rows, warm_up, measured),
             Length::Steady(precision) => Meter::precise(rows, precision),
         });
-        Ok(Common { cluster, plan, caches, before, meter, failed: AtomicBool::new(false) })
+        let sequenced = self.buffers.map(|buffers| {
+            let (coroutines, records) = (self.spec.plan.coroutines, self.workload.records_per_transaction());
+            calvin::Shared::new(buffers, shape, coroutines, records, nodes.iter().map(Nic::node))
+        });
+        Ok(Common { cluster, plan, caches, before, meter, sequenced, failed: AtomicBool::new(false) })
     }
 
     /// The error behind a refused set-up.
@@ -333,6 +359,13 @@ pub(super) fn seed_of(seed: u64, session: u32) -> u64 {
     z ^ z >> 31
 }
 
+/// How long a node may keep sequenced transactions waiting: as long as a call of it may stay unanswered.
+fn patience(config: &WorkerConfig) -> Nanos {
+    let rpc = &config.rpc;
+    // Repetitions come at up to eight times the first interval.
+    Nanos(rpc.retransmit_after.0.saturating_mul(8 * (u64::from(rpc.max_retransmits) + 1)))
+}
+
 /// One coroutine: what it needs to make its session and to know when to end.
 struct Client<'a, W: Workload, P> {
     run: &'a Run<'a, W, P>,
@@ -344,15 +377,20 @@ struct Client<'a, W: Workload, P> {
     phases: Rc<Phases>,
     stats: Rc<RefCell<WorkerStats>>,
     collected: Rc<RefCell<Collected<W::Tally>>>,
+    /// The worker's, under a sequenced protocol.
+    schedule: Option<Rc<RefCell<Schedule<W::Input>>>>,
 }
 
 impl<W: Workload, P: Protocol + Copy + Sync> Client<'_, W, P> {
-    async fn work(self) {
+    /// The worker's number in the cluster.
+    fn worker_number(&self) -> u32 {
+        u32::from(self.node.0) * u32::from(self.run.spec.shape.workers) + u32::from(self.worker)
+    }
+
+    /// A session of this coroutine. No two sessions of a run have the same number; the history has those that have one.
+    fn session(&self, number: u32, recorded: bool) -> Session<P, Phases> {
         let spec = self.run.spec;
-        let meter = &self.common.meter;
-        let worker = u32::from(self.node.0) * u32::from(spec.shape.workers) + u32::from(self.worker);
-        let number = worker * spec.plan.coroutines + self.coroutine;
-        let mut session = Session::new(Parts {
+        Session::new(Parts {
             protocol: self.run.protocol,
             ops: self.phases.clone(),
             port: self.net.port.clone(),
@@ -360,18 +398,82 @@ impl<W: Workload, P: Protocol + Copy + Sync> Client<'_, W, P> {
             owner: Owner::new(self.node, self.worker, self.coroutine),
             seed: seed_of(spec.seed, number),
             stats: self.stats.clone(),
-            window: meter.clone(),
+            window: self.common.meter.clone(),
             retry: spec.retry,
             sample_every: spec.sample_every,
-            recorder: spec.history.then(|| Recorder::new(number)),
-        });
-        let limit = match spec.length {
+            recorder: (recorded && spec.history).then(|| Recorder::new(number)),
+        })
+    }
+
+    /// So many transactions and no more.
+    fn limit(&self) -> u64 {
+        match self.run.spec.length {
             Length::Transactions(n) => n,
             Length::Time { .. } | Length::Steady(_) => u64::MAX,
+        }
+    }
+
+    async fn work(mut self) {
+        match (self.run.protocol.sequenced(), &self.common.sequenced, self.schedule.take()) {
+            // One allocation a coroutine: the others need not be as large.
+            (Some(calvin), Some(shared), Some(schedule)) => {
+                Box::pin(self.work_in_epochs(calvin, shared, schedule)).await;
+            }
+            _ => self.work_alone().await,
+        }
+    }
+
+    /// Transactions in the order that all nodes agree on.
+    async fn work_in_epochs(
+        self,
+        calvin: crate::protocol::Calvin,
+        shared: &calvin::Shared,
+        schedule: Rc<RefCell<Schedule<W::Input>>>,
+    ) {
+        let spec = self.run.spec;
+        let clients = u32::from(calvin.batch);
+        let first = (self.worker_number() * spec.plan.coroutines + self.coroutine) * clients;
+        let env = calvin::Env {
+            calvin,
+            workload: self.run.workload,
+            shared,
+            layout: self.common.cluster.layout(),
+            schedule,
+            phases: self.phases.clone(),
+            port: self.net.port.clone(),
+            stats: self.stats.clone(),
+            meter: self.common.meter.clone(),
+            stop: self.run.stop,
+            failed: &self.common.failed,
+            shape: spec.shape,
+            node: self.node,
+            worker: self.worker,
+            coroutine: self.coroutine,
+            limit: self.limit(),
+            patience: patience(&spec.worker),
         };
+        let sessions = (first..first + clients).map(|number| self.session(number, true));
+        let mut coroutine = Coroutine::new(env, sessions, self.session(u32::MAX, false));
+        let fault = match coroutine.run().await {
+            Ok(()) | Err(Halted::Elsewhere) => None,
+            Err(Halted::Failed(failure)) => {
+                self.common.failed.store(true, Ordering::Relaxed);
+                Some(failure)
+            }
+        };
+        let (sessions, effects) = coroutine.finish();
+        self.leave(sessions, effects, fault).await;
+    }
+
+    /// One transaction after the other.
+    async fn work_alone(self) {
+        let spec = self.run.spec;
+        let meter = &self.common.meter;
+        let worker = self.worker_number();
+        let mut session = self.session(worker * spec.plan.coroutines + self.coroutine, true);
         let mut effects = W::Tally::default();
         let mut fault = None;
-        for serial in 0..limit {
+        for serial in 0..self.limit() {
             if meter.over(session.ended_at())
                 || self.run.stop.load(Ordering::Relaxed)
                 || self.common.failed.load(Ordering::Relaxed)
@@ -396,16 +498,23 @@ impl<W: Workload, P: Protocol + Copy + Sync> Client<'_, W, P> {
             // A transaction of local records never waits: let the network and the others have their turn.
             yield_now(&self.net.sched).await;
         }
-        self.leave(session, effects, fault).await;
+        self.leave([session], effects, fault).await;
     }
 
     /// Hands in what was collected; the worker's last coroutine sees that nothing stays in flight.
-    async fn leave(&self, session: Session<P, Phases>, effects: W::Tally, fault: Option<Failure>) {
+    async fn leave(
+        &self,
+        sessions: impl IntoIterator<Item = Session<P, Phases>>,
+        effects: W::Tally,
+        fault: Option<Failure>,
+    ) {
         let last = {
             let out = &mut *self.collected.borrow_mut();
             out.effects += effects;
-            out.last_end = out.last_end.max(session.ended_at());
-            out.recorders.extend(session.into_recorder());
+            for session in sessions {
+                out.last_end = out.last_end.max(session.ended_at());
+                out.recorders.extend(session.into_recorder());
+            }
             out.faults.extend(fault.map(|failure| self.fault(failure)));
             out.running -= 1;
             out.running == 0
@@ -484,6 +593,9 @@ impl<'r, W: Workload, P: Protocol + Copy + Sync> Program for Run<'r, W, P> {
             SetupError::Invalid(format!("handlers of {}, worker {}: {e}", site.node, site.worker))
         })?;
         let mut core = Core::new(site.net.sched.clone(), RpcPoller::new(site.net.rpc.clone(), handlers));
+        let sequenced = common.sequenced.is_some();
+        let schedule =
+            sequenced.then(|| Rc::new(RefCell::new(Schedule::new(self.spec.shape.nodes, coroutines))));
         for coroutine in 0..coroutines {
             let client = Client {
                 run: self,
@@ -495,6 +607,7 @@ impl<'r, W: Workload, P: Protocol + Copy + Sync> Program for Run<'r, W, P> {
                 phases: phases.clone(),
                 stats: stats.clone(),
                 collected: collected.clone(),
+                schedule: schedule.clone(),
             };
             core.spawn(client.work());
         }

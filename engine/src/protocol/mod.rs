@@ -3,12 +3,14 @@
 //! A protocol knows no primitive, no fabric and no time. Which primitive carries a phase is the plan's business,
 //! below; what is done about an abort (unlock, back off, try again) is the session's, above.
 
+pub(crate) mod calvin;
 mod locking;
 mod mvcc;
 mod occ;
 pub mod planted;
 mod sundial;
 
+pub use calvin::Calvin;
 pub use locking::Locking;
 pub use mvcc::Mvcc;
 pub use occ::Occ;
@@ -28,6 +30,11 @@ pub trait Protocol {
     /// What it promises about its histories.
     fn level(&self) -> Level {
         Level::StrictSerializable
+    }
+
+    /// How it orders transactions before they run, if it does: sessions then do not run them one by one.
+    fn sequenced(&self) -> Option<Calvin> {
+        None
     }
 
     /// Begins the transaction's `attempt`, from 1: gives it the timestamps it needs.
@@ -71,13 +78,36 @@ pub enum AnyProtocol {
     Sundial(Sundial),
     /// Multi-version timestamp ordering.
     Mvcc(Mvcc),
+    /// Transactions ordered before they run.
+    Calvin(Calvin),
 }
 
 /// The protocols there are, by name.
-pub const PROTOCOLS: &[&str] =
-    &["occ", "nowait", "waitdie", "nowait-exclusive", "waitdie-exclusive", "bounded-wait", "mvcc", "sundial"];
+pub const PROTOCOLS: &[&str] = &[
+    "occ",
+    "nowait",
+    "waitdie",
+    "nowait-exclusive",
+    "waitdie-exclusive",
+    "bounded-wait",
+    "mvcc",
+    "sundial",
+    "calvin",
+];
 
 impl AnyProtocol {
+    /// The protocol of that name, with settings behind it where it has any: `calvin:batch=8,epoch_us=50`.
+    ///
+    /// # Errors
+    /// What is wrong, in words.
+    pub fn parse(text: &str) -> Result<AnyProtocol, String> {
+        match text.split_once(':') {
+            Some(("calvin", settings)) => Calvin::parse(settings).map(AnyProtocol::Calvin),
+            Some((name, _)) if PROTOCOLS.contains(&name) => Err(format!("{name} has no settings")),
+            _ => AnyProtocol::named(text).ok_or_else(|| format!("no protocol is called `{text}`")),
+        }
+    }
+
     /// The protocol of that name.
     pub fn named(name: &str) -> Option<AnyProtocol> {
         match name {
@@ -88,6 +118,7 @@ impl AnyProtocol {
             "waitdie-exclusive" => Some(AnyProtocol::Locking(Locking::WAITDIE.exclusive_reads())),
             "bounded-wait" => Some(AnyProtocol::Locking(Locking::bounded_wait(16))),
             "mvcc" => Some(AnyProtocol::Mvcc(Mvcc)),
+            "calvin" => Some(AnyProtocol::Calvin(Calvin::default())),
             "sundial" => Some(AnyProtocol::Sundial(Sundial::default())),
             _ => None,
         }
@@ -101,6 +132,7 @@ macro_rules! each {
             AnyProtocol::Locking($p) => $call,
             AnyProtocol::Sundial($p) => $call,
             AnyProtocol::Mvcc($p) => $call,
+            AnyProtocol::Calvin($p) => $call,
         }
     };
 }
@@ -112,6 +144,10 @@ impl Protocol for AnyProtocol {
 
     fn level(&self) -> Level {
         each!(self, p => p.level())
+    }
+
+    fn sequenced(&self) -> Option<Calvin> {
+        each!(self, p => p.sequenced())
     }
 
     fn begin<O: PhaseOps>(&self, ops: &O, txn: &mut Txn, attempt: u32) -> Result<(), Stop> {

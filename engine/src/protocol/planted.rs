@@ -4,6 +4,7 @@
 //! seeds, and to none of the same runs under the protocol as it should be. Not for anything else, and no name on the
 //! command line reaches them.
 
+use super::calvin::{self, Calvin};
 use super::{Locking, Mvcc, Occ, Protocol, Sundial, mvcc, sundial};
 use crate::verify::Level;
 use phases::ops::{PhaseOps, Stop};
@@ -41,6 +42,18 @@ pub enum Bug {
     NoSecondLook,
     /// MVCC: a transaction takes a new place in the order between its reads and its writes.
     LateTimestamp,
+    /// CALVIN: locks are granted out of order, to whoever asks.
+    OutOfTurn,
+    /// CALVIN: readers do not wait for the writers before them.
+    ImpatientReaders,
+    /// CALVIN: locks are released when the records are read, before they are written.
+    EarlyRelease,
+    /// CALVIN: records are read, and their values forwarded, before their locks are granted.
+    EarlyValues,
+    /// CALVIN: nobody looks which epoch forwarded values are of; what the buffer had before will do.
+    StaleValues,
+    /// CALVIN: transactions that only need their own node run before the other sequencers' batches have come.
+    EarlyEpoch,
 }
 
 impl Bug {
@@ -48,7 +61,7 @@ impl Bug {
     pub const OF_STRUCTURE: [Bug; 2] = [Bug::NoRangeValidation, Bug::NoAbsenceValidation];
 
     /// All others.
-    pub const ALL: [Bug; 11] = [
+    pub const ALL: [Bug; 17] = [
         Bug::NoValidation,
         Bug::ValidateFirst,
         Bug::UnlockFirst,
@@ -60,7 +73,25 @@ impl Bug {
         Bug::ShortRenewal,
         Bug::NoSecondLook,
         Bug::LateTimestamp,
+        Bug::OutOfTurn,
+        Bug::ImpatientReaders,
+        Bug::EarlyRelease,
+        Bug::EarlyValues,
+        Bug::StaleValues,
+        Bug::EarlyEpoch,
     ];
+
+    fn of_calvin(self) -> Option<calvin::Bug> {
+        match self {
+            Bug::OutOfTurn => Some(calvin::Bug::OutOfTurn),
+            Bug::ImpatientReaders => Some(calvin::Bug::ImpatientReaders),
+            Bug::EarlyRelease => Some(calvin::Bug::EarlyRelease),
+            Bug::EarlyValues => Some(calvin::Bug::EarlyValues),
+            Bug::StaleValues => Some(calvin::Bug::StaleValues),
+            Bug::EarlyEpoch => Some(calvin::Bug::EarlyEpoch),
+            _ => None,
+        }
+    }
 }
 
 /// A protocol with a bug.
@@ -123,6 +154,7 @@ impl Protocol for Planted {
             Bug::NoWaitUnlockEarly | Bug::WaitDieUnlockEarly => self.locking().needs(),
             Bug::NoRenewal | Bug::ShortRenewal => &Needs::SUNDIAL,
             Bug::NoSecondLook | Bug::LateTimestamp => &Needs::MVCC,
+            bug if bug.of_calvin().is_some() => &Needs::CALVIN,
             _ => &Needs::OCC,
         }
     }
@@ -135,6 +167,10 @@ impl Protocol for Planted {
         }
     }
 
+    fn sequenced(&self) -> Option<Calvin> {
+        self.0.of_calvin().map(Calvin::planted)
+    }
+
     fn begin<O: PhaseOps>(&self, ops: &O, txn: &mut Txn, attempt: u32) -> Result<(), Stop> {
         match self.0 {
             Bug::NoWaitUnlockEarly | Bug::WaitDieUnlockEarly => self.locking().begin(ops, txn, attempt),
@@ -144,6 +180,9 @@ impl Protocol for Planted {
     }
 
     async fn read<O: PhaseOps>(&self, ops: &O, txn: &mut Txn) -> Result<(), Stop> {
+        if let Some(calvin) = self.sequenced() {
+            return calvin.read(ops, txn).await;
+        }
         match self.0 {
             Bug::NoWaitUnlockEarly | Bug::WaitDieUnlockEarly => {
                 self.locking().read(ops, txn).await?;

@@ -26,6 +26,8 @@ pub(super) struct Observed<O> {
     timed: Cell<bool>,
     /// Time spent in each phase by this attempt; `None` where it did not run or was not timed.
     spent: Cell<[Option<Nanos>; PHASES]>,
+    /// When a phase began that the operations do not run themselves.
+    since: Cell<Nanos>,
     pen: RefCell<Option<Pen>>,
 }
 
@@ -48,6 +50,7 @@ impl<O> Observed<O> {
             port,
             timed: Cell::new(false),
             spent: Cell::new([None; PHASES]),
+            since: Cell::new(Nanos(0)),
             pen: RefCell::new(pen),
         }
     }
@@ -59,13 +62,19 @@ impl<O> Observed<O> {
     /// A transaction begins.
     #[inline]
     pub(super) fn begin(&self, timed: bool) {
+        // No later than its first effect.
+        self.begin_at(timed, self.port.nic().event_time());
+    }
+
+    /// A transaction begins that was asked for at `invoked`.
+    #[inline]
+    pub(super) fn begin_at(&self, timed: bool, invoked: Nanos) {
         self.timed.set(timed);
         if timed {
             self.spent.set([None; PHASES]);
         }
         if let Some(pen) = &mut *self.pen.borrow_mut() {
-            // No later than its first effect.
-            pen.recorder.begin(self.port.nic().event_time());
+            pen.recorder.begin(invoked);
             pen.read.clear();
             pen.wrote = false;
         }
@@ -112,6 +121,22 @@ impl<O> Observed<O> {
             *so_far = Some(so_far.unwrap_or(Nanos(0)) + self.port.now().since(start));
             self.spent.set(spent);
         }
+    }
+
+    /// A phase begins that is driven from outside, record by record.
+    pub(super) fn reading(&self) {
+        self.since.set(self.start());
+    }
+
+    /// It has ended, with all records read.
+    pub(super) fn have_read(&self, phase: Phase, txn: &Txn) {
+        self.stop(phase, self.since.get());
+        self.record_reads(txn);
+    }
+
+    /// What was written is about to be seen.
+    pub(super) fn writing(&self, txn: &Txn) {
+        self.record_writes(txn);
     }
 
     fn record_reads(&self, txn: &Txn) {

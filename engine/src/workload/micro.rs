@@ -6,6 +6,7 @@
 
 mod demand;
 
+use super::ahead::{InputWords, ReadWriteSet};
 use super::keys::KeyDist;
 use super::params::{Param, ParamError, Params};
 use super::{Check, RecordId, Scale, TableDef, Workload};
@@ -224,6 +225,28 @@ impl Workload for Micro {
             }
         }
         Ok(seen)
+    }
+
+    fn input_words(&self) -> Option<usize> {
+        Some(self.reads + self.writes)
+    }
+
+    fn declare(&self, input: &Input, set: &mut ReadWriteSet) {
+        let (only_read, updated) = input.keys[..self.reads + self.writes].split_at(self.reads);
+        only_read.iter().for_each(|&key| set.read(record(key)));
+        updated.iter().for_each(|&key| set.write(record(key)));
+    }
+
+    fn write_input(&self, input: &Input, out: &mut Vec<u64>) {
+        out.extend_from_slice(&input.keys[..self.reads + self.writes]);
+    }
+
+    fn read_input(&self, mut words: InputWords<'_>) -> Option<Input> {
+        let mut keys = [0; MAX_RECORDS];
+        for key in &mut keys[..self.reads + self.writes] {
+            *key = words.below(self.records)?;
+        }
+        words.is_empty().then_some(Input { keys })
     }
 
     fn tally(&self, _: RecordId, words: &[u64], sum: &mut Updates) {

@@ -5,6 +5,7 @@
 //! [`Session`], whatever the protocol, plan and fabric below. After a run the stores are counted and compared with
 //! what committed transactions say they did (FoundationDB's workloads: setup, start, check, metrics).
 
+pub mod ahead;
 pub mod columns;
 mod demand;
 pub mod keys;
@@ -18,6 +19,7 @@ pub mod ycsb;
 
 use crate::protocol::Protocol;
 use crate::session::{Halt, Session};
+use ahead::{InputWords, ReadWriteSet};
 use params::{Param, ParamError};
 use phases::ops::PhaseOps;
 use phases::store::Layout;
@@ -200,6 +202,24 @@ pub trait Workload: Sync {
         session: &mut Session<P, O>,
         input: &Self::Input,
     ) -> impl Future<Output = Result<Self::Tally, Halt>>;
+
+    /// Most words of an input as [`Workload::write_input`] writes it, if transactions can be declared ahead; `None` where the
+    /// records they touch are known only once they have read others. Protocols that order transactions before they run
+    /// (CALVIN) refuse such a workload.
+    fn input_words(&self) -> Option<usize> {
+        None
+    }
+
+    /// Names all records that the transaction of this input may touch. Touching any other is a fault.
+    fn declare(&self, _input: &Self::Input, _set: &mut ReadWriteSet) {}
+
+    /// Appends the input as words.
+    fn write_input(&self, _input: &Self::Input, _out: &mut Vec<u64>) {}
+
+    /// The input from its words, which come from another node: `None` if they are not an input of this workload.
+    fn read_input(&self, _words: InputWords<'_>) -> Option<Self::Input> {
+        None
+    }
 
     /// Adds one record's contents to `sum`.
     fn tally(&self, record: RecordId, words: &[u64], sum: &mut Self::Tally);

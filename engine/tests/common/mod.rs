@@ -76,8 +76,16 @@ pub fn plans_of(needs: &Needs) -> Vec<Plan> {
 }
 
 /// Protocols beside OCC, which has tests of its own.
-pub const OTHERS: &[&str] =
-    &["nowait", "waitdie", "nowait-exclusive", "waitdie-exclusive", "bounded-wait", "sundial", "mvcc"];
+pub const OTHERS: &[&str] = &[
+    "nowait",
+    "waitdie",
+    "nowait-exclusive",
+    "waitdie-exclusive",
+    "bounded-wait",
+    "sundial",
+    "mvcc",
+    "calvin",
+];
 
 /// The simulated fabric of the shipped EDR card.
 pub fn sim(seed: u64, faults: FaultOptions) -> FabricSpec {

@@ -70,7 +70,13 @@ pub fn workload(text: &str) -> Result<String, String> {
 /// `--protocol`.
 #[allow(clippy::missing_errors_doc)]
 pub fn protocol(text: &str) -> Result<String, String> {
-    known(text, PROTOCOLS, "protocol")
+    match text.split_once(':') {
+        // Settings follow the name.
+        Some((name, _)) if PROTOCOLS.contains(&name) => {
+            engine::protocol::AnyProtocol::parse(text).map(|_| text.to_owned())
+        }
+        _ => known(text, PROTOCOLS, "protocol"),
+    }
 }
 
 /// `--protocol` of `tune`: a name, or `all`.

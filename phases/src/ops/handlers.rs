@@ -9,11 +9,12 @@ mod structure;
 use super::owner::{self, Look};
 use super::parked::{Parked, Parking};
 use super::wire::{self, Name};
+use crate::letter;
 use crate::log::RingReader;
 use crate::rule::{Abort, Ask, CheckRule, Header, LockRule, OnConflict, Packing, Timestamp, Verdict};
 use crate::store::{Cluster, NodeStore, Shape, record};
 use primitives::fabric::{CpuWork, Nic};
-use primitives::mem::{Buf, PoolExhausted};
+use primitives::mem::{Buf, PoolExhausted, Region};
 use primitives::mesh::Site;
 use primitives::rpc::{Incoming, Malformed, Reader, Reply, Rpc, Service};
 use primitives::units::Nanos;
@@ -267,6 +268,27 @@ impl Handlers {
         Ok(())
     }
 
+    /// Puts a letter, or a piece of one, into place: contents first, head last.
+    fn letter(&mut self, request: &mut Reader<'_>, reply: &mut Reply<'_>) -> Result<(), Malformed> {
+        let (at, head, sum, first) = (request.word()?, request.word()?, request.word()?, request.word()?);
+        let bytes = request.remaining();
+        self.port.nic().charge(CpuWork::Copy(bytes));
+        let contents = first.checked_mul(8).and_then(|skip| skip.checked_add(letter::HEAD_WORDS as u64 * 8));
+        let room = contents.and_then(|skip| skip.checked_add(u64::from(bytes)));
+        let (Some(skip), Some(room)) = (contents, room) else {
+            return Err(Malformed::Field { field: "piece of a letter", value: first });
+        };
+        if !self.store.is_letter(at, room) || !bytes.is_multiple_of(8) {
+            return Err(Malformed::Field { field: "place of a letter", value: at });
+        }
+        let (from, start) = request.place(bytes)?;
+        Region::copy(from, start, self.store.region(), at + skip, u64::from(bytes));
+        self.store.region().store(at + 8, sum);
+        self.store.region().store(at, head);
+        wire::write_outcome(reply, 0, 0);
+        Ok(())
+    }
+
     fn unlock(&mut self, request: &mut Reader<'_>, reply: &mut Reply<'_>) -> Result<(), Malformed> {
         let name = Name::read(request)?;
         let held = Header(request.word()?);
@@ -318,6 +340,7 @@ impl Service for Handlers {
             wire::ABSENT => self.absent(request, reply),
             wire::SCAN => self.scan(request, reply),
             wire::LEAVES => self.leaves(request, reply),
+            wire::LETTER => self.letter(request, reply),
             wire::PING => {
                 wire::write_outcome(reply, 0, 0);
                 Ok(())

@@ -5,6 +5,7 @@
 //! records off, serves them by CPU, and hands the rest to whichever of the two the plan names.
 
 mod handlers;
+mod letters;
 mod logging;
 mod one_sided;
 mod owner;
@@ -15,6 +16,7 @@ mod two_sided;
 pub(crate) mod wire;
 
 pub use handlers::{HandlerStats, Handlers};
+pub use letters::{Sending, values_of};
 pub use one_sided::OneSided;
 pub use phases::Phases;
 pub use two_sided::TwoSided;
@@ -73,6 +75,27 @@ pub enum Fault {
         entry_bytes: u32,
         /// Bytes of the ring.
         ring_bytes: u64,
+    },
+    /// A transaction that was sequenced touched a record, or wrote one, that it had not declared ahead: its workload has a bug.
+    #[error("table {table} key {key}: not in the read and write set that the transaction declared ahead", table = .table.0)]
+    Undeclared {
+        /// The table.
+        table: TableId,
+        /// The key.
+        key: u64,
+    },
+    /// A transaction that was sequenced cannot go on, though nobody is in its way; the others that take part in it wait.
+    #[error("a sequenced transaction cannot go on: {0}")]
+    Sequenced(Abort),
+    /// What a node was to send never came.
+    #[error("{phase}: {node} has sent nothing for epoch {epoch}")]
+    Overdue {
+        /// In which phase.
+        phase: Phase,
+        /// The node waited for.
+        node: NodeId,
+        /// The epoch it was for.
+        epoch: u64,
     },
     /// A backup does not free its ring though everything in it is decided: it found a damaged entry.
     #[error("{backup} cannot apply its log beyond position {head}")]

@@ -17,7 +17,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 /// How serving a local record ended.
-enum Served {
+pub(super) enum Served {
     /// It is done.
     Done,
     /// Look again later.
@@ -30,11 +30,11 @@ enum Served {
 
 /// How a phase's records divide.
 #[derive(Clone, Copy, Debug, Default)]
-struct Split {
+pub(super) struct Split {
     /// Left for the primitive.
-    remote: usize,
+    pub(super) remote: usize,
     /// Local ones to look at again.
-    waiting: usize,
+    pub(super) waiting: usize,
 }
 
 /// All phases as a plan carries them, for one worker.
@@ -135,7 +135,7 @@ impl Phases {
 
     /// The one place where local records part from remote ones. Marks the records that a phase wants as pending and
     /// serves the local ones by CPU; what stays pending is the primitive's.
-    fn split(
+    pub(super) fn split(
         &self,
         set: &mut [Access],
         wanted: impl Fn(&Access) -> bool,
@@ -197,7 +197,7 @@ impl Phases {
     }
 
     /// Reads a local record.
-    fn read_local(&self, store: &NodeStore, access: &mut Access) -> Served {
+    pub(super) fn read_local(&self, store: &NodeStore, access: &mut Access) -> Served {
         self.context.charge(CpuWork::Copy(access.image_words() as u32 * 8));
         match access.shape().packing {
             Packing::Versions => return self.read_local_version(store, access),

@@ -16,6 +16,7 @@
 //! | ABSENT   | name, key, version that stands for the absence | outcome |
 //! | SCAN     | table and limit as a name, first key, last key, order | outcome; `ended:1, rows:16, leaves:16`; leaves with versions; of each row: key, offset (0: ask again), record |
 //! | LEAVES   | table and shard as a name, how many; leaves with versions | outcome |
+//! | LETTER   | place, head and checksum of the letter, first word of the piece, words… | outcome |
 //!
 //! A *name* is `table:16 | offset:48`, where the offset is that of the record if the requester knows it, else 0; the
 //! owner trusts it only if the record's key agrees. An *outcome* is `status:16 | offset:48`: status 0 is success, the
@@ -45,6 +46,7 @@ pub(super) const REMOVE: u8 = 11;
 pub(super) const ABSENT: u8 = 12;
 pub(super) const SCAN: u8 = 13;
 pub(super) const LEAVES: u8 = 14;
+pub(super) const LETTER: u8 = 15;
 
 const OFFSET_BITS: u32 = 48;
 const OFFSET_MASK: u64 = (1 << OFFSET_BITS) - 1;

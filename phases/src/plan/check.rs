@@ -39,6 +39,9 @@ pub struct Records {
 impl Records {
     /// Records that fit into any message: for plans that are checked without a workload.
     pub const SHORT: Records = Records { payload_bytes: 0, max_message: u32::MAX };
+    /// Transactions are ordered before they run, and every node serves its own records: phases carry inputs and values to places
+    /// that are known, not requests about records ([`crate::letter`]).
+    pub sequenced: bool,
 }
 
 /// Two-phase locking finds, reads and locks a record in one step, and has nothing to validate.
@@ -55,6 +58,7 @@ impl Needs {
         shared_locks: false,
         on_conflict: OnConflict::Fail,
         records: Records::SHORT,
+        sequenced: false,
     };
 
     /// Two-phase locking without waiting.
@@ -97,6 +101,17 @@ impl Needs {
     /// The same protocol, with records of this length.
     pub const fn with_records(self, records: Records) -> Needs {
         Needs { records, ..self }
+    }
+
+    /// Inputs ahead of transactions: `lock` carries each epoch's inputs to all nodes, which is how locks are asked for, and `fetch`
+    /// the values that other participants need.
+    pub const CALVIN: Needs =
+        Needs { protocol: "calvin", phases: &[Phase::Fetch, Phase::Lock], sequenced: true, ..Needs::OCC };
+
+    /// How `phase` is usually carried by `via`: with the optimizations of table 2, where letters, of which a whole batch goes out at
+    /// once, are like requests for locks.
+    pub fn usual(&self, phase: Phase, via: Via) -> Step {
+        Step::table2(if self.sequenced { Phase::Lock } else { phase }, via)
     }
 
     /// Whether the protocol runs `phase`.
@@ -237,6 +252,22 @@ pub enum Refusal {
     /// Hybrid without the cache it switches on.
     #[error("fetch: hybrid asked for, but the location cache it chooses by is off")]
     HybridWithoutCache,
+    /// Hybrid where values are sent unasked.
+    #[error(
+        "fetch: hybrid asked for, but under {protocol} values are sent unasked: nobody looks records up, so there is no cache to choose by"
+    )]
+    HybridForward {
+        /// The protocol.
+        protocol: &'static str,
+    },
+    /// A location cache that nobody asks.
+    #[error(
+        "location_cache: true, but under {protocol} every node serves its own records: no location of another node's is ever asked for"
+    )]
+    CacheNeverAsked {
+        /// The protocol.
+        protocol: &'static str,
+    },
     /// Passive acknowledgement of an answer the transaction needs.
     #[error("{phase}: passive_ack asked for, but the transaction cannot go on without this phase's answers")]
     AnswerNeeded {
@@ -268,7 +299,7 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// The phase it is about; the coroutine count is about none.
+    /// The phase it is about; coroutines and the location cache are about none.
     pub fn phase(&self) -> Option<Phase> {
         match self {
             Refusal::NoOneSidedVerbs { phase, .. }
@@ -283,8 +314,8 @@ impl Refusal {
             | Refusal::AnswerNeeded { phase } => Some(*phase),
             Refusal::NoAtomics { .. } => Some(Phase::Lock),
             Refusal::LeasesShared { .. } | Refusal::ReadTimestampsShared { .. } => Some(Phase::Validate),
-            Refusal::HybridWithoutCache => Some(Phase::Fetch),
-            Refusal::Coroutines { .. } => None,
+            Refusal::HybridWithoutCache | Refusal::HybridForward { .. } => Some(Phase::Fetch),
+            Refusal::Coroutines { .. } | Refusal::CacheNeverAsked { .. } => None,
         }
     }
 }
@@ -369,7 +400,7 @@ impl Plan {
         if !refusals.is_empty() {
             return Err(PlanError { refusals, nearest: self.nearest(caps, needs) });
         }
-        let cas = self.lock.is_some_and(|step| step.via == Via::OneSided);
+        let cas = !needs.sequenced && self.lock.is_some_and(|step| step.via == Via::OneSided);
         let apart = caps.atomic_scope != AtomicScope::Global;
         let renews = matches!(needs.packing, Packing::Leased | Packing::Versions)
             && self.validate.is_some_and(|step| step.via == Via::OneSided);
@@ -388,8 +419,12 @@ impl Plan {
                 Some(step) if !needs.runs(phase) => {
                     found.push(Refusal::NeverRun { phase, via: step.via, protocol: needs.protocol });
                 }
+                Some(step) if needs.sequenced => refuse_letters(phase, step, caps, needs, &mut found),
                 Some(step) => self.refuse_step(phase, step, caps, needs, &mut found),
             }
+        }
+        if needs.sequenced && self.location_cache {
+            found.push(Refusal::CacheNeverAsked { protocol: needs.protocol });
         }
         if !(1..=Plan::MAX_COROUTINES).contains(&self.coroutines) {
             found.push(Refusal::Coroutines { asked: self.coroutines });
@@ -513,6 +548,22 @@ impl Plan {
             })
             .count();
         (moved, self.location_cache != other.location_cache)
+    }
+}
+
+/// What is wrong with how a sequenced protocol's letters are sent. WRITEs to known places need neither atomics nor locations,
+/// but whoever sends must know that they have come.
+fn refuse_letters(phase: Phase, step: Step, caps: &Caps, needs: &Needs, found: &mut Vec<Refusal>) {
+    match (step.via, phase) {
+        (Via::Hybrid, Phase::Fetch) => found.push(Refusal::HybridForward { protocol: needs.protocol }),
+        (Via::Hybrid, _) => found.push(Refusal::HybridPhase { phase }),
+        _ => {}
+    }
+    if step.passive_ack {
+        found.push(Refusal::AnswerNeeded { phase });
+    }
+    if step.via.is_one_sided() && !caps.one_sided {
+        found.push(Refusal::NoOneSidedVerbs { phase, via: step.via, fabric: caps.fabric.clone() });
     }
 }
 

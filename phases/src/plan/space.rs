@@ -37,8 +37,8 @@ impl Variant {
     const TABLE2: Variant =
         Variant { outstanding: Outstanding::AfterFetch, doorbell_batching: None, passive_ack: true };
 
-    fn apply(self, phase: Phase, via: Via) -> Step {
-        let usual = Step::table2(phase, via);
+    fn apply(self, needs: &Needs, phase: Phase, via: Via) -> Step {
+        let usual = needs.usual(phase, via);
         Step {
             via,
             outstanding: usual.outstanding || self.outstanding == Outstanding::Always,
@@ -87,7 +87,7 @@ impl Space {
                     self.variants.iter().map(move |variant| {
                         let mut plan = Plan { location_cache: cache, ..Plan::empty() };
                         for &(phase, via) in &vias {
-                            plan.set(phase, Some(variant.apply(phase, via)));
+                            plan.set(phase, Some(variant.apply(&self.needs, phase, via)));
                         }
                         plan
                     })

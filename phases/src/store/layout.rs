@@ -8,6 +8,7 @@
 //!     records, each a multiple of 64 B where it is larger than that, else of 32 B
 //! allocation cursors, one word per copy and table and purpose
 //! log rings, one per (source node, worker): a head word in a line of its own, then the ring
+//! letters, where transactions are sequenced
 //! ```
 //!
 //! A key's primary is `key / keys_per_block mod nodes`; its backups are the next nodes in order (FaRM and DrTM+H
@@ -106,6 +107,7 @@ pub struct Layout {
     config: StoreConfig,
     tables: Vec<Table>,
     rings: u64,
+    letters: std::ops::Range<u64>,
     bytes: u64,
 }
 
@@ -183,7 +185,26 @@ impl Layout {
         }
         let ring = if replicas > 1 { RING_HEAD_BYTES + log_ring_bytes } else { 0 };
         let rings = take(u64::from(nodes) * u64::from(workers), ring)?;
-        Ok(Layout { config, tables, rings, bytes: at })
+        Ok(Layout { config, tables, rings, letters: at..at, bytes: at })
+    }
+
+    /// Sets `bytes` bytes more of every region aside for letters ([`crate::letter`]); returns where they begin.
+    ///
+    /// # Errors
+    /// If they cannot be addressed.
+    pub fn reserve_letters(&mut self, bytes: u64) -> Result<u64, StoreError> {
+        let start = self.bytes;
+        let end = bytes.checked_next_multiple_of(64).and_then(|bytes| start.checked_add(bytes));
+        let end = end
+            .filter(|&end| end < MAX_REGION_BYTES)
+            .ok_or_else(|| StoreError::Config(format!("{bytes} B of letters cannot be addressed")))?;
+        (self.letters, self.bytes) = (start..end, end);
+        Ok(start)
+    }
+
+    /// The part of each region that is set aside for letters.
+    pub fn letters(&self) -> std::ops::Range<u64> {
+        self.letters.clone()
     }
 
     /// What was laid out.

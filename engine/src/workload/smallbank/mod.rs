@@ -19,6 +19,7 @@
 mod demand;
 mod transactions;
 
+use super::ahead::{InputWords, ReadWriteSet};
 use super::keys::KeyDist;
 use super::params::{Param, ParamError, Params};
 use super::{Check, RecordId, Scale, TableDef, Workload};
@@ -235,6 +236,25 @@ impl Workload for SmallBank {
         }
     }
 
+    fn input_words(&self) -> Option<usize> {
+        Some(4)
+    }
+
+    fn declare(&self, input: &Input, set: &mut ReadWriteSet) {
+        transactions::declare(input, set);
+    }
+
+    fn write_input(&self, input: &Input, out: &mut Vec<u64>) {
+        out.extend([input.kind as u64, input.customer, input.other, input.amount as u64]);
+    }
+
+    fn read_input(&self, mut words: InputWords<'_>) -> Option<Input> {
+        let kind = KINDS.get(words.word()? as usize)?.1;
+        let (customer, other) = (words.below(self.accounts)?, words.below(self.accounts)?);
+        let amount = words.word()? as i64;
+        words.is_empty().then_some(Input { kind, customer, other, amount })
+    }
+
     fn tally(&self, _: RecordId, words: &[u64], sum: &mut Money) {
         sum.paid_in += i128::from(words[0] as i64);
         sum.accounts += 1;
@@ -311,6 +331,24 @@ mod tests {
         assert!(refusal(&[("payload_bytes", "12")]).contains("multiple of 8"));
         assert!(refusal(&[("accounts_per_thread", "5")]).contains("1 hot"));
         assert!(refusal(&[("hot_accounts_share", "1.5")]).contains("from 0 to 1"));
+    }
+
+    #[test]
+    fn inputs_survive_their_journey_and_strangers_are_refused() {
+        let bank = SmallBank::parse(SCALE, []).unwrap();
+        let mut rng = Xoshiro256PlusPlus::seed_from_u64(9);
+        let mut words = Vec::new();
+        for _ in 0..200 {
+            let input = bank.draw(&mut rng);
+            words.clear();
+            bank.write_input(&input, &mut words);
+            assert!(words.len() <= bank.input_words().unwrap());
+            assert_eq!(bank.read_input(InputWords::new(&words)), Some(input));
+            assert_eq!(bank.read_input(InputWords::new(&words[1..])), None);
+        }
+        assert_eq!(bank.read_input(InputWords::new(&[6, 0, 0, 0])), None, "a seventh kind");
+        assert_eq!(bank.read_input(InputWords::new(&[0, bank.accounts, 0, 0])), None, "no such customer");
+        assert_eq!(bank.read_input(InputWords::new(&[0, 1, 2, 0, 0])), None, "a word too many");
     }
 
     #[test]

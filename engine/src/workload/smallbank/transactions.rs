@@ -1,9 +1,10 @@
 //! The six transactions, over a session. Balances are signed cents in a record's first word.
 
-use super::{CHECKING, Input, Money, SAVINGS};
+use super::{CHECKING, Input, Kind, Money, SAVINGS};
 use crate::protocol::Protocol;
 use crate::session::{Halt, Row, Session};
 use crate::workload::RecordId;
+use crate::workload::ahead::ReadWriteSet;
 use phases::ops::PhaseOps;
 
 /// What a check costs beyond its amount if it bounces: one dollar, as in the paper.
@@ -33,6 +34,32 @@ fn paid_in(cents: i64) -> Money {
 
 fn paid_out(cents: i64) -> Money {
     Money { paid_out: i128::from(cents), ..Money::default() }
+}
+
+/// What each transaction touches: all of it follows from the input.
+pub(super) fn declare(input: &Input, set: &mut ReadWriteSet) {
+    let Input { kind, customer, other, .. } = *input;
+    match kind {
+        Kind::Amalgamate => {
+            set.write(savings(customer));
+            set.write(checking(customer));
+            set.write(checking(other));
+        }
+        Kind::Balance => {
+            set.read(savings(customer));
+            set.read(checking(customer));
+        }
+        Kind::DepositChecking => set.write(checking(customer)),
+        Kind::SendPayment => {
+            set.write(checking(customer));
+            set.write(checking(other));
+        }
+        Kind::TransactSavings => set.write(savings(customer)),
+        Kind::WriteCheck => {
+            set.read(savings(customer));
+            set.write(checking(customer));
+        }
+    }
 }
 
 /// All of the first customer's money goes to the second one's checking account.

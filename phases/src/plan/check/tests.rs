@@ -461,8 +461,46 @@ fn leases_and_read_timestamps_are_changed_from_one_side() {
 }
 
 #[test]
+fn letters_need_writes_and_neither_atomics_nor_locations() {
+    let calvin = |text: &str, scope| refused(text, scope, &Needs::CALVIN);
+    let both = |fetch: &str, lock: &str| format!("{{fetch: {fetch}, lock: {lock}, location_cache: false}}");
+    for scope in [AtomicScope::Global, AtomicScope::Nic, AtomicScope::None] {
+        for fetch in ["one-sided", "two-sided"] {
+            for lock in ["one-sided", "two-sided"] {
+                assert!(calvin(&both(fetch, lock), scope).is_empty(), "{fetch} {lock}");
+            }
+        }
+    }
+    let words = |text: &str| {
+        let caps = caps(false, AtomicScope::None);
+        plan(text).check(&caps, &Needs::CALVIN).unwrap_err()
+    };
+    let cached = words("{fetch: two-sided, lock: two-sided}");
+    assert!(cached.to_string().contains("every node serves its own records"), "{cached}");
+    assert_eq!(cached.nearest, plan(&both("two-sided", "two-sided")));
+    let hybrid = words(&both("hybrid", "two-sided"));
+    assert!(hybrid.to_string().contains("values are sent unasked"), "{hybrid}");
+    let passive =
+        words("{fetch: {via: two-sided, passive_ack: true}, lock: two-sided, location_cache: false}");
+    assert!(passive.to_string().contains("fetch: passive_ack asked for"), "{passive}");
+    let logged = words("{fetch: two-sided, lock: two-sided, log: two-sided, location_cache: false}");
+    assert!(logged.to_string().contains("calvin never runs this phase"), "{logged}");
+    let one_sided = words(&both("two-sided", "one-sided"));
+    assert!(one_sided.to_string().contains("lock: one-sided asked for"), "{one_sided}");
+    assert_eq!(one_sided.nearest, plan(&both("two-sided", "two-sided")));
+}
+
+#[test]
 fn every_protocol_has_hybrids_and_both_pure_plans() {
-    for needs in [&Needs::NOWAIT, &Needs::WAITDIE, &Needs::SUNDIAL, &Needs::MVCC, &Needs::NOWAIT_EXCLUSIVE] {
+    let all = [
+        &Needs::NOWAIT,
+        &Needs::WAITDIE,
+        &Needs::SUNDIAL,
+        &Needs::MVCC,
+        &Needs::NOWAIT_EXCLUSIVE,
+        &Needs::CALVIN,
+    ];
+    for needs in all {
         let plans: Vec<Plan> = Space::primitives(&caps(true, AtomicScope::Nic), needs).plans().collect();
         for via in [Via::OneSided, Via::TwoSided] {
             assert!(plans.contains(&Plan::uniform(via).restricted_to(needs)), "{} {via}", needs.protocol);
