@@ -1,7 +1,7 @@
 //! A steady state allocates nothing: a counting allocator watches a run's second half.
 
 use engine::cluster::{Length, RunSpec, run};
-use engine::protocol::{AnyProtocol, Occ};
+use engine::protocol::{AnyProtocol, Calvin, Occ, Protocol};
 use engine::workload::AnyWorkload;
 use phases::plan::{Plan, Preset};
 use primitives::fabric::loopback::Options;
@@ -32,6 +32,7 @@ static COUNTING: Counting = Counting;
 
 /// Allocations of a whole run of so many transactions per coroutine, set-up included.
 fn allocations(
+    protocol: AnyProtocol,
     plan: Plan,
     replicas: u16,
     workload: &str,
@@ -44,8 +45,7 @@ fn allocations(
     spec.replicas = replicas;
     let workload = AnyWorkload::parse(workload, spec.scale(), settings.iter().copied()).expect("settings");
     let before = ALLOCATIONS.load(Ordering::Relaxed);
-    let result =
-        run(&spec, &workload, AnyProtocol::Occ(Occ), &AtomicBool::new(false)).expect("loopback runs");
+    let result = run(&spec, &workload, protocol, &AtomicBool::new(false)).expect("loopback runs");
     assert!(result.passed(), "{:?}", result.failed_checks().collect::<Vec<_>>());
     ALLOCATIONS.load(Ordering::Relaxed) - before
 }
@@ -56,18 +56,25 @@ fn allocations(
 fn more_transactions_do_not_mean_more_allocations() {
     let smallbank = [("accounts_per_thread", "500")];
     let micro = [("records_per_thread", "500"), ("payload_bytes", "128"), ("zipf_theta", "0.9")];
-    for preset in [Preset::OneSided, Preset::TwoSided, Preset::DrtmH] {
+    let occ = AnyProtocol::Occ(Occ);
+    let calvin = AnyProtocol::Calvin(Calvin::default());
+    let presets = [Preset::OneSided, Preset::TwoSided, Preset::DrtmH].map(|preset| (occ, preset));
+    for (protocol, preset) in
+        presets.into_iter().chain([(calvin, Preset::OneSided), (calvin, Preset::TwoSided)])
+    {
         for (workload, settings) in [("smallbank", &smallbank[..]), ("micro", &micro[..])] {
-            let plan = preset.plan();
+            let plan = preset.plan().restricted_to(protocol.needs());
             let (short, long) = (100, 900);
-            let few = allocations(plan, 2, workload, settings, short);
-            let many = allocations(plan, 2, workload, settings, long);
+            let few = allocations(protocol, plan, 2, workload, settings, short);
+            let many = allocations(protocol, plan, 2, workload, settings, long);
             let transactions = 3 * u64::from(plan.coroutines) * (long - short);
             let more = many.saturating_sub(few);
-            eprintln!("{preset}, {workload}: {more} more allocations for {transactions} more transactions");
+            eprintln!(
+                "{preset}, {workload}, {protocol:?}: {more} more allocations for {transactions} more transactions"
+            );
             assert!(
                 more * 100 < transactions,
-                "{preset}, {workload}: {more} more allocations for {transactions} more transactions"
+                "{preset}, {workload}, {protocol:?}: {more} more allocations for {transactions} more transactions"
             );
         }
     }

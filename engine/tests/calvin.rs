@@ -4,6 +4,7 @@ mod common;
 
 use common::{Case, judge, sim};
 use engine::cluster::{Length, RunError, RunResult, RunSpec, run, run_as};
+use engine::protocol::planted::Bug;
 use engine::protocol::{AnyProtocol, Calvin, Protocol};
 use engine::session::{Halt, Session};
 use engine::verify::{Level, Op, OpKind, check};
@@ -297,6 +298,35 @@ fn the_same_seed_is_the_same_run() {
         let (a, b) = (judge(&case, "sim"), judge(&case, "sim"));
         assert_eq!(a.facts, b.facts);
         assert_eq!(a.stats.latency.to_data(), b.stats.latency.to_data());
+    }
+}
+
+/// What the checker objects to are orders that cannot be, not runs that broke off.
+#[test]
+fn planted_bugs_end_in_cycles_and_not_in_faults() {
+    let bugs = [
+        Bug::OutOfTurn,
+        Bug::ImpatientReaders,
+        Bug::EarlyRelease,
+        Bug::EarlyValues,
+        Bug::StaleValues,
+        Bug::EarlyEpoch,
+    ];
+    for bug in bugs {
+        let objections = (0..10).filter(|&seed| {
+            let fabric = sim(seed, FaultOptions::default());
+            let settings =
+                [("records_per_thread", "4"), ("reads", "2"), ("writes", "1"), ("payload_bytes", "8")];
+            let spec =
+                RunSpec::new(fabric, Shape { nodes: 3, workers: 2 }, plan(Via::OneSided, Via::TwoSided));
+            let mut case = Case::new("micro", &settings, spec);
+            (case.spec.seed, case.spec.plan.coroutines, case.spec.audit) = (seed, 3, false);
+            case.spec.length = Length::Transactions(40);
+            let (verdict, without_faults) = case.run_planted(bug);
+            assert!(without_faults, "{bug:?}, seed {seed}");
+            !verdict.passed()
+        });
+        assert!(objections.count() > 0, "{bug:?} went unnoticed on ten seeds");
     }
 }
 

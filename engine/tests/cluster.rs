@@ -2,7 +2,7 @@
 //! Here the processes are threads; `experiments/tests/cluster.rs` starts the binary.
 
 use engine::cluster::{Length, RunError, RunResult, RunSpec, run_member};
-use engine::protocol::{AnyProtocol, Occ};
+use engine::protocol::{AnyProtocol, Occ, Protocol};
 use engine::verify::{Level, check};
 use engine::workload::AnyWorkload;
 use phases::plan::Preset;
@@ -65,7 +65,15 @@ fn workload(spec: &RunSpec) -> AnyWorkload {
 }
 
 /// One node's part, as a process would do it.
-fn member(mut session: Session, spec: &RunSpec) -> Result<(RunResult, Option<RunResult>), RunError> {
+fn member(session: Session, spec: &RunSpec) -> Result<(RunResult, Option<RunResult>), RunError> {
+    member_under(AnyProtocol::Occ(Occ), session, spec)
+}
+
+fn member_under(
+    protocol: AnyProtocol,
+    mut session: Session,
+    spec: &RunSpec,
+) -> Result<(RunResult, Option<RunResult>), RunError> {
     if session.drives() {
         session.begin(b"the spec").expect("all are there");
     } else {
@@ -76,10 +84,9 @@ fn member(mut session: Session, spec: &RunSpec) -> Result<(RunResult, Option<Run
     spec.fabric = FabricSpec::Tcp(tcp::Options { secret, ..tcp::Options::default() });
     let stop = AtomicBool::new(false);
     let mut own = None;
-    let whole =
-        run_member(&spec, &workload(&spec), AnyProtocol::Occ(Occ), &stop, &mut session, &mut |share| {
-            own = Some(share);
-        })?;
+    let whole = run_member(&spec, &workload(&spec), protocol, &stop, &mut session, &mut |share| {
+        own = Some(share);
+    })?;
     if !session.drives() {
         assert_eq!(session.next_run(), Ok(None));
     }
@@ -116,6 +123,26 @@ fn smallbank_over_processes_is_serializable_and_conserves_money() {
         };
         assert!(span(0).0 < span(1).1 && span(1).0 < span(0).1, "{:?} {:?}", span(0), span(1));
     }
+}
+
+/// Sequencers in processes of their own: inputs, values and the end of epochs go over sockets alone.
+#[test]
+fn calvin_orders_transactions_over_processes() {
+    let calvin = AnyProtocol::named("calvin").expect("a protocol");
+    let mut spec = spec(3, 2, 2);
+    spec.plan = spec.plan.restricted_to(calvin.needs());
+    let results: Vec<_> = std::thread::scope(|scope| {
+        let spec = &spec;
+        let threads: Vec<_> =
+            sessions(3).into_iter().map(|s| scope.spawn(move || member_under(calvin, s, spec))).collect();
+        threads.into_iter().map(|t| t.join().expect("no panic").expect("it runs")).collect()
+    });
+    let whole = results[0].1.as_ref().expect("node 0 has the whole");
+    assert!(whole.passed(), "{:?} {:?}", whole.faults, whole.checks);
+    let ended = whole.stats.committed + whole.stats.rolled_back.of("insufficient-funds");
+    assert_eq!(ended, 3 * 2 * 4 * 50, "every transaction ends");
+    let verdict = check(whole.history.as_ref().expect("it was asked for"), Level::StrictSerializable);
+    assert!(verdict.passed(), "{verdict}");
 }
 
 #[test]

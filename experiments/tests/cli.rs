@@ -100,6 +100,11 @@ fn bad_flags_say_what_would_do_and_exit_with_2() {
     refused(&["run", "--fabric", "loopbcak"], 2, &["did you mean `loopback`?"]);
     refused(&["run", "--fabric", "sim"], 2, &["name a NIC profile"]);
     refused(&["run", "--protocol", "ooc"], 2, &["did you mean `occ`?"]);
+    refused(&["run", "--protocol", "occ:batch=4"], 2, &["occ has no settings"]);
+    refused(&["run", "--protocol", "calvin:batch=0"], 2, &["a whole number, 1 to 1024"]);
+    refused(&["run", "--protocol", "calvin:epochs=4"], 2, &["calvin has settings batch and epoch_us"]);
+    let logged = "{fetch: two-sided, lock: two-sided, log: two-sided}";
+    refused(&["run", "--protocol", "calvin", "--plan", logged], 2, &["calvin never runs this phase"]);
     refused(&["run", "--workload", "smalbank"], 2, &["did you mean `smallbank`?"]);
     refused(&["run", "--plan", "drtmh"], 2, &["did you mean `drtm-h`?"]);
     refused(&["run", "--set", "hot"], 2, &["key=value"]);

@@ -73,8 +73,11 @@ impl NodeStore {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rule::Packing;
+    use crate::store::{Layout, StoreConfig, TableSpec};
     use primitives::mem::BufPool;
-    use primitives::verbs::Lkey;
+    use primitives::verbs::{Lkey, NodeId};
+    use std::sync::Arc;
 
     fn letter(epoch: u64, words: &[u64], at: u64) -> Buf {
         let pool = BufPool::new(Region::new(1 << 12), Lkey(1));
@@ -106,6 +109,31 @@ mod tests {
         }
         assert_eq!(arrived(&region, 64, 6, 8), None, "another epoch");
         assert_eq!(arrived(&region, 64, 7, 3), None, "longer than there is room");
+    }
+
+    #[test]
+    fn letters_stay_in_their_part_of_the_region() {
+        let table = TableSpec { name: "t".into(), payload_words: 1, rows_per_node: 9, keys_per_block: 1 };
+        let mut layout = Layout::new(StoreConfig {
+            tables: vec![table],
+            nodes: 1,
+            workers: 1,
+            replicas: 1,
+            log_ring_bytes: 0,
+            packing: Packing::Counted,
+            first_version: 1,
+        })
+        .unwrap();
+        let records = layout.region_bytes();
+        assert!(layout.letters().is_empty());
+        let start = layout.reserve_letters(100).unwrap();
+        assert_eq!((start, layout.region_bytes()), (records, records + 128));
+        assert!(layout.clone().reserve_letters(u64::MAX - 7).is_err());
+        let store = NodeStore::new(NodeId(0), Arc::new(layout));
+        let inside = |at, bytes| store.is_letter(at, bytes);
+        assert!(inside(start, 128) && inside(start + 120, 8));
+        assert!(!inside(start - 8, 8) && !inside(start, 136) && !inside(start + 4, 8));
+        assert!(!inside(start + 128, 0) && !inside(u64::MAX - 7, 8) && !inside(start, u64::MAX));
     }
 
     #[test]
