@@ -25,6 +25,9 @@ pub struct Needs {
     pub on_conflict: OnConflict,
     /// The records that its phases carry, which are the workload's.
     pub records: Records,
+    /// Transactions are ordered before they run, and every node serves its own records: phases carry inputs and values to places
+    /// that are known, not requests about records ([`crate::letter`]).
+    pub sequenced: bool,
 }
 
 /// How long the longest record is that phases carry, and the messages that carry it two-sided.
@@ -39,9 +42,6 @@ pub struct Records {
 impl Records {
     /// Records that fit into any message: for plans that are checked without a workload.
     pub const SHORT: Records = Records { payload_bytes: 0, max_message: u32::MAX };
-    /// Transactions are ordered before they run, and every node serves its own records: phases carry inputs and values to places
-    /// that are known, not requests about records ([`crate::letter`]).
-    pub sequenced: bool,
 }
 
 /// Two-phase locking finds, reads and locks a record in one step, and has nothing to validate.
