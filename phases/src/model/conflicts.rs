@@ -171,59 +171,72 @@ impl Model<'_> {
             (mean(sum.until_lock, sum.writers), mean(sum.until_check, sum.readers));
         // The others' transactions per nanosecond.
         let rate = solution.rate * (customers - 1.0).max(0.0);
-        let left = 0.5 * mean(sum.hold, sum.holds);
+        let meets = |exposed: f64, ends: f64| self.over_bands(rate, exposed, ends);
         let mut next = Met::default();
-        for band in &self.workload().bands {
-            let per_record = rate * band.share / band.records;
-            let chance = |exposed: f64| band.share * (1.0 - (-per_record * exposed).exp());
-            match self.needs().packing {
-                Packing::Counted => {
-                    next.write += chance(sum.alone_ns + sum.commits * until_lock);
-                    next.read += chance(sum.alone_ns + sum.commits * until_check);
-                }
-                Packing::Locked => {
-                    next.write += chance(sum.alone_ns + sum.shared_ns);
-                    next.read += chance(sum.alone_ns);
-                }
-                Packing::Leased => {
-                    next.write += chance(sum.alone_ns);
-                    next.read += chance(sum.alone_ns + sum.commits * until_check);
-                }
-                Packing::Versions => {
-                    // Of those that began after it, who has come to the record before it does: both at any moment of
-                    // their span.
-                    let quicker = sum.accesses * sum.span / 6.0;
-                    next.write += chance(sum.alone_ns + quicker);
-                    next.read += chance(sum.alone_ns);
-                }
+        match self.needs().packing {
+            Packing::Counted => {
+                next.write = meets(sum.alone_ns + sum.commits * until_lock, 1.0).1;
+                next.read = meets(sum.alone_ns + sum.commits * until_check, 1.0).1;
             }
-        }
-        if self.needs().packing == Packing::Locked {
-            self.wait(plan, &mut next, left, sum.look, mean(sum.writers, sum.writers + sum.readers));
+            Packing::Leased => {
+                next.write = meets(sum.alone_ns, 1.0).1;
+                next.read = meets(sum.alone_ns + sum.commits * until_check, 1.0).1;
+            }
+            Packing::Versions => {
+                // Of those that began after it, who has come to the record before it does: both at any moment of their
+                // span.
+                let quicker = sum.accesses * sum.span / 6.0;
+                next.write = meets(sum.alone_ns + quicker, 1.0).1;
+                next.read = meets(sum.alone_ns, 1.0).1;
+            }
+            Packing::Locked => {
+                // What is left of a hold that somebody meets.
+                let left = 0.5 * mean(sum.hold, sum.holds);
+                let (ends, waited) = self.waiting(left, sum.look);
+                let (writes, write) = meets(sum.alone_ns + sum.shared_ns, ends);
+                let (reads, read) = meets(sum.alone_ns, ends);
+                (next.write, next.read) = (write, read);
+                let writers = mean(sum.writers, sum.writers + sum.readers);
+                let waits = (1.0 - ends) * (writes * writers + reads * (1.0 - writers));
+                let at_once = match self.needs().on_conflict {
+                    // The owner looks, and answers once.
+                    OnConflict::WaitIfOlder if plan.step(Phase::Lock).via != Via::OneSided => 0.0,
+                    OnConflict::WaitIfOlder => LOOKS_AT_ONCE,
+                    OnConflict::Retry(times) => f64::from(times),
+                    OnConflict::Fail => 0.0,
+                };
+                let looks = if sum.look > 0.0 { (waited / sum.look).min(at_once) } else { 0.0 };
+                next.looks = waits * looks;
+                next.wait_ns = waits * (waited - looks * sum.look).max(0.0);
+            }
         }
         next
     }
 
-    /// Turns conflicts into waits where the protocol has it so; `left` is what is left of a hold, `look` what a look takes.
-    fn wait(&self, plan: &CheckedPlan, next: &mut Met, left: f64, look: f64, writes_share: f64) {
-        let conflict = next.write * writes_share + next.read * (1.0 - writes_share);
-        let at_owner = plan.step(Phase::Lock).via != Via::OneSided;
-        let mut spent = |waits: f64, left: f64, at_once: f64| {
-            let looks = if look > 0.0 { (left / look).min(at_once) } else { 0.0 };
-            next.looks = waits * looks;
-            next.wait_ns = waits * (left - looks * look).max(0.0);
-        };
+    /// The chance that an access meets somebody, where others hold or change records for `exposed` per transaction; and the
+    /// chance that it ends its attempt, if `ends` of those that meet somebody do. The latter is such that attempts come out
+    /// right: a retry goes to the same records again, so who has met somebody on a hot record will again, and what
+    /// counts is the mean of the attempts needed, not of the chances.
+    fn over_bands(&self, rate: f64, exposed: f64, ends: f64) -> (f64, f64) {
+        let (mut meets, mut attempts) = (0.0, 0.0);
+        for band in &self.workload().bands {
+            let chance = 1.0 - (-rate * band.share / band.records * exposed).exp();
+            meets += band.share * chance;
+            attempts += band.share / (1.0 - ends * chance).max(LEAST_SUCCESS);
+        }
+        (meets, if attempts > 0.0 { (1.0 - 1.0 / attempts).max(0.0) } else { 0.0 })
+    }
+
+    /// Of those who meet a lock, how many give up; and how long the others wait, if so much is left of the hold and a look
+    /// takes so long.
+    fn waiting(&self, left: f64, look: f64) -> (f64, f64) {
         match self.needs().on_conflict {
-            OnConflict::Fail => {}
-            OnConflict::WaitIfOlder => {
-                spent(0.5 * conflict, left, if at_owner { 0.0 } else { LOOKS_AT_ONCE });
-                (next.write, next.read) = (0.5 * next.write, 0.5 * next.read);
-            }
+            OnConflict::Fail => (1.0, 0.0),
+            OnConflict::WaitIfOlder => (0.5, left),
             OnConflict::Retry(times) => {
                 let patience = f64::from(times) * look;
                 let gives_up = if left > 0.0 { (-patience / left).exp() } else { 0.0 };
-                spent(conflict, left * (1.0 - gives_up), f64::from(times));
-                (next.write, next.read) = (gives_up * next.write, gives_up * next.read);
+                (gives_up, left * (1.0 - gives_up))
             }
         }
     }
