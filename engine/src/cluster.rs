@@ -23,6 +23,7 @@ pub use result::{Fault, RunResult};
 use crate::protocol::calvin::Buffers;
 use crate::protocol::{AnyProtocol, Protocol};
 use crate::session::RetryPolicy;
+use crate::with_workload;
 use crate::workload::params::ParamError;
 use crate::workload::{AnyWorkload, Scale, TableDef, Workload};
 use phases::plan::{Needs, Plan, PlanError, Records};
@@ -230,13 +231,7 @@ pub fn needs(spec: &RunSpec, workload: &AnyWorkload, protocol: &AnyProtocol) -> 
 }
 
 fn tables(workload: &AnyWorkload) -> Vec<TableDef> {
-    match workload {
-        AnyWorkload::SmallBank(w) => w.tables(),
-        AnyWorkload::Micro(w) => w.tables(),
-        AnyWorkload::Tpcc(w) => w.tables(),
-        AnyWorkload::CustomerPosition(w) => w.tables(),
-        AnyWorkload::Ycsb(w) => w.tables(),
-    }
+    with_workload!(workload, w => w.tables())
 }
 
 /// Bytes a run will need, roughly: stores with their copies and logs, location caches, and what each worker holds for its
@@ -245,8 +240,8 @@ pub fn memory_estimate(spec: &RunSpec, workload: &AnyWorkload, protocol: &AnyPro
     let tables = tables(workload);
     let letters = protocol.sequenced().map_or(0, |calvin| {
         let payload = tables.iter().map(|t| t.payload_bytes.div_ceil(8)).max().unwrap_or(0);
-        let (coroutines, words) = (spec.plan.coroutines, workload.input_words().unwrap_or(0));
-        let most = workload.records_per_transaction();
+        let (coroutines, words) = (spec.plan.coroutines, with_workload!(workload, w => w.input_words()));
+        let (words, most) = (words.unwrap_or(0), with_workload!(workload, w => w.records_per_transaction()));
         Buffers::new(&calvin, spec.shape, coroutines, words, most, payload).map_or(0, |b| b.bytes())
     });
     let (nodes, workers) = (u64::from(spec.shape.nodes), u64::from(spec.shape.workers));
@@ -281,13 +276,7 @@ pub fn run(
     protocol: AnyProtocol,
     stop: &AtomicBool,
 ) -> Result<RunResult, RunError> {
-    match workload {
-        AnyWorkload::SmallBank(w) => run_as(spec, w, protocol, stop),
-        AnyWorkload::Micro(w) => run_as(spec, w, protocol, stop),
-        AnyWorkload::Tpcc(w) => run_as(spec, w, protocol, stop),
-        AnyWorkload::CustomerPosition(w) => run_as(spec, w, protocol, stop),
-        AnyWorkload::Ycsb(w) => run_as(spec, w, protocol, stop),
-    }
+    with_workload!(workload, w => run_as(spec, w, protocol, stop))
 }
 
 /// [`run`] for a workload and a protocol of one's own.
@@ -333,13 +322,7 @@ pub fn run_member(
     session: &mut Session,
     own: &mut dyn FnMut(RunResult),
 ) -> Result<Option<RunResult>, RunError> {
-    match workload {
-        AnyWorkload::SmallBank(w) => run_member_as(spec, w, protocol, stop, session, own),
-        AnyWorkload::Micro(w) => run_member_as(spec, w, protocol, stop, session, own),
-        AnyWorkload::Tpcc(w) => run_member_as(spec, w, protocol, stop, session, own),
-        AnyWorkload::CustomerPosition(w) => run_member_as(spec, w, protocol, stop, session, own),
-        AnyWorkload::Ycsb(w) => run_member_as(spec, w, protocol, stop, session, own),
-    }
+    with_workload!(workload, w => run_member_as(spec, w, protocol, stop, session, own))
 }
 
 /// [`run_member`] for a workload and a protocol of one's own.

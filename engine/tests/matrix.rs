@@ -191,5 +191,6 @@ fn calvin_runs_over_tcp() {
     one_sided.spec.fabric = FabricSpec::Tcp(tcp::Options::default());
     let caps = one_sided.spec.fabric.caps().expect("fixed");
     let refused = one_sided.spec.plan.check(&caps, protocol.needs()).expect_err("no one-sided verbs");
-    assert_eq!(refused.nearest.fetch.map(|step| step.via), Some(Via::TwoSided));
+    let nearest = refused.nearest.expect("a plan that tcp can carry");
+    assert_eq!(nearest.fetch.map(|step| step.via), Some(Via::TwoSided));
 }

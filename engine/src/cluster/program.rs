@@ -470,7 +470,8 @@ impl<W: Workload, P: Protocol + Copy + Sync> Client<'_, W, P> {
         let spec = self.run.spec;
         let meter = &self.common.meter;
         let worker = self.worker_number();
-        let mut session = self.session(worker * spec.plan.coroutines + self.coroutine, true);
+        let number = worker * spec.plan.coroutines + self.coroutine;
+        let mut session = self.session(number, true);
         let mut effects = W::Tally::default();
         let mut fault = None;
         for serial in 0..self.limit() {

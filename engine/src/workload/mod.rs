@@ -260,6 +260,20 @@ pub enum AnyWorkload {
     Ycsb(ycsb::Ycsb),
 }
 
+/// What `$body` says of the workload `$w` that was chosen.
+#[macro_export]
+macro_rules! with_workload {
+    ($any:expr, $w:ident => $body:expr) => {
+        match $any {
+            $crate::workload::AnyWorkload::SmallBank($w) => $body,
+            $crate::workload::AnyWorkload::Micro($w) => $body,
+            $crate::workload::AnyWorkload::Tpcc($w) => $body,
+            $crate::workload::AnyWorkload::CustomerPosition($w) => $body,
+            $crate::workload::AnyWorkload::Ycsb($w) => $body,
+        }
+    };
+}
+
 impl AnyWorkload {
     /// The workload called `name`, for a cluster of `scale`, with `settings` over its defaults.
     ///
@@ -286,12 +300,6 @@ impl AnyWorkload {
 
     /// The workload's name on the command line.
     pub fn name(&self) -> &'static str {
-        match self {
-            AnyWorkload::SmallBank(w) => w.name(),
-            AnyWorkload::Micro(w) => w.name(),
-            AnyWorkload::Tpcc(w) => w.name(),
-            AnyWorkload::CustomerPosition(w) => w.name(),
-            AnyWorkload::Ycsb(w) => w.name(),
-        }
+        with_workload!(self, w => w.name())
     }
 }

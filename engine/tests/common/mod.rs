@@ -46,13 +46,8 @@ impl Case {
     /// The case under a planted bug: its verdict, and whether the workload's invariants held.
     pub fn run_planted(&self, bug: Bug) -> (Verdict, bool) {
         let stop = AtomicBool::new(false);
-        let result = match self.workload() {
-            AnyWorkload::SmallBank(w) => run_as(&self.spec, &w, Planted(bug), &stop),
-            AnyWorkload::Micro(w) => run_as(&self.spec, &w, Planted(bug), &stop),
-            AnyWorkload::Tpcc(w) => run_as(&self.spec, &w, Planted(bug), &stop),
-            AnyWorkload::CustomerPosition(w) => run_as(&self.spec, &w, Planted(bug), &stop),
-            AnyWorkload::Ycsb(w) => run_as(&self.spec, &w, Planted(bug), &stop),
-        };
+        let result =
+            engine::with_workload!(&self.workload(), w => run_as(&self.spec, w, Planted(bug), &stop));
         let result = result.expect("the case can run");
         let history = result.history.as_ref().expect("it was asked for");
         (check(history, Planted(bug).level()), result.passed())

@@ -179,11 +179,7 @@ impl Workload for Ycsb {
     }
 
     fn tables(&self) -> Vec<TableDef> {
-        vec![TableDef {
-            name: "usertable",
-            records: self.records,
-            payload_bytes: self.fields.payload_bytes(),
-        }]
+        vec![TableDef::new("usertable", self.records, self.fields.payload_bytes())]
     }
 
     fn records_per_transaction(&self) -> usize {
