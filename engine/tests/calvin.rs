@@ -61,7 +61,7 @@ impl Workload for Steps {
     }
 
     fn tables(&self) -> Vec<TableDef> {
-        vec![TableDef { name: "records", records: RECORDS, payload_bytes: 16 }]
+        vec![TableDef::new("records", RECORDS, 16)]
     }
 
     fn records_per_transaction(&self) -> usize {

@@ -89,7 +89,7 @@ fn settle(txn: &Txn, ops: &[Op], written: &BTreeMap<Key, Vec<Removal>>, initial:
             }
             let overlap = removals.iter().any(|r| r.ret >= txn.invoke && r.invoke <= txn.ret);
             if !overlap {
-                let last = removals.iter().filter(|r| r.ret < txn.invoke).last();
+                let last = removals.iter().rfind(|r| r.ret < txn.invoke);
                 out.push(Op::read(key, last.map_or(initial, |r| r.version)));
             }
         }
