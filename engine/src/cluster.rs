@@ -121,6 +121,9 @@ pub struct RunSpec {
     pub history: bool,
     /// Count the stores before and after, and check the workload's invariants.
     pub audit: bool,
+    /// What phase operations do wrong on purpose, to see that the checks are not vacuous.
+    #[doc(hidden)]
+    pub sabotage: Option<phases::ops::Sabotage>,
 }
 
 impl RunSpec {
@@ -145,6 +148,7 @@ impl RunSpec {
             clocks: Clocks::default(),
             history: false,
             audit: true,
+            sabotage: None,
         }
     }
 

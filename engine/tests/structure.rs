@@ -10,8 +10,8 @@ use engine::protocol::{AnyProtocol, Occ, Protocol};
 use engine::session::{Halt, Order, Session};
 use engine::verify::{Level, check};
 use engine::workload::{Check, RecordId, TableDef, Workload};
-use phases::ops::PhaseOps;
-use phases::plan::{Needs, Plan, Preset};
+use phases::ops::{PhaseOps, Sabotage};
+use phases::plan::{Needs, Plan, Preset, Via};
 use phases::rule::Abort;
 use primitives::fabric::loopback::Options;
 use primitives::fabric::sim::FaultOptions;
@@ -276,6 +276,23 @@ fn what_is_not_validated_is_noticed() {
         );
         assert!(!by_checker.is_empty() && !by_invariant.is_empty(), "{bug:?} went unnoticed");
     }
+}
+
+/// A location from before the record went, believed: what is in the slot now has versions of its own.
+#[test]
+fn a_stale_location_that_is_believed_is_noticed() {
+    let objects = |seed: &u64| {
+        let mut spec = drawn(*seed);
+        spec.plan = Plan::uniform(Via::OneSided);
+        spec.retry.attempts = 20;
+        spec.sabotage = Some(Sabotage::StaleHits);
+        let result = run_as(&spec, &Club, Occ, &AtomicBool::new(false)).expect("it can run");
+        let verdict = check(result.history.as_ref().expect("asked for"), Level::StrictSerializable);
+        !verdict.passed()
+    };
+    let objections: Vec<u64> = (0..10).filter(objects).collect();
+    eprintln!("objected to on seeds {objections:?} of 0..10");
+    assert!(!objections.is_empty());
 }
 
 #[test]

@@ -477,6 +477,9 @@ impl<'r, W: Workload, P: Protocol + Copy + Sync> Program for Run<'r, W, P> {
         let cache = LocationCache::over(words);
         let skew = self.spec.clocks.of(site.node, self.spec.seed);
         let phases = Rc::new(Phases::with_clock(site, &common.cluster, common.plan, cache, skew));
+        if let Some(what) = self.spec.sabotage {
+            phases.sabotage(what);
+        }
         let stats = Rc::new(RefCell::new(WorkerStats::new(digits(site.shape))));
         let coroutines = self.spec.plan.coroutines;
         let collected = Rc::new(RefCell::new(Collected { running: coroutines, ..Collected::default() }));

@@ -176,6 +176,18 @@ pub trait PhaseOps {
     async fn unlock(&self, txn: &mut Txn) -> Result<(), Stop>;
 }
 
+/// What operations can be told to do wrong, to see that it does not go unnoticed. Nothing but tests asks for it.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sabotage {
+    /// A remembered location is believed, whatever key the record there has.
+    StaleHits,
+    /// A record is believed, whatever its checksum says.
+    TornReads,
+    /// One of four transactions writes nothing to the logs of its backups.
+    LostLogs,
+}
+
 /// What operations of one worker share.
 pub(crate) struct Context {
     pub(crate) plan: CheckedPlan,
@@ -187,6 +199,7 @@ pub(crate) struct Context {
     cache: Option<LocationCache>,
     clock: Clock,
     torn: Cell<u64>,
+    sabotage: Cell<Option<Sabotage>>,
 }
 
 impl Context {
@@ -260,6 +273,12 @@ impl Context {
             let pause = PAUSE_FIRST.0 << (tries - TRIES_AT_ONCE).min(PAUSE_DOUBLINGS);
             sleep_until(self.port(), self.port().now() + Nanos(pause)).await;
         }
+    }
+
+    /// Whether something is to be done wrong. Asked only where it would go wrong.
+    #[cold]
+    fn sabotaged(&self, what: Sabotage) -> bool {
+        self.sabotage.get() == Some(what)
     }
 
     /// A torn READ was seen.

@@ -22,7 +22,7 @@
 
 mod lookup;
 
-use super::{Context, Fault, MAX_TRIES, PhaseOps, Stop, fault};
+use super::{Context, Fault, MAX_TRIES, PhaseOps, Sabotage, Stop, fault};
 use crate::log::Slot;
 use crate::plan::{Phase, Step};
 use crate::rule::{Abort, CheckRule, Header, LockRule, Packing, Timestamp, Verdict, versions};
@@ -124,12 +124,15 @@ impl OneSided {
     /// Takes the record in the first image, unless it is torn or another key's.
     fn take_read(&self, access: &mut Access) -> Result<(), Abort> {
         self.context.charge(CpuWork::Copy(access.image_words() as u32 * 8));
-        if access.image().word(record::KEY_WORD) != access.key {
+        if access.image().word(record::KEY_WORD) != access.key && !self.context.sabotaged(Sabotage::StaleHits)
+        {
             self.context.forget(access);
             return Ok(());
         }
         let slot = if access.shape().packing == Packing::Versions { self.choose(access)? } else { 0 };
-        if access.shape().whole(record::words_of(access.image()), slot) {
+        if access.shape().whole(record::words_of(access.image()), slot)
+            || self.context.sabotaged(Sabotage::TornReads)
+        {
             access.read_in(slot);
         } else if access.shape().packing == Packing::Counted
             && record::is_absent(record::words_of(access.image()))

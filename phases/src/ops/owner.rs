@@ -35,14 +35,13 @@ impl NodeStore {
             },
         };
         let shape = self.layout().shape(table);
+        let counted = shape.packing == Packing::Counted;
         for _ in 0..LOOKS {
             let slot = self.read(offset, buf, shape);
             let gone = buf.word(record::KEY_WORD) != key;
             match slot {
                 Some(slot) if !gone => return Look::Whole(offset, slot),
-                None if !gone
-                    && !(shape.packing == Packing::Counted && record::is_absent(record::words_of(buf))) =>
-                {
+                None if !gone && (!counted || !record::is_absent(record::words_of(buf))) => {
                     return Look::Torn(offset);
                 }
                 _ => {}

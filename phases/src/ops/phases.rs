@@ -2,7 +2,7 @@
 
 use super::owner::Look;
 use super::wire;
-use super::{Clock, Context, MAX_TRIES, OneSided, PhaseOps, Skew, Stop, TwoSided, fault};
+use super::{Clock, Context, MAX_TRIES, OneSided, PhaseOps, Sabotage, Skew, Stop, TwoSided, fault};
 use crate::log::{RingReader, Rings};
 use crate::plan::{CheckedPlan, Phase, Step, Via};
 use crate::rule::{Abort, CheckRule, LockRule, OnConflict, Packing, Timestamp, Verdict};
@@ -75,6 +75,7 @@ impl Phases {
             cache: plan.get().location_cache.then_some(cache),
             clock: Clock::new(site.node, site.worker, skew),
             torn: Cell::new(0),
+            sabotage: Cell::new(None),
         });
         let local = cluster.store(site.node).clone();
         Phases {
@@ -111,6 +112,12 @@ impl Phases {
         intent: Intent,
     ) -> Result<usize, PoolExhausted> {
         txn.touch(self.context.port(), &self.context.layout, table, key, intent)
+    }
+
+    /// From now on, does something wrong.
+    #[doc(hidden)]
+    pub fn sabotage(&self, what: Sabotage) {
+        self.context.sabotage.set(Some(what));
     }
 
     /// This worker's view of the location cache, if the plan has one.
@@ -466,7 +473,8 @@ impl PhaseOps for Phases {
     }
 
     async fn replicate(&self, txn: &mut Txn) -> Result<(), Stop> {
-        if self.context.layout.config().replicas < 2 { Ok(()) } else { self.append(txn).await }
+        let lost = || txn.stamp.0.is_multiple_of(4) && self.context.sabotaged(Sabotage::LostLogs);
+        if self.context.layout.config().replicas < 2 || lost() { Ok(()) } else { self.append(txn).await }
     }
 
     async fn install_and_unlock(&self, txn: &mut Txn) -> Result<(), Stop> {

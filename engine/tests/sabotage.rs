@@ -1,0 +1,93 @@
+//! Phase operations that do something wrong on purpose: that it comes out shows that tests of the same kind are not vacuous.
+
+mod common;
+
+use common::sim;
+use engine::cluster::{Length, RunResult, RunSpec, run_as};
+use engine::protocol::{Occ, Protocol};
+use engine::session::{Halt, Session};
+use engine::workload::{Check, RecordId, TableDef, Workload};
+use phases::ops::{PhaseOps, Sabotage};
+use phases::plan::{Plan, Via};
+use primitives::fabric::sim::FaultOptions;
+use primitives::mesh::Shape;
+use rand::{Rng, RngExt};
+use std::sync::atomic::AtomicBool;
+
+/// Records whose words are all equal, written by some transactions and read by others, one at a time: those are
+/// not validated, so a record that is not of one piece has nothing but its checksum to tell.
+struct Equal;
+
+impl Workload for Equal {
+    type Input = (u64, bool);
+    /// Reads that saw words which differ.
+    type Tally = u64;
+
+    fn name(&self) -> &'static str {
+        "equal"
+    }
+
+    fn tables(&self) -> Vec<TableDef> {
+        vec![TableDef::new("records", 6, 400)]
+    }
+
+    fn records_per_transaction(&self) -> usize {
+        1
+    }
+
+    fn fill(&self, _: RecordId, words: &mut [u64]) {
+        words.fill(0);
+    }
+
+    fn draw(&self, rng: &mut impl Rng) -> (u64, bool) {
+        (rng.random_range(0..6), rng.random())
+    }
+
+    async fn execute<P: Protocol, O: PhaseOps>(
+        &self,
+        s: &mut Session<P, O>,
+        &(key, write): &(u64, bool),
+    ) -> Result<u64, Halt> {
+        let row = s.read(RecordId { table: 0, key }).await?;
+        let first = s.word(row, 0);
+        let torn = (0..s.words(row)).any(|i| s.word(row, i) != first);
+        for i in (0..s.words(row)).filter(|_| write) {
+            s.set_word(row, i, first + 1);
+        }
+        Ok(u64::from(torn))
+    }
+
+    fn tally(&self, _: RecordId, _: &[u64], _: &mut u64) {}
+
+    fn check(&self, _: &u64, torn: &u64, _: &u64) -> Vec<Check> {
+        vec![Check { name: "whole", passed: *torn == 0, detail: format!("{torn} torn records read") }]
+    }
+}
+
+fn run(seed: u64, sabotage: Option<Sabotage>) -> RunResult {
+    let faults = FaultOptions { torn_read: 0.5, torn_write: 0.5, ..FaultOptions::default() };
+    let mut spec =
+        RunSpec::new(sim(seed, faults), Shape { nodes: 3, workers: 1 }, Plan::uniform(Via::OneSided));
+    spec.seed = seed;
+    spec.replicas = 2;
+    spec.length = Length::Transactions(100);
+    spec.sabotage = sabotage;
+    run_as(&spec, &Equal, Occ, &AtomicBool::new(false)).expect("it can run")
+}
+
+/// The checks that fail on any of ten seeds.
+fn failures(sabotage: Option<Sabotage>) -> Vec<&'static str> {
+    let mut failed: Vec<&str> = (0..10)
+        .flat_map(|seed| run(seed, sabotage).failed_checks().map(|c| c.name).collect::<Vec<_>>())
+        .collect();
+    failed.sort_unstable();
+    failed.dedup();
+    failed
+}
+
+#[test]
+fn torn_reads_that_are_believed_and_logs_that_are_lost_are_noticed() {
+    assert_eq!(failures(None), [""; 0], "without sabotage everything holds");
+    assert!(failures(Some(Sabotage::TornReads)).contains(&"whole"));
+    assert_eq!(failures(Some(Sabotage::LostLogs)), ["backups-equal"]);
+}
