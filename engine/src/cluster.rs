@@ -14,10 +14,12 @@
 //! counted against what committed transactions say they did, and backups are compared with their primaries.
 
 mod audit;
+mod footprint;
 mod part;
 mod program;
 mod result;
 
+pub use footprint::{Footprint, footprint};
 pub use result::{Fault, RunResult};
 
 use crate::protocol::calvin::Buffers;

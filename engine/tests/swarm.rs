@@ -132,6 +132,39 @@ fn draw_other(seed: u64) -> (Case, &'static str) {
     (case, name)
 }
 
+/// As [`draw`], with orders that are placed, paid for, delivered and looked at, or customers' positions.
+fn draw_orders(seed: u64) -> (Case, &'static str) {
+    let (mut case, name) = draw(seed);
+    let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed.rotate_left(32));
+    let mut settings: Vec<(&str, String)> = Vec::new();
+    case.workload = *["tpcc", "tpcc", "tpcc", "tpce-cp"].choose(&mut rng).expect("a choice of four");
+    if case.workload == "tpcc" {
+        let customers = rng.random_range(10..30u32);
+        settings.extend([
+            ("warehouses", rng.random_range(1..6u32).to_string()),
+            ("customers_per_district", customers.to_string()),
+            ("orders_per_district", rng.random_range(1..=customers).to_string()),
+            ("items", rng.random_range(20..200u32).to_string()),
+            ("order_room_per_district", "200".to_owned()),
+            ("remote_item_share", format!("{:.1}", rng.random_range(0.0..1.0))),
+            ("delivery", rng.random_range(1..30u32).to_string()),
+            ("together", rng.random::<bool>().to_string()),
+        ]);
+    } else {
+        settings.extend([
+            ("load_units", "1".to_owned()),
+            ("customers_per_load_unit", rng.random_range(40..100u32).to_string()),
+            ("trades_per_account", rng.random_range(0..15u32).to_string()),
+            ("market_feed", "1".to_owned()),
+            ("local_customers", rng.random::<bool>().to_string()),
+        ]);
+    }
+    case.settings = settings.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
+    case.spec.length = Length::Transactions(rng.random_range(5..25));
+    case.spec.log_ring_bytes = 1 << 16;
+    (case, name)
+}
+
 fn env(name: &str) -> Option<u64> {
     let text = std::env::var(name).ok()?;
     Some(text.parse().unwrap_or_else(|_| panic!("{name}={text} is not a number")))
@@ -157,6 +190,11 @@ fn all_seeds(test: &str, draw: impl Fn(u64) -> (Case, &'static str)) {
 #[test]
 fn drawn_runs_are_strictly_serializable() {
     all_seeds("drawn", draw);
+}
+
+#[test]
+fn orders_and_positions_are_strictly_serializable() {
+    all_seeds("orders", draw_orders);
 }
 
 #[test]

@@ -4,16 +4,17 @@
 mod common;
 
 use common::{Case, judge, sim};
-use engine::cluster::{Length, RunResult, RunSpec, run, run_as};
+use engine::cluster::{Length, RunResult, RunSpec, footprint, run, run_as};
 use engine::protocol::planted::Bug;
 use engine::protocol::{AnyProtocol, Occ, Protocol};
 use engine::session::{Halt, Order, Row, Session};
 use engine::verify::check;
 use engine::workload::columns::Num;
 use engine::workload::tpcc::{Input, Job, Tally, Tpcc, Who, columns, key, table};
-use engine::workload::{AnyWorkload, Check, Client, RecordId, TableDef, Touches, Workload};
+use engine::workload::{AnyWorkload, Check, Client, RecordId, Scale, TableDef, Touches, Workload};
 use phases::ops::PhaseOps;
 use phases::plan::{Plan, Preset, Via};
+use phases::rule::Packing;
 use phases::store::Layout;
 use primitives::fabric::loopback::Options;
 use primitives::fabric::sim::FaultOptions;
@@ -158,6 +159,25 @@ fn other_protocols_are_refused() {
         let stop = AtomicBool::new(false);
         let refused = run(&case.spec, &case.workload(), protocol, &stop).expect_err("it cannot run");
         assert!(refused.to_string().contains("run it under occ"), "{refused}");
+    }
+}
+
+/// What is in memory beside payload: a record's header, checksum and key, padding to a cache line, and two thirds of a
+/// bucket's entry; for ordered tables their trees.
+#[test]
+fn little_is_in_memory_beside_payload() {
+    let scale = Scale { nodes: 2, workers: 1 };
+    let settings = [("warehouses", "2"), ("customers_per_district", "300"), ("orders_per_district", "300")];
+    let db = Tpcc::parse("tpcc", scale, settings.into_iter().chain([("items", "1000")])).expect("settings");
+    for table in footprint(&db, 2, Packing::Counted).expect("it fits") {
+        // Tables of a few records are mostly the overflow buckets that every table has.
+        let most = if table.records < 100 { 2_000.0 } else { 24.0 + 40.0 + 64.0 };
+        assert!((24.0..most).contains(&table.beside_bytes), "{table:?}");
+        let ordered = ["customer-name", "new-order", "customer-order", "order-line"].contains(&table.table);
+        assert!(
+            if ordered { (8.0..60.0).contains(&table.tree_bytes) } else { table.tree_bytes == 0.0 },
+            "{table:?}"
+        );
     }
 }
 

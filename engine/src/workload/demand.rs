@@ -115,6 +115,27 @@ mod tests {
     }
 
     #[test]
+    fn tpc_workloads_are_ones_the_model_takes_and_know_what_is_remote() {
+        const SIZES: &[(&str, &str)] =
+            &[("items", "1000"), ("customers_per_district", "30"), ("orders_per_district", "30")];
+        let no = demand("tpcc-no", SIZES, 1 << 20);
+        let whole = demand("tpcc", SIZES, 1 << 20);
+        let position = demand("tpce-cp", &[("customers_per_load_unit", "100")], 1 << 20);
+        for d in [&no, &whole, &position] {
+            d.validate().unwrap_or_else(|e| panic!("{}: {e}", d.name));
+        }
+        // Ten stocks of 36 records; of the whole mix's far less, since few lines and payments go elsewhere.
+        assert_eq!((no.classes.len(), no.classes[0].reads, no.classes[0].writes), (1, 12.0, 24.0));
+        assert!((no.local_share - 26.0 / 36.0).abs() < 1e-9, "{}", no.local_share);
+        assert!(whole.classes.len() == 5 && whole.local_share > 0.98, "{}", whole.local_share);
+        assert!(no.payload_bytes > 128 && no.payload_bytes < 328, "{}", no.payload_bytes);
+        // Nearly half of what customer-position reads are prices, three of four elsewhere.
+        assert!((0.6..0.75).contains(&position.local_share), "{}", position.local_share);
+        assert_eq!((position.classes.len(), position.writes()), (1, 0.0));
+        assert_eq!(demand("tpce-cp", &[("market_feed", "1")], 1 << 20).classes.len(), 2);
+    }
+
+    #[test]
     fn smallbank_averages_follow_the_mix() {
         let d = demand("smallbank", &[], 1 << 30);
         // 15 % × 3 + 15 % × 1 + 25 % × 2 + 15 % × 1 + 15 % × 1.
