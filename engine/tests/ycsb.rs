@@ -71,6 +71,13 @@ fn thinking_keeps_the_core_busy() {
         let least = Nanos(50_000 * u64::from(case.spec.plan.coroutines) * 30);
         assert!(result.elapsed >= least, "{} is less than {least}", result.elapsed);
         assert!(result.stats.latency.p50().is_some_and(|p50| p50 >= Nanos(50_000)));
+        let cpu = result.cpu_ns_per_committed().expect("time is virtual");
+        assert!((50_000.0..70_000.0).contains(&cpu), "{cpu} ns of CPU for 50 us of thinking");
+        // Every call has its answer, and no READ has one that a core sends.
+        let messages = result.messages_per_machine_per_s().expect("time passed");
+        let each = messages * result.elapsed.as_secs_f64() * 3.0 / result.stats.committed as f64;
+        let wanted = result.verbs_per_committed() * if via == Via::OneSided { 1.0 } else { 2.0 };
+        assert!((each / wanted - 1.0).abs() < 0.1, "{each} messages, {wanted} wanted");
     }
 }
 

@@ -110,18 +110,26 @@ impl RunResult {
         self.per_committed(self.stats.costs().doorbells)
     }
 
-    /// Work of all cores for each committed transaction, where time is virtual: what cores were charged over the whole run, at
-    /// the measured rate. Cores that find nothing to do are idle, however they look for it.
-    pub fn cpu_ns_per_committed(&self) -> Option<f64> {
-        let (busy, all) = (self.facts.busy.as_secs_f64(), self.facts.virtual_time.as_secs_f64());
-        let rate = self.committed_per_s();
-        (all > 0.0 && rate > 0.0).then(|| 1e9 * busy / all / rate)
+    /// The share of all that was posted in the whole run which belongs to what was counted: ports and cores count from the
+    /// first connection to the last straggler. Answers are taken to go with their requests.
+    fn counted_share(&self) -> Option<f64> {
+        let answers = self.traffic.sends.saturating_sub(self.rpc.calls);
+        let requests = self.traffic.verbs().saturating_sub(answers);
+        (requests > 0).then(|| (self.stats.costs().verbs as f64 / requests as f64).min(1.0))
     }
 
-    /// Messages that each machine's NIC was given to send, requests and replies, per second of virtual time, over the whole run.
+    /// Work of all cores for each committed transaction, where time is virtual and anything is posted. Cores that find nothing
+    /// to do are idle, however they look for it.
+    pub fn cpu_ns_per_committed(&self) -> Option<f64> {
+        let share = self.counted_share().filter(|_| self.facts.busy.0 > 0 && self.stats.committed > 0)?;
+        Some(share * self.facts.busy.0 as f64 / self.stats.committed as f64)
+    }
+
+    /// Messages that each machine's NIC is given to send, requests and answers, per second.
     pub fn messages_per_machine_per_s(&self) -> Option<f64> {
-        let (all, nodes) = (self.facts.virtual_time.as_secs_f64(), f64::from(self.shape.nodes));
-        (all > 0.0).then(|| self.traffic.verbs() as f64 / all / nodes)
+        let (span, nodes) = (self.elapsed.as_secs_f64(), f64::from(self.shape.nodes));
+        let share = self.counted_share().filter(|_| span > 0.0)?;
+        Some(share * self.traffic.verbs() as f64 / span / nodes)
     }
 
     /// A phase's requests, waits and doorbells per committed transaction, in that order.

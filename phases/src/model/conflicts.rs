@@ -13,7 +13,7 @@
 //! - **Versions** (MVCC): a read meets the lock of a writer, whose place in the order is taken to be earlier, since it has come
 //!   that far already; a write meets a lock, or somebody with a later place who was quicker. Versions are taken to last.
 //!
-//! Not in it: chains of waiting, ages that make a retry succeed more easily, clocks that differ.
+//! Not in it: ages that make a retry succeed more easily, clocks that differ.
 
 use super::forecast::{Model, PhaseCosts};
 use super::input::TxnClass;
@@ -197,7 +197,7 @@ impl Model<'_> {
                 let (reads, read) = meets(sum.alone_ns, ends);
                 (next.write, next.read) = (write, read);
                 let writers = mean(sum.writers, sum.writers + sum.readers);
-                let waits = (1.0 - ends) * (writes * writers + reads * (1.0 - writers));
+                let waits = writes * writers + reads * (1.0 - writers);
                 let at_once = match self.needs().on_conflict {
                     // The owner looks, and answers once.
                     OnConflict::WaitIfOlder if plan.step(Phase::Lock).via != Via::OneSided => 0.0,
@@ -213,18 +213,22 @@ impl Model<'_> {
         next
     }
 
-    /// The chance that an access meets somebody, where others hold or change records for `exposed` per transaction; and the
-    /// chance that it ends its attempt, if `ends` of those that meet somebody do. The latter is such that attempts come out
-    /// right: a retry goes to the same records again, so who has met somebody on a hot record will again, and what
-    /// counts is the mean of the attempts needed, not of the chances.
+    /// How often an access waits for what is left of a hold, where others hold or change records for `exposed` per transaction
+    /// and `ends` of those that meet somebody give up; and the chance that it gives up.
+    ///
+    /// Who has waited may find the next one there, again and again; later holds are met at their beginning and last twice what
+    /// is left of the first. The chance to give up is such that attempts come out right: a retry goes to the same records
+    /// again, so who has met somebody on a hot record will again, and what counts is the mean of the attempts needed, not
+    /// of the chances.
     fn over_bands(&self, rate: f64, exposed: f64, ends: f64) -> (f64, f64) {
-        let (mut meets, mut attempts) = (0.0, 0.0);
+        let (mut waits, mut attempts) = (0.0, 0.0);
         for band in &self.workload().bands {
-            let chance = 1.0 - (-rate * band.share / band.records * exposed).exp();
-            meets += band.share * chance;
-            attempts += band.share / (1.0 - ends * chance).max(LEAST_SUCCESS);
+            let met = 1.0 - (-rate * band.share / band.records * exposed).exp();
+            let stays = (met * (1.0 - ends)).min(1.0 - LEAST_SUCCESS);
+            waits += band.share * stays * (1.0 + stays) / (1.0 - stays);
+            attempts += band.share / (1.0 - met * ends / (1.0 - stays)).max(LEAST_SUCCESS);
         }
-        (meets, if attempts > 0.0 { (1.0 - 1.0 / attempts).max(0.0) } else { 0.0 })
+        (waits, if attempts > 0.0 { (1.0 - 1.0 / attempts).max(0.0) } else { 0.0 })
     }
 
     /// Of those who meet a lock, how many give up; and how long the others wait, if so much is left of the hold and a look

@@ -96,7 +96,8 @@ pub fn draw(results: &[&Results]) -> Framed<Vec<Drawn>> {
     Ok(drawn)
 }
 
-fn compares(results: &Results) -> Framed<bool> {
+/// Whether an experiment compares protocols under plans, and nothing along an axis of numbers.
+pub fn compares(results: &Results) -> Framed<bool> {
     let mut several = 0;
     for name in results.points.get_column_names() {
         let Some(axis) = name.strip_prefix("axis_") else { continue };
@@ -174,7 +175,8 @@ fn places(points: &[Point]) -> Vec<String> {
 }
 
 fn best<'p>(points: impl Iterator<Item = &'p Point>) -> Option<&'p Point> {
-    points.max_by(|a, b| a.rate.total_cmp(&b.rate))
+    // Of equal ones the first: a tuned plan may be a pure one under another name.
+    points.reduce(|best, next| if next.rate > best.rate { next } else { best })
 }
 
 /// Who commits most, place by place.
@@ -254,23 +256,30 @@ fn pure_against_mixed(results: &Results, points: &[Point]) -> (String, Figure) {
         let mut rows: Vec<(f64, Row)> = Vec::new();
         for protocol in distinct(here().map(|p| p.protocol.clone())) {
             let of = || here().filter(|p| p.protocol == protocol);
-            let (Some(pure), Some(mixed)) =
-                (best(of().filter(|p| p.pure())), best(of().filter(|p| !p.pure())))
-            else {
-                continue;
+            let Some(pure) = best(of().filter(|p| p.pure())) else { continue };
+            let name = |plan: &String| Cell::Text(crate::plan::short(plan), ink::for_name(plan));
+            let (gain, cells) = match best(of().filter(|p| !p.pure())) {
+                Some(mixed) => {
+                    let gain = mixed.rate / pure.rate - 1.0;
+                    let text = format!("{} → {}", human::short(pure.rate), human::short(mixed.rate));
+                    let cells = vec![
+                        Cell::Against(pure.rate, mixed.rate, text, Ink::Hybrid),
+                        Cell::Text(human::signed_percent(gain), Ink::Text),
+                        name(&pure.plan),
+                        name(&mixed.plan),
+                    ];
+                    (gain, cells)
+                }
+                // The tuner's choice is a pure plan.
+                None => {
+                    let said = Cell::Said(pure.rate, human::short(pure.rate), Ink::Other);
+                    let none = Cell::Text("none promised more".to_owned(), Ink::Muted);
+                    (0.0, vec![said, Cell::Missing, name(&pure.plan), none])
+                }
             };
-            let gain = mixed.rate / pure.rate - 1.0;
-            let text = format!("{} → {}", human::short(pure.rate), human::short(mixed.rate));
-            let names = [&pure.plan, &mixed.plan]
-                .map(|plan| Cell::Text(crate::plan::short(plan), ink::for_name(plan)));
-            let mut cells = vec![
-                Cell::Against(pure.rate, mixed.rate, text, Ink::Hybrid),
-                Cell::Text(human::signed_percent(gain), Ink::Text),
-            ];
-            cells.extend(names);
             rows.push((gain, Row { name: spelled(&protocol).to_owned(), ink: Ink::Text, cells }));
         }
-        if let Some((gain, row)) = rows.iter().max_by(|a, b| a.0.total_cmp(&b.0)) {
+        if let Some((gain, row)) = rows.iter().max_by(|a, b| a.0.total_cmp(&b.0)).filter(|row| row.0 > 0.0) {
             clauses.push(format!(
                 "on {place} mixing gives {} most, {}",
                 row.name,

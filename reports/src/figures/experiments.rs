@@ -63,6 +63,9 @@ fn experiment(results: &Results) -> Framed<Option<Drawn>> {
     columns.extend(axes.iter().map(String::as_str));
     columns.extend(MEASURES);
     let wanted = record.figures();
+    if wanted.is_empty() && super::comparison::compares(results)? {
+        return Ok(None);
+    }
     let (asked, said, drawn) = super::wanted::draw(&rows, &axes, &wanted, record.provenance)?;
     columns.extend(distinct(drawn.iter().map(String::as_str)).into_iter().filter(|c| !MEASURES.contains(c)));
     let (figure, clauses) = match asked.panels.is_empty() {
