@@ -46,6 +46,8 @@ pub fn measure(
         .with("context", asked.context.as_str())
         .with("ack", asked.ack.as_str())
         .with("atomics_percent", point.atomics_percent)
+        .with("peers", asked.peers.as_str())
+        .with("queue_pairs_per_node", sample.queue_pairs as f64 / f64::from(scope.nodes))
         .with("optimizations", point.rung.map_or("", |rung| rung.name()))
         .with("ops", sample.ops)
         .with("rate_per_s", rate)

@@ -40,7 +40,7 @@ fn round_trip(truth: &Profile) -> Calibrated {
         })
         .collect();
     let spec = json!({"nodes": SCOPE.nodes, "threads": SCOPE.threads, "coroutines": SCOPE.coroutines, "quick": true});
-    let targets = Targets::of_rows(&rows, &spec, 23, "a round trip".into(), false).expect("rows of ours");
+    let targets = Targets::of_rows(&rows, &spec, 23, "a round trip".into()).expect("rows of ours");
     let mut wrong = truth.clone();
     let free: Vec<(&str, &str)> =
         truth.quantities().filter(|q| q.2.free.is_some()).map(|(section, name, _)| (section, name)).collect();
@@ -118,4 +118,34 @@ fn cx4_edr_comes_back() {
         ("nic.responder_send", 0.10),
     ];
     recovers("cx4-edr", &pinned);
+}
+
+#[test]
+fn connectib_fdr_comes_back() {
+    let pinned = [
+        ("nic.requester_read", 0.10),
+        ("nic.requester_write", 0.10),
+        ("nic.responder_read", 0.05),
+        ("nic.responder_write", 0.10),
+        ("nic.atomic_hold", 0.02),
+        ("nic.pass_latency", 0.05),
+        ("cpu.completion", 0.10),
+        ("cpu.request", 0.05),
+        ("cpu.doorbell", 0.05),
+    ];
+    recovers("connectib-fdr", &pinned);
+}
+
+#[test]
+fn cx3_comes_back() {
+    let pinned = [
+        ("nic.requester_read", 0.10),
+        ("nic.responder_read", 0.05),
+        ("nic.responder_atomic", 0.02),
+        ("nic.pass_latency", 0.05),
+        ("cpu.completion", 0.10),
+        ("cpu.request", 0.05),
+        ("cpu.doorbell", 0.05),
+    ];
+    recovers("cx3", &pinned);
 }
