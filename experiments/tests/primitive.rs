@@ -6,7 +6,11 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 fn doorbell(dir: &Path, args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_doorbell")).current_dir(dir).args(args).output().expect("the binary starts")
+    Command::new(env!("CARGO_BIN_EXE_doorbell"))
+        .current_dir(dir)
+        .args(args)
+        .output()
+        .expect("the binary starts")
 }
 
 fn stderr(output: &Output) -> String {

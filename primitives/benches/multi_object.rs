@@ -48,7 +48,8 @@ fn main() {
     let args: Vec<String> = std::env::args().collect();
     if let Some(at) = args.iter().position(|a| a == "--once") {
         let verb = args.get(at + 1).and_then(|name| BenchVerb::named(name)).expect("a verb");
-        let load = args.get(at + 2).and_then(|us| us.parse().ok()).map(Nanos::from_micros).expect("microseconds");
+        let load =
+            args.get(at + 2).and_then(|us| us.parse().ok()).map(Nanos::from_micros).expect("microseconds");
         let (_, virtual_time, events) = simulate("cx4-edr-x2", verb, load);
         println!("{verb:?}: {events} events in {virtual_time}");
         return;
@@ -57,7 +58,9 @@ fn main() {
     if !args.iter().any(|a| a == "--bench") {
         return;
     }
-    println!("{NODES} nodes x {THREADS} threads x {COROUTINES} coroutines, ten objects of 64 B, per virtual millisecond:");
+    println!(
+        "{NODES} nodes x {THREADS} threads x {COROUTINES} coroutines, ten objects of 64 B, per virtual millisecond:"
+    );
     for profile in ["cx4-edr", "cx4-edr-x2"] {
         for verb in [BenchVerb::Read, BenchVerb::Write, BenchVerb::Rpc, BenchVerb::RpcWrite] {
             // Two loads, one longer by a millisecond: set-up and the end of the run are in both.

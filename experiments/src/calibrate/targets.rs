@@ -65,7 +65,9 @@ impl Targets {
             let claim = calibrate.claim();
             // A relation or a bound gives no number to aim at; it still judges. "Up to" names the largest of a sweep.
             let most = claim.value.hi.filter(|_| claim.value.form == Form::UpTo);
-            let (Some(want), Some(binding)) = (claim.value.num.or(most), &claim.answered_by) else { continue };
+            let (Some(want), Some(binding)) = (claim.value.num.or(most), &claim.answered_by) else {
+                continue;
+            };
             let Some(name) = &binding.experiment else { continue };
             // A place on an axis moves in steps, which no derivative sees.
             if matches!(binding.number, Some(Number::Plateau(_))) {
@@ -117,12 +119,7 @@ impl Targets {
     ///
     /// # Errors
     /// As [`Targets::of_results`].
-    pub fn of_rows(
-        rows: &[Row],
-        spec: &Value,
-        seed: u64,
-        origin: String,
-    ) -> Result<Targets, CliError> {
+    pub fn of_rows(rows: &[Row], spec: &Value, seed: u64, origin: String) -> Result<Targets, CliError> {
         let other = || {
             CliError::usage("its points are not those that this version measures")
                 .hint("characterize again with this version")

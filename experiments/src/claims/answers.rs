@@ -74,7 +74,8 @@ pub fn answer_all(
     }
     needed.retain(|_, (experiment, _)| library::is_primitive(experiment));
     for binding in claims.iter().filter_map(|c| c.answered_by.as_ref()) {
-        if let Some((experiment, points)) = needed.get_mut(binding.experiment.as_deref().unwrap_or_default()) {
+        if let Some((experiment, points)) = needed.get_mut(binding.experiment.as_deref().unwrap_or_default())
+        {
             points.extend(library::points_of(binding, experiment));
         }
     }
@@ -119,7 +120,9 @@ fn value(asked: &Parameter, profiles: &Profiles) -> Result<f64, String> {
         profiles.get(&asked.profile).ok_or_else(|| format!("no profile is called {}", asked.profile))?;
     let one = |wanted: &str| {
         let found = profile.quantities().find(|(section, name, _)| format!("{section}.{name}") == wanted);
-        found.map(|(.., quantity)| quantity.value).ok_or_else(|| format!("profile {} has no {wanted}", asked.profile))
+        found
+            .map(|(.., quantity)| quantity.value)
+            .ok_or_else(|| format!("profile {} has no {wanted}", asked.profile))
     };
     asked.numbers().map(one).sum()
 }

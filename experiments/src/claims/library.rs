@@ -59,7 +59,8 @@ pub(super) fn check(binding: &Binding) -> Result<(), String> {
         let known = Profile::shipped("cx4-edr").map_err(|e| e.to_string())?;
         let is_there =
             |name: &str| known.quantities().any(|(section, number, _)| format!("{section}.{number}") == name);
-        let wrong = binding.parameters().into_iter().flat_map(Parameter::numbers).find(|name| !is_there(name));
+        let wrong =
+            binding.parameters().into_iter().flat_map(Parameter::numbers).find(|name| !is_there(name));
         return wrong.map_or(Ok(()), |name| Err(format!("no profile has a number {name}")));
     }
     let name = binding.experiment.as_deref().unwrap_or_default();

@@ -220,8 +220,7 @@ impl Program for ClosedLoad<'_> {
         let access = Access { on_card: self.point.on_card, ..Access::ALL };
         let bytes = if self.point.on_card { ON_CARD_BYTES } else { TARGET_BYTES };
         let targets: Vec<Region> = nodes.iter().map(|_| Region::new(bytes as usize)).collect();
-        let register =
-            |(nic, region): (&AnyNic, &Region)| nic.register(region, access).map(|keys| keys.rkey);
+        let register = |(nic, region): (&AnyNic, &Region)| nic.register(region, access).map(|keys| keys.rkey);
         let rkeys = nodes.iter().zip(&targets).map(register).collect::<Result<_, _>>()?;
         let virtual_time = nodes.first().is_some_and(|nic| nic.caps().virtual_time);
         // Simulated workers share a thread, and a row.
