@@ -88,7 +88,8 @@ fn asked<'c>(claims: &'c Claims, names: &[String]) -> Result<Vec<&'c Claim>, Cli
         if !claims.iter().any(|claim| bears(claim, name)) {
             let mut known: BTreeSet<String> = claims.iter().map(|claim| claim.id.clone()).collect();
             known.extend(claims.iter().flat_map(|claim| [claim.paper.clone(), claim.family()]));
-            known.extend(library::names().map(str::to_owned));
+            let answers = |claim: &Claim| claim.answered_by.as_ref()?.experiment.clone();
+            known.extend(claims.iter().filter_map(answers));
             // Names are compared in small letters; claims are written in capitals.
             let small: Vec<(String, &String)> = known.iter().map(|k| (k.to_lowercase(), k)).collect();
             let near = crate::names::nearest(name, small.iter().map(|(small, _)| small.as_str()));
