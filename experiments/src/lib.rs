@@ -16,6 +16,7 @@ pub mod commands;
 pub mod error;
 pub mod fabrics;
 pub mod interrupt;
+pub mod memory;
 pub mod names;
 pub mod output;
 pub mod primitive;

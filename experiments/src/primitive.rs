@@ -35,6 +35,8 @@ pub fn measure(
         .with("context", asked.context.as_str())
         .with("ack", asked.ack.as_str())
         .with("atomics_percent", point.atomics_percent)
+        .with("peers", asked.peers.as_str())
+        .with("queue_pairs_per_node", sample.queue_pairs as f64 / f64::from(scope.nodes))
         .with("rate_per_server_per_s", rate(&sample).map(|rate| rate / f64::from(servers)))
         .with("events", virtual_time.then_some(sample.facts.events))
         .with("virtual_ns", virtual_time.then_some(sample.facts.virtual_time));

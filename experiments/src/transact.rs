@@ -4,6 +4,7 @@
 
 use crate::error::CliError;
 use crate::fabrics::Fabric;
+use crate::memory::fits;
 use crate::names::{suggest, workloads};
 use crate::schedule::{Disturbance, Watch};
 use crate::spec::{FabricChoice, PlanChoice, RunSpec};
@@ -167,6 +168,9 @@ pub fn engine_spec(spec: &RunSpec, fabric: &Fabric, plan: Plan) -> cluster::RunS
     asked
 }
 
+/// What helps a run that needs too much memory.
+const LOWER: &str = "lower --nodes, --threads, --coroutines, or the size of the workload with --set";
+
 /// Most worker threads of one process: beyond it a machine spends its time switching.
 const THREADS_MOST: u64 = 4096;
 
@@ -184,7 +188,7 @@ pub fn check(spec: &RunSpec, fabric: &Fabric, plan: Plan) -> Result<(), CliError
     }
     let asked = engine_spec(spec, fabric, plan);
     can_run(spec, fabric, &asked, &workload, &protocol)?;
-    fits(cluster::memory_estimate(&asked, &workload, &protocol))
+    fits(cluster::memory_estimate(&asked, &workload, &protocol), LOWER)
 }
 
 fn can_run(
@@ -208,23 +212,8 @@ pub fn check_share(spec: &RunSpec, fabric: &Fabric, plan: Plan) -> Result<(), Cl
     let asked = engine_spec(spec, fabric, plan);
     let (workload, protocol) = (workload(spec)?, protocol(spec)?);
     can_run(spec, fabric, &asked, &workload, &protocol)?;
-    fits(cluster::memory_estimate(&asked, &workload, &protocol) / u64::from(spec.nodes.max(1)))
+    fits(cluster::memory_estimate(&asked, &workload, &protocol) / u64::from(spec.nodes.max(1)), LOWER)
 }
-
-fn fits(estimate: u64) -> Result<(), CliError> {
-    let free = primitives::measure::memory_available();
-    match free {
-        Some(free) if estimate > free => Err(CliError::usage(format!(
-            "the run needs about {:.1} GiB, {:.1} GiB are free",
-            estimate as f64 / GIB,
-            free as f64 / GIB
-        ))
-        .hint("lower --nodes, --threads, --coroutines, or the size of the workload with --set")),
-        _ => Ok(()),
-    }
-}
-
-const GIB: f64 = (1u64 << 30) as f64;
 
 /// Runs a spec with a given plan.
 ///

@@ -39,6 +39,7 @@ fn every_point_runs_on_loopback_and_a_profile_comes_out() {
             BenchVerb::Read => traffic.reads,
             BenchVerb::Write => traffic.writes,
             BenchVerb::Cas | BenchVerb::FetchAdd => traffic.atomics,
+            BenchVerb::CpuCas => unreachable!("no characterization asks for it"),
             // Each call is a request and, unless nobody waits for it, a reply.
             BenchVerb::Rpc | BenchVerb::RpcWrite => {
                 traffic.sends / if point.rung == Some(Rung::PassiveAck) { 1 } else { 2 }

@@ -153,7 +153,8 @@ pub fn calibrate(
     for number in numbers.iter().filter(|n| n.fitted) {
         if let Some(quantity) = quantity(&mut done, &number.name) {
             quantity.value = number.after;
-            quantity.source = if targets.measured { Source::Measured } else { Source::Calibrated };
+            // Also where the targets were measured: what was measured is rates and latencies, not this number.
+            quantity.source = Source::Calibrated;
             quantity.reference = format!(
                 "fitted to {} of {}; resolution {:.2}; was {} ({})",
                 number.shows_in.join(" and "),

@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use primitives::bench::{self, Point, Scope, Shows, identifying};
-use primitives::measure::{Kind, Provenance, ResultDir, Row, RunRecord, TableName};
+use primitives::measure::{Kind, ResultDir, Row, RunRecord, TableName};
 use primitives::mesh::FabricSpec;
 use primitives::profile::Profile;
 use primitives::units::Nanos;
@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use super::solve::Halt;
 use crate::claims::answers::Profiles;
-use crate::claims::{self, Answer, Calibrate};
+use crate::claims::{self, Answer, Calibrate, Form, Number};
 use crate::error::CliError;
 use crate::interrupt::Interrupt;
 use crate::spec::{FabricChoice, ProfileChoice};
@@ -37,8 +37,6 @@ pub struct Targets {
     pub list: Vec<Target>,
     /// In words, for references: which claims or which run.
     pub origin: String,
-    /// Whether they were measured on real hardware.
-    pub measured: bool,
     source: Source,
 }
 
@@ -65,9 +63,16 @@ impl Targets {
         let mut list = Vec::new();
         for calibrate in view.iter() {
             let claim = calibrate.claim();
-            // A relation or a bound gives no number to aim at; it still judges.
-            let (Some(want), Some(binding)) = (claim.value.num, &claim.answered_by) else { continue };
+            // A relation or a bound gives no number to aim at; it still judges. "Up to" names the largest of a sweep.
+            let most = claim.value.hi.filter(|_| claim.value.form == Form::UpTo);
+            let (Some(want), Some(binding)) = (claim.value.num.or(most), &claim.answered_by) else {
+                continue;
+            };
             let Some(name) = &binding.experiment else { continue };
+            // A place on an axis moves in steps, which no derivative sees.
+            if matches!(binding.number, Some(Number::Plateau(_))) {
+                continue;
+            }
             let experiment = claims::library::experiment(name)?;
             let on_it = |fabric: &FabricChoice| matches!(fabric, FabricChoice::Sim(ProfileChoice::Shipped(name)) if *name == profile.name);
             if claims::library::is_primitive(&experiment)
@@ -85,7 +90,7 @@ impl Targets {
         }
         let ids: Vec<&str> = list.iter().map(|t| t.name.as_str()).collect();
         let origin = format!("claims {}", ids.join(", "));
-        Ok(Targets { list, origin, measured: false, source: Source::Claims(view) })
+        Ok(Targets { list, origin, source: Source::Claims(view) })
     }
 
     /// The identifying points of a characterization in a result directory.
@@ -106,22 +111,15 @@ impl Targets {
             record.seed
         );
         let (spec, seed) = (record.spec.clone(), record.seed);
-        let measured = record.provenance == Provenance::Measured;
         let rows = ResultDir::read(dir, &record, TableName::Points)?;
-        Targets::of_rows(&rows, &spec, seed, origin, measured)
+        Targets::of_rows(&rows, &spec, seed, origin)
     }
 
     /// The same, of rows at hand.
     ///
     /// # Errors
     /// As [`Targets::of_results`].
-    pub fn of_rows(
-        rows: &[Row],
-        spec: &Value,
-        seed: u64,
-        origin: String,
-        measured: bool,
-    ) -> Result<Targets, CliError> {
+    pub fn of_rows(rows: &[Row], spec: &Value, seed: u64, origin: String) -> Result<Targets, CliError> {
         let other = || {
             CliError::usage("its points are not those that this version measures")
                 .hint("characterize again with this version")
@@ -171,7 +169,7 @@ impl Targets {
         if list.is_empty() {
             return Err(other());
         }
-        Ok(Targets { list, origin, measured, source: Source::Points { points: chosen, seed } })
+        Ok(Targets { list, origin, source: Source::Points { points: chosen, seed } })
     }
 
     /// Relative errors of what the simulator gives with a profile; only where `wanted` says so, unless that is empty.
@@ -190,12 +188,17 @@ impl Targets {
         let got = match &self.source {
             Source::Claims(view) => {
                 let profiles = Profiles::shipped().with(profile.clone());
-                side_by_side(&rows, interrupt, |at| match view.answer(&self.list[at].name, &profiles)? {
+                let ids: Vec<&str> = rows.iter().map(|&at| self.list[at].name.as_str()).collect();
+                let answers = view.answers(&ids, &profiles, interrupt.flag());
+                // A point that was cut short is no answer.
+                if interrupt.asked() {
+                    return Err(Halt::Interrupted);
+                }
+                let number = |(id, answer): (&&str, Option<Answer>)| match answer {
                     Some(Answer::Number { value, .. }) => Ok(value),
-                    _ => {
-                        Err(CliError::check(format!("{} was answered without a number", self.list[at].name)))
-                    }
-                })?
+                    _ => Err(Halt::Failed(CliError::check(format!("{id} was answered without a number")))),
+                };
+                ids.iter().zip(answers.map_err(Halt::Failed)?).map(number).collect::<Result<Vec<f64>, _>>()?
             }
             Source::Points { points, seed } => {
                 let fabric = FabricSpec::Sim {

@@ -3,7 +3,7 @@
 //! `doorbell reproduce` measures whole experiments into result directories; this is the way for those who try many
 //! profiles, as calibration does, and keep none of the results.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -11,8 +11,8 @@ use primitives::measure::{PHASE_COLUMNS, Row};
 use primitives::mesh::FabricSpec;
 use primitives::profile::Profile;
 
-use super::binding::{Binding, Number};
-use super::evaluate::{Answer, Scale, Table, evaluate};
+use super::binding::{Binding, Parameter};
+use super::evaluate::{Answer, Table, evaluate};
 use super::{Claim, library};
 use crate::commands::experiment::row_of;
 use crate::error::CliError;
@@ -53,64 +53,114 @@ impl Profiles {
 pub fn answer(id: &str, profiles: &Profiles) -> Result<Option<Answer>, CliError> {
     let claims = super::load()?;
     let claim = claims.get(id).ok_or_else(|| CliError::usage(format!("there is no claim {id}")))?;
-    answer_claim(claim, profiles)
+    Ok(answer_all(&[claim], profiles, &AtomicBool::new(false))?.pop().flatten())
 }
 
-/// As [`answer`], for a claim at hand.
+/// As [`answer`], for claims at hand; a point that several of them need is measured once. After `stop` the answers
+/// mean nothing.
 ///
 /// # Errors
 /// As [`answer`].
-pub fn answer_claim(claim: &Claim, profiles: &Profiles) -> Result<Option<Answer>, CliError> {
-    let Some(binding) = &claim.answered_by else { return Ok(None) };
-    let wrong = |why: String| CliError::check(format!("{}: {why}", claim.id));
-    if let Some(answer) = parameter(binding, profiles) {
-        return answer.map(Some).map_err(wrong);
+pub fn answer_all(
+    claims: &[&Claim],
+    profiles: &Profiles,
+    stop: &AtomicBool,
+) -> Result<Vec<Option<Answer>>, CliError> {
+    let mut needed: BTreeMap<&str, (Experiment, BTreeSet<u64>)> = BTreeMap::new();
+    for name in claims.iter().filter_map(|c| c.answered_by.as_ref()?.experiment.as_deref()) {
+        if !needed.contains_key(name) {
+            needed.insert(name, (library::experiment(name)?, BTreeSet::new()));
+        }
     }
-    let experiment = library::experiment(binding.experiment.as_deref().unwrap_or_default())?;
-    if !library::is_primitive(&experiment) {
-        return Ok(None);
+    needed.retain(|_, (experiment, _)| library::is_primitive(experiment));
+    for binding in claims.iter().filter_map(|c| c.answered_by.as_ref()) {
+        if let Some((experiment, points)) = needed.get_mut(binding.experiment.as_deref().unwrap_or_default())
+        {
+            points.extend(library::points_of(binding, experiment));
+        }
     }
-    let y = library::y(binding, &experiment).unwrap_or_default();
-    let table = measure(&experiment, &library::points_of(binding, &experiment), profiles)?;
-    evaluate(binding, &y, &claim.unit, &table).map(Some).map_err(wrong)
+    let tables = measure(&needed, profiles, stop)?;
+    let answered = |claim: &&Claim| -> Result<Option<Answer>, String> {
+        let Some(binding) = &claim.answered_by else { return Ok(None) };
+        if let Some(answer) = parameter(binding, &claim.unit, profiles) {
+            return answer.map(Some);
+        }
+        let name = binding.experiment.as_deref().unwrap_or_default();
+        let (Some((experiment, _)), Some(table)) = (needed.get(name), tables.get(name)) else {
+            return Ok(None);
+        };
+        let y = library::y(binding, experiment).unwrap_or_default();
+        evaluate(binding, &y, &claim.unit, table).map(Some)
+    };
+    let wrong = |claim: &Claim, why: String| CliError::check(format!("{}: {why}", claim.id));
+    claims.iter().map(|claim| answered(claim).map_err(|why| wrong(claim, why))).collect()
 }
 
 /// The answer of a binding that reads a profile, `None` if it needs an experiment.
-pub(crate) fn parameter(binding: &Binding, profiles: &Profiles) -> Option<Result<Answer, String>> {
-    let Some(Number::Parameter(asked)) = &binding.number else { return None };
-    let Some(profile) = profiles.get(&asked.profile) else {
-        return Some(Err(format!("no profile is called {}", asked.profile)));
-    };
-    let found = profile
-        .quantities()
-        .find(|(section, name, _)| format!("{section}.{name}") == asked.number)
-        .map(|(_, _, quantity)| Answer::Number { value: quantity.value, scale: Scale::Plain });
-    Some(found.ok_or_else(|| format!("profile {} has no {}", asked.profile, asked.number)))
+pub(crate) fn parameter(
+    binding: &Binding,
+    unit: &str,
+    profiles: &Profiles,
+) -> Option<Result<Answer, String>> {
+    if binding.experiment.is_some() {
+        return None;
+    }
+    let mut table = Table::default();
+    for asked in binding.parameters() {
+        match value(asked, profiles) {
+            Ok(value) => table.parameters.insert(asked.clone(), value),
+            Err(why) => return Some(Err(why)),
+        };
+    }
+    Some(evaluate(binding, "", unit, &table))
 }
 
-/// Measures points of an experiment on both cores; nothing is written.
-fn measure(experiment: &Experiment, points: &[u64], profiles: &Profiles) -> Result<Table, CliError> {
+fn value(asked: &Parameter, profiles: &Profiles) -> Result<f64, String> {
+    let profile =
+        profiles.get(&asked.profile).ok_or_else(|| format!("no profile is called {}", asked.profile))?;
+    let one = |wanted: &str| {
+        let found = profile.quantities().find(|(section, name, _)| format!("{section}.{name}") == wanted);
+        found
+            .map(|(.., quantity)| quantity.value)
+            .ok_or_else(|| format!("profile {} has no {wanted}", asked.profile))
+    };
+    asked.numbers().map(one).sum()
+}
+
+/// Measures points of experiments, several at a time; nothing is written.
+fn measure<'e>(
+    needed: &BTreeMap<&'e str, (Experiment, BTreeSet<u64>)>,
+    profiles: &Profiles,
+    stop: &AtomicBool,
+) -> Result<BTreeMap<&'e str, Table>, CliError> {
+    let points: Vec<(&'e str, &Point)> = needed
+        .iter()
+        .flat_map(|(&name, (experiment, points))| {
+            points.iter().filter_map(move |&i| Some((name, experiment.points.get(i as usize)?)))
+        })
+        .collect();
     let next = AtomicUsize::new(0);
-    let rows: Mutex<BTreeMap<u64, Result<Row, CliError>>> = Mutex::default();
-    let stop = AtomicBool::new(false);
+    let rows: Mutex<BTreeMap<usize, Result<Row, CliError>>> = Mutex::default();
     std::thread::scope(|scope| {
         for _ in 0..usual_jobs(true).min(points.len().max(1)) {
             scope.spawn(|| {
-                while let Some(&index) = points.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let Some(point) = experiment.points.get(index as usize) else { continue };
-                    let row = one(point, profiles, &stop);
-                    rows.lock().unwrap_or_else(|p| p.into_inner()).insert(index, row);
+                while !stop.load(Ordering::Relaxed) {
+                    let at = next.fetch_add(1, Ordering::Relaxed);
+                    let Some((_, point)) = points.get(at) else { break };
+                    let row = one(point, profiles, stop);
+                    rows.lock().unwrap_or_else(|p| p.into_inner()).insert(at, row);
                 }
             });
         }
     });
-    let rows = rows.into_inner().unwrap_or_else(|p| p.into_inner());
-    let mut table = Table::default();
-    for (index, row) in rows {
-        let at = &experiment.points[index as usize].at;
-        table.push(at, &row?);
+    let mut tables: BTreeMap<&str, Table> = needed.keys().map(|&name| (name, Table::default())).collect();
+    for (at, row) in rows.into_inner().unwrap_or_else(|p| p.into_inner()) {
+        let (name, point) = points[at];
+        if let Some(table) = tables.get_mut(name) {
+            table.push(&point.at, &row?);
+        }
     }
-    Ok(table)
+    Ok(tables)
 }
 
 fn one(point: &Point, profiles: &Profiles, stop: &AtomicBool) -> Result<Row, CliError> {

@@ -108,13 +108,23 @@ pub struct Along {
 }
 
 /// A number of a profile, where a claim is a parameter itself.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Parameter {
     /// The profile.
     pub profile: String,
     /// `nic.NAME` or `cpu.NAME`.
     pub number: String,
+    /// Others of its numbers, added to it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub plus: Vec<String>,
+}
+
+impl Parameter {
+    /// Every number it is made of.
+    pub fn numbers(&self) -> impl Iterator<Item = &str> {
+        std::iter::once(&self.number).chain(&self.plus).map(String::as_str)
+    }
 }
 
 /// A number made of points.
@@ -224,11 +234,19 @@ impl Binding {
             (Some(_), None) | (None, Some(_)) => Ok(()),
             _ => Err("either `number` or `holds` is needed".to_owned()),
         }?;
-        let parameter = matches!(self.number, Some(Number::Parameter(_)));
-        if parameter == self.experiment.is_some() {
-            return Err("either an `experiment` or a `parameter` is needed".to_owned());
+        match (self.parameters().len(), self.experiment.is_some()) {
+            (0, true) => Ok(()),
+            (parameters, false) if parameters > 0 && parameters == self.numbers().len() => Ok(()),
+            _ => Err("either an `experiment` is needed or numbers that are each a `parameter`".to_owned()),
         }
-        Ok(())
+    }
+
+    /// The profile's numbers it reads; those of a binding with an experiment are none.
+    pub fn parameters(&self) -> Vec<&Parameter> {
+        fn asked(number: &Number) -> Option<&Parameter> {
+            if let Number::Parameter(asked) = number { Some(asked) } else { None }
+        }
+        self.numbers().into_iter().filter_map(asked).collect()
     }
 
     /// All picks of points in it, for checks and for what has to be measured.

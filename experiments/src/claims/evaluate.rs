@@ -4,13 +4,15 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::binding::{Along, At, Binding, Number, PairOver, Predicate, both};
+use super::binding::{Along, At, Binding, Number, PairOver, Parameter, Predicate, both};
 
 /// Measured points of one experiment.
 #[derive(Clone, Debug, Default)]
 pub struct Table {
     /// Axis values by axis, and the columns by name.
     pub points: Vec<(BTreeMap<String, String>, BTreeMap<String, f64>)>,
+    /// Numbers of profiles, where claims are about those.
+    pub parameters: BTreeMap<Parameter, f64>,
 }
 
 /// How a number compares with a published one.
@@ -160,7 +162,9 @@ fn number(number: &Number, y: &str, table: &Table) -> Result<Raw, String> {
         }
         Number::Crossing(pair) => plain(crossing(&table.pairs(pair, y)?)?),
         Number::Plateau(along) => plain(plateau(&table.along(&along.at, &along.over, y)?, along.within)),
-        Number::Parameter(_) => return Err("a parameter is read from its profile".to_owned()),
+        Number::Parameter(asked) => {
+            plain(*table.parameters.get(asked).ok_or("a parameter is read from its profile")?)
+        }
     })
 }
 
@@ -304,7 +308,7 @@ mod tests {
             (axes.into(), [("rate".to_owned(), rate * 1e6)].into())
         };
         let both = rates.iter().flat_map(|&(p, read, rpc)| [point("read", p, read), point("rpc", p, rpc)]);
-        Table { points: both.collect() }
+        Table { points: both.collect(), ..Table::default() }
     }
 
     fn answer(text: &str) -> Answer {

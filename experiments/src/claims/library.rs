@@ -7,7 +7,7 @@ use phases::plan::Phase;
 use primitives::measure::{PHASE_COLUMNS, TableName, columns};
 use primitives::profile::Profile;
 
-use super::binding::{At, Binding, Number, Pick};
+use super::binding::{At, Binding, Number, Parameter, Pick};
 
 /// The files: name, text.
 const FILES: &[(&str, &str)] = &[
@@ -25,6 +25,7 @@ const FILES: &[(&str, &str)] = &[
     ("atomics-by-node", include_str!("../../atomics-by-node.yaml")),
     ("atomics-by-card", include_str!("../../atomics-by-card.yaml")),
     ("reads-beside-atomics", include_str!("../../reads-beside-atomics.yaml")),
+    ("local-atomics", include_str!("../../local-atomics.yaml")),
     ("atomics-on-card-memory", include_str!("../../atomics-on-card-memory.yaml")),
     ("doorbell-registers", include_str!("../../doorbell-registers.yaml")),
     ("doorbell-batching", include_str!("../../doorbell-batching.yaml")),
@@ -64,12 +65,14 @@ pub fn y(binding: &Binding, experiment: &Experiment) -> Option<String> {
 
 /// Checks a binding against its experiment: axes, values and column exist.
 pub(super) fn check(binding: &Binding) -> Result<(), String> {
-    if let Some(Number::Parameter(asked)) = &binding.number {
+    if binding.experiment.is_none() {
         // Profiles may be added by file; the names of their numbers are known.
         let known = Profile::shipped("cx4-edr").map_err(|e| e.to_string())?;
         let is_there =
-            known.quantities().any(|(section, name, _)| format!("{section}.{name}") == asked.number);
-        return if is_there { Ok(()) } else { Err(format!("no profile has a number {}", asked.number)) };
+            |name: &str| known.quantities().any(|(section, number, _)| format!("{section}.{number}") == name);
+        let wrong =
+            binding.parameters().into_iter().flat_map(Parameter::numbers).find(|name| !is_there(name));
+        return wrong.map_or(Ok(()), |name| Err(format!("no profile has a number {name}")));
     }
     let name = binding.experiment.as_deref().unwrap_or_default();
     let experiment = experiment(name).map_err(|e| e.message().to_owned())?;

@@ -21,6 +21,8 @@ pub use binding::{At, Binding, Number, Pick, Predicate};
 pub use evaluate::{Answer, Scale, Table, evaluate};
 pub use file::{Claim, Form, Kind, Published, Setup, Split, Testbed};
 
+use std::sync::atomic::AtomicBool;
+
 use crate::error::CliError;
 use crate::yaml::Document;
 
@@ -125,15 +127,24 @@ impl Calibrate {
         self.claims.iter().find(|claim| claim.0.id == id)
     }
 
-    /// What a claim's experiment gives with these profiles; `None` if it has no experiment yet.
+    /// What the experiments of these claims give with these profiles; `None` where there is none yet. A point that several
+    /// claims need is measured once. After `stop` the answers mean nothing.
     ///
     /// # Errors
-    /// If the id is not in the view, or a point cannot be measured.
-    pub fn answer(&self, id: &str, profiles: &answers::Profiles) -> Result<Option<Answer>, CliError> {
-        let claim = self.get(id).ok_or_else(|| {
-            CliError::usage(format!("{id} is no calibrate claim: calibration must not ask for it"))
-        })?;
-        answers::answer_claim(claim.claim(), profiles)
+    /// If an id is not in the view, or a point cannot be measured.
+    pub fn answers(
+        &self,
+        ids: &[&str],
+        profiles: &answers::Profiles,
+        stop: &AtomicBool,
+    ) -> Result<Vec<Option<Answer>>, CliError> {
+        let claim = |id: &&str| {
+            self.get(id).map(CalibrateClaim::claim).ok_or_else(|| {
+                CliError::usage(format!("{id} is no calibrate claim: calibration must not ask for it"))
+            })
+        };
+        let claims = ids.iter().map(claim).collect::<Result<Vec<&Claim>, CliError>>()?;
+        answers::answer_all(&claims, profiles, stop)
     }
 }
 

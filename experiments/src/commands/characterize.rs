@@ -143,6 +143,7 @@ pub fn characterize(wanted: &Characterization, context: &Context) -> Result<Char
         }
     }
     points.retain(|p| wanted.only.is_empty() || wanted.only.iter().any(|name| name == p.question));
+    crate::memory::check_points(caps.virtual_time, &wanted.scope, &points, wanted.jobs)?;
 
     let scope = &wanted.scope;
     let spec = json!({

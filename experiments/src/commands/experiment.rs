@@ -57,6 +57,9 @@ pub fn plan(args: &ExperimentArgs) -> Result<Vec<Planned>, CliError> {
         planned.push(Planned { file: file.clone(), experiment, out });
     }
     for planned in &planned {
+        let jobs = args.jobs.unwrap_or_else(|| usual_jobs(planned.experiment.virtual_time()));
+        crate::memory::check_experiment(&planned.experiment, jobs)
+            .map_err(|e| e.context(format!("{} does not fit into this machine", planned.file.display())))?;
         for (number, point) in planned.experiment.points.iter().enumerate() {
             require(&point.spec.fabric)?;
             if point.spec.primitive.is_some() {
@@ -125,7 +128,7 @@ where
 {
     let (mut people, mut data) = (String::new(), Vec::new());
     for Planned { file, experiment, out } in planned {
-        let virtual_time = experiment.points.iter().all(|point| point.spec.fabric.virtual_time());
+        let virtual_time = experiment.virtual_time();
         let jobs = args.jobs.unwrap_or_else(|| usual_jobs(virtual_time));
         if jobs > 1 && !virtual_time {
             context.talk.warn("points measured side by side in real time disturb each other; try --jobs 1");

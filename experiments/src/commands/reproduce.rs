@@ -41,7 +41,7 @@ pub fn run(args: &ReproduceArgs, context: &Context) -> Result<(), CliError> {
         return emit(args.output.json.as_ref(), &listed(&asked), &list(&asked));
     }
     let out = args.output.out.clone().unwrap_or_else(|| PathBuf::from("doorbell-out/reproduce"));
-    let (wanted, lacking) = experiments(&asked)?;
+    let (wanted, lacking) = experiments(&asked, args.jobs)?;
     context.interrupt.listen()?;
     let mut tables: BTreeMap<&str, Table> = BTreeMap::new();
     let mut ended = Ok(());
@@ -88,7 +88,8 @@ fn asked<'c>(claims: &'c Claims, names: &[String]) -> Result<Vec<&'c Claim>, Cli
         if !claims.iter().any(|claim| bears(claim, name)) {
             let mut known: BTreeSet<String> = claims.iter().map(|claim| claim.id.clone()).collect();
             known.extend(claims.iter().flat_map(|claim| [claim.paper.clone(), claim.family()]));
-            known.extend(library::names().map(str::to_owned));
+            let answers = |claim: &Claim| claim.answered_by.as_ref()?.experiment.clone();
+            known.extend(claims.iter().filter_map(answers));
             // Names are compared in small letters; claims are written in capitals.
             let small: Vec<(String, &String)> = known.iter().map(|k| (k.to_lowercase(), k)).collect();
             let near = crate::names::nearest(name, small.iter().map(|(small, _)| small.as_str()));
@@ -104,13 +105,18 @@ fn asked<'c>(claims: &'c Claims, names: &[String]) -> Result<Vec<&'c Claim>, Cli
 }
 
 /// The experiments that answer the claims, and those that cannot run here, with the reason.
-fn experiments(claims: &[&Claim]) -> Result<(Wanted, BTreeMap<String, String>), CliError> {
+fn experiments(
+    claims: &[&Claim],
+    jobs: Option<usize>,
+) -> Result<(Wanted, BTreeMap<String, String>), CliError> {
     let needed: BTreeSet<&str> =
         claims.iter().filter_map(|c| c.answered_by.as_ref()?.experiment.as_deref()).collect();
     let (mut wanted, mut lacking) = (Vec::new(), BTreeMap::new());
     for name in library::names().filter(|name| needed.contains(name)) {
         let experiment = library::experiment(name)?;
-        match experiment.points.iter().find_map(|point| require(&point.spec.fabric).err()) {
+        let jobs = jobs.unwrap_or_else(|| usual_jobs(true));
+        let lacks = experiment.points.iter().find_map(|point| require(&point.spec.fabric).err());
+        match lacks.or_else(|| crate::memory::check_experiment(&experiment, jobs).err()) {
             None => wanted.push((name, experiment)),
             Some(error) => {
                 lacking.insert(name.to_owned(), error.message().to_owned());
@@ -163,7 +169,7 @@ fn answer(
     profiles: &Profiles,
 ) -> Result<Answer, String> {
     let Some(binding) = &claim.answered_by else { return Err("no experiment yet".to_owned()) };
-    if let Some(answer) = claims::answers::parameter(binding, profiles) {
+    if let Some(answer) = claims::answers::parameter(binding, &claim.unit, profiles) {
         return answer;
     }
     let name = binding.experiment.as_deref().unwrap_or_default();

@@ -124,6 +124,7 @@ struct Written {
     context: Option<Spanned<Value>>,
     ack: Option<Spanned<Value>>,
     atomics_percent: Option<Spanned<Value>>,
+    peers: Option<Spanned<Value>>,
     optimizations: Option<Spanned<Value>>,
     #[serde(default)]
     grid: Entries<Vec<Spanned<Value>>>,
@@ -167,6 +168,11 @@ impl Experiment {
     /// Names of the axes, in order.
     pub fn axes(&self) -> Vec<String> {
         self.grid.iter().map(|axis| axis.name.clone()).collect()
+    }
+
+    /// Whether time is virtual at every point.
+    pub fn virtual_time(&self) -> bool {
+        self.points.iter().all(|point| point.spec.fabric.virtual_time())
     }
 
     /// The fabrics of all points, each once, joined by commas.
@@ -215,6 +221,7 @@ fn base(document: &Document, written: &Written) -> Result<RunSpec, CliError> {
         ("context", &written.context),
         ("ack", &written.ack),
         ("atomics_percent", &written.atomics_percent),
+        ("peers", &written.peers),
         ("optimizations", &written.optimizations),
     ];
     for (key, value) in given {

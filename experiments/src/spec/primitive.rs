@@ -43,6 +43,8 @@ pub struct PrimitiveSpec {
     pub ack: String,
     /// Of a hundred READs or WRITEs, so many are ATOMICs instead.
     pub atomics_percent: u32,
+    /// Who is asked: the `others`, or each its `own` node, through its card.
+    pub peers: String,
     /// Step of the optimization ladder over ten objects; it decides requests in flight,
     /// doorbells and signals.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -64,6 +66,7 @@ impl Default for PrimitiveSpec {
             context: CONTEXTS[0].to_owned(),
             ack: ACKS[0].to_owned(),
             atomics_percent: 0,
+            peers: PEERS[0].to_owned(),
             optimizations: None,
         }
     }
@@ -72,9 +75,10 @@ impl Default for PrimitiveSpec {
 const MEMORIES: [&str; 2] = ["host", "card"];
 const CONTEXTS: [&str; 2] = ["own", "shared"];
 const ACKS: [&str; 2] = ["awaited", "passive"];
+const PEERS: [&str; 2] = ["others", "own"];
 
 /// Verbs, as experiment files name them.
-pub const VERBS: &[&str] = &["read", "write", "cas", "fetch-add", "rpc", "rpc-write"];
+pub const VERBS: &[&str] = &["read", "write", "cas", "fetch-add", "rpc", "rpc-write", "cpu-cas"];
 
 impl PrimitiveSpec {
     /// What may be set.
@@ -91,6 +95,7 @@ impl PrimitiveSpec {
         "context",
         "ack",
         "atomics_percent",
+        "peers",
         "optimizations",
     ];
 
@@ -120,6 +125,7 @@ impl PrimitiveSpec {
             "memory" => self.memory = one_of(value, &MEMORIES)?,
             "context" => self.context = one_of(value, &CONTEXTS)?,
             "ack" => self.ack = one_of(value, &ACKS)?,
+            "peers" => self.peers = one_of(value, &PEERS)?,
             "atomics_percent" => {
                 self.atomics_percent = small(value)?;
                 if self.atomics_percent > 100 {
@@ -150,6 +156,13 @@ impl PrimitiveSpec {
             return Err(format!("of {} nodes, {} cannot all be servers", run.nodes, self.servers));
         }
         let two_sided = self.verb.starts_with("rpc");
+        let own = self.peers == PEERS[1];
+        if own && (two_sided || self.servers > 0) {
+            return Err("peers: own is for one-sided verbs without servers of their own".to_owned());
+        }
+        if self.verb == "cpu-cas" && !own {
+            return Err("a CPU swaps words of its own node: say peers: own".to_owned());
+        }
         if self.optimizations.is_some() && !two_sided && !matches!(self.verb.as_str(), "read" | "write") {
             return Err(format!("the optimization ladder has no {} of ten objects", self.verb));
         }
@@ -197,6 +210,7 @@ impl PrimitiveSpec {
             shared_context: self.context == "shared",
             passive: self.ack == "passive",
             atomics_percent: self.atomics_percent,
+            own: self.peers == PEERS[1],
             ..point
         };
         Ok((scope, point))
@@ -232,6 +246,7 @@ mod tests {
                 "memory" => json!("card"),
                 "context" => json!("shared"),
                 "ack" => json!("passive"),
+                "peers" => json!("own"),
                 _ => json!(3),
             };
             spec.apply(key, &value).unwrap();

@@ -193,6 +193,10 @@ impl Load {
         let arrives = if flow.primitive == Primitive::Send { entry_pcie } else { 0.0 };
         let pcie = &mut self[Station::Pcie];
         (if at_requester { &mut pcie.own } else { &mut pcie.other }).add(flow.count, data + arrives);
+        if matches!(flow.primitive, Primitive::Read | Primitive::Atomic) {
+            let asked = nic.pcie_request_ns(u64::from(flow.bytes));
+            (if looped { &mut pcie.own } else { &mut pcie.other }).add(flow.count, asked);
+        }
         if flow.primitive == Primitive::Atomic {
             let unit = &mut self[Station::AtomicUnit];
             let side = if looped { &mut unit.own } else { &mut unit.other };

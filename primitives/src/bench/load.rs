@@ -2,7 +2,7 @@
 
 use super::{BenchVerb, OBJECTS, Point, Rung, Scope, payload};
 use crate::exec::{Core, CoreLoop, yield_now};
-use crate::fabric::{AnyNic, Nic, SetupError};
+use crate::fabric::{AnyNic, CpuWork, Nic, SetupError};
 use crate::measure::{Counters, Histogram, Meter, Steadiness};
 use crate::mem::{Access, Buf, Region};
 use crate::mesh::{FabricSpec, LaunchError, Program, RunFacts, Shape, Site, Worker, WorkerConfig, launch};
@@ -22,10 +22,10 @@ pub const SAMPLE_EVERY: u32 = 8;
 
 /// Memory that each node offers to requests. Small enough to stay in a CPU's cache: what is measured is the
 /// primitive, not the memory.
-const TARGET_BYTES: u64 = 1 << 20;
+pub(super) const TARGET_BYTES: u64 = 1 << 20;
 
 /// The same in a card's own memory, of which there is little.
-const ON_CARD_BYTES: u64 = 64 << 10;
+pub(super) const ON_CARD_BYTES: u64 = 64 << 10;
 
 const READ: u8 = 1;
 const WRITE: u8 = 2;
@@ -71,6 +71,8 @@ pub struct Sample {
     pub instructions_per_op: Result<f64, String>,
     /// Simulator facts.
     pub facts: RunFacts,
+    /// Connected queue pairs of the whole cluster.
+    pub queue_pairs: u64,
 }
 
 impl Sample {
@@ -104,7 +106,7 @@ pub fn run(
     }
     let shape = Shape { nodes: scope.nodes, workers: point.threads };
     let load = ClosedLoad { point, scope, seed, stop };
-    let (outputs, facts) = launch(fabric, shape, &load.config(), &load)?;
+    let (outputs, facts) = launch(fabric, shape, &worker_config(point), &load)?;
     let meter = outputs.first().map(|o| o.meter.clone()).ok_or(LoadError::Nodes(scope.nodes))?;
     let steadiness = meter.steadiness(Nanos::MAX);
     let mut sample = Sample {
@@ -116,6 +118,7 @@ pub fn run(
         ops_total: 0,
         instructions_per_op: Err("no worker counted".into()),
         facts,
+        queue_pairs: 0,
     };
     let mut instructions = Ok(0u64);
     for output in outputs {
@@ -124,6 +127,7 @@ pub fn run(
         }
         sample.ops += output.ops;
         sample.ops_total += output.ops_total;
+        sample.queue_pairs += output.queue_pairs;
         sample.latency.merge(&output.latency);
         sample.traffic.add(&output.traffic);
         instructions = match (instructions, output.instructions) {
@@ -150,6 +154,7 @@ struct Output {
     latency: Histogram,
     traffic: Traffic,
     instructions: Result<u64, String>,
+    queue_pairs: u64,
     failure: Option<String>,
 }
 
@@ -164,6 +169,8 @@ struct Tally {
 
 /// What the workers share.
 struct Common {
+    /// By node: the memory that requests go to, and its key.
+    targets: Vec<Region>,
     rkeys: Vec<Rkey>,
     meter: Arc<Meter>,
 }
@@ -173,37 +180,35 @@ struct Local {
     counters: Result<Counters, String>,
 }
 
-impl ClosedLoad<'_> {
-    fn config(&self) -> WorkerConfig {
-        let point = self.point;
-        // Buffers for calls are most of what a worker sets up: only as large as calls there are.
-        let message = if self.is_rpc() { point.payload } else { 0 };
-        let rpc = payload::rpc_config(message, RpcConfig::default(), 4096);
-        let in_flight = u64::from(point.coroutines * point.outstanding.max(OBJECTS));
-        WorkerConfig {
-            port: PortConfig {
-                doorbell_batching: point.doorbell_batch > 1,
-                doorbell_batch_max: point.doorbell_batch,
-                signal_period: point.signal_period,
-                signal_all: point.signal_period == 1,
-                ..PortConfig::default()
-            },
-            rpc: RpcConfig { doorbell_batching: point.doorbell_batch > 1, window: 64, ..rpc },
-            qp: if point.unawaited() {
-                // What nobody waits for counts when it is posted: queues must be full before the window opens.
-                QpConfig { send_depth: 64, ..QpConfig::rc() }
-            } else {
-                QpConfig::rc()
-            },
-            lanes: point.queue_pairs,
-            workers_per_context: if point.shared_context { point.threads } else { 1 },
-            pool_bytes: in_flight * u64::from(point.payload.max(64).next_power_of_two()) + (1 << 16),
-        }
+/// How the workers of a point are built.
+pub(super) fn worker_config(point: &Point) -> WorkerConfig {
+    // Buffers for calls are most of what a worker sets up: only as large as calls there are.
+    let message = if is_rpc(point.verb) { point.payload } else { 0 };
+    let rpc = payload::rpc_config(message, RpcConfig::default(), 4096);
+    let in_flight = u64::from(point.coroutines) * u64::from(point.outstanding.max(OBJECTS));
+    WorkerConfig {
+        port: PortConfig {
+            doorbell_batching: point.doorbell_batch > 1,
+            doorbell_batch_max: point.doorbell_batch,
+            signal_period: point.signal_period,
+            signal_all: point.signal_period == 1,
+            ..PortConfig::default()
+        },
+        rpc: RpcConfig { doorbell_batching: point.doorbell_batch > 1, window: 64, ..rpc },
+        qp: if point.unawaited() {
+            // What nobody waits for counts when it is posted: queues must be full before the window opens.
+            QpConfig { send_depth: 64, ..QpConfig::rc() }
+        } else {
+            QpConfig::rc()
+        },
+        lanes: point.queue_pairs,
+        workers_per_context: if point.shared_context { point.threads } else { 1 },
+        pool_bytes: in_flight * u64::from(point.payload.max(64).next_power_of_two()) + (1 << 16),
     }
+}
 
-    fn is_rpc(&self) -> bool {
-        matches!(self.point.verb, BenchVerb::Rpc | BenchVerb::RpcWrite)
-    }
+fn is_rpc(verb: BenchVerb) -> bool {
+    matches!(verb, BenchVerb::Rpc | BenchVerb::RpcWrite)
 }
 
 impl Program for ClosedLoad<'_> {
@@ -214,12 +219,14 @@ impl Program for ClosedLoad<'_> {
     fn setup(&self, shape: Shape, nodes: &[AnyNic]) -> Result<Common, SetupError> {
         let access = Access { on_card: self.point.on_card, ..Access::ALL };
         let bytes = if self.point.on_card { ON_CARD_BYTES } else { TARGET_BYTES };
-        let target = |nic: &AnyNic| nic.register(&Region::new(bytes as usize), access).map(|k| k.rkey);
+        let targets: Vec<Region> = nodes.iter().map(|_| Region::new(bytes as usize)).collect();
+        let register = |(nic, region): (&AnyNic, &Region)| nic.register(region, access).map(|keys| keys.rkey);
+        let rkeys = nodes.iter().zip(&targets).map(register).collect::<Result<_, _>>()?;
         let virtual_time = nodes.first().is_some_and(|nic| nic.caps().virtual_time);
         // Simulated workers share a thread, and a row.
         let rows = if virtual_time { 1 } else { usize::from(shape.nodes) * usize::from(shape.workers) };
         let meter = Arc::new(self.point.meter(self.scope, rows));
-        Ok(Common { rkeys: nodes.iter().map(target).collect::<Result<_, _>>()?, meter })
+        Ok(Common { targets, rkeys, meter })
     }
 
     fn build<'a>(
@@ -272,6 +279,7 @@ impl Program for ClosedLoad<'_> {
             ops_total: tally.ops_total.get(),
             latency: tally.latency.take(),
             traffic: site.net.port.traffic(),
+            queue_pairs: site.net.queue_pairs() as u64,
             instructions: local.counters.and_then(|mut c| c.stop()).map(|counts| counts.instructions),
             failure: tally.failure.take(),
         }
@@ -352,7 +360,7 @@ impl Client<'_> {
     /// One group of requests, or one multi-object operation.
     async fn group(&mut self) -> Result<(), Failure> {
         let point = self.load.point;
-        let rpc = self.load.is_rpc();
+        let rpc = is_rpc(point.verb);
         match point.rung {
             // READs and calls for data must be awaited: this rung adds nothing to them.
             Some(Rung::PassiveAck) if point.verb == BenchVerb::RpcWrite => self.call(OBJECTS, true).await,
@@ -364,6 +372,10 @@ impl Client<'_> {
                 Ok(())
             }
             _ if rpc => self.call(point.outstanding, false).await,
+            _ if point.verb == BenchVerb::CpuCas => {
+                self.swap_here(point.outstanding).await;
+                Ok(())
+            }
             None if point.passive && point.verb == BenchVerb::Write => {
                 self.post_passively(point.outstanding).await
             }
@@ -371,8 +383,11 @@ impl Client<'_> {
         }
     }
 
-    /// Some node but this one; one of the servers, where there are.
+    /// Some node but this one; one of the servers, where there are; this one, where all ask their own.
     fn peer(&mut self) -> NodeId {
+        if self.load.point.own {
+            return self.node;
+        }
         let servers = self.load.point.servers;
         if servers > 0 {
             return NodeId(self.rng.random_range(0..servers));
@@ -409,11 +424,23 @@ impl Client<'_> {
                 BenchVerb::Write => batch.write(at, &buf, i * slot, len),
                 BenchVerb::Cas => batch.cas(at, 0, 0, &buf, i),
                 BenchVerb::FetchAdd => batch.fetch_add(at, 1, &buf, i),
-                BenchVerb::Rpc | BenchVerb::RpcWrite => unreachable!("calls are not posted as verbs"),
+                BenchVerb::Rpc | BenchVerb::RpcWrite | BenchVerb::CpuCas => {
+                    unreachable!("neither calls nor what a CPU does are posted as verbs")
+                }
             }
         }
         batch.post().await?;
         Ok(())
+    }
+
+    /// Words of this node, swapped by its CPU.
+    async fn swap_here(&mut self, words: u32) {
+        for _ in 0..words {
+            let offset = self.target().offset;
+            self.net.port.nic().charge(CpuWork::Probe);
+            self.common.targets[self.node.index()].compare_swap(offset, 0, 0);
+        }
+        yield_now(&self.net.sched).await;
     }
 
     async fn post_passively(&mut self, requests: u32) -> Result<(), Failure> {

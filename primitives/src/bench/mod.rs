@@ -10,6 +10,7 @@
 //! On real fabrics one group in [`load::SAMPLE_EVERY`] is timed, because a clock reading costs a third of the
 //! fastest request; in virtual time all are.
 
+mod footprint;
 mod load;
 mod profile;
 
@@ -25,6 +26,7 @@ mod roles;
 mod signaling;
 mod threads;
 
+pub use footprint::memory_estimate;
 pub use identify::{Shows, identifying};
 pub use load::{LoadError, SAMPLE_EVERY, Sample, run};
 pub use multi_object::{OBJECTS, Rung};
@@ -49,6 +51,8 @@ pub enum BenchVerb {
     Rpc,
     /// A call over SEND/RECV whose request carries the payload.
     RpcWrite,
+    /// Compare-and-swap on a drawn word of the asker's own node, by its CPU: nothing is asked of a NIC.
+    CpuCas,
 }
 
 impl BenchVerb {
@@ -65,6 +69,7 @@ impl BenchVerb {
             ("fetch-add", BenchVerb::FetchAdd),
             ("rpc", BenchVerb::Rpc),
             ("rpc-write", BenchVerb::RpcWrite),
+            ("cpu-cas", BenchVerb::CpuCas),
         ];
         all.into_iter().find(|(known, _)| *known == name).map(|(_, verb)| verb)
     }
@@ -77,12 +82,13 @@ impl BenchVerb {
             BenchVerb::Cas => "cas",
             BenchVerb::FetchAdd => "fetch-add",
             BenchVerb::Rpc | BenchVerb::RpcWrite => "rpc",
+            BenchVerb::CpuCas => "cpu-cas",
         }
     }
 
     /// Whether the payload size is the verb's own (8 B) rather than the point's.
     pub fn fixed_size(self) -> bool {
-        matches!(self, BenchVerb::Cas | BenchVerb::FetchAdd)
+        matches!(self, BenchVerb::Cas | BenchVerb::FetchAdd | BenchVerb::CpuCas)
     }
 }
 
@@ -122,6 +128,8 @@ pub struct Point {
     pub passive: bool,
     /// Of a hundred READs or WRITEs, so many are ATOMICs instead.
     pub atomics_percent: u32,
+    /// Each asks its own node, through its NIC, instead of the others.
+    pub own: bool,
 }
 
 /// How much longer the multi-object questions count: one of their operations takes as long as tens of requests.
@@ -181,6 +189,7 @@ impl Point {
             shared_context: false,
             passive: false,
             atomics_percent: 0,
+            own: false,
         }
     }
 }

@@ -14,8 +14,9 @@
 //! | `rpc_*` | RPC, 16 in flight: CPU time of caller and server, less verbs; split evenly, which is assumed |
 //! | `handover` | RPC alone, between idle threads: its median, less all of the above; half for each way |
 //!
-//! What cannot be measured this way (`probe`, `poll`) is marked assumed. A card has queues of its own and needs
-//! another fit, which comes with the calibration of profiles.
+//! What cannot be measured this way (`probe`, `poll`) is marked assumed. A card has queues of its own and works beside
+//! the core: of a device, all numbers of the CPU are marked assumed, since waiting for it is in them, and
+//! `doorbell calibrate --from` fits a card's profile instead.
 
 use super::{BenchVerb, Point};
 use crate::fabric::Caps;
@@ -112,7 +113,11 @@ pub fn fit(points: &[Rated], caps: &Caps, nodes: u16, machine: &Machine) -> Resu
     let work = quiet * (2.0 * (request + doorbell + completion) + 5.0 * rpc + resume);
     let handover = ((m.median("latency", BenchVerb::Rpc)? - work) / 2.0).max(0.0);
 
-    let ns = |value: f64, how: &str| Quantity::measured((value * 10.0).round() / 10.0, Unit::Ns, how);
+    let cpu_time = |value: f64, unit, how: &str| match waits_for_device(caps) {
+        true => Quantity::fixed(value, unit, Source::Assumed, &format!("{WAITING}: {how}")),
+        false => Quantity::measured(value, unit, how),
+    };
+    let ns = |value: f64, how: &str| cpu_time((value * 10.0).round() / 10.0, Unit::Ns, how);
     let assumed = |value, unit, why: &str| Quantity::fixed(value, unit, Source::Assumed, why);
     let cpu = CpuProfile {
         model: machine.cpu.clone(),
@@ -128,7 +133,7 @@ pub fn fit(points: &[Rated], caps: &Caps, nodes: u16, machine: &Machine) -> Resu
         rpc_decode: ns(rpc, "RPC, 16 in flight, less verbs; a fifth (even split assumed)"),
         rpc_dispatch: ns(rpc, "as rpc_decode"),
         rpc_encode: ns(rpc, "as rpc_decode"),
-        copy_byte: Quantity::measured(copy_byte, Unit::NsPerByte, "READ by payload"),
+        copy_byte: cpu_time(copy_byte, Unit::NsPerByte, "READ by payload"),
         probe: assumed(request / 2.0, Unit::Ns, "half of a request: the same few cache lines"),
         handover: ns(handover, "RPC alone, median, less its CPU work; half of it"),
     };
@@ -140,10 +145,18 @@ pub fn fit(points: &[Rated], caps: &Caps, nodes: u16, machine: &Machine) -> Resu
     })
 }
 
+/// Whether what looks like work of the posting core may be waiting for a device: then nothing of it is called measured.
+fn waits_for_device(caps: &Caps) -> bool {
+    caps.fabric.starts_with("verbs:")
+}
+
+/// Begins the references of numbers that hold an unknown share of waiting.
+const WAITING: &str = "time of a request, waiting for the device included and taken for work of the core";
+
 /// Where the fit does not hold. A software device does most of a request inside `post_send`, which is what the fit
 /// supposes, but answers others in interrupts of whatever core; a card works beside the core.
 fn caveat(caps: &Caps) -> &'static str {
-    if caps.fabric.starts_with("verbs:") {
+    if waits_for_device(caps) {
         "; all time is charged to the posting core, as if requests ran inside post_send: roughly so for a software device, \
          whose own interrupts and overlap are not modelled; for a card this profile does not fit, because waiting for it \
          is taken for work"
@@ -188,7 +201,7 @@ fn no_nic(caps: &Caps) -> NicProfile {
         pcie_read: free(),
         pcie_rate: assumed(1000.0, Unit::GBps),
         pcie_tlp_overhead: assumed(0.0, Unit::Bytes),
-        pcie_transaction: free(),
+        pcie_read_request: free(),
         pcie_tags: assumed(1e6, Unit::Count),
         pcie_tlp_payload: assumed(4096.0, Unit::Bytes),
         pcie_completion_overhead: assumed(0.0, Unit::Bytes),

@@ -168,6 +168,8 @@ const PRIMITIVE: &[&str] = &[
     "context",
     "ack",
     "atomics_percent",
+    "peers",
+    "queue_pairs_per_node",
     "optimizations",
     "ops",
     "rate_per_s",

@@ -122,7 +122,11 @@ impl RunRecord {
             commit: "unknown".to_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             fabric: fabric.to_owned(),
-            provenance: if fabric.starts_with("sim:") { Provenance::Simulated } else { Provenance::Measured },
+            provenance: if fabric == "sim" || fabric.starts_with("sim:") {
+                Provenance::Simulated
+            } else {
+                Provenance::Measured
+            },
             machine: Machine::here(),
             profile: None,
             started_unix_s: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs()),
@@ -241,7 +245,8 @@ mod tests {
         record.write(dir.path()).unwrap();
         assert_eq!(RunRecord::read(dir.path()).unwrap(), record);
         assert_eq!(record.provenance, Provenance::Simulated);
-        assert_eq!(RunRecord::new(Kind::Run, "loopback", json!({}), 7, 1).provenance, Provenance::Measured);
+        let of = |fabric| RunRecord::new(Kind::Run, fabric, json!({}), 7, 1).provenance;
+        assert_eq!((of("loopback"), of("sim")), (Provenance::Measured, Provenance::Simulated));
     }
 
     #[test]

@@ -121,6 +121,11 @@ impl Worker {
         Ok((Worker { port, rpc, sched, qps: qps.into() }, card))
     }
 
+    /// Connected queue pairs of this worker, those to its own node included.
+    pub fn queue_pairs(&self) -> usize {
+        self.qps.iter().map(|lanes| lanes.len()).sum()
+    }
+
     /// Connects to the same-numbered workers of all nodes, whose cards are in node order.
     ///
     /// # Errors

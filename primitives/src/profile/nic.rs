@@ -123,8 +123,9 @@ section! {
         pcie_read: Ns NonNegative,
         /// PCIe rate in each direction, overheads excluded.
         pcie_rate: GBps Positive,
-        /// What the card's DMA spends on each transaction of a direction, in addition to its bytes.
-        pcie_transaction: Ns NonNegative,
+        /// What a DMA read takes of the direction to memory, in addition to the bytes of its requests. Writes are posted
+        /// and take their bytes alone.
+        pcie_read_request: Ns NonNegative,
         /// DMA reads in flight, of up to 512 B each.
         pcie_tags: Count WholePositive,
         /// PCIe overhead of a write packet and of a read request.
@@ -168,7 +169,8 @@ section! {
         recv_wqe: Bytes Whole,
         /// Bytes placed in front of a received datagram (the global routing header).
         recv_header: Bytes Whole,
-        /// Largest received payload that travels in the completion entry instead of a DMA write of its own.
+        /// Largest payload received on a connection that travels in the completion entry instead of a DMA write of its own.
+        /// Datagrams never do (`mlx5_ib`: `scat_cqe && is_connected`).
         recv_inline: Bytes Whole,
         /// Bytes of a completion-queue entry.
         cqe_size: Bytes WholePositive,
@@ -309,7 +311,7 @@ impl NicProfile {
             return 0.0;
         }
         let requests = bytes.div_ceil(READ_REQUEST_MAX) as f64;
-        self.pcie_transaction.value + requests * self.pcie_tlp_overhead.value / self.pcie_rate.value
+        self.pcie_read_request.value + requests * self.pcie_tlp_overhead.value / self.pcie_rate.value
     }
 
     fn pcie_packets_ns(&self, bytes: u64, payload: f64, overhead: f64) -> f64 {
@@ -317,14 +319,13 @@ impl NicProfile {
             return 0.0;
         }
         let packets = (bytes as f64 / payload).ceil();
-        self.pcie_transaction.value + (bytes as f64 + packets * overhead) / self.pcie_rate.value
+        (bytes as f64 + packets * overhead) / self.pcie_rate.value
     }
 
-    /// Time a received payload and its completion entry take on the direction to memory.
+    /// Time a received datagram and its completion entry take on the direction to memory.
     pub fn pcie_receive_ns(&self, bytes: u64) -> f64 {
-        let entry = self.pcie_ns(self.cqe_size.value as u64);
         let placed = bytes + self.recv_header.value as u64;
-        if bytes as f64 <= self.recv_inline.value { entry } else { entry + self.pcie_ns(placed) }
+        self.pcie_ns(self.cqe_size.value as u64) + self.pcie_ns(placed)
     }
 
     /// Time a symmetric NIC spends per operation when it requests as many as it serves: the inverse of its

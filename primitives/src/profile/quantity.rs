@@ -45,7 +45,8 @@ pub enum Source {
     Published,
     /// Fitted so that the whole model meets published rates or latencies, which `ref` names.
     Calibrated,
-    /// Known from the literature but not confirmed in a source that could be read.
+    /// Known from the literature but not confirmed in a source that could be read, or only at second hand; also what was
+    /// fitted to such a figure.
     Recalled,
     /// A guess; `ref` says on what grounds.
     Assumed,

@@ -493,6 +493,10 @@ impl<N: Nic, S: Service> Poller for RpcPoller<N, S> {
         self.rpc.flush_replies();
     }
 
+    fn look_ahead(&self) -> Option<u32> {
+        self.rpc.port.look_ahead()
+    }
+
     fn tick(&mut self, now: Nanos) {
         while let Some(peer) = self.rpc.port.nic().lost() {
             self.rpc.lose(peer);

@@ -43,14 +43,19 @@ impl Point {
         self.at.iter().find(|(name, _)| name == axis).and_then(|(_, value)| value.parse().ok())
     }
 
-    /// What its curve is called: its place on all axes but the horizontal one.
+    /// What its curve is called: its place on all axes but the horizontal one, the shortest first, since there is little room
+    /// beside a curve and what is cut must not be what tells it from its neighbours.
     fn name(&self, horizontal: Option<&str>) -> String {
         let part = |(axis, value): &(String, String)| match axis.as_str() {
             "verb" | "fabric" | "optimizations" => spelled(value.trim_start_matches("sim:")).to_owned(),
+            "queue_pairs" => format!("{value} QP"),
+            "addresses" => format!("{value} addr."),
+            "payload" => format!("{value} B"),
             _ => format!("{} {value}", axis.replace('_', " ")),
         };
-        let parts: Vec<String> =
+        let mut parts: Vec<String> =
             self.at.iter().filter(|(axis, _)| Some(axis.as_str()) != horizontal).map(part).collect();
+        parts.sort_by_key(|part| part.len());
         if parts.is_empty() { "all".to_owned() } else { parts.join(", ") }
     }
 }

@@ -166,6 +166,8 @@ const PRIMITIVE: Columns = &[
     ("context", Words),
     ("ack", Words),
     ("atomics_percent", Count),
+    ("peers", Words),
+    ("queue_pairs_per_node", Number),
     ("optimizations", Words),
     ("ops", Count),
     ("rate_per_s", Number),

@@ -50,7 +50,7 @@ pub(super) struct NicCosts {
     pub recv_inline: u64,
     link_byte: u64,
     pcie_byte: u64,
-    transaction: u64,
+    read_request: u64,
     tlp_payload: u64,
     tlp_overhead: u64,
     answer_payload: u64,
@@ -116,7 +116,7 @@ impl NicCosts {
             recv_inline: nic.recv_inline.value as u64,
             link_byte: per_byte(nic.link_rate.value, factor),
             pcie_byte: per_byte(nic.pcie_rate.value, factor),
-            transaction: ps(nic.pcie_transaction.value, factor),
+            read_request: ps(nic.pcie_read_request.value, factor),
             tlp_payload: nic.pcie_tlp_payload.value as u64,
             tlp_overhead: nic.pcie_tlp_overhead.value as u64,
             answer_payload: nic.pcie_completion_payload.value as u64,
@@ -158,7 +158,7 @@ impl NicCosts {
     /// PCIe time of a DMA read's requests, towards memory.
     #[inline]
     pub fn read_requests(&self, requests: u64) -> u64 {
-        self.transaction + ((requests * self.tlp_overhead * self.pcie_byte) >> 10)
+        self.read_request + ((requests * self.tlp_overhead * self.pcie_byte) >> 10)
     }
 
     #[inline]
@@ -167,7 +167,7 @@ impl NicCosts {
             return 0;
         }
         let packets = if bytes <= payload { 1 } else { bytes.div_ceil(payload) };
-        self.transaction + (((bytes + packets * overhead) * self.pcie_byte) >> 10)
+        ((bytes + packets * overhead) * self.pcie_byte) >> 10
     }
 }
 

@@ -177,10 +177,10 @@ impl Model {
                 let ready = if on_card {
                     done
                 } else {
-                    // A short payload may travel in the completion entry; a datagram's header comes with it.
+                    // A datagram is placed with its header; a short payload of a connection may travel in the completion entry.
                     let placed = match op {
-                        Op::Send if data <= c.costs.recv_inline => 0,
                         Op::Send if datagram => data + c.costs.recv_header,
+                        Op::Send if data <= c.costs.recv_inline => 0,
                         _ => data,
                     };
                     c.pcie.write(now, done, placed, &c.costs) + c.costs.pcie_write

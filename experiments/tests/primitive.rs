@@ -1,0 +1,80 @@
+//! Benchmarks of requests through the binary: the same bytes for any number of jobs, and no allocation of what this
+//! machine cannot hold.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::{Command, Output};
+
+fn doorbell(dir: &Path, args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_doorbell"))
+        .current_dir(dir)
+        .args(args)
+        .output()
+        .expect("the binary starts")
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// Every file under `dir` but the record, which says when and by which command it was made.
+fn files(dir: &Path) -> BTreeMap<String, Vec<u8>> {
+    let mut all = BTreeMap::new();
+    let mut folders = vec![dir.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).expect("a folder") {
+            let path = entry.expect("an entry").path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.file_name().is_some_and(|name| name != "run.json" && name != ".lock") {
+                let name = path.strip_prefix(dir).expect("inside").display().to_string();
+                all.insert(name, std::fs::read(&path).expect("a file"));
+            }
+        }
+    }
+    all
+}
+
+const SPEC: &str = "question: Do jobs matter?\nkind: primitive\nfabric: sim:cx4-edr\nnodes: 3\nthreads: 2\n\
+                    coroutines: 3\nduration: 20us\ngrid:\n  verb: [read, write, cas, rpc]\n  payload: [8, 256]\n";
+
+#[test]
+fn one_job_and_two_leave_the_same_bytes() {
+    let temp = tempfile::tempdir().expect("a directory");
+    let dir = temp.path();
+    std::fs::write(dir.join("jobs.yaml"), SPEC).expect("written");
+    let experiment = |jobs: &str, out: &str| {
+        let done = doorbell(dir, &["experiment", "jobs.yaml", "--jobs", jobs, "--out", out]);
+        assert!(done.status.success(), "{}", stderr(&done));
+        files(&dir.join(out))
+    };
+    let one = experiment("1", "one");
+    assert!(one.contains_key("points.csv") && one.len() > 8, "{:?}", one.keys());
+    assert_eq!(experiment("2", "two"), one);
+    let characterize = |jobs: &str, out: &str| {
+        let asked = ["characterize", "--fabric", "sim:cx4-edr", "--quick", "--bench", "latency"];
+        let done = doorbell(dir, &[&asked[..], &["--jobs", jobs, "--out", out]].concat());
+        assert!(done.status.success(), "{}", stderr(&done));
+        files(&dir.join(out))
+    };
+    assert_eq!(characterize("2", "b"), characterize("1", "a"));
+}
+
+#[test]
+fn what_memory_cannot_hold_is_refused_before_it_is_allocated() {
+    let temp = tempfile::tempdir().expect("a directory");
+    let dir = temp.path();
+    // Some terabytes of message buffers: 1024 sessions for each of 16384 workers.
+    let spec = SPEC.replace("nodes: 3", "nodes: 1024").replace("threads: 2", "threads: 16");
+    std::fs::write(dir.join("huge.yaml"), spec).expect("written");
+    let huge = ["--nodes", "1024", "--threads", "16", "--coroutines", "64"];
+    let characterize = [&["characterize", "--fabric", "sim:cx4-edr", "--out", "out"][..], &huge].concat();
+    for args in [&["experiment", "huge.yaml", "--out", "out"][..], &characterize] {
+        let refused = doorbell(dir, args);
+        let said = stderr(&refused);
+        assert_eq!(refused.status.code(), Some(2), "{said}");
+        assert!(said.contains("GiB are free") && said.contains("--nodes"), "{said}");
+        assert!(!dir.join("out").exists(), "nothing was begun");
+    }
+    assert!(!stderr(&doorbell(dir, &["experiment", "huge.yaml", "--jobs", "1"])).contains("panicked"));
+}

@@ -1,0 +1,76 @@
+//! What measuring a point will hold in memory, told before any of it is allocated.
+
+use super::load::{ON_CARD_BYTES, TARGET_BYTES, worker_config};
+use super::{OBJECTS, Point, Scope};
+use crate::fabric::AnyNic;
+use crate::rpc::Rpc;
+use crate::verbs::QpConfig;
+
+/// A connected queue pair at rest: its state on both sides of the port, its address on the card, its places in lists.
+const QUEUE_PAIR: u64 = 640;
+/// A place in a send queue: what the port keeps of a request, and the request itself where it may have to wait.
+const SEND_PLACE: u64 = 8;
+const BACKLOG_PLACE: u64 = 80;
+/// A place for a receive: the request, and its arrival in the endpoint's inbox.
+const RECEIVE: u64 = 96;
+/// One side of a session: a kept request and a kept reply for each place of its window, and those that wait.
+const SESSION: u64 = 1_100;
+const WINDOW_PLACE: u64 = 128;
+/// A coroutine of the load, with its generator and latency counts.
+const COROUTINE: u64 = 2_048;
+/// A message under way in the simulator, with its events.
+const MESSAGE: u64 = 256;
+
+/// Bytes that measuring `point` holds at its peak, roughly and rather more than less: the memory that requests go to, and
+/// what each worker has for its queue pairs, messages, buffers and coroutines. `virtual_time`: a simulated fabric, which
+/// makes room in its queues only when they fill.
+pub fn memory_estimate(virtual_time: bool, scope: &Scope, point: &Point) -> u64 {
+    let config = worker_config(point);
+    let (nodes, workers) = (u64::from(scope.nodes), u64::from(point.threads));
+    let pairs = nodes * u64::from(config.lanes);
+    let depth = u64::from(config.qp.send_depth);
+    let asked = u64::from(point.coroutines) * u64::from(point.outstanding.max(OBJECTS));
+    // Unawaited requests fill every queue; others cannot be more than are asked for.
+    let in_flight = if point.unawaited() { pairs * depth } else { asked.min(pairs * depth) };
+    let places = if virtual_time { in_flight } else { pairs * depth };
+    let queues = pairs * QUEUE_PAIR
+        + places * (SEND_PLACE + if virtual_time { 0 } else { BACKLOG_PLACE })
+        + pairs.min(in_flight) * depth.next_power_of_two() * SEND_PLACE;
+    let window = u64::from(config.rpc.window);
+    let receives = 2 * window * nodes + u64::from(QpConfig::ud().send_depth);
+    let sessions = nodes * (SESSION + window * WINDOW_PLACE) + receives * RECEIVE;
+    let payload = u64::from(point.payload).next_power_of_two().max(64);
+    let flying = if virtual_time { in_flight * (MESSAGE + payload) } else { 0 };
+    let each = config.pool_bytes
+        + Rpc::<AnyNic>::pool_bytes(&config.rpc, usize::from(scope.nodes))
+        + queues
+        + sessions
+        + flying
+        + u64::from(point.coroutines) * COROUTINE;
+    let target = if point.on_card { ON_CARD_BYTES } else { TARGET_BYTES };
+    (nodes * workers).saturating_mul(each).saturating_add(nodes * target)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::BenchVerb;
+    use crate::units::Nanos;
+
+    fn estimate(nodes: u16, threads: u16, coroutines: u32) -> u64 {
+        let window = Nanos::from_micros(100);
+        let scope =
+            Scope { nodes, threads, coroutines, quick: false, warm_up: window, window, precision: None };
+        let point = Point { threads, coroutines, outstanding: 10, ..Point::new("test", BenchVerb::Read) };
+        memory_estimate(true, &scope, &point)
+    }
+
+    #[test]
+    fn it_grows_with_all_that_is_asked_for_and_never_wraps() {
+        let usual = estimate(16, 12, 8);
+        assert!((64 << 20..8 << 30).contains(&usual), "{usual}");
+        assert!(estimate(32, 12, 8) > 2 * usual, "messages are kept for every peer");
+        assert!(estimate(16, 24, 8) > 3 * usual / 2 && estimate(16, 12, 4096) > usual);
+        assert!(estimate(u16::MAX, u16::MAX, u32::MAX) > 1 << 50);
+    }
+}
