@@ -1,7 +1,7 @@
 //! The measurements of perftest (`ib_read_lat`, `ib_write_bw` and the like), made through this crate's fabric, so that
 //! the two can be laid side by side on one device: `.ci/softroce/perftest` does that in a virtual machine.
 //!
-//!     parity DEVICE VERB lat|bw BYTES ITERATIONS
+//!     parity DEVICE VERB lat|bw|count|port BYTES ITERATIONS
 //!
 //! Parameters and loops are those of perftest's defaults: one queue pair; latency with every request signaled and waited
 //! for, inline up to 220 B where a WRITE or SEND is timed; rates with 128 requests outstanding, every hundredth signaled;
@@ -9,12 +9,17 @@
 //! ATOMIC is that of the request; of WRITE and SEND half of a ping-pong. Two things differ and stay: the ends are two
 //! threads of one process and not two processes, and one completion queue takes sends and receives.
 //! Prints `min typical average` in microseconds, or requests per second.
+//!
+//! `count` posts and polls one request at a time and reads no clock, `port` does so through the async [`Port`], a batch of one
+//! request each: for `.ci/softroce/overhead`, which counts instructions.
 
+use primitives::exec::Sched;
 use primitives::fabric::verbs::{Options, Verbs, VerbsNic};
 use primitives::fabric::{Nic, SetupError};
-use primitives::mem::{Access, MemoryKeys, Region};
+use primitives::mem::{Access, BufPool, MemoryKeys, Region};
+use primitives::verbs::port::{Port, PortConfig};
 use primitives::verbs::{
-    Flags, NodeId, Qp, QpAddress, QpConfig, RecvRequest, Sge, Verb, WcOpcode, WcStatus, WorkRequest,
+    Flags, NodeId, Qp, QpAddress, QpConfig, RecvRequest, Remote, Sge, Verb, WcOpcode, WcStatus, WorkRequest,
 };
 use std::sync::Barrier;
 use std::sync::atomic::Ordering;
@@ -213,6 +218,38 @@ impl End {
         iterations as f64 / started.elapsed().as_secs_f64()
     }
 
+    /// One request at a time, without a clock.
+    fn count(&self, peer: &Offer, iterations: usize) {
+        let request = [self.request(peer, true, false)];
+        for _ in 0..iterations {
+            self.nic.post(self.qp, &request).expect("room");
+            while self.poll().0 == 0 {}
+        }
+    }
+
+    /// The same through a port.
+    fn count_port(self, peer: &Offer, iterations: usize) {
+        let arena = Region::new(1 << 16);
+        let lkey = self.nic.register(&arena, Access::LOCAL).expect("a region").lkey;
+        let (what, len, qp) = (self.what, self.len, self.qp);
+        let port = Port::new(self.nic, Sched::new(), BufPool::new(arena, lkey), PortConfig::default());
+        port.add_route(NodeId(1), qp, OUTSTANDING as u32);
+        let at = Remote { node: NodeId(1), rkey: peer.keys.rkey, offset: 64 };
+        let buf = port.buf(len.max(8)).expect("a buffer");
+        for _ in 0..iterations {
+            let mut batch = port.batch();
+            match what {
+                What::Read => batch.read(at, &buf, 0, len),
+                What::Write | What::Send => batch.write(at, &buf, 0, len),
+                What::Cas => batch.cas(at, 0, 0, &buf, 0),
+                What::FetchAdd => batch.fetch_add(at, 0, &buf, 0),
+            }
+            let posted = batch.post();
+            while port.progress() == 0 {}
+            drop(posted);
+        }
+    }
+
     /// The other end of a rate of SENDs.
     fn sink(&self, iterations: usize) {
         let (mut received, mut posted) = (0, RECEIVES);
@@ -261,6 +298,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         barrier.wait();
         let total = iterations + WARM_UP;
         match (what, latency) {
+            _ if mode == "count" || mode == "port" => {
+                if node == 0 {
+                    match &mode[..] {
+                        "count" => end.count(&peer, iterations),
+                        _ => end.count_port(&peer, iterations),
+                    }
+                }
+            }
             (What::Write, true) => {
                 let times = end.write_ping_pong(&peer, node == 0, total);
                 if node == 0 {

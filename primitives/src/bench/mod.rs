@@ -11,6 +11,7 @@
 //! fastest request; in virtual time all are.
 
 mod load;
+mod member;
 mod profile;
 
 mod coroutines;
@@ -27,6 +28,7 @@ mod threads;
 
 pub use identify::{Shows, identifying};
 pub use load::{LoadError, SAMPLE_EVERY, Sample, run};
+pub use member::run_member;
 pub use multi_object::{OBJECTS, Rung};
 pub use profile::{ProfileFitError, Rated, fit};
 
@@ -186,7 +188,8 @@ impl Point {
 }
 
 /// How much of a characterization to run.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Scope {
     /// Nodes of the cluster.
     pub nodes: u16,
