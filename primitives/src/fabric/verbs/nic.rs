@@ -46,6 +46,8 @@ struct State {
     /// Regions by the place of their name, as far as this context has used them.
     locals: Box<[Option<Local>; MAX_REGIONS]>,
     chain: Chain,
+    /// A request that is posted by itself, and its element.
+    single: Box<(ffi::ibv_send_wr, ffi::ibv_sge)>,
     recvs: (Vec<ffi::ibv_recv_wr>, Vec<ffi::ibv_sge>),
     polled: Box<[MaybeUninit<ffi::ibv_wc>]>,
     /// Who sends datagrams: number, node, GID; sorted by number.
@@ -110,6 +112,10 @@ impl VerbsNic {
             cq,
             locals: Box::new([const { None }; MAX_REGIONS]),
             chain: Chain::default(),
+            single: Box::new((
+                ffi::ibv_send_wr { num_sge: 1, ..ffi::ibv_send_wr::default() },
+                ffi::ibv_sge { addr: 0, length: 0, lkey: 0 },
+            )),
             recvs: Default::default(),
             polled: std::iter::repeat_with(MaybeUninit::uninit).take(POLL_BATCH).collect(),
             senders: Vec::new(),
