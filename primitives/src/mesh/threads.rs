@@ -159,7 +159,7 @@ pub(super) fn on_threads<P: Program>(
 fn lay_open(session: &mut Session, table: &Table, shape: Shape, cancelled: &dyn Fn() -> bool) {
     let refused = lock(&table.refused).take();
     if let Some(error) = refused {
-        let told = session.give_up(error);
+        let told = first_cause(session, error);
         return table.refuse(told);
     }
     let mine: Vec<Card> = lock(&table.cards).iter().flatten().cloned().collect();
@@ -190,12 +190,25 @@ fn lay_open(session: &mut Session, table: &Table, shape: Shape, cancelled: &dyn 
     }
 }
 
+/// Why set-up failed here, told to the others; if another node gave up first, what failed here followed from that.
+fn first_cause(session: &mut Session, error: LaunchError) -> LaunchError {
+    let since = Instant::now();
+    // What others say may come a little later than their end is felt.
+    while !matches!(error, LaunchError::Cancelled) && since.elapsed() < Duration::from_millis(300) {
+        if let Err(told) = session.look() {
+            return told.into();
+        }
+        std::thread::sleep(LOOK);
+    }
+    session.give_up(error)
+}
+
 /// Waits until the workers of all nodes are connected and built.
 fn all_built(session: &mut Session, table: &Table, cancelled: &dyn Fn() -> bool) {
     let refused = lock(&table.refused).take();
     match refused {
         Some(error) => {
-            let told = session.give_up(error);
+            let told = first_cause(session, error);
             table.refuse(told);
         }
         None => {
