@@ -18,6 +18,7 @@ use primitives::verbs::{NodeId, QpConfig, Remote};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::rc::Rc;
+use std::sync::OnceLock;
 
 /// Counts the allocations of each thread.
 struct Counting;
@@ -61,7 +62,9 @@ const WARM_UP: u64 = 2_000;
 
 /// Operations that are watched: fewer on a real device, which may be a slow one.
 fn operations() -> u64 {
-    if real_device().is_some() { 6_000 } else { 100_000 }
+    static OPERATIONS: OnceLock<u64> = OnceLock::new();
+    // Asked between operations, and looking into the environment allocates.
+    *OPERATIONS.get_or_init(|| if real_device().is_some() { 6_000 } else { 100_000 })
 }
 
 /// Where verbs are tried: on the device, if there is one.
