@@ -5,6 +5,8 @@
 //! what happened and checks that it was serializable. [`cluster`] puts them on nodes and is the only file here that
 //! names a fabric.
 
+#![deny(clippy::disallowed_methods)]
+
 pub mod cluster;
 pub mod protocol;
 pub mod session;

@@ -178,10 +178,9 @@ pub fn require(choice: &FabricChoice) -> Result<(), CliError> {
             }
         }
     };
-    let all = fabrics(&[]);
-    let working: Vec<&str> = all.iter().filter(|f| f.works).map(|f| f.name.as_str()).collect();
-    Err(CliError::machine(format!("fabric {choice} does not work here: {what}"))
-        .hint(format!("here works --fabric {}; `doorbell devices` says more", working.join(" or "))))
+    Err(CliError::machine(format!("fabric {choice} does not work here: {what}")).hint(
+        "loopback, tcp and sim:PROFILE work everywhere; `doorbell devices` lists them and what the others lack",
+    ))
 }
 
 /// Where the kernel shows RDMA devices.

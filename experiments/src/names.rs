@@ -2,21 +2,10 @@
 
 use phases::plan::Preset;
 
-/// Protocols, in the order they are told.
-pub const PROTOCOLS: &[&str] = &[
-    "occ",
-    "nowait",
-    "waitdie",
-    "nowait-exclusive",
-    "waitdie-exclusive",
-    "bounded-wait",
-    "mvcc",
-    "sundial",
-    "calvin",
-];
-
-/// Workloads.
-pub const WORKLOADS: &[&str] = &["micro", "ycsb", "smallbank", "tpcc", "tpcc-no", "tpce-cp"];
+/// Workloads, in the order they are told.
+pub fn workloads() -> Vec<&'static str> {
+    engine::workload::WORKLOADS.iter().map(|(name, _)| *name).collect()
+}
 
 /// Plans that carry a name.
 pub fn plan_presets() -> Vec<&'static str> {
@@ -71,12 +60,13 @@ fn distance(a: &str, b: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use engine::protocol::PROTOCOLS;
 
     #[test]
     fn typing_mistakes_find_their_name() {
         assert_eq!(nearest("loopbcak", ["loopback", "sim", "verbs", "tcp"]), Some("loopback"));
         assert_eq!(nearest("OCC", PROTOCOLS.iter().copied()), Some("occ"));
-        assert_eq!(nearest("smalbank", WORKLOADS.iter().copied()), Some("smallbank"));
+        assert_eq!(nearest("smalbank", workloads()), Some("smallbank"));
         assert_eq!(nearest("", PROTOCOLS.iter().copied()), None);
         assert_eq!(nearest("ethernet", ["loopback", "sim", "verbs", "tcp"]), None);
         assert!(suggest("quux", PROTOCOLS).starts_with("there are occ, nowait"));

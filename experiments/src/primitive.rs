@@ -2,7 +2,7 @@
 
 use std::sync::atomic::AtomicBool;
 
-use primitives::bench;
+use primitives::bench::{self, Point, Sample};
 use primitives::measure::{PointResult, Row};
 use primitives::mesh::FabricSpec;
 
@@ -25,16 +25,30 @@ pub fn measure(
     let sample = bench::run(fabric, &scope, &point, spec.seed, stop)
         .map_err(|e| CliError::check("the benchmark failed").caused_by(&e))?;
     let servers = point.asked(&scope);
-    let latency = &sample.latency;
-    // Nothing ended in the window: that is no measurement, and certainly not zero.
-    let rate = (sample.ops > 0).then(|| sample.rate_per_s());
     let virtual_time = sample.facts.events > 0;
-    let row = row
+    let row = sampled(row, &point, &sample)
         .with("fabric", spec.fabric.to_string())
         .with("verb", asked.verb.as_str())
-        .with("payload_bytes", point.payload)
         .with("nodes", scope.nodes)
         .with("servers", servers)
+        .with("memory", asked.memory.as_str())
+        .with("context", asked.context.as_str())
+        .with("ack", asked.ack.as_str())
+        .with("atomics_percent", point.atomics_percent)
+        .with("rate_per_server_per_s", rate(&sample).map(|rate| rate / f64::from(servers)))
+        .with("events", virtual_time.then_some(sample.facts.events))
+        .with("virtual_ns", virtual_time.then_some(sample.facts.virtual_time));
+    Ok(PointResult { row, histogram: Some(sample.latency.clone()), ..PointResult::default() })
+}
+
+/// Operations per second. Nothing ended in the window: that is no measurement, and certainly not zero.
+fn rate(sample: &Sample) -> Option<f64> {
+    (sample.ops > 0).then(|| sample.rate_per_s())
+}
+
+/// The cells that every measured load of requests has: what was asked for, and what came back.
+pub fn sampled(row: Row, point: &Point, sample: &Sample) -> Row {
+    row.with("payload_bytes", point.payload)
         .with("threads", point.threads)
         .with("coroutines", point.coroutines)
         .with("outstanding", point.outstanding)
@@ -42,25 +56,14 @@ pub fn measure(
         .with("signal_period", point.signal_period)
         .with("queue_pairs", point.queue_pairs)
         .with("addresses", (point.addresses > 0).then_some(point.addresses))
-        .with("memory", asked.memory.as_str())
-        .with("context", asked.context.as_str())
-        .with("ack", asked.ack.as_str())
-        .with("atomics_percent", point.atomics_percent)
         .with("optimizations", point.rung.map_or("", |rung| rung.name()))
         .with("ops", sample.ops)
-        .with("rate_per_s", rate)
-        .with("rate_per_server_per_s", rate.map(|rate| rate / f64::from(servers)))
-        .with("latency_min_ns", latency.min())
-        .with("latency_p50_ns", latency.p50())
-        .with("latency_p90_ns", latency.p90())
-        .with("latency_p99_ns", latency.p99())
-        .with("latency_p999_ns", latency.p999())
-        .with("latency_mean_ns", latency.mean_ns())
-        .with("latency_max_ns", latency.max())
-        .with("goodput_gb_per_s", rate.map(|_| sample.goodput_gb_per_s(&point)))
+        .with("rate_per_s", rate(sample))
+        .with("latency_min_ns", sample.latency.min())
+        .with_latency(&sample.latency)
+        .with("latency_mean_ns", sample.latency.mean_ns())
+        .with("latency_max_ns", sample.latency.max())
+        .with("goodput_gb_per_s", (sample.ops > 0).then(|| sample.goodput_gb_per_s(point)))
         .with("doorbells_per_op", (sample.ops_total > 0).then(|| sample.doorbells_per_op()))
-        .with("events", virtual_time.then_some(sample.facts.events))
-        .with("virtual_ns", virtual_time.then_some(sample.facts.virtual_time))
-        .with_steadiness(&sample.steadiness);
-    Ok(PointResult { row, histogram: Some(sample.latency.clone()), ..PointResult::default() })
+        .with_steadiness(&sample.steadiness)
 }

@@ -4,6 +4,7 @@
 
 use crate::error::CliError;
 use crate::fabrics::Fabric;
+use crate::names::suggest;
 use crate::schedule::{Disturbance, Watch};
 use crate::spec::{FabricChoice, PlanChoice, RunSpec};
 use engine::cluster::{self, RunError, RunResult};
@@ -103,11 +104,11 @@ pub fn workload(spec: &RunSpec) -> Result<AnyWorkload, CliError> {
 /// The protocol of a spec.
 ///
 /// # Errors
-/// Exit code 3 for one that this build does not have.
+/// Exit code 2 for one that does not exist.
 pub fn protocol(spec: &RunSpec) -> Result<AnyProtocol, CliError> {
     AnyProtocol::named(&spec.protocol).ok_or_else(|| {
-        CliError::machine(format!("this version of doorbell has no protocol `{}` yet", spec.protocol))
-            .hint(format!("it has {}", PROTOCOLS.join(", ")))
+        CliError::usage(format!("unknown protocol `{}`", spec.protocol))
+            .hint(suggest(&spec.protocol, PROTOCOLS))
     })
 }
 
@@ -280,10 +281,7 @@ impl Run {
             .with("aborted_per_s", r.aborted_per_s())
             .with("rolled_back_per_s", r.rolled_back_per_s())
             .with("latency_mean_ns", latency.mean_ns())
-            .with("latency_p50_ns", latency.p50())
-            .with("latency_p90_ns", latency.p90())
-            .with("latency_p99_ns", latency.p99())
-            .with("latency_p999_ns", latency.p999())
+            .with_latency(latency)
             .with("verbs_per_committed", r.verbs_per_committed())
             .with("round_trips_per_committed", r.round_trips_per_committed())
             .with("doorbells_per_committed", r.doorbells_per_committed())

@@ -214,7 +214,11 @@ fn fabrics_that_do_not_work_here_exit_with_3_and_name_one_that_does() {
     refused(&["run", "--fabric", "tcp"], 2, &["plan `drtm-h` cannot run here", "tcp", "one-sided"]);
     refused(&["characterize", "--fabric", "tcp", "--bench", "signal"], 2, &["no benchmark `signal`"]);
     refused(&["tune", "--fabric", "tcp"], 2, &["no profile of tcp can be fitted", "--profile FILE"]);
-    refused(&["run", "--fabric", "verbs:mlx5_77"], 3, &["verbs:mlx5_77", "RDMA device", "--fabric loopback"]);
+    refused(
+        &["run", "--fabric", "verbs:mlx5_77"],
+        3,
+        &["verbs:mlx5_77", "RDMA device", "loopback, tcp and sim:PROFILE work everywhere"],
+    );
     refused(&["run", "--fabric", "sim:cx4-edt"], 2, &["cx4-edt", "did you mean `cx4-edr`?"]);
     refused(
         &["run", "--fabric", "sim:/nowhere/a.profile.yaml"],

@@ -5,6 +5,8 @@
 //! [`ops`] (the phases, one-sided and two-sided), [`log`] (their logs), [`demand`] (what each asks of cores, NICs
 //! and wire), [`model`] (what a plan will do, and which is best), [`study`] (each phase driven alone).
 
+#![deny(clippy::disallowed_methods)]
+
 pub mod demand;
 pub mod log;
 pub mod model;

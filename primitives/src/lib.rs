@@ -6,6 +6,8 @@
 //! UD datagrams). [`profile`] describes NICs and CPUs as files, [`bench`](mod@bench) measures primitives, and
 //! [`measure`] holds histograms and result files.
 
+#![deny(clippy::disallowed_methods)]
+
 pub mod bench;
 pub mod exec;
 pub mod fabric;

@@ -341,11 +341,6 @@ impl Recorder {
         self.close(Nanos::MAX, Outcome::Unknown);
     }
 
-    /// Transactions ended so far.
-    pub fn txn_count(&self) -> usize {
-        self.txns.len
-    }
-
     fn close(&mut self, now: Nanos, outcome: Outcome) {
         let open = self.open.take();
         let Some(Open { invoke, first_op }) = open else {

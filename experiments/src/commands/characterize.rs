@@ -7,6 +7,7 @@ use crate::cluster::point::Asked;
 use crate::error::CliError;
 use crate::fabrics::Fabric;
 use crate::output::{emit, human_rate, table};
+use crate::primitive::sampled;
 use crate::schedule::Watch;
 use crate::spec::FabricChoice;
 use crate::sweep::usual_jobs;
@@ -293,35 +294,12 @@ pub fn row(point: &Point, sample: &Sample) -> Row {
         Some(_) => "one-sided",
         None => point.verb.name(),
     };
-    let latency = &sample.latency;
-    Row::new()
+    sampled(Row::new(), point, sample)
         .with("bench", point.question)
         .with("verb", verb)
-        .with("payload_bytes", point.payload)
-        .with("threads", point.threads)
-        .with("coroutines", point.coroutines)
-        .with("outstanding", point.outstanding)
-        .with("doorbell_batch", point.doorbell_batch)
-        .with("signal_period", point.signal_period)
-        .with("queue_pairs", point.queue_pairs)
-        .with("optimizations", point.rung.map_or("", |r| r.name()))
-        .with("ops", sample.ops)
-        // Nothing ended in the window: that is no measurement, and certainly not zero.
-        .with("rate_per_s", (sample.ops > 0).then(|| sample.rate_per_s()))
-        .with("latency_min_ns", latency.min())
-        .with("latency_p50_ns", latency.p50())
-        .with("latency_p90_ns", latency.p90())
-        .with("latency_p99_ns", latency.p99())
-        .with("latency_p999_ns", latency.p999())
-        .with("latency_mean_ns", latency.mean_ns())
-        .with("latency_max_ns", latency.max())
-        .with("goodput_gb_per_s", (sample.ops > 0).then(|| sample.goodput_gb_per_s(point)))
-        .with("doorbells_per_op", (sample.ops_total > 0).then(|| sample.doorbells_per_op()))
         .with("instructions_per_op", sample.instructions_per_op.as_ref().ok().copied())
         .with("servers", (point.servers > 0).then_some(point.servers))
-        .with("addresses", (point.addresses > 0).then_some(point.addresses))
         .with("measured_ns", sample.steadiness.measured)
-        .with_steadiness(&sample.steadiness)
 }
 
 /// Per verb: unloaded latency and the best rate of any point, with the point.

@@ -145,10 +145,7 @@ pub fn study(wanted: &Study, context: &Context) -> Result<Value, CliError> {
                 .with("skew", point.skew)
                 .with("ops", counts.ops)
                 .with("rate_per_s", counts.rate_per_s())
-                .with("latency_p50_ns", latency.p50())
-                .with("latency_p90_ns", latency.p90())
-                .with("latency_p99_ns", latency.p99())
-                .with("latency_p999_ns", latency.p999())
+                .with_latency(latency)
                 .with("verbs_per_op", per_op.map(|[verbs, ..]| verbs))
                 .with("round_trips_per_op", per_op.map(|[_, round_trips, _]| round_trips))
                 .with("doorbells_per_op", per_op.map(|[.., doorbells]| doorbells));

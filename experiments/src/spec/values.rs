@@ -8,8 +8,9 @@ use serde_json::Value;
 use super::choice::{FabricChoice, PlanChoice, ProfileChoice};
 use super::limits::{self, Limit};
 use super::run::Span;
-use crate::names::{PROTOCOLS, WORKLOADS, suggest};
+use crate::names::{suggest, workloads};
 use crate::output::JsonTarget;
+use engine::protocol::PROTOCOLS;
 
 fn count(text: &str, limit: Limit) -> Result<u32, String> {
     let digits = text.replace('_', "");
@@ -57,7 +58,7 @@ pub fn jobs(text: &str) -> Result<usize, String> {
 /// `--workload`.
 #[allow(clippy::missing_errors_doc)]
 pub fn workload(text: &str) -> Result<String, String> {
-    known(text, WORKLOADS, "workload")
+    known(text, &workloads(), "workload")
 }
 
 /// `--protocol`.

@@ -1,6 +1,6 @@
 //! One row of a table: cells by column name.
 
-use super::Steadiness;
+use super::{Histogram, Steadiness};
 use crate::units::Nanos;
 
 /// The text of one cell. Empty means "not available".
@@ -59,6 +59,15 @@ impl Row {
             Some(cell) => cell.1 = value,
             None => self.cells.push((column, value)),
         }
+    }
+
+    /// The row with a distribution of latencies, in the columns that all kinds of runs share.
+    #[must_use]
+    pub fn with_latency(self, latency: &Histogram) -> Row {
+        self.with("latency_p50_ns", latency.p50())
+            .with("latency_p90_ns", latency.p90())
+            .with("latency_p99_ns", latency.p99())
+            .with("latency_p999_ns", latency.p999())
     }
 
     /// The row with what is known of the rate's precision, in the columns that `characterize`, `run` and `experiment`

@@ -9,6 +9,9 @@
 //! Then a [`Session`] joins them: [`config`] says who they are, [`handshake`](mod@handshake) lets nobody else in, and
 //! cards, memory keys, barriers and results go through it ([`launch_member`]). Everything else is the same text.
 
+// Sessions between processes live in real time, and a simulated cluster is in one process.
+#![allow(clippy::disallowed_methods)]
+
 mod channel;
 pub mod config;
 pub mod handshake;

@@ -132,13 +132,7 @@ fn in_sessions(rows: &[Row]) -> History {
         let session = free.iter().position(|&at| at <= row.interval.0).unwrap_or(free.len());
         free.resize(free.len().max(session + 1), 0);
         free[session] = row.interval.0.max(row.interval.1);
-        let outcome = match row.end {
-            End::Commit => Outcome::Committed,
-            End::Abort => Outcome::Aborted(reason),
-            End::Doubt => Outcome::Unknown,
-        };
-        let interval = (Nanos(row.interval.0), Nanos(row.interval.1));
-        history.push(n as u64, session as u32, interval, outcome, row.ops.iter().copied());
+        row.push(&mut history, n, session as u32, reason);
     }
     history
 }

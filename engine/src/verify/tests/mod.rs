@@ -41,6 +41,19 @@ enum End {
     Doubt,
 }
 
+impl Row {
+    /// Adds it to a history, as transaction `id` of a session.
+    fn push(&self, history: &mut History, id: usize, session: u32, reason: Reason) {
+        let outcome = match self.end {
+            End::Commit => Outcome::Committed,
+            End::Abort => Outcome::Aborted(reason),
+            End::Doubt => Outcome::Unknown,
+        };
+        let interval = (Nanos(self.interval.0), Nanos(self.interval.1));
+        history.push(id as u64, session, interval, outcome, self.ops.iter().copied());
+    }
+}
+
 /// A committed transaction.
 fn commit(invoke: u64, ret: u64, ops: impl Into<Vec<Op>>) -> Row {
     Row { interval: (invoke, ret), end: End::Commit, ops: ops.into() }
@@ -51,13 +64,7 @@ fn history(rows: &[Row]) -> History {
     let mut history = History::new(Some(0));
     let reason = history.intern("planned").expect("the first reason");
     for (n, row) in rows.iter().enumerate() {
-        let outcome = match row.end {
-            End::Commit => Outcome::Committed,
-            End::Abort => Outcome::Aborted(reason),
-            End::Doubt => Outcome::Unknown,
-        };
-        let interval = (Nanos(row.interval.0), Nanos(row.interval.1));
-        history.push(n as u64, n as u32, interval, outcome, row.ops.iter().copied());
+        row.push(&mut history, n, n as u32, reason);
     }
     history
 }

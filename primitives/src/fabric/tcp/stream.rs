@@ -263,6 +263,7 @@ impl Unproven {
 }
 
 #[cfg(test)]
+#[allow(clippy::disallowed_methods)] // sockets take real time
 mod tests {
     use super::*;
     use std::net::{Ipv4Addr, SocketAddr, TcpListener};
