@@ -47,8 +47,8 @@ impl State {
         }
     }
 
-    /// The usual case on a way of its own, which is half as long: one request, nothing inlined, on a reliable connection that
-    /// has room, from a region that this context has used before. Everything else goes the way of chains.
+    /// The usual case on a way of its own, which is half as long: one request on a reliable connection that has room, from
+    /// a region that this context has used before. Everything else goes the way of chains.
     #[inline]
     fn post_one(&mut self, nic: &VerbsNic, qp: Qp, request: &WorkRequest) -> Result<(), PostError> {
         let index = self.find(qp)?;
@@ -57,7 +57,8 @@ impl State {
         let usual = pair.connected
             && pair.config.transport == Transport::Rc
             && pair.send.room() > 0
-            && !request.flags.inline
+            && (!request.flags.inline
+                || !request.verb.returns_data() && request.local.len <= nic.shared.caps.max_inline)
             && !matches!(request.verb, Verb::Send { to: Some(_), .. });
         let local = locals[place(request.local.lkey.0)].as_ref();
         let Some(local) = local.filter(|local| usual && local.name == request.local.lkey.0) else {
