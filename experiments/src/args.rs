@@ -11,6 +11,7 @@ use engine::verify::Level;
 use engine::verify::exchange::Format;
 use primitives::measure::Shard;
 
+use crate::error::CliError;
 use crate::names::STUDY_PHASES;
 use crate::output::JsonTarget;
 use crate::spec::{FabricChoice, PlanChoice, ProfileChoice, RunSpec, Span, limits, values};
@@ -107,6 +108,30 @@ pub struct OutputArgs {
     /// Keep results in this directory. One that holds another run is refused; the same run is resumed.
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
+}
+
+/// Where a command's nodes are all in one process: `--cluster` is understood, and refused with what works instead.
+#[derive(Args, Clone, Debug, Default)]
+pub struct OneProcessArgs {
+    /// Not here.
+    #[arg(long, value_name = "FILE", hide = true)]
+    pub cluster: Option<PathBuf>,
+}
+
+impl OneProcessArgs {
+    /// Refuses a cluster of processes.
+    ///
+    /// # Errors
+    /// Exit code 2, with the way round.
+    pub fn check(&self, command: &str, instead: &str) -> Result<(), CliError> {
+        match &self.cluster {
+            None => Ok(()),
+            Some(_) => Err(CliError::usage(format!(
+                "`doorbell {command}` runs its nodes in one process; --cluster goes with `run` and `characterize`"
+            ))
+            .hint(instead)),
+        }
+    }
 }
 
 /// The fabric.
@@ -279,6 +304,12 @@ pub struct CharacterizeArgs {
     /// Points measured at a time; cores on sim, 1 where time is real.
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = values::jobs)]
     pub jobs: Option<usize>,
+    /// Measure over the processes of this cluster file, as its node 0; it says how many nodes there are.
+    #[arg(long, value_name = "FILE")]
+    pub cluster: Option<PathBuf>,
+    /// With --cluster: how long to wait for the other nodes.
+    #[arg(long, value_name = "TIME", default_value = "60s", allow_negative_numbers = true, value_parser = values::span)]
+    pub join_within: Span,
     #[allow(missing_docs)]
     #[command(flatten)]
     pub output: OutputArgs,
@@ -311,6 +342,9 @@ pub struct CalibrateArgs {
 /// `doorbell study`.
 #[derive(Args, Clone, Debug)]
 pub struct StudyArgs {
+    #[allow(missing_docs)]
+    #[command(flatten)]
+    pub one_process: OneProcessArgs,
     /// The phase.
     #[arg(value_name = "PHASE", value_parser = clap::builder::PossibleValuesParser::new(STUDY_PHASES))]
     pub phase: String,
@@ -334,6 +368,9 @@ pub struct StudyArgs {
 /// `doorbell tune`.
 #[derive(Args, Clone, Debug)]
 pub struct TuneArgs {
+    #[allow(missing_docs)]
+    #[command(flatten)]
+    pub one_process: OneProcessArgs,
     #[allow(missing_docs)]
     #[command(flatten)]
     pub what: SpecArgs,
@@ -453,6 +490,9 @@ pub struct NodeArgs {
 /// `doorbell experiment`.
 #[derive(Args, Clone, Debug)]
 pub struct ExperimentArgs {
+    #[allow(missing_docs)]
+    #[command(flatten)]
+    pub one_process: OneProcessArgs,
     /// Experiment files.
     #[arg(value_name = "FILE", required = true)]
     pub files: Vec<PathBuf>,

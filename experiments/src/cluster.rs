@@ -1,7 +1,10 @@
 //! Clusters of processes, as `doorbell run --cluster` and `doorbell node` see them: the cluster file, joining, and the run
-//! that node 0 describes to the others.
+//! that node 0 describes to the others; points of a characterization are in `cluster/point.rs`.
 
-use std::net::TcpListener;
+pub mod point;
+
+use std::collections::BTreeSet;
+use std::net::{IpAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -51,6 +54,7 @@ impl From<ConfigError> for CliError {
 impl From<MeshError> for CliError {
     fn from(error: MeshError) -> CliError {
         let (exit, hint) = match &error {
+            MeshError::Cancelled => return CliError::interrupted(),
             MeshError::Rendezvous { .. } => {
                 (Exit::Machine, "check the address, that the host is up, and firewalls")
             }
@@ -101,6 +105,13 @@ impl Cluster {
                     .hint("with --cluster, use --fabric tcp or verbs:DEVICE"))
             }
         }
+    }
+
+    /// How many different hosts the file names.
+    pub fn hosts(&self) -> usize {
+        let hosts: BTreeSet<Option<IpAddr>> =
+            (0..self.file.count()).map(|id| self.file.host(id).ok()).collect();
+        hosts.len()
     }
 
     fn program() -> Program {

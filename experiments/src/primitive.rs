@@ -63,6 +63,9 @@ pub fn sampled(row: Row, point: &Point, sample: &Sample) -> Row {
         .with("rate_per_s", rate(sample))
         .with("latency_min_ns", sample.latency.min())
         .with_latency(&sample.latency)
+        .with("latency_mean_ns", sample.latency.mean_ns())
+        .with("latency_max_ns", sample.latency.max())
+        .with("goodput_gb_per_s", (sample.ops > 0).then(|| sample.goodput_gb_per_s(point)))
         .with("doorbells_per_op", (sample.ops_total > 0).then(|| sample.doorbells_per_op()))
         .with_steadiness(&sample.steadiness)
 }

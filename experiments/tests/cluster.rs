@@ -344,3 +344,42 @@ fn what_cannot_be_is_said_at_once() {
         "key: cluster.key\nnodes:\n  - {id: 0, address: 'no.such.host.invalid:1'}\n  - {id: 1, address: b}\n";
     bad(unknown, "cannot be resolved");
 }
+
+#[test]
+fn a_characterization_over_processes_measures_calls_and_ends_when_a_node_is_lost() {
+    let site = Site::new(2);
+    let characterize = |more: &[&str]| {
+        let usual =
+            ["characterize", "--fabric", "tcp", "--cluster", "cluster.yaml", "--quick", "--out", "char"];
+        site.start(&[&usual[..], more].concat())
+    };
+    let node = site.node(1, &[]);
+    let few = ["--bench", "latency", "--bench", "payload", "--duration", "60ms", "--json", "-"];
+    let ended = characterize(&few).end(60).must(0, &["waiting at"]);
+    node.end(20).must(0, &["node 1: measuring point", "(latency)"]);
+    let record = json(&ended);
+    assert!(record["notes"].to_string().contains("a process of its own"), "{record:#}");
+    let rows = std::fs::read_to_string(site.path("char/points.csv")).expect("points");
+    let mut rows = rows.lines().map(|row| row.split(',').collect::<Vec<_>>());
+    let head = rows.next().expect("a head");
+    let column = |name: &str| head.iter().position(|c| *c == name).expect("a column");
+    let (verb, rate, ops) = (column("verb"), column("rate_per_s"), column("ops"));
+    let rows: Vec<_> = rows.collect();
+    assert!(rows.len() >= 3, "{rows:?}");
+    for row in &rows {
+        assert_eq!(row[verb], "rpc", "{row:?}");
+        assert!(row[rate].parse::<f64>().is_ok_and(|r| r > 0.0) && row[ops] != "0", "{row:?}");
+    }
+    // The same again, longer: a node that dies ends it, named.
+    std::fs::remove_dir_all(site.path("char")).expect("there");
+    let node = site.node(1, &[]);
+    let driver = characterize(&["--duration", "20s"]);
+    std::thread::sleep(Duration::from_secs(3));
+    node.send(Signal::KILL);
+    driver.end(20).must(1, &["node 1 was lost"]);
+    node.end(5);
+    for command in [&["tune"][..], &["study", "logging"], &["experiment", "x.yaml"]] {
+        let refused = site.start(&[command, &["--cluster", "cluster.yaml"]].concat()).end(10);
+        refused.must(2, &["in one process", "--cluster goes with `run` and `characterize`"]);
+    }
+}

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use experiments::args::{Cli, Command, ExperimentArgs, OutputArgs};
+use experiments::args::{Cli, Command, ExperimentArgs, OneProcessArgs, OutputArgs};
 use experiments::commands::{Context, experiment};
 use experiments::error::CliError;
 use experiments::output::JsonTarget;
@@ -29,7 +29,13 @@ fn args(dir: &Path, plan: &str) -> ExperimentArgs {
     let json = dir.join("result.json");
     let _ = std::fs::remove_file(&json);
     let output = OutputArgs { json: Some(JsonTarget::File(json)), out: Some(dir.join("out")) };
-    ExperimentArgs { files: vec![file], shard: None, jobs: Some(1), output }
+    ExperimentArgs {
+        one_process: OneProcessArgs::default(),
+        files: vec![file],
+        shard: None,
+        jobs: Some(1),
+        output,
+    }
 }
 
 fn measure(point: &Point) -> Result<PointResult, CliError> {

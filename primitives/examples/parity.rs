@@ -1,20 +1,26 @@
 //! The measurements of perftest (`ib_read_lat`, `ib_write_bw` and the like), made through this crate's fabric, so that
 //! the two can be laid side by side on one device: `.ci/softroce/perftest` does that in a virtual machine.
 //!
-//!     parity DEVICE VERB lat|bw BYTES ITERATIONS
+//!     parity DEVICE VERB lat|bw|count|port BYTES ITERATIONS
 //!
 //! Parameters and loops are those of perftest's defaults: one queue pair; latency with every request signaled and waited
 //! for, inline up to 220 B where a WRITE or SEND is timed; rates with 128 requests outstanding, every hundredth signaled;
 //! 512 receives, posted again only while the messages still to come need them; `max_rd_atomic` 16. Latency of READ and
 //! ATOMIC is that of the request; of WRITE and SEND half of a ping-pong. Two things differ and stay: the ends are two
-//! threads of one process and not two processes, and one completion queue takes sends and receives.
+//! threads of one process and not two processes, and one completion queue takes sends and receives. Both read the time-stamp
+//! counter, here by the fabric's own clock: the system's clock may cost a system call.
 //! Prints `min typical average` in microseconds, or requests per second.
+//!
+//! `count` posts and polls one request at a time and reads no clock, `port` does so through the async [`Port`], a batch of one
+//! request each: for `.ci/softroce/overhead`, which counts instructions.
 
+use primitives::exec::Sched;
 use primitives::fabric::verbs::{Options, Verbs, VerbsNic};
 use primitives::fabric::{Nic, SetupError};
-use primitives::mem::{Access, MemoryKeys, Region};
+use primitives::mem::{Access, BufPool, MemoryKeys, Region};
+use primitives::verbs::port::{Port, PortConfig};
 use primitives::verbs::{
-    Flags, NodeId, Qp, QpAddress, QpConfig, RecvRequest, Sge, Verb, WcOpcode, WcStatus, WorkRequest,
+    Flags, NodeId, Qp, QpAddress, QpConfig, RecvRequest, Remote, Sge, Verb, WcOpcode, WcStatus, WorkRequest,
 };
 use std::sync::Barrier;
 use std::sync::atomic::Ordering;
@@ -112,12 +118,12 @@ impl End {
     fn request_latency(&self, peer: &Offer, iterations: usize) -> Vec<u64> {
         let request = [self.request(peer, true, false)];
         let mut times = Vec::with_capacity(iterations);
-        let mut last = Instant::now();
+        let mut last = self.nic.now();
         for _ in 0..iterations {
             self.nic.post(self.qp, &request).expect("room");
             while self.poll().0 == 0 {}
-            let now = Instant::now();
-            times.push(now.duration_since(last).as_nanos() as u64);
+            let now = self.nic.now();
+            times.push(now.since(last).0);
             last = now;
         }
         times
@@ -129,7 +135,7 @@ impl End {
         let part = self.len.max(64) as usize / 8;
         let last_word = (self.len as usize).div_ceil(8) - 1;
         let mut times = Vec::with_capacity(iterations);
-        let mut last = Instant::now();
+        let mut last = self.nic.now();
         let request = [self.request(peer, true, true)];
         let mut in_flight = 0;
         for round in 1..=iterations as u64 {
@@ -149,8 +155,8 @@ impl End {
                 post(&mut in_flight);
             }
             in_flight -= self.poll().0;
-            let now = Instant::now();
-            times.push(now.duration_since(last).as_nanos() as u64 / 2);
+            let now = self.nic.now();
+            times.push(now.since(last).0 / 2);
             last = now;
         }
         while in_flight > 0 {
@@ -164,7 +170,7 @@ impl End {
         let request = [self.request(peer, true, true)];
         let mut times = Vec::with_capacity(iterations);
         let (mut sent, mut received) = (0, 0);
-        let mut last = Instant::now();
+        let mut last = self.nic.now();
         for round in 1..=iterations {
             if !first {
                 self.arrive(round, &mut sent, &mut received, iterations);
@@ -177,8 +183,8 @@ impl End {
             if first {
                 self.arrive(round, &mut sent, &mut received, iterations);
             }
-            let now = Instant::now();
-            times.push(now.duration_since(last).as_nanos() as u64 / 2);
+            let now = self.nic.now();
+            times.push(now.since(last).0 / 2);
             last = now;
         }
         times
@@ -211,6 +217,38 @@ impl End {
             done = (done + self.poll().0 * PER_COMPLETION).min(iterations);
         }
         iterations as f64 / started.elapsed().as_secs_f64()
+    }
+
+    /// One request at a time, without a clock.
+    fn count(&self, peer: &Offer, iterations: usize) {
+        let request = [self.request(peer, true, false)];
+        for _ in 0..iterations {
+            self.nic.post(self.qp, &request).expect("room");
+            while self.poll().0 == 0 {}
+        }
+    }
+
+    /// The same through a port.
+    fn count_port(self, peer: &Offer, iterations: usize) {
+        let arena = Region::new(1 << 16);
+        let lkey = self.nic.register(&arena, Access::LOCAL).expect("a region").lkey;
+        let (what, len, qp) = (self.what, self.len, self.qp);
+        let port = Port::new(self.nic, Sched::new(), BufPool::new(arena, lkey), PortConfig::default());
+        port.add_route(NodeId(1), qp, OUTSTANDING as u32);
+        let at = Remote { node: NodeId(1), rkey: peer.keys.rkey, offset: 64 };
+        let buf = port.buf(len.max(8)).expect("a buffer");
+        for _ in 0..iterations {
+            let mut batch = port.batch();
+            match what {
+                What::Read => batch.read(at, &buf, 0, len),
+                What::Write | What::Send => batch.write(at, &buf, 0, len),
+                What::Cas => batch.cas(at, 0, 0, &buf, 0),
+                What::FetchAdd => batch.fetch_add(at, 0, &buf, 0),
+            }
+            let posted = batch.post();
+            while port.progress() == 0 {}
+            drop(posted);
+        }
     }
 
     /// The other end of a rate of SENDs.
@@ -261,6 +299,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         barrier.wait();
         let total = iterations + WARM_UP;
         match (what, latency) {
+            _ if mode == "count" || mode == "port" => {
+                if node == 0 {
+                    match &mode[..] {
+                        "count" => end.count(&peer, iterations),
+                        _ => end.count_port(&peer, iterations),
+                    }
+                }
+            }
             (What::Write, true) => {
                 let times = end.write_ping_pong(&peer, node == 0, total);
                 if node == 0 {

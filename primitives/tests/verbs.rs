@@ -107,6 +107,10 @@ fn members_of_a_cluster_reach_each_other_by_their_cards_alone() {
     assert!(ends[0].nic.connect(rc[0], Some(stranger)).is_err(), "not introduced yet");
     assert!(ends[0].nic.introduce(NodeId(1), b"no card").is_err());
     assert!(ends[0].nic.introduce(NodeId(5), &ends[1].nic.card()).is_err(), "no such node");
+    let small = Verbs::member(&Options { mtu: Some(256), ..options.clone() }, 2).expect("opens");
+    let small = End::new(&small, 1);
+    let refused = ends[0].nic.introduce(NodeId(1), &small.nic.card()).expect_err("MTUs differ").to_string();
+    assert!(refused.contains("256 B at node 1") && refused.contains("mtu=256"), "{refused}");
     let cards = ends.each_ref().map(|end| end.nic.card());
     for (me, peer) in [(0, 1), (1, 0)] {
         for (node, card) in cards.iter().enumerate() {

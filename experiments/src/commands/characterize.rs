@@ -2,6 +2,8 @@
 
 use super::Context;
 use crate::args::CharacterizeArgs;
+use crate::cluster::Cluster;
+use crate::cluster::point::Asked;
 use crate::error::CliError;
 use crate::fabrics::Fabric;
 use crate::output::{emit, human_rate, table};
@@ -16,6 +18,7 @@ use primitives::profile::Profile;
 use primitives::units::Nanos;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 
 /// A characterization to make.
 pub struct Characterization {
@@ -31,6 +34,8 @@ pub struct Characterization {
     pub jobs: usize,
     /// Where results go.
     pub out: PathBuf,
+    /// The cluster of processes to measure over, as its node 0.
+    pub cluster: Option<Cluster>,
 }
 
 /// What a characterization leaves.
@@ -77,8 +82,25 @@ pub fn run(args: &CharacterizeArgs, context: &Context) -> Result<(), CliError> {
     }
     let virtual_time = args.fabric.fabric.virtual_time();
     let usual = usual_scope(virtual_time, args.quick);
+    let cluster = args.cluster.as_ref().map(|path| Cluster::read(path, args.join_within)).transpose()?;
+    if let Some(cluster) = &cluster {
+        Cluster::carries(&args.fabric.fabric)?;
+        if args.precision.is_some() {
+            return Err(CliError::usage(
+                "--precision needs all nodes in one process; a cluster measures a fixed time",
+            )
+            .hint("give --duration"));
+        }
+        if let Some(nodes) = args.nodes
+            && nodes != u32::from(cluster.file.count())
+        {
+            let file = cluster.file.count();
+            return Err(CliError::usage(format!("--nodes {nodes}, and the cluster file names {file}")));
+        }
+    }
+    let nodes = cluster.as_ref().map_or(usual.nodes, |cluster| cluster.file.count());
     let scope = Scope {
-        nodes: args.nodes.map_or(usual.nodes, |n| n as u16),
+        nodes: args.nodes.map_or(nodes, |n| n as u16),
         threads: args.threads.map_or(usual.threads, |n| n as u16),
         coroutines: args.coroutines.unwrap_or(usual.coroutines),
         window: args.duration.map_or(usual.window, |d| d.nanos()),
@@ -97,6 +119,7 @@ pub fn run(args: &CharacterizeArgs, context: &Context) -> Result<(), CliError> {
             .out
             .clone()
             .unwrap_or_else(|| PathBuf::from(format!("doorbell-out/characterize-{name}"))),
+        cluster,
     };
     let done = characterize(&wanted, context)?;
     let record = RunRecord::read(&done.dir)?;
@@ -105,6 +128,8 @@ pub fn run(args: &CharacterizeArgs, context: &Context) -> Result<(), CliError> {
     people.push_str(&format!("\nresults: {}\n", done.dir.display()));
     if let Some(profile) = &done.profile {
         people.push_str(&format!("profile: {}\n", profile_path(&done.dir, profile).display()));
+    } else if args.bench.is_empty() {
+        people.push_str("no profile: it is fitted to one-sided verbs, which this fabric does not have\n");
     }
     people.push_str(&format!("a page with charts: doorbell report {}\n", done.dir.display()));
     emit(args.output.json.as_ref(), &record, &people)
@@ -121,15 +146,11 @@ pub fn characterize(wanted: &Characterization, context: &Context) -> Result<Char
     }
     let fabric = Fabric::open(&wanted.fabric, wanted.seed)?;
     let caps = fabric.caps()?;
-    if !caps.one_sided {
-        return Err(CliError::usage(format!(
-            "{} has no one-sided verbs, which the sweeps are made of",
-            caps.fabric
-        ))
-        .hint("`doorbell study` and `doorbell run --plan two-sided` measure what it has"));
-    }
-    let mut points = bench::points(&wanted.scope, caps.ud_mtu);
-    let known: Vec<&str> = points.iter().map(|p| p.question).fold(Vec::new(), |mut names, name| {
+    // With their numbers in the whole list, by which processes name them.
+    let mut points: Vec<(usize, Point)> =
+        bench::points(&wanted.scope, caps.ud_mtu).into_iter().enumerate().collect();
+    points.retain(|(_, p)| caps.one_sided || matches!(p.verb, BenchVerb::Rpc | BenchVerb::RpcWrite));
+    let known: Vec<&str> = points.iter().map(|(_, p)| p.question).fold(Vec::new(), |mut names, name| {
         if !names.contains(&name) {
             names.push(name);
         }
@@ -142,7 +163,8 @@ pub fn characterize(wanted: &Characterization, context: &Context) -> Result<Char
             );
         }
     }
-    points.retain(|p| wanted.only.is_empty() || wanted.only.iter().any(|name| name == p.question));
+    points.retain(|(_, p)| wanted.only.is_empty() || wanted.only.iter().any(|name| name == p.question));
+    let (numbers, points): (Vec<usize>, Vec<Point>) = points.into_iter().unzip();
     crate::memory::check_points(caps.virtual_time, &wanted.scope, &points, wanted.jobs)?;
 
     let scope = &wanted.scope;
@@ -159,19 +181,47 @@ pub fn characterize(wanted: &Characterization, context: &Context) -> Result<Char
          (coordinated omission)."
             .into(),
     );
+    if !caps.one_sided {
+        record.notes.push(format!("{} has no one-sided verbs: only calls are measured.", caps.fabric));
+    }
+    if wanted.cluster.is_some() {
+        record.notes.push("Each node was a process of its own.".into());
+    }
     let mut dir = ResultDir::create(&wanted.out, record, &[])?;
+    let session = wanted.cluster.as_ref().map(|cluster| cluster.drive(&context.talk)).transpose()?;
+    // One point at a time over processes, whatever --jobs says: they would share the devices.
+    let (jobs, session) = (if session.is_some() { 1 } else { wanted.jobs }, session.map(Mutex::new));
     context.interrupt.listen()?;
-    let sweep = context.sweep(format!("characterize {}", wanted.fabric), wanted.jobs);
+    let sweep = context.sweep(format!("characterize {}", wanted.fabric), jobs);
     sweep.run(
         &mut dir,
         |number| {
             let point = &points[number as usize];
             let watch = Watch::begin(wanted.fabric.virtual_time());
-            let sample = bench::run(&fabric.spec, scope, point, wanted.seed, context.interrupt.flag())
-                .map_err(|e| match context.interrupt.asked() {
+            let stop = context.interrupt.flag();
+            let sample = match (&wanted.cluster, &session) {
+                (Some(cluster), Some(session)) => {
+                    let asked = Asked {
+                        fabric: wanted.fabric.clone(),
+                        scope: *scope,
+                        ud_mtu: caps.ud_mtu,
+                        number: numbers[number as usize],
+                        seed: wanted.seed,
+                    };
+                    let mut session = session.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+                    session.begin(&asked.encode())?;
+                    asked
+                        .measure(cluster, &mut session, stop)?
+                        .ok_or_else(|| CliError::check("bug: node 0 has no whole point"))?
+                }
+                _ => bench::run(&fabric.spec, scope, point, wanted.seed, stop).map_err(|e| match context
+                    .interrupt
+                    .asked()
+                {
                     true => CliError::interrupted(),
                     false => CliError::check("the benchmark failed").caused_by(&e),
-                })?;
+                })?,
+            };
             let disturbance = watch.end();
             if context.interrupt.asked() {
                 return Err(CliError::interrupted());
@@ -215,7 +265,7 @@ fn profile_of(
             Profile::load(&left).map_err(|e| CliError::usage("the profile cannot be read").caused_by(&e))?;
         return Ok(Some(profile));
     }
-    if !wanted.only.is_empty() {
+    if !wanted.only.is_empty() || !caps.one_sided {
         return Ok(None);
     }
     let rows = dir
@@ -227,7 +277,12 @@ fn profile_of(
         Some(Rated { point, rate_per_s: number("rate_per_s")?, median_ns: number("latency_p50_ns") })
     };
     let rated: Vec<Rated> = rows.iter().filter_map(rated).collect();
-    bench::fit(&rated, caps, wanted.scope.nodes, &Machine::here())
+    let mut machine = Machine::here();
+    if let Some(cluster) = &wanted.cluster {
+        // All hosts together; they are taken to be alike.
+        machine.cores *= cluster.hosts();
+    }
+    bench::fit(&rated, caps, wanted.scope.nodes, &machine)
         .map(Some)
         .map_err(|e| CliError::check("no profile could be fitted").caused_by(&e))
 }

@@ -87,6 +87,8 @@ fn runs(spec: &RunSpec) -> Result<(), CliError> {
 /// # Errors
 /// As [`plan`] and [`sweep`].
 pub fn run(args: &ExperimentArgs, context: &Context) -> Result<(), CliError> {
+    let instead = "one `doorbell run --cluster FILE --out DIR` for each point; `doorbell report` takes many directories";
+    args.one_process.check("experiment", instead)?;
     let planned = plan(args)?;
     context.interrupt.listen()?;
     sweep(args, context, &planned, measure_with(context))

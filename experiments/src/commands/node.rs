@@ -2,6 +2,7 @@
 
 use super::Context;
 use crate::args::NodeArgs;
+use crate::cluster::point::Asked;
 use crate::cluster::{Cluster, Described, run_member, share_directory};
 use crate::error::CliError;
 use crate::output::human_rate;
@@ -16,8 +17,17 @@ pub fn run(args: &NodeArgs, context: &Context) -> Result<(), CliError> {
     let mut session = cluster.join(args.id, &context.talk)?;
     context.interrupt.listen()?;
     let mut runs = 0;
-    while let Some(bytes) = session.next_run()? {
+    while let Some(bytes) = session.next_run_unless(&|| context.interrupt.asked())? {
         runs += 1;
+        let unknown = |why: String| {
+            CliError::machine(format!("node 0 asked for something that this doorbell does not know: {why}"))
+        };
+        if let Some(asked) = Asked::decode(&bytes).map_err(unknown)? {
+            let name = asked.point().map_or("", |point| point.question);
+            context.talk.say(format!("node {}: measuring point {} ({name})", args.id, asked.number));
+            asked.measure(&cluster, &mut session, context.interrupt.flag())?;
+            continue;
+        }
         let described = Described::decode(&bytes).map_err(|why| {
             session.fail(&why);
             CliError::machine(format!("node 0 described a run that this doorbell does not know: {why}"))

@@ -118,6 +118,7 @@ impl Quickstart<'_> {
             seed: self.seed,
             jobs: usual_jobs(virtual_time),
             out: self.out.join(format!("characterize-{}", short(fabric))),
+            cluster: None,
         };
         characterize(&wanted, self.context)?;
         self.dirs.push(wanted.out);

@@ -51,7 +51,6 @@ pub fn run(args: &RunArgs, context: &Context) -> Result<(), CliError> {
         Some(out) => Some(new_directory(out, &spec, &plan, &fabric, context)?),
         None => None,
     };
-    context.interrupt.listen()?;
     let keep = Keep { history: !args.no_check || args.history.is_some() };
     let say = || {
         context.talk.say(format!(
@@ -68,11 +67,14 @@ pub fn run(args: &RunArgs, context: &Context) -> Result<(), CliError> {
     };
     let run = match &cluster {
         None => {
+            context.interrupt.listen()?;
             say();
             transact::run(&spec, &fabric, &plan, keep, context.interrupt.flag())?
         }
         Some(cluster) => {
+            // Until all have come there is nothing to finish.
             let mut session = cluster.drive(&context.talk)?;
+            context.interrupt.listen()?;
             say();
             let described = Described { spec: spec.clone(), plan: plan.clone(), keep };
             session.begin(&described.encode())?;

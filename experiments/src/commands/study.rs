@@ -44,6 +44,8 @@ pub struct Study {
 /// # Errors
 /// As [`study`].
 pub fn run(args: &StudyArgs, context: &Context) -> Result<(), CliError> {
+    let instead = "`doorbell run --cluster FILE` shows what each phase costs, in its phases table";
+    args.one_process.check("study", instead)?;
     if let Some(json) = &args.output.json {
         json.check()?;
     }

@@ -71,6 +71,13 @@ pub fn profile_for(
     if left.exists() {
         return Profile::load(&left).map_err(|e| CliError::usage(e.to_string()));
     }
+    if !fabric.caps()?.one_sided {
+        return Err(CliError::usage(format!(
+            "no profile of {} can be fitted here: that takes one-sided verbs",
+            fabric.choice
+        ))
+        .hint("name one: --profile FILE, for example a shipped one such as primitives/profiles/tcp-10g.profile.yaml"));
+    }
     context.talk.say(format!(
         "no profile of {} yet: characterizing it first, into {}",
         fabric.choice,
@@ -83,6 +90,7 @@ pub fn profile_for(
         seed: spec.seed,
         jobs: 1,
         out,
+        cluster: None,
     };
     characterize::characterize(&wanted, context)?
         .profile
@@ -111,6 +119,9 @@ impl Verified {
 /// # Errors
 /// Exit code 2 for what cannot be tuned, 3 for what this machine lacks.
 pub fn run(args: &TuneArgs, context: &Context) -> Result<(), CliError> {
+    let instead = "tune on node 0 with the profile that `doorbell characterize --cluster FILE` left (--profile), then \
+                   `doorbell run --cluster FILE --plan tuned.plan.yaml`";
+    args.one_process.check("tune", instead)?;
     if let Some(json) = &args.output.json {
         json.check()?;
     }

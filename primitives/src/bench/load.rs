@@ -81,6 +81,12 @@ impl Sample {
         self.ops as f64 / self.window.as_secs_f64()
     }
 
+    /// Payload that operations moved, in gigabytes (10⁹) per second of the whole cluster; headers and calls' frames do not count.
+    pub fn goodput_gb_per_s(&self, point: &Point) -> f64 {
+        let objects = if point.rung.is_some() { OBJECTS } else { 1 };
+        self.rate_per_s() * f64::from(point.payload) * f64::from(objects) / 1e9
+    }
+
     /// Doorbells per operation, replies' doorbells included.
     pub fn doorbells_per_op(&self) -> f64 {
         self.traffic.doorbells as f64 / self.ops_total.max(1) as f64
@@ -98,15 +104,26 @@ pub fn run(
     seed: u64,
     stop: &AtomicBool,
 ) -> Result<Sample, LoadError> {
+    check(scope, point)?;
+    let shape = Shape { nodes: scope.nodes, workers: point.threads };
+    let load = ClosedLoad { point, scope, seed, stop };
+    let (outputs, facts) = launch(fabric, shape, &worker_config(point), &load)?;
+    judge(outputs, facts, scope)
+}
+
+/// Refuses points that nobody could answer.
+pub(super) fn check(scope: &Scope, point: &Point) -> Result<(), LoadError> {
     if scope.nodes < 2 {
         return Err(LoadError::Nodes(scope.nodes));
     }
     if point.servers >= scope.nodes {
         return Err(LoadError::Servers { nodes: scope.nodes, servers: point.servers });
     }
-    let shape = Shape { nodes: scope.nodes, workers: point.threads };
-    let load = ClosedLoad { point, scope, seed, stop };
-    let (outputs, facts) = launch(fabric, shape, &worker_config(point), &load)?;
+    Ok(())
+}
+
+/// Adds up what the workers of this process brought back.
+pub(super) fn judge(outputs: Vec<Output>, facts: RunFacts, scope: &Scope) -> Result<Sample, LoadError> {
     let meter = outputs.first().map(|o| o.meter.clone()).ok_or(LoadError::Nodes(scope.nodes))?;
     let steadiness = meter.steadiness(Nanos::MAX);
     let mut sample = Sample {
@@ -139,15 +156,15 @@ pub fn run(
     Ok(sample)
 }
 
-struct ClosedLoad<'l> {
-    point: &'l Point,
-    scope: &'l Scope,
-    seed: u64,
-    stop: &'l AtomicBool,
+pub(super) struct ClosedLoad<'l> {
+    pub(super) point: &'l Point,
+    pub(super) scope: &'l Scope,
+    pub(super) seed: u64,
+    pub(super) stop: &'l AtomicBool,
 }
 
 /// What a worker brings back.
-struct Output {
+pub(super) struct Output {
     meter: Arc<Meter>,
     ops: u64,
     ops_total: u64,
@@ -168,14 +185,17 @@ struct Tally {
 }
 
 /// What the workers share.
-struct Common {
-    /// By node: the memory that requests go to, and its key.
-    targets: Vec<Region>,
+pub(super) struct Common {
+    /// The memory that requests go to, of the nodes in this process.
+    targets: Vec<(NodeId, Region)>,
+    /// By node: of those in this process at first, then of all.
     rkeys: Vec<Rkey>,
     meter: Arc<Meter>,
+    /// A node was lost.
+    cut_short: AtomicBool,
 }
 
-struct Local {
+pub(super) struct Local {
     tally: Rc<Tally>,
     counters: Result<Counters, String>,
 }
@@ -219,14 +239,35 @@ impl Program for ClosedLoad<'_> {
     fn setup(&self, shape: Shape, nodes: &[AnyNic]) -> Result<Common, SetupError> {
         let access = Access { on_card: self.point.on_card, ..Access::ALL };
         let bytes = if self.point.on_card { ON_CARD_BYTES } else { TARGET_BYTES };
-        let targets: Vec<Region> = nodes.iter().map(|_| Region::new(bytes as usize)).collect();
-        let register = |(nic, region): (&AnyNic, &Region)| nic.register(region, access).map(|keys| keys.rkey);
+        let targets: Vec<(NodeId, Region)> =
+            nodes.iter().map(|nic| (nic.node(), Region::new(bytes as usize))).collect();
+        let register =
+            |(nic, (_, region)): (&AnyNic, &(NodeId, Region))| nic.register(region, access).map(|keys| keys.rkey);
         let rkeys = nodes.iter().zip(&targets).map(register).collect::<Result<_, _>>()?;
         let virtual_time = nodes.first().is_some_and(|nic| nic.caps().virtual_time);
         // Simulated workers share a thread, and a row.
         let rows = if virtual_time { 1 } else { usize::from(shape.nodes) * usize::from(shape.workers) };
         let meter = Arc::new(self.point.meter(self.scope, rows));
-        Ok(Common { targets, rkeys, meter })
+        Ok(Common { targets, rkeys, meter, cut_short: AtomicBool::new(false) })
+    }
+
+    fn offers(&self, common: &Common, _: usize) -> Vec<Vec<u8>> {
+        common.rkeys.iter().map(|rkey| rkey.0.to_le_bytes().to_vec()).collect()
+    }
+
+    fn learn(&self, common: &mut Common, offers: &[Vec<u8>]) -> Result<(), SetupError> {
+        let key = |(node, offer): (usize, &Vec<u8>)| match <[u8; 4]>::try_from(&offer[..]) {
+            Ok(bytes) => Ok(Rkey(u32::from_le_bytes(bytes))),
+            Err(_) => {
+                Err(SetupError::Invalid(format!("node {node} offered {} B as a key of 4", offer.len())))
+            }
+        };
+        common.rkeys = offers.iter().enumerate().map(key).collect::<Result<_, _>>()?;
+        Ok(())
+    }
+
+    fn cut_short(&self, common: &Common) {
+        common.cut_short.store(true, Ordering::Relaxed);
     }
 
     fn build<'a>(
@@ -350,7 +391,8 @@ impl Client<'_> {
                 self.tally.ops.set(self.tally.ops.get() + groups);
                 self.tally.latency.borrow_mut().record(end.since(start));
             }
-            if meter.over(end) || self.load.stop.load(Ordering::Relaxed) {
+            let cut_short = self.common.cut_short.load(Ordering::Relaxed);
+            if meter.over(end) || cut_short || self.load.stop.load(Ordering::Relaxed) {
                 return Ok(());
             }
             began = end;
@@ -435,10 +477,13 @@ impl Client<'_> {
 
     /// Words of this node, swapped by its CPU.
     async fn swap_here(&mut self, words: u32) {
+        let own = self.common.targets.iter().find(|(node, _)| *node == self.node);
         for _ in 0..words {
             let offset = self.target().offset;
             self.net.port.nic().charge(CpuWork::Probe);
-            self.common.targets[self.node.index()].compare_swap(offset, 0, 0);
+            if let Some((_, memory)) = own {
+                memory.compare_swap(offset, 0, 0);
+            }
         }
         yield_now(&self.net.sched).await;
     }

@@ -12,6 +12,7 @@
 
 mod footprint;
 mod load;
+mod member;
 mod profile;
 
 mod coroutines;
@@ -29,6 +30,7 @@ mod threads;
 pub use footprint::memory_estimate;
 pub use identify::{Shows, identifying};
 pub use load::{LoadError, SAMPLE_EVERY, Sample, run};
+pub use member::run_member;
 pub use multi_object::{OBJECTS, Rung};
 pub use profile::{ProfileFitError, Rated, fit};
 
@@ -195,7 +197,8 @@ impl Point {
 }
 
 /// How much of a characterization to run.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Scope {
     /// Nodes of the cluster.
     pub nodes: u16,

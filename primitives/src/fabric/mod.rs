@@ -4,7 +4,10 @@
 //! [`crate::verbs::port`]. A [`Nic`] value is one worker thread's device context on one node: DrTM+H §3.1
 //! shows why threads should not share one.
 
+mod checks;
+mod clock;
 pub mod loopback;
+mod regions;
 pub mod sim;
 pub mod tcp;
 #[cfg(feature = "verbs")]

@@ -123,7 +123,8 @@ pub trait Program: Sync {
         site: &Site,
     ) -> Result<(impl CoreLoop + 'a, Self::Local), SetupError>;
 
-    /// Whether somebody wants the set-up to end; it is asked between workers. A program that runs ends by itself.
+    /// Whether somebody wants the set-up to end; it is asked between workers, and while other processes are waited for. A
+    /// program that runs ends by itself.
     fn cancelled(&self) -> bool {
         false
     }
@@ -165,7 +166,7 @@ pub enum LaunchError {
     },
     /// The nodes of the cluster did not come together, or one was lost before the run began.
     #[error(transparent)]
-    Mesh(#[from] MeshError),
+    Mesh(MeshError),
     /// The program was cancelled before its workers ran.
     #[error("cancelled while the cluster was set up")]
     Cancelled,
@@ -177,6 +178,15 @@ pub enum LaunchError {
         /// Workers asked for.
         workers: u16,
     },
+}
+
+impl From<MeshError> for LaunchError {
+    fn from(error: MeshError) -> LaunchError {
+        match error {
+            MeshError::Cancelled => LaunchError::Cancelled,
+            other => LaunchError::Mesh(other),
+        }
+    }
 }
 
 /// What a cluster run brings back beside the workers' outputs.

@@ -26,6 +26,9 @@ pub use super::rendezvous::{Program, drive, join};
 /// Assumed bound of how fast two clocks part, in parts per million.
 pub const DRIFT_PPM: u64 = 100;
 
+/// How often somebody who waits looks whether the wait was cancelled.
+const ASK_EVERY: Duration = Duration::from_millis(100);
+
 /// How long things may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
@@ -109,6 +112,9 @@ pub enum MeshError {
         /// Its words.
         why: String,
     },
+    /// Somebody at this node asked for the end while the cluster was set up.
+    #[error("interrupted while the cluster was set up")]
+    Cancelled,
     /// A step took too long.
     #[error("{step}: no word from {waiting} within {} s", within.as_secs())]
     Late {
@@ -261,10 +267,21 @@ impl Session {
     /// # Errors
     /// If the driver is lost.
     pub fn next_run(&mut self) -> Result<Option<Vec<u8>>, MeshError> {
+        self.next_run_unless(&|| false)
+    }
+
+    /// As [`Session::next_run`], given up when `cancelled` says so: it is asked ten times a second.
+    ///
+    /// # Errors
+    /// If the driver is lost, or with [`MeshError::Cancelled`].
+    pub fn next_run_unless(&mut self, cancelled: &dyn Fn() -> bool) -> Result<Option<Vec<u8>>, MeshError> {
         self.check()?;
         loop {
+            if cancelled() {
+                return Err(self.cancel());
+            }
             // The driver may take its time between runs; its heartbeats say that it is there.
-            match self.keeper.event(Duration::from_secs(3600)) {
+            match self.keeper.event(ASK_EVERY) {
                 Ok(Event::Message(_, message)) if message.kind == kind::RUN => {
                     if message.body.len() < 32 {
                         let what = "a run without its nonce".to_owned();
@@ -298,13 +315,31 @@ impl Session {
     /// # Errors
     /// If a node is lost, gives up or is late; then the session has ended.
     pub fn exchange(&mut self, step: &str, mine: Vec<u8>) -> Result<Vec<Vec<u8>>, MeshError> {
+        self.exchange_unless(step, mine, &|| false)
+    }
+
+    /// As [`Session::exchange`], given up when `cancelled` says so: it is asked ten times a second.
+    ///
+    /// # Errors
+    /// As [`Session::exchange`], or with [`MeshError::Cancelled`]; the other nodes are told.
+    pub fn exchange_unless(
+        &mut self,
+        step: &str,
+        mine: Vec<u8>,
+        cancelled: &dyn Fn() -> bool,
+    ) -> Result<Vec<Vec<u8>>, MeshError> {
+        self.check()?;
+        // Before anything is given: what others have got they go on with.
+        if cancelled() {
+            return Err(self.cancel());
+        }
         if self.drives() {
-            let all = self.collect(step, mine)?;
+            let all = self.collect(step, mine, cancelled)?;
             self.keeper.command(Command::Send(None, kind::ALL, list(self.step, &all)));
             return Ok(all);
         }
         self.give(mine)?;
-        let all = self.await_from(step, NodeId(0))?;
+        let all = self.await_from(step, NodeId(0), cancelled)?;
         match unlist(&all, usize::from(self.count)) {
             Some(all) => Ok(all),
             None => {
@@ -320,7 +355,7 @@ impl Session {
     /// As [`Session::exchange`].
     pub fn gather(&mut self, step: &str, mine: Vec<u8>) -> Result<Option<Vec<Vec<u8>>>, MeshError> {
         if self.drives() {
-            return self.collect(step, mine).map(Some);
+            return self.collect(step, mine, &|| false).map(Some);
         }
         self.give(mine)?;
         Ok(None)
@@ -335,25 +370,39 @@ impl Session {
         Ok(())
     }
 
-    fn collect(&mut self, step: &str, mine: Vec<u8>) -> Result<Vec<Vec<u8>>, MeshError> {
+    fn collect(
+        &mut self,
+        step: &str,
+        mine: Vec<u8>,
+        cancelled: &dyn Fn() -> bool,
+    ) -> Result<Vec<Vec<u8>>, MeshError> {
         self.check()?;
         self.step += 1;
         let mut all = vec![mine];
         for node in super::config::ids(self.count).skip(1) {
-            all.push(self.await_from(step, node)?);
+            all.push(self.await_from(step, node, cancelled)?);
         }
         Ok(all)
     }
 
-    fn await_from(&mut self, step: &str, node: NodeId) -> Result<Vec<u8>, MeshError> {
+    fn await_from(
+        &mut self,
+        step: &str,
+        node: NodeId,
+        cancelled: &dyn Fn() -> bool,
+    ) -> Result<Vec<u8>, MeshError> {
         let deadline = Instant::now() + self.limits.step;
         loop {
             if let Some(given) = self.given.remove(&(self.step, node)) {
                 return Ok(given);
             }
+            if cancelled() {
+                return Err(self.cancel());
+            }
             let left = deadline.saturating_duration_since(Instant::now());
-            match self.keeper.event(left) {
+            match self.keeper.event(left.min(ASK_EVERY)) {
                 Ok(event) => self.take(event)?,
+                Err(RecvTimeoutError::Timeout) if left > ASK_EVERY => {}
                 Err(RecvTimeoutError::Timeout) => {
                     let (step, within) = (step.to_owned(), self.limits.step);
                     return Err(self.end(MeshError::Late { step, waiting: node.to_string(), within }));
@@ -394,6 +443,12 @@ impl Session {
         }
         self.fail(&error.to_string());
         error
+    }
+
+    /// Ends the session because somebody here asked for it.
+    fn cancel(&mut self) -> MeshError {
+        self.fail("interrupted");
+        MeshError::Cancelled
     }
 
     /// Tells everybody that this node cannot go on.

@@ -75,7 +75,8 @@ fn share<P: Program>(
     let mut shared = program.setup(shape, control).map_err(LaunchError::Shared)?;
     let mut offers = program.offers(&shared, control.len());
     if let Some(session) = session {
-        offers = session.exchange("memory keys", offers.into_iter().next().unwrap_or_default())?;
+        let mine = offers.into_iter().next().unwrap_or_default();
+        offers = session.exchange_unless("memory keys", mine, &|| program.cancelled())?;
     }
     program.learn(&mut shared, &offers).map_err(LaunchError::Shared)?;
     Ok(shared)
@@ -129,13 +130,13 @@ pub(super) fn on_threads<P: Program>(
             .collect();
         let opened = table.meet_and(|| {
             if let Some(session) = &mut session {
-                lay_open(session, &table, shape);
+                lay_open(session, &table, shape, &|| program.cancelled());
             }
         });
         let built = opened
             && table.meet_and(|| {
                 if let Some(session) = &mut session {
-                    all_built(session, &table);
+                    all_built(session, &table, &|| program.cancelled());
                 }
             });
         if built && let Some(session) = &mut session {
@@ -155,16 +156,16 @@ pub(super) fn on_threads<P: Program>(
 }
 
 /// Puts the cards of all nodes on the table.
-fn lay_open(session: &mut Session, table: &Table, shape: Shape) {
+fn lay_open(session: &mut Session, table: &Table, shape: Shape, cancelled: &dyn Fn() -> bool) {
     let refused = lock(&table.refused).take();
     if let Some(error) = refused {
-        let told = session.give_up(error);
+        let told = first_cause(session, error);
         return table.refuse(told);
     }
     let mine: Vec<Card> = lock(&table.cards).iter().flatten().cloned().collect();
     // Numbers and bytes always have a JSON form.
     let mine = serde_json::to_vec(&mine).unwrap_or_default();
-    let all = match session.exchange("queue pairs", mine) {
+    let all = match session.exchange_unless("queue pairs", mine, cancelled) {
         Ok(all) => all,
         Err(error) => return table.refuse(error.into()),
     };
@@ -189,16 +190,29 @@ fn lay_open(session: &mut Session, table: &Table, shape: Shape) {
     }
 }
 
+/// Why set-up failed here, told to the others; if another node gave up first, what failed here followed from that.
+fn first_cause(session: &mut Session, error: LaunchError) -> LaunchError {
+    let since = Instant::now();
+    // What others say may come a little later than their end is felt.
+    while !matches!(error, LaunchError::Cancelled) && since.elapsed() < Duration::from_millis(300) {
+        if let Err(told) = session.look() {
+            return told.into();
+        }
+        std::thread::sleep(LOOK);
+    }
+    session.give_up(error)
+}
+
 /// Waits until the workers of all nodes are connected and built.
-fn all_built(session: &mut Session, table: &Table) {
+fn all_built(session: &mut Session, table: &Table, cancelled: &dyn Fn() -> bool) {
     let refused = lock(&table.refused).take();
     match refused {
         Some(error) => {
-            let told = session.give_up(error);
+            let told = first_cause(session, error);
             table.refuse(told);
         }
         None => {
-            if let Err(error) = session.exchange("connections", Vec::new()) {
+            if let Err(error) = session.exchange_unless("connections", Vec::new(), cancelled) {
                 table.refuse(error.into());
             }
         }
@@ -254,8 +268,18 @@ fn one_worker<P: Program>(
 ) -> Option<P::Output> {
     let setup = |source| LaunchError::Setup { node, worker, source };
     let index = |node: u16| usize::from(node) * usize::from(shape.workers) + usize::from(worker);
-    let opened = match contexts(node).and_then(|nic| Worker::open(nic, config, shape.nodes, worker)) {
-        Ok((net, card)) => {
+    // Asked before each of the steps that take time: opening thousands of queue pairs, connecting them, filling a store.
+    let go_on = || match program.cancelled() {
+        true => {
+            table.refuse(LaunchError::Cancelled);
+            false
+        }
+        false => true,
+    };
+    let open = || contexts(node).and_then(|nic| Worker::open(nic, config, shape.nodes, worker));
+    let opened = match go_on().then(open).transpose() {
+        Ok(None) => None,
+        Ok(Some((net, card))) => {
             lock(&table.cards)[index(node.0)] = Some(card);
             Some(net)
         }
@@ -272,13 +296,15 @@ fn one_worker<P: Program>(
         let all = lock(&table.cards);
         (0..shape.nodes).filter_map(|n| all[index(n)].clone()).collect()
     };
-    if let Err(source) = net.connect(&cards) {
+    if go_on()
+        && let Err(source) = net.connect(&cards)
+    {
         table.refuse(setup(source));
     }
     let start = net.port.now();
     let site = Site { node, worker, shape, net, start };
-    let built = match program.build(shared, &site) {
-        Ok(built) => Some(built),
+    let built = match go_on().then(|| program.build(shared, &site)).transpose() {
+        Ok(built) => built,
         Err(source) => {
             table.refuse(setup(source));
             None

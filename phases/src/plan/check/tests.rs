@@ -477,7 +477,7 @@ fn letters_need_writes_and_neither_atomics_nor_locations() {
     };
     let cached = words("{fetch: two-sided, lock: two-sided}");
     assert!(cached.to_string().contains("every node serves its own records"), "{cached}");
-    assert_eq!(cached.nearest, plan(&both("two-sided", "two-sided")));
+    assert_eq!(cached.nearest, Some(plan(&both("two-sided", "two-sided"))));
     let hybrid = words(&both("hybrid", "two-sided"));
     assert!(hybrid.to_string().contains("values are sent unasked"), "{hybrid}");
     let passive =
@@ -487,7 +487,7 @@ fn letters_need_writes_and_neither_atomics_nor_locations() {
     assert!(logged.to_string().contains("calvin never runs this phase"), "{logged}");
     let one_sided = words(&both("two-sided", "one-sided"));
     assert!(one_sided.to_string().contains("lock: one-sided asked for"), "{one_sided}");
-    assert_eq!(one_sided.nearest, plan(&both("two-sided", "two-sided")));
+    assert_eq!(one_sided.nearest, Some(plan(&both("two-sided", "two-sided"))));
 }
 
 #[test]

@@ -4,21 +4,21 @@ use super::execute::Outcome;
 use super::nic_thread::Job;
 use super::recv_ring::RecvRing;
 use super::{
-    ContextShared, End, MAX_CONTEXTS, MAX_QPS, MAX_REGIONS, Peer, QP_BITS, Registered, STATE_ERROR,
-    STATE_INIT, STATE_READY, Shared, SharedQp,
+    ContextShared, End, MAX_CONTEXTS, MAX_QPS, Peer, QP_BITS, STATE_ERROR, STATE_INIT, STATE_READY, Shared,
+    SharedQp,
 };
 use crate::fabric::{Caps, Nic, PostError, SetupError};
 use crate::mem::{Access, MemoryKeys, Region};
 use crate::units::Nanos;
 use crate::verbs::{
-    Completion, Lkey, NodeId, Qp, QpAddress, QpConfig, QpState, RecvRequest, Rkey, Transport, WcOpcode,
-    WcStatus, WorkRequest,
+    Completion, NodeId, Qp, QpAddress, QpConfig, QpState, RecvRequest, Transport, WcOpcode, WcStatus,
+    WorkRequest,
 };
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 /// How often a not-ready receiver is offered the message again before the retry count matters: one offer a
@@ -140,21 +140,6 @@ impl LoopbackNic {
         self.waiting.set(still);
     }
 
-    fn refuse(qp: &SharedQp, request: &WorkRequest, caps: &Caps) -> Option<PostError> {
-        let transport = qp.config.transport;
-        if !transport.supports(&request.verb) {
-            return Some(PostError::Unsupported { qp: qp.number, verb: request.verb.name(), transport });
-        }
-        if request.flags.inline && (request.verb.returns_data() || request.local.len > caps.max_inline) {
-            return Some(PostError::Inline { qp: qp.number, len: request.local.len, max: caps.max_inline });
-        }
-        let has_destination = matches!(request.verb, crate::verbs::Verb::Send { to: Some(_), .. });
-        if has_destination != (transport == Transport::Ud) {
-            return Some(PostError::Destination { qp: qp.number });
-        }
-        None
-    }
-
     fn poll_nic_thread(&self) {
         if self.context.from_nic_len.load(Ordering::Acquire) == 0 {
             return;
@@ -177,49 +162,21 @@ impl Nic for LoopbackNic {
     }
 
     fn register(&self, region: &Region, access: Access) -> Result<MemoryKeys, SetupError> {
-        let node = &self.shared.nodes[self.context.node.index()];
-        let index = node.region_count.fetch_add(1, Ordering::AcqRel);
-        if index >= MAX_REGIONS {
-            return Err(SetupError::Limit {
-                what: "registered regions of one node",
-                asked: index as u64 + 1,
-                limit: MAX_REGIONS as u64,
-                fabric: self.shared.caps.fabric.clone(),
-            });
-        }
-        // Keys carry twenty drawn bits, so that a stale or guessed key is noticed.
-        let (l, r): (u32, u32) = {
+        let drawn = {
             let mut rng = self.rng.borrow_mut();
-            (rng.random::<u32>(), rng.random::<u32>())
+            (rng.random(), rng.random())
         };
-        let (lkey, rkey) = (l & !0xfff | index as u32, r & !0xfff | index as u32);
-        let registered =
-            Registered { region: region.clone(), access, lkey, rkey, live: AtomicBool::new(true) };
-        assert!(node.regions[index].set(registered).is_ok(), "region numbers are drawn once");
-        Ok(MemoryKeys { lkey: Lkey(lkey), rkey: Rkey(rkey) })
+        let shared = &self.shared;
+        shared.nodes[self.context.node.index()].regions.register(region, access, drawn, &shared.caps.fabric)
     }
 
     fn deregister(&self, keys: MemoryKeys) {
-        let node = &self.shared.nodes[self.context.node.index()];
-        if let Some(entry) = node.regions.get((keys.rkey.0 & 0xfff) as usize).and_then(OnceLock::get)
-            && entry.rkey == keys.rkey.0
-        {
-            entry.live.store(false, Ordering::Release);
-        }
+        self.shared.nodes[self.context.node.index()].regions.deregister(keys);
     }
 
     fn create_qp(&self, config: &QpConfig) -> Result<Qp, SetupError> {
         let caps = &self.shared.caps;
-        for (what, asked, limit) in [
-            ("send queue depth", config.send_depth, caps.max_send_depth),
-            ("receive queue depth", config.recv_depth, caps.max_recv_depth),
-            ("READs in flight per queue pair", config.max_rd_atomic, caps.max_rd_atomic),
-        ] {
-            if asked == 0 || asked > limit {
-                let (asked, limit) = (u64::from(asked), u64::from(limit));
-                return Err(SetupError::Limit { what, asked, limit, fabric: caps.fabric.clone() });
-            }
-        }
+        caps.admit(config)?;
         let index = self.context.qp_count.fetch_add(1, Ordering::AcqRel) as usize;
         if index >= MAX_QPS {
             return Err(SetupError::Limit {
@@ -330,7 +287,7 @@ impl Nic for LoopbackNic {
         }
         let depth = local.shared.config.send_depth;
         for request in chain {
-            if let Some(refused) = Self::refuse(&local.shared, request, &self.shared.caps) {
+            if let Some(refused) = self.shared.caps.refuse(qp, local.shared.config.transport, request) {
                 return Err(refused);
             }
             if local.posted - local.retired >= u64::from(depth) {
@@ -415,7 +372,7 @@ impl Nic for LoopbackNic {
 
     #[inline]
     fn now(&self) -> Nanos {
-        Nanos(self.shared.clock.now().duration_since(self.shared.started).as_nanos() as u64)
+        self.shared.clock.now()
     }
 }
 

@@ -1,12 +1,10 @@
 //! What a request does, once somebody executes it: shared by the posting thread and the NIC thread.
 
 use super::recv_ring::{Arrival, Claim};
-use super::{Registered, STATE_ERROR, STATE_READY, Shared, SharedQp};
-use crate::mem::Region;
+use super::{STATE_ERROR, STATE_READY, Shared, SharedQp};
+use crate::mem::{Access, Region};
 use crate::verbs::work::GRH_BYTES;
-use crate::verbs::{
-    AddressHandle, Lkey, NodeId, Qp, Rkey, Sge, Transport, Verb, WcOpcode, WcStatus, WorkRequest,
-};
+use crate::verbs::{AddressHandle, NodeId, Qp, Rkey, Sge, Transport, Verb, WcOpcode, WcStatus, WorkRequest};
 use std::sync::atomic::Ordering;
 
 /// How executing a request ended.
@@ -25,18 +23,8 @@ impl<F: Fn(&Region, u64, &Region, u64, u64)> CopyWords for F {}
 
 impl Shared {
     #[inline]
-    fn registered(&self, node: NodeId, key: u32) -> Option<&Registered> {
-        let entry = self.nodes[node.index()].regions.get((key & 0xfff) as usize)?.get()?;
-        entry.live.load(Ordering::Acquire).then_some(entry)
-    }
-
-    #[inline]
     fn local(&self, node: NodeId, sge: Sge) -> Result<&Region, WcStatus> {
-        let Lkey(key) = sge.lkey;
-        self.registered(node, key)
-            .filter(|r| r.lkey == key && r.region.holds(sge.offset, u64::from(sge.len)))
-            .map(|r| &r.region)
-            .ok_or(WcStatus::LocalProtection)
+        self.nodes[node.index()].regions.local(sge).ok_or(WcStatus::LocalProtection)
     }
 
     #[inline]
@@ -46,12 +34,9 @@ impl Shared {
         rkey: Rkey,
         offset: u64,
         len: u64,
-        allowed: impl Fn(&Registered) -> bool,
+        allowed: impl Fn(&Access) -> bool,
     ) -> Result<&Region, WcStatus> {
-        self.registered(node, rkey.0)
-            .filter(|r| r.rkey == rkey.0 && allowed(r) && r.region.holds(offset, len))
-            .map(|r| &r.region)
-            .ok_or(WcStatus::RemoteAccess)
+        self.nodes[node.index()].regions.remote(rkey, offset, len, allowed).ok_or(WcStatus::RemoteAccess)
     }
 
     /// Executes one request of `qp`. `payload` replaces the local memory of an inlined request.
@@ -122,17 +107,17 @@ impl Shared {
         let len = u64::from(request.local.len);
         match request.verb {
             Verb::Read { rkey, offset } => {
-                let from = self.remote(peer, rkey, offset, len, |r| r.access.remote_read)?;
+                let from = self.remote(peer, rkey, offset, len, |access| access.remote_read)?;
                 copy(from, offset, local, at, len);
                 Ok(Outcome::Done(WcStatus::Success))
             }
             Verb::Write { rkey, offset } => {
-                let to = self.remote(peer, rkey, offset, len, |r| r.access.remote_write)?;
+                let to = self.remote(peer, rkey, offset, len, |access| access.remote_write)?;
                 copy(local, at, to, offset, len);
                 Ok(Outcome::Done(WcStatus::Success))
             }
             Verb::WriteImm { rkey, offset, imm } => {
-                let to = self.remote(peer, rkey, offset, len, |r| r.access.remote_write)?;
+                let to = self.remote(peer, rkey, offset, len, |access| access.remote_write)?;
                 self.deliver(peer, peer_qp, |claim, _| {
                     copy(local, at, to, offset, len);
                     claim.publish(Arrival {
@@ -184,7 +169,7 @@ impl Shared {
         if !offset.is_multiple_of(8) {
             return Err(WcStatus::RemoteInvalidRequest);
         }
-        self.remote(peer, rkey, offset, 8, |r| r.access.remote_atomic)
+        self.remote(peer, rkey, offset, 8, |access| access.remote_atomic)
     }
 
     /// Hands a message to a connected receiver, if it has a RECV posted.

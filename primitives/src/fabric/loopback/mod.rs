@@ -17,8 +17,9 @@ mod recv_ring;
 
 pub use context::LoopbackNic;
 
+use super::clock::Clock;
+use super::regions::Regions;
 use super::{AtomicScope, Caps};
-use crate::mem::{Access, Region};
 use crate::verbs::{NodeId, Qp, QpConfig};
 use nic_thread::NicThread;
 use recv_ring::RecvRing;
@@ -26,8 +27,6 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
-/// Regions a node can register.
-const MAX_REGIONS: usize = 1 << 12;
 /// Contexts a node can open, and queue pairs a context can hold: together the 24 bits of a queue pair number.
 const MAX_CONTEXTS: usize = 1 << 10;
 const MAX_QPS: usize = 1 << 12;
@@ -72,25 +71,15 @@ struct Shared {
     nodes: Box<[Node]>,
     options: Options,
     caps: Caps,
-    clock: quanta::Clock,
-    started: quanta::Instant,
+    clock: Clock,
     nic_thread: OnceLock<NicThread>,
 }
 
 struct Node {
-    regions: Box<[OnceLock<Registered>]>,
-    region_count: AtomicUsize,
+    regions: Regions,
     contexts: Box<[OnceLock<Arc<ContextShared>>]>,
     context_count: AtomicUsize,
     alive: AtomicBool,
-}
-
-struct Registered {
-    region: Region,
-    access: Access,
-    lkey: u32,
-    rkey: u32,
-    live: AtomicBool,
 }
 
 /// The part of a context that other threads reach.
@@ -156,7 +145,6 @@ impl Loopback {
     /// If `nodes` is zero.
     pub fn new(nodes: u16, options: Options) -> Loopback {
         assert!(nodes > 0, "a fabric has at least one node");
-        let clock = quanta::Clock::new();
         let shared = Arc::new(Shared {
             nodes: (0..nodes).map(|_| Node::new()).collect(),
             options,
@@ -171,8 +159,7 @@ impl Loopback {
                 ud_mtu: 4096,
                 virtual_time: false,
             },
-            started: clock.now(),
-            clock,
+            clock: Clock::start(),
             nic_thread: OnceLock::new(),
         });
         if let Mode::NicThread { seed } = options.mode {
@@ -204,8 +191,7 @@ impl Loopback {
 impl Node {
     fn new() -> Node {
         Node {
-            regions: std::iter::repeat_with(OnceLock::new).take(MAX_REGIONS).collect(),
-            region_count: AtomicUsize::new(0),
+            regions: Regions::default(),
             contexts: std::iter::repeat_with(OnceLock::new).take(MAX_CONTEXTS).collect(),
             context_count: AtomicUsize::new(0),
             alive: AtomicBool::new(true),

@@ -82,13 +82,9 @@ impl Job {
 /// The payload as it was when posted. `None` if the local range is bad: executing will report it.
 fn inline_copy(shared: &Shared, qp: &SharedQp, request: &WorkRequest) -> Option<Region> {
     let local = request.local;
-    let from = shared.nodes[qp.node.index()].regions.get((local.lkey.0 & 0xfff) as usize)?.get()?;
-    let valid = from.lkey == local.lkey.0 && from.live.load(Ordering::Acquire);
-    if !valid || !from.region.holds(local.offset, u64::from(local.len)) {
-        return None;
-    }
+    let from = shared.nodes[qp.node.index()].regions.local(local)?;
     let copy = Region::new(local.len as usize);
-    Region::copy(&from.region, local.offset, &copy, 0, u64::from(local.len));
+    Region::copy(from, local.offset, &copy, 0, u64::from(local.len));
     Some(copy)
 }
 

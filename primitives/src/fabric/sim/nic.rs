@@ -34,14 +34,6 @@ impl SimNic {
         model.qps.get(qp.0 as usize).is_some_and(|pair| pair.core == self.index)
     }
 
-    fn limit(&self, what: &'static str, asked: u32, limit: u32) -> Result<(), SetupError> {
-        if asked == 0 || asked > limit {
-            let fabric = self.shared.caps.fabric.clone();
-            return Err(SetupError::Limit { what, asked: u64::from(asked), limit: u64::from(limit), fabric });
-        }
-        Ok(())
-    }
-
     /// Why a request cannot be posted, if it cannot.
     #[inline]
     fn refuse(&self, pair: &QueuePair, qp: Qp, request: &WorkRequest) -> Result<(), PostError> {
@@ -146,12 +138,7 @@ impl Nic for SimNic {
     }
 
     fn create_qp(&self, config: &QpConfig) -> Result<Qp, SetupError> {
-        let caps = &self.shared.caps;
-        self.limit("send queue depth", config.send_depth, caps.max_send_depth)?;
-        self.limit("receive queue depth", config.recv_depth, caps.max_recv_depth)?;
-        if config.transport == Transport::Rc {
-            self.limit("READs and ATOMICs in flight", config.max_rd_atomic, caps.max_rd_atomic)?;
-        }
+        self.shared.caps.admit(config)?;
         let mut model = self.model();
         let number = model.qps.len() as u32;
         let register = self.core.shared_context.map_or(0, |c| model.contexts[c].assign(self.index));

@@ -24,17 +24,17 @@ mod stream;
 
 pub use context::TcpNic;
 
+use super::clock::Clock;
+use super::regions::Regions;
 use super::{AtomicScope, Caps, SetupError};
-use crate::mem::{Access, MemoryKeys, Region};
 use crate::secret::Secret;
-use crate::verbs::{Lkey, NodeId, Rkey, Sge};
+use crate::verbs::NodeId;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::atomic::AtomicU32;
+use std::sync::{Arc, Mutex};
 
 /// Longest datagram payload: the largest RDMA path MTU, so that plans fit both.
 const MTU: u32 = 4096;
-const MAX_REGIONS: usize = 1 << 12;
 
 /// How the fabric reaches its nodes.
 #[derive(Clone, Debug)]
@@ -73,22 +73,14 @@ struct Shared {
     nodes: Box<[Node]>,
     options: Options,
     caps: Caps,
-    clock: quanta::Clock,
-    started: quanta::Instant,
+    clock: Clock,
 }
 
 struct Node {
-    regions: Box<[OnceLock<Registered>]>,
-    region_count: AtomicUsize,
+    regions: Regions,
     contexts: AtomicU32,
     /// Contexts of this process: number and how to reach them.
     here: Mutex<Vec<Place>>,
-}
-
-struct Registered {
-    region: Region,
-    lkey: u32,
-    live: AtomicBool,
 }
 
 /// Where a context listens, and what a stream to it must prove to know.
@@ -107,16 +99,11 @@ impl TcpFabric {
     /// If `nodes` is zero.
     pub fn new(nodes: u16, options: Options) -> TcpFabric {
         assert!(nodes > 0, "a fabric has at least one node");
-        let clock = quanta::Clock::new();
-        let node = || Node {
-            regions: std::iter::repeat_with(OnceLock::new).take(MAX_REGIONS).collect(),
-            region_count: AtomicUsize::new(0),
-            contexts: AtomicU32::new(0),
-            here: Mutex::default(),
-        };
+        let node =
+            || Node { regions: Regions::default(), contexts: AtomicU32::new(0), here: Mutex::default() };
         let nodes = std::iter::repeat_with(node).take(usize::from(nodes)).collect();
-        let started = clock.now();
-        TcpFabric { shared: Arc::new(Shared { nodes, options, caps: TcpFabric::caps(), started, clock }) }
+        let shared = Shared { nodes, options, caps: TcpFabric::caps(), clock: Clock::start() };
+        TcpFabric { shared: Arc::new(shared) }
     }
 
     /// What the fabric can do.
@@ -144,39 +131,7 @@ impl TcpFabric {
 }
 
 impl Shared {
-    fn register(&self, node: NodeId, region: &Region, _: Access) -> Result<MemoryKeys, SetupError> {
-        let home = &self.nodes[node.index()];
-        let index = home.region_count.fetch_add(1, Ordering::AcqRel);
-        let Some(slot) = home.regions.get(index) else {
-            return Err(SetupError::Limit {
-                what: "registered regions of one node",
-                asked: index as u64 + 1,
-                limit: MAX_REGIONS as u64,
-                fabric: self.caps.fabric.clone(),
-            });
-        };
-        // The upper bits tell a stale key from a live one. Nobody else ever sees it: there is no one-sided access.
-        let lkey = 0x7c90_0000 | index as u32;
-        let fresh =
-            slot.set(Registered { region: region.clone(), lkey, live: AtomicBool::new(true) }).is_ok();
-        debug_assert!(fresh, "region numbers are drawn once");
-        Ok(MemoryKeys { lkey: Lkey(lkey), rkey: Rkey(0) })
-    }
-
-    fn deregister(&self, node: NodeId, keys: MemoryKeys) {
-        if let Some(entry) = self.registered(node, keys.lkey) {
-            entry.live.store(false, Ordering::Release);
-        }
-    }
-
-    fn registered(&self, node: NodeId, key: Lkey) -> Option<&Registered> {
-        let entry = self.nodes[node.index()].regions.get((key.0 & 0xfff) as usize)?.get()?;
-        (entry.lkey == key.0 && entry.live.load(Ordering::Acquire)).then_some(entry)
-    }
-
-    #[inline]
-    fn local(&self, node: NodeId, sge: Sge) -> Option<&Region> {
-        let entry = self.registered(node, sge.lkey)?;
-        entry.region.holds(sge.offset, u64::from(sge.len)).then_some(&entry.region)
+    fn regions(&self, node: NodeId) -> &Regions {
+        &self.nodes[node.index()].regions
     }
 }

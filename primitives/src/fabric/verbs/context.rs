@@ -25,7 +25,8 @@ pub(super) fn place(name: u32) -> usize {
 /// The remote keys of one context, as requests to its queue pairs need them. Read by peers of the same process
 /// while the owner registers and deregisters.
 pub(super) struct KeyTable {
-    slots: Box<[KeySlot]>,
+    // As long as an index masked by `place` can be, so that a look-up checks no bounds.
+    slots: [KeySlot; MAX_REGIONS],
 }
 
 #[derive(Default)]
@@ -38,7 +39,7 @@ struct KeySlot {
 
 impl KeyTable {
     pub(super) fn new() -> KeyTable {
-        KeyTable { slots: std::iter::repeat_with(KeySlot::default).take(MAX_REGIONS).collect() }
+        KeyTable { slots: std::array::from_fn(|_| KeySlot::default()) }
     }
 
     /// The hardware's key and the address of the region's first byte; [`BAD_KEY`] for a name nobody knows.

@@ -10,6 +10,11 @@
 //! address, one table look-up each. Memory that others may reach is registered in every context of its node;
 //! memory for local use only in those that use it.
 //!
+//! **Receive rings, no shared receive queue.** Messages travel over one datagram queue pair per worker (FaSST §3, eRPC §4.3),
+//! so a worker has one receive ring whatever the number of peers, and refills it as it takes messages. A shared receive
+//! queue saves memory where many connected queue pairs receive; nothing here SENDs on connections in quantity, and
+//! it costs the NIC a look-up of its own and the program the order of each ring.
+//!
 //! **Linked, not loaded at run time.** A binary built with the feature needs `libibverbs.so.1` to start. Opening
 //! the library at run time would need a function table of our own or a binding whose C part is GPL; the default
 //! build has no such need in the first place, and whoever builds the feature has an adapter to use it with.
@@ -29,6 +34,7 @@ mod status;
 pub use device::{AtomicCap, DeviceFacts, GidFacts, PortFacts, devices};
 pub use nic::VerbsNic;
 
+use super::clock::Clock;
 use super::{AtomicScope, Caps, SetupError};
 use crate::verbs::{NodeId, Transport};
 use context::{Context, KeyTable, Regions};
@@ -147,8 +153,7 @@ struct Shared {
     nodes: Box<[Node]>,
     /// Queue pairs of this process by number; the device's numbers are unique.
     qps: RwLock<BTreeMap<u32, KnownQp>>,
-    clock: quanta::Clock,
-    started: quanta::Instant,
+    clock: Clock,
 }
 
 /// Limits of the device that are not in [`Caps`].
@@ -254,7 +259,6 @@ impl Verbs {
                 )));
             }
         };
-        let clock = quanta::Clock::new();
         let mut shared = Shared {
             caps: Caps {
                 fabric: format!("verbs:{}", options.device),
@@ -282,8 +286,7 @@ impl Verbs {
             complete,
             nodes: std::iter::repeat_with(Node::default).take(usize::from(nodes)).collect(),
             qps: RwLock::default(),
-            started: clock.now(),
-            clock,
+            clock: Clock::start(),
         };
         shared.caps.max_inline = qp::probe_inline(&Context::new(device)?, &shared)?;
         Ok(Verbs { shared: Arc::new(shared) })

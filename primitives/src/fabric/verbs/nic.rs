@@ -44,8 +44,10 @@ struct State {
     handles: Vec<Option<Handle>>,
     cq: CompletionQueue,
     /// Regions by the place of their name, as far as this context has used them.
-    locals: Box<[Option<Local>]>,
+    locals: Box<[Option<Local>; MAX_REGIONS]>,
     chain: Chain,
+    /// A request that is posted by itself, and its element.
+    single: Box<(ffi::ibv_send_wr, ffi::ibv_sge)>,
     recvs: (Vec<ffi::ibv_recv_wr>, Vec<ffi::ibv_sge>),
     polled: Box<[MaybeUninit<ffi::ibv_wc>]>,
     /// Who sends datagrams: number, node, GID; sorted by number.
@@ -108,8 +110,12 @@ impl VerbsNic {
             numbers: Numbers::default(),
             handles: std::iter::repeat_with(|| None).take(shared.nodes.len()).collect(),
             cq,
-            locals: std::iter::repeat_with(|| None).take(MAX_REGIONS).collect(),
+            locals: Box::new([const { None }; MAX_REGIONS]),
             chain: Chain::default(),
+            single: Box::new((
+                ffi::ibv_send_wr { num_sge: 1, ..ffi::ibv_send_wr::default() },
+                ffi::ibv_sge { addr: 0, length: 0, lkey: 0 },
+            )),
             recvs: Default::default(),
             polled: std::iter::repeat_with(MaybeUninit::uninit).take(POLL_BATCH).collect(),
             senders: Vec::new(),
@@ -156,22 +162,28 @@ impl State {
             find_region(nic, lkey, slot);
         }
     }
+}
 
-    /// The address handle of a node, made when the first datagram goes there.
-    #[cold]
-    fn make_handle(&mut self, nic: &VerbsNic, qp: Qp, node: NodeId) -> Result<(), PostError> {
-        let shared = &nic.shared;
-        let here = shared.complete || node == nic.node;
-        let path = match self.foreign.get(node.index()) {
-            Some(Some(foreign)) => foreign.path,
-            Some(None) if here => shared.port.path,
-            _ => return Err(PostError::Destination { qp }),
-        };
-        let made = Handle::new(&nic.context, shared, &path);
-        let handle = made.map_err(|errno| PostError::Device { qp, errno, taken: 0 })?;
-        self.handles[node.index()] = Some(handle);
-        Ok(())
-    }
+/// The address handle of a node, made when the first datagram goes there.
+#[cold]
+fn make_handle(
+    nic: &VerbsNic,
+    handles: &mut [Option<Handle>],
+    foreign: &[Option<Foreign>],
+    qp: Qp,
+    node: NodeId,
+) -> Result<(), PostError> {
+    let shared = &nic.shared;
+    let here = shared.complete || node == nic.node;
+    let path = match foreign.get(node.index()) {
+        Some(Some(foreign)) => foreign.path,
+        Some(None) if here => shared.port.path,
+        _ => return Err(PostError::Destination { qp }),
+    };
+    let made = Handle::new(&nic.context, shared, &path);
+    let handle = made.map_err(|errno| PostError::Device { qp, errno, taken: 0 })?;
+    handles[node.index()] = Some(handle);
+    Ok(())
 }
 
 #[cold]
@@ -203,17 +215,7 @@ impl Nic for VerbsNic {
     }
 
     fn create_qp(&self, config: &QpConfig) -> Result<Qp, SetupError> {
-        let caps = &self.shared.caps;
-        for (what, asked, limit) in [
-            ("send queue depth", config.send_depth, caps.max_send_depth),
-            ("receive queue depth", config.recv_depth, caps.max_recv_depth),
-            ("READs in flight per queue pair", config.max_rd_atomic, caps.max_rd_atomic),
-        ] {
-            if asked == 0 || asked > limit {
-                let (asked, limit) = (u64::from(asked), u64::from(limit));
-                return Err(SetupError::Limit { what, asked, limit, fabric: caps.fabric.clone() });
-            }
-        }
+        self.shared.caps.admit(config)?;
         let state = &mut *self.state.borrow_mut();
         let qp = QueuePair::create(&self.context, &mut state.cq, config, &self.shared)?;
         let number = qp.number;
@@ -289,6 +291,16 @@ impl Nic for VerbsNic {
         let Some(slot) = state.foreign.get_mut(peer.index()) else {
             return Err(SetupError::Invalid(format!("there is no {peer}")));
         };
+        // Connections could take the smaller one. Datagrams longer than the receiver's MTU are lost without a word, and
+        // nobody would know why calls do not come back.
+        let (here, there) = (self.shared.port.path.mtu, card.path.mtu);
+        if here != there {
+            return Err(SetupError::Invalid(format!(
+                "the path MTU is {there} B at {peer} and {here} B here: give the smaller one to both, `verbs:DEVICE,mtu={}`, \
+                 or the interfaces and switch ports the same MTU",
+                here.min(there)
+            )));
+        }
         let keys = KeyTable::new();
         for key in card.keys {
             keys.set(key);
@@ -344,7 +356,7 @@ impl Nic for VerbsNic {
 
     #[inline]
     fn now(&self) -> Nanos {
-        Nanos(self.shared.clock.now().duration_since(self.shared.started).as_nanos() as u64)
+        self.shared.clock.now()
     }
 }
 

@@ -1,8 +1,8 @@
 //! Posting: requests and receives in libibverbs' form, a doorbell for a chain.
 
-use super::super::context::{BAD_KEY, place};
-use super::super::qp::{PostedRecv, QueuePair, SEQ_BITS};
-use super::{RECV, State, VerbsNic};
+use super::super::context::{BAD_KEY, Local, place};
+use super::super::qp::{Handle, Peer, PostedRecv, QueuePair, SEQ_BITS};
+use super::{RECV, State, VerbsNic, find_region, make_handle};
 use crate::fabric::PostError;
 use crate::verbs::{AddressHandle, Qp, QpState, RecvRequest, Transport, Verb, WorkRequest};
 use ibverbs_sys as ffi;
@@ -41,37 +41,93 @@ impl Chain {
 impl State {
     #[inline]
     pub(super) fn post(&mut self, nic: &VerbsNic, qp: Qp, chain: &[WorkRequest]) -> Result<(), PostError> {
+        match chain {
+            [request] => self.post_one(nic, qp, request),
+            _ => self.post_chain(nic, qp, chain),
+        }
+    }
+
+    /// The usual case on a way of its own, which is half as long: one request on a reliable connection that has room, from
+    /// a region that this context has used before. Everything else goes the way of chains.
+    #[inline]
+    fn post_one(&mut self, nic: &VerbsNic, qp: Qp, request: &WorkRequest) -> Result<(), PostError> {
         let index = self.find(qp)?;
-        if !self.qps[index].connected {
-            let now = if self.broken { QpState::Error } else { QpState::Init };
+        let State { qps, locals, single, handles, .. } = self;
+        let pair = &mut qps[index];
+        let usual = pair.connected
+            && pair.config.transport == Transport::Rc
+            && pair.send.room() > 0
+            && (!request.flags.inline
+                || !request.verb.returns_data() && request.local.len <= nic.shared.caps.max_inline)
+            && !matches!(request.verb, Verb::Send { to: Some(_), .. });
+        let local = locals[place(request.local.lkey.0)].as_ref();
+        let Some(local) = local.filter(|local| usual && local.name == request.local.lkey.0) else {
+            return self.post_chain(nic, qp, std::slice::from_ref(request));
+        };
+        let (wr, element) = &mut **single;
+        wr.wr_id = (index as u64) << SEQ_BITS | pair.send.enter(0, request.id);
+        fill(wr, element, request, Some(local), pair.peer.as_ref(), handles);
+        wr.sg_list = element;
+        let mut bad = std::ptr::null_mut();
+        // SAFETY: the request and its element lie in a box that is borrowed for the call, and the request's `next` has been
+        // null since it was made; the rest is as in `ring`.
+        let code = unsafe {
+            match (*(*pair.raw).context).ops.post_send {
+                Some(post_send) => post_send(pair.raw, wr, &mut bad),
+                None => 95,
+            }
+        };
+        if code == 0 {
+            pair.send.post(1);
+            return Ok(());
+        }
+        Err(not_taken(pair, code, 0, 0, 0))
+    }
+
+    #[inline(never)]
+    fn post_chain(&mut self, nic: &VerbsNic, qp: Qp, chain: &[WorkRequest]) -> Result<(), PostError> {
+        let index = self.find(qp)?;
+        let State { qps, locals, chain: built, handles, foreign, broken, .. } = self;
+        let pair = &mut qps[index];
+        if !pair.connected {
+            let now = if *broken { QpState::Error } else { QpState::Init };
             return Err(PostError::NotReady { qp, state: now });
         }
-        self.chain.reserve(chain.len());
-        let room = self.qps[index].send.room();
-        let mut good = 0;
-        let mut refused = Ok(());
-        for request in chain {
-            if let Some(why) = State::refuse(&self.qps[index], request, nic.shared.caps.max_inline) {
-                refused = Err(why);
+        built.reserve(chain.len());
+        let (room, transport) = (pair.send.room(), pair.config.transport);
+        let (mut good, mut refused) = (0, None);
+        let places = built.requests.iter_mut().zip(&mut built.elements);
+        for (request, (wr, element)) in chain.iter().zip(places) {
+            if let Some(why) = nic.shared.caps.refuse(qp, transport, request) {
+                refused = Some(why);
                 break;
             }
             if good as u64 == room {
-                refused = Err(PostError::QueueFull { qp, depth: self.qps[index].config.send_depth });
+                refused = Some(PostError::QueueFull { qp, depth: pair.config.send_depth });
                 break;
             }
             if let Verb::Send { to: Some(AddressHandle { node, .. }), .. } = request.verb
-                && !matches!(self.handles.get(node.index()), Some(Some(_)))
-                && let Err(why) = self.make_handle(nic, qp, node)
+                && !matches!(handles.get(node.index()), Some(Some(_)))
+                && let Err(why) = make_handle(nic, handles, foreign, qp, node)
             {
-                refused = Err(why);
+                refused = Some(why);
                 break;
             }
-            self.localize(nic, request.local.lkey);
-            self.fill(index, good, request);
+            let slot = &mut locals[place(request.local.lkey.0)];
+            if slot.as_ref().is_none_or(|local| local.name != request.local.lkey.0) {
+                find_region(nic, request.local.lkey, slot);
+            }
+            let seq = pair.send.enter(good as u64, request.id);
+            wr.wr_id = (index as u64) << SEQ_BITS | seq;
+            let known = slot.as_ref().filter(|local| local.name == request.local.lkey.0);
+            fill(wr, element, request, known, pair.peer.as_ref(), handles);
             good += 1;
         }
-        self.ring(index, good)?;
-        refused
+        ring(pair, built, good)?;
+        match refused {
+            None => Ok(()),
+            Some(why) => Err(why),
+        }
     }
 
     pub(super) fn post_recv(
@@ -145,141 +201,118 @@ impl State {
         }
         Ok(())
     }
+}
 
-    /// What a request asks that its queue pair or the device cannot do.
-    #[inline]
-    fn refuse(qp: &QueuePair, request: &WorkRequest, max: u32) -> Option<PostError> {
-        let (number, transport) = (qp.number, qp.config.transport);
-        if !transport.supports(&request.verb) {
-            let verb = request.verb.name();
-            return Some(PostError::Unsupported { qp: number, verb, transport });
+/// Fills a request in libibverbs' form from one that was found good. `local` is the region of its local key, if there is one.
+#[inline]
+fn fill(
+    wr: &mut ffi::ibv_send_wr,
+    element: &mut ffi::ibv_sge,
+    request: &WorkRequest,
+    local: Option<&Local>,
+    peer: Option<&Peer>,
+    handles: &[Option<Handle>],
+) {
+    let sge = request.local;
+    let mut flags = if request.flags.signaled { ffi::ibv_send_flags::IBV_SEND_SIGNALED.0 } else { 0 };
+    *element = match local {
+        Some(local) => {
+            // libibverbs reads an inlined payload by itself, so it must lie inside its region. A range that does
+            // not is left for the NIC to refuse.
+            if request.flags.inline && local.region.holds(sge.offset, u64::from(sge.len)) {
+                flags |= ffi::ibv_send_flags::IBV_SEND_INLINE.0;
+            }
+            ffi::ibv_sge { addr: local.base.wrapping_add(sge.offset), length: sge.len, lkey: local.lkey }
         }
-        let len = request.local.len;
-        if request.flags.inline && (request.verb.returns_data() || len > max) {
-            return Some(PostError::Inline { qp: number, len, max });
+        None => ffi::ibv_sge { addr: 0, length: sge.len, lkey: BAD_KEY },
+    };
+    wr.send_flags = flags;
+    let remote = |rkey, offset: u64| {
+        // Connected queue pairs have a peer; without one the key is bad.
+        let (key, base) = peer.map_or((BAD_KEY, 0), |peer| peer.keys.resolve(rkey));
+        (key, base.wrapping_add(offset))
+    };
+    match request.verb {
+        Verb::Read { rkey, offset } => {
+            wr.opcode = ffi::ibv_wr_opcode::IBV_WR_RDMA_READ;
+            let (rkey, remote_addr) = remote(rkey, offset);
+            wr.wr.rdma = ffi::ibv_send_wr__bindgen_ty_2__bindgen_ty_1 { remote_addr, rkey };
         }
-        if matches!(request.verb, Verb::Send { to: Some(_), .. }) != (transport == Transport::Ud) {
-            return Some(PostError::Destination { qp: number });
+        Verb::Write { rkey, offset } => {
+            wr.opcode = ffi::ibv_wr_opcode::IBV_WR_RDMA_WRITE;
+            let (rkey, remote_addr) = remote(rkey, offset);
+            wr.wr.rdma = ffi::ibv_send_wr__bindgen_ty_2__bindgen_ty_1 { remote_addr, rkey };
         }
-        None
-    }
-
-    /// Fills place `at` of the chain from a request that was found good.
-    #[inline]
-    fn fill(&mut self, index: usize, at: usize, request: &WorkRequest) {
-        let State { qps, locals, chain, handles, .. } = self;
-        let qp = &mut qps[index];
-        let seq = qp.send.enter(at as u64, request.id);
-        let wr = &mut chain.requests[at];
-        let element = &mut chain.elements[at];
-        wr.wr_id = (index as u64) << SEQ_BITS | seq;
-        let sge = request.local;
-        let local = locals[place(sge.lkey.0)].as_ref().filter(|local| local.name == sge.lkey.0);
-        let mut flags = if request.flags.signaled { ffi::ibv_send_flags::IBV_SEND_SIGNALED.0 } else { 0 };
-        *element = match local {
-            Some(local) => {
-                // libibverbs reads an inlined payload by itself, so it must lie inside its region. A range that does
-                // not is left for the NIC to refuse.
-                if request.flags.inline && local.region.holds(sge.offset, u64::from(sge.len)) {
-                    flags |= ffi::ibv_send_flags::IBV_SEND_INLINE.0;
+        Verb::WriteImm { rkey, offset, imm } => {
+            wr.opcode = ffi::ibv_wr_opcode::IBV_WR_RDMA_WRITE_WITH_IMM;
+            wr.__bindgen_anon_1.imm_data = imm.to_be();
+            let (rkey, remote_addr) = remote(rkey, offset);
+            wr.wr.rdma = ffi::ibv_send_wr__bindgen_ty_2__bindgen_ty_1 { remote_addr, rkey };
+        }
+        Verb::Send { to, imm } => {
+            wr.opcode = match imm {
+                None => ffi::ibv_wr_opcode::IBV_WR_SEND,
+                Some(imm) => {
+                    wr.__bindgen_anon_1.imm_data = imm.to_be();
+                    ffi::ibv_wr_opcode::IBV_WR_SEND_WITH_IMM
                 }
-                ffi::ibv_sge { addr: local.base.wrapping_add(sge.offset), length: sge.len, lkey: local.lkey }
-            }
-            None => ffi::ibv_sge { addr: 0, length: sge.len, lkey: BAD_KEY },
-        };
-        wr.send_flags = flags;
-        let remote = |rkey, offset: u64| {
-            // Connected queue pairs have a peer; without one the key is bad.
-            let (key, base) = qp.peer.as_ref().map_or((BAD_KEY, 0), |peer| peer.keys.resolve(rkey));
-            (key, base.wrapping_add(offset))
-        };
-        match request.verb {
-            Verb::Read { rkey, offset } => {
-                wr.opcode = ffi::ibv_wr_opcode::IBV_WR_RDMA_READ;
-                let (rkey, remote_addr) = remote(rkey, offset);
-                wr.wr.rdma = ffi::ibv_send_wr__bindgen_ty_2__bindgen_ty_1 { remote_addr, rkey };
-            }
-            Verb::Write { rkey, offset } => {
-                wr.opcode = ffi::ibv_wr_opcode::IBV_WR_RDMA_WRITE;
-                let (rkey, remote_addr) = remote(rkey, offset);
-                wr.wr.rdma = ffi::ibv_send_wr__bindgen_ty_2__bindgen_ty_1 { remote_addr, rkey };
-            }
-            Verb::WriteImm { rkey, offset, imm } => {
-                wr.opcode = ffi::ibv_wr_opcode::IBV_WR_RDMA_WRITE_WITH_IMM;
-                wr.__bindgen_anon_1.imm_data = imm.to_be();
-                let (rkey, remote_addr) = remote(rkey, offset);
-                wr.wr.rdma = ffi::ibv_send_wr__bindgen_ty_2__bindgen_ty_1 { remote_addr, rkey };
-            }
-            Verb::Send { to, imm } => {
-                wr.opcode = match imm {
-                    None => ffi::ibv_wr_opcode::IBV_WR_SEND,
-                    Some(imm) => {
-                        wr.__bindgen_anon_1.imm_data = imm.to_be();
-                        ffi::ibv_wr_opcode::IBV_WR_SEND_WITH_IMM
-                    }
-                };
-                if let Some(to) = to {
-                    let ah =
-                        handles[to.node.index()].as_ref().map_or(std::ptr::null_mut(), |handle| handle.0);
-                    wr.wr.ud = ffi::ibv_send_wr__bindgen_ty_2__bindgen_ty_3 {
-                        ah,
-                        remote_qpn: to.qp.0,
-                        remote_qkey: to.qkey,
-                    };
-                }
-            }
-            Verb::CompareSwap { rkey, offset, expect, swap } => {
-                wr.opcode = ffi::ibv_wr_opcode::IBV_WR_ATOMIC_CMP_AND_SWP;
-                let (rkey, remote_addr) = remote(rkey, offset);
-                wr.wr.atomic = ffi::ibv_send_wr__bindgen_ty_2__bindgen_ty_2 {
-                    remote_addr,
-                    compare_add: expect,
-                    swap,
-                    rkey,
-                };
-            }
-            Verb::FetchAdd { rkey, offset, add } => {
-                wr.opcode = ffi::ibv_wr_opcode::IBV_WR_ATOMIC_FETCH_AND_ADD;
-                let (rkey, remote_addr) = remote(rkey, offset);
-                wr.wr.atomic = ffi::ibv_send_wr__bindgen_ty_2__bindgen_ty_2 {
-                    remote_addr,
-                    compare_add: add,
-                    swap: 0,
-                    rkey,
+            };
+            if let Some(to) = to {
+                let ah = handles[to.node.index()].as_ref().map_or(std::ptr::null_mut(), |handle| handle.0);
+                wr.wr.ud = ffi::ibv_send_wr__bindgen_ty_2__bindgen_ty_3 {
+                    ah,
+                    remote_qpn: to.qp.0,
+                    remote_qkey: to.qkey,
                 };
             }
         }
+        Verb::CompareSwap { rkey, offset, expect, swap } => {
+            wr.opcode = ffi::ibv_wr_opcode::IBV_WR_ATOMIC_CMP_AND_SWP;
+            let (rkey, remote_addr) = remote(rkey, offset);
+            wr.wr.atomic =
+                ffi::ibv_send_wr__bindgen_ty_2__bindgen_ty_2 { remote_addr, compare_add: expect, swap, rkey };
+        }
+        Verb::FetchAdd { rkey, offset, add } => {
+            wr.opcode = ffi::ibv_wr_opcode::IBV_WR_ATOMIC_FETCH_AND_ADD;
+            let (rkey, remote_addr) = remote(rkey, offset);
+            wr.wr.atomic =
+                ffi::ibv_send_wr__bindgen_ty_2__bindgen_ty_2 { remote_addr, compare_add: add, swap: 0, rkey };
+        }
     }
+}
 
-    /// Rings the doorbell for the first `len` requests of the chain.
-    #[inline]
-    fn ring(&mut self, index: usize, len: usize) -> Result<(), PostError> {
-        if len == 0 {
-            return Ok(());
-        }
-        let requests = self.chain.requests.as_mut_ptr();
-        let last = len - 1;
-        let link = std::mem::replace(&mut self.chain.requests[last].next, std::ptr::null_mut());
-        let mut bad = std::ptr::null_mut();
-        let qp = &mut self.qps[index];
-        // SAFETY: the chain's requests and elements lie in vectors that nothing resizes during the call, linked up
-        // to the null just stored; the queue pair is alive; its context's post_send is what ibv_post_send calls.
-        // Registered memory stays alive for as long as its registration, inlined memory is held by `locals`.
-        let code = unsafe {
-            match (*(*qp.raw).context).ops.post_send {
-                Some(post_send) => post_send(qp.raw, requests, &mut bad),
-                None => 95,
-            }
-        };
-        self.chain.requests[last].next = link;
-        if code == 0 {
-            qp.send.post(len as u64);
-            return Ok(());
-        }
-        // libibverbs names the first request that was not taken.
-        let taken = (bad as usize).saturating_sub(requests as usize) / size_of::<ffi::ibv_send_wr>();
-        let taken = if bad.is_null() { 0 } else { taken.min(last) };
-        qp.send.post(taken as u64);
-        Err(PostError::Device { qp: qp.number, errno: code.abs(), taken: taken as u32 })
+/// Rings the doorbell for the first `len` requests of the chain.
+#[inline]
+fn ring(pair: &mut QueuePair, built: &mut Chain, len: usize) -> Result<(), PostError> {
+    if len == 0 {
+        return Ok(());
     }
+    let requests = built.requests.as_mut_ptr();
+    let last = len - 1;
+    let link = std::mem::replace(&mut built.requests[last].next, std::ptr::null_mut());
+    let mut bad = std::ptr::null_mut();
+    // SAFETY: the chain's requests and elements lie in vectors that nothing resizes during the call, linked up
+    // to the null just stored; the queue pair is alive; its context's post_send is what ibv_post_send calls.
+    // Registered memory stays alive for as long as its registration, inlined memory is held by `locals`.
+    let code = unsafe {
+        match (*(*pair.raw).context).ops.post_send {
+            Some(post_send) => post_send(pair.raw, requests, &mut bad),
+            None => 95,
+        }
+    };
+    built.requests[last].next = link;
+    if code == 0 {
+        pair.send.post(len as u64);
+        return Ok(());
+    }
+    Err(not_taken(pair, code, bad as usize, requests as usize, last))
+}
+
+/// Counts what libibverbs took before it refused: it names the first request that was not taken.
+#[cold]
+fn not_taken(pair: &mut QueuePair, code: i32, bad: usize, first: usize, last: usize) -> PostError {
+    let taken = bad.saturating_sub(first) / size_of::<ffi::ibv_send_wr>();
+    let taken = if bad == 0 { 0 } else { taken.min(last) };
+    pair.send.post(taken as u64);
+    PostError::Device { qp: pair.number, errno: code.abs(), taken: taken as u32 }
 }

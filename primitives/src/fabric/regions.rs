@@ -1,0 +1,133 @@
+//! Memory registered with the nodes of a fabric that moves bytes by itself, in this process: loopback and tcp. A real
+//! device keeps its own tables, and the simulator's nodes live on one thread.
+
+use super::SetupError;
+use crate::mem::{Access, MemoryKeys, Region};
+use crate::verbs::{Lkey, Rkey, Sge};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+/// Regions a node can register. Places are not used twice, so that a withdrawn key stays invalid.
+const MAX_REGIONS: usize = 1 << 12;
+const INDEX: u32 = MAX_REGIONS as u32 - 1;
+
+/// One node's regions. Read by every thread that executes requests, without a lock.
+pub(super) struct Regions {
+    slots: Box<[OnceLock<Registered>]>,
+    count: AtomicUsize,
+}
+
+/// A region and what it may be used for.
+struct Registered {
+    region: Region,
+    access: Access,
+    keys: MemoryKeys,
+    live: AtomicBool,
+}
+
+impl Default for Regions {
+    fn default() -> Regions {
+        Regions {
+            slots: std::iter::repeat_with(OnceLock::new).take(MAX_REGIONS).collect(),
+            count: AtomicUsize::new(0),
+        }
+    }
+}
+
+impl Regions {
+    /// Registers a region. The keys' upper twenty bits are those of `drawn` (local, remote), so that a stale or guessed key
+    /// is noticed.
+    pub(super) fn register(
+        &self,
+        region: &Region,
+        access: Access,
+        drawn: (u32, u32),
+        fabric: &str,
+    ) -> Result<MemoryKeys, SetupError> {
+        let index = self.count.fetch_add(1, Ordering::AcqRel);
+        let Some(slot) = self.slots.get(index) else {
+            return Err(SetupError::Limit {
+                what: "registered regions of one node",
+                asked: index as u64 + 1,
+                limit: MAX_REGIONS as u64,
+                fabric: fabric.to_owned(),
+            });
+        };
+        let key = |drawn: u32| drawn & !INDEX | index as u32;
+        let keys = MemoryKeys { lkey: Lkey(key(drawn.0)), rkey: Rkey(key(drawn.1)) };
+        let fresh = Registered { region: region.clone(), access, keys, live: AtomicBool::new(true) };
+        assert!(slot.set(fresh).is_ok(), "places are drawn once");
+        Ok(keys)
+    }
+
+    /// Withdraws a registration; keys of no registration are ignored.
+    pub(super) fn deregister(&self, keys: MemoryKeys) {
+        if let Some(entry) = self.entry(keys.lkey.0).filter(|entry| entry.keys == keys) {
+            entry.live.store(false, Ordering::Release);
+        }
+    }
+
+    #[inline]
+    fn entry(&self, key: u32) -> Option<&Registered> {
+        self.slots.get((key & INDEX) as usize)?.get().filter(|entry| entry.live.load(Ordering::Acquire))
+    }
+
+    /// The region of a local key, if it holds the range.
+    #[inline]
+    pub(super) fn local(&self, sge: Sge) -> Option<&Region> {
+        let entry = self.entry(sge.lkey.0).filter(|entry| entry.keys.lkey == sge.lkey)?;
+        entry.region.holds(sge.offset, u64::from(sge.len)).then_some(&entry.region)
+    }
+
+    /// The region of a remote key, if it holds the range and may be used so.
+    #[inline]
+    pub(super) fn remote(
+        &self,
+        rkey: Rkey,
+        offset: u64,
+        len: u64,
+        allowed: impl Fn(&Access) -> bool,
+    ) -> Option<&Region> {
+        let entry = self.entry(rkey.0).filter(|entry| entry.keys.rkey == rkey)?;
+        (allowed(&entry.access) && entry.region.holds(offset, len)).then_some(&entry.region)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_name_their_region_until_they_are_withdrawn() {
+        let regions = Regions::default();
+        let memory = Region::new(64);
+        let keys = regions.register(&memory, Access::READ, (0xabcd_e000, 0x1234_5000), "test").unwrap();
+        let sge = |lkey, len| Sge { lkey, offset: 0, len };
+        let readable = |access: &Access| access.remote_read;
+        assert!(regions.local(sge(keys.lkey, 64)).is_some());
+        assert!(regions.local(sge(keys.lkey, 65)).is_none(), "beyond its end");
+        assert!(regions.local(sge(Lkey(keys.lkey.0 ^ 1 << 20), 8)).is_none(), "a guessed key");
+        assert!(regions.remote(keys.rkey, 8, 56, readable).is_some());
+        assert!(regions.remote(keys.rkey, 8, 8, |access| access.remote_write).is_none());
+        assert!(
+            regions.remote(Rkey(keys.lkey.0), 8, 8, readable).is_none(),
+            "the local key is no remote key"
+        );
+        regions.deregister(MemoryKeys { rkey: Rkey(0), ..keys });
+        assert!(regions.local(sge(keys.lkey, 64)).is_some(), "keys of nobody withdraw nothing");
+        regions.deregister(keys);
+        assert!(regions.local(sge(keys.lkey, 8)).is_none());
+        assert!(regions.remote(keys.rkey, 0, 8, readable).is_none());
+    }
+
+    #[test]
+    fn the_limit_is_an_error() {
+        let regions = Regions::default();
+        let memory = Region::new(8);
+        for _ in 0..MAX_REGIONS {
+            regions.register(&memory, Access::LOCAL, (0, 0), "test").unwrap();
+        }
+        let refused = regions.register(&memory, Access::LOCAL, (0, 0), "test").unwrap_err().to_string();
+        assert_eq!(refused, "registered regions of one node: asked for 4097, test allows 4096");
+    }
+}

@@ -1,0 +1,108 @@
+//! From a port's queues to the NIC: chains under one doorbell, what is refused, and what waited for room.
+
+use super::group::Groups;
+use super::queue::{Line, Ring, held};
+use super::{Port, State, VerbError};
+use crate::fabric::{CpuWork, Nic, PostError};
+use crate::verbs::WorkRequest;
+
+impl<N: Nic> Port<N> {
+    #[cold]
+    pub(super) fn drain_backlogs(&self, state: &mut State) {
+        for index in 0..state.lines.len() as u32 {
+            let doorbells = self.drain_backlog(state, index);
+            state.traffic.doorbells += u64::from(doorbells);
+        }
+        self.wake_for_room(state);
+    }
+
+    pub(super) fn wake_for_room(&self, state: &mut State) {
+        if state.lined_up == 0 {
+            for task in state.room_waiters.drain(..) {
+                self.sched.wake(task);
+            }
+        }
+    }
+
+    /// Posts what waited for room in one queue, as far as it has room now. Returns doorbells.
+    #[cold]
+    pub(super) fn drain_backlog(&self, state: &mut State, index: u32) -> u32 {
+        let (line, backlog) = (&mut state.lines[index as usize], &mut state.backlogs[index as usize]);
+        let (mut doorbells, per_doorbell) = (0, self.per_doorbell as usize);
+        while line.room() > 0 && !backlog.is_empty() {
+            let fits = (line.room() as usize).min(backlog.len());
+            // Not the queue's own chain: a batch may be being built there.
+            let (chain, owners) = &mut state.moving;
+            chain.clear();
+            owners.clear();
+            for (request, group) in backlog.drain(..fits) {
+                chain.push(request);
+                owners.push(group);
+            }
+            state.lined_up -= fits;
+            // A refusal is the result of the group it belongs to.
+            let groups = &mut state.groups;
+            let rings = &mut state.rings;
+            doorbells += self.post_chain(line, rings, groups, chain, |i| owners[i], per_doorbell).0;
+        }
+        doorbells
+    }
+
+    /// Posts requests of one queue, which has room for them, `per_doorbell` at a time; request `i` belongs to group
+    /// `owner(i)`. Of a refused request's batch all that is behind it is dropped, and its group told. Returns
+    /// doorbells and the first refusal.
+    #[inline]
+    pub(super) fn post_chain(
+        &self,
+        line: &mut Line,
+        rings: &mut [Ring],
+        groups: &mut Groups,
+        chain: &mut [WorkRequest],
+        owner: impl Fn(usize) -> u32,
+        per_doorbell: usize,
+    ) -> (u32, Option<PostError>) {
+        let (mut doorbells, mut start, mut first_refusal) = (0, 0, None);
+        while start < chain.len() {
+            let end = chain.len().min(start + per_doorbell);
+            for (i, request) in chain[start..end].iter_mut().enumerate() {
+                line.enter(rings, request, owner(start + i), self.config.signal_period);
+                self.nic.charge(CpuWork::Request);
+                if request.flags.inline {
+                    self.nic.charge(CpuWork::Inline(request.local.len));
+                }
+            }
+            self.nic.charge(CpuWork::Doorbell);
+            doorbells += 1;
+            start = match self.nic.post(line.qp, &chain[start..end]) {
+                Ok(()) => end,
+                Err(refused) => {
+                    first_refusal.get_or_insert(refused);
+                    let taken = start + line.take_back(rings, &mut chain[start..end], &refused);
+                    let group = owner(taken);
+                    let dropped = (taken..chain.len()).take_while(|&i| owner(i) == group).count();
+                    self.drop_refused(line, rings, groups, &chain[taken..taken + dropped], group, refused);
+                    taken + dropped
+                }
+            };
+        }
+        (doorbells, first_refusal)
+    }
+
+    /// Lets go of what was refused, and tells its group.
+    #[cold]
+    fn drop_refused(
+        &self,
+        line: &mut Line,
+        rings: &mut [Ring],
+        groups: &mut Groups,
+        dropped: &[WorkRequest],
+        group: u32,
+        refused: PostError,
+    ) {
+        line.detach(rings, group, groups, &self.sched);
+        for request in dropped {
+            self.pool.unpin(held(request));
+            groups.fail(group, VerbError::Post(refused), &self.sched);
+        }
+    }
+}

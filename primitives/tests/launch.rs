@@ -1,0 +1,157 @@
+//! Launching a program on threads: an end that is asked for while the cluster is set up is heeded, and other processes are
+//! told.
+
+use primitives::exec::{Core, CoreLoop};
+use primitives::fabric::{AnyNic, SetupError, loopback, tcp};
+use primitives::mesh::session::{Program as Build, drive, join};
+use primitives::mesh::{
+    ClusterFile, FabricSpec, LaunchError, Limits, MeshError, Program, Session, Shape, Site, WorkerConfig,
+    launch, launch_member,
+};
+use primitives::rpc::{Incoming, Reply, RpcPoller, Service};
+use primitives::secret::Secret;
+use primitives::verbs::NodeId;
+use std::future::Future;
+use std::net::TcpListener;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+/// Answers nothing.
+struct Nothing;
+
+impl Service for Nothing {
+    fn handle(&mut self, _: &mut Incoming<'_>, _: &mut Reply<'_>) {}
+}
+
+/// Builds cores without coroutines; asks for the end at a given moment.
+#[derive(Default)]
+struct Short {
+    stop: AtomicBool,
+    /// Ask for the end in set-up, or when the first worker is built.
+    stop_in_setup: bool,
+    stop_in_build: bool,
+    built: AtomicUsize,
+    finished: AtomicUsize,
+}
+
+impl Program for Short {
+    type Shared = ();
+    type Local = ();
+    type Output = u16;
+
+    fn setup(&self, _: Shape, _: &[AnyNic]) -> Result<(), SetupError> {
+        self.stop.fetch_or(self.stop_in_setup, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn build<'a>(&'a self, _: &'a (), site: &Site) -> Result<(impl CoreLoop + 'a, ()), SetupError> {
+        self.built.fetch_add(1, Ordering::Relaxed);
+        self.stop.fetch_or(self.stop_in_build, Ordering::Relaxed);
+        let poller = RpcPoller::new(site.net.rpc.clone(), Nothing);
+        let core: Core<Pin<Box<dyn Future<Output = ()>>>, _> = Core::new(site.net.sched.clone(), poller);
+        Ok((core, ()))
+    }
+
+    fn cancelled(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    fn finish(&self, (): &(), site: Site, (): ()) -> u16 {
+        self.finished.fetch_add(1, Ordering::Relaxed);
+        site.node.0
+    }
+}
+
+const SHAPE: Shape = Shape { nodes: 2, workers: 2 };
+
+#[test]
+fn on_threads_an_end_that_is_asked_for_during_set_up_is_heeded() {
+    let fabrics =
+        [FabricSpec::Loopback(loopback::Options::default()), FabricSpec::Tcp(tcp::Options::default())];
+    for fabric in fabrics {
+        let config = WorkerConfig::default();
+        let undisturbed = Short::default();
+        let (outputs, _) = launch(&fabric, SHAPE, &config, &undisturbed).expect("runs");
+        assert_eq!(outputs, [0, 0, 1, 1]);
+        let early = Short { stop_in_setup: true, ..Short::default() };
+        assert!(matches!(launch(&fabric, SHAPE, &config, &early), Err(LaunchError::Cancelled)));
+        assert_eq!((early.built.load(Ordering::Relaxed), early.finished.load(Ordering::Relaxed)), (0, 0));
+    }
+}
+
+fn cluster(address: &str) -> ClusterFile {
+    let nodes = format!("  - {{id: 0, address: '{address}'}}\n  - {{id: 1, address: 127.0.0.1}}\n");
+    ClusterFile::parse(&format!("key: none\nnodes:\n{nodes}")).expect("a cluster file")
+}
+
+/// Two processes' sessions, in threads.
+fn sessions() -> (Session, Session) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("bound");
+    let file = cluster(&address.to_string());
+    let (key, limits) = (Secret::from_bytes(b"0123456789abcdef"), Limits::default());
+    std::thread::scope(|scope| {
+        let other = scope
+            .spawn(|| join(address, &file, NodeId(1), &key, &Build::new("test"), limits).expect("joins"));
+        let first = drive(&listener, &file, &key, &Build::new("test"), limits, &mut |_| {}).expect("drives");
+        (first, other.join().expect("no panic"))
+    })
+}
+
+/// Launches both members; `node` asks for the end while the other one waits for it.
+fn one_of_two(node: u16, asking: Short) -> [Result<usize, LaunchError>; 2] {
+    let (mut first, mut other) = sessions();
+    let shape = Shape { nodes: 2, workers: 1 };
+    let config = WorkerConfig::default();
+    let usual = Short::default();
+    let (asking, usual) = (&asking, &usual);
+    let run = |session: &mut Session| {
+        let options = tcp::Options { secret: session.run_secret(), ..tcp::Options::default() };
+        let program = if session.node() == NodeId(node) { asking } else { usual };
+        launch_member(&FabricSpec::Tcp(options), session, shape, &config, program).map(|(o, _)| o.len())
+    };
+    std::thread::scope(|scope| {
+        let member = scope.spawn(|| {
+            other.next_run().expect("there");
+            run(&mut other)
+        });
+        first.begin(b"").expect("there");
+        [run(&mut first), member.join().expect("no panic")]
+    })
+}
+
+#[test]
+fn over_processes_the_others_are_told_at_once() {
+    for outcome in one_of_two(0, Short::default()) {
+        assert_eq!(outcome.expect("nobody asks for the end"), 1);
+    }
+    for (node, asking) in [
+        (0, Short { stop_in_setup: true, ..Short::default() }),
+        (1, Short { stop_in_setup: true, ..Short::default() }),
+        (0, Short { stop_in_build: true, ..Short::default() }),
+        (1, Short { stop_in_build: true, ..Short::default() }),
+    ] {
+        let started = Instant::now();
+        let outcomes = one_of_two(node, asking);
+        assert!(started.elapsed() < Duration::from_secs(20), "nobody waits for a step's whole time");
+        for (at, outcome) in outcomes.into_iter().enumerate() {
+            match outcome.expect_err("the end was asked for") {
+                LaunchError::Cancelled => assert_eq!(at, usize::from(node)),
+                LaunchError::Mesh(MeshError::GaveUp { node: named, why }) => {
+                    assert_eq!((at, named), (usize::from(1 - node), NodeId(node)));
+                    assert!(why.contains("interrupted") || why.contains("cancelled"), "{why}");
+                }
+                other => panic!("{at}: {other}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn a_member_that_waits_for_a_run_can_stop_waiting() {
+    let (mut first, mut other) = sessions();
+    assert_eq!(other.next_run_unless(&|| true), Err(MeshError::Cancelled));
+    let told = first.exchange("anything", Vec::new()).expect_err("the member is gone");
+    assert!(matches!(&told, MeshError::GaveUp { node: NodeId(1), why } if why == "interrupted"), "{told}");
+}
