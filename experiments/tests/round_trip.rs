@@ -124,8 +124,11 @@ fn cx4_edr_comes_back() {
 #[ignore = "takes minutes, as every card after the first: cargo test --test round_trip -- --ignored"]
 fn connectib_fdr_comes_back() {
     let pinned = [
-        ("nic.requester_write", 0.10),
+        ("nic.requester_read", 0.05),
+        ("nic.responder_read", 0.05),
+        ("nic.requester_write", 0.15),
         ("nic.responder_write", 0.10),
+        ("nic.qp_cache_entries", 0.05),
         ("nic.atomic_hold", 0.02),
         ("nic.pass_latency", 0.05),
         ("cpu.completion", 0.10),
