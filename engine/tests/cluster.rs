@@ -153,8 +153,10 @@ fn calvin_orders_transactions_over_processes() {
     spec.plan = spec.plan.restricted_to(calvin.needs());
     let results: Vec<_> = std::thread::scope(|scope| {
         let spec = &spec;
-        let threads: Vec<_> =
-            sessions(3).into_iter().map(|s| scope.spawn(move || member_under(calvin, s, spec, SMALLBANK))).collect();
+        let threads: Vec<_> = sessions(3)
+            .into_iter()
+            .map(|s| scope.spawn(move || member_under(calvin, s, spec, SMALLBANK)))
+            .collect();
         threads.into_iter().map(|t| t.join().expect("no panic").expect("it runs")).collect()
     });
     let whole = results[0].1.as_ref().expect("node 0 has the whole");

@@ -113,7 +113,13 @@ mod tests {
 
     #[test]
     fn letters_stay_in_their_part_of_the_region() {
-        let table = TableSpec { name: "t".into(), payload_words: 1, rows_per_node: 9, keys_per_block: 1, ordered: false };
+        let table = TableSpec {
+            name: "t".into(),
+            payload_words: 1,
+            rows_per_node: 9,
+            keys_per_block: 1,
+            ordered: false,
+        };
         let mut layout = Layout::new(StoreConfig {
             tables: vec![table],
             nodes: 1,

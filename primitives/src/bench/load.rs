@@ -241,8 +241,9 @@ impl Program for ClosedLoad<'_> {
         let bytes = if self.point.on_card { ON_CARD_BYTES } else { TARGET_BYTES };
         let targets: Vec<(NodeId, Region)> =
             nodes.iter().map(|nic| (nic.node(), Region::new(bytes as usize))).collect();
-        let register =
-            |(nic, (_, region)): (&AnyNic, &(NodeId, Region))| nic.register(region, access).map(|keys| keys.rkey);
+        let register = |(nic, (_, region)): (&AnyNic, &(NodeId, Region))| {
+            nic.register(region, access).map(|keys| keys.rkey)
+        };
         let rkeys = nodes.iter().zip(&targets).map(register).collect::<Result<_, _>>()?;
         let virtual_time = nodes.first().is_some_and(|nic| nic.caps().virtual_time);
         // Simulated workers share a thread, and a row.
