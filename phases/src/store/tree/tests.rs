@@ -2,6 +2,11 @@ use super::*;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 
+/// A key and its value.
+type Row = (u64, u64);
+/// A leaf and its version.
+type Seen = (u32, u64);
+
 impl Tree {
     /// Holds everything that must hold, and returns the leaves with the keys they answer for.
     fn check(&self) -> Vec<(u32, RangeInclusive<u64>)> {
@@ -49,12 +54,7 @@ impl Tree {
         }
     }
 
-    fn collect(
-        &self,
-        range: RangeInclusive<u64>,
-        backwards: bool,
-        limit: usize,
-    ) -> (Vec<(u64, u64)>, Vec<(u32, u64)>) {
+    fn collect(&self, range: RangeInclusive<u64>, backwards: bool, limit: usize) -> (Vec<Row>, Vec<Seen>) {
         let (mut rows, mut leaves) = (Vec::new(), Vec::new());
         let leaf = |number, version| {
             leaves.push((number, version));
