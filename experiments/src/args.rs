@@ -140,7 +140,7 @@ pub struct WorkloadArgs {
     /// A setting of the workload; may be repeated.
     #[arg(long, value_name = "KEY=VALUE", value_parser = values::setting)]
     pub set: Vec<(String, serde_json::Value)>,
-    /// Concurrency control protocol; settings may follow its name (calvin:batch=8,epoch_us=50).
+    /// Concurrency control protocol.
     #[arg(long, value_name = "NAME", default_value = "occ", value_parser = values::protocol)]
     pub protocol: String,
     /// Copies of each record, the primary included; 1 switches replication off.
