@@ -54,7 +54,8 @@ fn spec(nodes: u16, replicas: u16, workers: u16) -> RunSpec {
     let fabric = FabricSpec::Tcp(tcp::Options::default());
     let mut spec = RunSpec::new(fabric, Shape { nodes, workers }, plan);
     (spec.plan.coroutines, spec.replicas, spec.history) = (4, replicas, true);
-    (spec.cache_bytes, spec.log_ring_bytes) = (4096, 1 << 14);
+    // An order that is delivered is a log entry of 18 KB, and a ring holds two.
+    (spec.cache_bytes, spec.log_ring_bytes) = (4096, 1 << 16);
     spec.length = Length::Transactions(50);
     spec
 }

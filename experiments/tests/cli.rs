@@ -103,7 +103,11 @@ fn bad_flags_say_what_would_do_and_exit_with_2() {
     refused(&["run", "--protocol", "occ:batch=4"], 2, &["occ has no settings"]);
     refused(&["run", "--protocol", "calvin:batch=0"], 2, &["a whole number, 1 to 1024"]);
     refused(&["run", "--protocol", "calvin:epochs=4"], 2, &["calvin has settings batch and epoch_us"]);
-    let logged = "{fetch: two-sided, lock: two-sided, log: two-sided}";
+    let temp = tempfile::tempdir().unwrap();
+    let logged = temp.path().join("logged.plan.yaml");
+    let steps = "{location_cache: false, fetch: two-sided, lock: two-sided, log: two-sided}";
+    std::fs::write(&logged, format!("name: logged\nplan: {steps}\n")).unwrap();
+    let logged = logged.to_str().unwrap();
     refused(&["run", "--protocol", "calvin", "--plan", logged], 2, &["calvin never runs this phase"]);
     refused(&["run", "--workload", "smalbank"], 2, &["did you mean `smallbank`?"]);
     refused(&["run", "--plan", "drtmh"], 2, &["did you mean `drtm-h`?"]);
@@ -306,7 +310,7 @@ fn mistakes_in_experiment_files_have_file_line_and_column() {
         ("fabric: loopback\n", ["bad.yaml:1:1", "missing field `question`"]),
         (
             "question: why\nfabric: verbs:mlx5_77\n",
-            ["fabric verbs:mlx5_77 does not work here", "--fabric loopback"],
+            ["fabric verbs:mlx5_77 does not work here", "loopback, tcp and sim:PROFILE work everywhere"],
         ),
     ] {
         std::fs::write(&bad, text).unwrap();

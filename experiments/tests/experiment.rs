@@ -76,9 +76,9 @@ fn rows_carry_their_axes_in_grid_order_and_a_second_run_changes_nothing() {
 fn another_plan_or_another_text_of_the_plan_file_is_another_run() {
     let temp = tempfile::tempdir().unwrap();
     let plan = temp.path().join("mine.plan.yaml");
-    std::fs::write(&plan, "lock: one-sided\n").unwrap();
+    std::fs::write(&plan, include_str!("../../phases/plans/one-sided.plan.yaml")).unwrap();
     sweep(&args(temp.path(), plan.to_str().unwrap())).unwrap();
-    std::fs::write(&plan, "lock: two-sided\n").unwrap();
+    std::fs::write(&plan, include_str!("../../phases/plans/two-sided.plan.yaml")).unwrap();
     let error = sweep(&args(temp.path(), plan.to_str().unwrap())).unwrap_err();
     assert!(error.message().contains("holds the results of another run: its files."), "{error}");
     let error = sweep(&args(temp.path(), "two-sided")).unwrap_err();

@@ -105,7 +105,7 @@ fn cx4_edr_comes_back() {
         ("nic.requester_read", 0.10),
         ("nic.requester_write", 0.10),
         ("nic.responder_read", 0.05),
-        ("nic.responder_write", 0.05),
+        ("nic.responder_write", 0.06),
         ("nic.atomic_unit", 0.02),
         ("nic.atomic_hold", 0.02),
         ("nic.pass_latency", 0.05),

@@ -497,8 +497,11 @@ impl Plan {
 
     /// What carries records by message has to hold the longest one. A lock is taken to bring its record along even under
     /// a protocol that has mostly read it before: it does so for what is written without being read. Log entries go in
-    /// pieces and are of any length.
+    /// pieces and are of any length, and so do letters.
     fn refuse_long_records(&self, phase: Phase, via: Via, needs: &Needs, found: &mut Vec<Refusal>) {
+        if needs.sequenced {
+            return;
+        }
         let Records { payload_bytes: payload, max_message: most } = needs.records;
         let message = wire::longest_message(phase, needs.packing, payload);
         if message > most {

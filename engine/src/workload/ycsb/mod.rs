@@ -16,6 +16,7 @@
 mod demand;
 mod fields;
 
+use super::ahead::{InputWords, ReadWriteSet};
 use super::keys::KeyDist;
 use super::micro::Updates;
 use super::params::{Param, ParamError, Params};
@@ -205,6 +206,34 @@ impl Workload for Ycsb {
             }
         }
         input
+    }
+
+    fn input_words(&self) -> Option<usize> {
+        Some(1 + 2 * self.operations)
+    }
+
+    fn declare(&self, input: &Input, set: &mut ReadWriteSet) {
+        for (i, &key) in input.keys[..self.operations].iter().enumerate() {
+            if input.writes(i) { set.write(record(key)) } else { set.read(record(key)) }
+        }
+    }
+
+    fn write_input(&self, input: &Input, out: &mut Vec<u64>) {
+        out.push(u64::from(input.writes));
+        out.extend_from_slice(&input.keys[..self.operations]);
+        out.extend(input.fields[..self.operations].iter().map(|&field| u64::from(field)));
+    }
+
+    fn read_input(&self, mut words: InputWords<'_>) -> Option<Input> {
+        let mut input = Input { keys: [0; MAX_OPERATIONS], fields: [0; MAX_OPERATIONS], writes: 0 };
+        input.writes = words.below(1 << self.operations)? as u32;
+        for key in &mut input.keys[..self.operations] {
+            *key = words.below(self.records)?;
+        }
+        for field in &mut input.fields[..self.operations] {
+            *field = words.below(u64::from(self.fields.count))? as u16;
+        }
+        words.is_empty().then_some(input)
     }
 
     async fn execute<P: Protocol, O: PhaseOps>(
