@@ -106,7 +106,7 @@ fn bad_flags_say_what_would_do_and_exit_with_2() {
     let temp = tempfile::tempdir().unwrap();
     let logged = temp.path().join("logged.plan.yaml");
     let steps = "{location_cache: false, fetch: two-sided, lock: two-sided, log: two-sided}";
-    std::fs::write(&logged, format!("name: logged\nplan: {steps}\n")).unwrap();
+    std::fs::write(&logged, format!("name: logged\nchosen_by: hand\nwhy: a test\nplan: {steps}\n")).unwrap();
     let logged = logged.to_str().unwrap();
     refused(&["run", "--protocol", "calvin", "--plan", logged], 2, &["calvin never runs this phase"]);
     refused(&["run", "--workload", "smalbank"], 2, &["did you mean `smallbank`?"]);
