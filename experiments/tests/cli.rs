@@ -109,6 +109,8 @@ fn bad_flags_say_what_would_do_and_exit_with_2() {
     std::fs::write(&logged, format!("name: logged\nchosen_by: hand\nwhy: a test\nplan: {steps}\n")).unwrap();
     let logged = logged.to_str().unwrap();
     refused(&["run", "--protocol", "calvin", "--plan", logged], 2, &["calvin never runs this phase"]);
+    refused(&["run", "--protocol", "calvin", "--plan", "tuned"], 2, &["no cost model of calvin"]);
+    refused(&["tune", "--protocol", "calvin", "--fabric", "sim:cx4-edr"], 2, &["no cost model of calvin"]);
     refused(&["run", "--workload", "smalbank"], 2, &["did you mean `smallbank`?"]);
     refused(&["run", "--plan", "drtmh"], 2, &["did you mean `drtm-h`?"]);
     refused(&["run", "--set", "hot"], 2, &["key=value"]);

@@ -6,6 +6,7 @@ use crate::fabrics::Fabric;
 use crate::spec::RunSpec;
 use crate::transact::{self, NamedPlan};
 use engine::cluster::needs;
+use engine::protocol::Protocol;
 use engine::workload::Scale;
 use phases::model::{Candidate, Cluster, Model, Search, Tuning, tune};
 use phases::plan::{Phase, PlanFile, Prediction, Preset};
@@ -64,6 +65,10 @@ impl Tuned {
 /// Exit code 2 if the workload or the cluster cannot be.
 pub fn search(spec: &RunSpec, fabric: &Fabric, profile: &Profile) -> Result<Tuned, CliError> {
     let (workload, protocol) = (transact::workload(spec)?, transact::protocol(spec)?);
+    if protocol.needs().sequenced {
+        return Err(CliError::usage(format!("there is no cost model of {}", protocol.needs().protocol))
+            .hint("name a plan: --plan one-sided, two-sided, or a file"));
+    }
     let scale = Scale { nodes: spec.nodes as u16, workers: spec.threads as u16 };
     let engine = transact::engine_spec(spec, fabric, Preset::DrtmH.plan());
     let demand = workload.demand(scale, engine.cache_bytes, &engine.retry);
