@@ -1,6 +1,6 @@
 //! Protocols: a sequence of phase operations and the rules they are handed.
 //!
-//! A protocol knows no primitive, no fabric and no time. Which primitive carries a phase is the plan's business,
+//! A protocol knows no primitive, no fabric and, but for CALVIN's epochs, no time. Which primitive carries a phase is the plan's business,
 //! below; what is done about an abort (unlock, back off, try again) is the session's, above.
 
 pub(crate) mod calvin;
