@@ -382,8 +382,15 @@ pub fn run_member_as<W: Workload, P: Protocol + Copy + Sync>(
     Ok(Some(program.result(parts, facts)))
 }
 
-fn check(spec: &RunSpec, needs: &Needs, workload: &impl Workload) -> Result<(), RunError> {
-    let Shape { nodes, workers } = spec.shape;
+/// Refuses a workload that `protocol` cannot run, whatever the plan and the cluster.
+///
+/// # Errors
+/// [`RunError::Spec`] or [`RunError::Undeclared`].
+pub fn admit(workload: &AnyWorkload, protocol: &AnyProtocol) -> Result<(), RunError> {
+    with_workload!(workload, w => admits(w, protocol.needs()))
+}
+
+fn admits(workload: &impl Workload, needs: &Needs) -> Result<(), RunError> {
     if workload.changes_tables() && !needs.changes_tables() {
         return Err(RunError::Spec(format!(
             "{} inserts, deletes or scans, which {} cannot keep apart from other transactions: run it under occ",
@@ -391,6 +398,15 @@ fn check(spec: &RunSpec, needs: &Needs, workload: &impl Workload) -> Result<(), 
             needs.protocol
         )));
     }
+    if needs.sequenced && workload.input_words().is_none() {
+        return Err(RunError::Undeclared { workload: workload.name(), protocol: needs.protocol });
+    }
+    Ok(())
+}
+
+fn check(spec: &RunSpec, needs: &Needs, workload: &impl Workload) -> Result<(), RunError> {
+    admits(workload, needs)?;
+    let Shape { nodes, workers } = spec.shape;
     let timed = matches!(needs.packing, Packing::Locked | Packing::Versions);
     if timed && (nodes > MOST_NODES || workers > MOST_WORKERS) {
         return Err(RunError::Spec(format!(

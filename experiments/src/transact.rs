@@ -198,9 +198,11 @@ fn can_run(
     workload: &AnyWorkload,
     protocol: &AnyProtocol,
 ) -> Result<(), CliError> {
+    let refuse = |error: RunError| refused(&error, &spec.plan.to_string());
+    cluster::admit(workload, protocol).map_err(refuse)?;
     match asked.plan.check(&fabric.caps()?, &cluster::needs(asked, workload, protocol)) {
         Ok(_) => Ok(()),
-        Err(error) => Err(refused(&RunError::Plan(Box::new(error)), &spec.plan.to_string())),
+        Err(error) => Err(refuse(RunError::Plan(Box::new(error)))),
     }
 }
 

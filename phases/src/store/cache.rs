@@ -86,6 +86,14 @@ impl LocationCache {
         }
     }
 
+    /// Remembers a location if nothing is remembered in its place yet.
+    pub fn fill_free(&self, table: TableId, key: u64, offset: u64) {
+        let place = self.place(table, key);
+        if place.load(Ordering::Relaxed) == 0 {
+            place.store(location_word(key, offset), Ordering::Relaxed);
+        }
+    }
+
     /// Forgets a location that led to another key's record.
     pub fn stale(&self, table: TableId, key: u64, offset: u64) {
         let _ = self.place(table, key).compare_exchange(
@@ -130,6 +138,17 @@ mod tests {
         assert_eq!(cache.lookup(TableId(0), 5), None);
         assert_eq!(other.stats(), CacheStats { hits: 2, misses: 0, stale: 2 });
         assert_eq!(cache.stats(), CacheStats { hits: 0, misses: 1, stale: 0 });
+    }
+
+    #[test]
+    fn who_comes_first_stays_where_only_free_places_are_filled() {
+        let cache = LocationCache::new(1 << 10);
+        (0..10_000u64).for_each(|key| cache.fill_free(TableId(0), key, 64 + key * 32));
+        let known = |keys: std::ops::Range<u64>| {
+            keys.filter(|&k| cache.lookup(TableId(0), k) == Some(64 + k * 32)).count()
+        };
+        assert!(known(0..10) >= 8, "the first ten of 128 places");
+        assert_eq!(known(5000..10_000), 0, "all places were taken");
     }
 
     #[test]

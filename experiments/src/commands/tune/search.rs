@@ -5,8 +5,8 @@ use crate::error::CliError;
 use crate::fabrics::Fabric;
 use crate::spec::RunSpec;
 use crate::transact::{self, NamedPlan};
-use engine::cluster::needs;
-use engine::protocol::Protocol;
+use engine::cluster::{admit, needs};
+use engine::protocol::{AnyProtocol, Protocol};
 use engine::workload::Scale;
 use phases::model::{Candidate, Cluster, Model, Search, Tuning, tune};
 use phases::plan::{Phase, PlanFile, Prediction, Preset};
@@ -65,9 +65,10 @@ impl Tuned {
 /// Exit code 2 if the workload or the cluster cannot be.
 pub fn search(spec: &RunSpec, fabric: &Fabric, profile: &Profile) -> Result<Tuned, CliError> {
     let (workload, protocol) = (transact::workload(spec)?, transact::protocol(spec)?);
+    admit(&workload, &protocol).map_err(|e| CliError::usage("nothing can be tuned").caused_by(&e))?;
     if protocol.needs().sequenced {
         return Err(CliError::usage(format!("there is no cost model of {}", protocol.needs().protocol))
-            .hint("name a plan: --plan one-sided, two-sided, or a file"));
+            .hint("`doorbell run --plan one-sided` or `--plan two-sided` runs it"));
     }
     let scale = Scale { nodes: spec.nodes as u16, workers: spec.threads as u16 };
     let engine = transact::engine_spec(spec, fabric, Preset::DrtmH.plan());
@@ -114,7 +115,14 @@ pub fn search_all(
 ) -> Result<Tuned, CliError> {
     let of =
         |protocol: &String| search(&RunSpec { protocol: protocol.clone(), ..spec.clone() }, fabric, profile);
-    let mut found = protocols.iter().map(of).collect::<Result<Vec<Tuned>, CliError>>()?;
+    // Of several, those that can run the workload; if none can, the first says why.
+    let workload = transact::workload(spec)?;
+    let able = |name: &&String| AnyProtocol::named(name).is_some_and(|p| admit(&workload, &p).is_ok());
+    let mut asked: Vec<&String> = protocols.iter().filter(able).collect();
+    if asked.is_empty() {
+        asked.extend(protocols.first());
+    }
+    let mut found = asked.into_iter().map(of).collect::<Result<Vec<Tuned>, CliError>>()?;
     if found.len() == 1 {
         return Ok(found.remove(0));
     }
