@@ -366,7 +366,8 @@ fn what_transactions_leave_out_is_noticed_by_the_condition_that_speaks_of_it() {
         (Slip::DistrictYtd, &["1", "9"]),
         (Slip::CustomerYtd, &["12"]),
         (Slip::Payment, &["8", "9", "10"]),
-        (Slip::NextOrder, &["2", "3"]),
+        // Whether it leaves a gap between new orders (condition 3) depends on what is delivered meanwhile.
+        (Slip::NextOrder, &["2"]),
         (Slip::Line, &["4", "6"]),
         (Slip::Entry, &["5", "11"]),
         (Slip::EntryKept, &["5", "11"]),
