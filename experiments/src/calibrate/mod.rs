@@ -119,7 +119,7 @@ pub fn calibrate(
     let with = |moving: &[usize], values: &[f64]| {
         let mut moved = profile.clone();
         for (&at, value) in moving.iter().zip(values) {
-            set(&mut moved, &free[at].0, rounded(*value, free[at].1.unit));
+            set(&mut moved, &free[at].0, rounded(*value, &free[at].1));
         }
         moved
     };
@@ -155,9 +155,12 @@ pub fn calibrate(
             quantity.value = number.after;
             // Also where the targets were measured: what was measured is rates and latencies, not this number.
             quantity.source = Source::Calibrated;
+            let shows_in = match number.shows_in.is_empty() {
+                true => "all targets together, none of which shows it,".to_owned(),
+                false => number.shows_in.join(" and "),
+            };
             quantity.reference = format!(
-                "fitted to {} of {}; resolution {:.2}; was {} ({})",
-                number.shows_in.join(" and "),
+                "fitted to {shows_in} of {}; resolution {:.2}; was {} ({})",
                 targets.origin,
                 number.resolution,
                 number.before,
@@ -197,7 +200,7 @@ fn number(at: usize, (name, quantity): &(String, Quantity), fit: &Fit, targets: 
     Number {
         name: name.clone(),
         before: quantity.value,
-        after: if fitted { rounded(fit.values[at], quantity.unit) } else { quantity.value },
+        after: if fitted { rounded(fit.values[at], quantity) } else { quantity.value },
         unit: quantity.unit.name(),
         free: quantity.free.unwrap_or_default(),
         resolution: fit.resolution[at],
@@ -207,12 +210,16 @@ fn number(at: usize, (name, quantity): &(String, Quantity), fit: &Fit, targets: 
     }
 }
 
-/// Four significant digits are more than a fit knows; counts are whole.
-fn rounded(value: f64, unit: Unit) -> f64 {
-    if matches!(unit, Unit::Count | Unit::Bytes) {
-        return value.round();
+/// Four significant digits are more than a fit knows; counts are whole. A number at a bound stays within it.
+fn rounded(value: f64, of: &Quantity) -> f64 {
+    let rounded = match of.unit {
+        Unit::Count | Unit::Bytes => value.round(),
+        _ => format!("{value:.3e}").parse().unwrap_or(value),
+    };
+    match of.free {
+        Some([low, high]) if low <= high => rounded.clamp(low, high),
+        _ => rounded,
     }
-    format!("{value:.3e}").parse().unwrap_or(value)
 }
 
 fn quantity<'p>(profile: &'p mut Profile, name: &str) -> Option<&'p mut Quantity> {
@@ -273,5 +280,21 @@ impl Calibrated {
             ));
         }
         Ok(text + &yaml)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_at_its_bound_is_rounded_to_within_it() {
+        let quantity =
+            |unit, free| Quantity { free, ..Quantity::fixed(1.0, unit, Source::Assumed, "a test") };
+        assert_eq!(rounded(2049.2, &quantity(Unit::Ns, Some([2049.2, 204_918.0]))), 2049.2);
+        assert_eq!(rounded(204_918.0, &quantity(Unit::Ns, Some([2049.2, 204_918.0]))), 204_900.0);
+        assert_eq!(rounded(204_951.0, &quantity(Unit::Ns, Some([2049.2, 204_951.0]))), 204_951.0);
+        assert_eq!(rounded(1234.56, &quantity(Unit::Ns, None)), 1235.0);
+        assert_eq!(rounded(7.6, &quantity(Unit::Count, Some([1.0, 16.0]))), 8.0);
     }
 }

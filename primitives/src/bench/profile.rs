@@ -16,7 +16,8 @@
 //!
 //! What cannot be measured this way (`probe`, `poll`) is marked assumed. A card has queues of its own and works beside
 //! the core: of a device, all numbers of the CPU are marked assumed, since waiting for it is in them, and
-//! `doorbell calibrate --from` fits a card's profile instead.
+//! `doorbell calibrate --from` goes on from there, within the bounds that the numbers are given. What READs, WRITEs or ATOMICs of a device take alone beyond
+//! the cheapest of them is given to the device's requester, since a core's work for a request knows no verbs.
 
 use super::{BenchVerb, Point};
 use crate::fabric::Caps;
@@ -96,8 +97,10 @@ pub fn fit(points: &[Rated], caps: &Caps, nodes: u16, machine: &Machine) -> Resu
     let share = 1.0 - 1.0 / f64::from(period.signal_period.max(2));
     let completion = ((signaled - unsignaled) / share).max(0.0);
     // A group of requests has one signaled request, the last.
-    let request = (batched - (doorbell + completion) / in_batch).max(1.0);
     let (alone, _) = m.at("latency", BenchVerb::Read, false)?;
+    let beyond = Beyond::of(&m, caps)?;
+    let alone = alone - beyond.read;
+    let request = (batched - beyond.read - (doorbell + completion) / in_batch).max(1.0);
     let resume = (alone - request - doorbell - completion).max(1.0);
     let (small, at_small) = m.at("payload", BenchVerb::Read, false)?;
     let (large, at_large) = m.at("payload", BenchVerb::Read, true)?;
@@ -109,7 +112,7 @@ pub fn fit(points: &[Rated], caps: &Caps, nodes: u16, machine: &Machine) -> Resu
     // Alone, a call waits twice for another thread to notice: the request there, the reply here. Its median counts, because
     // where threads share CPUs a few calls wait for the scheduler, thousands of times as long. The work comes from rates,
     // which hold what was lost to other programs; a READ's median against its rate says how much that is.
-    let quiet = (m.median("latency", BenchVerb::Read)? / alone).clamp(0.1, 1.0);
+    let quiet = (m.median("latency", BenchVerb::Read)? / (alone + beyond.read)).clamp(0.1, 1.0);
     let work = quiet * (2.0 * (request + doorbell + completion) + 5.0 * rpc + resume);
     let handover = ((m.median("latency", BenchVerb::Rpc)? - work) / 2.0).max(0.0);
 
@@ -137,12 +140,37 @@ pub fn fit(points: &[Rated], caps: &Caps, nodes: u16, machine: &Machine) -> Resu
         probe: assumed(request / 2.0, Unit::Ns, "half of a request: the same few cache lines"),
         handover: ns(handover, "RPC alone, median, less its CPU work; half of it"),
     };
-    Ok(Profile {
+    let mut profile = Profile {
         name: caps.fabric.clone(),
         description: format!("{} as measured on {}{}", caps.fabric, machine.cpu, caveat(caps)),
-        nic: no_nic(caps),
+        nic: no_nic(caps, &beyond),
         cpu,
-    })
+    };
+    if waits_for_device(caps) {
+        free_of_device(&mut profile, alone + beyond.read);
+    }
+    Ok(profile)
+}
+
+/// Gives bounds to what `doorbell calibrate` should find out of a device: whatever the core or the device does for a
+/// request, it is between a hundredth of a READ alone and all of it.
+fn free_of_device(profile: &mut Profile, read_alone: f64) {
+    let (cpu, nic) = (&mut profile.cpu, &mut profile.nic);
+    for number in [
+        &mut cpu.request,
+        &mut cpu.doorbell,
+        &mut cpu.completion,
+        &mut cpu.resume,
+        &mut cpu.rpc_decode,
+        &mut nic.requester_read,
+        &mut nic.requester_write,
+        &mut nic.requester_atomic,
+        &mut nic.requester_send,
+    ] {
+        let bounds = [read_alone / 100.0, read_alone].map(|ns| (ns * 10.0).round() / 10.0);
+        number.value = number.value.clamp(bounds[0], bounds[1]);
+        number.free = Some(bounds);
+    }
 }
 
 /// Whether what looks like work of the posting core may be waiting for a device: then nothing of it is called measured.
@@ -165,9 +193,40 @@ fn caveat(caps: &Caps) -> &'static str {
     }
 }
 
-/// The NIC of a fabric that has none: limits as its capabilities say, stages that cost nothing.
-fn no_nic(caps: &Caps) -> NicProfile {
+/// What a verb takes alone beyond the cheapest one, in nanoseconds; nothing where no device is.
+#[derive(Default)]
+struct Beyond {
+    read: f64,
+    write: f64,
+    atomic: f64,
+}
+
+impl Beyond {
+    fn of(m: &Measured, caps: &Caps) -> Result<Beyond, ProfileFitError> {
+        if !waits_for_device(caps) || !caps.one_sided {
+            return Ok(Beyond::default());
+        }
+        let alone = |verb| m.at("latency", verb, false).map(|(ns, _)| ns);
+        let (read, write, atomic) =
+            (alone(BenchVerb::Read)?, alone(BenchVerb::Write)?, alone(BenchVerb::Cas)?);
+        let least = read.min(write).min(atomic);
+        Ok(Beyond { read: read - least, write: write - least, atomic: atomic - least })
+    }
+}
+
+/// The NIC of a fabric that has none: limits as its capabilities say, stages that cost nothing, but for what a device's verbs
+/// take beyond the cheapest of them.
+fn no_nic(caps: &Caps, beyond: &Beyond) -> NicProfile {
     let why = "no NIC and no wire: the posting core executes requests";
+    let verb = |value: f64| match value > 0.0 {
+        true => Quantity::fixed(
+            (value * 10.0).round() / 10.0,
+            Unit::Ns,
+            Source::Assumed,
+            "alone, beyond the cheapest verb",
+        ),
+        false => Quantity::fixed(0.0, Unit::Ns, Source::Assumed, why),
+    };
     let assumed = |value, unit| Quantity::fixed(value, unit, Source::Assumed, why);
     let free = || assumed(0.0, Unit::Ns);
     let limit = |value: u32, unit| Quantity::measured(f64::from(value), unit, "capability of the fabric");
@@ -177,9 +236,9 @@ fn no_nic(caps: &Caps) -> NicProfile {
         atomic_scope: caps.atomic_scope,
         cards: assumed(1.0, Unit::Count),
         processing_units: assumed(1.0, Unit::Count),
-        requester_read: free(),
-        requester_write: free(),
-        requester_atomic: free(),
+        requester_read: verb(beyond.read),
+        requester_write: verb(beyond.write),
+        requester_atomic: verb(beyond.atomic),
         requester_send: free(),
         responder_read: free(),
         responder_write: free(),

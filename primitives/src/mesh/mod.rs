@@ -12,7 +12,9 @@
 // Sessions between processes live in real time, and a simulated cluster is in one process.
 #![allow(clippy::disallowed_methods)]
 
+mod body;
 mod channel;
+pub mod clock;
 pub mod config;
 pub mod handshake;
 mod keeper;
@@ -21,9 +23,10 @@ pub mod rendezvous;
 pub mod session;
 mod threads;
 
+pub use clock::ClockMap;
 pub use config::{ClusterFile, ConfigError};
 pub use launch::{FabricSpec, LaunchError, Program, RunFacts, Shape, Site, launch, launch_member};
-pub use session::{ClockMap, Limits, MeshError, Session};
+pub use session::{Limits, MeshError, Session};
 
 use crate::exec::Sched;
 use crate::fabric::{AnyNic, Nic, SetupError};

@@ -6,11 +6,9 @@
 //!
 //! A node that dies, falls silent for [`Limits::lost_after`], breaks the protocol or gives up ends the session for
 //! everybody, with an error that names it. A step that takes longer than [`Limits::step`] ends it too.
-//!
-//! **Clocks.** Histories of several hosts are judged together, so their times must compare. Node 0 reads each member's
-//! clock many times and keeps the reading with the shortest round trip; half of it bounds the error. Clocks drift too:
-//! [`DRIFT_PPM`] is assumed as a bound, twice what oscillators of servers are specified for.
 
+use super::body::{list, told, unlist, untold};
+use super::clock::{ClockMap, DRIFT_PPM};
 use super::config::{ClusterFile, ConfigError};
 use super::keeper::{Command, Event, Keeper};
 use super::launch::LaunchError;
@@ -22,9 +20,6 @@ use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
 pub use super::rendezvous::{Program, drive, join};
-
-/// Assumed bound of how fast two clocks part, in parts per million.
-pub const DRIFT_PPM: u64 = 100;
 
 /// How often somebody who waits looks whether the wait was cancelled.
 const ASK_EVERY: Duration = Duration::from_millis(100);
@@ -128,30 +123,6 @@ pub enum MeshError {
     /// The driver has ended the session.
     #[error("node 0 has ended the session")]
     Ended,
-}
-
-/// How a core's time translates into node 0's.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct ClockMap {
-    /// To be added, in nanoseconds.
-    pub offset_ns: i64,
-    /// How far off the sum may be at the start of the run, in nanoseconds.
-    pub error_ns: u64,
-    /// How much farther it may be each second, in nanoseconds.
-    pub drift_ns_per_s: u64,
-}
-
-impl ClockMap {
-    /// A core's time as node 0 would have read it.
-    pub fn translate(&self, at: Nanos) -> Nanos {
-        Nanos(at.0.saturating_add_signed(self.offset_ns))
-    }
-
-    /// How far off translated times may be, `elapsed` after the start of the run.
-    pub fn error_after(&self, elapsed: Nanos) -> Nanos {
-        let drift = u128::from(self.drift_ns_per_s) * u128::from(elapsed.0) / 1_000_000_000;
-        Nanos(self.error_ns.saturating_add(u64::try_from(drift).unwrap_or(u64::MAX)))
-    }
 }
 
 /// How a run of all nodes stands.
@@ -541,68 +512,8 @@ impl Drop for Session {
     }
 }
 
-fn told(node: NodeId, why: &str) -> Vec<u8> {
-    let mut body = node.0.to_le_bytes().to_vec();
-    body.extend_from_slice(why.as_bytes());
-    body
-}
-
-fn untold(body: &[u8], from: NodeId) -> (NodeId, String) {
-    match body.split_at_checked(2) {
-        Some((node, why)) => {
-            (NodeId(u16::from_le_bytes([node[0], node[1]])), String::from_utf8_lossy(why).into_owned())
-        }
-        None => (from, "no reason given".to_owned()),
-    }
-}
-
-fn list(step: u32, all: &[Vec<u8>]) -> Vec<u8> {
-    let mut body = step.to_le_bytes().to_vec();
-    for entry in all {
-        body.extend_from_slice(&(entry.len() as u64).to_le_bytes());
-        body.extend_from_slice(entry);
-    }
-    body
-}
-
-fn unlist(mut bytes: &[u8], count: usize) -> Option<Vec<Vec<u8>>> {
-    let mut all = Vec::with_capacity(count);
-    for _ in 0..count {
-        let (len, rest) = bytes.split_first_chunk::<8>()?;
-        let (entry, rest) = rest.split_at_checked(usize::try_from(u64::from_le_bytes(*len)).ok()?)?;
-        all.push(entry.to_vec());
-        bytes = rest;
-    }
-    bytes.is_empty().then_some(all)
-}
-
 /// What must be the same on all hosts, as one value for messages.
 pub(super) fn cluster_mark(cluster: &ClusterFile) -> Result<[u8; 32], ConfigError> {
     cluster.check()?;
     Ok(cluster.fingerprint())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn lists_come_back_and_bent_ones_do_not() {
-        let all = vec![vec![1, 2, 3], vec![], vec![9; 300]];
-        let bytes = list(7, &all);
-        assert_eq!(unlist(&bytes[4..], 3).as_ref(), Some(&all));
-        for cut in 4..bytes.len() {
-            assert_eq!(unlist(&bytes[4..cut], 3), None, "cut at {cut}");
-        }
-        assert_eq!(unlist(&bytes[4..], 2), None);
-        assert_eq!(unlist(&[0xff; 40], 1), None);
-    }
-
-    #[test]
-    fn clocks_translate_and_drift() {
-        let map = ClockMap { offset_ns: -50, error_ns: 10, drift_ns_per_s: 100_000 };
-        assert_eq!((map.translate(Nanos(70)), map.translate(Nanos(20))), (Nanos(20), Nanos(0)));
-        assert_eq!(map.error_after(Nanos(2_000_000_000)), Nanos(200_010));
-        assert_eq!(ClockMap::default().translate(Nanos(5)), Nanos(5));
-    }
 }
