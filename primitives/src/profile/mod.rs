@@ -271,6 +271,7 @@ shipped![
     "ipoib-qdr",
     "tcp-1g",
     "tcp-10g",
+    "softroce-vm",
 ];
 
 /// FNV-1a, 64 bits: fixed across builds, unlike the standard library's hasher.
