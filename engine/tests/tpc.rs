@@ -2,6 +2,7 @@
 //! consistency conditions are held; transactions that forget something are noticed by the condition that speaks of it.
 
 mod common;
+mod oracle;
 
 use common::around::{Around, Twist};
 use common::{Case, judge, sim};
@@ -12,7 +13,9 @@ use engine::session::{Halt, Order, Row, Session};
 use engine::verify::check;
 use engine::workload::columns::Num;
 use engine::workload::tpcc::{Input, Job, Tally, Tpcc, Who, columns, key, table};
+use engine::workload::tpce::{self, CustomerPosition};
 use engine::workload::{AnyWorkload, Client, Scale, Workload};
+use oracle::{Findings, held_against};
 use phases::ops::PhaseOps;
 use phases::plan::{Plan, Preset, Via};
 use phases::rule::Packing;
@@ -114,6 +117,116 @@ fn a_long_run_is_serializable_and_consistent() {
     assert!(result.stats.committed > 10_000, "{}", result.stats.committed);
     assert!(result.stats.rolled_back.of("unused-item") > 10);
     assert!(result.stats.committed_read_only > 600);
+}
+
+const QUERIES: &[(&str, &str)] = &[
+    ("stock_level", "40"),
+    ("order_status", "40"),
+    ("delivery", "20"),
+    ("rollback_share", "0.1"),
+    ("customers_per_district", "5"),
+    ("orders_per_district", "5"),
+    ("warehouses", "2"),
+];
+
+/// TPC-C whose queries meet the orders, payments and deliveries that they tell of: few districts, few customers.
+fn queried(fabric: FabricSpec, seed: u64) -> (Case, Tpcc) {
+    let settings = [QUERIES, &TPCC[3..]].concat();
+    let mut case = case(Preset::DrtmH.plan(), "tpcc", &settings, 2);
+    (case.spec.fabric, case.spec.seed) = (fabric, seed);
+    case.spec.length = Length::Transactions(60);
+    let AnyWorkload::Tpcc(db) = case.workload() else { panic!("it is TPC-C") };
+    (case, db)
+}
+
+/// Customer-position among market feeds that move the prices.
+fn positions(fabric: FabricSpec, seed: u64) -> (Case, CustomerPosition) {
+    let mut case = case(Preset::DrtmH.plan(), "tpce-cp", POSITION, 2);
+    (case.spec.fabric, case.spec.seed) = (fabric, seed);
+    let AnyWorkload::CustomerPosition(db) = case.workload() else { panic!("it is customer-position") };
+    (case, db)
+}
+
+fn nothing_wrong(found: &Findings, what: &str) {
+    assert!(found.wrong.is_empty(), "{what}, {} wrong:\n{}", found.wrong.len(), found.wrong[0]);
+}
+
+/// Stock-levels, order-statuses and all records at the end are those of the same transactions, one after the other.
+#[test]
+fn queries_tell_what_a_plain_execution_tells() {
+    for (name, fabric) in fabrics() {
+        for seed in 1..=3 {
+            let (case, db) = queried(fabric.clone(), seed);
+            let found = held_against(&case, db, |_| ());
+            nothing_wrong(&found, &format!("{name}, seed {seed}"));
+            assert!(found.answers > 200, "{} answers", found.answers);
+        }
+    }
+}
+
+/// Accounts are worth what the prices of the moment make of them.
+#[test]
+fn positions_are_worth_what_a_plain_execution_says() {
+    for (name, fabric) in fabrics() {
+        for seed in 1..=3 {
+            let (case, db) = positions(fabric.clone(), seed);
+            let found = held_against(&case, db, |_| ());
+            nothing_wrong(&found, &format!("{name}, seed {seed}"));
+            assert!(found.answers > 100, "{} answers", found.answers);
+        }
+    }
+}
+
+/// Transactions that are told something else than is noted tell, or do, something else.
+#[test]
+fn other_answers_and_effects_are_noticed() {
+    let sim = || fabrics().remove(0).1;
+    let lies: [fn(&mut Input); 4] = [
+        |input| {
+            if let Job::StockLevel { threshold } = &mut input.job {
+                *threshold += 10;
+            }
+        },
+        |input| {
+            if let Job::OrderStatus(Who::Id(c)) = &mut input.job {
+                *c = *c % 5 + 1;
+            }
+        },
+        |input| {
+            if let Job::Delivery { carrier } = &mut input.job {
+                *carrier += 1;
+            }
+        },
+        |input| {
+            if let Job::NewOrder(order) = &mut input.job {
+                order.lines[0].quantity += 1;
+            }
+        },
+    ];
+    for (n, lie) in lies.into_iter().enumerate() {
+        let (case, db) = queried(sim(), 1);
+        let found = held_against(&case, db, lie);
+        assert!(found.wrong.len() > 10, "lie {n}: {:?}", found.wrong);
+    }
+    let lies: [fn(&mut tpce::Input); 2] = [
+        |input| {
+            if let tpce::Job::Feed(feed) = &mut input.job {
+                feed.tickers[0].price += 1;
+            }
+        },
+        |input| {
+            if let tpce::Job::Position(asked) = &mut input.job
+                && asked.history
+            {
+                asked.account += 1;
+            }
+        },
+    ];
+    for (n, lie) in lies.into_iter().enumerate() {
+        let (case, db) = positions(sim(), 1);
+        let found = held_against(&case, db, lie);
+        assert!(found.wrong.len() > 10, "lie {n}: {:?}", found.wrong);
+    }
 }
 
 /// Nodes without a warehouse, one node, more warehouses than workers: all of them run.
