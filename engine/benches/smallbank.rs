@@ -6,66 +6,17 @@
 //! `COROUTINES=n` overrides the plan's; `TRANSACTIONS=n` runs so many per coroutine instead of a time, for counting
 //! instructions: run the binary under `valgrind --tool=callgrind` for two values and divide the difference.
 
-use engine::cluster::{Length, RunSpec, run};
+mod common;
+
+use engine::cluster::run;
 use engine::protocol::{AnyProtocol, Occ};
 use engine::workload::AnyWorkload;
-use phases::plan::{Phase, Preset};
-use primitives::fabric::loopback::Options;
-use primitives::mesh::{FabricSpec, Shape};
-use primitives::units::Nanos;
 use std::sync::atomic::AtomicBool;
 
-fn variable(name: &str) -> Option<u64> {
-    std::env::var(name)
-        .ok()
-        .map(|text| text.parse().unwrap_or_else(|_| panic!("{name}={text} is not a number")))
-}
-
 fn main() {
-    let args: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with("--")).collect();
-    let number = |i: usize, default: f64| args.get(i).and_then(|a| a.parse().ok()).unwrap_or(default);
-    let (nodes, seconds) = (number(0, 2.0) as u16, number(1, 2.0));
-    let preset = args.get(2).and_then(|name| Preset::named(name)).unwrap_or(Preset::DrtmH);
-    let shape = Shape { nodes, workers: 1 };
-    let mut spec = RunSpec::new(FabricSpec::Loopback(Options::default()), shape, preset.plan());
-    if let Some(coroutines) = variable("COROUTINES") {
-        spec.plan.coroutines = coroutines as u32;
-    }
-    spec.length = match variable("TRANSACTIONS") {
-        Some(n) => Length::Transactions(n),
-        None => Length::Time { warm_up: Nanos::from_millis(200), measured: Nanos((seconds * 1e9) as u64) },
-    };
+    let (spec, preset) = common::spec(&common::arguments());
     let workload = AnyWorkload::parse("smallbank", spec.scale(), []).expect("the defaults");
     let result =
         run(&spec, &workload, AnyProtocol::Occ(Occ), &AtomicBool::new(false)).expect("loopback runs");
-    assert!(result.passed(), "{:?}", result.failed_checks().collect::<Vec<_>>());
-    let cores = f64::from(nodes).min(std::thread::available_parallelism().map_or(1.0, |n| n.get() as f64));
-    let quantile = |q| result.stats.latency.quantile(q).unwrap_or_default();
-    println!(
-        "{preset}, {nodes} nodes, {} coroutines: {:.0} committed/s, {:.0} per core; p50 {}, p99 {}, p99.9 {}",
-        spec.plan.coroutines,
-        result.committed_per_s(),
-        result.committed_per_s() / cores,
-        quantile(0.5),
-        quantile(0.99),
-        quantile(0.999)
-    );
-    println!(
-        "per committed: {:.2} verbs, {:.2} round trips, {:.2} doorbells; {:.4} aborts",
-        result.verbs_per_committed(),
-        result.round_trips_per_committed(),
-        result.doorbells_per_committed(),
-        result.aborted_per_s() / result.committed_per_s()
-    );
-    for (reason, count) in result.stats.aborts.iter() {
-        println!("  aborted {reason}: {count}");
-    }
-    for phase in Phase::ALL {
-        let stats = result.stats.phase(phase);
-        let [verbs, round_trips, doorbells] = result.phase_per_committed(phase);
-        let p50 = stats.latency.p50().map_or("-".to_owned(), |n| n.to_string());
-        println!(
-            "  {phase:>8}: p50 {p50:>8}  {verbs:.2} verbs  {round_trips:.2} round trips  {doorbells:.2} doorbells"
-        );
-    }
+    common::report(&spec, preset, &result);
 }

@@ -20,26 +20,28 @@ const SCOPE: Scope = Scope {
     coroutines: 8,
     quick: true,
     warm_up: Nanos(60_000),
-    window: Nanos(200_000),
+    window: Nanos(800_000),
     precision: None,
 };
 
-/// Characterizes `sim:truth` with a short sweep, and fits a profile that starts wrong.
-fn round_trip(truth: &Profile) -> Calibrated {
+/// Characterizes `sim:truth` with a short sweep by so many threads a node, and fits a profile that starts wrong.
+fn round_trip(truth: &Profile, threads: u16) -> Calibrated {
+    let scope = Scope { threads, ..SCOPE };
     let fabric = FabricSpec::Sim { profile: Box::new(truth.clone()), seed: 11, faults: Box::default() };
     let caps = fabric.caps().expect("a shipped profile");
-    let points = bench::points(&SCOPE, caps.ud_mtu);
+    let points = bench::points(&scope, caps.ud_mtu);
     let mut wanted: Vec<usize> = identifying(&points).into_iter().map(|(at, _)| at).collect();
     wanted.dedup();
     let rows: Vec<_> = wanted
         .into_iter()
         .map(|at| {
             // Another seed than the fit's: it must not win by drawing the same addresses.
-            let sample = bench::run(&fabric, &SCOPE, &points[at], 5, &AtomicBool::new(false));
+            let sample = bench::run(&fabric, &scope, &points[at], 5, &AtomicBool::new(false));
             row(&points[at], &sample.expect("it runs")).with("point", at)
         })
         .collect();
-    let spec = json!({"nodes": SCOPE.nodes, "threads": SCOPE.threads, "coroutines": SCOPE.coroutines, "quick": true});
+    let spec =
+        json!({"nodes": scope.nodes, "threads": threads, "coroutines": scope.coroutines, "quick": true});
     let targets = Targets::of_rows(&rows, &spec, 23, "a round trip".into()).expect("rows of ours");
     let mut wrong = truth.clone();
     let free: Vec<(&str, &str)> =
@@ -61,9 +63,9 @@ fn round_trip(truth: &Profile) -> Calibrated {
 }
 
 /// Asserts what comes back, and prints the table that the README shows.
-fn recovers(name: &str, pinned: &[(&str, f64)]) {
+fn recovers(name: &str, threads: u16, pinned: &[(&str, f64)]) {
     let truth = Profile::shipped(name).expect("it is shipped");
-    let done = round_trip(&truth);
+    let done = round_trip(&truth, threads);
     let own = |name: &str| {
         let found = truth.quantities().find(|(section, n, _)| format!("{section}.{n}") == name);
         found.map(|(_, _, quantity)| quantity.value).expect("a number of the profile")
@@ -105,7 +107,7 @@ fn cx4_edr_comes_back() {
         ("nic.requester_read", 0.10),
         ("nic.requester_write", 0.10),
         ("nic.responder_read", 0.05),
-        ("nic.responder_write", 0.06),
+        ("nic.responder_write", 0.05),
         ("nic.atomic_unit", 0.02),
         ("nic.atomic_hold", 0.02),
         ("nic.pass_latency", 0.05),
@@ -113,11 +115,12 @@ fn cx4_edr_comes_back() {
         ("cpu.completion", 0.10),
         ("cpu.request", 0.05),
         ("cpu.doorbell", 0.05),
-        // A tenth of a call: a rate that is off by one per cent moves it by ten. `responder_send` is not among these: PCIe
-        // limits calls as well, and hides it.
-        ("cpu.rpc_decode", 0.25),
+        // A tenth of a call: a rate that is off by one per cent moves it by ten.
+        ("cpu.rpc_decode", 0.20),
+        ("nic.responder_send", 0.10),
     ];
-    recovers("cx4-edr", &pinned);
+    // As many cores as the machine has for a card: fewer cannot serve calls as fast as the engine, which then does not show.
+    recovers("cx4-edr", 12, &pinned);
 }
 
 #[test]
@@ -136,7 +139,7 @@ fn connectib_fdr_comes_back() {
         ("cpu.doorbell", 0.05),
         ("cpu.rpc_decode", 0.25),
     ];
-    recovers("connectib-fdr", &pinned);
+    recovers("connectib-fdr", SCOPE.threads, &pinned);
 }
 
 #[test]
@@ -152,5 +155,5 @@ fn cx3_comes_back() {
         ("nic.pass_latency", 0.10),
         ("nic.qp_fetch", 0.05),
     ];
-    recovers("cx3", &pinned);
+    recovers("cx3", SCOPE.threads, &pinned);
 }

@@ -3,6 +3,7 @@
 //! A sampler yields *ranks* from 0, the hottest first where there is such a thing. What a rank means is the
 //! workload's affair; placement by remainder spreads neighbouring ranks, and so the hot ones, over all nodes.
 
+use super::params::{ParamError, Params};
 use rand::{Rng, RngExt};
 
 /// How keys are chosen out of `0..n`.
@@ -28,6 +29,33 @@ pub enum KeyDist {
 }
 
 impl KeyDist {
+    /// The distribution over `keys` keys that the parameters `zipf_theta`, or `hot_records_share` and `hot_accesses_share`, ask
+    /// for. There is a hot set if `switch`, one of the latter two, is not zero.
+    ///
+    /// # Errors
+    /// If both kinds of skew are set, or accesses go to a hot set without records.
+    pub fn parse(p: &Params, keys: u64, switch: &str) -> Result<KeyDist, ParamError> {
+        let (theta, of_keys) = (p.real("zipf_theta"), p.real("hot_records_share"));
+        if p.real(switch) == 0.0 {
+            return Ok(KeyDist::zipfian(keys, theta));
+        }
+        if theta > 0.0 {
+            return Err(p.refuse(format!("zipf_theta and {switch} are two kinds of skew; set one")));
+        }
+        if of_keys == 0.0 {
+            return Err(p.refuse(format!("{switch} needs a hot area: hot_records_share is 0")));
+        }
+        Ok(KeyDist::hot_set(keys, of_keys, p.real("hot_accesses_share")))
+    }
+
+    /// Number of keys.
+    pub fn keys(&self) -> u64 {
+        match self {
+            KeyDist::Uniform { keys } | KeyDist::HotSet { keys, .. } => *keys,
+            KeyDist::Zipfian(zipfian) => zipfian.keys,
+        }
+    }
+
     /// Uniform over `keys` keys.
     pub fn uniform(keys: u64) -> KeyDist {
         KeyDist::Uniform { keys: keys.max(1) }
@@ -59,6 +87,18 @@ impl KeyDist {
             }
             KeyDist::Zipfian(zipfian) => zipfian.sample(rng),
         }
+    }
+
+    /// Draws a key that is not among `taken`, of which there are fewer than keys: where the draw is, its next free neighbour. A
+    /// redraw might not end where one key takes nearly all.
+    #[inline]
+    pub fn sample_other(&self, taken: &[u64], rng: &mut impl Rng) -> u64 {
+        debug_assert!((taken.len() as u64) < self.keys());
+        let mut key = self.sample(rng);
+        while taken.contains(&key) {
+            key = (key + 1) % self.keys();
+        }
+        key
     }
 
     /// Draws two different keys out of the same part of the distribution, as SmallBank's two-account

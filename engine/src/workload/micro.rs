@@ -124,24 +124,14 @@ impl Micro {
                 reads + writes
             )));
         }
-        let payload_bytes = p.int("payload_bytes");
-        if !payload_bytes.is_multiple_of(8) {
-            return Err(p.refuse(format!("payload_bytes={payload_bytes} is not a multiple of 8")));
-        }
-        let (theta, hot) = (p.real("zipf_theta"), p.real("hot_records_share"));
-        let keys = match (theta > 0.0, hot > 0.0) {
-            (true, true) => {
-                return Err(p.refuse("zipf_theta and hot_records_share are two kinds of skew; set one"));
-            }
-            (_, true) => KeyDist::hot_set(records, hot, p.real("hot_accesses_share")),
-            _ => KeyDist::zipfian(records, theta),
-        };
+        let payload_bytes = p.whole_words("payload_bytes")?;
+        let keys = KeyDist::parse(&p, records, "hot_records_share")?;
         Ok(Micro {
             records,
             keys,
             reads,
             writes,
-            payload_bytes: payload_bytes as u32,
+            payload_bytes,
             blind: p.flag("blind"),
             together: p.flag("together"),
         })
@@ -178,19 +168,12 @@ impl Workload for Micro {
         self.reads + self.writes
     }
 
-    fn fill(&self, _: RecordId, words: &mut [u64]) {
-        words.fill(0);
-    }
+    fn fill(&self, _: RecordId, _: &mut [u64]) {}
 
     fn draw(&self, rng: &mut impl Rng) -> Input {
         let mut keys = [0; MAX_RECORDS];
         for i in 0..self.reads + self.writes {
-            let mut key = self.keys.sample(rng);
-            // The next free neighbour instead of redrawing: bounded, also where one key takes nearly all draws.
-            while keys[..i].contains(&key) {
-                key = (key + 1) % self.records;
-            }
-            keys[i] = key;
+            keys[i] = self.keys.sample_other(&keys[..i], rng);
         }
         Input { keys }
     }

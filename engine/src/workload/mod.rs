@@ -10,6 +10,7 @@ pub mod columns;
 mod demand;
 pub mod keys;
 pub mod micro;
+pub mod mix;
 pub mod params;
 pub mod smallbank;
 pub mod stream;
@@ -184,7 +185,8 @@ pub trait Workload: Sync {
         vec![Touches { table: largest as u16, records, written: records }]
     }
 
-    /// The payload that `record` starts with. A function of the record alone, so that nodes fill in any order.
+    /// Writes the payload that `record` starts with into `words`, all of which are zero. A function of the record alone, so that
+    /// nodes fill in any order.
     fn fill(&self, record: RecordId, words: &mut [u64]);
 
     /// Draws the next transaction from the mix.

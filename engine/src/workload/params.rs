@@ -217,6 +217,21 @@ impl Params {
         }
     }
 
+    /// The value of a whole-number parameter that counts the bytes of whole words.
+    ///
+    /// # Errors
+    /// If it is no multiple of eight.
+    ///
+    /// # Panics
+    /// As [`Params::int`].
+    pub fn whole_words(&self, name: &str) -> Result<u32, ParamError> {
+        let bytes = self.int(name);
+        match u32::try_from(bytes) {
+            Ok(bytes) if bytes.is_multiple_of(8) => Ok(bytes),
+            _ => Err(self.refuse(format!("{name}={bytes} is not a multiple of 8"))),
+        }
+    }
+
     /// A refusal of values that are fine one by one.
     pub fn refuse(&self, reason: impl Into<String>) -> ParamError {
         ParamError::Together { workload: self.workload, reason: reason.into() }

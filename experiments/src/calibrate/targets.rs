@@ -53,6 +53,10 @@ enum Source {
 const WARM_UP: (u64, u64) = (4, 20_000);
 const WINDOW: (u64, u64) = (20, 60_000);
 
+/// A rate is counted over so many groups of requests at the least: with fewer, where the window ends in a group moves the rate by
+/// as much as a number that is a twentieth off.
+const GROUPS: f64 = 1_500.0;
+
 impl Targets {
     /// The calibrate claims whose experiments run on the profile and whose values are numbers.
     ///
@@ -163,7 +167,10 @@ impl Targets {
             list.push(Target { name: named(point, shows), want, unit: unit.to_owned() });
             let round = number("latency_p50_ns").unwrap_or(0.0) as u64;
             let scaled = |(times, least): (u64, u64)| Nanos((times * round).max(least));
-            let scope = Scope { warm_up: scaled(WARM_UP), window: scaled(WINDOW), ..scope };
+            let groups =
+                if shows == Shows::Rate { GROUPS * f64::from(point.outstanding) / want } else { 0.0 };
+            let window = Nanos(scaled(WINDOW).0.max((groups * 1e9) as u64));
+            let scope = Scope { warm_up: scaled(WARM_UP), window, ..scope };
             chosen.push((point.clone(), shows, scope));
         }
         if list.is_empty() {

@@ -135,17 +135,8 @@ pub struct Tree {
 
 impl Default for Tree {
     fn default() -> Tree {
-        Tree::with_room(0)
-    }
-}
-
-impl Tree {
-    /// An empty tree that does not allocate for its first `keys` keys, if they come in order.
-    pub fn with_room(keys: usize) -> Tree {
-        let mut leaves = Vec::with_capacity(keys / LEAF_KEYS + 1);
-        leaves.push(EMPTY_LEAF);
         Tree {
-            leaves,
+            leaves: vec![EMPTY_LEAF],
             inners: Vec::new(),
             free_leaves: Vec::new(),
             free_inners: Vec::new(),
@@ -154,7 +145,9 @@ impl Tree {
             len: 0,
         }
     }
+}
 
+impl Tree {
     /// Keys.
     pub fn len(&self) -> usize {
         self.len

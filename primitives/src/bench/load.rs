@@ -1,14 +1,15 @@
 //! The closed load behind every primitive benchmark.
 
+use super::sample::{Counted, Sample};
 use super::{BenchVerb, OBJECTS, Point, Rung, Scope, payload};
 use crate::exec::{Core, CoreLoop, yield_now};
 use crate::fabric::{AnyNic, CpuWork, Nic, SetupError};
-use crate::measure::{Counters, Histogram, Meter, Steadiness};
+use crate::measure::{Counters, Histogram, Meter};
 use crate::mem::{Access, Buf, Region};
 use crate::mesh::{FabricSpec, LaunchError, Program, RunFacts, Shape, Site, Worker, WorkerConfig, launch};
 use crate::rpc::{Incoming, Reply, RpcConfig, RpcError, RpcPoller, Service};
 use crate::units::Nanos;
-use crate::verbs::port::{PortConfig, Traffic, VerbError};
+use crate::verbs::port::{PortConfig, VerbError};
 use crate::verbs::{NodeId, QpConfig, Remote, Rkey};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -52,47 +53,6 @@ pub enum LoadError {
     },
 }
 
-/// What one point gave.
-#[derive(Clone, Debug)]
-pub struct Sample {
-    /// Operations counted in the window: requests, or multi-object operations on the ladder.
-    pub ops: u64,
-    /// The window.
-    pub window: Nanos,
-    /// The warm-up before it, and how well the rate is known.
-    pub steadiness: Steadiness,
-    /// Latency of a group of `outstanding` requests (or of a multi-object operation).
-    pub latency: Histogram,
-    /// Traffic of the whole run, warm-up included, and the operations it carried.
-    pub traffic: Traffic,
-    /// Operations of the whole run.
-    pub ops_total: u64,
-    /// Instructions per operation, or why they were not counted.
-    pub instructions_per_op: Result<f64, String>,
-    /// Simulator facts.
-    pub facts: RunFacts,
-    /// Connected queue pairs of the whole cluster.
-    pub queue_pairs: u64,
-}
-
-impl Sample {
-    /// Operations per second of the whole cluster.
-    pub fn rate_per_s(&self) -> f64 {
-        self.ops as f64 / self.window.as_secs_f64()
-    }
-
-    /// Payload that operations moved, in gigabytes (10⁹) per second of the whole cluster; headers and calls' frames do not count.
-    pub fn goodput_gb_per_s(&self, point: &Point) -> f64 {
-        let objects = if point.rung.is_some() { OBJECTS } else { 1 };
-        self.rate_per_s() * f64::from(point.payload) * f64::from(objects) / 1e9
-    }
-
-    /// Doorbells per operation, replies' doorbells included.
-    pub fn doorbells_per_op(&self) -> f64 {
-        self.traffic.doorbells as f64 / self.ops_total.max(1) as f64
-    }
-}
-
 /// Measures one point.
 ///
 /// # Errors
@@ -125,35 +85,14 @@ pub(super) fn check(scope: &Scope, point: &Point) -> Result<(), LoadError> {
 /// Adds up what the workers of this process brought back.
 pub(super) fn judge(outputs: Vec<Output>, facts: RunFacts, scope: &Scope) -> Result<Sample, LoadError> {
     let meter = outputs.first().map(|o| o.meter.clone()).ok_or(LoadError::Nodes(scope.nodes))?;
-    let steadiness = meter.steadiness(Nanos::MAX);
-    let mut sample = Sample {
-        ops: 0,
-        window: steadiness.measured,
-        steadiness,
-        latency: Histogram::new(),
-        traffic: Traffic::default(),
-        ops_total: 0,
-        instructions_per_op: Err("no worker counted".into()),
-        facts,
-        queue_pairs: 0,
-    };
-    let mut instructions = Ok(0u64);
+    let mut all = Counted::default();
     for output in outputs {
         if let Some(failure) = output.failure {
             return Err(LoadError::Request(failure));
         }
-        sample.ops += output.ops;
-        sample.ops_total += output.ops_total;
-        sample.queue_pairs += output.queue_pairs;
-        sample.latency.merge(&output.latency);
-        sample.traffic.add(&output.traffic);
-        instructions = match (instructions, output.instructions) {
-            (Ok(sum), Ok(n)) => Ok(sum + n),
-            (Err(why), _) | (_, Err(why)) => Err(why),
-        };
+        all.add(&output.counted);
     }
-    sample.instructions_per_op = instructions.map(|n| n as f64 / sample.ops_total.max(1) as f64);
-    Ok(sample)
+    Ok(all.sample(meter.steadiness(Nanos::MAX), facts))
 }
 
 pub(super) struct ClosedLoad<'l> {
@@ -166,12 +105,7 @@ pub(super) struct ClosedLoad<'l> {
 /// What a worker brings back.
 pub(super) struct Output {
     meter: Arc<Meter>,
-    ops: u64,
-    ops_total: u64,
-    latency: Histogram,
-    traffic: Traffic,
-    instructions: Result<u64, String>,
-    queue_pairs: u64,
+    counted: Counted,
     failure: Option<String>,
 }
 
@@ -315,16 +249,16 @@ impl Program for ClosedLoad<'_> {
 
     fn finish(&self, common: &Common, site: Site, local: Local) -> Output {
         let tally = &local.tally;
-        Output {
-            meter: common.meter.clone(),
+        let instructions = local.counters.and_then(|mut c| c.stop()).map(|counts| counts.instructions as f64);
+        let counted = Counted {
             ops: tally.ops.get(),
             ops_total: tally.ops_total.get(),
             latency: tally.latency.take(),
             traffic: site.net.port.traffic(),
             queue_pairs: site.net.queue_pairs() as u64,
-            instructions: local.counters.and_then(|mut c| c.stop()).map(|counts| counts.instructions),
-            failure: tally.failure.take(),
-        }
+            instructions,
+        };
+        Output { meter: common.meter.clone(), counted, failure: tally.failure.take() }
     }
 }
 

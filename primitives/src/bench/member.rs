@@ -1,8 +1,9 @@
 //! A point measured by processes: each runs the load on its own node, node 0 adds up what they bring back.
 
-use super::load::{ClosedLoad, LoadError, Sample, check, judge, worker_config};
+use super::load::{ClosedLoad, LoadError, check, judge, worker_config};
+use super::sample::{Counted, Sample};
 use super::{Point, Scope};
-use crate::measure::{Histogram, HistogramData};
+use crate::measure::{Histogram, HistogramData, Steadiness};
 use crate::mesh::{FabricSpec, LaunchError, MeshError, Session, Shape, launch_member};
 use crate::verbs::NodeId;
 use crate::verbs::port::Traffic;
@@ -20,6 +21,25 @@ struct Share {
     instructions_per_op: Result<f64, String>,
 }
 
+impl From<&Sample> for Share {
+    fn from(sample: &Sample) -> Share {
+        let &Sample { ops, ops_total, ref latency, traffic, queue_pairs, .. } = sample;
+        let instructions_per_op = sample.instructions_per_op.clone();
+        Share { ops, ops_total, latency: latency.to_data(), traffic, queue_pairs, instructions_per_op }
+    }
+}
+
+impl TryFrom<Share> for Counted {
+    type Error = String;
+
+    fn try_from(share: Share) -> Result<Counted, String> {
+        let Share { ops, ops_total, latency, traffic, queue_pairs, instructions_per_op } = share;
+        let instructions = instructions_per_op.map(|each| each * ops_total as f64);
+        let latency = Histogram::from_data(&latency)?;
+        Ok(Counted { ops, ops_total, latency, traffic, queue_pairs, instructions })
+    }
+}
+
 /// Runs this process's node of a point that all members of `session` measure together; scope, point and seed are the same
 /// for all. Node 0 gets the sum of the shares. What it says of steadiness has no interval: each process counts by itself.
 ///
@@ -35,45 +55,18 @@ pub fn run_member(
 ) -> Result<Option<Sample>, LoadError> {
     let measured = measure(fabric, session, scope, point, seed, stop);
     let sample = measured.inspect_err(|error| session.fail(&error.to_string()))?;
-    let share = Share {
-        ops: sample.ops,
-        ops_total: sample.ops_total,
-        latency: sample.latency.to_data(),
-        traffic: sample.traffic,
-        queue_pairs: sample.queue_pairs,
-        instructions_per_op: sample.instructions_per_op.clone(),
-    };
+    let share = Share::from(&sample);
     let mesh = |error: MeshError| LoadError::Launch(error.into());
     // Numbers always have a JSON form.
     let bytes = serde_json::to_vec(&share).unwrap_or_default();
     let Some(all) = session.gather("results", bytes).map_err(mesh)? else { return Ok(None) };
-    let mut whole = Sample {
-        ops: 0,
-        ops_total: 0,
-        latency: Histogram::new(),
-        traffic: Traffic::default(),
-        queue_pairs: 0,
-        instructions_per_op: Ok(0.0),
-        ..sample
-    };
-    whole.steadiness.means = None;
+    let mut whole = Counted::default();
     for (node, bytes) in all.iter().enumerate() {
         let unfit = |what: String| MeshError::Unfit { node: NodeId(node as u16), what };
         let share: Share = serde_json::from_slice(bytes).map_err(|e| mesh(unfit(e.to_string())))?;
-        let latency = Histogram::from_data(&share.latency).map_err(|e| mesh(unfit(e)))?;
-        whole.instructions_per_op = match (whole.instructions_per_op, share.instructions_per_op) {
-            // As many times as there were operations; divided below.
-            (Ok(sum), Ok(each)) => Ok(sum + each * share.ops_total as f64),
-            (Err(why), _) | (_, Err(why)) => Err(why),
-        };
-        whole.ops = whole.ops.saturating_add(share.ops);
-        whole.ops_total = whole.ops_total.saturating_add(share.ops_total);
-        whole.latency.merge(&latency);
-        whole.traffic.add(&share.traffic);
-        whole.queue_pairs = whole.queue_pairs.saturating_add(share.queue_pairs);
+        whole.add(&Counted::try_from(share).map_err(|e| mesh(unfit(e)))?);
     }
-    whole.instructions_per_op = whole.instructions_per_op.map(|sum| sum / whole.ops_total.max(1) as f64);
-    Ok(Some(whole))
+    Ok(Some(whole.sample(Steadiness { means: None, ..sample.steadiness }, sample.facts)))
 }
 
 fn measure(

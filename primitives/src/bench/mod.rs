@@ -14,6 +14,7 @@ mod footprint;
 mod load;
 mod member;
 mod profile;
+mod sample;
 
 mod coroutines;
 mod doorbell;
@@ -29,10 +30,11 @@ mod threads;
 
 pub use footprint::memory_estimate;
 pub use identify::{Shows, identifying};
-pub use load::{LoadError, SAMPLE_EVERY, Sample, run};
+pub use load::{LoadError, SAMPLE_EVERY, run};
 pub use member::run_member;
 pub use multi_object::{OBJECTS, Rung};
 pub use profile::{ProfileFitError, Rated, fit};
+pub use sample::Sample;
 
 use crate::measure::{Meter, Precision};
 use crate::units::Nanos;

@@ -52,7 +52,6 @@ pub struct Bench {
     /// Everybody uses the same word.
     pub one_address: bool,
     pub on_card: bool,
-    pub cores_per_context: usize,
 }
 
 impl Bench {
@@ -69,7 +68,6 @@ impl Bench {
             transport: Transport::Rc,
             one_address: false,
             on_card: false,
-            cores_per_context: 1,
         }
     }
 
@@ -81,11 +79,7 @@ impl Bench {
     pub fn rate_over(&self, profile: &Profile, warm: Nanos, window: Nanos) -> f64 {
         // Requests in one piece: a torn one takes longer, and queues do not care.
         let faults = FaultOptions { torn_read: 0.0, torn_write: 0.0, ..FaultOptions::default() };
-        let config = SimConfig {
-            faults,
-            cores_per_context: self.cores_per_context,
-            ..SimConfig::new(profile.clone(), self.nodes, self.threads, 1)
-        };
+        let config = SimConfig { faults, ..SimConfig::new(profile.clone(), self.nodes, self.threads, 1) };
         let world = SimWorld::new(&config).unwrap();
         let mut cores = self.cores(&world);
         let done = |cores: &[Thread]| cores.iter().map(|c| c.done).sum::<u64>();

@@ -1,6 +1,6 @@
 //! SmallBank as the cost model sees it.
 
-use super::{Kind, SmallBank};
+use super::{KINDS, Kind, SmallBank};
 use crate::workload::demand::{Shape, classes_of};
 use phases::model::TxnClass;
 
@@ -20,11 +20,9 @@ impl Kind {
 impl SmallBank {
     /// The mix, and where its accesses go: both tables have a record for each customer.
     pub(in crate::workload) fn shape(&self) -> Shape {
-        let mut before = 0;
-        let weights = self.mix.map(|(sum, kind)| (kind, sum - std::mem::replace(&mut before, sum)));
-        let classes = weights.into_iter().filter(|(_, weight)| *weight > 0).map(|(kind, weight)| {
+        let kinds = KINDS.map(|(_, kind)| (kind, self.mix.share(kind)));
+        let classes = kinds.into_iter().filter(|(_, share)| *share > 0.0).map(|(kind, share)| {
             let (reads, writes) = kind.records();
-            let share = weight as f64 / self.total_weight as f64;
             TxnClass { name: format!("{kind:?}"), share, reads, writes, think_ns: 0.0 }
         });
         Shape {

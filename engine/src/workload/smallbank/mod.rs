@@ -21,6 +21,7 @@ mod transactions;
 
 use super::ahead::{InputWords, ReadWriteSet};
 use super::keys::KeyDist;
+use super::mix::Mix;
 use super::params::{Param, ParamError, Params};
 use super::{Check, RecordId, Scale, TableDef, Workload};
 use crate::protocol::Protocol;
@@ -84,9 +85,7 @@ const KINDS: [(&str, Kind); 6] = [
 pub struct SmallBank {
     accounts: u64,
     customers: KeyDist,
-    /// Running sums of the weights.
-    mix: [(u64, Kind); 6],
-    total_weight: u64,
+    mix: Mix<Kind, 6>,
     withdrawal_share: f64,
     payload_bytes: u32,
 }
@@ -134,18 +133,8 @@ impl SmallBank {
     ) -> Result<SmallBank, ParamError> {
         let p = Params::parse("smallbank", PARAMS, settings)?;
         let accounts = p.int("accounts_per_thread") * scale.threads();
-        let mut total_weight = 0;
-        let mix = KINDS.map(|(name, kind)| {
-            total_weight += p.int(name);
-            (total_weight, kind)
-        });
-        if total_weight == 0 {
-            return Err(p.refuse("all weights of the mix are zero; set at least one"));
-        }
-        let payload_bytes = p.int("payload_bytes");
-        if !payload_bytes.is_multiple_of(8) {
-            return Err(p.refuse(format!("payload_bytes={payload_bytes} is not a multiple of 8")));
-        }
+        let mix = Mix::parse(&p, &KINDS)?;
+        let payload_bytes = p.whole_words("payload_bytes")?;
         let (hot, share) = (p.real("hot_accounts_share"), p.real("hot_transactions_share"));
         let customers = KeyDist::hot_set(accounts, hot, share);
         if let KeyDist::HotSet { keys, hot, .. } = customers
@@ -162,9 +151,8 @@ impl SmallBank {
             accounts,
             customers,
             mix,
-            total_weight,
             withdrawal_share: p.real("savings_withdrawal_share"),
-            payload_bytes: payload_bytes as u32,
+            payload_bytes,
         })
     }
 
@@ -200,13 +188,11 @@ impl Workload for SmallBank {
     }
 
     fn fill(&self, record: RecordId, words: &mut [u64]) {
-        words.fill(0);
         words[0] = opening_balance(record.table, record.key);
     }
 
     fn draw(&self, rng: &mut impl Rng) -> Input {
-        let ticket = rng.random_range(0..self.total_weight);
-        let kind = self.mix.iter().find(|(sum, _)| ticket < *sum).map_or(Kind::Balance, |&(_, kind)| kind);
+        let kind = self.mix.draw(rng);
         let (customer, other) = match kind {
             Kind::Amalgamate | Kind::SendPayment => self.customers.sample_pair(rng),
             _ => (self.customers.sample(rng), 0),

@@ -91,10 +91,10 @@ impl Tpcc {
         cache_bytes: usize,
         retry: &RetryPolicy,
     ) -> Demand {
-        let kinds = KINDS.iter().filter(|(_, kind)| self.weight(*kind) > 0);
+        let kinds = KINDS.iter().filter(|(_, kind)| self.mix.kinds.weight(*kind) > 0);
         let kinds: Vec<(TxnClass, Means)> = kinds
             .map(|&(name, kind)| {
-                let (share, means) = (self.weight(kind) as f64 / self.mix.total as f64, self.means(kind));
+                let (share, means) = (self.mix.kinds.share(kind), self.means(kind));
                 let Means { reads, writes, .. } = means;
                 (TxnClass { name: name.to_owned(), share, reads, writes, think_ns: 0.0 }, means)
             })

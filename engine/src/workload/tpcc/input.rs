@@ -4,6 +4,7 @@ use super::key::MOST_LINES;
 use super::random::Distributions;
 use super::size::{DISTRICTS, Size};
 use crate::workload::Client;
+use crate::workload::mix::Mix;
 use rand::{Rng, RngExt};
 
 /// The five transactions.
@@ -116,10 +117,8 @@ pub struct Input {
 
 /// How inputs are drawn.
 #[derive(Clone, Copy, Debug)]
-pub struct Mix {
-    /// Running sums of the weights.
-    pub(super) weights: [(u64, Kind); 5],
-    pub(super) total: u64,
+pub struct Asked {
+    pub(super) kinds: Mix<Kind, 5>,
     pub(super) rollback_share: f64,
     pub(super) remote_item_share: f64,
     pub(super) always_distributed: bool,
@@ -127,12 +126,10 @@ pub struct Mix {
     pub(super) by_last_name_share: f64,
 }
 
-impl Mix {
+impl Asked {
     /// The next transaction of a terminal.
     pub fn draw(&self, size: &Size, draws: &Distributions, client: Client, rng: &mut impl Rng) -> Input {
-        let ticket = rng.random_range(0..self.total);
-        let kind =
-            self.weights.iter().find(|(sum, _)| ticket < *sum).map_or(Kind::NewOrder, |&(_, kind)| kind);
+        let kind = self.kinds.draw(rng);
         let warehouse = size.home(client.node.into(), client.worker.into(), rng.random());
         let district = rng.random_range(0..DISTRICTS);
         let job = match kind {

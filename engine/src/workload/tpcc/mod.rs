@@ -41,16 +41,18 @@ pub use audit::{Audit, CONDITIONS, Finding};
 pub use input::{Input, Job, Kind, Line, NewOrder, Payment, Who};
 pub use params::{NO_PARAMS, PARAMS};
 pub use populate::{ORIGINAL, Population};
+pub use queries::{Answer, LastOrder, LineShown, Status};
 pub use random::{Distributions, NuRand};
 pub use size::{DISTRICTS, Size};
 pub use totals::{TOTALS, Total, Totals};
 
+use super::mix::Mix;
 use super::params::{ParamError, Params};
 use super::{Check, Client, RecordId, Scale, TableDef, Touches, Workload};
 use crate::protocol::Protocol;
 use crate::session::{Halt, Session};
 use customer::NAMESAKES;
-use input::{KINDS, Mix};
+use input::{Asked, KINDS};
 use key::{MOST_CLIENTS, MOST_LINES, WAREHOUSE_SHIFT};
 use phases::ops::PhaseOps;
 use phases::store::Layout;
@@ -91,7 +93,7 @@ pub struct Tpcc {
     name: &'static str,
     size: Size,
     population: Population,
-    mix: Mix,
+    mix: Asked,
     /// Lines of the first orders.
     lines: u64,
     /// New-order fetches all its records at once.
@@ -141,17 +143,8 @@ impl Tpcc {
         let seed = p.int("population_seed");
         let draws = Distributions::new(seed, size.last_names(), size.customers, size.items);
         let population = Population { seed, size, draws };
-        let mut total = 0;
-        let weights = KINDS.map(|(name, kind)| {
-            total += p.int(name);
-            (total, kind)
-        });
-        if total == 0 {
-            return Err(p.refuse("all weights of the mix are zero; set at least one"));
-        }
-        let mix = Mix {
-            weights,
-            total,
+        let mix = Asked {
+            kinds: Mix::parse(&p, &KINDS)?,
             rollback_share: p.real("rollback_share"),
             remote_item_share: p.real("remote_item_share"),
             always_distributed: p.flag("always_distributed"),
@@ -177,16 +170,29 @@ impl Tpcc {
         &self.population
     }
 
-    /// Weights of the transactions, and their sum.
-    fn weight(&self, kind: Kind) -> u64 {
-        let mut before = 0;
-        for (sum, k) in self.mix.weights {
-            if k == kind {
-                return sum - before;
+    /// One attempt, as [`Workload::execute`]: what it changes if it commits, and what a query tells.
+    ///
+    /// # Errors
+    /// As [`Workload::execute`].
+    pub async fn answer<P: Protocol, O: PhaseOps>(
+        &self,
+        session: &mut Session<P, O>,
+        input: &Input,
+    ) -> Result<(Totals, Option<Answer>), Halt> {
+        let effects = match &input.job {
+            Job::NewOrder(asked) => new_order::run(self, session, input, asked).await?,
+            Job::Payment(asked) => payment::run(session, input, asked).await?,
+            Job::Delivery { carrier } => delivery::run(session, input, *carrier).await?,
+            Job::OrderStatus(who) => {
+                let status = queries::order_status(session, input, *who).await?;
+                return Ok((Totals::default(), Some(Answer::Status(status))));
             }
-            before = sum;
-        }
-        0
+            Job::StockLevel { threshold } => {
+                let low = queries::stock_level(session, input, *threshold).await?;
+                return Ok((Totals::default(), Some(Answer::Low(low))));
+            }
+        };
+        Ok((effects, None))
     }
 
     /// Slots that lines of `orders` orders need: their mean and eight standard deviations, at most 15 each.
@@ -246,7 +252,7 @@ impl Workload for Tpcc {
             let most = &mut most[usize::from(table)];
             (most.records, most.written) = (most.records.max(records), most.written.max(written));
         };
-        for (_, kind) in KINDS.into_iter().filter(|(_, kind)| self.weight(*kind) > 0) {
+        for (_, kind) in KINDS.into_iter().filter(|(_, kind)| self.mix.kinds.weight(*kind) > 0) {
             if matches!(kind, Kind::Payment | Kind::OrderStatus) {
                 touch(table::CUSTOMER_NAME, NAMESAKES, 0);
                 touch(table::CUSTOMER, 1, 1);
@@ -299,7 +305,6 @@ impl Workload for Tpcc {
     }
 
     fn fill(&self, record: RecordId, words: &mut [u64]) {
-        words.fill(0);
         self.population.fill(record, words);
     }
 
@@ -317,19 +322,9 @@ impl Workload for Tpcc {
         session: &mut Session<P, O>,
         input: &Input,
     ) -> Result<Tally, Halt> {
-        let effects = match &input.job {
-            Job::NewOrder(asked) => new_order::run(self, session, input, asked).await?,
-            Job::Payment(asked) => payment::run(session, input, asked).await?,
-            Job::OrderStatus(who) => {
-                queries::order_status(session, input, *who).await?;
-                Totals::default()
-            }
-            Job::Delivery { carrier } => delivery::run(session, input, *carrier).await?,
-            Job::StockLevel { threshold } => {
-                queries::stock_level(session, input, *threshold).await?;
-                Totals::default()
-            }
-        };
+        let (effects, answer) = self.answer(session, input).await?;
+        // A terminal would show it.
+        std::hint::black_box(&answer);
         Ok(effects.into())
     }
 

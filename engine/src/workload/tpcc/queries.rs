@@ -1,6 +1,6 @@
 //! The two transactions that only read: order-status (clause 2.6) and stock-level (clause 2.8).
 
-use super::columns::{customer, customer_order, district, order, order_line, stock};
+use super::columns::{self, customer, customer_order, district, order, order_line, stock};
 use super::customer::named;
 use super::input::{Input, Who};
 use super::key::{self, MOST_LINES};
@@ -9,41 +9,95 @@ use crate::protocol::Protocol;
 use crate::session::{Halt, Order, Session};
 use crate::workload::RecordId;
 use phases::ops::PhaseOps;
-use std::hint::black_box;
+
+/// What a query tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// Order-status.
+    Status(Status),
+    /// Stock-level: how many items are low.
+    Low(u64),
+}
+
+/// What order-status shows of a customer (clause 2.6.3.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Status {
+    /// C_ID.
+    pub customer: u64,
+    /// C_BALANCE.
+    pub balance: i64,
+    /// C_FIRST.
+    pub first: [u64; columns::customer::FIRST.words()],
+    /// The last order; none only where there are fewer orders than customers.
+    pub last: Option<LastOrder>,
+}
+
+/// An order as order-status shows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LastOrder {
+    /// O_ID.
+    pub number: u64,
+    /// O_ENTRY_D.
+    pub entered: u64,
+    /// O_CARRIER_ID.
+    pub carrier: u64,
+    /// Its lines, those it has not got all zero.
+    pub lines: [LineShown; MOST_LINES as usize],
+}
+
+/// A line of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LineShown {
+    /// OL_I_ID.
+    pub item: u64,
+    /// OL_SUPPLY_W_ID.
+    pub supplier: u64,
+    /// OL_QUANTITY.
+    pub quantity: u64,
+    /// OL_AMOUNT.
+    pub amount: u64,
+    /// OL_DELIVERY_D.
+    pub delivered: u64,
+}
 
 /// A customer's balance and last order with its lines.
 pub(super) async fn order_status<P: Protocol, O: PhaseOps>(
     session: &mut Session<P, O>,
     input: &Input,
     who: Who,
-) -> Result<(), Halt> {
+) -> Result<Status, Halt> {
     let (w, d) = (input.warehouse, input.district);
     let c = named(session, w, d, who).await?;
     let row = session.read(key::customer(w, d, c)).await?;
-    black_box((session.word(row, customer::BALANCE.word()), session.word(row, customer::FIRST.word())));
+    let mut status = Status {
+        customer: c,
+        balance: session.word(row, customer::BALANCE.word()) as i64,
+        first: std::array::from_fn(|n| session.word(row, customer::FIRST.word() + n)),
+        last: None,
+    };
     let last = session.scan(table::CUSTOMER_ORDER, key::orders_of(w, d, c), 1, Order::Descending).await?;
     if last.is_empty() {
-        // Only where there are fewer orders than customers.
-        return Ok(());
+        return Ok(status);
     }
     let o = session.word(session.row(last, 0), customer_order::O_ID.word());
     let row = session.read(key::order(w, d, o)).await?;
-    black_box((session.word(row, order::ENTRY_D.word()), session.word(row, order::CARRIER_ID.word())));
+    let (entered, carrier) =
+        (session.word(row, order::ENTRY_D.word()), session.word(row, order::CARRIER_ID.word()));
     let lines = key::lines_of(w, d, o, o);
     let lines = session.scan(table::ORDER_LINE, lines, MOST_LINES as usize, Order::Ascending).await?;
-    for n in 0..lines.len() {
-        let line = session.row(lines, n);
-        for column in [
-            order_line::I_ID,
-            order_line::SUPPLY_W_ID,
-            order_line::QUANTITY,
-            order_line::AMOUNT,
-            order_line::DELIVERY_D,
-        ] {
-            black_box(session.word(line, column.word()));
-        }
+    let mut shown = [LineShown::default(); MOST_LINES as usize];
+    for (n, line) in shown.iter_mut().enumerate().take(lines.len()) {
+        let row = session.row(lines, n);
+        *line = LineShown {
+            item: session.word(row, order_line::I_ID.word()),
+            supplier: session.word(row, order_line::SUPPLY_W_ID.word()),
+            quantity: session.word(row, order_line::QUANTITY.word()),
+            amount: session.word(row, order_line::AMOUNT.word()),
+            delivered: session.word(row, order_line::DELIVERY_D.word()),
+        };
     }
-    Ok(())
+    status.last = Some(LastOrder { number: o, entered, carrier, lines: shown });
+    Ok(status)
 }
 
 /// Orders that stock-level looks at.
@@ -81,7 +135,7 @@ pub(super) async fn stock_level<P: Protocol, O: PhaseOps>(
             low += u64::from(session.word(row, stock::QUANTITY.word()) < threshold);
         }
     }
-    Ok(black_box(low))
+    Ok(low)
 }
 
 /// The different numbers, sorted, at the front.

@@ -100,7 +100,7 @@ fn the_preset_is_new_order_alone() {
     let settings = [("items", "40"), ("customers_per_district", "10"), ("orders_per_district", "10")];
     let db = Tpcc::parse("tpcc-no", scale, settings).unwrap();
     assert_eq!((db.name(), db.size().warehouses), ("tpcc-no", 4));
-    let weights = KINDS.map(|(_, kind)| db.weight(kind));
+    let weights = KINDS.map(|(_, kind)| db.mix.kinds.weight(kind));
     assert_eq!(weights, [45, 0, 0, 0, 0]);
     // Three rows; item, stock and line of each of fifteen; three entries.
     assert_eq!(db.records_per_transaction(), 51);

@@ -1,5 +1,6 @@
 //! Customer-position as the cost model sees it: reads, of which the prices are elsewhere.
 
+use super::input::{KINDS, Kind};
 use super::{CustomerPosition, FEED, columns};
 use crate::session::RetryPolicy;
 use crate::workload::Scale;
@@ -20,21 +21,17 @@ impl CustomerPosition {
         cache_bytes: usize,
         retry: &RetryPolicy,
     ) -> Demand {
-        let (positions, feeds) = (self.weights.0 as f64, self.weights.1 as f64);
         let elsewhere = 1.0 - 1.0 / f64::from(scale.nodes.max(1));
         let prices = ACCOUNTS * HOLDINGS;
         let own = 1.0 + self.by_tax_share + ACCOUNTS + prices + self.history_share * HISTORY;
-        let class = |name: &str, weight: f64, reads, writes| TxnClass {
+        let class = |(name, kind): (&str, Kind), reads, writes| TxnClass {
             name: name.to_owned(),
-            share: weight / (positions + feeds),
+            share: self.mix.share(kind),
             reads,
             writes,
             think_ns: 0.0,
         };
-        let classes = [
-            class("customer_position", positions, own + prices, 0.0),
-            class("market_feed", feeds, 0.0, FEED as f64),
-        ];
+        let classes = [class(KINDS[0], own + prices, 0.0), class(KINDS[1], 0.0, FEED as f64)];
         let all: f64 = classes.iter().map(|c| c.share * (c.reads + c.writes)).sum();
         let [position, feed] = &classes;
         let own_elsewhere = if self.local { 0.0 } else { elsewhere * own };

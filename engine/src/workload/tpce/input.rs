@@ -4,6 +4,17 @@ use super::CustomerPosition;
 use crate::workload::Client;
 use rand::{Rng, RngExt};
 
+/// The two transactions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Position,
+    Feed,
+}
+
+/// Names of the weights.
+pub(super) const KINDS: [(&str, Kind); 2] =
+    [("customer_position", Kind::Position), ("market_feed", Kind::Feed)];
+
 /// Securities in a market feed.
 pub const FEED: usize = 20;
 
@@ -66,11 +77,9 @@ pub struct Input {
 impl CustomerPosition {
     /// The next transaction.
     pub(super) fn input(&self, client: Client, rng: &mut impl Rng) -> Input {
-        let (positions, feeds) = self.weights;
-        let job = if rng.random_range(0..positions + feeds) < positions {
-            Job::Position(self.position(client, rng))
-        } else {
-            Job::Feed(self.feed(client.now.0.saturating_add(2), rng))
+        let job = match self.mix.draw(rng) {
+            Kind::Position => Job::Position(self.position(client, rng)),
+            Kind::Feed => Job::Feed(self.feed(client.now.0.saturating_add(2), rng)),
         };
         Input { node: client.node.into(), job }
     }

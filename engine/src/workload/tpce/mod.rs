@@ -21,11 +21,14 @@ mod position;
 
 pub use input::{FEED, Feed, Input, Job, Position, Ticker};
 pub use populate::{MOST_ACCOUNTS, MOST_CHANGES, MOST_HOLDINGS, Population, STATUSES};
+pub use position::{Answer, Changed, Worth};
 
+use super::mix::Mix;
 use super::params::{Param, ParamError, Params};
 use super::{Check, Client, RecordId, Scale, TableDef, Touches, Workload};
 use crate::protocol::Protocol;
 use crate::session::{Halt, Session};
+use input::{KINDS, Kind};
 use key::{CUSTOMER_SHIFT, MOST_TRADES};
 use phases::ops::PhaseOps;
 use phases::store::Layout;
@@ -83,8 +86,7 @@ pub const PARAMS: &[Param] = &[
 #[derive(Clone, Debug)]
 pub struct CustomerPosition {
     population: Population,
-    /// Weights of customer-position and market feed.
-    weights: (u64, u64),
+    mix: Mix<Kind, 2>,
     by_tax_share: f64,
     history_share: f64,
     local: bool,
@@ -126,10 +128,7 @@ impl CustomerPosition {
         settings: impl IntoIterator<Item = (&'a str, &'a str)>,
     ) -> Result<CustomerPosition, ParamError> {
         let p = Params::parse("tpce-cp", PARAMS, settings)?;
-        let weights = (p.int("customer_position"), p.int("market_feed"));
-        if weights == (0, 0) {
-            return Err(p.refuse("all weights of the mix are zero; set at least one"));
-        }
+        let mix = Mix::parse(&p, &KINDS)?;
         let units = if p.int("load_units") == 0 { scale.threads() } else { p.int("load_units") };
         let unit = p.int("customers_per_load_unit");
         let population = Population {
@@ -139,7 +138,7 @@ impl CustomerPosition {
             unit,
             trades: p.int("trades_per_account"),
         };
-        if weights.1 > 0 && population.securities() < FEED as u64 {
+        if mix.weight(Kind::Feed) > 0 && population.securities() < FEED as u64 {
             return Err(p.refuse(format!(
                 "{} securities of {} customers; a market feed is of {FEED} different ones",
                 population.securities(),
@@ -148,7 +147,7 @@ impl CustomerPosition {
         }
         Ok(CustomerPosition {
             population,
-            weights,
+            mix,
             by_tax_share: p.real("by_tax_id_share"),
             history_share: p.real("frame_2_share"),
             local: p.flag("local_customers"),
@@ -158,6 +157,30 @@ impl CustomerPosition {
     /// What its records hold at first.
     pub fn population(&self) -> &Population {
         &self.population
+    }
+
+    /// One attempt, as [`Workload::execute`]: what it changes if it commits, and what customer-position tells.
+    ///
+    /// # Errors
+    /// As [`Workload::execute`].
+    pub async fn answer<P: Protocol, O: PhaseOps>(
+        &self,
+        session: &mut Session<P, O>,
+        input: &Input,
+    ) -> Result<(Tally, Option<Answer>), Halt> {
+        match &input.job {
+            Job::Feed(asked) => {
+                let volume = position::feed(session, asked).await?;
+                Ok((Tally { volume, ..Tally::default() }, None))
+            }
+            Job::Position(asked) => {
+                let found = position::run(session, input.node, asked).await?;
+                let p = &self.population;
+                let has = (p.accounts(asked.customer), p.holdings_of(asked.customer));
+                let misread = u64::from((found.accounts, found.holdings) != has);
+                Ok((Tally { misread, ..Tally::default() }, Some(found)))
+            }
+        }
     }
 }
 
@@ -198,7 +221,7 @@ impl Workload for CustomerPosition {
     }
 
     fn touches(&self) -> Vec<Touches> {
-        let feed = if self.weights.1 > 0 { FEED } else { 0 };
+        let feed = if self.mix.weight(Kind::Feed) > 0 { FEED } else { 0 };
         let mut most = vec![
             (table::CUSTOMER, 1, 0),
             (table::TAX, 1, 0),
@@ -223,7 +246,6 @@ impl Workload for CustomerPosition {
     }
 
     fn fill(&self, record: RecordId, words: &mut [u64]) {
-        words.fill(0);
         self.population.fill(record, words);
     }
 
@@ -240,19 +262,10 @@ impl Workload for CustomerPosition {
         session: &mut Session<P, O>,
         input: &Input,
     ) -> Result<Tally, Halt> {
-        match &input.job {
-            Job::Feed(asked) => {
-                let volume = position::feed(session, asked).await?;
-                Ok(Tally { volume, ..Tally::default() })
-            }
-            Job::Position(asked) => {
-                let found = position::run(session, input.node, asked).await?;
-                let p = &self.population;
-                let has = (p.accounts(asked.customer), p.holdings_of(asked.customer));
-                let misread = u64::from((found.accounts, found.holdings) != has);
-                Ok(Tally { misread, ..Tally::default() })
-            }
-        }
+        let (effects, answer) = self.answer(session, input).await?;
+        // A customer would see it.
+        std::hint::black_box(&answer);
+        Ok(effects)
     }
 
     fn tally(&self, record: RecordId, words: &[u64], sum: &mut Tally) {

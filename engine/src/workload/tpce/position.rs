@@ -11,7 +11,6 @@ use crate::protocol::Protocol;
 use crate::session::{Halt, Order, Rows, Session};
 use crate::workload::RecordId;
 use phases::ops::PhaseOps;
-use std::hint::black_box;
 
 const ACCOUNTS: usize = MOST_ACCOUNTS as usize;
 /// Most holdings of a customer.
@@ -21,12 +20,48 @@ pub(super) const TRADES: usize = 10;
 /// Prices fetched in one step.
 const STEP: usize = 16;
 
-/// What a customer's accounts came to.
-pub(super) struct Found {
-    /// Accounts.
-    pub(super) accounts: u64,
-    /// Securities they hold.
-    pub(super) holdings: u64,
+/// Most changes of status that the history shows.
+const CHANGES: usize = TRADES * MOST_CHANGES as usize;
+
+/// What a customer's accounts came to (clause 3.3.6.4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// The customer, by L_NAME and TIER.
+    pub customer: ([u64; customer::L_NAME.words()], u64),
+    /// How many accounts there are.
+    pub accounts: u64,
+    /// How many securities they hold.
+    pub holdings: u64,
+    /// The accounts by what their holdings are worth, the poorest first; those that are not there are all zero.
+    pub worth: [Worth; ACCOUNTS],
+    /// Trades of one account, the last one first, each with its changes of status.
+    pub history: [Option<Changed>; CHANGES],
+}
+
+/// What an account is worth. In this order they are sorted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Worth {
+    /// Its holdings at today's prices, in cents.
+    pub assets: u64,
+    /// The account, from 0.
+    pub account: u64,
+    /// CA_BAL.
+    pub balance: u64,
+}
+
+/// A trade's change of status.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Changed {
+    /// The trade, by its key.
+    pub trade: u64,
+    /// T_S_SYMB.
+    pub security: u64,
+    /// T_QTY.
+    pub quantity: u64,
+    /// TH_DTS.
+    pub date: u64,
+    /// ST_NAME.
+    pub status: [u64; status_type::NAME.words()],
 }
 
 /// A customer's accounts with what they are worth at today's prices, and of one of them the last trades.
@@ -34,7 +69,7 @@ pub(super) async fn run<P: Protocol, O: PhaseOps>(
     session: &mut Session<P, O>,
     node: u64,
     asked: &Position,
-) -> Result<Found, Halt> {
+) -> Result<Answer, Halt> {
     let c = match asked.by_tax {
         false => asked.customer,
         true => {
@@ -43,33 +78,41 @@ pub(super) async fn run<P: Protocol, O: PhaseOps>(
         }
     };
     let row = session.read(key::customer(c)).await?;
-    black_box((session.word(row, customer::L_NAME.word()), session.word(row, customer::TIER.word())));
+    let name = std::array::from_fn(|n| session.word(row, customer::L_NAME.word() + n));
+    let tier = session.word(row, customer::TIER.word());
 
     let accounts = session.scan(table::ACCOUNT, key::accounts_of(c), ACCOUNTS, Order::Ascending).await?;
     let holdings = session.scan(table::HOLDING, key::holdings_of(c), HOLDINGS, Order::Ascending).await?;
-    let mut worth = [(0u64, 0u64, 0u64); ACCOUNTS];
+    let mut worth = [Worth::default(); ACCOUNTS];
     for (n, account) in worth.iter_mut().enumerate().take(accounts.len()) {
         let row = session.row(accounts, n);
         let (_, a) = key::customer_and_account(session.key(row));
-        *account = (0, a, session.word(row, customer_account::BAL.word()));
+        let balance = session.word(row, customer_account::BAL.word());
+        *account = Worth { assets: 0, account: a, balance };
     }
-    value(session, holdings, &mut worth).await?;
-    let worth = &mut worth[..accounts.len()];
-    worth.sort_unstable();
-    black_box(&*worth);
+    value(session, holdings, &mut worth[..accounts.len()]).await?;
+    let sorted = &mut worth[..accounts.len()];
+    sorted.sort_unstable();
+    let mut changes = [None; CHANGES];
     if asked.history
-        && let Some(&(_, a, _)) = worth.get(asked.account as usize % worth.len().max(1))
+        && let Some(of) = sorted.get(asked.account as usize % sorted.len().max(1))
     {
-        history(session, node, c, a).await?;
+        history(session, node, c, of.account, &mut changes).await?;
     }
-    Ok(Found { accounts: accounts.len() as u64, holdings: holdings.len() as u64 })
+    Ok(Answer {
+        customer: (name, tier),
+        accounts: accounts.len() as u64,
+        holdings: holdings.len() as u64,
+        worth,
+        history: changes,
+    })
 }
 
 /// Adds to each account's assets its holdings at today's prices, which lie on all nodes.
 async fn value<P: Protocol, O: PhaseOps>(
     session: &mut Session<P, O>,
     holdings: Rows,
-    worth: &mut [(u64, u64, u64); ACCOUNTS],
+    worth: &mut [Worth],
 ) -> Result<(), Halt> {
     let mut from = 0;
     while from < holdings.len() {
@@ -86,8 +129,8 @@ async fn value<P: Protocol, O: PhaseOps>(
             let holding = session.row(holdings, from + n);
             let (_, a) = key::customer_and_account(session.key(holding));
             let quantity = session.word(holding, holding_summary::QTY.word());
-            if let Some(account) = worth.iter_mut().find(|account| account.1 == a) {
-                account.0 += quantity * price;
+            if let Some(account) = worth.iter_mut().find(|account| account.account == a) {
+                account.assets += quantity * price;
             }
         }
         from += count;
@@ -101,20 +144,27 @@ async fn history<P: Protocol, O: PhaseOps>(
     node: u64,
     c: u64,
     a: u64,
+    shown: &mut [Option<Changed>; CHANGES],
 ) -> Result<(), Halt> {
+    let mut shown = shown.iter_mut();
     let trades = session.scan(table::TRADE, key::trades_of(c, a), TRADES, Order::Descending).await?;
     for n in 0..trades.len() {
         let row = session.row(trades, n);
-        black_box((session.word(row, trade::S_SYMB.word()), session.word(row, trade::QTY.word())));
-        let changes = key::changes_of(session.key(row));
+        let (security, quantity) =
+            (session.word(row, trade::S_SYMB.word()), session.word(row, trade::QTY.word()));
+        let trade = session.key(row);
+        let changes = key::changes_of(trade);
         let changes =
             session.scan(table::TRADE_HISTORY, changes, MOST_CHANGES as usize, Order::Ascending).await?;
         for n in 0..changes.len() {
             let row = session.row(changes, n);
             let status = session.word(row, trade_history::ST_ID.word());
-            black_box(session.word(row, trade_history::DTS.word()));
+            let date = session.word(row, trade_history::DTS.word());
             let row = session.read(key::status(node, status)).await?;
-            black_box(session.word(row, status_type::NAME.word()));
+            let status = std::array::from_fn(|n| session.word(row, status_type::NAME.word() + n));
+            if let Some(place) = shown.next() {
+                *place = Some(Changed { trade, security, quantity, date, status });
+            }
         }
     }
     Ok(())

@@ -119,17 +119,7 @@ impl Ycsb {
                 fields.record_bytes()
             )));
         }
-        let (theta, hot) = (p.real("zipf_theta"), p.real("hot_accesses_share"));
-        let keys = match (theta > 0.0, hot > 0.0) {
-            (true, true) => {
-                return Err(p.refuse("zipf_theta and hot_accesses_share are two kinds of skew; set one"));
-            }
-            (false, true) if p.real("hot_records_share") == 0.0 => {
-                return Err(p.refuse("hot_accesses_share needs a hot area: hot_records_share is 0"));
-            }
-            (false, true) => KeyDist::hot_set(records, p.real("hot_records_share"), hot),
-            _ => KeyDist::zipfian(records, theta),
-        };
+        let keys = KeyDist::parse(&p, records, "hot_accesses_share")?;
         Ok(Ycsb {
             records,
             fields,
@@ -187,19 +177,12 @@ impl Workload for Ycsb {
         self.operations
     }
 
-    fn fill(&self, _: RecordId, words: &mut [u64]) {
-        words.fill(0);
-    }
+    fn fill(&self, _: RecordId, _: &mut [u64]) {}
 
     fn draw(&self, rng: &mut impl Rng) -> Input {
         let mut input = Input { keys: [0; MAX_OPERATIONS], fields: [0; MAX_OPERATIONS], writes: 0 };
         for i in 0..self.operations {
-            let mut key = self.keys.sample(rng);
-            // The next free neighbour instead of redrawing: bounded, also where one key takes nearly all draws.
-            while input.keys[..i].contains(&key) {
-                key = (key + 1) % self.records;
-            }
-            input.keys[i] = key;
+            input.keys[i] = self.keys.sample_other(&input.keys[..i], rng);
             if rng.random::<f64>() < self.write_share {
                 input.writes |= 1 << i;
                 input.fields[i] = rng.random_range(0..self.fields.count) as u16;

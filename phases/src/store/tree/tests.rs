@@ -182,7 +182,7 @@ proptest! {
 
 #[test]
 fn keys_in_ascending_order_fill_their_leaves() {
-    let mut tree = Tree::with_room(10_000);
+    let mut tree = Tree::default();
     for key in 0..10_000 {
         tree.insert(key, key).unwrap();
     }

@@ -1,0 +1,102 @@
+//! What a point gave, and the counts of workers and processes that it is the sum of.
+
+use super::{OBJECTS, Point};
+use crate::measure::{Histogram, Steadiness};
+use crate::mesh::RunFacts;
+use crate::units::Nanos;
+use crate::verbs::port::Traffic;
+
+/// What one point gave.
+#[derive(Clone, Debug)]
+pub struct Sample {
+    /// Operations counted in the window: requests, or multi-object operations on the ladder.
+    pub ops: u64,
+    /// The window.
+    pub window: Nanos,
+    /// The warm-up before it, and how well the rate is known.
+    pub steadiness: Steadiness,
+    /// Latency of a group of `outstanding` requests (or of a multi-object operation).
+    pub latency: Histogram,
+    /// Traffic of the whole run, warm-up included, and the operations it carried.
+    pub traffic: Traffic,
+    /// Operations of the whole run.
+    pub ops_total: u64,
+    /// Instructions per operation, or why they were not counted.
+    pub instructions_per_op: Result<f64, String>,
+    /// Simulator facts.
+    pub facts: RunFacts,
+    /// Connected queue pairs of the whole cluster.
+    pub queue_pairs: u64,
+}
+
+impl Sample {
+    /// Operations per second of the whole cluster.
+    pub fn rate_per_s(&self) -> f64 {
+        self.ops as f64 / self.window.as_secs_f64()
+    }
+
+    /// Payload that operations moved, in gigabytes (10⁹) per second of the whole cluster; headers and calls' frames do not count.
+    pub fn goodput_gb_per_s(&self, point: &Point) -> f64 {
+        let objects = if point.rung.is_some() { OBJECTS } else { 1 };
+        self.rate_per_s() * f64::from(point.payload) * f64::from(objects) / 1e9
+    }
+
+    /// Doorbells per operation, replies' doorbells included.
+    pub fn doorbells_per_op(&self) -> f64 {
+        self.traffic.doorbells as f64 / self.ops_total.max(1) as f64
+    }
+}
+
+/// What was counted, by one worker or by several.
+pub(super) struct Counted {
+    pub(super) ops: u64,
+    pub(super) ops_total: u64,
+    pub(super) latency: Histogram,
+    pub(super) traffic: Traffic,
+    pub(super) queue_pairs: u64,
+    /// Of all operations.
+    pub(super) instructions: Result<f64, String>,
+}
+
+impl Default for Counted {
+    fn default() -> Counted {
+        Counted {
+            ops: 0,
+            ops_total: 0,
+            latency: Histogram::new(),
+            traffic: Traffic::default(),
+            queue_pairs: 0,
+            instructions: Ok(0.0),
+        }
+    }
+}
+
+impl Counted {
+    /// Adds what others counted. It may come from another process, which may say anything: sums stay in their range.
+    pub(super) fn add(&mut self, other: &Counted) {
+        self.ops = self.ops.saturating_add(other.ops);
+        self.ops_total = self.ops_total.saturating_add(other.ops_total);
+        self.latency.merge(&other.latency);
+        self.traffic.add(&other.traffic);
+        self.queue_pairs = self.queue_pairs.saturating_add(other.queue_pairs);
+        self.instructions = match (&self.instructions, &other.instructions) {
+            (Ok(sum), Ok(n)) => Ok(sum + n),
+            (Err(why), _) | (_, Err(why)) => Err(why.clone()),
+        };
+    }
+
+    /// The sample that these counts are.
+    pub(super) fn sample(self, steadiness: Steadiness, facts: RunFacts) -> Sample {
+        Sample {
+            ops: self.ops,
+            window: steadiness.measured,
+            steadiness,
+            latency: self.latency,
+            traffic: self.traffic,
+            ops_total: self.ops_total,
+            instructions_per_op: self.instructions.map(|n| n / self.ops_total.max(1) as f64),
+            facts,
+            queue_pairs: self.queue_pairs,
+        }
+    }
+}
