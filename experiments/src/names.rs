@@ -50,7 +50,10 @@ fn of_word(typed: &str, candidate: &str) -> Option<usize> {
     if candidate.match_indices('-').any(|(at, _)| begins(&candidate[at + 1..])) {
         return Some(2);
     }
-    let digits = |text: &str| text.chars().filter(char::is_ascii_digit).collect::<String>();
+    let digits = |text: &str| -> Vec<String> {
+        let runs = text.split(|c: char| !c.is_ascii_digit()).filter(|run| !run.is_empty());
+        runs.map(|run| run.trim_start_matches('0').to_owned()).collect()
+    };
     let letters = typed.chars().count().min(candidate.chars().count());
     // A quarter of the letters wrong is a different word; in a short one, a second slip is.
     let slips = match letters {
@@ -63,7 +66,7 @@ fn of_word(typed: &str, candidate: &str) -> Option<usize> {
 }
 
 /// Most names that a question offers: more are no help beside the list.
-const OFFERED: usize = 3;
+const OFFERED: usize = 4;
 
 /// `did you mean …?`, where one name is near or a few are equally so.
 pub fn meant<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<String> {
@@ -131,6 +134,7 @@ mod tests {
             ["accounts_per_thread"]
         );
         assert_eq!(nearest("tpcc", workloads()), ["tpcc"]);
+        assert_eq!(nearest("DRH-P2", ["DRH-P01", "DRH-P02", "DRH-P12"]), ["DRH-P02"]);
         assert_eq!(nearest("atomic_unti", ["nic.atomic_unit", "nic.atomic_hold"]), ["nic.atomic_unit"]);
         assert!(meant("hot", ["hot_records_share", "hot_accesses_share"]).unwrap().contains("` or `"));
     }

@@ -294,9 +294,9 @@ fn why(choices: &[Choice]) -> String {
     let rows = choices.iter().map(|choice| {
         let or = |text: String| if text.is_empty() { "–".to_owned() } else { text };
         let (phase, via) = (choice.phase.to_string(), choice.step.via.to_string());
-        [phase, via, choice.saves(), or(choice.alternative()), or(choice.flip())]
+        [phase, via, choice.difference(), or(choice.alternative()), or(choice.flip())]
     });
-    let text = table(&["phase", "carried by", "saves", "against", "flips with"], rows);
+    let text = table(&["phase", "carried by", "difference", "against", "flips with"], rows);
     format!("{text}(– : no price, halved or doubled, changes it; -v compares whole plans)\n")
 }
 

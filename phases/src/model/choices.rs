@@ -92,8 +92,8 @@ fn apart(a: &Plan, b: &Plan, phase: Phase) -> (usize, bool, usize) {
 }
 
 impl Choice {
-    /// What it saves, in a few words with units.
-    pub fn saves(&self) -> String {
+    /// What it makes of rate and latency, in a few words with units.
+    pub fn difference(&self) -> String {
         let Some(against) = &self.against else {
             return if self.idle { "nothing to carry" } else { "no other can run" }.to_owned();
         };
@@ -103,25 +103,12 @@ impl Choice {
         if against.tie {
             return "tie (<1 %)".to_owned();
         }
-        let rate = against.rate_gain.abs().max(0.0);
-        let span = against.latency_saved_ns.abs() / 1e3;
-        let rate = (rate >= 0.005).then(|| (against.rate_gain > 0.0, format!("{:.1} % rate", 100.0 * rate)));
-        let latency = (against.latency_gain.abs() >= 0.005)
-            .then(|| (against.latency_saved_ns > 0.0, format!("{span:.2} µs latency")));
-        let of = |wanted: bool| {
-            let told: Vec<&str> = [&rate, &latency]
-                .into_iter()
-                .flatten()
-                .filter(|(saved, _)| *saved == wanted)
-                .map(|(_, text)| text.as_str())
-                .collect();
-            told.join(", ")
-        };
-        match (of(true), of(false)) {
-            (saved, lost) if lost.is_empty() => saved,
-            (saved, lost) if saved.is_empty() => format!("costs {lost}"),
-            (saved, lost) => format!("{saved}; costs {lost}"),
-        }
+        // What is below half a per cent is no difference beside one that is over a whole.
+        let told = |share: f64, words: String| (share.abs() >= 0.005).then_some(words);
+        let rate = told(against.rate_gain, format!("{} rate", signed(100.0 * against.rate_gain, 1, "%")));
+        let later = signed(-against.latency_saved_ns / 1e3, 2, "µs");
+        let latency = told(against.latency_gain, format!("{later} latency"));
+        rate.into_iter().chain(latency).collect::<Vec<_>>().join(", ")
     }
 
     /// What it was held against, in a few words.
@@ -141,9 +128,14 @@ impl Choice {
     }
 }
 
+/// `+17.1 %`, `−2.08 µs`.
+fn signed(value: f64, digits: usize, unit: &str) -> String {
+    format!("{}{:.digits$} {unit}", if value < 0.0 { "−" } else { "+" }, value.abs())
+}
+
 impl fmt::Display for Choice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}: {}", self.phase, self.step.via, self.saves())?;
+        write!(f, "{} {}: {}", self.phase, self.step.via, self.difference())?;
         if !self.alternative().is_empty() && !self.idle {
             write!(f, " against {}", self.alternative())?;
         }
@@ -188,10 +180,13 @@ mod tests {
             let against = choice.against.as_ref().unwrap();
             assert_ne!(against.step.via, choice.step.via, "{line}");
             if choice.idle {
-                assert_eq!((choice.phase, choice.saves()), (Phase::Unlock, "nothing to carry".to_owned()));
+                assert_eq!(
+                    (choice.phase, choice.difference()),
+                    (Phase::Unlock, "nothing to carry".to_owned())
+                );
                 continue; // nothing aborts
             }
-            assert_eq!(choice.saves() == "tie (<1 %)", against.tie, "{line}");
+            assert_eq!(choice.difference() == "tie (<1 %)", against.tie, "{line}");
             let unit = ["% rate", "µs latency"].iter().any(|unit| line.contains(unit));
             assert_eq!(unit, !against.tie, "{line}");
             // The winner is within the search's tolerance of all others.
@@ -221,7 +216,10 @@ mod tests {
     fn what_has_no_alternative_says_so() {
         let (_, choices) = tuned(&profile(), 4, false);
         for choice in choices.iter().filter(|choice| !choice.idle) {
-            assert_eq!((choice.saves().as_str(), choice.alternative()), ("no other can run", String::new()));
+            assert_eq!(
+                (choice.difference().as_str(), choice.alternative()),
+                ("no other can run", String::new())
+            );
         }
         // One node has no backups: nothing is logged, and all ways to log are one.
         let (_, choices) = tuned(&profile(), 1, true);
