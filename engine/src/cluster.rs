@@ -87,6 +87,9 @@ impl Clocks {
     }
 }
 
+/// One of so many attempts has its phases timed, unless asked for otherwise: where time is real, reading clocks costs.
+pub const SAMPLE_EVERY: u32 = 16;
+
 /// All that a run is a value of, beside workload and protocol.
 #[derive(Clone, Debug)]
 pub struct RunSpec {
@@ -141,7 +144,7 @@ impl RunSpec {
             seed: 1,
             worker: WorkerConfig::default(),
             retry: RetryPolicy::default(),
-            sample_every: 16,
+            sample_every: SAMPLE_EVERY,
             // DrTM+H's index cache: 300 MB for TPC-C on each machine. A word a record covers far more here.
             cache_bytes: 16 << 20,
             warm_cache: true,

@@ -176,6 +176,13 @@ pub struct Parts<P, O> {
     pub recorder: Option<Recorder>,
 }
 
+/// In how many attempts a session is timed first. Sessions take turns, so that a run too short for all of them to be timed
+/// has a fair share that is.
+fn first_sample(owner: Owner, every: u32) -> u32 {
+    let turn = u32::from(owner.node().0) + u32::from(owner.worker()) + owner.coroutine();
+    every - turn.checked_rem(every).unwrap_or(0)
+}
+
 /// One coroutine's transactions.
 pub struct Session<P, O> {
     protocol: P,
@@ -211,7 +218,7 @@ impl<P: Protocol, O: PhaseOps> Session<P, O> {
             window: parts.window,
             retry: parts.retry,
             sample_every: parts.sample_every,
-            until_sample: parts.sample_every,
+            until_sample: first_sample(parts.owner, parts.sample_every),
             begun: 0,
             txn: Txn::new(),
             scanned: Vec::new(),

@@ -6,7 +6,7 @@ use engine::session::{Halt, Session};
 use engine::verify::{Level, check};
 use engine::workload::{Check, RecordId, TableDef, Workload};
 use phases::ops::PhaseOps;
-use phases::plan::{Plan, Preset};
+use phases::plan::{Phase, Plan, Preset};
 use phases::rule::Abort;
 use primitives::fabric::loopback::Options;
 use primitives::mesh::{FabricSpec, Shape};
@@ -180,6 +180,32 @@ fn an_abort_is_tried_again_until_it_commits() {
     assert!(result.passed());
     assert_eq!((result.stats.committed, result.stats.aborts.of("requested")), (30, 60));
     assert_eq!(result.stats.latency.count(), 30, "latency is per transaction, not per attempt");
+}
+
+/// One attempt in sixteen is timed: sessions take turns, so that a run in which none comes to its sixteenth has its share.
+#[test]
+fn a_short_run_has_its_share_of_timed_attempts() {
+    let shape = Shape { nodes: 2, workers: 1 };
+    let mut spec = RunSpec::new(FabricSpec::Loopback(Options::default()), shape, Preset::TwoSided.plan());
+    spec.plan.coroutines = 16;
+    let timed = |each: u64, every: u32| {
+        let mut spec = spec.clone();
+        spec.length = Length::Transactions(each);
+        spec.sample_every = every;
+        let script = Script { body: Body::ReadsItsOwnWrites, attempts: AtomicU64::new(0) };
+        let result = run_as(&spec, &script, Occ, &AtomicBool::new(false)).expect("loopback runs");
+        assert!(result.passed());
+        let attempts = result.stats.committed + result.stats.aborts.total();
+        (attempts, result.stats.phase(Phase::Fetch).latency.count())
+    };
+    let (attempts, fetched) = timed(4, 16);
+    assert!(
+        attempts >= 128 && fetched >= attempts / 32 && fetched <= attempts / 8,
+        "{fetched} of {attempts}"
+    );
+    let (attempts, fetched) = timed(4, 1);
+    assert_eq!(attempts, fetched, "all of them");
+    assert_eq!(timed(4, 0).1, 0, "none");
 }
 
 #[test]

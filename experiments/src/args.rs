@@ -3,6 +3,12 @@
 //! Flags are parsed into checked values here, so a command starts with values that make sense one by one.
 //! Whether they make sense together is for [`crate::spec::RunSpec`], which experiment files share.
 
+mod flags;
+
+pub use flags::{
+    FabricArgs, OneProcessArgs, OutputArgs, PrecisionArgs, ShapeArgs, SpecArgs, TimeArgs, WorkloadArgs,
+};
+
 use std::path::PathBuf;
 
 use clap::{ArgAction, Args, Parser, Subcommand};
@@ -11,10 +17,11 @@ use engine::verify::Level;
 use engine::verify::exchange::Format;
 use primitives::measure::Shard;
 
-use crate::error::CliError;
+use crate::listed::{self, listed};
 use crate::names::STUDY_PHASES;
 use crate::output::JsonTarget;
-use crate::spec::{FabricChoice, PlanChoice, ProfileChoice, RunSpec, Span, limits, values};
+use crate::spec::values;
+use crate::spec::{PlanChoice, ProfileChoice, RunSpec, Span, limits};
 
 const AFTER_HELP: &str = "\
 Exit codes:
@@ -99,145 +106,6 @@ impl Command {
     }
 }
 
-/// Where results go.
-#[derive(Args, Clone, Debug, Default)]
-pub struct OutputArgs {
-    /// Write the result as JSON to a new file, or to stdout with `-` (then nothing else is printed there).
-    #[arg(long, value_name = "FILE|-", value_parser = values::json_target)]
-    pub json: Option<JsonTarget>,
-    /// Keep results in this directory. One that holds another run is refused; the same run is resumed.
-    #[arg(long, value_name = "DIR")]
-    pub out: Option<PathBuf>,
-}
-
-/// Where a command's nodes are all in one process: `--cluster` is understood, and refused with what works instead.
-#[derive(Args, Clone, Debug, Default)]
-pub struct OneProcessArgs {
-    /// Not here.
-    #[arg(long, value_name = "FILE", hide = true)]
-    pub cluster: Option<PathBuf>,
-}
-
-impl OneProcessArgs {
-    /// Refuses a cluster of processes.
-    ///
-    /// # Errors
-    /// Exit code 2, with the way round.
-    pub fn check(&self, command: &str, instead: &str) -> Result<(), CliError> {
-        match &self.cluster {
-            None => Ok(()),
-            Some(_) => Err(CliError::usage(format!(
-                "`doorbell {command}` runs its nodes in one process; --cluster goes with `run` and `characterize`"
-            ))
-            .hint(instead)),
-        }
-    }
-}
-
-/// The fabric.
-#[derive(Args, Clone, Debug)]
-pub struct FabricArgs {
-    /// loopback, sim:PROFILE (shipped name or file), verbs:DEVICE or tcp.
-    #[arg(long, value_name = "FABRIC", default_value = "loopback", value_parser = values::fabric)]
-    pub fabric: FabricChoice,
-}
-
-/// How large.
-#[derive(Args, Clone, Debug)]
-pub struct ShapeArgs {
-    /// Nodes of the cluster.
-    #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = limits::NODES.usual, value_parser = values::nodes)]
-    pub nodes: u32,
-    /// Worker threads per node.
-    #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = limits::THREADS.usual, value_parser = values::threads)]
-    pub threads: u32,
-    /// Coroutines per thread; usually what a plan file says, else 8.
-    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = values::coroutines)]
-    pub coroutines: Option<u32>,
-}
-
-/// What to execute.
-#[derive(Args, Clone, Debug)]
-pub struct WorkloadArgs {
-    /// Workload.
-    #[arg(long, value_name = "NAME", default_value = "smallbank", value_parser = values::workload)]
-    pub workload: String,
-    /// A setting of the workload; may be repeated.
-    #[arg(long, value_name = "KEY=VALUE", value_parser = values::setting)]
-    pub set: Vec<(String, serde_json::Value)>,
-    /// Copies of each record, the primary included; 1 switches replication off.
-    #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = limits::REPLICAS.usual, value_parser = values::replicas)]
-    pub replicas: u32,
-}
-
-/// How long, and from which draw.
-#[derive(Args, Clone, Debug)]
-pub struct TimeArgs {
-    /// Measured time per point, with unit (100ms, 2s); virtual on sim. Usually 1s, on sim 2ms; the shortest, where a
-    /// precision is asked for.
-    #[arg(long, value_name = "TIME", allow_negative_numbers = true, value_parser = values::span)]
-    pub duration: Option<Span>,
-    /// Seed of every random draw.
-    #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = 1)]
-    pub seed: u64,
-}
-
-/// What to run and where: the part of a [`RunSpec`] that `run` and `tune` share.
-#[derive(Args, Clone, Debug)]
-pub struct SpecArgs {
-    #[allow(missing_docs)]
-    #[command(flatten)]
-    pub fabric: FabricArgs,
-    #[allow(missing_docs)]
-    #[command(flatten)]
-    pub shape: ShapeArgs,
-    #[allow(missing_docs)]
-    #[command(flatten)]
-    pub workload: WorkloadArgs,
-    #[allow(missing_docs)]
-    #[command(flatten)]
-    pub time: TimeArgs,
-}
-
-impl SpecArgs {
-    /// What the flags ask for, in the form that experiment files use.
-    pub fn spec(&self, protocol: &str, plan: PlanChoice) -> RunSpec {
-        RunSpec {
-            fabric: self.fabric.fabric.clone(),
-            workload: self.workload.workload.clone(),
-            set: self.workload.set.iter().cloned().collect(),
-            protocol: protocol.to_owned(),
-            plan,
-            nodes: self.shape.nodes,
-            threads: self.shape.threads,
-            coroutines: self.shape.coroutines,
-            replicas: self.workload.replicas,
-            duration: self.time.duration_on(&self.fabric.fabric),
-            seed: self.time.seed,
-            ..RunSpec::default()
-        }
-    }
-}
-
-impl TimeArgs {
-    /// The measured time: as asked for, or what is usual on the fabric.
-    pub fn duration_on(&self, fabric: &FabricChoice) -> Span {
-        self.duration.unwrap_or_else(|| limits::usual_duration(fabric))
-    }
-}
-
-/// How well the throughput is to be known.
-#[derive(Args, Clone, Debug, Default)]
-pub struct PrecisionArgs {
-    /// Measure until the 95 % confidence interval of the rate is within this share to either side; usually 1%, unless a
-    /// --duration is given.
-    #[arg(long, value_name = "SHARE", allow_negative_numbers = true, value_parser = values::precision)]
-    pub precision: Option<f64>,
-    /// Longest run for a precision, warm-up included; usually 5 durations, on sim 16.
-    #[arg(long, value_name = "TIME", allow_negative_numbers = true, value_parser = values::span)]
-    pub max_duration: Option<Span>,
-}
-
 /// `doorbell quickstart`.
 #[derive(Args, Clone, Debug, Default)]
 pub struct QuickstartArgs {
@@ -275,8 +143,8 @@ pub struct CharacterizeArgs {
     #[allow(missing_docs)]
     #[command(flatten)]
     pub fabric: FabricArgs,
-    /// Only these benchmarks; all of them if none is named.
-    #[arg(long, value_name = "NAME")]
+    /// Only this benchmark; may be repeated. All of them if none is named.
+    #[arg(long, value_name = "NAME", value_parser = listed(values::benchmark, listed::benchmarks))]
     pub bench: Vec<String>,
     /// Fewer values of each sweep, shorter points: for a first look.
     #[arg(long)]
@@ -320,7 +188,7 @@ pub struct CharacterizeArgs {
 pub struct CalibrateArgs {
     /// The profile to start from, a shipped name or a file; numbers with `free` bounds are fitted. With --from, the one that
     /// the characterization left if not given.
-    #[arg(long, value_name = "PROFILE", value_parser = values::profile, required_unless_present = "from")]
+    #[arg(long, value_name = "PROFILE", value_parser = listed(values::profile, listed::profiles), required_unless_present = "from")]
     pub profile: Option<ProfileChoice>,
     /// Fit to this characterization; to the calibrate claims of the profile if not given.
     #[arg(long, value_name = "RESULTS_DIR")]
@@ -375,14 +243,15 @@ pub struct TuneArgs {
     #[command(flatten)]
     pub what: SpecArgs,
     /// Concurrency control protocol; several, joined by commas, or `all` choose the best of them.
-    #[arg(long, value_name = "NAME,…|all", default_value = "occ", value_delimiter = ',', value_parser = values::tuned_protocol)]
+    #[arg(long, value_name = "NAME,…|all", default_value = "occ", value_delimiter = ',', value_parser = listed(values::tuned_protocol, listed::modelled))]
     pub protocol: Vec<String>,
     /// Run the best candidates and the presets too, and print the regret.
     #[arg(long)]
     pub verify: bool,
-    /// Price plans with this profile; usually the simulated one, or what characterizing the fabric leaves.
-    #[arg(long, value_name = "FILE")]
-    pub profile: Option<PathBuf>,
+    /// Price plans with this profile, a shipped name or a file; usually the simulated one, or what characterizing the fabric
+    /// leaves.
+    #[arg(long, value_name = "NAME|FILE", value_parser = listed(values::profile, listed::profiles))]
+    pub profile: Option<ProfileChoice>,
     /// Rivals run at a time with --verify; cores on sim, 1 where time is real.
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = values::jobs)]
     pub jobs: Option<usize>,
@@ -397,12 +266,12 @@ pub struct RunArgs {
     #[allow(missing_docs)]
     #[command(flatten)]
     pub what: SpecArgs,
-    /// Concurrency control protocol.
-    #[arg(long, value_name = "NAME", default_value = "occ", value_parser = values::protocol)]
+    /// Concurrency control protocol; calvin takes settings, as in calvin:batch=8,epoch_us=50.
+    #[arg(long, value_name = "NAME", default_value = "occ", value_parser = listed(values::protocol, listed::protocols))]
     pub protocol: String,
-    /// A plan file, a preset's name, or `tuned`.
-    #[arg(long, value_name = "FILE|PRESET|tuned", default_value = "drtm-h", value_parser = values::plan)]
-    pub plan: PlanChoice,
+    /// A plan file, a preset's name, or `tuned`; if not given drtm-h or, where that cannot run, the first preset that can.
+    #[arg(long, value_name = "FILE|PRESET|tuned", value_parser = listed(values::plan, listed::plans))]
+    pub plan: Option<PlanChoice>,
     /// Start with empty location caches; usually they know what a long run would have taught them.
     #[arg(long)]
     pub cold_cache: bool,
@@ -432,7 +301,8 @@ pub struct RunArgs {
 impl RunArgs {
     /// What the flags ask for, in the form that experiment files use.
     pub fn spec(&self) -> RunSpec {
-        let spec = self.what.spec(&self.protocol, self.plan.clone());
+        let plan = self.plan.clone().unwrap_or(PlanChoice::Usual);
+        let spec = self.what.spec(&self.protocol, plan);
         let precision = match self.what.time.duration {
             None => self.precision.precision.or(Some(limits::USUAL_PRECISION)),
             Some(_) => self.precision.precision,

@@ -255,7 +255,7 @@ pub fn run_member(
             return Err(CliError::usage(format!("a run of {run} nodes in a cluster of {file}")));
         }
         let fabric = cluster.fabric(&spec.fabric, session, spec.seed)?;
-        transact::check_share(spec, &fabric, plan.plan)?;
+        transact::check_share(spec, &fabric, plan)?;
         Ok((fabric, transact::workload(spec)?, transact::protocol(spec)?))
     })();
     let (fabric, workload, protocol) = made.inspect_err(|error| session.fail(error.message()))?;

@@ -125,6 +125,11 @@ impl CliError {
         self.exit
     }
 
+    /// Whether there is advice.
+    pub fn has_hint(&self) -> bool {
+        self.hint.is_some()
+    }
+
     /// The first line.
     pub fn message(&self) -> &str {
         &self.message

@@ -93,13 +93,16 @@ pub fn profile(choice: &ProfileChoice) -> Result<Profile, CliError> {
         ProfileChoice::File(path) => Profile::load(path),
     };
     found.map_err(|error| {
-        let hint = match (&error, choice) {
-            (ProfileError::Unknown { name }, _) => {
-                format!("{}; a file's name ends in .yaml", suggest(name, Profile::NAMES))
-            }
-            _ => "`doorbell characterize` writes a whole profile to start from".to_owned(),
-        };
-        let shown = CliError::usage(error.to_string()).hint(hint);
+        if let ProfileError::Unknown { name } = &error {
+            return CliError::usage(format!("no NIC profile is called `{name}`"))
+                .hint(format!("{}; a file's name ends in .yaml", suggest(name, Profile::NAMES)));
+        }
+        const WHOLE: &str = "`doorbell characterize` writes a whole profile to start from";
+        if let ProfileError::Parse { origin, message } = &error {
+            let shown = crate::yaml::placed(error.to_string(), origin, message);
+            return if shown.has_hint() { shown } else { shown.hint(WHOLE) };
+        }
+        let shown = CliError::usage(error.to_string()).hint(WHOLE);
         match &error {
             ProfileError::Read { source, .. } => shown.caused_by(source),
             _ => shown,

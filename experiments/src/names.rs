@@ -15,23 +15,72 @@ pub fn plan_presets() -> Vec<&'static str> {
 /// Phases that `study` drives alone.
 pub const STUDY_PHASES: &[&str] = &["execution", "validation", "logging", "commit", "read-only"];
 
-/// The known name that `name` is probably meant to be.
-pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let name = name.to_lowercase();
-    known
-        .into_iter()
-        .map(|candidate| (distance(&name, candidate), candidate))
-        // A third of the letters wrong is a different word.
-        .filter(|(distance, candidate)| *distance <= candidate.chars().count().div_ceil(3))
-        .min_by_key(|(distance, _)| *distance)
-        .map(|(_, candidate)| candidate)
+/// Names that `name` is probably meant to be: all those that are nearest, in the order they are told, or none.
+///
+/// Nearest is what differs in case and hyphens alone; then what begins with it, or a part of which does (`fdr` of
+/// `cx3pro-fdr`); then what a slip of the fingers makes of it. Digits tell names apart (`cx3`, `cx5`): a wrong one is no slip.
+pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
+    let ranked: Vec<(usize, &str)> =
+        known.into_iter().filter_map(|candidate| Some((apart(name, candidate)?, candidate))).collect();
+    let least = ranked.iter().map(|(rank, _)| *rank).min();
+    ranked.into_iter().filter(|(rank, _)| Some(*rank) == least).map(|(_, candidate)| candidate).collect()
 }
 
-/// `did you mean …?` if something is near, else the list of what there is.
+/// How far a name is from what was typed; nothing if it is another word. Of `nic.atomic_unit`, the last part is a name too.
+fn apart(typed: &str, candidate: &str) -> Option<usize> {
+    let last = candidate.rsplit('.').next().filter(|last| *last != candidate);
+    let of_last = last.and_then(|last| Some(1 + of_word(typed, last)?));
+    of_word(typed, candidate).into_iter().chain(of_last).min()
+}
+
+fn of_word(typed: &str, candidate: &str) -> Option<usize> {
+    let plain = |text: &str| text.to_lowercase().replace(['_', '.', '/'], "-");
+    let (typed, candidate) = (plain(typed.trim()), plain(candidate));
+    let bare = |text: &str| text.replace('-', "");
+    if typed.is_empty() {
+        return None;
+    }
+    if bare(&typed) == bare(&candidate) {
+        return Some(0);
+    }
+    let begins = |text: &str| typed.len() > 1 && text.starts_with(&typed);
+    if begins(&candidate) || candidate.len() > 1 && typed.starts_with(&format!("{candidate}-")) {
+        return Some(1);
+    }
+    if candidate.match_indices('-').any(|(at, _)| begins(&candidate[at + 1..])) {
+        return Some(2);
+    }
+    let digits = |text: &str| -> Vec<String> {
+        let runs = text.split(|c: char| !c.is_ascii_digit()).filter(|run| !run.is_empty());
+        runs.map(|run| run.trim_start_matches('0').to_owned()).collect()
+    };
+    let letters = typed.chars().count().min(candidate.chars().count());
+    // A quarter of the letters wrong is a different word; in a short one, a second slip is.
+    let slips = match letters {
+        0..=2 => 0,
+        3..=5 => 1,
+        more => more.div_ceil(4),
+    };
+    let found = distance(&typed, &candidate);
+    (found <= slips && digits(&typed) == digits(&candidate)).then_some(2 + found)
+}
+
+/// Most names that a question offers: more are no help beside the list.
+const OFFERED: usize = 4;
+
+/// `did you mean …?`, where one name is near or a few are equally so.
+pub fn meant<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<String> {
+    let near = nearest(name, known);
+    let quoted: Vec<String> = near.iter().map(|near| format!("`{near}`")).collect();
+    (1..=OFFERED).contains(&near.len()).then(|| format!("did you mean {}?", quoted.join(" or ")))
+}
+
+/// The advice on a name that is none: what is near, if anything is, and always the list of what there is.
 pub fn suggest(name: &str, known: &[&str]) -> String {
-    match nearest(name, known.iter().copied()) {
-        Some(near) => format!("did you mean `{near}`?"),
-        None => format!("there are {}", known.join(", ")),
+    let list = format!("there are {}", known.join(", "));
+    match meant(name, known.iter().copied()) {
+        Some(question) => format!("{question} {list}"),
+        None => list,
     }
 }
 
@@ -61,14 +110,65 @@ fn distance(a: &str, b: &str) -> usize {
 mod tests {
     use super::*;
     use engine::protocol::PROTOCOLS;
+    use primitives::profile::Profile;
 
     #[test]
     fn typing_mistakes_find_their_name() {
-        assert_eq!(nearest("loopbcak", ["loopback", "sim", "verbs", "tcp"]), Some("loopback"));
-        assert_eq!(nearest("OCC", PROTOCOLS.iter().copied()), Some("occ"));
-        assert_eq!(nearest("smalbank", workloads()), Some("smallbank"));
-        assert_eq!(nearest("", PROTOCOLS.iter().copied()), None);
-        assert_eq!(nearest("ethernet", ["loopback", "sim", "verbs", "tcp"]), None);
+        let fabrics = ["loopback", "sim", "verbs", "tcp"];
+        assert_eq!(nearest("loopbcak", fabrics), ["loopback"]);
+        assert_eq!(nearest("sym", fabrics), ["sim"]);
+        assert_eq!(nearest("OCC", PROTOCOLS.iter().copied()), ["occ"]);
+        assert_eq!(nearest("ooc", PROTOCOLS.iter().copied()), ["occ"]);
+        assert_eq!(nearest("no-wait", PROTOCOLS.iter().copied()), ["nowait"]);
+        assert_eq!(nearest("smalbank", workloads()), ["smallbank"]);
+        assert_eq!(nearest("drtmh", plan_presets()), ["drtm-h"]);
+        assert_eq!(nearest("cx4-edt", Profile::NAMES.iter().copied()), ["cx4-edr"]);
+    }
+
+    #[test]
+    fn beginnings_and_parts_of_names_find_them() {
+        assert_eq!(nearest("bounded", PROTOCOLS.iter().copied()), ["bounded-wait"]);
+        assert_eq!(nearest("theta", ["records_per_thread", "zipf_theta"]), ["zipf_theta"]);
+        assert_eq!(
+            nearest("accounts", ["hot_accounts_share", "accounts_per_thread"]),
+            ["accounts_per_thread"]
+        );
+        assert_eq!(nearest("tpcc", workloads()), ["tpcc"]);
+        assert_eq!(nearest("DRH-P2", ["DRH-P01", "DRH-P02", "DRH-P12"]), ["DRH-P02"]);
+        assert_eq!(nearest("atomic_unti", ["nic.atomic_unit", "nic.atomic_hold"]), ["nic.atomic_unit"]);
+        assert!(meant("hot", ["hot_records_share", "hot_accesses_share"]).unwrap().contains("` or `"));
+    }
+
+    #[test]
+    fn what_is_near_nothing_is_offered_the_list_alone() {
+        let benches = ["latency", "payload", "threads", "read-clients"];
+        assert_eq!(nearest("write", benches), [""; 0]);
+        // A part of a word is no beginning, and three slips of four letters are another word.
+        assert_eq!(nearest("read", ["latency", "threads"]), [""; 0]);
+        for other in ["cx9", "cx7", "ib"] {
+            assert_eq!(meant(other, Profile::NAMES.iter().copied()), None, "{other}");
+        }
+        for other in ["", " ", "ethernet", "x"] {
+            assert_eq!(nearest(other, ["loopback", "sim", "verbs", "tcp"]), [""; 0], "{other:?}");
+        }
         assert!(suggest("quux", PROTOCOLS).starts_with("there are occ, nowait"));
+        let near = suggest("mvc", PROTOCOLS);
+        assert!(near.starts_with("did you mean `mvcc`? there are occ, nowait"), "{near}");
+    }
+
+    /// Each name is its own nearest, and a letter more or less finds it again.
+    #[test]
+    fn one_slip_in_a_long_name_is_forgiven() {
+        let all = [&workloads()[..], &plan_presets()[..], PROTOCOLS, Profile::NAMES].concat();
+        for name in all.iter().filter(|name| name.len() > 4) {
+            assert!(nearest(name, all.iter().copied()).contains(name), "{name}");
+            for at in 0..name.len() {
+                let mut without = name.to_string();
+                if without.remove(at).is_ascii_digit() {
+                    continue;
+                }
+                assert!(!nearest(&without, all.iter().copied()).is_empty(), "{name} without letter {at}");
+            }
+        }
     }
 }

@@ -7,13 +7,15 @@ use crate::fabrics::Fabric;
 use crate::memory::fits;
 use crate::names::{suggest, workloads};
 use crate::schedule::{Disturbance, Watch};
+use crate::settings;
 use crate::spec::{FabricChoice, PlanChoice, RunSpec};
+use crate::yaml;
 use engine::cluster::{self, RunError, RunResult};
 use engine::protocol::{AnyProtocol, PROTOCOLS, Protocol};
 use engine::stats::ReasonCounts;
 use engine::verify::{self, Level, Verdict};
 use engine::workload::AnyWorkload;
-use phases::plan::{Phase, Plan, PlanFile, Prediction, Preset};
+use phases::plan::{Phase, Plan, PlanFile, PlanFileError, Prediction, Preset};
 use primitives::measure::{PointResult, Row};
 use primitives::mesh::Shape;
 use serde_json::{Value, json};
@@ -103,11 +105,10 @@ pub fn workload(spec: &RunSpec) -> Result<AnyWorkload, CliError> {
         }
         _ => Some(key.clone()),
     };
-    let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     let texts: Vec<(String, String)> =
-        spec.set.iter().filter_map(|(key, value)| Some((of(key)?, text(value)))).collect();
+        spec.set.iter().filter_map(|(key, value)| Some((of(key)?, settings::text(value)))).collect();
     AnyWorkload::parse(&spec.workload, scale, texts.iter().map(|(k, v)| (k.as_str(), v.as_str())))
-        .map_err(|e| CliError::usage(e.to_string()))
+        .map_err(|e| settings::refused(&e))
 }
 
 /// The protocol of a spec.
@@ -119,15 +120,49 @@ pub fn protocol(spec: &RunSpec) -> Result<AnyProtocol, CliError> {
         .map_err(|why| CliError::usage(why).hint(suggest(&spec.protocol, PROTOCOLS)))
 }
 
-/// The plan of a spec that names one; `None` where it is to be tuned.
+/// Presets in the order in which one is taken where none was asked for: the hybrid that was made by hand, then those that ask
+/// less of fabric and protocol.
+const USUAL: [Preset; 3] = [Preset::DrtmH, Preset::OneSided, Preset::TwoSided];
+
+/// The plan of a spec that names none: the first of [`USUAL`] that can run there. If none can it is the first, which will be
+/// refused with the reason.
+fn usual(spec: &RunSpec, fabric: &Fabric) -> Result<NamedPlan, CliError> {
+    let (workload, protocol) = (workload(spec)?, protocol(spec)?);
+    let caps = fabric.caps()?;
+    let mut refusals = Vec::new();
+    for preset in USUAL {
+        let plan = preset.plan().restricted_to(protocol.needs());
+        let needs = cluster::needs(&engine_spec(spec, fabric, plan), &workload, &protocol);
+        let Err(refused) = plan.check(&caps, &needs) else {
+            let mut named = NamedPlan::new(preset.name(), plan, None);
+            if let Some(why) = refusals.first() {
+                let (taken, first, under) = (preset.name(), USUAL[0].name(), &spec.protocol);
+                named.notes.push(format!(
+                    "No plan was asked for; {taken} was taken, since {first} cannot run under {under} on {}: {why}.",
+                    spec.fabric
+                ));
+            }
+            return Ok(named);
+        };
+        refusals.extend(refused.refusals);
+    }
+    let first = USUAL[0];
+    Ok(NamedPlan::new(first.name(), first.plan().restricted_to(protocol.needs()), None))
+}
+
+/// The plan of a spec that names one, or none; `None` where it is to be tuned.
 ///
 /// # Errors
 /// Exit code 2 if there is no such plan or its file is none.
-pub fn plan(spec: &RunSpec) -> Result<Option<NamedPlan>, CliError> {
+pub fn plan(spec: &RunSpec, fabric: &Fabric) -> Result<Option<NamedPlan>, CliError> {
     // Presets are shapes; how many coroutines they run with is the user's choice from the start.
     let coroutines = spec.coroutines.unwrap_or(Plan::DEFAULT_COROUTINES);
     let named = match &spec.plan {
         PlanChoice::Tuned => return Ok(None),
+        PlanChoice::Usual => {
+            let named = usual(spec, fabric)?;
+            NamedPlan { plan: Plan { coroutines, ..named.plan }, ..named }
+        }
         PlanChoice::Preset(name) => {
             let preset =
                 Preset::named(name).ok_or_else(|| CliError::usage(format!("no plan preset `{name}`")))?;
@@ -136,8 +171,12 @@ pub fn plan(spec: &RunSpec) -> Result<Option<NamedPlan>, CliError> {
             NamedPlan::new(name.clone(), Plan { coroutines, ..plan }, None)
         }
         PlanChoice::File(path) => {
-            let file =
-                PlanFile::load(path).map_err(|e| CliError::usage("the plan cannot be used").caused_by(&e))?;
+            let file = PlanFile::load(path).map_err(|error| match &error {
+                PlanFileError::Parse { origin, message } => yaml::placed(error.to_string(), origin, message),
+                PlanFileError::Read { source, .. } => {
+                    CliError::usage(format!("cannot read plan {}", path.display())).caused_by(source)
+                }
+            })?;
             NamedPlan::new(file.name, file.plan, file.prediction)
         }
         PlanChoice::Inline(map) => {
@@ -179,26 +218,26 @@ const THREADS_MOST: u64 = 4096;
 ///
 /// # Errors
 /// Exit code 2 with the reason, or the estimate and what to lower; or if workload or protocol cannot be.
-pub fn check(spec: &RunSpec, fabric: &Fabric, plan: Plan) -> Result<(), CliError> {
+pub fn check(spec: &RunSpec, fabric: &Fabric, named: &NamedPlan) -> Result<(), CliError> {
     let (workload, protocol) = (workload(spec)?, protocol(spec)?);
     let workers = u64::from(spec.nodes) * u64::from(spec.threads);
     if fabric.profile.is_none() && workers > THREADS_MOST {
         return Err(CliError::usage(format!("{workers} worker threads are too many for one process"))
             .hint(format!("real threads are limited to {THREADS_MOST}; a simulated fabric takes more")));
     }
-    let asked = engine_spec(spec, fabric, plan);
-    can_run(spec, fabric, &asked, &workload, &protocol)?;
+    let asked = engine_spec(spec, fabric, named.plan);
+    can_run(&named.name, fabric, &asked, &workload, &protocol)?;
     fits(cluster::memory_estimate(&asked, &workload, &protocol), LOWER)
 }
 
 fn can_run(
-    spec: &RunSpec,
+    name: &str,
     fabric: &Fabric,
     asked: &cluster::RunSpec,
     workload: &AnyWorkload,
     protocol: &AnyProtocol,
 ) -> Result<(), CliError> {
-    let refuse = |error: RunError| refused(&error, &spec.plan.to_string());
+    let refuse = |error: RunError| refused(&error, name);
     cluster::admit(workload, protocol).map_err(refuse)?;
     match asked.plan.check(&fabric.caps()?, &cluster::needs(asked, workload, protocol)) {
         Ok(_) => Ok(()),
@@ -210,10 +249,10 @@ fn can_run(
 ///
 /// # Errors
 /// As [`check`].
-pub fn check_share(spec: &RunSpec, fabric: &Fabric, plan: Plan) -> Result<(), CliError> {
-    let asked = engine_spec(spec, fabric, plan);
+pub fn check_share(spec: &RunSpec, fabric: &Fabric, named: &NamedPlan) -> Result<(), CliError> {
+    let asked = engine_spec(spec, fabric, named.plan);
     let (workload, protocol) = (workload(spec)?, protocol(spec)?);
-    can_run(spec, fabric, &asked, &workload, &protocol)?;
+    can_run(&named.name, fabric, &asked, &workload, &protocol)?;
     fits(cluster::memory_estimate(&asked, &workload, &protocol) / u64::from(spec.nodes.max(1)), LOWER)
 }
 
@@ -228,7 +267,7 @@ pub fn run(
     keep: Keep,
     stop: &AtomicBool,
 ) -> Result<Run, CliError> {
-    check(spec, fabric, named.plan)?;
+    check(spec, fabric, named)?;
     let (workload, protocol) = (workload(spec)?, protocol(spec)?);
     let mut asked = engine_spec(spec, fabric, named.plan);
     asked.history = keep.history;
@@ -241,9 +280,16 @@ pub fn run(
 /// Why there is no result, for people.
 pub fn refused(error: &RunError, plan: &str) -> CliError {
     match error {
-        RunError::Plan(refused) => CliError::usage(format!("plan `{plan}` cannot run here"))
-            .caused_by(refused.as_ref())
-            .hint("`doorbell tune` finds the best plan that can"),
+        RunError::Plan(refused) => {
+            let nearest = match refused.nearest {
+                Some(nearest) => {
+                    format!("the nearest plan that can: {nearest}; `doorbell tune` finds the best")
+                }
+                None => "no plan can".to_owned(),
+            };
+            let shown = CliError::usage(format!("plan `{plan}` cannot run here")).hint(nearest);
+            refused.refusals.iter().fold(shown, |shown, refusal| shown.caused_by(refusal))
+        }
         RunError::Mesh(lost) => CliError::from(lost.clone()),
         RunError::Cancelled => CliError::interrupted(),
         RunError::Undeclared { .. } => CliError::usage("the workload cannot run under this protocol")
@@ -264,7 +310,13 @@ pub fn write_history(path: &Path, history: &verify::History) -> Result<(), CliEr
         std::io::Write::flush(&mut file)
     };
     write().map_err(|e| {
-        CliError::machine(format!("the history cannot be written to {}", path.display())).caused_by(&e)
+        // A part of a history is none. Devices stay where they are.
+        if path.is_file() {
+            let _ = std::fs::remove_file(path);
+        }
+        CliError::machine(format!("the history cannot be written to {}", path.display()))
+            .caused_by(&e)
+            .hint("make room, or name another file, and run the same command again; what was measured is shown above")
     })
 }
 
@@ -356,6 +408,7 @@ impl Run {
                 let [verbs, round_trips, doorbells] = r.phase_per_committed(phase);
                 let phase_json = json!({
                     "latency_ns": quantiles(&r.stats.phase(phase).latency),
+                    "timed": r.stats.phase(phase).latency.count(),
                     "verbs": verbs, "round_trips": round_trips, "doorbells": doorbells,
                 });
                 (phase.name().to_owned(), phase_json)

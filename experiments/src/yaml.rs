@@ -11,7 +11,7 @@ use serde_yaml::{DuplicateKeyPolicy, RenderOptions, SnippetMode, UserMessageForm
 pub use serde_yaml::Spanned;
 
 use crate::error::CliError;
-use crate::names::nearest;
+use crate::names::meant;
 
 /// Longest file read. Specs, plans and profiles are a few KiB; this bounds what a device or a wrong file
 /// can make us swallow.
@@ -66,8 +66,8 @@ impl Document {
             match error.location() {
                 Some(at) => {
                     let shown = self.error_at(at.line(), at.column(), message);
-                    match meant(message) {
-                        Some(name) => shown.hint(format!("did you mean `{name}`?")),
+                    match question(message) {
+                        Some(question) => shown.hint(question),
                         None => shown,
                     }
                 }
@@ -85,6 +85,23 @@ impl Document {
     /// An error at a value of this document.
     pub fn error<T>(&self, at: &Spanned<T>, message: impl AsRef<str>) -> CliError {
         self.error_at(at.referenced.line(), at.referenced.column(), message)
+    }
+}
+
+/// What a library that reads YAML by itself said of the text of `origin`: `line 3 column 5: …`, with the place drawn where
+/// `origin` is a file, and the name that was meant.
+pub fn placed(whole: String, origin: &str, message: &str) -> CliError {
+    let place = message.strip_prefix("line ").and_then(|rest| {
+        let (line, rest) = rest.split_once(" column ")?;
+        Some((line.parse().ok()?, rest.split(':').next()?.parse().ok()?))
+    });
+    let mut shown = CliError::usage(whole);
+    if let (Some((line, column)), Ok(document)) = (place, Document::read(Path::new(origin))) {
+        shown = shown.at(&document.name, &document.text, line, column);
+    }
+    match question(message) {
+        Some(question) => shown.hint(question),
+        None => shown,
     }
 }
 
@@ -112,13 +129,13 @@ pub fn to_string<T: Serialize>(value: &T) -> Result<String, CliError> {
     serde_yaml::to_string(value).map_err(|e| CliError::check("cannot write YAML").caused_by(&e))
 }
 
-/// The name probably meant, where the message says what was found and what was expected: ``unknown field
+/// Whether another name was meant, where the message says what was found and what was expected: ``unknown field
 /// `nods`, expected one of nodes, seed``.
-fn meant(message: &str) -> Option<&str> {
+fn question(message: &str) -> Option<String> {
     let (found, expected) = message.split_once("expected ")?;
     let found = found.split('`').nth(1)?;
     let names = expected.trim_start_matches("one of ").split(',').map(|name| name.trim().trim_matches('`'));
-    nearest(found, names)
+    meant(found, names)
 }
 
 /// The message without the place, which we tell ourselves.

@@ -266,7 +266,8 @@ fn completions_and_pages_name_every_command() {
 
 #[test]
 fn fabrics_that_do_not_work_here_exit_with_3_and_name_one_that_does() {
-    refused(&["run", "--fabric", "tcp"], 2, &["plan `drtm-h` cannot run here", "tcp", "one-sided"]);
+    let asked = ["run", "--fabric", "tcp", "--plan", "drtm-h"];
+    refused(&asked, 2, &["plan `drtm-h` cannot run here", "tcp", "one-sided"]);
     refused(&["characterize", "--fabric", "tcp", "--bench", "signal"], 2, &["no benchmark `signal`"]);
     refused(&["tune", "--fabric", "tcp"], 2, &["no profile of tcp can be fitted", "--profile FILE"]);
     refused(

@@ -47,6 +47,9 @@ pub struct Characterized {
     pub profile: Option<Profile>,
 }
 
+/// How often a point at which no request ended is measured again, where time is real.
+const AGAIN: usize = 3;
+
 /// The usual scope on a fabric. Real fabrics get two nodes of one thread, which two CPUs can run side by side.
 pub fn usual_scope(virtual_time: bool, quick: bool) -> Scope {
     if virtual_time {
@@ -123,13 +126,14 @@ pub fn run(args: &CharacterizeArgs, context: &Context) -> Result<(), CliError> {
     };
     let done = characterize(&wanted, context)?;
     let record = RunRecord::read(&done.dir)?;
-    let rows = summary_rows(&record.summary);
-    let mut people = table(&["primitive", "latency p50", "latency p99", "best rate"], rows);
+    let mut people = summary_table(&record.summary);
     people.push_str(&format!("\nresults: {}\n", done.dir.display()));
     if let Some(profile) = &done.profile {
         people.push_str(&format!("profile: {}\n", profile_path(&done.dir, profile).display()));
     } else if args.bench.is_empty() {
         people.push_str("no profile: it is fitted to one-sided verbs, which this fabric does not have\n");
+    } else {
+        people.push_str("no profile: it is fitted to all benchmarks, and only some were asked for\n");
     }
     people.push_str(&format!("a page with charts: doorbell report {}\n", done.dir.display()));
     emit(args.output.json.as_ref(), &record, &people)
@@ -214,13 +218,25 @@ pub fn characterize(wanted: &Characterization, context: &Context) -> Result<Char
                         .measure(cluster, &mut session, stop)?
                         .ok_or_else(|| CliError::check("bug: node 0 has no whole point"))?
                 }
-                _ => bench::run(&fabric.spec, scope, point, wanted.seed, stop).map_err(|e| match context
-                    .interrupt
-                    .asked()
-                {
-                    true => CliError::interrupted(),
-                    false => CliError::check("the benchmark failed").caused_by(&e),
-                })?,
+                _ => {
+                    let measured = || {
+                        bench::run(&fabric.spec, scope, point, wanted.seed, stop).map_err(|e| {
+                            match context.interrupt.asked() {
+                                true => CliError::interrupted(),
+                                false => CliError::check("the benchmark failed").caused_by(&e),
+                            }
+                        })
+                    };
+                    let mut sample = measured()?;
+                    // A point without one request in it, on a machine that had other things to do.
+                    for _ in 0..AGAIN {
+                        if sample.ops > 0 || caps.virtual_time || context.interrupt.asked() {
+                            break;
+                        }
+                        sample = measured()?;
+                    }
+                    sample
+                }
             };
             let disturbance = watch.end();
             if context.interrupt.asked() {
@@ -232,7 +248,7 @@ pub fn characterize(wanted: &Characterization, context: &Context) -> Result<Char
                 ..PointResult::default()
             })
         },
-        |dir| summarize(dir, &points),
+        |dir| summarize(dir, &points, wanted.scope.nodes),
     )?;
     let profile = profile_of(&fabric, &caps, &dir, &points, wanted)?;
     if let Some(profile) = &profile {
@@ -284,7 +300,12 @@ fn profile_of(
     }
     bench::fit(&rated, caps, wanted.scope.nodes, &machine)
         .map(Some)
-        .map_err(|e| CliError::check("no profile could be fitted").caused_by(&e))
+        .map_err(|e| {
+            CliError::check("no profile could be fitted").caused_by(&e).hint(format!(
+                "points at which no request ended were taken on a busy machine: remove {} and measure again on an idle one",
+                wanted.out.display()
+            ))
+        })
 }
 
 /// A point's row of `points.csv`.
@@ -303,43 +324,91 @@ pub fn row(point: &Point, sample: &Sample) -> Row {
         .with("measured_ns", sample.steadiness.measured)
 }
 
-/// Per verb: unloaded latency and the best rate of any point, with the point.
-fn summarize(dir: &ResultDir, points: &[Point]) -> Value {
+/// The question that measures requests alone: its rates say nothing of what a card can do.
+const UNLOADED: &str = "latency";
+
+/// Per verb: unloaded latency, and the best rate of any loaded point, of all nodes and of one, with its question. What was
+/// not asked for is null.
+fn summarize(dir: &ResultDir, points: &[Point], nodes: u16) -> Value {
     let Ok(rows) = dir.rows(TableName::Points) else { return Value::Null };
     let number = |row: &Row, column: &str| row.get(column).and_then(|text| text.parse::<f64>().ok());
     let mut verbs = Vec::new();
     for verb in BenchVerb::ALL {
         let of_verb = || rows.iter().filter(|row| row.get("verb") == Some(verb.name()));
-        let alone = of_verb().find(|row| row.get("bench") == Some("latency"));
-        let best = of_verb().filter_map(|row| number(row, "rate_per_s")).fold(0.0, f64::max);
+        let alone = of_verb().find(|row| row.get("bench") == Some(UNLOADED));
+        let loaded = of_verb().filter(|row| row.get("bench") != Some(UNLOADED));
+        let best = loaded
+            .filter_map(|row| Some((number(row, "rate_per_s")?, row)))
+            .max_by(|a, b| a.0.total_cmp(&b.0));
+        let asked = best.map(|(_, row)| number(row, "servers").unwrap_or(f64::from(nodes)));
         verbs.push(json!({
             "verb": verb.name(),
             "latency_p50_ns": alone.and_then(|row| number(row, "latency_p50_ns")),
             "latency_p99_ns": alone.and_then(|row| number(row, "latency_p99_ns")),
-            "best_rate_per_s": best,
+            "best_rate_per_s": best.map(|(rate, _)| rate),
+            "best_rate_per_machine_per_s": best.zip(asked).map(|((rate, _), asked)| rate / asked.max(1.0)),
+            "best_rate_bench": best.and_then(|(_, row)| row.get("bench")),
         }));
     }
     let counted = rows.iter().any(|row| row.get("instructions_per_op").is_some_and(|text| !text.is_empty()));
     json!({
         "verbs": verbs,
+        "nodes": nodes,
         "points": points.len(),
         "hardware_counters": if counted { "instructions" } else { "not available" },
     })
 }
 
-fn summary_rows(summary: &Value) -> Vec<[String; 4]> {
-    let latency = |v: &Value| v.as_f64().map_or("not available".into(), |ns| Nanos(ns as u64).to_string());
-    summary["verbs"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .map(|verb| {
-            [
-                verb["verb"].as_str().unwrap_or_default().to_owned(),
-                latency(&verb["latency_p50_ns"]),
-                latency(&verb["latency_p99_ns"]),
-                verb["best_rate_per_s"].as_f64().map_or("not available".into(), human_rate),
-            ]
-        })
-        .collect()
+/// The summary for people: what was measured, and what would measure the rest.
+fn summary_table(summary: &Value) -> String {
+    let latency = |v: &Value| v.as_f64().map_or("not measured".into(), |ns| Nanos(ns as u64).to_string());
+    let rate = |v: &Value| v.as_f64().map_or("not measured".into(), human_rate);
+    let of = |verb: &Value| {
+        [
+            verb["verb"].as_str().unwrap_or_default().to_owned(),
+            latency(&verb["latency_p50_ns"]),
+            latency(&verb["latency_p99_ns"]),
+            rate(&verb["best_rate_per_s"]),
+            rate(&verb["best_rate_per_machine_per_s"]),
+            verb["best_rate_bench"].as_str().unwrap_or("–").to_owned(),
+        ]
+    };
+    let rows: Vec<[String; 6]> = summary["verbs"].as_array().into_iter().flatten().map(of).collect();
+    let measured = |from: usize| rows.iter().any(|row| row[from] != "not measured");
+    let total = match summary["nodes"].as_u64() {
+        Some(nodes) => format!("best rate, {nodes} nodes"),
+        None => "best rate, all nodes".to_owned(),
+    };
+    let head = ["primitive", "latency p50", "latency p99", &total, "a machine", "at"];
+    let mut text = table(&head, rows.iter().cloned());
+    if !measured(1) {
+        text.push_str("latency of a request alone: --bench latency measures it\n");
+    }
+    if !measured(3) {
+        text.push_str("best rates need load: --bench threads or outstanding, or all benchmarks\n");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_not_measured_says_what_would_measure_it() {
+        let verb = |p50: Option<u64>, rate: Option<f64>| {
+            json!({ "nodes": 4, "verbs": [{
+                "verb": "read", "latency_p50_ns": p50, "latency_p99_ns": p50, "best_rate_per_s": rate,
+                "best_rate_per_machine_per_s": rate.map(|rate| rate / 4.0), "best_rate_bench": rate.map(|_| "threads"),
+            }] })
+        };
+        let latency_alone = summary_table(&verb(Some(1800), None));
+        assert!(latency_alone.contains("not measured") && latency_alone.contains("best rates need load"));
+        assert!(!latency_alone.contains("/s\n"), "{latency_alone}");
+        let both = summary_table(&verb(Some(1800), Some(8e7)));
+        for part in ["best rate, 4 nodes", "a machine", "80.00 M/s", "20.00 M/s", "threads", "1800 ns"] {
+            assert!(both.contains(part), "no {part}:\n{both}");
+        }
+        assert!(summary_table(&verb(None, Some(8e7))).contains("--bench latency measures it"));
+    }
 }

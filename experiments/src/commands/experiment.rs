@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use primitives::measure::{PointResult, ProfileRef, ResultDir, Row, RunRecord, Shard, TableName};
+use primitives::units::Nanos;
 use serde_json::{Value, json};
 
 use super::Context;
 use crate::args::ExperimentArgs;
 use crate::error::CliError;
 use crate::fabrics::{Fabric, profile, require};
-use crate::output::{emit, table};
+use crate::output::{emit, human_rate, table};
 use crate::primitive;
 use crate::spec::{Experiment, FabricChoice, Point, RunSpec};
 use crate::sweep::usual_jobs;
@@ -75,8 +76,9 @@ pub fn plan(args: &ExperimentArgs) -> Result<Vec<Planned>, CliError> {
 /// Refuses a point that cannot run here: its workload's settings, its plan, its size.
 fn runs(spec: &RunSpec) -> Result<(), CliError> {
     transact::workload(spec).and(transact::protocol(spec))?;
-    match transact::plan(spec)? {
-        Some(named) => transact::check(spec, &Fabric::open(&spec.fabric, spec.seed)?, named.plan),
+    let fabric = Fabric::open(&spec.fabric, spec.seed)?;
+    match transact::plan(spec, &fabric)? {
+        Some(named) => transact::check(spec, &fabric, &named),
         // What is tuned runs.
         None => Ok(()),
     }
@@ -197,32 +199,65 @@ pub(crate) fn record(
     Ok(record)
 }
 
-/// The axes and what people look at first.
+/// Columns that people look at first, with their heads.
+const FIRST: [(&str, &str); 8] = [
+    ("committed_per_s", "committed"),
+    ("rate_per_server_per_s", "rate a machine"),
+    ("rate_ci_relative", "±"),
+    ("converged", "converged"),
+    ("latency_p50_ns", "latency p50"),
+    ("latency_p99_ns", "latency p99"),
+    ("aborted_per_s", "aborted"),
+    ("isolation_verdict", "isolation"),
+];
+
+/// The axes and what people look at first, rounded for them; the files have all digits.
 fn shown(experiment: &Experiment, rows: &[Row]) -> String {
     let axes = experiment.axes().into_iter().map(|axis| (axis.clone(), format!("axis_{axis}")));
-    let first = [
-        "committed_per_s",
-        "rate_per_server_per_s",
-        "rate_ci_relative",
-        "converged",
-        "latency_p50_ns",
-        "latency_p99_ns",
-        "aborted_per_s",
-        "isolation_verdict",
-    ];
     let columns: Vec<(String, String)> = axes
-        .chain(first.map(|column| (column.to_owned(), column.to_owned())))
+        .chain(FIRST.map(|(column, head)| (head.to_owned(), column.to_owned())))
         .filter(|(_, column)| rows.iter().any(|row| row.get(column).is_some_and(|cell| !cell.is_empty())))
         .collect();
     let head: Vec<&str> = columns.iter().map(|(name, _)| name.as_str()).collect();
     let cell = |row: &Row, column: &str| match row.get(column) {
         Some("") | None => "not available".to_owned(),
-        Some(text) => text.to_owned(),
+        Some(text) => rounded(column, text),
     };
     table(&head, rows.iter().map(|row| columns.iter().map(|(_, c)| cell(row, c)).collect::<Vec<_>>()))
+}
+
+/// A cell for people, by what its column's name says it is. Values of axes stay as they were written.
+fn rounded(column: &str, text: &str) -> String {
+    match text.parse::<f64>() {
+        Ok(_) if column.starts_with("axis_") => text.to_owned(),
+        Ok(rate) if column.ends_with("_per_s") => human_rate(rate),
+        Ok(ns) if column.ends_with("_ns") => Nanos(ns as u64).to_string(),
+        Ok(share) if column.ends_with("_relative") => format!("{:.2} %", 100.0 * share),
+        _ => text.to_owned(),
+    }
 }
 
 /// The row of a point: its axes, ready for the columns that running it fills in.
 pub fn row_of(point: &Point) -> Row {
     point.at.iter().fold(Row::new(), |row, (axis, value)| row.with(format!("axis_{axis}"), value.as_str()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::rounded;
+
+    #[test]
+    fn people_see_three_digits_and_units() {
+        for (column, text, shown) in [
+            ("committed_per_s", "1234567.8901234", "1.23 M/s"),
+            ("latency_p50_ns", "12345", "12.3 µs"),
+            ("rate_ci_relative", "0.00712345678", "0.71 %"),
+            ("axis_set.hot_accounts_share", "0.0123456789", "0.0123456789"),
+            ("axis_seed", "12345678", "12345678"),
+            ("isolation_verdict", "pass", "pass"),
+            ("converged", "true", "true"),
+        ] {
+            assert_eq!(rounded(column, text), shown, "{column}");
+        }
+    }
 }

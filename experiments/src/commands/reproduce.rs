@@ -90,14 +90,12 @@ fn asked<'c>(claims: &'c Claims, names: &[String]) -> Result<Vec<&'c Claim>, Cli
             known.extend(claims.iter().flat_map(|claim| [claim.paper.clone(), claim.family()]));
             let answers = |claim: &Claim| claim.answered_by.as_ref()?.experiment.clone();
             known.extend(claims.iter().filter_map(answers));
-            // Names are compared in small letters; claims are written in capitals.
-            let small: Vec<(String, &String)> = known.iter().map(|k| (k.to_lowercase(), k)).collect();
-            let near = crate::names::nearest(name, small.iter().map(|(small, _)| small.as_str()));
-            let near = near.and_then(|near| small.iter().find(|(small, _)| small == near)).map(|(_, k)| k);
             let error = CliError::usage(format!("no claim, paper, figure or experiment is called `{name}`"));
-            return Err(match near {
-                Some(near) => error.hint(format!("did you mean `{near}`?")),
-                None => error.hint("`doorbell reproduce --list` shows all"),
+            // There are hundreds: a command shows them better than an error.
+            let all = "`doorbell reproduce --list` shows all";
+            return Err(match crate::names::meant(name, known.iter().map(String::as_str)) {
+                Some(question) => error.hint(format!("{question} {all}")),
+                None => error.hint(all),
             });
         }
     }

@@ -6,9 +6,11 @@ use crate::args::RunArgs;
 use crate::cluster::{Cluster, Described, run_member, share_directory};
 use crate::error::CliError;
 use crate::fabrics::Fabric;
-use crate::output::{check_new, emit, human_rate, table};
+use crate::output::{check_new, emit, human_rate, print, table};
+use crate::settings;
 use crate::spec::RunSpec;
 use crate::transact::{self, Keep, NamedPlan, Run};
+use engine::cluster::{RunResult, SAMPLE_EVERY};
 use phases::plan::Phase;
 use primitives::measure::{Kind, ResultDir, Row, RunRecord, Steadiness};
 use primitives::units::Nanos;
@@ -19,6 +21,10 @@ use std::path::Path;
 /// # Errors
 /// Exit code 1 if a check failed, 2 for what cannot be run, 3 for what this machine lacks.
 pub fn run(args: &RunArgs, context: &Context) -> Result<(), CliError> {
+    if args.what.workload.asks_for_help() {
+        return print(&settings::shown(&args.what.workload.workload)?);
+    }
+    args.what.workload.check()?;
     let cluster = args.cluster.as_ref().map(|path| Cluster::read(path, args.join_within)).transpose()?;
     let mut spec = args.spec();
     if let Some(cluster) = &cluster {
@@ -43,8 +49,8 @@ pub fn run(args: &RunArgs, context: &Context) -> Result<(), CliError> {
     let fabric = Fabric::open(&spec.fabric, spec.seed)?;
     let plan = resolve(&spec, &fabric, context)?;
     match cluster {
-        None => transact::check(&spec, &fabric, plan.plan)?,
-        Some(_) => transact::check_share(&spec, &fabric, plan.plan)?,
+        None => transact::check(&spec, &fabric, &plan)?,
+        Some(_) => transact::check_share(&spec, &fabric, &plan)?,
     }
     plan.notes.iter().for_each(|note| context.talk.say(note));
     let dir = match &args.output.out {
@@ -106,7 +112,7 @@ pub fn run(args: &RunArgs, context: &Context) -> Result<(), CliError> {
 /// # Errors
 /// As [`transact::plan`] and [`tune::best`].
 pub fn resolve(spec: &RunSpec, fabric: &Fabric, context: &Context) -> Result<NamedPlan, CliError> {
-    match transact::plan(spec)? {
+    match transact::plan(spec, fabric)? {
         Some(named) => Ok(named),
         None => tune::best(spec, fabric, context),
     }
@@ -180,6 +186,25 @@ pub fn steadiness(found: &Steadiness) -> String {
     format!("{interval}, after {} of warm-up{reached}", found.warm_up)
 }
 
+/// Of how many attempts the times of phases are.
+fn sampling(result: &RunResult) -> String {
+    let count = |phase: &Phase| result.stats.phase(*phase).latency.count();
+    let posted = |phase: &&Phase| result.stats.phase(**phase).costs.verbs > 0;
+    let most = Phase::ALL.iter().map(count).max().unwrap_or(0);
+    let missing: Vec<&str> = Phase::ALL
+        .iter()
+        .filter(posted)
+        .filter(|phase| count(phase) == 0)
+        .map(|phase| phase.name())
+        .collect();
+    let sample =
+        format!("p50 and p99 of phases are of the 1 attempt in {SAMPLE_EVERY} that is timed, here {most}");
+    match missing.is_empty() {
+        true => format!("{sample}\n"),
+        false => format!("{sample}; none came to {}: a longer --duration times more\n", missing.join(", ")),
+    }
+}
+
 /// The run for people.
 pub fn shown(run: &Run) -> String {
     let r = &run.result;
@@ -211,6 +236,7 @@ pub fn shown(run: &Run) -> String {
             r.cache.stale
         ));
     }
+    let timed = |n: Option<Nanos>| n.map_or("not timed".into(), |n| n.to_string());
     let rows = Phase::ALL
         .into_iter()
         .filter(|&p| r.stats.phase(p).costs.verbs > 0 || r.stats.phase(p).latency.count() > 0);
@@ -219,8 +245,8 @@ pub fn shown(run: &Run) -> String {
         let [verbs, round_trips, doorbells] = r.phase_per_committed(phase);
         [
             phase.name().to_owned(),
-            span(stats.latency.p50()),
-            span(stats.latency.p99()),
+            timed(stats.latency.p50()),
+            timed(stats.latency.p99()),
             format!("{verbs:.2}"),
             format!("{round_trips:.2}"),
             format!("{doorbells:.2}"),
@@ -230,6 +256,7 @@ pub fn shown(run: &Run) -> String {
         text.push_str(&format!("throughput {}\n\n", steadiness(found)));
     }
     text.push_str(&table(&["phase", "p50", "p99", "verbs", "round trips", "doorbells"], rows));
+    text.push_str(&sampling(r));
     for (what, counts) in
         [("aborts", &r.stats.aborts), ("rolled back by the application", &r.stats.rolled_back)]
     {

@@ -8,11 +8,13 @@ use super::Context;
 use super::characterize::{self, Characterization};
 use crate::args::TuneArgs;
 use crate::error::CliError;
-use crate::fabrics::Fabric;
-use crate::output::{emit, human_rate, table};
-use crate::spec::RunSpec;
+use crate::fabrics::{self, Fabric};
+use crate::output::{emit, human_rate, print, table};
+use crate::settings;
+use crate::spec::{ProfileChoice, RunSpec};
 use crate::sweep::usual_jobs;
 use crate::transact::{self, Keep, NamedPlan};
+use phases::model::Choice;
 use phases::plan::PlanFile;
 use primitives::measure::{Kind, PointResult, ResultDir, Row, TableName, write_atomic};
 use primitives::profile::Profile;
@@ -34,6 +36,7 @@ const TUNED: &str = "tuned";
 /// # Errors
 /// As [`search`] and [`profile_for`].
 pub fn best(spec: &RunSpec, fabric: &Fabric, context: &Context) -> Result<NamedPlan, CliError> {
+    search::tunable(spec, std::slice::from_ref(&spec.protocol))?;
     let profile = profile_for(spec, fabric, None, Path::new("doorbell-out"), context)?;
     let mut plan = search(spec, fabric, &profile)?.plan();
     if let Some(asked) = spec.coroutines {
@@ -48,7 +51,7 @@ pub fn best(spec: &RunSpec, fabric: &Fabric, context: &Context) -> Result<NamedP
     Ok(plan)
 }
 
-/// The profile to price plans with: the given file, the simulated one, or what a quick characterization of the
+/// The profile to price plans with: the one named, the simulated one, or what a quick characterization of the
 /// fabric leaves below `home` (made once, read again later).
 ///
 /// # Errors
@@ -56,12 +59,12 @@ pub fn best(spec: &RunSpec, fabric: &Fabric, context: &Context) -> Result<NamedP
 pub fn profile_for(
     spec: &RunSpec,
     fabric: &Fabric,
-    file: Option<&Path>,
+    named: Option<&ProfileChoice>,
     home: &Path,
     context: &Context,
 ) -> Result<Profile, CliError> {
-    if let Some(path) = file {
-        return Profile::load(path).map_err(|e| CliError::usage(e.to_string()));
+    if let Some(choice) = named {
+        return fabrics::profile(choice);
     }
     if let Some(profile) = &fabric.profile {
         return Ok(profile.clone());
@@ -69,14 +72,14 @@ pub fn profile_for(
     let out = home.join(format!("characterize-{}", fabric.choice));
     let left = out.join(format!("{}.profile.yaml", fabric.choice));
     if left.exists() {
-        return Profile::load(&left).map_err(|e| CliError::usage(e.to_string()));
+        return fabrics::profile(&ProfileChoice::File(left));
     }
     if !fabric.caps()?.one_sided {
         return Err(CliError::usage(format!(
             "no profile of {} can be fitted here: that takes one-sided verbs",
             fabric.choice
         ))
-        .hint("name one: --profile FILE, for example a shipped one such as primitives/profiles/tcp-10g.profile.yaml"));
+        .hint("name one: --profile FILE, or a shipped one such as --profile tcp-10g"));
     }
     context.talk.say(format!(
         "no profile of {} yet: characterizing it first, into {}",
@@ -122,6 +125,10 @@ pub fn run(args: &TuneArgs, context: &Context) -> Result<(), CliError> {
     let instead = "tune on node 0 with the profile that `doorbell characterize --cluster FILE` left (--profile), then \
                    `doorbell run --cluster FILE --plan tuned.plan.yaml`";
     args.one_process.check("tune", instead)?;
+    if args.what.workload.asks_for_help() {
+        return print(&settings::shown(&args.what.workload.workload)?);
+    }
+    args.what.workload.check()?;
     if let Some(json) = &args.output.json {
         json.check()?;
     }
@@ -132,9 +139,12 @@ pub fn run(args: &TuneArgs, context: &Context) -> Result<(), CliError> {
     let home = Path::new("doorbell-out");
     let out = args.output.out.clone().unwrap_or_else(|| home.join(format!("tune-{}-{name}", spec.workload)));
     context.interrupt.listen()?;
-    let profile = profile_for(&spec, &fabric, args.profile.as_deref(), home, context)?;
+    search::tunable(&spec, &args.protocols())?;
+    let profile = profile_for(&spec, &fabric, args.profile.as_ref(), home, context)?;
     let tuned = search_all(&spec, &args.protocols(), &fabric, &profile)?;
     let verified = keep(&tuned, &spec, &fabric, args.verify, args.jobs, &out, context)?;
+    let details = tuned.tuning.reasons.iter().chain(tuned.tuning.flips.iter().map(|flip| &flip.text));
+    details.for_each(|line| context.talk.detail(format!("- {line}")));
     emit(
         args.output.json.as_ref(),
         &document(&tuned, verified.as_ref()),
@@ -170,8 +180,7 @@ pub fn keep(
     record.title = format!("Plans for {} under {} on {}", spec.workload, spec.protocol, spec.fabric);
     record.question = Some("Which primitive should carry each phase?".to_owned());
     record.command.clone_from(&context.command);
-    record.notes = tuned.tuning.reasons.clone();
-    record.notes.extend(tuned.tuning.flips.iter().map(|flip| flip.text.clone()));
+    record.notes = tuned.choices.iter().map(ToString::to_string).collect();
     let mut dir = ResultDir::create(out, record, &[])?;
     let text =
         tuned.file.to_yaml().map_err(|e| CliError::check("the plan cannot be written").caused_by(&e))?;
@@ -270,6 +279,7 @@ fn document(tuned: &Tuned, verified: Option<&Verified>) -> Value {
         "predicted_mean_ns": best.forecast.latency_mean_ns,
         "bottleneck": best.forecast.bottleneck,
         "evaluated": tuned.tuning.evaluated,
+        "choices": tuned.choices,
         "reasons": tuned.tuning.reasons,
         "flips": tuned.tuning.flips,
         "got_per_s": verified.map(|v| v.chosen_per_s),
@@ -277,6 +287,17 @@ fn document(tuned: &Tuned, verified: Option<&Verified>) -> Value {
         "best": verified.map(|v| v.best.clone()),
         "regret": verified.map(Verified::regret),
     })
+}
+
+/// The choices, a line for each phase.
+fn why(choices: &[Choice]) -> String {
+    let rows = choices.iter().map(|choice| {
+        let or = |text: String| if text.is_empty() { "–".to_owned() } else { text };
+        let (phase, via) = (choice.phase.to_string(), choice.step.via.to_string());
+        [phase, via, choice.difference(), or(choice.alternative()), or(choice.flip())]
+    });
+    let text = table(&["phase", "carried by", "difference", "against", "flips with"], rows);
+    format!("{text}(– : no price, halved or doubled, changes it; -v compares whole plans)\n")
 }
 
 fn shown(tuned: &Tuned, verified: Option<&Verified>, out: &Path) -> String {
@@ -319,12 +340,7 @@ fn shown(tuned: &Tuned, verified: Option<&Verified>, out: &Path) -> String {
     });
     text.push_str(&table(&["preset", "predicted", "mean latency", "limited by"], rows));
     text.push('\n');
-    for reason in &tuned.tuning.reasons {
-        text.push_str(&format!("- {reason}\n"));
-    }
-    for flip in &tuned.tuning.flips {
-        text.push_str(&format!("- {}\n", flip.text));
-    }
+    text.push_str(&why(&tuned.choices));
     if let Some(verified) = verified {
         text.push_str(&format!(
             "\nverified: the chosen plan got {}, the best of all that ran ({}) got {}: regret {:.1} %\n",

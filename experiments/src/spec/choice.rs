@@ -8,6 +8,7 @@ use serde::{Serialize, Serializer};
 use serde_json::Value;
 
 use crate::names::{nearest, plan_presets, suggest};
+use primitives::profile::Profile;
 
 /// Which NIC profile the simulator takes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,6 +18,9 @@ pub enum ProfileChoice {
     /// A profile file.
     File(PathBuf),
 }
+
+/// The forms a fabric is written in.
+const FORMS: &str = "there are loopback, sim:PROFILE, verbs:DEVICE, tcp";
 
 /// Which fabric.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,15 +58,24 @@ impl FromStr for FabricChoice {
             } else {
                 ProfileChoice::Shipped(name.to_owned())
             })),
-            ("sim", _) => Err("name a NIC profile or its file, as in sim:cx4-edr".to_owned()),
+            ("sim", _) => Err(format!(
+                "name a NIC profile or its file, as in sim:cx4-edr; there are {}",
+                Profile::NAMES.join(", ")
+            )),
             ("verbs", Some(device)) if !device.is_empty() => Ok(FabricChoice::Verbs(device.to_owned())),
             ("verbs", _) => Err("name an RDMA device, as in verbs:mlx5_0".to_owned()),
             ("loopback" | "tcp", Some(_)) => Err(format!("`{kind}` takes nothing after the colon")),
-            _ => Err(match nearest(kind, ["loopback", "sim", "verbs", "tcp"]) {
-                Some("sim") => "no such fabric; did you mean `sim:PROFILE`, as in sim:cx4-edr?".to_owned(),
-                Some("verbs") => "no such fabric; did you mean `verbs:DEVICE`?".to_owned(),
-                Some(near) => format!("no such fabric; did you mean `{near}`?"),
-                None => "no such fabric; there are loopback, sim:PROFILE, verbs:DEVICE, tcp".to_owned(),
+            // A profile's name alone is what people try first.
+            _ if Profile::NAMES.contains(&text) => {
+                Err(format!("no such fabric; did you mean `sim:{text}`? {FORMS}"))
+            }
+            _ => Err(match nearest(kind, ["loopback", "sim", "verbs", "tcp"]).first() {
+                Some(&"sim") => {
+                    format!("no such fabric; did you mean `sim:PROFILE`, as in sim:cx4-edr? {FORMS}")
+                }
+                Some(&"verbs") => format!("no such fabric; did you mean `verbs:DEVICE`? {FORMS}"),
+                Some(near) => format!("no such fabric; did you mean `{near}`? {FORMS}"),
+                None => format!("no such fabric; {FORMS}"),
             }),
         }
     }
@@ -89,6 +102,8 @@ impl Serialize for FabricChoice {
 /// Which plan.
 #[derive(Clone, Debug, PartialEq)]
 pub enum PlanChoice {
+    /// None was asked for: the usual preset or, where it cannot run, the first that can.
+    Usual,
     /// What the tuner finds for this profile, workload and protocol.
     Tuned,
     /// A named one.
@@ -110,7 +125,7 @@ impl FromStr for PlanChoice {
             other => {
                 let mut names = plan_presets();
                 names.push("tuned");
-                Err(format!("no plan of that name; {} (a file ends in .yaml)", suggest(other, &names)))
+                Err(format!("no plan of that name; {}; a file ends in .yaml", suggest(other, &names)))
             }
         }
     }
@@ -119,6 +134,7 @@ impl FromStr for PlanChoice {
 impl fmt::Display for PlanChoice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            PlanChoice::Usual => f.write_str("usual"),
             PlanChoice::Tuned => f.write_str("tuned"),
             PlanChoice::Preset(name) => f.write_str(name),
             PlanChoice::File(path) => write!(f, "{}", path.display()),
@@ -159,7 +175,8 @@ mod tests {
             ("loopbak", "did you mean `loopback`?"),
             ("sym", "did you mean `sim:PROFILE`"),
             ("verb:mlx5_0", "did you mean `verbs:DEVICE`?"),
-            ("ethernet", "there are loopback"),
+            ("ethernet", "no such fabric; there are loopback"),
+            ("cx3", "did you mean `sim:cx3`?"),
             ("sim", "name a NIC profile"),
             ("sim:", "name a NIC profile"),
             ("verbs", "name an RDMA device"),

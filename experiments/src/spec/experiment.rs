@@ -4,7 +4,7 @@
 //! question: Which primitive should lock when few records are hot?
 //! fabric: sim:cx4-edr
 //! workload: smallbank
-//! set: {hot_fraction: 0.04}
+//! set: {hot_accounts_share: 0.04}
 //! protocol: occ
 //! nodes: 3
 //! duration: 5ms
@@ -28,7 +28,8 @@ use super::grid::{Axis, Point, expand};
 use super::primitive::PrimitiveSpec;
 use super::run::{RunSpec, Span};
 use crate::error::CliError;
-use crate::names::suggest;
+use crate::names::{suggest, workloads};
+use crate::settings::{self, Misfit};
 use crate::yaml::{Document, Spanned};
 
 /// Counted time of a primitive point where the file does not say: thousands of requests per core.
@@ -99,7 +100,7 @@ struct Written {
     fabric: Option<Spanned<Value>>,
     workload: Option<Spanned<Value>>,
     #[serde(default)]
-    set: Entries<Value>,
+    set: Entries<Spanned<Value>>,
     protocol: Option<Spanned<Value>>,
     plan: Option<Spanned<Value>>,
     nodes: Option<Spanned<Value>>,
@@ -152,6 +153,7 @@ impl Experiment {
         }
         let base = base(document, &written)?;
         let grid = grid(document, &base, &written.grid)?;
+        settings(document, &base, &written)?;
         let figures = figures(document, written.kind, &grid, written.figures)?;
         let points =
             expand(&base, &grid).map_err(|why| CliError::usage(format!("{}: {why}", document.name)))?;
@@ -236,10 +238,47 @@ fn base(document: &Document, written: &Written) -> Result<RunSpec, CliError> {
         base.precision = asked.or(base.precision);
     }
     for (key, value) in &written.set.0 {
-        base.apply(&format!("set.{}", key.value), value)
+        base.apply(&format!("set.{}", key.value), &value.value)
             .map_err(|why| document.error(key, format!("set.{}: {why}", key.value)))?;
     }
     Ok(base)
+}
+
+/// The workloads that points run: the one that holds for all, or those of the axis.
+fn workloads_of(base: &RunSpec, written: &Written) -> Vec<String> {
+    if base.primitive.is_some() {
+        return Vec::new();
+    }
+    let axis = written.grid.0.iter().find(|(name, _)| name.value == "workload");
+    match axis {
+        Some((_, values)) => {
+            values.iter().filter_map(|value| value.value.as_str().map(str::to_owned)).collect()
+        }
+        None => vec![base.workload.clone()],
+    }
+}
+
+/// Refuses settings that a workload of the experiment does not have, and values out of their range, at their places.
+fn settings(document: &Document, base: &RunSpec, written: &Written) -> Result<(), CliError> {
+    let of = workloads_of(base, written);
+    let given = written.set.0.iter().map(|(key, value)| (key.value.as_str(), key, value));
+    let axes = written.grid.0.iter().filter_map(|(name, values)| {
+        let key = name.value.strip_prefix("set.")?;
+        Some(values.iter().map(move |value| (key, name, value)))
+    });
+    for (key, at, value) in given.chain(axes.flatten()) {
+        for workload in &of {
+            // `ycsb.think_us` is for that workload alone.
+            let own = key.split_once('.').filter(|(workload, _)| workloads().contains(workload));
+            let (workload, key) = own.unwrap_or((workload, key));
+            match settings::check(workload, key, &value.value) {
+                Err(Misfit::Key(why)) => return Err(document.error(at, format!("{}: {why}", at.value))),
+                Err(Misfit::Value(why)) => return Err(document.error(value, why)),
+                Ok(()) => {}
+            }
+        }
+    }
+    Ok(())
 }
 
 fn grid(
@@ -352,7 +391,7 @@ mod tests {
         let experiment = parse(&text).unwrap();
         assert_eq!(experiment.points.len(), 9);
         assert_eq!(experiment.points[8].label(), "plan=drtm-h coroutines=16");
-        assert_eq!(experiment.base.set["hot_fraction"], serde_json::json!(0.04));
+        assert_eq!(experiment.base.set["hot_accounts_share"], serde_json::json!(0.04));
         assert_eq!(
             (experiment.fabrics().as_str(), experiment.axes()),
             ("sim:cx4-edr", vec!["plan".into(), "coroutines".into()])
@@ -379,6 +418,30 @@ mod tests {
             ("grid:\n  fabric: [loopback, sim:cx4-edr]\n", "real and virtual time in one experiment"),
             ("kind: walk\n", "a.yaml:3:7: unknown variant"),
             ("set: {hot: [1]}\n", "a.yaml:3:7: set.hot: a workload's setting"),
+            (
+                "set: {hot_share: 0.1}\n",
+                "a.yaml:3:7: hot_share: workload smallbank has no parameter `hot_share`; it has accounts_per_thread",
+            ),
+            (
+                "workload: ycsb\nset: {write_share: 0.5, zipf_theta: 2}\n",
+                "a.yaml:4:37: parameter `zipf_theta` of workload ycsb cannot be `2`",
+            ),
+            (
+                "workload: ycsb\ngrid:\n  set.theta: [0.5]\n",
+                "a.yaml:5:3: set.theta: workload ycsb has no parameter `theta`",
+            ),
+            (
+                "workload: ycsb\ngrid:\n  set.zipf_theta: [0.5, 2]\n",
+                "a.yaml:5:25: parameter `zipf_theta` of workload ycsb cannot be `2`",
+            ),
+            (
+                "set: {ycsb.zipf: 1}\ngrid:\n  workload: [ycsb, smallbank]\n",
+                "a.yaml:3:7: ycsb.zipf: workload ycsb has no parameter `zipf`",
+            ),
+            (
+                "set: {zipf_theta: 0.5}\ngrid:\n  workload: [ycsb, smallbank]\n",
+                "a.yaml:3:7: zipf_theta: workload smallbank has no parameter",
+            ),
             ("figures: [{x: nodes, y: speed}]\n", "a.yaml:3:11: figure: column `speed`"),
             (
                 "figures: [{x: nodes, y: committed_per_s, by: plan}]\n",

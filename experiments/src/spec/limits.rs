@@ -20,8 +20,15 @@ impl Limit {
         match u32::try_from(n) {
             Ok(0) => Err(format!("at least 1 {} is needed", self.what)),
             Ok(n) if n <= self.most => Ok(n),
-            _ => Err(format!("{n} is too many: the limit is {} {}s", self.most, self.what)),
+            _ => Err(format!("{n} is too many: the limit is {} {}", self.most, self.plural())),
         }
+    }
+
+    /// Several of what is counted: `bytes of payload`.
+    pub fn plural(self) -> String {
+        let end = [" of ", " in ", " per "].iter().filter_map(|word| self.what.find(word)).min();
+        let (noun, rest) = self.what.split_at(end.unwrap_or(self.what.len()));
+        format!("{noun}s{rest}")
     }
 }
 

@@ -103,7 +103,7 @@ impl Default for RunSpec {
             workload: "smallbank".to_owned(),
             set: BTreeMap::new(),
             protocol: "occ".to_owned(),
-            plan: PlanChoice::Preset("drtm-h".to_owned()),
+            plan: PlanChoice::Usual,
             nodes: limits::NODES.usual,
             threads: limits::THREADS.usual,
             coroutines: None,

@@ -17,9 +17,9 @@ fn count(text: &str, limit: Limit) -> Result<u32, String> {
     match digits.parse::<u64>() {
         Ok(n) => limit.check(n),
         Err(_) if !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()) => {
-            Err(format!("too many: the limit is {} {}s", limit.most, limit.what))
+            Err(format!("too many: the limit is {} {}", limit.most, limit.plural()))
         }
-        Err(_) => Err(format!("a number of {}s is needed, 1 to {}", limit.what, limit.most)),
+        Err(_) => Err(format!("a number of {} is needed, 1 to {}", limit.plural(), limit.most)),
     }
 }
 
@@ -77,6 +77,12 @@ pub fn protocol(text: &str) -> Result<String, String> {
         }
         _ => known(text, PROTOCOLS, "protocol"),
     }
+}
+
+/// `characterize --bench`.
+#[allow(clippy::missing_errors_doc)]
+pub fn benchmark(text: &str) -> Result<String, String> {
+    known(text, &crate::listed::benchmarks(), "benchmark")
 }
 
 /// `--protocol` of `tune`: a name, or `all`.
@@ -154,15 +160,29 @@ pub fn json_target(text: &str) -> Result<JsonTarget, String> {
     }
 }
 
-/// `--set`: a key and a number, a truth value or a word.
+/// One `--set`.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Setting {
+    /// Lists the settings there are.
+    Help,
+    /// A key with its value.
+    Value(String, Value),
+}
+
+/// `--set`: a key and a number, a truth value or a word; or `help`.
 #[allow(clippy::missing_errors_doc)]
-pub fn setting(text: &str) -> Result<(String, Value), String> {
-    let (key, value) = text.split_once('=').ok_or("write it as key=value")?;
+pub fn setting(text: &str) -> Result<Setting, String> {
+    const FORM: &str = "write it as key=value; `--set help` lists the keys";
+    if text == "help" {
+        return Ok(Setting::Help);
+    }
+    let (key, value) = text.split_once('=').ok_or(FORM)?;
     if key.is_empty() || value.is_empty() {
-        return Err("write it as key=value".to_owned());
+        return Err(FORM.to_owned());
     }
     let scalar = serde_json::from_str::<Value>(value).ok().filter(|v| v.is_number() || v.is_boolean());
-    Ok((key.to_owned(), scalar.unwrap_or_else(|| Value::String(value.to_owned()))))
+    let value = scalar.unwrap_or_else(|| Value::String(value.to_owned()));
+    Ok(Setting::Value(key.to_owned(), value))
 }
 
 /// A span of time with its unit: `250us`, `1.5s`.
@@ -241,10 +261,22 @@ mod tests {
     }
 
     #[test]
+    fn what_is_counted_has_a_plural() {
+        let of = |what| Limit { what, usual: 1, most: 2 }.plural();
+        assert_eq!(
+            ["node", "byte of payload", "request in flight", "queue pair per peer"].map(of),
+            ["nodes", "bytes of payload", "requests in flight", "queue pairs per peer",]
+        );
+    }
+
+    #[test]
     fn settings_are_numbers_or_words() {
-        assert_eq!(setting("hot=0.9"), Ok(("hot".into(), json!(0.9))));
-        assert_eq!(setting("a=b=c"), Ok(("a".into(), json!("b=c"))));
-        assert_eq!(setting("mix=[1]"), Ok(("mix".into(), json!("[1]"))));
+        let is = |key: &str, value| Ok(Setting::Value(key.to_owned(), value));
+        assert_eq!(setting("hot=0.9"), is("hot", json!(0.9)));
+        assert_eq!(setting("a=b=c"), is("a", json!("b=c")));
+        assert_eq!(setting("mix=[1]"), is("mix", json!("[1]")));
+        assert_eq!(setting("help"), Ok(Setting::Help));
+        assert_eq!(setting("help=1"), is("help", json!(1)));
         for text in ["", "hot", "hot=", "=1"] {
             assert!(setting(text).is_err(), "{text}");
         }

@@ -12,6 +12,8 @@ pub struct Flip {
     pub input: String,
     /// What it is multiplied by.
     pub factor: f64,
+    /// The factor between one and that, at which the other plan begins to be better by more than the search's tolerance.
+    pub from: f64,
     /// The plan that would then be best.
     pub plan: Plan,
     /// By which share that plan would then be better than the current choice.

@@ -5,6 +5,7 @@
 //! conflicts back as retries; [`tune`](fn@tune) tries every plan and says why the best one is best. All numbers come
 //! from the profile, the demand, the workload or the cluster; what is approximated is said where it is.
 
+mod choices;
 mod conflicts;
 mod explain;
 #[cfg(test)]
@@ -15,6 +16,7 @@ pub mod solve;
 pub mod station;
 mod tune;
 
+pub use choices::{Against, Choice, choices};
 pub use explain::{Flip, explain};
 pub use forecast::{Bottleneck, Forecast, Model, PhaseForecast};
 pub use input::{Band, Cluster, InputError, TxnClass, Workload};

@@ -279,31 +279,35 @@ pub(super) const KNOBS: &[Knob] = &[
     ("the link rate", |p| vec![&mut p.nic.link_rate]),
 ];
 
+/// The inputs of a model in which one is scaled by a factor.
+type Scaled<'a> = dyn Fn(f64) -> (Profile, Workload) + 'a;
+
 /// Halves and doubles each input and looks for a plan with other primitives that is then better, at the winner's
 /// coroutine count, by more than the tolerance.
 fn flips(model: &Model<'_>, caps: &Caps, plans: &[Plan], winner: &Candidate, search: &Search) -> Vec<Flip> {
     let counted = Search { coroutines: vec![winner.plan.coroutines], ..search.clone() };
+    let flip = |input: &str, factor: f64, scaled: &Scaled<'_>| {
+        flip(input, factor, scaled, model, caps, plans, winner, &counted)
+    };
     let mut flips = Vec::new();
     for (input, quantities) in KNOBS {
-        for factor in [0.5, 2.0] {
+        let scaled = |factor: f64| {
             let mut profile = model.profile().clone();
             for quantity in quantities(&mut profile) {
                 quantity.value *= factor;
             }
-            let workload = model.workload();
-            flips.extend(flip(input, factor, &profile, model, workload, caps, plans, winner, &counted));
-        }
+            (profile, model.workload().clone())
+        };
+        flips.extend([0.5, 2.0].into_iter().filter_map(|factor| flip(input, factor, &scaled)));
     }
-    let mut workload = model.workload().clone();
-    for (input, factor, change) in [
-        ("location cache misses", 0.5, 1.0 - 0.5 * (1.0 - workload.cache_hit_share)),
-        ("location cache misses", 2.0, 1.0 - (2.0 * (1.0 - workload.cache_hit_share)).min(1.0)),
-        ("location cache hits", 0.5, 0.5 * workload.cache_hit_share),
-    ] {
-        let hit_share = std::mem::replace(&mut workload.cache_hit_share, change);
-        flips.extend(flip(input, factor, model.profile(), model, &workload, caps, plans, winner, &counted));
-        workload.cache_hit_share = hit_share;
-    }
+    let hits = model.workload().cache_hit_share;
+    let with_hits = |cache_hit_share: f64| {
+        (model.profile().clone(), Workload { cache_hit_share, ..model.workload().clone() })
+    };
+    let fewer_hits = |factor: f64| with_hits(factor * hits);
+    let misses = |factor: f64| with_hits(1.0 - (factor * (1.0 - hits)).min(1.0));
+    flips.extend([0.5, 2.0].into_iter().filter_map(|factor| flip("location cache misses", factor, &misses)));
+    flips.extend(flip("location cache hits", 0.5, &fewer_hits));
     flips
 }
 
@@ -311,24 +315,21 @@ fn flips(model: &Model<'_>, caps: &Caps, plans: &[Plan], winner: &Candidate, sea
 fn flip(
     input: &str,
     factor: f64,
-    profile: &Profile,
+    scaled: &Scaled<'_>,
     model: &Model<'_>,
-    workload: &Workload,
     caps: &Caps,
     plans: &[Plan],
     winner: &Candidate,
     search: &Search,
 ) -> Option<Flip> {
-    let changed = Model::new(profile, *model.cluster(), workload, model.needs()).ok()?;
+    let (profile, workload) = scaled(factor);
+    let changed = Model::new(&profile, *model.cluster(), &workload, model.needs()).ok()?;
     let mut candidates: Vec<Candidate> =
         plans.iter().filter_map(|&plan| best_count(&changed, caps, plan, None, search)).collect();
     rank(&mut candidates, search);
     let best = candidates.first()?;
     let kept = candidates.iter().find(|c| c.plan == winner.plan)?;
-    let gain = match search.objective {
-        Objective::Latency => 1.0 - best.forecast.latency_mean_ns / kept.forecast.latency_mean_ns,
-        _ => best.forecast.committed_per_s / kept.forecast.committed_per_s - 1.0,
-    };
+    let gain = gain(&best.forecast, &kept.forecast, search);
     if same_primitives(&best.plan, &winner.plan) || gain <= search.tolerance {
         return None;
     }
@@ -344,8 +345,50 @@ fn flip(
     } else {
         changes.join(", ")
     };
-    let text = format!("with {input} ×{factor}, {changes} would be {:.1} % better", 100.0 * gain);
-    Some(Flip { input: input.to_owned(), factor, plan: best.plan, gain, text })
+    let from = threshold(factor, scaled, model, caps, (&best.plan, &winner.plan), search);
+    let text = format!(
+        "with {input} ×{factor}, {changes} would be {:.1} % better; it begins to pay at ×{from:.2}",
+        100.0 * gain
+    );
+    Some(Flip { input: input.to_owned(), factor, from, plan: best.plan, gain, text })
+}
+
+/// By which share the first is better.
+fn gain(a: &Forecast, b: &Forecast, search: &Search) -> f64 {
+    match search.objective {
+        Objective::Latency => 1.0 - a.latency_mean_ns / b.latency_mean_ns,
+        _ => a.committed_per_s / b.committed_per_s - 1.0,
+    }
+}
+
+/// Halvings of the way from one to a factor, on a logarithmic scale: the answer is good to a few per mille.
+const HALVINGS: usize = 8;
+
+/// The factor from which on the first of two plans is better by more than the tolerance; at `factor` it is.
+fn threshold(
+    factor: f64,
+    scaled: &Scaled<'_>,
+    model: &Model<'_>,
+    caps: &Caps,
+    (then, now): (&Plan, &Plan),
+    search: &Search,
+) -> f64 {
+    let better = |factor: f64| {
+        let (profile, workload) = scaled(factor);
+        let changed = Model::new(&profile, *model.cluster(), &workload, model.needs()).ok()?;
+        let of = |plan: &Plan| plan.check(caps, model.needs()).ok().map(|plan| changed.forecast(&plan));
+        Some(gain(&of(then)?, &of(now)?, search) > search.tolerance)
+    };
+    let (mut not_yet, mut enough) = (1.0, factor);
+    for _ in 0..HALVINGS {
+        let between = f64::sqrt(not_yet * enough);
+        match better(between) {
+            Some(true) => enough = between,
+            Some(false) => not_yet = between,
+            None => break,
+        }
+    }
+    enough
 }
 
 #[cfg(test)]

@@ -193,12 +193,12 @@ fn ranking(results: &Results, name: &str, candidates: &[Candidate], frame: DataF
     };
     let rows: Vec<Row> = shown.iter().map(row).collect();
     let column = |title: &str, weight: f64, kind| Column { title: title.to_owned(), weight, kind };
-    let mut columns: Vec<Column> = phases.iter().map(|p| column(p, 0.46, Kind::Linear)).collect();
+    let mut columns: Vec<Column> = phases.iter().map(|p| column(p, 0.5, Kind::Linear)).collect();
     columns.extend([
-        column("transactions/s: ○ predicted ● got", 3.2, Kind::Log10),
-        column("behind best", 0.8, Kind::Linear),
-        column("○ mean latency", 0.95, Kind::Linear),
-        column("○ limited by", 0.95, Kind::Linear),
+        column("per s: ○ predicted ● got", 2.5, Kind::Log10),
+        column("behind best", 0.85, Kind::Linear),
+        column("○ mean latency", 1.15, Kind::Linear),
+        column("○ limited by", 1.15, Kind::Linear),
     ]);
     let key = match phases.is_empty() {
         true => Vec::new(),

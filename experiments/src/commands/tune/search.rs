@@ -8,7 +8,7 @@ use crate::transact::{self, NamedPlan};
 use engine::cluster::{admit, needs};
 use engine::protocol::{AnyProtocol, Protocol};
 use engine::workload::Scale;
-use phases::model::{Candidate, Cluster, Model, Search, Tuning, tune};
+use phases::model::{Candidate, Choice, Cluster, Model, Search, Tuning, choices, tune};
 use phases::plan::{Phase, PlanFile, Prediction, Preset};
 use primitives::profile::Profile;
 
@@ -37,6 +37,8 @@ impl Rival {
 pub struct Tuned {
     /// What the search found; of several protocols, with the one that won.
     pub tuning: Tuning,
+    /// Why each phase of the winner is carried as it is.
+    pub choices: Vec<Choice>,
     /// The winner, the candidates after it and the presets; each plan once. Of several protocols, the winner, then each
     /// protocol's best and its presets.
     pub rivals: Vec<Rival>,
@@ -59,17 +61,42 @@ impl Tuned {
     }
 }
 
+/// Refuses what cannot be tuned whatever a profile says, before one is made: protocols without a cost model, and a workload that
+/// none of the protocols can run.
+///
+/// # Errors
+/// Exit code 2 with what is missing.
+pub fn tunable(spec: &RunSpec, protocols: &[String]) -> Result<(), CliError> {
+    let workload = transact::workload(spec)?;
+    let mut refused = None;
+    let mut able = false;
+    for name in protocols {
+        let protocol = transact::protocol(&RunSpec { protocol: name.clone(), ..spec.clone() })?;
+        match admit(&workload, &protocol) {
+            Ok(()) if protocol.needs().sequenced => {
+                return Err(CliError::usage(format!(
+                    "there is no cost model of {}",
+                    protocol.needs().protocol
+                ))
+                .hint("`doorbell run --plan one-sided` or `--plan two-sided` runs it"));
+            }
+            Ok(()) => able = true,
+            Err(why) => refused = refused.or(Some(why)),
+        }
+    }
+    match refused {
+        Some(why) if !able => Err(CliError::usage("nothing can be tuned").caused_by(&why)),
+        _ => Ok(()),
+    }
+}
+
 /// Searches all plans for a spec, by the cost model; with one count of coroutines, if the spec has one.
 ///
 /// # Errors
 /// Exit code 2 if the workload or the cluster cannot be.
 pub fn search(spec: &RunSpec, fabric: &Fabric, profile: &Profile) -> Result<Tuned, CliError> {
+    tunable(spec, std::slice::from_ref(&spec.protocol))?;
     let (workload, protocol) = (transact::workload(spec)?, transact::protocol(spec)?);
-    admit(&workload, &protocol).map_err(|e| CliError::usage("nothing can be tuned").caused_by(&e))?;
-    if protocol.needs().sequenced {
-        return Err(CliError::usage(format!("there is no cost model of {}", protocol.needs().protocol))
-            .hint("`doorbell run --plan one-sided` or `--plan two-sided` runs it"));
-    }
     let scale = Scale { nodes: spec.nodes as u16, workers: spec.threads as u16 };
     let engine = transact::engine_spec(spec, fabric, Preset::DrtmH.plan());
     let demand = workload.demand(scale, engine.cache_bytes, &engine.retry);
@@ -87,16 +114,17 @@ pub fn search(spec: &RunSpec, fabric: &Fabric, profile: &Profile) -> Result<Tune
     let tuning =
         tune(profile, &fabric.caps()?, &needs, cluster, &demand, &search).map_err(|e| refused(&e))?;
     let model = Model::new(profile, cluster, &demand, &needs).map_err(|e| refused(&e))?;
+    let choices = choices(&tuning, search.tolerance);
     let name = spec.protocol.clone();
     let rivals = rivals(&tuning, &name, cluster.backups > 0, |c| model.prediction(&c.forecast));
     let file = PlanFile {
         name: TUNED.to_owned(),
         chosen_by: format!("doorbell tune {} ({})", crate::VERSION, crate::COMMIT),
-        why: tuning.reasons.join(". "),
+        why: choices.iter().map(Choice::to_string).collect::<Vec<_>>().join(". "),
         plan: tuning.best().plan,
         prediction: Some(model.prediction(&tuning.best().forecast)),
     };
-    Ok(Tuned { tuning, rivals, file, protocol: name, protocols: Vec::new() })
+    Ok(Tuned { tuning, choices, rivals, file, protocol: name, protocols: Vec::new() })
 }
 
 /// Candidates of each protocol that a choice between protocols keeps, beside its presets.

@@ -1,0 +1,185 @@
+//! What the `doorbell` binary tells a person who does not know it yet: names, settings, defaults, reasons.
+
+use std::process::{Command, Output, Stdio};
+
+fn run(args: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_doorbell"));
+    command.env_remove("NO_COLOR").env_remove("COLUMNS").stdin(Stdio::null());
+    command.args(args).output().expect("the binary starts")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).expect("UTF-8")
+}
+
+/// Asserts exit code 0 and returns what was printed on stdout and stderr.
+fn told(args: &[&str]) -> (String, String) {
+    let output = run(args);
+    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(0), "{args:?}: {err}");
+    (out, err)
+}
+
+/// Asserts exit code 2, and words that stderr has and has not.
+fn refused(args: &[&str], says: &[&str], not: &[&str]) {
+    let output = run(args);
+    let err = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{args:?}: {err}");
+    assert!(output.stdout.is_empty(), "{args:?} wrote data");
+    for part in says {
+        assert!(err.contains(part), "{args:?} does not say {part:?}:\n{err}");
+    }
+    for part in not {
+        assert!(!err.contains(part), "{args:?} says {part:?}:\n{err}");
+    }
+}
+
+/// Small runs on the simulator.
+const SMALL: &[&str] = &["--fabric", "sim:cx4-edr", "--set", "accounts_per_thread=200"];
+
+#[test]
+fn a_wrong_name_is_answered_with_the_near_ones_and_with_all() {
+    refused(&["run", "--protocol", "mvc"], &["did you mean `mvcc`?", "there are occ, nowait"], &[]);
+    refused(&["run", "--workload", "bank"], &["there are smallbank, micro, ycsb"], &["did you mean"]);
+    refused(&["run", "--plan", "drtm"], &["did you mean `drtm-r` or `drtm-h`?", "there are one-sided"], &[]);
+    refused(&["run", "--fabric", "cx4-edr"], &["did you mean `sim:cx4-edr`?"], &[]);
+    refused(&["run", "--fabric", "sim:cx9"], &["there are cx4-edr, "], &["did you mean"]);
+    refused(&["run", "--fabric", "sim:cx4"], &["did you mean `cx4-edr`"], &[]);
+    refused(&["characterize", "--bench", "read"], &["there are latency, "], &["did you mean"]);
+    refused(&["characterize", "--bench", "thread"], &["did you mean `threads`?"], &[]);
+    refused(&["calibrate", "--profile", "cx9"], &["there are cx4-edr, "], &["did you mean"]);
+}
+
+#[test]
+fn settings_of_a_workload_are_listed_and_their_names_found() {
+    for command in ["run", "tune"] {
+        let (out, err) = told(&[command, "--workload", "ycsb", "--set", "help"]);
+        assert_eq!(err, "");
+        for part in
+            ["zipf_theta", "0 to 0.9999", "think_us", "µs", "records_per_thread", "15000", "smallbank"]
+        {
+            assert!(out.contains(part), "no {part}:\n{out}");
+        }
+    }
+    let theta = ["run", "--workload", "ycsb", "--set", "theta=0.9"];
+    refused(&theta, &["has no parameter `theta`", "did you mean `zipf_theta`?", "--set help"], &[]);
+    let range = ["run", "--workload", "ycsb", "--set", "zipf_theta=2"];
+    refused(&range, &["a number from 0 to 0.9999", "--workload ycsb --set help"], &[]);
+    refused(&["run", "--set", "balance=1", "--set", "balance=2"], &["--set balance is there twice"], &[]);
+}
+
+#[test]
+fn without_a_plan_one_is_taken_that_can_run_and_it_is_said() {
+    let fixed = ["--duration", "100us", "--no-check"];
+    for (protocol, taken) in [("occ", None), ("calvin", Some("was taken")), ("mvcc", Some("was taken"))] {
+        let (out, err) = told(&[&["run", "--protocol", protocol], SMALL, &fixed].concat());
+        assert!(out.contains("committed"), "{out}");
+        match taken {
+            None => assert!(out.starts_with("drtm-h: ") && !err.contains("No plan"), "{err}"),
+            Some(words) => {
+                assert!(err.contains(words) && err.contains("drtm-h cannot run"), "{protocol}: {err}");
+            }
+        }
+    }
+    // A plan that was asked for is not replaced.
+    let asked = [&["run", "--protocol", "mvcc", "--plan", "drtm-h"], SMALL, &fixed].concat();
+    refused(
+        &asked,
+        &["plan `drtm-h` cannot run here", "because: ", "hint: the nearest plan"],
+        &["this plan cannot"],
+    );
+}
+
+#[test]
+fn what_has_no_model_is_refused_before_anything_is_measured() {
+    let dir = tempfile::tempdir().unwrap();
+    for args in
+        [["tune", "--protocol", "calvin"].as_slice(), &["run", "--protocol", "calvin", "--plan", "tuned"]]
+    {
+        let output = Command::new(env!("CARGO_BIN_EXE_doorbell"))
+            .args(args)
+            .current_dir(dir.path())
+            .output()
+            .expect("the binary starts");
+        let err = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{err}");
+        assert!(err.contains("no cost model of calvin") && !err.contains("characteriz"), "{err}");
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "something was written");
+    }
+}
+
+#[test]
+fn the_tuner_gives_a_line_for_each_phase_and_more_with_v() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("brief");
+    let brief = [&["tune", "--nodes", "4", "--threads", "8", "--out", out.to_str().unwrap()], SMALL].concat();
+    let (printed, talk) = told(&brief);
+    for phase in ["fetch", "lock", "validate", "log", "install", "unlock"] {
+        let lines: Vec<&str> =
+            printed.lines().filter(|line| line.split_whitespace().next() == Some(phase)).collect();
+        let [line] = lines[..] else { panic!("{} lines for {phase}:\n{printed}", lines.len()) };
+        let saves = ["% rate", "µs latency", "tie (<1 %)"].iter().any(|words| line.contains(words));
+        assert!(saves && line.contains("-sided") && line.chars().count() < 160, "{line}");
+    }
+    assert!(
+        !printed.contains("against the runner-up") && !talk.contains("against the runner-up"),
+        "{printed}"
+    );
+    let plan = std::fs::read_to_string(out.join("tuned.plan.yaml")).unwrap();
+    assert!(plan.contains("lock ") && !plan.contains("runner-up"), "{plan}");
+    let out = dir.path().join("long");
+    let long =
+        [&["tune", "-v", "--nodes", "4", "--threads", "8", "--out", out.to_str().unwrap()], SMALL].concat();
+    let (again, talk) = told(&long);
+    assert!(talk.contains("- against the runner-up") && talk.contains("messages to serve"), "{talk}");
+    assert_eq!(again.replace("long", "brief"), printed);
+}
+
+#[test]
+fn phases_that_were_not_timed_say_why() {
+    let short = [&["run", "--coroutines", "1", "--duration", "5us", "--no-check"], SMALL].concat();
+    let (out, _) = told(&short);
+    assert!(out.contains("of the 1 attempt in 16 that is timed"), "{out}");
+    assert!(!out.contains("not timed") || out.contains("a longer --duration times more"), "{out}");
+    let (out, _) = told(&[&["run", "--duration", "500us", "--no-check"], SMALL].concat());
+    assert!(!out.contains("not timed"), "{out}");
+}
+
+#[test]
+fn a_part_of_a_characterization_claims_no_rates_it_did_not_measure() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("latency");
+    let asked = ["characterize", "--fabric", "sim:cx4-edr", "--quick", "--bench", "latency", "--out"];
+    let (printed, _) = told(&[&asked[..], &[out.to_str().unwrap()]].concat());
+    assert!(printed.contains("best rates need load") && !printed.contains("/s\n"), "{printed}");
+    let record = std::fs::read_to_string(out.join("run.json")).unwrap();
+    let record: serde_json::Value = serde_json::from_str(&record).unwrap();
+    assert!(record["summary"]["verbs"][0]["best_rate_per_s"].is_null(), "{record}");
+    let out = dir.path().join("threads");
+    let asked = ["characterize", "--fabric", "sim:cx4-edr", "--quick", "--bench", "threads", "--out"];
+    let (printed, _) = told(&[&asked[..], &[out.to_str().unwrap()]].concat());
+    assert!(printed.contains("best rate, 4 nodes") && printed.contains("a machine"), "{printed}");
+    assert!(printed.contains("--bench latency measures it"), "{printed}");
+    let record = std::fs::read_to_string(out.join("run.json")).unwrap();
+    let record: serde_json::Value = serde_json::from_str(&record).unwrap();
+    let verb = &record["summary"]["verbs"][0];
+    let (all, one) =
+        (verb["best_rate_per_s"].as_f64().unwrap(), verb["best_rate_per_machine_per_s"].as_f64().unwrap());
+    assert!((all / one - 4.0).abs() < 1e-9, "{verb}");
+}
+
+#[test]
+fn tables_of_experiments_are_rounded_for_people() {
+    let dir = tempfile::tempdir().unwrap();
+    let (file, out) = (dir.path().join("why.yaml"), dir.path().join("out"));
+    let text = "question: why\nfabric: sim:cx4-edr\nset: {accounts_per_thread: 200}\nduration: 100us\n\
+                grid: {plan: [one-sided, two-sided]}\n";
+    std::fs::write(&file, text).unwrap();
+    let (printed, _) = told(&["experiment", file.to_str().unwrap(), "--out", out.to_str().unwrap()]);
+    let row = printed.lines().find(|line| line.contains("two-sided")).unwrap();
+    assert!(row.contains(" k/s") || row.contains(" M/s"), "{row}");
+    let longest = row.split_whitespace().map(str::len).max().unwrap();
+    assert!(longest < 12, "{row}");
+    let points = std::fs::read_to_string(out.join("points.csv")).unwrap();
+    assert!(points.lines().count() == 3, "{points}");
+}

@@ -1,0 +1,245 @@
+//! The winner phase by phase: what carrying a phase otherwise would cost, and which price would change the choice.
+//!
+//! A phase is held against the plan that carries it by another primitive and is otherwise the same, as far as such a plan
+//! can run; where it cannot, against the one with the fewest other changes. Both have the coroutines that serve them best.
+
+use super::tune::{Candidate, Tuning};
+use crate::plan::{Phase, Plan, Step};
+use serde::Serialize;
+use std::fmt;
+
+/// One phase of the winner.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Choice {
+    /// The phase.
+    pub phase: Phase,
+    /// How it is carried.
+    pub step: Step,
+    /// What it was held against; nothing if no plan that can run carries the phase otherwise, or the phase has nothing to carry.
+    pub against: Option<Against>,
+    /// Whether transactions ask for anything in this phase: without backups, nothing is logged.
+    pub idle: bool,
+    /// Prices at which another plan, with another primitive in this phase, becomes better, nearest first: the price, and what it
+    /// is multiplied by.
+    pub flips: Vec<(String, f64)>,
+}
+
+/// The plan that a phase was held against.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Against {
+    /// How it carries the phase.
+    pub step: Step,
+    /// What it has to do otherwise beside.
+    pub along: Vec<(Phase, Step)>,
+    /// The share by which the winner commits more.
+    pub rate_gain: f64,
+    /// Mean latency that the winner saves, in nanoseconds.
+    pub latency_saved_ns: f64,
+    /// The same as a share of the other plan's.
+    pub latency_gain: f64,
+    /// Neither makes a difference that is worth a word.
+    pub tie: bool,
+}
+
+/// Why each phase of the winner is carried as it is. Shares below `tolerance` are ties.
+pub fn choices(tuning: &Tuning, tolerance: f64) -> Vec<Choice> {
+    let winner = tuning.best();
+    winner.plan.steps().map(|(phase, step)| choice(tuning, winner, phase, step, tolerance)).collect()
+}
+
+fn choice(tuning: &Tuning, winner: &Candidate, phase: Phase, step: Step, tolerance: f64) -> Choice {
+    let otherwise = |c: &&Candidate| c.plan.step(phase).is_some_and(|other| other.via != step.via);
+    // The first of equally near plans is the best of them.
+    let nearest = tuning.ranked.iter().filter(otherwise).min_by_key(|c| apart(&c.plan, &winner.plan, phase));
+    let against = nearest.and_then(|rival| {
+        let along = Phase::ALL.into_iter().filter(|&other| other != phase).filter_map(|other| {
+            let theirs = rival.plan.step(other)?;
+            (theirs.via != winner.plan.step(other)?.via).then_some((other, theirs))
+        });
+        let (ours, theirs) = (&winner.forecast, &rival.forecast);
+        let rate_gain = ours.committed_per_s / theirs.committed_per_s - 1.0;
+        let latency_saved_ns = theirs.latency_mean_ns - ours.latency_mean_ns;
+        let latency_gain = latency_saved_ns / theirs.latency_mean_ns;
+        Some(Against {
+            step: rival.plan.step(phase)?,
+            along: along.collect(),
+            rate_gain,
+            latency_saved_ns,
+            latency_gain,
+            tie: rate_gain.abs() < tolerance && latency_gain.abs() < tolerance,
+        })
+    });
+    let costs = winner.forecast.phase(phase);
+    let mut flips: Vec<(String, f64)> = tuning
+        .flips
+        .iter()
+        .filter(|flip| flip.plan.step(phase).is_some_and(|then| then.via != step.via))
+        .map(|flip| (flip.input.clone(), flip.from))
+        .collect();
+    flips.sort_by(|a, b| a.1.ln().abs().total_cmp(&b.1.ln().abs()));
+    Choice { phase, step, against, idle: costs.verbs == 0.0 && costs.served == 0.0, flips }
+}
+
+/// In how much two plans differ, `phase` aside: primitives first, then the cache, then optimizations.
+fn apart(a: &Plan, b: &Plan, phase: Phase) -> (usize, bool, usize) {
+    let others = || Phase::ALL.into_iter().filter(|&other| other != phase);
+    let via = |plan: &Plan, phase| plan.step(phase).map(|step| step.via);
+    (
+        others().filter(|&other| via(a, other) != via(b, other)).count(),
+        a.location_cache != b.location_cache,
+        others().filter(|&other| a.step(other) != b.step(other)).count(),
+    )
+}
+
+impl Choice {
+    /// What it makes of rate and latency, in a few words with units.
+    pub fn difference(&self) -> String {
+        let Some(against) = &self.against else {
+            return if self.idle { "nothing to carry" } else { "no other can run" }.to_owned();
+        };
+        if self.idle {
+            return "nothing to carry".to_owned();
+        }
+        if against.tie {
+            return "tie (<1 %)".to_owned();
+        }
+        // What is below half a per cent is no difference beside one that is over a whole.
+        let told = |share: f64, words: String| (share.abs() >= 0.005).then_some(words);
+        let rate = told(against.rate_gain, format!("{} rate", signed(100.0 * against.rate_gain, 1, "%")));
+        let later = signed(-against.latency_saved_ns / 1e3, 2, "µs");
+        let latency = told(against.latency_gain, format!("{later} latency"));
+        rate.into_iter().chain(latency).collect::<Vec<_>>().join(", ")
+    }
+
+    /// What it was held against, in a few words.
+    pub fn alternative(&self) -> String {
+        let Some(against) = &self.against else { return String::new() };
+        let along: Vec<String> =
+            against.along.iter().map(|(phase, step)| format!("{phase} {}", step.via)).collect();
+        match along.is_empty() {
+            true => against.step.via.to_string(),
+            false => format!("{} (with {})", against.step.via, along.join(", ")),
+        }
+    }
+
+    /// The nearest price that would change the choice.
+    pub fn flip(&self) -> String {
+        self.flips.first().map_or_else(String::new, |(input, from)| format!("{input} ×{from:.2}"))
+    }
+}
+
+/// `+17.1 %`, `−2.08 µs`.
+fn signed(value: f64, digits: usize, unit: &str) -> String {
+    format!("{}{:.digits$} {unit}", if value < 0.0 { "−" } else { "+" }, value.abs())
+}
+
+impl fmt::Display for Choice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}: {}", self.phase, self.step.via, self.difference())?;
+        if !self.alternative().is_empty() && !self.idle {
+            write!(f, " against {}", self.alternative())?;
+        }
+        match self.flip() {
+            flip if flip.is_empty() => Ok(()),
+            flip => write!(f, "; flips with {flip}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::fixtures::{calm, caps, cluster, profile};
+    use crate::model::{Search, tune};
+    use crate::plan::{Needs, Via};
+    use primitives::fabric::AtomicScope;
+    use primitives::profile::Profile;
+
+    fn tuned(profile: &Profile, nodes: u32, one_sided: bool) -> (Tuning, Vec<Choice>) {
+        let search = Search { coroutines: vec![8], ..Search::default() };
+        let caps = caps(one_sided, if one_sided { AtomicScope::Nic } else { AtomicScope::None });
+        let tuning = tune(profile, &caps, &Needs::OCC, cluster(nodes, 4), &calm(nodes), &search).unwrap();
+        let choices = choices(&tuning, search.tolerance);
+        (tuning, choices)
+    }
+
+    fn of(choices: &[Choice], phase: Phase) -> &Choice {
+        choices.iter().find(|choice| choice.phase == phase).unwrap()
+    }
+
+    #[test]
+    fn every_phase_has_one_line_with_a_number_or_a_tie() {
+        let (tuning, choices) = tuned(&profile(), 4, true);
+        assert_eq!(choices.len(), Phase::ALL.len());
+        for choice in &choices {
+            let line = choice.to_string();
+            assert!(
+                line.starts_with(choice.phase.name()) && !line.contains('\n') && line.len() < 200,
+                "{line}"
+            );
+            let against = choice.against.as_ref().unwrap();
+            assert_ne!(against.step.via, choice.step.via, "{line}");
+            if choice.idle {
+                assert_eq!(
+                    (choice.phase, choice.difference()),
+                    (Phase::Unlock, "nothing to carry".to_owned())
+                );
+                continue; // nothing aborts
+            }
+            assert_eq!(choice.difference() == "tie (<1 %)", against.tie, "{line}");
+            let unit = ["% rate", "µs latency"].iter().any(|unit| line.contains(unit));
+            assert_eq!(unit, !against.tie, "{line}");
+            // The winner is within the search's tolerance of all others.
+            assert!(against.rate_gain > -0.01, "{line}");
+        }
+        assert_eq!(tuning.best().plan.steps().count(), choices.len());
+    }
+
+    /// The number told is the ratio of the two forecasts, and what a dear primitive costs grows with its price.
+    #[test]
+    fn a_dearer_alternative_saves_more() {
+        let mut dear = profile();
+        for quantity in [&mut dear.cpu.rpc_decode, &mut dear.cpu.rpc_dispatch, &mut dear.cpu.rpc_encode] {
+            quantity.value = 2_000.0;
+        }
+        let gain = |profile: &Profile| {
+            let (_, choices) = tuned(profile, 4, true);
+            let log = of(&choices, Phase::Log).clone();
+            assert_eq!(log.step.via, Via::OneSided);
+            log.against.unwrap().rate_gain
+        };
+        let (usual, dear) = (gain(&profile()), gain(&dear));
+        assert!(dear > usual + 0.05, "{usual} {dear}");
+    }
+
+    #[test]
+    fn what_has_no_alternative_says_so() {
+        let (_, choices) = tuned(&profile(), 4, false);
+        for choice in choices.iter().filter(|choice| !choice.idle) {
+            assert_eq!(
+                (choice.difference().as_str(), choice.alternative()),
+                ("no other can run", String::new())
+            );
+        }
+        // One node has no backups: nothing is logged, and all ways to log are one.
+        let (_, choices) = tuned(&profile(), 1, true);
+        let log = of(&choices, Phase::Log);
+        assert!(log.idle && log.to_string().ends_with("nothing to carry"), "{log}");
+    }
+
+    /// What a line says flips a choice does: a little before the factor the winner is still the better, a little behind it the
+    /// other is.
+    #[test]
+    fn a_flip_begins_where_it_says() {
+        let (tuning, choices) = tuned(&profile(), 4, true);
+        for flip in &tuning.flips {
+            let (low, high) = if flip.factor < 1.0 { (flip.factor, 1.0) } else { (1.0, flip.factor) };
+            assert!((low..=high).contains(&flip.from), "{flip:?}");
+            assert!(flip.text.contains(&format!("×{:.2}", flip.from)), "{}", flip.text);
+        }
+        for choice in &choices {
+            let nearest = choice.flips.iter().map(|flip| flip.1.ln().abs());
+            assert!(nearest.is_sorted(), "{:?}", choice.flips);
+        }
+    }
+}
