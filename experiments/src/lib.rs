@@ -20,6 +20,7 @@ pub mod memory;
 pub mod names;
 pub mod output;
 pub mod primitive;
+pub mod regret;
 pub mod schedule;
 pub mod spec;
 pub mod sweep;

@@ -67,6 +67,8 @@ pub struct Touch {
     /// Records on the coordinator's own node. For logging: copies that the coordinator's own node keeps. For install: those
     /// that are written.
     pub local: f64,
+    /// Records on the own node that are to be created: lock and unlock, which the CPU does whatever the plan says.
+    pub created: f64,
     /// Records on other nodes that are locked for reading only: install and unlock.
     pub read_held: f64,
     /// The same on the own node.

@@ -18,14 +18,17 @@ use primitives::profile::Primitive::{Atomic, Read, Write};
 
 /// What `how` asks for when it serves `touch`.
 pub fn demand(how: &Carriage, touch: &Touch, sizes: &Sizes) -> Demand {
-    match how.phase {
+    let mut d = match how.phase {
         Phase::Fetch => fetch(how, touch, sizes),
         Phase::Lock => lock(how, touch, sizes),
         Phase::Validate => validate(how, touch, sizes),
         Phase::Log => log(how, touch, sizes),
         Phase::Install => install(how, touch, sizes),
         Phase::Unlock => unlock(how, touch, sizes),
-    }
+    };
+    // A slot is looked for and taken; it is given back by its place.
+    d.requester.probes += touch.created * if how.phase == Phase::Lock { 2.0 } else { 1.0 };
+    d
 }
 
 fn batch(how: &Carriage, nodes: f64) -> Batch {

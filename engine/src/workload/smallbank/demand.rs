@@ -25,7 +25,7 @@ impl SmallBank {
         let classes = weights.into_iter().filter(|(_, weight)| *weight > 0).map(|(kind, weight)| {
             let (reads, writes) = kind.records();
             let share = weight as f64 / self.total_weight as f64;
-            TxnClass { name: format!("{kind:?}"), share, reads, writes, think_ns: 0.0 }
+            TxnClass::new(&format!("{kind:?}"), share, reads, writes)
         });
         Shape {
             classes: classes_of(classes),

@@ -11,11 +11,8 @@ impl Ycsb {
         let (operations, written) = (self.operations as f64, self.operations as f64 * self.write_share);
         let only_read = (1.0 - self.write_share).powi(self.operations as i32);
         let class = |name: &str, share: f64, writes: f64| TxnClass {
-            name: name.to_owned(),
-            share,
-            reads: operations - writes,
-            writes,
             think_ns: self.think.0 as f64,
+            ..TxnClass::new(name, share, operations - writes, writes)
         };
         let all = [
             class("read-only", only_read, 0.0),
