@@ -46,6 +46,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         ],
         reads_ahead: true,
         backoff_ns: 0.0,
+        backoff_doublings: 0,
     };
     let mut search = Search::default();
     if numbers.len() > 2 {

@@ -9,8 +9,9 @@ use super::{AnyWorkload, Scale};
 use crate::session::RetryPolicy;
 use phases::model::{Band, TxnClass, Workload as Demand};
 
-/// Bands that stand for a zipfian distribution: one per factor of ten in rank.
-const DECADE: u64 = 10;
+/// Bands that stand for a zipfian distribution: one for each doubling of the rank. The first record alone is often a tenth of all
+/// accesses, and the tenth a hundredth.
+const STEP: u64 = 2;
 
 /// What a workload says of itself.
 pub(super) struct Shape {
@@ -38,7 +39,7 @@ fn bands(keys: &KeyDist, tables: u64) -> Vec<Band> {
             let mut bands = Vec::new();
             let (mut from, mut below) = (0, 0.0);
             while from < zipfian.keys() {
-                let to = (from.max(1) * DECADE).min(zipfian.keys());
+                let to = if from == 0 { 1 } else { (from * STEP).min(zipfian.keys()) };
                 let share = zipfian.share_of_first(to);
                 bands.push(band(to - from, share - below));
                 (from, below) = (to, share);
@@ -132,6 +133,7 @@ impl AnyWorkload {
             reads_ahead: shape.reads_ahead,
             // The first wait is uniform below its limit.
             backoff_ns: retry.first.0 as f64 / 2.0,
+            backoff_doublings: retry.doublings(),
         }
     }
 }

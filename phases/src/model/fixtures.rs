@@ -41,6 +41,7 @@ pub(super) fn calm(nodes: u32) -> Workload {
         bands: Vec::new(),
         reads_ahead: true,
         backoff_ns: 0.0,
+        backoff_doublings: 0,
     }
 }
 

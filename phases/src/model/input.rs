@@ -1,6 +1,6 @@
 //! What the model is told about cluster and workload.
 
-use crate::demand::Touch;
+use crate::demand::{Chances, Touch};
 use crate::plan::{CheckedPlan, Needs, Phase, Via};
 use crate::rule::Packing;
 use serde::{Deserialize, Serialize};
@@ -80,8 +80,11 @@ pub struct Workload {
     /// Fetch may send its requests without waiting for each other: read sets known in advance, or speculative
     /// execution (DrTM+H §6.1).
     pub reads_ahead: bool,
-    /// Mean pause before an aborted transaction is tried again, in nanoseconds.
+    /// Mean pause before a transaction that has aborted once is tried again, in nanoseconds.
     pub backoff_ns: f64,
+    /// How many further aborts in a row double the pause.
+    #[serde(default)]
+    pub backoff_doublings: u32,
 }
 
 /// Inputs that describe no cluster or workload.
@@ -112,6 +115,26 @@ pub enum InputError {
 struct Records {
     remote: f64,
     local: f64,
+}
+
+impl Records {
+    fn all(self) -> f64 {
+        self.remote + self.local
+    }
+}
+
+/// A number of records that every transaction has, and not only on average.
+fn whole(records: f64) -> Option<f64> {
+    let rounded = records.round();
+    (rounded >= 1.0 && (records - rounded).abs() < 1e-9).then_some(rounded)
+}
+
+/// How as many records fall, of each of which it is known how likely it is to be remote.
+fn falls(served: Records, held: Records) -> Option<Chances> {
+    let records = whole(served.all() + held.all())?;
+    let remote = (served.remote + held.remote) / records;
+    let (none_remote, none_local) = ((1.0 - remote).powf(records), remote.powf(records));
+    Some(Chances { any_remote: 1.0 - none_remote, any_local: 1.0 - none_local, only_local: none_remote })
 }
 
 /// How far sums of shares may be from one: rounding of shares written with a few digits.
@@ -288,13 +311,33 @@ impl Workload {
             payload: self.payload_bytes,
             cached: self.cache_hit_share,
             backups: f64::from(cluster.backups),
+            chances: None,
+            others: cluster.others(),
         };
+        touch.chances = falls(served, held);
+        if let Some((chances, records)) = touch.chances.zip(whole(served.all() + held.all())) {
+            let there = 1.0 - (1.0 - (served.remote + held.remote) / records / touch.others).powf(records);
+            touch.nodes = (touch.others * there).max(chances.any_remote);
+        }
         if phase == Phase::Log {
             let records = class.writes + class.inserts;
             let (nodes, local) = cluster.backups_of(records);
-            touch = Touch { remote: records, nodes, local, ..touch };
+            touch = Touch { remote: records, nodes, local, chances: None, ..touch };
         }
         touch
+    }
+
+    /// Pauses of a transaction that takes so many attempts on average, each of which fails like the others, in nanoseconds.
+    pub fn pauses_ns(&self, attempts: f64) -> f64 {
+        let fails = 1.0 - 1.0 / attempts.max(1.0);
+        let (mut pauses, mut chance, mut pause) = (0.0, fails, self.backoff_ns);
+        for _ in 0..self.backoff_doublings {
+            pauses += chance * pause;
+            chance *= fails;
+            pause *= 2.0;
+        }
+        // From here on all are alike: as many as there are failures still to come.
+        pauses + chance * pause * attempts.max(1.0)
     }
 
     /// Records written per transaction, averaged over the mix.

@@ -162,6 +162,7 @@ impl Tpcc {
             bands: bands.into(),
             reads_ahead: self.together,
             backoff_ns: retry.first.0 as f64 / 2.0,
+            backoff_doublings: retry.doublings(),
         }
     }
 }

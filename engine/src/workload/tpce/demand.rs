@@ -66,6 +66,7 @@ impl CustomerPosition {
             bands: bands.into(),
             reads_ahead: true,
             backoff_ns: retry.first.0 as f64 / 2.0,
+            backoff_doublings: retry.doublings(),
         }
     }
 }
