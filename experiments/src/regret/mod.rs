@@ -31,9 +31,9 @@ struct Round {
 }
 
 const ROUNDS: [Round; 3] = [
-    Round { commits: 400.0, within: 0.88, most: 16 },
-    Round { commits: 2_500.0, within: 0.96, most: 5 },
-    Round { commits: 10_000.0, within: 1.0, most: 1 },
+    Round { commits: 300.0, within: 0.9, most: 12 },
+    Round { commits: 1_500.0, within: 0.96, most: 4 },
+    Round { commits: 6_000.0, within: 1.0, most: 1 },
 ];
 
 /// Measured time is no shorter and no longer than this, whatever the tuner expects.

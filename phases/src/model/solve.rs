@@ -231,6 +231,10 @@ pub fn solve(load: &Load, population: &Population) -> Solution {
     solution
 }
 
+/// To what share of a core's time it is worked out what its turns cost.
+const TURNS_KNOWN: f64 = 1e-11;
+const SECANTS: usize = 12;
+
 /// Utilizations and waits at a given rate.
 fn state(load: &Load, population: &Population, rate: f64) -> Solution {
     let mut at = Solution {
@@ -241,10 +245,32 @@ fn state(load: &Load, population: &Population, rate: f64) -> Solution {
         turn: Turn::default(),
         saturated: None,
     };
-    let core = &load[Station::Core];
-    let nominal = rate * population.customers[Station::Core as usize] * (core.own.ns + core.other.ns);
-    at.turn = Turn::at(nominal, load, population.poll_ns);
-    let core = at.turn.applied(core);
+    let (core, coroutines) = (&load[Station::Core], population.customers[Station::Core as usize]);
+    // How busy a core is depends on what its turns cost, which depends on how busy it is: by secants.
+    let turning_at = |busy: f64| {
+        let turn = Turn::at(busy, load, population.poll_ns);
+        let core = turn.applied(core);
+        (turn, core, rate * coroutines * (core.own.ns + core.other.ns) - busy)
+    };
+    let mut before = rate * coroutines * (core.own.ns + core.other.ns);
+    let (mut turn, mut turning, mut off_before) = turning_at(before);
+    let mut busy = before + off_before;
+    for _ in 0..SECANTS {
+        if off_before.abs() < TURNS_KNOWN {
+            break;
+        }
+        let off;
+        (turn, turning, off) = turning_at(busy);
+        let slope = (off - off_before) / (busy - before);
+        (before, off_before) = (busy, off);
+        if slope < -0.1 {
+            busy -= off / slope;
+        } else {
+            break;
+        }
+    }
+    at.turn = turn;
+    let core = turning;
     for station in Station::ALL {
         let (i, u) = (station as usize, if station == Station::Core { &core } else { &load[station] });
         let (m, elsewhere) = (population.customers[i], population.instances[i] - 1.0);
