@@ -135,6 +135,11 @@ impl Default for RetryPolicy {
 }
 
 impl RetryPolicy {
+    /// Aborts in a row after the first that double the limit.
+    pub fn doublings(&self) -> u32 {
+        (self.longest.0 / self.first.0.max(1)).max(1).ilog2()
+    }
+
     /// The wait after `aborts` aborts in a row (from 1), from a draw in `[0, 1)`.
     fn wait(&self, aborts: u32, draw: f64) -> Nanos {
         let doubled = self.first.0.saturating_mul(1 << aborts.saturating_sub(1).min(32));

@@ -91,6 +91,7 @@ pub fn profile(choice: &ProfileChoice) -> Result<Profile, CliError> {
     let found = match choice {
         ProfileChoice::Shipped(name) => Profile::shipped(name),
         ProfileChoice::File(path) => Profile::load(path),
+        ProfileChoice::Drawn(seed) => Profile::drawn(*seed),
     };
     found.map_err(|error| {
         if let ProfileError::Unknown { name } = &error {

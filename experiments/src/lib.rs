@@ -21,6 +21,7 @@ pub mod memory;
 pub mod names;
 pub mod output;
 pub mod primitive;
+pub mod regret;
 pub mod schedule;
 pub mod settings;
 pub mod spec;

@@ -8,7 +8,7 @@ use primitives::fabric::Caps;
 use primitives::profile::Profile;
 
 fn class(name: &str, share: f64, reads: f64, writes: f64) -> TxnClass {
-    TxnClass { name: name.into(), share, reads, writes, think_ns: 50.0 }
+    TxnClass { think_ns: 50.0, ..TxnClass::new(name, share, reads, writes) }
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -46,6 +46,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         ],
         reads_ahead: true,
         backoff_ns: 0.0,
+        backoff_doublings: 0,
     };
     let mut search = Search::default();
     if numbers.len() > 2 {

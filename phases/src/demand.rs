@@ -67,6 +67,8 @@ pub struct Touch {
     /// Records on the coordinator's own node. For logging: copies that the coordinator's own node keeps. For install: those
     /// that are written.
     pub local: f64,
+    /// Records on the own node that are to be created: lock and unlock, which the CPU does whatever the plan says.
+    pub created: f64,
     /// Records on other nodes that are locked for reading only: install and unlock.
     pub read_held: f64,
     /// The same on the own node.
@@ -77,6 +79,22 @@ pub struct Touch {
     pub cached: f64,
     /// Backup copies of each record.
     pub backups: f64,
+    /// Chance that any record is remote, and that none is but some are local, where numbers of records vary; without it, they
+    /// are taken to be what they are.
+    pub chances: Option<Chances>,
+    /// Nodes that remote records may lie on.
+    pub others: f64,
+}
+
+/// What depends on how records fall, and not on how many there are on average.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Chances {
+    /// Any record lies on another node.
+    pub any_remote: f64,
+    /// Any lies on the own node.
+    pub any_local: f64,
+    /// Some do, and none on another node.
+    pub only_local: f64,
 }
 
 /// How a phase is carried, as far as it matters for what it asks.
@@ -189,6 +207,12 @@ pub struct Wave {
     pub times: f64,
     /// What it waits for.
     pub until: Awaited,
+    /// Other nodes that its requests go to, on average.
+    pub nodes: f64,
+    /// Requests that the node which most of them go to gets, on average.
+    pub deepest: f64,
+    /// The same by verb, in the order of [`Primitive`]: those of a queue pair pass the NICs one after the other.
+    pub queued: [f64; 4],
 }
 
 /// What a coordinator waits for. Requests sent together are awaited as one, the slowest.
@@ -204,8 +228,10 @@ pub enum Awaited {
         inline: bool,
         /// An ATOMIC comes first on the same queue pair.
         after_atomic: bool,
-        /// It is not the first request under its doorbell, so that the NIC has to fetch it.
-        chained: bool,
+        /// Bytes of a WRITE before it on the same queue pair that the NIC has to fetch; 0 if there is none.
+        behind_fetched: u32,
+        /// Chance that it is not the first request under its doorbell, so that the NIC has to fetch it.
+        chained: f64,
     },
     /// The reply to a request.
     Reply {
@@ -213,8 +239,8 @@ pub enum Awaited {
         request: u32,
         /// Bytes of the reply.
         reply: u32,
-        /// The request is not the first under its doorbell, so that the NIC has to fetch it.
-        chained: bool,
+        /// Chance that the request is not the first under its doorbell, so that the NIC has to fetch it.
+        chained: f64,
     },
 }
 
@@ -235,6 +261,8 @@ pub struct Demand {
     pub server: CpuCounts,
     /// Requests that handlers serve.
     pub served: f64,
+    /// Those among them that nobody waits for.
+    pub passed: f64,
     /// The coordinator's waits, in order.
     pub waves: Vec<Wave>,
 }
@@ -281,7 +309,7 @@ impl Demand {
         self.requester.completions += asked;
         self.requester.resumes += waits;
         if !batch.joined {
-            self.await_chain(sizes, step, waits, records > queues, parts);
+            self.await_chain(sizes, batch, waits, batch.several(records, queues), parts);
         }
     }
 
@@ -294,7 +322,7 @@ impl Demand {
             return;
         }
         let requests = self.post(sizes, true, parts);
-        let queues = if step.outstanding { records.min(1.0) } else { records };
+        let queues = if step.outstanding { batch.any_local.min(records) } else { records };
         self.requester.doorbells += if step.doorbell_batching { queues } else { requests };
         let waits = batch.waits(records, parts);
         if waits <= 0.0 {
@@ -303,10 +331,12 @@ impl Demand {
         let asked = if step.outstanding { queues } else { waits };
         self.signaled += asked;
         self.requester.completions += asked;
-        let alone = if step.outstanding { (1.0 - remote.min(1.0)).clamp(0.0, queues) } else { waits };
+        let none = if remote > 0.0 { batch.only_local } else { queues };
+        let alone = if step.outstanding { none.clamp(0.0, queues) } else { waits };
         if alone > 0.0 {
             self.requester.resumes += alone;
-            self.await_chain(sizes, step, alone, records > queues, parts);
+            let own = Batch { nodes: 1.0, others: 1.0, ..*batch };
+            self.await_chain(sizes, &own, alone, batch.several(records, queues), parts);
         }
     }
 
@@ -333,19 +363,35 @@ impl Demand {
     }
 
     /// A wait for the last link of a chain; of several kinds of chains, for one with an ATOMIC, which takes longest.
-    fn await_chain(&mut self, sizes: &Sizes, step: Step, times: f64, several: bool, parts: &[Chain]) {
+    fn await_chain(&mut self, sizes: &Sizes, batch: &Batch, times: f64, several: f64, parts: &[Chain]) {
+        let step = batch.step;
         let present = || parts.iter().filter(|part| part.records > 0.0);
         let atomic = |part: &&Chain| part.links.iter().any(|link| link.0 == Primitive::Atomic);
         let Some(part) = present().find(atomic).or(present().next()) else { return };
         let Some(&(primitive, bytes)) = part.links.last() else { return };
+        let inline = |&(primitive, bytes): &(Primitive, u32)| {
+            primitive == Primitive::Write && bytes <= sizes.inline_max
+        };
+        let before = &part.links[..part.links.len() - 1];
+        let fetched = |link: &&(Primitive, u32)| link.0 == Primitive::Write && !inline(link);
+        let several = if part.links.len() > 1 { 1.0 } else { several };
         let until = Awaited::Completion {
             primitive,
             bytes,
-            inline: primitive == Primitive::Write && bytes <= sizes.inline_max,
+            inline: inline(&(primitive, bytes)),
             after_atomic: part.links.len() > 1 && atomic(&part),
-            chained: step.doorbell_batching && (part.links.len() > 1 || several),
+            behind_fetched: before.iter().filter(fetched).map(|link| link.1).max().unwrap_or(0),
+            chained: if step.doorbell_batching { several } else { 0.0 },
         };
-        self.waves.push(Wave { times, until });
+        let records: f64 = present().map(|part| part.records).sum();
+        let chains = if step.outstanding { batch.deepest(records / times.max(1e-9)) } else { 1.0 };
+        let mut queued = [0.0; 4];
+        for part in present() {
+            for (primitive, _) in part.links {
+                queued[*primitive as usize] += chains * part.records / records;
+            }
+        }
+        self.waves.push(Wave { times, until, nodes: batch.width(times), deepest: chains, queued });
     }
 
     /// Calls, in one wave if the plan has requests outstanding, else one after the other.
@@ -356,7 +402,8 @@ impl Demand {
             return;
         }
         let together = step.outstanding && step.doorbell_batching;
-        self.requester.doorbells += if together { messages.min(1.0) } else { messages };
+        let any = messages.min(batch.any_remote);
+        self.requester.doorbells += if together { any } else { messages };
         let mut longest = (0, 0);
         for part in parts.iter().filter(|part| part.messages > 0.0) {
             let Calls { messages, copied, probes, .. } = *part;
@@ -379,13 +426,16 @@ impl Demand {
             }
         }
         if batch.passive {
+            self.passed += messages;
             return;
         }
-        let waves = if step.outstanding { messages.min(1.0) } else { messages };
+        let waves = if step.outstanding { any } else { messages };
         self.requester.resumes += waves;
         let (request, reply) = longest;
-        let chained = together && messages > 1.0;
-        self.waves.push(Wave { times: waves, until: Awaited::Reply { request, reply, chained } });
+        let chained = if together { batch.several(messages, waves) } else { 0.0 };
+        let until = Awaited::Reply { request, reply, chained };
+        let deepest = if step.outstanding { batch.deepest(messages / waves.max(1e-9)) } else { 1.0 };
+        self.waves.push(Wave { times: waves, until, nodes: batch.width(waves), deepest, queued: [0.0; 4] });
     }
 }
 
@@ -398,18 +448,79 @@ struct Batch {
     passive: bool,
     /// The wave is declared by the caller.
     joined: bool,
+    /// Chance that any record is on another node, is on the own one, and that only the latter is so.
+    any_remote: f64,
+    any_local: f64,
+    only_local: f64,
+    /// Nodes that records may lie on.
+    others: f64,
 }
 
 impl Batch {
     /// How often the coordinator waits for chains to so many records: not at all if nobody asks, unless one of them has an
     /// answer that decides.
     fn waits(&self, records: f64, parts: &[Chain]) -> f64 {
-        let of = |records: f64| if self.step.outstanding { records.min(1.0) } else { records };
+        let of = |records: f64| if self.step.outstanding { records.min(self.any_remote) } else { records };
         if !self.passive {
             return of(records);
         }
         of(parts.iter().filter(|part| part.answered).map(|part| part.records).sum())
     }
+}
+
+impl Batch {
+    /// Nodes that requests of one wave go to, if there are `waves` of them.
+    fn width(&self, waves: f64) -> f64 {
+        if self.step.outstanding && waves > 0.0 { (self.nodes / waves).max(1.0) } else { 1.0 }
+    }
+
+    /// Chance that a request is not alone under its doorbell, where so many share so many: of those that are awaited the last,
+    /// so that it is alone only where there is no other.
+    fn several(&self, requests: f64, doorbells: f64) -> f64 {
+        if doorbells <= 0.0 || !self.step.outstanding {
+            return 0.0;
+        }
+        (requests / doorbells - 1.0).clamp(0.0, 1.0)
+    }
+
+    /// Of `messages` that go out together, each to any of the nodes alike, how many the node gets that most go to, on average.
+    fn deepest(&self, messages: f64) -> f64 {
+        let (nodes, low) = (self.others, messages.floor());
+        if nodes < 1.0 || messages <= 1.0 {
+            return if self.nodes > 0.0 { (messages / self.nodes.max(1.0)).max(1.0) } else { 1.0 };
+        }
+        let part = messages - low;
+        let of = |n: f64| fullest(n as usize, nodes as usize);
+        if part > 0.0 { (1.0 - part) * of(low) + part * of(low + 1.0) } else { of(low) }
+    }
+}
+
+/// Balls in the fullest of `boxes`, on average, if each of `balls` falls into any of them alike.
+fn fullest(balls: usize, boxes: usize) -> f64 {
+    if boxes < 2 || balls < 2 {
+        return balls as f64;
+    }
+    // Chance that no box has more than `most`: ways to fill box after box, by exponential generating functions.
+    let none_above = |most: usize| {
+        let mut ways = vec![0.0; balls + 1];
+        ways[0] = 1.0;
+        for filled in 0..boxes {
+            // Of the balls that are left to the boxes not yet filled, each falls into this one with this chance.
+            let chance = 1.0 / (boxes - filled) as f64;
+            let mut next = vec![0.0; balls + 1];
+            for (so_far, &way) in ways.iter().enumerate().filter(|(_, way)| **way > 0.0) {
+                let left = balls - so_far;
+                let mut share = (1.0 - chance).powi(left as i32);
+                for here in 0..=left.min(most) {
+                    next[so_far + here] += way * if chance < 1.0 { share } else { f64::from(here == left) };
+                    share *= (left - here) as f64 / (here + 1) as f64 * chance / (1.0 - chance).max(1e-300);
+                }
+            }
+            ways = next;
+        }
+        ways[balls]
+    };
+    (0..balls).map(|most| 1.0 - none_above(most)).sum()
 }
 
 /// One-sided requests: the same chain to each of some records.

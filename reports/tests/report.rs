@@ -351,6 +351,7 @@ fn columns_are_those_the_writer_has() {
         (Kind::Run, "run"),
         (Kind::Experiment, "experiment"),
         (Kind::Tune, "tune"),
+        (Kind::Regret, "regret"),
     ] {
         let ours: Vec<&str> = reports::load::point_columns(name).iter().map(|c| c.0).collect();
         assert_eq!(ours, point_columns(kind), "{name}");

@@ -13,7 +13,8 @@ use crate::error::CliError;
 use crate::fabrics::{Fabric, profile, require};
 use crate::output::{emit, human_rate, table};
 use crate::primitive;
-use crate::spec::{Experiment, FabricChoice, Point, RunSpec};
+use crate::regret::{self, Summary};
+use crate::spec::{Experiment, FabricChoice, Point, RunSpec, SpecKind};
 use crate::sweep::usual_jobs;
 use crate::transact::{self, Keep};
 
@@ -63,7 +64,8 @@ pub fn plan(args: &ExperimentArgs) -> Result<Vec<Planned>, CliError> {
             .map_err(|e| e.context(format!("{} does not fit into this machine", planned.file.display())))?;
         for (number, point) in planned.experiment.points.iter().enumerate() {
             require(&point.spec.fabric)?;
-            if point.spec.primitive.is_some() {
+            // What is drawn is tuned, and what is tuned runs.
+            if point.spec.primitive.is_some() || point.against_all {
                 continue;
             }
             runs(&point.spec)
@@ -99,6 +101,9 @@ pub fn run(args: &ExperimentArgs, context: &Context) -> Result<(), CliError> {
 /// Measures a point: requests alone, or a run of transactions whose history is checked.
 pub fn measure_with(context: &Context) -> impl Fn(&Point) -> Result<PointResult, CliError> + Sync {
     |point| {
+        if point.against_all {
+            return regret::measure(point, context);
+        }
         let fabric = Fabric::open(&point.spec.fabric, point.spec.seed)?;
         if point.spec.primitive.is_some() {
             let stop = context.interrupt.flag();
@@ -144,7 +149,7 @@ where
             measure(point.ok_or_else(|| CliError::check("a point out of the grid"))?)
         };
         let title = file.file_stem().unwrap_or_default().to_string_lossy();
-        let swept = context.sweep(title, jobs).run(&mut dir, point, |_| Value::Null);
+        let swept = context.sweep(title, jobs).run(&mut dir, point, |dir| summary(experiment, dir));
         let rows = dir.rows(TableName::Points)?;
         people.push_str(&format!("{}\n{}", experiment.question, shown(experiment, &rows)));
         people.push_str(&format!("results in {}\n", out.display()));
@@ -211,8 +216,27 @@ const FIRST: [(&str, &str); 8] = [
     ("isolation_verdict", "isolation"),
 ];
 
-/// The axes and what people look at first, rounded for them; the files have all digits.
+/// What closes the record: of combinations, what they come to.
+fn summary(experiment: &Experiment, dir: &ResultDir) -> Value {
+    let of_rows = || Summary::of(&dir.rows(TableName::Points).ok()?);
+    match of_rows().filter(|_| experiment.kind == SpecKind::Regret) {
+        None => Value::Null,
+        Some(s) => {
+            let three = |v: [f64; 3]| json!({ "median": v[0], "p95": v[1], "worst": v[2] });
+            json!({
+                "combinations": s.combinations, "regret": three(s.regret),
+                "prediction_error": three(s.error), "prediction_bias": s.bias,
+            })
+        }
+    }
+}
+
+/// The axes and what people look at first, rounded for them (the files have all digits); of combinations, the distribution and
+/// the worst.
 fn shown(experiment: &Experiment, rows: &[Row]) -> String {
+    if let Some(summary) = Summary::of(rows).filter(|_| experiment.kind == SpecKind::Regret) {
+        return format!("{}\n{}", regret::worst(rows), summary.shown());
+    }
     let axes = experiment.axes().into_iter().map(|axis| (axis.clone(), format!("axis_{axis}")));
     let columns: Vec<(String, String)> = axes
         .chain(FIRST.map(|(column, head)| (head.to_owned(), column.to_owned())))

@@ -12,7 +12,7 @@ mod reproduce;
 mod run;
 mod shell;
 mod study;
-mod tune;
+pub mod tune;
 
 use crate::args::{Cli, Command, QuickstartArgs};
 use crate::error::CliError;

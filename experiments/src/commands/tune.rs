@@ -2,7 +2,7 @@
 
 mod search;
 
-pub use search::{Rival, Tuned, search, search_all};
+pub use search::{Rival, Tuned, ranking, search, search_all};
 
 use super::Context;
 use super::characterize::{self, Characterization};

@@ -17,10 +17,14 @@ pub enum ProfileChoice {
     Shipped(String),
     /// A profile file.
     File(PathBuf),
+    /// A random but plausible one, by its seed.
+    Drawn(u64),
 }
 
 /// The forms a fabric is written in.
 const FORMS: &str = "there are loopback, sim:PROFILE, verbs:DEVICE, tcp";
+/// What names of drawn profiles begin with; the seed follows.
+const DRAWN: &str = "drawn-";
 
 /// Which fabric.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,7 +60,8 @@ impl FromStr for FabricChoice {
             ("sim", Some(name)) if !name.is_empty() => Ok(FabricChoice::Sim(if is_path(name) {
                 ProfileChoice::File(PathBuf::from(name))
             } else {
-                ProfileChoice::Shipped(name.to_owned())
+                let drawn = name.strip_prefix(DRAWN).and_then(|seed| seed.parse().ok());
+                drawn.map_or_else(|| ProfileChoice::Shipped(name.to_owned()), ProfileChoice::Drawn)
             })),
             ("sim", _) => Err(format!(
                 "name a NIC profile or its file, as in sim:cx4-edr; there are {}",
@@ -87,6 +92,7 @@ impl fmt::Display for FabricChoice {
             FabricChoice::Loopback => f.write_str("loopback"),
             FabricChoice::Sim(ProfileChoice::Shipped(name)) => write!(f, "sim:{name}"),
             FabricChoice::Sim(ProfileChoice::File(path)) => write!(f, "sim:{}", path.display()),
+            FabricChoice::Sim(ProfileChoice::Drawn(seed)) => write!(f, "sim:{DRAWN}{seed}"),
             FabricChoice::Verbs(device) => write!(f, "verbs:{device}"),
             FabricChoice::Tcp => f.write_str("tcp"),
         }
@@ -167,9 +173,10 @@ mod tests {
 
     #[test]
     fn fabrics_read_back_as_written() {
-        for text in ["loopback", "tcp", "sim:cx4-edr", "sim:./my.profile.yaml", "verbs:mlx5_0"] {
+        for text in ["loopback", "tcp", "sim:cx4-edr", "sim:drawn-17", "sim:./my.profile.yaml", "verbs:mlx5_0"] {
             assert_eq!(text.parse::<FabricChoice>().unwrap().to_string(), text);
         }
+        assert_eq!("sim:drawn-17".parse(), Ok(FabricChoice::Sim(ProfileChoice::Drawn(17))));
         assert_eq!("sim:a.yaml".parse(), Ok(FabricChoice::Sim(ProfileChoice::File("a.yaml".into()))));
         for (text, says) in [
             ("loopbak", "did you mean `loopback`?"),

@@ -25,10 +25,12 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
 use super::grid::{Axis, Point, expand};
+use super::limits;
 use super::primitive::PrimitiveSpec;
 use super::run::{RunSpec, Span};
 use crate::error::CliError;
 use crate::names::{suggest, workloads};
+use crate::regret::draw;
 use crate::settings::{self, Misfit};
 use crate::yaml::{Document, Spanned};
 
@@ -44,6 +46,8 @@ pub enum SpecKind {
     Run,
     /// Requests alone: what NICs and cores give, without transactions.
     Primitive,
+    /// Combinations drawn from the seed, each tuned and compared with every plan there is.
+    Regret,
 }
 
 impl SpecKind {
@@ -52,6 +56,7 @@ impl SpecKind {
         match self {
             SpecKind::Run => Kind::Experiment,
             SpecKind::Primitive => Kind::Primitive,
+            SpecKind::Regret => Kind::Regret,
         }
     }
 }
@@ -83,6 +88,9 @@ pub struct Experiment {
     pub base: RunSpec,
     /// What changes from point to point.
     pub grid: Vec<Axis>,
+    /// How many combinations are drawn, where points are combinations.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub combinations: Option<u64>,
     /// What to draw.
     pub figures: Vec<Figure>,
     /// The points, in order.
@@ -113,6 +121,7 @@ struct Written {
     precision: Option<Spanned<Value>>,
     max_duration: Option<Spanned<Value>>,
     seed: Option<Spanned<Value>>,
+    combinations: Option<Spanned<u64>>,
     verb: Option<Spanned<Value>>,
     payload: Option<Spanned<Value>>,
     outstanding: Option<Spanned<Value>>,
@@ -154,9 +163,15 @@ impl Experiment {
         let base = base(document, &written)?;
         let grid = grid(document, &base, &written.grid)?;
         settings(document, &base, &written)?;
-        let figures = figures(document, written.kind, &grid, written.figures)?;
-        let points =
-            expand(&base, &grid).map_err(|why| CliError::usage(format!("{}: {why}", document.name)))?;
+        if let (Some(count), true) = (&written.combinations, written.kind != SpecKind::Regret) {
+            return Err(document.error(count, "combinations: they are drawn for `kind: regret` alone"));
+        }
+        let figures = figures(document, written.kind, &grid, &written.figures)?;
+        let points = match written.kind {
+            SpecKind::Regret => drawn(document, &written, base.seed)?,
+            _ => expand(&base, &grid).map_err(|why| CliError::usage(format!("{}: {why}", document.name)))?,
+        };
+        let combinations = written.combinations.map(|count| count.value);
         let real = points.iter().filter(|point| !point.spec.fabric.virtual_time()).count();
         if real != 0 && real != points.len() {
             let message = format!("{}: real and virtual time in one experiment", document.name);
@@ -164,7 +179,15 @@ impl Experiment {
                 CliError::usage(message).hint("make two experiments, and give both to `doorbell report`")
             );
         }
-        Ok(Experiment { question: written.question.value, kind: written.kind, base, grid, figures, points })
+        Ok(Experiment {
+            question: written.question.value,
+            kind: written.kind,
+            base,
+            grid,
+            combinations,
+            figures,
+            points,
+        })
     }
 
     /// Names of the axes, in order.
@@ -179,6 +202,10 @@ impl Experiment {
 
     /// The fabrics of all points, each once, joined by commas.
     pub fn fabrics(&self) -> String {
+        if self.kind == SpecKind::Regret {
+            // Nearly as many as there are points.
+            return "sim:shipped,sim:drawn".to_owned();
+        }
         let mut names: Vec<String> = Vec::new();
         for point in &self.points {
             let name = point.spec.fabric.to_string();
@@ -281,6 +308,49 @@ fn settings(document: &Document, base: &RunSpec, written: &Written) -> Result<()
     Ok(())
 }
 
+/// Combinations where the file does not say: what a distribution's tail takes.
+const COMBINATIONS: u64 = 500;
+
+/// The combinations of an experiment about regret. All that a combination is comes from the seed, so that nobody picks.
+fn drawn(document: &Document, written: &Written, seed: u64) -> Result<Vec<Point>, CliError> {
+    let picked = [
+        ("fabric", &written.fabric),
+        ("workload", &written.workload),
+        ("protocol", &written.protocol),
+        ("plan", &written.plan),
+        ("nodes", &written.nodes),
+        ("threads", &written.threads),
+        ("coroutines", &written.coroutines),
+        ("replicas", &written.replicas),
+        ("warm_cache", &written.warm_cache),
+        ("cache_bytes", &written.cache_bytes),
+        ("queue_pairs", &written.queue_pairs),
+        ("duration", &written.duration),
+        ("precision", &written.precision),
+        ("max_duration", &written.max_duration),
+    ];
+    if let Some((key, Some(value))) = picked.iter().find(|(_, value)| value.is_some()) {
+        return Err(document.error(value, format!("{key}: combinations are drawn, it cannot be picked")));
+    }
+    let named = written.set.0.first().map(|e| &e.0).or(written.grid.0.first().map(|e| &e.0));
+    if let Some(key) = named {
+        return Err(document.error(key, format!("{}: combinations are drawn, it cannot be picked", key.value)));
+    }
+    let count = written.combinations.as_ref().map_or(COMBINATIONS, |count| count.value);
+    if let Some(written) = written.combinations.as_ref().filter(|_| !(1..=limits::POINTS).contains(&count)) {
+        return Err(document.error(written, format!("combinations: between 1 and {}", limits::POINTS)));
+    }
+    (0..count)
+        .map(|index| {
+            let mut spec = RunSpec::default();
+            draw::apply(&mut spec, &draw::combination(seed, index))
+                .and_then(|()| spec.check())
+                .map_err(|why| CliError::check(format!("combination {index}: {why}")))?;
+            Ok(Point { index, at: Vec::new(), spec, against_all: true })
+        })
+        .collect()
+}
+
 fn grid(
     document: &Document,
     base: &RunSpec,
@@ -317,11 +387,11 @@ fn figures(
     document: &Document,
     kind: SpecKind,
     axes: &[Axis],
-    written: Vec<Spanned<Figure>>,
+    written: &[Spanned<Figure>],
 ) -> Result<Vec<Figure>, CliError> {
     let axis_names: Vec<&str> = axes.iter().map(|axis| axis.name.as_str()).collect();
     let columns = point_columns(kind.results());
-    for figure in &written {
+    for figure in written {
         let Figure { x, y, by, .. } = &figure.value;
         let refused = |what: &str, name: &str, known: &[&str]| {
             let advice =
@@ -338,7 +408,7 @@ fn figures(
             return refused("axis", by, &axis_names);
         }
     }
-    Ok(written.into_iter().map(|figure| figure.value).collect())
+    Ok(written.iter().map(|figure| figure.value.clone()).collect())
 }
 
 /// A map in the order written.
@@ -417,6 +487,8 @@ mod tests {
             ("grid:\n  nodes: 3\n", "a.yaml:4:10: "),
             ("grid:\n  fabric: [loopback, sim:cx4-edr]\n", "real and virtual time in one experiment"),
             ("kind: walk\n", "a.yaml:3:7: unknown variant"),
+            ("combinations: 3\n", "a.yaml:3:15: combinations: they are drawn for `kind: regret` alone"),
+            ("kind: regret\n", "a.yaml:2:9: fabric: combinations are drawn"),
             ("set: {hot: [1]}\n", "a.yaml:3:7: set.hot: a workload's setting"),
             (
                 "set: {hot_share: 0.1}\n",
@@ -453,6 +525,15 @@ mod tests {
             let got = refused(text);
             assert!(got.contains(says), "{text:?}\n  wanted {says}\n  got    {got}");
         }
+        for (text, says) in [
+            ("combinations: 0", "a.yaml:3:15: combinations: between 1 and"),
+            ("set: {items: 3}", "a.yaml:3:7: items: combinations are drawn"),
+            ("grid: {nodes: [3]}", "a.yaml:3:8: nodes: combinations are drawn"),
+        ] {
+            let error = parse(&format!("question: why\nkind: regret\n{text}\n")).unwrap_err();
+            assert!(error.message().contains(says), "{}", error.message());
+        }
+        assert_eq!(parse("question: why\nkind: regret\n").unwrap().points.len(), 500);
         assert!(parse("fabric: loopback\n").unwrap_err().message().contains("question"));
         assert!(parse("question: ' '\n").unwrap_err().message().contains("needs a question"));
     }

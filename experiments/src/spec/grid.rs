@@ -24,6 +24,8 @@ pub struct Point {
     pub at: Vec<(String, String)>,
     /// What to run.
     pub spec: RunSpec,
+    /// Tune it, and compare the choice with every plan there is.
+    pub against_all: bool,
 }
 
 impl Point {
@@ -58,7 +60,7 @@ pub fn expand(base: &RunSpec, axes: &[Axis]) -> Result<Vec<Point>, String> {
                 spec.apply(&axis.name, value).map_err(|why| format!("{} {value}: {why}", axis.name))?;
                 at.push((axis.name.clone(), shown(&spec, &axis.name, value)));
             }
-            let point = Point { index, at, spec };
+            let point = Point { index, at, spec, against_all: false };
             point.spec.check().map_err(|why| format!("{}: {why}", point.label()))?;
             Ok(point)
         })

@@ -10,7 +10,7 @@
 //! A two-sided lock brings the record along, except under OCC, which has read it. One-sided locks of SUNDIAL and MVCC are
 //! told after a fetch, which is the fetch's demand.
 
-use super::{Awaited, Batch, Calls, Carriage, Chain, Demand, Sizes, Touch, Wave};
+use super::{Awaited, Batch, Calls, Carriage, Chain, Chances, Demand, Sizes, Touch, Wave};
 use crate::ops::wire;
 use crate::plan::{Phase, Step, Via};
 use crate::rule::Packing;
@@ -18,18 +18,32 @@ use primitives::profile::Primitive::{Atomic, Read, Write};
 
 /// What `how` asks for when it serves `touch`.
 pub fn demand(how: &Carriage, touch: &Touch, sizes: &Sizes) -> Demand {
-    match how.phase {
+    let mut d = match how.phase {
         Phase::Fetch => fetch(how, touch, sizes),
         Phase::Lock => lock(how, touch, sizes),
         Phase::Validate => validate(how, touch, sizes),
         Phase::Log => log(how, touch, sizes),
         Phase::Install => install(how, touch, sizes),
         Phase::Unlock => unlock(how, touch, sizes),
-    }
+    };
+    // A slot is looked for and taken; it is given back by its place.
+    d.requester.probes += touch.created * if how.phase == Phase::Lock { 2.0 } else { 1.0 };
+    d
 }
 
-fn batch(how: &Carriage, nodes: f64) -> Batch {
-    Batch { nodes, step: how.step, passive: how.step.passive_ack, joined: false }
+fn batch(how: &Carriage, touch: &Touch, nodes: f64) -> Batch {
+    let usual = Chances { any_remote: 1.0, any_local: 1.0, only_local: (1.0 - touch.remote).max(0.0) };
+    let Chances { any_remote, any_local, only_local } = touch.chances.unwrap_or(usual);
+    Batch {
+        nodes,
+        step: how.step,
+        passive: how.step.passive_ack,
+        joined: false,
+        any_remote,
+        any_local,
+        only_local,
+        others: touch.others,
+    }
 }
 
 fn chain(records: f64, links: &[(primitives::profile::Primitive, u32)]) -> Chain<'_> {
@@ -49,7 +63,7 @@ fn look_up(d: &mut Demand, how: &Carriage, touch: &Touch, sizes: &Sizes) -> f64 
         d.requester.probes += touch.remote;
     }
     let misses = touch.remote * (1.0 - cached);
-    d.one_sided(sizes, &batch(how, touch.nodes.min(misses)), &[chain(misses, &[(Read, sizes.bucket)])]);
+    d.one_sided(sizes, &batch(how, touch, touch.nodes.min(misses)), &[chain(misses, &[(Read, sizes.bucket)])]);
     d.requester.probes += misses;
     misses
 }
@@ -66,11 +80,11 @@ fn fetch(how: &Carriage, touch: &Touch, sizes: &Sizes) -> Demand {
     match how.step.via {
         Via::OneSided => {
             look_up(&mut d, how, touch, sizes);
-            d.one_sided(sizes, &batch(how, touch.nodes), &[chain(touch.remote, &record_read)]);
+            d.one_sided(sizes, &batch(how, touch, touch.nodes), &[chain(touch.remote, &record_read)]);
             d.requester.copied += touch.remote * f64::from(record); // checksum
         }
         Via::TwoSided => {
-            d.two_sided(sizes, &batch(how, touch.nodes), &[calls(touch.remote, name, reply, record)]);
+            d.two_sided(sizes, &batch(how, touch, touch.nodes), &[calls(touch.remote, name, reply, record)]);
             d.requester.copied += touch.remote * f64::from(touch.payload);
         }
         Via::Hybrid => {
@@ -81,14 +95,14 @@ fn fetch(how: &Carriage, touch: &Touch, sizes: &Sizes) -> Demand {
             }
             // Sent at once, hits and misses are awaited together: by the reply if any missed.
             let joined = how.step.outstanding;
-            let reads = Batch { joined, ..batch(how, touch.nodes.min(hits)) };
+            let reads = Batch { joined, ..batch(how, touch, touch.nodes.min(hits)) };
             d.one_sided(sizes, &reads, &[chain(hits, &record_read)]);
             d.requester.copied += hits * f64::from(record);
             let before = d.waves.len();
-            d.two_sided(sizes, &batch(how, touch.nodes), &[calls(misses, name, reply, record)]);
+            d.two_sided(sizes, &batch(how, touch, touch.nodes), &[calls(misses, name, reply, record)]);
             d.requester.copied += misses * f64::from(touch.payload);
             if joined {
-                join(&mut d, before, touch.remote, cached, record);
+                join(&mut d, before, touch, cached, record);
             }
         }
     }
@@ -98,12 +112,14 @@ fn fetch(how: &Carriage, touch: &Touch, sizes: &Sizes) -> Demand {
 }
 
 /// Makes one wait of a hybrid fetch's READs and calls: for a reply if any record missed the cache, else for a READ.
-fn join(d: &mut Demand, calls_from: usize, remote: f64, cached: f64, record: u32) {
+fn join(d: &mut Demand, calls_from: usize, touch: &Touch, cached: f64, record: u32) {
+    let remote = touch.remote;
+    let any_remote = touch.chances.map_or(1.0, |c| c.any_remote);
     let any_miss = 1.0 - cached.powf(remote);
     for wave in &mut d.waves[calls_from..] {
         wave.times = wave.times.min(any_miss);
     }
-    let waits = remote.min(1.0);
+    let waits = remote.min(any_remote);
     let by_completion = waits - d.round_trips();
     if by_completion > 0.0 {
         let until = Awaited::Completion {
@@ -111,9 +127,16 @@ fn join(d: &mut Demand, calls_from: usize, remote: f64, cached: f64, record: u32
             bytes: record,
             inline: false,
             after_atomic: false,
-            chained: false,
+            behind_fetched: 0,
+            chained: 0.0,
         };
-        d.waves.push(Wave { times: by_completion, until });
+        d.waves.push(Wave {
+            times: by_completion,
+            until,
+            nodes: touch.nodes.max(1.0),
+            deepest: 1.0,
+            queued: [0.0; 4],
+        });
     }
     d.requester.resumes = waits;
 }
@@ -123,7 +146,7 @@ fn join(d: &mut Demand, calls_from: usize, remote: f64, cached: f64, record: u32
 fn lock(how: &Carriage, touch: &Touch, sizes: &Sizes) -> Demand {
     let mut d = Demand::default();
     let record = how.record(touch.payload);
-    let batch = batch(how, touch.nodes);
+    let batch = batch(how, touch, touch.nodes);
     if how.step.via == Via::OneSided {
         let first_met = how.packing == Packing::Locked;
         // What the READ behind the CAS brings: the record where that is not known, or where another version may have come.
@@ -163,7 +186,7 @@ fn lock(how: &Carriage, touch: &Touch, sizes: &Sizes) -> Demand {
 /// do not reach, the same and a CAS (RCC §4.5, b3); under MVCC the second look, CAS and two READs (RCC §4.4, b4 and b7).
 fn validate(how: &Carriage, touch: &Touch, sizes: &Sizes) -> Demand {
     let mut d = Demand::default();
-    let batch = batch(how, touch.nodes);
+    let batch = batch(how, touch, touch.nodes);
     let word = sizes.word;
     let record = how.record(touch.payload);
     let look = [(Read, word)];
@@ -209,7 +232,7 @@ fn log(how: &Carriage, touch: &Touch, sizes: &Sizes) -> Demand {
         return d;
     }
     let entry = sizes.log_frame + (copies / touch.nodes * f64::from(record)).round() as u32;
-    let batch = batch(how, touch.nodes);
+    let batch = batch(how, touch, touch.nodes);
     match how.step.via {
         Via::OneSided => d.one_sided(sizes, &batch, &[chain(touch.nodes, &[(Write, entry)])]),
         Via::TwoSided | Via::Hybrid => {
@@ -232,6 +255,8 @@ fn log(how: &Carriage, touch: &Touch, sizes: &Sizes) -> Demand {
     };
     let alone = Step { outstanding: true, ..Step::bare(Via::TwoSided) };
     d.two_sided(sizes, &Batch { step: alone, passive: true, ..batch }, &[truncation]);
+    // Rare, and spread over time: it is in nobody's way.
+    d.passed = 0.0;
     d.server.copied += copies * f64::from(record);
     d.server.probes += copies;
     d
@@ -252,7 +277,7 @@ fn install(how: &Carriage, touch: &Touch, sizes: &Sizes) -> Demand {
             let request = wire::install_request(touch.payload);
             let freed = calls(touch.read_held, sizes.name + sizes.word, sizes.word, 0);
             let written = calls(touch.remote, request, sizes.word, installed);
-            d.two_sided(sizes, &batch(how, touch.nodes), &[written, freed]);
+            d.two_sided(sizes, &batch(how, touch, touch.nodes), &[written, freed]);
         }
     }
     d.requester.copied += touch.local * f64::from(installed);
@@ -267,7 +292,7 @@ fn unlock(how: &Carriage, touch: &Touch, sizes: &Sizes) -> Demand {
         Via::TwoSided | Via::Hybrid => {
             let request = sizes.name + sizes.word;
             let freed = calls(touch.remote + touch.read_held, request, sizes.word, 0);
-            d.two_sided(sizes, &batch(how, touch.nodes), &[freed]);
+            d.two_sided(sizes, &batch(how, touch, touch.nodes), &[freed]);
         }
     }
     d
@@ -282,7 +307,7 @@ fn release(
     sizes: &Sizes,
     links: &[(primitives::profile::Primitive, u32)],
 ) {
-    let batch = batch(how, touch.nodes);
+    let batch = batch(how, touch, touch.nodes);
     let free = if how.shared_locks { [(Atomic, sizes.word)] } else { [(Write, sizes.word)] };
     // Others may come or go meanwhile: a CAS has to be looked at.
     let freed = |records| Chain { records, links: &free, answered: how.shared_locks };

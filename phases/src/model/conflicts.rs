@@ -329,7 +329,7 @@ mod tests {
 
     #[test]
     fn phases_run_as_often_as_attempts_come_to_them() {
-        let class = TxnClass { name: "x".into(), share: 1.0, reads: 3.0, writes: 1.0, think_ns: 0.0 };
+        let class = TxnClass::new("x", 1.0, 3.0, 1.0);
         let met = Met { write: 0.5, read: 0.0, ..Met::default() };
         // One write of four accesses fails every other time.
         let runs = Runs::new(&Needs::NOWAIT, &class, met, false);

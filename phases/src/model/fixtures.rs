@@ -27,7 +27,7 @@ pub(super) fn cluster(nodes: u32, threads: u32) -> Cluster {
 }
 
 pub(super) fn class(name: &str, share: f64, reads: f64, writes: f64) -> TxnClass {
-    TxnClass { name: name.into(), share, reads, writes, think_ns: 100.0 }
+    TxnClass { think_ns: 100.0, ..TxnClass::new(name, share, reads, writes) }
 }
 
 /// Reads and updates without conflicts, spread evenly over `nodes`.
@@ -41,6 +41,7 @@ pub(super) fn calm(nodes: u32) -> Workload {
         bands: Vec::new(),
         reads_ahead: true,
         backoff_ns: 0.0,
+        backoff_doublings: 0,
     }
 }
 

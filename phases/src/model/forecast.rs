@@ -6,6 +6,7 @@ use super::solve::{Population, Solution, solve};
 use super::station::{Load, Station};
 use crate::demand::{Carriage, Demand, Sizes, demand};
 use crate::plan::{CheckedPlan, Needs, Phase, Prediction, Step, Via};
+use crate::rule::Packing;
 use primitives::profile::Profile;
 use serde::Serialize;
 use std::cell::RefCell;
@@ -107,9 +108,9 @@ pub(super) struct PhaseCosts {
 }
 
 impl PhaseCosts {
-    fn of(demand: &Demand, profile: &Profile, cluster: &Cluster) -> PhaseCosts {
+    fn of(demand: &Demand, profile: &Profile, cluster: &Cluster, own_nic: bool) -> PhaseCosts {
         PhaseCosts {
-            load: Load::of(demand, profile, cluster),
+            load: Load::of(demand, profile, cluster, own_nic),
             verbs: demand.verbs(),
             round_trips: demand.round_trips(),
             doorbells: demand.doorbells(),
@@ -178,7 +179,9 @@ impl<'a> Model<'a> {
     pub fn forecast(&self, plan: &CheckedPlan) -> Forecast {
         let costs = self.costs(plan);
         let coroutines = plan.get().coroutines;
-        let population = Population::new(self.cluster.nodes, self.cluster.threads, coroutines);
+        let Cluster { nodes, threads, .. } = self.cluster;
+        let (cards, poll) = (self.profile.nic.cards.value, self.profile.cpu.poll.value);
+        let population = Population::new(nodes, threads, coroutines, cards, poll);
         let customers =
             f64::from(self.cluster.nodes) * f64::from(self.cluster.threads) * f64::from(coroutines);
 
@@ -234,7 +237,8 @@ impl<'a> Model<'a> {
             let of = |class| {
                 let touch = self.workload.touch(&self.cluster, class, plan, &self.needs, phase);
                 let demand = demand(&carriage, &touch, &self.sizes);
-                PhaseCosts::of(&demand, self.profile, &self.cluster)
+                let own_nic = carriage.nic_owns_lock_words || carriage.nic_owns_leases;
+                PhaseCosts::of(&demand, self.profile, &self.cluster, own_nic)
             };
             self.workload.classes.iter().map(of).collect()
         };
@@ -245,15 +249,38 @@ impl<'a> Model<'a> {
         let class = &self.workload.classes[index];
         let runs = self.runs(class, met);
         let mut load = Load::default();
-        for (phase, times) in costs.iter().zip(runs.phases) {
-            if let Some(phase) = phase {
-                load.add_scaled(&phase[index].load, times);
+        // Once all records are there, it computes.
+        let computes = if self.needs.runs(Phase::Fetch) && self.needs.packing == Packing::Counted {
+            Phase::Fetch
+        } else {
+            Phase::Lock
+        };
+        // The resume that what needs none of its own is done in.
+        let mut last_ns = 0.0;
+        let join = |load: &mut Load, last_ns: &mut f64, times: f64, ns: f64| {
+            load[Station::Core].own.ns2 += times * 2.0 * *last_ns * ns;
+            *last_ns += ns;
+        };
+        for (phase, times) in Phase::ALL.into_iter().zip(runs.phases) {
+            if let Some(priced) = &costs[phase as usize] {
+                let its = &priced[index].load;
+                load.add_scaled(its, times);
+                let own = its[Station::Core].own;
+                if own.count > 0.0 {
+                    last_ns = own.ns / own.count.max(1.0);
+                } else if phase != Phase::Unlock {
+                    join(&mut load, &mut last_ns, times, own.ns);
+                }
+            }
+            if phase == computes {
+                let core = &mut load[Station::Core];
+                core.own.ns += runs.thinks * class.think_ns;
+                core.own.ns2 += runs.thinks * class.think_ns * class.think_ns;
+                core.path_ns += runs.thinks * class.think_ns;
+                join(&mut load, &mut last_ns, runs.thinks, class.think_ns);
             }
         }
-        let think = runs.thinks * class.think_ns;
-        load[Station::Core].own.ns += think;
-        load[Station::Core].path_ns += think;
-        load.delay_ns += (runs.attempts - 1.0) * self.workload.backoff_ns + runs.asked * met.wait_ns;
+        load.delay_ns += self.workload.pauses_ns(runs.attempts) + runs.asked * met.wait_ns;
         (load, runs)
     }
 

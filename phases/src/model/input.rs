@@ -1,6 +1,6 @@
 //! What the model is told about cluster and workload.
 
-use crate::demand::Touch;
+use crate::demand::{Chances, Touch};
 use crate::plan::{CheckedPlan, Needs, Phase, Via};
 use crate::rule::Packing;
 use serde::{Deserialize, Serialize};
@@ -33,6 +33,22 @@ pub struct TxnClass {
     pub writes: f64,
     /// Computation of one attempt in nanoseconds, phases excluded.
     pub think_ns: f64,
+    /// Records created, on the coordinator's own node.
+    #[serde(default)]
+    pub inserts: f64,
+    /// Records on other nodes, where they are not the workload's share of all.
+    #[serde(default)]
+    pub elsewhere: Option<Elsewhere>,
+}
+
+/// Of a transaction's records, those on other nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Elsewhere {
+    /// Read and not written.
+    pub reads: f64,
+    /// Read and written.
+    pub writes: f64,
 }
 
 /// Records that are accessed alike: a hot set, the rest, a step of a skewed distribution.
@@ -64,8 +80,11 @@ pub struct Workload {
     /// Fetch may send its requests without waiting for each other: read sets known in advance, or speculative
     /// execution (DrTM+H §6.1).
     pub reads_ahead: bool,
-    /// Mean pause before an aborted transaction is tried again, in nanoseconds.
+    /// Mean pause before a transaction that has aborted once is tried again, in nanoseconds.
     pub backoff_ns: f64,
+    /// How many further aborts in a row double the pause.
+    #[serde(default)]
+    pub backoff_doublings: u32,
 }
 
 /// Inputs that describe no cluster or workload.
@@ -89,6 +108,33 @@ pub enum InputError {
         /// Nodes.
         nodes: u32,
     },
+}
+
+/// Records by place.
+#[derive(Clone, Copy, Default)]
+struct Records {
+    remote: f64,
+    local: f64,
+}
+
+impl Records {
+    fn all(self) -> f64 {
+        self.remote + self.local
+    }
+}
+
+/// A number of records that every transaction has, and not only on average.
+fn whole(records: f64) -> Option<f64> {
+    let rounded = records.round();
+    (rounded >= 1.0 && (records - rounded).abs() < 1e-9).then_some(rounded)
+}
+
+/// How as many records fall, of each of which it is known how likely it is to be remote.
+fn falls(served: Records, held: Records) -> Option<Chances> {
+    let records = whole(served.all() + held.all())?;
+    let remote = (served.remote + held.remote) / records;
+    let (none_remote, none_local) = ((1.0 - remote).powf(records), remote.powf(records));
+    Some(Chances { any_remote: 1.0 - none_remote, any_local: 1.0 - none_local, only_local: none_remote })
 }
 
 /// How far sums of shares may be from one: rounding of shares written with a few digits.
@@ -144,6 +190,19 @@ impl Cluster {
 }
 
 impl TxnClass {
+    /// A class whose records lie where the workload's records lie on average, and which creates none.
+    pub fn new(name: &str, share: f64, reads: f64, writes: f64) -> TxnClass {
+        TxnClass {
+            name: name.to_owned(),
+            share,
+            reads,
+            writes,
+            think_ns: 0.0,
+            inserts: 0.0,
+            elsewhere: None,
+        }
+    }
+
     /// Whether its reads must be checked: a single read is consistent by itself (DrTM+H §5.5).
     pub fn validates(&self) -> bool {
         self.reads > 0.0 && self.reads + self.writes > 1.0
@@ -172,6 +231,12 @@ impl Workload {
             amount(&what("reads"), class.reads)?;
             amount(&what("writes"), class.writes)?;
             amount(&what("think_ns"), class.think_ns)?;
+            amount(&what("inserts"), class.inserts)?;
+            if let Some(there) = class.elsewhere {
+                let within = |n: f64, all: f64| (0.0..=all).contains(&n);
+                let fits = within(there.reads, class.reads) && within(there.writes, class.writes);
+                must(fits, &what("elsewhere"), there.reads + there.writes, "must be some of its records")?;
+            }
         }
         let sum = self.classes.iter().fold(0.0, |sum, c| sum + c.share);
         must((sum - 1.0).abs() < SHARE_SLACK, "sum of class shares", sum, "must be 1")?;
@@ -196,48 +261,83 @@ impl Workload {
         needs: &Needs,
         phase: Phase,
     ) -> Touch {
-        let (reads, writes) = (class.reads, class.writes);
-        let by = |phase: Phase| plan.get().step(phase).map(|step| step.via);
-        // Records served, and those only locked for reading that are freed beside them; then how many of each kind of place.
-        let (records, read_held) = match (phase, needs.packing) {
-            (Phase::Fetch, Packing::Counted) => (reads + writes, 0.0),
-            // A two-sided lock brings its record along; a CAS has to know what to expect.
-            (Phase::Fetch, _) if by(Phase::Lock) == Some(Via::OneSided) => (reads + writes, 0.0),
-            (Phase::Fetch, _) => (reads, 0.0),
-            (Phase::Lock, Packing::Locked) => (reads + writes, 0.0),
-            (Phase::Validate, Packing::Counted) if !class.validates() => (0.0, 0.0),
-            (Phase::Validate, Packing::Leased) => (class.renewals(), 0.0),
-            (Phase::Validate, _) => (reads, 0.0),
-            (Phase::Install | Phase::Unlock, Packing::Locked) => (writes, reads),
-            (Phase::Lock | Phase::Log | Phase::Install | Phase::Unlock, _) => (writes, 0.0),
+        let own = if cluster.nodes == 1 { 1.0 } else { self.local_share };
+        let some = |n: f64, there: Option<f64>| {
+            let remote = there.filter(|_| cluster.nodes > 1).unwrap_or(n * (1.0 - own));
+            Records { remote, local: n - remote }
         };
-        let local_share = if cluster.nodes == 1 { 1.0 } else { self.local_share };
-        let mut remote = records * (1.0 - local_share);
-        let mut local = records * local_share;
+        let reads = some(class.reads, class.elsewhere.map(|e| e.reads));
+        let writes = some(class.writes, class.elsewhere.map(|e| e.writes));
+        let all = Records { remote: reads.remote + writes.remote, local: reads.local + writes.local };
+        let none = Records::default();
+        let by = |phase: Phase| plan.get().step(phase).map(|step| step.via);
+        // Records served, and those only locked for reading that are freed beside them.
+        let (mut served, held) = match (phase, needs.packing) {
+            (Phase::Fetch, Packing::Counted) => (all, none),
+            // A two-sided lock brings its record along; a CAS has to know what to expect.
+            (Phase::Fetch, _) if by(Phase::Lock) == Some(Via::OneSided) => (all, none),
+            (Phase::Fetch, _) => (reads, none),
+            (Phase::Lock, Packing::Locked) => (all, none),
+            (Phase::Validate, Packing::Counted) if !class.validates() => (none, none),
+            (Phase::Validate, Packing::Leased) => {
+                let share = if class.reads > 0.0 { class.renewals() / class.reads } else { 0.0 };
+                (Records { remote: reads.remote * share, local: reads.local * share }, none)
+            }
+            (Phase::Validate, _) => (reads, none),
+            (Phase::Install | Phase::Unlock, Packing::Locked) => (writes, reads),
+            (Phase::Lock | Phase::Log | Phase::Install | Phase::Unlock, _) => (writes, none),
+        };
         if phase == Phase::Validate && needs.packing == Packing::Versions {
             // A call confirms what it reads, and so does a CPU.
-            remote *= match by(Phase::Fetch) {
+            served.remote *= match by(Phase::Fetch) {
                 Some(Via::OneSided) | None => 1.0,
                 Some(Via::Hybrid) if plan.get().location_cache => self.cache_hit_share,
                 Some(Via::Hybrid | Via::TwoSided) => 0.0,
             };
-            local *= if plan.nic_owns_leases() { 1.0 } else { 0.0 };
+            served.local *= if plan.nic_owns_leases() { 1.0 } else { 0.0 };
+        }
+        // What is created is set aside by its owner's CPU, and then written like any record.
+        let created = if matches!(phase, Phase::Lock | Phase::Unlock) { class.inserts } else { 0.0 };
+        if phase == Phase::Install {
+            served.local += class.inserts;
         }
         let mut touch = Touch {
-            remote,
-            nodes: cluster.spread(remote + read_held * (1.0 - local_share)),
-            local,
-            read_held: read_held * (1.0 - local_share),
-            read_held_local: read_held * local_share,
+            remote: served.remote,
+            nodes: cluster.spread(served.remote + held.remote),
+            local: served.local,
+            created,
+            read_held: held.remote,
+            read_held_local: held.local,
             payload: self.payload_bytes,
             cached: self.cache_hit_share,
             backups: f64::from(cluster.backups),
+            chances: None,
+            others: cluster.others(),
         };
+        touch.chances = falls(served, held);
+        if let Some((chances, records)) = touch.chances.zip(whole(served.all() + held.all())) {
+            let there = 1.0 - (1.0 - (served.remote + held.remote) / records / touch.others).powf(records);
+            touch.nodes = (touch.others * there).max(chances.any_remote);
+        }
         if phase == Phase::Log {
+            let records = class.writes + class.inserts;
             let (nodes, local) = cluster.backups_of(records);
-            touch = Touch { remote: records, nodes, local, ..touch };
+            touch = Touch { remote: records, nodes, local, chances: None, ..touch };
         }
         touch
+    }
+
+    /// Pauses of a transaction that takes so many attempts on average, each of which fails like the others, in nanoseconds.
+    pub fn pauses_ns(&self, attempts: f64) -> f64 {
+        let fails = 1.0 - 1.0 / attempts.max(1.0);
+        let (mut pauses, mut chance, mut pause) = (0.0, fails, self.backoff_ns);
+        for _ in 0..self.backoff_doublings {
+            pauses += chance * pause;
+            chance *= fails;
+            pause *= 2.0;
+        }
+        // From here on all are alike: as many as there are failures still to come.
+        pauses + chance * pause * attempts.max(1.0)
     }
 
     /// Records written per transaction, averaged over the mix.

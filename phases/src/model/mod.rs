@@ -19,7 +19,7 @@ mod tune;
 pub use choices::{Against, Choice, choices};
 pub use explain::{Flip, explain};
 pub use forecast::{Bottleneck, Forecast, Model, PhaseForecast};
-pub use input::{Band, Cluster, InputError, TxnClass, Workload};
+pub use input::{Band, Cluster, Elsewhere, InputError, TxnClass, Workload};
 pub use tune::{Candidate, Objective, Search, TuneError, Tuning, tune};
 
 /// Protocols that the model knows and that differ in more than a mode, by name: what a choice is made from.

@@ -13,7 +13,7 @@
 //! Approximations, all on the side of independence: requests that a transaction sends together load stations as
 //! many but delay it as one; the load on other nodes is spread evenly; visits arrive at random.
 
-use super::station::{Load, Station, Visits};
+use super::station::{Load, Station, Use, Visits};
 
 /// How often there is one of each station, and how many customers share it.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -22,16 +22,20 @@ pub struct Population {
     pub customers: [f64; Station::ALL.len()],
     /// Instances in the whole cluster.
     pub instances: [f64; Station::ALL.len()],
+    /// What a core pays for a look at a completion queue that has nothing new, in nanoseconds.
+    pub poll_ns: f64,
 }
 
 impl Population {
-    /// The population of a symmetric cluster.
-    pub fn new(nodes: u32, threads: u32, coroutines: u32) -> Population {
+    /// The population of a symmetric cluster whose nodes have so many cards, each used by the threads of its socket.
+    pub fn new(nodes: u32, threads: u32, coroutines: u32, cards: f64, poll_ns: f64) -> Population {
         let (nodes, threads, coroutines) = (f64::from(nodes), f64::from(threads), f64::from(coroutines));
+        let cards = cards.clamp(1.0, threads.max(1.0));
+        let all = |core: f64, nic: f64| Station::ALL.map(|s| if s == Station::Core { core } else { nic });
         Population {
-            customers: Station::ALL
-                .map(|s| if s == Station::Core { coroutines } else { coroutines * threads }),
-            instances: Station::ALL.map(|s| if s == Station::Core { nodes * threads } else { nodes }),
+            customers: all(coroutines, coroutines * threads / cards),
+            instances: all(nodes * threads, nodes * cards),
+            poll_ns,
         }
     }
 }
@@ -47,6 +51,9 @@ pub struct Solution {
     pub wait_own: [f64; Station::ALL.len()],
     /// Mean wait for other instances.
     pub wait_other: [f64; Station::ALL.len()],
+    /// What a turn of a core costs for looks that find nothing, and what a served request saves because its reply shares
+    /// a doorbell, in nanoseconds.
+    pub turn: Turn,
     /// The station whose capacity the rate has reached; none while the coroutines' own latency limits it.
     pub saturated: Option<Station>,
 }
@@ -59,10 +66,78 @@ impl Solution {
             .iter()
             .enumerate()
             .map(|(i, u)| {
-                u.path_ns + waits(u.path_own, self.wait_own[i]) + waits(u.path_other, self.wait_other[i])
+                let together = longest_of(u.parallel(), self.utilization[i]);
+                u.path_ns
+                    + waits(u.path_own, self.wait_own[i])
+                    + waits(u.path_other * together, self.wait_other[i])
             })
             .sum();
-        load.delay_ns + queues
+        let core = &load[Station::Core];
+        let turns = core.path_own * self.turn.looks_ns
+            + core.path_other * (self.turn.looks_ns - self.turn.spared_ns);
+        load.delay_ns + queues + turns
+    }
+}
+
+/// By how much the longest of several waits, had at once at different instances, exceeds one: a request waits with the chance
+/// that the instance is busy, and then for a time that is taken to be exponential.
+fn longest_of(parallel: f64, busy: f64) -> f64 {
+    if parallel <= 1.0 {
+        return 1.0;
+    }
+    let busy = busy.clamp(1e-6, 1.0);
+    let whole = parallel.floor() as u32;
+    let term = |j: u32| (1.0 - (1.0 - busy).powi(j as i32)) / f64::from(j);
+    let sum: f64 = (1..=whole).map(term).sum();
+    (sum + (parallel - f64::from(whole)) * term(whole + 1)) / busy
+}
+
+/// What a core's turns cost beside the work that fills them.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Turn {
+    /// Looks at an empty queue.
+    pub looks_ns: f64,
+    /// Doorbells that replies share.
+    pub spared_ns: f64,
+}
+
+impl Turn {
+    /// At utilization `busy`.
+    ///
+    /// A turn takes what has arrived, then serves one request or resumes one coroutine. It looks in vain if nothing has come
+    /// during the last one and somebody is left from before. Arriving at random, nothing comes during a turn with chance
+    /// `e^−ρ`, and a turn leaves nobody behind with chance `1 − ρ`: `e^−ρ − (1 − ρ)`.
+    ///
+    /// Replies go out when no request is left, under one doorbell. Requests go before coroutines, so that those left are a
+    /// queue of their own, of which each turn takes one: with `g` the share of turns that serve and `a = ρ g` the requests
+    /// that come during one, the balance of turns that begin with none gives the chance `1 − (1 − (1 − a) eᵃ) / g` that a
+    /// request served is the last.
+    fn at(busy: f64, load: &Load, poll_ns: f64) -> Turn {
+        let core = &load[Station::Core];
+        let (turns, served) = (core.own.count + core.other.count, core.other.count);
+        let busy = busy.clamp(0.0, 1.0);
+        let mut turn = Turn { looks_ns: poll_ns * ((-busy).exp() - (1.0 - busy)), spared_ns: 0.0 };
+        if served > 0.0 {
+            let share = served / turns;
+            let come = busy * share;
+            let last = 1.0 - (1.0 - (1.0 - come) * come.exp()) / share;
+            turn.spared_ns = (1.0 - last.clamp(0.0, 1.0)) * load.reply_doorbells_ns / served;
+        }
+        turn
+    }
+
+    /// The core's work with it.
+    fn applied(&self, core: &Use) -> Use {
+        let changed = |visits: &Visits, each: f64| {
+            let ns = (visits.ns + visits.count * each).max(0.0);
+            let stretch = if visits.ns > 0.0 { ns / visits.ns } else { 1.0 };
+            Visits { count: visits.count, ns, ns2: visits.ns2 * stretch * stretch }
+        };
+        Use {
+            own: changed(&core.own, self.looks_ns),
+            other: changed(&core.other, self.looks_ns - self.spared_ns),
+            ..*core
+        }
     }
 }
 
@@ -115,15 +190,14 @@ fn root(f: impl Fn(f64) -> f64, high: f64) -> f64 {
 /// Solves the network for transactions that each put `load` on it.
 pub fn solve(load: &Load, population: &Population) -> Solution {
     let mut load = *load;
-    // Resumes of one transaction are taken as alike.
     let core = &mut load[Station::Core].own;
     core.count = core.count.max(1.0);
-    core.ns2 = core.ns * core.ns / core.count;
 
     let mut highest = f64::INFINITY;
     let mut narrowest = None;
+    let busiest = Turn::at(1.0, &load, population.poll_ns).applied(&load[Station::Core]);
     for station in Station::ALL {
-        let (u, i) = (&load[station], station as usize);
+        let (u, i) = (if station == Station::Core { &busiest } else { &load[station] }, station as usize);
         let work = population.customers[i] * (u.own.ns + u.other.ns);
         if work > 0.0 && 1.0 / work < highest {
             (highest, narrowest) = (1.0 / work, Some(station));
@@ -157,6 +231,10 @@ pub fn solve(load: &Load, population: &Population) -> Solution {
     solution
 }
 
+/// To what share of a core's time it is worked out what its turns cost.
+const TURNS_KNOWN: f64 = 1e-11;
+const SECANTS: usize = 12;
+
 /// Utilizations and waits at a given rate.
 fn state(load: &Load, population: &Population, rate: f64) -> Solution {
     let mut at = Solution {
@@ -164,9 +242,37 @@ fn state(load: &Load, population: &Population, rate: f64) -> Solution {
         utilization: [0.0; Station::ALL.len()],
         wait_own: [0.0; Station::ALL.len()],
         wait_other: [0.0; Station::ALL.len()],
+        turn: Turn::default(),
         saturated: None,
     };
-    for (i, u) in load.uses.iter().enumerate() {
+    let (core, coroutines) = (&load[Station::Core], population.customers[Station::Core as usize]);
+    // How busy a core is depends on what its turns cost, which depends on how busy it is: by secants.
+    let turning_at = |busy: f64| {
+        let turn = Turn::at(busy, load, population.poll_ns);
+        let core = turn.applied(core);
+        (turn, core, rate * coroutines * (core.own.ns + core.other.ns) - busy)
+    };
+    let mut before = rate * coroutines * (core.own.ns + core.other.ns);
+    let (mut turn, mut turning, mut off_before) = turning_at(before);
+    let mut busy = before + off_before;
+    for _ in 0..SECANTS {
+        if off_before.abs() < TURNS_KNOWN {
+            break;
+        }
+        let off;
+        (turn, turning, off) = turning_at(busy);
+        let slope = (off - off_before) / (busy - before);
+        (before, off_before) = (busy, off);
+        if slope < -0.1 {
+            busy -= off / slope;
+        } else {
+            break;
+        }
+    }
+    at.turn = turn;
+    let core = turning;
+    for station in Station::ALL {
+        let (i, u) = (station as usize, if station == Station::Core { &core } else { &load[station] });
         let (m, elsewhere) = (population.customers[i], population.instances[i] - 1.0);
         at.utilization[i] = rate * m * (u.own.ns + u.other.ns);
         // What others bring: everything but what this customer brings to its own instance, or to another one.

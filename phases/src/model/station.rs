@@ -8,8 +8,8 @@
 //! transaction itself waits for: requests sent together are awaited as one, passive ones not at all.
 
 use super::input::Cluster;
-use crate::demand::{Awaited, Demand, Flow};
-use primitives::profile::{NicProfile, Primitive, Profile};
+use crate::demand::{Awaited, Demand, Flow, Wave};
+use primitives::profile::{CpuProfile, NicProfile, Primitive, Profile};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -71,10 +71,34 @@ impl Visits {
         self.ns2 += count * service * service;
     }
 
+    /// Adds `count` visits of `service` nanoseconds each to an engine of several units, see [`Units`].
+    fn add_to_units(&mut self, count: f64, service: f64, units: Units) {
+        self.count += count;
+        self.ns += count * service * units.crowding;
+        self.ns2 += count * service * service * units.crowding * units.all;
+    }
+
     fn add_scaled(&mut self, other: &Visits, factor: f64) {
         self.count += other.count * factor;
         self.ns += other.ns * factor;
         self.ns2 += other.ns2 * factor;
+    }
+}
+
+/// A card's processing units, as queue pairs use them. A queue pair stays on one unit, which hands a request on after its service
+/// time and takes the next after as many times that as there are units. Of a station that stands for all, that is a service
+/// spread out: work is what it is, times `crowding` where there are fewer queue pairs than units, and waits are
+/// longer by the number of units.
+#[derive(Clone, Copy, Debug)]
+struct Units {
+    all: f64,
+    crowding: f64,
+}
+
+impl Units {
+    fn of(nic: &NicProfile, queue_pairs: f64) -> Units {
+        let all = nic.processing_units.value;
+        Units { all, crowding: all / queue_pairs.clamp(1.0, all) }
     }
 }
 
@@ -91,6 +115,15 @@ pub struct Use {
     pub path_own: f64,
     /// Waits for other instances on the path.
     pub path_other: f64,
+    /// Requests that these waits are for, added up: those that are awaited together wait at different instances at once.
+    pub path_wide: f64,
+}
+
+impl Use {
+    /// Requests awaited together at other instances, on average.
+    pub fn parallel(&self) -> f64 {
+        if self.path_other > 0.0 { self.path_wide / self.path_other } else { 1.0 }
+    }
 }
 
 /// What one phase of one transaction does to the network of queues.
@@ -98,6 +131,8 @@ pub struct Use {
 pub struct Load {
     /// Time on the path that is not spent queueing or on a core: unloaded latencies.
     pub delay_ns: f64,
+    /// Doorbells of replies at other nodes' cores, which replies of one core may share, in nanoseconds.
+    pub reply_doorbells_ns: f64,
     /// Per station, in the order of [`Station::ALL`].
     pub uses: [Use; Station::ALL.len()],
 }
@@ -119,20 +154,24 @@ impl Load {
     /// Adds `factor` times another load.
     pub fn add_scaled(&mut self, other: &Load, factor: f64) {
         self.delay_ns += other.delay_ns * factor;
+        self.reply_doorbells_ns += other.reply_doorbells_ns * factor;
         for (mine, its) in self.uses.iter_mut().zip(&other.uses) {
             mine.own.add_scaled(&its.own, factor);
             mine.other.add_scaled(&its.other, factor);
             mine.path_ns += its.path_ns * factor;
             mine.path_own += its.path_own * factor;
             mine.path_other += its.path_other * factor;
+            mine.path_wide += its.path_wide * factor;
         }
     }
 
     /// Prices `demand` with `profile`.
     ///
+    /// Where requests go through the own NIC, its own node has queue pairs that share its work.
+    ///
     /// The visits of the own core come from the resumes; a phase without any (passive) adds its work to the
     /// resume that posted it.
-    pub fn of(demand: &Demand, profile: &Profile, cluster: &Cluster) -> Load {
+    pub fn of(demand: &Demand, profile: &Profile, cluster: &Cluster, own_nic: bool) -> Load {
         let nic = &profile.nic;
         let entry = nic.completion_entry.value;
         let entry_pcie = nic.pcie_ns(nic.cqe_size.value as u64);
@@ -142,12 +181,27 @@ impl Load {
             _ => nic.qp_miss_ns(primitive, cluster.queue_pairs()),
         };
         let mut load = Load::default();
+        // Each card has the queue pairs of its threads: connected ones to every node, and a datagram one of each.
+        let threads = (f64::from(cluster.threads) / nic.cards.value).max(1.0);
+        let others = f64::from(cluster.nodes) - 1.0;
+        let connected =
+            Units::of(nic, threads * f64::from(cluster.lanes) * (others + f64::from(u8::from(own_nic))));
+        let datagram = Units::of(nic, threads);
+        let units = |primitive| if primitive == Primitive::Send { datagram } else { connected };
 
         for flow in &demand.posted {
-            let missed = missed(flow.primitive);
-            load[Station::Engine].own.add(flow.count, nic.requester_ns(flow.primitive) + missed);
+            let (missed, units) = (missed(flow.primitive), units(flow.primitive));
+            load[Station::Engine].own.add_to_units(
+                flow.count,
+                nic.requester_ns(flow.primitive) + missed,
+                units,
+            );
             let receives = if flow.primitive == Primitive::Send { entry } else { 0.0 };
-            load[Station::Engine].other.add(flow.count, nic.responder_ns(flow.primitive) + missed + receives);
+            load[Station::Engine].other.add_to_units(
+                flow.count,
+                nic.responder_ns(flow.primitive) + missed + receives,
+                units,
+            );
             load[Station::Link]
                 .own
                 .add(flow.count, nic.link_ns(nic.request_bytes(flow.primitive, flow.bytes)));
@@ -159,30 +213,41 @@ impl Load {
         }
         for flow in &demand.looped {
             let engine = nic.requester_ns(flow.primitive) + nic.responder_ns(flow.primitive);
-            load[Station::Engine].own.add(flow.count, engine + 2.0 * missed(flow.primitive));
+            let engine = engine + 2.0 * missed(flow.primitive);
+            load[Station::Engine].own.add_to_units(flow.count, engine, connected);
             load.memory(flow, nic, entry_pcie, true);
         }
         for flow in &demand.replies {
-            load[Station::Engine].other.add(flow.count, nic.requester_ns(flow.primitive));
-            load[Station::Engine].own.add(flow.count, nic.responder_ns(flow.primitive) + entry);
+            load[Station::Engine].other.add_to_units(
+                flow.count,
+                nic.requester_ns(flow.primitive),
+                datagram,
+            );
+            let received = nic.responder_ns(flow.primitive) + entry;
+            load[Station::Engine].own.add_to_units(flow.count, received, datagram);
             load[Station::Link]
                 .other
                 .add(flow.count, nic.link_ns(nic.request_bytes(flow.primitive, flow.bytes)));
             load[Station::Pcie].own.add(flow.count, nic.pcie_ns(u64::from(flow.bytes)) + entry_pcie);
         }
-        load[Station::Engine].own.add(demand.signaled, entry);
+        load[Station::Engine].own.add_to_units(demand.signaled, entry, connected);
         load[Station::Pcie].own.add(demand.signaled, entry_pcie);
 
         let own_ns = demand.requester.cost_ns(&profile.cpu);
         let core = &mut load[Station::Core];
-        core.own = Visits { count: demand.requester.resumes, ns: own_ns, ns2: 0.0 };
+        // All alike; what is done without a resume is done in one that somebody else has asked for.
+        let visits = demand.requester.resumes.max(1.0);
+        core.own = Visits { count: demand.requester.resumes, ns: own_ns, ns2: own_ns * own_ns / visits };
         core.path_ns += own_ns;
         core.path_own += demand.requester.resumes;
         let serve_ns =
             if demand.served > 0.0 { demand.server.cost_ns(&profile.cpu) / demand.served } else { 0.0 };
         core.other.add(demand.served, serve_ns);
+        load.reply_doorbells_ns = demand.server.doorbells * profile.cpu.doorbell.value;
 
-        load.path(demand, nic, serve_ns, profile.cpu.handover.value);
+        load.path(demand, nic, &profile.cpu, serve_ns);
+        // The coordinator's next request may go to an owner that has yet to serve what nobody waits for.
+        load[Station::Core].path_ns += demand.passed * serve_ns / (f64::from(cluster.nodes) - 1.0).max(1.0);
         load
     }
 
@@ -204,56 +269,74 @@ impl Load {
         }
     }
 
-    fn path(&mut self, demand: &Demand, nic: &NicProfile, serve_ns: f64, handover: f64) {
-        let mut first = 0.0; // requester service that the unloaded latencies hold
+    fn path(&mut self, demand: &Demand, nic: &NicProfile, cpu: &CpuProfile, serve_ns: f64) {
+        let handover = cpu.handover.value;
         for wave in &demand.waves {
             let n = wave.times;
-            self[Station::Link].path_own += n;
-            self[Station::Link].path_other += n;
+            // Requests to one node are one after the other there; those to several wait at the same time.
+            let (wide, deep) = (n * wave.nodes.max(1.0), wave.deepest.max(1.0));
+            let mut elsewhere = |station: Station| {
+                self[station].path_other += n;
+                self[station].path_wide += wide;
+            };
+            elsewhere(Station::Link);
             match wave.until {
-                Awaited::Completion { primitive, bytes, inline, after_atomic, chained } => {
+                Awaited::Completion { primitive, bytes, inline, after_atomic, behind_fetched, chained } => {
+                    elsewhere(Station::Engine);
+                    if after_atomic || primitive == Primitive::Atomic {
+                        elsewhere(Station::AtomicUnit);
+                    }
                     let mut latency = nic.unloaded_latency_ns(primitive, bytes, inline);
                     if after_atomic {
                         // Executed in order at the responder: not before the ATOMIC.
                         latency = latency.max(nic.unloaded_latency_ns(Primitive::Atomic, 8, false));
                     }
-                    self.delay_ns += n * (latency + fetch_ns(nic, chained));
-                    first += n * nic.requester_ns(primitive);
-                    self[Station::Engine].path_own += n;
-                    self[Station::Engine].path_other += n;
-                    self[Station::Pcie].path_own += n;
-                    if after_atomic || primitive == Primitive::Atomic {
-                        self[Station::AtomicUnit].path_other += n;
+                    if behind_fetched > 0 {
+                        // Launched in order: not before the NIC has what the WRITE before it writes.
+                        let bytes = u64::from(behind_fetched);
+                        latency +=
+                            nic.pcie_request_ns(bytes) + nic.pcie_read.value + nic.pcie_answer_ns(bytes);
                     }
+                    self.delay_ns += n * (latency + fetch_ns(nic, chained));
+                    self[Station::Engine].path_ns += n * behind(nic, cpu, wave, primitive, chained);
+                    self[Station::Engine].path_own += n;
                 }
                 Awaited::Reply { request, reply, chained } => {
+                    for station in [Station::Engine, Station::Pcie, Station::Core] {
+                        elsewhere(station);
+                    }
                     let inline = |bytes: u32| f64::from(bytes) <= nic.max_inline.value;
                     let latency = nic.unloaded_latency_ns(Primitive::Send, request, inline(request))
                         + nic.unloaded_latency_ns(Primitive::Send, reply, inline(reply));
                     // The owner's thread has to notice the request, and the own thread the reply.
                     self.delay_ns += n * (latency + 2.0 * handover + fetch_ns(nic, chained));
-                    first += n * nic.requester_ns(Primitive::Send);
-                    for station in [Station::Engine, Station::Pcie] {
-                        self[station].path_own += n;
-                        self[station].path_other += n;
-                    }
-                    self[Station::Engine].path_own += n;
-                    self[Station::Core].path_other += n;
-                    self[Station::Core].path_ns += n * serve_ns;
+                    self[Station::Engine].path_own += 2.0 * n;
+                    self[Station::Core].path_ns += n * deep * serve_ns;
                 }
             }
-        }
-        if first > 0.0 {
-            // Requests of one wave leave one after the other.
-            let posted: f64 =
-                demand.posted.iter().map(|flow| flow.count * nic.requester_ns(flow.primitive)).sum();
-            self[Station::Engine].path_ns += (posted - first).max(0.0);
+            self[Station::Link].path_own += n;
+            self[Station::Pcie].path_own += n;
         }
     }
 }
 
+/// What a request waits for those before it on its queue pair, all of which pass the same unit at both NICs: they come as fast as
+/// the core posts them, or all at once where they share a doorbell.
+fn behind(nic: &NicProfile, cpu: &CpuProfile, wave: &Wave, last: Primitive, chained: f64) -> f64 {
+    let units = nic.processing_units.value;
+    let all = [Primitive::Read, Primitive::Write, Primitive::Atomic, Primitive::Send];
+    let of = |ns: &dyn Fn(Primitive) -> f64| {
+        let sum: f64 = all.iter().zip(wave.queued).map(|(&p, count)| count * ns(p)).sum();
+        units * (sum - ns(last)).max(0.0)
+    };
+    let passing = of(&|p| nic.requester_ns(p)).max(of(&|p| nic.responder_ns(p)));
+    let before = (wave.queued.iter().sum::<f64>() - 1.0).max(0.0);
+    let posting = (1.0 - chained) * before * (cpu.request.value + cpu.doorbell.value);
+    (passing - posting).max(0.0)
+}
+
 /// The DMA read that fetches a request which did not ride with its doorbell.
-fn fetch_ns(nic: &NicProfile, chained: bool) -> f64 {
+fn fetch_ns(nic: &NicProfile, chained: f64) -> f64 {
     // One line stands for the chain's WQEs: what matters is the round trip.
-    if chained { nic.pcie_request_ns(64) + nic.pcie_read.value + nic.pcie_answer_ns(64) } else { 0.0 }
+    chained * (nic.pcie_request_ns(64) + nic.pcie_read.value + nic.pcie_answer_ns(64))
 }

@@ -29,7 +29,9 @@ impl TableName {
         match kind {
             Kind::Run | Kind::Experiment => &[TableName::Phases, TableName::Aborts, TableName::Points],
             Kind::Study => &[TableName::Phases, TableName::Points],
-            Kind::Characterize | Kind::Tune | Kind::Primitive | Kind::Scoreboard => &[TableName::Points],
+            Kind::Characterize | Kind::Tune | Kind::Primitive | Kind::Regret | Kind::Scoreboard => {
+                &[TableName::Points]
+            }
         }
     }
 }
@@ -194,6 +196,34 @@ const PRIMITIVE: &[&str] = &[
     "converged",
 ];
 
+const REGRET: &[&str] = &[
+    "point",
+    "fabric",
+    "workload",
+    "settings",
+    "protocol",
+    "nodes",
+    "threads",
+    "coroutines",
+    "replicas",
+    "cache_bytes",
+    "seed",
+    "plans",
+    "runs",
+    "tuned",
+    "best",
+    "bottleneck",
+    "predicted_per_s",
+    "got_per_s",
+    "prediction_error",
+    "predicted_aborted_share",
+    "aborted_share",
+    "best_predicted_per_s",
+    "best_per_s",
+    "regret",
+    "events",
+];
+
 const SCOREBOARD: &[&str] = &[
     "point",
     "claim",
@@ -226,6 +256,7 @@ pub const fn point_columns(kind: Kind) -> &'static [&'static str] {
         Kind::Run | Kind::Experiment => RUN,
         Kind::Tune => TUNE,
         Kind::Primitive => PRIMITIVE,
+        Kind::Regret => REGRET,
         Kind::Scoreboard => SCOREBOARD,
     }
 }
@@ -257,6 +288,7 @@ mod tests {
             Kind::Run,
             Kind::Experiment,
             Kind::Primitive,
+            Kind::Regret,
             Kind::Scoreboard,
         ];
         for kind in kinds {

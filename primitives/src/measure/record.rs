@@ -28,6 +28,8 @@ pub enum Kind {
     Experiment,
     /// A grid of requests, without transactions.
     Primitive,
+    /// Combinations of profile, workload and cluster, each with the tuner's choice beside the best plan.
+    Regret,
     /// Published claims beside what was got.
     Scoreboard,
 }

@@ -12,6 +12,7 @@
 //! ```
 
 mod cpu;
+mod drawn;
 mod load;
 mod nic;
 mod quantity;

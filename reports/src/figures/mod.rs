@@ -5,6 +5,7 @@ pub mod breakdown;
 pub mod comparison;
 pub mod experiments;
 pub mod primitives;
+pub mod regret;
 pub mod requests;
 pub mod scoreboard;
 pub mod studies;
@@ -124,6 +125,7 @@ pub fn draw(results: &[Results]) -> Framed<Vec<Drawn>> {
     let characterized = of("characterize");
     let mut drawn = transactions::draw(&of("run"))?;
     drawn.extend(tuning::draw(&of("tune"))?);
+    drawn.extend(regret::draw(&of("regret"))?);
     drawn.extend(studies::draw(&of("study"))?);
     drawn.extend(primitives::draw(&characterized)?);
     drawn.extend(sweeps::draw(&characterized)?);

@@ -188,6 +188,34 @@ const PRIMITIVE: Columns = &[
     ("virtual_ns", Number),
 ];
 
+const REGRET: Columns = &[
+    ("point", Count),
+    ("fabric", Words),
+    ("workload", Words),
+    ("settings", Words),
+    ("protocol", Words),
+    ("nodes", Count),
+    ("threads", Count),
+    ("coroutines", Count),
+    ("replicas", Count),
+    ("cache_bytes", Count),
+    ("seed", Count),
+    ("plans", Count),
+    ("runs", Count),
+    ("tuned", Words),
+    ("best", Words),
+    ("bottleneck", Words),
+    ("predicted_per_s", Number),
+    ("got_per_s", Number),
+    ("prediction_error", Number),
+    ("predicted_aborted_share", Number),
+    ("aborted_share", Number),
+    ("best_predicted_per_s", Number),
+    ("best_per_s", Number),
+    ("regret", Number),
+    ("events", Count),
+];
+
 const SCOREBOARD: Columns = &[
     ("point", Count),
     ("claim", Words),
@@ -234,6 +262,7 @@ pub fn point_columns(kind: &str) -> Columns {
         "run" | "experiment" => RUN,
         "tune" => TUNE,
         "primitive" => PRIMITIVE,
+        "regret" => REGRET,
         "scoreboard" => SCOREBOARD,
         _ => &[],
     }

@@ -7,13 +7,7 @@ use phases::model::TxnClass;
 impl Micro {
     /// One kind of transaction. Blind writes are read all the same: locking brings the record along.
     pub(in crate::workload) fn shape(&self) -> Shape {
-        let class = TxnClass {
-            name: "micro".to_owned(),
-            share: 1.0,
-            reads: self.reads as f64,
-            writes: self.writes as f64,
-            think_ns: 0.0,
-        };
+        let class = TxnClass::new("micro", 1.0, self.reads as f64, self.writes as f64);
         Shape {
             classes: classes_of([class]),
             keys: self.keys,

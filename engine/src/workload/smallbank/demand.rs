@@ -23,7 +23,7 @@ impl SmallBank {
         let kinds = KINDS.map(|(_, kind)| (kind, self.mix.share(kind)));
         let classes = kinds.into_iter().filter(|(_, share)| *share > 0.0).map(|(kind, share)| {
             let (reads, writes) = kind.records();
-            TxnClass { name: format!("{kind:?}"), share, reads, writes, think_ns: 0.0 }
+            TxnClass::new(&format!("{kind:?}"), share, reads, writes)
         });
         Shape {
             classes: classes_of(classes),

@@ -1,36 +1,56 @@
 //! TPC-C as the cost model sees it: the mean records of each transaction, where they are, and which are fought over.
 //!
-//! The model knows one size of payload, one share of local accesses for reads and writes alike, and no inserts, scans or
-//! deletes. So an insert and a delete count as a record written, a scanned row as a record read; the payload is the
-//! mean over what crosses the wire, which is remote records and the log of all that is written. With most reads local
-//! and most remote records written, as here, validation is taken to ask other nodes more than it does.
+//! The model knows one size of payload and no scans: the payload is the mean over what crosses the wire, which is remote
+//! records and the log of all that is written; a scanned row counts as a record read, which its owner looks at and
+//! validation looks at again, and a page's leaves, one look for many rows, count for nothing. A record to be deleted counts as
+//! one written: it is read, locked and logged like that.
 
 use super::columns::{customer, district, history, item, order, order_line, stock, warehouse};
+use super::queries::RECENT;
 use super::size::DISTRICTS;
-use super::{Kind, Tpcc, input::KINDS};
+use super::{Kind, Tpcc, input::KINDS, table};
 use crate::session::RetryPolicy;
-use crate::workload::Scale;
-use crate::workload::demand::hit_share;
-use phases::model::{Band, TxnClass, Workload as Demand};
+use crate::workload::demand::Filling;
+use crate::workload::{Scale, Workload as _};
+use phases::model::{Band, Elsewhere, TxnClass, Workload as Demand};
 
 /// Lines of an order, on average.
 const LINES: f64 = 10.0;
-/// Different items in 20 orders.
-const RECENT_ITEMS: f64 = 190.0;
 
 /// Mean records of one kind of transaction.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 struct Means {
     reads: f64,
     writes: f64,
-    /// Of either, on other nodes, and their bytes.
-    remote: f64,
+    /// Records created, always on the own node.
+    inserts: f64,
+    /// Of those read and of those written, on other nodes, and the bytes of both.
+    remote: Elsewhere,
     remote_bytes: f64,
-    /// Bytes of the records written.
+    /// Stocks among those on other nodes; the rest are customers.
+    remote_stocks: f64,
+    /// Bytes of the records written and created.
     written_bytes: f64,
     /// Accesses to warehouses and to districts.
     warehouses: f64,
     districts: f64,
+}
+
+impl Means {
+    /// Of a transaction that only reads records of its own node.
+    fn reading(reads: f64) -> Means {
+        Means {
+            reads,
+            writes: 0.0,
+            inserts: 0.0,
+            remote: Elsewhere { reads: 0.0, writes: 0.0 },
+            remote_bytes: 0.0,
+            remote_stocks: 0.0,
+            written_bytes: 0.0,
+            warehouses: 0.0,
+            districts: 0.0,
+        }
+    }
 }
 
 impl Tpcc {
@@ -50,36 +70,42 @@ impl Tpcc {
                 let remote = remote * self.other_node();
                 let lines = bytes(stock::WORDS) + bytes(order_line::WORDS);
                 Means {
-                    reads: 2.0 + LINES,
-                    writes: 4.0 + 2.0 * LINES,
-                    remote,
+                    // The district and the stocks; the order, its entries in two lists, and its lines are new.
+                    writes: 1.0 + LINES,
+                    inserts: 3.0 + LINES,
+                    remote: Elsewhere { reads: 0.0, writes: remote },
                     remote_bytes: remote * bytes(stock::WORDS),
+                    remote_stocks: remote,
                     written_bytes: bytes(district::WORDS + order::WORDS + 2) + LINES * lines,
                     warehouses: 1.0,
                     districts: 1.0,
+                    ..Means::reading(2.0 + LINES)
                 }
             }
             Kind::Payment => {
                 let elsewhere = self.mix.remote_payment_share * self.other_node();
                 let fixed = warehouse::WORDS + district::WORDS + customer::WORDS + history::WORDS;
                 Means {
-                    reads: names,
-                    writes: 4.0,
-                    remote: elsewhere * (1.0 + names),
+                    writes: 3.0,
+                    inserts: 1.0,
+                    remote: Elsewhere { reads: elsewhere * names, writes: elsewhere },
                     remote_bytes: elsewhere * (bytes(customer::WORDS) + 8.0 * names),
                     written_bytes: bytes(fixed),
                     warehouses: 1.0,
                     districts: 1.0,
+                    ..Means::reading(names)
                 }
             }
-            Kind::OrderStatus => Means { reads: names + 3.0 + LINES, ..Means::default() },
+            Kind::OrderStatus => Means::reading(names + 3.0 + LINES),
             Kind::Delivery => {
                 let each = bytes(1 + order::WORDS + customer::WORDS) + LINES * bytes(order_line::WORDS);
                 let writes = DISTRICTS as f64 * (3.0 + LINES);
-                Means { writes, written_bytes: DISTRICTS as f64 * each, ..Means::default() }
+                Means { writes, written_bytes: DISTRICTS as f64 * each, ..Means::reading(0.0) }
             }
             Kind::StockLevel => {
-                Means { reads: 1.0 + 20.0 * LINES + RECENT_ITEMS, districts: 1.0, ..Means::default() }
+                let lines = RECENT as f64 * LINES;
+                let items = self.population.draws.items.different(lines);
+                Means { districts: 1.0, ..Means::reading(1.0 + lines + items) }
             }
         }
     }
@@ -95,16 +121,21 @@ impl Tpcc {
         let kinds: Vec<(TxnClass, Means)> = kinds
             .map(|&(name, kind)| {
                 let (share, means) = (self.mix.kinds.share(kind), self.means(kind));
-                let Means { reads, writes, .. } = means;
-                (TxnClass { name: name.to_owned(), share, reads, writes, think_ns: 0.0 }, means)
+                let class = TxnClass {
+                    inserts: means.inserts,
+                    elsewhere: Some(means.remote),
+                    ..TxnClass::new(name, share, means.reads, means.writes)
+                };
+                (class, means)
             })
             .collect();
         let mean = |of: fn(&Means) -> f64| kinds.iter().map(|(class, m)| class.share * of(m)).sum::<f64>();
         let all = mean(|m| m.reads + m.writes);
-        let (remote, writes) = (mean(|m| m.remote), mean(|m| m.writes));
+        let remote = mean(|m| m.remote.reads + m.remote.writes);
+        let logged = mean(|m| m.writes + m.inserts);
         let moved = mean(|m| m.remote_bytes + m.written_bytes);
         let payload =
-            if remote + writes > 0.0 { moved / (remote + writes) } else { 8.0 * item::WORDS as f64 };
+            if remote + logged > 0.0 { moved / (remote + logged) } else { 8.0 * item::WORDS as f64 };
         let warehouses = self.size.warehouses as f64;
         let (to_warehouses, to_districts) = (mean(|m| m.warehouses) / all, mean(|m| m.districts) / all);
         // The rest is spread over stocks, customers and records of its own.
@@ -114,18 +145,24 @@ impl Tpcc {
             Band { records: warehouses * DISTRICTS as f64, share: to_districts },
             Band { records: rest, share: 1.0 - to_warehouses - to_districts },
         ];
-        // Only stocks and customers are looked for elsewhere.
+        // Keys of all tables are offered to the cache in turn; only stocks and customers are looked for elsewhere.
         let nodes = f64::from(scale.nodes.max(1));
-        let elsewhere = Band { records: (rest * (nodes - 1.0) / nodes).max(1.0), share: 1.0 };
+        let elsewhere = 1.0 - 1.0 / nodes;
+        let tables: Vec<f64> = self.tables().iter().map(|table| table.records as f64 * elsewhere).collect();
+        let known = Filling::new(cache_bytes).offer_in_turn(&tables);
+        let stocks = if remote > 0.0 { mean(|m| m.remote_stocks) / remote } else { 1.0 };
+        let hits = stocks * known[usize::from(table::STOCK)]
+            + (1.0 - stocks) * known[usize::from(table::CUSTOMER)];
         Demand {
             name: self.name.to_owned(),
             classes: kinds.into_iter().map(|(class, _)| class).collect(),
             payload_bytes: payload.round() as u32,
             local_share: if scale.nodes == 1 { 1.0 } else { 1.0 - remote / all },
-            cache_hit_share: hit_share(&[elsewhere], cache_bytes as f64 / 8.0),
+            cache_hit_share: if scale.nodes < 2 { 1.0 } else { hits.min(1.0) },
             bands: bands.into(),
             reads_ahead: self.together,
             backoff_ns: retry.first.0 as f64 / 2.0,
+            backoff_doublings: retry.doublings(),
         }
     }
 }

@@ -61,6 +61,29 @@ impl NuRand {
         ((narrow | wide) + self.c) % (self.high - self.low + 1) + self.low
     }
 
+    /// How many different numbers `draws` draws have on average.
+    pub fn different(&self, draws: f64) -> f64 {
+        let (a, range) = (self.a as usize, (self.high - self.low + 1) as usize);
+        // Ways to come to each number before it is shifted: of a wide one with `k` of the low bits set, 2ᵏ narrow ones make
+        // nothing else, and as many make each number that has further low bits set.
+        let mut ways = vec![0.0f64; (self.high as usize | a) + 1];
+        for wide in self.low as usize..=self.high as usize {
+            ways[wide] = f64::from((wide & a).count_ones()).exp2();
+        }
+        let mut bit = 1;
+        while bit <= a {
+            for number in (0..ways.len()).filter(|number| number & bit != 0) {
+                ways[number] += ways[number - bit];
+            }
+            bit *= 2;
+        }
+        let mut shares = vec![0.0f64; range];
+        for (number, ways) in ways.iter().enumerate() {
+            shares[(number + self.c as usize) % range] += ways / ((a + 1) as f64 * range as f64);
+        }
+        shares.iter().map(|share| 1.0 - (1.0 - share).powf(draws)).sum()
+    }
+
     #[cfg(test)]
     fn constants(&self) -> (u64, u64) {
         (self.a, self.c)
@@ -107,6 +130,20 @@ mod tests {
     use super::*;
     use rand::SeedableRng;
     use rand_xoshiro::Xoshiro256PlusPlus;
+
+    #[test]
+    fn different_numbers_are_as_many_as_are_drawn() {
+        let mut rng = Xoshiro256PlusPlus::seed_from_u64(5);
+        for items in [50, 1_000, 8_192, 100_000] {
+            let draws = Distributions::new(1, 1000, 3000, items).items;
+            let mean = (0..300).map(|_| {
+                let drawn: std::collections::BTreeSet<u64> = (0..200).map(|_| draws.draw(&mut rng)).collect();
+                drawn.len() as f64 / 300.0
+            });
+            let (got, said) = (mean.sum::<f64>(), draws.different(200.0));
+            assert!((got - said).abs() < 1.0, "of {items}: {got}, not {said}");
+        }
+    }
 
     #[test]
     fn last_names_are_those_of_the_specification() {

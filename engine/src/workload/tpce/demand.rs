@@ -1,10 +1,10 @@
 //! Customer-position as the cost model sees it: reads, of which the prices are elsewhere.
 
 use super::input::{KINDS, Kind};
-use super::{CustomerPosition, FEED, columns};
+use super::{CustomerPosition, FEED, columns, table};
 use crate::session::RetryPolicy;
-use crate::workload::Scale;
-use crate::workload::demand::hit_share;
+use crate::workload::{Scale, Workload as _};
+use crate::workload::demand::Filling;
 use phases::model::{Band, TxnClass, Workload as Demand};
 
 /// Accounts of a customer, by the driver's choice of customers, and securities of an account, on average.
@@ -24,12 +24,8 @@ impl CustomerPosition {
         let elsewhere = 1.0 - 1.0 / f64::from(scale.nodes.max(1));
         let prices = ACCOUNTS * HOLDINGS;
         let own = 1.0 + self.by_tax_share + ACCOUNTS + prices + self.history_share * HISTORY;
-        let class = |(name, kind): (&str, Kind), reads, writes| TxnClass {
-            name: name.to_owned(),
-            share: self.mix.share(kind),
-            reads,
-            writes,
-            think_ns: 0.0,
+        let class = |(name, kind): (&str, Kind), reads, writes| {
+            TxnClass::new(name, self.mix.share(kind), reads, writes)
         };
         let classes = [class(KINDS[0], own + prices, 0.0), class(KINDS[1], 0.0, FEED as f64)];
         let all: f64 = classes.iter().map(|c| c.share * (c.reads + c.writes)).sum();
@@ -49,7 +45,15 @@ impl CustomerPosition {
             Band { records: others, share: if self.local { 0.0 } else { elsewhere * (1.0 - of_prices) } },
         ];
         let shares: f64 = remote_bands.iter().map(|b| b.share).sum();
-        let hits = hit_share(&remote_bands, cache_bytes as f64 / 8.0);
+        // Keys of all tables are offered in turn; which of the others a key is of does not matter here.
+        let tables: Vec<f64> = self.tables().iter().map(|table| table.records as f64 * elsewhere).collect();
+        let known = Filling::new(cache_bytes).offer_in_turn(&tables);
+        let of_prices = usize::from(table::LAST_TRADE);
+        let rest = tables.iter().zip(&known).enumerate().filter(|(at, _)| *at != of_prices);
+        let (records, covered) =
+            rest.fold((0.0, 0.0), |(n, c), (_, (records, known))| (n + records, c + records * known));
+        let hits = remote_bands[0].share * known[of_prices]
+            + remote_bands[1].share * if records > 0.0 { covered / records } else { 1.0 };
         Demand {
             name: "tpce-cp".to_owned(),
             classes: classes.into_iter().filter(|c| c.share > 0.0).collect(),
@@ -59,6 +63,7 @@ impl CustomerPosition {
             bands: bands.into(),
             reads_ahead: true,
             backoff_ns: retry.first.0 as f64 / 2.0,
+            backoff_doublings: retry.doublings(),
         }
     }
 }

@@ -5,24 +5,32 @@ use crate::workload::demand::{Shape, classes_of};
 use phases::model::TxnClass;
 
 impl Ycsb {
-    /// Two kinds of transaction: those in which no operation came out as a write, and the mean of the others. Blind writes are
-    /// read all the same: locking brings the record along.
+    /// A kind of transaction for each number of operations that come out as writes, but for the rare ones, which count as
+    /// their neighbours. Blind writes are read all the same: locking brings the record along.
     pub(in crate::workload) fn shape(&self) -> Shape {
-        let (operations, written) = (self.operations as f64, self.operations as f64 * self.write_share);
-        let only_read = (1.0 - self.write_share).powi(self.operations as i32);
-        let class = |name: &str, share: f64, writes: f64| TxnClass {
-            name: name.to_owned(),
-            share,
-            reads: operations - writes,
-            writes,
-            think_ns: self.think.0 as f64,
-        };
-        let all = [
-            class("read-only", only_read, 0.0),
-            class("read-write", 1.0 - only_read, written / (1.0 - only_read).max(f64::MIN_POSITIVE)),
-        ];
+        let (operations, each) = (self.operations, self.write_share);
+        let mut classes: Vec<TxnClass> = Vec::new();
+        // Binomial, from none on.
+        let mut chance = (1.0 - each).powi(operations as i32);
+        let mut rare = 0.0;
+        for writes in 0..=operations {
+            let share = if each >= 1.0 { f64::from(writes == operations) } else { chance };
+            chance *= (operations - writes) as f64 / (writes + 1) as f64 * each / (1.0 - each).max(1e-300);
+            if share + rare < RARE {
+                rare += share;
+                continue;
+            }
+            let (reads, name) = ((operations - writes) as f64, format!("{writes} writes"));
+            classes.push(TxnClass {
+                think_ns: self.think.0 as f64,
+                ..TxnClass::new(&name, share + std::mem::take(&mut rare), reads, writes as f64)
+            });
+        }
+        if let Some(last) = classes.last_mut() {
+            last.share += rare;
+        }
         Shape {
-            classes: classes_of(all.into_iter().filter(|class| class.share > 0.0)),
+            classes: classes_of(classes),
             keys: self.keys,
             tables: 1,
             payload_bytes: self.fields.payload_bytes(),
@@ -30,3 +38,6 @@ impl Ycsb {
         }
     }
 }
+
+/// Kinds of transactions that are rarer are not told apart.
+const RARE: f64 = 0.01;

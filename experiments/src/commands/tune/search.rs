@@ -8,8 +8,8 @@ use crate::transact::{self, NamedPlan};
 use engine::cluster::{admit, needs};
 use engine::protocol::{AnyProtocol, Protocol};
 use engine::workload::Scale;
-use phases::model::{Candidate, Choice, Cluster, Model, Search, Tuning, choices, tune};
-use phases::plan::{Phase, PlanFile, Prediction, Preset};
+use phases::model::{Candidate, Choice, Cluster, Model, Search, Tuning, Workload, choices, tune};
+use phases::plan::{Needs, Phase, PlanFile, Prediction, Preset};
 use primitives::profile::Profile;
 
 /// A plan to show beside the others, and to run with `--verify`.
@@ -90,31 +90,69 @@ pub fn tunable(spec: &RunSpec, protocols: &[String]) -> Result<(), CliError> {
     }
 }
 
+/// What the cost model is told of a spec.
+struct Asked {
+    cluster: Cluster,
+    demand: Workload,
+    needs: Needs,
+}
+
+impl Asked {
+    fn of(spec: &RunSpec, fabric: &Fabric) -> Result<Asked, CliError> {
+        tunable(spec, std::slice::from_ref(&spec.protocol))?;
+        let (workload, protocol) = (transact::workload(spec)?, transact::protocol(spec)?);
+        let scale = Scale { nodes: spec.nodes as u16, workers: spec.threads as u16 };
+        let engine = transact::engine_spec(spec, fabric, Preset::DrtmH.plan());
+        let cluster = Cluster {
+            nodes: spec.nodes,
+            threads: spec.threads,
+            backups: spec.replicas.saturating_sub(1),
+            lanes: engine.worker.lanes,
+        };
+        Ok(Asked {
+            cluster,
+            demand: workload.demand(scale, engine.cache_bytes, &engine.retry),
+            needs: needs(&engine, &workload, &protocol),
+        })
+    }
+
+    fn tune(
+        &self,
+        spec: &RunSpec,
+        fabric: &Fabric,
+        profile: &Profile,
+        flips: bool,
+    ) -> Result<Tuning, CliError> {
+        let usual = Search::default();
+        let coroutines = spec.coroutines.map_or(usual.coroutines.clone(), |n| vec![n]);
+        let search = Search { coroutines, flips, ..usual };
+        tune(profile, &fabric.caps()?, &self.needs, self.cluster, &self.demand, &search)
+            .map_err(|e| refused(&e))
+    }
+}
+
+fn refused(why: &dyn std::error::Error) -> CliError {
+    CliError::usage("nothing can be tuned").caused_by(why)
+}
+
+/// All plans for a spec by forecast, and nothing else.
+///
+/// # Errors
+/// As [`search`].
+pub fn ranking(spec: &RunSpec, fabric: &Fabric, profile: &Profile) -> Result<Tuning, CliError> {
+    Asked::of(spec, fabric)?.tune(spec, fabric, profile, false)
+}
+
 /// Searches all plans for a spec, by the cost model; with one count of coroutines, if the spec has one.
 ///
 /// # Errors
 /// Exit code 2 if the workload or the cluster cannot be.
 pub fn search(spec: &RunSpec, fabric: &Fabric, profile: &Profile) -> Result<Tuned, CliError> {
-    tunable(spec, std::slice::from_ref(&spec.protocol))?;
-    let (workload, protocol) = (transact::workload(spec)?, transact::protocol(spec)?);
-    let scale = Scale { nodes: spec.nodes as u16, workers: spec.threads as u16 };
-    let engine = transact::engine_spec(spec, fabric, Preset::DrtmH.plan());
-    let demand = workload.demand(scale, engine.cache_bytes, &engine.retry);
-    let cluster = Cluster {
-        nodes: spec.nodes,
-        threads: spec.threads,
-        backups: spec.replicas.saturating_sub(1),
-        lanes: engine.worker.lanes,
-    };
-    let usual = Search::default();
-    let search =
-        Search { coroutines: spec.coroutines.map_or(usual.coroutines.clone(), |n| vec![n]), ..usual };
-    let refused = |e: &dyn std::error::Error| CliError::usage("nothing can be tuned").caused_by(e);
-    let needs = needs(&engine, &workload, &protocol);
-    let tuning =
-        tune(profile, &fabric.caps()?, &needs, cluster, &demand, &search).map_err(|e| refused(&e))?;
+    let asked = Asked::of(spec, fabric)?;
+    let tuning = asked.tune(spec, fabric, profile, true)?;
+    let Asked { cluster, demand, needs } = asked;
     let model = Model::new(profile, cluster, &demand, &needs).map_err(|e| refused(&e))?;
-    let choices = choices(&tuning, search.tolerance);
+    let choices = choices(&tuning, Search::default().tolerance);
     let name = spec.protocol.clone();
     let rivals = rivals(&tuning, &name, cluster.backups > 0, |c| model.prediction(&c.forecast));
     let file = PlanFile {

@@ -37,13 +37,17 @@ fn one_coroutine_takes_the_sum_of_the_unloaded_latencies_and_its_cores_work() {
     let lock = nic.unloaded_latency_ns(Primitive::Atomic, 8, false);
     assert!(lock > nic.unloaded_latency_ns(Primitive::Read, 8, false));
     let install = nic.unloaded_latency_ns(Primitive::Write, 8, true);
-    // CAS and READ share a doorbell, so do the two WRITEs: the NIC fetches the second, and its engine works twice.
+    // CAS and READ share a doorbell, so do the two WRITEs: the NIC fetches the second, which passes the same unit as the first.
+    // What the first WRITE writes is too long to ride along, and the second may not overtake it.
+    let fetch = |bytes| nic.pcie_request_ns(bytes) + nic.pcie_read.value + nic.pcie_answer_ns(bytes);
+    let first = nic.requester_atomic.value.max(nic.responder_atomic.value)
+        + nic.requester_write.value.max(nic.responder_write.value);
     let wire = read
         + lock
         + install
-        + 2.0 * (nic.pcie_request_ns(64) + nic.pcie_read.value + nic.pcie_answer_ns(64))
-        + nic.requester_atomic.value
-        + nic.requester_write.value;
+        + fetch(80)
+        + 2.0 * fetch(64)
+        + nic.processing_units.value * first;
     let requests = 5.0 * cpu.request.value + 3.0 * cpu.doorbell.value + cpu.inline_line.value;
     let waits = 3.0 * (cpu.completion.value + cpu.resume.value);
     let core = requests + waits + cpu.probe.value + 2.0 * 88.0 * cpu.copy_byte.value + 100.0;

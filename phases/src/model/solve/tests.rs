@@ -29,7 +29,11 @@ fn exponential(services: &[(Station, f64)], delay_ns: f64) -> Load {
 }
 
 fn population(customers: f64) -> Population {
-    Population { customers: [customers; Station::ALL.len()], instances: [1.0; Station::ALL.len()] }
+    Population {
+        customers: [customers; Station::ALL.len()],
+        instances: [1.0; Station::ALL.len()],
+        poll_ns: 0.0,
+    }
 }
 
 const NIC: [Station; 3] = [Station::Engine, Station::Link, Station::Pcie];

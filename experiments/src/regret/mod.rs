@@ -1,0 +1,255 @@
+//! Regret, measured: what the tuner's choice loses against the best plan that there is.
+//!
+//! Each point of such an experiment is a combination of profile, cluster, load and workload that [`draw`] makes from the
+//! experiment's seed. The tuner chooses a plan for it; then every sound plan is run on the simulator, all with the same
+//! seed: those whose declared demand is the same, so that the model cannot tell them apart, count as one. Running all of them
+//! long enough would take minutes, so it is a race: all run briefly, those near the best again and longer, and the last few,
+//! with the tuner's choice always among them, so long that their rates are known. Regret compares rates of that last round.
+//!
+//! The best of several rates that are each a little uncertain looks better than it is, so what is called regret here is
+//! rather too large than too small. Coroutines are part of the combination, as its load, and not of the plan.
+
+pub mod draw;
+
+use phases::model::{Candidate, Tuning};
+use primitives::measure::{PointResult, Row};
+use primitives::units::Nanos;
+
+use crate::commands::{Context, tune};
+use crate::error::CliError;
+use crate::fabrics::Fabric;
+use crate::output::table;
+use crate::spec::{Point, RunSpec, Span};
+use crate::transact::{self, Keep, NamedPlan};
+
+/// A round of the race: commits that the best plan should make, by the tuner's word; who is left for the next one, as a
+/// share of the best rate and as a number.
+struct Round {
+    commits: f64,
+    within: f64,
+    most: usize,
+}
+
+const ROUNDS: [Round; 3] = [
+    Round { commits: 300.0, within: 0.9, most: 12 },
+    Round { commits: 1_500.0, within: 0.96, most: 4 },
+    Round { commits: 6_000.0, within: 1.0, most: 1 },
+];
+
+/// Measured time is no shorter and no longer than this, whatever the tuner expects.
+const SHORTEST: f64 = 20e3;
+const LONGEST: f64 = 40e6;
+
+/// A plan in the race.
+struct Runner<'a> {
+    candidate: &'a Candidate,
+    per_s: f64,
+    aborted: f64,
+}
+
+/// Measures a combination.
+///
+/// # Errors
+/// If it cannot be tuned or a run fails; Ctrl-C.
+pub fn measure(point: &Point, context: &Context) -> Result<PointResult, CliError> {
+    let spec = &point.spec;
+    let fabric = Fabric::open(&spec.fabric, spec.seed)?;
+    let profile = tune::profile_for(spec, &fabric, None, std::path::Path::new("doorbell-out"), context)?;
+    let tuning = tune::ranking(spec, &fabric, &profile)?;
+    let plans = distinct(&tuning);
+    let mut runners: Vec<Runner> =
+        plans.iter().map(|&candidate| Runner { candidate, per_s: 0.0, aborted: 0.0 }).collect();
+    let chosen = tuning.best();
+    let (mut runs, mut events) = (0u64, 0u64);
+    for round in &ROUNDS {
+        let expected = round.commits * 1e9 / chosen.forecast.committed_per_s.max(1.0);
+        let length = Nanos(expected.clamp(SHORTEST, LONGEST) as u64);
+        for runner in &mut runners {
+            let run = one(spec, &fabric, runner.candidate, length, context)?;
+            (runner.per_s, runner.aborted) =
+                (run.result.committed_per_s(), run.result.aborted_share().unwrap_or(0.0));
+            (runs, events) = (runs + 1, events + run.result.facts.events);
+        }
+        runners.sort_by(|a, b| b.per_s.total_cmp(&a.per_s));
+        if round.most > 1 {
+            let least = round.within * runners[0].per_s;
+            let mut place = 0;
+            runners.retain(|runner| {
+                place += 1;
+                place <= round.most && runner.per_s >= least || std::ptr::eq(runner.candidate, chosen)
+            });
+        }
+    }
+    let missing = || CliError::check("the tuner's choice did not run to the end");
+    let rank = runners.iter().position(|r| std::ptr::eq(r.candidate, chosen)).ok_or_else(missing)?;
+    let (best, got) = (&runners[0], &runners[rank]);
+    let said = &chosen.forecast;
+    let attempts = said.committed_per_s + said.aborted_per_s;
+    let ratio = |a: f64, b: f64| if b > 0.0 { a / b } else { 0.0 };
+    let row = Row::new()
+        .with("fabric", spec.fabric.to_string())
+        .with("workload", spec.workload.as_str())
+        .with("settings", settings(spec))
+        .with("protocol", spec.protocol.as_str())
+        .with("nodes", spec.nodes)
+        .with("threads", spec.threads)
+        .with("coroutines", spec.coroutines)
+        .with("replicas", spec.replicas)
+        .with("cache_bytes", spec.cache_bytes)
+        .with("seed", spec.seed)
+        .with("plans", plans.len() as u64)
+        .with("runs", runs)
+        .with("tuned", chosen.plan.to_string())
+        .with("best", best.candidate.plan.to_string())
+        .with("bottleneck", said.bottleneck.to_string())
+        .with("predicted_per_s", said.committed_per_s)
+        .with("got_per_s", got.per_s)
+        .with("prediction_error", ratio(said.committed_per_s, got.per_s) - 1.0)
+        .with("predicted_aborted_share", ratio(said.aborted_per_s, attempts))
+        .with("aborted_share", got.aborted)
+        .with("best_predicted_per_s", best.candidate.forecast.committed_per_s)
+        .with("best_per_s", best.per_s)
+        .with("regret", 1.0 - ratio(got.per_s, best.per_s))
+        .with("events", events);
+    Ok(PointResult::of(row))
+}
+
+/// The plans that the model tells apart, best first; of those that it does not, the one that the tuner prefers.
+fn distinct(tuning: &Tuning) -> Vec<&Candidate> {
+    let mut plans: Vec<&Candidate> = Vec::new();
+    for candidate in &tuning.ranked {
+        if !plans.iter().any(|known| known.forecast == candidate.forecast) {
+            plans.push(candidate);
+        }
+    }
+    plans
+}
+
+fn one(
+    spec: &RunSpec,
+    fabric: &Fabric,
+    candidate: &Candidate,
+    length: Nanos,
+    context: &Context,
+) -> Result<transact::Run, CliError> {
+    let spec = RunSpec { duration: Span::from_ns(length.0), precision: None, ..spec.clone() };
+    let plan = NamedPlan::new(candidate.plan.to_string(), candidate.plan, None);
+    let run = transact::run(&spec, fabric, &plan, Keep { history: false }, context.interrupt.flag())?;
+    if context.interrupt.asked() {
+        return Err(CliError::interrupted());
+    }
+    // A plan under which nothing commits in so short a time has lost; that is no failure.
+    if run.result.stats.committed > 0 {
+        run.passed(&context.command)?;
+    }
+    Ok(run)
+}
+
+/// The workload's settings as the command line takes them.
+fn settings(spec: &RunSpec) -> String {
+    let words: Vec<String> = spec
+        .set
+        .iter()
+        .map(|(key, value)| match value.as_str() {
+            Some(text) => format!("{key}={text}"),
+            None => format!("{key}={value}"),
+        })
+        .collect();
+    words.join(" ")
+}
+
+/// Combinations that people look at first.
+const WORST: usize = 10;
+
+/// The combinations that lose most, as a table.
+pub fn worst(rows: &[Row]) -> String {
+    let number = |row: &Row, column: &str| row.get(column)?.parse::<f64>().ok();
+    let mut sorted: Vec<(f64, &Row)> =
+        rows.iter().filter_map(|row| Some((number(row, "regret")?, row))).collect();
+    sorted.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let cells = |(regret, row): &(f64, &Row)| {
+        let text = |column: &str| row.get(column).unwrap_or_default().to_owned();
+        let error = number(row, "prediction_error").unwrap_or_default();
+        let load = ["nodes", "threads", "coroutines", "replicas"].map(text).join("×");
+        vec![
+            text("point"),
+            format!("{:.1} %", 100.0 * regret),
+            format!("{:+.1} %", 100.0 * error),
+            text("fabric"),
+            format!("{} {}", text("workload"), text("protocol")),
+            load,
+            text("tuned"),
+            text("best"),
+        ]
+    };
+    let head =
+        ["point", "regret", "prediction", "fabric", "workload", "nodes×threads×coroutines×replicas", "tuned", "best"];
+    table(&head, sorted.iter().take(WORST).map(cells))
+}
+
+/// What the points of a directory come to: medians and worst of regret and of the error of predictions, as shares.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Summary {
+    /// Combinations measured.
+    pub combinations: usize,
+    /// Regret: the median, the 95th percentile and the worst.
+    pub regret: [f64; 3],
+    /// The same of how far predictions are off, whatever the direction.
+    pub error: [f64; 3],
+    /// The median of predictions' errors with their sign: above zero, the model promises too much.
+    pub bias: f64,
+}
+
+impl Summary {
+    /// Of the rows of `points.csv`; none if there are none.
+    pub fn of(rows: &[Row]) -> Option<Summary> {
+        let column = |name: &str| -> Vec<f64> {
+            rows.iter().filter_map(|row| row.get(name)?.parse().ok()).collect()
+        };
+        let (regret, error) = (column("regret"), column("prediction_error"));
+        if regret.is_empty() || regret.len() != error.len() {
+            return None;
+        }
+        let three = |mut values: Vec<f64>| {
+            values.sort_by(f64::total_cmp);
+            let at = |share: f64| values[((values.len() - 1) as f64 * share).round() as usize];
+            [at(0.5), at(0.95), at(1.0)]
+        };
+        Some(Summary {
+            combinations: regret.len(),
+            regret: three(regret),
+            bias: three(error.clone())[0],
+            error: three(error.iter().map(|e| e.abs()).collect()),
+        })
+    }
+
+    /// In two lines.
+    pub fn shown(&self) -> String {
+        let three = |v: [f64; 3]| {
+            format!("median {:.2} %, 95th percentile {:.1} %, worst {:.1} %", 100.0 * v[0], 100.0 * v[1], 100.0 * v[2])
+        };
+        format!(
+            "regret over {} combinations: {}\nerror of predictions: {} (bias {:+.1} %)\n",
+            self.combinations,
+            three(self.regret),
+            three(self.error),
+            100.0 * self.bias
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_summary_has_medians_and_worst() {
+        let row = |regret: f64, error: f64| Row::new().with("regret", regret).with("prediction_error", error);
+        assert_eq!(Summary::of(&[]), None);
+        let rows = [row(0.0, -0.3), row(0.02, 0.1), row(0.2, 0.05)];
+        let summary = Summary::of(&rows).unwrap();
+        assert_eq!((summary.combinations, summary.regret, summary.bias), (3, [0.02, 0.2, 0.2], 0.05));
+        assert_eq!(summary.error, [0.1, 0.3, 0.3]);
+        assert!(summary.shown().contains("regret over 3 combinations: median 2.00 %"), "{}", summary.shown());
+    }
+}

@@ -1,0 +1,125 @@
+//! How good the tuner's choices are: regret, and how far predictions are off, over many combinations of profile, cluster
+//! and workload.
+//!
+//! Both are drawn as distributions: the share of combinations in which it was at most so much.
+
+use polars::prelude::*;
+
+use super::{Drawn, Section, names, provenance_of, slug};
+use crate::chart::lines::{Axis, Lines, Series};
+use crate::chart::scale::Kind;
+use crate::chart::{Body, Figure, Panel};
+use crate::frame::{Framed, distinct, floats, stack, tagged, words};
+use crate::human;
+use crate::ink::{self, Ink};
+use crate::load::Results;
+
+const COLUMNS: [&str; 12] = [
+    "point",
+    "fabric",
+    "workload",
+    "protocol",
+    "coroutines",
+    "plans",
+    "tuned",
+    "best",
+    "got_per_s",
+    "best_per_s",
+    "prediction_error",
+    "regret",
+];
+
+/// One figure per sweep.
+pub fn draw(results: &[&Results]) -> Framed<Vec<Drawn>> {
+    let mut drawn = Vec::new();
+    for (results, name) in results.iter().zip(names(results)) {
+        drawn.extend(one(results, &name)?);
+    }
+    Ok(drawn)
+}
+
+/// Points of a distribution: how much, and the share of values that are no larger.
+pub fn distribution(mut values: Vec<f64>) -> Vec<(f64, f64)> {
+    values.sort_by(f64::total_cmp);
+    let all = values.len() as f64;
+    values.into_iter().enumerate().map(|(below, value)| (value, (below + 1) as f64 / all)).collect()
+}
+
+fn at(distribution: &[(f64, f64)], share: f64) -> f64 {
+    distribution.iter().find(|point| point.1 >= share).or(distribution.last()).map_or(0.0, |point| point.0)
+}
+
+fn one(results: &Results, name: &str) -> Framed<Option<Drawn>> {
+    let rows = results.points.clone().lazy().filter(col("regret").is_not_null()).collect()?;
+    if rows.height() == 0 {
+        return Ok(None);
+    }
+    let column = |name: &str| floats(&rows, name);
+    let (regret, error) = (column("regret")?, column("prediction_error")?);
+    let workloads = words(&rows, "workload")?;
+    let of = |values: &[Option<f64>], keep: &dyn Fn(usize) -> bool| {
+        let kept = values.iter().enumerate().filter(|(row, _)| keep(*row));
+        distribution(kept.filter_map(|(_, value)| value.map(f64::abs)).collect())
+    };
+    let kinds = distinct(workloads.iter().cloned());
+    let inks = ink::for_names(kinds.iter().map(String::as_str));
+    let panel = |title: &str, x_title: &str, values: &[Option<f64>]| {
+        let mut series: Vec<Series> = vec![Series {
+            name: "all".to_owned(),
+            ink: Ink::Text,
+            points: of(values, &|_| true),
+        }];
+        for (kind, ink) in kinds.iter().zip(&inks) {
+            let points = of(values, &|row| workloads[row] == *kind);
+            series.push(Series { name: kind.clone(), ink: *ink, points });
+        }
+        let axis = |title: &str| Axis { title: title.to_owned(), kind: Kind::Linear, format: human::percent };
+        Panel {
+            title: title.to_owned(),
+            chip: Some(results.record.provenance),
+            body: Body::Lines(Lines {
+                x: axis(x_title),
+                y: axis("share of combinations"),
+                series,
+                height: 300.0,
+            }),
+        }
+    };
+    let (lost, off) = (of(&regret, &|_| true), of(&error, &|_| true));
+    let caption = format!(
+        "Over {}, each compared with every plan the model tells apart: the tuner's choice loses {} of the best plan's rate in half of them, {} in 19 of 20 at most, and {} in the worst; its prediction is off by {} in half of them.",
+        human::count(lost.len() as u64, "combination"),
+        human::percent(at(&lost, 0.5)),
+        human::percent(at(&lost, 0.95)),
+        human::percent(at(&lost, 1.0)),
+        human::percent(at(&off, 0.5)),
+    );
+    Ok(Some(Drawn {
+        id: format!("regret-{}", slug(&results.label)),
+        section: Section::Tuning,
+        title: format!("What following the model costs, {name}"),
+        caption,
+        provenance: provenance_of([results]),
+        frame: stack(vec![tagged(results, rows.lazy(), &COLUMNS)])?,
+        figure: Figure {
+            columns: 2,
+            panels: vec![
+                panel("Regret", "throughput lost against the best plan", &regret),
+                panel("Predictions", "error of the predicted throughput", &error),
+            ],
+        },
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_distribution_says_how_many_are_no_larger() {
+        let all = distribution(vec![0.3, 0.0, 0.1, 0.2]);
+        assert_eq!(all, [(0.0, 0.25), (0.1, 0.5), (0.2, 0.75), (0.3, 1.0)]);
+        assert_eq!((at(&all, 0.5), at(&all, 0.95), at(&all, 1.0)), (0.1, 0.3, 0.3));
+        assert_eq!(at(&[], 0.5), 0.0);
+    }
+}
