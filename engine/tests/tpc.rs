@@ -86,6 +86,15 @@ fn presets_run_the_whole_mix_replicated() {
 }
 
 #[test]
+fn who_locks_at_execution_runs_the_whole_mix_too() {
+    for plan in [Preset::FasstOcc.plan(), Preset::DrtmH.plan()] {
+        let mut case = case(plan, "tpcc", &[TPCC, BUSY].concat(), 3);
+        case.protocol = AnyProtocol::named("fasst").expect("a protocol");
+        on_every_fabric(case);
+    }
+}
+
+#[test]
 fn presets_run_new_orders_distributed() {
     for (n, &preset) in Preset::ALL.iter().enumerate() {
         let together = if n % 2 == 0 { "true" } else { "false" };

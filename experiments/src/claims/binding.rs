@@ -75,6 +75,9 @@ pub struct Pair {
     /// What holds for both.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub at: At,
+    /// Each side is the largest of its points, not the one point: a peak over what is not picked.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub peaks: bool,
 }
 
 /// Two sweeps, compared value by value of an axis.
@@ -157,6 +160,13 @@ pub enum Number {
     Plateau(Along),
     /// A parameter of a profile: no experiment is run.
     Parameter(Parameter),
+    /// A number of another column than the binding's, among relations of several columns.
+    In {
+        /// The column.
+        y: String,
+        /// The number.
+        number: Box<Number>,
+    },
 }
 
 /// A relation that holds or does not.
@@ -285,7 +295,18 @@ impl Binding {
         overs
     }
 
+    /// Columns that it reads beside its own.
+    pub fn columns(&self) -> Vec<&str> {
+        let other = |number: &&'_ Number| matches!(number, Number::In { .. });
+        self.asked().into_iter().filter(other).map(|number| number.column("")).collect()
+    }
+
+    /// All numbers in it, whatever their column.
     fn numbers(&self) -> Vec<&Number> {
+        self.asked().into_iter().map(Number::inner).collect()
+    }
+
+    fn asked(&self) -> Vec<&Number> {
         let mut numbers: Vec<&Number> = self.number.iter().collect();
         for predicate in self.holds.iter().flatten() {
             match predicate {
@@ -308,6 +329,22 @@ pub(super) fn both(at: &At, common: &At) -> At {
 }
 
 impl Number {
+    /// The column it is of, where the binding's is `y`.
+    pub(super) fn column<'a>(&'a self, y: &'a str) -> &'a str {
+        match self {
+            Number::In { y, number } => number.column(y),
+            _ => y,
+        }
+    }
+
+    /// The number itself, whatever its column.
+    pub(super) fn inner(&self) -> &Number {
+        match self {
+            Number::In { number, .. } => number.inner(),
+            number => number,
+        }
+    }
+
     fn picks(&self, picks: &mut Vec<At>) {
         match self {
             Number::Value(at) | Number::Largest(at) | Number::Smallest(at) => picks.push(at.clone()),
@@ -322,6 +359,7 @@ impl Number {
                 picks.extend([both(&p.of, &p.at), both(&p.to, &p.at)]);
             }
             Number::Plateau(along) => picks.push(along.at.clone()),
+            Number::In { number, .. } => number.picks(picks),
             Number::Parameter(_) => {}
         }
     }

@@ -125,13 +125,18 @@ fn plain(value: f64) -> Raw {
 }
 
 fn number(number: &Number, y: &str, table: &Table) -> Result<Raw, String> {
+    let (y, number) = (number.column(y), number.inner());
     let of_column = |value| Raw { of_column: true, ..plain(value) };
-    let two = |pair: &super::binding::Pair| -> Result<(f64, f64), String> {
-        Ok((table.one(&both(&pair.of, &pair.at), y)?, table.one(&both(&pair.to, &pair.at), y)?))
-    };
     let several = |at: &At| {
         let values: Vec<f64> = table.at(at, y).map(|(_, value)| value).collect();
         if values.is_empty() { Err(format!("no point with {y} at {}", shown(at))) } else { Ok(values) }
+    };
+    let two = |pair: &super::binding::Pair| -> Result<(f64, f64), String> {
+        let side = |at: &At| {
+            let at = both(at, &pair.at);
+            if pair.peaks { Ok(extremes(several(&at)?.into_iter()).1) } else { table.one(&at, y) }
+        };
+        Ok((side(&pair.of)?, side(&pair.to)?))
     };
     Ok(match number {
         Number::Value(at) => of_column(table.one(at, y)?),
@@ -162,6 +167,7 @@ fn number(number: &Number, y: &str, table: &Table) -> Result<Raw, String> {
         }
         Number::Crossing(pair) => plain(crossing(&table.pairs(pair, y)?)?),
         Number::Plateau(along) => plain(plateau(&table.along(&along.at, &along.over, y)?, along.within)),
+        Number::In { .. } => return Err("a column within a column".to_owned()),
         Number::Parameter(asked) => {
             plain(*table.parameters.get(asked).ok_or("a parameter is read from its profile")?)
         }
@@ -278,6 +284,7 @@ pub(super) fn per_unit(unit: &str, column: &str) -> f64 {
 pub fn evaluate(binding: &Binding, y: &str, unit: &str, table: &Table) -> Result<Answer, String> {
     if let Some(asked) = &binding.number {
         let raw = number(asked, y, table)?;
+        let y = asked.column(y);
         let factor = if raw.of_column { per_unit(unit, y) * binding.times.unwrap_or(1.0) } else { 1.0 };
         if !raw.value.is_finite() {
             return Err(format!("{} is no number", raw.value));
@@ -305,7 +312,7 @@ mod tests {
         let rates = [(8, 130.0, 80.0), (64, 100.0, 80.0), (256, 60.0, 60.0), (1024, 20.0, 30.0)];
         let point = |verb: &str, payload: i32, rate: f64| {
             let axes = [("verb".to_owned(), verb.to_owned()), ("payload".to_owned(), payload.to_string())];
-            (axes.into(), [("rate".to_owned(), rate * 1e6)].into())
+            (axes.into(), [("rate".to_owned(), rate * 1e6), ("time".to_owned(), f64::from(payload) / 8.0)].into())
         };
         let both = rates.iter().flat_map(|&(p, read, rpc)| [point("read", p, read), point("rpc", p, rpc)]);
         Table { points: both.collect(), ..Table::default() }
@@ -345,6 +352,9 @@ mod tests {
                 1.25,
             ),
             ("{largest-loss: {from: {verb: read}, to: {verb: rpc}, over: payload}}", 100.0 * 50.0 / 130.0),
+            ("{ratio: {of: {verb: rpc}, to: {verb: read}, at: {payload: {from: 64}}, peaks: true}}", 0.8),
+            ("{change: {from: {verb: rpc}, to: {verb: read}, peaks: true}}", 62.5),
+            ("{in: {y: time, number: {ratio: {of: {verb: read, payload: 64}, to: {verb: rpc, payload: 8}}}}}", 8.0),
             ("{plateau: {at: {verb: rpc}, over: payload, within: 10}}", 64.0),
             ("{plateau: {at: {verb: read}, over: payload, within: 25}}", 64.0),
         ] {
