@@ -13,7 +13,7 @@ use engine::workload::columns::Num;
 use engine::workload::tpcc::{Input, Job, Tally, Tpcc, Who, columns, key, table};
 use engine::workload::{AnyWorkload, Check, Client, RecordId, Scale, TableDef, Touches, Workload};
 use phases::ops::PhaseOps;
-use phases::plan::{Plan, Preset, Via};
+use phases::plan::{Phase, Plan, Preset, Via};
 use phases::rule::Packing;
 use phases::store::Layout;
 use primitives::fabric::loopback::Options;
@@ -91,6 +91,19 @@ fn who_locks_at_execution_runs_the_whole_mix_too() {
         let mut case = case(plan, "tpcc", &[TPCC, BUSY].concat(), 3);
         case.protocol = AnyProtocol::named("fasst").expect("a protocol");
         on_every_fabric(case);
+    }
+}
+
+/// What only its own node touches is locked by the CPU under a plan that locks by CAS; customers are, unless they pay elsewhere.
+#[test]
+fn tables_kept_at_home_are_locked_without_the_nic() {
+    for (elsewhere, by_nic) in [("0", false), ("0.5", true)] {
+        let payments =
+            [("new_order", "0"), ("payment", "1"), ("order_status", "0"), ("delivery", "0"), ("stock_level", "0")];
+        let settings = [TPCC, &payments[..], &[("remote_payment_share", elsewhere)]].concat();
+        let result = judge(&case(Preset::OneSided.plan(), "tpcc", &settings, 2), "sim");
+        let [verbs, ..] = result.phase_per_committed(Phase::Lock);
+        assert_eq!(verbs > 0.0, by_nic, "{verbs} requests to lock where a share of {elsewhere} pay elsewhere");
     }
 }
 

@@ -52,6 +52,7 @@ const FILES: &[(&str, &str)] = &[
     ("ycsb-over-tcp", include_str!("../../ycsb-over-tcp.yaml")),
     ("ycsb-emulated-nodes", include_str!("../../ycsb-emulated-nodes.yaml")),
     ("lock-batching", include_str!("../../lock-batching.yaml")),
+    ("calvin-on-ycsb", include_str!("../../calvin-on-ycsb.yaml")),
 ];
 
 /// Names of the experiments, in the order in which they are told.
