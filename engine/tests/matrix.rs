@@ -166,7 +166,7 @@ fn locking_at_execution_saves_a_round_trip() {
         case.spec.plan.coroutines = 1;
         let result = judge(&case, "sim");
         assert_eq!(result.stats.aborts.total(), 0, "{name}: nobody is in the way of another");
-        result.round_trips_per_committed().expect("some were committed")
+        result.round_trips_per_committed()
     };
     let (occ, fasst) = (round_trips("occ"), round_trips("fasst"));
     // Two records of three are on other nodes: fetch, lock and install become lock and install.

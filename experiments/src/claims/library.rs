@@ -40,6 +40,7 @@ const FILES: &[(&str, &str)] = &[
     ("four-systems-cx3", include_str!("../../four-systems-cx3.yaml")),
     ("four-systems-roce", include_str!("../../four-systems-roce.yaml")),
     ("four-systems-cx5", include_str!("../../four-systems-cx5.yaml")),
+    ("hybrid-fasst", include_str!("../../hybrid-fasst.yaml")),
     ("drtm-h-by-nodes", include_str!("../../drtm-h-by-nodes.yaml")),
     ("drtm-h-on-80-nodes", include_str!("../../drtm-h-on-80-nodes.yaml")),
     ("protocols-on-edr", include_str!("../../protocols-on-edr.yaml")),
