@@ -196,6 +196,12 @@ pub struct Session<P, O> {
     scanned: Vec<Row>,
 }
 
+/// Which attempt of a session is the first to be timed, from 1: sessions differ, so that a window in which each makes a few attempts
+/// has samples of some.
+fn first_sample(seed: u64, every: u32) -> u32 {
+    if every == 0 { 0 } else { 1 + (seed % u64::from(every)) as u32 }
+}
+
 impl<P: Protocol, O: PhaseOps> Session<P, O> {
     /// A session without a transaction.
     pub fn new(parts: Parts<P, O>) -> Session<P, O> {
@@ -211,7 +217,7 @@ impl<P: Protocol, O: PhaseOps> Session<P, O> {
             window: parts.window,
             retry: parts.retry,
             sample_every: parts.sample_every,
-            until_sample: parts.sample_every,
+            until_sample: first_sample(parts.seed, parts.sample_every),
             begun: 0,
             txn: Txn::new(),
             scanned: Vec::new(),

@@ -98,12 +98,21 @@ fn who_locks_at_execution_runs_the_whole_mix_too() {
 #[test]
 fn tables_kept_at_home_are_locked_without_the_nic() {
     for (elsewhere, by_nic) in [("0", false), ("0.5", true)] {
-        let payments =
-            [("new_order", "0"), ("payment", "1"), ("order_status", "0"), ("delivery", "0"), ("stock_level", "0")];
+        let payments = [
+            ("new_order", "0"),
+            ("payment", "1"),
+            ("order_status", "0"),
+            ("delivery", "0"),
+            ("stock_level", "0"),
+        ];
         let settings = [TPCC, &payments[..], &[("remote_payment_share", elsewhere)]].concat();
         let result = judge(&case(Preset::OneSided.plan(), "tpcc", &settings, 2), "sim");
         let [verbs, ..] = result.phase_per_committed(Phase::Lock);
-        assert_eq!(verbs > 0.0, by_nic, "{verbs} requests to lock where a share of {elsewhere} pay elsewhere");
+        assert_eq!(
+            verbs > 0.0,
+            by_nic,
+            "{verbs} requests to lock where a share of {elsewhere} pay elsewhere"
+        );
     }
 }
 

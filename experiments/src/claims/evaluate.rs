@@ -321,7 +321,10 @@ mod tests {
         let rates = [(8, 130.0, 80.0), (64, 100.0, 80.0), (256, 60.0, 60.0), (1024, 20.0, 30.0)];
         let point = |verb: &str, payload: i32, rate: f64| {
             let axes = [("verb".to_owned(), verb.to_owned()), ("payload".to_owned(), payload.to_string())];
-            (axes.into(), [("rate".to_owned(), rate * 1e6), ("time".to_owned(), f64::from(payload) / 8.0)].into())
+            (
+                axes.into(),
+                [("rate".to_owned(), rate * 1e6), ("time".to_owned(), f64::from(payload) / 8.0)].into(),
+            )
         };
         let both = rates.iter().flat_map(|&(p, read, rpc)| [point("read", p, read), point("rpc", p, rpc)]);
         Table { points: both.collect(), ..Table::default() }
@@ -366,7 +369,10 @@ mod tests {
             ("{ratio: {of: {verb: read}, to: {verb: rpc}, side: mean}}", 310.0 / 250.0),
             ("{fall: {from: {verb: rpc}, to: {verb: read}, at: {payload: 1024}}}", 10.0),
             ("{peak-at: {at: {verb: read}, over: payload}}", 8.0),
-            ("{in: {y: time, number: {ratio: {of: {verb: read, payload: 64}, to: {verb: rpc, payload: 8}}}}}", 8.0),
+            (
+                "{in: {y: time, number: {ratio: {of: {verb: read, payload: 64}, to: {verb: rpc, payload: 8}}}}}",
+                8.0,
+            ),
             ("{plateau: {at: {verb: rpc}, over: payload, within: 10}}", 64.0),
             ("{plateau: {at: {verb: read}, over: payload, within: 25}}", 64.0),
         ] {

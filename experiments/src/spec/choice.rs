@@ -120,14 +120,18 @@ impl Inline {
     pub fn new(written: &serde_json::Map<String, Value>) -> Result<Inline, String> {
         let word = |key: &str| {
             let word = |v: &Value| v.as_str().filter(|w| !w.trim().is_empty()).map(str::to_owned);
-            written.get(key).map(|v| word(v).ok_or_else(|| format!("{key}: a word is needed, not {v}"))).transpose()
+            written
+                .get(key)
+                .map(|v| word(v).ok_or_else(|| format!("{key}: a word is needed, not {v}")))
+                .transpose()
         };
         let name = word("name")?;
         if let Some(name) = name.as_deref().filter(|name| name.parse::<PlanChoice>().is_ok()) {
             return Err(format!("name: `{name}` is another plan"));
         }
         let preset = |like: String| {
-            Preset::named(&like).ok_or_else(|| format!("like: no plan of that name; {}", suggest(&like, &plan_presets())))
+            Preset::named(&like)
+                .ok_or_else(|| format!("like: no plan of that name; {}", suggest(&like, &plan_presets())))
         };
         Ok(Inline { written: written.clone(), name, like: word("like")?.map(preset).transpose()? })
     }
@@ -248,11 +252,15 @@ mod tests {
 
     #[test]
     fn plans_written_out_have_a_name_and_a_pattern() {
-        let written = inline(r#"{"name": "farm-cached", "like": "farm", "location_cache": true, "log": "two-sided"}"#);
+        let written =
+            inline(r#"{"name": "farm-cached", "like": "farm", "location_cache": true, "log": "two-sided"}"#);
         let written = written.unwrap();
         let plan = written.plan(&Needs::OCC, 5).unwrap();
         let farm = Preset::Farm.plan();
-        assert_eq!(plan, Plan { coroutines: 5, location_cache: true, ..farm.with(Phase::Log, Via::TwoSided) });
+        assert_eq!(
+            plan,
+            Plan { coroutines: 5, location_cache: true, ..farm.with(Phase::Log, Via::TwoSided) }
+        );
         assert_eq!(plan.install, farm.install, "passive acknowledgement stays off");
         assert_eq!(PlanChoice::Inline(written).to_string(), "farm-cached");
         let unnamed = inline(r#"{"fetch": "one-sided", "coroutines": 3}"#).unwrap();

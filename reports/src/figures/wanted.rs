@@ -185,7 +185,11 @@ fn body(points: &[Point], figure: &Wanted, said: &[Said], clauses: &mut Vec<Stri
     });
     let mut series: Vec<Series> = series.collect();
     for (said, point) in printed {
-        let ink = names.iter().zip(&inks).find(|(name, _)| **name == point.name).map_or(Ink::Muted, |(_, ink)| *ink);
+        let ink = names
+            .iter()
+            .zip(&inks)
+            .find(|(name, _)| **name == point.name)
+            .map_or(Ink::Muted, |(_, ink)| *ink);
         let x = point.x.parse().unwrap_or(0.0);
         series.push(Series { name: said.claim.clone(), ink, points: vec![(x, said.value)] });
     }
