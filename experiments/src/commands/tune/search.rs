@@ -66,7 +66,8 @@ impl Tuned {
 pub fn search(spec: &RunSpec, fabric: &Fabric, profile: &Profile) -> Result<Tuned, CliError> {
     let (workload, protocol) = (transact::workload(spec)?, transact::protocol(spec)?);
     admit(&workload, &protocol).map_err(|e| CliError::usage("nothing can be tuned").caused_by(&e))?;
-    if protocol.needs().sequenced {
+    // FaSST would be modelled as OCC, with a round trip more than it has.
+    if protocol.needs().sequenced || protocol.needs().protocol == "fasst" {
         return Err(CliError::usage(format!("there is no cost model of {}", protocol.needs().protocol))
             .hint("`doorbell run --plan one-sided` or `--plan two-sided` runs it"));
     }
