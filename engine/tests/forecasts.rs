@@ -55,7 +55,8 @@ fn compare(protocol: AnyProtocol, via: Via, workload: &str, settings: &[(&str, &
 fn protocols() -> impl Iterator<Item = AnyProtocol> {
     // CALVIN has no model.
     let all = ["occ"].iter().chain(OTHERS).map(|name| AnyProtocol::named(name).expect("a protocol"));
-    all.filter(|protocol| !protocol.needs().sequenced)
+    // FaSST has no model: it would be OCC's, with another round trip.
+    all.filter(|protocol| !protocol.needs().sequenced && protocol.needs().protocol != "fasst")
 }
 
 /// Every protocol under both pure plans.

@@ -6,7 +6,7 @@ mod common;
 use common::{fabrics, plans_of, sim};
 use engine::cluster::{Length, RunError, RunResult, RunSpec, run_as};
 use engine::protocol::planted::{Bug, Planted};
-use engine::protocol::{AnyProtocol, Occ, Protocol};
+use engine::protocol::{AnyProtocol, Fasst, Occ, Protocol};
 use engine::session::{Halt, Order, Session};
 use engine::verify::{Level, check};
 use engine::workload::{Check, RecordId, TableDef, Workload};
@@ -187,7 +187,11 @@ fn spec(fabric: FabricSpec, plan: Plan, seed: u64) -> RunSpec {
 }
 
 fn judge(spec: &RunSpec, name: &str) -> RunResult {
-    let result = run_as(spec, &Club, Occ, &AtomicBool::new(false)).expect("it can run");
+    judge_as(spec, name, Occ)
+}
+
+fn judge_as(spec: &RunSpec, name: &str, protocol: impl Protocol + Copy + Sync) -> RunResult {
+    let result = run_as(spec, &Club, protocol, &AtomicBool::new(false)).expect("it can run");
     let what = format!("{name}, seed {}, plan {}", spec.seed, spec.plan);
     assert!(result.faults.is_empty(), "{what}: {:?}", result.faults);
     assert!(result.passed(), "{what}: {:#?}", result.failed_checks().collect::<Vec<_>>());
@@ -246,6 +250,14 @@ fn drawn_runs_are_strictly_serializable() {
     let seeds = std::env::var("DOORBELL_SEEDS").ok().and_then(|n| n.parse().ok()).unwrap_or(12);
     for seed in 0..seeds {
         judge(&drawn(seed), "sim");
+    }
+}
+
+/// Slots set aside at execution are held until the end, whatever else the transaction comes to.
+#[test]
+fn who_locks_at_execution_changes_tables_too() {
+    for seed in 0..12 {
+        judge_as(&drawn(seed), "sim", Fasst);
     }
 }
 

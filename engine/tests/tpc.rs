@@ -17,7 +17,7 @@ use engine::workload::tpce::{self, CustomerPosition};
 use engine::workload::{AnyWorkload, Client, Scale, Workload};
 use oracle::{Findings, held_against};
 use phases::ops::PhaseOps;
-use phases::plan::{Plan, Preset, Via};
+use phases::plan::{Phase, Plan, Preset, Via};
 use phases::rule::Packing;
 use primitives::fabric::loopback::Options;
 use primitives::fabric::sim::FaultOptions;
@@ -83,6 +83,37 @@ fn on_every_fabric(mut case: Case) -> Vec<RunResult> {
 fn presets_run_the_whole_mix_replicated() {
     for &preset in Preset::ALL {
         on_every_fabric(case(preset.plan(), "tpcc", &[TPCC, BUSY].concat(), 3));
+    }
+}
+
+#[test]
+fn who_locks_at_execution_runs_the_whole_mix_too() {
+    for plan in [Preset::FasstOcc.plan(), Preset::DrtmH.plan()] {
+        let mut case = case(plan, "tpcc", &[TPCC, BUSY].concat(), 3);
+        case.protocol = AnyProtocol::named("fasst").expect("a protocol");
+        on_every_fabric(case);
+    }
+}
+
+/// What only its own node touches is locked by the CPU under a plan that locks by CAS; customers are, unless they pay elsewhere.
+#[test]
+fn tables_kept_at_home_are_locked_without_the_nic() {
+    for (elsewhere, by_nic) in [("0", false), ("0.5", true)] {
+        let payments = [
+            ("new_order", "0"),
+            ("payment", "1"),
+            ("order_status", "0"),
+            ("delivery", "0"),
+            ("stock_level", "0"),
+        ];
+        let settings = [TPCC, &payments[..], &[("remote_payment_share", elsewhere)]].concat();
+        let result = judge(&case(Preset::OneSided.plan(), "tpcc", &settings, 2), "sim");
+        let [verbs, ..] = result.phase_per_committed(Phase::Lock);
+        assert_eq!(
+            verbs > 0.0,
+            by_nic,
+            "{verbs} requests to lock where a share of {elsewhere} pay elsewhere"
+        );
     }
 }
 

@@ -179,13 +179,8 @@ pub fn plan(spec: &RunSpec, fabric: &Fabric) -> Result<Option<NamedPlan>, CliErr
             })?;
             NamedPlan::new(file.name, file.plan, file.prediction)
         }
-        PlanChoice::Inline(map) => {
-            let text = Value::Object(map.clone()).to_string();
-            // JSON is YAML, so one parser reads both.
-            let plan = Plan::parse(&text, "plan").map_err(|e| CliError::usage(e.to_string()))?;
-            let mut plan = if map.contains_key("coroutines") { plan } else { Plan { coroutines, ..plan } };
-            // A cache that nobody asks is refused where somebody asked for it.
-            plan.location_cache &= map.contains_key("location_cache") || !protocol(spec)?.needs().sequenced;
+        PlanChoice::Inline(inline) => {
+            let plan = inline.plan(protocol(spec)?.needs(), coroutines).map_err(CliError::usage)?;
             NamedPlan::new(spec.plan.to_string(), plan, None)
         }
     };

@@ -371,6 +371,10 @@ fn figures_of_an_experiment_file_are_drawn_and_the_default_where_there_are_none(
         let mut record: serde_json::Value =
             serde_json::from_slice(&std::fs::read(&path).expect("there")).expect("JSON");
         record["spec"] = serde_json::json!({ "figures": figures });
+        record["summary"] = serde_json::json!({ "published": [
+            {"claim": "PRINTED-1", "at": {"plan": "drtm-h"}, "y": "committed_per_s", "value": 3.0e6},
+            {"claim": "PRINTED-2", "at": {"speed": "none"}, "y": "committed_per_s", "value": 4.0e6},
+        ] });
         std::fs::write(&path, record.to_string()).expect("writes");
         let out = dir.path().join("page");
         reports::render(
@@ -389,6 +393,14 @@ fn figures_of_an_experiment_file_are_drawn_and_the_default_where_there_are_none(
     ]));
     assert!(asked.contains("\nAborts\n") && asked.contains("latency p99 by plan"), "{asked}");
     assert!(!asked.contains("Median latency"));
+    assert!(!asked.contains("PRINTED"), "no figure of that column was asked for");
+    // Points of one plan, and beside its highest what is printed for it; what names another axis is left out.
+    let one = draw(serde_json::json!([
+        {"x": "skew", "y": "committed_per_s", "by": "plan", "at": {"plan": "drtm-h"}},
+    ]));
+    assert!(one.contains("drtm-h") && !one.contains("two-sided"), "{one}");
+    assert!(one.contains("PRINTED-1 prints 3\u{a0}M where drtm-h at skew 0 gives 2.4\u{a0}M"), "{one}");
+    assert!(!one.contains("PRINTED-2"));
     // What cannot be drawn leaves the usual figure; nonsense is passed over.
     for nothing in
         [serde_json::json!([{"x": "skew", "y": "speed"}]), serde_json::json!([7]), serde_json::json!(7)]

@@ -588,6 +588,7 @@ impl<'r, W: Workload, P: Protocol + Copy + Sync> Program for Run<'r, W, P> {
         let cache = LocationCache::over(words);
         let skew = self.spec.clocks.of(site.node, self.spec.seed);
         let phases = Rc::new(Phases::with_clock(site, &common.cluster, common.plan, cache, skew));
+        phases.keep_at_home(self.workload.home_tables());
         if let Some(what) = self.spec.sabotage {
             phases.sabotage(what);
         }

@@ -4,6 +4,7 @@
 //! below; what is done about an abort (unlock, back off, try again) is the session's, above.
 
 pub(crate) mod calvin;
+mod fasst;
 mod locking;
 mod mvcc;
 mod occ;
@@ -11,6 +12,7 @@ pub mod planted;
 mod sundial;
 
 pub use calvin::Calvin;
+pub use fasst::Fasst;
 pub use locking::Locking;
 pub use mvcc::Mvcc;
 pub use occ::Occ;
@@ -72,6 +74,8 @@ pub trait Protocol {
 pub enum AnyProtocol {
     /// Optimistic concurrency control.
     Occ(Occ),
+    /// Optimistic concurrency control that locks at execution.
+    Fasst(Fasst),
     /// Two-phase locking.
     Locking(Locking),
     /// Logical leases.
@@ -90,6 +94,7 @@ pub const PROTOCOLS: &[&str] = &[
     "nowait-exclusive",
     "waitdie-exclusive",
     "bounded-wait",
+    "fasst",
     "mvcc",
     "sundial",
     "calvin",
@@ -112,6 +117,7 @@ impl AnyProtocol {
     pub fn named(name: &str) -> Option<AnyProtocol> {
         match name {
             "occ" => Some(AnyProtocol::Occ(Occ)),
+            "fasst" => Some(AnyProtocol::Fasst(Fasst)),
             "nowait" => Some(AnyProtocol::Locking(Locking::NOWAIT)),
             "waitdie" => Some(AnyProtocol::Locking(Locking::WAITDIE)),
             "nowait-exclusive" => Some(AnyProtocol::Locking(Locking::NOWAIT.exclusive_reads())),
@@ -129,6 +135,7 @@ macro_rules! each {
     ($self:ident, $p:ident => $call:expr) => {
         match $self {
             AnyProtocol::Occ($p) => $call,
+            AnyProtocol::Fasst($p) => $call,
             AnyProtocol::Locking($p) => $call,
             AnyProtocol::Sundial($p) => $call,
             AnyProtocol::Mvcc($p) => $call,

@@ -24,6 +24,18 @@ use phases::txn::Txn;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Occ;
 
+/// Commits a transaction that wrote nothing.
+pub(super) async fn commit_reads<O: PhaseOps>(ops: &O, txn: &mut Txn) -> Result<(), Stop> {
+    match txn.accesses() {
+        _ if txn.has_scanned() => ops.validate(txn, CheckRule::SameVersion).await,
+        [] => Ok(()),
+        // Its holder may have committed already and be installing: what was read could be out of date.
+        [only] if only.read_locked() => Err(Abort::ReadLocked.into()),
+        [only] if !only.absent() => Ok(()),
+        _ => ops.validate(txn, CheckRule::SameVersion).await,
+    }
+}
+
 impl Protocol for Occ {
     fn needs(&self) -> &'static Needs {
         &Needs::OCC
@@ -35,14 +47,7 @@ impl Protocol for Occ {
 
     async fn commit<O: PhaseOps>(&self, ops: &O, txn: &mut Txn) -> Result<(), Stop> {
         if !txn.writes() {
-            return match txn.accesses() {
-                _ if txn.has_scanned() => ops.validate(txn, CheckRule::SameVersion).await,
-                [] => Ok(()),
-                // Its holder may have committed already and be installing: what was read could be out of date.
-                [only] if only.read_locked() => Err(Abort::ReadLocked.into()),
-                [only] if !only.absent() => Ok(()),
-                _ => ops.validate(txn, CheckRule::SameVersion).await,
-            };
+            return commit_reads(ops, txn).await;
         }
         let lock = LockRule::optimistic(txn.stamp, OnConflict::Fail);
         // Until the log is written, `?` makes the session unlock.

@@ -162,6 +162,12 @@ pub trait Workload: Sync {
         false
     }
 
+    /// Tables, a bit each by number, whose records only transactions of their own node touch: what NICs lock elsewhere, CPUs may lock
+    /// there ([`phases::ops::Phases::keep_at_home`]).
+    fn home_tables(&self) -> u64 {
+        0
+    }
+
     /// The keys of a table that are loaded and whose primary is `node`, always in the same order: of `0..records`, unless the
     /// workload has other keys.
     fn keys<'a>(&'a self, table: u16, layout: &'a Layout, node: NodeId) -> impl Iterator<Item = u64> + 'a {

@@ -79,6 +79,7 @@ pub const OTHERS: &[&str] = &[
     "nowait-exclusive",
     "waitdie-exclusive",
     "bounded-wait",
+    "fasst",
     "sundial",
     "mvcc",
     "calvin",

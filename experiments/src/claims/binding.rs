@@ -75,6 +75,28 @@ pub struct Pair {
     /// What holds for both.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub at: At,
+    /// What a side is, of its points.
+    #[serde(default, skip_serializing_if = "Side::is_point")]
+    pub side: Side,
+}
+
+/// What one side of a pair is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Side {
+    /// The one point picked.
+    #[default]
+    Point,
+    /// The largest of the points picked: a peak over what is not told.
+    Peak,
+    /// Their mean.
+    Mean,
+}
+
+impl Side {
+    fn is_point(&self) -> bool {
+        *self == Side::Point
+    }
 }
 
 /// Two sweeps, compared value by value of an axis.
@@ -143,6 +165,8 @@ pub enum Number {
     Change(Pair),
     /// What is lost from the first to the second, in percent of the first.
     Loss(Pair),
+    /// What is lost from the first to the second, in the column's unit.
+    Fall(Pair),
     /// The largest ratio of a sweep.
     LargestRatio(PairOver),
     /// The smallest ratio of a sweep.
@@ -155,8 +179,17 @@ pub enum Number {
     Crossing(PairOver),
     /// The last value of the axis up to which the sweep stays within some percent of where it begins.
     Plateau(Along),
+    /// The value of the axis at which a sweep is largest.
+    PeakAt(Along),
     /// A parameter of a profile: no experiment is run.
     Parameter(Parameter),
+    /// A number of another column than the binding's, among relations of several columns.
+    In {
+        /// The column.
+        y: String,
+        /// The number.
+        number: Box<Number>,
+    },
 }
 
 /// A relation that holds or does not.
@@ -273,7 +306,7 @@ impl Binding {
                 | Number::Crossing(p) => {
                     overs.push(p.over.as_str());
                 }
-                Number::Plateau(along) => overs.push(along.over.as_str()),
+                Number::Plateau(along) | Number::PeakAt(along) => overs.push(along.over.as_str()),
                 _ => {}
             }
         }
@@ -285,7 +318,18 @@ impl Binding {
         overs
     }
 
+    /// Columns that it reads beside its own.
+    pub fn columns(&self) -> Vec<&str> {
+        let other = |number: &&'_ Number| matches!(number, Number::In { .. });
+        self.asked().into_iter().filter(other).map(|number| number.column("")).collect()
+    }
+
+    /// All numbers in it, whatever their column.
     fn numbers(&self) -> Vec<&Number> {
+        self.asked().into_iter().map(Number::inner).collect()
+    }
+
+    fn asked(&self) -> Vec<&Number> {
         let mut numbers: Vec<&Number> = self.number.iter().collect();
         for predicate in self.holds.iter().flatten() {
             match predicate {
@@ -308,10 +352,26 @@ pub(super) fn both(at: &At, common: &At) -> At {
 }
 
 impl Number {
+    /// The column it is of, where the binding's is `y`.
+    pub(super) fn column<'a>(&'a self, y: &'a str) -> &'a str {
+        match self {
+            Number::In { y, number } => number.column(y),
+            _ => y,
+        }
+    }
+
+    /// The number itself, whatever its column.
+    pub(super) fn inner(&self) -> &Number {
+        match self {
+            Number::In { number, .. } => number.inner(),
+            number => number,
+        }
+    }
+
     fn picks(&self, picks: &mut Vec<At>) {
         match self {
             Number::Value(at) | Number::Largest(at) | Number::Smallest(at) => picks.push(at.clone()),
-            Number::Ratio(p) | Number::Change(p) | Number::Loss(p) => {
+            Number::Ratio(p) | Number::Change(p) | Number::Loss(p) | Number::Fall(p) => {
                 picks.extend([both(&p.of, &p.at), both(&p.to, &p.at)]);
             }
             Number::LargestRatio(p)
@@ -321,7 +381,8 @@ impl Number {
             | Number::Crossing(p) => {
                 picks.extend([both(&p.of, &p.at), both(&p.to, &p.at)]);
             }
-            Number::Plateau(along) => picks.push(along.at.clone()),
+            Number::Plateau(along) | Number::PeakAt(along) => picks.push(along.at.clone()),
+            Number::In { number, .. } => number.picks(picks),
             Number::Parameter(_) => {}
         }
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::binding::{Along, At, Binding, Number, PairOver, Parameter, Predicate, both};
+use super::binding::{Along, At, Binding, Number, PairOver, Parameter, Predicate, Side, both};
 
 /// Measured points of one experiment.
 #[derive(Clone, Debug, Default)]
@@ -125,13 +125,22 @@ fn plain(value: f64) -> Raw {
 }
 
 fn number(number: &Number, y: &str, table: &Table) -> Result<Raw, String> {
+    let (y, number) = (number.column(y), number.inner());
     let of_column = |value| Raw { of_column: true, ..plain(value) };
-    let two = |pair: &super::binding::Pair| -> Result<(f64, f64), String> {
-        Ok((table.one(&both(&pair.of, &pair.at), y)?, table.one(&both(&pair.to, &pair.at), y)?))
-    };
     let several = |at: &At| {
         let values: Vec<f64> = table.at(at, y).map(|(_, value)| value).collect();
         if values.is_empty() { Err(format!("no point with {y} at {}", shown(at))) } else { Ok(values) }
+    };
+    let two = |pair: &super::binding::Pair| -> Result<(f64, f64), String> {
+        let side = |at: &At| -> Result<f64, String> {
+            let at = both(at, &pair.at);
+            Ok(match pair.side {
+                Side::Point => table.one(&at, y)?,
+                Side::Peak => extremes(several(&at)?.into_iter()).1,
+                Side::Mean => several(&at).map(|all| all.iter().sum::<f64>() / all.len() as f64)?,
+            })
+        };
+        Ok((side(&pair.of)?, side(&pair.to)?))
     };
     Ok(match number {
         Number::Value(at) => of_column(table.one(at, y)?),
@@ -146,6 +155,7 @@ fn number(number: &Number, y: &str, table: &Table) -> Result<Raw, String> {
             let (from, to) = two(pair)?;
             Raw { scale: Scale::Loss, ..plain(100.0 * (1.0 - to / from)) }
         }
+        Number::Fall(pair) => two(pair).map(|(from, to)| of_column(from - to))?,
         Number::LargestRatio(pair) => {
             plain(extremes(table.pairs(pair, y)?.into_iter().map(|(_, a, b)| a / b)).1)
         }
@@ -162,6 +172,11 @@ fn number(number: &Number, y: &str, table: &Table) -> Result<Raw, String> {
         }
         Number::Crossing(pair) => plain(crossing(&table.pairs(pair, y)?)?),
         Number::Plateau(along) => plain(plateau(&table.along(&along.at, &along.over, y)?, along.within)),
+        Number::In { .. } => return Err("a column within a column".to_owned()),
+        Number::PeakAt(along) => {
+            let points = table.along(&along.at, &along.over, y)?;
+            plain(points.into_iter().max_by(|a, b| a.1.total_cmp(&b.1)).map_or(f64::NAN, |(x, _)| x))
+        }
         Number::Parameter(asked) => {
             plain(*table.parameters.get(asked).ok_or("a parameter is read from its profile")?)
         }
@@ -278,6 +293,7 @@ pub(super) fn per_unit(unit: &str, column: &str) -> f64 {
 pub fn evaluate(binding: &Binding, y: &str, unit: &str, table: &Table) -> Result<Answer, String> {
     if let Some(asked) = &binding.number {
         let raw = number(asked, y, table)?;
+        let y = asked.column(y);
         let factor = if raw.of_column { per_unit(unit, y) * binding.times.unwrap_or(1.0) } else { 1.0 };
         if !raw.value.is_finite() {
             return Err(format!("{} is no number", raw.value));
@@ -305,7 +321,10 @@ mod tests {
         let rates = [(8, 130.0, 80.0), (64, 100.0, 80.0), (256, 60.0, 60.0), (1024, 20.0, 30.0)];
         let point = |verb: &str, payload: i32, rate: f64| {
             let axes = [("verb".to_owned(), verb.to_owned()), ("payload".to_owned(), payload.to_string())];
-            (axes.into(), [("rate".to_owned(), rate * 1e6)].into())
+            (
+                axes.into(),
+                [("rate".to_owned(), rate * 1e6), ("time".to_owned(), f64::from(payload) / 8.0)].into(),
+            )
         };
         let both = rates.iter().flat_map(|&(p, read, rpc)| [point("read", p, read), point("rpc", p, rpc)]);
         Table { points: both.collect(), ..Table::default() }
@@ -345,6 +364,15 @@ mod tests {
                 1.25,
             ),
             ("{largest-loss: {from: {verb: read}, to: {verb: rpc}, over: payload}}", 100.0 * 50.0 / 130.0),
+            ("{ratio: {of: {verb: rpc}, to: {verb: read}, at: {payload: {from: 64}}, side: peak}}", 0.8),
+            ("{change: {from: {verb: rpc}, to: {verb: read}, side: peak}}", 62.5),
+            ("{ratio: {of: {verb: read}, to: {verb: rpc}, side: mean}}", 310.0 / 250.0),
+            ("{fall: {from: {verb: rpc}, to: {verb: read}, at: {payload: 1024}}}", 10.0),
+            ("{peak-at: {at: {verb: read}, over: payload}}", 8.0),
+            (
+                "{in: {y: time, number: {ratio: {of: {verb: read, payload: 64}, to: {verb: rpc, payload: 8}}}}}",
+                8.0,
+            ),
             ("{plateau: {at: {verb: rpc}, over: payload, within: 10}}", 64.0),
             ("{plateau: {at: {verb: read}, over: payload, within: 25}}", 64.0),
         ] {

@@ -88,8 +88,9 @@ pub fn judge(claim: &Claim, answer: &Answer) -> Option<Judged> {
         (Answer::Number { value, scale }, _, Some(num), _, _) => near(&[error(*value, num, *scale)]),
         (Answer::Number { value, scale }, Form::UpTo, _, _, Some(hi)) => near(&[error(*value, hi, *scale)]),
         (Answer::Number { value, scale }, _, _, lo, hi) if lo.is_some() || hi.is_some() => {
-            let under = lo.map(|lo| error(*value, lo, *scale)).filter(|e| *e < 0.0);
-            let over = hi.map(|hi| error(*value, hi, *scale)).filter(|e| *e > 0.0);
+            // By the numbers themselves: a larger loss is a smaller factor.
+            let under = lo.filter(|lo| value < lo).map(|lo| error(*value, lo, *scale));
+            let over = hi.filter(|hi| value > hi).map(|hi| error(*value, hi, *scale));
             let outside = under.or(over).unwrap_or(0.0);
             // Inside the bounds, the distance to the nearer one is no error, but a reader wants to see how far.
             let shown = if outside != 0.0 || lo.is_some() == hi.is_some() {
@@ -163,6 +164,10 @@ mod tests {
         assert!(judge(&at_least, &number(30.0, Scale::Plain)).unwrap().passed);
         assert!(judge(&at_least, &number(9.0, Scale::Plain)).unwrap().passed);
         assert!(!judge(&at_least, &number(8.0, Scale::Plain)).unwrap().passed);
+        let loses = claim(Split::HoldOut, Form::AtLeast, None, Some(20.0), None);
+        assert!(judge(&loses, &number(60.0, Scale::Loss)).unwrap().passed, "more than 20 % is lost");
+        assert!(judge(&loses, &number(10.0, Scale::Loss)).unwrap().passed, "0.9 of 0.8 is near");
+        assert!(!judge(&loses, &number(0.0, Scale::Loss)).unwrap().passed, "nothing is lost");
         let up_to = claim(Split::HoldOut, Form::UpTo, None, None, Some(10.0));
         assert!(!judge(&up_to, &number(5.0, Scale::Plain)).unwrap().passed);
         assert!(judge(&up_to, &number(11.0, Scale::Plain)).unwrap().passed);

@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use phases::plan::{Needs, Plan, Preset};
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 
@@ -116,8 +117,71 @@ pub enum PlanChoice {
     Preset(String),
     /// A plan file.
     File(PathBuf),
-    /// Written out in the experiment file: a primitive per phase.
-    Inline(serde_json::Map<String, Value>),
+    /// Written out in the experiment file: a primitive per phase. `like: PRESET` says what holds where it is silent, `name:` what
+    /// it is called in results.
+    Inline(Inline),
+}
+
+/// A plan written out.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Inline {
+    /// As written, `name` and `like` included.
+    written: serde_json::Map<String, Value>,
+    /// What it is called.
+    name: Option<String>,
+    /// Whose phases hold where it says nothing.
+    like: Option<Preset>,
+}
+
+impl Inline {
+    /// Reads a map.
+    ///
+    /// # Errors
+    /// In words: a name that is none or another plan's, or a preset that is not there. Phases are checked when it runs.
+    pub fn new(written: &serde_json::Map<String, Value>) -> Result<Inline, String> {
+        let word = |key: &str| {
+            let word = |v: &Value| v.as_str().filter(|w| !w.trim().is_empty()).map(str::to_owned);
+            written
+                .get(key)
+                .map(|v| word(v).ok_or_else(|| format!("{key}: a word is needed, not {v}")))
+                .transpose()
+        };
+        let name = word("name")?;
+        if let Some(name) = name.as_deref().filter(|name| name.parse::<PlanChoice>().is_ok()) {
+            return Err(format!("name: `{name}` is another plan"));
+        }
+        let preset = |like: String| {
+            Preset::named(&like)
+                .ok_or_else(|| format!("like: no plan of that name; {}", suggest(&like, &plan_presets())))
+        };
+        Ok(Inline { written: written.clone(), name, like: word("like")?.map(preset).transpose()? })
+    }
+
+    /// The plan under a protocol, in which phases of `like` that it never runs are left out. Coroutines are as written, or
+    /// `coroutines`.
+    ///
+    /// # Errors
+    /// In words: what is no plan.
+    pub fn plan(&self, needs: &Needs, coroutines: u32) -> Result<Plan, String> {
+        let mut phases = serde_json::Map::new();
+        if let Some(like) = self.like {
+            let base = serde_json::to_value(like.plan().restricted_to(needs)).map_err(|e| e.to_string())?;
+            phases.extend(base.as_object().cloned().unwrap_or_default());
+            phases.remove("coroutines");
+        }
+        let own = self.written.iter().filter(|(key, _)| !matches!(key.as_str(), "name" | "like"));
+        phases.extend(own.map(|(key, value)| (key.clone(), value.clone())));
+        let says = |key: &str| phases.contains_key(key);
+        let (says_coroutines, says_cache) = (says("coroutines"), says("location_cache"));
+        // JSON is YAML, so one parser reads both.
+        let mut plan = Plan::parse(&Value::Object(phases).to_string(), "plan").map_err(|e| e.to_string())?;
+        if !says_coroutines {
+            plan.coroutines = coroutines;
+        }
+        // A cache that nobody asks is refused where somebody asked for it.
+        plan.location_cache &= says_cache || !needs.sequenced;
+        Ok(plan)
+    }
 }
 
 impl FromStr for PlanChoice {
@@ -144,9 +208,10 @@ impl fmt::Display for PlanChoice {
             PlanChoice::Tuned => f.write_str("tuned"),
             PlanChoice::Preset(name) => f.write_str(name),
             PlanChoice::File(path) => write!(f, "{}", path.display()),
-            PlanChoice::Inline(phases) => {
+            PlanChoice::Inline(Inline { name: Some(name), .. }) => f.write_str(name),
+            PlanChoice::Inline(Inline { written, .. }) => {
                 let word = |v: &Value| v.as_str().map_or_else(|| v.to_string(), str::to_owned);
-                let phases: Vec<String> = phases.iter().map(|(k, v)| format!("{k}={}", word(v))).collect();
+                let phases: Vec<String> = written.iter().map(|(k, v)| format!("{k}={}", word(v))).collect();
                 f.write_str(&phases.join(" "))
             }
         }
@@ -156,7 +221,7 @@ impl fmt::Display for PlanChoice {
 impl Serialize for PlanChoice {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
-            PlanChoice::Inline(phases) => phases.serialize(serializer),
+            PlanChoice::Inline(inline) => inline.written.serialize(serializer),
             named => serializer.collect_str(named),
         }
     }
@@ -170,6 +235,7 @@ fn is_path(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use phases::plan::{Phase, Via};
 
     #[test]
     fn fabrics_read_back_as_written() {
@@ -201,5 +267,43 @@ mod tests {
         assert_eq!("drtm-h".parse(), Ok(PlanChoice::Preset("drtm-h".into())));
         assert_eq!("my.plan.yaml".parse(), Ok(PlanChoice::File("my.plan.yaml".into())));
         assert!("drtmh".parse::<PlanChoice>().unwrap_err().contains("did you mean `drtm-h`?"));
+    }
+
+    fn inline(text: &str) -> Result<Inline, String> {
+        let value: Value = serde_json::from_str(text).unwrap();
+        Inline::new(value.as_object().unwrap())
+    }
+
+    #[test]
+    fn plans_written_out_have_a_name_and_a_pattern() {
+        let written =
+            inline(r#"{"name": "farm-cached", "like": "farm", "location_cache": true, "log": "two-sided"}"#);
+        let written = written.unwrap();
+        let plan = written.plan(&Needs::OCC, 5).unwrap();
+        let farm = Preset::Farm.plan();
+        assert_eq!(
+            plan,
+            Plan { coroutines: 5, location_cache: true, ..farm.with(Phase::Log, Via::TwoSided) }
+        );
+        assert_eq!(plan.install, farm.install, "passive acknowledgement stays off");
+        assert_eq!(PlanChoice::Inline(written).to_string(), "farm-cached");
+        let unnamed = inline(r#"{"fetch": "one-sided", "coroutines": 3}"#).unwrap();
+        assert_eq!(unnamed.plan(&Needs::OCC, 5).unwrap().coroutines, 3);
+        assert_eq!(PlanChoice::Inline(unnamed).to_string(), "fetch=one-sided coroutines=3");
+    }
+
+    #[test]
+    fn plans_written_out_are_refused_with_the_reason() {
+        for (text, says) in [
+            (r#"{"name": "drtm-h"}"#, "`drtm-h` is another plan"),
+            (r#"{"name": "my.yaml"}"#, "is another plan"),
+            (r#"{"name": 3}"#, "a word is needed"),
+            (r#"{"like": "drtmh"}"#, "did you mean `drtm-h`?"),
+        ] {
+            let got = inline(text).unwrap_err();
+            assert!(got.contains(says), "{text}: {got}");
+        }
+        let odd = inline(r#"{"like": "farm", "lok": "one-sided"}"#).unwrap();
+        assert!(odd.plan(&Needs::OCC, 5).unwrap_err().contains("lok"));
     }
 }

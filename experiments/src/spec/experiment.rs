@@ -16,6 +16,7 @@
 //!   - {title: Throughput, x: coroutines, y: committed_per_s, by: plan}
 //! ```
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
 
@@ -75,6 +76,9 @@ pub struct Figure {
     /// An axis of the grid.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
+    /// Which points, by axis; all of them if not given.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub at: BTreeMap<String, Value>,
 }
 
 /// A checked experiment. Serialized it is the `spec` of `run.json`.
@@ -362,6 +366,7 @@ fn grid(
             return Err(document.error(name, format!("grid.{}: at least one value is needed", name.value)));
         }
         let mut seen: Vec<Value> = Vec::new();
+        let mut plans: Vec<String> = Vec::new();
         for value in values {
             let refused = |why: String| document.error(value, format!("grid.{}: {why}", name.value));
             // Axis by axis; what fits only together with other axes is checked for each point.
@@ -375,6 +380,15 @@ fn grid(
             }
             if seen.contains(&value.value) {
                 return Err(refused(format!("{} is there twice", value.value)));
+            }
+            if name.value == "plan" {
+                let mut one = base.clone();
+                one.apply(&name.value, &value.value).map_err(refused)?;
+                let shown = one.plan.to_string();
+                if plans.contains(&shown) {
+                    return Err(refused(format!("two plans are called `{shown}`")));
+                }
+                plans.push(shown);
             }
             seen.push(value.value.clone());
         }
@@ -406,6 +420,16 @@ fn figures(
         }
         if let Some(by) = by.as_ref().filter(|by| !axis_names.contains(&by.as_str())) {
             return refused("axis", by, &axis_names);
+        }
+        for (name, value) in &figure.value.at {
+            let Some(axis) = axes.iter().find(|axis| axis.name == *name) else {
+                return refused("axis", name, &axis_names);
+            };
+            // A plan written out goes by its name.
+            let is = |v: &Value| v == value || v.get("name").is_some_and(|named| named == value);
+            if !axis.values.iter().any(is) {
+                return Err(document.error(figure, format!("figure: no value of {name} is {value}")));
+            }
         }
     }
     Ok(written.iter().map(|figure| figure.value.clone()).collect())
@@ -482,6 +506,11 @@ mod tests {
             ("grid:\n  nods: [1]\n", "a.yaml:4:3: grid: `nods` cannot be set; did you mean `nodes`?"),
             ("grid:\n  nodes: [3, 0]\n", "a.yaml:4:14: grid.nodes: at least 1 node"),
             ("grid:\n  nodes: [3, 4, 3]\n", "a.yaml:4:17: grid.nodes: 3 is there twice"),
+            (
+                "grid:\n  plan: [{name: a, like: farm}, {name: a, like: drtm-h}]\n",
+                "a.yaml:4:33: grid.plan: two plans are called `a`",
+            ),
+            ("plan: {name: farm, fetch: one-sided}\n", "a.yaml:3:7: plan: name: `farm` is another plan"),
             ("grid:\n  nodes: []\n", "a.yaml:4:3: grid.nodes: at least one value"),
             ("grid:\n  nodes: [3]\n  nodes: [4]\n", "a.yaml:5:3: duplicate"),
             ("grid:\n  nodes: 3\n", "a.yaml:4:10: "),
@@ -520,6 +549,14 @@ mod tests {
                 "figure: axis `plan` is not there; the grid has no axes",
             ),
             ("figures: [{x: nodes, y: committed_per_s, colour: red}]\n", "a.yaml:3:42: unknown field"),
+            (
+                "grid: {nodes: [3, 4]}\nfigures: [{x: nodes, y: committed_per_s, at: {nodes: 5}}]\n",
+                "a.yaml:4:11: figure: no value of nodes is 5",
+            ),
+            (
+                "grid: {nodes: [3, 4]}\nfigures: [{x: nodes, y: committed_per_s, at: {nods: 3}}]\n",
+                "axis `nods` is not there; did you mean `nodes`?",
+            ),
             ("nodes: 2\n", "a.yaml: the only point: 3 copies of each record need 3 nodes"),
         ] {
             let got = refused(text);

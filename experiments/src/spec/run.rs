@@ -9,7 +9,7 @@ use primitives::units::Nanos;
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 
-use super::choice::{FabricChoice, PlanChoice, ProfileChoice};
+use super::choice::{FabricChoice, Inline, PlanChoice, ProfileChoice};
 use super::primitive::PrimitiveSpec;
 use super::{limits, values};
 use crate::error::CliError;
@@ -156,7 +156,7 @@ impl RunSpec {
             "protocol" => self.protocol = values::protocol(text(value)?)?,
             "plan" => {
                 self.plan = match value {
-                    Value::Object(phases) => PlanChoice::Inline(phases.clone()),
+                    Value::Object(phases) => PlanChoice::Inline(Inline::new(phases)?),
                     named => text(named)?.parse()?,
                 }
             }

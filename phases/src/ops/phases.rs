@@ -48,6 +48,8 @@ pub struct Phases {
     pub(super) rings: Rings,
     pub(super) own_log: RefCell<RingReader>,
     pub(super) log_waits: Cell<u64>,
+    /// Tables, a bit each by number, whose records only transactions of their own node touch.
+    home_tables: Cell<u64>,
 }
 
 impl Phases {
@@ -86,7 +88,25 @@ impl Phases {
             local,
             context,
             log_waits: Cell::new(0),
+            home_tables: Cell::new(0),
         }
+    }
+
+    /// Says of tables, a bit each by number, that only transactions of a record's own node ever touch it: where no NIC changes their lock
+    /// words, the CPU may, even under a plan that locks others by CAS (DrTM+H §6.1: ATOMICs "if there is no atomic issue, e.g. network
+    /// accesses do not conflict with local ones"). All nodes must say the same.
+    pub fn keep_at_home(&self, tables: u64) {
+        self.home_tables.set(tables);
+    }
+
+    fn at_home(&self, table: TableId) -> bool {
+        table.0 < 64 && self.home_tables.get() >> table.0 & 1 == 1
+    }
+
+    /// Whether the record's lock word is the NIC's to change. Leases and lock may share a word, so that who owns leases owns both.
+    fn locked_by_nic(&self, access: &Access) -> bool {
+        let plan = &self.context.plan;
+        plan.nic_owns_lock_words() && (plan.nic_owns_leases() || !self.at_home(access.table))
     }
 
     /// The plan.
@@ -155,6 +175,7 @@ impl Phases {
                 continue;
             }
             if access.primary != self.context.me {
+                assert!(!self.at_home(access.table), "bug: {access:?} is of a table that is kept at home");
                 split.remote += 1;
                 continue;
             }
@@ -320,7 +341,6 @@ impl Phases {
     /// Locks what is to be written and is there.
     async fn lock_records(&self, txn: &mut Txn, rule: LockRule) -> Result<(), Stop> {
         let step = self.context.plan.step(Phase::Lock);
-        let by_nic = self.context.plan.nic_owns_lock_words();
         // A CAS needs the word it expects, which only a lock word of its own lets it guess; the owner does not.
         let blind = |a: &Access| a.wants(rule).is_some() && !a.fetched;
         let guessed = rule.packing == Packing::Locked;
@@ -331,7 +351,7 @@ impl Phases {
             let (set, _) = txn.serve(Phase::Lock);
             let serve = |store: &NodeStore, access: &mut Access| {
                 let Some(mode) = access.wants(rule) else { return self.read_local(store, access) };
-                if by_nic {
+                if self.locked_by_nic(access) {
                     return Served::ByNic;
                 }
                 self.context.charge(CpuWork::Probe);
@@ -479,7 +499,6 @@ impl PhaseOps for Phases {
 
     async fn install_and_unlock(&self, txn: &mut Txn) -> Result<(), Stop> {
         let step = self.context.plan.step(Phase::Install);
-        let by_nic = self.context.plan.nic_owns_lock_words();
         let install_at = txn.install_at;
         let (set, _) = txn.serve(Phase::Install);
         let serve = |store: &NodeStore, access: &mut Access| {
@@ -489,7 +508,7 @@ impl PhaseOps for Phases {
                 return Served::Done;
             }
             let payload = (0..access.payload_words()).map(|i| access.word(i));
-            if by_nic {
+            if self.locked_by_nic(access) {
                 if access.dirty() {
                     self.context.charge(CpuWork::Copy(shape.install_words() as u32 * 8));
                     record::write_body(store.region(), access.location, shape, version, access.key, payload);
@@ -522,14 +541,13 @@ impl PhaseOps for Phases {
 
     async fn unlock(&self, txn: &mut Txn) -> Result<(), Stop> {
         let step = self.context.plan.step(Phase::Unlock);
-        let by_nic = self.context.plan.nic_owns_lock_words();
         let (set, _) = txn.serve(Phase::Unlock);
         let serve = |store: &NodeStore, access: &mut Access| {
             if access.ends_at_owner(false) {
                 self.end_here(store, access, None);
                 return Served::Done;
             }
-            if by_nic {
+            if self.locked_by_nic(access) {
                 return Served::ByNic;
             }
             let freed = store.release(access.location, access.shape().packing, access.header);

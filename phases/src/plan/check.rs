@@ -61,6 +61,9 @@ impl Needs {
         sequenced: false,
     };
 
+    /// [`Needs::OCC`] that locks what it writes when it first touches it.
+    pub const FASST: Needs = Needs { protocol: "fasst", ..Needs::OCC };
+
     /// Two-phase locking without waiting.
     pub const NOWAIT: Needs = Needs {
         protocol: "nowait",

@@ -66,7 +66,7 @@ fn experiment(results: &Results) -> Framed<Option<Drawn>> {
     if wanted.is_empty() && super::comparison::compares(results)? {
         return Ok(None);
     }
-    let (asked, said, drawn) = super::wanted::draw(&rows, &axes, &wanted, record.provenance)?;
+    let (asked, said, drawn) = super::wanted::draw(&rows, &axes, &wanted, record)?;
     columns.extend(distinct(drawn.iter().map(String::as_str)).into_iter().filter(|c| !MEASURES.contains(c)));
     let (figure, clauses) = match asked.panels.is_empty() {
         false => (asked, said),

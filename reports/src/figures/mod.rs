@@ -206,6 +206,7 @@ pub fn spelled(name: &str) -> &str {
         "tpce-cp" => "TPC-E customer-position",
         "micro" => "Micro",
         "occ" => "OCC",
+        "fasst" => "FaSST",
         "mvcc" => "MVCC",
         "nowait" => "NO-WAIT",
         "nowait-exclusive" => "NO-WAIT, exclusive reads",

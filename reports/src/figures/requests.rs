@@ -152,9 +152,11 @@ fn curves(points: &[Point], axis: &str, said: &[Said], results: &Results) -> (Fi
     let mut rates = series(|p| Some(p.rate));
     let mut clauses = Vec::new();
     for said in said {
-        // The claim names some axes; the first curve that agrees on them has its colour.
+        // The claim names some axes; the curve that agrees on them has its colour, the highest where several do.
         let agrees = |p: &&Point| said.at.iter().all(|pair| p.at.contains(pair));
-        let Some(point) = points.iter().find(agrees) else { continue };
+        let Some(point) = points.iter().filter(agrees).max_by(|a, b| a.rate.total_cmp(&b.rate)) else {
+            continue;
+        };
         let (Some(x), name) = (point.number(axis), point.name(Some(axis))) else { continue };
         let ink = names.iter().zip(&inks).find(|(n, _)| **n == name).map_or(ink::Ink::Muted, |(_, ink)| *ink);
         rates.push(Series { name: said.claim.clone(), ink, points: vec![(x, said.value)] });

@@ -2,6 +2,8 @@
 //!
 //! A horizontal axis of numbers gives curves, one of words gives groups of bars. Points that differ in an axis which the
 //! figure does not name are told apart by it: nothing is averaged behind the reader's back.
+//!
+//! What a paper prints for single points is told beside them, and drawn in the colour of its curve with the claim's name.
 
 use polars::prelude::*;
 
@@ -13,13 +15,26 @@ use crate::chart::{Body, Figure, Format, Panel};
 use crate::frame::{Framed, distinct, floats, words};
 use crate::human;
 use crate::ink::{self, Ink};
-use crate::load::record::{Provenance, Wanted};
+use crate::load::record::{Record, Wanted};
+use serde_json::Value;
+use std::collections::BTreeMap;
 
 /// One point of a grid, as a wanted figure sees it.
 struct Point {
     x: String,
     name: String,
     y: f64,
+    /// Its row in the table.
+    row: usize,
+}
+
+/// A number that a paper prints.
+struct Said {
+    claim: String,
+    y: String,
+    value: f64,
+    /// Rows of the points that it is about.
+    rows: Vec<usize>,
 }
 
 /// Draws the wanted figures as panels of one, and says what stands out; the columns drawn, for the data beside it.
@@ -27,9 +42,10 @@ pub fn draw(
     rows: &DataFrame,
     axes: &[String],
     wanted: &[Wanted],
-    provenance: Provenance,
+    record: &Record,
 ) -> Framed<(Figure, Vec<String>, Vec<String>)> {
     let (mut panels, mut clauses, mut drawn) = (Vec::new(), Vec::new(), Vec::new());
+    let said = said(&record.summary, rows)?;
     for figure in wanted {
         let has = |name: &str| rows.get_column_names().iter().any(|column| column.as_str() == name);
         let column =
@@ -40,7 +56,9 @@ pub fn draw(
                 .push(format!("the figure of {} by {} names a column that is not there", figure.y, figure.x));
             continue;
         }
-        let points = points(rows, axes, &x, &figure.y, by.as_deref())?;
+        let kept = kept(rows, &figure.at)?;
+        let mut points = points(rows, axes, &x, &figure.y, by.as_deref(), &kept)?;
+        points.retain(|point| kept[point.row]);
         if points.is_empty() {
             clauses.push(format!("{} has no numbers to draw", figure.y));
             continue;
@@ -48,12 +66,52 @@ pub fn draw(
         let title = figure.title.clone().unwrap_or_else(|| format!("{} by {}", spoken(&figure.y), figure.x));
         clauses.extend(best(&points, figure));
         drawn.push(figure.y.clone());
-        panels.push(Panel { title, chip: Some(provenance), body: body(&points, figure, &mut clauses) });
+        let body = body(&points, figure, &said, &mut clauses);
+        panels.push(Panel { title, chip: Some(record.provenance), body });
     }
     Ok((Figure { columns: panels.len().clamp(1, 2), panels }, clauses, drawn))
 }
 
-fn points(rows: &DataFrame, axes: &[String], x: &str, y: &str, by: Option<&str>) -> Framed<Vec<Point>> {
+/// A value as it stands in the columns of axes.
+fn plain(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+/// Which rows have these values on these axes.
+fn kept(rows: &DataFrame, at: &BTreeMap<String, Value>) -> Framed<Vec<bool>> {
+    let mut kept = vec![true; rows.height()];
+    for (axis, value) in at {
+        let values = words(rows, &format!("axis_{axis}"))?;
+        kept.iter_mut().zip(values).for_each(|(kept, is)| *kept &= is == plain(value));
+    }
+    Ok(kept)
+}
+
+/// What the papers print, with the rows that it is about; those that name an axis which is not there are left out.
+fn said(summary: &Value, rows: &DataFrame) -> Framed<Vec<Said>> {
+    let mut all = Vec::new();
+    for entry in summary["published"].as_array().into_iter().flatten() {
+        let (Some(claim), Some(y), Some(value)) =
+            (entry["claim"].as_str(), entry["y"].as_str(), entry["value"].as_f64())
+        else {
+            continue;
+        };
+        let at = entry["at"].as_object().into_iter().flatten().map(|(k, v)| (k.clone(), v.clone())).collect();
+        let Ok(kept) = kept(rows, &at) else { continue };
+        let rows = (0..rows.height()).filter(|&row| kept[row]).collect();
+        all.push(Said { claim: claim.to_owned(), y: y.to_owned(), value, rows });
+    }
+    Ok(all)
+}
+
+fn points(
+    rows: &DataFrame,
+    axes: &[String],
+    x: &str,
+    y: &str,
+    by: Option<&str>,
+    kept: &[bool],
+) -> Framed<Vec<Point>> {
     let (xs, ys) = (words(rows, x)?, floats(rows, y)?);
     // The axis asked for names the curve; others join it where they vary within a curve.
     let mut names: Vec<(&str, Vec<String>)> = Vec::new();
@@ -62,7 +120,8 @@ fn points(rows: &DataFrame, axes: &[String], x: &str, y: &str, by: Option<&str>)
         let told = axis == x
             || names.iter().any(|(other, known)| *other == axis || *known == values)
             || values == xs;
-        if !told && (Some(axis) == by || distinct(values.clone()).len() > 1) {
+        let drawn = || values.iter().zip(kept).filter(|(_, kept)| **kept).map(|(value, _)| value.clone());
+        if !told && (Some(axis) == by || distinct(drawn()).len() > 1) {
             names.push((axis, values));
         }
     }
@@ -75,12 +134,13 @@ fn points(rows: &DataFrame, axes: &[String], x: &str, y: &str, by: Option<&str>)
     };
     Ok((0..rows.height())
         .filter_map(|row| {
-            Some(Point { x: xs[row].clone(), name: label(row), y: ys[row].filter(|y| y.is_finite())? })
+            let y = ys[row].filter(|y| y.is_finite())?;
+            Some(Point { x: xs[row].clone(), name: label(row), y, row })
         })
         .collect())
 }
 
-fn body(points: &[Point], figure: &Wanted, clauses: &mut Vec<String>) -> Body {
+fn body(points: &[Point], figure: &Wanted, said: &[Said], clauses: &mut Vec<String>) -> Body {
     let names = distinct(points.iter().map(|p| p.name.clone()));
     if names.len() > CURVES {
         clauses.push(format!("{CURVES} of {} curves are drawn, the others are in the CSV", names.len()));
@@ -88,6 +148,19 @@ fn body(points: &[Point], figure: &Wanted, clauses: &mut Vec<String>) -> Body {
     let inks: Vec<Ink> = ink::for_names(names.iter().map(String::as_str));
     let shown = || names.iter().zip(&inks).take(CURVES);
     let format = format_of(&figure.y);
+    // Where a number is about several points, it is about the largest of them: a peak.
+    let printed: Vec<(&Said, &Point)> = said
+        .iter()
+        .filter(|said| said.y == figure.y)
+        .filter_map(|said| {
+            let of = points.iter().filter(|p| said.rows.contains(&p.row));
+            Some((said, of.max_by(|a, b| a.y.total_cmp(&b.y))?))
+        })
+        .collect();
+    clauses.extend(printed.iter().map(|(said, point)| {
+        let (published, got) = (format(said.value), format(point.y));
+        format!("{} prints {published} where {} gives {got}", said.claim, place(point, figure))
+    }));
     let numbers: Option<Vec<f64>> =
         points.iter().map(|p| p.x.parse().ok().filter(|x: &f64| x.is_finite())).collect();
     let Some(numbers) = numbers else {
@@ -110,6 +183,16 @@ fn body(points: &[Point], figure: &Wanted, clauses: &mut Vec<String>) -> Body {
         line.sort_by(|a, b| a.0.total_cmp(&b.0));
         Series { name: name.clone(), ink: *ink, points: line }
     });
+    let mut series: Vec<Series> = series.collect();
+    for (said, point) in printed {
+        let ink = names
+            .iter()
+            .zip(&inks)
+            .find(|(name, _)| **name == point.name)
+            .map_or(Ink::Muted, |(_, ink)| *ink);
+        let x = point.x.parse().unwrap_or(0.0);
+        series.push(Series { name: said.claim.clone(), ink, points: vec![(x, said.value)] });
+    }
     Body::Lines(Lines {
         x: Axis { title: figure.x.clone(), kind: numeric_kind(&numbers), format: human::short },
         y: Axis {
@@ -117,7 +200,7 @@ fn body(points: &[Point], figure: &Wanted, clauses: &mut Vec<String>) -> Body {
             kind: if figure.y.ends_with("_ns") { Kind::Log10 } else { Kind::Linear },
             format,
         },
-        series: series.collect(),
+        series,
         height: 300.0,
     })
 }
@@ -138,23 +221,27 @@ fn spoken(column: &str) -> String {
     plain.unwrap_or_else(|| column.to_owned()).replace('_', " ")
 }
 
+/// Where a point is, in words.
+fn place(p: &Point, figure: &Wanted) -> String {
+    match p.name.as_str() {
+        "" => format!("{} {}", figure.x, p.x),
+        name => format!("{name} at {} {}", figure.x, p.x),
+    }
+}
+
 /// Where the column is largest and smallest.
 fn best(points: &[Point], figure: &Wanted) -> Option<String> {
     let most = points.iter().max_by(|a, b| a.y.total_cmp(&b.y))?;
     let least = points.iter().min_by(|a, b| a.y.total_cmp(&b.y))?;
     let format = format_of(&figure.y);
-    let place = |p: &Point| match p.name.as_str() {
-        "" => format!("{} {}", figure.x, p.x),
-        name => format!("{name} at {} {}", figure.x, p.x),
-    };
     (most.y > least.y).then(|| {
         let what = spoken(&figure.y);
         format!(
             "{what} goes from {} ({}) to {} ({})",
             format(least.y),
-            place(least),
+            place(least, figure),
             format(most.y),
-            place(most)
+            place(most, figure)
         )
     })
 }

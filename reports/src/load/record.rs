@@ -141,6 +141,9 @@ pub struct Wanted {
     /// An axis of the grid.
     #[serde(default)]
     pub by: Option<String>,
+    /// Which points, by axis; all of them if not given.
+    #[serde(default)]
+    pub at: BTreeMap<String, serde_json::Value>,
 }
 
 fn first_schema() -> u64 {

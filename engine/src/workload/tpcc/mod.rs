@@ -98,6 +98,8 @@ pub struct Tpcc {
     lines: u64,
     /// New-order fetches all its records at once.
     together: bool,
+    /// Customers pay at their own warehouses alone.
+    customers_at_home: bool,
 }
 
 /// What is added up: sums, and in counts of records the collected evidence for the conditions.
@@ -157,7 +159,9 @@ impl Tpcc {
                 size.warehouses, size.nodes
             )));
         }
-        Ok(Tpcc { name, size, population, mix, lines: population.lines(), together: p.flag("together") })
+        let customers_at_home = p.int("payment") == 0 || mix.remote_payment_share == 0.0;
+        let (lines, together) = (population.lines(), p.flag("together"));
+        Ok(Tpcc { name, size, population, mix, lines, together, customers_at_home })
     }
 
     /// Its sizes.
@@ -298,6 +302,24 @@ impl Workload for Tpcc {
 
     fn changes_tables(&self) -> bool {
         true
+    }
+
+    /// A transaction reaches other warehouses for their stocks, and a payment for its customer. Where nodes have no warehouse, their
+    /// transactions are others'.
+    fn home_tables(&self) -> u64 {
+        if self.size.warehouses < self.size.nodes {
+            return 0;
+        }
+        let own = [
+            table::WAREHOUSE,
+            table::DISTRICT,
+            table::NEW_ORDER,
+            table::ORDER,
+            table::CUSTOMER_ORDER,
+            table::ORDER_LINE,
+        ];
+        let customers = self.customers_at_home.then_some(table::CUSTOMER);
+        own.into_iter().chain(customers).fold(0, |bits, table| bits | 1 << table)
     }
 
     fn keys<'a>(&'a self, table: u16, _: &'a Layout, node: NodeId) -> impl Iterator<Item = u64> + 'a {

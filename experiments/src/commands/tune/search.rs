@@ -73,7 +73,8 @@ pub fn tunable(spec: &RunSpec, protocols: &[String]) -> Result<(), CliError> {
     for name in protocols {
         let protocol = transact::protocol(&RunSpec { protocol: name.clone(), ..spec.clone() })?;
         match admit(&workload, &protocol) {
-            Ok(()) if protocol.needs().sequenced => {
+            // FaSST would be modelled as OCC, with a round trip more than it has.
+            Ok(()) if protocol.needs().sequenced || protocol.needs().protocol == "fasst" => {
                 return Err(CliError::usage(format!(
                     "there is no cost model of {}",
                     protocol.needs().protocol
