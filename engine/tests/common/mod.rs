@@ -1,6 +1,8 @@
 //! What the matrix and the swarm share: a case to run, the fabrics, and the judgement of a run.
 #![allow(dead_code)] // each test crate uses its part
 
+pub mod shrink;
+
 use engine::cluster::{RunResult, RunSpec, run, run_as};
 use engine::protocol::planted::{Bug, Planted};
 use engine::protocol::{AnyProtocol, Occ, Protocol};
