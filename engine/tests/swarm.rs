@@ -174,7 +174,8 @@ fn draw_orders_under_others(seed: u64) -> (Case, &'static str) {
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(!seed);
     let able = |name: &&&str| AnyProtocol::named(name).is_some_and(|p| p.needs().changes_tables());
     let others: Vec<&str> = OTHERS.iter().filter(able).copied().collect();
-    case.protocol = AnyProtocol::named(others.choose(&mut rng).expect("there are others")).expect("a protocol");
+    case.protocol =
+        AnyProtocol::named(others.choose(&mut rng).expect("there are others")).expect("a protocol");
     let plan = *plans_of(case.protocol.needs()).choose(&mut rng).expect("there are plans");
     case.spec.plan = Plan { coroutines: case.spec.plan.coroutines, ..plan };
     case.spec.clocks.skew = Nanos(rng.random_range(0..50_000));

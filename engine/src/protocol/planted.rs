@@ -177,7 +177,9 @@ impl Protocol for Planted {
         match self.0 {
             Bug::NoWaitUnlockEarly | Bug::WaitDieUnlockEarly => self.locking().needs(),
             Bug::NoWaitPhantoms | Bug::WaitDieAbsence => self.locking().needs(),
-            Bug::NoRenewal | Bug::ShortRenewal | Bug::SundialPhantoms | Bug::SundialAbsence => &Needs::SUNDIAL,
+            Bug::NoRenewal | Bug::ShortRenewal | Bug::SundialPhantoms | Bug::SundialAbsence => {
+                &Needs::SUNDIAL
+            }
             Bug::NoSecondLook | Bug::LateTimestamp | Bug::MvccPhantoms | Bug::MvccAbsence => &Needs::MVCC,
             bug if bug.of_calvin().is_some() => &Needs::CALVIN,
             _ => &Needs::OCC,

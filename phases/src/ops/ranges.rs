@@ -159,8 +159,10 @@ impl Phases {
     async fn page_there(&self, txn: &mut Txn, scan: &Scan) -> Result<Option<Taken>, Stop> {
         let node = self.context.layout.primary(scan.table, scan.from);
         let (rpc, time) = (self.context.rpc(), Timestamp(self.time_of_range(txn)));
-        let replies =
-            rpc.call(node, wire::SCAN, |w| wire::write_scan(w, scan, time)).await.map_err(fault(Phase::Fetch))?;
+        let replies = rpc
+            .call(node, wire::SCAN, |w| wire::write_scan(w, scan, time))
+            .await
+            .map_err(fault(Phase::Fetch))?;
         txn.costs[Phase::Fetch] += replies.cost();
         replies.read(0, |mut reply| self.take_page(txn, scan, node, &mut reply))
     }
@@ -268,7 +270,8 @@ impl Phases {
             access.pending = false;
             self.context.charge(CpuWork::Probe);
             let until = until(rule, access.time);
-            if let Err(refused) = self.local.confirm_absence(access.table, access.key, access.version, until) {
+            if let Err(refused) = self.local.confirm_absence(access.table, access.key, access.version, until)
+            {
                 return Err(self.refused(refused).unwrap_or(Abort::ReadChanged).into());
             }
             access.confirmed = rule == CheckRule::ReadAt;

@@ -140,7 +140,9 @@ impl TwoSided {
             });
             match outcome.map_err(|e| fault(phase)(RpcError::from(e)))? {
                 Outcome::Done(_) | Outcome::Wait => {}
-                Outcome::Absent(version) if access.optional && !access.fetched => access.take_absence(version),
+                Outcome::Absent(version) if access.optional && !access.fetched => {
+                    access.take_absence(version)
+                }
                 // Somebody has removed it since it was read.
                 Outcome::Absent(_) => {
                     access.pending = false;

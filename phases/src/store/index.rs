@@ -115,7 +115,8 @@ impl<'r> Gate<'r> {
         loop {
             let seen = region.load(word);
             if seen & GATE == 0 && region.compare_swap(word, seen, seen | GATE) == seen {
-                let (first_version, packing) = (store.layout.config().first_version, store.layout.config().packing);
+                let (first_version, packing) =
+                    (store.layout.config().first_version, store.layout.config().packing);
                 return Gate { region, word, first_version, packing, floor: Cell::new(seen) };
             }
             spin(&mut tries);

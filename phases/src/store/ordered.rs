@@ -84,7 +84,8 @@ impl NodeStore {
         };
         let mut tree = latch(tree);
         page.ended = tree.scan(scan.from..=scan.to, scan.order == Order::Descending, leaf, row);
-        page.removed_at = page.leaves[..page.leaf_count].iter().fold(0, |at, leaf| at.max(tree.see(leaf.0, time)));
+        page.removed_at =
+            page.leaves[..page.leaf_count].iter().fold(0, |at, leaf| at.max(tree.see(leaf.0, time)));
         Some(page)
     }
 

@@ -261,7 +261,8 @@ impl NodeStore {
         absent: Option<u64>,
         rule: LockRule,
     ) -> Result<Reserved, Refused> {
-        let (first, shape, packing) = (self.layout.bucket(0, table, key), self.layout.shape(table), rule.packing);
+        let (first, shape, packing) =
+            (self.layout.bucket(0, table, key), self.layout.shape(table), rule.packing);
         let gate = Gate::close(self, first);
         let ordered = packing == Packing::Versions;
         // Who has a place in the order has told of it when it looked; nobody has created the record before it since.

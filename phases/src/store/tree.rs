@@ -306,7 +306,8 @@ impl Tree {
             // Its range becomes part of a neighbour's.
             for heir in [prev, next].into_iter().filter(|&heir| heir != NONE) {
                 let heir = &mut self.leaves[heir as usize];
-                (heir.read_at, heir.removed_at) = (heir.read_at.max(read_at), heir.removed_at.max(removed_at));
+                (heir.read_at, heir.removed_at) =
+                    (heir.read_at.max(read_at), heir.removed_at.max(removed_at));
             }
             if prev != NONE {
                 self.leaves[prev as usize].next = next;

@@ -1,4 +1,7 @@
 use super::*;
+
+mod times;
+
 use crate::rule::{OnConflict, Owner, Stamp};
 use crate::store::layout::{StoreConfig, TableSpec};
 use crate::txn::{Order, Scan};
@@ -10,6 +13,10 @@ const T: TableId = TableId(0);
 const FIRST: u64 = 7;
 
 fn store_of(rows: u64, first_version: u64, replicas: u16) -> NodeStore {
+    store_packed(rows, first_version, replicas, Packing::Counted)
+}
+
+fn store_packed(rows: u64, first_version: u64, replicas: u16, packing: Packing) -> NodeStore {
     let table = TableSpec {
         name: "t".into(),
         payload_words: 2,
@@ -23,7 +30,7 @@ fn store_of(rows: u64, first_version: u64, replicas: u16) -> NodeStore {
         workers: 1,
         replicas,
         log_ring_bytes: 1024,
-        packing: Packing::Counted,
+        packing,
         first_version,
     };
     NodeStore::new(NodeId(0), Arc::new(Layout::new(config).unwrap()))
@@ -223,7 +230,10 @@ fn what_a_peer_makes_up_changes_nothing() {
     assert!(!store.undo(T, 6, offset, slot.header));
     store.region.store(offset, Header::new(version).lock(owner()).0);
     assert!(!store.remove(T, 5, offset, version + 2));
-    assert!(!store.undo(T, 5, offset, Header::new(version).lock(owner())), "a record is not a slot set aside");
+    assert!(
+        !store.undo(T, 5, offset, Header::new(version).lock(owner())),
+        "a record is not a slot set aside"
+    );
     store.region.store(offset, version);
     assert_eq!((store.get(T, 5), keys_in_order(&store)), before);
     assert!(store.undo(T, 6, slot.offset, slot.header));
