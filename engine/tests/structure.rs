@@ -230,8 +230,12 @@ fn records_come_and_go_under(name: &str) {
             let mut spec = spec(fabric, plan, 7 + n as u64);
             spec.replicas = 1 + n as u16 % 3;
             if fabric_name == "loopback-nic-thread" {
+                // It takes long: the pure plans will do.
+                if n > 1 {
+                    continue;
+                }
                 spec.plan.coroutines = 2;
-                spec.length = Length::Transactions(15);
+                spec.length = Length::Transactions(8);
                 spec.worker.rpc.max_retransmits = 10_000;
             }
             let result = judge_under(protocol, &spec, fabric_name);

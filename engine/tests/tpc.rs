@@ -5,7 +5,7 @@ mod common;
 
 use common::{Case, judge, plans_of, sim};
 use engine::cluster::{Length, RunResult, RunSpec, footprint, run, run_as};
-use engine::protocol::planted::Bug;
+use engine::protocol::planted::{Bug, Planted};
 use engine::protocol::{AnyProtocol, Occ, Protocol};
 use engine::session::{Halt, Order, Row, Session};
 use engine::verify::check;
@@ -437,11 +437,20 @@ fn what_transactions_leave_out_is_noticed_by_the_condition_that_speaks_of_it() {
 /// The checker, which knows nothing of orders, finds what protocols get wrong with them.
 #[test]
 fn planted_bugs_of_the_protocol_are_found() {
-    for bug in [Bug::NoValidation, Bug::IgnoreConflict] {
+    for bug in [
+        Bug::NoValidation,
+        Bug::IgnoreConflict,
+        Bug::NoWaitUnlockEarly,
+        Bug::NoRenewal,
+        Bug::NoSecondLook,
+    ] {
         let found = (1..=10).any(|seed| {
             let hot = [("warehouses", "1"), ("remote_item_share", "0")];
-            let mut case = case(Preset::OneSided.plan(), "tpcc", &[&TPCC[1..5], &hot[..]].concat(), 1);
+            let plan = Preset::OneSided.plan().restricted_to(Planted(bug).needs());
+            let mut case = case(plan, "tpcc", &[&TPCC[1..5], &hot[..]].concat(), 1);
             case.spec.seed = seed;
+            case.spec.audit = false;
+            case.spec.retry.attempts = 20;
             !case.run_planted(bug).0.passed()
         });
         assert!(found, "{bug:?} goes unnoticed");
