@@ -396,7 +396,8 @@ pub fn admit(workload: &AnyWorkload, protocol: &AnyProtocol) -> Result<(), RunEr
 fn admits(workload: &impl Workload, needs: &Needs) -> Result<(), RunError> {
     if workload.changes_tables() && !needs.changes_tables() {
         return Err(RunError::Spec(format!(
-            "{} inserts, deletes or scans, which {} cannot keep apart from other transactions: run it under occ",
+            "{} inserts, deletes or scans, and {} has to know which records there are before a transaction runs: run it under \
+             another protocol",
             workload.name(),
             needs.protocol
         )));

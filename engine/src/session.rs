@@ -67,7 +67,7 @@ pub enum Failure {
     Pool(#[from] PoolExhausted),
     /// The transaction asks for what its protocol cannot give.
     #[error(
-        "the transaction {what}, which {protocol} cannot keep apart from other transactions: run it under occ"
+        "the transaction {what}, which {protocol} cannot know before it runs: run it under another protocol"
     )]
     Unsupported {
         /// The protocol.
@@ -489,6 +489,9 @@ impl<P: Protocol, O: PhaseOps> Session<P, O> {
                 },
                 Err(halt) => Err(halt),
             };
+            if !matches!(ended, Err(Halt::Abort(_))) {
+                self.tried(aborts + 1);
+            }
             match ended {
                 Ok(effect) => {
                     if self.window.holds(self.ended_at) {
@@ -517,12 +520,19 @@ impl<P: Protocol, O: PhaseOps> Session<P, O> {
                         || self.window.over(self.ended_at)
                     {
                         self.stats.borrow_mut().given_up += 1;
+                        self.tried(aborts);
                         return Ok(End::GivenUp(abort));
                     }
                     self.back_off(aborts).await;
                 }
             }
         }
+    }
+
+    /// A transaction has ended with its `attempts`th attempt.
+    fn tried(&self, attempts: u32) {
+        let most = &mut self.stats.borrow_mut().attempts_most;
+        *most = (*most).max(u64::from(attempts));
     }
 
     async fn back_off(&mut self, aborts: u32) {

@@ -61,6 +61,8 @@ pub struct WorkerStats {
     pub rolled_back: ReasonCounts,
     /// Transactions given up after the last retry.
     pub given_up: u64,
+    /// The most attempts that one transaction took to its end, whether or not that was inside the window.
+    pub attempts_most: u64,
     /// From the first attempt's begin to the commit, retries and backoff included.
     pub latency: Histogram,
     /// By [`Phase`].
@@ -76,6 +78,7 @@ impl WorkerStats {
             aborts: ReasonCounts::default(),
             rolled_back: ReasonCounts::default(),
             given_up: 0,
+            attempts_most: 0,
             latency: Histogram::with_digits(digits),
             phases: std::array::from_fn(|_| PhaseStats {
                 latency: Histogram::with_digits(2),
@@ -96,6 +99,7 @@ impl WorkerStats {
         self.aborts.merge(&other.aborts);
         self.rolled_back.merge(&other.rolled_back);
         self.given_up += other.given_up;
+        self.attempts_most = self.attempts_most.max(other.attempts_most);
         self.latency.merge(&other.latency);
         for (mine, theirs) in self.phases.iter_mut().zip(&other.phases) {
             mine.latency.merge(&theirs.latency);
@@ -121,6 +125,7 @@ pub struct StatsData {
     aborts: Vec<(String, u64)>,
     rolled_back: Vec<(String, u64)>,
     given_up: u64,
+    attempts_most: u64,
     latency: HistogramData,
     phases: Vec<(HistogramData, Costs)>,
 }
@@ -135,6 +140,7 @@ impl WorkerStats {
             aborts: told(&self.aborts),
             rolled_back: told(&self.rolled_back),
             given_up: self.given_up,
+            attempts_most: self.attempts_most,
             latency: self.latency.to_data(),
             phases: self.phases.iter().map(|p| (p.latency.to_data(), p.costs)).collect(),
         }
@@ -161,6 +167,7 @@ impl WorkerStats {
         stats.committed = data.committed;
         stats.committed_read_only = data.committed_read_only;
         stats.given_up = data.given_up;
+        stats.attempts_most = data.attempts_most;
         stats.latency = Histogram::from_data(&data.latency)?;
         Ok(stats)
     }

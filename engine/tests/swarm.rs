@@ -2,10 +2,13 @@
 //!
 //! A few fixed seeds by default, `DOORBELL_SEEDS=200` for more. A failure ends with the command that repeats it:
 //! `DOORBELL_SEED=17 cargo test -p doorbell-engine --test swarm drawn`. On the simulator that is an exact replay; on threads
-//! it is the same case, and the interleaving may take a few tries.
+//! it is the same case, and the interleaving may take a few tries. Before it ends, a failing case is run again with fewer nodes,
+//! workers, coroutines, transactions, replicas and without faults, and the smallest that still fails is told with the command for it
+//! (`DOORBELL_CUT`).
 
 mod common;
 
+use common::shrink::{Size, shrink};
 use common::{Case, OTHERS, judge, plans_of, sim};
 use engine::cluster::{Clocks, Length, RunSpec};
 use engine::protocol::planted::{Bug, Planted};
@@ -165,9 +168,32 @@ fn draw_orders(seed: u64) -> (Case, &'static str) {
     (case, name)
 }
 
+/// As [`draw_orders`], under another protocol that can run them, and with clocks that are wrong.
+fn draw_orders_under_others(seed: u64) -> (Case, &'static str) {
+    let (mut case, name) = draw_orders(seed);
+    let mut rng = Xoshiro256PlusPlus::seed_from_u64(!seed);
+    let able = |name: &&&str| AnyProtocol::named(name).is_some_and(|p| p.needs().changes_tables());
+    let others: Vec<&str> = OTHERS.iter().filter(able).copied().collect();
+    case.protocol =
+        AnyProtocol::named(others.choose(&mut rng).expect("there are others")).expect("a protocol");
+    let plan = *plans_of(case.protocol.needs()).choose(&mut rng).expect("there are plans");
+    case.spec.plan = Plan { coroutines: case.spec.plan.coroutines, ..plan };
+    case.spec.clocks.skew = Nanos(rng.random_range(0..50_000));
+    (case, name)
+}
+
 fn env(name: &str) -> Option<u64> {
     let text = std::env::var(name).ok()?;
     Some(text.parse().unwrap_or_else(|_| panic!("{name}={text} is not a number")))
+}
+
+/// Nobody needs as many attempts as would make it give up; those that may wait need few.
+fn judge_progress(case: &Case, name: &str) {
+    let result = judge(case, name);
+    let most = result.stats.attempts_most;
+    let limit = u64::from(case.spec.retry.attempts) / 2;
+    let protocol = case.protocol.needs().protocol;
+    assert!(most <= limit, "{protocol} on {name}: a transaction took {most} attempts");
 }
 
 /// Judges the runs of all seeds; a failure prints the command that repeats it.
@@ -177,11 +203,21 @@ fn all_seeds(test: &str, draw: impl Fn(u64) -> (Case, &'static str)) {
         None => 0..env("DOORBELL_SEEDS").unwrap_or(SEEDS),
     };
     for seed in seeds {
-        let (case, name) = draw(seed);
-        let judged = std::panic::catch_unwind(|| judge(&case, name));
+        let (mut case, name) = draw(seed);
+        if let Ok(cut) = std::env::var("DOORBELL_CUT") {
+            let size: Size = cut.parse().unwrap_or_else(|why| panic!("DOORBELL_CUT={cut}: {why}"));
+            case = size.cut(&case);
+        }
+        let judged = std::panic::catch_unwind(|| judge_progress(&case, name));
         if let Err(panic) = judged {
             eprintln!("failed: {case:?}");
-            eprintln!("repeat: DOORBELL_SEED={seed} cargo test -p doorbell-engine --test swarm {test}");
+            let cargo = format!("cargo test -p doorbell-engine --test swarm {test}");
+            eprintln!("repeat: DOORBELL_SEED={seed} {cargo}");
+            let fails = |case: &Case| std::panic::catch_unwind(|| judge_progress(case, name)).is_err();
+            let size = shrink(&case, fails);
+            if size != Size::of(&case) {
+                eprintln!("smaller: DOORBELL_SEED={seed} DOORBELL_CUT={size} {cargo}");
+            }
             std::panic::resume_unwind(panic);
         }
     }
@@ -195,6 +231,25 @@ fn drawn_runs_are_strictly_serializable() {
 #[test]
 fn orders_and_positions_are_strictly_serializable() {
     all_seeds("orders", draw_orders);
+}
+
+#[test]
+fn orders_and_positions_keep_other_promises() {
+    all_seeds("orders_and_positions_keep", draw_orders_under_others);
+}
+
+/// A failing case is cut down to what still fails, and its size is told in a way that can be read back.
+#[test]
+fn a_failing_case_is_made_smaller() {
+    let bug = Planted(Bug::NoValidation);
+    let case = contended(1, bug.needs());
+    let fails = |case: &Case| !case.run_planted(bug.0).0.passed();
+    assert!(fails(&case), "the seed shows nothing");
+    let size = shrink(&case, fails);
+    assert_ne!(size, Size::of(&case), "nothing could be taken away");
+    assert!(fails(&size.cut(&case)));
+    assert_eq!(size.to_string().parse(), Ok(size));
+    assert!("nodes".parse::<Size>().is_err() && "nodes=x".parse::<Size>().is_err());
 }
 
 #[test]

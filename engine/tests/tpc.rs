@@ -5,9 +5,9 @@ mod common;
 mod oracle;
 
 use common::around::{Around, Twist};
-use common::{Case, judge, sim};
+use common::{Case, judge, plans_of, sim};
 use engine::cluster::{Length, RunResult, RunSpec, footprint, run, run_as};
-use engine::protocol::planted::Bug;
+use engine::protocol::planted::{Bug, Planted};
 use engine::protocol::{AnyProtocol, Occ, Protocol};
 use engine::session::{Halt, Order, Row, Session};
 use engine::verify::check;
@@ -22,6 +22,7 @@ use phases::rule::Packing;
 use primitives::fabric::loopback::Options;
 use primitives::fabric::sim::FaultOptions;
 use primitives::mesh::{FabricSpec, Shape};
+use primitives::units::Nanos;
 use std::sync::atomic::AtomicBool;
 
 /// A database that fits in a test: warehouses that do not divide by three nodes, and all the conflicts of few districts.
@@ -291,17 +292,60 @@ fn orders_beyond_the_room_are_refused_and_nothing_breaks() {
     assert!(result.stats.aborts.of("table-full") > 0, "{:?}", result.stats.aborts);
 }
 
-/// Protocols that cannot keep inserts and scans apart say so before anything runs.
+/// Which order a new-order creates is read from its district, and ranges are known when they have been read: CALVIN, which has to
+/// know before, says so before anything runs.
 #[test]
-fn other_protocols_are_refused() {
-    for workload in ["tpcc", "tpce-cp"] {
-        let settings = if workload == "tpcc" { TPCC } else { POSITION };
+fn what_is_not_known_ahead_is_refused() {
+    for (workload, settings) in [("tpcc", TPCC), ("tpcc-no", &TPCC[..5]), ("tpce-cp", POSITION)] {
         let case = case(Plan::uniform(Via::TwoSided), workload, settings, 1);
-        let protocol = AnyProtocol::named("nowait").expect("a protocol");
+        let protocol = AnyProtocol::named("calvin").expect("a protocol");
         let stop = AtomicBool::new(false);
         let refused = run(&case.spec, &case.workload(), protocol, &stop).expect_err("it cannot run");
-        assert!(refused.to_string().contains("run it under occ"), "{refused}");
+        assert!(refused.to_string().contains("before a transaction runs"), "{refused}");
     }
+}
+
+/// The whole mix, new-orders alone and customer-position under another protocol: both pure plans and two hybrids, with and without
+/// replication.
+fn orders_and_positions_under(name: &str) {
+    let protocol = AnyProtocol::named(name).expect("a protocol");
+    let needs = protocol.needs();
+    let mut plans: Vec<Plan> =
+        [Via::OneSided, Via::TwoSided].map(|via| Plan::uniform(via).restricted_to(needs)).into();
+    let space = plans_of(needs);
+    plans.extend(space.iter().step_by((space.len() / 2).max(1) | 1).copied());
+    for (n, plan) in plans.into_iter().enumerate() {
+        let together = if n % 2 == 0 { "true" } else { "false" };
+        let orders = [&TPCC[..5], &[("together", together), ("rollback_share", "0.2")]].concat();
+        let position = [POSITION, &[("local_customers", together)]].concat();
+        let mix = [TPCC, BUSY, &[("together", together)]].concat();
+        for (workload, settings) in [("tpcc", mix), ("tpcc-no", orders), ("tpce-cp", position)] {
+            let mut case = Case { protocol, ..case(plan, workload, &settings, 1 + n as u16 % 3) };
+            // Locks that nobody waits for are asked for again and again where districts are few.
+            case.spec.retry.attempts = 100_000;
+            case.spec.retry.longest = Nanos::from_millis(4);
+            on_every_fabric(case);
+        }
+    }
+}
+
+macro_rules! orders_and_positions {
+    ($($test:ident $name:literal,)*) => { $(
+        #[test]
+        fn $test() {
+            orders_and_positions_under($name);
+        }
+    )* };
+}
+
+orders_and_positions! {
+    nowait_runs_orders_and_positions "nowait",
+    waitdie_runs_orders_and_positions "waitdie",
+    nowait_with_exclusive_reads_runs_orders_and_positions "nowait-exclusive",
+    waitdie_with_exclusive_reads_runs_orders_and_positions "waitdie-exclusive",
+    bounded_wait_runs_orders_and_positions "bounded-wait",
+    sundial_runs_orders_and_positions "sundial",
+    mvcc_runs_orders_and_positions "mvcc",
 }
 
 /// What is in memory beside payload: a record's header, checksum and key, padding to a cache line, and two thirds of a
@@ -511,11 +555,20 @@ fn what_transactions_leave_out_is_noticed_on_any_seed() {
 /// The checker, which knows nothing of orders, finds what protocols get wrong with them.
 #[test]
 fn planted_bugs_of_the_protocol_are_found() {
-    for bug in [Bug::NoValidation, Bug::IgnoreConflict] {
+    for bug in [
+        Bug::NoValidation,
+        Bug::IgnoreConflict,
+        Bug::NoWaitUnlockEarly,
+        Bug::NoRenewal,
+        Bug::NoSecondLook,
+    ] {
         let found = (1..=10).any(|seed| {
             let hot = [("warehouses", "1"), ("remote_item_share", "0")];
-            let mut case = case(Preset::OneSided.plan(), "tpcc", &[&TPCC[1..5], &hot[..]].concat(), 1);
+            let plan = Preset::OneSided.plan().restricted_to(Planted(bug).needs());
+            let mut case = case(plan, "tpcc", &[&TPCC[1..5], &hot[..]].concat(), 1);
             case.spec.seed = seed;
+            case.spec.audit = false;
+            case.spec.retry.attempts = 20;
             !case.run_planted(bug).0.passed()
         });
         assert!(found, "{bug:?} goes unnoticed");

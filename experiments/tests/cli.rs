@@ -111,8 +111,8 @@ fn bad_flags_say_what_would_do_and_exit_with_2() {
     refused(&["run", "--protocol", "calvin", "--plan", logged], 2, &["calvin never runs this phase"]);
     refused(&["run", "--protocol", "calvin", "--plan", "tuned"], 2, &["no cost model of calvin"]);
     refused(&["tune", "--protocol", "calvin", "--fabric", "sim:cx4-edr"], 2, &["no cost model of calvin"]);
-    let orders = ["tune", "--protocol", "nowait", "--workload", "tpcc", "--fabric", "sim:cx4-edr"];
-    refused(&orders, 2, &["nothing can be tuned", "run it under occ"]);
+    let orders = ["run", "--protocol", "calvin", "--workload", "tpcc", "--fabric", "sim:cx4-edr"];
+    refused(&orders, 2, &["before a transaction runs", "run it under another protocol"]);
     refused(&["run", "--workload", "smalbank"], 2, &["did you mean `smallbank`?"]);
     refused(&["run", "--plan", "drtmh"], 2, &["did you mean `drtm-h`?"]);
     refused(&["run", "--set", "hot"], 2, &["key=value"]);

@@ -251,6 +251,39 @@ impl Packing {
         }
     }
 
+    /// The first word of a slot that has no record: nobody holds it and nobody ever will, so no CAS finds what it expects there.
+    #[inline]
+    pub(crate) fn vacant(self, version: u64) -> Header {
+        match self {
+            Packing::Counted => Header::new(version).lock(Owner::default()),
+            Packing::Leased => Header(Header::new(version).0 | LOCK),
+            // As of a holder older than any.
+            Packing::Locked | Packing::Versions => Header(LOCK),
+        }
+    }
+
+    /// Whether versions are times, so that absence has to be true at one.
+    #[inline]
+    pub(crate) fn timed(self) -> bool {
+        matches!(self, Packing::Leased | Packing::Versions)
+    }
+
+    /// Whether records are only ever read by who has locked them or chosen a version, so that a range names its keys and the
+    /// transaction goes for the records itself.
+    #[inline]
+    pub(crate) fn ranges_name_keys(self) -> bool {
+        matches!(self, Packing::Locked | Packing::Versions)
+    }
+
+    /// All bits of a version.
+    #[inline]
+    pub(crate) fn version_mask(self) -> u64 {
+        match self {
+            Packing::Versions => (1 << time::BITS) - 1,
+            _ => VERSION_MASK,
+        }
+    }
+
     /// Whether the lock word `held` is one that others may change meanwhile.
     #[inline]
     pub fn shared(self, held: Header) -> bool {

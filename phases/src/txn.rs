@@ -101,6 +101,8 @@ pub struct Access {
     pub(crate) optional: bool,
     /// There was no such record when it was read; its version stands for that absence.
     absent: bool,
+    /// The owner has set a slot aside for it.
+    reserved: bool,
     /// What its slot did to the owner's tree.
     pub(crate) grown: Option<Grown>,
     shape: Shape,
@@ -153,7 +155,7 @@ impl Access {
 
     /// Whether the owner keeps a slot for this transaction to insert it into.
     pub fn reserved(&self) -> bool {
-        self.change == Change::Insert && self.held.is_some()
+        self.reserved
     }
 
     /// Whether another transaction held its lock when it was read. That one may have committed already, so nothing
@@ -217,24 +219,28 @@ impl Access {
         self.dirty = true;
     }
 
-    /// There is no such record; `version` stands for that. Nothing is left to be locked.
+    /// There is no such record; `version` stands for that, or the transaction's own place in the order. Nothing is left to be
+    /// locked.
     #[inline]
     pub(crate) fn take_absence(&mut self, version: u64) {
+        let version = if self.shape.packing == Packing::Versions { self.time.0 } else { version };
         (self.version, self.location, self.intent) = (version, NOWHERE, Intent::Read);
         (self.absent, self.fetched, self.pending, self.busy) = (true, true, false, false);
+        self.confirmed = false;
     }
 
-    /// The owner has set a slot aside for it: it is locked there, by the header `locked`.
+    /// The owner has set a slot aside for it: it is locked there, by the header `locked`; `version` stands for its absence.
     #[inline]
-    pub(crate) fn take_slot(&mut self, location: u64, locked: Header) {
-        (self.version, self.location, self.fresh, self.pending) = (locked.version(), location, true, false);
+    pub(crate) fn take_slot(&mut self, location: u64, locked: Header, version: u64) {
+        (self.version, self.location, self.fresh, self.pending) = (version, location, true, false);
+        (self.reserved, self.victim) = (true, 0);
         self.lock_is(locked, Mode::Exclusive);
     }
 
     /// Whether its owner has to set a slot aside for it.
     #[inline]
     pub(crate) fn wants_slot(&self) -> bool {
-        self.change == Change::Insert && self.held.is_none()
+        self.change == Change::Insert && !self.reserved
     }
 
     /// Whether only its owner can end what the transaction has begun with it: there, more than the record changes.
@@ -242,7 +248,7 @@ impl Access {
     pub(crate) fn ends_at_owner(&self, install: bool) -> bool {
         match self.change {
             Change::Update => false,
-            Change::Insert => !install || !self.dirty,
+            Change::Insert => self.reserved && (!install || !self.dirty),
             Change::Delete => install,
         }
     }
@@ -300,7 +306,10 @@ impl Access {
     /// The mode in which it is still to be locked, if it is.
     #[inline]
     pub(crate) fn wants(&self, rule: LockRule) -> Option<Mode> {
-        let mode = rule.mode(self.intent == Intent::Write && self.change != Change::Insert);
+        if self.absent || self.change == Change::Insert {
+            return None;
+        }
+        let mode = rule.mode(self.intent == Intent::Write);
         mode.filter(|&mode| self.held < Some(mode))
     }
 
@@ -319,7 +328,7 @@ impl Access {
     /// Its lock is free again, or somebody else's to free: this transaction has no part in it any more.
     #[inline]
     pub(crate) fn let_go(&mut self) {
-        self.held = None;
+        (self.held, self.reserved) = (None, false);
         self.header = match self.shape.packing {
             packing @ (Packing::Counted | Packing::Leased) => packing.free(self.header),
             Packing::Locked | Packing::Versions => Header(0),
@@ -365,6 +374,10 @@ pub struct Txn {
     leaves: Vec<LeafSeen>,
     /// Places of the rows that the last scan found.
     scanned: Vec<u32>,
+    /// The latest time at which a key went from what scans have looked at, where versions are times.
+    removed_at: u64,
+    /// Owners are not told of ranges that are read.
+    pub(crate) unseen: bool,
 }
 
 impl Txn {
@@ -386,7 +399,7 @@ impl Txn {
         self.scanned.clear();
         self.costs = Costs::default();
         self.stamp = stamp;
-        self.install_at = 0;
+        (self.install_at, self.removed_at, self.unseen) = (0, 0, false);
     }
 
     /// The records of the transaction, in the order they were touched.
@@ -454,6 +467,7 @@ impl Txn {
             fresh: false,
             optional: false,
             absent: false,
+            reserved: false,
             grown: None,
             shape,
             first: 0,
@@ -487,14 +501,19 @@ impl Txn {
     /// The same for records that were not there.
     #[doc(hidden)]
     pub fn believe_absence(&mut self) {
-        self.accesses.iter_mut().for_each(|a| a.absent = false);
-        self.accesses.iter_mut().filter(|a| a.location == NOWHERE).for_each(|a| a.confirmed = true);
+        self.accesses.iter_mut().filter(|a| a.absent).for_each(|a| a.confirmed = true);
+    }
+
+    /// Tells no owner at which time ranges are read, which is a bug.
+    #[doc(hidden)]
+    pub fn read_ranges_unseen(&mut self) {
+        self.unseen = true;
     }
 
     /// Makes every record that `wanted` names one to be written, with the payload that was read; whether there was any.
     pub fn rewrite(&mut self, wanted: impl Fn(&Access) -> bool) -> bool {
         let mut any = false;
-        for access in self.accesses.iter_mut().filter(|a| a.fetched && wanted(a)) {
+        for access in self.accesses.iter_mut().filter(|a| a.fetched && !a.absent && wanted(a)) {
             access.intent = Intent::Write;
             access.set_word(0, access.word(0));
             any = true;

@@ -95,3 +95,58 @@ fn the_older_waits_the_younger_dies() {
         }
     }
 }
+
+/// When who waits at node 1 has the lock, and when its neighbour on the same worker is done with two windows of requests to that node.
+async fn crowd(env: Rc<Env>) -> u64 {
+    let mut txn = Txn::new();
+    let ops = &env.phases;
+    match (env.site.node.0, env.site.coroutine) {
+        // The older one waits for a lock …
+        (0, 0) => {
+            txn.time = ops.timestamp().unwrap();
+            at(&env, 20_000).await;
+            let rule = rule(&env, &mut txn);
+            env.touch(&mut txn, T, KEY, Intent::Write);
+            ops.lock_and_read(&mut txn, rule).await.unwrap();
+        }
+        // … while its neighbour goes about its business.
+        (0, _) => {
+            at(&env, 25_000).await;
+            for _ in 0..64 {
+                txn.time = ops.timestamp().unwrap();
+                let rule = rule(&env, &mut txn);
+                env.touch(&mut txn, T, KEY + 3, Intent::Write);
+                ops.lock_and_read(&mut txn, rule).await.unwrap();
+                ops.unlock(&mut txn).await.unwrap();
+            }
+        }
+        (2, 0) => {
+            at(&env, 5_000).await;
+            txn.time = ops.timestamp().unwrap();
+            let rule = rule(&env, &mut txn);
+            env.touch(&mut txn, T, KEY, Intent::Write);
+            ops.lock_and_read(&mut txn, rule).await.unwrap();
+            at(&env, 2_000_000).await;
+        }
+        _ => return 0,
+    }
+    let done_at = env.port.now().0;
+    ops.unlock(&mut txn).await.unwrap();
+    ops.settle().await.unwrap();
+    done_at
+}
+
+/// A parked request holds a place in its session's window. Half a window later it is told to ask again, so those behind it get through:
+/// among them are the requests that free locks.
+#[test]
+fn who_waits_does_not_keep_others_of_its_session_waiting() {
+    for via in [Via::OneSided, Via::TwoSided] {
+        let needs = Needs::WAITDIE;
+        let plan = Plan::uniform(via).restricted_to(&needs);
+        let setup = Setup { fabric: sim(3), everywhere: 2, needs, ..setup(plan) };
+        let ran = run(&setup, |env| Box::pin(crowd(env)));
+        let (waited, done) = (ran.outputs[0], ran.outputs[1]);
+        assert!((2_000_000..2_100_000).contains(&waited), "{via}: locked at {waited} ns");
+        assert!(done < 1_000_000, "{via}: 128 requests were done at {done} ns only");
+    }
+}

@@ -15,12 +15,21 @@
 //! Locks have a shared mode for records that are only read, which RCC's lock words do not ([`Locking::exclusive_reads`] is
 //! its mode). A record that was read and is then written is locked again, exclusively: an upgrade, which two readers at
 //! once cannot both have. Bodies that know better say so in advance ([`crate::session::Session::update`]).
+//!
+//! **Records that come and go.** A record to be created is locked like others: its owner sets a slot aside, held alone, with the next
+//! locks that are taken, and whoever meets it there waits or gives up by the same rule. A record that is removed is locked until its owner
+//! has taken it out. What there is *not* cannot be locked. So ranges and missing keys are validated at commit, when all locks
+//! are held: a range is read as its keys from the owner's tree, each of which is then locked like any record, and the
+//! leaves that were looked at must not have changed since; of a missing key, the floor of its chain must not. (The
+//! alternative, locking the next key, makes readers of a range wait for whoever inserts beside it, and needs a lock that
+//! outlives its record.) Still strictly serializable: before validation begins all locks are held and all that was
+//! not there still is not, and that moment lies within the transaction. Validation never waits, so it adds nothing to a circle of waiting.
 
 use super::Protocol;
 use phases::ops::{PhaseOps, Stop};
 use phases::plan::Needs;
-use phases::rule::{LockRule, OnConflict, Packing, ReadLocks, Timestamp};
-use phases::txn::Txn;
+use phases::rule::{Abort, CheckRule, LockRule, OnConflict, Packing, ReadLocks, Timestamp};
+use phases::txn::{Scan, Txn};
 
 /// Two-phase locking.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,9 +92,21 @@ impl Protocol for Locking {
         ops.lock_and_read(txn, self.rule(txn)).await
     }
 
+    async fn scan<O: PhaseOps>(&self, ops: &O, txn: &mut Txn, scan: &Scan) -> Result<(), Stop> {
+        ops.scan(txn, scan).await?;
+        match ops.lock_and_read(txn, self.rule(txn)).await {
+            // It was there when the range was looked at.
+            Err(Stop::Abort(Abort::NotFound)) => Err(Abort::ReadChanged.into()),
+            done => done,
+        }
+    }
+
     async fn commit<O: PhaseOps>(&self, ops: &O, txn: &mut Txn) -> Result<(), Stop> {
-        // What is written without having been read, and upgrades.
+        // What is written without having been read, what is created, and upgrades.
         ops.lock_and_read(txn, self.rule(txn)).await?;
+        if txn.has_scanned() || txn.has_missed() {
+            ops.validate(txn, CheckRule::SameVersion).await?;
+        }
         if txn.writes() {
             ops.replicate(txn).await?;
         }

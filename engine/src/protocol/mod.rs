@@ -50,7 +50,7 @@ pub trait Protocol {
     /// Brings the records that the transaction touched and has not read yet into its read set.
     fn read<O: PhaseOps>(&self, ops: &O, txn: &mut Txn) -> impl Future<Output = Result<(), Stop>>;
 
-    /// Reads a range of keys into the read set, for protocols that validate ranges ([`Needs::changes_tables`]).
+    /// Reads a range of keys into the read set.
     fn scan<O: PhaseOps>(
         &self,
         ops: &O,
@@ -163,6 +163,10 @@ impl Protocol for AnyProtocol {
 
     async fn read<O: PhaseOps>(&self, ops: &O, txn: &mut Txn) -> Result<(), Stop> {
         each!(self, p => p.read(ops, txn).await)
+    }
+
+    async fn scan<O: PhaseOps>(&self, ops: &O, txn: &mut Txn, scan: &Scan) -> Result<(), Stop> {
+        each!(self, p => p.scan(ops, txn, scan).await)
     }
 
     async fn commit<O: PhaseOps>(&self, ops: &O, txn: &mut Txn) -> Result<(), Stop> {

@@ -9,6 +9,12 @@
 //! enough). Two-sided both are one call; one-sided the second is `validate`, at once and not at commit. The paper reads
 //! twice first and moves rts then (steps b1, b4, b7), which lets a writer in between; here CAS and second look share a doorbell.
 //!
+//! **Records that come and go.** A removed record leaves no versions behind, so a reader from before its removal that finds it gone gives
+//! up; the chain's floor and the leaf's last removal tell. A record that was created later than the transaction is not there for
+//! it. For either, and for all keys of a range that it did not find, the owner is told the transaction's time, and nobody creates a
+//! record there at an earlier one any more: for ranges when the owner lists the keys, for a missing key in the second look. So
+//! nothing is left to be validated at commit.
+//!
 //! Whatever timestamps are met, the node's clock follows, so clocks that differ do not make a node's
 //! transactions late again and again (paper: §4.4, against skew).
 

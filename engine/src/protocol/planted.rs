@@ -10,7 +10,7 @@ use crate::verify::Level;
 use phases::ops::{PhaseOps, Stop};
 use phases::plan::Needs;
 use phases::rule::{CheckRule, LockRule, OnConflict};
-use phases::txn::Txn;
+use phases::txn::{Scan, Txn};
 
 /// What is wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +34,18 @@ pub enum Bug {
     NoRangeValidation,
     /// OCC: that a record was not there is not validated.
     NoAbsenceValidation,
+    /// NOWAIT: ranges that were scanned are not validated: their records are locked, what comes between them is not kept out.
+    NoWaitPhantoms,
+    /// WAITDIE: that a record was not there is not validated.
+    WaitDieAbsence,
+    /// SUNDIAL: ranges that were scanned are not validated, and nobody is told up to when they have to stand.
+    SundialPhantoms,
+    /// SUNDIAL: the same for records that were not there.
+    SundialAbsence,
+    /// MVCC: owners are not told at which time a range is read, so records are created in it before that.
+    MvccPhantoms,
+    /// MVCC: the same for records that were not there.
+    MvccAbsence,
     /// SUNDIAL: leases are not extended to the transaction's time.
     NoRenewal,
     /// SUNDIAL: leases are extended to one tick before the transaction's time.
@@ -58,7 +70,16 @@ pub enum Bug {
 
 impl Bug {
     /// Those that show only where records come and go.
-    pub const OF_STRUCTURE: [Bug; 2] = [Bug::NoRangeValidation, Bug::NoAbsenceValidation];
+    pub const OF_STRUCTURE: [Bug; 8] = [
+        Bug::NoRangeValidation,
+        Bug::NoAbsenceValidation,
+        Bug::NoWaitPhantoms,
+        Bug::WaitDieAbsence,
+        Bug::SundialPhantoms,
+        Bug::SundialAbsence,
+        Bug::MvccPhantoms,
+        Bug::MvccAbsence,
+    ];
 
     /// All others.
     pub const ALL: [Bug; 17] = [
@@ -100,7 +121,10 @@ pub struct Planted(pub Bug);
 
 impl Planted {
     fn locking(&self) -> Locking {
-        if self.0 == Bug::WaitDieUnlockEarly { Locking::WAITDIE } else { Locking::NOWAIT }
+        match self.0 {
+            Bug::WaitDieUnlockEarly | Bug::WaitDieAbsence => Locking::WAITDIE,
+            _ => Locking::NOWAIT,
+        }
     }
 
     async fn commit_occ<O: PhaseOps>(&self, ops: &O, txn: &mut Txn) -> Result<(), Stop> {
@@ -152,17 +176,20 @@ impl Protocol for Planted {
     fn needs(&self) -> &'static Needs {
         match self.0 {
             Bug::NoWaitUnlockEarly | Bug::WaitDieUnlockEarly => self.locking().needs(),
-            Bug::NoRenewal | Bug::ShortRenewal => &Needs::SUNDIAL,
-            Bug::NoSecondLook | Bug::LateTimestamp => &Needs::MVCC,
+            Bug::NoWaitPhantoms | Bug::WaitDieAbsence => self.locking().needs(),
+            Bug::NoRenewal | Bug::ShortRenewal | Bug::SundialPhantoms | Bug::SundialAbsence => {
+                &Needs::SUNDIAL
+            }
+            Bug::NoSecondLook | Bug::LateTimestamp | Bug::MvccPhantoms | Bug::MvccAbsence => &Needs::MVCC,
             bug if bug.of_calvin().is_some() => &Needs::CALVIN,
             _ => &Needs::OCC,
         }
     }
 
     fn level(&self) -> Level {
-        match self.0 {
-            Bug::NoRenewal | Bug::ShortRenewal => Sundial::default().level(),
-            Bug::NoSecondLook | Bug::LateTimestamp => Mvcc.level(),
+        match self.needs().protocol {
+            "sundial" => Sundial::default().level(),
+            "mvcc" => Mvcc.level(),
             _ => Level::StrictSerializable,
         }
     }
@@ -173,8 +200,12 @@ impl Protocol for Planted {
 
     fn begin<O: PhaseOps>(&self, ops: &O, txn: &mut Txn, attempt: u32) -> Result<(), Stop> {
         match self.0 {
-            Bug::NoWaitUnlockEarly | Bug::WaitDieUnlockEarly => self.locking().begin(ops, txn, attempt),
-            Bug::NoSecondLook | Bug::LateTimestamp => Mvcc.begin(ops, txn, attempt),
+            Bug::NoWaitUnlockEarly | Bug::WaitDieUnlockEarly | Bug::NoWaitPhantoms | Bug::WaitDieAbsence => {
+                self.locking().begin(ops, txn, attempt)
+            }
+            Bug::NoSecondLook | Bug::LateTimestamp | Bug::MvccPhantoms | Bug::MvccAbsence => {
+                Mvcc.begin(ops, txn, attempt)
+            }
             _ => Ok(()),
         }
     }
@@ -188,7 +219,17 @@ impl Protocol for Planted {
                 self.locking().read(ops, txn).await?;
                 ops.unlock(txn).await
             }
-            Bug::NoRenewal | Bug::ShortRenewal => Sundial::default().read(ops, txn).await,
+            Bug::NoWaitPhantoms | Bug::WaitDieAbsence => self.locking().read(ops, txn).await,
+            Bug::NoRenewal | Bug::ShortRenewal | Bug::SundialPhantoms | Bug::SundialAbsence => {
+                Sundial::default().read(ops, txn).await
+            }
+            Bug::MvccPhantoms => Mvcc.read(ops, txn).await,
+            Bug::MvccAbsence => {
+                ops.lock_and_read(txn, mvcc::lock_rule(txn)).await?;
+                ops.fetch(txn).await?;
+                txn.believe_absence();
+                ops.validate(txn, CheckRule::ReadAt).await
+            }
             Bug::NoSecondLook => {
                 ops.lock_and_read(txn, mvcc::lock_rule(txn)).await?;
                 ops.fetch(txn).await
@@ -202,8 +243,27 @@ impl Protocol for Planted {
         }
     }
 
+    async fn scan<O: PhaseOps>(&self, ops: &O, txn: &mut Txn, scan: &Scan) -> Result<(), Stop> {
+        match self.0 {
+            Bug::NoWaitPhantoms | Bug::WaitDieAbsence => self.locking().scan(ops, txn, scan).await,
+            Bug::MvccPhantoms => {
+                txn.read_ranges_unseen();
+                Mvcc.scan(ops, txn, scan).await
+            }
+            _ => ops.scan(txn, scan).await,
+        }
+    }
+
     async fn commit<O: PhaseOps>(&self, ops: &O, txn: &mut Txn) -> Result<(), Stop> {
         match self.0 {
+            Bug::NoWaitPhantoms | Bug::SundialPhantoms => txn.believe_ranges(),
+            Bug::WaitDieAbsence | Bug::SundialAbsence => txn.believe_absence(),
+            _ => {}
+        }
+        match self.0 {
+            Bug::NoWaitPhantoms | Bug::WaitDieAbsence => self.locking().commit(ops, txn).await,
+            Bug::SundialPhantoms | Bug::SundialAbsence => Sundial::default().commit(ops, txn).await,
+            Bug::MvccPhantoms | Bug::MvccAbsence => Mvcc.commit(ops, txn).await,
             Bug::NoWaitUnlockEarly | Bug::WaitDieUnlockEarly => self.locking().commit(ops, txn).await,
             Bug::NoRenewal | Bug::ShortRenewal => self.commit_sundial(ops, txn).await,
             Bug::NoSecondLook => Mvcc.commit(ops, txn).await,

@@ -8,6 +8,12 @@
 //! What is written is locked when it is first touched (write conflicts fail at once), what is read is not. Serializable in the
 //! order of `tts`; not strictly, for logical time may run against real time.
 //!
+//! **Records that come and go.** A record that is not there is so from the removal of the last one, or from the beginning, until it is
+//! created; and so are all keys of a range that a scan did not find. A transaction is not before what it found missing became so. That
+//! it stays so up to `tts` is validated by the owner, who looks once more and then keeps that time: whoever creates a record there
+//! comes after it, as who writes a record comes after its lease. Phantoms cannot be in between, since the leaves of a range,
+//! and the chain of a key, get another version when a key comes or goes before `tts` is told; the owner looks and keeps in one step.
+//!
 //! A header has room for leases of up to 2²⁴ − 1. Where a longer one is needed, the version read is written again, unchanged,
 //! at `tts`: a new version instead of a lease. Timestamps end at 2³⁹ − 1; who would have to write later aborts for good.
 
@@ -41,6 +47,8 @@ impl Sundial {
     /// writes have ended.
     pub(super) fn time_of(&self, txn: &Txn) -> u64 {
         let earliest = if txn.writes() { self.earliest } else { 0 };
+        // What was missing in ranges is so from here on.
+        let earliest = earliest.max(txn.removed_at());
         txn.accesses().iter().fold(earliest, |time, access| match access.intent {
             Intent::Read => time.max(access.version),
             Intent::Write => time.max(access.header.lease_end() + 1),
@@ -52,7 +60,7 @@ impl Sundial {
         loop {
             ops.lock_and_read(txn, lock_rule(txn)).await?;
             let time = self.time_of(txn);
-            if !txn.rewrite(|a| a.intent == Intent::Read && time - a.version > LEASE_MAX) {
+            if !txn.rewrite(|a| a.intent == Intent::Read && !a.absent() && time - a.version > LEASE_MAX) {
                 return Ok(time);
             }
         }

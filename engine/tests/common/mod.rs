@@ -2,6 +2,7 @@
 #![allow(dead_code)] // each test crate uses its part
 
 pub mod around;
+pub mod shrink;
 
 use engine::cluster::{RunResult, RunSpec, run, run_as};
 use engine::protocol::planted::{Bug, Planted};

@@ -70,7 +70,10 @@ impl Handlers {
             reply_words: (site.net.rpc.config().max_message as usize / 8)
                 .saturating_sub(MESSAGE_HEADER_WORDS),
             // Well before the caller takes its request for lost.
-            parking: Parking::new(Nanos(site.net.rpc.config().retransmit_after.0 / 2)),
+            parking: Parking::new(
+                Nanos(site.net.rpc.config().retransmit_after.0 / 2),
+                site.net.rpc.config().window,
+            ),
             store,
             stats: Rc::default(),
         })
@@ -161,7 +164,8 @@ impl Handlers {
             self.read_at(name, time, None, reply);
             return Ok(());
         }
-        if self.store.layout().config().packing == Packing::Counted && self.store.layout().has(name.table) {
+        let as_it_is = matches!(self.store.layout().config().packing, Packing::Counted | Packing::Leased);
+        if as_it_is && self.store.layout().has(name.table) {
             match self.store.look(name.table, name.key, self.find(name), &self.image) {
                 Look::Whole(offset, slot) => self.put_record(name, offset, slot, None, reply),
                 Look::Torn(offset) => wire::write_outcome(reply, owner::WAIT, offset),
@@ -187,7 +191,8 @@ impl Handlers {
             return Err(Malformed::Field { field: "packing", value: rule.packing as u64 });
         }
         if !self.try_lock(name, rule, ask, reply) && rule.on_conflict == OnConflict::WaitIfOlder {
-            self.parking.park(incoming.defer(), name, rule, ask, self.port.now());
+            let caller = (incoming.from, incoming.defer());
+            self.parking.park(caller, name, rule, ask, self.port.now());
             let stats = self.stats.get();
             let parked_most = stats.parked_most.max(self.parking.len() as u64);
             self.stats.set(HandlerStats { parked: stats.parked + 1, parked_most, ..stats });
@@ -198,7 +203,12 @@ impl Handlers {
     /// Writes the answer to a lock request; false if that is "ask again" because somebody holds the lock.
     fn try_lock(&self, name: Name, rule: LockRule, ask: Ask, reply: &mut Reply<'_>) -> bool {
         let Some(offset) = self.find(name) else {
-            wire::write_outcome(reply, owner::NOT_FOUND, 0);
+            match self.store.layout().has(name.table).then(|| self.store.missing(name.table, name.key)) {
+                // It has just come.
+                Some(Err(offset)) => wire::write_outcome(reply, owner::WAIT, offset),
+                Some(Ok(floor)) => wire::write_outcome(reply, owner::NOT_FOUND, floor),
+                None => wire::write_outcome(reply, owner::NOT_FOUND, 0),
+            }
             return true;
         };
         let versions = rule.packing == Packing::Versions;
@@ -310,6 +320,7 @@ impl Handlers {
 
 impl Service for Handlers {
     fn handle(&mut self, incoming: &mut Incoming<'_>, reply: &mut Reply<'_>) {
+        self.parking.hear(incoming.from);
         if incoming.handler == wire::LOCK {
             if self.lock(incoming, reply).is_err() {
                 self.count_malformed();
@@ -361,18 +372,21 @@ impl Service for Handlers {
         let now = self.port.now();
         // Out of the way while handlers read the store.
         let mut parking = std::mem::take(&mut self.parking);
-        parking.look(now, |parked| self.serve_parked(parked, now, rpc));
+        parking.look(now, |parked, in_the_way| self.serve_parked(parked, in_the_way, now, rpc));
         self.parking = parking;
     }
 }
 
 impl Handlers {
     /// Answers a parked request if its lock can be had, can no longer be waited for, or was waited for long enough.
-    fn serve_parked<N: Nic>(&self, parked: &Parked, now: Nanos, rpc: &Rpc<N>) -> bool {
-        let Parked { later, name, rule, ask, until } = *parked;
-        let Some(offset) = self.find(name) else { return false };
-        let waits = matches!(rule.decide(ask, self.store.header(offset)), Verdict::Wait);
-        if waits && now < until {
+    /// A request that is in the way of others is told to ask again.
+    fn serve_parked<N: Nic>(&self, parked: &Parked, in_the_way: bool, now: Nanos, rpc: &Rpc<N>) -> bool {
+        let Parked { later, name, rule, ask, until, .. } = *parked;
+        // A record that is gone meanwhile is not waited for.
+        let waits = self
+            .find(name)
+            .is_some_and(|offset| matches!(rule.decide(ask, self.store.header(offset)), Verdict::Wait));
+        if waits && now < until && !in_the_way {
             return false;
         }
         // With no buffer for the answer it stays parked.

@@ -129,14 +129,27 @@ impl OneSided {
             self.context.forget(access);
             return Ok(());
         }
-        let slot = if access.shape().packing == Packing::Versions { self.choose(access)? } else { 0 };
+        let shape = access.shape();
+        let gone = shape.packing == Packing::Versions && shape.is_absent(record::words_of(access.image()));
+        if gone && !access.fresh {
+            // Removed: it may be elsewhere now.
+            self.context.forget(access);
+            return Ok(());
+        }
+        let slot = match if shape.packing == Packing::Versions { self.choose(access) } else { Ok(0) } {
+            // Whether it came later than the transaction's time is decided when its absence is confirmed.
+            Err(Abort::NoVersion) if access.optional && !access.fetched => {
+                access.take_absence(0);
+                return Ok(());
+            }
+            Ok(_) if gone => return Err(Abort::ReadLocked),
+            slot => slot?,
+        };
         if access.shape().whole(record::words_of(access.image()), slot)
             || self.context.sabotaged(Sabotage::TornReads)
         {
             access.read_in(slot);
-        } else if access.shape().packing == Packing::Counted
-            && record::is_absent(record::words_of(access.image()))
-        {
+        } else if shape.packing != Packing::Versions && shape.is_absent(record::words_of(access.image())) {
             // Remembered from before it was removed; or just found, and then somebody is about to create it, or has just
             // removed it.
             if access.fresh {
@@ -229,6 +242,10 @@ impl OneSided {
         while any_pending(set) {
             self.context.pause(rule, tries).await;
             self.look_up(set, step, Phase::Lock, cost).await?;
+            // Some may turn out not to be there.
+            if !any_pending(set) {
+                break;
+            }
             let mut batch = self.batch(step);
             for access in set.iter().filter(|a| a.pending) {
                 let at = self.context.at(access.primary, access.location);
@@ -284,7 +301,12 @@ impl OneSided {
             let ask = access.ask(mode);
             let seen = Header(access.image().word(access.image_words()));
             if seen != access.header {
-                if rule.packing == Packing::Versions {
+                if self.moved(access) {
+                    self.context.forget(access);
+                    access.header = Header(0);
+                    return Ok(());
+                }
+                if rule.packing == Packing::Versions && seen != rule.packing.vacant(0) {
                     self.context.clock.learn(Timestamp(seen.0));
                 }
                 match rule.decide(ask, seen) {
@@ -312,6 +334,14 @@ impl OneSided {
         }
         access.walk = access.location;
         self.take_read(access)
+    }
+
+    /// Whether the image of a record whose lock was not had shows that it is not where it was believed to be: another's is there, or
+    /// none, and not because somebody is about to create it there.
+    fn moved(&self, access: &Access) -> bool {
+        let word = record::words_of(access.image());
+        let read = !access.fetched && access.shape().packing == Packing::Locked;
+        read && (word(record::KEY_WORD) != access.key || !access.fresh && access.shape().is_absent(word))
     }
 
     /// A cache entry that was wrong has made us lock another key's record: it is freed at once, and ours looked for. Torn

@@ -35,13 +35,12 @@ impl NodeStore {
             },
         };
         let shape = self.layout().shape(table);
-        let counted = shape.packing == Packing::Counted;
         for _ in 0..LOOKS {
             let slot = self.read(offset, buf, shape);
             let gone = buf.word(record::KEY_WORD) != key;
             match slot {
                 Some(slot) if !gone => return Look::Whole(offset, slot),
-                None if !gone && (!counted || !record::is_absent(record::words_of(buf))) => {
+                None if !gone && !shape.is_absent(record::words_of(buf)) => {
                     return Look::Torn(offset);
                 }
                 _ => {}
@@ -58,7 +57,7 @@ impl NodeStore {
     }
 
     /// The version that stands for a record's absence, or the offset of the record.
-    fn missing(&self, table: TableId, key: u64) -> Result<u64, u64> {
+    pub(super) fn missing(&self, table: TableId, key: u64) -> Result<u64, u64> {
         loop {
             if let Some(offset) = self.locate(table, key) {
                 return Err(offset);
@@ -75,10 +74,23 @@ impl NodeStore {
         if believed != 0
             && self.is_record(table, believed)
             && self.region().load(believed + record::KEY_WORD as u64 * 8) == key
+            && !self.is_vacant(table, believed)
         {
             return Some(believed);
         }
         if self.layout().has(table) { self.locate(table, key) } else { None }
+    }
+
+    /// Whether a slot has no record and nobody is about to create one.
+    #[inline]
+    pub(super) fn is_vacant(&self, table: TableId, offset: u64) -> bool {
+        let (header, packing) = (self.header(offset), self.layout().config().packing);
+        // Somebody who holds a record may look like nobody: the mark decides.
+        let held = match packing {
+            Packing::Counted | Packing::Leased => header.locked(),
+            Packing::Locked | Packing::Versions => header == packing.vacant(0),
+        };
+        held && self.is_coming(table, offset)
     }
 
     /// Copies the record into `buf`; which of its versions is the latest, if that is of one piece now.

@@ -182,11 +182,14 @@ impl Phases {
             if access.location == NOWHERE {
                 self.context.charge(CpuWork::Probe);
                 match self.local.locate(access.table, access.key) {
-                    Some(offset) => access.location = offset,
-                    // A fetch looks again: who may find nothing must know what stands for that.
-                    None if access.optional => {}
+                    Some(offset) => (access.location, access.fresh) = (offset, true),
+                    // Who may find nothing must know what stands for that.
+                    None if access.optional => self.locate_optional(access),
                     None => return Err(Abort::NotFound.into()),
                 }
+            }
+            if access.location == NOWHERE {
+                continue;
             }
             match serve(&self.local, access) {
                 Served::Done => access.pending = false,
@@ -229,7 +232,7 @@ impl Phases {
         self.context.charge(CpuWork::Copy(access.image_words() as u32 * 8));
         match access.shape().packing {
             Packing::Versions => return self.read_local_version(store, access),
-            Packing::Counted => {
+            Packing::Counted | Packing::Leased => {
                 let found = access.location();
                 return match store.look(access.table, access.key, found, access.image()) {
                     Look::Whole(offset, slot) => {
@@ -249,7 +252,7 @@ impl Phases {
                     Look::Absent(_) => Served::Denied(Abort::NotFound),
                 };
             }
-            Packing::Locked | Packing::Leased => {}
+            Packing::Locked => {}
         }
         match store.read(access.location, access.image(), access.shape()) {
             Some(slot) => {
@@ -265,6 +268,15 @@ impl Phases {
 
     /// Reads the version of a local record that is right for the transaction's place in the order.
     fn read_local_version(&self, store: &NodeStore, access: &mut Access) -> Served {
+        match store.find(access.table, access.key, access.location) {
+            Some(offset) => access.location = offset,
+            None if access.optional && !access.fetched => {
+                access.take_absence(0);
+                return Served::Done;
+            }
+            None if access.fetched => return Served::Denied(Abort::ReadChanged),
+            None => return Served::Denied(Abort::NotFound),
+        }
         // Where the NIC moves read timestamps, it does so for local records too, when the read is confirmed.
         let confirm = access.intent == Intent::Read && !self.context.plan.nic_owns_leases();
         let slot = if access.intent == Intent::Read {
@@ -286,6 +298,11 @@ impl Phases {
             Ok(None) => {
                 self.context.torn();
                 Served::Wait
+            }
+            // Whether it came later than the transaction's time is decided when its absence is confirmed.
+            Err(Abort::NoVersion) if access.optional && !access.fetched => {
+                access.take_absence(0);
+                Served::Done
             }
             Err(abort) => Served::Denied(abort),
         }
@@ -399,7 +416,6 @@ impl Phases {
 
     /// Checks the records that were read and are there.
     async fn check_records(&self, txn: &mut Txn, rule: CheckRule) -> Result<(), Stop> {
-        let step = self.context.plan.step(Phase::Validate);
         let by_nic = self.context.plan.nic_owns_leases();
         let (set, _) = txn.serve(Phase::Validate);
         let serve = |store: &NodeStore, access: &mut Access| {
@@ -428,7 +444,7 @@ impl Phases {
         if split.remote == 0 {
             return Ok(());
         }
-        match step.via {
+        match self.context.plan.step(Phase::Validate).via {
             Via::OneSided => self.one.validate(txn, rule).await,
             Via::TwoSided | Via::Hybrid => self.two.validate(txn, rule).await,
         }
@@ -475,19 +491,15 @@ impl PhaseOps for Phases {
     async fn lock_and_read(&self, txn: &mut Txn, rule: LockRule) -> Result<(), Stop> {
         self.lock_records(txn, rule).await?;
         // Locks first: a record that is there already is then news only to who has read nothing stale.
-        if txn.accesses().iter().any(Access::wants_slot) {
-            self.reserve(txn, rule.stamp).await
-        } else {
-            Ok(())
-        }
+        if txn.accesses().iter().any(Access::wants_slot) { self.reserve(txn, rule).await } else { Ok(()) }
     }
 
     async fn validate(&self, txn: &mut Txn, rule: CheckRule) -> Result<(), Stop> {
         if txn.has_scanned() {
-            self.check_leaves(txn).await?;
+            self.check_leaves(txn, rule).await?;
         }
         if txn.accesses().iter().any(Access::absent) {
-            self.check_absence(txn).await?;
+            self.check_absence(txn, rule).await?;
         }
         self.check_records(txn, rule).await
     }

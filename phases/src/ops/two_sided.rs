@@ -6,11 +6,12 @@
 //!
 //! Operations serve the records marked pending and leave the others alone.
 
+use super::ranges::until;
 use super::wire::{self, MESSAGE_HEADER, Name, Outcome};
 use super::{Context, MAX_TRIES, PhaseOps, Stop, fault};
 use crate::log::Slot;
 use crate::plan::{Phase, Step};
-use crate::rule::{Abort, Ask, CheckRule, Header, LockRule, Packing, Stamp, Timestamp, Verdict};
+use crate::rule::{Abort, Ask, CheckRule, Header, LockRule, Mode, Packing, Timestamp, Verdict};
 use crate::txn::{Access, Change, NOWHERE, Txn};
 use primitives::exec::yield_now;
 use primitives::fabric::{AnyNic, CpuWork};
@@ -139,8 +140,8 @@ impl TwoSided {
             });
             match outcome.map_err(|e| fault(phase)(RpcError::from(e)))? {
                 Outcome::Done(_) | Outcome::Wait => {}
-                Outcome::Absent(version) if phase == Phase::Fetch && access.optional => {
-                    access.take_absence(version);
+                Outcome::Absent(version) if access.optional && !access.fetched => {
+                    access.take_absence(version)
                 }
                 // Somebody has removed it since it was read.
                 Outcome::Absent(_) => {
@@ -160,6 +161,11 @@ impl TwoSided {
                         });
                         // A record that is not there has no timestamps.
                         self.context.clock.learn(seen.map_or(Timestamp(0), |(_, seen)| seen));
+                    }
+                    // Its owner is to say whether it came later than the transaction's time.
+                    if abort == Abort::NoVersion && access.optional && !access.fetched {
+                        access.take_absence(0);
+                        continue;
                     }
                     denied = denied.or(Some(abort));
                 }
@@ -181,7 +187,7 @@ impl TwoSided {
         write: impl Fn(&Access, &mut Writer<'_>),
         mut done: impl FnMut(&mut Access, &mut Reader<'_>) -> Result<(), Malformed>,
     ) -> Result<(), Stop> {
-        let step = self.context.plan.step(phase);
+        let step = self.context.plan.step_of_owner(phase);
         let limit = self.limit(step);
         let mut from = 0;
         let mut tries = 0;
@@ -243,28 +249,40 @@ impl TwoSided {
     pub(super) async fn reserve(
         &self,
         set: &mut [Access],
-        stamp: Stamp,
+        rule: LockRule,
         cost: &mut Cost,
     ) -> Result<(), Stop> {
+        let ask = Ask { mode: Mode::Exclusive, held: false, read: None };
         let write = |access: &Access, w: &mut Writer<'_>| {
-            w.word(stamp.0);
+            wire::write_lock(w, rule, ask);
             wire::write_absence(w, access.absence());
         };
         let done = |access: &mut Access, reply: &mut Reader<'_>| {
-            let header = Header(reply.word()?);
+            let (header, version) = (Header(reply.word()?), reply.word()?);
             access.grown = wire::read_grown(reply)?;
-            access.take_slot(access.location, header);
+            access.take_slot(access.location, header, version);
             Ok(())
         };
-        let tries = (0, Abort::LockConflict);
+        let tries = (rule.retries(), Abort::LockConflict);
         self.call_all(set, Phase::Lock, |_| wire::RESERVE, tries, cost, write, done).await
     }
 
     /// Asks the owners of pending records, which were not there, whether that is still so.
-    pub(super) async fn check_absence(&self, set: &mut [Access], cost: &mut Cost) -> Result<(), Stop> {
-        let write = |access: &Access, w: &mut Writer<'_>| w.word(access.version);
+    pub(super) async fn check_absence(
+        &self,
+        set: &mut [Access],
+        rule: CheckRule,
+        cost: &mut Cost,
+    ) -> Result<(), Stop> {
+        let write = |access: &Access, w: &mut Writer<'_>| {
+            w.word(access.version);
+            w.word(until(rule, access.time));
+        };
         let tries = (0, Abort::ReadChanged);
-        let done = |_: &mut Access, _: &mut Reader<'_>| Ok(());
+        let done = |access: &mut Access, _: &mut Reader<'_>| {
+            access.confirmed = rule == CheckRule::ReadAt;
+            Ok(())
+        };
         self.call_all(set, Phase::Validate, |_| wire::ABSENT, tries, cost, write, done).await
     }
 
@@ -413,8 +431,7 @@ impl PhaseOps for TwoSided {
 
     async fn unlock(&self, txn: &mut Txn) -> Result<(), Stop> {
         let (set, cost) = txn.serve(Phase::Unlock);
-        let handler =
-            |access: &Access| if access.change == Change::Insert { wire::UNDO } else { wire::UNLOCK };
+        let handler = |access: &Access| if access.reserved() { wire::UNDO } else { wire::UNLOCK };
         let write = |access: &Access, w: &mut Writer<'_>| w.word(access.header.0);
         let tries = (0, Abort::Unstable);
         self.call_all(set, Phase::Unlock, handler, tries, cost, write, freed).await

@@ -10,12 +10,12 @@
 //! | APPEND   | ring position, words… | outcome |
 //! | TRUNCATE | ring position | outcome, head position |
 //! | PING     | | outcome |
-//! | RESERVE  | name, key, who asks, `known:1, 0, version:39` that stood for the absence | outcome, header; leaf, its version before and after, leaf split off and its version, if there is a tree |
+//! | RESERVE  | name, key, who asks, rule, `known:1, 0, version:39` that stood for the absence | outcome, header, version; leaf, its version before and after, leaf split off and its version, if there is a tree |
 //! | UNDO     | name, key, header as held | outcome |
 //! | REMOVE   | name, key, new version | outcome |
-//! | ABSENT   | name, key, version that stands for the absence | outcome |
-//! | SCAN     | table and limit as a name, first key, last key, order | outcome; `ended:1, rows:16, leaves:16`; leaves with versions; of each row: key, offset (0: ask again), record |
-//! | LEAVES   | table and shard as a name, how many; leaves with versions | outcome |
+//! | ABSENT   | name, key, version that stands for the absence, time until which it has to | outcome |
+//! | SCAN     | table and limit as a name, first key, last key, order, time | outcome; `ended:1, rows:16, leaves:16`; time of the last removal; leaves with versions; of each row: key, offset (0: ask again), record unless the range only names keys |
+//! | LEAVES   | table and shard as a name, how many; time until which they have to stand; leaves with versions | outcome |
 //! | LETTER   | place, head and checksum of the letter, first word of the piece, words… | outcome |
 //!
 //! A *name* is `table:16 | offset:48`, where the offset is that of the record if the requester knows it, else 0; the
@@ -234,15 +234,16 @@ pub(super) fn read_grown(from: &mut Reader<'_>) -> Result<Option<Grown>, Malform
     Ok((word >> 33 & 1 == 1).then_some(Grown { leaf: word as u32, before, after, split }))
 }
 
-/// A scan's request.
-pub(super) fn write_scan(out: &mut Writer<'_>, scan: &Scan) {
+/// A scan's request, of a transaction at `time`.
+pub(super) fn write_scan(out: &mut Writer<'_>, scan: &Scan, time: Timestamp) {
     Name { table: scan.table, offset: scan.limit as u64, key: scan.from }.write(out);
     out.word(scan.to);
     out.word(scan.order as u64);
+    out.word(time.0);
 }
 
 /// The same at the owner; limits beyond 2⁴⁸ make no sense and are cut off.
-pub(super) fn read_scan(from: &mut Reader<'_>) -> Result<Scan, Malformed> {
+pub(super) fn read_scan(from: &mut Reader<'_>) -> Result<(Scan, Timestamp), Malformed> {
     let Name { table, offset, key } = Name::read(from)?;
     let to = from.word()?;
     let order = match from.word()? {
@@ -250,12 +251,12 @@ pub(super) fn read_scan(from: &mut Reader<'_>) -> Result<Scan, Malformed> {
         1 => Order::Descending,
         value => return Err(Malformed::Field { field: "scan order", value }),
     };
-    Ok(Scan { table, from: key, to, limit: offset as usize, order })
+    Ok((Scan { table, from: key, to, limit: offset as usize, order }, read_time(from)?))
 }
 
 /// Rows of a scan that a reply of so many words has room for.
 pub(super) fn rows_per_page(shape: Shape, reply_words: usize) -> usize {
-    reply_words.saturating_sub(2 + 2 * PAGE_LEAVES) / (2 + record_words(shape))
+    reply_words.saturating_sub(3 + 2 * PAGE_LEAVES) / (2 + row_words(shape))
 }
 
 const ENDED: u64 = 1 << 32;
@@ -264,20 +265,21 @@ const ENDED: u64 = 1 << 32;
 pub(super) fn write_page(out: &mut Writer<'_>, page: &Page) {
     let ended = if page.ended { ENDED } else { 0 };
     out.word(ended | (page.rows().len() as u64) << 16 | page.leaves().len() as u64);
+    out.word(page.removed_at);
     for &(leaf, version) in page.leaves() {
         out.word(u64::from(leaf));
         out.word(version);
     }
 }
 
-/// Whether the range has ended, how many rows the page has, and how many leaves.
-pub(super) fn read_page(from: &mut Reader<'_>) -> Result<(bool, usize, usize), Malformed> {
+/// Whether the range has ended, how many rows the page has, how many leaves, and when a key last went from them.
+pub(super) fn read_page(from: &mut Reader<'_>) -> Result<(bool, usize, usize, u64), Malformed> {
     let word = from.word()?;
     let (rows, leaves) = ((word >> 16 & 0xffff) as usize, (word & 0xffff) as usize);
     if rows > PAGE_ROWS || leaves > PAGE_LEAVES || word >> 33 != 0 {
         return Err(Malformed::Field { field: "page", value: word });
     }
-    Ok((word & ENDED != 0, rows, leaves))
+    Ok((word & ENDED != 0, rows, leaves, from.word()?))
 }
 
 /// Which leaves to look at.
@@ -286,16 +288,21 @@ pub(super) fn write_leaves(
     table: TableId,
     shard: u16,
     count: usize,
+    until: u64,
     leaves: impl Iterator<Item = (u32, u64)>,
 ) {
     Name { table, offset: u64::from(shard), key: count as u64 }.write(out);
+    out.word(until);
     for (leaf, version) in leaves {
         out.word(u64::from(leaf));
         out.word(version);
     }
 }
 
-/// Words that a record takes in a reply of an owner whose records have one version each.
-pub(super) fn record_words(shape: Shape) -> usize {
+/// Words that a row's record takes in a page: none where the range only names keys.
+pub(super) fn row_words(shape: Shape) -> usize {
+    if shape.packing.ranges_name_keys() {
+        return 0;
+    }
     1 + usize::from(names_version(shape.packing)) + shape.payload as usize
 }

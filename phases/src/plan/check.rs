@@ -95,10 +95,10 @@ impl Needs {
     /// Versions: a lock word, a read timestamp, and the versions' own.
     pub const MVCC: Needs = Needs { protocol: "mvcc", packing: Packing::Versions, ..Needs::OCC };
 
-    /// Whether the protocol's transactions may insert, delete, scan and look for what is not there. That takes versions that
-    /// count on when a slot has another record, and a validation that looks again at ranges and at what was missing.
+    /// Whether the protocol's transactions may insert, delete, scan and look for what is not there: all but those that are
+    /// ordered ahead, of which it has to be known before they run which records there are.
     pub fn changes_tables(&self) -> bool {
-        self.packing == Packing::Counted && self.runs(Phase::Validate)
+        !self.sequenced
     }
 
     /// The same protocol, with records of this length.
@@ -372,6 +372,12 @@ impl CheckedPlan {
             Some(step) => step,
             None => panic!("bug: {phase} is run, but the protocol did not declare it"),
         }
+    }
+
+    /// How requests of `phase` are sent that only the owner can serve, also where the protocol does not run the phase otherwise.
+    #[inline]
+    pub fn step_of_owner(&self, phase: Phase) -> Step {
+        self.plan.step(phase).unwrap_or_else(|| Step::table2(phase, Via::TwoSided))
     }
 
     /// Whether lock words are changed by NIC atomics that the CPU's are not atomic with, so that even a record

@@ -3,7 +3,7 @@
 //! ```text
 //! words 0..14   seven entries: key, location word
 //! word 14       offset of the next bucket of the chain, 0 if there is none
-//! word 15       of a chain's first bucket: `gate:1 | 0 | floor:39`
+//! word 15       of a chain's first bucket: `gate:1 | 0 | floor`, as wide as versions are
 //! ```
 //!
 //! The *gate* is closed while the owner's CPU changes the chain. The *floor* is the latest version that a record of the chain
@@ -19,7 +19,7 @@
 //! `slots` tells how. Entries stay in their bucket, a freed one is used again, and a chain that has no free one grows by an
 //! overflow bucket; buckets are never taken out of a chain.
 
-use super::layout::{BUCKET_ENTRIES, TableId, hash};
+use super::layout::{BUCKET_ENTRIES, Layout, TableId, hash};
 use super::{NodeStore, StoreError};
 use crate::rule::Packing;
 use primitives::mem::{Buf, Region};
@@ -28,7 +28,6 @@ use std::cell::Cell;
 const LINK_WORD: usize = 14;
 const GATE_WORD: u64 = 15;
 const GATE: u64 = 1 << 63;
-const FLOOR_MASK: u64 = (1 << 39) - 1;
 /// Looks at a closed gate before the thread lets others run: behind it is a hundred instructions' work.
 const SPINS: u32 = 100;
 const OFFSET_MASK: u64 = (1 << 48) - 1;
@@ -83,13 +82,14 @@ fn probe_local(region: &Region, bucket: u64, key: u64) -> Found {
 
 /// The floor of a chain whose first bucket was READ into `buf`; `None` while its owner changes the chain.
 #[inline]
-pub(crate) fn floor_of(buf: &Buf, first_version: u64) -> Option<u64> {
-    floor(buf.word(GATE_WORD as usize), first_version)
+pub(crate) fn floor_of(buf: &Buf, layout: &Layout) -> Option<u64> {
+    floor(buf.word(GATE_WORD as usize), layout)
 }
 
 #[inline]
-fn floor(word: u64, first_version: u64) -> Option<u64> {
-    (word & GATE == 0).then_some(first_version.wrapping_add(word) & FLOOR_MASK)
+fn floor(word: u64, layout: &Layout) -> Option<u64> {
+    let config = layout.config();
+    (word & GATE == 0).then_some(config.first_version.wrapping_add(word) & config.packing.version_mask())
 }
 
 /// Waits a little, and lets others run if it has waited for long: whoever is waited for may have lost its CPU.
@@ -104,6 +104,7 @@ pub(super) struct Gate<'r> {
     region: &'r Region,
     word: u64,
     first_version: u64,
+    packing: Packing,
     floor: Cell<u64>,
 }
 
@@ -114,8 +115,9 @@ impl<'r> Gate<'r> {
         loop {
             let seen = region.load(word);
             if seen & GATE == 0 && region.compare_swap(word, seen, seen | GATE) == seen {
-                let first_version = store.layout.config().first_version;
-                return Gate { region, word, first_version, floor: Cell::new(seen) };
+                let (first_version, packing) =
+                    (store.layout.config().first_version, store.layout.config().packing);
+                return Gate { region, word, first_version, packing, floor: Cell::new(seen) };
             }
             spin(&mut tries);
         }
@@ -123,13 +125,13 @@ impl<'r> Gate<'r> {
 
     /// The version that stands for absence.
     pub(super) fn floor(&self) -> u64 {
-        self.first_version.wrapping_add(self.floor.get()) & FLOOR_MASK
+        self.first_version.wrapping_add(self.floor.get()) & self.packing.version_mask()
     }
 
     /// Raises the floor to `version`, if that is later; visible at once, before what follows.
     pub(super) fn raise(&self, version: u64) {
-        if Packing::Counted.later(version, self.floor()) {
-            self.floor.set(version.wrapping_sub(self.first_version) & FLOOR_MASK);
+        if self.packing.later(version, self.floor()) {
+            self.floor.set(version.wrapping_sub(self.first_version) & self.packing.version_mask());
             self.region.store(self.word, self.floor.get() | GATE);
         }
     }
@@ -172,7 +174,7 @@ impl NodeStore {
                     return None;
                 }
                 if self.region.load(word) == seen {
-                    return floor(seen, self.layout.config().first_version);
+                    return floor(seen, &self.layout);
                 }
             }
             spin(&mut tries);

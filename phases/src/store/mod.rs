@@ -17,6 +17,7 @@ pub(crate) use index::{Found, floor_of, probe_bucket};
 pub use layout::{Layout, StoreConfig, TableId, TableSpec};
 pub(crate) use ordered::{PAGE_LEAVES, PAGE_ROWS, Page};
 pub use record::Shape;
+pub(crate) use slots::Refused;
 pub(crate) use tree::Grown;
 
 use crate::rule::{Header, Packing};

@@ -25,6 +25,8 @@ pub(crate) struct Page {
     leaf_count: usize,
     /// The range has no more keys.
     pub(crate) ended: bool,
+    /// The latest time at which a key of these leaves was removed, where versions are times.
+    pub(crate) removed_at: u64,
 }
 
 impl Page {
@@ -50,8 +52,9 @@ impl Scan {
 }
 
 impl NodeStore {
-    /// The first rows of a scan, at most `most`. None if the table has no tree.
-    pub(crate) fn page(&self, scan: &Scan, most: usize) -> Option<Page> {
+    /// The first rows of a scan, at most `most`, for a transaction at `time`: from now on no key may come there at that time or
+    /// before. None if the table has no tree.
+    pub(crate) fn page(&self, scan: &Scan, most: usize, time: u64) -> Option<Page> {
         let tree = self.tree(scan.table, self.layout.shard(scan.table, scan.from))?;
         let limit = scan.limit.min(most).min(PAGE_ROWS);
         let mut page = Page {
@@ -60,6 +63,7 @@ impl NodeStore {
             leaves: [(0, 0); PAGE_LEAVES],
             leaf_count: 0,
             ended: false,
+            removed_at: 0,
         };
         if limit == 0 {
             return Some(page);
@@ -78,20 +82,31 @@ impl NodeStore {
             *row_count += 1;
             *row_count < limit
         };
-        page.ended = latch(tree).scan(scan.from..=scan.to, scan.order == Order::Descending, leaf, row);
+        let mut tree = latch(tree);
+        page.ended = tree.scan(scan.from..=scan.to, scan.order == Order::Descending, leaf, row);
+        page.removed_at =
+            page.leaves[..page.leaf_count].iter().fold(0, |at, leaf| at.max(tree.see(leaf.0, time)));
         Some(page)
     }
 
-    /// Whether all these leaves have the versions that a scan saw; false if the table has no such tree.
+    /// Whether all these leaves have the versions that a scan saw; if so, no key may come there at `time` or before. False if
+    /// the table has no such tree.
     pub(crate) fn leaves_stand(
         &self,
         table: TableId,
         shard: u16,
+        time: u64,
         mut leaves: impl Iterator<Item = (u32, u64)>,
     ) -> bool {
         let Some(tree) = self.tree(table, shard) else { return false };
-        let tree = latch(tree);
-        leaves.all(|(leaf, version)| tree.version(leaf) == version)
+        let mut tree = latch(tree);
+        leaves.all(|(leaf, version)| {
+            let stands = tree.version(leaf) == version;
+            if stands {
+                tree.see(leaf, time);
+            }
+            stands
+        })
     }
 
     /// Keys in a table's trees, and bytes of their nodes.

@@ -201,10 +201,44 @@ pub(crate) fn absence(version: u64, key: u64) -> u64 {
     !checksum(version, key, [0x6162_7365_6e74].into_iter())
 }
 
-/// Whether a slot has no record; for packings whose version is in the first word.
-#[inline]
-pub(crate) fn is_absent(word: impl Fn(usize) -> u64) -> bool {
-    word(1) == absence(Header(word(HEADER_WORD)).version(), word(KEY_WORD))
+impl Shape {
+    /// Whether a slot of the table has no record: it was removed, or somebody is about to create it. Where versions are kept that is
+    /// having none.
+    #[inline]
+    pub(crate) fn is_absent(self, word: impl Fn(usize) -> u64) -> bool {
+        match self.packing {
+            Packing::Versions => word(self.version_word(self.newest(&word))) == 0,
+            _ => word(1) == absence(self.version(word(self.version_word(0))), word(KEY_WORD)),
+        }
+    }
+
+    /// The latest version that a slot has or had.
+    #[inline]
+    pub(crate) fn latest(self, word: impl Fn(usize) -> u64) -> u64 {
+        self.version(word(self.version_word(self.newest(&word))))
+    }
+}
+
+/// Makes a slot one without a record, with `header` as its first word. Versions go the oldest first: whoever looks meanwhile finds
+/// the one that is right for it, or none.
+pub(crate) fn vacate(region: &Region, offset: u64, shape: Shape, key: u64, version: u64, header: Header) {
+    let put = |word: usize, value: u64| region.store(offset + word as u64 * 8, value);
+    if shape.packing == Packing::Versions {
+        loop {
+            let word = words_at(region, offset);
+            let kept = (0..SLOTS).filter(|&slot| word(shape.version_word(slot)) != 0);
+            let Some(oldest) = kept.min_by_key(|&slot| word(shape.version_word(slot))) else { break };
+            put(shape.version_word(oldest), 0);
+        }
+        put(RTS_WORD, 0);
+    } else {
+        put(1, absence(version, key));
+        if shape.packing == Packing::Locked {
+            put(shape.version_word(0), version);
+        }
+    }
+    put(KEY_WORD, key);
+    put(HEADER_WORD, header.0);
 }
 
 /// Completes the image to install, `first` words into `buf`, whose payload is in place.

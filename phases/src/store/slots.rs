@@ -12,18 +12,27 @@
 //! grow, and so do those of a key: a location remembered from before, a CAS under way, a validating READ find a version that
 //! is not the one read, whatever has become of slot and key in between, and the key in the record tells whose it is.
 //! No lock word of a free slot is one that a CAS could expect, so a CPU may write it even where NIC atomics are atomic only
-//! among themselves.
+//! among themselves. How each packing says "no record" is [`Shape::is_absent`](super::Shape) and [`Packing::vacant`]'s affair.
+//!
+//! **Where versions are times** (SUNDIAL, MVCC) absence has to be true at one. Who finds that a key is not there tells its owner at
+//! which time ([`NodeStore::confirm_absence`]), and the owner keeps the latest such time for each leaf of a tree and for groups of
+//! other keys; whoever creates a record comes behind it. Removed records leave no versions: whoever would have to see one from
+//! before its removal finds the floor of the chain, or the leaf's last removal, ahead of its own time and gives up.
 //!
 //! **Room** is what the layout has set aside. Removed records make room at once; a table without any refuses, and the transaction
 //! aborts.
 
 use super::index::Gate;
-use super::layout::{Layout, SHARDS, TableId};
+use super::layout::{Layout, SHARDS, TableId, hash};
 use super::tree::{Grown, Tree};
-use super::{NodeStore, StoreError, record};
-use crate::rule::{Abort, Header, Owner, Packing};
+use super::{NodeStore, Shape, StoreError, record};
+use crate::rule::{Abort, Ask, Header, LockRule, Mode, Packing, Timestamp, Verdict, versions};
 use primitives::verbs::NodeId;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard};
+
+/// Groups that a table's keys are in for the times at which they were not there.
+const GAPS: usize = 1024;
 
 /// What only the node's CPUs see: free slots, trees, and at a backup the versions at which keys were removed.
 pub(super) struct Owned {
@@ -33,6 +42,8 @@ pub(super) struct Owned {
     trees: Vec<Vec<Mutex<Tree>>>,
     /// By copy and table: key to version.
     graves: Vec<Mutex<Tree>>,
+    /// By table: times at which keys of a group were seen not to be there. None where versions are not times.
+    gaps: Vec<Box<[AtomicU64]>>,
 }
 
 /// A slot set aside for a record.
@@ -42,9 +53,29 @@ pub(crate) struct Reserved {
     pub(crate) offset: u64,
     /// Its header, locked.
     pub(crate) header: Header,
+    /// The version that stands for the record's absence.
+    pub(crate) version: u64,
     /// What became of the tree's leaves, if the table has a tree.
     pub(crate) grown: Option<Grown>,
 }
+
+/// Why no slot was set aside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Refused {
+    /// Never [`Verdict::Grant`].
+    pub(crate) verdict: Verdict,
+    /// The time behind which the record could be created, where that is why.
+    pub(crate) seen: u64,
+}
+
+impl From<Abort> for Refused {
+    fn from(abort: Abort) -> Refused {
+        Refused { verdict: Verdict::Deny(abort), seen: 0 }
+    }
+}
+
+/// What a transaction asks of a slot for a record that it creates.
+const ALONE: Ask = Ask { mode: Mode::Exclusive, held: false, read: None };
 
 /// A latch is held for a few hundred instructions that do not panic.
 pub(super) fn latch<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -55,6 +86,7 @@ impl Owned {
     pub(super) fn new(layout: &Layout) -> Owned {
         let tables = layout.config().tables.len();
         let copies = usize::from(layout.config().replicas);
+        let groups = if layout.config().packing.timed() { GAPS } else { 0 };
         let of_table = |table: usize| -> Vec<Mutex<Tree>> {
             let shards = if layout.is_ordered(TableId(table as u16)) { SHARDS } else { 0 };
             (0..shards).map(|_| Mutex::new(Tree::default())).collect()
@@ -63,13 +95,14 @@ impl Owned {
             free: (0..copies * tables).map(|_| Mutex::new(Vec::new())).collect(),
             trees: (0..tables).map(of_table).collect(),
             graves: (0..copies * tables).map(|_| Mutex::new(Tree::default())).collect(),
+            gaps: (0..tables).map(|_| (0..groups).map(|_| AtomicU64::new(0)).collect()).collect(),
         }
     }
 }
 
-/// The later of two counted versions.
-fn later(a: u64, b: u64) -> u64 {
-    if Packing::Counted.later(a, b) { a } else { b }
+/// The later of two versions.
+fn later(packing: Packing, a: u64, b: u64) -> u64 {
+    if packing.later(a, b) { a } else { b }
 }
 
 impl NodeStore {
@@ -82,14 +115,69 @@ impl NodeStore {
         self.owned.trees.get(usize::from(table.0))?.get(usize::from(shard))
     }
 
-    fn grow(&self, table: TableId, key: u64, offset: u64) -> Option<Grown> {
-        let tree = self.tree(table, self.layout.shard(table, key))?;
-        latch(tree).insert(key, offset).ok()
+    /// Puts a key into the tree, if there is one; and the latest time at which somebody has seen that it was not there.
+    fn grow(&self, table: TableId, key: u64, offset: u64) -> (Option<Grown>, u64) {
+        let Some(tree) = self.tree(table, self.layout.shard(table, key)) else { return (None, 0) };
+        let mut tree = latch(tree);
+        let seen = tree.read_at(key);
+        (tree.insert(key, offset).ok(), seen)
     }
 
-    fn shrink(&self, table: TableId, key: u64) {
+    /// Takes a key out of the tree; `removed_at` is the time at which its record was removed, 0 if there was none.
+    fn shrink(&self, table: TableId, key: u64, removed_at: u64) {
         if let Some(tree) = self.tree(table, self.layout.shard(table, key)) {
-            latch(tree).remove(key);
+            latch(tree).remove_at(key, removed_at);
+        }
+    }
+
+    /// The time of a key's group.
+    fn gap(&self, table: TableId, key: u64) -> Option<&AtomicU64> {
+        let gaps = self.owned.gaps.get(usize::from(table.0))?;
+        gaps.get((hash(key) >> 32) as usize % GAPS)
+    }
+
+    /// Whether a record that was not there, for which `version` stands, still is not; and from now on it may not be created at
+    /// `time` or before.
+    ///
+    /// # Errors
+    /// [`Abort::ReadChanged`] if it has come, or come and gone; for a reader of versions [`Abort::ReadLocked`] if an earlier
+    /// transaction is about to create it, [`Abort::NoVersion`] if it was removed later than `time`.
+    pub(crate) fn confirm_absence(
+        &self,
+        table: TableId,
+        key: u64,
+        version: u64,
+        time: u64,
+    ) -> Result<(), Refused> {
+        let stands = |stands: bool| if stands { Ok(()) } else { Err(Refused::from(Abort::ReadChanged)) };
+        let Some(gap) = self.gap(table, key) else {
+            return stands(self.absence(table, key) == Some(version));
+        };
+        let gate = Gate::close(self, self.layout.bucket(0, table, key));
+        let there = self.locate(table, key);
+        if self.layout.config().packing != Packing::Versions {
+            stands(there.is_none() && gate.floor() == version)?;
+        } else if gate.floor() > time {
+            return Err(Refused { verdict: Verdict::Deny(Abort::NoVersion), seen: gate.floor() });
+        } else if let Some(offset) = there {
+            self.is_to_come(table, offset, Timestamp(time))?;
+        }
+        gap.fetch_max(time, Ordering::SeqCst);
+        Ok(())
+    }
+
+    /// Whether a record was created, or is to be, after `time` and not before.
+    fn is_to_come(&self, table: TableId, offset: u64, time: Timestamp) -> Result<(), Abort> {
+        let shape = self.layout.shape(table);
+        // The lock before the versions: who frees it has put them there.
+        let lock = self.region.load(offset);
+        let word = record::words_at(&self.region, offset);
+        let wts = || (0..shape.slots()).map(|slot| word(shape.version_word(slot)));
+        match versions::readable(lock, wts(), time) {
+            Ok(_) => Err(Abort::ReadChanged),
+            // With a slot left its first version is known; otherwise there may have been earlier ones.
+            Err(Abort::NoVersion) if wts().any(|wts| wts == 0) => Ok(()),
+            Err(abort) => Err(abort),
         }
     }
 
@@ -137,7 +225,7 @@ impl NodeStore {
         let version = self.layout.config().first_version;
         let offset = self.insert_behind(&gate, copy, table, key, version, payload.iter().copied())?;
         if copy == 0 {
-            self.grow(table, key, offset);
+            let _ = self.grow(table, key, offset);
         }
         Ok(offset)
     }
@@ -159,55 +247,88 @@ impl NodeStore {
         Ok(offset)
     }
 
-    /// Sets a slot aside for a record that a transaction of `owner` is about to create. `absent` is the version that stood for its
+    /// Sets a slot aside for a record that the rule's transaction is about to create. `absent` is the version that stood for its
     /// absence, if the transaction has looked for it before.
     ///
     /// # Errors
-    /// [`Abort::Exists`], [`Abort::LockConflict`] if somebody else is about to create it, [`Abort::TableFull`];
-    /// [`Abort::WriteChanged`] if it may not have been absent all the time since it was looked for.
+    /// [`Abort::Exists`]; what the rule says of a lock that is held if somebody else is about to create it; [`Abort::TableFull`];
+    /// [`Abort::WriteChanged`] if it may not have been absent all the time since it was looked for; [`Abort::TooLate`] if it was
+    /// not there at a later time than the transaction's place in the order.
     pub(crate) fn reserve(
         &self,
         table: TableId,
         key: u64,
         absent: Option<u64>,
-        owner: Owner,
-    ) -> Result<Reserved, Abort> {
-        let first = self.layout.bucket(0, table, key);
+        rule: LockRule,
+    ) -> Result<Reserved, Refused> {
+        let (first, shape, packing) =
+            (self.layout.bucket(0, table, key), self.layout.shape(table), rule.packing);
         let gate = Gate::close(self, first);
-        if absent.is_some_and(|version| version != gate.floor()) {
-            return Err(Abort::WriteChanged);
+        let ordered = packing == Packing::Versions;
+        // Who has a place in the order has told of it when it looked; nobody has created the record before it since.
+        if !ordered && absent.is_some_and(|version| version != gate.floor()) {
+            return Err(Abort::WriteChanged.into());
         }
-        let entry = self.free_entry(0, table, first, key).map_err(|error| match error {
-            StoreError::Duplicate { .. } => {
-                let there = self.locate(table, key).is_some_and(|at| !self.is_coming(at));
-                match (there, absent) {
-                    (true, None) => Abort::Exists,
-                    (true, Some(_)) => Abort::WriteChanged,
-                    (false, _) => Abort::LockConflict,
+        let entry = match self.free_entry(0, table, first, key) {
+            Ok(entry) => entry,
+            Err(StoreError::Duplicate { .. }) => return Err(self.taken(table, key, absent, rule)),
+            Err(_) => return Err(Abort::TableFull.into()),
+        };
+        let offset = self.take_slot(0, table).map_err(|_| Abort::TableFull)?;
+        let mut version = gate.floor();
+        if !ordered && self.region.load(offset) != 0 {
+            version = later(packing, shape.latest(record::words_at(&self.region, offset)), version);
+        }
+        // Whoever comes by the tree finds a slot without a record, held by somebody.
+        self.vacate(table, offset, key, version);
+        let (grown, seen) = self.grow(table, key, offset);
+        let seen = seen.max(self.gap(table, key).map_or(0, |gap| gap.load(Ordering::SeqCst)));
+        if ordered && (seen > rule.time.0 || version >= rule.time.0) {
+            self.shrink(table, key, 0);
+            self.give_slot(0, table, offset);
+            return Err(Refused { verdict: Verdict::Deny(Abort::TooLate), seen: seen.max(version) });
+        }
+        if packing == Packing::Leased {
+            version = version.max(seen);
+        }
+        let Verdict::Grant(header) = rule.decide(ALONE, packing.installed(version)) else {
+            unreachable!("bug: {rule:?} does not lock what is free")
+        };
+        record::vacate(&self.region, offset, shape, key, version, header);
+        self.link(entry, key, offset);
+        Ok(Reserved { offset, header, version, grown })
+    }
+
+    /// Why a key that is in the index cannot be created.
+    fn taken(&self, table: TableId, key: u64, absent: Option<u64>, rule: LockRule) -> Refused {
+        let verdict = match self.locate(table, key) {
+            Some(offset) if self.is_coming(table, offset) => {
+                match rule.decide(ALONE, Header(self.region.load(offset))) {
+                    // Whoever was to create it has just done so, or given up.
+                    Verdict::Grant(_) => Verdict::Deny(Abort::LockConflict),
+                    held => held,
                 }
             }
-            _ => Abort::TableFull,
-        })?;
-        let offset = self.take_slot(0, table).map_err(|_| Abort::TableFull)?;
-        let was = self.region.load(offset);
-        let base = if was == 0 { gate.floor() } else { later(Header(was).version(), gate.floor()) };
-        let header = Header::new(base).lock(owner);
-        self.vacate(offset, key, header);
-        let grown = self.grow(table, key, offset);
-        self.link(entry, key, offset);
-        Ok(Reserved { offset, header, grown })
+            Some(_) if absent.is_some() => Verdict::Deny(Abort::WriteChanged),
+            Some(_) => Verdict::Deny(Abort::Exists),
+            None => Verdict::Deny(Abort::LockConflict),
+        };
+        Refused { verdict, seen: 0 }
     }
 
     /// Whether a slot has been set aside for a record that is not there yet, or is no more.
-    fn is_coming(&self, offset: u64) -> bool {
-        record::is_absent(record::words_at(&self.region, offset))
+    pub(crate) fn is_coming(&self, table: TableId, offset: u64) -> bool {
+        self.layout.shape(table).is_absent(record::words_at(&self.region, offset))
     }
 
-    /// Marks a slot as one without a record.
-    fn vacate(&self, offset: u64, key: u64, header: Header) {
-        self.region.store(offset + 8, record::absence(header.version(), key));
-        self.region.store(offset + record::KEY_WORD as u64 * 8, key);
-        self.region.store(offset, header.0);
+    /// Marks a slot as one that has no record and may be given out again.
+    fn vacate(&self, table: TableId, offset: u64, key: u64, version: u64) {
+        let shape = self.layout.shape(table);
+        record::vacate(&self.region, offset, shape, key, version, shape.packing.vacant(version));
+    }
+
+    fn latest(&self, shape: Shape, offset: u64) -> u64 {
+        shape.latest(record::words_at(&self.region, offset))
     }
 
     /// Takes a slot back that `held` was set aside with; false if it is not in that state.
@@ -215,13 +336,13 @@ impl NodeStore {
         let first = self.layout.bucket(0, table, key);
         let _gate = Gate::close(self, first);
         let ours = self.is_record(table, offset)
-            && held.locked()
+            && held.0 != 0
             && self.region.load(offset) == held.0
-            && self.is_coming(offset);
+            && self.is_coming(table, offset);
         let Some(entry) = self.entry_of(first, key, offset).filter(|_| ours) else { return false };
-        self.vacate(offset, key, Header::new(held.version()).lock(Owner::default()));
+        self.vacate(table, offset, key, self.latest(self.layout.shape(table), offset));
         self.unlink(entry);
-        self.shrink(table, key);
+        self.shrink(table, key, 0);
         self.give_slot(0, table, offset);
         true
     }
@@ -230,14 +351,15 @@ impl NodeStore {
     pub(crate) fn remove(&self, table: TableId, key: u64, offset: u64, version: u64) -> bool {
         let first = self.layout.bucket(0, table, key);
         let gate = Gate::close(self, first);
+        let packing = self.layout.config().packing;
         let ours = self.is_record(table, offset)
-            && Packing::Counted.awaits(Header(self.region.load(offset)), version)
-            && !self.is_coming(offset);
+            && packing.awaits(Header(self.region.load(offset)), version)
+            && !self.is_coming(table, offset);
         let Some(entry) = self.entry_of(first, key, offset).filter(|_| ours) else { return false };
-        self.vacate(offset, key, Header::new(version).lock(Owner::default()));
+        self.vacate(table, offset, key, version);
         gate.raise(version);
         self.unlink(entry);
-        self.shrink(table, key);
+        self.shrink(table, key, if packing.timed() { version } else { 0 });
         self.give_slot(0, table, offset);
         true
     }
@@ -259,14 +381,15 @@ impl NodeStore {
         let first = self.layout.bucket(copy, table, key);
         let gate = Gate::close(self, first);
         let graves = &self.owned.graves[self.place(copy, table)];
+        let shape = self.layout.shape(table);
         match (self.locate_copy(copy, table, key), payload) {
             (Some(offset), Some(payload)) => {
-                self.bring_to(offset, self.layout.shape(table), version, key, payload);
+                self.bring_to(offset, shape, version, key, payload);
             }
             (None, Some(payload)) => {
                 let mut graves = latch(graves);
                 match graves.get(key) {
-                    Some(removed) if !Packing::Counted.later(version, removed) => return Ok(()),
+                    Some(removed) if !shape.packing.later(version, removed) => return Ok(()),
                     Some(_) => drop(graves.remove(key)),
                     None => {}
                 }
@@ -274,12 +397,11 @@ impl NodeStore {
                 self.insert_behind(&gate, copy, table, key, version, payload)?;
             }
             (Some(offset), None) => {
-                let now = Header(self.region.load(offset));
-                if !Packing::Counted.later(version, now.version()) {
+                if !shape.packing.later(version, self.latest(shape, offset)) {
                     return Ok(());
                 }
                 if let Some(entry) = self.entry_of(first, key, offset) {
-                    self.vacate(offset, key, Header::new(version).lock(Owner::default()));
+                    self.vacate(table, offset, key, version);
                     self.unlink(entry);
                     self.give_slot(copy, table, offset);
                 }
@@ -291,10 +413,10 @@ impl NodeStore {
     }
 
     fn bury(&self, graves: &Mutex<Tree>, key: u64, version: u64) {
-        let mut graves = latch(graves);
+        let (mut graves, packing) = (latch(graves), self.layout.config().packing);
         let known = graves.remove(key);
         // It was just taken out.
-        let _ = graves.insert(key, known.map_or(version, |known| later(version, known)));
+        let _ = graves.insert(key, known.map_or(version, |known| later(packing, version, known)));
     }
 
     /// Shows every record of a copy that this node holds of `primary`'s partition, in no particular order: for checks, while

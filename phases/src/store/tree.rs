@@ -55,10 +55,23 @@ struct Leaf {
     next: u32,
     /// Behind the key that came last.
     run: usize,
+    /// Where versions are times: no key of its range may come at this time or before, for somebody has seen that there is none.
+    read_at: u64,
+    /// The latest time at which a key of its range was removed.
+    removed_at: u64,
 }
 
-const EMPTY_LEAF: Leaf =
-    Leaf { len: 0, keys: [0; LEAF_KEYS], values: [0; LEAF_KEYS], version: 0, prev: NONE, next: NONE, run: 0 };
+const EMPTY_LEAF: Leaf = Leaf {
+    len: 0,
+    keys: [0; LEAF_KEYS],
+    values: [0; LEAF_KEYS],
+    version: 0,
+    prev: NONE,
+    next: NONE,
+    run: 0,
+    read_at: 0,
+    removed_at: 0,
+};
 
 impl Leaf {
     fn keys(&self) -> &[u64] {
@@ -199,7 +212,8 @@ impl Tree {
         }
         let runs = at == leaf.run && at > LEAF_KEYS / 2;
         let kept = if at == LEAF_KEYS || runs { at } else { LEAF_KEYS / 2 };
-        let mut right = EMPTY_LEAF;
+        // Who has seen the one has seen the other.
+        let mut right = Leaf { read_at: leaf.read_at, removed_at: leaf.removed_at, ..EMPTY_LEAF };
         right.len = LEAF_KEYS - kept;
         right.keys[..right.len].copy_from_slice(&leaf.keys[kept..]);
         right.values[..right.len].copy_from_slice(&leaf.values[kept..]);
@@ -281,7 +295,13 @@ impl Tree {
         leaf.version += 1;
         self.len -= 1;
         if leaf.len == 0 && self.height > 0 {
-            let (prev, next) = (leaf.prev, leaf.next);
+            let (prev, next, read_at, removed_at) = (leaf.prev, leaf.next, leaf.read_at, leaf.removed_at);
+            // Its range becomes part of a neighbour's.
+            for heir in [prev, next].into_iter().filter(|&heir| heir != NONE) {
+                let heir = &mut self.leaves[heir as usize];
+                (heir.read_at, heir.removed_at) =
+                    (heir.read_at.max(read_at), heir.removed_at.max(removed_at));
+            }
             if prev != NONE {
                 self.leaves[prev as usize].next = next;
             }
@@ -292,6 +312,26 @@ impl Tree {
             self.take_child(&path);
         }
         Some(value)
+    }
+
+    /// Removes a key at a time, which its leaf keeps.
+    pub fn remove_at(&mut self, key: u64, time: u64) -> Option<u64> {
+        let leaf = self.descend(key).leaf;
+        let leaf = &mut self.leaves[leaf as usize];
+        leaf.removed_at = leaf.removed_at.max(time);
+        self.remove(key)
+    }
+
+    /// The latest time at which somebody has seen which keys there are where `key` belongs.
+    pub fn read_at(&self, key: u64) -> u64 {
+        self.leaves[self.descend(key).leaf as usize].read_at
+    }
+
+    /// Somebody has seen at `time` which keys a leaf has; the latest time at which one was removed.
+    pub fn see(&mut self, leaf: u32, time: u64) -> u64 {
+        let Some(leaf) = self.leaves.get_mut(leaf as usize) else { return 0 };
+        leaf.read_at = leaf.read_at.max(time);
+        leaf.removed_at
     }
 
     /// Takes out the node that the path leads to, and the inner nodes that have no child without it.

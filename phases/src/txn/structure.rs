@@ -89,11 +89,35 @@ impl Txn {
         self.scanned.clear();
     }
 
-    /// A scan has found the record at place `at`; one that the transaction is to remove is not shown.
+    /// A scan has found the record at place `at`; one that the transaction is to remove is not shown, nor one that it creates.
     pub(crate) fn add_row(&mut self, at: usize) {
-        if self.accesses[at].change != Change::Delete {
+        if self.accesses[at].change == Change::Update {
             self.scanned.push(at as u32);
         }
+    }
+
+    /// Of the rows after the first `rows`, forgets those that turned out not to be there for this transaction.
+    pub(crate) fn keep_rows_that_are_there(&mut self, rows: usize) {
+        let Txn { scanned, accesses, .. } = self;
+        let mut kept = rows;
+        for n in rows..scanned.len() {
+            if accesses[scanned[n] as usize].exists() {
+                scanned[kept] = scanned[n];
+                kept += 1;
+            }
+        }
+        scanned.truncate(kept);
+    }
+
+    /// A scan has looked at leaves from which a key went at `time`.
+    pub(crate) fn comes_after(&mut self, time: u64) {
+        self.removed_at = self.removed_at.max(time);
+    }
+
+    /// The latest time at which a key went from the ranges that were scanned, where versions are times: what was read there is
+    /// not so before.
+    pub fn removed_at(&self) -> u64 {
+        self.removed_at
     }
 
     /// Forgets the rows that a scan has found after the first `rows`.
@@ -131,6 +155,11 @@ impl Txn {
     /// Whether there is anything but records to validate.
     pub fn has_scanned(&self) -> bool {
         !self.leaves.is_empty()
+    }
+
+    /// Whether it has looked for records that were not there, and does not create them itself.
+    pub fn has_missed(&self) -> bool {
+        self.accesses.iter().any(|a| a.absent && a.intent == Intent::Read)
     }
 
     /// Slots that were set aside have put keys into leaves: what scans saw there before stands, if nobody else was faster.

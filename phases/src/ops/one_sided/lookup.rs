@@ -47,7 +47,7 @@ impl OneSided {
                 let Some(bucket) = &access.bucket else { continue };
                 // The floor that stands for an absence is that of before the walk.
                 let floor = (access.walk == context.layout.bucket(0, access.table, access.key))
-                    .then(|| floor_of(bucket, context.layout.config().first_version));
+                    .then(|| floor_of(bucket, &context.layout));
                 match (probe_bucket(bucket, access.key), floor) {
                     (Found::At(offset), _) => {
                         (access.location, access.fresh) = (offset, true);
@@ -95,7 +95,7 @@ impl OneSided {
                 for access in group.iter_mut().filter(|a| a.pending) {
                     context.charge(CpuWork::Probe);
                     let Some(bucket) = &access.bucket else { continue };
-                    let floor = floor_of(bucket, context.layout.config().first_version);
+                    let floor = floor_of(bucket, &context.layout);
                     if access.walk == first(access) && floor != Some(access.version) {
                         return Err(Abort::ReadChanged.into());
                     }

@@ -1,4 +1,8 @@
 use super::*;
+
+mod times;
+
+use crate::rule::{OnConflict, Owner, Stamp};
 use crate::store::layout::{StoreConfig, TableSpec};
 use crate::txn::{Order, Scan};
 use proptest::prelude::*;
@@ -9,6 +13,10 @@ const T: TableId = TableId(0);
 const FIRST: u64 = 7;
 
 fn store_of(rows: u64, first_version: u64, replicas: u16) -> NodeStore {
+    store_packed(rows, first_version, replicas, Packing::Counted)
+}
+
+fn store_packed(rows: u64, first_version: u64, replicas: u16, packing: Packing) -> NodeStore {
     let table = TableSpec {
         name: "t".into(),
         payload_words: 2,
@@ -22,7 +30,7 @@ fn store_of(rows: u64, first_version: u64, replicas: u16) -> NodeStore {
         workers: 1,
         replicas,
         log_ring_bytes: 1024,
-        packing: Packing::Counted,
+        packing,
         first_version,
     };
     NodeStore::new(NodeId(0), Arc::new(Layout::new(config).unwrap()))
@@ -32,8 +40,12 @@ fn store(rows: u64) -> NodeStore {
     store_of(rows, FIRST, 1)
 }
 
-fn me() -> Owner {
+fn owner() -> Owner {
     Owner::new(NodeId(3), 2, 1)
+}
+
+fn me() -> LockRule {
+    LockRule::optimistic(Stamp::new(owner(), 1), OnConflict::Fail)
 }
 
 /// What an install does by whatever primitive.
@@ -44,8 +56,15 @@ fn install(store: &NodeStore, key: u64, slot: Reserved, payload: [u64; 2]) -> u6
 }
 
 fn create(store: &NodeStore, key: u64, payload: [u64; 2]) -> Result<(u64, u64), Abort> {
-    let slot = store.reserve(T, key, None, me())?;
+    let slot = store.reserve(T, key, None, me()).map_err(abort)?;
     Ok((slot.offset, install(store, key, slot, payload)))
+}
+
+fn abort(refused: Refused) -> Abort {
+    match refused.verdict {
+        Verdict::Deny(abort) => abort,
+        other => panic!("{other:?} is not a refusal"),
+    }
 }
 
 /// Locks and removes; the version left behind.
@@ -53,7 +72,7 @@ fn destroy(store: &NodeStore, key: u64) -> u64 {
     let offset = store.locate(T, key).unwrap();
     let header = Header(store.region.load(offset));
     assert!(!header.locked());
-    store.region.store(offset, header.lock(me()).0);
+    store.region.store(offset, header.lock(owner()).0);
     let version = header.next().version();
     assert!(store.remove(T, key, offset, version));
     version
@@ -64,7 +83,7 @@ fn keys_in_order(store: &NodeStore) -> Vec<u64> {
     let mut scan =
         Some(Scan { table: T, from: 0, to: (1 << 20) - 1, limit: 1 << 20, order: Order::Ascending });
     while let Some(part) = scan {
-        let page = store.page(&part, usize::MAX).unwrap();
+        let page = store.page(&part, usize::MAX, 0).unwrap();
         keys.extend(page.rows().iter().map(|row| row.0));
         scan = page.rows().last().filter(|_| !page.ended).and_then(|row| part.behind(row.0, 0));
     }
@@ -108,7 +127,7 @@ proptest! {
                 }
                 3 => if let Ok(slot) = store.reserve(T, key, None, me()) {
                     prop_assert!(!model.contains_key(&key));
-                    prop_assert_eq!(store.reserve(T, key, None, me()), Err(Abort::LockConflict));
+                    prop_assert_eq!(store.reserve(T, key, None, me()), Err(Abort::LockConflict.into()));
                     prop_assert!(store.get(T, key).is_none(), "a slot set aside is no record");
                     prop_assert!(store.undo(T, key, slot.offset, slot.header));
                     prop_assert!(!store.undo(T, key, slot.offset, slot.header), "once");
@@ -190,9 +209,9 @@ fn who_has_looked_before_creates_only_what_was_absent_all_the_time() {
     let store = store(10);
     let seen = store.absence(T, 5).unwrap();
     create(&store, 5, [0, 0]).unwrap();
-    assert_eq!(store.reserve(T, 5, Some(seen), me()), Err(Abort::WriteChanged));
+    assert_eq!(store.reserve(T, 5, Some(seen), me()), Err(Abort::WriteChanged.into()));
     destroy(&store, 5);
-    assert_eq!(store.reserve(T, 5, Some(seen), me()), Err(Abort::WriteChanged));
+    assert_eq!(store.reserve(T, 5, Some(seen), me()), Err(Abort::WriteChanged.into()));
     let seen = store.absence(T, 5).unwrap();
     assert!(store.reserve(T, 5, Some(seen), me()).is_ok());
 }
@@ -209,9 +228,12 @@ fn what_a_peer_makes_up_changes_nothing() {
     assert!(!store.remove(T, 5, 8, version + 1));
     assert!(!store.remove(T, 6, slot.offset, slot.header.next().version()));
     assert!(!store.undo(T, 6, offset, slot.header));
-    store.region.store(offset, Header::new(version).lock(me()).0);
+    store.region.store(offset, Header::new(version).lock(owner()).0);
     assert!(!store.remove(T, 5, offset, version + 2));
-    assert!(!store.undo(T, 5, offset, Header::new(version).lock(me())), "a record is not a slot set aside");
+    assert!(
+        !store.undo(T, 5, offset, Header::new(version).lock(owner())),
+        "a record is not a slot set aside"
+    );
     store.region.store(offset, version);
     assert_eq!((store.get(T, 5), keys_in_order(&store)), before);
     assert!(store.undo(T, 6, slot.offset, slot.header));
