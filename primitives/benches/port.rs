@@ -1,13 +1,16 @@
 //! What the layers below a transaction cost in wall time: a coroutine switch, a region copy, and post + poll
 //! through the port on loopback, over the closed enum of fabrics and over the concrete type.
+//!
+//! With `-- --once port|raw|any|switch ROUNDS` it does one of them so often, for counting instructions: run it under `valgrind
+//! --tool=callgrind` for two values of ROUNDS and divide the difference.
 
-use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
+use criterion::{BatchSize, Criterion, Throughput, criterion_group};
 use primitives::exec::{Core, CoreLoop, Sched, yield_now};
 use primitives::fabric::loopback::{Loopback, LoopbackNic, Options};
 use primitives::fabric::{AnyNic, Nic};
 use primitives::mem::{Access, BufPool, Region};
 use primitives::verbs::port::{Port, PortConfig};
-use primitives::verbs::{Flags, NodeId, QpConfig, Remote, Sge, Verb, WorkRequest};
+use primitives::verbs::{Flags, NodeId, Qp, QpConfig, Remote, Verb, WorkRequest};
 use std::hint::black_box;
 use std::rc::Rc;
 
@@ -41,6 +44,30 @@ fn post_poll<N: Nic>(pair: &Pair<N>, buf: &primitives::mem::Buf) {
     drop(black_box(posted));
 }
 
+/// A queue pair beside the port's, and a READ of 8 B for it.
+fn raw(pair: &Pair<LoopbackNic>, buf: &primitives::mem::Buf) -> (Qp, WorkRequest) {
+    let nic = pair.port.nic();
+    let qp = nic.create_qp(&QpConfig::rc()).expect("qp");
+    let peer = pair._target.create_qp(&QpConfig::rc()).expect("qp");
+    nic.connect(qp, Some(pair._target.address(peer))).expect("connect");
+    pair._target.connect(peer, Some(nic.address(qp))).expect("connect");
+    let request = WorkRequest {
+        id: 0,
+        verb: Verb::Read { rkey: pair.target.rkey, offset: 0 },
+        local: buf.sge_part(0, 8),
+        flags: Flags { signaled: true, inline: false },
+    };
+    (qp, request)
+}
+
+/// The same without the port.
+fn raw_post_poll(nic: &LoopbackNic, (qp, request): (Qp, WorkRequest)) {
+    nic.post(qp, &[request]).expect("room");
+    nic.poll(64, |c| {
+        black_box(c);
+    });
+}
+
 fn port(c: &mut Criterion) {
     let mut group = c.benchmark_group("port");
     group.throughput(Throughput::Elements(1));
@@ -50,27 +77,27 @@ fn port(c: &mut Criterion) {
     let one = pair(|nic| nic);
     let buf = one.port.buf(64).expect("buffer");
     group.bench_function("post+poll READ 8 B, concrete fabric", |b| b.iter(|| post_poll(&one, &buf)));
-    let nic = one.port.nic();
-    let local = buf.sge_part(0, 8);
-    let qp = nic.create_qp(&QpConfig::rc()).expect("qp");
-    let peer = one._target.create_qp(&QpConfig::rc()).expect("qp");
-    nic.connect(qp, Some(one._target.address(peer))).expect("connect");
-    one._target.connect(peer, Some(nic.address(qp))).expect("connect");
-    let request = WorkRequest {
-        id: 0,
-        verb: Verb::Read { rkey: one.target.rkey, offset: 0 },
-        local: Sge { ..local },
-        flags: Flags { signaled: true, inline: false },
-    };
+    let request = raw(&one, &buf);
     group.bench_function("raw post+poll READ 8 B, no port", |b| {
-        b.iter(|| {
-            nic.post(qp, &[request]).expect("room");
-            nic.poll(64, |c| {
-                black_box(c);
-            })
-        })
+        b.iter(|| raw_post_poll(one.port.nic(), black_box(request)))
     });
     group.finish();
+}
+
+/// A core whose `tasks` coroutines give way to each other `turns` times.
+fn yielding(tasks: u64, turns: u64) -> (impl CoreLoop, Pair<LoopbackNic>) {
+    let pair = pair(|nic| nic);
+    let sched = pair.port.sched().clone();
+    let mut core = Core::new(sched.clone(), pair.port.clone());
+    for _ in 0..tasks {
+        let sched = sched.clone();
+        core.spawn(async move {
+            for _ in 0..turns {
+                yield_now(&sched).await;
+            }
+        });
+    }
+    (core, pair)
 }
 
 fn switch(c: &mut Criterion) {
@@ -80,20 +107,7 @@ fn switch(c: &mut Criterion) {
         group.throughput(Throughput::Elements(tasks * TURNS));
         group.bench_function(format!("switch, {tasks} coroutines"), |b| {
             b.iter_batched(
-                || {
-                    let pair = pair(|nic| nic);
-                    let sched = pair.port.sched().clone();
-                    let mut core = Core::new(sched.clone(), pair.port.clone());
-                    for _ in 0..tasks {
-                        let sched = sched.clone();
-                        core.spawn(async move {
-                            for _ in 0..TURNS {
-                                yield_now(&sched).await;
-                            }
-                        });
-                    }
-                    (core, pair)
-                },
+                || yielding(tasks, TURNS),
                 |(mut core, pair)| {
                     while !core.step(4096).finished {}
                     (core, pair)
@@ -105,5 +119,39 @@ fn switch(c: &mut Criterion) {
     group.finish();
 }
 
+/// Does one thing `rounds` times.
+fn once(what: &str, rounds: u64) {
+    let one = pair(|nic| nic);
+    let buf = one.port.buf(64).expect("buffer");
+    let start = std::time::Instant::now();
+    match what {
+        "port" => (0..rounds).for_each(|_| post_poll(&one, &buf)),
+        "raw" => {
+            let request = raw(&one, &buf);
+            (0..rounds).for_each(|_| raw_post_poll(one.port.nic(), black_box(request)));
+        }
+        "any" => {
+            let any = pair(AnyNic::Loopback);
+            let buf = any.port.buf(64).expect("buffer");
+            (0..rounds).for_each(|_| post_poll(&any, &buf));
+        }
+        "switch" => {
+            let (mut core, _pair) = yielding(16, rounds / 16);
+            while !core.step(4096).finished {}
+        }
+        other => panic!("{other} is none of port, raw, any, switch"),
+    }
+    println!("{what}: {:.1} ns", start.elapsed().as_secs_f64() * 1e9 / rounds as f64);
+}
+
 criterion_group!(benches, port, switch);
-criterion_main!(benches);
+
+fn main() {
+    let args: Vec<String> = std::env::args().collect();
+    if let Some(at) = args.iter().position(|a| a == "--once") {
+        let rounds = args.get(at + 2).and_then(|n| n.parse().ok()).expect("rounds");
+        return once(&args[at + 1], rounds);
+    }
+    benches();
+    Criterion::default().configure_from_args().final_summary();
+}

@@ -6,13 +6,15 @@
 //! allocator says what a coroutine adds to the heap beside its buffer: when it is spawned (future and scheduler's
 //! places), and by the time it has run for a while (the port's places, but also the simulator's own queues).
 //!
-//! `cargo bench -p doorbell-primitives --bench sim`; with `--quick` criterion's part is short.
+//! `cargo bench -p doorbell-primitives --bench sim`; with `--quick` criterion's part is short. With `-- --once COROUTINES
+//! MICROSECONDS` (0 coroutines: bare cores) it simulates one load once, after 50 µs of warm-up, and prints events, fingerprint
+//! and CPU time: for a profiler, for comparing two builds in turns, and for seeing that both simulate the same.
 
 // Counting allocations is the one thing that needs it: `GlobalAlloc` is an unsafe trait. The implementation hands
 // everything to the system allocator unchanged.
 #![allow(unsafe_code)]
 
-use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use criterion::{Criterion, Throughput, criterion_group};
 use primitives::exec::{Core, CoreLoop, Sched, Step};
 use primitives::fabric::sim::{SimConfig, SimNic, SimWorld};
 use primitives::fabric::{AnyNic, CpuWork, Nic};
@@ -208,10 +210,9 @@ fn report(what: &str, rate: &Rate, pending: u64) {
     );
 }
 
-/// `total` coroutines spread over the cores, each with one READ in flight.
-fn coroutines(total: usize) {
+/// `total` coroutines spread over the cores, each with one READ in flight. Returns also the bytes that spawning took.
+fn clients(total: usize, reads: &Rc<Cell<u64>>) -> (SimWorld, Vec<impl CoreLoop>, i64) {
     let (world, sites) = sites();
-    let reads = Rc::new(Cell::new(0));
     let per_core = total.div_ceil(sites.len()) as u64;
     let build = |Site { nic, peers }: Site| {
         let arena = Region::new((64 * per_core) as usize);
@@ -233,16 +234,48 @@ fn coroutines(total: usize) {
         let port = cores[at].poller().clone();
         cores[at].spawn(read_on(port, places[at].clone(), i as u64 * 7, reads.clone()));
     }
-    let spawned = held() - before;
+    (world, cores, held() - before)
+}
+
+fn coroutines(total: usize) {
+    let reads = Rc::new(Cell::new(0));
+    let (world, mut cores, spawned) = clients(total, &reads);
+    let before = held();
     let mut until = Nanos(0);
     let rate = rate(&world, &mut cores, &mut until, |_| reads.get());
-    let grown = held() - before - spawned;
+    let grown = held() - before;
     report(&format!("{total} coroutines"), &rate, total as u64);
     println!(
         "  per coroutine beside its buffer: {} B when spawned, {} B more once running, of which the simulator's own \
          queues are part",
         spawned / total as i64,
         grown / total as i64,
+    );
+}
+
+/// One load, simulated once for so long after its warm-up.
+fn once(total: usize, span: Nanos) {
+    let reads = Rc::new(Cell::new(0));
+    if total == 0 {
+        let (world, sites) = sites();
+        timed(&world, &mut readers(sites), span);
+    } else {
+        let (world, mut cores, _) = clients(total, &reads);
+        timed(&world, &mut cores, span);
+    }
+}
+
+fn timed<C: CoreLoop>(world: &SimWorld, cores: &mut [C], span: Nanos) {
+    let warm = Nanos::from_micros(50);
+    world.run(cores, warm);
+    let (events, start) = (world.events(), on_cpu());
+    world.run(cores, warm + span);
+    let (events, spent) = (world.events() - events, on_cpu() - start);
+    println!(
+        "{events} events, fingerprint {:016x}, {:.1} ns per event, {:.2} M events per CPU second",
+        world.fingerprint(),
+        spent.as_secs_f64() * 1e9 / events as f64,
+        events as f64 / spent.as_secs_f64() / 1e6
     );
 }
 
@@ -269,6 +302,12 @@ impl Hold {
 fn cpu_time() -> Duration {
     let t = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     Duration::new(t.tv_sec as u64, t.tv_nsec as u32)
+}
+
+/// The same in the kernel's words, which can be had under valgrind too.
+fn on_cpu() -> Duration {
+    let all = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    Duration::from_nanos(all.split(' ').next().and_then(|ns| ns.parse().ok()).unwrap_or_default())
 }
 
 fn events(c: &mut Criterion) {
@@ -298,4 +337,13 @@ fn events(c: &mut Criterion) {
 }
 
 criterion_group!(benches, events);
-criterion_main!(benches);
+
+fn main() {
+    let args: Vec<String> = std::env::args().collect();
+    if let Some(at) = args.iter().position(|a| a == "--once") {
+        let number = |i: usize| args.get(at + i).and_then(|a| a.parse::<u64>().ok()).expect("a number");
+        return once(number(1) as usize, Nanos::from_micros(number(2)));
+    }
+    benches();
+    Criterion::default().configure_from_args().final_summary();
+}

@@ -49,13 +49,15 @@ impl Slot {
 /// The end of a list.
 const NO_SLOT: u32 = u32::MAX;
 
+/// What taking and letting go of a small buffer needs comes first: a cache line with the counts in front of it.
+#[repr(C)]
 struct Inner {
-    region: Region,
-    lkey: Lkey,
     slots: RefCell<Vec<Slot>>,
+    lkey: Lkey,
     /// By class: the buffer that came back last.
     free: [Cell<u32>; CLASSES],
     carved: Cell<u64>,
+    region: Region,
 }
 
 /// A pool of registered buffers for one worker thread.

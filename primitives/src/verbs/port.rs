@@ -21,9 +21,11 @@ mod batch;
 mod group;
 mod post;
 mod queue;
+mod reading;
 mod traffic;
 
 pub use batch::{Batch, Posted};
+pub use reading::Reading;
 pub use traffic::{Cost, Traffic};
 
 use super::{Completion, NodeId, Qp, Remote, WcOpcode, WcStatus, WorkRequest};
@@ -156,8 +158,10 @@ struct State {
     lines: Vec<Line>,
     groups: Groups,
     routes: Routes,
-    /// Requests of the batch being built, and the queue of each.
+    /// Requests of the batch being built, and the queue of the first of them.
     staged: Vec<WorkRequest>,
+    first_on: u32,
+    /// The queue of each, once they are on several.
     staged_on: Vec<u32>,
     /// Requests in backlogs.
     lined_up: usize,
@@ -302,12 +306,9 @@ impl<N: Nic> Port<N> {
     ///
     /// # Errors
     /// If the request is refused or completes with an error.
-    pub async fn read(&self, from: Remote, len: u32) -> Result<Buf, VerbError> {
-        let buf = self.buf(len)?;
-        let mut batch = self.batch();
-        batch.read(from, &buf, 0, len);
-        batch.post().await?;
-        Ok(buf)
+    #[inline]
+    pub fn read(&self, from: Remote, len: u32) -> Reading<'_, N> {
+        Reading::new(self, from, len)
     }
 
     /// WRITEs the whole of `data` and hands it back.

@@ -22,20 +22,21 @@ pub(super) struct Entry {
     pub completion: Completion,
 }
 
-/// Completion entries by time. Whenever the last one was taken they begin again at the front, so that a core which keeps
-/// up with its entries finds them in the same few cache lines, unlike in a ring that goes round.
+/// Completion entries by time. They begin again at the front whenever the last one was taken, or a few were and no more are
+/// left than that: so a core finds them in the same few cache lines, unlike in a ring that goes round.
 pub(super) struct Entries {
     /// Those before `first` were taken.
     list: Vec<Entry>,
     first: usize,
 }
 
-/// From so many taken entries on, the others move to the front.
-const TAKEN_MAX: usize = 64;
+/// From so many taken entries on, the others move to the front, if they are no more: each moves at most once for each one
+/// that is taken.
+const TAKEN_MAX: usize = 4;
 
 impl Entries {
     fn new() -> Entries {
-        Entries { list: Vec::with_capacity(2 * TAKEN_MAX), first: 0 }
+        Entries { list: Vec::with_capacity(16), first: 0 }
     }
 
     #[inline]

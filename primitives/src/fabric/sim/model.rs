@@ -108,6 +108,12 @@ impl Model {
                     seen ^= if head == NONE { 0 } else { self.messages[head].look() };
                     continue;
                 }
+                Kind::Wake => {
+                    let expected = self.cores[index as usize].peek();
+                    let pair = expected.and_then(|completion| self.qps.get(completion.qp.0 as usize));
+                    seen ^= pair.map_or(0, QueuePair::look);
+                    continue;
+                }
                 _ => continue,
             };
             let from = &self.qps[message.qp as usize];

@@ -84,8 +84,9 @@ const IN_HAND_MAX: usize = 64;
 /// Events to take in hand at a time, and the most buckets to pass for them.
 const HAND: usize = 24;
 const SPAN: u64 = 64;
-/// Buckets that are looked at before their turn.
+/// Buckets that are looked at before their turn, and events of each.
 const LOOK: usize = 16;
+const LOOK_DEEP: usize = 4;
 const END: u32 = u32::MAX;
 
 #[derive(Clone, Copy)]
@@ -282,8 +283,11 @@ impl EventQueue {
             }
             let b = (start + map.trailing_zeros() as usize) % BUCKETS;
             map &= map - 1;
-            if let Some(slot) = self.slots.get(self.heads[b] as usize) {
+            let mut at = self.heads[b];
+            for _ in 0..LOOK_DEEP {
+                let Some(slot) = self.slots.get(at as usize) else { break };
                 seen ^= slot.key as u64;
+                at = slot.next;
             }
         }
         seen
@@ -296,7 +300,7 @@ impl EventQueue {
     }
 
     /// Takes the next event if it is due by `until`.
-    #[inline]
+    #[inline(always)]
     pub fn pop_by(&mut self, until: u64) -> Option<Event> {
         if self.hand_is_empty() {
             self.refill();

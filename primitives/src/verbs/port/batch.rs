@@ -1,7 +1,7 @@
 //! Building, posting and awaiting requests.
 
-use super::group::NO_GROUP;
-use super::queue::held;
+use super::group::{Groups, NO_GROUP};
+use super::queue::{Line, Ring, held};
 use super::{Cost, Port, State, VerbError};
 use crate::fabric::{Nic, PostError};
 use crate::mem::Buf;
@@ -85,8 +85,16 @@ impl<'p, N: Nic> Batch<'p, N> {
     fn stage(&self, state: &mut State, queue: u32, verb: Verb, local: Sge, buf: &Buf) {
         let inline = !verb.returns_data() && local.len <= self.port.inline_max;
         let flags = Flags { signaled: self.port.config.signal_all, inline };
+        if state.staged.is_empty() {
+            state.first_on = queue;
+        } else if queue != state.first_on || !state.staged_on.is_empty() {
+            let (staged, first) = (state.staged.len(), state.first_on);
+            if state.staged_on.is_empty() {
+                state.staged_on.resize(staged, first);
+            }
+            state.staged_on.push(queue);
+        }
         state.staged.push(WorkRequest { id: buf.pin().to_bits(), verb, local, flags });
-        state.staged_on.push(queue);
         state.traffic.count(&verb, local.len);
     }
 
@@ -143,36 +151,20 @@ impl<'p, N: Nic> Batch<'p, N> {
         // Nothing is left to let go of.
         std::mem::forget(self);
         port.building.set(false);
-        let (mut doorbells, mut refused) = (0, None);
-        let mut staged = std::mem::take(&mut state.staged);
-        match state.staged_on[..] {
-            [] => {}
-            [queue, ref others @ ..] if others.iter().all(|&other| other == queue) => {
-                doorbells = port.post_on(state, queue, &mut staged, group, per_doorbell, &mut refused);
-            }
-            _ => {
-                let mut gathered = std::mem::take(&mut state.gathered);
-                for at in 0..staged.len() {
-                    let queue = state.staged_on[at];
-                    if queue == GATHERED {
-                        continue;
-                    }
-                    gathered.clear();
-                    for (&request, on) in staged.iter().zip(&mut state.staged_on).skip(at) {
-                        if *on == queue {
-                            gathered.push(request);
-                            *on = GATHERED;
-                        }
-                    }
-                    doorbells += port.post_on(state, queue, &mut gathered, group, per_doorbell, &mut refused);
-                }
-                state.gathered = gathered;
-            }
+        let State { staged, staged_on, first_on, lines, rings, groups, lined_up, traffic, .. } = state;
+        let mut refused = None;
+        // The usual case: all on one queue, and nothing anywhere before them.
+        if staged_on.is_empty()
+            && *lined_up == 0
+            && let Some(line) = lines.get_mut(*first_on as usize)
+            && line.room() >= staged.len() as u64
+        {
+            let doorbells = port.post_group(line, rings, groups, staged, group, per_doorbell, &mut refused);
+            staged.clear();
+            traffic.doorbells += u64::from(doorbells);
+            return (doorbells, refused.map(VerbError::Post));
         }
-        staged.clear();
-        state.staged = staged;
-        state.staged_on.clear();
-        state.traffic.doorbells += u64::from(doorbells);
+        let doorbells = port.post_apart(state, group, per_doorbell, &mut refused);
         (doorbells, refused.map(VerbError::Post))
     }
 
@@ -206,12 +198,51 @@ impl<N: Nic> Port<N> {
         }
     }
 
-    /// Posts a group's requests on one queue, or lines them up if they find no room. Returns doorbells.
-    #[inline]
-    fn post_on(
+    /// Posts what was staged on several queues, or where something is lined up. Returns doorbells.
+    fn post_apart(
         &self,
         state: &mut State,
-        queue: u32,
+        group: u32,
+        per_doorbell: usize,
+        refused: &mut Option<PostError>,
+    ) -> u32 {
+        let mut doorbells = 0;
+        let mut staged = std::mem::take(&mut state.staged);
+        if !staged.is_empty() && state.staged_on.is_empty() {
+            let queue = state.first_on;
+            doorbells = self.post_on(state, queue, &mut staged, group, per_doorbell, refused);
+        }
+        let mut gathered = std::mem::take(&mut state.gathered);
+        for at in 0..state.staged_on.len() {
+            let queue = state.staged_on[at];
+            if queue == GATHERED {
+                continue;
+            }
+            gathered.clear();
+            for (&request, on) in staged.iter().zip(&mut state.staged_on).skip(at) {
+                if *on == queue {
+                    gathered.push(request);
+                    *on = GATHERED;
+                }
+            }
+            doorbells += self.post_on(state, queue, &mut gathered, group, per_doorbell, refused);
+        }
+        state.gathered = gathered;
+        staged.clear();
+        state.staged = staged;
+        state.staged_on.clear();
+        state.traffic.doorbells += u64::from(doorbells);
+        doorbells
+    }
+
+    /// Posts a group's requests on one queue that has room for them. Returns doorbells.
+    #[inline]
+    #[allow(clippy::too_many_arguments)]
+    fn post_group(
+        &self,
+        line: &mut Line,
+        rings: &mut [Ring],
+        groups: &mut Groups,
         chain: &mut [WorkRequest],
         group: u32,
         per_doorbell: usize,
@@ -222,13 +253,29 @@ impl<N: Nic> Port<N> {
         {
             last.flags.signaled = true;
         }
+        self.post_chain(line, rings, groups, chain, |_| group, per_doorbell, refused)
+    }
+
+    /// Posts a group's requests on one queue, or lines them up if they find no room. Returns doorbells.
+    fn post_on(
+        &self,
+        state: &mut State,
+        queue: u32,
+        chain: &mut [WorkRequest],
+        group: u32,
+        per_doorbell: usize,
+        refused: &mut Option<PostError>,
+    ) -> u32 {
         let line = &mut state.lines[queue as usize];
         let behind_others = state.lined_up > 0 && !state.backlogs[queue as usize].is_empty();
         if !behind_others && line.room() >= chain.len() as u64 {
             let (rings, groups) = (&mut state.rings, &mut state.groups);
-            let (doorbells, refusal) = self.post_chain(line, rings, groups, chain, |_| group, per_doorbell);
-            *refused = refused.or(refusal);
-            return doorbells;
+            return self.post_group(line, rings, groups, chain, group, per_doorbell, refused);
+        }
+        if group != NO_GROUP
+            && let Some(last) = chain.last_mut()
+        {
+            last.flags.signaled = true;
         }
         state.lined_up += chain.len();
         state.backlogs[queue as usize].extend(chain.iter().map(|&request| (request, group)));

@@ -43,15 +43,16 @@ impl<N: Nic> Port<N> {
             // A refusal is the result of the group it belongs to.
             let groups = &mut state.groups;
             let rings = &mut state.rings;
-            doorbells += self.post_chain(line, rings, groups, chain, |i| owners[i], per_doorbell).0;
+            doorbells += self.post_chain(line, rings, groups, chain, |i| owners[i], per_doorbell, &mut None);
         }
         doorbells
     }
 
     /// Posts requests of one queue, which has room for them, `per_doorbell` at a time; request `i` belongs to group
     /// `owner(i)`. Of a refused request's batch all that is behind it is dropped, and its group told. Returns
-    /// doorbells and the first refusal.
+    /// doorbells; `first_refusal` is set by the first refusal, if it was not before.
     #[inline]
+    #[allow(clippy::too_many_arguments)]
     pub(super) fn post_chain(
         &self,
         line: &mut Line,
@@ -60,8 +61,9 @@ impl<N: Nic> Port<N> {
         chain: &mut [WorkRequest],
         owner: impl Fn(usize) -> u32,
         per_doorbell: usize,
-    ) -> (u32, Option<PostError>) {
-        let (mut doorbells, mut start, mut first_refusal) = (0, 0, None);
+        first_refusal: &mut Option<PostError>,
+    ) -> u32 {
+        let (mut doorbells, mut start) = (0, 0);
         while start < chain.len() {
             let end = chain.len().min(start + per_doorbell);
             for (i, request) in chain[start..end].iter_mut().enumerate() {
@@ -77,15 +79,32 @@ impl<N: Nic> Port<N> {
                 Ok(()) => end,
                 Err(refused) => {
                     first_refusal.get_or_insert(refused);
-                    let taken = start + line.take_back(rings, &mut chain[start..end], &refused);
-                    let group = owner(taken);
-                    let dropped = (taken..chain.len()).take_while(|&i| owner(i) == group).count();
-                    self.drop_refused(line, rings, groups, &chain[taken..taken + dropped], group, refused);
-                    taken + dropped
+                    self.after_refusal(line, rings, groups, chain, &owner, start..end, refused)
                 }
             };
         }
-        (doorbells, first_refusal)
+        doorbells
+    }
+
+    /// Drops the refused one of `asked` and what is behind it in its group. Returns where posting goes on.
+    #[cold]
+    #[inline(never)]
+    #[allow(clippy::too_many_arguments)]
+    fn after_refusal(
+        &self,
+        line: &mut Line,
+        rings: &mut [Ring],
+        groups: &mut Groups,
+        chain: &mut [WorkRequest],
+        owner: &impl Fn(usize) -> u32,
+        asked: std::ops::Range<usize>,
+        refused: PostError,
+    ) -> usize {
+        let taken = asked.start + line.take_back(rings, &mut chain[asked], &refused);
+        let group = owner(taken);
+        let dropped = (taken..chain.len()).take_while(|&i| owner(i) == group).count();
+        self.drop_refused(line, rings, groups, &chain[taken..taken + dropped], group, refused);
+        taken + dropped
     }
 
     /// Lets go of what was refused, and tells its group.
