@@ -1,6 +1,7 @@
 //! Running one program on every worker of a cluster, on any fabric.
 
-use super::session::{ClockMap, MeshError, Session};
+use super::clock::ClockMap;
+use super::session::{MeshError, Session};
 use super::threads::on_threads;
 use super::{Card, Worker, WorkerConfig};
 use crate::exec::CoreLoop;

@@ -5,8 +5,9 @@
 //! table, when everybody is connected and built, and at the end. Between two meetings it exchanges with the other
 //! processes what these need; while workers run it looks for lost nodes and for the end.
 
+use super::clock::ClockMap;
 use super::launch::{LaunchError, Program, RunFacts, Shape, Site};
-use super::session::{ClockMap, MeshError, Session, Standing};
+use super::session::{MeshError, Session, Standing};
 use super::{Card, Worker, WorkerConfig};
 use crate::exec::threads::{Live, drive};
 use crate::fabric::{AnyNic, Nic, SetupError};

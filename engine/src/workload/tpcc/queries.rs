@@ -10,7 +10,8 @@ use crate::session::{Halt, Order, Session};
 use crate::workload::RecordId;
 use phases::ops::PhaseOps;
 
-/// What a query tells.
+/// What a query tells. Returned by value: a box would be an allocation in each order-status.
+#[allow(clippy::large_enum_variant)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// Order-status.

@@ -67,8 +67,9 @@ impl NuRand {
         // Ways to come to each number before it is shifted: of a wide one with `k` of the low bits set, 2ᵏ narrow ones make
         // nothing else, and as many make each number that has further low bits set.
         let mut ways = vec![0.0f64; (self.high as usize | a) + 1];
-        for wide in self.low as usize..=self.high as usize {
-            ways[wide] = f64::from((wide & a).count_ones()).exp2();
+        let possible = ways.iter_mut().enumerate().take(self.high as usize + 1).skip(self.low as usize);
+        for (wide, ways) in possible {
+            *ways = f64::from((wide & a).count_ones()).exp2();
         }
         let mut bit = 1;
         while bit <= a {
