@@ -13,6 +13,7 @@ use common::{Case, OTHERS, judge, plans_of, sim};
 use engine::cluster::{Clocks, Length, RunSpec};
 use engine::protocol::planted::{Bug, Planted};
 use engine::protocol::{AnyProtocol, PROTOCOLS, Protocol};
+use engine::workload::WORKLOADS;
 use phases::plan::{Needs, Plan, Via};
 use primitives::fabric::loopback::{Mode, Options};
 use primitives::fabric::sim::FaultOptions;
@@ -22,6 +23,7 @@ use primitives::verbs::NodeId;
 use rand::seq::IndexedRandom;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
+use std::collections::BTreeSet;
 
 /// Seeds of a run without `DOORBELL_SEEDS`.
 const SEEDS: u64 = 24;
@@ -54,25 +56,50 @@ fn draw_faults(rng: &mut Xoshiro256PlusPlus, nodes: u16) -> FaultOptions {
 }
 
 fn draw_settings(rng: &mut Xoshiro256PlusPlus) -> (&'static str, Vec<(&'static str, String)>) {
-    if rng.random() {
-        let settings = vec![
-            ("accounts_per_thread", rng.random_range(50..200u32).to_string()),
-            ("hot_accounts_share", "0.1".to_owned()),
-            ("savings_withdrawal_share", format!("{:.1}", rng.random_range(0.0..1.0))),
-            ("payload_bytes", (8 * rng.random_range(1..20u32)).to_string()),
-        ];
-        return ("smallbank", settings);
+    match rng.random_range(0..3) {
+        0 => {
+            let settings = vec![
+                ("accounts_per_thread", rng.random_range(50..200u32).to_string()),
+                ("hot_accounts_share", "0.1".to_owned()),
+                ("savings_withdrawal_share", format!("{:.1}", rng.random_range(0.0..1.0))),
+                ("payload_bytes", (8 * rng.random_range(1..20u32)).to_string()),
+            ];
+            ("smallbank", settings)
+        }
+        1 => {
+            let settings = vec![
+                ("records_per_thread", rng.random_range(20..100u32).to_string()),
+                ("reads", rng.random_range(0..5u32).to_string()),
+                ("writes", rng.random_range(1..5u32).to_string()),
+                ("payload_bytes", (8 * rng.random_range(1..40u32)).to_string()),
+                ("zipf_theta", format!("{:.2}", rng.random_range(0.0..0.99))),
+                ("blind", rng.random::<bool>().to_string()),
+                ("together", rng.random::<bool>().to_string()),
+            ];
+            ("micro", settings)
+        }
+        _ => ("ycsb", draw_ycsb(rng)),
     }
-    let settings = vec![
+}
+
+fn draw_ycsb(rng: &mut Xoshiro256PlusPlus) -> Vec<(&'static str, String)> {
+    let mut settings = vec![
         ("records_per_thread", rng.random_range(20..100u32).to_string()),
-        ("reads", rng.random_range(0..5u32).to_string()),
-        ("writes", rng.random_range(1..5u32).to_string()),
-        ("payload_bytes", (8 * rng.random_range(1..40u32)).to_string()),
-        ("zipf_theta", format!("{:.2}", rng.random_range(0.0..0.99))),
+        ("fields", rng.random_range(1..6u32).to_string()),
+        ("field_bytes", rng.random_range(8..60u32).to_string()),
+        ("operations", rng.random_range(1..8u32).to_string()),
+        ("write_share", format!("{:.2}", rng.random_range(0.0..1.0))),
         ("blind", rng.random::<bool>().to_string()),
         ("together", rng.random::<bool>().to_string()),
+        ("think_us", format!("{:.1}", rng.random_range(0.0..3.0))),
     ];
-    ("micro", settings)
+    if rng.random() {
+        settings.push(("zipf_theta", format!("{:.2}", rng.random_range(0.0..0.99))));
+    } else {
+        settings.push(("hot_records_share", "0.05".to_owned()));
+        settings.push(("hot_accesses_share", format!("{:.1}", rng.random_range(0.0..1.0))));
+    }
+    settings
 }
 
 /// Everything about a run from a seed, and the fabric's name.
@@ -140,19 +167,25 @@ fn draw_orders(seed: u64) -> (Case, &'static str) {
     let (mut case, name) = draw(seed);
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed.rotate_left(32));
     let mut settings: Vec<(&str, String)> = Vec::new();
-    case.workload = *["tpcc", "tpcc", "tpcc", "tpce-cp"].choose(&mut rng).expect("a choice of four");
-    if case.workload == "tpcc" {
+    case.workload = *["tpcc", "tpcc", "tpcc-no", "tpce-cp"].choose(&mut rng).expect("a choice of four");
+    // Suppliers are on other nodes.
+    let least = if case.workload == "tpcc-no" { 2 } else { 1 };
+    case.spec.shape.nodes = case.spec.shape.nodes.max(least);
+    if case.workload != "tpce-cp" {
         let customers = rng.random_range(10..30u32);
         settings.extend([
-            ("warehouses", rng.random_range(1..6u32).to_string()),
+            ("warehouses", rng.random_range(u32::from(least)..6).to_string()),
             ("customers_per_district", customers.to_string()),
             ("orders_per_district", rng.random_range(1..=customers).to_string()),
             ("items", rng.random_range(20..200u32).to_string()),
             ("order_room_per_district", "200".to_owned()),
             ("remote_item_share", format!("{:.1}", rng.random_range(0.0..1.0))),
-            ("delivery", rng.random_range(1..30u32).to_string()),
+            ("rollback_share", "0.1".to_owned()),
             ("together", rng.random::<bool>().to_string()),
         ]);
+        if case.workload == "tpcc" {
+            settings.push(("delivery", rng.random_range(1..30u32).to_string()));
+        }
     } else {
         settings.extend([
             ("load_units", "1".to_owned()),
@@ -321,5 +354,21 @@ fn the_checker_does_not_object_to_the_same_runs_without_a_bug() {
         for seed in 0..SEEDS_PER_BUG {
             judge(&Case { protocol, ..contended(seed, protocol.needs()) }, "sim");
         }
+    }
+}
+
+/// What is drawn within the seeds of a run, so that nothing is left out for good.
+#[test]
+fn every_workload_is_drawn() {
+    let drawn: BTreeSet<&str> =
+        (0..SEEDS).flat_map(|seed| [draw(seed), draw_orders(seed)]).map(|(case, _)| case.workload).collect();
+    let all: BTreeSet<&str> = WORKLOADS.iter().map(|(name, _)| *name).collect();
+    assert_eq!(drawn, all);
+    let pairs: BTreeSet<(&str, &str)> = (0..SEEDS)
+        .map(|seed| draw_other(seed).0)
+        .map(|case| (case.workload, case.protocol.needs().protocol))
+        .collect();
+    for workload in ["smallbank", "micro", "ycsb"] {
+        assert!(pairs.iter().filter(|(drawn, _)| *drawn == workload).count() >= 3, "{workload}: {pairs:?}");
     }
 }

@@ -40,8 +40,7 @@ fn round_trip(truth: &Profile, threads: u16) -> Calibrated {
             row(&points[at], &sample.expect("it runs")).with("point", at)
         })
         .collect();
-    let spec =
-        json!({"nodes": scope.nodes, "threads": threads, "coroutines": scope.coroutines, "quick": true});
+    let spec = json!({"nodes": scope.nodes, "threads": scope.threads, "coroutines": scope.coroutines, "quick": true});
     let targets = Targets::of_rows(&rows, &spec, 23, "a round trip".into()).expect("rows of ours");
     let mut wrong = truth.clone();
     let free: Vec<(&str, &str)> =
@@ -98,7 +97,8 @@ fn recovers(name: &str, threads: u16, pinned: &[(&str, f64)]) {
     let text = done.file().expect("a profile file");
     let read = Profile::parse(&text, "written").expect("its own format");
     assert_eq!(read.content_hash(), done.profile.content_hash());
-    assert!(text.contains("a round trip") && text.contains("carried over"), "{}", &text[..800]);
+    let carried = done.numbers.iter().any(|n| !n.fitted);
+    assert!(text.contains("a round trip") && text.contains("carried over") == carried, "{}", &text[..800]);
 }
 
 #[test]
@@ -127,7 +127,9 @@ fn cx4_edr_comes_back() {
 #[ignore = "takes minutes, as every card after the first: cargo test --test round_trip -- --ignored"]
 fn connectib_fdr_comes_back() {
     let pinned = [
-        ("nic.requester_read", 0.05),
+        // With 8 threads it is told from `completion_entry`, of 1 ns, only weakly: their sum comes back within 4 %. With the 14
+        // threads of its machines it comes back within 1 %, but then the edge of the queue pairs' cache does not.
+        ("nic.requester_read", 0.12),
         ("nic.responder_read", 0.05),
         ("nic.requester_write", 0.15),
         ("nic.responder_write", 0.10),
