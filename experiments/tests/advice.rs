@@ -45,7 +45,9 @@ fn a_wrong_name_is_answered_with_the_near_ones_and_with_all() {
     refused(&["run", "--fabric", "cx4-edr"], &["did you mean `sim:cx4-edr`?"], &[]);
     refused(&["run", "--fabric", "sim:cx9"], &["there are cx4-edr, "], &["did you mean"]);
     refused(&["run", "--fabric", "sim:cx4"], &["did you mean `cx4-edr`"], &[]);
-    refused(&["characterize", "--bench", "read"], &["there are latency, "], &["did you mean"]);
+    let read = ["characterize", "--bench", "read"];
+    refused(&read, &["did you mean `ladder-read`?", "there are latency, "], &["`threads`?"]);
+    refused(&["characterize", "--bench", "bandwidth"], &["there are latency, "], &["did you mean"]);
     refused(&["characterize", "--bench", "thread"], &["did you mean `threads`?"], &[]);
     refused(&["calibrate", "--profile", "cx9"], &["there are cx4-edr, "], &["did you mean"]);
 }
