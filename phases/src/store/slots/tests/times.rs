@@ -114,12 +114,12 @@ proptest! {
                     prop_assert!(take_out(&store, Packing::Versions, key, time));
                     lives.get_mut(&key).unwrap().last_mut().unwrap().1 = time;
                 }
-                4 => if store.confirm_absence(T, key, 0, time).is_ok() {
+                4 if store.confirm_absence(T, key, 0, time).is_ok() => {
                     let there = lives.get(&key).is_some_and(|l| l.iter().any(|&(from, to)| from <= time && time < to));
                     prop_assert!(!there, "{} was there at {}", key, time);
                     let seen = missing.entry(key).or_default();
                     *seen = time.max(*seen);
-                },
+                }
                 5 => {
                     let (from, to) = (key, key + 30);
                     let scan = Scan { table: T, from, to, limit: 100, order: Order::Ascending };
