@@ -188,7 +188,10 @@ fn waiting_at_the_owner_does_not_hold_up_the_rest() {
         case.spec.length = Length::Transactions(12);
         let result = judge(&case, "sim");
         assert_eq!(result.stats.committed, 4 * 2 * 12 * 12, "{via}: {:?}", result.stats.aborts);
-        eprintln!("{via}: {} with at most {} attempts, {:?}", result.elapsed, result.stats.attempts_most, result.rpc);
+        eprintln!(
+            "{via}: {} with at most {} attempts, {:?}",
+            result.elapsed, result.stats.attempts_most, result.rpc
+        );
         result.elapsed
     };
     let (one, two) = (run(Via::OneSided), run(Via::TwoSided));

@@ -437,13 +437,9 @@ fn what_transactions_leave_out_is_noticed_by_the_condition_that_speaks_of_it() {
 /// The checker, which knows nothing of orders, finds what protocols get wrong with them.
 #[test]
 fn planted_bugs_of_the_protocol_are_found() {
-    for bug in [
-        Bug::NoValidation,
-        Bug::IgnoreConflict,
-        Bug::NoWaitUnlockEarly,
-        Bug::NoRenewal,
-        Bug::NoSecondLook,
-    ] {
+    for bug in
+        [Bug::NoValidation, Bug::IgnoreConflict, Bug::NoWaitUnlockEarly, Bug::NoRenewal, Bug::NoSecondLook]
+    {
         let found = (1..=10).any(|seed| {
             let hot = [("warehouses", "1"), ("remote_item_share", "0")];
             let plan = Preset::OneSided.plan().restricted_to(Planted(bug).needs());
