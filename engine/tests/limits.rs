@@ -174,8 +174,9 @@ fn under_wait_die_nobody_starves() {
     }
 }
 
-/// Two-sided wait-die where many wait at few owners: waiting holds nobody else up, and takes about as long as one-sided. (Once requests
-/// that free locks were stuck behind those that waited for them, until these were told to ask again after 10 ms.)
+/// Two-sided wait-die where many wait at few owners: waiting holds nobody else up, and takes about as long as one-sided. (Once an owner
+/// that parked a request as the last thing it had to do slept until something else came, which with everybody waiting was the
+/// sweep for lost requests after 20 ms.)
 #[test]
 fn waiting_at_the_owner_does_not_hold_up_the_rest() {
     let run = |via| {
@@ -188,7 +189,10 @@ fn waiting_at_the_owner_does_not_hold_up_the_rest() {
         case.spec.length = Length::Transactions(12);
         let result = judge(&case, "sim");
         assert_eq!(result.stats.committed, 4 * 2 * 12 * 12, "{via}: {:?}", result.stats.aborts);
-        eprintln!("{via}: {} with at most {} attempts", result.elapsed, result.stats.attempts_most);
+        eprintln!(
+            "{via}: {} with at most {} attempts, {:?}",
+            result.elapsed, result.stats.attempts_most, result.rpc
+        );
         result.elapsed
     };
     let (one, two) = (run(Via::OneSided), run(Via::TwoSided));

@@ -15,6 +15,7 @@ use engine::protocol::planted::{Bug, Planted};
 use engine::protocol::{AnyProtocol, PROTOCOLS, Protocol};
 use engine::workload::WORKLOADS;
 use phases::plan::{Needs, Plan, Via};
+use phases::rule::OnConflict;
 use primitives::fabric::loopback::{Mode, Options};
 use primitives::fabric::sim::FaultOptions;
 use primitives::mesh::{FabricSpec, Shape};
@@ -220,13 +221,14 @@ fn env(name: &str) -> Option<u64> {
     Some(text.parse().unwrap_or_else(|_| panic!("{name}={text} is not a number")))
 }
 
-/// Nobody needs as many attempts as would make it give up; those that may wait need few.
+/// Nobody needs as many attempts as would make it give up. Bounded wait alone promises nothing of the kind: transactions that wait for
+/// each other all give up after as many looks, and may do so again.
 fn judge_progress(case: &Case, name: &str) {
     let result = judge(case, name);
-    let most = result.stats.attempts_most;
-    let limit = u64::from(case.spec.retry.attempts) / 2;
-    let protocol = case.protocol.needs().protocol;
-    assert!(most <= limit, "{protocol} on {name}: a transaction took {most} attempts");
+    let needs = case.protocol.needs();
+    let (most, limit) = (result.stats.attempts_most, u64::from(case.spec.retry.attempts) / 2);
+    let promised = !matches!(needs.on_conflict, OnConflict::Retry(_));
+    assert!(!promised || most <= limit, "{} on {name}: a transaction took {most} attempts", needs.protocol);
 }
 
 /// Judges the runs of all seeds; a failure prints the command that repeats it.
@@ -275,9 +277,9 @@ fn orders_and_positions_keep_other_promises() {
 #[test]
 fn a_failing_case_is_made_smaller() {
     let bug = Planted(Bug::NoValidation);
-    let case = contended(1, bug.needs());
     let fails = |case: &Case| !case.run_planted(bug.0).0.passed();
-    assert!(fails(&case), "the seed shows nothing");
+    let failing = (0..SEEDS_PER_BUG).map(|seed| contended(seed, bug.needs())).find(&fails);
+    let case = failing.expect("one of the seeds shows the bug");
     let size = shrink(&case, fails);
     assert_ne!(size, Size::of(&case), "nothing could be taken away");
     assert!(fails(&size.cut(&case)));

@@ -193,6 +193,10 @@ impl Handlers {
         if !self.try_lock(name, rule, ask, reply) && rule.on_conflict == OnConflict::WaitIfOlder {
             let caller = (incoming.from, incoming.defer());
             self.parking.park(caller, name, rule, ask, self.port.now());
+            // The poll that asks when to look was before this request: nothing else may come that wakes the core.
+            if let Some(at) = self.parking.look_at() {
+                self.port.nic().wake_at(at);
+            }
             let stats = self.stats.get();
             let parked_most = stats.parked_most.max(self.parking.len() as u64);
             self.stats.set(HandlerStats { parked: stats.parked + 1, parked_most, ..stats });

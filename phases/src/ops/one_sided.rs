@@ -136,7 +136,8 @@ impl OneSided {
             self.context.forget(access);
             return Ok(());
         }
-        let slot = match if shape.packing == Packing::Versions { self.choose(access) } else { Ok(0) } {
+        let chosen = if shape.packing == Packing::Versions { self.choose(access) } else { Ok(0) };
+        let slot = match chosen {
             // Whether it came later than the transaction's time is decided when its absence is confirmed.
             Err(Abort::NoVersion) if access.optional && !access.fetched => {
                 access.take_absence(0);
