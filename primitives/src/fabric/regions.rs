@@ -73,14 +73,14 @@ impl Regions {
     }
 
     /// The region of a local key, if it holds the range.
-    #[inline]
+    #[inline(always)]
     pub(super) fn local(&self, sge: Sge) -> Option<&Region> {
         let entry = self.entry(sge.lkey.0).filter(|entry| entry.keys.lkey == sge.lkey)?;
         entry.region.holds(sge.offset, u64::from(sge.len)).then_some(&entry.region)
     }
 
     /// The region of a remote key, if it holds the range and may be used so.
-    #[inline]
+    #[inline(always)]
     pub(super) fn remote(
         &self,
         rkey: Rkey,

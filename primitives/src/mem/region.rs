@@ -174,7 +174,7 @@ impl Region {
     /// Copies `len` bytes from one region to another, in address order; both ranges must be inside.
     ///
     /// Where both ends are word-aligned, words move whole; elsewhere bytes are merged.
-    #[inline]
+    #[inline(always)]
     pub fn copy(from: &Region, from_offset: u64, to: &Region, to_offset: u64, len: u64) {
         if len == 8 && (from_offset | to_offset).is_multiple_of(8) {
             // Lock words and headers: by far the most frequent length.
@@ -185,6 +185,7 @@ impl Region {
         }
     }
 
+    #[inline(never)]
     fn copy_any(from: &Region, from_offset: u64, to: &Region, to_offset: u64, len: u64) {
         if (from_offset | to_offset).is_multiple_of(8) {
             let src = &from.words[(from_offset / 8) as usize..][..len.div_ceil(8) as usize];

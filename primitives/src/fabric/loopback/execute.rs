@@ -39,6 +39,34 @@ impl Shared {
         self.nodes[node.index()].regions.remote(rkey, offset, len, allowed).ok_or(WcStatus::RemoteAccess)
     }
 
+    /// Does a READ or WRITE on a connection, if nothing is wrong with it; says whether. What is wrong, [`Shared::execute`] tells.
+    #[inline]
+    pub(super) fn move_words(&self, qp: &SharedQp, request: &WorkRequest) -> bool {
+        let Some(to) = qp.peer.get() else { return false };
+        let Some(peer) = self.nodes.get(to.node.index()) else { return false };
+        if !to.end.takes_from(qp.node, qp.number) || !peer.alive.load(Ordering::Relaxed) {
+            return false;
+        }
+        let (sge, len) = (request.local, u64::from(request.local.len));
+        let Ok(here) = self.local(qp.node, sge) else { return false };
+        match request.verb {
+            Verb::Read { rkey, offset } => {
+                let Some(there) = peer.regions.remote(rkey, offset, len, |access| access.remote_read) else {
+                    return false;
+                };
+                Region::copy(there, offset, here, sge.offset, len);
+            }
+            Verb::Write { rkey, offset } => {
+                let Some(there) = peer.regions.remote(rkey, offset, len, |access| access.remote_write) else {
+                    return false;
+                };
+                Region::copy(here, sge.offset, there, offset, len);
+            }
+            _ => return false,
+        }
+        true
+    }
+
     /// Executes one request of `qp`. `payload` replaces the local memory of an inlined request.
     #[inline]
     pub(super) fn execute(

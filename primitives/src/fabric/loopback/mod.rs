@@ -11,6 +11,7 @@
 //! Atomics are CPU atomics, so their scope is [`AtomicScope::Global`].
 
 mod context;
+mod done;
 mod execute;
 mod nic_thread;
 mod recv_ring;
@@ -89,7 +90,7 @@ struct ContextShared {
     qps: Box<[OnceLock<Arc<SharedQp>>]>,
     qp_count: AtomicU32,
     /// Completions from the NIC thread, and how many there are so that an empty queue costs one load.
-    from_nic: Mutex<VecDeque<context::Done>>,
+    from_nic: Mutex<VecDeque<done::Done>>,
     from_nic_len: AtomicUsize,
 }
 

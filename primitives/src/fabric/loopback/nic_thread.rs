@@ -5,7 +5,7 @@
 //! middle of a transfer, and READs and ATOMICs hold one of the queue pair's `max_rd_atomic` places until their
 //! (delayed) completion.
 
-use super::context::Done;
+use super::done::Done;
 use super::execute::Outcome;
 use super::{ContextShared, STATE_ERROR, Shared, SharedQp};
 use crate::mem::Region;
