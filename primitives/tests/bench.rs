@@ -33,7 +33,7 @@ fn every_point_runs_on_loopback_and_a_profile_comes_out() {
         // A machine that is busy with something else may not run both ends of a call within one window: a longer one then.
         let sample = (0..6)
             .map(|longer| {
-                let scope = Scope { window: Nanos(scope.window.0 << longer), ..scope.clone() };
+                let scope = Scope { window: Nanos(scope.window.0 << longer), ..scope };
                 bench::run(&fabric, &scope, &point, 7, &stop).unwrap_or_else(|e| panic!("{point:?}: {e}"))
             })
             .find(|sample| sample.latency.p50().is_some() || sample.ops > 100)
