@@ -11,6 +11,7 @@ use crate::workload::RecordId;
 use phases::ops::PhaseOps;
 
 /// What a query tells.
+#[allow(clippy::large_enum_variant)] // it lives as long as its transaction, and nothing is allocated for it
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// Order-status.
