@@ -10,8 +10,8 @@ use crate::session::{Halt, Order, Session};
 use crate::workload::RecordId;
 use phases::ops::PhaseOps;
 
-/// What a query tells. Returned by value: a box would be an allocation in each order-status.
-#[allow(clippy::large_enum_variant)]
+/// What a query tells.
+#[allow(clippy::large_enum_variant)] // it lives as long as its transaction, and nothing is allocated for it
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// Order-status.
