@@ -7,27 +7,29 @@ use experiments::spec::{Point, RunSpec};
 use primitives::measure::{Kind, Row, point_columns};
 
 fn point(wanted: impl Fn(&RunSpec) -> bool) -> Point {
-    let drawn = (0..).map(|index| {
+    let mut drawn = (0..).map(|index| {
         let mut spec = RunSpec::default();
         draw::apply(&mut spec, &draw::combination(7, index)).unwrap();
         Point { index, at: Vec::new(), spec, against_all: true }
     });
-    drawn.into_iter().find(|point| wanted(&point.spec)).unwrap()
+    drawn.find(|point| wanted(&point.spec)).unwrap()
 }
 
 #[test]
 fn a_combination_has_its_best_plan_and_is_a_value_of_the_seed() {
     // Two-phase locking has the fewest plans.
-    let point = point(|spec| {
-        spec.protocol == "nowait" && spec.nodes == 2 && spec.threads == 1 && spec.replicas == 1
-    });
+    let point =
+        point(|spec| spec.protocol == "nowait" && spec.nodes == 2 && spec.threads == 1 && spec.replicas == 1);
     let context = Context::new(&Cli { verbose: 0, quiet: true, command: None });
     let row = measure(&point, &context).unwrap().row;
     let number = |row: &Row, column: &str| row.get(column).unwrap().parse::<f64>().unwrap();
     let (plans, runs) = (number(&row, "plans"), number(&row, "runs"));
     assert!(plans > 3.0 && runs > plans && runs < 2.0 * plans + 20.0, "{plans} plans, {runs} runs");
     let (best, got, regret) = (number(&row, "best_per_s"), number(&row, "got_per_s"), number(&row, "regret"));
-    assert!(best >= got && (regret - (1.0 - got / best)).abs() < 1e-9 && (0.0..0.5).contains(&regret), "{regret}");
+    assert!(
+        best >= got && (regret - (1.0 - got / best)).abs() < 1e-9 && (0.0..0.5).contains(&regret),
+        "{regret}"
+    );
     let error = number(&row, "predicted_per_s") / got - 1.0;
     assert!((number(&row, "prediction_error") - error).abs() < 1e-9 && error.abs() < 1.0, "{error}");
     for column in point_columns(Kind::Regret).iter().filter(|column| **column != "point") {

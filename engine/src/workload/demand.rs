@@ -178,7 +178,10 @@ mod tests {
         }
         // Ten stocks of 23 records; of the whole mix's far less, since few lines and payments go elsewhere.
         let new_order = &no.classes[0];
-        assert_eq!((no.classes.len(), new_order.reads, new_order.writes, new_order.inserts), (1, 12.0, 11.0, 13.0));
+        assert_eq!(
+            (no.classes.len(), new_order.reads, new_order.writes, new_order.inserts),
+            (1, 12.0, 11.0, 13.0)
+        );
         assert!((no.local_share - 13.0 / 23.0).abs() < 1e-9, "{}", no.local_share);
         assert_eq!(new_order.elsewhere, Some(Elsewhere { reads: 0.0, writes: 10.0 }));
         // Fewer items are met again more often.

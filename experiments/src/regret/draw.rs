@@ -13,9 +13,8 @@ use crate::spec::RunSpec;
 const OTHERS: &[&str] = &["nowait", "waitdie", "bounded-wait", "mvcc", "sundial"];
 
 /// Three of ten are of each small workload, one is of TPC-C's new-order.
-const WORKLOADS: &[&str] = &[
-    "smallbank", "smallbank", "smallbank", "micro", "micro", "micro", "ycsb", "ycsb", "ycsb", "tpcc-no",
-];
+const WORKLOADS: &[&str] =
+    &["smallbank", "smallbank", "smallbank", "micro", "micro", "micro", "ycsb", "ycsb", "ycsb", "tpcc-no"];
 
 /// How coroutines per thread are chosen: from a lone client to more than a core can serve.
 const LOADS: &[u64] = &[1, 2, 4, 8, 12, 16];
@@ -160,9 +159,9 @@ impl Dice {
 /// # Errors
 /// In words, if one does not fit.
 pub fn apply(spec: &mut RunSpec, given: &[(String, Value)]) -> Result<(), String> {
-    given.iter().try_for_each(|(key, value)| {
-        spec.apply(key, value).map_err(|why| format!("{key} {value}: {why}"))
-    })
+    given
+        .iter()
+        .try_for_each(|(key, value)| spec.apply(key, value).map_err(|why| format!("{key} {value}: {why}")))
 }
 
 #[cfg(test)]

@@ -182,8 +182,16 @@ pub fn worst(rows: &[Row]) -> String {
             text("best"),
         ]
     };
-    let head =
-        ["point", "regret", "prediction", "fabric", "workload", "nodes×threads×coroutines×replicas", "tuned", "best"];
+    let head = [
+        "point",
+        "regret",
+        "prediction",
+        "fabric",
+        "workload",
+        "nodes×threads×coroutines×replicas",
+        "tuned",
+        "best",
+    ];
     table(&head, sorted.iter().take(WORST).map(cells))
 }
 
@@ -203,9 +211,8 @@ pub struct Summary {
 impl Summary {
     /// Of the rows of `points.csv`; none if there are none.
     pub fn of(rows: &[Row]) -> Option<Summary> {
-        let column = |name: &str| -> Vec<f64> {
-            rows.iter().filter_map(|row| row.get(name)?.parse().ok()).collect()
-        };
+        let column =
+            |name: &str| -> Vec<f64> { rows.iter().filter_map(|row| row.get(name)?.parse().ok()).collect() };
         let (regret, error) = (column("regret"), column("prediction_error"));
         if regret.is_empty() || regret.len() != error.len() {
             return None;
@@ -226,7 +233,12 @@ impl Summary {
     /// In two lines.
     pub fn shown(&self) -> String {
         let three = |v: [f64; 3]| {
-            format!("median {:.2} %, 95th percentile {:.1} %, worst {:.1} %", 100.0 * v[0], 100.0 * v[1], 100.0 * v[2])
+            format!(
+                "median {:.2} %, 95th percentile {:.1} %, worst {:.1} %",
+                100.0 * v[0],
+                100.0 * v[1],
+                100.0 * v[2]
+            )
         };
         format!(
             "regret over {} combinations: {}\nerror of predictions: {} (bias {:+.1} %)\n",

@@ -158,7 +158,9 @@ mod tests {
 
     #[test]
     fn fabrics_read_back_as_written() {
-        for text in ["loopback", "tcp", "sim:cx4-edr", "sim:drawn-17", "sim:./my.profile.yaml", "verbs:mlx5_0"] {
+        for text in
+            ["loopback", "tcp", "sim:cx4-edr", "sim:drawn-17", "sim:./my.profile.yaml", "verbs:mlx5_0"]
+        {
             assert_eq!(text.parse::<FabricChoice>().unwrap().to_string(), text);
         }
         assert_eq!("sim:drawn-17".parse(), Ok(FabricChoice::Sim(ProfileChoice::Drawn(17))));

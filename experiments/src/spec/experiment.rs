@@ -295,7 +295,9 @@ fn drawn(document: &Document, written: &Written, seed: u64) -> Result<Vec<Point>
     }
     let named = written.set.0.first().map(|e| &e.0).or(written.grid.0.first().map(|e| &e.0));
     if let Some(key) = named {
-        return Err(document.error(key, format!("{}: combinations are drawn, it cannot be picked", key.value)));
+        return Err(
+            document.error(key, format!("{}: combinations are drawn, it cannot be picked", key.value))
+        );
     }
     let count = written.combinations.as_ref().map_or(COMBINATIONS, |count| count.value);
     if let Some(written) = written.combinations.as_ref().filter(|_| !(1..=limits::POINTS).contains(&count)) {

@@ -63,7 +63,11 @@ fn look_up(d: &mut Demand, how: &Carriage, touch: &Touch, sizes: &Sizes) -> f64 
         d.requester.probes += touch.remote;
     }
     let misses = touch.remote * (1.0 - cached);
-    d.one_sided(sizes, &batch(how, touch, touch.nodes.min(misses)), &[chain(misses, &[(Read, sizes.bucket)])]);
+    d.one_sided(
+        sizes,
+        &batch(how, touch, touch.nodes.min(misses)),
+        &[chain(misses, &[(Read, sizes.bucket)])],
+    );
     d.requester.probes += misses;
     misses
 }

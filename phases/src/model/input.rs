@@ -192,15 +192,7 @@ impl Cluster {
 impl TxnClass {
     /// A class whose records lie where the workload's records lie on average, and which creates none.
     pub fn new(name: &str, share: f64, reads: f64, writes: f64) -> TxnClass {
-        TxnClass {
-            name: name.to_owned(),
-            share,
-            reads,
-            writes,
-            think_ns: 0.0,
-            inserts: 0.0,
-            elsewhere: None,
-        }
+        TxnClass { name: name.to_owned(), share, reads, writes, think_ns: 0.0, inserts: 0.0, elsewhere: None }
     }
 
     /// Whether its reads must be checked: a single read is consistent by itself (DrTM+H §5.5).

@@ -73,8 +73,8 @@ impl Solution {
             })
             .sum();
         let core = &load[Station::Core];
-        let turns = core.path_own * self.turn.looks_ns
-            + core.path_other * (self.turn.looks_ns - self.turn.spared_ns);
+        let turns =
+            core.path_own * self.turn.looks_ns + core.path_other * (self.turn.looks_ns - self.turn.spared_ns);
         load.delay_ns + queues + turns
     }
 }

@@ -218,11 +218,7 @@ impl Load {
             load.memory(flow, nic, entry_pcie, true);
         }
         for flow in &demand.replies {
-            load[Station::Engine].other.add_to_units(
-                flow.count,
-                nic.requester_ns(flow.primitive),
-                datagram,
-            );
+            load[Station::Engine].other.add_to_units(flow.count, nic.requester_ns(flow.primitive), datagram);
             let received = nic.responder_ns(flow.primitive) + entry;
             load[Station::Engine].own.add_to_units(flow.count, received, datagram);
             load[Station::Link]

@@ -40,7 +40,8 @@ impl Profile {
         let mut profile = Profile::shipped(base)?;
         let mut factor = |apart: f64| apart.powf(2.0 * rng.random::<f64>() - 1.0);
         let core = factor(APART);
-        let names: Vec<(&str, &str)> = profile.quantities().map(|(section, name, _)| (section, name)).collect();
+        let names: Vec<(&str, &str)> =
+            profile.quantities().map(|(section, name, _)| (section, name)).collect();
         for (section, name) in names {
             let drawn = match section {
                 "cpu" => core * factor(APART),
@@ -100,13 +101,17 @@ mod tests {
     fn numbers_stay_near_those_of_the_base() {
         for seed in 0..40 {
             let profile = Profile::drawn(seed).unwrap();
-            let base = profile.description.split("around ").nth(1).unwrap().split(':').next().unwrap().to_owned();
+            let base =
+                profile.description.split("around ").nth(1).unwrap().split(':').next().unwrap().to_owned();
             let base = Profile::shipped(&base).unwrap();
             let mut moved = 0;
             for ((section, name, drawn), (_, _, from)) in profile.quantities().zip(base.quantities()) {
                 let most = if section == "cpu" { APART * APART } else { APART_COUNTS };
                 let apart = if from.value == 0.0 { 1.0 } else { drawn.value / from.value };
-                assert!((0.99 / most..1.01 * most).contains(&apart), "seed {seed}: {section}.{name} × {apart}");
+                assert!(
+                    (0.99 / most..1.01 * most).contains(&apart),
+                    "seed {seed}: {section}.{name} × {apart}"
+                );
                 moved += usize::from(apart != 1.0);
             }
             assert!(moved > 20, "seed {seed}: only {moved} numbers moved");

@@ -64,11 +64,8 @@ fn one(results: &Results, name: &str) -> Framed<Option<Drawn>> {
     let kinds = distinct(workloads.iter().cloned());
     let inks = ink::for_names(kinds.iter().map(String::as_str));
     let panel = |title: &str, x_title: &str, values: &[Option<f64>]| {
-        let mut series: Vec<Series> = vec![Series {
-            name: "all".to_owned(),
-            ink: Ink::Text,
-            points: of(values, &|_| true),
-        }];
+        let mut series: Vec<Series> =
+            vec![Series { name: "all".to_owned(), ink: Ink::Text, points: of(values, &|_| true) }];
         for (kind, ink) in kinds.iter().zip(&inks) {
             let points = of(values, &|row| workloads[row] == *kind);
             series.push(Series { name: kind.clone(), ink: *ink, points });

@@ -151,8 +151,8 @@ impl Tpcc {
         let tables: Vec<f64> = self.tables().iter().map(|table| table.records as f64 * elsewhere).collect();
         let known = Filling::new(cache_bytes).offer_in_turn(&tables);
         let stocks = if remote > 0.0 { mean(|m| m.remote_stocks) / remote } else { 1.0 };
-        let hits = stocks * known[usize::from(table::STOCK)]
-            + (1.0 - stocks) * known[usize::from(table::CUSTOMER)];
+        let hits =
+            stocks * known[usize::from(table::STOCK)] + (1.0 - stocks) * known[usize::from(table::CUSTOMER)];
         Demand {
             name: self.name.to_owned(),
             classes: kinds.into_iter().map(|(class, _)| class).collect(),

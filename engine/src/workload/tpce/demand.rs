@@ -2,8 +2,8 @@
 
 use super::{CustomerPosition, FEED, columns, table};
 use crate::session::RetryPolicy;
-use crate::workload::{Scale, Workload as _};
 use crate::workload::demand::Filling;
+use crate::workload::{Scale, Workload as _};
 use phases::model::{Band, TxnClass, Workload as Demand};
 
 /// Accounts of a customer, by the driver's choice of customers, and securities of an account, on average.

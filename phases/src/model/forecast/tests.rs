@@ -42,12 +42,7 @@ fn one_coroutine_takes_the_sum_of_the_unloaded_latencies_and_its_cores_work() {
     let fetch = |bytes| nic.pcie_request_ns(bytes) + nic.pcie_read.value + nic.pcie_answer_ns(bytes);
     let first = nic.requester_atomic.value.max(nic.responder_atomic.value)
         + nic.requester_write.value.max(nic.responder_write.value);
-    let wire = read
-        + lock
-        + install
-        + fetch(80)
-        + 2.0 * fetch(64)
-        + nic.processing_units.value * first;
+    let wire = read + lock + install + fetch(80) + 2.0 * fetch(64) + nic.processing_units.value * first;
     let requests = 5.0 * cpu.request.value + 3.0 * cpu.doorbell.value + cpu.inline_line.value;
     let waits = 3.0 * (cpu.completion.value + cpu.resume.value);
     let core = requests + waits + cpu.probe.value + 2.0 * 88.0 * cpu.copy_byte.value + 100.0;
