@@ -87,23 +87,23 @@ fn holds(all: &[Compared], median: f64, worst: f64) {
     assert!(got_median <= median && got_worst <= worst, "median {got_median}, worst {got_worst}");
 }
 
-// The bounds say where the model stands, not where it should: the aim is a median of 10 %. It promises 12 to 17 % too much for
-// transactions of ten requests one after the other, whatever the protocol, which spares the ranking of plans and nothing
-// else; and two-sided WAITDIE with exclusive reads loses far more to waiting under contention than it says.
+// The bounds say where the model stands, the aim being a median of 10 %. Without conflicts it is there. Under contention it promises
+// too much where retries go to the same hot records, and two-sided WAITDIE with exclusive reads loses far more to waiting than it
+// says.
 
 #[test]
 fn without_conflicts_rates_are_near_what_is_foretold() {
-    holds(&all("ycsb", &[("records_per_thread", "20000"), ("think_us", "1")]), 0.15, 0.20);
-    holds(&all("smallbank", &[("accounts_per_thread", "20000"), ("hot_accounts_share", "1")]), 0.15, 0.20);
+    holds(&all("ycsb", &[("records_per_thread", "20000"), ("think_us", "1")]), 0.05, 0.06);
+    holds(&all("smallbank", &[("accounts_per_thread", "20000"), ("hot_accounts_share", "1")]), 0.05, 0.11);
 }
 
 #[test]
 fn under_contention_rates_and_aborts_are_near_what_is_foretold() {
     let hot = [("records_per_thread", "4000"), ("hot_accesses_share", "0.3"), ("hot_records_share", "0.01")];
     let all = all("ycsb", &hot);
-    holds(&all, 0.20, 0.65);
+    holds(&all, 0.15, 0.62);
     for one in &all {
         let apart = (one.aborted - one.said_aborted()).abs();
-        assert!(apart < 0.30, "{}: aborted {} and not {}", one.what, one.aborted, one.said_aborted());
+        assert!(apart < 0.28, "{}: aborted {} and not {}", one.what, one.aborted, one.said_aborted());
     }
 }

@@ -7,12 +7,12 @@ use experiments::spec::{Point, RunSpec};
 use primitives::measure::{Kind, Row, point_columns};
 
 fn point(wanted: impl Fn(&RunSpec) -> bool) -> Point {
-    let drawn = (0..).map(|index| {
+    let mut drawn = (0..).map(|index| {
         let mut spec = RunSpec::default();
         draw::apply(&mut spec, &draw::combination(7, index)).unwrap();
         Point { index, at: Vec::new(), spec, against_all: true }
     });
-    drawn.into_iter().find(|point| wanted(&point.spec)).unwrap()
+    drawn.find(|point| wanted(&point.spec)).unwrap()
 }
 
 #[test]
