@@ -6,7 +6,7 @@ mod common;
 use common::{fabrics, plans_of, sim};
 use engine::cluster::{Length, RunError, RunResult, RunSpec, run_as};
 use engine::protocol::planted::{Bug, Planted};
-use engine::protocol::{AnyProtocol, Fasst, Occ, Protocol};
+use engine::protocol::{AnyProtocol, Occ, Protocol};
 use engine::session::{Halt, Order, Session};
 use engine::verify::{Level, check};
 use engine::workload::{Check, RecordId, TableDef, Workload};
@@ -187,11 +187,7 @@ fn spec(fabric: FabricSpec, plan: Plan, seed: u64) -> RunSpec {
 }
 
 fn judge(spec: &RunSpec, name: &str) -> RunResult {
-    judge_as(spec, name, Occ)
-}
-
-fn judge_as(spec: &RunSpec, name: &str, protocol: impl Protocol + Copy + Sync) -> RunResult {
-    let result = run_as(spec, &Club, protocol, &AtomicBool::new(false)).expect("it can run");
+    let result = run_as(spec, &Club, Occ, &AtomicBool::new(false)).expect("it can run");
     let what = format!("{name}, seed {}, plan {}", spec.seed, spec.plan);
     assert!(result.faults.is_empty(), "{what}: {:?}", result.faults);
     assert!(result.passed(), "{what}: {:#?}", result.failed_checks().collect::<Vec<_>>());
@@ -253,14 +249,6 @@ fn drawn_runs_are_strictly_serializable() {
     }
 }
 
-/// Slots set aside at execution are held until the end, whatever else the transaction comes to.
-#[test]
-fn who_locks_at_execution_changes_tables_too() {
-    for seed in 0..12 {
-        judge_as(&drawn(seed), "sim", Fasst);
-    }
-}
-
 #[test]
 fn a_simulated_run_is_a_value_of_its_seed() {
     let (a, b) = (judge(&drawn(1), "sim"), judge(&drawn(1), "sim"));
@@ -310,7 +298,7 @@ fn a_stale_location_that_is_believed_is_noticed() {
 
 #[test]
 fn protocols_that_cannot_are_refused_before_anything_runs() {
-    for name in ["nowait", "waitdie", "sundial", "mvcc"] {
+    for name in ["nowait", "waitdie", "fasst", "sundial", "mvcc"] {
         let protocol = AnyProtocol::named(name).expect("a protocol");
         let plan = Preset::TwoSided.plan().restricted_to(protocol.needs());
         let spec = spec(FabricSpec::Loopback(Options::default()), plan, 1);

@@ -98,7 +98,10 @@ impl Needs {
     /// Whether the protocol's transactions may insert, delete, scan and look for what is not there. That takes versions that
     /// count on when a slot has another record, and a validation that looks again at ranges and at what was missing.
     pub fn changes_tables(&self) -> bool {
-        self.packing == Packing::Counted && self.runs(Phase::Validate)
+        // FaSST asks for a lock before it has looked whether there is a record.
+        self.packing == Packing::Counted
+            && self.runs(Phase::Validate)
+            && self.protocol != Needs::FASST.protocol
     }
 
     /// The same protocol, with records of this length.
