@@ -394,10 +394,9 @@ pub fn admit(workload: &AnyWorkload, protocol: &AnyProtocol) -> Result<(), RunEr
 }
 
 fn admits(workload: &impl Workload, needs: &Needs) -> Result<(), RunError> {
-    if workload.changes_tables() && !needs.changes_tables() {
+    if let Some(why) = needs.keeps_tables().filter(|_| workload.changes_tables()) {
         return Err(RunError::Spec(format!(
-            "{} inserts, deletes or scans, and {} has to know which records there are before a transaction runs: run it under \
-             another protocol",
+            "{} inserts, deletes or scans, and {} {why}: run it under another protocol",
             workload.name(),
             needs.protocol
         )));

@@ -66,9 +66,7 @@ pub enum Failure {
     #[error(transparent)]
     Pool(#[from] PoolExhausted),
     /// The transaction asks for what its protocol cannot give.
-    #[error(
-        "the transaction {what}, which {protocol} cannot know before it runs: run it under another protocol"
-    )]
+    #[error("the transaction {what}, which it cannot do under {protocol}: run it under another protocol")]
     Unsupported {
         /// The protocol.
         protocol: &'static str,

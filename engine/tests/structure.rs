@@ -6,7 +6,7 @@ mod common;
 use common::{fabrics, plans_of, sim};
 use engine::cluster::{Length, RunError, RunResult, RunSpec, run_as};
 use engine::protocol::planted::{Bug, Planted};
-use engine::protocol::{AnyProtocol, Fasst, Occ, Protocol};
+use engine::protocol::{AnyProtocol, Occ, Protocol};
 use engine::session::{Halt, Order, Session};
 use engine::verify::{Level, check};
 use engine::workload::{Check, RecordId, TableDef, Workload};
@@ -317,14 +317,6 @@ fn drawn_runs_are_strictly_serializable() {
     }
 }
 
-/// Slots set aside at execution are held until the end, whatever else the transaction comes to.
-#[test]
-fn who_locks_at_execution_changes_tables_too() {
-    for seed in 0..12 {
-        judge_under(Fasst, &drawn(seed), "sim");
-    }
-}
-
 #[test]
 fn a_simulated_run_is_a_value_of_its_seed() {
     let (a, b) = (judge(&drawn(1), "sim"), judge(&drawn(1), "sim"));
@@ -374,12 +366,14 @@ fn a_stale_location_that_is_believed_is_noticed() {
 
 #[test]
 fn protocols_that_cannot_are_refused_before_anything_runs() {
-    let protocol = AnyProtocol::named("calvin").expect("a protocol");
-    let plan = Preset::TwoSided.plan().restricted_to(protocol.needs());
-    let spec = spec(FabricSpec::Loopback(Options::default()), plan, 1);
-    match run_as(&spec, &Club, protocol, &AtomicBool::new(false)) {
-        Err(RunError::Spec(why)) => assert!(why.contains("calvin") && why.contains("before"), "{why}"),
-        other => panic!("{:?}", other.map(|r| r.stats.committed)),
+    for (name, hint) in [("calvin", "before"), ("fasst", "locks")] {
+        let protocol = AnyProtocol::named(name).expect("a protocol");
+        let plan = Preset::TwoSided.plan().restricted_to(protocol.needs());
+        let spec = spec(FabricSpec::Loopback(Options::default()), plan, 1);
+        match run_as(&spec, &Club, protocol, &AtomicBool::new(false)) {
+            Err(RunError::Spec(why)) => assert!(why.contains(name) && why.contains(hint), "{why}"),
+            other => panic!("{name}: {:?}", other.map(|r| r.stats.committed)),
+        }
     }
 }
 

@@ -87,15 +87,6 @@ fn presets_run_the_whole_mix_replicated() {
     }
 }
 
-#[test]
-fn who_locks_at_execution_runs_the_whole_mix_too() {
-    for plan in [Preset::FasstOcc.plan(), Preset::DrtmH.plan()] {
-        let mut case = case(plan, "tpcc", &[TPCC, BUSY].concat(), 3);
-        case.protocol = AnyProtocol::named("fasst").expect("a protocol");
-        on_every_fabric(case);
-    }
-}
-
 /// What only its own node touches is locked by the CPU under a plan that locks by CAS; customers are, unless they pay elsewhere.
 #[test]
 fn tables_kept_at_home_are_locked_without_the_nic() {

@@ -9,7 +9,7 @@
 //! Two-sided the owner locks and reads in one request, which is where the round trip is saved. One-sided a CAS needs the word
 //! it expects, so that the record is fetched before and nothing is saved.
 //!
-//! Inserts, deletes and ranges are OCC's: a slot set aside at execution is a lock that is held longer, nothing else.
+//! Tables that change are not for it: who asks for a lock at first touch has not looked yet whether there is a record.
 
 use super::Protocol;
 use super::occ::commit_reads;

@@ -95,10 +95,18 @@ impl Needs {
     /// Versions: a lock word, a read timestamp, and the versions' own.
     pub const MVCC: Needs = Needs { protocol: "mvcc", packing: Packing::Versions, ..Needs::OCC };
 
-    /// Whether the protocol's transactions may insert, delete, scan and look for what is not there: all but those that are
-    /// ordered ahead, of which it has to be known before they run which records there are.
+    /// Why the protocol's transactions may not insert, delete, scan and look for what is not there, if they may not.
+    pub fn keeps_tables(&self) -> Option<&'static str> {
+        if self.sequenced {
+            return Some("has to know which records there are before a transaction runs");
+        }
+        let locks_first = self.protocol == Needs::FASST.protocol;
+        locks_first.then_some("locks a record before it has looked whether there is one")
+    }
+
+    /// Whether they may.
     pub fn changes_tables(&self) -> bool {
-        !self.sequenced
+        self.keeps_tables().is_none()
     }
 
     /// The same protocol, with records of this length.
