@@ -221,13 +221,14 @@ fn env(name: &str) -> Option<u64> {
     Some(text.parse().unwrap_or_else(|_| panic!("{name}={text} is not a number")))
 }
 
-/// Nobody needs as many attempts as would make it give up. Bounded wait alone promises nothing of the kind: transactions that wait for
+/// Nobody needs as many attempts as would make it give up, where time is virtual: on threads whoever holds a lock may be kept from the
+/// CPU for hundreds of attempts of others. Bounded wait alone promises nothing of the kind: transactions that wait for
 /// each other all give up after as many looks, and may do so again.
 fn judge_progress(case: &Case, name: &str) {
     let result = judge(case, name);
     let needs = case.protocol.needs();
     let (most, limit) = (result.stats.attempts_most, u64::from(case.spec.retry.attempts) / 2);
-    let promised = !matches!(needs.on_conflict, OnConflict::Retry(_));
+    let promised = name == "sim" && !matches!(needs.on_conflict, OnConflict::Retry(_));
     assert!(!promised || most <= limit, "{} on {name}: a transaction took {most} attempts", needs.protocol);
 }
 
