@@ -245,6 +245,10 @@ impl Protocol for Planted {
 
     async fn scan<O: PhaseOps>(&self, ops: &O, txn: &mut Txn, scan: &Scan) -> Result<(), Stop> {
         match self.0 {
+            Bug::NoWaitUnlockEarly | Bug::WaitDieUnlockEarly => {
+                self.locking().scan(ops, txn, scan).await?;
+                ops.unlock(txn).await
+            }
             Bug::NoWaitPhantoms | Bug::WaitDieAbsence => self.locking().scan(ops, txn, scan).await,
             Bug::MvccPhantoms => {
                 txn.read_ranges_unseen();
