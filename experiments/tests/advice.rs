@@ -114,7 +114,11 @@ fn what_has_no_model_is_refused_before_anything_is_measured() {
 fn the_tuner_gives_a_line_for_each_phase_and_more_with_v() {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("brief");
-    let brief = [&["tune", "--nodes", "4", "--threads", "8", "--out", out.to_str().unwrap()], SMALL].concat();
+    let brief = [
+        &["tune", "--nodes", "4", "--threads", "8", "--coroutines", "8", "--out", out.to_str().unwrap()],
+        SMALL,
+    ]
+    .concat();
     let (printed, talk) = told(&brief);
     for phase in ["fetch", "lock", "validate", "log", "install", "unlock"] {
         let lines: Vec<&str> =
@@ -130,8 +134,22 @@ fn the_tuner_gives_a_line_for_each_phase_and_more_with_v() {
     let plan = std::fs::read_to_string(out.join("tuned.plan.yaml")).unwrap();
     assert!(plan.contains("lock ") && !plan.contains("runner-up"), "{plan}");
     let out = dir.path().join("long");
-    let long =
-        [&["tune", "-v", "--nodes", "4", "--threads", "8", "--out", out.to_str().unwrap()], SMALL].concat();
+    let long = [
+        &[
+            "tune",
+            "-v",
+            "--nodes",
+            "4",
+            "--threads",
+            "8",
+            "--coroutines",
+            "8",
+            "--out",
+            out.to_str().unwrap(),
+        ],
+        SMALL,
+    ]
+    .concat();
     let (again, talk) = told(&long);
     assert!(talk.contains("- against the runner-up") && talk.contains("messages to serve"), "{talk}");
     assert_eq!(again.replace("long", "brief"), printed);

@@ -1,5 +1,6 @@
 //! Choices that name something: a fabric, a plan.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -154,7 +155,10 @@ impl Inline {
             Preset::named(&like)
                 .ok_or_else(|| format!("like: no plan of that name; {}", suggest(&like, &plan_presets())))
         };
-        Ok(Inline { written: written.clone(), name, like: word("like")?.map(preset).transpose()? })
+        let like = word("like")?.map(preset).transpose()?;
+        // By name, whatever order the file has: what is printed and kept must not hang on how the JSON library was built.
+        let sorted: BTreeMap<String, Value> = written.clone().into_iter().collect();
+        Ok(Inline { written: sorted.into_iter().collect(), name, like })
     }
 
     /// The plan under a protocol, in which phases of `like` that it never runs are left out. Coroutines are as written, or
@@ -291,7 +295,7 @@ mod tests {
         assert_eq!(PlanChoice::Inline(written).to_string(), "farm-cached");
         let unnamed = inline(r#"{"fetch": "one-sided", "coroutines": 3}"#).unwrap();
         assert_eq!(unnamed.plan(&Needs::OCC, 5).unwrap().coroutines, 3);
-        assert_eq!(PlanChoice::Inline(unnamed).to_string(), "fetch=one-sided coroutines=3");
+        assert_eq!(PlanChoice::Inline(unnamed).to_string(), "coroutines=3 fetch=one-sided");
     }
 
     #[test]

@@ -166,7 +166,9 @@ impl Experiment {
         }
         let base = base(document, &written)?;
         let grid = grid(document, &base, &written.grid)?;
-        settings(document, &base, &written)?;
+        if written.kind != SpecKind::Regret {
+            settings(document, &base, &written)?;
+        }
         if let (Some(count), true) = (&written.combinations, written.kind != SpecKind::Regret) {
             return Err(document.error(count, "combinations: they are drawn for `kind: regret` alone"));
         }
