@@ -87,9 +87,14 @@ fn longest_of(parallel: f64, busy: f64) -> f64 {
     }
     let busy = busy.clamp(1e-6, 1.0);
     let whole = parallel.floor() as u32;
-    let term = |j: u32| (1.0 - (1.0 - busy).powi(j as i32)) / f64::from(j);
-    let sum: f64 = (1..=whole).map(term).sum();
-    (sum + (parallel - f64::from(whole)) * term(whole + 1)) / busy
+    // The chance that none of `j` instances is busy, kept as a product: this is the solver's inmost loop.
+    let (mut idle, mut sum) = (1.0, 0.0);
+    for j in 1..=whole {
+        idle *= 1.0 - busy;
+        sum += (1.0 - idle) / f64::from(j);
+    }
+    let rest = (1.0 - idle * (1.0 - busy)) / f64::from(whole + 1);
+    (sum + (parallel - f64::from(whole)) * rest) / busy
 }
 
 /// What a core's turns cost beside the work that fills them.
