@@ -241,7 +241,7 @@ impl Load {
         core.other.add(demand.served, serve_ns);
         load.reply_doorbells_ns = demand.server.doorbells * profile.cpu.doorbell.value;
 
-        load.path(demand, nic, &profile.cpu, serve_ns);
+        load.path(demand, nic, &profile.cpu, serve_ns, others.max(1.0));
         // The coordinator's next request may go to an owner that has yet to serve what nobody waits for.
         load[Station::Core].path_ns += demand.passed * serve_ns / (f64::from(cluster.nodes) - 1.0).max(1.0);
         load
@@ -265,12 +265,12 @@ impl Load {
         }
     }
 
-    fn path(&mut self, demand: &Demand, nic: &NicProfile, cpu: &CpuProfile, serve_ns: f64) {
+    fn path(&mut self, demand: &Demand, nic: &NicProfile, cpu: &CpuProfile, serve_ns: f64, others: f64) {
         let handover = cpu.handover.value;
         for wave in &demand.waves {
             let n = wave.times;
             // Requests to one node are one after the other there; those to several wait at the same time.
-            let (wide, deep) = (n * wave.nodes.max(1.0), wave.deepest.max(1.0));
+            let (wide, deep) = (n * wave.nodes.clamp(1.0, others), wave.deepest.max(1.0));
             let mut elsewhere = |station: Station| {
                 self[station].path_other += n;
                 self[station].path_wide += wide;
