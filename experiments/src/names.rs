@@ -65,14 +65,17 @@ fn of_word(typed: &str, candidate: &str) -> Option<usize> {
     (found <= slips && digits(&typed) == digits(&candidate)).then_some(2 + found)
 }
 
-/// Most names that a question offers: more are no help beside the list.
+/// Most names that a question offers; of more that are equally near, the first.
 const OFFERED: usize = 4;
 
 /// `did you mean …?`, where one name is near or a few are equally so.
 pub fn meant<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<String> {
     let near = nearest(name, known);
-    let quoted: Vec<String> = near.iter().map(|near| format!("`{near}`")).collect();
-    (1..=OFFERED).contains(&near.len()).then(|| format!("did you mean {}?", quoted.join(" or ")))
+    let mut quoted: Vec<String> = near.iter().take(OFFERED).map(|near| format!("`{near}`")).collect();
+    if near.len() > OFFERED {
+        quoted.push("another like these".to_owned());
+    }
+    (!near.is_empty()).then(|| format!("did you mean {}?", quoted.join(" or ")))
 }
 
 /// The advice on a name that is none: what is near, if anything is, and always the list of what there is.
