@@ -12,7 +12,7 @@ use primitives::profile::{Profile, ProfileError, SourceCounts};
 use serde::Serialize;
 
 use crate::error::CliError;
-use crate::names::suggest;
+use crate::names::{suggest, suggest_device};
 use crate::spec::{FabricChoice, ProfileChoice};
 
 /// One fabric of the list.
@@ -174,7 +174,7 @@ pub fn require(choice: &FabricChoice) -> Result<(), CliError> {
             // `verbs:DEVICE[:PORT][,KEY=VALUE…]`
             let device = name.split([':', ',']).next().unwrap_or(name);
             if !devices.is_empty() && !names.contains(&device) {
-                format!("no RDMA device `{device}`; {}", suggest(device, &names))
+                format!("no RDMA device `{device}`; {}", suggest_device(device, &names))
             } else if devices.is_empty() || cfg!(not(feature = "verbs")) {
                 verbs_missing(&devices)
             } else {

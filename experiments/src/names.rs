@@ -87,6 +87,16 @@ pub fn suggest(name: &str, known: &[&str]) -> String {
     }
 }
 
+/// As [`suggest`], for devices: their digits only count them, so a wrong one is a slip too.
+pub fn suggest_device(name: &str, known: &[&str]) -> String {
+    let letters = |text: &str| text.chars().filter(|c| !c.is_ascii_digit()).collect::<String>();
+    let alike = known.iter().find(|device| letters(device) == letters(name));
+    match alike.filter(|_| nearest(name, known.iter().copied()).is_empty()) {
+        Some(device) => format!("did you mean `{device}`? {}", suggest(name, known)),
+        None => suggest(name, known),
+    }
+}
+
 /// Edits (insert, delete, replace, swap of neighbours) between two words.
 fn distance(a: &str, b: &str) -> usize {
     // Nobody mistypes a name into something this long; it keeps absurd input cheap.
@@ -157,6 +167,16 @@ mod tests {
         assert!(suggest("quux", PROTOCOLS).starts_with("there are occ, nowait"));
         let near = suggest("mvc", PROTOCOLS);
         assert!(near.starts_with("did you mean `mvcc`? there are occ, nowait"), "{near}");
+    }
+
+    #[test]
+    fn digits_of_devices_are_slips() {
+        assert_eq!(suggest_device("rxe1", &["rxe0"]), "did you mean `rxe0`? there are rxe0");
+        assert_eq!(
+            suggest_device("mlx5_7", &["rxe0", "mlx5_0", "mlx5_1"]),
+            "did you mean `mlx5_0`? there are rxe0, mlx5_0, mlx5_1"
+        );
+        assert_eq!(suggest_device("hfi1", &["rxe0"]), "there are rxe0");
     }
 
     /// Each name is its own nearest, and a letter more or less finds it again.
