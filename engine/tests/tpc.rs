@@ -10,12 +10,12 @@ use engine::cluster::{Length, RunResult, RunSpec, footprint, run, run_as};
 use engine::protocol::planted::{Bug, Planted};
 use engine::protocol::{AnyProtocol, Occ, Protocol};
 use engine::session::{Halt, Order, Row, Session};
-use engine::verify::check;
+use engine::verify::{History, Key, Op, Outcome, check};
 use engine::workload::columns::Num;
 use engine::workload::tpcc::{Input, Job, Tally, Tpcc, Who, columns, key, table};
 use engine::workload::tpce::{self, CustomerPosition};
 use engine::workload::{AnyWorkload, Client, Scale, Workload};
-use oracle::{Findings, held_against};
+use oracle::{Findings, held_against, in_order};
 use phases::ops::PhaseOps;
 use phases::plan::{Phase, Plan, Preset, Via};
 use phases::rule::Packing;
@@ -185,6 +185,23 @@ fn queries_tell_what_a_plain_execution_tells() {
             assert!(found.answers > 200, "{} answers", found.answers);
         }
     }
+}
+
+/// A writer is seen before its end is noted: a reader of it must wait for the writer in the serial order, and the transaction that
+/// follows the reader in its session need not. Each is still held against its own note.
+#[test]
+fn notes_stay_with_their_transactions_when_an_end_is_noted_late() {
+    let (hot, other) = (Key { table: 0, key: 1 }, Key { table: 0, key: 2 });
+    let mut history = History::new(Some(1));
+    let mut committed = |id, session, interval: (u64, u64), op| {
+        history.push(id, session, (Nanos(interval.0), Nanos(interval.1)), Outcome::Committed, [op]);
+    };
+    committed(0, 0, (0, 90), Op::write(hot, 2));
+    committed(1, 1, (10, 20), Op::read(hot, 2));
+    committed(2, 1, (30, 40), Op::read(other, 1));
+    let noted = [(0, vec!["writer"]), (1, vec!["reader", "next"])];
+    let noted = noted.into_iter().map(|(session, notes)| (session, notes.into())).collect();
+    assert_eq!(in_order(&history, noted), ["next", "writer", "reader"]);
 }
 
 /// Accounts are worth what the prices of the moment make of them.

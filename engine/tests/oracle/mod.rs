@@ -155,12 +155,13 @@ impl Records {
     }
 }
 
-/// The committed transactions of a history, by session, in an order that explains all versions they read and wrote; among those
-/// that nothing orders, who ended first.
+/// Where the committed transactions of a history stand in it, in an order that explains all versions they read and wrote; among
+/// those that nothing orders, who ended first. A session's own order may be another one: the end of a transaction is noted some
+/// time after others could see what it wrote.
 ///
 /// # Panics
 /// If there is none, or the end of a transaction is not known.
-fn serial(history: &History) -> Vec<u32> {
+fn serial(history: &History) -> Vec<usize> {
     #[derive(Default)]
     struct Version {
         writer: Option<usize>,
@@ -202,7 +203,7 @@ fn serial(history: &History) -> Vec<u32> {
         committed.iter().filter(|&&n| waits_for[n] == 0).map(|&n| (txns[n].ret, n)).collect();
     let mut order = Vec::new();
     while let Some((_, n)) = ready.pop_first() {
-        order.push(txns[n].session);
+        order.push(n);
         for &later in &after[n] {
             waits_for[later] -= 1;
             if waits_for[later] == 0 {
@@ -212,6 +213,22 @@ fn serial(history: &History) -> Vec<u32> {
     }
     assert_eq!(order.len(), committed.len(), "there is no serial order");
     order
+}
+
+/// What sessions noted of their transactions, in their own order, put into the [`serial`] one.
+///
+/// # Panics
+/// If there is no order, or the notes are not those of the transactions that committed.
+pub fn in_order<N>(history: &History, mut noted: BTreeMap<u32, VecDeque<N>>) -> Vec<N> {
+    let committed = history.txns().iter().enumerate().filter(|(_, txn)| txn.outcome == Outcome::Committed);
+    let mut notes: BTreeMap<usize, N> = committed
+        .map(|(n, txn)| {
+            let note = noted.get_mut(&txn.session).and_then(VecDeque::pop_front);
+            (n, note.expect("a note of every transaction that committed"))
+        })
+        .collect();
+    assert!(noted.values().all(VecDeque::is_empty), "all that is noted has committed");
+    serial(history).into_iter().filter_map(|n| notes.remove(&n)).collect()
 }
 
 /// How many transactions told something, and what is wrong: answers and records that are not those of the plain execution.
@@ -233,19 +250,15 @@ pub fn held_against<W: Answers>(case: &Case, workload: W, lie: fn(&mut W::Input)
     assert!(verdict.passed(), "{verdict}");
 
     let taken = around.twist.taken.into_inner().expect("nobody panicked with it");
-    let mut taken: BTreeMap<u32, VecDeque<Note<W>>> =
-        taken.into_iter().map(|(number, notes)| (number, notes.into_values().collect())).collect();
+    let taken = taken.into_iter().map(|(number, notes)| (number, notes.into_values().collect())).collect();
     let mut findings = Findings { answers: 0, wrong: Vec::new() };
-    for session in serial(history) {
-        let note = taken.get_mut(&session).and_then(VecDeque::pop_front);
-        let (input, answer) = note.expect("a note of every transaction that committed");
+    for (input, answer) in in_order(history, taken) {
         findings.answers += usize::from(answer.is_some());
         let expected = W::plainly(&mut records, &input);
         if answer != expected {
             findings.wrong.push(format!("{input:?}:\n  answered {answer:?}\n  expected {expected:?}"));
         }
     }
-    assert!(taken.values().all(VecDeque::is_empty), "all that is noted has committed");
     let end = around.end.into_inner().expect("nobody panicked with it");
     let end = Records(end.into_iter().map(|(table, key, words)| ((table, key), words)).collect());
     for (id, words) in &records.0 {
