@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use clap::builder::{PossibleValue, TypedValueParser};
 use clap::{Arg, Command, Error};
 use engine::protocol::{AnyProtocol, PROTOCOLS, Protocol};
-use phases::model::MODELLED;
+use phases::model::models;
 use primitives::bench;
 use primitives::profile::Profile;
 
@@ -61,9 +61,10 @@ pub fn protocols() -> Vec<&'static str> {
 
 /// Protocols that `tune` has a model of, and `all`.
 pub fn modelled() -> Vec<&'static str> {
-    let modelled = PROTOCOLS.iter().copied().filter(|name| {
-        MODELLED.contains(name) || AnyProtocol::named(name).is_some_and(|known| !known.needs().sequenced)
-    });
+    let modelled = PROTOCOLS
+        .iter()
+        .copied()
+        .filter(|name| AnyProtocol::named(name).is_some_and(|protocol| models(protocol.needs())));
     modelled.chain([ALL]).collect()
 }
 
@@ -106,7 +107,8 @@ mod tests {
         assert!(profiles().iter().all(|name| values::profile(name).is_ok()));
         assert!(protocols().iter().all(|name| values::protocol(name).is_ok()));
         assert!(modelled().iter().all(|name| values::tuned_protocol(name).is_ok()));
-        assert!(MODELLED.iter().all(|name| modelled().contains(name)) && !modelled().contains(&"calvin"));
+        assert!(phases::model::MODELLED.iter().all(|name| modelled().contains(name)));
+        assert!(["calvin", "fasst"].iter().all(|name| !modelled().contains(name)));
         assert!(benchmarks().contains(&"latency") && benchmarks().contains(&"signal"));
         assert!(plans().iter().all(|name| values::plan(name).is_ok()));
         assert!(workloads().iter().all(|name| values::workload(name).is_ok()));

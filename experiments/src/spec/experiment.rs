@@ -223,43 +223,49 @@ impl Experiment {
     }
 }
 
+impl Written {
+    /// What holds for all points, by the names it is written with.
+    fn of_base(&self) -> [(&'static str, &Option<Spanned<Value>>); 28] {
+        [
+            ("fabric", &self.fabric),
+            ("workload", &self.workload),
+            ("protocol", &self.protocol),
+            ("plan", &self.plan),
+            ("nodes", &self.nodes),
+            ("threads", &self.threads),
+            ("coroutines", &self.coroutines),
+            ("replicas", &self.replicas),
+            ("warm_cache", &self.warm_cache),
+            ("cache_bytes", &self.cache_bytes),
+            ("duration", &self.duration),
+            ("precision", &self.precision),
+            ("max_duration", &self.max_duration),
+            ("seed", &self.seed),
+            ("verb", &self.verb),
+            ("payload", &self.payload),
+            ("outstanding", &self.outstanding),
+            ("doorbell_batch", &self.doorbell_batch),
+            ("signal_period", &self.signal_period),
+            ("queue_pairs", &self.queue_pairs),
+            ("servers", &self.servers),
+            ("addresses", &self.addresses),
+            ("memory", &self.memory),
+            ("context", &self.context),
+            ("ack", &self.ack),
+            ("atomics_percent", &self.atomics_percent),
+            ("peers", &self.peers),
+            ("optimizations", &self.optimizations),
+        ]
+    }
+}
+
 fn base(document: &Document, written: &Written) -> Result<RunSpec, CliError> {
     let mut base = RunSpec::default();
     if written.kind == SpecKind::Primitive {
         base.primitive = Some(PrimitiveSpec::default());
         base.duration = PRIMITIVE_USUAL;
     }
-    let given = [
-        ("fabric", &written.fabric),
-        ("workload", &written.workload),
-        ("protocol", &written.protocol),
-        ("plan", &written.plan),
-        ("nodes", &written.nodes),
-        ("threads", &written.threads),
-        ("coroutines", &written.coroutines),
-        ("replicas", &written.replicas),
-        ("warm_cache", &written.warm_cache),
-        ("cache_bytes", &written.cache_bytes),
-        ("duration", &written.duration),
-        ("precision", &written.precision),
-        ("max_duration", &written.max_duration),
-        ("seed", &written.seed),
-        ("verb", &written.verb),
-        ("payload", &written.payload),
-        ("outstanding", &written.outstanding),
-        ("doorbell_batch", &written.doorbell_batch),
-        ("signal_period", &written.signal_period),
-        ("queue_pairs", &written.queue_pairs),
-        ("servers", &written.servers),
-        ("addresses", &written.addresses),
-        ("memory", &written.memory),
-        ("context", &written.context),
-        ("ack", &written.ack),
-        ("atomics_percent", &written.atomics_percent),
-        ("peers", &written.peers),
-        ("optimizations", &written.optimizations),
-    ];
-    for (key, value) in given {
+    for (key, value) in written.of_base() {
         if let Some(value) = value {
             base.apply(key, &value.value).map_err(|why| document.error(value, format!("{key}: {why}")))?;
         }
@@ -319,23 +325,8 @@ const COMBINATIONS: u64 = 500;
 
 /// The combinations of an experiment about regret. All that a combination is comes from the seed, so that nobody picks.
 fn drawn(document: &Document, written: &Written, seed: u64) -> Result<Vec<Point>, CliError> {
-    let picked = [
-        ("fabric", &written.fabric),
-        ("workload", &written.workload),
-        ("protocol", &written.protocol),
-        ("plan", &written.plan),
-        ("nodes", &written.nodes),
-        ("threads", &written.threads),
-        ("coroutines", &written.coroutines),
-        ("replicas", &written.replicas),
-        ("warm_cache", &written.warm_cache),
-        ("cache_bytes", &written.cache_bytes),
-        ("queue_pairs", &written.queue_pairs),
-        ("duration", &written.duration),
-        ("precision", &written.precision),
-        ("max_duration", &written.max_duration),
-    ];
-    if let Some((key, Some(value))) = picked.iter().find(|(_, value)| value.is_some()) {
+    let mut picked = written.of_base().into_iter().filter(|(key, _)| *key != "seed");
+    if let Some((key, Some(value))) = picked.find(|(_, value)| value.is_some()) {
         return Err(document.error(value, format!("{key}: combinations are drawn, it cannot be picked")));
     }
     let named = written.set.0.first().map(|e| &e.0).or(written.grid.0.first().map(|e| &e.0));

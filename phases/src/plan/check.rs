@@ -28,6 +28,8 @@ pub struct Needs {
     /// Transactions are ordered before they run, and every node serves its own records: phases carry inputs and values to places
     /// that are known, not requests about records ([`crate::letter`]).
     pub sequenced: bool,
+    /// What is written is locked at first touch, before it is known whether there is such a record.
+    pub locks_first: bool,
 }
 
 /// How long the longest record is that phases carry, and the messages that carry it two-sided.
@@ -59,10 +61,11 @@ impl Needs {
         on_conflict: OnConflict::Fail,
         records: Records::SHORT,
         sequenced: false,
+        locks_first: false,
     };
 
     /// [`Needs::OCC`] that locks what it writes when it first touches it.
-    pub const FASST: Needs = Needs { protocol: "fasst", ..Needs::OCC };
+    pub const FASST: Needs = Needs { protocol: "fasst", locks_first: true, ..Needs::OCC };
 
     /// Two-phase locking without waiting.
     pub const NOWAIT: Needs = Needs {
@@ -100,8 +103,7 @@ impl Needs {
         if self.sequenced {
             return Some("has to know which records there are before a transaction runs");
         }
-        let locks_first = self.protocol == Needs::FASST.protocol;
-        locks_first.then_some("locks a record before it has looked whether there is one")
+        self.locks_first.then_some("locks a record before it has looked whether there is one")
     }
 
     /// Whether they may.

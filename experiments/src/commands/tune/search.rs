@@ -8,7 +8,7 @@ use crate::transact::{self, NamedPlan};
 use engine::cluster::{admit, needs};
 use engine::protocol::{AnyProtocol, Protocol};
 use engine::workload::Scale;
-use phases::model::{Candidate, Choice, Cluster, Model, Search, Tuning, Workload, choices, tune};
+use phases::model::{Candidate, Choice, Cluster, Model, Search, Tuning, Workload, choices, models, tune};
 use phases::plan::{Needs, Phase, PlanFile, Prediction, Preset};
 use primitives::profile::Profile;
 
@@ -73,8 +73,7 @@ pub fn tunable(spec: &RunSpec, protocols: &[String]) -> Result<(), CliError> {
     for name in protocols {
         let protocol = transact::protocol(&RunSpec { protocol: name.clone(), ..spec.clone() })?;
         match admit(&workload, &protocol) {
-            // FaSST would be modelled as OCC, with a round trip more than it has.
-            Ok(()) if protocol.needs().sequenced || protocol.needs().protocol == "fasst" => {
+            Ok(()) if !models(protocol.needs()) => {
                 return Err(CliError::usage(format!(
                     "there is no cost model of {}",
                     protocol.needs().protocol
