@@ -119,7 +119,7 @@ fn steady_service_waits_half_as_long_as_exponential() {
     let mut steady = spread;
     steady[NIC[0]].own.ns2 = 100.0;
     let pop = population(60.0);
-    let (a, b) = (state(&spread, &pop, 1e-3), state(&steady, &pop, 1e-3));
+    let (a, b) = (state(&spread, &pop, 1e-3, &mut 1.0), state(&steady, &pop, 1e-3, &mut 1.0));
     let i = NIC[0] as usize;
     assert!((a.wait_own[i] / b.wait_own[i] - 2.0).abs() < 1e-9);
     assert!(solve(&steady, &pop).rate > solve(&spread, &pop).rate);
