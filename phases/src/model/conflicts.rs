@@ -154,13 +154,7 @@ struct Mean {
 
 impl Model<'_> {
     /// What accesses meet at the rate and latencies of `solution`.
-    pub(super) fn conflicts(
-        &self,
-        costs: &Costs,
-        met: Met,
-        solution: &Solution,
-        customers: f64,
-    ) -> Met {
+    pub(super) fn conflicts(&self, costs: &Costs, met: Met, solution: &Solution, customers: f64) -> Met {
         let mut sum = Mean::default();
         for (index, class) in self.workload().classes.iter().enumerate() {
             self.add_class(&mut sum, costs, met, solution, index, class);
