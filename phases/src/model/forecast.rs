@@ -102,7 +102,8 @@ const ROUNDS: usize = 100;
 const CONVERGED: f64 = 1e-8;
 
 /// A step that ends it, where steps have become that small. Those that follow would be smaller still: a change that does not
-/// become less by half halves the next step, and a small step can make no other change.
+/// become less by half halves the next step, and a small step makes hardly another change. Under heavy contention it so ends
+/// before chances and rate agree.
 const SETTLED: f64 = 1e-11;
 
 /// By which share conflicts are taken to raise a rate at most: where there are more replies, more of them share a doorbell. It
