@@ -238,7 +238,6 @@ impl Model<'_> {
         }
     }
 
-    #[expect(clippy::too_many_arguments, reason = "one round of a sum, over all that a round knows")]
     fn add_class(
         &self,
         sum: &mut Mean,

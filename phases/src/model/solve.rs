@@ -234,7 +234,7 @@ fn root(mut excess: impl FnMut(f64) -> f64, guess: f64, slope: Option<f64>) -> O
         }
         last = Some((x, y));
         let secant = x - y / slope;
-        let leaves = !(secant > low) || too_much && secant >= high;
+        let leaves = secant.is_nan() || secant <= low || too_much && secant >= high;
         let next = if leaves || step % 6 == 0 { 0.5 * (low + high) } else { secant.min(1.0) };
         if (next - x).abs() <= f64::EPSILON * x {
             break;
