@@ -50,9 +50,14 @@ fn chain(records: f64, links: &[(primitives::profile::Primitive, u32)]) -> Chain
     Chain { records, links, answered: false }
 }
 
-/// Calls whose handlers find the record and copy `copied` bytes.
+/// Calls whose handlers are told the record's place and copy `copied` bytes.
 fn calls(messages: f64, request: u32, reply: u32, copied: u32) -> Calls {
     Calls { messages, request, reply, copied: f64::from(copied), probes: 1.0 }
+}
+
+/// The same where the record is met first: the handler looks for its bucket, too.
+fn first_calls(messages: f64, request: u32, reply: u32, copied: u32) -> Calls {
+    Calls { probes: 2.0, ..calls(messages, request, reply, copied) }
 }
 
 /// Finding `records` one-sided where they were not met before: the location cache is asked, and a READ of the index bucket
@@ -88,7 +93,11 @@ fn fetch(how: &Carriage, touch: &Touch, sizes: &Sizes) -> Demand {
             d.requester.copied += touch.remote * f64::from(record); // checksum
         }
         Via::TwoSided => {
-            d.two_sided(sizes, &batch(how, touch, touch.nodes), &[calls(touch.remote, name, reply, record)]);
+            d.two_sided(
+                sizes,
+                &batch(how, touch, touch.nodes),
+                &[first_calls(touch.remote, name, reply, record)],
+            );
             d.requester.copied += touch.remote * f64::from(touch.payload);
         }
         Via::Hybrid => {
@@ -103,14 +112,14 @@ fn fetch(how: &Carriage, touch: &Touch, sizes: &Sizes) -> Demand {
             d.one_sided(sizes, &reads, &[chain(hits, &record_read)]);
             d.requester.copied += hits * f64::from(record);
             let before = d.waves.len();
-            d.two_sided(sizes, &batch(how, touch, touch.nodes), &[calls(misses, name, reply, record)]);
+            d.two_sided(sizes, &batch(how, touch, touch.nodes), &[first_calls(misses, name, reply, record)]);
             d.requester.copied += misses * f64::from(touch.payload);
             if joined {
                 join(&mut d, before, touch, cached, record);
             }
         }
     }
-    d.requester.probes += touch.local;
+    d.requester.probes += 2.0 * touch.local;
     d.requester.copied += touch.local * f64::from(record);
     d
 }
@@ -166,7 +175,7 @@ fn lock(how: &Carriage, touch: &Touch, sizes: &Sizes) -> Demand {
         }
         let by_nic = if how.nic_owns_lock_words { touch.local } else { 0.0 };
         // Local records are located where they are met, and their lock words looked at where a CPU may.
-        d.requester.probes += touch.local - by_nic + if first_met { touch.local } else { 0.0 };
+        d.requester.probes += touch.local - by_nic + if first_met { 2.0 * touch.local } else { 0.0 };
         let taken = if whole { touch.remote + by_nic } else { 0.0 };
         let local = if first_met { touch.local - by_nic } else { 0.0 };
         d.requester.copied += (taken + local) * f64::from(record);
@@ -180,9 +189,9 @@ fn lock(how: &Carriage, touch: &Touch, sizes: &Sizes) -> Demand {
         return d;
     }
     let reply = wire::record_reply(how.packing, touch.payload);
-    d.two_sided(sizes, &batch, &[calls(touch.remote, request, reply, record)]);
+    d.two_sided(sizes, &batch, &[first_calls(touch.remote, request, reply, record)]);
     d.requester.copied += touch.remote * f64::from(touch.payload) + touch.local * f64::from(record);
-    d.requester.probes += 2.0 * touch.local;
+    d.requester.probes += 3.0 * touch.local;
     d
 }
 

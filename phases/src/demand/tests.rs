@@ -1,5 +1,6 @@
 use super::*;
 use crate::plan::Via;
+use primitives::profile::Profile;
 
 fn touch(remote: f64, nodes: f64) -> Touch {
     Touch { remote, nodes, payload: 16, cached: 1.0, backups: 2.0, ..Touch::default() }
@@ -91,4 +92,27 @@ fn local_lock_words_go_through_the_nic_only_where_it_owns_them() {
     assert_eq!((d.verbs_of(Primitive::Atomic), d.round_trips(), d.doorbells()), (2.0, 1.0, 1.0));
     let both = Touch { remote: 1.0, nodes: 1.0, ..local };
     assert_eq!(demand(&owned, &both, &Sizes::default()).round_trips(), 1.0);
+}
+
+/// Handlers of phases at 2.2 GHz, of SmallBank and TPC-C's new-order: DrTM+H table 3, which `cpu.probe` is calibrated to. What its
+/// validation of TPC-C takes is for messages of several records; logging, which copies, is not among them.
+#[test]
+fn handlers_take_what_table_3_says() {
+    let cpu = Profile::shipped("cx4-edr").unwrap().cpu;
+    let cycles =
+        [(Phase::Fetch, [678.0, 342.0]), (Phase::Validate, [185.0, 454.0]), (Phase::Install, [87.0, 108.0])];
+    let mut factors = Vec::new();
+    for (phase, published) in cycles {
+        for (published, payload) in published.into_iter().zip([16, 40]) {
+            let touch = Touch { payload, cached: 0.0, ..touch(1.0, 1.0) };
+            let served = demand(&how(phase, Step::bare(Via::TwoSided)), &touch, &Sizes::default()).server;
+            let CpuCounts { dispatches, probes, copied, .. } = served;
+            let handler = CpuCounts { dispatches, probes, copied, ..CpuCounts::default() };
+            assert_eq!(dispatches, 1.0);
+            factors.push(handler.cost_ns(&cpu) / (published / 2.2));
+        }
+    }
+    let mean = (factors.iter().map(|f: &f64| f.ln()).sum::<f64>() / factors.len() as f64).exp();
+    assert!((mean - 1.0).abs() < 0.05, "{mean} of what is published: {factors:?}");
+    assert!(factors.iter().all(|f| (0.4..2.5).contains(f)), "{factors:?}");
 }

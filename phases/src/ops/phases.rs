@@ -180,6 +180,8 @@ impl Phases {
                 continue;
             }
             if access.location == NOWHERE {
+                // Its bucket, and the record itself.
+                self.context.charge(CpuWork::Probe);
                 self.context.charge(CpuWork::Probe);
                 match self.local.locate(access.table, access.key) {
                     Some(offset) => (access.location, access.fresh) = (offset, true),

@@ -7,11 +7,14 @@
 
 use super::CoreLoop;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const SPINS: u32 = 64;
 const YIELDS: u32 = 512;
 const SLEEP_MAX: Duration = Duration::from_micros(200);
+/// A turn given away that lasts longer shows that others need the core. Then sleeping is better than yielding: who sleeps is owed
+/// a turn when it wakes, who yields has forfeited it.
+const CROWDED: Duration = Duration::from_millis(1);
 
 /// How long a loop has been idle, and what it should do about it.
 #[derive(Debug, Default)]
@@ -34,7 +37,11 @@ impl Idle {
         if self.rounds <= SPINS {
             std::hint::spin_loop();
         } else if self.rounds <= SPINS + YIELDS {
+            let before = Instant::now();
             std::thread::yield_now();
+            if before.elapsed() > CROWDED {
+                self.rounds = SPINS + YIELDS;
+            }
         } else {
             self.sleep = (self.sleep * 2).clamp(Duration::from_micros(10), SLEEP_MAX);
             std::thread::park_timeout(self.sleep);

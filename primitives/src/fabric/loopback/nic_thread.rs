@@ -12,11 +12,12 @@ use crate::mem::Region;
 use crate::verbs::{WcStatus, WorkRequest};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, Weak};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// One request on its way through the NIC thread.
 pub(super) struct Job {
@@ -137,7 +138,7 @@ fn run(fabric: &Weak<Shared>, inbox: &Inbox, seed: u64) {
             queue.deliver(turn);
         }
         if rng.random_range(0..16) == 0 {
-            std::thread::yield_now();
+            pause();
         }
     }
 }
@@ -231,7 +232,24 @@ fn copy_slowly(from: &Region, from_offset: u64, to: &Region, to_offset: u64, len
         Region::copy(from, from_offset + done, to, to_offset + done, part);
         done += part;
         if done < len {
-            std::thread::yield_now();
+            pause();
         }
     }
+}
+
+thread_local! {
+    /// When this thread may next give its turn away.
+    static NEXT_PAUSE: Cell<Option<Instant>> = const { Cell::new(None) };
+}
+
+/// Lets other threads in, and then works as long as that took: where others than the fabric's keep the cores busy, giving way at
+/// every word would make of a message's microseconds the seconds after which its sender takes the peer for dead.
+fn pause() {
+    let before = Instant::now();
+    if NEXT_PAUSE.get().is_some_and(|next| before < next) {
+        return;
+    }
+    std::thread::yield_now();
+    let after = Instant::now();
+    NEXT_PAUSE.set(Some(after + (after - before)));
 }
