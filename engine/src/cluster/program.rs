@@ -1,23 +1,24 @@
 //! The program every worker runs: its coroutines, its handlers, and the end of a run.
 
+mod client;
+
 use super::audit::{self, Found};
 use super::part::Part;
 use super::result::{Fault, RunResult};
 use super::{Length, RunError, RunSpec};
 use crate::protocol::Protocol;
-use crate::protocol::calvin::{self, Buffers, Coroutine, Halted, Schedule};
-use crate::session::{End, Failure, Parts, Session};
+use crate::protocol::calvin::{self, Buffers, Schedule};
 use crate::stats::WorkerStats;
 use crate::verify::{History, Recorder};
-use crate::workload::{Check, Client as Asking, TableDef, Workload};
-use phases::ops::{Handlers, Phases, Stop};
+use crate::workload::{Check, TableDef, Workload};
+use client::Client;
+use phases::ops::{Handlers, Phases};
 use phases::plan::{CheckedPlan, PlanError};
-use phases::rule::Owner;
 use phases::store::{CacheStats, Cluster, Layout, LocationCache, Shape as RecordShape, StoreConfig, TableId};
-use primitives::exec::{Core, CoreLoop, yield_now};
+use primitives::exec::{Core, CoreLoop};
 use primitives::fabric::{AnyNic, Nic, SetupError};
 use primitives::measure::Meter;
-use primitives::mesh::{ClockMap, Program, RunFacts, Shape, Site, Worker, WorkerConfig};
+use primitives::mesh::{ClockMap, Program, RunFacts, Shape, Site, WorkerConfig};
 use primitives::rpc::{RpcPoller, RpcStats};
 use primitives::units::Nanos;
 use primitives::verbs::port::Traffic;
@@ -358,192 +359,6 @@ pub(super) fn seed_of(seed: u64, session: u32) -> u64 {
     z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
     z ^ z >> 31
-}
-
-/// How long a node may keep sequenced transactions waiting: as long as a call of it may stay unanswered.
-fn patience(config: &WorkerConfig) -> Nanos {
-    let rpc = &config.rpc;
-    // Repetitions come at up to eight times the first interval.
-    Nanos(rpc.retransmit_after.0.saturating_mul(8 * (u64::from(rpc.max_retransmits) + 1)))
-}
-
-/// One coroutine: what it needs to make its session and to know when to end.
-struct Client<'a, W: Workload, P> {
-    run: &'a Run<'a, W, P>,
-    common: &'a Common<W::Tally>,
-    net: Worker,
-    node: NodeId,
-    worker: u16,
-    coroutine: u32,
-    phases: Rc<Phases>,
-    stats: Rc<RefCell<WorkerStats>>,
-    collected: Rc<RefCell<Collected<W::Tally>>>,
-    /// The worker's, under a sequenced protocol.
-    schedule: Option<Rc<RefCell<Schedule<W::Input>>>>,
-}
-
-impl<W: Workload, P: Protocol + Copy + Sync> Client<'_, W, P> {
-    /// The worker's number in the cluster.
-    fn worker_number(&self) -> u32 {
-        u32::from(self.node.0) * u32::from(self.run.spec.shape.workers) + u32::from(self.worker)
-    }
-
-    /// A session of this coroutine. No two sessions of a run have the same number; the history has those that have one.
-    fn session(&self, number: u32, recorded: bool) -> Session<P, Phases> {
-        let spec = self.run.spec;
-        Session::new(Parts {
-            protocol: self.run.protocol,
-            ops: self.phases.clone(),
-            port: self.net.port.clone(),
-            layout: self.common.cluster.layout().clone(),
-            owner: Owner::new(self.node, self.worker, self.coroutine),
-            seed: seed_of(spec.seed, number),
-            stats: self.stats.clone(),
-            window: self.common.meter.clone(),
-            retry: spec.retry,
-            sample_every: spec.sample_every,
-            recorder: (recorded && spec.history).then(|| Recorder::new(number)),
-        })
-    }
-
-    /// So many transactions and no more.
-    fn limit(&self) -> u64 {
-        match self.run.spec.length {
-            Length::Transactions(n) => n,
-            Length::Time { .. } | Length::Steady(_) => u64::MAX,
-        }
-    }
-
-    async fn work(mut self) {
-        match (self.run.protocol.sequenced(), &self.common.sequenced, self.schedule.take()) {
-            // One allocation a coroutine: the others need not be as large.
-            (Some(calvin), Some(shared), Some(schedule)) => {
-                Box::pin(self.work_in_epochs(calvin, shared, schedule)).await;
-            }
-            _ => self.work_alone().await,
-        }
-    }
-
-    /// Transactions in the order that all nodes agree on.
-    async fn work_in_epochs(
-        self,
-        calvin: crate::protocol::Calvin,
-        shared: &calvin::Shared,
-        schedule: Rc<RefCell<Schedule<W::Input>>>,
-    ) {
-        let spec = self.run.spec;
-        let clients = u32::from(calvin.batch);
-        let first = (self.worker_number() * spec.plan.coroutines + self.coroutine) * clients;
-        let env = calvin::Env {
-            calvin,
-            workload: self.run.workload,
-            shared,
-            layout: self.common.cluster.layout(),
-            schedule,
-            phases: self.phases.clone(),
-            port: self.net.port.clone(),
-            stats: self.stats.clone(),
-            meter: self.common.meter.clone(),
-            stop: self.run.stop,
-            failed: &self.common.failed,
-            shape: spec.shape,
-            node: self.node,
-            worker: self.worker,
-            coroutine: self.coroutine,
-            limit: self.limit(),
-            patience: patience(&spec.worker),
-        };
-        let sessions = (first..first + clients).map(|number| self.session(number, true));
-        let mut coroutine = Coroutine::new(env, sessions, self.session(u32::MAX, false));
-        let fault = match coroutine.run().await {
-            Ok(()) | Err(Halted::Elsewhere) => None,
-            Err(Halted::Failed(failure)) => {
-                self.common.failed.store(true, Ordering::Relaxed);
-                Some(failure)
-            }
-        };
-        let (sessions, effects) = coroutine.finish();
-        self.leave(sessions, effects, fault).await;
-    }
-
-    /// One transaction after the other.
-    async fn work_alone(self) {
-        let spec = self.run.spec;
-        let meter = &self.common.meter;
-        let worker = self.worker_number();
-        let number = worker * spec.plan.coroutines + self.coroutine;
-        let mut session = self.session(number, true);
-        let mut effects = W::Tally::default();
-        let mut fault = None;
-        for serial in 0..self.limit() {
-            if meter.over(session.ended_at())
-                || self.run.stop.load(Ordering::Relaxed)
-                || self.common.failed.load(Ordering::Relaxed)
-            {
-                break;
-            }
-            let asking =
-                Asking { node: self.node.0, worker: self.worker, number, serial, now: self.net.port.now() };
-            let input = self.run.workload.draw_at(asking, session.rng());
-            match session.run(self.run.workload, &input).await {
-                Ok(End::Committed(effect)) => {
-                    effects += effect;
-                    meter.count(worker as usize, 1, session.ended_at());
-                }
-                Ok(End::RolledBack(_) | End::GivenUp(_)) => {}
-                Err(failure) => {
-                    fault = Some(failure);
-                    self.common.failed.store(true, Ordering::Relaxed);
-                    break;
-                }
-            }
-            // A transaction of local records never waits: let the network and the others have their turn.
-            yield_now(&self.net.sched).await;
-        }
-        self.leave([session], effects, fault).await;
-    }
-
-    /// Hands in what was collected; the worker's last coroutine sees that nothing stays in flight.
-    async fn leave(
-        &self,
-        sessions: impl IntoIterator<Item = Session<P, Phases>>,
-        effects: W::Tally,
-        fault: Option<Failure>,
-    ) {
-        let last = {
-            let out = &mut *self.collected.borrow_mut();
-            out.effects += effects;
-            for session in sessions {
-                out.last_end = out.last_end.max(session.ended_at());
-                out.recorders.extend(session.into_recorder());
-            }
-            out.faults.extend(fault.map(|failure| self.fault(failure)));
-            out.running -= 1;
-            out.running == 0
-        };
-        if last && fault.is_none() && !self.common.failed.load(Ordering::Relaxed) {
-            let drained = self.drain().await;
-            let out = &mut *self.collected.borrow_mut();
-            out.faults.extend(drained.err().map(|failure| self.fault(failure)));
-        }
-    }
-
-    fn fault(&self, failure: Failure) -> Fault {
-        let why = failure.to_string();
-        Fault { node: self.node, worker: self.worker, coroutine: self.coroutine, why }
-    }
-
-    /// Waits until everything this worker sent has arrived and been executed, and backups have applied its log.
-    async fn drain(&self) -> Result<(), Failure> {
-        // Batches take a node's queue pairs in turn, and settling one leaves the others.
-        for _ in 0..self.run.spec.worker.lanes {
-            match self.phases.settle().await {
-                Err(Stop::Fault(fault)) => return Err(fault.into()),
-                Ok(()) | Err(Stop::Abort(_)) => {}
-            }
-        }
-        Ok(())
-    }
 }
 
 impl<'r, W: Workload, P: Protocol + Copy + Sync> Program for Run<'r, W, P> {

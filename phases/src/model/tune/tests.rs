@@ -60,7 +60,8 @@ fn without_a_cache_worth_having_one_sided_fetches_are_avoided() {
     let nic = caps(true, AtomicScope::Nic);
     let cold = Workload { cache_hit_share: 0.0, ..calm(4) };
     let mut cheap_rpc = profile();
-    for q in [&mut cheap_rpc.cpu.rpc_decode, &mut cheap_rpc.cpu.rpc_dispatch, &mut cheap_rpc.cpu.rpc_encode] {
+    let cpu = &mut cheap_rpc.cpu;
+    for q in [&mut cpu.rpc_decode, &mut cpu.rpc_dispatch, &mut cpu.rpc_encode, &mut cpu.probe] {
         q.value = 0.0;
     }
     let tuning = tune(&cheap_rpc, &nic, &Needs::OCC, cluster(4, 4), &cold, &quick(&[8])).unwrap();
