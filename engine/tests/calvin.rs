@@ -2,8 +2,8 @@
 
 mod common;
 
-use common::{Case, judge, sim};
-use engine::cluster::{Length, RunError, RunResult, RunSpec, run, run_as};
+use common::{Case, interrupted, judge, sim};
+use engine::cluster::{Length, RunError, RunResult, RunSpec, run_as};
 use engine::protocol::planted::Bug;
 use engine::protocol::{AnyProtocol, Calvin, Protocol};
 use engine::session::{Halt, Session};
@@ -18,8 +18,7 @@ use primitives::mesh::{FabricSpec, Shape};
 use primitives::units::Nanos;
 use primitives::verbs::NodeId;
 use rand::{Rng, RngExt};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::sync::atomic::AtomicBool;
 
 const NODES: u16 = 3;
 const RECORDS: u64 = 30;
@@ -358,14 +357,7 @@ fn a_stop_from_outside_ends_all_epochs() {
     case.spec.plan.coroutines = 2;
     case.spec.length = Length::Time { warm_up: Nanos(0), measured: Nanos::from_millis(60_000) };
     let workload = case.workload();
-    let stop = AtomicBool::new(false);
-    let result = std::thread::scope(|scope| {
-        scope.spawn(|| {
-            std::thread::sleep(Duration::from_millis(500));
-            stop.store(true, Ordering::Relaxed);
-        });
-        run(&case.spec, &workload, case.protocol, &stop).expect("loopback runs")
-    });
+    let result = interrupted(&case.spec, &workload, case.protocol);
     assert!(result.interrupted && result.stats.committed > 0, "{} committed", result.stats.committed);
     assert!(result.passed(), "{:?}, {:?}", result.checks, result.faults);
     let verdict = check(result.history.as_ref().expect("it was asked for"), Level::StrictSerializable);

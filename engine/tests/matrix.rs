@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Case, fabrics, judge, plans_of};
+use common::{Case, be_patient, fabrics, judge, plans_of};
 use engine::cluster::{Length, RunSpec};
 use engine::protocol::{AnyProtocol, Protocol};
 use phases::plan::{Needs, Phase, Plan, Preset, Via};
@@ -46,11 +46,11 @@ fn on_every_fabric(mut case: Case) {
             continue;
         }
         let mut case = case.clone();
+        be_patient(&mut case.spec);
         // Its requests take long, and whoever waits for a lock asks again and again.
         if name == "loopback-nic-thread" && !matches!(case.protocol, AnyProtocol::Occ(_)) {
             case.spec.plan.coroutines = 2;
             case.spec.length = Length::Transactions(20);
-            case.spec.worker.rpc.max_retransmits = 10_000;
         }
         let Length::Transactions(each) = case.spec.length else { panic!("so many transactions") };
         let result = judge(&case, name);

@@ -2,6 +2,9 @@
 //!
 //! The published frameworks spin on every thread and fall to tens of transactions a second here.
 
+mod common;
+
+use common::interrupted;
 use engine::cluster::{Length, RunSpec, run};
 use engine::protocol::{AnyProtocol, Occ};
 use engine::workload::AnyWorkload;
@@ -41,15 +44,8 @@ fn a_stop_from_outside_ends_the_run_and_keeps_what_was_measured() {
     spec.length = Length::Time { warm_up: Nanos(0), measured: Nanos::from_millis(60_000) };
     let settings = [("accounts_per_thread", "1000")];
     let workload = AnyWorkload::parse("smallbank", spec.scale(), settings).expect("settings");
-    let stop = AtomicBool::new(false);
     let started = Instant::now();
-    let result = std::thread::scope(|scope| {
-        scope.spawn(|| {
-            std::thread::sleep(Duration::from_millis(2_000));
-            stop.store(true, std::sync::atomic::Ordering::Relaxed);
-        });
-        run(&spec, &workload, AnyProtocol::Occ(Occ), &stop).expect("loopback runs")
-    });
+    let result = interrupted(&spec, &workload, AnyProtocol::Occ(Occ));
     assert!(started.elapsed() < Duration::from_secs(30), "stopped after {:?}", started.elapsed());
     assert!(result.interrupted && result.stats.committed > 0, "{} committed", result.stats.committed);
     assert!(result.passed(), "{:?}, {:?}", result.checks, result.faults);

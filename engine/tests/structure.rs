@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{fabrics, plans_of, sim};
+use common::{be_patient, fabrics, plans_of, sim};
 use engine::cluster::{Length, RunError, RunResult, RunSpec, run_as};
 use engine::protocol::planted::{Bug, Planted};
 use engine::protocol::{AnyProtocol, Occ, Protocol};
@@ -211,6 +211,7 @@ fn records_come_and_go_on_every_fabric() {
                 spec.plan.coroutines = 2;
                 spec.length = Length::Transactions(20);
             }
+            be_patient(&mut spec);
             let result = judge(&spec, name);
             assert!(result.stats.committed > 0 && result.stats.given_up == 0, "{name} {preset}");
         }
@@ -236,8 +237,8 @@ fn records_come_and_go_under(name: &str) {
                 }
                 spec.plan.coroutines = 2;
                 spec.length = Length::Transactions(8);
-                spec.worker.rpc.max_retransmits = 10_000;
             }
+            be_patient(&mut spec);
             let result = judge_under(protocol, &spec, fabric_name);
             let aborts: Vec<_> = result.stats.aborts.iter().collect();
             assert!(

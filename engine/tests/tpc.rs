@@ -5,7 +5,7 @@ mod common;
 mod oracle;
 
 use common::around::{Around, Twist};
-use common::{Case, judge, plans_of, sim};
+use common::{Case, be_patient, judge, plans_of, sim};
 use engine::cluster::{Length, RunResult, RunSpec, footprint, run, run_as};
 use engine::protocol::planted::{Bug, Planted};
 use engine::protocol::{AnyProtocol, Occ, Protocol};
@@ -66,6 +66,7 @@ fn on_every_fabric(mut case: Case) -> Vec<RunResult> {
     let mut results = Vec::new();
     for (name, fabric) in fabrics() {
         case.spec.fabric = fabric;
+        be_patient(&mut case.spec);
         let Length::Transactions(each) = case.spec.length else { panic!("so many transactions") };
         let result = judge(&case, name);
         assert_eq!(
@@ -157,6 +158,7 @@ fn queried(fabric: FabricSpec, seed: u64) -> (Case, Tpcc) {
     let settings = [QUERIES, &TPCC[3..]].concat();
     let mut case = case(Preset::DrtmH.plan(), "tpcc", &settings, 2);
     (case.spec.fabric, case.spec.seed) = (fabric, seed);
+    be_patient(&mut case.spec);
     case.spec.length = Length::Transactions(60);
     let AnyWorkload::Tpcc(db) = case.workload() else { panic!("it is TPC-C") };
     (case, db)
@@ -166,6 +168,7 @@ fn queried(fabric: FabricSpec, seed: u64) -> (Case, Tpcc) {
 fn positions(fabric: FabricSpec, seed: u64) -> (Case, CustomerPosition) {
     let mut case = case(Preset::DrtmH.plan(), "tpce-cp", POSITION, 2);
     (case.spec.fabric, case.spec.seed) = (fabric, seed);
+    be_patient(&mut case.spec);
     let AnyWorkload::CustomerPosition(db) = case.workload() else { panic!("it is customer-position") };
     (case, db)
 }

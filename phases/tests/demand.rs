@@ -8,10 +8,7 @@ use phases::ops::PhaseOps;
 use phases::plan::{Phase, Plan, Step, Via};
 use phases::rule::CheckRule;
 use phases::txn::{Intent, Txn};
-use primitives::mesh::WorkerConfig;
 use primitives::profile::Primitive;
-use primitives::rpc::RpcConfig;
-use primitives::units::Nanos;
 use primitives::verbs::port::{Cost, Traffic};
 use std::rc::Rc;
 
@@ -108,12 +105,6 @@ fn check(setup: &Setup, warm: bool) {
         }
         assert_eq!(traffic.doorbells, u64::from(cost.doorbells), "doorbells of {what}");
     }
-}
-
-/// Nothing is lost here, and what a busy machine made the client send again would be counted as posted.
-fn patient(plan: Plan) -> Setup {
-    let rpc = RpcConfig { retransmit_after: Nanos::from_millis(10_000), ..RpcConfig::default() };
-    Setup { config: WorkerConfig { rpc, ..WorkerConfig::default() }, ..setup(plan) }
 }
 
 fn variants(via: Via) -> Vec<Plan> {

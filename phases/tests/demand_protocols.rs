@@ -8,10 +8,7 @@ use phases::ops::PhaseOps;
 use phases::plan::{CheckedPlan, Needs, Phase, Plan, Space, Step, Via};
 use phases::rule::{CheckRule, LockRule, OnConflict, Packing, ReadLocks};
 use phases::txn::{Intent, Txn};
-use primitives::mesh::WorkerConfig;
 use primitives::profile::Primitive;
-use primitives::rpc::RpcConfig;
-use primitives::units::Nanos;
 use primitives::verbs::port::{Cost, Traffic};
 use std::rc::Rc;
 
@@ -151,12 +148,6 @@ fn check(setup: &Setup, warm: bool) {
     }
 }
 
-/// Nothing is lost here, and what a busy machine made the client send again would be counted as posted.
-fn patient(plan: Plan, needs: Needs) -> Setup {
-    let rpc = RpcConfig { retransmit_after: Nanos::from_millis(10_000), ..RpcConfig::default() };
-    Setup { config: WorkerConfig { rpc, ..WorkerConfig::default() }, needs, ..setup(plan) }
-}
-
 #[test]
 fn every_plan_of_every_protocol_posts_what_it_declares() {
     for fabric in [loopback(), sim(1)] {
@@ -165,7 +156,7 @@ fn every_plan_of_every_protocol_posts_what_it_declares() {
             let plans: Vec<Plan> = space.plans().collect();
             assert!(plans.len() >= 4, "{} plans of {}", plans.len(), needs.protocol);
             for plan in plans {
-                check(&Setup { fabric: fabric.clone(), ..patient(plan, needs) }, true);
+                check(&Setup { fabric: fabric.clone(), needs, ..patient(plan) }, true);
             }
         }
     }
@@ -188,7 +179,7 @@ fn optimizations_and_cold_caches_cost_what_is_declared() {
                         };
                         plan.set(phase, Some(step));
                     }
-                    let setup = Setup { fabric: fabric.clone(), ..patient(plan, needs) };
+                    let setup = Setup { fabric: fabric.clone(), needs, ..patient(plan) };
                     if plan.check(&fabric.caps().unwrap(), &needs).is_ok() {
                         [true, false].iter().for_each(|&warm| check(&setup, warm));
                     }

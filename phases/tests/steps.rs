@@ -104,7 +104,7 @@ fn check(needs: Needs, via: Via, intent: Intent, expected: [Steps; 4]) {
     let mut plan = Plan::uniform(via).restricted_to(&needs);
     plan.install = plan.install.map(|step| Step { passive_ack: false, ..step });
     for fabric in [loopback(), sim(1)] {
-        let setup = Setup { fabric, needs, ..setup(plan) };
+        let setup = Setup { fabric, needs, ..patient(plan) };
         let ran = run(&setup, move |env| Box::pin(stages(env, needs, intent)));
         let phases = [Phase::Fetch, Phase::Lock, Phase::Validate, Phase::Install];
         for ((phase, got), want) in ran.outputs[0].iter().zip(expected) {

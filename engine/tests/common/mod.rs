@@ -4,7 +4,7 @@
 pub mod around;
 pub mod shrink;
 
-use engine::cluster::{RunResult, RunSpec, run, run_as};
+use engine::cluster::{RunError, RunResult, RunSpec, run, run_as};
 use engine::protocol::planted::{Bug, Planted};
 use engine::protocol::{AnyProtocol, Occ, Protocol};
 use engine::verify::{Verdict, check};
@@ -15,7 +15,8 @@ use primitives::fabric::sim::FaultOptions;
 use primitives::fabric::{AtomicScope, Caps};
 use primitives::mesh::FabricSpec;
 use primitives::profile::Profile;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 /// One run to judge.
 #[derive(Clone, Debug)]
@@ -115,6 +116,35 @@ fn real(device: &str) -> FabricSpec {
 #[cfg(not(feature = "verbs"))]
 fn real(device: &str) -> FabricSpec {
     panic!("DOORBELL_VERBS_DEVICE is {device}, but these tests were built without feature verbs")
+}
+
+/// Patience for fabrics whose time is real: who holds a lock, or is to answer, may be kept from its core by other programs for
+/// longer than others should retry where time is virtual.
+pub fn be_patient(spec: &mut RunSpec) {
+    if !matches!(spec.fabric, FabricSpec::Sim { .. }) {
+        spec.retry.attempts = spec.retry.attempts.max(100_000);
+        spec.worker.rpc.max_retransmits = 10_000;
+    }
+}
+
+/// A run that is asked to end from outside once it has committed something: later and later after its start, until it has.
+pub fn interrupted(spec: &RunSpec, workload: &AnyWorkload, protocol: AnyProtocol) -> RunResult {
+    for delay in [500, 2_000, 8_000, 32_000].map(Duration::from_millis) {
+        let stop = AtomicBool::new(false);
+        let result = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                std::thread::sleep(delay);
+                stop.store(true, Ordering::Relaxed);
+            });
+            run(spec, workload, protocol, &stop)
+        });
+        match result {
+            Err(RunError::Cancelled) => {}
+            Ok(result) if result.stats.committed == 0 => {}
+            other => return other.expect("it can run"),
+        }
+    }
+    panic!("nothing committed within half a minute");
 }
 
 /// Runs a case and holds everything that must hold.

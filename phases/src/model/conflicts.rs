@@ -15,12 +15,12 @@
 //!
 //! Not in it: ages that make a retry succeed more easily, clocks that differ.
 
-use super::forecast::{Model, PhaseCosts};
+use super::costs::{Costs, Priced};
+use super::forecast::Model;
 use super::input::TxnClass;
 use super::solve::Solution;
-use crate::plan::{CheckedPlan, Needs, Phase, Via};
+use crate::plan::{Needs, Phase, Via};
 use crate::rule::{OnConflict, Packing};
-use std::rc::Rc;
 
 /// What an access meets.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -154,17 +154,10 @@ struct Mean {
 
 impl Model<'_> {
     /// What accesses meet at the rate and latencies of `solution`.
-    pub(super) fn conflicts(
-        &self,
-        plan: &CheckedPlan,
-        costs: &[Option<Rc<[PhaseCosts]>>],
-        met: Met,
-        solution: &Solution,
-        customers: f64,
-    ) -> Met {
+    pub(super) fn conflicts(&self, costs: &Costs, met: Met, solution: &Solution, customers: f64) -> Met {
         let mut sum = Mean::default();
         for (index, class) in self.workload().classes.iter().enumerate() {
-            self.add_class(&mut sum, plan, costs, met, solution, index, class);
+            self.add_class(&mut sum, costs, met, solution, index, class);
         }
         let mean = |sum: f64, weight: f64| if weight > 0.0 { sum / weight } else { 0.0 };
         let (until_lock, until_check) =
@@ -200,7 +193,7 @@ impl Model<'_> {
                 let waits = writes * writers + reads * (1.0 - writers);
                 let at_once = match self.needs().on_conflict {
                     // The owner looks, and answers once.
-                    OnConflict::WaitIfOlder if plan.step(Phase::Lock).via != Via::OneSided => 0.0,
+                    OnConflict::WaitIfOlder if costs.locked_by != Some(Via::OneSided) => 0.0,
                     OnConflict::WaitIfOlder => LOOKS_AT_ONCE,
                     OnConflict::Retry(times) => f64::from(times),
                     OnConflict::Fail => 0.0,
@@ -245,12 +238,10 @@ impl Model<'_> {
         }
     }
 
-    #[expect(clippy::too_many_arguments, reason = "one round of a sum, over all that a round knows")]
     fn add_class(
         &self,
         sum: &mut Mean,
-        plan: &CheckedPlan,
-        costs: &[Option<Rc<[PhaseCosts]>>],
+        costs: &Costs,
         met: Met,
         solution: &Solution,
         index: usize,
@@ -258,9 +249,12 @@ impl Model<'_> {
     ) {
         let ahead = self.workload().reads_ahead;
         let runs = Runs::new(self.needs(), class, met, ahead);
-        let time =
-            |phase: Phase| costs[phase as usize].as_ref().map_or(0.0, |c| solution.time(&c[index].load));
-        let effect = |phase: Phase| self.until_effect(plan, phase, index, solution);
+        let time = |phase: Phase| costs.of(phase, index).map_or(0.0, |c| solution.time(&c.load));
+        // From the start of a releasing phase until the lock is free at the owner: half of what it takes with its answer.
+        let half = |awaited: &Option<Priced>| {
+            awaited.as_ref().map_or(0.0, |c| 0.5 * solution.time(&c.class(index).load))
+        };
+        let [installed, unlocked] = costs.awaited.each_ref().map(half);
         let (fetch, lock, check) = (time(Phase::Fetch), time(Phase::Lock), time(Phase::Validate));
         let (share, reads, writes) = (class.share, class.reads, class.writes);
         let unlocks = runs.phases[Phase::Unlock as usize];
@@ -268,8 +262,8 @@ impl Model<'_> {
         sum.accesses += share * (reads + writes);
         sum.writers += share * writes;
         if self.needs().packing == Packing::Counted {
-            let held = 0.5 * lock + check + time(Phase::Log) + effect(Phase::Install);
-            let in_vain = 0.5 * lock + check + effect(Phase::Unlock);
+            let held = 0.5 * lock + check + time(Phase::Log) + installed;
+            let in_vain = 0.5 * lock + check + unlocked;
             sum.alone_ns += share * writes * (held + unlocks * in_vain);
             sum.until_lock += share * writes * (0.5 * fetch + class.think_ns + 0.5 * lock);
             if class.validates() {
@@ -286,9 +280,9 @@ impl Model<'_> {
         let coming = fetch + lock * (1.0 + met.looks) + waiting + looked;
         let after = if ahead { 0.5 * lock + looked } else { 0.5 * coming };
         let extended = if leased { check } else { 0.0 };
-        let commit = extended + time(Phase::Log) + effect(Phase::Install);
+        let commit = extended + time(Phase::Log) + installed;
         let held = after + class.think_ns + commit;
-        let in_vain = 0.5 * after + effect(Phase::Unlock);
+        let in_vain = 0.5 * after + unlocked;
         let each = held + unlocks * in_vain;
         sum.hold += share * records * held;
         sum.holds += share * records;

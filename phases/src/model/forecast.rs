@@ -1,18 +1,18 @@
 //! From a plan to a forecast: demand, prices, queues, and conflicts that come back as retries.
 
 use super::conflicts::{Met, Runs};
+use super::costs::{Costs, CostsKey, PhaseCosts, Priced, Prices};
 use super::input::{Cluster, InputError, TxnClass, Workload};
-use super::solve::{Population, Solution, solve};
+use super::solve::{Near, Population, Solution, solve_near};
 use super::station::{Load, Station};
-use crate::demand::{Carriage, Demand, Sizes, demand};
-use crate::plan::{CheckedPlan, Needs, Phase, Prediction, Step, Via};
+use crate::demand::{Carriage, Sizes, demand};
+use crate::plan::{CheckedPlan, Needs, Phase, Prediction, Step};
 use crate::rule::Packing;
 use primitives::profile::Profile;
 use serde::Serialize;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fmt;
-use std::rc::Rc;
 
 /// What limits the rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -97,34 +97,18 @@ impl Forecast {
     }
 }
 
-/// One phase of one class, priced.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct PhaseCosts {
-    pub(super) load: Load,
-    verbs: f64,
-    round_trips: f64,
-    doorbells: f64,
-    served: f64,
-}
-
-impl PhaseCosts {
-    fn of(demand: &Demand, profile: &Profile, cluster: &Cluster, own_nic: bool) -> PhaseCosts {
-        PhaseCosts {
-            load: Load::of(demand, profile, cluster, own_nic),
-            verbs: demand.verbs(),
-            round_trips: demand.round_trips(),
-            doorbells: demand.doorbells(),
-            served: demand.served,
-        }
-    }
-}
-
 /// Rounds of the conflict iteration, and the change that ends it: chances are not known better than this.
 const ROUNDS: usize = 100;
 const CONVERGED: f64 = 1e-8;
 
-/// What prices of a phase depend on: how it is carried, and by which phases its records come.
-type Priced = (Carriage, Option<Via>, Option<Via>);
+/// A step that ends it, where steps have become that small. Those that follow would be smaller still: a change that does not
+/// become less by half halves the next step, and a small step makes hardly another change. Under heavy contention it so ends
+/// before chances and rate agree.
+const SETTLED: f64 = 1e-11;
+
+/// By which share conflicts are taken to raise a rate at most: where there are more replies, more of them share a doorbell. It
+/// has not been seen to outweigh what else they cost.
+const SHARED: f64 = 1e-2;
 
 /// The cost model of one cluster, workload and protocol on one profile. It sees nothing else: no simulator, no
 /// measurement of the run it predicts.
@@ -134,7 +118,8 @@ pub struct Model<'a> {
     workload: &'a Workload,
     needs: Needs,
     sizes: Sizes,
-    priced: RefCell<BTreeMap<Priced, Rc<[PhaseCosts]>>>,
+    prices: RefCell<Prices>,
+    forecasts: RefCell<BTreeMap<(CostsKey, u32), Forecast>>,
 }
 
 impl<'a> Model<'a> {
@@ -152,7 +137,15 @@ impl<'a> Model<'a> {
         workload.validate()?;
         let mut sizes = Sizes::default();
         sizes.inline_max = sizes.inline_max.min(profile.nic.max_inline.value as u32);
-        Ok(Model { profile, cluster, workload, needs: *needs, sizes, priced: RefCell::default() })
+        Ok(Model {
+            profile,
+            cluster,
+            workload,
+            needs: *needs,
+            sizes,
+            prices: RefCell::default(),
+            forecasts: RefCell::default(),
+        })
     }
 
     /// The profile it prices with.
@@ -177,21 +170,34 @@ impl<'a> Model<'a> {
 
     /// What is expected of `plan`.
     pub fn forecast(&self, plan: &CheckedPlan) -> Forecast {
+        self.forecast_above(plan, f64::NEG_INFINITY).expect("every rate is above that")
+    }
+
+    /// What is expected of `plan`, unless it would commit less than `floor` transactions a second even if accesses never met.
+    /// Retries and waits put load on the network and take none off it, but for doorbells that busier cores share: [`SHARED`]. What
+    /// is known already is given all the same.
+    pub(super) fn forecast_above(&self, plan: &CheckedPlan, floor: f64) -> Option<Forecast> {
         let costs = self.costs(plan);
         let coroutines = plan.get().coroutines;
+        let key = (costs.key(), coroutines);
+        if let Some(known) = self.forecasts.borrow().get(&key) {
+            return Some(known.clone());
+        }
         let Cluster { nodes, threads, .. } = self.cluster;
         let (cards, poll) = (self.profile.nic.cards.value, self.profile.cpu.poll.value);
         let population = Population::new(nodes, threads, coroutines, cards, poll);
-        let customers =
-            f64::from(self.cluster.nodes) * f64::from(self.cluster.threads) * f64::from(coroutines);
+        let customers = f64::from(nodes) * f64::from(threads) * f64::from(coroutines);
 
-        let mut met = Met::default();
-        let mut solution = self.solve(&costs, met, &population);
+        let (mut met, mut near) = (Met::default(), Near::default());
+        let mut solution = self.solve(&costs, met, &population, &mut near);
+        if solution.rate * customers * 1e9 * (1.0 + SHARED) < floor {
+            return None;
+        }
         if !self.workload.bands.is_empty() && self.workload.writes() > 0.0 {
             // More conflicts mean a lower rate, and that fewer conflicts: where the answer overshoots, smaller steps.
             let (mut step, mut last) = (1.0, f64::INFINITY);
             for _ in 0..ROUNDS {
-                let next = self.conflicts(plan, &costs, met, &solution, customers);
+                let next = self.conflicts(&costs, met, &solution, customers);
                 let change = next.distance(met);
                 if change < CONVERGED {
                     break;
@@ -199,12 +205,17 @@ impl<'a> Model<'a> {
                 if change > 0.5 * last {
                     step *= 0.5;
                 }
+                if step * change < SETTLED {
+                    break;
+                }
                 last = change;
                 met = met.towards(next, step);
-                solution = self.solve(&costs, met, &population);
+                solution = self.solve(&costs, met, &population, &mut near);
             }
         }
-        self.summarize(&costs, met, &solution, customers)
+        let forecast = self.summarize(&costs, met, &solution, customers);
+        self.forecasts.borrow_mut().insert(key, forecast.clone());
+        Some(forecast)
     }
 
     /// The form in which a plan file carries a forecast.
@@ -222,17 +233,23 @@ impl<'a> Model<'a> {
         }
     }
 
-    /// Prices of every phase, by class; nothing for phases the protocol does not run.
-    fn costs(&self, plan: &CheckedPlan) -> [Option<Rc<[PhaseCosts]>>; Phase::ALL.len()] {
-        Phase::ALL.map(|phase| self.needs.runs(phase).then(|| self.priced(plan, phase, plan.step(phase))))
+    fn costs(&self, plan: &CheckedPlan) -> Costs {
+        let runs = |phase| self.needs.runs(phase);
+        let awaited = |phase| {
+            runs(phase).then(|| self.priced(plan, phase, Step { passive_ack: false, ..plan.step(phase) }))
+        };
+        Costs {
+            phases: Phase::ALL.map(|phase| runs(phase).then(|| self.priced(plan, phase, plan.step(phase)))),
+            awaited: [Phase::Install, Phase::Unlock].map(awaited),
+            locked_by: runs(Phase::Lock).then(|| plan.step(Phase::Lock).via),
+        }
     }
 
-    fn priced(&self, plan: &CheckedPlan, phase: Phase, mut step: Step) -> Rc<[PhaseCosts]> {
+    fn priced(&self, plan: &CheckedPlan, phase: Phase, mut step: Step) -> Priced {
         // A plan may allow what the workload does not offer: it comes to its records one by one.
         step.outstanding &= self.workload.reads_ahead || !self.needs.at_first_touch(phase);
         let carriage = Carriage { step, ..Carriage::of(plan, &self.needs, phase) };
         let by = |phase| plan.get().step(phase).map(|step| step.via);
-        let mut priced = self.priced.borrow_mut();
         let price = || {
             let of = |class| {
                 let touch = self.workload.touch(&self.cluster, class, plan, &self.needs, phase);
@@ -242,10 +259,10 @@ impl<'a> Model<'a> {
             };
             self.workload.classes.iter().map(of).collect()
         };
-        priced.entry((carriage, by(Phase::Fetch), by(Phase::Lock))).or_insert_with(price).clone()
+        self.prices.borrow_mut().get((carriage, by(Phase::Fetch), by(Phase::Lock)), price)
     }
 
-    fn class_load(&self, costs: &[Option<Rc<[PhaseCosts]>>], index: usize, met: Met) -> (Load, Runs) {
+    fn class_load(&self, costs: &Costs, index: usize, met: Met) -> (Load, Runs) {
         let class = &self.workload.classes[index];
         let runs = self.runs(class, met);
         let mut load = Load::default();
@@ -262,8 +279,8 @@ impl<'a> Model<'a> {
             *last_ns += ns;
         };
         for (phase, times) in Phase::ALL.into_iter().zip(runs.phases) {
-            if let Some(priced) = &costs[phase as usize] {
-                let its = &priced[index].load;
+            if let Some(priced) = costs.of(phase, index) {
+                let its = &priced.load;
                 load.add_scaled(its, times);
                 let own = its[Station::Core].own;
                 if own.count > 0.0 {
@@ -288,46 +305,24 @@ impl<'a> Model<'a> {
         Runs::new(&self.needs, class, met, self.workload.reads_ahead)
     }
 
-    fn solve(&self, costs: &[Option<Rc<[PhaseCosts]>>], met: Met, population: &Population) -> Solution {
+    fn solve(&self, costs: &Costs, met: Met, population: &Population, near: &mut Near) -> Solution {
         let mut load = Load::default();
         for (index, class) in self.workload.classes.iter().enumerate() {
             load.add_scaled(&self.class_load(costs, index, met).0, class.share);
         }
-        solve(&load, population)
+        solve_near(&load, population, near)
     }
 
-    /// Time from the start of a releasing phase until the lock is free at the owner: half the time the phase would
-    /// take if its answer were awaited.
-    pub(super) fn until_effect(
-        &self,
-        plan: &CheckedPlan,
-        phase: Phase,
-        index: usize,
-        solution: &Solution,
-    ) -> f64 {
-        if !self.needs.runs(phase) {
-            return 0.0;
-        }
-        let awaited = Step { passive_ack: false, ..plan.step(phase) };
-        0.5 * solution.time(&self.priced(plan, phase, awaited)[index].load)
-    }
-
-    fn summarize(
-        &self,
-        costs: &[Option<Rc<[PhaseCosts]>>],
-        met: Met,
-        solution: &Solution,
-        customers: f64,
-    ) -> Forecast {
+    fn summarize(&self, costs: &Costs, met: Met, solution: &Solution, customers: f64) -> Forecast {
         let mut phases = [PhaseForecast::default(); Phase::ALL.len()];
         let mut attempts = 0.0;
         for (index, class) in self.workload.classes.iter().enumerate() {
             let runs = self.runs(class, met);
             attempts += class.share * runs.attempts;
             for (phase, times) in Phase::ALL.into_iter().zip(runs.phases) {
-                if let Some(costs) = &costs[phase as usize] {
-                    let time = solution.time(&costs[index].load);
-                    phases[phase as usize].add_scaled(&costs[index], time, class.share * times);
+                if let Some(costs) = costs.of(phase, index) {
+                    let time = solution.time(&costs.load);
+                    phases[phase as usize].add_scaled(costs, time, class.share * times);
                 }
             }
         }

@@ -7,6 +7,7 @@
 
 mod choices;
 mod conflicts;
+mod costs;
 mod explain;
 #[cfg(test)]
 mod fixtures;

@@ -3,7 +3,7 @@
 //! Every coroutine runs one transaction after another, so the network is closed. All threads are alike, so it is
 //! enough to solve for one of them. With `X` transactions per nanosecond and coroutine, every station's
 //! utilization and mean wait follow from `X` alone, and `X` times the cycle time must be one. The cycle time grows
-//! with `X`, so there is exactly one solution, and false position finds it.
+//! with `X`, so there is exactly one solution, and secants within a bracket find it.
 //!
 //! A wait is what Pollaczek and Khinchine's formula gives (first in, first out; service times as spread as they
 //! are), with the arrival theorem in Schweitzer's form: an arriving customer sees the others' load, not its own. For
@@ -41,7 +41,7 @@ impl Population {
 }
 
 /// The state of the network.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Solution {
     /// Transactions per nanosecond of one coroutine.
     pub rate: f64,
@@ -86,7 +86,7 @@ fn longest_of(parallel: f64, busy: f64) -> f64 {
         return 1.0;
     }
     let busy = busy.clamp(1e-6, 1.0);
-    let whole = parallel.floor() as u32;
+    let whole = parallel as u32;
     // The chance that none of `j` instances is busy, kept as a product: this is the solver's inmost loop.
     let (mut idle, mut sum) = (1.0, 0.0);
     for j in 1..=whole {
@@ -107,7 +107,7 @@ pub struct Turn {
 }
 
 impl Turn {
-    /// At utilization `busy`.
+    /// At utilization `busy`, and by how much more for each unit of utilization.
     ///
     /// A turn takes what has arrived, then serves one request or resumes one coroutine. It looks in vain if nothing has come
     /// during the last one and somebody is left from before. Arriving at random, nothing comes during a turn with chance
@@ -116,19 +116,27 @@ impl Turn {
     /// Replies go out when no request is left, under one doorbell. Requests go before coroutines, so that those left are a
     /// queue of their own, of which each turn takes one: with `g` the share of turns that serve and `a = ρ g` the requests
     /// that come during one, the balance of turns that begin with none gives the chance `1 − (1 − (1 − a) eᵃ) / g` that a
-    /// request served is the last.
-    fn at(busy: f64, load: &Load, poll_ns: f64) -> Turn {
+    /// request served is the last. It falls by `a eᵃ` for each unit of `ρ`.
+    fn at(busy: f64, load: &Load, poll_ns: f64) -> (Turn, Turn) {
         let core = &load[Station::Core];
         let (turns, served) = (core.own.count + core.other.count, core.other.count);
+        let inside = if (0.0..=1.0).contains(&busy) { 1.0 } else { 0.0 };
         let busy = busy.clamp(0.0, 1.0);
-        let mut turn = Turn { looks_ns: poll_ns * ((-busy).exp() - (1.0 - busy)), spared_ns: 0.0 };
+        let idle = (-busy).exp();
+        let mut turn = Turn { looks_ns: poll_ns * (idle - (1.0 - busy)), spared_ns: 0.0 };
+        let mut more = Turn { looks_ns: inside * poll_ns * (1.0 - idle), spared_ns: 0.0 };
         if served > 0.0 {
             let share = served / turns;
             let come = busy * share;
-            let last = 1.0 - (1.0 - (1.0 - come) * come.exp()) / share;
-            turn.spared_ns = (1.0 - last.clamp(0.0, 1.0)) * load.reply_doorbells_ns / served;
+            let grown = come.exp();
+            let last = 1.0 - (1.0 - (1.0 - come) * grown) / share;
+            let each = load.reply_doorbells_ns / served;
+            turn.spared_ns = (1.0 - last.clamp(0.0, 1.0)) * each;
+            if (0.0..=1.0).contains(&last) {
+                more.spared_ns = inside * come * grown * each;
+            }
         }
-        turn
+        (turn, more)
     }
 
     /// The core's work with it.
@@ -166,41 +174,90 @@ fn waits(times: f64, wait: f64) -> f64 {
     if times > 0.0 { times * wait } else { 0.0 }
 }
 
-/// Steps at most, and the distance from one cycle that ends them: far below what any input is known to.
-const STEPS: usize = 100;
-const CLOSE: f64 = 1e-12;
+/// Where the search for a rate begins: what the last one found, of a load that is not far off. How many steps it takes depends on
+/// it, not what it finds.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Near {
+    /// The rate as a share of the highest; all of it if that is not too much. None: not known.
+    share: Option<f64>,
+    /// How steep the curve of [`root`] is there.
+    slope: f64,
+    /// What its turns make of a core's work.
+    stretch: f64,
+}
 
-/// Where `f` crosses zero between zero, where it is -1, and `high`, where it is above zero. False position in the
-/// Illinois variant, with a halving wherever it makes no headway.
-fn root(f: impl Fn(f64) -> f64, high: f64) -> f64 {
-    let (mut a, mut fa, mut b, mut fb) = (0.0, -1.0, high, f(high));
-    for _ in 0..STEPS {
-        let secant = b - fb * (b - a) / (fb - fa);
-        let x = if fb.is_finite() && fb < 1e3 && secant > a && secant < b { secant } else { 0.5 * (a + b) };
-        let fx = f(x);
-        if fx.abs() < CLOSE || x <= a || x >= b {
-            return x;
-        }
-        if fx < 0.0 {
-            (a, fa) = (x, fx);
-            fb *= 0.5;
-        } else {
-            (b, fb) = (x, fx);
-            fa *= 0.5;
-        }
+impl Default for Near {
+    fn default() -> Near {
+        Near { share: None, slope: f64::NAN, stretch: 1.0 }
     }
-    a
+}
+
+/// Steps at most, and the distance from one cycle that ends them: the rate is at least as near, far below what any input is known
+/// to, and below what rounds of conflicts tell apart.
+const STEPS: usize = 100;
+const CLOSE: f64 = 1e-11;
+
+/// Before a step to more than this share of the highest rate it is asked whether that is too much at all.
+const NEARLY_ALL: f64 = 0.999;
+
+/// Where `excess`, which grows with the share of the highest rate from -1 at none, crosses zero, and the slope there; nothing if
+/// it does not. By secants from a first guess, with a halving of the bracket wherever they leave it, and now and then.
+///
+/// Waits grow like one over the idle share. Times that share, the curve is all but straight.
+fn root(mut excess: impl FnMut(f64) -> f64, guess: f64, slope: Option<f64>) -> Option<(f64, f64)> {
+    let (mut low, mut high, mut too_much) = (0.0, 1.0, false);
+    let mut last = if slope.is_none() { Some((0.0, -1.0)) } else { None };
+    let mut slope = slope.unwrap_or(f64::NAN);
+    let mut x = guess;
+    for step in 1..=STEPS {
+        if x >= NEARLY_ALL && !too_much {
+            if excess(1.0) <= 0.0 {
+                return None;
+            }
+            too_much = true;
+            if x >= 1.0 {
+                x = 0.5 * (low + 1.0);
+            }
+        }
+        let over = excess(x);
+        if over.abs() < CLOSE {
+            break;
+        }
+        let y = over * (1.0 - x);
+        if over < 0.0 {
+            low = x;
+        } else {
+            (high, too_much) = (x, true);
+        }
+        if let Some((x0, y0)) = last {
+            slope = (y - y0) / (x - x0);
+        }
+        last = Some((x, y));
+        let secant = x - y / slope;
+        let leaves = secant.is_nan() || secant <= low || too_much && secant >= high;
+        let next = if leaves || step % 6 == 0 { 0.5 * (low + high) } else { secant.min(1.0) };
+        if (next - x).abs() <= f64::EPSILON * x {
+            break;
+        }
+        x = next;
+    }
+    Some((x, slope))
 }
 
 /// Solves the network for transactions that each put `load` on it.
 pub fn solve(load: &Load, population: &Population) -> Solution {
+    solve_near(load, population, &mut Near::default())
+}
+
+/// As [`solve`], beginning where the last search ended.
+pub(super) fn solve_near(load: &Load, population: &Population, near: &mut Near) -> Solution {
     let mut load = *load;
     let core = &mut load[Station::Core].own;
     core.count = core.count.max(1.0);
 
     let mut highest = f64::INFINITY;
     let mut narrowest = None;
-    let busiest = Turn::at(1.0, &load, population.poll_ns).applied(&load[Station::Core]);
+    let busiest = Turn::at(1.0, &load, population.poll_ns).0.applied(&load[Station::Core]);
     for station in Station::ALL {
         let (u, i) = (if station == Station::Core { &busiest } else { &load[station] }, station as usize);
         let work = population.customers[i] * (u.own.ns + u.other.ns);
@@ -210,74 +267,66 @@ pub fn solve(load: &Load, population: &Population) -> Solution {
     }
     if narrowest.is_none() && load.delay_ns <= 0.0 {
         // Nothing to do takes no time: there is no rate.
-        highest = 0.0;
+        return state(&load, population, 0.0, &mut near.stretch);
     }
     let at_most = if highest.is_finite() { highest } else { 1.0 / load.delay_ns };
-    let cycles = |rate: f64| {
-        let at = state(&load, population, rate);
-        rate * at.time(&load)
-    };
-    if at_most <= 0.0 || cycles(at_most) <= 1.0 {
-        let mut capped = state(&load, population, at_most);
-        if let Some(station) = narrowest.filter(|_| highest.is_finite()) {
-            capped.saturated = Some(station);
-            capped.queue_up(&load, station);
-        }
-        return capped;
-    }
-    let rate = root(|rate| cycles(rate) - 1.0, at_most);
-    let mut solution = state(&load, population, rate);
-    // Past the knee of the asymptotic bounds the station decides, before it the latency (Lazowska et al. 1984,
-    // chapter 5).
     let unloaded = load.delay_ns + load.uses.iter().map(|u| u.path_ns).sum::<f64>();
-    if unloaded * highest <= 1.0 {
-        solution.saturated = narrowest;
+    let mut at = Solution::default();
+    let excess = |share: f64| {
+        at = state(&load, population, at_most * share, &mut near.stretch);
+        at.rate * at.time(&load) - 1.0
+    };
+    // A little below what there would be without any waits.
+    let guess = near.share.unwrap_or_else(|| 0.8 * (1.0 / (unloaded * at_most)).min(1.0));
+    let found = root(excess, guess, near.share.map(|_| near.slope).filter(|slope| slope.is_finite()));
+    match found {
+        None => {
+            (near.share, near.slope) = (Some(1.0), f64::NAN);
+            if let Some(station) = narrowest {
+                at.saturated = Some(station);
+                at.queue_up(&load, station);
+            }
+        }
+        Some((share, slope)) => {
+            (near.share, near.slope) = (Some(share), slope);
+            // Past the knee of the asymptotic bounds the station decides, before it the latency (Lazowska et al. 1984,
+            // chapter 5).
+            if unloaded * highest <= 1.0 {
+                at.saturated = narrowest;
+            }
+        }
     }
-    solution
+    at
 }
 
 /// To what share of a core's time it is worked out what its turns cost.
-const TURNS_KNOWN: f64 = 1e-11;
-const SECANTS: usize = 12;
+const TURNS_KNOWN: f64 = 1e-12;
+const NEWTONS: usize = 12;
 
-/// Utilizations and waits at a given rate.
-fn state(load: &Load, population: &Population, rate: f64) -> Solution {
-    let mut at = Solution {
-        rate,
-        utilization: [0.0; Station::ALL.len()],
-        wait_own: [0.0; Station::ALL.len()],
-        wait_other: [0.0; Station::ALL.len()],
-        turn: Turn::default(),
-        saturated: None,
-    };
+/// Utilizations and waits at a given rate. `stretch` is a guess at what turns make of a core's work, and becomes what they do.
+fn state(load: &Load, population: &Population, rate: f64, stretch: &mut f64) -> Solution {
+    let mut at = Solution { rate, ..Solution::default() };
     let (core, coroutines) = (&load[Station::Core], population.customers[Station::Core as usize]);
-    // How busy a core is depends on what its turns cost, which depends on how busy it is: by secants.
-    let turning_at = |busy: f64| {
-        let turn = Turn::at(busy, load, population.poll_ns);
-        let core = turn.applied(core);
-        (turn, core, rate * coroutines * (core.own.ns + core.other.ns) - busy)
-    };
-    let mut before = rate * coroutines * (core.own.ns + core.other.ns);
-    let (mut turn, mut turning, mut off_before) = turning_at(before);
-    let mut busy = before + off_before;
-    for _ in 0..SECANTS {
-        if off_before.abs() < TURNS_KNOWN {
+    // How busy a core is depends on what its turns cost, which depends on how busy it is: by Newton's steps.
+    let bare = rate * coroutines * (core.own.ns + core.other.ns);
+    let mut busy = (bare * *stretch).min(1.0);
+    let mut turning = *core;
+    for _ in 0..NEWTONS {
+        let (turn, more) = Turn::at(busy, load, population.poll_ns);
+        (at.turn, turning) = (turn, turn.applied(core));
+        let off = rate * coroutines * (turning.own.ns + turning.other.ns) - busy;
+        let turns = core.own.count + core.other.count;
+        let slope = rate * coroutines * (turns * more.looks_ns - core.other.count * more.spared_ns) - 1.0;
+        if off.abs() < TURNS_KNOWN || slope >= -0.1 {
             break;
         }
-        let off;
-        (turn, turning, off) = turning_at(busy);
-        let slope = (off - off_before) / (busy - before);
-        (before, off_before) = (busy, off);
-        if slope < -0.1 {
-            busy -= off / slope;
-        } else {
-            break;
-        }
+        busy -= off / slope;
     }
-    at.turn = turn;
-    let core = turning;
+    if bare > 0.0 {
+        *stretch = busy / bare;
+    }
     for station in Station::ALL {
-        let (i, u) = (station as usize, if station == Station::Core { &core } else { &load[station] });
+        let (i, u) = (station as usize, if station == Station::Core { &turning } else { &load[station] });
         let (m, elsewhere) = (population.customers[i], population.instances[i] - 1.0);
         at.utilization[i] = rate * m * (u.own.ns + u.other.ns);
         // What others bring: everything but what this customer brings to its own instance, or to another one.

@@ -324,11 +324,9 @@ fn flip(
 ) -> Option<Flip> {
     let (profile, workload) = scaled(factor);
     let changed = Model::new(&profile, *model.cluster(), &workload, model.needs()).ok()?;
-    let mut candidates: Vec<Candidate> =
-        plans.iter().filter_map(|&plan| best_count(&changed, caps, plan, None, search)).collect();
-    rank(&mut candidates, search);
+    let kept = best_count(&changed, caps, winner.plan, None, search)?;
+    let candidates = contenders(&changed, caps, plans, &kept, search);
     let best = candidates.first()?;
-    let kept = candidates.iter().find(|c| c.plan == winner.plan)?;
     let gain = gain(&best.forecast, &kept.forecast, search);
     if same_primitives(&best.plan, &winner.plan) || gain <= search.tolerance {
         return None;
@@ -351,6 +349,37 @@ fn flip(
         100.0 * gain
     );
     Some(Flip { input: input.to_owned(), factor, from, plan: best.plan, gain, text })
+}
+
+/// The plans among which the best one is, with the coroutines of `kept`, best first; none if no plan is better than `kept` by more
+/// than the tolerance. With as many coroutines less throughput is more latency, whatever the objective, and the best plan is
+/// within the tolerance of the most of either.
+fn contenders(
+    model: &Model<'_>,
+    caps: &Caps,
+    plans: &[Plan],
+    kept: &Candidate,
+    search: &Search,
+) -> Vec<Candidate> {
+    let above = |plan: &Plan, floor: f64| {
+        let plan = Plan { coroutines: kept.plan.coroutines, ..*plan };
+        let forecast = model.forecast_above(&plan.check(caps, model.needs()).ok()?, floor)?;
+        Some(Candidate { plan, preset: None, forecast })
+    };
+    let enough = kept.forecast.committed_per_s * (1.0 + search.tolerance);
+    let near = |most: f64| most * (1.0 - search.tolerance);
+    let mut most = 0.0_f64;
+    for plan in plans {
+        if let Some(candidate) = above(plan, near(most).max(enough)) {
+            most = most.max(candidate.forecast.committed_per_s);
+        }
+    }
+    if most <= enough {
+        return Vec::new();
+    }
+    let mut candidates: Vec<Candidate> = plans.iter().filter_map(|plan| above(plan, near(most))).collect();
+    rank(&mut candidates, search);
+    candidates
 }
 
 /// By which share the first is better.

@@ -12,7 +12,7 @@ use primitives::fabric::loopback::{Mode, Options};
 use primitives::fabric::sim::FaultOptions;
 use primitives::fabric::{AnyNic, SetupError};
 use primitives::mesh::{FabricSpec, Program, Shape, Site, WorkerConfig, launch};
-use primitives::rpc::RpcPoller;
+use primitives::rpc::{RpcConfig, RpcPoller};
 use primitives::units::Nanos;
 use primitives::verbs::NodeId;
 use std::cell::{Cell, RefCell};
@@ -337,4 +337,10 @@ pub fn abort_of(result: Result<(), Stop>) -> Option<Abort> {
         Err(Stop::Abort(abort)) => Some(abort),
         Err(Stop::Fault(fault)) => panic!("{fault}"),
     }
+}
+
+/// Nothing is lost here, and what a busy machine made the client send again would be counted as posted.
+pub fn patient(plan: Plan) -> Setup {
+    let rpc = RpcConfig { retransmit_after: Nanos::from_millis(10_000), ..RpcConfig::default() };
+    Setup { config: WorkerConfig { rpc, ..WorkerConfig::default() }, ..setup(plan) }
 }

@@ -32,6 +32,7 @@ impl Idle {
     }
 
     /// There was nothing to do: spin, yield or sleep.
+    #[allow(clippy::disallowed_methods)] // threads, and the turns they give away, are of real time
     pub fn wait(&mut self) {
         self.rounds = self.rounds.saturating_add(1);
         if self.rounds <= SPINS {

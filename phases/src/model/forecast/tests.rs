@@ -269,3 +269,46 @@ fn inputs_that_cannot_be_are_refused_by_name() {
         assert!(text.contains(says), "{text:?} does not say {says:?}");
     }
 }
+
+/// Every protocol that is modelled.
+const PROTOCOLS: [Needs; 6] =
+    [Needs::OCC, Needs::NOWAIT, Needs::WAITDIE, Needs::BOUNDED_WAIT, Needs::MVCC, Needs::SUNDIAL];
+
+/// Equal prices are forecast once: what was asked for before must not show.
+#[test]
+fn a_forecast_does_not_depend_on_those_before_it() {
+    let (profile, workload, caps) = (profile(), contended(4, 2e3), caps(true, AtomicScope::Nic));
+    for needs in &PROTOCOLS {
+        let model = Model::new(&profile, cluster(4, 4), &workload, needs).unwrap();
+        for plan in Space::all(&caps, needs, true).plans() {
+            let plan = Plan { coroutines: 8, ..plan }.check(&caps, needs).unwrap();
+            let fresh = Model::new(&profile, cluster(4, 4), &workload, needs).unwrap();
+            assert_eq!(model.forecast(&plan), fresh.forecast(&plan), "{}", plan.get());
+        }
+    }
+}
+
+/// What lets the tuner leave out plans that could not win even then.
+#[test]
+fn without_conflicts_every_plan_commits_as_much_or_more() {
+    let (profile, caps) = (profile(), caps(true, AtomicScope::Nic));
+    for needs in &PROTOCOLS {
+        for coroutines in [1, 8, 32] {
+            for hot in [1e5, 1e3, 30.0] {
+                let (hot, none) = (contended(4, hot), calm(4));
+                let met = Model::new(&profile, cluster(4, 6), &hot, needs).unwrap();
+                let unmet = Model::new(&profile, cluster(4, 6), &none, needs).unwrap();
+                for plan in Space::all(&caps, needs, true).plans().step_by(5) {
+                    let plan = Plan { coroutines, ..plan }.check(&caps, needs).unwrap();
+                    let (with, without) = (met.forecast(&plan), unmet.forecast(&plan));
+                    let most = without.committed_per_s;
+                    assert!(with.committed_per_s <= most * (1.0 + 1e-9), "{}", plan.get());
+                    assert_eq!(met.forecast_above(&plan, 0.9 * with.committed_per_s), Some(with));
+                    let other = Plan { coroutines: coroutines + 1, ..*plan.get() };
+                    let other = other.check(&caps, needs).unwrap();
+                    assert_eq!(met.forecast_above(&other, 3.0 * most), None, "{}", plan.get());
+                }
+            }
+        }
+    }
+}

@@ -119,7 +119,7 @@ fn steady_service_waits_half_as_long_as_exponential() {
     let mut steady = spread;
     steady[NIC[0]].own.ns2 = 100.0;
     let pop = population(60.0);
-    let (a, b) = (state(&spread, &pop, 1e-3), state(&steady, &pop, 1e-3));
+    let (a, b) = (state(&spread, &pop, 1e-3, &mut 1.0), state(&steady, &pop, 1e-3, &mut 1.0));
     let i = NIC[0] as usize;
     assert!((a.wait_own[i] / b.wait_own[i] - 2.0).abs() < 1e-9);
     assert!(solve(&steady, &pop).rate > solve(&spread, &pop).rate);
@@ -138,4 +138,97 @@ fn nothing_to_do_has_no_rate_and_no_panic() {
     assert_eq!((solution.rate, solution.saturated), (0.0, None));
     let delay = Load { delay_ns: 500.0, ..Load::default() };
     assert!((solve(&delay, &population(8.0)).rate - 1.0 / 500.0).abs() < 1e-12);
+}
+
+/// Loads of all kinds: light and heavy, with looks and shared doorbells, one whose busiest station nobody waits for.
+fn loads() -> Vec<(Load, Population)> {
+    let mut all = Vec::new();
+    for (busy, delay) in [(5.0, 20_000.0), (40.0, 3_000.0), (300.0, 1_000.0), (2_000.0, 10.0)] {
+        for (served, doorbells) in [(0.0, 0.0), (3.0, 120.0), (12.0, 900.0)] {
+            for coroutines in [1, 8, 64] {
+                let mut load = exponential(&[(NIC[0], busy), (NIC[1], 0.4 * busy)], delay);
+                let core = &mut load[Station::Core];
+                core.own = Visits { count: 5.0, ns: 900.0, ns2: 200_000.0 };
+                core.other.add(served, 150.0);
+                (core.path_ns, core.path_own) = (900.0, 5.0);
+                (core.path_other, core.path_wide) = (0.5 * served, 1.2 * served);
+                load.reply_doorbells_ns = doorbells;
+                let population = Population::new(4, 6, coroutines, 1.0, 30.0);
+                all.push((load, population));
+                load[NIC[2]].own.add(1.0, 20.0 * busy + 1_000.0);
+                all.push((load, population));
+            }
+        }
+    }
+    all
+}
+
+#[test]
+fn halvings_find_the_same_rate() {
+    for (load, population) in loads() {
+        let found = solve(&load, &population);
+        let cycles = |rate: f64| {
+            let at = state(&load, &population, rate, &mut 1.0);
+            rate * at.time(&load)
+        };
+        let (mut low, mut high) = (0.0, 2.0 * found.rate);
+        for _ in 0..200 {
+            let middle = 0.5 * (low + high);
+            *(if cycles(middle) < 1.0 { &mut low } else { &mut high }) = middle;
+        }
+        let most = found.utilization.iter().fold(0.0, |a: f64, &b| a.max(b));
+        // Either the cycle is one, or a station is busy all the time.
+        let same = (found.rate / low - 1.0).abs() < 1e-9;
+        assert!(same || (most - 1.0).abs() < 1e-9 && found.rate <= low, "{load:?}: {} {low}", found.rate);
+    }
+}
+
+#[test]
+fn a_search_finds_the_same_wherever_it_begins() {
+    let all = loads();
+    for (load, population) in &all {
+        let fresh = solve(load, population);
+        for (other, others) in all.iter().step_by(5) {
+            let mut near = Near::default();
+            solve_near(other, others, &mut near);
+            let found = solve_near(load, population, &mut near);
+            assert!((found.rate / fresh.rate - 1.0).abs() < 1e-10, "{} {}", found.rate, fresh.rate);
+            assert_eq!(found.saturated, fresh.saturated);
+            let close = |a: f64, b: f64| (a - b).abs() <= 1e-6 * (1.0 + a.abs());
+            for (i, u) in load.uses.iter().enumerate() {
+                let both = |of: fn(&Solution) -> &[f64; Station::ALL.len()]| (of(&found)[i], of(&fresh)[i]);
+                let (own, other) = (both(|s| &s.wait_own), both(|s| &s.wait_other));
+                let (own, other) = (waits_of(u.path_own, own), waits_of(u.path_other, other));
+                let busy = both(|s| &s.utilization);
+                let same = [own, other, busy].into_iter().all(|(a, b)| close(a, b));
+                assert!(same, "{found:?} {fresh:?}");
+            }
+        }
+    }
+}
+
+/// Two waits, where anybody waits.
+fn waits_of(path: f64, (a, b): (f64, f64)) -> (f64, f64) {
+    (waits(path, a), waits(path, b))
+}
+
+#[test]
+fn a_search_that_begins_where_the_last_ended_takes_few_steps() {
+    for (load, population) in loads() {
+        let mut near = Near::default();
+        let first = solve_near(&load, &population, &mut near);
+        let mut more = Load::default();
+        more.add_scaled(&load, 1.0 + 1e-6);
+        let (share, slope) = (near.share.unwrap(), near.slope);
+        let mut steps = 0;
+        let excess = |x: f64| {
+            steps += 1;
+            let rate = x / share * first.rate;
+            rate * state(&more, &population, rate, &mut 1.0).time(&more) - 1.0
+        };
+        if share < NEARLY_ALL {
+            root(excess, share, Some(slope)).unwrap();
+            assert!(steps <= 4, "{steps} steps at {share}");
+        }
+    }
 }

@@ -183,3 +183,34 @@ fn plans_that_cannot_carry_the_records_are_not_searched() {
     let none = tune(&profile(), &tcp, &needs, cluster(4, 4), &calm(4), &quick(&[8])).unwrap_err();
     assert!(none.to_string().contains("a record of 1000 B"), "{none}");
 }
+
+/// The search for what would change a choice leaves plans out; what it finds is what the search of all plans finds.
+#[test]
+fn contenders_have_the_best_plan_among_them() {
+    let nic = caps(true, AtomicScope::Nic);
+    let mut better = 0;
+    for (needs, workload) in
+        [(Needs::OCC, calm(4)), (Needs::OCC, contended(4, 300.0)), (Needs::SUNDIAL, contended(4, 3e3))]
+    {
+        for objective in [Objective::Throughput, Objective::Latency, Objective::ThroughputWithin(20e3)] {
+            let search = Search { objective, ..quick(&[8]) };
+            let profile = profile();
+            let model = Model::new(&profile, cluster(4, 4), &workload, &needs).unwrap();
+            let plans = plans(&nic, &needs, cluster(4, 4), &workload);
+            let mut all: Vec<Candidate> =
+                plans.iter().filter_map(|&plan| best_count(&model, &nic, plan, None, &search)).collect();
+            rank(&mut all, &search);
+            for kept in all.iter().step_by(40) {
+                let fresh = Model::new(&profile, cluster(4, 4), &workload, &needs).unwrap();
+                let found = contenders(&fresh, &nic, &plans, kept, &search);
+                if gain(&all[0].forecast, &kept.forecast, &search) > search.tolerance {
+                    assert_eq!(found.first(), Some(&all[0]));
+                    better += 1;
+                } else if let Some(first) = found.first() {
+                    assert_eq!(first, &all[0]);
+                }
+            }
+        }
+    }
+    assert!(better > 20, "{better}");
+}

@@ -310,6 +310,7 @@ thread_local! {
 
 /// Lets other threads in, and then works as long as that took: where others than the fabric's keep the cores busy, giving way at
 /// every word would make of a message's microseconds the seconds after which its sender takes the peer for dead.
+#[allow(clippy::disallowed_methods)] // threads take real time
 fn pause() {
     let before = Instant::now();
     if NEXT_PAUSE.get().is_some_and(|next| before < next) {

@@ -1,0 +1,96 @@
+//! What the phases of a plan cost, each priced once for all plans that carry it alike.
+
+use super::input::Cluster;
+use super::station::Load;
+use crate::demand::{Carriage, Demand};
+use crate::plan::{Phase, Via};
+use primitives::profile::Profile;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+/// One phase of one class, priced.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct PhaseCosts {
+    pub(super) load: Load,
+    pub(super) verbs: f64,
+    pub(super) round_trips: f64,
+    pub(super) doorbells: f64,
+    pub(super) served: f64,
+}
+
+impl PhaseCosts {
+    pub(super) fn of(demand: &Demand, profile: &Profile, cluster: &Cluster, own_nic: bool) -> PhaseCosts {
+        PhaseCosts {
+            load: Load::of(demand, profile, cluster, own_nic),
+            verbs: demand.verbs(),
+            round_trips: demand.round_trips(),
+            doorbells: demand.doorbells(),
+            served: demand.served,
+        }
+    }
+}
+
+/// One phase, by class, and its place among [`Prices`]: equal prices have equal places.
+#[derive(Clone, Debug)]
+pub(super) struct Priced {
+    place: u32,
+    classes: Rc<[PhaseCosts]>,
+}
+
+impl Priced {
+    pub(super) fn class(&self, index: usize) -> &PhaseCosts {
+        &self.classes[index]
+    }
+}
+
+/// All that a forecast takes from a plan, its coroutines aside.
+pub(super) struct Costs {
+    /// By phase, in the order of [`Phase::ALL`]; nothing for those that the protocol does not run.
+    pub(super) phases: [Option<Priced>; Phase::ALL.len()],
+    /// Install and unlock with their answers awaited, which is twice what it takes until a lock is free at its owner.
+    pub(super) awaited: [Option<Priced>; 2],
+    /// How records are locked, if they are.
+    pub(super) locked_by: Option<Via>,
+}
+
+/// What tells two [`Costs`] apart.
+pub(super) type CostsKey = ([Option<u32>; Phase::ALL.len()], [Option<u32>; 2], Option<Via>);
+
+impl Costs {
+    /// Plans of equal keys, and as many coroutines, have equal forecasts.
+    pub(super) fn key(&self) -> CostsKey {
+        let place = |priced: &Option<Priced>| priced.as_ref().map(|priced| priced.place);
+        (self.phases.each_ref().map(place), self.awaited.each_ref().map(place), self.locked_by)
+    }
+
+    /// One phase of one class.
+    pub(super) fn of(&self, phase: Phase, index: usize) -> Option<&PhaseCosts> {
+        self.phases[phase as usize].as_ref().map(|priced| priced.class(index))
+    }
+}
+
+/// What prices of a phase depend on: how it is carried, and by which phases its records come.
+pub(super) type Asked = (Carriage, Option<Via>, Option<Via>);
+
+/// Prices that have been asked for. Many ways to carry a phase come to the same: a wait of one request needs no batching.
+#[derive(Default)]
+pub(super) struct Prices {
+    by_asked: BTreeMap<Asked, Priced>,
+    different: Vec<Rc<[PhaseCosts]>>,
+}
+
+impl Prices {
+    /// Those of `asked`, by `price` if they are not known.
+    pub(super) fn get(&mut self, asked: Asked, price: impl FnOnce() -> Rc<[PhaseCosts]>) -> Priced {
+        let different = &mut self.different;
+        let find = || {
+            let classes = price();
+            let place = different.iter().position(|known| *known == classes).unwrap_or_else(|| {
+                different.push(classes);
+                different.len() - 1
+            });
+            Priced { place: place as u32, classes: different[place].clone() }
+        };
+        self.by_asked.entry(asked).or_insert_with(find).clone()
+    }
+}
