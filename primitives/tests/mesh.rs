@@ -10,7 +10,7 @@ use primitives::verbs::NodeId;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::net::{SocketAddr, TcpListener};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 fn key() -> Secret {
     Secret::from_bytes(b"0123456789abcdef")
@@ -210,10 +210,10 @@ fn steps_are_exchanges_and_a_lost_member_is_named_within_the_limit() {
         let all = first.exchange("one", vec![0; 300_000]).expect("there");
         assert_eq!((all[0].len(), all[1].len()), (300_000, 200_000));
         assert_eq!(first.gather("two", Vec::new()), Ok(Some(vec![Vec::new(), b"mine".to_vec()])));
-        let started = Instant::now();
         let lost = first.exchange("three", Vec::new()).expect_err("node 1 has left");
         assert!(matches!(&lost, MeshError::Lost { node: NodeId(1), .. }), "{lost}");
-        assert!(started.elapsed() < Duration::from_secs(4));
+        // By its leaving, at once: nobody waits for silence, which would be named, or for the end of the step.
+        assert!(!lost.to_string().contains("silent"), "{lost}");
         assert_eq!(first.look(), Err(lost), "it stays so");
     });
 }

@@ -161,7 +161,8 @@ impl Work {
         }
         let silent = self.lines[index].heard.elapsed();
         if silent > self.limits.lost_after {
-            self.lose(index, format!("silent for {:.1} s", silent.as_secs_f64()));
+            let (limit, silent) = (self.limits.lost_after.as_secs_f64(), silent.as_secs_f64());
+            self.lose(index, format!("silent for {limit} s (for {silent:.1} s when it was noticed)"));
         }
     }
 
@@ -198,33 +199,30 @@ impl Work {
         Ok(())
     }
 
-    /// Reads every member's clock, keeps the reading with the shortest round trip, and tells the member.
+    /// Reads every member's clock and tells it. From the last to the first: a loss moves the last into the lost one's place.
     fn read_clocks(&mut self) {
         for index in (0..self.lines.len()).rev() {
-            let mut best: Option<(u64, i64)> = None;
-            for _ in 0..READINGS {
-                match self.read_clock(index) {
-                    Ok(Some((round_trip, offset))) => {
-                        if best.is_none_or(|(shortest, _)| round_trip < shortest) {
-                            best = Some((round_trip, offset));
-                        }
-                    }
-                    Ok(None) => {}
-                    Err(error) => {
-                        self.lose(index, error.to_string());
-                        break;
-                    }
-                }
-            }
-            let Some(line) = self.lines.get_mut(index) else { continue };
-            // Without any reading nothing is known: then no times of two nodes are compared.
-            let (round_trip, offset) = best.unwrap_or((u64::MAX / 2, 0));
-            let mut body = offset.to_le_bytes().to_vec();
-            body.extend_from_slice(&(round_trip / 2 + 1).to_le_bytes());
-            if let Err(error) = line.channel.send(kind::CLOCK, &body) {
+            if let Err(error) = self.read_and_tell(index) {
                 self.lose(index, error.to_string());
             }
         }
+    }
+
+    /// Reads a member's clock, keeps the reading with the shortest round trip, and tells the member.
+    fn read_and_tell(&mut self, index: usize) -> Result<(), ChannelError> {
+        let mut best: Option<(u64, i64)> = None;
+        for _ in 0..READINGS {
+            if let Some((round_trip, offset)) = self.read_clock(index)?
+                && best.is_none_or(|(shortest, _)| round_trip < shortest)
+            {
+                best = Some((round_trip, offset));
+            }
+        }
+        // Without any reading nothing is known: then no times of two nodes are compared.
+        let (round_trip, offset) = best.unwrap_or((u64::MAX / 2, 0));
+        let mut body = offset.to_le_bytes().to_vec();
+        body.extend_from_slice(&(round_trip / 2 + 1).to_le_bytes());
+        self.lines[index].channel.send(kind::CLOCK, &body)
     }
 
     /// One reading: round trip, and what to add to the member's clock.
@@ -247,5 +245,91 @@ impl Work {
             }
         }
         Ok(None)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::handshake::Keys;
+    use super::*;
+    use crate::secret::Secret;
+    use std::net::TcpListener;
+
+    fn connected() -> (Channel<TcpStream>, Channel<TcpStream>) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let theirs = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let ours = listener.accept().unwrap().0;
+        let key = Secret::from_bytes(b"a");
+        let channel = |stream: TcpStream| {
+            stream.set_read_timeout(Some(LOOK)).unwrap();
+            Channel::new(stream, Keys { send: key.clone(), receive: key.clone() }, Vec::new())
+        };
+        (channel(ours), channel(theirs))
+    }
+
+    fn work(lines: Vec<Line>) -> (Work, Receiver<Event>) {
+        let (_, told) = channel();
+        let (heard, events) = channel();
+        let now = Instant::now();
+        (Work { lines, limits: Limits::default(), epoch: now, told, heard, beat: now }, events)
+    }
+
+    /// Answers readings with a clock that stands still; returns what it is told of its own, once the connection ends.
+    fn member(mut channel: Channel<TcpStream>, stands_at: u64) -> Vec<i64> {
+        let mut told = Vec::new();
+        loop {
+            match channel.receive() {
+                Ok(Some(message)) if message.kind == kind::PING => {
+                    channel.send(kind::PONG, &stands_at.to_le_bytes()).unwrap();
+                }
+                Ok(Some(message)) if message.kind == kind::CLOCK => {
+                    told.push(i64::from_le_bytes(message.body[..8].try_into().unwrap()));
+                }
+                Ok(_) => {}
+                Err(_) => return told,
+            }
+        }
+    }
+
+    #[test]
+    fn a_member_lost_while_its_clock_is_read_leaves_the_others_with_their_own() {
+        for lost in 0..3 {
+            let (mut lines, mut members) = (Vec::new(), Vec::new());
+            for node in 0..3u16 {
+                let (ours, theirs) = connected();
+                lines.push(Line::new(NodeId(node + 1), ours));
+                // Hours ahead of ours, each by a number of its own. The lost one's end is closed.
+                if node != lost {
+                    let stands_at = (1 + u64::from(node)) << 44;
+                    members.push((stands_at, std::thread::spawn(move || member(theirs, stands_at))));
+                }
+            }
+            let (mut work, events) = work(lines);
+            work.read_clocks();
+            assert_eq!(work.lines.len(), 2);
+            let event = events.try_recv().expect("the loss is told");
+            assert!(matches!(event, Event::Lost(node, _) if node == NodeId(lost + 1)));
+            drop(work);
+            for (stands_at, member) in members {
+                let told = member.join().unwrap();
+                assert_eq!(told.len(), 1, "{told:?}: once, whoever was lost");
+                assert!(
+                    (-(stands_at as i64)..-(stands_at as i64) + (1 << 43)).contains(&told[0]),
+                    "{told:?}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn silence_is_told_by_its_limit() {
+        let (ours, _theirs) = connected();
+        let mut line = Line::new(NodeId(1), ours);
+        line.heard =
+            Instant::now().checked_sub(Duration::from_secs(7)).expect("the machine is up for longer");
+        let (mut work, events) = work(vec![line]);
+        work.look(0);
+        let Ok(Event::Lost(NodeId(1), why)) = events.try_recv() else { panic!("not lost") };
+        assert!(why.starts_with("silent for 5 s (for "), "{why}");
     }
 }

@@ -21,6 +21,7 @@ use primitives::units::Nanos;
 use primitives::verbs::{
     Completion, Flags, NodeId, Qp, QpConfig, RecvRequest, Sge, Verb, WcStatus, WorkRequest,
 };
+use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
 /// Bytes of memory that each node registers for everything.
@@ -73,6 +74,10 @@ pub struct Faults {
     /// Simulator: probability that a torn WRITE's second step comes late, even after its completion.
     pub late_write: f64,
 }
+
+/// How long a test waits for something of which nothing at all is seen. A machine may be slow and busy with others: what makes
+/// progress is given its time.
+const NO_PROGRESS: Duration = Duration::from_secs(20);
 
 /// When a doomed node of a simulated net dies: long after any set-up.
 const DOOM: Nanos = Nanos::from_millis(10);
@@ -297,15 +302,17 @@ impl Net {
         }
     }
 
-    /// Lets so much time pass that what can happen has happened.
+    /// Lets so much time pass that what can happen has happened. Between sockets that is only likely: [`Net::drain`] knows.
     pub fn settle(&self) {
         match &self.under {
             Under::Sim(world) => {
                 world.advance(world.now() + Nanos::from_micros(100));
             }
-            // Receiver-not-ready messages are offered again at each poll.
-            Under::Loopback(_) if self.fabric == Fabric::Posting => {}
-            Under::Loopback(_) | Under::Tcp(_) => std::thread::sleep(Duration::from_millis(3)),
+            // On posting threads, receiver-not-ready messages are offered again at each poll.
+            Under::Loopback(fabric) => {
+                assert!(fabric.settle(NO_PROGRESS), "the NIC thread does not come to an end");
+            }
+            Under::Tcp(_) => std::thread::sleep(Duration::from_millis(3)),
             #[cfg(feature = "verbs")]
             Under::Verbs(_) => std::thread::sleep(Duration::from_millis(20)),
         }
@@ -344,14 +351,17 @@ impl Net {
     /// Waits for exactly `count` completions.
     pub fn wait_on(&self, nic: &AnyNic, count: usize) -> Vec<Completion> {
         let mut all = Vec::new();
-        let started = (Instant::now(), nic.now());
+        let started = nic.now();
+        let mut progress = Instant::now();
         while all.len() < count {
-            nic.poll(count - all.len(), |c| all.push(c));
+            if nic.poll(count - all.len(), |c| all.push(c)) > 0 {
+                progress = Instant::now();
+            }
             self.tick_for(nic);
             let late = if self.is_simulated() {
-                nic.now().since(started.1) > Nanos::from_millis(50)
+                nic.now().since(started) > Nanos::from_millis(50)
             } else {
-                started.0.elapsed() > Duration::from_secs(20)
+                progress.elapsed() > NO_PROGRESS
             };
             assert!(!late, "waited for {count} completions, got {all:?}");
         }
@@ -367,10 +377,58 @@ impl Net {
 
     /// Whatever completes at a node by the time that everything has settled.
     pub fn drain(&self, node: u16) -> Vec<Completion> {
+        if let Under::Tcp(_) = &self.under {
+            return self.drain_streams(node);
+        }
         let mut all = Vec::new();
         for _ in 0..4 {
             self.settle();
             while self.nic(node).poll(64, |c| all.push(c)) > 0 {}
+        }
+        all
+    }
+}
+
+impl Net {
+    /// Whatever has been sent to a node's first context from the first contexts of the others: on each stream a last datagram
+    /// follows it, on a queue pair of its own, and once that has arrived so has the rest.
+    fn drain_streams(&self, node: u16) -> Vec<Completion> {
+        let nic = self.nic(node);
+        let active = |nic: &AnyNic| {
+            let qp = nic.create_qp(&QpConfig::ud()).expect("a queue pair");
+            nic.connect(qp, None).expect("activates");
+            qp
+        };
+        let memory = Region::new(256);
+        let lkey = nic.register(&memory, Access::LOCAL).expect("a region").lkey;
+        let marked = active(nic);
+        let to = nic.address(marked).handle();
+        let senders: Vec<u16> = (0..self.contexts.len() as u16).filter(|&n| n != node).collect();
+        for &sender in &senders {
+            let local = Sge { lkey, offset: 0, len: 256 };
+            nic.post_recv(marked, &[RecvRequest { id: 0, local }]).expect("room");
+            let qp = active(self.nic(sender));
+            let mark = Verb::Send { to: Some(to), imm: None };
+            self.post(sender, qp, 0, mark, self.local(sender, 0, 8), QUIET);
+        }
+        let mut all = Vec::new();
+        let (mut marks, mut progress) = (0, Instant::now());
+        while marks < senders.len() {
+            // Takes no completion, and writes what is still to be written.
+            senders.iter().for_each(|&sender| assert_eq!(self.nic(sender).poll(0, |_| {}), 0));
+            let before = all.len();
+            while nic.poll(64, |c| all.push(c)) > 0 {}
+            if all.len() > before {
+                progress = Instant::now();
+            }
+            all.retain(|c: &Completion| {
+                c.qp != marked || {
+                    marks += 1;
+                    false
+                }
+            });
+            assert!(progress.elapsed() < NO_PROGRESS, "{marks} of {} streams have ended", senders.len());
+            std::thread::yield_now();
         }
         all
     }
@@ -403,6 +461,23 @@ impl CoreLoop for Turning<'_> {
     }
 }
 
+/// How long cores may have nothing to do, and how much of its own time on a CPU a test may take to turn them: a coroutine that
+/// looks again and again for what never comes has work.
+const NO_WORK: Duration = Duration::from_secs(60);
+const WORK: Duration = Duration::from_secs(60);
+/// How long cores may have nothing to do before what is under way is waited for.
+const IDLE: Duration = Duration::from_millis(10);
+
+/// This thread's time on a CPU; where the kernel does not tell, the time since the first call.
+fn on_cpu() -> Duration {
+    static STARTED: LazyLock<Instant> = LazyLock::new(Instant::now);
+    let told = || {
+        let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+        text.split_whitespace().next()?.parse().ok()
+    };
+    told().map_or_else(|| STARTED.elapsed(), Duration::from_nanos)
+}
+
 /// A core with nothing to do.
 struct Empty;
 
@@ -433,7 +508,7 @@ impl Net {
     }
 
     fn turn_on_this_thread(&self, mut cores: Vec<Turning<'_>>) {
-        let started = Instant::now();
+        let (started, mut progress, mut looked) = (on_cpu(), Instant::now(), Instant::now());
         loop {
             let mut finished = true;
             let mut worked = 0;
@@ -445,9 +520,19 @@ impl Net {
             if finished {
                 return;
             }
-            if worked == 0 {
-                std::thread::yield_now();
-                assert!(started.elapsed() < Duration::from_secs(60), "no end in sight");
+            if worked > 0 {
+                progress = Instant::now();
+                continue;
+            }
+            std::thread::yield_now();
+            assert!(progress.elapsed() < NO_WORK, "nothing happens any more");
+            if looked.elapsed() > IDLE {
+                // A NIC thread that gets no turn would look like a peer that does not answer.
+                if let Under::Loopback(_) = &self.under {
+                    self.settle();
+                }
+                assert!(on_cpu() - started < WORK, "no end in sight");
+                looked = Instant::now();
             }
         }
     }

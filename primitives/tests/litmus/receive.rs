@@ -130,3 +130,32 @@ fn a_receive_that_is_too_small_fails_both_ends() {
         assert_eq!((net.memory(1).load(1024), net.memory(1).load(2048)), (0, 0), "nothing was written");
     });
 }
+
+/// What the other tests lean on where they say that something does not happen.
+#[test]
+fn once_settled_all_has_happened_that_can() {
+    for seed in 1..=3 {
+        let net = Net::new(Fabric::NicThread(seed), 2);
+        let pairs = [0; 4].map(|_| net.pair(0, 1, QpConfig::rc()));
+        for round in 1..=20 {
+            net.memory(0).store(1016, round);
+            for (i, &(qp, _)) in (0..).zip(&pairs) {
+                net.post(0, qp, i, SEND, net.local(0, 0, 1024), SIGNALED);
+                net.post(0, qp, 10 + i, net.write(1, i * 1024), net.local(0, 0, 1024), SIGNALED);
+            }
+            net.settle();
+            assert_eq!(net.nic(0).poll(64, |_| {}), 0, "seed {seed}: there is no RECV");
+            for (i, &(_, peer)) in (0..).zip(&pairs) {
+                assert_eq!(net.memory(1).load(i * 1024 + 1016), round - 1);
+                net.recv(1, peer, 20 + i, 32 << 10, 1024);
+            }
+            net.settle();
+            // One look at each end and nothing is missing.
+            assert_eq!(net.nic(0).poll(64, |c| assert_eq!(c.status, WcStatus::Success)), 8, "seed {seed}");
+            assert_eq!(net.nic(1).poll(64, |c| assert_eq!(c.status, WcStatus::Success)), 4, "seed {seed}");
+            for i in 0..4 {
+                assert_eq!(net.memory(1).load(i * 1024 + 1016), round);
+            }
+        }
+    }
+}

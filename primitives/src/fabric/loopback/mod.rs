@@ -27,6 +27,7 @@ use recv_ring::RecvRing;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
 
 /// Contexts a node can open, and queue pairs a context can hold: together the 24 bits of a queue pair number.
 const MAX_CONTEXTS: usize = 1 << 10;
@@ -181,6 +182,14 @@ impl Loopback {
     /// Nodes of the fabric.
     pub fn nodes(&self) -> u16 {
         self.shared.nodes.len() as u16
+    }
+
+    /// Waits until nothing that was posted is under way any more: executed, and its completion in its queue. What finds no RECV
+    /// and may wait for one for ever counts as done. For tests, which can then tell what does not happen from what has not
+    /// happened yet. Returns false if all of that is not so `within` that time. In [`Mode::PostingThread`] a post has done all that
+    /// it ever will when it returns, and so does this.
+    pub fn settle(&self, within: Duration) -> bool {
+        self.shared.nic_thread.get().is_none_or(|thread| thread.settle(within))
     }
 
     /// Kills a node: requests to it fail with "retry counter exceeded" from now on.

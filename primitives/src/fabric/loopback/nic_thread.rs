@@ -15,7 +15,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, Weak};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -51,13 +51,32 @@ struct Queue {
     answers: VecDeque<Answer>,
     reads: u32,
     offers: u32,
+    /// The last turn at which the first request found no RECV and may wait for one as long as it takes.
+    held_at: u64,
 }
 
 #[derive(Default)]
 struct Inbox {
-    jobs: Mutex<VecDeque<Job>>,
+    mail: Mutex<Mail>,
     arrived: Condvar,
+    settled: Condvar,
     stop: AtomicBool,
+}
+
+/// What others leave for the thread, and what it has told them.
+#[derive(Default)]
+struct Mail {
+    jobs: VecDeque<Job>,
+    /// How often somebody asked to be told when nothing is under way, and the last of these that was answered.
+    asked: u64,
+    answered: u64,
+}
+
+/// The question that the thread is about to answer: its number, and the turn since which everything has to have been looked at.
+#[derive(Clone, Copy)]
+struct Question {
+    number: u64,
+    since: u64,
 }
 
 /// Handle of the thread; it stops when the fabric goes.
@@ -101,8 +120,27 @@ impl NicThread {
     }
 
     pub(super) fn submit(&self, job: Job) {
-        self.inbox.jobs.lock().unwrap_or_else(|p| p.into_inner()).push_back(job);
+        self.inbox.mail().jobs.push_back(job);
         self.inbox.arrived.notify_one();
+    }
+
+    /// Waits until all that was posted before is executed and answered, but for what a queue pair holds back until its peer posts
+    /// a RECV. False if that is not so `within` that time.
+    pub(super) fn settle(&self, within: Duration) -> bool {
+        let mut mail = self.inbox.mail();
+        mail.asked += 1;
+        let mine = mail.asked;
+        self.inbox.arrived.notify_one();
+        let waiting = |mail: &mut Mail| mail.answered < mine;
+        mail =
+            self.inbox.settled.wait_timeout_while(mail, within, waiting).unwrap_or_else(|p| p.into_inner()).0;
+        mail.answered >= mine
+    }
+}
+
+impl Inbox {
+    fn mail(&self) -> MutexGuard<'_, Mail> {
+        self.mail.lock().unwrap_or_else(|p| p.into_inner())
     }
 }
 
@@ -122,18 +160,31 @@ fn run(fabric: &Weak<Shared>, inbox: &Inbox, seed: u64) {
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
     let mut queues: Vec<Queue> = Vec::new();
     let mut turn = 0u64;
+    let mut question: Option<Question> = None;
     while !inbox.stop.load(Ordering::Acquire) {
         let busy = queues.iter().any(|q| !q.jobs.is_empty() || !q.answers.is_empty());
-        admit(inbox, &mut queues, busy);
+        if let Some(asked) = question
+            && queues.iter().all(|q| q.settled(asked.since))
+        {
+            inbox.mail().answered = asked.number;
+            inbox.settled.notify_all();
+            question = None;
+        }
+        let number = admit(inbox, &mut queues, busy || question.is_some());
         // The upgrade lasts one turn: the fabric's owner may go at any time, and then so does this thread.
         let Some(shared) = fabric.upgrade() else { return };
         turn += 1;
+        question = question.or(number.map(|number| Question { number, since: turn }));
         if queues.is_empty() {
             continue;
         }
         let pick = rng.random_range(0..queues.len());
         let delay = rng.random_range(0..8);
-        queues[pick].execute_one(&shared, turn, delay, &mut rng);
+        let executed = queues[pick].execute_one(&shared, turn, delay, &mut rng);
+        if executed && let Some(asked) = &mut question {
+            // It may have changed what others wait for.
+            asked.since = turn;
+        }
         for queue in &mut queues {
             queue.deliver(turn);
         }
@@ -143,13 +194,15 @@ fn run(fabric: &Weak<Shared>, inbox: &Inbox, seed: u64) {
     }
 }
 
-fn admit(inbox: &Inbox, queues: &mut Vec<Queue>, busy: bool) {
-    let mut jobs = inbox.jobs.lock().unwrap_or_else(|p| p.into_inner());
-    if jobs.is_empty() && !busy {
+/// Takes what was posted; waits a little if there is nothing and the thread is not `busy`. Returns the number of a question that
+/// nobody has answered yet.
+fn admit(inbox: &Inbox, queues: &mut Vec<Queue>, busy: bool) -> Option<u64> {
+    let mut mail = inbox.mail();
+    if mail.jobs.is_empty() && mail.asked == mail.answered && !busy {
         let wait = Duration::from_millis(1);
-        jobs = inbox.arrived.wait_timeout(jobs, wait).unwrap_or_else(|p| p.into_inner()).0;
+        mail = inbox.arrived.wait_timeout(mail, wait).unwrap_or_else(|p| p.into_inner()).0;
     }
-    for job in jobs.drain(..) {
+    for job in mail.jobs.drain(..) {
         let found = queues.iter_mut().find(|q| Arc::ptr_eq(&q.qp, &job.qp));
         match found {
             Some(queue) => queue.jobs.push_back(job),
@@ -160,23 +213,31 @@ fn admit(inbox: &Inbox, queues: &mut Vec<Queue>, busy: bool) {
                 answers: VecDeque::new(),
                 reads: 0,
                 offers: 0,
+                held_at: 0,
             }),
         }
     }
+    (mail.asked > mail.answered).then_some(mail.asked)
 }
 
 impl Queue {
-    fn execute_one(&mut self, shared: &Shared, turn: u64, delay: u64, rng: &mut Xoshiro256PlusPlus) {
-        let Some(job) = self.jobs.front() else { return };
+    /// Whether nothing is under way, or nothing but what found no RECV after turn `since` and waits for one.
+    fn settled(&self, since: u64) -> bool {
+        self.answers.is_empty() && (self.jobs.is_empty() || self.held_at > since)
+    }
+
+    /// Executes the first request, if it can be. Returns whether that, or its end, has happened.
+    fn execute_one(&mut self, shared: &Shared, turn: u64, delay: u64, rng: &mut Xoshiro256PlusPlus) -> bool {
+        let Some(job) = self.jobs.front() else { return false };
         let takes_place = job.request.verb.returns_data();
         if takes_place && self.reads >= self.qp.config.max_rd_atomic {
-            return;
+            return false;
         }
         let _working = self.qp.working.lock().unwrap_or_else(|p| p.into_inner());
         if job.reset != self.qp.resets.load(Ordering::Acquire) {
             self.offers = 0;
             self.jobs.pop_front();
-            return;
+            return true;
         }
         let status = if self.qp.end.state.load(Ordering::Acquire) == STATE_ERROR {
             WcStatus::Flushed
@@ -189,8 +250,12 @@ impl Queue {
                 Outcome::ReceiverNotReady => {
                     self.offers += 1;
                     let retries = u32::from(self.qp.config.rnr_retry);
-                    if retries >= 7 || self.offers <= retries * TURNS_PER_RNR_RETRY {
-                        return;
+                    if retries >= 7 {
+                        self.held_at = turn;
+                        return false;
+                    }
+                    if self.offers <= retries * TURNS_PER_RNR_RETRY {
+                        return false;
                     }
                     WcStatus::RnrRetryExceeded
                 }
@@ -206,6 +271,7 @@ impl Queue {
         let answer = Answer { due: turn + delay, done, took_place: takes_place, reset: job.reset };
         self.answers.push_back(answer);
         self.jobs.pop_front();
+        true
     }
 
     fn deliver(&mut self, turn: u64) {
