@@ -8,6 +8,9 @@
 //! A command is a module in [`commands`] with `run(&Args, &Context) -> Result<(), CliError>`, and one line in
 //! [`commands::dispatch`].
 
+// `output` is the only home of what is printed: elsewhere a reader who goes away would be a panic.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
 pub mod args;
 pub mod calibrate;
 pub mod claims;

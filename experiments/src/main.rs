@@ -1,5 +1,8 @@
 //! The `doorbell` binary: reads the command line, runs the command, ends with its exit code.
 
+// As in the library.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
 use std::process::ExitCode;
 
 use clap::Parser;

@@ -121,5 +121,19 @@ fn ctrl_c_keeps_the_best_so_far() {
     said.read_to_string(&mut talk).expect("text");
     assert_eq!(ended.code(), Some(130), "{talk}");
     let kept = Profile::load(&out).expect("the profile is there");
-    assert_eq!(kept.content_hash(), Profile::shipped("cx4-edr").expect("shipped").content_hash());
+    let text = std::fs::read_to_string(&out).expect("text");
+    assert!(text.lines().any(|line| line.contains("ended early")), "{}", &text[..400]);
+    let start = Profile::shipped("cx4-edr").expect("shipped");
+    let same = kept.content_hash() == start.content_hash();
+    // A round ends a minute of CPU time or more after the start; on a machine that kept the signal waiting for so long, the
+    // best so far is that round's, which a fit takes only if it is better.
+    let rms = |line: &str| {
+        line.split_whitespace()
+            .find_map(|word| word.parse::<f64>().ok().filter(|_| line.contains("root mean")))
+    };
+    let told: Vec<f64> = talk.lines().filter(|line| line.contains("% after")).filter_map(rms).collect();
+    match &told[..] {
+        [] | [_] => assert!(same, "{talk}"),
+        [before, .., after] => assert!(after <= before && same == (after == before), "{talk}"),
+    }
 }

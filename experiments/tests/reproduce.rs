@@ -20,9 +20,10 @@ fn a_claim_is_measured_judged_resumed_and_drawn() {
     let document = json(dir, "a.json");
     let [unloaded, external] = [&document["claims"][1], &document["claims"][0]];
     assert_eq!((unloaded["id"].as_str(), external["id"].as_str()), (Some("BAR-I08"), Some("NAM-M04")));
-    // One READ without load takes between one and two microseconds on this class of cards.
+    // One READ without load takes between one and two microseconds on this class of cards; this is what the calibrated
+    // profile makes of it.
     let got = unloaded["got"]["number"]["value"].as_f64().unwrap();
-    assert!((0.5..4.0).contains(&got), "{got} us");
+    assert!((got / 1.725 - 1.0).abs() < 0.03, "{got} us");
     assert_eq!(
         (unloaded["split"].as_str(), external["verdict"].as_str()),
         (Some("calibrate"), Some("external"))

@@ -4,11 +4,11 @@
 //! [`child_sweep`], which sweeps as a command would.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use experiments::error::{CliError, Exit};
 use experiments::interrupt::Interrupt;
@@ -150,14 +150,17 @@ fn asked_to_stop_it_keeps_what_runs_and_begins_nothing() {
 #[ignore = "started by other tests"]
 fn child_sweep() {
     let Ok(out) = std::env::var("SWEEP_OUT") else { return };
-    let pause = Duration::from_millis(std::env::var("SWEEP_PAUSE_MS").map_or(0, |ms| ms.parse().unwrap()));
+    let held: u64 = std::env::var("SWEEP_HELD_FROM").unwrap().parse().unwrap();
+    let let_go = std::env::var_os("SWEEP_LET_GO").is_some();
     let interrupt = Interrupt::new();
     interrupt.listen().unwrap();
     let run = || -> Result<(), CliError> {
         let mut dir = ResultDir::create(Path::new(&out), record(), &[])?;
         let measure = |i| {
             println!("begin {i}");
-            std::thread::sleep(pause);
+            while i >= held && !(let_go && interrupt.asked()) {
+                std::thread::sleep(Duration::from_millis(1));
+            }
             Ok(point(i))
         };
         sweep(2, &interrupt).run(&mut dir, measure, |_| serde_json::Value::Null)
@@ -171,7 +174,18 @@ fn child_sweep() {
     })
 }
 
-fn child(out: &Path, pause_ms: u64, shell: Option<&str>) -> Command {
+/// Points of the child that do not end by themselves, so that what a test does to it comes in time on any machine.
+#[derive(Clone, Copy)]
+enum Hold {
+    /// None.
+    Nothing,
+    /// From this one on, until the child is asked to stop.
+    UntilAsked(u64),
+    /// From this one on, as long as the process lives.
+    Forever(u64),
+}
+
+fn child(out: &Path, hold: Hold, shell: Option<&str>) -> Command {
     let test = std::env::current_exe().unwrap();
     let args = ["child_sweep", "--exact", "--ignored", "--nocapture"];
     let mut command = match shell {
@@ -182,25 +196,75 @@ fn child(out: &Path, pause_ms: u64, shell: Option<&str>) -> Command {
             command
         }
     };
-    command.args(args).env("SWEEP_OUT", out).env("SWEEP_PAUSE_MS", pause_ms.to_string());
+    let (held, let_go) = match hold {
+        Hold::Nothing => (POINTS, false),
+        Hold::UntilAsked(held) => (held, true),
+        Hold::Forever(held) => (held, false),
+    };
+    command.args(args).env("SWEEP_OUT", out).env("SWEEP_HELD_FROM", held.to_string());
+    if let_go {
+        command.env("SWEEP_LET_GO", "1");
+    }
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }
 
-/// Waits until the child says that it begins a point.
-fn wait_for_point(child: &mut Child, index: u64) {
-    let wanted = format!("begin {index}");
-    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    assert!(lines.map_while(Result::ok).any(|line| line.ends_with(&wanted)), "the child never began {index}");
+/// A child at work; killed when the test is over, whatever happened. Its stdout is read as long as it lives: a child
+/// that cannot say that a point begins would fail that point.
+struct Running {
+    child: Child,
+    said: BufReader<ChildStdout>,
+    /// Lines that say that a point begins.
+    begun: usize,
 }
 
-fn interrupt(child: &Child) {
-    let pid = rustix::process::Pid::from_child(child);
-    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Running {
+    fn start(out: &Path, hold: Hold) -> Running {
+        let mut child = child(out, hold, None).spawn().unwrap();
+        let said = BufReader::new(child.stdout.take().unwrap());
+        Running { child, said, begun: 0 }
+    }
+
+    /// The next line, if there is one.
+    fn line(&mut self) -> Option<String> {
+        let mut line = String::new();
+        let some = self.said.read_line(&mut line).unwrap() > 0;
+        self.begun += usize::from(line.contains("begin "));
+        some.then(|| line.trim_end().to_owned())
+    }
+
+    /// Waits until it says that it begins these points, in any order.
+    fn wait_for_points(&mut self, points: &[u64]) {
+        let mut wanted: Vec<String> = points.iter().map(|point| format!("begin {point}")).collect();
+        while !wanted.is_empty() {
+            let line = self.line().unwrap_or_else(|| panic!("the child never said {wanted:?}"));
+            wanted.retain(|words| !line.ends_with(words));
+        }
+    }
+
+    fn interrupt(&self) {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    }
+
+    /// Waits for the end: exit code, how many points it began in all, and what is left of its talk.
+    fn end(mut self) -> (Option<i32>, u64, String) {
+        while self.line().is_some() {}
+        let mut talk = String::new();
+        self.child.stderr.take().map(|mut stderr| stderr.read_to_string(&mut talk));
+        (self.child.wait().unwrap().code(), self.begun as u64, talk)
+    }
 }
 
 fn finish(out: &Path) {
-    let status = child(out, 0, None).stdout(Stdio::null()).status().unwrap();
+    let status = child(out, Hold::Nothing, None).stdout(Stdio::null()).status().unwrap();
     assert_eq!(status.code(), Some(0));
     assert_eq!(files(out), undisturbed());
     assert!(RunRecord::read(out).unwrap().complete);
@@ -209,18 +273,19 @@ fn finish(out: &Path) {
 #[test]
 fn ctrl_c_keeps_points_says_how_to_go_on_and_exits_with_130() {
     let temp = tempfile::tempdir().unwrap();
-    let mut running = child(temp.path(), 100, None).spawn().unwrap();
-    wait_for_point(&mut running, 4);
-    interrupt(&running);
-    let output = running.wait_with_output().unwrap();
-    let talk = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(130), "{talk}");
+    let mut running = Running::start(temp.path(), Hold::UntilAsked(4));
+    running.wait_for_points(&[4]);
+    running.interrupt();
+    let (code, begun, talk) = running.end();
+    assert_eq!(code, Some(130), "{talk}");
     assert!(
         talk.contains("Ctrl-C again ends at once") && talk.contains("go on with: doorbell experiment"),
         "{talk}"
     );
+    // Two jobs: each may hold one of the points that end only after the signal, and begins none after it.
+    assert!((5..=6).contains(&begun), "{begun} points begun\n{talk}");
     let kept = RunRecord::read(temp.path()).unwrap();
-    assert!(kept.interrupted && (5..POINTS).contains(&kept.points_done), "{kept:?}");
+    assert!(kept.interrupted && kept.points_done == begun, "{begun} begun, {kept:?}");
     let points = std::fs::read_to_string(temp.path().join("points.csv")).unwrap();
     assert_eq!(points.lines().count() as u64, 1 + kept.points_done);
     finish(temp.path());
@@ -229,27 +294,34 @@ fn ctrl_c_keeps_points_says_how_to_go_on_and_exits_with_130() {
 #[test]
 fn a_second_ctrl_c_ends_at_once() {
     let temp = tempfile::tempdir().unwrap();
-    let mut running = child(temp.path(), 60_000, None).spawn().unwrap();
-    wait_for_point(&mut running, 1);
-    interrupt(&running);
-    let mut talk = BufReader::new(running.stderr.take().unwrap()).lines().map_while(Result::ok);
+    let mut running = Running::start(temp.path(), Hold::Forever(0));
+    running.wait_for_points(&[0, 1]);
+    running.interrupt();
+    let mut talk = BufReader::new(running.child.stderr.take().unwrap()).lines().map_while(Result::ok);
     assert!(talk.any(|line| line.contains("Ctrl-C again")));
-    interrupt(&running);
-    // Points of a minute each: only ending at once comes back in time.
-    assert_eq!(running.wait().unwrap().code(), Some(130));
+    running.interrupt();
+    // Points that never end: only ending at once comes back.
+    let (code, begun, _) = running.end();
+    assert_eq!((code, begun), (Some(130), 2));
     finish(temp.path());
 }
 
 #[test]
 fn a_killed_process_loses_only_the_points_that_ran() {
     let temp = tempfile::tempdir().unwrap();
-    let mut running = child(temp.path(), 100, None).spawn().unwrap();
-    wait_for_point(&mut running, 6);
-    running.kill().unwrap();
-    running.wait().unwrap();
+    let mut running = Running::start(temp.path(), Hold::Forever(6));
+    // Both jobs hold a point: all before those have ended, and are in the table as soon as the child comes to it.
+    running.wait_for_points(&[6, 7]);
+    let begun = Instant::now();
+    let table = || std::fs::read_to_string(temp.path().join("points.csv")).unwrap_or_default();
+    while table().matches('\n').count() < 1 + 6 {
+        assert!(begun.elapsed() < Duration::from_secs(60), "not kept: {}", table());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    running.child.kill().unwrap();
+    running.end();
     let dir = ResultDir::create(temp.path(), record(), &[]).unwrap();
-    // Two jobs: when point 6 begins, at least 0 to 4 have ended, and all but the last of those are written.
-    assert!(dir.missing().len() as u64 <= POINTS - 4, "{:?}", dir.missing());
+    assert_eq!(dir.missing(), Vec::from_iter(6..POINTS));
     drop(dir);
     finish(temp.path());
 }
@@ -262,7 +334,7 @@ fn a_full_disk_is_told_and_what_was_measured_is_kept() {
     assert!(blocks > 0, "the table must be longer than a block");
     ResultDir::create(temp.path(), record(), &[]).unwrap();
     let full = format!("trap '' XFSZ; ulimit -f {blocks}");
-    let output = child(temp.path(), 0, Some(&full)).output().unwrap();
+    let output = child(temp.path(), Hold::Nothing, Some(&full)).output().unwrap();
     let talk = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(3), "{talk}");
     assert!(talk.contains("cannot write") && talk.contains(temp.path().to_str().unwrap()), "{talk}");

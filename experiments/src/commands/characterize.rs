@@ -47,8 +47,8 @@ pub struct Characterized {
     pub profile: Option<Profile>,
 }
 
-/// How often a point at which no request ended is measured again, where time is real.
-const AGAIN: usize = 3;
+/// How often a point at which no request ended is measured again, where time is real; each time for four times as long.
+const AGAIN: u32 = 3;
 
 /// The usual scope on a fabric. Real fabrics get two nodes of one thread, which two CPUs can run side by side.
 pub fn usual_scope(virtual_time: bool, quick: bool) -> Scope {
@@ -203,11 +203,11 @@ pub fn characterize(wanted: &Characterization, context: &Context) -> Result<Char
             let point = &points[number as usize];
             let watch = Watch::begin(wanted.fabric.virtual_time());
             let stop = context.interrupt.flag();
-            let sample = match (&wanted.cluster, &session) {
+            let measured = |scope: Scope| match (&wanted.cluster, &session) {
                 (Some(cluster), Some(session)) => {
                     let asked = Asked {
                         fabric: wanted.fabric.clone(),
-                        scope: *scope,
+                        scope,
                         ud_mtu: caps.ud_mtu,
                         number: numbers[number as usize],
                         seed: wanted.seed,
@@ -216,28 +216,24 @@ pub fn characterize(wanted: &Characterization, context: &Context) -> Result<Char
                     session.begin(&asked.encode())?;
                     asked
                         .measure(cluster, &mut session, stop)?
-                        .ok_or_else(|| CliError::check("bug: node 0 has no whole point"))?
+                        .ok_or_else(|| CliError::check("bug: node 0 has no whole point"))
                 }
-                _ => {
-                    let measured = || {
-                        bench::run(&fabric.spec, scope, point, wanted.seed, stop).map_err(|e| {
-                            match context.interrupt.asked() {
-                                true => CliError::interrupted(),
-                                false => CliError::check("the benchmark failed").caused_by(&e),
-                            }
-                        })
-                    };
-                    let mut sample = measured()?;
-                    // A point without one request in it, on a machine that had other things to do.
-                    for _ in 0..AGAIN {
-                        if sample.ops > 0 || caps.virtual_time || context.interrupt.asked() {
-                            break;
-                        }
-                        sample = measured()?;
+                _ => bench::run(&fabric.spec, &scope, point, wanted.seed, stop).map_err(|e| {
+                    match context.interrupt.asked() {
+                        true => CliError::interrupted(),
+                        false => CliError::check("the benchmark failed").caused_by(&e),
                     }
-                    sample
-                }
+                }),
             };
+            let mut sample = measured(*scope)?;
+            // A point without one request in it, on a machine that had other things to do.
+            for again in 1..=AGAIN {
+                if sample.ops > 0 || caps.virtual_time || context.interrupt.asked() {
+                    break;
+                }
+                let window = Nanos(scope.window.0.saturating_mul(4u64.pow(again)));
+                sample = measured(Scope { window, ..*scope })?;
+            }
             let disturbance = watch.end();
             if context.interrupt.asked() {
                 return Err(CliError::interrupted());

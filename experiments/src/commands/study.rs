@@ -111,6 +111,16 @@ pub fn study(wanted: &Study, context: &Context) -> Result<Value, CliError> {
             });
         }
     }
+    // Before anything is begun or left on disk: what one point refuses, mostly all do.
+    for point in &points {
+        phases::study::check(point, wanted.shape).map_err(|error| {
+            let told = refused(&error);
+            if point.replicas > wanted.shape.nodes {
+                return told.hint(format!("use --nodes {}", point.replicas));
+            }
+            told
+        })?;
+    }
     let spec = json!({
         "phase": wanted.subject.name(), "fabric": wanted.fabric, "nodes": wanted.shape.nodes,
         "threads": wanted.shape.workers, "coroutines": wanted.coroutines, "duration": wanted.duration,
@@ -128,12 +138,7 @@ pub fn study(wanted: &Study, context: &Context) -> Result<Value, CliError> {
             let point = &points[number as usize];
             let watch = Watch::begin(wanted.fabric.virtual_time());
             let counts = phases::study::run(&fabric.spec, wanted.shape, &WorkerConfig::default(), point)
-                .map_err(|error| match &error {
-                    StudyError::Spec(_) | StudyError::Plan(_) => {
-                        CliError::usage("the study cannot be made").caused_by(&error)
-                    }
-                    _ => CliError::check("the study failed").caused_by(&error),
-                })?;
+                .map_err(|error| refused(&error))?;
             let disturbance = watch.end();
             let per_op = counts.per_op();
             let latency = &counts.latency;
@@ -160,4 +165,14 @@ pub fn study(wanted: &Study, context: &Context) -> Result<Value, CliError> {
         columns.iter().filter_map(|c| Some((c.clone(), Value::from(row.get(c)?)))).collect()
     };
     Ok(json!({ "phase": wanted.subject.name(), "points": rows.iter().map(cells).collect::<Vec<_>>() }))
+}
+
+/// What a study says that cannot be made, or that failed.
+fn refused(error: &StudyError) -> CliError {
+    match error {
+        StudyError::Spec(_) | StudyError::Plan(_) => {
+            CliError::usage("the study cannot be made").caused_by(error)
+        }
+        _ => CliError::check("the study failed").caused_by(error),
+    }
 }

@@ -41,7 +41,11 @@ pub fn run(
     Ok(all)
 }
 
-fn check(spec: &Spec, shape: Shape) -> Result<(), StudyError> {
+/// Whether a study can be made on `shape` nodes and workers, without making it; what the fabric carries is not asked.
+///
+/// # Errors
+/// [`StudyError::Spec`] with the number that makes no sense.
+pub fn check(spec: &Spec, shape: Shape) -> Result<(), StudyError> {
     if spec.payload_bytes == 0 || !spec.payload_bytes.is_multiple_of(8) {
         return Err(StudyError::spec(format!(
             "payload of {} B: a multiple of 8 B is needed",
@@ -68,7 +72,11 @@ fn check(spec: &Spec, shape: Shape) -> Result<(), StudyError> {
         return Err(StudyError::spec("logging needs replicas: at least 2"));
     }
     if spec.replicas > shape.nodes {
-        return Err(StudyError::spec(format!("{} replicas on {} nodes", spec.replicas, shape.nodes)));
+        let (copies, are) = (spec.replicas, if shape.nodes == 1 { "is" } else { "are" });
+        return Err(StudyError::spec(format!(
+            "{copies} copies of each record need {copies} nodes, there {are} {}",
+            shape.nodes
+        )));
     }
     Ok(())
 }

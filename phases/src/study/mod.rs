@@ -14,7 +14,7 @@
 
 mod driver;
 
-pub use driver::run;
+pub use driver::{check, run};
 
 use crate::plan::{Phase, Plan, Step, Via};
 use primitives::measure::Histogram;
