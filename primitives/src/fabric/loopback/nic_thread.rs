@@ -41,6 +41,8 @@ struct Answer {
     reset: u32,
 }
 
+/// A turn given away that lasts longer shows that others than the fabric's own threads need the core.
+const CROWDED: Duration = Duration::from_millis(1);
 /// Turns of the NIC loop that a receiver-not-ready retry lasts.
 const TURNS_PER_RNR_RETRY: u32 = 64;
 
@@ -308,7 +310,7 @@ thread_local! {
     static NEXT_PAUSE: Cell<Option<Instant>> = const { Cell::new(None) };
 }
 
-/// Lets other threads in, and then works as long as that took: where others than the fabric's keep the cores busy, giving way at
+/// Lets other threads in, and if they stayed long, works as long as that took: where others than the fabric's keep the cores busy, giving way at
 /// every word would make of a message's microseconds the seconds after which its sender takes the peer for dead.
 #[allow(clippy::disallowed_methods)] // threads take real time
 fn pause() {
@@ -318,5 +320,6 @@ fn pause() {
     }
     std::thread::yield_now();
     let after = Instant::now();
-    NEXT_PAUSE.set(Some(after + (after - before)));
+    let away = after - before;
+    NEXT_PAUSE.set((away > CROWDED).then(|| after + away));
 }
