@@ -310,8 +310,8 @@ thread_local! {
     static NEXT_PAUSE: Cell<Option<Instant>> = const { Cell::new(None) };
 }
 
-/// Lets other threads in, and if they stayed long, works as long as that took: where others than the fabric's keep the cores busy, giving way at
-/// every word would make of a message's microseconds the seconds after which its sender takes the peer for dead.
+/// Lets other threads in, and if they stayed long, works as long as that took: where others than the fabric's keep the cores busy,
+/// giving way at every word would make of a message's microseconds the seconds after which its sender takes the peer for dead.
 #[allow(clippy::disallowed_methods)] // threads take real time
 fn pause() {
     let before = Instant::now();
