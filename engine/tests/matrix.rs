@@ -48,7 +48,7 @@ fn on_every_fabric(mut case: Case) {
         let mut case = case.clone();
         be_patient(&mut case.spec);
         // Its requests take long, and whoever waits for a lock asks again and again.
-        if name == "loopback-nic-thread" && !matches!(case.protocol, AnyProtocol::Occ(_)) {
+        if ["loopback-nic-thread", "verbs"].contains(&name) && !matches!(case.protocol, AnyProtocol::Occ(_)) {
             case.spec.plan.coroutines = 2;
             case.spec.length = Length::Transactions(20);
         }
