@@ -14,7 +14,7 @@ const YIELDS: u32 = 512;
 const SLEEP_MAX: Duration = Duration::from_micros(200);
 /// A turn given away that lasts longer shows that others need the core. Then sleeping is better than yielding: who sleeps is owed
 /// a turn when it wakes, who yields has forfeited it.
-const CROWDED: Duration = Duration::from_millis(1);
+pub(crate) const CROWDED: Duration = Duration::from_millis(1);
 
 /// How long a loop has been idle, and what it should do about it.
 #[derive(Debug, Default)]

@@ -184,7 +184,7 @@ pub enum CpuWork {
     RpcEncode,
     /// Bytes copied by the store or the workload.
     Copy(u32),
-    /// One probe of an index bucket or cache entry.
+    /// One look at an index bucket, a record or a cache entry.
     Probe,
     /// Application work, declared in nanoseconds.
     Think(Nanos),

@@ -34,7 +34,7 @@ section! {
         rpc_encode: Ns NonNegative,
         /// One byte copied by the store or the workload.
         copy_byte: NsPerByte NonNegative,
-        /// One probe of an index bucket or cache entry.
+        /// One look at an index bucket, a record or a cache entry.
         probe: Ns NonNegative,
         /// From a message being in a receive queue until the idle thread that polls there has noticed it, beyond the
         /// work above: cache lines changing hands between two cores. A card's delays cover it.

@@ -8,6 +8,7 @@
 use super::done::Done;
 use super::execute::Outcome;
 use super::{ContextShared, STATE_ERROR, Shared, SharedQp};
+use crate::exec::threads::CROWDED;
 use crate::mem::Region;
 use crate::verbs::{WcStatus, WorkRequest};
 use rand::{RngExt, SeedableRng};
@@ -41,8 +42,6 @@ struct Answer {
     reset: u32,
 }
 
-/// A turn given away that lasts longer shows that others than the fabric's own threads need the core.
-const CROWDED: Duration = Duration::from_millis(1);
 /// Turns of the NIC loop that a receiver-not-ready retry lasts.
 const TURNS_PER_RNR_RETRY: u32 = 64;
 
