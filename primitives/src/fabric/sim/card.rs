@@ -64,7 +64,7 @@ impl Card {
     }
 
     /// What it costs to have the state of queue pair `number` at hand for an operation of `class`.
-    #[inline]
+    #[inline(always)]
     pub fn state(&mut self, number: u32, pair: &mut QueuePair, class: usize) -> Miss {
         let mut miss = Miss::default();
         if !self.contexts.touch(number, &mut pair.context_slot) {

@@ -133,6 +133,36 @@ impl Message {
         self.len <= 8
     }
 
+    const VACANT: Message = Message {
+        id: 0,
+        offset: 0,
+        local_offset: 0,
+        a: 0,
+        b: 0,
+        time: 0,
+        second: 0,
+        rkey: 0,
+        lkey: 0,
+        len: 0,
+        qp: NONE,
+        node: 0,
+        to: NONE,
+        qkey: 0,
+        imm: 0,
+        payload: payload::NONE,
+        split: 0,
+        position: 0,
+        next: NONE,
+        next_stalled: NONE,
+        wqe: 0,
+        op: Op::Read,
+        transport: Transport::Rc,
+        status: WcStatus::Success,
+        flags: 0,
+        pending: 0,
+        tries: 0,
+    };
+
     #[inline(always)]
     pub fn new(request: &WorkRequest, node: u32, qp: u32, transport: Transport, position: u32) -> Message {
         let (op, rkey, offset, a, b, to, qkey, imm) = match request.verb {
@@ -207,21 +237,22 @@ impl Slab {
     #[inline(always)]
     pub fn insert(&mut self, message: Message) -> u32 {
         self.live += 1;
-        let index = self.free;
-        match self.slots.get_mut(index as usize) {
-            Some(slot) => {
-                self.free = slot.next;
-                *slot = message;
-                index
-            }
-            None => self.grow(message),
+        if self.free == NONE {
+            self.grow();
         }
+        let index = self.free;
+        let slot = &mut self.slots[index as usize];
+        self.free = slot.next;
+        *slot = message;
+        index
     }
 
+    /// Makes a free slot.
     #[cold]
-    fn grow(&mut self, message: Message) -> u32 {
-        self.slots.push(message);
-        self.slots.len() as u32 - 1
+    #[inline(never)]
+    fn grow(&mut self) {
+        self.free = self.slots.len() as u32;
+        self.slots.push(Message::VACANT);
     }
 
     #[inline]

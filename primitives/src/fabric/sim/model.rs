@@ -182,14 +182,14 @@ impl Model {
     }
 
     /// Schedules an event about a message.
-    #[inline]
+    #[inline(always)]
     pub fn schedule(&mut self, time: u64, kind: Kind, message: u32) {
         self.messages[message].pending += 1;
         self.queue.push(time.max(self.now), kind, message);
     }
 
     /// Wakes a core at `at`, or when it is free if that is later.
-    #[inline]
+    #[inline(always)]
     pub fn wake(&mut self, core: u32, at: u64) {
         let c = &self.cores[core as usize];
         if c.dead.get() {
@@ -208,7 +208,7 @@ impl Model {
     }
 
     /// Puts a completion entry into the queue of the queue pair's core, no earlier than the pair's last one.
-    #[inline]
+    #[inline(always)]
     pub fn enter(&mut self, qp: u32, ready: u64, retires: Option<u32>, completion: Completion) {
         let jitter = if self.dice.completion_jitter > 0 {
             self.dice.below(self.dice.completion_jitter + 1)
@@ -225,7 +225,7 @@ impl Model {
     }
 
     /// Completes a request of the send queue.
-    #[inline]
+    #[inline(always)]
     pub fn complete(&mut self, message: u32, status: WcStatus, ready: u64) {
         let m = &self.messages[message];
         let (qp, position) = (m.qp, m.position);
@@ -262,7 +262,7 @@ impl Model {
     }
 
     /// Gives a message's slot back once nothing refers to it.
-    #[inline]
+    #[inline(always)]
     pub fn release(&mut self, message: u32) {
         let m = &mut self.messages[message];
         if m.pending > 0 || m.is(LISTED) {

@@ -171,28 +171,29 @@ impl EventQueue {
         self.sequence = sequence;
         let b = bucket as usize % BUCKETS;
         let order = ((time % (1 << WIDTH)) << ORDER_SHIFT) | order;
-        let slot = Slot { order, subject, next: self.heads[b] };
         self.filled[b / 64] |= 1 << (b % 64);
         self.summary[b / 4096] |= 1 << (b / 64 % 64);
+        if self.free == END {
+            self.grow();
+        }
         let index = self.free;
-        self.heads[b] = match self.slots.get_mut(index as usize) {
-            Some(place) => {
-                self.free = place.next;
-                *place = slot;
-                index
-            }
-            None => self.grow(slot),
-        };
+        let place = &mut self.slots[index as usize];
+        self.free = place.next;
+        *place = Slot { order, subject, next: self.heads[b] };
+        self.heads[b] = index;
     }
 
+    /// Makes a free place.
     #[cold]
-    fn grow(&mut self, slot: Slot) -> u32 {
-        self.slots.push(slot);
-        self.slots.len() as u32 - 1
+    #[inline(never)]
+    fn grow(&mut self) {
+        self.free = self.slots.len() as u32;
+        self.slots.push(Slot { order: 0, subject: 0, next: END });
     }
 
     /// Schedules what the ring has no bucket for.
     #[cold]
+    #[inline(never)]
     fn push_elsewhere(&mut self, time: u64, order: u64, subject: u32) {
         if time >= NEVER {
             return;
@@ -248,42 +249,42 @@ impl EventQueue {
     pub fn refill(&mut self) {
         self.in_hand.clear();
         self.taken = 0;
-        let Some(mut bucket) = self.next_filled() else { return };
-        let (first, end) = (bucket, bucket + SPAN);
-        self.base = bucket << WIDTH;
-        loop {
+        let Some(first) = self.next_filled() else { return };
+        let mut hand = std::mem::take(&mut self.in_hand);
+        self.base = first << WIDTH;
+        let mut next = Some(first);
+        while let Some(bucket) = next {
             self.cursor = bucket;
-            self.take_bucket(bucket as usize % BUCKETS, (bucket - first) << (WIDTH + ORDER_SHIFT));
-            if self.in_hand.len() >= HAND {
-                return;
+            let since = (bucket - first) << (WIDTH + ORDER_SHIFT);
+            self.take_bucket(bucket as usize % BUCKETS, since, &mut hand);
+            if hand.len() >= HAND {
+                break;
             }
-            match self.next_filled() {
-                Some(next) if next < end => bucket = next,
-                _ => return,
-            }
+            next = self.next_filled().filter(|next| *next < first + SPAN);
         }
+        self.in_hand = hand;
     }
 
     /// Moves a bucket behind what is in hand; `since` is what it adds to the orders.
-    #[inline]
-    fn take_bucket(&mut self, b: usize, since: u64) {
+    #[inline(always)]
+    fn take_bucket(&mut self, b: usize, since: u64, hand: &mut Vec<Slot>) {
         self.filled[b / 64] &= !(1 << (b % 64));
         if self.filled[b / 64] == 0 {
             self.summary[b / 4096] &= !(1 << (b / 64 % 64));
         }
-        let first = self.in_hand.len();
+        let first = hand.len();
         let head = std::mem::replace(&mut self.heads[b], END);
         let mut at = head;
         // The bucket's list goes to the free ones as it is.
         while let Some(slot) = self.slots.get_mut(at as usize) {
-            self.in_hand.push(Slot { order: slot.order + since, ..*slot });
+            hand.push(Slot { order: slot.order + since, ..*slot });
             at = slot.next;
             if at == END {
                 slot.next = self.free;
                 self.free = head;
             }
         }
-        match &mut self.in_hand[first..] {
+        match &mut hand[first..] {
             [_] => {}
             [a, b] => {
                 if a.order > b.order {

@@ -94,6 +94,7 @@ impl Model {
     }
 
     /// Carries a request out, if anybody is there to do it.
+    #[inline(always)]
     fn execute(&mut self, index: u32) {
         let m = &self.messages[index];
         if m.status != WcStatus::Success {
