@@ -31,6 +31,7 @@ mod buffers;
 mod epoch;
 mod execute;
 mod locks;
+mod participants;
 mod schedule;
 
 pub(crate) use buffers::Buffers;
@@ -40,7 +41,7 @@ pub(crate) use schedule::Schedule;
 use super::Protocol;
 use phases::ops::{Fault, PhaseOps, Stop};
 use phases::plan::Needs;
-use phases::txn::Txn;
+use phases::txn::{Access, Finding, Scan, Txn};
 use primitives::units::Nanos;
 
 /// Most transactions of a batch.
@@ -80,6 +81,10 @@ pub(crate) enum Bug {
     StaleValues,
     /// Transactions that only need this node run when they are sequenced, before the other sequencers' batches have come.
     EarlyEpoch,
+    /// Locks of records that are not touched, which cover others, are not asked for.
+    Uncovered,
+    /// Who changes a record does not ask whether somebody reads its group.
+    LoneWriters,
 }
 
 impl Calvin {
@@ -118,9 +123,11 @@ impl Calvin {
     }
 }
 
-/// The first record that the transaction touched without having declared it: everything declared is read before it runs.
+/// The first record that the transaction came to without having declared it, if it does not find it by itself: everything declared is
+/// read before it runs.
 fn undeclared(txn: &Txn) -> Option<Fault> {
-    let stranger = txn.accesses().iter().find(|a| !a.fetched())?;
+    let here = |a: &&Access| matches!(txn.finding(), Finding::At(node) if node == a.primary);
+    let stranger = txn.accesses().iter().filter(|a| !here(a)).find(|a| a.unread())?;
     Some(Fault::Undeclared { table: stranger.table, key: stranger.key })
 }
 
@@ -133,8 +140,19 @@ impl Protocol for Calvin {
         Some(*self)
     }
 
-    async fn read<O: PhaseOps>(&self, _: &O, txn: &mut Txn) -> Result<(), Stop> {
-        undeclared(txn).map_or(Ok(()), |fault| Err(fault.into()))
+    /// Reads what the transaction has come to, of this node's own records; that it might is checked before anybody sees it.
+    async fn read<O: PhaseOps>(&self, ops: &O, txn: &mut Txn) -> Result<(), Stop> {
+        if let Some(fault) = undeclared(txn) {
+            return Err(fault.into());
+        }
+        if txn.accesses().iter().any(Access::unread) { ops.fetch(txn).await } else { Ok(()) }
+    }
+
+    async fn scan<O: PhaseOps>(&self, ops: &O, txn: &mut Txn, scan: &Scan) -> Result<(), Stop> {
+        if txn.finding() == Finding::Nothing {
+            return Err(Fault::Undeclared { table: scan.table, key: scan.from }.into());
+        }
+        ops.scan(txn, scan).await
     }
 
     async fn commit<O: PhaseOps>(&self, _: &O, txn: &mut Txn) -> Result<(), Stop> {
