@@ -227,12 +227,10 @@ mod tests {
         set.hold_group(record(4));
         let may = |cover| [Intent::Read, Intent::Write].map(|intent| set.covers(cover, intent));
         assert_eq!(may(Cover::Own), [false, false], "it was not named");
-        assert_eq!([1, 2, 3, 5].map(|key| may(Cover::By(record(key)))), [
-            [true, false],
-            [true, false],
-            [true, true],
-            [false, false]
-        ]);
+        assert_eq!(
+            [1, 2, 3, 5].map(|key| may(Cover::By(record(key)))),
+            [[true, false], [true, false], [true, true], [false, false]]
+        );
         assert_eq!(may(Cover::OneOf(record(4))), [true, false]);
         assert_eq!(may(Cover::OneOf(record(1))), [false, false]);
         assert_eq!(may(Cover::Fixed), [true, false]);

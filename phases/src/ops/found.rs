@@ -149,8 +149,7 @@ impl Phases {
                 return Ok(None);
             }
             let order = if what & FLAG == 0 { Order::Ascending } else { Order::Descending };
-            let scan =
-                Scan { table: table_of(what), from: first, to: last, limit: limit as usize, order };
+            let scan = Scan { table: table_of(what), from: first, to: last, limit: limit as usize, order };
             txn.learn_scan(scan, (0..rows).map_while(|_| words.word()));
         }
         Ok(Some(()))

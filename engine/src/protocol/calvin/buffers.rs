@@ -9,10 +9,10 @@
 //! are follows from the declared set. Behind these is room for what one node has found on the transaction's way.
 
 use super::Calvin;
+use crate::workload::ahead::Told;
 use phases::letter::{HEAD_WORDS, MAX_WORDS};
 use phases::ops::values_of;
 use phases::txn::Txn;
-use crate::workload::ahead::Told;
 use primitives::mesh::Shape;
 use primitives::verbs::NodeId;
 
@@ -209,8 +209,14 @@ mod tests {
     #[test]
     fn what_cannot_be_told_apart_or_sent_is_refused() {
         let refusal = |batch, nodes, coroutines| {
-            Buffers::new(&calvin(batch), Shape { nodes, workers: 10 }, coroutines, 5, Told { declared: 21, found: 0 })
-                .unwrap_err()
+            Buffers::new(
+                &calvin(batch),
+                Shape { nodes, workers: 10 },
+                coroutines,
+                5,
+                Told { declared: 21, found: 0 },
+            )
+            .unwrap_err()
         };
         assert!(refusal(0, 2, 1).contains("at least one"));
         let many = refusal(100, 100, 100);

@@ -203,7 +203,8 @@ impl<'a, W: Workload, P: Protocol> Coroutine<'a, W, P> {
         clients: impl Iterator<Item = Session<P, Phases>>,
         helper: Session<P, Phases>,
     ) -> Coroutine<'a, W, P> {
-        let client = |session| Client { session, invoked: Nanos(0), started: Nanos(0), input: None, asked: 0 };
+        let client =
+            |session| Client { session, invoked: Nanos(0), started: Nanos(0), input: None, asked: 0 };
         Coroutine {
             env,
             clients: clients.map(client).collect(),

@@ -28,13 +28,7 @@ pub(super) fn runs(set: &ReadWriteSet, layout: &Layout, source: NodeId, node: No
 }
 
 /// All who run it but `me`, once each, into `to`.
-pub(super) fn others(
-    set: &ReadWriteSet,
-    layout: &Layout,
-    source: NodeId,
-    me: NodeId,
-    to: &mut Vec<NodeId>,
-) {
+pub(super) fn others(set: &ReadWriteSet, layout: &Layout, source: NodeId, me: NodeId, to: &mut Vec<NodeId>) {
     to.clear();
     let mut add = |node: NodeId| {
         if node != me && !to.contains(&node) {

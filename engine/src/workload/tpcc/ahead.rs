@@ -107,10 +107,8 @@ impl Tpcc {
     /// Most that one kind of transaction has nodes tell each other. Where each node has a warehouse, who asks for a query is who answers it.
     fn told_of(&self, kind: Kind) -> Told {
         let (lines, here) = (Told::NOTHING, self.size.warehouses >= self.size.nodes);
-        let named = Told::NOTHING
-            .found(NAMESAKES, customer_name::WORDS)
-            .rows(1, NAMESAKES)
-            .found(1, customer::WORDS);
+        let named =
+            Told::NOTHING.found(NAMESAKES, customer_name::WORDS).rows(1, NAMESAKES).found(1, customer::WORDS);
         match kind {
             Kind::NewOrder => lines
                 .declared(1, warehouse::WORDS)
@@ -118,10 +116,9 @@ impl Tpcc {
                 .declared(1, customer::WORDS)
                 .declared(LINES, item::WORDS)
                 .declared(LINES, stock::WORDS),
-            Kind::Payment => named
-                .declared(1, warehouse::WORDS)
-                .declared(1, district::WORDS)
-                .declared(1, customer::WORDS),
+            Kind::Payment => {
+                named.declared(1, warehouse::WORDS).declared(1, district::WORDS).declared(1, customer::WORDS)
+            }
             Kind::OrderStatus | Kind::StockLevel if here => Told::NOTHING,
             Kind::OrderStatus => named
                 .found(1, customer_order::WORDS)
