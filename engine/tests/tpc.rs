@@ -1,14 +1,15 @@
 //! TPC-C and TPC-E's customer-position: presets × fabrics, small. Every history goes through the checker, every run's
 //! consistency conditions are held; transactions that forget something are noticed by the condition that speaks of it.
 
+mod ahead;
 mod common;
 mod oracle;
 
 use common::around::{Around, Twist};
 use common::{Case, be_patient, judge, plans_of, sim};
-use engine::cluster::{Length, RunResult, RunSpec, footprint, run, run_as};
+use engine::cluster::{Length, RunResult, RunSpec, footprint, run_as};
 use engine::protocol::planted::{Bug, Planted};
-use engine::protocol::{AnyProtocol, Calvin, Occ, Protocol};
+use engine::protocol::{AnyProtocol, Occ, Protocol};
 use engine::session::{Halt, Order, Row, Session};
 use engine::verify::{History, Key, Op, Outcome, check};
 use engine::workload::columns::Num;
@@ -301,159 +302,6 @@ fn orders_beyond_the_room_are_refused_and_nothing_breaks() {
     let result = judge(&case, "sim");
     assert!(result.stats.given_up > 0, "{:?}", result.stats.aborts);
     assert!(result.stats.aborts.of("table-full") > 0, "{:?}", result.stats.aborts);
-}
-
-/// Whose prices customer-position looks at is known when it has read which securities are held: CALVIN, which has to know where
-/// they lie before, says so before anything runs.
-#[test]
-fn what_is_not_known_ahead_is_refused() {
-    let case = case(Plan::uniform(Via::TwoSided), "tpce-cp", POSITION, 1);
-    let stop = AtomicBool::new(false);
-    let refused = run(&case.spec, &case.workload(), calvin(), &stop).expect_err("it cannot run");
-    assert!(refused.to_string().contains("declared ahead: tpce-cp does not"), "{refused}");
-}
-
-fn calvin() -> AnyProtocol {
-    AnyProtocol::named("calvin").expect("a protocol")
-}
-
-/// As [`case`] under CALVIN: inputs and values carried by these.
-fn ahead(
-    (lock, fetch): (Via, Via),
-    workload: &'static str,
-    settings: &[(&str, &str)],
-    replicas: u16,
-) -> Case {
-    let needs = calvin().needs();
-    let plan = Plan::uniform(Via::TwoSided).with(Phase::Lock, lock).with(Phase::Fetch, fetch);
-    Case { protocol: calvin(), ..case(plan.restricted_to(needs), workload, settings, replicas) }
-}
-
-const BOTH: [Via; 2] = [Via::OneSided, Via::TwoSided];
-
-/// The whole mix and new-orders alone, known ahead, with and without replication: nobody aborts.
-#[test]
-fn calvin_runs_orders() {
-    let plans = BOTH.into_iter().flat_map(|lock| BOTH.map(|fetch| (lock, fetch)));
-    for (n, plan) in plans.enumerate() {
-        let together = if n % 2 == 0 { "true" } else { "false" };
-        let orders = [&TPCC[..5], &[("together", together), ("rollback_share", "0.2")]].concat();
-        let mix = [TPCC, BUSY, &[("together", together)]].concat();
-        for (workload, settings) in [("tpcc", mix), ("tpcc-no", orders)] {
-            for result in on_every_fabric(ahead(plan, workload, &settings, 1 + n as u16 % 3)) {
-                assert_eq!(result.stats.aborts.total() + result.stats.given_up, 0, "nobody aborts");
-                assert!(result.stats.rolled_back.of("unused-item") > 0, "some are rolled back");
-            }
-        }
-    }
-}
-
-/// Workers that share a node's locks, coroutines and batches of any number, and nodes that have no warehouse.
-#[test]
-fn calvin_runs_orders_of_any_warehouses_on_any_nodes() {
-    for (n, (nodes, workers, warehouses)) in
-        [(4, 1, "1"), (4, 1, "3"), (1, 2, "1"), (2, 2, "7"), (3, 2, "2")].into_iter().enumerate()
-    {
-        let settings = [&TPCC[1..], BUSY, &[("warehouses", warehouses)]].concat();
-        let via = BOTH[n % 2];
-        let mut case = ahead((via, via), "tpcc", &settings, 1 + n as u16 % 2 * u16::from(nodes > 1));
-        case.spec.shape = Shape { nodes, workers };
-        case.protocol = AnyProtocol::Calvin(Calvin::new(1 + 2 * n as u16, Nanos(0)));
-        for (name, fabric) in fabrics() {
-            case.spec.fabric = fabric;
-            be_patient(&mut case.spec);
-            judge(&case, name);
-        }
-    }
-}
-
-#[test]
-fn calvin_runs_orders_the_same_way_from_the_same_seed() {
-    let case = ahead((Via::OneSided, Via::TwoSided), "tpcc", &[TPCC, BUSY].concat(), 2);
-    let (a, b) = (judge(&case, "sim"), judge(&case, "sim"));
-    assert_eq!((&a.facts, a.traffic, a.rpc), (&b.facts, b.traffic, b.rpc));
-    assert_eq!(a.stats.latency.to_data(), b.stats.latency.to_data());
-}
-
-/// As [`a_long_run_is_serializable_and_consistent`].
-#[test]
-fn a_long_run_known_ahead_is_serializable_and_consistent() {
-    let settings = [&TPCC[1..4], &[("warehouses", "5"), ("order_room_per_district", "400")]].concat();
-    let mut case = ahead((Via::OneSided, Via::OneSided), "tpcc", &settings, 2);
-    case.spec.plan.coroutines = 6;
-    case.spec.length = Length::Transactions(560);
-    let result = judge(&case, "sim");
-    assert!(result.stats.committed > 9_500, "{}", result.stats.committed);
-    assert!(result.stats.rolled_back.of("unused-item") > 10);
-    assert!(result.stats.committed_read_only > 600);
-}
-
-/// There is nobody who could decide for all nodes that an order is not placed: the run ends, with the reason.
-#[test]
-fn orders_beyond_the_room_end_a_run_that_is_known_ahead() {
-    let mut case = ahead((Via::TwoSided, Via::TwoSided), "tpcc-no", &TPCC[..4], 2);
-    case.settings.push(("order_room_per_district".to_owned(), "2".to_owned()));
-    case.spec.worker.rpc.retransmit_after = Nanos::from_micros(150);
-    case.spec.worker.rpc.max_retransmits = 10;
-    let result = case.run();
-    let why = result.faults.first().map(|fault| fault.why.as_str()).unwrap_or_default();
-    assert!(why.contains("no room"), "{:?}", result.faults);
-}
-
-/// Under CALVIN transactions run at several nodes, and must come to the same at all of them: that, too, is held against the plain
-/// execution, and so are lies.
-#[test]
-fn queries_known_ahead_tell_what_a_plain_execution_tells() {
-    for (name, fabric) in fabrics() {
-        for seed in 1..=3 {
-            for (n, plan) in
-                [(Via::OneSided, Via::TwoSided), (Via::TwoSided, Via::OneSided)].into_iter().enumerate()
-            {
-                let (mut case, db) = queried(fabric.clone(), seed);
-                case.protocol = calvin();
-                case.spec.plan = ahead(plan, "tpcc", TPCC, 1).spec.plan;
-                case.spec.replicas = 1 + n as u16;
-                let found = held_against(&case, db, |_| ());
-                nothing_wrong(&found, &format!("{name}, seed {seed}"));
-                assert!(found.answers > 200, "{} answers", found.answers);
-            }
-        }
-    }
-    let (mut case, db) = queried(fabrics().remove(0).1, 1);
-    case.protocol = calvin();
-    case.spec.plan = ahead((Via::OneSided, Via::OneSided), "tpcc", TPCC, 1).spec.plan;
-    let found = held_against(&case, db, |input| {
-        if let Job::StockLevel { threshold } = &mut input.job {
-            *threshold += 10;
-        }
-    });
-    assert!(found.wrong.len() > 10, "{:?}", found.wrong);
-}
-
-/// Locks that cover more than a record, not asked for: deliveries among payments, stock-levels among new-orders.
-#[test]
-fn covers_that_are_left_out_are_noticed() {
-    for (bug, mix) in [
-        (Bug::Uncovered, [("delivery", "40"), ("stock_level", "0")]),
-        (Bug::LoneWriters, [("delivery", "0"), ("stock_level", "40")]),
-    ] {
-        let hot = [("warehouses", "1"), ("remote_item_share", "0")];
-        let settings = [&TPCC[1..5], &hot[..], &mix[..]].concat();
-        let objects = |seed: &u64| {
-            let mut case = ahead((Via::OneSided, Via::OneSided), "tpcc", &settings, 2);
-            (case.spec.seed, case.spec.audit) = (*seed, false);
-            case.spec.fabric = sim(*seed, FaultOptions::default());
-            !case.run_planted(bug).0.passed()
-        };
-        let objections: Vec<u64> = (1..=10).filter(objects).collect();
-        eprintln!("{bug:?}: objected to on seeds {objections:?} of 1..=10");
-        assert!(!objections.is_empty(), "{bug:?} goes unnoticed");
-        let mut sound = ahead((Via::OneSided, Via::OneSided), "tpcc", &settings, 2);
-        for seed in 1..=10 {
-            (sound.spec.seed, sound.spec.fabric) = (seed, sim(seed, FaultOptions::default()));
-            judge(&sound, "sim");
-        }
-    }
 }
 
 /// The whole mix, new-orders alone and customer-position under another protocol: both pure plans and two hybrids, with and without
