@@ -58,21 +58,11 @@ fn more_transactions_do_not_mean_more_allocations() {
     let micro = [("records_per_thread", "500"), ("payload_bytes", "128"), ("zipf_theta", "0.9")];
     let occ = AnyProtocol::Occ(Occ);
     let calvin = AnyProtocol::Calvin(Calvin::default());
-    let tpcc = [
-        ("warehouses", "6"),
-        ("customers_per_district", "30"),
-        ("orders_per_district", "30"),
-        ("items", "500"),
-        ("order_room_per_district", "900"),
-    ];
     let presets = [Preset::OneSided, Preset::TwoSided, Preset::DrtmH].map(|preset| (occ, preset));
     for (protocol, preset) in
         presets.into_iter().chain([(calvin, Preset::OneSided), (calvin, Preset::TwoSided)])
     {
-        // Trees and memories of what was removed grow with what there is: a few times, by halves.
-        let orders = (protocol.sequenced().is_some()).then_some(("tpcc", &tpcc[..]));
-        let workloads = [("smallbank", &smallbank[..]), ("micro", &micro[..])];
-        for (workload, settings) in workloads.into_iter().chain(orders) {
+        for (workload, settings) in [("smallbank", &smallbank[..]), ("micro", &micro[..])] {
             let plan = preset.plan().restricted_to(protocol.needs());
             let (short, long) = (100, 900);
             let few = allocations(protocol, plan, 2, workload, settings, short);
