@@ -74,7 +74,8 @@ impl Phases {
         };
         put((self.found(txn).count() as u64) << 32 | txn.scans_found().count() as u64);
         for access in self.found(txn) {
-            put(u64::from(access.absent()) * FLAG | u64::from(access.table.0) << 32);
+            let absent = if access.absent() { FLAG } else { 0 };
+            put(absent | u64::from(access.table.0) << 32);
             put(access.key);
             put(access.version);
             if !access.absent() {
@@ -82,7 +83,7 @@ impl Phases {
             }
         }
         for (scan, rows) in txn.scans_found() {
-            let descending = u64::from(scan.order == Order::Descending) * FLAG;
+            let descending = if scan.order == Order::Descending { FLAG } else { 0 };
             put(descending | u64::from(scan.table.0) << 32 | rows.len() as u64);
             put(scan.from);
             put(scan.to);
