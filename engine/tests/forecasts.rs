@@ -158,7 +158,7 @@ fn a_small_cache_answers_and_costs_what_is_foretold() {
                 "{words} words, {via}: hits {:.3} {hits:.3}, said and counted {counts:.3?}",
                 ran.said_hits
             );
-            assert!(via == Via::TwoSided || (hits - ran.said_hits).abs() < 0.03, "{hits} {}", ran.said_hits);
+            assert!(via == Via::TwoSided || (hits - ran.said_hits).abs() < 0.04, "{hits} {}", ran.said_hits);
             for (said, got) in counts {
                 assert!((got / said - 1.0).abs() < 0.08, "{words} words, {via}: {said} said, {got} counted");
             }
