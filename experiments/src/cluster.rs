@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::net::{IpAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use engine::cluster::RunResult;
@@ -89,8 +90,11 @@ impl Cluster {
         file.check().map_err(|e| CliError::usage(format!("{}: {e}", document.name)))?;
         // A relative path is relative to the file that names it.
         let key = read_key(&path.parent().unwrap_or(Path::new("")).join(&file.key))?;
-        let join = std::time::Duration::from_nanos(join_within.ns());
-        Ok(Cluster { file, path: path.to_owned(), key, limits: Limits { join, ..Limits::default() } })
+        let join = Duration::from_nanos(join_within.ns());
+        let lost_after =
+            file.lost_after_s.map_or(Limits::default().lost_after, |s| Duration::from_secs(s.into()));
+        let limits = Limits { join, lost_after, ..Limits::default() };
+        Ok(Cluster { file, path: path.to_owned(), key, limits })
     }
 
     /// Refuses fabrics whose nodes are all in one process.

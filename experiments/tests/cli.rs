@@ -170,6 +170,23 @@ fn records_longer_than_a_message_are_refused_with_2() {
 
 /// A choice of protocols is one search each, and each protocol's best is told.
 #[test]
+fn a_table_that_fills_up_is_told_with_what_to_set() {
+    let small = "items=100 customers_per_district=30 orders_per_district=30 order_room_per_district=1";
+    let mut args =
+        vec!["run", "--workload", "tpcc", "--fabric", "sim:cx4-edr", "--nodes", "2", "--threads", "1"];
+    args.extend(["--replicas", "1", "--duration", "1ms", "--quiet"]);
+    args.extend(small.split(' ').flat_map(|set| ["--set", set]));
+    let output = run(&args);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    let text = stdout(&output);
+    assert!(text.contains("table-full") && text.contains("--set order_room_per_district="), "{text}");
+    let last = args.len() - 1;
+    args[last] = "order_room_per_district=1000";
+    let text = stdout(&run(&args));
+    assert!(text.contains("committed") && !text.contains("a table was full"), "{text}");
+}
+
+#[test]
 fn the_tuner_chooses_a_protocol() {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("tuned");

@@ -5,11 +5,11 @@
 //! `yⱼ`, and reads a version of `y` older than `yⱼ`*; `x` and `y` may be the same record. What `r` wrote itself and
 //! read again is no read in this sense.
 //!
-//! For each reader and each writer it read from, the shorter of their two lists of records is looked up in the longer:
-//! linear for transactions of bounded size, and a loading transaction of a million writes costs its readers no more
-//! than they have reads.
+//! For each reader and each writer it read from, the shorter of the reader's reads and the writer's writes is looked up in
+//! the other: linear for transactions of bounded size; a loading transaction of a million writes costs its readers no
+//! more than they have reads, and who scans a long range no more than those wrote whose records are in it.
 
-use super::index::Index;
+use super::index::{Index, Item};
 
 /// `writer` wrote both, `reader` read the one and missed the other. The items are those of the index.
 #[derive(Clone, Copy, Debug)]
@@ -29,7 +29,8 @@ const NOBODY: u32 = u32::MAX;
 /// The first fractured read in the order of the history, and how many pairs of a reader and a writer have one.
 pub(super) fn find(index: &Index) -> Option<(Fracture, u64)> {
     let sources = sources(index);
-    let rows = Rows::build(index);
+    let reads = Rows::build(index, Item::is_read);
+    let writes = Rows::build(index, |item| !item.is_read());
     let mut first = None;
     let mut count = 0;
     let mut from: Vec<(u32, u32)> = Vec::new();
@@ -38,15 +39,17 @@ pub(super) fn find(index: &Index) -> Option<(Fracture, u64)> {
             continue;
         }
         from.clear();
-        let reads = rows.of(reader).iter().filter(|&&i| index.items[i as usize].is_read());
-        from.extend(reads.map(|&i| (sources[i as usize], i)).filter(|&(w, _)| w != NOBODY && w != reader));
+        let all = reads.of(reader).iter();
+        from.extend(all.map(|&i| (sources[i as usize], i)).filter(|&(w, _)| w != NOBODY && w != reader));
         if from.is_empty() {
             continue;
         }
         from.sort_unstable();
         for run in from.chunk_by(|a, b| a.0 == b.0) {
             let (writer, seen) = run[0];
-            if let Some((missed, newer)) = missed(index, &sources, rows.of(reader), rows.of(writer), reader) {
+            if let Some((missed, newer)) =
+                missed(index, &sources, reads.of(reader), writes.of(writer), reader)
+            {
                 count += 1;
                 first.get_or_insert(Fracture { writer, reader, seen: seen as usize, missed, newer });
             }
@@ -59,15 +62,15 @@ pub(super) fn find(index: &Index) -> Option<(Fracture, u64)> {
 fn missed(
     index: &Index,
     sources: &[u32],
-    reader_row: &[u32],
-    writer_row: &[u32],
+    reads: &[u32],
+    writes: &[u32],
     reader: u32,
 ) -> Option<(usize, usize)> {
     let item = |i: u32| index.items[i as usize];
     let fits = |read: u32, write: u32| {
         let (r, w) = (item(read), item(write));
         let external = sources[read as usize] != reader;
-        r.is_read() && external && !w.is_read() && r.same_record(w) && r.version < w.version
+        external && r.same_record(w) && r.version < w.version
     };
     // Rows are sorted as the index is, so a record's items are together.
     let run = |row: &[u32], of: u32| {
@@ -76,15 +79,15 @@ fn missed(
         let len = row[start..].iter().take_while(|&&i| key(i) == key(of)).count();
         start..start + len
     };
-    if reader_row.len() <= writer_row.len() {
-        reader_row.iter().find_map(|&read| {
-            let near = run(writer_row, read);
-            writer_row[near].iter().find(|&&write| fits(read, write)).map(|&w| (read as usize, w as usize))
+    if reads.len() <= writes.len() {
+        reads.iter().find_map(|&read| {
+            let near = run(writes, read);
+            writes[near].iter().find(|&&write| fits(read, write)).map(|&w| (read as usize, w as usize))
         })
     } else {
-        writer_row.iter().find_map(|&write| {
-            let near = run(reader_row, write);
-            reader_row[near].iter().find(|&&read| fits(read, write)).map(|&r| (r as usize, write as usize))
+        writes.iter().find_map(|&write| {
+            let near = run(reads, write);
+            reads[near].iter().find(|&&read| fits(read, write)).map(|&r| (r as usize, write as usize))
         })
     }
 }
@@ -103,16 +106,16 @@ fn sources(index: &Index) -> Vec<u32> {
     sources
 }
 
-/// The items of each transaction, in the order of the index.
+/// The reads, or the writes, of each transaction, in the order of the index.
 struct Rows {
     first: Vec<u32>,
     items: Vec<u32>,
 }
 
 impl Rows {
-    fn build(index: &Index) -> Rows {
+    fn build(index: &Index, wanted: impl Fn(Item) -> bool) -> Rows {
         let mut first = vec![0u32; index.fates.len() + 1];
-        for item in &index.items {
+        for item in index.items.iter().filter(|&&item| wanted(item)) {
             first[item.txn() as usize] += 1;
         }
         let mut total = 0;
@@ -120,8 +123,8 @@ impl Rows {
             total += *row;
             *row = total;
         }
-        let mut items = vec![0u32; index.items.len()];
-        for (n, item) in index.items.iter().enumerate().rev() {
+        let mut items = vec![0u32; total as usize];
+        for (n, item) in index.items.iter().enumerate().rev().filter(|&(_, &item)| wanted(item)) {
             let slot = &mut first[item.txn() as usize];
             *slot -= 1;
             items[*slot as usize] = n as u32;

@@ -12,9 +12,14 @@ use crate::spec::RunSpec;
 use crate::transact::{self, Keep, NamedPlan, Run};
 use engine::cluster::{RunResult, SAMPLE_EVERY};
 use phases::plan::Phase;
+use phases::rule::Abort;
 use primitives::measure::{Kind, ResultDir, Row, RunRecord, Steadiness};
 use primitives::units::Nanos;
 use std::path::Path;
+
+/// What to do where a workload's inserts used up the room that its layout gave them.
+const TABLE_FULL: &str = "a table was full: inserts found no room, and rates are of what could still run; run for less time, or \
+                          give more room (TPC-C: --set order_room_per_district=N)\n";
 
 /// The command.
 ///
@@ -265,6 +270,9 @@ pub fn shown(run: &Run) -> String {
         if !told.is_empty() {
             text.push_str(&format!("{what}: {}\n", told.join(", ")));
         }
+    }
+    if r.stats.aborts.iter().any(|(reason, n)| reason == Abort::TableFull.name() && n > 0) {
+        text.push_str(TABLE_FULL);
     }
     if let Some(p) = &run.prediction {
         let mean = Nanos(p.latency_mean_ns as u64);

@@ -6,6 +6,7 @@
 //!   - {id: 0, address: "10.0.0.1:7471", device: mlx5_0}   # node 0 drives; the others join it at this port
 //!   - {id: 1, address: 10.0.0.2, device: mlx5_0}
 //! tcp_port: 7500                   # optional: `--fabric tcp` listens from here on, not on ports of the kernel's choice
+//! lost_after_s: 30                 # optional: silence after which a node counts as lost; 5 if not given
 //! ```
 
 use crate::secret::{Secret, digest};
@@ -16,6 +17,7 @@ use std::path::{Path, PathBuf};
 
 /// Most nodes of a cluster.
 pub const MAX_NODES: usize = 1024;
+const LOST_AFTER_S: std::ops::RangeInclusive<u16> = 1..=600;
 const KEY_BYTES: std::ops::RangeInclusive<usize> = 16..=4096;
 
 /// A cluster file's contents.
@@ -29,6 +31,10 @@ pub struct ClusterFile {
     /// First port that `--fabric tcp` listens on; worker `w` takes one after it. The kernel chooses if not given.
     #[serde(default)]
     pub tcp_port: Option<u16>,
+    /// Seconds of silence after which a node counts as lost ([`Limits::lost_after`](super::Limits::lost_after) if not given): more
+    /// where hosts are so busy that a node may get no turn for long.
+    #[serde(default)]
+    pub lost_after_s: Option<u16>,
 }
 
 /// One node of a cluster file.
@@ -53,6 +59,9 @@ pub enum ConfigError {
     /// Too few or too many nodes.
     #[error("a cluster file names 2 to {MAX_NODES} nodes, not {0}")]
     Count(usize),
+    /// No such time.
+    #[error("`lost_after_s` is {low} to {high} seconds, not {0}", low = LOST_AFTER_S.start(), high = LOST_AFTER_S.end())]
+    LostAfter(u16),
     /// Two nodes with one number.
     #[error("two nodes have id {id}: {first} and {second}")]
     DuplicateId {
@@ -145,6 +154,9 @@ impl ClusterFile {
         if !(2..=MAX_NODES).contains(&count) {
             return Err(ConfigError::Count(count));
         }
+        if let Some(seconds) = self.lost_after_s.filter(|seconds| !LOST_AFTER_S.contains(seconds)) {
+            return Err(ConfigError::LostAfter(seconds));
+        }
         for (n, node) in self.nodes.iter().enumerate() {
             let (host, port) = split(node)?;
             for other in &self.nodes[..n] {
@@ -210,11 +222,14 @@ impl ClusterFile {
         found.next().map(|a| a.ip()).ok_or_else(|| wrong(format!("`{host}` has no address")))
     }
 
-    /// What must be the same on all hosts: numbers, addresses and ports. Keys and devices are each host's own business.
+    /// What must be the same on all hosts: numbers, addresses, ports and times. Keys and devices are each host's own business.
     pub fn fingerprint(&self) -> [u8; 32] {
         let mut nodes: Vec<String> = self.nodes.iter().map(|n| format!("{} {}", n.id, n.address)).collect();
         nodes.sort();
-        digest(&[nodes.join("\n").as_bytes(), format!("{:?}", self.tcp_port).as_bytes()])
+        digest(&[
+            nodes.join("\n").as_bytes(),
+            format!("{:?} {:?}", self.tcp_port, self.lost_after_s).as_bytes(),
+        ])
     }
 }
 
@@ -291,10 +306,16 @@ mod tests {
             ("  - {id: 0, address: 'a:1'}\n", "2 to 1024 nodes, not 1"),
             ("  - {id: 0, adress: 'a:1'}\n", "adress"),
             ("  - {id: -1, address: 'a:1'}\n", "cannot be read"),
+            (
+                "  - {id: 0, address: 'a:1'}\n  - {id: 1, address: b}\nlost_after_s: 0\n",
+                "1 to 600 seconds, not 0",
+            ),
         ] {
             let got = file(nodes).unwrap_err().to_string();
             assert!(got.contains(says), "{nodes}: {got}");
         }
+        let (usual, patient) = (file(good).unwrap(), file(&format!("{good}lost_after_s: 30\n")).unwrap());
+        assert!(patient.lost_after_s == Some(30) && patient.fingerprint() != usual.fingerprint());
         let unknown = file(good).unwrap();
         assert!(unknown.node(2).unwrap_err().to_string().contains("nodes 0 to 1, not 2"));
     }

@@ -128,7 +128,12 @@ fn first_device() -> Result<String, CliError> {
 fn meet(args: &DevicesArgs, context: &Context) -> Result<Session, CliError> {
     // Both sides hold the same list; nobody connects to its addresses, which only have to differ.
     let entry = |id: u16| NodeEntry { id, address: format!("127.0.0.1:{}", PORT + id), device: None };
-    let cluster = ClusterFile { key: PathBuf::new(), nodes: vec![entry(0), entry(1)], tcp_port: None };
+    let cluster = ClusterFile {
+        key: PathBuf::new(),
+        nodes: vec![entry(0), entry(1)],
+        tcp_port: None,
+        lost_after_s: None,
+    };
     let program = Program::new(format!("devices check {}", crate::COMMIT));
     let limits = Limits { step: PATIENCE * 10, ..Limits::default() };
     let mesh = |e: primitives::mesh::MeshError| CliError::machine(e.to_string());

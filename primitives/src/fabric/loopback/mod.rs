@@ -15,6 +15,8 @@ mod done;
 mod execute;
 mod nic_thread;
 mod recv_ring;
+#[cfg(test)]
+mod tests;
 
 pub use context::LoopbackNic;
 
@@ -25,7 +27,7 @@ use crate::verbs::{NodeId, Qp, QpConfig};
 use nic_thread::NicThread;
 use recv_ring::RecvRing;
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{self, AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
