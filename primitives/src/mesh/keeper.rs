@@ -148,10 +148,15 @@ impl Work {
         // Whatever is there, but not for ever: the others want their turn.
         for _ in 0..64 {
             let line = &mut self.lines[index];
-            match line.channel.receive() {
+            let frames = line.channel.frames();
+            let received = line.channel.receive();
+            // Parts of a message count: its sender has no heartbeats to spare until it is through.
+            if line.channel.frames() != frames {
+                line.heard = Instant::now();
+            }
+            match received {
                 Ok(None) => break,
                 Ok(Some(message)) => {
-                    line.heard = Instant::now();
                     if let Err(error) = self.heard_from(index, message) {
                         return self.lose(index, error.to_string());
                     }
@@ -172,8 +177,10 @@ impl Work {
         match message.kind {
             kind::BEAT => {}
             kind::PING => {
+                // What was asked comes back, so that an answer that is late is not taken for that to a later question.
                 let now = self.epoch.elapsed().as_nanos() as u64;
-                line.channel.send(kind::PONG, &now.to_le_bytes())?;
+                let answer = [&message.body, &now.to_le_bytes()[..]].concat();
+                line.channel.send(kind::PONG, &answer)?;
             }
             // The answer to a reading that was given up.
             kind::PONG => {}
@@ -229,13 +236,15 @@ impl Work {
     fn read_clock(&mut self, index: usize) -> Result<Option<(u64, i64)>, ChannelError> {
         let line = &mut self.lines[index];
         let sent = self.epoch.elapsed().as_nanos() as u64;
-        line.channel.send(kind::PING, &[])?;
+        line.channel.send(kind::PING, &sent.to_le_bytes())?;
         let deadline = Instant::now() + READING_WITHIN;
         while Instant::now() < deadline {
             let Some(message) = self.lines[index].channel.receive()? else { continue };
             let back = self.epoch.elapsed().as_nanos() as u64;
             self.lines[index].heard = Instant::now();
-            match message.body.first_chunk::<8>().filter(|_| message.kind == kind::PONG) {
+            let answer =
+                message.body.strip_prefix(&sent.to_le_bytes()).filter(|_| message.kind == kind::PONG);
+            match answer.and_then(|rest| rest.first_chunk::<8>()) {
                 Some(theirs) => {
                     let middle = sent + (back - sent) / 2;
                     let offset = i128::from(middle) - i128::from(u64::from_le_bytes(*theirs));
@@ -280,7 +289,8 @@ mod tests {
         loop {
             match channel.receive() {
                 Ok(Some(message)) if message.kind == kind::PING => {
-                    channel.send(kind::PONG, &stands_at.to_le_bytes()).unwrap();
+                    let answer = [&message.body, &stands_at.to_le_bytes()[..]].concat();
+                    channel.send(kind::PONG, &answer).unwrap();
                 }
                 Ok(Some(message)) if message.kind == kind::CLOCK => {
                     told.push(i64::from_le_bytes(message.body[..8].try_into().unwrap()));
@@ -331,5 +341,59 @@ mod tests {
         work.look(0);
         let Ok(Event::Lost(NodeId(1), why)) = events.try_recv() else { panic!("not lost") };
         assert!(why.starts_with("silent for 5 s (for "), "{why}");
+    }
+
+    #[test]
+    fn an_answer_that_is_late_once_spoils_no_later_reading() {
+        let (ours, mut theirs) = connected();
+        let (mut work, _events) = work(vec![Line::new(NodeId(1), ours)]);
+        let epoch = work.epoch;
+        let member = std::thread::spawn(move || {
+            let mut late = true;
+            loop {
+                match theirs.receive() {
+                    Ok(Some(message)) if message.kind == kind::PING => {
+                        // The clocks are the same one. The first answer takes as long as TCP to send a lost segment again.
+                        let now = epoch.elapsed().as_nanos() as u64;
+                        let travel = if std::mem::take(&mut late) { READING_WITHIN + 5 * LOOK } else { LOOK };
+                        std::thread::sleep(travel);
+                        theirs.send(kind::PONG, &[&message.body, &now.to_le_bytes()[..]].concat()).unwrap();
+                    }
+                    Ok(Some(message)) if message.kind == kind::CLOCK => {
+                        let word =
+                            |at: usize| i64::from_le_bytes(message.body[at..at + 8].try_into().unwrap());
+                        return (word(0), word(8));
+                    }
+                    Ok(_) => {}
+                    Err(error) => panic!("{error}"),
+                }
+            }
+        });
+        work.read_clocks();
+        let (offset, error) = member.join().unwrap();
+        assert!(offset.abs() <= error, "an offset of {offset} ns, good to {error} ns: it is 0");
+    }
+
+    #[test]
+    fn who_is_in_the_middle_of_a_long_message_is_not_silent() {
+        let (ours, mut theirs) = connected();
+        let (mut work, events) = work(vec![Line::new(NodeId(1), ours)]);
+        // Longer than what one look takes from a connection.
+        let sender = std::thread::spawn(move || theirs.send(kind::GIVE, &vec![7; 64 << 20]));
+        let mut looks = 0;
+        let whole = loop {
+            let (frames, heard) = (work.lines[0].channel.frames(), work.lines[0].heard);
+            work.look(0);
+            match events.try_recv() {
+                Ok(Event::Message(_, message)) => break message,
+                Ok(_) => panic!("nothing else was said"),
+                Err(_) => {}
+            }
+            let line = &work.lines[0];
+            assert_eq!(line.heard > heard, line.channel.frames() > frames);
+            looks += u32::from(line.heard > heard);
+        };
+        assert!(whole.body.len() == 64 << 20 && looks > 2, "{looks} looks saw parts of it");
+        sender.join().unwrap().unwrap();
     }
 }
