@@ -244,10 +244,8 @@ fn tables(workload: &AnyWorkload) -> Vec<TableDef> {
 pub fn memory_estimate(spec: &RunSpec, workload: &AnyWorkload, protocol: &AnyProtocol) -> u64 {
     let tables = tables(workload);
     let letters = protocol.sequenced().map_or(0, |calvin| {
-        let payload = tables.iter().map(|t| t.payload_bytes.div_ceil(8)).max().unwrap_or(0);
-        let (coroutines, words) = (spec.plan.coroutines, with_workload!(workload, w => w.input_words()));
-        let (words, most) = (words.unwrap_or(0), with_workload!(workload, w => w.records_per_transaction()));
-        Buffers::new(&calvin, spec.shape, coroutines, words, most, payload).map_or(0, |b| b.bytes())
+        let (words, told) = with_workload!(workload, w => (w.input_words().unwrap_or(0), w.told()));
+        Buffers::new(&calvin, spec.shape, spec.plan.coroutines, words, told).map_or(0, |b| b.bytes())
     });
     let (nodes, workers) = (u64::from(spec.shape.nodes), u64::from(spec.shape.workers));
     let packing = protocol.needs().packing;

@@ -6,12 +6,14 @@ use common::{Case, interrupted, judge, sim};
 use engine::cluster::{Length, RunError, RunResult, RunSpec, run_as};
 use engine::protocol::planted::Bug;
 use engine::protocol::{AnyProtocol, Calvin, Protocol};
-use engine::session::{Halt, Session};
+use engine::session::{Halt, Order, Session};
 use engine::verify::{Level, Op, OpKind, check};
-use engine::workload::ahead::{InputWords, ReadWriteSet};
+use engine::workload::ahead::{Cover, InputWords, ReadWriteSet, Told};
 use engine::workload::{Check, RecordId, TableDef, Workload};
 use phases::ops::PhaseOps;
 use phases::plan::{Needs, Phase, Plan, Via};
+use phases::store::Layout;
+use phases::txn::Intent;
 use primitives::fabric::loopback::Options;
 use primitives::fabric::sim::FaultOptions;
 use primitives::mesh::{FabricSpec, Shape};
@@ -233,6 +235,175 @@ fn touching_more_than_was_declared_is_a_fault_with_the_record_in_it() {
             assert!(why.contains("not in the read and write set"), "{honesty:?}: {:?}", result.faults);
             assert!(why.starts_with("table 0 key "), "{why}");
             assert_eq!(result.stats.committed, 0, "{honesty:?}");
+        }
+    }
+}
+
+/// Boxes of a row stand on one node, with their things: who holds a box may look into it, and change what is in it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Things {
+    /// All that is done is covered.
+    Honest,
+    /// A thing of the next box is read, which is on another node.
+    ReadsElsewhere,
+    /// One of another box of the node is read, which is not held.
+    ReadsUncovered,
+    /// A thing is put into that.
+    InsertsUncovered,
+    /// That is gone through, though it is empty.
+    ScansUncovered,
+    /// More is gone through than the box.
+    ScansBeyond,
+    /// A box that is held to be read has something put into it.
+    ChangesWhatItReads,
+    /// A label is changed, which never changes.
+    ChangesFixed,
+    /// More is found than its workload says.
+    FindsMore,
+}
+
+const BOX: u64 = 16;
+const BOXES: u64 = 6;
+
+impl Workload for Things {
+    type Input = u64;
+    type Tally = u64;
+
+    fn name(&self) -> &'static str {
+        "things"
+    }
+
+    fn tables(&self) -> Vec<TableDef> {
+        vec![
+            TableDef::new("things", BOXES * BOX, 16).blocks(BOX).ordered().room(BOXES * BOX),
+            TableDef::new("labels", BOXES * BOX, 8).blocks(BOX).room(BOXES * BOX),
+        ]
+    }
+
+    fn changes_tables(&self) -> bool {
+        true
+    }
+
+    /// One of two things is there at first.
+    fn keys<'a>(&'a self, _: u16, layout: &'a Layout, node: NodeId) -> impl Iterator<Item = u64> + 'a {
+        let nodes = u64::from(layout.config().nodes);
+        (0..BOXES * BOX).filter(move |key| key % 2 == 1 && key / BOX % nodes == u64::from(node.0))
+    }
+
+    fn records_per_transaction(&self) -> usize {
+        40
+    }
+
+    fn fill(&self, _: RecordId, words: &mut [u64]) {
+        words.fill(0);
+    }
+
+    fn draw(&self, rng: &mut impl Rng) -> u64 {
+        rng.random_range(0..BOXES)
+    }
+
+    async fn execute<P: Protocol, O: PhaseOps>(&self, s: &mut Session<P, O>, &of: &u64) -> Result<u64, Halt> {
+        let key = |of: u64, n: u64| (of % BOXES) * BOX + n;
+        // With three nodes, three boxes further is the same node.
+        let (next, far) = (of + 1, of + u64::from(NODES));
+        let to = if *self == Things::ScansBeyond { 2 * BOX } else { BOX };
+        let rows = s.scan(0, key(of, 0)..=key(of, 0) + to - 1, 99, Order::Ascending).await?;
+        let row = s.row(rows, 0);
+        let label = s.read(RecordId { table: 1, key: key(of, 1) }).await?;
+        let seen = s.word(row, 0) + s.word(label, 0);
+        match self {
+            Things::Honest | Things::FindsMore => {
+                s.set_word(row, 0, seen + 1);
+                return Ok(1);
+            }
+            Things::ReadsElsewhere => s.read(record(key(next, 1))).await.map(|_| ())?,
+            Things::ReadsUncovered => s.read(record(key(far, 1))).await.map(|_| ())?,
+            Things::InsertsUncovered => s.insert(record(key(far, 2))).map(|_| ())?,
+            Things::ScansUncovered => {
+                s.scan(0, key(far, 2)..=key(far, 2), 9, Order::Ascending).await?;
+            }
+            Things::ScansBeyond => {}
+            Things::ChangesWhatItReads => s.insert(record(key(of, 2))).map(|_| ())?,
+            Things::ChangesFixed => s.set_word(label, 0, 1),
+        }
+        Ok(0)
+    }
+
+    fn input_words(&self) -> Option<usize> {
+        Some(1)
+    }
+
+    fn declare(&self, &of: &u64, set: &mut ReadWriteSet) {
+        let intent = if *self == Things::ChangesWhatItReads { Intent::Read } else { Intent::Write };
+        set.hold(record(of * BOX), intent);
+        set.find_at(record(of * BOX));
+    }
+
+    fn cover(&self, thing: RecordId) -> Cover {
+        if thing.table == 1 { Cover::Fixed } else { Cover::By(record(thing.key / BOX * BOX)) }
+    }
+
+    fn told(&self) -> Told {
+        let (boxes, rows) = (BOX as usize, if *self == Things::FindsMore { 2 } else { BOX as usize });
+        Told::NOTHING.declared(boxes, 2).found(1 + rows, 2).rows(1, rows)
+    }
+
+    fn write_input(&self, of: &u64, out: &mut Vec<u64>) {
+        out.push(*of);
+    }
+
+    fn read_input(&self, mut words: InputWords<'_>) -> Option<u64> {
+        words.below(BOXES)
+    }
+
+    fn tally(&self, record: RecordId, words: &[u64], sum: &mut u64) {
+        *sum += if record.table == 0 { words[0] } else { 0 };
+    }
+
+    fn check(&self, before: &u64, effects: &u64, now: &u64) -> Vec<Check> {
+        let (name, passed) = ("changes-counted", before + effects == *now);
+        vec![Check { name, passed, detail: format!("{before} + {effects} = {now}") }]
+    }
+}
+
+#[test]
+fn what_no_lock_covers_is_a_fault_with_the_record_in_it() {
+    use Things::*;
+    for things in [
+        Honest,
+        ReadsElsewhere,
+        ReadsUncovered,
+        InsertsUncovered,
+        ScansUncovered,
+        ScansBeyond,
+        ChangesWhatItReads,
+        ChangesFixed,
+        FindsMore,
+    ] {
+        for fabric in [loopback(), sim(5, FaultOptions::default())] {
+            let mut spec = spec(fabric, plan(Via::TwoSided, Via::OneSided));
+            spec.replicas = 2;
+            let result = run_as(&spec, &things, Calvin::default(), &AtomicBool::new(false));
+            let result = result.expect("it starts");
+            let why = result.faults.first().map(|fault| fault.why.as_str()).unwrap_or_default();
+            if things == Honest {
+                assert!(result.passed() && result.faults.is_empty(), "{why} {:?}", result.checks);
+                let verdict = check(result.history.as_ref().expect("asked for"), Level::StrictSerializable);
+                assert!(verdict.passed(), "{verdict}");
+                assert_eq!(result.stats.committed, 3 * 20);
+                continue;
+            }
+            assert_eq!(result.stats.committed, 0, "{things:?}: {why}");
+            if things == FindsMore {
+                assert!(why.contains("its workload said at most"), "{why}");
+            } else if things == ScansBeyond {
+                // Two boxes are of two nodes.
+                assert!(why.contains("not of one block"), "{why}");
+            } else {
+                assert!(why.contains("nor covered by a lock that it holds"), "{things:?}: {why}");
+                let table = if things == ChangesFixed { "table 1 key " } else { "table 0 key " };
+                assert!(why.starts_with(table), "{things:?}: {why}");
+            }
         }
     }
 }

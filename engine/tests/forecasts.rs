@@ -4,11 +4,11 @@
 mod common;
 
 use common::{OTHERS, sim};
-use engine::cluster::{Length, RunSpec, needs, run};
+use engine::cluster::{Length, RunResult, RunSpec, needs, run};
 use engine::protocol::{AnyProtocol, Protocol};
 use engine::workload::AnyWorkload;
 use phases::model::{Cluster, Forecast, Model, models};
-use phases::plan::{Plan, Via};
+use phases::plan::{Phase, Plan, Step, Via};
 use primitives::fabric::sim::FaultOptions;
 use primitives::mesh::Shape;
 use primitives::profile::Profile;
@@ -34,11 +34,33 @@ impl Compared {
     }
 }
 
-fn compare(protocol: AnyProtocol, via: Via, workload: &str, settings: &[(&str, &str)]) -> Compared {
-    let plan = Plan { coroutines: 6, ..Plan::uniform(via).restricted_to(protocol.needs()) };
+/// What is foretold of a plan, the share of lookups that its location cache is taken to answer, and what comes.
+struct Ran {
+    said: Forecast,
+    said_hits: f64,
+    result: RunResult,
+}
+
+impl Ran {
+    /// Requests, waits and doorbells of a phase for each commit: foretold, and counted.
+    fn counts(&self, phase: Phase) -> [(f64, f64); 3] {
+        let said = self.said.phase(phase);
+        let [verbs, round_trips, doorbells] = self.result.phase_per_committed(phase);
+        [(said.verbs, verbs), (said.round_trips, round_trips), (said.doorbells, doorbells)]
+    }
+}
+
+fn ran(
+    protocol: AnyProtocol,
+    plan: Plan,
+    workload: &str,
+    settings: &[(&str, &str)],
+    cache_bytes: usize,
+    measured: Nanos,
+) -> Ran {
     let mut spec = RunSpec::new(sim(1, FaultOptions::default()), Shape { nodes: 4, workers: 2 }, plan);
-    spec.length = Length::Time { warm_up: Nanos::from_micros(100), measured: Nanos::from_micros(500) };
-    spec.cache_bytes = 1 << 20;
+    spec.length = Length::Time { warm_up: Nanos::from_micros(100), measured };
+    spec.cache_bytes = cache_bytes;
     let load = AnyWorkload::parse(workload, spec.scale(), settings.iter().copied()).expect("valid settings");
     let asked = needs(&spec, &load, &protocol);
     let checked = plan.check(&spec.fabric.caps().expect("a fabric"), &asked).expect("a plan that runs");
@@ -48,7 +70,13 @@ fn compare(protocol: AnyProtocol, via: Via, workload: &str, settings: &[(&str, &
     let said = Model::new(&profile, cluster, &demand, &asked).expect("valid inputs").forecast(&checked);
     let result = run(&spec, &load, protocol, &AtomicBool::new(false)).expect("it runs");
     assert!(result.passed());
-    let what = format!("{workload} {} {via}", asked.protocol);
+    Ran { said, said_hits: demand.cache_hit_share, result }
+}
+
+fn compare(protocol: AnyProtocol, via: Via, workload: &str, settings: &[(&str, &str)]) -> Compared {
+    let plan = Plan { coroutines: 6, ..Plan::uniform(via).restricted_to(protocol.needs()) };
+    let Ran { said, result, .. } = ran(protocol, plan, workload, settings, 1 << 20, Nanos::from_micros(500));
+    let what = format!("{workload} {} {via}", protocol.needs().protocol);
     Compared { what, said, per_s: result.committed_per_s(), aborted: result.aborted_share().unwrap_or(0.0) }
 }
 
@@ -102,5 +130,64 @@ fn under_contention_rates_and_aborts_are_near_what_is_foretold() {
     for one in &all {
         let apart = (one.aborted - one.said_aborted()).abs();
         assert!(apart < 0.22, "{}: aborted {} and not {}", one.what, one.aborted, one.said_aborted());
+    }
+}
+
+/// Requests, waits and doorbells where the location cache knows a part of the records: as many as are foretold.
+#[test]
+fn a_small_cache_answers_and_costs_what_is_foretold() {
+    let occ = AnyProtocol::named("occ").expect("a protocol");
+    // 6000 records elsewhere, half of them in the hot set.
+    let settings: &[(&str, &str)] = &[
+        ("records_per_thread", "1000"),
+        ("operations", "4"),
+        ("write_share", "0"),
+        ("hot_records_share", "0.05"),
+        ("hot_accesses_share", "0.5"),
+        ("together", "true"),
+    ];
+    for words in [500, 2_000, 60_000] {
+        for via in [Via::OneSided, Via::Hybrid, Via::TwoSided] {
+            let plan = Plan { coroutines: 6, ..Plan::uniform(via) };
+            let fetch = plan.fetch.map(|step| Step { outstanding: true, doorbell_batching: true, ..step });
+            let ran = ran(occ, Plan { fetch, ..plan }, "ycsb", settings, 8 * words, Nanos::from_millis(4));
+            let cache = &ran.result.cache;
+            let hits = cache.hits as f64 / (cache.hits + cache.misses).max(1) as f64;
+            let counts = ran.counts(Phase::Fetch);
+            println!(
+                "{words} words, {via}: hits {:.3} {hits:.3}, said and counted {counts:.3?}",
+                ran.said_hits
+            );
+            assert!(via == Via::TwoSided || (hits - ran.said_hits).abs() < 0.04, "{hits} {}", ran.said_hits);
+            for (said, got) in counts {
+                assert!((got / said - 1.0).abs() < 0.08, "{words} words, {via}: {said} said, {got} counted");
+            }
+        }
+    }
+}
+
+/// New-order's own records are locked and installed by the CPU, its stocks elsewhere by what the plan says.
+#[test]
+fn new_orders_requests_are_as_many_as_is_foretold() {
+    let occ = AnyProtocol::named("occ").expect("a protocol");
+    let settings: &[(&str, &str)] =
+        &[("items", "1000"), ("customers_per_district", "30"), ("orders_per_district", "30")];
+    for via in [Via::OneSided, Via::TwoSided] {
+        let plan = Plan { coroutines: 1, ..Plan::uniform(via) };
+        let ran = ran(occ, plan, "tpcc-no", settings, 1 << 20, Nanos::from_micros(1_500));
+        let said = 1.0 + ran.said.aborted_per_s / ran.said.committed_per_s;
+        let aborted = ran.result.aborted_share().unwrap_or(0.0);
+        let got = 1.0 / (1.0 - aborted);
+        let error = ran.result.committed_per_s() / ran.said.committed_per_s - 1.0;
+        println!("{via}: attempts {said:.3} {got:.3}, rate off by {error:+.3}");
+        // All attempts ask for locks, and what commits is installed. (What is fetched depends on how long the cache has been in
+        // use: at first it holds records that nobody looks for.)
+        assert!((got / said - 1.0).abs() < 0.06, "{via}: {said} attempts said, {got} counted");
+        for (phase, said, got) in [(Phase::Lock, said, got), (Phase::Install, 1.0, 1.0)] {
+            let [(foretold, counted), ..] = ran.counts(phase);
+            println!("    {phase}: {:.2} said, {:.2} counted", foretold / said, counted / got);
+            let off = (counted / got) / (foretold / said) - 1.0;
+            assert!(off.abs() < 0.06, "{phase} {via}: {foretold} said, {counted} counted");
+        }
     }
 }

@@ -10,7 +10,7 @@ mod common;
 
 use common::shrink::{Size, shrink};
 use common::{Case, OTHERS, judge, plans_of, sim};
-use engine::cluster::{Clocks, Length, RunSpec};
+use engine::cluster::{Clocks, Length, RunSpec, admit};
 use engine::protocol::planted::{Bug, Planted};
 use engine::protocol::{AnyProtocol, PROTOCOLS, Protocol};
 use engine::workload::WORKLOADS;
@@ -206,7 +206,8 @@ fn draw_orders(seed: u64) -> (Case, &'static str) {
 fn draw_orders_under_others(seed: u64) -> (Case, &'static str) {
     let (mut case, name) = draw_orders(seed);
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(!seed);
-    let able = |name: &&&str| AnyProtocol::named(name).is_some_and(|p| p.needs().changes_tables());
+    let workload = case.workload();
+    let able = |name: &&&str| AnyProtocol::named(name).is_some_and(|p| admit(&workload, &p).is_ok());
     let others: Vec<&str> = OTHERS.iter().filter(able).copied().collect();
     case.protocol =
         AnyProtocol::named(others.choose(&mut rng).expect("there are others")).expect("a protocol");

@@ -1,12 +1,13 @@
 //! TPC-C and TPC-E's customer-position: presets × fabrics, small. Every history goes through the checker, every run's
 //! consistency conditions are held; transactions that forget something are noticed by the condition that speaks of it.
 
+mod ahead;
 mod common;
 mod oracle;
 
 use common::around::{Around, Twist};
 use common::{Case, be_patient, judge, plans_of, sim};
-use engine::cluster::{Length, RunResult, RunSpec, footprint, run, run_as};
+use engine::cluster::{Length, RunResult, RunSpec, footprint, run_as};
 use engine::protocol::planted::{Bug, Planted};
 use engine::protocol::{AnyProtocol, Occ, Protocol};
 use engine::session::{Halt, Order, Row, Session};
@@ -301,19 +302,6 @@ fn orders_beyond_the_room_are_refused_and_nothing_breaks() {
     let result = judge(&case, "sim");
     assert!(result.stats.given_up > 0, "{:?}", result.stats.aborts);
     assert!(result.stats.aborts.of("table-full") > 0, "{:?}", result.stats.aborts);
-}
-
-/// Which order a new-order creates is read from its district, and ranges are known when they have been read: CALVIN, which has to
-/// know before, says so before anything runs.
-#[test]
-fn what_is_not_known_ahead_is_refused() {
-    for (workload, settings) in [("tpcc", TPCC), ("tpcc-no", &TPCC[..5]), ("tpce-cp", POSITION)] {
-        let case = case(Plan::uniform(Via::TwoSided), workload, settings, 1);
-        let protocol = AnyProtocol::named("calvin").expect("a protocol");
-        let stop = AtomicBool::new(false);
-        let refused = run(&case.spec, &case.workload(), protocol, &stop).expect_err("it cannot run");
-        assert!(refused.to_string().contains("before a transaction runs"), "{refused}");
-    }
 }
 
 /// The whole mix, new-orders alone and customer-position under another protocol: both pure plans and two hybrids, with and without

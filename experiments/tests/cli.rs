@@ -111,8 +111,10 @@ fn bad_flags_say_what_would_do_and_exit_with_2() {
     refused(&["run", "--protocol", "calvin", "--plan", logged], 2, &["calvin never runs this phase"]);
     refused(&["run", "--protocol", "calvin", "--plan", "tuned"], 2, &["no cost model of calvin"]);
     refused(&["tune", "--protocol", "calvin", "--fabric", "sim:cx4-edr"], 2, &["no cost model of calvin"]);
-    let orders = ["run", "--protocol", "calvin", "--workload", "tpcc", "--fabric", "sim:cx4-edr"];
-    refused(&orders, 2, &["before a transaction runs", "run it under another protocol"]);
+    let positions = ["run", "--protocol", "calvin", "--workload", "tpce-cp", "--fabric", "sim:cx4-edr"];
+    refused(&positions, 2, &["must be declared ahead", "tpce-cp does not declare them"]);
+    let orders = ["run", "--protocol", "fasst", "--workload", "tpcc", "--fabric", "sim:cx4-edr"];
+    refused(&orders, 2, &["locks a record before it has looked", "run it under another protocol"]);
     refused(&["run", "--workload", "smalbank"], 2, &["did you mean `smallbank`?"]);
     refused(&["run", "--plan", "drtmh"], 2, &["did you mean `drtm-h`?"]);
     refused(&["run", "--set", "hot"], 2, &["key=value"]);

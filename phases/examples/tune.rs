@@ -40,10 +40,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         payload_bytes: 16,
         local_share: 1.0 / f64::from(cluster.nodes),
         cache_hit_share: 0.95,
-        bands: vec![
-            Band { records: 0.04 * accounts, share: 0.9 },
-            Band { records: 0.96 * accounts, share: 0.1 },
-        ],
+        bands: vec![Band::new(0.04 * accounts, 0.9), Band::new(0.96 * accounts, 0.1)],
         reads_ahead: true,
         backoff_ns: 0.0,
         backoff_doublings: 0,

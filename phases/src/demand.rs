@@ -67,6 +67,8 @@ pub struct Touch {
     /// Records on the coordinator's own node. For logging: copies that the coordinator's own node keeps. For install: those
     /// that are written.
     pub local: f64,
+    /// Of the local ones, those whose lock words the CPU may change even where NICs change others': lock, install and unlock.
+    pub at_home: f64,
     /// Records on the own node that are to be created: lock and unlock, which the CPU does whatever the plan says.
     pub created: f64,
     /// Records on other nodes that are locked for reading only: install and unlock.
@@ -84,6 +86,17 @@ pub struct Touch {
     pub chances: Option<Chances>,
     /// Nodes that remote records may lie on.
     pub others: f64,
+}
+
+impl Touch {
+    /// Chance that there are remote records of some kind, if each of them is of that kind with chance `share`.
+    pub(crate) fn any(&self, share: f64) -> f64 {
+        let any_remote = self.chances.map_or(1.0, |c| c.any_remote).min(self.remote);
+        if any_remote <= 0.0 {
+            return 0.0;
+        }
+        any_remote * (1.0 - (1.0 - share).max(0.0).powf(self.remote / any_remote))
+    }
 }
 
 /// What depends on how records fall, and not on how many there are on average.
@@ -128,6 +141,11 @@ impl Carriage {
             packing: needs.packing,
             shared_locks: needs.shared_locks,
         }
+    }
+
+    /// Local records whose lock words are changed through the NIC, where it changes others': whoever owns leases owns them all.
+    fn by_nic(&self, touch: &Touch) -> f64 {
+        (touch.local - if self.nic_owns_leases { 0.0 } else { touch.at_home }).max(0.0)
     }
 
     /// Where the words of a record with so much payload are.

@@ -9,8 +9,10 @@
 //! first word doubles as the place where a CAS's old value and a validating READ land, because it gets its own
 //! value only when the record is installed, after both.
 
+mod found;
 mod structure;
 
+pub use found::Finding;
 pub(crate) use structure::LeafSeen;
 pub use structure::{Order, Scan};
 
@@ -223,7 +225,14 @@ impl Access {
     /// locked.
     #[inline]
     pub(crate) fn take_absence(&mut self, version: u64) {
-        let version = if self.shape.packing == Packing::Versions { self.time.0 } else { version };
+        // Where versions are counted, only who was ordered before it ran has such a place: what stands for absence must not be later,
+        // and a removal elsewhere in the chain may be.
+        let placed = match self.shape.packing {
+            Packing::Versions => true,
+            Packing::Counted => self.time.0 != 0,
+            Packing::Leased | Packing::Locked => false,
+        };
+        let version = if placed { self.time.0 } else { version };
         (self.version, self.location, self.intent) = (version, NOWHERE, Intent::Read);
         (self.absent, self.fetched, self.pending, self.busy) = (true, true, false, false);
         self.confirmed = false;
@@ -291,9 +300,15 @@ impl Access {
         (self.fetched, self.absent, self.pending) = (true, false, false);
     }
 
+    /// Word `index` of the payload as it was read, whatever the transaction has made of it.
+    #[inline]
+    pub(crate) fn word_read(&self, index: usize) -> u64 {
+        self.buf.word(self.first as usize + index)
+    }
+
     /// Whether there is something to be read that was not; what is to be created is not there.
     #[inline]
-    pub(crate) fn unread(&self) -> bool {
+    pub fn unread(&self) -> bool {
         !self.fetched && self.change != Change::Insert
     }
 
@@ -378,6 +393,8 @@ pub struct Txn {
     removed_at: u64,
     /// Owners are not told of ranges that are read.
     pub(crate) unseen: bool,
+    /// What it finds on the way, if it was ordered before it runs.
+    found: found::Found,
 }
 
 impl Txn {
@@ -391,15 +408,24 @@ impl Txn {
     /// # Panics
     /// If the last transaction still holds locks: its session forgot to unlock.
     pub fn begin(&mut self, stamp: Stamp) {
-        assert!(self.accesses.iter().all(|a| a.held.is_none()), "bug: {:?} ended holding locks", self.stamp);
-        self.accesses.clear();
-        self.names.clear();
+        self.rest();
         self.log.clear();
         self.leaves.clear();
         self.scanned.clear();
         self.costs = Costs::default();
         self.stamp = stamp;
         (self.install_at, self.removed_at, self.unseen) = (0, 0, false);
+    }
+
+    /// Forgets the records, whose buffers others may need until the next transaction begins.
+    ///
+    /// # Panics
+    /// If locks are held.
+    pub fn rest(&mut self) {
+        assert!(self.accesses.iter().all(|a| a.held.is_none()), "bug: {:?} ended holding locks", self.stamp);
+        self.accesses.clear();
+        self.names.clear();
+        self.found.clear();
     }
 
     /// The records of the transaction, in the order they were touched.

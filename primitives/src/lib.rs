@@ -19,3 +19,4 @@ pub mod rpc;
 pub mod secret;
 pub mod units;
 pub mod verbs;
+pub mod yaml;

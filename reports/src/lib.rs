@@ -163,8 +163,16 @@ fn title(results: &[Results], options: &Options) -> String {
     }
 }
 
+/// Whole or not at all: what was there stays if there is no room for the new one.
 fn write(path: &Path, bytes: &[u8]) -> Result<(), ReportError> {
-    std::fs::write(path, bytes).map_err(|source| ReportError::Unwritable { path: path.to_owned(), source })
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(".part");
+    let part = path.with_file_name(name);
+    std::fs::write(&part, bytes).and_then(|()| std::fs::rename(&part, path)).map_err(|source| {
+        // It may not be there, and what is wrong has been told.
+        let _ = std::fs::remove_file(&part);
+        ReportError::Unwritable { path: path.to_owned(), source }
+    })
 }
 
 fn write_figure(drawn: &Drawn, folder: &Path, options: &Options) -> Result<Picture, ReportError> {
@@ -177,8 +185,9 @@ fn write_figure(drawn: &Drawn, folder: &Path, options: &Options) -> Result<Pictu
     write(&file("svg"), svg.as_bytes())?;
     write(&file("csv"), &frame::to_csv(&drawn.frame)?)?;
     if !options.skip_png {
-        chart::canvas::png(&file("png"), chart::WIDTH, height, |canvas| drawn.figure.draw(canvas))
-            .map_err(fail)?;
+        let png =
+            chart::canvas::png(chart::WIDTH, height, |canvas| drawn.figure.draw(canvas)).map_err(fail)?;
+        write(&file("png"), &png)?;
     }
     Ok(Picture::new(drawn, svg)?)
 }

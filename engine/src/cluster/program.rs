@@ -137,9 +137,8 @@ impl<'r, W: Workload, P: Protocol + Copy + Sync> Run<'r, W, P> {
                     workload: workload.name(),
                     protocol: protocol.needs().protocol,
                 })?;
-                let payload = tables.iter().map(|t| t.payload_bytes.div_ceil(8)).max().unwrap_or(0);
-                let (coroutines, records) = (spec.plan.coroutines, workload.records_per_transaction());
-                let buffers = Buffers::new(&calvin, spec.shape, coroutines, input_words, records, payload)
+                let coroutines = spec.plan.coroutines;
+                let buffers = Buffers::new(&calvin, spec.shape, coroutines, input_words, workload.told())
                     .map_err(RunError::Spec)?;
                 Some(buffers.at(layout.reserve_letters(buffers.bytes())?))
             }
@@ -164,10 +163,9 @@ impl<'r, W: Workload, P: Protocol + Copy + Sync> Run<'r, W, P> {
             entry += touches.written as u64 * image;
         }
         let mut transaction = records + entry.next_power_of_two();
-        if let (Some(calvin), Some(buffers)) = (self.protocol.sequenced(), &self.buffers) {
-            // A transaction of each client and one of a counterpart's; values of all of an epoch's are under way at once.
-            let clients = u64::from(calvin.batch) + 1;
-            transaction = transaction * clients + buffers.letters_under_way(self.spec.shape.nodes);
+        if let Some(buffers) = &self.buffers {
+            // One transaction at a time; values of all of an epoch's are under way at once.
+            transaction += buffers.letters_under_way(self.spec.shape.nodes);
         }
         let image = image(self.tables.iter().map(|t| t.payload_bytes).max().unwrap_or(0));
         let coroutines = u64::from(self.spec.plan.coroutines);

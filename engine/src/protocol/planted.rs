@@ -66,6 +66,10 @@ pub enum Bug {
     StaleValues,
     /// CALVIN: transactions that only need their own node run before the other sequencers' batches have come.
     EarlyEpoch,
+    /// CALVIN: locks of records that are not touched, which cover others that are, are not asked for.
+    Uncovered,
+    /// CALVIN: who changes a record does not ask whether somebody reads all of its group.
+    LoneWriters,
 }
 
 impl Bug {
@@ -80,6 +84,9 @@ impl Bug {
         Bug::MvccPhantoms,
         Bug::MvccAbsence,
     ];
+
+    /// Those that show only where one lock covers several records.
+    pub const OF_COVERS: [Bug; 2] = [Bug::Uncovered, Bug::LoneWriters];
 
     /// All others.
     pub const ALL: [Bug; 17] = [
@@ -110,6 +117,8 @@ impl Bug {
             Bug::EarlyValues => Some(calvin::Bug::EarlyValues),
             Bug::StaleValues => Some(calvin::Bug::StaleValues),
             Bug::EarlyEpoch => Some(calvin::Bug::EarlyEpoch),
+            Bug::Uncovered => Some(calvin::Bug::Uncovered),
+            Bug::LoneWriters => Some(calvin::Bug::LoneWriters),
             _ => None,
         }
     }
@@ -244,6 +253,9 @@ impl Protocol for Planted {
     }
 
     async fn scan<O: PhaseOps>(&self, ops: &O, txn: &mut Txn, scan: &Scan) -> Result<(), Stop> {
+        if let Some(calvin) = self.sequenced() {
+            return calvin.scan(ops, txn, scan).await;
+        }
         match self.0 {
             Bug::NoWaitUnlockEarly | Bug::WaitDieUnlockEarly => {
                 self.locking().scan(ops, txn, scan).await?;

@@ -9,24 +9,35 @@ use crate::protocol::Protocol;
 use crate::workload::ahead::ReadWriteSet;
 use phases::ops::PhaseOps;
 use phases::plan::Phase;
-use phases::rule::Stamp;
+use phases::rule::{Stamp, Timestamp};
 use phases::txn::Txn;
 use primitives::units::Nanos;
 
 impl<P: Protocol, O: PhaseOps> Session<P, O> {
     /// Begins a transaction that touches the records of `set`: one of the session's own, asked for at `invoked`, or one that is
-    /// somebody else's.
+    /// somebody else's. Its `place` is what it leaves behind as versions, and what stands for records that it finds absent; 0 counts
+    /// versions, which will do where records do not come and go.
     ///
     /// # Errors
     /// When no buffer is left.
-    pub(crate) fn begin_sequenced(&mut self, invoked: Option<Nanos>, set: &ReadWriteSet) -> Result<(), Halt> {
+    pub(crate) fn begin_sequenced(
+        &mut self,
+        invoked: Option<Nanos>,
+        set: &ReadWriteSet,
+        place: u64,
+    ) -> Result<(), Halt> {
         self.begun += 1;
+        self.scanned.clear();
         self.txn.begin(Stamp::new(self.owner, self.begun));
+        (self.txn.install_at, self.txn.time) = (place, Timestamp(place));
         let timed = invoked.is_some() && self.until_sample == 1;
         self.until_sample = if timed { self.sample_every } else { self.until_sample.saturating_sub(1) };
         self.ops.begin_at(timed, invoked.unwrap_or(self.ended_at));
         for &(record, intent) in set.records() {
-            self.touch(record, intent)?;
+            let row = self.touch(record, intent)?;
+            if set.may_be_absent().contains(&record) {
+                self.txn.allow_absence(row.0);
+            }
         }
         Ok(())
     }
@@ -57,11 +68,13 @@ impl<P: Protocol, O: PhaseOps> Session<P, O> {
         if self.window.holds(self.ended_at) {
             self.stats.borrow_mut().latency.record(self.ended_at.since(started));
         }
+        self.txn.rest();
     }
 
     /// The application has rolled one of the session's own back.
     pub(crate) fn rolled_back(&mut self, reason: &'static str) {
         self.finish(Ended::RolledBack(reason));
+        self.txn.rest();
     }
 
     /// This node's part of somebody else's transaction is done: it cost something.
@@ -73,5 +86,6 @@ impl<P: Protocol, O: PhaseOps> Session<P, O> {
                 stats.phases[phase as usize].costs.add(self.txn.costs[phase]);
             }
         }
+        self.txn.rest();
     }
 }

@@ -1,8 +1,8 @@
 //! From a workload to the averages that the cost model is told ([`phases::model::Workload`]).
 //!
 //! Nothing here is measured: the mix, the records each kind of transaction touches and the key distribution are the
-//! workload's own definition. The location cache is taken to be warm, as a run finds it, and to stay so: what misses
-//! bring into it later is left out.
+//! workload's own definition. The location cache is taken to have been used for a while: what it was filled with before a run
+//! has given way to what misses brought.
 
 use super::keys::KeyDist;
 use super::{AnyWorkload, Scale};
@@ -29,7 +29,7 @@ pub(super) fn classes_of(classes: impl IntoIterator<Item = TxnClass>) -> Vec<Txn
 
 /// Where accesses go: records of the band over all tables, and its share of the accesses.
 fn bands(keys: &KeyDist, tables: u64) -> Vec<Band> {
-    let band = |keys: u64, share: f64| Band { records: (keys * tables) as f64, share };
+    let band = |keys: u64, share: f64| Band::new((keys * tables) as f64, share);
     match keys {
         KeyDist::Uniform { keys } => vec![band(*keys, 1.0)],
         KeyDist::HotSet { keys, hot, hot_share } => {
@@ -49,64 +49,57 @@ fn bands(keys: &KeyDist, tables: u64) -> Vec<Band> {
     }
 }
 
-/// A location cache of a node as it is filled before a run: keys that other nodes hold are offered one after the other until as
-/// many were offered as there are words, and each takes the word that its hash names if that is free. Of `n` keys offered to
-/// `m` words of which a share `f` is free, so `m f (1 − e^(−n/m))` find room.
-pub(super) struct Filling {
-    words: f64,
-    /// Keys that may still be offered.
-    left: f64,
-    /// Share of the words that are free.
-    free: f64,
+/// Records that other nodes hold and a node looks for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sought {
+    /// How many there are.
+    pub(super) records: f64,
+    /// Share of the node's lookups that go to them, all of them alike.
+    pub(super) share: f64,
 }
 
-impl Filling {
-    pub(super) fn new(cache_bytes: usize) -> Filling {
-        // An entry is one word, and there is at least one.
-        let words = (cache_bytes / 8).max(1) as f64;
-        Filling { words, left: words, free: 1.0 }
-    }
+/// Steps of the integral in [`hit_share`], over how long ago a record was last looked for, on a logarithmic scale; and where
+/// it begins and ends, in lookups for the most and for the least popular record.
+const STEPS: u32 = 2_000;
+const EARLIEST: f64 = 1e-4;
+const LATEST: f64 = 40.0;
 
-    /// Offers `records`; the share of them that the cache then knows.
-    pub(super) fn offer(&mut self, records: f64) -> f64 {
-        let offered = records.min(self.left);
-        if offered <= 0.0 {
-            return 0.0;
-        }
-        self.left -= offered;
-        let still = self.free * (-offered / self.words).exp();
-        let taken = (self.free - still) * self.words;
-        self.free = still;
-        (taken / records).min(1.0)
+/// Share of lookups that a location cache of `cache_bytes` answers, once it has been used for a while.
+///
+/// A word holds the record that was last looked for among those whose hash names it. A record of popularity `p` that was last
+/// looked for `s` lookups ago is still there if none of the others that share its word was looked for since. Of a kind of `n`
+/// records, each of popularity `q`, a Poisson number with mean `n / words` share a word, and none of them came since with chance
+/// `exp(−n / words (1 − e^(−q s)))`. The age `s` is exponential with rate `p`.
+pub(super) fn hit_share(sought: &[Sought], cache_bytes: usize) -> f64 {
+    // An entry is one word, and there is at least one.
+    let words = (cache_bytes / 8).max(1) as f64;
+    // Each with its popularity.
+    let asked: Vec<(f64, Sought)> = sought
+        .iter()
+        .filter(|kind| kind.share > 0.0 && kind.records > 0.0)
+        .map(|kind| (kind.share / kind.records, *kind))
+        .collect();
+    let most = asked.iter().map(|(p, _)| *p).fold(0.0, f64::max);
+    let least = asked.iter().map(|(p, _)| *p).fold(f64::INFINITY, f64::min);
+    if asked.is_empty() {
+        return 1.0;
     }
-
-    /// Offers several tables' records in turn, one of each, as long as each has any; the shares of each that are known.
-    pub(super) fn offer_in_turn(&mut self, tables: &[f64]) -> Vec<f64> {
-        let mut known = vec![0.0; tables.len()];
-        let mut left = tables.to_vec();
-        loop {
-            let live: Vec<usize> = (0..tables.len()).filter(|&t| left[t] > 0.0).collect();
-            let least = live.iter().map(|&t| left[t]).fold(f64::INFINITY, f64::min);
-            if live.is_empty() || self.left <= 0.0 {
-                return known;
-            }
-            // Rounds until the shortest table is through: all of them are alike.
-            let round = least * live.len() as f64;
-            let share = self.offer(round);
-            for table in live {
-                known[table] += share * least / tables[table];
-                left[table] -= least;
-            }
-        }
+    let (from, to) = (EARLIEST / most, LATEST / least);
+    let step = (to / from).ln() / f64::from(STEPS);
+    let (mut hits, mut before) = (0.0, 0.0);
+    for i in 0..=STEPS {
+        let age = from * (step * f64::from(i)).exp();
+        let others: f64 = asked.iter().map(|(q, kind)| kind.records / words * -(-q * age).exp_m1()).sum();
+        let asking: f64 = asked.iter().map(|(p, kind)| kind.share * p * (-p * age).exp()).sum();
+        // Per unit of the logarithm.
+        let here = age * asking * (-others).exp();
+        hits += if i == 0 { 0.0 } else { 0.5 * step * (before + here) };
+        before = here;
     }
-}
-
-/// Share of accesses to other nodes' records whose location a warm cache of `cache_bytes` knows; bands are offered in their order,
-/// and `elsewhere` is the share of records that other nodes hold.
-pub(super) fn hit_share(bands: &[Band], elsewhere: f64, cache_bytes: usize) -> f64 {
-    let mut filling = Filling::new(cache_bytes);
-    let hits: f64 = bands.iter().map(|band| band.share * filling.offer(band.records * elsewhere)).sum();
-    hits.min(1.0)
+    // What is younger than the first step is there.
+    let youngest: f64 = asked.iter().map(|(p, kind)| kind.share * -(-p * from).exp_m1()).sum();
+    let all: f64 = asked.iter().map(|(_, kind)| kind.share).sum();
+    ((youngest + hits) / all).min(1.0)
 }
 
 impl AnyWorkload {
@@ -121,8 +114,11 @@ impl AnyWorkload {
         };
         let bands = bands(&shape.keys, shape.tables);
         let nodes = f64::from(scale.nodes.max(1));
-        let cache_hit_share =
-            if scale.nodes < 2 { 1.0 } else { hit_share(&bands, 1.0 - 1.0 / nodes, cache_bytes) };
+        // Each node looks for what the others hold.
+        let elsewhere = 1.0 - 1.0 / nodes;
+        let sought = |band: &Band| Sought { records: band.records * elsewhere, share: band.share };
+        let sought: Vec<Sought> = bands.iter().map(sought).collect();
+        let cache_hit_share = if scale.nodes < 2 { 1.0 } else { hit_share(&sought, cache_bytes) };
         Demand {
             name: self.name().to_owned(),
             classes: shape.classes,
@@ -210,51 +206,55 @@ mod tests {
     }
 
     #[test]
-    fn a_small_cache_knows_the_hot_records_first() {
-        // 8 threads of 100 000 accounts in two tables: 64 000 hot records, three of four elsewhere. As many words as those: all
-        // are offered, and 1 − 1/e of them find room.
+    fn a_small_cache_knows_what_was_asked_for_last() {
+        // 8 threads of 100 000 accounts in two tables, three of four elsewhere: 48 000 hot records, as many words as those, and
+        // the rest come in between. Without them it would be 1 − 1/e.
         let d = demand("smallbank", &[], 48_000 * 8);
-        let covered = 1.0 - (-1.0f64).exp();
-        assert!((d.cache_hit_share - 0.9 * covered).abs() < 1e-9, "{}", d.cache_hit_share);
-        // Half as many again go to the rest.
-        let d = demand("smallbank", &[], 72_000 * 8);
-        let hot = 1.5 * (1.0 - (-1.0 / 1.5f64).exp());
-        let rest = 1.5 * ((-1.0 / 1.5f64).exp() - (-1.0f64).exp()) / 24.0;
-        assert!((d.cache_hit_share - 0.9 * hot - 0.1 * rest).abs() < 1e-9, "{}", d.cache_hit_share);
+        let alone = 1.0 - (-1.0f64).exp();
+        assert!((0.9 * 0.9 * alone..0.9 * alone).contains(&d.cache_hit_share), "{}", d.cache_hit_share);
+        let larger = demand("smallbank", &[], 72_000 * 8);
+        assert!(larger.cache_hit_share > d.cache_hit_share + 0.05, "{}", larger.cache_hit_share);
+        // All alike: a word has one of the records that share it, each as likely.
+        for load in [0.1, 1.0, 8.0] {
+            let got = hit_share(&[Sought { records: 1000.0 * load, share: 1.0 }], 8 * 1000);
+            let expected = (1.0 - (-load).exp()) / load;
+            assert!((got - expected).abs() < 1e-4, "{load}: {got}, not {expected}");
+        }
     }
 
     #[test]
-    fn fillings_are_those_of_a_cache() {
+    fn hits_are_those_of_a_cache_in_use() {
         use phases::store::{LocationCache, TableId};
-        // Three tables of different length, one key of each in turn, until as many were offered as there are words.
-        const TABLES: [u64; 3] = [100, 700, 3_000];
-        for words in [200u64, 1_000, 3_000, 20_000] {
-            let cache = LocationCache::new(8 * words as usize);
-            let (mut left, mut nth) = (words, 0);
-            while left > 0 && nth < 3_000 {
-                for (table, &records) in TABLES.iter().enumerate() {
-                    if nth < records && left > 0 {
-                        cache.fill_free(TableId(table as u16), nth, 64 + nth * 64);
-                        left -= 1;
-                    }
+        use rand::{RngExt, SeedableRng};
+        // Kinds of records, each a table: a few hot ones, many, and some that nobody looks for.
+        const KINDS: [(u64, f64); 4] = [(10, 0.3), (200, 0.3), (3_000, 0.4), (5_000, 0.0)];
+        const LOOKUPS: usize = 400_000;
+        let rng = &mut rand_xoshiro::Xoshiro256PlusPlus::seed_from_u64(1);
+        for words in [50usize, 300, 1_000, 5_000, 50_000] {
+            let cache = LocationCache::new(8 * words);
+            for key in 0..5_000 {
+                cache.fill_free(TableId(3), key, 64 + key * 64);
+            }
+            let mut hits = 0;
+            for n in 0..2 * LOOKUPS {
+                let mut dice: f64 = rng.random();
+                let mut kind = 0;
+                while dice >= KINDS[kind].1 {
+                    dice -= KINDS[kind].1;
+                    kind = (kind + 1) % KINDS.len();
                 }
-                nth += 1;
+                let (table, key) = (TableId(kind as u16), rng.random_range(0..KINDS[kind].0));
+                let place = 64 + key * 64;
+                if cache.lookup(table, key) == Some(place) {
+                    hits += usize::from(n >= LOOKUPS);
+                } else {
+                    cache.fill(table, key, place);
+                }
             }
-            let mut filling = Filling::new(8 * words as usize);
-            let known = filling.offer_in_turn(&TABLES.map(|n| n as f64));
-            for (table, &records) in TABLES.iter().enumerate() {
-                let knows = |&key: &u64| cache.lookup(TableId(table as u16), key) == Some(64 + key * 64);
-                let count = (0..records).filter(knows).count() as f64;
-                let (got, said) = (count / records as f64, known[table]);
-                // Four standard deviations of a count.
-                let spread = 4.0 * (said * (1.0 - said) / records as f64).sqrt() + 1e-3;
-                assert!((got - said).abs() < spread, "{words} words, table {table}: {got}, not {said}");
-            }
-            let one = hit_share(&[Band { records: 3_000.0, share: 1.0 }], 1.0, 8 * words as usize);
-            let cache = LocationCache::new(8 * words as usize);
-            (0..words.min(3_000)).for_each(|key| cache.fill_free(TableId(0), key, 64 + key * 64));
-            let count = (0..3_000u64).filter(|&key| cache.lookup(TableId(0), key).is_some()).count();
-            assert!((count as f64 / 3_000.0 - one).abs() < 0.04, "{words}: {count} of 3000, not {one}");
+            let sought = KINDS.map(|(records, share)| Sought { records: records as f64, share });
+            let (got, said) = (hits as f64 / LOOKUPS as f64, hit_share(&sought, 8 * words));
+            // Which of the few hot records share a word is this cache's luck.
+            assert!((got - said).abs() < 0.02, "{words} words: {got}, not {said}");
         }
     }
 }

@@ -20,7 +20,7 @@ pub mod ycsb;
 
 use crate::protocol::Protocol;
 use crate::session::{Halt, Session};
-use ahead::{InputWords, ReadWriteSet};
+use ahead::{Cover, InputWords, ReadWriteSet, Told};
 use params::{Param, ParamError};
 use phases::ops::PhaseOps;
 use phases::store::Layout;
@@ -218,8 +218,20 @@ pub trait Workload: Sync {
         None
     }
 
-    /// Names all records that the transaction of this input may touch. Touching any other is a fault.
+    /// Names all records that the transaction of this input may touch, or locks that cover them. Touching any other is a fault.
     fn declare(&self, _input: &Self::Input, _set: &mut ReadWriteSet) {}
+
+    /// The lock that is held by whoever touches a record, its own unless told otherwise. All keys between two of one table that another
+    /// record covers are covered by it, too.
+    fn cover(&self, _record: RecordId) -> Cover {
+        Cover::Own
+    }
+
+    /// Most that nodes tell each other of one transaction: unless told otherwise, all records that it touches.
+    fn told(&self) -> Told {
+        let payload = self.tables().iter().map(|t| t.payload_bytes.div_ceil(8)).max().unwrap_or(0);
+        Told::NOTHING.declared(self.records_per_transaction(), payload as usize)
+    }
 
     /// Appends the input as words.
     fn write_input(&self, _input: &Self::Input, _out: &mut Vec<u64>) {}

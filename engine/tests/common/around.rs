@@ -2,9 +2,11 @@
 
 use engine::protocol::Protocol;
 use engine::session::{Halt, Session};
+use engine::workload::ahead::{Cover, InputWords, ReadWriteSet, Told};
 use engine::workload::{Check, Client, RecordId, TableDef, Touches, Workload};
 use phases::ops::PhaseOps;
 use phases::store::Layout;
+use primitives::units::Nanos;
 use primitives::verbs::NodeId;
 use rand::Rng;
 use std::ops::AddAssign;
@@ -23,7 +25,15 @@ pub trait Twist<W: Workload>: Sync {
         client: Client,
         input: &W::Input,
     ) -> impl Future<Output = Result<W::Tally, Halt>>;
+
+    /// What that will touch, where it has to be known before.
+    fn declare(&self, workload: &W, input: &W::Input, set: &mut ReadWriteSet) {
+        workload.declare(input, set);
+    }
 }
+
+/// Words of a client in front of its input.
+const CLIENT_WORDS: usize = 5;
 
 /// A record's table, key and payload.
 pub type Record = (u16, u64, Vec<u64>);
@@ -102,6 +112,40 @@ impl<W: Workload, T: Twist<W>> Workload for Around<W, T> {
     ) -> Result<Self::Tally, Halt> {
         let tally = self.twist.execute(&self.inner, session, *client, input).await?;
         Ok(Kept { tally, records: Vec::new() })
+    }
+
+    fn input_words(&self) -> Option<usize> {
+        Some(CLIENT_WORDS + self.inner.input_words()?)
+    }
+
+    fn declare(&self, (_, input): &Self::Input, set: &mut ReadWriteSet) {
+        self.twist.declare(&self.inner, input, set);
+    }
+
+    fn cover(&self, record: RecordId) -> Cover {
+        self.inner.cover(record)
+    }
+
+    fn told(&self) -> Told {
+        // A twist may touch a record or two of its own.
+        self.inner.told().declared(2, 128)
+    }
+
+    fn write_input(&self, (client, input): &Self::Input, out: &mut Vec<u64>) {
+        let Client { node, worker, number, serial, now } = *client;
+        out.extend([node.into(), worker.into(), number.into(), serial, now.0]);
+        self.inner.write_input(input, out);
+    }
+
+    fn read_input(&self, mut words: InputWords<'_>) -> Option<Self::Input> {
+        let client = Client {
+            node: words.word()? as u16,
+            worker: words.word()? as u16,
+            number: words.word()? as u32,
+            serial: words.word()?,
+            now: Nanos(words.word()?),
+        };
+        Some((client, self.inner.read_input(words)?))
     }
 
     fn tally(&self, record: RecordId, words: &[u64], sum: &mut Self::Tally) {

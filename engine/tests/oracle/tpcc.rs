@@ -4,6 +4,7 @@ use super::{Answers, Records};
 use engine::protocol::Protocol;
 use engine::session::{Halt, Session};
 use engine::workload::RecordId;
+use engine::workload::ahead::ReadWriteSet;
 use engine::workload::tpcc::columns::{
     customer, customer_name, customer_order, district, history, item, new_order, order, order_line, stock,
     stock_dist, warehouse,
@@ -32,6 +33,12 @@ impl Answers for Tpcc {
         }
         let (effects, answer) = Tpcc::answer(self, session, input).await?;
         Ok((effects.into(), answer))
+    }
+
+    fn declare_more(input: &Input, set: &mut ReadWriteSet) {
+        if matches!(input.job, Job::Delivery { .. }) {
+            set.write(key::warehouse(input.warehouse));
+        }
     }
 
     fn plainly(records: &mut Records, input: &Input) -> Option<Answer> {

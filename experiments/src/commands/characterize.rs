@@ -238,6 +238,9 @@ pub fn characterize(wanted: &Characterization, context: &Context) -> Result<Char
             if context.interrupt.asked() {
                 return Err(CliError::interrupted());
             }
+            if sample.ops == 0 {
+                return Err(empty(scope.window, caps.virtual_time));
+            }
             Ok(PointResult {
                 row: disturbance.told(row(point, &sample)),
                 histogram: Some(sample.latency),
@@ -253,6 +256,17 @@ pub fn characterize(wanted: &Characterization, context: &Context) -> Result<Char
         write_atomic(&profile_path(&wanted.out, profile), text.as_bytes())?;
     }
     Ok(Characterized { dir: wanted.out.clone(), profile })
+}
+
+/// A point that says nothing, and must not be kept as if it did.
+fn empty(window: Nanos, virtual_time: bool) -> CliError {
+    if virtual_time {
+        CliError::check(format!("no request ended within {window}")).hint("give a longer --duration")
+    } else {
+        let most = Nanos(window.0.saturating_mul(4u64.pow(AGAIN)));
+        CliError::check(format!("no request ended within {most}: the machine has other things to do"))
+            .hint("run the same command again on an idle machine: it goes on with what is missing")
+    }
 }
 
 fn profile_path(dir: &Path, profile: &Profile) -> PathBuf {
@@ -296,12 +310,7 @@ fn profile_of(
     }
     bench::fit(&rated, caps, wanted.scope.nodes, &machine)
         .map(Some)
-        .map_err(|e| {
-            CliError::check("no profile could be fitted").caused_by(&e).hint(format!(
-                "points at which no request ended were taken on a busy machine: remove {} and measure again on an idle one",
-                wanted.out.display()
-            ))
-        })
+        .map_err(|e| CliError::check("no profile could be fitted").caused_by(&e))
 }
 
 /// A point's row of `points.csv`.

@@ -4,12 +4,13 @@ use super::Context;
 use crate::args::ReportArgs;
 use crate::error::CliError;
 use crate::output::print;
+use primitives::measure::is_full;
 use std::path::{Path, PathBuf};
 
 /// The command.
 ///
 /// # Errors
-/// Exit code 2 if a directory holds no results or the page cannot be written.
+/// Exit code 2 if a directory holds no results or the page cannot be written, 3 if there is no room for it.
 pub fn run(args: &ReportArgs, context: &Context) -> Result<(), CliError> {
     let out = match (&args.out, args.dirs.as_slice()) {
         (Some(out), _) => out.clone(),
@@ -52,11 +53,16 @@ pub fn render(
         let error = CliError::usage("no report could be made").caused_by(&e);
         match e {
             reports::ReportError::Mixed { .. } => error.hint("join them all the same with --mixed"),
+            reports::ReportError::Unwritable { ref source, .. } if is_full(source) => {
+                CliError::machine("no report could be made")
+                    .caused_by(&e)
+                    .hint("make room there, or name another --out")
+            }
             _ => error,
         }
     })?;
-    for problem in &report.problems {
-        context.talk.warn(format!("left out: {problem}"));
+    for note in &report.notes {
+        context.talk.warn(note);
     }
     Ok(report)
 }

@@ -1,6 +1,6 @@
 //! What one point of a `kind: primitive` experiment asks of the NICs, beside the size of the cluster.
 
-use primitives::bench::{BenchVerb, Point, Rung, Scope};
+use primitives::bench::{BenchVerb, CALL_PAYLOAD_MOST, Point, Rung, Scope};
 use primitives::units::Nanos;
 use serde::Serialize;
 use serde_json::Value;
@@ -163,6 +163,12 @@ impl PrimitiveSpec {
         if self.verb == "cpu-cas" && !own {
             return Err("a CPU swaps words of its own node: say peers: own".to_owned());
         }
+        if two_sided && self.payload > CALL_PAYLOAD_MOST {
+            return Err(format!(
+                "a call is one datagram and carries at most {CALL_PAYLOAD_MOST} B, not {}",
+                self.payload
+            ));
+        }
         if self.optimizations.is_some() && !two_sided && !matches!(self.verb.as_str(), "read" | "write") {
             return Err(format!("the optimization ladder has no {} of ten objects", self.verb));
         }
@@ -270,5 +276,13 @@ mod tests {
         assert!(
             spec.check(&RunSpec { nodes: 3, ..RunSpec::default() }).unwrap_err().contains("all be servers")
         );
+        for verb in ["rpc", "rpc-write"] {
+            let mut spec = PrimitiveSpec::default();
+            spec.apply("verb", &json!(verb)).unwrap();
+            spec.apply("payload", &json!(CALL_PAYLOAD_MOST)).unwrap();
+            spec.check(&RunSpec::default()).unwrap();
+            spec.apply("payload", &json!(CALL_PAYLOAD_MOST + 1)).unwrap();
+            assert!(spec.check(&RunSpec::default()).unwrap_err().contains("at most 4032 B, not 4033"));
+        }
     }
 }

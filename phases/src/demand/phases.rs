@@ -46,6 +46,18 @@ fn batch(how: &Carriage, touch: &Touch, nodes: f64) -> Batch {
     }
 }
 
+/// The same of a share of the remote records, which may be any of them.
+fn some(how: &Carriage, touch: &Touch, share: f64) -> Batch {
+    let all = batch(how, touch, touch.nodes);
+    // Nodes that so many records fall on, if any node may have each of them.
+    let spread = |records: f64| 1.0 - (1.0 - 1.0 / touch.others.max(1.0)).powf(records);
+    let nodes = match spread(touch.remote) {
+        whole if whole > 0.0 => touch.nodes * spread(touch.remote * share) / whole,
+        _ => touch.nodes,
+    };
+    Batch { nodes: nodes.min(touch.remote * share), any_remote: touch.any(share), ..all }
+}
+
 fn chain(records: f64, links: &[(primitives::profile::Primitive, u32)]) -> Chain<'_> {
     Chain { records, links, answered: false }
 }
@@ -68,11 +80,7 @@ fn look_up(d: &mut Demand, how: &Carriage, touch: &Touch, sizes: &Sizes) -> f64 
         d.requester.probes += touch.remote;
     }
     let misses = touch.remote * (1.0 - cached);
-    d.one_sided(
-        sizes,
-        &batch(how, touch, touch.nodes.min(misses)),
-        &[chain(misses, &[(Read, sizes.bucket)])],
-    );
+    d.one_sided(sizes, &some(how, touch, 1.0 - cached), &[chain(misses, &[(Read, sizes.bucket)])]);
     d.requester.probes += misses;
     misses
 }
@@ -108,11 +116,12 @@ fn fetch(how: &Carriage, touch: &Touch, sizes: &Sizes) -> Demand {
             }
             // Sent at once, hits and misses are awaited together: by the reply if any missed.
             let joined = how.step.outstanding;
-            let reads = Batch { joined, ..batch(how, touch, touch.nodes.min(hits)) };
+            let reads = Batch { joined, ..some(how, touch, cached) };
             d.one_sided(sizes, &reads, &[chain(hits, &record_read)]);
             d.requester.copied += hits * f64::from(record);
             let before = d.waves.len();
-            d.two_sided(sizes, &batch(how, touch, touch.nodes), &[first_calls(misses, name, reply, record)]);
+            let calls = some(how, touch, 1.0 - cached);
+            d.two_sided(sizes, &calls, &[first_calls(misses, name, reply, record)]);
             d.requester.copied += misses * f64::from(touch.payload);
             if joined {
                 join(&mut d, before, touch, cached, record);
@@ -126,13 +135,11 @@ fn fetch(how: &Carriage, touch: &Touch, sizes: &Sizes) -> Demand {
 
 /// Makes one wait of a hybrid fetch's READs and calls: for a reply if any record missed the cache, else for a READ.
 fn join(d: &mut Demand, calls_from: usize, touch: &Touch, cached: f64, record: u32) {
-    let remote = touch.remote;
-    let any_remote = touch.chances.map_or(1.0, |c| c.any_remote);
-    let any_miss = 1.0 - cached.powf(remote);
+    let any_miss = touch.any(1.0 - cached);
     for wave in &mut d.waves[calls_from..] {
         wave.times = wave.times.min(any_miss);
     }
-    let waits = remote.min(any_remote);
+    let waits = touch.any(1.0);
     let by_completion = waits - d.round_trips();
     if by_completion > 0.0 {
         let until = Awaited::Completion {
@@ -170,10 +177,8 @@ fn lock(how: &Carriage, touch: &Touch, sizes: &Sizes) -> Demand {
         let links = [(Atomic, sizes.word), (Read, if whole { record } else { sizes.word })];
         d.one_sided(sizes, &batch, &[chain(touch.remote, &links)]);
         let own = if whole { &links[..] } else { &links[..1] };
-        if how.nic_owns_lock_words {
-            d.through_own_nic(sizes, &batch, touch.remote, &[chain(touch.local, own)]);
-        }
-        let by_nic = if how.nic_owns_lock_words { touch.local } else { 0.0 };
+        let by_nic = if how.nic_owns_lock_words { how.by_nic(touch) } else { 0.0 };
+        d.through_own_nic(sizes, &batch, touch.remote, &[chain(by_nic, own)]);
         // Local records are located where they are met, and their lock words looked at where a CPU may.
         d.requester.probes += touch.local - by_nic + if first_met { 2.0 * touch.local } else { 0.0 };
         let taken = if whole { touch.remote + by_nic } else { 0.0 };
@@ -327,7 +332,7 @@ fn release(
     d.one_sided(sizes, &batch, &[chain(touch.remote, links), freed(touch.read_held)]);
     if how.nic_owns_lock_words {
         let word = [(Write, sizes.word)];
-        let own = [chain(touch.local, &word), freed(touch.read_held_local)];
+        let own = [chain(how.by_nic(touch), &word), freed(touch.read_held_local)];
         d.through_own_nic(sizes, &batch, touch.remote + touch.read_held, &own);
     }
 }

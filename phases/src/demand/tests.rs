@@ -94,6 +94,40 @@ fn local_lock_words_go_through_the_nic_only_where_it_owns_them() {
     assert_eq!(demand(&owned, &both, &Sizes::default()).round_trips(), 1.0);
 }
 
+#[test]
+fn records_kept_at_home_are_the_cpus_to_lock_unless_the_nic_owns_their_leases() {
+    let local = Touch { local: 3.0, at_home: 2.0, payload: 16, ..Touch::default() };
+    let lock = how(Phase::Lock, Step::table2(Phase::Lock, Via::OneSided));
+    let install = how(Phase::Install, Step::table2(Phase::Install, Via::OneSided));
+    for (leases, by_nic) in [(false, 1.0), (true, 3.0)] {
+        let owned = |how| Carriage { nic_owns_lock_words: true, nic_owns_leases: leases, ..how };
+        let d = demand(&owned(lock), &local, &Sizes::default());
+        assert_eq!((d.verbs_of(Primitive::Atomic), d.round_trips()), (by_nic, 1.0));
+        let d = demand(&owned(install), &local, &Sizes::default());
+        assert_eq!(d.verbs_of(Primitive::Write), by_nic);
+    }
+    let all = Touch { at_home: 3.0, ..local };
+    let owned = Carriage { nic_owns_lock_words: true, ..lock };
+    assert_eq!(demand(&owned, &all, &Sizes::default()).verbs(), 0.0);
+}
+
+#[test]
+fn misses_are_waited_for_as_often_as_there_are_any() {
+    let touch = Touch { cached: 0.5, others: 3.0, ..touch(3.0, 57.0 / 27.0) };
+    let step = Step { outstanding: true, doorbell_batching: true, ..Step::bare(Via::OneSided) };
+    let d = demand(&how(Phase::Fetch, step), &touch, &Sizes::default());
+    // One of three misses with seven chances in eight, and then the records are read.
+    assert!((d.round_trips() - (7.0 / 8.0 + 1.0)).abs() < 1e-12, "{}", d.round_trips());
+    assert_eq!(d.verbs(), 4.5);
+    // A doorbell for each node, of which there are fewer with a record that is missed.
+    assert!((d.doorbells() - 57.0 / 27.0 - 1.37).abs() < 0.01, "{}", d.doorbells());
+    // Where records may all be local, there is less to wait for.
+    let chances = Chances { any_remote: 0.5, any_local: 1.0, only_local: 0.5 };
+    let seldom = Touch { remote: 1.0, nodes: 0.6, chances: Some(chances), ..touch };
+    let d = demand(&how(Phase::Fetch, step), &seldom, &Sizes::default());
+    assert!((d.round_trips() - (0.5 * 0.75 + 0.5)).abs() < 1e-12, "{}", d.round_trips());
+}
+
 /// Handlers of phases at 2.2 GHz, of SmallBank and TPC-C's new-order: DrTM+H table 3, which `cpu.probe` is calibrated to. What its
 /// validation of TPC-C takes is for messages of several records; logging, which copies, is not among them.
 #[test]

@@ -132,12 +132,12 @@ impl Runs {
 struct Mean {
     /// Records written, per transaction.
     commits: f64,
-    /// Records accessed, per transaction.
-    accesses: f64,
-    /// Time for which records are locked so that nobody else may have them, per transaction.
-    alone_ns: f64,
-    /// Time for which records are locked so that others may read them.
-    shared_ns: f64,
+    /// Records read and not written, per transaction.
+    looks: f64,
+    /// Time for which records that are written are locked, per transaction.
+    written_ns: f64,
+    /// Time for which records that are only read are locked.
+    read_ns: f64,
     /// From a read to the lock, or to the check: weighted sums, and their weights.
     until_lock: f64,
     writers: f64,
@@ -152,6 +152,29 @@ struct Mean {
     look: f64,
 }
 
+/// For how long others hold or change records, per transaction of theirs, in nanoseconds.
+#[derive(Clone, Copy)]
+struct Exposed {
+    /// Those that they write.
+    by_writes: f64,
+    /// Those that they only read.
+    by_reads: f64,
+}
+
+/// Who else is there: all coroutines, and the transactions of one of them per nanosecond.
+#[derive(Clone, Copy)]
+struct Others {
+    rate: f64,
+    customers: f64,
+}
+
+/// What an access is for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Access {
+    Write,
+    Read,
+}
+
 impl Model<'_> {
     /// What accesses meet at the rate and latencies of `solution`.
     pub(super) fn conflicts(&self, costs: &Costs, met: Met, solution: &Solution, customers: f64) -> Met {
@@ -162,35 +185,40 @@ impl Model<'_> {
         let mean = |sum: f64, weight: f64| if weight > 0.0 { sum / weight } else { 0.0 };
         let (until_lock, until_check) =
             (mean(sum.until_lock, sum.writers), mean(sum.until_check, sum.readers));
-        // The others' transactions per nanosecond.
-        let rate = solution.rate * (customers - 1.0).max(0.0);
-        let meets = |exposed: f64, ends: f64| self.over_bands(rate, exposed, ends);
+        let others = Others { rate: solution.rate, customers };
+        let write = |exposed: Exposed, ends: f64| self.over_bands(others, Access::Write, exposed, ends);
+        let read = |exposed: Exposed, ends: f64| self.over_bands(others, Access::Read, exposed, ends);
+        let by_writers = |ns: f64| Exposed { by_writes: ns, by_reads: 0.0 };
         let mut next = Met::default();
         match self.needs().packing {
             Packing::Counted => {
-                next.write = meets(sum.alone_ns + sum.commits * until_lock, 1.0).1;
-                next.read = meets(sum.alone_ns + sum.commits * until_check, 1.0).1;
+                next.write = write(by_writers(sum.written_ns + sum.commits * until_lock), 1.0).1;
+                next.read = read(by_writers(sum.written_ns + sum.commits * until_check), 1.0).1;
             }
             Packing::Leased => {
-                next.write = meets(sum.alone_ns, 1.0).1;
-                next.read = meets(sum.alone_ns + sum.commits * until_check, 1.0).1;
+                next.write = write(by_writers(sum.written_ns), 1.0).1;
+                next.read = read(by_writers(sum.written_ns + sum.commits * until_check), 1.0).1;
             }
             Packing::Versions => {
                 // Of those that began after it, who has come to the record before it does: both at any moment of their
                 // span.
-                let quicker = sum.accesses * sum.span / 6.0;
-                next.write = meets(sum.alone_ns + quicker, 1.0).1;
-                next.read = meets(sum.alone_ns, 1.0).1;
+                let quicker = |accesses: f64| accesses * sum.span / 6.0;
+                let by_writes = sum.written_ns + quicker(sum.commits);
+                next.write = write(Exposed { by_writes, by_reads: quicker(sum.looks) }, 1.0).1;
+                next.read = read(by_writers(sum.written_ns), 1.0).1;
             }
             Packing::Locked => {
                 // What is left of a hold that somebody meets.
                 let left = 0.5 * mean(sum.hold, sum.holds);
                 let (ends, waited) = self.waiting(left, sum.look);
-                let (writes, write) = meets(sum.alone_ns + sum.shared_ns, ends);
-                let (reads, read) = meets(sum.alone_ns, ends);
-                (next.write, next.read) = (write, read);
+                let (by_writes, by_reads) = (sum.written_ns, sum.read_ns);
+                // Held by one alone even where it is only read, or with others.
+                let not_shared = if self.needs().shared_locks { 0.0 } else { by_reads };
+                let writes = write(Exposed { by_writes, by_reads }, ends);
+                let reads = read(Exposed { by_writes, by_reads: not_shared }, ends);
+                (next.write, next.read) = (writes.1, reads.1);
                 let writers = mean(sum.writers, sum.writers + sum.readers);
-                let waits = writes * writers + reads * (1.0 - writers);
+                let waits = writes.0 * writers + reads.0 * (1.0 - writers);
                 let at_once = match self.needs().on_conflict {
                     // The owner looks, and answers once.
                     OnConflict::WaitIfOlder if costs.locked_by != Some(Via::OneSided) => 0.0,
@@ -206,20 +234,25 @@ impl Model<'_> {
         next
     }
 
-    /// How often an access waits for what is left of a hold, where others hold or change records for `exposed` per transaction
+    /// How often such an access waits for what is left of a hold, where others hold or change records for `exposed` per transaction
     /// and `ends` of those that meet somebody give up; and the chance that it gives up.
     ///
     /// Who has waited may find the next one there, again and again; later holds are met at their beginning and last twice what
     /// is left of the first. The chance to give up is such that attempts come out right: a retry goes to the same records
     /// again, so who has met somebody on a hot record will again, and what counts is the mean of the attempts needed, not
     /// of the chances.
-    fn over_bands(&self, rate: f64, exposed: f64, ends: f64) -> (f64, f64) {
+    fn over_bands(&self, others: Others, access: Access, exposed: Exposed, ends: f64) -> (f64, f64) {
         let (mut waits, mut attempts) = (0.0, 0.0);
-        for band in &self.workload().bands {
-            let met = 1.0 - (-rate * band.share / band.records * exposed).exp();
+        for (band, &reads) in self.workload().bands.iter().zip(&self.reads) {
+            let writes = band.writes.unwrap_or(band.share);
+            let share = if access == Access::Write { writes } else { reads };
+            // Who may come to the same records.
+            let rate = others.rate * (others.customers / band.parts - 1.0).max(0.0);
+            let there = writes * exposed.by_writes + reads * exposed.by_reads;
+            let met = 1.0 - (-rate * there * band.parts / band.records).exp();
             let stays = (met * (1.0 - ends)).min(1.0 - LEAST_SUCCESS);
-            waits += band.share * stays * (1.0 + stays) / (1.0 - stays);
-            attempts += band.share / (1.0 - met * ends / (1.0 - stays)).max(LEAST_SUCCESS);
+            waits += share * stays * (1.0 + stays) / (1.0 - stays);
+            attempts += share / (1.0 - met * ends / (1.0 - stays)).max(LEAST_SUCCESS);
         }
         (waits, if attempts > 0.0 { (1.0 - 1.0 / attempts).max(0.0) } else { 0.0 })
     }
@@ -259,12 +292,12 @@ impl Model<'_> {
         let (share, reads, writes) = (class.share, class.reads, class.writes);
         let unlocks = runs.phases[Phase::Unlock as usize];
         sum.commits += share * writes;
-        sum.accesses += share * (reads + writes);
+        sum.looks += share * reads;
         sum.writers += share * writes;
         if self.needs().packing == Packing::Counted {
             let held = 0.5 * lock + check + time(Phase::Log) + installed;
             let in_vain = 0.5 * lock + check + unlocked;
-            sum.alone_ns += share * writes * (held + unlocks * in_vain);
+            sum.written_ns += share * writes * (held + unlocks * in_vain);
             sum.until_lock += share * writes * (0.5 * fetch + class.think_ns + 0.5 * lock);
             if class.validates() {
                 sum.readers += share * reads;
@@ -288,14 +321,9 @@ impl Model<'_> {
         sum.holds += share * records;
         sum.span += share * coming;
         sum.look += share * if ahead { lock } else { lock / records };
-        sum.alone_ns += share * writes * each;
+        sum.written_ns += share * writes * each;
+        sum.read_ns += share * reads * each;
         sum.readers += share * reads;
-        if self.needs().packing == Packing::Locked {
-            // Held by one alone even where it is only read, or with others.
-            let held_for_reading = share * reads * each;
-            *(if self.needs().shared_locks { &mut sum.shared_ns } else { &mut sum.alone_ns }) +=
-                held_for_reading;
-        }
         if leased {
             let since_read = if ahead { 0.5 * fetch + lock } else { 0.5 * coming };
             sum.until_check += share * reads * (since_read + class.think_ns + 0.5 * check);

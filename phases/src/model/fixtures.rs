@@ -47,6 +47,6 @@ pub(super) fn calm(nodes: u32) -> Workload {
 
 /// The same, with nine tenths of the accesses going to `hot` records.
 pub(super) fn contended(nodes: u32, hot: f64) -> Workload {
-    let bands = vec![Band { records: hot, share: 0.9 }, Band { records: 1e7, share: 0.1 }];
+    let bands = vec![Band::new(hot, 0.9), Band::new(1e7, 0.1)];
     Workload { name: "contended".into(), bands, ..calm(nodes) }
 }

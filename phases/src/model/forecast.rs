@@ -118,6 +118,8 @@ pub struct Model<'a> {
     workload: &'a Workload,
     needs: Needs,
     sizes: Sizes,
+    /// Of the accesses that only read, the share of each band.
+    pub(super) reads: Vec<f64>,
     prices: RefCell<Prices>,
     forecasts: RefCell<BTreeMap<(CostsKey, u32), Forecast>>,
 }
@@ -143,6 +145,7 @@ impl<'a> Model<'a> {
             workload,
             needs: *needs,
             sizes,
+            reads: workload.bands.iter().map(|band| workload.reads_of(band)).collect(),
             prices: RefCell::default(),
             forecasts: RefCell::default(),
         })

@@ -36,9 +36,23 @@ pub struct TxnClass {
     /// Records created, on the coordinator's own node.
     #[serde(default)]
     pub inserts: f64,
+    /// Of those written and of those created, the ones in tables that are kept at home: only transactions of their own node touch
+    /// them, so that its CPU may lock them even where NICs lock others.
+    #[serde(default)]
+    pub at_home: AtHome,
     /// Records on other nodes, where they are not the workload's share of all.
     #[serde(default)]
     pub elsewhere: Option<Elsewhere>,
+}
+
+/// Of a transaction's records, those in tables that only transactions of a record's own node touch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AtHome {
+    /// Read and written.
+    pub writes: f64,
+    /// Created.
+    pub inserts: f64,
 }
 
 /// Of a transaction's records, those on other nodes.
@@ -59,6 +73,23 @@ pub struct Band {
     pub records: f64,
     /// Share of all accesses that go to the band.
     pub share: f64,
+    /// Share of the accesses which write that go to the band, where that is another.
+    #[serde(default)]
+    pub writes: Option<f64>,
+    /// Parts into which records and coroutines fall, each part of the coroutines keeping to one of the records.
+    #[serde(default = "whole_band")]
+    pub parts: f64,
+}
+
+fn whole_band() -> f64 {
+    1.0
+}
+
+impl Band {
+    /// A band to which reads and writes go alike, of all coroutines.
+    pub fn new(records: f64, share: f64) -> Band {
+        Band { records, share, writes: None, parts: 1.0 }
+    }
 }
 
 /// What transactions ask for, on average.
@@ -192,7 +223,16 @@ impl Cluster {
 impl TxnClass {
     /// A class whose records lie where the workload's records lie on average, and which creates none.
     pub fn new(name: &str, share: f64, reads: f64, writes: f64) -> TxnClass {
-        TxnClass { name: name.to_owned(), share, reads, writes, think_ns: 0.0, inserts: 0.0, elsewhere: None }
+        TxnClass {
+            name: name.to_owned(),
+            share,
+            reads,
+            writes,
+            think_ns: 0.0,
+            inserts: 0.0,
+            at_home: AtHome::default(),
+            elsewhere: None,
+        }
     }
 
     /// Whether its reads must be checked: a single read is consistent by itself (DrTM+H §5.5).
@@ -224,6 +264,10 @@ impl Workload {
             amount(&what("writes"), class.writes)?;
             amount(&what("think_ns"), class.think_ns)?;
             amount(&what("inserts"), class.inserts)?;
+            let (home, away) = (class.at_home, class.elsewhere.map_or(0.0, |there| there.writes));
+            let fits = (0.0..=class.writes - away + SHARE_SLACK).contains(&home.writes)
+                && (0.0..=class.inserts).contains(&home.inserts);
+            must(fits, &what("at_home"), home.writes + home.inserts, "must be some of its records here")?;
             if let Some(there) = class.elsewhere {
                 let within = |n: f64, all: f64| (0.0..=all).contains(&n);
                 let fits = within(there.reads, class.reads) && within(there.writes, class.writes);
@@ -238,10 +282,14 @@ impl Workload {
         for band in &self.bands {
             must(band.records > 0.0, "band.records", band.records, "must be above 0")?;
             share("band.share", band.share)?;
+            share("band.writes", band.writes.unwrap_or(0.0))?;
+            must(band.parts >= 1.0, "band.parts", band.parts, "must be at least one")?;
         }
         let sum = self.bands.iter().map(|b| b.share).sum::<f64>();
-        let bands_sum_to_one = self.bands.is_empty() || (sum - 1.0).abs() < SHARE_SLACK;
-        must(bands_sum_to_one, "sum of band shares", sum, "must be 1")
+        let sums_to_one = |sum: f64| self.bands.is_empty() || (sum - 1.0).abs() < SHARE_SLACK;
+        must(sums_to_one(sum), "sum of band shares", sum, "must be 1")?;
+        let sum = self.bands.iter().map(|b| b.writes.unwrap_or(b.share)).sum::<f64>();
+        must(sums_to_one(sum) || self.writes() <= 0.0, "sum of band writes", sum, "must be 1")
     }
 
     /// The records `phase` touches in a transaction of `class`, as `plan` carries the phases before it.
@@ -300,11 +348,17 @@ impl Workload {
             created,
             read_held: held.remote,
             read_held_local: held.local,
+            at_home: 0.0,
             payload: self.payload_bytes,
             cached: self.cache_hit_share,
             backups: f64::from(cluster.backups),
             chances: None,
             others: cluster.others(),
+        };
+        touch.at_home = match phase {
+            Phase::Lock | Phase::Unlock => class.at_home.writes,
+            Phase::Install => class.at_home.writes + class.at_home.inserts,
+            Phase::Fetch | Phase::Validate | Phase::Log => 0.0,
         };
         touch.chances = falls(served, held);
         if let Some((chances, records)) = touch.chances.zip(whole(served.all() + held.all())) {
@@ -330,6 +384,18 @@ impl Workload {
         }
         // From here on all are alike: as many as there are failures still to come.
         pauses + chance * pause * attempts.max(1.0)
+    }
+
+    /// Of all accesses that read and do not write, those that go to each band.
+    pub(super) fn reads_of(&self, band: &Band) -> f64 {
+        let Some(written) = band.writes else { return band.share };
+        let (writes, reads) = (self.writes(), self.reads());
+        if reads > 0.0 { ((band.share * (reads + writes) - written * writes) / reads).max(0.0) } else { 0.0 }
+    }
+
+    /// Records read and not written per transaction, averaged over the mix.
+    fn reads(&self) -> f64 {
+        self.classes.iter().map(|class| class.share * class.reads).sum()
     }
 
     /// Records written per transaction, averaged over the mix.

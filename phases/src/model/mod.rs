@@ -20,7 +20,7 @@ mod tune;
 pub use choices::{Against, Choice, choices};
 pub use explain::{Flip, explain};
 pub use forecast::{Bottleneck, Forecast, Model, PhaseForecast};
-pub use input::{Band, Cluster, Elsewhere, InputError, TxnClass, Workload};
+pub use input::{AtHome, Band, Cluster, Elsewhere, InputError, TxnClass, Workload};
 pub use tune::{Candidate, Objective, Search, TuneError, Tuning, tune};
 
 use crate::plan::Needs;

@@ -17,7 +17,7 @@ use crate::letter::{self, HEAD_WORDS};
 use crate::plan::{Phase, Step, Via};
 use crate::rule::{Abort, Header, Packing};
 use crate::store::record;
-use crate::txn::{Access, Txn};
+use crate::txn::{Access, Change, Txn};
 use primitives::exec::yield_now;
 use primitives::fabric::{AnyNic, CpuWork};
 use primitives::mem::{Buf, Region};
@@ -27,6 +27,9 @@ use primitives::verbs::port::{Cost, Posted};
 
 /// Words of a message in front of a piece of a letter's contents: RPC header, place, head of the letter, place of the piece.
 const PIECE_WORDS: usize = 3 + 1 + HEAD_WORDS + 1;
+
+/// In front of a record's values, beside its version: there is no such record.
+const ABSENT: u64 = 1 << 63;
 
 /// A letter under way.
 #[must_use = "only a letter that is waited for is known to have come"]
@@ -126,9 +129,10 @@ impl Phases {
     pub fn write_values(&self, txn: &Txn, buf: &Buf) -> usize {
         let mut at = HEAD_WORDS;
         for access in txn.accesses().iter().filter(|a| a.primary == self.context.me) {
-            buf.set_word(at, access.version);
+            let absent = access.absent();
+            buf.set_word(at, access.version | if absent { ABSENT } else { 0 });
             for i in 0..access.payload_words() {
-                buf.set_word(at + 1 + i, access.word(i));
+                buf.set_word(at + 1 + i, if absent { 0 } else { access.word(i) });
             }
             at += 1 + access.payload_words();
         }
@@ -148,6 +152,11 @@ impl Phases {
         for access in set.iter_mut().filter(|a| a.primary == from) {
             let (shape, image) = (access.shape(), access.image());
             debug_assert_eq!(shape.packing, Packing::Counted, "sequenced protocols count versions");
+            if region.load(at) & ABSENT != 0 {
+                access.take_absence(region.load(at) & !ABSENT);
+                at += 8 + u64::from(shape.payload) * 8;
+                continue;
+            }
             image.set_word(record::HEADER_WORD, Header::new(region.load(at)).0);
             image.set_word(record::KEY_WORD, access.key);
             let first = shape.payload_word(0);
@@ -165,30 +174,67 @@ impl Phases {
         self.context.layout.copy(self.context.me, access.primary).is_some()
     }
 
-    /// Writes the transaction's new values into this node's copies of their records: into its own partition, whose locks
-    /// the transaction has been granted, and into those it backs up, unless they have a later version already.
+    /// Writes the transaction's new values into this node's copies of their records, with those that come and go: into its own
+    /// partition, whose locks the transaction has been granted, and into those it backs up, unless they have a later version already.
     ///
     /// # Errors
-    /// If a copy has no such record.
+    /// If a copy has no such record, or the own partition has one that is to be created, or no room for it.
     pub fn install_here(&self, txn: &mut Txn) -> Result<(), Stop> {
         let (me, layout) = (self.context.me, &self.context.layout);
         let install_at = txn.install_at;
         let (set, _) = txn.serve(Phase::Install);
-        for access in set.iter().filter(|a| a.dirty()) {
-            let Some(copy) = layout.copy(me, access.primary) else { continue };
-            let (shape, version) = (access.shape(), access.next_version(install_at));
-            let payload = (0..access.payload_words()).map(|i| access.word(i));
-            self.context.charge(CpuWork::Copy(shape.install_words() as u32 * 8));
-            if copy == 0 {
-                let region = self.local.region();
-                record::write_local(region, access.location, shape, version, access.key, payload);
-                continue;
+        for access in set.iter().filter(|a| a.logged()) {
+            match layout.copy(me, access.primary) {
+                None => {}
+                Some(0) => self.install_own(access, access.next_version(install_at))?,
+                Some(copy) => self.install_copy(copy, access, install_at)?,
             }
-            self.context.charge(CpuWork::Probe);
-            let found = self.local.locate_copy(copy, access.table, access.key);
-            self.local.bring_to(found.ok_or(Abort::NotFound)?, shape, version, access.key, payload);
         }
         Ok(())
+    }
+
+    /// Changes, creates or removes a record of this node's own partition.
+    fn install_own(&self, access: &Access, version: u64) -> Result<(), Stop> {
+        let Access { table, key, change, .. } = *access;
+        let payload = (0..access.logged_words()).map(|i| access.word(i));
+        match change {
+            Change::Update => {
+                self.context.charge(CpuWork::Copy(access.shape().install_words() as u32 * 8));
+                let known = access.location().or_else(|| self.local.locate(table, key));
+                let (region, offset) = (self.local.region(), known.ok_or(Abort::NotFound)?);
+                record::write_local(region, offset, access.shape(), version, key, payload);
+            }
+            Change::Insert => {
+                self.context.charge(CpuWork::Probe);
+                self.context.charge(CpuWork::Probe);
+                self.context.charge(CpuWork::Copy(access.shape().install_words() as u32 * 8));
+                self.local.create(table, key, version, payload)?;
+            }
+            Change::Delete => {
+                self.context.charge(CpuWork::Probe);
+                if !self.local.erase(table, key, access.location, version) {
+                    return Err(Abort::NotFound.into());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Brings a copy of another node's record to where the transaction leaves it. Where records come and go, versions are places in the
+    /// order of transactions: a copy may hear of a record's change before it hears of its creation.
+    fn install_copy(&self, copy: usize, access: &Access, install_at: u64) -> Result<(), Stop> {
+        let (shape, version) = (access.shape(), access.next_version(install_at));
+        self.context.charge(CpuWork::Probe);
+        self.context.charge(CpuWork::Copy(access.logged_words() as u32 * 8));
+        let payload = (0..access.logged_words()).map(|i| access.word(i));
+        if install_at == 0 {
+            let found = self.local.locate_copy(copy, access.table, access.key);
+            self.local.bring_to(found.ok_or(Abort::NotFound)?, shape, version, access.key, payload);
+            return Ok(());
+        }
+        let payload = (access.change != Change::Delete).then_some(payload);
+        let brought = self.local.bring_copy_to(copy, access.table, access.key, version, payload);
+        brought.map_err(|_| Abort::TableFull.into())
     }
 }
 

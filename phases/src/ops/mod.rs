@@ -4,6 +4,7 @@
 //! sends the rule, and the owner's [`Handlers`] call the same `decide`. [`Phases`] splits a transaction's local
 //! records off, serves them by CPU, and hands the rest to whichever of the two the plan names.
 
+mod found;
 mod handlers;
 mod letters;
 mod logging;
@@ -15,6 +16,7 @@ mod ranges;
 mod two_sided;
 pub(crate) mod wire;
 
+pub use found::{FOUND_HEAD, RECORD_HEAD, SCAN_HEAD};
 pub use handlers::{HandlerStats, Handlers};
 pub use letters::{Sending, values_of};
 pub use one_sided::OneSided;
@@ -76,8 +78,13 @@ pub enum Fault {
         /// Bytes of the ring.
         ring_bytes: u64,
     },
-    /// A transaction that was sequenced touched a record, or wrote one, that it had not declared ahead: its workload has a bug.
-    #[error("table {table} key {key}: not in the read and write set that the transaction declared ahead", table = .table.0)]
+    /// A transaction that was sequenced touched a record, or wrote one, that it had not declared ahead and that no lock which it
+    /// holds covers: its workload has a bug.
+    #[error(
+        "table {table} key {key}: not in the read and write set that the transaction declared ahead, nor covered by a lock that it \
+         holds",
+        table = .table.0
+    )]
     Undeclared {
         /// The table.
         table: TableId,
@@ -87,6 +94,14 @@ pub enum Fault {
     /// A transaction that was sequenced cannot go on, though nobody is in its way; the others that take part in it wait.
     #[error("a sequenced transaction cannot go on: {0}")]
     Sequenced(Abort),
+    /// A transaction that was sequenced has found more than there is room for to tell others: its workload has a bug.
+    #[error("a sequenced transaction has found {words} words on its way, its workload said at most {room}")]
+    Overfull {
+        /// Words found.
+        words: usize,
+        /// Words that there is room for.
+        room: usize,
+    },
     /// What a node was to send never came.
     #[error("{phase}: {node} has sent nothing for epoch {epoch}")]
     Overdue {

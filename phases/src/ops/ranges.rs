@@ -13,7 +13,7 @@ use super::{Fault, PhaseOps, Stop, fault};
 use crate::plan::{Phase, Via};
 use crate::rule::{Abort, CheckRule, LockRule, Packing, Timestamp, Verdict};
 use crate::store::{PAGE_ROWS, Refused, TableId};
-use crate::txn::{Access, Intent, LeafSeen, Scan, Txn};
+use crate::txn::{Access, Finding, Intent, LeafSeen, Scan, Txn};
 use primitives::exec::yield_now;
 use primitives::fabric::CpuWork;
 use primitives::rpc::{Malformed, Reader, RpcError, Writer};
@@ -51,8 +51,14 @@ impl Phases {
         if from <= to && layout.block(table, from) != layout.block(table, to) {
             return Err(Fault::Scattered { table, from, to }.into());
         }
-        txn.begin_scan();
         let local = layout.primary(table, from) == self.context.me;
+        match txn.finding() {
+            Finding::Told if txn.pass_scan(scan) => return Ok(()),
+            Finding::At(_) if local => {}
+            Finding::Nothing => {}
+            Finding::At(_) | Finding::Told => return Err(Fault::Undeclared { table, key: from }.into()),
+        }
+        txn.begin_scan();
         let packing = layout.config().packing;
         let mut rest = (from <= to && limit > 0).then_some(*scan);
         let mut tries = 0;
@@ -77,6 +83,7 @@ impl Phases {
             }
             rest = taken.last.filter(|_| !taken.ended).and_then(|last| part.behind(last, taken.rows));
         }
+        txn.keep_scan(scan);
         Ok(())
     }
 

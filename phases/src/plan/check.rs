@@ -100,9 +100,6 @@ impl Needs {
 
     /// Why the protocol's transactions may not insert, delete, scan and look for what is not there, if they may not.
     pub fn keeps_tables(&self) -> Option<&'static str> {
-        if self.sequenced {
-            return Some("has to know which records there are before a transaction runs");
-        }
         self.locks_first.then_some("locks a record before it has looked whether there is one")
     }
 

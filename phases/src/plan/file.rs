@@ -75,12 +75,8 @@ pub enum PlanFileError {
 }
 
 fn parse<'a, T: Deserialize<'a>>(text: &'a str, origin: &str) -> Result<T, PlanFileError> {
-    serde_yaml::from_str(text).map_err(|e| {
-        // The lines after the first draw the place, which whoever shows the error can do.
-        let told = e.to_string();
-        let message = told.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned();
-        PlanFileError::Parse { origin: origin.to_owned(), message }
-    })
+    serde_yaml::from_str(text)
+        .map_err(|e| PlanFileError::Parse { origin: origin.to_owned(), message: primitives::yaml::told(&e) })
 }
 
 impl Plan {

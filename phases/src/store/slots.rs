@@ -364,6 +364,39 @@ impl NodeStore {
         true
     }
 
+    /// Creates a record at once, for a transaction that was ordered before it runs: nobody else looks for the key meanwhile, at this node or any.
+    ///
+    /// # Errors
+    /// If the key is there already, or there is no room.
+    pub(crate) fn create(
+        &self,
+        table: TableId,
+        key: u64,
+        version: u64,
+        payload: impl Iterator<Item = u64> + Clone,
+    ) -> Result<(), Abort> {
+        let gate = Gate::close(self, self.layout.bucket(0, table, key));
+        let offset = self.insert_behind(&gate, 0, table, key, version, payload).map_err(|e| match e {
+            StoreError::Duplicate { .. } => Abort::Exists,
+            _ => Abort::TableFull,
+        })?;
+        let _ = self.grow(table, key, offset);
+        Ok(())
+    }
+
+    /// Removes a record at once, for such a transaction, leaving `version` behind; false if it is not where it was read.
+    pub(crate) fn erase(&self, table: TableId, key: u64, offset: u64, version: u64) -> bool {
+        let first = self.layout.bucket(0, table, key);
+        let gate = Gate::close(self, first);
+        let Some(entry) = self.entry_of(first, key, offset) else { return false };
+        self.vacate(table, offset, key, version);
+        gate.raise(version);
+        self.unlink(entry);
+        self.shrink(table, key, 0);
+        self.give_slot(0, table, offset);
+        true
+    }
+
     /// Brings a backup copy of a record to a version with that payload, or without one to its removal, unless the copy has come
     /// further: logs of different workers are applied in any order. So the backup remembers at which version keys were
     /// removed: what is older must not bring them back.

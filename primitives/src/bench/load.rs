@@ -51,6 +51,9 @@ pub enum LoadError {
         /// Servers asked for.
         servers: u16,
     },
+    /// A call is one datagram.
+    #[error("a call carries at most {most} B, not {0}", most = payload::CALL_PAYLOAD_MOST)]
+    Payload(u32),
 }
 
 /// Measures one point.
@@ -78,6 +81,9 @@ pub(super) fn check(scope: &Scope, point: &Point) -> Result<(), LoadError> {
     }
     if point.servers >= scope.nodes {
         return Err(LoadError::Servers { nodes: scope.nodes, servers: point.servers });
+    }
+    if is_rpc(point.verb) && point.payload > payload::CALL_PAYLOAD_MOST {
+        return Err(LoadError::Payload(point.payload));
     }
     Ok(())
 }
@@ -138,7 +144,7 @@ pub(super) struct Local {
 pub(super) fn worker_config(point: &Point) -> WorkerConfig {
     // Buffers for calls are most of what a worker sets up: only as large as calls there are.
     let message = if is_rpc(point.verb) { point.payload } else { 0 };
-    let rpc = payload::rpc_config(message, RpcConfig::default(), 4096);
+    let rpc = payload::rpc_config(message, RpcConfig::default(), payload::MTU_MOST);
     let in_flight = u64::from(point.coroutines) * u64::from(point.outstanding.max(OBJECTS));
     WorkerConfig {
         port: PortConfig {
@@ -295,6 +301,8 @@ enum Failure {
     Verb(#[from] VerbError),
     #[error(transparent)]
     Rpc(#[from] RpcError),
+    #[error("a reply of {got} B to a call for {asked}")]
+    Reply { got: u32, asked: u32 },
 }
 
 impl Client<'_> {
@@ -485,7 +493,12 @@ impl Client<'_> {
             batch.send_one_way();
             yield_now(&self.net.sched).await;
         } else {
-            batch.send().await?;
+            let replies = batch.send().await?;
+            // One of them is enough: all were asked for the same.
+            let (got, asked) = (replies.read(0, |reply| reply.remaining()), if writes { 0 } else { payload });
+            if got != asked {
+                return Err(Failure::Reply { got, asked });
+            }
         }
         Ok(())
     }

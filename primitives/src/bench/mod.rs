@@ -33,6 +33,7 @@ pub use identify::{Shows, identifying};
 pub use load::{LoadError, SAMPLE_EVERY, run};
 pub use member::run_member;
 pub use multi_object::{OBJECTS, Rung};
+pub use payload::CALL_PAYLOAD_MOST;
 pub use profile::{ProfileFitError, Rated, fit};
 pub use sample::Sample;
 

@@ -164,16 +164,31 @@ impl Sched {
 }
 
 /// Lets the other ready tasks of the core run first.
-pub async fn yield_now(sched: &Sched) {
-    let mut yielded = false;
-    std::future::poll_fn(move |_| {
-        if std::mem::replace(&mut yielded, true) {
-            return Poll::Ready(());
+#[inline]
+pub fn yield_now(sched: &Sched) -> Yielding<'_> {
+    Yielding { sched: Some(sched) }
+}
+
+/// A coroutine's turn given away, see [`yield_now`]. Written out, since an `async fn` around it is a second state machine.
+#[must_use = "a turn is given away when this is awaited"]
+pub struct Yielding<'s> {
+    /// Nobody once the turn was given away.
+    sched: Option<&'s Sched>,
+}
+
+impl Future for Yielding<'_> {
+    type Output = ();
+
+    #[inline]
+    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<()> {
+        match self.sched.take() {
+            Some(sched) => {
+                sched.wake(sched.current());
+                Poll::Pending
+            }
+            None => Poll::Ready(()),
         }
-        sched.wake(sched.current());
-        Poll::Pending
-    })
-    .await;
+    }
 }
 
 /// Sleeps until the core's clock reaches `until`.

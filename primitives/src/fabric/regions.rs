@@ -5,7 +5,7 @@ use super::SetupError;
 use crate::mem::{Access, MemoryKeys, Region};
 use crate::verbs::{Lkey, Rkey, Sge};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 /// Regions a node can register. Places are not used twice, so that a withdrawn key stays invalid.
 const MAX_REGIONS: usize = 1 << 12;
@@ -13,24 +13,22 @@ const INDEX: u32 = MAX_REGIONS as u32 - 1;
 
 /// One node's regions. Read by every thread that executes requests, without a lock.
 pub(super) struct Regions {
-    slots: Box<[OnceLock<Registered>]>,
+    // As long as an index masked by `INDEX` can be, so that a look-up checks no bounds.
+    slots: Box<[OnceLock<Registered>; MAX_REGIONS]>,
     count: AtomicUsize,
 }
 
-/// A region and what it may be used for.
+/// A region, what it may be used for, and its keys; once they are withdrawn, in their stead what no key of this place is.
 struct Registered {
     region: Region,
     access: Access,
-    keys: MemoryKeys,
-    live: AtomicBool,
+    lkey: AtomicU32,
+    rkey: AtomicU32,
 }
 
 impl Default for Regions {
     fn default() -> Regions {
-        Regions {
-            slots: std::iter::repeat_with(OnceLock::new).take(MAX_REGIONS).collect(),
-            count: AtomicUsize::new(0),
-        }
+        Regions { slots: Box::new([const { OnceLock::new() }; MAX_REGIONS]), count: AtomicUsize::new(0) }
     }
 }
 
@@ -55,28 +53,32 @@ impl Regions {
         };
         let key = |drawn: u32| drawn & !INDEX | index as u32;
         let keys = MemoryKeys { lkey: Lkey(key(drawn.0)), rkey: Rkey(key(drawn.1)) };
-        let fresh = Registered { region: region.clone(), access, keys, live: AtomicBool::new(true) };
+        let (lkey, rkey) = (AtomicU32::new(keys.lkey.0), AtomicU32::new(keys.rkey.0));
+        let fresh = Registered { region: region.clone(), access, lkey, rkey };
         assert!(slot.set(fresh).is_ok(), "places are drawn once");
         Ok(keys)
     }
 
     /// Withdraws a registration; keys of no registration are ignored.
     pub(super) fn deregister(&self, keys: MemoryKeys) {
-        if let Some(entry) = self.entry(keys.lkey.0).filter(|entry| entry.keys == keys) {
-            entry.live.store(false, Ordering::Release);
+        let (lkey, rkey) = (keys.lkey.0, keys.rkey.0);
+        if let Some(entry) = self.slots[(lkey & INDEX) as usize].get()
+            && entry.lkey.load(Ordering::Acquire) == lkey
+            && entry.rkey.load(Ordering::Acquire) == rkey
+        {
+            // Their low bits name another place.
+            entry.lkey.store(!lkey, Ordering::Release);
+            entry.rkey.store(!rkey, Ordering::Release);
         }
-    }
-
-    #[inline]
-    fn entry(&self, key: u32) -> Option<&Registered> {
-        self.slots.get((key & INDEX) as usize)?.get().filter(|entry| entry.live.load(Ordering::Acquire))
     }
 
     /// The region of a local key, if it holds the range.
     #[inline(always)]
     pub(super) fn local(&self, sge: Sge) -> Option<&Region> {
-        let entry = self.entry(sge.lkey.0).filter(|entry| entry.keys.lkey == sge.lkey)?;
-        entry.region.holds(sge.offset, u64::from(sge.len)).then_some(&entry.region)
+        let entry = self.slots[(sge.lkey.0 & INDEX) as usize].get()?;
+        let good = entry.lkey.load(Ordering::Acquire) == sge.lkey.0
+            && entry.region.holds(sge.offset, u64::from(sge.len));
+        good.then_some(&entry.region)
     }
 
     /// The region of a remote key, if it holds the range and may be used so.
@@ -88,8 +90,11 @@ impl Regions {
         len: u64,
         allowed: impl Fn(&Access) -> bool,
     ) -> Option<&Region> {
-        let entry = self.entry(rkey.0).filter(|entry| entry.keys.rkey == rkey)?;
-        (allowed(&entry.access) && entry.region.holds(offset, len)).then_some(&entry.region)
+        let entry = self.slots[(rkey.0 & INDEX) as usize].get()?;
+        let good = entry.rkey.load(Ordering::Acquire) == rkey.0
+            && allowed(&entry.access)
+            && entry.region.holds(offset, len);
+        good.then_some(&entry.region)
     }
 }
 

@@ -71,6 +71,12 @@ pub enum ResultError {
     },
 }
 
+/// Whether a file could not be written because a device or quota is full.
+pub fn is_full(error: &io::Error) -> bool {
+    use io::ErrorKind as E;
+    matches!(error.kind(), E::StorageFull | E::QuotaExceeded | E::FileTooLarge)
+}
+
 impl ResultError {
     pub(super) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> ResultError {
         let path = path.to_owned();
@@ -82,7 +88,7 @@ impl ResultError {
         use io::ErrorKind as E;
         match self {
             ResultError::Io { source, .. } => match source.kind() {
-                E::StorageFull | E::QuotaExceeded | E::FileTooLarge => {
+                _ if is_full(source) => {
                     "make room there, then run the same command again: finished points are kept and not measured again"
                 }
                 E::PermissionDenied | E::ReadOnlyFilesystem => "choose a place you may write to",
@@ -109,8 +115,6 @@ impl ResultError {
 
     /// Whether the cause is that a device or quota is full.
     pub fn is_full(&self) -> bool {
-        use io::ErrorKind as E;
-        matches!(self, ResultError::Io { source, .. }
-            if matches!(source.kind(), E::StorageFull | E::QuotaExceeded | E::FileTooLarge))
+        matches!(self, ResultError::Io { source, .. } if is_full(source))
     }
 }

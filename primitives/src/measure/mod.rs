@@ -22,7 +22,7 @@ mod table;
 
 pub use columns::{ABORT_COLUMNS, PHASE_COLUMNS, TableName, columns, point_columns};
 pub use dir::{PointResult, ResultDir};
-pub use error::ResultError;
+pub use error::{ResultError, is_full};
 pub use files::{write_atomic, write_new};
 pub use hardware::{Counters, HardwareCounts};
 pub use histogram::{Histogram, HistogramData};

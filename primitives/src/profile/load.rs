@@ -68,12 +68,8 @@ fn identity(path: &Path) -> String {
 /// Parses a text whose origin is the last link of `chain`. Numbers are not validated yet.
 pub(super) fn parse(text: &str, origin: &str, chain: Chain) -> Result<Profile, ProfileError> {
     fn yaml<T: serde::de::DeserializeOwned>(text: &str, origin: &str) -> Result<T, ProfileError> {
-        serde_yaml::from_str(text).map_err(|e| {
-            // The lines after the first draw the place, which whoever shows the error can do.
-            let told = e.to_string();
-            let message = told.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned();
-            ProfileError::Parse { origin: origin.to_owned(), message }
-        })
+        serde_yaml::from_str(text)
+            .map_err(|e| ProfileError::Parse { origin: origin.to_owned(), message: crate::yaml::told(&e) })
     }
     let head: Head = yaml(text, origin)?;
     let Some(base) = head.extends else { return yaml(text, origin) };

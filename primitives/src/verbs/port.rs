@@ -182,6 +182,14 @@ struct State {
 }
 
 impl State {
+    /// Retires everything up to a completed request.
+    #[inline(never)]
+    fn retire(&mut self, id: u64, status: WcStatus, sched: &Sched, pool: &BufPool) {
+        if let Some(line) = self.lines.get_mut(Line::index_of(id)) {
+            line.retire(id, status, &mut self.rings, &mut self.groups, sched, pool);
+        }
+    }
+
     /// A word of each cache line that a request needs, see [`Port::look_ahead`].
     #[inline]
     fn look(&self) -> u64 {
@@ -398,9 +406,7 @@ impl<N: Nic> Port<N> {
                 return;
             }
             state.traffic.completions += 1;
-            if let Some(line) = state.lines.get_mut(Line::index_of(completion.id)) {
-                line.retire(&completion, &mut state.rings, &mut state.groups, &self.sched, &self.pool);
-            }
+            state.retire(completion.id, completion.status, &self.sched, &self.pool);
         });
         if taken == 0 {
             self.nic.charge(CpuWork::Poll);

@@ -5,6 +5,8 @@
 //! several times larger and scaled down by the view box, or curves would show steps. And its SVG backend
 //! divides font sizes by 1.24 (the height of a line), so sizes are multiplied by that first.
 
+use image::codecs::png::PngEncoder;
+use image::{ColorType, ImageEncoder};
 use plotters::coord::Shift;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
@@ -229,15 +231,16 @@ fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
-/// Draws to a PNG file of `width` × `height` CSS pixels.
-pub fn png(
-    path: &std::path::Path,
-    width: f64,
-    height: f64,
-    draw: impl FnOnce(&mut dyn Canvas),
-) -> Result<(), String> {
+/// Draws a PNG of `width` × `height` CSS pixels.
+pub fn png(width: f64, height: f64, draw: impl FnOnce(&mut dyn Canvas)) -> Result<Vec<u8>, String> {
     font()?;
     let steps = |length: f64| ((length + 2.0 * PNG_MARGIN) * PNG_STEPS) as u32;
-    let size = (steps(width), steps(height));
-    draw_on(BitMapBackend::new(path, size), PNG_STEPS, PNG_MARGIN, PNG_DROP, draw)
+    let (wide, high) = (steps(width), steps(height));
+    let mut pixels = vec![0; wide as usize * high as usize * 3];
+    draw_on(BitMapBackend::with_buffer(&mut pixels, (wide, high)), PNG_STEPS, PNG_MARGIN, PNG_DROP, draw)?;
+    let mut bytes = Vec::new();
+    PngEncoder::new(&mut bytes)
+        .write_image(&pixels, wide, high, ColorType::Rgb8)
+        .map_err(|error| error.to_string())?;
+    Ok(bytes)
 }

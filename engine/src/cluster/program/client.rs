@@ -109,6 +109,8 @@ impl<W: Workload, P: Protocol + Copy + Sync> Client<'_, W, P> {
             node: self.node,
             worker: self.worker,
             coroutine: self.coroutine,
+            first_client: first,
+            first_version: spec.first_version,
             limit: self.limit(),
             patience: patience(&spec.worker),
         };

@@ -6,9 +6,10 @@
 //! needs this one's inputs to go on.
 //!
 //! A transaction's place in the CFB has a section for each node with records of it, in the order of nodes; how long they
-//! are follows from the declared set.
+//! are follows from the declared set. Behind these is room for what one node has found on the transaction's way.
 
 use super::Calvin;
+use crate::workload::ahead::Told;
 use phases::letter::{HEAD_WORDS, MAX_WORDS};
 use phases::ops::values_of;
 use phases::txn::Txn;
@@ -30,13 +31,15 @@ pub(crate) struct Buffers {
     pub(super) batch: u64,
     /// Most words of a batch's letter, its head not counted.
     pub(super) batch_words: usize,
-    /// Words of a transaction's place in a CFB.
-    values_words: u64,
+    /// Words of a transaction's place in a CFB: for declared records …
+    declared_words: usize,
+    /// … and for the contents of a letter of what was found.
+    pub(super) found_words: usize,
 }
 
 impl Buffers {
-    /// Buffers for a cluster of `shape` with so many coroutines a worker; inputs are of at most `input_words` words, transactions
-    /// of at most `records` records with at most `payload_words` words. They begin at offset 0 until [`Buffers::at`] is told.
+    /// Buffers for a cluster of `shape` with so many coroutines a worker; inputs are of at most `input_words` words, and nodes tell
+    /// each other at most `told` of a transaction. They begin at offset 0 until [`Buffers::at`] is told.
     ///
     /// # Errors
     /// If a batch would be too long for a letter, or so many transactions of an epoch could not be told apart.
@@ -45,15 +48,15 @@ impl Buffers {
         shape: Shape,
         coroutines: u32,
         input_words: usize,
-        records: usize,
-        payload_words: u32,
+        told: Told,
     ) -> Result<Buffers, String> {
         let batch = u64::from(calvin.batch);
         let batch_words = BATCH_HEAD + usize::from(calvin.batch) * (INPUT_HEAD + input_words);
-        let values = records * (HEAD_WORDS + 1 + payload_words as usize);
-        if batch == 0 || batch_words > MAX_WORDS || values > MAX_WORDS {
+        let Told { declared, found } = told;
+        if batch == 0 || batch_words > MAX_WORDS || declared.max(found) > MAX_WORDS {
             return Err(format!(
-                "a batch of {batch} inputs of {input_words} words: at least one, and at most {MAX_WORDS} words in all are possible"
+                "a batch of {batch} inputs of {input_words} words, and {declared} and {found} words of a transaction's records: \
+                 at least one input, and at most {MAX_WORDS} words in all are possible"
             ));
         }
         let (nodes, workers, coroutines) =
@@ -66,7 +69,16 @@ impl Buffers {
                  count {most}"
             ));
         }
-        Ok(Buffers { start: 0, nodes, workers, coroutines, batch, batch_words, values_words: values as u64 })
+        Ok(Buffers {
+            start: 0,
+            nodes,
+            workers,
+            coroutines,
+            batch,
+            batch_words,
+            declared_words: declared,
+            found_words: found,
+        })
     }
 
     /// The same buffers, beginning at `start` of each region.
@@ -78,8 +90,14 @@ impl Buffers {
         ((HEAD_WORDS + self.batch_words) as u64 * 8).next_multiple_of(64)
     }
 
+    /// Bytes of a transaction's place in a CFB.
+    fn place_bytes(&self) -> u64 {
+        let found = if self.found_words == 0 { 0 } else { HEAD_WORDS + self.found_words };
+        (self.declared_words + found) as u64 * 8
+    }
+
     fn cfb_bytes(&self) -> u64 {
-        (self.nodes * self.batch * self.values_words * 8).next_multiple_of(64)
+        (self.nodes * self.batch * self.place_bytes()).next_multiple_of(64)
     }
 
     fn coroutine_bytes(&self) -> u64 {
@@ -94,7 +112,9 @@ impl Buffers {
     /// Bytes of the letters of a coroutine that are under way at once: its batch, and values of each of an epoch's transactions.
     pub(crate) fn letters_under_way(&self, nodes: u16) -> u64 {
         let letter = |words: u64| ((words + HEAD_WORDS as u64) * 8).next_power_of_two();
-        letter(self.batch_words as u64) + u64::from(nodes) * self.batch * letter(self.values_words)
+        let found = if self.found_words == 0 { 0 } else { letter(self.found_words as u64) };
+        let values = letter(self.declared_words as u64) + found;
+        letter(self.batch_words as u64) + u64::from(nodes) * self.batch * values
     }
 
     /// What one of the two halves of a coroutine's buffers begins at.
@@ -111,7 +131,26 @@ impl Buffers {
     /// The place in a coroutine's forward buffer for the `index`-th transaction of its counterpart at `source`.
     pub(super) fn values(&self, worker: u16, coroutine: u32, source: NodeId, index: u16, epoch: u64) -> u64 {
         let place = u64::from(source.0) * self.batch + u64::from(index);
-        self.half(worker, coroutine, epoch) + self.nodes * self.crb_bytes() + place * self.values_words * 8
+        self.half(worker, coroutine, epoch) + self.nodes * self.crb_bytes() + place * self.place_bytes()
+    }
+
+    /// A transaction's place in the order of all transactions, those of other epochs too, from 1.
+    pub(super) fn place_in_order(
+        &self,
+        worker: u16,
+        coroutine: u32,
+        source: NodeId,
+        index: u16,
+        epoch: u64,
+    ) -> u64 {
+        let coroutine = u64::from(worker) * self.coroutines + u64::from(coroutine);
+        let place = (coroutine * self.nodes + u64::from(source.0)) * self.batch + u64::from(index);
+        epoch * self.workers * self.coroutines * self.nodes * self.batch + place
+    }
+
+    /// Bytes from the beginning of a transaction's place to the letter of what was found.
+    pub(super) fn found_section(&self) -> u64 {
+        self.declared_words as u64 * 8
     }
 }
 
@@ -140,7 +179,8 @@ mod tests {
     #[test]
     fn no_two_buffers_overlap_and_all_stay_inside() {
         let shape = Shape { nodes: 3, workers: 2 };
-        let buffers = Buffers::new(&calvin(2), shape, 2, 5, 3, 4).unwrap().at(4096);
+        let told = Told { declared: 21, found: 9 };
+        let buffers = Buffers::new(&calvin(2), shape, 2, 5, told).unwrap().at(4096);
         let mut spans = Vec::new();
         for (worker, coroutine, epoch) in
             (0..2).flat_map(|w| (0..2).flat_map(move |c| (6..8).map(move |e| (w, c, e))))
@@ -150,7 +190,9 @@ mod tests {
                 spans.push((at, at + (HEAD_WORDS + buffers.batch_words) as u64 * 8));
                 for index in 0..2 {
                     let at = buffers.values(worker, coroutine, source, index, epoch);
-                    spans.push((at, at + buffers.values_words * 8));
+                    spans.push((at, at + 21 * 8));
+                    let found = at + buffers.found_section();
+                    spans.push((found, found + (HEAD_WORDS as u64 + 9) * 8));
                 }
             }
         }
@@ -167,7 +209,14 @@ mod tests {
     #[test]
     fn what_cannot_be_told_apart_or_sent_is_refused() {
         let refusal = |batch, nodes, coroutines| {
-            Buffers::new(&calvin(batch), Shape { nodes, workers: 10 }, coroutines, 5, 3, 4).unwrap_err()
+            Buffers::new(
+                &calvin(batch),
+                Shape { nodes, workers: 10 },
+                coroutines,
+                5,
+                Told { declared: 21, found: 0 },
+            )
+            .unwrap_err()
         };
         assert!(refusal(0, 2, 1).contains("at least one"));
         let many = refusal(100, 100, 100);

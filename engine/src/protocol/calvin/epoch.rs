@@ -7,8 +7,8 @@ use super::{Buffers, Bug, Calvin};
 use crate::protocol::Protocol;
 use crate::session::{Failure, Session};
 use crate::stats::WorkerStats;
-use crate::workload::Workload;
 use crate::workload::ahead::ReadWriteSet;
+use crate::workload::{Client as Asking, Workload};
 use phases::letter::{self, HEAD_WORDS};
 use phases::ops::{Fault, Phases, Sending, Stop};
 use phases::plan::Phase;
@@ -102,6 +102,10 @@ pub(crate) struct Env<'a, W: Workload> {
     pub(crate) node: NodeId,
     pub(crate) worker: u16,
     pub(crate) coroutine: u32,
+    /// The number of its first client in the cluster.
+    pub(crate) first_client: u32,
+    /// The version that every record starts with.
+    pub(crate) first_version: u64,
     /// Transactions to sequence.
     pub(crate) limit: u64,
     /// How long a node may keep the others waiting.
@@ -120,7 +124,8 @@ impl<W: Workload> Env<'_, W> {
 
     fn site(&self) -> Site<'_, W> {
         let (workload, layout, buffers) = (self.workload, self.layout, self.buffers());
-        Site { workload, layout, buffers, locks: self.locks(), node: self.node, worker: self.worker }
+        let (calvin, locks) = (self.calvin, self.locks());
+        Site { calvin, workload, layout, buffers, locks, node: self.node, worker: self.worker }
     }
 
     /// Looks at the node's memory until `ready`; `owes` says which node is waited for. Where that is this node, somebody else here
@@ -172,6 +177,8 @@ pub(super) struct Client<P, I> {
     pub(super) invoked: Nanos,
     pub(super) started: Nanos,
     pub(super) input: Option<I>,
+    /// Transactions that it has asked for.
+    asked: u64,
 }
 
 /// One coroutine.
@@ -196,7 +203,8 @@ impl<'a, W: Workload, P: Protocol> Coroutine<'a, W, P> {
         clients: impl Iterator<Item = Session<P, Phases>>,
         helper: Session<P, Phases>,
     ) -> Coroutine<'a, W, P> {
-        let client = |session| Client { session, invoked: Nanos(0), started: Nanos(0), input: None };
+        let client =
+            |session| Client { session, invoked: Nanos(0), started: Nanos(0), input: None, asked: 0 };
         Coroutine {
             env,
             clients: clients.map(client).collect(),
@@ -262,7 +270,11 @@ impl<'a, W: Workload, P: Protocol> Coroutine<'a, W, P> {
         for (n, client) in self.clients.iter_mut().enumerate() {
             client.input = None;
             if (n as u64) < room {
-                let input = env.workload.draw(client.session.rng());
+                let number = env.first_client + n as u32;
+                let (node, worker, serial) = (env.node.0, env.worker, client.asked);
+                let asking = Asking { node, worker, number, serial, now: env.port.now() };
+                let input = env.workload.draw_at(asking, client.session.rng());
+                client.asked += 1;
                 self.batch.push(env.workload, &input);
                 client.input = Some(input);
                 (client.invoked, client.started) = (env.port.nic().event_time(), env.port.now());

@@ -15,9 +15,15 @@
 //! Locks are words of the table, not of records: `epoch:28 | writers:18 | readers:18`. A word of another epoch counts as none
 //! served, so nothing is cleared between epochs. Epochs are told apart modulo 2²⁸ − 1; some words that are out of use
 //! are cleared each epoch, so that none is ever that old. Several records may share a lock, which makes some wait for no reason and nobody wrong.
+//!
+//! **Groups** have locks of their own, for those who read any of a group's records and those who change one, which they have named
+//! and locked: the latter are let in *among* each other, and so are the former, but not both at once (intention locks: Gray et
+//! al., 1976). Those who read count as readers there, those among each other as writers who wait for readers alone. That
+//! is safe for the same reason as above, that whoever has been served in a kind that is waited for came before the one who waits:
+//! later ones of that kind wait for it in turn.
 
 use crate::workload::RecordId;
-use phases::rule::Mode;
+use phases::txn::Intent;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 const COUNT_BITS: u32 = 18;
@@ -55,8 +61,12 @@ impl Count {
         Count(if word - counts == mark(epoch) { counts } else { 0 })
     }
 
-    fn one(mode: Mode) -> u64 {
-        if mode == Mode::Exclusive { Count::WRITER } else { Count::READER }
+    fn one(ask: Ask) -> u64 {
+        match ask {
+            Ask::Shared => Count::READER,
+            Ask::Exclusive | Ask::Among => Count::WRITER,
+            Ask::Alone => Count::WRITER | Count::READER,
+        }
     }
 
     fn writers(self) -> u64 {
@@ -68,23 +78,56 @@ impl Count {
     }
 }
 
+/// How a lock is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ask {
+    /// A record's or a group's, by a reader, beside others.
+    Shared,
+    /// A record's, by a writer.
+    Exclusive,
+    /// A group's, by who changes a record of it, beside others who do.
+    Among,
+    /// A group's, by who does that and reads any other, too.
+    Alone,
+}
+
+impl Ask {
+    /// For a record.
+    pub(super) fn of(intent: Intent) -> Ask {
+        if intent == Intent::Write { Ask::Exclusive } else { Ask::Shared }
+    }
+
+    /// What a transaction asks that asks both of the same lock.
+    pub(super) fn and(self, other: Ask) -> Ask {
+        match (self, other) {
+            (a, b) if a == b => a,
+            (Ask::Shared | Ask::Exclusive, Ask::Shared | Ask::Exclusive) => Ask::Exclusive,
+            _ => Ask::Alone,
+        }
+    }
+}
+
 /// A place in the order at one lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Ticket {
     lock: u32,
-    mode: Mode,
+    ask: Ask,
     before: Count,
 }
 
 impl Ticket {
     /// How the lock is asked for.
-    pub(super) fn mode(self) -> Mode {
-        self.mode
+    pub(super) fn ask(self) -> Ask {
+        self.ask
     }
 }
 
-/// A node's locks.
+/// Locks of groups, which are few.
+const GROUPS: usize = 1 << 8;
+
+/// A node's locks: those of records, then those of groups.
 pub(super) struct LockTable {
+    records: u32,
     /// What each lock has served.
     served: Box<[AtomicU64]>,
     /// What each worker's transactions ask of each lock, in even and odd epochs.
@@ -100,15 +143,29 @@ fn words(count: usize) -> Box<[AtomicU64]> {
 impl LockTable {
     /// A table for `workers` workers with `locks` locks, rounded up to a power of two.
     pub(super) fn new(workers: usize, locks: usize) -> LockTable {
-        let locks = locks.next_power_of_two();
-        LockTable { served: words(locks), asked: words(2 * workers * locks), told: words(workers) }
+        let records = locks.next_power_of_two();
+        let all = records + GROUPS;
+        LockTable {
+            records: records as u32,
+            served: words(all),
+            asked: words(2 * workers * all),
+            told: words(workers),
+        }
+    }
+
+    fn spread(record: RecordId) -> u32 {
+        // Neighbouring keys of a node differ by the number of nodes: the upper half of the product spreads them.
+        ((record.key ^ u64::from(record.table) << 48).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32
     }
 
     /// The lock of a record.
     pub(super) fn lock_of(&self, record: RecordId) -> u32 {
-        // Neighbouring keys of a node differ by the number of nodes: the upper half of the product spreads them.
-        let mixed = (record.key ^ u64::from(record.table) << 48).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
-        mixed as u32 & (self.served.len() as u32 - 1)
+        LockTable::spread(record) & (self.records - 1)
+    }
+
+    /// The lock of a group.
+    pub(super) fn lock_of_group(&self, group: RecordId) -> u32 {
+        self.records + (LockTable::spread(group) & (GROUPS as u32 - 1))
     }
 
     fn asked(&self, worker: usize, epoch: u64, lock: u32) -> &AtomicU64 {
@@ -117,18 +174,18 @@ impl LockTable {
     }
 
     /// Draws a ticket for the next access of one of `worker`'s transactions: its place among them.
-    pub(super) fn draw(&self, worker: usize, epoch: u64, lock: u32, mode: Mode) -> Ticket {
+    pub(super) fn draw(&self, worker: usize, epoch: u64, lock: u32, ask: Ask) -> Ticket {
         let word = self.asked(worker, epoch, lock);
         // The worker alone writes here.
         let before = Count::of(word.load(Ordering::Relaxed), epoch);
-        word.store(mark(epoch) | (before.0 + Count::one(mode)), Ordering::Relaxed);
-        Ticket { lock, mode, before }
+        word.store(mark(epoch) | (before.0 + Count::one(ask)), Ordering::Relaxed);
+        Ticket { lock, ask, before }
     }
 
     /// All of `worker`'s tickets of an epoch are drawn.
     pub(super) fn tell(&self, worker: usize, epoch: u64) {
         self.told[worker].store(epoch, Ordering::Release);
-        let lock = epoch as usize & (self.served.len() - 1);
+        let lock = (epoch % self.served.len() as u64) as usize;
         for parity in 0..2 {
             forget(self.asked(worker, parity, lock as u32), epoch);
         }
@@ -158,11 +215,12 @@ impl LockTable {
     /// Whether it is the ticket's turn.
     pub(super) fn granted(&self, epoch: u64, ticket: Ticket) -> bool {
         let served = Count::of(self.served[ticket.lock as usize].load(Ordering::Acquire), epoch);
-        match ticket.mode {
-            Mode::Exclusive => {
-                served.writers() >= ticket.before.writers() && served.readers() >= ticket.before.readers()
-            }
-            Mode::Shared => served.writers() >= ticket.before.writers(),
+        let writers = served.writers() >= ticket.before.writers();
+        let readers = served.readers() >= ticket.before.readers();
+        match ticket.ask {
+            Ask::Shared => writers,
+            Ask::Among => readers,
+            Ask::Exclusive | Ask::Alone => writers && readers,
         }
     }
 
@@ -171,7 +229,7 @@ impl LockTable {
         let word = &self.served[ticket.lock as usize];
         let mut seen = word.load(Ordering::Relaxed);
         loop {
-            let next = mark(epoch) | (Count::of(seen, epoch).0 + Count::one(ticket.mode));
+            let next = mark(epoch) | (Count::of(seen, epoch).0 + Count::one(ticket.ask));
             match word.compare_exchange_weak(seen, next, Ordering::AcqRel, Ordering::Relaxed) {
                 Ok(_) => return,
                 Err(other) => seen = other,
@@ -185,19 +243,19 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Accesses of transactions in order: worker, lock, mode.
-    fn accesses() -> impl Strategy<Value = Vec<(usize, u32, bool)>> {
-        proptest::collection::vec((0..3usize, 0..3u32, any::<bool>()), 1..40).prop_map(|mut all| {
+    /// Accesses of transactions in order: worker, lock, and how.
+    fn accesses(asks: [Ask; 3]) -> impl Strategy<Value = Vec<(usize, u32, Ask)>> {
+        let ask = (0..3usize).prop_map(move |n| asks[n]);
+        proptest::collection::vec((0..3usize, 0..3u32, ask), 1..40).prop_map(|mut all| {
             all.sort_by_key(|a| a.0);
             all
         })
     }
 
-    fn tickets(table: &LockTable, epoch: u64, all: &[(usize, u32, bool)]) -> Vec<Ticket> {
+    fn tickets(table: &LockTable, epoch: u64, all: &[(usize, u32, Ask)]) -> Vec<Ticket> {
         let mut tickets: Vec<Ticket> = Vec::new();
-        for &(worker, lock, write) in all {
-            let mode = if write { Mode::Exclusive } else { Mode::Shared };
-            tickets.push(table.draw(worker, epoch, lock, mode));
+        for &(worker, lock, ask) in all {
+            tickets.push(table.draw(worker, epoch, lock, ask));
         }
         (0..3).for_each(|worker| table.tell(worker, epoch));
         assert!(table.all_told(epoch));
@@ -207,22 +265,33 @@ mod tests {
         tickets
     }
 
+    /// Two of a kind go together, unless that kind is alone.
+    fn conflict(a: Ask, b: Ask) -> bool {
+        a != b || matches!(a, Ask::Exclusive | Ask::Alone)
+    }
+
+    const RECORDS: [Ask; 3] = [Ask::Shared, Ask::Exclusive, Ask::Exclusive];
+    const GROUP: [Ask; 3] = [Ask::Shared, Ask::Among, Ask::Alone];
+
     proptest! {
         /// Against a queue of requests: granted is who has no one in conflict before it, whatever the order of releases, over
-        /// epochs that follow each other, at the wrap of their marks too.
+        /// epochs that follow each other, at the wrap of their marks too; of records' locks and of groups'.
         #[test]
         fn grants_are_those_of_a_queue(
-            epochs in proptest::collection::vec((accesses(), any::<u64>()), 1..5),
+            epochs in proptest::collection::vec((accesses(RECORDS), accesses(GROUP), any::<u64>()), 1..5),
             start in prop_oneof![Just(1), Just(EPOCH_LIMIT - 2), Just(2 * EPOCH_LIMIT - 1)],
         ) {
             let table = LockTable::new(3, 4);
-            for (n, (all, mut draw)) in epochs.into_iter().enumerate() {
+            for (n, (mut all, groups, mut draw)) in epochs.into_iter().enumerate() {
                 let epoch = start + n as u64;
+                all.extend(groups.into_iter().map(|(worker, lock, ask)| (worker, table.records + lock, ask)));
+                all.sort_by_key(|a| a.0);
                 let tickets = tickets(&table, epoch, &all);
                 let mut waiting: Vec<usize> = (0..all.len()).collect();
                 while !waiting.is_empty() {
                     for &i in &waiting {
-                        let conflicts = |&&j: &&usize| j < i && all[j].1 == all[i].1 && (all[j].2 || all[i].2);
+                        let conflicts =
+                            |&&j: &&usize| j < i && all[j].1 == all[i].1 && conflict(all[i].2, all[j].2);
                         let free = waiting.iter().find(conflicts).is_none();
                         prop_assert_eq!(table.granted(epoch, tickets[i]), free, "access {} of {:?}", i, all);
                     }
@@ -239,6 +308,16 @@ mod tests {
     }
 
     #[test]
+    fn what_is_asked_twice_of_a_lock_is_asked_as_strongly_as_both() {
+        use Ask::{Alone, Among, Exclusive, Shared};
+        for ask in [Alone, Among, Exclusive, Shared] {
+            assert_eq!(ask.and(ask), ask);
+        }
+        assert_eq!((Shared.and(Exclusive), Exclusive.and(Shared)), (Exclusive, Exclusive));
+        assert_eq!((Shared.and(Among), Among.and(Shared), Alone.and(Shared)), (Alone, Alone, Alone));
+    }
+
+    #[test]
     fn a_worker_that_left_is_not_waited_for() {
         let table = LockTable::new(2, 1);
         table.tell(0, 7);
@@ -250,10 +329,10 @@ mod tests {
     #[test]
     fn no_word_outlives_the_numbers_of_epochs() {
         let table = LockTable::new(1, 4);
-        let ticket = table.draw(0, 5, 2, Mode::Exclusive);
+        let ticket = table.draw(0, 5, 2, Ask::Exclusive);
         table.release(5, ticket);
         assert_ne!(table.served[2].load(Ordering::Relaxed), 0);
-        (6..11).for_each(|epoch| table.tell(0, epoch));
+        (6..6 + table.served.len() as u64).for_each(|epoch| table.tell(0, epoch));
         let words = table.served.iter().chain(&table.asked);
         assert!(words.map(|word| word.load(Ordering::Relaxed)).all(|word| word == 0));
     }

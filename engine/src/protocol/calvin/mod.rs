@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | sequencing | each coroutine takes the inputs of an *epoch* from its clients and sends them to its counterparts, the coroutines of its number at all nodes (a1, a2, b1, b2) | `epoch.rs`, `batch.rs` |
 //! | scheduling | when all inputs of all nodes are here (a3, a4, b3, b4), every access draws its place at its lock, in the order that all agree on | `schedule.rs`, `locks.rs` |
-//! | execution | each node that holds records of a transaction waits for its turn at their locks, reads them, and forwards what it read to those who run the transaction; these write what is theirs | `execute.rs` |
+//! | execution | each node that holds records of a transaction waits for its turn at their locks, reads them, and forwards what it read to those who run the transaction; these write what is theirs | `participants.rs`, `execute.rs` |
 //!
 //! There are no aborts: locks are granted in the global order, so nobody waits in a circle. A transaction that the application rolls back does so
 //! at every node alike, for all run the same text on the same values.
@@ -12,6 +12,12 @@
 //! **Who takes part.** A node is *passive* in a transaction that only reads there: it forwards and is done. It is *active* if it
 //! holds a copy of a record that may be written: it then needs all values and runs the transaction. The node that was
 //! asked is active too, whatever it holds, since it must know the outcome.
+//!
+//! **On the way.** A transaction need not name all records, if locks that it holds cover the others: under these it may also insert,
+//! delete and scan ([`Cover`]). It *finds* what it has not named at one node, which is active for that reason if for no
+//! other: that one runs the transaction first, reads as it goes, and forwards what it has read ([`Finding`]); the others run the same text on it.
+//! What is done under no lock is a fault, found before anything is installed or forwarded. Since covered records come and go,
+//! versions are places in the order there: all nodes know them, and backups and histories need no owner to tell.
 //!
 //! **Replicas.** The paper leaves replication out. Here inputs are at every node before anything runs, which is what Calvin
 //! replicates; and a node that backs up a record that is written is as active as the record's primary, and writes its own copy. So a
@@ -31,6 +37,7 @@ mod buffers;
 mod epoch;
 mod execute;
 mod locks;
+mod participants;
 mod schedule;
 
 pub(crate) use buffers::Buffers;
@@ -38,9 +45,11 @@ pub(crate) use epoch::{Coroutine, Env, Halted, Shared};
 pub(crate) use schedule::Schedule;
 
 use super::Protocol;
+#[cfg(doc)]
+use crate::workload::ahead::Cover;
 use phases::ops::{Fault, PhaseOps, Stop};
 use phases::plan::Needs;
-use phases::txn::Txn;
+use phases::txn::{Access, Finding, Scan, Txn};
 use primitives::units::Nanos;
 
 /// Most transactions of a batch.
@@ -80,6 +89,10 @@ pub(crate) enum Bug {
     StaleValues,
     /// Transactions that only need this node run when they are sequenced, before the other sequencers' batches have come.
     EarlyEpoch,
+    /// Locks of records that are not touched, which cover others, are not asked for.
+    Uncovered,
+    /// Who changes a record does not ask whether somebody reads its group.
+    LoneWriters,
 }
 
 impl Calvin {
@@ -118,9 +131,11 @@ impl Calvin {
     }
 }
 
-/// The first record that the transaction touched without having declared it: everything declared is read before it runs.
+/// The first record that the transaction came to without having declared it, if it does not find it by itself: everything declared is
+/// read before it runs.
 fn undeclared(txn: &Txn) -> Option<Fault> {
-    let stranger = txn.accesses().iter().find(|a| !a.fetched())?;
+    let here = |a: &&Access| matches!(txn.finding(), Finding::At(node) if node == a.primary);
+    let stranger = txn.accesses().iter().filter(|a| !here(a)).find(|a| a.unread())?;
     Some(Fault::Undeclared { table: stranger.table, key: stranger.key })
 }
 
@@ -133,8 +148,19 @@ impl Protocol for Calvin {
         Some(*self)
     }
 
-    async fn read<O: PhaseOps>(&self, _: &O, txn: &mut Txn) -> Result<(), Stop> {
-        undeclared(txn).map_or(Ok(()), |fault| Err(fault.into()))
+    /// Reads what the transaction has come to, of this node's own records; that it might is checked before anybody sees it.
+    async fn read<O: PhaseOps>(&self, ops: &O, txn: &mut Txn) -> Result<(), Stop> {
+        if let Some(fault) = undeclared(txn) {
+            return Err(fault.into());
+        }
+        if txn.accesses().iter().any(Access::unread) { ops.fetch(txn).await } else { Ok(()) }
+    }
+
+    async fn scan<O: PhaseOps>(&self, ops: &O, txn: &mut Txn, scan: &Scan) -> Result<(), Stop> {
+        if txn.finding() == Finding::Nothing {
+            return Err(Fault::Undeclared { table: scan.table, key: scan.from }.into());
+        }
+        ops.scan(txn, scan).await
     }
 
     async fn commit<O: PhaseOps>(&self, _: &O, txn: &mut Txn) -> Result<(), Stop> {

@@ -6,15 +6,14 @@
 
 use super::batch::Arrived;
 use super::buffers::Buffers;
-use super::locks::{LockTable, Ticket};
+use super::locks::{Ask, LockTable, Ticket};
+use super::{Calvin, participants};
 use crate::workload::Workload;
 use crate::workload::ahead::ReadWriteSet;
 use phases::letter;
 use phases::ops::{Fault, Stop};
 use phases::plan::Phase;
-use phases::rule::Mode;
-use phases::store::{Layout, TableId};
-use phases::txn::Intent;
+use phases::store::Layout;
 use primitives::fabric::{CpuWork, Nic};
 use primitives::mem::Region;
 use primitives::rpc::{Malformed, RpcError};
@@ -31,7 +30,9 @@ pub(super) struct Planned<I> {
     pub(super) index: u16,
     /// Its input.
     pub(super) input: I,
-    /// This node has to run it: it writes a record of which this node has a copy, or was asked for here.
+    /// Its place in the order of all transactions, from 1.
+    pub(super) place: u64,
+    /// This node has to run it: it changes something of which this node has a copy, finds here what it touches, or was asked for here.
     pub(super) active: bool,
     /// Its tickets at this node's locks.
     pub(super) tickets: Range<usize>,
@@ -40,6 +41,7 @@ pub(super) struct Planned<I> {
 /// What a schedule is made from, the same for all workers of a node.
 #[derive(Clone, Copy)]
 pub(super) struct Site<'a, W> {
+    pub(super) calvin: Calvin,
     pub(super) workload: &'a W,
     pub(super) layout: &'a Layout,
     pub(super) buffers: &'a Buffers,
@@ -65,7 +67,7 @@ pub(crate) struct Schedule<I> {
     left: u32,
     batch: Arrived,
     set: ReadWriteSet,
-    asked: Vec<(u32, Mode)>,
+    asked: Vec<(u32, Ask)>,
 }
 
 impl<I: Copy> Schedule<I> {
@@ -157,31 +159,29 @@ impl<I: Copy> Schedule<I> {
                     return Err(Fault::Rpc { phase: Phase::Lock, source: RpcError::Malformed(source) }.into());
                 };
                 self.set.clear();
-                self.asked.clear();
                 site.workload.declare(&input, &mut self.set);
-                let mut active = source == site.node;
-                for &(record, intent) in self.set.records() {
-                    let primary = site.layout.primary(TableId(record.table), record.key);
-                    active |= intent == Intent::Write && site.layout.copy(site.node, primary).is_some();
-                    if primary == site.node {
-                        let mode = if intent == Intent::Write { Mode::Exclusive } else { Mode::Shared };
-                        let lock = site.locks.lock_of(record);
-                        match self.asked.iter_mut().find(|(asked, _)| *asked == lock) {
-                            Some((_, asked)) => *asked = (*asked).max(mode),
-                            None => self.asked.push((lock, mode)),
-                        }
-                    }
-                }
+                let active = participants::runs(&self.set, site.layout, source, site.node);
+                let here = (site.node, site.locks);
+                participants::locks(
+                    site.calvin,
+                    site.workload,
+                    &self.set,
+                    site.layout,
+                    here,
+                    &mut self.asked,
+                );
                 if !active && self.asked.is_empty() {
                     continue;
                 }
                 let first = self.tickets.len();
-                for &(lock, mode) in &self.asked {
+                for &(lock, ask) in &self.asked {
                     port.nic().charge(CpuWork::Probe);
-                    self.tickets.push(site.locks.draw(usize::from(site.worker), epoch, lock, mode));
+                    self.tickets.push(site.locks.draw(usize::from(site.worker), epoch, lock, ask));
                 }
                 let tickets = first..self.tickets.len();
-                let planned = Planned { source, index: index as u16, input, active, tickets };
+                let index = index as u16;
+                let place = site.buffers.place_in_order(site.worker, coroutine, source, index, epoch);
+                let planned = Planned { source, index, input, place, active, tickets };
                 self.planned[coroutine as usize].push(planned);
             }
         }

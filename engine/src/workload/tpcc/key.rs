@@ -123,6 +123,12 @@ pub(super) const fn district_and_number(key: u64) -> (u64, u64) {
     (key >> 32 & 0xf, key & 0xffff_ffff)
 }
 
+/// The district of the key of an order in the order of its customer.
+#[inline]
+pub(super) const fn district_of_customer_order(key: u64) -> u64 {
+    key >> 44 & 0xf
+}
+
 /// District, order and line, of the key of an order line.
 #[inline]
 pub(super) const fn order_and_line(key: u64) -> (u64, u64, u64) {
@@ -163,6 +169,7 @@ mod tests {
         assert_eq!(district_and_number(order(W, d, o).key), (d, o));
         assert_eq!(order_and_line(order_line(W, d, o, 7).key), (d, o, 7));
         assert_eq!(order_and_line(order_line(3, 4, 5, 6).key), (4, 5, 6));
+        assert_eq!(district_of_customer_order(customer_order(W, d, MOST_CUSTOMERS, o).key), d);
     }
 
     #[test]

@@ -6,7 +6,7 @@
 //! nodes the paper does not say; here all are, `remote_item_share` makes it fewer, at least one.
 //!
 //! Read in this order: `columns` and `key` (what a record is), `size` and `populate` (what there is at first), `input`
-//! (what is asked), then the transactions, then `audit`.
+//! (what is asked), then the transactions, `ahead` (what of them is known before they run), then `audit`.
 //!
 //! Placement is by warehouse; every node has a copy of the items. A worker's coroutines are terminals of warehouses of
 //! their node, and keep to them. Two tables are indexes: customers by last and first name, and orders by customer; like the
@@ -21,6 +21,7 @@
 //! - Stock-level is serializable like all others, though it may read committed data only (clause 2.8.2.3).
 //! - Sizes may be smaller than the specification's; constants keep their proportion (`random`).
 
+mod ahead;
 mod audit;
 pub mod columns;
 mod customer;
@@ -46,6 +47,7 @@ pub use random::{Distributions, NuRand};
 pub use size::{DISTRICTS, Size};
 pub use totals::{TOTALS, Total, Totals};
 
+use super::ahead::{Cover, InputWords, ReadWriteSet, Told};
 use super::mix::Mix;
 use super::params::{ParamError, Params};
 use super::{Check, Client, RecordId, Scale, TableDef, Touches, Workload};
@@ -348,6 +350,30 @@ impl Workload for Tpcc {
         // A terminal would show it.
         std::hint::black_box(&answer);
         Ok(effects.into())
+    }
+
+    fn input_words(&self) -> Option<usize> {
+        Some(ahead::INPUT_WORDS)
+    }
+
+    fn declare(&self, input: &Input, set: &mut ReadWriteSet) {
+        ahead::declare(input, set);
+    }
+
+    fn cover(&self, record: RecordId) -> Cover {
+        ahead::cover(record)
+    }
+
+    fn told(&self) -> Told {
+        self.most_told()
+    }
+
+    fn write_input(&self, input: &Input, out: &mut Vec<u64>) {
+        ahead::write(input, out);
+    }
+
+    fn read_input(&self, words: InputWords<'_>) -> Option<Input> {
+        self.input_of(words)
     }
 
     fn tally(&self, record: RecordId, words: &[u64], sum: &mut Tally) {

@@ -63,6 +63,25 @@ impl NuRand {
 
     /// How many different numbers `draws` draws have on average.
     pub fn different(&self, draws: f64) -> f64 {
+        self.shares().iter().map(|share| 1.0 - (1.0 - share).powf(draws)).sum()
+    }
+
+    /// How many numbers there are that come about equally often, and their share of all draws: the most frequent one, the next,
+    /// the next two, the next four and so on.
+    pub fn bands(&self) -> Vec<(f64, f64)> {
+        let mut shares = self.shares();
+        shares.sort_by(|a, b| b.total_cmp(a));
+        let (mut bands, mut from, mut count) = (Vec::new(), 0, 1);
+        while from < shares.len() {
+            let to = (from + count).min(shares.len());
+            bands.push(((to - from) as f64, shares[from..to].iter().sum()));
+            (from, count) = (to, to);
+        }
+        bands
+    }
+
+    /// The chance of each number.
+    fn shares(&self) -> Vec<f64> {
         let (a, range) = (self.a as usize, (self.high - self.low + 1) as usize);
         // Ways to come to each number before it is shifted: of a wide one with `k` of the low bits set, 2ᵏ narrow ones make
         // nothing else, and as many make each number that has further low bits set.
@@ -82,7 +101,7 @@ impl NuRand {
         for (number, ways) in ways.iter().enumerate() {
             shares[(number + self.c as usize) % range] += ways / ((a + 1) as f64 * range as f64);
         }
-        shares.iter().map(|share| 1.0 - (1.0 - share).powf(draws)).sum()
+        shares
     }
 
     #[cfg(test)]
@@ -143,6 +162,23 @@ mod tests {
             });
             let (got, said) = (mean.sum::<f64>(), draws.different(200.0));
             assert!((got - said).abs() < 1.0, "of {items}: {got}, not {said}");
+        }
+    }
+
+    #[test]
+    fn bands_hold_all_numbers_and_the_frequent_ones_first() {
+        let mut rng = Xoshiro256PlusPlus::seed_from_u64(6);
+        for items in [1, 50, 1_000] {
+            let draws = Distributions::new(1, 1000, 3000, items).items;
+            let bands = draws.bands();
+            let (records, share) = bands.iter().fold((0.0, 0.0), |(n, s), band| (n + band.0, s + band.1));
+            assert!(records == items as f64 && (share - 1.0f64).abs() < 1e-9, "{records} {share}");
+            assert!(bands.windows(2).all(|b| b[0].1 / b[0].0 >= (1.0 - 1e-9) * b[1].1 / b[1].0), "{bands:?}");
+            // Two draws that are alike: as often as the bands say, a little more for what differs within one.
+            let alike: f64 = bands.iter().map(|(n, share)| share * share / n).sum();
+            let draws = (0..100_000).filter(|_| draws.draw(&mut rng) == draws.draw(&mut rng)).count();
+            let got = draws as f64 / 1e5;
+            assert!((0.85 * alike..1.15 * alike + 2e-3).contains(&got), "of {items}: {got}, not {alike}");
         }
     }
 

@@ -181,7 +181,7 @@ fn conflicts_match_a_case_solved_by_hand() {
     // locked or waits to be locked, over the records there are.
     let profile = profile();
     let workload = Workload { classes: vec![class("update", 1.0, 0.0, 1.0)], ..contended(4, 1e5) };
-    let workload = Workload { bands: vec![crate::model::Band { records: 1e6, share: 1.0 }], ..workload };
+    let workload = Workload { bands: vec![crate::model::Band::new(1e6, 1.0)], ..workload };
     let plan = checked(Plan { coroutines: 2, ..Plan::uniform(Via::TwoSided) });
     let f = forecast(&profile, cluster(4, 1), &workload, &plan);
     let awaited = checked(Plan {
@@ -196,6 +196,27 @@ fn conflicts_match_a_case_solved_by_hand() {
     let expected = others * exposed / 1e6;
     let got = f.aborted_per_s / f.committed_per_s;
     assert!((got / expected - 1.0).abs() < 0.02, "{got} {expected}");
+}
+
+#[test]
+fn records_that_nobody_writes_or_no_other_coroutine_comes_to_are_not_fought_over() {
+    use crate::model::Band;
+    let profile = profile();
+    let plan = checked(Plan { coroutines: 2, ..Plan::uniform(Via::TwoSided) });
+    let at = |bands: Vec<Band>| {
+        let workload = Workload { bands, ..calm(4) };
+        let f = forecast(&profile, cluster(4, 2), &workload, &plan);
+        f.aborted_per_s / f.committed_per_s
+    };
+    let rest = |writes: f64| Band { writes: Some(writes), ..Band::new(1e9, 0.9) };
+    let hot = |writes: f64, parts: f64| Band { writes: Some(writes), parts, ..Band::new(80.0, 0.1) };
+    let usual = at(vec![Band::new(80.0, 0.1), Band::new(1e9, 0.9)]);
+    assert!((at(vec![hot(0.1, 1.0), rest(0.9)]) / usual - 1.0).abs() < 1e-9);
+    assert!(usual > 1e-3 && at(vec![hot(0.0, 1.0), rest(1.0)]) < 1e-3 * usual);
+    // As hot as before for each of eight threads, and of the 16 coroutines there is one other there.
+    let parted = at(vec![hot(0.1, 8.0), rest(0.9)]);
+    assert!((0.4..0.6).contains(&(parted / usual)), "{parted} {usual}");
+    assert!(at(vec![hot(0.1, 16.0), rest(0.9)]) < 1e-3 * usual);
 }
 
 #[test]
@@ -263,10 +284,7 @@ fn inputs_that_cannot_be_are_refused_by_name() {
         (refusal(ok, Workload { classes: vec![], ..calm(3) }), "sum of class shares = 0"),
         (refusal(ok, Workload { classes: vec![class("x", 1.0, -2.0, 0.0)], ..calm(3) }), "x.reads = -2"),
         (refusal(ok, contended(3, 0.0)), "band.records = 0"),
-        (
-            refusal(ok, Workload { bands: vec![crate::model::Band { records: 1.0, share: 0.5 }], ..calm(3) }),
-            "0.5",
-        ),
+        (refusal(ok, Workload { bands: vec![crate::model::Band::new(1.0, 0.5)], ..calm(3) }), "0.5"),
     ] {
         assert!(text.contains(says), "{text:?} does not say {says:?}");
     }

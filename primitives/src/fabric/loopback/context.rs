@@ -1,7 +1,7 @@
 //! One worker thread's context: posting, executing, polling.
 
 use super::done::{Done, DoneQueue};
-use super::execute::Outcome;
+use super::execute::{Outcome, Way};
 use super::nic_thread::Job;
 use super::recv_ring::RecvRing;
 use super::{
@@ -12,7 +12,7 @@ use crate::fabric::{Caps, Nic, PostError, SetupError};
 use crate::mem::{Access, MemoryKeys, Region};
 use crate::units::Nanos;
 use crate::verbs::{
-    Completion, NodeId, Qp, QpAddress, QpConfig, QpState, RecvRequest, Transport, Verb, WcOpcode, WcStatus,
+    Completion, NodeId, Qp, QpAddress, QpConfig, QpState, RecvRequest, Transport, WcOpcode, WcStatus,
     WorkRequest,
 };
 use rand::{RngExt, SeedableRng};
@@ -40,9 +40,13 @@ pub struct LoopbackNic {
 }
 
 struct LocalQp {
-    shared: Arc<SharedQp>,
+    number: Qp,
     posted: u64,
     retired: u64,
+    depth: u64,
+    /// Of a reliable connection whose requests the posting thread executes.
+    way: Option<Way>,
+    shared: Arc<SharedQp>,
     /// Requests behind one whose receiver was not ready, itself included.
     stalled: VecDeque<(u64, WorkRequest)>,
     offers: u32,
@@ -115,29 +119,24 @@ impl LoopbackNic {
     /// false and has done nothing if it is another case.
     #[inline]
     fn post_usual(&self, local: &mut LocalQp, request: &WorkRequest) -> bool {
-        let qp = &*local.shared;
-        let len = request.local.len;
-        let writes = match request.verb {
-            Verb::Read { .. } => !request.flags.inline,
-            Verb::Write { .. } => !request.flags.inline || len <= self.shared.caps.max_inline,
-            _ => false,
-        };
-        let usual = writes
-            && qp.config.transport == Transport::Rc
-            && local.posted - local.retired < u64::from(qp.config.send_depth)
-            && local.stalled.is_empty()
-            && qp.end.state.load(Ordering::Relaxed) == STATE_READY
-            && self.shared.nic_thread.get().is_none();
-        if !usual || !self.shared.move_words(qp, request) {
+        let seq = local.posted;
+        let Some(way) = &local.way else { return false };
+        let no_room = seq - local.retired >= local.depth || !local.stalled.is_empty();
+        if no_room || request.flags.inline && !self.inlines(request) || !way.move_words(request) {
             return false;
         }
-        let seq = local.posted;
-        local.posted += 1;
+        local.posted = seq + 1;
         if request.flags.signaled {
-            let done = Done { qp: qp.number, id: request.id, status: WcStatus::Success, seq };
+            let done = Done { qp: local.number, id: request.id, status: WcStatus::Success, seq };
             self.done.borrow_mut().push(done);
         }
         true
+    }
+
+    /// Whether a request that asks for it can be inlined.
+    #[inline]
+    fn inlines(&self, request: &WorkRequest) -> bool {
+        !request.verb.returns_data() && request.local.len <= self.shared.caps.max_inline
     }
 
     /// Posts any chain.
@@ -247,9 +246,12 @@ impl Nic for LoopbackNic {
         });
         assert!(self.context.qps[index].set(shared.clone()).is_ok(), "queue pair numbers are drawn once");
         self.qps.borrow_mut().push(LocalQp {
-            shared,
+            number,
             posted: 0,
             retired: 0,
+            depth: u64::from(config.send_depth),
+            way: None,
+            shared,
             stalled: VecDeque::new(),
             offers: 0,
             receives: false,
@@ -263,8 +265,8 @@ impl Nic for LoopbackNic {
     }
 
     fn connect(&self, qp: Qp, peer: Option<QpAddress>) -> Result<(), SetupError> {
-        let qps = self.qps.borrow();
-        let local = &qps[Self::index(qp)].shared;
+        let mut qps = self.qps.borrow_mut();
+        let LocalQp { shared: local, way, .. } = &mut qps[Self::index(qp)];
         let transport = local.config.transport;
         if transport != Transport::Ud {
             let Some(address) = peer else {
@@ -285,6 +287,9 @@ impl Nic for LoopbackNic {
                 return Err(SetupError::Invalid(format!("queue pair {} is already connected", qp.0)));
             }
             local.end.peer.store(End::name(node, Qp(qpn)), Ordering::Relaxed);
+            if transport == Transport::Rc && self.shared.nic_thread.get().is_none() {
+                *way = local.peer.get().map(|peer| Way::new(&self.shared, local, peer));
+            }
         }
         local.end.state.store(STATE_READY, Ordering::Release);
         Ok(())
@@ -327,7 +332,7 @@ impl Nic for LoopbackNic {
     #[inline]
     fn post(&self, qp: Qp, chain: &[WorkRequest]) -> Result<(), PostError> {
         let mut qps = self.qps.borrow_mut();
-        let Some(local) = qps.get_mut(Self::index(qp)).filter(|l| l.shared.number == qp) else {
+        let Some(local) = qps.get_mut(Self::index(qp)).filter(|l| l.number == qp) else {
             return Err(PostError::UnknownQp { qp });
         };
         if let [request] = chain
@@ -364,8 +369,9 @@ impl Nic for LoopbackNic {
         }
         let (mut qps, mut all_done) = (self.qps.borrow_mut(), self.done.borrow_mut());
         let mut taken = 0;
-        while taken < max {
-            let Some(done) = all_done.pop() else { break };
+        while taken < max
+            && let Some(done) = all_done.pop()
+        {
             let local = &mut qps[Self::index(done.qp)];
             local.retired = local.retired.max(done.seq + 1);
             taken += 1;

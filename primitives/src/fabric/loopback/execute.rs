@@ -1,10 +1,11 @@
 //! What a request does, once somebody executes it: shared by the posting thread and the NIC thread.
 
 use super::recv_ring::{Arrival, Claim};
-use super::{STATE_ERROR, STATE_READY, Shared, SharedQp};
+use super::{End, Node, Peer, STATE_ERROR, STATE_READY, Shared, SharedQp};
 use crate::mem::{Access, Region};
 use crate::verbs::work::GRH_BYTES;
 use crate::verbs::{AddressHandle, NodeId, Qp, Rkey, Sge, Transport, Verb, WcOpcode, WcStatus, WorkRequest};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// How executing a request ended.
@@ -20,6 +21,55 @@ pub(super) enum Outcome {
 pub(super) trait CopyWords: Fn(&Region, u64, &Region, u64, u64) {}
 
 impl<F: Fn(&Region, u64, &Region, u64, u64)> CopyWords for F {}
+
+/// What a READ or WRITE on a connection looks at, gathered when it was connected.
+pub(super) struct Way {
+    here: Arc<End>,
+    there: Arc<End>,
+    /// This end's name, which the other end must know as its peer's.
+    name: u64,
+    home: Arc<Node>,
+    peer: Arc<Node>,
+}
+
+impl Way {
+    pub(super) fn new(shared: &Shared, qp: &SharedQp, peer: &Peer) -> Way {
+        let node = |id: NodeId| shared.nodes[id.index()].clone();
+        Way {
+            here: qp.end.clone(),
+            there: peer.end.clone(),
+            name: End::name(qp.node, qp.number),
+            home: node(qp.node),
+            peer: node(peer.node),
+        }
+    }
+
+    /// Does a READ or WRITE, if nothing is wrong with it; says whether. What is wrong, [`Shared::execute`] tells.
+    #[inline(always)]
+    pub(super) fn move_words(&self, request: &WorkRequest) -> bool {
+        let (reads, rkey, offset) = match request.verb {
+            Verb::Read { rkey, offset } => (true, rkey, offset),
+            Verb::Write { rkey, offset } => (false, rkey, offset),
+            _ => return false,
+        };
+        let (sge, len) = (request.local, u64::from(request.local.len));
+        if self.here.state.load(Ordering::Relaxed) != STATE_READY
+            || !self.there.takes_from(self.name)
+            || !self.peer.alive.load(Ordering::Relaxed)
+        {
+            return false;
+        }
+        let Some(here) = self.home.regions.local(sge) else { return false };
+        let allowed = |access: &Access| if reads { access.remote_read } else { access.remote_write };
+        let Some(there) = self.peer.regions.remote(rkey, offset, len, allowed) else { return false };
+        if reads {
+            Region::copy(there, offset, here, sge.offset, len);
+        } else {
+            Region::copy(here, sge.offset, there, offset, len);
+        }
+        true
+    }
+}
 
 impl Shared {
     #[inline]
@@ -37,34 +87,6 @@ impl Shared {
         allowed: impl Fn(&Access) -> bool,
     ) -> Result<&Region, WcStatus> {
         self.nodes[node.index()].regions.remote(rkey, offset, len, allowed).ok_or(WcStatus::RemoteAccess)
-    }
-
-    /// Does a READ or WRITE on a connection, if nothing is wrong with it; says whether. What is wrong, [`Shared::execute`] tells.
-    #[inline]
-    pub(super) fn move_words(&self, qp: &SharedQp, request: &WorkRequest) -> bool {
-        let Some(to) = qp.peer.get() else { return false };
-        let Some(peer) = self.nodes.get(to.node.index()) else { return false };
-        if !to.end.takes_from(qp.node, qp.number) || !peer.alive.load(Ordering::Relaxed) {
-            return false;
-        }
-        let (sge, len) = (request.local, u64::from(request.local.len));
-        let Ok(here) = self.local(qp.node, sge) else { return false };
-        match request.verb {
-            Verb::Read { rkey, offset } => {
-                let Some(there) = peer.regions.remote(rkey, offset, len, |access| access.remote_read) else {
-                    return false;
-                };
-                Region::copy(there, offset, here, sge.offset, len);
-            }
-            Verb::Write { rkey, offset } => {
-                let Some(there) = peer.regions.remote(rkey, offset, len, |access| access.remote_write) else {
-                    return false;
-                };
-                Region::copy(here, sge.offset, there, offset, len);
-            }
-            _ => return false,
-        }
-        true
     }
 
     /// Executes one request of `qp`. `payload` replaces the local memory of an inlined request.
@@ -107,8 +129,8 @@ impl Shared {
         }
         let Some(to) = qp.peer.get() else { return Err(WcStatus::RemoteOperation) };
         let (peer, peer_qp) = (to.node, to.qp);
-        let answers =
-            to.end.takes_from(qp.node, qp.number) && self.nodes[peer.index()].alive.load(Ordering::Relaxed);
+        let answers = to.end.takes_from(End::name(qp.node, qp.number))
+            && self.nodes[peer.index()].alive.load(Ordering::Relaxed);
         let done = if answers {
             self.perform(peer, peer_qp, request, local, at, copy)
         } else {

@@ -72,7 +72,7 @@ pub struct Loopback {
 }
 
 struct Shared {
-    nodes: Box<[Node]>,
+    nodes: Box<[Arc<Node>]>,
     options: Options,
     caps: Caps,
     clock: Clock,
@@ -130,11 +130,10 @@ impl End {
         1 << 63 | u64::from(node.0) << 32 | u64::from(qp.0)
     }
 
-    /// Whether the end runs and is connected to that queue pair.
+    /// Whether the end runs and is connected to the queue pair of that name.
     #[inline]
-    fn takes_from(&self, node: NodeId, qp: Qp) -> bool {
-        self.state.load(Ordering::Acquire) == STATE_READY
-            && self.peer.load(Ordering::Relaxed) == End::name(node, qp)
+    fn takes_from(&self, name: u64) -> bool {
+        self.state.load(Ordering::Acquire) == STATE_READY && self.peer.load(Ordering::Relaxed) == name
     }
 }
 
@@ -150,7 +149,7 @@ impl Loopback {
     pub fn new(nodes: u16, options: Options) -> Loopback {
         assert!(nodes > 0, "a fabric has at least one node");
         let shared = Arc::new(Shared {
-            nodes: (0..nodes).map(|_| Node::new()).collect(),
+            nodes: (0..nodes).map(|_| Arc::new(Node::new())).collect(),
             options,
             caps: Caps {
                 fabric: "loopback".into(),

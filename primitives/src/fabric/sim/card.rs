@@ -48,8 +48,23 @@ impl Card {
         self.engine.unit(&mut pair.unit, pair.transport == Transport::Ud)
     }
 
+    /// When a completion entry for a queue pair, made at `earliest`, has left for memory.
+    #[inline(always)]
+    pub fn entry_sent(&mut self, now: u64, pair: &mut QueuePair, earliest: u64) -> u64 {
+        let unit = self.unit(pair);
+        let made = self.engine.pass(unit, now, earliest, self.costs.completion_entry, Miss::default());
+        self.pcie.entry(now, made, &self.costs)
+    }
+
+    /// When a reply that is ready at `from` reaches the requester.
+    #[inline(always)]
+    pub fn reply_arrival(&mut self, now: u64, from: u64, data: u64, extended: u64) -> u64 {
+        let sent = self.egress.pass(now, from + self.costs.pass, self.costs.link(data, extended));
+        sent + self.costs.wire
+    }
+
     /// What it costs to have the state of queue pair `number` at hand for an operation of `class`.
-    #[inline]
+    #[inline(always)]
     pub fn state(&mut self, number: u32, pair: &mut QueuePair, class: usize) -> Miss {
         let mut miss = Miss::default();
         if !self.contexts.touch(number, &mut pair.context_slot) {

@@ -5,7 +5,7 @@
 //! is done with it when it is on the wire.
 
 use super::payload;
-use crate::verbs::{Verb, WcStatus, WorkRequest};
+use crate::verbs::{Transport, Verb, WcStatus, WorkRequest};
 
 /// No message.
 pub(super) const NONE: u32 = u32::MAX;
@@ -79,6 +79,8 @@ pub(super) struct Message {
     pub len: u32,
     /// The queue pair it was posted on.
     pub qp: u32,
+    /// The node it was posted on.
+    pub node: u32,
     /// The queue pair it goes to.
     pub to: u32,
     /// UD: the queue key it carries.
@@ -97,6 +99,8 @@ pub(super) struct Message {
     /// Which of its card's WQEs it was.
     pub wqe: u32,
     pub op: Op,
+    /// Of the queue pair it was posted on.
+    pub transport: Transport,
     pub status: WcStatus,
     pub flags: u8,
     /// Events that refer to this message.
@@ -117,13 +121,50 @@ impl Message {
         self.id ^ u64::from(self.pending)
     }
 
+    /// Whether its requester is told what becomes of it.
+    #[inline]
+    pub fn reliable(&self) -> bool {
+        self.transport == Transport::Rc
+    }
+
     /// Whether the payload travels in `a`.
     #[inline]
     pub fn in_word(&self) -> bool {
         self.len <= 8
     }
 
-    pub fn new(request: &WorkRequest, qp: u32, position: u32) -> Message {
+    const VACANT: Message = Message {
+        id: 0,
+        offset: 0,
+        local_offset: 0,
+        a: 0,
+        b: 0,
+        time: 0,
+        second: 0,
+        rkey: 0,
+        lkey: 0,
+        len: 0,
+        qp: NONE,
+        node: 0,
+        to: NONE,
+        qkey: 0,
+        imm: 0,
+        payload: payload::NONE,
+        split: 0,
+        position: 0,
+        next: NONE,
+        next_stalled: NONE,
+        wqe: 0,
+        op: Op::Read,
+        transport: Transport::Rc,
+        status: WcStatus::Success,
+        flags: 0,
+        pending: 0,
+        tries: 0,
+    };
+
+    #[inline(always)]
+    pub fn new(request: &WorkRequest, node: u32, qp: u32, transport: Transport, position: u32) -> Message {
         let (op, rkey, offset, a, b, to, qkey, imm) = match request.verb {
             Verb::Read { rkey, offset } => (Op::Read, rkey.0, offset, 0, 0, NONE, 0, None),
             Verb::Write { rkey, offset } => (Op::Write, rkey.0, offset, 0, 0, NONE, 0, None),
@@ -161,6 +202,7 @@ impl Message {
             // An ATOMIC returns one word, whatever its element says.
             len: if op.is_atomic() { 8 } else { request.local.len },
             qp,
+            node,
             to,
             qkey,
             imm: imm.unwrap_or(0),
@@ -171,6 +213,7 @@ impl Message {
             next_stalled: NONE,
             wqe: 0,
             op,
+            transport,
             status: WcStatus::Success,
             flags,
             pending: 0,
@@ -191,18 +234,25 @@ impl Slab {
         Slab { slots: Vec::new(), free: NONE, live: 0 }
     }
 
-    #[inline]
+    #[inline(always)]
     pub fn insert(&mut self, message: Message) -> u32 {
         self.live += 1;
         if self.free == NONE {
-            self.slots.push(message);
-            return self.slots.len() as u32 - 1;
+            self.grow();
         }
         let index = self.free;
         let slot = &mut self.slots[index as usize];
         self.free = slot.next;
         *slot = message;
         index
+    }
+
+    /// Makes a free slot.
+    #[cold]
+    #[inline(never)]
+    fn grow(&mut self) {
+        self.free = self.slots.len() as u32;
+        self.slots.push(Message::VACANT);
     }
 
     #[inline]

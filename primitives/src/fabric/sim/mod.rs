@@ -91,10 +91,10 @@ use costs::CpuCosts;
 use doorbell::Registers;
 use fault::Dice;
 use message::Slab;
-use model::Model;
+use model::{Model, Next};
 use node::Node;
 use payload::Arena;
-use queue::{Event, EventQueue, Kind, NEVER};
+use queue::{EventQueue, Kind, NEVER};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
@@ -176,8 +176,6 @@ pub struct SimWorld {
     started: Cell<bool>,
 }
 
-/// From so many requests in flight on, what events look at is in no near cache, and looking ahead pays.
-const LOOK_AHEAD_FROM: usize = 2048;
 const NODES_MAX: usize = u16::MAX as usize;
 const CORES_MAX: usize = 1 << 20;
 
@@ -257,6 +255,7 @@ impl SimWorld {
             cards,
             contexts,
             cores: cores.clone(),
+            first_death: faults.dead.iter().map(|d| faults.dead_at(d.0.index())).min().unwrap_or(u64::MAX),
             dice: Dice::new(faults, seed),
             events: 0,
             fingerprint: 0,
@@ -297,22 +296,21 @@ impl SimWorld {
             if some && live == 0 {
                 break Stopped::Finished;
             }
-            let Some(event) = self.next_wake(until, cores, &mut live) else {
+            let Some(index) = self.next_turn(until, cores, &mut live) else {
                 break match self.shared.model.borrow().queue.is_empty() {
                     _ if some && live == 0 => Stopped::Finished,
                     true => Stopped::Idle,
                     false => Stopped::Time,
                 };
             };
-            let core = &self.cores[event.index as usize];
-            core.event_at.set(event.time);
-            let step = cores[event.index as usize].step(1);
+            let core = &self.cores[index as usize];
+            let step = cores[index as usize].step(1);
             if step.finished != core.finished.replace(step.finished) {
                 live = self.live(cores.len());
             }
             let next = if step.pending { Some(core.local_now()) } else { core.next_entry() };
             if let Some(at) = next {
-                self.shared.model.borrow_mut().wake(event.index, at);
+                self.shared.model.borrow_mut().wake(index, at);
             }
         };
         let reached = if stopped == Stopped::Time { until } else { 0 };
@@ -320,16 +318,15 @@ impl SimWorld {
         stopped
     }
 
-    /// Handles events up to the next turn of one of the first `driven` cores.
+    /// Handles events up to the next turn of one of `cores`.
     #[inline]
-    fn next_wake<C: CoreLoop>(&self, until: u64, cores: &[C], live: &mut usize) -> Option<Event> {
-        let driven = cores.len();
+    fn next_turn<C: CoreLoop>(&self, until: u64, cores: &[C], live: &mut usize) -> Option<u32> {
         let mut model = self.shared.model.borrow_mut();
         loop {
-            if model.queue.hand_is_empty() {
-                model.queue.refill();
-                if model.messages.live() >= LOOK_AHEAD_FROM {
-                    model.look_ahead();
+            match model.advance(until, cores.len()) {
+                Next::Turn(index) => return Some(index),
+                Next::Nothing => return None,
+                Next::Refilled => {
                     for (kind, index) in model.queue.in_hand() {
                         if kind == Kind::Wake
                             && let Some(core) = cores.get(index as usize)
@@ -338,36 +335,13 @@ impl SimWorld {
                         }
                     }
                 }
-            }
-            let event = model.queue.pop_by(until)?;
-            model.now = event.time;
-            if event.kind != Kind::Wake {
-                let death = event.kind == Kind::Death;
-                model.dispatch(event);
-                if death {
-                    *live = self.live(driven);
-                    if *live == 0 && driven > 0 {
+                Next::Death => {
+                    *live = self.live(cores.len());
+                    if *live == 0 && !cores.is_empty() {
                         return None;
                     }
                 }
-                continue;
             }
-            let core = &self.cores[event.index as usize];
-            // A wake-up that an earlier one replaced.
-            if core.next_wake.get() != event.time {
-                continue;
-            }
-            core.next_wake.set(NEVER);
-            if event.index as usize >= driven {
-                core.missed.set(true);
-                continue;
-            }
-            if core.dead.get() {
-                continue;
-            }
-            let node = core.node as u32;
-            model.note(event, node, event.index);
-            return Some(event);
         }
     }
 

@@ -3,15 +3,29 @@
 use super::card::Card;
 use super::core::{Core, Entry};
 use super::doorbell::Registers;
-use super::engine::Miss;
 use super::fault::Dice;
 use super::message::{LISTED, NONE, ORPHAN, Slab};
 use super::node::Node;
 use super::payload::{self, Arena};
 use super::qp::QueuePair;
-use super::queue::{Event, EventQueue, Kind};
+use super::queue::{Event, EventQueue, Kind, NEVER};
 use crate::verbs::{Completion, Qp, QpState, WcOpcode, WcStatus};
 use std::rc::Rc;
+
+/// What the model leaves to who drives the cores.
+pub(super) enum Next {
+    /// A core's turn.
+    Turn(u32),
+    /// Events were taken in hand, and what they will look at was looked at.
+    Refilled,
+    /// A node died.
+    Death,
+    /// Nothing is due.
+    Nothing,
+}
+
+/// From so many requests in flight on, what events look at is in no near cache, and looking ahead pays.
+const LOOK_AHEAD_FROM: usize = 2048;
 
 /// Everything but the cores' programs.
 pub(super) struct Model {
@@ -28,6 +42,8 @@ pub(super) struct Model {
     pub contexts: Vec<Registers>,
     pub cores: Vec<Rc<Core>>,
     pub dice: Dice,
+    /// When the first node dies.
+    pub first_death: u64,
     pub events: u64,
     pub fingerprint: u64,
     /// Whether ATOMICs exclude the CPU as well.
@@ -36,9 +52,45 @@ pub(super) struct Model {
 }
 
 impl Model {
+    /// Handles events until there is something to do for who drives the first `driven` cores.
+    pub fn advance(&mut self, until: u64, driven: usize) -> Next {
+        loop {
+            if self.queue.hand_is_empty() {
+                self.queue.refill();
+                if self.messages.live() >= LOOK_AHEAD_FROM && !self.queue.hand_is_empty() {
+                    self.look_ahead();
+                    return Next::Refilled;
+                }
+            }
+            let Some(event) = self.queue.pop_by(until) else { return Next::Nothing };
+            self.now = event.time;
+            if event.kind != Kind::Wake {
+                self.dispatch(event);
+                if event.kind == Kind::Death {
+                    return Next::Death;
+                }
+                continue;
+            }
+            let core = &self.cores[event.index as usize];
+            // A wake-up that an earlier one replaced.
+            if core.next_wake.get() != event.time {
+                continue;
+            }
+            core.next_wake.set(NEVER);
+            if event.index as usize >= driven {
+                core.missed.set(true);
+            } else if !core.dead.get() {
+                core.event_at.set(event.time);
+                let node = core.node as u32;
+                self.note(event, node, event.index);
+                return Next::Turn(event.index);
+            }
+        }
+    }
+
     /// Counts an event and folds it into the fingerprint.
     #[inline]
-    pub fn note(&mut self, event: Event, node: u32, qp: u32) {
+    fn note(&mut self, event: Event, node: u32, qp: u32) {
         self.events += 1;
         let what = ((event.kind as u64) << 60) ^ (u64::from(node) << 40) ^ u64::from(qp);
         let mixed = (self.fingerprint.rotate_left(23) ^ event.time).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -46,8 +98,8 @@ impl Model {
     }
 
     /// Runs an event of the NIC or the wire.
-    #[inline]
-    pub fn dispatch(&mut self, event: Event) {
+    #[inline(always)]
+    fn dispatch(&mut self, event: Event) {
         let index = event.index;
         match event.kind {
             Kind::Issue => {
@@ -58,8 +110,7 @@ impl Model {
             Kind::Arrive | Kind::Memory | Kind::Response | Kind::Retry => {
                 let message = &mut self.messages[index];
                 message.pending -= 1;
-                let qp = message.qp;
-                let node = self.qps[qp as usize].node;
+                let (node, qp) = (message.node, message.qp);
                 self.note(event, node, qp);
                 match event.kind {
                     Kind::Arrive => self.arrive(index),
@@ -71,7 +122,7 @@ impl Model {
             Kind::Timer => {
                 let core = self.cores[index as usize].clone();
                 if core.timer.get() == event.time {
-                    core.timer.set(super::queue::NEVER);
+                    core.timer.set(NEVER);
                 }
                 self.note(event, core.node as u32, index);
                 self.wake(index, event.time);
@@ -131,14 +182,14 @@ impl Model {
     }
 
     /// Schedules an event about a message.
-    #[inline]
+    #[inline(always)]
     pub fn schedule(&mut self, time: u64, kind: Kind, message: u32) {
         self.messages[message].pending += 1;
         self.queue.push(time.max(self.now), kind, message);
     }
 
     /// Wakes a core at `at`, or when it is free if that is later.
-    #[inline]
+    #[inline(always)]
     pub fn wake(&mut self, core: u32, at: u64) {
         let c = &self.cores[core as usize];
         if c.dead.get() {
@@ -153,11 +204,11 @@ impl Model {
 
     #[inline]
     pub fn is_dead(&self, node: u32) -> bool {
-        self.nodes[node as usize].dead_at <= self.now
+        self.first_death <= self.now && self.nodes[node as usize].dead_at <= self.now
     }
 
     /// Puts a completion entry into the queue of the queue pair's core, no earlier than the pair's last one.
-    #[inline]
+    #[inline(always)]
     pub fn enter(&mut self, qp: u32, ready: u64, retires: Option<u32>, completion: Completion) {
         let jitter = if self.dice.completion_jitter > 0 {
             self.dice.below(self.dice.completion_jitter + 1)
@@ -174,7 +225,7 @@ impl Model {
     }
 
     /// Completes a request of the send queue.
-    #[inline]
+    #[inline(always)]
     pub fn complete(&mut self, message: u32, status: WcStatus, ready: u64) {
         let m = &self.messages[message];
         let (qp, position) = (m.qp, m.position);
@@ -207,14 +258,11 @@ impl Model {
     #[inline]
     pub fn entry_sent(&mut self, qp: u32, earliest: u64) -> u64 {
         let pair = &mut self.qps[qp as usize];
-        let c = &mut self.cards[pair.card as usize];
-        let unit = c.unit(pair);
-        let made = c.engine.pass(unit, self.now, earliest, c.costs.completion_entry, Miss::default());
-        c.pcie.entry(self.now, made, &c.costs)
+        self.cards[pair.card as usize].entry_sent(self.now, pair, earliest)
     }
 
     /// Gives a message's slot back once nothing refers to it.
-    #[inline]
+    #[inline(always)]
     pub fn release(&mut self, message: u32) {
         let m = &mut self.messages[message];
         if m.pending > 0 || m.is(LISTED) {

@@ -1,9 +1,8 @@
 //! [`SimNic`]: a core's device context, and the only way programs reach the model.
 
 use super::core::Core;
-use super::message::{INLINE, Message};
+use super::message::{Message, NONE};
 use super::model::Model;
-use super::payload;
 use super::qp::QueuePair;
 use super::queue::NEVER;
 use super::{Shared, queue::Kind};
@@ -35,7 +34,7 @@ impl SimNic {
     }
 
     /// Why a request cannot be posted, if it cannot.
-    #[inline]
+    #[inline(always)]
     fn refuse(&self, pair: &QueuePair, qp: Qp, request: &WorkRequest) -> Result<(), PostError> {
         if pair.state == QpState::Init {
             return Err(PostError::NotReady { qp, state: pair.state });
@@ -64,21 +63,12 @@ impl SimNic {
     }
 
     /// Copies an inline payload. A bad range becomes a local protection error when the request runs.
-    fn copy_inline(model: &mut Model, node: usize, message: &mut Message) {
-        match model.nodes[node].local(message.lkey, message.local_offset, message.len) {
+    #[inline]
+    fn copy_inline(model: &mut Model, index: u32) {
+        let message = &mut model.messages[index];
+        match model.nodes[message.node as usize].local(message.lkey, message.local_offset, message.len) {
             Err(status) => message.status = status,
-            Ok(region) => {
-                let words = message.len.div_ceil(8) as usize;
-                if message.in_word() {
-                    let mut word = [0];
-                    payload::load(region, message.local_offset, &mut word, 0, words);
-                    message.a = word[0];
-                } else {
-                    message.payload = model.arena.take(message.len);
-                    let block = model.arena.block_mut(message.payload, message.len);
-                    payload::load(region, message.local_offset, block, 0, words);
-                }
-            }
+            Ok(region) => model.arena.fetch(region, message),
         }
     }
 
@@ -197,7 +187,6 @@ impl Nic for SimNic {
         }
     }
 
-    #[inline]
     fn post(&self, qp: Qp, chain: &[WorkRequest]) -> Result<(), PostError> {
         let mut guard = self.model();
         let model = &mut *guard;
@@ -206,14 +195,15 @@ impl Nic for SimNic {
         }
         self.ring(model, qp);
         let core_now = self.core.local_now();
-        let (node, card) = (self.core.node, self.core.card);
+        let (node, card) = (self.core.node as u32, self.core.card);
         let rung = core_now + model.cards[card].costs.pcie_write;
         let fetched = self.fetch_chain(model, qp, chain, rung);
         for request in chain {
             let pair = &mut model.qps[qp.0 as usize];
             self.refuse(pair, qp, request)?;
             pair.posted = pair.posted.wrapping_add(1);
-            let mut message = Message::new(request, qp.0, pair.posted);
+            let live = pair.state != QpState::Error;
+            let index = model.messages.insert(Message::new(request, node, qp.0, pair.transport, pair.posted));
             let mut ready = fetched;
             if !request.flags.inline && !request.verb.returns_data() {
                 let c = &mut model.cards[card];
@@ -222,13 +212,13 @@ impl Nic for SimNic {
             if let Verb::Send { to: Some(to), .. } = request.verb {
                 let there = model.qps.get(to.qp.0 as usize);
                 if there.is_none_or(|other| other.node as usize != to.node.index()) {
-                    message.to = super::message::NONE;
+                    model.messages[index].to = NONE;
                 }
             }
-            if message.is(INLINE) && pair_live(model, qp) {
-                SimNic::copy_inline(model, node, &mut message);
+            if request.flags.inline && live {
+                SimNic::copy_inline(model, index);
             }
-            model.submit(qp.0, message, ready, core_now);
+            model.submit(qp.0, index, ready, core_now);
         }
         Ok(())
     }
@@ -300,10 +290,6 @@ impl Nic for SimNic {
         let at = at.max(model.now);
         model.queue.push(at, Kind::Timer, self.index);
     }
-}
-
-fn pair_live(model: &Model, qp: Qp) -> bool {
-    model.qps[qp.0 as usize].state != QpState::Error
 }
 
 impl std::fmt::Debug for SimNic {

@@ -1,5 +1,6 @@
 //! Payloads in flight: words packed from byte 0 of the message, in one arena with free lists by size.
 
+use super::message::Message;
 use crate::mem::Region;
 use std::sync::atomic::Ordering;
 
@@ -43,6 +44,18 @@ impl Arena {
         self.free[class_of(len.div_ceil(8).max(1) as usize)].push(block);
     }
 
+    /// Reads the payload of a message about to leave from its sender's memory. The range was checked.
+    #[inline(always)]
+    pub fn fetch(&mut self, region: &Region, m: &mut Message) {
+        if m.in_word() {
+            m.a = load_word(region, m.local_offset, m.len);
+        } else {
+            m.payload = self.take(m.len);
+            let words = m.len.div_ceil(8) as usize;
+            load(region, m.local_offset, self.block_mut(m.payload, m.len), 0, words);
+        }
+    }
+
     #[inline]
     pub fn block(&self, block: u32, len: u32) -> &[u64] {
         &self.words[block as usize..][..len.div_ceil(8) as usize]
@@ -54,8 +67,28 @@ impl Arena {
     }
 }
 
+/// Reads the bytes, eight at most, of a message that travels as a word. The range was checked.
+#[inline(always)]
+pub(super) fn load_word(region: &Region, offset: u64, len: u32) -> u64 {
+    if len == 8 && offset.is_multiple_of(8) {
+        return region.load(offset);
+    }
+    let mut word = [0];
+    load(region, offset, &mut word, 0, len.div_ceil(8) as usize);
+    word[0]
+}
+
+/// Stores such a message's bytes. The range was checked.
+#[inline(always)]
+pub(super) fn store_word(region: &Region, offset: u64, len: u32, word: u64) {
+    if len == 8 && offset.is_multiple_of(8) {
+        region.store(offset, word);
+    } else {
+        store(region, offset, len, &[word], 0, len.div_ceil(8) as usize);
+    }
+}
+
 /// Reads words `from..to` of a message of `len` bytes at byte `offset` of a region. The range was checked.
-#[inline]
 pub(super) fn load(region: &Region, offset: u64, out: &mut [u64], from: usize, to: usize) {
     let words = region.words();
     let first = (offset / 8) as usize;
@@ -75,8 +108,14 @@ pub(super) fn load(region: &Region, offset: u64, out: &mut [u64], from: usize, t
 
 /// Stores words `from..to` of a message of `len` bytes at byte `offset` of a region, in address order. Bytes
 /// beyond `len` stay as they are. The range was checked.
-#[inline]
 pub(super) fn store(region: &Region, offset: u64, len: u32, words: &[u64], from: usize, to: usize) {
+    if (offset | u64::from(len)).is_multiple_of(8) {
+        let target = &region.words()[(offset / 8) as usize + from..];
+        for (word, value) in target.iter().zip(&words[from..to]) {
+            word.store(*value, Ordering::Release);
+        }
+        return;
+    }
     for (i, &value) in words.iter().enumerate().take(to).skip(from) {
         let bytes = (u64::from(len) - i as u64 * 8).min(8);
         let mask = if bytes == 8 { u64::MAX } else { (1 << (bytes * 8)) - 1 };

@@ -52,7 +52,7 @@ impl Pcie {
     }
 
     /// The requests of a DMA read; returns when the answer starts to come.
-    #[inline]
+    #[inline(always)]
     pub fn ask(&mut self, now: u64, earliest: u64, bytes: u64, costs: &NicCosts) -> u64 {
         if bytes == 0 {
             return earliest;
@@ -75,7 +75,7 @@ impl Pcie {
     }
 
     /// The answer to a DMA read.
-    #[inline]
+    #[inline(always)]
     pub fn answer(&mut self, now: u64, earliest: u64, bytes: u64, costs: &NicCosts) -> u64 {
         self.to_card.pass(now, earliest, costs.pcie_answer(bytes))
     }

@@ -39,7 +39,8 @@ impl List {
 }
 
 /// One queue pair. Times are picoseconds. Two cache lines side by side: a cluster has thousands of queue pairs,
-/// and each is in no near cache when its turn comes.
+/// and each is in no near cache when its turn comes. The first line is its requester's own and all that the far end looks
+/// at of a requester; the second is what it needs as a responder.
 #[repr(C, align(128))]
 pub(super) struct QueuePair {
     pub last_ready: u64,
@@ -50,6 +51,18 @@ pub(super) struct QueuePair {
     pub waiting: List,
     /// Launched and not yet completed, in order. Reliable connections only.
     pub unacked: List,
+    pub posted: u32,
+    pub rd_free: u32,
+    /// Messages in `unacked` whose response has come.
+    pub done: u32,
+    /// A local error waits for earlier requests to complete: nothing more is launched.
+    pub halted: bool,
+    /// The responder refused a request: it takes no more until this end is reset.
+    pub refused: bool,
+    /// A message waits for a RECV; those behind it are in `stalled`.
+    pub not_ready: bool,
+    pub connected: bool,
+
     pub node: u32,
     /// The card it lives on, over all nodes.
     pub card: u32,
@@ -59,28 +72,17 @@ pub(super) struct QueuePair {
     pub read_slot: u32,
     /// The connected queue pair, or [`NONE`].
     pub peer: u32,
-    pub posted: u32,
-    pub retired: u32,
-    pub rd_free: u32,
-    /// Messages in `unacked` whose response has come.
-    pub done: u32,
     /// Requests executed for its peer since the last acknowledgement.
     pub unacknowledged: u32,
+    pub retired: u32,
+    pub send_depth: u32,
+    /// Its doorbell register in a shared device context.
+    pub register: u32,
     /// Its processing unit.
     pub unit: u8,
     pub transport: Transport,
     pub state: QpState,
     pub rnr_retry: u8,
-    /// A local error waits for earlier requests to complete: nothing more is launched.
-    pub halted: bool,
-    /// The responder refused a request: it takes no more until this end is reset.
-    pub refused: bool,
-    /// A message waits for a RECV; those behind it are in `stalled`.
-    pub not_ready: bool,
-    pub connected: bool,
-    pub send_depth: u32,
-    /// Its doorbell register in a shared device context.
-    pub register: u32,
     /// Held up at the responder, linked through `next_stalled`.
     pub stalled_head: u32,
     pub stalled_tail: u32,
@@ -135,7 +137,7 @@ impl QueuePair {
     /// A word of each cache line, see [`super::model::Model::look_ahead`].
     #[inline]
     pub fn look(&self) -> u64 {
-        self.last_ready ^ u64::from(self.posted)
+        self.last_ready ^ u64::from(self.node)
     }
 
     /// Send-queue slots in use.

@@ -1,14 +1,14 @@
 //! The event queue: the one place that decides what happens next.
 //!
-//! An event is a packed 128-bit key, earliest first: time, then a seeded tie-break, then the order of
-//! scheduling, then what it is about. Events at the same picosecond are so shuffled by the seed, and two runs
-//! of one seed pop in the same order. The queue holds no payload, only an index: what an event is about lives
-//! in slabs.
+//! An event's key is its time, then a seeded tie-break, then the order of scheduling; earliest first. Events at the
+//! same picosecond are so shuffled by the seed, and two runs of one seed pop in the same order. The queue holds no
+//! payload, only an index: what an event is about lives in slabs.
 //!
 //! Nearly all events lie within a few microseconds, so a ring of buckets holds them, one for each nanosecond
-//! or so (a calendar queue after Brown, CACM 1988, with fixed width). Only the bucket in hand is sorted. What
-//! lies beyond the ring, timers mostly, waits in a heap and is compared at each pop, never moved. The order
-//! is that of the keys alone: the ring is there for speed (`benches/sim.rs`).
+//! or so (a calendar queue after Brown, CACM 1988, with fixed width). A bucket says the greater part of the time, so what
+//! is left of a key fits a word there. Only the buckets in hand are sorted. What lies beyond the ring, timers mostly,
+//! waits in a heap whose earliest time is compared at each pop, and is never moved. The order is that of the keys
+//! alone: the ring is there for speed (`benches/sim.rs`).
 
 use dary_heap::QuaternaryHeap;
 use std::cmp::Reverse;
@@ -58,16 +58,11 @@ pub(super) struct Event {
 }
 
 const INDEX_BITS: u32 = 28;
-const KIND_BITS: u32 = 4;
+const INDEX_MASK: u32 = (1 << INDEX_BITS) - 1;
 const SEQUENCE_BITS: u32 = 28;
 const TIE_BITS: u32 = 12;
-const TIME_SHIFT: u32 = INDEX_BITS + KIND_BITS + SEQUENCE_BITS + TIE_BITS;
-
-/// What an event is about.
-#[inline]
-fn subject(key: u128) -> (Kind, u32) {
-    (Kind::ALL[((key >> INDEX_BITS) as usize) & 7], key as u32 & ((1 << INDEX_BITS) - 1))
-}
+/// Bits of an order below the time.
+const ORDER_SHIFT: u32 = SEQUENCE_BITS + TIE_BITS;
 
 /// Times from here on (20 hours) never come.
 pub(super) const NEVER: u64 = 1 << 56;
@@ -89,101 +84,130 @@ const LOOK: usize = 16;
 const LOOK_DEEP: usize = 4;
 const END: u32 = u32::MAX;
 
+/// An event in a bucket or in hand, or a free place.
 #[derive(Clone, Copy)]
 struct Slot {
-    key: u128,
+    /// Picoseconds since the bucket begins, in hand since [`EventQueue::base`]; then tie-break and sequence.
+    order: u64,
+    /// Kind and index.
+    subject: u32,
     next: u32,
+}
+
+impl Slot {
+    #[inline]
+    fn subject(&self) -> (Kind, u32) {
+        (Kind::ALL[(self.subject >> INDEX_BITS) as usize & 7], self.subject & INDEX_MASK)
+    }
+}
+
+/// A whole key: time, tie-break, sequence, kind, index.
+#[inline]
+fn key(time: u64, order: u64, subject: u32) -> u128 {
+    let low = order & ((1 << ORDER_SHIFT) - 1);
+    (u128::from(time) << (ORDER_SHIFT + 32)) | (u128::from(low) << 32) | u128::from(subject)
 }
 
 /// Events in order of time.
 pub(super) struct EventQueue {
     /// Events of buckets up to `cursor`, earliest first; those before `taken` are history.
-    in_hand: Vec<u128>,
+    in_hand: Vec<Slot>,
     taken: usize,
     /// The last bucket in hand, counted from time zero.
     cursor: u64,
+    /// Where the first bucket in hand begins, in picoseconds.
+    base: u64,
+    /// When the first event of `beyond` is due.
+    beyond_from: u64,
+    sequence: u64,
+    salt: u64,
+    factor: u64,
+    free: u32,
+    slots: Vec<Slot>,
     /// First slot of each bucket of the ring.
-    heads: Vec<u32>,
+    heads: Box<[u32; BUCKETS]>,
+    beyond: QuaternaryHeap<Reverse<u128>>,
     /// Which buckets hold anything, and which words of that map are not zero.
     filled: [u64; WORDS],
     summary: [u64; WORDS / 64],
-    slots: Vec<Slot>,
-    free: u32,
-    beyond: QuaternaryHeap<Reverse<u128>>,
-    sequence: u64,
-    salt: u64,
 }
 
 impl EventQueue {
     pub fn new(seed: u64) -> EventQueue {
+        let salt = seed.wrapping_mul(2) | 1;
         EventQueue {
             in_hand: Vec::with_capacity(2 * IN_HAND_MAX),
             taken: 0,
             cursor: 0,
-            heads: vec![END; BUCKETS],
+            base: 0,
+            beyond_from: u64::MAX,
+            sequence: 0,
+            salt,
+            factor: salt.wrapping_mul(0x9e37_79b9_7f4a_7c15),
+            free: END,
+            slots: Vec::with_capacity(1024),
+            heads: Box::new([END; BUCKETS]),
+            beyond: QuaternaryHeap::with_capacity(256),
             filled: [0; WORDS],
             summary: [0; WORDS / 64],
-            slots: Vec::with_capacity(1024),
-            free: END,
-            beyond: QuaternaryHeap::with_capacity(256),
-            sequence: 0,
-            salt: seed.wrapping_mul(2) | 1,
         }
     }
 
     /// Schedules an event. What lies beyond [`NEVER`] is forgotten.
     #[inline]
     pub fn push(&mut self, time: u64, kind: Kind, index: u32) {
+        debug_assert!(index <= INDEX_MASK);
+        let sequence = self.sequence + 1;
+        // A multiplicative hash of sequence and seed shuffles ties without a state of its own.
+        let tie = (sequence ^ self.salt).wrapping_mul(self.factor) >> (64 - TIE_BITS);
+        let order = (tie << SEQUENCE_BITS) | (sequence & ((1 << SEQUENCE_BITS) - 1));
+        let subject = ((kind as u32) << INDEX_BITS) | index;
+        let bucket = time >> WIDTH;
+        // Of times up to the cursor the distance wraps around.
+        if bucket.wrapping_sub(self.cursor + 1) >= BUCKETS as u64 - 1 {
+            self.push_elsewhere(time, order, subject);
+            return;
+        }
+        self.sequence = sequence;
+        let b = bucket as usize % BUCKETS;
+        let order = ((time % (1 << WIDTH)) << ORDER_SHIFT) | order;
+        self.filled[b / 64] |= 1 << (b % 64);
+        self.summary[b / 4096] |= 1 << (b / 64 % 64);
+        if self.free == END {
+            self.grow();
+        }
+        let index = self.free;
+        let place = &mut self.slots[index as usize];
+        self.free = place.next;
+        *place = Slot { order, subject, next: self.heads[b] };
+        self.heads[b] = index;
+    }
+
+    /// Makes a free place.
+    #[cold]
+    #[inline(never)]
+    fn grow(&mut self) {
+        self.free = self.slots.len() as u32;
+        self.slots.push(Slot { order: 0, subject: 0, next: END });
+    }
+
+    /// Schedules what the ring has no bucket for.
+    #[cold]
+    #[inline(never)]
+    fn push_elsewhere(&mut self, time: u64, order: u64, subject: u32) {
         if time >= NEVER {
             return;
         }
-        debug_assert!(index < 1 << INDEX_BITS);
         self.sequence += 1;
-        // A multiplicative hash of sequence and seed shuffles ties without a state of its own.
-        let tie = (self.sequence ^ self.salt).wrapping_mul(self.salt).wrapping_mul(0x9e37_79b9_7f4a_7c15)
-            >> (64 - TIE_BITS);
-        let sequence = self.sequence & ((1 << SEQUENCE_BITS) - 1);
-        let low = (sequence << (INDEX_BITS + KIND_BITS)) | ((kind as u64) << INDEX_BITS) | u64::from(index);
-        let key =
-            (u128::from(time) << TIME_SHIFT) | (u128::from(tie) << (TIME_SHIFT - TIE_BITS)) | u128::from(low);
-        let bucket = time >> WIDTH;
-        if bucket <= self.cursor {
-            self.insert_in_hand(key);
-        } else if bucket - self.cursor < BUCKETS as u64 {
-            self.insert_in_ring(bucket, key);
-        } else {
-            self.beyond.push(Reverse(key));
-        }
-    }
-
-    fn insert_in_hand(&mut self, key: u128) {
-        let left = &self.in_hand[self.taken..];
-        if left.len() >= IN_HAND_MAX {
-            self.beyond.push(Reverse(key));
+        let left = self.in_hand.len() - self.taken;
+        if time >> WIDTH > self.cursor || left >= IN_HAND_MAX || time < self.base {
+            self.beyond.push(Reverse(key(time, order, subject)));
+            self.beyond_from = self.beyond_from.min(time);
             return;
         }
-        let at = self.taken + left.partition_point(|&k| k < key);
-        self.in_hand.insert(at, key);
-    }
-
-    #[inline]
-    fn insert_in_ring(&mut self, bucket: u64, key: u128) {
-        let b = bucket as usize % BUCKETS;
-        let slot = Slot { key, next: self.heads[b] };
-        if slot.next == END {
-            self.filled[b / 64] |= 1 << (b % 64);
-            self.summary[b / 4096] |= 1 << (b / 64 % 64);
-        }
-        self.heads[b] = if self.free == END {
-            self.slots.push(slot);
-            self.slots.len() as u32 - 1
-        } else {
-            let index = self.free;
-            let place = &mut self.slots[index as usize];
-            self.free = place.next;
-            *place = slot;
-            index
-        };
+        let slot = Slot { order: ((time - self.base) << ORDER_SHIFT) | order, subject, next: END };
+        let at = self.taken + self.in_hand[self.taken..].partition_point(|s| s.order < slot.order);
+        self.in_hand.insert(at, slot);
     }
 
     /// The next bucket after the cursor that holds anything.
@@ -222,51 +246,52 @@ impl EventQueue {
     }
 
     /// Takes the next filled buckets in hand, until there are [`HAND`] events or [`SPAN`] buckets were passed.
-    #[inline]
     pub fn refill(&mut self) {
         self.in_hand.clear();
         self.taken = 0;
-        let Some(mut bucket) = self.next_filled() else { return };
-        let end = bucket + SPAN;
-        loop {
+        let Some(first) = self.next_filled() else { return };
+        let mut hand = std::mem::take(&mut self.in_hand);
+        self.base = first << WIDTH;
+        let mut next = Some(first);
+        while let Some(bucket) = next {
             self.cursor = bucket;
-            self.take_bucket(bucket as usize % BUCKETS);
-            if self.in_hand.len() >= HAND {
-                return;
+            let since = (bucket - first) << (WIDTH + ORDER_SHIFT);
+            self.take_bucket(bucket as usize % BUCKETS, since, &mut hand);
+            if hand.len() >= HAND {
+                break;
             }
-            match self.next_filled() {
-                Some(next) if next < end => bucket = next,
-                _ => return,
-            }
+            next = self.next_filled().filter(|next| *next < first + SPAN);
         }
+        self.in_hand = hand;
     }
 
-    /// Moves a bucket behind what is in hand.
-    #[inline]
-    fn take_bucket(&mut self, b: usize) {
+    /// Moves a bucket behind what is in hand; `since` is what it adds to the orders.
+    #[inline(always)]
+    fn take_bucket(&mut self, b: usize, since: u64, hand: &mut Vec<Slot>) {
         self.filled[b / 64] &= !(1 << (b % 64));
         if self.filled[b / 64] == 0 {
             self.summary[b / 4096] &= !(1 << (b / 64 % 64));
         }
-        let first = self.in_hand.len();
-        let mut at = self.heads[b];
-        self.heads[b] = END;
-        while at != END {
-            let slot = &mut self.slots[at as usize];
-            self.in_hand.push(slot.key);
-            let next = slot.next;
-            slot.next = self.free;
-            self.free = at;
-            at = next;
+        let first = hand.len();
+        let head = std::mem::replace(&mut self.heads[b], END);
+        let mut at = head;
+        // The bucket's list goes to the free ones as it is.
+        while let Some(slot) = self.slots.get_mut(at as usize) {
+            hand.push(Slot { order: slot.order + since, ..*slot });
+            at = slot.next;
+            if at == END {
+                slot.next = self.free;
+                self.free = head;
+            }
         }
-        match &mut self.in_hand[first..] {
+        match &mut hand[first..] {
             [_] => {}
             [a, b] => {
-                if a > b {
+                if a.order > b.order {
                     std::mem::swap(a, b);
                 }
             }
-            many => many.sort_unstable(),
+            many => many.sort_unstable_by_key(|slot| slot.order),
         }
     }
 
@@ -286,7 +311,7 @@ impl EventQueue {
             let mut at = self.heads[b];
             for _ in 0..LOOK_DEEP {
                 let Some(slot) = self.slots.get(at as usize) else { break };
-                seen ^= slot.key as u64;
+                seen ^= slot.order;
                 at = slot.next;
             }
         }
@@ -296,7 +321,7 @@ impl EventQueue {
     /// What is in hand.
     #[inline]
     pub fn in_hand(&self) -> impl Iterator<Item = (Kind, u32)> + Clone {
-        self.in_hand[self.taken..].iter().map(|&key| subject(key))
+        self.in_hand[self.taken..].iter().map(Slot::subject)
     }
 
     /// Takes the next event if it is due by `until`.
@@ -305,26 +330,51 @@ impl EventQueue {
         if self.hand_is_empty() {
             self.refill();
         }
-        let near = self.in_hand.get(self.taken).copied().unwrap_or(u128::MAX);
-        let far = self.beyond.peek().map_or(u128::MAX, |r| r.0);
-        let key = near.min(far);
-        if key == u128::MAX {
-            return None;
+        let Some(slot) = self.in_hand.get(self.taken) else { return self.pop_beyond(until) };
+        let time = self.base + (slot.order >> ORDER_SHIFT);
+        if time >= self.beyond_from {
+            return self.pop_either(until);
         }
-        let time = (key >> TIME_SHIFT) as u64;
         if time > until {
             return None;
         }
-        if near < far {
-            self.taken += 1;
-        } else {
-            self.beyond.pop();
-            // With nothing in hand the ring is empty, and may follow.
-            if self.hand_is_empty() {
-                self.cursor = self.cursor.max(time >> WIDTH);
-            }
+        let (kind, index) = slot.subject();
+        self.taken += 1;
+        Some(Event { time, kind, index })
+    }
+
+    /// Takes the earlier one of hand and heap.
+    #[cold]
+    fn pop_either(&mut self, until: u64) -> Option<Event> {
+        let slot = self.in_hand[self.taken];
+        let time = self.base + (slot.order >> ORDER_SHIFT);
+        if self.beyond.peek().is_some_and(|first| first.0 < key(time, slot.order, slot.subject)) {
+            return self.pop_beyond(until);
         }
-        let (kind, index) = subject(key);
+        if time > until {
+            return None;
+        }
+        self.taken += 1;
+        let (kind, index) = slot.subject();
+        Some(Event { time, kind, index })
+    }
+
+    /// Takes the first event of the heap.
+    #[cold]
+    fn pop_beyond(&mut self, until: u64) -> Option<Event> {
+        let time = self.beyond_from;
+        if time > until {
+            return None;
+        }
+        let Reverse(key) = self.beyond.pop()?;
+        self.beyond_from =
+            self.beyond.peek().map_or(u64::MAX, |first| (first.0 >> (ORDER_SHIFT + 32)) as u64);
+        // With nothing in hand the ring is empty, and may follow.
+        if self.hand_is_empty() && time >> WIDTH > self.cursor {
+            self.cursor = time >> WIDTH;
+            self.base = self.cursor << WIDTH;
+        }
+        let (kind, index) = Slot { order: 0, subject: key as u32, next: END }.subject();
         Some(Event { time, kind, index })
     }
 

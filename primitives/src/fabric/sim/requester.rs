@@ -1,9 +1,10 @@
 //! The requester's half of the NIC: send queues, launching, responses, completions in order.
 
 use super::engine::Miss;
-use super::message::{self, DONE, EXPLICIT, INLINE, LISTED, NONE, ORPHAN, Op, SIGNALED};
+use super::message::{DONE, EXPLICIT, INLINE, LISTED, Message, NONE, ORPHAN, Op, SIGNALED};
 use super::model::Model;
-use super::payload;
+use super::node::Node;
+use super::payload::{self, Arena};
 use super::queue::Kind;
 use crate::profile::headers;
 use crate::verbs::{QpState, Transport, WcStatus};
@@ -46,39 +47,52 @@ impl Model {
         loop {
             let pair = &mut self.qps[q];
             let head = pair.waiting.head;
-            if head == NONE || pair.halted || self.messages[head].time > self.now {
+            if head == NONE || pair.halted {
                 return;
             }
-            if self.messages[head].op.returns_data() {
+            let m = &self.messages[head];
+            let op = m.op;
+            if m.time > self.now {
+                return;
+            }
+            if op.returns_data() {
                 if pair.rd_free == 0 {
                     return;
                 }
                 pair.rd_free -= 1;
             }
-            pair.waiting.pop(&self.messages);
-            self.launch(qp, head);
+            pair.waiting.head = m.next;
+            // The frequent ones as code of their own.
+            match op {
+                Op::Read => self.launch(qp, head, Op::Read),
+                Op::Write => self.launch(qp, head, Op::Write),
+                op => self.launch(qp, head, op),
+            }
         }
     }
 
     /// Checks a request locally, takes its payload and puts it on the wire.
-    fn launch(&mut self, qp: u32, index: u32) {
+    #[inline(always)]
+    fn launch(&mut self, qp: u32, index: u32, op: Op) {
         let now = self.now;
         let pair = &mut self.qps[qp as usize];
-        let (node, transport) = (pair.node, pair.transport);
+        let transport = pair.transport;
         let reliable = transport == Transport::Rc;
         if reliable {
             pair.unacked.push(&mut self.messages, index);
-            self.messages[index].flags |= LISTED;
         }
-        if let Err(status) = self.take_payload(node, index) {
+        let m = &mut self.messages[index];
+        if reliable {
+            m.flags |= LISTED;
+        }
+        let node = &self.nodes[pair.node as usize];
+        if let Err(status) = take_payload(node, &mut self.arena, m, op, self.ud_mtu) {
             self.fail_locally(qp, index, status);
             return;
         }
-        let pair = &mut self.qps[qp as usize];
-        let m = &mut self.messages[index];
         let c = &mut self.cards[pair.card as usize];
-        let (data, extended) = request_size(m.op, m.len);
-        let class = class(m.op);
+        let (data, extended) = request_size(op, m.len);
+        let class = class(op);
         let fetched = if m.is(INLINE) { now } else { c.pcie.answer(now, now, data, &c.costs) };
         m.wqe = c.wqes;
         c.wqes = c.wqes.wrapping_add(1);
@@ -95,37 +109,12 @@ impl Model {
             m.to = pair.peer;
         }
         let signaled = m.is(SIGNALED);
-        self.schedule(arrival, Kind::Arrive, index);
+        m.pending += 1;
+        self.queue.push(arrival, Kind::Arrive, index);
         if !reliable && signaled {
             let ready = self.entry_ready(qp, sent);
             self.complete(index, WcStatus::Success, ready);
         }
-    }
-
-    /// Reads the payload from memory, unless the post copied it, and checks the local range of what returns
-    /// data.
-    fn take_payload(&mut self, node: u32, index: u32) -> Result<(), WcStatus> {
-        let m = &mut self.messages[index];
-        if m.is(INLINE) {
-            return if m.status == WcStatus::Success { Ok(()) } else { Err(m.status) };
-        }
-        let region = self.nodes[node as usize].local(m.lkey, m.local_offset, m.len)?;
-        if m.op.returns_data() {
-            return Ok(());
-        }
-        if m.op == Op::Send && self.qps[m.qp as usize].transport == Transport::Ud && m.len > self.ud_mtu {
-            return Err(WcStatus::LocalLength);
-        }
-        let words = m.len.div_ceil(8) as usize;
-        if m.in_word() {
-            let mut word = [0];
-            payload::load(region, m.local_offset, &mut word, 0, words);
-            m.a = word[0];
-        } else {
-            m.payload = self.arena.take(m.len);
-            payload::load(region, m.local_offset, self.arena.block_mut(m.payload, m.len), 0, words);
-        }
-        Ok(())
     }
 
     /// Fails a request locally. On a reliable connection its completion says that all requests before it were
@@ -151,18 +140,26 @@ impl Model {
     /// A response is back: data lands, and whatever is then complete in order completes.
     pub fn response(&mut self, index: u32) {
         let m = &self.messages[index];
-        let qp = m.qp;
-        let node = self.qps[qp as usize].node;
-        if m.is(ORPHAN) || self.is_dead(node) {
+        if m.is(ORPHAN) || self.is_dead(m.node) {
             self.release(index);
             return;
         }
+        match m.op {
+            Op::Read => self.settle_response(index, Op::Read),
+            Op::Write => self.settle_response(index, Op::Write),
+            op => self.settle_response(index, op),
+        }
+    }
+
+    #[inline(always)]
+    fn settle_response(&mut self, index: u32, op: Op) {
         let now = self.now;
-        let (op, len) = (m.op, m.len);
+        let m = &mut self.messages[index];
+        let qp = m.qp;
         let pair = &mut self.qps[qp as usize];
         let c = &mut self.cards[pair.card as usize];
         let (data, extended) = match op {
-            Op::Read if m.status == WcStatus::Success => (u64::from(len), headers::AETH),
+            Op::Read if m.status == WcStatus::Success => (u64::from(m.len), headers::AETH),
             Op::CompareSwap | Op::FetchAdd => (8, headers::ATOMIC_ACK - 8),
             _ => (0, headers::AETH),
         };
@@ -184,56 +181,40 @@ impl Model {
             };
             visible = c.pcie.write(now, found, data, &c.costs);
             // Landed a little early: nobody may look before the completion says so.
-            if let Err(status) = self.land(node, index) {
-                self.messages[index].status = status;
+            if let Err(status) = land(&self.nodes[m.node as usize], &self.arena, m) {
+                m.status = status;
             }
         }
-        let m = &self.messages[index];
-        let ready = if m.is(SIGNALED) || m.status != WcStatus::Success {
-            self.entry_ready(qp, visible)
-        } else {
-            visible
-        };
-        let m = &mut self.messages[index];
+        let mut ready = visible;
+        if m.is(SIGNALED) || m.status != WcStatus::Success {
+            ready = c.entry_sent(now, pair, visible) + c.costs.pcie_write;
+        }
         m.time = ready;
         m.flags |= DONE;
-        self.qps[qp as usize].done += 1;
+        pair.done += 1;
         self.settle(qp);
-    }
-
-    /// Places returned data in local memory.
-    fn land(&mut self, node: u32, index: u32) -> Result<(), WcStatus> {
-        let m = &self.messages[index];
-        let region = self.nodes[node as usize].local(m.lkey, m.local_offset, m.len)?;
-        let words = m.len.div_ceil(8) as usize;
-        if m.in_word() {
-            payload::store(region, m.local_offset, m.len, &[m.a], 0, words);
-        } else if m.payload != payload::NONE {
-            let block = self.arena.block(m.payload, m.len);
-            payload::store(region, m.local_offset, m.len, block, 0, words);
-        }
-        Ok(())
     }
 
     /// Completes, in order, the messages whose response has come and those before them that need none: their
     /// acknowledgement is implied. The first failure takes the queue pair to the error state.
+    #[inline(always)]
     fn settle(&mut self, qp: u32) {
         let q = qp as usize;
         let mut freed = false;
         loop {
-            let head = self.qps[q].unacked.head;
+            let pair = &mut self.qps[q];
+            let head = pair.unacked.head;
             if head == NONE {
                 break;
             }
             let m = &mut self.messages[head];
             let (done, status, ready) = (m.is(DONE), m.status, m.time);
-            if !done && (m.is(EXPLICIT) || self.qps[q].done == 0) {
+            if !done && (m.is(EXPLICIT) || pair.done == 0) {
                 break;
             }
             m.flags &= !LISTED;
+            pair.unacked.head = m.next;
             let (signaled, returns_data) = (m.is(SIGNALED), m.op.returns_data());
-            let pair = &mut self.qps[q];
-            pair.unacked.pop(&self.messages);
             if done {
                 pair.done -= 1;
             }
@@ -257,25 +238,60 @@ impl Model {
         }
     }
 
-    /// Takes a posted request; the caller has rung the doorbell at `ready`.
-    pub fn submit(&mut self, qp: u32, mut message: message::Message, ready: u64, core_now: u64) {
-        let q = qp as usize;
-        if self.qps[q].state == QpState::Error {
-            let index = self.messages.insert(message);
+    /// Takes a posted request, which is in the slab; the caller has rung the doorbell at `ready`.
+    #[inline(always)]
+    pub fn submit(&mut self, qp: u32, index: u32, ready: u64, core_now: u64) {
+        let pair = &mut self.qps[qp as usize];
+        if pair.state == QpState::Error {
             self.complete(index, WcStatus::Flushed, core_now);
             self.release(index);
             return;
         }
-        let pair = &mut self.qps[q];
         // Doorbells of one queue pair are seen in order, whatever each of them takes.
         let ready = ready.max(pair.last_ready);
         let fresh = ready > pair.last_ready || pair.waiting.head == NONE;
         pair.last_ready = ready;
-        message.time = ready;
-        let index = self.messages.insert(message);
-        self.qps[q].waiting.push(&mut self.messages, index);
+        self.messages[index].time = ready;
+        pair.waiting.push(&mut self.messages, index);
         if fresh {
             self.queue.push(ready.max(self.now), Kind::Issue, qp);
         }
     }
+}
+
+/// Reads the payload from memory, unless the post copied it, and checks the local range of what returns
+/// data.
+#[inline(always)]
+fn take_payload(
+    node: &Node,
+    arena: &mut Arena,
+    m: &mut Message,
+    op: Op,
+    ud_mtu: u32,
+) -> Result<(), WcStatus> {
+    if m.is(INLINE) {
+        return if m.status == WcStatus::Success { Ok(()) } else { Err(m.status) };
+    }
+    let region = node.local(m.lkey, m.local_offset, m.len)?;
+    if op.returns_data() {
+        return Ok(());
+    }
+    if op == Op::Send && m.transport == Transport::Ud && m.len > ud_mtu {
+        return Err(WcStatus::LocalLength);
+    }
+    arena.fetch(region, m);
+    Ok(())
+}
+
+/// Places returned data in local memory.
+#[inline(always)]
+fn land(node: &Node, arena: &Arena, m: &Message) -> Result<(), WcStatus> {
+    let region = node.local(m.lkey, m.local_offset, m.len)?;
+    if m.in_word() {
+        payload::store_word(region, m.local_offset, m.len, m.a);
+    } else if m.payload != payload::NONE {
+        let (block, words) = (arena.block(m.payload, m.len), m.len.div_ceil(8) as usize);
+        payload::store(region, m.local_offset, m.len, block, 0, words);
+    }
+    Ok(())
 }

@@ -1,7 +1,7 @@
 //! The responder's half of the NIC: checks, receives, memory steps, acknowledgements.
 
 use super::engine::Miss;
-use super::message::{EXPLICIT, IMM, ORPHAN, Op, SECOND};
+use super::message::{EXPLICIT, IMM, Message, ORPHAN, Op, SECOND};
 use super::model::Model;
 use super::payload;
 use super::queue::Kind;
@@ -50,11 +50,10 @@ impl Model {
     }
 
     /// Whether anybody is there to take the message.
-    fn reachable(&self, index: u32) -> bool {
-        let m = &self.messages[index];
+    #[inline(always)]
+    fn reachable(&self, m: &Message) -> bool {
         let Some(to) = self.qps.get(m.to as usize) else { return false };
-        let from = &self.qps[m.qp as usize];
-        let fits = match from.transport {
+        let fits = match m.transport {
             Transport::Ud => to.transport == Transport::Ud && to.far.config.qkey == m.qkey,
             _ => to.peer == m.qp,
         };
@@ -63,15 +62,11 @@ impl Model {
 
     /// The message comes to nothing: reliable requesters notice after their retries, others never.
     fn lose(&mut self, index: u32) {
-        if self.reliable(index) {
+        if self.messages[index].reliable() {
             self.refuse_at(index, WcStatus::RetryExceeded, self.now + self.dice.retry_timeout);
         } else {
             self.release(index);
         }
-    }
-
-    fn reliable(&self, index: u32) -> bool {
-        self.qps[self.messages[index].qp as usize].transport == Transport::Rc
     }
 
     /// Fails a reliable request at the requester at `time`; the responder takes nothing more from it.
@@ -86,43 +81,49 @@ impl Model {
 
     /// Sends a negative acknowledgement; unreliable transports have none.
     fn refuse(&mut self, index: u32, status: WcStatus, from: u64) {
-        if self.messages[index].is(ORPHAN) || !self.reliable(index) {
+        let m = &self.messages[index];
+        if m.is(ORPHAN) || !m.reliable() {
             self.release(index);
             return;
         }
         // Not before the requests ahead have touched memory: the refusal says that they were executed.
-        let from = from.max(self.qps[self.messages[index].qp as usize].last_memory);
-        let time = self.reply_arrival(index, from, 0, headers::AETH);
+        let from = from.max(self.qps[m.qp as usize].last_memory);
+        let card = self.qps[m.to as usize].card;
+        let time = self.cards[card as usize].reply_arrival(self.now, from, 0, headers::AETH);
         self.refuse_at(index, status, time);
     }
 
-    /// When a reply that is ready at `from` reaches the requester.
-    fn reply_arrival(&mut self, index: u32, from: u64, data: u64, extended: u64) -> u64 {
-        let now = self.now;
-        let c = &mut self.cards[self.qps[self.messages[index].to as usize].card as usize];
-        let sent = c.egress.pass(now, from + c.costs.pass, c.costs.link(data, extended));
-        sent + c.costs.wire
-    }
-
-    /// Takes the request through port and engine, checks it, and schedules what it does to memory.
+    /// Carries a request out, if anybody is there to do it.
+    #[inline(always)]
     fn execute(&mut self, index: u32) {
-        let failed = self.messages[index].status;
-        if failed != WcStatus::Success {
+        let m = &self.messages[index];
+        if m.status != WcStatus::Success {
+            let failed = m.status;
             self.refuse(index, failed, self.now);
             return;
         }
-        let unreliable = !self.reliable(index);
-        if unreliable && self.dice.loss > 0 && self.dice.roll(self.dice.loss) {
+        if self.dice.loss > 0 && !m.reliable() && self.dice.roll(self.dice.loss) {
             self.release(index);
             return;
         }
-        if !self.reachable(index) {
+        if !self.reachable(m) {
             self.lose(index);
             return;
         }
+        // The frequent ones as code of their own.
+        match m.op {
+            Op::Read => self.carry_out(index, Op::Read),
+            Op::Write => self.carry_out(index, Op::Write),
+            Op::Send => self.carry_out(index, Op::Send),
+            op => self.carry_out(index, op),
+        }
+    }
+
+    /// Takes the request through port and engine, checks it, and schedules what it does to memory.
+    #[inline(always)]
+    fn carry_out(&mut self, index: u32, op: Op) {
         let now = self.now;
         let m = &mut self.messages[index];
-        let op = m.op;
         let to = &mut self.qps[m.to as usize];
         let n = &mut self.nodes[to.node as usize];
         let c = &mut self.cards[to.card as usize];
@@ -157,7 +158,7 @@ impl Model {
             return;
         }
 
-        // From here on the request is carried out. Memory steps of one queue pair keep their order.
+        // From here on nothing stops it. Memory steps of one queue pair keep their order.
         let order = &mut self.qps[m.qp as usize].last_memory;
         let steps = m.len > 8;
         let (first, last) = match op {
@@ -222,9 +223,10 @@ impl Model {
         done = first;
         // A datagram's buffer is the NIC's until its completion, and no earlier WRITE can be in its way, so
         // it is placed at once; everything else waits for its turn.
-        if op == Op::Send && self.qps[self.messages[index].to as usize].transport == Transport::Ud {
-            self.messages[index].split = 0;
-            self.messages[index].second = done;
+        if op == Op::Send && datagram {
+            let m = &mut self.messages[index];
+            m.split = 0;
+            m.second = done;
             self.memory(index);
         } else {
             self.schedule(done, Kind::Memory, index);
@@ -233,8 +235,9 @@ impl Model {
 
     /// No RECV is posted: reliable senders offer again, others lose the message.
     fn not_ready(&mut self, index: u32) {
-        let qp = self.messages[index].qp as usize;
-        if !self.reliable(index) {
+        let m = &self.messages[index];
+        let qp = m.qp as usize;
+        if !m.reliable() {
             self.release(index);
             return;
         }
@@ -311,17 +314,16 @@ impl Model {
         }
     }
 
+    #[inline]
     fn read_step(&mut self, node: u32, index: u32) -> Result<(), WcStatus> {
         let m = &mut self.messages[index];
         let region = self.nodes[node as usize].remote(m.rkey, m.offset, m.len, |a| a.remote_read)?;
-        let words = m.len.div_ceil(8) as usize;
         let second = m.is(SECOND);
         let two_steps = m.split > 0;
         if m.in_word() {
-            let mut word = [0];
-            payload::load(region, m.offset, &mut word, 0, words);
-            m.a = word[0];
+            m.a = payload::load_word(region, m.offset, m.len);
         } else {
+            let words = m.len.div_ceil(8) as usize;
             if m.payload == payload::NONE {
                 m.payload = self.arena.take(m.len);
             }
@@ -346,24 +348,25 @@ impl Model {
         Ok(())
     }
 
+    #[inline]
     fn write_step(&mut self, node: u32, index: u32) -> Result<(), WcStatus> {
-        let m = &self.messages[index];
+        let m = &mut self.messages[index];
         let n = &self.nodes[node as usize];
         let region = if m.op == Op::Send {
             n.local(m.rkey, m.offset, m.len).map_err(|_| WcStatus::RemoteOperation)?
         } else {
             n.remote(m.rkey, m.offset, m.len, |a| a.remote_write)?
         };
-        let words = m.len.div_ceil(8) as usize;
         let two_steps = m.split > 0;
-        let (from, to) = match (two_steps, m.is(SECOND)) {
-            (false, _) => (0, words),
-            (true, false) => (0, m.split as usize),
-            (true, true) => (m.split as usize, words),
-        };
         if m.in_word() {
-            payload::store(region, m.offset, m.len, &[m.a], from, to);
+            payload::store_word(region, m.offset, m.len, m.a);
         } else {
+            let words = m.len.div_ceil(8) as usize;
+            let (from, to) = match (two_steps, m.is(SECOND)) {
+                (false, _) => (0, words),
+                (true, false) => (0, m.split as usize),
+                (true, true) => (m.split as usize, words),
+            };
             payload::store(region, m.offset, m.len, self.arena.block(m.payload, m.len), from, to);
         }
         let (first, last) = (!m.is(SECOND), m.is(SECOND) || !two_steps);
@@ -417,22 +420,23 @@ impl Model {
     }
 
     /// Sends the response, if the requester waits for one.
-    #[inline]
+    #[inline(always)]
     fn acknowledge(&mut self, index: u32, from: u64, data: u64, extended: u64) {
-        let m = &self.messages[index];
-        if m.is(ORPHAN) || !self.reliable(index) {
+        let m = &mut self.messages[index];
+        if m.is(ORPHAN) || !m.reliable() {
             self.release(index);
         } else if m.is(EXPLICIT) {
             let mut from = from;
             let pair = &mut self.qps[m.to as usize];
             pair.unacknowledged = 0;
+            let c = &mut self.cards[pair.card as usize];
             if data == 0 {
-                let c = &mut self.cards[pair.card as usize];
                 let unit = c.unit(pair);
                 from = c.engine.pass(unit, self.now, from, c.costs.acknowledgement, Miss::default());
             }
-            let time = self.reply_arrival(index, from, data, extended);
-            self.schedule(time, Kind::Response, index);
+            let time = c.reply_arrival(self.now, from, data, extended);
+            m.pending += 1;
+            self.queue.push(time, Kind::Response, index);
         } else {
             self.acknowledge_together(index);
             self.release(index);
@@ -463,8 +467,7 @@ impl Model {
     /// Completes the RECV that the message took.
     fn complete_receive(&mut self, index: u32) {
         let m = &self.messages[index];
-        let from = &self.qps[m.qp as usize];
-        let datagram = from.transport == Transport::Ud;
+        let datagram = m.transport == Transport::Ud;
         let completion = Completion {
             id: m.b,
             qp: Qp(m.to),
@@ -472,7 +475,7 @@ impl Model {
             status: WcStatus::Success,
             byte_len: if datagram { m.len + GRH_BYTES } else { m.len },
             imm: m.is(IMM).then_some(m.imm),
-            from: datagram.then_some((NodeId(from.node as u16), Qp(m.qp))),
+            from: datagram.then_some((NodeId(m.node as u16), Qp(m.qp))),
         };
         let (to, second) = (m.to, m.second);
         // The entry follows the data over PCIe, whose latency is in the data's time already.

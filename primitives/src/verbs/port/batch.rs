@@ -154,15 +154,23 @@ impl<'p, N: Nic> Batch<'p, N> {
         let State { staged, staged_on, first_on, lines, rings, groups, lined_up, traffic, .. } = state;
         let mut refused = None;
         // The usual case: all on one queue, and nothing anywhere before them.
-        if staged_on.is_empty()
-            && *lined_up == 0
+        if *lined_up == 0
             && let Some(line) = lines.get_mut(*first_on as usize)
             && line.room() >= staged.len() as u64
         {
-            let doorbells = port.post_group(line, rings, groups, staged, group, per_doorbell, &mut refused);
-            staged.clear();
-            traffic.doorbells += u64::from(doorbells);
-            return (doorbells, refused.map(VerbError::Post));
+            if let [request] = &mut staged[..] {
+                let posted = port.post_one(line, rings, groups, request, group);
+                staged.clear();
+                traffic.doorbells += 1;
+                return (1, posted.err().map(VerbError::Post));
+            }
+            if staged_on.is_empty() {
+                let doorbells =
+                    port.post_group(line, rings, groups, staged, group, per_doorbell, &mut refused);
+                staged.clear();
+                traffic.doorbells += u64::from(doorbells);
+                return (doorbells, refused.map(VerbError::Post));
+            }
         }
         let doorbells = port.post_apart(state, group, per_doorbell, &mut refused);
         (doorbells, refused.map(VerbError::Post))

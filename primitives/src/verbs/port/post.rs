@@ -1,6 +1,6 @@
 //! From a port's queues to the NIC: chains under one doorbell, what is refused, and what waited for room.
 
-use super::group::Groups;
+use super::group::{Groups, NO_GROUP};
 use super::queue::{Line, Ring, held};
 use super::{Port, State, VerbError};
 use crate::fabric::{CpuWork, Nic, PostError};
@@ -48,6 +48,37 @@ impl<N: Nic> Port<N> {
         doorbells
     }
 
+    /// Posts a group's only request, for which its queue has room: what [`Port::post_chain`] does, without its loops.
+    #[inline]
+    pub(super) fn post_one(
+        &self,
+        line: &mut Line,
+        rings: &mut [Ring],
+        groups: &mut Groups,
+        request: &mut WorkRequest,
+        group: u32,
+    ) -> Result<(), PostError> {
+        request.flags.signaled |= group != NO_GROUP;
+        self.enter(line, rings, request, group);
+        self.nic.charge(CpuWork::Doorbell);
+        let posted = self.nic.post(line.qp, std::slice::from_ref(request));
+        if let Err(refused) = posted {
+            let chain = std::slice::from_mut(request);
+            self.after_refusal(line, rings, groups, chain, &|_| group, 0..1, refused);
+        }
+        posted
+    }
+
+    /// Puts a request in its queue and charges for building it.
+    #[inline]
+    fn enter(&self, line: &mut Line, rings: &mut [Ring], request: &mut WorkRequest, group: u32) {
+        line.enter(rings, request, group, self.config.signal_period);
+        self.nic.charge(CpuWork::Request);
+        if request.flags.inline {
+            self.nic.charge(CpuWork::Inline(request.local.len));
+        }
+    }
+
     /// Posts requests of one queue, which has room for them, `per_doorbell` at a time; request `i` belongs to group
     /// `owner(i)`. Of a refused request's batch all that is behind it is dropped, and its group told. Returns
     /// doorbells; `first_refusal` is set by the first refusal, if it was not before.
@@ -67,11 +98,7 @@ impl<N: Nic> Port<N> {
         while start < chain.len() {
             let end = chain.len().min(start + per_doorbell);
             for (i, request) in chain[start..end].iter_mut().enumerate() {
-                line.enter(rings, request, owner(start + i), self.config.signal_period);
-                self.nic.charge(CpuWork::Request);
-                if request.flags.inline {
-                    self.nic.charge(CpuWork::Inline(request.local.len));
-                }
+                self.enter(line, rings, request, owner(start + i));
             }
             self.nic.charge(CpuWork::Doorbell);
             doorbells += 1;

@@ -5,7 +5,7 @@ use super::group::{Groups, NO_GROUP};
 use crate::exec::Sched;
 use crate::fabric::PostError;
 use crate::mem::{BufPool, Pinned};
-use crate::verbs::{Completion, NodeId, Qp, WcStatus, WorkRequest};
+use crate::verbs::{NodeId, Qp, WcStatus, WorkRequest};
 use std::collections::VecDeque;
 
 /// Bits of a request's id that hold its sequence number; those above hold its queue's index. Fewer than 2^40
@@ -194,33 +194,51 @@ impl Line {
     #[inline]
     pub(super) fn retire(
         &mut self,
-        completion: &Completion,
+        id: u64,
+        status: WcStatus,
         rings: &mut [Ring],
         groups: &mut Groups,
         sched: &Sched,
         pool: &BufPool,
     ) {
-        let mut seq = self.retired();
-        let behind = completion.id.wrapping_sub(seq) & SEQ_MASK;
+        let behind = id.wrapping_sub(self.retired()) & SEQ_MASK;
         if behind >= self.in_flight() {
             // Of before a reset, or not ours.
             return;
         }
-        let last = seq + behind;
-        let group = loop {
-            let Entry { group, pinned } = *self.slot(rings, seq);
-            self.in_flight -= 1;
-            pool.unpin(pinned);
-            if seq == last {
-                break group;
-            }
-            groups.finish(group, sched);
-            seq += 1;
-        };
-        if completion.status != WcStatus::Success {
-            groups.note(group, VerbError::Completion { peer: self.peer, status: completion.status });
+        if behind > 0 {
+            self.retire_unsignaled(behind, rings, groups, sched, pool);
+        }
+        let group = self.retire_oldest(rings, pool);
+        if status != WcStatus::Success {
+            groups.note(group, VerbError::Completion { peer: self.peer, status });
         }
         groups.finish(group, sched);
+    }
+
+    /// Retires the oldest request in flight; returns its group.
+    #[inline(always)]
+    fn retire_oldest(&mut self, rings: &mut [Ring], pool: &BufPool) -> u32 {
+        let Entry { group, pinned } = self.oldest(rings);
+        self.in_flight -= 1;
+        pool.unpin(pinned);
+        group
+    }
+
+    /// Retires so many requests that had no completion of their own.
+    #[inline(never)]
+    fn retire_unsignaled(
+        &mut self,
+        count: u64,
+        rings: &mut [Ring],
+        groups: &mut Groups,
+        sched: &Sched,
+        pool: &BufPool,
+    ) {
+        for _ in 0..count {
+            let group = self.retire_oldest(rings, pool);
+            groups.finish(group, sched);
+        }
     }
 
     /// Ends everything in flight as flushed: the queue pair was reset.

@@ -29,8 +29,8 @@ impl State {
             };
             let got = got.min(want);
             for at in 0..got {
-                // SAFETY: the device's library has filled the first `got` entries; ibv_wc is `Copy`.
-                let wc = unsafe { self.polled[at].assume_init_read() };
+                // SAFETY: the device's library has filled the first `got` entries.
+                let wc = unsafe { self.polled[at].assume_init_ref() };
                 let id = wc.wr_id();
                 // A request that worked, the usual case.
                 if id & RECV == 0 && wc.is_valid() {
@@ -41,6 +41,8 @@ impl State {
                     }
                     continue;
                 }
+                // SAFETY: as above; ibv_wc is `Copy`.
+                let wc = unsafe { self.polled[at].assume_init_read() };
                 if let Some(completion) = self.complete(nic, &wc) {
                     taken += 1;
                     sink(completion);
