@@ -313,7 +313,7 @@ pub fn run_as<W: Workload, P: Protocol + Copy + Sync>(
 /// what their fabrics must know of their hosts.
 ///
 /// `own` is given this node's share, which has no invariants: those are of the whole. Then shares travel to node 0, which
-/// gets the whole. If a node is lost, there is no whole, and the share's `facts.cut_short` says who.
+/// gets the whole. If a node is lost, or `stop` set at one, there is no whole, and the share's `facts.cut_short` says who.
 ///
 /// # Errors
 /// If plan, store or fabric refuse here or at another node, or results do not come together.

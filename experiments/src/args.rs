@@ -113,7 +113,7 @@ pub struct QuickstartArgs {
     #[command(flatten)]
     pub output: OutputArgs,
     /// Seed of every random draw.
-    #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = 1)]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = 1, value_parser = values::seed)]
     pub seed: u64,
 }
 
@@ -167,7 +167,7 @@ pub struct CharacterizeArgs {
     #[arg(long, value_name = "SHARE", allow_negative_numbers = true, value_parser = values::precision)]
     pub precision: Option<f64>,
     /// Seed of every random draw.
-    #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = 1)]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = 1, value_parser = values::seed)]
     pub seed: u64,
     /// Points measured at a time; cores on sim, 1 where time is real.
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = values::jobs)]

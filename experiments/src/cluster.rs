@@ -6,7 +6,7 @@ pub mod point;
 use std::collections::BTreeSet;
 use std::net::{IpAddr, TcpListener};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -56,6 +56,9 @@ impl From<MeshError> for CliError {
     fn from(error: MeshError) -> CliError {
         let (exit, hint) = match &error {
             MeshError::Cancelled => return CliError::interrupted(),
+            MeshError::Interrupted { .. } => {
+                (Exit::Check, "somebody pressed Ctrl-C there; what each node had measured until then is kept")
+            }
             MeshError::Rendezvous { .. } => {
                 (Exit::Machine, "check the address, that the host is up, and firewalls")
             }
@@ -67,7 +70,9 @@ impl From<MeshError> for CliError {
                 (Exit::Machine, "install the same doorbell and the same cluster file on all hosts")
             }
             MeshError::Handshake { .. } => (Exit::Usage, "all hosts need the same key file"),
-            MeshError::Refused { .. } => (Exit::Usage, "each node of the cluster file is started once"),
+            MeshError::Refused { .. } => {
+                (Exit::Usage, "each node of the cluster file is started once, with its own --id")
+            }
             MeshError::Lost { .. } | MeshError::Late { .. } | MeshError::GaveUp { .. } | MeshError::Ended => {
                 (
                     Exit::Check,
@@ -160,17 +165,24 @@ impl Cluster {
         Ok(joined)
     }
 
+    /// What one node opens where a run asks for `choice`: the device that the file gives it, if it gives it one.
+    ///
+    /// # Errors
+    /// Exit code 2 if the file has no such node.
+    pub fn choice_of(&self, choice: &FabricChoice, id: u16) -> Result<FabricChoice, CliError> {
+        Ok(match (choice, &self.file.node(id)?.device) {
+            (FabricChoice::Verbs(_), Some(device)) => FabricChoice::Verbs(device.clone()),
+            _ => choice.clone(),
+        })
+    }
+
     /// The fabric of one node of a run.
     ///
     /// # Errors
     /// If this machine does not have it.
     pub fn fabric(&self, choice: &FabricChoice, session: &Session, seed: u64) -> Result<Fabric, CliError> {
         let id = session.node().0;
-        let own = match (choice, &self.file.node(id)?.device) {
-            (FabricChoice::Verbs(_), Some(device)) => FabricChoice::Verbs(device.clone()),
-            _ => choice.clone(),
-        };
-        let mut fabric = Fabric::open(&own, seed)?;
+        let mut fabric = Fabric::open(&self.choice_of(choice, id)?, seed)?;
         if let FabricSpec::Tcp(options) = &mut fabric.spec {
             *options = tcp::Options {
                 host: self.file.host(id)?,
@@ -233,7 +245,7 @@ impl Described {
         let prediction: Option<Prediction> =
             serde_json::from_value(value["prediction"].clone()).unwrap_or(None);
         let keep = Keep { history: value["history"].as_bool().unwrap_or(false) };
-        Ok(Described { spec, plan: NamedPlan { name, plan, prediction, notes: Vec::new() }, keep })
+        Ok(Described { spec, plan: NamedPlan::new(name, plan, prediction), keep })
     }
 }
 
@@ -241,7 +253,8 @@ impl Described {
 /// `share` as soon as it is there, if the run was cut short or `always`.
 ///
 /// # Errors
-/// As [`transact::run`]; a node that was lost is an error too, with exit code 1, after the share has been kept.
+/// As [`transact::run`]; a node that was lost or interrupted is an error too, after the share has been kept: exit code 130
+/// where somebody pressed Ctrl-C, 1 elsewhere.
 pub fn run_member(
     cluster: &Cluster,
     described: &Described,
@@ -274,10 +287,13 @@ pub fn run_member(
         own = Some(run);
     };
     let whole = engine::cluster::run_member(&asked, &workload, protocol, stop, session, &mut take);
-    let whole = whole.map_err(|e| transact::refused(&e, &described.plan.name))?;
+    let whole = whole.map_err(|e| transact::refused(&e, &described.plan))?;
     kept?;
     let own = own.ok_or_else(|| CliError::check("bug: a run without this node's share"))?;
     match &own.result.facts.cut_short {
+        // Several may have been asked at once, as a terminal does: each ends as who was.
+        Some(MeshError::Interrupted { .. }) if stop.load(Ordering::Relaxed) => Err(CliError::interrupted()
+            .hint(format!("what this node measured until then is in {}", share.display()))),
         Some(error) => Err(CliError::from(error.clone())),
         None => Ok((own, whole.map(|whole| Run::judge(&described.plan, whole, true)))),
     }
@@ -311,7 +327,7 @@ fn keep_share(
     Ok(())
 }
 
-/// A directory for a node's share that is not there yet.
+/// A directory for a node's share of the `run`th run of its session.
 pub fn share_directory(out: Option<&Path>, node: u16, run: u32) -> PathBuf {
     let base = match out {
         Some(out) => out.to_owned(),
@@ -322,6 +338,14 @@ pub fn share_directory(out: Option<&Path>, node: u16, run: u32) -> PathBuf {
     };
     // Node 0 may drive several runs in one session.
     if run > 1 { base.with_file_name(format!("{}-{run}", name_of(&base))) } else { base }
+}
+
+/// Where node 0 keeps its share if the run is cut short: below `out`, which is for the whole, and beside what earlier attempts
+/// left there.
+pub fn share_of_the_driver(out: Option<&Path>) -> PathBuf {
+    let Some(out) = out else { return share_directory(None, 0, 1) };
+    let below = |attempt| share_directory(Some(&out.join("node-0")), 0, attempt);
+    (1..u32::MAX).map(below).find(|path| !path.exists()).unwrap_or_else(|| below(1))
 }
 
 fn name_of(path: &Path) -> String {
@@ -338,12 +362,7 @@ mod tests {
         let mut spec = RunSpec { nodes: 3, seed: 9, fabric: FabricChoice::Tcp, ..RunSpec::default() };
         spec.apply("set.hot_accounts_share", &json!(0.25)).unwrap();
         spec.apply("duration", &json!("250ms")).unwrap();
-        let plan = NamedPlan {
-            name: "two-sided".into(),
-            plan: Preset::named("two-sided").unwrap().plan(),
-            prediction: None,
-            notes: Vec::new(),
-        };
+        let plan = NamedPlan::new("two-sided", Preset::named("two-sided").unwrap().plan(), None);
         let described = Described { spec: spec.clone(), plan: plan.clone(), keep: Keep { history: true } };
         let back = Described::decode(&described.encode()).unwrap();
         assert_eq!((back.spec, back.plan.plan, back.plan.name), (spec, plan.plan, plan.name));
@@ -357,5 +376,29 @@ mod tests {
     fn shares_of_later_runs_have_directories_of_their_own() {
         assert_eq!(share_directory(Some(Path::new("a/b")), 1, 1), Path::new("a/b"));
         assert_eq!(share_directory(Some(Path::new("a/b")), 1, 2), Path::new("a/b-2"));
+    }
+
+    #[test]
+    fn the_drivers_share_is_below_out_and_beside_those_of_earlier_attempts() {
+        let folder = tempfile::tempdir().unwrap();
+        let out = folder.path();
+        assert_eq!(share_of_the_driver(Some(out)), out.join("node-0"));
+        std::fs::create_dir(out.join("node-0")).unwrap();
+        assert_eq!(share_of_the_driver(Some(out)), out.join("node-0-2"));
+        assert!(share_of_the_driver(None).starts_with("doorbell-out"));
+    }
+
+    #[test]
+    fn every_node_opens_the_device_that_the_file_gives_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("cluster.yaml");
+        let nodes = "  - {id: 0, address: 'a:1', device: mlx5_7}\n  - {id: 1, address: b}\n";
+        std::fs::write(&path, format!("key: k\nnodes:\n{nodes}")).unwrap();
+        let file: ClusterFile = Document::read(&path).unwrap().parse().unwrap();
+        let cluster = Cluster { file, path, key: Secret::from_bytes(b"k"), limits: Limits::default() };
+        let asked = FabricChoice::Verbs("mlx5_0".into());
+        assert_eq!(cluster.choice_of(&asked, 0).unwrap(), FabricChoice::Verbs("mlx5_7".into()));
+        assert_eq!(cluster.choice_of(&asked, 1).unwrap(), asked);
+        assert_eq!(cluster.choice_of(&FabricChoice::Tcp, 0).unwrap(), FabricChoice::Tcp);
     }
 }

@@ -20,7 +20,7 @@ use primitives::measure::{PointResult, Row};
 use primitives::mesh::Shape;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
 /// A plan with its name and, if a tuner chose it, what it expects.
@@ -34,12 +34,22 @@ pub struct NamedPlan {
     pub prediction: Option<Prediction>,
     /// What a reader should know of how the plan came to be as it is.
     pub notes: Vec<String>,
+    /// The file that it was read from.
+    pub file: Option<PathBuf>,
 }
 
 impl NamedPlan {
     /// The plan under a name.
     pub fn new(name: impl Into<String>, plan: Plan, prediction: Option<Prediction>) -> NamedPlan {
-        NamedPlan { name: name.into(), plan, prediction, notes: Vec::new() }
+        NamedPlan { name: name.into(), plan, prediction, notes: Vec::new(), file: None }
+    }
+
+    /// What to call it where somebody is to change it: many files keep the name of the preset they were copied from.
+    fn called(&self) -> String {
+        match &self.file {
+            Some(file) => format!("plan `{}` of {}", self.name, file.display()),
+            None => format!("plan `{}`", self.name),
+        }
     }
 
     /// The plan with as many coroutines as `spec` asks for. A prediction for another count is no prediction of it.
@@ -177,7 +187,8 @@ pub fn plan(spec: &RunSpec, fabric: &Fabric) -> Result<Option<NamedPlan>, CliErr
                     CliError::usage(format!("cannot read plan {}", path.display())).caused_by(source)
                 }
             })?;
-            NamedPlan::new(file.name, file.plan, file.prediction)
+            let named = NamedPlan::new(file.name, file.plan, file.prediction);
+            NamedPlan { file: Some(path.clone()), ..named }
         }
         PlanChoice::Inline(inline) => {
             let plan = inline.plan(protocol(spec)?.needs(), coroutines).map_err(CliError::usage)?;
@@ -221,18 +232,18 @@ pub fn check(spec: &RunSpec, fabric: &Fabric, named: &NamedPlan) -> Result<(), C
             .hint(format!("real threads are limited to {THREADS_MOST}; a simulated fabric takes more")));
     }
     let asked = engine_spec(spec, fabric, named.plan);
-    can_run(&named.name, fabric, &asked, &workload, &protocol)?;
+    can_run(named, fabric, &asked, &workload, &protocol)?;
     fits(cluster::memory_estimate(&asked, &workload, &protocol), LOWER)
 }
 
 fn can_run(
-    name: &str,
+    named: &NamedPlan,
     fabric: &Fabric,
     asked: &cluster::RunSpec,
     workload: &AnyWorkload,
     protocol: &AnyProtocol,
 ) -> Result<(), CliError> {
-    let refuse = |error: RunError| refused(&error, name);
+    let refuse = |error: RunError| refused(&error, named);
     cluster::admit(workload, protocol).map_err(refuse)?;
     match asked.plan.check(&fabric.caps()?, &cluster::needs(asked, workload, protocol)) {
         Ok(_) => Ok(()),
@@ -247,7 +258,7 @@ fn can_run(
 pub fn check_share(spec: &RunSpec, fabric: &Fabric, named: &NamedPlan) -> Result<(), CliError> {
     let asked = engine_spec(spec, fabric, named.plan);
     let (workload, protocol) = (workload(spec)?, protocol(spec)?);
-    can_run(&named.name, fabric, &asked, &workload, &protocol)?;
+    can_run(named, fabric, &asked, &workload, &protocol)?;
     fits(cluster::memory_estimate(&asked, &workload, &protocol) / u64::from(spec.nodes.max(1)), LOWER)
 }
 
@@ -267,13 +278,13 @@ pub fn run(
     let mut asked = engine_spec(spec, fabric, named.plan);
     asked.history = keep.history;
     let watch = Watch::begin(spec.fabric.virtual_time());
-    let result = cluster::run(&asked, &workload, protocol, stop).map_err(|e| refused(&e, &named.name))?;
+    let result = cluster::run(&asked, &workload, protocol, stop).map_err(|e| refused(&e, named))?;
     let disturbance = watch.end();
     Ok(Run { disturbance, ..Run::judge(named, result, true) })
 }
 
 /// Why there is no result, for people.
-pub fn refused(error: &RunError, plan: &str) -> CliError {
+pub fn refused(error: &RunError, plan: &NamedPlan) -> CliError {
     match error {
         RunError::Plan(refused) => {
             let nearest = match refused.nearest {
@@ -282,7 +293,7 @@ pub fn refused(error: &RunError, plan: &str) -> CliError {
                 }
                 None => "no plan can".to_owned(),
             };
-            let shown = CliError::usage(format!("plan `{plan}` cannot run here")).hint(nearest);
+            let shown = CliError::usage(format!("{} cannot run here", plan.called())).hint(nearest);
             refused.refusals.iter().fold(shown, |shown, refusal| shown.caused_by(refusal))
         }
         RunError::Mesh(lost) => CliError::from(lost.clone()),

@@ -118,7 +118,7 @@ fn bad_flags_say_what_would_do_and_exit_with_2() {
     refused(&["run", "--workload", "smalbank"], 2, &["did you mean `smallbank`?"]);
     refused(&["run", "--plan", "drtmh"], 2, &["did you mean `drtm-h`?"]);
     refused(&["run", "--set", "hot"], 2, &["key=value"]);
-    refused(&["run", "--seed", "-1"], 2, &["--seed"]);
+    refused(&["run", "--seed", "-1"], 2, &["--seed", "a whole number from 0 to 18446744073709551615"]);
     refused(&["run", "--sede", "1"], 2, &["--seed"]);
     refused(&["rum"], 2, &["'run'"]);
     refused(&["study", "locking"], 2, &["execution", "validation"]);
@@ -337,6 +337,13 @@ fn completions_and_pages_name_every_command() {
 fn fabrics_that_do_not_work_here_exit_with_3_and_name_one_that_does() {
     let asked = ["run", "--fabric", "tcp", "--plan", "drtm-h"];
     refused(&asked, 2, &["plan `drtm-h` cannot run here", "tcp", "one-sided"]);
+    // A copy of the preset, as a file: which of the two is to be changed.
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("my.plan.yaml");
+    std::fs::write(&file, include_str!("../../phases/plans/drtm-h.plan.yaml")).expect("written");
+    let file = file.to_str().expect("UTF-8");
+    let named = format!("plan `drtm-h` of {file} cannot run here");
+    refused(&["run", "--fabric", "tcp", "--plan", file], 2, &[&named, "tcp", "one-sided"]);
     refused(&["characterize", "--fabric", "tcp", "--bench", "signal"], 2, &["no benchmark `signal`"]);
     refused(&["tune", "--fabric", "tcp"], 2, &["no profile of tcp can be fitted", "--profile FILE"]);
     refused(

@@ -270,6 +270,49 @@ fn a_killed_node_ends_the_run_and_the_others_keep_their_share() {
     assert_eq!(kept, 1);
 }
 
+/// What a run that node `interrupted` of three ended has left.
+fn interrupted_at(interrupted: u16) {
+    let site = Site::new(3);
+    let (mut one, mut two) = (site.node(1, &[]), site.node(2, &[]));
+    let mut zero = site.drive(&["--duration", "600s", "--replicas", "2", "--out", "whole"]);
+    site.running(&mut zero);
+    site.running(&mut one);
+    site.running(&mut two);
+    let nodes = [zero, one, two];
+    nodes.iter().for_each(|node| node.has_worked(50));
+    nodes[usize::from(interrupted)].send(Signal::INT);
+    let shares = ["whole/node-0", "share-1", "share-2"];
+    let words = format!("node {interrupted} was interrupted, which ended the run on all nodes");
+    for ((id, node), share) in (0..).zip(nodes).zip(shares) {
+        // Of ten minutes.
+        let ended = node.end(60);
+        let kept = format!("node {id}: its share of the results is in {share}");
+        match id == interrupted {
+            true => ended.must(
+                130,
+                &[&kept, &format!("interrupted\n  hint: what this node measured until then is in {share}")],
+            ),
+            false => ended.must(1, &[&kept, &words, "Ctrl-C"]),
+        };
+        let kept = site.share(share);
+        assert!(kept["notes"].to_string().contains(&format!("cut short: {words}")), "{kept:#}");
+        assert!(kept["summary"]["committed"].as_u64().is_some(), "{kept:#}");
+        assert!(site.path(share).join("history.json").exists());
+    }
+    assert_eq!(site.share("whole")["complete"], false, "there is no whole");
+    assert!(!site.path("doorbell-out").exists(), "--out has it all");
+}
+
+#[test]
+fn an_interrupted_driver_ends_the_run_and_all_keep_their_share() {
+    interrupted_at(0);
+}
+
+#[test]
+fn an_interrupted_member_ends_the_run_and_all_keep_their_share() {
+    interrupted_at(2);
+}
+
 #[test]
 fn a_silent_node_is_lost_after_the_stated_time() {
     let site = Site::new(2);
@@ -312,6 +355,17 @@ fn another_key_joins_nothing() {
     std::fs::set_permissions(site.path("other.key"), std::fs::Permissions::from_mode(0o644)).expect("ours");
     let open = site.start(&["node", "--cluster", "other.yaml", "--id", "1"]);
     open.end(10).must(2, &["mode 644", "chmod 600"]);
+}
+
+#[test]
+fn another_cluster_file_is_named_with_the_same_hint_at_both_ends() {
+    let site = Site::new(2);
+    let driver = site.drive(&["--duration", "100ms"]);
+    let other = std::fs::read_to_string(site.file()).expect("there") + "tcp_port: 7500\n";
+    std::fs::write(site.path("other.yaml"), other).expect("written");
+    let says = ["the cluster files of node 1 and node 0 differ", "the same cluster file on all hosts"];
+    site.start(&["node", "--cluster", "other.yaml", "--id", "1"]).end(30).must(3, &says);
+    driver.end(30).must(3, &says);
 }
 
 #[test]
@@ -361,6 +415,18 @@ fn what_cannot_be_is_said_at_once() {
     let plan =
         ["run", "--fabric", "tcp", "--cluster", "cluster.yaml", "--replicas", "1", "--plan", "one-sided"];
     site.start(&plan).end(15).must(2, &["cannot run here", "one-sided", "tcp"]);
+    // Three is what is usual: it contradicts the file all the same.
+    for nodes in ["3", "5"] {
+        let says = format!("--nodes {nodes}, and the cluster file names 2");
+        site.drive(&["--nodes", nodes]).end(15).must(2, &[&says]);
+    }
+    site.drive(&["--nodes", "2", "--join-within", "1s"]).end(15).must(3, &["not joined within 1 s"]);
+    let devices =
+        std::fs::read_to_string(site.file()).expect("there").replace("id: 0,", "id: 0, device: no_such,");
+    std::fs::write(site.path("devices.yaml"), devices).expect("written");
+    site.start(&["run", "--fabric", "verbs:other", "--cluster", "devices.yaml", "--replicas", "1"])
+        .end(15)
+        .must(3, &["verbs:no_such does not work here"]);
     site.start(&["node", "--cluster", "cluster.yaml", "--id", "0"])
         .end(15)
         .must(2, &["doorbell run --cluster"]);

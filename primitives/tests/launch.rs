@@ -1,7 +1,7 @@
-//! Launching a program on threads: an end that is asked for while the cluster is set up is heeded, and other processes are
-//! told.
+//! Launching a program on threads: an end that is asked for is heeded, while the cluster is set up and while it runs, and
+//! other processes are told.
 
-use primitives::exec::{Core, CoreLoop};
+use primitives::exec::{Core, CoreLoop, yield_now};
 use primitives::fabric::{AnyNic, SetupError, loopback, tcp};
 use primitives::mesh::session::{Program as Build, drive, join};
 use primitives::mesh::{
@@ -154,4 +154,86 @@ fn a_member_that_waits_for_a_run_can_stop_waiting() {
     assert_eq!(other.next_run_unless(&|| true), Err(MeshError::Cancelled));
     let told = first.exchange("anything", Vec::new()).expect_err("the member is gone");
     assert!(matches!(&told, MeshError::GaveUp { node: NodeId(1), why } if why == "interrupted"), "{told}");
+}
+
+/// Runs until it is cut short. Once `running` says that both nodes do, those of `asking` want the end.
+struct Endless<'a> {
+    running: &'a AtomicUsize,
+    asks: bool,
+    rounds: AtomicUsize,
+}
+
+/// How long an [`Endless`] program runs if nothing ends it, so that a test fails and does not hang.
+const ENDLESS: Duration = Duration::from_secs(60);
+
+impl Program for Endless<'_> {
+    type Shared = AtomicBool;
+    type Local = ();
+    type Output = usize;
+
+    fn setup(&self, _: Shape, _: &[AnyNic]) -> Result<AtomicBool, SetupError> {
+        Ok(AtomicBool::new(false))
+    }
+
+    fn cut_short(&self, ended: &AtomicBool) {
+        ended.store(true, Ordering::Relaxed);
+    }
+
+    fn build<'a>(
+        &'a self,
+        ended: &'a AtomicBool,
+        site: &Site,
+    ) -> Result<(impl CoreLoop + 'a, ()), SetupError> {
+        let sched = site.net.sched.clone();
+        let mut core = Core::new(sched.clone(), RpcPoller::new(site.net.rpc.clone(), Nothing));
+        core.spawn(async move {
+            self.running.fetch_add(1, Ordering::Relaxed);
+            let started = Instant::now();
+            while !ended.load(Ordering::Relaxed) && started.elapsed() < ENDLESS {
+                self.rounds.fetch_add(1, Ordering::Relaxed);
+                yield_now(&sched).await;
+            }
+        });
+        Ok((core, ()))
+    }
+
+    fn cancelled(&self) -> bool {
+        self.asks && self.running.load(Ordering::Relaxed) == 2
+    }
+
+    fn finish(&self, ended: &AtomicBool, _: Site, (): ()) -> usize {
+        assert!(ended.load(Ordering::Relaxed), "somebody ended it");
+        self.rounds.load(Ordering::Relaxed)
+    }
+}
+
+#[test]
+fn whoever_is_interrupted_while_the_run_is_on_ends_it_for_all_who_keep_what_they_have() {
+    for asking in [&[0u16][..], &[1], &[0, 1]] {
+        let (mut first, mut other) = sessions();
+        let running = AtomicUsize::new(0);
+        let run = |session: &mut Session| {
+            let options = tcp::Options { secret: session.run_secret(), ..tcp::Options::default() };
+            let asks = asking.contains(&session.node().0);
+            let program = Endless { running: &running, asks, rounds: AtomicUsize::new(0) };
+            let (shape, config) = (Shape { nodes: 2, workers: 1 }, WorkerConfig::default());
+            let ran = launch_member(&FabricSpec::Tcp(options), session, shape, &config, &program);
+            let (rounds, facts) = ran.expect("it ran");
+            assert!(rounds[0] > 0, "what was done until then is there");
+            let why = facts.cut_short.expect("it was cut short");
+            assert_eq!(session.look(), Err(why.clone()), "the session is over, for one reason");
+            why
+        };
+        let whys = std::thread::scope(|scope| {
+            let member = scope.spawn(|| {
+                other.next_run().expect("there");
+                run(&mut other)
+            });
+            first.begin(b"").expect("there");
+            [run(&mut first), member.join().expect("no panic")]
+        });
+        assert_eq!(whys[0], whys[1], "all nodes say the same");
+        let MeshError::Interrupted { node } = &whys[0] else { panic!("{:?}", whys[0]) };
+        assert!(asking.contains(&node.0), "{node} of {asking:?}");
+    }
 }

@@ -178,17 +178,19 @@ fn other_versions_are_named_on_both_sides() {
 #[test]
 fn other_builds_and_other_cluster_files_are_named_on_both_sides() {
     let (first, other, _) = meet(Program::new("b"), |c| c);
-    let (first, other) = (first.expect_err("unfit").to_string(), other.expect_err("unfit").to_string());
-    for text in [&first, &other] {
+    for error in [first.expect_err("unfit"), other.expect_err("unfit")] {
+        let text = error.to_string();
         assert!(text.contains("node 1 runs doorbell b, node 0 runs a"), "{text}");
+        assert!(matches!(error, MeshError::Unfit { node: NodeId(1), .. }), "{error:?}");
     }
     let (first, other, _) = meet(Program::new("a"), |mut c| {
         c.nodes[1].address = "127.0.0.2".into();
         c
     });
-    let (first, other) = (first.expect_err("unfit").to_string(), other.expect_err("unfit").to_string());
-    for text in [&first, &other] {
+    for error in [first.expect_err("unfit"), other.expect_err("unfit")] {
+        let text = error.to_string();
         assert!(text.contains("the cluster files of node 1 and node 0 differ"), "{text}");
+        assert!(matches!(error, MeshError::Unfit { node: NodeId(1), .. }), "{error:?}");
     }
 }
 

@@ -57,15 +57,22 @@ pub struct FabricArgs {
 /// How large.
 #[derive(Args, Clone, Debug)]
 pub struct ShapeArgs {
-    /// Nodes of the cluster.
-    #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = limits::NODES.usual, value_parser = values::nodes)]
-    pub nodes: u32,
+    /// Nodes of the cluster; usually 3.
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = values::nodes)]
+    pub nodes: Option<u32>,
     /// Worker threads per node.
     #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = limits::THREADS.usual, value_parser = values::threads)]
     pub threads: u32,
     /// Coroutines per thread; usually what a plan file says, else 8.
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = values::coroutines)]
     pub coroutines: Option<u32>,
+}
+
+impl ShapeArgs {
+    /// Nodes of the cluster: as asked for, or as usual.
+    pub fn nodes(&self) -> u32 {
+        self.nodes.unwrap_or(limits::NODES.usual)
+    }
 }
 
 /// What to execute.
@@ -122,7 +129,7 @@ pub struct TimeArgs {
     #[arg(long, value_name = "TIME", allow_negative_numbers = true, value_parser = values::span)]
     pub duration: Option<Span>,
     /// Seed of every random draw.
-    #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = 1)]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = 1, value_parser = values::seed)]
     pub seed: u64,
 }
 
@@ -152,7 +159,7 @@ impl SpecArgs {
             set: self.workload.settings(),
             protocol: protocol.to_owned(),
             plan,
-            nodes: self.shape.nodes,
+            nodes: self.shape.nodes(),
             threads: self.shape.threads,
             coroutines: self.shape.coroutines,
             replicas: self.workload.replicas,

@@ -1,10 +1,10 @@
 //! A point of `doorbell characterize --cluster`, as node 0 asks the others for it. All nodes run the same build, so a point
 //! is named by its number in the list that the scope and the datagram size give.
 
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use primitives::bench::{self, LoadError, Point, Sample, Scope};
-use primitives::mesh::{LaunchError, Session};
+use primitives::mesh::{LaunchError, MeshError, Session};
 use serde_json::json;
 
 use super::Cluster;
@@ -84,6 +84,11 @@ impl Asked {
         })();
         let (fabric, point) = made.inspect_err(|error| session.fail(error.message()))?;
         bench::run_member(&fabric.spec, session, &self.scope, &point, self.seed, stop).map_err(|e| match e {
+            LoadError::Launch(LaunchError::Mesh(MeshError::Interrupted { .. }))
+                if stop.load(Ordering::Relaxed) =>
+            {
+                CliError::interrupted()
+            }
             LoadError::Launch(LaunchError::Mesh(error)) => CliError::from(error),
             LoadError::Launch(LaunchError::Cancelled) => CliError::interrupted(),
             other => CliError::check("the benchmark failed").caused_by(&other),

@@ -10,8 +10,8 @@ use crate::output::human_rate;
 /// The command.
 ///
 /// # Errors
-/// Exit code 1 if a node was lost or a run failed, 2 for what cannot be run, 3 for what this machine lacks or if node 0
-/// does not answer.
+/// Exit code 1 if a node was lost or interrupted, or a run failed; 2 for what cannot be run; 3 for what this machine lacks, or
+/// if node 0 does not answer or is of another build; 130 if this one was interrupted.
 pub fn run(args: &NodeArgs, context: &Context) -> Result<(), CliError> {
     let cluster = Cluster::read(&args.cluster, args.join_within)?;
     let mut session = cluster.join(args.id, &context.talk)?;

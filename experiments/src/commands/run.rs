@@ -3,7 +3,7 @@
 use super::{Context, tune};
 
 use crate::args::RunArgs;
-use crate::cluster::{Cluster, Described, run_member, share_directory};
+use crate::cluster::{Cluster, Described, run_member, share_of_the_driver};
 use crate::error::CliError;
 use crate::fabrics::Fabric;
 use crate::output::{check_new, emit, human_rate, print, table};
@@ -34,7 +34,12 @@ pub fn run(args: &RunArgs, context: &Context) -> Result<(), CliError> {
     let mut spec = args.spec();
     if let Some(cluster) = &cluster {
         Cluster::carries(&spec.fabric)?;
-        spec.nodes = cluster.file.count().into();
+        let file = u32::from(cluster.file.count());
+        if let Some(nodes) = args.what.shape.nodes.filter(|nodes| *nodes != file) {
+            return Err(CliError::usage(format!("--nodes {nodes}, and the cluster file names {file}"))
+                .hint("leave --nodes out: with --cluster the file says how many there are"));
+        }
+        spec.nodes = file;
         // Each process counts by itself: none of them could say when all have counted enough.
         if args.precision.precision.is_some() {
             return Err(CliError::usage(
@@ -51,7 +56,8 @@ pub fn run(args: &RunArgs, context: &Context) -> Result<(), CliError> {
     if let Some(path) = &args.history {
         check_new(path)?;
     }
-    let fabric = Fabric::open(&spec.fabric, spec.seed)?;
+    let own = cluster.as_ref().map(|cluster| cluster.choice_of(&spec.fabric, 0)).transpose()?;
+    let fabric = Fabric::open(own.as_ref().unwrap_or(&spec.fabric), spec.seed)?;
     let plan = resolve(&spec, &fabric, context)?;
     match cluster {
         None => transact::check(&spec, &fabric, &plan)?,
@@ -89,7 +95,7 @@ pub fn run(args: &RunArgs, context: &Context) -> Result<(), CliError> {
             say();
             let described = Described { spec: spec.clone(), plan: plan.clone(), keep };
             session.begin(&described.encode())?;
-            let share = share_directory(None, 0, 1);
+            let share = share_of_the_driver(args.output.out.as_deref());
             let stop = context.interrupt.flag();
             let (_, whole) =
                 run_member(cluster, &described, &mut session, &share, false, stop, &context.talk)?;

@@ -56,7 +56,7 @@ pub fn run(args: &StudyArgs, context: &Context) -> Result<(), CliError> {
     let wanted = Study {
         subject,
         fabric: fabric.clone(),
-        shape: Shape { nodes: args.shape.nodes as u16, workers: args.shape.threads as u16 },
+        shape: Shape { nodes: args.shape.nodes() as u16, workers: args.shape.threads as u16 },
         coroutines: args.shape.coroutines.unwrap_or(crate::spec::limits::COROUTINES.usual),
         duration: args.time.duration.unwrap_or(usual(fabric)),
         seed: args.time.seed,

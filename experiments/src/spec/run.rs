@@ -184,7 +184,7 @@ impl RunSpec {
                 Some(_) => return Err("a workload's setting is a number, a truth value or a word".to_owned()),
                 None => {
                     let advice = crate::names::suggest(key, Self::KEYS);
-                    return Err(format!("`{key}` cannot be set; {advice} Workload settings are set.KEY"));
+                    return Err(format!("`{key}` cannot be set; {advice}. Workload settings are set.KEY"));
                 }
             },
         }
@@ -278,6 +278,13 @@ pub(super) fn number(value: &Value) -> Result<u64, String> {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn keys_that_are_none_are_told_what_there_is() {
+        let told = RunSpec::default().apply("nods", &json!(3)).unwrap_err();
+        assert!(told.starts_with("`nods` cannot be set; did you mean `nodes`? there are "), "{told}");
+        assert!(told.ends_with(". Workload settings are set.KEY"), "{told}");
+    }
 
     #[test]
     fn flags_and_files_refuse_with_the_same_words() {

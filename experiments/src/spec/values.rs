@@ -55,6 +55,12 @@ pub fn replicas(text: &str) -> Result<u32, String> {
     count(text, limits::REPLICAS)
 }
 
+/// `--seed`.
+#[allow(clippy::missing_errors_doc)]
+pub fn seed(text: &str) -> Result<u64, String> {
+    text.replace('_', "").parse().map_err(|_| format!("a seed is a whole number from 0 to {}", u64::MAX))
+}
+
 /// `--jobs`.
 #[allow(clippy::missing_errors_doc)]
 pub fn jobs(text: &str) -> Result<usize, String> {

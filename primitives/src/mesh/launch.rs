@@ -110,7 +110,7 @@ pub trait Program: Sync {
         Ok(())
     }
 
-    /// A node was lost: what runs here should come to its end.
+    /// A node was lost, or somebody wants the end of the run: what runs here should come to its end.
     fn cut_short(&self, _shared: &Self::Shared) {}
 
     /// Builds a worker's core, coroutines included, and what the worker keeps. The core's type has no name (its
@@ -124,8 +124,9 @@ pub trait Program: Sync {
         site: &Site,
     ) -> Result<(impl CoreLoop + 'a, Self::Local), SetupError>;
 
-    /// Whether somebody wants the set-up to end; it is asked between workers, and while other processes are waited for. A
-    /// program that runs ends by itself.
+    /// Whether somebody here wants the end. It is asked between workers while they are set up, and while other processes are
+    /// waited for. Where all nodes are in this process, a program that runs ends by itself; over processes it is asked then
+    /// too, and [`Program::cut_short`] called on all nodes.
     fn cancelled(&self) -> bool {
         false
     }
@@ -203,7 +204,7 @@ pub struct RunFacts {
     pub busy: Nanos,
     /// How core time translates into the time of node 0, where nodes are processes of their own.
     pub clock: ClockMap,
-    /// What ended the run before its time: a node that was lost.
+    /// What ended the run before its time: a node that was lost or interrupted.
     pub cut_short: Option<MeshError>,
 }
 
@@ -245,8 +246,8 @@ pub fn launch<P: Program>(
 /// Runs `program` on the workers of one node, this process's, while the other members of `session` do the same on
 /// theirs; outputs are in order of worker. All members call it with the same shape, configuration and program.
 ///
-/// If a node is lost once the run has begun, cores of this node are ended and their outputs returned all the same;
-/// [`RunFacts::cut_short`] says who was lost.
+/// If a node is lost or interrupted once the run has begun, cores of this node are ended and their outputs returned all the
+/// same; [`RunFacts::cut_short`] says who it was.
 ///
 /// # Errors
 /// If the fabric refuses something here or at another node, or a node is lost before the run begins; then no worker

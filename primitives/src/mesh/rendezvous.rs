@@ -202,10 +202,10 @@ fn admit(
     let lost = |why: String| Admission::TurnedAway(format!("{node}: {why}"));
     settle(&caller.stream, limits).map_err(|e| lost(e.to_string()))?;
     let mut channel = Channel::new(caller.stream, keys, caller.bytes);
-    let refuse = |channel: &mut Channel<TcpStream>, why: String| {
+    let tell = |channel: &mut Channel<TcpStream>, kind: u8, why: String| {
         let mut body = 0u16.to_le_bytes().to_vec();
         body.extend_from_slice(why.as_bytes());
-        let _ = channel.send(kind::GAVE_UP, &body);
+        let _ = channel.send(kind, &body);
         why
     };
     let deadline = Instant::now() + limits.handshake;
@@ -219,26 +219,28 @@ fn admit(
     };
     if node == NodeId(0) || node.0 >= cluster.count() {
         let why = format!("the driver's cluster file has members 1 to {}, not {node}", cluster.count() - 1);
-        return Err(Admission::TurnedAway(refuse(&mut channel, why)));
+        return Err(Admission::TurnedAway(tell(&mut channel, kind::GAVE_UP, why)));
     }
     if let Some(line) = lines.iter().find(|line| line.node == node) {
         let first = line.channel.stream().peer_addr().map_or_else(|e| e.to_string(), |a| a.to_string());
         let why = format!("{node} has joined already, from {first}: two processes have the same --id");
-        return Err(Admission::TurnedAway(refuse(&mut channel, why)));
+        return Err(Admission::TurnedAway(tell(&mut channel, kind::GAVE_UP, why)));
     }
-    let unfit = |what: String| Admission::Unfit(MeshError::Unfit { node, what });
+    let unfit = |channel: &mut Channel<TcpStream>, what: String| {
+        Admission::Unfit(MeshError::Unfit { node, what: tell(channel, kind::UNFIT, what) })
+    };
     let Some((theirs, build)) = hello.body.split_at_checked(32).filter(|_| hello.kind == kind::PROGRAM)
     else {
-        return Err(unfit(refuse(&mut channel, "its first message is not about its program".into())));
+        return Err(unfit(&mut channel, "its first message is not about its program".into()));
     };
     if build != program.build.as_bytes() {
         let build = String::from_utf8_lossy(build);
         let why = format!("{node} runs doorbell {build}, node 0 runs {}: install one build", program.build);
-        return Err(unfit(refuse(&mut channel, why)));
+        return Err(unfit(&mut channel, why));
     }
     if theirs != mark {
         let why = format!("the cluster files of {node} and node 0 differ in nodes, addresses or ports");
-        return Err(unfit(refuse(&mut channel, why)));
+        return Err(unfit(&mut channel, why));
     }
     channel.send(kind::ACCEPTED, &[]).map_err(|e| lost(e.to_string()))?;
     Ok(Line::new(node, channel))
@@ -287,8 +289,11 @@ pub fn join(
         match channel.receive().map_err(gone)? {
             Some(message) if message.kind == kind::ACCEPTED => break,
             Some(message) => {
-                let words = message.body.get(2..).unwrap_or_default();
-                return Err(MeshError::Refused { why: String::from_utf8_lossy(words).into_owned() });
+                let words = String::from_utf8_lossy(message.body.get(2..).unwrap_or_default()).into_owned();
+                return Err(match message.kind {
+                    kind::UNFIT => MeshError::Unfit { node, what: words },
+                    _ => MeshError::Refused { why: words },
+                });
             }
             None if Instant::now() < deadline => {}
             None => {

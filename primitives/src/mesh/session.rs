@@ -6,6 +6,9 @@
 //!
 //! A node that dies, falls silent for [`Limits::lost_after`], breaks the protocol or gives up ends the session for
 //! everybody, with an error that names it. A step that takes longer than [`Limits::step`] ends it too.
+//!
+//! A node whose user interrupts a run asks node 0 to stop it, which tells all nodes, itself included. What node 0 says of a
+//! run reaches all in one order: so all of them know whether it was stopped or over first, and which node stopped it.
 
 use super::body::{list, told, unlist, untold};
 use super::clock::{ClockMap, DRIFT_PPM};
@@ -107,6 +110,12 @@ pub enum MeshError {
         /// Its words.
         why: String,
     },
+    /// Somebody at a node asked for the end of the run.
+    #[error("{node} was interrupted, which ended the run on all nodes")]
+    Interrupted {
+        /// The node.
+        node: NodeId,
+    },
     /// Somebody at this node asked for the end while the cluster was set up.
     #[error("interrupted while the cluster was set up")]
     Cancelled,
@@ -150,6 +159,8 @@ pub(super) mod kind {
     pub(in crate::mesh) const CLOCK: u8 = 11;
     pub(in crate::mesh) const RUN: u8 = 12;
     pub(in crate::mesh) const BYE: u8 = 13;
+    pub(in crate::mesh) const STOP: u8 = 14;
+    pub(in crate::mesh) const UNFIT: u8 = 15;
 }
 
 /// One node's part in a cluster of processes.
@@ -165,6 +176,8 @@ pub struct Session {
     given: BTreeMap<(u32, NodeId), Vec<u8>>,
     done: BTreeSet<NodeId>,
     over: bool,
+    /// Who stopped the run.
+    stopped: Option<NodeId>,
     runs: u32,
     run_nonce: Vec<u8>,
     offset_ns: i64,
@@ -190,6 +203,7 @@ impl Session {
             given: BTreeMap::new(),
             done: BTreeSet::new(),
             over: false,
+            stopped: None,
             runs: 0,
             run_nonce: Vec::new(),
             offset_ns: 0,
@@ -278,7 +292,7 @@ impl Session {
         self.step = 0;
         self.given.clear();
         self.done.clear();
-        self.over = false;
+        (self.over, self.stopped) = (false, None);
     }
 
     /// All nodes give something, and all get everything, in node order. Nobody returns before all have come.
@@ -407,6 +421,33 @@ impl Session {
         Ok(if self.over { Standing::AllDone } else { Standing::Running })
     }
 
+    /// Asks for the end of the run at all nodes. It has come to that when [`Session::stopped`] says so.
+    pub(super) fn interrupt(&mut self) {
+        if self.drives() {
+            return self.stop(self.node);
+        }
+        self.keeper.command(Command::Send(None, kind::STOP, self.runs.to_le_bytes().to_vec()));
+    }
+
+    /// Driver: ends the run at all nodes, unless it is over.
+    fn stop(&mut self, asked_by: NodeId) {
+        if self.stopped.is_none() && !self.over {
+            self.stopped = Some(asked_by);
+            let body = [&self.runs.to_le_bytes()[..], &asked_by.0.to_le_bytes()].concat();
+            self.keeper.command(Command::Send(None, kind::STOP, body));
+        }
+    }
+
+    /// Why the run is to end before its time, if a node was interrupted.
+    pub(super) fn stopped(&self) -> Option<MeshError> {
+        self.stopped.map(|node| MeshError::Interrupted { node })
+    }
+
+    /// Nothing comes after this run, which ended early at all nodes: nobody is told.
+    pub(super) fn end_with(&mut self, why: MeshError) {
+        self.ended.get_or_insert(why);
+    }
+
     /// Tells everybody that this node cannot go on, and returns why; unless the session itself is the reason.
     pub(super) fn give_up(&mut self, error: LaunchError) -> LaunchError {
         if let LaunchError::Mesh(_) = &error {
@@ -484,6 +525,17 @@ impl Session {
                 }
             }
             (kind::OVER, Some(run)) if !self.drives() => self.over |= run == self.runs,
+            // Members speak for themselves alone.
+            (kind::STOP, Some(run)) if self.drives() => {
+                if run == self.runs {
+                    self.stop(from);
+                }
+            }
+            (kind::STOP, Some(run)) if body.len() == 6 => {
+                if run == self.runs {
+                    self.stopped = Some(NodeId(u16::from_le_bytes([body[4], body[5]])));
+                }
+            }
             (kind::GAVE_UP | kind::LOST, _) => {
                 let (mut node, why) = untold(&body, from);
                 // Members speak for themselves alone.

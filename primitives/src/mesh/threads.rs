@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 /// Makes device contexts, on any thread.
 pub(super) type Contexts<'f> = &'f (dyn Fn(NodeId) -> Result<AnyNic, SetupError> + Sync);
 
-/// How long cores may go on after a node was lost, to end what they can, before they are broken off.
+/// How long cores may go on after a node was lost or interrupted, to end what they can, before they are broken off.
 const GRACE: Duration = Duration::from_secs(3);
 /// How often the calling thread looks around while workers run.
 const LOOK: Duration = Duration::from_millis(2);
@@ -141,7 +141,10 @@ pub(super) fn on_threads<P: Program>(
                 }
             });
         if built && let Some(session) = &mut session {
-            cut_short = look_around(session, &table, || program.cut_short(&shared));
+            cut_short = look_around(session, &table, &|| program.cancelled(), || program.cut_short(&shared));
+            if let Some(why) = &cut_short {
+                session.end_with(why.clone());
+            }
         }
         threads.into_iter().map(|t| t.join()).collect::<Vec<_>>()
     });
@@ -220,38 +223,59 @@ fn all_built(session: &mut Session, table: &Table, cancelled: &dyn Fn() -> bool)
     }
 }
 
-/// Stands for the other processes while workers run: ends the run when all nodes are done, or one is lost.
-fn look_around(session: &mut Session, table: &Table, stop: impl Fn()) -> Option<MeshError> {
-    let (mut told, mut lost): (bool, Option<(MeshError, Instant)>) = (false, None);
+/// Stands for the other processes while workers run: ends the run when all nodes are done, one is lost, or somebody at one of
+/// them wants its end (`cancelled`, of this one). Then `stop` ends what runs here; after an interruption all nodes still wait
+/// for each other, so that each can end the transactions that it has begun at others.
+fn look_around(
+    session: &mut Session,
+    table: &Table,
+    cancelled: &dyn Fn() -> bool,
+    stop: impl Fn(),
+) -> Option<MeshError> {
+    let (mut told, mut asked, mut gone) = (false, false, false);
+    let mut ending: Option<(MeshError, Instant)> = None;
     loop {
         if table.live.broken() {
             // A worker panicked here: the others are told when this process ends.
-            return lost.map(|l| l.0);
+            return ending.map(|e| e.0);
         }
         let idle = table.live.count() <= 1;
-        if let Some((error, since)) = &lost {
-            if idle || since.elapsed() > GRACE {
-                table.live.break_off();
-                return Some(error.clone());
-            }
-        } else {
+        if let Some((why, since)) = &ending
+            && (gone && idle || since.elapsed() > GRACE)
+        {
+            table.live.break_off();
+            return Some(why.clone());
+        }
+        if !gone {
             if idle && !told {
                 told = true;
                 session.done();
             }
-            match session.look() {
-                Ok(Standing::Running) => {}
-                Ok(Standing::AllDone) => {
-                    table.live.leave();
-                    return None;
-                }
+            if !asked && cancelled() {
+                asked = true;
+                session.interrupt();
+            }
+            let stood = session.look();
+            if stood == Ok(Standing::AllDone) {
+                table.live.leave();
+                return session.stopped();
+            }
+            let why = match stood {
+                Ok(_) => session.stopped(),
                 Err(error) => {
+                    gone = true;
                     if let MeshError::Lost { node, .. } = &error {
                         table.lose(*node);
                     }
-                    stop();
-                    lost = Some((error, Instant::now()));
+                    // Nodes that were told to stop leave.
+                    Some(session.stopped().unwrap_or(error))
                 }
+            };
+            if let Some(why) = why
+                && ending.is_none()
+            {
+                stop();
+                ending = Some((why, Instant::now()));
             }
         }
         std::thread::sleep(LOOK);
