@@ -1,5 +1,5 @@
-//! Every interleaving of a few threads around the receive ring of loopback, by loom, with every value that a load may
-//! return under the memory model.
+//! Interleavings of a few threads around the receive ring of loopback, by loom, with every value that a load may return
+//! under the memory model.
 //!
 //! The ring's file is included here with loom's atomics in the place of the standard library's, so what is gone through is the text that
 //! runs. The bytes of a buffer are one word beside it. Threads are preempted at most [`PREEMPTIONS`] times in an execution: without a
