@@ -5,7 +5,7 @@ use crate::args::StudyArgs;
 use crate::error::CliError;
 use crate::fabrics::Fabric;
 use crate::output::{emit, human_rate, table};
-use crate::schedule::Watch;
+use crate::schedule::{Watch, until_something_ended};
 use crate::spec::{FabricChoice, Span};
 use crate::sweep::usual_jobs;
 use phases::plan::Needs;
@@ -137,8 +137,18 @@ pub fn study(wanted: &Study, context: &Context) -> Result<Value, CliError> {
         |number| {
             let point = &points[number as usize];
             let watch = Watch::begin(wanted.fabric.virtual_time());
-            let counts = phases::study::run(&fabric.spec, wanted.shape, &WorkerConfig::default(), point)
-                .map_err(|error| refused(&error))?;
+            let config = WorkerConfig::default();
+            let measured = |duration| {
+                let point = Spec { duration, ..point.clone() };
+                phases::study::run(&fabric.spec, wanted.shape, &config, &point).map_err(|error| refused(&error))
+            };
+            let counts = until_something_ended(
+                point.duration,
+                caps.virtual_time,
+                &context.interrupt,
+                measured,
+                |counts| counts.ops,
+            )?;
             let disturbance = watch.end();
             let per_op = counts.per_op();
             let latency = &counts.latency;
