@@ -148,7 +148,9 @@ impl CliError {
         };
         let _ = writeln!(text, "{}", short(&self.message));
         // The message has the place anyway; lines that no terminal can show help nobody.
-        if let Some(snippet) = self.snippet.as_ref().filter(|s| s.text.lines().all(|line| line.len() <= LONGEST)) {
+        if let Some(snippet) =
+            self.snippet.as_ref().filter(|s| s.text.lines().all(|line| line.len() <= LONGEST))
+        {
             let shown = Shown(NamedSource::new(&snippet.name, snippet.text.clone()), snippet.offset);
             let mut drawn = String::new();
             let handler = GraphicalReportHandler::new_themed(theme).with_context_lines(1);

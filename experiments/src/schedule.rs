@@ -55,8 +55,10 @@ pub fn until_something_ended<T>(
             );
         }
         if window >= longest {
-            return Err(CliError::check(format!("nothing ended within {window}: the machine has other things to do"))
-                .hint("run the same command again on an idle machine: it goes on with what is missing"));
+            return Err(CliError::check(format!(
+                "nothing ended within {window}: the machine has other things to do"
+            ))
+            .hint("run the same command again on an idle machine: it goes on with what is missing"));
         }
         window = Nanos(window.0.saturating_mul(4));
     }

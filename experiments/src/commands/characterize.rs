@@ -366,7 +366,9 @@ fn summary_table(summary: &Value) -> String {
     let head = ["primitive", "latency p50", "latency p99", &total, "a machine", "at"];
     let mut text = table(&head, rows.iter().cloned());
     match summary["hardware_counters"].as_str() {
-        Some("instructions") => text.push_str("hardware counters: column instructions_per_op of points.csv\n"),
+        Some("instructions") => {
+            text.push_str("hardware counters: column instructions_per_op of points.csv\n")
+        }
         Some(none) => text.push_str(&format!("hardware counters: {none}\n")),
         None => {}
     }
