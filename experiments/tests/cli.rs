@@ -628,7 +628,7 @@ fn a_study_varies_what_it_is_asked_to_and_draws_it() {
     }
     refused(&["study", "commit", "--skew", "-1"], 2, &["an exponent from 0"]);
     refused(&["study", "commit", "--payload", "12"], 2, &["a multiple of 8"]);
-    refused(&["study", "commit", "--think", "2"], 2, &["unit"]);
+    refused(&["study", "commit", "--think", "2"], 2, &["2 of what?"]);
     refused(
         &["study", "execution", "--fabric", "sim:cx4-edr", "--payload", "8192"],
         2,
