@@ -422,6 +422,9 @@ pub struct ReportArgs {
     /// Where to put report.html and its figures; the first result directory if not given.
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
+    /// Write page, figures, answers and notes as JSON to a new file, or to stdout with `-` (then nothing else is printed there).
+    #[arg(long, value_name = "FILE|-", value_parser = values::json_target)]
+    pub json: Option<JsonTarget>,
 }
 
 /// `doorbell check`.

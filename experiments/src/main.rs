@@ -8,15 +8,25 @@ use std::process::ExitCode;
 use clap::Parser;
 use experiments::args::Cli;
 use experiments::commands::{self, Context};
+use experiments::error::CliError;
+use experiments::output::Talk;
 
 fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
             // Help and version go to stdout and exit with 0, mistakes to stderr and exit with 2. A closed
-            // pipe is no mistake.
-            let _ = error.print();
-            return ExitCode::from(if error.use_stderr() { 2 } else { 0 });
+            // pipe is no mistake, a full disk is.
+            let printed = error.print().map_err(CliError::from);
+            let lost = printed.err().filter(|lost| !lost.message().is_empty());
+            return ExitCode::from(match lost {
+                Some(lost) => {
+                    Talk::new(0, false).error(&lost);
+                    lost.exit().code()
+                }
+                None if error.use_stderr() => 2,
+                None => 0,
+            });
         }
     };
     let context = Context::new(&cli);

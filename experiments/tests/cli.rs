@@ -635,3 +635,33 @@ fn a_study_varies_what_it_is_asked_to_and_draws_it() {
         &["8192 B", "no variant"],
     );
 }
+
+#[test]
+fn a_page_is_told_as_json_and_one_without_points_is_a_failure() {
+    let temp = tempfile::tempdir().unwrap();
+    let (out, page) = (temp.path().join("run"), temp.path().join("page"));
+    let [out, page] = [&out, &page].map(|path| path.to_str().unwrap().to_owned());
+    let asked = ["run", "--fabric", "sim:cx4-edr", "--duration", "50us", "--set", "accounts_per_thread=200"];
+    assert_eq!(code(&run(&[&asked[..], &["--out", &out]].concat())), 0);
+    let output = run(&["report", &out, "--out", &page, "--json", "-"]);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    let told: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(
+        told["page"].as_str().unwrap().ends_with("report.html")
+            && !told["figures"].as_array().unwrap().is_empty()
+    );
+    for file in ["points.csv", "phases.csv", "aborts.csv"] {
+        std::fs::remove_file(Path::new(&out).join(file)).unwrap();
+    }
+    let output = run(&["report", &out, "--out", &page]);
+    assert_eq!(code(&output), 1, "{}", stderr(&output));
+    assert!(stderr(&output).contains("no point has been measured"), "{}", stderr(&output));
+}
+
+#[test]
+fn help_that_cannot_be_written_is_not_a_success() {
+    let full = std::fs::File::create("/dev/full").unwrap();
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_doorbell"));
+    let ended = command.args(["run", "--help"]).stdout(full).stderr(std::process::Stdio::null()).status();
+    assert_eq!(ended.unwrap().code(), Some(3));
+}

@@ -38,15 +38,15 @@ pub fn answers(results: &[Results]) -> Framed<(Vec<Answer>, Vec<String>)> {
             also.push(format!(
                 "The tuner on {name} chose {} among {}; the best plan when run was {}, so its regret is {}.",
                 plan::quoted(&candidates[0].name()),
-                human::count(candidates.len() as u64, "plan"),
+                human::count(tuning::considered(results, &candidates), "plan"),
                 plan::quoted(&best.name()),
                 human::percent(lost)
             ));
         } else if let Some(first) = candidates.first() {
             also.push(format!(
-                "The tuner on {name} chose {} among {}, predicting {}; its rivals were not run.",
+                "The tuner on {name} chose {} among {}, predicting {}; it was not asked to run them and to tell its regret.",
                 plan::quoted(&first.name()),
-                human::count(candidates.len() as u64, "plan"),
+                human::count(tuning::considered(results, &candidates), "plan"),
                 human::rate(first.predicted)
             ));
         }

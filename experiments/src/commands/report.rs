@@ -3,8 +3,9 @@
 use super::Context;
 use crate::args::ReportArgs;
 use crate::error::CliError;
-use crate::output::print;
+use crate::output::emit;
 use primitives::measure::is_full;
+use serde_json::json;
 use std::path::{Path, PathBuf};
 
 /// The command.
@@ -17,9 +18,20 @@ pub fn run(args: &ReportArgs, context: &Context) -> Result<(), CliError> {
         (None, [first, ..]) => first.clone(),
         (None, []) => PathBuf::from("."),
     };
+    if let Some(json) = &args.json {
+        json.check()?;
+    }
     let report = render(&args.dirs, &out, args.mixed, context)?;
     let answers: String = report.answers.iter().map(|answer| format!("{answer}\n")).collect();
-    print(&format!("{answers}{}\n", report.page.display()))
+    let told = json!({
+        "page": report.page, "figures": report.figures, "answers": report.answers, "notes": report.notes,
+    });
+    emit(args.json.as_ref(), &told, &format!("{answers}{}\n", report.page.display()))?;
+    if report.figures.is_empty() {
+        return Err(CliError::check("there is nothing to draw: no point has been measured")
+            .hint("run the command in run.json again: it goes on with what is missing"));
+    }
+    Ok(())
 }
 
 /// What every page of ours has in its head; pages are made again, other files are left alone.

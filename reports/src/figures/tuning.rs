@@ -209,15 +209,15 @@ fn ranking(results: &Results, name: &str, candidates: &[Candidate], frame: DataF
     let caption = match regret(candidates) {
         Some((best, lost)) => format!(
             "Of {} the model puts {} first; run, the fastest was {} with {}, so following the model costs {} (regret).",
-            human::count(candidates.len() as u64, "plan"),
+            human::count(considered(results, candidates), "plan"),
             plan::quoted(&candidates[0].name()),
             plan::quoted(&best.name()),
             human::rate(best.got.unwrap_or(f64::NAN)),
             human::percent(lost)
         ),
         None => format!(
-            "Of {} the model puts {} first at {}, limited by {}; the rivals were not run (tune --verify does).",
-            human::count(candidates.len() as u64, "plan"),
+            "Of {} the model puts {} first at {}, limited by {}; this search did not run the rivals (tune --verify does).",
+            human::count(considered(results, candidates), "plan"),
             plan::quoted(&candidates[0].name()),
             human::rate(candidates[0].predicted),
             if candidates[0].bottleneck.is_empty() { "nothing it names" } else { &candidates[0].bottleneck }
@@ -239,6 +239,11 @@ fn ranking(results: &Results, name: &str, candidates: &[Candidate], frame: DataF
             }],
         },
     }
+}
+
+/// How many plans the tuner had a forecast for; the candidates shown are the best of them and the presets.
+pub fn considered(results: &Results, candidates: &[Candidate]) -> u64 {
+    results.record.summary["evaluated"].as_u64().unwrap_or(0).max(candidates.len() as u64)
 }
 
 fn verified(
