@@ -6,7 +6,9 @@
 
 #[cfg(feature = "verbs")]
 mod mapped;
+mod ahead;
 mod pool;
+pub use ahead::ahead;
 mod region;
 
 #[cfg(feature = "verbs")]

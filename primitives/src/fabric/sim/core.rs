@@ -7,6 +7,7 @@
 use super::costs::CpuCosts;
 use super::queue::NEVER;
 use crate::fabric::CpuWork;
+use crate::mem::ahead;
 use crate::verbs::{Completion, Qp};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -174,6 +175,18 @@ impl Core {
     #[inline]
     pub fn peek(&self) -> Option<Completion> {
         Some(self.entries.borrow().front()?.completion)
+    }
+
+    /// Asks for the next entry.
+    #[inline]
+    pub fn ahead(&self) {
+        self.entries.borrow().front().map(ahead);
+    }
+
+    /// Asks for the place of the entry that comes next.
+    #[inline]
+    pub fn ahead_of_next(&self) {
+        self.entries.borrow().list.last().map(ahead);
     }
 
     /// Takes the next entry the core can see by now.
