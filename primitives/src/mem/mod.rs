@@ -4,9 +4,9 @@
 //! on real hardware, without a data race in the language's sense: a word is read and written whole, anything
 //! longer may be seen half old and half new.
 
+mod ahead;
 #[cfg(feature = "verbs")]
 mod mapped;
-mod ahead;
 mod pool;
 pub use ahead::ahead;
 mod region;

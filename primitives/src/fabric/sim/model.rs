@@ -190,7 +190,8 @@ impl Model {
                 }
                 Kind::Wake => {
                     let expected = self.cores[index as usize].peek();
-                    if let Some(pair) = expected.and_then(|completion| self.qps.get(completion.qp.0 as usize)) {
+                    if let Some(pair) = expected.and_then(|completion| self.qps.get(completion.qp.0 as usize))
+                    {
                         ahead(pair);
                     }
                 }
