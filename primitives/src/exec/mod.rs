@@ -43,7 +43,8 @@ pub trait CoreLoop {
     fn look_ahead(&self, _look: usize) {}
 }
 
-/// From a core to what its next coroutine keeps, that many words are each found by the one before.
+/// How many calls of [`CoreLoop::look_ahead`] it takes from a core to what its next coroutine keeps: what one asks for, the
+/// next one looks at.
 pub const LOOKS: usize = 5;
 
 /// Which tasks are ready, and which is running. Shared by a core's executor and everything its tasks wait on.

@@ -8,7 +8,7 @@ mod ahead;
 #[cfg(feature = "verbs")]
 mod mapped;
 mod pool;
-pub use ahead::ahead;
+pub(crate) use ahead::ahead;
 mod region;
 
 #[cfg(feature = "verbs")]

@@ -190,13 +190,6 @@ impl State {
             line.retire(id, status, &mut self.rings, &mut self.groups, sched, pool);
         }
     }
-
-    /// Asks for what the next request will look at besides its queue.
-    #[inline]
-    fn ahead(&self) {
-        self.routes.only.first().map(ahead);
-        self.staged.first().map(ahead);
-    }
 }
 
 /// One worker thread's async verbs.
@@ -428,7 +421,7 @@ impl<N: Nic> Port<N> {
         let state = self.state.borrow();
         if look == 1 {
             self.pool.ahead();
-            state.ahead();
+            state.routes.only.first().map(ahead);
         }
         let completion = self.nic.expected().filter(|completion| completion.opcode == WcOpcode::SendQueue)?;
         let line = state.lines.get(Line::index_of(completion.id))?;

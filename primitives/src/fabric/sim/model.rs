@@ -138,7 +138,9 @@ impl Model {
         }
     }
 
-    /// Asks for all that the events in hand will look at.
+    /// Asks for all that the events in hand will look at. It is likely to be in no near cache, and waited for alone if it were
+    /// not asked for before its event comes. A pass over the hand asks for what is found by what the pass before asked
+    /// for, so that all of a pass is on its way at once. (Group prefetching, after Chen et al., ICDE 2004.)
     #[inline]
     pub fn look_ahead(&self) {
         self.queue.look_ahead();
