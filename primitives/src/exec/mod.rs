@@ -45,7 +45,7 @@ pub trait CoreLoop {
 
 /// How many calls of [`CoreLoop::look_ahead`] it takes from a core to what its next coroutine keeps: what one asks for, the
 /// next one looks at.
-pub const LOOKS: usize = 5;
+pub const LOOKS: usize = 3;
 
 /// Which tasks are ready, and which is running. Shared by a core's executor and everything its tasks wait on.
 #[derive(Default)]
@@ -352,14 +352,14 @@ impl<F: Future<Output = ()>, P: Poller> CoreLoop for Core<F, P> {
         if look == 0 {
             return ahead(&*self.sched);
         }
-        let ready = self.sched.ready.borrow();
-        let task = if ready.first == LAST { woken } else { Some(ready.first) };
-        let Some(task) = task.filter(|&task| (task as usize) < self.tasks.len()) else { return };
         if look < LOOKS - 1 {
-            ahead(&self.tasks[task as usize]);
-            ahead(&ready.next[task as usize]);
-        } else if let Some(task) = &self.tasks[task as usize] {
-            ahead(&**task);
+            return;
+        }
+        let ready = self.sched.ready.borrow();
+        let task = if ready.first == LAST { woken.unwrap_or(LAST) } else { ready.first };
+        if let Some(Some(future)) = self.tasks.get(task as usize) {
+            ahead(&**future);
+            ready.next.get(task as usize).map(ahead);
         }
     }
 }

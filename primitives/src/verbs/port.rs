@@ -430,11 +430,7 @@ impl<N: Nic> Port<N> {
             return None;
         }
         let entry = line.oldest(&state.rings);
-        if look == 2 {
-            self.pool.ahead_of(entry.pinned);
-            state.groups.ahead(entry.group);
-            return None;
-        }
+        self.pool.ahead_of(entry.pinned);
         state.groups.waiter(entry.group)
     }
 

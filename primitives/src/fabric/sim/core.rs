@@ -183,12 +183,6 @@ impl Core {
         self.entries.borrow().front().map(ahead);
     }
 
-    /// Asks for the place of the entry that comes next.
-    #[inline]
-    pub fn ahead_of_next(&self) {
-        self.entries.borrow().list.last().map(ahead);
-    }
-
     /// Takes the next entry the core can see by now.
     #[inline]
     pub fn take(&self, now: u64) -> Option<Entry> {

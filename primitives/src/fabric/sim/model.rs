@@ -200,11 +200,6 @@ impl Model {
                 _ => {}
             }
         }
-        for (kind, index) in self.queue.in_hand() {
-            if kind == Kind::Response {
-                self.cores[self.qps[self.messages[index].qp as usize].core as usize].ahead_of_next();
-            }
-        }
     }
 
     /// Schedules an event about a message.

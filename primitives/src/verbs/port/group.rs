@@ -2,7 +2,6 @@
 
 use super::VerbError;
 use crate::exec::Sched;
-use crate::mem::ahead;
 use std::task::Poll;
 
 /// The group of requests that nobody waits for.
@@ -67,12 +66,6 @@ impl Groups {
         } else {
             sched.wake(g.task);
         }
-    }
-
-    /// Asks for the group.
-    #[inline]
-    pub(super) fn ahead(&self, group: u32) {
-        self.slots.get(group as usize).map(ahead);
     }
 
     /// Who waits for the group, if it is there.
