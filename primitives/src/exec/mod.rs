@@ -9,6 +9,7 @@
 pub mod threads;
 
 use crate::fabric::CpuWork;
+use crate::mem::ahead;
 use crate::units::Nanos;
 use pin_project_lite::pin_project;
 use std::cell::{Cell, RefCell};
@@ -36,10 +37,15 @@ pub trait CoreLoop {
     /// gives a budget of one: a core takes one resume per event, and what arrives meanwhile waits.
     fn step(&mut self, budget: usize) -> Step;
 
-    /// Reads what the next step will look at and changes nothing. The simulator asks several cores at once, shortly
-    /// before their turns, so that what is in no near cache is waited for together.
-    fn look_ahead(&self) {}
+    /// Asks for the memory that the next step will look at, and changes nothing. The simulator has several cores do so,
+    /// shortly before their turns, so that what is in no near cache is on its way for all of them together. What is
+    /// found by what was asked for is asked for in the next one of [`LOOKS`] calls.
+    fn look_ahead(&self, _look: usize) {}
 }
+
+/// How many calls of [`CoreLoop::look_ahead`] it takes from a core to what its next coroutine keeps: what one asks for, the
+/// next one looks at.
+pub const LOOKS: usize = 3;
 
 /// Which tasks are ready, and which is running. Shared by a core's executor and everything its tasks wait on.
 #[derive(Default)]
@@ -229,8 +235,9 @@ pub trait Poller {
     fn flush(&mut self);
     /// Does what is due by time alone: retransmissions, delayed acknowledgements.
     fn tick(&mut self, _now: Nanos) {}
-    /// Reads what the next poll will look at, see [`CoreLoop::look_ahead`]; says which task it may wake.
-    fn look_ahead(&self) -> Option<u32> {
+    /// Asks for what the next poll will look at, see [`CoreLoop::look_ahead`]. Says which task it may wake, once
+    /// that can be found.
+    fn look_ahead(&self, _look: usize) -> Option<u32> {
         None
     }
     /// Core time.
@@ -243,13 +250,11 @@ pub trait Poller {
 const TURNS_PER_CLOCK: u32 = 32;
 
 pin_project! {
-    /// A coroutine, between two words that may be read while nobody runs it.
-    #[repr(C)]
+    /// A coroutine, in cache lines of its own.
+    #[repr(align(64))]
     struct Task<F> {
-        front: u64,
         #[pin]
         future: F,
-        back: u64,
     }
 }
 
@@ -273,7 +278,7 @@ impl<F: Future<Output = ()>, P: Poller> Core<F, P> {
     pub fn spawn(&mut self, future: F) {
         let task = self.sched.admit();
         debug_assert_eq!(task as usize, self.tasks.len());
-        self.tasks.push(Some(Box::pin(Task { front: 0, future, back: 0 })));
+        self.tasks.push(Some(Box::pin(Task { future })));
         self.alive += 1;
     }
 
@@ -342,12 +347,19 @@ impl<F: Future<Output = ()>, P: Poller> CoreLoop for Core<F, P> {
     }
 
     #[inline]
-    fn look_ahead(&self) {
-        let ready = self.sched.ready.borrow().first;
-        let woken = self.poller.look_ahead();
-        let task = if ready == LAST { woken.unwrap_or(LAST) } else { ready };
-        if let Some(Some(task)) = self.tasks.get(task as usize) {
-            std::hint::black_box(task.front ^ task.back);
+    fn look_ahead(&self, look: usize) {
+        let woken = self.poller.look_ahead(look);
+        if look == 0 {
+            return ahead(&*self.sched);
+        }
+        if look < LOOKS - 1 {
+            return;
+        }
+        let ready = self.sched.ready.borrow();
+        let task = if ready.first == LAST { woken.unwrap_or(LAST) } else { ready.first };
+        if let Some(Some(future)) = self.tasks.get(task as usize) {
+            ahead(&**future);
+            ready.next.get(task as usize).map(ahead);
         }
     }
 }
@@ -364,8 +376,8 @@ impl<N: crate::fabric::Nic> Poller for Rc<crate::verbs::port::Port<N>> {
         false
     }
     fn flush(&mut self) {}
-    fn look_ahead(&self) -> Option<u32> {
-        self.as_ref().look_ahead()
+    fn look_ahead(&self, look: usize) -> Option<u32> {
+        self.as_ref().look_ahead(look)
     }
     fn now(&self) -> Nanos {
         self.as_ref().now()

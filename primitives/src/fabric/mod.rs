@@ -270,6 +270,11 @@ pub trait Nic {
         None
     }
 
+    /// Says that something will be posted on a queue pair before long. Whoever shares a real core with thousands of
+    /// simulated ones has it brought near meanwhile.
+    #[inline]
+    fn ahead(&self, _qp: Qp) {}
+
     /// The core's time.
     fn now(&self) -> Nanos;
 
@@ -370,6 +375,10 @@ impl Nic for AnyNic {
     #[inline]
     fn expected(&self) -> Option<Completion> {
         each!(self, nic => nic.expected())
+    }
+    #[inline]
+    fn ahead(&self, qp: Qp) {
+        each!(self, nic => nic.ahead(qp))
     }
     #[inline]
     fn now(&self) -> Nanos {

@@ -4,9 +4,11 @@
 //! on real hardware, without a data race in the language's sense: a word is read and written whole, anything
 //! longer may be seen half old and half new.
 
+mod ahead;
 #[cfg(feature = "verbs")]
 mod mapped;
 mod pool;
+pub(crate) use ahead::ahead;
 mod region;
 
 #[cfg(feature = "verbs")]

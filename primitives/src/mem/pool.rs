@@ -5,6 +5,7 @@
 //! with the memory. So a coroutine may be dropped at any await: its buffers return to the pool only when no
 //! NIC can still write into them. Single-threaded by construction (`Rc`), so counting costs no atomics.
 
+use super::ahead;
 use super::region::Region;
 use crate::verbs::work::{Lkey, Sge};
 use std::cell::{Cell, RefCell};
@@ -156,10 +157,16 @@ impl BufPool {
         self.inner.slots.borrow().iter().filter(|s| s.refs.get() > 0).count()
     }
 
-    /// A word of what letting go of a buffer will look at.
+    /// Asks for what every buffer needs.
     #[inline]
-    pub(crate) fn look(&self, pinned: Pinned) -> u32 {
-        self.inner.slots.borrow().get(pinned.0 as usize).map_or(0, |slot| slot.refs.get())
+    pub(crate) fn ahead(&self) {
+        ahead(&*self.inner);
+    }
+
+    /// Asks for what letting go of a buffer will look at.
+    #[inline]
+    pub(crate) fn ahead_of(&self, pinned: Pinned) {
+        self.inner.slots.borrow().get(pinned.0 as usize).map(ahead);
     }
 
     #[inline]

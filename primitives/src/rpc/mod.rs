@@ -493,8 +493,8 @@ impl<N: Nic, S: Service> Poller for RpcPoller<N, S> {
         self.rpc.flush_replies();
     }
 
-    fn look_ahead(&self) -> Option<u32> {
-        self.rpc.port.look_ahead()
+    fn look_ahead(&self, look: usize) -> Option<u32> {
+        self.rpc.port.look_ahead(look)
     }
 
     fn tick(&mut self, now: Nanos) {

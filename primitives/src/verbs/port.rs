@@ -31,7 +31,7 @@ pub use traffic::{Cost, Traffic};
 use super::{Completion, NodeId, Qp, Remote, WcOpcode, WcStatus, WorkRequest};
 use crate::exec::Sched;
 use crate::fabric::{AnyNic, CpuWork, Nic, PostError};
-use crate::mem::{Buf, BufPool, PoolExhausted};
+use crate::mem::{Buf, BufPool, PoolExhausted, ahead};
 use crate::units::Nanos;
 use group::Groups;
 use queue::{Backlog, Line, Ring, held};
@@ -118,21 +118,22 @@ const LANES: u32 = u32::MAX;
 /// Which queues lead to which peer.
 #[derive(Default)]
 struct Routes {
-    /// By peer: its queue if there is just one, or [`LANES`]. Apart from the rest, so that they are few bytes.
-    only: Vec<u32>,
+    /// By peer: its queue if there is just one, or [`LANES`], and the queue pair. Apart from the rest, so that they are few
+    /// bytes.
+    only: Vec<(u32, Qp)>,
     /// By peer: its queues, one for each lane.
     lanes: Vec<Vec<u32>>,
 }
 
 impl Routes {
-    fn add(&mut self, peer: NodeId, queue: u32) {
+    fn add(&mut self, peer: NodeId, queue: u32, qp: Qp) {
         if self.lanes.len() <= peer.index() {
             self.lanes.resize_with(peer.index() + 1, Vec::new);
-            self.only.resize(peer.index() + 1, LANES);
+            self.only.resize(peer.index() + 1, (LANES, qp));
         }
         let lanes = &mut self.lanes[peer.index()];
         lanes.push(queue);
-        self.only[peer.index()] = if lanes.len() == 1 { queue } else { LANES };
+        self.only[peer.index()] = (if lanes.len() == 1 { queue } else { LANES }, qp);
     }
 
     fn to(&self, peer: NodeId) -> &[u32] {
@@ -142,7 +143,7 @@ impl Routes {
     #[inline]
     fn lane(&self, peer: NodeId, lane: u32) -> Option<u32> {
         match self.only.get(peer.index()) {
-            Some(&queue) if queue != LANES => Some(queue),
+            Some(&(queue, _)) if queue != LANES => Some(queue),
             _ => {
                 let lanes = self.to(peer);
                 (!lanes.is_empty()).then(|| lanes[lane as usize % lanes.len()])
@@ -188,13 +189,6 @@ impl State {
         if let Some(line) = self.lines.get_mut(Line::index_of(id)) {
             line.retire(id, status, &mut self.rings, &mut self.groups, sched, pool);
         }
-    }
-
-    /// A word of each cache line that a request needs, see [`Port::look_ahead`].
-    #[inline]
-    fn look(&self) -> u64 {
-        let staged = self.staged.capacity() + self.staged_on.capacity() + self.lined_up;
-        staged as u64 ^ self.traffic.reads ^ self.traffic.bytes ^ u64::from(self.error.is_some())
     }
 }
 
@@ -269,7 +263,7 @@ impl<N: Nic> Port<N> {
     /// that never complete.
     pub fn add_route(&self, peer: NodeId, qp: Qp, depth: u32) {
         let queue = self.add_queue(peer, qp, depth);
-        self.state.borrow_mut().routes.add(peer, queue);
+        self.state.borrow_mut().routes.add(peer, queue, qp);
     }
 
     /// Puts a datagram queue pair in use and returns the number that [`Batch::send`] takes.
@@ -416,17 +410,27 @@ impl<N: Nic> Port<N> {
         taken
     }
 
-    /// Reads what taking the next completion will look at, and says which task it may wake. Changes nothing.
+    /// Asks for what taking the next completion will look at, see [`CoreLoop::look_ahead`](crate::exec::CoreLoop), and
+    /// says which task it may wake.
     #[inline]
-    pub fn look_ahead(&self) -> Option<u32> {
-        let completion = self.nic.expected()?;
-        let state = self.state.borrow();
-        std::hint::black_box(state.look());
-        if completion.opcode != WcOpcode::SendQueue {
+    pub fn look_ahead(&self, look: usize) -> Option<u32> {
+        if look == 0 {
+            ahead(self);
             return None;
         }
-        let entry = state.lines.get(Line::index_of(completion.id))?.oldest(&state.rings);
-        std::hint::black_box(self.pool.look(entry.pinned));
+        let state = self.state.borrow();
+        if look == 1 {
+            self.pool.ahead();
+            state.routes.only.first().map(ahead);
+        }
+        let completion = self.nic.expected().filter(|completion| completion.opcode == WcOpcode::SendQueue)?;
+        let line = state.lines.get(Line::index_of(completion.id))?;
+        if look == 1 {
+            ahead(line);
+            return None;
+        }
+        let entry = line.oldest(&state.rings);
+        self.pool.ahead_of(entry.pinned);
         state.groups.waiter(entry.group)
     }
 

@@ -7,6 +7,7 @@
 use super::costs::CpuCosts;
 use super::queue::NEVER;
 use crate::fabric::CpuWork;
+use crate::mem::ahead;
 use crate::verbs::{Completion, Qp};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -174,6 +175,12 @@ impl Core {
     #[inline]
     pub fn peek(&self) -> Option<Completion> {
         Some(self.entries.borrow().front()?.completion)
+    }
+
+    /// Asks for the next entry.
+    #[inline]
+    pub fn ahead(&self) {
+        self.entries.borrow().front().map(ahead);
     }
 
     /// Takes the next entry the core can see by now.

@@ -115,12 +115,6 @@ impl Message {
         self.flags & flag != 0
     }
 
-    /// A word of each cache line, see [`super::model::Model::look_ahead`].
-    #[inline]
-    pub fn look(&self) -> u64 {
-        self.id ^ u64::from(self.pending)
-    }
-
     /// Whether its requester is told what becomes of it.
     #[inline]
     pub fn reliable(&self) -> bool {

@@ -7,7 +7,7 @@ use super::qp::QueuePair;
 use super::queue::NEVER;
 use super::{Shared, queue::Kind};
 use crate::fabric::{Caps, CpuWork, Nic, PostError, SetupError};
-use crate::mem::{Access, MemoryKeys, Region};
+use crate::mem::{Access, MemoryKeys, Region, ahead};
 use crate::units::Nanos;
 use crate::verbs::{
     Completion, NodeId, Qp, QpAddress, QpConfig, QpState, RecvRequest, Transport, Verb, WorkRequest,
@@ -262,6 +262,11 @@ impl Nic for SimNic {
     #[inline]
     fn expected(&self) -> Option<Completion> {
         self.core.peek()
+    }
+
+    #[inline]
+    fn ahead(&self, qp: Qp) {
+        self.shared.model.borrow().qps.get(qp.0 as usize).map(ahead);
     }
 
     #[inline]

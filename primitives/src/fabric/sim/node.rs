@@ -1,8 +1,7 @@
 //! A node: its registered memory, which all its cards reach.
 
-use crate::mem::{Access, MemoryKeys, Region};
+use crate::mem::{Access, MemoryKeys, Region, ahead};
 use crate::verbs::{Lkey, Rkey, WcStatus};
-use std::sync::atomic::Ordering;
 
 /// A registered region.
 pub(super) struct Registration {
@@ -84,11 +83,13 @@ impl Node {
         }
     }
 
-    /// The word at a place that a key names, see [`super::model::Model::look_ahead`].
+    /// Asks for the first and the last word of a place that a key names.
     #[inline]
-    pub fn look(&self, key: u32, offset: u64) -> u64 {
-        let word = self.registration(key).and_then(|r| r.region.words().get((offset / 8) as usize));
-        word.map_or(0, |w| w.load(Ordering::Relaxed))
+    pub fn ahead(&self, key: u32, offset: u64, len: u32) {
+        let Some(r) = self.registration(key) else { return };
+        for at in [offset, offset + u64::from(len).saturating_sub(1)] {
+            r.region.words().get((at / 8) as usize).map(ahead);
+        }
     }
 
     /// Whether a remote key names memory of the card.

@@ -1,7 +1,7 @@
 //! Payloads in flight: words packed from byte 0 of the message, in one arena with free lists by size.
 
 use super::message::Message;
-use crate::mem::Region;
+use crate::mem::{Region, ahead};
 use std::sync::atomic::Ordering;
 
 /// No payload.
@@ -53,6 +53,16 @@ impl Arena {
             m.payload = self.take(m.len);
             let words = m.len.div_ceil(8) as usize;
             load(region, m.local_offset, self.block_mut(m.payload, m.len), 0, words);
+        }
+    }
+
+    /// Asks for a message's block.
+    #[inline]
+    pub fn ahead(&self, m: &Message) {
+        if m.payload != NONE {
+            let block = self.block(m.payload, m.len);
+            block.first().map(ahead);
+            block.last().map(ahead);
         }
     }
 

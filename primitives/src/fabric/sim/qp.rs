@@ -134,12 +134,6 @@ impl QueuePair {
         }
     }
 
-    /// A word of each cache line, see [`super::model::Model::look_ahead`].
-    #[inline]
-    pub fn look(&self) -> u64 {
-        self.last_ready ^ u64::from(self.node)
-    }
-
     /// Send-queue slots in use.
     pub fn occupied(&self) -> u32 {
         self.posted.wrapping_sub(self.retired)

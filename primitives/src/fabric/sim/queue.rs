@@ -10,6 +10,7 @@
 //! waits in a heap whose earliest time is compared at each pop, and is never moved. The order is that of the keys
 //! alone: the ring is there for speed (`benches/sim.rs`).
 
+use crate::mem::ahead;
 use dary_heap::QuaternaryHeap;
 use std::cmp::Reverse;
 
@@ -295,27 +296,24 @@ impl EventQueue {
         }
     }
 
-    /// Reads what the next refill will look at, see [`super::model::Model::look_ahead`].
+    /// Asks for what the next refill will look at, see [`super::model::Model::look_ahead`].
     #[inline]
-    pub fn look(&self) -> u64 {
-        let mut seen = 0;
-        let start = (self.cursor + 1) as usize;
-        let (word, skip) = (start % BUCKETS / 64, start % 64);
-        let mut map = self.filled[word] >> skip;
+    pub fn look_ahead(&self) {
+        let start = (self.cursor + 1) as usize % BUCKETS;
+        let (word, skip) = (start / 64, start % 64);
+        let mut map = self.filled[word] >> skip | (self.filled[(word + 1) % WORDS] << 1) << (63 - skip);
         for _ in 0..LOOK {
             if map == 0 {
                 break;
             }
-            let b = (start + map.trailing_zeros() as usize) % BUCKETS;
+            let mut at = self.heads[(start + map.trailing_zeros() as usize) % BUCKETS];
             map &= map - 1;
-            let mut at = self.heads[b];
-            for _ in 0..LOOK_DEEP {
+            for _ in 1..LOOK_DEEP {
                 let Some(slot) = self.slots.get(at as usize) else { break };
-                seen ^= slot.order;
                 at = slot.next;
             }
+            self.slots.get(at as usize).map(ahead);
         }
-        seen
     }
 
     /// What is in hand.

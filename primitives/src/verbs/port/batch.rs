@@ -76,7 +76,12 @@ impl<'p, N: Nic> Batch<'p, N> {
     fn push(&mut self, peer: NodeId, verb: Verb, local: Sge, buf: &Buf) {
         let state = &mut *self.port.state.borrow_mut();
         match state.routes.lane(peer, self.lane) {
-            Some(queue) => self.stage(state, queue, verb, local, buf),
+            Some(queue) => {
+                if let Some(&(_, qp)) = state.routes.only.get(peer.index()) {
+                    self.port.nic.ahead(qp);
+                }
+                self.stage(state, queue, verb, local, buf)
+            }
             None => state.error = Some(VerbError::NoRoute { peer }),
         }
     }
