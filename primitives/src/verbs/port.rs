@@ -165,7 +165,7 @@ struct State {
     staged_on: Vec<u32>,
     /// Requests in backlogs.
     lined_up: usize,
-    /// Batches begun: each takes the next of several queues to a peer.
+    /// Which of several queues to a peer the batch takes; the next one takes the next.
     lane: u32,
     traffic: Traffic,
     /// Why the batch being built cannot be posted whole.
@@ -223,7 +223,9 @@ impl<N: Nic> Port<N> {
     pub fn new(nic: N, sched: Rc<Sched>, pool: BufPool, config: PortConfig) -> Port<N> {
         let inline_max = config.inline_max.min(nic.caps().max_inline);
         let per_doorbell = if config.doorbell_batching { config.doorbell_batch_max.max(1) } else { 1 };
-        Port { nic, sched, pool, config, inline_max, per_doorbell, state: RefCell::default() }
+        // The first batch takes the first lane.
+        let state = RefCell::new(State { lane: u32::MAX, ..State::default() });
+        Port { nic, sched, pool, config, inline_max, per_doorbell, state }
     }
 
     /// The NIC below.
