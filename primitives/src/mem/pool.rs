@@ -39,7 +39,9 @@ const BLOCK: usize = 64;
 type Block = Box<[Slot; BLOCK]>;
 
 impl Slot {
-    const EMPTY: Slot = Slot { place: Cell::new(0), refs: Cell::new(0), next: Cell::new(NO_SLOT) };
+    fn unused() -> Slot {
+        Slot { place: Cell::new(0), refs: Cell::new(0), next: Cell::new(NO_SLOT) }
+    }
 
     #[inline]
     fn offset(&self) -> u64 {
@@ -157,8 +159,8 @@ impl BufPool {
         }
         inner.carved.set(offset + bytes);
         let index = inner.made.replace(inner.made.get() + 1);
-        let block =
-            inner.blocks[index as usize / BLOCK].get_or_init(|| Box::new([const { Slot::EMPTY }; BLOCK]));
+        let block = inner.blocks[index as usize / BLOCK]
+            .get_or_init(|| Box::new(std::array::from_fn(|_| Slot::unused())));
         let slot = &block[index as usize % BLOCK];
         slot.place.set(offset | class as u64);
         Ok(index)
