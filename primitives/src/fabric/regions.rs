@@ -156,6 +156,22 @@ mod tests {
     }
 
     #[test]
+    fn a_registration_that_is_kept_knows_its_keys_until_they_are_withdrawn() {
+        let regions = Regions::default();
+        let keys = regions.register(&Region::new(64), Access::READ, (0, 0x1234_5000), "test").unwrap();
+        let kept = regions.by_lkey(keys.lkey).unwrap();
+        assert!(kept.has_lkey(keys.lkey) && kept.has_rkey(keys.rkey) && !kept.has_rkey(Rkey(0)));
+        assert!(regions.by_rkey(Rkey(keys.rkey.0 ^ 1 << 20)).is_none(), "a guessed key");
+        regions.deregister(keys);
+        assert!(!kept.has_lkey(keys.lkey) && !kept.has_rkey(keys.rkey));
+        assert!(regions.by_lkey(keys.lkey).is_none() && regions.by_rkey(keys.rkey).is_none());
+        for key in [0, keys.lkey.0, u32::MAX] {
+            assert!(!Registered::nothing().has_lkey(Lkey(key)) && !kept.has_lkey(Lkey(key)));
+            assert!(!Registered::nothing().has_rkey(Rkey(key)) && !kept.has_rkey(Rkey(key)));
+        }
+    }
+
+    #[test]
     fn the_limit_is_an_error() {
         let regions = Regions::default();
         let memory = Region::new(8);

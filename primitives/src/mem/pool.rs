@@ -352,6 +352,21 @@ mod tests {
     }
 
     #[test]
+    fn buffers_of_many_blocks_are_told_apart_and_taken_again() {
+        let count = 3 * BLOCK as u32 + 5;
+        let pool = pool(count as usize * SMALLEST as usize);
+        for _ in 0..2 {
+            let bufs: Vec<Buf> = (0..count).map(|_| pool.take(8).unwrap()).collect();
+            bufs.iter().enumerate().for_each(|(i, buf)| buf.set_word(0, i as u64));
+            assert!(bufs.iter().enumerate().all(|(i, buf)| buf.word(0) == i as u64));
+            assert_eq!(pool.in_use(), count as usize);
+            assert!(pool.take(8).is_err(), "all of it is in use");
+            drop(bufs);
+            assert_eq!(pool.in_use(), 0);
+        }
+    }
+
+    #[test]
     fn an_exhausted_pool_says_so() {
         let pool = pool(128);
         let _a = pool.take(128).unwrap();
