@@ -4,8 +4,8 @@
 use super::SetupError;
 use crate::mem::{Access, MemoryKeys, Region};
 use crate::verbs::{Lkey, Rkey, Sge};
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 /// Regions a node can register. Places are not used twice, so that a withdrawn key stays invalid.
 const MAX_REGIONS: usize = 1 << 12;
@@ -14,16 +14,42 @@ const INDEX: u32 = MAX_REGIONS as u32 - 1;
 /// One node's regions. Read by every thread that executes requests, without a lock.
 pub(super) struct Regions {
     // As long as an index masked by `INDEX` can be, so that a look-up checks no bounds.
-    slots: Box<[OnceLock<Registered>; MAX_REGIONS]>,
+    slots: Box<[OnceLock<Arc<Registered>>; MAX_REGIONS]>,
     count: AtomicUsize,
 }
 
-/// A region, what it may be used for, and its keys; once they are withdrawn, in their stead what no key of this place is.
-struct Registered {
-    region: Region,
-    access: Access,
-    lkey: AtomicU32,
-    rkey: AtomicU32,
+/// A region, what it may be used for, and its keys; once they are withdrawn, [`NO_KEY`] in their stead.
+pub(super) struct Registered {
+    lkey: AtomicU64,
+    rkey: AtomicU64,
+    pub(super) access: Access,
+    pub(super) region: Region,
+}
+
+/// More than any key.
+const NO_KEY: u64 = u64::MAX;
+
+impl Registered {
+    fn new(region: Region, access: Access, lkey: u64, rkey: u64) -> Arc<Registered> {
+        Arc::new(Registered { lkey: AtomicU64::new(lkey), rkey: AtomicU64::new(rkey), access, region })
+    }
+
+    /// What no key names.
+    pub(super) fn nothing() -> Arc<Registered> {
+        Registered::new(Region::new(0), Access::LOCAL, NO_KEY, NO_KEY)
+    }
+
+    /// Whether the key is this registration's, and not withdrawn.
+    #[inline(always)]
+    pub(super) fn has_lkey(&self, lkey: Lkey) -> bool {
+        self.lkey.load(Ordering::Acquire) == u64::from(lkey.0)
+    }
+
+    /// Whether the key is this registration's, and not withdrawn.
+    #[inline(always)]
+    pub(super) fn has_rkey(&self, rkey: Rkey) -> bool {
+        self.rkey.load(Ordering::Acquire) == u64::from(rkey.0)
+    }
 }
 
 impl Default for Regions {
@@ -53,31 +79,37 @@ impl Regions {
         };
         let key = |drawn: u32| drawn & !INDEX | index as u32;
         let keys = MemoryKeys { lkey: Lkey(key(drawn.0)), rkey: Rkey(key(drawn.1)) };
-        let (lkey, rkey) = (AtomicU32::new(keys.lkey.0), AtomicU32::new(keys.rkey.0));
-        let fresh = Registered { region: region.clone(), access, lkey, rkey };
+        let fresh = Registered::new(region.clone(), access, u64::from(keys.lkey.0), u64::from(keys.rkey.0));
         assert!(slot.set(fresh).is_ok(), "places are drawn once");
         Ok(keys)
     }
 
     /// Withdraws a registration; keys of no registration are ignored.
     pub(super) fn deregister(&self, keys: MemoryKeys) {
-        let (lkey, rkey) = (keys.lkey.0, keys.rkey.0);
-        if let Some(entry) = self.slots[(lkey & INDEX) as usize].get()
-            && entry.lkey.load(Ordering::Acquire) == lkey
-            && entry.rkey.load(Ordering::Acquire) == rkey
+        if let Some(entry) = self.slots[(keys.lkey.0 & INDEX) as usize].get()
+            && entry.has_lkey(keys.lkey)
+            && entry.has_rkey(keys.rkey)
         {
-            // Their low bits name another place.
-            entry.lkey.store(!lkey, Ordering::Release);
-            entry.rkey.store(!rkey, Ordering::Release);
+            entry.lkey.store(NO_KEY, Ordering::Release);
+            entry.rkey.store(NO_KEY, Ordering::Release);
         }
+    }
+
+    /// The registration of a local key.
+    pub(super) fn by_lkey(&self, lkey: Lkey) -> Option<Arc<Registered>> {
+        self.slots[(lkey.0 & INDEX) as usize].get().filter(|entry| entry.has_lkey(lkey)).cloned()
+    }
+
+    /// The registration of a remote key.
+    pub(super) fn by_rkey(&self, rkey: Rkey) -> Option<Arc<Registered>> {
+        self.slots[(rkey.0 & INDEX) as usize].get().filter(|entry| entry.has_rkey(rkey)).cloned()
     }
 
     /// The region of a local key, if it holds the range.
     #[inline(always)]
     pub(super) fn local(&self, sge: Sge) -> Option<&Region> {
         let entry = self.slots[(sge.lkey.0 & INDEX) as usize].get()?;
-        let good = entry.lkey.load(Ordering::Acquire) == sge.lkey.0
-            && entry.region.holds(sge.offset, u64::from(sge.len));
+        let good = entry.has_lkey(sge.lkey) && entry.region.holds(sge.offset, u64::from(sge.len));
         good.then_some(&entry.region)
     }
 
@@ -91,9 +123,7 @@ impl Regions {
         allowed: impl Fn(&Access) -> bool,
     ) -> Option<&Region> {
         let entry = self.slots[(rkey.0 & INDEX) as usize].get()?;
-        let good = entry.rkey.load(Ordering::Acquire) == rkey.0
-            && allowed(&entry.access)
-            && entry.region.holds(offset, len);
+        let good = entry.has_rkey(rkey) && allowed(&entry.access) && entry.region.holds(offset, len);
         good.then_some(&entry.region)
     }
 }
@@ -123,6 +153,22 @@ mod tests {
         regions.deregister(keys);
         assert!(regions.local(sge(keys.lkey, 8)).is_none());
         assert!(regions.remote(keys.rkey, 0, 8, readable).is_none());
+    }
+
+    #[test]
+    fn a_registration_that_is_kept_knows_its_keys_until_they_are_withdrawn() {
+        let regions = Regions::default();
+        let keys = regions.register(&Region::new(64), Access::READ, (0, 0x1234_5000), "test").unwrap();
+        let kept = regions.by_lkey(keys.lkey).unwrap();
+        assert!(kept.has_lkey(keys.lkey) && kept.has_rkey(keys.rkey) && !kept.has_rkey(Rkey(0)));
+        assert!(regions.by_rkey(Rkey(keys.rkey.0 ^ 1 << 20)).is_none(), "a guessed key");
+        regions.deregister(keys);
+        assert!(!kept.has_lkey(keys.lkey) && !kept.has_rkey(keys.rkey));
+        assert!(regions.by_lkey(keys.lkey).is_none() && regions.by_rkey(keys.rkey).is_none());
+        for key in [0, keys.lkey.0, u32::MAX] {
+            assert!(!Registered::nothing().has_lkey(Lkey(key)) && !kept.has_lkey(Lkey(key)));
+            assert!(!Registered::nothing().has_rkey(Rkey(key)) && !kept.has_rkey(Rkey(key)));
+        }
     }
 
     #[test]

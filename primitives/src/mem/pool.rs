@@ -8,7 +8,7 @@
 use super::ahead;
 use super::region::Region;
 use crate::verbs::work::{Lkey, Sge};
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell};
 use std::rc::Rc;
 
 const SMALLEST: u32 = 64;
@@ -29,21 +29,29 @@ pub struct PoolExhausted {
 /// A buffer's place. Those that are free form a list for each class.
 struct Slot {
     /// Its offset, a multiple of [`SMALLEST`], and below that its class.
-    place: u64,
+    place: Cell<u64>,
     refs: Cell<u32>,
     /// The next free one.
     next: Cell<u32>,
 }
 
+/// Slots are made so many at a time, and then stay where they are: they are looked up without a borrow.
+const BLOCK: usize = 64;
+type Block = Box<[Slot; BLOCK]>;
+
 impl Slot {
+    fn unused() -> Slot {
+        Slot { place: Cell::new(0), refs: Cell::new(0), next: Cell::new(NO_SLOT) }
+    }
+
     #[inline]
     fn offset(&self) -> u64 {
-        self.place & !u64::from(SMALLEST - 1)
+        self.place.get() & !u64::from(SMALLEST - 1)
     }
 
     #[inline]
     fn class(&self) -> usize {
-        self.place as usize % CLASSES
+        self.place.get() as usize % CLASSES
     }
 }
 
@@ -53,11 +61,13 @@ const NO_SLOT: u32 = u32::MAX;
 /// What taking and letting go of a small buffer needs comes first: a cache line with the counts in front of it.
 #[repr(C)]
 struct Inner {
-    slots: RefCell<Vec<Slot>>,
+    blocks: Box<[OnceCell<Block>]>,
     lkey: Lkey,
     /// By class: the buffer that came back last.
     free: [Cell<u32>; CLASSES],
+    /// Bytes, and slots, in use so far.
     carved: Cell<u64>,
+    made: Cell<u32>,
     region: Region,
 }
 
@@ -104,13 +114,16 @@ fn class_of(len: u32) -> usize {
 impl BufPool {
     /// A pool over the whole of `region`, registered under `lkey`.
     pub fn new(region: Region, lkey: Lkey) -> BufPool {
+        // No buffer is smaller than the smallest.
+        let slots = region.len().div_ceil(u64::from(SMALLEST)) as usize;
         BufPool {
             inner: Rc::new(Inner {
                 region,
                 lkey,
-                slots: RefCell::default(),
+                blocks: std::iter::repeat_with(OnceCell::new).take(slots.div_ceil(BLOCK)).collect(),
                 free: [const { Cell::new(NO_SLOT) }; CLASSES],
                 carved: Cell::new(0),
+                made: Cell::new(0),
             }),
         }
     }
@@ -130,8 +143,7 @@ impl BufPool {
         if slot == NO_SLOT {
             slot = self.carve(class, len)?;
         }
-        let slots = inner.slots.borrow();
-        let taken = &slots[slot as usize];
+        let taken = inner.slot(slot).expect("free buffers were made");
         inner.free[class].set(taken.next.get());
         taken.refs.set(1);
         Ok(Buf { inner: inner.clone(), slot, offset: taken.offset(), len })
@@ -147,14 +159,18 @@ impl BufPool {
             return Err(PoolExhausted { wanted: len, pool_bytes: inner.region.len() });
         }
         inner.carved.set(offset + bytes);
-        let mut slots = inner.slots.borrow_mut();
-        slots.push(Slot { place: offset | class as u64, refs: Cell::new(0), next: Cell::new(NO_SLOT) });
-        Ok(slots.len() as u32 - 1)
+        let index = inner.made.replace(inner.made.get() + 1);
+        let block = inner.blocks[index as usize / BLOCK]
+            .get_or_init(|| Box::new(std::array::from_fn(|_| Slot::unused())));
+        let slot = &block[index as usize % BLOCK];
+        slot.place.set(offset | class as u64);
+        Ok(index)
     }
 
     /// Buffers now referenced by programs or by requests in flight.
     pub fn in_use(&self) -> usize {
-        self.inner.slots.borrow().iter().filter(|s| s.refs.get() > 0).count()
+        let slots = self.inner.blocks.iter().filter_map(OnceCell::get).flat_map(|block| block.iter());
+        slots.filter(|slot| slot.refs.get() > 0).count()
     }
 
     /// Asks for what every buffer needs.
@@ -166,22 +182,26 @@ impl BufPool {
     /// Asks for what letting go of a buffer will look at.
     #[inline]
     pub(crate) fn ahead_of(&self, pinned: Pinned) {
-        self.inner.slots.borrow().get(pinned.0 as usize).map(ahead);
+        self.inner.slot(pinned.0).map(ahead);
     }
 
     #[inline]
     pub(crate) fn unpin(&self, pinned: Pinned) {
-        if pinned != Pinned::NONE {
-            self.inner.drop_ref(pinned.0);
-        }
+        self.inner.drop_ref(pinned.0);
     }
 }
 
 impl Inner {
-    #[inline]
+    /// None if it was not made.
+    #[inline(always)]
+    fn slot(&self, slot: u32) -> Option<&Slot> {
+        let block = self.blocks.get(slot as usize / BLOCK)?.get()?;
+        Some(&block[slot as usize % BLOCK])
+    }
+
+    #[inline(always)]
     fn drop_ref(&self, slot: u32) {
-        let slots = self.slots.borrow();
-        let s = &slots[slot as usize];
+        let Some(s) = self.slot(slot) else { return };
         let refs = s.refs.get() - 1;
         s.refs.set(refs);
         if refs == 0 {
@@ -277,8 +297,7 @@ impl Buf {
     /// Adds the reference of a request in flight.
     #[inline]
     pub(crate) fn pin(&self) -> Pinned {
-        let slots = self.inner.slots.borrow();
-        let refs = &slots[self.slot as usize].refs;
+        let refs = &self.inner.slot(self.slot).expect("a buffer is in its pool").refs;
         refs.set(refs.get() + 1);
         Pinned(self.slot)
     }
@@ -336,6 +355,21 @@ mod tests {
             let mut out = vec![0; buf.len() as usize];
             buf.read(0, &mut out);
             assert!(out.iter().all(|&b| b == i as u8 + 1));
+        }
+    }
+
+    #[test]
+    fn buffers_of_many_blocks_are_told_apart_and_taken_again() {
+        let count = 3 * BLOCK as u32 + 5;
+        let pool = pool(count as usize * SMALLEST as usize);
+        for _ in 0..2 {
+            let bufs: Vec<Buf> = (0..count).map(|_| pool.take(8).unwrap()).collect();
+            bufs.iter().enumerate().for_each(|(i, buf)| buf.set_word(0, i as u64));
+            assert!(bufs.iter().enumerate().all(|(i, buf)| buf.word(0) == i as u64));
+            assert_eq!(pool.in_use(), count as usize);
+            assert!(pool.take(8).is_err(), "all of it is in use");
+            drop(bufs);
+            assert_eq!(pool.in_use(), 0);
         }
     }
 

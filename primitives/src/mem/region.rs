@@ -103,6 +103,12 @@ impl Region {
         &self.words
     }
 
+    /// The word around byte `offset`, if the region holds it.
+    #[inline(always)]
+    pub(crate) fn word(&self, offset: u64) -> Option<&AtomicU64> {
+        self.words.get((offset / 8) as usize)
+    }
+
     /// Loads the word at byte `offset`, which must be a multiple of 8 inside the region.
     #[inline]
     pub fn load(&self, offset: u64) -> u64 {

@@ -35,7 +35,7 @@ use crate::mem::{Buf, BufPool, PoolExhausted, ahead};
 use crate::units::Nanos;
 use group::Groups;
 use queue::{Backlog, Line, Ring, held};
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::task::Poll;
@@ -166,9 +166,13 @@ struct State {
     staged_on: Vec<u32>,
     /// Requests in backlogs.
     lined_up: usize,
+    /// Which of several queues to a peer the batch takes; the next one takes the next.
+    lane: u32,
     traffic: Traffic,
     /// Why the batch being built cannot be posted whole.
     error: Option<VerbError>,
+    /// Why something was refused that nobody waits for, until its batch has been posted.
+    refused: Option<PostError>,
     /// By queue.
     rings: Vec<Ring>,
     backlogs: Vec<Backlog>,
@@ -183,12 +187,17 @@ struct State {
 }
 
 impl State {
-    /// Retires everything up to a completed request.
+    /// Retires everything up to a completed request. A function of its own, that calls no other in the usual case: what is
+    /// inlined at each place where a fabric hands a completion over would be called there, and save more registers.
     #[inline(never)]
     fn retire(&mut self, id: u64, status: WcStatus, sched: &Sched, pool: &BufPool) {
-        if let Some(line) = self.lines.get_mut(Line::index_of(id)) {
-            line.retire(id, status, &mut self.rings, &mut self.groups, sched, pool);
+        self.traffic.completions += 1;
+        let Some(line) = self.lines.get_mut(Line::index_of(id)) else { return };
+        if status != WcStatus::Success || !line.is_oldest(id) {
+            return line.retire(id, status, &mut self.rings, &mut self.groups, sched, pool);
         }
+        let group = line.retire_oldest(&self.rings, pool);
+        self.groups.finish(group, sched);
     }
 }
 
@@ -201,8 +210,6 @@ pub struct Port<N: Nic> {
     inline_max: u32,
     per_doorbell: u32,
     state: RefCell<State>,
-    next_lane: Cell<u32>,
-    building: Cell<bool>,
 }
 
 impl<N: Nic> Port<N> {
@@ -210,17 +217,9 @@ impl<N: Nic> Port<N> {
     pub fn new(nic: N, sched: Rc<Sched>, pool: BufPool, config: PortConfig) -> Port<N> {
         let inline_max = config.inline_max.min(nic.caps().max_inline);
         let per_doorbell = if config.doorbell_batching { config.doorbell_batch_max.max(1) } else { 1 };
-        Port {
-            nic,
-            sched,
-            pool,
-            config,
-            inline_max,
-            per_doorbell,
-            state: RefCell::default(),
-            next_lane: Cell::new(0),
-            building: Cell::new(false),
-        }
+        // The first batch takes the first lane.
+        let state = RefCell::new(State { lane: u32::MAX, ..State::default() });
+        Port { nic, sched, pool, config, inline_max, per_doorbell, state }
     }
 
     /// The NIC below.
@@ -298,10 +297,10 @@ impl<N: Nic> Port<N> {
     /// If another batch of this port is being built: a batch is built between two awaits.
     #[inline]
     pub fn batch(&self) -> Batch<'_, N> {
-        assert!(!self.building.replace(true), "a batch is already being built on this port");
-        let lane = self.next_lane.get();
-        self.next_lane.set(lane.wrapping_add(1));
-        Batch::new(self, lane)
+        match self.state.try_borrow_mut() {
+            Ok(state) => Batch::new(self, state),
+            Err(_) => two_batches(),
+        }
     }
 
     /// READs `len` bytes.
@@ -394,13 +393,11 @@ impl<N: Nic> Port<N> {
         let state = &mut *self.state.borrow_mut();
         let taken = self.nic.poll(64, |completion| {
             self.nic.charge(CpuWork::Completion);
-            if completion.opcode != WcOpcode::SendQueue {
-                state.traffic.recvs += 1;
+            if completion.opcode == WcOpcode::SendQueue {
+                state.retire(completion.id, completion.status, &self.sched, &self.pool);
+            } else {
                 receive(state, &completion);
-                return;
             }
-            state.traffic.completions += 1;
-            state.retire(completion.id, completion.status, &self.sched, &self.pool);
         });
         if taken == 0 {
             self.nic.charge(CpuWork::Poll);
@@ -497,7 +494,15 @@ impl<N: Nic> Port<N> {
     }
 }
 
+#[cold]
+#[inline(never)]
+fn two_batches() -> ! {
+    panic!("a batch is already being built on this port")
+}
+
+#[inline(never)]
 fn receive(state: &mut State, completion: &Completion) {
+    state.traffic.recvs += 1;
     let id = completion.id as usize;
     let Some(buf) = state.recvs.get_mut(id).and_then(Option::take) else { return };
     state.free_recvs.push(id as u32);

@@ -139,6 +139,19 @@ impl Verb {
         matches!(self, Verb::Read { .. } | Verb::CompareSwap { .. } | Verb::FetchAdd { .. })
     }
 
+    /// The remote memory that a one-sided verb names.
+    #[inline]
+    pub fn remote(&self) -> Option<(Rkey, u64)> {
+        match *self {
+            Verb::Read { rkey, offset }
+            | Verb::Write { rkey, offset }
+            | Verb::WriteImm { rkey, offset, .. }
+            | Verb::CompareSwap { rkey, offset, .. }
+            | Verb::FetchAdd { rkey, offset, .. } => Some((rkey, offset)),
+            Verb::Send { .. } => None,
+        }
+    }
+
     /// Whether this is an ATOMIC.
     pub fn is_atomic(&self) -> bool {
         matches!(self, Verb::CompareSwap { .. } | Verb::FetchAdd { .. })

@@ -17,7 +17,7 @@ use crate::verbs::{
 };
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -30,15 +30,24 @@ const OFFERS_PER_RNR_RETRY: u32 = 256;
 pub struct LoopbackNic {
     shared: Arc<Shared>,
     context: Arc<ContextShared>,
-    qps: RefCell<Vec<LocalQp>>,
-    done: RefCell<DoneQueue>,
-    /// Queue pairs whose requests wait for a receiver.
-    waiting: Cell<usize>,
-    /// Queue pairs that ever had a receive posted: the only ones to look at for arrivals.
-    receiving: RefCell<Vec<Arc<SharedQp>>>,
+    local: RefCell<Local>,
     rng: RefCell<Xoshiro256PlusPlus>,
 }
 
+/// What a post or a poll looks at, under one borrow.
+struct Local {
+    qps: Vec<LocalQp>,
+    done: DoneQueue,
+    /// Queue pairs whose requests wait for a receiver.
+    waiting: usize,
+    /// Requests are executed by the NIC thread.
+    threaded: bool,
+    /// Queue pairs that ever had a receive posted: the only ones to look at for arrivals.
+    receiving: Vec<Arc<SharedQp>>,
+}
+
+/// Aligned so that its place is a shift of its index.
+#[repr(align(128))]
 struct LocalQp {
     number: Qp,
     posted: u64,
@@ -52,6 +61,20 @@ struct LocalQp {
     offers: u32,
     /// Listed among those to look at for arrivals.
     receives: bool,
+}
+
+impl LocalQp {
+    /// Does a READ, WRITE or ATOMIC, if the queue has room and nothing is wrong with it. Returns false and has done nothing
+    /// if it is another case.
+    #[inline(always)]
+    fn move_words(&mut self, request: &WorkRequest) -> bool {
+        match &mut self.way {
+            Some(way) => {
+                self.posted - self.retired < self.depth && self.stalled.is_empty() && way.move_words(request)
+            }
+            None => false,
+        }
+    }
 }
 
 impl LoopbackNic {
@@ -69,13 +92,17 @@ impl LoopbackNic {
         });
         assert!(home.contexts[number].set(context.clone()).is_ok(), "context numbers are drawn once");
         let seed = shared.options.seed ^ (u64::from(node.0) << 32 | number as u64);
+        let local = Local {
+            qps: Vec::new(),
+            done: DoneQueue::new(),
+            waiting: 0,
+            threaded: shared.nic_thread.get().is_some(),
+            receiving: Vec::new(),
+        };
         LoopbackNic {
             shared,
             context,
-            qps: RefCell::default(),
-            done: RefCell::new(DoneQueue::new()),
-            waiting: Cell::new(0),
-            receiving: RefCell::default(),
+            local: RefCell::new(local),
             rng: RefCell::new(Xoshiro256PlusPlus::seed_from_u64(seed)),
         }
     }
@@ -91,9 +118,8 @@ impl LoopbackNic {
     }
 
     /// Executes a request and queues its completion. False if its receiver was not ready.
-    #[inline]
-    fn execute(&self, qp: &SharedQp, seq: u64, request: &WorkRequest) -> bool {
-        let status = if qp.end.state.load(Ordering::Relaxed) == STATE_ERROR {
+    fn execute(&self, done: &mut DoneQueue, qp: &SharedQp, seq: u64, request: &WorkRequest) -> bool {
+        let status = if qp.end.state() == STATE_ERROR {
             WcStatus::Flushed
         } else {
             match self.shared.execute(qp, request, None, Region::copy, || self.lose()) {
@@ -101,35 +127,7 @@ impl LoopbackNic {
                 Outcome::ReceiverNotReady => return false,
             }
         };
-        self.complete(qp, seq, request, status);
-        true
-    }
-
-    #[inline]
-    fn complete(&self, qp: &SharedQp, seq: u64, request: &WorkRequest, status: WcStatus) {
-        if status != WcStatus::Success {
-            qp.end.state.store(STATE_ERROR, Ordering::Release);
-        } else if !request.flags.signaled {
-            return;
-        }
-        self.done.borrow_mut().push(Done { qp: qp.number, id: request.id, status, seq });
-    }
-
-    /// The usual case on a way of its own: one READ or WRITE that nothing is wrong with, on a reliable connection. Returns
-    /// false and has done nothing if it is another case.
-    #[inline]
-    fn post_usual(&self, local: &mut LocalQp, request: &WorkRequest) -> bool {
-        let seq = local.posted;
-        let Some(way) = &local.way else { return false };
-        let no_room = seq - local.retired >= local.depth || !local.stalled.is_empty();
-        if no_room || request.flags.inline && !self.inlines(request) || !way.move_words(request) {
-            return false;
-        }
-        local.posted = seq + 1;
-        if request.flags.signaled {
-            let done = Done { qp: local.number, id: request.id, status: WcStatus::Success, seq };
-            self.done.borrow_mut().push(done);
-        }
+        complete(done, qp, seq, request, status);
         true
     }
 
@@ -140,8 +138,13 @@ impl LoopbackNic {
     }
 
     /// Posts any chain.
-    fn post_any(&self, local: &mut LocalQp, qp: Qp, chain: &[WorkRequest]) -> Result<(), PostError> {
-        if local.shared.end.state.load(Ordering::Relaxed) == STATE_INIT {
+    #[inline(never)]
+    fn post_any(&self, local: &mut Local, qp: Qp, chain: &[WorkRequest]) -> Result<(), PostError> {
+        let Local { qps, done, waiting, .. } = local;
+        let Some(local) = qps.get_mut(Self::index(qp)).filter(|l| l.number == qp) else {
+            return Err(PostError::UnknownQp { qp });
+        };
+        if local.shared.end.state() == STATE_INIT {
             return Err(PostError::NotReady { qp, state: QpState::Init });
         }
         let depth = local.shared.config.send_depth;
@@ -158,43 +161,54 @@ impl LoopbackNic {
                 thread.submit(Job::new(&self.shared, &self.context, &local.shared, seq, request));
             } else if !local.stalled.is_empty() {
                 local.stalled.push_back((seq, *request));
-            } else if !self.execute(&local.shared, seq, request) {
+            } else if !self.execute(done, &local.shared, seq, request) {
                 local.stalled.push_back((seq, *request));
-                self.waiting.set(self.waiting.get() + 1);
+                *waiting += 1;
             }
         }
         Ok(())
     }
 
     /// Offers stalled messages to their receivers once more.
-    fn offer_again(&self) {
+    #[cold]
+    fn offer_again(&self, local: &mut Local) {
         let mut still = 0;
-        for qp in self.qps.borrow_mut().iter_mut() {
+        for qp in &mut local.qps {
             while let Some(&(seq, request)) = qp.stalled.front() {
-                if !self.execute(&qp.shared, seq, &request) {
+                if !self.execute(&mut local.done, &qp.shared, seq, &request) {
                     qp.offers += 1;
                     let retries = u32::from(qp.shared.config.rnr_retry);
                     if retries >= 7 || qp.offers <= retries * OFFERS_PER_RNR_RETRY {
                         still += 1;
                         break;
                     }
-                    self.complete(&qp.shared, seq, &request, WcStatus::RnrRetryExceeded);
+                    complete(&mut local.done, &qp.shared, seq, &request, WcStatus::RnrRetryExceeded);
                 }
                 qp.offers = 0;
                 qp.stalled.pop_front();
             }
         }
-        self.waiting.set(still);
+        local.waiting = still;
     }
 
-    fn poll_nic_thread(&self) {
+    #[cold]
+    fn poll_nic_thread(&self, done: &mut DoneQueue) {
         if self.context.from_nic_len.load(Ordering::Acquire) == 0 {
             return;
         }
         let mut queue = self.context.from_nic.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         self.context.from_nic_len.store(0, Ordering::Release);
-        self.done.borrow_mut().extend(queue.drain(..));
+        done.extend(queue.drain(..));
     }
+}
+
+fn complete(done: &mut DoneQueue, qp: &SharedQp, seq: u64, request: &WorkRequest, status: WcStatus) {
+    if status != WcStatus::Success {
+        qp.end.set_state(STATE_ERROR);
+    } else if !request.flags.signaled {
+        return;
+    }
+    done.push(Done { qp: qp.number, id: request.id, status, seq });
 }
 
 impl Nic for LoopbackNic {
@@ -245,7 +259,7 @@ impl Nic for LoopbackNic {
             working: Mutex::default(),
         });
         assert!(self.context.qps[index].set(shared.clone()).is_ok(), "queue pair numbers are drawn once");
-        self.qps.borrow_mut().push(LocalQp {
+        self.local.borrow_mut().qps.push(LocalQp {
             number,
             posted: 0,
             retired: 0,
@@ -260,13 +274,13 @@ impl Nic for LoopbackNic {
     }
 
     fn address(&self, qp: Qp) -> QpAddress {
-        let qkey = self.qps.borrow()[Self::index(qp)].shared.config.qkey;
+        let qkey = self.local.borrow().qps[Self::index(qp)].shared.config.qkey;
         QpAddress { node: self.context.node, qpn: qp.0, qkey }
     }
 
     fn connect(&self, qp: Qp, peer: Option<QpAddress>) -> Result<(), SetupError> {
-        let mut qps = self.qps.borrow_mut();
-        let LocalQp { shared: local, way, .. } = &mut qps[Self::index(qp)];
+        let state = &mut *self.local.borrow_mut();
+        let LocalQp { shared: local, way, .. } = &mut state.qps[Self::index(qp)];
         let transport = local.config.transport;
         if transport != Transport::Ud {
             let Some(address) = peer else {
@@ -286,17 +300,17 @@ impl Nic for LoopbackNic {
             if local.peer.set(Peer { node, qp: Qp(qpn), end: other.end.clone() }).is_err() {
                 return Err(SetupError::Invalid(format!("queue pair {} is already connected", qp.0)));
             }
-            local.end.peer.store(End::name(node, Qp(qpn)), Ordering::Relaxed);
+            local.end.connect_to(End::name(node, Qp(qpn)));
             if transport == Transport::Rc && self.shared.nic_thread.get().is_none() {
                 *way = local.peer.get().map(|peer| Way::new(&self.shared, local, peer));
             }
         }
-        local.end.state.store(STATE_READY, Ordering::Release);
+        local.end.set_state(STATE_READY);
         Ok(())
     }
 
     fn qp_state(&self, qp: Qp) -> QpState {
-        match self.qps.borrow()[Self::index(qp)].shared.end.state.load(Ordering::Acquire) {
+        match self.local.borrow().qps[Self::index(qp)].shared.end.state() {
             STATE_INIT => QpState::Init,
             STATE_READY => QpState::ReadyToSend,
             _ => QpState::Error,
@@ -304,18 +318,18 @@ impl Nic for LoopbackNic {
     }
 
     fn reset_qp(&self, qp: Qp) {
-        let mut qps = self.qps.borrow_mut();
+        let Local { qps, done, .. } = &mut *self.local.borrow_mut();
         let local = &mut qps[Self::index(qp)];
         let shared = &local.shared;
-        if shared.end.state.load(Ordering::Acquire) == STATE_INIT {
+        if shared.end.state() == STATE_INIT {
             return;
         }
         // In error until it is empty: nobody delivers to it meanwhile.
-        shared.end.state.store(STATE_ERROR, Ordering::Release);
+        shared.end.set_state(STATE_ERROR);
         {
             let _working = shared.working.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
             shared.resets.fetch_add(1, Ordering::AcqRel);
-            self.poll_nic_thread();
+            self.poll_nic_thread(done);
         }
         while !shared.recv.is_empty() {
             flush_receives(shared);
@@ -325,31 +339,43 @@ impl Nic for LoopbackNic {
         local.stalled.clear();
         local.offers = 0;
         local.retired = local.posted;
-        self.done.borrow_mut().forget(qp);
-        shared.end.state.store(STATE_READY, Ordering::Release);
+        done.forget(qp);
+        shared.end.set_state(STATE_READY);
     }
 
-    #[inline]
+    #[inline(always)]
     fn post(&self, qp: Qp, chain: &[WorkRequest]) -> Result<(), PostError> {
-        let mut qps = self.qps.borrow_mut();
-        let Some(local) = qps.get_mut(Self::index(qp)).filter(|l| l.number == qp) else {
-            return Err(PostError::UnknownQp { qp });
-        };
-        if let [request] = chain
-            && self.post_usual(local, request)
+        let local = &mut *self.local.borrow_mut();
+        let mut rest = chain;
+        // The usual case on a way of its own: READs, WRITEs and ATOMICs that nothing is wrong with, on a reliable connection.
+        if let Some(queue) = local.qps.get_mut(Self::index(qp))
+            && queue.number == qp
         {
-            return Ok(());
+            while let [request, behind @ ..] = rest
+                && (!request.flags.inline || self.inlines(request))
+                && queue.move_words(request)
+            {
+                let seq = queue.posted;
+                queue.posted = seq + 1;
+                if request.flags.signaled {
+                    local.done.push(Done { qp, id: request.id, status: WcStatus::Success, seq });
+                }
+                rest = behind;
+            }
+            if rest.is_empty() && !chain.is_empty() {
+                return Ok(());
+            }
         }
-        self.post_any(local, qp, chain)
+        self.post_any(local, qp, rest)
     }
 
     fn post_recv(&self, qp: Qp, chain: &[RecvRequest]) -> Result<(), PostError> {
-        let mut qps = self.qps.borrow_mut();
+        let Local { qps, receiving, .. } = &mut *self.local.borrow_mut();
         let Some(local) = qps.get_mut(Self::index(qp)).filter(|l| l.shared.number == qp) else {
             return Err(PostError::UnknownQp { qp });
         };
         if !std::mem::replace(&mut local.receives, true) {
-            self.receiving.borrow_mut().push(local.shared.clone());
+            receiving.push(local.shared.clone());
         }
         for request in chain {
             if !local.shared.recv.post(request) {
@@ -361,20 +387,20 @@ impl Nic for LoopbackNic {
 
     #[inline]
     fn poll(&self, max: usize, mut sink: impl FnMut(Completion)) -> usize {
-        if self.shared.nic_thread.get().is_some() {
-            self.poll_nic_thread();
+        let local = &mut *self.local.borrow_mut();
+        if local.threaded {
+            self.poll_nic_thread(&mut local.done);
         }
-        if self.waiting.get() > 0 {
-            self.offer_again();
+        if local.waiting > 0 {
+            self.offer_again(local);
         }
-        let (mut qps, mut all_done) = (self.qps.borrow_mut(), self.done.borrow_mut());
         let mut taken = 0;
         while taken < max
-            && let Some(done) = all_done.pop()
+            && let Some(done) = local.done.waiting(taken)
         {
-            let local = &mut qps[Self::index(done.qp)];
-            local.retired = local.retired.max(done.seq + 1);
             taken += 1;
+            let queue = &mut local.qps[Self::index(done.qp)];
+            queue.retired = queue.retired.max(done.seq + 1);
             sink(Completion {
                 id: done.id,
                 qp: done.qp,
@@ -385,8 +411,9 @@ impl Nic for LoopbackNic {
                 from: None,
             });
         }
-        for qp in self.receiving.borrow().iter() {
-            if qp.end.state.load(Ordering::Relaxed) == STATE_ERROR {
+        local.done.forget_oldest(taken);
+        for qp in &local.receiving {
+            if qp.end.state() == STATE_ERROR {
                 flush_receives(qp);
             }
             while taken < max

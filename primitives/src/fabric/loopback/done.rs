@@ -32,17 +32,22 @@ impl DoneQueue {
         self.list.push(done);
     }
 
+    /// One that waits, behind `before` others.
     #[inline(always)]
-    pub(super) fn pop(&mut self) -> Option<Done> {
-        let done = *self.list.get(self.first)?;
-        self.first += 1;
-        if self.first == self.list.len() {
+    pub(super) fn waiting(&self, before: usize) -> Option<Done> {
+        self.list.get(self.first + before).copied()
+    }
+
+    /// Takes out so many of those that wait longest.
+    #[inline(always)]
+    pub(super) fn forget_oldest(&mut self, count: usize) {
+        self.first += count;
+        if self.first >= self.list.len() {
             self.list.clear();
             self.first = 0;
         } else if self.first >= TAKEN_MAX && self.first * 2 >= self.list.len() {
             self.move_up();
         }
-        Some(done)
     }
 
     #[cold]
@@ -80,7 +85,11 @@ mod tests {
                 queue.push(done);
                 model.push_back(done);
             } else {
-                assert_eq!(queue.pop(), model.pop_front());
+                let some = (draw >> 40 & 3) as usize;
+                let oldest: Vec<Done> = (0..some).map_while(|before| queue.waiting(before)).collect();
+                let count = some.min(model.len());
+                assert_eq!(oldest, model.drain(..count).collect::<Vec<_>>());
+                queue.forget_oldest(count);
             }
             if seq % 9_000 == 8_999 {
                 queue.forget(Qp(1));
@@ -91,8 +100,9 @@ mod tests {
             assert!(queue.list.len() <= 2 * model.len() + TAKEN_MAX + 1, "what was taken does not pile up");
         }
         while let Some(done) = model.pop_front() {
-            assert_eq!(queue.pop(), Some(done));
+            assert_eq!(queue.waiting(0), Some(done));
+            queue.forget_oldest(1);
         }
-        assert_eq!(queue.pop(), None);
+        assert_eq!(queue.waiting(0), None);
     }
 }

@@ -2,11 +2,14 @@
 
 use super::recv_ring::{Arrival, Claim};
 use super::{End, Node, Peer, STATE_ERROR, STATE_READY, Shared, SharedQp};
+use crate::fabric::regions::Registered;
 use crate::mem::{Access, Region};
 use crate::verbs::work::GRH_BYTES;
-use crate::verbs::{AddressHandle, NodeId, Qp, Rkey, Sge, Transport, Verb, WcOpcode, WcStatus, WorkRequest};
+use crate::verbs::{
+    AddressHandle, Lkey, NodeId, Qp, Rkey, Sge, Transport, Verb, WcOpcode, WcStatus, WorkRequest,
+};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// How executing a request ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,53 +25,112 @@ pub(super) trait CopyWords: Fn(&Region, u64, &Region, u64, u64) {}
 
 impl<F: Fn(&Region, u64, &Region, u64, u64)> CopyWords for F {}
 
-/// What a READ or WRITE on a connection looks at, gathered when it was connected.
+/// What a READ, WRITE or ATOMIC on a reliable connection looks at, gathered when it was connected.
 pub(super) struct Way {
-    here: Arc<End>,
-    there: Arc<End>,
-    /// This end's name, which the other end must know as its peer's.
-    name: u64,
-    home: Arc<Node>,
+    /// Both ends, and what they hold while the connection runs.
+    here: (Arc<End>, u64),
+    there: (Arc<End>, u64),
     peer: Arc<Node>,
+    home: Arc<Node>,
+    /// The regions named last. Mostly they are named again.
+    local: Arc<Registered>,
+    remote: Arc<Registered>,
 }
 
 impl Way {
     pub(super) fn new(shared: &Shared, qp: &SharedQp, peer: &Peer) -> Way {
         let node = |id: NodeId| shared.nodes[id.index()].clone();
+        let running = |node: NodeId, qp: Qp| End::running(End::name(node, qp));
         Way {
-            here: qp.end.clone(),
-            there: peer.end.clone(),
-            name: End::name(qp.node, qp.number),
+            here: (qp.end.clone(), running(peer.node, peer.qp)),
+            there: (peer.end.clone(), running(qp.node, qp.number)),
             home: node(qp.node),
             peer: node(peer.node),
+            local: Registered::nothing(),
+            remote: Registered::nothing(),
         }
     }
 
-    /// Does a READ or WRITE, if nothing is wrong with it; says whether. What is wrong, [`Shared::execute`] tells.
+    /// Does a READ or WRITE, or an ATOMIC on words, if nothing is wrong with it; says whether. What is wrong,
+    /// [`Shared::execute`] tells.
     #[inline(always)]
-    pub(super) fn move_words(&self, request: &WorkRequest) -> bool {
-        let (reads, rkey, offset) = match request.verb {
-            Verb::Read { rkey, offset } => (true, rkey, offset),
-            Verb::Write { rkey, offset } => (false, rkey, offset),
-            _ => return false,
-        };
-        let (sge, len) = (request.local, u64::from(request.local.len));
-        if self.here.state.load(Ordering::Relaxed) != STATE_READY
-            || !self.there.takes_from(self.name)
-            || !self.peer.alive.load(Ordering::Relaxed)
-        {
+    pub(super) fn move_words(&mut self, request: &WorkRequest) -> bool {
+        let runs = self.here.0.holds(self.here.1)
+            && self.there.0.holds(self.there.1)
+            && self.peer.alive.load(Ordering::Relaxed);
+        let sge = request.local;
+        let Some((rkey, offset)) = request.verb.remote() else { return false };
+        if !self.local.has_lkey(sge.lkey) || !self.remote.has_rkey(rkey) {
+            self.look_up(sge.lkey, rkey);
             return false;
         }
-        let Some(here) = self.home.regions.local(sge) else { return false };
-        let allowed = |access: &Access| if reads { access.remote_read } else { access.remote_write };
-        let Some(there) = self.peer.regions.remote(rkey, offset, len, allowed) else { return false };
-        if reads {
-            Region::copy(there, offset, here, sge.offset, len);
-        } else {
-            Region::copy(here, sge.offset, there, offset, len);
+        let (local, remote) = (&self.local.region, &self.remote.region);
+        let access = &self.remote.access;
+        let word = || words(local, sge, remote, offset);
+        runs && match request.verb {
+            Verb::Read { .. } if access.remote_read => match word() {
+                // Lock words and headers: by far the most frequent length.
+                Some((here, there)) => {
+                    here.store(there.load(Ordering::Acquire), Ordering::Release);
+                    true
+                }
+                None => copy_checked((remote, offset), (local, sge.offset), sge.len),
+            },
+            Verb::Write { .. } if access.remote_write => match word() {
+                Some((here, there)) => {
+                    there.store(here.load(Ordering::Acquire), Ordering::Release);
+                    true
+                }
+                None => copy_checked((local, sge.offset), (remote, offset), sge.len),
+            },
+            Verb::CompareSwap { expect, swap, .. } if access.remote_atomic => {
+                word().is_some_and(|(here, _)| {
+                    here.store(remote.compare_swap(offset, expect, swap), Ordering::Release);
+                    true
+                })
+            }
+            Verb::FetchAdd { add, .. } if access.remote_atomic => word().is_some_and(|(here, _)| {
+                here.store(remote.fetch_add(offset, add), Ordering::Release);
+                true
+            }),
+            _ => false,
         }
-        true
     }
+
+    /// For the next request: this one is looked up by whoever executes it.
+    #[cold]
+    fn look_up(&mut self, lkey: Lkey, rkey: Rkey) {
+        if let Some(local) = self.home.regions.by_lkey(lkey) {
+            self.local = local;
+        }
+        if let Some(remote) = self.peer.regions.by_rkey(rkey) {
+            self.remote = remote;
+        }
+    }
+}
+
+/// The one whole word that a request moves, at both ends, if it is one and is there.
+#[inline(always)]
+fn words<'r>(
+    local: &'r Region,
+    sge: Sge,
+    remote: &'r Region,
+    offset: u64,
+) -> Option<(&'r AtomicU64, &'r AtomicU64)> {
+    if sge.len != 8 || !(sge.offset | offset).is_multiple_of(8) {
+        return None;
+    }
+    Some((local.word(sge.offset)?, remote.word(offset)?))
+}
+
+/// Copies if both regions hold their range; says whether.
+fn copy_checked((from, from_offset): (&Region, u64), (to, to_offset): (&Region, u64), len: u32) -> bool {
+    let len = u64::from(len);
+    let holds = from.holds(from_offset, len) && to.holds(to_offset, len);
+    if holds {
+        Region::copy(from, from_offset, to, to_offset, len);
+    }
+    holds
 }
 
 impl Shared {
@@ -129,7 +191,7 @@ impl Shared {
         }
         let Some(to) = qp.peer.get() else { return Err(WcStatus::RemoteOperation) };
         let (peer, peer_qp) = (to.node, to.qp);
-        let answers = to.end.takes_from(End::name(qp.node, qp.number))
+        let answers = to.end.holds(End::running(End::name(qp.node, qp.number)))
             && self.nodes[peer.index()].alive.load(Ordering::Relaxed);
         let done = if answers {
             self.perform(peer, peer_qp, request, local, at, copy)
@@ -189,7 +251,7 @@ impl Shared {
                         (WcStatus::Success, WcStatus::Success)
                     }
                     _ => {
-                        receiver.end.state.store(STATE_ERROR, Ordering::Release);
+                        receiver.end.set_state(STATE_ERROR);
                         (WcStatus::LocalLength, WcStatus::RemoteInvalidRequest)
                     }
                 };
@@ -253,7 +315,7 @@ impl Shared {
         if !node.alive.load(Ordering::Relaxed)
             || receiver.config.transport != Transport::Ud
             || receiver.config.qkey != to.qkey
-            || receiver.end.state.load(Ordering::Acquire) != STATE_READY
+            || receiver.end.state() != STATE_READY
         {
             return;
         }

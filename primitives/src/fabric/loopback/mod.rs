@@ -27,7 +27,7 @@ use crate::verbs::{NodeId, Qp, QpConfig};
 use nic_thread::NicThread;
 use recv_ring::RecvRing;
 use std::collections::VecDeque;
-use std::sync::atomic::{self, AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{self, AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
@@ -110,13 +110,10 @@ struct SharedQp {
     working: Mutex<()>,
 }
 
-/// What the other end of a connection looks at before each request: one cache line, shared without a cycle.
+/// What the other end of a connection looks at before each request: one word, shared without a cycle. It holds the state
+/// and, once connected, the connected queue pair as [`End::name`] packs it.
 #[derive(Default)]
-struct End {
-    state: AtomicU8,
-    /// The connected queue pair as [`End::name`] packs it; zero before.
-    peer: AtomicU64,
-}
+struct End(AtomicU64);
 
 /// The other end of a connection.
 struct Peer {
@@ -126,14 +123,38 @@ struct Peer {
 }
 
 impl End {
+    /// Where the state is.
+    const STATE: u32 = 48;
+
+    /// A queue pair's name, not zero and clear of the state.
     fn name(node: NodeId, qp: Qp) -> u64 {
         1 << 63 | u64::from(node.0) << 32 | u64::from(qp.0)
     }
 
-    /// Whether the end runs and is connected to the queue pair of that name.
+    /// What the end of the queue pair's peer holds while it runs.
+    fn running(name: u64) -> u64 {
+        u64::from(STATE_READY) << Self::STATE | name
+    }
+
     #[inline]
-    fn takes_from(&self, name: u64) -> bool {
-        self.state.load(Ordering::Acquire) == STATE_READY && self.peer.load(Ordering::Relaxed) == name
+    fn state(&self) -> u8 {
+        (self.0.load(Ordering::Acquire) >> Self::STATE) as u8 & 3
+    }
+
+    fn set_state(&self, state: u8) {
+        let with = |word: u64| word & !(3 << Self::STATE) | u64::from(state) << Self::STATE;
+        let _ = self.0.fetch_update(Ordering::AcqRel, Ordering::Relaxed, |word| Some(with(word)));
+    }
+
+    /// Connects the end, once, to the queue pair of that name.
+    fn connect_to(&self, name: u64) {
+        self.0.fetch_or(name, Ordering::AcqRel);
+    }
+
+    /// Whether the end is connected to a queue pair and runs, see [`End::running`].
+    #[inline(always)]
+    fn holds(&self, running: u64) -> bool {
+        self.0.load(Ordering::Acquire) == running
     }
 }
 

@@ -240,7 +240,7 @@ impl Queue {
             self.jobs.pop_front();
             return true;
         }
-        let status = if self.qp.end.state.load(Ordering::Acquire) == STATE_ERROR {
+        let status = if self.qp.end.state() == STATE_ERROR {
             WcStatus::Flushed
         } else {
             let payload = job.inline.as_ref().map(|copy| (copy, 0));
@@ -264,7 +264,7 @@ impl Queue {
         };
         self.offers = 0;
         if status != WcStatus::Success {
-            self.qp.end.state.store(STATE_ERROR, Ordering::Release);
+            self.qp.end.set_state(STATE_ERROR);
         }
         let told = job.request.flags.signaled || status != WcStatus::Success;
         let done = told.then_some(Done { qp: self.qp.number, id: job.request.id, status, seq: job.seq });

@@ -6,6 +6,7 @@ use super::{Cost, Port, State, VerbError};
 use crate::fabric::{Nic, PostError};
 use crate::mem::Buf;
 use crate::verbs::{AddressHandle, Flags, NodeId, Remote, Sge, Verb, WorkRequest};
+use std::cell::RefMut;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -16,16 +17,19 @@ const GATHERED: u32 = u32::MAX;
 /// Requests that are posted together and awaited as one group.
 ///
 /// Requests to one queue pair keep their order; queue pairs are independent of each other.
+///
+/// The port is the batch's until it is posted or dropped: nothing else may be asked of it meanwhile but buffers.
 pub struct Batch<'p, N: Nic> {
     port: &'p Port<N>,
-    lane: u32,
+    state: RefMut<'p, State>,
     per_doorbell: u32,
 }
 
 impl<'p, N: Nic> Batch<'p, N> {
     #[inline]
-    pub(super) fn new(port: &'p Port<N>, lane: u32) -> Batch<'p, N> {
-        Batch { port, lane, per_doorbell: port.per_doorbell }
+    pub(super) fn new(port: &'p Port<N>, mut state: RefMut<'p, State>) -> Batch<'p, N> {
+        state.lane = state.lane.wrapping_add(1);
+        Batch { port, state, per_doorbell: port.per_doorbell }
     }
 
     /// Whether the requests of one queue pair share a doorbell, where the port's configuration lets them. They do
@@ -68,26 +72,25 @@ impl<'p, N: Nic> Batch<'p, N> {
     /// SEND of `len` bytes of `buf` from its start, as a datagram from `queue`.
     #[inline]
     pub fn send(&mut self, queue: u32, to: AddressHandle, buf: &Buf, len: u32) {
-        let state = &mut *self.port.state.borrow_mut();
-        self.stage(state, queue, Verb::Send { to: Some(to), imm: None }, buf.sge_part(0, len), buf);
+        self.stage(queue, Verb::Send { to: Some(to), imm: None }, buf.sge_part(0, len), buf);
     }
 
     #[inline]
     fn push(&mut self, peer: NodeId, verb: Verb, local: Sge, buf: &Buf) {
-        let state = &mut *self.port.state.borrow_mut();
-        match state.routes.lane(peer, self.lane) {
+        match self.state.routes.lane(peer, self.state.lane) {
             Some(queue) => {
-                if let Some(&(_, qp)) = state.routes.only.get(peer.index()) {
+                if let Some(&(_, qp)) = self.state.routes.only.get(peer.index()) {
                     self.port.nic.ahead(qp);
                 }
-                self.stage(state, queue, verb, local, buf)
+                self.stage(queue, verb, local, buf);
             }
-            None => state.error = Some(VerbError::NoRoute { peer }),
+            None => self.state.error = Some(VerbError::NoRoute { peer }),
         }
     }
 
     #[inline]
-    fn stage(&self, state: &mut State, queue: u32, verb: Verb, local: Sge, buf: &Buf) {
+    fn stage(&mut self, queue: u32, verb: Verb, local: Sge, buf: &Buf) {
+        let state = &mut *self.state;
         let inline = !verb.returns_data() && local.len <= self.port.inline_max;
         let flags = Flags { signaled: self.port.config.signal_all, inline };
         if state.staged.is_empty() {
@@ -105,7 +108,7 @@ impl<'p, N: Nic> Batch<'p, N> {
 
     /// Requests in the batch so far.
     pub fn len(&self) -> usize {
-        self.port.state.borrow().staged.len()
+        self.state.staged.len()
     }
 
     /// Whether the batch has no requests yet.
@@ -115,16 +118,15 @@ impl<'p, N: Nic> Batch<'p, N> {
 
     /// Posts the batch; await the result to know that all of it is done.
     #[inline]
-    pub fn post(self) -> Posted<'p, N> {
-        let port = self.port;
-        let state = &mut *port.state.borrow_mut();
+    pub fn post(mut self) -> Posted<'p, N> {
+        let (port, state) = (self.port, &mut *self.state);
         let verbs = state.staged.len() as u32;
         let group = state.groups.open(verbs, port.sched.current());
-        if let Some(error) = state.error.take() {
-            state.groups.note(group, error);
+        if state.error.is_some() {
+            state.note_for(group);
         }
         // A refusal is the group's result, or nobody's.
-        let (doorbells, _) = self.submit(state, group);
+        let doorbells = port.submit(state, group, self.per_doorbell);
         Posted { port, group, cost: Cost { verbs, doorbells, round_trips: 1 } }
     }
 
@@ -135,66 +137,45 @@ impl<'p, N: Nic> Batch<'p, N> {
     /// If a request was refused when posted. An error that happens later moves the queue pair to the error
     /// state, and the next request on it reports.
     #[inline]
-    pub fn post_passive(self) -> Result<Cost, VerbError> {
-        let port = self.port;
-        let state = &mut *port.state.borrow_mut();
-        if state.error.is_some() {
-            return Err(self.give_up(state));
+    pub fn post_passive(mut self) -> Result<Cost, VerbError> {
+        let (port, state) = (self.port, &mut *self.state);
+        if let Some(error) = state.error {
+            // What was staged goes as the batch is dropped.
+            return Err(error);
         }
         let verbs = state.staged.len() as u32;
-        let (doorbells, refused) = self.submit(state, NO_GROUP);
-        match refused {
-            Some(error) => Err(error),
+        let doorbells = port.submit(state, NO_GROUP, self.per_doorbell);
+        match state.refused.take() {
+            Some(refused) => Err(VerbError::Post(refused)),
             None => Ok(Cost { verbs, doorbells, round_trips: 0 }),
         }
-    }
-
-    /// Posts what was staged. Returns doorbells and the first refusal.
-    #[inline]
-    fn submit(self, state: &mut State, group: u32) -> (u32, Option<VerbError>) {
-        let (port, per_doorbell) = (self.port, self.per_doorbell as usize);
-        // Nothing is left to let go of.
-        std::mem::forget(self);
-        port.building.set(false);
-        let State { staged, staged_on, first_on, lines, rings, groups, lined_up, traffic, .. } = state;
-        let mut refused = None;
-        // The usual case: all on one queue, and nothing anywhere before them.
-        if *lined_up == 0
-            && let Some(line) = lines.get_mut(*first_on as usize)
-            && line.room() >= staged.len() as u64
-        {
-            if let [request] = &mut staged[..] {
-                let posted = port.post_one(line, rings, groups, request, group);
-                staged.clear();
-                traffic.doorbells += 1;
-                return (1, posted.err().map(VerbError::Post));
-            }
-            if staged_on.is_empty() {
-                let doorbells =
-                    port.post_group(line, rings, groups, staged, group, per_doorbell, &mut refused);
-                staged.clear();
-                traffic.doorbells += u64::from(doorbells);
-                return (doorbells, refused.map(VerbError::Post));
-            }
-        }
-        let doorbells = port.post_apart(state, group, per_doorbell, &mut refused);
-        (doorbells, refused.map(VerbError::Post))
-    }
-
-    /// Lets go of what was staged, for a reason.
-    #[cold]
-    fn give_up(self, state: &mut State) -> VerbError {
-        let reason = state.error.unwrap_or(VerbError::NoRoute { peer: self.port.nic.node() });
-        self.port.abandon(state);
-        std::mem::forget(self);
-        reason
     }
 }
 
 impl<N: Nic> Drop for Batch<'_, N> {
-    #[cold]
+    #[inline]
     fn drop(&mut self) {
-        self.port.abandon(&mut self.port.state.borrow_mut());
+        if !self.state.staged.is_empty() || self.state.error.is_some() {
+            self.port.abandon(&mut self.state);
+        }
+    }
+}
+
+impl State {
+    /// The batch being built fails for the reason that was found.
+    #[cold]
+    fn note_for(&mut self, group: u32) {
+        if let Some(error) = self.error.take() {
+            self.groups.note(group, error);
+        }
+    }
+
+    /// Keeps why something was refused for whoever posted it, if that is who must be told: a group knows already.
+    #[cold]
+    fn refuse(&mut self, group: u32, refused: PostError) {
+        if group == NO_GROUP {
+            self.refused = Some(refused);
+        }
     }
 }
 
@@ -202,13 +183,55 @@ impl<N: Nic> Port<N> {
     /// Lets go of the batch being built.
     #[cold]
     fn abandon(&self, state: &mut State) {
-        self.building.set(false);
         state.error = None;
         state.staged_on.clear();
         for request in state.staged.drain(..) {
             state.traffic.discount(&request.verb, request.local.len);
             self.pool.unpin(held(&request));
         }
+    }
+
+    /// Posts what was staged. Returns doorbells; the first refusal of what nobody waits for is left in [`State::refused`].
+    #[inline(never)]
+    fn submit(&self, state: &mut State, group: u32, per_doorbell: u32) -> u32 {
+        let State { staged, first_on, lines, rings, groups, lined_up, traffic, .. } = state;
+        // The usual case: one request, and nothing anywhere before it.
+        if *lined_up == 0
+            && let [request] = &mut staged[..]
+            && let Some(line) = lines.get_mut(*first_on as usize)
+            && line.room() > 0
+        {
+            let posted = self.post_one(line, rings, groups, request, group);
+            staged.clear();
+            traffic.doorbells += 1;
+            if let Err(refused) = posted {
+                state.refuse(group, refused);
+            }
+            return 1;
+        }
+        self.submit_several(state, group, per_doorbell)
+    }
+
+    #[inline(never)]
+    fn submit_several(&self, state: &mut State, group: u32, per_doorbell: u32) -> u32 {
+        let State { staged, staged_on, first_on, lines, rings, groups, lined_up, traffic, .. } = state;
+        let (per_doorbell, mut refused) = (per_doorbell as usize, None);
+        let doorbells = if *lined_up == 0
+            && staged_on.is_empty()
+            && let Some(line) = lines.get_mut(*first_on as usize)
+            && line.room() >= staged.len() as u64
+        {
+            let doorbells = self.post_group(line, rings, groups, staged, group, per_doorbell, &mut refused);
+            staged.clear();
+            traffic.doorbells += u64::from(doorbells);
+            doorbells
+        } else {
+            self.post_apart(state, group, per_doorbell, &mut refused)
+        };
+        if let Some(refused) = refused {
+            state.refuse(group, refused);
+        }
+        doorbells
     }
 
     /// Posts what was staged on several queues, or where something is lined up. Returns doorbells.

@@ -49,7 +49,7 @@ impl<N: Nic> Port<N> {
     }
 
     /// Posts a group's only request, for which its queue has room: what [`Port::post_chain`] does, without its loops.
-    #[inline]
+    #[inline(always)]
     pub(super) fn post_one(
         &self,
         line: &mut Line,
@@ -67,6 +67,12 @@ impl<N: Nic> Port<N> {
             self.after_refusal(line, rings, groups, chain, &|_| group, 0..1, refused);
         }
         posted
+    }
+
+    /// Rings a queue's doorbell. The fabric's post is compiled once more for [`Port::post_one`], into it.
+    #[inline(never)]
+    fn ring(&self, line: &Line, chain: &[WorkRequest]) -> Result<(), PostError> {
+        self.nic.post(line.qp, chain)
     }
 
     /// Puts a request in its queue and charges for building it.
@@ -102,7 +108,7 @@ impl<N: Nic> Port<N> {
             }
             self.nic.charge(CpuWork::Doorbell);
             doorbells += 1;
-            start = match self.nic.post(line.qp, &chain[start..end]) {
+            start = match self.ring(line, &chain[start..end]) {
                 Ok(()) => end,
                 Err(refused) => {
                     first_refusal.get_or_insert(refused);

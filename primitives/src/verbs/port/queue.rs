@@ -190,8 +190,14 @@ impl Line {
         }
     }
 
+    /// Whether a request is in flight here with none before it.
+    #[inline(always)]
+    pub(super) fn is_oldest(&self, id: u64) -> bool {
+        self.in_flight > 0 && id.wrapping_sub(self.retired()) & SEQ_MASK == 0
+    }
+
     /// Retires everything up to the completed request.
-    #[inline]
+    #[inline(never)]
     pub(super) fn retire(
         &mut self,
         id: u64,
@@ -206,8 +212,10 @@ impl Line {
             // Of before a reset, or not ours.
             return;
         }
-        if behind > 0 {
-            self.retire_unsignaled(behind, rings, groups, sched, pool);
+        for _ in 0..behind {
+            // These had no completion of their own.
+            let group = self.retire_oldest(rings, pool);
+            groups.finish(group, sched);
         }
         let group = self.retire_oldest(rings, pool);
         if status != WcStatus::Success {
@@ -218,27 +226,11 @@ impl Line {
 
     /// Retires the oldest request in flight; returns its group.
     #[inline(always)]
-    fn retire_oldest(&mut self, rings: &mut [Ring], pool: &BufPool) -> u32 {
+    pub(super) fn retire_oldest(&mut self, rings: &[Ring], pool: &BufPool) -> u32 {
         let Entry { group, pinned } = self.oldest(rings);
         self.in_flight -= 1;
         pool.unpin(pinned);
         group
-    }
-
-    /// Retires so many requests that had no completion of their own.
-    #[inline(never)]
-    fn retire_unsignaled(
-        &mut self,
-        count: u64,
-        rings: &mut [Ring],
-        groups: &mut Groups,
-        sched: &Sched,
-        pool: &BufPool,
-    ) {
-        for _ in 0..count {
-            let group = self.retire_oldest(rings, pool);
-            groups.finish(group, sched);
-        }
     }
 
     /// Ends everything in flight as flushed: the queue pair was reset.
