@@ -20,10 +20,11 @@ struct Round {
     most: usize,
 }
 
-const ROUNDS: [Round; 3] = [
-    Round { commits: 300.0, each: 5.0, within: 0.88, most: 14 },
-    Round { commits: 2_000.0, each: 15.0, within: 0.95, most: 5 },
-    Round { commits: 6_000.0, each: 30.0, within: 0.0, most: 1 },
+const ROUNDS: [Round; 4] = [
+    Round { commits: 100.0, each: 3.0, within: 0.8, most: 40 },
+    Round { commits: 400.0, each: 5.0, within: 0.9, most: 12 },
+    Round { commits: 1_500.0, each: 12.0, within: 0.95, most: 4 },
+    Round { commits: 4_000.0, each: EACH, within: 0.0, most: 1 },
 ];
 
 /// Before the first round the tuner's choice runs alone, to tell how long it is; so many commits, by the tuner's word.
@@ -31,11 +32,12 @@ const PILOT: f64 = 200.0;
 
 /// The winner and the choice are measured with so many other seeds, and make so many commits with each.
 const SEEDS: u64 = 4;
-const MEASURED: f64 = 4_000.0;
+const MEASURED: f64 = 2_000.0;
+const EACH: f64 = 25.0;
 
 /// Most transactions that a run may commit, its warm-up included, where the best plan comes out as it should. Slack is for rates
 /// that turn out higher than they were.
-pub(super) const MOST_COMMITS: u64 = 6_000 * 5 / 4;
+pub(super) const MOST_COMMITS: u64 = 4_000 * 5 / 4;
 
 /// Seeds of the last measurement lie beyond those that are drawn.
 const SEEDS_APART: u64 = 1_000_000;
@@ -62,7 +64,8 @@ pub(super) struct Outcome<'a> {
 
 /// What all runs of a race share.
 struct Track<'a> {
-    spec: &'a RunSpec,
+    spec: RunSpec,
+    fabric: Fabric,
     context: &'a Context,
     runs: u64,
     events: u64,
@@ -78,18 +81,19 @@ pub(super) fn run<'a>(
     chosen: &'a Candidate,
     context: &Context,
 ) -> Result<Outcome<'a>, CliError> {
-    let mut track = Track { spec, context, runs: 0, events: 0 };
+    let fabric = Fabric::open(&spec.fabric, spec.seed)?;
+    let mut track = Track { spec: spec.clone(), fabric, context, runs: 0, events: 0 };
     let customers = f64::from(chosen.plan.coroutines) * f64::from(spec.nodes) * f64::from(spec.threads);
-    let pilot = PILOT / chosen.forecast.committed_per_s.max(1.0);
-    let mut fastest = track.one(spec.seed, chosen, pilot)?.per_s.max(1.0);
+    let foretold = chosen.forecast.committed_per_s.max(1.0);
+    let mut fastest = positive(track.one(chosen, PILOT / foretold)?).unwrap_or(foretold);
     let mut runners: Vec<(&Candidate, Rate)> = plans.iter().map(|&plan| (plan, Rate::default())).collect();
     for round in &ROUNDS {
         let length = round.commits.max(round.each * customers) / fastest;
         for (candidate, rate) in &mut runners {
-            *rate = track.one(spec.seed, candidate, length)?;
+            *rate = track.one(candidate, length)?;
         }
         runners.sort_by(|a, b| b.1.per_s.total_cmp(&a.1.per_s));
-        fastest = runners[0].1.per_s.max(1.0);
+        fastest = positive(runners[0].1).unwrap_or(fastest);
         let mut place = 0;
         runners.retain(|(_, rate)| {
             place += 1;
@@ -100,9 +104,10 @@ pub(super) fn run<'a>(
     let same = std::ptr::eq(winner, chosen);
     let mut both = Vec::new();
     for seed in (1..=SEEDS).map(|n| spec.seed + n * SEEDS_APART) {
-        let length = MEASURED.max(ROUNDS[2].each * customers) / fastest;
-        let got = track.one(seed, chosen, length)?;
-        both.push((if same { got } else { track.one(seed, winner, length)? }, got));
+        track.seed(seed)?;
+        let length = MEASURED.max(EACH * customers) / fastest;
+        let got = track.one(chosen, length)?;
+        both.push((if same { got } else { track.one(winner, length)? }, got));
     }
     let mean = |of: &dyn Fn(&(Rate, Rate)) -> f64| both.iter().map(of).sum::<f64>() / both.len() as f64;
     let best = Rate { per_s: mean(&|r| r.0.per_s), aborted: mean(&|r| r.0.aborted) };
@@ -115,14 +120,25 @@ pub(super) fn run<'a>(
 }
 
 impl Track<'_> {
+    /// From now on, runs have this seed.
+    fn seed(&mut self, seed: u64) -> Result<(), CliError> {
+        self.spec.seed = seed;
+        self.fabric = Fabric::open(&self.spec.fabric, seed)?;
+        Ok(())
+    }
+
     /// Runs a plan for so many seconds of virtual time.
-    fn one(&mut self, seed: u64, candidate: &Candidate, seconds: f64) -> Result<Rate, CliError> {
+    fn one(&mut self, candidate: &Candidate, seconds: f64) -> Result<Rate, CliError> {
         let length = Nanos((seconds * 1e9) as u64 + 1);
-        let spec = RunSpec { duration: Span::from_ns(length.0), precision: None, seed, ..self.spec.clone() };
-        let fabric = Fabric::open(&spec.fabric, seed)?;
+        let spec = RunSpec { duration: Span::from_ns(length.0), precision: None, ..self.spec.clone() };
         let plan = NamedPlan::new(candidate.plan.to_string(), candidate.plan, None);
-        let run =
-            transact::run(&spec, &fabric, &plan, Keep { history: false }, self.context.interrupt.flag())?;
+        let run = transact::run(
+            &spec,
+            &self.fabric,
+            &plan,
+            Keep { history: false },
+            self.context.interrupt.flag(),
+        )?;
         if self.context.interrupt.asked() {
             return Err(CliError::interrupted());
         }
@@ -140,6 +156,10 @@ impl Track<'_> {
         (self.runs, self.events) = (self.runs + 1, self.events + run.result.facts.events);
         Ok(Rate { per_s: run.result.committed_per_s(), aborted: run.result.aborted_share().unwrap_or(0.0) })
     }
+}
+
+fn positive(rate: Rate) -> Option<f64> {
+    (rate.per_s > 0.0).then_some(rate.per_s)
 }
 
 fn had_no_room(stats: &WorkerStats) -> bool {
