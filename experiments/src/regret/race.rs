@@ -109,13 +109,7 @@ pub(super) fn run<'a>(
         let got = track.one(chosen, length)?;
         both.push((if same { got } else { track.one(winner, length)? }, got));
     }
-    let mean = |of: &dyn Fn(&(Rate, Rate)) -> f64| both.iter().map(of).sum::<f64>() / both.len() as f64;
-    let best = Rate { per_s: mean(&|r| r.0.per_s), aborted: mean(&|r| r.0.aborted) };
-    let got = Rate { per_s: mean(&|r| r.1.per_s), aborted: mean(&|r| r.1.aborted) };
-    let share = if best.per_s > 0.0 { got.per_s / best.per_s } else { 0.0 };
-    // Of a ratio of means, to first order.
-    let off = mean(&|r| (r.1.per_s - share * r.0.per_s).powi(2)) / (SEEDS as f64 - 1.0);
-    let regret_error = if best.per_s > 0.0 { off.sqrt() / best.per_s } else { 0.0 };
+    let (best, got, regret_error) = compared(&both);
     Ok(Outcome { winner, best, chosen: got, regret_error, runs: track.runs, events: track.events })
 }
 
@@ -158,10 +152,58 @@ impl Track<'_> {
     }
 }
 
+/// Means of rates that were measured in pairs, the better plan's first, and the standard error of their ratio, to first order:
+/// both of a pair had the same seed, and what they share is not in it.
+fn compared(pairs: &[(Rate, Rate)]) -> (Rate, Rate, f64) {
+    let mean = |of: &dyn Fn(&(Rate, Rate)) -> f64| pairs.iter().map(of).sum::<f64>() / pairs.len() as f64;
+    let best = Rate { per_s: mean(&|r| r.0.per_s), aborted: mean(&|r| r.0.aborted) };
+    let got = Rate { per_s: mean(&|r| r.1.per_s), aborted: mean(&|r| r.1.aborted) };
+    if best.per_s <= 0.0 {
+        return (best, got, 0.0);
+    }
+    let share = got.per_s / best.per_s;
+    let off = mean(&|r| (r.1.per_s - share * r.0.per_s).powi(2)) / (pairs.len() as f64 - 1.0);
+    (best, got, off.sqrt() / best.per_s)
+}
+
 fn positive(rate: Rate) -> Option<f64> {
     (rate.per_s > 0.0).then_some(rate.per_s)
 }
 
 fn had_no_room(stats: &WorkerStats) -> bool {
     stats.aborts.of(Abort::TableFull.name()) > 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pairs(rates: &[(f64, f64)]) -> Vec<(Rate, Rate)> {
+        let rate = |per_s| Rate { per_s, aborted: 0.0 };
+        rates.iter().map(|&(best, got)| (rate(best), rate(got))).collect()
+    }
+
+    #[test]
+    fn what_both_of_a_pair_share_is_no_uncertainty() {
+        let (best, got, off) = compared(&pairs(&[(100.0, 90.0), (200.0, 180.0), (60.0, 54.0)]));
+        assert!(
+            (best.per_s - 120.0).abs() < 1e-9 && (got.per_s - 108.0).abs() < 1e-9 && off < 1e-12,
+            "{off}"
+        );
+        // Two pairs whose ratios are 0.8 and 1: their mean is off by the half of the difference.
+        let (_, _, off) = compared(&pairs(&[(100.0, 80.0), (100.0, 100.0)]));
+        assert!((off - 0.1).abs() < 1e-12, "{off}");
+        assert_eq!(compared(&pairs(&[(0.0, 0.0), (0.0, 0.0)])).2, 0.0);
+    }
+
+    #[test]
+    fn a_race_commits_no_more_than_tables_have_room_for() {
+        let most =
+            ROUNDS.iter().map(|round| round.commits.max(round.each * MOST_CUSTOMERS)).fold(0.0, f64::max);
+        let most = most.max(MEASURED.max(EACH * MOST_CUSTOMERS));
+        assert!(most * 1.25 <= MOST_COMMITS as f64, "{most}");
+    }
+
+    /// Nodes, threads and coroutines of the largest load that is drawn.
+    const MOST_CUSTOMERS: f64 = 4.0 * 2.0 * 16.0;
 }
