@@ -30,8 +30,7 @@ use phases::plan::Phase;
 use phases::rule::{Abort, Owner, Stamp};
 use phases::store::{Layout, TableId};
 use phases::txn::{Intent, Txn};
-use primitives::exec::sleep_until;
-use primitives::fabric::{CpuWork, Nic};
+use primitives::exec::{sleep_until, think};
 use primitives::measure::Meter;
 use primitives::mem::PoolExhausted;
 use primitives::units::Nanos;
@@ -368,14 +367,7 @@ impl<P: Protocol, O: PhaseOps> Session<P, O> {
     /// Computes for so long, in the middle of the transaction: declared work where time is virtual, a busy core where it is
     /// real.
     pub fn think(&self, span: Nanos) {
-        let nic = self.port.nic();
-        nic.charge(CpuWork::Think(span));
-        if span.0 > 0 && !nic.caps().virtual_time {
-            let until = self.port.now() + span;
-            while self.port.now() < until {
-                std::hint::spin_loop();
-            }
-        }
+        think(&self.port, span);
     }
 
     /// Words of payload of a record.

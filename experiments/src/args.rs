@@ -225,6 +225,18 @@ pub struct StudyArgs {
     #[allow(missing_docs)]
     #[command(flatten)]
     pub time: TimeArgs,
+    /// Payload of a record in bytes, a multiple of 8; several, joined by commas, are compared.
+    #[arg(long, value_name = "BYTES,…", value_delimiter = ',', allow_negative_numbers = true, default_value = "16", value_parser = values::payload)]
+    pub payload: Vec<u32>,
+    /// Skew of the keys, the exponent of Zipf's law: 0 is uniform, 0.99 YCSB's; several are compared.
+    #[arg(long, value_name = "EXPONENT,…", value_delimiter = ',', allow_negative_numbers = true, default_value = "0", value_parser = values::skew)]
+    pub skew: Vec<f64>,
+    /// Records of an operation; several are compared.
+    #[arg(long, value_name = "N,…", value_delimiter = ',', allow_negative_numbers = true, default_value = "4", value_parser = values::records)]
+    pub records: Vec<u32>,
+    /// CPU load: what a core computes for each operation, 2us for example, while requests to it wait; several are compared.
+    #[arg(long, value_name = "TIME,…", value_delimiter = ',', allow_negative_numbers = true, default_value = "0us", value_parser = values::think)]
+    pub think: Vec<Span>,
     /// Points measured at a time; cores on sim, 1 where time is real.
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = values::jobs)]
     pub jobs: Option<usize>,

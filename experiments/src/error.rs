@@ -146,8 +146,11 @@ impl CliError {
             (_, true) => "\u{1b}[1;31merror:\u{1b}[0m ".to_owned(),
             (_, false) => "error: ".to_owned(),
         };
-        let _ = writeln!(text, "{}", self.message);
-        if let Some(snippet) = &self.snippet {
+        let _ = writeln!(text, "{}", short(&self.message));
+        // The message has the place anyway; lines that no terminal can show help nobody.
+        if let Some(snippet) =
+            self.snippet.as_ref().filter(|s| s.text.lines().all(|line| line.len() <= LONGEST))
+        {
             let shown = Shown(NamedSource::new(&snippet.name, snippet.text.clone()), snippet.offset);
             let mut drawn = String::new();
             let handler = GraphicalReportHandler::new_themed(theme).with_context_lines(1);
@@ -158,10 +161,10 @@ impl CliError {
             }
         }
         for cause in &self.causes {
-            let _ = writeln!(text, "  because: {cause}");
+            let _ = writeln!(text, "  because: {}", short(cause));
         }
         if let Some(hint) = &self.hint {
-            let _ = writeln!(text, "  hint: {hint}");
+            let _ = writeln!(text, "  hint: {}", short(hint));
         }
         text
     }
@@ -201,6 +204,19 @@ impl From<io::Error> for CliError {
             _ => CliError::usage("cannot write to stdout").caused_by(&error),
         }
     }
+}
+
+/// Most characters of a message, and of a file's line: what a file says may be in it, and can be as long as the file.
+const LONGEST: usize = 2000;
+
+/// A message without its middle, if it is too long to be read.
+fn short(text: &str) -> std::borrow::Cow<'_, str> {
+    if text.len() <= LONGEST {
+        return text.into();
+    }
+    let from = |least: usize| text.char_indices().map(|(at, _)| at).find(|&at| at >= least).unwrap_or(0);
+    let (head, tail) = (from(300), from(text.len() - 300));
+    format!("{} … {}", &text[..head], &text[tail..]).into()
 }
 
 /// Byte offset of a line and column, held within the text.
@@ -254,6 +270,15 @@ mod tests {
             assert!(text.contains(part), "no {part} in\n{text}");
         }
         assert!(!text.contains('\u{1b}'), "{text}");
+    }
+
+    #[test]
+    fn what_no_terminal_can_show_is_left_out() {
+        let long = "é".repeat(100_000);
+        let text = CliError::usage(format!("unknown key `{long}` of many"))
+            .at("a.yaml", &format!("question: why\n{long}: 3\n"), 2, 1)
+            .render(false);
+        assert!(text.len() < 1000 && text.contains('…') && text.ends_with(" of many\n"), "{text}");
     }
 
     #[test]

@@ -8,6 +8,10 @@
 
 use nix::sys::resource::{Usage, UsageWho, getrusage};
 use primitives::measure::{ResultDir, Row, TableName};
+use primitives::units::Nanos;
+
+use crate::error::CliError;
+use crate::interrupt::Interrupt;
 
 /// Preemptions per second of CPU time above which a point counts as taken on a busy machine: Linux gives contending
 /// threads slices of 3 to 4 ms (some 300 switches a second), and an idle machine stays below a few tens.
@@ -19,6 +23,46 @@ pub const WARNING: &str =
 
 /// CPU time below which a rate of preemptions says nothing, in seconds.
 const LEAST_CPU_S: f64 = 0.01;
+
+/// How often a point at which nothing ended is measured again, where time is real; each time for four times as long.
+const AGAIN: u32 = 3;
+
+/// Measures a point, for `window` at first; `ended` says how many requests or operations ended in it. A point without any says
+/// nothing and must not be kept as if it did: on a machine that had other things to do it is measured again, for longer.
+///
+/// # Errors
+/// As `measure`; if nothing ended; Ctrl-C.
+pub fn until_something_ended<T>(
+    window: Nanos,
+    virtual_time: bool,
+    interrupt: &Interrupt,
+    measure: impl Fn(Nanos) -> Result<T, CliError>,
+    ended: impl Fn(&T) -> u64,
+) -> Result<T, CliError> {
+    let longest = Nanos(window.0.saturating_mul(4u64.pow(AGAIN)));
+    let mut window = window;
+    loop {
+        let found = measure(window)?;
+        if interrupt.asked() {
+            return Err(CliError::interrupted());
+        }
+        if ended(&found) > 0 {
+            return Ok(found);
+        }
+        if virtual_time {
+            return Err(
+                CliError::check(format!("nothing ended within {window}")).hint("give a longer --duration")
+            );
+        }
+        if window >= longest {
+            return Err(CliError::check(format!(
+                "nothing ended within {window}: the machine has other things to do"
+            ))
+            .hint("run the same command again on an idle machine: it goes on with what is missing"));
+        }
+        window = Nanos(window.0.saturating_mul(4));
+    }
+}
 
 /// Counts from its making on. Process-wide: points measured side by side share their count.
 pub struct Watch {

@@ -585,3 +585,53 @@ fn coroutines_of_the_command_line_override_those_of_a_plan() {
     let record = std::fs::read_to_string(dir.path().join("cold/run.json")).unwrap();
     assert!(record.contains("started cold"), "{record}");
 }
+
+#[test]
+fn a_study_varies_what_it_is_asked_to_and_draws_it() {
+    let temp = tempfile::tempdir().unwrap();
+    let out = temp.path().join("study");
+    let out = out.to_str().unwrap();
+    let asked = [
+        "study",
+        "execution",
+        "--fabric",
+        "sim:cx4-edr",
+        "--nodes",
+        "2",
+        "--coroutines",
+        "2",
+        "--duration",
+        "50us",
+    ];
+    let varied = ["--payload", "16,256,16", "--think", "0us,2us", "--json", "-", "--out", out];
+    let output = run(&[&asked[..], &varied[..]].concat());
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    let told: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let points = told["points"].as_array().unwrap();
+    assert_eq!(points.len(), 4 * 2 * 2 * 2, "variants, coroutines, payloads, loads");
+    let rate = |payload: &str, think: &str| -> f64 {
+        let is = |p: &&serde_json::Value| {
+            p["variant"] == "one-sided-cache"
+                && p["coroutines"] == "2"
+                && p["payload_bytes"] == payload
+                && p["think_us"] == think
+        };
+        points.iter().find(is).unwrap()["rate_per_s"].as_str().unwrap().parse().unwrap()
+    };
+    assert!(rate("16", "0") > rate("256", "0") && rate("16", "0") > rate("16", "2"));
+    let page = temp.path().join("page");
+    let output = run(&["report", out, "--out", page.to_str().unwrap()]);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    let drawn = std::fs::read_to_string(page.join("figures/study-study.svg")).unwrap();
+    for part in ["Rate by payload, bytes a record", "Rate by what a core computes", "one-sided-cache"] {
+        assert!(drawn.contains(part), "no {part}");
+    }
+    refused(&["study", "commit", "--skew", "-1"], 2, &["an exponent from 0"]);
+    refused(&["study", "commit", "--payload", "12"], 2, &["a multiple of 8"]);
+    refused(&["study", "commit", "--think", "2"], 2, &["2 of what?"]);
+    refused(
+        &["study", "execution", "--fabric", "sim:cx4-edr", "--payload", "8192"],
+        2,
+        &["8192 B", "no variant"],
+    );
+}

@@ -124,3 +124,41 @@ fn nonsense_is_refused() {
         assert!(matches!(refused, Err(StudyError::Spec(_))), "{spec:?}");
     }
 }
+
+#[test]
+fn payload_skew_and_load_change_what_they_should() {
+    let [_, sim] = fabrics();
+    let rate = |subject: Subject, name: &str, change: &dyn Fn(Spec) -> Spec| {
+        let variant = subject.variants().into_iter().find(|v| v.name == name).unwrap();
+        let mut spec = Spec::new(subject, variant);
+        (spec.coroutines, spec.rows_per_node) = (8, 500);
+        (spec.warm_up, spec.duration) = (Nanos::from_micros(50), Nanos::from_micros(300));
+        let counts = run(&sim, Shape { nodes: 3, workers: 1 }, &WorkerConfig::default(), &change(spec));
+        let counts = counts.unwrap_or_else(|e| panic!("{name}: {e}"));
+        (counts.rate_per_s(), counts.aborted)
+    };
+    // A core that computes serves nobody: calls lose more than READs do.
+    let think = |spec| Spec { think: Nanos(2_000), ..spec };
+    let kept = |name| rate(Subject::Execution, name, &think).0 / rate(Subject::Execution, name, &|s| s).0;
+    let (calls, reads) = (kept("two-sided"), kept("one-sided-cache"));
+    assert!(calls < 0.95 && reads < 0.95, "computing costs: {calls} {reads}");
+    // Longer than the usual message: it grows with the record.
+    for name in ["two-sided", "one-sided-cache"] {
+        let long = rate(Subject::Execution, name, &|s| Spec { payload_bytes: 2048, ..s }).0;
+        assert!(long > 0.0 && long < rate(Subject::Execution, name, &|s| s).0, "{name}: {long}");
+    }
+    // Everybody wants the same locks.
+    let skewed = |skew| rate(Subject::Validation, "one-sided", &move |s| Spec { skew, ..s });
+    assert!(skewed(1.2).1 > 10 * skewed(0.0).1.max(1), "{:?} {:?}", skewed(1.2), skewed(0.0));
+}
+
+#[test]
+fn what_no_message_holds_is_refused() {
+    let [_, sim] = fabrics();
+    for variant in Subject::Execution.variants() {
+        // What stands around the phase is done by calls in each variant.
+        let spec = Spec { payload_bytes: 4096, ..Spec::new(Subject::Execution, variant) };
+        let ran = run(&sim, Shape { nodes: 3, workers: 1 }, &WorkerConfig::default(), &spec);
+        assert!(matches!(&ran, Err(StudyError::Plan(e)) if e.to_string().contains("4096")), "{ran:?}");
+    }
+}

@@ -8,7 +8,7 @@ use crate::error::CliError;
 use crate::fabrics::Fabric;
 use crate::output::{emit, human_rate, table};
 use crate::primitive::sampled;
-use crate::schedule::Watch;
+use crate::schedule::{self, Watch};
 use crate::spec::FabricChoice;
 use crate::sweep::usual_jobs;
 use primitives::bench::{self, BenchVerb, Point, Rated, Sample, Scope};
@@ -46,9 +46,6 @@ pub struct Characterized {
     /// were asked.
     pub profile: Option<Profile>,
 }
-
-/// How often a point at which no request ended is measured again, where time is real; each time for four times as long.
-const AGAIN: u32 = 3;
 
 /// The usual scope on a fabric. Real fabrics get two nodes of one thread, which two CPUs can run side by side.
 pub fn usual_scope(virtual_time: bool, quick: bool) -> Scope {
@@ -148,7 +145,8 @@ pub fn characterize(wanted: &Characterization, context: &Context) -> Result<Char
         return Err(CliError::usage("primitive benchmarks need at least two nodes: one has nobody to ask")
             .hint("use --nodes 2"));
     }
-    let fabric = Fabric::open(&wanted.fabric, wanted.seed)?;
+    let own = wanted.cluster.as_ref().map(|cluster| cluster.choice_of(&wanted.fabric, 0)).transpose()?;
+    let fabric = Fabric::open(own.as_ref().unwrap_or(&wanted.fabric), wanted.seed)?;
     let caps = fabric.caps()?;
     // With their numbers in the whole list, by which processes name them.
     let mut points: Vec<(usize, Point)> =
@@ -225,22 +223,14 @@ pub fn characterize(wanted: &Characterization, context: &Context) -> Result<Char
                     }
                 }),
             };
-            let mut sample = measured(*scope)?;
-            // A point without one request in it, on a machine that had other things to do.
-            for again in 1..=AGAIN {
-                if sample.ops > 0 || caps.virtual_time || context.interrupt.asked() {
-                    break;
-                }
-                let window = Nanos(scope.window.0.saturating_mul(4u64.pow(again)));
-                sample = measured(Scope { window, ..*scope })?;
-            }
+            let sample = schedule::until_something_ended(
+                scope.window,
+                caps.virtual_time,
+                &context.interrupt,
+                |window| measured(Scope { window, ..*scope }),
+                |sample| sample.ops,
+            )?;
             let disturbance = watch.end();
-            if context.interrupt.asked() {
-                return Err(CliError::interrupted());
-            }
-            if sample.ops == 0 {
-                return Err(empty(scope.window, caps.virtual_time));
-            }
             Ok(PointResult {
                 row: disturbance.told(row(point, &sample)),
                 histogram: Some(sample.latency),
@@ -256,17 +246,6 @@ pub fn characterize(wanted: &Characterization, context: &Context) -> Result<Char
         write_atomic(&profile_path(&wanted.out, profile), text.as_bytes())?;
     }
     Ok(Characterized { dir: wanted.out.clone(), profile })
-}
-
-/// A point that says nothing, and must not be kept as if it did.
-fn empty(window: Nanos, virtual_time: bool) -> CliError {
-    if virtual_time {
-        CliError::check(format!("no request ended within {window}")).hint("give a longer --duration")
-    } else {
-        let most = Nanos(window.0.saturating_mul(4u64.pow(AGAIN)));
-        CliError::check(format!("no request ended within {most}: the machine has other things to do"))
-            .hint("run the same command again on an idle machine: it goes on with what is missing")
-    }
 }
 
 fn profile_path(dir: &Path, profile: &Profile) -> PathBuf {
@@ -386,6 +365,13 @@ fn summary_table(summary: &Value) -> String {
     };
     let head = ["primitive", "latency p50", "latency p99", &total, "a machine", "at"];
     let mut text = table(&head, rows.iter().cloned());
+    match summary["hardware_counters"].as_str() {
+        Some("instructions") => {
+            text.push_str("hardware counters: column instructions_per_op of points.csv\n")
+        }
+        Some(none) => text.push_str(&format!("hardware counters: {none}\n")),
+        None => {}
+    }
     if !measured(1) {
         text.push_str("latency of a request alone: --bench latency measures it\n");
     }
@@ -410,7 +396,10 @@ mod tests {
         let latency_alone = summary_table(&verb(Some(1800), None));
         assert!(latency_alone.contains("not measured") && latency_alone.contains("best rates need load"));
         assert!(!latency_alone.contains("/s\n"), "{latency_alone}");
-        let both = summary_table(&verb(Some(1800), Some(8e7)));
+        let mut both = verb(Some(1800), Some(8e7));
+        both["hardware_counters"] = "not available".into();
+        let both = summary_table(&both);
+        assert!(both.contains("hardware counters: not available\n"), "{both}");
         for part in ["best rate, 4 nodes", "a machine", "80.00 M/s", "20.00 M/s", "threads", "1800 ns"] {
             assert!(both.contains(part), "no {part}:\n{both}");
         }

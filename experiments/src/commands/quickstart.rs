@@ -5,7 +5,7 @@
 //! interrupted, and the next run goes on there.
 
 use super::characterize::{self, Characterization, characterize};
-use super::study::{self, Study};
+use super::study::{self, Settings, Study};
 use super::{Context, report, run, tune};
 use crate::args::QuickstartArgs;
 use crate::error::{CliError, Exit};
@@ -141,6 +141,7 @@ impl Quickstart<'_> {
             fabric: fabric.clone(),
             shape: Shape { nodes: 4, workers: 4 },
             coroutines: 16,
+            settings: Settings::default(),
             duration: Span::from_ns(100_000),
             seed: self.seed,
             jobs: usual_jobs(true),

@@ -172,8 +172,12 @@ fn new_directory(
 ) -> Result<ResultDir, CliError> {
     let dir = directory(out, spec, plan, fabric, &context.command)?;
     if dir.missing().is_empty() {
-        return Err(CliError::usage(format!("{} already holds this run", out.display()))
-            .hint("show it with `doorbell report`, or name another --out"));
+        let (out, cut) = (out.display(), dir.record().interrupted);
+        return Err(CliError::usage(match cut {
+            true => format!("{out} already holds this run, which was cut short"),
+            false => format!("{out} already holds this run"),
+        })
+        .hint("show it with `doorbell report`, or name another --out"));
     }
     Ok(dir)
 }

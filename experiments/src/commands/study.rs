@@ -5,10 +5,9 @@ use crate::args::StudyArgs;
 use crate::error::CliError;
 use crate::fabrics::Fabric;
 use crate::output::{emit, human_rate, table};
-use crate::schedule::Watch;
+use crate::schedule::{Watch, until_something_ended};
 use crate::spec::{FabricChoice, Span};
 use crate::sweep::usual_jobs;
-use phases::plan::Needs;
 use phases::study::{Spec, StudyError, Subject};
 use primitives::measure::{Kind, PointResult, ResultDir, Row, TableName};
 use primitives::mesh::{Shape, WorkerConfig};
@@ -29,6 +28,8 @@ pub struct Study {
     pub shape: Shape,
     /// Most coroutines per thread.
     pub coroutines: u32,
+    /// What else is varied.
+    pub settings: Settings,
     /// Measured time per point.
     pub duration: Span,
     /// Seed of every draw.
@@ -37,6 +38,78 @@ pub struct Study {
     pub jobs: usize,
     /// Where results go.
     pub out: PathBuf,
+}
+
+/// Values of a study's axes beside variants and coroutines, each of which is tried with each; the first ones are the usual.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settings {
+    /// Bytes of payload per record.
+    pub payload_bytes: Vec<u32>,
+    /// Exponents of the keys' popularity.
+    pub skew: Vec<f64>,
+    /// Records per operation.
+    pub records: Vec<u32>,
+    /// Computation per operation.
+    pub think: Vec<Nanos>,
+}
+
+impl Default for Settings {
+    /// One value each: 16 B, uniform keys, 4 records, no computation.
+    fn default() -> Settings {
+        Settings { payload_bytes: vec![16], skew: vec![0.0], records: vec![4], think: vec![Nanos(0)] }
+    }
+}
+
+/// The axes of [`Settings`], as columns.
+const AXES: [&str; 4] = ["payload_bytes", "skew", "records", "think_us"];
+
+/// What figures by them are called.
+const TITLES: [&str; 4] = [
+    "Rate by payload, bytes a record",
+    "Rate by skew of the keys",
+    "Rate by records an operation",
+    "Rate by what a core computes for each operation, µs",
+];
+
+/// A point's value on each of them, as text.
+fn on_axes(point: &Spec) -> [String; 4] {
+    let think_us = point.think.0 as f64 / 1e3;
+    [point.payload_bytes.to_string(), point.skew.to_string(), point.records.to_string(), think_us.to_string()]
+}
+
+impl Settings {
+    /// A point for each combination of values.
+    fn each(&self, usual: Spec) -> Vec<Spec> {
+        let mut points = vec![usual];
+        let mut over = |with: &dyn Fn(Spec) -> Vec<Spec>| {
+            points = points.drain(..).flat_map(with).collect();
+        };
+        over(&|p| self.payload_bytes.iter().map(|&payload_bytes| Spec { payload_bytes, ..p }).collect());
+        over(&|p| self.skew.iter().map(|&skew| Spec { skew, ..p }).collect());
+        over(&|p| self.records.iter().map(|&records| Spec { records, ..p }).collect());
+        over(&|p| self.think.iter().map(|&think| Spec { think, ..p }).collect());
+        points
+    }
+}
+
+/// Which axes have several values among these points.
+fn varied(points: &[Spec]) -> Vec<usize> {
+    let differs = |&axis: &usize| points.iter().any(|p| on_axes(p)[axis] != on_axes(&points[0])[axis]);
+    (0..AXES.len()).filter(differs).collect()
+}
+
+/// A figure for each axis that varies: rates of the variants, all else being usual.
+fn figures(points: &[Spec], most: u32) -> Value {
+    let usual = points.first().map(on_axes).unwrap_or_default();
+    let varied = varied(points);
+    let figure = |&axis: &usize| {
+        let others = varied.iter().filter(|&&other| other != axis);
+        let mut at: serde_json::Map<String, Value> =
+            others.map(|&other| (AXES[other].to_owned(), usual[other].as_str().into())).collect();
+        at.insert("coroutines".to_owned(), most.to_string().into());
+        json!({ "title": TITLES[axis], "x": AXES[axis], "y": "rate_per_s", "by": "variant", "at": at })
+    };
+    varied.iter().map(figure).collect()
 }
 
 /// The command.
@@ -58,27 +131,52 @@ pub fn run(args: &StudyArgs, context: &Context) -> Result<(), CliError> {
         fabric: fabric.clone(),
         shape: Shape { nodes: args.shape.nodes() as u16, workers: args.shape.threads as u16 },
         coroutines: args.shape.coroutines.unwrap_or(crate::spec::limits::COROUTINES.usual),
+        settings: Settings {
+            payload_bytes: once_each(&args.payload),
+            skew: once_each(&args.skew),
+            records: once_each(&args.records),
+            think: once_each(&args.think).iter().map(|span| span.nanos()).collect(),
+        },
         duration: args.time.duration.unwrap_or(usual(fabric)),
         seed: args.time.seed,
         jobs: args.jobs.unwrap_or_else(|| usual_jobs(fabric.virtual_time())),
         out: args.output.out.clone().unwrap_or_else(|| Path::new("doorbell-out").join(name)),
     };
     let summary = study(&wanted, context)?;
-    let rows = summary["points"].as_array().into_iter().flatten().map(|p| {
+    let all = || summary["points"].as_array().into_iter().flatten();
+    let shown: Vec<&str> =
+        AXES.into_iter().filter(|axis| all().any(|p| p[*axis] != all().next().unwrap_or(p)[*axis])).collect();
+    let rows = all().map(|p| {
         let number = |key: &str| p[key].as_str().and_then(|t| t.parse::<f64>().ok());
         let span = |key: &str| number(key).map_or("not available".into(), |n| Nanos(n as u64).to_string());
-        [
-            p["variant"].as_str().unwrap_or_default().to_owned(),
-            p["coroutines"].as_str().unwrap_or_default().to_owned(),
+        let text = |key: &str| p[key].as_str().unwrap_or_default().to_owned();
+        let mut cells = vec![text("variant"), text("coroutines")];
+        cells.extend(shown.iter().map(|axis| text(axis)));
+        cells.extend([
             number("rate_per_s").map_or("not available".into(), human_rate),
             span("latency_p50_ns"),
             number("round_trips_per_op").map_or(String::new(), |n| format!("{n:.2}")),
             number("doorbells_per_op").map_or(String::new(), |n| format!("{n:.2}")),
-        ]
+        ]);
+        cells
     });
-    let mut people = table(&["variant", "coroutines", "rate", "p50", "round trips", "doorbells"], rows);
+    let mut head = vec!["variant", "coroutines"];
+    head.extend(&shown);
+    head.extend(["rate", "p50", "round trips", "doorbells"]);
+    let mut people = table(&head, rows);
     people.push_str(&format!("\nresults: {}\n", wanted.out.display()));
     emit(args.output.json.as_ref(), &summary, &people)
+}
+
+/// Values in their order, each once.
+fn once_each<T: Clone + PartialEq>(values: &[T]) -> Vec<T> {
+    let mut each: Vec<T> = Vec::new();
+    for value in values {
+        if !each.contains(value) {
+            each.push(value.clone());
+        }
+    }
+    each
 }
 
 /// Measured time per point, unless asked for otherwise.
@@ -95,21 +193,30 @@ pub fn study(wanted: &Study, context: &Context) -> Result<Value, CliError> {
     let mut counts: Vec<u32> = COROUTINES.into_iter().filter(|&c| c < wanted.coroutines).collect();
     counts.push(wanted.coroutines);
     let mut points = Vec::new();
-    let caps = fabric.caps()?;
+    let (caps, config) = (fabric.caps()?, WorkerConfig::default());
     for variant in wanted.subject.variants() {
-        if let Err(refused) = variant.plan.check(&caps, &Needs::OCC) {
-            context.talk.say(format!("variant {} is left out: {refused}", variant.name));
-            continue;
-        }
         for &coroutines in &counts {
-            points.push(Spec {
+            points.extend(wanted.settings.each(Spec {
                 coroutines,
                 warm_up: Nanos(wanted.duration.ns() / 4),
                 duration: wanted.duration.nanos(),
                 seed: wanted.seed,
                 ..Spec::new(wanted.subject, variant)
-            });
+            }));
         }
+    }
+    let mut said = String::new();
+    points.retain(|point| {
+        let Err(refused) = phases::study::plan(point, &config, &caps) else { return true };
+        let told = format!("variant {} is left out: {refused}", point.variant.name);
+        if told != said {
+            context.talk.say(&told);
+            said = told;
+        }
+        false
+    });
+    if points.is_empty() {
+        return Err(CliError::usage("no variant can be studied here").hint("what was said above tells why"));
     }
     // Before anything is begun or left on disk: what one point refuses, mostly all do.
     for point in &points {
@@ -124,12 +231,20 @@ pub fn study(wanted: &Study, context: &Context) -> Result<Value, CliError> {
     let spec = json!({
         "phase": wanted.subject.name(), "fabric": wanted.fabric, "nodes": wanted.shape.nodes,
         "threads": wanted.shape.workers, "coroutines": wanted.coroutines, "duration": wanted.duration,
+        "payload_bytes": wanted.settings.payload_bytes, "skew": wanted.settings.skew, "records": wanted.settings.records,
+        "think_ns": wanted.settings.think, "figures": figures(&points, wanted.coroutines),
     });
     let mut record = fabric.record(Kind::Study, spec, wanted.seed, points.len() as u64);
     record.title = format!("Phase {} on {}", wanted.subject.name(), wanted.fabric);
     record.question = Some(format!("Which primitive should carry {}?", wanted.subject.name()));
     record.command.clone_from(&context.command);
-    let mut dir = ResultDir::create(&wanted.out, record, &[])?;
+    let varied = varied(&points);
+    let mut axes: Vec<String> = varied.iter().map(|&axis| AXES[axis].to_owned()).collect();
+    if !axes.is_empty() {
+        // What figures tell curves and points apart by.
+        axes.splice(0..0, ["variant".to_owned(), "coroutines".to_owned()]);
+    }
+    let mut dir = ResultDir::create(&wanted.out, record, &axes)?;
     context.interrupt.listen()?;
     let sweep = context.sweep(format!("study {}", wanted.subject.name()), wanted.jobs);
     sweep.run(
@@ -137,8 +252,18 @@ pub fn study(wanted: &Study, context: &Context) -> Result<Value, CliError> {
         |number| {
             let point = &points[number as usize];
             let watch = Watch::begin(wanted.fabric.virtual_time());
-            let counts = phases::study::run(&fabric.spec, wanted.shape, &WorkerConfig::default(), point)
-                .map_err(|error| refused(&error))?;
+            let measured = |duration| {
+                let point = Spec { duration, ..point.clone() };
+                phases::study::run(&fabric.spec, wanted.shape, &config, &point)
+                    .map_err(|error| refused(&error))
+            };
+            let counts = until_something_ended(
+                point.duration,
+                caps.virtual_time,
+                &context.interrupt,
+                measured,
+                |counts| counts.ops,
+            )?;
             let disturbance = watch.end();
             let per_op = counts.per_op();
             let latency = &counts.latency;
@@ -146,20 +271,32 @@ pub fn study(wanted: &Study, context: &Context) -> Result<Value, CliError> {
                 .with("phase", wanted.subject.name())
                 .with("variant", point.variant.name)
                 .with("coroutines", point.coroutines)
-                .with("payload_bytes", point.payload_bytes)
-                .with("skew", point.skew)
                 .with("ops", counts.ops)
                 .with("rate_per_s", counts.rate_per_s())
                 .with_latency(latency)
                 .with("verbs_per_op", per_op.map(|[verbs, ..]| verbs))
                 .with("round_trips_per_op", per_op.map(|[_, round_trips, _]| round_trips))
                 .with("doorbells_per_op", per_op.map(|[.., doorbells]| doorbells));
-            let row = disturbance.told(row);
+            let values = on_axes(point);
+            let row = AXES
+                .iter()
+                .zip(&values)
+                .fold(disturbance.told(row), |row, (axis, value)| row.with(*axis, value.as_str()));
+            let told = |axis: &String| match axis.as_str() {
+                "variant" => (axis.clone(), point.variant.name.to_owned()),
+                "coroutines" => (axis.clone(), point.coroutines.to_string()),
+                other => {
+                    let at = AXES.iter().position(|known| *known == other).unwrap_or_default();
+                    (axis.clone(), values[at].clone())
+                }
+            };
+            let row =
+                axes.iter().map(told).fold(row, |row, (axis, value)| row.with(format!("axis_{axis}"), value));
             Ok(PointResult { row, histogram: Some(latency.clone()), ..PointResult::default() })
         },
         |_| Value::Null,
     )?;
-    let columns = primitives::measure::columns(Kind::Study, TableName::Points, &[]);
+    let columns = primitives::measure::columns(Kind::Study, TableName::Points, &axes);
     let rows = dir.rows(TableName::Points)?;
     let cells = |row: &Row| -> serde_json::Map<String, Value> {
         columns.iter().filter_map(|c| Some((c.clone(), Value::from(row.get(c)?)))).collect()

@@ -67,6 +67,33 @@ pub fn jobs(text: &str) -> Result<usize, String> {
     count(text, Limit { what: "job", usual: 1, most: 1_024 }).map(|n| n as usize)
 }
 
+/// `--payload` of a study; whether a message holds it is asked later.
+#[allow(clippy::missing_errors_doc)]
+pub fn payload(text: &str) -> Result<u32, String> {
+    let bytes = count(text, Limit { what: "byte", usual: 16, most: 1 << 16 })?;
+    if bytes.is_multiple_of(8) { Ok(bytes) } else { Err("a multiple of 8 bytes is needed".to_owned()) }
+}
+
+/// `--records` of a study.
+#[allow(clippy::missing_errors_doc)]
+pub fn records(text: &str) -> Result<u32, String> {
+    count(text, Limit { what: "record", usual: 4, most: 64 })
+}
+
+/// `--skew` of a study.
+#[allow(clippy::missing_errors_doc)]
+pub fn skew(text: &str) -> Result<f64, String> {
+    let skew = text.parse().ok().filter(|skew| (0.0..=10.0).contains(skew));
+    skew.ok_or_else(|| "an exponent from 0 (uniform) to 10 is needed".to_owned())
+}
+
+/// `--think` of a study: a time like others, and nothing at all.
+#[allow(clippy::missing_errors_doc)]
+pub fn think(text: &str) -> Result<Span, String> {
+    let nothing = ["0", "0ns", "0us", "0ms", "0s"].contains(&text);
+    if nothing { Ok(Span::from_ns(0)) } else { span(text) }
+}
+
 /// `--workload`.
 #[allow(clippy::missing_errors_doc)]
 pub fn workload(text: &str) -> Result<String, String> {

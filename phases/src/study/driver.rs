@@ -2,20 +2,23 @@
 
 use super::{Counts, Spec, StudyError, Subject};
 use crate::ops::{Fault, Handlers, PhaseOps, Phases, Stop};
-use crate::plan::{CheckedPlan, Needs};
+use crate::plan::{CheckedPlan, Needs, Records};
 use crate::rule::{CheckRule, LockRule, OnConflict, Owner, Packing, Stamp};
 use crate::store::{Cluster, Layout, LocationCache, StoreConfig, TableId, TableSpec};
 use crate::txn::{Costs, Intent, Txn};
-use primitives::exec::{Core, CoreLoop, sleep_until, yield_now};
-use primitives::fabric::{AnyNic, SetupError};
+use primitives::exec::{Core, CoreLoop, sleep_until, think, yield_now};
+use primitives::fabric::{AnyNic, Caps, SetupError};
 use primitives::mesh::{FabricSpec, Program, Shape, Site, WorkerConfig, launch};
-use primitives::rpc::{Rpc, RpcPoller};
+use primitives::rpc::{Rpc, RpcConfig, RpcPoller};
 use primitives::units::Nanos;
 use primitives::verbs::port::EnginePort;
 use std::cell::RefCell;
 use std::rc::Rc;
 
 const TABLE: TableId = TableId(0);
+
+/// Longest computation for an operation.
+const LONGEST_THOUGHT: Nanos = Nanos::from_millis(10);
 
 /// Runs one study on `shape` nodes and workers.
 ///
@@ -28,17 +31,34 @@ pub fn run(
     spec: &Spec,
 ) -> Result<Counts, StudyError> {
     check(spec, shape)?;
-    let plan = spec.variant.plan.check(&fabric.caps()?, &Needs::OCC)?;
+    let caps = fabric.caps()?;
+    let plan = plan(spec, config, &caps)?;
     let records = u64::from(spec.records) * u64::from(spec.coroutines);
     // Each record in flight has two images, and a log entry's share at each backup.
     let in_flight = records * (u64::from(spec.payload_bytes) + 64) * 2 * u64::from(spec.replicas);
-    let config = WorkerConfig { pool_bytes: config.pool_bytes + 4 * in_flight, ..*config };
+    let rpc = RpcConfig { max_message: message(spec, config, &caps), ..config.rpc };
+    let config = WorkerConfig { pool_bytes: config.pool_bytes + 4 * in_flight, rpc, ..*config };
     let (outputs, _) = launch(fabric, shape, &config, &Study { spec, plan })?;
     let mut all = Counts::default();
     for output in outputs {
         all.merge(&output?);
     }
     Ok(all)
+}
+
+/// The variant's plan, if a fabric of these capabilities carries it with records of this size.
+///
+/// # Errors
+/// [`StudyError::Plan`] with the reason.
+pub fn plan(spec: &Spec, config: &WorkerConfig, caps: &Caps) -> Result<CheckedPlan, StudyError> {
+    let records = Records { payload_bytes: spec.payload_bytes, max_message: message(spec, config, caps) };
+    Ok(spec.variant.plan.check(caps, &Needs::OCC.with_records(records))?)
+}
+
+/// The longest message: what is usual, more if a record needs it, and no more than a datagram holds.
+fn message(spec: &Spec, config: &WorkerConfig, caps: &Caps) -> u32 {
+    let around = 128; // headers of message and record
+    config.rpc.max_message.max(spec.payload_bytes.saturating_add(around)).min(caps.ud_mtu)
 }
 
 /// Whether a study can be made on `shape` nodes and workers, without making it; what the fabric carries is not asked.
@@ -59,6 +79,12 @@ pub fn check(spec: &Spec, shape: Shape) -> Result<(), StudyError> {
         return Err(StudyError::spec(format!(
             "{} records an operation of {} a node: from 1 to half of them",
             spec.records, spec.rows_per_node
+        )));
+    }
+    if spec.think > LONGEST_THOUGHT {
+        return Err(StudyError::spec(format!(
+            "{} of computation for each operation: up to {LONGEST_THOUGHT}",
+            spec.think
         )));
     }
     if spec.coroutines == 0 || spec.coroutines > crate::plan::Plan::MAX_COROUTINES {
@@ -224,6 +250,7 @@ impl Driver<'_> {
             if now >= until {
                 break;
             }
+            think(&self.port, self.spec.think);
             if self.shape.nodes == 1 {
                 // With everything local nothing is ever waited for.
                 yield_now(self.port.sched()).await;

@@ -14,7 +14,7 @@
 
 mod driver;
 
-pub use driver::{check, run};
+pub use driver::{check, plan, run};
 
 use crate::plan::{Phase, Plan, Step, Via};
 use primitives::measure::Histogram;
@@ -148,6 +148,9 @@ pub struct Spec {
     pub replicas: u16,
     /// Bytes of each worker's location cache.
     pub cache_bytes: usize,
+    /// What its core computes for each operation, beside what the operation takes: the load on CPUs, of which two-sided
+    /// variants need more.
+    pub think: Nanos,
     /// Time before counting begins.
     pub warm_up: Nanos,
     /// Time counted.
@@ -169,6 +172,7 @@ impl Spec {
             rows_per_node: 10_000,
             replicas: if subject == Subject::Logging { 3 } else { 1 },
             cache_bytes: 1 << 20,
+            think: Nanos(0),
             warm_up: Nanos::from_millis(2),
             duration: Nanos::from_millis(20),
             seed: 1,

@@ -204,6 +204,19 @@ pub async fn sleep_until<N: crate::fabric::Nic>(port: &crate::verbs::port::Port<
     .await;
 }
 
+/// Computes for so long, without giving way: declared work where time is virtual, a busy core where it is real. Requests of others
+/// wait meanwhile, as they do for any computation between two waits.
+pub fn think<N: crate::fabric::Nic>(port: &crate::verbs::port::Port<N>, span: Nanos) {
+    let nic = port.nic();
+    nic.charge(crate::fabric::CpuWork::Think(span));
+    if span.0 > 0 && !nic.caps().virtual_time {
+        let until = port.now() + span;
+        while port.now() < until {
+            std::hint::spin_loop();
+        }
+    }
+}
+
 /// What a core does besides resuming coroutines: take completions and serve requests.
 pub trait Poller {
     /// Takes completions; returns how many.

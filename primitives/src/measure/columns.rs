@@ -86,6 +86,8 @@ const STUDY: &[&str] = &[
     "coroutines",
     "payload_bytes",
     "skew",
+    "records",
+    "think_us",
     "ops",
     "rate_per_s",
     "latency_p50_ns",

@@ -17,7 +17,7 @@ use serde_json::Value;
 
 use super::files::remove_temporaries;
 use super::table::{Cells, Table};
-use super::{Histogram, ResultError, Row, RunRecord, TableName, columns, write_atomic};
+use super::{Histogram, Kind, ResultError, Row, RunRecord, TableName, columns, write_atomic};
 
 /// What one point leaves.
 #[derive(Clone, Debug, Default)]
@@ -99,8 +99,8 @@ impl ResultDir {
         };
         dir.load(axes)?;
         dir.record.points_done = dir.done.len() as u64;
-        dir.record.complete = dir.record.points_done == dir.record.points_here();
-        dir.record.interrupted = false;
+        dir.record.interrupted &= dir.is_one_run();
+        dir.record.complete = dir.all_here() && !dir.record.interrupted;
         dir.record.write(path)?;
         Ok(dir)
     }
@@ -178,7 +178,8 @@ impl ResultDir {
         Ok(())
     }
 
-    /// Puts every measured point into the tables and closes the record.
+    /// Puts every measured point into the tables and closes the record. A sweep is complete with its last point, whoever
+    /// interrupted it meanwhile; a single run that was interrupted is not.
     ///
     /// # Errors
     /// [`ResultError::Io`]; what was kept before stays readable, and opening the directory again resumes.
@@ -191,10 +192,20 @@ impl ResultDir {
         // Only this directory's own, and only when empty.
         let _ = fs::remove_dir(self.path.join("pending"));
         self.record.points_done = self.done.len() as u64;
-        self.record.complete = self.record.points_done == self.record.points_here();
-        self.record.interrupted = interrupted && !self.record.complete;
+        let whole = self.all_here();
+        self.record.interrupted = interrupted && (!whole || self.is_one_run());
+        self.record.complete = whole && !self.record.interrupted;
         self.record.summary = summary;
         self.record.write(&self.path)
+    }
+
+    /// Whether its only point is a run, whose row is there also if it was cut short.
+    fn is_one_run(&self) -> bool {
+        self.record.kind == Kind::Run && self.record.points_expected == 1
+    }
+
+    fn all_here(&self) -> bool {
+        self.record.points_done == self.record.points_here()
     }
 
     /// The rows of `points.csv` in the tables now, by column name: for the table printed at the end of a run,

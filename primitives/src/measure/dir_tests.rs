@@ -107,6 +107,25 @@ fn an_interrupted_run_shows_every_point_and_fills_its_gaps_later() {
 }
 
 #[test]
+fn a_run_that_was_cut_short_stays_so_though_its_row_is_there() {
+    let temp = tempfile::tempdir().unwrap();
+    let mut dir = ResultDir::create(temp.path(), record(1), &[]).unwrap();
+    dir.keep(0, &point(0)).unwrap();
+    dir.finish(true, json!({})).unwrap();
+    drop(dir);
+    for _ in 0..2 {
+        let kept = RunRecord::read(temp.path()).unwrap();
+        assert!(kept.interrupted && !kept.complete && kept.points_done == 1);
+        assert!(ResultDir::create(temp.path(), record(1), &[]).unwrap().missing().is_empty());
+    }
+    let other = tempfile::tempdir().unwrap();
+    let mut dir = ResultDir::create(other.path(), record(2), &[]).unwrap();
+    (0..2).for_each(|index| dir.keep(index, &point(index)).unwrap());
+    dir.finish(true, json!({})).unwrap();
+    assert!(dir.record().complete && !dir.record().interrupted, "the last point came with the interrupt");
+}
+
+#[test]
 fn rows_of_a_point_that_never_ended_are_dropped() {
     let temp = tempfile::tempdir().unwrap();
     let mut dir = ResultDir::create(temp.path(), record(2), &[]).unwrap();

@@ -3,7 +3,7 @@
 use polars::prelude::*;
 
 use super::primitives::sentence;
-use super::{Drawn, Section, names, provenance_of};
+use super::{Drawn, Section, names, provenance_of, slug};
 use crate::chart::rows::{Cell, Column, Row, Rows};
 use crate::chart::scale::Kind;
 use crate::chart::{Body, Figure, Panel};
@@ -25,7 +25,49 @@ const COLUMNS: [&str; 10] = [
     "doorbells_per_op",
 ];
 
-/// One figure over all studies, a panel each.
+/// What a study may vary beside coroutines; in a directory that an earlier build left, not all of them are there.
+const SETTINGS: [&str; 4] = ["payload_bytes", "skew", "records", "think_us"];
+
+/// The points at the usual setting, which the first point has: variants are laid side by side where all else is alike.
+fn usual(points: &DataFrame) -> Framed<DataFrame> {
+    let mut rows = points.clone().lazy();
+    for setting in SETTINGS {
+        if points.height() > 0 && points.get_column_names().iter().any(|name| name.as_str() == setting) {
+            rows = rows.filter(col(setting).eq_missing(col(setting).first()));
+        }
+    }
+    Ok(rows.collect()?)
+}
+
+/// Figures of what was varied beside coroutines, one for each study that did.
+fn varied(results: &Results) -> Framed<Option<Drawn>> {
+    let record = &results.record;
+    let wanted = record.figures();
+    if wanted.is_empty() || results.points.height() == 0 {
+        return Ok(None);
+    }
+    let rows = &results.points;
+    let axes: Vec<String> =
+        rows.get_column_names().iter().filter(|c| c.starts_with("axis_")).map(|c| c.to_string()).collect();
+    let (figure, clauses, drawn) = super::wanted::draw(rows, &axes, &wanted, record)?;
+    if figure.panels.is_empty() {
+        return Ok(None);
+    }
+    let mut columns: Vec<&str> = COLUMNS.to_vec();
+    columns.extend(axes.iter().map(String::as_str));
+    columns.extend(distinct(drawn.iter().map(String::as_str)).into_iter().filter(|c| !COLUMNS.contains(c)));
+    Ok(Some(Drawn {
+        id: format!("study-{}", slug(&results.label)),
+        section: Section::Studies,
+        title: format!("{}, by what was varied", record.title),
+        caption: sentence(&clauses, "There is one point only."),
+        provenance: provenance_of([results]),
+        frame: stack(vec![tagged(results, rows.clone().lazy(), &columns)])?,
+        figure,
+    }))
+}
+
+/// One figure over all studies, a panel each; and one for each study that varied more than coroutines.
 pub fn draw(results: &[&Results]) -> Framed<Vec<Drawn>> {
     let all = results;
     let mut frames = Vec::new();
@@ -42,9 +84,7 @@ pub fn draw(results: &[&Results]) -> Framed<Vec<Drawn>> {
             Some(_) if !all.iter().enumerate().any(twin) => fabric.clone(),
             _ => name,
         };
-        let rows = results
-            .points
-            .clone()
+        let rows = usual(&results.points)?
             .lazy()
             .filter(col("rate_per_s").is_not_null())
             .sort(
@@ -67,7 +107,7 @@ pub fn draw(results: &[&Results]) -> Framed<Vec<Drawn>> {
     if panels.is_empty() {
         return Ok(Vec::new());
     }
-    Ok(vec![Drawn {
+    let mut drawn = vec![Drawn {
         id: "phase-variants".to_owned(),
         section: Section::Studies,
         title: "Variants of each phase, each at the setting where it is fastest".to_owned(),
@@ -75,7 +115,11 @@ pub fn draw(results: &[&Results]) -> Framed<Vec<Drawn>> {
         provenance: provenance_of(sources),
         frame: stack(frames)?,
         figure: Figure { columns: 1, panels },
-    }])
+    }];
+    for study in results {
+        drawn.extend(varied(study)?);
+    }
+    Ok(drawn)
 }
 
 /// The phase of a study that drove no other.

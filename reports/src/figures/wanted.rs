@@ -127,7 +127,7 @@ fn points(
     }
     let label = |row: usize| {
         let part = |(axis, values): &(&str, Vec<String>)| match axis.trim_start_matches("axis_") {
-            "plan" | "protocol" | "workload" => super::spelled(&values[row]).to_owned(),
+            "plan" | "protocol" | "workload" | "variant" => super::spelled(&values[row]).to_owned(),
             axis => format!("{axis} {}", values[row]),
         };
         names.iter().map(part).collect::<Vec<_>>().join(", ")

@@ -191,22 +191,29 @@ fn create(
     if raw.is_null() { Err(errno()) } else { Ok((raw, init.cap.max_inline_data)) }
 }
 
-/// The inline payload the device grants, at most what the options ask for: no attribute says it.
+/// The inline payload that the device grants to queue pairs of every transport it has, at most what the options ask for: no
+/// attribute says it, and headers of datagrams leave less room in a work request than those of connections.
 pub(super) fn probe_inline(context: &Context, shared: &Shared) -> Result<u32, SetupError> {
     let cq = CompletionQueue::new(context, 16)?;
-    let config = QpConfig { send_depth: 16, recv_depth: 1, ..QpConfig::rc() };
-    let mut asked = shared.options.inline;
-    loop {
-        match create(context, cq.raw, &config, asked) {
-            Ok((raw, granted)) => {
-                // SAFETY: just created, used by nobody.
-                unsafe { ffi::ibv_destroy_qp(raw) };
-                return Ok(asked.min(granted));
+    let mut granted = shared.options.inline;
+    for config in [QpConfig::rc(), QpConfig::uc(), QpConfig::ud()] {
+        let config = QpConfig { send_depth: 16, recv_depth: 1, ..config };
+        let mut asked = granted;
+        granted = loop {
+            match create(context, cq.raw, &config, asked) {
+                Ok((raw, most)) => {
+                    // SAFETY: just created, used by nobody.
+                    unsafe { ffi::ibv_destroy_qp(raw) };
+                    break asked.min(most);
+                }
+                Err(_) if asked > 0 => asked /= 2,
+                // A device may lack unreliable transports; who wants a queue pair of one is told then.
+                Err(_) if config.transport != Transport::Rc => break granted,
+                Err(code) => return Err(refused("ibv_create_qp", context.device_name(), code)),
             }
-            Err(_) if asked > 0 => asked /= 2,
-            Err(code) => return Err(refused("ibv_create_qp", context.device_name(), code)),
-        }
+        };
     }
+    Ok(granted)
 }
 
 impl QueuePair {
