@@ -25,6 +25,7 @@ use crate::store::record::{self, Shape};
 use primitives::mem::{Buf, PoolExhausted};
 use primitives::verbs::NodeId;
 use primitives::verbs::port::{Cost, EnginePort};
+use std::sync::atomic::Ordering;
 
 /// What each phase has cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -194,11 +195,25 @@ impl Access {
     #[inline]
     pub fn word(&self, index: usize) -> u64 {
         assert!(index < self.shape.payload as usize, "payload word {index} of {}", self.shape.payload);
+        self.buf.word(self.current() + index)
+    }
+
+    /// All words of the payload, as [`Access::word`] gives them.
+    ///
+    /// # Panics
+    /// If the record has neither been read nor written.
+    #[inline]
+    pub(crate) fn values(&self) -> impl Iterator<Item = u64> + Clone {
+        let words = &self.buf.words()[self.current()..][..self.shape.payload as usize];
+        words.iter().map(|word| word.load(Ordering::Relaxed))
+    }
+
+    /// Where the payload begins in the buffer: the new one if there is one, else the one read.
+    #[inline]
+    fn current(&self) -> usize {
         let known = self.fetched && !self.absent || self.dirty;
         assert!(known, "table {} key {}: not read yet, or not there", self.table.0, self.key);
-        let first =
-            if self.dirty { self.image_words() + self.shape.install_payload() } else { self.first as usize };
-        self.image().word(first + index)
+        if self.dirty { self.image_words() + self.shape.install_payload() } else { self.first as usize }
     }
 
     /// Sets word `index` of the new payload; the words not set keep the value read (or are zero, if the record
@@ -206,18 +221,29 @@ impl Access {
     ///
     /// # Panics
     /// If the intent is not to write, or there is no such word.
+    #[inline]
     pub fn set_word(&mut self, index: usize, value: u64) {
         assert!(index < self.shape.payload as usize, "payload word {index} of {}", self.shape.payload);
-        assert!(self.intent == Intent::Write, "table {} key {}: read only", self.table.0, self.key);
-        let (base, first) = (self.image_words() + self.shape.install_payload(), self.first as usize);
-        let (dirty, fetched) = (self.dirty, self.fetched && !self.absent);
-        let buf = &self.buf;
-        if !dirty {
-            for i in 0..self.shape.payload as usize {
-                buf.set_word(base + i, if fetched { buf.word(first + i) } else { 0 });
-            }
+        if !self.dirty {
+            self.begin_image();
         }
-        buf.set_word(base + index, value);
+        self.buf.set_word(self.image_words() + self.shape.install_payload() + index, value);
+    }
+
+    /// The new payload begins as what was read, or as zeros.
+    fn begin_image(&mut self) {
+        assert!(self.intent == Intent::Write, "table {} key {}: read only", self.table.0, self.key);
+        let words = self.buf.words();
+        let length = self.shape.payload as usize;
+        let new = &words[self.image_words() + self.shape.install_payload()..][..length];
+        if self.fetched && !self.absent {
+            let read = &words[self.first as usize..][..length];
+            new.iter()
+                .zip(read)
+                .for_each(|(to, from)| to.store(from.load(Ordering::Relaxed), Ordering::Relaxed));
+        } else {
+            new.iter().for_each(|word| word.store(0, Ordering::Relaxed));
+        }
         self.dirty = true;
     }
 

@@ -19,6 +19,7 @@ use crate::rule::Stamp;
 use crate::store::TableId;
 use crate::txn::{Access, Change};
 use primitives::mem::Buf;
+use std::sync::atomic::Ordering;
 
 /// Bytes of an entry beside its records: two frames and the stamp.
 pub const FRAME_BYTES: u32 = 24;
@@ -73,8 +74,9 @@ impl<'b> Builder<'b> {
         self.buf.set_word(self.at, what);
         self.buf.set_word(self.at + 1, access.key);
         self.buf.set_word(self.at + 2, version);
-        for i in 0..words {
-            self.buf.set_word(self.at + 3 + i, access.word(i));
+        if words > 0 {
+            let to = &self.buf.words()[self.at + 3..][..words];
+            to.iter().zip(access.values()).for_each(|(to, word)| to.store(word, Ordering::Relaxed));
         }
         self.at += 3 + words;
     }

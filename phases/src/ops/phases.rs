@@ -521,17 +521,23 @@ impl PhaseOps for Phases {
                 self.end_here(store, access, Some(version));
                 return Served::Done;
             }
-            let payload = (0..access.payload_words()).map(|i| access.word(i));
             if self.locked_by_nic(access) {
                 if access.dirty() {
                     self.context.charge(CpuWork::Copy(shape.install_words() as u32 * 8));
-                    record::write_body(store.region(), access.location, shape, version, access.key, payload);
+                    record::write_body(
+                        store.region(),
+                        access.location,
+                        shape,
+                        version,
+                        access.key,
+                        access.values(),
+                    );
                 }
                 return Served::ByNic;
             }
             let freed = if access.dirty() {
                 self.context.charge(CpuWork::Copy(shape.install_words() as u32 * 8));
-                store.install(access.location, shape, version, access.key, payload)
+                store.install(access.location, shape, version, access.key, access.values())
             } else {
                 store.release(access.location, shape.packing, access.header)
             };

@@ -421,9 +421,7 @@ impl PhaseOps for TwoSided {
                 return w.word(access.header.0);
             }
             w.word(access.next_version(install_at));
-            for i in 0..access.payload_words() {
-                w.word(access.word(i));
-            }
+            access.values().for_each(|word| w.word(word));
         };
         let tries = (0, Abort::Unstable);
         self.call_all(set, Phase::Install, handler, tries, cost, write, freed).await

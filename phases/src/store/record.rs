@@ -266,8 +266,8 @@ pub(crate) fn seal(buf: &Buf, first: usize, shape: Shape, version: u64, key: u64
 #[inline]
 pub(crate) fn copy_local(region: &Region, offset: u64, buf: &Buf, shape: Shape) {
     let words = &region.words()[(offset / 8) as usize..][..shape.words()];
-    for (i, word) in words.iter().enumerate() {
-        buf.set_word(i, word.load(Ordering::Acquire));
+    for (to, from) in buf.words()[..words.len()].iter().zip(words) {
+        to.store(from.load(Ordering::Acquire), Ordering::Relaxed);
     }
 }
 
@@ -299,8 +299,9 @@ pub(crate) fn write_body(
     let put = |word: usize, value: u64| region.store(offset + word as u64 * 8, value);
     put(shape.checksum_word(slot), checksum(version, key, payload.clone()));
     put(KEY_WORD, key);
-    for (i, word) in payload.enumerate() {
-        put(shape.payload_word(slot) + i, word);
+    let words = &region.words()[(offset / 8) as usize + shape.payload_word(slot)..][..shape.payload as usize];
+    for (to, word) in words.iter().zip(payload) {
+        to.store(word, Ordering::Release);
     }
     if matches!(shape.packing, Packing::Locked | Packing::Versions) {
         put(shape.version_word(slot), version);
