@@ -24,14 +24,22 @@ fn a_combination_has_its_best_plan_and_is_a_value_of_the_seed() {
     let row = measure(&point, &context).unwrap().row;
     let number = |row: &Row, column: &str| row.get(column).unwrap().parse::<f64>().unwrap();
     let (plans, runs) = (number(&row, "plans"), number(&row, "runs"));
-    assert!(plans > 3.0 && runs > plans && runs < 2.0 * plans + 20.0, "{plans} plans, {runs} runs");
-    let (best, got, regret) = (number(&row, "best_per_s"), number(&row, "got_per_s"), number(&row, "regret"));
+    // A pilot, all plans, at most 40, 12 and 4 of them again, and the choice with four other seeds, with or without the winner.
+    let again = [40.0_f64, 12.0, 4.0].iter().map(|most| most.min(plans)).sum::<f64>();
     assert!(
-        best >= got && (regret - (1.0 - got / best)).abs() < 1e-9 && (0.0..0.5).contains(&regret),
-        "{regret}"
+        plans > 3.0 && runs >= plans + 8.0 && runs <= 1.0 + plans + again + 8.0,
+        "{plans} plans, {runs} runs"
+    );
+    let (best, got, regret) = (number(&row, "best_per_s"), number(&row, "got_per_s"), number(&row, "regret"));
+    let off = number(&row, "regret_error");
+    assert!((regret - (1.0 - got / best)).abs() < 1e-9, "{regret}, {got} of {best}");
+    assert!((-3.0 * off..0.1).contains(&regret) && off < 0.03, "{regret} ± {off}");
+    assert!(
+        row.get("tuned") != row.get("best") || regret == 0.0 && off == 0.0,
+        "{regret} ± {off} against itself"
     );
     let error = number(&row, "predicted_per_s") / got - 1.0;
-    assert!((number(&row, "prediction_error") - error).abs() < 1e-9 && error.abs() < 1.0, "{error}");
+    assert!((number(&row, "prediction_error") - error).abs() < 1e-9 && error.abs() < 0.15, "{error}");
     for column in point_columns(Kind::Regret).iter().filter(|column| **column != "point") {
         assert!(row.get(column).is_some(), "{column} is missing");
     }

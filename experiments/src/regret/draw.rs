@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use primitives::profile::Profile;
 
+use super::race::MOST_COMMITS;
 use crate::spec::RunSpec;
 
 /// Half of all combinations are of OCC, which has the most plans; the others share the rest.
@@ -42,7 +43,7 @@ pub fn combination(seed: u64, index: u64) -> Vec<(String, Value)> {
         ("coroutines".to_owned(), json!(rng.of(LOADS))),
         ("replicas".to_owned(), json!(rng.whole(1, nodes.min(3)))),
     ];
-    let (settings, records) = settings(rng, workload);
+    let (settings, records) = settings(rng, workload, nodes * threads);
     // Half of the caches know everything; the others a part of what is elsewhere.
     let all = 8 * records * nodes * threads;
     let bytes = if rng.coin() { 8 * all } else { rng.log(all as f64 / 8.0, all as f64) as u64 };
@@ -52,8 +53,8 @@ pub fn combination(seed: u64, index: u64) -> Vec<(String, Value)> {
     given
 }
 
-/// What the workload is asked for, and how many records a thread of it has.
-fn settings(rng: &mut Dice, workload: &str) -> (Vec<(&'static str, Value)>, u64) {
+/// What the workload is asked for on so many threads, and how many records a thread of it has.
+fn settings(rng: &mut Dice, workload: &str, threads: u64) -> (Vec<(&'static str, Value)>, u64) {
     let records = rng.log(500.0, 4_000.0) as u64;
     let words = rng.log(1.0, 64.0).round() as u64;
     let mut all = Vec::new();
@@ -86,6 +87,9 @@ fn settings(rng: &mut Dice, workload: &str) -> (Vec<(&'static str, Value)>, u64)
             all.push(("items", json!(items)));
             all.push(("customers_per_district", json!(30)));
             all.push(("orders_per_district", json!(30)));
+            // A thread has a warehouse, which has ten districts. Every run sets up the tables anew: room that no race needs
+            // would take longer to clear than the race takes.
+            all.push(("order_room_per_district", json!(MOST_COMMITS * 3 / 2 / (10 * threads) + 20)));
             return (all, items + 300);
         }
     }

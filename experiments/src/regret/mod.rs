@@ -1,51 +1,29 @@
 //! Regret, measured: what the tuner's choice loses against the best plan that there is.
 //!
 //! Each point of such an experiment is a combination of profile, cluster, load and workload that [`draw`] makes from the
-//! experiment's seed. The tuner chooses a plan for it; then every sound plan is run on the simulator, all with the same
-//! seed: those whose declared demand is the same, so that the model cannot tell them apart, count as one. Running all of them
-//! long enough would take minutes, so it is a race: all run briefly, those near the best again and longer, and the last few,
-//! with the tuner's choice always among them, so long that their rates are known. Regret compares rates of that last round.
+//! experiment's seed. The tuner chooses a plan for it; then every sound plan is run on the simulator: those whose declared
+//! demand is the same, so that the model cannot tell them apart, count as one. Running all of them long enough would take
+//! minutes, so it is a [`race`]: all run briefly, those near the best again and longer, and the last few so long that one of
+//! them can be called the best. Rounds last for as many commits, not for as long a time: what is known of a rate depends on them.
 //!
-//! The best of several rates that are each a little uncertain looks better than it is, so what is called regret here is
-//! rather too large than too small. Coroutines are part of the combination, as its load, and not of the plan.
+//! The winner of a race owes something to luck, and its rate there is too high. So the rates that count are measured
+//! once more, of the winner and the tuner's choice alone and with seeds that neither has seen. Regret compares these: it is
+//! right on average for this winner, off by `regret_error` (a standard error) either way, and below zero where the tuner's choice is the
+//! better one after all. Where the choice is the winner it is zero. What it leaves out is what a race may lose by
+//! dropping the very best among plans that are nearly as good. Coroutines are part of the combination, as its load, and not
+//! of the plan.
 
 pub mod draw;
+mod race;
 
 use phases::model::{Candidate, Tuning};
 use primitives::measure::{PointResult, Row};
-use primitives::units::Nanos;
 
 use crate::commands::{Context, tune};
 use crate::error::CliError;
 use crate::fabrics::Fabric;
 use crate::output::table;
-use crate::spec::{Point, RunSpec, Span};
-use crate::transact::{self, Keep, NamedPlan};
-
-/// A round of the race: commits that the best plan should make, by the tuner's word; who is left for the next one, as a
-/// share of the best rate and as a number.
-struct Round {
-    commits: f64,
-    within: f64,
-    most: usize,
-}
-
-const ROUNDS: [Round; 3] = [
-    Round { commits: 300.0, within: 0.9, most: 12 },
-    Round { commits: 1_500.0, within: 0.96, most: 4 },
-    Round { commits: 6_000.0, within: 1.0, most: 1 },
-];
-
-/// Measured time is no shorter and no longer than this, whatever the tuner expects.
-const SHORTEST: f64 = 20e3;
-const LONGEST: f64 = 40e6;
-
-/// A plan in the race.
-struct Runner<'a> {
-    candidate: &'a Candidate,
-    per_s: f64,
-    aborted: f64,
-}
+use crate::spec::{Point, RunSpec};
 
 /// Measures a combination.
 ///
@@ -57,32 +35,9 @@ pub fn measure(point: &Point, context: &Context) -> Result<PointResult, CliError
     let profile = tune::profile_for(spec, &fabric, None, std::path::Path::new("doorbell-out"), context)?;
     let tuning = tune::ranking(spec, &fabric, &profile)?;
     let plans = distinct(&tuning);
-    let mut runners: Vec<Runner> =
-        plans.iter().map(|&candidate| Runner { candidate, per_s: 0.0, aborted: 0.0 }).collect();
     let chosen = tuning.best();
-    let (mut runs, mut events) = (0u64, 0u64);
-    for round in &ROUNDS {
-        let expected = round.commits * 1e9 / chosen.forecast.committed_per_s.max(1.0);
-        let length = Nanos(expected.clamp(SHORTEST, LONGEST) as u64);
-        for runner in &mut runners {
-            let run = one(spec, &fabric, runner.candidate, length, context)?;
-            (runner.per_s, runner.aborted) =
-                (run.result.committed_per_s(), run.result.aborted_share().unwrap_or(0.0));
-            (runs, events) = (runs + 1, events + run.result.facts.events);
-        }
-        runners.sort_by(|a, b| b.per_s.total_cmp(&a.per_s));
-        if round.most > 1 {
-            let least = round.within * runners[0].per_s;
-            let mut place = 0;
-            runners.retain(|runner| {
-                place += 1;
-                place <= round.most && runner.per_s >= least || std::ptr::eq(runner.candidate, chosen)
-            });
-        }
-    }
-    let missing = || CliError::check("the tuner's choice did not run to the end");
-    let rank = runners.iter().position(|r| std::ptr::eq(r.candidate, chosen)).ok_or_else(missing)?;
-    let (best, got) = (&runners[0], &runners[rank]);
+    let outcome = race::run(spec, &plans, chosen, context)?;
+    let (best, got) = (&outcome.best, &outcome.chosen);
     let said = &chosen.forecast;
     let attempts = said.committed_per_s + said.aborted_per_s;
     let ratio = |a: f64, b: f64| if b > 0.0 { a / b } else { 0.0 };
@@ -98,19 +53,20 @@ pub fn measure(point: &Point, context: &Context) -> Result<PointResult, CliError
         .with("cache_bytes", spec.cache_bytes)
         .with("seed", spec.seed)
         .with("plans", plans.len() as u64)
-        .with("runs", runs)
+        .with("runs", outcome.runs)
         .with("tuned", chosen.plan.to_string())
-        .with("best", best.candidate.plan.to_string())
+        .with("best", outcome.winner.plan.to_string())
         .with("bottleneck", said.bottleneck.to_string())
         .with("predicted_per_s", said.committed_per_s)
         .with("got_per_s", got.per_s)
         .with("prediction_error", ratio(said.committed_per_s, got.per_s) - 1.0)
         .with("predicted_aborted_share", ratio(said.aborted_per_s, attempts))
         .with("aborted_share", got.aborted)
-        .with("best_predicted_per_s", best.candidate.forecast.committed_per_s)
+        .with("best_predicted_per_s", outcome.winner.forecast.committed_per_s)
         .with("best_per_s", best.per_s)
         .with("regret", 1.0 - ratio(got.per_s, best.per_s))
-        .with("events", events);
+        .with("regret_error", outcome.regret_error)
+        .with("events", outcome.events);
     Ok(PointResult::of(row))
 }
 
@@ -123,26 +79,6 @@ fn distinct(tuning: &Tuning) -> Vec<&Candidate> {
         }
     }
     plans
-}
-
-fn one(
-    spec: &RunSpec,
-    fabric: &Fabric,
-    candidate: &Candidate,
-    length: Nanos,
-    context: &Context,
-) -> Result<transact::Run, CliError> {
-    let spec = RunSpec { duration: Span::from_ns(length.0), precision: None, ..spec.clone() };
-    let plan = NamedPlan::new(candidate.plan.to_string(), candidate.plan, None);
-    let run = transact::run(&spec, fabric, &plan, Keep { history: false }, context.interrupt.flag())?;
-    if context.interrupt.asked() {
-        return Err(CliError::interrupted());
-    }
-    // A plan under which nothing commits in so short a time has lost; that is no failure.
-    if run.result.stats.committed > 0 {
-        run.passed(&context.command)?;
-    }
-    Ok(run)
 }
 
 /// The workload's settings as the command line takes them.

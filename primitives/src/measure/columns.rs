@@ -223,6 +223,7 @@ const REGRET: &[&str] = &[
     "best_predicted_per_s",
     "best_per_s",
     "regret",
+    "regret_error",
     "events",
 ];
 

@@ -213,6 +213,7 @@ const REGRET: Columns = &[
     ("best_predicted_per_s", Number),
     ("best_per_s", Number),
     ("regret", Number),
+    ("regret_error", Number),
     ("events", Count),
 ];
 

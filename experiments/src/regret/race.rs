@@ -1,0 +1,209 @@
+//! The race of all plans for a combination, and the measurement of who won it.
+
+use engine::stats::WorkerStats;
+use phases::model::Candidate;
+use phases::rule::Abort;
+use primitives::units::Nanos;
+
+use crate::commands::Context;
+use crate::error::CliError;
+use crate::fabrics::Fabric;
+use crate::spec::{RunSpec, Span};
+use crate::transact::{self, Keep, NamedPlan};
+
+/// A round of the race: commits that the best plan known should make, in all and of each coroutine at least; who is left for
+/// the next one, as a share of the best rate and as a number.
+struct Round {
+    commits: f64,
+    each: f64,
+    within: f64,
+    most: usize,
+}
+
+const ROUNDS: [Round; 4] = [
+    Round { commits: 100.0, each: 3.0, within: 0.8, most: 40 },
+    Round { commits: 400.0, each: 5.0, within: 0.9, most: 12 },
+    Round { commits: 1_500.0, each: 12.0, within: 0.95, most: 4 },
+    Round { commits: 4_000.0, each: EACH, within: 0.0, most: 1 },
+];
+
+/// Before the first round the tuner's choice runs alone, to tell how long it is; so many commits, by the tuner's word.
+const PILOT: f64 = 200.0;
+
+/// The winner and the choice are measured with so many other seeds, and make so many commits with each.
+const SEEDS: u64 = 4;
+const MEASURED: f64 = 2_000.0;
+const EACH: f64 = 25.0;
+
+/// Most transactions that a run may commit, its warm-up included, where the best plan comes out as it should. Slack is for rates
+/// that turn out higher than they were.
+pub(super) const MOST_COMMITS: u64 = 4_000 * 5 / 4;
+
+/// Seeds of the last measurement lie beyond those that are drawn.
+const SEEDS_APART: u64 = 1_000_000;
+
+/// A measured rate, and the share of attempts that aborted.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Rate {
+    pub(super) per_s: f64,
+    pub(super) aborted: f64,
+}
+
+/// How a race went.
+pub(super) struct Outcome<'a> {
+    /// Who won.
+    pub(super) winner: &'a Candidate,
+    /// The winner's rate and the choice's, from runs that the race did not see.
+    pub(super) best: Rate,
+    pub(super) chosen: Rate,
+    /// Standard error of the regret; zero where the choice won.
+    pub(super) regret_error: f64,
+    pub(super) runs: u64,
+    pub(super) events: u64,
+}
+
+/// What all runs of a race share.
+struct Track<'a> {
+    spec: RunSpec,
+    fabric: Fabric,
+    context: &'a Context,
+    runs: u64,
+    events: u64,
+}
+
+/// Runs the race of `plans`, of which `chosen` is one.
+///
+/// # Errors
+/// If a run fails, or meets a table without room; Ctrl-C.
+pub(super) fn run<'a>(
+    spec: &RunSpec,
+    plans: &[&'a Candidate],
+    chosen: &'a Candidate,
+    context: &Context,
+) -> Result<Outcome<'a>, CliError> {
+    let fabric = Fabric::open(&spec.fabric, spec.seed)?;
+    let mut track = Track { spec: spec.clone(), fabric, context, runs: 0, events: 0 };
+    let customers = f64::from(chosen.plan.coroutines) * f64::from(spec.nodes) * f64::from(spec.threads);
+    let foretold = chosen.forecast.committed_per_s.max(1.0);
+    let mut fastest = positive(track.one(chosen, PILOT / foretold)?).unwrap_or(foretold);
+    let mut runners: Vec<(&Candidate, Rate)> = plans.iter().map(|&plan| (plan, Rate::default())).collect();
+    for round in &ROUNDS {
+        let length = round.commits.max(round.each * customers) / fastest;
+        for (candidate, rate) in &mut runners {
+            *rate = track.one(candidate, length)?;
+        }
+        runners.sort_by(|a, b| b.1.per_s.total_cmp(&a.1.per_s));
+        fastest = positive(runners[0].1).unwrap_or(fastest);
+        let mut place = 0;
+        runners.retain(|(_, rate)| {
+            place += 1;
+            place <= round.most && rate.per_s >= round.within * fastest
+        });
+    }
+    let winner = runners[0].0;
+    let same = std::ptr::eq(winner, chosen);
+    let mut both = Vec::new();
+    for seed in (1..=SEEDS).map(|n| spec.seed + n * SEEDS_APART) {
+        track.seed(seed)?;
+        let length = MEASURED.max(EACH * customers) / fastest;
+        let got = track.one(chosen, length)?;
+        both.push((if same { got } else { track.one(winner, length)? }, got));
+    }
+    let (best, got, regret_error) = compared(&both);
+    Ok(Outcome { winner, best, chosen: got, regret_error, runs: track.runs, events: track.events })
+}
+
+impl Track<'_> {
+    /// From now on, runs have this seed.
+    fn seed(&mut self, seed: u64) -> Result<(), CliError> {
+        self.spec.seed = seed;
+        self.fabric = Fabric::open(&self.spec.fabric, seed)?;
+        Ok(())
+    }
+
+    /// Runs a plan for so many seconds of virtual time.
+    fn one(&mut self, candidate: &Candidate, seconds: f64) -> Result<Rate, CliError> {
+        let length = Nanos((seconds * 1e9) as u64 + 1);
+        let spec = RunSpec { duration: Span::from_ns(length.0), precision: None, ..self.spec.clone() };
+        let plan = NamedPlan::new(candidate.plan.to_string(), candidate.plan, None);
+        let run = transact::run(
+            &spec,
+            &self.fabric,
+            &plan,
+            Keep { history: false },
+            self.context.interrupt.flag(),
+        )?;
+        if self.context.interrupt.asked() {
+            return Err(CliError::interrupted());
+        }
+        if had_no_room(&run.result.stats) {
+            return Err(CliError::check(format!(
+                "a table had no room for what {plan} commits",
+                plan = plan.name
+            ))
+            .hint("its rate would count for nothing: give combinations more room (regret/draw.rs)"));
+        }
+        // A plan under which nothing commits in so short a time has lost; that is no failure.
+        if run.result.stats.committed > 0 {
+            run.passed(&self.context.command)?;
+        }
+        (self.runs, self.events) = (self.runs + 1, self.events + run.result.facts.events);
+        Ok(Rate { per_s: run.result.committed_per_s(), aborted: run.result.aborted_share().unwrap_or(0.0) })
+    }
+}
+
+/// Means of rates that were measured in pairs, the better plan's first, and the standard error of their ratio, to first order:
+/// both of a pair had the same seed, and what they share is not in it.
+fn compared(pairs: &[(Rate, Rate)]) -> (Rate, Rate, f64) {
+    let mean = |of: &dyn Fn(&(Rate, Rate)) -> f64| pairs.iter().map(of).sum::<f64>() / pairs.len() as f64;
+    let best = Rate { per_s: mean(&|r| r.0.per_s), aborted: mean(&|r| r.0.aborted) };
+    let got = Rate { per_s: mean(&|r| r.1.per_s), aborted: mean(&|r| r.1.aborted) };
+    if best.per_s <= 0.0 {
+        return (best, got, 0.0);
+    }
+    let share = got.per_s / best.per_s;
+    let off = mean(&|r| (r.1.per_s - share * r.0.per_s).powi(2)) / (pairs.len() as f64 - 1.0);
+    (best, got, off.sqrt() / best.per_s)
+}
+
+fn positive(rate: Rate) -> Option<f64> {
+    (rate.per_s > 0.0).then_some(rate.per_s)
+}
+
+fn had_no_room(stats: &WorkerStats) -> bool {
+    stats.aborts.of(Abort::TableFull.name()) > 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pairs(rates: &[(f64, f64)]) -> Vec<(Rate, Rate)> {
+        let rate = |per_s| Rate { per_s, aborted: 0.0 };
+        rates.iter().map(|&(best, got)| (rate(best), rate(got))).collect()
+    }
+
+    #[test]
+    fn what_both_of_a_pair_share_is_no_uncertainty() {
+        let (best, got, off) = compared(&pairs(&[(100.0, 90.0), (200.0, 180.0), (60.0, 54.0)]));
+        assert!(
+            (best.per_s - 120.0).abs() < 1e-9 && (got.per_s - 108.0).abs() < 1e-9 && off < 1e-12,
+            "{off}"
+        );
+        // Two pairs whose ratios are 0.8 and 1: their mean is off by the half of the difference.
+        let (_, _, off) = compared(&pairs(&[(100.0, 80.0), (100.0, 100.0)]));
+        assert!((off - 0.1).abs() < 1e-12, "{off}");
+        assert_eq!(compared(&pairs(&[(0.0, 0.0), (0.0, 0.0)])).2, 0.0);
+    }
+
+    #[test]
+    fn a_race_commits_no_more_than_tables_have_room_for() {
+        let most =
+            ROUNDS.iter().map(|round| round.commits.max(round.each * MOST_CUSTOMERS)).fold(0.0, f64::max);
+        let most = most.max(MEASURED.max(EACH * MOST_CUSTOMERS));
+        assert!(most * 1.25 <= MOST_COMMITS as f64, "{most}");
+    }
+
+    /// Nodes, threads and coroutines of the largest load that is drawn.
+    const MOST_CUSTOMERS: f64 = 4.0 * 2.0 * 16.0;
+}
