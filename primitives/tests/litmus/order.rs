@@ -108,7 +108,8 @@ fn flips(fabric: Fabric) -> bool {
 
 #[test]
 fn across_queue_pairs_order_may_flip() {
-    must_show("a WRITE that overtakes one of another queue pair", 10, flips);
+    // Where threads share CPUs with other work, whole seeds may pass with nobody looking in time.
+    must_show("a WRITE that overtakes one of another queue pair", 100, flips);
     assert!(!flips(Fabric::Posting), "the posting thread executes in posting order");
 }
 
