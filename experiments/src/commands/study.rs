@@ -253,7 +253,7 @@ pub fn study(wanted: &Study, context: &Context) -> Result<Value, CliError> {
             let point = &points[number as usize];
             let watch = Watch::begin(wanted.fabric.virtual_time());
             let measured = |duration| {
-                let point = Spec { duration, ..point.clone() };
+                let point = Spec { duration, ..*point };
                 phases::study::run(&fabric.spec, wanted.shape, &config, &point)
                     .map_err(|error| refused(&error))
             };

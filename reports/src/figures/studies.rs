@@ -36,7 +36,7 @@ fn usual(points: &DataFrame) -> Framed<DataFrame> {
             rows = rows.filter(col(setting).eq_missing(col(setting).first()));
         }
     }
-    Ok(rows.collect()?)
+    rows.collect()
 }
 
 /// Figures of what was varied beside coroutines, one for each study that did.
