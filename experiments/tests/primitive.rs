@@ -60,7 +60,7 @@ fn one_job_and_two_leave_the_same_bytes() {
     assert_eq!(characterize("2", "b"), characterize("1", "a"));
     // Transactions, their histories checked: two machines' worth of coroutines, locks, aborts and logs in each point.
     let grid = "question: Do jobs matter?\nfabric: sim:cx4-edr\nnodes: 2\nthreads: 2\nreplicas: 2\nduration: 50us\n\
-                set: {accounts_per_thread: 200}\ngrid:\n  protocol: [occ, waitdie, mvcc]\n  plan: [one-sided, drtm-h]\n";
+                set: {accounts_per_thread: 200}\ngrid:\n  protocol: [occ, waitdie, mvcc]\n  plan: [one-sided, two-sided]\n";
     std::fs::write(dir.join("transactions.yaml"), grid).expect("written");
     let transactions = |jobs: &str, out: &str| {
         let done = doorbell(dir, &["experiment", "transactions.yaml", "--jobs", jobs, "--out", out]);
