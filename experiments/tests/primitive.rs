@@ -43,14 +43,14 @@ fn one_job_and_two_leave_the_same_bytes() {
     let temp = tempfile::tempdir().expect("a directory");
     let dir = temp.path();
     std::fs::write(dir.join("jobs.yaml"), SPEC).expect("written");
-    let experiment = |jobs: &str, out: &str| {
-        let done = doorbell(dir, &["experiment", "jobs.yaml", "--jobs", jobs, "--out", out]);
+    let experiment = |file: &str, jobs: &str, out: &str| {
+        let done = doorbell(dir, &["experiment", file, "--jobs", jobs, "--out", out]);
         assert!(done.status.success(), "{}", stderr(&done));
         files(&dir.join(out))
     };
-    let one = experiment("1", "one");
+    let one = experiment("jobs.yaml", "1", "one");
     assert!(one.contains_key("points.csv") && one.len() > 8, "{:?}", one.keys());
-    assert_eq!(experiment("2", "two"), one);
+    assert_eq!(experiment("jobs.yaml", "2", "two"), one);
     let characterize = |jobs: &str, out: &str| {
         let asked = ["characterize", "--fabric", "sim:cx4-edr", "--quick", "--bench", "latency"];
         let done = doorbell(dir, &[&asked[..], &["--jobs", jobs, "--out", out]].concat());
@@ -62,14 +62,9 @@ fn one_job_and_two_leave_the_same_bytes() {
     let grid = "question: Do jobs matter?\nfabric: sim:cx4-edr\nnodes: 2\nthreads: 2\nreplicas: 2\nduration: 50us\n\
                 set: {accounts_per_thread: 200}\ngrid:\n  protocol: [occ, waitdie, mvcc]\n  plan: [one-sided, two-sided]\n";
     std::fs::write(dir.join("transactions.yaml"), grid).expect("written");
-    let transactions = |jobs: &str, out: &str| {
-        let done = doorbell(dir, &["experiment", "transactions.yaml", "--jobs", jobs, "--out", out]);
-        assert!(done.status.success(), "{}", stderr(&done));
-        files(&dir.join(out))
-    };
-    let one = transactions("1", "c");
+    let one = experiment("transactions.yaml", "1", "c");
     assert_eq!(String::from_utf8_lossy(&one["points.csv"]).lines().count(), 1 + 6);
-    assert_eq!(transactions("2", "d"), one);
+    assert_eq!(experiment("transactions.yaml", "2", "d"), one);
 }
 
 #[test]

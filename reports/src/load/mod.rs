@@ -82,6 +82,8 @@ const STUDY: Columns = &[
     ("coroutines", Count),
     ("payload_bytes", Count),
     ("skew", Number),
+    ("records", Count),
+    ("think_us", Number),
     ("ops", Count),
     ("rate_per_s", Number),
     ("latency_p50_ns", Number),
