@@ -3,7 +3,7 @@
 //! Each point of such an experiment is a combination of profile, cluster, load and workload that [`draw`] makes from the
 //! experiment's seed. The tuner chooses a plan for it; then every sound plan is run on the simulator: those whose declared
 //! demand is the same, so that the model cannot tell them apart, count as one. Running all of them long enough would take
-//! minutes, so it is a [`race`]: all run briefly, those near the best again and longer, and the last few so long that one of
+//! minutes, so it is a race (`race.rs`): all run briefly, those near the best again and longer, and the last few so long that one of
 //! them can be called the best. Rounds last for as many commits, not for as long a time: what is known of a rate depends on them.
 //!
 //! The winner of a race owes something to luck, and its rate there is too high. So the rates that count are measured
