@@ -282,16 +282,11 @@ pub fn study(wanted: &Study, context: &Context) -> Result<Value, CliError> {
                 .iter()
                 .zip(&values)
                 .fold(disturbance.told(row), |row, (axis, value)| row.with(*axis, value.as_str()));
-            let told = |axis: &String| match axis.as_str() {
-                "variant" => (axis.clone(), point.variant.name.to_owned()),
-                "coroutines" => (axis.clone(), point.coroutines.to_string()),
-                other => {
-                    let at = AXES.iter().position(|known| *known == other).unwrap_or_default();
-                    (axis.clone(), values[at].clone())
-                }
-            };
-            let row =
-                axes.iter().map(told).fold(row, |row, (axis, value)| row.with(format!("axis_{axis}"), value));
+            // An axis is a column of the point, too.
+            let row = axes.iter().fold(row, |row, axis| {
+                let value = row.get(axis).unwrap_or_default().to_owned();
+                row.with(format!("axis_{axis}"), value)
+            });
             Ok(PointResult { row, histogram: Some(latency.clone()), ..PointResult::default() })
         },
         |_| Value::Null,
