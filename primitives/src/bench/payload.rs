@@ -1,7 +1,7 @@
 //! How do rate and latency change with the payload, one-sided against two-sided (DrTM+H fig. 5)?
 
 use super::{BenchVerb, Point, Scope};
-use crate::rpc::RpcConfig;
+use crate::rpc::{HEADER_BYTES, RpcConfig};
 
 const PAYLOADS: [u32; 9] = [8, 16, 64, 128, 256, 512, 1024, 2048, 4096];
 
@@ -32,7 +32,8 @@ pub(super) fn fitting(verb: BenchVerb, payload: u32, ud_mtu: u32) -> u32 {
     if verb == BenchVerb::Rpc { payload.min(ud_mtu.saturating_sub(RPC_OVERHEAD)) } else { payload }
 }
 
-/// RPC buffers for messages that carry `payload` bytes.
+/// RPC buffers for messages that carry `payload` bytes, or a word that asks for them, and no larger: a simulated cluster has a
+/// hundred thousands of them.
 pub(super) fn rpc_config(payload: u32, base: RpcConfig, ud_mtu: u32) -> RpcConfig {
-    RpcConfig { max_message: (payload + RPC_OVERHEAD).next_multiple_of(64).max(256).min(ud_mtu), ..base }
+    RpcConfig { max_message: (payload.max(8).next_multiple_of(8) + HEADER_BYTES).min(ud_mtu), ..base }
 }

@@ -39,13 +39,20 @@ pub trait CoreLoop {
 
     /// Asks for the memory that the next step will look at, and changes nothing. The simulator has several cores do so,
     /// shortly before their turns, so that what is in no near cache is on its way for all of them together. What is
-    /// found by what was asked for is asked for in the next one of [`LOOKS`] calls.
-    fn look_ahead(&self, _look: usize) {}
+    /// found by what was asked for is asked for in the next call: says whether there is anything of the kind.
+    fn look_ahead(&self, _look: usize) -> bool {
+        false
+    }
 }
 
-/// How many calls of [`CoreLoop::look_ahead`] it takes from a core to what its next coroutine keeps: what one asks for, the
-/// next one looks at.
-pub const LOOKS: usize = 3;
+/// What a [`Poller`] says when it looked ahead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Look {
+    /// It found something to look at next time.
+    More,
+    /// It found all that it will look at, and the task it may wake, if any.
+    Done(Option<u32>),
+}
 
 /// Which tasks are ready, and which is running. Shared by a core's executor and everything its tasks wait on.
 #[derive(Default)]
@@ -235,10 +242,10 @@ pub trait Poller {
     fn flush(&mut self);
     /// Does what is due by time alone: retransmissions, delayed acknowledgements.
     fn tick(&mut self, _now: Nanos) {}
-    /// Asks for what the next poll will look at, see [`CoreLoop::look_ahead`]. Says which task it may wake, once
-    /// that can be found.
-    fn look_ahead(&self, _look: usize) -> Option<u32> {
-        None
+    /// Asks for what the next poll will look at, see [`CoreLoop::look_ahead`]. Once it is done, further looks find the
+    /// same again.
+    fn look_ahead(&self, look: usize) -> Look {
+        if look == 0 { Look::More } else { Look::Done(None) }
     }
     /// Core time.
     fn now(&self) -> Nanos;
@@ -347,20 +354,20 @@ impl<F: Future<Output = ()>, P: Poller> CoreLoop for Core<F, P> {
     }
 
     #[inline]
-    fn look_ahead(&self, look: usize) {
-        let woken = self.poller.look_ahead(look);
+    fn look_ahead(&self, look: usize) -> bool {
+        let found = self.poller.look_ahead(look);
         if look == 0 {
-            return ahead(&*self.sched);
+            ahead(&*self.sched);
+            return true;
         }
-        if look < LOOKS - 1 {
-            return;
-        }
+        let Look::Done(woken) = found else { return true };
         let ready = self.sched.ready.borrow();
         let task = if ready.first == LAST { woken.unwrap_or(LAST) } else { ready.first };
         if let Some(Some(future)) = self.tasks.get(task as usize) {
             ahead(&**future);
             ready.next.get(task as usize).map(ahead);
         }
+        false
     }
 }
 
@@ -376,7 +383,7 @@ impl<N: crate::fabric::Nic> Poller for Rc<crate::verbs::port::Port<N>> {
         false
     }
     fn flush(&mut self) {}
-    fn look_ahead(&self, look: usize) -> Option<u32> {
+    fn look_ahead(&self, look: usize) -> Look {
         self.as_ref().look_ahead(look)
     }
     fn now(&self) -> Nanos {

@@ -28,12 +28,16 @@ pub struct PoolExhausted {
 
 /// A buffer's place. Those that are free form a list for each class.
 struct Slot {
-    /// Its offset, a multiple of [`SMALLEST`], and below that its class.
+    /// Its offset, a multiple of [`SMALLEST`], and below that its class, and [`LENT`] while it is.
     place: Cell<u64>,
     refs: Cell<u32>,
-    /// The next free one.
+    /// Of a free one: the next free one. Of one in use: its length.
     next: Cell<u32>,
 }
+
+/// In a slot's place: a receive queue has it.
+const LENT: u64 = 32;
+const _: () = assert!(LENT >= CLASSES as u64 && LENT < SMALLEST as u64);
 
 /// Slots are made so many at a time, and then stay where they are: they are looked up without a borrow.
 const BLOCK: usize = 64;
@@ -85,7 +89,7 @@ pub struct Buf {
     len: u32,
 }
 
-/// A reference held by a request in flight, four bytes instead of a whole [`Buf`].
+/// A reference held by a request in flight, or by what RPC keeps of calls, four bytes instead of a whole [`Buf`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Pinned(u32);
 
@@ -144,7 +148,7 @@ impl BufPool {
             slot = self.carve(class, len)?;
         }
         let taken = inner.slot(slot).expect("free buffers were made");
-        inner.free[class].set(taken.next.get());
+        inner.free[class].set(taken.next.replace(len));
         taken.refs.set(1);
         Ok(Buf { inner: inner.clone(), slot, offset: taken.offset(), len })
     }
@@ -185,9 +189,51 @@ impl BufPool {
         self.inner.slot(pinned.0).map(ahead);
     }
 
+    /// Asks for what taking a lent buffer back will look at.
+    #[inline]
+    pub(crate) fn ahead_of_lent(&self, lent: u64) {
+        self.inner.slot(lent as u32).map(ahead);
+    }
+
+    /// Asks for what is at `offset` of a lent buffer.
+    #[inline]
+    pub(crate) fn ahead_into(&self, lent: u64, offset: u32) {
+        if let Some(place) = self.word_of(lent, offset) {
+            ahead(place);
+        }
+    }
+
+    /// The word at `offset` of a lent buffer.
+    #[inline]
+    pub(crate) fn word_of(&self, lent: u64, offset: u32) -> Option<&std::sync::atomic::AtomicU64> {
+        let slot = self.inner.slot(u32::try_from(lent).ok()?)?;
+        self.inner.region.word(slot.offset() + u64::from(offset))
+    }
+
     #[inline]
     pub(crate) fn unpin(&self, pinned: Pinned) {
         self.inner.drop_ref(pinned.0);
+    }
+
+    /// Another program's reference to a buffer that is pinned.
+    #[inline]
+    pub(crate) fn share(&self, pinned: Pinned) -> Buf {
+        let slot = self.inner.slot(pinned.0).expect("pinned buffers were made");
+        slot.refs.set(slot.refs.get() + 1);
+        Buf { inner: self.inner.clone(), slot: pinned.0, offset: slot.offset(), len: slot.next.get() }
+    }
+
+    /// The buffer that [`Buf::lend`] gave this number to, if it is still lent.
+    #[inline]
+    pub(crate) fn give_back(&self, lent: u64) -> Option<Buf> {
+        let index = u32::try_from(lent).ok()?;
+        let slot = self.inner.slot(index)?;
+        let place = slot.place.get();
+        if place & LENT == 0 {
+            return None;
+        }
+        slot.place.set(place & !LENT);
+        Some(Buf { inner: self.inner.clone(), slot: index, offset: slot.offset(), len: slot.next.get() })
     }
 }
 
@@ -294,6 +340,15 @@ impl Buf {
         (&self.inner.region, self.offset)
     }
 
+    /// Hands the buffer to a receive queue: whoever has the number that this returns gets it back.
+    #[inline]
+    pub(crate) fn lend(self) -> u64 {
+        let slot = self.inner.slot(self.slot).expect("a buffer is in its pool");
+        slot.place.set(slot.place.get() | LENT);
+        // The reference that this one leaves behind is the receive queue's.
+        u64::from(self.pin().0)
+    }
+
     /// Adds the reference of a request in flight.
     #[inline]
     pub(crate) fn pin(&self) -> Pinned {
@@ -371,6 +426,39 @@ mod tests {
             drop(bufs);
             assert_eq!(pool.in_use(), 0);
         }
+    }
+
+    #[test]
+    fn what_was_lent_comes_back_once_and_as_it_was() {
+        let pool = pool(1 << 12);
+        let (buf, other) = (pool.take(100).unwrap(), pool.take(100).unwrap());
+        buf.set_word(3, 7);
+        let place = buf.sge();
+        let lent = buf.lend();
+        assert_eq!(pool.in_use(), 2, "the receive queue holds it");
+        assert!(pool.give_back(lent + 1).is_none(), "the other one is not lent");
+        assert!(pool.give_back(u64::MAX).is_none() && pool.give_back(77).is_none());
+        let back = pool.give_back(lent).unwrap();
+        assert!(pool.give_back(lent).is_none(), "it is back already");
+        assert_eq!((back.len(), back.sge(), back.word(3)), (100, place, 7));
+        drop((back, other));
+        assert_eq!(pool.in_use(), 0);
+        assert_eq!(pool.take(70).unwrap().capacity(), 128);
+    }
+
+    #[test]
+    fn a_shared_buffer_is_the_pinned_one() {
+        let pool = pool(64);
+        let buf = pool.take(9).unwrap();
+        let pinned = buf.pin();
+        buf.set_word(1, 5);
+        drop(buf);
+        let again = pool.share(pinned);
+        assert_eq!((again.len(), again.word(1)), (9, 5));
+        pool.unpin(pinned);
+        assert_eq!(pool.in_use(), 1);
+        drop(again);
+        assert_eq!(pool.in_use(), 0);
     }
 
     #[test]

@@ -1,11 +1,13 @@
 //! The calling side: batches of calls, replies, acknowledgements, retransmission.
 
-use super::{BatchState, Call, Header, Kind, Reader, Received, Rpc, RpcError, Sent, State, Writer};
+use super::{BatchState, Call, Header, Kind, Reader, Rpc, RpcError, Sent, State, Writer};
 use crate::fabric::Nic;
+use crate::mem::{Buf, Pinned};
 use crate::units::Nanos;
 use crate::verbs::NodeId;
 use crate::verbs::port::Cost;
 use std::future::Future;
+use std::num::NonZeroU32;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
@@ -89,8 +91,8 @@ impl<N: Nic> Rpc<N> {
         // Requests older than a window are gone for sure.
         for seq in (0..news.min(session.unanswered.len() as u32)).map(|i| done_below.wrapping_sub(i)) {
             let slot = &mut session.unanswered[seq as usize & mask];
-            if slot.as_ref().is_some_and(|sent| sent.call == NO_CALL && sent.seq == seq) {
-                *slot = None;
+            if let Some(sent) = slot.take_if(|sent| sent.call == NO_CALL && sent.seq == seq) {
+                self.let_go(sent.held);
                 session.in_use -= 1;
                 freed = true;
             }
@@ -113,26 +115,26 @@ impl<N: Nic> Rpc<N> {
         let session = &mut state.sessions[header.from.index()];
         let index = header.seq as usize & (session.unanswered.len() - 1);
         let slot = &mut session.unanswered[index];
-        if slot.as_ref().is_none_or(|sent| sent.seq != header.seq || sent.call != header.call) {
+        let Some(sent) = slot.take_if(|sent| sent.seq == header.seq && sent.call == header.call) else {
             // The second answer to a request that was sent twice.
             state.stats.duplicates += 1;
             return;
-        }
-        *slot = None;
+        };
+        self.let_go(sent.held);
         session.in_use -= 1;
-        let reply = Received { buf: message.buf, len: header.len };
-        self.finish(state, header.call, Ok(reply));
+        self.finish(state, header.call, Ok((message.buf, header.len)));
         self.wake_waiting(state, header.from);
     }
 
-    fn finish(&self, state: &mut State, call: u32, result: Result<Received, RpcError>) {
+    /// Ends a call with a reply and its length, or with a failure.
+    fn finish(&self, state: &mut State, call: u32, result: Result<(Buf, u32), RpcError>) {
         let (index, generation) = ((call & 0xffff) as usize, (call >> 16) as u16);
         let Some(entry) = state.calls.get_mut(index).filter(|c| c.live && c.generation == generation) else {
             return;
         };
         match result {
-            Ok(reply) => entry.reply = Some(reply),
-            Err(error) => entry.failed = Some(error),
+            Ok((buf, len)) => (entry.reply, entry.len) = (buf.pin(), len),
+            Err(error) => state.failed.push((call, error)),
         }
         let batch = &mut state.batches[entry.batch as usize];
         batch.open -= 1;
@@ -151,6 +153,7 @@ impl<N: Nic> Rpc<N> {
         for index in 0..session_slots(state, peer) {
             let session = &mut state.sessions[peer.index()];
             let Some(sent) = session.unanswered[index].take() else { continue };
+            self.let_go(sent.held);
             session.in_use -= 1;
             if sent.call != NO_CALL {
                 self.finish(state, sent.call, Err(RpcError::Gone { peer }));
@@ -180,17 +183,18 @@ impl<N: Nic> Rpc<N> {
                 outstanding = true;
                 // Twice as long each time, up to eight times: a peer that is slow rather than deaf must not drown
                 // in repetitions, each of which it answers.
-                let patience = self.config.retransmit_after.0 << (sent.attempts - 1).min(3);
+                let patience = self.config.retransmit_after.0 << (sent.attempts.get() - 1).min(3);
                 if now.since(sent.at).0 < patience {
                     continue;
                 }
-                if sent.attempts > self.config.max_retransmits {
+                if sent.attempts.get() > self.config.max_retransmits {
                     let error = RpcError::Unanswered {
                         peer: to.node,
                         handler: sent.handler,
-                        attempts: sent.attempts,
+                        attempts: sent.attempts.get(),
                     };
                     let call = sent.call;
+                    self.let_go(sent.held);
                     session.unanswered[index] = None;
                     session.in_use -= 1;
                     if call != NO_CALL {
@@ -200,9 +204,9 @@ impl<N: Nic> Rpc<N> {
                     continue;
                 }
                 sent.at = now;
-                sent.attempts += 1;
+                sent.attempts = sent.attempts.saturating_add(1);
                 state.stats.retransmits += 1;
-                state.out.push((to, sent.buf.clone(), sent.len));
+                state.out.push((to, self.port.pool().share(sent.held), sent.len));
             }
         }
         self.send_out(state, true);
@@ -314,13 +318,13 @@ impl<'r, N: Nic> CallBatch<'r, N> {
         let call = {
             let state = &mut *self.rpc.state.borrow_mut();
             let index = state.free_calls.pop().unwrap_or_else(|| {
-                state.calls.push(Call::default());
+                state.calls.push(Call::NEW);
                 state.free_calls.reserve(state.calls.len());
                 state.calls.len() as u32 - 1
             });
             let entry = &mut state.calls[index as usize];
             let generation = entry.generation.wrapping_add(1);
-            *entry = Call { reply: None, failed: None, batch: self.batch, generation, live: true };
+            *entry = Call { batch: self.batch, generation, live: true, ..Call::NEW };
             index | u32::from(generation) << 16
         };
         if self.len == MAX_CALLS {
@@ -387,9 +391,15 @@ impl<'r, N: Nic> CallBatch<'r, N> {
         session.next_seq = seq.wrapping_add(1);
         rpc.seal(session, &buf, Header::new(kind, handler, seq, call, len));
         let index = seq as usize & (session.unanswered.len() - 1);
-        let sent =
-            Sent { seq, call, buf: buf.clone(), len: start + len, at: rpc.port.now(), attempts: 1, handler };
-        session.unanswered[index] = Some(sent);
+        session.unanswered[index] = Some(Sent {
+            at: rpc.port.now(),
+            seq,
+            call,
+            held: buf.pin(),
+            len: start + len,
+            attempts: NonZeroU32::MIN,
+            handler,
+        });
         session.in_use += 1;
         state.stats.calls += 1;
         state.out.push((to, buf, start + len));
@@ -464,8 +474,10 @@ impl<'r, N: Nic> Future for Pending<'r, N> {
                 batch.task = replies.rpc.port.sched().current();
                 return Poll::Pending;
             }
-            for &call in &replies.calls[..replies.len] {
-                if let Some(error) = state.calls[(call & 0xffff) as usize].failed {
+            if !state.failed.is_empty() {
+                let mut calls = replies.calls[..replies.len].iter();
+                let failed = calls.find_map(|call| state.failed.iter().find(|(failed, _)| failed == call));
+                if let Some(&(_, error)) = failed {
                     return Poll::Ready(Err(error));
                 }
             }
@@ -505,12 +517,13 @@ impl<N: Nic> Replies<'_, N> {
     /// If the batch has no such call.
     pub fn read<T>(&self, index: usize, read: impl FnOnce(Reader<'_>) -> T) -> T {
         let call = self.calls[..self.len][index];
-        let reply = {
+        let (reply, len) = {
             let state = self.rpc.state.borrow();
-            let entry = state.calls[(call & 0xffff) as usize].reply.as_ref().expect("all calls are answered");
-            (entry.buf.clone(), entry.len)
+            let entry = &state.calls[(call & 0xffff) as usize];
+            assert!(entry.reply != Pinned::NONE, "all calls are answered");
+            (self.rpc.port.pool().share(entry.reply), entry.len)
         };
-        read(Reader::new(&reply.0, reply.1))
+        read(Reader::new(&reply, len))
     }
 }
 
@@ -522,9 +535,11 @@ impl<N: Nic> Drop for Replies<'_, N> {
             let entry = &mut state.calls[index];
             // A late reply to a call that is gone is recognized by its generation.
             entry.live = false;
-            entry.reply = None;
-            entry.failed = None;
+            self.rpc.let_go(std::mem::replace(&mut entry.reply, Pinned::NONE));
             state.free_calls.push(index as u32);
+        }
+        if !state.failed.is_empty() {
+            state.failed.retain(|(call, _)| !self.calls[..self.len].contains(call));
         }
         state.free_batches.push(self.batch);
     }

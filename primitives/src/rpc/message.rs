@@ -11,6 +11,7 @@ use crate::mem::Buf;
 use crate::verbs::NodeId;
 use crate::verbs::port::Received;
 use crate::verbs::work::GRH_BYTES;
+use std::sync::atomic::Ordering;
 
 pub(super) const HEADER_WORDS: usize = 3;
 const VERSION: u64 = 1;
@@ -67,6 +68,34 @@ pub(super) struct Header {
     pub(super) len: u32,
 }
 
+/// What a header that nobody has checked seems to say.
+pub(super) struct Hint {
+    pub(super) kind: Option<Kind>,
+    pub(super) from: NodeId,
+    pub(super) seq: u32,
+    pub(super) call: u32,
+}
+
+/// Reads a header's words without believing them.
+#[inline]
+pub(super) fn hint(first: u64, second: u64, third: u64) -> Hint {
+    Hint { kind: Kind::of(first), from: NodeId((first >> 32) as u16), seq: second as u32, call: third as u32 }
+}
+
+impl Kind {
+    /// The kind that a header's first word names.
+    #[inline]
+    fn of(first: u64) -> Option<Kind> {
+        match first >> 8 & 0xff {
+            0 => Some(Kind::Request),
+            1 => Some(Kind::Reply),
+            2 => Some(Kind::OneWay),
+            3 => Some(Kind::Ack),
+            _ => None,
+        }
+    }
+}
+
 impl Header {
     pub(super) fn new(kind: Kind, handler: u8, seq: u32, call: u32, len: u32) -> Header {
         Header { kind, handler, from: NodeId(0), seq, done_below: 0, call, len }
@@ -104,13 +133,7 @@ impl Header {
         if first & 0xff != VERSION {
             return Err(Malformed::Version(first as u8));
         }
-        let kind = match first >> 8 & 0xff {
-            0 => Kind::Request,
-            1 => Kind::Reply,
-            2 => Kind::OneWay,
-            3 => Kind::Ack,
-            other => return Err(Malformed::Kind(other as u8)),
-        };
+        let kind = Kind::of(first).ok_or(Malformed::Kind((first >> 8) as u8))?;
         let len = (third >> 32) as u32;
         let have = message.byte_len - header;
         if len > have {
@@ -152,9 +175,21 @@ impl<'b> Writer<'b> {
 
     /// Appends bytes, padded to whole words.
     pub fn bytes(&mut self, bytes: &[u8]) {
-        for chunk in bytes.chunks(8) {
+        let (whole, rest) = bytes.as_chunks::<8>();
+        let end = self.at + (bytes.len() as u32).next_multiple_of(8);
+        if end > self.end {
+            // Word by word, up to where it ends.
+            whole.iter().for_each(|word| self.word(u64::from_le_bytes(*word)));
+        } else if !whole.is_empty() {
+            let words = &self.buf.words()[self.at as usize / 8..][..whole.len()];
+            for (to, word) in words.iter().zip(whole) {
+                to.store(u64::from_le_bytes(*word), Ordering::Relaxed);
+            }
+            self.at += 8 * whole.len() as u32;
+        }
+        if !rest.is_empty() {
             let mut word = [0; 8];
-            word[..chunk.len()].copy_from_slice(chunk);
+            word[..rest.len()].copy_from_slice(rest);
             self.word(u64::from_le_bytes(word));
         }
     }

@@ -2,7 +2,7 @@
 
 use super::{Header, Kind, Reader, Rpc, Served, Session, State, Writer};
 use crate::fabric::{CpuWork, Nic};
-use crate::mem::{Buf, PoolExhausted};
+use crate::mem::{Buf, Pinned, PoolExhausted};
 use crate::units::Nanos;
 use crate::verbs::NodeId;
 
@@ -116,8 +116,7 @@ impl<N: Nic> Rpc<N> {
         if incoming.deferred && !one_way {
             // It counts as executed; who repeats it is told so.
             let session = &mut self.state.borrow_mut().sessions[from.index()];
-            let index = header.seq as usize & (session.served.len() - 1);
-            session.served[index] = Some(Served { seq: header.seq, reply: None });
+            self.keep(session, Served { seq: header.seq, len: 0, held: Pinned::NONE });
             return;
         }
         // A reply that does not fit is sent empty: the caller's reader says what is missing.
@@ -144,9 +143,8 @@ impl<N: Nic> Rpc<N> {
         let state = &mut *self.state.borrow_mut();
         let session = &mut state.sessions[header.from.index()];
         let total = Rpc::<N>::header_bytes() + len;
-        let index = header.seq as usize & (session.served.len() - 1);
         if one_way {
-            session.served[index] = Some(Served { seq: header.seq, reply: None });
+            self.keep(session, Served { seq: header.seq, len: 0, held: Pinned::NONE });
             session.owed += 1;
             if session.owed >= session.served.len() as u32 / 2 {
                 self.line_up_ack(state, header.from);
@@ -155,8 +153,17 @@ impl<N: Nic> Rpc<N> {
         }
         let Some(to) = session.to else { return };
         self.seal(session, buf, Header::new(Kind::Reply, header.handler, header.seq, header.call, len));
-        session.served[index] = Some(Served { seq: header.seq, reply: Some((buf.clone(), total)) });
+        self.keep(session, Served { seq: header.seq, len: total, held: buf.pin() });
         state.out.push((to, buf.clone(), total));
+    }
+
+    /// Keeps what became of a request in place of one that is a window older.
+    #[inline]
+    fn keep(&self, session: &mut Session, served: Served) {
+        let index = served.seq as usize & (session.served.len() - 1);
+        if let Some(old) = session.served[index].replace(served) {
+            self.let_go(old.held);
+        }
     }
 
     /// Answers a duplicate without executing it.
@@ -165,9 +172,9 @@ impl<N: Nic> Rpc<N> {
         let session = &mut state.sessions[header.from.index()];
         let index = header.seq as usize & (session.served.len() - 1);
         match &session.served[index] {
-            Some(Served { seq, reply: Some((buf, len)) }) if *seq == header.seq => {
+            Some(Served { seq, len, held }) if *seq == header.seq && *held != Pinned::NONE => {
                 if let Some(to) = session.to {
-                    state.out.push((to, buf.clone(), *len));
+                    state.out.push((to, self.port.pool().share(*held), *len));
                 }
             }
             _ => self.line_up_ack(state, header.from),

@@ -29,7 +29,7 @@ pub use reading::Reading;
 pub use traffic::{Cost, Traffic};
 
 use super::{Completion, NodeId, Qp, Remote, WcOpcode, WcStatus, WorkRequest};
-use crate::exec::Sched;
+use crate::exec::{Look, Sched};
 use crate::fabric::{AnyNic, CpuWork, Nic, PostError};
 use crate::mem::{Buf, BufPool, PoolExhausted, ahead};
 use crate::units::Nanos;
@@ -180,8 +180,6 @@ struct State {
     gathered: Vec<WorkRequest>,
     /// Room for what moves from a backlog to the NIC.
     moving: (Vec<WorkRequest>, Vec<u32>),
-    recvs: Vec<Option<Buf>>,
-    free_recvs: Vec<u32>,
     received: VecDeque<Received>,
     room_waiters: Vec<u32>,
 }
@@ -352,26 +350,11 @@ impl<N: Nic> Port<N> {
     /// # Errors
     /// When the receive queue is full.
     pub fn post_recv(&self, qp: Qp, buf: Buf) -> Result<(), PostError> {
-        let state = &mut *self.state.borrow_mut();
-        let id = match state.free_recvs.pop() {
-            Some(id) => id,
-            None => {
-                state.recvs.push(None);
-                state.free_recvs.reserve(state.recvs.len());
-                state.recvs.len() as u32 - 1
-            }
-        };
         let local = buf.sge_part(0, buf.capacity());
-        match self.nic.post_recv(qp, &[super::RecvRequest { id: u64::from(id), local }]) {
-            Ok(()) => {
-                state.recvs[id as usize] = Some(buf);
-                Ok(())
-            }
-            Err(refused) => {
-                state.free_recvs.push(id);
-                Err(refused)
-            }
-        }
+        let id = buf.lend();
+        self.nic.post_recv(qp, &[super::RecvRequest { id, local }]).inspect_err(|_| {
+            drop(self.pool.give_back(id));
+        })
     }
 
     /// The next message that arrived, if any.
@@ -396,7 +379,7 @@ impl<N: Nic> Port<N> {
             if completion.opcode == WcOpcode::SendQueue {
                 state.retire(completion.id, completion.status, &self.sched, &self.pool);
             } else {
-                receive(state, &completion);
+                receive(state, &self.pool, &completion);
             }
         });
         if taken == 0 {
@@ -410,25 +393,34 @@ impl<N: Nic> Port<N> {
     /// Asks for what taking the next completion will look at, see [`CoreLoop::look_ahead`](crate::exec::CoreLoop), and
     /// says which task it may wake.
     #[inline]
-    pub fn look_ahead(&self, look: usize) -> Option<u32> {
+    pub fn look_ahead(&self, look: usize) -> Look {
         if look == 0 {
             ahead(self);
-            return None;
+            return Look::More;
         }
         let state = self.state.borrow();
         if look == 1 {
             self.pool.ahead();
             state.routes.only.first().map(ahead);
         }
-        let completion = self.nic.expected().filter(|completion| completion.opcode == WcOpcode::SendQueue)?;
-        let line = state.lines.get(Line::index_of(completion.id))?;
+        let expected = self.nic.expected().filter(|completion| completion.opcode == WcOpcode::SendQueue);
+        let line = expected.and_then(|completion| state.lines.get(Line::index_of(completion.id)));
         if look == 1 {
-            ahead(line);
-            return None;
+            line.map(ahead);
+            return Look::More;
         }
-        let entry = line.oldest(&state.rings);
-        self.pool.ahead_of(entry.pinned);
-        state.groups.waiter(entry.group)
+        Look::Done(line.and_then(|line| {
+            let entry = line.oldest(&state.rings);
+            self.pool.ahead_of(entry.pinned);
+            state.groups.waiter(entry.group)
+        }))
+    }
+
+    /// The number of the buffer that the next completion brings, if it is a receive's.
+    #[inline]
+    pub(crate) fn expected_receive(&self) -> Option<u64> {
+        let next = self.nic.expected().filter(|completion| completion.opcode != WcOpcode::SendQueue)?;
+        Some(next.id)
     }
 
     /// Waits while requests are lined up behind a full send queue. Whoever posts passively in a loop awaits this
@@ -501,11 +493,9 @@ fn two_batches() -> ! {
 }
 
 #[inline(never)]
-fn receive(state: &mut State, completion: &Completion) {
+fn receive(state: &mut State, pool: &BufPool, completion: &Completion) {
     state.traffic.recvs += 1;
-    let id = completion.id as usize;
-    let Some(buf) = state.recvs.get_mut(id).and_then(Option::take) else { return };
-    state.free_recvs.push(id as u32);
+    let Some(buf) = pool.give_back(completion.id) else { return };
     state.received.push_back(Received {
         buf,
         byte_len: completion.byte_len,

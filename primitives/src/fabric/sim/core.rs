@@ -183,6 +183,12 @@ impl Core {
         self.entries.borrow().front().map(ahead);
     }
 
+    /// Asks for the last entry, behind which the next one will be put.
+    #[inline]
+    pub fn ahead_of_last(&self) {
+        self.entries.borrow().list.last().map(ahead);
+    }
+
     /// Takes the next entry the core can see by now.
     #[inline]
     pub fn take(&self, now: u64) -> Option<Entry> {

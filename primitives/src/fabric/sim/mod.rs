@@ -81,7 +81,7 @@ pub use fault::FaultOptions;
 pub use nic::SimNic;
 
 use self::core::Core;
-use crate::exec::{CoreLoop, LOOKS};
+use crate::exec::CoreLoop;
 use crate::fabric::{AtomicScope, Caps};
 use crate::profile::{Interface, Profile, ProfileError};
 use crate::units::Nanos;
@@ -327,14 +327,17 @@ impl SimWorld {
                 Next::Turn(index) => return Some(index),
                 Next::Nothing => return None,
                 Next::Refilled => {
-                    for look in 0..LOOKS {
+                    let (mut look, mut more) = (0, true);
+                    while more {
+                        more = false;
                         for (kind, index) in model.queue.in_hand() {
                             if kind == Kind::Wake
                                 && let Some(core) = cores.get(index as usize)
                             {
-                                core.look_ahead(look);
+                                more |= core.look_ahead(look);
                             }
                         }
+                        look += 1;
                     }
                 }
                 Next::Death => {

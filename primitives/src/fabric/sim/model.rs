@@ -4,13 +4,14 @@ use super::card::Card;
 use super::core::{Core, Entry};
 use super::doorbell::Registers;
 use super::fault::Dice;
-use super::message::{LISTED, NONE, ORPHAN, Slab};
+use super::message::{INLINE, LISTED, NONE, ORPHAN, Slab};
 use super::node::Node;
 use super::payload::{self, Arena};
 use super::qp::QueuePair;
 use super::queue::{Event, EventQueue, Kind, NEVER};
 use crate::mem::ahead;
-use crate::verbs::{Completion, Qp, QpState, WcOpcode, WcStatus};
+use crate::verbs::work::GRH_BYTES;
+use crate::verbs::{Completion, Qp, QpState, Transport, WcOpcode, WcStatus};
 use std::rc::Rc;
 
 /// What the model leaves to who drives the cores.
@@ -23,6 +24,28 @@ pub(super) enum Next {
     Death,
     /// Nothing is due.
     Nothing,
+}
+
+/// Datagrams in hand that arrive, and the queue pairs that they go to; the first few.
+#[derive(Default)]
+struct Datagrams {
+    list: [(u32, u32); 32],
+    len: usize,
+}
+
+impl Datagrams {
+    #[inline]
+    fn add(&mut self, message: u32, to: u32) {
+        if let Some(place) = self.list.get_mut(self.len) {
+            *place = (message, to);
+            self.len += 1;
+        }
+    }
+
+    #[inline]
+    fn all(&self) -> &[(u32, u32)] {
+        &self.list[..self.len]
+    }
 }
 
 /// From so many requests in flight on, what events look at is in no near cache, and looking ahead pays.
@@ -156,9 +179,9 @@ impl Model {
             let message = match kind {
                 Kind::Arrive | Kind::Memory | Kind::Response => &self.messages[index],
                 Kind::Issue => {
-                    let head = self.qps[index as usize].waiting.head;
-                    if head != NONE {
-                        ahead(&self.messages[head]);
+                    let pair = &self.qps[index as usize];
+                    if pair.waiting.head != NONE {
+                        ahead(&self.messages[pair.waiting.head]);
                     }
                     continue;
                 }
@@ -176,8 +199,30 @@ impl Model {
                 ahead(to);
             }
         }
+        let mut datagrams = Datagrams::default();
         for (kind, index) in self.queue.in_hand() {
             match kind {
+                Kind::Issue => {
+                    let head = self.qps[index as usize].waiting.head;
+                    if head != NONE {
+                        let message = &self.messages[head];
+                        if !message.op.returns_data() && !message.is(INLINE) {
+                            let node = &self.nodes[message.node as usize];
+                            node.ahead(message.lkey, message.local_offset, message.len);
+                        }
+                    }
+                }
+                Kind::Arrive => {
+                    let message = &self.messages[index];
+                    if message.transport == Transport::Ud
+                        && let Some(to) = self.qps.get(message.to as usize)
+                    {
+                        datagrams.add(index, message.to);
+                        ahead(&*to.far);
+                        self.arena.ahead(message);
+                        ahead(&*self.cores[to.core as usize]);
+                    }
+                }
                 Kind::Memory => {
                     let message = &self.messages[index];
                     if let Some(to) = self.qps.get(message.to as usize) {
@@ -198,6 +243,23 @@ impl Model {
                     }
                 }
                 _ => {}
+            }
+        }
+        self.look_ahead_at_receives(&datagrams);
+    }
+
+    /// Asks for the receives that datagrams in hand will take, then for the buffers of those.
+    fn look_ahead_at_receives(&self, datagrams: &Datagrams) {
+        for &(_, to) in datagrams.all() {
+            let to = &self.qps[to as usize];
+            to.far.recvs.front().map(ahead);
+            self.cores[to.core as usize].ahead_of_last();
+        }
+        for &(message, to) in datagrams.all() {
+            let (message, to) = (&self.messages[message], &self.qps[to as usize]);
+            if let Some(recv) = to.far.recvs.front() {
+                let offset = recv.offset + u64::from(GRH_BYTES);
+                self.nodes[to.node as usize].ahead(recv.lkey, offset, message.len);
             }
         }
     }
@@ -321,7 +383,7 @@ impl Model {
 
     /// Completes the posted receives of a queue pair in error as flushed.
     pub fn flush_recvs(&mut self, qp: u32, ready: u64) {
-        while let Some(recv) = self.qps[qp as usize].far.recvs.pop_front() {
+        while let Some(recv) = self.qps[qp as usize].far.recvs.pop() {
             self.complete_recv(qp, recv.id, WcStatus::Flushed, ready);
         }
     }

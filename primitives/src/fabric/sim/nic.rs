@@ -235,7 +235,8 @@ impl Nic for SimNic {
             if pair.far.recvs.len() >= pair.far.config.recv_depth as usize {
                 return Err(PostError::QueueFull { qp, depth: pair.far.config.recv_depth });
             }
-            pair.far.recvs.push_back(*recv);
+            let depth = pair.far.config.recv_depth;
+            pair.far.recvs.push(recv, depth);
         }
         if pair.state == QpState::Error {
             model.flush_recvs(qp.0, now);

@@ -9,19 +9,26 @@ pub(super) const NONE: u32 = u32::MAX;
 
 const CLASSES: usize = 30;
 
-/// Words of messages in flight. Blocks are powers of two and are used again.
+/// Words of a cache line.
+const LINE: usize = 8;
+
+/// Words of messages in flight. Blocks are powers of two, and whole cache lines, and are used again.
 pub(super) struct Arena {
     words: Vec<u64>,
     free: [Vec<u32>; CLASSES],
 }
 
 fn class_of(words: usize) -> usize {
-    words.next_power_of_two().trailing_zeros() as usize
+    words.max(LINE).next_power_of_two().trailing_zeros() as usize
 }
 
 impl Arena {
     pub fn new() -> Arena {
-        Arena { words: Vec::new(), free: Default::default() }
+        // An allocation of this size has pages of its own, and so the same place in its first line when it grows.
+        let mut words: Vec<u64> = Vec::with_capacity(1 << 16);
+        let skew = words.as_ptr().align_offset(LINE * size_of::<u64>());
+        words.resize(skew.min(LINE), 0);
+        Arena { words, free: Default::default() }
     }
 
     /// A block for `len` bytes.

@@ -92,8 +92,60 @@ pub(super) struct QueuePair {
 
 /// The part of a queue pair that READs, WRITEs and ATOMICs do without.
 pub(super) struct Far {
+    pub recvs: Receives,
     pub config: QpConfig,
-    pub recvs: VecDeque<RecvRequest>,
+}
+
+/// A posted receive, in fewer bytes than a [`RecvRequest`]: thousands wait, and each is in no near cache when its turn comes.
+#[derive(Clone, Copy)]
+pub(super) struct Recv {
+    pub id: u64,
+    pub offset: u64,
+    pub lkey: u32,
+    pub len: u32,
+}
+
+/// A receive queue, over memory for as many as were posted at most, or less than twice as many.
+pub(super) struct Receives {
+    list: VecDeque<Recv>,
+}
+
+impl Receives {
+    pub fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    #[inline]
+    pub fn front(&self) -> Option<&Recv> {
+        self.list.front()
+    }
+
+    #[inline]
+    pub fn pop(&mut self) -> Option<Recv> {
+        self.list.pop_front()
+    }
+
+    /// Puts a receive behind the others; there will be `depth` of them at most.
+    #[inline]
+    pub fn push(&mut self, request: &RecvRequest, depth: u32) {
+        if self.list.len() == self.list.capacity() {
+            self.grow(depth as usize);
+        }
+        let RecvRequest { id, local } = *request;
+        self.list.push_back(Recv { id, offset: local.offset, lkey: local.lkey.0, len: local.len });
+    }
+
+    /// Makes room: twice as much as there was, but no more than will be used, since a ring goes round all it has.
+    #[cold]
+    fn grow(&mut self, depth: usize) {
+        let len = self.list.len();
+        self.list.reserve_exact((2 * len).max(8).min(depth.max(len + 1)) - len);
+    }
 }
 
 const _: () = assert!(size_of::<QueuePair>() == 128);
@@ -130,7 +182,7 @@ impl QueuePair {
             stalled_head: NONE,
             stalled_tail: NONE,
             send_depth: config.send_depth,
-            far: Box::new(Far { config, recvs: VecDeque::new() }),
+            far: Box::new(Far { config, recvs: Receives { list: VecDeque::new() } }),
         }
     }
 

@@ -6,6 +6,7 @@ use super::model::Model;
 use super::node::Node;
 use super::payload::{self, Arena};
 use super::queue::Kind;
+use crate::mem::ahead;
 use crate::profile::headers;
 use crate::verbs::{QpState, Transport, WcStatus};
 
@@ -62,6 +63,10 @@ impl Model {
                 pair.rd_free -= 1;
             }
             pair.waiting.head = m.next;
+            // The next of a chain is likely to be in no near cache, and needed when this one is done with.
+            if m.next != NONE {
+                ahead(&self.messages[m.next]);
+            }
             // The frequent ones as code of their own.
             match op {
                 Op::Read => self.launch(qp, head, Op::Read),

@@ -204,7 +204,8 @@ impl Model {
                 }
                 let served = c.atomic_unit.pass(now, done, c.costs.atomic_unit);
                 let start = served.max(*bucket);
-                let read = (start + times.read).max(*order + 1);
+                // A word that is held for no time (an emulated card's) still has one change behind the other.
+                let read = (start + times.read).max(*order + 1).max(*bucket + 1);
                 let write = read + times.write.max(1);
                 *bucket = write;
                 (read, write)
@@ -260,24 +261,23 @@ impl Model {
         let m = &mut self.messages[index];
         let to = m.to;
         let pair = &mut self.qps[to as usize];
-        let Some(recv) = pair.far.recvs.pop_front() else { return false };
+        let Some(recv) = pair.far.recvs.pop() else { return false };
         m.b = recv.id;
         if m.op != Op::Send {
             return true;
         }
         let skip = if pair.transport == Transport::Ud { GRH_BYTES } else { 0 };
-        let local =
-            self.nodes[pair.node as usize].local(recv.local.lkey.0, recv.local.offset, recv.local.len);
+        let local = self.nodes[pair.node as usize].local(recv.lkey, recv.offset, recv.len);
         let failed = match local {
             Err(status) => Some((status, WcStatus::RemoteOperation)),
-            Ok(_) if u64::from(recv.local.len) < u64::from(m.len) + u64::from(skip) => {
+            Ok(_) if u64::from(recv.len) < u64::from(m.len) + u64::from(skip) => {
                 Some((WcStatus::LocalLength, WcStatus::RemoteInvalidRequest))
             }
             Ok(_) => None,
         };
         let Some((receiver, sender)) = failed else {
-            m.rkey = recv.local.lkey.0;
-            m.offset = recv.local.offset + u64::from(skip);
+            m.rkey = recv.lkey;
+            m.offset = recv.offset + u64::from(skip);
             return true;
         };
         let done = m.time;
