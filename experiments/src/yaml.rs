@@ -4,9 +4,10 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
+use primitives::place::{Mistake, Place};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_yaml::{DuplicateKeyPolicy, RenderOptions, SnippetMode, UserMessageFormatter};
+use serde_yaml::DuplicateKeyPolicy;
 
 pub use serde_yaml::Spanned;
 
@@ -58,28 +59,26 @@ impl Document {
             strict_booleans: true,
             with_snippet: false,
         };
-        serde_yaml::from_str_with_options(&self.text, options).map_err(|error| {
-            let mut render = RenderOptions::new(&UserMessageFormatter);
-            render.snippets = SnippetMode::Off;
-            let message = error.render_with_options(render);
-            let message = strip_place(&message);
-            match error.location() {
-                Some(at) => {
-                    let shown = self.error_at(at.line(), at.column(), message);
-                    match question(message) {
-                        Some(question) => shown.hint(question),
-                        None => shown,
-                    }
-                }
-                None => CliError::usage(format!("{}: {message}", self.name)),
-            }
-        })
+        serde_yaml::from_str_with_options(&self.text, options)
+            .map_err(|error| self.mistaken(&primitives::yaml::mistake(&error)))
+    }
+
+    /// An error of this document, its place drawn if it has one, with the name that was meant.
+    fn mistaken(&self, mistake: &Mistake) -> CliError {
+        let mut shown = CliError::usage(mistake.told(&self.name));
+        if let Some(Place { line, column }) = mistake.place.filter(|_| !self.text.is_empty()) {
+            shown = shown.at(&self.name, &self.text, line, column.unwrap_or(1));
+        }
+        match question(&mistake.what) {
+            Some(question) => shown.hint(question),
+            None => shown,
+        }
     }
 
     /// An error at a place of this document.
     pub fn error_at(&self, line: u64, column: u64, message: impl AsRef<str>) -> CliError {
-        let message = format!("{}:{line}:{column}: {}", self.name, message.as_ref());
-        CliError::usage(message).at(&self.name, &self.text, line, column)
+        let mistake = Mistake::at(Place::new(line, column), message.as_ref());
+        CliError::usage(mistake.told(&self.name)).at(&self.name, &self.text, line, column)
     }
 
     /// An error at a value of this document.
@@ -88,21 +87,11 @@ impl Document {
     }
 }
 
-/// What a library that reads YAML by itself said of the text of `origin`: `line 3 column 5: …`, with the place drawn where
-/// `origin` is a file, and the name that was meant.
-pub fn placed(whole: String, origin: &str, message: &str) -> CliError {
-    let place = message.strip_prefix("line ").and_then(|rest| {
-        let (line, rest) = rest.split_once(" column ")?;
-        Some((line.parse().ok()?, rest.split(':').next()?.parse().ok()?))
-    });
-    let mut shown = CliError::usage(whole);
-    if let (Some((line, column)), Ok(document)) = (place, Document::read(Path::new(origin))) {
-        shown = shown.at(&document.name, &document.text, line, column);
-    }
-    match question(message) {
-        Some(question) => shown.hint(question),
-        None => shown,
-    }
+/// What a library that reads YAML by itself found wrong with the text of `origin`, as [`Document::parse`] would tell it: with the
+/// place drawn where `origin` is a file.
+pub fn placed(origin: &str, mistake: &Mistake) -> CliError {
+    let text = Document::read(Path::new(origin)).map(|document| document.text).unwrap_or_default();
+    Document { name: origin.to_owned(), text }.mistaken(mistake)
 }
 
 /// Reads and parses a file.
@@ -136,11 +125,6 @@ fn question(message: &str) -> Option<String> {
     let found = found.split('`').nth(1)?;
     let names = expected.trim_start_matches("one of ").split(',').map(|name| name.trim().trim_matches('`'));
     meant(found, names)
-}
-
-/// The message without the place, which we tell ourselves.
-fn strip_place(message: &str) -> &str {
-    message.split(" at line ").next().unwrap_or(message).trim_start_matches("error: ").trim()
 }
 
 #[cfg(test)]

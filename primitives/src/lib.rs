@@ -14,6 +14,7 @@ pub mod fabric;
 pub mod measure;
 pub mod mem;
 pub mod mesh;
+pub mod place;
 pub mod profile;
 pub mod rpc;
 pub mod secret;

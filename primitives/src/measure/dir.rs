@@ -5,9 +5,12 @@
 //! loses only the points that were running. The row in `points.csv` is written last and makes a point count.
 //! The files of a finished run depend on its points alone, not on how many ran at a time.
 //!
+//! One slow or failed point must not keep the others from whoever looks on: when [`CROWD`] of them wait behind it, they are
+//! put into the tables, and it goes before them when it comes. Tables are then written anew, so the crowd grows with
+//! them; so they are for each point that fills a gap.
+//!
 //! [`ResultDir::finish`] also appends what still waits, so after a failure or Ctrl-C `points.csv` holds every
-//! measured point, with gaps. Opening the directory again moves what lies behind the first gap back to
-//! `pending/`, and the gaps are filled.
+//! measured point, with gaps. They stay in the tables when the directory is opened again, and the gaps are filled.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -18,6 +21,7 @@ use serde_json::Value;
 use super::files::remove_temporaries;
 use super::table::{Cells, Table};
 use super::{Histogram, Kind, ResultError, Row, RunRecord, TableName, columns, write_atomic};
+use crate::place::Mistake;
 
 /// What one point leaves.
 #[derive(Clone, Debug, Default)]
@@ -50,6 +54,10 @@ impl PointResult {
 /// Cells of one point, per table in the order of [`TableName::of`].
 type PointCells = Vec<Vec<Cells>>;
 
+/// Points that may wait behind a gap, and the share of what is in the tables that may, before they are let past it.
+const CROWD: usize = 8;
+const CROWD_SHARE: usize = 8;
+
 /// A result directory, held by this process until dropped.
 #[derive(Debug)]
 pub struct ResultDir {
@@ -61,6 +69,10 @@ pub struct ResultDir {
     done: BTreeMap<u64, Option<PointCells>>,
     /// The first point whose rows are not in the tables.
     next: u64,
+    /// Below it lie all points whose rows are in the tables.
+    end: u64,
+    /// Points whose rows wait.
+    waiting: usize,
     resumed: bool,
     _lock: File,
 }
@@ -93,6 +105,8 @@ impl ResultDir {
             tables: Vec::new(),
             done: BTreeMap::new(),
             next: 0, // the first of the shard is found when the tables are loaded
+            end: 0,
+            waiting: 0,
             resumed,
             record,
             _lock: lock,
@@ -166,15 +180,53 @@ impl ResultDir {
         if let Some(histogram) = &result.histogram {
             self.write_json("histograms", point, &histogram.to_data())?;
         }
-        if point == self.next {
+        if point == self.next && point >= self.end {
             self.append(&cells)?;
             self.done.insert(point, None);
+            self.end = point + 1;
             self.step();
-            self.catch_up()?;
-        } else {
-            self.write_json("pending", point, &cells)?;
-            self.done.insert(point, Some(cells));
+            return self.catch_up();
         }
+        self.write_json("pending", point, &cells)?;
+        self.done.insert(point, Some(cells));
+        self.waiting += 1;
+        if point == self.next || self.waiting >= CROWD.max(self.done.len() / CROWD_SHARE) {
+            self.gather()?;
+            self.catch_up()?;
+        }
+        Ok(())
+    }
+
+    /// Puts all that waits into the tables, each point where it belongs.
+    fn gather(&mut self) -> Result<(), ResultError> {
+        let waiting: Vec<u64> =
+            self.done.iter().filter(|(_, cells)| cells.is_some()).map(|(&p, _)| p).collect();
+        if waiting.is_empty() {
+            return Ok(());
+        }
+        // Until all tables are written nothing may be appended to any: they may hold what still waits.
+        self.end = u64::MAX;
+        // `points.csv` is the last: rows of a point that is not in it are dropped when the directory is opened again.
+        for index in 0..self.tables.len() {
+            let path = self.path.join(self.names[index].file());
+            let mut rows = Table::read(&path, self.tables[index].columns())?;
+            // A gathering that failed half way may have left some that still wait.
+            rows.retain(|(point, _)| matches!(self.done.get(point), Some(None)));
+            for (&point, cells) in &self.done {
+                let cells = cells.as_ref().and_then(|cells| cells.get(index));
+                rows.extend(cells.into_iter().flatten().map(|row| (point, row.clone())));
+            }
+            rows.sort_by_key(|&(point, _)| point);
+            let rows: Vec<Cells> = rows.into_iter().map(|(_, row)| row).collect();
+            self.tables[index].replace(&rows)?;
+        }
+        for point in waiting {
+            self.done.insert(point, None);
+            let _ = fs::remove_file(self.path.join("pending").join(format!("{point}.json")));
+        }
+        // Nothing waits any more: all that is done is in the tables.
+        self.end = self.done.keys().next_back().map_or(0, |last| last + 1);
+        self.waiting = 0;
         Ok(())
     }
 
@@ -184,11 +236,7 @@ impl ResultDir {
     /// # Errors
     /// [`ResultError::Io`]; what was kept before stays readable, and opening the directory again resumes.
     pub fn finish(&mut self, interrupted: bool, summary: Value) -> Result<(), ResultError> {
-        let waiting: Vec<u64> =
-            self.done.iter().filter(|(_, cells)| cells.is_some()).map(|(&p, _)| p).collect();
-        for point in waiting {
-            self.settle(point)?;
-        }
+        self.gather()?;
         // Only this directory's own, and only when empty.
         let _ = fs::remove_dir(self.path.join("pending"));
         self.record.points_done = self.done.len() as u64;
@@ -225,8 +273,13 @@ impl ResultDir {
 
     /// Moves waiting points into the tables as far as they follow without a gap.
     fn catch_up(&mut self) -> Result<(), ResultError> {
-        while matches!(self.done.get(&self.next), Some(Some(_))) {
-            self.settle(self.next)?;
+        while let Some(cells) = self.done.get(&self.next) {
+            if cells.is_some() {
+                if self.next < self.end {
+                    return self.gather().and_then(|()| self.catch_up());
+                }
+                self.settle(self.next)?;
+            }
             self.step();
         }
         Ok(())
@@ -252,6 +305,7 @@ impl ResultDir {
             self.done.insert(point, Some(cells));
             return Err(error);
         }
+        (self.waiting, self.end) = (self.waiting - 1, self.end.max(point + 1));
         // Left behind, it would be told from the row in the table when the directory is opened again.
         let _ = fs::remove_file(self.path.join("pending").join(format!("{point}.json")));
         Ok(())
@@ -279,8 +333,10 @@ impl ResultDir {
         let folder = self.path.join(folder);
         fs::create_dir_all(&folder).map_err(ResultError::io("create", &folder))?;
         let path = folder.join(format!("{point}.json"));
-        let text = serde_json::to_string(value)
-            .map_err(|e| ResultError::Damaged { path: path.clone(), what: e.to_string() })?;
+        let text = serde_json::to_string(value).map_err(|e| ResultError::Damaged {
+            path: path.clone(),
+            mistake: Mistake::somewhere(e.to_string()),
+        })?;
         write_atomic(&path, format!("{text}\n").as_bytes())
     }
 
@@ -301,7 +357,8 @@ impl ResultDir {
         for &(point, _) in found.last().into_iter().flatten() {
             if !self.record.holds(point) || settled.contains_key(&point) {
                 let what = format!("point {point} is there twice or not part of the run");
-                return Err(ResultError::Damaged { path: self.path.join("points.csv"), what });
+                let mistake = Mistake::somewhere(what);
+                return Err(ResultError::Damaged { path: self.path.join("points.csv"), mistake });
             }
             settled.insert(point, vec![Vec::new(); self.names.len()]);
         }
@@ -315,27 +372,24 @@ impl ResultDir {
             }
         }
         let mut waiting = self.side_files()?;
-        self.skip();
-        while settled.contains_key(&self.next) {
-            self.step();
-        }
-        let behind_gap = settled.split_off(&self.next);
-        if strays || !behind_gap.is_empty() {
-            for (point, cells) in &behind_gap {
-                self.write_json("pending", *point, cells)?;
-            }
+        if strays {
             for (index, table) in self.tables.iter_mut().enumerate() {
                 let rows: Vec<Cells> =
                     settled.values().flat_map(|point| point[index].iter().cloned()).collect();
                 table.replace(&rows)?;
             }
         }
-        waiting.extend(behind_gap);
+        self.end = settled.keys().next_back().map_or(0, |last| last + 1);
+        self.skip();
+        while settled.contains_key(&self.next) {
+            self.step();
+        }
         for point in settled.into_keys() {
             waiting.remove(&point);
             let _ = fs::remove_file(self.path.join("pending").join(format!("{point}.json")));
             self.done.insert(point, None);
         }
+        self.waiting = waiting.len();
         self.done.extend(waiting.into_iter().map(|(point, cells)| (point, Some(cells))));
         self.catch_up()
     }

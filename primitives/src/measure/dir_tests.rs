@@ -86,6 +86,36 @@ fn a_crash_keeps_finished_points_whatever_their_order() {
 }
 
 #[test]
+fn one_late_point_does_not_keep_the_others_from_the_table() {
+    let order: Vec<u64> = (0..3).chain(4..40).chain([3]).collect();
+    let temp = tempfile::tempdir().unwrap();
+    let mut dir = ResultDir::create(temp.path(), record(40), &[]).unwrap();
+    let shown = |dir: &ResultDir| -> Vec<u64> {
+        let rows = dir.rows(TableName::Points).unwrap();
+        rows.iter().map(|row| row.get("point").unwrap().parse().unwrap()).collect()
+    };
+    for &index in &order[..39] {
+        dir.keep(index, &point(index)).unwrap();
+        let rows = shown(&dir);
+        let kept = index as usize + usize::from(index < 3);
+        assert!(rows.is_sorted() && kept - rows.len() < CROWD, "{index}: {rows:?}");
+    }
+    let before = files(temp.path());
+    drop(dir); // a crash: what was let past the gap stays where it is
+    let mut dir = ResultDir::create(temp.path(), record(40), &[]).unwrap();
+    assert_eq!(files(temp.path()), before, "opening it moves nothing");
+    assert_eq!((dir.missing(), dir.record().points_done), (vec![3], 39));
+    dir.keep(3, &point(3)).unwrap();
+    assert_eq!(shown(&dir), (0..40).collect::<Vec<_>>());
+    dir.finish(false, json!({})).unwrap();
+    assert_eq!(files(temp.path()), measured_in(&(0..40).collect::<Vec<_>>(), 40).1);
+    // Without the crash, and with two gaps.
+    let last = [30, 3];
+    let order: Vec<u64> = (0..40).filter(|n| !last.contains(n)).chain(last).collect();
+    assert_eq!(measured_in(&order, 40).1, files(temp.path()));
+}
+
+#[test]
 fn an_interrupted_run_shows_every_point_and_fills_its_gaps_later() {
     let temp = tempfile::tempdir().unwrap();
     let mut dir = ResultDir::create(temp.path(), record(4), &[]).unwrap();

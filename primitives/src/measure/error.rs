@@ -3,6 +3,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::place::Mistake;
+
 /// Why a result directory cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ResultError {
@@ -40,12 +42,12 @@ pub enum ResultError {
         path: PathBuf,
     },
     /// A file that does not hold what it should.
-    #[error("{path} is damaged: {what}", path = .path.display())]
+    #[error("{}", .mistake.told(.path.display()))]
     Damaged {
         /// The file.
         path: PathBuf,
         /// What is wrong, with the line where there is one.
-        what: String,
+        mistake: Mistake,
     },
     /// A file that is there already and is not ours.
     #[error("{path} exists", path = .path.display())]
@@ -88,17 +90,17 @@ impl ResultError {
         use io::ErrorKind as E;
         match self {
             ResultError::Io { source, .. } => match source.kind() {
-                _ if is_full(source) => {
-                    "make room there, then run the same command again: finished points are kept and not measured again"
-                }
+                _ if is_full(source) => "make room there, or choose another place",
                 E::PermissionDenied | E::ReadOnlyFilesystem => "choose a place you may write to",
+                E::AlreadyExists => "a file is in the way; name a directory",
                 E::NotADirectory => "a part of the path is a file; choose another place",
                 E::IsADirectory => "name a file, not a directory",
                 _ => "check the path, or choose another one",
             }
             .to_owned(),
             ResultError::OtherRun { .. } | ResultError::Exists { .. } => {
-                "choose another place, or remove it if you no longer need it; nothing is ever overwritten".to_owned()
+                "choose another place, or remove it if you no longer need it; nothing is ever overwritten"
+                    .to_owned()
             }
             ResultError::NoRecord { .. } => {
                 "choose another directory, or remove this one if its run.json is lost for good".to_owned()

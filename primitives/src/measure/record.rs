@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{Machine, ResultError, Shard, write_atomic};
+use crate::place::Mistake;
 use crate::profile::{Profile, SourceCounts};
 
 /// Version of the result schema.
@@ -150,14 +151,16 @@ impl RunRecord {
     pub fn read(dir: &Path) -> Result<RunRecord, ResultError> {
         let path = dir.join("run.json");
         let text = std::fs::read_to_string(&path).map_err(ResultError::io("read", &path))?;
-        let damaged = |what: String| ResultError::Damaged { path: path.clone(), what };
-        let value: Value = serde_json::from_str(&text).map_err(|e| damaged(e.to_string()))?;
+        let damaged = |mistake: Mistake| ResultError::Damaged { path: path.clone(), mistake };
+        let value: Value = serde_json::from_str(&text).map_err(|e| damaged(Mistake::of_json(&e)))?;
         match value.get("schema").and_then(Value::as_u64) {
             Some(n) if n == u64::from(SCHEMA) => {}
-            Some(n) => return Err(damaged(format!("schema {n}, this build knows {SCHEMA}"))),
-            None => return Err(damaged("no `schema` number".to_owned())),
+            Some(n) => {
+                return Err(damaged(Mistake::somewhere(format!("schema {n}, this build knows {SCHEMA}"))));
+            }
+            None => return Err(damaged(Mistake::somewhere("no `schema` number"))),
         }
-        serde_json::from_str(&text).map_err(|e| damaged(e.to_string()))
+        serde_json::from_str(&text).map_err(|e| damaged(Mistake::of_json(&e)))
     }
 
     /// Writes `run.json`, whole or not at all.
@@ -166,8 +169,10 @@ impl RunRecord {
     /// [`ResultError::Io`].
     pub fn write(&self, dir: &Path) -> Result<(), ResultError> {
         let path = dir.join("run.json");
-        let mut text = serde_json::to_string_pretty(self)
-            .map_err(|e| ResultError::Damaged { path: path.clone(), what: e.to_string() })?;
+        let mut text = serde_json::to_string_pretty(self).map_err(|e| ResultError::Damaged {
+            path: path.clone(),
+            mistake: Mistake::somewhere(e.to_string()),
+        })?;
         text.push('\n');
         write_atomic(&path, text.as_bytes())
     }
@@ -269,8 +274,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         assert!(matches!(RunRecord::read(dir.path()), Err(ResultError::Io { .. })));
         for (text, says) in [
-            ("", "line 1 column 0"),
-            ("{\"schema\": 1,\n", "line 2 column 0"),
+            ("", "run.json:1:1: EOF"),
+            ("{\"schema\": 1,\n", "run.json:2:1: EOF"),
             ("{\"schema\": 9}", "schema 9"),
             ("{}", "no `schema`"),
             ("[1, 2]", "no `schema`"),

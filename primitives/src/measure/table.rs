@@ -8,6 +8,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use super::{ResultError, write_atomic};
+use crate::place::{Mistake, Place};
 
 /// A table on disk, open for appending.
 #[derive(Debug)]
@@ -28,13 +29,12 @@ impl Table {
         path: PathBuf,
         columns: Vec<String>,
     ) -> Result<(Table, Vec<(u64, Cells)>), ResultError> {
-        let text = match std::fs::read_to_string(&path) {
-            Ok(text) => text,
-            Err(e) if e.kind() == io::ErrorKind::NotFound => String::new(),
+        let bytes = match std::fs::read(&path) {
+            Ok(bytes) => bytes,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Vec::new(),
             Err(e) => return Err(ResultError::io("read", &path)(e)),
         };
-        // Cells never hold line breaks, so the last one ends the last whole row.
-        let whole = text.rfind('\n').map_or("", |end| &text[..=end]);
+        let whole = whole_rows(&path, &bytes)?;
         let rows = parse(&path, &columns, whole)?;
         if whole.is_empty() {
             write_atomic(&path, &encode(&path, std::slice::from_ref(&columns))?)?;
@@ -48,8 +48,8 @@ impl Table {
 
     /// The whole rows of a file that is only looked at.
     pub(super) fn read(path: &Path, columns: &[String]) -> Result<Vec<(u64, Cells)>, ResultError> {
-        let text = std::fs::read_to_string(path).map_err(ResultError::io("read", path))?;
-        parse(path, columns, text.rfind('\n').map_or("", |end| &text[..=end]))
+        let bytes = std::fs::read(path).map_err(ResultError::io("read", path))?;
+        parse(path, columns, whole_rows(path, &bytes)?)
     }
 
     /// Replaces everything below the header.
@@ -105,9 +105,19 @@ fn encode(path: &Path, rows: &[Cells]) -> Result<Vec<u8>, ResultError> {
     let mut writer = csv::Writer::from_writer(Vec::new());
     for row in rows {
         let cells = row.iter().map(|cell| cell.replace(['\n', '\r'], " "));
-        writer.write_record(cells).map_err(|e| damaged(path, e.to_string()))?;
+        writer.write_record(cells).map_err(|e| damaged(path, csv_mistake(&e)))?;
     }
-    writer.into_inner().map_err(|e| damaged(path, e.to_string()))
+    writer.into_inner().map_err(|e| damaged(path, Mistake::somewhere(e.to_string())))
+}
+
+/// A table without what a crash left of a row behind its last whole one, whatever bytes these are. Cells never hold line breaks,
+/// so the last of them ends the last whole row.
+fn whole_rows<'b>(path: &Path, bytes: &'b [u8]) -> Result<&'b str, ResultError> {
+    let whole = bytes.iter().rposition(|b| *b == b'\n').map_or(&[][..], |end| &bytes[..=end]);
+    std::str::from_utf8(whole).map_err(|error| {
+        let lines = whole[..error.valid_up_to()].iter().filter(|b| **b == b'\n').count();
+        damaged(path, Mistake::at(Place::line(lines as u64 + 1), "bytes that are not text"))
+    })
 }
 
 fn parse(path: &Path, columns: &[String], text: &str) -> Result<Vec<(u64, Cells)>, ResultError> {
@@ -115,21 +125,19 @@ fn parse(path: &Path, columns: &[String], text: &str) -> Result<Vec<(u64, Cells)
     if text.is_empty() {
         return Ok(Vec::new());
     }
-    let header = reader.headers().map_err(|e| damaged(path, e.to_string()))?;
+    let header = reader.headers().map_err(|e| damaged(path, csv_mistake(&e)))?;
     if !header.iter().eq(columns.iter()) {
-        return Err(damaged(
-            path,
-            format!("line 1: columns `{}`, expected `{}`", join(header.iter()), columns.join(",")),
-        ));
+        let what = format!("columns `{}`, expected `{}`", join(header.iter()), columns.join(","));
+        return Err(damaged(path, Mistake::at(Place::line(1), what)));
     }
     let mut rows = Vec::new();
     for record in reader.records() {
-        let record = record.map_err(|e| damaged(path, e.to_string()))?;
+        let record = record.map_err(|e| damaged(path, csv_mistake(&e)))?;
         let line = record.position().map_or(0, csv::Position::line);
         let cells: Cells = record.iter().map(str::to_owned).collect();
         let point = cells.first().and_then(|cell| cell.parse().ok());
-        let point =
-            point.ok_or_else(|| damaged(path, format!("line {line}: the first cell is no point number")))?;
+        let none = || Mistake::at(Place::line(line), "the first cell is no point number");
+        let point = point.ok_or_else(|| damaged(path, none()))?;
         rows.push((point, cells));
     }
     Ok(rows)
@@ -139,8 +147,21 @@ fn join<'a>(cells: impl Iterator<Item = &'a str>) -> String {
     cells.collect::<Vec<_>>().join(",")
 }
 
-fn damaged(path: &Path, what: String) -> ResultError {
-    ResultError::Damaged { path: path.to_owned(), what }
+fn damaged(path: &Path, mistake: Mistake) -> ResultError {
+    ResultError::Damaged { path: path.to_owned(), mistake }
+}
+
+/// What the csv library found wrong, without the place where we say it ourselves.
+fn csv_mistake(error: &csv::Error) -> Mistake {
+    let place = error.position().map(|at| Place::line(at.line()));
+    let what = match error.kind() {
+        csv::ErrorKind::UnequalLengths { expected_len, len, .. } => {
+            format!("{len} cells where the header has {expected_len}")
+        }
+        csv::ErrorKind::Utf8 { err, .. } => err.to_string(),
+        _ => error.to_string(),
+    };
+    Mistake { place, what }
 }
 
 #[cfg(test)]
@@ -174,13 +195,29 @@ mod tests {
     }
 
     #[test]
+    fn what_a_crash_left_of_a_row_is_cut_off_whatever_it_is() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("points.csv");
+        let whole = "point,text\n0,a\n";
+        for tail in [&b"1,b"[..], b"\0\0\0\0", b"\xff\xfe", "1,\u{e9}".as_bytes().split_last().unwrap().1] {
+            std::fs::write(&path, [whole.as_bytes(), tail].concat()).unwrap();
+            let (_, rows) = Table::open(path.clone(), columns()).unwrap();
+            assert_eq!(rows.len(), 1, "{tail:?}");
+            assert_eq!(std::fs::read_to_string(&path).unwrap(), whole, "{tail:?}");
+        }
+        std::fs::write(&path, b"point,text\n0,a\n1,\xff\n2,c\n").unwrap();
+        let error = Table::open(path.clone(), columns()).unwrap_err().to_string();
+        assert!(error.ends_with("points.csv:3: bytes that are not text"), "{error}");
+    }
+
+    #[test]
     fn a_foreign_file_is_refused_with_its_line() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("points.csv");
         for (text, says) in [
-            ("point,other\n", "line 1: columns `point,other`"),
-            ("point,text\nx,1\n", "line 2: the first cell"),
-            ("point,text\n1,2,3\n", "line: 2"),
+            ("point,other\n", "points.csv:1: columns `point,other`"),
+            ("point,text\nx,1\n", "points.csv:2: the first cell"),
+            ("point,text\n1,2,3\n", "points.csv:2: 3 cells where the header has 2"),
         ] {
             std::fs::write(&path, text).unwrap();
             let error = Table::open(path.clone(), columns()).unwrap_err().to_string();

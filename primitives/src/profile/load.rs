@@ -69,7 +69,7 @@ fn identity(path: &Path) -> String {
 pub(super) fn parse(text: &str, origin: &str, chain: Chain) -> Result<Profile, ProfileError> {
     fn yaml<T: serde::de::DeserializeOwned>(text: &str, origin: &str) -> Result<T, ProfileError> {
         serde_yaml::from_str(text)
-            .map_err(|e| ProfileError::Parse { origin: origin.to_owned(), message: crate::yaml::told(&e) })
+            .map_err(|e| ProfileError::Parse { origin: origin.to_owned(), mistake: crate::yaml::mistake(&e) })
     }
     let head: Head = yaml(text, origin)?;
     let Some(base) = head.extends else { return yaml(text, origin) };

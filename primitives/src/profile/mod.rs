@@ -22,6 +22,7 @@ pub use nic::{Interface, NicProfile, Primitive};
 pub(crate) use nic::{READ_REQUEST_MAX, headers};
 pub use quantity::{Quantity, Source, Unit};
 
+use crate::place::Mistake;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 use std::sync::OnceLock;
@@ -66,13 +67,13 @@ pub enum ProfileError {
         /// Why.
         source: std::io::Error,
     },
-    /// The text is not a profile; the message carries line and column.
-    #[error("profile {origin}: {message}")]
+    /// The text is not a profile.
+    #[error("{}", .mistake.told(origin))]
     Parse {
         /// File or name the text came from.
         origin: String,
-        /// The parser's message.
-        message: String,
+        /// What is wrong, with line and column.
+        mistake: Mistake,
     },
     /// A number that no hardware has.
     #[error("profile {origin}: {field} = {value} {unit}: {why}", unit = .unit.name())]
@@ -155,8 +156,10 @@ impl Profile {
     /// # Errors
     /// When a number cannot be written as YAML, an infinite one for example.
     pub fn to_yaml(&self) -> Result<String, ProfileError> {
-        serde_yaml::to_string(self)
-            .map_err(|e| ProfileError::Parse { origin: self.name.clone(), message: e.to_string() })
+        serde_yaml::to_string(self).map_err(|e| ProfileError::Parse {
+            origin: self.name.clone(),
+            mistake: Mistake::somewhere(e.to_string()),
+        })
     }
 
     /// Refuses numbers that no hardware has, naming the field. A number moved out of the bounds of a fit is not
