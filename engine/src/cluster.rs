@@ -35,11 +35,12 @@ use phases::store::{Shape as RecordShape, StoreConfig, StoreError, TableSpec};
 use primitives::fabric::SetupError;
 use primitives::measure::Precision;
 use primitives::mesh::{
-    FabricSpec, LaunchError, MeshError, Session, Shape, WorkerConfig, launch, launch_member,
+    FabricSpec, LaunchError, MeshError, RunFacts, Session, Shape, WorkerConfig, launch, launch_member,
 };
 use primitives::units::Nanos;
+use primitives::verbs::NodeId;
 use program::Run;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// How long a run lasts.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -314,6 +315,7 @@ pub fn run_as<W: Workload, P: Protocol + Copy + Sync>(
 ///
 /// `own` is given this node's share, which has no invariants: those are of the whole. Then shares travel to node 0, which
 /// gets the whole. If a node is lost, or `stop` set at one, there is no whole, and the share's `facts.cut_short` says who.
+/// If that happens while shares travel, `facts.apart` says so, and node 0's `own` is given its own once more, and those that have come.
 ///
 /// # Errors
 /// If plan, store or fabric refuse here or at another node, or results do not come together.
@@ -323,7 +325,7 @@ pub fn run_member(
     protocol: AnyProtocol,
     stop: &AtomicBool,
     session: &mut Session,
-    own: &mut dyn FnMut(RunResult),
+    own: &mut dyn FnMut(NodeId, RunResult),
 ) -> Result<Option<RunResult>, RunError> {
     with_workload!(workload, w => run_member_as(spec, w, protocol, stop, session, own))
 }
@@ -338,7 +340,7 @@ pub fn run_member_as<W: Workload, P: Protocol + Copy + Sync>(
     protocol: P,
     stop: &AtomicBool,
     session: &mut Session,
-    own: &mut dyn FnMut(RunResult),
+    own: &mut dyn FnMut(NodeId, RunResult),
 ) -> Result<Option<RunResult>, RunError> {
     let tables = workload.tables();
     let made = check(spec, protocol.needs(), workload).and_then(|()| {
@@ -363,7 +365,7 @@ pub fn run_member_as<W: Workload, P: Protocol + Copy + Sync>(
     let mut part = program.part(outputs, &facts);
     part.nodes = 1;
     let bytes = part.encode();
-    own(program.result(vec![part], facts.clone()));
+    own(session.node(), program.result(vec![part], facts.clone()));
     if facts.cut_short.is_some() {
         return Ok(None);
     }
@@ -371,16 +373,27 @@ pub fn run_member_as<W: Workload, P: Protocol + Copy + Sync>(
         session.fail(&why);
         RunError::Spec(why)
     })?;
-    let Some(all) = session.gather("results", bytes)? else { return Ok(None) };
-    let mut parts = Vec::with_capacity(all.len());
-    for (node, bytes) in all.iter().enumerate() {
-        parts.push(part::Part::decode(bytes).map_err(|what| {
-            let node = primitives::verbs::NodeId(node as u16);
-            session.fail(&what);
-            RunError::Mesh(MeshError::Unfit { node, what })
-        })?);
+    let enough = || stop.load(Ordering::Relaxed);
+    let Some(gathered) = session.gather_unless("results", bytes, &enough)? else { return Ok(None) };
+    let facts = RunFacts { apart: gathered.cut_short, ..facts };
+    let mut parts = Vec::with_capacity(gathered.parts.len());
+    for (node, bytes) in (0..).map(NodeId).zip(gathered.parts) {
+        let Some(bytes) = bytes else { continue };
+        match part::Part::decode(&bytes) {
+            Ok(part) => parts.push((node, part)),
+            // The others' are kept all the same.
+            Err(_) if facts.apart.is_some() => {}
+            Err(what) => {
+                session.fail(&what);
+                return Err(RunError::Mesh(MeshError::Unfit { node, what }));
+            }
+        }
     }
-    Ok(Some(program.result(parts, facts)))
+    if facts.apart.is_some() {
+        parts.into_iter().for_each(|(node, part)| own(node, program.result(vec![part], facts.clone())));
+        return Ok(None);
+    }
+    Ok(Some(program.result(parts.into_iter().map(|(_, part)| part).collect(), facts)))
 }
 
 /// Refuses a workload that `protocol` cannot run, whatever the plan and the cluster.

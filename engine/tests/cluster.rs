@@ -12,8 +12,8 @@ use primitives::mesh::{ClusterFile, FabricSpec, Limits, MeshError, Session, Shap
 use primitives::secret::Secret;
 use primitives::verbs::NodeId;
 use std::net::TcpListener;
-use std::sync::atomic::AtomicBool;
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 const LIMITS: Limits = Limits {
     join: Duration::from_secs(20),
@@ -105,9 +105,10 @@ fn member_under(
     spec.fabric = FabricSpec::Tcp(tcp::Options { secret, ..tcp::Options::default() });
     let stop = AtomicBool::new(false);
     let mut own = None;
-    let whole = run_member(&spec, &workload(&spec, asked), protocol, &stop, &mut session, &mut |share| {
-        own = Some(share);
-    })?;
+    let whole =
+        run_member(&spec, &workload(&spec, asked), protocol, &stop, &mut session, &mut |_, share| {
+            own = Some(share);
+        })?;
     if !session.drives() {
         assert_eq!(session.next_run(), Ok(None));
     }
@@ -188,4 +189,75 @@ fn a_node_that_cannot_set_up_is_named_everywhere() {
         }
         other => panic!("{other:?}"),
     }
+}
+
+/// Node 2 is done but does not bring its share, as if it were a large one over a slow network, and somebody at node 0 has waited
+/// for long enough.
+#[test]
+fn an_interrupted_gathering_ends_soon_and_keeps_what_has_come() {
+    let asked = SMALLBANK;
+    let spec = spec(3, 2, 1);
+    let (stop, brought, over) = (AtomicBool::new(false), AtomicBool::new(false), AtomicBool::new(false));
+    let until = |flag: &AtomicBool| {
+        while !flag.load(Ordering::Acquire) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    };
+    let member = |mut session: Session| {
+        let node = session.node();
+        if session.drives() {
+            session.begin(b"the spec").expect("all are there");
+        } else {
+            session.next_run().expect("the driver is there").expect("a run");
+        }
+        let mut spec = spec.clone();
+        let secret = session.run_secret();
+        spec.fabric = FabricSpec::Tcp(tcp::Options { secret, ..tcp::Options::default() });
+        let never = AtomicBool::new(false);
+        let asked_to = if session.drives() { &stop } else { &never };
+        let mut shares = Vec::new();
+        let (work, occ) = (workload(&spec, asked), AnyProtocol::Occ(Occ));
+        let whole = run_member(&spec, &work, occ, asked_to, &mut session, &mut |of, share| {
+            shares.push((of, share));
+            if node == NodeId(2) {
+                until(&brought);
+                stop.store(true, Ordering::Release);
+                until(&over);
+            }
+        });
+        match node {
+            NodeId(0) => over.store(true, Ordering::Release),
+            NodeId(1) => {
+                brought.store(true, Ordering::Release);
+                let told = session.next_run().expect_err("there is no next run").to_string();
+                assert_eq!(told, "node 0 gave up: interrupted");
+            }
+            _ => {}
+        }
+        (shares, whole)
+    };
+    let began = Instant::now();
+    let mut results: Vec<_> = std::thread::scope(|scope| {
+        let member = &member;
+        let threads: Vec<_> = sessions(3).into_iter().map(|s| scope.spawn(move || member(s))).collect();
+        threads.into_iter().map(|t| t.join().expect("no panic")).collect()
+    });
+    // The step's own limit is a minute.
+    assert!(began.elapsed() < Duration::from_secs(50), "{:?}", began.elapsed());
+    let (shares, whole) = results.remove(0);
+    assert!(whole.expect("no failure").is_none(), "there is no whole");
+    let of: Vec<u16> = shares.iter().map(|(node, _)| node.0).collect();
+    assert_eq!(of, [0, 0, 1], "its own, and then what has come");
+    assert_eq!(shares[0].1.facts.apart, None);
+    for (_, share) in &shares[1..] {
+        // The run itself went to its end.
+        let facts = &share.facts;
+        assert_eq!(
+            (&facts.cut_short, &facts.apart),
+            (&None, &Some(MeshError::Interrupted { node: NodeId(0) }))
+        );
+    }
+    let (given, _) = &results[0];
+    assert_eq!(shares[2].1.stats.committed, given[0].1.stats.committed, "what came is what node 1 gave");
+    assert!(shares[2].1.stats.committed > 0 && shares[2].1.history.is_some());
 }

@@ -27,7 +27,7 @@ use crate::fabrics::Fabric;
 use crate::output::Talk;
 use crate::spec::{FabricChoice, RunSpec, Span};
 use crate::transact::{self, Keep, NamedPlan, Run};
-use crate::yaml::Document;
+use crate::yaml::{Document, Spanned};
 
 /// A cluster file, read and checked, with its key.
 #[derive(Clone, Debug)]
@@ -37,6 +37,12 @@ pub struct Cluster {
     path: PathBuf,
     key: Secret,
     limits: Limits,
+}
+
+/// Where the entries of a cluster file stand.
+#[derive(serde::Deserialize)]
+struct Places {
+    nodes: Vec<Spanned<serde::de::IgnoredAny>>,
 }
 
 impl From<ConfigError> for CliError {
@@ -92,7 +98,13 @@ impl Cluster {
     pub fn read(path: &Path, join_within: Span) -> Result<Cluster, CliError> {
         let document = Document::read(path)?;
         let file: ClusterFile = document.parse()?;
-        file.check().map_err(|e| CliError::usage(format!("{}: {e}", document.name)))?;
+        file.check().map_err(|error| {
+            let places = document.parse::<Places>().ok();
+            match error.entry(&file).and_then(|n| places.as_ref()?.nodes.get(n)) {
+                Some(node) => document.error(node, error.to_string()),
+                None => CliError::usage(format!("{}: {error}", document.name)),
+            }
+        })?;
         // A relative path is relative to the file that names it.
         let key = read_key(&path.parent().unwrap_or(Path::new("")).join(&file.key))?;
         let join = Duration::from_nanos(join_within.ns());
@@ -142,7 +154,8 @@ impl Cluster {
                 .hint("node 0 of the cluster file is the host where `doorbell run --cluster` is started")
         })?;
         let members = self.file.count() - 1;
-        talk.say(format!("waiting at {address} for {members} other nodes, {} s", self.limits.join.as_secs()));
+        let others = if members == 1 { "1 other node".to_owned() } else { format!("{members} other nodes") };
+        talk.say(format!("waiting at {address} for {others}, {} s", self.limits.join.as_secs()));
         let mut note = |text: String| talk.warn(format!("turned away {text}"));
         Ok(session::drive(&listener, &self.file, &self.key, &Cluster::program(), self.limits, &mut note)?)
     }
@@ -169,11 +182,27 @@ impl Cluster {
     ///
     /// # Errors
     /// Exit code 2 if the file has no such node.
-    pub fn choice_of(&self, choice: &FabricChoice, id: u16) -> Result<FabricChoice, CliError> {
+    fn choice_of(&self, choice: &FabricChoice, id: u16) -> Result<FabricChoice, CliError> {
         Ok(match (choice, &self.file.node(id)?.device) {
             (FabricChoice::Verbs(_), Some(device)) => FabricChoice::Verbs(device.clone()),
             _ => choice.clone(),
         })
+    }
+
+    /// The fabric that a command which starts runs opens, as node 0 of the cluster if there is one, before anybody has joined: to
+    /// know what it can do.
+    ///
+    /// # Errors
+    /// If this machine does not have it.
+    pub fn open_first(
+        cluster: Option<&Cluster>,
+        choice: &FabricChoice,
+        seed: u64,
+    ) -> Result<Fabric, CliError> {
+        match cluster {
+            Some(cluster) => Fabric::open(&cluster.choice_of(choice, 0)?, seed),
+            None => Fabric::open(choice, seed),
+        }
     }
 
     /// The fabric of one node of a run.
@@ -250,7 +279,8 @@ impl Described {
 }
 
 /// Runs this process's node of a described run. Returns this node's share and, at node 0, the whole. The share is kept in
-/// `share` as soon as it is there, if the run was cut short or `always`.
+/// `share` as soon as it is there, if the run was cut short or `always`; if shares cannot come together at node 0, those that have
+/// come are kept beside it.
 ///
 /// # Errors
 /// As [`transact::run`]; a node that was lost or interrupted is an error too, after the share has been kept: exit code 130
@@ -279,18 +309,26 @@ pub fn run_member(
     let mut asked = transact::engine_spec(&described.spec, &fabric, described.plan.plan);
     asked.history = described.keep.history;
     let (mut own, mut kept) = (None, Ok(()));
-    let mut take = |result: RunResult| {
+    // Of other nodes it is given what had come to node 0 when the rest no longer would.
+    let mut take = |of: NodeId, result: RunResult| {
         let run = Run::judge(&described.plan, result, false);
-        if always || run.result.facts.cut_short.is_some() {
-            kept = keep_share(share, node, described, &fabric, &run, talk);
+        let facts = &run.result.facts;
+        if always || facts.cut_short.is_some() || facts.apart.is_some() {
+            let path = beside(share, node, of);
+            let done = keep_share(&path, (node, of), described, &fabric, &run, talk);
+            // One that cannot be kept costs none of the others.
+            kept = std::mem::replace(&mut kept, Ok(())).and(done);
         }
-        own = Some(run);
+        if of == node {
+            own = Some(run);
+        }
     };
     let whole = engine::cluster::run_member(&asked, &workload, protocol, stop, session, &mut take);
     let whole = whole.map_err(|e| transact::refused(&e, &described.plan))?;
     kept?;
     let own = own.ok_or_else(|| CliError::check("bug: a run without this node's share"))?;
-    match &own.result.facts.cut_short {
+    let facts = &own.result.facts;
+    match facts.cut_short.as_ref().or(facts.apart.as_ref()) {
         // Several may have been asked at once, as a terminal does: each ends as who was.
         Some(MeshError::Interrupted { .. }) if stop.load(Ordering::Relaxed) => Err(CliError::interrupted()
             .hint(format!("what this node measured until then is in {}", share.display()))),
@@ -299,10 +337,10 @@ pub fn run_member(
     }
 }
 
-/// Keeps one node's share of a run in a directory of its own.
+/// Keeps the share of node `of` in a directory of its own, at node `here`.
 fn keep_share(
     path: &Path,
-    node: NodeId,
+    (here, node): (NodeId, NodeId),
     described: &Described,
     fabric: &Fabric,
     run: &Run,
@@ -317,6 +355,12 @@ fn keep_share(
     dir.note(format!("One node's share of a cluster run: counts and rates are those of {node} alone."));
     if let Some(error) = &own.facts.cut_short {
         dir.note(format!("The run was cut short: {error}"));
+    }
+    if let Some(error) = &own.facts.apart {
+        dir.note(format!("The nodes' shares did not all come together: {error}"));
+    }
+    if here != node {
+        dir.note(format!("Kept by {here}, whose machine and fabric are the ones named here."));
     }
     dir.keep(0, &run.point(Row::new()))?;
     dir.finish(own.facts.cut_short.is_some() || own.interrupted, run.json(spec))?;
@@ -346,6 +390,15 @@ pub fn share_of_the_driver(out: Option<&Path>) -> PathBuf {
     let Some(out) = out else { return share_directory(None, 0, 1) };
     let below = |attempt| share_directory(Some(&out.join("node-0")), 0, attempt);
     (1..u32::MAX).map(below).find(|path| !path.exists()).unwrap_or_else(|| below(1))
+}
+
+/// Where node `node`, whose own share is in `share`, keeps the share of node `of`.
+fn beside(share: &Path, node: NodeId, of: NodeId) -> PathBuf {
+    let [own, other] = [node, of].map(|id| format!("node-{}", id.0));
+    match of == node {
+        true => share.to_owned(),
+        false => share.with_file_name(name_of(share).replacen(&own, &other, 1)),
+    }
 }
 
 fn name_of(path: &Path) -> String {
@@ -386,6 +439,9 @@ mod tests {
         std::fs::create_dir(out.join("node-0")).unwrap();
         assert_eq!(share_of_the_driver(Some(out)), out.join("node-0-2"));
         assert!(share_of_the_driver(None).starts_with("doorbell-out"));
+        let second = beside(&out.join("node-0-2"), NodeId(0), NodeId(3));
+        assert_eq!(second, out.join("node-3-2"), "what came from node 3");
+        assert_eq!(beside(&second, NodeId(3), NodeId(3)), second);
     }
 
     #[test]

@@ -212,7 +212,11 @@ fn steps_are_exchanges_and_a_lost_member_is_named_within_the_limit() {
         let all = first.exchange("one", vec![0; 300_000]).expect("there");
         assert_eq!((all[0].len(), all[1].len()), (300_000, 200_000));
         assert_eq!(first.gather("two", Vec::new()), Ok(Some(vec![Vec::new(), b"mine".to_vec()])));
-        let lost = first.exchange("three", Vec::new()).expect_err("node 1 has left");
+        let gathered = first.gather_unless("three", b"own".to_vec(), &|| false).expect("it had not ended");
+        let gathered = gathered.expect("node 0 drives");
+        assert_eq!(gathered.parts, [Some(b"own".to_vec()), None], "its own part is not lost");
+        let lost = gathered.whole().expect_err("node 1 has left");
+        assert_eq!(first.exchange("four", Vec::new()), Err(lost.clone()));
         assert!(matches!(&lost, MeshError::Lost { node: NodeId(1), .. }), "{lost}");
         // By its leaving, at once: nobody waits for silence, which would be named, or for the end of the step.
         assert!(!lost.to_string().contains("silent"), "{lost}");

@@ -7,7 +7,7 @@ use crate::measure::{Histogram, HistogramData, Steadiness};
 use crate::mesh::{FabricSpec, LaunchError, MeshError, Session, Shape, launch_member};
 use crate::verbs::NodeId;
 use crate::verbs::port::Traffic;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// What one process measured, as it travels to node 0.
 #[derive(serde::Serialize, serde::Deserialize)]
@@ -59,7 +59,11 @@ pub fn run_member(
     let mesh = |error: MeshError| LoadError::Launch(error.into());
     // Numbers always have a JSON form.
     let bytes = serde_json::to_vec(&share).unwrap_or_default();
-    let Some(all) = session.gather("results", bytes).map_err(mesh)? else { return Ok(None) };
+    let enough = || stop.load(Ordering::Relaxed);
+    let Some(gathered) = session.gather_unless("results", bytes, &enough).map_err(mesh)? else {
+        return Ok(None);
+    };
+    let all = gathered.whole().map_err(mesh)?;
     let mut whole = Counted::default();
     for (node, bytes) in all.iter().enumerate() {
         let unfit = |what: String| MeshError::Unfit { node: NodeId(node as u16), what };

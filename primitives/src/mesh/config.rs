@@ -9,6 +9,7 @@
 //! lost_after_s: 30                 # optional: silence after which a node counts as lost; 5 if not given
 //! ```
 
+use crate::place::Mistake;
 use crate::secret::{Secret, digest};
 use crate::verbs::NodeId;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
@@ -54,8 +55,8 @@ pub struct NodeEntry {
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// Not YAML of that shape.
-    #[error("the cluster file cannot be read: {0}")]
-    Syntax(String),
+    #[error("{}", .0.told("the cluster file"))]
+    Syntax(Mistake),
     /// Too few or too many nodes.
     #[error("a cluster file names 2 to {MAX_NODES} nodes, not {0}")]
     Count(usize),
@@ -134,13 +135,28 @@ pub enum ConfigError {
     },
 }
 
+impl ConfigError {
+    /// Which entry of `file.nodes` is wrong, where it is one alone: of two that do not go together, the second.
+    pub fn entry(&self, file: &ClusterFile) -> Option<usize> {
+        let last = |wrong: &dyn Fn(&NodeEntry) -> bool| file.nodes.iter().rposition(wrong);
+        match self {
+            ConfigError::DuplicateId { id, .. } | ConfigError::Address { id, .. } => {
+                last(&|node| node.id == *id)
+            }
+            ConfigError::DuplicateAddress { second, .. } => last(&|node| node.id == *second),
+            _ => None,
+        }
+    }
+}
+
 impl ClusterFile {
     /// Parses and checks the text of a cluster file.
     ///
     /// # Errors
     /// If it is not one.
     pub fn parse(text: &str) -> Result<ClusterFile, ConfigError> {
-        let file: ClusterFile = serde_yaml::from_str(text).map_err(|e| ConfigError::Syntax(e.to_string()))?;
+        let file: ClusterFile =
+            serde_yaml::from_str(text).map_err(|e| ConfigError::Syntax(crate::yaml::mistake(&e)))?;
         file.check()?;
         Ok(file)
     }
@@ -266,7 +282,11 @@ pub fn read_key(path: &Path) -> Result<Secret, ConfigError> {
     let failed = |source| ConfigError::KeyFile { path: path.to_owned(), source };
     let file = std::fs::File::open(path).map_err(failed)?;
     // Of the open file, so that nobody exchanges it in between.
-    let mode = file.metadata().map_err(failed)?.permissions().mode() & 0o777;
+    let meta = file.metadata().map_err(failed)?;
+    if meta.is_dir() {
+        return Err(failed(std::io::ErrorKind::IsADirectory.into()));
+    }
+    let mode = meta.permissions().mode() & 0o777;
     if mode & 0o077 != 0 {
         return Err(ConfigError::KeyMode { path: path.to_owned(), mode });
     }
@@ -305,7 +325,7 @@ mod tests {
             ("  - {id: 0, address: ':1'}\n  - {id: 1, address: b}\n", "there is no host"),
             ("  - {id: 0, address: 'a:1'}\n", "2 to 1024 nodes, not 1"),
             ("  - {id: 0, adress: 'a:1'}\n", "adress"),
-            ("  - {id: -1, address: 'a:1'}\n", "cannot be read"),
+            ("  - {id: -1, address: 'a:1'}\n", "the cluster file:3:10: "),
             (
                 "  - {id: 0, address: 'a:1'}\n  - {id: 1, address: b}\nlost_after_s: 0\n",
                 "1 to 600 seconds, not 0",

@@ -206,6 +206,8 @@ pub struct RunFacts {
     pub clock: ClockMap,
     /// What ended the run before its time: a node that was lost or interrupted.
     pub cut_short: Option<MeshError>,
+    /// Why what the nodes have did not come together at node 0 afterwards, if it did not; the run itself is as it is.
+    pub apart: Option<MeshError>,
 }
 
 /// Runs `program` on every worker; outputs are in order of node, then worker. All nodes are in this process.

@@ -26,7 +26,7 @@ mod threads;
 pub use clock::ClockMap;
 pub use config::{ClusterFile, ConfigError};
 pub use launch::{FabricSpec, LaunchError, Program, RunFacts, Shape, Site, launch, launch_member};
-pub use session::{Limits, MeshError, Session};
+pub use session::{Gathered, Limits, MeshError, Session};
 
 use crate::exec::Sched;
 use crate::fabric::{AnyNic, Nic, SetupError};

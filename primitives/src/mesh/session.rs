@@ -10,6 +10,8 @@
 //! A node whose user interrupts a run asks node 0 to stop it, which tells all nodes, itself included. What node 0 says of a
 //! run reaches all in one order: so all of them know whether it was stopped or over first, and which node stopped it.
 
+mod gather;
+
 use super::body::{list, told, unlist, untold};
 use super::clock::{ClockMap, DRIFT_PPM};
 use super::config::{ClusterFile, ConfigError};
@@ -23,6 +25,7 @@ use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
 pub use super::rendezvous::{Program, drive, join};
+pub use gather::Gathered;
 
 /// How often somebody who waits looks whether the wait was cancelled.
 const ASK_EVERY: Duration = Duration::from_millis(100);
@@ -332,18 +335,6 @@ impl Session {
                 Err(self.end(MeshError::Unfit { node: NodeId(0), what }))
             }
         }
-    }
-
-    /// All nodes give something to the driver, which alone gets it, in node order. Members go on at once.
-    ///
-    /// # Errors
-    /// As [`Session::exchange`].
-    pub fn gather(&mut self, step: &str, mine: Vec<u8>) -> Result<Option<Vec<Vec<u8>>>, MeshError> {
-        if self.drives() {
-            return self.collect(step, mine, &|| false).map(Some);
-        }
-        self.give(mine)?;
-        Ok(None)
     }
 
     fn give(&mut self, mine: Vec<u8>) -> Result<(), MeshError> {
