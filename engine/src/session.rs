@@ -499,7 +499,7 @@ impl<P: Protocol, O: PhaseOps> Session<P, O> {
                 }
                 Err(Halt::Abort(abort)) => {
                     // With nothing read, nothing has misled it.
-                    let alone = !self.txn.has_scanned() && !self.txn.accesses().iter().any(|a| a.fetched());
+                    let alone = !self.txn.has_read();
                     self.abort(abort.name()).await?;
                     aborts += 1;
                     alike = (Some(abort), if alike.0 == Some(abort) { alike.1 + 1 } else { 1 });

@@ -1,81 +1,277 @@
-//! A steady state allocates nothing: a counting allocator watches a run's second half.
+//! A steady state allocates nothing: a counting allocator watches a run in stretches, until two in a row are free of allocations.
+//!
+//! What is allocated before that is no transaction's: places for calls and for acknowledgements that a worker has more of under way
+//! than ever before, of which there are so many in the end and no more. How soon that is depends on how threads meet.
 
-use engine::cluster::{Length, RunSpec, run};
+use engine::cluster::{Length, RunResult, RunSpec, run_as};
 use engine::protocol::{AnyProtocol, Calvin, Occ, Protocol};
-use engine::workload::AnyWorkload;
-use phases::plan::{Plan, Preset};
+use engine::session::{Halt, Session};
+use engine::workload::ahead::{Cover, InputWords, ReadWriteSet, Told};
+use engine::workload::{AnyWorkload, Check, Client, RecordId, TableDef, Touches, Workload};
+use phases::ops::PhaseOps;
+use phases::plan::Preset;
+use phases::store::Layout;
 use primitives::fabric::loopback::Options;
 use primitives::mesh::{FabricSpec, Shape};
-use std::alloc::{GlobalAlloc, Layout, System};
+use primitives::units::Nanos;
+use primitives::verbs::NodeId;
+use rand::Rng;
+use std::alloc::{GlobalAlloc, Layout as Block, System};
+use std::backtrace::Backtrace;
+use std::cell::Cell;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 struct Counting;
 
+/// Allocations while [`WATCHING`].
 static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
+static WATCHING: AtomicBool = AtomicBool::new(false);
+/// Where the first of a stretch were made, for a failure to tell.
+static WHERE: Mutex<Vec<String>> = Mutex::new(Vec::new());
+const TOLD: u64 = 3;
 
-// The only way to count allocations; both calls go straight on to the system's allocator.
+thread_local! {
+    /// Telling where allocates, too.
+    static TELLING: Cell<bool> = const { Cell::new(false) };
+}
+
+fn count() {
+    if !WATCHING.load(Ordering::Relaxed) || TELLING.get() {
+        return;
+    }
+    if ALLOCATIONS.fetch_add(1, Ordering::Relaxed) < TOLD {
+        TELLING.set(true);
+        let place = Backtrace::force_capture().to_string();
+        if let Ok(mut places) = WHERE.lock() {
+            places.push(place);
+        }
+        TELLING.set(false);
+    }
+}
+
+// The only way to count allocations; all calls go straight on to the system's allocator.
 #[allow(unsafe_code)]
 unsafe impl GlobalAlloc for Counting {
     // SAFETY: the caller's promises are passed on unchanged.
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
-        unsafe { System.alloc(layout) }
+    unsafe fn alloc(&self, block: Block) -> *mut u8 {
+        count();
+        unsafe { System.alloc(block) }
     }
     // SAFETY: as above; the block came from `System` too.
-    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        unsafe { System.dealloc(block, layout) }
+    unsafe fn dealloc(&self, at: *mut u8, block: Block) {
+        unsafe { System.dealloc(at, block) }
+    }
+    // SAFETY: as above.
+    unsafe fn realloc(&self, at: *mut u8, block: Block, size: usize) -> *mut u8 {
+        count();
+        unsafe { System.realloc(at, block, size) }
     }
 }
 
 #[global_allocator]
 static COUNTING: Counting = Counting;
 
-/// Allocations of a whole run of so many transactions per coroutine, set-up included.
-fn allocations(
-    protocol: AnyProtocol,
-    plan: Plan,
-    replicas: u16,
-    workload: &str,
-    settings: &[(&str, &str)],
-    transactions: u64,
-) -> u64 {
-    let shape = Shape { nodes: 3, workers: 1 };
-    let mut spec = RunSpec::new(FabricSpec::Loopback(Options::default()), shape, plan);
-    spec.length = Length::Transactions(transactions);
-    spec.replicas = replicas;
-    let workload = AnyWorkload::parse(workload, spec.scale(), settings.iter().copied()).expect("settings");
-    let before = ALLOCATIONS.load(Ordering::Relaxed);
-    let result = run(&spec, &workload, protocol, &AtomicBool::new(false)).expect("loopback runs");
-    assert!(result.passed(), "{:?}", result.failed_checks().collect::<Vec<_>>());
-    ALLOCATIONS.load(Ordering::Relaxed) - before
+/// Transactions of a stretch.
+const STRETCH: u64 = 2_000;
+/// Stretches in a row that must be free of allocations.
+const CLEAN: usize = 2;
+/// Stretches after which a run that still allocates is given up.
+const STRETCHES: u64 = 30;
+
+/// Whether the last stretches were free of allocations.
+fn ends_clean(counts: &[u64]) -> bool {
+    counts.len() >= CLEAN && counts[counts.len() - CLEAN..].iter().all(|&count| count == 0)
 }
 
-/// A longer run allocates no more than a shorter one, but for the few times that a queue or a vector reaches a new
-/// greatest length, which depends on how threads meet: far less than one allocation in a hundred transactions.
+/// A workload that has the allocator watch from its first transaction on, in stretches, and ends the run when [`CLEAN`] of them were
+/// free of allocations.
+struct Watched<'w, W> {
+    workload: &'w W,
+    drawn: AtomicU64,
+    /// Stretches after which the run is given up.
+    most: u64,
+    /// Allocations of the stretches so far.
+    counts: Mutex<Vec<u64>>,
+    stop: &'w AtomicBool,
+}
+
+impl<W: Workload> Watched<'_, W> {
+    /// Another transaction is drawn.
+    fn next(&self) {
+        let drawn = self.drawn.fetch_add(1, Ordering::Relaxed);
+        if !drawn.is_multiple_of(STRETCH) || self.stop.load(Ordering::Relaxed) {
+            return;
+        }
+        // Nothing of what the watch itself does counts.
+        WATCHING.store(false, Ordering::Relaxed);
+        let count = ALLOCATIONS.swap(0, Ordering::Relaxed);
+        let stretches = drawn / STRETCH;
+        if stretches > 0 {
+            let mut counts = self.counts.lock().expect("nobody panicked");
+            counts.push(count);
+            if ends_clean(&counts) || stretches == self.most {
+                return self.stop.store(true, Ordering::Relaxed);
+            }
+            WHERE.lock().expect("nobody panicked").clear();
+        }
+        WATCHING.store(true, Ordering::Relaxed);
+    }
+}
+
+impl<W: Workload> Workload for Watched<'_, W> {
+    type Input = W::Input;
+    type Tally = W::Tally;
+
+    fn draw(&self, rng: &mut impl Rng) -> W::Input {
+        self.workload.draw(rng)
+    }
+
+    fn draw_at(&self, client: Client, rng: &mut impl Rng) -> W::Input {
+        self.next();
+        self.workload.draw_at(client, rng)
+    }
+
+    async fn execute<P: Protocol, O: PhaseOps>(
+        &self,
+        session: &mut Session<P, O>,
+        input: &W::Input,
+    ) -> Result<W::Tally, Halt> {
+        self.workload.execute(session, input).await
+    }
+
+    fn name(&self) -> &'static str {
+        self.workload.name()
+    }
+    fn tables(&self) -> Vec<TableDef> {
+        self.workload.tables()
+    }
+    fn changes_tables(&self) -> bool {
+        self.workload.changes_tables()
+    }
+    fn home_tables(&self) -> u64 {
+        self.workload.home_tables()
+    }
+    fn keys<'a>(&'a self, table: u16, layout: &'a Layout, node: NodeId) -> impl Iterator<Item = u64> + 'a {
+        self.workload.keys(table, layout, node)
+    }
+    fn records_per_transaction(&self) -> usize {
+        self.workload.records_per_transaction()
+    }
+    fn touches(&self) -> Vec<Touches> {
+        self.workload.touches()
+    }
+    fn fill(&self, record: RecordId, words: &mut [u64]) {
+        self.workload.fill(record, words);
+    }
+    fn input_words(&self) -> Option<usize> {
+        self.workload.input_words()
+    }
+    fn declare(&self, input: &W::Input, set: &mut ReadWriteSet) {
+        self.workload.declare(input, set);
+    }
+    fn cover(&self, record: RecordId) -> Cover {
+        self.workload.cover(record)
+    }
+    fn told(&self) -> Told {
+        self.workload.told()
+    }
+    fn write_input(&self, input: &W::Input, out: &mut Vec<u64>) {
+        self.workload.write_input(input, out);
+    }
+    fn read_input(&self, words: InputWords<'_>) -> Option<W::Input> {
+        self.workload.read_input(words)
+    }
+    fn tally(&self, record: RecordId, words: &[u64], sum: &mut W::Tally) {
+        self.workload.tally(record, words, sum);
+    }
+    fn settle(&self, sum: &mut W::Tally) {
+        self.workload.settle(sum);
+    }
+    fn check(&self, before: &W::Tally, effects: &W::Tally, now: &W::Tally) -> Vec<Check> {
+        self.workload.check(before, effects, now)
+    }
+}
+
+/// Settings of a workload.
+type Settings<'s> = &'s [(&'s str, &'s str)];
+
+/// What is allocated in each stretch of a run.
+fn stretches(
+    protocol: AnyProtocol,
+    preset: Preset,
+    (name, settings): (&str, Settings<'_>),
+    most: u64,
+) -> Vec<u64> {
+    let plan = preset.plan().restricted_to(protocol.needs());
+    let shape = Shape { nodes: 3, workers: 1 };
+    let mut spec = RunSpec::new(FabricSpec::Loopback(Options::default()), shape, plan);
+    // It is stopped at the end of a stretch.
+    spec.length = Length::Time { warm_up: Nanos(0), measured: Nanos::from_millis(3_600_000) };
+    spec.replicas = 2;
+    let workload = AnyWorkload::parse(name, spec.scale(), settings.iter().copied()).expect("settings");
+    let (result, counts) = match &workload {
+        AnyWorkload::SmallBank(w) => watched(w, &spec, protocol, most),
+        AnyWorkload::Micro(w) => watched(w, &spec, protocol, most),
+        AnyWorkload::Tpcc(w) => watched(w, &spec, protocol, most),
+        _ => panic!("{name} is not watched"),
+    };
+    assert!(result.passed(), "{:?}", result.failed_checks().collect::<Vec<_>>());
+    eprintln!(
+        "{preset}, {name}, {}: {counts:?} allocations in stretches of {STRETCH}",
+        protocol.needs().protocol
+    );
+    counts
+}
+
+fn watched<W: Workload>(
+    workload: &W,
+    spec: &RunSpec,
+    protocol: AnyProtocol,
+    most: u64,
+) -> (RunResult, Vec<u64>) {
+    let stop = AtomicBool::new(false);
+    let watched = Watched { workload, drawn: AtomicU64::new(0), most, counts: Mutex::default(), stop: &stop };
+    let result = run_as(spec, &watched, protocol, &stop).expect("loopback runs");
+    WATCHING.store(false, Ordering::Relaxed);
+    (result, watched.counts.into_inner().expect("nobody panicked"))
+}
+
+const SMALLBANK: (&str, Settings<'_>) = ("smallbank", &[("accounts_per_thread", "500")]);
+const MICRO: (&str, Settings<'_>) =
+    ("micro", &[("records_per_thread", "500"), ("payload_bytes", "128"), ("zipf_theta", "0.9")]);
+
+const TPCC: (&str, Settings<'_>) = (
+    "tpcc",
+    &[
+        ("warehouses", "6"),
+        ("customers_per_district", "12"),
+        ("orders_per_district", "12"),
+        ("items", "60"),
+        ("order_room_per_district", "400"),
+    ],
+);
+
 #[test]
-fn more_transactions_do_not_mean_more_allocations() {
-    let smallbank = [("accounts_per_thread", "500")];
-    let micro = [("records_per_thread", "500"), ("payload_bytes", "128"), ("zipf_theta", "0.9")];
+fn a_steady_state_allocates_nothing() {
     let occ = AnyProtocol::Occ(Occ);
     let calvin = AnyProtocol::Calvin(Calvin::default());
     let presets = [Preset::OneSided, Preset::TwoSided, Preset::DrtmH].map(|preset| (occ, preset));
     for (protocol, preset) in
         presets.into_iter().chain([(calvin, Preset::OneSided), (calvin, Preset::TwoSided)])
     {
-        for (workload, settings) in [("smallbank", &smallbank[..]), ("micro", &micro[..])] {
-            let plan = preset.plan().restricted_to(protocol.needs());
-            let (short, long) = (100, 900);
-            let few = allocations(protocol, plan, 2, workload, settings, short);
-            let many = allocations(protocol, plan, 2, workload, settings, long);
-            let transactions = 3 * u64::from(plan.coroutines) * (long - short);
-            let more = many.saturating_sub(few);
-            eprintln!(
-                "{preset}, {workload}, {protocol:?}: {more} more allocations for {transactions} more transactions"
-            );
-            assert!(
-                more * 100 < transactions,
-                "{preset}, {workload}, {protocol:?}: {more} more allocations for {transactions} more transactions"
-            );
+        for workload in [SMALLBANK, MICRO] {
+            let counts = stretches(protocol, preset, workload, STRETCHES);
+            let places = WHERE.lock().expect("nobody panicked").join("\n");
+            assert!(ends_clean(&counts), "{preset}, {}: {counts:?}\n{places}", workload.0);
+            WHERE.lock().expect("nobody panicked").clear();
         }
+    }
+    // TPC-C never comes to that: it inserts, and trees in order of keys get new nodes; what CALVIN adds has not been looked into.
+    // When this was written, the second stretch had 79 allocations under OCC and 589 under CALVIN.
+    for (protocol, preset, most) in [(occ, Preset::DrtmH, STRETCH / 10), (calvin, Preset::OneSided, STRETCH)]
+    {
+        let counts = stretches(protocol, preset, TPCC, 2);
+        assert!(counts.len() == 2 && counts[1] < most, "{preset}, tpcc: {counts:?}");
     }
 }

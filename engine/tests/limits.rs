@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Case, judge, sim};
+use common::{Case, OTHERS, judge, sim};
 use engine::cluster::{Clocks, Length, RunResult, RunSpec};
 use engine::protocol::{AnyProtocol, Mvcc, Protocol, Sundial};
 use phases::plan::{Plan, Via};
@@ -172,6 +172,47 @@ fn under_wait_die_nobody_starves() {
             eprintln!("{name} {via}: {:?}", stats.aborts.iter().collect::<Vec<_>>());
         }
     }
+}
+
+/// Every protocol where everybody wants the same three records: all transactions end, and none needs more than this many attempts.
+/// `DOORBELL_ATTEMPTS` says how many attempts all protocols and styles make together, at least.
+#[test]
+fn nobody_starves_on_hot_keys() {
+    const MOST: u32 = 1_000;
+    let wanted = std::env::var("DOORBELL_ATTEMPTS").ok().and_then(|n| n.parse().ok()).unwrap_or(20_000);
+    let settings = [("records_per_thread", "1"), ("reads", "1"), ("writes", "1"), ("payload_bytes", "8")];
+    let protocols: Vec<_> = std::iter::once("occ").chain(OTHERS.iter().copied()).collect();
+    let share = wanted / (protocols.len() * VIAS.len()) as u64;
+    let mut all = 0;
+    for name in protocols {
+        for via in VIAS {
+            let (mut attempts, mut committed, mut most) = (0, 0, 0);
+            for seed in 0.. {
+                let mut case = case(named(name), via, &settings);
+                case.spec.seed = seed;
+                case.spec.plan.coroutines = 8;
+                case.spec.replicas = 1;
+                case.spec.retry.attempts = MOST;
+                case.spec.length = Length::Transactions(100);
+                let result = judge(&case, "sim");
+                let stats = &result.stats;
+                let aborts: Vec<_> = stats.aborts.iter().collect();
+                let ended = (stats.committed, stats.given_up);
+                assert_eq!(ended, (3 * 8 * 100, 0), "{name} {via}, seed {seed}: {aborts:?}");
+                attempts += stats.committed + stats.aborts.total();
+                committed += stats.committed;
+                most = most.max(stats.attempts_most);
+                if attempts >= share {
+                    break;
+                }
+            }
+            eprintln!(
+                "{name} {via}: {attempts} attempts, {committed} committed, at most {most} attempts each"
+            );
+            all += attempts;
+        }
+    }
+    assert!(all >= wanted, "{all} attempts");
 }
 
 /// Two-sided wait-die where many wait at few owners: waiting holds nobody else up, and takes about as long as one-sided. (Once an owner

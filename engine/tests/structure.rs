@@ -337,6 +337,26 @@ records_come_and_go! {
     records_come_and_go_under_calvin "calvin",
 }
 
+/// A range without rows is something read, too: under MVCC it leaves nothing behind that is validated, and who creates a record there
+/// just after another was told that it exists, and stopped. Nor does a record exist for who comes before it.
+#[test]
+fn who_found_a_range_empty_tries_again() {
+    for seed in 0..60 {
+        for via in [Via::OneSided, Via::TwoSided] {
+            let mvcc = AnyProtocol::named("mvcc").expect("a protocol");
+            let plan = Plan::uniform(via).restricted_to(mvcc.needs());
+            let mut spec = spec(sim(seed, FaultOptions::default()), plan, seed);
+            spec.plan.coroutines = 16;
+            spec.length = Length::Transactions(3);
+            // Some seeds with clocks apart by more than eight attempts.
+            spec.clocks.skew = Nanos(400_000 * (seed % 2));
+            let result = judge_under(mvcc, &spec, "sim");
+            let aborts: Vec<_> = result.stats.aborts.iter().collect();
+            assert_eq!(result.stats.given_up, 0, "{via}, seed {seed}: {aborts:?}");
+        }
+    }
+}
+
 /// Workers of one node meet at its trees and chains.
 #[test]
 fn workers_of_a_node_share_what_it_owns() {

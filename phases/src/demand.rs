@@ -127,6 +127,8 @@ pub struct Carriage {
     pub packing: Packing,
     /// Records locked for reading are shared with others, and freed by CAS.
     pub shared_locks: bool,
+    /// What is written is locked when the transaction comes to it.
+    pub locks_at_touch: bool,
 }
 
 impl Carriage {
@@ -140,6 +142,7 @@ impl Carriage {
             nic_owns_leases: plan.nic_owns_leases(),
             packing: needs.packing,
             shared_locks: needs.shared_locks,
+            locks_at_touch: needs.locks_at_touch(),
         }
     }
 
@@ -402,7 +405,9 @@ impl Demand {
             chained: if step.doorbell_batching { several } else { 0.0 },
         };
         let records: f64 = present().map(|part| part.records).sum();
-        let chains = if step.outstanding { batch.deepest(records / times.max(1e-9)) } else { 1.0 };
+        // Where only some of it is awaited, waits are fewer than batches.
+        let batches = times.max(batch.any_remote.min(records));
+        let chains = if step.outstanding { batch.deepest(records / batches.max(1e-9)) } else { 1.0 };
         let mut queued = [0.0; 4];
         for part in present() {
             for (primitive, _) in part.links {

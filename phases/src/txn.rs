@@ -247,47 +247,6 @@ impl Access {
         self.dirty = true;
     }
 
-    /// There is no such record; `version` stands for that, or the transaction's own place in the order. Nothing is left to be
-    /// locked.
-    #[inline]
-    pub(crate) fn take_absence(&mut self, version: u64) {
-        // Where versions are counted, only who was ordered before it ran has such a place: what stands for absence must not be later,
-        // and a removal elsewhere in the chain may be.
-        let placed = match self.shape.packing {
-            Packing::Versions => true,
-            Packing::Counted => self.time.0 != 0,
-            Packing::Leased | Packing::Locked => false,
-        };
-        let version = if placed { self.time.0 } else { version };
-        (self.version, self.location, self.intent) = (version, NOWHERE, Intent::Read);
-        (self.absent, self.fetched, self.pending, self.busy) = (true, true, false, false);
-        self.confirmed = false;
-    }
-
-    /// The owner has set a slot aside for it: it is locked there, by the header `locked`; `version` stands for its absence.
-    #[inline]
-    pub(crate) fn take_slot(&mut self, location: u64, locked: Header, version: u64) {
-        (self.version, self.location, self.fresh, self.pending) = (version, location, true, false);
-        (self.reserved, self.victim) = (true, 0);
-        self.lock_is(locked, Mode::Exclusive);
-    }
-
-    /// Whether its owner has to set a slot aside for it.
-    #[inline]
-    pub(crate) fn wants_slot(&self) -> bool {
-        self.change == Change::Insert && !self.reserved
-    }
-
-    /// Whether only its owner can end what the transaction has begun with it: there, more than the record changes.
-    #[inline]
-    pub(crate) fn ends_at_owner(&self, install: bool) -> bool {
-        match self.change {
-            Change::Update => false,
-            Change::Insert => self.reserved && (!install || !self.dirty),
-            Change::Delete => install,
-        }
-    }
-
     /// Whether backups have to be told of it.
     #[inline]
     pub(crate) fn logged(&self) -> bool {
@@ -411,7 +370,9 @@ pub struct Txn {
     /// Their names once more, close together: looking through them is what every touch begins with.
     names: Vec<(u64, TableId)>,
     log: Vec<Slot>,
-    /// Leaves that scans have looked at.
+    /// It has looked at a range.
+    ranged: bool,
+    /// Leaves that scans have looked at, where they are to be validated.
     leaves: Vec<LeafSeen>,
     /// Places of the rows that the last scan found.
     scanned: Vec<u32>,
@@ -440,7 +401,7 @@ impl Txn {
         self.scanned.clear();
         self.costs = Costs::default();
         self.stamp = stamp;
-        (self.install_at, self.removed_at, self.unseen) = (0, 0, false);
+        (self.install_at, self.removed_at, self.unseen, self.ranged) = (0, 0, false, false);
     }
 
     /// Forgets the records, whose buffers others may need until the next transaction begins.

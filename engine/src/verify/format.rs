@@ -25,6 +25,7 @@
 use super::exchange::Format;
 use super::history::{History, Op, OpKind, Outcome};
 use super::index::MAX_OPS;
+use primitives::place::{Mistake, Place};
 use primitives::units::Nanos;
 use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use std::cell::RefCell;
@@ -49,20 +50,21 @@ pub struct At {
     pub byte: usize,
 }
 
-impl fmt::Display for At {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "line {} column {} (byte {})", self.line, self.column, self.byte)
-    }
-}
-
 /// Why bytes are not a history.
 #[derive(Debug, thiserror::Error)]
-#[error("{at}: {problem}")]
+#[error("{}", self.mistake().told("history"))]
 pub struct FormatError {
     /// Where reading stopped: at or just behind the trouble.
     pub at: At,
     /// What the trouble is.
     pub problem: Problem,
+}
+
+impl FormatError {
+    /// The place and the trouble, to be told with the file's name.
+    pub fn mistake(&self) -> Mistake {
+        Mistake::at(Place::new(self.at.line as u64, self.at.column as u64), self.problem.to_string())
+    }
 }
 
 /// What is wrong with a history file.
@@ -140,7 +142,7 @@ pub enum ReadError {
         source: io::Error,
     },
     /// It is not a history.
-    #[error("{path}: {source}")]
+    #[error("{}", .source.mistake().told(path))]
     Format {
         /// The file.
         path: String,
@@ -211,7 +213,7 @@ pub fn read(bytes: &[u8]) -> Result<History, FormatError> {
 pub(super) fn json_error(bytes: &[u8], error: &serde_json::Error, transactions: usize) -> FormatError {
     let problem = match error.classify() {
         serde_json::error::Category::Eof => Problem::Truncated { transactions },
-        _ => Problem::Invalid(without_place(error)),
+        _ => Problem::Invalid(Mistake::of_json(error).what),
     };
     FormatError { at: place(bytes, error.line(), error.column()), problem }
 }
@@ -221,13 +223,6 @@ fn place(bytes: &[u8], line: usize, column: usize) -> At {
     let starts = bytes.iter().enumerate().filter(|&(_, &b)| b == b'\n').map(|(n, _)| n + 1);
     let start = std::iter::once(0).chain(starts).nth(line.saturating_sub(1)).unwrap_or(0);
     At { line, column, byte: (start + column).min(bytes.len()) }
-}
-
-/// The message without the place that serde_json appends; ours says more.
-fn without_place(error: &serde_json::Error) -> String {
-    let text = error.to_string();
-    let suffix = format!(" at line {} column {}", error.line(), error.column());
-    text.strip_suffix(&suffix).unwrap_or(&text).to_owned()
 }
 
 /// What has been read so far. Shared by the seeds below, which serde drives one inside the other.

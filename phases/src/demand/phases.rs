@@ -7,8 +7,8 @@
 //! | validate | READ of a word | – | READ of a word, then CAS | CAS + READ + READ |
 //! | install | WRITE + WRITE | the same; read locks by CAS, or WRITE if one alone held them | as counted | as counted, into one slot |
 //!
-//! A two-sided lock brings the record along, except under OCC, which has read it. One-sided locks of SUNDIAL and MVCC are
-//! told after a fetch, which is the fetch's demand.
+//! A two-sided lock brings the record along, except under OCC, which has read it; FaSST, otherwise as OCC, has not. One-sided
+//! locks of SUNDIAL, MVCC and FaSST are told after a fetch, which is the fetch's demand.
 
 use super::{Awaited, Batch, Calls, Carriage, Chain, Chances, Demand, Sizes, Touch, Wave};
 use crate::ops::wire;
@@ -188,7 +188,7 @@ fn lock(how: &Carriage, touch: &Touch, sizes: &Sizes) -> Demand {
     }
     // Who asks; version and rule. The reply is the outcome, and the record unless its version was checked.
     let request = sizes.name + 2 * sizes.word;
-    if how.packing == Packing::Counted {
+    if !how.locks_at_touch {
         d.two_sided(sizes, &batch, &[calls(touch.remote, request, sizes.word, 0)]);
         d.requester.probes += touch.local;
         return d;

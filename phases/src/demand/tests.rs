@@ -15,6 +15,7 @@ fn how(phase: Phase, step: Step) -> Carriage {
         nic_owns_leases: false,
         packing: Packing::Counted,
         shared_locks: false,
+        locks_at_touch: false,
     }
 }
 
@@ -32,6 +33,19 @@ fn lock_and_commit_take_one_doorbell_and_one_round_trip_per_node() {
         assert_eq!(counts(phase, one(phase), touch(3.0, 2.0)), (6.0, 2.0, 1.0));
         assert_eq!(counts(phase, two(phase), touch(3.0, 2.0)), (3.0, 1.0, 1.0));
     }
+}
+
+/// FaSST's owner is asked before the record was met: the reply brings it along. A CAS has to know what to expect, as under OCC.
+#[test]
+fn who_locks_at_first_touch_gets_the_record_with_the_lock() {
+    let ask = |via, locks_at_touch| {
+        let how = Carriage { locks_at_touch, ..how(Phase::Lock, Step::table2(Phase::Lock, via)) };
+        demand(&how, &touch(3.0, 2.0), &Sizes::default())
+    };
+    let [later, first] = [false, true].map(|at_touch| ask(Via::TwoSided, at_touch));
+    assert_eq!((later.verbs(), later.round_trips()), (first.verbs(), first.round_trips()));
+    assert!(first.server.copied > later.server.copied && first.server.probes > later.server.probes);
+    assert_eq!(ask(Via::OneSided, false).verbs(), ask(Via::OneSided, true).verbs());
 }
 
 #[test]

@@ -8,6 +8,7 @@
 //! - **Locked** (2PL): somebody holds the record in a mode that excludes the one asked for. Without waiting the attempt ends
 //!   where it meets the first such record, before it computes. Wait-die waits if it is the older one, which is every other
 //!   time, for what is left of the hold, half of it; with a bound, all wait, and give up if that lasts longer than the looks.
+//! - **Counted**, locking first (FaSST): a write meets another writer's lock, at the first touch; a record to be checked is as under OCC.
 //! - **Leased** (SUNDIAL): a write meets another writer's lock, at the first touch; a lease that has to be extended meets a
 //!   writer that holds the record or has been there.
 //! - **Versions** (MVCC): a read meets the lock of a writer, whose place in the order is taken to be earlier, since it has come
@@ -87,11 +88,16 @@ fn share_of_failed(n: f64, success: f64) -> f64 {
     (mean / n).clamp(1.0 / n, 1.0)
 }
 
+/// Whether what is read is looked at again at commit, and not where it is met.
+fn checks_at_commit(needs: &Needs) -> bool {
+    matches!(needs.packing, Packing::Counted | Packing::Leased)
+}
+
 impl Runs {
     pub(super) fn new(needs: &Needs, class: &TxnClass, met: Met, reads_ahead: bool) -> Runs {
         let (reads, writes) = (class.reads, class.writes);
         let none = |chance: f64, records: f64| (1.0 - chance).max(0.0).powf(records).max(LEAST_SUCCESS);
-        if needs.packing == Packing::Counted {
+        if !needs.locks_at_touch() {
             let locks = none(met.write, writes);
             let checks = if class.validates() { none(met.read, reads) } else { 1.0 };
             let attempts = 1.0 / (locks * checks);
@@ -101,9 +107,11 @@ impl Runs {
             let phases = [attempts, attempts, attempts * locks, 1.0, 1.0, unlocks];
             return Runs { attempts, thinks: attempts, asked: attempts * writes, phases };
         }
-        // Fails while it comes to its records, or when its leases are extended.
+        // Fails while it comes to its records, or when its leases are extended or its reads are checked.
         let (touches, checks) = match needs.packing {
             Packing::Leased => (none(met.write, writes), none(met.read, class.renewals())),
+            Packing::Counted if class.validates() => (none(met.write, writes), none(met.read, reads)),
+            Packing::Counted => (none(met.write, writes), 1.0),
             _ => (none(met.write, writes) * none(met.read, reads), 1.0),
         };
         let finished = 1.0 / checks;
@@ -114,7 +122,7 @@ impl Runs {
         let came_to = finished + (attempts - finished) * share;
         let held = if records > 0.0 { (share - 1.0 / records).max(0.0) } else { 0.0 };
         let unlocks = (attempts - finished) * held + (finished - 1.0);
-        let validates = if needs.packing == Packing::Leased { finished } else { came_to };
+        let validates = if checks_at_commit(needs) { finished } else { came_to };
         let locks = if needs.packing == Packing::Locked { records } else { writes };
         // Whoever waits looks again and again.
         let again = if locks > 0.0 { came_to * met.looks } else { 0.0 };
@@ -191,11 +199,11 @@ impl Model<'_> {
         let by_writers = |ns: f64| Exposed { by_writes: ns, by_reads: 0.0 };
         let mut next = Met::default();
         match self.needs().packing {
-            Packing::Counted => {
+            Packing::Counted if !self.needs().locks_first => {
                 next.write = write(by_writers(sum.written_ns + sum.commits * until_lock), 1.0).1;
                 next.read = read(by_writers(sum.written_ns + sum.commits * until_check), 1.0).1;
             }
-            Packing::Leased => {
+            Packing::Counted | Packing::Leased => {
                 next.write = write(by_writers(sum.written_ns), 1.0).1;
                 next.read = read(by_writers(sum.written_ns + sum.commits * until_check), 1.0).1;
             }
@@ -294,7 +302,7 @@ impl Model<'_> {
         sum.commits += share * writes;
         sum.looks += share * reads;
         sum.writers += share * writes;
-        if self.needs().packing == Packing::Counted {
+        if !self.needs().locks_at_touch() {
             let held = 0.5 * lock + check + time(Phase::Log) + installed;
             let in_vain = 0.5 * lock + check + unlocked;
             sum.written_ns += share * writes * (held + unlocks * in_vain);
@@ -305,14 +313,14 @@ impl Model<'_> {
             }
             return;
         }
-        let leased = self.needs().packing == Packing::Leased;
+        let at_commit = checks_at_commit(self.needs());
         // All that happens while the transaction comes to its records, and how much of it passes after a lock.
         let records = (reads + writes).max(1.0);
         let waiting = if self.needs().packing == Packing::Locked { records * met.wait_ns } else { 0.0 };
-        let looked = if leased { 0.0 } else { check };
+        let looked = if at_commit { 0.0 } else { check };
         let coming = fetch + lock * (1.0 + met.looks) + waiting + looked;
         let after = if ahead { 0.5 * lock + looked } else { 0.5 * coming };
-        let extended = if leased { check } else { 0.0 };
+        let extended = if at_commit { check } else { 0.0 };
         let commit = extended + time(Phase::Log) + installed;
         let held = after + class.think_ns + commit;
         let in_vain = 0.5 * after + unlocked;
@@ -324,7 +332,7 @@ impl Model<'_> {
         sum.written_ns += share * writes * each;
         sum.read_ns += share * reads * each;
         sum.readers += share * reads;
-        if leased {
+        if at_commit {
             let since_read = if ahead { 0.5 * fetch + lock } else { 0.5 * coming };
             sum.until_check += share * reads * (since_read + class.think_ns + 0.5 * check);
         }
@@ -368,5 +376,9 @@ mod tests {
         assert!((runs.attempts - 8.0).abs() < 1e-9 && (runs.thinks - 8.0).abs() < 1e-9);
         let early = Runs::new(&Needs::SUNDIAL, &class, met, false);
         assert_eq!((early.attempts, early.thinks), (2.0, 1.0));
+        // FaSST locks like SUNDIAL and checks like OCC.
+        let both = Runs::new(&Needs::FASST, &class, Met { write: 0.5, ..late }, false);
+        assert_eq!((both.attempts, both.thinks), (16.0, 8.0));
+        assert_eq!(both.phases[Phase::Validate as usize], 8.0);
     }
 }

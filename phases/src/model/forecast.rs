@@ -7,7 +7,6 @@ use super::solve::{Near, Population, Solution, solve_near};
 use super::station::{Load, Station};
 use crate::demand::{Carriage, Sizes, demand};
 use crate::plan::{CheckedPlan, Needs, Phase, Prediction, Step};
-use crate::rule::Packing;
 use primitives::profile::Profile;
 use serde::Serialize;
 use std::cell::RefCell;
@@ -270,11 +269,7 @@ impl<'a> Model<'a> {
         let runs = self.runs(class, met);
         let mut load = Load::default();
         // Once all records are there, it computes.
-        let computes = if self.needs.runs(Phase::Fetch) && self.needs.packing == Packing::Counted {
-            Phase::Fetch
-        } else {
-            Phase::Lock
-        };
+        let computes = if self.needs.locks_at_touch() { Phase::Lock } else { Phase::Fetch };
         // The resume that what needs none of its own is done in.
         let mut last_ns = 0.0;
         let join = |load: &mut Load, last_ns: &mut f64, times: f64, ns: f64| {

@@ -313,7 +313,7 @@ impl Workload {
         let by = |phase: Phase| plan.get().step(phase).map(|step| step.via);
         // Records served, and those only locked for reading that are freed beside them.
         let (mut served, held) = match (phase, needs.packing) {
-            (Phase::Fetch, Packing::Counted) => (all, none),
+            (Phase::Fetch, _) if !needs.locks_at_touch() => (all, none),
             // A two-sided lock brings its record along; a CAS has to know what to expect.
             (Phase::Fetch, _) if by(Phase::Lock) == Some(Via::OneSided) => (all, none),
             (Phase::Fetch, _) => (reads, none),

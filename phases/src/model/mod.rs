@@ -26,10 +26,9 @@ pub use tune::{Candidate, Objective, Search, TuneError, Tuning, tune};
 use crate::plan::Needs;
 
 /// Protocols that the model knows and that differ in more than a mode, by name: what a choice is made from.
-pub const MODELLED: &[&str] = &["occ", "nowait", "waitdie", "bounded-wait", "mvcc", "sundial"];
+pub const MODELLED: &[&str] = &["occ", "fasst", "nowait", "waitdie", "bounded-wait", "mvcc", "sundial"];
 
-/// Whether there is a model of a protocol, modes included. There is none of transactions that are ordered ahead, and FaSST would be
-/// modelled as OCC, with a round trip more than it has.
+/// Whether there is a model of a protocol, modes included. There is none of transactions that are ordered ahead.
 pub fn models(needs: &Needs) -> bool {
-    !needs.sequenced && !needs.locks_first
+    !needs.sequenced
 }

@@ -11,7 +11,8 @@
 //! balanced stations it is exact.
 //!
 //! Approximations, all on the side of independence: requests that a transaction sends together load stations as
-//! many but delay it as one; the load on other nodes is spread evenly; visits arrive at random.
+//! many but delay it as one; the load on other nodes is spread evenly; visits arrive at random, but for requests that come to
+//! an engine together, whose squares say so (`Visits::add_clump`).
 
 use super::station::{Load, Station, Use, Visits};
 

@@ -78,6 +78,13 @@ impl Visits {
         self.ns2 += count * service * service * units.crowding * units.all;
     }
 
+    /// `count` times, requests come together to an engine, the last of which waits `behind` nanoseconds for those before it. They have
+    /// been added as visits; that whoever comes meanwhile waits for all of them, and not for one, is what this adds (queues with
+    /// arrivals in batches: waits go with the square of a batch's work).
+    fn add_clump(&mut self, count: f64, behind: f64, last: f64, units: Units) {
+        self.ns2 += count * behind * (behind + last * units.all) * units.crowding / units.all;
+    }
+
     fn add_scaled(&mut self, other: &Visits, factor: f64) {
         self.count += other.count * factor;
         self.ns += other.ns * factor;
@@ -241,7 +248,7 @@ impl Load {
         core.other.add(demand.served, serve_ns);
         load.reply_doorbells_ns = demand.server.doorbells * profile.cpu.doorbell.value;
 
-        load.path(demand, nic, &profile.cpu, serve_ns, others.max(1.0));
+        load.path(demand, nic, &profile.cpu, serve_ns, others.max(1.0), connected);
         // The coordinator's next request may go to an owner that has yet to serve what nobody waits for.
         load[Station::Core].path_ns += demand.passed * serve_ns / (f64::from(cluster.nodes) - 1.0).max(1.0);
         load
@@ -265,7 +272,15 @@ impl Load {
         }
     }
 
-    fn path(&mut self, demand: &Demand, nic: &NicProfile, cpu: &CpuProfile, serve_ns: f64, others: f64) {
+    fn path(
+        &mut self,
+        demand: &Demand,
+        nic: &NicProfile,
+        cpu: &CpuProfile,
+        serve_ns: f64,
+        others: f64,
+        connected: Units,
+    ) {
         let handover = cpu.handover.value;
         for wave in &demand.waves {
             let n = wave.times;
@@ -294,8 +309,12 @@ impl Load {
                             nic.pcie_request_ns(bytes) + nic.pcie_read.value + nic.pcie_answer_ns(bytes);
                     }
                     self.delay_ns += n * (latency + fetch_ns(nic, chained));
-                    self[Station::Engine].path_ns += n * behind(nic, cpu, wave, primitive, chained);
-                    self[Station::Engine].path_own += n;
+                    let [own, other] = behind(nic, cpu, wave, primitive, chained);
+                    let engine = &mut self[Station::Engine];
+                    engine.path_ns += n * own.max(other);
+                    engine.path_own += n;
+                    engine.own.add_clump(wide, own, nic.requester_ns(primitive), connected);
+                    engine.other.add_clump(wide, other, nic.responder_ns(primitive), connected);
                 }
                 Awaited::Reply { request, reply, chained } => {
                     for station in [Station::Engine, Station::Pcie, Station::Core] {
@@ -316,23 +335,45 @@ impl Load {
     }
 }
 
-/// What a request waits for those before it on its queue pair, all of which pass the same unit at both NICs: they come as fast as
-/// the core posts them, or all at once where they share a doorbell.
-fn behind(nic: &NicProfile, cpu: &CpuProfile, wave: &Wave, last: Primitive, chained: f64) -> f64 {
+/// What a request waits for those before it on its queue pair, all of which pass the same unit, at the own NIC and at the other: they
+/// come as fast as the core posts them, or all at once where they share a doorbell.
+fn behind(nic: &NicProfile, cpu: &CpuProfile, wave: &Wave, last: Primitive, chained: f64) -> [f64; 2] {
     let units = nic.processing_units.value;
     let all = [Primitive::Read, Primitive::Write, Primitive::Atomic, Primitive::Send];
-    let of = |ns: &dyn Fn(Primitive) -> f64| {
-        let sum: f64 = all.iter().zip(wave.queued).map(|(&p, count)| count * ns(p)).sum();
-        units * (sum - ns(last)).max(0.0)
-    };
-    let passing = of(&|p| nic.requester_ns(p)).max(of(&|p| nic.responder_ns(p)));
     let before = (wave.queued.iter().sum::<f64>() - 1.0).max(0.0);
     let posting = (1.0 - chained) * before * (cpu.request.value + cpu.doorbell.value);
-    (passing - posting).max(0.0)
+    let of = |ns: &dyn Fn(Primitive) -> f64| {
+        let sum: f64 = all.iter().zip(wave.queued).map(|(&p, count)| count * ns(p)).sum();
+        (units * (sum - ns(last)) - posting).max(0.0)
+    };
+    [of(&|p| nic.requester_ns(p)), of(&|p| nic.responder_ns(p))]
 }
 
 /// The DMA read that fetches a request which did not ride with its doorbell.
 fn fetch_ns(nic: &NicProfile, chained: f64) -> f64 {
     // One line stands for the chain's WQEs: what matters is the round trip.
     chained * (nic.pcie_request_ns(64) + nic.pcie_read.value + nic.pcie_answer_ns(64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_that_come_together_make_others_wait_like_one_long_request() {
+        for all in [1.0, 4.0] {
+            let units = Units { all, crowding: 1.0 };
+            let (k, ns) = (9.0, 370.0 / all);
+            let mut clump = Visits::default();
+            clump.add_to_units(k, ns, units);
+            clump.add_clump(1.0, (k - 1.0) * ns * all, ns, units);
+            let mut long = Visits::default();
+            long.add_to_units(1.0, k * ns, units);
+            assert_eq!((clump.count, clump.ns), (k, long.ns));
+            assert!((clump.ns2 / long.ns2 - 1.0).abs() < 1e-12, "{} {}", clump.ns2, long.ns2);
+            let before = clump;
+            clump.add_clump(1.0, 0.0, ns, units);
+            assert_eq!(clump, before, "nothing waits for one that comes alone");
+        }
+    }
 }

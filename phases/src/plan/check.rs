@@ -129,11 +129,16 @@ impl Needs {
         self.phases.contains(&phase)
     }
 
+    /// Whether what is written is locked when the transaction comes to it, rather than at commit.
+    pub fn locks_at_touch(&self) -> bool {
+        self.locks_first || self.packing != Packing::Counted
+    }
+
     /// Whether it serves records in `phase` when the transaction comes to them, rather than all together later on.
     pub fn at_first_touch(&self, phase: Phase) -> bool {
         match phase {
             Phase::Fetch => true,
-            Phase::Lock => self.packing != Packing::Counted,
+            Phase::Lock => self.locks_at_touch(),
             Phase::Validate => self.packing == Packing::Versions,
             Phase::Log | Phase::Install | Phase::Unlock => false,
         }

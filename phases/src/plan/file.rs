@@ -1,6 +1,8 @@
 //! Plans as text: the map of a spec, and `*.plan.yaml` files that say who chose the plan and why.
 
 use super::{Phase, Plan, Step, Via};
+use primitives::place::Mistake;
+use primitives::yaml;
 use serde::de::{self, Deserializer, MapAccess, Visitor};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -64,19 +66,19 @@ pub enum PlanFileError {
         /// Why.
         source: std::io::Error,
     },
-    /// The text is not a plan; the message carries line and column.
-    #[error("plan {origin}: {message}")]
+    /// The text is not a plan.
+    #[error("{}", .mistake.told(origin))]
     Parse {
         /// File or name the text came from.
         origin: String,
-        /// The parser's message.
-        message: String,
+        /// What is wrong, with line and column.
+        mistake: Mistake,
     },
 }
 
 fn parse<'a, T: Deserialize<'a>>(text: &'a str, origin: &str) -> Result<T, PlanFileError> {
     serde_yaml::from_str(text)
-        .map_err(|e| PlanFileError::Parse { origin: origin.to_owned(), message: primitives::yaml::told(&e) })
+        .map_err(|e| PlanFileError::Parse { origin: origin.to_owned(), mistake: yaml::mistake(&e) })
 }
 
 impl Plan {
@@ -114,8 +116,10 @@ impl PlanFile {
     /// # Errors
     /// When a number cannot be written as YAML.
     pub fn to_yaml(&self) -> Result<String, PlanFileError> {
-        serde_yaml::to_string(self)
-            .map_err(|e| PlanFileError::Parse { origin: self.name.clone(), message: e.to_string() })
+        serde_yaml::to_string(self).map_err(|e| PlanFileError::Parse {
+            origin: self.name.clone(),
+            mistake: Mistake::somewhere(e.to_string()),
+        })
     }
 }
 

@@ -253,7 +253,7 @@ impl NodeStore {
     /// # Errors
     /// [`Abort::Exists`]; what the rule says of a lock that is held if somebody else is about to create it; [`Abort::TableFull`];
     /// [`Abort::WriteChanged`] if it may not have been absent all the time since it was looked for; [`Abort::TooLate`] if it was
-    /// not there at a later time than the transaction's place in the order.
+    /// not there at a later time than the transaction's place in the order, or is there since a later one.
     pub(crate) fn reserve(
         &self,
         table: TableId,
@@ -309,11 +309,24 @@ impl NodeStore {
                     held => held,
                 }
             }
+            // Not there yet for who comes before all its versions, or no longer known to be: a later time settles it.
+            Some(offset) if rule.packing == Packing::Versions && self.is_later(table, offset, rule.time) => {
+                let seen = self.latest(self.layout.shape(table), offset);
+                return Refused { verdict: Verdict::Deny(Abort::TooLate), seen };
+            }
             Some(_) if absent.is_some() => Verdict::Deny(Abort::WriteChanged),
             Some(_) => Verdict::Deny(Abort::Exists),
             None => Verdict::Deny(Abort::LockConflict),
         };
         Refused { verdict, seen: 0 }
+    }
+
+    /// Whether all versions of a record are later than `time`.
+    fn is_later(&self, table: TableId, offset: u64, time: Timestamp) -> bool {
+        let shape = self.layout.shape(table);
+        let word = record::words_at(&self.region, offset);
+        let wts = (0..shape.slots()).map(|slot| word(shape.version_word(slot)));
+        versions::readable(0, wts, time) == Err(Abort::NoVersion)
     }
 
     /// Whether a slot has been set aside for a record that is not there yet, or is no more.

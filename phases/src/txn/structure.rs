@@ -1,7 +1,8 @@
 //! Of a transaction: records that it creates and removes, those that are not there, and the ranges that it scans.
 
-use super::{Change, Intent, Txn};
+use super::{Access, Change, Intent, NOWHERE, Txn};
 use crate::plan::Phase;
+use crate::rule::{Header, Mode, Packing};
 use crate::store::layout::{Layout, TableId};
 use primitives::verbs::NodeId;
 use primitives::verbs::port::Cost;
@@ -40,6 +41,49 @@ pub(crate) struct LeafSeen {
     pub(crate) shard: u16,
     pub(crate) leaf: u32,
     pub(crate) version: u64,
+}
+
+impl Access {
+    /// There is no such record; `version` stands for that, or the transaction's own place in the order. Nothing is left to be
+    /// locked.
+    #[inline]
+    pub(crate) fn take_absence(&mut self, version: u64) {
+        // Where versions are counted, only who was ordered before it ran has such a place: what stands for absence must not be later,
+        // and a removal elsewhere in the chain may be.
+        let placed = match self.shape.packing {
+            Packing::Versions => true,
+            Packing::Counted => self.time.0 != 0,
+            Packing::Leased | Packing::Locked => false,
+        };
+        let version = if placed { self.time.0 } else { version };
+        (self.version, self.location, self.intent) = (version, NOWHERE, Intent::Read);
+        (self.absent, self.fetched, self.pending, self.busy) = (true, true, false, false);
+        self.confirmed = false;
+    }
+
+    /// The owner has set a slot aside for it: it is locked there, by the header `locked`; `version` stands for its absence.
+    #[inline]
+    pub(crate) fn take_slot(&mut self, location: u64, locked: Header, version: u64) {
+        (self.version, self.location, self.fresh, self.pending) = (version, location, true, false);
+        (self.reserved, self.victim) = (true, 0);
+        self.lock_is(locked, Mode::Exclusive);
+    }
+
+    /// Whether its owner has to set a slot aside for it.
+    #[inline]
+    pub(crate) fn wants_slot(&self) -> bool {
+        self.change == Change::Insert && !self.reserved
+    }
+
+    /// Whether only its owner can end what the transaction has begun with it: there, more than the record changes.
+    #[inline]
+    pub(crate) fn ends_at_owner(&self, install: bool) -> bool {
+        match self.change {
+            Change::Update => false,
+            Change::Insert => self.reserved && (!install || !self.dirty),
+            Change::Delete => install,
+        }
+    }
 }
 
 impl Txn {
@@ -86,6 +130,7 @@ impl Txn {
 
     /// A scan begins: what the last one found is no longer told.
     pub(crate) fn begin_scan(&mut self) {
+        self.ranged = true;
         self.scanned.clear();
     }
 
@@ -155,6 +200,11 @@ impl Txn {
     /// Whether there is anything but records to validate.
     pub fn has_scanned(&self) -> bool {
         !self.leaves.is_empty()
+    }
+
+    /// Whether it knows anything of what there is: a record, that one is missing, or a range.
+    pub fn has_read(&self) -> bool {
+        self.ranged || self.accesses.iter().any(|a| a.fetched)
     }
 
     /// Whether it has looked for records that were not there, and does not create them itself.

@@ -74,7 +74,10 @@ fn each_kind_of_damage_has_its_name_and_place() {
     let error = with("\"id\":1", "\"id\":0");
     assert_eq!((&error.problem, error.at.line), (&Problem::DuplicateId { id: 0 }, 3));
     let byte = whole.find("\"id\":1").expect("there") + "\"id\":1".len();
-    assert_eq!(error.to_string(), format!("line 3 column 7 (byte {byte}): transaction id 0 was used before"));
+    assert_eq!(
+        (error.to_string().as_str(), error.at.byte),
+        ("history:3:7: transaction id 0 was used before", byte)
+    );
     let error = with("\"version\":1", "\"version\":2");
     assert_eq!((error.problem, error.at.line), (Problem::UnknownVersion { found: 2 }, 1));
     let error = with("doorbell-history", "elle");

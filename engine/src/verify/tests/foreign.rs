@@ -286,7 +286,7 @@ fn wrong_formats_are_named() {
         }
     }
     let error = broken(&text(&sample(), Format::Dbcop), Some(Format::Plume));
-    assert_eq!(error.to_string(), "line 1 column 1 (byte 0): this looks like dbcop, not like plume");
+    assert_eq!(error.to_string(), "history:1:1: this looks like dbcop, not like plume");
     let error = broken("question: how fast?\n", None);
     assert!(
         error.to_string().ends_with("known: doorbell, elle-append, elle-register, dbcop, plume"),

@@ -360,18 +360,18 @@ fn a_primitive_alone_stands_for_the_optimizations_of_table_2() {
 #[test]
 fn bad_files_are_refused_with_line_and_column() {
     for (text, says) in [
-        ("fetch: one-sided\nlokc: one-sided\n", vec!["lokc", "line 2"]),
-        ("fetch: one-sided\nfetch: two-sided\n", vec!["fetch", "line 2"]),
-        ("fetch: sideways\n", vec!["sideways", "line 1"]),
-        ("fetch:\n  via: one-sided\n  outstandin: true\n", vec!["outstandin", "line 3"]),
-        ("fetch:\n  via: one-sided\n  via: two-sided\n", vec!["via", "line 3"]),
-        ("fetch: {outstanding: true}\n", vec!["via", "line 1"]),
-        ("fetch: one-sided\ncoroutines: many\n", vec!["line 2"]),
-        ("fetch: one-sided\ncoroutines: -1\n", vec!["line 2"]),
-        ("[1, 2]\n", vec!["line 1"]),
+        ("fetch: one-sided\nlokc: one-sided\n", vec!["lokc", "bad.plan.yaml:2:"]),
+        ("fetch: one-sided\nfetch: two-sided\n", vec!["fetch", "bad.plan.yaml:2:"]),
+        ("fetch: sideways\n", vec!["sideways", "bad.plan.yaml:1:"]),
+        ("fetch:\n  via: one-sided\n  outstandin: true\n", vec!["outstandin", "bad.plan.yaml:3:"]),
+        ("fetch:\n  via: one-sided\n  via: two-sided\n", vec!["via", "bad.plan.yaml:3:"]),
+        ("fetch: {outstanding: true}\n", vec!["via", "bad.plan.yaml:1:"]),
+        ("fetch: one-sided\ncoroutines: many\n", vec!["bad.plan.yaml:2:"]),
+        ("fetch: one-sided\ncoroutines: -1\n", vec!["bad.plan.yaml:2:"]),
+        ("[1, 2]\n", vec!["bad.plan.yaml:1:"]),
     ] {
         let error = Plan::parse(text, "bad.plan.yaml").unwrap_err().to_string();
-        assert!(error.starts_with("plan bad.plan.yaml: "), "{error}");
+        assert!(error.starts_with("bad.plan.yaml:"), "{error}");
         for part in says {
             assert!(error.contains(part), "{text:?}: {error:?} does not say {part:?}");
         }

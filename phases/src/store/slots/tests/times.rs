@@ -107,7 +107,7 @@ proptest! {
                     }
                     Err(refused) => prop_assert!(
                         refused.verdict == Verdict::Deny(Abort::TooLate) && refused.seen >= time
-                            || refused.verdict == Verdict::Deny(Abort::Exists) && alive.is_some()
+                            || refused.verdict == Verdict::Deny(Abort::Exists) && alive.is_some_and(|from| from <= time)
                     ),
                 },
                 3 if alive.is_some_and(|born| born < time) => {
