@@ -330,15 +330,15 @@ impl RunArgs {
 }
 
 impl TuneArgs {
-    /// The protocols to choose from, each once, in the order asked for.
+    /// The protocols to choose from, each once: `all` first, then what is named beside it.
     pub fn protocols(&self) -> Vec<String> {
         let all = || phases::model::MODELLED.iter().map(|&name| name.to_owned());
-        let asked: Vec<String> = match self.protocol.iter().any(|name| name == values::ALL) {
-            true => all().collect(),
-            false => self.protocol.clone(),
-        };
+        // Who names one beside `all` means that one, too, and hears of it if there is no model of it.
+        let (every, named): (Vec<String>, Vec<String>) =
+            self.protocol.iter().cloned().partition(|name| name == values::ALL);
+        let asked = every.iter().take(1).flat_map(|_| all()).chain(named);
         let mut once: Vec<String> = Vec::new();
-        asked.into_iter().for_each(|name| {
+        asked.for_each(|name| {
             if !once.contains(&name) {
                 once.push(name);
             }

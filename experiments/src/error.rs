@@ -97,7 +97,12 @@ impl CliError {
     pub fn caused_by(mut self, cause: &dyn Error) -> CliError {
         let mut next = Some(cause);
         while let Some(cause) = next {
-            self.causes.push(cause.to_string());
+            let told = cause.to_string();
+            // Some errors end with their cause's words: nobody reads them twice.
+            let before = self.causes.last().unwrap_or(&self.message);
+            if !before.ends_with(&told) {
+                self.causes.push(told);
+            }
             next = cause.source();
         }
         self
@@ -270,6 +275,13 @@ mod tests {
             assert!(text.contains(part), "no {part} in\n{text}");
         }
         assert!(!text.contains('\u{1b}'), "{text}");
+    }
+
+    #[test]
+    fn what_the_message_ends_with_is_no_cause_of_its_own() {
+        let full = io::Error::from(io::ErrorKind::StorageFull);
+        let text = CliError::usage(format!("cannot read a.yaml: {full}")).caused_by(&full).render(false);
+        assert_eq!(text.matches("no storage space").count(), 1, "{text}");
     }
 
     #[test]

@@ -99,14 +99,17 @@ pub fn profile(choice: &ProfileChoice) -> Result<Profile, CliError> {
                 .hint(format!("{}; a file's name ends in .yaml", suggest(name, Profile::NAMES)));
         }
         const WHOLE: &str = "`doorbell characterize` writes a whole profile to start from";
-        if let ProfileError::Parse { origin, message } = &error {
-            let shown = crate::yaml::placed(error.to_string(), origin, message);
+        if let ProfileError::Parse { origin, mistake } = &error {
+            let shown = crate::yaml::placed(origin, mistake);
             return if shown.has_hint() { shown } else { shown.hint(WHOLE) };
         }
-        let shown = CliError::usage(error.to_string()).hint(WHOLE);
+        let shown = CliError::usage(error.to_string());
         match &error {
-            ProfileError::Read { source, .. } => shown.caused_by(source),
-            _ => shown,
+            // A file that is not there is not mended by another one's contents.
+            ProfileError::Read { .. } => {
+                shown.hint("check the path; `doorbell devices` lists the profiles shipped")
+            }
+            _ => shown.hint(WHOLE),
         }
     })
 }

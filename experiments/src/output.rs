@@ -3,7 +3,7 @@
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
-use comfy_table::{Cell, CellAlignment, LineStyle, Table, presets};
+use comfy_table::{Cell, CellAlignment, ContentArrangement, LineStyle, Table, presets};
 use primitives::measure::{ResultError, write_new};
 use serde::Serialize;
 
@@ -77,11 +77,64 @@ impl Talk {
     }
 }
 
-/// A table for people: headed columns, numbers to the right, no colors.
+/// Most characters of a line of prose on stdout, whoever reads it: output that is piped is laid out as it is on a terminal.
+pub const WIDTH: usize = 120;
+
+/// A table for people: headed columns, numbers to the right, no colors. As wide as its cells, so that a line is a row.
 pub fn table<H: AsRef<str>, R: IntoIterator<Item = String>>(
     head: &[H],
     rows: impl IntoIterator<Item = R>,
 ) -> String {
+    format!("{}\n", laid_out(head, rows).trim_fmt())
+}
+
+/// A [`table`] with prose in its cells, which is broken into several lines where the table would be wider than `width`.
+pub fn prose_table<H: AsRef<str>, R: IntoIterator<Item = String>>(
+    head: &[H],
+    rows: impl IntoIterator<Item = R>,
+    width: usize,
+) -> String {
+    let mut table = laid_out(head, rows);
+    table.set_content_arrangement(ContentArrangement::Dynamic);
+    table.set_width(u16::try_from(width).unwrap_or(u16::MAX));
+    format!("{}\n", table.trim_fmt())
+}
+
+/// Prose in lines of at most `width` characters, later ones indented by two. What stands between backticks is one word: a command
+/// stays in one piece.
+pub fn folded(text: &str, width: usize) -> String {
+    let mut words: Vec<String> = Vec::new();
+    let mut quoted = false;
+    for word in text.split(' ') {
+        match words.last_mut() {
+            Some(last) if quoted => {
+                last.push(' ');
+                last.push_str(word);
+            }
+            _ => words.push(word.to_owned()),
+        }
+        quoted ^= word.matches('`').count() % 2 == 1;
+    }
+    let (mut lines, mut used) = (String::new(), 0);
+    for word in words {
+        let long = word.chars().count();
+        if used > 0 && used + 1 + long > width {
+            lines.push_str("\n  ");
+            used = 2;
+        } else if used > 0 {
+            lines.push(' ');
+            used += 1;
+        }
+        lines.push_str(&word);
+        used += long;
+    }
+    lines
+}
+
+fn laid_out<H: AsRef<str>, R: IntoIterator<Item = String>>(
+    head: &[H],
+    rows: impl IntoIterator<Item = R>,
+) -> Table {
     let mut table = Table::new();
     table.load_style(presets::NOTHING.header_separator(LineStyle::none().fill('─')));
     table.set_header(head.iter().map(|h| h.as_ref().to_owned()).collect::<Vec<_>>());
@@ -97,7 +150,7 @@ pub fn table<H: AsRef<str>, R: IntoIterator<Item = String>>(
                 .collect::<Vec<_>>(),
         );
     }
-    format!("{}\n", table.trim_fmt())
+    table
 }
 
 /// A rate for people: `12.4 M/s`.
@@ -141,7 +194,15 @@ impl JsonTarget {
         text.push('\n');
         match self {
             JsonTarget::Stdout => print(&text),
-            JsonTarget::File(path) => Ok(write_new(path, text.as_bytes())?),
+            JsonTarget::File(path) => write_new(path, text.as_bytes()).map_err(|error| {
+                let full = error.is_full();
+                let shown = CliError::from(error);
+                if full {
+                    shown.hint("make room there, or name another file; the result is shown above")
+                } else {
+                    shown
+                }
+            }),
         }
     }
 }
@@ -156,8 +217,9 @@ pub fn check_new(path: &Path) -> Result<(), CliError> {
         Ok(meta) if meta.is_file() && meta.len() > 0 => {
             Err(ResultError::Exists { path: path.to_owned() }.into())
         }
-        Ok(meta) if meta.is_dir() => Err(CliError::usage(format!("{} is a directory", path.display()))
-            .hint("name a file, or `-` for stdout")),
+        Ok(meta) if meta.is_dir() => {
+            Err(CliError::usage(format!("{} is a directory", path.display())).hint("name a file"))
+        }
         Ok(_) => Ok(()),
         Err(_) => {
             write_new(path, b"")?;
@@ -209,6 +271,20 @@ mod tests {
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!((lines[2], lines[3]), (" a        7", " bcd   1200"), "{text}");
         assert!(text.lines().all(|line| line == line.trim_end()), "{text:?}");
+    }
+
+    #[test]
+    fn prose_is_broken_where_a_line_ends_and_commands_are_not() {
+        let text = "to mend it say `apt-get install all of this` and then come back here";
+        assert_eq!(
+            folded(text, 30),
+            "to mend it say\n  `apt-get install all of this`\n  and then come back here"
+        );
+        assert_eq!(folded("short", 30), "short");
+        let prose = "word ".repeat(60);
+        let text = prose_table(&["name", "what", "n"], [["a".to_owned(), prose, "7".to_owned()]], 60);
+        assert!(text.lines().all(|line| line.chars().count() <= 60), "{text}");
+        assert_eq!(text.matches("word").count(), 60, "{text}");
     }
 
     #[test]

@@ -4,7 +4,8 @@
 //! depend on how many run beside it; the directory keeps rows in point order. Together: the same files
 //! for any number of jobs. Where time is real, points would disturb each other: give one job.
 //!
-//! A point that fails does not stop the others; a directory that cannot be written does. After the first
+//! A point that fails does not stop the others, and is told at once: a sweep may take hours. A directory that cannot be
+//! written stops it. After the first
 //! Ctrl-C no point is begun and those that run are kept.
 
 use std::any::Any;
@@ -13,7 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use primitives::measure::{PointResult, ResultDir};
+use primitives::measure::{PointResult, ResultDir, ResultError};
 
 use crate::error::{CliError, Exit};
 use crate::interrupt::Interrupt;
@@ -69,11 +70,22 @@ impl Sweep {
             self.talk.say(format!("resuming: {kept} of {expected} points are there"));
         }
         let bar = self.bar(expected, kept);
-        let measured = self.measure_all(&missing, measure, |point, result| {
-            dir.keep(point, result)?;
-            bar.inc(1);
-            Ok(())
-        });
+        let measured = self.measure_all(
+            &missing,
+            measure,
+            |point, result| {
+                dir.keep(point, result).map_err(resumable)?;
+                bar.inc(1);
+                Ok(())
+            },
+            |point, error| {
+                if error.exit() != Exit::Interrupted {
+                    bar.suspend(|| {
+                        self.talk.warn(format!("point {point} failed, the others go on: {}", error.message()))
+                    });
+                }
+            },
+        );
         bar.finish_and_clear();
 
         crate::schedule::note(dir);
@@ -82,7 +94,7 @@ impl Sweep {
         // Even when keeping failed: what there is belongs into the tables, if they can be written at all.
         let finished = dir.finish(interrupted, closing);
         let mut failures = measured?;
-        finished?;
+        finished.map_err(resumable)?;
         failures.sort_by_key(|failure| failure.point);
         if !dir.record().complete && interrupted {
             return Err(self.was_interrupted(dir));
@@ -97,11 +109,18 @@ impl Sweep {
         }
     }
 
-    /// Runs the points on `jobs` threads and hands each result to `keep` on this one, as it ends.
-    fn measure_all<M, K>(&self, points: &[u64], measure: M, mut keep: K) -> Result<Vec<Failure>, CliError>
+    /// Runs the points on `jobs` threads and hands each result to `keep` on this one, as it ends, or to `failed`.
+    fn measure_all<M, K, F>(
+        &self,
+        points: &[u64],
+        measure: M,
+        mut keep: K,
+        failed: F,
+    ) -> Result<Vec<Failure>, CliError>
     where
         M: Fn(u64) -> Result<PointResult, CliError> + Sync,
         K: FnMut(u64, &PointResult) -> Result<(), CliError>,
+        F: Fn(u64, &CliError),
     {
         let next = AtomicUsize::new(0);
         let halt = AtomicBool::new(false);
@@ -130,7 +149,10 @@ impl Sweep {
                         kept = keep(point, &result);
                         halt.fetch_or(kept.is_err(), Ordering::Relaxed);
                     }
-                    Err(error) => failures.push(Failure { point, error }),
+                    Err(error) => {
+                        failed(point, &error);
+                        failures.push(Failure { point, error });
+                    }
                 }
             }
         });
@@ -162,6 +184,18 @@ impl Sweep {
         bar.set_position(done);
         bar.reset_eta();
         bar
+    }
+}
+
+/// A directory that takes no more: what it has taken is not measured again.
+fn resumable(error: ResultError) -> CliError {
+    let full = error.is_full();
+    let shown = CliError::from(error);
+    match full {
+        true => shown.hint(
+            "make room there, then run the same command again: finished points are kept and not measured again",
+        ),
+        false => shown,
     }
 }
 

@@ -36,12 +36,14 @@ pub struct NamedPlan {
     pub notes: Vec<String>,
     /// The file that it was read from.
     pub file: Option<PathBuf>,
+    /// The protocol that it was made for, if another is asked for.
+    pub made_for: Option<String>,
 }
 
 impl NamedPlan {
     /// The plan under a name.
     pub fn new(name: impl Into<String>, plan: Plan, prediction: Option<Prediction>) -> NamedPlan {
-        NamedPlan { name: name.into(), plan, prediction, notes: Vec::new(), file: None }
+        NamedPlan { name: name.into(), plan, prediction, notes: Vec::new(), file: None, made_for: None }
     }
 
     /// What to call it where somebody is to change it: many files keep the name of the preset they were copied from.
@@ -70,12 +72,12 @@ impl NamedPlan {
             (p.workload.as_str(), p.protocol.as_str(), p.nodes, p.threads)
                 != (spec.workload.as_str(), spec.protocol.as_str(), spec.nodes, spec.threads)
         };
-        if self.prediction.as_ref().is_some_and(other) {
-            self.prediction = None;
-            self.notes.push(
-                "The plan's prediction was for another workload, protocol or cluster, and is left out."
-                    .into(),
-            );
+        if let Some(made) = self.prediction.take_if(|p| other(p)) {
+            self.notes.push(format!(
+                "The plan's prediction was for {} under {} on {} nodes × {} threads, and is left out.",
+                made.workload, made.protocol, made.nodes, made.threads
+            ));
+            self.made_for = Some(made.protocol).filter(|protocol| *protocol != spec.protocol);
         }
         self
     }
@@ -182,7 +184,7 @@ pub fn plan(spec: &RunSpec, fabric: &Fabric) -> Result<Option<NamedPlan>, CliErr
         }
         PlanChoice::File(path) => {
             let file = PlanFile::load(path).map_err(|error| match &error {
-                PlanFileError::Parse { origin, message } => yaml::placed(error.to_string(), origin, message),
+                PlanFileError::Parse { origin, mistake } => yaml::placed(origin, mistake),
                 PlanFileError::Read { source, .. } => {
                     CliError::usage(format!("cannot read plan {}", path.display())).caused_by(source)
                 }
@@ -293,7 +295,11 @@ pub fn refused(error: &RunError, plan: &NamedPlan) -> CliError {
                 }
                 None => "no plan can".to_owned(),
             };
-            let shown = CliError::usage(format!("{} cannot run here", plan.called())).hint(nearest);
+            let hint = match &plan.made_for {
+                Some(protocol) => format!("it was made for {protocol}: add `--protocol {protocol}`"),
+                None => nearest,
+            };
+            let shown = CliError::usage(format!("{} cannot run here", plan.called())).hint(hint);
             refused.refusals.iter().fold(shown, |shown, refusal| shown.caused_by(refusal))
         }
         RunError::Mesh(lost) => CliError::from(lost.clone()),

@@ -1,41 +1,10 @@
 //! The `doorbell` binary as a person meets it: help, mistakes, exit codes, pipes and full disks.
 
+mod common;
+
+use common::{code, doorbell, refused, run, stderr, stdout};
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
-
-fn doorbell() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_doorbell"));
-    command.env_remove("NO_COLOR").env_remove("COLUMNS").stdin(Stdio::null());
-    command
-}
-
-fn run(args: &[&str]) -> Output {
-    doorbell().args(args).output().expect("the binary starts")
-}
-
-fn code(output: &Output) -> i32 {
-    output.status.code().unwrap_or_else(|| panic!("ended by a signal: {output:?}"))
-}
-
-fn stdout(output: &Output) -> String {
-    String::from_utf8(output.stdout.clone()).expect("UTF-8 on stdout")
-}
-
-fn stderr(output: &Output) -> String {
-    String::from_utf8(output.stderr.clone()).expect("UTF-8 on stderr")
-}
-
-/// Asserts exit code and words on stderr, and that nothing panicked or reached stdout.
-fn refused(args: &[&str], exit: i32, says: &[&str]) {
-    let output = run(args);
-    let talk = stderr(&output);
-    assert_eq!(code(&output), exit, "{args:?}: {talk}");
-    for part in says {
-        assert!(talk.contains(part), "{args:?} does not say {part:?}:\n{talk}");
-    }
-    assert!(!talk.contains("panicked"), "{args:?}: {talk}");
-    assert_eq!(stdout(&output), "", "{args:?} wrote data");
-}
+use std::process::Stdio;
 
 /// Compares with `tests/snapshots/NAME.txt`; `UPDATE_SNAPSHOTS=1` writes it.
 fn snapshot(name: &str, text: &str) {
@@ -219,9 +188,15 @@ fn devices_lists_what_is_here() {
         assert!(text.contains(part), "no {part}:\n{text}");
     }
     assert!(!text.contains('\u{1b}'), "colors without a terminal");
+    // A command stays in one piece, to be copied; everything else fits.
+    let wide: Vec<&str> =
+        text.lines().filter(|line| line.chars().count() > 120 && !line.contains('`')).collect();
+    assert!(wide.is_empty(), "{wide:#?}");
 
     let output = run(&["devices", "--json", "-"]);
     let list: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON alone on stdout");
+    let described = list["profiles"].as_array().unwrap().iter().map(|p| p["about"].as_str().unwrap().len());
+    assert!(described.max() > Some(200), "descriptions are whole: {list}");
     let fabrics = list["fabrics"].as_array().unwrap();
     let named =
         |name: &str| fabrics.iter().find(|f| f["name"] == name).unwrap_or_else(|| panic!("{name}: {list}"));
@@ -260,6 +235,13 @@ fn a_full_disk_is_told_and_exits_with_3() {
     assert_eq!(code(&output), 3);
     assert!(stderr(&output).contains("cannot write /dev/full") && stderr(&output).contains("make room"));
     assert!(stdout(&output).contains("loopback"), "what could not be kept was at least shown");
+    // A run alone keeps nothing: it does not say that it does.
+    let few = ["--fabric", "sim:cx4-edr", "--duration", "20us", "--set", "accounts_per_thread=100"];
+    let output = run(&[&["run"], &few[..], &["--json", "/dev/full"]].concat());
+    assert_eq!(code(&output), 3);
+    assert!(stdout(&output).contains("isolation: "), "{}", stdout(&output));
+    let said = stderr(&output);
+    assert!(said.contains("the result is shown above") && !said.contains("kept"), "{said}");
     for args in [["devices", "--json", "-"].as_slice(), &["devices"], &["man"], &["completions", "bash"]] {
         let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
         let output = doorbell().args(args).stdout(full).output().unwrap();
@@ -369,7 +351,7 @@ fn a_profile_that_misses_a_field_is_told_with_its_place() {
     refused(
         &["run", "--fabric", &fabric],
         2,
-        &["half.profile.yaml", "missing field", "line 3", "characterize"],
+        &["half.profile.yaml:3:", "missing field", "╭", "characterize"],
     );
 }
 
@@ -410,99 +392,6 @@ fn mistakes_in_experiment_files_have_file_line_and_column() {
         2,
         &["would share"],
     );
-}
-
-#[test]
-fn check_judges_a_history_and_refuses_what_is_none() {
-    use engine::verify::{History, Key, Recorder, format};
-    use primitives::units::Nanos;
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("history.json");
-    let file = path.to_str().unwrap();
-    let record = |second_reads: u64| {
-        let account = Key { table: 0, key: 7 };
-        let mut session = Recorder::new(0);
-        for (at, read, write) in [(10, 0, 1), (30, second_reads, 2)] {
-            session.begin(Nanos(at));
-            session.read(account, read);
-            session.write(account, write);
-            session.commit(Nanos(at + 5));
-        }
-        let mut bytes = Vec::new();
-        format::write(&History::merge([session], Some(0)), &mut bytes).unwrap();
-        std::fs::write(&path, &bytes).unwrap();
-        bytes
-    };
-    let bytes = record(1);
-    let output = run(&["check", file]);
-    assert_eq!(code(&output), 0, "{}", stderr(&output));
-    let output = run(&["check", file, "--level", "serializable", "--json", "-"]);
-    let verdict: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!((&verdict["level"], &verdict["verdict"]), (&"serializable".into(), &"pass".into()));
-
-    record(0); // the second transaction read the value that the first one replaced: a lost update
-    let output = run(&["check", file, "--json", "-"]);
-    assert_eq!(code(&output), 1);
-    assert!(stderr(&output).contains("history.json is not strict-serializable"), "{}", stderr(&output));
-    let verdict: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!((&verdict["verdict"], &verdict["anomaly"]["kind"]), (&"fail".into(), &"G-single".into()));
-
-    std::fs::write(&path, &bytes[..bytes.len() / 2]).unwrap();
-    refused(&["check", file], 2, &["history.json: line", "doorbell run --history"]);
-    refused(&["check", "/dev/zero"], 2, &["/dev/zero is not a file"]);
-    refused(&["check", "/nowhere.json"], 2, &["cannot read /nowhere.json"]);
-    refused(
-        &["check", file, "--level", "snapshot"],
-        2,
-        &["there are read-committed, read-atomicity, snapshot"],
-    );
-}
-
-#[test]
-fn check_writes_and_reads_other_checkers_formats() {
-    use engine::verify::{History, Key, Recorder, format};
-    use primitives::units::Nanos;
-    let dir = tempfile::tempdir().unwrap();
-    let at = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
-    // Write skew: of snapshot isolation, and not serializable.
-    let key = |key| Key { table: 0, key };
-    let mut sessions = [Recorder::new(0), Recorder::new(1)];
-    for (session, writes) in sessions.iter_mut().zip([1, 2]) {
-        session.begin(Nanos(10));
-        session.read(key(1), 0);
-        session.read(key(2), 0);
-        session.write(key(writes), 1);
-        session.commit(Nanos(20));
-    }
-    let mut bytes = Vec::new();
-    format::write(&History::merge(sessions, Some(0)), &mut bytes).unwrap();
-    std::fs::write(at("history.json"), &bytes).unwrap();
-    for name in ["elle-append", "elle-register", "dbcop", "plume", "doorbell"] {
-        let file = at(name);
-        let output =
-            run(&["check", &at("history.json"), "--export", name, &file, "--level", "snapshot-isolation"]);
-        assert_eq!(code(&output), 0, "{}", stderr(&output));
-        assert!(stderr(&output).contains(&format!("({name})")), "{}", stderr(&output));
-        let output = run(&["check", &file, "--level", "snapshot-isolation"]);
-        assert_eq!(code(&output), 0, "{name}: {}", stderr(&output));
-        let output = run(&["check", &file, "--format", name]);
-        assert_eq!(code(&output), 1, "{name}: {}", stderr(&output));
-        assert!(String::from_utf8_lossy(&output.stdout).contains("write skew"), "{name}");
-        let untimed = ["dbcop", "plume"].contains(&name);
-        assert_eq!(untimed, stderr(&output).contains("checked without real time"), "{}", stderr(&output));
-        if untimed {
-            refused(&["check", &file, "--level", "strict-serializable"], 2, &["has no times"]);
-        }
-    }
-    let plume = at("plume");
-    refused(
-        &["check", &plume, "--format", "dbcop"],
-        2,
-        &["line 1 column 1", "looks like plume, not like dbcop"],
-    );
-    refused(&["check", &plume, "--export", "dbcop", &plume], 2, &["is there already"]);
-    refused(&["check", &plume, "--export", "elle", &at("x")], 2, &["no history format is called \"elle\""]);
-    refused(&["check", &plume, "--format", "json"], 2, &["there are doorbell, elle-append"]);
 }
 
 /// Time that a process has had on CPUs, in hundredths of a second (`proc(5)`: fields 14 and 15 of `stat`); none if it is gone.

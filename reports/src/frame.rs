@@ -19,15 +19,17 @@ pub fn words(frame: &DataFrame, column: &str) -> Framed<Vec<String>> {
     Ok(column.str()?.iter().map(|w| w.unwrap_or_default().to_owned()).collect())
 }
 
-/// `points` of a run with its name, provenance and fabric in front of every row.
+/// `points` of a run with its name, provenance and fabric in front of every row; rows that have a fabric of their own keep it.
 pub fn tagged(results: &Results, points: LazyFrame, columns: &[&str]) -> LazyFrame {
     let record = &results.record;
     let tags = [
-        lit(results.label.clone()).alias("run"),
-        lit(record.provenance.name()).alias("provenance"),
-        lit(record.fabric.clone()).alias("fabric"),
+        ("run", results.label.clone()),
+        ("provenance", record.provenance.name().to_owned()),
+        ("fabric", record.fabric.clone()),
     ];
-    points.select(tags.into_iter().chain(columns.iter().map(|c| col(*c))).collect::<Vec<_>>())
+    let tags = tags.into_iter().filter(|(name, _)| !columns.contains(name));
+    let tags = tags.map(|(name, value)| lit(value).alias(name));
+    points.select(tags.chain(columns.iter().map(|c| col(*c))).collect::<Vec<_>>())
 }
 
 /// Rows of several frames with the same columns, one after the other.

@@ -296,7 +296,9 @@ fn errors_are_typed_and_name_the_place() {
     std::fs::write(dir.path().join("hollow/points.csv"), "point\n").expect("writes");
     assert!(matches!(only_problem(&at("hollow"), &out), LoadError::NoRecord { .. }));
     std::fs::write(dir.path().join("hollow/run.json"), "{\n \"kind\": \"run\",\n \"prov").expect("writes");
-    assert!(matches!(only_problem(&at("hollow"), &out), LoadError::Json { line: 3, .. }));
+    let cut = only_problem(&at("hollow"), &out);
+    assert!(matches!(cut, LoadError::Json { line: 3, .. }));
+    assert!(cut.to_string().contains("run.json:3:6: EOF") && !cut.to_string().contains(" line "), "{cut}");
     let future = json!({"schema": 2, "kind": "run", "provenance": "measured"});
     std::fs::write(dir.path().join("hollow/run.json"), future.to_string()).expect("writes");
     assert!(matches!(only_problem(&at("hollow"), &out), LoadError::Schema { found: 2, .. }));
@@ -329,6 +331,21 @@ fn a_failed_check_is_seen_first() {
     let head = rendered.html.split("<nav").next().expect("a head");
     assert!(head.contains("badge bad\">run-drtm-h-sim: serializable: FAIL"));
     assert!(head.contains("workload checks failed: 2"));
+}
+
+#[test]
+fn a_sweep_of_regret_is_drawn_with_its_signs_and_what_has_no_winner() {
+    let dir = fresh();
+    let made = sample::regret(dir.path(), "regret");
+    let rendered = draw(&[made], dir);
+    assert_sound(&rendered);
+    let part = figure(&rendered.html, "regret-regret");
+    assert!(part.contains("Over 40 combinations"), "{part}");
+    assert!(part.contains("7.8\u{a0}% in the worst"), "{part}");
+    assert!(part.contains("1 race more ended without a winner"), "{part}");
+    let data = rendered.dir.path().join("out/figures/regret-regret.csv");
+    let data = std::fs::read_to_string(data).expect("the data behind it");
+    assert!(data.contains("sim:drawn-39") && data.contains("-0.01"), "{data}");
 }
 
 #[test]

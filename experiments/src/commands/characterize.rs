@@ -145,8 +145,7 @@ pub fn characterize(wanted: &Characterization, context: &Context) -> Result<Char
         return Err(CliError::usage("primitive benchmarks need at least two nodes: one has nobody to ask")
             .hint("use --nodes 2"));
     }
-    let own = wanted.cluster.as_ref().map(|cluster| cluster.choice_of(&wanted.fabric, 0)).transpose()?;
-    let fabric = Fabric::open(own.as_ref().unwrap_or(&wanted.fabric), wanted.seed)?;
+    let fabric = Cluster::open_first(wanted.cluster.as_ref(), &wanted.fabric, wanted.seed)?;
     let caps = fabric.caps()?;
     // With their numbers in the whole list, by which processes name them.
     let mut points: Vec<(usize, Point)> =

@@ -224,7 +224,7 @@ fn summary(experiment: &Experiment, dir: &ResultDir) -> Value {
         Some(s) => {
             let three = |v: [f64; 3]| json!({ "median": v[0], "p95": v[1], "worst": v[2] });
             json!({
-                "combinations": s.combinations, "regret": three(s.regret),
+                "combinations": s.combinations, "without_winner": s.open, "regret": three(s.regret),
                 "prediction_error": three(s.error), "prediction_bias": s.bias,
             })
         }

@@ -39,7 +39,14 @@ pub fn run(args: &QuickstartArgs, context: &Context) -> Result<(), CliError> {
     let began = Instant::now();
     let out = args.output.out.clone().unwrap_or_else(|| PathBuf::from("doorbell-out"));
     context.interrupt.listen()?;
-    let mut quick = Quickstart { out: &out, seed: args.seed, context, dirs: Vec::new(), rows: Vec::new() };
+    let mut quick = Quickstart {
+        out: &out,
+        seed: args.seed,
+        context,
+        dirs: Vec::new(),
+        rows: Vec::new(),
+        judged: Vec::new(),
+    };
     let loopback = FabricChoice::Loopback;
     let sim = FabricChoice::Sim(ProfileChoice::Shipped(NIC.to_owned()));
     quick.say(1, "measuring this machine's own fabric: shared memory between threads (loopback)");
@@ -70,9 +77,11 @@ pub fn run(args: &QuickstartArgs, context: &Context) -> Result<(), CliError> {
         &["fabric", "plan", "committed", "predicted", "p50", "isolation"],
         quick.rows.clone(),
     ));
+    people.push('\n');
+    quick.judged.iter().for_each(|line| people.push_str(&format!("{line}\n")));
     people.push_str(&format!("\n{}\n", page.page.display()));
     context.talk.say(format!("done in {:.0} s", began.elapsed().as_secs_f64()));
-    let document = json!({ "report": page.page, "answers": page.answers, "directories": quick.dirs });
+    let document = json!({ "report": page.page, "answers": page.answers, "choices": quick.judged, "directories": quick.dirs });
     emit(args.output.json.as_ref(), &document, &people)?;
     unmeasured.map_or(Ok(()), |error| Err(error.context("all but this machine's own fabric is on the page")))
 }
@@ -112,6 +121,8 @@ struct Quickstart<'q> {
     context: &'q Context,
     dirs: Vec<PathBuf>,
     rows: Vec<[String; 6]>,
+    /// How the chosen plans did against those that ran beside them.
+    judged: Vec<String>,
 }
 
 impl Quickstart<'_> {
@@ -152,7 +163,8 @@ impl Quickstart<'_> {
         Ok(())
     }
 
-    /// Tunes, verifies, and runs the tuned plan and its rivals with their histories checked.
+    /// Tunes, verifies where time is virtual, and runs the tuned plan and its rivals with their histories checked. In real time
+    /// these runs are all that judges the choice: one of each says too little to rank a dozen plans that differ by less than noise.
     fn compare(&mut self, choice: &FabricChoice, spec: &RunSpec) -> Result<(), CliError> {
         let fabric = Fabric::open(choice, self.seed)?;
         let profile = tune::profile_for(spec, &fabric, None, self.out, self.context)?;
@@ -160,20 +172,26 @@ impl Quickstart<'_> {
         let dir = self.out.join(format!("tune-{}", short(choice)));
         let verified = tune::keep(&tuned, spec, &fabric, choice.virtual_time(), None, &dir, self.context)?;
         self.dirs.push(dir);
-        if let Some(verified) = verified {
-            self.context
-                .talk
-                .say(format!("      regret of the chosen plan: {:.1} %", 100.0 * verified.regret()));
-        }
-        self.run(spec, &fabric, &tuned.plan())?;
+        let chosen = self.run(spec, &fabric, &tuned.plan())?;
+        let mut rivals = Vec::new();
         // One that equals the chosen plan has been run.
         for rival in tuned.rivals.iter().filter(|rival| RIVALS.contains(&rival.name.as_str())) {
-            self.run(spec, &fabric, &rival.plan())?;
+            rivals.push((rival.name.clone(), self.run(spec, &fabric, &rival.plan())?));
         }
+        let judged = match verified {
+            Some(verified) => format!(
+                "{choice}: regret of the chosen plan {:.1} %, against the best of its candidates and of the presets when run",
+                100.0 * verified.regret()
+            ),
+            None => format!("{choice}: {}", against(chosen, &rivals)),
+        };
+        self.context.talk.say(format!("      {judged}"));
+        self.judged.push(judged);
         Ok(())
     }
 
-    fn run(&mut self, spec: &RunSpec, fabric: &Fabric, plan: &NamedPlan) -> Result<(), CliError> {
+    /// Runs a plan, unless an earlier quickstart has. Returns the committed transactions per second.
+    fn run(&mut self, spec: &RunSpec, fabric: &Fabric, plan: &NamedPlan) -> Result<f64, CliError> {
         let dir = self.out.join(format!("run-{}-{}", tune::file_stem(&plan.name), short(&spec.fabric)));
         self.dirs.push(dir.clone());
         let mut kept: ResultDir = run::directory(&dir, spec, plan, fabric, &self.context.command)?;
@@ -192,7 +210,22 @@ impl Quickstart<'_> {
         drop(kept);
         let summary = RunRecord::read(&dir)?.summary;
         self.rows.push(line(spec, plan, &summary));
-        Ok(())
+        Ok(summary["committed_per_s"].as_f64().unwrap_or(0.0))
+    }
+}
+
+/// How the chosen plan's rate compares with those of rivals that ran once each.
+fn against(chosen: f64, rivals: &[(String, f64)]) -> String {
+    let ran = 1 + rivals.len();
+    if rivals.is_empty() {
+        return "no other plan ran beside the chosen one".to_owned();
+    }
+    match rivals.iter().max_by(|a, b| a.1.total_cmp(&b.1)) {
+        Some((name, rate)) if *rate > chosen => format!(
+            "the chosen plan got {:.1} % less than {name}, the fastest of the {ran} plans that ran, once each",
+            100.0 * (1.0 - chosen / rate)
+        ),
+        _ => format!("the chosen plan was the fastest of the {ran} plans that ran, once each"),
     }
 }
 
@@ -211,4 +244,22 @@ fn line(spec: &RunSpec, plan: &NamedPlan, summary: &Value) -> [String; 6] {
         p50.map_or("not available".to_owned(), |ns| primitives::units::Nanos(ns).to_string()),
         summary["isolation"]["verdict"].as_str().unwrap_or("not checked").to_owned(),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_choice_is_judged_by_the_fastest_that_ran() {
+        let rivals = [("one-sided".to_owned(), 2e6), ("two-sided".to_owned(), 1e6)];
+        assert_eq!(
+            against(1.9e6, &rivals),
+            "the chosen plan got 5.0 % less than one-sided, the fastest of the 3 plans that ran, once each"
+        );
+        assert_eq!(
+            against(2e6, &rivals),
+            "the chosen plan was the fastest of the 3 plans that ran, once each"
+        );
+    }
 }

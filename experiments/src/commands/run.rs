@@ -54,10 +54,13 @@ pub fn run(args: &RunArgs, context: &Context) -> Result<(), CliError> {
         json.check()?;
     }
     if let Some(path) = &args.history {
+        if path.as_os_str() == "-" {
+            return Err(CliError::usage("--history writes a file, not to stdout, where the result goes")
+                .hint("name a file: `doorbell check FILE` reads it"));
+        }
         check_new(path)?;
     }
-    let own = cluster.as_ref().map(|cluster| cluster.choice_of(&spec.fabric, 0)).transpose()?;
-    let fabric = Fabric::open(own.as_ref().unwrap_or(&spec.fabric), spec.seed)?;
+    let fabric = Cluster::open_first(cluster.as_ref(), &spec.fabric, spec.seed)?;
     let plan = resolve(&spec, &fabric, context)?;
     match cluster {
         None => transact::check(&spec, &fabric, &plan)?,
@@ -102,13 +105,14 @@ pub fn run(args: &RunArgs, context: &Context) -> Result<(), CliError> {
             whole.ok_or_else(|| CliError::check("bug: node 0 has no whole result"))?
         }
     };
-    if let Some(mut dir) = dir {
+    let kept = dir.map_or(Ok(()), |mut dir| {
         dir.keep(0, &run.point(Row::new()))?;
         crate::schedule::note(&mut dir);
-        dir.finish(run.result.interrupted, run.json(&spec))?;
-    }
-    // The result first: what cannot be kept in a file is at least seen.
+        dir.finish(run.result.interrupted, run.json(&spec))
+    });
+    // The result before any error: what cannot be kept is at least seen.
     emit(args.output.json.as_ref(), &run.json(&spec), &shown(&run))?;
+    kept?;
     if let (Some(path), Some(history)) = (&args.history, &run.result.history) {
         transact::write_history(path, history)?;
     }
@@ -268,8 +272,9 @@ pub fn shown(run: &Run) -> String {
         ]
     });
     if let Some(found) = &r.steadiness {
-        text.push_str(&format!("throughput {}\n\n", steadiness(found)));
+        text.push_str(&format!("throughput {}\n", steadiness(found)));
     }
+    text.push('\n');
     text.push_str(&table(&["phase", "p50", "p99", "verbs", "round trips", "doorbells"], rows));
     text.push_str(&sampling(r));
     for (what, counts) in

@@ -12,9 +12,14 @@
 //! better one after all. Where the choice is the winner it is zero. What it leaves out is what a race may lose by
 //! dropping the very best among plans that are nearly as good. Coroutines are part of the combination, as its load, and not
 //! of the plan.
+//!
+//! A race may end without a winner: nothing commits, or it takes too long. Then the row says what was chosen and foretold, and its cells
+//! for what the race would have found (`best`, `regret` and the like) are empty.
 
 pub mod draw;
 mod race;
+
+use race::End;
 
 use phases::model::{Candidate, Tuning};
 use primitives::measure::{PointResult, Row};
@@ -36,8 +41,6 @@ pub fn measure(point: &Point, context: &Context) -> Result<PointResult, CliError
     let tuning = tune::ranking(spec, &fabric, &profile)?;
     let plans = distinct(&tuning);
     let chosen = tuning.best();
-    let outcome = race::run(spec, &plans, chosen, context)?;
-    let (best, got) = (&outcome.best, &outcome.chosen);
     let said = &chosen.forecast;
     let attempts = said.committed_per_s + said.aborted_per_s;
     let ratio = |a: f64, b: f64| if b > 0.0 { a / b } else { 0.0 };
@@ -53,18 +56,28 @@ pub fn measure(point: &Point, context: &Context) -> Result<PointResult, CliError
         .with("cache_bytes", spec.cache_bytes)
         .with("seed", spec.seed)
         .with("plans", plans.len() as u64)
-        .with("runs", outcome.runs)
         .with("tuned", chosen.plan.to_string())
-        .with("best", outcome.winner.plan.to_string())
         .with("bottleneck", said.bottleneck.to_string())
         .with("predicted_per_s", said.committed_per_s)
+        .with("predicted_aborted_share", ratio(said.aborted_per_s, attempts));
+    let outcome = match race::run(spec, &plans, chosen, context)? {
+        End::Won(outcome) => outcome,
+        End::Open { why, runs, events } => {
+            context.talk.warn(format!("combination {} has no winner: {why}", point.index));
+            // What was not found stays empty, and is in no summary.
+            return Ok(PointResult::of(row.with("runs", runs).with("events", events)));
+        }
+    };
+    let (best, got) = (&outcome.best, &outcome.chosen);
+    let row = row
+        .with("runs", outcome.runs)
+        .with("best", outcome.winner.plan.to_string())
         .with("got_per_s", got.per_s)
         .with("prediction_error", ratio(said.committed_per_s, got.per_s) - 1.0)
-        .with("predicted_aborted_share", ratio(said.aborted_per_s, attempts))
         .with("aborted_share", got.aborted)
         .with("best_predicted_per_s", outcome.winner.forecast.committed_per_s)
         .with("best_per_s", best.per_s)
-        .with("regret", 1.0 - ratio(got.per_s, best.per_s))
+        .with("regret", 1.0 - got.per_s / best.per_s)
         .with("regret_error", outcome.regret_error)
         .with("events", outcome.events);
     Ok(PointResult::of(row))
@@ -136,6 +149,8 @@ pub fn worst(rows: &[Row]) -> String {
 pub struct Summary {
     /// Combinations measured.
     pub combinations: usize,
+    /// Combinations whose race had no winner: in nothing of what follows.
+    pub open: usize,
     /// Regret: the median, the 95th percentile and the worst.
     pub regret: [f64; 3],
     /// The same of how far predictions are off, whatever the direction.
@@ -160,6 +175,7 @@ impl Summary {
         };
         Some(Summary {
             combinations: regret.len(),
+            open: rows.len() - regret.len(),
             regret: three(regret),
             bias: three(error.clone())[0],
             error: three(error.iter().map(|e| e.abs()).collect()),
@@ -177,8 +193,9 @@ impl Summary {
             )
         };
         format!(
-            "regret over {} combinations: {}\nerror of predictions: {} (bias {:+.1} %)\n",
+            "regret over {} combinations{}: {}\nerror of predictions: {} (bias {:+.1} %)\n",
             self.combinations,
+            if self.open > 0 { format!(" ({} more without a winner)", self.open) } else { String::new() },
             three(self.regret),
             three(self.error),
             100.0 * self.bias
@@ -199,5 +216,8 @@ mod tests {
         assert_eq!((summary.combinations, summary.regret, summary.bias), (3, [0.02, 0.2, 0.2], 0.05));
         assert_eq!(summary.error, [0.1, 0.3, 0.3]);
         assert!(summary.shown().contains("regret over 3 combinations: median 2.00 %"), "{}", summary.shown());
+        let open = [rows.as_slice(), &[Row::new().with("runs", 7u64)]].concat();
+        let shown = Summary::of(&open).unwrap().shown();
+        assert!(shown.contains("3 combinations (1 more without a winner): median 2.00 %"), "{shown}");
     }
 }

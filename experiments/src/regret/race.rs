@@ -39,6 +39,16 @@ const EACH: f64 = 25.0;
 /// that turn out higher than they were.
 pub(super) const MOST_COMMITS: u64 = 4_000 * 5 / 4;
 
+/// Events that a race may take, some minutes of a core and more than twice what the longest took that was seen. It is looked at between
+/// runs: a race that has had as many ends without a winner.
+const MOST_EVENTS: u64 = 600_000_000;
+
+/// Longest run, in seconds of virtual time, whatever the rate is said to be.
+const LONGEST: f64 = 60.0;
+
+/// Where the pilot commits nothing, the next one is so many times as long.
+const LONGER: f64 = 8.0;
+
 /// Seeds of the last measurement lie beyond those that are drawn.
 const SEEDS_APART: u64 = 1_000_000;
 
@@ -49,7 +59,38 @@ pub(super) struct Rate {
     pub(super) aborted: f64,
 }
 
-/// How a race went.
+/// How a race ended.
+pub(super) enum End<'a> {
+    /// With a winner.
+    Won(Outcome<'a>),
+    /// Without one.
+    Open {
+        /// Why.
+        why: Open,
+        runs: u64,
+        events: u64,
+    },
+}
+
+/// Why a race has no winner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Open {
+    /// In one round, no plan has committed anything.
+    NothingCommitted,
+    /// It took more than [`MOST_EVENTS`].
+    TooLong,
+}
+
+impl std::fmt::Display for Open {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Open::NothingCommitted => write!(f, "nothing was committed"),
+            Open::TooLong => write!(f, "its race took more than {MOST_EVENTS} events"),
+        }
+    }
+}
+
+/// Who won a race, and by how much.
 pub(super) struct Outcome<'a> {
     /// Who won.
     pub(super) winner: &'a Candidate,
@@ -74,26 +115,52 @@ struct Track<'a> {
 /// Runs the race of `plans`, of which `chosen` is one.
 ///
 /// # Errors
-/// If a run fails, or meets a table without room; Ctrl-C.
+/// If a run fails, or meets a table without room; Ctrl-C. Plans that commit nothing and races that take too long are
+/// no failures.
 pub(super) fn run<'a>(
     spec: &RunSpec,
     plans: &[&'a Candidate],
     chosen: &'a Candidate,
     context: &Context,
-) -> Result<Outcome<'a>, CliError> {
+) -> Result<End<'a>, CliError> {
+    run_within(MOST_EVENTS, spec, plans, chosen, context)
+}
+
+fn run_within<'a>(
+    most_events: u64,
+    spec: &RunSpec,
+    plans: &[&'a Candidate],
+    chosen: &'a Candidate,
+    context: &Context,
+) -> Result<End<'a>, CliError> {
     let fabric = Fabric::open(&spec.fabric, spec.seed)?;
     let mut track = Track { spec: spec.clone(), fabric, context, runs: 0, events: 0 };
+    let open = |track: &Track, why| Ok(End::Open { why, runs: track.runs, events: track.events });
     let customers = f64::from(chosen.plan.coroutines) * f64::from(spec.nodes) * f64::from(spec.threads);
     let foretold = chosen.forecast.committed_per_s.max(1.0);
-    let mut fastest = positive(track.one(chosen, PILOT / foretold)?).unwrap_or(foretold);
+    let mut pilot = PILOT / foretold;
+    let mut fastest = loop {
+        if let Some(rate) = positive(track.one(chosen, pilot)?) {
+            break rate;
+        }
+        // It may have been foretold far too much, or commit nothing at all.
+        if pilot >= LONGEST || track.events > most_events {
+            break 1.0 / pilot;
+        }
+        pilot *= LONGER;
+    };
     let mut runners: Vec<(&Candidate, Rate)> = plans.iter().map(|&plan| (plan, Rate::default())).collect();
     for round in &ROUNDS {
         let length = round.commits.max(round.each * customers) / fastest;
         for (candidate, rate) in &mut runners {
+            if track.events > most_events {
+                return open(&track, Open::TooLong);
+            }
             *rate = track.one(candidate, length)?;
         }
         runners.sort_by(|a, b| b.1.per_s.total_cmp(&a.1.per_s));
-        fastest = positive(runners[0].1).unwrap_or(fastest);
+        let Some(best) = positive(runners[0].1) else { return open(&track, Open::NothingCommitted) };
+        fastest = best;
         let mut place = 0;
         runners.retain(|(_, rate)| {
             place += 1;
@@ -104,13 +171,20 @@ pub(super) fn run<'a>(
     let same = std::ptr::eq(winner, chosen);
     let mut both = Vec::new();
     for seed in (1..=SEEDS).map(|n| spec.seed + n * SEEDS_APART) {
+        if track.events > most_events {
+            return open(&track, Open::TooLong);
+        }
         track.seed(seed)?;
         let length = MEASURED.max(EACH * customers) / fastest;
         let got = track.one(chosen, length)?;
         both.push((if same { got } else { track.one(winner, length)? }, got));
     }
     let (best, got, regret_error) = compared(&both);
-    Ok(Outcome { winner, best, chosen: got, regret_error, runs: track.runs, events: track.events })
+    if positive(best).is_none() {
+        return open(&track, Open::NothingCommitted);
+    }
+    let (runs, events) = (track.runs, track.events);
+    Ok(End::Won(Outcome { winner, best, chosen: got, regret_error, runs, events }))
 }
 
 impl Track<'_> {
@@ -123,7 +197,7 @@ impl Track<'_> {
 
     /// Runs a plan for so many seconds of virtual time.
     fn one(&mut self, candidate: &Candidate, seconds: f64) -> Result<Rate, CliError> {
-        let length = Nanos((seconds * 1e9) as u64 + 1);
+        let length = Nanos((seconds.min(LONGEST) * 1e9) as u64 + 1);
         let spec = RunSpec { duration: Span::from_ns(length.0), precision: None, ..self.spec.clone() };
         let plan = NamedPlan::new(candidate.plan.to_string(), candidate.plan, None);
         let run = transact::run(
@@ -145,7 +219,10 @@ impl Track<'_> {
         }
         // A plan under which nothing commits in so short a time has lost; that is no failure.
         if run.result.stats.committed > 0 {
-            run.passed(&self.context.command)?;
+            run.passed(&self.context.command).map_err(|error| {
+                let seed = spec.seed;
+                error.context(format!("a run of {seconds:.6} s with seed {seed} under {}", plan.name))
+            })?;
         }
         (self.runs, self.events) = (self.runs + 1, self.events + run.result.facts.events);
         Ok(Rate { per_s: run.result.committed_per_s(), aborted: run.result.aborted_share().unwrap_or(0.0) })
@@ -177,6 +254,9 @@ fn had_no_room(stats: &WorkerStats) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::args::Cli;
+    use crate::commands::tune;
+    use crate::regret::draw;
 
     fn pairs(rates: &[(f64, f64)]) -> Vec<(Rate, Rate)> {
         let rate = |per_s| Rate { per_s, aborted: 0.0 };
@@ -202,6 +282,34 @@ mod tests {
             ROUNDS.iter().map(|round| round.commits.max(round.each * MOST_CUSTOMERS)).fold(0.0, f64::max);
         let most = most.max(MEASURED.max(EACH * MOST_CUSTOMERS));
         assert!(most * 1.25 <= MOST_COMMITS as f64, "{most}");
+    }
+
+    #[test]
+    fn a_race_that_takes_too_long_ends_without_a_winner() {
+        // Two-phase locking has the fewest plans.
+        let mut drawn = (0..).map(|index| {
+            let mut spec = RunSpec::default();
+            draw::apply(&mut spec, &draw::combination(7, index)).unwrap();
+            spec
+        });
+        let spec =
+            drawn.find(|spec| spec.protocol == "nowait" && spec.nodes == 2 && spec.threads == 1).unwrap();
+        let context = Context::new(&Cli { verbose: 0, quiet: true, command: None });
+        let fabric = Fabric::open(&spec.fabric, spec.seed).unwrap();
+        let profile =
+            tune::profile_for(&spec, &fabric, None, std::path::Path::new("unused"), &context).unwrap();
+        let tuning = tune::ranking(&spec, &fabric, &profile).unwrap();
+        let plans: Vec<&Candidate> = tuning.ranked.iter().collect();
+        let ended = |most| match run_within(most, &spec, &plans[..2], tuning.best(), &context).unwrap() {
+            End::Won(outcome) => (None, outcome.runs, outcome.events),
+            End::Open { why, runs, events } => (Some(why), runs, events),
+        };
+        let (why, runs, events) = ended(MOST_EVENTS);
+        assert!(why.is_none() && runs > 2, "{why:?} after {runs} runs");
+        assert_eq!(ended(events), (None, runs, events), "as many as it takes");
+        // The pilot alone.
+        let (why, runs, first) = ended(0);
+        assert!((why, runs) == (Some(Open::TooLong), 1) && first < events, "{why:?} after {runs} runs");
     }
 
     /// Nodes, threads and coroutines of the largest load that is drawn.

@@ -59,8 +59,10 @@ fn one(results: &Results, name: &str) -> Framed<Option<Drawn>> {
     let workloads = words(&rows, "workload")?;
     let of = |values: &[Option<f64>], keep: &dyn Fn(usize) -> bool| {
         let kept = values.iter().enumerate().filter(|(row, _)| keep(*row));
-        distribution(kept.filter_map(|(_, value)| value.map(f64::abs)).collect())
+        distribution(kept.filter_map(|(_, value)| *value).collect())
     };
+    // Predictions err in either direction; a regret below zero is none, measured with an error of its own.
+    let error: Vec<Option<f64>> = error.into_iter().map(|off| off.map(f64::abs)).collect();
     let kinds = distinct(workloads.iter().cloned());
     let inks = ink::for_names(kinds.iter().map(String::as_str));
     let panel = |title: &str, x_title: &str, values: &[Option<f64>]| {
@@ -83,8 +85,12 @@ fn one(results: &Results, name: &str) -> Framed<Option<Drawn>> {
         }
     };
     let (lost, off) = (of(&regret, &|_| true), of(&error, &|_| true));
+    let open = match results.points.height() - rows.height() {
+        0 => String::new(),
+        open => format!(" {} more ended without a winner.", human::count(open as u64, "race")),
+    };
     let caption = format!(
-        "Over {}, each compared with every plan the model tells apart: the tuner's choice loses {} of the best plan's rate in half of them, {} in 19 of 20 at most, and {} in the worst; its prediction is off by {} in half of them.",
+        "Over {}, each compared with every plan the model tells apart: the tuner's choice loses {} of the best plan's rate in half of them, {} in 19 of 20 at most, and {} in the worst; its prediction is off by {} in half of them.{open}",
         human::count(lost.len() as u64, "combination"),
         human::percent(at(&lost, 0.5)),
         human::percent(at(&lost, 0.95)),

@@ -155,11 +155,11 @@ impl Record {
     pub fn read(path: &Path) -> Result<Record, LoadError> {
         let text = std::fs::read_to_string(path)
             .map_err(|source| LoadError::Unreadable { path: path.to_owned(), source })?;
-        let record: Record = serde_json::from_str(&text).map_err(|error| LoadError::Json {
-            path: path.to_owned(),
-            line: error.line(),
-            column: error.column(),
-            reason: error.to_string(),
+        let record: Record = serde_json::from_str(&text).map_err(|error| {
+            let (line, column, said) = (error.line(), error.column(), error.to_string());
+            // The place once, and as everywhere; column 0 is the line's first character.
+            let reason = said.strip_suffix(&format!(" at line {line} column {column}")).unwrap_or(&said);
+            LoadError::Json { path: path.to_owned(), line, column: column.max(1), reason: reason.to_owned() }
         })?;
         match record.schema <= SCHEMA {
             true => Ok(record),

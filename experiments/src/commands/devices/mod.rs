@@ -16,7 +16,7 @@ use crate::error::CliError;
 use crate::fabrics::{
     FabricStatus, RdmaDevice, SYSFS, ShippedProfile, fabrics, rdma_devices, shipped_profiles,
 };
-use crate::output::{emit, table};
+use crate::output::{WIDTH, emit, folded, prose_table, table};
 
 /// The list, as `--json` gives it.
 #[derive(Debug, Serialize)]
@@ -153,17 +153,19 @@ fn people(list: &Devices) -> String {
     );
     for fabric in &list.fabrics {
         if let Some(missing) = &fabric.missing {
-            text.push_str(&format!("{}: {missing}\n", fabric.name));
+            text.push_str(&folded(&format!("{}: {missing}", fabric.name), WIDTH));
+            text.push('\n');
         }
     }
     text.push('\n');
-    text.push_str(&table(
+    text.push_str(&prose_table(
         &["NIC profile", "describes", "measured", "published", "calibrated", "recalled", "assumed"],
         list.profiles.iter().map(|profile| {
             let s = profile.sources;
             let counts = [s.measured, s.published, s.calibrated, s.recalled, s.assumed];
             [profile.name.clone(), profile.about.clone()].into_iter().chain(counts.map(|n| n.to_string()))
         }),
+        WIDTH,
     ));
     if !list.rdma_devices.is_empty() {
         text.push('\n');
@@ -192,7 +194,8 @@ fn people(list: &Devices) -> String {
     if !list.findings.is_empty() {
         text.push_str("\nFor RDMA here:\n");
         for finding in &list.findings {
-            text.push_str(&format!("- {}: {}\n  {}\n", finding.level.name(), finding.what, finding.remedy));
+            let what = format!("- {}: {}", finding.level.name(), finding.what);
+            text.push_str(&format!("{}\n  {}\n", folded(&what, WIDTH), folded(&finding.remedy, WIDTH - 2)));
         }
     }
     let counters = match &list.hardware_counters.reason {

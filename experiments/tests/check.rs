@@ -1,0 +1,96 @@
+//! `doorbell check`: verdicts, exit codes, and the formats of other checkers.
+
+mod common;
+
+use common::{code, refused, run, stderr};
+use engine::verify::{History, Key, Recorder, format};
+use primitives::units::Nanos;
+
+#[test]
+fn check_judges_a_history_and_refuses_what_is_none() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("history.json");
+    let file = path.to_str().unwrap();
+    let record = |second_reads: u64| {
+        let account = Key { table: 0, key: 7 };
+        let mut session = Recorder::new(0);
+        for (at, read, write) in [(10, 0, 1), (30, second_reads, 2)] {
+            session.begin(Nanos(at));
+            session.read(account, read);
+            session.write(account, write);
+            session.commit(Nanos(at + 5));
+        }
+        let mut bytes = Vec::new();
+        format::write(&History::merge([session], Some(0)), &mut bytes).unwrap();
+        std::fs::write(&path, &bytes).unwrap();
+        bytes
+    };
+    let bytes = record(1);
+    let output = run(&["check", file]);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    let output = run(&["check", file, "--level", "serializable", "--json", "-"]);
+    let verdict: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&verdict["level"], &verdict["verdict"]), (&"serializable".into(), &"pass".into()));
+
+    record(0); // the second transaction read the value that the first one replaced: a lost update
+    let output = run(&["check", file, "--json", "-"]);
+    assert_eq!(code(&output), 1);
+    assert!(stderr(&output).contains("history.json is not strict-serializable"), "{}", stderr(&output));
+    let verdict: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&verdict["verdict"], &verdict["anomaly"]["kind"]), (&"fail".into(), &"G-single".into()));
+
+    std::fs::write(&path, &bytes[..bytes.len() / 2]).unwrap();
+    refused(&["check", file], 2, &["history.json:2:", "doorbell run --history"]);
+    refused(&["check", "/dev/zero"], 2, &["/dev/zero is not a file"]);
+    refused(&["check", "/nowhere.json"], 2, &["cannot read /nowhere.json"]);
+    refused(
+        &["check", file, "--level", "snapshot"],
+        2,
+        &["there are read-committed, read-atomicity, snapshot"],
+    );
+}
+
+#[test]
+fn check_writes_and_reads_other_checkers_formats() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    // Write skew: of snapshot isolation, and not serializable.
+    let key = |key| Key { table: 0, key };
+    let mut sessions = [Recorder::new(0), Recorder::new(1)];
+    for (session, writes) in sessions.iter_mut().zip([1, 2]) {
+        session.begin(Nanos(10));
+        session.read(key(1), 0);
+        session.read(key(2), 0);
+        session.write(key(writes), 1);
+        session.commit(Nanos(20));
+    }
+    let mut bytes = Vec::new();
+    format::write(&History::merge(sessions, Some(0)), &mut bytes).unwrap();
+    std::fs::write(at("history.json"), &bytes).unwrap();
+    for name in ["elle-append", "elle-register", "dbcop", "plume", "doorbell"] {
+        let file = at(name);
+        let output =
+            run(&["check", &at("history.json"), "--export", name, &file, "--level", "snapshot-isolation"]);
+        assert_eq!(code(&output), 0, "{}", stderr(&output));
+        assert!(stderr(&output).contains(&format!("({name})")), "{}", stderr(&output));
+        let output = run(&["check", &file, "--level", "snapshot-isolation"]);
+        assert_eq!(code(&output), 0, "{name}: {}", stderr(&output));
+        let output = run(&["check", &file, "--format", name]);
+        assert_eq!(code(&output), 1, "{name}: {}", stderr(&output));
+        assert!(String::from_utf8_lossy(&output.stdout).contains("write skew"), "{name}");
+        let untimed = ["dbcop", "plume"].contains(&name);
+        assert_eq!(untimed, stderr(&output).contains("checked without real time"), "{}", stderr(&output));
+        if untimed {
+            refused(&["check", &file, "--level", "strict-serializable"], 2, &["has no times"]);
+        }
+    }
+    let plume = at("plume");
+    refused(
+        &["check", &plume, "--format", "dbcop"],
+        2,
+        &[&format!("{plume}:1:1: this looks like plume, not like dbcop")],
+    );
+    refused(&["check", &plume, "--export", "dbcop", &plume], 2, &["is there already"]);
+    refused(&["check", &plume, "--export", "elle", &at("x")], 2, &["no history format is called \"elle\""]);
+    refused(&["check", &plume, "--format", "json"], 2, &["there are doorbell, elle-append"]);
+}

@@ -1,0 +1,45 @@
+//! The `doorbell` binary, run by tests.
+
+// Each test target uses some of it.
+#![allow(dead_code)]
+
+use std::process::{Command, Output, Stdio};
+
+/// The binary, with nothing on stdin.
+pub fn doorbell() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_doorbell"));
+    command.env_remove("NO_COLOR").env_remove("COLUMNS").stdin(Stdio::null());
+    command
+}
+
+/// Runs it to its end.
+pub fn run(args: &[&str]) -> Output {
+    doorbell().args(args).output().expect("the binary starts")
+}
+
+/// Its exit code.
+pub fn code(output: &Output) -> i32 {
+    output.status.code().unwrap_or_else(|| panic!("ended by a signal: {output:?}"))
+}
+
+/// What it wrote to stdout.
+pub fn stdout(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).expect("UTF-8 on stdout")
+}
+
+/// What it wrote to stderr.
+pub fn stderr(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).expect("UTF-8 on stderr")
+}
+
+/// Asserts exit code and words on stderr, and that nothing panicked or reached stdout.
+pub fn refused(args: &[&str], exit: i32, says: &[&str]) {
+    let output = run(args);
+    let talk = stderr(&output);
+    assert_eq!(code(&output), exit, "{args:?}: {talk}");
+    for part in says {
+        assert!(talk.contains(part), "{args:?} does not say {part:?}:\n{talk}");
+    }
+    assert!(!talk.contains("panicked"), "{args:?}: {talk}");
+    assert_eq!(stdout(&output), "", "{args:?} wrote data");
+}
