@@ -31,7 +31,7 @@ impl Interrupt {
         let shared = self.clone();
         let handler = move || {
             if shared.ask() {
-                to_stderr("\ndoorbell: finishing the points that run; Ctrl-C again ends at once\n");
+                to_stderr("\ndoorbell: stopping, and keeping what was measured; Ctrl-C again ends at once\n");
             } else {
                 std::process::exit(Exit::Interrupted.code().into());
             }

@@ -117,7 +117,7 @@ impl RunLine {
         Ok(RunLine {
             label: results.label.clone(),
             title: record.title.clone(),
-            question: record.question.clone().unwrap_or_default(),
+            question: record.question.clone().filter(|asked| *asked != record.title).unwrap_or_default(),
             kind: record.kind.clone(),
             provenance: record.provenance.name(),
             source: record.provenance_line(),

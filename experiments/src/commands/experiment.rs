@@ -225,6 +225,7 @@ fn summary(experiment: &Experiment, dir: &ResultDir) -> Value {
             let three = |v: [f64; 3]| json!({ "median": v[0], "p95": v[1], "worst": v[2] });
             json!({
                 "combinations": s.combinations, "without_winner": s.open, "regret": three(s.regret),
+                "verified_regret": s.verified.map(three),
                 "prediction_error": three(s.error), "prediction_bias": s.bias,
             })
         }

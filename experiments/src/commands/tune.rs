@@ -22,11 +22,8 @@ use primitives::units::Nanos;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
-/// Candidates of the search that `--verify` runs, beside the presets.
-const VERIFIED: usize = 6;
-
-/// Candidates kept in the results.
-const KEPT: usize = 12;
+/// Candidates of the search that are kept in the results beside the presets, and that `--verify` runs.
+pub const SHORTLIST: usize = 12;
 
 /// The winner's name.
 const TUNED: &str = "tuned";
@@ -165,14 +162,7 @@ pub fn keep(
     out: &Path,
     context: &Context,
 ) -> Result<Option<Verified>, CliError> {
-    let most = if verify { VERIFIED } else { KEPT };
-    let rivals: Vec<&Rival> = tuned
-        .rivals
-        .iter()
-        .enumerate()
-        .filter(|(n, r)| *n < most || r.candidate.preset.is_some() || !tuned.protocols.is_empty())
-        .map(|r| r.1)
-        .collect();
+    let rivals = &tuned.rivals;
     let mut asked = serde_json::to_value(spec).map_err(|e| CliError::check("no JSON").caused_by(&e))?;
     asked["plan"] = json!(null);
     asked["verify"] = json!(verify);
@@ -195,14 +185,14 @@ pub fn keep(
             ..tuned.file.clone()
         };
         let text = file.to_yaml().map_err(|e| CliError::check("a plan cannot be written").caused_by(&e))?;
-        write_atomic(&out.join(format!("{}.plan.yaml", file_stem(&rival.name))), text.as_bytes())?;
+        write_atomic(&rival_path(out, rival), text.as_bytes())?;
     }
     let jobs = jobs.unwrap_or_else(|| usual_jobs(spec.fabric.virtual_time()));
     let sweep = context.sweep(if verify { "running rivals" } else { "ranking plans" }, jobs);
     sweep.run(
         &mut dir,
         |number| {
-            let rival = rivals[number as usize];
+            let rival = &rivals[number as usize];
             let candidate = &rival.candidate;
             let mut row = Row::new()
                 .with("protocol", rival.protocol.as_str())
@@ -244,6 +234,10 @@ pub fn keep(
 /// Where the plan file of a tuned result directory lies.
 pub fn plan_path(out: &Path) -> PathBuf {
     out.join("tuned.plan.yaml")
+}
+
+fn rival_path(out: &Path, rival: &Rival) -> PathBuf {
+    out.join(format!("{}.plan.yaml", file_stem(&rival.name)))
 }
 
 /// A plan's name as that of a file.
@@ -349,6 +343,14 @@ fn shown(tuned: &Tuned, verified: Option<&Verified>, out: &Path) -> String {
             human_rate(verified.best_per_s),
             100.0 * verified.regret()
         ));
+        let faster = tuned.rivals.iter().skip(1).find(|rival| rival.name == verified.best);
+        if let Some(rival) = faster.filter(|_| verified.regret() > 0.0) {
+            let plan = match rival.candidate.preset {
+                Some(preset) => preset.name().to_owned(),
+                None => rival_path(out, rival).display().to_string(),
+            };
+            text.push_str(&format!("to run that one: --protocol {} --plan {plan}\n", rival.protocol));
+        }
     }
     text.push_str(&format!("\nplan file: {}\n", plan_path(out).display()));
     text

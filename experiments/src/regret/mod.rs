@@ -13,15 +13,17 @@
 //! dropping the very best among plans that are nearly as good. Coroutines are part of the combination, as its load, and not
 //! of the plan.
 //!
+//! The same is told of a second choice, that of `tune --verify`: the tuner's shortlist is run, a dozen plans for a thousand commits each, and
+//! the fastest is taken (`verified_regret`). That is a simulation compared with longer ones, not the model's merit.
+//!
 //! A race may end without a winner: nothing commits, or it takes too long. Then the row says what was chosen and foretold, and its cells
 //! for what the race would have found (`best`, `regret` and the like) are empty.
 
 pub mod draw;
 mod race;
 
-use race::End;
+use race::{End, Field};
 
-use phases::model::{Candidate, Tuning};
 use primitives::measure::{PointResult, Row};
 
 use crate::commands::{Context, tune};
@@ -39,8 +41,8 @@ pub fn measure(point: &Point, context: &Context) -> Result<PointResult, CliError
     let fabric = Fabric::open(&spec.fabric, spec.seed)?;
     let profile = tune::profile_for(spec, &fabric, None, std::path::Path::new("doorbell-out"), context)?;
     let tuning = tune::ranking(spec, &fabric, &profile)?;
-    let plans = distinct(&tuning);
-    let chosen = tuning.best();
+    let field = Field::of(&tuning);
+    let chosen = field.chosen;
     let said = &chosen.forecast;
     let attempts = said.committed_per_s + said.aborted_per_s;
     let ratio = |a: f64, b: f64| if b > 0.0 { a / b } else { 0.0 };
@@ -55,12 +57,12 @@ pub fn measure(point: &Point, context: &Context) -> Result<PointResult, CliError
         .with("replicas", spec.replicas)
         .with("cache_bytes", spec.cache_bytes)
         .with("seed", spec.seed)
-        .with("plans", plans.len() as u64)
+        .with("plans", field.plans.len() as u64)
         .with("tuned", chosen.plan.to_string())
         .with("bottleneck", said.bottleneck.to_string())
         .with("predicted_per_s", said.committed_per_s)
         .with("predicted_aborted_share", ratio(said.aborted_per_s, attempts));
-    let outcome = match race::run(spec, &plans, chosen, context)? {
+    let outcome = match race::run(spec, &field, context)? {
         End::Won(outcome) => outcome,
         End::Open { why, runs, events } => {
             context.talk.warn(format!("combination {} has no winner: {why}", point.index));
@@ -68,7 +70,7 @@ pub fn measure(point: &Point, context: &Context) -> Result<PointResult, CliError
             return Ok(PointResult::of(row.with("runs", runs).with("events", events)));
         }
     };
-    let (best, got) = (&outcome.best, &outcome.chosen);
+    let (best, got, verified) = (&outcome.best, &outcome.chosen.rate, &outcome.verified);
     let row = row
         .with("runs", outcome.runs)
         .with("best", outcome.winner.plan.to_string())
@@ -77,21 +79,14 @@ pub fn measure(point: &Point, context: &Context) -> Result<PointResult, CliError
         .with("aborted_share", got.aborted)
         .with("best_predicted_per_s", outcome.winner.forecast.committed_per_s)
         .with("best_per_s", best.per_s)
-        .with("regret", 1.0 - got.per_s / best.per_s)
-        .with("regret_error", outcome.regret_error)
+        .with("regret", outcome.chosen.regret)
+        .with("regret_error", outcome.chosen.regret_error)
+        .with("verified", outcome.verified_plan.plan.to_string())
+        .with("verified_per_s", verified.rate.per_s)
+        .with("verified_regret", verified.regret)
+        .with("verified_regret_error", verified.regret_error)
         .with("events", outcome.events);
     Ok(PointResult::of(row))
-}
-
-/// The plans that the model tells apart, best first; of those that it does not, the one that the tuner prefers.
-fn distinct(tuning: &Tuning) -> Vec<&Candidate> {
-    let mut plans: Vec<&Candidate> = Vec::new();
-    for candidate in &tuning.ranked {
-        if !plans.iter().any(|known| known.forecast == candidate.forecast) {
-            plans.push(candidate);
-        }
-    }
-    plans
 }
 
 /// The workload's settings as the command line takes them.
@@ -153,6 +148,8 @@ pub struct Summary {
     pub open: usize,
     /// Regret: the median, the 95th percentile and the worst.
     pub regret: [f64; 3],
+    /// The same of what `tune --verify` would choose; none in results of before it was measured.
+    pub verified: Option<[f64; 3]>,
     /// The same of how far predictions are off, whatever the direction.
     pub error: [f64; 3],
     /// The median of predictions' errors with their sign: above zero, the model promises too much.
@@ -173,9 +170,11 @@ impl Summary {
             let at = |share: f64| values[((values.len() - 1) as f64 * share).round() as usize];
             [at(0.5), at(0.95), at(1.0)]
         };
+        let verified = column("verified_regret");
         Some(Summary {
             combinations: regret.len(),
             open: rows.len() - regret.len(),
+            verified: (verified.len() == regret.len()).then(|| three(verified)),
             regret: three(regret),
             bias: three(error.clone())[0],
             error: three(error.iter().map(|e| e.abs()).collect()),
@@ -193,10 +192,12 @@ impl Summary {
             )
         };
         format!(
-            "regret over {} combinations{}: {}\nerror of predictions: {} (bias {:+.1} %)\n",
+            "regret over {} combinations{}: {}\n{}error of predictions: {} (bias {:+.1} %)\n",
             self.combinations,
             if self.open > 0 { format!(" ({} more without a winner)", self.open) } else { String::new() },
             three(self.regret),
+            self.verified
+                .map_or(String::new(), |v| format!("regret of what --verify would choose: {}\n", three(v))),
             three(self.error),
             100.0 * self.bias
         )
@@ -216,6 +217,10 @@ mod tests {
         assert_eq!((summary.combinations, summary.regret, summary.bias), (3, [0.02, 0.2, 0.2], 0.05));
         assert_eq!(summary.error, [0.1, 0.3, 0.3]);
         assert!(summary.shown().contains("regret over 3 combinations: median 2.00 %"), "{}", summary.shown());
+        assert_eq!(summary.verified, None);
+        let both = rows.clone().map(|row| row.with("verified_regret", 0.01));
+        let shown = Summary::of(&both).unwrap().shown();
+        assert!(shown.contains("--verify would choose: median 1.00 %"), "{shown}");
         let open = [rows.as_slice(), &[Row::new().with("runs", 7u64)]].concat();
         let shown = Summary::of(&open).unwrap().shown();
         assert!(shown.contains("3 combinations (1 more without a winner): median 2.00 %"), "{shown}");

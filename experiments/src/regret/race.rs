@@ -1,7 +1,7 @@
 //! The race of all plans for a combination, and the measurement of who won it.
 
 use engine::stats::WorkerStats;
-use phases::model::Candidate;
+use phases::model::{Candidate, Tuning};
 use phases::rule::Abort;
 use primitives::units::Nanos;
 
@@ -35,6 +35,9 @@ const SEEDS: u64 = 4;
 const MEASURED: f64 = 2_000.0;
 const EACH: f64 = 25.0;
 
+/// Commits that a plan of the shortlist makes before one of them is chosen.
+const VERIFIED: f64 = 1_000.0;
+
 /// Most transactions that a run may commit, its warm-up included, where the best plan comes out as it should. Slack is for rates
 /// that turn out higher than they were.
 pub(super) const MOST_COMMITS: u64 = 4_000 * 5 / 4;
@@ -51,6 +54,9 @@ const LONGER: f64 = 8.0;
 
 /// Seeds of the last measurement lie beyond those that are drawn.
 const SEEDS_APART: u64 = 1_000_000;
+
+/// Of these, the one that the shortlist runs with.
+const VERIFYING: u64 = SEEDS + 1;
 
 /// A measured rate, and the share of attempts that aborted.
 #[derive(Clone, Copy, Debug, Default)]
@@ -92,15 +98,42 @@ impl std::fmt::Display for Open {
 
 /// Who won a race, and by how much.
 pub(super) struct Outcome<'a> {
-    /// Who won.
+    /// Who won, and its rate, from runs that the race did not see.
     pub(super) winner: &'a Candidate,
-    /// The winner's rate and the choice's, from runs that the race did not see.
     pub(super) best: Rate,
-    pub(super) chosen: Rate,
-    /// Standard error of the regret; zero where the choice won.
-    pub(super) regret_error: f64,
+    /// The tuner's choice, beside the winner.
+    pub(super) chosen: Beside,
+    /// Which of the tuner's shortlist did best when each was run once, and that beside the winner.
+    pub(super) verified_plan: &'a Candidate,
+    pub(super) verified: Beside,
     pub(super) runs: u64,
     pub(super) events: u64,
+}
+
+/// A plan beside the winner of its race, from runs with the same seeds.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Beside {
+    pub(super) rate: Rate,
+    /// Share of the winner's rate that it misses, with its standard error; zero where it is the winner.
+    pub(super) regret: f64,
+    pub(super) regret_error: f64,
+}
+
+/// Who runs.
+pub(super) struct Field<'a> {
+    /// All plans that the model tells apart.
+    pub(super) plans: Vec<&'a Candidate>,
+    /// What the tuner chose, one of them.
+    pub(super) chosen: &'a Candidate,
+    /// What `tune --verify` would run, some of them.
+    pub(super) shortlist: Vec<&'a Candidate>,
+}
+
+impl<'a> Field<'a> {
+    pub(super) fn of(tuning: &'a Tuning) -> Field<'a> {
+        let shortlist = tuning.shortlist(crate::commands::tune::SHORTLIST);
+        Field { plans: tuning.distinct(), chosen: tuning.best(), shortlist }
+    }
 }
 
 /// What all runs of a race share.
@@ -112,27 +145,22 @@ struct Track<'a> {
     events: u64,
 }
 
-/// Runs the race of `plans`, of which `chosen` is one.
+/// Runs the race of `field`.
 ///
 /// # Errors
 /// If a run fails, or meets a table without room; Ctrl-C. Plans that commit nothing and races that take too long are
 /// no failures.
-pub(super) fn run<'a>(
-    spec: &RunSpec,
-    plans: &[&'a Candidate],
-    chosen: &'a Candidate,
-    context: &Context,
-) -> Result<End<'a>, CliError> {
-    run_within(MOST_EVENTS, spec, plans, chosen, context)
+pub(super) fn run<'a>(spec: &RunSpec, field: &Field<'a>, context: &Context) -> Result<End<'a>, CliError> {
+    run_within(MOST_EVENTS, spec, field, context)
 }
 
 fn run_within<'a>(
     most_events: u64,
     spec: &RunSpec,
-    plans: &[&'a Candidate],
-    chosen: &'a Candidate,
+    field: &Field<'a>,
     context: &Context,
 ) -> Result<End<'a>, CliError> {
+    let chosen = field.chosen;
     let fabric = Fabric::open(&spec.fabric, spec.seed)?;
     let mut track = Track { spec: spec.clone(), fabric, context, runs: 0, events: 0 };
     let open = |track: &Track, why| Ok(End::Open { why, runs: track.runs, events: track.events });
@@ -149,7 +177,8 @@ fn run_within<'a>(
         }
         pilot *= LONGER;
     };
-    let mut runners: Vec<(&Candidate, Rate)> = plans.iter().map(|&plan| (plan, Rate::default())).collect();
+    let mut runners: Vec<(&Candidate, Rate)> =
+        field.plans.iter().map(|&plan| (plan, Rate::default())).collect();
     for round in &ROUNDS {
         let length = round.commits.max(round.each * customers) / fastest;
         for (candidate, rate) in &mut runners {
@@ -168,23 +197,42 @@ fn run_within<'a>(
         });
     }
     let winner = runners[0].0;
-    let same = std::ptr::eq(winner, chosen);
-    let mut both = Vec::new();
+    track.seed(spec.seed + VERIFYING * SEEDS_APART)?;
+    let length = VERIFIED.max(EACH * customers) / fastest;
+    let mut verified_plan = (chosen, 0.0);
+    for &candidate in &field.shortlist {
+        if track.events > most_events {
+            return open(&track, Open::TooLong);
+        }
+        let got = track.one(candidate, length)?.per_s;
+        if got > verified_plan.1 {
+            verified_plan = (candidate, got);
+        }
+    }
+    let verified_plan = verified_plan.0;
+    let length = MEASURED.max(EACH * customers) / fastest;
+    let (mut with_chosen, mut with_verified) = (Vec::new(), Vec::new());
     for seed in (1..=SEEDS).map(|n| spec.seed + n * SEEDS_APART) {
         if track.events > most_events {
             return open(&track, Open::TooLong);
         }
         track.seed(seed)?;
-        let length = MEASURED.max(EACH * customers) / fastest;
-        let got = track.one(chosen, length)?;
-        both.push((if same { got } else { track.one(winner, length)? }, got));
+        let best = track.one(winner, length)?;
+        let mut beside = |plan: &Candidate| {
+            if std::ptr::eq(plan, winner) { Ok(best) } else { track.one(plan, length) }
+        };
+        let got = beside(chosen)?;
+        let checked = if std::ptr::eq(verified_plan, chosen) { got } else { beside(verified_plan)? };
+        with_chosen.push((best, got));
+        with_verified.push((best, checked));
     }
-    let (best, got, regret_error) = compared(&both);
+    let (best, chosen) = compared(&with_chosen);
+    let (_, verified) = compared(&with_verified);
     if positive(best).is_none() {
         return open(&track, Open::NothingCommitted);
     }
     let (runs, events) = (track.runs, track.events);
-    Ok(End::Won(Outcome { winner, best, chosen: got, regret_error, runs, events }))
+    Ok(End::Won(Outcome { winner, best, chosen, verified_plan, verified, runs, events }))
 }
 
 impl Track<'_> {
@@ -229,18 +277,18 @@ impl Track<'_> {
     }
 }
 
-/// Means of rates that were measured in pairs, the better plan's first, and the standard error of their ratio, to first order:
-/// both of a pair had the same seed, and what they share is not in it.
-fn compared(pairs: &[(Rate, Rate)]) -> (Rate, Rate, f64) {
+/// Means of rates that were measured in pairs, the winner's first, and what the other loses, with the standard error of that, to first
+/// order: both of a pair had the same seed, and what they share is not in it.
+fn compared(pairs: &[(Rate, Rate)]) -> (Rate, Beside) {
     let mean = |of: &dyn Fn(&(Rate, Rate)) -> f64| pairs.iter().map(of).sum::<f64>() / pairs.len() as f64;
     let best = Rate { per_s: mean(&|r| r.0.per_s), aborted: mean(&|r| r.0.aborted) };
-    let got = Rate { per_s: mean(&|r| r.1.per_s), aborted: mean(&|r| r.1.aborted) };
+    let rate = Rate { per_s: mean(&|r| r.1.per_s), aborted: mean(&|r| r.1.aborted) };
     if best.per_s <= 0.0 {
-        return (best, got, 0.0);
+        return (best, Beside { rate, regret: 0.0, regret_error: 0.0 });
     }
-    let share = got.per_s / best.per_s;
+    let share = rate.per_s / best.per_s;
     let off = mean(&|r| (r.1.per_s - share * r.0.per_s).powi(2)) / (pairs.len() as f64 - 1.0);
-    (best, got, off.sqrt() / best.per_s)
+    (best, Beside { rate, regret: 1.0 - share, regret_error: off.sqrt() / best.per_s })
 }
 
 fn positive(rate: Rate) -> Option<f64> {
@@ -265,15 +313,13 @@ mod tests {
 
     #[test]
     fn what_both_of_a_pair_share_is_no_uncertainty() {
-        let (best, got, off) = compared(&pairs(&[(100.0, 90.0), (200.0, 180.0), (60.0, 54.0)]));
-        assert!(
-            (best.per_s - 120.0).abs() < 1e-9 && (got.per_s - 108.0).abs() < 1e-9 && off < 1e-12,
-            "{off}"
-        );
+        let (best, beside) = compared(&pairs(&[(100.0, 90.0), (200.0, 180.0), (60.0, 54.0)]));
+        assert!((best.per_s - 120.0).abs() < 1e-9 && (beside.rate.per_s - 108.0).abs() < 1e-9, "{beside:?}");
+        assert!((beside.regret - 0.1).abs() < 1e-12 && beside.regret_error < 1e-12, "{beside:?}");
         // Two pairs whose ratios are 0.8 and 1: their mean is off by the half of the difference.
-        let (_, _, off) = compared(&pairs(&[(100.0, 80.0), (100.0, 100.0)]));
-        assert!((off - 0.1).abs() < 1e-12, "{off}");
-        assert_eq!(compared(&pairs(&[(0.0, 0.0), (0.0, 0.0)])).2, 0.0);
+        let (_, beside) = compared(&pairs(&[(100.0, 80.0), (100.0, 100.0)]));
+        assert!((beside.regret_error - 0.1).abs() < 1e-12, "{beside:?}");
+        assert_eq!(compared(&pairs(&[(0.0, 0.0), (0.0, 0.0)])).1.regret_error, 0.0);
     }
 
     #[test]
@@ -299,8 +345,10 @@ mod tests {
         let profile =
             tune::profile_for(&spec, &fabric, None, std::path::Path::new("unused"), &context).unwrap();
         let tuning = tune::ranking(&spec, &fabric, &profile).unwrap();
-        let plans: Vec<&Candidate> = tuning.ranked.iter().collect();
-        let ended = |most| match run_within(most, &spec, &plans[..2], tuning.best(), &context).unwrap() {
+        let mut field = Field::of(&tuning);
+        field.plans.truncate(2);
+        field.shortlist.truncate(2);
+        let ended = |most| match run_within(most, &spec, &field, &context).unwrap() {
             End::Won(outcome) => (None, outcome.runs, outcome.events),
             End::Open { why, runs, events } => (Some(why), runs, events),
         };

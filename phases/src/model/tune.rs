@@ -77,6 +77,35 @@ impl Tuning {
     pub fn best(&self) -> &Candidate {
         &self.ranked[0]
     }
+
+    /// The plans that the model tells apart, best first; of those that it does not, the one that the search prefers.
+    pub fn distinct(&self) -> Vec<&Candidate> {
+        let mut plans: Vec<&Candidate> = Vec::new();
+        for candidate in &self.ranked {
+            if !plans.iter().any(|known| known.forecast == candidate.forecast) {
+                plans.push(candidate);
+            }
+        }
+        plans
+    }
+
+    /// At most so many plans to run before one is believed to be the best: half of them those that are foretold most, the others
+    /// the best of each further way to carry the phases. A model that is wrong about a primitive is wrong about all plans that use it:
+    /// the plan that it should have chosen may be far down, but is likely the first of its kind.
+    pub fn shortlist(&self, most: usize) -> Vec<&Candidate> {
+        let distinct = self.distinct();
+        let (near, further) = distinct.split_at(most.div_ceil(2).min(distinct.len()));
+        let mut list = near.to_vec();
+        for candidate in further {
+            if list.len() == most {
+                break;
+            }
+            if !list.iter().any(|known| same_but_unlock(&known.plan, &candidate.plan)) {
+                list.push(candidate);
+            }
+        }
+        list
+    }
 }
 
 /// Why there is nothing to choose from.
@@ -230,15 +259,19 @@ fn same_primitives(a: &Plan, b: &Plan) -> bool {
         && Phase::ALL.into_iter().all(|phase| a.step(phase).map(|s| s.via) == b.step(phase).map(|s| s.via))
 }
 
+/// Unlocking after an abort is rare: plans that differ in nothing else are no rivals.
+fn same_but_unlock(a: &Plan, b: &Plan) -> bool {
+    let but_unlock = |plan: &Plan| Plan { unlock: None, ..*plan };
+    same_primitives(&but_unlock(a), &but_unlock(b))
+}
+
 fn reasons(ranked: &[Candidate], presets: &[Candidate]) -> Vec<String> {
     let Some(winner) = ranked.first() else { return Vec::new() };
     let against = |name: &str, rival: &Candidate| {
         let lines = explain((&winner.plan, &winner.forecast), (&rival.plan, &rival.forecast));
         format!("against {name}: {}", lines.join("; "))
     };
-    // Unlocking after an abort is rare: plans that differ in nothing else do not make a rival.
-    let but_unlock = |plan: &Plan| Plan { unlock: None, ..*plan };
-    let rival = |c: &&Candidate| !same_primitives(&but_unlock(&c.plan), &but_unlock(&winner.plan));
+    let rival = |c: &&Candidate| !same_but_unlock(&c.plan, &winner.plan);
     let runner_up = ranked.iter().find(rival);
     let phases: Vec<Phase> = winner.plan.steps().map(|(phase, _)| phase).collect();
     let runner_up = runner_up.map(|c| against(&format!("the runner-up ({})", c.plan.describe(&phases)), c));

@@ -236,6 +236,8 @@ pub(crate) struct Context {
     net: Worker,
     cache: Option<LocationCache>,
     clock: Clock,
+    /// Time passes by what is charged, not by what is done.
+    virtual_time: bool,
     torn: Cell<u64>,
     sabotage: Cell<Option<Sabotage>>,
 }

@@ -9,7 +9,7 @@ use crate::rule::{Abort, CheckRule, LockRule, OnConflict, Packing, Timestamp, Ve
 use crate::store::{CacheStats, Cluster, Layout, LocationCache, NodeStore, TableId, record};
 use crate::txn::{Access, Change, Intent, NOWHERE, Scan, Txn};
 use primitives::exec::yield_now;
-use primitives::fabric::CpuWork;
+use primitives::fabric::{CpuWork, Nic};
 use primitives::mem::PoolExhausted;
 use primitives::mesh::Site;
 use primitives::verbs::port::Cost;
@@ -76,6 +76,7 @@ impl Phases {
             net: site.net.clone(),
             cache: plan.get().location_cache.then_some(cache),
             clock: Clock::new(site.node, site.worker, skew),
+            virtual_time: site.net.port.nic().caps().virtual_time,
             torn: Cell::new(0),
             sabotage: Cell::new(None),
         });
@@ -169,11 +170,15 @@ impl Phases {
         mut serve: impl FnMut(&NodeStore, &mut Access) -> Served,
     ) -> Result<Split, Stop> {
         let mut split = Split::default();
+        let mut here = 0;
         for access in set.iter_mut() {
             access.pending = wanted(access);
-            if !access.pending {
-                continue;
-            }
+            here += u32::from(access.pending && access.primary == self.context.me);
+        }
+        if here > 1 && !self.context.virtual_time {
+            self.look_ahead(set);
+        }
+        for access in set.iter_mut().filter(|access| access.pending) {
             if access.primary != self.context.me {
                 assert!(!self.at_home(access.table), "bug: {access:?} is of a table that is kept at home");
                 split.remote += 1;
@@ -204,6 +209,25 @@ impl Phases {
             }
         }
         Ok(split)
+    }
+
+    /// Asks for the memory of all pending records that lie here, buckets first and then what these say, so that none is waited
+    /// for while the others are not even asked for.
+    fn look_ahead(&self, set: &mut [Access]) {
+        let here = |access: &&mut Access| access.pending && access.primary == self.context.me;
+        for access in set.iter_mut().filter(here).filter(|access| access.location == NOWHERE) {
+            self.local.ahead_of_bucket(access.table, access.key);
+        }
+        for access in set.iter_mut().filter(here) {
+            if access.location == NOWHERE
+                && let Some(offset) = self.local.locate(access.table, access.key)
+            {
+                (access.location, access.fresh) = (offset, true);
+            }
+            if access.location != NOWHERE {
+                self.local.ahead_of_record(access.table, access.location);
+            }
+        }
     }
 
     /// Whether some of the pending records must be ended by other nodes' CPUs; then those alone are pending.

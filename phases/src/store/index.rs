@@ -19,7 +19,7 @@
 //! `slots` tells how. Entries stay in their bucket, a freed one is used again, and a chain that has no free one grows by an
 //! overflow bucket; buckets are never taken out of a chain.
 
-use super::layout::{BUCKET_ENTRIES, Layout, TableId, hash};
+use super::layout::{BUCKET_BYTES, BUCKET_ENTRIES, Layout, TableId, hash};
 use super::{NodeStore, StoreError};
 use crate::rule::Packing;
 use primitives::mem::{Buf, Region};
@@ -148,6 +148,18 @@ impl NodeStore {
     #[inline]
     pub fn locate(&self, table: TableId, key: u64) -> Option<u64> {
         self.locate_copy(0, table, key)
+    }
+
+    /// Asks for what looking a record of this node's own partition up begins with, see [`Region::ahead`].
+    #[inline]
+    pub(crate) fn ahead_of_bucket(&self, table: TableId, key: u64) {
+        self.region.ahead(self.layout.bucket(0, table, key), BUCKET_BYTES);
+    }
+
+    /// Asks for a record.
+    #[inline]
+    pub(crate) fn ahead_of_record(&self, table: TableId, offset: u64) {
+        self.region.ahead(offset, self.layout.stride(table));
     }
 
     /// Offset of a record in one of the copies this node holds.

@@ -192,7 +192,11 @@ impl NodeStore {
             self.region.fetch_add(part.record_cursor, u64::MAX);
             return Err(StoreError::Full { table, node: self.node, capacity: part.record_count });
         }
-        Ok(part.records + index * self.layout.stride(table))
+        let stride = self.layout.stride(table);
+        let slot = part.records + index * stride;
+        // Nobody has been at the next one either, so it is in no near cache, and it will be written before long.
+        self.region.ahead(slot + stride, stride);
+        Ok(slot)
     }
 
     fn give_slot(&self, copy: usize, table: TableId, offset: u64) {

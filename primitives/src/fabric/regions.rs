@@ -77,6 +77,7 @@ impl Regions {
                 fabric: fabric.to_owned(),
             });
         };
+        region.pin();
         let key = |drawn: u32| drawn & !INDEX | index as u32;
         let keys = MemoryKeys { lkey: Lkey(key(drawn.0)), rkey: Rkey(key(drawn.1)) };
         let fresh = Registered::new(region.clone(), access, u64::from(keys.lkey.0), u64::from(keys.rkey.0));

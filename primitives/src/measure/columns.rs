@@ -224,6 +224,10 @@ const REGRET: &[&str] = &[
     "best_per_s",
     "regret",
     "regret_error",
+    "verified",
+    "verified_per_s",
+    "verified_regret",
+    "verified_regret_error",
     "events",
 ];
 

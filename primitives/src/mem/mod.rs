@@ -5,7 +5,6 @@
 //! longer may be seen half old and half new.
 
 mod ahead;
-#[cfg(feature = "verbs")]
 mod mapped;
 mod pool;
 pub(crate) use ahead::ahead;

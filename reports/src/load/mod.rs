@@ -216,6 +216,10 @@ const REGRET: Columns = &[
     ("best_per_s", Number),
     ("regret", Number),
     ("regret_error", Number),
+    ("verified", Words),
+    ("verified_per_s", Number),
+    ("verified_regret", Number),
+    ("verified_regret_error", Number),
     ("events", Count),
 ];
 

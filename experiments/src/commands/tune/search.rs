@@ -1,6 +1,6 @@
 //! The search behind `tune`: every plan of a protocol by forecast, and the best protocol of several.
 
-use super::{KEPT, TUNED};
+use super::{SHORTLIST, TUNED};
 use crate::error::CliError;
 use crate::fabrics::Fabric;
 use crate::spec::RunSpec;
@@ -78,7 +78,9 @@ pub fn tunable(spec: &RunSpec, protocols: &[String]) -> Result<(), CliError> {
                     "there is no cost model of {}",
                     protocol.needs().protocol
                 ))
-                .hint("`doorbell run --plan one-sided` or `--plan two-sided` runs it"));
+                .hint(format!(
+                    "`doorbell run --protocol {name} --plan one-sided` or `--plan two-sided` runs it"
+                )));
             }
             Ok(()) => able = true,
             Err(why) => refused = refused.or(Some(why)),
@@ -215,7 +217,7 @@ pub fn search_all(
     Ok(Tuned { rivals, protocols, ..winner })
 }
 
-/// The winner, the best of the others and the presets, each plan once: a candidate that is a preset goes by its name.
+/// The winner, the others of the shortlist and the presets, each plan once: a candidate that is a preset goes by its name.
 /// Without backups nothing is logged, and plans that differ in logging alone are equal.
 fn rivals(
     tuning: &Tuning,
@@ -229,7 +231,7 @@ fn rivals(
         a.plan.coroutines == b.plan.coroutines && a.plan.same_steps(&b.plan, &matter)
     };
     let mut rivals: Vec<Rival> = Vec::new();
-    for candidate in tuning.ranked.iter().take(KEPT).chain(&tuning.presets) {
+    for candidate in tuning.shortlist(SHORTLIST).into_iter().chain(&tuning.presets) {
         if rivals.iter().any(|rival| equal(&rival.candidate, candidate)) {
             continue;
         }

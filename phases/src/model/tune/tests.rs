@@ -215,3 +215,22 @@ fn contenders_have_the_best_plan_among_them() {
     }
     assert!(better > 20, "{better}");
 }
+
+#[test]
+fn a_shortlist_has_the_best_and_the_best_of_each_further_kind() {
+    let nic = caps(true, AtomicScope::Nic);
+    let tuning = tune(&profile(), &nic, &Needs::OCC, cluster(4, 4), &calm(4), &quick(&[8])).unwrap();
+    let list = tuning.shortlist(12);
+    assert_eq!((list.len(), list[0]), (12, tuning.best()));
+    assert_eq!(list[..6], tuning.distinct()[..6]);
+    for (n, plan) in list.iter().enumerate().skip(6) {
+        assert!(list[..n].iter().all(|known| !same_but_unlock(&known.plan, &plan.plan)), "{}", plan.plan);
+    }
+    let locks = |via: Via| list.iter().any(|c| c.plan.step(Phase::Lock).is_some_and(|step| step.via == via));
+    assert!(locks(Via::OneSided) && locks(Via::TwoSided));
+    // There may be fewer plans than are asked for.
+    let tcp = caps(false, AtomicScope::None);
+    let few = tune(&profile(), &tcp, &Needs::OCC, cluster(4, 2), &calm(4), &quick(&[4])).unwrap();
+    assert_eq!(few.shortlist(1), [few.best()]);
+    assert!(few.shortlist(10_000).len() <= few.distinct().len());
+}
