@@ -318,9 +318,11 @@ impl Phases {
         let (mut remote, mut waiting) = (false, false);
         for access in set.iter_mut() {
             access.pending = access.wants_slot();
-            if !access.pending {
-                continue;
+            if access.pending && access.primary == self.context.me {
+                self.local.ahead_of_bucket(access.table, access.key);
             }
+        }
+        for access in set.iter_mut().filter(|access| access.pending) {
             if access.primary != self.context.me {
                 remote = true;
                 continue;
