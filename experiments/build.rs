@@ -8,8 +8,9 @@ use std::path::{Path, PathBuf};
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let commit = commit(&root).unwrap_or_else(|| "unknown".to_owned());
+    // As it is now, and not as it was where this program was built: several clones may share a target directory.
+    let here = std::env::var("CARGO_MANIFEST_DIR").unwrap_or_default();
+    let commit = commit(&Path::new(&here).join("..")).unwrap_or_else(|| "unknown".to_owned());
     println!("cargo::rustc-env=DOORBELL_COMMIT={commit}");
 }
 

@@ -13,8 +13,9 @@
 //! dropping the very best among plans that are nearly as good. Coroutines are part of the combination, as its load, and not
 //! of the plan.
 //!
-//! The same is told of a second choice, that of `tune --verify`: the tuner's shortlist is run, a dozen plans for a thousand commits each, and
-//! the fastest is taken (`verified_regret`). That is a simulation compared with longer ones, not the model's merit.
+//! The same is told of a second choice (`verified_regret`): the plans of the tuner's shortlist, a dozen, are run for a thousand commits each, and
+//! the fastest is taken. That is a simulation compared with longer ones, not the model's merit. It is what somebody does who takes
+//! the fastest that `tune --verify` has run, which are that dozen and the presets.
 //!
 //! A race may end without a winner: nothing commits, or it takes too long. Then the row says what was chosen and foretold, and its cells
 //! for what the race would have found (`best`, `regret` and the like) are empty.
@@ -148,7 +149,7 @@ pub struct Summary {
     pub open: usize,
     /// Regret: the median, the 95th percentile and the worst.
     pub regret: [f64; 3],
-    /// The same of what `tune --verify` would choose; none in results of before it was measured.
+    /// The same of the fastest of the shortlist; none in results of before it was measured.
     pub verified: Option<[f64; 3]>,
     /// The same of how far predictions are off, whatever the direction.
     pub error: [f64; 3],
@@ -196,8 +197,10 @@ impl Summary {
             self.combinations,
             if self.open > 0 { format!(" ({} more without a winner)", self.open) } else { String::new() },
             three(self.regret),
-            self.verified
-                .map_or(String::new(), |v| format!("regret of what --verify would choose: {}\n", three(v))),
+            self.verified.map_or(String::new(), |v| format!(
+                "regret of the fastest of a shortlist that was run: {}\n",
+                three(v)
+            )),
             three(self.error),
             100.0 * self.bias
         )
@@ -220,7 +223,7 @@ mod tests {
         assert_eq!(summary.verified, None);
         let both = rows.clone().map(|row| row.with("verified_regret", 0.01));
         let shown = Summary::of(&both).unwrap().shown();
-        assert!(shown.contains("--verify would choose: median 1.00 %"), "{shown}");
+        assert!(shown.contains("shortlist that was run: median 1.00 %"), "{shown}");
         let open = [rows.as_slice(), &[Row::new().with("runs", 7u64)]].concat();
         let shown = Summary::of(&open).unwrap().shown();
         assert!(shown.contains("3 combinations (1 more without a winner): median 2.00 %"), "{shown}");

@@ -125,7 +125,7 @@ pub(super) struct Field<'a> {
     pub(super) plans: Vec<&'a Candidate>,
     /// What the tuner chose, one of them.
     pub(super) chosen: &'a Candidate,
-    /// What `tune --verify` would run, some of them.
+    /// The tuner's shortlist, some of them.
     pub(super) shortlist: Vec<&'a Candidate>,
 }
 

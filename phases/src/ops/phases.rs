@@ -175,6 +175,7 @@ impl Phases {
             access.pending = wanted(access);
             here += u32::from(access.pending && access.primary == self.context.me);
         }
+        // In virtual time a look-up is charged for where it is made, below.
         if here > 1 && !self.context.virtual_time {
             self.look_ahead(set);
         }

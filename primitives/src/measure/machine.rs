@@ -51,12 +51,48 @@ fn field(text: &str, key: &str) -> Option<String> {
     })
 }
 
-/// Memory that a new process can use without swapping, in bytes; `None` where `/proc` does not tell.
+/// Memory that this process can still use without swapping, in bytes: what the machine has left, what the limits of its control
+/// groups leave (a container's, a batch job's), and what `ulimit -v` does; `None` where nothing tells.
 pub fn memory_available() -> Option<u64> {
-    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
-    let kib: u64 = line.trim().trim_end_matches("kB").trim().parse().ok()?;
+    let root = Path::new("/");
+    let limits = [of_machine(root), of_groups(root), of_address_space(root)];
+    limits.into_iter().flatten().min()
+}
+
+fn of_machine(root: &Path) -> Option<u64> {
+    let text = std::fs::read_to_string(root.join("proc/meminfo")).ok()?;
+    let kib: u64 = field(&text, "MemAvailable")?.trim_end_matches("kB").trim().parse().ok()?;
     Some(kib * 1024)
+}
+
+/// The least that this process's control group and those above it leave, of version 2 of the kernel's interface. What files
+/// keep in memory and nobody uses goes when it is needed.
+fn of_groups(root: &Path) -> Option<u64> {
+    let groups = std::fs::read_to_string(root.join("proc/self/cgroup")).ok()?;
+    let own = groups.lines().find_map(|line| line.strip_prefix("0::/"))?;
+    let top = root.join("sys/fs/cgroup");
+    let number = |group: &Path, file: &str| -> Option<u64> {
+        std::fs::read_to_string(group.join(file)).ok()?.trim().parse().ok()
+    };
+    let left = |group: &Path| {
+        let (most, used) = (number(group, "memory.max")?, number(group, "memory.current")?);
+        let stat = std::fs::read_to_string(group.join("memory.stat")).unwrap_or_default();
+        let unused = stat.lines().find_map(|line| line.strip_prefix("inactive_file "));
+        let unused: u64 = unused.and_then(|bytes| bytes.trim().parse().ok()).unwrap_or(0);
+        Some(most.saturating_sub(used.saturating_sub(unused)))
+    };
+    let own = top.join(own);
+    own.ancestors().take_while(|group| group.starts_with(&top)).filter_map(left).min()
+}
+
+/// What `ulimit -v` leaves.
+fn of_address_space(root: &Path) -> Option<u64> {
+    let limits = std::fs::read_to_string(root.join("proc/self/limits")).ok()?;
+    let line = limits.lines().find_map(|line| line.strip_prefix("Max address space"))?;
+    let most: u64 = line.split_whitespace().next()?.parse().ok()?;
+    let status = std::fs::read_to_string(root.join("proc/self/status")).ok()?;
+    let kib: u64 = field(&status, "VmSize")?.trim_end_matches("kB").trim().parse().ok()?;
+    Some(most.saturating_sub(kib * 1024))
 }
 
 #[cfg(test)]
@@ -79,5 +115,42 @@ mod tests {
         assert_eq!((machine.cpu.as_str(), machine.kernel.as_str()), ("Some CPU @ 2.50GHz", "6.1.0"));
         assert_eq!(machine.memory_gib, 15.5);
         assert!(machine.cores >= 1);
+    }
+
+    #[test]
+    fn the_tightest_limit_counts() {
+        let dir = tempfile::tempdir().unwrap();
+        let write = |path: &str, text: &str| {
+            let path = dir.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        };
+        assert_eq!(
+            (of_machine(dir.path()), of_groups(dir.path()), of_address_space(dir.path())),
+            (None, None, None)
+        );
+        write("proc/meminfo", "MemTotal: 9 kB\nMemAvailable:   4 kB\n");
+        write("proc/self/cgroup", "0::/jobs/one\n");
+        write("sys/fs/cgroup/jobs/one/memory.max", "max\n");
+        write("sys/fs/cgroup/jobs/one/memory.current", "3000\n");
+        assert_eq!((of_machine(dir.path()), of_groups(dir.path())), (Some(4096), None), "no limit is set");
+        // A group above has one; a third of what it uses are files that nobody looks at.
+        write("sys/fs/cgroup/jobs/memory.max", "5000\n");
+        write("sys/fs/cgroup/jobs/memory.current", "3000\n");
+        write("sys/fs/cgroup/jobs/memory.stat", "anon 2000\ninactive_file 1000\n");
+        assert_eq!(of_groups(dir.path()), Some(3000));
+        let heading = "Limit                     Soft Limit           Hard Limit           Units     \n";
+        write(
+            "proc/self/limits",
+            &format!("{heading}Max address space         unlimited  unlimited  bytes\n"),
+        );
+        write("proc/self/status", "VmPeak:\t 9 kB\nVmSize:\t       2 kB\n");
+        assert_eq!(of_address_space(dir.path()), None);
+        write(
+            "proc/self/limits",
+            &format!("{heading}Max address space         10240      unlimited  bytes\n"),
+        );
+        assert_eq!(of_address_space(dir.path()), Some(8192));
+        assert!(memory_available().is_some_and(|bytes| bytes > 0));
     }
 }

@@ -109,7 +109,8 @@ fn mapped(asked: usize) -> (NonNull<AtomicU64>, Memory) {
         None => {
             let bytes = asked.next_multiple_of(4096);
             let Ok(start) = map(bytes, MapFlags::empty()) else {
-                std::alloc::handle_alloc_error(std::alloc::Layout::new::<[u8; 4096]>());
+                let wanted = std::alloc::Layout::array::<u8>(bytes).expect("no region is larger than memory");
+                std::alloc::handle_alloc_error(wanted);
             };
             // SAFETY: advice on a mapping just made; it changes no contents, and may be refused.
             let _ = unsafe { madvise(start, bytes, Advice::LinuxHugepage) };

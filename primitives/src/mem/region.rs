@@ -295,4 +295,35 @@ mod tests {
         assert_eq!(region.write_bytes(10, &[0; 7]), Err(OutOfRegion { offset: 10, len: 7, region_len: 16 }));
         assert!(!region.holds(u64::MAX, 2));
     }
+
+    #[test]
+    fn pinned_memory_is_there_and_as_it_was() {
+        let pages = |region: &Region| {
+            // What of the process is in memory now, in pages.
+            std::hint::black_box(region.words());
+            let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
+            statm.split(' ').nth(1).unwrap().parse::<u64>().unwrap()
+        };
+        let region = Region::new(64 << 20);
+        region.store(8192, 7);
+        let before = pages(&region);
+        region.pin();
+        let page = rustix::param::page_size() as u64;
+        // Other tests come and go meanwhile; of 64 MiB half is more than they take.
+        assert!(
+            pages(&region) >= before + (32 << 20) / page,
+            "{before} pages before, {} now",
+            pages(&region)
+        );
+        assert_eq!((region.load(8192), region.load(0), region.load((64 << 20) - 8)), (7, 0, 0));
+    }
+
+    #[test]
+    fn what_is_asked_for_ahead_may_lie_anywhere() {
+        let region = Region::new(100);
+        for (offset, len) in [(0, 104), (96, 1 << 20), (1 << 40, 64), (u64::MAX - 3, u64::MAX), (3, 0)] {
+            region.ahead(offset, len.min(1 << 20));
+        }
+        assert_eq!(region.load(96), 0);
+    }
 }

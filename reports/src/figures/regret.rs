@@ -97,7 +97,7 @@ fn one(results: &Results, name: &str) -> Framed<Option<Drawn>> {
             lines.series.push(Series { name: name.to_owned(), ink: Ink::Muted, points: checked });
             let [median, worst] = [median, worst].map(human::percent);
             format!(
-                " The fastest of a dozen candidates, each run once as `tune --verify` does, loses {median} in half of them and {worst} in the worst."
+                " The fastest of the dozen plans on the shortlist, each run once, loses {median} in half of them and {worst} in the worst."
             )
         }
         _ => String::new(),
