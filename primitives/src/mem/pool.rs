@@ -37,7 +37,8 @@ struct Slot {
 
 /// In a slot's place: a receive queue has it.
 const LENT: u64 = 32;
-const _: () = assert!(LENT % CLASSES as u64 == 0 && LENT >= CLASSES as u64 && LENT < SMALLEST as u64);
+const _: () =
+    assert!(LENT.is_multiple_of(CLASSES as u64) && LENT >= CLASSES as u64 && LENT < SMALLEST as u64);
 
 /// Slots are made so many at a time, and then stay where they are: they are looked up without a borrow.
 const BLOCK: usize = 64;
