@@ -61,7 +61,7 @@ fn round_trip(truth: &Profile, threads: u16) -> Calibrated {
     .expect("it can be fitted")
 }
 
-/// Asserts what comes back, and prints the table that the README shows.
+/// Asserts what comes back, and prints the table that CALIBRATION.md shows.
 fn recovers(name: &str, threads: u16, pinned: &[(&str, f64)]) {
     let truth = Profile::shipped(name).expect("it is shipped");
     let done = round_trip(&truth, threads);

@@ -6,7 +6,7 @@
 //! # Header packing
 //!
 //! A record's first word is the one that compare-and-swap reaches. How it is packed, and which words follow, is a value
-//! ([`Packing`]) that the protocol names and the store is laid out by; the table of all of them is in this crate's README.
+//! ([`Packing`]) that the protocol names and the store is laid out by; the table of all of them is in this crate's PROTOCOLS.md.
 //!
 //! *Owner* is `node:10 | worker:6 | coroutine:8` of the holder, 0 while free. It is for people and for recovery, which must
 //! know whose locks to break; no rule looks at it, so clusters with more than 1024 nodes, 64 workers or 256 coroutines only
