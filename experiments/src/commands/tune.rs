@@ -349,7 +349,10 @@ fn shown(tuned: &Tuned, verified: Option<&Verified>, out: &Path) -> String {
                 Some(preset) => preset.name().to_owned(),
                 None => rival_path(out, rival).display().to_string(),
             };
-            text.push_str(&format!("to run that one: --protocol {} --plan {plan}\n", rival.protocol));
+            text.push_str(&format!(
+                "to run that one: `doorbell run --protocol {} --plan {plan}`, with the fabric, sizes and settings of this search\n",
+                rival.protocol
+            ));
         }
     }
     text.push_str(&format!("\nplan file: {}\n", plan_path(out).display()));

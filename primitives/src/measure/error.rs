@@ -98,7 +98,11 @@ impl ResultError {
                 _ => "check the path, or choose another one",
             }
             .to_owned(),
-            ResultError::OtherRun { .. } | ResultError::Exists { .. } => {
+            ResultError::OtherRun { .. } => {
+                "choose another place with --out, or remove this one if you no longer need it; nothing is ever overwritten"
+                    .to_owned()
+            }
+            ResultError::Exists { .. } => {
                 "choose another place, or remove it if you no longer need it; nothing is ever overwritten"
                     .to_owned()
             }

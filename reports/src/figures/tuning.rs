@@ -208,7 +208,7 @@ fn ranking(results: &Results, name: &str, candidates: &[Candidate], frame: DataF
     };
     let caption = match regret(candidates) {
         Some((best, lost)) => format!(
-            "Of {} the model puts {} first; run, the fastest was {} with {}, so following the model costs {} (regret).",
+            "Of {} the tuner chose {}, the quickest and plainest of those foretold within 1\u{a0}% of the most; run, the fastest was {} with {}, so following the model costs {} (regret).",
             human::count(considered(results, candidates), "plan"),
             plan::quoted(&candidates[0].name()),
             plan::quoted(&best.name()),
@@ -216,7 +216,7 @@ fn ranking(results: &Results, name: &str, candidates: &[Candidate], frame: DataF
             human::percent(lost)
         ),
         None => format!(
-            "Of {} the model puts {} first at {}, limited by {}; this search did not run the rivals (tune --verify does).",
+            "Of {} the tuner chose {}, the quickest and plainest of those foretold within 1\u{a0}% of the most: {}, limited by {}; this search did not run the rivals (tune --verify does).",
             human::count(considered(results, candidates), "plan"),
             plan::quoted(&candidates[0].name()),
             human::rate(candidates[0].predicted),
