@@ -3,10 +3,11 @@
 
 mod common;
 
-use common::{Case, be_patient, fabrics, judge, plans_of};
+use common::{Case, be_patient, fabrics, judge, plans_of, sim};
 use engine::cluster::{Length, RunSpec};
 use engine::protocol::{AnyProtocol, Protocol};
 use phases::plan::{Needs, Phase, Plan, Preset, Via};
+use primitives::fabric::sim::FaultOptions;
 use primitives::fabric::tcp;
 use primitives::mesh::{FabricSpec, Shape};
 use primitives::units::Nanos;
@@ -170,6 +171,8 @@ fn locking_at_execution_saves_a_round_trip() {
         let protocol = AnyProtocol::named(name).expect("a protocol");
         let mut case = case_of(protocol, Preset::FasstOcc.plan(), "micro", &settings, 1);
         case.spec.plan.coroutines = 1;
+        // In real time two threads may want the same record once in a while.
+        case.spec.fabric = sim(7, FaultOptions::default());
         let result = judge(&case, "sim");
         assert_eq!(result.stats.aborts.total(), 0, "{name}: nobody is in the way of another");
         result.round_trips_per_committed()

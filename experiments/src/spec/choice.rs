@@ -63,7 +63,16 @@ impl FromStr for FabricChoice {
                 ProfileChoice::File(PathBuf::from(name))
             } else {
                 let drawn = name.strip_prefix(DRAWN).and_then(|seed| seed.parse().ok());
-                drawn.map_or_else(|| ProfileChoice::Shipped(name.to_owned()), ProfileChoice::Drawn)
+                match drawn {
+                    Some(seed) => ProfileChoice::Drawn(seed),
+                    None if Profile::NAMES.contains(&name) => ProfileChoice::Shipped(name.to_owned()),
+                    None => {
+                        let advice = suggest(name, Profile::NAMES);
+                        return Err(format!(
+                            "no NIC profile is called `{name}`; {advice}; a file's name ends in .yaml"
+                        ));
+                    }
+                }
             })),
             ("sim", _) => Err(format!(
                 "name a NIC profile or its file, as in sim:cx4-edr; there are {}",
