@@ -139,7 +139,7 @@ impl OneSided {
         let chosen = if shape.packing == Packing::Versions { self.choose(access) } else { Ok(0) };
         let slot = match chosen {
             // Whether it came later than the transaction's time is decided when its absence is confirmed.
-            Err(Abort::NoVersion) if access.optional && !access.fetched => {
+            Err(Abort::NoVersion) if access.may_be_absent() => {
                 access.take_absence(0);
                 return Ok(());
             }

@@ -192,8 +192,8 @@ impl Phases {
                 match self.local.locate(access.table, access.key) {
                     Some(offset) => (access.location, access.fresh) = (offset, true),
                     // Who may find nothing must know what stands for that.
-                    None if access.optional => self.locate_optional(access),
-                    None => return Err(Abort::NotFound.into()),
+                    None if access.may_be_absent() => self.locate_optional(access),
+                    None => return Err(access.gone().into()),
                 }
             }
             if access.location == NOWHERE {
@@ -272,11 +272,11 @@ impl Phases {
                         Served::Wait
                     }
                     Look::Coming(_) => Served::Denied(Abort::ReadLocked),
-                    Look::Absent(floor) if access.optional => {
+                    Look::Absent(floor) if access.may_be_absent() => {
                         access.take_absence(floor);
                         Served::Done
                     }
-                    Look::Absent(_) => Served::Denied(Abort::NotFound),
+                    Look::Absent(_) => Served::Denied(access.gone()),
                 };
             }
             Packing::Locked => {}
@@ -297,7 +297,7 @@ impl Phases {
     fn read_local_version(&self, store: &NodeStore, access: &mut Access) -> Served {
         match store.find(access.table, access.key, access.location) {
             Some(offset) => access.location = offset,
-            None if access.optional && !access.fetched => {
+            None if access.may_be_absent() => {
                 access.take_absence(0);
                 return Served::Done;
             }
@@ -327,7 +327,7 @@ impl Phases {
                 Served::Wait
             }
             // Whether it came later than the transaction's time is decided when its absence is confirmed.
-            Err(Abort::NoVersion) if access.optional && !access.fetched => {
+            Err(Abort::NoVersion) if access.may_be_absent() => {
                 access.take_absence(0);
                 Served::Done
             }

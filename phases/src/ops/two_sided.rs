@@ -140,9 +140,7 @@ impl TwoSided {
             });
             match outcome.map_err(|e| fault(phase)(RpcError::from(e)))? {
                 Outcome::Done(_) | Outcome::Wait => {}
-                Outcome::Absent(version) if access.optional && !access.fetched => {
-                    access.take_absence(version)
-                }
+                Outcome::Absent(version) if access.may_be_absent() => access.take_absence(version),
                 // Somebody has removed it since it was read.
                 Outcome::Absent(_) => {
                     access.pending = false;
@@ -163,7 +161,7 @@ impl TwoSided {
                         self.context.clock.learn(seen.map_or(Timestamp(0), |(_, seen)| seen));
                     }
                     // Its owner is to say whether it came later than the transaction's time.
-                    if abort == Abort::NoVersion && access.optional && !access.fetched {
+                    if abort == Abort::NoVersion && access.may_be_absent() {
                         access.take_absence(0);
                         continue;
                     }

@@ -2,7 +2,7 @@
 
 use super::{Access, Change, Intent, NOWHERE, Txn};
 use crate::plan::Phase;
-use crate::rule::{Header, Mode, Packing};
+use crate::rule::{Abort, Header, Mode, Packing};
 use crate::store::layout::{Layout, TableId};
 use primitives::verbs::NodeId;
 use primitives::verbs::port::Cost;
@@ -44,6 +44,19 @@ pub(crate) struct LeafSeen {
 }
 
 impl Access {
+    /// Whether it is news, and no trouble, that there is no such record: nobody said that there is one, and the transaction has not read
+    /// it.
+    #[inline]
+    pub(crate) fn may_be_absent(&self) -> bool {
+        self.optional && !self.fetched
+    }
+
+    /// Why a transaction ends that finds no such record: somebody has removed what it had read, or there was none.
+    #[inline]
+    pub(crate) fn gone(&self) -> Abort {
+        if self.fetched { Abort::WriteChanged } else { Abort::NotFound }
+    }
+
     /// There is no such record; `version` stands for that, or the transaction's own place in the order. Nothing is left to be
     /// locked.
     #[inline]

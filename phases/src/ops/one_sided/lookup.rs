@@ -55,16 +55,19 @@ impl OneSided {
                         context.remember(access);
                     }
                     // Its owner is changing the chain: look again.
-                    (_, Some(None)) if access.optional => {}
+                    (_, Some(None)) if access.may_be_absent() => {}
                     (Found::Next(next), floor) => {
-                        access.version = floor.flatten().unwrap_or(access.version);
+                        // What was read keeps its version.
+                        if !access.fetched {
+                            access.version = floor.flatten().unwrap_or(access.version);
+                        }
                         access.walk = next;
                     }
-                    (Found::Nowhere, floor) if access.optional => {
+                    (Found::Nowhere, floor) if access.may_be_absent() => {
                         access.bucket = None;
                         access.take_absence(floor.flatten().unwrap_or(access.version));
                     }
-                    (Found::Nowhere, _) => return Err(Abort::NotFound.into()),
+                    (Found::Nowhere, _) => return Err(access.gone().into()),
                 }
             }
         }
