@@ -322,7 +322,8 @@ fn crowded(needs: &Needs, seed: u64) -> RunSpec {
 }
 
 /// Two remove a record that both have read; the second, who found it gone when it came to lock it, once took that for an absence it
-/// had been told of, had nothing left to write and committed. One run in fifteen showed it, by a record too few.
+/// had been told of, had nothing left to write and committed. One run in fifteen showed it, by a record more than
+/// its effects made.
 #[test]
 fn nobody_commits_the_removal_of_what_another_has_removed() {
     let protocol = AnyProtocol::named("mvcc").expect("a protocol");
