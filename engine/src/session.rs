@@ -384,6 +384,15 @@ impl<P: Protocol, O: PhaseOps> Session<P, O> {
         self.txn.word(row.0, index)
     }
 
+    /// As [`Session::word`], for who looks at many words of one record: what is the same for all is looked at once.
+    ///
+    /// # Panics
+    /// If the record has neither been read nor written; what is returned, of a word that the record does not have.
+    #[inline]
+    pub fn payload(&self, row: Row) -> impl Fn(usize) -> u64 {
+        self.txn.payload(row.0)
+    }
+
     /// Sets word `index` of a record's payload; the record is written at commit.
     ///
     /// # Panics

@@ -25,7 +25,7 @@ use crate::store::record::{self, Shape};
 use primitives::mem::{Buf, PoolExhausted};
 use primitives::verbs::NodeId;
 use primitives::verbs::port::{Cost, EnginePort};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What each phase has cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -204,8 +204,12 @@ impl Access {
     /// If the record has neither been read nor written.
     #[inline]
     pub(crate) fn values(&self) -> impl Iterator<Item = u64> + Clone {
-        let words = &self.buf.words()[self.current()..][..self.shape.payload as usize];
-        words.iter().map(|word| word.load(Ordering::Relaxed))
+        self.payload().iter().map(|word| word.load(Ordering::Relaxed))
+    }
+
+    #[inline]
+    fn payload(&self) -> &[AtomicU64] {
+        &self.buf.words()[self.current()..][..self.shape.payload as usize]
     }
 
     /// Where the payload begins in the buffer: the new one if there is one, else the one read.
@@ -553,6 +557,16 @@ impl Txn {
         self.accesses[at].word(index)
     }
 
+    /// As [`Txn::word`], for who looks at many words of one record.
+    ///
+    /// # Panics
+    /// As [`Txn::word`], of the place and the record at once, of the word when it is asked for.
+    #[inline]
+    pub fn payload(&self, at: usize) -> impl Fn(usize) -> u64 {
+        let words = self.accesses[at].payload();
+        move |index| words[index].load(Ordering::Relaxed)
+    }
+
     /// Sets word `index` of the new payload of the record at place `at`.
     ///
     /// # Panics
@@ -569,7 +583,8 @@ impl Txn {
 
     /// Whether every lock that the rule asks for is held.
     pub fn has_locked(&self, rule: LockRule) -> bool {
-        self.accesses.iter().all(|a| a.wants(rule).is_none() && !a.wants_slot())
+        // If one is not, it is most likely the record touched last.
+        self.accesses.iter().rev().all(|a| a.wants(rule).is_none() && !a.wants_slot())
     }
 
     /// Whether any lock is held.

@@ -35,6 +35,8 @@ pub(super) struct Observed<O> {
 struct Pen {
     recorder: Recorder,
     read: Vec<bool>,
+    /// So many of the first ones, at least.
+    all_before: usize,
     wrote: bool,
 }
 
@@ -44,7 +46,12 @@ fn key_of(access: &Access) -> Key {
 
 impl<O> Observed<O> {
     pub(super) fn new(ops: Rc<O>, port: Rc<EnginePort>, recorder: Option<Recorder>) -> Observed<O> {
-        let pen = recorder.map(|recorder| Pen { recorder, read: Vec::with_capacity(32), wrote: false });
+        let pen = recorder.map(|recorder| Pen {
+            recorder,
+            read: Vec::with_capacity(32),
+            all_before: 0,
+            wrote: false,
+        });
         Observed {
             ops,
             port,
@@ -76,7 +83,7 @@ impl<O> Observed<O> {
         if let Some(pen) = &mut *self.pen.borrow_mut() {
             pen.recorder.begin(invoked);
             pen.read.clear();
-            pen.wrote = false;
+            (pen.all_before, pen.wrote) = (0, false);
         }
     }
 
@@ -142,7 +149,7 @@ impl<O> Observed<O> {
     fn record_reads(&self, txn: &Txn) {
         if let Some(pen) = &mut *self.pen.borrow_mut() {
             pen.read.resize(txn.accesses().len(), false);
-            for (access, read) in txn.accesses().iter().zip(&mut pen.read) {
+            for (access, read) in txn.accesses().iter().zip(&mut pen.read).skip(pen.all_before) {
                 // A slot set aside shows that there was no such record, too.
                 if (access.fetched() || access.reserved()) && !std::mem::replace(read, true) {
                     if access.absent() || access.reserved() {
@@ -152,6 +159,7 @@ impl<O> Observed<O> {
                     }
                 }
             }
+            pen.all_before += pen.read[pen.all_before..].iter().take_while(|&&read| read).count();
         }
     }
 

@@ -15,6 +15,17 @@ pub(super) struct Fields {
     pub(super) bytes: u32,
 }
 
+/// Times a byte: a word of that byte alone.
+const REPEATED: u64 = 0x0101_0101_0101_0101;
+
+/// The `bytes` from byte `at` on, at most eight, in the lowest bytes of a word; whatever comes behind them above.
+#[inline]
+fn piece(at: u32, bytes: u32, word: impl Fn(usize) -> u64) -> u64 {
+    let (first, before) = ((at / 8) as usize, at % 8);
+    let low = word(first) >> (8 * before);
+    if before + bytes <= 8 { low } else { low | word(first + 1) << (64 - 8 * before) }
+}
+
 /// The lowest `n` of a word's eight bytes.
 const fn low(n: u32) -> u64 {
     if n >= 8 { u64::MAX } else { (1 << (8 * n)) - 1 }
@@ -34,9 +45,7 @@ impl Fields {
     /// A field's counter.
     #[inline]
     pub(super) fn counter(self, field: u32, word: impl Fn(usize) -> u64) -> u64 {
-        let start = field * self.bytes;
-        let (first, shift) = ((start / 8) as usize, 8 * (start % 8));
-        if shift == 0 { word(first) } else { word(first) >> shift | word(first + 1) << (64 - shift) }
+        piece(field * self.bytes, COUNTER, word)
     }
 
     /// The words that a field lies in, wholly or in part.
@@ -51,7 +60,7 @@ impl Fields {
     pub(super) fn put(self, field: u32, value: u64, at: usize, old: u64) -> u64 {
         let (start, end, at) = (field * self.bytes, (field + 1) * self.bytes, at as u32);
         let inside = low(end - at * 8) & !low(start.saturating_sub(at * 8));
-        let rest = (value & 0xff) * 0x0101_0101_0101_0101;
+        let rest = (value & 0xff) * REPEATED;
         let shift = 8 * (start % 8);
         let content = match at - start / 8 {
             0 => value << shift,
@@ -64,9 +73,21 @@ impl Fields {
     /// Whether a field is of one piece.
     #[inline]
     pub(super) fn whole(self, field: u32, word: impl Fn(usize) -> u64) -> bool {
-        let tells = self.bytes > COUNTER;
-        let value = if tells { self.counter(field, &word) } else { 0 };
-        !tells || self.words_of(field).all(|at| self.put(field, value, at, word(at)) == word(at))
+        let (start, end) = (field * self.bytes, (field + 1) * self.bytes);
+        let rest = (self.counter(field, &word) & 0xff) * REPEATED;
+        let (mut at, mut odd) = (start + COUNTER, 0);
+        while at < end {
+            let bytes = (end - at).min(8);
+            odd |= (piece(at, bytes, &word) ^ rest) & low(bytes);
+            at += 8;
+        }
+        odd == 0
+    }
+
+    /// Whether all fields are.
+    #[inline]
+    pub(super) fn all_whole(self, word: impl Fn(usize) -> u64) -> bool {
+        self.bytes <= COUNTER || (0..self.count).all(|field| self.whole(field, &word))
     }
 }
 
@@ -83,7 +104,7 @@ mod tests {
     proptest! {
         #[test]
         fn a_field_is_its_bytes_and_no_others(
-            count in 1u32..12, bytes in 8u32..40, field in 0u32..12, value: u64, fill: u64,
+            count in 1u32..12, bytes in 8u32..40, field in 0u32..12, value: u64, fill: u64, tampered: prop::sample::Index,
         ) {
             let fields = Fields { count, bytes };
             let field = field % count;
@@ -101,7 +122,7 @@ mod tests {
             prop_assert!(fields.whole(field, |i| words[i]));
             // One byte behind the counter that differs is noticed.
             if bytes > COUNTER {
-                let at = start + bytes as usize - 1;
+                let at = start + 8 + tampered.index(bytes as usize - 8);
                 words[at / 8] ^= 1 << (8 * (at % 8));
                 prop_assert!(!fields.whole(field, |i| words[i]));
             }

@@ -138,8 +138,7 @@ impl Ycsb {
     }
 
     fn torn<P: Protocol, O: PhaseOps>(&self, session: &Session<P, O>, row: Row) -> u64 {
-        let whole = |field| self.fields.whole(field, |at| session.word(row, at));
-        u64::from(!(0..self.fields.count).all(whole))
+        u64::from(!self.fields.all_whole(session.payload(row)))
     }
 
     /// Gives a field's counter a value; the record has been read, or written before.
@@ -262,7 +261,7 @@ impl Workload for Ycsb {
         for field in 0..self.fields.count {
             sum.updates = sum.updates.wrapping_add(self.fields.counter(field, |at| words[at]));
         }
-        sum.torn += u64::from(!(0..self.fields.count).all(|field| self.fields.whole(field, |at| words[at])));
+        sum.torn += u64::from(!self.fields.all_whole(|at| words[at]));
         sum.records += 1;
     }
 
