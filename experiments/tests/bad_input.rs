@@ -66,8 +66,30 @@ fn what_is_wrong_with_results_is_told_at_its_place() {
     assert_eq!(std::fs::read(&points).unwrap(), whole, "nothing was lost, nothing measured again");
     let broken = [&whole[..], b"x,1\n"].concat();
     std::fs::write(&points, &broken).unwrap();
-    must(at, &again, 2, &["error: res/points.csv:4: ", "restore res/points.csv from a copy"]);
+    must(at, &again, 2, &["error: res/points.csv:4:3: ", "restore res/points.csv from a copy"]);
     assert_eq!(std::fs::read(&points).unwrap(), broken, "left as it was");
+    // Who goes on with a directory and who draws it see the same, and say it alike.
+    let text = String::from_utf8(whole.clone()).unwrap();
+    let rate = text.lines().next().unwrap().split(',').position(|c| c == "committed_per_s").unwrap();
+    let mut bent: Vec<Vec<&str>> = text.lines().map(|line| line.split(',').collect()).collect();
+    bent[2][rate] = "fast";
+    let column = bent[2][..rate].iter().map(|cell| cell.len() + 1).sum::<usize>() + 1;
+    let bent: Vec<String> = bent.into_iter().map(|cells| cells.join(",") + "\n").collect();
+    let first = text.lines().nth(1).unwrap();
+    for (text, says) in [
+        (format!("{text}{first}\n"), "res/points.csv:4:1: point 0 is there twice".to_owned()),
+        (
+            format!("{text}{}\n", first.replacen('0', "7", 1)),
+            "res/points.csv:4:1: point 7 is no part".to_owned(),
+        ),
+        (bent.concat(), format!("res/points.csv:3:{column}: committed_per_s is `fast`, which is no number")),
+    ] {
+        std::fs::write(&points, &text).unwrap();
+        for args in [&again[..], &["report", "res"]] {
+            must(at, args, 2, &[&says, "hint: restore res/points.csv from a copy"]);
+        }
+        assert_eq!(std::fs::read_to_string(&points).unwrap(), text, "left as it was");
+    }
     std::fs::write(&points, &whole).unwrap();
     std::fs::write(at.join("res/run.json"), "{\"schema\": 1,\n\"kind\": ").unwrap();
     let talk = must(at, &again, 2, &["error: res/run.json:2:"]);

@@ -399,7 +399,7 @@ fn figures(
     written: &[Spanned<Figure>],
 ) -> Result<Vec<Figure>, CliError> {
     let axis_names: Vec<&str> = axes.iter().map(|axis| axis.name.as_str()).collect();
-    let columns = point_columns(kind.results());
+    let columns = &point_columns(kind.results())[..];
     for figure in written {
         let Figure { x, y, by, .. } = &figure.value;
         let refused = |what: &str, name: &str, known: &[&str]| {

@@ -17,10 +17,11 @@ mod machine;
 mod record;
 mod row;
 mod shard;
+mod sheet;
 pub mod steady;
 mod table;
 
-pub use columns::{ABORT_COLUMNS, PHASE_COLUMNS, TableName, columns, point_columns};
+pub use columns::{ABORTS, Columns, Holds, PHASES, TableName, columns, known_columns, point_columns};
 pub use dir::{PointResult, ResultDir};
 pub use error::{ResultError, is_full};
 pub use files::{write_atomic, write_new};
@@ -30,4 +31,5 @@ pub use machine::{Machine, memory_available};
 pub use record::{Kind, ProfileRef, Provenance, RunRecord, SCHEMA};
 pub use row::{Cell, Row};
 pub use shard::Shard;
+pub use sheet::{Rules, Sheet};
 pub use steady::{Meter, Precision, Steadiness};

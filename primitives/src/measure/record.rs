@@ -6,7 +6,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Machine, ResultError, Shard, write_atomic};
+use super::sheet::Rules;
+use super::{Machine, ResultError, Shard, TableName, known_columns, write_atomic};
 use crate::place::Mistake;
 use crate::profile::{Profile, SourceCounts};
 
@@ -180,6 +181,11 @@ impl RunRecord {
     /// Whether a point is to be measured in this directory.
     pub fn holds(&self, point: u64) -> bool {
         point < self.points_expected && self.shard.is_none_or(|shard| shard.holds(point))
+    }
+
+    /// What a table of this run keeps to; `holds` are the points that may be there.
+    pub(super) fn rules<'a>(&self, table: TableName, holds: &'a dyn Fn(u64) -> bool) -> Rules<'a> {
+        Rules { known: known_columns(self.kind, table), once: (table == TableName::Points).then_some(holds) }
     }
 
     /// Points that are to be measured in this directory.
