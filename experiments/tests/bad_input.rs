@@ -30,11 +30,35 @@ fn every_kind_of_file_tells_places_alike() {
     let write = |name: &str, text: &str| std::fs::write(at.join(name), text).unwrap();
     write("a.yaml", "question: x\nnods: 3\n");
     must(at, &["experiment", "a.yaml"], 2, &["error: a.yaml:2:1: unknown", "did you mean `nodes`?"]);
+    write("b.plan.yaml", "name: ''\nchosen_by: me\nwhy: x\nplan: {fetch: one-sided}\n");
+    let unnamed = ["run", "--fabric", "sim:cx4-edr", "--plan", "b.plan.yaml"];
+    must(at, &unnamed, 2, &["error: b.plan.yaml:1:", "name: it is empty; a plan needs a name"]);
+    write("t.yaml", "question: x\nfabric: tcp\nplan: one-sided\n");
+    let one_sided = "error: t.yaml:3:7: the only point: plan `one-sided` cannot run here";
+    must(at, &["experiment", "t.yaml"], 2, &[one_sided, "because: ", "hint: the nearest plan"]);
+    write("r.yaml", "question: x\nfabric: sim:cx4-edr\ngrid:\n  replicas: [1, 9]\n");
+    must(
+        at,
+        &["experiment", "r.yaml"],
+        2,
+        &["error: r.yaml:4:17: point 1 of the grid, replicas=9: 9 copies"],
+    );
     write("p.plan.yaml", "name: p\nplan:\n  fetch: oen-sided\n");
     let says = ["error: p.plan.yaml:3:", "oen-sided", "did you mean `one-sided`?", "╭"];
     must(at, &["run", "--fabric", "sim:cx4-edr", "--plan", "p.plan.yaml"], 2, &says);
     write("n.yaml", "extends: cx4-edr\nname: n\ndescription: d\nnic:\n  link_sped: 3\n");
     must(at, &["run", "--fabric", "sim:n.yaml"], 2, &["error: n.yaml:5:", "link_sped", "╭"]);
+    for (number, says) in [
+        ("link_rate: {value: 0, unit: GB/s", "n.yaml:5:14: nic.link_rate = 0 GB/s: must be above zero"),
+        ("pcie_read: {value: -4, unit: ns", "n.yaml:5:14: nic.pcie_read = -4 ns: must not be negative"),
+        ("qp_cache_entries: {value: 0, unit: count", "n.yaml:5:21: nic.qp_cache_entries = 0 count: must be"),
+    ] {
+        let text = format!(
+            "extends: cx4-edr\nname: n\ndescription: d\nnic:\n  {number}, source: assumed, ref: x}}\n"
+        );
+        write("n.yaml", &text);
+        must(at, &["run", "--fabric", "sim:n.yaml"], 2, &[&format!("error: {says}"), "╭"]);
+    }
     write("h.json", "{\"format\":\"doorbell-history\",\"version\":7}");
     must(at, &["check", "h.json"], 2, &["error: h.json:1:", "format version 7 is not known here"]);
     let node = ["node", "--cluster", "c.yaml", "--id", "1"];

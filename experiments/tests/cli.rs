@@ -370,7 +370,7 @@ fn mistakes_in_experiment_files_have_file_line_and_column() {
         ("question: [why\n", ["bad.yaml:", ""]),
         ("", ["bad.yaml is empty", ""]),
         ("# question: why\n\n", ["bad.yaml is empty", ""]),
-        ("fabric: loopback\n", ["bad.yaml:1:1", "missing field `question`"]),
+        ("fabric: loopback\n", ["bad.yaml:1:1", "an experiment needs a question"]),
         (
             "question: why\nfabric: verbs:mlx5_77\n",
             ["fabric verbs:mlx5_77 does not work here", "loopback, tcp and sim:PROFILE work everywhere"],

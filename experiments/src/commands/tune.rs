@@ -130,7 +130,7 @@ pub fn run(args: &TuneArgs, context: &Context) -> Result<(), CliError> {
         json.check()?;
     }
     let spec = args.spec();
-    spec.check().map_err(CliError::usage)?;
+    spec.check()?;
     let fabric = Fabric::open(&spec.fabric, spec.seed)?;
     let name = spec.fabric.to_string().replace([':', '/'], "-");
     let home = Path::new("doorbell-out");
