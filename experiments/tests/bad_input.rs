@@ -122,6 +122,30 @@ fn what_is_wrong_with_results_is_told_at_its_place() {
     assert!(!talk.contains(" line 2"), "said once: {talk}");
 }
 
+/// Hours of measuring are not lost to another title of a figure.
+#[test]
+fn points_outlive_the_question_and_the_figures_that_show_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    let text = "question: Who comes back?\nfabric: sim:cx4-edr\nset: {accounts_per_thread: 100}\nduration: 20us\n\
+                nodes: 3\nthreads: 1\ngrid: {coroutines: [1, 2]}\n\
+                figures: [{title: Rate, x: coroutines, y: committed_per_s}]\n";
+    let again = ["experiment", "e.yaml", "--out", "res"];
+    std::fs::write(at.join("e.yaml"), text).unwrap();
+    must(at, &again, 0, &[]);
+    let points = std::fs::read(at.join("res/points.csv")).unwrap();
+    let other = text.replace("Who comes", "Who goes").replace("{title: Rate", "{title: Speed");
+    std::fs::write(at.join("e.yaml"), &other).unwrap();
+    must(at, &again, 0, &[]);
+    assert_eq!(std::fs::read(at.join("res/points.csv")).unwrap(), points, "nothing was measured again");
+    must(at, &["report", "res"], 0, &[]);
+    let page = std::fs::read_to_string(at.join("res/report.html")).unwrap();
+    assert!(page.contains("Speed") && page.contains("Who goes back?"));
+    assert!(!page.contains("Who comes back?") && !page.contains(">Rate<"));
+    std::fs::write(at.join("e.yaml"), other.replace("20us", "21us")).unwrap();
+    must(at, &again, 2, &["res holds the results of another run: its base.duration is \"20us\""]);
+}
+
 #[test]
 fn flags_that_could_mean_something_else_are_refused() {
     let folder = tempfile::tempdir().unwrap();

@@ -426,12 +426,13 @@ impl ResultDir {
 }
 
 /// The record to go on with, or the reason why this is another run. It stays the record of the build and
-/// machine that began it; who went on is noted, unless nothing was left to do.
+/// machine that began it; who went on is noted, unless nothing was left to do. What its points are shown by is as asked for now.
 fn resume(path: &Path, record: RunRecord) -> Result<RunRecord, ResultError> {
     let mut old = RunRecord::read(path)?;
     if let Some(differs) = record.differs_from(&old) {
         return Err(ResultError::OtherRun { path: path.to_owned(), differs });
     }
+    (old.title, old.question, old.spec) = (record.title, record.question, record.spec);
     let mut note = |text: String| {
         if !old.complete && !old.notes.contains(&text) {
             old.notes.push(text);

@@ -28,7 +28,7 @@ pub use files::{write_atomic, write_new};
 pub use hardware::{Counters, HardwareCounts};
 pub use histogram::{Histogram, HistogramData};
 pub use machine::{Machine, memory_available};
-pub use record::{Kind, ProfileRef, Provenance, RunRecord, SCHEMA};
+pub use record::{Kind, ProfileRef, Provenance, RunRecord, SCHEMA, deciding};
 pub use row::{Cell, Row};
 pub use shard::Shard;
 pub use sheet::{Rules, Sheet};

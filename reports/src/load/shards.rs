@@ -4,7 +4,7 @@
 //! build is another experiment. A caller may insist; then the notes say what differed.
 
 use polars::prelude::*;
-use primitives::measure::Shard;
+use primitives::measure::{Shard, deciding};
 use std::collections::BTreeSet;
 
 use super::Results;
@@ -51,7 +51,7 @@ fn difference(a: &Results, b: &Results) -> Option<String> {
         .or_else(|| differ("commits", &x.commit, &y.commit))
         .or_else(|| differ("fabrics", &x.fabric, &y.fabric))
         .or_else(|| differ("profiles", &hash(a), &hash(b)))
-        .or_else(|| (x.spec != y.spec).then(|| "different specs".to_owned()))
+        .or_else(|| (deciding(&x.spec) != deciding(&y.spec)).then(|| "different specs".to_owned()))
         .or_else(|| {
             differ("points in the grid:", &x.points_expected.to_string(), &y.points_expected.to_string())
         })
