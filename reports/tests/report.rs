@@ -1,5 +1,6 @@
 //! Pages from made-up results: everything present, everything attributed, nothing broken by hostile files.
 
+use reports::ink::Ink;
 use reports::{LoadError, Options, Report, ReportError, render};
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -110,6 +111,44 @@ fn captions_come_from_the_data() {
     assert!(caption.contains("one-sided READ is 1.4× RPC at 64 B (7 M/s against 5 M/s)."), "{caption}");
     assert_eq!(rendered.report.figures, ["rate-by-payload"]);
     assert_sound(&rendered);
+}
+
+/// `tuned` names any plan: its colour is that of what carries its phases.
+#[test]
+fn a_tuned_plan_has_the_colour_of_what_it_is() {
+    for (via, ink) in [("one-sided", Ink::OneSided), ("two-sided", Ink::TwoSided)] {
+        let dir = fresh();
+        let tuned = sample::run(dir.path(), "tuned", SIM);
+        let path = tuned.join("run.json");
+        let mut record: serde_json::Value =
+            serde_json::from_slice(&std::fs::read(&path).expect("there")).expect("JSON");
+        record["spec"] = json!({"plan": {"coroutines": 8, "fetch": {"via": via}, "lock": {"via": via}}});
+        std::fs::write(&path, record.to_string()).expect("writes");
+        let rendered = draw(&[tuned], dir);
+        let plans = figure(&rendered.html, "plans");
+        assert!(plans.contains(&ink.css()) && !plans.contains(&Ink::Hybrid.css()), "{via}");
+    }
+}
+
+/// What made several runs, and the page, is told once.
+#[test]
+fn each_command_stands_once() {
+    let dir = fresh();
+    let made: Vec<PathBuf> = ["one-sided", "two-sided"].map(|plan| sample::run(dir.path(), plan, SIM)).into();
+    let rendered = draw(&made, dir);
+    let again = rendered.html.split("How to make it again</h2>").nth(1).expect("the end");
+    let commands: Vec<&str> = again
+        .split("<pre>")
+        .nth(1)
+        .expect("commands")
+        .split("</pre>")
+        .next()
+        .unwrap()
+        .trim()
+        .lines()
+        .collect();
+    assert_eq!(commands.len(), 2, "{commands:?}");
+    assert_eq!(commands[0], "doorbell run --fabric sim:cx4-edr --seed 42");
 }
 
 #[test]

@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use crate::error::LoadError;
+use crate::ink::Ink;
 
 /// The newest schema this reader knows.
 pub const SCHEMA: u64 = primitives::measure::SCHEMA as u64;
@@ -176,6 +177,19 @@ impl Record {
     pub fn figures(&self) -> Vec<Wanted> {
         let asked = self.spec.get("figures").and_then(serde_json::Value::as_array);
         asked.into_iter().flatten().filter_map(|figure| serde_json::from_value(figure.clone()).ok()).collect()
+    }
+
+    /// The colour of a single run's plan, by what carries its phases: `tuned` is the name of any.
+    pub fn ink(&self) -> Option<Ink> {
+        let steps = self.spec.get("plan")?.as_object()?.values();
+        let vias: Vec<&str> = steps.filter_map(|step| step.get("via")?.as_str()).collect();
+        let all = |side: &str| vias.iter().all(|via| *via == side);
+        match vias.is_empty() {
+            true => None,
+            false if all("one-sided") => Some(Ink::OneSided),
+            false if all("two-sided") => Some(Ink::TwoSided),
+            false => Some(Ink::Hybrid),
+        }
     }
 
     /// `partial: 17 of 40 points`, or nothing for a whole run. `points` is how many rows the table really has.
