@@ -49,6 +49,15 @@ fn a_wrong_name_is_answered_with_the_near_ones_and_with_all() {
     refused(&read, &["did you mean `ladder-read`?", "there are latency, "], &["`threads`?"]);
     refused(&["characterize", "--bench", "bandwidth"], &["there are latency, "], &["did you mean"]);
     refused(&["characterize", "--bench", "thread"], &["did you mean `threads`?"], &[]);
+    for (name, meant) in [
+        ("DRH-P2", "`DRH-P02`"),
+        ("drtm-osdi18", "`drtmh-osdi18`"),
+        ("drtmh-osdi18/fgi5", "`drtmh-osdi18/fig5`"),
+        ("four-system-cx4", "`four-systems-cx4`"),
+    ] {
+        refused(&["reproduce", name], &[&format!("did you mean {meant}?"), "--list"], &[]);
+    }
+    refused(&["tune", "--protocol", "occ,mvcc,occ"], &["--protocol names occ twice", "name each once"], &[]);
     refused(&["calibrate", "--profile", "cx9"], &["there are cx4-edr, "], &["did you mean"]);
 }
 

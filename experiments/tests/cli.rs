@@ -162,7 +162,7 @@ fn the_tuner_chooses_a_protocol() {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("tuned");
     let args = ["tune", "--fabric", "sim:cx4-edr", "--workload", "ycsb", "--set", "records_per_thread=1000"];
-    let more = ["--protocol", "occ,nowait,nowait", "--json", "-", "--quiet", "--out", out.to_str().unwrap()];
+    let more = ["--protocol", "occ,nowait", "--json", "-", "--quiet", "--out", out.to_str().unwrap()];
     let output = run(&[&args[..], &more].concat());
     assert_eq!(code(&output), 0, "{}", stderr(&output));
     let told: serde_json::Value = serde_json::from_str(&stdout(&output)).unwrap();

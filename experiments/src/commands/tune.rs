@@ -126,6 +126,9 @@ pub fn run(args: &TuneArgs, context: &Context) -> Result<(), CliError> {
         return print(&settings::shown(&args.what.workload.workload)?);
     }
     args.what.workload.check()?;
+    if let Some(name) = args.named_twice() {
+        return Err(CliError::usage(format!("--protocol names {name} twice")).hint("name each once"));
+    }
     if let Some(json) = &args.output.json {
         json.check()?;
     }
