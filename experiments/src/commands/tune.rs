@@ -139,7 +139,9 @@ pub fn run(args: &TuneArgs, context: &Context) -> Result<(), CliError> {
     let home = Path::new("doorbell-out");
     let out = args.output.out.clone().unwrap_or_else(|| home.join(format!("tune-{}-{name}", spec.workload)));
     context.interrupt.listen()?;
-    search::tunable(&spec, &args.protocols())?;
+    for left_out in search::tunable(&spec, &args.protocols())? {
+        context.talk.say(format!("left out: {left_out}"));
+    }
     let profile = profile_for(&spec, &fabric, args.profile.as_ref(), home, context)?;
     let tuned = search_all(&spec, &args.protocols(), &fabric, &profile)?;
     let verified = keep(&tuned, &spec, &fabric, args.verify, args.jobs, &out, context)?;
