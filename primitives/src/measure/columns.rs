@@ -189,6 +189,7 @@ const TUNE: Columns = &[
     ("predicted_mean_ns", Number),
     ("bottleneck", Words),
     ("got_per_s", Number),
+    ("got_ci_relative", Number),
     ("got_mean_ns", Number),
 ];
 
