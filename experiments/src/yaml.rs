@@ -84,7 +84,7 @@ impl Document {
     pub fn blame(&self, line: u64, column: u64, who: &str, error: CliError) -> CliError {
         let told = |what: &str| Mistake::at(Place::new(line, column), what).told(&self.name);
         if error.has_place() {
-            return error.context(told(who));
+            return error.context(told(&format!("{who} cannot run")));
         }
         let message = told(&format!("{who}: {}", error.message()));
         error.reworded(message).at(&self.name, &self.text, line, column)

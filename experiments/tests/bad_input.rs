@@ -46,6 +46,9 @@ fn every_kind_of_file_tells_places_alike() {
     write("p.plan.yaml", "name: p\nplan:\n  fetch: oen-sided\n");
     let says = ["error: p.plan.yaml:3:", "oen-sided", "did you mean `one-sided`?", "╭"];
     must(at, &["run", "--fabric", "sim:cx4-edr", "--plan", "p.plan.yaml"], 2, &says);
+    write("e.yaml", "question: x\nfabric: sim:cx4-edr\nplan: p.plan.yaml\n");
+    let says = ["error: e.yaml:3:7: the only point cannot run", "╭", "because: p.plan.yaml:3:"];
+    must(at, &["experiment", "e.yaml"], 2, &says);
     write("n.yaml", "extends: cx4-edr\nname: n\ndescription: d\nnic:\n  link_sped: 3\n");
     must(at, &["run", "--fabric", "sim:n.yaml"], 2, &["error: n.yaml:5:", "link_sped", "╭"]);
     for (number, says) in [
