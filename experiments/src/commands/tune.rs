@@ -134,7 +134,7 @@ impl Verified {
     }
 
     /// `1.2 % ± 0.8 %`.
-    fn told(&self) -> String {
+    pub fn told(&self) -> String {
         let regret = format!("{:.1} %", 100.0 * self.regret());
         match self.regret_ci() {
             Some(ci) => {
