@@ -3,19 +3,16 @@
 //! What is allocated before that is no transaction's: places for calls and for acknowledgements that a worker has more of under way
 //! than ever before, of which there are so many in the end and no more. How soon that is depends on how threads meet.
 
+mod common;
+
+use common::around::{Around, Twist};
 use engine::cluster::{Length, RunResult, RunSpec, run_as};
 use engine::protocol::{AnyProtocol, Calvin, Occ, Protocol};
-use engine::session::{Halt, Session};
-use engine::workload::ahead::{Cover, InputWords, ReadWriteSet, Told};
-use engine::workload::{AnyWorkload, Check, Client, RecordId, TableDef, Touches, Workload};
-use phases::ops::PhaseOps;
+use engine::workload::{AnyWorkload, Workload};
 use phases::plan::Preset;
-use phases::store::Layout;
 use primitives::fabric::loopback::Options;
 use primitives::mesh::{FabricSpec, Shape};
 use primitives::units::Nanos;
-use primitives::verbs::NodeId;
-use rand::Rng;
 use std::alloc::{GlobalAlloc, Layout as Block, System};
 use std::backtrace::Backtrace;
 use std::cell::Cell;
@@ -84,21 +81,19 @@ fn ends_clean(counts: &[u64]) -> bool {
     counts.len() >= CLEAN && counts[counts.len() - CLEAN..].iter().all(|&count| count == 0)
 }
 
-/// A workload that has the allocator watch from its first transaction on, in stretches, and ends the run when [`CLEAN`] of them were
-/// free of allocations.
-struct Watched<'w, W> {
-    workload: &'w W,
+/// Has the allocator watch from the first transaction on, in stretches, and ends the run when [`CLEAN`] of them were free of
+/// allocations.
+struct Watch<'s> {
     drawn: AtomicU64,
     /// Stretches after which the run is given up.
     most: u64,
     /// Allocations of the stretches so far.
     counts: Mutex<Vec<u64>>,
-    stop: &'w AtomicBool,
+    stop: &'s AtomicBool,
 }
 
-impl<W: Workload> Watched<'_, W> {
-    /// Another transaction is drawn.
-    fn next(&self) {
+impl<W: Workload> Twist<W> for Watch<'_> {
+    fn draws(&self) {
         let drawn = self.drawn.fetch_add(1, Ordering::Relaxed);
         if !drawn.is_multiple_of(STRETCH) || self.stop.load(Ordering::Relaxed) {
             return;
@@ -119,80 +114,6 @@ impl<W: Workload> Watched<'_, W> {
     }
 }
 
-impl<W: Workload> Workload for Watched<'_, W> {
-    type Input = W::Input;
-    type Tally = W::Tally;
-
-    fn draw(&self, rng: &mut impl Rng) -> W::Input {
-        self.workload.draw(rng)
-    }
-
-    fn draw_at(&self, client: Client, rng: &mut impl Rng) -> W::Input {
-        self.next();
-        self.workload.draw_at(client, rng)
-    }
-
-    async fn execute<P: Protocol, O: PhaseOps>(
-        &self,
-        session: &mut Session<P, O>,
-        input: &W::Input,
-    ) -> Result<W::Tally, Halt> {
-        self.workload.execute(session, input).await
-    }
-
-    fn name(&self) -> &'static str {
-        self.workload.name()
-    }
-    fn tables(&self) -> Vec<TableDef> {
-        self.workload.tables()
-    }
-    fn changes_tables(&self) -> bool {
-        self.workload.changes_tables()
-    }
-    fn home_tables(&self) -> u64 {
-        self.workload.home_tables()
-    }
-    fn keys<'a>(&'a self, table: u16, layout: &'a Layout, node: NodeId) -> impl Iterator<Item = u64> + 'a {
-        self.workload.keys(table, layout, node)
-    }
-    fn records_per_transaction(&self) -> usize {
-        self.workload.records_per_transaction()
-    }
-    fn touches(&self) -> Vec<Touches> {
-        self.workload.touches()
-    }
-    fn fill(&self, record: RecordId, words: &mut [u64]) {
-        self.workload.fill(record, words);
-    }
-    fn input_words(&self) -> Option<usize> {
-        self.workload.input_words()
-    }
-    fn declare(&self, input: &W::Input, set: &mut ReadWriteSet) {
-        self.workload.declare(input, set);
-    }
-    fn cover(&self, record: RecordId) -> Cover {
-        self.workload.cover(record)
-    }
-    fn told(&self) -> Told {
-        self.workload.told()
-    }
-    fn write_input(&self, input: &W::Input, out: &mut Vec<u64>) {
-        self.workload.write_input(input, out);
-    }
-    fn read_input(&self, words: InputWords<'_>) -> Option<W::Input> {
-        self.workload.read_input(words)
-    }
-    fn tally(&self, record: RecordId, words: &[u64], sum: &mut W::Tally) {
-        self.workload.tally(record, words, sum);
-    }
-    fn settle(&self, sum: &mut W::Tally) {
-        self.workload.settle(sum);
-    }
-    fn check(&self, before: &W::Tally, effects: &W::Tally, now: &W::Tally) -> Vec<Check> {
-        self.workload.check(before, effects, now)
-    }
-}
-
 /// Settings of a workload.
 type Settings<'s> = &'s [(&'s str, &'s str)];
 
@@ -210,7 +131,7 @@ fn stretches(
     spec.length = Length::Time { warm_up: Nanos(0), measured: Nanos::from_millis(3_600_000) };
     spec.replicas = 2;
     let workload = AnyWorkload::parse(name, spec.scale(), settings.iter().copied()).expect("settings");
-    let (result, counts) = match &workload {
+    let (result, counts) = match workload {
         AnyWorkload::SmallBank(w) => watched(w, &spec, protocol, most),
         AnyWorkload::Micro(w) => watched(w, &spec, protocol, most),
         AnyWorkload::Tpcc(w) => watched(w, &spec, protocol, most),
@@ -225,16 +146,17 @@ fn stretches(
 }
 
 fn watched<W: Workload>(
-    workload: &W,
+    workload: W,
     spec: &RunSpec,
     protocol: AnyProtocol,
     most: u64,
 ) -> (RunResult, Vec<u64>) {
     let stop = AtomicBool::new(false);
-    let watched = Watched { workload, drawn: AtomicU64::new(0), most, counts: Mutex::default(), stop: &stop };
+    let watch = Watch { drawn: AtomicU64::new(0), most, counts: Mutex::default(), stop: &stop };
+    let watched = Around::new(workload, watch);
     let result = run_as(spec, &watched, protocol, &stop).expect("loopback runs");
     WATCHING.store(false, Ordering::Relaxed);
-    (result, watched.counts.into_inner().expect("nobody panicked"))
+    (result, watched.twist.counts.into_inner().expect("nobody panicked"))
 }
 
 const SMALLBANK: (&str, Settings<'_>) = ("smallbank", &[("accounts_per_thread", "500")]);

@@ -330,6 +330,12 @@ impl RunArgs {
 }
 
 impl TuneArgs {
+    /// A protocol that is named twice, if there is one.
+    pub fn named_twice(&self) -> Option<&str> {
+        let names = &self.protocol;
+        (1..names.len()).find(|&at| names[..at].contains(&names[at])).map(|at| names[at].as_str())
+    }
+
     /// The protocols to choose from, each once: `all` first, then what is named beside it.
     pub fn protocols(&self) -> Vec<String> {
         let all = || phases::model::MODELLED.iter().map(|&name| name.to_owned());

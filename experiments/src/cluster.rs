@@ -268,7 +268,7 @@ impl Described {
         for (key, setting) in value["spec"]["set"].as_object().into_iter().flatten() {
             spec.apply(&format!("set.{key}"), setting).map_err(|e| format!("`set.{key}`: {e}"))?;
         }
-        spec.check()?;
+        spec.check().map_err(|unfit| unfit.why)?;
         let plan = Plan::parse(&value["plan"].to_string(), "plan").map_err(|e| e.to_string())?;
         let name = value["plan_name"].as_str().unwrap_or("unnamed").to_owned();
         let prediction: Option<Prediction> =

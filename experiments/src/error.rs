@@ -116,6 +116,13 @@ impl CliError {
         self
     }
 
+    /// With other words for its first line.
+    #[must_use]
+    pub fn reworded(mut self, message: impl Into<String>) -> CliError {
+        self.message = message.into();
+        self
+    }
+
     /// With a place in a file: `line` and `column` count from 1, in characters.
     #[must_use]
     pub fn at(mut self, name: impl Into<String>, text: &str, line: u64, column: u64) -> CliError {
@@ -128,6 +135,11 @@ impl CliError {
     /// How the process ends.
     pub fn exit(&self) -> Exit {
         self.exit
+    }
+
+    /// Whether it has a place in a file.
+    pub fn has_place(&self) -> bool {
+        self.snippet.is_some()
     }
 
     /// Whether there is advice.

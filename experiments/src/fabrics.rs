@@ -12,7 +12,7 @@ use primitives::profile::{Profile, ProfileError, SourceCounts};
 use serde::Serialize;
 
 use crate::error::CliError;
-use crate::names::{suggest, suggest_device};
+use crate::names::{no_profile, suggest_device};
 use crate::spec::{FabricChoice, ProfileChoice};
 
 /// One fabric of the list.
@@ -95,12 +95,12 @@ pub fn profile(choice: &ProfileChoice) -> Result<Profile, CliError> {
     };
     found.map_err(|error| {
         if let ProfileError::Unknown { name } = &error {
-            return CliError::usage(format!("no NIC profile is called `{name}`"))
-                .hint(format!("{}; a file's name ends in .yaml", suggest(name, Profile::NAMES)));
+            let [what, advice] = no_profile(name);
+            return CliError::usage(what).hint(advice);
         }
         const WHOLE: &str = "`doorbell characterize` writes a whole profile to start from";
-        if let ProfileError::Parse { origin, mistake } = &error {
-            let shown = crate::yaml::placed(origin, mistake);
+        if let Some((origin, mistake)) = error.mistake() {
+            let shown = crate::yaml::placed(origin, &mistake);
             return if shown.has_hint() { shown } else { shown.hint(WHOLE) };
         }
         let shown = CliError::usage(error.to_string());

@@ -1,6 +1,7 @@
 //! Names as the command line knows them, and the nearest one to a name mistyped.
 
 use phases::plan::Preset;
+use primitives::profile::Profile;
 
 /// Workloads, in the order they are told.
 pub fn workloads() -> Vec<&'static str> {
@@ -87,6 +88,12 @@ pub fn suggest(name: &str, known: &[&str]) -> String {
     }
 }
 
+/// What is wrong with the name of a NIC profile that nobody ships, and what to do about it.
+pub fn no_profile(name: &str) -> [String; 2] {
+    let advice = format!("{}; a file's name ends in .yaml", suggest(name, Profile::NAMES));
+    [format!("no NIC profile is called `{name}`"), advice]
+}
+
 /// As [`suggest`], for devices: their digits only count them, so a wrong one is a slip too.
 pub fn suggest_device(name: &str, known: &[&str]) -> String {
     let letters = |text: &str| text.chars().filter(|c| !c.is_ascii_digit()).collect::<String>();
@@ -123,7 +130,6 @@ fn distance(a: &str, b: &str) -> usize {
 mod tests {
     use super::*;
     use engine::protocol::PROTOCOLS;
-    use primitives::profile::Profile;
 
     #[test]
     fn typing_mistakes_find_their_name() {

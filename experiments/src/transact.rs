@@ -233,9 +233,18 @@ pub fn check(spec: &RunSpec, fabric: &Fabric, named: &NamedPlan) -> Result<(), C
         return Err(CliError::usage(format!("{workers} worker threads are too many for one process"))
             .hint(format!("real threads are limited to {THREADS_MOST}; a simulated fabric takes more")));
     }
+    admit(spec, fabric, named)?;
     let asked = engine_spec(spec, fabric, named.plan);
-    can_run(named, fabric, &asked, &workload, &protocol)?;
     fits(cluster::memory_estimate(&asked, &workload, &protocol), LOWER)
+}
+
+/// Refuses a plan that the protocol, the workload or the fabric cannot have.
+///
+/// # Errors
+/// As [`check`], but for the size.
+pub fn admit(spec: &RunSpec, fabric: &Fabric, named: &NamedPlan) -> Result<(), CliError> {
+    let (workload, protocol) = (workload(spec)?, protocol(spec)?);
+    can_run(named, fabric, &engine_spec(spec, fabric, named.plan), &workload, &protocol)
 }
 
 fn can_run(

@@ -19,7 +19,7 @@ use crate::names::meant;
 const MAX_BYTES: u64 = 1 << 20;
 
 /// The text of a YAML file and its name, to point into it later.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Document {
     /// The path as given.
     pub name: String,
@@ -77,8 +77,17 @@ impl Document {
 
     /// An error at a place of this document.
     pub fn error_at(&self, line: u64, column: u64, message: impl AsRef<str>) -> CliError {
-        let mistake = Mistake::at(Place::new(line, column), message.as_ref());
-        CliError::usage(mistake.told(&self.name)).at(&self.name, &self.text, line, column)
+        self.mistaken(&Mistake::at(Place::new(line, column), message.as_ref()))
+    }
+
+    /// An error that a value of this document causes; what has a place of its own keeps it.
+    pub fn blame(&self, line: u64, column: u64, who: &str, error: CliError) -> CliError {
+        let told = |what: &str| Mistake::at(Place::new(line, column), what).told(&self.name);
+        if error.has_place() {
+            return error.context(told(&format!("{who} cannot run")));
+        }
+        let message = told(&format!("{who}: {}", error.message()));
+        error.reworded(message).at(&self.name, &self.text, line, column)
     }
 
     /// An error at a value of this document.

@@ -49,6 +49,15 @@ fn a_wrong_name_is_answered_with_the_near_ones_and_with_all() {
     refused(&read, &["did you mean `ladder-read`?", "there are latency, "], &["`threads`?"]);
     refused(&["characterize", "--bench", "bandwidth"], &["there are latency, "], &["did you mean"]);
     refused(&["characterize", "--bench", "thread"], &["did you mean `threads`?"], &[]);
+    for (name, meant) in [
+        ("DRH-P2", "`DRH-P02`"),
+        ("drtm-osdi18", "`drtmh-osdi18`"),
+        ("drtmh-osdi18/fgi5", "`drtmh-osdi18/fig5`"),
+        ("four-system-cx4", "`four-systems-cx4`"),
+    ] {
+        refused(&["reproduce", name], &[&format!("did you mean {meant}?"), "--list"], &[]);
+    }
+    refused(&["tune", "--protocol", "occ,mvcc,occ"], &["--protocol names occ twice", "name each once"], &[]);
     refused(&["calibrate", "--profile", "cx9"], &["there are cx4-edr, "], &["did you mean"]);
 }
 
@@ -153,6 +162,33 @@ fn the_tuner_gives_a_line_for_each_phase_and_more_with_v() {
     let (again, talk) = told(&long);
     assert!(talk.contains("- against the runner-up") && talk.contains("messages to serve"), "{talk}");
     assert_eq!(again.replace("long", "brief"), printed);
+}
+
+#[test]
+fn protocols_that_cannot_run_the_workload_are_told_in_a_line() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("out");
+    let asked = ["tune", "--protocol", "occ,fasst", "--workload", "tpcc-no", "--fabric", "sim:cx4-edr"];
+    let (_, err) = told(&[&asked[..], &["--coroutines", "4", "--out", out.to_str().unwrap()]].concat());
+    let said: Vec<&str> = err.lines().filter(|line| line.contains("left out")).collect();
+    assert!(said.len() == 1 && said[0].contains("left out: ") && said[0].contains("fasst"), "{err}");
+}
+
+/// One run of each plan: the regret says how far off it may be, for people and for programs.
+#[test]
+fn a_regret_comes_with_its_uncertainty() {
+    let dir = tempfile::tempdir().unwrap();
+    let (out, json) = (dir.path().join("out"), dir.path().join("tune.json"));
+    let asked = ["tune", "--verify", "--coroutines", "2", "--threads", "1", "--duration", "300us"];
+    let files = ["--out", out.to_str().unwrap(), "--json", json.to_str().unwrap()];
+    told(&[&asked[..], SMALL, &files].concat());
+    let told: serde_json::Value = serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();
+    let number = |key: &str| told[key].as_f64();
+    assert!(number("got_ci_relative").is_some_and(|ci| ci > 0.0 && ci < 0.5), "{told}");
+    let is_best = told["best"] == "tuned";
+    assert_eq!((number("regret_ci").is_none(), number("regret") == Some(0.0)), (is_best, is_best), "{told}");
+    let points = std::fs::read_to_string(out.join("points.csv")).unwrap();
+    assert!(points.lines().next().unwrap().contains(",got_ci_relative,"), "{points}");
 }
 
 #[test]

@@ -162,7 +162,7 @@ fn the_tuner_chooses_a_protocol() {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("tuned");
     let args = ["tune", "--fabric", "sim:cx4-edr", "--workload", "ycsb", "--set", "records_per_thread=1000"];
-    let more = ["--protocol", "occ,nowait,nowait", "--json", "-", "--quiet", "--out", out.to_str().unwrap()];
+    let more = ["--protocol", "occ,nowait", "--json", "-", "--quiet", "--out", out.to_str().unwrap()];
     let output = run(&[&args[..], &more].concat());
     assert_eq!(code(&output), 0, "{}", stderr(&output));
     let told: serde_json::Value = serde_json::from_str(&stdout(&output)).unwrap();
@@ -370,7 +370,7 @@ fn mistakes_in_experiment_files_have_file_line_and_column() {
         ("question: [why\n", ["bad.yaml:", ""]),
         ("", ["bad.yaml is empty", ""]),
         ("# question: why\n\n", ["bad.yaml is empty", ""]),
-        ("fabric: loopback\n", ["bad.yaml:1:1", "missing field `question`"]),
+        ("fabric: loopback\n", ["bad.yaml:1:1", "an experiment needs a question"]),
         (
             "question: why\nfabric: verbs:mlx5_77\n",
             ["fabric verbs:mlx5_77 does not work here", "loopback, tcp and sim:PROFILE work everywhere"],

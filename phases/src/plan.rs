@@ -25,7 +25,7 @@ mod presets;
 mod space;
 
 pub use check::{CheckedPlan, Needs, PlanError, Records, Refusal};
-pub use file::{PlanFile, PlanFileError, Prediction};
+pub use file::{PlanFile, PlanFileError, Prediction, check_name};
 pub use presets::{PlanChoice, Preset};
 pub use space::Space;
 

@@ -1,6 +1,7 @@
 //! What can go wrong, as values. A [`LoadError`] spoils one result directory and becomes a note on the page;
 //! a [`ReportError`] means there is no page.
 
+use primitives::measure::ResultError;
 use std::path::PathBuf;
 
 /// Why one result directory could not be read.
@@ -26,18 +27,9 @@ pub enum LoadError {
         /// The directory.
         path: PathBuf,
     },
-    /// `run.json` is not the JSON we write.
-    #[error("{}:{line}:{column}: {reason}", path.display())]
-    Json {
-        /// The file.
-        path: PathBuf,
-        /// Line, from 1.
-        line: usize,
-        /// Column, from 1.
-        column: usize,
-        /// What the parser said.
-        reason: String,
-    },
+    /// A file that does not hold what it should, with the place.
+    #[error(transparent)]
+    Damaged(#[from] ResultError),
     /// `run.json` was written by a later version than this one can read.
     #[error("{}: schema {found} is newer than {known}, the newest this version reads", path.display())]
     Schema {
@@ -48,16 +40,6 @@ pub enum LoadError {
         /// Newest version known here.
         known: u64,
     },
-    /// A line of a CSV file that is not what its header promises.
-    #[error("{}:{line}: {reason}", path.display())]
-    Csv {
-        /// The file.
-        path: PathBuf,
-        /// Line, from 1.
-        line: u64,
-        /// What is wrong, with the value.
-        reason: String,
-    },
     /// polars refused a table that had passed our own checks.
     #[error("{}: {source}", path.display())]
     Frame {
@@ -66,6 +48,16 @@ pub enum LoadError {
         /// What polars said.
         source: polars::error::PolarsError,
     },
+}
+
+impl LoadError {
+    /// What to do about it, where more can be said than what is wrong.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            LoadError::Damaged(error) => Some(error.hint()),
+            _ => None,
+        }
+    }
 }
 
 /// Why there is no page.

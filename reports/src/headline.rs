@@ -40,7 +40,7 @@ pub fn answers(results: &[Results]) -> Framed<(Vec<Answer>, Vec<String>)> {
                 plan::quoted(&candidates[0].name()),
                 human::count(tuning::considered(results, &candidates), "plan"),
                 plan::quoted(&best.name()),
-                human::percent(lost)
+                lost
             ));
         } else if let Some(first) = candidates.first() {
             also.push(format!(

@@ -6,7 +6,7 @@
 /// What stands where a number is missing.
 pub const NOT_AVAILABLE: &str = "not available";
 
-/// Three significant figures without an exponent: `0.0123`, `1.7`, `12.4`, `873`; above 10⁷ with one.
+/// At least three significant figures: `0.0123`, `1.7`, `12.4`, `873`, `12345678`; with an exponent above 10¹⁵ and below 10⁻⁴.
 pub fn number(value: f64) -> String {
     if !value.is_finite() {
         return NOT_AVAILABLE.to_owned();
@@ -15,8 +15,8 @@ pub fn number(value: f64) -> String {
     if size == 0.0 {
         return "0".to_owned();
     }
-    if !(1e-4..1e7).contains(&size) {
-        return format!("{value:.1e}");
+    if !(1e-4..1e15).contains(&size) {
+        return format!("{value:.2e}");
     }
     // 9.995 must become 10.0, not 10.00: the magnitude is taken after rounding to three figures.
     let magnitude = (size * (1.0 + 5e-4)).log10().floor() as i32;
@@ -160,6 +160,8 @@ mod tests {
         assert_eq!(plain(nanos(9_996.0)), "10 µs");
         assert_eq!(plain(bytes(64.0)), "64 B");
         assert_eq!(plain(bytes(4096.0)), "4 KiB");
+        assert_eq!(number(12_345_678.4), "12345678");
+        assert_eq!(number(0.000_012_34), "1.23e-5");
         assert_eq!(times(1.4), "1.4×");
         assert_eq!(times(1.04), "1.04×");
         assert_eq!(times(16.2), "16×");
@@ -176,7 +178,7 @@ mod tests {
                 assert_eq!(f(bad), NOT_AVAILABLE);
             }
         }
-        assert_eq!(plain(rate(1e300)), "1.0e291 G/s");
+        assert_eq!(plain(rate(1e300)), "1.00e291 G/s");
     }
 
     #[test]

@@ -136,7 +136,11 @@ pub fn for_name(name: &str) -> Ink {
         "rpc" | "two-sided" | "fasst" | "fasst-occ" => Ink::TwoSided,
         // A description that begins with a plan that mixes both: `drtm-h, log two-sided`.
         _ if ["hybrid", "drtm-h", "farm"].iter().any(|mixed| name.contains(mixed)) => Ink::Hybrid,
-        _ => match (name.contains("one-sided"), name.contains("two-sided")) {
+        // Or of one that does not: `tuned (drtm-r)`, `fasst, 16 coroutines`.
+        _ => match (
+            ["one-sided", "drtm-r"].iter().any(|one| name.contains(one)),
+            ["two-sided", "fasst"].iter().any(|two| name.contains(two)),
+        ) {
             (true, false) => Ink::OneSided,
             (false, true) => Ink::TwoSided,
             _ => Ink::Hybrid,
@@ -185,6 +189,9 @@ mod tests {
         assert_eq!(for_name("one-sided"), Ink::OneSided);
         assert_eq!(for_name("two-sided"), Ink::TwoSided);
         assert_eq!(for_name("fetch one-sided, lock two-sided"), Ink::Hybrid);
+        assert_eq!(for_name("tuned (drtm-r)"), Ink::OneSided);
+        assert_eq!(for_name("fasst, 16 coroutines"), Ink::TwoSided);
+        assert_eq!(for_name("drtm-r, log two-sided"), Ink::Hybrid);
         assert_eq!(for_names(["drtm-h", "tuned"]), [Ink::Hybrid, Ink::Hybrid2]);
     }
 }

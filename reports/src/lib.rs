@@ -103,6 +103,12 @@ pub fn render(dirs: &[PathBuf], out: &Path, options: &Options) -> Result<Report,
         .map(|a| format!("{}: {} {}; {} ({})", a.subject, a.number, a.unit, a.detail, a.provenance.name()));
     let told = told.chain(also.iter().cloned()).collect();
     let runs = results.iter().map(RunLine::new).collect::<Result<Vec<_>, _>>()?;
+    let command = match options.command.is_empty() {
+        true => format!("doorbell report {}", list(dirs)),
+        false => options.command.clone(),
+    };
+    let commands = runs.iter().map(|run| run.command.clone()).filter(|command| !command.is_empty());
+    let commands = frame::distinct(commands.chain([command]));
     let page = Page {
         status: page::status(&runs),
         title: title(&results, options),
@@ -112,10 +118,7 @@ pub fn render(dirs: &[PathBuf], out: &Path, options: &Options) -> Result<Report,
         runs,
         problems: problems.iter().map(LoadError::to_string).collect(),
         css: Page::style(),
-        command: match options.command.is_empty() {
-            true => format!("doorbell report {}", list(dirs)),
-            false => options.command.clone(),
-        },
+        commands,
         commit: options.commit.clone(),
     };
     write(&page_path, page.render()?.as_bytes())?;

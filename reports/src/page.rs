@@ -220,8 +220,8 @@ pub struct Page {
     pub problems: Vec<String>,
     /// Style sheet.
     pub css: String,
-    /// Command that makes the page again.
-    pub command: String,
+    /// Commands that make the runs and the page again, each once.
+    pub commands: Vec<String>,
     /// Commit of the binary that drew the page.
     pub commit: String,
 }

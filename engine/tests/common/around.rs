@@ -17,14 +17,19 @@ pub trait Twist<W: Workload>: Sync {
     /// Whether all records are kept as they are at the end.
     const KEEPS: bool = false;
 
+    /// Another transaction is about to be drawn.
+    fn draws(&self) {}
+
     /// One attempt of `client`, as of [`Workload::execute`].
     fn execute<P: Protocol, O: PhaseOps>(
         &self,
         workload: &W,
         session: &mut Session<P, O>,
-        client: Client,
+        _client: Client,
         input: &W::Input,
-    ) -> impl Future<Output = Result<W::Tally, Halt>>;
+    ) -> impl Future<Output = Result<W::Tally, Halt>> {
+        workload.execute(session, input)
+    }
 
     /// What that will touch, where it has to be known before.
     fn declare(&self, workload: &W, input: &W::Input, set: &mut ReadWriteSet) {
@@ -89,6 +94,10 @@ impl<W: Workload, T: Twist<W>> Workload for Around<W, T> {
         self.inner.changes_tables()
     }
 
+    fn home_tables(&self) -> u64 {
+        self.inner.home_tables()
+    }
+
     fn keys<'a>(&'a self, table: u16, layout: &'a Layout, node: NodeId) -> impl Iterator<Item = u64> + 'a {
         self.inner.keys(table, layout, node)
     }
@@ -102,6 +111,7 @@ impl<W: Workload, T: Twist<W>> Workload for Around<W, T> {
     }
 
     fn draw_at(&self, client: Client, rng: &mut impl Rng) -> Self::Input {
+        self.twist.draws();
         (client, self.inner.draw_at(client, rng))
     }
 

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use primitives::measure::{PHASE_COLUMNS, Row};
+use primitives::measure::{PHASES, Row};
 use primitives::mesh::FabricSpec;
 use primitives::profile::Profile;
 
@@ -193,7 +193,7 @@ impl Table {
         else {
             return;
         };
-        for (name, cell) in row.iter().filter(|(name, _)| PHASE_COLUMNS[2..].contains(name)) {
+        for (name, cell) in row.iter().filter(|(name, _)| PHASES[2..].iter().any(|known| known.0 == *name)) {
             columns.extend(cell.parse::<f64>().ok().map(|value| (format!("{phase}.{name}"), value)));
         }
     }

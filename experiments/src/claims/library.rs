@@ -4,7 +4,7 @@ use crate::error::CliError;
 use crate::spec::{Experiment, SpecKind};
 use crate::yaml::Document;
 use phases::plan::Phase;
-use primitives::measure::{PHASE_COLUMNS, TableName, columns};
+use primitives::measure::{PHASES, TableName, columns};
 use primitives::profile::Profile;
 
 use super::binding::{At, Binding, Number, Parameter, Pick};
@@ -97,7 +97,7 @@ pub(super) fn check(binding: &Binding) -> Result<(), String> {
     let of_phase = |(phase, column): (&str, &str)| {
         experiment.kind == SpecKind::Run
             && Phase::ALL.iter().any(|known| known.name() == phase)
-            && PHASE_COLUMNS[2..].contains(&column)
+            && PHASES[2..].iter().any(|known| known.0 == column)
     };
     for y in std::iter::once(y.as_str()).chain(binding.columns()) {
         if !known.iter().any(|column| column == y) && !y.split_once('.').is_some_and(of_phase) {

@@ -62,25 +62,33 @@ pub fn plan(args: &ExperimentArgs) -> Result<Vec<Planned>, CliError> {
         let jobs = args.jobs.unwrap_or_else(|| usual_jobs(planned.experiment.virtual_time()));
         crate::memory::check_experiment(&planned.experiment, jobs)
             .map_err(|e| e.context(format!("{} does not fit into this machine", planned.file.display())))?;
-        for (number, point) in planned.experiment.points.iter().enumerate() {
+        for point in &planned.experiment.points {
             require(&point.spec.fabric)?;
             // What is drawn is tuned, and what is tuned runs.
             if point.spec.primitive.is_some() || point.against_all {
                 continue;
             }
-            runs(&point.spec)
-                .map_err(|e| e.context(format!("{}, point {number} of the grid", planned.file.display())))?;
+            runs(&point.spec).map_err(|(keys, error)| planned.experiment.places.blame(point, keys, error))?;
         }
     }
     Ok(planned)
 }
 
-/// Refuses a point that cannot run here: its workload's settings, its plan, its size.
-fn runs(spec: &RunSpec) -> Result<(), CliError> {
-    transact::workload(spec).and(transact::protocol(spec))?;
-    let fabric = Fabric::open(&spec.fabric, spec.seed)?;
-    match transact::plan(spec, &fabric)? {
-        Some(named) => transact::check(spec, &fabric, &named),
+/// Refuses a point that cannot run here, its workload's settings, its plan, its size, with the keys that may be why.
+fn runs(spec: &RunSpec) -> Result<(), (&'static [&'static str], CliError)> {
+    fn over(keys: &'static [&'static str]) -> impl Fn(CliError) -> (&'static [&'static str], CliError) {
+        move |error| (keys, error)
+    }
+    transact::workload(spec).map_err(over(&["workload"]))?;
+    transact::protocol(spec).map_err(over(&["protocol"]))?;
+    let fabric = Fabric::open(&spec.fabric, spec.seed).map_err(over(&["fabric"]))?;
+    let plan = transact::plan(spec, &fabric).map_err(over(&["plan", "protocol", "workload", "fabric"]))?;
+    match plan {
+        Some(named) => {
+            transact::admit(spec, &fabric, &named)
+                .map_err(over(&["plan", "protocol", "workload", "fabric"]))?;
+            transact::check(spec, &fabric, &named).map_err(over(&["threads", "nodes", "coroutines"]))
+        }
         // What is tuned runs.
         None => Ok(()),
     }

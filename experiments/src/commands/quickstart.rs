@@ -180,8 +180,8 @@ impl Quickstart<'_> {
         }
         let judged = match verified {
             Some(verified) => format!(
-                "{choice}: regret of the chosen plan {:.1} %, against the best of its candidates and of the presets when run",
-                100.0 * verified.regret()
+                "{choice}: regret of the chosen plan {}, against the best of its candidates and of the presets when run",
+                verified.told()
             ),
             None => format!("{choice}: {}", against(chosen, &rivals)),
         };

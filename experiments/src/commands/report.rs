@@ -64,6 +64,12 @@ pub fn render(
     let report = reports::render(dirs, &page, &options).map_err(|e| {
         let error = CliError::usage("no report could be made").caused_by(&e);
         match e {
+            reports::ReportError::NothingLoaded(ref problems) => {
+                match problems.iter().find_map(reports::LoadError::hint) {
+                    Some(hint) => error.hint(hint),
+                    None => error,
+                }
+            }
             reports::ReportError::Mixed { .. } => error.hint("join them all the same with --mixed"),
             reports::ReportError::Unwritable { ref source, .. } if is_full(source) => {
                 CliError::machine("no report could be made")

@@ -86,10 +86,17 @@ fn asked<'c>(claims: &'c Claims, names: &[String]) -> Result<Vec<&'c Claim>, Cli
     };
     for name in names {
         if !claims.iter().any(|claim| bears(claim, name)) {
-            let mut known: BTreeSet<String> = claims.iter().map(|claim| claim.id.clone()).collect();
-            known.extend(claims.iter().flat_map(|claim| [claim.paper.clone(), claim.family()]));
-            let answers = |claim: &Claim| claim.answered_by.as_ref()?.experiment.clone();
-            known.extend(claims.iter().filter_map(answers));
+            let mut known: BTreeSet<String> = BTreeSet::new();
+            for claim in claims.iter() {
+                let (paper, family) = (claim.paper.clone(), claim.family());
+                // Who names a paper's figure means no paper.
+                if name.contains('/') {
+                    known.insert(format!("{paper}/{family}"));
+                    continue;
+                }
+                let experiment = claim.answered_by.as_ref().and_then(|binding| binding.experiment.clone());
+                known.extend([claim.id.clone(), paper, family].into_iter().chain(experiment));
+            }
             let error = CliError::usage(format!("no claim, paper, figure or experiment is called `{name}`"));
             // There are hundreds: a command shows them better than an error.
             let all = "`doorbell reproduce --list` shows all";

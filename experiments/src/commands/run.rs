@@ -49,7 +49,7 @@ pub fn run(args: &RunArgs, context: &Context) -> Result<(), CliError> {
         }
         spec.precision = None;
     }
-    spec.check().map_err(CliError::usage)?;
+    spec.check()?;
     if let Some(json) = &args.output.json {
         json.check()?;
     }

@@ -97,20 +97,52 @@ pub fn profile_for(
         .ok_or_else(|| CliError::check("the characterization left no profile"))
 }
 
+/// A rate, and half the width of its 95 % confidence interval as a share of it, where that is known: by batch means of one run.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Got {
+    /// Committed per second.
+    pub per_s: f64,
+    /// The half width.
+    pub ci_relative: Option<f64>,
+}
+
 /// What a verified search found.
 pub struct Verified {
-    /// Committed per second of the chosen plan.
-    pub chosen_per_s: f64,
+    /// The chosen plan.
+    pub chosen: Got,
     /// The best of all that ran.
-    pub best_per_s: f64,
+    pub best: Got,
     /// Its name.
-    pub best: String,
+    pub best_name: String,
 }
 
 impl Verified {
     /// Share of the best throughput that the choice loses; zero if it is the best.
     pub fn regret(&self) -> f64 {
-        if self.best_per_s > 0.0 { (1.0 - self.chosen_per_s / self.best_per_s).max(0.0) } else { 0.0 }
+        let Verified { chosen, best, .. } = self;
+        if best.per_s > 0.0 { (1.0 - chosen.per_s / best.per_s).max(0.0) } else { 0.0 }
+    }
+
+    /// Half the width of the regret's 95 % confidence interval, to first order; nothing if the choice is the best, or too little
+    /// was counted. Both runs had the same seed: what they share makes it too wide rather than too narrow.
+    pub fn regret_ci(&self) -> Option<f64> {
+        if self.best_name == TUNED {
+            return None;
+        }
+        let (chosen, best) = (self.chosen.ci_relative?, self.best.ci_relative?);
+        Some((1.0 - self.regret()) * chosen.hypot(best))
+    }
+
+    /// `1.2 % ± 0.8 %`.
+    pub fn told(&self) -> String {
+        let regret = format!("{:.1} %", 100.0 * self.regret());
+        match self.regret_ci() {
+            Some(ci) => {
+                format!("{regret} ± {:.1} % (95 % confidence, batch means of a run each)", 100.0 * ci)
+            }
+            None if self.best_name == TUNED => regret,
+            None => format!("{regret}, too little was counted to say how well that is known"),
+        }
     }
 }
 
@@ -126,17 +158,22 @@ pub fn run(args: &TuneArgs, context: &Context) -> Result<(), CliError> {
         return print(&settings::shown(&args.what.workload.workload)?);
     }
     args.what.workload.check()?;
+    if let Some(name) = args.named_twice() {
+        return Err(CliError::usage(format!("--protocol names {name} twice")).hint("name each once"));
+    }
     if let Some(json) = &args.output.json {
         json.check()?;
     }
     let spec = args.spec();
-    spec.check().map_err(CliError::usage)?;
+    spec.check()?;
     let fabric = Fabric::open(&spec.fabric, spec.seed)?;
     let name = spec.fabric.to_string().replace([':', '/'], "-");
     let home = Path::new("doorbell-out");
     let out = args.output.out.clone().unwrap_or_else(|| home.join(format!("tune-{}-{name}", spec.workload)));
     context.interrupt.listen()?;
-    search::tunable(&spec, &args.protocols())?;
+    for left_out in search::tunable(&spec, &args.protocols())? {
+        context.talk.say(format!("left out: {left_out}"));
+    }
     let profile = profile_for(&spec, &fabric, args.profile.as_ref(), home, context)?;
     let tuned = search_all(&spec, &args.protocols(), &fabric, &profile)?;
     let verified = keep(&tuned, &spec, &fabric, args.verify, args.jobs, &out, context)?;
@@ -216,14 +253,15 @@ pub fn keep(
                 }
                 run.passed(&context.command)?;
                 row.set("got_per_s", run.result.committed_per_s());
+                row.set("got_ci_relative", run.result.steadiness.and_then(|found| found.relative()));
                 row.set("got_mean_ns", run.result.stats.latency.mean_ns());
             }
             Ok(PointResult::of(row))
         },
         |dir| match regret_of(dir) {
             Some(verified) => json!({
-                "chosen_per_s": verified.chosen_per_s, "best_per_s": verified.best_per_s,
-                "best": verified.best, "regret": verified.regret(),
+                "chosen_per_s": verified.chosen.per_s, "best_per_s": verified.best.per_s,
+                "best": verified.best_name, "regret": verified.regret(), "regret_ci": verified.regret_ci(),
             }),
             None => json!({ "evaluated": tuned.tuning.evaluated }),
         },
@@ -248,14 +286,14 @@ pub fn file_stem(name: &str) -> String {
 
 fn regret_of(dir: &ResultDir) -> Option<Verified> {
     let rows = dir.rows(TableName::Points).ok()?;
-    let got = |row: &Row| row.get("got_per_s").and_then(|text| text.parse::<f64>().ok());
-    let chosen_per_s = rows.iter().find(|row| row.get("plan") == Some(TUNED)).and_then(got)?;
-    let best = rows.iter().filter_map(|row| Some((got(row)?, row))).max_by(|a, b| a.0.total_cmp(&b.0))?;
-    Some(Verified {
-        chosen_per_s,
-        best_per_s: best.0,
-        best: best.1.get("plan").unwrap_or_default().to_owned(),
-    })
+    let number = |row: &Row, column: &str| row.get(column)?.parse::<f64>().ok();
+    let got = |row: &Row| {
+        Some(Got { per_s: number(row, "got_per_s")?, ci_relative: number(row, "got_ci_relative") })
+    };
+    let chosen = rows.iter().find(|row| row.get("plan") == Some(TUNED)).and_then(got)?;
+    let ran = rows.iter().filter_map(|row| Some((got(row)?, row)));
+    let (best, row) = ran.max_by(|a, b| a.0.per_s.total_cmp(&b.0.per_s))?;
+    Some(Verified { chosen, best, best_name: row.get("plan").unwrap_or_default().to_owned() })
 }
 
 /// The document of `tune --json`.
@@ -276,10 +314,13 @@ fn document(tuned: &Tuned, verified: Option<&Verified>) -> Value {
         "choices": tuned.choices,
         "reasons": tuned.tuning.reasons,
         "flips": tuned.tuning.flips,
-        "got_per_s": verified.map(|v| v.chosen_per_s),
-        "best_per_s": verified.map(|v| v.best_per_s),
-        "best": verified.map(|v| v.best.clone()),
+        "got_per_s": verified.map(|v| v.chosen.per_s),
+        "got_ci_relative": verified.map(|v| v.chosen.ci_relative),
+        "best_per_s": verified.map(|v| v.best.per_s),
+        "best_ci_relative": verified.map(|v| v.best.ci_relative),
+        "best": verified.map(|v| v.best_name.clone()),
         "regret": verified.map(Verified::regret),
+        "regret_ci": verified.map(Verified::regret_ci),
     })
 }
 
@@ -337,13 +378,13 @@ fn shown(tuned: &Tuned, verified: Option<&Verified>, out: &Path) -> String {
     text.push_str(&why(&tuned.choices));
     if let Some(verified) = verified {
         text.push_str(&format!(
-            "\nverified: the chosen plan got {}, the best of all that ran ({}) got {}: regret {:.1} %\n",
-            human_rate(verified.chosen_per_s),
-            verified.best,
-            human_rate(verified.best_per_s),
-            100.0 * verified.regret()
+            "\nverified: the chosen plan got {}, the best of all that ran ({}) got {}: regret {}\n",
+            human_rate(verified.chosen.per_s),
+            verified.best_name,
+            human_rate(verified.best.per_s),
+            verified.told()
         ));
-        let faster = tuned.rivals.iter().skip(1).find(|rival| rival.name == verified.best);
+        let faster = tuned.rivals.iter().skip(1).find(|rival| rival.name == verified.best_name);
         if let Some(rival) = faster.filter(|_| verified.regret() > 0.0) {
             let plan = match rival.candidate.preset {
                 Some(preset) => preset.name().to_owned(),
@@ -357,4 +398,45 @@ fn shown(tuned: &Tuned, verified: Option<&Verified>, out: &Path) -> String {
     }
     text.push_str(&format!("\nplan file: {}\n", plan_path(out).display()));
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn verified(rates: [(f64, Option<f64>); 2], best_name: &str) -> Verified {
+        let [chosen, best] = rates.map(|(per_s, ci_relative)| Got { per_s, ci_relative });
+        Verified { chosen, best, best_name: best_name.to_owned() }
+    }
+
+    #[test]
+    fn a_regret_says_how_well_it_is_known() {
+        let told = |rates, name| verified(rates, name).told();
+        assert!(told([(98.0, Some(0.003)), (100.0, Some(0.004))], "farm").starts_with("2.0 % ± 0.5 % (95 %"),);
+        assert!(told([(98.0, None), (100.0, Some(0.004))], "farm").starts_with("2.0 %, too little"));
+        assert_eq!(told([(100.0, Some(0.01)), (100.0, Some(0.01))], TUNED), "0.0 %");
+    }
+
+    #[test]
+    fn who_is_beaten_says_how_to_run_the_one_that_is_faster() {
+        let mut spec = RunSpec { coroutines: Some(4), nodes: 3, threads: 1, ..RunSpec::default() };
+        spec.apply("fabric", &json!("sim:cx4-edr")).unwrap();
+        let fabric = Fabric::open(&spec.fabric, spec.seed).unwrap();
+        let tuned = search(&spec, &fabric, &Profile::shipped("cx4-edr").unwrap()).unwrap();
+        let text = |best: &str, got: f64| {
+            shown(&tuned, Some(&verified([(100.0, Some(0.01)), (got, Some(0.01))], best)), Path::new("out"))
+        };
+        for rival in tuned.rivals.iter().skip(1) {
+            let plan = match rival.candidate.preset {
+                Some(preset) => preset.name().to_owned(),
+                None => format!("out/{}.plan.yaml", file_stem(&rival.name)),
+            };
+            let line = format!("to run that one: `doorbell run --protocol occ --plan {plan}`, with");
+            let text = text(&rival.name, 102.0);
+            assert!(text.contains(&line) && text.contains("regret 2.0 % ± 1.4 %"), "no {line} in\n{text}");
+        }
+        assert!(tuned.rivals.iter().skip(1).any(|rival| rival.candidate.preset.is_none()));
+        assert!(!text(TUNED, 100.0).contains("to run that one"));
+    }
 }

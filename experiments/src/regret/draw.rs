@@ -182,7 +182,7 @@ mod tests {
             assert_eq!(given, combination(1, index));
             let mut spec = RunSpec::default();
             apply(&mut spec, &given).unwrap_or_else(|e| panic!("{index}: {e}"));
-            spec.check().unwrap_or_else(|e| panic!("{index}: {e}"));
+            spec.check().unwrap_or_else(|e| panic!("{index}: {}", e.why));
             transact::workload(&spec).unwrap_or_else(|e| panic!("{index} {given:?}: {}", e.message()));
             workloads.insert(spec.workload.clone());
             fabrics.insert(spec.fabric.to_string());

@@ -5,11 +5,11 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use phases::plan::{Needs, Plan, Preset};
+use phases::plan::{Needs, Plan, PlanFileError, Preset, check_name};
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 
-use crate::names::{nearest, plan_presets, suggest};
+use crate::names::{nearest, no_profile, plan_presets, suggest};
 use primitives::profile::Profile;
 
 /// Which NIC profile the simulator takes.
@@ -66,12 +66,7 @@ impl FromStr for FabricChoice {
                 match drawn {
                     Some(seed) => ProfileChoice::Drawn(seed),
                     None if Profile::NAMES.contains(&name) => ProfileChoice::Shipped(name.to_owned()),
-                    None => {
-                        let advice = suggest(name, Profile::NAMES);
-                        return Err(format!(
-                            "no NIC profile is called `{name}`; {advice}; a file's name ends in .yaml"
-                        ));
-                    }
+                    None => return Err(no_profile(name).join("; ")),
                 }
             })),
             ("sim", _) => Err(format!(
@@ -147,16 +142,18 @@ impl Inline {
     /// Reads a map.
     ///
     /// # Errors
-    /// In words: a name that is none or another plan's, or a preset that is not there. Phases are checked when it runs.
+    /// In words: a name that is none or another plan's, a preset that is not there, or what is no phase or no way to carry one.
+    /// Whether it fits protocol and fabric is checked when it runs.
     pub fn new(written: &serde_json::Map<String, Value>) -> Result<Inline, String> {
         let word = |key: &str| {
-            let word = |v: &Value| v.as_str().filter(|w| !w.trim().is_empty()).map(str::to_owned);
+            let word = |v: &Value| v.as_str().map(str::to_owned);
             written
                 .get(key)
                 .map(|v| word(v).ok_or_else(|| format!("{key}: a word is needed, not {v}")))
                 .transpose()
         };
         let name = word("name")?;
+        name.as_deref().map_or(Ok(()), check_name).map_err(|why| format!("name: {why}"))?;
         if let Some(name) = name.as_deref().filter(|name| name.parse::<PlanChoice>().is_ok()) {
             return Err(format!("name: `{name}` is another plan"));
         }
@@ -167,7 +164,9 @@ impl Inline {
         let like = word("like")?.map(preset).transpose()?;
         // By name, whatever order the file has: what is printed and kept must not hang on how the JSON library was built.
         let sorted: BTreeMap<String, Value> = written.clone().into_iter().collect();
-        Ok(Inline { written: sorted.into_iter().collect(), name, like })
+        let inline = Inline { written: sorted.into_iter().collect(), name, like };
+        inline.plan(&Needs::OCC, Plan::DEFAULT_COROUTINES)?;
+        Ok(inline)
     }
 
     /// The plan under a protocol, in which phases of `like` that it never runs are left out. Coroutines are as written, or
@@ -186,8 +185,12 @@ impl Inline {
         phases.extend(own.map(|(key, value)| (key.clone(), value.clone())));
         let says = |key: &str| phases.contains_key(key);
         let (says_coroutines, says_cache) = (says("coroutines"), says("location_cache"));
-        // JSON is YAML, so one parser reads both.
-        let mut plan = Plan::parse(&Value::Object(phases).to_string(), "plan").map_err(|e| e.to_string())?;
+        // JSON is YAML, so one parser reads both. Its places are those of no file.
+        let told = |error: PlanFileError| match error {
+            PlanFileError::Parse { mistake, .. } => mistake.what,
+            other => other.to_string(),
+        };
+        let mut plan = Plan::parse(&Value::Object(phases).to_string(), "plan").map_err(told)?;
         if !says_coroutines {
             plan.coroutines = coroutines;
         }
@@ -313,12 +316,12 @@ mod tests {
             (r#"{"name": "drtm-h"}"#, "`drtm-h` is another plan"),
             (r#"{"name": "my.yaml"}"#, "is another plan"),
             (r#"{"name": 3}"#, "a word is needed"),
+            (r#"{"name": " "}"#, "name: it is empty; a plan needs a name"),
             (r#"{"like": "drtmh"}"#, "did you mean `drtm-h`?"),
+            (r#"{"like": "farm", "lok": "one-sided"}"#, "unknown field `lok`"),
         ] {
             let got = inline(text).unwrap_err();
             assert!(got.contains(says), "{text}: {got}");
         }
-        let odd = inline(r#"{"like": "farm", "lok": "one-sided"}"#).unwrap();
-        assert!(odd.plan(&Needs::OCC, 5).unwrap_err().contains("lok"));
     }
 }

@@ -27,6 +27,7 @@ use serde_json::Value;
 
 use super::grid::{Axis, Point, expand};
 use super::limits;
+use super::places::{At, Places};
 use super::primitive::PrimitiveSpec;
 use super::run::{RunSpec, Span};
 use crate::error::CliError;
@@ -63,21 +64,20 @@ impl SpecKind {
 }
 
 /// A figure wanted: one column against one axis, a line for each value of another axis.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Figure {
     /// Its title; the question if not given.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
     /// An axis of the grid, or a column.
     pub x: String,
     /// A column of `points.csv`.
     pub y: String,
     /// An axis of the grid.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
     /// Which points, by axis; all of them if not given.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub at: BTreeMap<String, Value>,
 }
 
@@ -100,13 +100,16 @@ pub struct Experiment {
     /// The points, in order.
     #[serde(skip)]
     pub points: Vec<Point>,
+    /// Where it all is written.
+    #[serde(skip)]
+    pub places: Places,
 }
 
 /// The file as written. Values are checked afterwards, by the parsers that flags use.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Written {
-    question: Spanned<String>,
+    question: Option<Spanned<String>>,
     #[serde(default)]
     kind: SpecKind,
     fabric: Option<Spanned<Value>>,
@@ -143,7 +146,19 @@ struct Written {
     #[serde(default)]
     grid: Entries<Vec<Spanned<Value>>>,
     #[serde(default)]
-    figures: Vec<Spanned<Figure>>,
+    figures: Vec<WrittenFigure>,
+}
+
+/// A figure as written.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WrittenFigure {
+    title: Option<String>,
+    x: Spanned<String>,
+    y: Spanned<String>,
+    by: Option<Spanned<String>>,
+    #[serde(default)]
+    at: Entries<Spanned<Value>>,
 }
 
 impl Experiment {
@@ -161,8 +176,10 @@ impl Experiment {
     /// With file, line and column.
     pub fn parse(document: &Document) -> Result<Experiment, CliError> {
         let written: Written = document.parse()?;
-        if written.question.value.trim().is_empty() {
-            return Err(document.error(&written.question, "an experiment needs a question"));
+        const QUESTION: &str = "an experiment needs a question";
+        let question = written.question.as_ref().ok_or_else(|| document.error_at(1, 1, QUESTION))?;
+        if question.value.trim().is_empty() {
+            return Err(document.error(question, QUESTION));
         }
         let base = base(document, &written)?;
         let grid = grid(document, &base, &written.grid)?;
@@ -173,10 +190,17 @@ impl Experiment {
             return Err(document.error(count, "combinations: they are drawn for `kind: regret` alone"));
         }
         let figures = figures(document, written.kind, &grid, &written.figures)?;
+        let places = places(document, &written);
         let points = match written.kind {
             SpecKind::Regret => drawn(document, &written, base.seed)?,
-            _ => expand(&base, &grid).map_err(|why| CliError::usage(format!("{}: {why}", document.name)))?,
+            _ => expand(&base, &grid).map_err(|why| match written.grid.0.first() {
+                Some((axis, _)) => document.error(axis, format!("grid: {why}")),
+                None => CliError::usage(format!("{}: {why}", document.name)),
+            })?,
         };
+        for point in &points {
+            point.spec.check().map_err(|unfit| places.blame(point, unfit.keys, unfit.into()))?;
+        }
         let combinations = written.combinations.map(|count| count.value);
         let real = points.iter().filter(|point| !point.spec.fabric.virtual_time()).count();
         if real != 0 && real != points.len() {
@@ -186,13 +210,14 @@ impl Experiment {
             );
         }
         Ok(Experiment {
-            question: written.question.value,
+            question: question.value.clone(),
             kind: written.kind,
             base,
             grid,
             combinations,
             figures,
             points,
+            places,
         })
     }
 
@@ -256,6 +281,19 @@ impl Written {
             ("peers", &self.peers),
             ("optimizations", &self.optimizations),
         ]
+    }
+}
+
+fn places(document: &Document, written: &Written) -> Places {
+    fn at<T>(value: &Spanned<T>) -> At {
+        (value.referenced.line(), value.referenced.column())
+    }
+    let base = written.of_base().into_iter();
+    let axes = written.grid.0.iter();
+    Places {
+        document: document.clone(),
+        base: base.filter_map(|(key, value)| Some((key.to_owned(), at(value.as_ref()?)))).collect(),
+        axes: axes.map(|(name, values)| (name.value.clone(), values.iter().map(at).collect())).collect(),
     }
 }
 
@@ -343,7 +381,6 @@ fn drawn(document: &Document, written: &Written, seed: u64) -> Result<Vec<Point>
         .map(|index| {
             let mut spec = RunSpec::default();
             draw::apply(&mut spec, &draw::combination(seed, index))
-                .and_then(|()| spec.check())
                 .map_err(|why| CliError::check(format!("combination {index}: {why}")))?;
             Ok(Point { index, at: Vec::new(), spec, against_all: true })
         })
@@ -396,38 +433,48 @@ fn figures(
     document: &Document,
     kind: SpecKind,
     axes: &[Axis],
-    written: &[Spanned<Figure>],
+    written: &[WrittenFigure],
 ) -> Result<Vec<Figure>, CliError> {
     let axis_names: Vec<&str> = axes.iter().map(|axis| axis.name.as_str()).collect();
-    let columns = point_columns(kind.results());
-    for figure in written {
-        let Figure { x, y, by, .. } = &figure.value;
-        let refused = |what: &str, name: &str, known: &[&str]| {
-            let advice =
-                if known.is_empty() { "the grid has no axes".to_owned() } else { suggest(name, known) };
-            Err(document.error(figure, format!("figure: {what} `{name}` is not there; {advice}")))
+    let columns = &point_columns(kind.results())[..];
+    for WrittenFigure { x, y, by, at, .. } in written {
+        let refused = |what: &str, name: &Spanned<String>, known: &[&str]| {
+            let advice = if known.is_empty() {
+                "the grid has no axes".to_owned()
+            } else {
+                suggest(&name.value, known)
+            };
+            Err(document.error(name, format!("figure: {what} `{}` is not there; {advice}", name.value)))
         };
-        if !columns.contains(&y.as_str()) {
+        if !columns.contains(&y.value.as_str()) {
             return refused("column", y, columns);
         }
-        if !axis_names.contains(&x.as_str()) && !columns.contains(&x.as_str()) {
+        if !axis_names.contains(&x.value.as_str()) && !columns.contains(&x.value.as_str()) {
             return refused("axis or column", x, &axis_names);
         }
-        if let Some(by) = by.as_ref().filter(|by| !axis_names.contains(&by.as_str())) {
+        if let Some(by) = by.as_ref().filter(|by| !axis_names.contains(&by.value.as_str())) {
             return refused("axis", by, &axis_names);
         }
-        for (name, value) in &figure.value.at {
-            let Some(axis) = axes.iter().find(|axis| axis.name == *name) else {
+        for (name, value) in &at.0 {
+            let Some(axis) = axes.iter().find(|axis| axis.name == name.value) else {
                 return refused("axis", name, &axis_names);
             };
             // A plan written out goes by its name.
-            let is = |v: &Value| v == value || v.get("name").is_some_and(|named| named == value);
+            let is = |v: &Value| *v == value.value || v.get("name") == Some(&value.value);
             if !axis.values.iter().any(is) {
-                return Err(document.error(figure, format!("figure: no value of {name} is {value}")));
+                let why = format!("figure: no value of {} is {}", name.value, value.value);
+                return Err(document.error(value, why));
             }
         }
     }
-    Ok(written.iter().map(|figure| figure.value.clone()).collect())
+    let drawn = |figure: &WrittenFigure| Figure {
+        title: figure.title.clone(),
+        x: figure.x.value.clone(),
+        y: figure.y.value.clone(),
+        by: figure.by.as_ref().map(|by| by.value.clone()),
+        at: figure.at.0.iter().map(|(name, value)| (name.value.clone(), value.value.clone())).collect(),
+    };
+    Ok(written.iter().map(drawn).collect())
 }
 
 /// A map in the order written.
@@ -538,21 +585,38 @@ mod tests {
                 "set: {zipf_theta: 0.5}\ngrid:\n  workload: [ycsb, smallbank]\n",
                 "a.yaml:3:7: zipf_theta: workload smallbank has no parameter",
             ),
-            ("figures: [{x: nodes, y: speed}]\n", "a.yaml:3:11: figure: column `speed`"),
+            ("figures: [{x: nodes, y: speed}]\n", "a.yaml:3:25: figure: column `speed`"),
             (
                 "figures: [{x: nodes, y: committed_per_s, by: plan}]\n",
                 "figure: axis `plan` is not there; the grid has no axes",
             ),
+            (
+                "grid: {nodes: [3, 4]}\nfigures:\n  - {x: nods, y: committed_per_s}\n",
+                "a.yaml:5:9: figure: axis or column `nods` is not there; did you mean `nodes`?",
+            ),
             ("figures: [{x: nodes, y: committed_per_s, colour: red}]\n", "a.yaml:3:42: unknown field"),
             (
                 "grid: {nodes: [3, 4]}\nfigures: [{x: nodes, y: committed_per_s, at: {nodes: 5}}]\n",
-                "a.yaml:4:11: figure: no value of nodes is 5",
+                "a.yaml:4:54: figure: no value of nodes is 5",
             ),
             (
                 "grid: {nodes: [3, 4]}\nfigures: [{x: nodes, y: committed_per_s, at: {nods: 3}}]\n",
-                "axis `nods` is not there; did you mean `nodes`?",
+                "a.yaml:4:47: figure: axis `nods` is not there; did you mean `nodes`?",
             ),
-            ("nodes: 2\n", "a.yaml: the only point: 3 copies of each record need 3 nodes"),
+            ("nodes: 2\n", "a.yaml:3:8: the only point: 3 copies of each record need 3 nodes"),
+            (
+                "grid:\n  nodes: [9, 4]\n  replicas: [1, 9]\n",
+                "a.yaml:5:17: point 3 of the grid, nodes=4 replicas=9: 9 copies of each record need 9 nodes",
+            ),
+            (
+                "grid:\n  plan:\n    - {name: x, lok: one-sided}\n",
+                "a.yaml:5:7: grid.plan: unknown field `lok`, expected one of",
+            ),
+            (
+                "plan: {name: '', lock: one-sided}\n",
+                "a.yaml:3:7: plan: name: it is empty; a plan needs a name",
+            ),
+            ("plan: {lock: one-handed}\n", "a.yaml:3:7: plan: unknown variant `one-handed`"),
         ] {
             let got = refused(text);
             assert!(got.contains(says), "{text:?}\n  wanted {says}\n  got    {got}");
@@ -566,7 +630,10 @@ mod tests {
             assert!(error.message().contains(says), "{}", error.message());
         }
         assert_eq!(parse("question: why\nkind: regret\n").unwrap().points.len(), 500);
-        assert!(parse("fabric: loopback\n").unwrap_err().message().contains("question"));
+        assert_eq!(
+            parse("fabric: loopback\n").unwrap_err().message(),
+            "a.yaml:1:1: an experiment needs a question"
+        );
         assert!(parse("question: ' '\n").unwrap_err().message().contains("needs a question"));
     }
 }

@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::limits::{self, Limit};
-use super::run::{RunSpec, number, text};
+use super::run::{RunSpec, Unfit, number, text};
 use crate::names::suggest;
 
 const PAYLOAD: Limit = Limit { what: "byte of payload", usual: 64, most: 1 << 16 };
@@ -148,29 +148,44 @@ impl PrimitiveSpec {
     ///
     /// # Errors
     /// In words.
-    pub fn check(&self, run: &RunSpec) -> Result<(), String> {
+    pub fn check(&self, run: &RunSpec) -> Result<(), Unfit> {
         if run.nodes < 2 {
-            return Err("primitive benchmarks need at least two nodes: one has nobody to ask".to_owned());
+            return Err(Unfit::new(
+                &["nodes"],
+                "primitive benchmarks need at least two nodes: one has nobody to ask",
+            ));
         }
         if self.servers >= run.nodes {
-            return Err(format!("of {} nodes, {} cannot all be servers", run.nodes, self.servers));
+            return Err(Unfit::new(
+                &["servers", "nodes"],
+                format!("of {} nodes, {} cannot all be servers", run.nodes, self.servers),
+            ));
         }
         let two_sided = self.verb.starts_with("rpc");
         let own = self.peers == PEERS[1];
         if own && (two_sided || self.servers > 0) {
-            return Err("peers: own is for one-sided verbs without servers of their own".to_owned());
+            return Err(Unfit::new(
+                &["peers", "verb", "servers"],
+                "peers: own is for one-sided verbs without servers of their own",
+            ));
         }
         if self.verb == "cpu-cas" && !own {
-            return Err("a CPU swaps words of its own node: say peers: own".to_owned());
+            return Err(Unfit::new(&["peers", "verb"], "a CPU swaps words of its own node: say peers: own"));
         }
         if two_sided && self.payload > CALL_PAYLOAD_MOST {
-            return Err(format!(
-                "a call is one datagram and carries at most {CALL_PAYLOAD_MOST} B, not {}",
-                self.payload
+            return Err(Unfit::new(
+                &["payload", "verb"],
+                format!(
+                    "a call is one datagram and carries at most {CALL_PAYLOAD_MOST} B, not {}",
+                    self.payload
+                ),
             ));
         }
         if self.optimizations.is_some() && !two_sided && !matches!(self.verb.as_str(), "read" | "write") {
-            return Err(format!("the optimization ladder has no {} of ten objects", self.verb));
+            return Err(Unfit::new(
+                &["optimizations", "verb"],
+                format!("the optimization ladder has no {} of ten objects", self.verb),
+            ));
         }
         Ok(())
     }
@@ -271,10 +286,15 @@ mod tests {
         assert!(spec.apply("payload", &json!(0)).unwrap_err().contains("at least 1"));
         assert!(spec.apply("optimizations", &json!("+magic")).is_err());
         assert!(spec.apply("plan", &json!("farm")).unwrap_err().contains("cannot be set"));
-        assert!(spec.check(&RunSpec { nodes: 1, ..RunSpec::default() }).unwrap_err().contains("two nodes"));
+        assert!(
+            spec.check(&RunSpec { nodes: 1, ..RunSpec::default() }).unwrap_err().why.contains("two nodes")
+        );
         spec.servers = 3;
         assert!(
-            spec.check(&RunSpec { nodes: 3, ..RunSpec::default() }).unwrap_err().contains("all be servers")
+            spec.check(&RunSpec { nodes: 3, ..RunSpec::default() })
+                .unwrap_err()
+                .why
+                .contains("all be servers")
         );
         for verb in ["rpc", "rpc-write"] {
             let mut spec = PrimitiveSpec::default();
@@ -282,7 +302,7 @@ mod tests {
             spec.apply("payload", &json!(CALL_PAYLOAD_MOST)).unwrap();
             spec.check(&RunSpec::default()).unwrap();
             spec.apply("payload", &json!(CALL_PAYLOAD_MOST + 1)).unwrap();
-            assert!(spec.check(&RunSpec::default()).unwrap_err().contains("at most 4032 B, not 4033"));
+            assert!(spec.check(&RunSpec::default()).unwrap_err().why.contains("at most 4032 B, not 4033"));
         }
     }
 }

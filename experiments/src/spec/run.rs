@@ -52,6 +52,28 @@ impl Serialize for Span {
     }
 }
 
+/// Values that do not fit together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unfit {
+    /// The keys that could mend it, the likeliest first.
+    pub keys: &'static [&'static str],
+    /// Why, in words.
+    pub why: String,
+}
+
+impl Unfit {
+    /// Over these keys.
+    pub fn new(keys: &'static [&'static str], why: impl Into<String>) -> Unfit {
+        Unfit { keys, why: why.into() }
+    }
+}
+
+impl From<Unfit> for CliError {
+    fn from(unfit: Unfit) -> CliError {
+        CliError::usage(unfit.why)
+    }
+}
+
 /// Everything that decides one run; equal values give equal results on a simulated fabric.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RunSpec {
@@ -231,29 +253,31 @@ impl RunSpec {
     /// Checks what single values cannot know.
     ///
     /// # Errors
-    /// In words.
-    pub fn check(&self) -> Result<(), String> {
+    /// In words, with the keys.
+    pub fn check(&self) -> Result<(), Unfit> {
         let each = self.coroutines.unwrap_or(limits::COROUTINES.usual);
         let coroutines = u64::from(self.nodes) * u64::from(self.threads) * u64::from(each);
         if coroutines > limits::COROUTINES_IN_ALL {
-            return Err(format!(
+            let why = format!(
                 "{} nodes × {} threads × {} coroutines are {coroutines} coroutines; the limit is {}",
                 self.nodes,
                 self.threads,
                 each,
                 limits::COROUTINES_IN_ALL
-            ));
+            );
+            return Err(Unfit::new(&["coroutines", "threads", "nodes"], why));
         }
         if let Some(primitive) = &self.primitive {
             return primitive.check(self);
         }
         if self.replicas > self.nodes {
-            return Err(format!(
+            let why = format!(
                 "{} copies of each record need {} nodes, there {}; use fewer replicas or more nodes",
                 self.replicas,
                 self.replicas,
                 if self.nodes == 1 { "is 1".to_owned() } else { format!("are {}", self.nodes) }
-            ));
+            );
+            return Err(Unfit::new(&["replicas", "nodes"], why));
         }
         Ok(())
     }
@@ -324,9 +348,9 @@ mod tests {
     #[test]
     fn sizes_are_checked_together() {
         let spec = RunSpec { nodes: 1, ..RunSpec::default() };
-        assert!(spec.check().unwrap_err().contains("need 3 nodes, there is 1"));
+        assert!(spec.check().unwrap_err().why.contains("need 3 nodes, there is 1"));
         let spec = RunSpec { nodes: 1024, threads: 512, coroutines: Some(4_096), ..RunSpec::default() };
-        assert!(spec.check().unwrap_err().contains("2147483648 coroutines"));
+        assert!(spec.check().unwrap_err().why.contains("2147483648 coroutines"));
         assert_eq!(Span::from_ns(1_500_000).to_string(), "1500us");
     }
 }

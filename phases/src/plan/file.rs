@@ -13,6 +13,7 @@ use std::path::Path;
 #[serde(deny_unknown_fields)]
 pub struct PlanFile {
     /// Short name, used in tables and figures.
+    #[serde(deserialize_with = "named")]
     pub name: String,
     /// Who chose it: `preset`, `doorbell tune`, or a person.
     pub chosen_by: String,
@@ -48,6 +49,20 @@ pub struct Prediction {
     pub latency_mean_ns: f64,
     /// The resource that limits the rate.
     pub bottleneck: String,
+}
+
+/// Refuses what tables and figures could not show.
+///
+/// # Errors
+/// In words.
+pub fn check_name(name: &str) -> Result<(), &'static str> {
+    if name.trim().is_empty() { Err("it is empty; a plan needs a name") } else { Ok(()) }
+}
+
+fn named<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    let name = String::deserialize(deserializer)?;
+    check_name(&name).map_err(|why| de::Error::custom(format_args!("name: {why}")))?;
+    Ok(name)
 }
 
 /// The protocol of predictions that do not say: there was a time when the model knew no other.

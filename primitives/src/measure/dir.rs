@@ -19,7 +19,8 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use super::files::remove_temporaries;
-use super::table::{Cells, Table};
+use super::sheet::Cells;
+use super::table::Table;
 use super::{Histogram, Kind, ResultError, Row, RunRecord, TableName, columns, write_atomic};
 use crate::place::Mistake;
 
@@ -125,7 +126,8 @@ impl ResultDir {
     /// [`ResultError::Io`] or [`ResultError::Damaged`], the latter also if a build with other columns wrote it.
     pub fn read(path: &Path, record: &RunRecord, table: TableName) -> Result<Vec<Row>, ResultError> {
         let columns = columns(record.kind, table, &[]);
-        let rows = Table::read(&path.join(table.file()), &columns)?;
+        let rows =
+            Table::read(&path.join(table.file()), &columns, record.rules(table, &|p| record.holds(p)))?;
         let named = |cells: Cells| {
             columns.iter().cloned().zip(cells).fold(Row::new(), |row, (column, cell)| row.with(column, cell))
         };
@@ -209,7 +211,8 @@ impl ResultDir {
         // `points.csv` is the last: rows of a point that is not in it are dropped when the directory is opened again.
         for index in 0..self.tables.len() {
             let path = self.path.join(self.names[index].file());
-            let mut rows = Table::read(&path, self.tables[index].columns())?;
+            let rules = self.record.rules(self.names[index], &|_| true);
+            let mut rows = Table::read(&path, self.tables[index].columns(), rules)?;
             // A gathering that failed half way may have left some that still wait.
             rows.retain(|(point, _)| matches!(self.done.get(point), Some(None)));
             for (&point, cells) in &self.done {
@@ -264,7 +267,8 @@ impl ResultDir {
     pub fn rows(&self, table: TableName) -> Result<Vec<Row>, ResultError> {
         let Some(index) = self.names.iter().position(|&name| name == table) else { return Ok(Vec::new()) };
         let columns = self.tables[index].columns();
-        let (_, rows) = Table::open(self.path.join(table.file()), columns.to_vec())?;
+        let rules = self.record.rules(table, &|_| true);
+        let rows = Table::read(&self.path.join(table.file()), columns, rules)?;
         let named = |cells: Cells| {
             columns.iter().cloned().zip(cells).fold(Row::new(), |row, (column, cell)| row.with(column, cell))
         };
@@ -347,19 +351,16 @@ impl ResultDir {
         }
         let mut found = Vec::new();
         for &name in self.names {
-            let (table, rows) =
-                Table::open(self.path.join(name.file()), columns(self.record.kind, name, axes))?;
+            let holds = |point| self.record.holds(point);
+            let rules = self.record.rules(name, &holds);
+            let columns = columns(self.record.kind, name, axes);
+            let (table, rows) = Table::open(self.path.join(name.file()), columns, rules)?;
             self.tables.push(table);
             found.push(rows);
         }
         // Only a row in `points.csv`, the last of the tables, makes a point count.
         let mut settled: BTreeMap<u64, PointCells> = BTreeMap::new();
         for &(point, _) in found.last().into_iter().flatten() {
-            if !self.record.holds(point) || settled.contains_key(&point) {
-                let what = format!("point {point} is there twice or not part of the run");
-                let mistake = Mistake::somewhere(what);
-                return Err(ResultError::Damaged { path: self.path.join("points.csv"), mistake });
-            }
             settled.insert(point, vec![Vec::new(); self.names.len()]);
         }
         let mut strays = false;
@@ -425,12 +426,13 @@ impl ResultDir {
 }
 
 /// The record to go on with, or the reason why this is another run. It stays the record of the build and
-/// machine that began it; who went on is noted, unless nothing was left to do.
+/// machine that began it; who went on is noted, unless nothing was left to do. What its points are shown by is as asked for now.
 fn resume(path: &Path, record: RunRecord) -> Result<RunRecord, ResultError> {
     let mut old = RunRecord::read(path)?;
     if let Some(differs) = record.differs_from(&old) {
         return Err(ResultError::OtherRun { path: path.to_owned(), differs });
     }
+    (old.title, old.question, old.spec) = (record.title, record.question, record.spec);
     let mut note = |text: String| {
         if !old.complete && !old.notes.contains(&text) {
             old.notes.push(text);

@@ -6,7 +6,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Machine, ResultError, Shard, write_atomic};
+use super::sheet::Rules;
+use super::{Machine, ResultError, Shard, TableName, known_columns, write_atomic};
 use crate::place::Mistake;
 use crate::profile::{Profile, SourceCounts};
 
@@ -75,7 +76,7 @@ pub struct RunRecord {
     pub question: Option<String>,
     /// The command line that repeats it.
     pub command: String,
-    /// Everything that was asked for; equal specs are the same run.
+    /// Everything that was asked for. Equal specs are the same run; [`deciding`] says what of them counts.
     pub spec: Value,
     /// Seed of every random draw.
     pub seed: u64,
@@ -182,17 +183,24 @@ impl RunRecord {
         point < self.points_expected && self.shard.is_none_or(|shard| shard.holds(point))
     }
 
+    /// What a table of this run keeps to; `holds` are the points that may be there.
+    pub(super) fn rules<'a>(&self, table: TableName, holds: &'a dyn Fn(u64) -> bool) -> Rules<'a> {
+        Rules { known: known_columns(self.kind, table), once: (table == TableName::Points).then_some(holds) }
+    }
+
     /// Points that are to be measured in this directory.
     pub fn points_here(&self) -> u64 {
         (0..self.points_expected).filter(|&point| self.holds(point)).count() as u64
     }
 
     /// What makes `other` a different run, or `None` if it is the same one: kind, fabric, profile, seed, shard and
-    /// spec decide; commit, machine and time do not.
+    /// what decides of the spec; commit, machine and time do not.
     pub fn differs_from(&self, other: &RunRecord) -> Option<String> {
         // Through text and back: numbers compare as they are once they have been in a file.
         let spec = |record: &RunRecord| {
-            serde_json::to_string(&record.spec).ok().and_then(|t| serde_json::from_str::<Value>(&t).ok())
+            serde_json::to_string(&deciding(&record.spec))
+                .ok()
+                .and_then(|t| serde_json::from_str::<Value>(&t).ok())
         };
         let hash = |record: &RunRecord| record.profile.as_ref().map(|p| p.hash.clone());
         if self.kind != other.kind {
@@ -205,7 +213,7 @@ impl RunRecord {
             Some(format!("its seed is {}, this one's {}", other.seed, self.seed))
         } else if spec(self) != spec(other) {
             Some(
-                first_difference(&other.spec, &self.spec, "")
+                first_difference(&deciding(&other.spec), &deciding(&self.spec), "")
                     .unwrap_or_else(|| "its spec differs".to_owned()),
             )
         } else if self.shard != other.shard {
@@ -217,6 +225,16 @@ impl RunRecord {
             None
         }
     }
+}
+
+/// What of a spec decides its points: all but the question and the figures of an experiment, which may change when points are
+/// measured.
+pub fn deciding(spec: &Value) -> Value {
+    let mut spec = spec.clone();
+    if let Value::Object(keys) = &mut spec {
+        keys.retain(|key, _| !matches!(key.as_str(), "question" | "figures"));
+    }
+    spec
 }
 
 /// The first place where two specs differ, in words.

@@ -6,7 +6,10 @@
 use super::cpu::CpuOverlay;
 use super::nic::NicOverlay;
 use super::{Profile, ProfileError};
+use crate::place::Place;
 use serde::Deserialize;
+use serde_yaml::Spanned;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// What every file is first asked for.
@@ -65,8 +68,14 @@ fn identity(path: &Path) -> String {
     path.canonicalize().unwrap_or_else(|_| path.to_owned()).display().to_string()
 }
 
-/// Parses a text whose origin is the last link of `chain`. Numbers are not validated yet.
+/// Parses and validates a text whose origin is the last link of `chain`.
 pub(super) fn parse(text: &str, origin: &str, chain: Chain) -> Result<Profile, ProfileError> {
+    let profile = read_from(text, origin, chain)?;
+    profile.validate_as(origin, Some(text))?;
+    Ok(profile)
+}
+
+fn read_from(text: &str, origin: &str, chain: Chain) -> Result<Profile, ProfileError> {
     fn yaml<T: serde::de::DeserializeOwned>(text: &str, origin: &str) -> Result<T, ProfileError> {
         serde_yaml::from_str(text)
             .map_err(|e| ProfileError::Parse { origin: origin.to_owned(), mistake: crate::yaml::mistake(&e) })
@@ -94,6 +103,20 @@ fn extended(name: &str, chain: Chain) -> Result<Profile, ProfileError> {
     chain.folder = path.parent().map(Path::to_owned);
     let text = read(&path)?;
     parse(&text, &path.display().to_string(), chain)
+}
+
+/// Where a text has a number, if it says it itself.
+pub(super) fn place_of(text: &str, section: &str, name: &str) -> Option<Place> {
+    #[derive(Deserialize)]
+    struct Sections {
+        #[serde(default)]
+        nic: BTreeMap<String, Spanned<serde_json::Value>>,
+        #[serde(default)]
+        cpu: BTreeMap<String, Spanned<serde_json::Value>>,
+    }
+    let sections: Sections = serde_yaml::from_str(text).ok()?;
+    let numbers = if section == "nic" { sections.nic } else { sections.cpu };
+    numbers.get(name).map(|number| Place::new(number.referenced.line(), number.referenced.column()))
 }
 
 /// Reads a profile file.

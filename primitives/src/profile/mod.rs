@@ -22,7 +22,7 @@ pub use nic::{Interface, NicProfile, Primitive};
 pub(crate) use nic::{READ_REQUEST_MAX, headers};
 pub use quantity::{Quantity, Source, Unit};
 
-use crate::place::Mistake;
+use crate::place::{Mistake, Place};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 use std::sync::OnceLock;
@@ -76,7 +76,7 @@ pub enum ProfileError {
         mistake: Mistake,
     },
     /// A number that no hardware has.
-    #[error("profile {origin}: {field} = {value} {unit}: {why}", unit = .unit.name())]
+    #[error("{}", self.told())]
     Impossible {
         /// File or name the text came from.
         origin: String,
@@ -88,6 +88,8 @@ pub enum ProfileError {
         unit: Unit,
         /// What is wrong.
         why: String,
+        /// Where it is written, if it is in a text.
+        place: Option<Place>,
     },
     /// Profiles that extend each other.
     #[error("profile {origin} extends itself: {chain}", origin = .chain[0], chain = .chain.join(" -> "))]
@@ -101,6 +103,30 @@ pub enum ProfileError {
         /// The name.
         name: String,
     },
+}
+
+impl ProfileError {
+    /// What is wrong with a text, and whose text it is.
+    pub fn mistake(&self) -> Option<(&str, Mistake)> {
+        match self {
+            ProfileError::Parse { origin, mistake } => Some((origin, mistake.clone())),
+            ProfileError::Impossible { origin, field, value, unit, why, place: Some(place) } => {
+                let what = format!("{field} = {value} {}: {why}", unit.name());
+                Some((origin, Mistake::at(*place, what)))
+            }
+            _ => None,
+        }
+    }
+
+    fn told(&self) -> String {
+        match (self.mistake(), self) {
+            (Some((origin, mistake)), _) => mistake.told(origin),
+            (None, ProfileError::Impossible { origin, field, value, unit, why, .. }) => {
+                format!("profile {origin}: {field} = {value} {}: {why}", unit.name())
+            }
+            _ => String::new(),
+        }
+    }
 }
 
 impl Profile {
@@ -136,9 +162,7 @@ impl Profile {
     pub fn load(path: &Path) -> Result<Profile, ProfileError> {
         let text = load::read(path)?;
         let origin = path.display().to_string();
-        let profile = load::parse(&text, &origin, load::Chain::file(path))?;
-        profile.validate_as(&origin, true)?;
-        Ok(profile)
+        load::parse(&text, &origin, load::Chain::file(path))
     }
 
     /// Parses and validates a profile; `origin` names it in errors.
@@ -146,9 +170,7 @@ impl Profile {
     /// # Errors
     /// When the text is not a profile (with line and column), extends itself, or holds impossible numbers.
     pub fn parse(text: &str, origin: &str) -> Result<Profile, ProfileError> {
-        let profile = load::parse(text, origin, load::Chain::start(origin))?;
-        profile.validate_as(origin, true)?;
-        Ok(profile)
+        load::parse(text, origin, load::Chain::start(origin))
     }
 
     /// The profile as YAML.
@@ -168,10 +190,11 @@ impl Profile {
     /// # Errors
     /// Names the first impossible number.
     pub fn validate(&self) -> Result<(), ProfileError> {
-        self.validate_as(&self.name, false)
+        self.validate_as(&self.name, None)
     }
 
-    fn validate_as(&self, origin: &str, bounds: bool) -> Result<(), ProfileError> {
+    /// Of a profile that was read, `text` has its places, and its numbers are held to the bounds of a fit.
+    fn validate_as(&self, origin: &str, text: Option<&str>) -> Result<(), ProfileError> {
         for (section, entry) in self.entries() {
             let why = if entry.quantity.unit != entry.unit {
                 Some(format!("the unit must be {}", entry.unit.name()))
@@ -181,7 +204,7 @@ impl Profile {
                 entry
                     .range
                     .refuse(entry.quantity.value, entry.unit)
-                    .or_else(|| if bounds { entry.refuse_free() } else { None })
+                    .or_else(|| if text.is_some() { entry.refuse_free() } else { None })
             };
             if let Some(why) = why {
                 return Err(ProfileError::Impossible {
@@ -190,6 +213,7 @@ impl Profile {
                     value: entry.quantity.value,
                     unit: entry.quantity.unit,
                     why,
+                    place: text.and_then(|text| load::place_of(text, section, entry.name)),
                 });
             }
         }

@@ -178,7 +178,21 @@ fn a_profile_that_extends_another_says_only_what_differs() {
     let error = refusal(
         "extends: cx4-edr\nname: m\ndescription: d\nnic:\n  mtu: {value: 0, unit: B, source: assumed, ref: x}\n",
     );
-    assert!(error.contains("nic.mtu"), "{error}");
+    assert!(error.starts_with("here:5:8: nic.mtu = 0 B: must be"), "{error}");
+    // A number that nobody wrote there has its place where it was written.
+    let bad = TEXT.lines().position(|l| l.starts_with("  pcie_read:")).unwrap();
+    let text: Vec<String> =
+        TEXT.lines()
+            .map(|l| {
+                if l.starts_with("  pcie_read:") {
+                    l.replacen("value: ", "value: -", 1)
+                } else {
+                    l.to_owned()
+                }
+            })
+            .collect();
+    let error = refusal(&text.join("\n"));
+    assert!(error.starts_with(&format!("here:{}:14: nic.pcie_read = -", bad + 1)), "{error}");
 }
 
 #[test]

@@ -25,6 +25,7 @@ struct Group {
 struct Bar {
     group: Group,
     plan: String,
+    ink: Ink,
     rate: f64,
     parts: Vec<(String, f64)>,
 }
@@ -169,6 +170,7 @@ fn bars_of(results: &Results, joined: &DataFrame, part: &str, value: &str) -> Fr
                 fabric: results.record.fabric.clone(),
                 provenance: results.record.provenance,
             },
+            ink: results.record.ink().unwrap_or_else(|| ink::for_name(&plan[first])),
             plan: crate::plan::short(&plan[first]),
             rate: rates[first].unwrap_or(0.0),
             parts: rows
@@ -195,11 +197,7 @@ fn figure(bars: &[Bar], title: &str, read: fn(f64) -> String) -> Figure {
         let row = |bar: &&Bar| {
             let total: f64 = bar.parts.iter().map(|p| p.1).sum();
             let cells = bar.parts.iter().map(|(part, size)| (*size, ink_of(part), read(*size))).collect();
-            Row {
-                name: bar.plan.clone(),
-                ink: ink::for_name(&bar.plan),
-                cells: vec![Cell::Stack(cells, read(total))],
-            }
+            Row { name: bar.plan.clone(), ink: bar.ink, cells: vec![Cell::Stack(cells, read(total))] }
         };
         Panel {
             title: group.title.clone(),

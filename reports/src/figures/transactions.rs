@@ -69,6 +69,7 @@ pub struct PlanRow {
     pub runs: f64,
     /// One of them was measured on a busy machine.
     pub busy: bool,
+    ink: Option<Ink>,
     values: BTreeMap<&'static str, f64>,
 }
 
@@ -137,7 +138,7 @@ pub fn cohorts(results: &[&Results]) -> Framed<Vec<Cohort>> {
     let mut cohorts = Vec::new();
     for wanted in distinct((0..plans.height()).map(key)) {
         let mask: BooleanChunked = (0..plans.height()).map(|row| key(row) == wanted).collect();
-        cohorts.push(cohort(&wanted, plans.filter(&mask)?)?);
+        cohorts.push(cohort(&wanted, plans.filter(&mask)?, results)?);
     }
     cohorts.sort_by_key(|c| match (c.provenance, c.fabric.as_str()) {
         (Provenance::Measured, "loopback") => 2,
@@ -147,16 +148,20 @@ pub fn cohorts(results: &[&Results]) -> Framed<Vec<Cohort>> {
     Ok(cohorts)
 }
 
-fn cohort(key: &[String], frame: DataFrame) -> Framed<Cohort> {
+fn cohort(key: &[String], frame: DataFrame, results: &[&Results]) -> Framed<Cohort> {
     let plans = words(&frame, "plan")?;
     let runs = floats(&frame, "runs")?;
     let busy = words(&frame, "busy")?;
+    let ran = |run: &&&Results, plan: &String| {
+        run.record.fabric == key[0] && words(&run.points, "plan").is_ok_and(|plans| plans.contains(plan))
+    };
     let mut rows: Vec<PlanRow> = plans
         .into_iter()
         .zip(runs)
         .zip(busy)
         .map(|((plan, runs), busy)| PlanRow {
             busy: busy == "true",
+            ink: results.iter().filter(|run| ran(run, &plan)).find_map(|run| run.record.ink()),
             plan: or(&plan, "unnamed plan"),
             runs: runs.unwrap_or(1.0),
             ..PlanRow::default()
@@ -373,7 +378,7 @@ fn table(
                 .plans
                 .iter()
                 .map(|row| {
-                    let ink = ink::for_name(&row.plan);
+                    let ink = row.ink.unwrap_or_else(|| ink::for_name(&row.plan));
                     Row { name: row.label(), ink, cells: cells(row, ink) }
                 })
                 .collect(),

@@ -18,7 +18,7 @@ use crate::plan;
 
 /// Candidates drawn; all of them are in the CSV.
 const SHOWN: usize = 16;
-const COLUMNS: [&str; 10] = [
+const COLUMNS: [&str; 11] = [
     "point",
     "plan",
     "origin",
@@ -28,6 +28,7 @@ const COLUMNS: [&str; 10] = [
     "predicted_mean_ns",
     "bottleneck",
     "got_per_s",
+    "got_ci_relative",
     "got_mean_ns",
 ];
 
@@ -49,6 +50,8 @@ pub struct Candidate {
     pub predicted_mean: Option<f64>,
     /// Rate when run.
     pub got: Option<f64>,
+    /// Half the width of its 95 % confidence interval, as a share of it.
+    pub got_ci: Option<f64>,
     /// Mean latency when run.
     pub got_mean: Option<f64>,
 }
@@ -86,6 +89,7 @@ pub fn candidates(results: &Results) -> Framed<Vec<Candidate>> {
         floats(&rows, "predicted_mean_ns")?,
         floats(&rows, "got_per_s")?,
         floats(&rows, "got_mean_ns")?,
+        floats(&rows, "got_ci_relative")?,
     ];
     let candidate = |i: usize| Candidate {
         plan: columns.0[i].clone(),
@@ -97,6 +101,7 @@ pub fn candidates(results: &Results) -> Framed<Vec<Candidate>> {
         predicted_mean: numbers[1][i],
         got: numbers[2][i].filter(|g| *g > 0.0),
         got_mean: numbers[3][i],
+        got_ci: numbers[4][i],
     };
     let mut all: Vec<Candidate> = (0..rows.height()).map(candidate).collect();
     if let Some(at) = all.iter().position(|c| c.plan == CHOICE) {
@@ -116,14 +121,22 @@ fn ranked(results: &Results) -> Framed<DataFrame> {
         .collect()
 }
 
-/// What following the model costs: the best plan when run, and the share lost by the choice.
-pub fn regret(candidates: &[Candidate]) -> Option<(&Candidate, f64)> {
+/// What following the model costs: the best plan when run, and the share lost by the choice, in words, with half the width of its
+/// 95 % confidence interval where that is known.
+pub fn regret(candidates: &[Candidate]) -> Option<(&Candidate, String)> {
     let best = candidates
         .iter()
         .filter(|c| c.got.is_some())
         .max_by(|a, b| a.got.unwrap_or(0.0).total_cmp(&b.got.unwrap_or(0.0)))?;
-    let chosen = candidates.first()?.got?;
-    Some((best, 1.0 - chosen / best.got?))
+    let chosen = candidates.first()?;
+    let share = chosen.got? / best.got?;
+    let lost = human::percent(1.0 - share);
+    Some(match (chosen.got_ci, best.got_ci) {
+        (Some(a), Some(b)) if share < 1.0 => {
+            (best, format!("{lost} ± {}", human::percent(share * a.hypot(b))))
+        }
+        _ => (best, lost),
+    })
 }
 
 /// Two figures per tuning: the ranking and, where rivals were run, prediction against outcome.
@@ -213,7 +226,7 @@ fn ranking(results: &Results, name: &str, candidates: &[Candidate], frame: DataF
             plan::quoted(&candidates[0].name()),
             plan::quoted(&best.name()),
             human::rate(best.got.unwrap_or(f64::NAN)),
-            human::percent(lost)
+            lost
         ),
         None => format!(
             "Of {} the tuner chose {}, the quickest and plainest of those foretold within 1\u{a0}% of the most: {}, limited by {}; this search did not run the rivals (tune --verify does).",
@@ -304,4 +317,30 @@ fn verified(
         frame,
         figure: Figure { columns: 2, panels },
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_regret_says_how_well_it_is_known() {
+        let candidate = |got, got_ci| Candidate {
+            plan: "tuned".to_owned(),
+            description: String::new(),
+            steps: String::new(),
+            origin: String::new(),
+            bottleneck: String::new(),
+            predicted: 1.0,
+            predicted_mean: None,
+            got: Some(got),
+            got_ci,
+            got_mean: None,
+        };
+        let told = |a, b| regret(&[a, b]).map(|(_, lost)| lost.replace('\u{a0}', " "));
+        let known = told(candidate(98.0, Some(0.003)), candidate(100.0, Some(0.004)));
+        assert_eq!(known.as_deref(), Some("2 % ± 0.5 %"));
+        assert_eq!(told(candidate(98.0, None), candidate(100.0, None)).as_deref(), Some("2 %"));
+        assert_eq!(told(candidate(100.0, Some(0.1)), candidate(98.0, Some(0.1))).as_deref(), Some("0 %"));
+    }
 }

@@ -5,12 +5,14 @@ pub mod shards;
 pub mod table;
 
 use polars::prelude::DataFrame;
+use primitives::measure::{self, Columns, Kind, Rules, TableName, known_columns};
 use std::path::{Path, PathBuf};
 
 use crate::error::LoadError;
 use crate::frame::{floats, words};
 use record::Record;
-use table::{Cell, Columns};
+use serde::Deserialize;
+use serde::de::IntoDeserializer;
 
 /// One result directory in memory.
 pub struct Results {
@@ -38,241 +40,10 @@ impl Results {
     }
 }
 
-use Cell::{Count, Number, Words};
-
-const CHARACTERIZE: Columns = &[
-    ("point", Count),
-    ("bench", Words),
-    ("verb", Words),
-    ("payload_bytes", Count),
-    ("threads", Count),
-    ("coroutines", Count),
-    ("outstanding", Count),
-    ("doorbell_batch", Count),
-    ("signal_period", Count),
-    ("queue_pairs", Count),
-    ("optimizations", Words),
-    ("ops", Count),
-    ("rate_per_s", Number),
-    ("latency_min_ns", Number),
-    ("latency_p50_ns", Number),
-    ("latency_p90_ns", Number),
-    ("latency_p99_ns", Number),
-    ("latency_p999_ns", Number),
-    ("latency_mean_ns", Number),
-    ("latency_max_ns", Number),
-    ("goodput_gb_per_s", Number),
-    ("doorbells_per_op", Number),
-    ("instructions_per_op", Number),
-    ("preemptions_per_cpu_s", Number),
-    ("busy", Words),
-    ("servers", Count),
-    ("addresses", Count),
-    ("warm_up_ns", Number),
-    ("measured_ns", Number),
-    ("batches", Count),
-    ("rate_ci_relative", Number),
-    ("converged", Words),
-];
-
-const STUDY: Columns = &[
-    ("point", Count),
-    ("phase", Words),
-    ("variant", Words),
-    ("coroutines", Count),
-    ("payload_bytes", Count),
-    ("skew", Number),
-    ("records", Count),
-    ("think_us", Number),
-    ("ops", Count),
-    ("rate_per_s", Number),
-    ("latency_p50_ns", Number),
-    ("latency_p90_ns", Number),
-    ("latency_p99_ns", Number),
-    ("latency_p999_ns", Number),
-    ("verbs_per_op", Number),
-    ("round_trips_per_op", Number),
-    ("doorbells_per_op", Number),
-    ("preemptions_per_cpu_s", Number),
-    ("busy", Words),
-];
-
-const RUN: Columns = &[
-    ("point", Count),
-    ("workload", Words),
-    ("protocol", Words),
-    ("plan", Words),
-    ("nodes", Count),
-    ("threads", Count),
-    ("coroutines", Count),
-    ("replicas", Count),
-    ("committed", Count),
-    ("aborted", Count),
-    ("rolled_back", Count),
-    ("elapsed_ns", Number),
-    ("committed_per_s", Number),
-    ("aborted_per_s", Number),
-    ("rolled_back_per_s", Number),
-    ("aborted_share", Number),
-    ("latency_mean_ns", Number),
-    ("latency_p50_ns", Number),
-    ("latency_p90_ns", Number),
-    ("latency_p99_ns", Number),
-    ("latency_p999_ns", Number),
-    ("verbs_per_committed", Number),
-    ("round_trips_per_committed", Number),
-    ("doorbells_per_committed", Number),
-    ("cpu_ns_per_committed", Number),
-    ("messages_per_machine_per_s", Number),
-    ("predicted_per_s", Number),
-    ("predicted_mean_ns", Number),
-    ("isolation_level", Words),
-    ("isolation_verdict", Words),
-    ("checks_failed", Words),
-    ("events", Count),
-    ("virtual_ns", Number),
-    ("preemptions_per_cpu_s", Number),
-    ("busy", Words),
-    ("warm_up_ns", Number),
-    ("batches", Count),
-    ("rate_ci_relative", Number),
-    ("converged", Words),
-];
-
-const TUNE: Columns = &[
-    ("point", Count),
-    ("protocol", Words),
-    ("plan", Words),
-    ("origin", Words),
-    ("description", Words),
-    ("steps", Words),
-    ("predicted_per_s", Number),
-    ("predicted_mean_ns", Number),
-    ("bottleneck", Words),
-    ("got_per_s", Number),
-    ("got_mean_ns", Number),
-];
-
-const PRIMITIVE: Columns = &[
-    ("point", Count),
-    ("fabric", Words),
-    ("verb", Words),
-    ("payload_bytes", Count),
-    ("nodes", Count),
-    ("servers", Count),
-    ("threads", Count),
-    ("coroutines", Count),
-    ("outstanding", Count),
-    ("doorbell_batch", Count),
-    ("signal_period", Count),
-    ("queue_pairs", Count),
-    ("addresses", Count),
-    ("memory", Words),
-    ("context", Words),
-    ("ack", Words),
-    ("atomics_percent", Count),
-    ("peers", Words),
-    ("queue_pairs_per_node", Number),
-    ("optimizations", Words),
-    ("ops", Count),
-    ("rate_per_s", Number),
-    ("rate_per_server_per_s", Number),
-    ("latency_min_ns", Number),
-    ("latency_p50_ns", Number),
-    ("latency_p90_ns", Number),
-    ("latency_p99_ns", Number),
-    ("latency_p999_ns", Number),
-    ("latency_mean_ns", Number),
-    ("latency_max_ns", Number),
-    ("goodput_gb_per_s", Number),
-    ("doorbells_per_op", Number),
-    ("events", Count),
-    ("virtual_ns", Number),
-];
-
-const REGRET: Columns = &[
-    ("point", Count),
-    ("fabric", Words),
-    ("workload", Words),
-    ("settings", Words),
-    ("protocol", Words),
-    ("nodes", Count),
-    ("threads", Count),
-    ("coroutines", Count),
-    ("replicas", Count),
-    ("cache_bytes", Count),
-    ("seed", Count),
-    ("plans", Count),
-    ("runs", Count),
-    ("tuned", Words),
-    ("best", Words),
-    ("bottleneck", Words),
-    ("predicted_per_s", Number),
-    ("got_per_s", Number),
-    ("prediction_error", Number),
-    ("predicted_aborted_share", Number),
-    ("aborted_share", Number),
-    ("best_predicted_per_s", Number),
-    ("best_per_s", Number),
-    ("regret", Number),
-    ("regret_error", Number),
-    ("verified", Words),
-    ("verified_per_s", Number),
-    ("verified_regret", Number),
-    ("verified_regret_error", Number),
-    ("events", Count),
-];
-
-const SCOREBOARD: Columns = &[
-    ("point", Count),
-    ("claim", Words),
-    ("paper", Words),
-    ("where", Words),
-    ("family", Words),
-    ("split", Words),
-    ("kind", Words),
-    ("metric", Words),
-    ("unit", Words),
-    ("published", Words),
-    ("published_lo", Number),
-    ("published_hi", Number),
-    ("got", Words),
-    ("got_lo", Number),
-    ("got_hi", Number),
-    ("error", Number),
-    ("verdict", Words),
-    ("experiment", Words),
-    ("detail", Words),
-    ("caveat", Words),
-    ("contradicts", Words),
-];
-
-/// Columns of `phases.csv`.
-pub const PHASES: Columns = &[
-    ("point", Count),
-    ("phase", Words),
-    ("latency_p50_ns", Number),
-    ("latency_p99_ns", Number),
-    ("verbs", Number),
-    ("round_trips", Number),
-    ("doorbells", Number),
-];
-
-/// Columns of `aborts.csv`.
-pub const ABORTS: Columns = &[("point", Count), ("class", Words), ("reason", Words), ("count", Count)];
-
-/// Columns of `points.csv` by kind, as `primitives::measure` writes them (a test compares); none for an unknown kind.
-pub fn point_columns(kind: &str) -> Columns {
-    match kind {
-        "characterize" => CHARACTERIZE,
-        "study" => STUDY,
-        "run" | "experiment" => RUN,
-        "tune" => TUNE,
-        "primitive" => PRIMITIVE,
-        "regret" => REGRET,
-        "scoreboard" => SCOREBOARD,
-        _ => &[],
-    }
+/// Columns of a table; none for a kind that this version does not know.
+fn known(kind: &str, table: TableName) -> Columns {
+    let kind = Kind::deserialize(kind.into_deserializer()).map_err(|_: serde::de::value::Error| ());
+    kind.map_or(&[], |kind| known_columns(kind, table))
 }
 
 /// The directories that hold results among `given`: a directory itself, or those directly below it, sorted.
@@ -318,31 +89,31 @@ fn precision(points: &DataFrame) -> Option<String> {
 pub fn read(dir: &Path) -> Result<Results, LoadError> {
     let record = Record::read(&dir.join("run.json"))?;
     let mut notes = Vec::new();
-    let columns = point_columns(&record.kind);
+    let columns = known(&record.kind, TableName::Points);
     if columns.is_empty() {
         notes.push(format!("its kind is {:?}, which this version cannot draw", record.kind));
     }
-    let points = table::read(&dir.join("points.csv"), "points.csv", columns)?;
+    let rules = Rules { known: columns, once: Some(&|point| record.holds(point)) };
+    let points = table::read(dir, "points.csv", rules)?;
     notes.extend(points.notes);
     // Only `run` promises its side tables; elsewhere they are read if there.
-    let mut side = |name: &str, columns: Columns| -> Result<DataFrame, LoadError> {
-        let path = dir.join(name);
+    let mut side = |name: &str, known: Columns| -> Result<DataFrame, LoadError> {
         let promised = record.kind == "run";
-        match table::read(&path, name, columns) {
+        match table::read(dir, name, Rules { known, once: None }) {
             Ok(table) => {
-                notes.extend(if promised || path.exists() { table.notes } else { Vec::new() });
+                notes.extend(if promised || dir.join(name).exists() { table.notes } else { Vec::new() });
                 Ok(table.frame)
             }
             // The points are still good: say what is wrong and go on without the side table.
-            Err(error @ LoadError::Csv { .. }) => {
+            Err(error @ LoadError::Damaged(_)) => {
                 notes.push(format!("left out: {error}"));
-                Ok(table::empty(columns))
+                Ok(table::empty(known))
             }
             Err(error) => Err(error),
         }
     };
-    let phases = side("phases.csv", PHASES)?;
-    let aborts = side("aborts.csv", ABORTS)?;
+    let phases = side("phases.csv", measure::PHASES)?;
+    let aborts = side("aborts.csv", measure::ABORTS)?;
     if points.frame.height() == 0 {
         notes.push("there are no points to draw".to_owned());
     } else if record.points_done != 0 && record.points_done != points.frame.height() as u64 {

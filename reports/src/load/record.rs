@@ -3,14 +3,17 @@
 //! Reading is lenient where a page can do without (a missing title or machine) and strict where it cannot: a
 //! record must say its kind and its provenance.
 
+use primitives::measure::{ResultError, Shard};
+use primitives::place::Mistake;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use crate::error::LoadError;
+use crate::ink::Ink;
 
 /// The newest schema this reader knows.
-pub const SCHEMA: u64 = 1;
+pub const SCHEMA: u64 = primitives::measure::SCHEMA as u64;
 
 /// Whether numbers come from a machine or from the simulator. The two never share a line or an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
@@ -104,9 +107,9 @@ pub struct Record {
     /// What was asked for.
     #[serde(default)]
     pub spec: serde_json::Value,
-    /// The share of the grid it holds, as `2/8`; nothing if it is whole.
+    /// The share of the grid it holds; nothing if it is whole.
     #[serde(default)]
-    pub shard: Option<String>,
+    pub shard: Option<Shard>,
     /// Points its grid has.
     #[serde(default)]
     pub points_expected: u64,
@@ -156,10 +159,7 @@ impl Record {
         let text = std::fs::read_to_string(path)
             .map_err(|source| LoadError::Unreadable { path: path.to_owned(), source })?;
         let record: Record = serde_json::from_str(&text).map_err(|error| {
-            let (line, column, said) = (error.line(), error.column(), error.to_string());
-            // The place once, and as everywhere; column 0 is the line's first character.
-            let reason = said.strip_suffix(&format!(" at line {line} column {column}")).unwrap_or(&said);
-            LoadError::Json { path: path.to_owned(), line, column: column.max(1), reason: reason.to_owned() }
+            LoadError::from(ResultError::Damaged { path: path.to_owned(), mistake: Mistake::of_json(&error) })
         })?;
         match record.schema <= SCHEMA {
             true => Ok(record),
@@ -167,10 +167,29 @@ impl Record {
         }
     }
 
+    /// Whether a point is of this run; a record that does not say how many it has takes any.
+    pub fn holds(&self, point: u64) -> bool {
+        (self.points_expected == 0 || point < self.points_expected)
+            && self.shard.is_none_or(|shard| shard.holds(point))
+    }
+
     /// The figures that the spec asks for; what is not one is passed over, as the page can do without.
     pub fn figures(&self) -> Vec<Wanted> {
         let asked = self.spec.get("figures").and_then(serde_json::Value::as_array);
         asked.into_iter().flatten().filter_map(|figure| serde_json::from_value(figure.clone()).ok()).collect()
+    }
+
+    /// The colour of a single run's plan, by what carries its phases: `tuned` is the name of any.
+    pub fn ink(&self) -> Option<Ink> {
+        let steps = self.spec.get("plan")?.as_object()?.values();
+        let vias: Vec<&str> = steps.filter_map(|step| step.get("via")?.as_str()).collect();
+        let all = |side: &str| vias.iter().all(|via| *via == side);
+        match vias.is_empty() {
+            true => None,
+            false if all("one-sided") => Some(Ink::OneSided),
+            false if all("two-sided") => Some(Ink::TwoSided),
+            false => Some(Ink::Hybrid),
+        }
     }
 
     /// `partial: 17 of 40 points`, or nothing for a whole run. `points` is how many rows the table really has.

@@ -4,6 +4,7 @@
 //! build is another experiment. A caller may insist; then the notes say what differed.
 
 use polars::prelude::*;
+use primitives::measure::{Shard, deciding};
 use std::collections::BTreeSet;
 
 use super::Results;
@@ -50,7 +51,7 @@ fn difference(a: &Results, b: &Results) -> Option<String> {
         .or_else(|| differ("commits", &x.commit, &y.commit))
         .or_else(|| differ("fabrics", &x.fabric, &y.fabric))
         .or_else(|| differ("profiles", &hash(a), &hash(b)))
-        .or_else(|| (x.spec != y.spec).then(|| "different specs".to_owned()))
+        .or_else(|| (deciding(&x.spec) != deciding(&y.spec)).then(|| "different specs".to_owned()))
         .or_else(|| {
             differ("points in the grid:", &x.points_expected.to_string(), &y.points_expected.to_string())
         })
@@ -59,7 +60,7 @@ fn difference(a: &Results, b: &Results) -> Option<String> {
 fn one(members: Vec<Results>, mixed: bool) -> Result<Results, ReportError> {
     let mut members = members.into_iter();
     let Some(mut whole) = members.next() else { return Err(ReportError::NoInput) };
-    let mut names = vec![format!("{} ({})", whole.record.shard.clone().unwrap_or_default(), whole.label)];
+    let mut names = vec![format!("{} ({})", shard(&whole), whole.label)];
     let mut seen: BTreeSet<u64> = points(&whole.points)?.into_iter().flatten().collect();
     let mut twice = BTreeSet::new();
     for member in members {
@@ -77,7 +78,7 @@ fn one(members: Vec<Results>, mixed: bool) -> Result<Results, ReportError> {
         if whole.points.get_column_names() != member.points.get_column_names() {
             return Err(refused("different columns, which cannot be joined".to_owned()));
         }
-        names.push(format!("{} ({})", member.record.shard.clone().unwrap_or_default(), member.label));
+        names.push(format!("{} ({})", shard(&member), member.label));
         let here: Vec<u64> = points(&member.points)?.into_iter().flatten().collect();
         twice.extend(here.iter().filter(|p| seen.contains(p)));
         whole.points = below(&whole.points, &member.points, &seen)?;
@@ -103,17 +104,13 @@ fn one(members: Vec<Results>, mixed: bool) -> Result<Results, ReportError> {
     let missing: Vec<u64> = (0..whole.record.points_expected).filter(|p| !seen.contains(p)).collect();
     whole.notes.push(format!("joined from shards {}", names.join(", ")));
     if !missing.is_empty() {
-        whole.notes.push(absent(&missing, whole.record.shard.as_deref().unwrap_or_default()));
+        whole.notes.push(absent(&missing, whole.record.shard));
     }
     if !twice.is_empty() {
         whole.notes.push(format!("in several shards, the first kept: {}", listed(twice.iter())));
     }
-    if let Some((stem, _)) = whole
-        .record
-        .shard
-        .as_deref()
-        .and_then(|shard| whole.label.rsplit_once(&format!("-{}", shard.replace('/', "-of-"))))
-    {
+    let ending = whole.record.shard.map(|shard| format!("-{}-of-{}", shard.index, shard.of));
+    if let Some((stem, _)) = ending.and_then(|ending| whole.label.rsplit_once(&ending)) {
         whole.label = stem.to_owned();
     }
     whole.record.points_done = seen.len() as u64;
@@ -123,10 +120,15 @@ fn one(members: Vec<Results>, mixed: bool) -> Result<Results, ReportError> {
     Ok(whole)
 }
 
+/// Its share, as `2/8`.
+fn shard(results: &Results) -> String {
+    results.record.shard.map(|shard| shard.to_string()).unwrap_or_default()
+}
+
 /// Which points are missing, and the shards they belong to.
-fn absent(missing: &[u64], shard: &str) -> String {
-    let of: u64 = shard.rsplit_once('/').and_then(|(_, n)| n.parse().ok()).unwrap_or(1);
-    let shards: BTreeSet<u64> = missing.iter().map(|p| p % of.max(1) + 1).collect();
+fn absent(missing: &[u64], shard: Option<Shard>) -> String {
+    let of = shard.map_or(1, |shard| shard.of);
+    let shards: BTreeSet<u64> = missing.iter().map(|p| p % of + 1).collect();
     let shards: Vec<String> = shards.iter().take(LISTED).map(|i| format!("{i}/{of}")).collect();
     let noun = if missing.len() == 1 { "point" } else { "points" };
     format!(

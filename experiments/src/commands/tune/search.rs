@@ -62,14 +62,13 @@ impl Tuned {
 }
 
 /// Refuses what cannot be tuned whatever a profile says, before one is made: protocols without a cost model, and a workload that
-/// none of the protocols can run.
+/// none of the protocols can run. Protocols that cannot run it beside some that can are left out, and told with the reason.
 ///
 /// # Errors
 /// Exit code 2 with what is missing.
-pub fn tunable(spec: &RunSpec, protocols: &[String]) -> Result<(), CliError> {
+pub fn tunable(spec: &RunSpec, protocols: &[String]) -> Result<Vec<String>, CliError> {
     let workload = transact::workload(spec)?;
-    let mut refused = None;
-    let mut able = false;
+    let mut refused = Vec::new();
     for name in protocols {
         let protocol = transact::protocol(&RunSpec { protocol: name.clone(), ..spec.clone() })?;
         match admit(&workload, &protocol) {
@@ -82,13 +81,13 @@ pub fn tunable(spec: &RunSpec, protocols: &[String]) -> Result<(), CliError> {
                     "`doorbell run --protocol {name} --plan one-sided` or `--plan two-sided` runs it"
                 )));
             }
-            Ok(()) => able = true,
-            Err(why) => refused = refused.or(Some(why)),
+            Ok(()) => {}
+            Err(why) => refused.push(why),
         }
     }
-    match refused {
-        Some(why) if !able => Err(CliError::usage("nothing can be tuned").caused_by(&why)),
-        _ => Ok(()),
+    match refused.first() {
+        Some(why) if refused.len() == protocols.len() => Err(self::refused(why)),
+        _ => Ok(refused.iter().map(ToString::to_string).collect()),
     }
 }
 
