@@ -236,6 +236,21 @@ pub struct Wave {
     pub queued: [f64; 4],
 }
 
+/// Requests that were posted and are not awaited. A queue pair launches in order: the next one on it waits until the NIC has them.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Left {
+    /// They are datagrams, which have one queue pair; others have one to each node.
+    pub datagram: bool,
+    /// Queue pairs they are on, on average.
+    pub queues: f64,
+    /// Chance that there are several under a doorbell, so that the NIC has to fetch them.
+    pub chained: f64,
+    /// Bytes of payload that the NIC has to fetch for one of them; 0 if they rode along.
+    pub fetched: u32,
+    /// Requests posted behind that one, each with a doorbell unless it shares one.
+    pub after: f64,
+}
+
 /// What a coordinator waits for. Requests sent together are awaited as one, the slowest.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Awaited {
@@ -286,6 +301,8 @@ pub struct Demand {
     pub passed: f64,
     /// The coordinator's waits, in order.
     pub waves: Vec<Wave>,
+    /// What nobody waits for, and is still on its way into the card when the coordinator goes on.
+    pub left: Vec<Left>,
 }
 
 impl Demand {
@@ -323,15 +340,14 @@ impl Demand {
         self.requester.doorbells += if step.doorbell_batching { queues } else { requests };
         let waits = batch.waits(records, parts);
         if waits <= 0.0 {
+            self.leave_chains(sizes, batch, nodes.min(records), batch.crowded(records, queues), parts);
             return;
         }
         let asked = if step.outstanding { queues } else { waits };
         self.signaled += asked;
         self.requester.completions += asked;
         self.requester.resumes += waits;
-        if !batch.joined {
-            self.await_chain(sizes, batch, waits, batch.several(records, queues), parts);
-        }
+        self.await_chain(sizes, batch, waits, batch.crowded(records, queues), parts);
     }
 
     /// Chains to records of the own node, whose words the NIC alone may change: posted with those to other nodes, if there
@@ -417,6 +433,17 @@ impl Demand {
         self.waves.push(Wave { times, until, nodes: batch.width(times), deepest: chains, queued });
     }
 
+    /// Chains that nobody waits for.
+    fn leave_chains(&mut self, sizes: &Sizes, batch: &Batch, queues: f64, several: f64, parts: &[Chain]) {
+        let links = || parts.iter().filter(|part| part.records > 0.0).map(|part| part.links);
+        let written = links().flatten().filter(|(primitive, _)| *primitive == Primitive::Write);
+        let fetched = written.map(|link| link.1).filter(|&bytes| bytes > sizes.inline_max).max().unwrap_or(0);
+        let several = if links().any(|links| links.len() > 1) { 1.0 } else { several };
+        let chained = if batch.step.doorbell_batching { several } else { 0.0 };
+        let after = links().map(|links| links.len() as f64 - 1.0).fold(0.0, f64::max);
+        self.left.push(Left { datagram: false, queues, chained, fetched, after });
+    }
+
     /// Calls, in one wave if the plan has requests outstanding, else one after the other.
     fn two_sided(&mut self, sizes: &Sizes, batch: &Batch, parts: &[Calls]) {
         let step = batch.step;
@@ -450,6 +477,9 @@ impl Demand {
         }
         if batch.passive {
             self.passed += messages;
+            let chained = if together { batch.several(messages, any) } else { 0.0 };
+            let fetched = if longest.0 > sizes.inline_max { longest.0 } else { 0 };
+            self.left.push(Left { datagram: true, queues: any, chained, fetched, after: 0.0 });
             return;
         }
         let waves = if step.outstanding { any } else { messages };
@@ -469,8 +499,8 @@ struct Batch {
     nodes: f64,
     step: Step,
     passive: bool,
-    /// The wave is declared by the caller.
-    joined: bool,
+    /// Records fall on nodes by chance, and are not just as many on as many.
+    by_chance: bool,
     /// Chance that any record is on another node, is on the own one, and that only the latter is so.
     any_remote: f64,
     any_local: f64,
@@ -504,6 +534,18 @@ impl Batch {
             return 0.0;
         }
         (requests / doorbells - 1.0).clamp(0.0, 1.0)
+    }
+
+    /// Chance that a wait is for a chain of several requests: it ends with the last queue pair, and those that have a doorbell for
+    /// one request are not the last. So many requests are spread over so many queue pairs.
+    fn crowded(&self, requests: f64, queues: f64) -> f64 {
+        if !self.by_chance || self.any_remote <= 0.0 || !self.step.outstanding {
+            return self.several(requests, queues);
+        }
+        let (each, others) = (requests / self.any_remote, self.others.max(1.0));
+        let of = |n: u32| 1.0 - (0..n).map(|i| (1.0 - f64::from(i) / others).max(0.0)).product::<f64>();
+        let (low, part) = (each.floor(), each.fract());
+        (1.0 - part) * of(low as u32) + part * of(low as u32 + 1)
     }
 
     /// Of `messages` that go out together, each to any of the nodes alike, how many the node gets that most go to, on average.

@@ -10,7 +10,7 @@
 //! A two-sided lock brings the record along, except under OCC, which has read it; FaSST, otherwise as OCC, has not. One-sided
 //! locks of SUNDIAL, MVCC and FaSST are told after a fetch, which is the fetch's demand.
 
-use super::{Awaited, Batch, Calls, Carriage, Chain, Chances, Demand, Sizes, Touch, Wave};
+use super::{Batch, Calls, Carriage, Chain, Chances, Demand, Sizes, Touch};
 use crate::ops::wire;
 use crate::plan::{Phase, Step, Via};
 use crate::rule::Packing;
@@ -38,7 +38,7 @@ fn batch(how: &Carriage, touch: &Touch, nodes: f64) -> Batch {
         nodes,
         step: how.step,
         passive: how.step.passive_ack,
-        joined: false,
+        by_chance: touch.chances.is_some(),
         any_remote,
         any_local,
         only_local,
@@ -115,16 +115,15 @@ fn fetch(how: &Carriage, touch: &Touch, sizes: &Sizes) -> Demand {
                 d.requester.probes += touch.remote;
             }
             // Sent at once, hits and misses are awaited together: by the reply if any missed.
-            let joined = how.step.outstanding;
-            let reads = Batch { joined, ..some(how, touch, cached) };
+            let reads = some(how, touch, cached);
             d.one_sided(sizes, &reads, &[chain(hits, &record_read)]);
             d.requester.copied += hits * f64::from(record);
             let before = d.waves.len();
             let calls = some(how, touch, 1.0 - cached);
             d.two_sided(sizes, &calls, &[first_calls(misses, name, reply, record)]);
             d.requester.copied += misses * f64::from(touch.payload);
-            if joined {
-                join(&mut d, before, touch, cached, record);
+            if how.step.outstanding {
+                join(&mut d, before, touch, cached);
             }
         }
     }
@@ -133,31 +132,17 @@ fn fetch(how: &Carriage, touch: &Touch, sizes: &Sizes) -> Demand {
     d
 }
 
-/// Makes one wait of a hybrid fetch's READs and calls: for a reply if any record missed the cache, else for a READ.
-fn join(d: &mut Demand, calls_from: usize, touch: &Touch, cached: f64, record: u32) {
-    let any_miss = touch.any(1.0 - cached);
-    for wave in &mut d.waves[calls_from..] {
+/// Makes one wait of a hybrid fetch's READs and calls: for a reply if any record missed the cache, else for the READs.
+fn join(d: &mut Demand, calls_from: usize, touch: &Touch, cached: f64) {
+    let (any_miss, waits) = (touch.any(1.0 - cached), touch.any(1.0));
+    let calls: f64 = d.waves[calls_from..].iter_mut().fold(0.0, |sum, wave| {
         wave.times = wave.times.min(any_miss);
+        sum + wave.times
+    });
+    for wave in &mut d.waves[..calls_from] {
+        wave.times = (waits - calls).max(0.0);
     }
-    let waits = touch.any(1.0);
-    let by_completion = waits - d.round_trips();
-    if by_completion > 0.0 {
-        let until = Awaited::Completion {
-            primitive: Read,
-            bytes: record,
-            inline: false,
-            after_atomic: false,
-            behind_fetched: 0,
-            chained: 0.0,
-        };
-        d.waves.push(Wave {
-            times: by_completion,
-            until,
-            nodes: touch.nodes.max(1.0),
-            deepest: 1.0,
-            queued: [0.0; 4],
-        });
-    }
+    d.waves.retain(|wave| wave.times > 0.0);
     d.requester.resumes = waits;
 }
 
@@ -275,6 +260,7 @@ fn log(how: &Carriage, touch: &Touch, sizes: &Sizes) -> Demand {
     d.two_sided(sizes, &Batch { step: alone, passive: true, ..batch }, &[truncation]);
     // Rare, and spread over time: it is in nobody's way.
     d.passed = 0.0;
+    d.left.clear();
     d.server.copied += copies * f64::from(record);
     d.server.probes += copies;
     d

@@ -164,3 +164,48 @@ fn handlers_take_what_table_3_says() {
     assert!((mean - 1.0).abs() < 0.05, "{mean} of what is published: {factors:?}");
     assert!(factors.iter().all(|f| (0.4..2.5).contains(f)), "{factors:?}");
 }
+
+/// How the waits of a fetch with all requests outstanding are chained: for completions, and for replies.
+fn chained(d: &Demand) -> Vec<(bool, f64)> {
+    let of = |wave: &Wave| match wave.until {
+        Awaited::Completion { chained, .. } => (false, chained),
+        Awaited::Reply { chained, .. } => (true, chained),
+    };
+    d.waves.iter().map(of).collect()
+}
+
+#[test]
+fn a_hybrid_fetch_whose_records_are_all_known_waits_as_a_one_sided_one() {
+    let chances = Chances { any_remote: 1.0, any_local: 0.0, only_local: 0.0 };
+    let touch = Touch { others: 3.0, chances: Some(chances), ..touch(3.0, 57.0 / 27.0) };
+    let by = |via, doorbell_batching| {
+        let step = Step { outstanding: true, doorbell_batching, ..Step::bare(via) };
+        demand(&how(Phase::Fetch, step), &touch, &Sizes::default())
+    };
+    for together in [false, true] {
+        assert_eq!(by(Via::Hybrid, together).waves, by(Via::OneSided, together).waves);
+    }
+    // Three records are on three nodes with chance 2/9; else the last to come shares its doorbell.
+    let got = chained(&by(Via::Hybrid, true));
+    assert!(got.len() == 1 && !got[0].0 && (got[0].1 - 7.0 / 9.0).abs() < 1e-12, "{got:?}");
+    assert_eq!(chained(&by(Via::Hybrid, false)), [(false, 0.0)]);
+}
+
+#[test]
+fn what_nobody_waits_for_is_left_on_its_queue_pairs() {
+    let step = |via| Step { passive_ack: true, ..Step::table2(Phase::Install, via) };
+    let of = |step, touch| demand(&how(Phase::Install, step), &touch, &Sizes::default()).left;
+    let short = Left { datagram: false, queues: 2.0, chained: 1.0, fetched: 0, after: 1.0 };
+    assert_eq!(of(step(Via::OneSided), touch(2.0, 2.0)), [short]);
+    let long = Touch { payload: 400, ..touch(2.0, 2.0) };
+    let [left] = of(step(Via::OneSided), long)[..] else { panic!("one kind") };
+    assert!(left.fetched > 400 && left.chained == 1.0, "{left:?}");
+    let apart = Step { doorbell_batching: false, ..step(Via::OneSided) };
+    assert_eq!(of(apart, long), [Left { chained: 0.0, ..left }]);
+    let [calls] = of(step(Via::TwoSided), long)[..] else { panic!("one kind") };
+    assert!(
+        calls.datagram && calls.queues == 1.0 && calls.chained == 1.0 && calls.fetched > 400,
+        "{calls:?}"
+    );
+    assert_eq!(of(Step { passive_ack: false, ..step(Via::OneSided) }, long), []);
+}

@@ -3,7 +3,7 @@
 use super::input::Cluster;
 use super::station::Load;
 use crate::demand::{Carriage, Demand};
-use crate::plan::{Phase, Via};
+use crate::plan::{Phase, Step, Via};
 use primitives::profile::Profile;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -69,8 +69,9 @@ impl Costs {
     }
 }
 
-/// What prices of a phase depend on: how it is carried, and by which phases its records come.
-pub(super) type Asked = (Carriage, Option<Via>, Option<Via>);
+/// What prices of a phase depend on: how it is carried, by which phases its records come, and what follows at once if nobody
+/// waits for it.
+pub(super) type Asked = (Carriage, Option<Via>, Option<Via>, Option<Step>);
 
 /// Prices that have been asked for. Many ways to carry a phase come to the same: a wait of one request needs no batching.
 #[derive(Default)]

@@ -4,8 +4,8 @@ use super::conflicts::{Met, Runs};
 use super::costs::{Costs, CostsKey, PhaseCosts, Priced, Prices};
 use super::input::{Cluster, InputError, TxnClass, Workload};
 use super::solve::{Near, Population, Solution, solve_near};
-use super::station::{Load, Station};
-use crate::demand::{Carriage, Sizes, demand};
+use super::station::{Load, Station, behind_left};
+use crate::demand::{Carriage, Demand, Sizes, demand};
 use crate::plan::{CheckedPlan, Needs, Phase, Prediction, Step};
 use primitives::profile::Profile;
 use serde::Serialize;
@@ -247,21 +247,41 @@ impl<'a> Model<'a> {
         }
     }
 
-    fn priced(&self, plan: &CheckedPlan, phase: Phase, mut step: Step) -> Priced {
-        // A plan may allow what the workload does not offer: it comes to its records one by one.
-        step.outstanding &= self.workload.reads_ahead || !self.needs.at_first_touch(phase);
-        let carriage = Carriage { step, ..Carriage::of(plan, &self.needs, phase) };
+    fn priced(&self, plan: &CheckedPlan, phase: Phase, step: Step) -> Priced {
+        let carriage = self.carriage(plan, phase, step);
         let by = |phase| plan.get().step(phase).map(|step| step.via);
+        // Nobody waits for it: the next transaction's first requests are right behind.
+        let next = Phase::ALL.into_iter().find(|&first| self.needs.runs(first));
+        let next = next.filter(|_| phase == Phase::Install && step.passive_ack);
+        let next = next.map(|first| self.carriage(plan, first, plan.step(first)));
         let price = || {
-            let of = |class| {
-                let touch = self.workload.touch(&self.cluster, class, plan, &self.needs, phase);
-                let demand = demand(&carriage, &touch, &self.sizes);
-                let own_nic = carriage.nic_owns_lock_words || carriage.nic_owns_leases;
-                PhaseCosts::of(&demand, self.profile, &self.cluster, own_nic)
+            let own_nic = carriage.nic_owns_lock_words || carriage.nic_owns_leases;
+            let of = |carriage: &Carriage, class: &TxnClass| {
+                let touch = self.workload.touch(&self.cluster, class, plan, &self.needs, carriage.phase);
+                demand(carriage, &touch, &self.sizes)
             };
-            self.workload.classes.iter().map(of).collect()
+            let next: Option<Vec<(f64, Demand)>> = next.as_ref().map(|next| {
+                self.workload.classes.iter().map(|class| (class.share, of(next, class))).collect()
+            });
+            let price = |class| {
+                let demand = of(&carriage, class);
+                let mut costs = PhaseCosts::of(&demand, self.profile, &self.cluster, own_nic);
+                let others = (f64::from(self.cluster.nodes) - 1.0).max(1.0);
+                for (share, next) in next.iter().flatten() {
+                    costs.load.delay_ns += share * behind_left(&demand.left, next, self.profile, others);
+                }
+                costs
+            };
+            self.workload.classes.iter().map(price).collect()
         };
-        self.prices.borrow_mut().get((carriage, by(Phase::Fetch), by(Phase::Lock)), price)
+        let next = next.map(|next| next.step);
+        self.prices.borrow_mut().get((carriage, by(Phase::Fetch), by(Phase::Lock), next), price)
+    }
+
+    /// How a plan carries a phase by `step`. A plan may allow what the workload does not offer: it comes to its records one by one.
+    fn carriage(&self, plan: &CheckedPlan, phase: Phase, mut step: Step) -> Carriage {
+        step.outstanding &= self.workload.reads_ahead || !self.needs.at_first_touch(phase);
+        Carriage { step, ..Carriage::of(plan, &self.needs, phase) }
     }
 
     fn class_load(&self, costs: &Costs, index: usize, met: Met) -> (Load, Runs) {

@@ -76,7 +76,7 @@ impl Solution {
         let core = &load[Station::Core];
         let turns =
             core.path_own * self.turn.looks_ns + core.path_other * (self.turn.looks_ns - self.turn.spared_ns);
-        load.delay_ns + queues + turns
+        load.delay_ns + queues + turns + load.reply_fetches_ns * self.turn.shared
     }
 }
 
@@ -105,6 +105,8 @@ pub struct Turn {
     pub looks_ns: f64,
     /// Doorbells that replies share.
     pub spared_ns: f64,
+    /// Chance that a reply shares its doorbell.
+    pub shared: f64,
 }
 
 impl Turn {
@@ -124,8 +126,8 @@ impl Turn {
         let inside = if (0.0..=1.0).contains(&busy) { 1.0 } else { 0.0 };
         let busy = busy.clamp(0.0, 1.0);
         let idle = (-busy).exp();
-        let mut turn = Turn { looks_ns: poll_ns * (idle - (1.0 - busy)), spared_ns: 0.0 };
-        let mut more = Turn { looks_ns: inside * poll_ns * (1.0 - idle), spared_ns: 0.0 };
+        let mut turn = Turn { looks_ns: poll_ns * (idle - (1.0 - busy)), spared_ns: 0.0, shared: 0.0 };
+        let mut more = Turn { looks_ns: inside * poll_ns * (1.0 - idle), spared_ns: 0.0, shared: 0.0 };
         if served > 0.0 {
             let share = served / turns;
             let come = busy * share;
@@ -133,6 +135,8 @@ impl Turn {
             let last = 1.0 - (1.0 - (1.0 - come) * grown) / share;
             let each = load.reply_doorbells_ns / served;
             turn.spared_ns = (1.0 - last.clamp(0.0, 1.0)) * each;
+            // Alone is who is the last and comes behind one that was.
+            turn.shared = 1.0 - last.clamp(0.0, 1.0).powi(2);
             if (0.0..=1.0).contains(&last) {
                 more.spared_ns = inside * come * grown * each;
             }

@@ -8,7 +8,7 @@
 //! transaction itself waits for: requests sent together are awaited as one, passive ones not at all.
 
 use super::input::Cluster;
-use crate::demand::{Awaited, Demand, Flow, Wave};
+use crate::demand::{Awaited, Demand, Flow, Left, Wave};
 use primitives::profile::{CpuProfile, NicProfile, Primitive, Profile};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -140,6 +140,8 @@ pub struct Load {
     pub delay_ns: f64,
     /// Doorbells of replies at other nodes' cores, which replies of one core may share, in nanoseconds.
     pub reply_doorbells_ns: f64,
+    /// What replies on the path would wait if each shared a doorbell, in nanoseconds: the NIC then has to fetch them.
+    pub reply_fetches_ns: f64,
     /// Per station, in the order of [`Station::ALL`].
     pub uses: [Use; Station::ALL.len()],
 }
@@ -162,6 +164,7 @@ impl Load {
     pub fn add_scaled(&mut self, other: &Load, factor: f64) {
         self.delay_ns += other.delay_ns * factor;
         self.reply_doorbells_ns += other.reply_doorbells_ns * factor;
+        self.reply_fetches_ns += other.reply_fetches_ns * factor;
         for (mine, its) in self.uses.iter_mut().zip(&other.uses) {
             mine.own.add_scaled(&its.own, factor);
             mine.other.add_scaled(&its.other, factor);
@@ -173,6 +176,10 @@ impl Load {
     }
 
     /// Prices `demand` with `profile`.
+    ///
+    /// The path has the core's work with all completions of a wave. Those that come before the last are in truth handled while that is
+    /// under way; leaving them out made forecasts no better, since it is the NIC's reading of requests (`fetch_ns`) that sets plans
+    /// with shared doorbells back.
     ///
     /// Where requests go through the own NIC, its own node has queue pairs that share its work.
     ///
@@ -327,6 +334,7 @@ impl Load {
                     self.delay_ns += n * (latency + 2.0 * handover + fetch_ns(nic, chained));
                     self[Station::Engine].path_own += 2.0 * n;
                     self[Station::Core].path_ns += n * deep * serve_ns;
+                    self.reply_fetches_ns += n * fetch_ns(nic, 1.0);
                 }
             }
             self[Station::Link].path_own += n;
@@ -349,6 +357,40 @@ fn behind(nic: &NicProfile, cpu: &CpuProfile, wave: &Wave, last: Primitive, chai
     [of(&|p| nic.requester_ns(p)), of(&|p| nic.responder_ns(p))]
 }
 
+/// What the first requests of the next transaction, whose demand is `next`, wait for those that this one has `left` on their queue
+/// pairs, in nanoseconds.
+pub(super) fn behind_left(left: &[Left], next: &Demand, profile: &Profile, others: f64) -> f64 {
+    let (nic, cpu) = (&profile.nic, &profile.cpu);
+    // Between the two, the core looks up what the wait is for, and posts it.
+    let posting = cpu.request.value + cpu.doorbell.value;
+    let between = posting + next.requester.probes / next.round_trips().max(1.0) * cpu.probe.value;
+    let payload = |bytes: u32| match u64::from(bytes) {
+        0 => 0.0,
+        bytes => nic.pcie_request_ns(bytes) + nic.pcie_read.value + nic.pcie_answer_ns(bytes),
+    };
+    let (mut first, mut delay) = (1.0, 0.0);
+    for wave in &next.waves {
+        let times = wave.times.min(first);
+        first -= times;
+        let (datagram, chained) = match wave.until {
+            Awaited::Completion { chained, .. } => (false, chained),
+            Awaited::Reply { chained, .. } => (true, chained),
+        };
+        for it in left.iter().filter(|it| it.datagram == datagram) {
+            let share = if datagram { it.queues } else { it.queues / others };
+            let met = 1.0 - (1.0 - share.min(1.0)).powf(if datagram { 1.0 } else { wave.nodes });
+            // Requests that are fetched as well take as long themselves.
+            let of = |ns: f64| {
+                let ns = payload(it.fetched) + ns - between;
+                chained * (ns - fetch_ns(nic, 1.0)).max(0.0) + (1.0 - chained) * ns.max(0.0)
+            };
+            let (together, apart) = (of(fetch_ns(nic, 1.0)), of(-it.after * posting));
+            delay += times * met * (it.chained * together + (1.0 - it.chained) * apart);
+        }
+    }
+    delay
+}
+
 /// The DMA read that fetches a request which did not ride with its doorbell.
 fn fetch_ns(nic: &NicProfile, chained: f64) -> f64 {
     // One line stands for the chain's WQEs: what matters is the round trip.
@@ -358,6 +400,43 @@ fn fetch_ns(nic: &NicProfile, chained: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn requests_wait_for_what_was_left_on_their_queue_pair() {
+        let profile = Profile::shipped("cx4-edr").unwrap();
+        let (nic, cpu) = (&profile.nic, &profile.cpu);
+        let wave = |until| {
+            let wave = Wave { times: 1.0, until, nodes: 1.0, deepest: 1.0, queued: [0.0; 4] };
+            Demand { waves: vec![wave], ..Demand::default() }
+        };
+        let read = |chained| {
+            wave(Awaited::Completion {
+                primitive: Primitive::Read,
+                bytes: 64,
+                inline: false,
+                after_atomic: false,
+                behind_fetched: 0,
+                chained,
+            })
+        };
+        let call = wave(Awaited::Reply { request: 40, reply: 40, chained: 0.0 });
+        let chain = Left { datagram: false, queues: 1.0, chained: 1.0, fetched: 0, after: 1.0 };
+        let posting = cpu.request.value + cpu.doorbell.value;
+        let close = |a: f64, b: f64| assert!((a - b).abs() < 1e-9, "{a} {b}");
+        // One other node: it is the same queue pair. With two it is with a chance of one half.
+        close(behind_left(&[chain], &read(0.0), &profile, 1.0), fetch_ns(nic, 1.0) - posting);
+        close(behind_left(&[chain], &read(0.0), &profile, 2.0), 0.5 * (fetch_ns(nic, 1.0) - posting));
+        // What has to be fetched itself is not held up, nor what goes by another queue pair.
+        close(behind_left(&[chain], &read(1.0), &profile, 1.0), 0.0);
+        close(behind_left(&[chain], &call, &profile, 1.0), 0.0);
+        // One by one, requests ride with their doorbells; a long payload is fetched either way.
+        let single = Left { chained: 0.0, ..chain };
+        close(behind_left(&[single], &read(0.0), &profile, 1.0), 0.0);
+        let bytes = 400;
+        let payload = nic.pcie_request_ns(bytes) + nic.pcie_read.value + nic.pcie_answer_ns(bytes);
+        let long = Left { fetched: bytes as u32, ..single };
+        close(behind_left(&[long], &read(0.0), &profile, 1.0), payload - 2.0 * posting);
+    }
 
     #[test]
     fn requests_that_come_together_make_others_wait_like_one_long_request() {

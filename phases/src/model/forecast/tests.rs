@@ -59,9 +59,11 @@ fn one_coroutine_takes_the_sum_of_the_unloaded_latencies_and_its_cores_work() {
 
 #[test]
 fn a_call_waits_twice_for_a_thread_to_notice_and_a_read_never() {
-    // Handlers that take little, so that the other node's calls are hardly ever in the way.
+    // Handlers that take little, so that the other node's calls are hardly ever in the way; and replies that wait for none to share
+    // a doorbell with, or lose nothing by it.
     let mut quick = profile();
     quick.cpu.probe.value = 0.0;
+    quick.nic.pcie_read.value = 0.0;
     let mut slow = quick.clone();
     slow.cpu.handover.value = 700.0;
     let workload = Workload { classes: vec![class("update", 1.0, 0.0, 1.0)], local_share: 0.0, ..calm(2) };

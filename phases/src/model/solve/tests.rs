@@ -232,3 +232,22 @@ fn a_search_that_begins_where_the_last_ended_takes_few_steps() {
         }
     }
 }
+
+#[test]
+fn replies_that_share_a_doorbell_are_fetched_and_come_later() {
+    let mut load = exponential(&[(NIC[0], 10.0)], 3_000.0);
+    load[Station::Core].own = Visits { count: 3.0, ns: 600.0, ns2: 120_000.0 };
+    load[Station::Core].other.add(3.0, 150.0);
+    (load[Station::Core].path_ns, load[Station::Core].path_own) = (600.0, 3.0);
+    (load[Station::Core].path_other, load[Station::Core].path_wide) = (3.0, 3.0);
+    let fetched = Load { reply_fetches_ns: 3.0 * 450.0, ..load };
+    let later = |coroutines| {
+        let population = Population::new(4, 1, coroutines, 1.0, 30.0);
+        let at = solve(&fetched, &population);
+        let later = at.time(&fetched) - at.time(&load);
+        assert!((later - at.turn.shared * 1350.0).abs() < 1e-9 && (0.0..1350.0).contains(&later), "{later}");
+        later
+    };
+    // The busier the owners, the more replies wait for others to go with.
+    assert!(later(1) < later(2) && later(2) < later(4));
+}
