@@ -274,6 +274,12 @@ impl<P: Protocol, O: PhaseOps> Session<P, O> {
         access.fetched() || access.dirty()
     }
 
+    /// Says which records the transaction is going to ask for, one after the other, if its body knows: where time is real their
+    /// memory is brought near meanwhile. They may be asked for all the same, or not.
+    pub fn expect(&self, records: impl Iterator<Item = RecordId> + Clone) {
+        self.ops.expect(records.map(|record| (TableId(record.table), record.key)));
+    }
+
     /// Reads a record; one that the transaction has read or written before is seen as it left it.
     ///
     /// # Errors

@@ -8,6 +8,7 @@ use crate::verify::{Key, Recorder};
 use phases::ops::{PhaseOps, Stop};
 use phases::plan::Phase;
 use phases::rule::{Abort, CheckRule, LockRule, Timestamp};
+use phases::store::TableId;
 use phases::txn::{Access, Change, Intent, Order, Scan, Txn};
 use primitives::fabric::Nic;
 use primitives::units::Nanos;
@@ -199,6 +200,10 @@ impl<O> Observed<O> {
 impl<O: PhaseOps> PhaseOps for Observed<O> {
     fn timestamp(&self) -> Result<Timestamp, Abort> {
         self.ops.timestamp()
+    }
+
+    fn expect(&self, records: impl Iterator<Item = (TableId, u64)> + Clone) {
+        self.ops.expect(records);
     }
 
     async fn fetch(&self, txn: &mut Txn) -> Result<(), Stop> {

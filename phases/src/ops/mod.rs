@@ -193,6 +193,9 @@ pub trait PhaseOps {
     /// # Errors
     /// [`Abort::TimestampWrap`] when they are used up.
     fn timestamp(&self) -> Result<Timestamp, Abort>;
+    /// Says which records a transaction is going to ask for, one after the other: operations may have the memory that they will look
+    /// at brought near. Nothing else follows from it.
+    fn expect(&self, _records: impl Iterator<Item = (TableId, u64)> + Clone) {}
     /// Reads every record that is not read yet. Of those that need not be there ([`Txn::allow_absence`]) it may find that.
     async fn fetch(&self, txn: &mut Txn) -> Result<(), Stop>;
     /// Reads the records of a range of keys, by their owner's CPU; [`Txn::scanned`] has them. They join the transaction's records,

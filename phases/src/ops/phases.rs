@@ -483,6 +483,32 @@ impl PhaseOps for Phases {
         self.context.timestamp()
     }
 
+    fn expect(&self, records: impl Iterator<Item = (TableId, u64)> + Clone) {
+        // In virtual time nothing is gained by it.
+        if self.context.virtual_time {
+            return;
+        }
+        let owner = |(table, key)| self.layout().primary(table, key);
+        for (table, key) in records.clone() {
+            if owner((table, key)) == self.context.me {
+                self.local.ahead_of_bucket(table, key);
+            } else if let Some(cache) = self.cache() {
+                cache.ahead(table, key);
+            }
+        }
+        for (table, key) in records {
+            let owner = owner((table, key));
+            if owner == self.context.me {
+                if let Some(offset) = self.local.locate(table, key) {
+                    self.local.ahead_of_record(table, offset);
+                }
+            } else if let Some(offset) = self.cache().and_then(|cache| cache.peek(table, key)) {
+                let at = self.context.at(owner, offset);
+                self.context.port().ahead_of(at, self.layout().stride(table));
+            }
+        }
+    }
+
     async fn fetch(&self, txn: &mut Txn) -> Result<(), Stop> {
         let step = self.context.plan.step(Phase::Fetch);
         for tries in 0.. {

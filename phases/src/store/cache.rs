@@ -10,6 +10,7 @@
 
 use super::index::{location_word, offset_of};
 use super::layout::{TableId, hash};
+use primitives::mem::ahead;
 use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -65,7 +66,7 @@ impl LocationCache {
     /// The key's location in its primary's region, if remembered.
     #[inline]
     pub fn lookup(&self, table: TableId, key: u64) -> Option<u64> {
-        let found = offset_of(key, self.place(table, key).load(Ordering::Relaxed));
+        let found = self.peek(table, key);
         let mut stats = self.stats.get();
         match found {
             Some(_) => stats.hits += 1,
@@ -73,6 +74,18 @@ impl LocationCache {
         }
         self.stats.set(stats);
         found
+    }
+
+    /// Asks for the place where a location would be remembered.
+    #[inline]
+    pub(crate) fn ahead(&self, table: TableId, key: u64) {
+        ahead(self.place(table, key));
+    }
+
+    /// As [`LocationCache::lookup`], and not counted.
+    #[inline]
+    pub(crate) fn peek(&self, table: TableId, key: u64) -> Option<u64> {
+        offset_of(key, self.place(table, key).load(Ordering::Relaxed))
     }
 
     /// Remembers a location.

@@ -16,7 +16,7 @@ pub mod verbs;
 use crate::mem::{Access, MemoryKeys, Region};
 use crate::units::Nanos;
 use crate::verbs::{
-    Completion, NodeId, Qp, QpAddress, QpConfig, QpState, RecvRequest, Transport, WorkRequest,
+    Completion, NodeId, Qp, QpAddress, QpConfig, QpState, RecvRequest, Remote, Transport, WorkRequest,
 };
 
 /// How far a fabric's atomics reach (`ibv_query_device(3)`, `atomic_cap`).
@@ -275,6 +275,11 @@ pub trait Nic {
     #[inline]
     fn ahead(&self, _qp: Qp) {}
 
+    /// Says that `len` bytes from `at` on will be asked for on a queue pair before long. Whoever posts on a fabric that executes
+    /// requests as they are posted has them brought near meanwhile; a NIC is told nothing.
+    #[inline]
+    fn ahead_of(&self, _qp: Qp, _at: Remote, _len: u64) {}
+
     /// The core's time.
     fn now(&self) -> Nanos;
 
@@ -382,6 +387,10 @@ impl Nic for AnyNic {
     #[inline]
     fn ahead(&self, qp: Qp) {
         each!(self, nic => nic.ahead(qp))
+    }
+    #[inline]
+    fn ahead_of(&self, qp: Qp, at: Remote, len: u64) {
+        each!(self, nic => nic.ahead_of(qp, at, len))
     }
     #[inline]
     fn now(&self) -> Nanos {

@@ -7,7 +7,7 @@
 /// nobody else may load.
 #[inline(always)]
 #[allow(unsafe_code)]
-pub(crate) fn ahead<T>(value: &T) {
+pub fn ahead<T>(value: &T) {
     for line in (0..size_of::<T>()).step_by(64) {
         let _at = std::ptr::from_ref(value).cast::<i8>().wrapping_add(line);
         // Sound: a hint, which reads nothing and cannot fail whatever the address.

@@ -7,7 +7,7 @@
 mod ahead;
 mod mapped;
 mod pool;
-pub(crate) use ahead::ahead;
+pub use ahead::ahead;
 mod region;
 
 #[cfg(feature = "verbs")]

@@ -416,6 +416,13 @@ impl<N: Nic> Port<N> {
         }))
     }
 
+    /// Says that `len` bytes of another node's memory will be asked for before long; see [`Nic::ahead_of`].
+    pub fn ahead_of(&self, at: Remote, len: u64) {
+        if let Some(&(_, qp)) = self.state.borrow().routes.only.get(at.node.index()) {
+            self.nic.ahead_of(qp, at, len);
+        }
+    }
+
     /// The number of the buffer that the next completion brings, if it is a receive's.
     #[inline]
     pub(crate) fn expected_receive(&self) -> Option<u64> {

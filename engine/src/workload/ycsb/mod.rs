@@ -235,6 +235,8 @@ impl Workload for Ycsb {
             }
             let updated = if self.blind { &[] } else { &updated[..updates] };
             session.prefetch(&read[..reads], updated).await?;
+        } else {
+            session.expect(input.keys[..self.operations].iter().map(|&key| record(key)));
         }
         for i in 0..self.operations {
             let (id, field) = (record(input.keys[i]), u32::from(input.fields[i]));

@@ -12,7 +12,7 @@ use crate::fabric::{Caps, Nic, PostError, SetupError};
 use crate::mem::{Access, MemoryKeys, Region};
 use crate::units::Nanos;
 use crate::verbs::{
-    Completion, NodeId, Qp, QpAddress, QpConfig, QpState, RecvRequest, Transport, WcOpcode, WcStatus,
+    Completion, NodeId, Qp, QpAddress, QpConfig, QpState, RecvRequest, Remote, Transport, WcOpcode, WcStatus,
     WorkRequest,
 };
 use rand::{RngExt, SeedableRng};
@@ -432,6 +432,13 @@ impl Nic for LoopbackNic {
             }
         }
         taken
+    }
+
+    fn ahead_of(&self, qp: Qp, at: Remote, len: u64) {
+        let local = self.local.borrow();
+        if let Some(LocalQp { way: Some(way), .. }) = local.qps.get(Self::index(qp)) {
+            way.ahead_of(at, len);
+        }
     }
 
     #[inline]

@@ -6,7 +6,7 @@ use crate::fabric::regions::Registered;
 use crate::mem::{Access, Region};
 use crate::verbs::work::GRH_BYTES;
 use crate::verbs::{
-    AddressHandle, Lkey, NodeId, Qp, Rkey, Sge, Transport, Verb, WcOpcode, WcStatus, WorkRequest,
+    AddressHandle, Lkey, NodeId, Qp, Remote, Rkey, Sge, Transport, Verb, WcOpcode, WcStatus, WorkRequest,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -94,6 +94,13 @@ impl Way {
                 true
             }),
             _ => false,
+        }
+    }
+
+    /// Asks for what a request may name, if it is in the region named last.
+    pub(super) fn ahead_of(&self, at: Remote, len: u64) {
+        if self.remote.has_rkey(at.rkey) {
+            self.remote.region.ahead(at.offset, len);
         }
     }
 
