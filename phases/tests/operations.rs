@@ -225,6 +225,34 @@ fn a_cache_that_lies_is_caught_by_the_key() {
 }
 
 #[test]
+fn what_is_expected_need_neither_be_there_nor_be_asked_for_and_costs_no_verb() {
+    for fabric in [loopback(), sim(7)] {
+        for plan in plans() {
+            let setup = Setup { fabric: fabric.clone(), ..setup(Plan { location_cache: true, ..plan }) };
+            let ran = run(&setup, |env| {
+                Box::pin(async move {
+                    // Locations where no record can be, one of them beyond every region.
+                    for (key, lie) in [(2, 8), (4, 1 << 40)] {
+                        env.phases.cache().unwrap().fill(T, key, lie);
+                    }
+                    let before = (env.port.traffic(), env.phases.cache_stats());
+                    env.phases.expect([0, 1, 2, 4, 4, KEYS, u64::MAX].map(|key| (T, key)).into_iter());
+                    assert_eq!((env.port.traffic(), env.phases.cache_stats()), before);
+                    let mut txn = Txn::new();
+                    for key in [4, 3] {
+                        env.begin(&mut txn);
+                        let at = env.touch(&mut txn, T, key, Intent::Read);
+                        env.phases.fetch(&mut txn).await.unwrap();
+                        assert_eq!(txn.word(at, 0), 1000, "{plan}");
+                    }
+                })
+            });
+            assert_eq!(ran.outputs.len(), 1);
+        }
+    }
+}
+
+#[test]
 fn logs_wrap_wait_when_full_and_end_up_in_the_backups() {
     for fabric in [loopback(), sim(5), rough(6)] {
         for via in [Via::OneSided, Via::TwoSided] {
