@@ -7,6 +7,7 @@ mod flags;
 
 pub use flags::{
     FabricArgs, OneProcessArgs, OutputArgs, PrecisionArgs, ShapeArgs, SpecArgs, TimeArgs, WorkloadArgs,
+    each_once,
 };
 
 use std::path::PathBuf;
@@ -17,7 +18,7 @@ use engine::verify::Level;
 use engine::verify::exchange::Format;
 use primitives::measure::Shard;
 
-use crate::listed::{self, listed};
+use crate::listed::{self, item, listed};
 use crate::names::STUDY_PHASES;
 use crate::output::JsonTarget;
 use crate::spec::values;
@@ -32,6 +33,24 @@ Exit codes:
   130  ended by Ctrl-C; measured points are kept
 
 Data goes to stdout, talk to stderr; NO_COLOR is honoured.";
+
+const EXPERIMENT: &str = "\
+A file, whole; only the question is needed, and other keys are as the flags of `run`:
+
+    question: Which primitive should lock when few records are hot?
+    fabric: sim:cx4-edr          # as --fabric
+    workload: smallbank
+    set:                         # as --set; `doorbell run --workload NAME --set help` lists them
+      hot_accounts_share: 0.04
+    protocol: occ
+    nodes: 3
+    duration: 2ms                # exactly so long; with `precision: 1%` at least
+    seed: 1
+    grid:                        # every combination is a point; any key above, as a list
+      plan: [one-sided, two-sided, drtm-h]
+      coroutines: [1, 8]
+    figures:                     # `y` is a column of points.csv
+      - {title: Throughput, x: coroutines, y: committed_per_s, by: plan}";
 
 /// For each phase of a distributed transaction, which RDMA primitive should carry it?
 ///
@@ -71,6 +90,7 @@ pub enum Command {
     /// One member of a cluster of processes (tcp or verbs), driven by node 0's `doorbell run --cluster`.
     Node(NodeArgs),
     /// Measure the grid of an experiment file (YAML); run again to resume.
+    #[command(after_help = EXPERIMENT)]
     Experiment(ExperimentArgs),
     /// Run the experiments behind the papers' claims and print the scoreboard; run again to resume.
     Reproduce(ReproduceArgs),
@@ -143,8 +163,8 @@ pub struct CharacterizeArgs {
     #[allow(missing_docs)]
     #[command(flatten)]
     pub fabric: FabricArgs,
-    /// Only this benchmark; may be repeated. All of them if none is named.
-    #[arg(long, value_name = "NAME", value_parser = listed(values::benchmark, listed::benchmarks))]
+    /// Only these benchmarks, joined by commas. All of them if none is named.
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',', value_parser = item(values::benchmark, listed::benchmarks))]
     pub bench: Vec<String>,
     /// Fewer values of each sweep, shorter points: for a first look.
     #[arg(long)]
@@ -188,13 +208,13 @@ pub struct CharacterizeArgs {
 pub struct CalibrateArgs {
     /// The profile to start from, a shipped name or a file; numbers with `free` bounds are fitted. With --from, the one that
     /// the characterization left if not given.
-    #[arg(long, value_name = "PROFILE", value_parser = listed(values::profile, listed::profiles), required_unless_present = "from")]
+    #[arg(long, value_name = "PROFILE", value_parser = listed(values::profile, listed::profiles))]
     pub profile: Option<ProfileChoice>,
     /// Fit to this characterization; to the calibrate claims of the profile if not given.
     #[arg(long, value_name = "RESULTS_DIR")]
     pub from: Option<PathBuf>,
     /// Fit only these of the free numbers, nic.atomic_unit for example; all if not given.
-    #[arg(long, value_name = "NUMBER", value_delimiter = ',')]
+    #[arg(long, value_name = "NUMBER,…", value_delimiter = ',', value_parser = item(values::number_name, listed::unnamed))]
     pub only: Vec<String>,
     /// Most rounds of the search; each simulates the targets about once per free number.
     #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = 6, value_parser = values::rounds)]
@@ -226,16 +246,16 @@ pub struct StudyArgs {
     #[command(flatten)]
     pub time: TimeArgs,
     /// Payload of a record in bytes, a multiple of 8; several, joined by commas, are compared.
-    #[arg(long, value_name = "BYTES,…", value_delimiter = ',', allow_negative_numbers = true, default_value = "16", value_parser = values::payload)]
+    #[arg(long, value_name = "BYTES,…", value_delimiter = ',', allow_negative_numbers = true, default_value = "16", value_parser = item(values::payload, listed::unnamed))]
     pub payload: Vec<u32>,
     /// Skew of the keys, the exponent of Zipf's law: 0 is uniform, 0.99 YCSB's; several are compared.
-    #[arg(long, value_name = "EXPONENT,…", value_delimiter = ',', allow_negative_numbers = true, default_value = "0", value_parser = values::skew)]
+    #[arg(long, value_name = "EXPONENT,…", value_delimiter = ',', allow_negative_numbers = true, default_value = "0", value_parser = item(values::skew, listed::unnamed))]
     pub skew: Vec<f64>,
     /// Records of an operation; several are compared.
-    #[arg(long, value_name = "N,…", value_delimiter = ',', allow_negative_numbers = true, default_value = "4", value_parser = values::records)]
+    #[arg(long, value_name = "N,…", value_delimiter = ',', allow_negative_numbers = true, default_value = "4", value_parser = item(values::records, listed::unnamed))]
     pub records: Vec<u32>,
     /// CPU load: what a core computes for each operation, 2us for example, while requests to it wait; several are compared.
-    #[arg(long, value_name = "TIME,…", value_delimiter = ',', allow_negative_numbers = true, default_value = "0us", value_parser = values::think)]
+    #[arg(long, value_name = "TIME,…", value_delimiter = ',', allow_negative_numbers = true, default_value = "0us", value_parser = item(values::think, listed::unnamed))]
     pub think: Vec<Span>,
     /// Points measured at a time; cores on sim, 1 where time is real.
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = values::jobs)]
@@ -255,7 +275,7 @@ pub struct TuneArgs {
     #[command(flatten)]
     pub what: SpecArgs,
     /// Concurrency control protocol; several, joined by commas, or `all` choose the best of them.
-    #[arg(long, value_name = "NAME,…|all", default_value = "occ", value_delimiter = ',', value_parser = listed(values::tuned_protocol, listed::modelled))]
+    #[arg(long, value_name = "NAME,…|all", default_value = "occ", value_delimiter = ',', value_parser = item(values::tuned_protocol, listed::modelled))]
     pub protocol: Vec<String>,
     /// Run a dozen candidates and the presets too, and print the regret.
     #[arg(long)]
@@ -294,7 +314,7 @@ pub struct RunArgs {
     #[command(flatten)]
     pub precision: PrecisionArgs,
     /// Do not record and check the history: a few per cent faster.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "history")]
     pub no_check: bool,
     /// Keep the recorded history in a new file, for `doorbell check`.
     #[arg(long, value_name = "FILE")]
@@ -330,26 +350,13 @@ impl RunArgs {
 }
 
 impl TuneArgs {
-    /// A protocol that is named twice, if there is one.
-    pub fn named_twice(&self) -> Option<&str> {
-        let names = &self.protocol;
-        (1..names.len()).find(|&at| names[..at].contains(&names[at])).map(|at| names[at].as_str())
-    }
-
-    /// The protocols to choose from, each once: `all` first, then what is named beside it.
+    /// The protocols to choose from, with those that `all` stands for; [`each_once`] says whether one is named beside it.
     pub fn protocols(&self) -> Vec<String> {
-        let all = || phases::model::MODELLED.iter().map(|&name| name.to_owned());
-        // Who names one beside `all` means that one, too, and hears of it if there is no model of it.
-        let (every, named): (Vec<String>, Vec<String>) =
-            self.protocol.iter().cloned().partition(|name| name == values::ALL);
-        let asked = every.iter().take(1).flat_map(|_| all()).chain(named);
-        let mut once: Vec<String> = Vec::new();
-        asked.for_each(|name| {
-            if !once.contains(&name) {
-                once.push(name);
-            }
-        });
-        once
+        let meant = |name: &String| match name == values::ALL {
+            true => phases::model::MODELLED.iter().map(|&name| name.to_owned()).collect(),
+            false => vec![name.clone()],
+        };
+        self.protocol.iter().flat_map(meant).collect()
     }
 
     /// What the flags ask for, as a run without a plan. Rivals are told apart by a few per cent, in equal times.

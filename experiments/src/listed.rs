@@ -20,22 +20,39 @@ use crate::spec::values::ALL;
 pub struct Listed<T> {
     parse: fn(&str) -> Result<T, String>,
     names: fn() -> Vec<&'static str>,
+    /// Whether spaces around it mean nothing.
+    trimmed: bool,
 }
 
 /// A parser that lists these names in help.
 pub fn listed<T>(parse: fn(&str) -> Result<T, String>, names: fn() -> Vec<&'static str>) -> Listed<T> {
-    Listed { parse, names }
+    Listed { parse, names, trimmed: false }
+}
+
+/// A parser of one of several values that are joined by commas, after which people put spaces.
+pub fn item<T>(parse: fn(&str) -> Result<T, String>, names: fn() -> Vec<&'static str>) -> Listed<T> {
+    Listed { parse, names, trimmed: true }
+}
+
+/// Values that have no names.
+pub fn unnamed() -> Vec<&'static str> {
+    Vec::new()
 }
 
 impl<T: Clone + Send + Sync + 'static> TypedValueParser for Listed<T> {
     type Value = T;
 
     fn parse_ref(&self, cmd: &Command, arg: Option<&Arg>, value: &OsStr) -> Result<T, Error> {
+        let value = match value.to_str() {
+            Some(text) if self.trimmed => OsStr::new(text.trim()),
+            _ => value,
+        };
         self.parse.parse_ref(cmd, arg, value)
     }
 
     fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
-        Some(Box::new((self.names)().into_iter().map(PossibleValue::new)))
+        let names = (self.names)();
+        (!names.is_empty()).then(|| Box::new(names.into_iter().map(PossibleValue::new)) as Box<_>)
     }
 }
 

@@ -71,7 +71,10 @@ const OFFERED: usize = 4;
 
 /// `did you mean …?`, where one name is near or a few are equally so.
 pub fn meant<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<String> {
-    let near = nearest(name, known);
+    question(&nearest(name, known))
+}
+
+fn question(near: &[&str]) -> Option<String> {
     let mut quoted: Vec<String> = near.iter().take(OFFERED).map(|near| format!("`{near}`")).collect();
     if near.len() > OFFERED {
         quoted.push("another like these".to_owned());
@@ -94,14 +97,28 @@ pub fn no_profile(name: &str) -> [String; 2] {
     [format!("no NIC profile is called `{name}`"), advice]
 }
 
-/// As [`suggest`], for devices: their digits only count them, so a wrong one is a slip too.
-pub fn suggest_device(name: &str, known: &[&str]) -> String {
-    let letters = |text: &str| text.chars().filter(|c| !c.is_ascii_digit()).collect::<String>();
-    let alike = known.iter().find(|device| letters(device) == letters(name));
-    match alike.filter(|_| nearest(name, known.iter().copied()).is_empty()) {
-        Some(device) => format!("did you mean `{device}`? {}", suggest(name, known)),
-        None => suggest(name, known),
+/// As [`nearest`], for names whose digits only count them, devices and claims: a wrong digit is a slip there too.
+fn nearest_counted<'a>(name: &str, known: &[&'a str]) -> Vec<&'a str> {
+    let near = nearest(name, known.iter().copied());
+    if !near.is_empty() {
+        return near;
     }
+    let letters = |text: &str| text.chars().filter(|c| !c.is_ascii_digit()).collect::<String>();
+    let alike = known.iter().filter(|other| letters(other) == letters(name));
+    let ranked: Vec<(usize, &str)> = alike.map(|other| (distance(name, other), *other)).collect();
+    let least = ranked.iter().map(|(apart, _)| *apart).min();
+    ranked.into_iter().filter(|(apart, _)| Some(*apart) == least).map(|(_, other)| other).collect()
+}
+
+/// As [`meant`], for names whose digits only count them.
+pub fn meant_counted(name: &str, known: &[&str]) -> Option<String> {
+    question(&nearest_counted(name, known))
+}
+
+/// As [`suggest`], for devices.
+pub fn suggest_device(name: &str, known: &[&str]) -> String {
+    let list = format!("there are {}", known.join(", "));
+    meant_counted(name, known).map_or_else(|| list.clone(), |question| format!("{question} {list}"))
 }
 
 /// Edits (insert, delete, replace, swap of neighbours) between two words.
@@ -176,11 +193,17 @@ mod tests {
     }
 
     #[test]
-    fn digits_of_devices_are_slips() {
+    fn digits_of_devices_and_claims_are_slips() {
+        let claims = ["DRH-P02", "DRH-P22", "DRH-P31", "RCC-P02"];
+        assert_eq!(
+            meant_counted("DRH-P0222", &claims).as_deref(),
+            Some("did you mean `DRH-P02` or `DRH-P22`?")
+        );
+        assert_eq!(meant_counted("DRX-P0222", &claims), None);
         assert_eq!(suggest_device("rxe1", &["rxe0"]), "did you mean `rxe0`? there are rxe0");
         assert_eq!(
             suggest_device("mlx5_7", &["rxe0", "mlx5_0", "mlx5_1"]),
-            "did you mean `mlx5_0`? there are rxe0, mlx5_0, mlx5_1"
+            "did you mean `mlx5_0` or `mlx5_1`? there are rxe0, mlx5_0, mlx5_1"
         );
         assert_eq!(suggest_device("hfi1", &["rxe0"]), "there are rxe0");
     }

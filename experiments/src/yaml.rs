@@ -1,10 +1,10 @@
 //! YAML, read strictly, with the place of every mistake. The one module that knows which library reads it.
 
-use std::fs::File;
-use std::io::Read;
 use std::path::Path;
 
+use primitives::place::NO_TEXT;
 use primitives::place::{Mistake, Place};
+use primitives::yaml::{Outline, TOO_DEEP, TOO_LONG, TOO_MUCH, Unread};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_yaml::DuplicateKeyPolicy;
@@ -13,10 +13,7 @@ pub use serde_yaml::Spanned;
 
 use crate::error::CliError;
 use crate::names::meant;
-
-/// Longest file read. Specs, plans and profiles are a few KiB; this bounds what a device or a wrong file
-/// can make us swallow.
-const MAX_BYTES: u64 = 1 << 20;
+use crate::spec::Refused;
 
 /// The text of a YAML file and its name, to point into it later.
 #[derive(Clone, Debug, PartialEq)]
@@ -34,15 +31,11 @@ impl Document {
     /// If it cannot be read, is not UTF-8, or is longer than 1 MiB.
     pub fn read(path: &Path) -> Result<Document, CliError> {
         let name = path.display().to_string();
-        let cannot = |error: std::io::Error| CliError::usage(format!("cannot read {name}")).caused_by(&error);
-        let mut text = String::new();
-        File::open(path)
-            .and_then(|file| file.take(MAX_BYTES + 1).read_to_string(&mut text))
-            .map_err(cannot)?;
-        if text.len() as u64 > MAX_BYTES {
-            return Err(CliError::usage(format!("{name} is longer than 1 MiB: hardly what was meant")));
+        match primitives::yaml::read(path) {
+            Ok(text) => Ok(Document { name, text }),
+            Err(Unread::Io(error)) => Err(CliError::usage(format!("cannot read {name}")).caused_by(&error)),
+            Err(Unread::Mistake(mistake)) => Err(Document { name, text: String::new() }.mistaken(&mistake)),
         }
-        Ok(Document { name, text })
     }
 
     /// Parses it. Unknown keys are errors where `T` denies them, duplicate keys always.
@@ -60,7 +53,7 @@ impl Document {
             with_snippet: false,
         };
         serde_yaml::from_str_with_options(&self.text, options)
-            .map_err(|error| self.mistaken(&primitives::yaml::mistake(&error)))
+            .map_err(|error| self.mistaken(&primitives::yaml::mistake(&self.text, &error)))
     }
 
     /// An error of this document, its place drawn if it has one, with the name that was meant.
@@ -69,8 +62,9 @@ impl Document {
         if let Some(Place { line, column }) = mistake.place.filter(|_| !self.text.is_empty()) {
             shown = shown.at(&self.name, &self.text, line, column.unwrap_or(1));
         }
-        match question(&mistake.what) {
-            Some(question) => shown.hint(question),
+        let known = || question(&mistake.what).or_else(|| advice(&mistake.what).map(str::to_owned));
+        match mistake.hint.clone().or_else(known) {
+            Some(hint) => shown.hint(hint),
             None => shown,
         }
     }
@@ -90,6 +84,17 @@ impl Document {
         error.reworded(message).at(&self.name, &self.text, line, column)
     }
 
+    /// An error within a value of this document, whose path is `to` it and then `refused`'s: where the text has that, else where
+    /// the value begins.
+    pub fn refuse<T>(&self, at: &Spanned<T>, to: &[&str], who: &str, refused: &Refused) -> CliError {
+        let path: Vec<String> =
+            to.iter().map(|&key| key.to_owned()).chain(refused.path.iter().cloned()).collect();
+        let outline = Outline::of(&self.text).filter(|_| !refused.path.is_empty());
+        let place = outline.and_then(|outline| outline.nearest(&path));
+        let place = place.unwrap_or(Place::new(at.referenced.line(), at.referenced.column()));
+        self.mistaken(&Mistake::at(place, format!("{who}: {refused}")))
+    }
+
     /// An error at a value of this document.
     pub fn error<T>(&self, at: &Spanned<T>, message: impl AsRef<str>) -> CliError {
         self.error_at(at.referenced.line(), at.referenced.column(), message)
@@ -101,14 +106,6 @@ impl Document {
 pub fn placed(origin: &str, mistake: &Mistake) -> CliError {
     let text = Document::read(Path::new(origin)).map(|document| document.text).unwrap_or_default();
     Document { name: origin.to_owned(), text }.mistaken(mistake)
-}
-
-/// Reads and parses a file.
-///
-/// # Errors
-/// With file, line and column.
-pub fn from_path<T: DeserializeOwned>(path: &Path) -> Result<T, CliError> {
-    Document::read(path)?.parse()
 }
 
 /// Parses text; `name` stands for the file in messages.
@@ -125,6 +122,18 @@ pub fn from_str<T: DeserializeOwned>(name: &str, text: &str) -> Result<T, CliErr
 /// If the value has a form YAML cannot hold.
 pub fn to_string<T: Serialize>(value: &T) -> Result<String, CliError> {
     serde_yaml::to_string(value).map_err(|e| CliError::check("cannot write YAML").caused_by(&e))
+}
+
+/// What to do about a text that has not the form it should have.
+fn advice(message: &str) -> Option<&'static str> {
+    match message {
+        _ if message.contains("expected sequence start") => Some("write a list: [4]"),
+        NO_TEXT => Some("write it as UTF-8"),
+        TOO_LONG | TOO_DEEP | TOO_MUCH => {
+            Some("name the file that was meant: what people write has a few levels and a few KiB")
+        }
+        _ => None,
+    }
 }
 
 /// Whether another name was meant, where the message says what was found and what was expected: ``unknown field
@@ -179,14 +188,25 @@ mod tests {
 
     #[test]
     fn absurd_files_are_refused() {
-        assert!(Document::read(Path::new("/dev/zero")).unwrap_err().message().contains("1 MiB"));
+        let hint = "hint: name the file that was meant";
+        let endless = Document::read(Path::new("/dev/zero")).unwrap_err().render(false);
+        assert!(endless.contains("/dev/zero: longer than 1 MiB") && endless.contains(hint), "{endless}");
         assert!(Document::read(Path::new("/")).unwrap_err().message().contains("cannot read /"));
         let bomb = "a: &a [x,x,x,x,x,x,x,x,x]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b,*b,*b,*b,*b,*b]\n\
                     d: &d [*c,*c,*c,*c,*c,*c,*c,*c,*c]\ne: &e [*d,*d,*d,*d,*d,*d,*d,*d,*d]\nf: &f [*e,*e,*e,*e,*e,*e,*e,*e,*e]\n\
                     g: [*f,*f,*f,*f,*f,*f,*f,*f,*f]\n";
         assert!(from_str::<BTreeMap<String, serde_json::Value>>("bomb.yaml", bomb).is_err());
         let deep = "[".repeat(100_000);
-        assert!(from_str::<serde_json::Value>("deep.yaml", &deep).is_err());
+        let deep = from_str::<serde_json::Value>("deep.yaml", &deep).unwrap_err().render(false);
+        assert!(deep.contains("deep.yaml:1:") && deep.contains(hint) && !deep.contains("Depth"), "{deep}");
+        let dir = tempfile::tempdir().unwrap();
+        let latin = dir.path().join("latin.yaml");
+        std::fs::write(&latin, b"nodes: 3\n# caf\xe9\n").unwrap();
+        let latin = Document::read(&latin).unwrap_err().render(false);
+        assert!(
+            latin.contains("latin.yaml:2:6: bytes that are not text") && latin.contains("UTF-8"),
+            "{latin}"
+        );
     }
 
     #[test]

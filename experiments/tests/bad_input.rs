@@ -62,6 +62,47 @@ fn every_kind_of_file_tells_places_alike() {
         write("n.yaml", &text);
         must(at, &["run", "--fabric", "sim:n.yaml"], 2, &[&format!("error: {says}"), "╭"]);
     }
+    write("n.yaml", "name: n\nextends: cx99\ndescription: d\n");
+    must(
+        at,
+        &["run", "--fabric", "sim:n.yaml"],
+        2,
+        &["error: n.yaml:2:10: extends: no profile", "╭", "there are cx4-edr,"],
+    );
+    let mtu = "extends: cx4-edr\nname: n\ndescription: d\nnic:\n  mtu: {value: \"x\", unit: B, source: assumed, ref: x}\n";
+    write("n.yaml", mtu);
+    must(at, &["run", "--fabric", "sim:n.yaml"], 2, &["error: n.yaml:5:16: nic.mtu.value: ", "╭"]);
+    write("n.yaml", &mtu.replace("\"x\"", "1"));
+    must(
+        at,
+        &["run", "--fabric", "sim:n.yaml"],
+        2,
+        &["error: n.yaml:5:8: nic.mtu = 1 B", "cx4-edr has 4096 B"],
+    );
+    write("i.yaml", "question: x\nfabric: sim:cx4-edr\nplan:\n  name: mine\n  lok: one-sided\n");
+    must(
+        at,
+        &["experiment", "i.yaml"],
+        2,
+        &["error: i.yaml:5:3: plan: unknown field `lok`", "did you mean `lock`"],
+    );
+    write("h.json", "{}");
+    let formats = "begins like none of the formats known: doorbell, elle-append";
+    must(at, &["check", "h.json"], 2, &["error: h.json:1:1: ", formats, "doorbell run --history"]);
+    for (args, says) in [
+        (&["experiment", "j.yaml"][..], "hint: did you mean "),
+        (
+            &["run", "--plan", "q.plan.yaml"],
+            ". has b.plan.yaml, p.plan.yaml; `doorbell tune --out DIR` leaves",
+        ),
+        (&["run", "--fabric", "sim:q.profile.yaml"], "hint: `doorbell characterize --out DIR` leaves one"),
+        (&["check", "g.json"], "h.json; `doorbell run --history FILE` records one"),
+        (&["report", "nowhere"], "hint: `doorbell quickstart`, or any command that measures"),
+        (&["calibrate", "--from", "nowhere"], "hint: `doorbell quickstart`, or any command that measures"),
+        (&["calibrate"], "--from DIR"),
+    ] {
+        must(at, args, 2, &[says]);
+    }
     write("h.json", "{\"format\":\"doorbell-history\",\"version\":7}");
     must(at, &["check", "h.json"], 2, &["error: h.json:1:", "format version 7 is not known here"]);
     let node = ["node", "--cluster", "c.yaml", "--id", "1"];
@@ -125,6 +166,32 @@ fn what_is_wrong_with_results_is_told_at_its_place() {
     assert!(!talk.contains(" line 2"), "said once: {talk}");
 }
 
+/// What can be drawn is drawn, but something that was given could not be used.
+#[test]
+fn a_page_without_something_that_was_given_is_no_success() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    for name in ["a", "b", "c"] {
+        must(at, &[&["run", "--out", name][..], &FEW].concat(), 0, &[]);
+    }
+    let page = || std::fs::read_to_string(at.join("page/report.html")).unwrap();
+    let all = ["report", "a", "b", "c", "--out", "page"];
+    must(at, &all, 0, &[]);
+    std::fs::write(at.join("b/run.json"), "{\"schema\": 1,\n\"kind\": ").unwrap();
+    let error = "error: the page was made without some of what was given";
+    let talk = must(at, &all, 2, &[error, "because: b/run.json:2:", "hint: restore b/run.json"]);
+    assert_eq!(talk.matches("b/run.json:2:").count(), 1, "said once: {talk}");
+    assert!(page().contains("Plans side by side") && page().contains("b/run.json:2:"));
+    // So with a table beside the points, and with what is not there.
+    std::fs::write(at.join("c/phases.csv"), "point,phase\n0\n").unwrap();
+    must(at, &all, 2, &[error, "because: b/run.json:2:", "because: c/phases.csv:2:"]);
+    let missing = ["report", "a", "nowhere", "--out", "page"];
+    must(at, &missing, 2, &[error, "nowhere", "hint: name directories that hold results"]);
+    // All that was measured is there; a run that was cut off has its note.
+    std::fs::remove_file(at.join("a/phases.csv")).unwrap();
+    must(at, &["report", "a", "--out", "page"], 0, &["phases.csv is missing"]);
+}
+
 /// Hours of measuring are not lost to another title of a figure.
 #[test]
 fn points_outlive_the_question_and_the_figures_that_show_them() {
@@ -147,6 +214,21 @@ fn points_outlive_the_question_and_the_figures_that_show_them() {
     assert!(!page.contains("Who comes back?") && !page.contains(">Rate<"));
     std::fs::write(at.join("e.yaml"), other.replace("20us", "21us")).unwrap();
     must(at, &again, 2, &["res holds the results of another run: its base.duration is \"20us\""]);
+    // A page that lies there is not left with the old question.
+    std::fs::write(at.join("e.yaml"), other.replace("Who goes", "Who stays")).unwrap();
+    must(at, &again, 0, &["nothing to measure, all 2 points are there", "res/report.html is drawn anew"]);
+    let page = std::fs::read_to_string(at.join("res/report.html")).unwrap();
+    assert!(
+        page.contains("Who stays back?")
+            && !page.contains("Who goes")
+            && page.contains("doorbell report res")
+    );
+    // One that shows others too is not cut down to this one.
+    must(at, &["experiment", "e.yaml", "--out", "more"], 0, &[]);
+    must(at, &["report", "res", "more"], 0, &[]);
+    let both = std::fs::read(at.join("res/report.html")).unwrap();
+    must(at, &again, 0, &["res/report.html shows other directories too"]);
+    assert_eq!(std::fs::read(at.join("res/report.html")).unwrap(), both);
 }
 
 #[test]
@@ -196,4 +278,139 @@ fn a_plan_of_another_protocol_says_of_which() {
     must(folder.path(), &run, 2, &["cannot run here", "it was made for nowait: add `--protocol nowait`"]);
     let run = [run.as_slice(), &["--protocol", "nowait"]].concat();
     must(folder.path(), &run, 0, &[]);
+}
+
+#[test]
+fn files_without_an_end_and_files_that_are_no_text_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    let meant = "hint: name the file that was meant";
+    must(
+        at,
+        &["run", "--fabric", "sim:cx4-edr", "--plan", "/dev/zero"],
+        2,
+        &["/dev/zero: longer than 1 MiB", meant],
+    );
+    std::os::unix::fs::symlink("/dev/zero", at.join("zero.yaml")).unwrap();
+    must(at, &["run", "--fabric", "sim:zero.yaml"], 2, &["zero.yaml: longer than 1 MiB", meant]);
+    must(at, &["experiment", "zero.yaml"], 2, &["zero.yaml: longer than 1 MiB", meant]);
+    std::fs::write(at.join("latin.yaml"), b"question: caf\xe9?\n").unwrap();
+    must(
+        at,
+        &["experiment", "latin.yaml"],
+        2,
+        &["latin.yaml:1:14: bytes that are not text", "hint: write it as UTF-8"],
+    );
+    let deep = format!("question: x\nset: {{x: {}{}}}\n", "[".repeat(70), "]".repeat(70));
+    std::fs::write(at.join("deep.yaml"), deep).unwrap();
+    let talk = must(at, &["experiment", "deep.yaml"], 2, &["deep.yaml:2:", "nested too deep", meant]);
+    assert!(!talk.contains("Depth"), "{talk}");
+}
+
+#[test]
+fn a_directory_that_lost_a_part_is_made_whole_and_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    let read = |file: &str| std::fs::read_to_string(at.join(file)).unwrap();
+    std::fs::write(
+        at.join("e.yaml"),
+        "question: x\nfabric: sim:cx4-edr\nduration: 300us\nset: {accounts_per_thread: 100}\ngrid:\n  nodes: [3, 4]\n",
+    )
+    .unwrap();
+    let sweep = ["experiment", "e.yaml", "--out", "e"];
+    must(at, &sweep, 0, &[]);
+    let (points, phases) = (read("e/points.csv"), read("e/phases.csv"));
+    std::fs::write(at.join("e/phases.csv"), &phases[..phases.find("\n1,").unwrap() + 1]).unwrap();
+    must(at, &["report", "e", "--out", "page"], 0, &["it lost what 1 point left in phases.csv"]);
+    let told = "warning: e lost what 1 point left in phases.csv: 1 point is to be measured again";
+    must(at, &sweep, 0, &[told, "resuming: 1 of 2 points are there"]);
+    assert_eq!((read("e/points.csv"), read("e/phases.csv")), (points, phases));
+    std::fs::remove_dir_all(at.join("e/histograms")).unwrap();
+    let told = "e lost what 2 points left in histograms: their rows are there";
+    must(at, &["report", "e", "--out", "page"], 0, &["it lost what 2 points left in histograms"]);
+    must(at, &sweep, 0, &[told, "nothing to measure, all 2 points are there"]);
+    let talk = must(at, &sweep, 0, &["nothing to measure"]);
+    assert!(!talk.contains("lost"), "told once: {talk}");
+    must(at, &["report", "e", "--out", "page"], 0, &[]);
+    assert!(read("page/report.html").contains("it lost what 2 points left in histograms"), "as a note");
+
+    let run = [&["run", "--out", "r"], &FEW[..3], &["300us"], &FEW[4..]].concat();
+    must(at, &run, 0, &[]);
+    must(at, &run, 0, &["nothing to measure, r holds this run"]);
+    must(at, &[&run[..], &["--history", "h.json"]].concat(), 2, &["there is no history left to keep"]);
+    let phases = read("r/phases.csv");
+    std::fs::write(at.join("r/phases.csv"), &phases[..phases.len() / 2]).unwrap();
+    must(at, &run, 0, &["r lost what 1 point left in phases.csv"]);
+    assert_eq!(read("r/phases.csv"), phases);
+    let record: serde_json::Value = serde_json::from_str(&read("r/run.json")).unwrap();
+    assert!(record["summary"]["events_per_s"].as_f64().is_some_and(|rate| rate > 0.0), "{record}");
+}
+
+/// What was tuned and run by a profile must find it again.
+#[test]
+fn a_profile_outlives_the_points_that_it_was_fitted_to() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    let some = ["characterize", "--bench", "latency", "--duration", "1ms", "--quick", "--out", "c"];
+    must(at, &some, 0, &[]);
+    let profile = "extends: cx4-edr\nname: loopback\ndescription: d\n";
+    std::fs::write(at.join("c/loopback.profile.yaml"), profile).unwrap();
+    let points = std::fs::read_to_string(at.join("c/points.csv")).unwrap();
+    let first: String = points.split_inclusive('\n').take(2).collect();
+    std::fs::write(at.join("c/points.csv"), first).unwrap();
+    must(at, &some, 0, &["c lost what ", " left in points.csv"]);
+    assert_eq!(std::fs::read_to_string(at.join("c/loopback.profile.yaml")).unwrap(), profile);
+    let record = std::fs::read_to_string(at.join("c/run.json")).unwrap();
+    assert!(record.contains("loopback.profile.yaml was fitted before some of these points"), "{record}");
+}
+
+/// Rates of other plans are not those of this search.
+#[test]
+fn a_search_by_another_profile_is_another_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    let by = |profile: &'static str| [&["tune", "--profile", profile, "--out", "t"][..], &FEW].concat();
+    must(at, &by("cx4-edr"), 0, &[]);
+    let plan = || std::fs::read(at.join("t/tuned.plan.yaml")).unwrap();
+    let before = plan();
+    must(at, &by("cx4-edr"), 0, &["nothing to measure"]);
+    must(at, &by("tcp-10g"), 2, &["t holds the results of another run: its profile_hash is"]);
+    // So if another build ranks other plans by the same profile.
+    let record = std::fs::read_to_string(at.join("t/run.json")).unwrap();
+    std::fs::write(at.join("t/run.json"), record.replace("tuned under occ: ", "tuned under occ: other "))
+        .unwrap();
+    must(at, &by("cx4-edr"), 2, &["t holds the results of another run: its rivals[0] is"]);
+    assert_eq!(plan(), before);
+}
+
+#[test]
+fn what_contradicts_itself_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    must(
+        at,
+        &["run", "--no-check", "--history", "h.json"],
+        2,
+        &["'--no-check' cannot be used with '--history"],
+    );
+    let shorter = ["run", "--precision", "1%", "--duration", "2ms", "--max-duration", "1ms"];
+    must(at, &shorter, 2, &["the longest run, 1ms, is shorter than its shortest, a duration of 2ms"]);
+    let write = |text: &str| std::fs::write(at.join("e.yaml"), format!("question: x\n{text}")).unwrap();
+    write("precision: 1%\nduration: 2ms\nmax_duration: 1ms\n");
+    must(at, &["experiment", "e.yaml"], 2, &["error: e.yaml:4:15: ", "the longest run, 1ms"]);
+    write("fabric: sim:cx4-edr\ncoroutines: 2\ngrid:\n  coroutines: [1, 4]\n");
+    let says = ["error: e.yaml:3:13: coroutines: no point has this value, the grid gives others at 5:3"];
+    must(at, &["experiment", "e.yaml"], 2, &says);
+    write("fabric: sim:cx4-edr\nset: {accounts_per_thread: 7}\ngrid:\n  set.accounts_per_thread: [100]\n");
+    must(at, &["experiment", "e.yaml"], 2, &["set.accounts_per_thread: no point has this value"]);
+    write("fabric: sim:cx4-edr\ngrid:\n  coroutines: 4\n");
+    must(at, &["experiment", "e.yaml"], 2, &["error: e.yaml:4:15: ", "hint: write a list: [4]"]);
+}
+
+#[test]
+fn a_plan_written_by_hand_needs_a_name_and_a_plan() {
+    let folder = tempfile::tempdir().unwrap();
+    let steps = "{fetch: one-sided, lock: one-sided, validate: one-sided, log: one-sided, install: one-sided, unlock: one-sided}";
+    std::fs::write(folder.path().join("p.plan.yaml"), format!("name: mine\nplan: {steps}\n")).unwrap();
+    must(folder.path(), &[&["run", "--plan", "p.plan.yaml"], &FEW[..]].concat(), 0, &["with plan mine"]);
 }

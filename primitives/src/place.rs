@@ -3,7 +3,7 @@
 use std::fmt::Display;
 
 /// A place in a text.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
     /// From 1.
     pub line: u64,
@@ -17,11 +17,20 @@ impl Place {
         Place { line: line.max(1), column: Some(column.max(1)) }
     }
 
+    /// The place behind a text.
+    pub fn behind(text: &str) -> Place {
+        let column = text.rsplit('\n').next().unwrap_or_default().chars().count() as u64 + 1;
+        Place::new(text.matches('\n').count() as u64 + 1, column)
+    }
+
     /// A line as a whole.
     pub fn line(line: u64) -> Place {
         Place { line: line.max(1), column: None }
     }
 }
+
+/// What is wrong with bytes that are not UTF-8.
+pub const NO_TEXT: &str = "bytes that are not text";
 
 /// What is wrong with a text, and where if that is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,17 +39,30 @@ pub struct Mistake {
     pub place: Option<Place>,
     /// What, without the place.
     pub what: String,
+    /// What to do about it, where that is known.
+    pub hint: Option<String>,
 }
 
 impl Mistake {
     /// A mistake at a place.
     pub fn at(place: Place, what: impl Into<String>) -> Mistake {
-        Mistake { place: Some(place), what: what.into() }
+        Mistake { place: Some(place), what: what.into(), hint: None }
     }
 
     /// A mistake of the text as a whole.
     pub fn somewhere(what: impl Into<String>) -> Mistake {
-        Mistake { place: None, what: what.into() }
+        Mistake { place: None, what: what.into(), hint: None }
+    }
+
+    /// With advice.
+    #[must_use]
+    pub fn hint(self, hint: impl Into<String>) -> Mistake {
+        Mistake { hint: Some(hint.into()), ..self }
+    }
+
+    /// Bytes of which only the first `good` are text.
+    pub fn no_text(bytes: &[u8], good: usize) -> Mistake {
+        Mistake::at(Place::behind(&String::from_utf8_lossy(&bytes[..good])), NO_TEXT)
     }
 
     /// What serde_json found wrong.

@@ -1,6 +1,7 @@
 //! Groups of flags that several commands share.
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -43,6 +44,17 @@ impl OneProcessArgs {
             ))
             .hint(instead)),
         }
+    }
+}
+
+/// Refuses a value that a flag for several names twice: whoever did meant another one.
+///
+/// # Errors
+/// Exit code 2 with the value.
+pub fn each_once<T: PartialEq + Display>(flag: &str, values: &[T]) -> Result<(), CliError> {
+    match (1..values.len()).find(|&at| values[..at].contains(&values[at])) {
+        Some(at) => Err(CliError::usage(format!("{flag} names {} twice", values[at])).hint("name each once")),
+        None => Ok(()),
     }
 }
 

@@ -11,6 +11,9 @@ use serde_json::Value;
 
 use crate::names::{nearest, no_profile, plan_presets, suggest};
 use primitives::profile::Profile;
+use primitives::yaml::Outline;
+
+use super::run::Refused;
 
 /// Which NIC profile the simulator takes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -142,24 +145,25 @@ impl Inline {
     /// Reads a map.
     ///
     /// # Errors
-    /// In words: a name that is none or another plan's, a preset that is not there, or what is no phase or no way to carry one.
-    /// Whether it fits protocol and fabric is checked when it runs.
-    pub fn new(written: &serde_json::Map<String, Value>) -> Result<Inline, String> {
+    /// In words, with the key: a name that is none or another plan's, a preset that is not there, or what is no phase or no way to
+    /// carry one. Whether it fits protocol and fabric is checked when it runs.
+    pub fn new(written: &serde_json::Map<String, Value>) -> Result<Inline, Refused> {
+        let refused =
+            |key: &str, why: String| Refused { path: vec![key.to_owned()], why: format!("{key}: {why}") };
         let word = |key: &str| {
             let word = |v: &Value| v.as_str().map(str::to_owned);
-            written
-                .get(key)
-                .map(|v| word(v).ok_or_else(|| format!("{key}: a word is needed, not {v}")))
-                .transpose()
+            let text = |v| word(v).ok_or_else(|| refused(key, format!("a word is needed, not {v}")));
+            written.get(key).map(text).transpose()
         };
         let name = word("name")?;
-        name.as_deref().map_or(Ok(()), check_name).map_err(|why| format!("name: {why}"))?;
+        name.as_deref().map_or(Ok(()), check_name).map_err(|why| refused("name", why.to_owned()))?;
         if let Some(name) = name.as_deref().filter(|name| name.parse::<PlanChoice>().is_ok()) {
-            return Err(format!("name: `{name}` is another plan"));
+            return Err(refused("name", format!("`{name}` is another plan")));
         }
         let preset = |like: String| {
-            Preset::named(&like)
-                .ok_or_else(|| format!("like: no plan of that name; {}", suggest(&like, &plan_presets())))
+            let none =
+                || refused("like", format!("no plan of that name; {}", suggest(&like, &plan_presets())));
+            Preset::named(&like).ok_or_else(none)
         };
         let like = word("like")?.map(preset).transpose()?;
         // By name, whatever order the file has: what is printed and kept must not hang on how the JSON library was built.
@@ -173,8 +177,8 @@ impl Inline {
     /// `coroutines`.
     ///
     /// # Errors
-    /// In words: what is no plan.
-    pub fn plan(&self, needs: &Needs, coroutines: u32) -> Result<Plan, String> {
+    /// In words, with the key: what is no plan.
+    pub fn plan(&self, needs: &Needs, coroutines: u32) -> Result<Plan, Refused> {
         let mut phases = serde_json::Map::new();
         if let Some(like) = self.like {
             let base = serde_json::to_value(like.plan().restricted_to(needs)).map_err(|e| e.to_string())?;
@@ -185,12 +189,17 @@ impl Inline {
         phases.extend(own.map(|(key, value)| (key.clone(), value.clone())));
         let says = |key: &str| phases.contains_key(key);
         let (says_coroutines, says_cache) = (says("coroutines"), says("location_cache"));
-        // JSON is YAML, so one parser reads both. Its places are those of no file.
+        // JSON is YAML, so one parser reads both. Its places are those of no file: they say which key is meant.
+        let text = Value::Object(phases).to_string();
         let told = |error: PlanFileError| match error {
-            PlanFileError::Parse { mistake, .. } => mistake.what,
-            other => other.to_string(),
+            PlanFileError::Parse { mistake, .. } => {
+                let outline = Outline::of(&text).unwrap_or_default();
+                let path = mistake.place.and_then(|place| outline.path_at(place)).unwrap_or_default();
+                Refused { path: path.to_vec(), why: mistake.what }
+            }
+            other => other.to_string().into(),
         };
-        let mut plan = Plan::parse(&Value::Object(phases).to_string(), "plan").map_err(told)?;
+        let mut plan = Plan::parse(&text, "plan").map_err(told)?;
         if !says_coroutines {
             plan.coroutines = coroutines;
         }
@@ -287,7 +296,7 @@ mod tests {
         assert!("drtmh".parse::<PlanChoice>().unwrap_err().contains("did you mean `drtm-h`?"));
     }
 
-    fn inline(text: &str) -> Result<Inline, String> {
+    fn inline(text: &str) -> Result<Inline, Refused> {
         let value: Value = serde_json::from_str(text).unwrap();
         Inline::new(value.as_object().unwrap())
     }
@@ -321,7 +330,7 @@ mod tests {
             (r#"{"like": "farm", "lok": "one-sided"}"#, "unknown field `lok`"),
         ] {
             let got = inline(text).unwrap_err();
-            assert!(got.contains(says), "{text}: {got}");
+            assert!(got.why.contains(says) && got.path.len() == 1, "{text}: {got:?}");
         }
     }
 }

@@ -29,9 +29,10 @@ use super::grid::{Axis, Point, expand};
 use super::limits;
 use super::places::{At, Places};
 use super::primitive::PrimitiveSpec;
-use super::run::{RunSpec, Span};
+use super::run::{Refused, RunSpec, Span};
 use crate::error::CliError;
 use crate::names::{suggest, workloads};
+use crate::nearby::Wanted;
 use crate::regret::draw;
 use crate::settings::{self, Misfit};
 use crate::yaml::{Document, Spanned};
@@ -167,7 +168,8 @@ impl Experiment {
     /// # Errors
     /// With file, line and column.
     pub fn read(path: &Path) -> Result<Experiment, CliError> {
-        Experiment::parse(&Document::read(path)?)
+        let document = Document::read(path).map_err(|error| Wanted::Experiment.told(path, error))?;
+        Experiment::parse(&document)
     }
 
     /// Checks a document.
@@ -177,9 +179,12 @@ impl Experiment {
     pub fn parse(document: &Document) -> Result<Experiment, CliError> {
         let written: Written = document.parse()?;
         const QUESTION: &str = "an experiment needs a question";
-        let question = written.question.as_ref().ok_or_else(|| document.error_at(1, 1, QUESTION))?;
+        const SAY: &str =
+            "say what it answers, as in `question: Which primitive should lock when few records are hot?`";
+        let question = written.question.as_ref();
+        let question = question.ok_or_else(|| document.error_at(1, 1, QUESTION).hint(SAY))?;
         if question.value.trim().is_empty() {
-            return Err(document.error(question, QUESTION));
+            return Err(document.error(question, QUESTION).hint(SAY));
         }
         let base = base(document, &written)?;
         let grid = grid(document, &base, &written.grid)?;
@@ -191,6 +196,7 @@ impl Experiment {
         }
         let figures = figures(document, written.kind, &grid, &written.figures)?;
         let places = places(document, &written);
+        contradicted(document, &written)?;
         let points = match written.kind {
             SpecKind::Regret => drawn(document, &written, base.seed)?,
             _ => expand(&base, &grid).map_err(|why| match written.grid.0.first() {
@@ -199,7 +205,7 @@ impl Experiment {
             })?,
         };
         for point in &points {
-            point.spec.check().map_err(|unfit| places.blame(point, unfit.keys, unfit.into()))?;
+            point.spec.check().map_err(|unfit| places.blame(point, unfit.keys, unfit.in_file()))?;
         }
         let combinations = written.combinations.map(|count| count.value);
         let real = points.iter().filter(|point| !point.spec.fabric.virtual_time()).count();
@@ -305,7 +311,7 @@ fn base(document: &Document, written: &Written) -> Result<RunSpec, CliError> {
     }
     for (key, value) in written.of_base() {
         if let Some(value) = value {
-            base.apply(key, &value.value).map_err(|why| document.error(value, format!("{key}: {why}")))?;
+            base.apply(key, &value.value).map_err(|refused| document.refuse(value, &[key], key, &refused))?;
         }
     }
     let axis = |name: &str| written.grid.0.iter().any(|(axis, _)| axis.value == name);
@@ -399,11 +405,15 @@ fn grid(
         }
         let mut seen: Vec<Value> = Vec::new();
         let mut plans: Vec<String> = Vec::new();
-        for value in values {
-            let refused = |why: String| document.error(value, format!("grid.{}: {why}", name.value));
+        for (number, value) in values.iter().enumerate() {
+            let refused = |why: Refused| {
+                let (number, who) = (number.to_string(), format!("grid.{}", name.value));
+                document.refuse(value, &["grid", &name.value, &number], &who, &why)
+            };
             // Axis by axis; what fits only together with other axes is checked for each point.
-            if let Err(why) = base.clone().apply(&name.value, &value.value) {
-                let unknown = why.contains("cannot be set");
+            let mut one = base.clone();
+            if let Err(why) = one.apply(&name.value, &value.value) {
+                let unknown = why.why.contains("cannot be set");
                 return Err(if unknown {
                     document.error(name, format!("grid: {why}"))
                 } else {
@@ -411,14 +421,12 @@ fn grid(
                 });
             }
             if seen.contains(&value.value) {
-                return Err(refused(format!("{} is there twice", value.value)));
+                return Err(refused(format!("{} is there twice", value.value).into()));
             }
             if name.value == "plan" {
-                let mut one = base.clone();
-                one.apply(&name.value, &value.value).map_err(refused)?;
                 let shown = one.plan.to_string();
                 if plans.contains(&shown) {
-                    return Err(refused(format!("two plans are called `{shown}`")));
+                    return Err(refused(format!("two plans are called `{shown}`").into()));
                 }
                 plans.push(shown);
             }
@@ -427,6 +435,24 @@ fn grid(
         axes.push(Axis { name: name.value.clone(), values: seen });
     }
     Ok(axes)
+}
+
+/// Refuses a value that is to hold for all points, and holds at none since an axis of that name has others.
+fn contradicted(document: &Document, written: &Written) -> Result<(), CliError> {
+    let base =
+        written.of_base().into_iter().filter_map(|(key, value)| Some((key.to_owned(), value.as_ref()?)));
+    let set = written.set.0.iter().map(|(key, value)| (format!("set.{}", key.value), value));
+    for (key, value) in base.chain(set) {
+        let axis = written.grid.0.iter().find(|(axis, _)| axis.value == key);
+        let Some((axis, _)) = axis.filter(|(_, values)| values.iter().all(|v| v.value != value.value)) else {
+            continue;
+        };
+        let at = &axis.referenced;
+        let why =
+            format!("{key}: no point has this value, the grid gives others at {}:{}", at.line(), at.column());
+        return Err(document.error(value, why).hint("keep one of the two"));
+    }
+    Ok(())
 }
 
 fn figures(
@@ -552,12 +578,12 @@ mod tests {
                 "grid:\n  plan: [{name: a, like: farm}, {name: a, like: drtm-h}]\n",
                 "a.yaml:4:33: grid.plan: two plans are called `a`",
             ),
-            ("plan: {name: farm, fetch: one-sided}\n", "a.yaml:3:7: plan: name: `farm` is another plan"),
+            ("plan: {name: farm, fetch: one-sided}\n", "a.yaml:3:8: plan: name: `farm` is another plan"),
             ("grid:\n  nodes: []\n", "a.yaml:4:3: grid.nodes: at least one value"),
             ("grid:\n  nodes: [3]\n  nodes: [4]\n", "a.yaml:5:3: duplicate"),
             ("grid:\n  nodes: 3\n", "a.yaml:4:10: "),
             ("grid:\n  fabric: [loopback, sim:cx4-edr]\n", "real and virtual time in one experiment"),
-            ("kind: walk\n", "a.yaml:3:7: unknown variant"),
+            ("kind: walk\n", "a.yaml:3:7: kind: unknown variant"),
             ("combinations: 3\n", "a.yaml:3:15: combinations: they are drawn for `kind: regret` alone"),
             ("kind: regret\n", "a.yaml:2:9: fabric: combinations are drawn"),
             ("set: {hot: [1]}\n", "a.yaml:3:7: set.hot: a workload's setting"),
@@ -610,13 +636,18 @@ mod tests {
             ),
             (
                 "grid:\n  plan:\n    - {name: x, lok: one-sided}\n",
-                "a.yaml:5:7: grid.plan: unknown field `lok`, expected one of",
+                "a.yaml:5:17: grid.plan: unknown field `lok`, expected one of",
             ),
             (
                 "plan: {name: '', lock: one-sided}\n",
-                "a.yaml:3:7: plan: name: it is empty; a plan needs a name",
+                "a.yaml:3:8: plan: name: it is empty; a plan needs a name",
             ),
-            ("plan: {lock: one-handed}\n", "a.yaml:3:7: plan: unknown variant `one-handed`"),
+            ("plan: {lock: one-handed}\n", "a.yaml:3:8: plan: unknown variant `one-handed`"),
+            ("plan:\n  name: x\n  like: frm\n", "a.yaml:5:3: plan: like: no plan of that name"),
+            (
+                "grid:\n  plan:\n    - farm\n    - name: x\n      log: {via: one-sided,\n        outstanding: 3}\n",
+                "a.yaml:8:9: grid.plan: log.outstanding: ",
+            ),
         ] {
             let got = refused(text);
             assert!(got.contains(says), "{text:?}\n  wanted {says}\n  got    {got}");

@@ -17,4 +17,4 @@ pub use experiment::{Experiment, Figure, SpecKind};
 pub use grid::{Axis, Point};
 pub use places::Places;
 pub use primitive::PrimitiveSpec;
-pub use run::{RunSpec, Span, Unfit};
+pub use run::{Refused, RunSpec, Span, Unfit};

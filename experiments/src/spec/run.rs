@@ -52,6 +52,33 @@ impl Serialize for Span {
     }
 }
 
+/// Why a value is not taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// What is wrong within it: keys and numbers that lead there. Empty: the value as a whole.
+    pub path: Vec<String>,
+    /// Why, in words.
+    pub why: String,
+}
+
+impl From<String> for Refused {
+    fn from(why: String) -> Refused {
+        Refused { path: Vec::new(), why }
+    }
+}
+
+impl From<&str> for Refused {
+    fn from(why: &str) -> Refused {
+        Refused::from(why.to_owned())
+    }
+}
+
+impl std::fmt::Display for Refused {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.why)
+    }
+}
+
 /// Values that do not fit together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unfit {
@@ -59,18 +86,33 @@ pub struct Unfit {
     pub keys: &'static [&'static str],
     /// Why, in words.
     pub why: String,
+    /// Values that would do, each by itself.
+    pub instead: Vec<(&'static str, u32)>,
 }
 
 impl Unfit {
     /// Over these keys.
     pub fn new(keys: &'static [&'static str], why: impl Into<String>) -> Unfit {
-        Unfit { keys, why: why.into() }
+        Unfit { keys, why: why.into(), instead: Vec::new() }
+    }
+
+    /// The error with advice, `written` as values are where it was asked for.
+    fn told(self, written: impl Fn(&str, u32) -> String) -> CliError {
+        let instead: Vec<String> = self.instead.iter().map(|(key, value)| written(key, *value)).collect();
+        let shown = CliError::usage(self.why);
+        if instead.is_empty() { shown } else { shown.hint(format!("say {}", instead.join(" or "))) }
+    }
+
+    /// As an error of a file.
+    pub fn in_file(self) -> CliError {
+        self.told(|key, value| format!("`{key}: {value}`"))
     }
 }
 
+/// As an error of the command line.
 impl From<Unfit> for CliError {
     fn from(unfit: Unfit) -> CliError {
-        CliError::usage(unfit.why)
+        unfit.told(|key, value| format!("--{key} {value}"))
     }
 }
 
@@ -166,11 +208,11 @@ impl RunSpec {
     ///
     /// # Errors
     /// In words, if there is no such key or the value does not fit.
-    pub fn apply(&mut self, key: &str, value: &Value) -> Result<(), String> {
+    pub fn apply(&mut self, key: &str, value: &Value) -> Result<(), Refused> {
         if let Some(primitive) = &mut self.primitive
             && !matches!(key, "fabric" | "nodes" | "threads" | "coroutines" | "duration" | "seed")
         {
-            return primitive.apply(key, value);
+            return Ok(primitive.apply(key, value)?);
         }
         match key {
             "fabric" => self.fabric = text(value)?.parse()?,
@@ -203,10 +245,12 @@ impl RunSpec {
                 Some(setting) if !setting.is_empty() && !value.is_array() && !value.is_object() => {
                     self.set.insert(setting.to_owned(), value.clone());
                 }
-                Some(_) => return Err("a workload's setting is a number, a truth value or a word".to_owned()),
+                Some(_) => return Err("a workload's setting is a number, a truth value or a word".into()),
                 None => {
                     let advice = crate::names::suggest(key, Self::KEYS);
-                    return Err(format!("`{key}` cannot be set; {advice}. Workload settings are set.KEY"));
+                    return Err(
+                        format!("`{key}` cannot be set; {advice}. Workload settings are set.KEY").into()
+                    );
                 }
             },
         }
@@ -267,17 +311,25 @@ impl RunSpec {
             );
             return Err(Unfit::new(&["coroutines", "threads", "nodes"], why));
         }
+        if let Some(most) = self.max_duration.filter(|most| most.ns() < self.duration.ns()) {
+            let why = format!(
+                "the longest run, {most}, is shorter than its shortest, a duration of {}",
+                self.duration
+            );
+            return Err(Unfit::new(&["max_duration", "duration"], why));
+        }
         if let Some(primitive) = &self.primitive {
             return primitive.check(self);
         }
         if self.replicas > self.nodes {
             let why = format!(
-                "{} copies of each record need {} nodes, there {}; use fewer replicas or more nodes",
+                "{} copies of each record need {} nodes, there {}",
                 self.replicas,
                 self.replicas,
                 if self.nodes == 1 { "is 1".to_owned() } else { format!("are {}", self.nodes) }
             );
-            return Err(Unfit::new(&["replicas", "nodes"], why));
+            let instead = vec![("replicas", self.nodes), ("nodes", self.replicas)];
+            return Err(Unfit { instead, ..Unfit::new(&["replicas", "nodes"], why) });
         }
         Ok(())
     }
@@ -305,7 +357,7 @@ mod tests {
 
     #[test]
     fn keys_that_are_none_are_told_what_there_is() {
-        let told = RunSpec::default().apply("nods", &json!(3)).unwrap_err();
+        let told = RunSpec::default().apply("nods", &json!(3)).unwrap_err().why;
         assert!(told.starts_with("`nods` cannot be set; did you mean `nodes`? there are "), "{told}");
         assert!(told.ends_with(". Workload settings are set.KEY"), "{told}");
     }
@@ -313,10 +365,11 @@ mod tests {
     #[test]
     fn flags_and_files_refuse_with_the_same_words() {
         let mut spec = RunSpec::default();
-        assert_eq!(spec.apply("nodes", &json!(0)), values::nodes("0").map(drop));
-        assert_eq!(spec.apply("duration", &json!("10 parsecs")), values::span("10 parsecs").map(drop));
-        assert_eq!(spec.apply("duration", &json!(10)), values::span("10").map(drop));
-        assert_eq!(spec.apply("protocol", &json!("ooc")), values::protocol("ooc").map(drop));
+        let mut refused = |key: &str, value: Value| spec.apply(key, &value).unwrap_err().why;
+        assert_eq!(refused("nodes", json!(0)), values::nodes("0").unwrap_err());
+        assert_eq!(refused("duration", json!("10 parsecs")), values::span("10 parsecs").unwrap_err());
+        assert_eq!(refused("duration", json!(10)), values::span("10").unwrap_err());
+        assert_eq!(refused("protocol", json!("ooc")), values::protocol("ooc").unwrap_err());
         assert_eq!(spec, RunSpec::default(), "nothing was changed by a refused value");
     }
 
@@ -342,7 +395,7 @@ mod tests {
         spec.apply("set.hot", &json!(0.9)).unwrap();
         assert_eq!(spec.set["hot"], json!(0.9));
         assert!(spec.apply("set.", &json!(1)).is_err());
-        assert!(spec.apply("nods", &json!(1)).unwrap_err().contains("did you mean `nodes`?"));
+        assert!(spec.apply("nods", &json!(1)).unwrap_err().why.contains("did you mean `nodes`?"));
     }
 
     #[test]

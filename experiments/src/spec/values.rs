@@ -171,6 +171,12 @@ pub fn rounds(text: &str) -> Result<u32, String> {
     count(text, Limit { what: "round", usual: 6, most: 1_000 })
 }
 
+/// `calibrate --only`; which numbers are free the profile says.
+#[allow(clippy::missing_errors_doc)]
+pub fn number_name(text: &str) -> Result<String, String> {
+    Ok(text.to_owned())
+}
+
 /// `--fabric`.
 #[allow(clippy::missing_errors_doc)]
 pub fn fabric(text: &str) -> Result<FabricChoice, String> {
