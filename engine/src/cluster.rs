@@ -20,7 +20,7 @@ mod program;
 mod result;
 
 pub use footprint::{Footprint, footprint};
-pub use result::{Fault, RunResult};
+pub use result::{Fault, RunResult, TooShort};
 
 use crate::protocol::calvin::Buffers;
 use crate::protocol::{AnyProtocol, Protocol};

@@ -31,6 +31,7 @@ use phases::rule::{Abort, Owner, Stamp};
 use phases::store::{Layout, TableId};
 use phases::txn::{Intent, Txn};
 use primitives::exec::{sleep_until, think};
+use primitives::fabric::{CpuWork, Nic};
 use primitives::measure::Meter;
 use primitives::mem::PoolExhausted;
 use primitives::units::Nanos;
@@ -253,6 +254,7 @@ impl<P: Protocol, O: PhaseOps> Session<P, O> {
     /// Begins an attempt of a transaction; from the second on it may keep its age.
     fn attempt(&mut self, number: u32) -> Result<(), Halt> {
         self.begun += 1;
+        self.port.nic().charge(CpuWork::Attempt);
         self.scanned.clear();
         self.txn.begin(Stamp::new(self.owner, self.begun));
         // A countdown of zero never comes to one: nothing is sampled.
@@ -463,6 +465,7 @@ impl<P: Protocol, O: PhaseOps> Session<P, O> {
             }
         }
         let spent = self.ops.spent();
+        stats.timed += u64::from(spent.is_some());
         for phase in Phase::ALL {
             let sum = &mut stats.phases[phase as usize];
             let cost = self.txn.costs[phase];

@@ -166,10 +166,14 @@ fn stages_cost_what_the_papers_steps_do() {
         {
             let mut spec = spec(fabric.clone(), plan(fetch, lock));
             spec.worker.rpc.retransmit_after = Nanos::from_millis(2_000);
+            spec.sample_every = 1;
             let result = run_steps(&spec, Calvin::new(1, Nanos(0)), Honesty::Declares).expect("it runs");
             assert!(result.passed(), "{:?} {:?}", result.faults, result.checks);
             let transactions = u64::from(NODES) * each;
             assert_eq!(result.stats.committed, transactions);
+            // Each has waited for its epoch's order.
+            let waited = result.stats.phase(Phase::Lock).latency.count();
+            assert_eq!((waited, result.stats.timed), (transactions, transactions));
             // One input an epoch, so as many batches of each node as transactions.
             let letters = transactions * others;
             let verbs = |via, letters| if via == Via::OneSided { 2 * letters } else { letters };

@@ -3,13 +3,12 @@
 
 mod common;
 
-use common::{OTHERS, sim};
+use common::{OTHERS, sim_of};
 use engine::cluster::{Length, RunResult, RunSpec, needs, run};
 use engine::protocol::{AnyProtocol, Protocol};
 use engine::workload::AnyWorkload;
 use phases::model::{Cluster, Forecast, Model, models};
 use phases::plan::{Phase, Plan, Step, Via};
-use primitives::fabric::sim::FaultOptions;
 use primitives::mesh::Shape;
 use primitives::profile::Profile;
 use primitives::units::Nanos;
@@ -50,7 +49,12 @@ impl Ran {
     }
 }
 
+fn shipped() -> Profile {
+    Profile::shipped("cx4-edr").expect("a shipped profile")
+}
+
 fn ran(
+    profile: &Profile,
     protocol: AnyProtocol,
     plan: Plan,
     workload: &str,
@@ -58,24 +62,30 @@ fn ran(
     cache_bytes: usize,
     measured: Nanos,
 ) -> Ran {
-    let mut spec = RunSpec::new(sim(1, FaultOptions::default()), Shape { nodes: 4, workers: 2 }, plan);
+    let mut spec = RunSpec::new(sim_of(profile.clone(), 1), Shape { nodes: 4, workers: 2 }, plan);
     spec.length = Length::Time { warm_up: Nanos::from_micros(100), measured };
     spec.cache_bytes = cache_bytes;
     let load = AnyWorkload::parse(workload, spec.scale(), settings.iter().copied()).expect("valid settings");
     let asked = needs(&spec, &load, &protocol);
     let checked = plan.check(&spec.fabric.caps().expect("a fabric"), &asked).expect("a plan that runs");
-    let profile = Profile::shipped("cx4-edr").expect("a shipped profile");
     let cluster = Cluster { nodes: 4, threads: 2, backups: 0, lanes: spec.worker.lanes };
     let demand = load.demand(spec.scale(), spec.cache_bytes, &spec.retry);
-    let said = Model::new(&profile, cluster, &demand, &asked).expect("valid inputs").forecast(&checked);
+    let said = Model::new(profile, cluster, &demand, &asked).expect("valid inputs").forecast(&checked);
     let result = run(&spec, &load, protocol, &AtomicBool::new(false)).expect("it runs");
     assert!(result.passed());
     Ran { said, said_hits: demand.cache_hit_share, result }
 }
 
-fn compare(protocol: AnyProtocol, via: Via, workload: &str, settings: &[(&str, &str)]) -> Compared {
+fn compare(
+    profile: &Profile,
+    protocol: AnyProtocol,
+    via: Via,
+    workload: &str,
+    settings: &[(&str, &str)],
+) -> Compared {
     let plan = Plan { coroutines: 6, ..Plan::uniform(via).restricted_to(protocol.needs()) };
-    let Ran { said, result, .. } = ran(protocol, plan, workload, settings, 1 << 20, Nanos::from_micros(500));
+    let measured = Nanos::from_micros(500);
+    let Ran { said, result, .. } = ran(profile, protocol, plan, workload, settings, 1 << 20, measured);
     let what = format!("{workload} {} {via}", protocol.needs().protocol);
     Compared { what, said, per_s: result.committed_per_s(), aborted: result.aborted_share().unwrap_or(0.0) }
 }
@@ -87,10 +97,14 @@ fn protocols() -> impl Iterator<Item = AnyProtocol> {
 
 /// Every protocol under both pure plans.
 fn all(workload: &str, settings: &[(&str, &str)]) -> Vec<Compared> {
+    all_on(&shipped(), workload, settings)
+}
+
+fn all_on(profile: &Profile, workload: &str, settings: &[(&str, &str)]) -> Vec<Compared> {
     let mut all = Vec::new();
     for protocol in protocols() {
         for via in [Via::OneSided, Via::TwoSided] {
-            let one = compare(protocol, via, workload, settings);
+            let one = compare(profile, protocol, via, workload, settings);
             println!(
                 "{:<40} said {:>9.0}/s got {:>9.0}/s {:>+6.1} %, aborted: said {:>5.1} % got {:>5.1} %",
                 one.what,
@@ -133,6 +147,37 @@ fn under_contention_rates_and_aborts_are_near_what_is_foretold() {
     }
 }
 
+/// What the engine computes for attempts and records, as under a profile that says so, conflicts or not.
+#[test]
+fn what_the_engine_computes_is_foretold() {
+    let mut slow = shipped();
+    (slow.cpu.attempt.value, slow.cpu.access.value) = (400.0, 250.0);
+    holds(&all_on(&slow, "ycsb", &[("records_per_thread", "20000")]), 0.05, 0.08);
+    let hot = [("records_per_thread", "4000"), ("hot_accesses_share", "0.2"), ("hot_records_share", "0.01")];
+    holds(&all_on(&slow, "ycsb", &hot), 0.08, 0.2);
+}
+
+/// Every protocol's cores compute it, that of CALVIN too, of which there is no model.
+#[test]
+fn what_the_engine_computes_is_charged_under_every_protocol() {
+    let mut slow = shipped();
+    slow.cpu.attempt.value = 10_000.0;
+    for name in ["occ"].iter().chain(OTHERS) {
+        let protocol = AnyProtocol::named(name).expect("a protocol");
+        let plan = Plan { coroutines: 6, ..Plan::uniform(Via::TwoSided).restricted_to(protocol.needs()) };
+        let cpu = |profile: &Profile| {
+            let mut spec = RunSpec::new(sim_of(profile.clone(), 1), Shape { nodes: 2, workers: 1 }, plan);
+            spec.length = Length::Time { warm_up: Nanos::from_micros(100), measured: Nanos::from_millis(1) };
+            let load = AnyWorkload::parse("ycsb", spec.scale(), [("records_per_thread", "20000")]);
+            let ran =
+                run(&spec, &load.expect("settings"), protocol, &AtomicBool::new(false)).expect("it runs");
+            ran.cpu_ns_per_committed().expect("something committed")
+        };
+        let more = cpu(&slow) - cpu(&shipped());
+        assert!((9_000.0..25_000.0).contains(&more), "{name}: {more} ns more for each commit");
+    }
+}
+
 /// Requests, waits and doorbells where the location cache knows a part of the records: as many as are foretold.
 #[test]
 fn a_small_cache_answers_and_costs_what_is_foretold() {
@@ -150,7 +195,8 @@ fn a_small_cache_answers_and_costs_what_is_foretold() {
         for via in [Via::OneSided, Via::Hybrid, Via::TwoSided] {
             let plan = Plan { coroutines: 6, ..Plan::uniform(via) };
             let fetch = plan.fetch.map(|step| Step { outstanding: true, doorbell_batching: true, ..step });
-            let ran = ran(occ, Plan { fetch, ..plan }, "ycsb", settings, 8 * words, Nanos::from_millis(4));
+            let plan = Plan { fetch, ..plan };
+            let ran = ran(&shipped(), occ, plan, "ycsb", settings, 8 * words, Nanos::from_millis(4));
             let cache = &ran.result.cache;
             let hits = cache.hits as f64 / (cache.hits + cache.misses).max(1) as f64;
             let counts = ran.counts(Phase::Fetch);
@@ -174,7 +220,7 @@ fn new_orders_requests_are_as_many_as_is_foretold() {
         &[("items", "1000"), ("customers_per_district", "30"), ("orders_per_district", "30")];
     for via in [Via::OneSided, Via::TwoSided] {
         let plan = Plan { coroutines: 1, ..Plan::uniform(via) };
-        let ran = ran(occ, plan, "tpcc-no", settings, 1 << 20, Nanos::from_micros(1_500));
+        let ran = ran(&shipped(), occ, plan, "tpcc-no", settings, 1 << 20, Nanos::from_micros(1_500));
         let said = 1.0 + ran.said.aborted_per_s / ran.said.committed_per_s;
         let aborted = ran.result.aborted_share().unwrap_or(0.0);
         let got = 1.0 / (1.0 - aborted);

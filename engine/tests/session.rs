@@ -196,7 +196,9 @@ fn a_short_run_has_its_share_of_timed_attempts() {
         let result = run_as(&spec, &script, Occ, &AtomicBool::new(false)).expect("loopback runs");
         assert!(result.passed());
         let attempts = result.stats.committed + result.stats.aborts.total();
-        (attempts, result.stats.phase(Phase::Fetch).latency.count())
+        let fetched = result.stats.phase(Phase::Fetch).latency.count();
+        assert_eq!(result.stats.timed, fetched, "each attempt reads");
+        (attempts, fetched)
     };
     let (attempts, fetched) = timed(4, 16);
     assert!(

@@ -22,6 +22,7 @@ use crate::rule::{Ask, Header, LockRule, Mode, Packing, Stamp, Timestamp};
 use crate::store::Grown;
 use crate::store::layout::{Layout, TableId};
 use crate::store::record::{self, Shape};
+use primitives::fabric::{CpuWork, Nic};
 use primitives::mem::{Buf, PoolExhausted};
 use primitives::verbs::NodeId;
 use primitives::verbs::port::{Cost, EnginePort};
@@ -467,6 +468,7 @@ impl Txn {
             access.intent = access.intent.max(intent);
             return Ok(at);
         }
+        port.nic().charge(CpuWork::Access);
         let shape = layout.shape(table);
         let buf = port.buf((shape.words() + shape.install_words()) as u32 * 8)?;
         self.names.push((key, table));

@@ -4,7 +4,7 @@ mod client;
 
 use super::audit::{self, Found};
 use super::part::Part;
-use super::result::{Fault, RunResult};
+use super::result::{Fault, RunResult, TooShort};
 use super::{Length, RunError, RunSpec};
 use crate::protocol::Protocol;
 use crate::protocol::calvin::{self, Buffers, Schedule};
@@ -17,7 +17,7 @@ use phases::plan::{CheckedPlan, PlanError};
 use phases::store::{CacheStats, Cluster, Layout, LocationCache, Shape as RecordShape, StoreConfig, TableId};
 use primitives::exec::{Core, CoreLoop};
 use primitives::fabric::{AnyNic, Nic, SetupError};
-use primitives::measure::Meter;
+use primitives::measure::{Meter, Steadiness};
 use primitives::mesh::{ClockMap, Program, RunFacts, Shape, Site, WorkerConfig};
 use primitives::rpc::{RpcPoller, RpcStats};
 use primitives::units::Nanos;
@@ -248,7 +248,8 @@ impl<'r, W: Workload, P: Protocol + Copy + Sync> Run<'r, W, P> {
         (part.elapsed, part.steadiness) = match self.spec.length {
             Length::Transactions(_) => (last_end.since(start), None),
             Length::Time { .. } | Length::Steady(_) => {
-                (steadiness.map_or(Nanos(0), |s| s.measured), steadiness)
+                let counted = steadiness.filter(|s| s.measured.0 > 0);
+                (counted.map_or(Nanos(0), |s| s.measured), counted)
             }
         };
         if self.spec.history {
@@ -282,6 +283,7 @@ impl<'r, W: Workload, P: Protocol + Copy + Sync> Run<'r, W, P> {
         } else {
             Vec::new()
         };
+        let too_short = self.too_short(&sum);
         RunResult {
             workload: self.workload.name(),
             protocol: self.protocol.needs().protocol,
@@ -289,7 +291,11 @@ impl<'r, W: Workload, P: Protocol + Copy + Sync> Run<'r, W, P> {
             shape: self.spec.shape,
             replicas: self.spec.replicas,
             elapsed: sum.elapsed,
-            steadiness: sum.steadiness,
+            steadiness: match too_short {
+                Some(_) => sum.steadiness.map(unknown),
+                None => sum.steadiness,
+            },
+            too_short,
             stats: sum.stats,
             traffic: sum.traffic,
             rpc: sum.rpc,
@@ -305,6 +311,17 @@ impl<'r, W: Workload, P: Protocol + Copy + Sync> Run<'r, W, P> {
             interrupted: sum.interrupted,
             facts,
         }
+    }
+
+    /// Whether the counted time of these nodes was too short to tell a rate.
+    fn too_short(&self, sum: &Part<W::Tally>) -> Option<TooShort> {
+        if matches!(self.spec.length, Length::Transactions(_)) || sum.elapsed.0 == 0 {
+            return None;
+        }
+        // Calvin's coroutines have several clients each.
+        let clients = self.protocol.sequenced().map_or(1, |calvin| u64::from(calvin.batch));
+        let workers = u64::from(sum.nodes) * u64::from(self.spec.shape.workers);
+        TooShort::of(sum.stats.ended(), workers * u64::from(self.spec.plan.coroutines) * clients)
     }
 
     fn checks(&self, before: &W::Tally, effects: &W::Tally, after: &Found<W::Tally>) -> Vec<Check> {
@@ -330,6 +347,11 @@ impl<'r, W: Workload, P: Protocol + Copy + Sync> Run<'r, W, P> {
         }
         checks
     }
+}
+
+/// What is left of an interval that says nothing.
+fn unknown(found: Steadiness) -> Steadiness {
+    Steadiness { means: None, batch: Nanos(0), converged: found.converged.map(|_| false), ..found }
 }
 
 fn digits(shape: Shape) -> u8 {

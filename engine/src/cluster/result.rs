@@ -26,6 +26,37 @@ pub struct Fault {
     pub why: String,
 }
 
+/// How many transactions must have ended for each that was in flight, for a rate to be one. Load is closed, so by Little's law
+/// this many mean times in flight have gone by then, and one more in the usual warm-up: what takes long had its turn.
+const TURNS: u64 = 4;
+
+/// A counted time that was too short: few of the transactions in flight ended in it, and those that did were the short ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TooShort {
+    /// Transactions that ended in the counted time.
+    pub ended: u64,
+    /// Transactions in flight at any time.
+    pub in_flight: u64,
+}
+
+impl TooShort {
+    /// Whether the time in which so many ended was too short.
+    pub(super) fn of(ended: u64, in_flight: u64) -> Option<TooShort> {
+        (ended < TURNS.saturating_mul(in_flight)).then_some(TooShort { ended, in_flight })
+    }
+}
+
+impl std::fmt::Display for TooShort {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let TooShort { ended, in_flight } = self;
+        write!(
+            f,
+            "the measured time is too short: {ended} transactions ended in it, of {in_flight} in flight at a time, and the short \
+             ones first, so rate and latencies may be far off"
+        )
+    }
+}
+
 /// What a run brings back.
 #[derive(Debug)]
 pub struct RunResult {
@@ -42,8 +73,10 @@ pub struct RunResult {
     /// Core time that was measured.
     pub elapsed: Nanos,
     /// How much warm-up was left out, and how well the throughput is known; `None` if transactions were counted instead
-    /// of time.
+    /// of time, or if the run was stopped in its warm-up. Of a time that was too short there is no interval.
     pub steadiness: Option<Steadiness>,
+    /// Why the rate is not to be trusted, if the counted time was too short.
+    pub too_short: Option<TooShort>,
     /// What the sessions of all workers counted in that time.
     pub stats: WorkerStats,
     /// What all ports posted and took during the whole run, warm-up and end included.
@@ -146,5 +179,16 @@ impl RunResult {
     /// The invariants that did not hold.
     pub fn failed_checks(&self) -> impl Iterator<Item = &Check> {
         self.checks.iter().filter(|c| !c.passed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::TooShort;
+
+    #[test]
+    fn a_time_in_which_few_of_those_in_flight_ended_is_too_short() {
+        assert_eq!(TooShort::of(87, 3072), Some(TooShort { ended: 87, in_flight: 3072 }));
+        assert_eq!((TooShort::of(4 * 3072, 3072), TooShort::of(4 * 3072 - 1, 3072).is_some()), (None, true));
     }
 }

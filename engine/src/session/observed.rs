@@ -124,9 +124,16 @@ impl<O> Observed<O> {
     #[inline]
     fn stop(&self, phase: Phase, start: Nanos) {
         if self.timed.get() {
+            self.spend(phase, self.port.now().since(start));
+        }
+    }
+
+    /// So much time went into a phase.
+    pub(super) fn spend(&self, phase: Phase, span: Nanos) {
+        if self.timed.get() {
             let mut spent = self.spent.get();
             let so_far = &mut spent[phase as usize];
-            *so_far = Some(so_far.unwrap_or(Nanos(0)) + self.port.now().since(start));
+            *so_far = Some(so_far.unwrap_or(Nanos(0)) + span);
             self.spent.set(spent);
         }
     }
@@ -150,6 +157,10 @@ impl<O> Observed<O> {
     fn record_reads(&self, txn: &Txn) {
         if let Some(pen) = &mut *self.pen.borrow_mut() {
             pen.read.resize(txn.accesses().len(), false);
+            debug_assert!(
+                pen.all_before <= pen.read.len(),
+                "a transaction forgets records only before anything was done with them: those that were read stay"
+            );
             for (access, read) in txn.accesses().iter().zip(&mut pen.read).skip(pen.all_before) {
                 // A slot set aside shows that there was no such record, too.
                 if (access.fetched() || access.reserved()) && !std::mem::replace(read, true) {

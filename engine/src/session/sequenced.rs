@@ -11,6 +11,7 @@ use phases::ops::PhaseOps;
 use phases::plan::Phase;
 use phases::rule::{Stamp, Timestamp};
 use phases::txn::Txn;
+use primitives::fabric::{CpuWork, Nic};
 use primitives::units::Nanos;
 
 impl<P: Protocol, O: PhaseOps> Session<P, O> {
@@ -27,6 +28,7 @@ impl<P: Protocol, O: PhaseOps> Session<P, O> {
         place: u64,
     ) -> Result<(), Halt> {
         self.begun += 1;
+        self.port.nic().charge(CpuWork::Attempt);
         self.scanned.clear();
         self.txn.begin(Stamp::new(self.owner, self.begun));
         (self.txn.install_at, self.txn.time) = (place, Timestamp(place));
@@ -45,6 +47,11 @@ impl<P: Protocol, O: PhaseOps> Session<P, O> {
     /// The transaction.
     pub(crate) fn sequenced(&mut self) -> &mut Txn {
         &mut self.txn
+    }
+
+    /// Until the transaction had its place in the order, this went by.
+    pub(crate) fn ordered(&self, span: Nanos) {
+        self.ops.spend(Phase::Lock, span);
     }
 
     /// Locks are granted; records are about to be read.

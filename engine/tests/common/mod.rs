@@ -93,6 +93,11 @@ pub fn sim(seed: u64, faults: FaultOptions) -> FabricSpec {
     FabricSpec::Sim { profile: Box::new(profile), seed, faults: Box::new(faults) }
 }
 
+/// A simulated fabric of a profile, without faults.
+pub fn sim_of(profile: Profile, seed: u64) -> FabricSpec {
+    FabricSpec::Sim { profile: Box::new(profile), seed, faults: Box::default() }
+}
+
 /// The fabrics there are, by name: with feature `verbs`, the device that `DOORBELL_VERBS_DEVICE` names and no other, if
 /// it names one.
 pub fn fabrics(seed: u64) -> Vec<(&'static str, FabricSpec)> {

@@ -9,6 +9,7 @@
 //! Hold-out claims cannot come here: [`claims::calibrate`](crate::claims::calibrate) is the only door, and its type
 //! holds none.
 
+pub mod engine;
 pub mod solve;
 mod targets;
 
@@ -84,8 +85,40 @@ pub struct Calibrated {
     pub interrupted: bool,
 }
 
-/// Fits the free numbers of `profile` to `targets`, or `only` those of them that are named. `told` hears of every round: its number, the root mean square error,
-/// the evaluations so far.
+/// Where a calibration is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// The numbers as they were.
+    Start,
+    /// A round with all numbers, from 1.
+    Round(usize),
+    /// Once more from there, without the numbers that no target shows; a round of it, 0 being its start.
+    Shown(usize),
+}
+
+impl std::fmt::Display for Stage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Stage::Start => f.write_str("start"),
+            Stage::Round(round) => write!(f, "round {round}"),
+            Stage::Shown(0) => f.write_str("without the numbers that no target shows"),
+            Stage::Shown(round) => write!(f, "without them, round {round}"),
+        }
+    }
+}
+
+/// Most rounds without the numbers that no target shows: the others have little to make up for.
+const AGAIN: usize = 2;
+
+/// Who hears how a calibration goes.
+pub struct Listeners<'a> {
+    /// Of every evaluation.
+    pub evaluated: &'a dyn Fn(),
+    /// Of every round: which, the root mean square error, the evaluations so far.
+    pub told: &'a dyn Fn(Stage, f64, usize),
+}
+
+/// Fits the free numbers of `profile` to `targets`, or `only` those of them that are named.
 ///
 /// # Errors
 /// If no number is free, `only` names another, or a target cannot be simulated. After Ctrl-C the best so far is returned.
@@ -95,7 +128,7 @@ pub fn calibrate(
     targets: &Targets,
     settings: &Settings,
     interrupt: &Interrupt,
-    mut told: impl FnMut(usize, f64, usize),
+    heard: &Listeners<'_>,
 ) -> Result<Calibrated, CliError> {
     let free: Vec<(String, Quantity)> = profile
         .quantities()
@@ -129,18 +162,25 @@ pub fn calibrate(
     };
     let all: Vec<usize> = (0..free.len()).collect();
     let starts: Vec<Free> = free.iter().enumerate().map(|(at, (_, q))| bounds(at, q.value)).collect();
-    let evaluate = |values: &[f64], rows: &[bool]| targets.errors(&with(&all, values), rows, interrupt);
-    let mut fit = solve::fit(&starts, settings, evaluate, &mut told)?;
+    let errors = |profile: &Profile, rows: &[bool]| {
+        let errors = targets.errors(profile, rows, interrupt);
+        (heard.evaluated)();
+        errors
+    };
+    let evaluate = |values: &[f64], rows: &[bool]| errors(&with(&all, values), rows);
+    let mut fit = solve::fit(&starts, settings, evaluate, |round, rms, n| {
+        (heard.told)(if round == 0 { Stage::Start } else { Stage::Round(round) }, rms, n);
+    })?;
     // What does not show has moved a little all the same, and the others have made up for it.
     let shown: Vec<usize> = all.iter().copied().filter(|&at| fit.seen[at] >= SHOWN).collect();
     let stray = all.iter().any(|at| !shown.contains(at) && fit.values[*at] != free[*at].1.value);
     if stray && !shown.is_empty() && !fit.interrupted {
         let starts: Vec<Free> = shown.iter().map(|&at| bounds(at, fit.values[at])).collect();
-        let (rounds, evaluations) = (settings.rounds, fit.evaluations);
-        let settings = Settings { rounds: 2, ..*settings };
-        let evaluate = |values: &[f64], rows: &[bool]| targets.errors(&with(&shown, values), rows, interrupt);
+        let evaluations = fit.evaluations;
+        let settings = Settings { rounds: settings.rounds.min(AGAIN), ..*settings };
+        let evaluate = |values: &[f64], rows: &[bool]| errors(&with(&shown, values), rows);
         let again = solve::fit(&starts, &settings, evaluate, |round, rms, n| {
-            told(rounds + round, rms, evaluations + n)
+            (heard.told)(Stage::Shown(round), rms, evaluations + n);
         })?;
         for (&at, value) in shown.iter().zip(&again.values) {
             fit.values[at] = *value;
@@ -170,7 +210,7 @@ pub fn calibrate(
     }
     done.validate().map_err(|e| CliError::check("the fitted profile is impossible").caused_by(&e))?;
     // What is written is rounded, and leaves out what was not pinned: its errors, not those of the search.
-    let (after, interrupted) = match targets.errors(&done, &[], interrupt) {
+    let (after, interrupted) = match errors(&done, &[]) {
         Ok(errors) => (errors, fit.interrupted),
         Err(solve::Halt::Interrupted) => (fit.after.clone(), true),
         Err(solve::Halt::Failed(error)) => return Err(error),

@@ -5,12 +5,14 @@ use serde_json::json;
 use std::path::{Path, PathBuf};
 
 use super::Context;
-use crate::args::CalibrateArgs;
+use crate::args::{CalibrateArgs, each_once};
 use crate::calibrate::solve::Settings;
-use crate::calibrate::{Calibrated, Targets, calibrate};
+use crate::calibrate::{Calibrated, Listeners, Stage, Targets, calibrate};
 use crate::error::CliError;
 use crate::fabrics::profile;
+use crate::nearby::Wanted;
 use crate::output::{check_new, emit, table};
+use crate::progress::{Progress, Task};
 use crate::spec::ProfileChoice;
 
 /// The command.
@@ -25,8 +27,12 @@ pub fn run(args: &CalibrateArgs, context: &Context) -> Result<(), CliError> {
     let choice = match (&args.profile, &args.from) {
         (Some(choice), _) => choice.clone(),
         (None, Some(dir)) => ProfileChoice::File(left_by(dir)?),
-        (None, None) => return Err(CliError::usage("say which profile to start from: --profile NAME")),
+        (None, None) => {
+            let message = "say what to fit: --profile NAME, a shipped profile or a file, or --from DIR, a characterization";
+            return Err(CliError::usage(message).hint(EXAMPLES));
+        }
     };
+    each_once("--only", &args.only)?;
     let start = profile(&choice)?;
     let out =
         args.out.clone().unwrap_or_else(|| PathBuf::from(format!("{}.calibrated.profile.yaml", start.name)));
@@ -38,14 +44,17 @@ pub fn run(args: &CalibrateArgs, context: &Context) -> Result<(), CliError> {
     context.interrupt.listen()?;
     let settings = Settings { rounds: args.rounds as usize, ..Settings::default() };
     context.talk.say(format!("fitting profile {} to {}", start.name, targets.origin));
-    let done =
-        calibrate(&start, &args.only, &targets, &settings, &context.interrupt, |round, rms, evaluations| {
-            let round = if round == 0 { "start".to_owned() } else { format!("round {round}") };
-            context.talk.say(format!(
-                "{round}: root mean square error {:.2} % after {evaluations} evaluations",
-                100.0 * rms
-            ));
-        })?;
+    // How many evaluations it takes is known when it is done.
+    let task = Task { title: "fitting".to_owned(), what: "evaluations", done: 0, total: None };
+    let progress = Progress::begin(context.talk, task);
+    let told = |stage: Stage, rms: f64, evaluations: usize| {
+        let error = 100.0 * rms;
+        let text = format!("{stage}: root mean square error {error:.2} % after {evaluations} evaluations");
+        progress.suspend(|| context.talk.say(text));
+    };
+    let heard = Listeners { evaluated: &|| progress.inc(), told: &told };
+    let done = calibrate(&start, &args.only, &targets, &settings, &context.interrupt, &heard)?;
+    drop(progress);
     write_new(&out, done.file()?.as_bytes())?;
     let (before, after) = done.rms();
     let document = json!({
@@ -60,11 +69,16 @@ pub fn run(args: &CalibrateArgs, context: &Context) -> Result<(), CliError> {
     }
 }
 
+const EXAMPLES: &str = "`doorbell calibrate --profile cx4-edr` fits to published claims, `doorbell characterize --out DIR` and then \
+                        `doorbell calibrate --from DIR` to what was measured";
+
 /// The profile that a characterization left in its directory.
 fn left_by(dir: &Path) -> Result<PathBuf, CliError> {
-    let hint = "say which profile to start from: --profile NAME";
-    let entries = std::fs::read_dir(dir)
-        .map_err(|e| CliError::usage(format!("cannot read {}", dir.display())).caused_by(&e))?;
+    let hint = "say which profile to start from: --profile NAME beside --from";
+    let entries = std::fs::read_dir(dir).map_err(|e| {
+        let error = CliError::usage(format!("cannot read {} (--from)", dir.display())).caused_by(&e);
+        Wanted::Results.told(dir, error)
+    })?;
     let mut found: Vec<PathBuf> = entries
         .filter_map(|entry| Some(entry.ok()?.path()))
         .filter(|path| path.to_string_lossy().ends_with(".profile.yaml"))

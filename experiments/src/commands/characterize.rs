@@ -1,7 +1,8 @@
 //! `doorbell characterize`: sweeps the primitives of one fabric, and leaves results and a profile.
 
 use super::Context;
-use crate::args::CharacterizeArgs;
+use crate::args::{CharacterizeArgs, each_once};
+use crate::calibrate::engine::{self, engine_time};
 use crate::cluster::Cluster;
 use crate::cluster::point::Asked;
 use crate::error::CliError;
@@ -80,6 +81,7 @@ pub fn run(args: &CharacterizeArgs, context: &Context) -> Result<(), CliError> {
     if let Some(json) = &args.output.json {
         json.check()?;
     }
+    each_once("--bench", &args.bench)?;
     let virtual_time = args.fabric.fabric.virtual_time();
     let usual = usual_scope(virtual_time, args.quick);
     let cluster = args.cluster.as_ref().map(|path| Cluster::read(path, args.join_within)).transpose()?;
@@ -126,7 +128,7 @@ pub fn run(args: &CharacterizeArgs, context: &Context) -> Result<(), CliError> {
     let mut people = summary_table(&record.summary);
     people.push_str(&format!("\nresults: {}\n", done.dir.display()));
     if let Some(profile) = &done.profile {
-        people.push_str(&format!("profile: {}\n", profile_path(&done.dir, profile).display()));
+        people.push_str(&format!("profile: {}\n", profile_path(&done.dir, &profile.name).display()));
     } else if args.bench.is_empty() {
         people.push_str("no profile: it is fitted to one-sided verbs, which this fabric does not have\n");
     } else {
@@ -189,6 +191,14 @@ pub fn characterize(wanted: &Characterization, context: &Context) -> Result<Char
         record.notes.push("Each node was a process of its own.".into());
     }
     let mut dir = ResultDir::create(&wanted.out, record, &[])?;
+    let left = profile_path(&wanted.out, &caps.fabric);
+    if fabric.profile.is_none() && left.exists() && !dir.missing().is_empty() {
+        // What was tuned and run by it holds on to it.
+        dir.note(format!(
+            "{}.profile.yaml was fitted before some of these points were measured, and is kept as it was.",
+            caps.fabric
+        ));
+    }
     let session = wanted.cluster.as_ref().map(|cluster| cluster.drive(&context.talk)).transpose()?;
     // One point at a time over processes, whatever --jobs says: they would share the devices.
     let (jobs, session) = (if session.is_some() { 1 } else { wanted.jobs }, session.map(Mutex::new));
@@ -198,7 +208,7 @@ pub fn characterize(wanted: &Characterization, context: &Context) -> Result<Char
         &mut dir,
         |number| {
             let point = &points[number as usize];
-            let watch = Watch::begin(wanted.fabric.virtual_time());
+            let watch = Watch::begin(wanted.fabric.virtual_time(), wanted.cluster.is_none());
             let stop = context.interrupt.flag();
             let measured = |scope: Scope| match (&wanted.cluster, &session) {
                 (Some(cluster), Some(session)) => {
@@ -238,17 +248,20 @@ pub fn characterize(wanted: &Characterization, context: &Context) -> Result<Char
         },
         |dir| summarize(dir, &points, wanted.scope.nodes),
     )?;
-    let profile = profile_of(&fabric, &caps, &dir, &points, wanted)?;
+    let profile = profile_of(&fabric, &caps, &dir, &points, wanted, context)?;
     if let Some(profile) = &profile {
+        let path = profile_path(&wanted.out, &profile.name);
         let text =
             profile.to_yaml().map_err(|e| CliError::check("the profile cannot be written").caused_by(&e))?;
-        write_atomic(&profile_path(&wanted.out, profile), text.as_bytes())?;
+        if !path.exists() {
+            write_atomic(&path, text.as_bytes())?;
+        }
     }
     Ok(Characterized { dir: wanted.out.clone(), profile })
 }
 
-fn profile_path(dir: &Path, profile: &Profile) -> PathBuf {
-    dir.join(format!("{}.profile.yaml", profile.name))
+fn profile_path(dir: &Path, name: &str) -> PathBuf {
+    dir.join(format!("{name}.profile.yaml"))
 }
 
 /// The profile to keep beside the results: the simulated one, what an earlier run left, or one fitted to the rows, of
@@ -259,14 +272,18 @@ fn profile_of(
     dir: &ResultDir,
     points: &[Point],
     wanted: &Characterization,
+    context: &Context,
 ) -> Result<Option<Profile>, CliError> {
     if let Some(simulated) = &fabric.profile {
         return Ok(Some(simulated.clone()));
     }
-    let left = wanted.out.join(format!("{}.profile.yaml", caps.fabric));
+    let left = profile_path(&wanted.out, &caps.fabric);
     if left.exists() {
-        let profile =
-            Profile::load(&left).map_err(|e| CliError::usage("the profile cannot be read").caused_by(&e))?;
+        let profile = Profile::load(&left).map_err(|e| {
+            CliError::usage("the profile cannot be read")
+                .caused_by(&e)
+                .hint("remove that file: the same command fits it again, to the points that are there")
+        })?;
         return Ok(Some(profile));
     }
     if !wanted.only.is_empty() || !caps.one_sided {
@@ -286,9 +303,19 @@ fn profile_of(
         // All hosts together; they are taken to be alike.
         machine.cores *= cluster.hosts();
     }
-    bench::fit(&rated, caps, wanted.scope.nodes, &machine)
-        .map(Some)
-        .map_err(|e| CliError::check("no profile could be fitted").caused_by(&e))
+    let mut profile = bench::fit(&rated, caps, wanted.scope.nodes, &machine)
+        .map_err(|e| CliError::check("no profile could be fitted").caused_by(&e))?;
+    // Of a device, how much of a request is waiting is not known yet, and so not what remains either.
+    if !bench::waits_for_device(caps) {
+        let (stop, repeat) = (context.interrupt.flag(), context.command.as_str());
+        engine_time(&mut profile, fabric, engine::WINDOW, wanted.seed, stop, repeat).map_err(|error| {
+            match context.interrupt.asked() {
+                true => CliError::interrupted().hint(format!("go on with: {repeat}")),
+                false => error.context("what the engine computes could not be measured"),
+            }
+        })?;
+    }
+    Ok(Some(profile))
 }
 
 /// A point's row of `points.csv`.

@@ -22,6 +22,7 @@ use super::input::TxnClass;
 use super::solve::Solution;
 use crate::plan::{Needs, Phase, Via};
 use crate::rule::{OnConflict, Packing};
+use primitives::fabric::CpuWork;
 
 /// What an access meets.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -67,6 +68,8 @@ pub(super) struct Runs {
     pub(super) thinks: f64,
     /// Records it asks locks for.
     pub(super) asked: f64,
+    /// Times it comes to all of its records; an attempt that ends early comes to some.
+    pub(super) came_to: f64,
     pub(super) phases: [f64; Phase::ALL.len()],
 }
 
@@ -105,7 +108,7 @@ impl Runs {
             let others = if writes > 0.0 { (writes - 1.0).max(0.0) / writes } else { 0.0 };
             let unlocks = attempts * ((1.0 - locks) * others + locks * (1.0 - checks));
             let phases = [attempts, attempts, attempts * locks, 1.0, 1.0, unlocks];
-            return Runs { attempts, thinks: attempts, asked: attempts * writes, phases };
+            return Runs { attempts, thinks: attempts, asked: attempts * writes, came_to: attempts, phases };
         }
         // Fails while it comes to its records, or when its leases are extended or its reads are checked.
         let (touches, checks) = match needs.packing {
@@ -130,6 +133,7 @@ impl Runs {
             attempts,
             thinks: finished,
             asked: came_to * locks,
+            came_to,
             phases: [came_to, came_to + again, validates, 1.0, 1.0, unlocks],
         }
     }
@@ -296,7 +300,9 @@ impl Model<'_> {
             awaited.as_ref().map_or(0.0, |c| 0.5 * solution.time(&c.class(index).load))
         };
         let [installed, unlocked] = costs.awaited.each_ref().map(half);
-        let (fetch, lock, check) = (time(Phase::Fetch), time(Phase::Lock), time(Phase::Validate));
+        let (lock, check) = (time(Phase::Lock), time(Phase::Validate));
+        // With what the engine computes for each record on the way.
+        let fetch = time(Phase::Fetch) + class.records() * self.profile().cpu.cost_ns(CpuWork::Access);
         let (share, reads, writes) = (class.share, class.reads, class.writes);
         let unlocks = runs.phases[Phase::Unlock as usize];
         sum.commits += share * writes;

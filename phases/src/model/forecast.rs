@@ -7,6 +7,7 @@ use super::solve::{Near, Population, Solution, solve_near};
 use super::station::{Load, Station, behind_left};
 use crate::demand::{Carriage, Demand, Sizes, demand};
 use crate::plan::{CheckedPlan, Needs, Phase, Prediction, Step};
+use primitives::fabric::CpuWork;
 use primitives::profile::Profile;
 use serde::Serialize;
 use std::cell::RefCell;
@@ -309,9 +310,18 @@ impl<'a> Model<'a> {
             }
             if phase == computes {
                 let core = &mut load[Station::Core];
-                core.own.ns += runs.thinks * class.think_ns;
-                core.own.ns2 += runs.thinks * class.think_ns * class.think_ns;
-                core.path_ns += runs.thinks * class.think_ns;
+                // What the engine computes comes with each attempt and each record, not with the rest at once.
+                let cpu = |work| self.profile.cpu.cost_ns(work);
+                let records = runs.came_to * class.records();
+                for (times, ns) in [
+                    (runs.thinks, class.think_ns),
+                    (runs.attempts, cpu(CpuWork::Attempt)),
+                    (records, cpu(CpuWork::Access)),
+                ] {
+                    core.own.ns += times * ns;
+                    core.own.ns2 += times * ns * ns;
+                    core.path_ns += times * ns;
+                }
                 join(&mut load, &mut last_ns, runs.thinks, class.think_ns);
             }
         }

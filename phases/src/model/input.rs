@@ -235,6 +235,11 @@ impl TxnClass {
         }
     }
 
+    /// Records that an attempt comes to.
+    pub fn records(&self) -> f64 {
+        self.reads + self.writes + self.inserts
+    }
+
     /// Whether its reads must be checked: a single read is consistent by itself (DrTM+H §5.5).
     pub fn validates(&self) -> bool {
         self.reads > 0.0 && self.reads + self.writes > 1.0

@@ -151,7 +151,7 @@ impl Phases {
         self.context.cache.as_ref().map_or(CacheStats::default(), LocationCache::stats)
     }
 
-    /// Torn READs seen and repeated.
+    /// Torn READs seen and repeated: how tests know that there were any.
     pub fn torn_reads(&self) -> u64 {
         self.context.torn.get()
     }

@@ -2,7 +2,7 @@
 
 use super::{Phase, Plan, Step, Via};
 use primitives::place::Mistake;
-use primitives::yaml;
+use primitives::yaml::{self, Unread};
 use serde::de::{self, Deserializer, MapAccess, Visitor};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -15,9 +15,11 @@ pub struct PlanFile {
     /// Short name, used in tables and figures.
     #[serde(deserialize_with = "named")]
     pub name: String,
-    /// Who chose it: `preset`, `doorbell tune`, or a person.
+    /// Who chose it: `preset`, `doorbell tune`, or a person; empty where the file does not say.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub chosen_by: String,
-    /// Why it was chosen.
+    /// Why it was chosen; empty likewise.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub why: String,
     /// The plan.
     pub plan: Plan,
@@ -93,7 +95,7 @@ pub enum PlanFileError {
 
 fn parse<'a, T: Deserialize<'a>>(text: &'a str, origin: &str) -> Result<T, PlanFileError> {
     serde_yaml::from_str(text)
-        .map_err(|e| PlanFileError::Parse { origin: origin.to_owned(), mistake: yaml::mistake(&e) })
+        .map_err(|e| PlanFileError::Parse { origin: origin.to_owned(), mistake: yaml::mistake(text, &e) })
 }
 
 impl Plan {
@@ -121,8 +123,10 @@ impl PlanFile {
     /// When the file cannot be read or is not a plan.
     pub fn load(path: &Path) -> Result<PlanFile, PlanFileError> {
         let origin = path.display().to_string();
-        let text = std::fs::read_to_string(path)
-            .map_err(|source| PlanFileError::Read { path: origin.clone(), source })?;
+        let text = yaml::read(path).map_err(|why| match why {
+            Unread::Io(source) => PlanFileError::Read { path: origin.clone(), source },
+            Unread::Mistake(mistake) => PlanFileError::Parse { origin: origin.clone(), mistake },
+        })?;
         PlanFile::parse(&text, &origin)
     }
 

@@ -14,7 +14,8 @@
 //! | `rpc_*` | RPC, 16 in flight: CPU time of caller and server, less verbs; split evenly, which is assumed |
 //! | `handover` | RPC alone, between idle threads: its median, less all of the above; half for each way |
 //!
-//! What cannot be measured this way (`probe`, `poll`) is marked assumed. A card has queues of its own and works beside
+//! What cannot be measured this way (`probe`, `poll`) is marked assumed. What transactions compute between requests (`attempt`,
+//! `access`) requests do not show: who can run transactions fits it afterwards. A card has queues of its own and works beside
 //! the core: of a device, all numbers of the CPU are marked assumed, since waiting for it is in them, and
 //! `doorbell calibrate --from` goes on from there, within the bounds that the numbers are given. What READs, WRITEs or ATOMICs of a device take alone beyond
 //! the cheapest of them is given to the device's requester, since a core's work for a request knows no verbs.
@@ -139,6 +140,8 @@ pub fn fit(points: &[Rated], caps: &Caps, nodes: u16, machine: &Machine) -> Resu
         copy_byte: cpu_time(copy_byte, Unit::NsPerByte, "READ by payload"),
         probe: assumed(request / 2.0, Unit::Ns, "half of a request: the same few cache lines"),
         handover: ns(handover, "RPC alone, median, less its CPU work; half of it"),
+        attempt: assumed(0.0, Unit::Ns, "no transactions were run"),
+        access: assumed(0.0, Unit::Ns, "no transactions were run"),
     };
     let mut profile = Profile {
         name: caps.fabric.clone(),
@@ -174,7 +177,7 @@ fn free_of_device(profile: &mut Profile, read_alone: f64) {
 }
 
 /// Whether what looks like work of the posting core may be waiting for a device: then nothing of it is called measured.
-fn waits_for_device(caps: &Caps) -> bool {
+pub fn waits_for_device(caps: &Caps) -> bool {
     caps.fabric.starts_with("verbs:")
 }
 

@@ -186,6 +186,10 @@ pub enum CpuWork {
     Copy(u32),
     /// One look at an index bucket, a record or a cache entry.
     Probe,
+    /// One attempt of a transaction begun and ended, beside its phases.
+    Attempt,
+    /// One record entered in the read and write set of an attempt.
+    Access,
     /// Application work, declared in nanoseconds.
     Think(Nanos),
 }

@@ -39,6 +39,12 @@ section! {
         /// From a message being in a receive queue until the idle thread that polls there has noticed it, beyond the
         /// work above: cache lines changing hands between two cores. A card's delays cover it.
         handover: Ns NonNegative,
+        /// One attempt of a transaction: what the engine computes to begin it, to draw and count it and to end it, beside its
+        /// phases.
+        attempt: Ns NonNegative,
+        /// One record that an attempt comes to: its entry in the read and write set, its words handed to the body, and what the
+        /// engine computes for it between the verbs of its phases.
+        access: Ns NonNegative,
         }
     }
 }
@@ -58,6 +64,8 @@ impl CpuProfile {
             CpuWork::RpcEncode => self.rpc_encode.value,
             CpuWork::Copy(bytes) => self.copy_byte.value * f64::from(bytes),
             CpuWork::Probe => self.probe.value,
+            CpuWork::Attempt => self.attempt.value,
+            CpuWork::Access => self.access.value,
             CpuWork::Think(span) => span.0 as f64,
         }
     }

@@ -6,17 +6,17 @@
 use super::cpu::CpuOverlay;
 use super::nic::NicOverlay;
 use super::{Profile, ProfileError};
-use crate::place::Place;
+use crate::place::{Mistake, Place};
+use crate::yaml::{self, Outline, Unread};
 use serde::Deserialize;
 use serde_yaml::Spanned;
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// What every file is first asked for.
 #[derive(Deserialize)]
 struct Head {
     #[serde(default)]
-    extends: Option<String>,
+    extends: Option<Spanned<String>>,
 }
 
 /// A file that extends another profile.
@@ -76,14 +76,26 @@ pub(super) fn parse(text: &str, origin: &str, chain: Chain) -> Result<Profile, P
 }
 
 fn read_from(text: &str, origin: &str, chain: Chain) -> Result<Profile, ProfileError> {
-    fn yaml<T: serde::de::DeserializeOwned>(text: &str, origin: &str) -> Result<T, ProfileError> {
+    fn of<T: serde::de::DeserializeOwned>(text: &str, origin: &str) -> Result<T, ProfileError> {
         serde_yaml::from_str(text)
-            .map_err(|e| ProfileError::Parse { origin: origin.to_owned(), mistake: crate::yaml::mistake(&e) })
+            .map_err(|e| ProfileError::Parse { origin: origin.to_owned(), mistake: yaml::mistake(text, &e) })
     }
-    let head: Head = yaml(text, origin)?;
-    let Some(base) = head.extends else { return yaml(text, origin) };
-    let overlay: Overlay = yaml(text, origin)?;
-    let base = extended(&base, chain)?;
+    let head: Head = of(text, origin)?;
+    let Some(base) = head.extends else { return of(text, origin) };
+    let overlay: Overlay = of(text, origin)?;
+    let place = Place::new(base.referenced.line(), base.referenced.column());
+    let base = extended(&base.value, chain).map_err(|error| match error {
+        // What is wrong within the other text has its place there.
+        named if named.mistake().is_some() => named,
+        _ => {
+            let what = match &error {
+                ProfileError::Unknown { name } => format!("extends: no profile is called `{name}`"),
+                other => format!("extends: {other}"),
+            };
+            let mistake = Mistake::at(place, what);
+            ProfileError::Extends { origin: origin.to_owned(), mistake, why: Box::new(error) }
+        }
+    })?;
     Ok(Profile {
         name: overlay.name,
         description: overlay.description,
@@ -107,20 +119,14 @@ fn extended(name: &str, chain: Chain) -> Result<Profile, ProfileError> {
 
 /// Where a text has a number, if it says it itself.
 pub(super) fn place_of(text: &str, section: &str, name: &str) -> Option<Place> {
-    #[derive(Deserialize)]
-    struct Sections {
-        #[serde(default)]
-        nic: BTreeMap<String, Spanned<serde_json::Value>>,
-        #[serde(default)]
-        cpu: BTreeMap<String, Spanned<serde_json::Value>>,
-    }
-    let sections: Sections = serde_yaml::from_str(text).ok()?;
-    let numbers = if section == "nic" { sections.nic } else { sections.cpu };
-    numbers.get(name).map(|number| Place::new(number.referenced.line(), number.referenced.column()))
+    Outline::of(text)?.value(&[section, name])
 }
 
 /// Reads a profile file.
 pub(super) fn read(path: &Path) -> Result<String, ProfileError> {
-    std::fs::read_to_string(path)
-        .map_err(|source| ProfileError::Read { path: path.display().to_string(), source })
+    let name = path.display().to_string();
+    yaml::read(path).map_err(|why| match why {
+        Unread::Io(source) => ProfileError::Read { path: name, source },
+        Unread::Mistake(mistake) => ProfileError::Parse { origin: name, mistake },
+    })
 }

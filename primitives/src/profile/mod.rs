@@ -91,6 +91,16 @@ pub enum ProfileError {
         /// Where it is written, if it is in a text.
         place: Option<Place>,
     },
+    /// What a text says it extends cannot be had.
+    #[error("{}", .mistake.told(origin))]
+    Extends {
+        /// File or name of the text that says so.
+        origin: String,
+        /// What is wrong, with line and column.
+        mistake: Mistake,
+        /// The same without the text.
+        why: Box<ProfileError>,
+    },
     /// Profiles that extend each other.
     #[error("profile {origin} extends itself: {chain}", origin = .chain[0], chain = .chain.join(" -> "))]
     Cycle {
@@ -109,10 +119,12 @@ impl ProfileError {
     /// What is wrong with a text, and whose text it is.
     pub fn mistake(&self) -> Option<(&str, Mistake)> {
         match self {
-            ProfileError::Parse { origin, mistake } => Some((origin, mistake.clone())),
+            ProfileError::Parse { origin, mistake } | ProfileError::Extends { origin, mistake, .. } => {
+                Some((origin, mistake.clone()))
+            }
             ProfileError::Impossible { origin, field, value, unit, why, place: Some(place) } => {
                 let what = format!("{field} = {value} {}: {why}", unit.name());
-                Some((origin, Mistake::at(*place, what)))
+                Some((origin, Mistake::at(*place, what).hint(usual(field))))
             }
             _ => None,
         }
@@ -313,6 +325,23 @@ shipped![
     "tcp-10g",
     "softroce-vm",
 ];
+
+/// The shipped profile that others are compared with: the best known one.
+const FAMILIAR: &str = "cx4-edr";
+
+/// What a field is in a profile that works.
+fn usual(field: &str) -> String {
+    let familiar = Profile::shipped(FAMILIAR).ok();
+    let number = familiar.as_ref().and_then(|profile| {
+        profile.quantities().find(|(section, name, _)| format!("{section}.{name}") == field)
+    });
+    match number {
+        Some((_, _, number)) => {
+            format!("the shipped profile {FAMILIAR} has {} {}", number.value, number.unit.name())
+        }
+        None => format!("compare with the shipped profile {FAMILIAR}"),
+    }
+}
 
 /// FNV-1a, 64 bits: fixed across builds, unlike the standard library's hasher.
 struct Fnv(u64);

@@ -70,10 +70,10 @@ section! {
         }
         numbers {
         /// Cards per machine. A thread uses the card of its socket; all numbers are those of one card.
-        cards: Count Few,
+        cards: Count Within(1.0, 64.0),
 
         /// Processing units: requests of one queue pair stay on one of them.
-        processing_units: Count Few,
+        processing_units: Count Within(1.0, 64.0),
         /// Engine time of the requester for one READ, its response included.
         requester_read: Ns NonNegative,
         /// Engine time of the requester for one WRITE.
@@ -114,13 +114,13 @@ section! {
         on_card_memory: Bytes Whole,
 
         /// Fixed delay of one pass through the NIC, in addition to service times.
-        pass_latency: Ns NonNegative,
+        pass_latency: Ns Delay,
         /// From execution of a WRITE or SEND at the responder to its acknowledgement leaving.
-        ack_delay: Ns NonNegative,
+        ack_delay: Ns Delay,
         /// One way over PCIe: a doorbell to the NIC, a posted DMA write to memory.
-        pcie_write: Ns NonNegative,
+        pcie_write: Ns Delay,
         /// A DMA read of one cache line: WQE fetch, payload fetch, READ and ATOMIC at the responder.
-        pcie_read: Ns NonNegative,
+        pcie_read: Ns Delay,
         /// PCIe rate in each direction, overheads excluded.
         pcie_rate: GBps Positive,
         /// What a DMA read takes of the direction to memory, in addition to the bytes of its requests. Writes are posted
@@ -139,15 +139,15 @@ section! {
         /// Link data rate in each direction.
         link_rate: GBps Positive,
         /// One switch hop.
-        switch_latency: Ns NonNegative,
+        switch_latency: Ns Delay,
         /// Both cables together.
-        cable_latency: Ns NonNegative,
+        cable_latency: Ns Delay,
         /// Headers every packet carries: routing, base transport and checksums.
         packet_header: Bytes NonNegative,
-        /// Path MTU of connected transports: one packet's payload.
-        mtu: Bytes WholePositive,
-        /// Largest datagram payload.
-        ud_mtu: Bytes WholePositive,
+        /// Path MTU of connected transports: one packet's payload. InfiniBand's begin at 256 B; no IP packet is longer than 64 KiB.
+        mtu: Bytes Within(256.0, 65_536.0),
+        /// Largest datagram payload, which holds a message of the RPC layer.
+        ud_mtu: Bytes Within(1_024.0, 65_536.0),
 
         /// Doorbell registers of a device context that belong to one queue pair each, first come first served.
         doorbell_private: Count Whole,
@@ -176,10 +176,10 @@ section! {
         cqe_size: Bytes WholePositive,
         /// Largest inline payload.
         max_inline: Bytes Whole,
-        /// Largest send queue.
-        max_send_depth: Count WholePositive,
+        /// Largest send queue. Below the bound a worker's queue pairs do not fit (`QpConfig::ud`); cards have tens of thousands.
+        max_send_depth: Count Within(512.0, 1e9),
         /// Largest receive queue.
-        max_recv_depth: Count WholePositive,
+        max_recv_depth: Count Within(256.0, 1e9),
         /// Most READs and ATOMICs in flight per queue pair.
         max_rd_atomic: Count WholePositive,
 
@@ -332,7 +332,8 @@ impl NicProfile {
     /// rate, taken over engine, atomic unit, link, PCIe and its read tags. `signaled` is the share of requests
     /// that ask for a completion, `queue_pairs` the contexts in use on the card. A SEND is a datagram, counted
     /// one way, with its receive completion.
-    pub fn bottleneck_ns(
+    #[cfg(test)]
+    pub(super) fn bottleneck_ns(
         &self,
         primitive: Primitive,
         payload: u32,

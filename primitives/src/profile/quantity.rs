@@ -83,7 +83,7 @@ impl Quantity {
 }
 
 /// What a field's number may be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Range {
     /// Above zero: rates, waits.
     Positive,
@@ -93,12 +93,14 @@ pub(super) enum Range {
     WholePositive,
     /// A whole number, zero or more.
     Whole,
-    /// A whole number between 1 and [`FEW`].
-    Few,
+    /// A whole number between two others.
+    Within(f64, f64),
+    /// Zero or more, up to [`LONGEST_WAY`]: what a request waits for on its way, whatever else is going on.
+    Delay,
 }
 
-/// Most cards in a machine or processing units on a card.
-const FEW: f64 = 64.0;
+/// A millisecond, in nanoseconds: 200 km of cable, and a hundred times the slowest card.
+const LONGEST_WAY: f64 = 1e6;
 
 impl Unit {
     /// The least value above zero and the largest that a field may hold: what hardware could have, with room.
@@ -118,15 +120,18 @@ impl Range {
     /// Why `value` of `unit` is impossible, if it is.
     pub(super) fn refuse(self, value: f64, unit: Unit) -> Option<String> {
         let whole = value.fract() == 0.0;
-        let (least, largest) = unit.bounds();
+        let (least, largest) = match (self, unit.bounds()) {
+            (Range::Delay, (least, _)) => (least, LONGEST_WAY),
+            (_, bounds) => bounds,
+        };
         let why = match self {
             _ if !value.is_finite() => "is not a finite number",
             Range::Positive if value <= 0.0 => "must be above zero",
-            Range::NonNegative if value < 0.0 => "must not be negative",
+            Range::NonNegative | Range::Delay if value < 0.0 => "must not be negative",
             Range::WholePositive if !whole || value < 1.0 => "must be a whole number of at least one",
             Range::Whole if !whole || value < 0.0 => "must be a whole number, zero or more",
-            Range::Few if !whole || !(1.0..=FEW).contains(&value) => {
-                return Some(format!("must be a whole number between 1 and {FEW}"));
+            Range::Within(low, high) if !whole || !(low..=high).contains(&value) => {
+                return Some(format!("must be a whole number between {low} and {high}"));
             }
             _ if value > largest => {
                 return Some(format!("is over {largest:e} {}, more than any hardware has", unit.name()));
@@ -146,7 +151,7 @@ macro_rules! section {
         $(#[$meta:meta])*
         pub struct $name:ident over $overlay:ident {
             words { $( $(#[$plain_meta:meta])* $plain:ident : $plain_ty:ty, )* }
-            numbers { $( $(#[$field_meta:meta])* $field:ident : $unit:ident $range:ident, )* }
+            numbers { $( $(#[$field_meta:meta])* $field:ident : $unit:ident $range:ident $(($low:literal, $high:literal))?, )* }
         }
     ) => {
         $(#[$meta])*
@@ -191,7 +196,7 @@ macro_rules! section {
                     name: stringify!($field),
                     quantity: &self.$field,
                     unit: Unit::$unit,
-                    range: Range::$range,
+                    range: Range::$range $(($low, $high))?,
                 }, )*]
             }
         }

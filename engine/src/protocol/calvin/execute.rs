@@ -53,7 +53,7 @@ impl<W: Workload, P: Protocol> Coroutine<'_, W, P> {
         epoch: u64,
         planned: Planned<W::Input>,
     ) -> Result<(), Halted> {
-        let Coroutine { env, clients, helper, set, tickets, to, effects, .. } = self;
+        let Coroutine { env, clients, helper, set, tickets, to, effects, ordering, .. } = self;
         let own = planned.source == env.node;
         set.clear();
         env.workload.declare(&planned.input, set);
@@ -74,6 +74,7 @@ impl<W: Workload, P: Protocol> Coroutine<'_, W, P> {
         }
         let session = &mut client.session;
         session.begin_sequenced(Some(client.invoked), set, place).map_err(halted)?;
+        session.ordered(*ordering);
         match part.run(env, phases, under_way, to, session).await? {
             Outcome::Committed(effect) => {
                 session.committed(client.started);

@@ -87,7 +87,8 @@ impl Format {
                         |name: &&str| key.starts_with(name.as_bytes()) || name.as_bytes().starts_with(key);
                     Some(if OWN.iter().any(same) { Format::Doorbell } else { Format::Dbcop })
                 }
-                _ => Some(Format::elle(rest)),
+                b':' | b'#' => Some(Format::elle(rest)),
+                _ => None,
             },
             b'[' => match bytes.get(edn::skip_blank(bytes, start + 1))? {
                 b'[' | b']' => Some(Format::Dbcop),

@@ -83,6 +83,23 @@ fn a_call_waits_twice_for_a_thread_to_notice_and_a_read_never() {
 }
 
 #[test]
+fn what_the_engine_computes_is_priced_once_for_each_attempt_and_record() {
+    let plain = profile();
+    let mut slow = plain.clone();
+    (slow.cpu.attempt.value, slow.cpu.access.value) = (500.0, 200.0);
+    let plan = checked(Plan { coroutines: 4, ..Plan::uniform(Via::OneSided) });
+    // One node, so that cores alone limit; 2 records in 0.3 of the transactions, 3 in the others, and one attempt each.
+    let each = |profile: &Profile| 1e9 / forecast(profile, cluster(1, 1), &calm(1), &plan).committed_per_s;
+    let more = each(&slow) - each(&plain);
+    let records = 0.3 * 2.0 + 0.7 * 3.0;
+    assert!((more - (500.0 + 200.0 * records)).abs() < 1e-6, "{more}");
+    // A search that scales other inputs prices it as the search itself does.
+    let calm = calm(1);
+    let given = Model::new(&slow, cluster(1, 1), &calm, &Needs::OCC).unwrap().workload().clone();
+    assert_eq!(given, calm);
+}
+
+#[test]
 fn a_single_node_is_limited_by_its_cores_alone() {
     let profile = profile();
     let plan = checked(Plan { coroutines: 4, ..Plan::uniform(Via::TwoSided) });

@@ -376,8 +376,11 @@ fn bad_files_are_refused_with_line_and_column() {
             assert!(error.contains(part), "{text:?}: {error:?} does not say {part:?}");
         }
     }
-    let missing = PlanFile::parse("name: x\nchosen_by: me\nplan: {fetch: one-sided}\n", "f").unwrap_err();
-    assert!(missing.to_string().contains("why"), "{missing}");
+    let missing = PlanFile::parse("chosen_by: me\nwhy: y\nplan: {fetch: one-sided}\n", "f").unwrap_err();
+    assert!(missing.to_string().contains("name"), "{missing}");
+    // Who writes a plan by hand owes no reasons, and is not given empty ones when it is written again.
+    let bare = PlanFile::parse("name: x\nplan: {fetch: one-sided}\n", "f").unwrap();
+    assert!(!serde_yaml::to_string(&bare).unwrap().contains("why"));
     let absent = PlanFile::load(std::path::Path::new("/nonexistent/x.plan.yaml")).unwrap_err();
     assert!(absent.to_string().contains("/nonexistent/x.plan.yaml"), "{absent}");
 }

@@ -184,6 +184,8 @@ pub(super) struct CpuCosts {
     rpc_encode: u64,
     copy_byte_1024: u64,
     probe: u64,
+    attempt: u64,
+    access: u64,
     /// From a received message to its notice.
     pub handover: u64,
     factor: f64,
@@ -204,6 +206,8 @@ impl CpuCosts {
             rpc_encode: of(CpuWork::RpcEncode),
             copy_byte_1024: of(CpuWork::Copy(1024)),
             probe: of(CpuWork::Probe),
+            attempt: of(CpuWork::Attempt),
+            access: of(CpuWork::Access),
             handover: ps(cpu.handover.value, factor),
             factor,
         }
@@ -224,6 +228,8 @@ impl CpuCosts {
             CpuWork::RpcEncode => self.rpc_encode,
             CpuWork::Copy(bytes) => (self.copy_byte_1024 * u64::from(bytes)) >> 10,
             CpuWork::Probe => self.probe,
+            CpuWork::Attempt => self.attempt,
+            CpuWork::Access => self.access,
             CpuWork::Think(span) => ps(span.0 as f64, self.factor),
         }
     }
