@@ -13,6 +13,7 @@ use serde::Serialize;
 
 use crate::error::CliError;
 use crate::names::{no_profile, suggest_device};
+use crate::nearby::Wanted;
 use crate::spec::{FabricChoice, ProfileChoice};
 
 /// One fabric of the list.
@@ -94,24 +95,24 @@ pub fn profile(choice: &ProfileChoice) -> Result<Profile, CliError> {
         ProfileChoice::Drawn(seed) => Profile::drawn(*seed),
     };
     found.map_err(|error| {
-        if let ProfileError::Unknown { name } = &error {
-            let [what, advice] = no_profile(name);
-            return CliError::usage(what).hint(advice);
-        }
-        const WHOLE: &str = "`doorbell characterize` writes a whole profile to start from";
-        if let Some((origin, mistake)) = error.mistake() {
-            let shown = crate::yaml::placed(origin, &mistake);
-            return if shown.has_hint() { shown } else { shown.hint(WHOLE) };
-        }
-        let shown = CliError::usage(error.to_string());
-        match &error {
-            // A file that is not there is not mended by another one's contents.
-            ProfileError::Read { .. } => {
-                shown.hint("check the path; `doorbell devices` lists the profiles shipped")
-            }
-            _ => shown.hint(WHOLE),
-        }
+        let shown = match (&error, error.mistake()) {
+            (ProfileError::Unknown { name }, _) => CliError::usage(no_profile(name)[0].clone()),
+            (_, Some((origin, mistake))) => crate::yaml::placed(origin, &mistake),
+            (_, None) => CliError::usage(error.to_string()),
+        };
+        if shown.has_hint() { shown } else { advised(shown, &error) }
     })
+}
+
+/// What is wrong with a profile, with what to do about it.
+fn advised(shown: CliError, error: &ProfileError) -> CliError {
+    match error {
+        ProfileError::Unknown { name } => shown.hint(no_profile(name)[1].clone()),
+        // A file that is not there is not mended by another one's contents.
+        ProfileError::Read { path, .. } => Wanted::Profile.told(Path::new(path), shown),
+        ProfileError::Extends { why, .. } => advised(shown, why),
+        _ => shown.hint("`doorbell characterize` writes a whole profile to start from"),
+    }
 }
 
 /// Every fabric, those that work first.

@@ -22,14 +22,17 @@ pub mod interrupt;
 pub mod listed;
 pub mod memory;
 pub mod names;
+pub mod nearby;
 pub mod output;
 pub mod primitive;
+pub mod progress;
 pub mod regret;
 pub mod schedule;
 pub mod settings;
 pub mod spec;
 pub mod sweep;
 pub mod transact;
+pub mod window;
 pub mod yaml;
 
 /// Version of this binary.

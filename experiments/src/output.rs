@@ -71,10 +71,25 @@ impl Talk {
         }
     }
 
-    /// Whether a progress bar may be drawn: on a terminal, not with `-q`.
-    pub fn progress(&self) -> bool {
-        self.level >= 0 && std::io::stderr().is_terminal()
+    /// How progress is shown: as a bar on a terminal only, and not at all with `-q`.
+    pub fn progress(&self) -> Way {
+        match (self.level < 0, std::io::stderr().is_terminal()) {
+            (true, _) => Way::Silent,
+            (false, true) => Way::Bar,
+            (false, false) => Way::Lines,
+        }
     }
+}
+
+/// How progress is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// A bar that is drawn again and again.
+    Bar,
+    /// A line now and then.
+    Lines,
+    /// Not at all.
+    Silent,
 }
 
 /// Most characters of a line of prose on stdout, whoever reads it: output that is piped is laid out as it is on a terminal.
@@ -161,6 +176,11 @@ pub fn human_rate(per_s: f64) -> String {
         r if r >= 1e3 => format!("{:.1} k/s", r / 1e3),
         r => format!("{r:.0} /s"),
     }
+}
+
+/// A share for people: `1.2 %`.
+pub fn percent(share: f64) -> String {
+    format!("{:.1} %", 100.0 * share)
 }
 
 /// Where `--json` goes.

@@ -5,10 +5,16 @@
 //! kernel switches between them every few milliseconds, hundreds of times a second, and an answer may wait for its
 //! thread's next turn instead of for the fabric. On an idle machine only the kernel's own threads interrupt, a few times
 //! a second. A thread that yields to another that is ready counts too.
+//!
+//! Who is kept off the CPU altogether is not preempted often. But load is closed: some request is always on its way, and
+//! whoever it waits for polls; a loop that has nothing to do spins, then yields, and parks only after some hundred
+//! microseconds without work. So on an idle machine at least one thread is always at it, and the process has as much CPU
+//! time as time goes by, or more. Where it has not half of that, nobody let it.
 
 use nix::sys::resource::{Usage, UsageWho, getrusage};
 use primitives::measure::{ResultDir, Row, TableName};
 use primitives::units::Nanos;
+use std::time::{Duration, Instant};
 
 use crate::error::CliError;
 use crate::interrupt::Interrupt;
@@ -21,8 +27,14 @@ pub const BUSY: f64 = 100.0;
 pub const WARNING: &str =
     "busy machine: the scheduler took CPUs away from worker threads, and had a say in these numbers\n";
 
+/// What the record's note of such points says.
+const NOTED: &str = "points were taken on a busy machine";
+
 /// CPU time below which a rate of preemptions says nothing, in seconds.
 const LEAST_CPU_S: f64 = 0.01;
+
+/// CPU time of the process, as a share of the time that went by, below which it was kept off the CPUs.
+const STARVED: f64 = 0.5;
 
 /// How often a point at which nothing ended is measured again, where time is real; each time for four times as long.
 const AGAIN: u32 = 3;
@@ -66,24 +78,28 @@ pub fn until_something_ended<T>(
 
 /// Counts from its making on. Process-wide: points measured side by side share their count.
 pub struct Watch {
-    before: Option<Usage>,
+    before: Option<(Usage, Instant)>,
+    alone: bool,
 }
 
 impl Watch {
-    /// Begins to count; virtual time is nobody's to take away, and there nothing is counted.
-    pub fn begin(virtual_time: bool) -> Watch {
-        Watch { before: if virtual_time { None } else { usage() } }
+    /// Begins to count; virtual time is nobody's to take away, and there nothing is counted. `alone` says that all nodes are in
+    /// this process: one that waits for others may well have nothing to do.
+    #[allow(clippy::disallowed_methods)] // what the scheduler did is of real time
+    pub fn begin(virtual_time: bool, alone: bool) -> Watch {
+        let before = if virtual_time { None } else { usage() };
+        Watch { before: before.map(|usage| (usage, Instant::now())), alone }
     }
 
     /// What happened since the beginning.
     pub fn end(&self) -> Disturbance {
-        let counted = || {
-            let (before, now) = (self.before?, usage()?);
-            let cpu_s = cpu_s(&now) - cpu_s(&before);
-            let switches = now.involuntary_context_switches() - before.involuntary_context_switches();
-            (cpu_s >= LEAST_CPU_S).then(|| (switches as f64 / cpu_s).round())
+        let (Some((before, began)), Some(now)) = (&self.before, usage()) else {
+            return Disturbance::default();
         };
-        Disturbance { preemptions_per_cpu_s: counted() }
+        let switches = now.involuntary_context_switches() - before.involuntary_context_switches();
+        let mut found = Disturbance::of(cpu_s(&now) - cpu_s(before), began.elapsed(), switches);
+        found.starved &= self.alone;
+        found
     }
 }
 
@@ -92,12 +108,25 @@ impl Watch {
 pub struct Disturbance {
     /// Preemptions per second of CPU time; `None` where time is virtual or nothing could be counted.
     pub preemptions_per_cpu_s: Option<f64>,
+    /// No thread was let to a CPU for most of the time.
+    pub starved: bool,
 }
 
 impl Disturbance {
+    /// From CPU time, the time that went by, and preemptions.
+    fn of(cpu_s: f64, took: Duration, preemptions: i64) -> Disturbance {
+        Disturbance {
+            preemptions_per_cpu_s: (cpu_s >= LEAST_CPU_S).then(|| (preemptions as f64 / cpu_s).round()),
+            starved: took.as_secs_f64() >= LEAST_CPU_S && cpu_s < STARVED * took.as_secs_f64(),
+        }
+    }
+
     /// Whether the machine was busy with something else; `None` where that is not known.
     pub fn busy(&self) -> Option<bool> {
-        self.preemptions_per_cpu_s.map(|p| p > BUSY)
+        match self.starved {
+            true => Some(true),
+            false => self.preemptions_per_cpu_s.map(|p| p > BUSY),
+        }
     }
 
     /// The point's row with what was counted.
@@ -108,14 +137,16 @@ impl Disturbance {
     }
 }
 
-/// Notes in a directory's record how many of its points were taken on a busy machine.
+/// Notes in a directory's record how many of its points were taken on a busy machine, in place of what was noted when there were
+/// others.
 pub fn note(dir: &mut ResultDir) {
+    dir.forget_notes(NOTED);
     let rows = dir.rows(TableName::Points).unwrap_or_default();
     let busy = rows.iter().filter(|row| row.get("busy") == Some("yes")).count();
     if busy > 0 {
         let text = format!(
-            "{busy} of {} points were taken on a busy machine: the scheduler took CPUs away more than {BUSY} times in a \
-             second of CPU time.",
+            "{busy} of {} {NOTED}: the scheduler took CPUs away more than {BUSY} times in a \
+             second of CPU time, or left none for most of the time.",
             rows.len()
         );
         dir.note(text);
@@ -134,7 +165,6 @@ fn cpu_s(usage: &Usage) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::{Duration, Instant};
 
     fn spin() {
         let end = Instant::now() + Duration::from_millis(60);
@@ -145,7 +175,7 @@ mod tests {
 
     #[test]
     fn threads_that_share_cpus_are_noticed() {
-        let watch = Watch::begin(false);
+        let watch = Watch::begin(false, true);
         let threads = 4 * std::thread::available_parallelism().map_or(1, |n| n.get());
         std::thread::scope(|scope| {
             for _ in 0..threads {
@@ -158,8 +188,67 @@ mod tests {
     }
 
     #[test]
+    fn too_little_cpu_time_is_a_busy_machine_whatever_was_preempted() {
+        let busy = |cpu_ms, took_ms, preemptions| {
+            Disturbance::of(cpu_ms as f64 / 1e3, Duration::from_millis(took_ms), preemptions).busy()
+        };
+        assert_eq!(busy(4, 60, 3), Some(true), "kept off the CPU");
+        assert_eq!(busy(25, 60, 0), Some(true));
+        // An idle machine: one thread polls, or all do.
+        assert_eq!((busy(58, 60, 1), busy(240, 60, 2)), (Some(false), Some(false)));
+        assert_eq!(busy(58, 60, 30), Some(true));
+        assert_eq!((busy(3, 4, 0), busy(0, 4, 0)), (None, None), "too short to tell");
+    }
+
+    /// What the next test runs in a process of its own, where nothing else has CPU time.
+    #[test]
+    #[allow(clippy::print_stdout)] // its parent reads it
+    fn a_worker_in_a_process() {
+        if std::env::var_os("A_WORKER").is_some() {
+            let watch = Watch::begin(false, true);
+            println!("begun");
+            spin();
+            println!("busy: {:?}", watch.end());
+        }
+    }
+
+    #[test]
+    fn a_thread_that_is_kept_off_the_cpu_is_noticed() {
+        use rustix::process::{Pid, Signal, kill_process};
+        use std::io::{BufRead, BufReader};
+        let mut worker = std::process::Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "schedule::tests::a_worker_in_a_process", "--nocapture", "--test-threads=1"])
+            .env("A_WORKER", "yes")
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut said = BufReader::new(worker.stdout.take().unwrap()).lines().map_while(Result::ok);
+        assert!(said.any(|line| line.ends_with("begun")));
+        let pid = Pid::from_child(&worker);
+        kill_process(pid, Signal::STOP).unwrap();
+        std::thread::sleep(Duration::from_millis(500));
+        kill_process(pid, Signal::CONT).unwrap();
+        let told = said.find(|line| line.contains("busy: ")).unwrap();
+        assert!(worker.wait().unwrap().success() && told.contains("starved: true"), "{told}");
+    }
+
+    #[test]
+    fn what_was_noted_of_fewer_points_goes() {
+        use primitives::measure::{Kind, PointResult, RunRecord};
+        let temp = tempfile::tempdir().unwrap();
+        let record = RunRecord::new(Kind::Characterize, "loopback", serde_json::json!({}), 1, 2);
+        let mut dir = ResultDir::create(temp.path(), record, &[]).unwrap();
+        for (point, says) in [(0, "1 of 1 points were"), (1, "2 of 2 points were")] {
+            dir.keep(point, &PointResult::of(Row::new().with("busy", "yes"))).unwrap();
+            note(&mut dir);
+            let notes = &dir.record().notes;
+            assert!(notes.len() == 1 && notes[0].starts_with(says), "{notes:?}");
+        }
+    }
+
+    #[test]
     fn virtual_time_is_not_disturbed() {
-        let row = Watch::begin(true).end().told(Row::new());
+        let row = Watch::begin(true, true).end().told(Row::new());
         assert_eq!((row.get("busy"), row.get("preemptions_per_cpu_s")), (Some(""), Some("")));
     }
 }

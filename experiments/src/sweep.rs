@@ -13,12 +13,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc;
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use primitives::measure::{PointResult, ResultDir, ResultError};
 
 use crate::error::{CliError, Exit};
 use crate::interrupt::Interrupt;
 use crate::output::Talk;
+use crate::progress::{Progress, Task};
 
 /// How to sweep.
 #[derive(Clone, Debug)]
@@ -63,32 +63,38 @@ impl Sweep {
     where
         M: Fn(u64) -> Result<PointResult, CliError> + Sync,
     {
+        dir.lost().into_iter().for_each(|lost| self.talk.warn(lost));
         let missing = dir.missing();
         let expected = dir.record().points_here();
         let kept = expected - missing.len() as u64;
         if kept > 0 && !missing.is_empty() {
             self.talk.say(format!("resuming: {kept} of {expected} points are there"));
         }
-        let bar = self.bar(expected, kept);
+        if missing.is_empty() {
+            self.talk.say(format!("{}: nothing to measure, all {expected} points are there", self.title));
+        }
+        let task = Task { title: self.title.clone(), what: "points", done: kept, total: Some(expected) };
+        let progress = Progress::begin(self.talk, task);
         let measured = self.measure_all(
             &missing,
             measure,
             |point, result| {
                 dir.keep(point, result).map_err(resumable)?;
-                bar.inc(1);
+                progress.inc();
                 Ok(())
             },
             |point, error| {
                 if error.exit() != Exit::Interrupted {
-                    bar.suspend(|| {
+                    progress.suspend(|| {
                         self.talk.warn(format!("point {point} failed, the others go on: {}", error.message()))
                     });
                 }
             },
         );
-        bar.finish_and_clear();
+        drop(progress);
 
         crate::schedule::note(dir);
+        crate::window::note(dir, self.talk);
         let interrupted = self.interrupt.asked();
         let closing = summary(dir);
         // Even when keeping failed: what there is belongs into the tables, if they can be written at all.
@@ -171,19 +177,6 @@ impl Sweep {
             ),
         )
         .hint(format!("go on with: {}", self.repeat))
-    }
-
-    fn bar(&self, points: u64, done: u64) -> ProgressBar {
-        let target =
-            if self.talk.progress() { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
-        let bar = ProgressBar::with_draw_target(Some(points), target);
-        if let Ok(style) = ProgressStyle::with_template("{msg} {bar:30} {pos}/{len} points, {eta} to go") {
-            bar.set_style(style.progress_chars("━╸ "));
-        }
-        bar.set_message(self.title.clone());
-        bar.set_position(done);
-        bar.reset_eta();
-        bar
     }
 }
 

@@ -6,9 +6,11 @@ use crate::error::CliError;
 use crate::fabrics::Fabric;
 use crate::memory::fits;
 use crate::names::{suggest, workloads};
+use crate::nearby::Wanted;
 use crate::schedule::{Disturbance, Watch};
 use crate::settings;
 use crate::spec::{FabricChoice, PlanChoice, RunSpec};
+use crate::window;
 use crate::yaml;
 use engine::cluster::{self, RunError, RunResult};
 use engine::protocol::{AnyProtocol, PROTOCOLS, Protocol};
@@ -186,14 +188,16 @@ pub fn plan(spec: &RunSpec, fabric: &Fabric) -> Result<Option<NamedPlan>, CliErr
             let file = PlanFile::load(path).map_err(|error| match &error {
                 PlanFileError::Parse { origin, mistake } => yaml::placed(origin, mistake),
                 PlanFileError::Read { source, .. } => {
-                    CliError::usage(format!("cannot read plan {}", path.display())).caused_by(source)
+                    let message = format!("cannot read plan {}", path.display());
+                    Wanted::Plan.told(path, CliError::usage(message).caused_by(source))
                 }
             })?;
             let named = NamedPlan::new(file.name, file.plan, file.prediction);
             NamedPlan { file: Some(path.clone()), ..named }
         }
         PlanChoice::Inline(inline) => {
-            let plan = inline.plan(protocol(spec)?.needs(), coroutines).map_err(CliError::usage)?;
+            let plan = inline.plan(protocol(spec)?.needs(), coroutines);
+            let plan = plan.map_err(|refused| CliError::usage(refused.why))?;
             NamedPlan::new(spec.plan.to_string(), plan, None)
         }
     };
@@ -288,7 +292,8 @@ pub fn run(
     let (workload, protocol) = (workload(spec)?, protocol(spec)?);
     let mut asked = engine_spec(spec, fabric, named.plan);
     asked.history = keep.history;
-    let watch = Watch::begin(spec.fabric.virtual_time());
+    // Who waits for an epoch has nothing to do meanwhile.
+    let watch = Watch::begin(spec.fabric.virtual_time(), !protocol.needs().sequenced);
     let result = cluster::run(&asked, &workload, protocol, stop).map_err(|e| refused(&e, named))?;
     let disturbance = watch.end();
     Ok(Run { disturbance, ..Run::judge(named, result, true) })
@@ -395,6 +400,10 @@ impl Run {
             Some(steadiness) => row.with_steadiness(steadiness),
             None => row,
         };
+        let row = match r.too_short {
+            Some(_) => row.with("converged", window::TOO_SHORT),
+            None => row,
+        };
         let phases = Phase::ALL.into_iter().filter(|&phase| r.stats.phase(phase).latency.count() > 0);
         let phases = phases.map(|phase| {
             let stats = r.stats.phase(phase);
@@ -406,6 +415,7 @@ impl Run {
                 .with("verbs", verbs)
                 .with("round_trips", round_trips)
                 .with("doorbells", doorbells)
+                .with("ns_per_committed", r.stats.phase_ns_per_committed(phase))
         });
         let of = |class: &'static str, counts: &ReasonCounts| -> Vec<Row> {
             let counted = counts.iter().filter(|(_, count)| *count > 0);
@@ -431,6 +441,7 @@ impl Run {
                     "latency_ns": quantiles(&r.stats.phase(phase).latency),
                     "timed": r.stats.phase(phase).latency.count(),
                     "verbs": verbs, "round_trips": round_trips, "doorbells": doorbells,
+                    "ns_per_committed": r.stats.phase_ns_per_committed(phase),
                 });
                 (phase.name().to_owned(), phase_json)
             })
@@ -467,6 +478,7 @@ impl Run {
             "preemptions_per_cpu_s": self.disturbance.preemptions_per_cpu_s,
             "busy": self.disturbance.busy(),
             "interrupted": r.interrupted,
+            "too_short": r.too_short.map(|short| short.to_string()),
             "steadiness": r.steadiness.map(|s| json!({
                 "warm_up_ns": s.warm_up, "batches": s.means.map(|m| m.batches), "batch_ns": s.batch,
                 "rate_ci_relative": s.relative(), "lag1": s.means.map(|m| m.lag1), "converged": s.converged,
@@ -475,6 +487,7 @@ impl Run {
         if let FabricChoice::Sim(_) = spec.fabric {
             document["virtual_ns"] = json!(r.facts.virtual_time);
             document["events"] = json!(r.facts.events);
+            document["events_per_s"] = json!(r.facts.events_per_s());
             document["fingerprint"] = json!(format!("{:016x}", r.facts.fingerprint));
         }
         document

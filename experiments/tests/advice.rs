@@ -187,6 +187,9 @@ fn a_regret_comes_with_its_uncertainty() {
     assert!(number("got_ci_relative").is_some_and(|ci| ci > 0.0 && ci < 0.5), "{told}");
     let is_best = told["best"] == "tuned";
     assert_eq!((number("regret_ci").is_none(), number("regret") == Some(0.0)), (is_best, is_best), "{told}");
+    // The best says how far behind the next is.
+    let lead = number("lead").zip(number("lead_ci"));
+    assert_eq!((lead.is_some(), told["next"].is_string()), (is_best, is_best), "{told}");
     let points = std::fs::read_to_string(out.join("points.csv")).unwrap();
     assert!(points.lines().next().unwrap().contains(",got_ci_relative,"), "{points}");
 }
@@ -238,4 +241,37 @@ fn tables_of_experiments_are_rounded_for_people() {
     assert!(longest < 12, "{row}");
     let points = std::fs::read_to_string(out.join("points.csv")).unwrap();
     assert!(points.lines().count() == 3, "{points}");
+}
+
+#[test]
+fn a_time_in_which_few_transactions_could_end_gives_no_interval() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("r");
+    let run = |coroutines: &str, out: &str| {
+        let args = ["run", "--fabric", "sim:cx4-edr", "--coroutines", coroutines, "--duration", "200us"];
+        told(&[&args[..], &["--no-check", "--json", "-", "--out", out]].concat())
+    };
+    let (json, talk) = run("1024", out.to_str().unwrap());
+    let result: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let says = "warning: the measured time is too short: ";
+    assert!(talk.contains(says) && talk.contains("of 3072 in flight"), "{talk}");
+    assert!(result["steadiness"]["rate_ci_relative"].is_null(), "{result}");
+    assert!(result["too_short"].as_str().is_some_and(|why| why.contains("in flight")), "{result}");
+    let record = std::fs::read_to_string(out.join("run.json")).unwrap();
+    assert!(record.contains("\"the measured time is too short: "), "{record}");
+    assert!(std::fs::read_to_string(out.join("points.csv")).unwrap().contains(",too short"));
+
+    let (json, talk) = run("8", folder.path().join("few").to_str().unwrap());
+    let result: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert!(!talk.contains("too short") && result["too_short"].is_null(), "{talk}");
+    assert!(result["steadiness"]["rate_ci_relative"].as_f64().is_some_and(|half| half > 0.0), "{result}");
+
+    let file = folder.path().join("e.yaml");
+    let text = "question: x\nfabric: sim:cx4-edr\nset: {accounts_per_thread: 100}\nduration: 200us\n\
+                grid: {coroutines: [4, 1024]}\n";
+    std::fs::write(&file, text).unwrap();
+    let out = folder.path().join("e");
+    let (_, talk) = told(&["experiment", file.to_str().unwrap(), "--out", out.to_str().unwrap()]);
+    assert!(talk.contains("warning: 1 of 2 points were measured for too short a time"), "{talk}");
+    assert!(std::fs::read_to_string(out.join("run.json")).unwrap().contains("\"1 of 2 points were measured"));
 }

@@ -94,3 +94,16 @@ fn check_writes_and_reads_other_checkers_formats() {
     refused(&["check", &plume, "--export", "elle", &at("x")], 2, &["no history format is called \"elle\""]);
     refused(&["check", &plume, "--format", "json"], 2, &["there are doorbell, elle-append"]);
 }
+
+#[test]
+fn an_empty_history_is_not_passed() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("history.json");
+    let mut bytes = Vec::new();
+    format::write(&History::merge([], Some(0)), &mut bytes).unwrap();
+    for (text, more) in [(&bytes[..], &[][..]), (b"[]", &["--format", "dbcop"])] {
+        std::fs::write(&path, text).unwrap();
+        let args = [&["check", path.to_str().unwrap()], more].concat();
+        refused(&args, 1, &["history.json has no transactions: there is nothing to judge"]);
+    }
+}

@@ -97,6 +97,36 @@ fn bad_flags_say_what_would_do_and_exit_with_2() {
     refused(&["-v", "-q", "devices"], 2, &["cannot be used with"]);
 }
 
+/// Every flag that takes several values, whoever adds one: a value that is there twice is a slip, and spaces after commas are not.
+#[test]
+fn flags_for_several_values_take_each_once() {
+    use clap::CommandFactory;
+    let mut flags = 0;
+    for command in experiments::args::Cli::command().get_subcommands() {
+        let needed: &[&str] = match command.get_name() {
+            "study" => &["execution"],
+            "calibrate" => &["--profile", "cx4-edr"],
+            _ => &[],
+        };
+        for flag in command.get_arguments().filter(|arg| arg.get_value_delimiter().is_some()) {
+            let usual = flag.get_default_values().first().map(|value| value.to_string_lossy().into_owned());
+            let named = || flag.get_possible_values().first().map(|value| value.get_name().to_owned());
+            let value = usual.or_else(named).unwrap_or("nic.atomic_unit".to_owned());
+            let (long, twice) = (format!("--{}", flag.get_long().unwrap()), format!("{value}, {value}"));
+            refused(&[&[command.get_name()], needed, &[&long, &twice]].concat(), 2, &[&long, "twice"]);
+            flags += 1;
+        }
+    }
+    assert!(flags >= 7, "{flags}");
+    refused(
+        &["tune", "--fabric", "sim:cx4-edr", "--protocol", "all,occ"],
+        2,
+        &["--protocol names occ twice"],
+    );
+    refused(&["study", "commit", "--skew", "0,0.0"], 2, &["--skew names 0 twice"]);
+    refused(&["study", "commit", "--think", "2us,2000ns"], 2, &["--think names 2us twice"]);
+}
+
 /// Copies of a record need nodes of their own: told once, before a point is begun or a directory made.
 #[test]
 fn fewer_nodes_than_copies_are_refused_with_2() {
@@ -118,6 +148,7 @@ fn fewer_nodes_than_copies_are_refused_with_2() {
     }
     let two = ["study", "logging", "--fabric", "sim:cx4-edr", "--nodes", "2"];
     refused(&two, 2, &["need 3 nodes, there are 2", "hint: use --nodes 3"]);
+    refused(&["run", "--nodes", "2"], 2, &["there are 2", "hint: say --replicas 2 or --nodes 3"]);
 }
 
 /// Records that no message holds: told with the reason before anything runs, by every command that would run them.
@@ -139,7 +170,6 @@ fn records_longer_than_a_message_are_refused_with_2() {
     refused(&tcp, 2, &["no plan can run here", says[0]]);
 }
 
-/// A choice of protocols is one search each, and each protocol's best is told.
 #[test]
 fn a_table_that_fills_up_is_told_with_what_to_set() {
     let small = "items=100 customers_per_district=30 orders_per_district=30 order_room_per_district=1";
@@ -157,6 +187,7 @@ fn a_table_that_fills_up_is_told_with_what_to_set() {
     assert!(text.contains("committed") && !text.contains("a table was full"), "{text}");
 }
 
+/// A choice of protocols is one search each, and each protocol's best is told.
 #[test]
 fn the_tuner_chooses_a_protocol() {
     let dir = tempfile::tempdir().unwrap();
@@ -351,7 +382,7 @@ fn a_profile_that_misses_a_field_is_told_with_its_place() {
     refused(
         &["run", "--fabric", &fabric],
         2,
-        &["half.profile.yaml:3:", "missing field", "╭", "characterize"],
+        &["half.profile.yaml:3:1: nic: missing field", "╭", "characterize"],
     );
 }
 
@@ -363,14 +394,22 @@ fn mistakes_in_experiment_files_have_file_line_and_column() {
     let bad = dir.path().join("bad.yaml");
     for (text, says) in [
         ("question: why\nnods: 3\n", ["bad.yaml:2:1", "did you mean `nodes`?"]),
-        ("question: why\nnodes: 3\nnodes: 3\n", ["bad.yaml:3:1", "duplicate"]),
+        (
+            "question: why\nnodes: 3\nnodes: 3\n",
+            ["bad.yaml:3:1: duplicate mapping key: nodes\n", "hint: line 2 has it already"],
+        ),
         ("question: why\nduration: 10 parsecs\n", ["bad.yaml:2:11", "2 │ duration: 10 parsecs"]),
         ("question: why\nnodes: 0\n", ["bad.yaml:2:8", "at least 1 node"]),
         ("question: why\nthreads: 1000000000\n", ["bad.yaml:2:10", "the limit is 512 threads"]),
         ("question: [why\n", ["bad.yaml:", ""]),
         ("", ["bad.yaml is empty", ""]),
         ("# question: why\n\n", ["bad.yaml is empty", ""]),
-        ("fabric: loopback\n", ["bad.yaml:1:1", "an experiment needs a question"]),
+        (
+            "fabric: loopback\n",
+            ["bad.yaml:1:1: an experiment needs a question", "hint: say what it answers, as in `question:"],
+        ),
+        ("question: why\nnodes: 2\n", ["bad.yaml:2:8", "hint: say `replicas: 2` or `nodes: 3`"]),
+        ("question: [why]\n", ["bad.yaml:1:", "question: expected string"]),
         (
             "question: why\nfabric: verbs:mlx5_77\n",
             ["fabric verbs:mlx5_77 does not work here", "loopback, tcp and sim:PROFILE work everywhere"],
@@ -383,7 +422,7 @@ fn mistakes_in_experiment_files_have_file_line_and_column() {
     refused(&["experiment", "/nowhere/a.yaml"], 2, &["cannot read /nowhere/a.yaml", "No such file"]);
     refused(&["experiment", dir.path().to_str().unwrap()], 2, &["cannot read", "directory"]);
     std::fs::write(&bad, b"question: \xff\xfe\n").unwrap();
-    refused(&["experiment", bad.to_str().unwrap()], 2, &["cannot read", "UTF-8"]);
+    refused(&["experiment", bad.to_str().unwrap()], 2, &["bad.yaml:1:11: bytes that are not text", "UTF-8"]);
     let other = dir.path().join("other");
     std::fs::create_dir(&other).unwrap();
     std::fs::copy(&good, other.join("good.yaml")).unwrap();
@@ -492,7 +531,7 @@ fn a_study_varies_what_it_is_asked_to_and_draws_it() {
         "--duration",
         "50us",
     ];
-    let varied = ["--payload", "16,256,16", "--think", "0us,2us", "--json", "-", "--out", out];
+    let varied = ["--payload", "16,256", "--think", "0us,2us", "--json", "-", "--out", out];
     let output = run(&[&asked[..], &varied[..]].concat());
     assert_eq!(code(&output), 0, "{}", stderr(&output));
     let told: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -553,4 +592,62 @@ fn help_that_cannot_be_written_is_not_a_success() {
     let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_doorbell"));
     let ended = command.args(["run", "--help"]).stdout(full).stderr(std::process::Stdio::null()).status();
     assert_eq!(ended.unwrap().code(), Some(3));
+}
+
+/// Runs `args` until they say what they run, and for `ms` more; then Ctrl-C. What was said on stdout.
+fn cut_short(args: &[&str], ms: u64) -> String {
+    use std::io::BufRead;
+    let mut child =
+        doorbell().args(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+    let mut talk = std::io::BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
+    assert!(talk.any(|line| line.contains("running smallbank")), "the run was refused");
+    std::thread::sleep(std::time::Duration::from_millis(ms));
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    let said: Vec<String> = talk.collect();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{said:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn a_run_that_was_cut_short_is_run_again_by_the_same_command() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("r");
+    let small = ["--nodes", "2", "--replicas", "1", "--no-check", "--set", "accounts_per_thread=100"];
+    let out_arg = ["--out", out.to_str().unwrap()];
+    let args = [&["run", "--duration", "6s"][..], &small, &out_arg].concat();
+    cut_short(&args, 3_000);
+    for says in ["holds this run, cut short: it is measured again", "nothing to measure, "] {
+        let output = run(&args);
+        assert_eq!(code(&output), 0, "{}", stderr(&output));
+        assert!(stderr(&output).contains(says), "{}", stderr(&output));
+        assert!(stdout(&output).contains(" committed"), "{}", stdout(&output));
+    }
+    let record = std::fs::read_to_string(out.join("run.json")).unwrap();
+    assert!(record.contains("\"complete\": true") && record.contains("\"interrupted\": false"), "{record}");
+}
+
+#[test]
+fn a_run_that_ends_in_its_warm_up_says_so() {
+    let small = ["--no-check", "--set", "accounts_per_thread=100"];
+    let said =
+        cut_short(&[&["run", "--fabric", "sim:cx4-edr", "--duration", "100s"][..], &small].concat(), 500);
+    assert_eq!(said, "drtm-h: interrupted in the warm-up, nothing was measured\n");
+}
+
+#[test]
+fn the_example_of_an_experiment_runs() {
+    let help = stdout(&run(&["experiment", "--help"]));
+    let file: String = help
+        .lines()
+        .skip_while(|line| !line.starts_with("    question:"))
+        .fold(String::new(), |file, line| file + line.strip_prefix("    ").unwrap_or(line) + "\n");
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("why.yaml");
+    std::fs::write(&path, &file).unwrap();
+    let out = dir.path().join("out");
+    let output = run(&["experiment", path.to_str().unwrap(), "--out", out.to_str().unwrap()]);
+    assert_eq!(code(&output), 0, "{file}{}", stderr(&output));
+    assert!(stdout(&run(&["man", "experiment"])).contains("question: Which primitive should lock"));
 }

@@ -4,7 +4,7 @@
 //! `characterize` writes. What shows from outside must come back; what does not must be said to be carried over.
 
 use experiments::calibrate::solve::Settings;
-use experiments::calibrate::{Calibrated, Targets, calibrate};
+use experiments::calibrate::{Calibrated, Listeners, Stage, Targets, calibrate};
 use experiments::commands::characterize::row;
 use experiments::interrupt::Interrupt;
 use primitives::bench::{self, Scope, identifying};
@@ -55,10 +55,10 @@ fn round_trip(truth: &Profile, threads: u16) -> Calibrated {
         let off = [0.2, -0.2, 0.15][at % 3] * (high - low);
         quantity.value = (quantity.value + off).clamp(low, high).round();
     }
-    calibrate(&wrong, &[], &targets, &Settings::default(), &Interrupt::new(), |round, rms, n| {
-        eprintln!("round {round}: rms {:.2} % after {n}", rms * 100.0);
-    })
-    .expect("it can be fitted")
+    let told = |stage: Stage, rms: f64, n: usize| eprintln!("{stage}: rms {:.2} % after {n}", rms * 100.0);
+    let heard = Listeners { evaluated: &|| (), told: &told };
+    calibrate(&wrong, &[], &targets, &Settings::default(), &Interrupt::new(), &heard)
+        .expect("it can be fitted")
 }
 
 /// Asserts what comes back, and prints the table that CALIBRATION.md shows.

@@ -128,7 +128,7 @@ fn mistakes_have_line_and_column() {
         ("num: 3", "nun: 3", "c.yaml:10:26: unknown field `nun`"),
         ("form: point, num: 3", "form: point, lo: 3", "c.yaml:10:12: the parts of this value do not fit"),
         ("form: point, num: 3", "form: range, lo: 3, hi: 2", "from 3 to 2 is empty"),
-        ("split: hold-out", "split: holdout", "c.yaml:12:12: unknown variant"),
+        ("split: hold-out", "split: holdout", "c.yaml:12:12: claims.0.split: unknown variant"),
         ("note: n\n", "note: n\n    contradicts: [B]\n", "B, which is no claim"),
         ("note: n\n", "note: n\n    setup: {nods: 3}\n", "unknown field `nods`"),
         (

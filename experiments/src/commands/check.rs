@@ -11,6 +11,7 @@ use engine::verify::{History, Level, check};
 use super::Context;
 use crate::args::CheckArgs;
 use crate::error::CliError;
+use crate::nearby::Wanted;
 use crate::output::emit;
 
 /// Runs the command.
@@ -30,7 +31,7 @@ pub fn run(args: &CheckArgs, context: &Context) -> Result<(), CliError> {
     let read = read_file(path, args.format).map_err(|error| {
         let shown = CliError::usage(error.to_string());
         match &error {
-            ReadError::Io { .. } => shown,
+            ReadError::Io { .. } => Wanted::History.told(path, shown),
             ReadError::Format { .. } => shown.hint(RECORD),
         }
     })?;
@@ -56,6 +57,13 @@ pub fn run(args: &CheckArgs, context: &Context) -> Result<(), CliError> {
             Level::Serializable
         }
     };
+    if txns == 0 {
+        return Err(CliError::check(format!(
+            "{} has no transactions: there is nothing to judge",
+            path.display()
+        ))
+        .hint(RECORD));
+    }
     let verdict = check(history, level);
     emit(args.json.as_ref(), &verdict, &format!("{verdict}\n"))?;
     if verdict.passed() { Ok(()) } else { Err(CliError::check(format!("{} is not {level}", path.display()))) }

@@ -172,7 +172,7 @@ where
             "shard": record.shard, "points_expected": record.points_here(), "points_done": record.points_done,
             "points": rows.iter().map(as_map).collect::<Vec<_>>(),
         }));
-        if let Err(error) = swept {
+        if let Err(error) = swept.and_then(|()| super::report::redraw(out, context)) {
             emit(args.output.json.as_ref(), &json!({ "experiments": data }), &people)?;
             return Err(error);
         }

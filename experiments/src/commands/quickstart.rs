@@ -10,12 +10,12 @@ use super::{Context, report, run, tune};
 use crate::args::QuickstartArgs;
 use crate::error::{CliError, Exit};
 use crate::fabrics::Fabric;
-use crate::output::{emit, human_rate, table};
+use crate::output::{emit, human_rate, percent, table};
 use crate::spec::{FabricChoice, PlanChoice, ProfileChoice, RunSpec, Span};
 use crate::sweep::usual_jobs;
 use crate::transact::{self, Keep, NamedPlan};
 use phases::study::Subject;
-use primitives::measure::{ResultDir, Row, RunRecord};
+use primitives::measure::{Got, ResultDir, Row, RunRecord, Verified};
 use primitives::mesh::Shape;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -83,6 +83,7 @@ pub fn run(args: &QuickstartArgs, context: &Context) -> Result<(), CliError> {
     context.talk.say(format!("done in {:.0} s", began.elapsed().as_secs_f64()));
     let document = json!({ "report": page.page, "answers": page.answers, "choices": quick.judged, "directories": quick.dirs });
     emit(args.output.json.as_ref(), &document, &people)?;
+    report::whole(&page)?;
     unmeasured.map_or(Ok(()), |error| Err(error.context("all but this machine's own fabric is on the page")))
 }
 
@@ -179,22 +180,22 @@ impl Quickstart<'_> {
             rivals.push((rival.name.clone(), self.run(spec, &fabric, &rival.plan())?));
         }
         let judged = match verified {
-            Some(verified) => format!(
-                "{choice}: regret of the chosen plan {}, against the best of its candidates and of the presets when run",
-                verified.told()
-            ),
-            None => format!("{choice}: {}", against(chosen, &rivals)),
+            Some(verified) => {
+                let among = "its candidates and the presets, when run";
+                format!("{choice}: regret of the chosen plan among {among}: {}", verified.told(percent))
+            }
+            None => format!("{choice}: {}", against(chosen, rivals)),
         };
         self.context.talk.say(format!("      {judged}"));
         self.judged.push(judged);
         Ok(())
     }
 
-    /// Runs a plan, unless an earlier quickstart has. Returns the committed transactions per second.
-    fn run(&mut self, spec: &RunSpec, fabric: &Fabric, plan: &NamedPlan) -> Result<f64, CliError> {
+    /// Runs a plan, unless an earlier quickstart has.
+    fn run(&mut self, spec: &RunSpec, fabric: &Fabric, plan: &NamedPlan) -> Result<Got, CliError> {
         let dir = self.out.join(format!("run-{}-{}", tune::file_stem(&plan.name), short(&spec.fabric)));
         self.dirs.push(dir.clone());
-        let mut kept: ResultDir = run::directory(&dir, spec, plan, fabric, &self.context.command)?;
+        let mut kept: ResultDir = run::directory(&dir, spec, plan, fabric, self.context)?;
         if !kept.missing().is_empty() {
             self.context.talk.say(format!("      {} with plan {}", spec.fabric, plan.name));
             let done =
@@ -210,23 +211,18 @@ impl Quickstart<'_> {
         drop(kept);
         let summary = RunRecord::read(&dir)?.summary;
         self.rows.push(line(spec, plan, &summary));
-        Ok(summary["committed_per_s"].as_f64().unwrap_or(0.0))
+        Ok(Got {
+            per_s: summary["committed_per_s"].as_f64().unwrap_or(0.0),
+            ci_relative: summary["steadiness"]["rate_ci_relative"].as_f64(),
+        })
     }
 }
 
-/// How the chosen plan's rate compares with those of rivals that ran once each.
-fn against(chosen: f64, rivals: &[(String, f64)]) -> String {
+/// How the chosen plan did beside rivals that ran once each.
+fn against(chosen: Got, rivals: Vec<(String, Got)>) -> String {
     let ran = 1 + rivals.len();
-    if rivals.is_empty() {
-        return "no other plan ran beside the chosen one".to_owned();
-    }
-    match rivals.iter().max_by(|a, b| a.1.total_cmp(&b.1)) {
-        Some((name, rate)) if *rate > chosen => format!(
-            "the chosen plan got {:.1} % less than {name}, the fastest of the {ran} plans that ran, once each",
-            100.0 * (1.0 - chosen / rate)
-        ),
-        _ => format!("the chosen plan was the fastest of the {ran} plans that ran, once each"),
-    }
+    let verified = Verified::new(chosen, rivals);
+    format!("regret of the chosen plan among the {ran} that ran, once each: {}", verified.told(percent))
 }
 
 fn short(fabric: &FabricChoice) -> &'static str {
@@ -252,14 +248,17 @@ mod tests {
 
     #[test]
     fn a_choice_is_judged_by_the_fastest_that_ran() {
-        let rivals = [("one-sided".to_owned(), 2e6), ("two-sided".to_owned(), 1e6)];
+        let got = |per_s| Got { per_s, ci_relative: Some(0.02) };
+        let rivals = [("one-sided".to_owned(), got(2e6)), ("two-sided".to_owned(), got(1e6))];
+        let known = "(95 % confidence, batch means of a run each)";
         assert_eq!(
-            against(1.9e6, &rivals),
-            "the chosen plan got 5.0 % less than one-sided, the fastest of the 3 plans that ran, once each"
+            against(got(1.9e6), rivals.to_vec()),
+            format!("regret of the chosen plan among the 3 that ran, once each: 5.0 % ± 2.7 % {known}")
         );
-        assert_eq!(
-            against(2e6, &rivals),
-            "the chosen plan was the fastest of the 3 plans that ran, once each"
+        let best = against(got(2.5e6), rivals.to_vec());
+        assert!(
+            best.ends_with(&format!("0.0 %: the next, one-sided, got 20.0 % ± 2.3 % less {known}")),
+            "{best}"
         );
     }
 }

@@ -3,7 +3,8 @@
 use super::Context;
 use crate::args::ReportArgs;
 use crate::error::CliError;
-use crate::output::emit;
+use crate::nearby::Wanted;
+use crate::output::{command_line, emit};
 use primitives::measure::is_full;
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -11,7 +12,8 @@ use std::path::{Path, PathBuf};
 /// The command.
 ///
 /// # Errors
-/// Exit code 2 if a directory holds no results or the page cannot be written, 3 if there is no room for it.
+/// Exit code 2 if a directory holds no results, even where the others make a page, or the page cannot be written; 3 if there is
+/// no room for it.
 pub fn run(args: &ReportArgs, context: &Context) -> Result<(), CliError> {
     let out = match (&args.out, args.dirs.as_slice()) {
         (Some(out), _) => out.clone(),
@@ -23,19 +25,60 @@ pub fn run(args: &ReportArgs, context: &Context) -> Result<(), CliError> {
     }
     let report = render(&args.dirs, &out, args.mixed, context)?;
     let answers: String = report.answers.iter().map(|answer| format!("{answer}\n")).collect();
+    let left_out: Vec<String> = report.problems.iter().map(ToString::to_string).collect();
     let told = json!({
         "page": report.page, "figures": report.figures, "answers": report.answers, "notes": report.notes,
+        "left_out": left_out,
     });
     emit(args.json.as_ref(), &told, &format!("{answers}{}\n", report.page.display()))?;
     if report.figures.is_empty() {
         return Err(CliError::check("there is nothing to draw: no point has been measured")
             .hint("run the command in run.json again: it goes on with what is missing"));
     }
-    Ok(())
+    whole(&report)
+}
+
+/// Whether a page is made of all that was given. What could be read was drawn; what could not is told after it.
+///
+/// # Errors
+/// Exit code 2 with what was left out, and why.
+pub fn whole(report: &reports::Report) -> Result<(), CliError> {
+    let Some(first) = report.problems.first() else { return Ok(()) };
+    let hint = first.hint().unwrap_or_else(|| "name directories that hold results".to_owned());
+    let error = CliError::usage("the page was made without some of what was given").hint(hint);
+    Err(report.problems.iter().fold(error, |error, problem| error.caused_by(problem)))
 }
 
 /// What every page of ours has in its head; pages are made again, other files are left alone.
 const MARK: &str = "<meta name=\"generator\" content=\"doorbell\">";
+
+/// How the page begins each run that it shows.
+const RUN: &str = "<article class=\"run\">";
+
+/// Draws the page that lies in a result directory anew, if there is one and it shows that directory alone: it would go on showing
+/// an older question, older figures, fewer points.
+///
+/// # Errors
+/// As [`run`].
+pub fn redraw(dir: &Path, context: &Context) -> Result<(), CliError> {
+    let page = dir.join("report.html");
+    let Ok(text) = std::fs::read_to_string(&page) else { return Ok(()) };
+    let words = ["doorbell", "report", &dir.display().to_string()].map(str::to_owned);
+    match (text.contains(MARK), text.matches(RUN).count()) {
+        (false, _) => Ok(()),
+        (true, 1) => {
+            let context = Context { command: command_line(words), ..context.clone() };
+            render(&[dir.to_owned()], dir, false, &context)?;
+            context.talk.say(format!("{} is drawn anew", page.display()));
+            Ok(())
+        }
+        _ => {
+            let page = page.display();
+            context.talk.say(format!("{page} shows other directories too: `doorbell report` draws it anew"));
+            Ok(())
+        }
+    }
+}
 
 /// Writes the page of `dirs` into `out` and says what it noticed.
 ///
@@ -67,7 +110,10 @@ pub fn render(
             reports::ReportError::NothingLoaded(ref problems) => {
                 match problems.iter().find_map(reports::LoadError::hint) {
                     Some(hint) => error.hint(hint),
-                    None => error,
+                    None => match dirs.iter().find(|dir| !dir.exists()) {
+                        Some(absent) => Wanted::Results.told(absent, error),
+                        None => error,
+                    },
                 }
             }
             reports::ReportError::Mixed { .. } => error.hint("join them all the same with --mixed"),

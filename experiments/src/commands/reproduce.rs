@@ -100,7 +100,8 @@ fn asked<'c>(claims: &'c Claims, names: &[String]) -> Result<Vec<&'c Claim>, Cli
             let error = CliError::usage(format!("no claim, paper, figure or experiment is called `{name}`"));
             // There are hundreds: a command shows them better than an error.
             let all = "`doorbell reproduce --list` shows all";
-            return Err(match crate::names::meant(name, known.iter().map(String::as_str)) {
+            let known: Vec<&str> = known.iter().map(String::as_str).collect();
+            return Err(match crate::names::meant_counted(name, &known) {
                 Some(question) => error.hint(format!("{question} {all}")),
                 None => error.hint(all),
             });
@@ -402,7 +403,9 @@ mod tests {
         assert_eq!(ids(&["ramp-rdma"]), 17);
         assert!(ids(&["drtmh-osdi18/fig5"]) < ids(&["fig5"]));
         assert!(ids(&["rates-per-machine", "DRH-P09"]) >= 5);
-        let error = asked(&claims, &["DRH-P2".to_owned()]).unwrap_err();
-        assert!(error.render(false).contains("did you mean `DRH-P"), "{}", error.render(false));
+        for slip in ["DRH-P2", "DRH-P0222"] {
+            let error = asked(&claims, &[slip.to_owned()]).unwrap_err();
+            assert!(error.render(false).contains("did you mean `DRH-P"), "{}", error.render(false));
+        }
     }
 }

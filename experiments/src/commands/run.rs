@@ -10,10 +10,11 @@ use crate::output::{check_new, emit, human_rate, print, table};
 use crate::settings;
 use crate::spec::RunSpec;
 use crate::transact::{self, Keep, NamedPlan, Run};
+use crate::window;
 use engine::cluster::{RunResult, SAMPLE_EVERY};
 use phases::plan::Phase;
 use phases::rule::Abort;
-use primitives::measure::{Kind, ResultDir, Row, RunRecord, Steadiness};
+use primitives::measure::{Kind, ResultDir, Row, RunRecord, Steadiness, TableName};
 use primitives::units::Nanos;
 use std::path::Path;
 
@@ -68,10 +69,21 @@ pub fn run(args: &RunArgs, context: &Context) -> Result<(), CliError> {
     }
     plan.notes.iter().for_each(|note| context.talk.say(note));
     let dir = match &args.output.out {
-        Some(out) => Some(new_directory(out, &spec, &plan, &fabric, context)?),
+        Some(out) => match directory(out, &spec, &plan, &fabric, context)? {
+            dir if !dir.missing().is_empty() => Some(dir),
+            dir if dir.record().interrupted => {
+                context
+                    .talk
+                    .say(format!("{} holds this run, cut short: it is measured again", out.display()));
+                drop(dir);
+                clear(out)?;
+                Some(directory(out, &spec, &plan, &fabric, context)?)
+            }
+            dir => return show_kept(args, &dir, context),
+        },
         None => None,
     };
-    let keep = Keep { history: !args.no_check || args.history.is_some() };
+    let keep = Keep { history: !args.no_check };
     let say = || {
         context.talk.say(format!(
             "running {} under {} with plan {} on {} for {}",
@@ -105,9 +117,19 @@ pub fn run(args: &RunArgs, context: &Context) -> Result<(), CliError> {
             whole.ok_or_else(|| CliError::check("bug: node 0 has no whole result"))?
         }
     };
+    let nothing = run.result.interrupted && run.result.elapsed == Nanos(0);
+    let short = run.result.too_short.as_ref().map(window::told);
+    if let Some(short) = &short {
+        context.talk.warn(short);
+    }
     let kept = dir.map_or(Ok(()), |mut dir| {
-        dir.keep(0, &run.point(Row::new()))?;
+        if !nothing {
+            dir.keep(0, &run.point(Row::new()))?;
+        }
         crate::schedule::note(&mut dir);
+        if let Some(short) = short {
+            dir.note(format!("{short}."));
+        }
         dir.finish(run.result.interrupted, run.json(&spec))
     });
     // The result before any error: what cannot be kept is at least seen.
@@ -117,7 +139,11 @@ pub fn run(args: &RunArgs, context: &Context) -> Result<(), CliError> {
         transact::write_history(path, history)?;
     }
     if run.result.interrupted {
-        return Err(CliError::interrupted().hint("what was measured until then is shown above"));
+        let error = CliError::interrupted();
+        return Err(match nothing {
+            true => error,
+            false => error.hint("what was measured until then is shown above"),
+        });
     }
     run.passed(&context.command)
 }
@@ -142,7 +168,7 @@ pub fn directory(
     spec: &RunSpec,
     plan: &NamedPlan,
     fabric: &Fabric,
-    command: &str,
+    context: &Context,
 ) -> Result<ResultDir, CliError> {
     let mut asked = serde_json::to_value(spec).map_err(|e| CliError::check("no JSON").caused_by(&e))?;
     asked["files"] = serde_json::json!(spec.files()?);
@@ -152,8 +178,9 @@ pub fn directory(
     let mut record: RunRecord = fabric.record(Kind::Run, asked, spec.seed, 1);
     record.title =
         format!("{} under {}, plan {}, on {}", spec.workload, spec.protocol, plan.name, spec.fabric);
-    record.command = command.to_owned();
+    record.command.clone_from(&context.command);
     let mut dir = ResultDir::create(out, record, &[])?;
+    dir.lost().into_iter().for_each(|lost| context.talk.warn(lost));
     dir.note("Closed load: latencies suffer from coordinated omission.");
     dir.note(match (plan.plan.location_cache, spec.warm_cache) {
         (false, _) => "The plan uses no location cache.",
@@ -166,24 +193,54 @@ pub fn directory(
     Ok(dir)
 }
 
-/// A result directory that does not hold the run yet.
-fn new_directory(
-    out: &Path,
-    spec: &RunSpec,
-    plan: &NamedPlan,
-    fabric: &Fabric,
-    context: &Context,
-) -> Result<ResultDir, CliError> {
-    let dir = directory(out, spec, plan, fabric, &context.command)?;
-    if dir.missing().is_empty() {
-        let (out, cut) = (out.display(), dir.record().interrupted);
-        return Err(CliError::usage(match cut {
-            true => format!("{out} already holds this run, which was cut short"),
-            false => format!("{out} already holds this run"),
-        })
-        .hint("show it with `doorbell report`, or name another --out"));
+/// Removes what a run that was cut short has left in its directory, the record last: without it the rest is nobody's.
+fn clear(out: &Path) -> Result<(), CliError> {
+    let gone = |done: std::io::Result<()>| match done {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(CliError::machine(format!("cannot clear {}", out.display())).caused_by(&error))
+        }
+        _ => Ok(()),
+    };
+    gone(std::fs::remove_dir_all(out.join("histograms")))?;
+    let tables = TableName::of(Kind::Run).iter().map(|table| table.file());
+    tables.chain(["run.json"]).try_for_each(|file| gone(std::fs::remove_file(out.join(file))))
+}
+
+/// Shows a run that its directory holds already.
+fn show_kept(args: &RunArgs, dir: &ResultDir, context: &Context) -> Result<(), CliError> {
+    let (record, out) = (dir.record(), dir.path().display());
+    if args.history.is_some() {
+        return Err(CliError::usage(format!("{out} holds this run: there is no history left to keep"))
+            .hint("name another --out"));
     }
-    Ok(dir)
+    context.talk.say(format!("nothing to measure, {out} holds this run"));
+    let summary = &record.summary;
+    let span = |name: &str| {
+        let ns = summary["latency_ns"][name].as_f64();
+        ns.map_or("not available".to_owned(), |ns| Nanos(ns as u64).to_string())
+    };
+    let people = format!(
+        "{}\n{} committed, {} aborted\nlatency mean {}, p50 {}, p99 {}\nisolation: {}\n",
+        record.title,
+        human_rate(summary["committed_per_s"].as_f64().unwrap_or(0.0)),
+        human_rate(summary["aborted_per_s"].as_f64().unwrap_or(0.0)),
+        span("mean"),
+        span("p50"),
+        span("p99"),
+        summary["isolation"]["verdict"].as_str().unwrap_or("not checked"),
+    );
+    if let Some(short) = summary["too_short"].as_str() {
+        context.talk.warn(short);
+    }
+    emit(args.output.json.as_ref(), summary, &people)?;
+    let failed = |check: &serde_json::Value| check["passed"] == false;
+    match summary["isolation"]["verdict"] == "fail"
+        || summary["checks"].as_object().is_some_and(|checks| checks.values().any(failed))
+    {
+        true => Err(CliError::check(format!("the run in {out} failed its checks"))
+            .hint("`--json -` shows which; name another --out to run it again")),
+        false => Ok(()),
+    }
 }
 
 /// How well the throughput is known, for people.
@@ -227,6 +284,9 @@ fn sampling(result: &RunResult) -> String {
 /// The run for people.
 pub fn shown(run: &Run) -> String {
     let r = &run.result;
+    if r.interrupted && r.elapsed == Nanos(0) {
+        return format!("{}: interrupted in the warm-up, nothing was measured\n", run.plan);
+    }
     let span = |n: Option<Nanos>| n.map_or("not available".into(), |n| n.to_string());
     let latency = &r.stats.latency;
     let mut text = format!(
@@ -309,8 +369,11 @@ pub fn shown(run: &Run) -> String {
     }
     if r.facts.events > 0 {
         text.push_str(&format!(
-            "simulated: {} events, {} of virtual time, fingerprint {:016x}\n",
-            r.facts.events, r.facts.virtual_time, r.facts.fingerprint
+            "simulated: {} events ({}), {} of virtual time, fingerprint {:016x}\n",
+            r.facts.events,
+            r.facts.events_per_s().map_or("rate not available".into(), human_rate),
+            r.facts.virtual_time,
+            r.facts.fingerprint
         ));
     }
     text

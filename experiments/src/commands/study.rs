@@ -1,7 +1,7 @@
 //! `doorbell study`: one transaction phase, alone, in each variant, by coroutines.
 
 use super::Context;
-use crate::args::StudyArgs;
+use crate::args::{StudyArgs, each_once};
 use crate::error::CliError;
 use crate::fabrics::Fabric;
 use crate::output::{emit, human_rate, table};
@@ -122,6 +122,10 @@ pub fn run(args: &StudyArgs, context: &Context) -> Result<(), CliError> {
     if let Some(json) = &args.output.json {
         json.check()?;
     }
+    each_once("--payload", &args.payload)?;
+    each_once("--skew", &args.skew)?;
+    each_once("--records", &args.records)?;
+    each_once("--think", &args.think)?;
     let subject = Subject::named(&args.phase)
         .ok_or_else(|| CliError::usage(format!("no phase `{}` to study", args.phase)))?;
     let fabric = &args.fabric.fabric;
@@ -132,10 +136,10 @@ pub fn run(args: &StudyArgs, context: &Context) -> Result<(), CliError> {
         shape: Shape { nodes: args.shape.nodes() as u16, workers: args.shape.threads as u16 },
         coroutines: args.shape.coroutines.unwrap_or(crate::spec::limits::COROUTINES.usual),
         settings: Settings {
-            payload_bytes: once_each(&args.payload),
-            skew: once_each(&args.skew),
-            records: once_each(&args.records),
-            think: once_each(&args.think).iter().map(|span| span.nanos()).collect(),
+            payload_bytes: args.payload.clone(),
+            skew: args.skew.clone(),
+            records: args.records.clone(),
+            think: args.think.iter().map(|span| span.nanos()).collect(),
         },
         duration: args.time.duration.unwrap_or(usual(fabric)),
         seed: args.time.seed,
@@ -166,17 +170,6 @@ pub fn run(args: &StudyArgs, context: &Context) -> Result<(), CliError> {
     let mut people = table(&head, rows);
     people.push_str(&format!("\nresults: {}\n", wanted.out.display()));
     emit(args.output.json.as_ref(), &summary, &people)
-}
-
-/// Values in their order, each once.
-fn once_each<T: Clone + PartialEq>(values: &[T]) -> Vec<T> {
-    let mut each: Vec<T> = Vec::new();
-    for value in values {
-        if !each.contains(value) {
-            each.push(value.clone());
-        }
-    }
-    each
 }
 
 /// Measured time per point, unless asked for otherwise.
@@ -251,7 +244,7 @@ pub fn study(wanted: &Study, context: &Context) -> Result<Value, CliError> {
         &mut dir,
         |number| {
             let point = &points[number as usize];
-            let watch = Watch::begin(wanted.fabric.virtual_time());
+            let watch = Watch::begin(wanted.fabric.virtual_time(), true);
             let measured = |duration| {
                 let point = Spec { duration, ..*point };
                 phases::study::run(&fabric.spec, wanted.shape, &config, &point)

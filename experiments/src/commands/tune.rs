@@ -6,17 +6,18 @@ pub use search::{Rival, Tuned, ranking, search, search_all};
 
 use super::Context;
 use super::characterize::{self, Characterization};
-use crate::args::TuneArgs;
+use crate::args::{TuneArgs, each_once};
 use crate::error::CliError;
 use crate::fabrics::{self, Fabric};
-use crate::output::{emit, human_rate, print, table};
+use crate::output::{emit, human_rate, percent, print, table};
 use crate::settings;
 use crate::spec::{ProfileChoice, RunSpec};
 use crate::sweep::usual_jobs;
 use crate::transact::{self, Keep, NamedPlan};
+use crate::window;
 use phases::model::Choice;
 use phases::plan::PlanFile;
-use primitives::measure::{Kind, PointResult, ResultDir, Row, TableName, write_atomic};
+use primitives::measure::{Got, Kind, PointResult, ResultDir, Row, TableName, Verified, write_atomic};
 use primitives::profile::Profile;
 use primitives::units::Nanos;
 use serde_json::{Value, json};
@@ -97,55 +98,6 @@ pub fn profile_for(
         .ok_or_else(|| CliError::check("the characterization left no profile"))
 }
 
-/// A rate, and half the width of its 95 % confidence interval as a share of it, where that is known: by batch means of one run.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Got {
-    /// Committed per second.
-    pub per_s: f64,
-    /// The half width.
-    pub ci_relative: Option<f64>,
-}
-
-/// What a verified search found.
-pub struct Verified {
-    /// The chosen plan.
-    pub chosen: Got,
-    /// The best of all that ran.
-    pub best: Got,
-    /// Its name.
-    pub best_name: String,
-}
-
-impl Verified {
-    /// Share of the best throughput that the choice loses; zero if it is the best.
-    pub fn regret(&self) -> f64 {
-        let Verified { chosen, best, .. } = self;
-        if best.per_s > 0.0 { (1.0 - chosen.per_s / best.per_s).max(0.0) } else { 0.0 }
-    }
-
-    /// Half the width of the regret's 95 % confidence interval, to first order; nothing if the choice is the best, or too little
-    /// was counted. Both runs had the same seed: what they share makes it too wide rather than too narrow.
-    pub fn regret_ci(&self) -> Option<f64> {
-        if self.best_name == TUNED {
-            return None;
-        }
-        let (chosen, best) = (self.chosen.ci_relative?, self.best.ci_relative?);
-        Some((1.0 - self.regret()) * chosen.hypot(best))
-    }
-
-    /// `1.2 % ± 0.8 %`.
-    pub fn told(&self) -> String {
-        let regret = format!("{:.1} %", 100.0 * self.regret());
-        match self.regret_ci() {
-            Some(ci) => {
-                format!("{regret} ± {:.1} % (95 % confidence, batch means of a run each)", 100.0 * ci)
-            }
-            None if self.best_name == TUNED => regret,
-            None => format!("{regret}, too little was counted to say how well that is known"),
-        }
-    }
-}
-
 /// The command.
 ///
 /// # Errors
@@ -158,9 +110,7 @@ pub fn run(args: &TuneArgs, context: &Context) -> Result<(), CliError> {
         return print(&settings::shown(&args.what.workload.workload)?);
     }
     args.what.workload.check()?;
-    if let Some(name) = args.named_twice() {
-        return Err(CliError::usage(format!("--protocol names {name} twice")).hint("name each once"));
-    }
+    each_once("--protocol", &args.protocols())?;
     if let Some(json) = &args.output.json {
         json.check()?;
     }
@@ -203,6 +153,12 @@ pub fn keep(
     let mut asked = serde_json::to_value(spec).map_err(|e| CliError::check("no JSON").caused_by(&e))?;
     asked["plan"] = json!(null);
     asked["verify"] = json!(verify);
+    // What is ranked and run is what this search found, and a profile says what that is.
+    asked["profile_hash"] = json!(tuned.file.prediction.as_ref().map(|prediction| &prediction.profile_hash));
+    asked["rivals"] = rivals
+        .iter()
+        .map(|rival| json!(format!("{} under {}: {}", rival.name, rival.protocol, rival.candidate.plan)))
+        .collect();
     let mut record = fabric.record(Kind::Tune, asked, spec.seed, rivals.len() as u64);
     record.title = format!("Plans for {} under {} on {}", spec.workload, spec.protocol, spec.fabric);
     record.question = Some("Which primitive should carry each phase?".to_owned());
@@ -255,15 +211,15 @@ pub fn keep(
                 row.set("got_per_s", run.result.committed_per_s());
                 row.set("got_ci_relative", run.result.steadiness.and_then(|found| found.relative()));
                 row.set("got_mean_ns", run.result.stats.latency.mean_ns());
+                row.set("converged", run.result.too_short.map(|_| window::TOO_SHORT));
+                row = run.disturbance.told(row);
             }
             Ok(PointResult::of(row))
         },
-        |dir| match regret_of(dir) {
-            Some(verified) => json!({
-                "chosen_per_s": verified.chosen.per_s, "best_per_s": verified.best.per_s,
-                "best": verified.best_name, "regret": verified.regret(), "regret_ci": verified.regret_ci(),
-            }),
-            None => json!({ "evaluated": tuned.tuning.evaluated }),
+        |dir| {
+            let mut summary = judged(regret_of(dir).as_ref());
+            summary["evaluated"] = json!(tuned.tuning.evaluated);
+            summary
         },
     )?;
     Ok(regret_of(&dir))
@@ -287,41 +243,58 @@ pub fn file_stem(name: &str) -> String {
 fn regret_of(dir: &ResultDir) -> Option<Verified> {
     let rows = dir.rows(TableName::Points).ok()?;
     let number = |row: &Row, column: &str| row.get(column)?.parse::<f64>().ok();
-    let got = |row: &Row| {
-        Some(Got { per_s: number(row, "got_per_s")?, ci_relative: number(row, "got_ci_relative") })
-    };
-    let chosen = rows.iter().find(|row| row.get("plan") == Some(TUNED)).and_then(got)?;
-    let ran = rows.iter().filter_map(|row| Some((got(row)?, row)));
-    let (best, row) = ran.max_by(|a, b| a.0.per_s.total_cmp(&b.0.per_s))?;
-    Some(Verified { chosen, best, best_name: row.get("plan").unwrap_or_default().to_owned() })
+    let ran = rows.iter().filter_map(|row| {
+        let got = Got { per_s: number(row, "got_per_s")?, ci_relative: number(row, "got_ci_relative") };
+        Some((row.get("plan").unwrap_or_default().to_owned(), got))
+    });
+    let (chosen, others): (Vec<_>, Vec<_>) = ran.partition(|(plan, _)| plan == TUNED);
+    Some(Verified::new(chosen.first()?.1, others))
+}
+
+/// What `--verify` found, as programs read it; nulls if no rivals were run.
+fn judged(verified: Option<&Verified>) -> Value {
+    let (regret, lead) = (verified.and_then(Verified::regret), verified.and_then(Verified::lead));
+    let next = verified.and_then(|v| v.rival.as_ref()).filter(|_| lead.is_some());
+    json!({
+        "got_per_s": verified.map(|v| v.chosen.per_s),
+        "got_ci_relative": verified.map(|v| v.chosen.ci_relative),
+        "best": verified.map(|v| v.faster().map_or(TUNED, |(name, _)| name)),
+        "best_per_s": verified.map(|v| v.best().per_s),
+        "best_ci_relative": verified.map(|v| v.best().ci_relative),
+        "regret": verified.map(|_| regret.map_or(0.0, |short| short.share)),
+        "regret_ci": regret.and_then(|short| short.ci),
+        "next": next.map(|(name, _)| name),
+        "next_per_s": next.map(|(_, got)| got.per_s),
+        "lead": lead.map(|short| short.share),
+        "lead_ci": lead.and_then(|short| short.ci),
+    })
 }
 
 /// The document of `tune --json`.
 fn document(tuned: &Tuned, verified: Option<&Verified>) -> Value {
     let best = tuned.tuning.best();
-    json!({
-        "protocol": tuned.protocol,
-        "protocols": tuned.protocols.iter().map(|(name, best)| json!({
-            "protocol": name, "plan": best.plan, "predicted_per_s": best.forecast.committed_per_s,
-            "predicted_mean_ns": best.forecast.latency_mean_ns, "bottleneck": best.forecast.bottleneck,
-        })).collect::<Vec<_>>(),
-        "plan": best.plan,
-        "description": tuned.rivals[0].description,
-        "predicted_per_s": best.forecast.committed_per_s,
-        "predicted_mean_ns": best.forecast.latency_mean_ns,
-        "bottleneck": best.forecast.bottleneck,
-        "evaluated": tuned.tuning.evaluated,
-        "choices": tuned.choices,
-        "reasons": tuned.tuning.reasons,
-        "flips": tuned.tuning.flips,
-        "got_per_s": verified.map(|v| v.chosen.per_s),
-        "got_ci_relative": verified.map(|v| v.chosen.ci_relative),
-        "best_per_s": verified.map(|v| v.best.per_s),
-        "best_ci_relative": verified.map(|v| v.best.ci_relative),
-        "best": verified.map(|v| v.best_name.clone()),
-        "regret": verified.map(Verified::regret),
-        "regret_ci": verified.map(Verified::regret_ci),
-    })
+    let mut document = judged(verified);
+    document["protocol"] = json!(tuned.protocol);
+    document["protocols"] = tuned
+        .protocols
+        .iter()
+        .map(|(name, best)| {
+            json!({
+                "protocol": name, "plan": best.plan, "predicted_per_s": best.forecast.committed_per_s,
+                "predicted_mean_ns": best.forecast.latency_mean_ns, "bottleneck": best.forecast.bottleneck,
+            })
+        })
+        .collect();
+    document["plan"] = json!(best.plan);
+    document["description"] = json!(tuned.rivals[0].description);
+    document["predicted_per_s"] = json!(best.forecast.committed_per_s);
+    document["predicted_mean_ns"] = json!(best.forecast.latency_mean_ns);
+    document["bottleneck"] = json!(best.forecast.bottleneck);
+    document["evaluated"] = json!(tuned.tuning.evaluated);
+    document["choices"] = json!(tuned.choices);
+    document["reasons"] = json!(tuned.tuning.reasons);
+    document["flips"] = json!(tuned.tuning.flips);
+    document
 }
 
 /// The choices, a line for each phase.
@@ -349,7 +322,10 @@ fn shown(tuned: &Tuned, verified: Option<&Verified>, out: &Path) -> String {
         Nanos(best.forecast.latency_mean_ns as u64),
         best.forecast.bottleneck
     ));
-    text.push_str(&format!("best of {} forecasts\n\n", tuned.tuning.evaluated));
+    text.push_str(&format!(
+        "best of {} forecasts, each of a plan with a count of coroutines\n\n",
+        tuned.tuning.evaluated
+    ));
     if !tuned.protocols.is_empty() {
         let rows = tuned.protocols.iter().map(|(name, best)| {
             [
@@ -377,15 +353,16 @@ fn shown(tuned: &Tuned, verified: Option<&Verified>, out: &Path) -> String {
     text.push('\n');
     text.push_str(&why(&tuned.choices));
     if let Some(verified) = verified {
+        let (best, faster) = (verified.best(), verified.faster());
         text.push_str(&format!(
             "\nverified: the chosen plan got {}, the best of all that ran ({}) got {}: regret {}\n",
             human_rate(verified.chosen.per_s),
-            verified.best_name,
-            human_rate(verified.best.per_s),
-            verified.told()
+            faster.map_or(TUNED, |(name, _)| name),
+            human_rate(best.per_s),
+            verified.told(percent)
         ));
-        let faster = tuned.rivals.iter().skip(1).find(|rival| rival.name == verified.best_name);
-        if let Some(rival) = faster.filter(|_| verified.regret() > 0.0) {
+        let faster = faster.and_then(|(name, _)| tuned.rivals.iter().find(|rival| rival.name == *name));
+        if let Some(rival) = faster {
             let plan = match rival.candidate.preset {
                 Some(preset) => preset.name().to_owned(),
                 None => rival_path(out, rival).display().to_string(),
@@ -405,17 +382,21 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn verified(rates: [(f64, Option<f64>); 2], best_name: &str) -> Verified {
-        let [chosen, best] = rates.map(|(per_s, ci_relative)| Got { per_s, ci_relative });
-        Verified { chosen, best, best_name: best_name.to_owned() }
-    }
-
     #[test]
-    fn a_regret_says_how_well_it_is_known() {
-        let told = |rates, name| verified(rates, name).told();
-        assert!(told([(98.0, Some(0.003)), (100.0, Some(0.004))], "farm").starts_with("2.0 % ± 0.5 % (95 %"),);
-        assert!(told([(98.0, None), (100.0, Some(0.004))], "farm").starts_with("2.0 %, too little"));
-        assert_eq!(told([(100.0, Some(0.01)), (100.0, Some(0.01))], TUNED), "0.0 %");
+    fn forecasts_of_all_protocols_are_counted() {
+        let mut spec = RunSpec { coroutines: Some(4), nodes: 3, threads: 1, ..RunSpec::default() };
+        spec.apply("fabric", &json!("sim:cx4-edr")).unwrap();
+        let fabric = Fabric::open(&spec.fabric, spec.seed).unwrap();
+        let profile = Profile::shipped("cx4-edr").unwrap();
+        let made = |protocols: &[&str]| {
+            let named: Vec<String> = protocols.iter().map(|name| (*name).to_owned()).collect();
+            search_all(&spec, &named, &fabric, &profile).unwrap()
+        };
+        let each: usize = ["occ", "sundial"].map(|name| made(&[name]).tuning.evaluated).iter().sum();
+        let both = made(&["occ", "sundial"]);
+        assert_eq!(both.tuning.evaluated, each);
+        let told = format!("best of {each} forecasts, each of a plan with a count of coroutines");
+        assert!(shown(&both, None, Path::new("out")).contains(&told));
     }
 
     #[test]
@@ -424,8 +405,10 @@ mod tests {
         spec.apply("fabric", &json!("sim:cx4-edr")).unwrap();
         let fabric = Fabric::open(&spec.fabric, spec.seed).unwrap();
         let tuned = search(&spec, &fabric, &Profile::shipped("cx4-edr").unwrap()).unwrap();
-        let text = |best: &str, got: f64| {
-            shown(&tuned, Some(&verified([(100.0, Some(0.01)), (got, Some(0.01))], best)), Path::new("out"))
+        let text = |next: &str, per_s: f64| {
+            let got = |per_s| Got { per_s, ci_relative: Some(0.01) };
+            let verified = Verified::new(got(100.0), [(next.to_owned(), got(per_s))]);
+            shown(&tuned, Some(&verified), Path::new("out"))
         };
         for rival in tuned.rivals.iter().skip(1) {
             let plan = match rival.candidate.preset {
@@ -437,6 +420,9 @@ mod tests {
             assert!(text.contains(&line) && text.contains("regret 2.0 % ± 1.4 %"), "no {line} in\n{text}");
         }
         assert!(tuned.rivals.iter().skip(1).any(|rival| rival.candidate.preset.is_none()));
-        assert!(!text(TUNED, 100.0).contains("to run that one"));
+        let best = text("farm", 98.0);
+        assert!(best.contains("the best of all that ran (tuned) got 100"), "{best}");
+        assert!(best.contains("regret 0.0 %: the next, farm, got 2.0 % ± 1.4 % less"), "{best}");
+        assert!(!best.contains("to run that one"));
     }
 }

@@ -64,7 +64,8 @@ impl TableName {
     }
 }
 
-/// Columns of `phases.csv`; verbs, round trips and doorbells are per committed transaction.
+/// Columns of `phases.csv`. Latencies are of timed attempts that came to the phase; all else is per committed transaction: verbs,
+/// round trips, doorbells, and the mean time spent in the phase.
 pub const PHASES: Columns = &[
     ("point", Count),
     ("phase", Words),
@@ -73,6 +74,7 @@ pub const PHASES: Columns = &[
     ("verbs", Number),
     ("round_trips", Number),
     ("doorbells", Number),
+    ("ns_per_committed", Number),
 ];
 
 /// Columns of `aborts.csv`. The class is `conflict` for aborted attempts, `application` for transactions that the
@@ -191,6 +193,9 @@ const TUNE: Columns = &[
     ("got_per_s", Number),
     ("got_ci_relative", Number),
     ("got_mean_ns", Number),
+    ("converged", Words),
+    ("preemptions_per_cpu_s", Number),
+    ("busy", Words),
 ];
 
 const PRIMITIVE: Columns = &[

@@ -9,6 +9,10 @@
 //! put into the tables, and it goes before them when it comes. Tables are then written anew, so the crowd grows with
 //! them; so they are for each point that fills a gap.
 //!
+//! `run.json` keeps how much each point left beside its row. Where a directory that is opened again has not the same rows, some
+//! were cut off, or a file was removed: such points are measured again, and [`ResultDir::lost`] says so. What is left of their
+//! rows stays until the new ones take its place. Raw latencies that are gone are told, but no reason to measure again.
+//!
 //! [`ResultDir::finish`] also appends what still waits, so after a failure or Ctrl-C `points.csv` holds every
 //! measured point, with gaps. They stay in the tables when the directory is opened again, and the gaps are filled.
 
@@ -19,6 +23,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use super::files::remove_temporaries;
+use super::left::{Found, HISTOGRAMS, Left, PENDING, gone, pending};
 use super::sheet::Cells;
 use super::table::Table;
 use super::{Histogram, Kind, ResultError, Row, RunRecord, TableName, columns, write_atomic};
@@ -68,13 +73,16 @@ pub struct ResultDir {
     tables: Vec<Table>,
     /// Points measured: `Some` while their rows wait, `None` once they are in the tables.
     done: BTreeMap<u64, Option<PointCells>>,
-    /// The first point whose rows are not in the tables.
+    /// The first point that is not in the tables as it should be.
     next: u64,
-    /// Below it lie all points whose rows are in the tables.
+    /// Below it lie all points that have rows in the tables.
     end: u64,
     /// Points whose rows wait.
     waiting: usize,
+    /// Points kept since the record was written.
+    unrecorded: usize,
     resumed: bool,
+    lost: Option<String>,
     _lock: File,
 }
 
@@ -92,7 +100,7 @@ impl ResultDir {
         let lock = lock(path)?;
         let names = TableName::of(record.kind);
         let resumed = path.join("run.json").exists();
-        let record = if resumed { resume(path, record)? } else { record };
+        let (record, resumptions) = if resumed { resume(path, record)? } else { (record, Vec::new()) };
         if !resumed {
             let taken = ["points.csv", "phases.csv", "aborts.csv", "pending", "histograms"];
             if let Some(file) = taken.into_iter().find(|name| path.join(name).exists()) {
@@ -108,11 +116,19 @@ impl ResultDir {
             next: 0, // the first of the shard is found when the tables are loaded
             end: 0,
             waiting: 0,
+            unrecorded: 0,
             resumed,
+            lost: None,
             record,
             _lock: lock,
         };
-        dir.load(axes)?;
+        if let Some(lost) = dir.load(axes)? {
+            dir.lost = Some(format!("{} {lost}", path.display()));
+            dir.note(format!("Opened again, it {lost}."));
+        }
+        if !dir.missing().is_empty() {
+            resumptions.into_iter().for_each(|text| dir.note(text));
+        }
         dir.record.points_done = dir.done.len() as u64;
         dir.record.interrupted &= dir.is_one_run();
         dir.record.complete = dir.all_here() && !dir.record.interrupted;
@@ -149,10 +165,21 @@ impl ResultDir {
         self.resumed
     }
 
+    /// What the directory had lost when it was opened again, in one line; nothing if it had all that its points left. Points that
+    /// lost rows are among the missing.
+    pub fn lost(&self) -> Option<&str> {
+        self.lost.as_deref()
+    }
+
     /// Points not measured yet, ascending; of the shard, if it is one.
     pub fn missing(&self) -> Vec<u64> {
         let here = |point: &u64| self.record.holds(*point) && !self.done.contains_key(point);
         (0..self.record.points_expected).filter(here).collect()
+    }
+
+    /// Removes the lines that contain `part`: what they say is so no longer.
+    pub fn forget_notes(&mut self, part: &str) {
+        self.record.notes.retain(|note| !note.contains(part));
     }
 
     /// Adds a line for readers of `run.json`; kept once.
@@ -180,16 +207,31 @@ impl ResultDir {
             cells.push(rows.map_err(|column| ResultError::NoColumn { table: name.file(), column })?);
         }
         if let Some(histogram) = &result.histogram {
-            self.write_json("histograms", point, &histogram.to_data())?;
+            self.write_json(HISTOGRAMS, point, &histogram.to_data())?;
         }
+        let left = Left { histogram: result.histogram.is_some(), ..self.leavings(&cells) };
+        self.insert(point, cells, left)?;
+        self.unrecorded += 1;
+        if self.unrecorded > self.done.len() / CROWD_SHARE {
+            // The point is kept already, and a directory that takes no more is told by what is written next.
+            let _ = self.record.write(&self.path);
+            self.unrecorded = 0;
+        }
+        Ok(())
+    }
+
+    /// Puts a point's rows into the tables, or where they wait.
+    fn insert(&mut self, point: u64, cells: PointCells, left: Left) -> Result<(), ResultError> {
         if point == self.next && point >= self.end {
             self.append(&cells)?;
+            self.record.left.insert(point, left);
             self.done.insert(point, None);
             self.end = point + 1;
             self.step();
             return self.catch_up();
         }
-        self.write_json("pending", point, &cells)?;
+        self.write_json(PENDING, point, &cells)?;
+        self.record.left.insert(point, left);
         self.done.insert(point, Some(cells));
         self.waiting += 1;
         if point == self.next || self.waiting >= CROWD.max(self.done.len() / CROWD_SHARE) {
@@ -199,37 +241,49 @@ impl ResultDir {
         Ok(())
     }
 
-    /// Puts all that waits into the tables, each point where it belongs.
+    /// How many rows a point has in side tables.
+    fn leavings(&self, cells: &PointCells) -> Left {
+        let mut left = Left::default();
+        for (&table, rows) in self.names.iter().zip(cells) {
+            rows.iter().for_each(|_| left.count(table));
+        }
+        left
+    }
+
+    /// Puts all that waits into the tables, each point where it belongs, in place of what was left of it.
     fn gather(&mut self) -> Result<(), ResultError> {
         let waiting: Vec<u64> =
             self.done.iter().filter(|(_, cells)| cells.is_some()).map(|(&p, _)| p).collect();
         if waiting.is_empty() {
             return Ok(());
         }
+        // By it the tables are judged when they are read again.
+        self.record.write(&self.path)?;
         // Until all tables are written nothing may be appended to any: they may hold what still waits.
         self.end = u64::MAX;
-        // `points.csv` is the last: rows of a point that is not in it are dropped when the directory is opened again.
+        let mut end = 0;
+        // `points.csv` is the last: a point that is not in it does not count, and its other rows are replaced in their turn.
         for index in 0..self.tables.len() {
             let path = self.path.join(self.names[index].file());
             let rules = self.record.rules(self.names[index], &|_| true);
             let mut rows = Table::read(&path, self.tables[index].columns(), rules)?;
-            // A gathering that failed half way may have left some that still wait.
-            rows.retain(|(point, _)| matches!(self.done.get(point), Some(None)));
+            // A gathering that failed half way may have left some that still wait, as may those who were there before.
+            let replaced = |point: &u64| matches!(self.done.get(point), Some(Some(_)));
+            rows.retain(|(point, _)| self.record.holds(*point) && !replaced(point));
             for (&point, cells) in &self.done {
                 let cells = cells.as_ref().and_then(|cells| cells.get(index));
                 rows.extend(cells.into_iter().flatten().map(|row| (point, row.clone())));
             }
             rows.sort_by_key(|&(point, _)| point);
+            end = end.max(rows.last().map_or(0, |&(last, _)| last + 1));
             let rows: Vec<Cells> = rows.into_iter().map(|(_, row)| row).collect();
             self.tables[index].replace(&rows)?;
         }
         for point in waiting {
             self.done.insert(point, None);
-            let _ = fs::remove_file(self.path.join("pending").join(format!("{point}.json")));
+            let _ = fs::remove_file(self.path.join(PENDING).join(format!("{point}.json")));
         }
-        // Nothing waits any more: all that is done is in the tables.
-        self.end = self.done.keys().next_back().map_or(0, |last| last + 1);
-        self.waiting = 0;
+        (self.end, self.waiting) = (end, 0);
         Ok(())
     }
 
@@ -241,7 +295,7 @@ impl ResultDir {
     pub fn finish(&mut self, interrupted: bool, summary: Value) -> Result<(), ResultError> {
         self.gather()?;
         // Only this directory's own, and only when empty.
-        let _ = fs::remove_dir(self.path.join("pending"));
+        let _ = fs::remove_dir(self.path.join(PENDING));
         self.record.points_done = self.done.len() as u64;
         let whole = self.all_here();
         self.record.interrupted = interrupted && (!whole || self.is_one_run());
@@ -310,8 +364,8 @@ impl ResultDir {
             return Err(error);
         }
         (self.waiting, self.end) = (self.waiting - 1, self.end.max(point + 1));
-        // Left behind, it would be told from the row in the table when the directory is opened again.
-        let _ = fs::remove_file(self.path.join("pending").join(format!("{point}.json")));
+        // Left behind, it would take the place of the same rows when the directory is opened again.
+        let _ = fs::remove_file(self.path.join(PENDING).join(format!("{point}.json")));
         Ok(())
     }
 
@@ -325,7 +379,7 @@ impl ResultDir {
             };
             if let Err(error) = appended {
                 for (table, &len) in self.tables.iter_mut().zip(&before).take(index) {
-                    let _ = table.cut(len); // opening the directory again drops rows without a point
+                    let _ = table.cut(len); // rows without a point are replaced by those of the point
                 }
                 return Err(error);
             }
@@ -344,107 +398,79 @@ impl ResultDir {
         write_atomic(&path, format!("{text}\n").as_bytes())
     }
 
-    /// Reads tables and side files, and brings them into the state described at the top of this file.
-    fn load(&mut self, axes: &[String]) -> Result<(), ResultError> {
-        for folder in ["", "histograms", "pending"] {
+    /// Reads tables and side files, and tells what they lost. Nothing in the tables is touched but a row that a crash cut off.
+    fn load(&mut self, axes: &[String]) -> Result<Option<String>, ResultError> {
+        for folder in ["", HISTOGRAMS, PENDING] {
             remove_temporaries(&self.path.join(folder));
         }
-        let mut found = Vec::new();
+        let gone = gone(&self.path, self.names);
+        let mut rows = Vec::new();
         for &name in self.names {
             let holds = |point| self.record.holds(point);
             let rules = self.record.rules(name, &holds);
             let columns = columns(self.record.kind, name, axes);
-            let (table, rows) = Table::open(self.path.join(name.file()), columns, rules)?;
+            let (table, found) = Table::open(self.path.join(name.file()), columns, rules)?;
             self.tables.push(table);
-            found.push(rows);
+            rows.push((name, found.into_iter().map(|(point, _)| point).collect::<Vec<u64>>()));
         }
-        // Only a row in `points.csv`, the last of the tables, makes a point count.
-        let mut settled: BTreeMap<u64, PointCells> = BTreeMap::new();
-        for &(point, _) in found.last().into_iter().flatten() {
-            settled.insert(point, vec![Vec::new(); self.names.len()]);
-        }
-        let mut strays = false;
-        for (index, rows) in found.into_iter().enumerate() {
-            for (point, cells) in rows {
-                match settled.get_mut(&point) {
-                    Some(point) => point[index].push(cells),
-                    None => strays = true,
-                }
-            }
-        }
-        let mut waiting = self.side_files()?;
-        if strays {
-            for (index, table) in self.tables.iter_mut().enumerate() {
-                let rows: Vec<Cells> =
-                    settled.values().flat_map(|point| point[index].iter().cloned()).collect();
-                table.replace(&rows)?;
-            }
-        }
-        self.end = settled.keys().next_back().map_or(0, |last| last + 1);
-        self.skip();
-        while settled.contains_key(&self.next) {
-            self.step();
-        }
-        for point in settled.into_keys() {
-            waiting.remove(&point);
-            let _ = fs::remove_file(self.path.join("pending").join(format!("{point}.json")));
-            self.done.insert(point, None);
-        }
+        let last = rows.iter().flat_map(|(_, points)| points).max();
+        self.end = last.map_or(0, |last| last.saturating_add(1));
+        let waiting = self.side_files()?;
+        let found = Found::look(&self.path, &self.record.left, self.record.points_done, &rows, &gone);
+        let lost = found.told();
+        self.done = found.here.keys().map(|&point| (point, None)).collect();
+        self.record.left = found.here.into_iter().chain(found.again).collect();
         self.waiting = waiting.len();
-        self.done.extend(waiting.into_iter().map(|(point, cells)| (point, Some(cells))));
-        self.catch_up()
+        for (point, cells) in waiting {
+            let mut left = self.leavings(&cells);
+            left.look(&self.path, point);
+            self.record.left.insert(point, left);
+            self.done.insert(point, Some(cells));
+        }
+        self.skip();
+        self.catch_up()?;
+        Ok(lost)
     }
 
-    /// Points that wait in `pending/`. A side file that cannot be read is measured again.
+    /// Points that wait in `pending/`. A side file that cannot be read is removed, and its point measured again.
     fn side_files(&self) -> Result<BTreeMap<u64, PointCells>, ResultError> {
-        let folder = self.path.join("pending");
-        let entries = match fs::read_dir(&folder) {
-            Ok(entries) => entries,
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(BTreeMap::new()),
-            Err(e) => return Err(ResultError::io("read", &folder)(e)),
-        };
+        let files = pending(&self.path).map_err(ResultError::io("read", &self.path.join(PENDING)))?;
         let mut waiting = BTreeMap::new();
-        for entry in entries {
-            let path = entry.map_err(ResultError::io("read", &folder))?.path();
-            let point =
-                path.file_stem().and_then(|stem| stem.to_str()).and_then(|stem| stem.parse::<u64>().ok());
+        for (point, path) in files {
             let cells =
                 fs::read_to_string(&path).ok().and_then(|t| serde_json::from_str::<PointCells>(&t).ok());
-            if let (Some(point), Some(cells)) = (point, cells) {
-                let fits = cells.len() == self.tables.len()
+            let fits = |cells: &PointCells| {
+                cells.len() == self.tables.len()
                     && cells.iter().zip(&self.tables).all(|(rows, table)| {
                         rows.iter()
                             .all(|row| row.len() == table.columns().len() && row[0] == point.to_string())
-                    });
-                if fits && self.record.holds(point) {
-                    waiting.insert(point, cells);
-                }
+                    })
+            };
+            match cells.filter(fits) {
+                Some(cells) if self.record.holds(point) => drop(waiting.insert(point, cells)),
+                _ => drop(fs::remove_file(&path)),
             }
         }
         Ok(waiting)
     }
 }
 
-/// The record to go on with, or the reason why this is another run. It stays the record of the build and
-/// machine that began it; who went on is noted, unless nothing was left to do. What its points are shown by is as asked for now.
-fn resume(path: &Path, record: RunRecord) -> Result<RunRecord, ResultError> {
+/// The record to go on with, or the reason why this is another run. It stays the record of the build and machine that began it,
+/// with what is to be noted of those who go on if anything is missing. What its points are shown by is as asked for now.
+fn resume(path: &Path, record: RunRecord) -> Result<(RunRecord, Vec<String>), ResultError> {
     let mut old = RunRecord::read(path)?;
     if let Some(differs) = record.differs_from(&old) {
         return Err(ResultError::OtherRun { path: path.to_owned(), differs });
     }
     (old.title, old.question, old.spec) = (record.title, record.question, record.spec);
-    let mut note = |text: String| {
-        if !old.complete && !old.notes.contains(&text) {
-            old.notes.push(text);
-        }
-    };
+    let mut notes = Vec::new();
     if record.commit != old.commit {
-        note(format!("resumed by commit {}", record.commit));
+        notes.push(format!("resumed by commit {}", record.commit));
     }
     if record.machine != old.machine {
-        note(format!("resumed on {}, kernel {}", record.machine.cpu, record.machine.kernel));
+        notes.push(format!("resumed on {}, kernel {}", record.machine.cpu, record.machine.kernel));
     }
-    Ok(old)
+    Ok((old, notes))
 }
 
 /// Holds the directory for this process: two writers would mix their rows.

@@ -163,13 +163,176 @@ fn rows_of_a_point_that_never_ended_are_dropped() {
     drop(dir);
     // A crash between phases.csv and points.csv, and a torn row after it.
     let phases = temp.path().join("phases.csv");
-    let text = fs::read_to_string(&phases).unwrap() + "1,lock,,,,,\n1,lo";
+    let text = fs::read_to_string(&phases).unwrap() + "1,lock,,,,,,\n1,lo";
     fs::write(&phases, text).unwrap();
     let mut dir = ResultDir::create(temp.path(), record(2), &[]).unwrap();
     assert_eq!(dir.missing(), [1]);
     dir.keep(1, &point(1)).unwrap();
     dir.finish(false, json!({})).unwrap();
     assert_eq!(files(temp.path()), measured_in(&[0, 1], 2).1);
+}
+
+/// What is lost, told when the directory is opened again, and the points that are measured again; they make it whole.
+fn found_without(temp: &tempfile::TempDir) -> (String, Vec<u64>) {
+    let mut dir = ResultDir::create(temp.path(), record(4), &[]).unwrap();
+    let (lost, missing) = (dir.lost().unwrap_or_default().to_owned(), dir.missing());
+    assert_eq!(dir.record().complete, missing.is_empty());
+    for &index in missing.iter().rev() {
+        dir.keep(index, &point(index)).unwrap();
+    }
+    dir.finish(false, json!({})).unwrap();
+    assert!(ResultDir::read(temp.path(), dir.record(), TableName::Phases).is_ok_and(|rows| rows.len() == 8));
+    drop(dir);
+    let tables = |mut all: BTreeMap<String, Vec<u8>>| {
+        all.retain(|name, _| name.ends_with(".csv"));
+        all
+    };
+    assert_eq!(tables(files(temp.path())), tables(measured_in(&[0, 1, 2, 3], 4).1));
+    let again = ResultDir::create(temp.path(), record(4), &[]).unwrap();
+    assert!(again.lost().is_none() && again.record().complete, "told once, and whole");
+    assert_eq!(
+        again.record().notes.iter().any(|note| note.starts_with("Opened again, it")),
+        !lost.is_empty()
+    );
+    (lost.replace(&temp.path().display().to_string(), "out"), missing)
+}
+
+/// Keeps the lines of a file in front of the first that begins so.
+fn cut(file: &Path, from: &str) {
+    let text = fs::read_to_string(file).unwrap();
+    fs::write(file, &text[..text.find(&format!("\n{from}")).unwrap() + 1]).unwrap();
+}
+
+#[test]
+fn points_that_lost_rows_are_measured_again() {
+    let damaged = |damage: &dyn Fn(&Path)| {
+        let (temp, _) = measured_in(&[0, 1, 2, 3], 4);
+        damage(temp.path());
+        found_without(&temp)
+    };
+    let halve = |file: &Path| {
+        let bytes = fs::read(file).unwrap();
+        fs::write(file, &bytes[..bytes.len() / 2]).unwrap();
+    };
+    let told = |what: &str, count: usize| match count {
+        1 => format!("out lost what {what}: 1 point is to be measured again"),
+        _ => format!("out lost what {what}: {count} points are to be measured again"),
+    };
+    let all = vec![0, 1, 2, 3];
+    assert_eq!(damaged(&|_| {}), (String::new(), vec![]));
+    let found = damaged(&|dir| cut(&dir.join("phases.csv"), "1,log"));
+    assert_eq!(found, (told("3 points left in phases.csv", 3), vec![1, 2, 3]));
+    let found = damaged(&|dir| fs::remove_file(dir.join("phases.csv")).unwrap());
+    assert_eq!(found, (told("4 points left in phases.csv", 4), all.clone()));
+    let found = damaged(&|dir| fs::write(dir.join("aborts.csv"), "").unwrap());
+    assert_eq!(found, (told("2 points left in aborts.csv", 2), vec![0, 2]));
+    let found = damaged(&|dir| cut(&dir.join("points.csv"), "3,"));
+    assert_eq!(found, (told("1 point left in points.csv", 1), vec![3]));
+    let found = damaged(&|dir| fs::remove_file(dir.join("points.csv")).unwrap());
+    assert_eq!(found, (told("4 points left in points.csv", 4), all));
+    let (lost, missing) = damaged(&|dir| {
+        let text = fs::read_to_string(dir.join("phases.csv")).unwrap();
+        let row = text.lines().find(|line| line.starts_with("1,log")).unwrap();
+        fs::write(dir.join("phases.csv"), text.replace(row, &format!("{row}\n{row}"))).unwrap();
+    });
+    assert_eq!(lost, "out holds more than 1 point left in phases.csv: 1 point is to be measured again");
+    assert_eq!(missing, [1]);
+    // Raw latencies are no reason.
+    let found = damaged(&|dir| fs::remove_dir_all(dir.join("histograms")).unwrap());
+    let told = |what: &str| format!("out lost what {what} left in histograms: their rows are there");
+    assert_eq!(found, (told("4 points"), vec![]));
+    let found = damaged(&|dir| halve(&dir.join("histograms/2.json")));
+    assert_eq!(found, (told("1 point"), vec![]));
+}
+
+#[test]
+fn rows_stay_until_others_take_their_place() {
+    let (temp, whole) = measured_in(&[0, 1, 2, 3], 4);
+    cut(&temp.path().join("phases.csv"), "1,log");
+    let damaged = files(temp.path());
+    let open = || ResultDir::create(temp.path(), record(4), &[]).unwrap();
+    let mut dir = open();
+    assert_eq!((dir.missing(), dir.record().points_done), (vec![1, 2, 3], 1));
+    dir.finish(true, json!({})).unwrap();
+    drop(dir);
+    assert_eq!(files(temp.path()), damaged, "interrupted before anything was measured");
+    // One is measured anew, with more aborts than before, and then the process dies.
+    let mut dir = open();
+    assert!(dir.lost().unwrap().contains("3 points are to be measured again"), "still so");
+    let mut other = point(1);
+    other.row = other.row.with("committed", 77u64);
+    other.aborts = vec![Row::new().with("reason", "locked"); 3];
+    dir.keep(1, &other).unwrap();
+    drop(dir);
+    let mut dir = open();
+    assert_eq!(dir.missing(), [2, 3]);
+    let points = dir.rows(TableName::Points).unwrap();
+    let committed: Vec<_> = points.iter().filter_map(|row| row.get("committed")).collect();
+    assert_eq!(committed, ["0", "77", "20", "30"]);
+    let aborts = dir.rows(TableName::Aborts).unwrap();
+    assert_eq!(aborts.iter().filter(|row| row.get("point") == Some("1")).count(), 3);
+    // One that waits takes its place, too.
+    dir.keep(3, &point(3)).unwrap();
+    drop(dir);
+    let mut dir = open();
+    assert_eq!(dir.missing(), [2]);
+    dir.keep(2, &point(2)).unwrap();
+    dir.finish(false, json!({})).unwrap();
+    assert!(dir.record().complete && dir.rows(TableName::Phases).unwrap().len() == 8);
+    let [now, before] = [files(temp.path()), whole].map(|all| all["phases.csv"].clone());
+    assert_eq!(now, before);
+}
+
+#[test]
+fn who_measures_again_is_noted_and_who_only_looks_is_not() {
+    let (temp, _) = measured_in(&[0, 1, 2, 3], 4);
+    let other = || RunRecord { commit: "other".into(), ..record(4) };
+    let noted = |dir: &ResultDir| dir.record().notes.iter().any(|note| note == "resumed by commit other");
+    assert!(!noted(&ResultDir::create(temp.path(), other(), &[]).unwrap()));
+    cut(&temp.path().join("phases.csv"), "3,");
+    assert!(noted(&ResultDir::create(temp.path(), other(), &[]).unwrap()), "it was complete, and is not");
+}
+
+#[test]
+fn what_a_crash_kept_is_known_before_the_run_ends() {
+    let temp = tempfile::tempdir().unwrap();
+    let mut dir = ResultDir::create(temp.path(), record(4), &[]).unwrap();
+    [0, 1, 3].iter().for_each(|&index| dir.keep(index, &point(index)).unwrap());
+    drop(dir); // a crash: no finish, and point 3 waits
+    fs::remove_file(temp.path().join("phases.csv")).unwrap();
+    assert_eq!(found_without(&temp).1, [0, 1, 2]);
+}
+
+#[test]
+fn directories_of_older_builds_open_as_they_are_and_are_watched_from_then_on() {
+    let forget = |temp: &tempfile::TempDir| {
+        let mut old = RunRecord::read(temp.path()).unwrap();
+        assert_eq!(old.left[&2].to_string(), "2 phases, 1 aborts, 1 histogram");
+        old.left.clear();
+        old.write(temp.path()).unwrap();
+    };
+    let (temp, _) = measured_in(&[0, 1, 2, 3], 4);
+    forget(&temp);
+    cut(&temp.path().join("phases.csv"), "3,");
+    let dir = ResultDir::create(temp.path(), record(4), &[]).unwrap();
+    assert!(dir.missing().is_empty() && dir.lost().is_none(), "it may have been so from the first");
+    drop(dir);
+    cut(&temp.path().join("phases.csv"), "2,");
+    assert_eq!(ResultDir::create(temp.path(), record(4), &[]).unwrap().missing(), [2]);
+    // But it counted its points, and no build leaves out a table.
+    let (temp, _) = measured_in(&[0, 1, 2, 3], 4);
+    forget(&temp);
+    cut(&temp.path().join("points.csv"), "2,");
+    assert_eq!(
+        found_without(&temp).0,
+        "out lost what 2 points left in points.csv: 2 points are to be measured again"
+    );
+    let (temp, _) = measured_in(&[0, 1, 2, 3], 4);
+    forget(&temp);
+    fs::remove_file(temp.path().join("aborts.csv")).unwrap();
+    // Also when the first to open it measures nothing.
+    drop(ResultDir::create(temp.path(), record(4), &[]).unwrap());
+    assert_eq!(found_without(&temp).1, [0, 1, 2, 3]);
 }
 
 #[test]

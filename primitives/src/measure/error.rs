@@ -94,7 +94,7 @@ impl ResultError {
                 E::PermissionDenied | E::ReadOnlyFilesystem => "choose a place you may write to",
                 E::AlreadyExists => "a file is in the way; name a directory",
                 E::NotADirectory => "a part of the path is a file; choose another place",
-                E::IsADirectory => "name a file, not a directory",
+                E::IsADirectory => "a directory of that name is in the way: move it away, or choose another path",
                 _ => "check the path, or choose another one",
             }
             .to_owned(),

@@ -107,6 +107,11 @@ mod tests {
         let full = write_new(Path::new("/dev/full"), b"x").unwrap_err();
         assert!(full.is_full() && full.hint().contains("make room"), "{full}");
         let bad = write_new(Path::new("/dev/null/x.json"), b"x").unwrap_err();
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join("1.json")).unwrap();
+        let taken = write_atomic(&dir.path().join("1.json"), b"x").unwrap_err();
+        assert!(taken.to_string().ends_with("/1.json"), "{taken}");
+        assert!(taken.hint().starts_with("a directory of that name is in the way"), "{}", taken.hint());
         assert!(!bad.is_full() && bad.hint().contains("part of the path is a file"), "{bad}: {}", bad.hint());
     }
 }

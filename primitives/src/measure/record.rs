@@ -1,5 +1,6 @@
 //! `run.json`: what was asked, where, by which build, and how far it got.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -7,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::sheet::Rules;
-use super::{Machine, ResultError, Shard, TableName, known_columns, write_atomic};
+use super::{Left, Machine, ResultError, Shard, TableName, known_columns, write_atomic};
 use crate::place::Mistake;
 use crate::profile::{Profile, SourceCounts};
 
@@ -101,6 +102,9 @@ pub struct RunRecord {
     pub points_expected: u64,
     /// Points measured.
     pub points_done: u64,
+    /// What each point left beside its row; nothing of points of older builds.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub left: BTreeMap<u64, Left>,
     /// Whether every point is there, of the shard if it is one.
     pub complete: bool,
     /// Whether Ctrl-C ended it.
@@ -137,6 +141,7 @@ impl RunRecord {
             shard: None,
             points_expected,
             points_done: 0,
+            left: BTreeMap::new(),
             complete: false,
             interrupted: false,
             notes: Vec::new(),
@@ -248,6 +253,11 @@ fn first_difference(theirs: &Value, ours: &Value, at: &str) -> Option<String> {
             })
         }
         (a, b) if a == b => None,
+        (Value::Array(a), Value::Array(b)) if a.iter().chain(b).any(|item| item.is_string()) => {
+            let of = |items: &[Value], index: usize| items.get(index).cloned().unwrap_or_default();
+            (0..a.len().max(b.len()))
+                .find_map(|n| first_difference(&of(a, n), &of(b, n), &format!("{at}[{n}]")))
+        }
         (a, b) => Some(format!("its {at} is {a}, this one's {b}")),
     }
 }
@@ -281,6 +291,9 @@ mod tests {
         assert_eq!(one.differs_from(&RunRecord { commit: "other".into(), ..one.clone() }), None);
         let two = RunRecord { spec: json!({"plan": "drtm-h", "shape": {"nodes": 4}}), ..one.clone() };
         assert_eq!(two.differs_from(&one).unwrap(), "its shape.nodes is 3, this one's 4");
+        let plans = |all: &[&str]| RunRecord { spec: json!({ "plans": all }), ..one.clone() };
+        let told = plans(&["a", "b", "c"]).differs_from(&plans(&["a"])).unwrap();
+        assert_eq!(told, "its plans[1] is null, this one's \"b\"");
         let two = RunRecord { seed: 8, ..one.clone() };
         assert_eq!(two.differs_from(&one).unwrap(), "its seed is 7, this one's 8");
         let two = RunRecord { kind: Kind::Tune, ..one.clone() };

@@ -41,10 +41,8 @@ impl Sheet {
     /// cell that is not what its column holds, and where a point has one row, one that has two or is no point of the run.
     pub fn parse(path: &Path, bytes: &[u8], rules: Rules<'_>) -> Result<Sheet, ResultError> {
         let whole = whole_rows(bytes);
-        let text = std::str::from_utf8(whole).map_err(|error| {
-            let good = String::from_utf8_lossy(&whole[..error.valid_up_to()]);
-            damaged(path, Mistake::at(end_of(&good), "bytes that are not text"))
-        })?;
+        let text = std::str::from_utf8(whole)
+            .map_err(|error| damaged(path, Mistake::no_text(whole, error.valid_up_to())))?;
         let mut sheet = Sheet { cut: whole.len() < bytes.len(), ..Sheet::default() };
         let mut reader =
             csv::ReaderBuilder::new().has_headers(false).flexible(true).from_reader(text.as_bytes());
@@ -116,14 +114,7 @@ fn place(text: &str, start: usize, cell: usize) -> Place {
         0 => 0,
         _ => row[blank..].find(ends).map_or(0, |comma| comma + 1),
     };
-    end_of(&text[..start + blank + before])
-}
-
-/// The place behind a text.
-fn end_of(text: &str) -> Place {
-    let line = text.matches('\n').count() as u64 + 1;
-    let column = text.rsplit('\n').next().unwrap_or_default().chars().count() as u64 + 1;
-    Place::new(line, column)
+    Place::behind(&text[..start + blank + before])
 }
 
 #[cfg(test)]

@@ -156,7 +156,7 @@ impl ClusterFile {
     /// If it is not one.
     pub fn parse(text: &str) -> Result<ClusterFile, ConfigError> {
         let file: ClusterFile =
-            serde_yaml::from_str(text).map_err(|e| ConfigError::Syntax(crate::yaml::mistake(&e)))?;
+            serde_yaml::from_str(text).map_err(|e| ConfigError::Syntax(crate::yaml::mistake(text, &e)))?;
         file.check()?;
         Ok(file)
     }

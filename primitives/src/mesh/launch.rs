@@ -14,6 +14,7 @@ use crate::fabric::{AnyNic, Caps, Nic, SetupError};
 use crate::profile::Profile;
 use crate::units::Nanos;
 use crate::verbs::NodeId;
+use std::time::{Duration, Instant};
 
 /// Which fabric, with what it needs to be made.
 #[derive(Clone, Debug)]
@@ -191,11 +192,33 @@ impl From<MeshError> for LaunchError {
     }
 }
 
+/// Real time that something took. Any two are equal: runs of one seed are compared by what is a function of the seed.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Took(pub Duration);
+
+impl PartialEq for Took {
+    fn eq(&self, _: &Took) -> bool {
+        true
+    }
+}
+
+impl Eq for Took {}
+
+impl RunFacts {
+    /// Simulated events in a second of real time; nothing where none were simulated.
+    pub fn events_per_s(&self) -> Option<f64> {
+        let seconds = self.took.0.as_secs_f64();
+        (self.events > 0 && seconds > 0.0).then(|| self.events as f64 / seconds)
+    }
+}
+
 /// What a cluster run brings back beside the workers' outputs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RunFacts {
     /// Simulated events, zero on real fabrics.
     pub events: u64,
+    /// How long simulating them took, zero on real fabrics.
+    pub took: Took,
     /// Fingerprint over the simulated events, zero on real fabrics.
     pub fingerprint: u64,
     /// Virtual time at the end, zero on real fabrics.
@@ -332,12 +355,16 @@ fn in_world<P: Program>(
         cores.push(core);
         rest.push((site, local));
     }
+    #[allow(clippy::disallowed_methods)] // for people: nothing is computed from it
+    let began = Instant::now();
     if world.run(&mut cores, Nanos::MAX) == Stopped::Idle {
         return Err(LaunchError::Stuck { at: world.now() });
     }
+    let took = Took(began.elapsed());
     drop(cores);
     let facts = RunFacts {
         events: world.events(),
+        took,
         fingerprint: world.fingerprint(),
         virtual_time: world.now(),
         busy: world.busy(),

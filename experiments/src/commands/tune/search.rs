@@ -35,7 +35,7 @@ impl Rival {
 
 /// A search that was made.
 pub struct Tuned {
-    /// What the search found; of several protocols, with the one that won.
+    /// What the search found; of several protocols, with the one that won, but counting the forecasts for all.
     pub tuning: Tuning,
     /// Why each phase of the winner is carried as it is.
     pub choices: Vec<Choice>,
@@ -211,7 +211,9 @@ pub fn search_all(
             _ => Rival { name: format!("{}: {}", rival.protocol, rival.name), ..rival },
         }));
     }
+    let evaluated = found.iter().map(|tuned| tuned.tuning.evaluated).sum();
     let mut winner = found.remove(0);
+    winner.tuning.evaluated = evaluated;
     winner.file.why = format!("best of {} protocols. {}", found.len() + 1, winner.file.why);
     Ok(Tuned { rivals, protocols, ..winner })
 }

@@ -1,0 +1,179 @@
+//! How far a long command has come: a bar on a terminal; elsewhere a plain line now and then, so that who reads a log sees that
+//! something is going on. All on stderr, and nothing with `-q`.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use crate::output::{Talk, Way};
+
+/// Time between two lines.
+const EVERY: Duration = Duration::from_secs(10);
+
+/// How often a bar that nothing moves is drawn again.
+const REDRAWN: Duration = Duration::from_millis(500);
+
+/// What is counted.
+#[derive(Clone, Debug)]
+pub struct Task {
+    /// What is done.
+    pub title: String,
+    /// What is counted, in the plural.
+    pub what: &'static str,
+    /// Where the count begins.
+    pub done: u64,
+    /// Where it ends, if that is known.
+    pub total: Option<u64>,
+}
+
+/// Shown until it is dropped.
+#[derive(Debug)]
+pub enum Progress {
+    /// On a terminal.
+    Bar(ProgressBar),
+    /// Elsewhere.
+    Lines(Lines),
+    /// Nothing is shown.
+    Silent,
+}
+
+impl Progress {
+    /// Shows the progress of a task, in the way that `talk` has for it.
+    pub fn begin(talk: Talk, task: Task) -> Progress {
+        match talk.progress() {
+            Way::Bar => Progress::Bar(bar(&task)),
+            Way::Lines => Progress::Lines(Lines::begin(task, EVERY, move |line| talk.say(line))),
+            Way::Silent => Progress::Silent,
+        }
+    }
+
+    /// One more is done.
+    pub fn inc(&self) {
+        match self {
+            Progress::Bar(bar) => bar.inc(1),
+            Progress::Lines(lines) => {
+                lines.done.fetch_add(1, Ordering::Relaxed);
+            }
+            Progress::Silent => {}
+        }
+    }
+
+    /// Lets something be said that the bar would draw over.
+    pub fn suspend(&self, say: impl FnOnce()) {
+        match self {
+            Progress::Bar(bar) => bar.suspend(say),
+            Progress::Lines(_) | Progress::Silent => say(),
+        }
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        if let Progress::Bar(bar) = self {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+fn bar(task: &Task) -> ProgressBar {
+    let bar = ProgressBar::with_draw_target(task.total, ProgressDrawTarget::stderr());
+    let template = match task.total {
+        Some(_) => format!("{{msg}} {{bar:30}} {{pos}}/{{len}} {}, {{eta}} to go", task.what),
+        None => format!("{{msg}}: {{pos}} {}, {{elapsed}}", task.what),
+    };
+    if let Ok(style) = ProgressStyle::with_template(&template) {
+        bar.set_style(style.progress_chars("━╸ "));
+    }
+    bar.set_message(task.title.clone());
+    bar.set_position(task.done);
+    bar.reset_eta();
+    bar.enable_steady_tick(REDRAWN);
+    bar
+}
+
+/// Lines, said by a thread of their own: a single point may take minutes.
+#[derive(Debug)]
+pub struct Lines {
+    done: Arc<AtomicU64>,
+    /// Dropped when the task ends.
+    ends: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Lines {
+    fn begin(task: Task, every: Duration, say: impl Fn(String) + Send + 'static) -> Lines {
+        let done = Arc::new(AtomicU64::new(task.done));
+        let (ends, ended) = mpsc::channel::<()>();
+        let counted = Arc::clone(&done);
+        // Nothing simulated comes here: it waits beside what is measured, in real time.
+        #[allow(clippy::disallowed_methods)]
+        let thread = std::thread::spawn(move || {
+            let mut elapsed = Duration::ZERO;
+            while ended.recv_timeout(every) == Err(RecvTimeoutError::Timeout) {
+                elapsed += every;
+                say(line(&task, counted.load(Ordering::Relaxed), elapsed));
+            }
+        });
+        Lines { done, ends: Some(ends), thread: Some(thread) }
+    }
+}
+
+impl Drop for Lines {
+    fn drop(&mut self) {
+        drop(self.ends.take());
+        // A thread that panicked has said so.
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
+}
+
+/// `running rivals: 3 of 19 points, 1 min 20 s`.
+fn line(task: &Task, done: u64, elapsed: Duration) -> String {
+    let (minutes, seconds) = (elapsed.as_secs() / 60, elapsed.as_secs() % 60);
+    let elapsed = if minutes > 0 { format!("{minutes} min {seconds} s") } else { format!("{seconds} s") };
+    match task.total {
+        Some(total) => format!("{}: {done} of {total} {}, {elapsed}", task.title, task.what),
+        None => format!("{}: {done} {}, {elapsed}", task.title, task.what),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn task(total: Option<u64>) -> Task {
+        Task { title: "running rivals".to_owned(), what: "points", done: 1, total }
+    }
+
+    #[test]
+    fn a_line_says_what_is_done_of_how_much_and_how_long_it_took() {
+        let said = |total, seconds| line(&task(total), 3, Duration::from_secs(seconds));
+        assert_eq!(said(Some(19), 80), "running rivals: 3 of 19 points, 1 min 20 s");
+        assert_eq!(said(None, 40), "running rivals: 3 points, 40 s");
+    }
+
+    #[test]
+    fn lines_come_while_a_point_takes_its_time_and_end_with_the_task() {
+        let (say, said) = mpsc::channel();
+        let lines = Lines::begin(task(Some(3)), Duration::from_millis(2), move |line| {
+            let _ = say.send(line);
+        });
+        let progress = Progress::Lines(lines);
+        for _ in 0..2 {
+            assert_eq!(said.recv().unwrap(), "running rivals: 1 of 3 points, 0 s");
+        }
+        progress.inc();
+        assert!(said.iter().any(|line| line == "running rivals: 2 of 3 points, 0 s"));
+        drop(progress);
+        // The thread has gone, and its end of the channel with it.
+        assert!(said.iter().all(|line| line.starts_with("running rivals: 2 of 3")));
+    }
+
+    #[test]
+    fn who_asked_for_quiet_sees_nothing() {
+        assert!(matches!(Progress::begin(Talk::new(0, true), task(None)), Progress::Silent));
+    }
+}
