@@ -3,7 +3,7 @@
 use crate::figures::primitives::{by_payload, pair};
 use crate::figures::transactions::{Cohort, PlanRow, cohorts};
 use crate::figures::{names, tuning};
-use crate::frame::Framed;
+use crate::frame::{Framed, floats, words};
 use crate::human;
 use crate::load::Results;
 use crate::load::record::Provenance;
@@ -23,6 +23,12 @@ pub struct Answer {
     pub detail: String,
 }
 
+/// What is said of points during which the kernel took CPUs away.
+const BUSY: &str = "taken on a busy machine, where the scheduler had a say";
+
+/// Half a confidence interval, as a share of the rate, from which on a sentence tells it.
+const WIDE: f64 = 0.05;
+
 /// Answers shown large; the rest are in the sections.
 const ANSWERS: usize = 4;
 
@@ -34,22 +40,19 @@ pub fn answers(results: &[Results]) -> Framed<(Vec<Answer>, Vec<String>)> {
     let tuned = of("tune");
     for (results, name) in tuned.iter().zip(names(&tuned)) {
         let candidates = tuning::candidates(results)?;
-        if let Some((best, lost)) = tuning::regret(&candidates) {
-            also.push(format!(
-                "The tuner on {name} chose {} among {}; the best plan when run was {}, so its regret is {}.",
-                plan::quoted(&candidates[0].name()),
-                human::count(tuning::considered(results, &candidates), "plan"),
-                plan::quoted(&best.name()),
-                lost
-            ));
-        } else if let Some(first) = candidates.first() {
-            also.push(format!(
-                "The tuner on {name} chose {} among {}, predicting {}; it was not asked to run them and to tell its regret.",
-                plan::quoted(&first.name()),
-                human::count(tuning::considered(results, &candidates), "plan"),
+        let Some(first) = candidates.first() else { continue };
+        let outcome = match tuning::verified(&candidates) {
+            Some(verified) => format!("; {}", tuning::told(&verified, &candidates)),
+            None => format!(
+                ", predicting {}; it was not asked to run them and to tell its regret",
                 human::rate(first.predicted)
-            ));
-        }
+            ),
+        };
+        also.push(format!(
+            "Of {}, the tuner on {name} chose {}{outcome}.",
+            tuning::considered(results, &candidates),
+            plan::quoted(&first.name()),
+        ));
     }
     let characterized = of("characterize");
     for (results, name) in characterized.iter().zip(names(&characterized)) {
@@ -60,9 +63,14 @@ pub fn answers(results: &[Results]) -> Framed<(Vec<Answer>, Vec<String>)> {
 
 fn answer(cohort: &Cohort) -> Option<Answer> {
     let best = cohort.plans.first().filter(|p| p.rate() > 0.0)?;
-    let subject = format!("{} on {}, {}, {}", cohort.workload, cohort.fabric, cohort.protocol, best.name());
+    let setting = &cohort.setting;
+    let mut subject =
+        format!("{} on {}, {}, {}", setting.workload, setting.fabric, setting.protocol, best.name());
+    if !setting.asked.is_empty() {
+        subject += &format!(", {}", setting.asked);
+    }
     let mut clauses = Vec::new();
-    for rival in cohort.plans.iter().filter(|p| p.plan != best.plan && p.rate() > 0.0) {
+    for rival in cohort.plans.iter().skip(1).filter(|p| p.rate() > 0.0) {
         if ["one-sided", "two-sided"].contains(&rival.plan.as_str()) {
             clauses.push(over(best, rival));
         }
@@ -79,11 +87,11 @@ fn answer(cohort: &Cohort) -> Option<Answer> {
         clauses.push(format!("{} rolled back by the application", human::percent(share)));
     }
     if best.busy {
-        clauses.push("taken on a busy machine, where the scheduler had a say".to_owned());
+        clauses.push(BUSY.to_owned());
     }
     let rate = human::short(best.rate());
     Some(Answer {
-        provenance: cohort.provenance,
+        provenance: setting.provenance,
         number: rate,
         unit: "committed/s".to_owned(),
         subject,
@@ -99,10 +107,58 @@ fn over(best: &PlanRow, rival: &PlanRow) -> String {
     }
 }
 
+/// What to doubt about READ and RPC at a payload: rates known badly, and a scheduler that had a say.
+#[derive(Default)]
+struct Doubt {
+    wide: Vec<String>,
+    busy: bool,
+}
+
+impl Doubt {
+    /// Looks at the points that rates or latencies were taken from.
+    fn add(&mut self, results: &Results, bench: &str, payload: f64) -> Framed<()> {
+        let points = &results.points;
+        let asked = words(points, "bench")?.into_iter().zip(words(points, "verb")?);
+        let asked = asked.zip(floats(points, "payload_bytes")?);
+        let found = words(points, "busy")?.into_iter().zip(floats(points, "rate_ci_relative")?);
+        for (((of, verb), bytes), (busy, ci)) in asked.zip(found) {
+            if of != bench || bytes != Some(payload) || !["read", "rpc"].contains(&verb.as_str()) {
+                continue;
+            }
+            self.busy |= busy == "yes";
+            if let Some(ci) = ci.filter(|ci| bench == "payload" && *ci > WIDE) {
+                let known = format!("of {} is known within ± {}", verb.to_uppercase(), human::percent(ci));
+                // Latencies may come from the same points.
+                if !self.wide.contains(&known) {
+                    self.wide.push(known);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn told(self) -> String {
+        let wide = match self.wide.is_empty() {
+            true => String::new(),
+            false => format!("; the rate {}", self.wide.join(" and ")),
+        };
+        let busy = if self.busy { format!("; {BUSY}") } else { String::new() };
+        format!("{wide}{busy}")
+    }
+}
+
 fn primitives(results: &Results, name: &str) -> Framed<Option<String>> {
-    let column = |benches: &[&str], column: &str| -> Framed<_> {
+    let mut doubt = Doubt::default();
+    let mut column = |benches: &[&str], column: &str| -> Framed<_> {
         let rows = by_payload(results, benches)?;
-        if rows.height() == 0 { Ok(None) } else { pair(&rows, column) }
+        if rows.height() == 0 {
+            return Ok(None);
+        }
+        let found = pair(&rows, column)?;
+        if let (Some(pair), Some(bench)) = (&found, words(&rows, "bench")?.first()) {
+            doubt.add(results, bench, pair.payload)?;
+        }
+        Ok(found)
     };
     let latency = column(&["latency", "payload"], "latency_p50_ns")?;
     let rate = column(&["payload"], "rate_per_s")?;
@@ -129,10 +185,44 @@ fn primitives(results: &Results, name: &str) -> Framed<Option<String>> {
     let payload = rate.or(latency).map_or(64.0, |p| p.payload);
     Ok((!clauses.is_empty()).then(|| {
         format!(
-            "A READ of {} on {name} ({}) {}.",
+            "A READ of {} on {name} ({}) {}{}.",
             human::bytes(payload),
             results.record.provenance.name(),
-            clauses.join(" and ")
+            clauses.join(" and "),
+            doubt.told()
         )
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use primitives::measure::{Kind, PointResult, ResultDir, Row, RunRecord};
+
+    /// What is said of a READ and an RPC whose point was busy and whose rate is known within a share.
+    fn said(busy: &str, ci: f64) -> String {
+        let temp = tempfile::tempdir().expect("a directory");
+        let record = RunRecord::new(Kind::Characterize, "loopback", serde_json::json!({}), 1, 2);
+        let mut dir = ResultDir::create(temp.path(), record, &[]).expect("creates");
+        for (point, (verb, rate, busy, ci)) in
+            [("read", 5e6, "no", 0.01), ("rpc", 5e4, busy, ci)].into_iter().enumerate()
+        {
+            let row = Row::new().with("bench", "payload").with("verb", verb).with("payload_bytes", 64u64);
+            let row = row.with("rate_per_s", rate).with("latency_p50_ns", 1e9 / rate).with("busy", busy);
+            dir.keep(point as u64, &PointResult::of(row.with("rate_ci_relative", ci))).expect("keeps");
+        }
+        dir.finish(false, serde_json::Value::Null).expect("finishes");
+        let results = crate::load::read(temp.path()).expect("reads");
+        primitives(&results, "loopback").expect("frames").expect("a sentence")
+    }
+
+    #[test]
+    fn what_is_badly_known_is_not_stated_plainly() {
+        let sound = said("no", 0.02);
+        assert!(sound.contains("takes 200") && !sound.contains(';') && !sound.contains('±'), "{sound}");
+        let doubtful = said("yes", 0.97);
+        let within = human::percent(0.97);
+        let told = format!("; the rate of RPC is known within ± {within}; {BUSY}.");
+        assert!(doubtful.ends_with(&told), "{doubtful}");
+    }
 }

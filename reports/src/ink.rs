@@ -46,6 +46,8 @@ pub enum Ink {
     Measured,
     /// "Simulated" chips.
     Simulated,
+    /// "Forecast" chips.
+    Forecast,
     /// One of the seven stack colours (phases, abort causes), taken modulo seven.
     Stack(u8),
 }
@@ -60,7 +62,7 @@ const STACK: [(u32, u32); 7] = [
     (0xC4C8CC, 0x8F959B),
 ];
 
-const NAMED: [Ink; 18] = [
+const NAMED: [Ink; 19] = [
     Ink::Text,
     Ink::Muted,
     Ink::Axis,
@@ -79,6 +81,7 @@ const NAMED: [Ink; 18] = [
     Ink::Other,
     Ink::Measured,
     Ink::Simulated,
+    Ink::Forecast,
 ];
 
 impl Ink {
@@ -103,6 +106,7 @@ impl Ink {
             Ink::Other => (0x6A737C, 0xA3ACB5),
             Ink::Measured => (0x175E3C, 0x7FD3A9),
             Ink::Simulated => (0x7A4E00, 0xE0B25C),
+            Ink::Forecast => (0x5E3B8C, 0xC3A6EC),
             Ink::Stack(i) => STACK[usize::from(i) % STACK.len()],
         }
     }

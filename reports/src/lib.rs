@@ -22,6 +22,7 @@ pub mod plan;
 pub use error::{LoadError, ReportError};
 
 use askama::Template;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use figures::{Drawn, Section};
@@ -52,18 +53,17 @@ pub struct Report {
     pub figures: Vec<String>,
     /// The answers at the top, as plain sentences for a terminal.
     pub answers: Vec<String>,
-    /// What a person at a terminal should know: directories left out, files cut off, runs that are partial. The page
-    /// says so too.
+    /// What a person at a terminal should know: files cut off, runs that are partial. The page says so too.
     pub notes: Vec<String>,
-    /// Directories that were left out, and why; their messages are in `notes`.
+    /// Directories and files that were left out, and why. The page says so too.
     pub problems: Vec<LoadError>,
 }
 
 /// Reads result directories (or directories of them) and writes a page with `figures/` beside it: `out` itself where it
 /// names an `.html` file, else `report.html` in the directory `out`, which is made if need be.
 ///
-/// One unreadable directory among several becomes a note on the page and an entry in [`Report::problems`]; if none can
-/// be read there is no page.
+/// One unreadable directory among several, or a damaged file beside good points, becomes a note on the page and an entry in
+/// [`Report::problems`]; if no directory can be read there is no page.
 ///
 /// # Errors
 /// See [`ReportError`].
@@ -75,7 +75,10 @@ pub fn render(dirs: &[PathBuf], out: &Path, options: &Options) -> Result<Report,
     if results.is_empty() {
         return Err(ReportError::NothingLoaded(problems));
     }
-    let results = load::shards::join(results, options.mixed)?;
+    let mut results = load::shards::join(load::same::once(results)?, options.mixed)?;
+    for results in &mut results {
+        results.notes.extend(load::precision(&results.points));
+    }
     let page_path = match out.extension() {
         Some(extension) if extension == "html" => out.to_owned(),
         _ => out.join("report.html"),
@@ -107,10 +110,11 @@ pub fn render(dirs: &[PathBuf], out: &Path, options: &Options) -> Result<Report,
         true => format!("doorbell report {}", list(dirs)),
         false => options.command.clone(),
     };
-    let commands = runs.iter().map(|run| run.command.clone()).filter(|command| !command.is_empty());
+    let commands = results.iter().flat_map(|results| results.commands.iter().cloned());
     let commands = frame::distinct(commands.chain([command]));
     let page = Page {
         status: page::status(&runs),
+        transactions: page::transactions(&results),
         title: title(&results, options),
         answers,
         also,
@@ -122,15 +126,18 @@ pub fn render(dirs: &[PathBuf], out: &Path, options: &Options) -> Result<Report,
         commit: options.commit.clone(),
     };
     write(&page_path, page.render()?.as_bytes())?;
-    Ok(Report { page: page_path, figures: ids, answers: told, notes: notes(&results, &problems), problems })
+    Ok(Report { page: page_path, figures: ids, answers: told, notes: notes(&results), problems })
 }
 
 fn load_all(dirs: &[PathBuf]) -> (Vec<Results>, Vec<LoadError>) {
-    let (mut results, mut problems) = (Vec::new(), Vec::new());
-    for given in dirs {
+    let (mut results, mut problems): (Vec<Results>, _) = (Vec::new(), Vec::new());
+    // What is named twice is read once.
+    let real = |dir: &Path| dir.canonicalize().unwrap_or_else(|_| dir.to_owned());
+    let (mut named, mut seen) = (BTreeSet::new(), BTreeSet::new());
+    for given in dirs.iter().filter(|given| named.insert(real(given))) {
         match load::find(given) {
             Ok(found) => {
-                for dir in found {
+                for dir in found.into_iter().filter(|dir| seen.insert(real(dir))) {
                     match load::read(&dir) {
                         Ok(read) => results.push(read),
                         Err(error) => problems.push(error),
@@ -140,16 +147,16 @@ fn load_all(dirs: &[PathBuf]) -> (Vec<Results>, Vec<LoadError>) {
             Err(error) => problems.push(error),
         }
     }
+    problems.extend(results.iter_mut().flat_map(|results| results.damaged.drain(..)));
     (results, problems)
 }
 
-fn notes(results: &[Results], problems: &[LoadError]) -> Vec<String> {
-    let left_out = problems.iter().map(|p| format!("left out: {p}"));
+fn notes(results: &[Results]) -> Vec<String> {
     let said = results.iter().flat_map(|r| {
         let partial = r.record.partial(r.points.height() as u64);
         partial.into_iter().chain(r.notes.iter().cloned()).map(|note| format!("{}: {note}", r.label))
     });
-    left_out.chain(said).collect()
+    said.collect()
 }
 
 fn list(dirs: &[PathBuf]) -> String {

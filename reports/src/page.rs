@@ -5,7 +5,7 @@ use askama::Template;
 use std::fmt::Write as _;
 
 use crate::figures::{Drawn, Section};
-use crate::frame::{Framed, distinct, to_text, words};
+use crate::frame::{Framed, distinct, floats, to_text, words};
 use crate::headline::Answer;
 use crate::human;
 use crate::ink;
@@ -65,6 +65,8 @@ pub struct Badge {
     pub class: &'static str,
     /// Text.
     pub text: String,
+    /// Points that it is about.
+    pub points: u64,
 }
 
 /// A row of the table of runs.
@@ -81,8 +83,6 @@ pub struct RunLine {
     pub provenance: &'static str,
     /// The long line.
     pub source: String,
-    /// Command that repeats it.
-    pub command: String,
     /// When it began.
     pub started: String,
     /// Commit and version.
@@ -99,18 +99,19 @@ impl RunLine {
         let record = &results.record;
         let points = results.points.height() as u64;
         let mut badges = vec![match record.partial(points) {
-            Some(text) => Badge { class: "warn", text },
-            None => Badge { class: "plain", text: human::count(points, "point") },
+            Some(text) => Badge { class: "warn", text, points },
+            None => Badge { class: "plain", text: human::count(points, "point"), points },
         }];
         match results.busy_points() {
             0 => {}
             busy => {
-                badges.push(Badge { class: "warn", text: format!("{busy} of {points} on a busy machine") })
+                let text = format!("{busy} of {points} on a busy machine");
+                badges.push(Badge { class: "warn", text, points: busy as u64 })
             }
         }
         if matches!(record.kind.as_str(), "run" | "experiment") && points > 0 {
             badges.extend(isolation(results)?);
-            badges.extend(checks(results)?);
+            badges.push(checks(results)?);
         }
         let version = [("version", &record.version), ("commit", &record.commit)];
         let version = version.iter().filter(|(_, v)| !v.is_empty()).map(|(n, v)| format!("{n} {v}"));
@@ -120,8 +121,7 @@ impl RunLine {
             question: record.question.clone().filter(|asked| *asked != record.title).unwrap_or_default(),
             kind: record.kind.clone(),
             provenance: record.provenance.name(),
-            source: record.provenance_line(),
-            command: record.command.clone(),
+            source: results.provenance_line(record.provenance),
             started: if record.started_unix_s == 0 {
                 String::new()
             } else {
@@ -150,28 +150,41 @@ fn verdict_class(verdict: &str) -> &'static str {
 fn isolation(results: &Results) -> Framed<Vec<Badge>> {
     let levels = words(&results.points, "isolation_level")?;
     let verdicts = words(&results.points, "isolation_verdict")?;
-    let pairs = distinct(levels.into_iter().zip(verdicts));
-    let badge = |(level, verdict): (String, String)| match (level.as_str(), verdict.as_str()) {
-        (_, "") => Badge { class: "plain", text: "isolation not checked".to_owned() },
-        ("", verdict) => Badge { class: verdict_class(verdict), text: format!("isolation: {verdict}") },
-        (level, verdict) => Badge { class: verdict_class(verdict), text: format!("{level}: {verdict}") },
+    let pairs: Vec<(String, String)> = levels.into_iter().zip(verdicts).collect();
+    let badge = |pair: (String, String)| {
+        let points = pairs.iter().filter(|other| **other == pair).count() as u64;
+        let (class, text) = match (pair.0.as_str(), pair.1.as_str()) {
+            (_, "") => ("plain", "isolation not checked".to_owned()),
+            ("", verdict) => (verdict_class(verdict), format!("isolation: {verdict}")),
+            (level, verdict) => (verdict_class(verdict), format!("{level}: {verdict}")),
+        };
+        Badge { class, text, points }
     };
-    let mut badges: Vec<Badge> = pairs.into_iter().map(badge).collect();
+    let mut badges: Vec<Badge> = distinct(pairs.iter().cloned()).into_iter().map(badge).collect();
     badges.sort_by_key(|b| b.class != "bad");
     badges.truncate(4);
     Ok(badges)
 }
 
-fn checks(results: &Results) -> Framed<Option<Badge>> {
+fn checks(results: &Results) -> Framed<Badge> {
     let failed = words(&results.points, "checks_failed")?;
     let bad = distinct(failed.iter().filter(|f| !["", "0", "none"].contains(&f.as_str())).cloned());
-    Ok(match (failed.iter().all(String::is_empty), bad.is_empty()) {
-        (true, _) => Some(Badge { class: "plain", text: "workload not checked".to_owned() }),
-        (false, true) => Some(Badge { class: "good", text: "workload checks hold".to_owned() }),
-        (false, false) => {
-            Some(Badge { class: "bad", text: format!("workload checks failed: {}", bad.join(", ")) })
-        }
-    })
+    let points = failed.iter().filter(|f| !f.is_empty()).count() as u64;
+    let (class, text) = match (points, bad.is_empty()) {
+        (0, _) => ("plain", "workload not checked".to_owned()),
+        (_, true) => ("good", "workload checks hold".to_owned()),
+        (_, false) => ("bad", format!("workload checks failed: {}", bad.join(", "))),
+    };
+    Ok(Badge { class, text, points })
+}
+
+/// Whether transactions ran for any of `results`: a row says how many committed, or what a candidate got.
+pub fn transactions(results: &[Results]) -> bool {
+    let ran = |results: &Results| {
+        let columns = ["committed_per_s", "got_per_s"].iter().filter_map(|c| floats(&results.points, c).ok());
+        columns.flatten().any(|rate| rate.is_some())
+    };
+    results.iter().any(ran)
 }
 
 /// The runs in a few badges: what is partial or broken by name, what is well by count.
@@ -182,21 +195,25 @@ pub fn status(runs: &[RunLine]) -> Vec<Badge> {
         for badge in &run.badges {
             match badge.class {
                 "bad" | "warn" => {
-                    badges.push(Badge { class: badge.class, text: format!("{}: {}", run.label, badge.text) });
+                    let text = format!("{}: {}", run.label, badge.text);
+                    badges.push(Badge { class: badge.class, text, points: badge.points });
                 }
                 "good" => match good.iter_mut().find(|(text, _)| *text == badge.text) {
-                    Some((_, n)) => *n += 1,
-                    None => good.push((badge.text.clone(), 1)),
+                    Some((_, n)) => *n += badge.points,
+                    None => good.push((badge.text.clone(), badge.points)),
                 },
                 _ => {}
             }
         }
     }
     badges.sort_by_key(|b| b.class != "bad");
-    badges.extend(
-        good.into_iter()
-            .map(|(text, n)| Badge { class: "good", text: format!("{text} in {}", human::count(n, "run")) }),
-    );
+    // A run is one point; a grid has many.
+    let noun = if runs.iter().any(|run| run.kind == "experiment") { "point" } else { "run" };
+    let count = |(text, points)| {
+        let text = format!("{text} in {}", human::count(points, noun));
+        Badge { class: "good", text, points }
+    };
+    badges.extend(good.into_iter().map(count));
     badges
 }
 
@@ -206,6 +223,8 @@ pub fn status(runs: &[RunLine]) -> Vec<Badge> {
 pub struct Page {
     /// Title of the page.
     pub title: String,
+    /// Whether the page holds transactions that ran, whatever kind of results they are in.
+    pub transactions: bool,
     /// Answers in large type.
     pub answers: Vec<Answer>,
     /// How complete the runs are and what their checks said.
@@ -216,7 +235,7 @@ pub struct Page {
     pub chapters: Vec<Chapter>,
     /// The runs behind the page.
     pub runs: Vec<RunLine>,
-    /// Directories that could not be read.
+    /// Directories and files that could not be read.
     pub problems: Vec<String>,
     /// Style sheet.
     pub css: String,

@@ -1,66 +1,14 @@
-//! Pages from made-up results: everything present, everything attributed, nothing broken by hostile files.
+//! Pages from made-up results: everything present, everything attributed.
 
 use reports::ink::Ink;
-use reports::{LoadError, Options, Report, ReportError, render};
+use reports::{Options, render};
 use serde_json::json;
 use std::path::{Path, PathBuf};
 
+mod drawn;
 mod sample;
-use sample::{CHARACTERIZE, LOOPBACK, RUN, SIM};
-
-struct Rendered {
-    dir: tempfile::TempDir,
-    report: Report,
-    html: String,
-}
-
-fn draw(dirs: &[PathBuf], dir: tempfile::TempDir) -> Rendered {
-    let out = dir.path().join("out");
-    let options = Options { skip_png: true, ..Options::default() };
-    let report = render(dirs, &out, &options).expect("a page");
-    let html = std::fs::read_to_string(&report.page).expect("the page");
-    Rendered { dir, report, html }
-}
-
-fn fresh() -> tempfile::TempDir {
-    tempfile::tempdir().expect("a temporary directory")
-}
-
-/// The part of the page from a figure's opening to its closing tag.
-fn figure<'a>(html: &'a str, id: &str) -> &'a str {
-    let start = html.find(&format!("<figure id=\"{id}\">")).unwrap_or_else(|| panic!("no figure {id}"));
-    let end = html[start..].find("</figure>").expect("it closes");
-    &html[start..start + end]
-}
-
-/// What must hold for every page whatever it was made from.
-fn assert_sound(rendered: &Rendered) {
-    let html = &rendered.html;
-    for word in ["NaN", ">inf", " inf ", "infinity"] {
-        assert!(!html.contains(word), "the page says {word:?}");
-    }
-    for word in ["<script", "src=", "@import", "url(", "<link", "onerror=\"", "javascript:"] {
-        assert!(!html.contains(word), "the page holds {word:?}");
-    }
-    for id in &rendered.report.figures {
-        let part = figure(html, id);
-        assert!(part.contains("<svg "), "{id} has no drawing");
-        assert!(
-            part.contains("<figcaption>") && !part.contains("<figcaption></figcaption>"),
-            "{id} has no caption"
-        );
-        let provenance = part.split("class=\"provenance\"").nth(1).expect("a provenance block");
-        assert!(
-            provenance.contains("chip measured") || provenance.contains("chip simulated"),
-            "{id} is not attributed"
-        );
-        assert!(html.contains(&format!("href=\"#{id}\"")), "{id} is not in the contents");
-        for extension in ["svg", "csv"] {
-            let file = rendered.dir.path().join("out/figures").join(format!("{id}.{extension}"));
-            assert!(std::fs::metadata(&file).is_ok_and(|m| m.len() > 0), "{} is missing", file.display());
-        }
-    }
-}
+use drawn::{Rendered, assert_sound, draw, figure, fresh};
+use sample::{CHARACTERIZE, LOOPBACK, PHASES, RUN, SIM};
 
 #[test]
 fn one_of_everything_gives_every_figure() {
@@ -151,6 +99,209 @@ fn each_command_stands_once() {
     assert_eq!(commands[0], "doorbell run --fabric sim:cx4-edr --seed 42");
 }
 
+/// A phase that is slow and rare is a small part of where time goes, and the caption says what a bar is.
+#[test]
+fn a_rare_phase_is_not_where_time_goes() {
+    let dir = fresh();
+    let made = sample::run(dir.path(), "drtm-h", LOOPBACK);
+    let rendered = draw(std::slice::from_ref(&made), dir);
+    let part = figure(&rendered.html, "phases").replace('\u{a0}', " ");
+    assert!(part.contains("drtm-h spends 36 % of its phase time in execute"), "{part}");
+    assert!(part.contains("mean time in each phase per committed transaction"), "{part}");
+    // The parts sum to what stands at the end of the bar: 1.1 × 628 ns, and a fifth of a percent.
+    assert!(part.contains("692 ns") && !part.contains("1.88 µs\n"), "{part}");
+    // A file of an earlier version has medians only, which do not add up to anything.
+    let old = std::fs::read_to_string(made.join("phases.csv")).expect("phases");
+    let old: String =
+        old.lines().map(|line| format!("{}\n", line.rsplit_once(',').expect("cells").0)).collect();
+    std::fs::write(made.join("phases.csv"), old).expect("writes");
+    let rendered = draw(&[made], rendered.dir);
+    assert!(!rendered.report.figures.contains(&"phases".to_owned()));
+    assert!(rendered.html.contains("phases.csv lacks ns_per_committed"));
+}
+
+/// Of repeats a sentence tells the mean once, and what differs in the setting is told apart.
+#[test]
+fn repeats_of_a_plan_are_one_bar_and_other_settings_have_names() {
+    let dir = fresh();
+    let mut made = Vec::new();
+    for (repeat, factor) in [1.0, 2.0, 3.0].into_iter().enumerate() {
+        let root = dir.path().join(repeat.to_string());
+        std::fs::create_dir(&root).expect("a directory");
+        let run = sample::run(&root, "drtm-h", LOOPBACK);
+        let record = std::fs::read_to_string(run.join("run.json")).expect("a record");
+        let later = record
+            .replace("\"started_unix_s\":179520144", &format!("\"started_unix_s\":{}79520144", repeat + 1));
+        std::fs::write(run.join("run.json"), later).expect("writes");
+        let phases =
+            format!("{PHASES}\n0,fetch,1,1,1,1,1,{}\n0,log,1,1,1,1,1,{}\n", 90.0 * factor, 10.0 * factor);
+        std::fs::write(run.join("phases.csv"), phases).expect("writes");
+        if repeat == 2 {
+            // Nothing aborted.
+            std::fs::write(run.join("aborts.csv"), "point,class,reason,count\n").expect("writes");
+            let points = std::fs::read_to_string(run.join("points.csv")).expect("points");
+            let (_, row) = points.trim().split_once('\n').expect("a row");
+            let mut cells: Vec<&str> = row.split(',').collect();
+            cells[9] = "0";
+            std::fs::write(run.join("points.csv"), format!("{RUN}\n{}\n", cells.join(","))).expect("writes");
+        }
+        made.push(run);
+    }
+    let rendered = draw(&made, dir);
+    let part = |id: &str| figure(&rendered.html, id).replace('\u{a0}', " ");
+    let phases = part("phases");
+    assert_eq!(phases.matches("drtm-h spends 90 % of its phase time in fetch").count(), 2, "{phases}");
+    assert!(phases.contains("drtm-h (mean of 3)") && phases.contains("200 ns"), "{phases}");
+    // 3.7 % of the attempts of two, none of the third.
+    assert!(
+        part("aborts").contains("n loopback drtm-h aborts 2.4 % of its attempts, 62 % of them"),
+        "{}",
+        part("aborts")
+    );
+    // The same plan under another protocol.
+    let points = std::fs::read_to_string(made[2].join("points.csv")).expect("points");
+    std::fs::write(made[2].join("points.csv"), points.replace(",occ,", ",mvcc,")).expect("writes");
+    let rendered = draw(&made, rendered.dir);
+    let phases = figure(&rendered.html, "phases").replace('\u{a0}', " ");
+    for place in ["n loopback (OCC) drtm-h spends", "n loopback (MVCC) drtm-h spends"] {
+        assert!(phases.contains(place), "{phases}");
+    }
+}
+
+/// Repeats differ in their seed alone: whatever else differs makes a row or a panel of its own, named by what it is.
+#[test]
+fn runs_of_other_configurations_are_not_repeats() {
+    let dir = fresh();
+    let mut made = Vec::new();
+    let mut add = |name: &str, change: &dyn Fn(&mut serde_json::Value)| {
+        let root = dir.path().join(name);
+        std::fs::create_dir(&root).expect("a directory");
+        let run = sample::run(&root, "drtm-h", SIM);
+        let mut record = sample::record("run", SIM, 1);
+        record["spec"] = json!({
+            "duration": "300us", "files": {}, "plan_name": "drtm-h", "seed": 1, "set": {}, "warm_cache": true,
+            "plan": {"coroutines": 8, "fetch": {"via": "hybrid"}, "lock": {"via": "one-sided"}},
+        });
+        change(&mut record);
+        std::fs::write(run.join("run.json"), record.to_string()).expect("writes");
+        made.push(run);
+    };
+    add("base", &|_| {});
+    add("seed", &|record| (record["seed"], record["spec"]["seed"]) = (json!(2), json!(2)));
+    add("asked", &|record| {
+        record["spec"]["coroutines"] = json!(8);
+        record["seed"] = json!(3);
+    });
+    add("acc", &|record| record["spec"]["set"]["accounts_per_thread"] = json!(100));
+    add("cold", &|record| record["spec"]["warm_cache"] = json!(false));
+    add("profile", &|record| {
+        record["profile"]["hash"] = json!("b0b0");
+        record["started_unix_s"] = json!(1_795_201_441u64);
+    });
+    add("co1", &|record| record["spec"]["plan"]["coroutines"] = json!(1));
+    add("plan", &|record| record["spec"]["plan"]["lock"] = json!({"via": "two-sided"}));
+    let rendered = draw(&made[..3], dir);
+    assert!(figure(&rendered.html, "plans").contains("drtm-h (median of 3)"));
+    for (other, named) in [
+        (3, "accounts_per_thread 100"),
+        (4, "cold caches"),
+        (5, "profile b0b0"),
+        (6, "drtm-h (coroutines 1)"),
+        (7, "drtm-h (lock two-sided)"),
+    ] {
+        let together = [&made[..3], &made[other..=other]].concat();
+        let root = tempfile::tempdir().expect("a temporary directory");
+        let rendered = draw(&together, root);
+        for id in ["plans", "phases", "aborts"] {
+            let part = figure(&rendered.html, id);
+            assert!(
+                part.contains(named) && part.contains("of 3)") && !part.contains("of 4)"),
+                "{id}: {part}"
+            );
+        }
+        let said = rendered.report.answers.concat();
+        assert!(other > 5 || said.contains(named), "{said}");
+    }
+    // Where all that differs has no short name, a number tells them apart.
+    let many = made[7].join("run.json");
+    let record = std::fs::read_to_string(&many).expect("a record");
+    std::fs::write(&many, record.replace("hybrid", "one-sided").replace(":8", ":16")).expect("writes");
+    let rendered = draw(&[made[0].clone(), made[7].clone()], rendered.dir);
+    let plans = figure(&rendered.html, "plans");
+    assert!(plans.contains("drtm-h (k1)") && plans.contains("drtm-h (k2)"), "{plans}");
+}
+
+/// A directory that is named twice, or a copy of one, is no repeat, and a complaint about it is made once.
+#[test]
+fn the_same_run_twice_counts_once() {
+    let dir = fresh();
+    let made = sample::characterize(dir.path(), "run", LOOPBACK);
+    let upto = |file: &Path, points: usize| {
+        let csv = std::fs::read_to_string(file).expect("points");
+        csv.lines().take(1 + points).map(|line| format!("{line}\n")).collect::<String>()
+    };
+    let rows = |rendered: &Rendered| {
+        let csv = std::fs::read_to_string(rendered.dir.path().join("out/figures/rate-by-payload.csv"));
+        csv.expect("a figure").lines().count()
+    };
+    let record = std::fs::read_to_string(made.join("run.json")).expect("a record");
+    let copy = dir.path().join("copy");
+    std::fs::create_dir(&copy).expect("a directory");
+    // The copy was taken when fewer points were there.
+    std::fs::write(copy.join("run.json"), record.replace("\"complete\":true", "\"complete\":false"))
+        .expect("writes");
+    std::fs::write(copy.join("points.csv"), upto(&made.join("points.csv"), 40)).expect("writes");
+    let broken = sample::run(dir.path(), "broken", SIM);
+    std::fs::write(broken.join("points.csv"), format!("{RUN}\n0,smallbank\n")).expect("writes");
+    let alone = draw(std::slice::from_ref(&made), dir);
+    let (once, of_one) = (rows(&alone), alone.report.notes.len());
+    let both = draw(&[copy.clone(), made.clone(), broken.clone(), made.join("."), broken], alone.dir);
+    assert_eq!(rows(&both), once);
+    let notes = &both.report.notes;
+    let said: Vec<&String> =
+        notes.iter().filter(|note| note.contains("is the same run, and counts once")).collect();
+    assert!(said.len() == 1 && said[0].starts_with("run: ") && said[0].contains("copy"), "{notes:?}");
+    assert_eq!((both.report.problems.len(), notes.len()), (1, of_one + 1), "{notes:?}");
+    // Another run with the same seed and command is one, whenever it was made.
+    let other = std::fs::read_to_string(copy.join("points.csv")).expect("points").replace("95,", "96,");
+    std::fs::write(copy.join("points.csv"), other).expect("writes");
+    let two = draw(&[copy, made], both.dir);
+    assert!(rows(&two) > once && two.report.notes.iter().all(|note| !note.contains("same run")));
+}
+
+/// Forecasts, plans that ran and candidates are three counts, and each is called by its name wherever it stands.
+#[test]
+fn what_the_tuner_chose_among_is_told_alike() {
+    let dir = fresh();
+    let [verified, alone] =
+        [true, false].map(|verify| sample::tune(dir.path(), &format!("tune-{verify}"), 64, verify));
+    let rendered = draw(std::slice::from_ref(&verified), dir);
+    let head = rendered.report.answers.concat().replace('\u{a0}', " ");
+    let caption = figure(&rendered.html, "tuner-sim-cx4-edr").replace('\u{a0}', " ");
+    for told in [&head, &caption] {
+        assert!(
+            told.contains("Of 576 forecasts, each of a plan with a count of coroutines, the tuner"),
+            "{told}"
+        );
+        assert!(told.contains("of 7 plans that were run"), "{told}");
+    }
+    assert!(caption.contains("of 64 candidates by predicted rate"), "{caption}");
+    let unverified = draw(&[alone], rendered.dir);
+    assert!(
+        unverified
+            .report
+            .answers
+            .concat()
+            .starts_with("Of 576 forecasts, each of a plan with a count of coroutines, the tuner")
+    );
+    // What an earlier version left says less.
+    let path = verified.join("run.json");
+    let record = std::fs::read_to_string(&path).expect("a record").replace("\"evaluated\":576", "");
+    std::fs::write(&path, record).expect("writes");
+    let old = draw(&[verified], unverified.dir);
+    assert!(old.report.answers.concat().starts_with("Of 64 candidates, the tuner"));
+}
+
 #[test]
 fn the_csv_of_a_figure_is_what_was_drawn() {
     let dir = fresh();
@@ -180,174 +331,6 @@ fn measured_and_simulated_have_panels_of_their_own() {
     for (word, count) in [("\nsimulated\n", 1), ("\nmeasured\n", 1), ("\noperations per second\n", 2)] {
         assert_eq!(drawing.matches(word).count(), count, "{word}");
     }
-}
-
-#[test]
-fn a_run_that_was_cut_off_says_so() {
-    let dir = fresh();
-    let whole = sample::characterize(dir.path(), "cut", SIM);
-    let csv = std::fs::read_to_string(whole.join("points.csv")).expect("points");
-    let upto = csv.match_indices('\n').nth(17).expect("enough lines").0 + 20;
-    std::fs::write(whole.join("points.csv"), &csv[..upto]).expect("writes");
-    let mut record = sample::record("characterize", SIM, 40);
-    record["complete"] = json!(false);
-    record["interrupted"] = json!(true);
-    record["points_done"] = json!(17);
-    std::fs::write(whole.join("run.json"), record.to_string()).expect("writes");
-    let rendered = draw(&[whole], dir);
-    assert!(rendered.html.contains("partial: 17 of 40 points, interrupted"));
-    assert!(rendered.html.contains("the last line of points.csv is cut off and was dropped"));
-    assert_sound(&rendered);
-}
-
-#[test]
-fn markup_in_files_stays_text() {
-    let dir = fresh();
-    let evil = "<img src=x onerror=alert(1)>\"'&</title><b>";
-    let row = format!(
-        "0,\"{e}\",\"{e}\",\"{e}\",2,1,1,1,10,1,1,5,100,10,3,55,50,60,70,80,1,1,1,90,40,\"{e}\",\"{e}\",\"{e}\",,,,\"{e}\"",
-        e = evil.replace('"', "\"\"")
-    );
-    let csv = format!("{RUN}\n{row}\n");
-    let phases = format!(
-        "point,phase,latency_p50_ns,latency_p99_ns,verbs,round_trips,doorbells\n0,\"{}\u{1b}[0m\",5,6,1,1,1\n",
-        evil.replace('"', "\"\"")
-    );
-    let aborts = format!("point,class,reason,count\n0,conflict,\"{}\",1\n", evil.replace('"', "\"\""));
-    let mut record = sample::record("run", SIM, 1);
-    for field in ["title", "question", "command", "commit", "version", "fabric"] {
-        record[field] = json!(evil);
-    }
-    record["notes"] = json!([evil]);
-    record["profile"]["name"] = json!(evil);
-    let files = [("points.csv", csv.as_str()), ("phases.csv", &phases), ("aborts.csv", &aborts)];
-    let made = sample::write_dir(dir.path(), "evil", &record, &files);
-    let rendered = draw(&[made], dir);
-    assert!(!rendered.html.contains("<img"), "markup got through");
-    assert!(!rendered.html.contains("<b>\""), "markup got through");
-    assert_eq!(rendered.html.matches("</title>").count(), 1);
-    assert!(!rendered.html.contains('\u{1b}'));
-    for id in &rendered.report.figures {
-        let svg =
-            std::fs::read_to_string(rendered.dir.path().join(format!("out/figures/{id}.svg"))).expect("svg");
-        assert!(!svg.contains("<img") && !svg.contains("<b>"), "{id}");
-    }
-}
-
-#[test]
-fn extreme_and_missing_numbers_do_not_break_a_figure() {
-    let dir = fresh();
-    let mut csv = format!("{CHARACTERIZE}\n");
-    for (i, value) in
-        ["1e308", "-1e308", "1e-300", "0", "NaN", "inf", "-inf", "", "5e-324"].iter().enumerate()
-    {
-        let benches =
-            [("latency", "read"), ("payload", "rpc"), ("threads", "read"), ("ladder-read", "one-sided")];
-        for (j, (bench, verb)) in benches.into_iter().enumerate() {
-            csv += &format!(
-                "{},{bench},{verb},18446744073709551615,{i},,,,,,base,0,{value},{value},{value},{value},{value},{value},{value},\n",
-                4 * i + j
-            );
-        }
-    }
-    let characterized =
-        sample::write_dir(dir.path(), "c", &sample::record("characterize", SIM, 36), &[("points.csv", &csv)]);
-    let cells = ",".repeat(RUN.matches(',').count());
-    let odd = "0,smallbank,occ,a,0,0,0,0,0,0,0,1e308,1e308,1e308,,1e-308,,-1,0,,1e308,-5";
-    let run = format!("{RUN}\n{odd}{}\n1{cells}\n", &cells[odd.matches(',').count()..]);
-    let run = sample::write_dir(dir.path(), "r", &sample::record("run", SIM, 2), &[("points.csv", &run)]);
-    let tune = "point,plan,origin,predicted_per_s,predicted_mean_ns,bottleneck,got_per_s,got_mean_ns\n0,,,0,0,,0,0\n1,a,b,1e308,1e308,c,1e-308,1e308\n2,b,c,-1,,,1e308,\n";
-    let tune = sample::write_dir(dir.path(), "t", &sample::record("tune", SIM, 3), &[("points.csv", tune)]);
-    let rendered = draw(&[characterized, run, tune], dir);
-    assert!(rendered.report.problems.is_empty(), "{:?}", rendered.report.problems);
-    assert!(rendered.html.contains("values that are not finite"));
-    assert_sound(&rendered);
-}
-
-#[test]
-fn missing_files_and_columns_are_notes() {
-    let dir = fresh();
-    let bare = sample::write_dir(dir.path(), "bare", &sample::record("run", SIM, 1), &[]);
-    let narrow = "point,plan,committed_per_s\n0,drtm-h,5e5\n";
-    let narrow =
-        sample::write_dir(dir.path(), "narrow", &sample::record("run", SIM, 1), &[("points.csv", narrow)]);
-    let empty =
-        sample::write_dir(dir.path(), "empty", &sample::record("tune", SIM, 0), &[("points.csv", "")]);
-    let odd = sample::write_dir(
-        dir.path(),
-        "odd",
-        &sample::record("séance", SIM, 0),
-        &[("points.csv", "a,b\n1,2\n")],
-    );
-    let rendered = draw(&[bare, narrow, empty, odd], dir);
-    for note in [
-        "points.csv is missing",
-        "points.csv lacks workload",
-        "points.csv is empty",
-        "cannot draw",
-        "phases.csv is missing",
-    ] {
-        assert!(rendered.html.contains(note), "no note says {note:?}");
-    }
-    assert_eq!(rendered.report.figures, ["plans"]);
-    assert_sound(&rendered);
-}
-
-#[test]
-fn a_bad_side_table_costs_only_its_figure() {
-    let dir = fresh();
-    let made = sample::run(dir.path(), "drtm-h", SIM);
-    std::fs::write(made.join("phases.csv"), "point,phase,latency_p50_ns\n0,lock\n").expect("writes");
-    let rendered = draw(&[made], dir);
-    assert!(rendered.report.figures.contains(&"aborts".to_owned()));
-    assert!(!rendered.report.figures.contains(&"phases".to_owned()));
-    assert!(rendered.html.contains("phases.csv:2:3: 2 cells where the header has 3"));
-    assert_sound(&rendered);
-}
-
-#[test]
-fn one_bad_directory_among_good_ones_is_named_on_the_page() {
-    let dir = fresh();
-    let good = sample::run(dir.path(), "drtm-h", SIM);
-    let bad = sample::run(dir.path(), "two-sided", SIM);
-    std::fs::write(bad.join("points.csv"), format!("{RUN}\n0,smallbank\n")).expect("writes");
-    let rendered = draw(&[good, bad, dir.path().join("nowhere")], dir);
-    assert_eq!(rendered.report.problems.len(), 2);
-    assert!(rendered.html.contains("points.csv:2:3: 2 cells where the header has 32"));
-    assert!(rendered.html.contains("nowhere"));
-    assert!(rendered.report.notes[0].starts_with("left out: "), "{:?}", rendered.report.notes);
-}
-
-fn only_problem(dirs: &[PathBuf], out: &Path) -> LoadError {
-    match render(dirs, out, &Options::default()) {
-        Err(ReportError::NothingLoaded(mut problems)) => problems.pop().expect("a problem"),
-        other => panic!("{other:?}"),
-    }
-}
-
-#[test]
-fn errors_are_typed_and_name_the_place() {
-    let dir = fresh();
-    let out = dir.path().join("report.html");
-    let at = |name: &str| vec![dir.path().join(name)];
-    assert!(matches!(render(&[], &out, &Options::default()), Err(ReportError::NoInput)));
-    assert!(matches!(only_problem(&at("nowhere"), &out), LoadError::Unreadable { .. }));
-    std::fs::create_dir(dir.path().join("hollow")).expect("a directory");
-    assert!(matches!(only_problem(&at("hollow"), &out), LoadError::NoResults { .. }));
-    std::fs::write(dir.path().join("hollow/points.csv"), "point\n").expect("writes");
-    assert!(matches!(only_problem(&at("hollow"), &out), LoadError::NoRecord { .. }));
-    std::fs::write(dir.path().join("hollow/run.json"), "{\n \"kind\": \"run\",\n \"prov").expect("writes");
-    let cut = only_problem(&at("hollow"), &out);
-    assert!(cut.to_string().contains("run.json:3:"), "{cut}");
-    assert!(cut.to_string().contains("run.json:3:6: EOF") && !cut.to_string().contains(" line "), "{cut}");
-    let future = json!({"schema": 2, "kind": "run", "provenance": "measured"});
-    std::fs::write(dir.path().join("hollow/run.json"), future.to_string()).expect("writes");
-    assert!(matches!(only_problem(&at("hollow"), &out), LoadError::Schema { found: 2, .. }));
-    assert!(!out.exists(), "a page was begun for nothing");
-    let good = sample::run(dir.path(), "drtm-h", SIM);
-    std::fs::write(dir.path().join("file"), "").expect("writes");
-    let beyond = dir.path().join("file").join("report.html");
-    assert!(matches!(render(&[good], &beyond, &Options::default()), Err(ReportError::Unwritable { .. })));
 }
 
 #[test]
@@ -382,11 +365,39 @@ fn a_sweep_of_regret_is_drawn_with_its_signs_and_what_has_no_winner() {
     assert_sound(&rendered);
     let part = figure(&rendered.html, "regret-regret");
     assert!(part.contains("Over 40 combinations"), "{part}");
-    assert!(part.contains("7.8\u{a0}% in the worst"), "{part}");
+    assert!(part.contains("7.8\u{a0}% in the worst (standard error 0.1\u{a0}%)"), "{part}");
     assert!(part.contains("1 race more ended without a winner"), "{part}");
     let data = rendered.dir.path().join("out/figures/regret-regret.csv");
     let data = std::fs::read_to_string(data).expect("the data behind it");
     assert!(data.contains("sim:drawn-39") && data.contains("-0.01"), "{data}");
+}
+
+/// Of rates that are known less well than others the note tells how many and which, and not the worst as if it were all.
+#[test]
+fn a_note_says_how_well_rates_are_known_and_which_the_least() {
+    let rates = |widths: &[f64]| {
+        let dir = fresh();
+        let mut csv =
+            "point,bench,verb,payload_bytes,threads,ops,rate_per_s,rate_ci_relative,converged\n".to_owned();
+        for (point, width) in widths.iter().enumerate() {
+            let (verb, converged) = (["read", "rpc"][point % 2], if *width > 0.05 { "no" } else { "yes" });
+            csv += &format!("{point},payload,{verb},{},1,9,5e6,{width},{converged}\n", 64 << point);
+        }
+        let record = sample::record("characterize", SIM, widths.len());
+        let made = sample::write_dir(dir.path(), "c", &record, &[("points.csv", &csv)]);
+        draw(&[made], dir).report.notes.into_iter().find(|note| note.contains("known within"))
+    };
+    assert_eq!(
+        rates(&[0.01, 0.02, 0.9374, 0.005, 0.01]).as_deref(),
+        Some(
+            "c: rates are known within ± 1.00 % in the median and ± 93.74 % at worst, point 2: verb read, payload bytes 256 \
+             (95 % confidence, batch means); 1 of 5 did not become as precise as asked for"
+        )
+    );
+    assert_eq!(
+        rates(&[0.01]).as_deref(),
+        Some("c: the rate is known within ± 1.00 % (95 % confidence, batch means)")
+    );
 }
 
 #[test]
@@ -466,4 +477,92 @@ fn protocols_are_compared_plan_by_plan_and_the_best_pure_one_with_the_best_mixed
     assert!(mixed.contains("2.4\u{a0}M") && mixed.contains("+20"), "{mixed}");
     // A grid with an axis of numbers is not a comparison of protocols.
     assert!(!out.join("figures/comparison-skew.svg").exists());
+}
+
+/// Transactions of an experiment ran as well as those of a run, and their verdicts are counted by points.
+#[test]
+fn an_experiment_ran_transactions_and_its_verdicts_are_of_points() {
+    let dir = fresh();
+    let made = sample::experiment(dir.path(), "experiment-skew");
+    let rendered = draw(std::slice::from_ref(&made), dir);
+    let head = rendered.html.split("<nav").next().expect("a head");
+    assert!(!head.contains("No transactions were run"), "{head}");
+    assert!(head.contains("serializable: ok in 15 points") && head.contains("hold in 15 points"), "{head}");
+    // Requests are no transactions.
+    let made = sample::characterize(rendered.dir.path(), "characterize", SIM);
+    assert!(draw(&[made], fresh()).html.contains("No transactions were run"));
+}
+
+/// What the model says and nobody ran is neither measured nor simulated, and its cells are whole.
+#[test]
+fn forecasts_have_a_badge_of_their_own() {
+    for (verify, badge) in [(false, "forecast"), (true, "simulated")] {
+        let dir = fresh();
+        let made = sample::tune(dir.path(), "tune", 64, verify);
+        let rendered = draw(&[made], dir);
+        assert_sound(&rendered);
+        let part = figure(&rendered.html, "tuner-sim-cx4-edr").replace('\u{a0}', " ");
+        for chip in ["measured", "simulated", "forecast"] {
+            assert_eq!(part.contains(&format!("chip {chip}")), chip == badge, "{chip}: {part}");
+            assert_eq!(part.contains(&format!("\n{chip}\n")), chip == badge, "{chip}: {part}");
+        }
+        assert!(part.contains("profile cx4-edr (5a5a5a5a5a;"), "{part}");
+        let cut: Vec<&str> =
+            part.lines().filter(|line| line.starts_with("(−") && line.ends_with('…')).collect();
+        assert!(cut.is_empty(), "{cut:?}");
+    }
+    // The mark of the choice is not what a long name loses.
+    let dir = fresh();
+    let made = sample::tune(dir.path(), "tune", 2, false);
+    let name = "one-sided, fetch all at once, every other phase one request after the other";
+    let csv = format!(
+        "point,plan,origin,description,steps,predicted_per_s\n0,tuned,candidate,\"{name}\",one-sided,2e6\n1,b,candidate,b,b,1e6\n"
+    );
+    std::fs::write(made.join("points.csv"), csv).expect("writes");
+    let rendered = draw(&[made], dir);
+    assert!(figure(&rendered.html, "tuner-sim-cx4-edr").contains("1. chosen: one-sided"));
+}
+
+/// A grid of four plans by three skews by coroutines by two seeds.
+fn seeded(root: &Path) -> PathBuf {
+    let mut csv = format!("{RUN},axis_plan,axis_set.zipf_theta,axis_coroutines,axis_seed\n");
+    let mut point = 0;
+    for (i, plan) in ["drtm-r", "drtm-h", "two-sided", "farm"].iter().enumerate() {
+        for skew in ["0.5", "0.9", "0.99"] {
+            for coroutines in [1, 2, 4, 8] {
+                for seed in [1, 2] {
+                    let rate = 1e6 * (i + coroutines) as f64 + 2e5 * f64::from(seed);
+                    csv += &format!(
+                        "{point},ycsb,occ,{plan},3,1,{coroutines},3,20,1,0,100,{rate},1,0,,9000,,9900,,7,4,5,,,serializable,pass,0,,,,,{plan},{skew},{coroutines},{seed}\n"
+                    );
+                    point += 1;
+                }
+            }
+        }
+    }
+    sample::write_dir(root, "grid", &sample::record("experiment", SIM, point), &[("points.csv", &csv)])
+}
+
+#[test]
+fn seeds_of_a_grid_are_told_and_are_repeats_and_no_curve_is_dropped() {
+    let dir = fresh();
+    let made = seeded(dir.path());
+    let rendered = draw(&[made], dir);
+    assert_sound(&rendered);
+    assert_eq!(rendered.html.matches("seeds 1, 2").count(), 2, "under the figure and in the list of runs");
+    assert!(!rendered.html.contains("seed 42 ·"));
+    let part = figure(&rendered.html, "experiment-grid").replace('\u{a0}', " ");
+    let (drawing, caption) = (part.split("</svg>").next().expect("a drawing"), &part);
+    assert!(
+        caption.contains("each point is the median of 2 seeds") && !caption.contains("are drawn"),
+        "{caption}"
+    );
+    // The median of 1.2 and 1.4 M/s.
+    assert!(caption.contains("drtm-r, zipf_theta 0.5 goes from 1.3 M/s"), "{caption}");
+    for skew in ["0.5", "0.9", "0.99"] {
+        assert!(drawing.contains(&format!("\nCommitted per second, zipf_theta {skew}\n")), "{skew}");
+    }
+    for plan in ["drtm-r", "drtm-h", "two-sided", "farm"] {
+        assert_eq!(drawing.matches(&format!("\n{plan}\n")).count(), 6, "{plan}");
+    }
 }

@@ -1,5 +1,6 @@
 //! Shards of one experiment become one set of results, or are refused.
 
+use primitives::measure::{ABORTS, Columns, PHASES};
 use reports::{Options, Report, ReportError, render};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -11,6 +12,7 @@ use sample::{RUN, SIM};
 fn shard(root: &Path, index: usize, of: usize, change: impl Fn(&mut Value)) -> PathBuf {
     let mut record = sample::record("experiment", SIM, 8);
     record["shard"] = json!(format!("{index}/{of}"));
+    record["command"] = json!(format!("doorbell experiment scale.yaml --shard {index}/{of}"));
     record["question"] = json!("Does it scale?");
     record["spec"] = json!({"grid": [1, 2, 3, 4, 5, 6, 7, 8]});
     change(&mut record);
@@ -25,7 +27,10 @@ fn shard(root: &Path, index: usize, of: usize, change: impl Fn(&mut Value)) -> P
         };
         csv += &format!("{},{}\n", columns.iter().map(cell).collect::<Vec<_>>().join(","), point + 1);
     }
-    sample::write_dir(root, &format!("scale-{index}-of-{of}"), &record, &[("points.csv", &csv)])
+    let header = |columns: Columns| columns.iter().map(|c| c.0).collect::<Vec<_>>().join(",") + "\n";
+    let (phases, aborts) = (header(PHASES), header(ABORTS));
+    let files = [("points.csv", csv.as_str()), ("phases.csv", &phases), ("aborts.csv", &aborts)];
+    sample::write_dir(root, &format!("scale-{index}-of-{of}"), &record, &files)
 }
 
 fn draw(dirs: &[PathBuf], root: &Path, mixed: bool) -> Result<Report, ReportError> {
@@ -50,6 +55,12 @@ fn shards_are_joined_in_point_order() {
     let notes = report.notes.join("\n");
     assert!(notes.contains("joined from shards 2/3 (scale-2-of-3), 3/3"), "{notes}");
     assert!(!notes.contains("missing") && !notes.contains("partial"), "{notes}");
+    // It takes all of them to make it again.
+    let page = std::fs::read_to_string(&report.page).unwrap();
+    let again = page.split("How to make it again</h2>").nth(1).unwrap();
+    for index in 1..=3 {
+        assert!(again.contains(&format!("scale.yaml --shard {index}/3\n")), "{again}");
+    }
 }
 
 #[test]
@@ -64,10 +75,13 @@ fn missing_points_are_named_with_the_shard_that_measures_them() {
 }
 
 #[test]
-fn a_shard_given_twice_counts_once() {
+fn points_of_several_shards_count_once() {
     let temp = tempfile::tempdir().unwrap();
-    let one = shard(temp.path(), 1, 2, |_| ());
-    let report = draw(&[one.clone(), shard(temp.path(), 2, 2, |_| ()), one], temp.path(), false).unwrap();
+    let again = shard(temp.path(), 1, 2, |r| r["started_unix_s"] = json!(7));
+    std::fs::rename(&again, temp.path().join("again")).unwrap();
+    let dirs = [1, 2].map(|index| shard(temp.path(), index, 2, |_| ()));
+    let [first, second] = dirs;
+    let report = draw(&[first, second, temp.path().join("again")], temp.path(), false).unwrap();
     assert_eq!(rates(temp.path()).len(), 8);
     assert!(report.notes.iter().any(|n| n.contains("in several shards, the first kept: 0, 2, 4, 6")));
 }

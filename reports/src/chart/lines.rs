@@ -41,11 +41,18 @@ pub struct Lines {
 }
 
 const LABEL: f64 = 11.5;
+/// Room for a curve's name.
+const NAME: f64 = 110.0;
+
+/// Whether a curve's name fits beside it whole.
+pub fn name_fits(text: &str) -> bool {
+    width_of(text, LABEL) <= NAME
+}
 
 impl Lines {
     /// Draws axes, grid, curves and their names.
     pub fn draw(&self, canvas: &mut dyn Canvas, area: Area) {
-        let names = self.series.iter().map(|s| width_of(&s.name, LABEL)).fold(0.0, f64::max).min(110.0);
+        let names = self.series.iter().map(|s| width_of(&s.name, LABEL)).fold(0.0, f64::max).min(NAME);
         let plot =
             Area { x0: area.x0 + 52.0, y0: area.y0 + 22.0, x1: area.x1 - names - 12.0, y1: area.y1 - 38.0 };
         let all = || self.series.iter().flat_map(|s| s.points.iter().copied());
@@ -113,7 +120,7 @@ impl Lines {
             if (place - end.1).abs() > 7.0 || plot.x1 - end.0 > 16.0 {
                 canvas.line(&[(end.0 + 4.0, end.1), (plot.x1 + 4.0, place)], Ink::Axis, 0.7);
             }
-            let name = fit(&series.name, LABEL, 110.0);
+            let name = fit(&series.name, LABEL, NAME);
             canvas.text(plot.x1 + 7.0, place, &name, Type::new(LABEL, series.ink));
         }
         let curves: Vec<Vec<(f64, f64)>> =
@@ -131,7 +138,7 @@ fn name_early(
 ) {
     let mut taken: Vec<Area> = Vec::new();
     for (end, series) in ends {
-        let name = fit(&series.name, LABEL, 110.0);
+        let name = fit(&series.name, LABEL, NAME);
         let width = width_of(&name, LABEL);
         let place = |offset: &f64| {
             let (x, y) = (end.0 + 4.0, end.1 + offset);

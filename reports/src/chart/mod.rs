@@ -1,6 +1,6 @@
 //! Figures as plain descriptions, and how they are drawn.
 //!
-//! A [`Figure`] is a grid of [`Panel`]s; a panel is a title, perhaps a chip that says measured or simulated, and
+//! A [`Figure`] is a grid of [`Panel`]s; a panel is a title, perhaps a chip that says measured, simulated or forecast, and
 //! one of four bodies. Nothing here knows what a verb or a plan is, and only [`canvas`] knows plotters.
 
 pub mod bars;
@@ -121,6 +121,7 @@ impl Panel {
             let ink = match provenance {
                 Provenance::Measured => Ink::Measured,
                 Provenance::Simulated => Ink::Simulated,
+                Provenance::Forecast => Ink::Forecast,
             };
             let name = provenance.name();
             let (x0, x1) = (x + 0.5, x + canvas::width_of(name, 10.5) + 12.5);

@@ -63,7 +63,7 @@ pub struct Rows {
 
 const ROW: f64 = 24.0;
 const BAR: f64 = 13.0;
-const NAME_MAX: f64 = 230.0;
+const NAME_MAX: f64 = 250.0;
 const GAP: f64 = 22.0;
 const VALUE: f64 = 11.5;
 

@@ -2,8 +2,10 @@
 
 use polars::prelude::*;
 
+use super::asked::{Asked, asked};
 use super::primitives::sentence;
-use super::{Drawn, Section, provenance_of, spelled};
+use super::transactions::{Setting, named};
+use super::{Drawn, Section, provenance_of};
 use crate::chart::rows::{Cell, Column, Row, Rows};
 use crate::chart::scale::Kind;
 use crate::chart::{Body, Figure, Panel};
@@ -11,53 +13,97 @@ use crate::frame::{Framed, distinct, floats, stack, tagged, words};
 use crate::human;
 use crate::ink::{self, Ink};
 use crate::load::Results;
-use crate::load::record::Provenance;
 
-/// Bars under the same heading share an axis.
-#[derive(Clone, PartialEq)]
-struct Group {
-    title: String,
-    fabric: String,
-    provenance: Provenance,
-}
+/// Columns that make a [`Setting`].
+const SETTING: [&str; 5] = ["workload", "protocol", "nodes", "threads", "replicas"];
 
-/// One stacked bar: a point of a run.
+/// One stacked bar: a plan. Bars of one setting share an axis.
 struct Bar {
-    group: Group,
+    setting: Setting,
     plan: String,
+    variant: String,
     ink: Ink,
     rate: f64,
     parts: Vec<(String, f64)>,
+    /// Points behind it, whose mean it is.
+    runs: usize,
 }
 
-/// Median latency of each phase, per plan.
+impl Bar {
+    /// What the parts add up to.
+    fn total(&self) -> f64 {
+        self.parts.iter().map(|part| part.1).sum()
+    }
+
+    fn label(&self) -> String {
+        let repeats = if self.runs > 1 { format!("mean of {}", self.runs) } else { String::new() };
+        named(&self.plan, &[&self.variant, &repeats])
+    }
+
+    /// One bar for all points of one plan in one setting: means, because those still add up.
+    fn mean(same: &[Bar]) -> Bar {
+        let n = same.len() as f64;
+        let parts = || same.iter().flat_map(|bar| &bar.parts);
+        let sum = |name: &String| parts().filter(|part| part.0 == *name).map(|part| part.1).sum::<f64>();
+        let names = distinct(parts().map(|part| part.0.clone()));
+        Bar {
+            setting: same[0].setting.clone(),
+            plan: same[0].plan.clone(),
+            variant: same[0].variant.clone(),
+            ink: same[0].ink,
+            rate: same.iter().map(|bar| bar.rate).sum::<f64>() / n,
+            parts: names.into_iter().map(|name| (name.clone(), sum(&name) / n)).collect(),
+            runs: same.len(),
+        }
+    }
+}
+
+/// A sentence about each of the fastest bars, which `clause` makes of the bar and its largest part, beginning with where and which
+/// plan.
+fn sentences(bars: &[Bar], clause: impl Fn(f64, &(String, f64)) -> String) -> Vec<String> {
+    let settings: Vec<&Setting> = bars.iter().map(|bar| &bar.setting).collect();
+    let one = |bar: &Bar| {
+        let largest = bar.parts.iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
+        let (total, place) = (bar.total(), bar.setting.place(&settings));
+        (total > 0.0)
+            .then(|| format!("on {place} {} {}", named(&bar.plan, &[&bar.variant]), clause(total, largest)))
+    };
+    bars.iter().filter_map(one).take(3).collect()
+}
+
+/// What the bars of [`phases`] are.
+const PHASE_TIME: &str = " A bar is the mean time in each phase per committed transaction, estimated from the attempts that were timed: a phase counts as often as it runs, in attempts that abort too. What lies between phases, computing and waiting to try again, is not in it.";
+
+/// Mean time in each phase per committed transaction, per plan.
 pub fn phases(results: &[&Results]) -> Framed<Option<Drawn>> {
-    let columns = ["point", "phase", "latency_p50_ns", "latency_p99_ns", "verbs", "round_trips", "doorbells"];
+    let columns = [
+        "point",
+        "phase",
+        "latency_p50_ns",
+        "latency_p99_ns",
+        "verbs",
+        "round_trips",
+        "doorbells",
+        "ns_per_committed",
+    ];
     stacked(
         results,
         |r| &r.phases,
         "phase",
-        "latency_p50_ns",
+        "ns_per_committed",
         &columns,
         |drawing| {
-            let largest = |bar: &Bar| {
-                let total: f64 = bar.parts.iter().map(|p| p.1).sum();
-                let (name, size) = bar.parts.iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
-                (total > 0.0).then(|| {
-                    let share = human::percent(size / total);
-                    format!("on {} {} spends {share} of its phase time in {name}", bar.group.fabric, bar.plan)
-                })
-            };
-            let clauses: Vec<String> = drawing.iter().filter_map(largest).take(3).collect();
+            let clauses = sentences(drawing, |total, (name, size)| {
+                format!("spends {} of its phase time in {name}", human::percent(size / total))
+            });
             Drawn {
                 id: "phases".to_owned(),
                 section: Section::Transactions,
                 title: "Where a transaction's time goes".to_owned(),
-                caption: sentence(&clauses, "No phase took any time.")
-                    + " Medians of phases are laid end to end; their sum is near, but not equal to, the median of a transaction.",
+                caption: sentence(&clauses, "No phase took any time.") + PHASE_TIME,
                 provenance: Vec::new(),
                 frame: DataFrame::empty(),
-                figure: figure(drawing, "median latency by phase", human::nanos),
+                figure: figure(drawing, "mean time in phases per committed transaction", human::nanos),
             }
         },
     )
@@ -73,20 +119,10 @@ pub fn aborts(results: &[&Results]) -> Framed<Option<Drawn>> {
         "share",
         &columns,
         |drawing| {
-            let clause = |bar: &Bar| {
-                let total: f64 = bar.parts.iter().map(|p| p.1).sum();
-                let (reason, size) = bar.parts.iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
-                (total > 0.0).then(|| {
-                    format!(
-                        "on {} {} aborts {} of its attempts, {} of them by {reason}",
-                        bar.group.fabric,
-                        bar.plan,
-                        human::percent(total),
-                        human::percent(size / total)
-                    )
-                })
-            };
-            let clauses: Vec<String> = drawing.iter().filter_map(clause).take(3).collect();
+            let clauses = sentences(drawing, |total, (reason, size)| {
+                let (all, most) = (human::percent(total), human::percent(size / total));
+                format!("aborts {all} of its attempts, {most} of them by {reason}")
+            });
             Drawn {
                 id: "aborts".to_owned(),
                 section: Section::Transactions,
@@ -110,34 +146,46 @@ fn stacked(
     draw: impl FnOnce(&[Bar]) -> Drawn,
 ) -> Framed<Option<Drawn>> {
     let (mut frames, mut bars, mut sources) = (Vec::new(), Vec::new(), Vec::new());
-    let of_point =
-        ["point", "workload", "protocol", "plan", "committed", "aborted", "rolled_back", "committed_per_s"]
-            .map(col);
-    for results in results {
-        let rolled_back = col("rolled_back").fill_null(lit(0));
-        let attempts = (col("committed") + col("aborted") + rolled_back).cast(DataType::Float64);
-        let mut joined = side(results).clone().lazy().join(
-            results.points.clone().lazy().select(of_point.clone()),
-            [col("point")],
-            [col("point")],
-            JoinArgs::new(JoinType::Inner),
-        );
+    let counts = ["committed", "aborted", "rolled_back", "committed_per_s"];
+    let of_point: Vec<Expr> =
+        ["point", "plan"].iter().chain(&SETTING).chain(&counts).map(|c| col(*c)).collect();
+    for (results, asked) in results.iter().zip(asked(results)?) {
+        let mut side = side(results).clone().lazy();
+        let mut how = JoinType::Inner;
         if value == "share" {
-            // What the application rolls back is no conflict; it stands beside the plans.
-            let conflict = col("class").is_null().or(col("class").neq(lit("application")));
-            joined = joined
-                .filter(conflict)
-                .with_column((col("count").cast(DataType::Float64) / attempts).alias("share"));
+            // What the application rolls back is no conflict; it stands beside the plans. A point without conflicts has no row.
+            side = side.filter(col("class").is_null().or(col("class").neq(lit("application"))));
+            how = JoinType::Left;
+        }
+        let of_points = results.points.clone().lazy().select(of_point.clone());
+        let mut joined = of_points.join(side, [col("point")], [col("point")], JoinArgs::new(how));
+        if value == "share" {
+            let rolled_back = col("rolled_back").fill_null(lit(0));
+            let attempts = (col("committed") + col("aborted") + rolled_back).cast(DataType::Float64);
+            joined = joined.with_column((col("count").cast(DataType::Float64) / attempts).alias("share"));
         }
         let joined = joined.collect()?;
-        if joined.height() == 0 {
+        let of_run = bars_of(results, &asked, &joined, part, value)?;
+        let says = of_run.iter().any(|bar| !bar.parts.is_empty());
+        bars.extend(of_run);
+        if !says {
             continue;
         }
-        bars.extend(bars_of(results, &joined, part, value)?);
         let wanted: Vec<&str> = ["workload", "protocol", "plan"].iter().chain(columns).copied().collect();
-        frames.push(tagged(results, joined.lazy(), &wanted));
+        frames.push(tagged(results, joined.lazy().filter(col(part).is_not_null()), &wanted));
         sources.push(*results);
     }
+    let mut plans: Vec<Vec<Bar>> = Vec::new();
+    for bar in bars {
+        let key = |bar: &Bar| (bar.setting.clone(), bar.plan.clone(), bar.variant.clone());
+        let same = |of: &&mut Vec<Bar>| key(&of[0]) == key(&bar);
+        match plans.iter_mut().find(same) {
+            Some(of_plan) => of_plan.push(bar),
+            None => plans.push(vec![bar]),
+        }
+    }
+    let mut bars: Vec<Bar> = plans.iter().map(|of_plan| Bar::mean(of_plan)).collect();
+    bars.retain(|bar| !bar.parts.is_empty());
     if bars.is_empty() {
         return Ok(None);
     }
@@ -146,37 +194,42 @@ fn stacked(
     Ok(Some(Drawn { provenance: provenance_of(sources), frame: stack(frames)?, ..draw(&bars) }))
 }
 
-fn bars_of(results: &Results, joined: &DataFrame, part: &str, value: &str) -> Framed<Vec<Bar>> {
-    let points = words(joined, "point")?;
-    let [workload, protocol, plan, parts] = [
-        words(joined, "workload")?,
-        words(joined, "protocol")?,
-        words(joined, "plan")?,
-        words(joined, part)?,
-    ];
+fn bars_of(
+    results: &Results,
+    asked: &Asked,
+    joined: &DataFrame,
+    part: &str,
+    value: &str,
+) -> Framed<Vec<Bar>> {
+    let [points, plan, parts] = ["point", "plan", part].map(|column| words(joined, column));
+    let (points, plan, parts) = (points?, plan?, parts?);
+    let settings = SETTING.iter().map(|column| words(joined, column)).collect::<Framed<Vec<_>>>()?;
     let values = floats(joined, value)?;
-    let rates = floats(joined, "committed_per_s")?;
+    let (rates, aborted) = (floats(joined, "committed_per_s")?, floats(joined, "aborted")?);
     let bar = |point: String| {
         let rows: Vec<usize> = (0..points.len()).filter(|i| points[*i] == point).collect();
         let first = *rows.first()?;
+        let part =
+            |i: usize| Some((parts[i].clone(), values[i].filter(|v: &f64| v.is_finite() && *v >= 0.0)?));
+        let parts: Vec<(String, f64)> = rows.into_iter().filter_map(part).collect();
+        // Nothing happened, or an older file does not say.
+        let none = value == "share" && aborted[first] == Some(0.0);
+        if parts.is_empty() && !none {
+            return None;
+        }
         Some(Bar {
-            group: Group {
-                title: format!(
-                    "{} · {} · {}",
-                    spelled(&workload[first]),
-                    spelled(&protocol[first]),
-                    results.record.fabric
-                ),
-                fabric: results.record.fabric.clone(),
-                provenance: results.record.provenance,
-            },
+            setting: Setting::new(
+                results.record.provenance,
+                &results.record.fabric,
+                std::array::from_fn(|column| settings[column][first].as_str()),
+                &asked.setting,
+            ),
+            runs: 1,
             ink: results.record.ink().unwrap_or_else(|| ink::for_name(&plan[first])),
-            plan: crate::plan::short(&plan[first]),
+            plan: plan[first].clone(),
+            variant: asked.variant.clone(),
             rate: rates[first].unwrap_or(0.0),
-            parts: rows
-                .into_iter()
-                .filter_map(|i| Some((parts[i].clone(), values[i].filter(|v| v.is_finite() && *v >= 0.0)?)))
-                .collect(),
+            parts,
         })
     };
     Ok(distinct(points.clone()).into_iter().filter_map(bar).collect())
@@ -189,19 +242,18 @@ fn figure(bars: &[Bar], title: &str, read: fn(f64) -> String) -> Figure {
         let index = parts.iter().position(|p| p == part).unwrap_or(0);
         Ink::Stack(index.min(6) as u8)
     };
-    let panel = |group: Group| {
-        let of_group: Vec<&Bar> = bars.iter().filter(|b| b.group == group).collect();
+    let panel = |setting: Setting| {
+        let of_group: Vec<&Bar> = bars.iter().filter(|b| b.setting == setting).collect();
         // In the same order above every panel.
         let has = |part: &&String| of_group.iter().any(|b| b.parts.iter().any(|p| p.0 == **part));
         let here: Vec<&String> = parts.iter().filter(has).collect();
         let row = |bar: &&Bar| {
-            let total: f64 = bar.parts.iter().map(|p| p.1).sum();
             let cells = bar.parts.iter().map(|(part, size)| (*size, ink_of(part), read(*size))).collect();
-            Row { name: bar.plan.clone(), ink: bar.ink, cells: vec![Cell::Stack(cells, read(total))] }
+            Row { name: bar.label(), ink: bar.ink, cells: vec![Cell::Stack(cells, read(bar.total()))] }
         };
         Panel {
-            title: group.title.clone(),
-            chip: Some(group.provenance),
+            title: setting.title(),
+            chip: Some(setting.provenance),
             body: Body::Rows(Rows {
                 columns: vec![Column { title: title.to_owned(), weight: 1.0, kind: Kind::Linear }],
                 rows: of_group.iter().map(row).collect(),
@@ -209,6 +261,6 @@ fn figure(bars: &[Bar], title: &str, read: fn(f64) -> String) -> Figure {
             }),
         }
     };
-    let groups = distinct(bars.iter().map(|b| b.group.clone()));
-    Figure { columns: 1, panels: groups.into_iter().map(panel).collect() }
+    let settings = distinct(bars.iter().map(|b| b.setting.clone()));
+    Figure { columns: 1, panels: settings.into_iter().map(panel).collect() }
 }

@@ -2,14 +2,16 @@
 //! grid's own axes.
 //!
 //! In that case the numeric axis with most values becomes the horizontal one; what is left of the grid (plan, protocol and the
-//! other axes) names the curves. A grid without a numeric axis becomes a table.
+//! other axes) names the curves. Where they are too many for one panel, or their names too long, the first of these axes names
+//! curves and the others panels. Points that differ in their seed alone are repeats, and count by their median. A grid without
+//! a numeric axis becomes a table.
 
 use polars::prelude::*;
 
 use super::primitives::sentence;
 use super::studies::latency;
 use super::{Drawn, Section, provenance_of, slug};
-use crate::chart::lines::{Axis, Lines, Series};
+use crate::chart::lines::{self, Axis, Lines, Series};
 use crate::chart::rows::{Cell, Column, Row, Rows};
 use crate::chart::scale::Kind;
 use crate::chart::{Body, Figure, Panel};
@@ -21,7 +23,10 @@ use crate::load::record::Provenance;
 
 /// Curves drawn in one panel; more than this cannot be told apart.
 pub(super) const CURVES: usize = 8;
+/// Places drawn, each with a panel for rates and one for latencies.
+const PLACES: usize = 8;
 const ROWS: usize = 40;
+const SEED: &str = "axis_seed";
 const MEASURES: [&str; 6] = [
     "committed_per_s",
     "aborted_per_s",
@@ -41,12 +46,47 @@ pub fn draw(results: &[&Results]) -> Framed<Vec<Drawn>> {
 }
 
 /// One point of a grid.
+#[derive(Clone)]
 struct Point {
     x: Option<f64>,
-    name: String,
+    /// What tells it from others but `x`: the first axis, then the rest.
+    parts: Vec<String>,
     rate: f64,
     p50: Option<f64>,
     p99: Option<f64>,
+}
+
+impl Point {
+    fn name(&self) -> String {
+        joined(&self.parts)
+    }
+}
+
+fn joined(parts: &[String]) -> String {
+    parts.iter().filter(|part| !part.is_empty()).cloned().collect::<Vec<_>>().join(", ")
+}
+
+/// One point for all that differ in their seed alone, and how many seeds it is of.
+fn folded(points: Vec<Point>) -> (Vec<Point>, usize) {
+    let mut groups: Vec<Vec<Point>> = Vec::new();
+    for point in points {
+        match groups.iter_mut().find(|of| of[0].x == point.x && of[0].parts == point.parts) {
+            Some(of) => of.push(point),
+            None => groups.push(vec![point]),
+        }
+    }
+    let seeds = groups.iter().map(Vec::len).max().unwrap_or(0);
+    let fold = |of: Vec<Point>| {
+        let median = |value: fn(&Point) -> Option<f64>| {
+            let mut values: Vec<f64> = of.iter().filter_map(value).collect();
+            values.sort_by(f64::total_cmp);
+            let n = values.len();
+            (n > 0).then(|| (values[(n - 1) / 2] + values[n / 2]) / 2.0)
+        };
+        let rate = median(|p| Some(p.rate)).unwrap_or(0.0);
+        Point { rate, p50: median(|p| p.p50), p99: median(|p| p.p99), ..of[0].clone() }
+    };
+    (groups.into_iter().map(fold).collect(), seeds)
 }
 
 fn experiment(results: &Results) -> Framed<Option<Drawn>> {
@@ -71,12 +111,16 @@ fn experiment(results: &Results) -> Framed<Option<Drawn>> {
     let (figure, clauses) = match asked.panels.is_empty() {
         false => (asked, said),
         true => {
-            let horizontal = horizontal(&rows, &axes)?;
-            let points = points(&rows, &axes, horizontal.as_deref())?;
-            let (figure, clauses) = match horizontal {
+            let others: Vec<String> = axes.iter().filter(|axis| *axis != SEED).cloned().collect();
+            let horizontal = horizontal(&rows, &others)?;
+            let (points, seeds) = folded(points(&rows, &others, horizontal.as_deref())?);
+            let (figure, mut clauses) = match horizontal {
                 Some(axis) => curves(&points, axis.trim_start_matches("axis_"), record.provenance),
                 None => (table(&points, record.provenance), extremes(&points)),
             };
+            if seeds > 1 {
+                clauses.push(format!("each point is the median of {}", human::count(seeds as u64, "seed")));
+            }
             (figure, said.into_iter().chain(clauses).collect())
         }
     };
@@ -110,16 +154,19 @@ fn points(rows: &DataFrame, axes: &[String], horizontal: Option<&str>) -> Framed
         let values = words(rows, column)?;
         // An axis over plans repeats the plan column.
         let known = names.iter().any(|(_, other)| *other == values);
-        if Some(column) != horizontal && !known && (column == "plan" || distinct(values.clone()).len() > 1) {
+        if Some(column) != horizontal && !known && distinct(values.clone()).len() > 1 {
             names.push((column.to_owned(), values));
         }
     }
-    let label = |row: usize| {
+    if names.is_empty() {
+        names.push(("plan".to_owned(), words(rows, "plan")?));
+    }
+    let parts = |row: usize| {
         let part = |(column, values): &(String, Vec<String>)| match column.strip_prefix("axis_") {
-            Some(axis) => format!("{axis} {}", values[row]),
+            Some(axis) => format!("{} {}", axis.trim_start_matches("set."), values[row]),
             None => super::spelled(&values[row]).to_owned(),
         };
-        names.iter().map(part).filter(|p| !p.is_empty()).collect::<Vec<_>>().join(", ")
+        names.iter().map(part).collect::<Vec<String>>()
     };
     let x = match horizontal {
         Some(axis) => words(rows, axis)?.iter().map(|v| v.parse().ok()).collect(),
@@ -128,26 +175,31 @@ fn points(rows: &DataFrame, axes: &[String], horizontal: Option<&str>) -> Framed
     let [rate, p50, p99] =
         [floats(rows, "committed_per_s")?, floats(rows, "latency_p50_ns")?, floats(rows, "latency_p99_ns")?];
     let point =
-        |i: usize| Point { x: x[i], name: label(i), rate: rate[i].unwrap_or(0.0), p50: p50[i], p99: p99[i] };
+        |i: usize| Point { x: x[i], parts: parts(i), rate: rate[i].unwrap_or(0.0), p50: p50[i], p99: p99[i] };
     Ok((0..rows.height()).map(point).collect())
 }
 
 fn curves(points: &[Point], axis: &str, provenance: Provenance) -> (Figure, Vec<String>) {
-    let names = distinct(points.iter().map(|p| p.name.clone()));
+    let whole = distinct(points.iter().map(Point::name));
+    let split = points.iter().any(|p| p.parts.len() > 1)
+        && (whole.len() > CURVES || whole.iter().any(|name| !lines::name_fits(name)));
+    let name = |p: &Point| if split { p.parts[0].clone() } else { p.name() };
+    let place = |p: &Point| if split { joined(&p.parts[1..]) } else { String::new() };
+    let names = distinct(points.iter().map(name));
     let inks = ink::for_names(names.iter().map(String::as_str));
-    let xs = distinct(points.iter().filter_map(|p| p.x));
-    let kind = numeric_kind(&xs);
-    let series = |value: fn(&Point) -> Option<f64>| -> Vec<Series> {
-        let one = |(name, ink): (&String, &ink::Ink)| {
-            let mut line: Vec<(f64, f64)> =
-                points.iter().filter(|p| p.name == *name).filter_map(|p| Some((p.x?, value(p)?))).collect();
+    let kind = numeric_kind(&distinct(points.iter().filter_map(|p| p.x)));
+    let places = distinct(points.iter().map(place));
+    let series = |at: &str, value: fn(&Point) -> Option<f64>| -> Vec<Series> {
+        let one = |(curve, ink): (&String, &ink::Ink)| {
+            let of_curve = points.iter().filter(|p| name(p) == *curve && place(p) == at);
+            let mut line: Vec<(f64, f64)> = of_curve.filter_map(|p| Some((p.x?, value(p)?))).collect();
             line.sort_by(|a, b| a.0.total_cmp(&b.0));
-            Series { name: name.clone(), ink: *ink, points: line }
+            Series { name: curve.clone(), ink: *ink, points: line }
         };
         names.iter().zip(&inks).map(one).filter(|s| !s.points.is_empty()).take(CURVES).collect()
     };
-    let panel = |title: &str, kind_of_y, format, series| Panel {
-        title: title.to_owned(),
+    let panel = |title: String, kind_of_y, format, series| Panel {
+        title,
         chip: Some(provenance),
         body: Body::Lines(Lines {
             x: Axis { title: axis.to_owned(), kind, format: human::short },
@@ -156,16 +208,22 @@ fn curves(points: &[Point], axis: &str, provenance: Provenance) -> (Figure, Vec<
             height: 300.0,
         }),
     };
-    let rates = series(|p| Some(p.rate));
-    let mut clauses: Vec<String> = rates.iter().filter_map(|s| change(s, axis)).take(3).collect();
-    if names.len() > CURVES {
-        clauses.push(format!("{CURVES} of {} curves are drawn, the others are in the CSV", names.len()));
+    let (mut panels, mut changes) = (Vec::new(), Vec::new());
+    for at in places.iter().take(PLACES) {
+        let told = |what: &str| if at.is_empty() { what.to_owned() } else { format!("{what}, {at}") };
+        let rates = series(at, |p| Some(p.rate));
+        changes.extend(rates.iter().filter_map(|s| change(s, &told(&s.name), axis)));
+        let per_s = if at.is_empty() { "Committed transactions per second" } else { "Committed per second" };
+        panels.push(panel(told(per_s), Kind::Linear, human::short as fn(f64) -> String, rates));
+        panels.push(panel(told("Median latency"), Kind::Log10, human::nanos, series(at, |p| p.p50)));
     }
-    let panels = vec![
-        panel("Committed transactions per second", Kind::Linear, human::short as fn(f64) -> String, rates),
-        panel("Median latency", Kind::Log10, human::nanos, series(|p| p.p50)),
-    ];
-    (Figure { columns: 2, panels }, clauses)
+    changes.truncate(3);
+    for (all, most, noun) in [(names.len(), CURVES, "curves"), (places.len(), PLACES, "pairs of panels")] {
+        if all > most {
+            changes.push(format!("{most} of {all} {noun} are drawn, the others are in the CSV"));
+        }
+    }
+    (Figure { columns: 2, panels }, changes)
 }
 
 /// Values that span some doublings stand on a logarithmic axis.
@@ -174,7 +232,7 @@ pub(super) fn numeric_kind(xs: &[f64]) -> Kind {
     if low > 0.0 && high / low >= 8.0 { Kind::Log2 } else { Kind::Linear }
 }
 
-fn change(series: &Series, axis: &str) -> Option<String> {
+fn change(series: &Series, name: &str, axis: &str) -> Option<String> {
     let (first, last) = (series.points.first()?, series.points.last()?);
     let ratio = last.1 / first.1;
     (series.points.len() > 1 && ratio.is_finite()).then(|| {
@@ -182,7 +240,7 @@ fn change(series: &Series, axis: &str) -> Option<String> {
             "as {axis} goes from {} to {}, {} goes from {} to {} ({})",
             human::whole(first.0),
             human::whole(last.0),
-            series.name,
+            name,
             human::rate(first.1),
             human::rate(last.1),
             human::signed_percent(ratio - 1.0),
@@ -196,9 +254,9 @@ fn extremes(points: &[Point]) -> Vec<String> {
     match (best, worst) {
         (Some(best), Some(worst)) if points.len() > 1 => vec![format!(
             "fastest is {} with {}, slowest {} with {}",
-            best.name,
+            best.name(),
             human::rate(best.rate),
-            worst.name,
+            worst.name(),
             human::rate(worst.rate)
         )],
         _ => Vec::new(),
@@ -209,9 +267,9 @@ fn table(points: &[Point], provenance: Provenance) -> Figure {
     let mut order: Vec<&Point> = points.iter().collect();
     order.sort_by(|a, b| b.rate.total_cmp(&a.rate));
     let row = |p: &&Point| {
-        let ink = ink::for_name(&p.name);
+        let ink = ink::for_name(&p.name());
         let cells = vec![Cell::Bar(p.rate, human::rate(p.rate), ink), latency(p.p50, p.p99, ink)];
-        Row { name: p.name.clone(), ink, cells }
+        Row { name: p.name(), ink, cells }
     };
     let column = |title: &str, kind| Column { title: title.to_owned(), weight: 1.0, kind };
     let title = match order.len() > ROWS {

@@ -1,6 +1,7 @@
 //! From results to figures. Each file answers one group of questions; each figure carries the frame it was drawn
 //! from, a sentence computed from that frame, and where its numbers come from.
 
+pub mod asked;
 pub mod breakdown;
 pub mod comparison;
 pub mod experiments;
@@ -153,7 +154,7 @@ pub const BUSY: &str = "†";
 pub fn provenance_of<'a>(results: impl IntoIterator<Item = &'a Results>) -> Vec<(Provenance, String)> {
     let (mut lines, mut busy, mut points) = (Vec::new(), 0, 0);
     for r in results {
-        let line = (r.record.provenance, r.record.provenance_line());
+        let line = (r.record.provenance, r.provenance_line(r.record.provenance));
         if !lines.contains(&line) {
             lines.push(line);
         }
@@ -170,6 +171,11 @@ pub fn provenance_of<'a>(results: impl IntoIterator<Item = &'a Results>) -> Vec<
         lines.push((Provenance::Measured, text));
     }
     lines
+}
+
+/// The origin of what the model foretold in `results`, where none of it ran.
+pub fn foretold_by(results: &Results) -> Vec<(Provenance, String)> {
+    vec![(Provenance::Forecast, results.provenance_line(Provenance::Forecast))]
 }
 
 /// What to call each run in a panel's title: its fabric, with its directory where two share one.

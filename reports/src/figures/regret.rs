@@ -58,7 +58,7 @@ fn one(results: &Results, name: &str) -> Framed<Option<Drawn>> {
     }
     let column = |name: &str| floats(&rows, name);
     let (regret, error) = (column("regret")?, column("prediction_error")?);
-    let verified = column("verified_regret")?;
+    let (verified, known) = (column("verified_regret")?, column("regret_error")?);
     let workloads = words(&rows, "workload")?;
     let of = |values: &[Option<f64>], keep: &dyn Fn(usize) -> bool| {
         let kept = values.iter().enumerate().filter(|(row, _)| keep(*row));
@@ -106,8 +106,13 @@ fn one(results: &Results, name: &str) -> Framed<Option<Drawn>> {
         0 => String::new(),
         open => format!(" {} more ended without a winner.", human::count(open as u64, "race")),
     };
+    let worst = regret.iter().zip(&known).max_by(|a, b| a.0.unwrap_or(0.0).total_cmp(&b.0.unwrap_or(0.0)));
+    let known = match worst.and_then(|(_, error)| *error) {
+        Some(error) => format!(" (standard error {})", human::percent(error)),
+        None => String::new(),
+    };
     let caption = format!(
-        "Over {}, each compared with every plan the model tells apart: the tuner's choice loses {} of the best plan's rate in half of them, {} in 19 of 20 at most, and {} in the worst; its prediction is off by {} in half of them.{checks}{open}",
+        "Over {}, each compared with every plan the model tells apart: the tuner's choice loses {} of the best plan's rate in half of them, {} in 19 of 20 at most, and {} in the worst{known}; its prediction is off by {} in half of them.{checks}{open}",
         human::count(lost.len() as u64, "combination"),
         human::percent(at(&lost, 0.5)),
         human::percent(at(&lost, 0.95)),

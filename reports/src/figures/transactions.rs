@@ -1,11 +1,13 @@
 //! Plans side by side: throughput and latency, prediction, verbs per transaction, phases, aborts.
 //!
 //! Runs are compared only within a [`Cohort`]: the same workload and protocol on the same fabric with as many
-//! nodes, threads and replicas. Several runs of one plan in a cohort count by their median.
+//! nodes, threads and replicas, asked for the same load ([`super::asked`]). Runs of one plan in a cohort that differ in their
+//! seed alone count by their median; other ones of the same name are rows of their own.
 
 use polars::prelude::*;
 use std::collections::BTreeMap;
 
+use super::asked::{Asked, asked};
 use super::primitives::sentence;
 use super::studies::latency;
 use super::{BUSY, Drawn, Section, provenance_of, spelled};
@@ -18,7 +20,8 @@ use crate::ink::{self, Ink};
 use crate::load::Results;
 use crate::load::record::Provenance;
 
-const KEYS: [&str; 7] = ["fabric", "provenance", "workload", "protocol", "nodes", "threads", "replicas"];
+const KEYS: [&str; 8] =
+    ["fabric", "provenance", "workload", "protocol", "nodes", "threads", "replicas", "setting"];
 const VALUES: [&str; 12] = [
     "committed_per_s",
     "aborted_per_s",
@@ -34,8 +37,9 @@ const VALUES: [&str; 12] = [
     "predicted_mean_ns",
 ];
 
-/// Runs that may stand beside each other.
-pub struct Cohort {
+/// What runs must share to stand beside each other.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Setting {
     /// Measured or simulated.
     pub provenance: Provenance,
     /// Fabric.
@@ -46,18 +50,63 @@ pub struct Cohort {
     pub protocol: String,
     /// Nodes, threads and replicas in words.
     pub shape: String,
-    /// Plans, fastest first.
+    /// What else tells it from other settings of its workload on its fabric.
+    pub asked: String,
+}
+
+impl Setting {
+    /// From the cells of a table: workload, protocol, nodes, threads and replicas; and from what else was asked for.
+    pub fn new(
+        provenance: Provenance,
+        fabric: &str,
+        [workload, protocol, shape @ ..]: [&str; 5],
+        asked: &str,
+    ) -> Setting {
+        let count = |text: &str, noun: &str| text.parse::<u64>().ok().map(|n| human::count(n, noun));
+        let shape = shape.into_iter().zip(["node", "thread", "replica"]);
+        Setting {
+            provenance,
+            fabric: or(fabric, "fabric not recorded"),
+            workload: spelled(workload).to_owned(),
+            protocol: spelled(protocol).to_owned(),
+            shape: shape.filter_map(|(text, noun)| count(text, noun)).collect::<Vec<_>>().join(", "),
+            asked: asked.to_owned(),
+        }
+    }
+
+    /// What a panel about it is called.
+    pub fn title(&self) -> String {
+        let parts = [&self.workload, &self.protocol, &self.fabric, &self.shape, &self.asked];
+        parts.into_iter().filter(|p| !p.is_empty()).cloned().collect::<Vec<_>>().join(" · ")
+    }
+
+    /// What a sentence calls it among `all`: its fabric, and what tells it from others on the same.
+    pub fn place(&self, all: &[&Setting]) -> String {
+        let near = || all.iter().filter(|other| other.fabric == self.fabric);
+        let parts: [fn(&Setting) -> &str; 4] = [|s| &s.workload, |s| &s.protocol, |s| &s.shape, |s| &s.asked];
+        let told = parts.iter().filter(|part| near().any(|other| part(other) != part(self)));
+        let told: Vec<&str> = told.map(|part| part(self)).filter(|text| !text.is_empty()).collect();
+        match told.is_empty() {
+            true => self.fabric.clone(),
+            false => format!("{} ({})", self.fabric, told.join(", ")),
+        }
+    }
+}
+
+/// Runs that may stand beside each other.
+pub struct Cohort {
+    /// What they share.
+    pub setting: Setting,
+    /// Plans, fastest first; one in several variants is as many.
     pub plans: Vec<PlanRow>,
     /// One row per plan, in the same order.
     pub frame: DataFrame,
 }
 
-impl Cohort {
-    /// What a panel about it is called.
-    pub fn title(&self) -> String {
-        let parts = [&self.workload, &self.protocol, &self.fabric, &self.shape];
-        parts.into_iter().filter(|p| !p.is_empty()).cloned().collect::<Vec<_>>().join(" · ")
-    }
+/// What sentences call each of `cohorts`.
+fn places(cohorts: &[Cohort]) -> impl Iterator<Item = (&Cohort, String)> {
+    let all: Vec<&Setting> = cohorts.iter().map(|c| &c.setting).collect();
+    cohorts.iter().map(move |cohort| (cohort, cohort.setting.place(&all)))
 }
 
 /// One plan's medians.
@@ -65,6 +114,8 @@ impl Cohort {
 pub struct PlanRow {
     /// The plan.
     pub plan: String,
+    /// What tells it from others of its name in its setting.
+    pub variant: String,
     /// Runs behind it.
     pub runs: f64,
     /// One of them was measured on a busy machine.
@@ -100,15 +151,22 @@ impl PlanRow {
 
     /// The plan in few words, for sentences and labels.
     pub fn name(&self) -> String {
-        crate::plan::short(&self.plan)
+        named(&self.plan, &[&self.variant])
     }
 
     fn label(&self) -> String {
         let sign = if self.busy { format!(" {BUSY}") } else { String::new() };
-        match self.runs {
-            n if n > 1.0 => format!("{} (median of {n:.0}){sign}", self.name()),
-            _ => self.name() + &sign,
-        }
+        let repeats = if self.runs > 1.0 { format!("median of {:.0}", self.runs) } else { String::new() };
+        named(&self.plan, &[&self.variant, &repeats]) + &sign
+    }
+}
+
+/// A plan in few words, with what else there is to tell of it.
+pub fn named(plan: &str, told: &[&str]) -> String {
+    let told: Vec<&str> = told.iter().copied().filter(|told| !told.is_empty()).collect();
+    match told.is_empty() {
+        true => crate::plan::short(plan),
+        false => format!("{} ({})", crate::plan::short(plan), told.join("; ")),
     }
 }
 
@@ -117,14 +175,22 @@ pub fn cohorts(results: &[&Results]) -> Framed<Vec<Cohort>> {
     let mut columns = vec!["workload", "protocol", "plan", "nodes", "threads", "replicas"];
     columns.extend(VALUES);
     columns.push("busy");
-    let frames: Vec<LazyFrame> =
-        results.iter().map(|r| tagged(r, r.points.clone().lazy(), &columns)).collect();
+    let asked = asked(results)?;
+    let frames: Vec<LazyFrame> = results
+        .iter()
+        .zip(&asked)
+        .map(|(r, asked)| {
+            let told =
+                [lit(asked.setting.clone()).alias("setting"), lit(asked.variant.clone()).alias("variant")];
+            tagged(r, r.points.clone().lazy(), &columns).with_columns(told)
+        })
+        .collect();
     let all = stack(frames)?;
     if all.height() == 0 {
         return Ok(Vec::new());
     }
     let mut keys: Vec<Expr> = KEYS.iter().map(|k| col(*k)).collect();
-    keys.push(col("plan"));
+    keys.extend([col("plan"), col("variant")]);
     let mut medians: Vec<Expr> = VALUES.iter().map(|v| col(*v).median()).collect();
     medians.push(col("busy").eq(lit("yes")).any(true).alias("busy"));
     medians.push(len().cast(DataType::UInt64).alias("runs"));
@@ -138,31 +204,36 @@ pub fn cohorts(results: &[&Results]) -> Framed<Vec<Cohort>> {
     let mut cohorts = Vec::new();
     for wanted in distinct((0..plans.height()).map(key)) {
         let mask: BooleanChunked = (0..plans.height()).map(|row| key(row) == wanted).collect();
-        cohorts.push(cohort(&wanted, plans.filter(&mask)?, results)?);
+        cohorts.push(cohort(&wanted, plans.filter(&mask)?, results, &asked)?);
     }
-    cohorts.sort_by_key(|c| match (c.provenance, c.fabric.as_str()) {
+    cohorts.sort_by_key(|c| match (c.setting.provenance, c.setting.fabric.as_str()) {
         (Provenance::Measured, "loopback") => 2,
         (Provenance::Measured, _) => 0,
-        (Provenance::Simulated, _) => 1,
+        (Provenance::Simulated | Provenance::Forecast, _) => 1,
     });
     Ok(cohorts)
 }
 
-fn cohort(key: &[String], frame: DataFrame, results: &[&Results]) -> Framed<Cohort> {
-    let plans = words(&frame, "plan")?;
+fn cohort(key: &[String], frame: DataFrame, results: &[&Results], asked: &[Asked]) -> Framed<Cohort> {
+    let (plans, variants) = (words(&frame, "plan")?, words(&frame, "variant")?);
     let runs = floats(&frame, "runs")?;
     let busy = words(&frame, "busy")?;
-    let ran = |run: &&&Results, plan: &String| {
-        run.record.fabric == key[0] && words(&run.points, "plan").is_ok_and(|plans| plans.contains(plan))
+    let ran = |(run, asked): &(&&Results, &Asked), plan: &String, variant: &String| {
+        run.record.fabric == key[0]
+            && asked.variant == *variant
+            && words(&run.points, "plan").is_ok_and(|plans| plans.contains(plan))
     };
+    let runs_of = || results.iter().zip(asked);
     let mut rows: Vec<PlanRow> = plans
         .into_iter()
+        .zip(variants)
         .zip(runs)
         .zip(busy)
-        .map(|((plan, runs), busy)| PlanRow {
+        .map(|(((plan, variant), runs), busy)| PlanRow {
             busy: busy == "true",
-            ink: results.iter().filter(|run| ran(run, &plan)).find_map(|run| run.record.ink()),
+            ink: runs_of().filter(|run| ran(run, &plan, &variant)).find_map(|(run, _)| run.record.ink()),
             plan: or(&plan, "unnamed plan"),
+            variant,
             runs: runs.unwrap_or(1.0),
             ..PlanRow::default()
         })
@@ -172,17 +243,9 @@ fn cohort(key: &[String], frame: DataFrame, results: &[&Results]) -> Framed<Coho
             row.values.extend(value.map(|v| (column, v)));
         }
     }
-    let count = |text: &str, noun: &str| text.parse::<u64>().ok().map(|n| human::count(n, noun));
-    let shape = [count(&key[4], "node"), count(&key[5], "thread"), count(&key[6], "replica")];
-    Ok(Cohort {
-        provenance: if key[1] == "simulated" { Provenance::Simulated } else { Provenance::Measured },
-        fabric: or(&key[0], "fabric not recorded"),
-        workload: spelled(&key[2]).to_owned(),
-        protocol: spelled(&key[3]).to_owned(),
-        shape: shape.into_iter().flatten().collect::<Vec<_>>().join(", "),
-        plans: rows,
-        frame,
-    })
+    let provenance = if key[1] == "simulated" { Provenance::Simulated } else { Provenance::Measured };
+    let cells: [&str; 5] = std::array::from_fn(|i| key[2 + i].as_str());
+    Ok(Cohort { setting: Setting::new(provenance, &key[0], cells, &key[7]), plans: rows, frame })
 }
 
 fn or(text: &str, other: &str) -> String {
@@ -227,14 +290,12 @@ fn side_by_side(results: &[&Results], cohorts: &[Cohort]) -> Framed<Drawn> {
         }
         cells
     };
-    let clauses: Vec<String> = cohorts
-        .iter()
-        .filter_map(|c| {
+    let clauses: Vec<String> = places(cohorts)
+        .filter_map(|(c, place)| {
             let (first, last) = (c.plans.first()?, c.plans.last()?);
             (c.plans.len() > 1 && last.rate() > 0.0).then(|| {
                 format!(
-                    "on {} {} commits {} as many transactions as {}",
-                    c.fabric,
+                    "on {place} {} commits {} as many transactions as {}",
                     first.name(),
                     human::times(first.rate() / last.rate()),
                     last.name()
@@ -269,9 +330,8 @@ fn per_transaction(results: &[&Results], cohorts: &[Cohort]) -> Framed<Option<Dr
             .map(|m| row.value(m.0).map_or(Cell::Missing, |v| Cell::Bar(v, human::number(v), ink)))
             .collect()
     };
-    let clauses: Vec<String> = cohorts
-        .iter()
-        .filter_map(|c| {
+    let clauses: Vec<String> = places(cohorts)
+        .filter_map(|(c, place)| {
             let by = |p: &&PlanRow| p.value("round_trips_per_committed").unwrap_or(f64::NAN);
             let known = || c.plans.iter().filter(|p| by(p).is_finite());
             let least = known().min_by(|a, b| by(a).total_cmp(&by(b)))?;
@@ -279,14 +339,12 @@ fn per_transaction(results: &[&Results], cohorts: &[Cohort]) -> Framed<Option<Dr
             if c.plans.len() == 1 {
                 let trips = human::number(by(&most));
                 return Some(format!(
-                    "on {} a committed transaction takes {trips} round trips under {}",
-                    c.fabric,
+                    "on {place} a committed transaction takes {trips} round trips under {}",
                     most.name()
                 ));
             }
             Some(format!(
-                "on {} a committed transaction takes from {} round trips ({}) to {} ({})",
-                c.fabric,
+                "on {place} a committed transaction takes from {} round trips ({}) to {} ({})",
                 human::number(by(&least)),
                 least.name(),
                 human::number(by(&most)),
@@ -324,15 +382,14 @@ fn predicted(results: &[&Results], cohorts: &[Cohort]) -> Framed<Option<Drawn>> 
         ]
     };
     let mut clauses = Vec::new();
-    for cohort in cohorts {
+    for (cohort, place) in places(cohorts) {
         let errors = cohort.plans.iter().filter_map(|p| {
             let (said, got) = pair(p, "predicted_per_s", "committed_per_s")?;
             Some((p.name(), got / said - 1.0))
         });
         if let Some((plan, error)) = errors.max_by(|a, b| a.1.abs().total_cmp(&b.1.abs())) {
             clauses.push(format!(
-                "on {} the rate furthest from its prediction is that of {plan}, {} of it",
-                cohort.fabric,
+                "on {place} the rate furthest from its prediction is that of {plan}, {} of it",
                 human::signed_percent(error)
             ));
         }
@@ -356,7 +413,15 @@ fn predicted(results: &[&Results], cohorts: &[Cohort]) -> Framed<Option<Drawn>> 
 }
 
 fn frames(cohorts: &[Cohort]) -> Framed<DataFrame> {
-    stack(cohorts.iter().map(|c| c.frame.clone().lazy()).collect())
+    let all = stack(cohorts.iter().map(|c| c.frame.clone().lazy()).collect())?;
+    // Where nothing differs there is nothing to tell.
+    let mut idle = Vec::new();
+    for column in ["setting", "variant"] {
+        if words(&all, column)?.iter().all(String::is_empty) {
+            idle.push(column);
+        }
+    }
+    Ok(all.drop_many(idle))
 }
 
 fn table(
@@ -370,8 +435,8 @@ fn table(
         kind: *kind,
     };
     let panel = |cohort: &Cohort| Panel {
-        title: cohort.title(),
-        chip: Some(cohort.provenance),
+        title: cohort.setting.title(),
+        chip: Some(cohort.setting.provenance),
         body: Body::Rows(Rows {
             columns: columns.iter().map(column).collect(),
             rows: cohort

@@ -1,11 +1,11 @@
 //! Tuner candidates ranked, and how well the model foretold those that were run.
 //!
 //! *Regret* is the throughput lost by following the model: the best rate any verified plan reached, less the rate
-//! of the plan predicted best, over the former (DESIGN §3.7).
+//! of the plan chosen, over the former ([`Verified`]).
 
 use polars::prelude::*;
 
-use super::{Drawn, Section, names, provenance_of, slug};
+use super::{Drawn, Section, foretold_by, names, provenance_of, slug};
 use crate::chart::rows::{Cell, Column, Row, Rows};
 use crate::chart::scale::Kind;
 use crate::chart::scatter::{Mark, Scatter};
@@ -14,7 +14,9 @@ use crate::frame::{Framed, floats, stack, tagged, words};
 use crate::human;
 use crate::ink::{self, Ink};
 use crate::load::Results;
+use crate::load::record::Provenance;
 use crate::plan;
+use primitives::measure::{Got, Verified};
 
 /// Candidates drawn; all of them are in the CSV.
 const SHOWN: usize = 16;
@@ -121,22 +123,22 @@ fn ranked(results: &Results) -> Framed<DataFrame> {
         .collect()
 }
 
-/// What following the model costs: the best plan when run, and the share lost by the choice, in words, with half the width of its
-/// 95 % confidence interval where that is known.
-pub fn regret(candidates: &[Candidate]) -> Option<(&Candidate, String)> {
-    let best = candidates
-        .iter()
-        .filter(|c| c.got.is_some())
-        .max_by(|a, b| a.got.unwrap_or(0.0).total_cmp(&b.got.unwrap_or(0.0)))?;
-    let chosen = candidates.first()?;
-    let share = chosen.got? / best.got?;
-    let lost = human::percent(1.0 - share);
-    Some(match (chosen.got_ci, best.got_ci) {
-        (Some(a), Some(b)) if share < 1.0 => {
-            (best, format!("{lost} ± {}", human::percent(share * a.hypot(b))))
-        }
-        _ => (best, lost),
-    })
+/// The choice beside the others that were run; nothing if it was not.
+pub fn verified(candidates: &[Candidate]) -> Option<Verified> {
+    let got = |c: &Candidate| Some(Got { per_s: c.got?, ci_relative: c.got_ci });
+    let (chosen, others) = candidates.split_first()?;
+    Some(Verified::new(got(chosen)?, others.iter().filter_map(|c| Some((c.name(), got(c)?)))))
+}
+
+/// How the choice did: which plan was the fastest when run, and what following the model costs.
+pub fn told(verified: &Verified, candidates: &[Candidate]) -> String {
+    let ran = human::count(candidates.iter().filter(|c| c.got.is_some()).count() as u64, "plan");
+    let best = verified.faster().map_or("the choice".to_owned(), |(name, _)| plan::quoted(name));
+    let rate = human::rate(verified.best().per_s);
+    format!(
+        "of {ran} that were run {best} was the fastest, with {rate}. Regret: {}",
+        verified.told(human::percent)
+    )
 }
 
 /// Two figures per tuning: the ranking and, where rivals were run, prediction against outcome.
@@ -149,7 +151,7 @@ pub fn draw(results: &[&Results]) -> Framed<Vec<Drawn>> {
         }
         let frame = stack(vec![tagged(results, ranked(results)?.lazy(), &COLUMNS)])?;
         drawn.push(ranking(results, &name, &candidates, frame.clone()));
-        drawn.extend(verified(results, &name, &candidates, frame)?);
+        drawn.extend(foretold(results, &name, &candidates, frame)?);
     }
     Ok(drawn)
 }
@@ -194,7 +196,7 @@ fn ranking(results: &Results, name: &str, candidates: &[Candidate], frame: DataF
             },
             _ => c.name(),
         };
-        let name = if c.plan == CHOICE { format!("{name} (chosen)") } else { name };
+        let name = if c.plan == CHOICE { format!("chosen: {name}") } else { name };
         let mut cells: Vec<Cell> = phases.iter().map(square).collect();
         cells.extend([
             rate,
@@ -206,12 +208,16 @@ fn ranking(results: &Results, name: &str, candidates: &[Candidate], frame: DataF
     };
     let rows: Vec<Row> = shown.iter().map(row).collect();
     let column = |title: &str, weight: f64, kind| Column { title: title.to_owned(), weight, kind };
-    let mut columns: Vec<Column> = phases.iter().map(|p| column(p, 0.5, Kind::Linear)).collect();
+    let mut columns: Vec<Column> = phases
+        .iter()
+        // A square is small: the name above it is what needs room.
+        .map(|phase| column(phase, 0.2 + 0.05 * phase.len() as f64, Kind::Linear))
+        .collect();
     columns.extend([
-        column("per s: ○ predicted ● got", 2.5, Kind::Log10),
-        column("behind best", 0.85, Kind::Linear),
-        column("○ mean latency", 1.15, Kind::Linear),
-        column("○ limited by", 1.15, Kind::Linear),
+        column("per s: ○ predicted ● got", 2.3, Kind::Log10),
+        column("behind best", 1.05, Kind::Linear),
+        column("○ mean latency", 1.45, Kind::Linear),
+        column("○ limited by", 1.35, Kind::Linear),
     ]);
     let key = match phases.is_empty() {
         true => Vec::new(),
@@ -219,47 +225,53 @@ fn ranking(results: &Results, name: &str, candidates: &[Candidate], frame: DataF
             .map(|(ink, name)| (ink, name.to_owned()))
             .into(),
     };
-    let caption = match regret(candidates) {
-        Some((best, lost)) => format!(
-            "Of {} the tuner chose {}, the quickest and plainest of those foretold within 1\u{a0}% of the most; run, the fastest was {} with {}, so following the model costs {} (regret).",
-            human::count(considered(results, candidates), "plan"),
-            plan::quoted(&candidates[0].name()),
-            plan::quoted(&best.name()),
-            human::rate(best.got.unwrap_or(f64::NAN)),
-            lost
-        ),
+    // Where none ran, all that is drawn is forecasts.
+    let (chip, provenance) = match best_got > 0.0 {
+        true => (results.record.provenance, provenance_of([results])),
+        false => (Provenance::Forecast, foretold_by(results)),
+    };
+    let outcome = match verified(candidates) {
+        Some(verified) => told(&verified, candidates),
         None => format!(
-            "Of {} the tuner chose {}, the quickest and plainest of those foretold within 1\u{a0}% of the most: {}, limited by {}; this search did not run the rivals (tune --verify does).",
-            human::count(considered(results, candidates), "plan"),
-            plan::quoted(&candidates[0].name()),
+            "{}, limited by {}; this search did not run the rivals (tune --verify does)",
             human::rate(candidates[0].predicted),
             if candidates[0].bottleneck.is_empty() { "nothing it names" } else { &candidates[0].bottleneck }
         ),
     };
+    let caption = format!(
+        "Of {}, the tuner chose {}, the quickest and plainest of those foretold within 1\u{a0}% of the most; {outcome}.",
+        considered(results, candidates),
+        plan::quoted(&candidates[0].name()),
+    );
     Drawn {
         id: format!("tuner-{}", slug(name)),
         section: Section::Tuning,
         title: format!("Candidate plans, {name}"),
         caption,
-        provenance: provenance_of([results]),
+        provenance,
         frame,
         figure: Figure {
             columns: 1,
             panels: vec![Panel {
                 title: format!("{} of {} candidates by predicted rate", rows.len(), candidates.len()),
-                chip: Some(results.record.provenance),
+                chip: Some(chip),
                 body: Body::Rows(Rows { columns, rows, key }),
             }],
         },
     }
 }
 
-/// How many plans the tuner had a forecast for; the candidates shown are the best of them and the presets.
-pub fn considered(results: &Results, candidates: &[Candidate]) -> u64 {
-    results.record.summary["evaluated"].as_u64().unwrap_or(0).max(candidates.len() as u64)
+/// Among what the tuner chose: all that it made a forecast of, of which the candidates kept are a few; an old file may not say.
+pub fn considered(results: &Results, candidates: &[Candidate]) -> String {
+    match results.record.summary["evaluated"].as_u64() {
+        Some(made) => {
+            format!("{}, each of a plan with a count of coroutines", human::count(made, "forecast"))
+        }
+        None => human::count(candidates.len() as u64, "candidate"),
+    }
 }
 
-fn verified(
+fn foretold(
     results: &Results,
     name: &str,
     candidates: &[Candidate],
@@ -324,9 +336,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_regret_says_how_well_it_is_known() {
-        let candidate = |got, got_ci| Candidate {
-            plan: "tuned".to_owned(),
+    fn a_regret_says_how_well_it_is_known_and_the_best_how_far_behind_the_next_is() {
+        let candidate = |plan: &str, got, got_ci| Candidate {
+            plan: plan.to_owned(),
             description: String::new(),
             steps: String::new(),
             origin: String::new(),
@@ -337,10 +349,20 @@ mod tests {
             got_ci,
             got_mean: None,
         };
-        let told = |a, b| regret(&[a, b]).map(|(_, lost)| lost.replace('\u{a0}', " "));
-        let known = told(candidate(98.0, Some(0.003)), candidate(100.0, Some(0.004)));
-        assert_eq!(known.as_deref(), Some("2 % ± 0.5 %"));
-        assert_eq!(told(candidate(98.0, None), candidate(100.0, None)).as_deref(), Some("2 %"));
-        assert_eq!(told(candidate(100.0, Some(0.1)), candidate(98.0, Some(0.1))).as_deref(), Some("0 %"));
+        let told = |chosen, ci| {
+            let all = [candidate("tuned", chosen, ci), candidate("farm", 100.0, Some(0.004))];
+            told(&verified(&all).expect("both ran"), &all).replace('\u{a0}', " ")
+        };
+        let lost = told(98.0, Some(0.003));
+        assert!(lost.starts_with(
+            "of 2 plans that were run farm was the fastest, with 100 /s. Regret: 2 % ± 0.5 % ("
+        ));
+        assert!(
+            told(98.0, None).ends_with("Regret: 2 %; too little was counted to say how well that is known")
+        );
+        let best = told(125.0, Some(0.003));
+        assert!(best.contains(
+            "the choice was the fastest, with 125 /s. Regret: 0 %: the next, farm, got 20 % ± 0.4 % less"
+        ));
     }
 }

@@ -3,7 +3,7 @@
 //! Reading is lenient where a page can do without (a missing title or machine) and strict where it cannot: a
 //! record must say its kind and its provenance.
 
-use primitives::measure::{ResultError, Shard};
+use primitives::measure::{Left, ResultError, Shard};
 use primitives::place::Mistake;
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -23,14 +23,18 @@ pub enum Provenance {
     Measured,
     /// Virtual time of the simulator.
     Simulated,
+    /// What the cost model says, where nothing ran; no run's record says so.
+    #[serde(skip)]
+    Forecast,
 }
 
 impl Provenance {
-    /// `measured` or `simulated`.
+    /// `measured`, `simulated` or `forecast`.
     pub fn name(self) -> &'static str {
         match self {
             Provenance::Measured => "measured",
             Provenance::Simulated => "simulated",
+            Provenance::Forecast => "forecast",
         }
     }
 }
@@ -116,6 +120,9 @@ pub struct Record {
     /// Points it finished.
     #[serde(default)]
     pub points_done: u64,
+    /// What each point left beside its row, as far as that was recorded.
+    #[serde(default)]
+    pub left: BTreeMap<u64, Left>,
     /// Whether it ran to its end.
     #[serde(default)]
     pub complete: bool,
@@ -167,6 +174,14 @@ impl Record {
         }
     }
 
+    /// Whether `other` is a record of the same run, perhaps earlier or later in its life. Who starts two in one second by the same
+    /// command has two runs; their points tell.
+    pub fn same_run(&self, other: &Record) -> bool {
+        let asked = |r: &Record| (r.kind.clone(), r.command.clone(), r.spec.clone(), r.seed, r.shard);
+        let made = |r: &Record| (r.commit.clone(), r.version.clone(), r.fabric.clone(), r.started_unix_s);
+        asked(self) == asked(other) && made(self) == made(other)
+    }
+
     /// Whether a point is of this run; a record that does not say how many it has takes any.
     pub fn holds(&self, point: u64) -> bool {
         (self.points_expected == 0 || point < self.points_expected)
@@ -204,15 +219,15 @@ impl Record {
         })
     }
 
-    /// One line that says where the numbers come from.
-    pub fn provenance_line(&self) -> String {
+    /// One line that says where the numbers come from, if they are of this provenance and these seeds.
+    pub fn provenance_line(&self, provenance: Provenance, seeds: &str) -> String {
         let or = |text: &str, other: &str| match text.trim().is_empty() {
             true => other.to_owned(),
             false => text.trim().to_owned(),
         };
         let mut parts = vec![or(&self.fabric, "fabric not recorded")];
-        match (self.provenance, &self.profile) {
-            (Provenance::Simulated, Some(profile)) => {
+        match (provenance, &self.profile) {
+            (Provenance::Simulated | Provenance::Forecast, Some(profile)) => {
                 let sources: Vec<String> = ["measured", "published", "calibrated", "recalled", "assumed"]
                     .iter()
                     .filter_map(|s| profile.sources.get(*s).map(|n| format!("{n} {s}")))
@@ -225,7 +240,9 @@ impl Record {
                     or(&sources.join(", "), "sources not counted"),
                 ));
             }
-            (Provenance::Simulated, None) => parts.push("profile not recorded".to_owned()),
+            (Provenance::Simulated | Provenance::Forecast, None) => {
+                parts.push("profile not recorded".to_owned())
+            }
             (Provenance::Measured, _) => {
                 let machine = &self.machine;
                 let mut words = vec![or(&machine.cpu, "machine not recorded")];
@@ -239,7 +256,7 @@ impl Record {
                 parts.push(words.join(", "));
             }
         }
-        parts.push(format!("seed {}", self.seed));
+        parts.push(seeds.to_owned());
         parts.push(match self.commit.trim() {
             "" => "commit not recorded".to_owned(),
             commit => format!("commit {}", commit.chars().take(12).collect::<String>()),

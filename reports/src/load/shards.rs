@@ -85,6 +85,7 @@ fn one(members: Vec<Results>, mixed: bool) -> Result<Results, ReportError> {
         whole.phases = below(&whole.phases, &member.phases, &seen)?;
         whole.aborts = below(&whole.aborts, &member.aborts, &seen)?;
         seen.extend(here);
+        whole.commands.extend(member.commands);
         whole.notes.extend(member.notes.into_iter().map(|note| format!("{}: {note}", member.label)));
         for note in member.record.notes {
             if !whole.record.notes.contains(&note) {

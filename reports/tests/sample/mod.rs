@@ -164,6 +164,9 @@ fn sweep_threads(csv: &str) -> String {
 
 pub const RUN: &str = "point,workload,protocol,plan,nodes,threads,coroutines,replicas,committed,aborted,rolled_back,elapsed_ns,committed_per_s,aborted_per_s,rolled_back_per_s,latency_mean_ns,latency_p50_ns,latency_p90_ns,latency_p99_ns,latency_p999_ns,verbs_per_committed,round_trips_per_committed,doorbells_per_committed,predicted_per_s,predicted_mean_ns,isolation_level,isolation_verdict,checks_failed,events,virtual_ns,preemptions_per_cpu_s,busy";
 
+pub const PHASES: &str =
+    "point,phase,latency_p50_ns,latency_p99_ns,verbs,round_trips,doorbells,ns_per_committed";
+
 /// A run of SmallBank under one plan.
 pub fn run(root: &Path, plan: &str, fabric: Fabric) -> PathBuf {
     let (speed, trips, verbs) = match plan {
@@ -190,20 +193,23 @@ pub fn run(root: &Path, plan: &str, fabric: Fabric) -> PathBuf {
         ns * 1.04,
         if fabric.simulated { "," } else { "340,yes" },
     );
-    let mut phases = "point,phase,latency_p50_ns,latency_p99_ns,verbs,round_trips,doorbells\n".to_owned();
+    let mut phases = format!("{PHASES}\n");
     for (phase, part) in
         [("execute", 0.36), ("lock", 0.2), ("validate", 0.13), ("log", 0.17), ("install", 0.14)]
     {
         let _ = writeln!(
             phases,
-            "0,{phase},{:.0},{:.0},{:.2},{:.2},{:.2}",
+            "0,{phase},{:.0},{:.0},{:.2},{:.2},{:.2},{:.1}",
             ns * part,
             ns * part * 2.0,
             verbs * part,
             trips * part,
-            verbs * part * 0.6
+            verbs * part * 0.6,
+            ns * part * 1.1
         );
     }
+    // Timed once, for longer than all else together.
+    let _ = writeln!(phases, "0,unlock,{:.0},{:.0},0.01,0.01,0.01,{:.1}", ns * 3.0, ns * 3.0, ns * 0.002);
     let aborts = format!(
         "point,class,reason,count\n0,conflict,lock held,{:.0}\n0,conflict,version changed,{:.0}\n0,conflict,record missing,{:.0}\n0,application,insufficient-funds,{:.0}\n",
         rate / 260.0 * 0.62,
@@ -249,7 +255,9 @@ pub fn tune(root: &Path, name: &str, plans: usize, verify: bool) -> PathBuf {
             12_000.0 + 90.0 * i as f64
         );
     }
-    write_dir(root, name, &record("tune", SIM, plans), &[("points.csv", &csv)])
+    let mut record = record("tune", SIM, plans);
+    record["summary"] = json!({"evaluated": 9 * plans});
+    write_dir(root, name, &record, &[("points.csv", &csv)])
 }
 
 pub const REGRET: &str = "point,fabric,workload,settings,protocol,nodes,threads,coroutines,replicas,cache_bytes,seed,plans,runs,tuned,best,bottleneck,predicted_per_s,got_per_s,prediction_error,predicted_aborted_share,aborted_share,best_predicted_per_s,best_per_s,regret,regret_error,verified,verified_per_s,verified_regret,verified_regret_error,events";
