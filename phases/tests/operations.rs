@@ -3,10 +3,11 @@
 mod common;
 use common::*;
 use phases::ops::{PhaseOps, Stop};
-use phases::plan::{Plan, Via};
+use phases::plan::{Phase, Plan, Step, Via};
 use phases::rule::{Abort, CheckRule, OnConflict};
 use phases::store::TableId;
 use phases::txn::{Intent, Txn};
+use primitives::mesh::WorkerConfig;
 use std::future::Future;
 use std::rc::Rc;
 
@@ -461,4 +462,27 @@ fn nonsense_from_a_peer_changes_nothing_and_is_counted() {
     assert!(ran.outputs[0] > 20, "{} empty replies", ran.outputs[0]);
     assert!(ran.stats[1].malformed >= ran.outputs[0]);
     ran.stores.iter().for_each(|s| assert!(contents(s).iter().all(|r| r.2 == 1)));
+}
+
+/// Calls and answers take queue pairs in turn with everything else, so asking for the next lane as often as there are lanes may
+/// leave one out.
+#[test]
+fn settling_confirms_what_is_under_way_on_every_lane() {
+    let passive = Step { passive_ack: true, ..Step::table2(Phase::Install, Via::OneSided) };
+    for lanes in [1, 2, 3] {
+        let plan = Plan { install: Some(passive), ..Plan::uniform(Via::OneSided) };
+        let setup = setup(plan);
+        let config = WorkerConfig { lanes, ..setup.config };
+        run(&Setup { config, ..setup }, move |env| {
+            Box::pin(async move {
+                let mut txn = Txn::new();
+                for key in [1, 2, 4, 5] {
+                    env.add(&mut txn, T, &[key], 1).await;
+                }
+                assert!(env.port.in_flight() > 0, "an install that nobody waits for is under way");
+                env.phases.settle().await.unwrap();
+                assert_eq!(env.port.in_flight(), 0, "with {lanes} lanes");
+            })
+        });
+    }
 }

@@ -215,6 +215,17 @@ fn several_lanes_to_a_peer_are_used_in_turn() {
     }
     assert_eq!(port.in_flight(), 12);
     assert_eq!(port.progress(), 0, "no lane has reached its signal period");
+    // Whoever must reach all lanes names them, whichever is next in turn.
+    for turn in 0..3 {
+        let buf = port.buf(8).expect("a buffer");
+        let mut batch = port.batch();
+        for lane in 0..3 {
+            batch.on_lane(lane + turn);
+            batch.write(to, &buf, 0, 8);
+        }
+        let cost = batch.post_passive().expect("posts");
+        assert_eq!(cost, Cost { verbs: 3, doorbells: 3, round_trips: 0 }, "one request on each lane");
+    }
 }
 
 #[test]

@@ -32,10 +32,14 @@ impl Phases {
             }
         }
         if context.port().nic().caps().one_sided {
-            // A completion on each queue pair retires the unsignaled WRITEs before it.
+            // A completion on each queue pair retires the unsignaled WRITEs before it. Lanes are named: calls and answers
+            // take them in turn too, so a lane could be passed over however often one asks for the next.
             let word = context.port().buf(8).map_err(|e| fault(Phase::Install)(VerbError::from(e)))?;
             let mut batch = context.port().batch();
-            nodes().for_each(|node| batch.read(context.at(node, 0), &word, 0, 8));
+            for lane in 0..context.net.lanes() {
+                batch.on_lane(lane);
+                nodes().for_each(|node| batch.read(context.at(node, 0), &word, 0, 8));
+            }
             batch.post().await.map_err(fault(Phase::Install))?;
         }
         // Replies acknowledge the one-way requests executed before them. A request that was lost is sent again by

@@ -132,6 +132,11 @@ impl Worker {
         self.qps.iter().map(|lanes| lanes.len()).sum()
     }
 
+    /// Connected queue pairs to each node.
+    pub fn lanes(&self) -> u32 {
+        self.qps.first().map_or(0, |lanes| lanes.len() as u32)
+    }
+
     /// Connects to the same-numbered workers of all nodes, whose cards are in node order.
     ///
     /// # Errors

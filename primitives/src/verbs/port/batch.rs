@@ -38,6 +38,12 @@ impl<'p, N: Nic> Batch<'p, N> {
         self.per_doorbell = if together { self.port.per_doorbell } else { 1 };
     }
 
+    /// Takes the `lane`th of several queue pairs to a peer, modulo their number, for what is added from now on, rather than
+    /// the next in turn: for whoever must reach all of them.
+    pub fn on_lane(&mut self, lane: u32) {
+        self.state.lane = lane;
+    }
+
     /// READ of `len` bytes into `buf` at byte `offset`.
     #[inline]
     pub fn read(&mut self, from: Remote, buf: &Buf, offset: u32, len: u32) {
