@@ -143,6 +143,10 @@ fn draw(seed: u64) -> (Case, &'static str) {
     }
     // The location cache starts empty or filled: an empty one takes every path of a miss.
     case.spec.warm_cache = rng.random();
+    // Several queue pairs to a peer, short queues that fill up, and confirmations that come late or at once.
+    case.spec.worker.lanes = rng.random_range(1..=3);
+    case.spec.worker.qp.send_depth = *[16, 32, 128].choose(&mut rng).expect("a choice of three");
+    case.spec.worker.port.signal_period = rng.random_range(1..=case.spec.worker.qp.send_depth / 2);
     (case, name)
 }
 
