@@ -150,7 +150,12 @@ fn what_is_wrong_with_results_is_told_at_its_place() {
             format!("{text}{}\n", first.replacen('0', "7", 1)),
             "res/points.csv:4:1: point 7 is no part".to_owned(),
         ),
-        (bent.concat(), format!("res/points.csv:3:{column}: committed_per_s is `fast`, which is no number")),
+        (
+            bent.concat(),
+            format!(
+                "res/points.csv:3:{column}: committed_per_s is `fast`, which is no finite number from 0 on"
+            ),
+        ),
     ] {
         std::fs::write(&points, &text).unwrap();
         for args in [&again[..], &["report", "res"]] {

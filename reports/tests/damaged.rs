@@ -63,7 +63,7 @@ fn extreme_and_missing_numbers_do_not_break_a_figure() {
     let dir = fresh();
     let mut csv = format!("{CHARACTERIZE}\n");
     for (i, value) in
-        ["1e308", "-1e308", "1e-300", "0", "NaN", "inf", "-inf", "", "5e-324"].iter().enumerate()
+        ["1e308", "1e-300", "0", "", "5e-324"].iter().enumerate()
     {
         let benches =
             [("latency", "read"), ("payload", "rpc"), ("threads", "read"), ("ladder-read", "one-sided")];
@@ -75,17 +75,29 @@ fn extreme_and_missing_numbers_do_not_break_a_figure() {
         }
     }
     let characterized =
-        sample::write_dir(dir.path(), "c", &sample::record("characterize", SIM, 36), &[("points.csv", &csv)]);
+        sample::write_dir(dir.path(), "c", &sample::record("characterize", SIM, 20), &[("points.csv", &csv)]);
     let cells = ",".repeat(RUN.matches(',').count());
-    let odd = "0,smallbank,occ,a,0,0,0,0,0,0,0,1e308,1e308,1e308,,1e-308,,-1,0,,1e308,-5";
+    let odd = "0,smallbank,occ,a,0,0,0,0,0,0,0,1e308,1e308,1e308,,1e-308,,1,0,,1e308,0";
     let run = format!("{RUN}\n{odd}{}\n1{cells}\n", &cells[odd.matches(',').count()..]);
     let run = sample::write_dir(dir.path(), "r", &sample::record("run", SIM, 2), &[("points.csv", &run)]);
-    let tune = "point,plan,origin,predicted_per_s,predicted_mean_ns,bottleneck,got_per_s,got_mean_ns\n0,,,0,0,,0,0\n1,a,b,1e308,1e308,c,1e-308,1e308\n2,b,c,-1,,,1e308,\n";
+    let tune = "point,plan,origin,predicted_per_s,predicted_mean_ns,bottleneck,got_per_s,got_mean_ns\n0,,,0,0,,0,0\n1,a,b,1e308,1e308,c,1e-308,1e308\n2,b,c,0,,,1e308,\n";
     let tune = sample::write_dir(dir.path(), "t", &sample::record("tune", SIM, 3), &[("points.csv", tune)]);
     let rendered = draw(&[characterized, run, tune], dir);
     assert!(rendered.report.problems.is_empty(), "{:?}", rendered.report.problems);
-    assert!(rendered.html.contains("values that are not finite"));
     assert_sound(&rendered);
+}
+
+#[test]
+fn a_rate_or_latency_that_cannot_be_is_refused_at_its_cell() {
+    for value in ["-1e308", "-1", "NaN", "inf", "-inf"] {
+        let dir = fresh();
+        let csv = format!("point,plan,committed_per_s,latency_p50_ns\n0,a,5e5,1\n1,b,5e5,{value}\n");
+        let files = [("points.csv", csv.as_str())];
+        let made = sample::write_dir(dir.path(), "r", &sample::record("run", SIM, 2), &files);
+        let error = reports::load::read(&made).err().expect("refused").to_string();
+        let told = format!("points.csv:3:9: latency_p50_ns is `{value}`, which is no finite number from 0 on");
+        assert!(error.ends_with(&told), "{error}");
+    }
 }
 
 #[test]
