@@ -403,6 +403,11 @@ fn what_contradicts_itself_is_refused() {
     let write = |text: &str| std::fs::write(at.join("e.yaml"), format!("question: x\n{text}")).unwrap();
     write("precision: 1%\nduration: 2ms\nmax_duration: 1ms\n");
     must(at, &["experiment", "e.yaml"], 2, &["error: e.yaml:4:15: ", "the longest run, 1ms"]);
+    let none =
+        "the longest run, 3ms, is for a precision, and none is asked for: exactly the duration, 2ms, is";
+    must(at, &["run", "--duration", "2ms", "--max-duration", "3ms"], 2, &[none]);
+    write("duration: 2ms\nmax_duration: 3ms\n");
+    must(at, &["experiment", "e.yaml"], 2, &["error: e.yaml:3:15: ", none]);
     write("fabric: sim:cx4-edr\ncoroutines: 2\ngrid:\n  coroutines: [1, 4]\n");
     let says = ["error: e.yaml:3:13: coroutines: no point has this value, the grid gives others at 5:3"];
     must(at, &["experiment", "e.yaml"], 2, &says);
