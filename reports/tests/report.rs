@@ -610,3 +610,32 @@ fn seeds_of_a_grid_are_told_and_are_repeats_and_no_curve_is_dropped() {
         assert_eq!(drawing.matches(&format!("\n{plan}\n")).count(), 6, "{plan}");
     }
 }
+
+#[test]
+fn figures_that_are_asked_for_draw_seeds_as_repeats_unless_they_name_them() {
+    let dir = fresh();
+    let made = seeded(dir.path());
+    let mut record = sample::record("experiment", SIM, 96);
+    let mut asked = |figure: serde_json::Value| {
+        record["spec"] = json!({ "figures": [figure] });
+        std::fs::write(made.join("run.json"), record.to_string()).expect("writes");
+        let rendered = draw(std::slice::from_ref(&made), fresh());
+        figure_of(&rendered)
+    };
+    let at = json!({"set.zipf_theta": 0.5});
+    let part = asked(json!({"x": "coroutines", "y": "committed_per_s", "by": "plan", "at": at}));
+    assert!(part.contains("each point is the median of 2 seeds") && !part.contains("seed 1\n"), "{part}");
+    // The median of 1.2 and 1.4 M/s.
+    assert!(part.contains("per second goes from 1.3 M (drtm-r at coroutines 1)"), "{part}");
+    let part = asked(
+        json!({"x": "coroutines", "y": "committed_per_s", "by": "seed", "at": {"set.zipf_theta": 0.5, "plan": "farm"}}),
+    );
+    assert!(
+        !part.contains("median of") && part.contains("\nseed 1\n") && part.contains("\nseed 2\n"),
+        "{part}"
+    );
+}
+
+fn figure_of(rendered: &Rendered) -> String {
+    figure(&rendered.html, "experiment-grid").replace('\u{a0}', " ")
+}
