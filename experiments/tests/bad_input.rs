@@ -369,6 +369,26 @@ fn a_profile_outlives_the_points_that_it_was_fitted_to() {
     assert!(record.contains("loopback.profile.yaml was fitted before some of these points"), "{record}");
 }
 
+/// What was foretold is told with the profile that it was foretold by, wherever it would run.
+#[test]
+fn the_profile_that_plans_were_priced_with_is_recorded() {
+    let folder = tempfile::tempdir().unwrap();
+    let few = ["--set", "accounts_per_thread=100", "--out", "t"];
+    must(
+        folder.path(),
+        &[&["tune", "--fabric", "loopback", "--profile", "cx4-edr"][..], &few].concat(),
+        0,
+        &[],
+    );
+    let record = std::fs::read_to_string(folder.path().join("t/run.json")).unwrap();
+    let record: serde_json::Value = serde_json::from_str(&record).unwrap();
+    assert_eq!((&record["fabric"], &record["profile"]["name"]), (&"loopback".into(), &"cx4-edr".into()));
+    assert_eq!(record["profile"]["hash"], record["spec"]["profile_hash"]);
+    must(folder.path(), &["report", "t"], 0, &[]);
+    let page = std::fs::read_to_string(folder.path().join("t/report.html")).unwrap();
+    assert!(page.contains("profile cx4-edr (") && !page.contains("profile not recorded"));
+}
+
 /// Rates of other plans are not those of this search.
 #[test]
 fn a_search_by_another_profile_is_another_run() {
@@ -379,7 +399,7 @@ fn a_search_by_another_profile_is_another_run() {
     let plan = || std::fs::read(at.join("t/tuned.plan.yaml")).unwrap();
     let before = plan();
     must(at, &by("cx4-edr"), 0, &["nothing to measure"]);
-    must(at, &by("tcp-10g"), 2, &["t holds the results of another run: its profile_hash is"]);
+    must(at, &by("tcp-10g"), 2, &["t holds the results of another run: its NIC profile differs"]);
     // So if another build ranks other plans by the same profile.
     let record = std::fs::read_to_string(at.join("t/run.json")).unwrap();
     std::fs::write(at.join("t/run.json"), record.replace("tuned under occ: ", "tuned under occ: other "))

@@ -47,7 +47,7 @@ pub enum Provenance {
     Simulated,
 }
 
-/// The NIC profile a simulated run used.
+/// The NIC profile that a run was simulated with, or its plans priced.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProfileRef {
     /// Its name.
@@ -91,7 +91,7 @@ pub struct RunRecord {
     pub provenance: Provenance,
     /// The machine the process ran on.
     pub machine: Machine,
-    /// The NIC profile, on a simulated fabric.
+    /// The NIC profile, on a simulated fabric and wherever plans were priced with one.
     pub profile: Option<ProfileRef>,
     /// When it began, in seconds since 1970. The only wall-clock time in a result directory.
     pub started_unix_s: u64,
