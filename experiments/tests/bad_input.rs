@@ -218,7 +218,7 @@ fn points_outlive_the_question_and_the_figures_that_show_them() {
     assert!(page.contains("Speed") && page.contains("Who goes back?"));
     assert!(!page.contains("Who comes back?") && !page.contains(">Rate<"));
     std::fs::write(at.join("e.yaml"), other.replace("20us", "21us")).unwrap();
-    must(at, &again, 2, &["res holds the results of another run: its base.duration is \"20us\""]);
+    must(at, &again, 2, &["res holds the results of another run: `duration` was 20us, and is 21us now"]);
     // A page that lies there is not left with the old question.
     std::fs::write(at.join("e.yaml"), other.replace("Who goes", "Who stays")).unwrap();
     must(at, &again, 0, &["nothing to measure, all 2 points are there", "res/report.html is drawn anew"]);
@@ -389,6 +389,31 @@ fn the_profile_that_plans_were_priced_with_is_recorded() {
     assert!(page.contains("profile cx4-edr (") && !page.contains("profile not recorded"));
 }
 
+/// What somebody changed is told as it is given, with what to do.
+#[test]
+fn a_directory_of_another_run_says_which_flags_differ() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    let what = ["--set", "accounts_per_thread=100", "--coroutines", "1"];
+    let study = ["study", "logging", "--fabric", "sim:cx4-edr", "--duration", "20us", "--coroutines", "1"];
+    let bench = ["characterize", "--quick", "--fabric", "sim:cx4-edr", "--bench", "latency"];
+    let run = ["run", "--fabric", "sim:cx4-edr", "--duration", "20us", "--out", "r"];
+    let tune = ["tune", "--fabric", "sim:cx4-edr", "--duration", "20us"];
+    for (first, change, says) in [
+        ([&run[..], &what].concat(), &["--plan", "two-sided"][..], "--plan was drtm-h, and is two-sided now"),
+        ([&tune[..], &what].concat(), &["--verify"], "--verify was not given, and is given now"),
+        (study.to_vec(), &["--payload", "32,64"], "--payload was 16, and is 32,64 now"),
+        (bench.to_vec(), &["--duration", "30us"], "--duration was 150us, and is 30us now"),
+    ] {
+        must(at, &first, 0, &[]);
+        let says = [
+            &format!(" holds the results of another run: {says}"),
+            "another directory with --out, or remove",
+        ];
+        must(at, &[&first[..], change].concat(), 2, &says);
+    }
+}
+
 /// Rates of other plans are not those of this search.
 #[test]
 fn a_search_by_another_profile_is_another_run() {
@@ -399,12 +424,12 @@ fn a_search_by_another_profile_is_another_run() {
     let plan = || std::fs::read(at.join("t/tuned.plan.yaml")).unwrap();
     let before = plan();
     must(at, &by("cx4-edr"), 0, &["nothing to measure"]);
-    must(at, &by("tcp-10g"), 2, &["t holds the results of another run: its NIC profile differs"]);
+    must(at, &by("tcp-10g"), 2, &["t holds the results of another run: the NIC profile was cx4-edr ("]);
     // So if another build ranks other plans by the same profile.
     let record = std::fs::read_to_string(at.join("t/run.json")).unwrap();
     std::fs::write(at.join("t/run.json"), record.replace("tuned under occ: ", "tuned under occ: other "))
         .unwrap();
-    must(at, &by("cx4-edr"), 2, &["t holds the results of another run: its rivals[0] is"]);
+    must(at, &by("cx4-edr"), 2, &["t holds the results of another run: the search finds other plans"]);
     assert_eq!(plan(), before);
 }
 

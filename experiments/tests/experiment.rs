@@ -80,7 +80,7 @@ fn another_plan_or_another_text_of_the_plan_file_is_another_run() {
     sweep(&args(temp.path(), plan.to_str().unwrap())).unwrap();
     std::fs::write(&plan, include_str!("../../phases/plans/two-sided.plan.yaml")).unwrap();
     let error = sweep(&args(temp.path(), plan.to_str().unwrap())).unwrap_err();
-    assert!(error.message().contains("holds the results of another run: its files."), "{error}");
+    assert!(error.message().contains("holds the results of another run: the content of "), "{error}");
     let error = sweep(&args(temp.path(), "two-sided")).unwrap_err();
     assert!(error.message().contains("another run"), "{error}");
     assert_eq!(error.exit().code(), 2);
