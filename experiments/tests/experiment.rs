@@ -62,7 +62,7 @@ fn rows_carry_their_axes_in_grid_order_and_a_second_run_changes_nothing() {
     assert!(record.complete && record.question.as_deref() == Some("Does it land in order?"));
     let json: serde_json::Value =
         serde_json::from_slice(&std::fs::read(temp.path().join("result.json")).unwrap()).unwrap();
-    assert_eq!(json["experiments"][0]["points"][5]["committed"], "6");
+    assert_eq!(json["experiments"][0]["points"][5]["committed"], 6);
 
     std::fs::remove_file(temp.path().join("result.json")).unwrap();
     let again =

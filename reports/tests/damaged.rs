@@ -32,7 +32,7 @@ fn markup_in_files_stays_text() {
     let dir = fresh();
     let evil = "<img src=x onerror=alert(1)>\"'&</title><b>";
     let row = format!(
-        "0,\"{e}\",\"{e}\",\"{e}\",2,1,1,1,10,1,1,5,100,10,3,55,50,60,70,80,1,1,1,90,40,\"{e}\",\"{e}\",\"{e}\",,,,\"{e}\"",
+        "0,\"{e}\",\"{e}\",\"{e}\",2,1,1,1,10,1,1,5,100,10,3,55,50,60,70,80,1,1,1,90,40,\"{e}\",\"{e}\",0,,,,\"{e}\"",
         e = evil.replace('"', "\"\"")
     );
     let csv = format!("{RUN}\n{row}\n");
@@ -62,9 +62,7 @@ fn markup_in_files_stays_text() {
 fn extreme_and_missing_numbers_do_not_break_a_figure() {
     let dir = fresh();
     let mut csv = format!("{CHARACTERIZE}\n");
-    for (i, value) in
-        ["1e308", "1e-300", "0", "", "5e-324"].iter().enumerate()
-    {
+    for (i, value) in ["1e308", "1e-300", "0", "", "5e-324"].iter().enumerate() {
         let benches =
             [("latency", "read"), ("payload", "rpc"), ("threads", "read"), ("ladder-read", "one-sided")];
         for (j, (bench, verb)) in benches.into_iter().enumerate() {
@@ -95,7 +93,8 @@ fn a_rate_or_latency_that_cannot_be_is_refused_at_its_cell() {
         let files = [("points.csv", csv.as_str())];
         let made = sample::write_dir(dir.path(), "r", &sample::record("run", SIM, 2), &files);
         let error = reports::load::read(&made).err().expect("refused").to_string();
-        let told = format!("points.csv:3:9: latency_p50_ns is `{value}`, which is no finite number from 0 on");
+        let told =
+            format!("points.csv:3:9: latency_p50_ns is `{value}`, which is no finite number from 0 on");
         assert!(error.ends_with(&told), "{error}");
     }
 }

@@ -183,7 +183,7 @@ const RUN: Columns = &[
     ("predicted_mean_ns", Amount),
     ("isolation_level", Words),
     ("isolation_verdict", Words),
-    ("checks_failed", Words),
+    ("checks_failed", Count),
     ("events", Count),
     ("virtual_ns", Amount),
     ("preemptions_per_cpu_s", Amount),
