@@ -303,7 +303,7 @@ fn a_simulated_run_is_a_value_of_its_seed() {
     let simulated = (0..).map(draw).filter(|(_, name)| *name == "sim").take(4);
     for (case, name) in simulated {
         let (a, b) = (judge(&case, name), judge(&case, name));
-        assert_eq!(a.facts, b.facts, "{case:?}");
+        assert_eq!(a.facts.of_seed(), b.facts.of_seed(), "{case:?}");
         assert_eq!(a.stats.aborts, b.stats.aborts);
         assert_eq!(a.stats.latency.to_data(), b.stats.latency.to_data());
         assert_eq!((a.traffic, a.rpc, a.cache), (b.traffic, b.rpc, b.cache));

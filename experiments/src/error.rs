@@ -202,7 +202,14 @@ impl From<ResultError> for CliError {
             ResultError::NoColumn { .. } | ResultError::NotMissing { .. } => Exit::Check,
             _ => Exit::Usage,
         };
-        let mut shown = CliError::new(exit, error.to_string()).hint(error.hint());
+        let message = match &error {
+            ResultError::OtherRun { path, differs } => {
+                let differs = crate::differs::told(differs);
+                format!("{} holds the results of another run: {differs}", path.display())
+            }
+            error => error.to_string(),
+        };
+        let mut shown = CliError::new(exit, message).hint(error.hint());
         if let Some(cause) = error.source() {
             shown = shown.caused_by(cause);
         }

@@ -16,6 +16,7 @@ pub mod calibrate;
 pub mod claims;
 pub mod cluster;
 pub mod commands;
+mod differs;
 pub mod error;
 pub mod fabrics;
 pub mod interrupt;

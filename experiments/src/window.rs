@@ -12,9 +12,13 @@ pub const TOO_SHORT: &str = "too short";
 /// What helps.
 const HELP: &str = "give a longer duration, or fewer coroutines";
 
-/// What people are told of one run.
-pub fn told(short: &TooShort) -> String {
-    format!("{short}; {HELP}")
+/// Warns of a run whose measured time was too short, and notes it in the record of its directory, if it has one.
+pub fn tell(short: Option<&TooShort>, dir: Option<&mut ResultDir>, talk: Talk) {
+    if let Some(short) = short {
+        let text = format!("{short}; {HELP}");
+        talk.warn(&text);
+        dir.into_iter().for_each(|dir| dir.note(format!("{text}.")));
+    }
 }
 
 /// Warns of the points of a directory whose measured time was too short, and notes it in the record.
@@ -29,5 +33,27 @@ pub fn note(dir: &mut ResultDir, talk: Talk) {
         );
         talk.warn(&text);
         dir.note(format!("{text}."));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use primitives::measure::{Kind, RunRecord};
+
+    #[test]
+    fn a_run_that_was_too_short_is_noted_in_its_directory() {
+        let folder = tempfile::tempdir().unwrap();
+        let record = RunRecord::new(Kind::Run, "loopback", serde_json::json!({}), 1, 1);
+        let mut dir = ResultDir::create(folder.path(), record, &[]).unwrap();
+        let talk = Talk::new(0, true);
+        tell(None, Some(&mut dir), talk);
+        assert!(dir.record().notes.is_empty());
+        tell(Some(&TooShort { ended: 9, in_flight: 32 }), Some(&mut dir), talk);
+        let notes = &dir.record().notes;
+        assert!(
+            notes.len() == 1 && notes[0].contains("9 transactions ended in it, of 32 in flight"),
+            "{notes:?}"
+        );
     }
 }

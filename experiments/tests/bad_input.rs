@@ -150,7 +150,12 @@ fn what_is_wrong_with_results_is_told_at_its_place() {
             format!("{text}{}\n", first.replacen('0', "7", 1)),
             "res/points.csv:4:1: point 7 is no part".to_owned(),
         ),
-        (bent.concat(), format!("res/points.csv:3:{column}: committed_per_s is `fast`, which is no number")),
+        (
+            bent.concat(),
+            format!(
+                "res/points.csv:3:{column}: committed_per_s is `fast`, which is no finite number from 0 on"
+            ),
+        ),
     ] {
         std::fs::write(&points, &text).unwrap();
         for args in [&again[..], &["report", "res"]] {
@@ -213,7 +218,7 @@ fn points_outlive_the_question_and_the_figures_that_show_them() {
     assert!(page.contains("Speed") && page.contains("Who goes back?"));
     assert!(!page.contains("Who comes back?") && !page.contains(">Rate<"));
     std::fs::write(at.join("e.yaml"), other.replace("20us", "21us")).unwrap();
-    must(at, &again, 2, &["res holds the results of another run: its base.duration is \"20us\""]);
+    must(at, &again, 2, &["res holds the results of another run: `duration` was 20us, and is 21us now"]);
     // A page that lies there is not left with the old question.
     std::fs::write(at.join("e.yaml"), other.replace("Who goes", "Who stays")).unwrap();
     must(at, &again, 0, &["nothing to measure, all 2 points are there", "res/report.html is drawn anew"]);
@@ -364,6 +369,51 @@ fn a_profile_outlives_the_points_that_it_was_fitted_to() {
     assert!(record.contains("loopback.profile.yaml was fitted before some of these points"), "{record}");
 }
 
+/// What was foretold is told with the profile that it was foretold by, wherever it would run.
+#[test]
+fn the_profile_that_plans_were_priced_with_is_recorded() {
+    let folder = tempfile::tempdir().unwrap();
+    let few = ["--set", "accounts_per_thread=100", "--out", "t"];
+    must(
+        folder.path(),
+        &[&["tune", "--fabric", "loopback", "--profile", "cx4-edr"][..], &few].concat(),
+        0,
+        &[],
+    );
+    let record = std::fs::read_to_string(folder.path().join("t/run.json")).unwrap();
+    let record: serde_json::Value = serde_json::from_str(&record).unwrap();
+    assert_eq!((&record["fabric"], &record["profile"]["name"]), (&"loopback".into(), &"cx4-edr".into()));
+    assert_eq!(record["profile"]["hash"], record["spec"]["profile_hash"]);
+    must(folder.path(), &["report", "t"], 0, &[]);
+    let page = std::fs::read_to_string(folder.path().join("t/report.html")).unwrap();
+    assert!(page.contains("profile cx4-edr (") && !page.contains("profile not recorded"));
+}
+
+/// What somebody changed is told as it is given, with what to do.
+#[test]
+fn a_directory_of_another_run_says_which_flags_differ() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    let what = ["--set", "accounts_per_thread=100", "--coroutines", "1"];
+    let study = ["study", "logging", "--fabric", "sim:cx4-edr", "--duration", "20us", "--coroutines", "1"];
+    let bench = ["characterize", "--quick", "--fabric", "sim:cx4-edr", "--bench", "latency"];
+    let run = ["run", "--fabric", "sim:cx4-edr", "--duration", "20us", "--out", "r"];
+    let tune = ["tune", "--fabric", "sim:cx4-edr", "--duration", "20us"];
+    for (first, change, says) in [
+        ([&run[..], &what].concat(), &["--plan", "two-sided"][..], "--plan was drtm-h, and is two-sided now"),
+        ([&tune[..], &what].concat(), &["--verify"], "--verify was not given, and is given now"),
+        (study.to_vec(), &["--payload", "32,64"], "--payload was 16, and is 32,64 now"),
+        (bench.to_vec(), &["--duration", "30us"], "--duration was 150us, and is 30us now"),
+    ] {
+        must(at, &first, 0, &[]);
+        let says = [
+            &format!(" holds the results of another run: {says}"),
+            "another directory with --out, or remove",
+        ];
+        must(at, &[&first[..], change].concat(), 2, &says);
+    }
+}
+
 /// Rates of other plans are not those of this search.
 #[test]
 fn a_search_by_another_profile_is_another_run() {
@@ -374,12 +424,12 @@ fn a_search_by_another_profile_is_another_run() {
     let plan = || std::fs::read(at.join("t/tuned.plan.yaml")).unwrap();
     let before = plan();
     must(at, &by("cx4-edr"), 0, &["nothing to measure"]);
-    must(at, &by("tcp-10g"), 2, &["t holds the results of another run: its profile_hash is"]);
+    must(at, &by("tcp-10g"), 2, &["t holds the results of another run: the NIC profile was cx4-edr ("]);
     // So if another build ranks other plans by the same profile.
     let record = std::fs::read_to_string(at.join("t/run.json")).unwrap();
     std::fs::write(at.join("t/run.json"), record.replace("tuned under occ: ", "tuned under occ: other "))
         .unwrap();
-    must(at, &by("cx4-edr"), 2, &["t holds the results of another run: its rivals[0] is"]);
+    must(at, &by("cx4-edr"), 2, &["t holds the results of another run: the search finds other plans"]);
     assert_eq!(plan(), before);
 }
 
@@ -398,6 +448,11 @@ fn what_contradicts_itself_is_refused() {
     let write = |text: &str| std::fs::write(at.join("e.yaml"), format!("question: x\n{text}")).unwrap();
     write("precision: 1%\nduration: 2ms\nmax_duration: 1ms\n");
     must(at, &["experiment", "e.yaml"], 2, &["error: e.yaml:4:15: ", "the longest run, 1ms"]);
+    let none =
+        "the longest run, 3ms, is for a precision, and none is asked for: exactly the duration, 2ms, is";
+    must(at, &["run", "--duration", "2ms", "--max-duration", "3ms"], 2, &[none]);
+    write("duration: 2ms\nmax_duration: 3ms\n");
+    must(at, &["experiment", "e.yaml"], 2, &["error: e.yaml:3:15: ", none]);
     write("fabric: sim:cx4-edr\ncoroutines: 2\ngrid:\n  coroutines: [1, 4]\n");
     let says = ["error: e.yaml:3:13: coroutines: no point has this value, the grid gives others at 5:3"];
     must(at, &["experiment", "e.yaml"], 2, &says);

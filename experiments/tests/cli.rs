@@ -537,16 +537,16 @@ fn a_study_varies_what_it_is_asked_to_and_draws_it() {
     let told: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     let points = told["points"].as_array().unwrap();
     assert_eq!(points.len(), 4 * 2 * 2 * 2, "variants, coroutines, payloads, loads");
-    let rate = |payload: &str, think: &str| -> f64 {
+    let rate = |payload: u64, think: u64| -> f64 {
         let is = |p: &&serde_json::Value| {
             p["variant"] == "one-sided-cache"
-                && p["coroutines"] == "2"
+                && p["coroutines"] == 2
                 && p["payload_bytes"] == payload
                 && p["think_us"] == think
         };
-        points.iter().find(is).unwrap()["rate_per_s"].as_str().unwrap().parse().unwrap()
+        points.iter().find(is).unwrap()["rate_per_s"].as_f64().unwrap()
     };
-    assert!(rate("16", "0") > rate("256", "0") && rate("16", "0") > rate("16", "2"));
+    assert!(rate(16, 0) > rate(256, 0) && rate(16, 0) > rate(16, 2));
     let page = temp.path().join("page");
     let output = run(&["report", out, "--out", page.to_str().unwrap()]);
     assert_eq!(code(&output), 0, "{}", stderr(&output));

@@ -62,7 +62,7 @@ fn rows_carry_their_axes_in_grid_order_and_a_second_run_changes_nothing() {
     assert!(record.complete && record.question.as_deref() == Some("Does it land in order?"));
     let json: serde_json::Value =
         serde_json::from_slice(&std::fs::read(temp.path().join("result.json")).unwrap()).unwrap();
-    assert_eq!(json["experiments"][0]["points"][5]["committed"], "6");
+    assert_eq!(json["experiments"][0]["points"][5]["committed"], 6);
 
     std::fs::remove_file(temp.path().join("result.json")).unwrap();
     let again =
@@ -80,7 +80,7 @@ fn another_plan_or_another_text_of_the_plan_file_is_another_run() {
     sweep(&args(temp.path(), plan.to_str().unwrap())).unwrap();
     std::fs::write(&plan, include_str!("../../phases/plans/two-sided.plan.yaml")).unwrap();
     let error = sweep(&args(temp.path(), plan.to_str().unwrap())).unwrap_err();
-    assert!(error.message().contains("holds the results of another run: its files."), "{error}");
+    assert!(error.message().contains("holds the results of another run: the content of "), "{error}");
     let error = sweep(&args(temp.path(), "two-sided")).unwrap_err();
     assert!(error.message().contains("another run"), "{error}");
     assert_eq!(error.exit().code(), 2);

@@ -177,9 +177,10 @@ fn primitives(results: &Results, name: &str) -> Framed<Option<String>> {
     }
     if let Some(p) = &rate {
         clauses.push(format!(
-            "sustains {} the rate of RPC ({})",
+            "sustains {}, {} the {} of RPC",
+            human::rate(p.read),
             human::times(p.read / p.rpc),
-            human::rate(p.read)
+            human::rate(p.rpc)
         ));
     }
     let payload = rate.or(latency).map_or(64.0, |p| p.payload);
@@ -214,6 +215,12 @@ mod tests {
         dir.finish(false, serde_json::Value::Null).expect("finishes");
         let results = crate::load::read(temp.path()).expect("reads");
         primitives(&results, "loopback").expect("frames").expect("a sentence")
+    }
+
+    #[test]
+    fn both_rates_are_told_and_whose_they_are() {
+        let told = said("no", 0.02).replace('\u{a0}', " ");
+        assert!(told.ends_with("sustains 5 M/s, 100× the 50 k/s of RPC."), "{told}");
     }
 
     #[test]

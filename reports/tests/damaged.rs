@@ -32,7 +32,7 @@ fn markup_in_files_stays_text() {
     let dir = fresh();
     let evil = "<img src=x onerror=alert(1)>\"'&</title><b>";
     let row = format!(
-        "0,\"{e}\",\"{e}\",\"{e}\",2,1,1,1,10,1,1,5,100,10,3,55,50,60,70,80,1,1,1,90,40,\"{e}\",\"{e}\",\"{e}\",,,,\"{e}\"",
+        "0,\"{e}\",\"{e}\",\"{e}\",2,1,1,1,10,1,1,5,100,10,3,55,50,60,70,80,1,1,1,90,40,\"{e}\",\"{e}\",0,,,,\"{e}\"",
         e = evil.replace('"', "\"\"")
     );
     let csv = format!("{RUN}\n{row}\n");
@@ -62,9 +62,7 @@ fn markup_in_files_stays_text() {
 fn extreme_and_missing_numbers_do_not_break_a_figure() {
     let dir = fresh();
     let mut csv = format!("{CHARACTERIZE}\n");
-    for (i, value) in
-        ["1e308", "-1e308", "1e-300", "0", "NaN", "inf", "-inf", "", "5e-324"].iter().enumerate()
-    {
+    for (i, value) in ["1e308", "1e-300", "0", "", "5e-324"].iter().enumerate() {
         let benches =
             [("latency", "read"), ("payload", "rpc"), ("threads", "read"), ("ladder-read", "one-sided")];
         for (j, (bench, verb)) in benches.into_iter().enumerate() {
@@ -75,17 +73,30 @@ fn extreme_and_missing_numbers_do_not_break_a_figure() {
         }
     }
     let characterized =
-        sample::write_dir(dir.path(), "c", &sample::record("characterize", SIM, 36), &[("points.csv", &csv)]);
+        sample::write_dir(dir.path(), "c", &sample::record("characterize", SIM, 20), &[("points.csv", &csv)]);
     let cells = ",".repeat(RUN.matches(',').count());
-    let odd = "0,smallbank,occ,a,0,0,0,0,0,0,0,1e308,1e308,1e308,,1e-308,,-1,0,,1e308,-5";
+    let odd = "0,smallbank,occ,a,0,0,0,0,0,0,0,1e308,1e308,1e308,,1e-308,,1,0,,1e308,0";
     let run = format!("{RUN}\n{odd}{}\n1{cells}\n", &cells[odd.matches(',').count()..]);
     let run = sample::write_dir(dir.path(), "r", &sample::record("run", SIM, 2), &[("points.csv", &run)]);
-    let tune = "point,plan,origin,predicted_per_s,predicted_mean_ns,bottleneck,got_per_s,got_mean_ns\n0,,,0,0,,0,0\n1,a,b,1e308,1e308,c,1e-308,1e308\n2,b,c,-1,,,1e308,\n";
+    let tune = "point,plan,origin,predicted_per_s,predicted_mean_ns,bottleneck,got_per_s,got_mean_ns\n0,,,0,0,,0,0\n1,a,b,1e308,1e308,c,1e-308,1e308\n2,b,c,0,,,1e308,\n";
     let tune = sample::write_dir(dir.path(), "t", &sample::record("tune", SIM, 3), &[("points.csv", tune)]);
     let rendered = draw(&[characterized, run, tune], dir);
     assert!(rendered.report.problems.is_empty(), "{:?}", rendered.report.problems);
-    assert!(rendered.html.contains("values that are not finite"));
     assert_sound(&rendered);
+}
+
+#[test]
+fn a_rate_or_latency_that_cannot_be_is_refused_at_its_cell() {
+    for value in ["-1e308", "-1", "NaN", "inf", "-inf"] {
+        let dir = fresh();
+        let csv = format!("point,plan,committed_per_s,latency_p50_ns\n0,a,5e5,1\n1,b,5e5,{value}\n");
+        let files = [("points.csv", csv.as_str())];
+        let made = sample::write_dir(dir.path(), "r", &sample::record("run", SIM, 2), &files);
+        let error = reports::load::read(&made).err().expect("refused").to_string();
+        let told =
+            format!("points.csv:3:9: latency_p50_ns is `{value}`, which is no finite number from 0 on");
+        assert!(error.ends_with(&told), "{error}");
+    }
 }
 
 #[test]

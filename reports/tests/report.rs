@@ -222,13 +222,57 @@ fn runs_of_other_configurations_are_not_repeats() {
         let said = rendered.report.answers.concat();
         assert!(other > 5 || said.contains(named), "{said}");
     }
-    // Where all that differs has no short name, a number tells them apart.
+    // Where all that differs has no short name, their directories tell them apart.
     let many = made[7].join("run.json");
     let record = std::fs::read_to_string(&many).expect("a record");
     std::fs::write(&many, record.replace("hybrid", "one-sided").replace(":8", ":16")).expect("writes");
     let rendered = draw(&[made[0].clone(), made[7].clone()], rendered.dir);
     let plans = figure(&rendered.html, "plans");
-    assert!(plans.contains("drtm-h (k1)") && plans.contains("drtm-h (k2)"), "{plans}");
+    assert!(plans.contains("drtm-h (base/run-") && plans.contains("drtm-h (plan/run-"), "{plans}");
+}
+
+/// Machines differ in what they measure, and builds may; what is simulated is a value of its seed wherever it ran.
+#[test]
+fn runs_of_other_machines_and_builds_are_not_repeats() {
+    let drawn = |fabric, change: &dyn Fn(&mut serde_json::Value)| {
+        let dir = fresh();
+        let mut made = Vec::new();
+        for name in ["one", "two"] {
+            let root = dir.path().join(name);
+            std::fs::create_dir(&root).expect("a directory");
+            let run = sample::run(&root, "drtm-h", fabric);
+            let mut record = sample::record("run", fabric, 1);
+            if name == "two" {
+                record["started_unix_s"] = json!(1_795_201_441u64);
+                change(&mut record);
+            }
+            std::fs::write(run.join("run.json"), record.to_string()).expect("writes");
+            made.push(run);
+        }
+        figure(&draw(&made, dir).html, "plans").replace('\u{a0}', " ")
+    };
+    let cpu = |record: &mut serde_json::Value| {
+        (record["machine"]["cpu"], record["machine"]["kernel"]) = (json!("Other(R) CPU"), json!("6.1"));
+    };
+    let kernel = |record: &mut serde_json::Value| record["machine"]["kernel"] = json!("6.1");
+    let commit = |record: &mut serde_json::Value| record["commit"] = json!("fedcba9876543210");
+    let plans = drawn(LOOPBACK, &cpu);
+    assert!(
+        plans.contains("Other CPU") && plans.contains("Sample CPU") && !plans.contains("of 2)"),
+        "{plans}"
+    );
+    assert!(!plans.contains("kernel 6"), "the CPU says enough: {plans}");
+    let plans = drawn(LOOPBACK, &kernel);
+    assert!(
+        plans.contains("kernel 6.18") && plans.contains("kernel 6.1") && !plans.contains("of 2)"),
+        "{plans}"
+    );
+    for fabric in [LOOPBACK, SIM] {
+        let plans = drawn(fabric, &commit);
+        assert!(plans.contains("drtm-h (commit fedcba987654)") && !plans.contains("of 2)"), "{plans}");
+        assert!(drawn(fabric, &|_| {}).contains("drtm-h (median of 2)"));
+    }
+    assert!(drawn(SIM, &cpu).contains("drtm-h (median of 2)"));
 }
 
 /// A directory that is named twice, or a copy of one, is no repeat, and a complaint about it is made once.
@@ -565,4 +609,33 @@ fn seeds_of_a_grid_are_told_and_are_repeats_and_no_curve_is_dropped() {
     for plan in ["drtm-r", "drtm-h", "two-sided", "farm"] {
         assert_eq!(drawing.matches(&format!("\n{plan}\n")).count(), 6, "{plan}");
     }
+}
+
+#[test]
+fn figures_that_are_asked_for_draw_seeds_as_repeats_unless_they_name_them() {
+    let dir = fresh();
+    let made = seeded(dir.path());
+    let mut record = sample::record("experiment", SIM, 96);
+    let mut asked = |figure: serde_json::Value| {
+        record["spec"] = json!({ "figures": [figure] });
+        std::fs::write(made.join("run.json"), record.to_string()).expect("writes");
+        let rendered = draw(std::slice::from_ref(&made), fresh());
+        figure_of(&rendered)
+    };
+    let at = json!({"set.zipf_theta": 0.5});
+    let part = asked(json!({"x": "coroutines", "y": "committed_per_s", "by": "plan", "at": at}));
+    assert!(part.contains("each point is the median of 2 seeds") && !part.contains("seed 1\n"), "{part}");
+    // The median of 1.2 and 1.4 M/s.
+    assert!(part.contains("per second goes from 1.3 M (drtm-r at coroutines 1)"), "{part}");
+    let part = asked(
+        json!({"x": "coroutines", "y": "committed_per_s", "by": "seed", "at": {"set.zipf_theta": 0.5, "plan": "farm"}}),
+    );
+    assert!(
+        !part.contains("median of") && part.contains("\nseed 1\n") && part.contains("\nseed 2\n"),
+        "{part}"
+    );
+}
+
+fn figure_of(rendered: &Rendered) -> String {
+    figure(&rendered.html, "experiment-grid").replace('\u{a0}', " ")
 }

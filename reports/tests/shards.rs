@@ -75,6 +75,14 @@ fn missing_points_are_named_with_the_shard_that_measures_them() {
 }
 
 #[test]
+fn a_long_list_of_missing_shards_says_how_many_more_there_are() {
+    let temp = tempfile::tempdir().unwrap();
+    let first = shard(temp.path(), 1, 20, |record| record["points_expected"] = json!(20));
+    let notes = draw(&[first], temp.path(), false).unwrap().notes.join("\n");
+    assert!(notes.contains("measure --shard 2/20, 3/20") && notes.contains("13/20 and 7 more"), "{notes}");
+}
+
+#[test]
 fn points_of_several_shards_count_once() {
     let temp = tempfile::tempdir().unwrap();
     let again = shard(temp.path(), 1, 2, |r| r["started_unix_s"] = json!(7));

@@ -206,7 +206,9 @@ impl<'r, W: Workload, P: Protocol + Copy + Sync> Run<'r, W, P> {
         let meter = Arc::new(match self.spec.length {
             Length::Transactions(_) => Meter::everything(),
             Length::Time { warm_up, measured } => Meter::fixed(rows, warm_up, measured),
-            Length::Steady(precision) => Meter::precise(rows, precision),
+            Length::Steady(precision) => {
+                Meter::precise(rows, precision).ending(TooShort::least(self.in_flight(shape.nodes)))
+            }
         });
         let sequenced = self.buffers.map(|buffers| {
             let (coroutines, records) = (self.spec.plan.coroutines, self.workload.records_per_transaction());
@@ -318,10 +320,15 @@ impl<'r, W: Workload, P: Protocol + Copy + Sync> Run<'r, W, P> {
         if matches!(self.spec.length, Length::Transactions(_)) || sum.elapsed.0 == 0 {
             return None;
         }
+        TooShort::of(sum.stats.ended(), self.in_flight(sum.nodes))
+    }
+
+    /// Transactions that so many nodes have in flight at any time.
+    fn in_flight(&self, nodes: u16) -> u64 {
         // Calvin's coroutines have several clients each.
         let clients = self.protocol.sequenced().map_or(1, |calvin| u64::from(calvin.batch));
-        let workers = u64::from(sum.nodes) * u64::from(self.spec.shape.workers);
-        TooShort::of(sum.stats.ended(), workers * u64::from(self.spec.plan.coroutines) * clients)
+        let workers = u64::from(nodes) * u64::from(self.spec.shape.workers);
+        workers * u64::from(self.spec.plan.coroutines) * clients
     }
 
     fn checks(&self, before: &W::Tally, effects: &W::Tally, after: &Found<W::Tally>) -> Vec<Check> {

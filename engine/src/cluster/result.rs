@@ -40,9 +40,14 @@ pub struct TooShort {
 }
 
 impl TooShort {
+    /// How many transactions must end for a time not to be too short.
+    pub(super) fn least(in_flight: u64) -> u64 {
+        TURNS.saturating_mul(in_flight)
+    }
+
     /// Whether the time in which so many ended was too short.
     pub(super) fn of(ended: u64, in_flight: u64) -> Option<TooShort> {
-        (ended < TURNS.saturating_mul(in_flight)).then_some(TooShort { ended, in_flight })
+        (ended < TooShort::least(in_flight)).then_some(TooShort { ended, in_flight })
     }
 }
 

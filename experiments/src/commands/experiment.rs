@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use primitives::measure::{PointResult, ProfileRef, ResultDir, Row, RunRecord, Shard, TableName};
+use primitives::measure::{
+    PointResult, ProfileRef, ResultDir, Row, RunRecord, Shard, TableName, known_columns,
+};
 use primitives::units::Nanos;
 use serde_json::{Value, json};
 
@@ -162,15 +164,11 @@ where
         people.push_str(&format!("{}\n{}", experiment.question, shown(experiment, &rows)));
         people.push_str(&format!("results in {}\n", out.display()));
         let record = dir.record();
-        let columns =
-            primitives::measure::columns(experiment.kind.results(), TableName::Points, &experiment.axes());
-        let as_map = |row: &Row| -> BTreeMap<String, String> {
-            columns.iter().filter_map(|c| row.get(c).map(|cell| (c.clone(), cell.to_owned()))).collect()
-        };
+        let known = known_columns(experiment.kind.results(), TableName::Points);
         data.push(json!({
             "file": file, "out": out, "question": experiment.question, "complete": record.complete,
             "shard": record.shard, "points_expected": record.points_here(), "points_done": record.points_done,
-            "points": rows.iter().map(as_map).collect::<Vec<_>>(),
+            "points": rows.iter().map(|row| row.to_json(known)).collect::<Vec<_>>(),
         }));
         if let Err(error) = swept.and_then(|()| super::report::redraw(out, context)) {
             emit(args.output.json.as_ref(), &json!({ "experiments": data }), &people)?;

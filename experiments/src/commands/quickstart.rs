@@ -205,6 +205,7 @@ impl Quickstart<'_> {
             }
             kept.keep(0, &done.point(Row::new()))?;
             crate::schedule::note(&mut kept);
+            crate::window::tell(done.result.too_short.as_ref(), Some(&mut kept), self.context.talk);
             kept.finish(false, done.json(spec))?;
             done.passed(&self.context.command)?;
         }

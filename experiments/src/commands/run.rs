@@ -118,18 +118,13 @@ pub fn run(args: &RunArgs, context: &Context) -> Result<(), CliError> {
         }
     };
     let nothing = run.result.interrupted && run.result.elapsed == Nanos(0);
-    let short = run.result.too_short.as_ref().map(window::told);
-    if let Some(short) = &short {
-        context.talk.warn(short);
-    }
+    let mut dir = dir;
+    window::tell(run.result.too_short.as_ref(), dir.as_mut(), context.talk);
     let kept = dir.map_or(Ok(()), |mut dir| {
         if !nothing {
             dir.keep(0, &run.point(Row::new()))?;
         }
         crate::schedule::note(&mut dir);
-        if let Some(short) = short {
-            dir.note(format!("{short}."));
-        }
         dir.finish(run.result.interrupted, run.json(&spec))
     });
     // The result before any error: what cannot be kept is at least seen.

@@ -9,7 +9,7 @@ use crate::schedule::{Watch, until_something_ended};
 use crate::spec::{FabricChoice, Span};
 use crate::sweep::usual_jobs;
 use phases::study::{Spec, StudyError, Subject};
-use primitives::measure::{Kind, PointResult, ResultDir, Row, TableName};
+use primitives::measure::{Kind, PointResult, ResultDir, Row, TableName, known_columns};
 use primitives::mesh::{Shape, WorkerConfig};
 use primitives::units::Nanos;
 use serde_json::{Value, json};
@@ -151,9 +151,13 @@ pub fn run(args: &StudyArgs, context: &Context) -> Result<(), CliError> {
     let shown: Vec<&str> =
         AXES.into_iter().filter(|axis| all().any(|p| p[*axis] != all().next().unwrap_or(p)[*axis])).collect();
     let rows = all().map(|p| {
-        let number = |key: &str| p[key].as_str().and_then(|t| t.parse::<f64>().ok());
+        let number = |key: &str| p[key].as_f64();
         let span = |key: &str| number(key).map_or("not available".into(), |n| Nanos(n as u64).to_string());
-        let text = |key: &str| p[key].as_str().unwrap_or_default().to_owned();
+        let text = |key: &str| match &p[key] {
+            Value::Null => String::new(),
+            Value::String(text) => text.clone(),
+            other => other.to_string(),
+        };
         let mut cells = vec![text("variant"), text("coroutines")];
         cells.extend(shown.iter().map(|axis| text(axis)));
         cells.extend([
@@ -284,12 +288,10 @@ pub fn study(wanted: &Study, context: &Context) -> Result<Value, CliError> {
         },
         |_| Value::Null,
     )?;
-    let columns = primitives::measure::columns(Kind::Study, TableName::Points, &axes);
+    let known = known_columns(Kind::Study, TableName::Points);
     let rows = dir.rows(TableName::Points)?;
-    let cells = |row: &Row| -> serde_json::Map<String, Value> {
-        columns.iter().filter_map(|c| Some((c.clone(), Value::from(row.get(c)?)))).collect()
-    };
-    Ok(json!({ "phase": wanted.subject.name(), "points": rows.iter().map(cells).collect::<Vec<_>>() }))
+    let points: Vec<Value> = rows.iter().map(|row| row.to_json(known)).collect();
+    Ok(json!({ "phase": wanted.subject.name(), "points": points }))
 }
 
 /// What a study says that cannot be made, or that failed.

@@ -160,6 +160,10 @@ pub fn keep(
         .map(|rival| json!(format!("{} under {}: {}", rival.name, rival.protocol, rival.candidate.plan)))
         .collect();
     let mut record = fabric.record(Kind::Tune, asked, spec.seed, rivals.len() as u64);
+    // Where plans are run by a profile, that is what the numbers are by; else they are by the one that priced them.
+    if !verify || record.profile.is_none() {
+        record.profile = Some(tuned.profile.clone());
+    }
     record.title = format!("Plans for {} under {} on {}", spec.workload, spec.protocol, spec.fabric);
     record.question = Some("Which primitive should carry each phase?".to_owned());
     record.command.clone_from(&context.command);

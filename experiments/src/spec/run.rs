@@ -311,6 +311,13 @@ impl RunSpec {
             );
             return Err(Unfit::new(&["coroutines", "threads", "nodes"], why));
         }
+        if let (Some(most), None) = (self.max_duration, self.precision) {
+            let why = format!(
+                "the longest run, {most}, is for a precision, and none is asked for: exactly the duration, {}, is measured",
+                self.duration
+            );
+            return Err(Unfit::new(&["max_duration"], why));
+        }
         if let Some(most) = self.max_duration.filter(|most| most.ns() < self.duration.ns()) {
             let why = format!(
                 "the longest run, {most}, is shorter than its shortest, a duration of {}",

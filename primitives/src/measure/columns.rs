@@ -1,28 +1,42 @@
 //! The columns of the result files, fixed by the kind of run.
 
 use super::Kind;
-use Holds::{Count, Number, Words};
+use Holds::{Amount, Count, Number, Words};
 
 /// What the cells of a column hold. Whatever it is, a cell that could not be measured is empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Holds {
     /// A count.
     Count,
-    /// Any number.
+    /// A rate, a time, a share or a mean of counts: never below zero.
+    Amount,
+    /// A number of either sign.
     Number,
     /// Words.
     Words,
 }
 
 impl Holds {
-    /// Whether a cell may say this. A count written as 64.0 is a count; 0.5 or -1 is not.
+    /// Whether a cell may say this. A count written as 64.0 is a count; 0.5 or -1 is not. What is not finite is no number: such are
+    /// written as empty cells.
     pub fn fits(self, cell: &str) -> bool {
-        let number = cell.trim().parse::<f64>().ok();
+        let number = cell.trim().parse::<f64>().ok().filter(|n| n.is_finite());
         match self {
             _ if cell.trim().is_empty() => true,
             Words => true,
             Number => number.is_some(),
-            Count => number.is_some_and(|n| !n.is_finite() || n >= 0.0 && n.fract() == 0.0),
+            Amount => number.is_some_and(|n| n >= 0.0),
+            Count => number.is_some_and(|n| n >= 0.0 && n.fract() == 0.0),
+        }
+    }
+
+    /// What one is called.
+    pub fn noun(self) -> &'static str {
+        match self {
+            Count => "count",
+            Amount => "finite number from 0 on",
+            Number => "finite number",
+            Words => "word",
         }
     }
 }
@@ -69,12 +83,12 @@ impl TableName {
 pub const PHASES: Columns = &[
     ("point", Count),
     ("phase", Words),
-    ("latency_p50_ns", Number),
-    ("latency_p99_ns", Number),
-    ("verbs", Number),
-    ("round_trips", Number),
-    ("doorbells", Number),
-    ("ns_per_committed", Number),
+    ("latency_p50_ns", Amount),
+    ("latency_p99_ns", Amount),
+    ("verbs", Amount),
+    ("round_trips", Amount),
+    ("doorbells", Amount),
+    ("ns_per_committed", Amount),
 ];
 
 /// Columns of `aborts.csv`. The class is `conflict` for aborted attempts, `application` for transactions that the
@@ -94,25 +108,25 @@ const CHARACTERIZE: Columns = &[
     ("queue_pairs", Count),
     ("optimizations", Words),
     ("ops", Count),
-    ("rate_per_s", Number),
-    ("latency_min_ns", Number),
-    ("latency_p50_ns", Number),
-    ("latency_p90_ns", Number),
-    ("latency_p99_ns", Number),
-    ("latency_p999_ns", Number),
-    ("latency_mean_ns", Number),
-    ("latency_max_ns", Number),
-    ("goodput_gb_per_s", Number),
-    ("doorbells_per_op", Number),
-    ("instructions_per_op", Number),
-    ("preemptions_per_cpu_s", Number),
+    ("rate_per_s", Amount),
+    ("latency_min_ns", Amount),
+    ("latency_p50_ns", Amount),
+    ("latency_p90_ns", Amount),
+    ("latency_p99_ns", Amount),
+    ("latency_p999_ns", Amount),
+    ("latency_mean_ns", Amount),
+    ("latency_max_ns", Amount),
+    ("goodput_gb_per_s", Amount),
+    ("doorbells_per_op", Amount),
+    ("instructions_per_op", Amount),
+    ("preemptions_per_cpu_s", Amount),
     ("busy", Words),
     ("servers", Count),
     ("addresses", Count),
-    ("warm_up_ns", Number),
-    ("measured_ns", Number),
+    ("warm_up_ns", Amount),
+    ("measured_ns", Amount),
     ("batches", Count),
-    ("rate_ci_relative", Number),
+    ("rate_ci_relative", Amount),
     ("converged", Words),
 ];
 
@@ -122,19 +136,19 @@ const STUDY: Columns = &[
     ("variant", Words),
     ("coroutines", Count),
     ("payload_bytes", Count),
-    ("skew", Number),
+    ("skew", Amount),
     ("records", Count),
-    ("think_us", Number),
+    ("think_us", Amount),
     ("ops", Count),
-    ("rate_per_s", Number),
-    ("latency_p50_ns", Number),
-    ("latency_p90_ns", Number),
-    ("latency_p99_ns", Number),
-    ("latency_p999_ns", Number),
-    ("verbs_per_op", Number),
-    ("round_trips_per_op", Number),
-    ("doorbells_per_op", Number),
-    ("preemptions_per_cpu_s", Number),
+    ("rate_per_s", Amount),
+    ("latency_p50_ns", Amount),
+    ("latency_p90_ns", Amount),
+    ("latency_p99_ns", Amount),
+    ("latency_p999_ns", Amount),
+    ("verbs_per_op", Amount),
+    ("round_trips_per_op", Amount),
+    ("doorbells_per_op", Amount),
+    ("preemptions_per_cpu_s", Amount),
     ("busy", Words),
 ];
 
@@ -150,33 +164,33 @@ const RUN: Columns = &[
     ("committed", Count),
     ("aborted", Count),
     ("rolled_back", Count),
-    ("elapsed_ns", Number),
-    ("committed_per_s", Number),
-    ("aborted_per_s", Number),
-    ("rolled_back_per_s", Number),
-    ("aborted_share", Number),
-    ("latency_mean_ns", Number),
-    ("latency_p50_ns", Number),
-    ("latency_p90_ns", Number),
-    ("latency_p99_ns", Number),
-    ("latency_p999_ns", Number),
-    ("verbs_per_committed", Number),
-    ("round_trips_per_committed", Number),
-    ("doorbells_per_committed", Number),
-    ("cpu_ns_per_committed", Number),
-    ("messages_per_machine_per_s", Number),
-    ("predicted_per_s", Number),
-    ("predicted_mean_ns", Number),
+    ("elapsed_ns", Amount),
+    ("committed_per_s", Amount),
+    ("aborted_per_s", Amount),
+    ("rolled_back_per_s", Amount),
+    ("aborted_share", Amount),
+    ("latency_mean_ns", Amount),
+    ("latency_p50_ns", Amount),
+    ("latency_p90_ns", Amount),
+    ("latency_p99_ns", Amount),
+    ("latency_p999_ns", Amount),
+    ("verbs_per_committed", Amount),
+    ("round_trips_per_committed", Amount),
+    ("doorbells_per_committed", Amount),
+    ("cpu_ns_per_committed", Amount),
+    ("messages_per_machine_per_s", Amount),
+    ("predicted_per_s", Amount),
+    ("predicted_mean_ns", Amount),
     ("isolation_level", Words),
     ("isolation_verdict", Words),
-    ("checks_failed", Words),
+    ("checks_failed", Count),
     ("events", Count),
-    ("virtual_ns", Number),
-    ("preemptions_per_cpu_s", Number),
+    ("virtual_ns", Amount),
+    ("preemptions_per_cpu_s", Amount),
     ("busy", Words),
-    ("warm_up_ns", Number),
+    ("warm_up_ns", Amount),
     ("batches", Count),
-    ("rate_ci_relative", Number),
+    ("rate_ci_relative", Amount),
     ("converged", Words),
 ];
 
@@ -187,14 +201,14 @@ const TUNE: Columns = &[
     ("origin", Words),
     ("description", Words),
     ("steps", Words),
-    ("predicted_per_s", Number),
-    ("predicted_mean_ns", Number),
+    ("predicted_per_s", Amount),
+    ("predicted_mean_ns", Amount),
     ("bottleneck", Words),
-    ("got_per_s", Number),
-    ("got_ci_relative", Number),
-    ("got_mean_ns", Number),
+    ("got_per_s", Amount),
+    ("got_ci_relative", Amount),
+    ("got_mean_ns", Amount),
     ("converged", Words),
-    ("preemptions_per_cpu_s", Number),
+    ("preemptions_per_cpu_s", Amount),
     ("busy", Words),
 ];
 
@@ -217,25 +231,25 @@ const PRIMITIVE: Columns = &[
     ("ack", Words),
     ("atomics_percent", Count),
     ("peers", Words),
-    ("queue_pairs_per_node", Number),
+    ("queue_pairs_per_node", Amount),
     ("optimizations", Words),
     ("ops", Count),
-    ("rate_per_s", Number),
-    ("rate_per_server_per_s", Number),
-    ("latency_min_ns", Number),
-    ("latency_p50_ns", Number),
-    ("latency_p90_ns", Number),
-    ("latency_p99_ns", Number),
-    ("latency_p999_ns", Number),
-    ("latency_mean_ns", Number),
-    ("latency_max_ns", Number),
-    ("goodput_gb_per_s", Number),
-    ("doorbells_per_op", Number),
+    ("rate_per_s", Amount),
+    ("rate_per_server_per_s", Amount),
+    ("latency_min_ns", Amount),
+    ("latency_p50_ns", Amount),
+    ("latency_p90_ns", Amount),
+    ("latency_p99_ns", Amount),
+    ("latency_p999_ns", Amount),
+    ("latency_mean_ns", Amount),
+    ("latency_max_ns", Amount),
+    ("goodput_gb_per_s", Amount),
+    ("doorbells_per_op", Amount),
     ("events", Count),
-    ("virtual_ns", Number),
-    ("warm_up_ns", Number),
+    ("virtual_ns", Amount),
+    ("warm_up_ns", Amount),
     ("batches", Count),
-    ("rate_ci_relative", Number),
+    ("rate_ci_relative", Amount),
     ("converged", Words),
 ];
 
@@ -256,19 +270,19 @@ const REGRET: Columns = &[
     ("tuned", Words),
     ("best", Words),
     ("bottleneck", Words),
-    ("predicted_per_s", Number),
-    ("got_per_s", Number),
+    ("predicted_per_s", Amount),
+    ("got_per_s", Amount),
     ("prediction_error", Number),
-    ("predicted_aborted_share", Number),
-    ("aborted_share", Number),
-    ("best_predicted_per_s", Number),
-    ("best_per_s", Number),
+    ("predicted_aborted_share", Amount),
+    ("aborted_share", Amount),
+    ("best_predicted_per_s", Amount),
+    ("best_per_s", Amount),
     ("regret", Number),
-    ("regret_error", Number),
+    ("regret_error", Amount),
     ("verified", Words),
-    ("verified_per_s", Number),
+    ("verified_per_s", Amount),
     ("verified_regret", Number),
-    ("verified_regret_error", Number),
+    ("verified_regret_error", Amount),
     ("events", Count),
 ];
 

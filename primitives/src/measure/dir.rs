@@ -459,7 +459,8 @@ impl ResultDir {
 /// with what is to be noted of those who go on if anything is missing. What its points are shown by is as asked for now.
 fn resume(path: &Path, record: RunRecord) -> Result<(RunRecord, Vec<String>), ResultError> {
     let mut old = RunRecord::read(path)?;
-    if let Some(differs) = record.differs_from(&old) {
+    let differs = record.differs_from(&old);
+    if !differs.is_empty() {
         return Err(ResultError::OtherRun { path: path.to_owned(), differs });
     }
     (old.title, old.question, old.spec) = (record.title, record.question, record.spec);

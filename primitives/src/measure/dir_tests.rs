@@ -393,7 +393,7 @@ fn shards_hold_their_share_in_any_order_and_resume() {
     assert!(!dir.record().complete && dir.record().interrupted);
     drop(dir);
     let refused = ResultDir::create(temp.path(), of("1/3"), &[]).unwrap_err();
-    assert!(refused.to_string().contains("shard 2/3"), "{refused}");
+    assert!(refused.to_string().contains("its shard is \"2/3\", this one's \"1/3\""), "{refused}");
     assert!(ResultDir::create(temp.path(), record(8), &[]).is_err(), "nor is it the whole grid");
     let mut dir = ResultDir::create(temp.path(), of("2/3"), &[]).unwrap();
     assert_eq!(dir.missing(), [4]);

@@ -3,6 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use super::Difference;
 use crate::place::Mistake;
 
 /// Why a result directory cannot be used.
@@ -20,12 +21,12 @@ pub enum ResultError {
         source: io::Error,
     },
     /// The directory keeps another run's results.
-    #[error("{path} holds the results of another run: {differs}", path = .path.display())]
+    #[error("{} holds the results of another run{}", .path.display(), .differs.first().map(|d| format!(": {d}")).unwrap_or_default())]
     OtherRun {
         /// The directory.
         path: PathBuf,
-        /// What differs, theirs against ours.
-        differs: String,
+        /// What differs, at least one.
+        differs: Vec<Difference>,
     },
     /// Result files without a `run.json`, so nobody knows whose they are.
     #[error("{path} holds {file} but no run.json", path = .path.display())]
@@ -99,7 +100,7 @@ impl ResultError {
             }
             .to_owned(),
             ResultError::OtherRun { .. } => {
-                "choose another place with --out, or remove this one if you no longer need it; nothing is ever overwritten"
+                "name another directory with --out, or remove this one if you no longer need it; nothing is ever overwritten"
                     .to_owned()
             }
             ResultError::Exists { .. } => {

@@ -47,7 +47,7 @@ pub enum Provenance {
     Simulated,
 }
 
-/// The NIC profile a simulated run used.
+/// The NIC profile that a run was simulated with, or its plans priced.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProfileRef {
     /// Its name.
@@ -91,7 +91,7 @@ pub struct RunRecord {
     pub provenance: Provenance,
     /// The machine the process ran on.
     pub machine: Machine,
-    /// The NIC profile, on a simulated fabric.
+    /// The NIC profile, on a simulated fabric and wherever plans were priced with one.
     pub profile: Option<ProfileRef>,
     /// When it began, in seconds since 1970. The only wall-clock time in a result directory.
     pub started_unix_s: u64,
@@ -198,37 +198,61 @@ impl RunRecord {
         (0..self.points_expected).filter(|&point| self.holds(point)).count() as u64
     }
 
-    /// What makes `other` a different run, or `None` if it is the same one: kind, fabric, profile, seed, shard and
-    /// what decides of the spec; commit, machine and time do not.
-    pub fn differs_from(&self, other: &RunRecord) -> Option<String> {
+    /// What makes `other`, whose results are there, a different run; nothing if it is the same one: kind, fabric, profile, seed, shard
+    /// and what decides of the spec; commit, machine and time do not.
+    pub fn differs_from(&self, other: &RunRecord) -> Vec<Difference> {
         // Through text and back: numbers compare as they are once they have been in a file.
         let spec = |record: &RunRecord| {
-            serde_json::to_string(&deciding(&record.spec))
-                .ok()
-                .and_then(|t| serde_json::from_str::<Value>(&t).ok())
+            let text = serde_json::to_string(&deciding(&record.spec)).ok();
+            text.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or(Value::Null)
         };
+        let profile =
+            |record: &RunRecord| record.profile.as_ref().map(|p| format!("{} ({})", p.name, p.hash)).into();
+        let shard = |record: &RunRecord| record.shard.map(|shard| shard.to_string()).into();
         let hash = |record: &RunRecord| record.profile.as_ref().map(|p| p.hash.clone());
-        if self.kind != other.kind {
-            Some(format!("it is of kind {:?}, this one {:?}", other.kind, self.kind).to_lowercase())
-        } else if self.fabric != other.fabric {
-            Some(format!("it ran on {}, this one on {}", other.fabric, self.fabric))
-        } else if hash(self) != hash(other) {
-            Some("its NIC profile differs".to_owned())
-        } else if self.seed != other.seed {
-            Some(format!("its seed is {}, this one's {}", other.seed, self.seed))
-        } else if spec(self) != spec(other) {
-            Some(
-                first_difference(&deciding(&other.spec), &deciding(&self.spec), "")
-                    .unwrap_or_else(|| "its spec differs".to_owned()),
-            )
-        } else if self.shard != other.shard {
-            let name = |shard: Option<Shard>| shard.map_or("the whole grid".into(), |s| format!("shard {s}"));
-            Some(format!("it holds {}, this one is {}", name(other.shard), name(self.shard)))
-        } else if self.points_expected != other.points_expected {
-            Some(format!("it has {} points, this one {}", other.points_expected, self.points_expected))
-        } else {
-            None
-        }
+        let kind = |record: &RunRecord| serde_json::to_value(record.kind).unwrap_or_default();
+        let mut all = Vec::new();
+        let mut plain = |key: &str, differ: bool, theirs: Value, ours: Value| {
+            if differ {
+                all.push(Difference { kind: self.kind, key: key.to_owned(), theirs, ours });
+            }
+        };
+        plain("kind", self.kind != other.kind, kind(other), kind(self));
+        let (theirs, ours) = (other.fabric.as_str().into(), self.fabric.as_str().into());
+        plain("fabric", self.fabric != other.fabric, theirs, ours);
+        plain("profile", hash(self) != hash(other), profile(other), profile(self));
+        plain("seed", self.seed != other.seed, other.seed.into(), self.seed.into());
+        plain("shard", self.shard != other.shard, shard(other), shard(self));
+        let (theirs, ours) = (other.points_expected, self.points_expected);
+        plain("points", theirs != ours, theirs.into(), ours.into());
+        differences(self.kind, &spec(other), &spec(self), "", &mut all);
+        let mut seen = Vec::new();
+        all.retain(|d| {
+            !seen.contains(&d.key) && {
+                seen.push(d.key.clone());
+                true
+            }
+        });
+        all
+    }
+}
+
+/// A value that makes two records those of different runs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Difference {
+    /// What ours is a record of, which says what keys mean.
+    pub kind: Kind,
+    /// `kind`, `fabric`, `profile`, `seed`, `shard`, `points`, or a key of the spec, with a dot before that of an object within.
+    pub key: String,
+    /// What it was.
+    pub theirs: Value,
+    /// What it is.
+    pub ours: Value,
+}
+
+impl std::fmt::Display for Difference {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "its {} is {}, this one's {}", self.key, self.theirs, self.ours)
     }
 }
 
@@ -242,23 +266,26 @@ pub fn deciding(spec: &Value) -> Value {
     spec
 }
 
-/// The first place where two specs differ, in words.
-fn first_difference(theirs: &Value, ours: &Value, at: &str) -> Option<String> {
+/// Collects the places where two specs differ.
+fn differences(kind: Kind, theirs: &Value, ours: &Value, at: &str, all: &mut Vec<Difference>) {
     match (theirs, ours) {
+        (a, b) if a == b => {}
         (Value::Object(a), Value::Object(b)) => {
-            let keys = a.keys().chain(b.keys().filter(|k| !a.contains_key(*k)));
-            keys.into_iter().find_map(|key| {
+            for key in a.keys().chain(b.keys().filter(|k| !a.contains_key(*k))) {
                 let at = if at.is_empty() { key.clone() } else { format!("{at}.{key}") };
-                first_difference(a.get(key).unwrap_or(&Value::Null), b.get(key).unwrap_or(&Value::Null), &at)
-            })
+                let of = |map: &serde_json::Map<String, Value>| map.get(key).cloned().unwrap_or_default();
+                differences(kind, &of(a), &of(b), &at, all);
+            }
         }
-        (a, b) if a == b => None,
         (Value::Array(a), Value::Array(b)) if a.iter().chain(b).any(|item| item.is_string()) => {
             let of = |items: &[Value], index: usize| items.get(index).cloned().unwrap_or_default();
-            (0..a.len().max(b.len()))
-                .find_map(|n| first_difference(&of(a, n), &of(b, n), &format!("{at}[{n}]")))
+            for n in 0..a.len().max(b.len()) {
+                differences(kind, &of(a, n), &of(b, n), &format!("{at}[{n}]"), all);
+            }
         }
-        (a, b) => Some(format!("its {at} is {a}, this one's {b}")),
+        (a, b) => {
+            all.push(Difference { kind, key: at.to_owned(), theirs: a.clone(), ours: b.clone() });
+        }
     }
 }
 
@@ -288,16 +315,22 @@ mod tests {
     fn says_what_makes_two_runs_different() {
         let one =
             RunRecord::new(Kind::Run, "loopback", json!({"plan": "drtm-h", "shape": {"nodes": 3}}), 7, 1);
-        assert_eq!(one.differs_from(&RunRecord { commit: "other".into(), ..one.clone() }), None);
+        let told = |ours: &RunRecord, theirs: &RunRecord| {
+            let all = ours.differs_from(theirs);
+            all.iter().map(Difference::to_string).collect::<Vec<_>>().join("; ")
+        };
+        assert_eq!(told(&one, &RunRecord { commit: "other".into(), ..one.clone() }), "");
         let two = RunRecord { spec: json!({"plan": "drtm-h", "shape": {"nodes": 4}}), ..one.clone() };
-        assert_eq!(two.differs_from(&one).unwrap(), "its shape.nodes is 3, this one's 4");
+        assert_eq!(told(&two, &one), "its shape.nodes is 3, this one's 4");
         let plans = |all: &[&str]| RunRecord { spec: json!({ "plans": all }), ..one.clone() };
-        let told = plans(&["a", "b", "c"]).differs_from(&plans(&["a"])).unwrap();
-        assert_eq!(told, "its plans[1] is null, this one's \"b\"");
+        assert_eq!(
+            told(&plans(&["a", "b", "c"]), &plans(&["a"])),
+            "its plans[1] is null, this one's \"b\"; its plans[2] is null, this one's \"c\""
+        );
         let two = RunRecord { seed: 8, ..one.clone() };
-        assert_eq!(two.differs_from(&one).unwrap(), "its seed is 7, this one's 8");
+        assert_eq!(told(&two, &one), "its seed is 7, this one's 8");
         let two = RunRecord { kind: Kind::Tune, ..one.clone() };
-        assert_eq!(two.differs_from(&one).unwrap(), "it is of kind run, this one tune");
+        assert_eq!(told(&two, &one), "its kind is \"run\", this one's \"tune\"");
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! One row of a table: cells by column name.
 
-use super::{Histogram, Steadiness};
+use super::{Columns, Histogram, Holds, Steadiness};
 use crate::units::Nanos;
+use serde_json::Value;
 
 /// The text of one cell. Empty means "not available".
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,6 +91,18 @@ impl Row {
         self.cells.iter().map(|(column, text)| (column.as_str(), text.as_str()))
     }
 
+    /// The cells as an object: numbers where the column holds them, and null for what is not available. Columns that are not
+    /// `known`, those of axes, hold whatever their axis does.
+    pub fn to_json(&self, known: Columns) -> Value {
+        let number = |text: &str| serde_json::from_str(text).ok().filter(Value::is_number);
+        let value = |column: &str, text: &str| match known.iter().find(|known| known.0 == column) {
+            _ if text.is_empty() => Value::Null,
+            Some((_, Holds::Words)) => text.into(),
+            _ => number(text).unwrap_or_else(|| text.into()),
+        };
+        self.iter().map(|(column, text)| (column.to_owned(), value(column, text))).collect()
+    }
+
     /// The cells in the order of `columns`, or the name of a cell that has no column.
     pub(super) fn ordered(&self, point: u64, columns: &[String]) -> Result<Vec<String>, String> {
         if let Some((stray, _)) = self.cells.iter().find(|(name, _)| !columns.contains(name)) {
@@ -119,6 +132,22 @@ mod tests {
         let columns: Vec<String> = ["point", "ops", "rate_per_s", "latency_p50_ns"].map(String::from).into();
         assert_eq!(row.ordered(3, &columns).unwrap(), ["3", "8", "", ""]);
         assert_eq!(row.ordered(3, &columns[..3]), Err("latency_p50_ns".to_owned()));
+    }
+
+    #[test]
+    fn cells_are_numbers_words_or_nothing_in_json() {
+        const KNOWN: Columns =
+            &[("ops", Holds::Count), ("rate_per_s", Holds::Amount), ("plan", Holds::Words)];
+        let row = Row::new()
+            .with("ops", 7u64)
+            .with("rate_per_s", 0.5)
+            .with("plan", "17")
+            .with("latency_p50_ns", "");
+        let row = row.with("axis_coroutines", 4u64).with("axis_plan", "drtm-h");
+        let expected = serde_json::json!({
+            "ops": 7, "rate_per_s": 0.5, "plan": "17", "latency_p50_ns": null, "axis_coroutines": 4, "axis_plan": "drtm-h",
+        });
+        assert_eq!(row.to_json(KNOWN), expected);
     }
 
     #[test]

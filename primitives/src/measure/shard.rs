@@ -36,7 +36,10 @@ impl FromStr for Shard {
     fn from_str(text: &str) -> Result<Shard, String> {
         let parts = text.split_once('/').and_then(|(i, n)| Some((i.parse().ok()?, n.parse().ok()?)));
         match parts {
-            Some((index, of)) if 1 <= index && index <= of && of <= MOST => Ok(Shard { index, of }),
+            Some((_, of)) if !(1..=MOST).contains(&of) => Err(format!(
+                "a grid is cut into 1 to {MOST} shards, not {of}; write 1/4 for the first of four"
+            )),
+            Some((index, of)) if 1 <= index && index <= of => Ok(Shard { index, of }),
             Some((index, of)) => {
                 Err(format!("there is no shard {index} of {of}; they are 1/{of} to {of}/{of}"))
             }
@@ -75,6 +78,11 @@ mod tests {
     fn what_is_no_shard_is_refused() {
         for text in ["", "1", "0/4", "5/4", "-1/4", "1/0", "a/b", "1/4/2", "1/9999999999"] {
             assert!(text.parse::<Shard>().is_err(), "{text:?}");
+        }
+        for (text, of) in [("1/0", 0), ("0/0", 0), ("1/9999999", 9_999_999)] {
+            let says =
+                format!("a grid is cut into 1 to 1000000 shards, not {of}; write 1/4 for the first of four");
+            assert_eq!(text.parse::<Shard>().unwrap_err(), says);
         }
         assert_eq!("4/4".parse::<Shard>().unwrap().to_string(), "4/4");
     }

@@ -68,8 +68,7 @@ impl Sheet {
             for (at, (column, cell)) in sheet.columns.iter().zip(&cells).enumerate() {
                 let holds = rules.known.iter().find(|known| known.0 == column).map_or(Holds::Words, |k| k.1);
                 if !holds.fits(cell) {
-                    let noun = if holds == Holds::Count { "count" } else { "number" };
-                    return refuse(at, format!("{column} is `{cell}`, which is no {noun}"));
+                    return refuse(at, format!("{column} is `{cell}`, which is no {}", holds.noun()));
                 }
             }
             let at = sheet.columns.iter().position(|column| column == "point").unwrap_or(0);
@@ -120,9 +119,9 @@ fn place(text: &str, start: usize, cell: usize) -> Place {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use Holds::{Count, Number, Words};
+    use Holds::{Amount, Count, Number, Words};
 
-    const KNOWN: Columns = &[("point", Count), ("verb", Words), ("rate_per_s", Number)];
+    const KNOWN: Columns = &[("point", Count), ("verb", Words), ("rate_per_s", Amount), ("error", Number)];
 
     fn parse(text: &str) -> Result<Sheet, String> {
         let rules = Rules { known: KNOWN, once: Some(&|point| point < 3) };
@@ -134,7 +133,14 @@ mod tests {
         for (rows, says) in [
             ("0,read,1\n1,read\n", "points.csv:3:3: 2 cells where the header has 3"),
             ("0,read,1,2\n", "points.csv:2:10: 4 cells where the header has 3"),
-            ("0,\"é, b\",fast\n", "points.csv:2:10: rate_per_s is `fast`, which is no number"),
+            (
+                "0,\"é, b\",fast\n",
+                "points.csv:2:10: rate_per_s is `fast`, which is no finite number from 0 on",
+            ),
+            ("0,read,-1\n", "points.csv:2:8: rate_per_s is `-1`, which is no finite number from 0 on"),
+            ("0,read,NaN\n", "points.csv:2:8: rate_per_s is `NaN`, which is no finite number from 0 on"),
+            ("0,read,inf\n", "points.csv:2:8: rate_per_s is `inf`, which is no finite number from 0 on"),
+            ("inf,read,1\n", "points.csv:2:1: point is `inf`, which is no count"),
             ("\n-1,read,2\n", "points.csv:3:1: point is `-1`, which is no count"),
             (",read,2\n", "points.csv:2:1: `` is no point's number"),
             ("0,read,2\n0,write,2\n", "points.csv:3:1: point 0 is there twice"),
@@ -142,12 +148,15 @@ mod tests {
         ] {
             assert_eq!(parse(&format!("point,verb,rate_per_s\n{rows}")).unwrap_err(), says);
         }
+        assert!(parse("point,error\n0,-0.5\n").is_ok());
+        let endless = "points.csv:2:3: error is `-inf`, which is no finite number";
+        assert_eq!(parse("point,error\n0,-inf\n").unwrap_err(), endless);
         assert_eq!(parse("point,a,a\n").unwrap_err(), "points.csv:1:9: column `a` is there twice");
     }
 
     #[test]
     fn what_could_not_be_measured_and_what_was_cut_off_is_no_mistake() {
-        let sheet = parse("verb,point,more,rate_per_s\nread,0,x,\nread,1,,NaN\nread,2,,5").unwrap();
+        let sheet = parse("verb,point,more,rate_per_s\nread,0,x,\nread,1,,\nread,2,,5").unwrap();
         assert_eq!(sheet.rows.iter().map(|row| row.0).collect::<Vec<_>>(), [0, 1]);
         assert!(sheet.cut);
         assert_eq!(parse("").unwrap(), Sheet::default());

@@ -7,8 +7,9 @@
 //!    slots so far. Once it finds the transient in their first half, the counting window opens.
 //! 2. *Length.* After the shortest length, and again whenever a quarter more has been counted, batch means of the
 //!    window give a 95 % confidence interval ([`batch_means`]; longer batches while neighbours are correlated).
-//!    Once its half width is within the wanted share of the mean, neighbours are independent and MSER-5 finds no
-//!    transient beyond the window's first half, the window closes.
+//!    Once its half width is within the wanted share of the mean, neighbours are independent, MSER-5 finds no
+//!    transient beyond the window's first half and as many operations have ended as were asked for
+//!    ([`Meter::ending`]), the window closes.
 //! 3. *Limit.* The window closes at the longest length whatever was found; then the run has not converged, and says so.
 //!
 //! Looking several times makes the interval a little optimistic; the quarter between looks keeps it little.
@@ -81,6 +82,8 @@ pub struct Meter {
 #[derive(Debug)]
 struct Wanted {
     precision: Precision,
+    /// Operations that must have ended in the window.
+    ended: u64,
     /// When to look next, from `start`.
     next: AtomicU64,
     /// A worker is looking; the others go on.
@@ -128,6 +131,7 @@ impl Meter {
         let bits = slot_bits(precision.least, most);
         let wanted = Wanted {
             precision,
+            ended: 0,
             next: AtomicU64::new((precision.least.0 / 4).max(2 << bits)),
             looking: AtomicBool::new(false),
             open: AtomicBool::new(false),
@@ -135,6 +139,16 @@ impl Meter {
             decided: AtomicU64::new(0),
         };
         Meter::new(workers, most.0, most.0, bits, Some(wanted))
+    }
+
+    /// With a precision, counts on until so many operations have ended: the first that end are the short ones, and their rate may
+    /// look steady before a long one had its turn.
+    #[must_use]
+    pub fn ending(mut self, ended: u64) -> Meter {
+        if let Some(wanted) = &mut self.wanted {
+            wanted.ended = ended;
+        }
+        self
     }
 
     /// Everything counts, and no slots are kept.
@@ -222,7 +236,8 @@ impl Meter {
             let series = self.series(self.from.load(Relaxed) >> self.slot_bits, whole);
             let means = batch_means(&series);
             let known = means.is_some_and(|m| m.independent && m.relative <= relative);
-            if known && mser5(&series).is_some() && wanted.warm.load(Relaxed) {
+            let enough = series.iter().sum::<f64>() >= wanted.ended as f64;
+            if known && enough && mser5(&series).is_some() && wanted.warm.load(Relaxed) {
                 wanted.decided.store(whole, Relaxed);
                 self.until.fetch_min(soon, Relaxed);
             } else {

@@ -25,7 +25,7 @@ mod threads;
 
 pub use clock::ClockMap;
 pub use config::{ClusterFile, ConfigError};
-pub use launch::{FabricSpec, LaunchError, Program, RunFacts, Shape, Site, Took, launch, launch_member};
+pub use launch::{FabricSpec, LaunchError, Program, RunFacts, Shape, Site, launch, launch_member};
 pub use session::{Gathered, Limits, MeshError, Session};
 
 use crate::exec::Sched;

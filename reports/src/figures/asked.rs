@@ -5,7 +5,9 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 
 use crate::frame::{Framed, distinct, words};
+use crate::human;
 use crate::load::Results;
+use crate::load::record::{Machine, Provenance};
 
 /// Keys of a spec that tables tell, and those that are no difference: files are told by what was read of them, the plan's
 /// steps and the profile's hash.
@@ -13,8 +15,13 @@ const TOLD: [&str; 9] =
     ["seed", "files", "fabric", "workload", "protocol", "nodes", "threads", "replicas", "plan_name"];
 /// Keys that are of the plan or of how long it ran: runs that differ in these stand beside each other, under names of their own.
 const OF_ROW: [&str; 5] = ["plan", "coroutines", "duration", "max_duration", "precision"];
+/// Digits of a commit that are told, as in the line below a figure.
+const COMMIT: usize = 12;
 /// Letters that a name has room for: in a table's row, and in a panel's title.
 const ROOM: [usize; 2] = [28, 60];
+
+/// The machine's key among the facts.
+const MACHINE: &str = "machine";
 
 /// What tells a run from others.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -30,7 +37,10 @@ type Facts = BTreeMap<String, String>;
 
 /// What tells each of `results` from the others; nothing where all but the seed is alike.
 pub fn asked(results: &[&Results]) -> Framed<Vec<Asked>> {
-    let facts: Vec<[Facts; 2]> = results.iter().map(|run| facts(run)).collect();
+    let mut facts: Vec<[Facts; 2]> = results.iter().map(|run| facts(run)).collect();
+    for ([setting, _], machine) in facts.iter_mut().zip(machines(results)) {
+        setting.extend(machine.map(|name| (MACHINE.to_owned(), name)));
+    }
     let mut keys = Vec::new();
     for run in results {
         let record = &run.record;
@@ -41,10 +51,11 @@ pub fn asked(results: &[&Results]) -> Framed<Vec<Asked>> {
         keys.push(key);
     }
     let near: Vec<Vec<String>> = keys.iter().map(|key| key[..3].to_vec()).collect();
-    let settings = names(&near, facts.iter().map(|[setting, _]| setting), ROOM[1]);
+    let dirs = directories(results);
+    let settings = names(&near, facts.iter().map(|[setting, _]| setting), &dirs, ROOM[1]);
     let rows: Vec<Vec<String>> =
         keys.into_iter().zip(&settings).map(|(key, setting)| [key, vec![setting.clone()]].concat()).collect();
-    let variants = names(&rows, facts.iter().map(|[_, row]| row), ROOM[0]);
+    let variants = names(&rows, facts.iter().map(|[_, row]| row), &dirs, ROOM[0]);
     let asked = |(setting, variant)| Asked { setting, variant };
     Ok(settings.into_iter().zip(variants).map(asked).collect())
 }
@@ -66,7 +77,57 @@ fn facts(run: &Results) -> [Facts; 2] {
     if let Some(profile) = &run.record.profile {
         setting.insert("profile".to_owned(), profile.hash.chars().take(10).collect());
     }
+    // Another build may answer otherwise; who compares two wants them beside each other.
+    row.insert("commit".to_owned(), run.record.commit.chars().take(COMMIT).collect());
     [setting, row]
+}
+
+/// A name for the machine of each run that was measured, where they were measured on several: as few of its parts as tell them apart.
+fn machines(results: &[&Results]) -> Vec<Option<String>> {
+    let measured = |run: &&Results| run.record.provenance == Provenance::Measured;
+    let parts: Vec<Option<[String; 4]>> =
+        results.iter().map(|run| measured(run).then(|| parts(&run.record.machine))).collect();
+    let all = distinct(parts.iter().flatten());
+    let name = |of: &[String; 4], told: &[usize]| {
+        let told: Vec<&str> = told.iter().map(|&part| of[part].as_str()).collect();
+        told.join(", ")
+    };
+    let count = |told: &[usize]| distinct(all.iter().map(|of| name(of, told))).len();
+    let mut told = Vec::new();
+    for part in 0..4 {
+        let more = [&told[..], &[part]].concat();
+        if count(&more) > count(&told) {
+            told = more;
+        }
+    }
+    let name = |of: Option<[String; 4]>| of.filter(|_| !told.is_empty()).map(|of| name(&of, &told));
+    parts.into_iter().map(name).collect()
+}
+
+/// What a machine is known by, the shortest that tells most first.
+fn parts(machine: &Machine) -> [String; 4] {
+    let cpu = match machine.cpu.trim() {
+        "" => "a machine not recorded".to_owned(),
+        cpu => cpu.replace("(R)", "").replace("(TM)", ""),
+    };
+    let memory = format!("{:.0} GiB", machine.memory_gib);
+    [cpu, human::count(machine.cores, "core"), memory, format!("kernel {}", machine.kernel)]
+}
+
+/// The directory of each run by as little of the end of its path as tells it from the others.
+fn directories(results: &[&Results]) -> Vec<String> {
+    let tail = |run: &Results, parts: usize| {
+        let all: Vec<_> = run.path.components().collect();
+        let tail: std::path::PathBuf = all[all.len().saturating_sub(parts)..].iter().collect();
+        tail.display().to_string()
+    };
+    let name = |run: &&Results| {
+        let twins = |parts| results.iter().filter(|other| tail(other, parts) == tail(run, parts)).count();
+        let most = run.path.components().count();
+        let parts = (1..most).find(|parts| twins(*parts) == 1);
+        tail(run, parts.unwrap_or(most))
+    };
+    results.iter().map(name).collect()
 }
 
 /// Objects become keys with a dot; what is not set has no key.
@@ -81,8 +142,14 @@ fn flatten(key: &str, value: &Value, facts: &mut Facts) {
     }
 }
 
-/// A name for each among those with the same key, by what differs; `k1`, `k2` where that is longer than `room`.
-fn names<'f>(keys: &[Vec<String>], facts: impl Iterator<Item = &'f Facts>, room: usize) -> Vec<String> {
+/// A name for each among those with the same key, by what differs; by its directory where that
+/// is longer than `room`.
+fn names<'f>(
+    keys: &[Vec<String>],
+    facts: impl Iterator<Item = &'f Facts>,
+    dirs: &[String],
+    room: usize,
+) -> Vec<String> {
     let facts: Vec<&Facts> = facts.collect();
     let name = |(key, mine): (&Vec<String>, &&Facts)| {
         let near = keys.iter().zip(&facts).filter(|(other, _)| *other == key).map(|(_, facts)| *facts);
@@ -93,7 +160,10 @@ fn names<'f>(keys: &[Vec<String>], facts: impl Iterator<Item = &'f Facts>, room:
         match near.len() {
             1 => String::new(),
             _ if short => spelled[index].clone(),
-            _ => format!("k{}", index + 1),
+            _ => {
+                let same = |at: &usize| keys[*at] == *key && facts[*at] == *mine;
+                (0..dirs.len()).find(same).map(|at| dirs[at].clone()).unwrap_or_default()
+            }
         }
     };
     keys.iter().zip(&facts).map(name).collect()
@@ -105,6 +175,7 @@ fn differences(mine: &Facts, all: &[&Facts]) -> String {
     let told = |key: &String| {
         let short = ["set.", "plan."].iter().find_map(|start| key.strip_prefix(start)).unwrap_or(key);
         match (short, mine.get(key).map(String::as_str)) {
+            (MACHINE, Some(name)) => name.to_owned(),
             ("warm_cache", Some("true")) => "warm caches".to_owned(),
             ("warm_cache", Some("false")) => "cold caches".to_owned(),
             (short, Some(value)) => format!("{} {value}", short.trim_end_matches(".via")),

@@ -26,7 +26,7 @@ pub(super) const CURVES: usize = 8;
 /// Places drawn, each with a panel for rates and one for latencies.
 const PLACES: usize = 8;
 const ROWS: usize = 40;
-const SEED: &str = "axis_seed";
+pub(super) const SEED: &str = "axis_seed";
 const MEASURES: [&str; 6] = [
     "committed_per_s",
     "aborted_per_s",
@@ -66,6 +66,18 @@ fn joined(parts: &[String]) -> String {
     parts.iter().filter(|part| !part.is_empty()).cloned().collect::<Vec<_>>().join(", ")
 }
 
+/// The middle of some values.
+pub(super) fn median(mut values: Vec<f64>) -> Option<f64> {
+    values.sort_by(f64::total_cmp);
+    let n = values.len();
+    (n > 0).then(|| (values[(n - 1) / 2] + values[n / 2]) / 2.0)
+}
+
+/// What is said of points that are of so many seeds.
+pub(super) fn repeats(seeds: usize) -> Option<String> {
+    (seeds > 1).then(|| format!("each point is the median of {}", human::count(seeds as u64, "seed")))
+}
+
 /// One point for all that differ in their seed alone, and how many seeds it is of.
 fn folded(points: Vec<Point>) -> (Vec<Point>, usize) {
     let mut groups: Vec<Vec<Point>> = Vec::new();
@@ -77,12 +89,7 @@ fn folded(points: Vec<Point>) -> (Vec<Point>, usize) {
     }
     let seeds = groups.iter().map(Vec::len).max().unwrap_or(0);
     let fold = |of: Vec<Point>| {
-        let median = |value: fn(&Point) -> Option<f64>| {
-            let mut values: Vec<f64> = of.iter().filter_map(value).collect();
-            values.sort_by(f64::total_cmp);
-            let n = values.len();
-            (n > 0).then(|| (values[(n - 1) / 2] + values[n / 2]) / 2.0)
-        };
+        let median = |value: fn(&Point) -> Option<f64>| median(of.iter().filter_map(value).collect());
         let rate = median(|p| Some(p.rate)).unwrap_or(0.0);
         Point { rate, p50: median(|p| p.p50), p99: median(|p| p.p99), ..of[0].clone() }
     };
@@ -118,9 +125,7 @@ fn experiment(results: &Results) -> Framed<Option<Drawn>> {
                 Some(axis) => curves(&points, axis.trim_start_matches("axis_"), record.provenance),
                 None => (table(&points, record.provenance), extremes(&points)),
             };
-            if seeds > 1 {
-                clauses.push(format!("each point is the median of {}", human::count(seeds as u64, "seed")));
-            }
+            clauses.extend(repeats(seeds));
             (figure, said.into_iter().chain(clauses).collect())
         }
     };

@@ -1,13 +1,14 @@
 //! The figures that an experiment file asks for: a column against an axis, a curve for each value of another axis.
 //!
 //! A horizontal axis of numbers gives curves, one of words gives groups of bars. Points that differ in an axis which the
-//! figure does not name are told apart by it: nothing is averaged behind the reader's back.
+//! figure does not name are told apart by it: nothing is averaged behind the reader's back. Those that differ in their seed alone
+//! are repeats, and count by their median, which is said; a figure may name the seed to see them.
 //!
 //! What a paper prints for single points is told beside them, and drawn in the colour of its curve with the claim's name.
 
 use polars::prelude::*;
 
-use super::experiments::{CURVES, numeric_kind};
+use super::experiments::{CURVES, SEED, median, numeric_kind, repeats};
 use crate::chart::bars::{self, Bars};
 use crate::chart::lines::{Axis, Lines, Series};
 use crate::chart::scale::Kind;
@@ -24,8 +25,8 @@ struct Point {
     x: String,
     name: String,
     y: f64,
-    /// Its row in the table.
-    row: usize,
+    /// Its rows in the table, one for each seed.
+    rows: Vec<usize>,
 }
 
 /// A number that a paper prints.
@@ -46,6 +47,7 @@ pub fn draw(
 ) -> Framed<(Figure, Vec<String>, Vec<String>)> {
     let (mut panels, mut clauses, mut drawn) = (Vec::new(), Vec::new(), Vec::new());
     let said = said(&record.summary, rows)?;
+    let mut seeds = 0;
     for figure in wanted {
         let has = |name: &str| rows.get_column_names().iter().any(|column| column.as_str() == name);
         let column =
@@ -57,8 +59,8 @@ pub fn draw(
             continue;
         }
         let kept = kept(rows, &figure.at)?;
-        let mut points = points(rows, axes, &x, &figure.y, by.as_deref(), &kept)?;
-        points.retain(|point| kept[point.row]);
+        let points = points(rows, axes, &x, &figure.y, by.as_deref(), &kept)?;
+        seeds = points.iter().map(|point| point.rows.len()).fold(seeds, usize::max);
         if points.is_empty() {
             clauses.push(format!("{} has no numbers to draw", figure.y));
             continue;
@@ -69,6 +71,7 @@ pub fn draw(
         let body = body(&points, figure, &said, &mut clauses);
         panels.push(Panel { title, chip: Some(record.provenance), body });
     }
+    clauses.extend(repeats(seeds));
     Ok((Figure { columns: panels.len().clamp(1, 2), panels }, clauses, drawn))
 }
 
@@ -104,6 +107,7 @@ fn said(summary: &Value, rows: &DataFrame) -> Framed<Vec<Said>> {
     Ok(all)
 }
 
+/// The points of the rows that are kept.
 fn points(
     rows: &DataFrame,
     axes: &[String],
@@ -115,7 +119,8 @@ fn points(
     let (xs, ys) = (words(rows, x)?, floats(rows, y)?);
     // The axis asked for names the curve; others join it where they vary within a curve.
     let mut names: Vec<(&str, Vec<String>)> = Vec::new();
-    for axis in by.into_iter().chain(axes.iter().map(String::as_str)) {
+    let others = axes.iter().map(String::as_str).filter(|axis| *axis != SEED);
+    for axis in by.into_iter().chain(others) {
         let values = words(rows, axis)?;
         let told = axis == x
             || names.iter().any(|(other, known)| *other == axis || *known == values)
@@ -132,12 +137,21 @@ fn points(
         };
         names.iter().map(part).collect::<Vec<_>>().join(", ")
     };
-    Ok((0..rows.height())
-        .filter_map(|row| {
-            let y = ys[row].filter(|y| y.is_finite())?;
-            Some(Point { x: xs[row].clone(), name: label(row), y, row })
-        })
-        .collect())
+    // By curve and place: the values, and the rows that they are from.
+    let mut found: Vec<(String, String, Vec<f64>, Vec<usize>)> = Vec::new();
+    for row in (0..rows.height()).filter(|row| kept[*row]) {
+        let Some(y) = ys[row].filter(|y| y.is_finite()) else { continue };
+        let (x, name) = (xs[row].clone(), label(row));
+        match found.iter_mut().find(|of| of.0 == x && of.1 == name) {
+            Some(of) => {
+                of.2.push(y);
+                of.3.push(row);
+            }
+            None => found.push((x, name, vec![y], vec![row])),
+        }
+    }
+    let point = |(x, name, values, rows)| Some(Point { x, name, y: median(values)?, rows });
+    Ok(found.into_iter().filter_map(point).collect())
 }
 
 fn body(points: &[Point], figure: &Wanted, said: &[Said], clauses: &mut Vec<String>) -> Body {
@@ -153,7 +167,7 @@ fn body(points: &[Point], figure: &Wanted, said: &[Said], clauses: &mut Vec<Stri
         .iter()
         .filter(|said| said.y == figure.y)
         .filter_map(|said| {
-            let of = points.iter().filter(|p| said.rows.contains(&p.row));
+            let of = points.iter().filter(|p| p.rows.iter().any(|row| said.rows.contains(row)));
             Some((said, of.max_by(|a, b| a.y.total_cmp(&b.y))?))
         })
         .collect();

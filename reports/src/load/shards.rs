@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use super::Results;
 use crate::error::ReportError;
 
-/// Points listed by number in a note.
+/// Points listed by number in a note, and shards.
 const LISTED: usize = 12;
 
 /// Joins the shards among `results`; all others are left as they are. The joined results stand where the first shard of
@@ -62,7 +62,7 @@ fn one(members: Vec<Results>, mixed: bool) -> Result<Results, ReportError> {
     let Some(mut whole) = members.next() else { return Err(ReportError::NoInput) };
     let mut names = vec![format!("{} ({})", shard(&whole), whole.label)];
     let mut seen: BTreeSet<u64> = points(&whole.points)?.into_iter().flatten().collect();
-    let mut twice = BTreeSet::new();
+    let mut twice: BTreeSet<u64> = BTreeSet::new();
     for member in members {
         let refused = |what: String| ReportError::Mixed {
             first: whole.path.clone(),
@@ -130,19 +130,20 @@ fn shard(results: &Results) -> String {
 fn absent(missing: &[u64], shard: Option<Shard>) -> String {
     let of = shard.map_or(1, |shard| shard.of);
     let shards: BTreeSet<u64> = missing.iter().map(|p| p % of + 1).collect();
-    let shards: Vec<String> = shards.iter().take(LISTED).map(|i| format!("{i}/{of}")).collect();
+    let shards: Vec<String> = shards.iter().map(|i| format!("{i}/{of}")).collect();
     let noun = if missing.len() == 1 { "point" } else { "points" };
     format!(
         "{} {noun} missing: {}; measure --shard {}",
         missing.len(),
         listed(missing.iter()),
-        shards.join(", ")
+        listed(shards.iter())
     )
 }
 
-fn listed<'a>(points: impl ExactSizeIterator<Item = &'a u64>) -> String {
-    let all = points.len();
-    let first: Vec<String> = points.take(LISTED).map(u64::to_string).collect();
+/// The first of them, and how many more there are.
+fn listed(items: impl ExactSizeIterator<Item = impl std::fmt::Display>) -> String {
+    let all = items.len();
+    let first: Vec<String> = items.take(LISTED).map(|item| item.to_string()).collect();
     let more = if all > LISTED { format!(" and {} more", all - LISTED) } else { String::new() };
     format!("{}{more}", first.join(", "))
 }

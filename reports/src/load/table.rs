@@ -15,7 +15,7 @@ use crate::error::LoadError;
 fn dtype(holds: Holds) -> DataType {
     match holds {
         Holds::Count => DataType::UInt64,
-        Holds::Number => DataType::Float64,
+        Holds::Amount | Holds::Number => DataType::Float64,
         Holds::Words => DataType::String,
     }
 }
@@ -75,7 +75,6 @@ fn clean(name: &str, sheet: &Sheet, columns: Columns, notes: &mut Vec<String>) -
         notes.push(format!("{name} lacks {}", absent.join(", ")));
     }
     let mut csv = String::new();
-    let mut not_finite = 0;
     for (_, cells) in &sheet.rows {
         for (i, (cell, (_, holds))) in cells.iter().zip(&header).enumerate() {
             if i > 0 {
@@ -83,24 +82,18 @@ fn clean(name: &str, sheet: &Sheet, columns: Columns, notes: &mut Vec<String>) -
             }
             match holds {
                 Holds::Words => push_quoted(&mut csv, cell),
-                Holds::Number | Holds::Count => match number(cell, *holds) {
-                    Some(text) => csv.push_str(&text),
-                    None => not_finite += usize::from(!cell.trim().is_empty()),
-                },
+                Holds::Amount | Holds::Number | Holds::Count => csv.extend(number(cell, *holds)),
             }
         }
         csv.push('\n');
     }
-    if not_finite > 0 {
-        notes.push(format!("{name}: {not_finite} values that are not finite are shown as not available"));
-    }
     Clean { csv, header, rows: sheet.rows.len() }
 }
 
-/// A number's text for polars; nothing for an empty cell and for what is not finite.
+/// A number's text for polars; nothing for an empty cell.
 fn number(cell: &str, holds: Holds) -> Option<String> {
     let cell = cell.trim();
-    let value = cell.parse::<f64>().ok().filter(|value| value.is_finite())?;
+    let value = cell.parse::<f64>().ok()?;
     match holds {
         // A count written as 64.0 is a count.
         Holds::Count => Some(cell.parse::<u64>().unwrap_or(value as u64).to_string()),
@@ -149,7 +142,7 @@ mod tests {
     use super::*;
 
     const COLUMNS: Columns =
-        &[("point", Holds::Count), ("verb", Holds::Words), ("rate_per_s", Holds::Number)];
+        &[("point", Holds::Count), ("verb", Holds::Words), ("rate_per_s", Holds::Amount)];
 
     fn read_text(text: &str) -> Result<Table, LoadError> {
         let dir = tempfile::tempdir().expect("a temporary directory");
@@ -165,12 +158,12 @@ mod tests {
     }
 
     #[test]
-    fn missing_columns_and_values_that_are_not_finite_become_empty() {
-        let table = read_text("point,rate_per_s,extra\n0,NaN,a\n1,inf,b\n2,1e308,\n").expect("reads");
+    fn missing_columns_and_values_become_empty() {
+        let table = read_text("point,rate_per_s,extra\n0,,a\n1, ,b\n2,1e308,\n").expect("reads");
         assert_eq!(table.frame.column("rate_per_s").expect("known").null_count(), 2);
         assert_eq!(table.frame.column("verb").expect("added").null_count(), 3);
         assert!(table.frame.column("extra").is_ok());
-        assert_eq!(table.notes.len(), 2, "{:?}", table.notes);
+        assert_eq!(table.notes.len(), 1, "{:?}", table.notes);
     }
 
     #[test]

@@ -10,6 +10,7 @@ use engine::protocol::{AnyProtocol, Protocol};
 use engine::workload::Scale;
 use phases::model::{Candidate, Choice, Cluster, Model, Search, Tuning, Workload, choices, models, tune};
 use phases::plan::{Needs, Phase, PlanFile, Prediction, Preset};
+use primitives::measure::ProfileRef;
 use primitives::profile::Profile;
 
 /// A plan to show beside the others, and to run with `--verify`.
@@ -48,6 +49,8 @@ pub struct Tuned {
     pub protocol: String,
     /// The best of each protocol that was asked for, best first, if there was a choice.
     pub protocols: Vec<(String, Candidate)>,
+    /// What it was priced with.
+    pub profile: ProfileRef,
 }
 
 impl Tuned {
@@ -163,7 +166,8 @@ pub fn search(spec: &RunSpec, fabric: &Fabric, profile: &Profile) -> Result<Tune
         plan: tuning.best().plan,
         prediction: Some(model.prediction(&tuning.best().forecast)),
     };
-    Ok(Tuned { tuning, choices, rivals, file, protocol: name, protocols: Vec::new() })
+    let (profile, protocols) = (ProfileRef::from(profile), Vec::new());
+    Ok(Tuned { tuning, choices, rivals, file, protocol: name, protocols, profile })
 }
 
 /// Candidates of each protocol that a choice between protocols keeps, beside its presets.

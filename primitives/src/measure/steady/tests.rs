@@ -40,6 +40,24 @@ fn a_poisson_stream_is_counted_as_long_as_its_variance_demands() {
 }
 
 #[test]
+fn the_window_stays_open_until_enough_has_ended() {
+    let ended = |enough: u64| {
+        let meter = Meter::precise(1, one_percent(2 * MS, 200 * MS)).ending(enough);
+        meter.ready(Nanos(0));
+        let found = meter.steadiness(Nanos(drive(&meter, 4, 0, |_| 1000.0)));
+        (
+            found.means.expect("it was long enough").mean * (found.measured.0 >> meter.slot_bits) as f64,
+            found.converged,
+        )
+    };
+    assert!(ended(0).0 < 120_000.0);
+    let (counted, converged) = ended(150_000);
+    assert!(counted >= 149_000.0 && converged == Some(true), "{counted} {converged:?}");
+    // Not beyond the limit, and then it has not converged.
+    assert_eq!(ended(1_000_000).1, Some(false));
+}
+
+#[test]
 fn a_slow_beginning_is_not_counted() {
     let meter = Meter::precise(1, one_percent(2 * MS, 400 * MS));
     meter.ready(Nanos(0));
