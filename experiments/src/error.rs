@@ -10,8 +10,6 @@ use primitives::measure::ResultError;
 /// How the process ends. The numbers are part of the command line's contract.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
-    /// 0: done. Also when the reader of our output went away.
-    Done,
     /// 1: it ran, and a check failed.
     Check,
     /// 2: flags, spec or files are not usable.
@@ -26,7 +24,6 @@ impl Exit {
     /// The process exit code.
     pub const fn code(self) -> u8 {
         match self {
-            Exit::Done => 0,
             Exit::Check => 1,
             Exit::Usage => 2,
             Exit::Machine => 3,
@@ -78,11 +75,6 @@ impl CliError {
     /// A point that Ctrl-C ended before it was measured.
     pub fn interrupted() -> CliError {
         CliError::new(Exit::Interrupted, "interrupted")
-    }
-
-    /// The reader of our output went away: nothing to say, exit code 0.
-    pub fn closed_pipe() -> CliError {
-        CliError::new(Exit::Done, "")
     }
 
     /// With advice.
@@ -217,11 +209,10 @@ impl From<ResultError> for CliError {
     }
 }
 
-/// Writing to stdout failed: a closed pipe is fine, anything else is told.
+/// Writing to stdout failed.
 impl From<io::Error> for CliError {
     fn from(error: io::Error) -> CliError {
         match error.kind() {
-            io::ErrorKind::BrokenPipe => CliError::closed_pipe(),
             io::ErrorKind::StorageFull => CliError::machine("cannot write to stdout")
                 .caused_by(&error)
                 .hint("make room, or write elsewhere"),
@@ -323,9 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn a_closed_pipe_says_nothing_and_is_no_failure() {
-        let error = CliError::from(io::Error::from(io::ErrorKind::BrokenPipe));
-        assert_eq!((error.exit().code(), error.render(false)), (0, String::new()));
+    fn a_full_disk_is_the_machines_matter() {
         assert_eq!(CliError::from(io::Error::from(io::ErrorKind::StorageFull)).exit(), Exit::Machine);
     }
 }

@@ -8,24 +8,20 @@ use std::process::ExitCode;
 use clap::Parser;
 use experiments::args::Cli;
 use experiments::commands::{self, Context};
-use experiments::error::CliError;
-use experiments::output::Talk;
+use experiments::output::{Talk, printed};
 
 fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
-            // Help and version go to stdout and exit with 0, mistakes to stderr and exit with 2. A closed
-            // pipe is no mistake, a full disk is.
-            let printed = error.print().map_err(CliError::from);
-            let lost = printed.err().filter(|lost| !lost.message().is_empty());
-            return ExitCode::from(match lost {
-                Some(lost) => {
+            // Help and version go to stdout and exit with 0, mistakes to stderr and exit with 2. A full disk is a mistake too.
+            return ExitCode::from(match printed(error.print()) {
+                Err(lost) => {
                     Talk::new(0, false).error(&lost);
                     lost.exit().code()
                 }
-                None if error.use_stderr() => 2,
-                None => 0,
+                Ok(()) if error.use_stderr() => 2,
+                Ok(()) => 0,
             });
         }
     };

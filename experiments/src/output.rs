@@ -1,6 +1,6 @@
 //! Data on stdout, talk on stderr; nothing panics when a pipe closes or a disk is full.
 
-use std::io::{IsTerminal, Write};
+use std::io::{ErrorKind, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
 use comfy_table::{Cell, CellAlignment, ContentArrangement, LineStyle, Table, presets};
@@ -9,15 +9,25 @@ use serde::Serialize;
 
 use crate::error::CliError;
 
+/// What became of text for stdout. A reader who went away has seen enough: that is no failure, and what is left to be done, judged
+/// or kept is done all the same.
+///
+/// # Errors
+/// What the system said, if it was anything else.
+pub fn printed(result: std::io::Result<()>) -> Result<(), CliError> {
+    match result {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error.into()),
+        _ => Ok(()),
+    }
+}
+
 /// Prints to stdout and flushes.
 ///
 /// # Errors
-/// [`CliError::closed_pipe`] if the reader went away, else what the system said.
+/// As [`printed`].
 pub fn print(text: &str) -> Result<(), CliError> {
     let mut stdout = std::io::stdout().lock();
-    stdout.write_all(text.as_bytes())?;
-    stdout.flush()?;
-    Ok(())
+    printed(stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()))
 }
 
 /// Prints to stderr; if nobody can read it, nobody has to.

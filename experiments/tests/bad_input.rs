@@ -169,6 +169,7 @@ fn what_is_wrong_with_results_is_told_at_its_place() {
     assert!(!talk.contains(" line 2"), "said once: {talk}");
     let talk = must(at, &["report", "res"], 2, &["res/run.json:2:"]);
     assert!(!talk.contains(" line 2"), "said once: {talk}");
+    must(at, &["report", "res/run.json"], 2, &["hint: results are directories"]);
 }
 
 /// What can be drawn is drawn, but something that was given could not be used.

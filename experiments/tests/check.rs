@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{code, refused, run, stderr};
+use common::{code, doorbell, refused, run, stderr};
 use engine::verify::{History, Key, Recorder, format};
 use primitives::units::Nanos;
 
@@ -38,6 +38,14 @@ fn check_judges_a_history_and_refuses_what_is_none() {
     assert!(stderr(&output).contains("history.json is not strict-serializable"), "{}", stderr(&output));
     let verdict: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!((&verdict["verdict"], &verdict["anomaly"]["kind"]), (&"fail".into(), &"G-single".into()));
+    // Whoever stops reading does not change the verdict.
+    for args in [["check", file].as_slice(), &["check", file, "--json", "-"]] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let output = doorbell().args(args).stdout(writer).output().unwrap();
+        assert_eq!(code(&output), 1, "{args:?}");
+        assert!(stderr(&output).contains("history.json is not strict-serializable"), "{args:?}");
+    }
 
     std::fs::write(&path, &bytes[..bytes.len() / 2]).unwrap();
     refused(&["check", file], 2, &["history.json:2:", "doorbell run --history"]);

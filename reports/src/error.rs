@@ -55,6 +55,9 @@ impl LoadError {
     pub fn hint(&self) -> Option<String> {
         match self {
             LoadError::Damaged(error) => Some(error.hint()),
+            LoadError::Unreadable { source, .. } if source.kind() == std::io::ErrorKind::NotADirectory => {
+                Some("results are directories: name the one that a command wrote with --out".to_owned())
+            }
             _ => None,
         }
     }
