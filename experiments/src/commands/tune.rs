@@ -327,7 +327,7 @@ fn shown(tuned: &Tuned, verified: Option<&Verified>, out: &Path) -> String {
         best.forecast.bottleneck
     ));
     text.push_str(&format!(
-        "best of {} forecasts, each of a plan with a count of coroutines\n\n",
+        "chosen from {} forecasts, each of a plan with a count of coroutines; of nearly equal ones the plainest\n\n",
         tuned.tuning.evaluated
     ));
     if !tuned.protocols.is_empty() {
@@ -399,7 +399,9 @@ mod tests {
         let each: usize = ["occ", "sundial"].map(|name| made(&[name]).tuning.evaluated).iter().sum();
         let both = made(&["occ", "sundial"]);
         assert_eq!(both.tuning.evaluated, each);
-        let told = format!("best of {each} forecasts, each of a plan with a count of coroutines");
+        let told = format!(
+            "chosen from {each} forecasts, each of a plan with a count of coroutines; of nearly equal ones the plainest"
+        );
         assert!(shown(&both, None, Path::new("out")).contains(&told));
     }
 
