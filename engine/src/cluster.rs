@@ -8,7 +8,7 @@
 //! [`primitives::measure::steady`]. An attempt counts if it *ends* inside the
 //! span. Load is closed: each coroutine begins its next transaction when the last one has ended, so a stall also holds
 //! back the transactions that would have come (coordinated omission); latencies are those of the transactions that
-//! did run, from their first attempt's begin to the commit.
+//! did run, from when their client asked for them (its last one had ended) to the commit, the wait for the worker's turn included.
 //!
 //! **What is checked.** When all coroutines have ended and everything in flight has arrived, the primaries are
 //! counted against what committed transactions say they did, and backups are compared with their primaries.

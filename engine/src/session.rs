@@ -485,7 +485,9 @@ impl<P: Protocol, O: PhaseOps> Session<P, O> {
         workload: &W,
         input: &W::Input,
     ) -> Result<End<W::Tally>, Failure> {
-        let started = self.port.now();
+        // A coroutine stands for a client who asks for the next transaction when the last one has ended: the wait for the
+        // worker's turn is part of what that client sees.
+        let started = self.ended_at;
         let mut aborts = 0;
         // Aborts in a row that say the same of what there is.
         let mut alike = (None, 0);

@@ -65,7 +65,8 @@ pub struct WorkerStats {
     pub timed: u64,
     /// The most attempts that one transaction took to its end, whether or not that was inside the window.
     pub attempts_most: u64,
-    /// From the first attempt's begin to the commit, retries and backoff included.
+    /// From when the client asked, which is when its last transaction ended, to the commit: the wait for the worker's turn, retries
+    /// and backoff included.
     pub latency: Histogram,
     /// By [`Phase`].
     pub phases: [PhaseStats; 6],

@@ -19,6 +19,7 @@ struct Compared {
     what: String,
     said: Forecast,
     per_s: f64,
+    latency_ns: f64,
     aborted: f64,
 }
 
@@ -87,7 +88,9 @@ fn compare(
     let measured = Nanos::from_micros(500);
     let Ran { said, result, .. } = ran(profile, protocol, plan, workload, settings, 1 << 20, measured);
     let what = format!("{workload} {} {via}", protocol.needs().protocol);
-    Compared { what, said, per_s: result.committed_per_s(), aborted: result.aborted_share().unwrap_or(0.0) }
+    let (per_s, aborted) = (result.committed_per_s(), result.aborted_share().unwrap_or(0.0));
+    let latency_ns = result.stats.latency.mean_ns().expect("something committed");
+    Compared { what, said, per_s, latency_ns, aborted }
 }
 
 fn protocols() -> impl Iterator<Item = AnyProtocol> {
@@ -134,6 +137,18 @@ fn holds(all: &[Compared], median: f64, worst: f64) {
 fn without_conflicts_rates_are_near_what_is_foretold() {
     holds(&all("ycsb", &[("records_per_thread", "20000"), ("think_us", "1")]), 0.05, 0.06);
     holds(&all("smallbank", &[("accounts_per_thread", "20000"), ("hot_accounts_share", "1")]), 0.05, 0.11);
+}
+
+/// A client waits for its worker's turn too: that is in the latency that is counted and in the one that is foretold (Little's law).
+#[test]
+fn without_conflicts_latencies_are_near_what_is_foretold() {
+    let clients = 4.0 * 2.0 * 6.0;
+    for one in all("ycsb", &[("records_per_thread", "20000")]) {
+        let held = one.per_s * one.latency_ns / 1e9 / clients - 1.0;
+        let off = one.latency_ns / one.said.latency_mean_ns - 1.0;
+        assert!(held.abs() < 0.02, "{}: {held:+.3} of the clients are somewhere else", one.what);
+        assert!(off.abs() < 0.1, "{}: {off:+.3} off what is foretold", one.what);
+    }
 }
 
 #[test]

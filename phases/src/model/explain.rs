@@ -78,7 +78,7 @@ pub fn explain(ours: (&Plan, &Forecast), theirs: (&Plan, &Forecast)) -> Vec<Stri
     }
     lines.push(format!(
         "in all {:+.1} % committed transactions ({}, limited by {}; against {}, limited by {}) and {:.2} µs instead of \
-         {:.2} µs from begin to commit",
+         {:.2} µs of mean latency",
         100.0 * (forecast.committed_per_s / others.committed_per_s - 1.0),
         rate(forecast.committed_per_s),
         limit(forecast),

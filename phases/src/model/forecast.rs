@@ -75,7 +75,7 @@ pub struct Forecast {
     pub committed_per_s: f64,
     /// Aborted attempts per second, whole cluster.
     pub aborted_per_s: f64,
-    /// Mean time from begin to commit, in nanoseconds.
+    /// Mean time from when a client asks to the commit, in nanoseconds: by Little's law, clients over rate.
     pub latency_mean_ns: f64,
     /// Cost of each phase, in the order of [`Phase::ALL`].
     pub phases: [PhaseForecast; Phase::ALL.len()],

@@ -47,7 +47,7 @@ pub struct Prediction {
     pub threads: u32,
     /// Committed transactions per second, whole cluster.
     pub committed_per_s: f64,
-    /// Mean time from begin to commit, aborted attempts included, in nanoseconds.
+    /// Mean time from when a client asks to the commit, aborted attempts included, in nanoseconds.
     pub latency_mean_ns: f64,
     /// The resource that limits the rate.
     pub bottleneck: String,
