@@ -66,7 +66,7 @@ pub struct Tuning {
     pub presets: Vec<Candidate>,
     /// Forecasts made.
     pub evaluated: usize,
-    /// Why the winner: against the runner-up that differs in a primitive, and against each preset.
+    /// Why the winner: against the next in rank that differs in a primitive, and against each preset.
     pub reasons: Vec<String>,
     /// What would change the choice.
     pub flips: Vec<Flip>,
@@ -272,15 +272,15 @@ fn reasons(ranked: &[Candidate], presets: &[Candidate]) -> Vec<String> {
         format!("against {name}: {}", lines.join("; "))
     };
     let rival = |c: &&Candidate| !same_but_unlock(&c.plan, &winner.plan);
-    let runner_up = ranked.iter().find(rival);
+    let next = ranked.iter().find(rival);
     let phases: Vec<Phase> = winner.plan.steps().map(|(phase, _)| phase).collect();
-    let runner_up = runner_up.map(|c| against(&format!("the runner-up ({})", c.plan.describe(&phases)), c));
+    let next = next.map(|c| against(&format!("the next in rank ({})", c.plan.describe(&phases)), c));
     // Nothing is to be said against itself.
     let presets = presets
         .iter()
         .filter(|c| c.plan != winner.plan)
         .filter_map(|c| c.preset.map(|preset| against(preset.name(), c)));
-    runner_up.into_iter().chain(presets).collect()
+    next.into_iter().chain(presets).collect()
 }
 
 /// A group of profile numbers that are scaled together.

@@ -142,7 +142,7 @@ fn reasons_name_phases_and_amounts_and_flips_what_would_change_the_choice() {
     let text = against("fasst-occ");
     assert!(text.contains("log one-sided") && text.contains("messages to serve"), "{text}");
     assert!(text.contains("% committed transactions"), "{text}");
-    assert!(tuning.reasons[0].starts_with("against the runner-up"));
+    assert!(tuning.reasons[0].starts_with("against the next in rank"));
 }
 
 #[test]
