@@ -142,7 +142,7 @@ impl Disturbance {
 pub fn note(dir: &mut ResultDir) {
     dir.forget_notes(NOTED);
     let rows = dir.rows(TableName::Points).unwrap_or_default();
-    let busy = rows.iter().filter(|row| row.get("busy") == Some("yes")).count();
+    let busy = busy_among(&rows);
     if busy > 0 {
         let text = format!(
             "{busy} of {} {NOTED}: the scheduler took CPUs away more than {BUSY} times in a \
@@ -151,6 +151,21 @@ pub fn note(dir: &mut ResultDir) {
         );
         dir.note(text);
     }
+}
+
+/// What speaks against a profile that is fitted to these points, and to runs of transactions that were `busy` or not.
+pub fn doubt(rows: &[Row], engine: bool) -> Option<String> {
+    let points = match busy_among(rows) {
+        0 => None,
+        busy => Some(format!("{busy} of the {} points that it was fitted to", rows.len())),
+    };
+    let engine = engine.then(|| "what the engine computes".to_owned());
+    let measured: Vec<String> = points.into_iter().chain(engine).collect();
+    (!measured.is_empty()).then(|| format!("measured on a busy machine: {}", measured.join(", and ")))
+}
+
+fn busy_among(rows: &[Row]) -> usize {
+    rows.iter().filter(|row| row.get("busy") == Some("yes")).count()
 }
 
 fn usage() -> Option<Usage> {
@@ -244,6 +259,18 @@ mod tests {
             let notes = &dir.record().notes;
             assert!(notes.len() == 1 && notes[0].starts_with(says), "{notes:?}");
         }
+    }
+
+    #[test]
+    fn a_profile_fitted_on_a_busy_machine_says_so() {
+        let rows = ["yes", "no", "yes"].map(|busy| Row::new().with("busy", busy));
+        let said = |rows: &[Row], engine| doubt(rows, engine).unwrap_or_default();
+        assert_eq!(doubt(&rows[1..2], false), None);
+        assert_eq!(
+            said(&rows, true),
+            "measured on a busy machine: 2 of the 3 points that it was fitted to, and what the engine computes"
+        );
+        assert_eq!(said(&rows[1..2], true), "measured on a busy machine: what the engine computes");
     }
 
     #[test]

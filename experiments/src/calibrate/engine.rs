@@ -36,7 +36,7 @@ const TURNS: usize = 4;
 pub const WINDOW: Span = Span::from_ns(100_000_000);
 
 /// Sets `cpu.attempt` and `cpu.access` of a profile that was fitted to requests on `fabric`, so that the model foretells what the
-/// two shapes are measured to commit between two nodes of one thread. On a busy machine they are marked as assumed.
+/// two shapes are measured to commit between two nodes of one thread. On a busy machine they are marked as assumed, and it says so.
 ///
 /// # Errors
 /// If a run cannot be set up or commits nothing, or Ctrl-C ends it; `repeat` is the command that began it.
@@ -47,7 +47,7 @@ pub fn engine_time(
     seed: u64,
     stop: &AtomicBool,
     repeat: &str,
-) -> Result<(), CliError> {
+) -> Result<bool, CliError> {
     let specs = SHAPES.map(|records| shape(fabric, records, window, seed));
     let (mut measured, mut busy) = ([0.0; SHAPES.len()], false);
     for (ns, spec) in measured.iter_mut().zip(&specs) {
@@ -74,7 +74,7 @@ pub fn engine_time(
         (attempt, access) = solved(beyond);
         (profile.cpu.attempt, profile.cpu.access) = (quantity(attempt), quantity(access));
     }
-    Ok(())
+    Ok(busy)
 }
 
 /// Of what the shapes take beyond their phases, the part of each transaction and that of each of its records. Neither is

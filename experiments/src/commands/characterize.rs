@@ -306,15 +306,16 @@ fn profile_of(
     let mut profile = bench::fit(&rated, caps, wanted.scope.nodes, &machine)
         .map_err(|e| CliError::check("no profile could be fitted").caused_by(&e))?;
     // Of a device, how much of a request is waiting is not known yet, and so not what remains either.
+    let mut busy_engine = false;
     if !bench::waits_for_device(caps) {
         let (stop, repeat) = (context.interrupt.flag(), context.command.as_str());
-        engine_time(&mut profile, fabric, engine::WINDOW, wanted.seed, stop, repeat).map_err(|error| {
-            match context.interrupt.asked() {
-                true => CliError::interrupted().hint(format!("go on with: {repeat}")),
-                false => error.context("what the engine computes could not be measured"),
-            }
+        let timed = engine_time(&mut profile, fabric, engine::WINDOW, wanted.seed, stop, repeat);
+        busy_engine = timed.map_err(|error| match context.interrupt.asked() {
+            true => CliError::interrupted().hint(format!("go on with: {repeat}")),
+            false => error.context("what the engine computes could not be measured"),
         })?;
     }
+    profile.doubt = schedule::doubt(&rows, busy_engine);
     Ok(Some(profile))
 }
 

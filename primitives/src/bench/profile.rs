@@ -146,6 +146,7 @@ pub fn fit(points: &[Rated], caps: &Caps, nodes: u16, machine: &Machine) -> Resu
     let mut profile = Profile {
         name: caps.fabric.clone(),
         description: format!("{} as measured on {}{}", caps.fabric, machine.cpu, caveat(caps)),
+        doubt: None,
         nic: no_nic(caps, &beyond),
         cpu,
     };

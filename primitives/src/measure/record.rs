@@ -56,11 +56,19 @@ pub struct ProfileRef {
     pub hash: String,
     /// Where its numbers come from.
     pub sources: SourceCounts,
+    /// What speaks against them as a whole.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub doubt: Option<String>,
 }
 
 impl From<&Profile> for ProfileRef {
     fn from(profile: &Profile) -> ProfileRef {
-        ProfileRef { name: profile.name.clone(), hash: profile.hash_text(), sources: profile.sources() }
+        ProfileRef {
+            name: profile.name.clone(),
+            hash: profile.hash_text(),
+            sources: profile.sources(),
+            doubt: profile.doubt.clone(),
+        }
     }
 }
 
@@ -303,6 +311,7 @@ mod tests {
             name: "cx4-edr".into(),
             hash: "00ff".into(),
             sources: SourceCounts::default(),
+            doubt: Some("made up".into()),
         });
         record.write(dir.path()).unwrap();
         assert_eq!(RunRecord::read(dir.path()).unwrap(), record);

@@ -28,6 +28,8 @@ struct Overlay {
     name: String,
     description: String,
     #[serde(default)]
+    doubt: Option<String>,
+    #[serde(default)]
     nic: NicOverlay,
     #[serde(default)]
     cpu: CpuOverlay,
@@ -99,6 +101,7 @@ fn read_from(text: &str, origin: &str, chain: Chain) -> Result<Profile, ProfileE
     Ok(Profile {
         name: overlay.name,
         description: overlay.description,
+        doubt: overlay.doubt.or(base.doubt),
         nic: overlay.nic.over(base.nic),
         cpu: overlay.cpu.over(base.cpu),
     })

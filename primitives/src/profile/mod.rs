@@ -35,6 +35,10 @@ pub struct Profile {
     pub name: String,
     /// What is described, for people.
     pub description: String,
+    /// What speaks against its numbers as a whole, such as a busy machine while they were measured; told wherever something is
+    /// foretold by it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub doubt: Option<String>,
     /// The NIC.
     pub nic: NicProfile,
     /// The CPU.

@@ -178,6 +178,8 @@ fn a_profile_that_extends_another_says_only_what_differs() {
     let text = "extends: cx4-edr\nname: mine\ndescription: d\nnic:\n  link_sped: {value: 1, unit: GB/s, source: assumed, ref: x}\n";
     let error = refusal(text);
     assert!(error.contains("link_sped") && error.contains(":5:"), "{error}");
+    let doubted = "extends: cx4-edr\nname: mine\ndescription: d\ndoubt: made up\n";
+    assert_eq!(Profile::parse(doubted, "here").unwrap().doubt.as_deref(), Some("made up"));
     let error = refusal("name: mine\nextends: cx9\ndescription: d\n");
     assert_eq!(error, "here:2:10: extends: no profile is called `cx9`");
     // The bounds are checked in what comes out.

@@ -66,6 +66,8 @@ pub struct Profile {
     pub hash: String,
     /// How many of its numbers were measured, published, recalled or assumed.
     pub sources: BTreeMap<String, u64>,
+    /// What speaks against them as a whole.
+    pub doubt: Option<String>,
 }
 
 /// One run's record.
@@ -239,6 +241,7 @@ impl Record {
                     or(&hash, "no hash"),
                     or(&sources.join(", "), "sources not counted"),
                 ));
+                parts.extend(profile.doubt.clone());
             }
             (Provenance::Simulated | Provenance::Forecast, None) => {
                 parts.push("profile not recorded".to_owned())
