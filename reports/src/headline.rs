@@ -49,9 +49,10 @@ pub fn answers(results: &[Results]) -> Framed<(Vec<Answer>, Vec<String>)> {
             ),
         };
         also.push(format!(
-            "Of {}, the tuner on {name} chose {}{outcome}.",
+            "Of {}, the tuner on {name} chose {}{outcome}{}.",
             tuning::considered(results, &candidates),
             plan::quoted(&first.name()),
+            tuning::doubt(results),
         ));
     }
     let characterized = of("characterize");
@@ -61,8 +62,14 @@ pub fn answers(results: &[Results]) -> Framed<(Vec<Answer>, Vec<String>)> {
     Ok((answers, also))
 }
 
+/// Of the plan that the tuner chose, if it is among them; else of the fastest.
 fn answer(cohort: &Cohort) -> Option<Answer> {
-    let best = cohort.plans.first().filter(|p| p.rate() > 0.0)?;
+    let chosen = cohort.plans.iter().position(|plan| plan.is_choice()).unwrap_or(0);
+    let best = cohort.plans.get(chosen).filter(|p| p.rate() > 0.0)?;
+    let rivals = || {
+        let others = cohort.plans.iter().enumerate().filter(|(place, _)| *place != chosen);
+        others.map(|(_, plan)| plan).filter(|plan| plan.rate() > 0.0)
+    };
     let setting = &cohort.setting;
     let mut subject =
         format!("{} on {}, {}, {}", setting.workload, setting.fabric, setting.protocol, best.name());
@@ -70,13 +77,13 @@ fn answer(cohort: &Cohort) -> Option<Answer> {
         subject += &format!(", {}", setting.asked);
     }
     let mut clauses = Vec::new();
-    for rival in cohort.plans.iter().skip(1).filter(|p| p.rate() > 0.0) {
-        if ["one-sided", "two-sided"].contains(&rival.plan.as_str()) {
+    for rival in rivals() {
+        if ["one-sided", "two-sided"].contains(&rival.plan.as_str()) || rival.rate() > best.rate() {
             clauses.push(over(best, rival));
         }
     }
     if clauses.is_empty() {
-        clauses.extend(cohort.plans.get(1).filter(|p| p.rate() > 0.0).map(|rival| over(best, rival)));
+        clauses.extend(rivals().next().map(|rival| over(best, rival)));
     }
     if let Some(p50) = best.value("latency_p50_ns") {
         let tail = best.value("latency_p99_ns").map(|p99| format!(", 99th percentile {}", human::nanos(p99)));
@@ -102,6 +109,7 @@ fn answer(cohort: &Cohort) -> Option<Answer> {
 fn over(best: &PlanRow, rival: &PlanRow) -> String {
     let ratio = best.rate() / rival.rate();
     match ratio < 2.0 {
+        true if ratio < 1.0 => format!("{} under {}", human::percent(1.0 - ratio), rival.name()),
         true => format!("{} over {}", human::percent(ratio - 1.0), rival.name()),
         false => format!("{} the rate of {}", human::times(ratio), rival.name()),
     }
@@ -127,7 +135,7 @@ impl Doubt {
             }
             self.busy |= busy == "yes";
             if let Some(ci) = ci.filter(|ci| bench == "payload" && *ci > WIDE) {
-                let known = format!("of {} is known within ± {}", verb.to_uppercase(), human::percent(ci));
+                let known = format!("± {} ({})", human::percent(ci), verb.to_uppercase());
                 // Latencies may come from the same points.
                 if !self.wide.contains(&known) {
                     self.wide.push(known);
@@ -140,7 +148,7 @@ impl Doubt {
     fn told(self) -> String {
         let wide = match self.wide.is_empty() {
             true => String::new(),
-            false => format!("; the rate {}", self.wide.join(" and ")),
+            false => format!("; rates are known within {} only", self.wide.join(" and ")),
         };
         let busy = if self.busy { format!("; {BUSY}") } else { String::new() };
         format!("{wide}{busy}")
@@ -229,7 +237,7 @@ mod tests {
         assert!(sound.contains("takes 200") && !sound.contains(';') && !sound.contains('±'), "{sound}");
         let doubtful = said("yes", 0.97);
         let within = human::percent(0.97);
-        let told = format!("; the rate of RPC is known within ± {within}; {BUSY}.");
+        let told = format!("; rates are known within ± {within} (RPC) only; {BUSY}.");
         assert!(doubtful.ends_with(&told), "{doubtful}");
     }
 }

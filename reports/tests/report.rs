@@ -329,7 +329,7 @@ fn what_the_tuner_chose_among_is_told_alike() {
         );
         assert!(told.contains("of 7 plans that were run"), "{told}");
     }
-    assert!(caption.contains("of 64 candidates by predicted rate"), "{caption}");
+    assert!(caption.contains("of 64 candidates: the choice, then by predicted rate"), "{caption}");
     let unverified = draw(&[alone], rendered.dir);
     assert!(
         unverified
@@ -341,9 +341,18 @@ fn what_the_tuner_chose_among_is_told_alike() {
     // What an earlier version left says less.
     let path = verified.join("run.json");
     let record = std::fs::read_to_string(&path).expect("a record").replace("\"evaluated\":576", "");
-    std::fs::write(&path, record).expect("writes");
+    // And what speaks against a profile is told with what is foretold by it.
+    let doubted = record.replace("\"profile\":{", "\"profile\":{\"doubt\":\"made on a busy machine\",");
+    assert_ne!(doubted, record);
+    std::fs::write(&path, doubted).expect("writes");
     let old = draw(&[verified], unverified.dir);
-    assert!(old.report.answers.concat().starts_with("Of 64 candidates, the tuner"));
+    let head = old.report.answers.concat();
+    assert!(head.starts_with("Of 64 candidates, the tuner"));
+    for told in
+        [&head, figure(&old.html, "tuner-sim-cx4-edr"), figure(&old.html, "tuner-verified-sim-cx4-edr")]
+    {
+        assert!(told.contains(". Forecasts are by a profile made on a busy machine."), "{told}");
+    }
 }
 
 #[test]

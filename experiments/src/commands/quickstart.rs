@@ -6,7 +6,8 @@
 
 use super::characterize::{self, Characterization, characterize};
 use super::study::{self, Settings, Study};
-use super::{Context, report, run, tune};
+use super::tune::{self, Verify};
+use super::{Context, report, run};
 use crate::args::QuickstartArgs;
 use crate::error::{CliError, Exit};
 use crate::fabrics::Fabric;
@@ -15,7 +16,7 @@ use crate::spec::{FabricChoice, PlanChoice, ProfileChoice, RunSpec, Span};
 use crate::sweep::usual_jobs;
 use crate::transact::{self, Keep, NamedPlan};
 use phases::study::Subject;
-use primitives::measure::{Got, ResultDir, Row, RunRecord, Verified};
+use primitives::measure::{ResultDir, Row, RunRecord};
 use primitives::mesh::Shape;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -164,35 +165,35 @@ impl Quickstart<'_> {
         Ok(())
     }
 
-    /// Tunes, verifies where time is virtual, and runs the tuned plan and its rivals with their histories checked. In real time
-    /// these runs are all that judges the choice: one of each says too little to rank a dozen plans that differ by less than noise.
+    /// Tunes, runs the choice and its rivals to see what it costs to follow it (where time is real the named ones alone: all of them, in
+    /// turns, would take a minute), and runs the tuned plan and the named ones with their histories checked.
     fn compare(&mut self, choice: &FabricChoice, spec: &RunSpec) -> Result<(), CliError> {
         let fabric = Fabric::open(choice, self.seed)?;
         let profile = tune::profile_for(spec, &fabric, None, self.out, self.context)?;
         let tuned = tune::search(spec, &fabric, &profile)?;
         let dir = self.out.join(format!("tune-{}", short(choice)));
-        let verified = tune::keep(&tuned, spec, &fabric, choice.virtual_time(), None, &dir, self.context)?;
+        let (verify, among) = match choice.virtual_time() {
+            true => (Verify::All, "its candidates and the presets"),
+            false => (Verify::Named(&RIVALS), "those below"),
+        };
+        let verified = tune::keep(&tuned, spec, &fabric, verify, None, &dir, self.context)?;
         self.dirs.push(dir);
-        let chosen = self.run(spec, &fabric, &tuned.plan())?;
-        let mut rivals = Vec::new();
+        self.run(spec, &fabric, &tuned.plan())?;
         // One that equals the chosen plan has been run.
         for rival in tuned.rivals.iter().filter(|rival| RIVALS.contains(&rival.name.as_str())) {
-            rivals.push((rival.name.clone(), self.run(spec, &fabric, &rival.plan())?));
+            self.run(spec, &fabric, &rival.plan())?;
         }
-        let judged = match verified {
-            Some(verified) => {
-                let among = "its candidates and the presets, when run";
-                format!("{choice}: regret of the chosen plan among {among}: {}", verified.told(percent))
-            }
-            None => format!("{choice}: {}", against(chosen, rivals)),
-        };
-        self.context.talk.say(format!("      {judged}"));
-        self.judged.push(judged);
+        if let Some(verified) = verified {
+            let regret = verified.told(percent);
+            let judged = format!("{choice}: regret of the chosen plan among {among}, when run: {regret}");
+            self.context.talk.say(format!("      {judged}"));
+            self.judged.push(judged);
+        }
         Ok(())
     }
 
     /// Runs a plan, unless an earlier quickstart has.
-    fn run(&mut self, spec: &RunSpec, fabric: &Fabric, plan: &NamedPlan) -> Result<Got, CliError> {
+    fn run(&mut self, spec: &RunSpec, fabric: &Fabric, plan: &NamedPlan) -> Result<(), CliError> {
         let dir = self.out.join(format!("run-{}-{}", tune::file_stem(&plan.name), short(&spec.fabric)));
         self.dirs.push(dir.clone());
         let mut kept: ResultDir = run::directory(&dir, spec, plan, fabric, self.context)?;
@@ -212,18 +213,8 @@ impl Quickstart<'_> {
         drop(kept);
         let summary = RunRecord::read(&dir)?.summary;
         self.rows.push(line(spec, plan, &summary));
-        Ok(Got {
-            per_s: summary["committed_per_s"].as_f64().unwrap_or(0.0),
-            ci_relative: summary["steadiness"]["rate_ci_relative"].as_f64(),
-        })
+        Ok(())
     }
-}
-
-/// How the chosen plan did beside rivals that ran once each.
-fn against(chosen: Got, rivals: Vec<(String, Got)>) -> String {
-    let ran = 1 + rivals.len();
-    let verified = Verified::new(chosen, rivals);
-    format!("regret of the chosen plan among the {ran} that ran, once each: {}", verified.told(percent))
 }
 
 fn short(fabric: &FabricChoice) -> &'static str {
@@ -241,25 +232,4 @@ fn line(spec: &RunSpec, plan: &NamedPlan, summary: &Value) -> [String; 6] {
         p50.map_or("not available".to_owned(), |ns| primitives::units::Nanos(ns).to_string()),
         summary["isolation"]["verdict"].as_str().unwrap_or("not checked").to_owned(),
     ]
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_choice_is_judged_by_the_fastest_that_ran() {
-        let got = |per_s| Got { per_s, ci_relative: Some(0.02) };
-        let rivals = [("one-sided".to_owned(), got(2e6)), ("two-sided".to_owned(), got(1e6))];
-        let known = "(95 % confidence, batch means of a run each)";
-        assert_eq!(
-            against(got(1.9e6), rivals.to_vec()),
-            format!("regret of the chosen plan among the 3 that ran, once each: 5.0 % ± 2.7 % {known}")
-        );
-        let best = against(got(2.5e6), rivals.to_vec());
-        assert!(
-            best.ends_with(&format!("0.0 %: the next, one-sided, got 20.0 % ± 2.3 % less {known}")),
-            "{best}"
-        );
-    }
 }

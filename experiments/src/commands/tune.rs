@@ -1,8 +1,10 @@
 //! `doorbell tune`: from profile, workload and protocol to a plan file, with prediction and reasons.
 
 mod search;
+mod verify;
 
 pub use search::{Rival, Tuned, ranking, search, search_all};
+pub use verify::{Verify, keep};
 
 use super::Context;
 use super::characterize::{self, Characterization};
@@ -12,12 +14,9 @@ use crate::fabrics::{self, Fabric};
 use crate::output::{emit, human_rate, percent, print, table};
 use crate::settings;
 use crate::spec::{ProfileChoice, RunSpec};
-use crate::sweep::usual_jobs;
-use crate::transact::{self, Keep, NamedPlan};
-use crate::window;
+use crate::transact::NamedPlan;
 use phases::model::Choice;
-use phases::plan::PlanFile;
-use primitives::measure::{Got, Kind, PointResult, ResultDir, Row, TableName, Verified, write_atomic};
+use primitives::measure::Verified;
 use primitives::profile::Profile;
 use primitives::units::Nanos;
 use serde_json::{Value, json};
@@ -50,11 +49,34 @@ pub fn best(spec: &RunSpec, fabric: &Fabric, context: &Context) -> Result<NamedP
 }
 
 /// The profile to price plans with: the one named, the simulated one, or what a quick characterization of the
-/// fabric leaves below `home` (made once, read again later).
+/// fabric leaves below `home` (made once, read again later). What speaks against it is told.
 ///
 /// # Errors
 /// If the file is no profile or the characterization fails.
 pub fn profile_for(
+    spec: &RunSpec,
+    fabric: &Fabric,
+    named: Option<&ProfileChoice>,
+    home: &Path,
+    context: &Context,
+) -> Result<Profile, CliError> {
+    let profile = found_for(spec, fabric, named, home, context)?;
+    if let Some(doubt) = &profile.doubt {
+        let again = match named.is_none() && fabric.profile.is_none() {
+            true => format!("; remove {} to measure it again", characterized(home, fabric).display()),
+            false => String::new(),
+        };
+        context.talk.warn(format!("forecasts are by a profile ({}) {doubt}{again}", profile.name));
+    }
+    Ok(profile)
+}
+
+/// Where a fabric's characterization lies.
+fn characterized(home: &Path, fabric: &Fabric) -> PathBuf {
+    home.join(format!("characterize-{}", fabric.choice))
+}
+
+fn found_for(
     spec: &RunSpec,
     fabric: &Fabric,
     named: Option<&ProfileChoice>,
@@ -67,7 +89,7 @@ pub fn profile_for(
     if let Some(profile) = &fabric.profile {
         return Ok(profile.clone());
     }
-    let out = home.join(format!("characterize-{}", fabric.choice));
+    let out = characterized(home, fabric);
     let left = out.join(format!("{}.profile.yaml", fabric.choice));
     if left.exists() {
         return fabrics::profile(&ProfileChoice::File(left));
@@ -126,7 +148,8 @@ pub fn run(args: &TuneArgs, context: &Context) -> Result<(), CliError> {
     }
     let profile = profile_for(&spec, &fabric, args.profile.as_ref(), home, context)?;
     let tuned = search_all(&spec, &args.protocols(), &fabric, &profile)?;
-    let verified = keep(&tuned, &spec, &fabric, args.verify, args.jobs, &out, context)?;
+    let verify = if args.verify { Verify::All } else { Verify::Nothing };
+    let verified = keep(&tuned, &spec, &fabric, verify, args.jobs, &out, context)?;
     let details = tuned.tuning.reasons.iter().chain(tuned.tuning.flips.iter().map(|flip| &flip.text));
     details.for_each(|line| context.talk.detail(format!("- {line}")));
     emit(
@@ -134,99 +157,6 @@ pub fn run(args: &TuneArgs, context: &Context) -> Result<(), CliError> {
         &document(&tuned, verified.as_ref()),
         &shown(&tuned, verified.as_ref(), &out),
     )
-}
-
-/// Keeps a search in a result directory, with its plan file; runs candidates and presets if `verify`.
-///
-/// # Errors
-/// If the directory cannot be used, a run fails, or Ctrl-C ends it.
-pub fn keep(
-    tuned: &Tuned,
-    spec: &RunSpec,
-    fabric: &Fabric,
-    verify: bool,
-    jobs: Option<usize>,
-    out: &Path,
-    context: &Context,
-) -> Result<Option<Verified>, CliError> {
-    let rivals = &tuned.rivals;
-    let mut asked = serde_json::to_value(spec).map_err(|e| CliError::check("no JSON").caused_by(&e))?;
-    asked["plan"] = json!(null);
-    asked["verify"] = json!(verify);
-    // What is ranked and run is what this search found, and a profile says what that is.
-    asked["profile_hash"] = json!(tuned.file.prediction.as_ref().map(|prediction| &prediction.profile_hash));
-    asked["rivals"] = rivals
-        .iter()
-        .map(|rival| json!(format!("{} under {}: {}", rival.name, rival.protocol, rival.candidate.plan)))
-        .collect();
-    let mut record = fabric.record(Kind::Tune, asked, spec.seed, rivals.len() as u64);
-    // Where plans are run by a profile, that is what the numbers are by; else they are by the one that priced them.
-    if !verify || record.profile.is_none() {
-        record.profile = Some(tuned.profile.clone());
-    }
-    record.title = format!("Plans for {} under {} on {}", spec.workload, spec.protocol, spec.fabric);
-    record.question = Some("Which primitive should carry each phase?".to_owned());
-    record.command.clone_from(&context.command);
-    record.notes = tuned.choices.iter().map(ToString::to_string).collect();
-    let mut dir = ResultDir::create(out, record, &[])?;
-    let text =
-        tuned.file.to_yaml().map_err(|e| CliError::check("the plan cannot be written").caused_by(&e))?;
-    write_atomic(&plan_path(out), text.as_bytes())?;
-    // A rival that wins must be at hand.
-    for rival in rivals.iter().skip(1).filter(|rival| rival.candidate.preset.is_none()) {
-        let file = PlanFile {
-            name: rival.name.clone(),
-            why: "a candidate of the search, kept so that it can be run".to_owned(),
-            plan: rival.candidate.plan,
-            prediction: Some(rival.prediction.clone()),
-            ..tuned.file.clone()
-        };
-        let text = file.to_yaml().map_err(|e| CliError::check("a plan cannot be written").caused_by(&e))?;
-        write_atomic(&rival_path(out, rival), text.as_bytes())?;
-    }
-    let jobs = jobs.unwrap_or_else(|| usual_jobs(spec.fabric.virtual_time()));
-    let sweep = context.sweep(if verify { "running rivals" } else { "ranking plans" }, jobs);
-    sweep.run(
-        &mut dir,
-        |number| {
-            let rival = &rivals[number as usize];
-            let candidate = &rival.candidate;
-            let mut row = Row::new()
-                .with("protocol", rival.protocol.as_str())
-                .with("plan", rival.name.as_str())
-                .with("origin", candidate.preset.map_or("candidate", |preset| preset.name()))
-                .with("description", rival.description.as_str())
-                .with("steps", candidate.plan.to_string())
-                .with("predicted_per_s", candidate.forecast.committed_per_s)
-                .with("predicted_mean_ns", candidate.forecast.latency_mean_ns)
-                .with("bottleneck", candidate.forecast.bottleneck.to_string());
-            if verify {
-                let run = transact::run(
-                    &RunSpec { protocol: rival.protocol.clone(), ..spec.clone() },
-                    fabric,
-                    &rival.plan(),
-                    Keep { history: false },
-                    context.interrupt.flag(),
-                )?;
-                if context.interrupt.asked() {
-                    return Err(CliError::interrupted());
-                }
-                run.passed(&context.command)?;
-                row.set("got_per_s", run.result.committed_per_s());
-                row.set("got_ci_relative", run.result.steadiness.and_then(|found| found.relative()));
-                row.set("got_mean_ns", run.result.stats.latency.mean_ns());
-                row.set("converged", run.result.too_short.map(|_| window::TOO_SHORT));
-                row = run.disturbance.told(row);
-            }
-            Ok(PointResult::of(row))
-        },
-        |dir| {
-            let mut summary = judged(regret_of(dir).as_ref());
-            summary["evaluated"] = json!(tuned.tuning.evaluated);
-            summary
-        },
-    )?;
-    Ok(regret_of(&dir))
 }
 
 /// Where the plan file of a tuned result directory lies.
@@ -244,40 +174,10 @@ pub fn file_stem(name: &str) -> String {
     plain.split('-').filter(|part| !part.is_empty()).collect::<Vec<_>>().join("-")
 }
 
-fn regret_of(dir: &ResultDir) -> Option<Verified> {
-    let rows = dir.rows(TableName::Points).ok()?;
-    let number = |row: &Row, column: &str| row.get(column)?.parse::<f64>().ok();
-    let ran = rows.iter().filter_map(|row| {
-        let got = Got { per_s: number(row, "got_per_s")?, ci_relative: number(row, "got_ci_relative") };
-        Some((row.get("plan").unwrap_or_default().to_owned(), got))
-    });
-    let (chosen, others): (Vec<_>, Vec<_>) = ran.partition(|(plan, _)| plan == TUNED);
-    Some(Verified::new(chosen.first()?.1, others))
-}
-
-/// What `--verify` found, as programs read it; nulls if no rivals were run.
-fn judged(verified: Option<&Verified>) -> Value {
-    let (regret, lead) = (verified.and_then(Verified::regret), verified.and_then(Verified::lead));
-    let next = verified.and_then(|v| v.rival.as_ref()).filter(|_| lead.is_some());
-    json!({
-        "got_per_s": verified.map(|v| v.chosen.per_s),
-        "got_ci_relative": verified.map(|v| v.chosen.ci_relative),
-        "best": verified.map(|v| v.faster().map_or(TUNED, |(name, _)| name)),
-        "best_per_s": verified.map(|v| v.best().per_s),
-        "best_ci_relative": verified.map(|v| v.best().ci_relative),
-        "regret": verified.map(|_| regret.map_or(0.0, |short| short.share)),
-        "regret_ci": regret.and_then(|short| short.ci),
-        "next": next.map(|(name, _)| name),
-        "next_per_s": next.map(|(_, got)| got.per_s),
-        "lead": lead.map(|short| short.share),
-        "lead_ci": lead.and_then(|short| short.ci),
-    })
-}
-
 /// The document of `tune --json`.
 fn document(tuned: &Tuned, verified: Option<&Verified>) -> Value {
     let best = tuned.tuning.best();
-    let mut document = judged(verified);
+    let mut document = verify::judged(verified);
     document["protocol"] = json!(tuned.protocol);
     document["protocols"] = tuned
         .protocols
@@ -295,6 +195,7 @@ fn document(tuned: &Tuned, verified: Option<&Verified>) -> Value {
     document["predicted_mean_ns"] = json!(best.forecast.latency_mean_ns);
     document["bottleneck"] = json!(best.forecast.bottleneck);
     document["evaluated"] = json!(tuned.tuning.evaluated);
+    document["profile"] = json!(tuned.profile);
     document["choices"] = json!(tuned.choices);
     document["reasons"] = json!(tuned.tuning.reasons);
     document["flips"] = json!(tuned.tuning.flips);
@@ -326,6 +227,9 @@ fn shown(tuned: &Tuned, verified: Option<&Verified>, out: &Path) -> String {
         Nanos(best.forecast.latency_mean_ns as u64),
         best.forecast.bottleneck
     ));
+    if let Some(doubt) = &tuned.profile.doubt {
+        text.push_str(&format!("forecasts are by a profile ({}) {doubt}\n", tuned.profile.name));
+    }
     text.push_str(&format!(
         "chosen from {} forecasts, each of a plan with a count of coroutines; of nearly equal ones the plainest\n\n",
         tuned.tuning.evaluated
@@ -384,6 +288,7 @@ fn shown(tuned: &Tuned, verified: Option<&Verified>, out: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use primitives::measure::Got;
     use serde_json::json;
 
     #[test]
@@ -412,7 +317,7 @@ mod tests {
         let fabric = Fabric::open(&spec.fabric, spec.seed).unwrap();
         let tuned = search(&spec, &fabric, &Profile::shipped("cx4-edr").unwrap()).unwrap();
         let text = |next: &str, per_s: f64| {
-            let got = |per_s| Got { per_s, ci_relative: Some(0.01) };
+            let got = |per_s| Got::once(per_s, Some(0.01));
             let verified = Verified::new(got(100.0), [(next.to_owned(), got(per_s))]);
             shown(&tuned, Some(&verified), Path::new("out"))
         };

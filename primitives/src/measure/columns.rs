@@ -204,6 +204,7 @@ const TUNE: Columns = &[
     ("predicted_per_s", Amount),
     ("predicted_mean_ns", Amount),
     ("bottleneck", Words),
+    ("round", Count),
     ("got_per_s", Amount),
     ("got_ci_relative", Amount),
     ("got_mean_ns", Amount),

@@ -20,7 +20,7 @@
 
 mod batch;
 
-pub use batch::{BatchMeans, SLOTS_LEAST, batch_means, mser5};
+pub use batch::{BatchMeans, SLOTS_LEAST, batch_means, mean_of, mser5};
 
 use crate::units::Nanos;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};

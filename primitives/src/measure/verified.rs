@@ -1,12 +1,17 @@
 //! What following a choice costs: the chosen plan's rate beside those of the others that ran, and how well that is known.
 
-/// A rate, and half the width of its 95 % confidence interval as a share of it, where that is known: by batch means of one run.
+use super::steady::mean_of;
+
+/// A rate, and half the width of its 95 % confidence interval as a share of it, where that is known: by batch means of one run, or
+/// by what several runs differ by.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Got {
     /// Committed transactions per second.
     pub per_s: f64,
     /// How well it is known.
     pub ci_relative: Option<f64>,
+    /// In how many runs.
+    pub runs: u32,
 }
 
 /// By how much a rate falls short of another.
@@ -16,18 +21,36 @@ pub struct Short {
     pub share: f64,
     /// Half the width of its 95 % confidence interval, to first order; nothing if too little was counted.
     pub ci: Option<f64>,
+    /// In how many runs of each it was found; the fewer of both.
+    pub runs: u32,
 }
 
 impl Got {
+    /// Of one run.
+    pub fn once(per_s: f64, ci_relative: Option<f64>) -> Got {
+        Got { per_s, ci_relative, runs: 1 }
+    }
+
+    /// Of several runs together: on a real machine they differ by more than batches within one of them do. Nothing of none.
+    pub fn mean(runs: &[Got]) -> Option<Got> {
+        if let [one] = runs {
+            return Some(*one);
+        }
+        let rates: Vec<f64> = runs.iter().map(|run| run.per_s).collect();
+        let (per_s, ci_relative) = mean_of(&rates)?;
+        Some(Got { per_s, ci_relative, runs: runs.len() as u32 })
+    }
+
     /// By how much it falls short of `best`. Where both runs had the same seed, what they share makes the interval too wide rather
     /// than too narrow.
     pub fn short_of(self, best: Got) -> Short {
+        let runs = self.runs.min(best.runs);
         if best.per_s <= 0.0 {
-            return Short { share: 0.0, ci: None };
+            return Short { share: 0.0, ci: None, runs };
         }
         let kept = self.per_s / best.per_s;
         let ci = self.ci_relative.zip(best.ci_relative).map(|(a, b)| kept * a.hypot(b));
-        Short { share: 1.0 - kept, ci }
+        Short { share: 1.0 - kept, ci, runs }
     }
 }
 
@@ -37,7 +60,11 @@ impl Short {
         let share = percent(self.share);
         match self.ci {
             Some(ci) => {
-                format!("{share} ± {}{middle} (95 % confidence, batch means of a run each)", percent(ci))
+                let by = match self.runs {
+                    1 => "batch means of a run each".to_owned(),
+                    runs => format!("{runs} runs each, in turns"),
+                };
+                format!("{share} ± {}{middle} (95 % confidence, {by})", percent(ci))
             }
             None => format!("{share}{middle}; too little was counted to say how well that is known"),
         }
@@ -58,6 +85,20 @@ impl Verified {
     pub fn new(chosen: Got, others: impl IntoIterator<Item = (String, Got)>) -> Verified {
         let rival = others.into_iter().max_by(|a, b| a.1.per_s.total_cmp(&b.1.per_s));
         Verified { chosen, rival }
+    }
+
+    /// The runs of all plans, each with its plan's name, of which one was `chosen`; nothing if that did not run.
+    pub fn of(chosen: &str, ran: impl IntoIterator<Item = (String, Got)>) -> Option<Verified> {
+        let mut plans: Vec<(String, Vec<Got>)> = Vec::new();
+        for (name, got) in ran {
+            match plans.iter_mut().find(|(known, _)| *known == name) {
+                Some((_, runs)) => runs.push(got),
+                None => plans.push((name, vec![got])),
+            }
+        }
+        let means = plans.into_iter().filter_map(|(name, runs)| Some((name, Got::mean(&runs)?)));
+        let (choice, others): (Vec<_>, Vec<_>) = means.partition(|(name, _)| name == chosen);
+        Some(Verified::new(choice.first()?.1, others))
     }
 
     /// The rival, if it was faster than the choice.
@@ -102,7 +143,7 @@ mod tests {
     use super::*;
 
     fn told(chosen: (f64, Option<f64>), others: &[(&str, f64, Option<f64>)]) -> String {
-        let got = |per_s, ci_relative| Got { per_s, ci_relative };
+        let got = Got::once;
         let others = others.iter().map(|(name, per_s, ci)| ((*name).to_owned(), got(*per_s, *ci)));
         let verified = Verified::new(got(chosen.0, chosen.1), others);
         verified.told(|share| format!("{:.1} %", 100.0 * share))
@@ -117,6 +158,19 @@ mod tests {
             "2.0 % ± 0.5 % (95 % confidence, batch means of a run each)"
         );
         assert!(told((98.0, None), &[farm]).starts_with("2.0 %; too little was counted"));
+    }
+
+    #[test]
+    fn runs_that_differ_more_than_their_batches_do_say_so() {
+        let runs = |rates: &[f64]| -> Vec<Got> { rates.iter().map(|r| Got::once(*r, Some(0.001))).collect() };
+        let mean = Got::mean(&runs(&[90.0, 110.0, 100.0, 80.0, 120.0])).unwrap();
+        // Standard error 7.07 and four degrees of freedom.
+        assert!((mean.per_s - 100.0).abs() < 1e-9 && (mean.ci_relative.unwrap() - 0.196).abs() < 1e-3);
+        assert_eq!(Got::mean(&runs(&[90.0])), Some(Got::once(90.0, Some(0.001))));
+        assert_eq!(Got::mean(&[]), None);
+        let verified = Verified::new(mean, [("farm".to_owned(), Got { per_s: 98.0, ..mean })]);
+        let told = verified.told(|share| format!("{:.0} %", 100.0 * share));
+        assert_eq!(told, "0 %: the next, farm, got 2 % ± 27 % less (95 % confidence, 5 runs each, in turns)");
     }
 
     #[test]

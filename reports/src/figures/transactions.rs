@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use super::asked::{Asked, asked};
 use super::primitives::sentence;
 use super::studies::latency;
-use super::{BUSY, Drawn, Section, provenance_of, spelled};
+use super::{BUSY, Drawn, Section, provenance_of, spelled, tuning};
 use crate::chart::rows::{Cell, Column, Row, Rows};
 use crate::chart::scale::Kind;
 use crate::chart::{Body, Figure, Panel};
@@ -147,6 +147,11 @@ impl PlanRow {
         let rolled_back = self.value("rolled_back_per_s")?;
         let ended = rolled_back + self.rate();
         (ended > 0.0).then_some(rolled_back / ended)
+    }
+
+    /// Whether it is what the tuner chose: `tuned`, or that with the preset it is in brackets.
+    pub fn is_choice(&self) -> bool {
+        self.plan.split(' ').next() == Some(tuning::CHOICE)
     }
 
     /// The plan in few words, for sentences and labels.
@@ -383,15 +388,18 @@ fn predicted(results: &[&Results], cohorts: &[Cohort]) -> Framed<Option<Drawn>> 
     };
     let mut clauses = Vec::new();
     for (cohort, place) in places(cohorts) {
-        let errors = cohort.plans.iter().filter_map(|p| {
-            let (said, got) = pair(p, "predicted_per_s", "committed_per_s")?;
-            Some((p.name(), got / said - 1.0))
-        });
-        if let Some((plan, error)) = errors.max_by(|a, b| a.1.abs().total_cmp(&b.1.abs())) {
-            clauses.push(format!(
-                "on {place} the rate furthest from its prediction is that of {plan}, {} of it",
-                human::signed_percent(error)
-            ));
+        let furthest = |said: &str, got: &str| {
+            let errors = cohort.plans.iter().filter_map(|p| {
+                let (said, got) = pair(p, said, got)?;
+                Some((p.name(), got / said - 1.0))
+            });
+            let (plan, error) = errors.max_by(|a, b| a.1.abs().total_cmp(&b.1.abs()))?;
+            Some(format!("that of {plan}, {} of it", human::signed_percent(error)))
+        };
+        if let Some(rate) = furthest("predicted_per_s", "committed_per_s") {
+            let latency = furthest("predicted_mean_ns", "latency_mean_ns");
+            let latency = latency.map_or(String::new(), |found| format!(", the mean latency {found}"));
+            clauses.push(format!("on {place} the rate furthest from its prediction is {rate}{latency}"));
         }
     }
     if clauses.is_empty() {

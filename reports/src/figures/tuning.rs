@@ -50,10 +50,8 @@ pub struct Candidate {
     pub predicted: f64,
     /// Predicted mean latency.
     pub predicted_mean: Option<f64>,
-    /// Rate when run.
-    pub got: Option<f64>,
-    /// Half the width of its 95 % confidence interval, as a share of it.
-    pub got_ci: Option<f64>,
+    /// Rate when run, of all its runs together.
+    pub got: Option<Got>,
     /// Mean latency when run.
     pub got_mean: Option<f64>,
 }
@@ -72,6 +70,10 @@ impl Candidate {
         (!["", "candidate"].contains(&self.origin.as_str())).then_some(&self.origin)
     }
 
+    fn got_per_s(&self) -> Option<f64> {
+        self.got.map(|got| got.per_s)
+    }
+
     fn ink(&self) -> Ink {
         ink::for_name(self.preset().unwrap_or(&self.steps))
     }
@@ -79,7 +81,7 @@ impl Candidate {
 
 /// The tuner's name for its choice in result files. It need not have the best prediction: of plans that are as good as
 /// equal the tuner takes the quicker.
-const CHOICE: &str = "tuned";
+pub const CHOICE: &str = "tuned";
 
 /// The candidates of one tuning: the choice, then best prediction first.
 pub fn candidates(results: &Results) -> Framed<Vec<Candidate>> {
@@ -93,6 +95,18 @@ pub fn candidates(results: &Results) -> Framed<Vec<Candidate>> {
         floats(&rows, "got_mean_ns")?,
         floats(&rows, "got_ci_relative")?,
     ];
+    // A plan that was run in turns with others has a row for each turn.
+    let turns = |i: usize| -> Vec<usize> {
+        (0..rows.height()).filter(|&j| steps[j] == steps[i] && columns.0[j] == columns.0[i]).collect()
+    };
+    let got = |turns: &[usize]| -> Option<Got> {
+        let run = |&i: &usize| Some(Got::once(numbers[2][i].filter(|g| *g > 0.0)?, numbers[4][i]));
+        Got::mean(&turns.iter().filter_map(run).collect::<Vec<_>>())
+    };
+    let got_mean = |turns: &[usize]| -> Option<f64> {
+        let runs: Vec<f64> = turns.iter().filter_map(|&i| numbers[3][i]).collect();
+        (!runs.is_empty()).then(|| runs.iter().sum::<f64>() / runs.len() as f64)
+    };
     let candidate = |i: usize| Candidate {
         plan: columns.0[i].clone(),
         description: descriptions[i].clone(),
@@ -101,11 +115,11 @@ pub fn candidates(results: &Results) -> Framed<Vec<Candidate>> {
         bottleneck: columns.2[i].clone(),
         predicted: numbers[0][i].unwrap_or(0.0),
         predicted_mean: numbers[1][i],
-        got: numbers[2][i].filter(|g| *g > 0.0),
-        got_mean: numbers[3][i],
-        got_ci: numbers[4][i],
+        got: got(&turns(i)),
+        got_mean: got_mean(&turns(i)),
     };
-    let mut all: Vec<Candidate> = (0..rows.height()).map(candidate).collect();
+    let first = (0..rows.height()).filter(|&i| turns(i).first() == Some(&i));
+    let mut all: Vec<Candidate> = first.map(candidate).collect();
     if let Some(at) = all.iter().position(|c| c.plan == CHOICE) {
         all[..=at].rotate_right(1);
     }
@@ -125,9 +139,8 @@ fn ranked(results: &Results) -> Framed<DataFrame> {
 
 /// The choice beside the others that were run; nothing if it was not.
 pub fn verified(candidates: &[Candidate]) -> Option<Verified> {
-    let got = |c: &Candidate| Some(Got { per_s: c.got?, ci_relative: c.got_ci });
     let (chosen, others) = candidates.split_first()?;
-    Some(Verified::new(got(chosen)?, others.iter().filter_map(|c| Some((c.name(), got(c)?)))))
+    Some(Verified::new(chosen.got?, others.iter().filter_map(|c| Some((c.name(), c.got?)))))
 }
 
 /// How the choice did: which plan was the fastest when run, and what following the model costs.
@@ -139,6 +152,12 @@ pub fn told(verified: &Verified, candidates: &[Candidate]) -> String {
         "of {ran} that were run {best} was the fastest, with {rate}. Regret: {}",
         verified.told(human::percent)
     )
+}
+
+/// What speaks against the profile that the forecasts are by, to be put behind a sentence about them.
+pub fn doubt(results: &Results) -> String {
+    let doubt = results.record.profile.as_ref().and_then(|profile| profile.doubt.as_deref());
+    doubt.map_or(String::new(), |doubt| format!(". Forecasts are by a profile {doubt}"))
 }
 
 /// Two figures per tuning: the ranking and, where rivals were run, prediction against outcome.
@@ -157,7 +176,7 @@ pub fn draw(results: &[&Results]) -> Framed<Vec<Drawn>> {
 }
 
 fn ranking(results: &Results, name: &str, candidates: &[Candidate], frame: DataFrame) -> Drawn {
-    let best_got = candidates.iter().filter_map(|c| c.got).fold(0.0, f64::max);
+    let best_got = candidates.iter().filter_map(Candidate::got_per_s).fold(0.0, f64::max);
     let best_said = candidates.iter().map(|c| c.predicted).fold(0.0, f64::max);
     // The best predictions, and any plan further down that was run or has a name.
     let shown = candidates.iter().enumerate();
@@ -170,14 +189,14 @@ fn ranking(results: &Results, name: &str, candidates: &[Candidate], frame: DataF
         .collect();
     let row = |(rank, c): &(usize, &Candidate)| {
         let ink = c.ink();
-        let rate = match c.got {
+        let rate = match c.got_per_s() {
             Some(got) => {
                 let text = format!("{} → {}", human::short(c.predicted), human::short(got));
                 Cell::Against(c.predicted, got, text, ink)
             }
             None => Cell::Said(c.predicted, format!("{}, not run", human::short(c.predicted)), Ink::Other),
         };
-        let behind = match c.got {
+        let behind = match c.got_per_s() {
             Some(got) => Cell::Text(human::signed_percent(got / best_got - 1.0), Ink::Text),
             None => {
                 Cell::Text(format!("({})", human::signed_percent(c.predicted / best_said - 1.0)), Ink::Muted)
@@ -239,9 +258,11 @@ fn ranking(results: &Results, name: &str, candidates: &[Candidate], frame: DataF
         ),
     };
     let caption = format!(
-        "Of {}, the tuner chose {}, the quickest and plainest of those foretold within 1\u{a0}% of the most; {outcome}.",
+        "Of {}, the tuner chose {}: of those foretold within 1\u{a0}% of the most it takes the quickest, and of equally quick ones the \
+         plainest; {outcome}{}.",
         considered(results, candidates),
         plan::quoted(&candidates[0].name()),
+        doubt(results),
     );
     Drawn {
         id: format!("tuner-{}", slug(name)),
@@ -253,7 +274,11 @@ fn ranking(results: &Results, name: &str, candidates: &[Candidate], frame: DataF
         figure: Figure {
             columns: 1,
             panels: vec![Panel {
-                title: format!("{} of {} candidates by predicted rate", rows.len(), candidates.len()),
+                title: format!(
+                    "{} of {} candidates: the choice, then by predicted rate",
+                    rows.len(),
+                    candidates.len()
+                ),
                 chip: Some(chip),
                 body: Body::Rows(Rows { columns, rows, key }),
             }],
@@ -291,19 +316,17 @@ fn foretold(
         candidates.iter().enumerate().filter_map(mark).collect()
     };
     let latencies = marks(|c| c.predicted_mean, |c| c.got_mean);
-    let marks = marks(|c| Some(c.predicted), |c| c.got);
+    let marks = marks(|c| Some(c.predicted), Candidate::got_per_s);
     if marks.len() < 3 {
         return Ok(None);
     }
-    let mut errors: Vec<f64> = marks.iter().map(|m| m.y / m.x - 1.0).collect();
-    errors.sort_by(|a, b| a.abs().total_cmp(&b.abs()));
-    let worst = marks.iter().max_by(|a, b| (a.y / a.x).ln().abs().total_cmp(&(b.y / b.x).ln().abs()));
+    let mut off = format!("rates of {}, {}", human::count(marks.len() as u64, "plan"), errors(&marks));
+    if !latencies.is_empty() {
+        off += &format!("; their mean latencies, {}", errors(&latencies));
+    }
     let caption = format!(
-        "Got against predicted: median error {} over {}, the worst {} for {}. On the thick line the model is right; between the thin ones it errs by less than a tenth.",
-        human::percent(errors[errors.len() / 2].abs()),
-        human::count(marks.len() as u64, "plan"),
-        worst.map_or(String::new(), |m| human::signed_percent(m.y / m.x - 1.0)),
-        worst.map_or("none", |m| m.name.as_str()),
+        "Got against predicted: {off}. On the thick line the model is right; between the thin ones it errs by less than a tenth{}.",
+        doubt(results)
     );
     let panel = |title: &str, format, marks| Panel {
         title: title.to_owned(),
@@ -331,9 +354,42 @@ fn foretold(
     }))
 }
 
+/// By how much what came is off what was foretold.
+fn errors(marks: &[Mark]) -> String {
+    let mut errors: Vec<f64> = marks.iter().map(|m| (m.y / m.x - 1.0).abs()).collect();
+    errors.sort_by(f64::total_cmp);
+    let worst = marks.iter().max_by(|a, b| (a.y / a.x).ln().abs().total_cmp(&(b.y / b.x).ln().abs()));
+    format!(
+        "median error {}, the worst {} for {}",
+        human::percent(errors[errors.len() / 2]),
+        worst.map_or(String::new(), |m| human::signed_percent(m.y / m.x - 1.0)),
+        worst.map_or("none", |m| m.name.as_str()),
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_plan_that_ran_in_turns_is_one_candidate() {
+        use primitives::measure::{Kind, PointResult, ResultDir, Row, RunRecord};
+        let temp = tempfile::tempdir().expect("a directory");
+        let record = RunRecord::new(Kind::Tune, "loopback", serde_json::json!({}), 1, 4);
+        let mut dir = ResultDir::create(temp.path(), record, &[]).expect("creates");
+        let turns = [("tuned", 1, 90.0), ("farm", 1, 80.0), ("tuned", 2, 110.0), ("farm", 2, 80.0)];
+        for (point, (plan, round, got)) in turns.into_iter().enumerate() {
+            let row = Row::new().with("plan", plan).with("steps", plan).with("predicted_per_s", 100.0);
+            let row = row.with("round", round as u64).with("got_per_s", got).with("got_mean_ns", got);
+            dir.keep(point as u64, &PointResult::of(row)).expect("keeps");
+        }
+        dir.finish(false, serde_json::Value::Null).expect("finishes");
+        let all = candidates(&crate::load::read(temp.path()).expect("reads")).expect("frames");
+        assert_eq!(all.iter().map(|c| c.plan.as_str()).collect::<Vec<_>>(), ["tuned", "farm"]);
+        let got = all[0].got.expect("it ran");
+        assert_eq!((got.per_s, got.runs, all[0].got_mean), (100.0, 2, Some(100.0)));
+        assert!(verified(&all).is_some_and(|v| v.told(human::percent).contains("2 runs each, in turns")));
+    }
 
     #[test]
     fn a_regret_says_how_well_it_is_known_and_the_best_how_far_behind_the_next_is() {
@@ -345,8 +401,7 @@ mod tests {
             bottleneck: String::new(),
             predicted: 1.0,
             predicted_mean: None,
-            got: Some(got),
-            got_ci,
+            got: Some(Got::once(got, got_ci)),
             got_mean: None,
         };
         let told = |chosen, ci| {

@@ -12,14 +12,30 @@ const BATCHES: [usize; 3] = [32, 16, 10];
 /// Fewest slots for an interval: three to each of the fewest batches.
 pub const SLOTS_LEAST: usize = 30;
 
-/// Two-sided 95 % quantile of Student's t for the batch counts above (31, 15 and 9 degrees of freedom), from the
-/// table of the NIST/SEMATECH e-Handbook of Statistical Methods, section 1.3.6.7.2, column 0.975.
-fn student_t(batches: usize) -> f64 {
-    match batches {
-        32 => 2.040,
-        16 => 2.131,
-        _ => 2.262,
+/// Two-sided 95 % quantile of Student's t for the mean of so many values, one degree of freedom less, from the table of the
+/// NIST/SEMATECH e-Handbook of Statistical Methods, section 1.3.6.7.2, column 0.975. Between the counts it has (the batch counts above,
+/// and a few runs) the next smaller one is taken, whose interval is wider.
+fn student_t(values: usize) -> f64 {
+    match values {
+        0..=2 => 12.706,
+        3 => 4.303,
+        4 => 3.182,
+        5..=9 => 2.776,
+        10..=15 => 2.262,
+        16..=31 => 2.131,
+        _ => 2.040,
     }
+}
+
+/// Mean of independent values, and half the width of its 95 % confidence interval as a share of it; no interval of fewer than two
+/// values or about zero. No mean of none.
+pub fn mean_of(values: &[f64]) -> Option<(f64, Option<f64>)> {
+    let n = values.len() as f64;
+    let mean = values.iter().sum::<f64>() / n;
+    let known = values.len() > 1 && mean > 0.0;
+    let squares: f64 = values.iter().map(|x| (x - mean) * (x - mean)).sum();
+    let ci = || student_t(values.len()) * (squares / (n - 1.0) / n).sqrt() / mean;
+    (!values.is_empty()).then(|| (mean, known.then(ci)))
 }
 
 /// How many slots at the beginning are warm-up, by MSER-5 (White, Cobb and Spratt, WSC 2000): of all truncations,
@@ -89,17 +105,13 @@ fn of_batches(series: &[f64], batches: usize) -> Option<BatchMeans> {
     let used = &series[series.len() - slots * batches..];
     let of: Vec<f64> = used.chunks_exact(slots).map(|b| b.iter().sum::<f64>() / slots as f64).collect();
     let n = of.len() as f64;
-    let mean = of.iter().sum::<f64>() / n;
-    if mean <= 0.0 {
-        return None;
-    }
+    let (mean, Some(relative)) = mean_of(&of)? else { return None };
     let squares: f64 = of.iter().map(|x| (x - mean) * (x - mean)).sum();
     let neighbours: f64 = of.windows(2).map(|w| (w[0] - mean) * (w[1] - mean)).sum();
     let lag1 = if squares > 0.0 { neighbours / squares } else { 0.0 };
-    let error = (squares / (n - 1.0) / n).sqrt();
     Some(BatchMeans {
         mean,
-        relative: student_t(batches) * error / mean,
+        relative,
         batches,
         slots,
         lag1,

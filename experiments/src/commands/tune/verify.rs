@@ -1,0 +1,189 @@
+//! A search kept in a result directory, and its plans run: what the tuner's choice costs beside the others.
+
+use super::{Rival, TUNED, Tuned, plan_path, rival_path};
+use crate::commands::Context;
+use crate::error::CliError;
+use crate::fabrics::Fabric;
+use crate::schedule;
+use crate::spec::{RunSpec, Span};
+use crate::sweep::usual_jobs;
+use crate::transact::{self, Keep};
+use crate::window;
+use phases::plan::PlanFile;
+use primitives::measure::{Got, Kind, PointResult, ResultDir, Row, TableName, Verified, write_atomic};
+use primitives::units::Nanos;
+use serde_json::{Value, json};
+use std::path::Path;
+
+/// Runs of each plan where time is real, in turns: what else a machine does changes from one second to the next, so that two runs of one
+/// plan differ by more than the batches within either. Where time is virtual they would be alike.
+const ROUNDS: u32 = 5;
+
+/// Which plans of a search are run beside the choice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verify<'a> {
+    /// None, nor the choice.
+    Nothing,
+    /// All that are kept.
+    All,
+    /// Those of these names.
+    Named(&'a [&'a str]),
+}
+
+impl Verify<'_> {
+    fn runs(self, rival: &Rival) -> bool {
+        match self {
+            Verify::Nothing => false,
+            Verify::All => true,
+            Verify::Named(names) => rival.name == TUNED || names.contains(&rival.name.as_str()),
+        }
+    }
+
+    /// As a record says what was asked for.
+    fn asked(self) -> Value {
+        match self {
+            Verify::Nothing => json!(false),
+            Verify::All => json!(true),
+            Verify::Named(names) => json!(names),
+        }
+    }
+}
+
+/// Keeps a search in a result directory, with its plan file, and runs the plans that `verify` names; where time is real each
+/// [`ROUNDS`] times, in turns, for as long together as once where it is virtual.
+///
+/// # Errors
+/// If the directory cannot be used, a run fails, or Ctrl-C ends it.
+pub fn keep(
+    tuned: &Tuned,
+    spec: &RunSpec,
+    fabric: &Fabric,
+    verify: Verify<'_>,
+    jobs: Option<usize>,
+    out: &Path,
+    context: &Context,
+) -> Result<Option<Verified>, CliError> {
+    let rivals = &tuned.rivals;
+    let mut asked = serde_json::to_value(spec).map_err(|e| CliError::check("no JSON").caused_by(&e))?;
+    asked["plan"] = json!(null);
+    asked["verify"] = verify.asked();
+    let racing: Vec<usize> = (0..rivals.len()).filter(|&rival| verify.runs(&rivals[rival])).collect();
+    let rounds = if racing.is_empty() || spec.fabric.virtual_time() { 1 } else { ROUNDS };
+    if rounds > 1 {
+        asked["rounds"] = json!(rounds);
+    }
+    // The first round has a row for each plan, run or not.
+    let first = (0..rivals.len()).map(|rival| (1, rival));
+    let points: Vec<(u32, usize)> =
+        first.chain((2..=rounds).flat_map(|round| racing.iter().map(move |&rival| (round, rival)))).collect();
+    // What is ranked and run is what this search found, and a profile says what that is.
+    asked["profile_hash"] = json!(tuned.file.prediction.as_ref().map(|prediction| &prediction.profile_hash));
+    asked["rivals"] = rivals
+        .iter()
+        .map(|rival| json!(format!("{} under {}: {}", rival.name, rival.protocol, rival.candidate.plan)))
+        .collect();
+    let mut record = fabric.record(Kind::Tune, asked, spec.seed, points.len() as u64);
+    // Where plans are run by a profile, that is what the numbers are by; else they are by the one that priced them.
+    if racing.is_empty() || record.profile.is_none() {
+        record.profile = Some(tuned.profile.clone());
+    }
+    record.title = format!("Plans for {} under {} on {}", spec.workload, spec.protocol, spec.fabric);
+    record.question = Some("Which primitive should carry each phase?".to_owned());
+    record.command.clone_from(&context.command);
+    record.notes = tuned.choices.iter().map(ToString::to_string).collect();
+    record
+        .notes
+        .extend(tuned.profile.doubt.iter().map(|doubt| format!("Forecasts are by a profile {doubt}.")));
+    let mut dir = ResultDir::create(out, record, &[])?;
+    let text =
+        tuned.file.to_yaml().map_err(|e| CliError::check("the plan cannot be written").caused_by(&e))?;
+    write_atomic(&plan_path(out), text.as_bytes())?;
+    // A rival that wins must be at hand.
+    for rival in rivals.iter().skip(1).filter(|rival| rival.candidate.preset.is_none()) {
+        let file = PlanFile {
+            name: rival.name.clone(),
+            why: "a candidate of the search, kept so that it can be run".to_owned(),
+            plan: rival.candidate.plan,
+            prediction: Some(rival.prediction.clone()),
+            ..tuned.file.clone()
+        };
+        let text = file.to_yaml().map_err(|e| CliError::check("a plan cannot be written").caused_by(&e))?;
+        write_atomic(&rival_path(out, rival), text.as_bytes())?;
+    }
+    let jobs = jobs.unwrap_or_else(|| usual_jobs(spec.fabric.virtual_time()));
+    let sweep = context.sweep(if racing.is_empty() { "ranking plans" } else { "running rivals" }, jobs);
+    sweep.run(
+        &mut dir,
+        |number| {
+            let (round, rival) = points[number as usize];
+            let rival = &rivals[rival];
+            let candidate = &rival.candidate;
+            let mut row = Row::new()
+                .with("protocol", rival.protocol.as_str())
+                .with("plan", rival.name.as_str())
+                .with("origin", candidate.preset.map_or("candidate", |preset| preset.name()))
+                .with("description", rival.description.as_str())
+                .with("steps", candidate.plan.to_string())
+                .with("predicted_per_s", candidate.forecast.committed_per_s)
+                .with("predicted_mean_ns", candidate.forecast.latency_mean_ns)
+                .with("bottleneck", candidate.forecast.bottleneck.to_string());
+            if verify.runs(rival) {
+                row.set("round", (rounds > 1).then_some(round));
+                let run = schedule::until_something_ended(
+                    Nanos(spec.duration.ns() / u64::from(rounds)),
+                    spec.fabric.virtual_time(),
+                    &context.interrupt,
+                    |window| {
+                        let duration = Span::from_ns(window.0);
+                        let asked = RunSpec { protocol: rival.protocol.clone(), duration, ..spec.clone() };
+                        let keep = Keep { history: false };
+                        transact::run(&asked, fabric, &rival.plan(), keep, context.interrupt.flag())
+                    },
+                    |run| run.result.stats.committed,
+                )?;
+                run.passed(&context.command)?;
+                row.set("got_per_s", run.result.committed_per_s());
+                row.set("got_ci_relative", run.result.steadiness.and_then(|found| found.relative()));
+                row.set("got_mean_ns", run.result.stats.latency.mean_ns());
+                row.set("converged", run.result.too_short.map(|_| window::TOO_SHORT));
+                row = run.disturbance.told(row);
+            }
+            Ok(PointResult::of(row))
+        },
+        |dir| {
+            let mut summary = judged(regret_of(dir).as_ref());
+            summary["evaluated"] = json!(tuned.tuning.evaluated);
+            summary
+        },
+    )?;
+    Ok(regret_of(&dir))
+}
+
+fn regret_of(dir: &ResultDir) -> Option<Verified> {
+    let rows = dir.rows(TableName::Points).ok()?;
+    let number = |row: &Row, column: &str| row.get(column)?.parse::<f64>().ok();
+    let ran = rows.iter().filter_map(|row| {
+        let got = Got::once(number(row, "got_per_s")?, number(row, "got_ci_relative"));
+        Some((row.get("plan").unwrap_or_default().to_owned(), got))
+    });
+    Verified::of(TUNED, ran)
+}
+
+/// What `--verify` found, as programs read it; nulls if no rivals were run.
+pub(super) fn judged(verified: Option<&Verified>) -> Value {
+    let (regret, lead) = (verified.and_then(Verified::regret), verified.and_then(Verified::lead));
+    let next = verified.and_then(|v| v.rival.as_ref()).filter(|_| lead.is_some());
+    json!({
+        "got_per_s": verified.map(|v| v.chosen.per_s),
+        "got_ci_relative": verified.map(|v| v.chosen.ci_relative),
+        "best": verified.map(|v| v.faster().map_or(TUNED, |(name, _)| name)),
+        "best_per_s": verified.map(|v| v.best().per_s),
+        "best_ci_relative": verified.map(|v| v.best().ci_relative),
+        "regret": verified.map(|_| regret.map_or(0.0, |short| short.share)),
+        "regret_ci": regret.and_then(|short| short.ci),
+        "next": next.map(|(name, _)| name),
+        "next_per_s": next.map(|(_, got)| got.per_s),
+        "lead": lead.map(|short| short.share),
+        "lead_ci": lead.and_then(|short| short.ci),
+    })
+}
