@@ -10,7 +10,6 @@ use crate::nearby::Wanted;
 use crate::schedule::{Disturbance, Watch};
 use crate::settings;
 use crate::spec::{FabricChoice, PlanChoice, RunSpec};
-use crate::window;
 use crate::yaml;
 use engine::cluster::{self, RunError, RunResult};
 use engine::protocol::{AnyProtocol, PROTOCOLS, Protocol};
@@ -400,10 +399,7 @@ impl Run {
             Some(steadiness) => row.with_steadiness(steadiness),
             None => row,
         };
-        let row = match r.too_short {
-            Some(_) => row.with("converged", window::TOO_SHORT),
-            None => row,
-        };
+        let row = row.with_too_short(r.too_short);
         let phases = Phase::ALL.into_iter().filter(|&phase| r.stats.phase(phase).latency.count() > 0);
         let phases = phases.map(|phase| {
             let stats = r.stats.phase(phase);
