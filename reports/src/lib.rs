@@ -9,6 +9,7 @@
 //! is drawn), [`page`] (how it is told).
 
 pub mod chart;
+pub mod doubt;
 pub mod error;
 pub mod figures;
 pub mod frame;
@@ -25,6 +26,7 @@ use askama::Template;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use doubt::Doubt;
 use figures::{Drawn, Section};
 use load::Results;
 use page::{Chapter, Page, Picture, RunLine};
@@ -153,8 +155,14 @@ fn load_all(dirs: &[PathBuf]) -> (Vec<Results>, Vec<LoadError>) {
 
 fn notes(results: &[Results]) -> Vec<String> {
     let said = results.iter().flat_map(|r| {
-        let partial = r.record.partial(r.points.height() as u64);
-        partial.into_iter().chain(r.notes.iter().cloned()).map(|note| format!("{}: {note}", r.label))
+        let points = r.points.height();
+        let doubtful = Doubt::ALL.into_iter().filter_map(move |doubt| match doubt.count(&r.points) {
+            0 => None,
+            count => Some(doubt.told(count, &human::count(points as u64, "point"))),
+        });
+        let partial = r.record.partial(points as u64);
+        let all = partial.into_iter().chain(doubtful).chain(r.notes.iter().cloned());
+        all.map(|note| format!("{}: {note}", r.label))
     });
     said.collect()
 }

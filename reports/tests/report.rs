@@ -444,6 +444,41 @@ fn a_note_says_how_well_rates_are_known_and_which_the_least() {
     );
 }
 
+/// A point measured too short is marked as one of a busy machine is: beside the point, under the figure, in the badge of its run
+/// and at the terminal.
+#[test]
+fn doubtful_points_are_marked_wherever_they_are_shown() {
+    let dir = fresh();
+    let mut csv = "point,bench,verb,payload_bytes,threads,ops,rate_per_s,busy,converged\n".to_owned();
+    for (point, doubts) in ["yes,", "no,too short", "no,", "no,too short"].into_iter().enumerate() {
+        csv += &format!("{point},payload,read,{},1,9,5e6,{doubts}\n", 64 << point);
+    }
+    let record = sample::record("characterize", LOOPBACK, 4);
+    let requests = sample::write_dir(dir.path(), "c", &record, &[("points.csv", &csv)]);
+    let plan = sample::run(dir.path(), "one-sided", SIM);
+    let points = std::fs::read_to_string(plan.join("points.csv")).expect("points");
+    let (head, row) = points.trim_end().split_once('\n').expect("a row");
+    std::fs::write(plan.join("points.csv"), format!("{head},converged\n{row},too short\n")).expect("writes");
+
+    let rendered = draw(&[requests, plan], dir);
+    let part = figure(&rendered.html, "rate-by-payload");
+    assert_eq!((part.matches("\n‡\n").count(), part.matches("\n†\n").count()), (2, 1), "{part}");
+    for told in ["‡ 2 of 4 measured points were measured for too short a time", "† 1 of 4 measured points"]
+    {
+        assert!(part.contains(told), "{part}");
+    }
+    let part = figure(&rendered.html, "plans");
+    assert!(part.contains("\none-sided ‡\n") && part.contains("‡ 1 of 1 simulated point was"), "{part}");
+    assert!(rendered.html.contains("2 of 4 measured too short"));
+    let notes = &rendered.report.notes;
+    for told in ["c: 2 of 4 points were measured for too short a time: few", "c: 1 of 4 points was taken on"]
+    {
+        assert!(notes.iter().any(|note| note.starts_with(told)), "{notes:?}");
+    }
+    let answers = &rendered.report.answers;
+    assert!(answers.iter().any(|answer| answer.contains("too short a time to know the rate")), "{answers:?}");
+}
+
 #[test]
 fn pngs_are_drawn_with_the_bundled_font() {
     let dir = fresh();

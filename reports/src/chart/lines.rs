@@ -14,6 +14,21 @@ pub struct Series {
     pub ink: Ink,
     /// Its points, by rising x.
     pub points: Vec<(f64, f64)>,
+    /// What stands over some of them.
+    pub signs: Vec<(f64, f64, String)>,
+}
+
+impl Series {
+    /// A curve of points in any order, each with what stands over it; mostly nothing.
+    pub fn of(name: String, ink: Ink, mut points: Vec<(f64, f64, String)>) -> Series {
+        points.sort_by(|a, b| a.0.total_cmp(&b.0));
+        Series {
+            name,
+            ink,
+            points: points.iter().map(|(x, y, _)| (*x, *y)).collect(),
+            signs: points.into_iter().filter(|(.., sign)| !sign.is_empty()).collect(),
+        }
+    }
 }
 
 /// An axis.
@@ -107,6 +122,10 @@ impl Lines {
             canvas.line(&path, series.ink, 1.8);
             for (px, py) in &path {
                 canvas.dot(*px, *py, 2.3, series.ink);
+            }
+            for (px, py, sign) in &series.signs {
+                let style = Type::new(LABEL, series.ink).align(Align::Middle);
+                canvas.text(x.at(*px), y.at(*py) - 9.0, sign, style);
             }
             if let Some(end) = path.last() {
                 ends.push((*end, series));

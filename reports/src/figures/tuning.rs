@@ -10,6 +10,7 @@ use crate::chart::rows::{Cell, Column, Row, Rows};
 use crate::chart::scale::Kind;
 use crate::chart::scatter::{Mark, Scatter};
 use crate::chart::{Body, Figure, Format, Panel};
+use crate::doubt::{Doubts, doubts};
 use crate::frame::{Framed, floats, stack, tagged, words};
 use crate::human;
 use crate::ink::{self, Ink};
@@ -56,6 +57,8 @@ pub struct Candidate {
     pub got_ci: Option<f64>,
     /// Mean latency when run.
     pub got_mean: Option<f64>,
+    /// What there is to doubt about its run.
+    pub doubts: Doubts,
 }
 
 impl Candidate {
@@ -93,6 +96,7 @@ pub fn candidates(results: &Results) -> Framed<Vec<Candidate>> {
         floats(&rows, "got_mean_ns")?,
         floats(&rows, "got_ci_relative")?,
     ];
+    let doubts = doubts(&rows);
     let candidate = |i: usize| Candidate {
         plan: columns.0[i].clone(),
         description: descriptions[i].clone(),
@@ -104,6 +108,7 @@ pub fn candidates(results: &Results) -> Framed<Vec<Candidate>> {
         got: numbers[2][i].filter(|g| *g > 0.0),
         got_mean: numbers[3][i],
         got_ci: numbers[4][i],
+        doubts: doubts[i],
     };
     let mut all: Vec<Candidate> = (0..rows.height()).map(candidate).collect();
     if let Some(at) = all.iter().position(|c| c.plan == CHOICE) {
@@ -197,6 +202,7 @@ fn ranking(results: &Results, name: &str, candidates: &[Candidate], frame: DataF
             _ => c.name(),
         };
         let name = if c.plan == CHOICE { format!("chosen: {name}") } else { name };
+        let name = c.doubts.beside(name);
         let mut cells: Vec<Cell> = phases.iter().map(square).collect();
         cells.extend([
             rate,
@@ -286,7 +292,7 @@ fn foretold(
                 (None, _) => format!("no. {}", rank + 1),
             };
             let (x, y) = (said(c)?, got(c)?);
-            (x > 0.0 && y > 0.0).then_some(Mark { ink: c.ink(), name, x, y })
+            (x > 0.0 && y > 0.0).then(|| Mark { ink: c.ink(), name: c.doubts.beside(name), x, y })
         };
         candidates.iter().enumerate().filter_map(mark).collect()
     };
@@ -348,6 +354,7 @@ mod tests {
             got: Some(got),
             got_ci,
             got_mean: None,
+            doubts: Doubts::default(),
         };
         let told = |chosen, ci| {
             let all = [candidate("tuned", chosen, ci), candidate("farm", 100.0, Some(0.004))];
