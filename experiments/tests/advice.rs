@@ -1,5 +1,6 @@
 //! What the `doorbell` binary tells a person who does not know it yet: names, settings, defaults, reasons.
 
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 fn run(args: &[&str]) -> Output {
@@ -274,4 +275,28 @@ fn a_time_in_which_few_transactions_could_end_gives_no_interval() {
     let (_, talk) = told(&["experiment", file.to_str().unwrap(), "--out", out.to_str().unwrap()]);
     assert!(talk.contains("warning: 1 of 2 points were measured for too short a time"), "{talk}");
     assert!(std::fs::read_to_string(out.join("run.json")).unwrap().contains("\"1 of 2 points were measured"));
+}
+
+#[test]
+fn requests_of_which_few_could_end_give_no_interval() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = |name: &str| folder.path().join(name).display().to_string();
+    let points = |out: &str| std::fs::read_to_string(Path::new(out).join("points.csv")).unwrap();
+
+    let file = folder.path().join("e.yaml");
+    let text = "question: x\nkind: primitive\nfabric: sim:cx4-edr\nnodes: 2\nthreads: 2\nverb: write\npayload: 4096\n\
+                duration: 20us\ngrid: {coroutines: [1, 64]}\n";
+    std::fs::write(&file, text).unwrap();
+    let (_, talk) = told(&["experiment", file.to_str().unwrap(), "--out", &out("e")]);
+    assert!(talk.contains("warning: 1 of 2 points were measured for too short a time"), "{talk}");
+    assert_eq!(points(&out("e")).matches(",too short").count(), 1);
+
+    // Asked for just that time, points are marked; else they get the time that they need.
+    let sweep = ["characterize", "--fabric", "sim:cx4-edr", "--quick", "--bench", "payload", "--nodes", "2"];
+    let (_, talk) = told(&[&sweep[..], &["--duration", "50us", "--out", &out("short")]].concat());
+    assert!(talk.contains(" of 15 points were measured for too short a time"), "{talk}");
+    let (_, talk) = told(&[&sweep[..], &["--out", &out("usual")]].concat());
+    assert!(!talk.contains("too short") && !points(&out("usual")).contains("too short"), "{talk}");
+    let longer = |row: &&str| row.contains(",4096,") && !row.contains(",150000,");
+    assert_eq!(points(&out("usual")).lines().filter(longer).count(), 2, "{}", points(&out("usual")));
 }

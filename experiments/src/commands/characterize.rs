@@ -35,6 +35,8 @@ pub struct Characterization {
     pub jobs: usize,
     /// Where results go.
     pub out: PathBuf,
+    /// A point of which too little ended is measured again, for as long as it takes: nobody asked for just that time.
+    pub lengthen: bool,
     /// The cluster of processes to measure over, as its node 0.
     pub cluster: Option<Cluster>,
 }
@@ -115,6 +117,7 @@ pub fn run(args: &CharacterizeArgs, context: &Context) -> Result<(), CliError> {
         scope,
         only: args.bench.clone(),
         seed: args.seed,
+        lengthen: args.duration.is_none(),
         jobs: args.jobs.unwrap_or_else(|| usual_jobs(virtual_time)),
         out: args
             .output
@@ -232,13 +235,20 @@ pub fn characterize(wanted: &Characterization, context: &Context) -> Result<Char
                     }
                 }),
             };
-            let sample = schedule::until_something_ended(
-                scope.window,
-                caps.virtual_time,
-                &context.interrupt,
-                |window| measured(Scope { window, ..*scope }),
-                |sample| sample.ops,
-            )?;
+            let ended_in = |window: Nanos| {
+                schedule::until_something_ended(
+                    window,
+                    caps.virtual_time,
+                    &context.interrupt,
+                    |window| measured(Scope { window, ..*scope }),
+                    |sample| sample.ops,
+                )
+            };
+            let sample = ended_in(scope.window)?;
+            let sample = match sample.too_short {
+                Some(short) if wanted.lengthen => ended_in(Nanos(scope.window.0 * short.longer()))?,
+                _ => sample,
+            };
             let disturbance = watch.end();
             Ok(PointResult {
                 row: disturbance.told(row(point, &sample)),

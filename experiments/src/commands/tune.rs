@@ -88,6 +88,7 @@ pub fn profile_for(
         scope: characterize::usual_scope(false, true),
         only: Vec::new(),
         seed: spec.seed,
+        lengthen: true,
         jobs: 1,
         out,
         cluster: None,

@@ -25,12 +25,10 @@ impl TooShort {
         TURNS.saturating_mul(in_flight)
     }
 
-    /// How many times as long would be enough, with half as much again to spare.
+    /// How many times as long to measure instead: three times what would do, since a rate that just does is known badly.
     pub fn longer(&self) -> u64 {
-        TooShort::least(self.in_flight)
-            .saturating_mul(3)
-            .div_ceil(self.ended.max(1).saturating_mul(2))
-            .clamp(2, LONGER_MOST)
+        let wanted = TooShort::least(self.in_flight).saturating_mul(3);
+        wanted.div_ceil(self.ended.max(1)).min(LONGER_MOST)
     }
 
     /// Whether the time in which so many ended was too short.
@@ -57,11 +55,8 @@ mod tests {
     #[test]
     fn a_time_in_which_few_of_those_in_flight_ended_is_too_short() {
         assert_eq!(TooShort::of(87, 3072), Some(TooShort { ended: 87, in_flight: 3072 }));
-        assert_eq!(TooShort { ended: 31, in_flight: 10 }.longer(), 2);
-        assert_eq!(
-            (TooShort { ended: 9, in_flight: 10 }.longer(), TooShort { ended: 0, in_flight: 10 }.longer()),
-            (7, 16)
-        );
+        let longer = |ended| TooShort { ended, in_flight: 10 }.longer();
+        assert_eq!([31, 9, 0].map(longer), [4, 14, 16]);
         assert_eq!((TooShort::of(4 * 3072, 3072), TooShort::of(4 * 3072 - 1, 3072).is_some()), (None, true));
     }
 }
