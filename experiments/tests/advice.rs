@@ -300,3 +300,24 @@ fn requests_of_which_few_could_end_give_no_interval() {
     let longer = |row: &&str| row.contains(",4096,") && !row.contains(",150000,");
     assert_eq!(points(&out("usual")).lines().filter(longer).count(), 2, "{}", points(&out("usual")));
 }
+
+#[test]
+fn a_grid_over_protocols_tells_the_plan_of_each_point_and_a_shard_without_points_that_it_has_none() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("e.yaml");
+    let text = "question: x\nfabric: sim:cx4-edr\nset: {accounts_per_thread: 100}\nduration: 100us\n\
+                grid: {protocol: [occ, fasst]}\n";
+    std::fs::write(&file, text).unwrap();
+    let measured = |shard: &[&str], out: &str| {
+        let out = folder.path().join(out).display().to_string();
+        let (table, talk) =
+            told(&[&["experiment", file.to_str().unwrap(), "--out", &out][..], shard].concat());
+        (table, talk, std::fs::read_to_string(Path::new(&out).join("points.csv")).unwrap())
+    };
+    let (table, _, points) = measured(&[], "all");
+    let row = |protocol: &str| table.lines().find(|line| line.contains(protocol)).unwrap();
+    assert!(row(" occ ").contains("drtm-h") && row(" fasst ").contains("drtm-h"), "{table}");
+    assert!(table.contains("plan drtm-h under fasst, occ: {fetch: {via: hybrid,"), "{table}");
+    assert!(points.contains(",fasst,drtm-h,"), "{points}");
+
+}
