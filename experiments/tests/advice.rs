@@ -321,3 +321,18 @@ fn a_grid_over_protocols_tells_the_plan_of_each_point_and_a_shard_without_points
     assert!(points.contains(",fasst,drtm-h,"), "{points}");
 
 }
+
+#[test]
+fn a_plan_as_it_is_printed_is_no_plan_file_and_the_error_says_what_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("my.plan.yaml");
+    for text in ["{coroutines: 8, fetch: one-sided, lock: one-sided, validate: one-sided}\n", "name: mine\n"]
+    {
+        std::fs::write(&file, text).unwrap();
+        let says =
+            ["my.plan.yaml:1:", "hint: a plan file says `name: NAME` and `plan: {…}`", "DIR/tuned.plan.yaml"];
+        refused(&[&["run", "--plan", file.to_str().unwrap()][..], SMALL].concat(), &says, &[]);
+    }
+    std::fs::write(&file, "name: mine\nplan: {fetch: sideways}\n").unwrap();
+    refused(&["run", "--plan", file.to_str().unwrap()], &["fetch"], &["hint: a plan file says"]);
+}
