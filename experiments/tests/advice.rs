@@ -320,6 +320,23 @@ fn a_grid_over_protocols_tells_the_plan_of_each_point_and_a_shard_without_points
     assert!(table.contains("plan drtm-h under fasst, occ: {fetch: {via: hybrid,"), "{table}");
     assert!(points.contains(",fasst,drtm-h,"), "{points}");
 
+    let (table, talk, _) = measured(&["--shard", "50/100"], "shard");
+    assert!(talk.contains("warning: e: of its 2 points, shard 50/100 holds none"), "{talk}");
+    assert!(table.contains("no points") && !talk.contains("nothing to measure"), "{table}{talk}");
+}
+
+#[test]
+fn shares_in_the_text_of_a_run_say_of_what() {
+    let hot = ["--set", "hot_accounts_share=0.05", "--duration", "200us", "--no-check"];
+    let (text, _) = told(&[&["run"][..], SMALL, &hot].concat());
+    for part in [
+        "attempts aborted\n",
+        "aborts, ",
+        " % of all attempts: ",
+        " % of what committed or was rolled back: ",
+    ] {
+        assert!(text.contains(part), "no {part:?}:\n{text}");
+    }
 }
 
 #[test]

@@ -89,6 +89,13 @@ impl RunResult {
         (all > 0).then(|| aborted as f64 / all as f64)
     }
 
+    /// Transactions that the application rolled back, as a share of all that ended for good; `None` if none did.
+    pub fn rolled_back_share(&self) -> Option<f64> {
+        let rolled_back = self.stats.rolled_back.total();
+        let all = rolled_back + self.stats.committed;
+        (all > 0).then(|| rolled_back as f64 / all as f64)
+    }
+
     fn per_s(&self, count: u64) -> f64 {
         if self.elapsed.0 == 0 { 0.0 } else { count as f64 / self.elapsed.as_secs_f64() }
     }

@@ -363,6 +363,7 @@ fn summarize(dir: &ResultDir, points: &[Point], nodes: u16) -> Value {
         let asked = best.map(|(_, row)| number(row, "servers").unwrap_or(f64::from(nodes)));
         verbs.push(json!({
             "verb": verb.name(),
+            "latency_payload_bytes": alone.and_then(|row| number(row, "payload_bytes")),
             "latency_p50_ns": alone.and_then(|row| number(row, "latency_p50_ns")),
             "latency_p99_ns": alone.and_then(|row| number(row, "latency_p99_ns")),
             "best_rate_per_s": best.map(|(rate, _)| rate),
@@ -401,6 +402,17 @@ fn summary_table(summary: &Value) -> String {
     };
     let head = ["primitive", "latency p50", "latency p99", &total, "a machine", "at"];
     let mut text = table(&head, rows.iter().cloned());
+    let mut payloads: Vec<u64> = summary["verbs"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(|verb| verb["latency_payload_bytes"].as_f64())
+        .map(|bytes| bytes as u64)
+        .collect();
+    payloads.dedup();
+    if let [bytes] = payloads.as_slice() {
+        text.push_str(&format!("latency: of one request alone, of {bytes} B\n"));
+    }
     match summary["hardware_counters"].as_str() {
         Some("instructions") => {
             text.push_str("hardware counters: column instructions_per_op of points.csv\n")
@@ -425,13 +437,14 @@ mod tests {
     fn what_was_not_measured_says_what_would_measure_it() {
         let verb = |p50: Option<u64>, rate: Option<f64>| {
             json!({ "nodes": 4, "verbs": [{
-                "verb": "read", "latency_p50_ns": p50, "latency_p99_ns": p50, "best_rate_per_s": rate,
+                "verb": "read", "latency_payload_bytes": p50.map(|_| 8), "latency_p50_ns": p50, "latency_p99_ns": p50, "best_rate_per_s": rate,
                 "best_rate_per_machine_per_s": rate.map(|rate| rate / 4.0), "best_rate_bench": rate.map(|_| "threads"),
             }] })
         };
         let latency_alone = summary_table(&verb(Some(1800), None));
         assert!(latency_alone.contains("not measured") && latency_alone.contains("best rates need load"));
         assert!(!latency_alone.contains("/s\n"), "{latency_alone}");
+        assert!(latency_alone.contains("latency: of one request alone, of 8 B\n"), "{latency_alone}");
         let mut both = verb(Some(1800), Some(8e7));
         both["hardware_counters"] = "not available".into();
         let both = summary_table(&both);
