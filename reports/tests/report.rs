@@ -378,6 +378,17 @@ fn measured_and_simulated_have_panels_of_their_own() {
 }
 
 #[test]
+fn both_ends_of_an_axis_of_sizes_are_named() {
+    let dir = fresh();
+    let made = sample::characterize(dir.path(), "c", SIM);
+    let rendered = draw(&[made], dir);
+    let part = figure(&rendered.html, "rate-by-payload");
+    for end in ["\n8\u{a0}B\n", "\n4\u{a0}KiB\n"] {
+        assert!(part.contains(end), "no {end:?}");
+    }
+}
+
+#[test]
 fn a_directory_of_directories_is_read_one_level_down() {
     let dir = fresh();
     let root = dir.path().join("quickstart");
