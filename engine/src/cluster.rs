@@ -20,7 +20,7 @@ mod program;
 mod result;
 
 pub use footprint::{Footprint, footprint};
-pub use result::{Fault, RunResult, TooShort};
+pub use result::{Fault, RunResult};
 
 use crate::protocol::calvin::Buffers;
 use crate::protocol::{AnyProtocol, Protocol};

@@ -179,7 +179,7 @@ pub struct CharacterizeArgs {
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = values::coroutines)]
     pub coroutines: Option<u32>,
     /// Measured time per point, with unit (100ms, 2s); virtual on sim. Usually 200ms, on sim 400us; shorter with --quick.
-    /// With a precision, the shortest.
+    /// With a precision, the shortest. If not given, points in which too little ended take longer.
     #[arg(long, value_name = "TIME", allow_negative_numbers = true, value_parser = values::span)]
     pub duration: Option<Span>,
     /// Measure each point until the 95 % confidence interval of its rate is within this share to either side, at most

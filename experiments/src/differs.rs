@@ -12,8 +12,26 @@ const TOLD: usize = 3;
 /// What follows from the rest of a spec, and tells nothing beside it.
 const DERIVED: [&str; 5] = ["plan", "profile_hash", "rivals", "warm_up_ns", "points"];
 
-/// The differences in one line.
+/// The command that leaves results of a kind, by the kind's name in records.
+fn command(kind: &Value) -> String {
+    let name = match kind.as_str().unwrap_or_default() {
+        "primitive" | "regret" => "experiment",
+        "scoreboard" => "reproduce",
+        command => command,
+    };
+    format!("`doorbell {name}`")
+}
+
+/// The differences in one line. What another command was asked for has no counterpart among the flags of this one.
 pub fn told(all: &[Difference]) -> String {
+    if let Some(d) = all.iter().find(|d| d.key == "kind") {
+        return match [&d.theirs, &d.ours].map(command) {
+            [was, is] if was == is => {
+                format!("`kind` was {}, and is {} now", written(&d.theirs), written(&d.ours))
+            }
+            [was, is] => format!("they are of {was}, and this is {is}"),
+        };
+    }
     let derived = |d: &&Difference| DERIVED.contains(&d.key.split(['.', '[']).next().unwrap_or_default());
     let (derived, asked): (Vec<_>, Vec<_>) = all.iter().partition(derived);
     let shown = if asked.is_empty() { derived } else { asked };
@@ -39,7 +57,6 @@ fn one(d: &Difference) -> String {
         Some(("plan", step)) => (format!("{step} of the plan"), plain(d)),
         Some(("base", key)) => (format!("`{key}`"), plain(d)),
         _ => match key {
-            "kind" => ("the command".to_owned(), plain(d)),
             "profile" => ("the NIC profile".to_owned(), plain(d)),
             "profile_hash" => return "the NIC profile has changed".to_owned(),
             "points" => ("the number of points".to_owned(), plain(d)),
@@ -140,10 +157,19 @@ mod tests {
                 "`duration` was 1ms, and is 2ms now",
             ),
             (Kind::Experiment, "files.p.yaml", json!("a"), json!("b"), "the content of p.yaml has changed"),
-            (Kind::Tune, "kind", json!("run"), json!("tune"), "the command was run, and is tune now"),
         ] {
             assert_eq!(told(&[differs(kind, key, theirs, ours)]), says);
         }
+    }
+
+    #[test]
+    fn of_another_commands_results_only_the_command_is_told() {
+        let kinds = |theirs, ours| differs(Kind::Run, "kind", json!(theirs), json!(ours));
+        let base = differs(Kind::Run, "base", json!({ "seed": 1 }), json!(null));
+        let says = "they are of `doorbell experiment`, and this is `doorbell run`";
+        assert_eq!(told(&[kinds("experiment", "run"), base.clone()]), says);
+        assert_eq!(told(&[base, kinds("primitive", "run")]), says);
+        assert_eq!(told(&[kinds("regret", "primitive")]), "`kind` was regret, and is primitive now");
     }
 
     #[test]

@@ -72,7 +72,7 @@ impl Wanted {
     }
 
     /// What makes one.
-    fn made(self) -> &'static str {
+    pub fn made(self) -> &'static str {
         match self {
             Wanted::Experiment => "`doorbell experiment --help` shows what one says",
             Wanted::Plan => {

@@ -68,4 +68,5 @@ pub fn sampled(row: Row, point: &Point, sample: &Sample) -> Row {
         .with("goodput_gb_per_s", (sample.ops > 0).then(|| sample.goodput_gb_per_s(point)))
         .with("doorbells_per_op", (sample.ops_total > 0).then(|| sample.doorbells_per_op()))
         .with_steadiness(&sample.steadiness)
+        .with_too_short(sample.too_short)
 }

@@ -70,8 +70,15 @@ impl Sweep {
         if kept > 0 && !missing.is_empty() {
             self.talk.say(format!("resuming: {kept} of {expected} points are there"));
         }
-        if missing.is_empty() {
-            self.talk.say(format!("{}: nothing to measure, all {expected} points are there", self.title));
+        match dir.record().shard {
+            Some(shard) if expected == 0 => {
+                let all = dir.record().points_expected;
+                self.talk.warn(format!("{}: of its {all} points, shard {shard} holds none", self.title));
+            }
+            _ if missing.is_empty() => {
+                self.talk.say(format!("{}: nothing to measure, all {expected} points are there", self.title));
+            }
+            _ => {}
         }
         let task = Task { title: self.title.clone(), what: "points", done: kept, total: Some(expected) };
         let progress = Progress::begin(self.talk, task);

@@ -10,7 +10,6 @@ use crate::nearby::Wanted;
 use crate::schedule::{Disturbance, Watch};
 use crate::settings;
 use crate::spec::{FabricChoice, PlanChoice, RunSpec};
-use crate::window;
 use crate::yaml;
 use engine::cluster::{self, RunError, RunResult};
 use engine::protocol::{AnyProtocol, PROTOCOLS, Protocol};
@@ -186,7 +185,7 @@ pub fn plan(spec: &RunSpec, fabric: &Fabric) -> Result<Option<NamedPlan>, CliErr
         }
         PlanChoice::File(path) => {
             let file = PlanFile::load(path).map_err(|error| match &error {
-                PlanFileError::Parse { origin, mistake } => yaml::placed(origin, mistake),
+                PlanFileError::Parse { origin, mistake } => no_plan(path, yaml::placed(origin, mistake)),
                 PlanFileError::Read { source, .. } => {
                     let message = format!("cannot read plan {}", path.display());
                     Wanted::Plan.told(path, CliError::usage(message).caused_by(source))
@@ -202,6 +201,20 @@ pub fn plan(spec: &RunSpec, fabric: &Fabric) -> Result<Option<NamedPlan>, CliErr
         }
     };
     Ok(Some(named.for_spec(spec)))
+}
+
+/// The error about a file that is no plan file, with advice if it holds a plan as commands print it, or lacks what is around one.
+fn no_plan(path: &Path, error: CliError) -> CliError {
+    let printed = primitives::yaml::read(path).is_ok_and(|text| Plan::parse(&text, "plan").is_ok());
+    let lacks =
+        ["name", "plan"].iter().any(|key| error.message().ends_with(&format!(": missing field `{key}`")));
+    match printed || lacks {
+        true => error.hint(format!(
+            "a plan file says `name: NAME` and `plan: {{…}}`, and what commands print goes behind `plan:`; {}",
+            Wanted::Plan.made()
+        )),
+        false => error,
+    }
 }
 
 /// A spec in the engine's terms, with the engine's usual settings for the rest.
@@ -400,10 +413,7 @@ impl Run {
             Some(steadiness) => row.with_steadiness(steadiness),
             None => row,
         };
-        let row = match r.too_short {
-            Some(_) => row.with("converged", window::TOO_SHORT),
-            None => row,
-        };
+        let row = row.with_too_short(r.too_short);
         let phases = Phase::ALL.into_iter().filter(|&phase| r.stats.phase(phase).latency.count() > 0);
         let phases = phases.map(|phase| {
             let stats = r.stats.phase(phase);

@@ -1,13 +1,9 @@
-//! Runs whose measured time was too short to know a rate: what is told on the terminal, in tables and in their directories.
-//! [`engine::cluster::TooShort`] judges.
+//! Points whose measured time was too short to know a rate: what is told on the terminal and in their directories.
+//! [`TooShort`] judges.
 
-use engine::cluster::TooShort;
-use primitives::measure::{ResultDir, TableName};
+use primitives::measure::{ResultDir, TOO_SHORT, TableName, TooShort};
 
 use crate::output::Talk;
-
-/// What the `converged` cell of a point says whose measured time was too short.
-pub const TOO_SHORT: &str = "too short";
 
 /// What helps.
 const HELP: &str = "give a longer duration, or fewer coroutines";
@@ -21,14 +17,19 @@ pub fn tell(short: Option<&TooShort>, dir: Option<&mut ResultDir>, talk: Talk) {
     }
 }
 
-/// Warns of the points of a directory whose measured time was too short, and notes it in the record.
+/// What the record's note of such points says.
+const NOTED: &str = "points were measured for too short a time";
+
+/// Warns of the points of a directory whose measured time was too short, and notes it in the record, in place of what was noted
+/// when there were others.
 pub fn note(dir: &mut ResultDir, talk: Talk) {
+    dir.forget_notes(NOTED);
     let rows = dir.rows(TableName::Points).unwrap_or_default();
     let short = rows.iter().filter(|row| row.get("converged") == Some(TOO_SHORT)).count();
     if short > 0 {
         let text = format!(
-            "{short} of {} points were measured for too short a time: few of the transactions in flight ended in it, so rates and \
-             latencies may be far off, and there is no interval; {HELP}",
+            "{short} of {} {NOTED}: few of what was in flight ended in it, so rates and latencies may be far off, and there is no \
+             interval; {HELP}",
             rows.len()
         );
         talk.warn(&text);
@@ -51,9 +52,6 @@ mod tests {
         assert!(dir.record().notes.is_empty());
         tell(Some(&TooShort { ended: 9, in_flight: 32 }), Some(&mut dir), talk);
         let notes = &dir.record().notes;
-        assert!(
-            notes.len() == 1 && notes[0].contains("9 transactions ended in it, of 32 in flight"),
-            "{notes:?}"
-        );
+        assert!(notes.len() == 1 && notes[0].contains("9 ended in it, of 32 in flight"), "{notes:?}");
     }
 }

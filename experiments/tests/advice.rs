@@ -1,5 +1,6 @@
 //! What the `doorbell` binary tells a person who does not know it yet: names, settings, defaults, reasons.
 
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 fn run(args: &[&str]) -> Output {
@@ -313,4 +314,81 @@ fn a_time_in_which_few_transactions_could_end_gives_no_interval() {
     let (_, talk) = told(&["experiment", file.to_str().unwrap(), "--out", out.to_str().unwrap()]);
     assert!(talk.contains("warning: 1 of 2 points were measured for too short a time"), "{talk}");
     assert!(std::fs::read_to_string(out.join("run.json")).unwrap().contains("\"1 of 2 points were measured"));
+}
+
+#[test]
+fn requests_of_which_few_could_end_give_no_interval() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = |name: &str| folder.path().join(name).display().to_string();
+    let points = |out: &str| std::fs::read_to_string(Path::new(out).join("points.csv")).unwrap();
+
+    let file = folder.path().join("e.yaml");
+    let text = "question: x\nkind: primitive\nfabric: sim:cx4-edr\nnodes: 2\nthreads: 2\nverb: write\npayload: 4096\n\
+                duration: 20us\ngrid: {coroutines: [1, 64]}\n";
+    std::fs::write(&file, text).unwrap();
+    let (_, talk) = told(&["experiment", file.to_str().unwrap(), "--out", &out("e")]);
+    assert!(talk.contains("warning: 1 of 2 points were measured for too short a time"), "{talk}");
+    assert_eq!(points(&out("e")).matches(",too short").count(), 1);
+
+    // Asked for just that time, points are marked; else they get the time that they need.
+    let sweep = ["characterize", "--fabric", "sim:cx4-edr", "--quick", "--bench", "payload", "--nodes", "2"];
+    let (_, talk) = told(&[&sweep[..], &["--duration", "50us", "--out", &out("short")]].concat());
+    assert!(talk.contains(" of 15 points were measured for too short a time"), "{talk}");
+    let (_, talk) = told(&[&sweep[..], &["--out", &out("usual")]].concat());
+    assert!(!talk.contains("too short") && !points(&out("usual")).contains("too short"), "{talk}");
+    let longer = |row: &&str| row.contains(",4096,") && !row.contains(",150000,");
+    assert_eq!(points(&out("usual")).lines().filter(longer).count(), 2, "{}", points(&out("usual")));
+}
+
+#[test]
+fn a_grid_over_protocols_tells_the_plan_of_each_point_and_a_shard_without_points_that_it_has_none() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("e.yaml");
+    let text = "question: x\nfabric: sim:cx4-edr\nset: {accounts_per_thread: 100}\nduration: 100us\n\
+                grid: {protocol: [occ, fasst]}\n";
+    std::fs::write(&file, text).unwrap();
+    let measured = |shard: &[&str], out: &str| {
+        let out = folder.path().join(out).display().to_string();
+        let (table, talk) =
+            told(&[&["experiment", file.to_str().unwrap(), "--out", &out][..], shard].concat());
+        (table, talk, std::fs::read_to_string(Path::new(&out).join("points.csv")).unwrap())
+    };
+    let (table, _, points) = measured(&[], "all");
+    let row = |protocol: &str| table.lines().find(|line| line.contains(protocol)).unwrap();
+    assert!(row(" occ ").contains("drtm-h") && row(" fasst ").contains("drtm-h"), "{table}");
+    assert!(table.contains("plan drtm-h under fasst, occ: {fetch: {via: hybrid,"), "{table}");
+    assert!(points.contains(",fasst,drtm-h,"), "{points}");
+
+    let (table, talk, _) = measured(&["--shard", "50/100"], "shard");
+    assert!(talk.contains("warning: e: of its 2 points, shard 50/100 holds none"), "{talk}");
+    assert!(table.contains("no points") && !talk.contains("nothing to measure"), "{table}{talk}");
+}
+
+#[test]
+fn shares_in_the_text_of_a_run_say_of_what() {
+    let hot = ["--set", "hot_accounts_share=0.05", "--duration", "200us", "--no-check"];
+    let (text, _) = told(&[&["run"][..], SMALL, &hot].concat());
+    for part in [
+        "attempts aborted\n",
+        "aborts, ",
+        " % of all attempts: ",
+        " % of what committed or was rolled back: ",
+    ] {
+        assert!(text.contains(part), "no {part:?}:\n{text}");
+    }
+}
+
+#[test]
+fn a_plan_as_it_is_printed_is_no_plan_file_and_the_error_says_what_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("my.plan.yaml");
+    for text in ["{coroutines: 8, fetch: one-sided, lock: one-sided, validate: one-sided}\n", "name: mine\n"]
+    {
+        std::fs::write(&file, text).unwrap();
+        let says =
+            ["my.plan.yaml:1:", "hint: a plan file says `name: NAME` and `plan: {…}`", "DIR/tuned.plan.yaml"];
+        refused(&[&["run", "--plan", file.to_str().unwrap()][..], SMALL].concat(), &says, &[]);
+    }
+    std::fs::write(&file, "name: mine\nplan: {fetch: sideways}\n").unwrap();
+    refused(&["run", "--plan", file.to_str().unwrap()], &["fetch"], &["hint: a plan file says"]);
 }

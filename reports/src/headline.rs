@@ -1,5 +1,6 @@
 //! The answer at the top of the page, in words and numbers, from the same frames the figures are drawn from.
 
+use crate::doubt::{Doubts, doubts};
 use crate::figures::primitives::{by_payload, pair};
 use crate::figures::transactions::{Cohort, PlanRow, cohorts};
 use crate::figures::{names, tuning};
@@ -22,9 +23,6 @@ pub struct Answer {
     /// What it means beside its rivals.
     pub detail: String,
 }
-
-/// What is said of points during which the kernel took CPUs away.
-const BUSY: &str = "taken on a busy machine, where the scheduler had a say";
 
 /// Half a confidence interval, as a share of the rate, from which on a sentence tells it.
 const WIDE: f64 = 0.05;
@@ -93,9 +91,7 @@ fn answer(cohort: &Cohort) -> Option<Answer> {
     if let Some(share) = best.rollback_share().filter(|share| *share > 0.0) {
         clauses.push(format!("{} rolled back by the application", human::percent(share)));
     }
-    if best.busy {
-        clauses.push(BUSY.to_owned());
-    }
+    clauses.extend(best.doubts.each().map(|doubt| doubt.clause().to_owned()));
     let rate = human::short(best.rate());
     Some(Answer {
         provenance: setting.provenance,
@@ -115,25 +111,25 @@ fn over(best: &PlanRow, rival: &PlanRow) -> String {
     }
 }
 
-/// What to doubt about READ and RPC at a payload: rates known badly, and a scheduler that had a say.
+/// What to doubt about READ and RPC at a payload: rates known badly, and what else there is about their points.
 #[derive(Default)]
-struct Doubt {
+struct Worth {
     wide: Vec<String>,
-    busy: bool,
+    doubts: Doubts,
 }
 
-impl Doubt {
+impl Worth {
     /// Looks at the points that rates or latencies were taken from.
     fn add(&mut self, results: &Results, bench: &str, payload: f64) -> Framed<()> {
         let points = &results.points;
         let asked = words(points, "bench")?.into_iter().zip(words(points, "verb")?);
         let asked = asked.zip(floats(points, "payload_bytes")?);
-        let found = words(points, "busy")?.into_iter().zip(floats(points, "rate_ci_relative")?);
-        for (((of, verb), bytes), (busy, ci)) in asked.zip(found) {
+        let found = doubts(points).into_iter().zip(floats(points, "rate_ci_relative")?);
+        for (((of, verb), bytes), (doubts, ci)) in asked.zip(found) {
             if of != bench || bytes != Some(payload) || !["read", "rpc"].contains(&verb.as_str()) {
                 continue;
             }
-            self.busy |= busy == "yes";
+            self.doubts = self.doubts.or(doubts);
             if let Some(ci) = ci.filter(|ci| bench == "payload" && *ci > WIDE) {
                 let known = format!("± {} ({})", human::percent(ci), verb.to_uppercase());
                 // Latencies may come from the same points.
@@ -150,13 +146,13 @@ impl Doubt {
             true => String::new(),
             false => format!("; rates are known within {} only", self.wide.join(" and ")),
         };
-        let busy = if self.busy { format!("; {BUSY}") } else { String::new() };
-        format!("{wide}{busy}")
+        let doubts: String = self.doubts.each().map(|doubt| format!("; {}", doubt.clause())).collect();
+        format!("{wide}{doubts}")
     }
 }
 
 fn primitives(results: &Results, name: &str) -> Framed<Option<String>> {
-    let mut doubt = Doubt::default();
+    let mut worth = Worth::default();
     let mut column = |benches: &[&str], column: &str| -> Framed<_> {
         let rows = by_payload(results, benches)?;
         if rows.height() == 0 {
@@ -164,7 +160,7 @@ fn primitives(results: &Results, name: &str) -> Framed<Option<String>> {
         }
         let found = pair(&rows, column)?;
         if let (Some(pair), Some(bench)) = (&found, words(&rows, "bench")?.first()) {
-            doubt.add(results, bench, pair.payload)?;
+            worth.add(results, bench, pair.payload)?;
         }
         Ok(found)
     };
@@ -198,7 +194,7 @@ fn primitives(results: &Results, name: &str) -> Framed<Option<String>> {
             human::bytes(payload),
             results.record.provenance.name(),
             clauses.join(" and "),
-            doubt.told()
+            worth.told()
         )
     }))
 }
@@ -206,6 +202,7 @@ fn primitives(results: &Results, name: &str) -> Framed<Option<String>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::doubt::Doubt;
     use primitives::measure::{Kind, PointResult, ResultDir, Row, RunRecord};
 
     /// What is said of a READ and an RPC whose point was busy and whose rate is known within a share.
@@ -237,7 +234,7 @@ mod tests {
         assert!(sound.contains("takes 200") && !sound.contains(';') && !sound.contains('±'), "{sound}");
         let doubtful = said("yes", 0.97);
         let within = human::percent(0.97);
-        let told = format!("; rates are known within ± {within} (RPC) only; {BUSY}.");
+        let told = format!("; rates are known within ± {within} (RPC) only; {}.", Doubt::Busy.clause());
         assert!(doubtful.ends_with(&told), "{doubtful}");
     }
 }

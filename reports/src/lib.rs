@@ -9,6 +9,7 @@
 //! is drawn), [`page`] (how it is told).
 
 pub mod chart;
+pub mod doubt;
 pub mod error;
 pub mod figures;
 pub mod frame;
@@ -16,6 +17,7 @@ pub mod headline;
 pub mod human;
 pub mod ink;
 pub mod load;
+pub mod older;
 pub mod page;
 pub mod plan;
 
@@ -25,6 +27,7 @@ use askama::Template;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use doubt::Doubt;
 use figures::{Drawn, Section};
 use load::Results;
 use page::{Chapter, Page, Picture, RunLine};
@@ -60,7 +63,8 @@ pub struct Report {
 }
 
 /// Reads result directories (or directories of them) and writes a page with `figures/` beside it: `out` itself where it
-/// names an `.html` file, else `report.html` in the directory `out`, which is made if need be.
+/// names an `.html` file, else `report.html` in the directory `out`, which is made if need be. Figures of the page that was there
+/// before go if the new one does not have them ([`older`]).
 ///
 /// One unreadable directory among several, or a damaged file beside good points, becomes a note on the page and an entry in
 /// [`Report::problems`]; if no directory can be read there is no page.
@@ -125,7 +129,9 @@ pub fn render(dirs: &[PathBuf], out: &Path, options: &Options) -> Result<Report,
         commands,
         commit: options.commit.clone(),
     };
+    let before = older::figures(&page_path);
     write(&page_path, page.render()?.as_bytes())?;
+    older::remove(before, beside).map_err(|(path, source)| ReportError::Unwritable { path, source })?;
     Ok(Report { page: page_path, figures: ids, answers: told, notes: notes(&results), problems })
 }
 
@@ -153,8 +159,14 @@ fn load_all(dirs: &[PathBuf]) -> (Vec<Results>, Vec<LoadError>) {
 
 fn notes(results: &[Results]) -> Vec<String> {
     let said = results.iter().flat_map(|r| {
-        let partial = r.record.partial(r.points.height() as u64);
-        partial.into_iter().chain(r.notes.iter().cloned()).map(|note| format!("{}: {note}", r.label))
+        let points = r.points.height();
+        let doubtful = Doubt::ALL.into_iter().filter_map(move |doubt| match doubt.count(&r.points) {
+            0 => None,
+            count => Some(doubt.told(count, &human::count(points as u64, "point"))),
+        });
+        let partial = r.record.partial(points as u64);
+        let all = partial.into_iter().chain(doubtful).chain(r.notes.iter().cloned());
+        all.map(|note| format!("{}: {note}", r.label))
     });
     said.collect()
 }

@@ -4,6 +4,7 @@
 use askama::Template;
 use std::fmt::Write as _;
 
+use crate::doubt::Doubt;
 use crate::figures::{Drawn, Section};
 use crate::frame::{Framed, distinct, floats, to_text, words};
 use crate::headline::Answer;
@@ -102,11 +103,11 @@ impl RunLine {
             Some(text) => Badge { class: "warn", text, points },
             None => Badge { class: "plain", text: human::count(points, "point"), points },
         }];
-        match results.busy_points() {
-            0 => {}
-            busy => {
-                let text = format!("{busy} of {points} on a busy machine");
-                badges.push(Badge { class: "warn", text, points: busy as u64 })
+        for doubt in Doubt::ALL {
+            let doubtful = doubt.count(&results.points) as u64;
+            if doubtful > 0 {
+                let text = format!("{doubtful} of {points} {}", doubt.briefly());
+                badges.push(Badge { class: "warn", text, points: doubtful });
             }
         }
         if matches!(record.kind.as_str(), "run" | "experiment") && points > 0 {

@@ -387,6 +387,17 @@ fn measured_and_simulated_have_panels_of_their_own() {
 }
 
 #[test]
+fn both_ends_of_an_axis_of_sizes_are_named() {
+    let dir = fresh();
+    let made = sample::characterize(dir.path(), "c", SIM);
+    let rendered = draw(&[made], dir);
+    let part = figure(&rendered.html, "rate-by-payload");
+    for end in ["\n8\u{a0}B\n", "\n4\u{a0}KiB\n"] {
+        assert!(part.contains(end), "no {end:?}");
+    }
+}
+
+#[test]
 fn a_directory_of_directories_is_read_one_level_down() {
     let dir = fresh();
     let root = dir.path().join("quickstart");
@@ -451,6 +462,67 @@ fn a_note_says_how_well_rates_are_known_and_which_the_least() {
         rates(&[0.01]).as_deref(),
         Some("c: the rate is known within ± 1.00 % (95 % confidence, batch means)")
     );
+}
+
+/// A point measured too short is marked as one of a busy machine is: beside the point, under the figure, in the badge of its run
+/// and at the terminal.
+#[test]
+fn doubtful_points_are_marked_wherever_they_are_shown() {
+    let dir = fresh();
+    let mut csv = "point,bench,verb,payload_bytes,threads,ops,rate_per_s,busy,converged\n".to_owned();
+    for (point, doubts) in ["yes,", "no,too short", "no,", "no,too short"].into_iter().enumerate() {
+        csv += &format!("{point},payload,read,{},1,9,5e6,{doubts}\n", 64 << point);
+    }
+    let record = sample::record("characterize", LOOPBACK, 4);
+    let requests = sample::write_dir(dir.path(), "c", &record, &[("points.csv", &csv)]);
+    let plan = sample::run(dir.path(), "one-sided", SIM);
+    let points = std::fs::read_to_string(plan.join("points.csv")).expect("points");
+    let (head, row) = points.trim_end().split_once('\n').expect("a row");
+    std::fs::write(plan.join("points.csv"), format!("{head},converged\n{row},too short\n")).expect("writes");
+
+    let rendered = draw(&[requests, plan], dir);
+    let part = figure(&rendered.html, "rate-by-payload");
+    assert_eq!((part.matches("\n‡\n").count(), part.matches("\n†\n").count()), (2, 1), "{part}");
+    for told in ["‡ 2 of 4 measured points were measured for too short a time", "† 1 of 4 measured points"]
+    {
+        assert!(part.contains(told), "{part}");
+    }
+    let part = figure(&rendered.html, "plans");
+    assert!(part.contains("\none-sided ‡\n") && part.contains("‡ 1 of 1 simulated point was"), "{part}");
+    assert!(rendered.html.contains("2 of 4 measured too short"));
+    let notes = &rendered.report.notes;
+    for told in ["c: 2 of 4 points were measured for too short a time: few", "c: 1 of 4 points was taken on"]
+    {
+        assert!(notes.iter().any(|note| note.starts_with(told)), "{notes:?}");
+    }
+    let answers = &rendered.report.answers;
+    assert!(answers.iter().any(|answer| answer.contains("too short a time to know the rate")), "{answers:?}");
+}
+
+/// Figures of an older page that the new one does not have go; what nobody's page links to stays, and so does what another's does.
+#[test]
+fn a_page_made_again_leaves_no_figures_of_the_older_one() {
+    let dir = fresh();
+    let run = sample::run(dir.path(), "one-sided", SIM);
+    let requests = sample::characterize(dir.path(), "c", SIM);
+    let rendered = draw(&[run.clone(), requests.clone()], dir);
+    let out = rendered.dir.path().join("out");
+    let file = |name: &str| out.join("figures").join(name);
+    for name in ["plans.png", "plans.txt", "notes.csv"] {
+        std::fs::write(file(name), "x").expect("writes");
+    }
+    let rendered = draw(std::slice::from_ref(&requests), rendered.dir);
+    let there = |name: &&str| file(name).exists();
+    let names = ["plans.svg", "plans.csv", "plans.png", "plans.txt", "notes.csv", "rate-by-payload.svg"];
+    assert_eq!(
+        names.iter().copied().filter(there).collect::<Vec<_>>(),
+        ["plans.txt", "notes.csv", "rate-by-payload.svg"]
+    );
+
+    let rendered = draw(&[run, requests.clone()], rendered.dir);
+    std::fs::copy(out.join("report.html"), out.join("kept.html")).expect("copies");
+    let _rendered = draw(&[requests], rendered.dir);
+    assert!(file("plans.svg").exists(), "kept.html links to it");
 }
 
 #[test]

@@ -4,7 +4,7 @@ mod client;
 
 use super::audit::{self, Found};
 use super::part::Part;
-use super::result::{Fault, RunResult, TooShort};
+use super::result::{Fault, RunResult};
 use super::{Length, RunError, RunSpec};
 use crate::protocol::Protocol;
 use crate::protocol::calvin::{self, Buffers, Schedule};
@@ -17,7 +17,7 @@ use phases::plan::{CheckedPlan, PlanError};
 use phases::store::{CacheStats, Cluster, Layout, LocationCache, Shape as RecordShape, StoreConfig, TableId};
 use primitives::exec::{Core, CoreLoop};
 use primitives::fabric::{AnyNic, Nic, SetupError};
-use primitives::measure::{Meter, Steadiness};
+use primitives::measure::{Meter, TooShort};
 use primitives::mesh::{ClockMap, Program, RunFacts, Shape, Site, WorkerConfig};
 use primitives::rpc::{RpcPoller, RpcStats};
 use primitives::units::Nanos;
@@ -293,10 +293,7 @@ impl<'r, W: Workload, P: Protocol + Copy + Sync> Run<'r, W, P> {
             shape: self.spec.shape,
             replicas: self.spec.replicas,
             elapsed: sum.elapsed,
-            steadiness: match too_short {
-                Some(_) => sum.steadiness.map(unknown),
-                None => sum.steadiness,
-            },
+            steadiness: sum.steadiness.map(|found| found.unless(too_short)),
             too_short,
             stats: sum.stats,
             traffic: sum.traffic,
@@ -354,11 +351,6 @@ impl<'r, W: Workload, P: Protocol + Copy + Sync> Run<'r, W, P> {
         }
         checks
     }
-}
-
-/// What is left of an interval that says nothing.
-fn unknown(found: Steadiness) -> Steadiness {
-    Steadiness { means: None, batch: Nanos(0), converged: found.converged.map(|_| false), ..found }
 }
 
 fn digits(shape: Shape) -> u8 {

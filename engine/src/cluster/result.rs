@@ -5,7 +5,7 @@ use crate::verify::History;
 use crate::workload::Check;
 use phases::plan::{Phase, Plan};
 use phases::store::CacheStats;
-use primitives::measure::Steadiness;
+use primitives::measure::{Steadiness, TooShort};
 use primitives::mesh::{RunFacts, Shape};
 use primitives::rpc::RpcStats;
 use primitives::units::Nanos;
@@ -24,42 +24,6 @@ pub struct Fault {
     pub coroutine: u32,
     /// What failed, in words.
     pub why: String,
-}
-
-/// How many transactions must have ended for each that was in flight, for a rate to be one. Load is closed, so by Little's law
-/// this many mean times in flight have gone by then, and one more in the usual warm-up: what takes long had its turn.
-const TURNS: u64 = 4;
-
-/// A counted time that was too short: few of the transactions in flight ended in it, and those that did were the short ones.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TooShort {
-    /// Transactions that ended in the counted time.
-    pub ended: u64,
-    /// Transactions in flight at any time.
-    pub in_flight: u64,
-}
-
-impl TooShort {
-    /// How many transactions must end for a time not to be too short.
-    pub(super) fn least(in_flight: u64) -> u64 {
-        TURNS.saturating_mul(in_flight)
-    }
-
-    /// Whether the time in which so many ended was too short.
-    pub(super) fn of(ended: u64, in_flight: u64) -> Option<TooShort> {
-        (ended < TooShort::least(in_flight)).then_some(TooShort { ended, in_flight })
-    }
-}
-
-impl std::fmt::Display for TooShort {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let TooShort { ended, in_flight } = self;
-        write!(
-            f,
-            "the measured time is too short: {ended} transactions ended in it, of {in_flight} in flight at a time, and the short \
-             ones first, so rate and latencies may be far off"
-        )
-    }
 }
 
 /// What a run brings back.
@@ -125,6 +89,13 @@ impl RunResult {
         (all > 0).then(|| aborted as f64 / all as f64)
     }
 
+    /// Transactions that the application rolled back, as a share of all that ended for good; `None` if none did.
+    pub fn rolled_back_share(&self) -> Option<f64> {
+        let rolled_back = self.stats.rolled_back.total();
+        let all = rolled_back + self.stats.committed;
+        (all > 0).then(|| rolled_back as f64 / all as f64)
+    }
+
     fn per_s(&self, count: u64) -> f64 {
         if self.elapsed.0 == 0 { 0.0 } else { count as f64 / self.elapsed.as_secs_f64() }
     }
@@ -184,16 +155,5 @@ impl RunResult {
     /// The invariants that did not hold.
     pub fn failed_checks(&self) -> impl Iterator<Item = &Check> {
         self.checks.iter().filter(|c| !c.passed)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::TooShort;
-
-    #[test]
-    fn a_time_in_which_few_of_those_in_flight_ended_is_too_short() {
-        assert_eq!(TooShort::of(87, 3072), Some(TooShort { ended: 87, in_flight: 3072 }));
-        assert_eq!((TooShort::of(4 * 3072, 3072), TooShort::of(4 * 3072 - 1, 3072).is_some()), (None, true));
     }
 }

@@ -35,6 +35,8 @@ pub struct Characterization {
     pub jobs: usize,
     /// Where results go.
     pub out: PathBuf,
+    /// A point of which too little ended is measured again, for as long as it takes: nobody asked for just that time.
+    pub lengthen: bool,
     /// The cluster of processes to measure over, as its node 0.
     pub cluster: Option<Cluster>,
 }
@@ -115,6 +117,7 @@ pub fn run(args: &CharacterizeArgs, context: &Context) -> Result<(), CliError> {
         scope,
         only: args.bench.clone(),
         seed: args.seed,
+        lengthen: args.duration.is_none(),
         jobs: args.jobs.unwrap_or_else(|| usual_jobs(virtual_time)),
         out: args
             .output
@@ -232,13 +235,20 @@ pub fn characterize(wanted: &Characterization, context: &Context) -> Result<Char
                     }
                 }),
             };
-            let sample = schedule::until_something_ended(
-                scope.window,
-                caps.virtual_time,
-                &context.interrupt,
-                |window| measured(Scope { window, ..*scope }),
-                |sample| sample.ops,
-            )?;
+            let ended_in = |window: Nanos| {
+                schedule::until_something_ended(
+                    window,
+                    caps.virtual_time,
+                    &context.interrupt,
+                    |window| measured(Scope { window, ..*scope }),
+                    |sample| sample.ops,
+                )
+            };
+            let sample = ended_in(scope.window)?;
+            let sample = match sample.too_short {
+                Some(short) if wanted.lengthen => ended_in(Nanos(scope.window.0 * short.longer()))?,
+                _ => sample,
+            };
             let disturbance = watch.end();
             Ok(PointResult {
                 row: disturbance.told(row(point, &sample)),
@@ -354,6 +364,7 @@ fn summarize(dir: &ResultDir, points: &[Point], nodes: u16) -> Value {
         let asked = best.map(|(_, row)| number(row, "servers").unwrap_or(f64::from(nodes)));
         verbs.push(json!({
             "verb": verb.name(),
+            "latency_payload_bytes": alone.and_then(|row| number(row, "payload_bytes")),
             "latency_p50_ns": alone.and_then(|row| number(row, "latency_p50_ns")),
             "latency_p99_ns": alone.and_then(|row| number(row, "latency_p99_ns")),
             "best_rate_per_s": best.map(|(rate, _)| rate),
@@ -392,6 +403,17 @@ fn summary_table(summary: &Value) -> String {
     };
     let head = ["primitive", "latency p50", "latency p99", &total, "a machine", "at"];
     let mut text = table(&head, rows.iter().cloned());
+    let mut payloads: Vec<u64> = summary["verbs"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(|verb| verb["latency_payload_bytes"].as_f64())
+        .map(|bytes| bytes as u64)
+        .collect();
+    payloads.dedup();
+    if let [bytes] = payloads.as_slice() {
+        text.push_str(&format!("latency: of one request alone, of {bytes} B\n"));
+    }
     match summary["hardware_counters"].as_str() {
         Some("instructions") => {
             text.push_str("hardware counters: column instructions_per_op of points.csv\n")
@@ -416,13 +438,14 @@ mod tests {
     fn what_was_not_measured_says_what_would_measure_it() {
         let verb = |p50: Option<u64>, rate: Option<f64>| {
             json!({ "nodes": 4, "verbs": [{
-                "verb": "read", "latency_p50_ns": p50, "latency_p99_ns": p50, "best_rate_per_s": rate,
+                "verb": "read", "latency_payload_bytes": p50.map(|_| 8), "latency_p50_ns": p50, "latency_p99_ns": p50, "best_rate_per_s": rate,
                 "best_rate_per_machine_per_s": rate.map(|rate| rate / 4.0), "best_rate_bench": rate.map(|_| "threads"),
             }] })
         };
         let latency_alone = summary_table(&verb(Some(1800), None));
         assert!(latency_alone.contains("not measured") && latency_alone.contains("best rates need load"));
         assert!(!latency_alone.contains("/s\n"), "{latency_alone}");
+        assert!(latency_alone.contains("latency: of one request alone, of 8 B\n"), "{latency_alone}");
         let mut both = verb(Some(1800), Some(8e7));
         both["hardware_counters"] = "not available".into();
         let both = summary_table(&both);

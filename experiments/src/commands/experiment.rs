@@ -1,8 +1,9 @@
 //! `doorbell experiment`: files in, one result directory per file out.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
+use phases::plan::Plan;
 use primitives::measure::{
     PointResult, ProfileRef, ResultDir, Row, RunRecord, Shard, TableName, known_columns,
 };
@@ -244,8 +245,19 @@ fn shown(experiment: &Experiment, rows: &[Row]) -> String {
     if let Some(summary) = Summary::of(rows).filter(|_| experiment.kind == SpecKind::Regret) {
         return format!("{}\n{}", regret::worst(rows), summary.shown());
     }
+    if rows.is_empty() {
+        return "no points\n".to_owned();
+    }
     let axes = experiment.axes().into_iter().map(|axis| (axis.clone(), format!("axis_{axis}")));
+    // Which plan a point ran, unless its axis says so.
+    let told = |row: &Row| {
+        let plan = row.get("plan").filter(|name| !name.is_empty());
+        plan.is_none() || plan == row.get("axis_plan")
+    };
+    let plan = Some(("plan".to_owned(), "plan".to_owned())).filter(|_| !rows.iter().all(told));
+    let steps = if plan.is_some() { steps(experiment) } else { String::new() };
     let columns: Vec<(String, String)> = axes
+        .chain(plan)
         .chain(FIRST.map(|(column, head)| (head.to_owned(), column.to_owned())))
         .filter(|(_, column)| rows.iter().any(|row| row.get(column).is_some_and(|cell| !cell.is_empty())))
         .collect();
@@ -254,7 +266,33 @@ fn shown(experiment: &Experiment, rows: &[Row]) -> String {
         Some("") | None => "not available".to_owned(),
         Some(text) => rounded(column, text),
     };
-    table(&head, rows.iter().map(|row| columns.iter().map(|(_, c)| cell(row, c)).collect::<Vec<_>>()))
+    let cells = |row: &Row| columns.iter().map(|(_, column)| cell(row, column)).collect::<Vec<_>>();
+    format!("{}{steps}", table(&head, rows.iter().map(cells)))
+}
+
+/// Plans whose steps are told below a table.
+const PLANS: usize = 6;
+
+/// What the plans of an experiment do, a line each; nothing where they are many. A tuned one says it by its name.
+fn steps(experiment: &Experiment) -> String {
+    let mut under: BTreeMap<(String, String), BTreeSet<&str>> = BTreeMap::new();
+    for point in &experiment.points {
+        let plan = Fabric::open(&point.spec.fabric, point.spec.seed)
+            .and_then(|fabric| transact::plan(&point.spec, &fabric));
+        if let Ok(Some(named)) = plan {
+            // With how many coroutines is for the file and its axes to say.
+            let plan = Plan { coroutines: Plan::DEFAULT_COROUTINES, ..named.plan };
+            under.entry((named.name, plan.to_string())).or_default().insert(&point.spec.protocol);
+        }
+    }
+    if under.len() > PLANS {
+        return String::new();
+    }
+    let line = |((name, steps), protocols): ((String, String), BTreeSet<&str>)| {
+        let protocols = Vec::from_iter(protocols).join(", ");
+        format!("plan {name} under {protocols}: {steps}\n")
+    };
+    under.into_iter().map(line).collect()
 }
 
 /// A cell for people, by what its column's name says it is. Values of axes stay as they were written.

@@ -139,6 +139,7 @@ impl Quickstart<'_> {
             scope: characterize::usual_scope(virtual_time, true),
             only: Vec::new(),
             seed: self.seed,
+            lengthen: true,
             jobs: usual_jobs(virtual_time),
             out: self.out.join(format!("characterize-{}", short(fabric))),
             cluster: None,

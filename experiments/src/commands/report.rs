@@ -6,6 +6,7 @@ use crate::error::CliError;
 use crate::nearby::Wanted;
 use crate::output::{command_line, emit};
 use primitives::measure::is_full;
+use reports::older::MARK;
 use serde_json::json;
 use std::path::{Path, PathBuf};
 
@@ -48,9 +49,6 @@ pub fn whole(report: &reports::Report) -> Result<(), CliError> {
     let error = CliError::usage("the page was made without some of what was given").hint(hint);
     Err(report.problems.iter().fold(error, |error, problem| error.caused_by(problem)))
 }
-
-/// What every page of ours has in its head; pages are made again, other files are left alone.
-const MARK: &str = "<meta name=\"generator\" content=\"doorbell\">";
 
 /// How the page begins each run that it shows.
 const RUN: &str = "<article class=\"run\">";

@@ -14,7 +14,7 @@ use super::Context;
 use super::experiment::{measure_with, record};
 use crate::args::ReproduceArgs;
 use crate::claims::answers::Profiles;
-use crate::claims::scoreboard::{self, Entry};
+use crate::claims::scoreboard::{self, Counts, Entry};
 use crate::claims::verdict::{CALIBRATE, HOLD_OUT, Verdict};
 use crate::claims::{self, Answer, Claim, Claims, Split, Table, library};
 use crate::error::{CliError, Exit};
@@ -196,14 +196,24 @@ fn percent(error: Option<f64>) -> String {
 fn shown(entries: &[Entry<'_>], all: bool) -> String {
     let mut text = String::new();
     for split in [Split::Calibrate, Split::HoldOut] {
-        let of_split = entries.iter().filter(|entry| entry.claim.split == split);
-        let listed: Vec<&Entry<'_>> =
-            of_split.filter(|e| all || matches!(e.verdict, Verdict::Pass | Verdict::Fail)).collect();
+        let of_split: Vec<&Entry<'_>> = entries.iter().filter(|entry| entry.claim.split == split).collect();
+        if of_split.is_empty() {
+            continue;
+        }
+        let checked = |e: &&&Entry<'_>| all || matches!(e.verdict, Verdict::Pass | Verdict::Fail);
+        let listed: Vec<&Entry<'_>> = of_split.iter().filter(checked).copied().collect();
         let (title, allowed) = match split {
             Split::Calibrate => ("Calibrate claims: they may set parameters", CALIBRATE),
             Split::HoldOut => ("Hold-out claims: predicted, never fitted", HOLD_OUT),
         };
         text.push_str(&format!("{title} (numbers within {:.0} %)\n", 100.0 * allowed));
+        if listed.is_empty() {
+            text.push_str(&format!(
+                "none of these {} has an answer yet; --all lists them\n\n",
+                of_split.len()
+            ));
+            continue;
+        }
         let rows = listed.iter().map(|entry| {
             let claim = entry.claim;
             [
@@ -252,6 +262,9 @@ fn totals(entries: &[Entry<'_>]) -> String {
             let c = scoreboard::count(entries, |claim| {
                 claim.split == split && paper.is_none_or(|paper| claim.paper == **paper)
             });
+            if c == Counts::default() {
+                continue;
+            }
             let families = if c.families > 0 {
                 format!("{} of {}", c.families_passed, c.families)
             } else {
@@ -390,6 +403,19 @@ fn row(entry: &Entry<'_>) -> Row {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_table_is_shown_of_what_was_not_asked_for_or_has_no_answer() {
+        let claims = claims::load().unwrap();
+        let claim = claims.get("DRH-M03").unwrap();
+        let told = |answer| shown(&[Entry::new(claim, answer)], false);
+        let answered = told(Ok(Answer::Holds { held: true, detail: String::new() }));
+        assert!(answered.contains("Hold-out claims") && answered.contains("DRH-M03"), "{answered}");
+        assert!(!answered.to_lowercase().contains("calibrate"), "{answered}");
+        let open = told(Err("not measured".to_owned()));
+        assert!(open.contains("none of these 1 has an answer yet; --all lists them"), "{open}");
+        assert!(!open.contains("published"), "{open}");
+    }
 
     #[test]
     fn claims_are_asked_for_by_id_paper_figure_and_experiment() {

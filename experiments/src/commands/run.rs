@@ -6,7 +6,7 @@ use crate::args::RunArgs;
 use crate::cluster::{Cluster, Described, run_member, share_of_the_driver};
 use crate::error::CliError;
 use crate::fabrics::Fabric;
-use crate::output::{check_new, emit, human_rate, print, table};
+use crate::output::{check_new, emit, human_rate, percent, print, table};
 use crate::settings;
 use crate::spec::RunSpec;
 use crate::transact::{self, Keep, NamedPlan, Run};
@@ -215,7 +215,7 @@ fn show_kept(args: &RunArgs, dir: &ResultDir, context: &Context) -> Result<(), C
         ns.map_or("not available".to_owned(), |ns| Nanos(ns as u64).to_string())
     };
     let people = format!(
-        "{}\n{} committed, {} aborted\nlatency mean {}, p50 {}, p99 {}\nisolation: {}\n",
+        "{}\n{} committed, {} attempts aborted\nlatency mean {}, p50 {}, p99 {}\nisolation: {}\n",
         record.title,
         human_rate(summary["committed_per_s"].as_f64().unwrap_or(0.0)),
         human_rate(summary["aborted_per_s"].as_f64().unwrap_or(0.0)),
@@ -285,7 +285,7 @@ pub fn shown(run: &Run) -> String {
     let span = |n: Option<Nanos>| n.map_or("not available".into(), |n| n.to_string());
     let latency = &r.stats.latency;
     let mut text = format!(
-        "{}: {} committed ({} transactions in {}), {} aborted\n\
+        "{}: {} committed ({} transactions in {}), {} attempts aborted\n\
          latency mean {}, p50 {}, p90 {}, p99 {}, p99.9 {}\n\
          per committed transaction: {:.2} verbs, {:.2} round trips, {:.2} doorbells\n",
         run.plan,
@@ -332,13 +332,20 @@ pub fn shown(run: &Run) -> String {
     text.push('\n');
     text.push_str(&table(&["phase", "p50", "p99", "verbs", "round trips", "doorbells"], rows));
     text.push_str(&sampling(r));
-    for (what, counts) in
-        [("aborts", &r.stats.aborts), ("rolled back by the application", &r.stats.rolled_back)]
-    {
+    for (what, share, of, counts) in [
+        ("aborts", r.aborted_share(), "all attempts", &r.stats.aborts),
+        (
+            "rolled back by the application",
+            r.rolled_back_share(),
+            "what committed or was rolled back",
+            &r.stats.rolled_back,
+        ),
+    ] {
         let told: Vec<String> =
             counts.iter().filter(|(_, n)| *n > 0).map(|(reason, n)| format!("{reason} {n}")).collect();
         if !told.is_empty() {
-            text.push_str(&format!("{what}: {}\n", told.join(", ")));
+            let share = percent(share.unwrap_or(0.0));
+            text.push_str(&format!("{what}, {share} of {of}: {}\n", told.join(", ")));
         }
     }
     if r.stats.aborts.iter().any(|(reason, n)| reason == Abort::TableFull.name() && n > 0) {

@@ -111,6 +111,7 @@ fn found_for(
         scope: characterize::usual_scope(false, true),
         only: Vec::new(),
         seed: spec.seed,
+        lengthen: true,
         jobs: 1,
         out,
         cluster: None,

@@ -71,7 +71,7 @@ pub fn run(
     let shape = Shape { nodes: scope.nodes, workers: point.threads };
     let load = ClosedLoad { point, scope, seed, stop };
     let (outputs, facts) = launch(fabric, shape, &worker_config(point), &load)?;
-    judge(outputs, facts, scope)
+    judge(outputs, facts, scope, point)
 }
 
 /// Refuses points that nobody could answer.
@@ -89,7 +89,12 @@ pub(super) fn check(scope: &Scope, point: &Point) -> Result<(), LoadError> {
 }
 
 /// Adds up what the workers of this process brought back.
-pub(super) fn judge(outputs: Vec<Output>, facts: RunFacts, scope: &Scope) -> Result<Sample, LoadError> {
+pub(super) fn judge(
+    outputs: Vec<Output>,
+    facts: RunFacts,
+    scope: &Scope,
+    point: &Point,
+) -> Result<Sample, LoadError> {
     let meter = outputs.first().map(|o| o.meter.clone()).ok_or(LoadError::Nodes(scope.nodes))?;
     let mut all = Counted::default();
     for output in outputs {
@@ -98,7 +103,7 @@ pub(super) fn judge(outputs: Vec<Output>, facts: RunFacts, scope: &Scope) -> Res
         }
         all.add(&output.counted);
     }
-    Ok(all.sample(meter.steadiness(Nanos::MAX), facts))
+    Ok(all.sample(point, scope, meter.steadiness(Nanos::MAX), facts))
 }
 
 pub(super) struct ClosedLoad<'l> {

@@ -70,7 +70,8 @@ pub fn run_member(
         let share: Share = serde_json::from_slice(bytes).map_err(|e| mesh(unfit(e.to_string())))?;
         whole.add(&Counted::try_from(share).map_err(|e| mesh(unfit(e)))?);
     }
-    Ok(Some(whole.sample(Steadiness { means: None, ..sample.steadiness }, sample.facts)))
+    let steadiness = Steadiness { means: None, ..sample.steadiness };
+    Ok(Some(whole.sample(point, scope, steadiness, sample.facts)))
 }
 
 fn measure(
@@ -87,6 +88,6 @@ fn measure(
     let (outputs, facts) = launch_member(fabric, session, shape, &worker_config(point), &load)?;
     match &facts.cut_short {
         Some(error) => Err(LoadError::Launch(LaunchError::Mesh(error.clone()))),
-        None => judge(outputs, facts, scope),
+        None => judge(outputs, facts, scope, point),
     }
 }

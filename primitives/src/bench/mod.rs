@@ -37,7 +37,7 @@ pub use payload::CALL_PAYLOAD_MOST;
 pub use profile::{ProfileFitError, Rated, fit, waits_for_device};
 pub use sample::Sample;
 
-use crate::measure::{Meter, Precision};
+use crate::measure::{Meter, Precision, TooShort};
 use crate::units::Nanos;
 
 /// What a point asks for.
@@ -155,6 +155,15 @@ impl Point {
         Nanos(scope.window.0 * windows)
     }
 
+    /// Operations that its coroutines wait for at any time. Of WRITEs that nobody waits for, those of one group each: queues
+    /// are full of others before counting begins.
+    fn in_flight(&self, scope: &Scope) -> u64 {
+        let asking = u64::from(scope.nodes.saturating_sub(self.servers)) * u64::from(self.threads);
+        // On the ladder a coroutine waits for one operation, of many requests.
+        let each = if self.rung.is_some() { 1 } else { self.outstanding };
+        asking * u64::from(self.coroutines) * u64::from(each)
+    }
+
     /// Whether requests count when they are posted, because nobody waits for them.
     fn unawaited(&self) -> bool {
         self.passive || self.rung == Some(Rung::PassiveAck)
@@ -168,7 +177,9 @@ impl Point {
             None if self.unawaited() => Meter::fixed(workers, least.max(scope.warm_up), least),
             None => Meter::fixed(workers, scope.warm_up, least),
             Some(relative) => {
-                Meter::precise(workers, Precision { relative, least, most: Nanos(least.0 * WINDOWS_MOST) })
+                let most = Nanos(least.0 * WINDOWS_MOST);
+                let ended = TooShort::least(self.in_flight(scope));
+                Meter::precise(workers, Precision { relative, least, most }).ending(ended)
             }
         }
     }

@@ -1,7 +1,7 @@
 //! What a point gave, and the counts of workers and processes that it is the sum of.
 
-use super::{OBJECTS, Point};
-use crate::measure::{Histogram, Steadiness};
+use super::{OBJECTS, Point, Scope};
+use crate::measure::{Histogram, Steadiness, TooShort};
 use crate::mesh::RunFacts;
 use crate::units::Nanos;
 use crate::verbs::port::Traffic;
@@ -15,6 +15,8 @@ pub struct Sample {
     pub window: Nanos,
     /// The warm-up before it, and how well the rate is known.
     pub steadiness: Steadiness,
+    /// Why the rate is not to be trusted, if the window was too short.
+    pub too_short: Option<TooShort>,
     /// Latency of a group of `outstanding` requests (or of a multi-object operation).
     pub latency: Histogram,
     /// Traffic of the whole run, warm-up included, and the operations it carried.
@@ -85,12 +87,20 @@ impl Counted {
         };
     }
 
-    /// The sample that these counts are.
-    pub(super) fn sample(self, steadiness: Steadiness, facts: RunFacts) -> Sample {
+    /// The sample that these counts of a point are.
+    pub(super) fn sample(
+        self,
+        point: &Point,
+        scope: &Scope,
+        steadiness: Steadiness,
+        facts: RunFacts,
+    ) -> Sample {
+        let too_short = TooShort::of(self.ops, point.in_flight(scope));
         Sample {
             ops: self.ops,
             window: steadiness.measured,
-            steadiness,
+            steadiness: steadiness.unless(too_short),
+            too_short,
             latency: self.latency,
             traffic: self.traffic,
             ops_total: self.ops_total,

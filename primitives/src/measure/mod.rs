@@ -21,6 +21,7 @@ mod shard;
 mod sheet;
 pub mod steady;
 mod table;
+mod turns;
 mod verified;
 
 pub use columns::{ABORTS, Columns, Holds, PHASES, TableName, columns, known_columns, point_columns};
@@ -36,4 +37,5 @@ pub use row::{Cell, Row};
 pub use shard::Shard;
 pub use sheet::{Rules, Sheet};
 pub use steady::{Meter, Precision, Steadiness};
+pub use turns::{TOO_SHORT, TooShort};
 pub use verified::{Got, Short, Verified};

@@ -1,6 +1,6 @@
 //! One row of a table: cells by column name.
 
-use super::{Columns, Histogram, Holds, Steadiness};
+use super::{Columns, Histogram, Holds, Steadiness, TOO_SHORT, TooShort};
 use crate::units::Nanos;
 use serde_json::Value;
 
@@ -79,6 +79,15 @@ impl Row {
             .with("batches", found.means.map(|m| m.batches))
             .with("rate_ci_relative", found.relative())
             .with("converged", found.converged.map(|yes| if yes { "yes" } else { "no" }))
+    }
+
+    /// The row of a point whose counted time may have been too short; whatever it says of its precision is then of no worth.
+    #[must_use]
+    pub fn with_too_short(self, too_short: Option<TooShort>) -> Row {
+        match too_short {
+            Some(_) => self.with("converged", TOO_SHORT),
+            None => self,
+        }
     }
 
     /// A cell's text; `None` if the column was never named.

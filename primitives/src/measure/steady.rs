@@ -22,6 +22,7 @@ mod batch;
 
 pub use batch::{BatchMeans, SLOTS_LEAST, batch_means, mean_of, mser5};
 
+use super::TooShort;
 use crate::units::Nanos;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
@@ -61,6 +62,17 @@ impl Steadiness {
     /// Half width of the confidence interval over the mean, where it is known.
     pub fn relative(&self) -> Option<f64> {
         self.means.map(|m| m.relative)
+    }
+
+    /// What is left of it where the counted time was too short: the interval would say nothing.
+    #[must_use]
+    pub fn unless(self, too_short: Option<TooShort>) -> Steadiness {
+        match too_short {
+            Some(_) => {
+                Steadiness { means: None, batch: Nanos(0), converged: self.converged.map(|_| false), ..self }
+            }
+            None => self,
+        }
     }
 }
 

@@ -14,6 +14,8 @@ pub struct Series {
     pub ink: Ink,
     /// A value per category; nothing where there is none.
     pub values: Vec<Option<f64>>,
+    /// What stands after the value of each category; mostly nothing.
+    pub signs: Vec<String>,
 }
 
 /// The bars of one panel.
@@ -59,7 +61,8 @@ impl Bars {
                         canvas.rect(x0, y.at(value), x1, plot.y1, series.ink);
                         let over = y.at(value) - 8.0;
                         let style = Type::new(LETTER - 1.5, Ink::Text).align(Align::Middle);
-                        canvas.text(middle, over, &(self.format)(value), style);
+                        let sign = series.signs.get(c).map_or("", String::as_str);
+                        canvas.text(middle, over, &format!("{}{sign}", (self.format)(value)), style);
                     }
                     None => {
                         let style = Type::new(LETTER - 2.0, Ink::Muted).align(Align::Middle);

@@ -14,6 +14,21 @@ pub struct Series {
     pub ink: Ink,
     /// Its points, by rising x.
     pub points: Vec<(f64, f64)>,
+    /// What stands over some of them.
+    pub signs: Vec<(f64, f64, String)>,
+}
+
+impl Series {
+    /// A curve of points in any order, each with what stands over it; mostly nothing.
+    pub fn of(name: String, ink: Ink, mut points: Vec<(f64, f64, String)>) -> Series {
+        points.sort_by(|a, b| a.0.total_cmp(&b.0));
+        Series {
+            name,
+            ink,
+            points: points.iter().map(|(x, y, _)| (*x, *y)).collect(),
+            signs: points.into_iter().filter(|(.., sign)| !sign.is_empty()).collect(),
+        }
+    }
 }
 
 /// An axis.
@@ -41,8 +56,10 @@ pub struct Lines {
 }
 
 const LABEL: f64 = 11.5;
+/// Half the height of a name, with what hangs below its letters.
+const HALF: f64 = 8.0;
 /// Room for a curve's name.
-const NAME: f64 = 110.0;
+const NAME: f64 = 150.0;
 
 /// Whether a curve's name fits beside it whole.
 pub fn name_fits(text: &str) -> bool {
@@ -66,17 +83,16 @@ impl Lines {
         }
         canvas.line(&[(plot.x0, plot.y1), (plot.x1, plot.y1)], Ink::Axis, 1.0);
         let ticks = self.x_ticks(&x);
-        let every = self.label_every(&ticks, &x);
-        for (i, tick) in ticks.iter().enumerate() {
-            let at = x.at(*tick);
-            canvas.line(&[(at, plot.y1), (at, plot.y1 + 4.0)], Ink::Axis, 1.0);
-            if i % every == 0 {
-                canvas.text(at, plot.y1 + 13.0, &(self.x.format)(*tick), small().align(Align::Middle));
-            }
+        for tick in &ticks {
+            canvas.line(&[(x.at(*tick), plot.y1), (x.at(*tick), plot.y1 + 4.0)], Ink::Axis, 1.0);
+        }
+        for tick in self.labeled(&ticks, &x) {
+            canvas.text(x.at(tick), plot.y1 + 13.0, &(self.x.format)(tick), small().align(Align::Middle));
         }
         let middle = (plot.x0 + plot.x1) / 2.0;
         canvas.text(middle, plot.y1 + 30.0, &self.x.title, small().align(Align::Middle));
-        self.curves(canvas, plot, &x, &y);
+        let grid: Vec<f64> = y.ticks(5).into_iter().map(|tick| y.at(tick)).collect();
+        self.curves(canvas, plot, &x, &y, &grid);
     }
 
     /// A log axis of sizes and counts is marked where there is data.
@@ -90,23 +106,36 @@ impl Lines {
         ticks
     }
 
-    /// Every how many ticks a label fits.
-    fn label_every(&self, ticks: &[f64], x: &Scale) -> usize {
+    /// The ticks that have a label: both ends, which a reader looks for, and between them as many as fit.
+    fn labeled(&self, ticks: &[f64], x: &Scale) -> Vec<f64> {
         let half = |tick: f64| width_of(&(self.x.format)(tick), LETTER - 1.0) / 2.0 + 2.0;
-        let fits = |every: &usize| {
-            let labeled: Vec<f64> = ticks.iter().step_by(*every).copied().collect();
-            labeled.windows(2).all(|pair| x.at(pair[0]) + half(pair[0]) <= x.at(pair[1]) - half(pair[1]))
+        let apart = |a: f64, b: f64| x.at(a) + half(a) <= x.at(b) - half(b);
+        let (Some(first), Some(last)) = (ticks.first().copied(), ticks.last().copied()) else {
+            return Vec::new();
         };
-        (1..ticks.len().max(2)).find(fits).unwrap_or(ticks.len().max(1))
+        let mut labeled = vec![first];
+        for tick in ticks.iter().copied() {
+            if labeled.last().is_some_and(|before| apart(*before, tick)) && apart(tick, last) {
+                labeled.push(tick);
+            }
+        }
+        if apart(labeled[labeled.len() - 1], last) {
+            labeled.push(last);
+        }
+        labeled
     }
 
-    fn curves(&self, canvas: &mut dyn Canvas, plot: Area, x: &Scale, y: &Scale) {
+    fn curves(&self, canvas: &mut dyn Canvas, plot: Area, x: &Scale, y: &Scale, grid: &[f64]) {
         let mut ends = Vec::new();
         for series in &self.series {
             let path: Vec<(f64, f64)> = series.points.iter().map(|p| (x.at(p.0), y.at(p.1))).collect();
             canvas.line(&path, series.ink, 1.8);
             for (px, py) in &path {
                 canvas.dot(*px, *py, 2.3, series.ink);
+            }
+            for (px, py, sign) in &series.signs {
+                let style = Type::new(LABEL, series.ink).align(Align::Middle);
+                canvas.text(x.at(*px), y.at(*py) - 9.0, sign, style);
             }
             if let Some(end) = path.last() {
                 ends.push((*end, series));
@@ -125,16 +154,18 @@ impl Lines {
         }
         let curves: Vec<Vec<(f64, f64)>> =
             self.series.iter().map(|s| s.points.iter().map(|p| (x.at(p.0), y.at(p.1))).collect()).collect();
-        name_early(canvas, plot, &early, &curves);
+        name_early(canvas, plot, &early, &curves, grid);
     }
 }
 
-/// Curves that end early (CAS has one payload) are named near their last point, where no curve runs.
+/// Curves that end early (CAS has one payload) are named near their last point, where no curve runs, and no line of the grid if there
+/// is such a place.
 fn name_early(
     canvas: &mut dyn Canvas,
     plot: Area,
     ends: &[((f64, f64), &Series)],
     curves: &[Vec<(f64, f64)>],
+    grid: &[f64],
 ) {
     let mut taken: Vec<Area> = Vec::new();
     for (end, series) in ends {
@@ -142,7 +173,7 @@ fn name_early(
         let width = width_of(&name, LABEL);
         let place = |offset: &f64| {
             let (x, y) = (end.0 + 4.0, end.1 + offset);
-            Area { x0: x, y0: y - 6.5, x1: x + width, y1: y + 6.5 }
+            Area { x0: x, y0: y - HALF, x1: x + width, y1: y + HALF }
         };
         let free = |area: &Area| {
             let inside = area.y0 >= plot.y0 - 8.0 && area.y1 <= plot.y1;
@@ -151,7 +182,9 @@ fn name_early(
         };
         // Nearest first, above before below.
         let offsets = [-12.0, 12.0, -24.0, 24.0, -36.0, 36.0, -50.0, 50.0, -64.0, 64.0, 80.0, 100.0];
-        let found = offsets.iter().map(place).find(|area| free(area)).unwrap_or_else(|| place(&-12.0));
+        let bare = |area: &Area| free(area) && !grid.iter().any(|y| (area.y0..=area.y1).contains(y));
+        let places = || offsets.iter().map(place);
+        let found = places().find(bare).or_else(|| places().find(free)).unwrap_or_else(|| place(&-12.0));
         let middle = (found.y0 + found.y1) / 2.0;
         if (middle - end.1).abs() > 14.0 {
             canvas.line(&[*end, (found.x0 - 1.0, middle)], Ink::Axis, 0.7);

@@ -62,6 +62,8 @@ pub struct Rows {
 }
 
 const ROW: f64 = 24.0;
+/// What a further line of a name adds to its row.
+const LINE: f64 = 14.0;
 const BAR: f64 = 13.0;
 const NAME_MAX: f64 = 250.0;
 const GAP: f64 = 22.0;
@@ -70,7 +72,33 @@ const VALUE: f64 = 11.5;
 impl Rows {
     /// What the rows, the column heads and the key need.
     pub fn height(&self) -> f64 {
-        self.key_height() + 22.0 + ROW * self.rows.len() as f64 + 4.0
+        self.key_height() + 22.0 + self.rows.iter().map(|row| self.row_height(row)).sum::<f64>() + 4.0
+    }
+
+    /// Room for names.
+    fn names(&self) -> f64 {
+        let names = self.rows.iter().filter(|r| !r.cells.is_empty()).map(|r| width_of(&r.name, LETTER));
+        names.fold(60.0, f64::max).min(NAME_MAX)
+    }
+
+    /// A row's name, in as many lines as it needs.
+    fn name_lines(&self, row: &Row) -> Vec<String> {
+        if row.cells.is_empty() { vec![row.name.clone()] } else { broken(&row.name, LETTER, self.names()) }
+    }
+
+    fn row_height(&self, row: &Row) -> f64 {
+        ROW + LINE * (self.name_lines(row).len() - 1) as f64
+    }
+
+    /// Where the middle of each row is, below the first one's top.
+    fn middles(&self) -> Vec<f64> {
+        let mut top = 0.0;
+        let middle = |row: &Row| {
+            let height = self.row_height(row);
+            top += height;
+            top - height / 2.0
+        };
+        self.rows.iter().map(middle).collect()
     }
 
     fn key_height(&self) -> f64 {
@@ -86,16 +114,20 @@ impl Rows {
             x += 16.0 + width_of(name, LETTER - 1.0) + 18.0;
         }
         let top = area.y0 + self.key_height();
-        let names = self.rows.iter().filter(|r| !r.cells.is_empty()).map(|r| width_of(&r.name, LETTER));
-        let names = names.fold(60.0, f64::max).min(NAME_MAX);
+        let names = self.names();
         let first = top + 22.0;
-        for (i, row) in self.rows.iter().enumerate() {
-            let y = first + ROW * (i as f64 + 0.5);
+        for (row, middle) in self.rows.iter().zip(self.middles()) {
+            let y = first + middle;
             if row.cells.is_empty() {
                 canvas.text(area.x0, y + 2.0, &row.name, Type::new(LETTER, Ink::Muted).bold());
                 canvas.line(&[(area.x0, y + 11.5), (area.x1, y + 11.5)], Ink::Grid, 1.0);
             } else {
-                canvas.text(area.x0, y, &fit(&row.name, LETTER, names), Type::new(LETTER, row.ink));
+                let lines = self.name_lines(row);
+                let above = LINE * (lines.len() - 1) as f64 / 2.0;
+                for (i, line) in lines.iter().enumerate() {
+                    let line = fit(line, LETTER, names);
+                    canvas.text(area.x0, y - above + LINE * i as f64, &line, Type::new(LETTER, row.ink));
+                }
             }
         }
         let room = area.x1 - area.x0 - names - GAP * self.columns.len() as f64;
@@ -128,11 +160,27 @@ impl Rows {
         let text = cells().map(|(_, cell)| text_of(cell)).fold(0.0, f64::max);
         let end = (area.x1 - text - 8.0).max(area.x0 + 20.0);
         let scale = Scale::fit(column.kind, cells().flat_map(|(_, cell)| values(cell)), area.x0, end);
+        let middles = self.middles();
         for (i, cell) in cells() {
-            let y = area.y0 + ROW * (i as f64 + 0.5);
+            let y = area.y0 + middles[i];
             draw_cell(canvas, cell, &scale, y, area, end);
         }
     }
+}
+
+/// `text` in lines of at most `width` at `size`, broken between words; a word that is wider has a line to itself.
+fn broken(text: &str, size: f64, width: f64) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split(' ') {
+        match lines.last_mut() {
+            Some(line) if width_of(&format!("{line} {word}"), size) <= width => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
 }
 
 fn values(cell: &Cell) -> Vec<f64> {
@@ -188,5 +236,22 @@ fn draw_cell(canvas: &mut dyn Canvas, cell: &Cell, scale: &Scale, y: f64, area: 
         }
         Cell::Square(ink) => canvas.rect(area.x0, y - 7.0, area.x0 + 14.0, y + 7.0, *ink),
         Cell::Missing => canvas.text(area.x0, y, NOT_AVAILABLE, Type::new(LETTER - 1.0, Ink::Muted)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_is_too_long_has_several_lines_and_a_row_that_holds_them() {
+        let row = |name: &str| Row { name: name.to_owned(), ink: Ink::Text, cells: vec![Cell::Missing] };
+        let long = "2. one-sided, fetch all at once and batched, log batched, validate two-sided";
+        let rows = Rows { columns: Vec::new(), rows: vec![row("1. drtm-h"), row(long)], key: Vec::new() };
+        let lines = rows.name_lines(&rows.rows[1]);
+        assert!(lines.len() > 1 && lines.join(" ") == long, "{lines:?}");
+        assert!(lines.iter().all(|line| width_of(line, LETTER) <= NAME_MAX), "{lines:?}");
+        assert_eq!(rows.middles()[0], ROW / 2.0);
+        assert!(rows.middles()[1] > ROW * 1.5);
     }
 }

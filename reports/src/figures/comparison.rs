@@ -12,6 +12,7 @@ use super::{Drawn, Section, provenance_of, slug, spelled};
 use crate::chart::rows::{Cell, Column, Row, Rows};
 use crate::chart::scale::Kind;
 use crate::chart::{Body, Figure, Panel};
+use crate::doubt::{Doubts, doubts};
 use crate::frame::{Framed, distinct, floats, stack, tagged, words};
 use crate::human;
 use crate::ink::{self, Ink};
@@ -51,6 +52,7 @@ struct Point {
     cpu: Option<f64>,
     /// Attempts that aborted for each reason, as a share of all.
     aborts: Vec<(String, f64)>,
+    doubts: Doubts,
 }
 
 impl Point {
@@ -129,7 +131,7 @@ fn points(results: &Results) -> Framed<Vec<Point>> {
         of("cpu_ns_per_committed")?,
     ];
     let [committed, aborted, rolled_back] = [of("committed")?, of("aborted")?, of("rolled_back")?];
-    let causes = causes(results)?;
+    let (causes, doubts) = (causes(results)?, doubts(&rows));
     let point = |i: usize| {
         let sum = |column: &[Option<f64>]| column[i].unwrap_or(0.0);
         let attempts = sum(&committed) + sum(&aborted) + sum(&rolled_back);
@@ -148,6 +150,7 @@ fn points(results: &Results) -> Framed<Vec<Point>> {
                 .filter(|(point, ..)| *point == numbers[i])
                 .map(|(_, reason, count)| (reason.clone(), share(*count)))
                 .collect(),
+            doubts: doubts[i],
         }
     };
     Ok((0..rows.height()).map(point).collect())
@@ -216,7 +219,7 @@ fn table(results: &Results, points: &[Point]) -> Figure {
         let total: f64 = p.aborts.iter().map(|a| a.1).sum();
         let parts = p.aborts.iter().map(|(cause, share)| (*share, ink_of(cause), String::new())).collect();
         Row {
-            name: crate::plan::short(&p.plan),
+            name: p.doubts.beside(crate::plan::short(&p.plan)),
             ink,
             cells: vec![
                 Cell::Bar(p.rate, human::rate(p.rate), ink),
@@ -257,7 +260,8 @@ fn pure_against_mixed(results: &Results, points: &[Point]) -> (String, Figure) {
         for protocol in distinct(here().map(|p| p.protocol.clone())) {
             let of = || here().filter(|p| p.protocol == protocol);
             let Some(pure) = best(of().filter(|p| p.pure())) else { continue };
-            let name = |plan: &String| Cell::Text(crate::plan::short(plan), ink::for_name(plan));
+            let name =
+                |p: &Point| Cell::Text(p.doubts.beside(crate::plan::short(&p.plan)), ink::for_name(&p.plan));
             let (gain, cells) = match best(of().filter(|p| !p.pure())) {
                 Some(mixed) => {
                     let gain = mixed.rate / pure.rate - 1.0;
@@ -265,8 +269,8 @@ fn pure_against_mixed(results: &Results, points: &[Point]) -> (String, Figure) {
                     let cells = vec![
                         Cell::Against(pure.rate, mixed.rate, text, Ink::Hybrid),
                         Cell::Text(human::signed_percent(gain), Ink::Text),
-                        name(&pure.plan),
-                        name(&mixed.plan),
+                        name(pure),
+                        name(mixed),
                     ];
                     (gain, cells)
                 }
@@ -274,7 +278,7 @@ fn pure_against_mixed(results: &Results, points: &[Point]) -> (String, Figure) {
                 None => {
                     let said = Cell::Said(pure.rate, human::short(pure.rate), Ink::Other);
                     let none = Cell::Text("none promised more".to_owned(), Ink::Muted);
-                    (0.0, vec![said, Cell::Missing, name(&pure.plan), none])
+                    (0.0, vec![said, Cell::Missing, name(pure), none])
                 }
             };
             rows.push((gain, Row { name: spelled(&protocol).to_owned(), ink: Ink::Text, cells }));

@@ -15,6 +15,7 @@ use crate::chart::lines::{self, Axis, Lines, Series};
 use crate::chart::rows::{Cell, Column, Row, Rows};
 use crate::chart::scale::Kind;
 use crate::chart::{Body, Figure, Panel};
+use crate::doubt::{Doubts, doubts};
 use crate::frame::{Framed, distinct, floats, stack, tagged, words};
 use crate::human;
 use crate::ink;
@@ -54,6 +55,7 @@ struct Point {
     rate: f64,
     p50: Option<f64>,
     p99: Option<f64>,
+    doubts: Doubts,
 }
 
 impl Point {
@@ -91,7 +93,8 @@ fn folded(points: Vec<Point>) -> (Vec<Point>, usize) {
     let fold = |of: Vec<Point>| {
         let median = |value: fn(&Point) -> Option<f64>| median(of.iter().filter_map(value).collect());
         let rate = median(|p| Some(p.rate)).unwrap_or(0.0);
-        Point { rate, p50: median(|p| p.p50), p99: median(|p| p.p99), ..of[0].clone() }
+        let doubts = of.iter().fold(Doubts::default(), |all, p| all.or(p.doubts));
+        Point { rate, p50: median(|p| p.p50), p99: median(|p| p.p99), doubts, ..of[0].clone() }
     };
     (groups.into_iter().map(fold).collect(), seeds)
 }
@@ -179,8 +182,15 @@ fn points(rows: &DataFrame, axes: &[String], horizontal: Option<&str>) -> Framed
     };
     let [rate, p50, p99] =
         [floats(rows, "committed_per_s")?, floats(rows, "latency_p50_ns")?, floats(rows, "latency_p99_ns")?];
-    let point =
-        |i: usize| Point { x: x[i], parts: parts(i), rate: rate[i].unwrap_or(0.0), p50: p50[i], p99: p99[i] };
+    let doubts = doubts(rows);
+    let point = |i: usize| Point {
+        x: x[i],
+        parts: parts(i),
+        rate: rate[i].unwrap_or(0.0),
+        p50: p50[i],
+        p99: p99[i],
+        doubts: doubts[i],
+    };
     Ok((0..rows.height()).map(point).collect())
 }
 
@@ -197,9 +207,8 @@ fn curves(points: &[Point], axis: &str, provenance: Provenance) -> (Figure, Vec<
     let series = |at: &str, value: fn(&Point) -> Option<f64>| -> Vec<Series> {
         let one = |(curve, ink): (&String, &ink::Ink)| {
             let of_curve = points.iter().filter(|p| name(p) == *curve && place(p) == at);
-            let mut line: Vec<(f64, f64)> = of_curve.filter_map(|p| Some((p.x?, value(p)?))).collect();
-            line.sort_by(|a, b| a.0.total_cmp(&b.0));
-            Series { name: curve.clone(), ink: *ink, points: line }
+            let line = of_curve.filter_map(|p| Some((p.x?, value(p)?, p.doubts.signs())));
+            Series::of(curve.clone(), *ink, line.collect())
         };
         names.iter().zip(&inks).map(one).filter(|s| !s.points.is_empty()).take(CURVES).collect()
     };
@@ -274,7 +283,7 @@ fn table(points: &[Point], provenance: Provenance) -> Figure {
     let row = |p: &&Point| {
         let ink = ink::for_name(&p.name());
         let cells = vec![Cell::Bar(p.rate, human::rate(p.rate), ink), latency(p.p50, p.p99, ink)];
-        Row { name: p.name(), ink, cells }
+        Row { name: p.doubts.beside(p.name()), ink, cells }
     };
     let column = |title: &str, kind| Column { title: title.to_owned(), weight: 1.0, kind };
     let title = match order.len() > ROWS {

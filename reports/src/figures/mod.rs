@@ -18,7 +18,8 @@ pub mod wanted;
 use polars::prelude::DataFrame;
 
 use crate::chart::Figure;
-use crate::frame::Framed;
+use crate::doubt::Doubt;
+use crate::frame::{Framed, distinct};
 use crate::human;
 use crate::load::Results;
 use crate::load::record::Provenance;
@@ -147,28 +148,22 @@ pub fn draw(results: &[Results]) -> Framed<Vec<Drawn>> {
     Ok(drawn)
 }
 
-/// Sign of a point that was measured on a busy machine.
-pub const BUSY: &str = "†";
-
-/// The distinct origins of `results`, measured first; then, where points were measured on a busy machine, how many.
+/// The distinct origins of `results`, measured first; then, where points are doubtful, how many and why.
 pub fn provenance_of<'a>(results: impl IntoIterator<Item = &'a Results>) -> Vec<(Provenance, String)> {
-    let (mut lines, mut busy, mut points) = (Vec::new(), 0, 0);
-    for r in results {
-        let line = (r.record.provenance, r.provenance_line(r.record.provenance));
-        if !lines.contains(&line) {
-            lines.push(line);
-        }
-        if r.record.provenance == Provenance::Measured {
-            (busy, points) = (busy + r.busy_points(), points + r.points.height());
-        }
-    }
+    let results: Vec<&Results> = results.into_iter().collect();
+    let mut lines =
+        distinct(results.iter().map(|r| (r.record.provenance, r.provenance_line(r.record.provenance))));
     lines.sort_by_key(|line| line.0);
-    if busy > 0 {
-        let of = human::count(points as u64, "measured point");
-        let text = format!(
-            "{BUSY} {busy} of {of} were taken on a busy machine: the scheduler had a say in their rates and latencies"
-        );
-        lines.push((Provenance::Measured, text));
+    for doubt in Doubt::ALL {
+        for provenance in [Provenance::Measured, Provenance::Simulated] {
+            let of = || results.iter().filter(|r| r.record.provenance == provenance).map(|r| &r.points);
+            let doubtful: usize = of().map(|points| doubt.count(points)).sum();
+            if doubtful > 0 {
+                let points: usize = of().map(DataFrame::height).sum();
+                let all = human::count(points as u64, &format!("{} point", provenance.name()));
+                lines.push((provenance, format!("{} {}", doubt.sign(), doubt.told(doubtful, &all))));
+            }
+        }
     }
     lines
 }

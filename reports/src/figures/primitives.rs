@@ -6,6 +6,7 @@ use super::{Drawn, Section, names, provenance_of, slug, spelled};
 use crate::chart::lines::{Axis, Lines, Series};
 use crate::chart::scale::Kind;
 use crate::chart::{Body, Figure, Format, Panel, bars};
+use crate::doubt::{doubts, medians};
 use crate::frame::{Framed, distinct, floats, stack, tagged, words};
 use crate::human;
 use crate::ink;
@@ -108,12 +109,7 @@ pub fn by_payload(results: &Results, benches: &[&str]) -> Framed<DataFrame> {
             .lazy()
             .filter(col("bench").eq(lit(*bench)).and(col("payload_bytes").is_not_null()))
             .group_by_stable([col("bench"), col("verb"), col("payload_bytes")])
-            .agg([
-                col("rate_per_s").median(),
-                col("latency_p50_ns").median(),
-                col("latency_p99_ns").median(),
-                col("latency_p999_ns").median(),
-            ])
+            .agg(medians(&["rate_per_s", "latency_p50_ns", "latency_p99_ns", "latency_p999_ns"]))
             .sort(["payload_bytes"], SortMultipleOptions::default().with_maintain_order(true))
             .collect()?;
         if rows.height() > 0 {
@@ -187,7 +183,7 @@ pub fn sentence(clauses: &[String], otherwise: &str) -> String {
 /// One curve per verb, known verbs first.
 pub fn verb_series(rows: &DataFrame, x: &str, y: &str) -> Framed<Vec<Series>> {
     let verbs = words(rows, "verb")?;
-    let points: Vec<_> = floats(rows, x)?.into_iter().zip(floats(rows, y)?).collect();
+    let points: Vec<_> = floats(rows, x)?.into_iter().zip(floats(rows, y)?).zip(doubts(rows)).collect();
     let mut order: Vec<String> =
         VERBS.iter().map(|v| (*v).to_owned()).filter(|v| verbs.contains(v)).collect();
     order.extend(verbs.iter().cloned());
@@ -196,10 +192,10 @@ pub fn verb_series(rows: &DataFrame, x: &str, y: &str) -> Framed<Vec<Series>> {
     let mut series = Vec::new();
     for (verb, ink) in order.iter().zip(inks) {
         let of_verb = verbs.iter().zip(&points).filter(|(v, _)| *v == verb);
-        let mut points: Vec<(f64, f64)> = of_verb.filter_map(|(_, (x, y))| Some(((*x)?, (*y)?))).collect();
-        points.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let points: Vec<_> =
+            of_verb.filter_map(|(_, ((x, y), doubts))| Some(((*x)?, (*y)?, doubts.signs()))).collect();
         if !points.is_empty() {
-            series.push(Series { name: spelled(verb).to_owned(), ink, points });
+            series.push(Series::of(spelled(verb).to_owned(), ink, points));
         }
     }
     Ok(series)
@@ -219,11 +215,7 @@ fn ladder(results: &Results, name: &str) -> Framed<Option<Drawn>> {
             .lazy()
             .filter(col("bench").eq(lit(bench)))
             .group_by_stable([col("bench"), col("verb"), col("optimizations")])
-            .agg([
-                col("rate_per_s").median(),
-                col("latency_p50_ns").median(),
-                col("doorbells_per_op").median(),
-            ])
+            .agg(medians(&["rate_per_s", "latency_p50_ns", "doorbells_per_op"]))
             .collect()?;
         if rows.height() == 0 {
             continue;
@@ -265,14 +257,17 @@ fn ladder_series(rows: &DataFrame) -> Framed<(Vec<bars::Series>, Vec<String>)> {
     let categories = distinct(known.chain(steps.iter().cloned()).collect::<Vec<_>>());
     let mut order = distinct(verbs.clone());
     order.sort();
-    let value = |verb: &String, step: &String| {
-        let hit = (0..rates.len()).find(|i| verbs[*i] == *verb && steps[*i] == *step);
-        hit.and_then(|i| rates[i])
-    };
+    let doubts = doubts(rows);
+    let row =
+        |verb: &String, step: &String| (0..rates.len()).find(|i| verbs[*i] == *verb && steps[*i] == *step);
     let series = order.iter().map(|verb| bars::Series {
         name: verb.clone(),
         ink: ink::for_name(verb),
-        values: categories.iter().map(|step| value(verb, step)).collect(),
+        values: categories.iter().map(|step| row(verb, step).and_then(|i| rates[i])).collect(),
+        signs: categories
+            .iter()
+            .map(|step| row(verb, step).map_or(String::new(), |i| doubts[i].signs()))
+            .collect(),
     });
     Ok((series.collect(), categories))
 }

@@ -69,11 +69,15 @@ fn one(results: &Results, name: &str) -> Framed<Option<Drawn>> {
     let kinds = distinct(workloads.iter().cloned());
     let inks = ink::for_names(kinds.iter().map(String::as_str));
     let panel = |title: &str, x_title: &str, values: &[Option<f64>]| {
-        let mut series: Vec<Series> =
-            vec![Series { name: "all".to_owned(), ink: Ink::Text, points: of(values, &|_| true) }];
+        let mut series: Vec<Series> = vec![Series {
+            name: "all".to_owned(),
+            ink: Ink::Text,
+            points: of(values, &|_| true),
+            signs: Vec::new(),
+        }];
         for (kind, ink) in kinds.iter().zip(&inks) {
             let points = of(values, &|row| workloads[row] == *kind);
-            series.push(Series { name: kind.clone(), ink: *ink, points });
+            series.push(Series { name: kind.clone(), ink: *ink, points, signs: Vec::new() });
         }
         let axis = |title: &str| Axis { title: title.to_owned(), kind: Kind::Linear, format: human::percent };
         Panel {
@@ -94,7 +98,8 @@ fn one(results: &Results, name: &str) -> Framed<Option<Drawn>> {
         (false, Body::Lines(lines)) => {
             let (median, worst) = (at(&checked, 0.5), at(&checked, 1.0));
             let name = "all, the best of a shortlist that was run";
-            lines.series.push(Series { name: name.to_owned(), ink: Ink::Muted, points: checked });
+            let signs = Vec::new();
+            lines.series.push(Series { name: name.to_owned(), ink: Ink::Muted, points: checked, signs });
             let [median, worst] = [median, worst].map(human::percent);
             format!(
                 " The fastest of the dozen plans on the shortlist, each run once, loses {median} in half of them and {worst} in the worst."

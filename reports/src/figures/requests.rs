@@ -12,6 +12,7 @@ use crate::chart::lines::{Axis, Lines, Series};
 use crate::chart::rows::{Cell, Column, Row, Rows};
 use crate::chart::scale::Kind;
 use crate::chart::{Body, Figure, Panel};
+use crate::doubt::{Doubts, doubts};
 use crate::frame::{Framed, distinct, floats, stack, tagged, words};
 use crate::human;
 use crate::ink;
@@ -36,6 +37,7 @@ struct Point {
     at: Vec<(String, String)>,
     rate: f64,
     p50: Option<f64>,
+    doubts: Doubts,
 }
 
 impl Point {
@@ -95,10 +97,12 @@ fn points(rows: &DataFrame, axes: &[String]) -> Framed<Vec<Point>> {
     let values: Vec<Vec<String>> =
         axes.iter().map(|axis| words(rows, &format!("axis_{axis}"))).collect::<Framed<_>>()?;
     let [rate, p50] = [floats(rows, RATE)?, floats(rows, MEASURES[1])?];
+    let doubts = doubts(rows);
     let point = |i: usize| Point {
         at: axes.iter().zip(&values).map(|(axis, v)| (axis.clone(), v[i].clone())).collect(),
         rate: rate[i].unwrap_or(0.0),
         p50: p50[i],
+        doubts: doubts[i],
     };
     Ok((0..rows.height()).map(point).collect())
 }
@@ -142,10 +146,8 @@ fn curves(points: &[Point], axis: &str, said: &[Said], results: &Results) -> (Fi
     let series = |value: fn(&Point) -> Option<f64>| -> Vec<Series> {
         let one = |(name, ink): (&String, &ink::Ink)| {
             let of_curve = points.iter().filter(|p| p.name(Some(axis)) == *name);
-            let mut line: Vec<(f64, f64)> =
-                of_curve.filter_map(|p| Some((p.number(axis)?, value(p)?))).collect();
-            line.sort_by(|a, b| a.0.total_cmp(&b.0));
-            Series { name: name.clone(), ink: *ink, points: line }
+            let line = of_curve.filter_map(|p| Some((p.number(axis)?, value(p)?, p.doubts.signs())));
+            Series::of(name.clone(), *ink, line.collect())
         };
         names.iter().zip(&inks).map(one).filter(|s| !s.points.is_empty()).take(CURVES).collect()
     };
@@ -159,7 +161,7 @@ fn curves(points: &[Point], axis: &str, said: &[Said], results: &Results) -> (Fi
         };
         let (Some(x), name) = (point.number(axis), point.name(Some(axis))) else { continue };
         let ink = names.iter().zip(&inks).find(|(n, _)| **n == name).map_or(ink::Ink::Muted, |(_, ink)| *ink);
-        rates.push(Series { name: said.claim.clone(), ink, points: vec![(x, said.value)] });
+        rates.push(Series::of(said.claim.clone(), ink, vec![(x, said.value, String::new())]));
         clauses.push(format!(
             "{} prints {} where {} gives {}",
             said.claim,
@@ -198,7 +200,11 @@ fn table(points: &[Point], results: &Results) -> Figure {
         let name = p.name(None);
         let ink = ink::for_name(&name);
         let latency = p.p50.map_or(Cell::Missing, |ns| Cell::Bar(ns, human::nanos(ns), ink));
-        Row { name, ink, cells: vec![Cell::Bar(p.rate, human::rate(p.rate), ink), latency] }
+        Row {
+            name: p.doubts.beside(name),
+            ink,
+            cells: vec![Cell::Bar(p.rate, human::rate(p.rate), ink), latency],
+        }
     };
     let column = |title: &str| Column { title: title.to_owned(), weight: 1.0, kind: Kind::Linear };
     let body = Body::Rows(Rows {

@@ -7,6 +7,7 @@ use super::{Drawn, Section, names, provenance_of, slug};
 use crate::chart::rows::{Cell, Column, Row, Rows};
 use crate::chart::scale::Kind;
 use crate::chart::{Body, Figure, Panel};
+use crate::doubt::doubts;
 use crate::frame::{Framed, distinct, floats, stack, tagged, words};
 use crate::human;
 use crate::ink::{self, Ink};
@@ -144,6 +145,7 @@ fn variants(rows: &DataFrame, name: &str, clauses: &mut Vec<String>) -> Framed<R
         floats(rows, "round_trips_per_op")?,
         floats(rows, "doorbells_per_op")?,
     ];
+    let doubts = doubts(rows);
     let mut out = Vec::new();
     let mut order = distinct(phases.clone());
     order.sort();
@@ -171,7 +173,7 @@ fn variants(rows: &DataFrame, name: &str, clauses: &mut Vec<String>) -> Framed<R
             let ink = ink::for_name(&variant[i]);
             let count = |v: Option<f64>| v.map_or(Cell::Missing, |v| Cell::Text(human::number(v), Ink::Text));
             out.push(Row {
-                name: variant[i].clone(),
+                name: doubts[i].beside(variant[i].clone()),
                 ink,
                 cells: vec![
                     rate[i].map_or(Cell::Missing, |r| Cell::Bar(r, human::rate(r), ink)),

@@ -7,6 +7,7 @@ use super::{Drawn, Section, names, provenance_of, slug};
 use crate::chart::lines::{Axis, Lines, Series};
 use crate::chart::scale::Kind;
 use crate::chart::{Body, Figure, Panel};
+use crate::doubt::medians;
 use crate::frame::{Framed, stack, tagged};
 use crate::human;
 use crate::load::Results;
@@ -41,11 +42,7 @@ fn sweep(results: &Results, name: &str) -> Framed<Option<Drawn>> {
             .lazy()
             .filter(col("bench").eq(lit(bench)).and(col(column).is_not_null()))
             .group_by_stable([col("bench"), col("verb"), col(column).alias("value")])
-            .agg([
-                col("rate_per_s").median(),
-                col("latency_p50_ns").median(),
-                col("doorbells_per_op").median(),
-            ])
+            .agg(medians(&["rate_per_s", "latency_p50_ns", "doorbells_per_op"]))
             .sort(["value"], SortMultipleOptions::default().with_maintain_order(true))
             .collect()?;
         let series = if rows.height() == 0 { Vec::new() } else { verb_series(&rows, "value", "rate_per_s")? };

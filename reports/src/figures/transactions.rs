@@ -10,10 +10,11 @@ use std::collections::BTreeMap;
 use super::asked::{Asked, asked};
 use super::primitives::sentence;
 use super::studies::latency;
-use super::{BUSY, Drawn, Section, provenance_of, spelled, tuning};
+use super::{Drawn, Section, provenance_of, spelled, tuning};
 use crate::chart::rows::{Cell, Column, Row, Rows};
 use crate::chart::scale::Kind;
 use crate::chart::{Body, Figure, Panel};
+use crate::doubt::{self, Doubts};
 use crate::frame::{Framed, distinct, floats, stack, tagged, words};
 use crate::human;
 use crate::ink::{self, Ink};
@@ -118,8 +119,8 @@ pub struct PlanRow {
     pub variant: String,
     /// Runs behind it.
     pub runs: f64,
-    /// One of them was measured on a busy machine.
-    pub busy: bool,
+    /// What there is to doubt about one of them.
+    pub doubts: Doubts,
     ink: Option<Ink>,
     values: BTreeMap<&'static str, f64>,
 }
@@ -160,9 +161,8 @@ impl PlanRow {
     }
 
     fn label(&self) -> String {
-        let sign = if self.busy { format!(" {BUSY}") } else { String::new() };
         let repeats = if self.runs > 1.0 { format!("median of {:.0}", self.runs) } else { String::new() };
-        named(&self.plan, &[&self.variant, &repeats]) + &sign
+        self.doubts.beside(named(&self.plan, &[&self.variant, &repeats]))
     }
 }
 
@@ -179,7 +179,7 @@ pub fn named(plan: &str, told: &[&str]) -> String {
 pub fn cohorts(results: &[&Results]) -> Framed<Vec<Cohort>> {
     let mut columns = vec!["workload", "protocol", "plan", "nodes", "threads", "replicas"];
     columns.extend(VALUES);
-    columns.push("busy");
+    columns.extend(["busy", "converged"]);
     let asked = asked(results)?;
     let frames: Vec<LazyFrame> = results
         .iter()
@@ -196,8 +196,7 @@ pub fn cohorts(results: &[&Results]) -> Framed<Vec<Cohort>> {
     }
     let mut keys: Vec<Expr> = KEYS.iter().map(|k| col(*k)).collect();
     keys.extend([col("plan"), col("variant")]);
-    let mut medians: Vec<Expr> = VALUES.iter().map(|v| col(*v).median()).collect();
-    medians.push(col("busy").eq(lit("yes")).any(true).alias("busy"));
+    let mut medians = doubt::medians(&VALUES);
     medians.push(len().cast(DataType::UInt64).alias("runs"));
     let order = SortMultipleOptions::default()
         .with_order_descending(true)
@@ -222,7 +221,6 @@ pub fn cohorts(results: &[&Results]) -> Framed<Vec<Cohort>> {
 fn cohort(key: &[String], frame: DataFrame, results: &[&Results], asked: &[Asked]) -> Framed<Cohort> {
     let (plans, variants) = (words(&frame, "plan")?, words(&frame, "variant")?);
     let runs = floats(&frame, "runs")?;
-    let busy = words(&frame, "busy")?;
     let ran = |(run, asked): &(&&Results, &Asked), plan: &String, variant: &String| {
         run.record.fabric == key[0]
             && asked.variant == *variant
@@ -233,9 +231,9 @@ fn cohort(key: &[String], frame: DataFrame, results: &[&Results], asked: &[Asked
         .into_iter()
         .zip(variants)
         .zip(runs)
-        .zip(busy)
-        .map(|(((plan, variant), runs), busy)| PlanRow {
-            busy: busy == "true",
+        .zip(doubt::doubts(&frame))
+        .map(|(((plan, variant), runs), doubts)| PlanRow {
+            doubts,
             ink: runs_of().filter(|run| ran(run, &plan, &variant)).find_map(|(run, _)| run.record.ink()),
             plan: or(&plan, "unnamed plan"),
             variant,

@@ -10,6 +10,7 @@ use crate::chart::rows::{Cell, Column, Row, Rows};
 use crate::chart::scale::Kind;
 use crate::chart::scatter::{Mark, Scatter};
 use crate::chart::{Body, Figure, Format, Panel};
+use crate::doubt::{Doubts, doubts};
 use crate::frame::{Framed, floats, stack, tagged, words};
 use crate::human;
 use crate::ink::{self, Ink};
@@ -54,6 +55,8 @@ pub struct Candidate {
     pub got: Option<Got>,
     /// Mean latency when run.
     pub got_mean: Option<f64>,
+    /// What there is to doubt about its run.
+    pub doubts: Doubts,
 }
 
 impl Candidate {
@@ -107,6 +110,7 @@ pub fn candidates(results: &Results) -> Framed<Vec<Candidate>> {
         let runs: Vec<f64> = turns.iter().filter_map(|&i| numbers[3][i]).collect();
         (!runs.is_empty()).then(|| runs.iter().sum::<f64>() / runs.len() as f64)
     };
+    let doubts = doubts(&rows);
     let candidate = |i: usize| Candidate {
         plan: columns.0[i].clone(),
         description: descriptions[i].clone(),
@@ -117,6 +121,7 @@ pub fn candidates(results: &Results) -> Framed<Vec<Candidate>> {
         predicted_mean: numbers[1][i],
         got: got(&turns(i)),
         got_mean: got_mean(&turns(i)),
+        doubts: turns(i).iter().fold(Doubts::default(), |all, &turn| all.or(doubts[turn])),
     };
     let first = (0..rows.height()).filter(|&i| turns(i).first() == Some(&i));
     let mut all: Vec<Candidate> = first.map(candidate).collect();
@@ -216,6 +221,7 @@ fn ranking(results: &Results, name: &str, candidates: &[Candidate], frame: DataF
             _ => c.name(),
         };
         let name = if c.plan == CHOICE { format!("chosen: {name}") } else { name };
+        let name = c.doubts.beside(name);
         let mut cells: Vec<Cell> = phases.iter().map(square).collect();
         cells.extend([
             rate,
@@ -311,7 +317,7 @@ fn foretold(
                 (None, _) => format!("no. {}", rank + 1),
             };
             let (x, y) = (said(c)?, got(c)?);
-            (x > 0.0 && y > 0.0).then_some(Mark { ink: c.ink(), name, x, y })
+            (x > 0.0 && y > 0.0).then(|| Mark { ink: c.ink(), name: c.doubts.beside(name), x, y })
         };
         candidates.iter().enumerate().filter_map(mark).collect()
     };
@@ -403,6 +409,7 @@ mod tests {
             predicted_mean: None,
             got: Some(Got::once(got, got_ci)),
             got_mean: None,
+            doubts: Doubts::default(),
         };
         let told = |chosen, ci| {
             let all = [candidate("tuned", chosen, ci), candidate("farm", 100.0, Some(0.004))];

@@ -13,6 +13,7 @@ use crate::chart::bars::{self, Bars};
 use crate::chart::lines::{Axis, Lines, Series};
 use crate::chart::scale::Kind;
 use crate::chart::{Body, Figure, Format, Panel};
+use crate::doubt::{Doubts, doubts};
 use crate::frame::{Framed, distinct, floats, words};
 use crate::human;
 use crate::ink::{self, Ink};
@@ -25,6 +26,8 @@ struct Point {
     x: String,
     name: String,
     y: f64,
+    /// Of any of its rows.
+    doubts: Doubts,
     /// Its rows in the table, one for each seed.
     rows: Vec<usize>,
 }
@@ -150,7 +153,11 @@ fn points(
             None => found.push((x, name, vec![y], vec![row])),
         }
     }
-    let point = |(x, name, values, rows)| Some(Point { x, name, y: median(values)?, rows });
+    let doubts = doubts(rows);
+    let point = |(x, name, values, rows): (String, String, Vec<f64>, Vec<usize>)| {
+        let doubts = rows.iter().fold(Doubts::default(), |all, row| all.or(doubts[*row]));
+        Some(Point { x, name, y: median(values)?, doubts, rows })
+    };
     Ok(found.into_iter().filter_map(point).collect())
 }
 
@@ -179,23 +186,23 @@ fn body(points: &[Point], figure: &Wanted, said: &[Said], clauses: &mut Vec<Stri
         points.iter().map(|p| p.x.parse().ok().filter(|x: &f64| x.is_finite())).collect();
     let Some(numbers) = numbers else {
         let categories = distinct(points.iter().map(|p| p.x.clone()));
-        let value = |name: &str, x: &String| points.iter().find(|p| p.name == name && p.x == *x).map(|p| p.y);
+        let point = |name: &str, x: &String| points.iter().find(|p| p.name == name && p.x == *x);
         let series = shown().map(|(name, ink)| bars::Series {
             name: name.clone(),
             ink: *ink,
-            values: categories.iter().map(|x| value(name, x)).collect(),
+            values: categories.iter().map(|x| point(name, x).map(|p| p.y)).collect(),
+            signs: categories
+                .iter()
+                .map(|x| point(name, x).map_or(String::new(), |p| p.doubts.signs()))
+                .collect(),
         });
         let series = series.collect();
         return Body::Bars(Bars { y_title: spoken(&figure.y), format, categories, series });
     };
     let series = shown().map(|(name, ink)| {
-        let mut line: Vec<(f64, f64)> = points
-            .iter()
-            .filter(|p| p.name == *name)
-            .filter_map(|p| Some((p.x.parse().ok()?, p.y)))
-            .collect();
-        line.sort_by(|a, b| a.0.total_cmp(&b.0));
-        Series { name: name.clone(), ink: *ink, points: line }
+        let line = points.iter().filter(|p| p.name == *name);
+        let line = line.filter_map(|p| Some((p.x.parse().ok()?, p.y, p.doubts.signs())));
+        Series::of(name.clone(), *ink, line.collect())
     });
     let mut series: Vec<Series> = series.collect();
     for (said, point) in printed {
@@ -205,7 +212,7 @@ fn body(points: &[Point], figure: &Wanted, said: &[Said], clauses: &mut Vec<Stri
             .find(|(name, _)| **name == point.name)
             .map_or(Ink::Muted, |(_, ink)| *ink);
         let x = point.x.parse().unwrap_or(0.0);
-        series.push(Series { name: said.claim.clone(), ink, points: vec![(x, said.value)] });
+        series.push(Series::of(said.claim.clone(), ink, vec![(x, said.value, String::new())]));
     }
     Body::Lines(Lines {
         x: Axis { title: figure.x.clone(), kind: numeric_kind(&numbers), format: human::short },

@@ -59,12 +59,6 @@ impl Results {
             [first, .., last] => format!("{} seeds, {first} to {last}", seeds.len()),
         }
     }
-
-    /// Points that were measured while the scheduler took CPUs away from worker threads; none where time is virtual.
-    pub fn busy_points(&self) -> usize {
-        let busy = crate::frame::words(&self.points, "busy").unwrap_or_default();
-        busy.iter().filter(|word| *word == "yes").count()
-    }
 }
 
 /// A kind by its name; nothing for one that this version does not know.

@@ -8,7 +8,6 @@ use crate::schedule;
 use crate::spec::{RunSpec, Span};
 use crate::sweep::usual_jobs;
 use crate::transact::{self, Keep};
-use crate::window;
 use phases::plan::PlanFile;
 use primitives::measure::{Got, Kind, PointResult, ResultDir, Row, TableName, Verified, write_atomic};
 use primitives::units::Nanos;
@@ -145,8 +144,7 @@ pub fn keep(
                 row.set("got_per_s", run.result.committed_per_s());
                 row.set("got_ci_relative", run.result.steadiness.and_then(|found| found.relative()));
                 row.set("got_mean_ns", run.result.stats.latency.mean_ns());
-                row.set("converged", run.result.too_short.map(|_| window::TOO_SHORT));
-                row = run.disturbance.told(row);
+                row = run.disturbance.told(row.with_too_short(run.result.too_short));
             }
             Ok(PointResult::of(row))
         },
