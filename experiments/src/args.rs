@@ -277,7 +277,7 @@ pub struct TuneArgs {
     /// Concurrency control protocol; several, joined by commas, or `all` choose the best of them.
     #[arg(long, value_name = "NAME,…|all", default_value = "occ", value_delimiter = ',', value_parser = item(values::tuned_protocol, listed::modelled))]
     pub protocol: Vec<String>,
-    /// Run a dozen candidates and the presets too, where time is real five times each in turns, and print the regret.
+    /// Run a dozen candidates and the presets too, and print the regret; where time is real, five times each in turns, for a fifth of the duration.
     #[arg(long)]
     pub verify: bool,
     /// Price plans with this profile, a shipped name or a file; usually the simulated one, or what characterizing the fabric

@@ -191,7 +191,16 @@ pub fn plan(spec: &RunSpec, fabric: &Fabric) -> Result<Option<NamedPlan>, CliErr
                     Wanted::Plan.told(path, CliError::usage(message).caused_by(source))
                 }
             })?;
-            let named = NamedPlan::new(file.name, file.plan, file.prediction);
+            // An edited copy of a preset still bears its name.
+            let other = |preset: Preset| {
+                let preset = protocol(spec).map(|protocol| preset.plan().restricted_to(protocol.needs()));
+                preset.is_ok_and(|plan| Plan { coroutines, ..plan } != Plan { coroutines, ..file.plan })
+            };
+            let name = match Preset::named(&file.name).filter(|&preset| other(preset)) {
+                Some(_) => format!("{} ({})", file.name, path.display()),
+                None => file.name,
+            };
+            let named = NamedPlan::new(name, file.plan, file.prediction);
             NamedPlan { file: Some(path.clone()), ..named }
         }
         PlanChoice::Inline(inline) => {
@@ -380,6 +389,7 @@ impl Run {
             .with("workload", r.workload)
             .with("protocol", r.protocol)
             .with("plan", self.plan.as_str())
+            .with("steps", r.plan.to_string())
             .with("nodes", r.shape.nodes)
             .with("threads", r.shape.workers)
             .with("coroutines", r.plan.coroutines)
@@ -483,6 +493,7 @@ impl Run {
             "messages_per_machine_per_s": r.messages_per_machine_per_s(),
             "predicted_per_s": self.prediction.as_ref().map(|p| p.committed_per_s),
             "predicted_mean_ns": self.prediction.as_ref().map(|p| p.latency_mean_ns),
+            "prediction_doubt": self.prediction.as_ref().and_then(|p| p.doubt.as_deref()),
             "isolation": self.verdict,
             "checks": checks,
             "preemptions_per_cpu_s": self.disturbance.preemptions_per_cpu_s,

@@ -75,13 +75,16 @@ fn answer(cohort: &Cohort) -> Option<Answer> {
         subject += &format!(", {}", setting.asked);
     }
     let mut clauses = Vec::new();
+    // On a machine two runs of one plan differ; a tuning that ran them in turns knows better how plans compare.
+    let once = setting.provenance == Provenance::Measured && cohort.plans.iter().all(|plan| plan.runs <= 1.0);
+    let once = if once { "in one run of each " } else { "" };
     for rival in rivals() {
         if ["one-sided", "two-sided"].contains(&rival.plan.as_str()) || rival.rate() > best.rate() {
-            clauses.push(over(best, rival));
+            clauses.push(format!("{once}{}", over(best, rival)));
         }
     }
     if clauses.is_empty() {
-        clauses.extend(rivals().next().map(|rival| over(best, rival)));
+        clauses.extend(rivals().next().map(|rival| format!("{once}{}", over(best, rival))));
     }
     if let Some(p50) = best.value("latency_p50_ns") {
         let tail = best.value("latency_p99_ns").map(|p99| format!(", 99th percentile {}", human::nanos(p99)));

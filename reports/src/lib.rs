@@ -64,7 +64,7 @@ pub struct Report {
 
 /// Reads result directories (or directories of them) and writes a page with `figures/` beside it: `out` itself where it
 /// names an `.html` file, else `report.html` in the directory `out`, which is made if need be. Figures of the page that was there
-/// before go if the new one does not have them ([`older`]).
+/// before stay, and are told if the new one does not have them ([`older`]).
 ///
 /// One unreadable directory among several, or a damaged file beside good points, becomes a note on the page and an entry in
 /// [`Report::problems`]; if no directory can be read there is no page.
@@ -131,8 +131,9 @@ pub fn render(dirs: &[PathBuf], out: &Path, options: &Options) -> Result<Report,
     };
     let before = older::figures(&page_path);
     write(&page_path, page.render()?.as_bytes())?;
-    older::remove(before, beside).map_err(|(path, source)| ReportError::Unwritable { path, source })?;
-    Ok(Report { page: page_path, figures: ids, answers: told, notes: notes(&results), problems })
+    let mut notes = notes(&results);
+    notes.extend(older::left(before, &ids, &folder));
+    Ok(Report { page: page_path, figures: ids, answers: told, notes, problems })
 }
 
 fn load_all(dirs: &[PathBuf]) -> (Vec<Results>, Vec<LoadError>) {

@@ -1,5 +1,5 @@
 //! What an older page left beside the new one. A page says by its links which figures were drawn with it; those that the new page does
-//! not have are removed. Nothing else in the folder is touched, nor what another page there links to.
+//! not have are named, so that nobody takes them for its own.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -9,9 +9,6 @@ pub const MARK: &str = "<meta name=\"generator\" content=\"doorbell\">";
 
 /// How a page begins the link to a figure's data. Text from files is escaped, so it cannot say this.
 const LINK: &str = "<a href=\"figures/";
-
-/// Extensions of a figure's files.
-const EXTENSIONS: [&str; 3] = ["svg", "png", "csv"];
 
 /// The figures that a page of ours links to; none of any other file.
 pub fn figures(page: &Path) -> BTreeSet<String> {
@@ -25,27 +22,16 @@ pub fn figures(page: &Path) -> BTreeSet<String> {
     text.split(LINK).skip(1).filter_map(id).filter(ours).collect()
 }
 
-/// Removes the files of those `older` figures that are on no page in `beside`.
-///
-/// # Errors
-/// With the file that cannot be removed.
-pub fn remove(older: BTreeSet<String>, beside: &Path) -> Result<(), (std::path::PathBuf, std::io::Error)> {
-    if older.is_empty() {
-        return Ok(());
-    }
-    let here = std::fs::read_dir(beside).into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path()));
-    let shown: BTreeSet<String> = here
-        .filter(|path| path.extension().is_some_and(|is| is == "html") && path.is_file())
-        .flat_map(|page| figures(&page))
-        .collect();
-    for id in older.difference(&shown) {
-        for extension in EXTENSIONS {
-            let file = beside.join("figures").join(format!("{id}.{extension}"));
-            match std::fs::remove_file(&file) {
-                Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err((file, error)),
-                _ => {}
-            }
-        }
-    }
-    Ok(())
+/// What to say of figures of an `older` page that the new one, of `figures`, does not have. They stay: somebody may use them.
+pub fn left(older: BTreeSet<String>, figures: &[String], folder: &Path) -> Option<String> {
+    let there = |id: &&String| folder.join(format!("{id}.csv")).exists();
+    let left: Vec<&str> =
+        older.iter().filter(|id| !figures.contains(id)).filter(there).map(String::as_str).collect();
+    (!left.is_empty()).then(|| {
+        format!(
+            "{} still has figures of the page that was there before, which this one does not have: {}",
+            folder.display(),
+            left.join(", ")
+        )
+    })
 }

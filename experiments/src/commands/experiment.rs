@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use phases::plan::Plan;
 use primitives::measure::{
     PointResult, ProfileRef, ResultDir, Row, RunRecord, Shard, TableName, known_columns,
 };
@@ -255,7 +254,7 @@ fn shown(experiment: &Experiment, rows: &[Row]) -> String {
         plan.is_none() || plan == row.get("axis_plan")
     };
     let plan = Some(("plan".to_owned(), "plan".to_owned())).filter(|_| !rows.iter().all(told));
-    let steps = if plan.is_some() { steps(experiment) } else { String::new() };
+    let steps = if plan.is_some() { steps(rows) } else { String::new() };
     let columns: Vec<(String, String)> = axes
         .chain(plan)
         .chain(FIRST.map(|(column, head)| (head.to_owned(), column.to_owned())))
@@ -273,24 +272,24 @@ fn shown(experiment: &Experiment, rows: &[Row]) -> String {
 /// Plans whose steps are told below a table.
 const PLANS: usize = 6;
 
-/// What the plans of an experiment do, a line each; nothing where they are many. A tuned one says it by its name.
-fn steps(experiment: &Experiment) -> String {
-    let mut under: BTreeMap<(String, String), BTreeSet<&str>> = BTreeMap::new();
-    for point in &experiment.points {
-        let plan = Fabric::open(&point.spec.fabric, point.spec.seed)
-            .and_then(|fabric| transact::plan(&point.spec, &fabric));
-        if let Ok(Some(named)) = plan {
+/// What the plans of these points did, a line each; nothing where they are many, then the file says it.
+fn steps(rows: &[Row]) -> String {
+    let mut under: BTreeMap<(&str, &str), BTreeSet<&str>> = BTreeMap::new();
+    for row in rows {
+        if let (Some(plan), Some(steps), Some(protocol)) =
+            (row.get("plan"), row.get("steps"), row.get("protocol"))
+        {
             // With how many coroutines is for the file and its axes to say.
-            let plan = Plan { coroutines: Plan::DEFAULT_COROUTINES, ..named.plan };
-            under.entry((named.name, plan.to_string())).or_default().insert(&point.spec.protocol);
+            let steps = steps.split(", coroutines: ").next().unwrap_or(steps).trim_end_matches('}');
+            under.entry((plan, steps)).or_default().insert(protocol);
         }
     }
     if under.len() > PLANS {
         return String::new();
     }
-    let line = |((name, steps), protocols): ((String, String), BTreeSet<&str>)| {
+    let line = |((name, steps), protocols): ((&str, &str), BTreeSet<&str>)| {
         let protocols = Vec::from_iter(protocols).join(", ");
-        format!("plan {name} under {protocols}: {steps}\n")
+        format!("plan {name} under {protocols}: {steps}}}\n")
     };
     under.into_iter().map(line).collect()
 }

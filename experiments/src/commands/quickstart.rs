@@ -184,6 +184,9 @@ impl Quickstart<'_> {
         for rival in tuned.rivals.iter().filter(|rival| RIVALS.contains(&rival.name.as_str())) {
             self.run(spec, &fabric, &rival.plan())?;
         }
+        if let Some(doubt) = &profile.doubt {
+            self.judged.push(format!("{choice}: forecasts are by a profile {doubt}"));
+        }
         if let Some(verified) = verified {
             let regret = verified.told(percent);
             let judged = format!("{choice}: regret of the chosen plan among {among}, when run: {regret}");

@@ -12,11 +12,16 @@ use crate::spec::RunSpec;
 use crate::transact::{self, Keep, NamedPlan, Run};
 use crate::window;
 use engine::cluster::{RunResult, SAMPLE_EVERY};
+use engine::protocol::{AnyProtocol, Protocol};
 use phases::plan::Phase;
 use phases::rule::Abort;
 use primitives::measure::{Kind, ResultDir, Row, RunRecord, Steadiness, TableName};
 use primitives::units::Nanos;
 use std::path::Path;
+
+/// What is said of phases where a lock brings its record along.
+const LOCKS_AT_TOUCH: &str =
+    "lock: its time includes reading what it locks; the requests of that are counted under fetch\n";
 
 /// What to do where a workload's inserts used up the room that its layout gave them.
 const TABLE_FULL: &str = "a table was full: inserts found no room, and rates are of what could still run; run for less time, or \
@@ -68,16 +73,17 @@ pub fn run(args: &RunArgs, context: &Context) -> Result<(), CliError> {
         Some(_) => transact::check_share(&spec, &fabric, &plan)?,
     }
     plan.notes.iter().for_each(|note| context.talk.say(note));
+    let mut cut_short = false;
     let dir = match &args.output.out {
         Some(out) => match directory(out, &spec, &plan, &fabric, context)? {
             dir if !dir.missing().is_empty() => Some(dir),
             dir if dir.record().interrupted => {
-                context
-                    .talk
-                    .say(format!("{} holds this run, cut short: it is measured again", out.display()));
-                drop(dir);
-                clear(out)?;
-                Some(directory(out, &spec, &plan, &fabric, context)?)
+                context.talk.say(format!(
+                    "{} holds this run, cut short: it is measured again, and replaced when that is there",
+                    out.display()
+                ));
+                cut_short = true;
+                Some(dir)
             }
             dir => return show_kept(args, &dir, context),
         },
@@ -119,6 +125,17 @@ pub fn run(args: &RunArgs, context: &Context) -> Result<(), CliError> {
     };
     let nothing = run.result.interrupted && run.result.elapsed == Nanos(0);
     let mut dir = dir;
+    if cut_short {
+        // What was measured then stays until there is more.
+        dir = match (&args.output.out, run.result.interrupted) {
+            (Some(out), false) => {
+                drop(dir);
+                clear(out)?;
+                Some(directory(out, &spec, &plan, &fabric, context)?)
+            }
+            _ => None,
+        };
+    }
     window::tell(run.result.too_short.as_ref(), dir.as_mut(), context.talk);
     let kept = dir.map_or(Ok(()), |mut dir| {
         if !nothing {
@@ -331,6 +348,9 @@ pub fn shown(run: &Run) -> String {
     }
     text.push('\n');
     text.push_str(&table(&["phase", "p50", "p99", "verbs", "round trips", "doorbells"], rows));
+    if AnyProtocol::named(r.protocol).is_some_and(|protocol| protocol.needs().locks_at_touch()) {
+        text.push_str(LOCKS_AT_TOUCH);
+    }
     text.push_str(&sampling(r));
     for (what, share, of, counts) in [
         ("aborts", r.aborted_share(), "all attempts", &r.stats.aborts),
@@ -353,7 +373,11 @@ pub fn shown(run: &Run) -> String {
     }
     if let Some(p) = &run.prediction {
         let mean = Nanos(p.latency_mean_ns as u64);
-        text.push_str(&format!("predicted: {} at {mean} mean latency\n", human_rate(p.committed_per_s)));
+        let doubt = p.doubt.as_ref().map_or(String::new(), |doubt| format!(", by a profile {doubt}"));
+        text.push_str(&format!(
+            "predicted: {} at {mean} mean latency{doubt}\n",
+            human_rate(p.committed_per_s)
+        ));
     }
     for check in &r.checks {
         text.push_str(&format!(

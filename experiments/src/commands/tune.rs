@@ -228,9 +228,8 @@ fn shown(tuned: &Tuned, verified: Option<&Verified>, out: &Path) -> String {
         Nanos(best.forecast.latency_mean_ns as u64),
         best.forecast.bottleneck
     ));
-    if let Some(doubt) = &tuned.profile.doubt {
-        text.push_str(&format!("forecasts are by a profile ({}) {doubt}\n", tuned.profile.name));
-    }
+    let doubt = tuned.profile.doubt.as_ref().map_or(String::new(), |doubt| format!(", {doubt}"));
+    text.push_str(&format!("forecasts are by profile {}{doubt}\n", tuned.profile.name));
     text.push_str(&format!(
         "chosen from {} forecasts, each of a plan with a count of coroutines; of nearly equal ones the plainest\n\n",
         tuned.tuning.evaluated

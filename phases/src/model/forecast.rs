@@ -233,6 +233,7 @@ impl<'a> Model<'a> {
             committed_per_s: forecast.committed_per_s,
             latency_mean_ns: forecast.latency_mean_ns,
             bottleneck: forecast.bottleneck.to_string(),
+            doubt: self.profile.doubt.clone(),
         }
     }
 

@@ -51,6 +51,9 @@ pub struct Prediction {
     pub latency_mean_ns: f64,
     /// The resource that limits the rate.
     pub bottleneck: String,
+    /// What speaks against the profile that it is by.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub doubt: Option<String>,
 }
 
 /// Refuses what tables and figures could not show.

@@ -192,6 +192,7 @@ const RUN: Columns = &[
     ("batches", Count),
     ("rate_ci_relative", Amount),
     ("converged", Words),
+    ("steps", Words),
 ];
 
 const TUNE: Columns = &[

@@ -31,13 +31,15 @@ impl Got {
         Got { per_s, ci_relative, runs: 1 }
     }
 
-    /// Of several runs together: on a real machine they differ by more than batches within one of them do. Nothing of none.
+    /// Of several runs together: on a real machine they differ by more than batches within one of them do. If too little was counted in
+    /// one of them to know its rate, theirs is not known either. Nothing of none.
     pub fn mean(runs: &[Got]) -> Option<Got> {
         if let [one] = runs {
             return Some(*one);
         }
         let rates: Vec<f64> = runs.iter().map(|run| run.per_s).collect();
-        let (per_s, ci_relative) = mean_of(&rates)?;
+        let (per_s, ci) = mean_of(&rates)?;
+        let ci_relative = ci.filter(|_| runs.iter().all(|run| run.ci_relative.is_some()));
         Some(Got { per_s, ci_relative, runs: runs.len() as u32 })
     }
 
@@ -166,6 +168,9 @@ mod tests {
         let mean = Got::mean(&runs(&[90.0, 110.0, 100.0, 80.0, 120.0])).unwrap();
         // Standard error 7.07 and four degrees of freedom.
         assert!((mean.per_s - 100.0).abs() < 1e-9 && (mean.ci_relative.unwrap() - 0.196).abs() < 1e-3);
+        let mut short = runs(&[90.0, 110.0]);
+        short[1].ci_relative = None;
+        assert_eq!(Got::mean(&short).unwrap().ci_relative, None);
         assert_eq!(Got::mean(&runs(&[90.0])), Some(Got::once(90.0, Some(0.001))));
         assert_eq!(Got::mean(&[]), None);
         let verified = Verified::new(mean, [("farm".to_owned(), Got { per_s: 98.0, ..mean })]);

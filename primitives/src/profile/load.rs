@@ -72,7 +72,8 @@ fn identity(path: &Path) -> String {
 
 /// Parses and validates a text whose origin is the last link of `chain`.
 pub(super) fn parse(text: &str, origin: &str, chain: Chain) -> Result<Profile, ProfileError> {
-    let profile = read_from(text, origin, chain)?;
+    let mut profile = read_from(text, origin, chain)?;
+    profile.doubt = profile.doubt.filter(|doubt| !doubt.trim().is_empty());
     profile.validate_as(origin, Some(text))?;
     Ok(profile)
 }

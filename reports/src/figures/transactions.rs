@@ -411,11 +411,20 @@ fn predicted(results: &[&Results], cohorts: &[Cohort]) -> Framed<Option<Drawn>> 
         id: "predicted".to_owned(),
         section: Section::Transactions,
         title: "Predicted against got".to_owned(),
-        caption: sentence(&clauses, ""),
+        caption: doubted(results, sentence(&clauses, "")),
         provenance: provenance_of(results.iter().copied()),
         frame: frames(cohorts)?,
         figure: table(cohorts, &columns, cells),
     }))
+}
+
+/// A sentence about forecasts, with what speaks against the profiles that they are by.
+fn doubted(results: &[&Results], sentence: String) -> String {
+    let doubts = distinct(results.iter().map(|run| match tuning::doubt(run) {
+        told if told.is_empty() => told,
+        told => format!("{told} ({})", run.record.fabric),
+    }));
+    format!("{}{}", sentence.trim_end_matches('.'), doubts.concat()) + "."
 }
 
 fn frames(cohorts: &[Cohort]) -> Framed<DataFrame> {

@@ -159,10 +159,25 @@ pub fn told(verified: &Verified, candidates: &[Candidate]) -> String {
     )
 }
 
-/// What speaks against the profile that the forecasts are by, to be put behind a sentence about them.
+/// Whose forecasts they are where the numbers beside them are of something else, and what speaks against that profile; to be put behind
+/// a sentence about them.
 pub fn doubt(results: &Results) -> String {
-    let doubt = results.record.profile.as_ref().and_then(|profile| profile.doubt.as_deref());
-    doubt.map_or(String::new(), |doubt| format!(". Forecasts are by a profile {doubt}"))
+    let record = &results.record;
+    let ran = record.profile.as_ref();
+    let priced = &record.summary["priced_by"];
+    let other = priced["hash"].as_str().filter(|hash| ran.is_none_or(|ran| ran.hash != *hash));
+    let name = other.map(|hash| {
+        let hash: String = hash.chars().take(10).collect();
+        format!("profile {} ({hash})", priced["name"].as_str().unwrap_or("unnamed"))
+    });
+    let doubt = priced["doubt"].as_str().or(record.summary["prediction_doubt"].as_str());
+    let doubt = doubt.or(ran.and_then(|profile| profile.doubt.as_deref()));
+    match (name, doubt) {
+        (None, None) => String::new(),
+        (Some(name), None) => format!(". Forecasts are by {name}"),
+        (Some(name), Some(doubt)) => format!(". Forecasts are by {name}, {doubt}"),
+        (None, Some(doubt)) => format!(". Forecasts are by a profile {doubt}"),
+    }
 }
 
 /// Two figures per tuning: the ranking and, where rivals were run, prediction against outcome.
@@ -387,6 +402,7 @@ mod tests {
         for (point, (plan, round, got)) in turns.into_iter().enumerate() {
             let row = Row::new().with("plan", plan).with("steps", plan).with("predicted_per_s", 100.0);
             let row = row.with("round", round as u64).with("got_per_s", got).with("got_mean_ns", got);
+            let row = row.with("got_ci_relative", 0.01);
             dir.keep(point as u64, &PointResult::of(row)).expect("keeps");
         }
         dir.finish(false, serde_json::Value::Null).expect("finishes");

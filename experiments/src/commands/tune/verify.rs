@@ -63,6 +63,8 @@ pub fn keep(
     context: &Context,
 ) -> Result<Option<Verified>, CliError> {
     let rivals = &tuned.rivals;
+    let mut notes: Vec<String> = tuned.choices.iter().map(ToString::to_string).collect();
+    notes.extend(tuned.profile.doubt.iter().map(|doubt| format!("Forecasts are by a profile {doubt}.")));
     let mut asked = serde_json::to_value(spec).map_err(|e| CliError::check("no JSON").caused_by(&e))?;
     asked["plan"] = json!(null);
     asked["verify"] = verify.asked();
@@ -70,6 +72,9 @@ pub fn keep(
     let rounds = if racing.is_empty() || spec.fabric.virtual_time() { 1 } else { ROUNDS };
     if rounds > 1 {
         asked["rounds"] = json!(rounds);
+        notes.push(format!(
+            "Each plan that ran did so {rounds} times, in turns, for a share of the duration each."
+        ));
     }
     // The first round has a row for each plan, run or not.
     let first = (0..rivals.len()).map(|rival| (1, rival));
@@ -89,10 +94,12 @@ pub fn keep(
     record.title = format!("Plans for {} under {} on {}", spec.workload, spec.protocol, spec.fabric);
     record.question = Some("Which primitive should carry each phase?".to_owned());
     record.command.clone_from(&context.command);
-    record.notes = tuned.choices.iter().map(ToString::to_string).collect();
-    record
-        .notes
-        .extend(tuned.profile.doubt.iter().map(|doubt| format!("Forecasts are by a profile {doubt}.")));
+    if record.profile.as_ref().is_some_and(|ran| ran.hash != tuned.profile.hash) || rounds > 1 {
+        record
+            .notes
+            .push(format!("Forecasts are by profile {} ({}).", tuned.profile.name, tuned.profile.hash));
+    }
+    record.notes.extend(notes);
     let mut dir = ResultDir::create(out, record, &[])?;
     let text =
         tuned.file.to_yaml().map_err(|e| CliError::check("the plan cannot be written").caused_by(&e))?;
@@ -129,7 +136,7 @@ pub fn keep(
             if verify.runs(rival) {
                 row.set("round", (rounds > 1).then_some(round));
                 let run = schedule::until_something_ended(
-                    Nanos(spec.duration.ns() / u64::from(rounds)),
+                    Nanos((spec.duration.ns() / u64::from(rounds)).max(1)),
                     spec.fabric.virtual_time(),
                     &context.interrupt,
                     |window| {
@@ -151,6 +158,7 @@ pub fn keep(
         |dir| {
             let mut summary = judged(regret_of(dir).as_ref());
             summary["evaluated"] = json!(tuned.tuning.evaluated);
+            summary["priced_by"] = json!(tuned.profile);
             summary
         },
     )?;

@@ -339,6 +339,7 @@ fn plans_survive_the_way_through_yaml_and_through_their_short_form() {
             committed_per_s: 1.25e7,
             latency_mean_ns: 12_345.5,
             bottleneck: "CPU cores".into(),
+            doubt: Some("made up".to_owned()),
         });
         let text = file.to_yaml().unwrap();
         assert_eq!(PlanFile::parse(&text, "written").unwrap(), file, "{text}");
