@@ -618,6 +618,12 @@ fn a_run_that_was_cut_short_is_run_again_by_the_same_command() {
     let out_arg = ["--out", out.to_str().unwrap()];
     let args = [&["run", "--duration", "6s"][..], &small, &out_arg].concat();
     cut_short(&args, 3_000);
+    // What was measured stays until there is more.
+    let kept = || std::fs::read_to_string(out.join("points.csv")).unwrap();
+    let measured = kept();
+    assert!(measured.lines().count() == 2, "{measured}");
+    cut_short(&args, 0);
+    assert_eq!(kept(), measured);
     for says in ["holds this run, cut short: it is measured again", "nothing to measure, "] {
         let output = run(&args);
         assert_eq!(code(&output), 0, "{}", stderr(&output));
