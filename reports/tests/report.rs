@@ -489,6 +489,10 @@ fn doubtful_points_are_marked_wherever_they_are_shown() {
     }
     let part = figure(&rendered.html, "plans");
     assert!(part.contains("\none-sided ‡\n") && part.contains("‡ 1 of 1 simulated point was"), "{part}");
+    for id in ["phases", "aborts"] {
+        let part = figure(&rendered.html, id);
+        assert!(part.contains("\none-sided ‡\n"), "{part}");
+    }
     assert!(rendered.html.contains("2 of 4 measured too short"));
     let notes = &rendered.report.notes;
     for told in ["c: 2 of 4 points were measured for too short a time: few", "c: 1 of 4 points was taken on"]
