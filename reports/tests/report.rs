@@ -61,6 +61,26 @@ fn captions_come_from_the_data() {
     assert_sound(&rendered);
 }
 
+/// A ladder whose last steps cost what others brought is told with its peak and its end.
+#[test]
+fn a_ladder_that_falls_is_told_with_peak_and_end() {
+    let dir = fresh();
+    let mut csv = "point,bench,verb,payload_bytes,optimizations,ops,rate_per_s\n".to_owned();
+    let steps = ["base", "+coroutines", "+outstanding", "+doorbell"];
+    let rates = [("one-sided", [1e6, 2e6, 3e6, 2.9e6]), ("two-sided", [1e4, 5e4, 2e5, 2e4])];
+    let rows = rates.iter().flat_map(|(verb, rates)| steps.iter().zip(rates).map(move |row| (verb, row)));
+    for (point, (verb, (step, rate))) in rows.enumerate() {
+        csv += &format!("{point},ladder-write,{verb},64,{step},9,{rate}\n");
+    }
+    let record = sample::record("characterize", LOOPBACK, 8);
+    let made = sample::write_dir(dir.path(), "c", &record, &[("points.csv", &csv)]);
+    let rendered = draw(&[made], dir);
+    let caption = figure(&rendered.html, "ladder-loopback").replace('\u{a0}', " ");
+    let told = "Writes climb 3× one-sided to 3 M/s and 20× two-sided to a peak of 200 k/s with outstanding, ending at 20 k/s with \
+                doorbell, the largest step being coroutines (5×).";
+    assert!(caption.contains(told), "{caption}");
+}
+
 /// `tuned` names any plan: its colour is that of what carries its phases.
 #[test]
 fn a_tuned_plan_has_the_colour_of_what_it_is() {
