@@ -61,6 +61,22 @@ fn captions_come_from_the_data() {
     assert_sound(&rendered);
 }
 
+/// A primitive that need not wait for its acknowledgement would win against any other.
+#[test]
+fn variants_of_a_phase_are_compared_with_their_like() {
+    let dir = fresh();
+    let rendered = draw(&[sample::study(dir.path(), "s")], dir);
+    let part = figure(&rendered.html, "phase-variants");
+    for told in [
+        "Commit on sim:cx4-edr has most cycles a second two-sided, 1.3× those of one-sided;",
+        "commit with passive acknowledgement on sim:cx4-edr has most cycles a second one-sided-passive, 1.5× those of \
+         two-sided-passive;",
+        "rates are of whole cycles",
+    ] {
+        assert!(part.contains(told), "no {told} in {part}");
+    }
+}
+
 /// A ladder whose last steps cost what others brought is told with its peak and its end.
 #[test]
 fn a_ladder_that_falls_is_told_with_peak_and_end() {
