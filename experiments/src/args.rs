@@ -34,6 +34,17 @@ Exit codes:
 
 Data goes to stdout, talk to stderr; NO_COLOR is honoured.";
 
+const STUDY: &str = "\
+Latencies, round trips and doorbells are of the phase alone. Rates are of whole cycles, with what the phase needs before \
+and after it, untimed: validation a fetch and an unlock, commit a fetch and a lock. Rates of two phases do not compare.";
+
+/// A study follows no plan file, and tries fewer, too.
+const STUDY_COROUTINES: &str = "Most coroutines per thread, of 1, 2, 4 and so on; usually 8";
+
+/// A study has no `--precision`, and usual times of its own.
+const STUDY_DURATION: &str =
+    "Measured time per point, with unit (100ms, 2s); virtual on sim. Usually 200ms, on sim 200us";
+
 const EXPERIMENT: &str = "\
 A file, whole; only the question is needed, and other keys are as the flags of `run`:
 
@@ -82,6 +93,9 @@ pub enum Command {
     /// Fit a profile's free numbers to published claims or to a characterization.
     Calibrate(CalibrateArgs),
     /// Drive one transaction phase, alone, in each variant.
+    #[command(after_help = STUDY)]
+    #[command(mut_arg("coroutines", |arg| arg.help(STUDY_COROUTINES)))]
+    #[command(mut_arg("duration", |arg| arg.help(STUDY_DURATION)))]
     Study(StudyArgs),
     /// From profile, workload and protocol to a plan file, with prediction and reasons.
     Tune(TuneArgs),

@@ -8,6 +8,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use primitives::measure::count;
 
 use crate::output::{Talk, Way};
 
@@ -22,7 +23,7 @@ const REDRAWN: Duration = Duration::from_millis(500);
 pub struct Task {
     /// What is done.
     pub title: String,
-    /// What is counted, in the plural.
+    /// What is counted, in the singular.
     pub what: &'static str,
     /// Where the count begins.
     pub done: u64,
@@ -82,8 +83,8 @@ impl Drop for Progress {
 fn bar(task: &Task) -> ProgressBar {
     let bar = ProgressBar::with_draw_target(task.total, ProgressDrawTarget::stderr());
     let template = match task.total {
-        Some(_) => format!("{{msg}} {{bar:30}} {{pos}}/{{len}} {}, {{eta}} to go", task.what),
-        None => format!("{{msg}}: {{pos}} {}, {{elapsed}}", task.what),
+        Some(_) => format!("{{msg}} {{bar:30}} {{pos}}/{{len}} {}s, {{eta}} to go", task.what),
+        None => format!("{{msg}}: {{pos}} {}s, {{elapsed}}", task.what),
     };
     if let Ok(style) = ProgressStyle::with_template(&template) {
         bar.set_style(style.progress_chars("━╸ "));
@@ -135,8 +136,8 @@ fn line(task: &Task, done: u64, elapsed: Duration) -> String {
     let (minutes, seconds) = (elapsed.as_secs() / 60, elapsed.as_secs() % 60);
     let elapsed = if minutes > 0 { format!("{minutes} min {seconds} s") } else { format!("{seconds} s") };
     match task.total {
-        Some(total) => format!("{}: {done} of {total} {}, {elapsed}", task.title, task.what),
-        None => format!("{}: {done} {}, {elapsed}", task.title, task.what),
+        Some(total) => format!("{}: {done} of {}, {elapsed}", task.title, count(total, task.what)),
+        None => format!("{}: {}, {elapsed}", task.title, count(done, task.what)),
     }
 }
 
@@ -145,7 +146,7 @@ mod tests {
     use super::*;
 
     fn task(total: Option<u64>) -> Task {
-        Task { title: "running rivals".to_owned(), what: "points", done: 1, total }
+        Task { title: "running rivals".to_owned(), what: "point", done: 1, total }
     }
 
     #[test]

@@ -12,7 +12,7 @@
 //! time as time goes by, or more. Where it has not half of that, nobody let it.
 
 use nix::sys::resource::{Usage, UsageWho, getrusage};
-use primitives::measure::{ResultDir, Row, TableName};
+use primitives::measure::{ResultDir, Row, TableName, count, were};
 use primitives::units::Nanos;
 use std::time::{Duration, Instant};
 
@@ -28,7 +28,7 @@ pub const WARNING: &str =
     "busy machine: the scheduler took CPUs away from worker threads, and had a say in these numbers\n";
 
 /// What the record's note of such points says.
-const NOTED: &str = "points were taken on a busy machine";
+const NOTED: &str = "taken on a busy machine";
 
 /// CPU time below which a rate of preemptions says nothing, in seconds.
 const LEAST_CPU_S: f64 = 0.01;
@@ -145,9 +145,10 @@ pub fn note(dir: &mut ResultDir) {
     let busy = busy_among(&rows);
     if busy > 0 {
         let text = format!(
-            "{busy} of {} {NOTED}: the scheduler took CPUs away more than {BUSY} times in a \
+            "{busy} of {} {} {NOTED}: the scheduler took CPUs away more than {BUSY} times in a \
              second of CPU time, or left none for most of the time.",
-            rows.len()
+            count(rows.len() as u64, "point"),
+            were(busy as u64)
         );
         dir.note(text);
     }
@@ -253,7 +254,7 @@ mod tests {
         let temp = tempfile::tempdir().unwrap();
         let record = RunRecord::new(Kind::Characterize, "loopback", serde_json::json!({}), 1, 2);
         let mut dir = ResultDir::create(temp.path(), record, &[]).unwrap();
-        for (point, says) in [(0, "1 of 1 points were"), (1, "2 of 2 points were")] {
+        for (point, says) in [(0, "1 of 1 point was"), (1, "2 of 2 points were")] {
             dir.keep(point, &PointResult::of(Row::new().with("busy", "yes"))).unwrap();
             note(&mut dir);
             let notes = &dir.record().notes;

@@ -13,7 +13,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc;
 
-use primitives::measure::{PointResult, ResultDir, ResultError};
+use primitives::measure::{PointResult, ResultDir, ResultError, count};
 
 use crate::error::{CliError, Exit};
 use crate::interrupt::Interrupt;
@@ -72,15 +72,19 @@ impl Sweep {
         }
         match dir.record().shard {
             Some(shard) if expected == 0 => {
-                let all = dir.record().points_expected;
-                self.talk.warn(format!("{}: of its {all} points, shard {shard} holds none", self.title));
+                let all = count(dir.record().points_expected, "point");
+                self.talk.warn(format!("{}: of its {all}, shard {shard} holds none", self.title));
             }
             _ if missing.is_empty() => {
-                self.talk.say(format!("{}: nothing to measure, all {expected} points are there", self.title));
+                let there = match expected {
+                    1 => "the point is there".to_owned(),
+                    _ => format!("all {expected} points are there"),
+                };
+                self.talk.say(format!("{}: nothing to measure, {there}", self.title));
             }
             _ => {}
         }
-        let task = Task { title: self.title.clone(), what: "points", done: kept, total: Some(expected) };
+        let task = Task { title: self.title.clone(), what: "point", done: kept, total: Some(expected) };
         let progress = Progress::begin(self.talk, task);
         let measured = self.measure_all(
             &missing,
@@ -177,9 +181,9 @@ impl Sweep {
         CliError::new(
             Exit::Interrupted,
             format!(
-                "interrupted: {} of {} points are kept in {}",
+                "interrupted: {} of {} kept in {}",
                 record.points_done,
-                record.points_here(),
+                count(record.points_here(), "point"),
                 dir.path().display()
             ),
         )

@@ -1,7 +1,7 @@
 //! Points whose measured time was too short to know a rate: what is told on the terminal and in their directories.
 //! [`TooShort`] judges.
 
-use primitives::measure::{ResultDir, TOO_SHORT, TableName, TooShort};
+use primitives::measure::{ResultDir, TOO_SHORT, TableName, TooShort, count, were};
 
 use crate::output::Talk;
 
@@ -18,7 +18,7 @@ pub fn tell(short: Option<&TooShort>, dir: Option<&mut ResultDir>, talk: Talk) {
 }
 
 /// What the record's note of such points says.
-const NOTED: &str = "points were measured for too short a time";
+const NOTED: &str = "measured for too short a time";
 
 /// Warns of the points of a directory whose measured time was too short, and notes it in the record, in place of what was noted
 /// when there were others.
@@ -28,9 +28,10 @@ pub fn note(dir: &mut ResultDir, talk: Talk) {
     let short = rows.iter().filter(|row| row.get("converged") == Some(TOO_SHORT)).count();
     if short > 0 {
         let text = format!(
-            "{short} of {} {NOTED}: few of what was in flight ended in it, so rates and latencies may be far off, and there is no \
+            "{short} of {} {} {NOTED}: few of what was in flight ended in it, so rates and latencies may be far off, and there is no \
              interval; {HELP}",
-            rows.len()
+            count(rows.len() as u64, "point"),
+            were(short as u64)
         );
         talk.warn(&text);
         dir.note(format!("{text}."));

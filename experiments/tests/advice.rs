@@ -312,8 +312,8 @@ fn a_time_in_which_few_transactions_could_end_gives_no_interval() {
     std::fs::write(&file, text).unwrap();
     let out = folder.path().join("e");
     let (_, talk) = told(&["experiment", file.to_str().unwrap(), "--out", out.to_str().unwrap()]);
-    assert!(talk.contains("warning: 1 of 2 points were measured for too short a time"), "{talk}");
-    assert!(std::fs::read_to_string(out.join("run.json")).unwrap().contains("\"1 of 2 points were measured"));
+    assert!(talk.contains("warning: 1 of 2 points was measured for too short a time"), "{talk}");
+    assert!(std::fs::read_to_string(out.join("run.json")).unwrap().contains("\"1 of 2 points was measured"));
 }
 
 #[test]
@@ -327,7 +327,7 @@ fn requests_of_which_few_could_end_give_no_interval() {
                 duration: 20us\ngrid: {coroutines: [1, 64]}\n";
     std::fs::write(&file, text).unwrap();
     let (_, talk) = told(&["experiment", file.to_str().unwrap(), "--out", &out("e")]);
-    assert!(talk.contains("warning: 1 of 2 points were measured for too short a time"), "{talk}");
+    assert!(talk.contains("warning: 1 of 2 points was measured for too short a time"), "{talk}");
     assert_eq!(points(&out("e")).matches(",too short").count(), 1);
 
     // Asked for just that time, points are marked; else they get the time that they need.

@@ -547,6 +547,11 @@ fn a_study_varies_what_it_is_asked_to_and_draws_it() {
         points.iter().find(is).unwrap()["rate_per_s"].as_f64().unwrap()
     };
     assert!(rate(16, 0) > rate(256, 0) && rate(16, 0) > rate(16, 2));
+    let again = run(&[&asked[..], &varied[..4], &["--out", out]].concat());
+    let told = stdout(&again);
+    for part in ["2 nodes of 1 thread; 4 records of 16 or 256 B an operation", "rates are of whole cycles"] {
+        assert!(told.contains(part), "no {part} in {told}");
+    }
     let page = temp.path().join("page");
     let output = run(&["report", out, "--out", page.to_str().unwrap()]);
     assert_eq!(code(&output), 0, "{}", stderr(&output));

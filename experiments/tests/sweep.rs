@@ -132,7 +132,7 @@ fn asked_to_stop_it_keeps_what_runs_and_begins_nothing() {
     assert_eq!(
         error.render(false),
         format!(
-            "interrupted: {begun} of 12 points are kept in {}\n  hint: go on with: doorbell experiment why.yaml --out here\n",
+            "interrupted: {begun} of 12 points kept in {}\n  hint: go on with: doorbell experiment why.yaml --out here\n",
             temp.path().display()
         )
     );

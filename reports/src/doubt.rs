@@ -2,7 +2,7 @@
 //! badge of their run, a warning at the terminal.
 
 use polars::prelude::*;
-use primitives::measure::TOO_SHORT;
+use primitives::measure::{TOO_SHORT, were};
 
 use crate::frame::words;
 
@@ -45,7 +45,7 @@ impl Doubt {
 
     /// In a sentence about so many of `all` points.
     pub fn told(self, count: usize, all: &str) -> String {
-        let were = if count == 1 { "was" } else { "were" };
+        let were = were(count as u64);
         let how = match self {
             Doubt::Busy => "taken on a busy machine: the scheduler had a say in rates and latencies",
             Doubt::Short => {

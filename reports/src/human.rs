@@ -3,6 +3,8 @@
 //! Every function is total: a value that is not finite reads "not available" instead of `NaN` or `inf`, so
 //! nothing on a page can ever show those words.
 
+pub use primitives::measure::count;
+
 /// What stands where a number is missing.
 pub const NOT_AVAILABLE: &str = "not available";
 
@@ -109,11 +111,6 @@ pub fn percent(share: f64) -> String {
         v if v < 9.95 => format!("{}\u{a0}%", number((value * 10.0).round() / 10.0)),
         _ => format!("{}\u{a0}%", number(value.round())),
     }
-}
-
-/// `1 point`, `40 points`.
-pub fn count(n: u64, noun: &str) -> String {
-    format!("{n} {noun}{}", if n == 1 { "" } else { "s" })
 }
 
 /// At most `max` characters, the end replaced by an ellipsis.

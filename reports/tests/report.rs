@@ -61,6 +61,42 @@ fn captions_come_from_the_data() {
     assert_sound(&rendered);
 }
 
+/// A primitive that need not wait for its acknowledgement would win against any other.
+#[test]
+fn variants_of_a_phase_are_compared_with_their_like() {
+    let dir = fresh();
+    let rendered = draw(&[sample::study(dir.path(), "s")], dir);
+    let part = figure(&rendered.html, "phase-variants");
+    for told in [
+        "Commit on sim:cx4-edr has most cycles a second two-sided, 1.3× those of one-sided;",
+        "commit with passive acknowledgement on sim:cx4-edr has most cycles a second one-sided-passive, 1.5× those of \
+         two-sided-passive;",
+        "rates are of whole cycles",
+    ] {
+        assert!(part.contains(told), "no {told} in {part}");
+    }
+}
+
+/// A ladder whose last steps cost what others brought is told with its peak and its end.
+#[test]
+fn a_ladder_that_falls_is_told_with_peak_and_end() {
+    let dir = fresh();
+    let mut csv = "point,bench,verb,payload_bytes,optimizations,ops,rate_per_s\n".to_owned();
+    let steps = ["base", "+coroutines", "+outstanding", "+doorbell"];
+    let rates = [("one-sided", [1e6, 2e6, 3e6, 2.9e6]), ("two-sided", [1e4, 5e4, 2e5, 2e4])];
+    let rows = rates.iter().flat_map(|(verb, rates)| steps.iter().zip(rates).map(move |row| (verb, row)));
+    for (point, (verb, (step, rate))) in rows.enumerate() {
+        csv += &format!("{point},ladder-write,{verb},64,{step},9,{rate}\n");
+    }
+    let record = sample::record("characterize", LOOPBACK, 8);
+    let made = sample::write_dir(dir.path(), "c", &record, &[("points.csv", &csv)]);
+    let rendered = draw(&[made], dir);
+    let caption = figure(&rendered.html, "ladder-loopback").replace('\u{a0}', " ");
+    let told = "Writes climb 3× one-sided to 3 M/s and 20× two-sided to a peak of 200 k/s with outstanding, ending at 20 k/s with \
+                doorbell, the largest step being coroutines (5×).";
+    assert!(caption.contains(told), "{caption}");
+}
+
 /// `tuned` names any plan: its colour is that of what carries its phases.
 #[test]
 fn a_tuned_plan_has_the_colour_of_what_it_is() {
@@ -489,6 +525,10 @@ fn doubtful_points_are_marked_wherever_they_are_shown() {
     }
     let part = figure(&rendered.html, "plans");
     assert!(part.contains("\none-sided ‡\n") && part.contains("‡ 1 of 1 simulated point was"), "{part}");
+    for id in ["phases", "aborts"] {
+        let part = figure(&rendered.html, id);
+        assert!(part.contains("\none-sided ‡\n"), "{part}");
+    }
     assert!(rendered.html.contains("2 of 4 measured too short"));
     let notes = &rendered.report.notes;
     for told in ["c: 2 of 4 points were measured for too short a time: few", "c: 1 of 4 points was taken on"]

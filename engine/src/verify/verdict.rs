@@ -1,6 +1,7 @@
 //! The answer: for programs as JSON (`level`, `verdict`, `anomaly{kind,cycle}`), for people as a paragraph.
 
 use super::check::Level;
+use primitives::measure::count;
 use serde::Serialize;
 use std::fmt;
 
@@ -223,18 +224,19 @@ impl fmt::Display for Verdict {
         let c = &self.counts;
         let word = if self.passed() { "pass" } else { "FAIL" };
         writeln!(f, "{}: {word}", self.level)?;
-        write!(f, "  {} transactions: {} committed, {} aborted", c.transactions, c.committed, c.aborted)?;
+        let transactions = count(c.transactions, "transaction");
+        write!(f, "  {transactions}: {} committed, {} aborted", c.committed, c.aborted)?;
         write!(f, ", {} in doubt ({} took effect)", c.in_doubt, c.in_doubt_committed)?;
-        writeln!(f, "; {} reads and {} writes of {} records", c.reads, c.writes, c.records)?;
+        let [reads, writes, records] =
+            [(c.reads, "read"), (c.writes, "write"), (c.records, "record")].map(|(n, what)| count(n, what));
+        writeln!(f, "; {reads} and {writes} of {records}")?;
         if c.ambiguous_versions > 0 {
-            writeln!(f, "  {} versions had several possible writers, all in doubt", c.ambiguous_versions)?;
+            let versions = count(c.ambiguous_versions, "version");
+            writeln!(f, "  {versions} had several possible writers, all in doubt")?;
         }
         if c.clock_reversals > 0 {
-            writeln!(
-                f,
-                "  {} transactions returned before they were invoked: a clock went back",
-                c.clock_reversals
-            )?;
+            let transactions = count(c.clock_reversals, "transaction");
+            writeln!(f, "  {transactions} returned before being invoked: a clock went back")?;
         }
         self.anomaly.iter().chain(&self.others).try_for_each(|a| write!(f, "{a}"))
     }

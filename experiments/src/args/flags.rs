@@ -136,8 +136,8 @@ impl WorkloadArgs {
 /// How long, and from which draw.
 #[derive(Args, Clone, Debug)]
 pub struct TimeArgs {
-    /// Measured time per point, with unit (100ms, 2s); virtual on sim. Usually 1s, on sim 2ms; of a study 200ms, on sim
-    /// 200us; the shortest, where a precision is asked for.
+    /// Measured time per point, with unit (100ms, 2s); virtual on sim. Usually 1s, on sim 2ms; the
+    /// shortest, where a precision is asked for.
     #[arg(long, value_name = "TIME", allow_negative_numbers = true, value_parser = values::span)]
     pub duration: Option<Span>,
     /// Seed of every random draw.

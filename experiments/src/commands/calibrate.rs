@@ -45,7 +45,7 @@ pub fn run(args: &CalibrateArgs, context: &Context) -> Result<(), CliError> {
     let settings = Settings { rounds: args.rounds as usize, ..Settings::default() };
     context.talk.say(format!("fitting profile {} to {}", start.name, targets.origin));
     // How many evaluations it takes is known when it is done.
-    let task = Task { title: "fitting".to_owned(), what: "evaluations", done: 0, total: None };
+    let task = Task { title: "fitting".to_owned(), what: "evaluation", done: 0, total: None };
     let progress = Progress::begin(context.talk, task);
     let told = |stage: Stage, rms: f64, evaluations: usize| {
         let error = 100.0 * rms;

@@ -9,7 +9,7 @@ use crate::schedule::{Watch, until_something_ended};
 use crate::spec::{FabricChoice, Span};
 use crate::sweep::usual_jobs;
 use phases::study::{Spec, StudyError, Subject};
-use primitives::measure::{Kind, PointResult, ResultDir, Row, TableName, known_columns};
+use primitives::measure::{Kind, PointResult, ResultDir, Row, TableName, count, known_columns};
 use primitives::mesh::{Shape, WorkerConfig};
 use primitives::units::Nanos;
 use serde_json::{Value, json};
@@ -172,8 +172,24 @@ pub fn run(args: &StudyArgs, context: &Context) -> Result<(), CliError> {
     head.extend(&shown);
     head.extend(["rate", "p50", "round trips", "doorbells"]);
     let mut people = table(&head, rows);
+    people.push_str(&format!("\n{}\n{MEASURED}\n", asked(&wanted)));
     people.push_str(&format!("\nresults: {}\n", wanted.out.display()));
     emit(args.output.json.as_ref(), &summary, &people)
+}
+
+/// What the columns are of.
+const MEASURED: &str = "rates are of whole cycles, with what the phase needs before and after it, untimed; the rest is of the phase alone";
+
+/// What the points have in common, in a line: `3 nodes of 1 thread; 4 records of 16 B an operation`.
+fn asked(study: &Study) -> String {
+    fn list<T: std::fmt::Display>(values: &[T]) -> String {
+        values.iter().map(T::to_string).collect::<Vec<_>>().join(" or ")
+    }
+    let Settings { payload_bytes, records, .. } = &study.settings;
+    let (nodes, threads) =
+        (count(study.shape.nodes.into(), "node"), count(study.shape.workers.into(), "thread"));
+    let noun = if records[..] == [1] { "record" } else { "records" };
+    format!("{nodes} of {threads}; {} {noun} of {} B an operation", list(records), list(payload_bytes))
 }
 
 /// Measured time per point, unless asked for otherwise.

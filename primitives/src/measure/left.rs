@@ -9,7 +9,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::{HistogramData, TableName};
+use super::{HistogramData, TableName, count};
 
 /// The folder of raw latencies.
 pub(super) const HISTOGRAMS: &str = "histograms";
@@ -191,7 +191,7 @@ impl Found {
 
     /// What was lost, in one line without a subject; nothing if all is there.
     pub fn told(&self) -> Option<String> {
-        let points = |count: u64| if count == 1 { "1 point".to_owned() } else { format!("{count} points") };
+        let points = |n: u64| count(n, "point");
         let lost = self.less.iter().map(|(file, count)| format!("what {} left in {file}", points(*count)));
         let lost = lost.collect::<Vec<_>>().join(" and ");
         let more = self.more.iter().map(|(file, count)| format!("{} left in {file}", points(*count)));

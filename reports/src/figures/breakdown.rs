@@ -9,6 +9,7 @@ use super::{Drawn, Section, provenance_of};
 use crate::chart::rows::{Cell, Column, Row, Rows};
 use crate::chart::scale::Kind;
 use crate::chart::{Body, Figure, Panel};
+use crate::doubt::{Doubts, doubts};
 use crate::frame::{Framed, distinct, floats, stack, tagged, words};
 use crate::human;
 use crate::ink::{self, Ink};
@@ -24,6 +25,7 @@ struct Bar {
     variant: String,
     ink: Ink,
     rate: f64,
+    doubts: Doubts,
     parts: Vec<(String, f64)>,
     /// Points behind it, whose mean it is.
     runs: usize,
@@ -37,7 +39,7 @@ impl Bar {
 
     fn label(&self) -> String {
         let repeats = if self.runs > 1 { format!("mean of {}", self.runs) } else { String::new() };
-        named(&self.plan, &[&self.variant, &repeats])
+        self.doubts.beside(named(&self.plan, &[&self.variant, &repeats]))
     }
 
     /// One bar for all points of one plan in one setting: means, because those still add up.
@@ -52,6 +54,7 @@ impl Bar {
             variant: same[0].variant.clone(),
             ink: same[0].ink,
             rate: same.iter().map(|bar| bar.rate).sum::<f64>() / n,
+            doubts: same.iter().map(|bar| bar.doubts).fold(Doubts::default(), Doubts::or),
             parts: names.into_iter().map(|name| (name.clone(), sum(&name) / n)).collect(),
             runs: same.len(),
         }
@@ -72,7 +75,7 @@ fn sentences(bars: &[Bar], clause: impl Fn(f64, &(String, f64)) -> String) -> Ve
 }
 
 /// What the bars of [`phases`] are.
-const PHASE_TIME: &str = " A bar is the mean time in each phase per committed transaction, estimated from the attempts that were timed: a phase counts as often as it runs, in attempts that abort too. What lies between phases, computing and waiting to try again, is not in it.";
+const PHASE_TIME: &str = " A bar is the mean time in each phase per committed transaction, estimated from the attempts that were timed: a phase counts as often as it runs, in attempts that abort and in transactions that are rolled back too, so a bar may exceed the mean latency of those that commit. What lies between phases, computing and waiting to try again, is not in it.";
 
 /// Mean time in each phase per committed transaction, per plan.
 pub fn phases(results: &[&Results]) -> Framed<Option<Drawn>> {
@@ -146,9 +149,10 @@ fn stacked(
     draw: impl FnOnce(&[Bar]) -> Drawn,
 ) -> Framed<Option<Drawn>> {
     let (mut frames, mut bars, mut sources) = (Vec::new(), Vec::new(), Vec::new());
-    let counts = ["committed", "aborted", "rolled_back", "committed_per_s"];
+    // What the bars are made of, and what there is to doubt about them.
+    let rest = ["committed", "aborted", "rolled_back", "committed_per_s", "busy", "converged"];
     let of_point: Vec<Expr> =
-        ["point", "plan"].iter().chain(&SETTING).chain(&counts).map(|c| col(*c)).collect();
+        ["point", "plan"].iter().chain(&SETTING).chain(&rest).map(|c| col(*c)).collect();
     for (results, asked) in results.iter().zip(asked(results)?) {
         let mut side = side(results).clone().lazy();
         let mut how = JoinType::Inner;
@@ -205,6 +209,7 @@ fn bars_of(
     let (points, plan, parts) = (points?, plan?, parts?);
     let settings = SETTING.iter().map(|column| words(joined, column)).collect::<Framed<Vec<_>>>()?;
     let values = floats(joined, value)?;
+    let doubts = doubts(joined);
     let (rates, aborted) = (floats(joined, "committed_per_s")?, floats(joined, "aborted")?);
     let bar = |point: String| {
         let rows: Vec<usize> = (0..points.len()).filter(|i| points[*i] == point).collect();
@@ -229,6 +234,7 @@ fn bars_of(
             plan: plan[first].clone(),
             variant: asked.variant.clone(),
             rate: rates[first].unwrap_or(0.0),
+            doubts: doubts[first],
             parts,
         })
     };

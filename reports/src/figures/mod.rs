@@ -93,7 +93,9 @@ impl Section {
             Section::Tuning => {
                 "The cost model ranks every plan that can run; verification then runs the rivals."
             }
-            Section::Studies => "One phase at a time, driven without the others, in each variant.",
+            Section::Studies => {
+                "One phase at a time, in each variant. What it needs before and after runs too, untimed."
+            }
             Section::Primitives => "What a verb and a message cost before any transaction uses them.",
             Section::Experiments => "Grids, each with a question of its own.",
             Section::Scoreboard => {

@@ -272,14 +272,29 @@ fn ladder_series(rows: &DataFrame) -> Framed<(Vec<bars::Series>, Vec<String>)> {
     Ok((series.collect(), categories))
 }
 
-/// How far each primitive climbs, and which step lifts any of them most.
+/// A last rate below this share of the peak is told beside it.
+const FALLEN: f64 = 0.9;
+
+/// How far each primitive climbs, where it ends if well below its peak, and which step lifts any of them most.
 fn climbs(series: &[bars::Series], steps: &[String], what: &str) -> Option<String> {
     let mut clauses = Vec::new();
     let mut lift: Option<(usize, f64)> = None;
     for one in series {
         let base = one.values.first().copied().flatten().filter(|b| *b > 0.0)?;
-        let top = one.values.iter().flatten().copied().fold(base, f64::max);
-        clauses.push(format!("{} {} to {}", human::times(top / base), one.name, human::rate(top)));
+        let known = || one.values.iter().zip(steps).filter_map(|(rate, step)| Some(((*rate)?, step)));
+        let (top, at) = known().max_by(|a, b| a.0.total_cmp(&b.0))?;
+        let (end, last) = known().next_back()?;
+        let climbed = format!("{} {} to", human::times(top / base), one.name);
+        let top_rate = human::rate(top);
+        clauses.push(match end < FALLEN * top {
+            true => format!(
+                "{climbed} a peak of {top_rate} with {}, ending at {} with {}",
+                plain(at),
+                human::rate(end),
+                plain(last)
+            ),
+            false => format!("{climbed} {top_rate}"),
+        });
         for (i, pair) in one.values.windows(2).enumerate() {
             if let [Some(before), Some(after)] = pair {
                 let ratio = after / before;
@@ -290,10 +305,15 @@ fn climbs(series: &[bars::Series], steps: &[String], what: &str) -> Option<Strin
         }
     }
     let (step, ratio) = lift?;
-    let step = steps.get(step)?.trim_start_matches('+');
+    let step = plain(steps.get(step)?);
     Some(format!(
         "{what} climb {}, the largest step being {step} ({})",
         clauses.join(" and "),
         human::times(ratio)
     ))
+}
+
+/// A step's name in a sentence.
+fn plain(step: &str) -> &str {
+    step.trim_start_matches('+')
 }

@@ -26,6 +26,12 @@ const COLUMNS: [&str; 10] = [
     "doorbells_per_op",
 ];
 
+/// What the figures of studies measure: rates would read as those of the phase, and be laid side by side across phases.
+const MEASURED: &str = " Latencies and costs are of the phase alone; rates are of whole cycles, with what the phase needs before and after it, untimed (a commit its fetch and lock).";
+
+/// How variants end whose coroutine does not wait for the acknowledgement; they have rivals of their own.
+const PASSIVE: &str = "-passive";
+
 /// What a study may vary beside coroutines; in a directory that an earlier build left, not all of them are there.
 const SETTINGS: [&str; 4] = ["payload_bytes", "skew", "records", "think_us"];
 
@@ -61,7 +67,7 @@ fn varied(results: &Results) -> Framed<Option<Drawn>> {
         id: format!("study-{}", slug(&results.label)),
         section: Section::Studies,
         title: format!("{}, by what was varied", record.title),
-        caption: sentence(&clauses, "There is one point only."),
+        caption: sentence(&clauses, "There is one point only.") + MEASURED,
         provenance: provenance_of([results]),
         frame: stack(vec![tagged(results, rows.clone().lazy(), &columns)])?,
         figure,
@@ -112,7 +118,7 @@ pub fn draw(results: &[&Results]) -> Framed<Vec<Drawn>> {
         id: "phase-variants".to_owned(),
         section: Section::Studies,
         title: "Variants of each phase, each at the setting where it is fastest".to_owned(),
-        caption: sentence(&clauses, "No phase was driven in more than one variant."),
+        caption: sentence(&clauses, "No phase was driven in more than one variant.") + MEASURED,
         provenance: provenance_of(sources),
         frame: stack(frames)?,
         figure: Figure { columns: 1, panels },
@@ -157,14 +163,18 @@ fn variants(rows: &DataFrame, name: &str, clauses: &mut Vec<String>) -> Framed<R
                 best.push(i);
             }
         }
-        if let ([first, .., last], true) = (&best[..], best.len() > 1) {
-            let ratio = rate[*first].unwrap_or(0.0) / rate[*last].unwrap_or(0.0);
-            clauses.push(format!(
-                "{phase} on {name} is fastest {}, {} as fast as {}",
-                variant[*first],
-                human::times(ratio),
-                variant[*last]
-            ));
+        // Primitives are compared where acknowledgements are waited for, or where none is.
+        for (passive, how) in [(false, ""), (true, " with passive acknowledgement")] {
+            let alike: Vec<usize> =
+                best.iter().copied().filter(|i| variant[*i].ends_with(PASSIVE) == passive).collect();
+            if let [first, .., last] = alike[..] {
+                let ratio = rate[first].unwrap_or(0.0) / rate[last].unwrap_or(0.0);
+                let (fastest, slowest) = (&variant[first], &variant[last]);
+                clauses.push(format!(
+                    "{phase}{how} on {name} has most cycles a second {fastest}, {} those of {slowest}",
+                    human::times(ratio)
+                ));
+            }
         }
         if headed {
             out.push(Row { name: phase, ink: Ink::Muted, cells: Vec::new() });
@@ -189,7 +199,7 @@ fn variants(rows: &DataFrame, name: &str, clauses: &mut Vec<String>) -> Framed<R
     let column = |title: &str, weight: f64, kind| Column { title: title.to_owned(), weight, kind };
     Ok(Rows {
         columns: vec![
-            column("phases per second", 3.0, Kind::Linear),
+            column("cycles per second", 3.0, Kind::Linear),
             column("latency: ● median ○ 99th percentile", 3.0, Kind::Log10),
             column("verbs", 0.6, Kind::Linear),
             column("round trips", 0.75, Kind::Linear),

@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use crate::error::LoadError;
+use crate::human;
 use crate::ink::Ink;
 
 /// The newest schema this reader knows.
@@ -216,8 +217,8 @@ impl Record {
         }
         let cause = if self.interrupted { ", interrupted" } else { "" };
         Some(match self.points_expected {
-            0 => format!("partial: {points} points{cause}"),
-            expected => format!("partial: {points} of {expected} points{cause}"),
+            0 => format!("partial: {}{cause}", human::count(points, "point")),
+            expected => format!("partial: {points} of {}{cause}", human::count(expected, "point")),
         })
     }
 

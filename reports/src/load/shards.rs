@@ -9,6 +9,7 @@ use std::collections::BTreeSet;
 
 use super::Results;
 use crate::error::ReportError;
+use crate::human;
 
 /// Points listed by number in a note, and shards.
 const LISTED: usize = 12;
@@ -131,10 +132,9 @@ fn absent(missing: &[u64], shard: Option<Shard>) -> String {
     let of = shard.map_or(1, |shard| shard.of);
     let shards: BTreeSet<u64> = missing.iter().map(|p| p % of + 1).collect();
     let shards: Vec<String> = shards.iter().map(|i| format!("{i}/{of}")).collect();
-    let noun = if missing.len() == 1 { "point" } else { "points" };
     format!(
-        "{} {noun} missing: {}; measure --shard {}",
-        missing.len(),
+        "{} missing: {}; measure --shard {}",
+        human::count(missing.len() as u64, "point"),
         listed(missing.iter()),
         listed(shards.iter())
     )

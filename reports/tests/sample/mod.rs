@@ -297,7 +297,15 @@ pub fn study(root: &Path, name: &str) -> PathBuf {
         ),
         ("validation", &[("one-sided", 1.5, 1.0), ("two-sided", 1.05, 1.0)][..]),
         ("logging", &[("one-sided", 1.6, 1.0), ("two-sided", 0.9, 1.0)][..]),
-        ("commit", &[("one-sided", 1.0, 1.0), ("one-sided, passive", 1.4, 0.0), ("two-sided", 1.3, 1.0)][..]),
+        (
+            "commit",
+            &[
+                ("one-sided", 1.0, 1.0),
+                ("one-sided-passive", 1.5, 0.0),
+                ("two-sided", 1.3, 1.0),
+                ("two-sided-passive", 1.0, 0.0),
+            ][..],
+        ),
     ] {
         for (variant, speed, trips) in variants {
             for coroutines in [1u64, 4, 16] {
