@@ -68,8 +68,8 @@ fn variants_of_a_phase_are_compared_with_their_like() {
     let rendered = draw(&[sample::study(dir.path(), "s")], dir);
     let part = figure(&rendered.html, "phase-variants");
     for told in [
-        "Commit on sim:cx4-edr has most cycles a second two-sided, 1.3× those of one-sided;",
-        "commit with passive acknowledgement on sim:cx4-edr has most cycles a second one-sided-passive, 1.5× those of \
+        "Commit on sim:cx4-edr runs most cycles a second two-sided, 1.3× those of one-sided;",
+        "commit with passive acknowledgement on sim:cx4-edr runs most cycles a second one-sided-passive, 1.5× those of \
          two-sided-passive;",
         "rates are of whole cycles",
     ] {

@@ -171,7 +171,7 @@ fn variants(rows: &DataFrame, name: &str, clauses: &mut Vec<String>) -> Framed<R
                 let ratio = rate[first].unwrap_or(0.0) / rate[last].unwrap_or(0.0);
                 let (fastest, slowest) = (&variant[first], &variant[last]);
                 clauses.push(format!(
-                    "{phase}{how} on {name} has most cycles a second {fastest}, {} those of {slowest}",
+                    "{phase}{how} on {name} runs most cycles a second {fastest}, {} those of {slowest}",
                     human::times(ratio)
                 ));
             }
