@@ -80,11 +80,14 @@ fn answer(cohort: &Cohort) -> Option<Answer> {
     let once = if once { "in one run of each " } else { "" };
     for rival in rivals() {
         if ["one-sided", "two-sided"].contains(&rival.plan.as_str()) || rival.rate() > best.rate() {
-            clauses.push(format!("{once}{}", over(best, rival)));
+            clauses.push(over(best, rival));
         }
     }
     if clauses.is_empty() {
-        clauses.extend(rivals().next().map(|rival| format!("{once}{}", over(best, rival))));
+        clauses.extend(rivals().next().map(|rival| over(best, rival)));
+    }
+    if let Some(first) = clauses.first_mut() {
+        *first = format!("{once}{first}");
     }
     if let Some(p50) = best.value("latency_p50_ns") {
         let tail = best.value("latency_p99_ns").map(|p99| format!(", 99th percentile {}", human::nanos(p99)));

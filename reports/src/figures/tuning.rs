@@ -21,8 +21,9 @@ use primitives::measure::{Got, Verified};
 
 /// Candidates drawn; all of them are in the CSV.
 const SHOWN: usize = 16;
-const COLUMNS: [&str; 11] = [
+const COLUMNS: [&str; 12] = [
     "point",
+    "protocol",
     "plan",
     "origin",
     "description",
@@ -39,6 +40,8 @@ const COLUMNS: [&str; 11] = [
 pub struct Candidate {
     /// Its name: `tuned`, a preset's, or what it does.
     pub plan: String,
+    /// Its protocol, where the search chose among several.
+    pub protocol: Option<String>,
     /// What it does: the nearest preset and the differences from it.
     pub description: String,
     /// The primitive of each phase, as plans are written inline.
@@ -62,10 +65,14 @@ pub struct Candidate {
 impl Candidate {
     /// The preset's name where there is one, else the plan in few words.
     pub fn name(&self) -> String {
-        match (self.preset(), self.description.as_str()) {
+        let steps = match (self.preset(), self.description.as_str()) {
             (Some(preset), _) => preset.to_owned(),
             (None, "") => plan::short(&self.plan),
             (None, description) => description.to_owned(),
+        };
+        match &self.protocol {
+            Some(protocol) => format!("{protocol}: {steps}"),
+            None => steps,
         }
     }
 
@@ -111,8 +118,11 @@ pub fn candidates(results: &Results) -> Framed<Vec<Candidate>> {
         (!runs.is_empty()).then(|| runs.iter().sum::<f64>() / runs.len() as f64)
     };
     let doubts = doubts(&rows);
+    let protocols = words(&rows, "protocol")?;
+    let several = protocols.iter().any(|protocol| *protocol != protocols[0]);
     let candidate = |i: usize| Candidate {
         plan: columns.0[i].clone(),
+        protocol: several.then(|| protocols[i].clone()),
         description: descriptions[i].clone(),
         steps: if steps[i].is_empty() { columns.0[i].clone() } else { steps[i].clone() },
         origin: columns.1[i].clone(),
@@ -403,11 +413,13 @@ mod tests {
             let row = Row::new().with("plan", plan).with("steps", plan).with("predicted_per_s", 100.0);
             let row = row.with("round", round as u64).with("got_per_s", got).with("got_mean_ns", got);
             let row = row.with("got_ci_relative", 0.01);
+            let row = row.with("protocol", if plan == "farm" { "nowait" } else { "occ" });
             dir.keep(point as u64, &PointResult::of(row)).expect("keeps");
         }
         dir.finish(false, serde_json::Value::Null).expect("finishes");
         let all = candidates(&crate::load::read(temp.path()).expect("reads")).expect("frames");
         assert_eq!(all.iter().map(|c| c.plan.as_str()).collect::<Vec<_>>(), ["tuned", "farm"]);
+        assert_eq!(all[1].name(), "nowait: farm", "of several protocols the name says which");
         let got = all[0].got.expect("it ran");
         assert_eq!((got.per_s, got.runs, all[0].got_mean), (100.0, 2, Some(100.0)));
         assert!(verified(&all).is_some_and(|v| v.told(human::percent).contains("2 runs each, in turns")));
@@ -417,6 +429,7 @@ mod tests {
     fn a_regret_says_how_well_it_is_known_and_the_best_how_far_behind_the_next_is() {
         let candidate = |plan: &str, got, got_ci| Candidate {
             plan: plan.to_owned(),
+            protocol: None,
             description: String::new(),
             steps: String::new(),
             origin: String::new(),

@@ -49,7 +49,7 @@ impl Verify<'_> {
 }
 
 /// Keeps a search in a result directory, with its plan file, and runs the plans that `verify` names; where time is real each
-/// [`ROUNDS`] times, in turns, for as long together as once where it is virtual.
+/// five times, in turns, for as long together as once where it is virtual.
 ///
 /// # Errors
 /// If the directory cannot be used, a run fails, or Ctrl-C ends it.
