@@ -493,7 +493,9 @@ impl Run {
             "messages_per_machine_per_s": r.messages_per_machine_per_s(),
             "predicted_per_s": self.prediction.as_ref().map(|p| p.committed_per_s),
             "predicted_mean_ns": self.prediction.as_ref().map(|p| p.latency_mean_ns),
-            "prediction_doubt": self.prediction.as_ref().and_then(|p| p.doubt.as_deref()),
+            "priced_by": self.prediction.as_ref().map(|p| {
+                json!({ "name": p.profile, "hash": p.profile_hash, "doubt": p.doubt })
+            }),
             "isolation": self.verdict,
             "checks": checks,
             "preemptions_per_cpu_s": self.disturbance.preemptions_per_cpu_s,

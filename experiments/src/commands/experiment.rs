@@ -274,22 +274,27 @@ const PLANS: usize = 6;
 
 /// What the plans of these points did, a line each; nothing where they are many, then the file says it.
 fn steps(rows: &[Row]) -> String {
-    let mut under: BTreeMap<(&str, &str), BTreeSet<&str>> = BTreeMap::new();
+    let mut under: BTreeMap<(&str, String), BTreeSet<&str>> = BTreeMap::new();
     for row in rows {
         if let (Some(plan), Some(steps), Some(protocol)) =
             (row.get("plan"), row.get("steps"), row.get("protocol"))
         {
             // With how many coroutines is for the file and its axes to say.
-            let steps = steps.split(", coroutines: ").next().unwrap_or(steps).trim_end_matches('}');
+            let steps = match steps.split_once(", coroutines: ") {
+                Some((before, after)) => {
+                    before.to_owned() + after.trim_start_matches(|c: char| c.is_ascii_digit())
+                }
+                None => steps.to_owned(),
+            };
             under.entry((plan, steps)).or_default().insert(protocol);
         }
     }
     if under.len() > PLANS {
         return String::new();
     }
-    let line = |((name, steps), protocols): ((&str, &str), BTreeSet<&str>)| {
+    let line = |((name, steps), protocols): ((&str, String), BTreeSet<&str>)| {
         let protocols = Vec::from_iter(protocols).join(", ");
-        format!("plan {name} under {protocols}: {steps}}}\n")
+        format!("plan {name} under {protocols}: {steps}\n")
     };
     under.into_iter().map(line).collect()
 }
@@ -312,7 +317,24 @@ pub fn row_of(point: &Point) -> Row {
 
 #[cfg(test)]
 mod tests {
-    use super::rounded;
+    use super::{rounded, steps};
+    use phases::plan::{Plan, Preset};
+    use primitives::measure::Row;
+
+    #[test]
+    fn steps_are_told_whole_but_for_the_coroutines() {
+        let usual = Preset::OneSided.plan();
+        let mut odd = usual;
+        odd.unlock = odd.unlock.map(|step| phases::plan::Step { passive_ack: !step.passive_ack, ..step });
+        for plan in [usual, odd, Plan { location_cache: !odd.location_cache, ..odd }] {
+            let other = Plan { coroutines: plan.coroutines + 1, ..plan };
+            let row = |plan: Plan| {
+                Row::new().with("plan", "p").with("protocol", "occ").with("steps", plan.to_string())
+            };
+            let bare = Plan { coroutines: Plan::DEFAULT_COROUTINES, ..plan };
+            assert_eq!(steps(&[row(plan), row(other)]), format!("plan p under occ: {bare}\n"));
+        }
+    }
 
     #[test]
     fn people_see_three_digits_and_units() {

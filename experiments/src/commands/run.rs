@@ -124,18 +124,18 @@ pub fn run(args: &RunArgs, context: &Context) -> Result<(), CliError> {
         }
     };
     let nothing = run.result.interrupted && run.result.elapsed == Nanos(0);
-    let mut dir = dir;
-    if cut_short {
+    let (mut dir, replaced) = match (dir, &args.output.out) {
         // What was measured then stays until there is more.
-        dir = match (&args.output.out, run.result.interrupted) {
-            (Some(out), false) => {
-                drop(dir);
-                clear(out)?;
-                Some(directory(out, &spec, &plan, &fabric, context)?)
+        (Some(_), _) if cut_short && run.result.interrupted => (None, Ok(())),
+        (Some(old), Some(out)) if cut_short => {
+            drop(old);
+            match clear(out).and_then(|()| directory(out, &spec, &plan, &fabric, context)) {
+                Ok(new) => (Some(new), Ok(())),
+                Err(error) => (None, Err(error)),
             }
-            _ => None,
-        };
-    }
+        }
+        (dir, _) => (dir, Ok(())),
+    };
     window::tell(run.result.too_short.as_ref(), dir.as_mut(), context.talk);
     let kept = dir.map_or(Ok(()), |mut dir| {
         if !nothing {
@@ -146,6 +146,7 @@ pub fn run(args: &RunArgs, context: &Context) -> Result<(), CliError> {
     });
     // The result before any error: what cannot be kept is at least seen.
     emit(args.output.json.as_ref(), &run.json(&spec), &shown(&run))?;
+    replaced?;
     kept?;
     if let (Some(path), Some(history)) = (&args.history, &run.result.history) {
         transact::write_history(path, history)?;

@@ -169,25 +169,18 @@ pub fn told(verified: &Verified, candidates: &[Candidate]) -> String {
     )
 }
 
-/// Whose forecasts they are where the numbers beside them are of something else, and what speaks against that profile; to be put behind
-/// a sentence about them.
+/// Whose forecasts they are, unless the numbers beside them are simulated by the same profile, and what speaks against that profile; to
+/// be put behind a sentence about them.
 pub fn doubt(results: &Results) -> String {
-    let record = &results.record;
-    let ran = record.profile.as_ref();
-    let priced = &record.summary["priced_by"];
-    let other = priced["hash"].as_str().filter(|hash| ran.is_none_or(|ran| ran.hash != *hash));
-    let name = other.map(|hash| {
-        let hash: String = hash.chars().take(10).collect();
-        format!("profile {} ({hash})", priced["name"].as_str().unwrap_or("unnamed"))
-    });
-    let doubt = priced["doubt"].as_str().or(record.summary["prediction_doubt"].as_str());
-    let doubt = doubt.or(ran.and_then(|profile| profile.doubt.as_deref()));
-    match (name, doubt) {
-        (None, None) => String::new(),
-        (Some(name), None) => format!(". Forecasts are by {name}"),
-        (Some(name), Some(doubt)) => format!(". Forecasts are by {name}, {doubt}"),
-        (None, Some(doubt)) => format!(". Forecasts are by a profile {doubt}"),
+    let (record, priced) = (&results.record, &results.record.summary["priced_by"]);
+    let Some(hash) = priced["hash"].as_str() else { return String::new() };
+    let doubt = priced["doubt"].as_str().map_or(String::new(), |doubt| format!(", {doubt}"));
+    let same = record.profile.as_ref().is_some_and(|ran| ran.hash == hash);
+    if same && record.provenance == Provenance::Simulated && doubt.is_empty() {
+        return String::new();
     }
+    let hash: String = hash.chars().take(10).collect();
+    format!(". Forecasts are by profile {} ({hash}){doubt}", priced["name"].as_str().unwrap_or("unnamed"))
 }
 
 /// Two figures per tuning: the ranking and, where rivals were run, prediction against outcome.

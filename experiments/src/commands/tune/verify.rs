@@ -9,7 +9,9 @@ use crate::spec::{RunSpec, Span};
 use crate::sweep::usual_jobs;
 use crate::transact::{self, Keep};
 use phases::plan::PlanFile;
-use primitives::measure::{Got, Kind, PointResult, ResultDir, Row, TableName, Verified, write_atomic};
+use primitives::measure::{
+    Got, Kind, PointResult, ProfileRef, ResultDir, Row, TableName, Verified, write_atomic,
+};
 use primitives::units::Nanos;
 use serde_json::{Value, json};
 use std::path::Path;
@@ -64,7 +66,9 @@ pub fn keep(
 ) -> Result<Option<Verified>, CliError> {
     let rivals = &tuned.rivals;
     let mut notes: Vec<String> = tuned.choices.iter().map(ToString::to_string).collect();
-    notes.extend(tuned.profile.doubt.iter().map(|doubt| format!("Forecasts are by a profile {doubt}.")));
+    let ProfileRef { name, hash, doubt, .. } = &tuned.profile;
+    let doubt = doubt.as_ref().map_or(String::new(), |doubt| format!(", {doubt}"));
+    notes.push(format!("Forecasts are by profile {name} ({hash}){doubt}."));
     let mut asked = serde_json::to_value(spec).map_err(|e| CliError::check("no JSON").caused_by(&e))?;
     asked["plan"] = json!(null);
     asked["verify"] = verify.asked();
@@ -94,12 +98,7 @@ pub fn keep(
     record.title = format!("Plans for {} under {} on {}", spec.workload, spec.protocol, spec.fabric);
     record.question = Some("Which primitive should carry each phase?".to_owned());
     record.command.clone_from(&context.command);
-    if record.profile.as_ref().is_some_and(|ran| ran.hash != tuned.profile.hash) || rounds > 1 {
-        record
-            .notes
-            .push(format!("Forecasts are by profile {} ({}).", tuned.profile.name, tuned.profile.hash));
-    }
-    record.notes.extend(notes);
+    record.notes = notes;
     let mut dir = ResultDir::create(out, record, &[])?;
     let text =
         tuned.file.to_yaml().map_err(|e| CliError::check("the plan cannot be written").caused_by(&e))?;
