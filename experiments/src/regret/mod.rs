@@ -13,7 +13,7 @@
 //! dropping the very best among plans that are nearly as good. Coroutines are part of the combination, as its load, and not
 //! of the plan.
 //!
-//! The same is told of a second choice (`verified_regret`): the plans of the tuner's shortlist, a dozen, are run for a thousand commits each, and
+//! The same is told of a second choice (`verified_regret`): the plans of the tuner's shortlist, a dozen, are run for four thousand commits each, and
 //! the fastest is taken. That is a simulation compared with longer ones, not the model's merit. It is what somebody does who takes
 //! the fastest that `tune --verify` has run, which are that dozen and the presets.
 //!

@@ -35,8 +35,8 @@ const SEEDS: u64 = 4;
 const MEASURED: f64 = 2_000.0;
 const EACH: f64 = 25.0;
 
-/// Commits that a plan of the shortlist makes before one of them is chosen.
-const VERIFIED: f64 = 1_000.0;
+/// Commits that a plan of the shortlist makes before one of them is chosen: as many as those of the race's last round.
+const VERIFIED: f64 = 4_000.0;
 
 /// Most transactions that a run may commit, its warm-up included, where the best plan comes out as it should. Slack is for rates
 /// that turn out higher than they were.

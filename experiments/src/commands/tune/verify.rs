@@ -82,8 +82,8 @@ pub fn keep(
     }
     // The first round has a row for each plan, run or not.
     let first = (0..rivals.len()).map(|rival| (1, rival));
-    let points: Vec<(u32, usize)> =
-        first.chain((2..=rounds).flat_map(|round| racing.iter().map(move |&rival| (round, rival)))).collect();
+    let later = (2..=rounds).flat_map(|round| in_turn(round, &racing).map(move |rival| (round, rival)));
+    let points: Vec<(u32, usize)> = first.chain(later).collect();
     // What is ranked and run is what this search found, and a profile says what that is.
     asked["profile_hash"] = json!(tuned.file.prediction.as_ref().map(|prediction| &prediction.profile_hash));
     asked["rivals"] = rivals
@@ -164,6 +164,13 @@ pub fn keep(
     Ok(regret_of(&dir))
 }
 
+/// In which order they run in a round: there and back again, so that a machine which slows down meanwhile slows all of them alike.
+fn in_turn(round: u32, racing: &[usize]) -> impl Iterator<Item = usize> {
+    let last = racing.len().wrapping_sub(1);
+    let back = round.is_multiple_of(2);
+    (0..racing.len()).map(move |place| racing[if back { last - place } else { place }])
+}
+
 fn regret_of(dir: &ResultDir) -> Option<Verified> {
     let rows = dir.rows(TableName::Points).ok()?;
     let number = |row: &Row, column: &str| row.get(column)?.parse::<f64>().ok();
@@ -191,4 +198,16 @@ pub(super) fn judged(verified: Option<&Verified>) -> Value {
         "lead": lead.map(|short| short.share),
         "lead_ci": lead.and_then(|short| short.ci),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_other_round_goes_back() {
+        let order = |round| in_turn(round, &[0, 2, 3]).collect::<Vec<_>>();
+        assert_eq!((order(2), order(3)), (vec![3, 2, 0], vec![0, 2, 3]));
+        assert_eq!(in_turn(2, &[]).count(), 0);
+    }
 }
