@@ -6,8 +6,8 @@
 //! Parameters and loops are those of perftest's defaults: one queue pair; latency with every request signaled and waited
 //! for, inline up to 220 B where a WRITE or SEND is timed; rates with 128 requests outstanding, every hundredth signaled;
 //! 512 receives, posted again only while the messages still to come need them; `max_rd_atomic` 16. Latency of READ and
-//! ATOMIC is that of the request; of WRITE and SEND half of a ping-pong. Two things differ and stay: the ends are two
-//! threads of one process and not two processes, and one completion queue takes sends and receives. Both read the time-stamp
+//! ATOMIC is that of the request; of WRITE and SEND half of a ping-pong. Two things differ and stay: the ends are in one
+//! process and not in two, with a thread each where both act, and one completion queue takes sends and receives. Both read the time-stamp
 //! counter, here by the fabric's own clock: the system's clock may cost a system call.
 //! Prints `min typical average` in microseconds, or requests per second.
 //!
@@ -287,6 +287,22 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (len, iterations): (u32, usize) = (bytes.parse()?, iterations.parse()?);
     let latency = mode == "lat";
     let fabric = Verbs::open(&Options::parse(device)?, 2)?;
+    let total = iterations + WARM_UP;
+    // Where the other end only lends its memory there is no thread of its own, as perftest's other process sleeps then.
+    let both_act = what == What::Send || what == What::Write && latency;
+    if !both_act || mode == "count" || mode == "port" {
+        let ((near, at_near), (far, at_far)) =
+            (End::open(&fabric, 0, what, len)?, End::open(&fabric, 1, what, len)?);
+        near.nic.connect(near.qp, Some(at_far.address))?;
+        far.nic.connect(far.qp, Some(at_near.address))?;
+        match &mode[..] {
+            "count" => near.count(&at_far, iterations),
+            "port" => near.count_port(&at_far, iterations),
+            "lat" => show(near.request_latency(&at_far, total)),
+            _ => println!("{:.0}", near.rate(&at_far, iterations)),
+        }
+        return Ok(());
+    }
     let offers = [const { std::sync::OnceLock::new() }; 2];
     let barrier = Barrier::new(2);
     let end = |node: usize| {
@@ -297,32 +313,21 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         end.nic.connect(end.qp, Some(peer.address)).expect("connects");
         end.receive(if what == What::Send { RECEIVES } else { 0 });
         barrier.wait();
-        let total = iterations + WARM_UP;
-        match (what, latency) {
-            _ if mode == "count" || mode == "port" => {
-                if node == 0 {
-                    match &mode[..] {
-                        "count" => end.count(&peer, iterations),
-                        _ => end.count_port(&peer, iterations),
-                    }
-                }
+        let near = node == 0;
+        let times = match (what, latency) {
+            (What::Write, _) => end.write_ping_pong(&peer, near, total),
+            (_, true) => end.send_ping_pong(&peer, near, total),
+            (_, false) if near => {
+                println!("{:.0}", end.rate(&peer, iterations));
+                Vec::new()
             }
-            (What::Write, true) => {
-                let times = end.write_ping_pong(&peer, node == 0, total);
-                if node == 0 {
-                    show(times);
-                }
+            (_, false) => {
+                end.sink(iterations);
+                Vec::new()
             }
-            (What::Send, true) => {
-                let times = end.send_ping_pong(&peer, node == 0, total);
-                if node == 0 {
-                    show(times);
-                }
-            }
-            (What::Send, false) if node == 1 => end.sink(iterations),
-            (_, true) if node == 0 => show(end.request_latency(&peer, total)),
-            (_, false) if node == 0 => println!("{:.0}", end.rate(&peer, iterations)),
-            _ => {}
+        };
+        if near && latency {
+            show(times);
         }
         // Queue pairs stay until both ends are done.
         barrier.wait();
