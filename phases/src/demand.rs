@@ -280,6 +280,15 @@ pub enum Awaited {
     },
 }
 
+/// Work that a core does in few and long turns, during which everybody else there waits.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct LongTurns {
+    /// Turns, of which a transaction causes a fraction.
+    pub turns: f64,
+    /// Their work, added up.
+    pub work: CpuCounts,
+}
+
 /// What one phase of one transaction asks for.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Demand {
@@ -293,8 +302,10 @@ pub struct Demand {
     pub signaled: f64,
     /// Work of the coordinator's core.
     pub requester: CpuCounts,
-    /// Work of owners' and backups' cores, all together.
+    /// Work of owners' and backups' cores, all together, but for what they do [`at_length`](Demand::at_length).
     pub server: CpuCounts,
+    /// What backups do for many transactions in one turn, and what of the coordinator's own work is such.
+    pub at_length: [LongTurns; 2],
     /// Requests that handlers serve.
     pub served: f64,
     /// Those among them that nobody waits for.

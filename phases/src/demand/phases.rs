@@ -10,7 +10,7 @@
 //! A two-sided lock brings the record along, except under OCC, which has read it; FaSST, otherwise as OCC, has not. One-sided
 //! locks of SUNDIAL, MVCC and FaSST are told after a fetch, which is the fetch's demand.
 
-use super::{Batch, Calls, Carriage, Chain, Chances, Demand, Sizes, Touch};
+use super::{Batch, Calls, Carriage, Chain, Chances, CpuCounts, Demand, LongTurns, Sizes, Touch};
 use crate::ops::wire;
 use crate::plan::{Phase, Step, Via};
 use crate::rule::Packing;
@@ -223,13 +223,19 @@ fn validate(how: &Carriage, touch: &Touch, sizes: &Sizes) -> Demand {
 }
 
 /// Logging (DrTM+H §5.4): one entry to each backup node with all records it backs. Truncation is always a request
-/// nobody waits for, and the backup then applies the entries to its copy, however they came.
+/// nobody waits for, and the backup then applies the entries to its copy, however they came: those of many transactions at once.
 fn log(how: &Carriage, touch: &Touch, sizes: &Sizes) -> Demand {
     let mut d = Demand::default();
     let record = sizes.logged_overhead + touch.payload;
     // Copies on the own node are written, and applied, by the own core.
     d.requester.copied += 2.0 * touch.local * f64::from(record);
     d.requester.probes += touch.local;
+    let apply = |entries: f64, copies: f64| LongTurns {
+        turns: entries / f64::from(sizes.entries_per_truncation.max(1)),
+        work: CpuCounts { copied: copies * f64::from(record), probes: copies, ..CpuCounts::default() },
+    };
+    // The own node has one entry with all of its copies, if any; applying it is in the requester's work too.
+    d.at_length[1] = apply(touch.local.min(1.0), touch.local);
     let copies = touch.remote * touch.backups - touch.local;
     if copies <= 0.0 || touch.nodes <= 0.0 {
         return d;
@@ -261,8 +267,7 @@ fn log(how: &Carriage, touch: &Touch, sizes: &Sizes) -> Demand {
     // Rare, and spread over time: it is in nobody's way.
     d.passed = 0.0;
     d.left.clear();
-    d.server.copied += copies * f64::from(record);
-    d.server.probes += copies;
+    d.at_length[0] = apply(touch.nodes, copies);
     d
 }
 

@@ -85,6 +85,14 @@ impl Visits {
         self.ns2 += count * behind * (behind + last * units.all) * units.crowding / units.all;
     }
 
+    /// Has `turns` of visits that are counted already last so much longer that it makes `ns` in all; `before` is what each took.
+    fn prolong(&mut self, turns: f64, ns: f64, before: f64) {
+        if turns > 0.0 {
+            self.ns += ns;
+            self.ns2 += ns * (ns / turns + 2.0 * before);
+        }
+    }
+
     fn add_scaled(&mut self, other: &Visits, factor: f64) {
         self.count += other.count * factor;
         self.ns += other.ns * factor;
@@ -247,12 +255,16 @@ impl Load {
         let core = &mut load[Station::Core];
         // All alike; what is done without a resume is done in one that somebody else has asked for.
         let visits = demand.requester.resumes.max(1.0);
-        core.own = Visits { count: demand.requester.resumes, ns: own_ns, ns2: own_ns * own_ns / visits };
+        let [theirs, mine] = demand.at_length.map(|long| (long.turns, long.work.cost_ns(&profile.cpu)));
+        let usual = (own_ns - mine.1).max(0.0);
+        core.own = Visits { count: demand.requester.resumes, ns: usual, ns2: usual * usual / visits };
+        core.own.prolong(mine.0, mine.1, usual / visits);
         core.path_ns += own_ns;
         core.path_own += demand.requester.resumes;
         let serve_ns =
             if demand.served > 0.0 { demand.server.cost_ns(&profile.cpu) / demand.served } else { 0.0 };
         core.other.add(demand.served, serve_ns);
+        core.other.prolong(theirs.0, theirs.1, serve_ns);
         load.reply_doorbells_ns = demand.server.doorbells * profile.cpu.doorbell.value;
 
         load.path(demand, nic, &profile.cpu, serve_ns, others.max(1.0), connected);
