@@ -299,14 +299,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         barrier.wait();
         let total = iterations + WARM_UP;
         match (what, latency) {
-            _ if mode == "count" || mode == "port" => {
-                if node == 0 {
-                    match &mode[..] {
-                        "count" => end.count(&peer, iterations),
-                        _ => end.count_port(&peer, iterations),
-                    }
-                }
-            }
+            _ if mode == "count" || mode == "port" => match (node, &mode[..]) {
+                (0, "count") => end.count(&peer, iterations),
+                (0, _) => end.count_port(&peer, iterations),
+                _ => {}
+            },
             (What::Write, true) => {
                 let times = end.write_ping_pong(&peer, node == 0, total);
                 if node == 0 {
