@@ -177,6 +177,9 @@ pub fn require(choice: &FabricChoice) -> Result<(), CliError> {
             let names: Vec<&str> = devices.iter().map(|device| device.name.as_str()).collect();
             // `verbs:DEVICE[:PORT][,KEY=VALUE…]`
             let device = name.split([':', ',']).next().unwrap_or(name);
+            if devices.is_empty() && libibverbs_has(device) {
+                return Ok(()); // a provider that the kernel knows nothing of
+            }
             if !devices.is_empty() && !names.contains(&device) {
                 format!("no RDMA device `{device}`; {}", suggest_device(device, &names))
             } else if devices.is_empty() || cfg!(not(feature = "verbs")) {
@@ -189,6 +192,17 @@ pub fn require(choice: &FabricChoice) -> Result<(), CliError> {
     Err(CliError::machine(format!("fabric {choice} does not work here: {what}")).hint(
         "loopback, tcp and sim:PROFILE work everywhere; `doorbell devices` lists them and what the others lack",
     ))
+}
+
+/// Whether libibverbs can open a device.
+#[cfg(feature = "verbs")]
+fn libibverbs_has(device: &str) -> bool {
+    verbs::devices().is_ok_and(|all| all.iter().flatten().any(|facts| facts.name == device))
+}
+
+#[cfg(not(feature = "verbs"))]
+fn libibverbs_has(_: &str) -> bool {
+    false
 }
 
 /// Where the kernel shows RDMA devices.

@@ -61,6 +61,7 @@ pub fn sampled(row: Row, point: &Point, sample: &Sample) -> Row {
         .with("optimizations", point.rung.map_or("", |rung| rung.name()))
         .with("ops", sample.ops)
         .with("rate_per_s", rate(sample))
+        .with("device_rate_per_s", sample.device_rate_per_s)
         .with("latency_min_ns", sample.latency.min())
         .with_latency(&sample.latency)
         .with("latency_mean_ns", sample.latency.mean_ns())

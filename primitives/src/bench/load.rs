@@ -3,7 +3,7 @@
 use super::sample::{Counted, Sample};
 use super::{BenchVerb, OBJECTS, Point, Rung, Scope, payload};
 use crate::exec::{Core, CoreLoop, yield_now};
-use crate::fabric::{AnyNic, CpuWork, Nic, SetupError};
+use crate::fabric::{AnyNic, CpuWork, Nic, SetupError, Span};
 use crate::measure::{Counters, Histogram, Meter};
 use crate::mem::{Access, Buf, Region};
 use crate::mesh::{FabricSpec, LaunchError, Program, RunFacts, Shape, Site, Worker, WorkerConfig, launch};
@@ -126,6 +126,8 @@ struct Tally {
     ops: Cell<u64>,
     ops_total: Cell<u64>,
     latency: RefCell<Histogram>,
+    /// What the device stamped in the window.
+    stamped: Cell<Option<Span>>,
     failure: RefCell<Option<String>>,
 }
 
@@ -169,6 +171,8 @@ pub(super) fn worker_config(point: &Point) -> WorkerConfig {
         lanes: point.queue_pairs,
         workers_per_context: if point.shared_context { point.threads } else { 1 },
         pool_bytes: in_flight * u64::from(point.payload.max(64).next_power_of_two()) + (1 << 16),
+        // Calls are datagrams in both directions, whose completions nobody can tell apart; a CPU's swaps are nobody's.
+        stamps: !is_rpc(point.verb) && point.verb != BenchVerb::CpuCas,
     }
 }
 
@@ -261,8 +265,11 @@ impl Program for ClosedLoad<'_> {
     fn finish(&self, common: &Common, site: Site, local: Local) -> Output {
         let tally = &local.tally;
         let instructions = local.counters.and_then(|mut c| c.stop()).map(|counts| counts.instructions as f64);
+        let requests = if self.point.rung.is_some() { OBJECTS } else { 1 };
+        let by_device = tally.stamped.get().and_then(|span| span.rate_per_s());
         let counted = Counted {
             ops: tally.ops.get(),
+            device_rate_per_s: by_device.map(|rate| rate / f64::from(requests)),
             ops_total: tally.ops_total.get(),
             latency: tally.latency.take(),
             traffic: site.net.port.traffic(),
@@ -338,6 +345,10 @@ impl Client<'_> {
             if meter.holds(end) {
                 self.tally.ops.set(self.tally.ops.get() + groups);
                 self.tally.latency.borrow_mut().record(end.since(start));
+                if let Some(stamped) = self.net.port.nic().stamped() {
+                    let span = self.tally.stamped.get().unwrap_or(Span::from(stamped, end));
+                    self.tally.stamped.set(Some(span.to(stamped, end)));
+                }
             }
             let cut_short = self.common.cut_short.load(Ordering::Relaxed);
             if meter.over(end) || cut_short || self.load.stop.load(Ordering::Relaxed) {

@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 struct Share {
     ops: u64,
     ops_total: u64,
+    device_rate_per_s: Option<f64>,
     latency: HistogramData,
     traffic: Traffic,
     queue_pairs: u64,
@@ -23,9 +24,10 @@ struct Share {
 
 impl From<&Sample> for Share {
     fn from(sample: &Sample) -> Share {
-        let &Sample { ops, ops_total, ref latency, traffic, queue_pairs, .. } = sample;
+        let &Sample { ops, ops_total, device_rate_per_s, ref latency, traffic, queue_pairs, .. } = sample;
         let instructions_per_op = sample.instructions_per_op.clone();
-        Share { ops, ops_total, latency: latency.to_data(), traffic, queue_pairs, instructions_per_op }
+        let latency = latency.to_data();
+        Share { ops, ops_total, device_rate_per_s, latency, traffic, queue_pairs, instructions_per_op }
     }
 }
 
@@ -33,10 +35,12 @@ impl TryFrom<Share> for Counted {
     type Error = String;
 
     fn try_from(share: Share) -> Result<Counted, String> {
-        let Share { ops, ops_total, latency, traffic, queue_pairs, instructions_per_op } = share;
+        let Share { ops, ops_total, device_rate_per_s, latency, traffic, queue_pairs, instructions_per_op } =
+            share;
+        let device_rate_per_s = device_rate_per_s.filter(|rate| *rate >= 0.0);
         let instructions = instructions_per_op.map(|each| each * ops_total as f64);
         let latency = Histogram::from_data(&latency)?;
-        Ok(Counted { ops, ops_total, latency, traffic, queue_pairs, instructions })
+        Ok(Counted { ops, ops_total, device_rate_per_s, latency, traffic, queue_pairs, instructions })
     }
 }
 

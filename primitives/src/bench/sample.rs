@@ -11,6 +11,8 @@ use crate::verbs::port::Traffic;
 pub struct Sample {
     /// Operations counted in the window: requests, or multi-object operations on the ladder.
     pub ops: u64,
+    /// Operations per second of the whole cluster by the clocks of its devices; nothing where one of them tells none.
+    pub device_rate_per_s: Option<f64>,
     /// The window.
     pub window: Nanos,
     /// The warm-up before it, and how well the rate is known.
@@ -53,6 +55,8 @@ impl Sample {
 pub(super) struct Counted {
     pub(super) ops: u64,
     pub(super) ops_total: u64,
+    /// By the device's clock.
+    pub(super) device_rate_per_s: Option<f64>,
     pub(super) latency: Histogram,
     pub(super) traffic: Traffic,
     pub(super) queue_pairs: u64,
@@ -65,6 +69,7 @@ impl Default for Counted {
         Counted {
             ops: 0,
             ops_total: 0,
+            device_rate_per_s: None,
             latency: Histogram::new(),
             traffic: Traffic::default(),
             queue_pairs: 0,
@@ -76,6 +81,12 @@ impl Default for Counted {
 impl Counted {
     /// Adds what others counted. It may come from another process, which may say anything: sums stay in their range.
     pub(super) fn add(&mut self, other: &Counted) {
+        // Who asks nothing adds nothing; of others each must be known.
+        self.device_rate_per_s = match (self.ops, other.ops) {
+            (_, 0) => self.device_rate_per_s,
+            (0, _) => other.device_rate_per_s,
+            _ => self.device_rate_per_s.zip(other.device_rate_per_s).map(|(a, b)| a + b),
+        };
         self.ops = self.ops.saturating_add(other.ops);
         self.ops_total = self.ops_total.saturating_add(other.ops_total);
         self.latency.merge(&other.latency);
@@ -98,6 +109,7 @@ impl Counted {
         let too_short = TooShort::of(self.ops, point.in_flight(scope));
         Sample {
             ops: self.ops,
+            device_rate_per_s: self.device_rate_per_s,
             window: steadiness.measured,
             steadiness: steadiness.unless(too_short),
             too_short,
@@ -108,5 +120,24 @@ impl Counted {
             facts,
             queue_pairs: self.queue_pairs,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_by_devices_add_up_if_all_who_ask_know_theirs() {
+        let of = |ops, device_rate_per_s| Counted { ops, device_rate_per_s, ..Counted::default() };
+        let sum = |all: &[(u64, Option<f64>)]| {
+            let mut sum = Counted::default();
+            all.iter().for_each(|&(ops, rate)| sum.add(&of(ops, rate)));
+            sum.device_rate_per_s
+        };
+        assert_eq!(sum(&[]), None);
+        assert_eq!(sum(&[(8, Some(2.0)), (0, None), (8, Some(3.0))]), Some(5.0), "a server asks nothing");
+        assert_eq!(sum(&[(8, Some(2.0)), (8, None), (8, Some(3.0))]), None);
+        assert_eq!(sum(&[(8, None), (8, Some(3.0))]), None);
     }
 }

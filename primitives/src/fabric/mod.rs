@@ -10,8 +10,11 @@ pub mod loopback;
 mod regions;
 pub mod sim;
 pub mod tcp;
+mod ticks;
 #[cfg(feature = "verbs")]
 pub mod verbs;
+
+pub use ticks::{DeviceClock, Span, Stamped};
 
 use crate::mem::{Access, MemoryKeys, Region};
 use crate::units::Nanos;
@@ -240,6 +243,12 @@ pub trait Nic {
         None
     }
 
+    /// What the device has stamped with its own time so far, where it was asked to and does.
+    #[inline]
+    fn stamped(&self) -> Option<Stamped> {
+        None
+    }
+
     /// Connects an RC or UC queue pair to `peer`, or activates a UD queue pair (`peer` is ignored).
     ///
     /// # Errors
@@ -362,6 +371,10 @@ impl Nic for AnyNic {
     #[inline]
     fn lost(&self) -> Option<NodeId> {
         each!(self, nic => nic.lost())
+    }
+    #[inline]
+    fn stamped(&self) -> Option<Stamped> {
+        each!(self, nic => nic.stamped())
     }
     fn connect(&self, qp: Qp, peer: Option<QpAddress>) -> Result<(), SetupError> {
         each!(self, nic => nic.connect(qp, peer))

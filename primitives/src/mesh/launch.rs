@@ -256,7 +256,8 @@ pub fn launch<P: Program>(
         }
         #[cfg(feature = "verbs")]
         FabricSpec::Verbs(options) => {
-            let fabric = Verbs::open(options, shape.nodes).map_err(LaunchError::Shared)?;
+            let options = VerbsOptions { stamps: config.stamps, ..(**options).clone() };
+            let fabric = Verbs::open(&options, shape.nodes).map_err(LaunchError::Shared)?;
             on_threads(&|node| fabric.context(node).map(AnyNic::Verbs), None, shape, config, program)
         }
     }
@@ -289,7 +290,8 @@ pub fn launch_member<P: Program>(
         }
         #[cfg(feature = "verbs")]
         FabricSpec::Verbs(options) => {
-            let fabric = match Verbs::member(options, shape.nodes) {
+            let options = VerbsOptions { stamps: config.stamps, ..(**options).clone() };
+            let fabric = match Verbs::member(&options, shape.nodes) {
                 Ok(fabric) => fabric,
                 Err(error) => match session {
                     Some(session) => return Err(session.give_up(LaunchError::Shared(error))),

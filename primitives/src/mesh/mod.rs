@@ -52,6 +52,8 @@ pub struct WorkerConfig {
     pub workers_per_context: u16,
     /// Buffer pool for requests in flight, beside what RPC needs.
     pub pool_bytes: u64,
+    /// Devices that offer it stamp completions with their own time ([`Nic::stamped`]).
+    pub stamps: bool,
 }
 
 impl Default for WorkerConfig {
@@ -63,6 +65,7 @@ impl Default for WorkerConfig {
             lanes: 1,
             workers_per_context: 1,
             pool_bytes: 1 << 20,
+            stamps: false,
         }
     }
 }

@@ -106,7 +106,16 @@ fn facts() -> (Option<Vec<Facts>>, Vec<String>) {
 fn people_facts(all: &[Facts]) -> String {
     use primitives::fabric::verbs::AtomicCap;
     let mut text = table(
-        &["RDMA device", "atomics", "queue pairs", "queue depth", "CQ entries", "READs in flight", "regions"],
+        &[
+            "RDMA device",
+            "atomics",
+            "queue pairs",
+            "queue depth",
+            "CQ entries",
+            "READs in flight",
+            "regions",
+            "completion stamps",
+        ],
         all.iter().map(|d| {
             let atomics = match d.atomic {
                 AtomicCap::None => "none",
@@ -114,7 +123,12 @@ fn people_facts(all: &[Facts]) -> String {
                 AtomicCap::Global => "with the CPU too",
             };
             let counts = [d.max_qp, d.max_qp_wr, d.max_cqe, d.max_rd_atomic, d.max_mr].map(|n| n.to_string());
-            [d.name.clone(), atomics.to_owned()].into_iter().chain(counts)
+            let stamps = match d.completion_clock() {
+                Some(clock) => format!("{} MHz, {} bits", clock.khz as f64 / 1e3, clock.bits()),
+                None if d.completion_timestamp_mask == 0 => "none".to_owned(),
+                None => "of unknown rate".to_owned(),
+            };
+            [d.name.clone(), atomics.to_owned()].into_iter().chain(counts).chain([stamps])
         }),
     );
     text.push('\n');
@@ -186,10 +200,12 @@ fn people(list: &Devices) -> String {
                 })
             }),
         ));
-        if let Some(facts) = &list.device_facts {
-            text.push('\n');
-            text.push_str(&people_facts(facts));
-        }
+    }
+    if let Some(facts) = &list.device_facts
+        && !facts.is_empty()
+    {
+        text.push('\n');
+        text.push_str(&people_facts(facts));
     }
     if !list.findings.is_empty() {
         text.push_str("\nFor RDMA here:\n");

@@ -1,7 +1,7 @@
 //! Devices: what there is, and which port and GID a fabric uses.
 
-use super::{Options, errno, refused};
-use crate::fabric::SetupError;
+use super::{Options, errno, refused, stamps};
+use crate::fabric::{DeviceClock, SetupError};
 use ibverbs_sys as ffi;
 use std::ffi::CStr;
 use std::net::Ipv6Addr;
@@ -45,8 +45,19 @@ pub struct DeviceFacts {
     pub max_rd_atomic: u32,
     /// Most address handles.
     pub max_ah: u32,
+    /// Bits of the stamps that it puts on completions (`ibv_query_device_ex(3)`), zero if it puts none.
+    pub completion_timestamp_mask: u64,
+    /// Rate of the clock that it stamps with, in kilohertz; zero if it does not say.
+    pub hca_core_clock_khz: u64,
     /// Ports.
     pub ports: Vec<PortFacts>,
+}
+
+impl DeviceFacts {
+    /// The clock that it stamps completions with, if it does and says how fast it goes.
+    pub fn completion_clock(&self) -> Option<DeviceClock> {
+        DeviceClock::of(self.completion_timestamp_mask, self.hca_core_clock_khz)
+    }
 }
 
 /// What a port says of itself (`ibv_query_port(3)`).
@@ -189,6 +200,8 @@ impl Device {
         if failed != 0 {
             return Err(refused("ibv_query_device", &self.name, failed));
         }
+        // SAFETY: the context is open.
+        let (mask, khz) = unsafe { stamps::clock_of(self.raw) };
         let firmware = attr.fw_ver.iter().take_while(|&&c| c != 0).map(|&c| c as u8 as char).collect();
         let count = |n: i32| u32::try_from(n).unwrap_or(0);
         let ports = (1..=attr.phys_port_cnt).map(|port| self.port(port)).collect::<Result<_, _>>()?;
@@ -209,6 +222,8 @@ impl Device {
             max_sge: count(attr.max_sge),
             max_rd_atomic: count(attr.max_qp_rd_atom.min(attr.max_qp_init_rd_atom)),
             max_ah: count(attr.max_ah),
+            completion_timestamp_mask: mask,
+            hca_core_clock_khz: khz,
             ports,
         })
     }
@@ -412,6 +427,8 @@ mod tests {
             max_sge: 1,
             max_rd_atomic: 1,
             max_ah: 1,
+            completion_timestamp_mask: 0,
+            hca_core_clock_khz: 0,
             ports: vec![port],
         }
     }

@@ -19,6 +19,9 @@
 //! the library at run time would need a function table of our own or a binding whose C part is GPL; the default
 //! build has no such need in the first place, and whoever builds the feature has an adapter to use it with.
 //!
+//! **Stamps.** Where a device puts its own time on completions, they come from another kind of completion queue, whose
+//! functions stand behind the ordinary one's (`stamps.rs`): for measurements that ask for it, and without a trace in others.
+//!
 //! This folder and the constructor in `mem` are the only places with `unsafe`. Three facts carry most of it:
 //! libibverbs' objects may be used from several threads (libibverbs manual, `ibv_open_device(3)` and the
 //! thread-safety note of rdma-core), every object is destroyed by the owner of a handle that is not `Copy`, and a
@@ -29,12 +32,14 @@ mod context;
 mod device;
 mod nic;
 mod qp;
+mod stamps;
 mod status;
 
 pub use device::{AtomicCap, DeviceFacts, GidFacts, PortFacts, devices};
 pub use nic::VerbsNic;
 
 use super::clock::Clock;
+use super::ticks::DeviceClock;
 use super::{AtomicScope, Caps, SetupError};
 use crate::verbs::{NodeId, Transport};
 use context::{Context, KeyTable, Regions};
@@ -69,6 +74,8 @@ pub struct Options {
     pub inline: u32,
     /// Entries a completion queue starts with; it grows with the queue pairs that report to it.
     pub cq_entries: u32,
+    /// Completions carry the device's time stamps, where it offers them ([`crate::fabric::Nic::stamped`]).
+    pub stamps: bool,
 }
 
 impl Options {
@@ -90,6 +97,7 @@ impl Options {
             min_rnr_timer: 12,
             inline: 256,
             cq_entries: 1024,
+            stamps: false,
         }
     }
 
@@ -148,6 +156,8 @@ struct Shared {
     caps: Caps,
     limits: Limits,
     port: Port,
+    /// The clock of stamps, if they are wanted and there are.
+    stamps: Option<DeviceClock>,
     /// Whether all nodes live in this process, so that a node or queue pair nobody knows does not exist.
     complete: bool,
     nodes: Box<[Node]>,
@@ -282,6 +292,7 @@ impl Verbs {
                 global: ethernet || options.gid_index.is_some(),
                 path: Path { gid: gid.unwrap_or_default(), lid: port.lid, mtu },
             },
+            stamps: facts.completion_clock().filter(|_| options.stamps),
             options: options.clone(),
             complete,
             nodes: std::iter::repeat_with(Node::default).take(usize::from(nodes)).collect(),

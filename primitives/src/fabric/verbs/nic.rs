@@ -7,8 +7,9 @@ mod post;
 use super::context::{Context, KeyTable, Local, MAX_REGIONS, place};
 use super::device::Device;
 use super::qp::{CompletionQueue, Handle, Peer, QueuePair};
+use super::stamps::{self, Stamps};
 use super::{ContextCard, KnownQp, Path, Shared, first_psn};
-use crate::fabric::{Caps, Nic, PostError, SetupError};
+use crate::fabric::{Caps, Nic, PostError, SetupError, Stamped};
 use crate::mem::{Access, MemoryKeys, Region};
 use crate::units::Nanos;
 use crate::verbs::{
@@ -19,13 +20,14 @@ use numbers::Numbers;
 use post::Chain;
 use std::cell::RefCell;
 use std::mem::MaybeUninit;
+use std::rc::Rc;
 use std::sync::Arc;
 
 /// Completions taken from the device at a time.
 const POLL_BATCH: usize = 64;
 /// Set in the hardware's id of a receive. Below it come the queue pair's index and the place in its queue.
-const RECV: u64 = 1 << 63;
-const INDEX_MASK: u64 = (1 << 22) - 1;
+pub(super) const RECV: u64 = 1 << 63;
+pub(super) const INDEX_MASK: u64 = (1 << 22) - 1;
 
 /// A libibverbs device context. Owned by one thread.
 ///
@@ -43,6 +45,7 @@ struct State {
     numbers: Numbers,
     handles: Vec<Option<Handle>>,
     cq: CompletionQueue,
+    stamps: Option<Rc<Stamps>>,
     /// Regions by the place of their name, as far as this context has used them.
     locals: Box<[Option<Local>; MAX_REGIONS]>,
     chain: Chain,
@@ -104,12 +107,13 @@ impl VerbsNic {
         let context = Arc::new(Context::new(Device::open(&shared.options.device)?)?);
         shared.join(node, &context)?;
         let entries = shared.options.cq_entries.clamp(16, shared.limits.max_cqe.max(16));
-        let cq = CompletionQueue::new(&context, entries)?;
+        let (cq, stamps) = stamps::queue(&context, entries, shared.stamps)?;
         let state = State {
             qps: Vec::new(),
             numbers: Numbers::default(),
             handles: std::iter::repeat_with(|| None).take(shared.nodes.len()).collect(),
             cq,
+            stamps,
             locals: Box::new([const { None }; MAX_REGIONS]),
             chain: Chain::default(),
             single: Box::new((
@@ -329,6 +333,10 @@ impl Nic for VerbsNic {
     #[inline]
     fn lost(&self) -> Option<NodeId> {
         self.state.borrow_mut().lost.untold.pop()
+    }
+
+    fn stamped(&self) -> Option<Stamped> {
+        self.state.borrow().stamps.as_ref().map(|stamps| stamps.so_far())
     }
 
     fn reset_qp(&self, qp: Qp) {
