@@ -95,6 +95,22 @@ fn logging_writes_once_to_each_backup_node_and_waits_once() {
     assert_eq!(demand(&how(Phase::Log, step), &none, &Sizes::default()), Demand::default());
 }
 
+/// However entries came, a backup applies them 32 at a time, and none of that is in what a call takes.
+#[test]
+fn what_backups_apply_is_done_in_long_turns() {
+    let sizes = Sizes::default();
+    let some = Touch { local: 1.0, backups: 2.0, ..touch(2.0, 2.0) };
+    for via in [Via::OneSided, Via::TwoSided] {
+        let d = demand(&how(Phase::Log, Step::table2(Phase::Log, via)), &some, &sizes);
+        let [theirs, own] = d.at_length;
+        // Two records of two backups each, one of the four copies on the own node.
+        assert_eq!((theirs.turns, theirs.work.probes), (2.0 / 32.0, 3.0), "{via}");
+        assert_eq!((own.turns, own.work.probes), (1.0 / 32.0, 1.0), "{via}");
+        assert_eq!(theirs.work.copied, 3.0 * f64::from(sizes.logged_overhead + some.payload));
+        assert_eq!((d.server.probes, d.requester.probes), (0.0, 1.0), "{via}");
+    }
+}
+
 #[test]
 fn local_lock_words_go_through_the_nic_only_where_it_owns_them() {
     let local = Touch { local: 2.0, payload: 16, ..Touch::default() };

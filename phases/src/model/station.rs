@@ -451,6 +451,21 @@ mod tests {
     }
 
     #[test]
+    fn some_visits_that_last_longer_are_as_many_short_ones_and_the_long_ones() {
+        let mut some = Visits::default();
+        some.add(8.0, 100.0);
+        some.prolong(0.25, 1000.0, 100.0);
+        let mut apart = Visits::default();
+        apart.add(7.75, 100.0);
+        apart.add(0.25, 4100.0);
+        assert_eq!((some.count, some.ns), (apart.count, apart.ns));
+        assert!((some.ns2 / apart.ns2 - 1.0).abs() < 1e-12, "{} {}", some.ns2, apart.ns2);
+        let before = some;
+        some.prolong(0.0, 0.0, 100.0);
+        assert_eq!(some, before, "nothing is divided by none");
+    }
+
+    #[test]
     fn requests_that_come_together_make_others_wait_like_one_long_request() {
         for all in [1.0, 4.0] {
             let units = Units { all, crowding: 1.0 };
