@@ -42,6 +42,11 @@ struct Ran {
 }
 
 impl Ran {
+    /// By how much the rate that came is off the one foretold.
+    fn error(&self) -> f64 {
+        self.result.committed_per_s() / self.said.committed_per_s - 1.0
+    }
+
     /// Requests, waits and doorbells of a phase for each commit: foretold, and counted.
     fn counts(&self, phase: Phase) -> [(f64, f64); 3] {
         let said = self.said.phase(phase);
@@ -54,24 +59,44 @@ fn shipped() -> Profile {
     Profile::shipped("cx4-edr").expect("a shipped profile")
 }
 
-fn ran(
-    profile: &Profile,
-    protocol: AnyProtocol,
-    plan: Plan,
-    workload: &str,
-    settings: &[(&str, &str)],
+/// A cluster on which plans are foretold and run.
+#[derive(Clone)]
+struct On {
+    profile: Profile,
+    shape: Shape,
+    replicas: u16,
     cache_bytes: usize,
+    warm_up: Nanos,
     measured: Nanos,
-) -> Ran {
-    let mut spec = RunSpec::new(sim_of(profile.clone(), 1), Shape { nodes: 4, workers: 2 }, plan);
-    spec.length = Length::Time { warm_up: Nanos::from_micros(100), measured };
-    spec.cache_bytes = cache_bytes;
+}
+
+/// Four nodes of two threads, without backups.
+fn four(profile: &Profile) -> On {
+    On {
+        profile: profile.clone(),
+        shape: Shape { nodes: 4, workers: 2 },
+        replicas: 1,
+        cache_bytes: 1 << 20,
+        warm_up: Nanos::from_micros(100),
+        measured: Nanos::from_micros(500),
+    }
+}
+
+fn ran(on: &On, protocol: AnyProtocol, plan: Plan, workload: &str, settings: &[(&str, &str)]) -> Ran {
+    let mut spec = RunSpec::new(sim_of(on.profile.clone(), 1), on.shape, plan);
+    spec.length = Length::Time { warm_up: on.warm_up, measured: on.measured };
+    (spec.cache_bytes, spec.replicas) = (on.cache_bytes, on.replicas);
     let load = AnyWorkload::parse(workload, spec.scale(), settings.iter().copied()).expect("valid settings");
     let asked = needs(&spec, &load, &protocol);
     let checked = plan.check(&spec.fabric.caps().expect("a fabric"), &asked).expect("a plan that runs");
-    let cluster = Cluster { nodes: 4, threads: 2, backups: 0, lanes: spec.worker.lanes };
+    let cluster = Cluster {
+        nodes: u32::from(on.shape.nodes),
+        threads: u32::from(on.shape.workers),
+        backups: u32::from(on.replicas) - 1,
+        lanes: spec.worker.lanes,
+    };
     let demand = load.demand(spec.scale(), spec.cache_bytes, &spec.retry);
-    let said = Model::new(profile, cluster, &demand, &asked).expect("valid inputs").forecast(&checked);
+    let said = Model::new(&on.profile, cluster, &demand, &asked).expect("valid inputs").forecast(&checked);
     let result = run(&spec, &load, protocol, &AtomicBool::new(false)).expect("it runs");
     assert!(result.passed());
     Ran { said, said_hits: demand.cache_hit_share, result }
@@ -85,8 +110,7 @@ fn compare(
     settings: &[(&str, &str)],
 ) -> Compared {
     let plan = Plan { coroutines: 6, ..Plan::uniform(via).restricted_to(protocol.needs()) };
-    let measured = Nanos::from_micros(500);
-    let Ran { said, result, .. } = ran(profile, protocol, plan, workload, settings, 1 << 20, measured);
+    let Ran { said, result, .. } = ran(&four(profile), protocol, plan, workload, settings);
     let what = format!("{workload} {} {via}", protocol.needs().protocol);
     let (per_s, aborted) = (result.committed_per_s(), result.aborted_share().unwrap_or(0.0));
     let latency_ns = result.stats.latency.mean_ns().expect("something committed");
@@ -166,7 +190,6 @@ fn under_contention_rates_and_aborts_are_near_what_is_foretold() {
 /// 6 of the regret sweep, where calls had been foretold 23 % too high.
 #[test]
 fn calls_wait_for_backups_that_apply_their_logs() {
-    let nowait = AnyProtocol::named("nowait").expect("a protocol");
     let settings = [
         ("payload_bytes", "16"),
         ("reads", "0"),
@@ -174,23 +197,72 @@ fn calls_wait_for_backups_that_apply_their_logs() {
         ("records_per_thread", "2000"),
         ("together", "true"),
     ];
-    let profile = shipped();
-    for (via, most) in [(Via::OneSided, 0.16), (Via::TwoSided, 0.08)] {
-        let plan = Plan { coroutines: 2, ..Plan::uniform(via).restricted_to(nowait.needs()) };
-        let mut spec = RunSpec::new(sim_of(profile.clone(), 1), Shape { nodes: 3, workers: 1 }, plan);
-        spec.replicas = 3;
-        spec.length = Length::Time { warm_up: Nanos::from_millis(1), measured: Nanos::from_millis(4) };
-        let load = AnyWorkload::parse("micro", spec.scale(), settings).expect("valid settings");
-        let asked = needs(&spec, &load, &nowait);
-        let checked = plan.check(&spec.fabric.caps().expect("a fabric"), &asked).expect("a plan that runs");
-        let cluster = Cluster { nodes: 3, threads: 1, backups: 2, lanes: spec.worker.lanes };
-        let demand = load.demand(spec.scale(), spec.cache_bytes, &spec.retry);
-        let said = Model::new(&profile, cluster, &demand, &asked).expect("valid inputs").forecast(&checked);
-        let got = run(&spec, &load, nowait, &AtomicBool::new(false)).expect("it runs");
-        assert!(got.passed());
-        let error = got.committed_per_s() / said.committed_per_s - 1.0;
-        println!("{via}: said {:.0}/s got {:.0}/s {error:+.3}", said.committed_per_s, got.committed_per_s());
-        assert!(error.abs() < most, "{via}: {error:+.3} off what is foretold");
+    let on = On {
+        shape: Shape { nodes: 3, workers: 1 },
+        replicas: 3,
+        warm_up: Nanos::from_millis(1),
+        measured: Nanos::from_millis(4),
+        ..four(&shipped())
+    };
+    close_on(&on, "nowait", 2, "micro", &settings, [0.16, 0.08]);
+}
+
+/// Two nodes of two threads leave most of a card's sixteen units without a queue pair, and those that lead to the own node take
+/// little off the others: found by combination 54 of seed 6, where locks by CAS had been foretold 38 % too high.
+#[test]
+fn few_queue_pairs_leave_units_idle() {
+    let mut profile = Profile::shipped("cx6").expect("a shipped profile");
+    // Slow enough to matter: a unit's requests take sixteen times as long.
+    profile.nic.responder_read.value *= 1.5;
+    profile.nic.requester_read.value *= 1.5;
+    let settings = [
+        ("payload_bytes", "216"),
+        ("reads", "2"),
+        ("writes", "2"),
+        ("records_per_thread", "8000"),
+        ("together", "false"),
+    ];
+    let on = On {
+        shape: Shape { nodes: 2, workers: 2 },
+        replicas: 2,
+        measured: Nanos::from_millis(1),
+        ..four(&profile)
+    };
+    close_on(&on, "occ", 12, "micro", &settings, [0.1, 0.1]);
+}
+
+/// Long records keep a ConnectX-3's engine longer than short ones: found by combination 339 of seed 6, a card like it, where 38 %
+/// too much had been foretold.
+#[test]
+fn segments_of_long_records_take_the_engines_time() {
+    let profile = Profile::shipped("cx3").expect("a shipped profile");
+    let settings =
+        [("fields", "64"), ("operations", "5"), ("records_per_thread", "8000"), ("together", "true")];
+    let on = On {
+        shape: Shape { nodes: 3, workers: 2 },
+        replicas: 3,
+        measured: Nanos::from_millis(2),
+        ..four(&profile)
+    };
+    close_on(&on, "bounded-wait", 8, "ycsb", &settings, [0.1, 0.1]);
+}
+
+/// Both pure plans of so many coroutines get what is foretold, but for `most` of it: one-sided, two-sided.
+fn close_on(
+    on: &On,
+    protocol: &str,
+    coroutines: u32,
+    workload: &str,
+    settings: &[(&str, &str)],
+    most: [f64; 2],
+) {
+    let protocol = AnyProtocol::named(protocol).expect("a protocol");
+    for (via, most) in [Via::OneSided, Via::TwoSided].into_iter().zip(most) {
+        let plan = Plan { coroutines, ..Plan::uniform(via).restricted_to(protocol.needs()) };
+        let ran = ran(on, protocol, plan, workload, settings);
+        let (said, got) = (ran.said.committed_per_s, ran.result.committed_per_s());
+        println!("{via}: said {said:.0}/s got {got:.0}/s {:+.3}", ran.error());
+        assert!(ran.error().abs() < most, "{via}: {:+.3} off what is foretold", ran.error());
     }
 }
 
@@ -243,7 +315,8 @@ fn a_small_cache_answers_and_costs_what_is_foretold() {
             let plan = Plan { coroutines: 6, ..Plan::uniform(via) };
             let fetch = plan.fetch.map(|step| Step { outstanding: true, doorbell_batching: true, ..step });
             let plan = Plan { fetch, ..plan };
-            let ran = ran(&shipped(), occ, plan, "ycsb", settings, 8 * words, Nanos::from_millis(4));
+            let on = On { cache_bytes: 8 * words, measured: Nanos::from_millis(4), ..four(&shipped()) };
+            let ran = ran(&on, occ, plan, "ycsb", settings);
             let cache = &ran.result.cache;
             let hits = cache.hits as f64 / (cache.hits + cache.misses).max(1) as f64;
             let counts = ran.counts(Phase::Fetch);
@@ -267,12 +340,12 @@ fn new_orders_requests_are_as_many_as_is_foretold() {
         &[("items", "1000"), ("customers_per_district", "30"), ("orders_per_district", "30")];
     for via in [Via::OneSided, Via::TwoSided] {
         let plan = Plan { coroutines: 1, ..Plan::uniform(via) };
-        let ran = ran(&shipped(), occ, plan, "tpcc-no", settings, 1 << 20, Nanos::from_micros(1_500));
+        let on = On { measured: Nanos::from_micros(1_500), ..four(&shipped()) };
+        let ran = ran(&on, occ, plan, "tpcc-no", settings);
         let said = 1.0 + ran.said.aborted_per_s / ran.said.committed_per_s;
         let aborted = ran.result.aborted_share().unwrap_or(0.0);
         let got = 1.0 / (1.0 - aborted);
-        let error = ran.result.committed_per_s() / ran.said.committed_per_s - 1.0;
-        println!("{via}: attempts {said:.3} {got:.3}, rate off by {error:+.3}");
+        println!("{via}: attempts {said:.3} {got:.3}, rate off by {:+.3}", ran.error());
         // All attempts ask for locks, and what commits is installed. (What is fetched depends on how long the cache has been in
         // use: at first it holds records that nobody looks for.)
         assert!((got / said - 1.0).abs() < 0.06, "{via}: {said} attempts said, {got} counted");

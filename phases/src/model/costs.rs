@@ -19,9 +19,9 @@ pub(super) struct PhaseCosts {
 }
 
 impl PhaseCosts {
-    pub(super) fn of(demand: &Demand, profile: &Profile, cluster: &Cluster, own_nic: bool) -> PhaseCosts {
+    pub(super) fn of(demand: &Demand, profile: &Profile, cluster: &Cluster) -> PhaseCosts {
         PhaseCosts {
-            load: Load::of(demand, profile, cluster, own_nic),
+            load: Load::of(demand, profile, cluster),
             verbs: demand.verbs(),
             round_trips: demand.round_trips(),
             doorbells: demand.doorbells(),

@@ -257,7 +257,6 @@ impl<'a> Model<'a> {
         let next = next.filter(|_| phase == Phase::Install && step.passive_ack);
         let next = next.map(|first| self.carriage(plan, first, plan.step(first)));
         let price = || {
-            let own_nic = carriage.nic_owns_lock_words || carriage.nic_owns_leases;
             let of = |carriage: &Carriage, class: &TxnClass| {
                 let touch = self.workload.touch(&self.cluster, class, plan, &self.needs, carriage.phase);
                 demand(carriage, &touch, &self.sizes)
@@ -267,7 +266,7 @@ impl<'a> Model<'a> {
             });
             let price = |class| {
                 let demand = of(&carriage, class);
-                let mut costs = PhaseCosts::of(&demand, self.profile, &self.cluster, own_nic);
+                let mut costs = PhaseCosts::of(&demand, self.profile, &self.cluster);
                 let others = (f64::from(self.cluster.nodes) - 1.0).max(1.0);
                 for (share, next) in next.iter().flatten() {
                     costs.load.delay_ns += share * behind_left(&demand.left, next, self.profile, others);

@@ -115,6 +115,15 @@ impl Units {
         let all = nic.processing_units.value;
         Units { all, crowding: all / queue_pairs.clamp(1.0, all) }
     }
+
+    /// Of connected queue pairs, `to_others` of which lead to other nodes and `to_own` to the card's own node, which do the share
+    /// `looped` of the card's work. Those two are on different units as long as there are enough, and those that have
+    /// most to do hold the others up.
+    fn of_connected(nic: &NicProfile, to_others: f64, to_own: f64, looped: f64) -> Units {
+        let (others, own) = (Units::of(nic, to_others), Units::of(nic, to_own));
+        let crowding = ((1.0 - looped) * others.crowding).max(looped * own.crowding).max(1.0);
+        Units { all: others.all, crowding }
+    }
 }
 
 /// What loads one kind of station, and how often the transaction itself waits there.
@@ -189,11 +198,9 @@ impl Load {
     /// under way; leaving them out made forecasts no better, since it is the NIC's reading of requests (`fetch_ns`) that sets plans
     /// with shared doorbells back.
     ///
-    /// Where requests go through the own NIC, its own node has queue pairs that share its work.
-    ///
     /// The visits of the own core come from the resumes; a phase without any (passive) adds its work to the
     /// resume that posted it.
-    pub fn of(demand: &Demand, profile: &Profile, cluster: &Cluster, own_nic: bool) -> Load {
+    pub fn of(demand: &Demand, profile: &Profile, cluster: &Cluster) -> Load {
         let nic = &profile.nic;
         let entry = nic.completion_entry.value;
         let entry_pcie = nic.pcie_ns(nic.cqe_size.value as u64);
@@ -203,27 +210,29 @@ impl Load {
             _ => nic.qp_miss_ns(primitive, cluster.queue_pairs()),
         };
         let mut load = Load::default();
-        // Each card has the queue pairs of its threads: connected ones to every node, and a datagram one of each.
+        // Each card has the queue pairs of its threads: connected ones to every node, its own too where requests go there, and a
+        // datagram one of each.
         let threads = (f64::from(cluster.threads) / nic.cards.value).max(1.0);
         let others = f64::from(cluster.nodes) - 1.0;
-        let connected =
-            Units::of(nic, threads * f64::from(cluster.lanes) * (others + f64::from(u8::from(own_nic))));
+        let pairs = threads * f64::from(cluster.lanes);
+        let engine_ns =
+            |flow: &Flow| flow.count * (nic.requester_ns(flow.primitive) + nic.responder_ns(flow.primitive));
+        let looped: f64 = demand.looped.iter().map(engine_ns).sum();
+        let away: f64 =
+            demand.posted.iter().filter(|flow| flow.primitive != Primitive::Send).map(engine_ns).sum();
+        let looped = if looped > 0.0 { looped / (looped + away) } else { 0.0 };
+        let connected = Units::of_connected(nic, pairs * others, pairs, looped);
         let datagram = Units::of(nic, threads);
         let units = |primitive| if primitive == Primitive::Send { datagram } else { connected };
 
         for flow in &demand.posted {
             let (missed, units) = (missed(flow.primitive), units(flow.primitive));
-            load[Station::Engine].own.add_to_units(
-                flow.count,
-                nic.requester_ns(flow.primitive) + missed,
-                units,
-            );
+            let more = missed + nic.segments_ns(flow.bytes);
+            let requested = nic.requester_ns(flow.primitive) + more;
+            load[Station::Engine].own.add_to_units(flow.count, requested, units);
             let receives = if flow.primitive == Primitive::Send { entry } else { 0.0 };
-            load[Station::Engine].other.add_to_units(
-                flow.count,
-                nic.responder_ns(flow.primitive) + missed + receives,
-                units,
-            );
+            let served = nic.responder_ns(flow.primitive) + more + receives;
+            load[Station::Engine].other.add_to_units(flow.count, served, units);
             load[Station::Link]
                 .own
                 .add(flow.count, nic.link_ns(nic.request_bytes(flow.primitive, flow.bytes)));
@@ -234,14 +243,15 @@ impl Load {
             load.memory(flow, nic, entry_pcie, false);
         }
         for flow in &demand.looped {
-            let engine = nic.requester_ns(flow.primitive) + nic.responder_ns(flow.primitive);
-            let engine = engine + 2.0 * missed(flow.primitive);
+            let engine = engine_ns(flow) + 2.0 * missed(flow.primitive);
             load[Station::Engine].own.add_to_units(flow.count, engine, connected);
             load.memory(flow, nic, entry_pcie, true);
         }
         for flow in &demand.replies {
-            load[Station::Engine].other.add_to_units(flow.count, nic.requester_ns(flow.primitive), datagram);
-            let received = nic.responder_ns(flow.primitive) + entry;
+            let segments = nic.segments_ns(flow.bytes);
+            let sent = nic.requester_ns(flow.primitive) + segments;
+            load[Station::Engine].other.add_to_units(flow.count, sent, datagram);
+            let received = nic.responder_ns(flow.primitive) + segments + entry;
             load[Station::Engine].own.add_to_units(flow.count, received, datagram);
             load[Station::Link]
                 .other
@@ -250,6 +260,21 @@ impl Load {
         }
         load[Station::Engine].own.add_to_units(demand.signaled, entry, connected);
         load[Station::Pcie].own.add(demand.signaled, entry_pcie);
+        // WRITEs that somebody waits for are acknowledged at once, one on each queue pair, and others many at a time. Other verbs are
+        // by what they return.
+        let writes: f64 = demand
+            .posted
+            .iter()
+            .filter(|flow| flow.primitive == Primitive::Write)
+            .map(|flow| flow.count)
+            .sum();
+        let awaited: f64 =
+            demand.waves.iter().filter(|wave| awaits_write(wave)).map(|wave| wave.times * wave.nodes).sum();
+        let acknowledged = awaited.min(writes) + (writes - awaited).max(0.0) / nic.ack_coalescing.value;
+        let engine = &mut load[Station::Engine];
+        for side in [&mut engine.own, &mut engine.other] {
+            side.add_to_units(acknowledged, nic.acknowledgement.value, connected);
+        }
 
         let own_ns = demand.requester.cost_ns(&profile.cpu);
         let core = &mut load[Station::Core];
@@ -353,6 +378,11 @@ impl Load {
             self[Station::Pcie].path_own += n;
         }
     }
+}
+
+/// Whether it is the completion of a WRITE that ends a wave.
+fn awaits_write(wave: &Wave) -> bool {
+    matches!(wave.until, Awaited::Completion { primitive: Primitive::Write, .. })
 }
 
 /// What a request waits for those before it on its queue pair, all of which pass the same unit, at the own NIC and at the other: they
