@@ -35,6 +35,48 @@ pub(super) struct Met {
     pub(super) wait_ns: f64,
     /// Looks at a lock beyond the first.
     pub(super) looks: f64,
+    /// How the chances of accesses to end their attempt, which `write` and `read` are a mean of, are spread.
+    pub(super) spread: Spread,
+}
+
+/// Powers of chances that are known exactly.
+const POWERS: usize = 8;
+
+/// Records are not alike, and whoever tries again goes to the same ones: a few transactions fail many times in a row, for which
+/// a mean chance is no measure. So it is known, for one and more attempts, how likely an access is to do well in all of them.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Spread {
+    write: [f64; POWERS],
+    read: [f64; POWERS],
+}
+
+impl Default for Spread {
+    /// Nothing ends an attempt.
+    fn default() -> Spread {
+        Spread { write: [1.0; POWERS], read: [1.0; POWERS] }
+    }
+}
+
+impl Spread {
+    fn towards(self, next: Spread, step: f64) -> Spread {
+        let mix = |a: [f64; POWERS], b: [f64; POWERS]| std::array::from_fn(|i| a[i] + step * (b[i] - a[i]));
+        Spread { write: mix(self.write, next.write), read: mix(self.read, next.read) }
+    }
+
+    /// The chance that the first `k` attempts fail of a transaction with so many accesses of both kinds, for `k` from one on: with
+    /// `s` the chance that one succeeds, the mean of `(1 - s)^k`.
+    fn all_fail(&self, writes: f64, reads: f64) -> [f64; POWERS] {
+        let succeed: [f64; POWERS] =
+            std::array::from_fn(|i| self.write[i].powf(writes) * self.read[i].powf(reads));
+        std::array::from_fn(|k| {
+            let (mut sum, mut choose) = (1.0, 1.0);
+            for (j, mean) in succeed.iter().enumerate().take(k + 1) {
+                choose *= -((k + 1 - j) as f64) / (j + 1) as f64;
+                sum += choose * mean;
+            }
+            sum.clamp(0.0, 1.0)
+        })
+    }
 }
 
 impl Met {
@@ -56,6 +98,7 @@ impl Met {
             read: mix(self.read, next.read),
             wait_ns: mix(self.wait_ns, next.wait_ns),
             looks: mix(self.looks, next.looks),
+            spread: self.spread.towards(next.spread, step),
         }
     }
 }
@@ -71,6 +114,8 @@ pub(super) struct Runs {
     /// Times it comes to all of its records; an attempt that ends early comes to some.
     pub(super) came_to: f64,
     pub(super) phases: [f64; Phase::ALL.len()],
+    /// The chance that its first attempts all fail, for one and more.
+    pub(super) all_fail: [f64; POWERS],
 }
 
 /// Below this chance of success an attempt is taken to succeed this often all the same, so that retries stay finite.
@@ -108,17 +153,25 @@ impl Runs {
             let others = if writes > 0.0 { (writes - 1.0).max(0.0) / writes } else { 0.0 };
             let unlocks = attempts * ((1.0 - locks) * others + locks * (1.0 - checks));
             let phases = [attempts, attempts, attempts * locks, 1.0, 1.0, unlocks];
-            return Runs { attempts, thinks: attempts, asked: attempts * writes, came_to: attempts, phases };
+            let all_fail = met.spread.all_fail(writes, if class.validates() { reads } else { 0.0 });
+            let asked = attempts * writes;
+            return Runs { attempts, thinks: attempts, asked, came_to: attempts, phases, all_fail };
         }
         // Fails while it comes to its records, or when its leases are extended or its reads are checked.
-        let (touches, checks) = match needs.packing {
-            Packing::Leased => (none(met.write, writes), none(met.read, class.renewals())),
-            Packing::Counted if class.validates() => (none(met.write, writes), none(met.read, reads)),
-            Packing::Counted => (none(met.write, writes), 1.0),
-            _ => (none(met.write, writes) * none(met.read, reads), 1.0),
+        let (met_reads, at_touch) = match needs.packing {
+            Packing::Leased => (class.renewals(), false),
+            Packing::Counted => (if class.validates() { reads } else { 0.0 }, false),
+            Packing::Locked | Packing::Versions => (reads, true),
         };
+        let (locked, read) = (none(met.write, writes), none(met.read, met_reads));
+        let (touches, checks) = if at_touch { (locked * read, 1.0) } else { (locked, read) };
         let finished = 1.0 / checks;
         let attempts = finished / touches;
+        let all_fail = match needs.on_conflict {
+            // Who has failed becomes older, and does not fail for ever: a mean chance is nearer than that of the record.
+            OnConflict::WaitIfOlder => std::array::from_fn(|k| (1.0 - 1.0 / attempts).powi(k as i32 + 1)),
+            _ => met.spread.all_fail(writes, met_reads),
+        };
         let records = reads + writes;
         // Asked for together, all is asked for before anything is known.
         let share = if reads_ahead { 1.0 } else { share_of_failed(records, touches) };
@@ -135,6 +188,7 @@ impl Runs {
             asked: came_to * locks,
             came_to,
             phases: [came_to, came_to + again, validates, 1.0, 1.0, unlocks],
+            all_fail,
         }
     }
 }
@@ -180,6 +234,16 @@ struct Others {
     customers: f64,
 }
 
+/// How accesses of a kind end.
+struct Ends {
+    /// How often one waits for what is left of a hold.
+    waits: f64,
+    /// The chance that it gives up.
+    gives_up: f64,
+    /// The chance that it does well as often as this, from once on.
+    well: [f64; POWERS],
+}
+
 /// What an access is for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Access {
@@ -202,22 +266,24 @@ impl Model<'_> {
         let read = |exposed: Exposed, ends: f64| self.over_bands(others, Access::Read, exposed, ends);
         let by_writers = |ns: f64| Exposed { by_writes: ns, by_reads: 0.0 };
         let mut next = Met::default();
-        match self.needs().packing {
-            Packing::Counted if !self.needs().locks_first => {
-                next.write = write(by_writers(sum.written_ns + sum.commits * until_lock), 1.0).1;
-                next.read = read(by_writers(sum.written_ns + sum.commits * until_check), 1.0).1;
-            }
-            Packing::Counted | Packing::Leased => {
-                next.write = write(by_writers(sum.written_ns), 1.0).1;
-                next.read = read(by_writers(sum.written_ns + sum.commits * until_check), 1.0).1;
-            }
+        let (writes, reads) = match self.needs().packing {
+            Packing::Counted if !self.needs().locks_first => (
+                write(by_writers(sum.written_ns + sum.commits * until_lock), 1.0),
+                read(by_writers(sum.written_ns + sum.commits * until_check), 1.0),
+            ),
+            Packing::Counted | Packing::Leased => (
+                write(by_writers(sum.written_ns), 1.0),
+                read(by_writers(sum.written_ns + sum.commits * until_check), 1.0),
+            ),
             Packing::Versions => {
                 // Of those that began after it, who has come to the record before it does: both at any moment of their
                 // span.
                 let quicker = |accesses: f64| accesses * sum.span / 6.0;
                 let by_writes = sum.written_ns + quicker(sum.commits);
-                next.write = write(Exposed { by_writes, by_reads: quicker(sum.looks) }, 1.0).1;
-                next.read = read(by_writers(sum.written_ns), 1.0).1;
+                (
+                    write(Exposed { by_writes, by_reads: quicker(sum.looks) }, 1.0),
+                    read(by_writers(sum.written_ns), 1.0),
+                )
             }
             Packing::Locked => {
                 // What is left of a hold that somebody meets.
@@ -228,9 +294,8 @@ impl Model<'_> {
                 let not_shared = if self.needs().shared_locks { 0.0 } else { by_reads };
                 let writes = write(Exposed { by_writes, by_reads }, ends);
                 let reads = read(Exposed { by_writes, by_reads: not_shared }, ends);
-                (next.write, next.read) = (writes.1, reads.1);
                 let writers = mean(sum.writers, sum.writers + sum.readers);
-                let waits = writes.0 * writers + reads.0 * (1.0 - writers);
+                let waits = writes.waits * writers + reads.waits * (1.0 - writers);
                 let at_once = match self.needs().on_conflict {
                     // The owner looks, and answers once.
                     OnConflict::WaitIfOlder if costs.locked_by != Some(Via::OneSided) => 0.0,
@@ -241,20 +306,23 @@ impl Model<'_> {
                 let looks = if sum.look > 0.0 { (waited / sum.look).min(at_once) } else { 0.0 };
                 next.looks = waits * looks;
                 next.wait_ns = waits * (waited - looks * sum.look).max(0.0);
+                (writes, reads)
             }
-        }
+        };
+        (next.write, next.read) = (writes.gives_up, reads.gives_up);
+        next.spread = Spread { write: writes.well, read: reads.well };
         next
     }
 
-    /// How often such an access waits for what is left of a hold, where others hold or change records for `exposed` per transaction
-    /// and `ends` of those that meet somebody give up; and the chance that it gives up.
+    /// What becomes of such accesses where others hold or change records for `exposed` per transaction and `ends` of those that meet
+    /// somebody give up.
     ///
     /// Who has waited may find the next one there, again and again; later holds are met at their beginning and last twice what
     /// is left of the first. The chance to give up is such that attempts come out right: a retry goes to the same records
     /// again, so who has met somebody on a hot record will again, and what counts is the mean of the attempts needed, not
     /// of the chances.
-    fn over_bands(&self, others: Others, access: Access, exposed: Exposed, ends: f64) -> (f64, f64) {
-        let (mut waits, mut attempts) = (0.0, 0.0);
+    fn over_bands(&self, others: Others, access: Access, exposed: Exposed, ends: f64) -> Ends {
+        let (mut waits, mut attempts, mut all, mut well) = (0.0, 0.0, 0.0, [0.0; POWERS]);
         for (band, &reads) in self.workload().bands.iter().zip(&self.reads) {
             let writes = band.writes.unwrap_or(band.share);
             let share = if access == Access::Write { writes } else { reads };
@@ -264,9 +332,19 @@ impl Model<'_> {
             let met = 1.0 - (-rate * there * band.parts / band.records).exp();
             let stays = (met * (1.0 - ends)).min(1.0 - LEAST_SUCCESS);
             waits += share * stays * (1.0 + stays) / (1.0 - stays);
-            attempts += share / (1.0 - met * ends / (1.0 - stays)).max(LEAST_SUCCESS);
+            let does_well = (1.0 - met * ends / (1.0 - stays)).max(LEAST_SUCCESS);
+            attempts += share / does_well;
+            all += share;
+            let mut power = share;
+            for sum in &mut well {
+                power *= does_well;
+                *sum += power;
+            }
         }
-        (waits, if attempts > 0.0 { (1.0 - 1.0 / attempts).max(0.0) } else { 0.0 })
+        if all <= 0.0 {
+            return Ends { waits, gives_up: 0.0, well: [1.0; POWERS] };
+        }
+        Ends { waits, gives_up: (1.0 - 1.0 / attempts).max(0.0), well: well.map(|sum| (sum / all).min(1.0)) }
     }
 
     /// Of those who meet a lock, how many give up; and how long the others wait, if so much is left of the hold and a look
@@ -310,8 +388,10 @@ impl Model<'_> {
         sum.writers += share * writes;
         if !self.needs().locks_at_touch() {
             let held = 0.5 * lock + check + time(Phase::Log) + installed;
-            let in_vain = 0.5 * lock + check + unlocked;
-            sum.written_ns += share * writes * (held + unlocks * in_vain);
+            // Only those who got all their locks hold them for a check as well.
+            let checked = runs.phases[Phase::Validate as usize] - 1.0;
+            let in_vain = unlocks * (0.5 * lock + unlocked) + checked * check;
+            sum.written_ns += share * writes * (held + in_vain);
             sum.until_lock += share * writes * (0.5 * fetch + class.think_ns + 0.5 * lock);
             if class.validates() {
                 sum.readers += share * reads;
@@ -361,6 +441,25 @@ mod tests {
         }
         assert_eq!(share_of_failed(1.0, 0.2), 1.0);
         assert!((share_of_failed(9.0, 1.0) - 5.0 / 9.0).abs() < 1e-6);
+    }
+
+    /// Half of all records are never met, the others nine times in ten: a transaction that fails will fail again.
+    #[test]
+    fn rows_of_failures_are_those_of_the_hottest_records() {
+        let spread = Spread {
+            write: std::array::from_fn(|i| 0.5 + 0.5 * f64::powi(0.1, i as i32 + 1)),
+            ..Spread::default()
+        };
+        for (k, chance) in spread.all_fail(1.0, 7.0).into_iter().enumerate() {
+            assert!((chance - 0.5 * f64::powi(0.9, k as i32 + 1)).abs() < 1e-12, "{k}: {chance}");
+        }
+        // Two of them: a quarter fail with 0.99, half with 0.9.
+        for (k, chance) in spread.all_fail(2.0, 0.0).into_iter().enumerate() {
+            let k = k as i32 + 1;
+            let fails = 0.25 * f64::powi(0.99, k) + 0.5 * f64::powi(0.9, k);
+            assert!((chance - fails).abs() < 1e-12, "{k}: {chance}");
+        }
+        assert_eq!(Spread::default().all_fail(3.0, 3.0), [0.0; POWERS]);
     }
 
     #[test]

@@ -325,7 +325,7 @@ impl<'a> Model<'a> {
                 join(&mut load, &mut last_ns, runs.thinks, class.think_ns);
             }
         }
-        load.delay_ns += self.workload.pauses_ns(runs.attempts) + runs.asked * met.wait_ns;
+        load.delay_ns += self.workload.pauses_ns(runs.attempts, &runs.all_fail) + runs.asked * met.wait_ns;
         (load, runs)
     }
 

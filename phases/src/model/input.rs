@@ -378,17 +378,17 @@ impl Workload {
         touch
     }
 
-    /// Pauses of a transaction that takes so many attempts on average, each of which fails like the others, in nanoseconds.
-    pub fn pauses_ns(&self, attempts: f64) -> f64 {
-        let fails = 1.0 - 1.0 / attempts.max(1.0);
-        let (mut pauses, mut chance, mut pause) = (0.0, fails, self.backoff_ns);
-        for _ in 0..self.backoff_doublings {
+    /// Pauses of a transaction that takes so many attempts on average, in nanoseconds; `all_fail` has the chances that its first
+    /// attempts all fail, for one and more. Pauses that are doubled more often than these are many are taken for shorter than they are.
+    pub fn pauses_ns(&self, attempts: f64, all_fail: &[f64]) -> f64 {
+        let (mut pauses, mut pause, mut paused) = (0.0, self.backoff_ns, 0.0);
+        for chance in all_fail.iter().take(self.backoff_doublings as usize) {
             pauses += chance * pause;
-            chance *= fails;
+            paused += chance;
             pause *= 2.0;
         }
-        // From here on all are alike: as many as there are failures still to come.
-        pauses + chance * pause * attempts.max(1.0)
+        // From here on all are alike: as many as there are failures left.
+        pauses + pause * (attempts - 1.0 - paused).max(0.0)
     }
 
     /// Of all accesses that read and do not write, those that go to each band.
