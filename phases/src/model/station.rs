@@ -215,11 +215,15 @@ impl Load {
         let threads = (f64::from(cluster.threads) / nic.cards.value).max(1.0);
         let others = f64::from(cluster.nodes) - 1.0;
         let pairs = threads * f64::from(cluster.lanes);
-        let engine_ns =
-            |flow: &Flow| flow.count * (nic.requester_ns(flow.primitive) + nic.responder_ns(flow.primitive));
-        let looped: f64 = demand.looped.iter().map(engine_ns).sum();
-        let away: f64 =
-            demand.posted.iter().filter(|flow| flow.primitive != Primitive::Send).map(engine_ns).sum();
+        // Of one, at both ends.
+        let engine_ns = |flow: &Flow| {
+            let ends = nic.requester_ns(flow.primitive) + nic.responder_ns(flow.primitive);
+            ends + 2.0 * nic.segments_ns(flow.bytes)
+        };
+        let all_ns = |flow: &Flow| flow.count * engine_ns(flow);
+        let looped: f64 = demand.looped.iter().map(all_ns).sum();
+        let connected_flows = demand.posted.iter().filter(|flow| flow.primitive != Primitive::Send);
+        let away: f64 = connected_flows.map(all_ns).sum();
         let looped = if looped > 0.0 { looped / (looped + away) } else { 0.0 };
         let connected = Units::of_connected(nic, pairs * others, pairs, looped);
         let datagram = Units::of(nic, threads);
@@ -478,6 +482,31 @@ mod tests {
         let payload = nic.pcie_request_ns(bytes) + nic.pcie_read.value + nic.pcie_answer_ns(bytes);
         let long = Left { fetched: bytes as u32, ..single };
         close(behind_left(&[long], &read(0.0), &profile, 1.0), payload - 2.0 * posting);
+    }
+
+    /// Two nodes of one thread each and cards of eight units, of which the queue pair to the other node has one and that to the own
+    /// node another: an engine that stands for all is as busy as the one that has more to do.
+    #[test]
+    fn the_engines_work_is_that_of_its_busiest_unit() {
+        let mut profile = Profile::shipped("cx5").unwrap();
+        profile.nic.processing_units.value = 8.0;
+        (profile.nic.segment_bytes.value, profile.nic.segment.value) = (256.0, 20.0);
+        let nic = &profile.nic;
+        let cluster = Cluster { nodes: 2, threads: 1, backups: 0, lanes: 1 };
+        let flow = |count, primitive, bytes| Flow { primitive, count, bytes, inline: false };
+        let engine = |posted, looped| {
+            let demand = Demand { posted: vec![posted], looped: vec![looped], ..Demand::default() };
+            let engine = Load::of(&demand, &profile, &cluster)[Station::Engine];
+            engine.own.ns + engine.other.ns
+        };
+        let ends = |primitive| nic.requester_ns(primitive) + nic.responder_ns(primitive);
+        // Three READs of 600 B there, two segments beyond the first, and one CAS here.
+        let read = 3.0 * (ends(Primitive::Read) + 2.0 * 2.0 * 20.0);
+        let got = engine(flow(3.0, Primitive::Read, 600), flow(1.0, Primitive::Atomic, 8));
+        assert!((got / (8.0 * read) - 1.0).abs() < 1e-9, "{got}");
+        let cas = 5.0 * ends(Primitive::Atomic);
+        let got = engine(flow(0.5, Primitive::Read, 8), flow(5.0, Primitive::Atomic, 8));
+        assert!((got / (8.0 * cas) - 1.0).abs() < 1e-9, "{got}");
     }
 
     #[test]
