@@ -111,16 +111,20 @@ impl Work {
                     Err(TryRecvError::Disconnected) => return,
                 }
             }
-            if self.beat.elapsed() >= self.limits.lost_after / 10 {
-                self.beat = Instant::now();
-                self.send(None, kind::BEAT, &[]);
-            }
+            self.beat_if_due();
             if self.lines.is_empty() {
                 std::thread::sleep(LOOK);
             }
             for index in (0..self.lines.len()).rev() {
                 self.look(index);
             }
+        }
+    }
+
+    fn beat_if_due(&mut self) {
+        if self.beat.elapsed() >= self.limits.lost_after / 10 {
+            self.beat = Instant::now();
+            self.send(None, kind::BEAT, &[]);
         }
     }
 
@@ -164,6 +168,10 @@ impl Work {
                 Err(error) => return self.lose(index, error.to_string()),
             }
         }
+        self.lose_if_silent(index);
+    }
+
+    fn lose_if_silent(&mut self, index: usize) {
         let silent = self.lines[index].heard.elapsed();
         if silent > self.limits.lost_after {
             let (limit, silent) = (self.limits.lost_after.as_secs_f64(), silent.as_secs_f64());
@@ -206,30 +214,40 @@ impl Work {
         Ok(())
     }
 
-    /// Reads every member's clock and tells it. From the last to the first: a loss moves the last into the lost one's place.
+    /// Reads every member's clock and tells it. Members are found by their numbers: losses move lines.
     fn read_clocks(&mut self) {
-        for index in (0..self.lines.len()).rev() {
-            if let Err(error) = self.read_and_tell(index) {
-                self.lose(index, error.to_string());
-            }
+        let members: Vec<NodeId> = self.lines.iter().map(|line| line.node).collect();
+        for member in members {
+            self.read_and_tell(member);
         }
     }
 
-    /// Reads a member's clock, keeps the reading with the shortest round trip, and tells the member.
-    fn read_and_tell(&mut self, index: usize) -> Result<(), ChannelError> {
+    fn place_of(&self, member: NodeId) -> Option<usize> {
+        self.lines.iter().position(|line| line.node == member)
+    }
+
+    /// Reads a member's clock, keeps the reading with the shortest round trip, and tells the member. One that does not answer is lost
+    /// when it has been silent for as long as any may be; until then the others have their heartbeats.
+    fn read_and_tell(&mut self, member: NodeId) {
         let mut best: Option<(u64, i64)> = None;
         for _ in 0..READINGS {
-            if let Some((round_trip, offset)) = self.read_clock(index)?
-                && best.is_none_or(|(shortest, _)| round_trip < shortest)
-            {
-                best = Some((round_trip, offset));
+            self.beat_if_due();
+            let Some(index) = self.place_of(member) else { return };
+            match self.read_clock(index) {
+                Ok(Some((round_trip, offset))) => {
+                    if best.is_none_or(|(shortest, _)| round_trip < shortest) {
+                        best = Some((round_trip, offset));
+                    }
+                }
+                Ok(None) => self.lose_if_silent(index),
+                Err(error) => return self.lose(index, error.to_string()),
             }
         }
         // Without any reading nothing is known: then no times of two nodes are compared.
         let (round_trip, offset) = best.unwrap_or((u64::MAX / 2, 0));
         let mut body = offset.to_le_bytes().to_vec();
         body.extend_from_slice(&(round_trip / 2 + 1).to_le_bytes());
-        self.lines[index].channel.send(kind::CLOCK, &body)
+        self.send(Some(member), kind::CLOCK, &body);
     }
 
     /// One reading: round trip, and what to add to the member's clock.
@@ -328,6 +346,50 @@ mod tests {
                     "{told:?}"
                 );
             }
+        }
+    }
+
+    #[test]
+    fn whose_clock_cannot_be_read_is_the_one_that_is_lost() {
+        let (mut lines, mut members) = (Vec::new(), Vec::new());
+        let mut mute = None;
+        for node in 1..=3u16 {
+            let (ours, mut theirs) = connected();
+            lines.push(Line::new(NodeId(node), ours));
+            if node == 2 {
+                mute = Some(theirs);
+                continue;
+            }
+            // Answers; returns the longest time for which it heard nothing.
+            members.push(std::thread::spawn(move || {
+                let (mut longest, mut heard) = (Duration::ZERO, Instant::now());
+                loop {
+                    match theirs.receive() {
+                        Ok(None) => continue,
+                        Ok(Some(message)) => {
+                            if message.kind == kind::PING {
+                                let answer = [&message.body, &7u64.to_le_bytes()[..]].concat();
+                                theirs.send(kind::PONG, &answer).unwrap();
+                            }
+                        }
+                        Err(_) => return longest,
+                    }
+                    longest = longest.max(heard.elapsed());
+                    heard = Instant::now();
+                }
+            }));
+        }
+        let (mut work, events) = work(lines);
+        work.limits.lost_after = Duration::from_secs(2);
+        work.read_clocks();
+        let Ok(Event::Lost(NodeId(2), why)) = events.try_recv() else { panic!("not lost") };
+        assert!(why.starts_with("silent for 2 s (for "), "{why}");
+        assert_eq!(work.lines.len(), 2);
+        drop((work, mute));
+        for member in members {
+            // A fifth of a second for a reading, and a fifth from beat to beat; the machine may be slow.
+            let longest = member.join().unwrap();
+            assert!(longest < Duration::from_millis(1_500), "nothing heard for {longest:?}");
         }
     }
 
