@@ -138,12 +138,15 @@ impl Line {
         group: u32,
         signal_period: u32,
     ) {
-        let unsignaled = self.unsignaled.saturating_add(1);
-        // A period beyond what is counted is shortened to it.
-        let signaled =
-            request.flags.signaled || u32::from(unsignaled) >= signal_period.min(u32::from(u16::MAX));
-        request.flags.signaled = signaled;
-        self.unsignaled = if signaled { 0 } else { unsignaled };
+        if !request.flags.signaled {
+            let unsignaled = self.unsignaled.saturating_add(1);
+            self.unsignaled = unsignaled;
+            // A period beyond what is counted is shortened to it.
+            request.flags.signaled = u32::from(unsignaled) >= signal_period.min(u32::from(u16::MAX));
+        }
+        if request.flags.signaled {
+            self.unsignaled = 0;
+        }
         let seq = self.posted;
         if self.in_flight == 0 {
             self.far = false;
