@@ -42,15 +42,21 @@ impl KeyTable {
         KeyTable { slots: std::array::from_fn(|_| KeySlot::default()) }
     }
 
-    /// The hardware's key and the address of the region's first byte; [`BAD_KEY`] for a name nobody knows.
+    /// The hardware's key and the address of the region's first byte; none for a name nobody knows.
     #[inline]
-    pub(super) fn resolve(&self, name: Rkey) -> (u32, u64) {
+    pub(super) fn find(&self, name: Rkey) -> Option<(u32, u64)> {
         let slot = &self.slots[place(name.0)];
         if slot.name.load(Ordering::Acquire) != name.0 {
-            return (BAD_KEY, 0);
+            return None;
         }
         // If the slot changes hands in between, the NIC finds a key that was withdrawn: the caller used one.
-        (slot.rkey.load(Ordering::Acquire), slot.base.load(Ordering::Acquire))
+        Some((slot.rkey.load(Ordering::Acquire), slot.base.load(Ordering::Acquire)))
+    }
+
+    /// As [`KeyTable::find`], [`BAD_KEY`] for a name nobody knows.
+    #[inline]
+    pub(super) fn resolve(&self, name: Rkey) -> (u32, u64) {
+        self.find(name).unwrap_or((BAD_KEY, 0))
     }
 
     pub(super) fn set(&self, key: RemoteKey) {
@@ -117,6 +123,8 @@ pub(super) struct Context {
     domain: Domain,
     device: Device,
     pub(super) keys: Arc<KeyTable>,
+    /// An empty table: the keys of queue pairs that are not connected.
+    pub(super) nobody: Arc<KeyTable>,
     /// Drawn: packets of a context that was there before do not fit by chance.
     pub(super) psn: u32,
 }
@@ -134,6 +142,7 @@ impl Context {
             domain: Domain(domain),
             device,
             keys,
+            nobody: Arc::new(KeyTable::new()),
             psn: entropy() as u32,
         })
     }
@@ -190,7 +199,15 @@ pub(super) struct Local {
     pub(super) name: u32,
     pub(super) lkey: u32,
     pub(super) base: u64,
-    pub(super) region: Region,
+    pub(super) region: Option<Region>,
+}
+
+impl Local {
+    /// What a place holds that no region has: a name that belongs to another place, so that comparing names is all
+    /// that a look-up does.
+    pub(super) fn nothing(at: usize) -> Local {
+        Local { name: !(at as u32), lkey: BAD_KEY, base: 0, region: None }
+    }
 }
 
 struct Entry {
@@ -298,7 +315,7 @@ impl Shared {
             None => own.register(&entry.region, entry.access, entry.keys).ok()?,
         };
         let region = entry.region.clone();
-        Some(Local { name: name.0, lkey, base: region.words().as_ptr() as u64, region })
+        Some(Local { name: name.0, lkey, base: region.words().as_ptr() as u64, region: Some(region) })
     }
 }
 

@@ -17,9 +17,8 @@ use crate::verbs::{
 };
 use ibverbs_sys as ffi;
 use numbers::Numbers;
-use post::Chain;
+use post::{Chain, Single};
 use std::cell::RefCell;
-use std::mem::MaybeUninit;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -45,14 +44,14 @@ struct State {
     numbers: Numbers,
     handles: Vec<Option<Handle>>,
     cq: CompletionQueue,
+    /// What `ibv_poll_cq(3)` calls.
+    poll_cq: PollCq,
     stamps: Option<Rc<Stamps>>,
     /// Regions by the place of their name, as far as this context has used them.
-    locals: Box<[Option<Local>; MAX_REGIONS]>,
+    locals: Box<[Local; MAX_REGIONS]>,
     chain: Chain,
-    /// A request that is posted by itself, and its element.
-    single: Box<(ffi::ibv_send_wr, ffi::ibv_sge)>,
+    single: Box<Single>,
     recvs: (Vec<ffi::ibv_recv_wr>, Vec<ffi::ibv_sge>),
-    polled: Box<[MaybeUninit<ffi::ibv_wc>]>,
     /// Who sends datagrams: number, node, GID; sorted by number.
     senders: Vec<Sender>,
     /// What nodes of other processes have told.
@@ -60,6 +59,16 @@ struct State {
     lost: Lost,
     /// The completion queue failed: nothing more will be heard of what was posted.
     broken: bool,
+}
+
+type PollCq = unsafe extern "C" fn(*mut ffi::ibv_cq, i32, *mut ffi::ibv_wc) -> i32;
+
+/// In place of a function that a provider does not have.
+///
+/// # Safety
+/// It touches nothing.
+unsafe extern "C" fn no_poll_cq(_: *mut ffi::ibv_cq, _: i32, _: *mut ffi::ibv_wc) -> i32 {
+    -95 // EOPNOTSUPP
 }
 
 /// Nodes found gone: a reliable connection to them ran out of retransmissions.
@@ -108,20 +117,19 @@ impl VerbsNic {
         shared.join(node, &context)?;
         let entries = shared.options.cq_entries.clamp(16, shared.limits.max_cqe.max(16));
         let (cq, stamps) = stamps::queue(&context, entries, shared.stamps)?;
+        // SAFETY: the context is open, and its queue made: whoever stands before the provider's function is there.
+        let poll_cq = unsafe { (*context.raw()).ops.poll_cq }.unwrap_or(no_poll_cq);
         let state = State {
             qps: Vec::new(),
             numbers: Numbers::default(),
             handles: std::iter::repeat_with(|| None).take(shared.nodes.len()).collect(),
             cq,
+            poll_cq,
             stamps,
-            locals: Box::new([const { None }; MAX_REGIONS]),
+            locals: Box::new(std::array::from_fn(Local::nothing)),
             chain: Chain::default(),
-            single: Box::new((
-                ffi::ibv_send_wr { num_sge: 1, ..ffi::ibv_send_wr::default() },
-                ffi::ibv_sge { addr: 0, length: 0, lkey: 0 },
-            )),
+            single: Single::new(),
             recvs: Default::default(),
-            polled: std::iter::repeat_with(MaybeUninit::uninit).take(POLL_BATCH).collect(),
             senders: Vec::new(),
             foreign: std::iter::repeat_with(|| None).take(shared.nodes.len()).collect(),
             lost: Lost::new(shared.nodes.len()),
@@ -162,7 +170,7 @@ impl State {
     #[inline]
     fn localize(&mut self, nic: &VerbsNic, lkey: Lkey) {
         let slot = &mut self.locals[place(lkey.0)];
-        if slot.as_ref().is_none_or(|local| local.name != lkey.0) {
+        if slot.name != lkey.0 {
             find_region(nic, lkey, slot);
         }
     }
@@ -191,8 +199,9 @@ fn make_handle(
 }
 
 #[cold]
-fn find_region(nic: &VerbsNic, lkey: Lkey, slot: &mut Option<Local>) {
-    *slot = nic.shared.localize(nic.node, &nic.context, lkey);
+fn find_region(nic: &VerbsNic, lkey: Lkey, slot: &mut Local) {
+    let found = nic.shared.localize(nic.node, &nic.context, lkey);
+    *slot = found.unwrap_or_else(|| Local::nothing(place(lkey.0)));
 }
 
 impl Nic for VerbsNic {
@@ -212,8 +221,8 @@ impl Nic for VerbsNic {
 
     fn deregister(&self, keys: MemoryKeys) {
         let slot = &mut self.state.borrow_mut().locals[place(keys.lkey.0)];
-        if slot.as_ref().is_some_and(|local| local.name == keys.lkey.0) {
-            *slot = None;
+        if slot.name == keys.lkey.0 {
+            *slot = Local::nothing(place(keys.lkey.0));
         }
         self.shared.deregister(self.node, keys);
     }
@@ -268,7 +277,7 @@ impl Nic for VerbsNic {
                 }
             },
         };
-        state.qps[index].connect(&self.shared, Some(Peer { node, qpn, path, psn, keys }))
+        state.qps[index].connect(&self.shared, Some((Peer { node, qpn, path, psn }, keys)))
     }
 
     fn card(&self) -> Vec<u8> {
@@ -348,7 +357,8 @@ impl Nic for VerbsNic {
         }
     }
 
-    #[inline]
+    // Small enough to be part of whoever posts, where a call would cost a third more.
+    #[inline(always)]
     fn post(&self, qp: Qp, chain: &[WorkRequest]) -> Result<(), PostError> {
         self.state.borrow_mut().post(self, qp, chain)
     }

@@ -6,51 +6,50 @@ use super::super::status::status;
 use super::{INDEX_MASK, POLL_BATCH, RECV, Sender, State, VerbsNic};
 use crate::verbs::{Completion, NodeId, Qp, Transport, WcOpcode, WcStatus};
 use ibverbs_sys as ffi;
+use std::mem::MaybeUninit;
 
 impl State {
     #[inline]
     pub(super) fn poll(&mut self, nic: &VerbsNic, max: usize, mut sink: impl FnMut(Completion)) -> usize {
-        if self.broken {
-            return self.give_up(nic, max, &mut sink);
-        }
+        let mut polled = [const { MaybeUninit::<ffi::ibv_wc>::uninit() }; POLL_BATCH];
         let mut taken = 0;
-        while taken < max {
+        while taken < max && !self.broken {
             let want = (max - taken).min(POLL_BATCH);
-            let entries = self.polled.as_mut_ptr().cast::<ffi::ibv_wc>();
-            // SAFETY: the queue is alive, and there is room for `want` entries; poll_cq is what ibv_poll_cq calls.
-            let got = unsafe {
-                match (*(*self.cq.raw).context).ops.poll_cq {
-                    Some(poll_cq) => poll_cq(self.cq.raw, want as i32, entries),
-                    None => -1,
-                }
-            };
-            let Ok(got) = usize::try_from(got) else {
-                return taken + self.give_up(nic, max - taken, &mut sink);
-            };
-            let got = got.min(want);
-            for at in 0..got {
+            // SAFETY: the queue is alive, and there is room for `want` entries; `poll_cq` is what ibv_poll_cq calls.
+            let got = unsafe { (self.poll_cq)(self.cq.raw, want as i32, polled.as_mut_ptr().cast()) };
+            // As a number without sign, an error is more than was asked for.
+            let got = got as u32 as usize;
+            if got > want {
+                self.give_up(nic);
+                break;
+            }
+            for wc in &polled[..got] {
                 // SAFETY: the device's library has filled the first `got` entries.
-                let wc = unsafe { self.polled[at].assume_init_ref() };
+                let wc = unsafe { wc.assume_init_ref() };
                 let id = wc.wr_id();
-                // A request that worked, the usual case.
+                // A request that worked, the usual case. Without `RECV` only the queue pair's index is above the bits of
+                // its number.
                 if id & RECV == 0 && wc.is_valid() {
-                    let Some(qp) = self.qps.get_mut((id >> SEQ_BITS & INDEX_MASK) as usize) else { continue };
-                    if let Some(id) = qp.send.retire(id) {
+                    let qp = self.qps.get_mut((id >> SEQ_BITS) as usize);
+                    if let Some((id, qp)) = qp.and_then(|qp| Some((qp.send.retire(id)?, qp.number))) {
                         taken += 1;
-                        sink(done(id, qp.number, WcStatus::Success));
+                        sink(done(id, qp, WcStatus::Success));
                     }
-                    continue;
-                }
-                // SAFETY: as above; ibv_wc is `Copy`.
-                let wc = unsafe { self.polled[at].assume_init_read() };
-                if let Some(completion) = self.complete(nic, &wc) {
+                } else if let Some(completion) = self.complete(nic, wc) {
                     taken += 1;
                     sink(completion);
                 }
             }
             if got < want {
-                break;
+                return taken;
             }
+        }
+        // If there is room still, the queue is broken.
+        while taken < max
+            && let Some(completion) = self.end_one()
+        {
+            taken += 1;
+            sink(completion);
         }
         taken
     }
@@ -68,9 +67,9 @@ impl State {
             }
             1 => self.senders[first].node,
             _ => {
-                let local = self.locals[place(recv.local.lkey.0)].as_ref()?;
+                let local = &self.locals[place(recv.local.lkey.0)];
                 let mut header = [0; 40];
-                local.region.read_bytes(recv.local.offset, &mut header).ok()?;
+                local.region.as_ref()?.read_bytes(recv.local.offset, &mut header).ok()?;
                 found.clone().find(|s| s.gid == source_gid(&header))?.node
             }
         };
@@ -116,29 +115,25 @@ impl State {
         })
     }
 
-    /// Ends what was posted before the completion queue failed, at most `max` requests and receives at a time. Whether a
-    /// request ran nobody can tell any more; that the device does no more of it, resetting the queue pairs makes sure.
+    /// The completion queue failed. Whether what was posted ran nobody can tell any more; that the device does no more of
+    /// it, resetting the queue pairs makes sure.
     #[cold]
-    fn give_up(&mut self, nic: &VerbsNic, max: usize, sink: &mut impl FnMut(Completion)) -> usize {
-        if !std::mem::replace(&mut self.broken, true) {
-            self.qps.iter_mut().for_each(|qp| qp.withdraw(&nic.shared));
-        }
-        let mut taken = 0;
-        for qp in &mut self.qps {
-            while taken < max {
-                let (id, opcode) = if let Some(id) = qp.send.oldest() {
-                    (id, WcOpcode::SendQueue)
-                } else if let Some(recv) = qp.recv.oldest() {
-                    (recv.id, WcOpcode::Recv)
-                } else {
-                    break;
-                };
-                let (qp, status) = (qp.number, WcStatus::Fatal);
-                sink(Completion { id, qp, opcode, status, byte_len: 0, imm: None, from: None });
-                taken += 1;
-            }
-        }
-        taken
+    fn give_up(&mut self, nic: &VerbsNic) {
+        self.broken = true;
+        self.qps.iter_mut().for_each(|qp| qp.withdraw(&nic.shared));
+    }
+
+    /// Ends the oldest request or receive that was posted before the completion queue failed.
+    #[inline(never)]
+    fn end_one(&mut self) -> Option<Completion> {
+        self.qps.iter_mut().find_map(|qp| {
+            let (id, opcode) = match qp.send.oldest() {
+                Some(id) => (id, WcOpcode::SendQueue),
+                None => (qp.recv.oldest()?.id, WcOpcode::Recv),
+            };
+            let (qp, status) = (qp.number, WcStatus::Fatal);
+            Some(Completion { id, qp, opcode, status, byte_len: 0, imm: None, from: None })
+        })
     }
 }
 
@@ -197,8 +192,7 @@ mod tests {
             flags: Flags { signaled, inline: false },
         };
         a.post(qps[0], &[send(7, false), send(8, true)]).expect("room");
-        // SAFETY: nobody else uses this context now, and the function has the signature of the one it replaces.
-        unsafe { (*a.context.raw()).ops.poll_cq = Some(fails) };
+        a.state.borrow_mut().poll_cq = fails;
         let mut all = Vec::new();
         assert_eq!(a.poll(3, |c| all.push((c.id, c.status))), 3);
         assert_eq!(a.poll(16, |c| all.push((c.id, c.status))), 1);
