@@ -1,7 +1,7 @@
 //! Building, posting and awaiting requests.
 
 use super::group::{Groups, NO_GROUP};
-use super::queue::{Line, Ring, held};
+use super::queue::{Line, Rings, held};
 use super::{Cost, Port, State, VerbError};
 use crate::fabric::{Nic, PostError};
 use crate::mem::Buf;
@@ -22,7 +22,8 @@ const GATHERED: u32 = u32::MAX;
 pub struct Batch<'p, N: Nic> {
     port: &'p Port<N>,
     state: RefMut<'p, State>,
-    per_doorbell: u32,
+    /// The requests of one queue pair share a doorbell.
+    together: bool,
     /// It was not posted, so what was staged goes with it.
     open: bool,
 }
@@ -31,13 +32,13 @@ impl<'p, N: Nic> Batch<'p, N> {
     #[inline]
     pub(super) fn new(port: &'p Port<N>, mut state: RefMut<'p, State>) -> Batch<'p, N> {
         state.lane = state.lane.wrapping_add(1);
-        Batch { port, state, per_doorbell: port.per_doorbell, open: true }
+        Batch { port, state, together: true, open: true }
     }
 
     /// Whether the requests of one queue pair share a doorbell, where the port's configuration lets them. They do
     /// unless told otherwise.
     pub fn doorbell_batching(&mut self, together: bool) {
-        self.per_doorbell = if together { self.port.per_doorbell } else { 1 };
+        self.together = together;
     }
 
     /// Takes the `lane`th of several queue pairs to a peer, modulo their number, for what is added from now on, rather than
@@ -131,7 +132,7 @@ impl<'p, N: Nic> Batch<'p, N> {
             state.note_for(group);
         }
         // A refusal is the group's result, or nobody's.
-        let doorbells = port.submit(state, group, self.per_doorbell);
+        let doorbells = port.submit(state, group, self.together);
         self.open = false;
         Posted { port, group, cost: Cost { verbs, doorbells, round_trips: 1 } }
     }
@@ -150,7 +151,7 @@ impl<'p, N: Nic> Batch<'p, N> {
             return Err(error);
         }
         let verbs = state.staged.len() as u32;
-        let doorbells = port.submit(state, NO_GROUP, self.per_doorbell);
+        let doorbells = port.submit(state, NO_GROUP, self.together);
         let refused = state.refused.take();
         self.open = false;
         match refused {
@@ -216,7 +217,7 @@ impl<N: Nic> Port<N> {
 
     /// Posts what was staged. Returns doorbells; the first refusal of what nobody waits for is left in [`State::refused`].
     #[inline(never)]
-    fn submit(&self, state: &mut State, group: u32, per_doorbell: u32) -> u32 {
+    fn submit(&self, state: &mut State, group: u32, together: bool) -> u32 {
         let State { staged, first_on, lines, rings, groups, lined_up, traffic, .. } = state;
         // The usual case: one request, and nothing anywhere before it.
         if *lined_up == 0
@@ -232,7 +233,7 @@ impl<N: Nic> Port<N> {
             }
             return 1;
         }
-        self.submit_several(state, group, per_doorbell)
+        self.submit_several(state, group, if together { self.per_doorbell } else { 1 })
     }
 
     #[inline(never)]
@@ -300,7 +301,7 @@ impl<N: Nic> Port<N> {
     fn post_group(
         &self,
         line: &mut Line,
-        rings: &mut [Ring],
+        rings: &mut Rings,
         groups: &mut Groups,
         chain: &mut [WorkRequest],
         group: u32,
