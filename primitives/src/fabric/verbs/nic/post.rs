@@ -83,9 +83,9 @@ impl State {
             return self.post_chain(nic, qp, std::slice::from_ref(request));
         }
         let Single { request: wr, element } = &mut **single;
+        locate(wr, element, request, local);
         // Until it is counted as posted the place is nobody's.
         wr.wr_id = (index as u64) << SEQ_BITS | pair.send.enter(0, request.id);
-        locate(wr, element, request, local);
         match request.verb.remote() {
             Some((rkey, offset)) => {
                 let Some(remote) = pair.keys.find(rkey) else {
