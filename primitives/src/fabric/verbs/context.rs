@@ -112,8 +112,9 @@ unsafe impl Sync for Domain {}
 
 impl Drop for Domain {
     fn drop(&mut self) {
-        // SAFETY: allocated by ibv_alloc_pd; registrations and queue pairs in it are gone, because `Context` drops
-        // its registrations first and a queue pair holds its context.
+        // SAFETY: allocated by ibv_alloc_pd; registrations in it are gone, because `Context` drops them first, and
+        // queue pairs and address handles too, because `VerbsNic` drops the state that owns them before its `Context`
+        // (the order of its fields), and `probe_inline` destroys its own before it returns.
         unsafe { ffi::ibv_dealloc_pd(self.0) };
     }
 }

@@ -43,6 +43,9 @@ struct State {
     qps: Vec<QueuePair>,
     numbers: Numbers,
     handles: Vec<Option<Handle>>,
+    /// Handles of paths that are used no more. Datagrams posted with them may still be under way, so they stay for as long
+    /// as the queue pairs.
+    retired: Vec<Handle>,
     cq: CompletionQueue,
     /// What `ibv_poll_cq(3)` calls.
     poll_cq: PollCq,
@@ -123,6 +126,7 @@ impl VerbsNic {
             qps: Vec::new(),
             numbers: Numbers::default(),
             handles: std::iter::repeat_with(|| None).take(shared.nodes.len()).collect(),
+            retired: Vec::new(),
             cq,
             poll_cq,
             stamps,
@@ -198,10 +202,11 @@ fn make_handle(
     Ok(())
 }
 
+/// Fills the place of a local key; returns what was there before.
 #[cold]
-fn find_region(nic: &VerbsNic, lkey: Lkey, slot: &mut Local) {
+fn find_region(nic: &VerbsNic, lkey: Lkey, slot: &mut Local) -> Local {
     let found = nic.shared.localize(nic.node, &nic.context, lkey);
-    *slot = found.unwrap_or_else(|| Local::nothing(place(lkey.0)));
+    std::mem::replace(slot, found.unwrap_or_else(|| Local::nothing(place(lkey.0))))
 }
 
 impl Nic for VerbsNic {
@@ -319,8 +324,10 @@ impl Nic for VerbsNic {
             keys.set(key);
         }
         if peer != self.node {
-            *slot = Some(Foreign { path: card.path, psn: card.psn, keys: Arc::new(keys) });
-            state.handles[peer.index()] = None;
+            let before = slot.replace(Foreign { path: card.path, psn: card.psn, keys: Arc::new(keys) });
+            if before.is_none_or(|before| before.path != card.path) {
+                state.retired.extend(state.handles[peer.index()].take());
+            }
         }
         for qpn in card.datagrams {
             let sender = Sender { qpn, node: peer, gid: card.path.gid };

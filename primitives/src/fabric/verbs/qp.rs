@@ -460,7 +460,8 @@ impl Handle {
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        // SAFETY: created by ibv_create_ah; queue pairs whose requests use it are destroyed before.
+        // SAFETY: created by ibv_create_ah; queue pairs whose requests use it are destroyed before, because the state of a
+        // `VerbsNic` drops them first and keeps handles that it has replaced until then.
         unsafe { ffi::ibv_destroy_ah(self.0) };
     }
 }

@@ -121,6 +121,9 @@ impl State {
         built.reserve(chain.len());
         let (room, transport) = (pair.send.room(), pair.config.transport);
         let (mut good, mut refused) = (0u32, None);
+        // A later request of the chain may take the place of a region that an earlier one inlines from: such regions are
+        // held here until the doorbell has rung.
+        let mut displaced = Vec::new();
         let places = built.requests.iter_mut().zip(&mut built.elements);
         for (request, (wr, element)) in chain.iter().zip(places) {
             if let Some(why) = nic.shared.caps.refuse(qp, transport, request) {
@@ -140,7 +143,7 @@ impl State {
             }
             let slot = &mut locals[place(request.local.lkey.0)];
             if slot.name != request.local.lkey.0 {
-                find_region(nic, request.local.lkey, slot);
+                displaced.extend(find_region(nic, request.local.lkey, slot).region);
             }
             wr.wr_id = (index as u64) << SEQ_BITS | pair.send.enter(good, request.id);
             // Of a key that is nobody's the place holds [`BAD_KEY`].
@@ -165,7 +168,9 @@ impl State {
             }
             good += 1;
         }
-        ring(pair, built, good as usize)?;
+        let rung = ring(pair, built, good as usize);
+        drop(displaced);
+        rung?;
         match refused {
             None => Ok(()),
             Some(why) => Err(why),
@@ -314,7 +319,8 @@ fn ring(pair: &mut QueuePair, built: &mut Chain, len: usize) -> Result<(), PostE
     let mut bad = std::ptr::null_mut();
     // SAFETY: the chain's requests and elements lie in vectors that nothing resizes during the call, linked up
     // to the null just stored; the queue pair is alive, and `post_send` is what ibv_post_send calls.
-    // Registered memory stays alive for as long as its registration, inlined memory is held by `locals`.
+    // Registered memory stays alive for as long as its registration, inlined memory is held by `locals`, or by
+    // the poster where a chain has replaced a place of theirs.
     let code = unsafe { (pair.post_send)(pair.raw, requests, &mut bad) };
     built.requests[last].next = link;
     if code == 0 {
