@@ -176,6 +176,7 @@ struct Limits {
 struct Port {
     number: u8,
     gid_index: u8,
+    /// Connections carry a global routing header. Datagrams do so wherever there are GIDs.
     global: bool,
     path: Path,
 }

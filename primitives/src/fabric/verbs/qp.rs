@@ -328,7 +328,7 @@ impl QueuePair {
             })?;
             attr.dest_qp_num = peer.qpn;
             attr.rq_psn = peer.psn;
-            attr.ah_attr = address_vector(shared, &peer.path);
+            attr.ah_attr = address_vector(shared, &peer.path, shared.port.global);
             bits.extend([mask::IBV_QP_AV, mask::IBV_QP_PATH_MTU, mask::IBV_QP_DEST_QPN, mask::IBV_QP_RQ_PSN]);
         }
         if config.transport == Transport::Rc {
@@ -429,14 +429,14 @@ impl QueuePair {
     }
 }
 
-fn address_vector(shared: &Shared, to: &Path) -> ffi::ibv_ah_attr {
+fn address_vector(shared: &Shared, to: &Path, global: bool) -> ffi::ibv_ah_attr {
     let mut vector = ffi::ibv_ah_attr {
         dlid: to.lid,
         sl: shared.options.service_level,
         port_num: shared.port.number,
         ..ffi::ibv_ah_attr::default()
     };
-    if shared.port.global {
+    if global {
         vector.is_global = 1;
         vector.grh.dgid = ffi::ibv_gid { raw: to.gid };
         vector.grh.sgid_index = shared.port.gid_index;
@@ -446,12 +446,19 @@ fn address_vector(shared: &Shared, to: &Path) -> ffi::ibv_ah_attr {
     vector
 }
 
+/// Whether datagrams on this path carry a global routing header where connections need none. Its source GID tells the
+/// receiver which of two devices sent it when their queue pairs have one number, so they do wherever both ends have a GID.
+fn routed(from: &Path, to: &Path) -> bool {
+    from.gid != [0; 16] && to.gid != [0; 16]
+}
+
 /// An address handle: the way to one node for datagrams.
 pub(super) struct Handle(pub(super) *mut ffi::ibv_ah);
 
 impl Handle {
     pub(super) fn new(context: &Context, shared: &Shared, to: &Path) -> Result<Handle, i32> {
-        let mut vector = address_vector(shared, to);
+        let global = shared.port.global || routed(&shared.port.path, to);
+        let mut vector = address_vector(shared, to, global);
         // SAFETY: the domain is alive and the call copies the vector.
         let raw = unsafe { ffi::ibv_create_ah(context.domain(), &mut vector) };
         if raw.is_null() { Err(errno()) } else { Ok(Handle(raw)) }
@@ -463,5 +470,18 @@ impl Drop for Handle {
         // SAFETY: created by ibv_create_ah; queue pairs whose requests use it are destroyed before, because the state of a
         // `VerbsNic` drops them first and keeps handles that it has replaced until then.
         unsafe { ffi::ibv_destroy_ah(self.0) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn datagrams_are_routed_where_both_ends_have_a_gid() {
+        let with = Path { gid: [1; 16], lid: 3, mtu: 4096 };
+        let without = Path { gid: [0; 16], ..with };
+        assert!(routed(&with, &with));
+        assert!(!routed(&with, &without) && !routed(&without, &with));
     }
 }

@@ -55,8 +55,8 @@ impl State {
     }
 
     /// Who sent a datagram. Numbers of queue pairs are unique on a device; where two devices gave the same one, the
-    /// GID in the routing header tells.
-    fn sender(&mut self, nic: &VerbsNic, qpn: u32, recv: &PostedRecv) -> Option<(NodeId, Qp)> {
+    /// GID in the routing header tells, if there is a header: without one its place in the buffer holds anything.
+    fn sender(&mut self, nic: &VerbsNic, qpn: u32, routed: bool, recv: &PostedRecv) -> Option<(NodeId, Qp)> {
         let first = self.senders.partition_point(|s| s.qpn < qpn);
         let found = self.senders[first..].iter().take_while(|s| s.qpn == qpn);
         let node = match found.clone().count() {
@@ -66,6 +66,7 @@ impl State {
                 known.node
             }
             1 => self.senders[first].node,
+            _ if !routed => return None,
             _ => {
                 let local = &self.locals[place(recv.local.lkey.0)];
                 let mut header = [0; 40];
@@ -103,7 +104,9 @@ impl State {
         let recv = qp.recv.retire(id)?;
         let ok = status == WcStatus::Success;
         let with_imm = ok && wc.opcode() == ffi::ibv_wc_opcode::IBV_WC_RECV_RDMA_WITH_IMM;
-        let from = if ok && transport == Transport::Ud { self.sender(nic, wc.src_qp, &recv) } else { None };
+        let routed = wc.wc_flags.0 & ffi::ibv_wc_flags::IBV_WC_GRH.0 != 0;
+        let from =
+            if ok && transport == Transport::Ud { self.sender(nic, wc.src_qp, routed, &recv) } else { None };
         Some(Completion {
             id: recv.id,
             qp: number,
