@@ -217,6 +217,9 @@ struct ContextCard {
     datagrams: Vec<u32>,
     /// The node's regions, as requests to this context name them.
     keys: Vec<RemoteKey>,
+    /// READs and ATOMICs that its device serves at once on a connection; absent in cards that do not tell.
+    #[serde(default)]
+    rd_atomic: Option<u32>,
 }
 
 /// A region as requests to one context of its owner name it.

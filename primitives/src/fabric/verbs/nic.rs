@@ -101,6 +101,7 @@ struct Foreign {
     path: Path,
     psn: u32,
     keys: Arc<KeyTable>,
+    rd_atomic: Option<u32>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -273,16 +274,19 @@ impl Nic for VerbsNic {
             )));
         };
         let (node, qpn) = (address.node, address.qpn);
-        let (path, psn, keys) = match self.known(&address, transport)? {
-            Some(known) => (self.shared.port.path, known.psn, known.keys),
+        let (path, psn, keys, rd_atomic) = match self.known(&address, transport)? {
+            Some(known) => (self.shared.port.path, known.psn, known.keys, None),
             None => match &state.foreign[node.index()] {
-                Some(foreign) => (foreign.path, first_psn(foreign.psn, qpn), foreign.keys.clone()),
+                Some(foreign) => {
+                    let psn = first_psn(foreign.psn, qpn);
+                    (foreign.path, psn, foreign.keys.clone(), foreign.rd_atomic)
+                }
                 None => {
                     return Err(SetupError::Invalid(format!("{node} has not introduced itself")));
                 }
             },
         };
-        state.qps[index].connect(&self.shared, Some((Peer { node, qpn, path, psn }, keys)))
+        state.qps[index].connect(&self.shared, Some((Peer { node, qpn, path, psn, rd_atomic }, keys)))
     }
 
     fn card(&self) -> Vec<u8> {
@@ -293,6 +297,7 @@ impl Nic for VerbsNic {
             psn: self.context.psn,
             datagrams: datagrams.map(|qp| qp.number.0).collect(),
             keys: self.context.keys.list(),
+            rd_atomic: Some(self.shared.caps.max_rd_atomic),
         };
         // Numbers and lists of them always have a JSON form.
         serde_json::to_vec(&card).unwrap_or_default()
@@ -324,7 +329,8 @@ impl Nic for VerbsNic {
             keys.set(key);
         }
         if peer != self.node {
-            let before = slot.replace(Foreign { path: card.path, psn: card.psn, keys: Arc::new(keys) });
+            let (path, psn, rd_atomic) = (card.path, card.psn, card.rd_atomic);
+            let before = slot.replace(Foreign { path, psn, keys: Arc::new(keys), rd_atomic });
             if before.is_none_or(|before| before.path != card.path) {
                 state.retired.extend(state.handles[peer.index()].take());
             }

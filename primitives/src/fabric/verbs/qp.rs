@@ -134,6 +134,8 @@ pub(super) struct Peer {
     pub(super) path: Path,
     /// The first packet sequence number it sends.
     pub(super) psn: u32,
+    /// READs and ATOMICs that its device serves at once, if that is known to differ from this one's.
+    pub(super) rd_atomic: Option<u32>,
 }
 
 /// A posted receive.
@@ -340,7 +342,8 @@ impl QueuePair {
         let mut attr = ffi::ibv_qp_attr { sq_psn: self.psn, ..ffi::ibv_qp_attr::default() };
         let mut bits = vec![mask::IBV_QP_SQ_PSN];
         if config.transport == Transport::Rc {
-            attr.max_rd_atomic = config.max_rd_atomic.min(255) as u8;
+            let there = self.peer.as_ref().and_then(|peer| peer.rd_atomic);
+            attr.max_rd_atomic = initiator_depth(config.max_rd_atomic, there);
             attr.timeout = options.timeout;
             attr.retry_cnt = options.retry_count;
             attr.rnr_retry = config.rnr_retry;
@@ -429,6 +432,12 @@ impl QueuePair {
     }
 }
 
+/// READs and ATOMICs to have under way at once: as many as are wanted here, and no more than the other end serves, which
+/// answers what is beyond that with an invalid-request error. An end that does not tell is taken to be like this one.
+fn initiator_depth(here: u32, there: Option<u32>) -> u8 {
+    here.min(there.unwrap_or(here)).min(255) as u8
+}
+
 fn address_vector(shared: &Shared, to: &Path, global: bool) -> ffi::ibv_ah_attr {
     let mut vector = ffi::ibv_ah_attr {
         dlid: to.lid,
@@ -476,6 +485,21 @@ impl Drop for Handle {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_connection_asks_no_more_at_once_than_the_other_end_serves() {
+        assert_eq!(initiator_depth(16, Some(4)), 4);
+        assert_eq!(initiator_depth(4, Some(16)), 4);
+        assert_eq!(initiator_depth(16, None), 16);
+        assert_eq!(initiator_depth(1000, Some(1000)), 255);
+    }
+
+    #[test]
+    fn a_card_without_a_depth_is_read() {
+        let old = r#"{"path":{"gid":[0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0],"lid":1,"mtu":1024},"psn":7,"datagrams":[],"keys":[]}"#;
+        let card: super::super::ContextCard = serde_json::from_str(old).expect("a good card");
+        assert_eq!((card.psn, card.rd_atomic), (7, None));
+    }
 
     #[test]
     fn datagrams_are_routed_where_both_ends_have_a_gid() {
