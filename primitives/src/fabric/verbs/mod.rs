@@ -44,6 +44,7 @@ use super::{AtomicScope, Caps, SetupError};
 use crate::verbs::{NodeId, Transport};
 use context::{Context, KeyTable, Regions};
 use std::collections::BTreeMap;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 
 /// Which device, and how queue pairs use it.
@@ -163,6 +164,8 @@ struct Shared {
     nodes: Box<[Node]>,
     /// Queue pairs of this process by number; the device's numbers are unique.
     qps: RwLock<BTreeMap<u32, KnownQp>>,
+    /// Counts queue pairs that were created: a number may be another node's since.
+    created: AtomicU64,
     clock: Clock,
 }
 
@@ -301,6 +304,7 @@ impl Verbs {
             complete,
             nodes: std::iter::repeat_with(Node::default).take(usize::from(nodes)).collect(),
             qps: RwLock::default(),
+            created: AtomicU64::new(0),
             clock: Clock::start(),
         };
         shared.caps.max_inline = qp::probe_inline(&Context::new(device)?, &shared)?;

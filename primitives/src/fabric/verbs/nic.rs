@@ -21,6 +21,7 @@ use post::{Chain, Single};
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// Completions taken from the device at a time.
 const POLL_BATCH: usize = 64;
@@ -57,6 +58,8 @@ struct State {
     recvs: (Vec<ffi::ibv_recv_wr>, Vec<ffi::ibv_sge>),
     /// Who sends datagrams: number, node, GID; sorted by number.
     senders: Vec<Sender>,
+    /// What [`Shared::created`] was when `senders` was last compared with the queue pairs there are.
+    senders_of: u64,
     /// What nodes of other processes have told.
     foreign: Vec<Option<Foreign>>,
     lost: Lost,
@@ -136,6 +139,7 @@ impl VerbsNic {
             single: Single::new(),
             recvs: Default::default(),
             senders: Vec::new(),
+            senders_of: 0,
             foreign: std::iter::repeat_with(|| None).take(shared.nodes.len()).collect(),
             lost: Lost::new(shared.nodes.len()),
             broken: false,
@@ -245,6 +249,7 @@ impl Nic for VerbsNic {
             keys: self.context.keys.clone(),
         };
         self.shared.qps.write().unwrap_or_else(|p| p.into_inner()).insert(number.0, known);
+        self.shared.created.fetch_add(1, Ordering::Release);
         state.numbers.insert(number.0, state.qps.len() as u32);
         state.qps.push(qp);
         Ok(number)

@@ -7,6 +7,7 @@ use super::{INDEX_MASK, POLL_BATCH, RECV, Sender, State, VerbsNic};
 use crate::verbs::{Completion, NodeId, Qp, Transport, WcOpcode, WcStatus};
 use ibverbs_sys as ffi;
 use std::mem::MaybeUninit;
+use std::sync::atomic::Ordering;
 
 impl State {
     #[inline]
@@ -57,6 +58,12 @@ impl State {
     /// Who sent a datagram. Numbers of queue pairs are unique on a device; where two devices gave the same one, the
     /// GID in the routing header tells, if there is a header: without one its place in the buffer holds anything.
     fn sender(&mut self, nic: &VerbsNic, qpn: u32, routed: bool, recv: &PostedRecv) -> Option<(NodeId, Qp)> {
+        if nic.shared.complete {
+            let created = nic.shared.created.load(Ordering::Acquire);
+            if std::mem::replace(&mut self.senders_of, created) != created {
+                renew(&mut self.senders, |qpn| nic.shared.qp(qpn).map(|known| known.node));
+            }
+        }
         let first = self.senders.partition_point(|s| s.qpn < qpn);
         let found = self.senders[first..].iter().take_while(|s| s.qpn == qpn);
         let node = match found.clone().count() {
@@ -140,6 +147,15 @@ impl State {
     }
 }
 
+/// Gives numbers that a device has used again to the nodes that have them now. One that is nobody's stays: its last
+/// datagrams may still be on the way to whoever polls.
+#[cold]
+fn renew(senders: &mut [Sender], now: impl Fn(u32) -> Option<NodeId>) {
+    for sender in senders {
+        sender.node = now(sender.qpn).unwrap_or(sender.node);
+    }
+}
+
 /// The completion of a request.
 #[inline]
 fn done(id: u64, qp: Qp, status: WcStatus) -> Completion {
@@ -207,6 +223,15 @@ mod tests {
         assert_eq!(a.qp_state(qps[0]), QpState::Error);
         assert!(a.connect(qps[0], Some(b.address(qps[1]))).is_err());
         assert_eq!(b.poll(16, |_| {}), 0, "another context is not concerned");
+    }
+
+    #[test]
+    fn a_number_that_is_used_again_is_its_new_owners() {
+        let mut senders = [17, 18, 19].map(|qpn| Sender { qpn, node: NodeId(1), gid: [0; 16] });
+        renew(&mut senders, |qpn| {
+            [(17, NodeId(1)), (18, NodeId(2))].into_iter().find(|k| k.0 == qpn).map(|k| k.1)
+        });
+        assert_eq!(senders.map(|s| s.node), [NodeId(1), NodeId(2), NodeId(1)]);
     }
 
     #[test]
