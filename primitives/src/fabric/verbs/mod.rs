@@ -73,7 +73,7 @@ pub struct Options {
     pub min_rnr_timer: u8,
     /// Bytes of inline payload to ask for; what the device grants is in [`Caps::max_inline`].
     pub inline: u32,
-    /// Entries a completion queue starts with; it grows with the queue pairs that report to it.
+    /// Entries a completion queue starts with; it grows with the queue pairs that report to it, if the driver can.
     pub cq_entries: u32,
     /// Completions carry the device's time stamps, where it offers them ([`crate::fabric::Nic::stamped`]).
     pub stamps: bool,
@@ -103,7 +103,8 @@ impl Options {
     }
 
     /// As the command line names it after `verbs:`: `DEVICE[:PORT][,KEY=VALUE…]`, with the keys `gid` (index), `mtu`
-    /// (bytes), `pkey` (index), `sl`, `tc`, `timeout`, `retry` and `inline` (bytes). `mlx5_0:1,gid=3,mtu=1024` for example.
+    /// (bytes), `pkey` (index), `sl`, `tc`, `timeout`, `retry`, `inline` (bytes) and `cq` (entries that a
+    /// completion queue starts with). `mlx5_0:1,gid=3,mtu=1024` for example.
     ///
     /// # Errors
     /// If the port or a value is not a number in its range, or the key is none of these.
@@ -132,9 +133,10 @@ impl Options {
                 "timeout" => options.timeout = number(key, value)?,
                 "retry" => options.retry_count = number(key, value)?,
                 "inline" => options.inline = number(key, value)?,
+                "cq" => options.cq_entries = number(key, value)?,
                 _ => {
                     return Err(SetupError::Invalid(format!(
-                        "`{key}` is no setting of a verbs fabric; there are gid, mtu, pkey, sl, tc, timeout, retry, inline"
+                        "`{key}` is no setting of a verbs fabric; there are gid, mtu, pkey, sl, tc, timeout, retry, inline, cq"
                     )));
                 }
             }
