@@ -34,7 +34,7 @@ use crate::fabric::{AnyNic, CpuWork, Nic, PostError};
 use crate::mem::{Buf, BufPool, PoolExhausted, ahead};
 use crate::units::Nanos;
 use group::Groups;
-use queue::{Backlog, Line, Ring, held};
+use queue::{Backlog, Line, Rings, held};
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -174,7 +174,7 @@ struct State {
     /// Why something was refused that nobody waits for, until its batch has been posted.
     refused: Option<PostError>,
     /// By queue.
-    rings: Vec<Ring>,
+    rings: Rings,
     backlogs: Vec<Backlog>,
     /// Room for the requests of one queue.
     gathered: Vec<WorkRequest>,
@@ -284,7 +284,7 @@ impl<N: Nic> Port<N> {
         // Nothing is allocated on a real data path. A simulated cluster has thousands of queues on one core, few of which
         // ever fill: memory set apart for each would only spread what is used over more pages.
         let room = if self.nic.caps().virtual_time { 0 } else { depth };
-        state.rings.push(queue::ring(room));
+        state.rings.add(room);
         state.backlogs.push(Backlog::with_capacity(room as usize));
         queue
     }

@@ -78,7 +78,10 @@ pub struct AddressHandle {
 }
 
 /// The operation of a work request.
+///
+/// Laid out as declared, so that all that name remote memory have its key and offset in the same place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
 pub enum Verb {
     /// RDMA READ of `local.len` bytes into local memory. RC only.
     Read {

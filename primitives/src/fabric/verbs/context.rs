@@ -42,17 +42,27 @@ impl KeyTable {
         KeyTable { slots: std::array::from_fn(|_| KeySlot::default()) }
     }
 
-    /// The hardware's key and the address of the region's first byte; [`BAD_KEY`] for a name nobody knows.
+    /// The hardware's key and the address of the region's first byte; none for a name nobody knows.
     #[inline]
-    pub(super) fn resolve(&self, name: Rkey) -> (u32, u64) {
+    pub(super) fn find(&self, name: Rkey) -> Option<(u32, u64)> {
         let slot = &self.slots[place(name.0)];
         if slot.name.load(Ordering::Acquire) != name.0 {
-            return (BAD_KEY, 0);
+            return None;
         }
-        // If the slot changes hands in between, the NIC finds a key that was withdrawn: the caller used one.
-        (slot.rkey.load(Ordering::Acquire), slot.base.load(Ordering::Acquire))
+        let found = (slot.rkey.load(Ordering::Acquire), slot.base.load(Ordering::Acquire));
+        // The slot may have changed hands in between. Whoever sets it takes the name away first, and both loads acquire: if
+        // either of them has seen the next owner's value, the old name is not seen any more here. A name comes back only
+        // if its 22 drawn bits do.
+        (slot.name.load(Ordering::Relaxed) == name.0).then_some(found)
     }
 
+    /// As [`KeyTable::find`], [`BAD_KEY`] for a name nobody knows.
+    #[inline]
+    pub(super) fn resolve(&self, name: Rkey) -> (u32, u64) {
+        self.find(name).unwrap_or((BAD_KEY, 0))
+    }
+
+    /// Gives a slot to a name. Its owner does so under the lock of the node's regions, so that nobody else writes.
     pub(super) fn set(&self, key: RemoteKey) {
         let slot = &self.slots[place(key.name.0)];
         slot.name.store(0, Ordering::Release);
@@ -69,12 +79,9 @@ impl KeyTable {
     pub(super) fn list(&self) -> Vec<RemoteKey> {
         self.slots
             .iter()
-            .map(|slot| RemoteKey {
-                name: Rkey(slot.name.load(Ordering::Acquire)),
-                rkey: slot.rkey.load(Ordering::Acquire),
-                base: slot.base.load(Ordering::Acquire),
-            })
-            .filter(|key| key.name.0 != 0)
+            .map(|slot| Rkey(slot.name.load(Ordering::Acquire)))
+            .filter(|name| name.0 != 0)
+            .filter_map(|name| self.find(name).map(|(rkey, base)| RemoteKey { name, rkey, base }))
             .collect()
     }
 }
@@ -105,8 +112,9 @@ unsafe impl Sync for Domain {}
 
 impl Drop for Domain {
     fn drop(&mut self) {
-        // SAFETY: allocated by ibv_alloc_pd; registrations and queue pairs in it are gone, because `Context` drops
-        // its registrations first and a queue pair holds its context.
+        // SAFETY: allocated by ibv_alloc_pd; registrations in it are gone, because `Context` drops them first, and
+        // queue pairs and address handles too, because `VerbsNic` drops the state that owns them before its `Context`
+        // (the order of its fields), and `probe_inline` destroys its own before it returns.
         unsafe { ffi::ibv_dealloc_pd(self.0) };
     }
 }
@@ -117,6 +125,8 @@ pub(super) struct Context {
     domain: Domain,
     device: Device,
     pub(super) keys: Arc<KeyTable>,
+    /// An empty table: the keys of queue pairs that are not connected.
+    pub(super) nobody: Arc<KeyTable>,
     /// Drawn: packets of a context that was there before do not fit by chance.
     pub(super) psn: u32,
 }
@@ -134,6 +144,7 @@ impl Context {
             domain: Domain(domain),
             device,
             keys,
+            nobody: Arc::new(KeyTable::new()),
             psn: entropy() as u32,
         })
     }
@@ -190,7 +201,15 @@ pub(super) struct Local {
     pub(super) name: u32,
     pub(super) lkey: u32,
     pub(super) base: u64,
-    pub(super) region: Region,
+    pub(super) region: Option<Region>,
+}
+
+impl Local {
+    /// What a place holds that no region has: a name that belongs to another place, so that comparing names is all
+    /// that a look-up does.
+    pub(super) fn nothing(at: usize) -> Local {
+        Local { name: !(at as u32), lkey: BAD_KEY, base: 0, region: None }
+    }
 }
 
 struct Entry {
@@ -298,7 +317,7 @@ impl Shared {
             None => own.register(&entry.region, entry.access, entry.keys).ok()?,
         };
         let region = entry.region.clone();
-        Some(Local { name: name.0, lkey, base: region.words().as_ptr() as u64, region })
+        Some(Local { name: name.0, lkey, base: region.words().as_ptr() as u64, region: Some(region) })
     }
 }
 
@@ -319,5 +338,43 @@ mod tests {
         table.clear(name);
         assert_eq!(table.resolve(name), (BAD_KEY, 0));
         assert!(table.list().is_empty());
+    }
+
+    #[test]
+    fn a_name_never_gets_the_key_of_another_that_takes_its_place() {
+        use std::sync::atomic::AtomicBool;
+        // Key and address tell which name they belong to. Names of one place that never come back, as drawn ones.
+        let name = |turn: u32| Rkey(1 << 31 | (turn << 10) | 7);
+        let key = |name: Rkey| RemoteKey { name, rkey: !name.0, base: u64::from(name.0) << 12 };
+        let (table, now, done) = (KeyTable::new(), AtomicU32::new(name(0).0), AtomicBool::new(false));
+        let found = std::thread::scope(|threads| {
+            threads.spawn(|| {
+                for turn in 1..1_000_000 {
+                    let next = key(name(turn));
+                    now.store(next.name.0, Ordering::Release);
+                    table.set(next);
+                    if turn % 3 == 0 {
+                        table.clear(next.name);
+                    }
+                }
+                done.store(true, Ordering::Release);
+            });
+            let mut found = 0u64;
+            while !done.load(Ordering::Acquire) {
+                let asked = Rkey(now.load(Ordering::Acquire));
+                let expected = key(asked);
+                for _ in 0..4 {
+                    match table.resolve(asked) {
+                        (BAD_KEY, 0) => {}
+                        other => {
+                            assert_eq!(other, (expected.rkey, expected.base), "of {asked:?}");
+                            found += 1;
+                        }
+                    }
+                }
+            }
+            found
+        });
+        println!("resolved {found} times");
     }
 }

@@ -472,8 +472,10 @@ mod tests {
     fn options_parse_a_device_and_a_port() {
         assert_eq!(Options::parse("rxe0").unwrap(), Options::new("rxe0"));
         assert_eq!(Options::parse("mlx5_0:2").unwrap().port, Some(2));
-        let all = Options::parse("mlx5_0:1,gid=3,mtu=1024,pkey=1,sl=2,tc=106,timeout=14,retry=7,inline=64")
-            .unwrap();
+        let all =
+            Options::parse("mlx5_0:1,gid=3,mtu=1024,pkey=1,sl=2,tc=106,timeout=14,retry=7,inline=64,cq=4096")
+                .unwrap();
+        assert_eq!(all.cq_entries, 4096);
         assert_eq!((all.gid_index, all.mtu, all.traffic_class, all.timeout), (Some(3), Some(1024), 106, 14));
         for bad in [
             "rxe0:",
@@ -483,6 +485,7 @@ mod tests {
             "rxe0,gid",
             "rxe0,gid=256",
             "rxe0,gud=3",
+            "rxe0,cq=many",
             "rxe0,retry=8",
         ] {
             assert!(Options::parse(bad).is_err(), "{bad}");

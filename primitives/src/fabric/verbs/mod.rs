@@ -44,6 +44,7 @@ use super::{AtomicScope, Caps, SetupError};
 use crate::verbs::{NodeId, Transport};
 use context::{Context, KeyTable, Regions};
 use std::collections::BTreeMap;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 
 /// Which device, and how queue pairs use it.
@@ -72,7 +73,7 @@ pub struct Options {
     pub min_rnr_timer: u8,
     /// Bytes of inline payload to ask for; what the device grants is in [`Caps::max_inline`].
     pub inline: u32,
-    /// Entries a completion queue starts with; it grows with the queue pairs that report to it.
+    /// Entries a completion queue starts with; it grows with the queue pairs that report to it, if the driver can.
     pub cq_entries: u32,
     /// Completions carry the device's time stamps, where it offers them ([`crate::fabric::Nic::stamped`]).
     pub stamps: bool,
@@ -102,7 +103,8 @@ impl Options {
     }
 
     /// As the command line names it after `verbs:`: `DEVICE[:PORT][,KEY=VALUE…]`, with the keys `gid` (index), `mtu`
-    /// (bytes), `pkey` (index), `sl`, `tc`, `timeout`, `retry` and `inline` (bytes). `mlx5_0:1,gid=3,mtu=1024` for example.
+    /// (bytes), `pkey` (index), `sl`, `tc`, `timeout`, `retry`, `inline` (bytes) and `cq` (entries that a
+    /// completion queue starts with). `mlx5_0:1,gid=3,mtu=1024` for example.
     ///
     /// # Errors
     /// If the port or a value is not a number in its range, or the key is none of these.
@@ -131,9 +133,10 @@ impl Options {
                 "timeout" => options.timeout = number(key, value)?,
                 "retry" => options.retry_count = number(key, value)?,
                 "inline" => options.inline = number(key, value)?,
+                "cq" => options.cq_entries = number(key, value)?,
                 _ => {
                     return Err(SetupError::Invalid(format!(
-                        "`{key}` is no setting of a verbs fabric; there are gid, mtu, pkey, sl, tc, timeout, retry, inline"
+                        "`{key}` is no setting of a verbs fabric; there are gid, mtu, pkey, sl, tc, timeout, retry, inline, cq"
                     )));
                 }
             }
@@ -163,6 +166,8 @@ struct Shared {
     nodes: Box<[Node]>,
     /// Queue pairs of this process by number; the device's numbers are unique.
     qps: RwLock<BTreeMap<u32, KnownQp>>,
+    /// Counts queue pairs that were created: a number may be another node's since.
+    created: AtomicU64,
     clock: Clock,
 }
 
@@ -176,6 +181,7 @@ struct Limits {
 struct Port {
     number: u8,
     gid_index: u8,
+    /// Connections carry a global routing header. Datagrams do so wherever there are GIDs.
     global: bool,
     path: Path,
 }
@@ -216,6 +222,9 @@ struct ContextCard {
     datagrams: Vec<u32>,
     /// The node's regions, as requests to this context name them.
     keys: Vec<RemoteKey>,
+    /// READs and ATOMICs that its device serves at once on a connection; absent in cards that do not tell.
+    #[serde(default)]
+    rd_atomic: Option<u32>,
 }
 
 /// A region as requests to one context of its owner name it.
@@ -297,6 +306,7 @@ impl Verbs {
             complete,
             nodes: std::iter::repeat_with(Node::default).take(usize::from(nodes)).collect(),
             qps: RwLock::default(),
+            created: AtomicU64::new(0),
             clock: Clock::start(),
         };
         shared.caps.max_inline = qp::probe_inline(&Context::new(device)?, &shared)?;

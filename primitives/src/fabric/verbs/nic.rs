@@ -17,11 +17,11 @@ use crate::verbs::{
 };
 use ibverbs_sys as ffi;
 use numbers::Numbers;
-use post::Chain;
+use post::{Chain, Single};
 use std::cell::RefCell;
-use std::mem::MaybeUninit;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// Completions taken from the device at a time.
 const POLL_BATCH: usize = 64;
@@ -44,22 +44,37 @@ struct State {
     qps: Vec<QueuePair>,
     numbers: Numbers,
     handles: Vec<Option<Handle>>,
+    /// Handles of paths that are used no more. Datagrams posted with them may still be under way, so they stay for as long
+    /// as the queue pairs.
+    retired: Vec<Handle>,
     cq: CompletionQueue,
+    /// What `ibv_poll_cq(3)` calls.
+    poll_cq: PollCq,
     stamps: Option<Rc<Stamps>>,
     /// Regions by the place of their name, as far as this context has used them.
-    locals: Box<[Option<Local>; MAX_REGIONS]>,
+    locals: Box<[Local; MAX_REGIONS]>,
     chain: Chain,
-    /// A request that is posted by itself, and its element.
-    single: Box<(ffi::ibv_send_wr, ffi::ibv_sge)>,
+    single: Box<Single>,
     recvs: (Vec<ffi::ibv_recv_wr>, Vec<ffi::ibv_sge>),
-    polled: Box<[MaybeUninit<ffi::ibv_wc>]>,
     /// Who sends datagrams: number, node, GID; sorted by number.
     senders: Vec<Sender>,
+    /// What [`Shared::created`] was when `senders` was last compared with the queue pairs there are.
+    senders_of: u64,
     /// What nodes of other processes have told.
     foreign: Vec<Option<Foreign>>,
     lost: Lost,
     /// The completion queue failed: nothing more will be heard of what was posted.
     broken: bool,
+}
+
+type PollCq = unsafe extern "C" fn(*mut ffi::ibv_cq, i32, *mut ffi::ibv_wc) -> i32;
+
+/// In place of a function that a provider does not have.
+///
+/// # Safety
+/// It touches nothing.
+unsafe extern "C" fn no_poll_cq(_: *mut ffi::ibv_cq, _: i32, _: *mut ffi::ibv_wc) -> i32 {
+    -95 // EOPNOTSUPP
 }
 
 /// Nodes found gone: a reliable connection to them ran out of retransmissions.
@@ -89,6 +104,7 @@ struct Foreign {
     path: Path,
     psn: u32,
     keys: Arc<KeyTable>,
+    rd_atomic: Option<u32>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -108,21 +124,22 @@ impl VerbsNic {
         shared.join(node, &context)?;
         let entries = shared.options.cq_entries.clamp(16, shared.limits.max_cqe.max(16));
         let (cq, stamps) = stamps::queue(&context, entries, shared.stamps)?;
+        // SAFETY: the context is open, and its queue made: whoever stands before the provider's function is there.
+        let poll_cq = unsafe { (*context.raw()).ops.poll_cq }.unwrap_or(no_poll_cq);
         let state = State {
             qps: Vec::new(),
             numbers: Numbers::default(),
             handles: std::iter::repeat_with(|| None).take(shared.nodes.len()).collect(),
+            retired: Vec::new(),
             cq,
+            poll_cq,
             stamps,
-            locals: Box::new([const { None }; MAX_REGIONS]),
+            locals: Box::new(std::array::from_fn(Local::nothing)),
             chain: Chain::default(),
-            single: Box::new((
-                ffi::ibv_send_wr { num_sge: 1, ..ffi::ibv_send_wr::default() },
-                ffi::ibv_sge { addr: 0, length: 0, lkey: 0 },
-            )),
+            single: Single::new(),
             recvs: Default::default(),
-            polled: std::iter::repeat_with(MaybeUninit::uninit).take(POLL_BATCH).collect(),
             senders: Vec::new(),
+            senders_of: 0,
             foreign: std::iter::repeat_with(|| None).take(shared.nodes.len()).collect(),
             lost: Lost::new(shared.nodes.len()),
             broken: false,
@@ -162,7 +179,7 @@ impl State {
     #[inline]
     fn localize(&mut self, nic: &VerbsNic, lkey: Lkey) {
         let slot = &mut self.locals[place(lkey.0)];
-        if slot.as_ref().is_none_or(|local| local.name != lkey.0) {
+        if slot.name != lkey.0 {
             find_region(nic, lkey, slot);
         }
     }
@@ -190,9 +207,11 @@ fn make_handle(
     Ok(())
 }
 
+/// Fills the place of a local key; returns what was there before.
 #[cold]
-fn find_region(nic: &VerbsNic, lkey: Lkey, slot: &mut Option<Local>) {
-    *slot = nic.shared.localize(nic.node, &nic.context, lkey);
+fn find_region(nic: &VerbsNic, lkey: Lkey, slot: &mut Local) -> Local {
+    let found = nic.shared.localize(nic.node, &nic.context, lkey);
+    std::mem::replace(slot, found.unwrap_or_else(|| Local::nothing(place(lkey.0))))
 }
 
 impl Nic for VerbsNic {
@@ -212,8 +231,8 @@ impl Nic for VerbsNic {
 
     fn deregister(&self, keys: MemoryKeys) {
         let slot = &mut self.state.borrow_mut().locals[place(keys.lkey.0)];
-        if slot.as_ref().is_some_and(|local| local.name == keys.lkey.0) {
-            *slot = None;
+        if slot.name == keys.lkey.0 {
+            *slot = Local::nothing(place(keys.lkey.0));
         }
         self.shared.deregister(self.node, keys);
     }
@@ -230,6 +249,7 @@ impl Nic for VerbsNic {
             keys: self.context.keys.clone(),
         };
         self.shared.qps.write().unwrap_or_else(|p| p.into_inner()).insert(number.0, known);
+        self.shared.created.fetch_add(1, Ordering::Release);
         state.numbers.insert(number.0, state.qps.len() as u32);
         state.qps.push(qp);
         Ok(number)
@@ -259,16 +279,19 @@ impl Nic for VerbsNic {
             )));
         };
         let (node, qpn) = (address.node, address.qpn);
-        let (path, psn, keys) = match self.known(&address, transport)? {
-            Some(known) => (self.shared.port.path, known.psn, known.keys),
+        let (path, psn, keys, rd_atomic) = match self.known(&address, transport)? {
+            Some(known) => (self.shared.port.path, known.psn, known.keys, None),
             None => match &state.foreign[node.index()] {
-                Some(foreign) => (foreign.path, first_psn(foreign.psn, qpn), foreign.keys.clone()),
+                Some(foreign) => {
+                    let psn = first_psn(foreign.psn, qpn);
+                    (foreign.path, psn, foreign.keys.clone(), foreign.rd_atomic)
+                }
                 None => {
                     return Err(SetupError::Invalid(format!("{node} has not introduced itself")));
                 }
             },
         };
-        state.qps[index].connect(&self.shared, Some(Peer { node, qpn, path, psn, keys }))
+        state.qps[index].connect(&self.shared, Some((Peer { node, qpn, path, psn, rd_atomic }, keys)))
     }
 
     fn card(&self) -> Vec<u8> {
@@ -279,6 +302,7 @@ impl Nic for VerbsNic {
             psn: self.context.psn,
             datagrams: datagrams.map(|qp| qp.number.0).collect(),
             keys: self.context.keys.list(),
+            rd_atomic: Some(self.shared.caps.max_rd_atomic),
         };
         // Numbers and lists of them always have a JSON form.
         serde_json::to_vec(&card).unwrap_or_default()
@@ -310,8 +334,11 @@ impl Nic for VerbsNic {
             keys.set(key);
         }
         if peer != self.node {
-            *slot = Some(Foreign { path: card.path, psn: card.psn, keys: Arc::new(keys) });
-            state.handles[peer.index()] = None;
+            let (path, psn, rd_atomic) = (card.path, card.psn, card.rd_atomic);
+            let before = slot.replace(Foreign { path, psn, keys: Arc::new(keys), rd_atomic });
+            if before.is_none_or(|before| before.path != card.path) {
+                state.retired.extend(state.handles[peer.index()].take());
+            }
         }
         for qpn in card.datagrams {
             let sender = Sender { qpn, node: peer, gid: card.path.gid };
@@ -348,7 +375,8 @@ impl Nic for VerbsNic {
         }
     }
 
-    #[inline]
+    // Small enough to be part of whoever posts, where a call would cost a third more.
+    #[inline(always)]
     fn post(&self, qp: Qp, chain: &[WorkRequest]) -> Result<(), PostError> {
         self.state.borrow_mut().post(self, qp, chain)
     }

@@ -62,53 +62,54 @@ impl Drop for CompletionQueue {
 
 /// The places of a send or receive queue, and what the poster wants back for each. A place is taken by a post and
 /// freed by a completion at or behind it, whatever a driver's rounding up would allow.
+///
+/// Sequence numbers begin anew after 2³², which is more than any queue holds: so they are a word each, and differences of two
+/// are right without masks.
 pub(super) struct Ring<T> {
     slots: Box<[T]>,
-    depth: u64,
-    posted: u64,
-    retired: u64,
+    depth: u32,
+    posted: u32,
+    retired: u32,
 }
 
 /// Bits of a request's sequence number in its hardware id.
-pub(super) const SEQ_BITS: u32 = 40;
-const SEQ_MASK: u64 = (1 << SEQ_BITS) - 1;
+pub(super) const SEQ_BITS: u32 = u32::BITS;
 
 impl<T: Copy> Ring<T> {
     fn new(depth: u32, empty: T) -> Ring<T> {
         let slots = vec![empty; (depth as usize).next_power_of_two()].into_boxed_slice();
-        Ring { slots, depth: u64::from(depth), posted: 0, retired: 0 }
+        Ring { slots, depth, posted: 0, retired: 0 }
     }
 
     #[inline]
-    pub(super) fn room(&self) -> u64 {
-        self.depth - (self.posted - self.retired)
+    pub(super) fn room(&self) -> u32 {
+        self.depth - self.posted.wrapping_sub(self.retired)
     }
 
     /// Takes the place `ahead` behind the last one posted; returns its sequence number.
     #[inline]
-    pub(super) fn enter(&mut self, ahead: u64, kept: T) -> u64 {
-        let seq = self.posted + ahead;
+    pub(super) fn enter(&mut self, ahead: u32, kept: T) -> u64 {
+        let seq = self.posted.wrapping_add(ahead);
         let at = seq as usize & (self.slots.len() - 1);
         self.slots[at] = kept;
-        seq & SEQ_MASK
+        u64::from(seq)
     }
 
     /// Counts `taken` entered places as posted.
     #[inline]
-    pub(super) fn post(&mut self, taken: u64) {
-        self.posted += taken;
+    pub(super) fn post(&mut self, taken: u32) {
+        self.posted = self.posted.wrapping_add(taken);
     }
 
-    /// Frees everything up to a completed place; `None` if a reset did so before.
+    /// Frees everything up to the completed place of a hardware id; `None` if a reset did so before.
     #[inline]
-    pub(super) fn retire(&mut self, seq: u64) -> Option<T> {
-        let behind = seq.wrapping_sub(self.retired) & SEQ_MASK;
-        if behind >= self.posted - self.retired {
+    pub(super) fn retire(&mut self, id: u64) -> Option<T> {
+        let seq = id as u32;
+        if seq.wrapping_sub(self.retired) >= self.posted.wrapping_sub(self.retired) {
             return None;
         }
-        let last = self.retired + behind;
-        self.retired = last + 1;
-        Some(self.slots[last as usize & (self.slots.len() - 1)])
+        self.retired = seq.wrapping_add(1);
+        Some(self.slots[seq as usize & (self.slots.len() - 1)])
     }
 
     /// Frees the oldest place, completed or not.
@@ -116,8 +117,9 @@ impl<T: Copy> Ring<T> {
         if self.retired == self.posted {
             return None;
         }
-        self.retired += 1;
-        Some(self.slots[(self.retired - 1) as usize & (self.slots.len() - 1)])
+        let seq = self.retired;
+        self.retired = seq.wrapping_add(1);
+        Some(self.slots[seq as usize & (self.slots.len() - 1)])
     }
 
     fn forget(&mut self) {
@@ -132,7 +134,8 @@ pub(super) struct Peer {
     pub(super) path: Path,
     /// The first packet sequence number it sends.
     pub(super) psn: u32,
-    pub(super) keys: Arc<KeyTable>,
+    /// READs and ATOMICs that its device serves at once, if that is known to differ from this one's.
+    pub(super) rd_atomic: Option<u32>,
 }
 
 /// A posted receive.
@@ -145,15 +148,36 @@ pub(super) struct PostedRecv {
 /// A queue pair.
 pub(super) struct QueuePair {
     pub(super) raw: *mut ffi::ibv_qp,
+    /// What `ibv_post_send(3)` calls.
+    pub(super) post_send: PostSend,
     pub(super) number: Qp,
     pub(super) config: QpConfig,
     psn: u32,
     pub(super) send: Ring<u64>,
     pub(super) recv: Ring<PostedRecv>,
     pub(super) peer: Option<Peer>,
+    /// The remote keys of its other end, or nobody's.
+    pub(super) keys: Arc<KeyTable>,
     pub(super) connected: bool,
+    /// It is connected and reliable: a request by itself goes the short way.
+    pub(super) plain: bool,
     /// A request or receive failed since the last reset.
     pub(super) failed: bool,
+}
+
+type PostSend =
+    unsafe extern "C" fn(*mut ffi::ibv_qp, *mut ffi::ibv_send_wr, *mut *mut ffi::ibv_send_wr) -> i32;
+
+/// In place of a function that a provider does not have.
+///
+/// # Safety
+/// It touches nothing.
+unsafe extern "C" fn no_post_send(
+    _: *mut ffi::ibv_qp,
+    _: *mut ffi::ibv_send_wr,
+    _: *mut *mut ffi::ibv_send_wr,
+) -> i32 {
+    95 // EOPNOTSUPP
 }
 
 impl Drop for QueuePair {
@@ -226,18 +250,21 @@ impl QueuePair {
         cq.make_room(config.send_depth + config.recv_depth, context, shared)?;
         let made = create(context, cq.raw, config, shared.caps.max_inline);
         let (raw, _) = made.map_err(|code| refused("ibv_create_qp", context.device_name(), code))?;
-        // SAFETY: just created.
-        let number = unsafe { (*raw).qp_num };
+        // SAFETY: just created; its context is the one it was created in.
+        let (number, post_send) = unsafe { ((*raw).qp_num, (*(*raw).context).ops.post_send) };
         let nowhere = Sge { lkey: crate::verbs::Lkey(0), offset: 0, len: 0 };
         let qp = QueuePair {
             raw,
+            post_send: post_send.unwrap_or(no_post_send),
             number: Qp(number),
             config: *config,
             psn: first_psn(context.psn, number),
             send: Ring::new(config.send_depth, 0),
             recv: Ring::new(config.recv_depth, PostedRecv { id: 0, local: nowhere }),
             peer: None,
+            keys: context.nobody.clone(),
             connected: false,
+            plain: false,
             failed: false,
         };
         qp.go_to_init(shared)?;
@@ -303,7 +330,7 @@ impl QueuePair {
             })?;
             attr.dest_qp_num = peer.qpn;
             attr.rq_psn = peer.psn;
-            attr.ah_attr = address_vector(shared, &peer.path);
+            attr.ah_attr = address_vector(shared, &peer.path, shared.port.global);
             bits.extend([mask::IBV_QP_AV, mask::IBV_QP_PATH_MTU, mask::IBV_QP_DEST_QPN, mask::IBV_QP_RQ_PSN]);
         }
         if config.transport == Transport::Rc {
@@ -315,7 +342,8 @@ impl QueuePair {
         let mut attr = ffi::ibv_qp_attr { sq_psn: self.psn, ..ffi::ibv_qp_attr::default() };
         let mut bits = vec![mask::IBV_QP_SQ_PSN];
         if config.transport == Transport::Rc {
-            attr.max_rd_atomic = config.max_rd_atomic.min(255) as u8;
+            let there = self.peer.as_ref().and_then(|peer| peer.rd_atomic);
+            attr.max_rd_atomic = initiator_depth(config.max_rd_atomic, there);
             attr.timeout = options.timeout;
             attr.retry_cnt = options.retry_count;
             attr.rnr_retry = config.rnr_retry;
@@ -328,17 +356,26 @@ impl QueuePair {
         }
         self.modify(shared, "ibv_modify_qp to RTS", rts, attr, &bits)?;
         self.connected = true;
+        self.plain = self.config.transport == Transport::Rc;
         Ok(())
     }
 
-    pub(super) fn connect(&mut self, shared: &Shared, peer: Option<Peer>) -> Result<(), SetupError> {
+    /// Connects to a peer with these keys, or to nobody.
+    pub(super) fn connect(
+        &mut self,
+        shared: &Shared,
+        peer: Option<(Peer, Arc<KeyTable>)>,
+    ) -> Result<(), SetupError> {
         if self.connected {
             return Err(SetupError::Invalid(format!("queue pair {} is already connected", self.number.0)));
         }
+        let (peer, keys) = peer.unzip();
         self.peer = peer;
         let done = self.go_to_ready(shared);
-        if done.is_err() {
-            self.peer = None;
+        match (&done, keys) {
+            (Ok(()), Some(keys)) => self.keys = keys,
+            (Ok(()), None) => {}
+            (Err(_), _) => self.peer = None,
         }
         done
     }
@@ -377,7 +414,7 @@ impl QueuePair {
         let reset = ffi::ibv_qp_state::IBV_QPS_RESET;
         // If even this fails the device is gone, and touches nothing either.
         let _ = self.modify(shared, "ibv_modify_qp to RESET", reset, attr, &[]);
-        (self.connected, self.failed) = (false, true);
+        (self.connected, self.plain, self.failed) = (false, false, true);
     }
 
     pub(super) fn state(&self) -> QpState {
@@ -395,14 +432,20 @@ impl QueuePair {
     }
 }
 
-fn address_vector(shared: &Shared, to: &Path) -> ffi::ibv_ah_attr {
+/// READs and ATOMICs to have under way at once: as many as are wanted here, and no more than the other end serves, which
+/// answers what is beyond that with an invalid-request error. An end that does not tell is taken to be like this one.
+fn initiator_depth(here: u32, there: Option<u32>) -> u8 {
+    here.min(there.unwrap_or(here)).min(255) as u8
+}
+
+fn address_vector(shared: &Shared, to: &Path, global: bool) -> ffi::ibv_ah_attr {
     let mut vector = ffi::ibv_ah_attr {
         dlid: to.lid,
         sl: shared.options.service_level,
         port_num: shared.port.number,
         ..ffi::ibv_ah_attr::default()
     };
-    if shared.port.global {
+    if global {
         vector.is_global = 1;
         vector.grh.dgid = ffi::ibv_gid { raw: to.gid };
         vector.grh.sgid_index = shared.port.gid_index;
@@ -412,12 +455,19 @@ fn address_vector(shared: &Shared, to: &Path) -> ffi::ibv_ah_attr {
     vector
 }
 
+/// Whether datagrams on this path carry a global routing header where connections need none. Its source GID tells the
+/// receiver which of two devices sent it when their queue pairs have one number, so they do wherever both ends have a GID.
+fn routed(from: &Path, to: &Path) -> bool {
+    from.gid != [0; 16] && to.gid != [0; 16]
+}
+
 /// An address handle: the way to one node for datagrams.
 pub(super) struct Handle(pub(super) *mut ffi::ibv_ah);
 
 impl Handle {
     pub(super) fn new(context: &Context, shared: &Shared, to: &Path) -> Result<Handle, i32> {
-        let mut vector = address_vector(shared, to);
+        let global = shared.port.global || routed(&shared.port.path, to);
+        let mut vector = address_vector(shared, to, global);
         // SAFETY: the domain is alive and the call copies the vector.
         let raw = unsafe { ffi::ibv_create_ah(context.domain(), &mut vector) };
         if raw.is_null() { Err(errno()) } else { Ok(Handle(raw)) }
@@ -426,7 +476,36 @@ impl Handle {
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        // SAFETY: created by ibv_create_ah; queue pairs whose requests use it are destroyed before.
+        // SAFETY: created by ibv_create_ah; queue pairs whose requests use it are destroyed before, because the state of a
+        // `VerbsNic` drops them first and keeps handles that it has replaced until then.
         unsafe { ffi::ibv_destroy_ah(self.0) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_asks_no_more_at_once_than_the_other_end_serves() {
+        assert_eq!(initiator_depth(16, Some(4)), 4);
+        assert_eq!(initiator_depth(4, Some(16)), 4);
+        assert_eq!(initiator_depth(16, None), 16);
+        assert_eq!(initiator_depth(1000, Some(1000)), 255);
+    }
+
+    #[test]
+    fn a_card_without_a_depth_is_read() {
+        let old = r#"{"path":{"gid":[0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0],"lid":1,"mtu":1024},"psn":7,"datagrams":[],"keys":[]}"#;
+        let card: super::super::ContextCard = serde_json::from_str(old).expect("a good card");
+        assert_eq!((card.psn, card.rd_atomic), (7, None));
+    }
+
+    #[test]
+    fn datagrams_are_routed_where_both_ends_have_a_gid() {
+        let with = Path { gid: [1; 16], lid: 3, mtu: 4096 };
+        let without = Path { gid: [0; 16], ..with };
+        assert!(routed(&with, &with));
+        assert!(!routed(&with, &without) && !routed(&without, &with));
     }
 }

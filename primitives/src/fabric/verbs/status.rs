@@ -27,6 +27,7 @@ pub(super) fn status(code: s::Type, receive: bool) -> WcStatus {
 const EPERM: i32 = 1;
 const ENOMEM: i32 = 12;
 const EINVAL: i32 = 22;
+const ENOSYS: i32 = 38;
 const EOPNOTSUPP: i32 = 95;
 const ETIMEDOUT: i32 = 110;
 const EHOSTUNREACH: i32 = 113;
@@ -45,6 +46,11 @@ pub(super) fn hint(call: &str, errno: i32) -> String {
              the same network (`doorbell devices`), that the peer's address answers `ping`, and the MTU"
                 .to_owned()
         }
+        ("ibv_resize_cq", ENOSYS | EOPNOTSUPP) => {
+            ": the device's driver cannot enlarge a completion queue; give it the entries that all queue pairs of a \
+             thread need from the start, `verbs:DEVICE,cq=ENTRIES`"
+                .to_owned()
+        }
         (_, EOPNOTSUPP) => ": the device's driver does not have it".to_owned(),
         _ => String::new(),
     }
@@ -53,4 +59,17 @@ pub(super) fn hint(call: &str, errno: i32) -> String {
 /// The soft limit of locked memory in bytes, if there is one.
 pub(super) fn memlock() -> Option<u64> {
     rustix::process::getrlimit(rustix::process::Resource::Memlock).current
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_driver_that_cannot_enlarge_a_queue_is_told_how_to_do_without() {
+        for code in [ENOSYS, EOPNOTSUPP] {
+            assert!(hint("ibv_resize_cq", code).contains("cq=ENTRIES"));
+        }
+        assert!(!hint("ibv_create_cq", EOPNOTSUPP).contains("cq=ENTRIES"));
+    }
 }

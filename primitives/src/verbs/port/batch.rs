@@ -1,7 +1,7 @@
 //! Building, posting and awaiting requests.
 
 use super::group::{Groups, NO_GROUP};
-use super::queue::{Line, Ring, held};
+use super::queue::{Line, Rings, held};
 use super::{Cost, Port, State, VerbError};
 use crate::fabric::{Nic, PostError};
 use crate::mem::Buf;
@@ -22,20 +22,23 @@ const GATHERED: u32 = u32::MAX;
 pub struct Batch<'p, N: Nic> {
     port: &'p Port<N>,
     state: RefMut<'p, State>,
-    per_doorbell: u32,
+    /// The requests of one queue pair share a doorbell.
+    together: bool,
+    /// It was not posted, so what was staged goes with it.
+    open: bool,
 }
 
 impl<'p, N: Nic> Batch<'p, N> {
     #[inline]
     pub(super) fn new(port: &'p Port<N>, mut state: RefMut<'p, State>) -> Batch<'p, N> {
         state.lane = state.lane.wrapping_add(1);
-        Batch { port, state, per_doorbell: port.per_doorbell }
+        Batch { port, state, together: true, open: true }
     }
 
     /// Whether the requests of one queue pair share a doorbell, where the port's configuration lets them. They do
     /// unless told otherwise.
     pub fn doorbell_batching(&mut self, together: bool) {
-        self.per_doorbell = if together { self.port.per_doorbell } else { 1 };
+        self.together = together;
     }
 
     /// Takes the `lane`th of several queue pairs to a peer, modulo their number, for what is added from now on, rather than
@@ -81,7 +84,8 @@ impl<'p, N: Nic> Batch<'p, N> {
         self.stage(queue, Verb::Send { to: Some(to), imm: None }, buf.sge_part(0, len), buf);
     }
 
-    #[inline]
+    // A part of whoever adds a request: there the verb is a constant, which decides half of what follows.
+    #[inline(always)]
     fn push(&mut self, peer: NodeId, verb: Verb, local: Sge, buf: &Buf) {
         match self.state.routes.lane(peer, self.state.lane) {
             Some(queue) => {
@@ -90,11 +94,11 @@ impl<'p, N: Nic> Batch<'p, N> {
                 }
                 self.stage(queue, verb, local, buf);
             }
-            None => self.state.error = Some(VerbError::NoRoute { peer }),
+            None => self.state.no_route(peer),
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn stage(&mut self, queue: u32, verb: Verb, local: Sge, buf: &Buf) {
         let state = &mut *self.state;
         let inline = !verb.returns_data() && local.len <= self.port.inline_max;
@@ -102,11 +106,7 @@ impl<'p, N: Nic> Batch<'p, N> {
         if state.staged.is_empty() {
             state.first_on = queue;
         } else if queue != state.first_on || !state.staged_on.is_empty() {
-            let (staged, first) = (state.staged.len(), state.first_on);
-            if state.staged_on.is_empty() {
-                state.staged_on.resize(staged, first);
-            }
-            state.staged_on.push(queue);
+            state.spread(queue);
         }
         state.staged.push(WorkRequest { id: buf.pin().to_bits(), verb, local, flags });
         state.traffic.count(&verb, local.len);
@@ -132,7 +132,8 @@ impl<'p, N: Nic> Batch<'p, N> {
             state.note_for(group);
         }
         // A refusal is the group's result, or nobody's.
-        let doorbells = port.submit(state, group, self.per_doorbell);
+        let doorbells = port.submit(state, group, self.together);
+        self.open = false;
         Posted { port, group, cost: Cost { verbs, doorbells, round_trips: 1 } }
     }
 
@@ -150,8 +151,10 @@ impl<'p, N: Nic> Batch<'p, N> {
             return Err(error);
         }
         let verbs = state.staged.len() as u32;
-        let doorbells = port.submit(state, NO_GROUP, self.per_doorbell);
-        match state.refused.take() {
+        let doorbells = port.submit(state, NO_GROUP, self.together);
+        let refused = state.refused.take();
+        self.open = false;
+        match refused {
             Some(refused) => Err(VerbError::Post(refused)),
             None => Ok(Cost { verbs, doorbells, round_trips: 0 }),
         }
@@ -161,13 +164,28 @@ impl<'p, N: Nic> Batch<'p, N> {
 impl<N: Nic> Drop for Batch<'_, N> {
     #[inline]
     fn drop(&mut self) {
-        if !self.state.staged.is_empty() || self.state.error.is_some() {
+        if self.open && (!self.state.staged.is_empty() || self.state.error.is_some()) {
             self.port.abandon(&mut self.state);
         }
     }
 }
 
 impl State {
+    /// A request of the batch being built goes where no queue leads.
+    #[cold]
+    fn no_route(&mut self, peer: NodeId) {
+        self.error = Some(VerbError::NoRoute { peer });
+    }
+
+    /// The batch being built is on several queues, and its next request on this one.
+    #[inline(never)]
+    fn spread(&mut self, queue: u32) {
+        if self.staged_on.is_empty() {
+            self.staged_on.resize(self.staged.len(), self.first_on);
+        }
+        self.staged_on.push(queue);
+    }
+
     /// The batch being built fails for the reason that was found.
     #[cold]
     fn note_for(&mut self, group: u32) {
@@ -199,7 +217,7 @@ impl<N: Nic> Port<N> {
 
     /// Posts what was staged. Returns doorbells; the first refusal of what nobody waits for is left in [`State::refused`].
     #[inline(never)]
-    fn submit(&self, state: &mut State, group: u32, per_doorbell: u32) -> u32 {
+    fn submit(&self, state: &mut State, group: u32, together: bool) -> u32 {
         let State { staged, first_on, lines, rings, groups, lined_up, traffic, .. } = state;
         // The usual case: one request, and nothing anywhere before it.
         if *lined_up == 0
@@ -215,7 +233,7 @@ impl<N: Nic> Port<N> {
             }
             return 1;
         }
-        self.submit_several(state, group, per_doorbell)
+        self.submit_several(state, group, if together { self.per_doorbell } else { 1 })
     }
 
     #[inline(never)]
@@ -283,7 +301,7 @@ impl<N: Nic> Port<N> {
     fn post_group(
         &self,
         line: &mut Line,
-        rings: &mut [Ring],
+        rings: &mut Rings,
         groups: &mut Groups,
         chain: &mut [WorkRequest],
         group: u32,

@@ -1,7 +1,7 @@
 //! From a port's queues to the NIC: chains under one doorbell, what is refused, and what waited for room.
 
 use super::group::{Groups, NO_GROUP};
-use super::queue::{Line, Ring, held};
+use super::queue::{Line, Rings, held};
 use super::{Port, State, VerbError};
 use crate::fabric::{CpuWork, Nic, PostError};
 use crate::verbs::WorkRequest;
@@ -53,7 +53,7 @@ impl<N: Nic> Port<N> {
     pub(super) fn post_one(
         &self,
         line: &mut Line,
-        rings: &mut [Ring],
+        rings: &mut Rings,
         groups: &mut Groups,
         request: &mut WorkRequest,
         group: u32,
@@ -77,7 +77,7 @@ impl<N: Nic> Port<N> {
 
     /// Puts a request in its queue and charges for building it.
     #[inline]
-    fn enter(&self, line: &mut Line, rings: &mut [Ring], request: &mut WorkRequest, group: u32) {
+    fn enter(&self, line: &mut Line, rings: &mut Rings, request: &mut WorkRequest, group: u32) {
         line.enter(rings, request, group, self.config.signal_period);
         self.nic.charge(CpuWork::Request);
         if request.flags.inline {
@@ -93,7 +93,7 @@ impl<N: Nic> Port<N> {
     pub(super) fn post_chain(
         &self,
         line: &mut Line,
-        rings: &mut [Ring],
+        rings: &mut Rings,
         groups: &mut Groups,
         chain: &mut [WorkRequest],
         owner: impl Fn(usize) -> u32,
@@ -126,7 +126,7 @@ impl<N: Nic> Port<N> {
     fn after_refusal(
         &self,
         line: &mut Line,
-        rings: &mut [Ring],
+        rings: &mut Rings,
         groups: &mut Groups,
         chain: &mut [WorkRequest],
         owner: &impl Fn(usize) -> u32,
@@ -145,7 +145,7 @@ impl<N: Nic> Port<N> {
     fn drop_refused(
         &self,
         line: &mut Line,
-        rings: &mut [Ring],
+        rings: &mut Rings,
         groups: &mut Groups,
         dropped: &[WorkRequest],
         group: u32,

@@ -8,9 +8,9 @@ use crate::mem::{BufPool, Pinned};
 use crate::verbs::{NodeId, Qp, WcStatus, WorkRequest};
 use std::collections::VecDeque;
 
-/// Bits of a request's id that hold its sequence number; those above hold its queue's index. Fewer than 2^40
-/// requests are in flight.
-const SEQ_BITS: u32 = 40;
+/// Bits of a request's id that hold the end of its sequence number; those above hold its queue's index. Fewer than 2^32
+/// requests are in flight, and half a word needs no mask.
+const SEQ_BITS: u32 = 32;
 const SEQ_MASK: u64 = (1 << SEQ_BITS) - 1;
 
 /// What the port keeps of a request: whom it belongs to and what it holds.
@@ -32,12 +32,23 @@ pub(super) fn held(request: &WorkRequest) -> Pinned {
 
 /// Entries of one queue by the low bits of their sequence numbers, as many as its depth rounded up; none before they are
 /// needed.
-pub(super) type Ring = Box<[Entry]>;
+type Ring = Box<[Entry]>;
 
 const NO_ENTRY: Entry = Entry { group: NO_GROUP, pinned: Pinned::NONE };
 
+/// The rings of all queues. Handed on as a whole, since a request hardly ever needs one.
+#[derive(Default)]
+pub(super) struct Rings(Vec<Ring>);
+
+impl Rings {
+    /// Adds the ring of another queue, with room for `depth` requests.
+    pub(super) fn add(&mut self, depth: u32) {
+        self.0.push(ring(depth));
+    }
+}
+
 /// An empty ring for `depth` requests.
-pub(super) fn ring(depth: u32) -> Ring {
+fn ring(depth: u32) -> Ring {
     let len = if depth == 0 { 0 } else { (depth as usize).next_power_of_two() };
     vec![NO_ENTRY; len].into_boxed_slice()
 }
@@ -93,9 +104,9 @@ impl Line {
     }
 
     #[inline]
-    fn slot<'a>(&'a mut self, rings: &'a mut [Ring], seq: u64) -> &'a mut Entry {
+    fn slot<'a>(&'a mut self, rings: &'a mut Rings, seq: u64) -> &'a mut Entry {
         if self.far {
-            let ring = &mut rings[self.index as usize];
+            let ring = &mut rings.0[self.index as usize];
             let mask = ring.len() - 1;
             &mut ring[seq as usize & mask]
         } else {
@@ -105,10 +116,10 @@ impl Line {
 
     /// The entry of the oldest request in flight; anything if there is none.
     #[inline]
-    pub(super) fn oldest(&self, rings: &[Ring]) -> Entry {
+    pub(super) fn oldest(&self, rings: &Rings) -> Entry {
         let seq = self.retired() as usize;
         if self.far {
-            let ring = &rings[self.index as usize];
+            let ring = &rings.0[self.index as usize];
             ring[seq & (ring.len() - 1)]
         } else {
             self.near[seq % NEAR]
@@ -117,8 +128,8 @@ impl Line {
 
     /// Moves the entries to the queue's ring: there is one request too many for the line.
     #[cold]
-    fn move_out(&mut self, rings: &mut [Ring]) {
-        let ring = &mut rings[self.index as usize];
+    fn move_out(&mut self, rings: &mut Rings) {
+        let ring = &mut rings.0[self.index as usize];
         if ring.is_empty() {
             *ring = self::ring(self.depth);
         }
@@ -133,17 +144,20 @@ impl Line {
     #[inline]
     pub(super) fn enter(
         &mut self,
-        rings: &mut [Ring],
+        rings: &mut Rings,
         request: &mut WorkRequest,
         group: u32,
         signal_period: u32,
     ) {
-        let unsignaled = self.unsignaled.saturating_add(1);
-        // A period beyond what is counted is shortened to it.
-        let signaled =
-            request.flags.signaled || u32::from(unsignaled) >= signal_period.min(u32::from(u16::MAX));
-        request.flags.signaled = signaled;
-        self.unsignaled = if signaled { 0 } else { unsignaled };
+        if !request.flags.signaled {
+            let unsignaled = self.unsignaled.saturating_add(1);
+            self.unsignaled = unsignaled;
+            // A period beyond what is counted is shortened to it.
+            request.flags.signaled = u32::from(unsignaled) >= signal_period.min(u32::from(u16::MAX));
+        }
+        if request.flags.signaled {
+            self.unsignaled = 0;
+        }
         let seq = self.posted;
         if self.in_flight == 0 {
             self.far = false;
@@ -160,7 +174,7 @@ impl Line {
     /// entered. Returns how many the NIC took.
     pub(super) fn take_back(
         &mut self,
-        rings: &mut [Ring],
+        rings: &mut Rings,
         chain: &mut [WorkRequest],
         refused: &PostError,
     ) -> usize {
@@ -180,7 +194,7 @@ impl Line {
 
     /// Lets a group, which has failed, no longer wait for what it has in flight here: there may be nothing behind
     /// it that confirms it. Its buffers stay pinned until something does.
-    pub(super) fn detach(&mut self, rings: &mut [Ring], group: u32, groups: &mut Groups, sched: &Sched) {
+    pub(super) fn detach(&mut self, rings: &mut Rings, group: u32, groups: &mut Groups, sched: &Sched) {
         for seq in self.retired()..self.posted {
             let entry = self.slot(rings, seq);
             if group != NO_GROUP && entry.group == group {
@@ -202,7 +216,7 @@ impl Line {
         &mut self,
         id: u64,
         status: WcStatus,
-        rings: &mut [Ring],
+        rings: &mut Rings,
         groups: &mut Groups,
         sched: &Sched,
         pool: &BufPool,
@@ -226,7 +240,7 @@ impl Line {
 
     /// Retires the oldest request in flight; returns its group.
     #[inline(always)]
-    pub(super) fn retire_oldest(&mut self, rings: &[Ring], pool: &BufPool) -> u32 {
+    pub(super) fn retire_oldest(&mut self, rings: &Rings, pool: &BufPool) -> u32 {
         let Entry { group, pinned } = self.oldest(rings);
         self.in_flight -= 1;
         pool.unpin(pinned);
@@ -234,7 +248,7 @@ impl Line {
     }
 
     /// Ends everything in flight as flushed: the queue pair was reset.
-    pub(super) fn flush(&mut self, rings: &mut [Ring], groups: &mut Groups, sched: &Sched, pool: &BufPool) {
+    pub(super) fn flush(&mut self, rings: &mut Rings, groups: &mut Groups, sched: &Sched, pool: &BufPool) {
         let error = VerbError::Completion { peer: self.peer, status: WcStatus::Flushed };
         for seq in self.retired()..self.posted {
             let Entry { group, pinned } = *self.slot(rings, seq);

@@ -6,58 +6,64 @@ use super::super::status::status;
 use super::{INDEX_MASK, POLL_BATCH, RECV, Sender, State, VerbsNic};
 use crate::verbs::{Completion, NodeId, Qp, Transport, WcOpcode, WcStatus};
 use ibverbs_sys as ffi;
+use std::mem::MaybeUninit;
+use std::sync::atomic::Ordering;
 
 impl State {
     #[inline]
     pub(super) fn poll(&mut self, nic: &VerbsNic, max: usize, mut sink: impl FnMut(Completion)) -> usize {
-        if self.broken {
-            return self.give_up(nic, max, &mut sink);
-        }
+        let mut polled = [const { MaybeUninit::<ffi::ibv_wc>::uninit() }; POLL_BATCH];
         let mut taken = 0;
-        while taken < max {
+        while taken < max && !self.broken {
             let want = (max - taken).min(POLL_BATCH);
-            let entries = self.polled.as_mut_ptr().cast::<ffi::ibv_wc>();
-            // SAFETY: the queue is alive, and there is room for `want` entries; poll_cq is what ibv_poll_cq calls.
-            let got = unsafe {
-                match (*(*self.cq.raw).context).ops.poll_cq {
-                    Some(poll_cq) => poll_cq(self.cq.raw, want as i32, entries),
-                    None => -1,
-                }
-            };
-            let Ok(got) = usize::try_from(got) else {
-                return taken + self.give_up(nic, max - taken, &mut sink);
-            };
-            let got = got.min(want);
-            for at in 0..got {
+            // SAFETY: the queue is alive, and there is room for `want` entries; `poll_cq` is what ibv_poll_cq calls.
+            let got = unsafe { (self.poll_cq)(self.cq.raw, want as i32, polled.as_mut_ptr().cast()) };
+            // As a number without sign, an error is more than was asked for.
+            let got = got as u32 as usize;
+            if got > want {
+                self.give_up(nic);
+                break;
+            }
+            for wc in &polled[..got] {
                 // SAFETY: the device's library has filled the first `got` entries.
-                let wc = unsafe { self.polled[at].assume_init_ref() };
+                let wc = unsafe { wc.assume_init_ref() };
                 let id = wc.wr_id();
-                // A request that worked, the usual case.
+                // A request that worked, the usual case. Without `RECV` only the queue pair's index is above the bits of
+                // its number.
                 if id & RECV == 0 && wc.is_valid() {
-                    let Some(qp) = self.qps.get_mut((id >> SEQ_BITS & INDEX_MASK) as usize) else { continue };
-                    if let Some(id) = qp.send.retire(id) {
+                    let qp = self.qps.get_mut((id >> SEQ_BITS) as usize);
+                    if let Some((id, qp)) = qp.and_then(|qp| Some((qp.send.retire(id)?, qp.number))) {
                         taken += 1;
-                        sink(done(id, qp.number, WcStatus::Success));
+                        sink(done(id, qp, WcStatus::Success));
                     }
-                    continue;
-                }
-                // SAFETY: as above; ibv_wc is `Copy`.
-                let wc = unsafe { self.polled[at].assume_init_read() };
-                if let Some(completion) = self.complete(nic, &wc) {
+                } else if let Some(completion) = self.complete(nic, wc) {
                     taken += 1;
                     sink(completion);
                 }
             }
             if got < want {
-                break;
+                return taken;
             }
+        }
+        // If there is room still, the queue is broken.
+        while taken < max
+            && let Some(completion) = self.end_one()
+        {
+            taken += 1;
+            sink(completion);
         }
         taken
     }
 
     /// Who sent a datagram. Numbers of queue pairs are unique on a device; where two devices gave the same one, the
-    /// GID in the routing header tells.
-    fn sender(&mut self, nic: &VerbsNic, qpn: u32, recv: &PostedRecv) -> Option<(NodeId, Qp)> {
+    /// GID in the routing header tells, if there is a header: without one its place in the buffer holds anything.
+    fn sender(&mut self, nic: &VerbsNic, qpn: u32, routed: bool, recv: &PostedRecv) -> Option<(NodeId, Qp)> {
+        if nic.shared.complete {
+            let created = nic.shared.created.load(Ordering::Acquire);
+            if std::mem::replace(&mut self.senders_of, created) != created {
+                renew(&mut self.senders, |qpn| nic.shared.qp(qpn).map(|known| known.node));
+            }
+        }
         let first = self.senders.partition_point(|s| s.qpn < qpn);
         let found = self.senders[first..].iter().take_while(|s| s.qpn == qpn);
         let node = match found.clone().count() {
@@ -67,10 +73,11 @@ impl State {
                 known.node
             }
             1 => self.senders[first].node,
+            _ if !routed => return None,
             _ => {
-                let local = self.locals[place(recv.local.lkey.0)].as_ref()?;
+                let local = &self.locals[place(recv.local.lkey.0)];
                 let mut header = [0; 40];
-                local.region.read_bytes(recv.local.offset, &mut header).ok()?;
+                local.region.as_ref()?.read_bytes(recv.local.offset, &mut header).ok()?;
                 found.clone().find(|s| s.gid == source_gid(&header))?.node
             }
         };
@@ -104,7 +111,9 @@ impl State {
         let recv = qp.recv.retire(id)?;
         let ok = status == WcStatus::Success;
         let with_imm = ok && wc.opcode() == ffi::ibv_wc_opcode::IBV_WC_RECV_RDMA_WITH_IMM;
-        let from = if ok && transport == Transport::Ud { self.sender(nic, wc.src_qp, &recv) } else { None };
+        let routed = wc.wc_flags.0 & ffi::ibv_wc_flags::IBV_WC_GRH.0 != 0;
+        let from =
+            if ok && transport == Transport::Ud { self.sender(nic, wc.src_qp, routed, &recv) } else { None };
         Some(Completion {
             id: recv.id,
             qp: number,
@@ -116,29 +125,34 @@ impl State {
         })
     }
 
-    /// Ends what was posted before the completion queue failed, at most `max` requests and receives at a time. Whether a
-    /// request ran nobody can tell any more; that the device does no more of it, resetting the queue pairs makes sure.
+    /// The completion queue failed. Whether what was posted ran nobody can tell any more; that the device does no more of
+    /// it, resetting the queue pairs makes sure.
     #[cold]
-    fn give_up(&mut self, nic: &VerbsNic, max: usize, sink: &mut impl FnMut(Completion)) -> usize {
-        if !std::mem::replace(&mut self.broken, true) {
-            self.qps.iter_mut().for_each(|qp| qp.withdraw(&nic.shared));
-        }
-        let mut taken = 0;
-        for qp in &mut self.qps {
-            while taken < max {
-                let (id, opcode) = if let Some(id) = qp.send.oldest() {
-                    (id, WcOpcode::SendQueue)
-                } else if let Some(recv) = qp.recv.oldest() {
-                    (recv.id, WcOpcode::Recv)
-                } else {
-                    break;
-                };
-                let (qp, status) = (qp.number, WcStatus::Fatal);
-                sink(Completion { id, qp, opcode, status, byte_len: 0, imm: None, from: None });
-                taken += 1;
-            }
-        }
-        taken
+    fn give_up(&mut self, nic: &VerbsNic) {
+        self.broken = true;
+        self.qps.iter_mut().for_each(|qp| qp.withdraw(&nic.shared));
+    }
+
+    /// Ends the oldest request or receive that was posted before the completion queue failed.
+    #[inline(never)]
+    fn end_one(&mut self) -> Option<Completion> {
+        self.qps.iter_mut().find_map(|qp| {
+            let (id, opcode) = match qp.send.oldest() {
+                Some(id) => (id, WcOpcode::SendQueue),
+                None => (qp.recv.oldest()?.id, WcOpcode::Recv),
+            };
+            let (qp, status) = (qp.number, WcStatus::Fatal);
+            Some(Completion { id, qp, opcode, status, byte_len: 0, imm: None, from: None })
+        })
+    }
+}
+
+/// Gives numbers that a device has used again to the nodes that have them now. One that is nobody's stays: its last
+/// datagrams may still be on the way to whoever polls.
+#[cold]
+fn renew(senders: &mut [Sender], now: impl Fn(u32) -> Option<NodeId>) {
+    for sender in senders {
+        sender.node = now(sender.qpn).unwrap_or(sender.node);
     }
 }
 
@@ -197,8 +211,7 @@ mod tests {
             flags: Flags { signaled, inline: false },
         };
         a.post(qps[0], &[send(7, false), send(8, true)]).expect("room");
-        // SAFETY: nobody else uses this context now, and the function has the signature of the one it replaces.
-        unsafe { (*a.context.raw()).ops.poll_cq = Some(fails) };
+        a.state.borrow_mut().poll_cq = fails;
         let mut all = Vec::new();
         assert_eq!(a.poll(3, |c| all.push((c.id, c.status))), 3);
         assert_eq!(a.poll(16, |c| all.push((c.id, c.status))), 1);
@@ -210,6 +223,15 @@ mod tests {
         assert_eq!(a.qp_state(qps[0]), QpState::Error);
         assert!(a.connect(qps[0], Some(b.address(qps[1]))).is_err());
         assert_eq!(b.poll(16, |_| {}), 0, "another context is not concerned");
+    }
+
+    #[test]
+    fn a_number_that_is_used_again_is_its_new_owners() {
+        let mut senders = [17, 18, 19].map(|qpn| Sender { qpn, node: NodeId(1), gid: [0; 16] });
+        renew(&mut senders, |qpn| {
+            [(17, NodeId(1)), (18, NodeId(2))].into_iter().find(|k| k.0 == qpn).map(|k| k.1)
+        });
+        assert_eq!(senders.map(|s| s.node), [NodeId(1), NodeId(2), NodeId(1)]);
     }
 
     #[test]

@@ -1,11 +1,12 @@
 //! Posting: requests and receives in libibverbs' form, a doorbell for a chain.
 
-use super::super::context::{BAD_KEY, Local, place};
-use super::super::qp::{Handle, Peer, PostedRecv, QueuePair, SEQ_BITS};
+use super::super::context::{Local, place};
+use super::super::qp::{PostedRecv, QueuePair, SEQ_BITS};
 use super::{RECV, State, VerbsNic, find_region, make_handle};
 use crate::fabric::PostError;
-use crate::verbs::{AddressHandle, Qp, QpState, RecvRequest, Transport, Verb, WorkRequest};
+use crate::verbs::{AddressHandle, Qp, QpState, RecvRequest, Verb, WorkRequest};
 use ibverbs_sys as ffi;
+use std::mem::MaybeUninit;
 
 /// Requests in libibverbs' form, linked once and filled again for each post.
 #[derive(Default)]
@@ -38,8 +39,25 @@ impl Chain {
     }
 }
 
+/// A request that is posted by itself, with its element, linked once as those of a [`Chain`].
+pub(super) struct Single {
+    request: ffi::ibv_send_wr,
+    element: ffi::ibv_sge,
+}
+
+impl Single {
+    pub(super) fn new() -> Box<Single> {
+        let mut single = Box::new(Single {
+            request: ffi::ibv_send_wr { num_sge: 1, ..ffi::ibv_send_wr::default() },
+            element: ffi::ibv_sge { addr: 0, length: 0, lkey: 0 },
+        });
+        single.request.sg_list = &mut single.element;
+        single
+    }
+}
+
 impl State {
-    #[inline]
+    #[inline(always)]
     pub(super) fn post(&mut self, nic: &VerbsNic, qp: Qp, chain: &[WorkRequest]) -> Result<(), PostError> {
         match chain {
             [request] => self.post_one(nic, qp, request),
@@ -49,34 +67,41 @@ impl State {
 
     /// The usual case on a way of its own, which is half as long: one request on a reliable connection that has room, from
     /// a region that this context has used before. Everything else goes the way of chains.
-    #[inline]
+    #[inline(always)]
     fn post_one(&mut self, nic: &VerbsNic, qp: Qp, request: &WorkRequest) -> Result<(), PostError> {
-        let index = self.find(qp)?;
-        let State { qps, locals, single, handles, .. } = self;
-        let pair = &mut qps[index];
-        let usual = pair.connected
-            && pair.config.transport == Transport::Rc
+        let State { qps, numbers, locals, single, .. } = self;
+        let Some((index, pair)) = numbers.get(qp.0).and_then(|at| Some((at, qps.get_mut(at)?))) else {
+            return Err(PostError::UnknownQp { qp });
+        };
+        let local = &locals[place(request.local.lkey.0)];
+        let usual = pair.plain
             && pair.send.room() > 0
+            && local.name == request.local.lkey.0
             && (!request.flags.inline
-                || !request.verb.returns_data() && request.local.len <= nic.shared.caps.max_inline)
-            && !matches!(request.verb, Verb::Send { to: Some(_), .. });
-        let local = locals[place(request.local.lkey.0)].as_ref();
-        let Some(local) = local.filter(|local| usual && local.name == request.local.lkey.0) else {
+                || !request.verb.returns_data() && request.local.len <= nic.shared.caps.max_inline);
+        if !usual {
             return self.post_chain(nic, qp, std::slice::from_ref(request));
-        };
-        let (wr, element) = &mut **single;
+        }
+        let Single { request: wr, element } = &mut **single;
+        locate(wr, element, request, local);
+        // Until it is counted as posted the place is nobody's.
         wr.wr_id = (index as u64) << SEQ_BITS | pair.send.enter(0, request.id);
-        fill(wr, element, request, Some(local), pair.peer.as_ref(), handles);
-        wr.sg_list = element;
-        let mut bad = std::ptr::null_mut();
-        // SAFETY: the request and its element lie in a box that is borrowed for the call, and the request's `next` has been
-        // null since it was made; the rest is as in `ring`.
-        let code = unsafe {
-            match (*(*pair.raw).context).ops.post_send {
-                Some(post_send) => post_send(pair.raw, wr, &mut bad),
-                None => 95,
+        match request.verb.remote() {
+            Some((rkey, offset)) => {
+                let Some(remote) = pair.keys.find(rkey) else {
+                    return self.post_chain(nic, qp, std::slice::from_ref(request));
+                };
+                reach(wr, &request.verb, remote, offset);
             }
-        };
+            None => match request.verb {
+                Verb::Send { to: None, imm } => send(wr, imm),
+                _ => return self.post_chain(nic, qp, std::slice::from_ref(request)),
+            },
+        }
+        let mut bad = MaybeUninit::uninit();
+        // SAFETY: the request and its element lie in a box that is borrowed for the call, and the request's `next` has been
+        // null since it was made; nobody reads `bad`, since there is one request; the rest is as in `ring`.
+        let code = unsafe { (pair.post_send)(pair.raw, wr, bad.as_mut_ptr()) };
         if code == 0 {
             pair.send.post(1);
             return Ok(());
@@ -95,14 +120,17 @@ impl State {
         }
         built.reserve(chain.len());
         let (room, transport) = (pair.send.room(), pair.config.transport);
-        let (mut good, mut refused) = (0, None);
+        let (mut good, mut refused) = (0u32, None);
+        // A later request of the chain may take the place of a region that an earlier one inlines from: such regions are
+        // held here until the doorbell has rung.
+        let mut displaced = Vec::new();
         let places = built.requests.iter_mut().zip(&mut built.elements);
         for (request, (wr, element)) in chain.iter().zip(places) {
             if let Some(why) = nic.shared.caps.refuse(qp, transport, request) {
                 refused = Some(why);
                 break;
             }
-            if good as u64 == room {
+            if good == room {
                 refused = Some(PostError::QueueFull { qp, depth: pair.config.send_depth });
                 break;
             }
@@ -114,16 +142,35 @@ impl State {
                 break;
             }
             let slot = &mut locals[place(request.local.lkey.0)];
-            if slot.as_ref().is_none_or(|local| local.name != request.local.lkey.0) {
-                find_region(nic, request.local.lkey, slot);
+            if slot.name != request.local.lkey.0 {
+                displaced.extend(find_region(nic, request.local.lkey, slot).region);
             }
-            let seq = pair.send.enter(good as u64, request.id);
-            wr.wr_id = (index as u64) << SEQ_BITS | seq;
-            let known = slot.as_ref().filter(|local| local.name == request.local.lkey.0);
-            fill(wr, element, request, known, pair.peer.as_ref(), handles);
+            wr.wr_id = (index as u64) << SEQ_BITS | pair.send.enter(good, request.id);
+            // Of a key that is nobody's the place holds [`BAD_KEY`].
+            locate(wr, element, request, slot);
+            match request.verb {
+                Verb::Send { to, imm } => {
+                    send(wr, imm);
+                    if let Some(to) = to {
+                        let handle = handles[to.node.index()].as_ref();
+                        wr.wr.ud = ffi::ibv_send_wr__bindgen_ty_2__bindgen_ty_3 {
+                            ah: handle.map_or(std::ptr::null_mut(), |handle| handle.0),
+                            remote_qpn: to.qp.0,
+                            remote_qkey: to.qkey,
+                        };
+                    }
+                }
+                verb => {
+                    if let Some((rkey, offset)) = verb.remote() {
+                        reach(wr, &verb, pair.keys.resolve(rkey), offset);
+                    }
+                }
+            }
             good += 1;
         }
-        ring(pair, built, good)?;
+        let rung = ring(pair, built, good as usize);
+        drop(displaced);
+        rung?;
         match refused {
             None => Ok(()),
             Some(why) => Err(why),
@@ -148,15 +195,10 @@ impl State {
             self.localize(nic, sge.lkey);
             let recv = &mut self.qps[index].recv;
             let posted = PostedRecv { id: request.id, local: sge };
-            let seq = recv.enter(self.recvs.0.len() as u64, posted);
-            let element = match &self.locals[place(sge.lkey.0)] {
-                Some(local) if local.name == sge.lkey.0 => ffi::ibv_sge {
-                    addr: local.base.wrapping_add(sge.offset),
-                    length: sge.len,
-                    lkey: local.lkey,
-                },
-                _ => ffi::ibv_sge { addr: 0, length: sge.len, lkey: BAD_KEY },
-            };
+            let seq = recv.enter(self.recvs.0.len() as u32, posted);
+            let local = &self.locals[place(sge.lkey.0)];
+            let element =
+                ffi::ibv_sge { addr: local.base.wrapping_add(sge.offset), length: sge.len, lkey: local.lkey };
             let mut wr = ffi::ibv_recv_wr { num_sge: 1, ..ffi::ibv_recv_wr::default() };
             wr.wr_id = RECV | (index as u64) << SEQ_BITS | seq;
             self.recvs.0.push(wr);
@@ -188,7 +230,7 @@ impl State {
             } else {
                 ((bad as usize).saturating_sub(head as usize) / step).min(fits - 1)
             };
-            local.recv.post(taken as u64);
+            local.recv.post(taken as u32);
             if code != 0 {
                 return Err(PostError::Device { qp, errno: code.abs(), taken: taken as u32 });
             }
@@ -203,80 +245,64 @@ impl State {
     }
 }
 
-/// Fills a request in libibverbs' form from one that was found good. `local` is the region of its local key, if there is one.
-#[inline]
-fn fill(
-    wr: &mut ffi::ibv_send_wr,
-    element: &mut ffi::ibv_sge,
-    request: &WorkRequest,
-    local: Option<&Local>,
-    peer: Option<&Peer>,
-    handles: &[Option<Handle>],
-) {
+/// The local side of a request. `local` is what the place of its local key holds: the region, or [`Local::nothing`].
+#[inline(always)]
+fn locate(wr: &mut ffi::ibv_send_wr, element: &mut ffi::ibv_sge, request: &WorkRequest, local: &Local) {
     let sge = request.local;
     let mut flags = if request.flags.signaled { ffi::ibv_send_flags::IBV_SEND_SIGNALED.0 } else { 0 };
-    *element = match local {
-        Some(local) => {
-            // libibverbs reads an inlined payload by itself, so it must lie inside its region. A range that does
-            // not is left for the NIC to refuse.
-            if request.flags.inline && local.region.holds(sge.offset, u64::from(sge.len)) {
-                flags |= ffi::ibv_send_flags::IBV_SEND_INLINE.0;
-            }
-            ffi::ibv_sge { addr: local.base.wrapping_add(sge.offset), length: sge.len, lkey: local.lkey }
-        }
-        None => ffi::ibv_sge { addr: 0, length: sge.len, lkey: BAD_KEY },
-    };
+    // libibverbs reads an inlined payload by itself, so it must lie inside its region. A range that does not is left for
+    // the NIC to refuse.
+    if request.flags.inline
+        && let Some(region) = &local.region
+        && region.holds(sge.offset, u64::from(sge.len))
+    {
+        flags |= ffi::ibv_send_flags::IBV_SEND_INLINE.0;
+    }
     wr.send_flags = flags;
-    let remote = |rkey, offset: u64| {
-        // Connected queue pairs have a peer; without one the key is bad.
-        let (key, base) = peer.map_or((BAD_KEY, 0), |peer| peer.keys.resolve(rkey));
-        (key, base.wrapping_add(offset))
+    *element = ffi::ibv_sge { addr: local.base.wrapping_add(sge.offset), length: sge.len, lkey: local.lkey };
+}
+
+/// The remote side of a request that has one: the key, and the address of the region there.
+#[inline(always)]
+fn reach(wr: &mut ffi::ibv_send_wr, verb: &Verb, (rkey, base): (u32, u64), offset: u64) {
+    let remote_addr = base.wrapping_add(offset);
+    wr.opcode = opcode(verb);
+    wr.wr.rdma = ffi::ibv_send_wr__bindgen_ty_2__bindgen_ty_1 { remote_addr, rkey };
+    let atomic = |compare_add, swap| ffi::ibv_send_wr__bindgen_ty_2__bindgen_ty_2 {
+        remote_addr,
+        compare_add,
+        swap,
+        rkey,
     };
-    match request.verb {
-        Verb::Read { rkey, offset } => {
-            wr.opcode = ffi::ibv_wr_opcode::IBV_WR_RDMA_READ;
-            let (rkey, remote_addr) = remote(rkey, offset);
-            wr.wr.rdma = ffi::ibv_send_wr__bindgen_ty_2__bindgen_ty_1 { remote_addr, rkey };
-        }
-        Verb::Write { rkey, offset } => {
-            wr.opcode = ffi::ibv_wr_opcode::IBV_WR_RDMA_WRITE;
-            let (rkey, remote_addr) = remote(rkey, offset);
-            wr.wr.rdma = ffi::ibv_send_wr__bindgen_ty_2__bindgen_ty_1 { remote_addr, rkey };
-        }
-        Verb::WriteImm { rkey, offset, imm } => {
-            wr.opcode = ffi::ibv_wr_opcode::IBV_WR_RDMA_WRITE_WITH_IMM;
+    match *verb {
+        Verb::WriteImm { imm, .. } => wr.__bindgen_anon_1.imm_data = imm.to_be(),
+        Verb::CompareSwap { expect, swap, .. } => wr.wr.atomic = atomic(expect, swap),
+        Verb::FetchAdd { add, .. } => wr.wr.atomic = atomic(add, 0),
+        Verb::Read { .. } | Verb::Write { .. } | Verb::Send { .. } => {}
+    }
+}
+
+/// The operation's code: nothing but that, so that it is read from a table.
+#[inline]
+fn opcode(verb: &Verb) -> ffi::ibv_wr_opcode::Type {
+    match verb {
+        Verb::Read { .. } => ffi::ibv_wr_opcode::IBV_WR_RDMA_READ,
+        Verb::Write { .. } => ffi::ibv_wr_opcode::IBV_WR_RDMA_WRITE,
+        Verb::WriteImm { .. } => ffi::ibv_wr_opcode::IBV_WR_RDMA_WRITE_WITH_IMM,
+        Verb::Send { .. } => ffi::ibv_wr_opcode::IBV_WR_SEND,
+        Verb::CompareSwap { .. } => ffi::ibv_wr_opcode::IBV_WR_ATOMIC_CMP_AND_SWP,
+        Verb::FetchAdd { .. } => ffi::ibv_wr_opcode::IBV_WR_ATOMIC_FETCH_AND_ADD,
+    }
+}
+
+/// A SEND, but for where a datagram goes.
+#[inline]
+fn send(wr: &mut ffi::ibv_send_wr, imm: Option<u32>) {
+    match imm {
+        None => wr.opcode = ffi::ibv_wr_opcode::IBV_WR_SEND,
+        Some(imm) => {
+            wr.opcode = ffi::ibv_wr_opcode::IBV_WR_SEND_WITH_IMM;
             wr.__bindgen_anon_1.imm_data = imm.to_be();
-            let (rkey, remote_addr) = remote(rkey, offset);
-            wr.wr.rdma = ffi::ibv_send_wr__bindgen_ty_2__bindgen_ty_1 { remote_addr, rkey };
-        }
-        Verb::Send { to, imm } => {
-            wr.opcode = match imm {
-                None => ffi::ibv_wr_opcode::IBV_WR_SEND,
-                Some(imm) => {
-                    wr.__bindgen_anon_1.imm_data = imm.to_be();
-                    ffi::ibv_wr_opcode::IBV_WR_SEND_WITH_IMM
-                }
-            };
-            if let Some(to) = to {
-                let ah = handles[to.node.index()].as_ref().map_or(std::ptr::null_mut(), |handle| handle.0);
-                wr.wr.ud = ffi::ibv_send_wr__bindgen_ty_2__bindgen_ty_3 {
-                    ah,
-                    remote_qpn: to.qp.0,
-                    remote_qkey: to.qkey,
-                };
-            }
-        }
-        Verb::CompareSwap { rkey, offset, expect, swap } => {
-            wr.opcode = ffi::ibv_wr_opcode::IBV_WR_ATOMIC_CMP_AND_SWP;
-            let (rkey, remote_addr) = remote(rkey, offset);
-            wr.wr.atomic =
-                ffi::ibv_send_wr__bindgen_ty_2__bindgen_ty_2 { remote_addr, compare_add: expect, swap, rkey };
-        }
-        Verb::FetchAdd { rkey, offset, add } => {
-            wr.opcode = ffi::ibv_wr_opcode::IBV_WR_ATOMIC_FETCH_AND_ADD;
-            let (rkey, remote_addr) = remote(rkey, offset);
-            wr.wr.atomic =
-                ffi::ibv_send_wr__bindgen_ty_2__bindgen_ty_2 { remote_addr, compare_add: add, swap: 0, rkey };
         }
     }
 }
@@ -292,17 +318,13 @@ fn ring(pair: &mut QueuePair, built: &mut Chain, len: usize) -> Result<(), PostE
     let link = std::mem::replace(&mut built.requests[last].next, std::ptr::null_mut());
     let mut bad = std::ptr::null_mut();
     // SAFETY: the chain's requests and elements lie in vectors that nothing resizes during the call, linked up
-    // to the null just stored; the queue pair is alive; its context's post_send is what ibv_post_send calls.
-    // Registered memory stays alive for as long as its registration, inlined memory is held by `locals`.
-    let code = unsafe {
-        match (*(*pair.raw).context).ops.post_send {
-            Some(post_send) => post_send(pair.raw, requests, &mut bad),
-            None => 95,
-        }
-    };
+    // to the null just stored; the queue pair is alive, and `post_send` is what ibv_post_send calls.
+    // Registered memory stays alive for as long as its registration, inlined memory is held by `locals`, or by
+    // the poster where a chain has replaced a place of theirs.
+    let code = unsafe { (pair.post_send)(pair.raw, requests, &mut bad) };
     built.requests[last].next = link;
     if code == 0 {
-        pair.send.post(len as u64);
+        pair.send.post(len as u32);
         return Ok(());
     }
     Err(not_taken(pair, code, bad as usize, requests as usize, last))
@@ -313,6 +335,6 @@ fn ring(pair: &mut QueuePair, built: &mut Chain, len: usize) -> Result<(), PostE
 fn not_taken(pair: &mut QueuePair, code: i32, bad: usize, first: usize, last: usize) -> PostError {
     let taken = bad.saturating_sub(first) / size_of::<ffi::ibv_send_wr>();
     let taken = if bad == 0 { 0 } else { taken.min(last) };
-    pair.send.post(taken as u64);
+    pair.send.post(taken as u32);
     PostError::Device { qp: pair.number, errno: code.abs(), taken: taken as u32 }
 }
