@@ -10,8 +10,8 @@
 pub fn ahead<T>(value: &T) {
     for line in (0..size_of::<T>()).step_by(64) {
         let _at = std::ptr::from_ref(value).cast::<i8>().wrapping_add(line);
-        // Sound: a hint, which reads nothing and cannot fail whatever the address.
         #[cfg(target_arch = "x86_64")]
+        // SAFETY: a hint, which reads nothing and cannot fail whatever the address.
         unsafe {
             use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
             _mm_prefetch::<_MM_HINT_T0>(_at);

@@ -4,12 +4,13 @@
 //! the TCP port, the shared code, queue pairs that connect, and data that arrives. The listener draws a code and prints
 //! the command to type on the other host; nothing about its queue pairs is said to whoever does not prove the code.
 
+use std::cell::RefCell;
 use std::net::{TcpListener, ToSocketAddrs};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use primitives::fabric::Nic;
 use primitives::fabric::verbs::{Options, Verbs, VerbsNic};
+use primitives::fabric::{AtomicScope, Nic};
 use primitives::mem::{Access, Region};
 use primitives::mesh::config::NodeEntry;
 use primitives::mesh::rendezvous::{Program, drive, join};
@@ -41,6 +42,7 @@ struct Offer {
     connected: QpAddress,
     datagrams: QpAddress,
     rkey: Rkey,
+    atomics: bool,
     describe: String,
 }
 
@@ -81,6 +83,7 @@ pub(super) fn run(args: &DevicesArgs, context: &Context) -> Result<(), CliError>
         connected: side.nic.address(side.rc),
         datagrams: side.nic.address(side.ud),
         rkey: side.rkey,
+        atomics: side.atomics(),
         describe: fabric.describe(),
     };
     let side = Side::new(nic).map_err(machine)?;
@@ -93,9 +96,9 @@ pub(super) fn run(args: &DevicesArgs, context: &Context) -> Result<(), CliError>
     }
     side.nic.connect(side.rc, Some(offers[peer].connected)).map_err(machine)?;
     side.nic.connect(side.ud, None).map_err(machine)?;
-    side.receive(offers[peer].rkey)?;
+    side.receive()?;
     exchange::<_, ()>(&mut session, "connections", &())?;
-    let mine = side.round(&offers[peer], node);
+    let mine = side.round(&offers[peer], node, NodeId(peer as u16));
     let both: Vec<Vec<Outcome>> = exchange(&mut session, "outcomes", &mine)?;
     let report = Report {
         here: offers[node.index()].describe.clone(),
@@ -108,7 +111,8 @@ pub(super) fn run(args: &DevicesArgs, context: &Context) -> Result<(), CliError>
     if failed > 0 {
         return Err(CliError::check(format!("{failed} of the verbs did not get through")).hint(
             "the TCP port works, so look at the RDMA path: GID indices of both sides in one network \
-             (`verbs:DEVICE,gid=N`), the same MTU, UDP port 4791 open for RoCE v2",
+             (`verbs:DEVICE,gid=N`), the same MTU, UDP port 4791 open for RoCE v2; on InfiniBand a P_Key that both have \
+             (`pkey=INDEX`) and a subnet manager",
         ));
     }
     Ok(())
@@ -196,10 +200,18 @@ struct Side {
     rkey: Rkey,
     rc: Qp,
     ud: Qp,
+    /// Receives that have completed, well or not.
+    arrived: RefCell<Vec<Completion>>,
 }
 
 const OPEN: u64 = 4096;
-const RECEIVES: u64 = 8192;
+/// Where the peer's message lands, and its datagram behind a routing header.
+const MESSAGE: u64 = 8192;
+const DATAGRAM: u64 = MESSAGE + 2048;
+/// The id of receives.
+const RECEIVE: u64 = 100;
+/// What is where a verb's answer lands, until it has.
+const NO_ANSWER: u64 = 0x6e6f_7468_696e_6721;
 const SIGNALED: Flags = Flags { signaled: true, inline: false };
 
 impl Side {
@@ -210,24 +222,32 @@ impl Side {
             nic.create_qp(&QpConfig { send_depth: 16, recv_depth: 16, max_rd_atomic: 1, ..QpConfig::rc() })?;
         let ud =
             nic.create_qp(&QpConfig { send_depth: 16, recv_depth: 16, qkey: 0x0db1, ..QpConfig::ud() })?;
-        Ok(Side { nic, memory, lkey: keys.lkey, rkey: keys.rkey, rc, ud })
+        Ok(Side { nic, memory, lkey: keys.lkey, rkey: keys.rkey, rc, ud, arrived: RefCell::default() })
+    }
+
+    fn atomics(&self) -> bool {
+        self.nic.caps().atomic_scope != AtomicScope::None
     }
 
     /// Posts the receives for the peer's SENDs.
-    fn receive(&self, _peer: Rkey) -> Result<(), CliError> {
+    fn receive(&self) -> Result<(), CliError> {
         let local = |offset| Sge { lkey: self.lkey, offset, len: BYTES + GRH_BYTES };
-        for (qp, offset) in [(self.rc, RECEIVES), (self.ud, RECEIVES + 2048)] {
-            let receive = RecvRequest { id: 100, local: local(offset) };
+        for (qp, offset) in [(self.rc, MESSAGE), (self.ud, DATAGRAM)] {
+            let receive = RecvRequest { id: RECEIVE, local: local(offset) };
             self.nic.post_recv(qp, &[receive]).map_err(|e| CliError::machine(e.to_string()))?;
         }
         Ok(())
     }
 
     /// One of each verb towards the peer.
-    fn round(&self, peer: &Offer, node: NodeId) -> Vec<Outcome> {
-        let pattern = 0x0d00_be11_0000_0000 + u64::from(node.0);
-        let words = u64::from(BYTES) / 8;
-        (0..words).for_each(|word| self.memory.store(word * 8, pattern + word));
+    fn round(&self, peer: &Offer, node: NodeId, there: NodeId) -> Vec<Outcome> {
+        for word in 0..WORDS {
+            self.memory.store(word * 8, pattern(node, word));
+            self.memory.store(2048 + word * 8, NO_ANSWER);
+        }
+        for answer in [3072, 3080] {
+            self.memory.store(answer, NO_ANSWER);
+        }
         let rkey = peer.rkey;
         let to = Some(peer.datagrams.handle());
         let far = OPEN + 2048;
@@ -239,9 +259,14 @@ impl Side {
             ("SEND", self.rc, Verb::Send { to: None, imm: None }, 0, BYTES),
             ("SEND (datagram)", self.ud, Verb::Send { to, imm: None }, 0, BYTES),
         ];
+        let atomics = self.atomics() && peer.atomics;
         let mut outcomes: Vec<Outcome> = verbs
             .into_iter()
             .map(|(name, qp, verb, offset, len)| {
+                if verb.is_atomic() && !atomics {
+                    let problem = Some("not tried: a device here or there has no atomics".to_owned());
+                    return Outcome { verb: name.to_owned(), ok: true, microseconds: 0.0, problem };
+                }
                 self.one(name, qp, verb, Sge { lkey: self.lkey, offset, len })
             })
             .collect();
@@ -250,12 +275,22 @@ impl Side {
                 (outcome.ok, outcome.problem) = (false, Some(problem.to_owned()));
             }
         };
-        let read_back = (0..words).all(|word| self.memory.load(2048 + word * 8) == pattern + word);
-        expect("READ", read_back, "what came back is not what was written");
-        expect("CAS", self.memory.load(3072) == 0, "the word was not zero");
-        expect("FETCH_ADD", self.memory.load(3080) == 7, "the CAS before it did not take");
-        outcomes.push(self.arrivals());
+        expect("READ", self.holds(2048, node), "what came back is not what was written");
+        if atomics {
+            expect("CAS", self.memory.load(3072) == 0, "the zero that was there did not come back");
+            expect(
+                "FETCH_ADD",
+                self.memory.load(3080) == 7,
+                "what the CAS before it wrote did not come back",
+            );
+        }
+        outcomes.push(self.arrivals(peer, there));
         outcomes
+    }
+
+    /// Whether there is what a node writes and sends.
+    fn holds(&self, offset: u64, node: NodeId) -> bool {
+        (0..WORDS).all(|word| self.memory.load(offset + word * 8) == pattern(node, word))
     }
 
     fn one(&self, name: &str, qp: Qp, verb: Verb, local: Sge) -> Outcome {
@@ -273,7 +308,7 @@ impl Side {
             let mut done: Option<Completion> = None;
             self.nic.poll(1, |c| done = Some(c));
             match done {
-                Some(c) if c.id == 100 => self.memory.store(12 << 10, self.memory.load(12 << 10) + 1),
+                Some(c) if c.id == RECEIVE => self.arrived.borrow_mut().push(c),
                 Some(c) if c.status == WcStatus::Success => return outcome(None),
                 Some(c) => return outcome(Some(c.status.to_string())),
                 None if started.elapsed() > PATIENCE => return outcome(Some("no completion".into())),
@@ -282,18 +317,37 @@ impl Side {
         }
     }
 
-    /// Waits for the peer's two messages.
-    fn arrivals(&self) -> Outcome {
+    /// Waits for the peer's two messages, and looks what they are and whose.
+    fn arrivals(&self, peer: &Offer, there: NodeId) -> Outcome {
         let started = Instant::now();
-        let mut arrived = self.memory.load(12 << 10);
-        while arrived < 2 && started.elapsed() < PATIENCE {
-            self.nic.poll(1, |c| arrived += u64::from(c.id == 100 && c.status == WcStatus::Success));
+        let arrived = &mut *self.arrived.borrow_mut();
+        while arrived.len() < 2 && started.elapsed() < PATIENCE {
+            self.nic.poll(1, |c| arrived.extend((c.id == RECEIVE).then_some(c)));
             std::thread::yield_now();
         }
-        let problem = (arrived < 2).then(|| format!("{arrived} of the peer's 2 messages arrived"));
         let microseconds = started.elapsed().as_secs_f64() * 1e6;
+        let sender = Some((there, Qp(peer.datagrams.qpn)));
+        let problem = if let Some(failed) = arrived.iter().find(|c| c.status != WcStatus::Success) {
+            Some(format!("a receive failed: {}", failed.status))
+        } else if arrived.len() < 2 {
+            Some(format!("{} of the peer's 2 messages arrived", arrived.len()))
+        } else if !self.holds(MESSAGE, there) || !self.holds(DATAGRAM + u64::from(GRH_BYTES), there) {
+            Some("a message is not what the peer sent".to_owned())
+        } else if arrived.iter().any(|c| c.qp == self.ud && c.from != sender) {
+            Some("it cannot be told who sent the datagram, which calls between nodes need".to_owned())
+        } else {
+            None
+        };
         Outcome { verb: "RECV".into(), ok: problem.is_none(), microseconds, problem }
     }
+}
+
+/// Words that each verb moves.
+const WORDS: u64 = BYTES as u64 / 8;
+
+/// What a node writes and sends.
+fn pattern(node: NodeId, word: u64) -> u64 {
+    0x0d00_be11_0000_0000 + (u64::from(node.0) << 16) + word
 }
 
 fn people(report: &Report) -> String {
