@@ -47,21 +47,22 @@ fn count() {
     }
 }
 
-// The only way to count allocations; all calls go straight on to the system's allocator.
 #[allow(unsafe_code)]
+// The only way to count allocations.
+// SAFETY: every call is the system allocator's, with the caller's own arguments.
 unsafe impl GlobalAlloc for Counting {
-    // SAFETY: the caller's promises are passed on unchanged.
     unsafe fn alloc(&self, block: Block) -> *mut u8 {
         count();
+        // SAFETY: the caller's own promise.
         unsafe { System.alloc(block) }
     }
-    // SAFETY: as above; the block came from `System` too.
     unsafe fn dealloc(&self, at: *mut u8, block: Block) {
+        // SAFETY: the caller's own promise.
         unsafe { System.dealloc(at, block) }
     }
-    // SAFETY: as above.
     unsafe fn realloc(&self, at: *mut u8, block: Block, size: usize) -> *mut u8 {
         count();
+        // SAFETY: the caller's own promise.
         unsafe { System.realloc(at, block, size) }
     }
 }

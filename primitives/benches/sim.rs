@@ -41,22 +41,26 @@ fn count(bytes: i64) {
     let _ = HELD.try_with(|held| held.set(held.get() + bytes));
 }
 
-// Sound: every call is the system allocator's, with the caller's own arguments.
+// SAFETY: every call is the system allocator's, with the caller's own arguments.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size() as i64);
+        // SAFETY: the caller's own promise.
         unsafe { System.alloc(layout) }
     }
     unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
         count(-(layout.size() as i64));
+        // SAFETY: the caller's own promise.
         unsafe { System.dealloc(ptr, layout) }
     }
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         count(layout.size() as i64);
+        // SAFETY: the caller's own promise.
         unsafe { System.alloc_zeroed(layout) }
     }
     unsafe fn realloc(&self, ptr: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         count(size as i64 - layout.size() as i64);
+        // SAFETY: the caller's own promise.
         unsafe { System.realloc(ptr, layout, size) }
     }
 }

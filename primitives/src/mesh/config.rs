@@ -197,6 +197,10 @@ impl ClusterFile {
                 let problem = "node 0 is joined at a port, write host:port".to_owned();
                 Err(ConfigError::Address { id: 0, address: first.address.clone(), problem })
             }
+            Some(port) if self.tcp_port == Some(port) => {
+                let problem = "`tcp_port` must be another than the port at which node 0 is joined".to_owned();
+                Err(ConfigError::Address { id: 0, address: first.address.clone(), problem })
+            }
             Some(_) => Ok(()),
         }
     }

@@ -52,6 +52,10 @@ pub fn run(args: &DevicesArgs, context: &Context) -> Result<(), CliError> {
     if args.listen.is_some() || args.check.is_some() {
         return reach(args, context);
     }
+    if args.device.is_some() {
+        return Err(CliError::usage("--device says which device `--listen` or `--check` takes")
+            .hint("without them `doorbell devices` lists all there are"));
+    }
     let rdma_devices = rdma_devices(Path::new(SYSFS));
     let (device_facts, refusals) = facts();
     let reason = Counters::try_open().err();
