@@ -248,8 +248,7 @@ fn segments_of_long_records_take_the_engines_time() {
 }
 
 /// Who meets a hot record meets it again, and pauses longer each time: found by combination 31 of seed 8, where twice the rate that came
-/// had been foretold, though aborts had been foretold well. Where readers change the word that a CAS expects, more fail in a row
-/// than is foretold.
+/// had been foretold, though aborts had been foretold well. Of the one-sided plan still too much is foretold; why is not known.
 #[test]
 fn few_transactions_fail_many_times_in_a_row() {
     let settings = [

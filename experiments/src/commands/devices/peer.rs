@@ -1,6 +1,6 @@
 //! `doorbell devices --listen` and `--check PEER`: one round of every verb between two hosts.
 //!
-//! The two sides meet by the rendezvous that clusters use, so that a check that passes has shown what a cluster needs:
+//! The two sides meet by the rendezvous that clusters use, so that a check that passes has shown most of what a cluster needs:
 //! the TCP port, the shared code, queue pairs that connect, and data that arrives. The listener draws a code and prints
 //! the command to type on the other host; nothing about its queue pairs is said to whoever does not prove the code.
 
