@@ -13,6 +13,12 @@ pub fn plan_presets() -> Vec<&'static str> {
     Preset::ALL.iter().map(|preset| preset.name()).collect()
 }
 
+/// What is called `name`, as part of a file's or directory's name: a fabric's has colons, and its options commas.
+pub fn for_file(name: &impl ToString) -> String {
+    let plain = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.');
+    name.to_string().chars().map(|c| if plain(c) { c } else { '-' }).collect()
+}
+
 /// Phases that `study` drives alone.
 pub const STUDY_PHASES: &[&str] = &["execution", "validation", "logging", "commit", "read-only"];
 

@@ -7,6 +7,7 @@ use crate::cluster::Cluster;
 use crate::cluster::point::Asked;
 use crate::error::CliError;
 use crate::fabrics::Fabric;
+use crate::names;
 use crate::output::{emit, human_rate, table};
 use crate::primitive::sampled;
 use crate::schedule::{self, Watch};
@@ -99,7 +100,8 @@ pub fn run(args: &CharacterizeArgs, context: &Context) -> Result<(), CliError> {
             && nodes != u32::from(cluster.file.count())
         {
             let file = cluster.file.count();
-            return Err(CliError::usage(format!("--nodes {nodes}, and the cluster file names {file}")));
+            return Err(CliError::usage(format!("--nodes {nodes}, and the cluster file names {file}"))
+                .hint("leave --nodes out: with --cluster the file says how many there are"));
         }
     }
     let nodes = cluster.as_ref().map_or(usual.nodes, |cluster| cluster.file.count());
@@ -111,7 +113,7 @@ pub fn run(args: &CharacterizeArgs, context: &Context) -> Result<(), CliError> {
         precision: args.precision,
         ..usual
     };
-    let name = args.fabric.fabric.to_string().replace([':', '/'], "-");
+    let name = names::for_file(&args.fabric.fabric);
     let wanted = Characterization {
         fabric: args.fabric.fabric.clone(),
         scope,
@@ -148,7 +150,10 @@ pub fn run(args: &CharacterizeArgs, context: &Context) -> Result<(), CliError> {
 pub fn characterize(wanted: &Characterization, context: &Context) -> Result<Characterized, CliError> {
     if wanted.scope.nodes < 2 {
         return Err(CliError::usage("primitive benchmarks need at least two nodes: one has nobody to ask")
-            .hint("use --nodes 2"));
+            .hint(match wanted.cluster {
+                Some(_) => "name a second host in the cluster file",
+                None => "use --nodes 2",
+            }));
     }
     let fabric = Cluster::open_first(wanted.cluster.as_ref(), &wanted.fabric, wanted.seed)?;
     let caps = fabric.caps()?;
@@ -198,8 +203,8 @@ pub fn characterize(wanted: &Characterization, context: &Context) -> Result<Char
     if fabric.profile.is_none() && left.exists() && !dir.missing().is_empty() {
         // What was tuned and run by it holds on to it.
         dir.note(format!(
-            "{}.profile.yaml was fitted before some of these points were measured, and is kept as it was.",
-            caps.fabric
+            "{} was fitted before some of these points were measured, and is kept as it was.",
+            left.file_name().unwrap_or_default().display()
         ));
     }
     let session = wanted.cluster.as_ref().map(|cluster| cluster.drive(&context.talk)).transpose()?;
@@ -270,8 +275,9 @@ pub fn characterize(wanted: &Characterization, context: &Context) -> Result<Char
     Ok(Characterized { dir: wanted.out.clone(), profile })
 }
 
-fn profile_path(dir: &Path, name: &str) -> PathBuf {
-    dir.join(format!("{name}.profile.yaml"))
+/// Where a characterization leaves the profile of the fabric `name`.
+pub(super) fn profile_path(dir: &Path, name: &str) -> PathBuf {
+    dir.join(format!("{}.profile.yaml", names::for_file(&name)))
 }
 
 /// The profile to keep beside the results: the simulated one, what an earlier run left, or one fitted to the rows, of

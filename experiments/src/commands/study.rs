@@ -4,6 +4,7 @@ use super::Context;
 use crate::args::{StudyArgs, each_once};
 use crate::error::CliError;
 use crate::fabrics::Fabric;
+use crate::names;
 use crate::output::{emit, human_rate, table};
 use crate::schedule::{Watch, until_something_ended};
 use crate::spec::{FabricChoice, Span};
@@ -129,7 +130,7 @@ pub fn run(args: &StudyArgs, context: &Context) -> Result<(), CliError> {
     let subject = Subject::named(&args.phase)
         .ok_or_else(|| CliError::usage(format!("no phase `{}` to study", args.phase)))?;
     let fabric = &args.fabric.fabric;
-    let name = format!("study-{}-{}", subject.name(), fabric.to_string().replace([':', '/'], "-"));
+    let name = format!("study-{}-{}", subject.name(), names::for_file(fabric));
     let wanted = Study {
         subject,
         fabric: fabric.clone(),

@@ -7,10 +7,11 @@ pub use search::{Rival, Tuned, ranking, search, search_all};
 pub use verify::{Verify, keep};
 
 use super::Context;
-use super::characterize::{self, Characterization};
+use super::characterize::{self, Characterization, profile_path};
 use crate::args::{TuneArgs, each_once};
 use crate::error::CliError;
 use crate::fabrics::{self, Fabric};
+use crate::names;
 use crate::output::{emit, human_rate, percent, print, table};
 use crate::settings;
 use crate::spec::{ProfileChoice, RunSpec};
@@ -73,7 +74,7 @@ pub fn profile_for(
 
 /// Where a fabric's characterization lies.
 fn characterized(home: &Path, fabric: &Fabric) -> PathBuf {
-    home.join(format!("characterize-{}", fabric.choice))
+    home.join(format!("characterize-{}", names::for_file(&fabric.choice)))
 }
 
 fn found_for(
@@ -90,7 +91,7 @@ fn found_for(
         return Ok(profile.clone());
     }
     let out = characterized(home, fabric);
-    let left = out.join(format!("{}.profile.yaml", fabric.choice));
+    let left = profile_path(&out, &fabric.caps()?.fabric);
     if left.exists() {
         return fabrics::profile(&ProfileChoice::File(left));
     }
@@ -140,7 +141,7 @@ pub fn run(args: &TuneArgs, context: &Context) -> Result<(), CliError> {
     let spec = args.spec();
     spec.check()?;
     let fabric = Fabric::open(&spec.fabric, spec.seed)?;
-    let name = spec.fabric.to_string().replace([':', '/'], "-");
+    let name = names::for_file(&spec.fabric);
     let home = Path::new("doorbell-out");
     let out = args.output.out.clone().unwrap_or_else(|| home.join(format!("tune-{}-{name}", spec.workload)));
     context.interrupt.listen()?;
