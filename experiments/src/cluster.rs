@@ -75,15 +75,25 @@ impl From<MeshError> for CliError {
             MeshError::Handshake { source: HandshakeError::Version { .. }, .. } | MeshError::Unfit { .. } => {
                 (Exit::Machine, "install the same doorbell and the same cluster file on all hosts")
             }
-            MeshError::Handshake { .. } => (Exit::Usage, "all hosts need the same key file"),
+            MeshError::NeverBegan { .. } => {
+                (Exit::Machine, "nothing was run; when that is mended, start all nodes again")
+            }
+            MeshError::Handshake { source: HandshakeError::WrongKey, .. } => {
+                (Exit::Usage, "all hosts need the same key file")
+            }
+            MeshError::Handshake { source: HandshakeError::Refused(_), .. } => (
+                Exit::Usage,
+                "node 0 says whom it turns away, and why; if nothing is said there, another program listens at that address",
+            ),
+            MeshError::Handshake { .. } => (
+                Exit::Machine,
+                "another program listens there: compare the address of node 0 in the cluster file with where it runs",
+            ),
             MeshError::Refused { .. } => {
                 (Exit::Usage, "each node of the cluster file is started once, with its own --id")
             }
             MeshError::Lost { .. } | MeshError::Late { .. } | MeshError::GaveUp { .. } | MeshError::Ended => {
-                (
-                    Exit::Check,
-                    "that node's own messages say more; every other node has kept its share of the results",
-                )
+                (Exit::Check, "that node's own messages say more")
             }
         };
         CliError::new(exit, error.to_string()).hint(hint)
@@ -332,7 +342,11 @@ pub fn run_member(
         // Several may have been asked at once, as a terminal does: each ends as who was.
         Some(MeshError::Interrupted { .. }) if stop.load(Ordering::Relaxed) => Err(CliError::interrupted()
             .hint(format!("what this node measured until then is in {}", share.display()))),
-        Some(error) => Err(CliError::from(error.clone())),
+        Some(error @ MeshError::Interrupted { .. }) => Err(CliError::from(error.clone())),
+        Some(error) => Err(CliError::from(error.clone()).hint(format!(
+            "that node's own messages say more; what this node measured until then is in {}",
+            share.display()
+        ))),
         None => Ok((own, whole.map(|whole| Run::judge(&described.plan, whole, true)))),
     }
 }

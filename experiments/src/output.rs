@@ -259,6 +259,24 @@ pub fn check_new(path: &Path) -> Result<(), CliError> {
     }
 }
 
+/// Checks that results can be kept in the directory `path` later: it is empty or can be made, and takes files. Leaves nothing.
+///
+/// # Errors
+/// Exit code 2, or what writing would give.
+pub fn check_new_directory(path: &Path) -> Result<(), CliError> {
+    let there = path.exists();
+    std::fs::create_dir_all(path).map_err(ResultError::io("create", path))?;
+    if std::fs::read_dir(path).map_err(ResultError::io("read", path))?.next().is_some() {
+        return Err(CliError::usage(format!("{} is not empty", path.display()))
+            .hint("results are not written over others: name a directory that is new"));
+    }
+    let writable = check_new(&path.join("run.json"));
+    if !there {
+        let _ = std::fs::remove_dir(path); // an empty one would do no harm either
+    }
+    writable
+}
+
 /// Prints data: as JSON where that was asked for, and the table for people unless JSON takes stdout.
 ///
 /// # Errors

@@ -260,7 +260,8 @@ fn a_killed_node_ends_the_run_and_the_others_keep_their_share() {
     two.send(Signal::KILL);
     let ended = driver.end(60).must(1, &["node 2 was lost", "node 0: its share of the results is in"]);
     assert_eq!(ended.out, "", "no whole result");
-    one.end(60).must(1, &["node 2 was lost", "node 1: its share"]);
+    let says = ["node 2 was lost", "node 1: its share", "what this node measured until then is in share-1"];
+    one.end(60).must(1, &says);
     assert!(killed.elapsed() < Duration::from_secs(120), "{:?}", killed.elapsed());
     let share = site.share("share-1");
     assert!(share["notes"].to_string().contains("cut short: node 2 was lost"), "{share:#}");
@@ -337,8 +338,9 @@ fn node_0_gone_ends_its_members() {
     let mut one = site.node(1, &[]);
     let driver = site.drive(&["--duration", "60s"]);
     site.running(&mut one);
+    one.has_worked(50);
     driver.send(Signal::KILL);
-    one.end(15).must(1, &["node 0 was lost", "its share"]);
+    one.end(15).must(1, &["node 0 was lost", "node 1: its share of the results is in share-1"]);
 }
 
 #[test]
@@ -366,6 +368,28 @@ fn another_cluster_file_is_named_with_the_same_hint_at_both_ends() {
     let says = ["the cluster files of node 1 and node 0 differ", "the same cluster file on all hosts"];
     site.start(&["node", "--cluster", "other.yaml", "--id", "1"]).end(30).must(3, &says);
     driver.end(30).must(3, &says);
+}
+
+#[test]
+fn who_had_joined_is_told_that_another_did_not_come() {
+    let site = Site::new(3);
+    let mut one = site.node(1, &[]);
+    let driver = site.drive(&["--join-within", "6s"]);
+    site.said(&mut one, "node 1: joined");
+    driver.end(30).must(3, &["not joined within 6 s: node 2 (127.0.0.1)"]);
+    let ended = one.end(10).must(3, &["node 0 has begun nothing: not joined within 6 s: node 2 (127.0.0.1)"]);
+    assert!(!ended.talk.contains("share") && !site.path("share-1").exists(), "{}", ended.talk);
+}
+
+#[test]
+fn another_program_at_node_0s_address_is_not_taken_for_another_key() {
+    let site = Site::new(2);
+    let listener = std::net::TcpListener::bind(&site.address).expect("the port is free");
+    let node = site.node(1, &[]);
+    let (mut stream, _) = listener.accept().expect("it calls");
+    stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").expect("it listens");
+    let ended = node.end(10).must(3, &["does not speak doorbell's rendezvous", "another program listens"]);
+    assert!(!ended.talk.contains("key"), "{}", ended.talk);
 }
 
 #[test]
@@ -412,6 +436,12 @@ fn what_cannot_be_is_said_at_once() {
         .end(15)
         .must(3, &["cannot reach node 0 at", "firewall"]);
     site.drive(&["--join-within", "1s"]).end(15).must(3, &["not joined within 1 s: node 1 (127.0.0.1)"]);
+    // Before it joins: what is measured could not be kept.
+    std::fs::create_dir(site.path("share-1")).expect("new");
+    std::fs::write(site.path("share-1/run.json"), "{}").expect("written");
+    site.node(1, &[]).end(15).must(2, &["share-1 is not empty", "a directory that is new"]);
+    let below_a_file = ["node", "--cluster", "cluster.yaml", "--id", "1", "--out", "cluster.yaml/share"];
+    site.start(&below_a_file).end(15).must(2, &["cannot create cluster.yaml/share"]);
     let plan =
         ["run", "--fabric", "tcp", "--cluster", "cluster.yaml", "--replicas", "1", "--plan", "one-sided"];
     site.start(&plan).end(15).must(2, &["cannot run here", "one-sided", "tcp"]);

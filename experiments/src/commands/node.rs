@@ -5,15 +5,22 @@ use crate::args::NodeArgs;
 use crate::cluster::point::Asked;
 use crate::cluster::{Cluster, Described, run_member, share_directory};
 use crate::error::CliError;
-use crate::output::human_rate;
+use crate::output::{check_new_directory, human_rate};
+use std::path::PathBuf;
 
 /// The command.
 ///
 /// # Errors
 /// Exit code 1 if a node was lost or interrupted, or a run failed; 2 for what cannot be run; 3 for what this machine lacks, or
-/// if node 0 does not answer or is of another build; 130 if this one was interrupted.
+/// if node 0 does not answer, is of another build or could not bring all nodes together; 130 if this one was interrupted.
 pub fn run(args: &NodeArgs, context: &Context) -> Result<(), CliError> {
     let cluster = Cluster::read(&args.cluster, args.join_within)?;
+    // A share that could not be kept would be known only when it has been measured.
+    let share_of = |run: u32| -> Result<PathBuf, CliError> {
+        let share = share_directory(args.out.as_deref(), args.id, run);
+        check_new_directory(&share).map(|()| share)
+    };
+    share_of(1)?;
     let mut session = cluster.join(args.id, &context.talk)?;
     context.interrupt.listen()?;
     let mut runs = 0;
@@ -37,7 +44,7 @@ pub fn run(args: &NodeArgs, context: &Context) -> Result<(), CliError> {
             "node {}: running {} under {} with plan {} on {} for {}",
             args.id, spec.workload, spec.protocol, described.plan.name, spec.fabric, spec.duration
         ));
-        let share = share_directory(args.out.as_deref(), args.id, runs);
+        let share = share_of(runs).inspect_err(|error| session.fail(error.message()))?;
         let stop = context.interrupt.flag();
         let (own, _) = run_member(&cluster, &described, &mut session, &share, true, stop, &context.talk)?;
         let own = &own.result;

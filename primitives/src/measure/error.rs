@@ -81,7 +81,8 @@ pub fn is_full(error: &io::Error) -> bool {
 }
 
 impl ResultError {
-    pub(super) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> ResultError {
+    /// What the system said when `action` was tried on `path`.
+    pub fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> ResultError {
         let path = path.to_owned();
         move |source| ResultError::Io { action, path, source }
     }

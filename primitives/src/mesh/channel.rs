@@ -10,7 +10,9 @@
 
 use super::handshake::Keys;
 use crate::secret::TAG_BYTES;
+use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Write};
+use std::sync::Arc;
 
 const HEAD: usize = 6;
 /// Longest body of a frame.
@@ -18,6 +20,8 @@ pub(super) const FRAME_BODY: usize = 64 << 10;
 /// Longest message: the recorded history of a long run.
 pub(super) const MAX_MESSAGE: usize = 2 << 30;
 const PURPOSE: &str = "doorbell mesh frame";
+/// Frames that one look at a connection sends at most: the others want their turn.
+const TURN: usize = 64;
 
 /// Why a connection ended.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -47,6 +51,12 @@ pub(super) struct Channel<S> {
     keys: Keys,
     sent: u64,
     received: u64,
+    /// Messages to be sent, and how far the first of them is sealed.
+    outgoing: VecDeque<(u8, Arc<Vec<u8>>)>,
+    sealed: usize,
+    /// The frame that is being sent, from `written` on.
+    frame: Vec<u8>,
+    written: usize,
     /// Bytes read and not yet understood, from `start` on.
     bytes: Vec<u8>,
     start: usize,
@@ -58,7 +68,20 @@ impl<S: Read + Write> Channel<S> {
     /// `rest` is what was read behind the handshake.
     pub(super) fn new(stream: S, keys: Keys, rest: Vec<u8>) -> Channel<S> {
         let chunk = vec![0; FRAME_BODY].into_boxed_slice();
-        Channel { stream, keys, sent: 0, received: 0, bytes: rest, start: 0, partial: None, chunk }
+        Channel {
+            stream,
+            keys,
+            sent: 0,
+            received: 0,
+            outgoing: VecDeque::new(),
+            sealed: 0,
+            frame: Vec::with_capacity(HEAD + TAG_BYTES),
+            written: 0,
+            bytes: rest,
+            start: 0,
+            partial: None,
+            chunk,
+        }
     }
 
     pub(super) fn stream(&self) -> &S {
@@ -71,25 +94,59 @@ impl<S: Read + Write> Channel<S> {
         self.received
     }
 
-    /// Sends a message; blocks as long as the stream does.
-    pub(super) fn send(&mut self, kind: u8, body: &[u8]) -> Result<(), ChannelError> {
-        let mut parts = body.chunks(FRAME_BODY).peekable();
-        let mut frame = Vec::with_capacity(HEAD + body.len().min(FRAME_BODY) + TAG_BYTES);
-        loop {
-            let part = parts.next().unwrap_or_default();
-            let more = parts.peek().is_some();
-            frame.clear();
-            frame.extend_from_slice(&(part.len() as u32).to_le_bytes());
-            frame.extend_from_slice(&[kind, u8::from(more)]);
-            frame.extend_from_slice(part);
-            let tag = self.keys.send.tag(PURPOSE, &[&self.sent.to_le_bytes(), &frame]);
-            self.sent += 1;
-            frame.extend_from_slice(&tag);
-            self.stream.write_all(&frame).map_err(|e| ChannelError::Io(e.to_string()))?;
-            if !more {
-                return Ok(());
+    /// Sends a message, or as much of it as the stream takes now. [`Channel::push`] sends the rest.
+    pub(super) fn send(&mut self, kind: u8, body: impl Into<Vec<u8>>) -> Result<(), ChannelError> {
+        self.share(kind, Arc::new(body.into()))
+    }
+
+    /// As [`Channel::send`], of a body that others are sent too.
+    pub(super) fn share(&mut self, kind: u8, body: Arc<Vec<u8>>) -> Result<(), ChannelError> {
+        self.outgoing.push_back((kind, body));
+        self.push().map(drop)
+    }
+
+    /// Whether nothing is left to be sent.
+    pub(super) fn is_sent(&self) -> bool {
+        self.outgoing.is_empty() && self.written == self.frame.len()
+    }
+
+    /// Sends what the stream takes, at most [`TURN`] frames. Returns whether it took anything; a stream with a time-out returns
+    /// then.
+    pub(super) fn push(&mut self) -> Result<bool, ChannelError> {
+        let mut took = false;
+        for _ in 0..TURN {
+            if self.written == self.frame.len() && !self.seal() {
+                break;
+            }
+            match self.stream.write(&self.frame[self.written..]) {
+                Ok(0) => return Err(ChannelError::Closed),
+                Ok(n) => (self.written, took) = (self.written + n, true),
+                Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => break,
+                Err(e) => return Err(ChannelError::Io(e.to_string())),
             }
         }
+        Ok(took)
+    }
+
+    /// Makes the next frame, if there is one to be made: frame by frame, so that a long message is never there twice.
+    fn seal(&mut self) -> bool {
+        let Some((kind, body)) = self.outgoing.front() else { return false };
+        let part = &body[self.sealed..body.len().min(self.sealed + FRAME_BODY)];
+        let more = self.sealed + part.len() < body.len();
+        self.frame.clear();
+        self.frame.extend_from_slice(&(part.len() as u32).to_le_bytes());
+        self.frame.extend_from_slice(&[*kind, u8::from(more)]);
+        self.frame.extend_from_slice(part);
+        let tag = self.keys.send.tag(PURPOSE, &[&self.sent.to_le_bytes(), &self.frame]);
+        self.frame.extend_from_slice(&tag);
+        (self.written, self.sent) = (0, self.sent + 1);
+        self.sealed += part.len();
+        if !more {
+            self.outgoing.pop_front();
+            self.sealed = 0;
+        }
+        true
     }
 
     /// The next message, reading at most once; `None` if it is not whole yet. A stream with a time-out returns then.
@@ -188,8 +245,9 @@ mod tests {
     fn sealed(messages: &[(u8, Vec<u8>)]) -> Vec<u8> {
         let mut sender = channel(keys().0, Vec::new());
         for (kind, body) in messages {
-            sender.send(*kind, body).unwrap();
+            sender.send(*kind, &body[..]).unwrap();
         }
+        while sender.push().unwrap() {}
         sender.stream.output
     }
 

@@ -5,6 +5,7 @@ use super::channel::{Channel, ChannelError, Message};
 use super::session::{Limits, kind};
 use crate::verbs::NodeId;
 use std::net::TcpStream;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -38,13 +39,16 @@ pub(super) struct Line {
     pub(super) node: NodeId,
     pub(super) channel: Channel<TcpStream>,
     pub(super) heard: Instant,
+    /// When it last took what was to be sent, or nothing was.
+    took: Instant,
     /// It was told or has told that it ends: its end is no loss.
     ending: bool,
 }
 
 impl Line {
     pub(super) fn new(node: NodeId, channel: Channel<TcpStream>) -> Line {
-        Line { node, channel, heard: Instant::now(), ending: false }
+        let now = Instant::now();
+        Line { node, channel, heard: now, took: now, ending: false }
     }
 }
 
@@ -105,10 +109,10 @@ impl Work {
         loop {
             loop {
                 match self.told.try_recv() {
-                    Ok(Command::Send(to, kind, body)) => self.send(to, kind, &body),
+                    Ok(Command::Send(to, kind, body)) => self.send(to, kind, body),
                     Ok(Command::ReadClocks) => self.read_clocks(),
                     Err(TryRecvError::Empty) => break,
-                    Err(TryRecvError::Disconnected) => return,
+                    Err(TryRecvError::Disconnected) => return self.finish(),
                 }
             }
             self.beat_if_due();
@@ -124,7 +128,7 @@ impl Work {
     fn beat_if_due(&mut self) {
         if self.beat.elapsed() >= self.limits.lost_after / 10 {
             self.beat = Instant::now();
-            self.send(None, kind::BEAT, &[]);
+            self.send(None, kind::BEAT, Vec::new());
         }
     }
 
@@ -135,20 +139,55 @@ impl Work {
         }
     }
 
-    fn send(&mut self, to: Option<NodeId>, kind: u8, body: &[u8]) {
+    fn send(&mut self, to: Option<NodeId>, kind: u8, body: Vec<u8>) {
+        let body = Arc::new(body);
         for index in (0..self.lines.len()).rev() {
             let line = &mut self.lines[index];
             if to.is_some_and(|to| to != line.node) {
                 continue;
             }
             line.ending |= kind == kind::BYE;
-            if let Err(error) = line.channel.send(kind, body) {
+            if let Err(error) = line.channel.share(kind, body.clone()) {
                 self.lose(index, error.to_string());
             }
         }
     }
 
+    /// Sends what is left: to each for as long as it takes something.
+    fn finish(mut self) {
+        while !self.lines.is_empty() {
+            for index in (0..self.lines.len()).rev() {
+                if self.push(index) && self.lines[index].channel.is_sent() {
+                    self.lines.swap_remove(index);
+                }
+            }
+        }
+    }
+
+    /// Sends what a connection takes. Whether it is still kept: one that has taken nothing for too long is lost.
+    fn push(&mut self, index: usize) -> bool {
+        let line = &mut self.lines[index];
+        let why = match line.channel.push() {
+            Ok(took) => {
+                if took || line.channel.is_sent() {
+                    line.took = Instant::now();
+                }
+                let limit = self.limits.lost_after;
+                (line.took.elapsed() > limit).then(|| format!("took nothing for {} s", limit.as_secs_f64()))
+            }
+            Err(error) => Some(error.to_string()),
+        };
+        let kept = why.is_none();
+        if let Some(why) = why {
+            self.lose(index, why);
+        }
+        kept
+    }
+
     fn look(&mut self, index: usize) {
+        if !self.push(index) {
+            return;
+        }
         // Whatever is there, but not for ever: the others want their turn.
         for _ in 0..64 {
             let line = &mut self.lines[index];
@@ -188,7 +227,7 @@ impl Work {
                 // What was asked comes back, so that an answer that is late is not taken for that to a later question.
                 let now = self.epoch.elapsed().as_nanos() as u64;
                 let answer = [&message.body, &now.to_le_bytes()[..]].concat();
-                line.channel.send(kind::PONG, &answer)?;
+                line.channel.send(kind::PONG, answer)?;
             }
             // The answer to a reading that was given up.
             kind::PONG => {}
@@ -247,14 +286,14 @@ impl Work {
         let (round_trip, offset) = best.unwrap_or((u64::MAX / 2, 0));
         let mut body = offset.to_le_bytes().to_vec();
         body.extend_from_slice(&(round_trip / 2 + 1).to_le_bytes());
-        self.send(Some(member), kind::CLOCK, &body);
+        self.send(Some(member), kind::CLOCK, body);
     }
 
     /// One reading: round trip, and what to add to the member's clock.
     fn read_clock(&mut self, index: usize) -> Result<Option<(u64, i64)>, ChannelError> {
         let line = &mut self.lines[index];
         let sent = self.epoch.elapsed().as_nanos() as u64;
-        line.channel.send(kind::PING, &sent.to_le_bytes())?;
+        line.channel.send(kind::PING, sent.to_le_bytes())?;
         let deadline = Instant::now() + READING_WITHIN;
         while Instant::now() < deadline {
             let Some(message) = self.lines[index].channel.receive()? else { continue };
@@ -289,6 +328,7 @@ mod tests {
         let key = Secret::from_bytes(b"a");
         let channel = |stream: TcpStream| {
             stream.set_read_timeout(Some(LOOK)).unwrap();
+            stream.set_write_timeout(Some(LOOK)).unwrap();
             Channel::new(stream, Keys { send: key.clone(), receive: key.clone() }, Vec::new())
         };
         (channel(ours), channel(theirs))
@@ -308,7 +348,7 @@ mod tests {
             match channel.receive() {
                 Ok(Some(message)) if message.kind == kind::PING => {
                     let answer = [&message.body, &stands_at.to_le_bytes()[..]].concat();
-                    channel.send(kind::PONG, &answer).unwrap();
+                    channel.send(kind::PONG, answer).unwrap();
                 }
                 Ok(Some(message)) if message.kind == kind::CLOCK => {
                     told.push(i64::from_le_bytes(message.body[..8].try_into().unwrap()));
@@ -369,7 +409,7 @@ mod tests {
                         Ok(Some(message)) => {
                             if message.kind == kind::PING {
                                 let answer = [&message.body, &7u64.to_le_bytes()[..]].concat();
-                                theirs.send(kind::PONG, &answer).unwrap();
+                                theirs.send(kind::PONG, answer).unwrap();
                             }
                         }
                         Err(_) => return longest,
@@ -406,6 +446,47 @@ mod tests {
     }
 
     #[test]
+    fn who_takes_nothing_keeps_nobody_waiting_and_is_lost() {
+        let (stuck, unread) = connected();
+        let (ours, mut theirs) = connected();
+        let (mut work, events) = work(vec![Line::new(NodeId(1), stuck), Line::new(NodeId(2), ours)]);
+        work.limits.lost_after = Duration::from_secs(1);
+        // More than the buffers of a connection hold.
+        work.send(None, kind::ALL, vec![7; 64 << 20]);
+        let healthy = std::thread::spawn(move || {
+            let (mut longest, mut heard, mut frames) = (Duration::ZERO, Instant::now(), 0);
+            loop {
+                match theirs.receive() {
+                    Ok(Some(message)) if message.kind == kind::BYE => return longest,
+                    Ok(_) if theirs.frames() > frames => {
+                        longest = longest.max(heard.elapsed());
+                        (heard, frames) = (Instant::now(), theirs.frames());
+                    }
+                    Ok(_) => {}
+                    Err(error) => panic!("{error}"),
+                }
+            }
+        });
+        let began = Instant::now();
+        while began.elapsed() < Duration::from_secs(20) && work.lines.len() == 2 {
+            work.beat_if_due();
+            (0..work.lines.len()).rev().for_each(|index| {
+                // The members have nothing to say in this test.
+                work.lines[index].heard = Instant::now();
+                work.look(index);
+            });
+        }
+        let Ok(Event::Lost(NodeId(1), why)) = events.try_recv() else { panic!("not lost") };
+        assert_eq!(why, "took nothing for 1 s");
+        work.send(None, kind::BYE, Vec::new());
+        work.finish();
+        let longest = healthy.join().unwrap();
+        // It would have been a second with writes that wait; the machine may be slow.
+        assert!(longest < Duration::from_millis(900), "nothing came for {longest:?}");
+        drop(unread);
+    }
+
+    #[test]
     fn an_answer_that_is_late_once_spoils_no_later_reading() {
         let (ours, mut theirs) = connected();
         let (mut work, _events) = work(vec![Line::new(NodeId(1), ours)]);
@@ -419,7 +500,7 @@ mod tests {
                         let now = epoch.elapsed().as_nanos() as u64;
                         let travel = if std::mem::take(&mut late) { READING_WITHIN + 5 * LOOK } else { LOOK };
                         std::thread::sleep(travel);
-                        theirs.send(kind::PONG, &[&message.body, &now.to_le_bytes()[..]].concat()).unwrap();
+                        theirs.send(kind::PONG, [&message.body, &now.to_le_bytes()[..]].concat()).unwrap();
                     }
                     Ok(Some(message)) if message.kind == kind::CLOCK => {
                         let word =
@@ -441,7 +522,13 @@ mod tests {
         let (ours, mut theirs) = connected();
         let (mut work, events) = work(vec![Line::new(NodeId(1), ours)]);
         // Longer than what one look takes from a connection.
-        let sender = std::thread::spawn(move || theirs.send(kind::GIVE, &vec![7; 64 << 20]));
+        let sender = std::thread::spawn(move || {
+            theirs.send(kind::GIVE, vec![7; 64 << 20])?;
+            while !theirs.is_sent() {
+                theirs.push()?;
+            }
+            Ok::<_, ChannelError>(())
+        });
         let mut looks = 0;
         let whole = loop {
             let (frames, heard) = (work.lines[0].channel.frames(), work.lines[0].heard);

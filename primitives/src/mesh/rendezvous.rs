@@ -1,5 +1,6 @@
 //! Coming together: node 0 listens, the others join, and nobody else gets in.
 
+use super::body::{told, untold};
 use super::channel::Channel;
 use super::config::ClusterFile;
 use super::handshake::{self, Driver, DriverStep, HandshakeError, Member, MemberStep};
@@ -8,7 +9,7 @@ use super::session::{Limits, MeshError, Session, cluster_mark, kind};
 use crate::secret::Secret;
 use crate::verbs::NodeId;
 use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
 /// Connections that may be unauthenticated at a time; the one that waits longest goes first when there are more.
@@ -16,6 +17,8 @@ const MAX_CALLERS: usize = 64;
 /// How often a member tries to reach node 0, which may come later.
 const TRY_EVERY: Duration = Duration::from_millis(200);
 const BREATH: Duration = Duration::from_millis(1);
+/// How long members that are sent home may take to go.
+const FAREWELL: Duration = Duration::from_secs(1);
 
 /// Which program a node runs: different builds do not mix.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,12 +40,12 @@ fn failed(what: &'static str, address: impl std::fmt::Display) -> impl FnOnce(st
     move |e| MeshError::Rendezvous { what, address: address.to_string(), problem: e.to_string() }
 }
 
-/// A connection once it is authenticated: reads return soon, writes give up on a peer that takes nothing.
-fn settle(stream: &TcpStream, limits: &Limits) -> std::io::Result<()> {
+/// A connection once it is authenticated: reads and writes return soon.
+fn settle(stream: &TcpStream) -> std::io::Result<()> {
     stream.set_nonblocking(false)?;
     stream.set_nodelay(true)?;
     stream.set_read_timeout(Some(LOOK))?;
-    stream.set_write_timeout(Some(limits.lost_after))
+    stream.set_write_timeout(Some(LOOK))
 }
 
 /// A connection that has not proven anything yet.
@@ -87,7 +90,8 @@ impl Caller {
 /// Node 0: takes all other nodes of the cluster in at `listener`. `note` is told whom it turned away.
 ///
 /// # Errors
-/// If members are missing after [`Limits::join`], or one of them runs another build or has another cluster file.
+/// If members are missing after [`Limits::join`], or one of them runs another build or has another cluster file. Those that had
+/// joined are told.
 pub fn drive(
     listener: &TcpListener,
     cluster: &ClusterFile,
@@ -100,78 +104,19 @@ pub fn drive(
     let address = listener.local_addr().map_or_else(|e| e.to_string(), |a| a.to_string());
     listener.set_nonblocking(true).map_err(failed("cannot listen on", &address))?;
     let mark = cluster_mark(cluster).map_err(|e| MeshError::Refused { why: e.to_string() })?;
-    let (mut callers, mut lines): (Vec<Caller>, Vec<Line>) = (Vec::new(), Vec::new());
-    let mut turned_away: Vec<String> = Vec::new();
-    while lines.len() + 1 < usize::from(cluster.count()) {
+    let (callers, lines, turned_away) = (Vec::new(), Vec::new(), Vec::new());
+    let mut door = Door { cluster, key, program, limits, mark, callers, lines, turned_away };
+    while door.lines.len() + 1 < usize::from(cluster.count()) {
         if epoch.elapsed() > limits.join {
-            let missing = super::config::ids(cluster.count()).skip(1);
-            let missing = missing.filter(|id| lines.iter().all(|line| line.node != *id));
-            let named: Vec<String> = missing
-                .map(|id| {
-                    let host = cluster.node(id.0).map_or("?", |n| n.address.as_str());
-                    format!("{id} ({host})")
-                })
-                .collect();
-            let mut text = named.join(", ");
-            if let Some(last) = turned_away.last() {
-                text.push_str(&format!(
-                    "; turned away meanwhile: {} callers, the last {last}",
-                    turned_away.len()
-                ));
-            }
-            return Err(MeshError::Missing { missing: text, within: limits.join });
+            let missing = door.missing();
+            return Err(door.dismiss(missing));
         }
-        while let Ok((stream, from)) = listener.accept() {
-            if stream.set_nonblocking(true).is_err() {
-                continue;
-            }
-            if callers.len() == MAX_CALLERS {
-                callers.remove(0);
-            }
-            let driver = Driver::new(key.clone(), program.protocol);
-            callers.push(Caller { stream, from, driver, bytes: Vec::new(), since: Instant::now() });
-        }
-        let mut index = 0;
-        while index < callers.len() {
-            let outcome = match callers[index].step() {
-                Ok(None) if callers[index].since.elapsed() <= limits.handshake => {
-                    index += 1;
-                    continue;
-                }
-                Ok(None) => Err(HandshakeError::Refused("it took too long to prove itself".into())),
-                other => other,
-            };
-            let caller = callers.remove(index);
-            let from = caller.from;
-            let mut turn_away = |why: String| {
-                let text = format!("{from}: {why}");
-                note(text.clone());
-                turned_away.push(text);
-            };
-            let (node, keys) = match outcome {
-                Ok(Some(joined)) => joined,
-                Ok(None) => continue,
-                Err(error) => {
-                    turn_away(error.to_string());
-                    // The peer may still tell its own side's view: the words name both versions or the key.
-                    let words = match &error {
-                        HandshakeError::WrongKey => {
-                            "the keys differ: compare the key files of both hosts".into()
-                        }
-                        other => other.to_string(),
-                    };
-                    caller.refuse(program.protocol, &words);
-                    continue;
-                }
-            };
-            match admit(caller, node, keys, cluster, &lines, &mark, program, &limits) {
-                Ok(line) => lines.push(line),
-                Err(Admission::TurnedAway(why)) => turn_away(why),
-                Err(Admission::Unfit(error)) => return Err(error),
-            }
+        if let Err(error) = door.look(listener, note) {
+            return Err(door.dismiss(error));
         }
         std::thread::sleep(BREATH);
     }
+    let Door { callers, mut lines, .. } = door;
     // Nobody listens from here on: whoever is at the door is told.
     for caller in callers {
         caller.refuse(program.protocol, "all nodes of the cluster have joined already");
@@ -187,63 +132,154 @@ enum Admission {
     Unfit(MeshError),
 }
 
-/// Takes a caller that has proven itself in, if it is a node that is missing and runs what we run.
-#[allow(clippy::too_many_arguments)]
-fn admit(
-    caller: Caller,
-    node: NodeId,
-    keys: handshake::Keys,
-    cluster: &ClusterFile,
-    lines: &[Line],
-    mark: &[u8; 32],
-    program: &Program,
-    limits: &Limits,
-) -> Result<Line, Admission> {
-    let lost = |why: String| Admission::TurnedAway(format!("{node}: {why}"));
-    settle(&caller.stream, limits).map_err(|e| lost(e.to_string()))?;
-    let mut channel = Channel::new(caller.stream, keys, caller.bytes);
-    let tell = |channel: &mut Channel<TcpStream>, kind: u8, why: String| {
-        let mut body = 0u16.to_le_bytes().to_vec();
-        body.extend_from_slice(why.as_bytes());
-        let _ = channel.send(kind, &body);
-        why
-    };
-    let deadline = Instant::now() + limits.handshake;
-    let hello = loop {
-        match channel.receive() {
-            Ok(Some(message)) => break message,
-            Ok(None) if Instant::now() < deadline => {}
-            Ok(None) => return Err(lost("it said nothing after it had joined".into())),
-            Err(error) => return Err(lost(error.to_string())),
+/// Node 0 while it waits: who has joined, and who is at the door.
+struct Door<'a> {
+    cluster: &'a ClusterFile,
+    key: &'a Secret,
+    program: &'a Program,
+    limits: Limits,
+    mark: [u8; 32],
+    callers: Vec<Caller>,
+    lines: Vec<Line>,
+    turned_away: Vec<String>,
+}
+
+impl Door<'_> {
+    /// Lets new callers come and hears each that is there once.
+    fn look(&mut self, listener: &TcpListener, note: &mut dyn FnMut(String)) -> Result<(), MeshError> {
+        while let Ok((stream, from)) = listener.accept() {
+            if stream.set_nonblocking(true).is_err() {
+                continue;
+            }
+            if self.callers.len() == MAX_CALLERS {
+                self.callers.remove(0);
+            }
+            let driver = Driver::new(self.key.clone(), self.program.protocol);
+            self.callers.push(Caller { stream, from, driver, bytes: Vec::new(), since: Instant::now() });
         }
-    };
-    if node == NodeId(0) || node.0 >= cluster.count() {
-        let why = format!("the driver's cluster file has members 1 to {}, not {node}", cluster.count() - 1);
-        return Err(Admission::TurnedAway(tell(&mut channel, kind::GAVE_UP, why)));
+        let mut index = 0;
+        while index < self.callers.len() {
+            let outcome = match self.callers[index].step() {
+                Ok(None) if self.callers[index].since.elapsed() <= self.limits.handshake => {
+                    index += 1;
+                    continue;
+                }
+                Ok(None) => Err(HandshakeError::Refused("it took too long to prove itself".into())),
+                other => other,
+            };
+            let caller = self.callers.remove(index);
+            let from = caller.from;
+            let (node, keys) = match outcome {
+                Ok(Some(joined)) => joined,
+                Ok(None) => continue,
+                Err(error) => {
+                    self.turn_away(from, &error.to_string(), note);
+                    // The peer may still tell its own side's view: the words name both versions or the key.
+                    let words = match &error {
+                        HandshakeError::WrongKey => {
+                            "the keys differ: compare the key files of both hosts".into()
+                        }
+                        other => other.to_string(),
+                    };
+                    caller.refuse(self.program.protocol, &words);
+                    continue;
+                }
+            };
+            match self.admit(caller, node, keys) {
+                Ok(line) => self.lines.push(line),
+                Err(Admission::TurnedAway(why)) => self.turn_away(from, &why, note),
+                Err(Admission::Unfit(error)) => return Err(error),
+            }
+        }
+        Ok(())
     }
-    if let Some(line) = lines.iter().find(|line| line.node == node) {
-        let first = line.channel.stream().peer_addr().map_or_else(|e| e.to_string(), |a| a.to_string());
-        let why = format!("{node} has joined already, from {first}: two processes have the same --id");
-        return Err(Admission::TurnedAway(tell(&mut channel, kind::GAVE_UP, why)));
+
+    fn turn_away(&mut self, from: SocketAddr, why: &str, note: &mut dyn FnMut(String)) {
+        let text = format!("{from}: {why}");
+        note(text.clone());
+        self.turned_away.push(text);
     }
-    let unfit = |channel: &mut Channel<TcpStream>, what: String| {
-        Admission::Unfit(MeshError::Unfit { node, what: tell(channel, kind::UNFIT, what) })
-    };
-    let Some((theirs, build)) = hello.body.split_at_checked(32).filter(|_| hello.kind == kind::PROGRAM)
-    else {
-        return Err(unfit(&mut channel, "its first message is not about its program".into()));
-    };
-    if build != program.build.as_bytes() {
-        let build = String::from_utf8_lossy(build);
-        let why = format!("{node} runs doorbell {build}, node 0 runs {}: install one build", program.build);
-        return Err(unfit(&mut channel, why));
+
+    /// Who has not come.
+    fn missing(&self) -> MeshError {
+        let missing = super::config::ids(self.cluster.count()).skip(1);
+        let missing = missing.filter(|id| self.lines.iter().all(|line| line.node != *id));
+        let named: Vec<String> = missing
+            .map(|id| {
+                let host = self.cluster.node(id.0).map_or("?", |n| n.address.as_str());
+                format!("{id} ({host})")
+            })
+            .collect();
+        let mut text = named.join(", ");
+        if let Some(last) = self.turned_away.last() {
+            let count = self.turned_away.len();
+            text.push_str(&format!("; turned away meanwhile: {count} callers, the last {last}"));
+        }
+        MeshError::Missing { missing: text, within: self.limits.join }
     }
-    if theirs != mark {
-        let why = format!("the cluster files of {node} and node 0 differ in nodes, addresses or ports");
-        return Err(unfit(&mut channel, why));
+
+    /// Sends home who had joined, saying why.
+    fn dismiss(self, why: MeshError) -> MeshError {
+        let mut lines = self.lines;
+        for line in &mut lines {
+            let _ = line.channel.send(kind::NEVER_BEGAN, told(NodeId(0), &why.to_string()));
+            let _ = line.channel.stream().shutdown(Shutdown::Write);
+        }
+        // To close while heartbeats lie unread would reset the connection, and what was said might not arrive.
+        let deadline = Instant::now() + FAREWELL;
+        while !lines.is_empty() && Instant::now() < deadline {
+            lines.retain_mut(|line| line.channel.receive().is_ok());
+        }
+        why
     }
-    channel.send(kind::ACCEPTED, &[]).map_err(|e| lost(e.to_string()))?;
-    Ok(Line::new(node, channel))
+
+    /// Takes a caller that has proven itself in, if it is a node that is missing and runs what we run.
+    fn admit(&self, caller: Caller, node: NodeId, keys: handshake::Keys) -> Result<Line, Admission> {
+        let lost = |why: String| Admission::TurnedAway(format!("{node}: {why}"));
+        settle(&caller.stream).map_err(|e| lost(e.to_string()))?;
+        let mut channel = Channel::new(caller.stream, keys, caller.bytes);
+        let tell = |channel: &mut Channel<TcpStream>, kind: u8, why: String| {
+            let _ = channel.send(kind, told(NodeId(0), &why));
+            why
+        };
+        let deadline = Instant::now() + self.limits.handshake;
+        let hello = loop {
+            match channel.receive() {
+                Ok(Some(message)) => break message,
+                Ok(None) if Instant::now() < deadline => {}
+                Ok(None) => return Err(lost("it said nothing after it had joined".into())),
+                Err(error) => return Err(lost(error.to_string())),
+            }
+        };
+        let count = self.cluster.count();
+        if node == NodeId(0) || node.0 >= count {
+            let why = format!("the driver's cluster file has members 1 to {}, not {node}", count - 1);
+            return Err(Admission::TurnedAway(tell(&mut channel, kind::GAVE_UP, why)));
+        }
+        if let Some(line) = self.lines.iter().find(|line| line.node == node) {
+            let first = line.channel.stream().peer_addr().map_or_else(|e| e.to_string(), |a| a.to_string());
+            let why = format!("{node} has joined already, from {first}: two processes have the same --id");
+            return Err(Admission::TurnedAway(tell(&mut channel, kind::GAVE_UP, why)));
+        }
+        let unfit = |channel: &mut Channel<TcpStream>, what: String| {
+            Admission::Unfit(MeshError::Unfit { node, what: tell(channel, kind::UNFIT, what) })
+        };
+        let Some((theirs, build)) = hello.body.split_at_checked(32).filter(|_| hello.kind == kind::PROGRAM)
+        else {
+            return Err(unfit(&mut channel, "its first message is not about its program".into()));
+        };
+        if build != self.program.build.as_bytes() {
+            let (build, mine) = (String::from_utf8_lossy(build), &self.program.build);
+            let why = format!("{node} runs doorbell {build}, node 0 runs {mine}: install one build");
+            return Err(unfit(&mut channel, why));
+        }
+        if theirs != self.mark {
+            let why = format!("the cluster files of {node} and node 0 differ in nodes, addresses or ports");
+            return Err(unfit(&mut channel, why));
+        }
+        channel.send(kind::ACCEPTED, []).map_err(|e| lost(e.to_string()))?;
+        Ok(Line::new(node, channel))
+    }
 }
 
 /// Any other node: joins node 0 at `address`, which may not be there yet.
@@ -275,21 +311,21 @@ pub fn join(
         }
     };
     let io = || failed("cannot speak with node 0 at", address);
-    settle(&stream, &limits).map_err(io())?;
+    settle(&stream).map_err(io())?;
     let mut stream = stream;
     let (keys, rest) = prove(&mut stream, key, node, program, &limits, address)?;
     let mut channel = Channel::new(stream, keys, rest);
     let gone = |e: super::channel::ChannelError| MeshError::Lost { node: NodeId(0), why: e.to_string() };
     let mut body = mark.to_vec();
     body.extend_from_slice(program.build.as_bytes());
-    channel.send(kind::PROGRAM, &body).map_err(gone)?;
+    channel.send(kind::PROGRAM, body).map_err(gone)?;
     // Node 0 takes callers one after the other, each within the limit.
     let deadline = Instant::now() + limits.handshake * 2;
     loop {
         match channel.receive().map_err(gone)? {
             Some(message) if message.kind == kind::ACCEPTED => break,
             Some(message) => {
-                let words = String::from_utf8_lossy(message.body.get(2..).unwrap_or_default()).into_owned();
+                let (_, words) = untold(&message.body, NodeId(0));
                 return Err(match message.kind {
                     kind::UNFIT => MeshError::Unfit { node, what: words },
                     _ => MeshError::Refused { why: words },

@@ -97,6 +97,12 @@ pub enum MeshError {
         /// In what.
         what: String,
     },
+    /// Node 0 could not bring the nodes together, this one being there.
+    #[error("node 0 has begun nothing: {why}")]
+    NeverBegan {
+        /// Its words.
+        why: String,
+    },
     /// A node is gone.
     #[error("{node} was lost: {why}")]
     Lost {
@@ -164,6 +170,7 @@ pub(super) mod kind {
     pub(in crate::mesh) const BYE: u8 = 13;
     pub(in crate::mesh) const STOP: u8 = 14;
     pub(in crate::mesh) const UNFIT: u8 = 15;
+    pub(in crate::mesh) const NEVER_BEGAN: u8 = 16;
 }
 
 /// One node's part in a cluster of processes.
@@ -537,6 +544,10 @@ impl Session {
                 let error =
                     if lost { MeshError::Lost { node, why } } else { MeshError::GaveUp { node, why } };
                 return Err(self.end(error));
+            }
+            (kind::NEVER_BEGAN, _) if !self.drives() => {
+                let (_, why) = untold(&body, from);
+                return Err(self.end(MeshError::NeverBegan { why }));
             }
             (kind::BYE, _) if !self.drives() => return Err(self.end(MeshError::Ended)),
             (other, _) => {
