@@ -38,6 +38,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             class("merge", 0.15, 0.0, 3.0),
         ],
         payload_bytes: 16,
+        tables: 1,
         local_share: 1.0 / f64::from(cluster.nodes),
         cache_hit_share: 0.95,
         bands: vec![Band::new(0.04 * accounts, 0.9), Band::new(0.96 * accounts, 0.1)],

@@ -123,6 +123,7 @@ impl AnyWorkload {
             name: self.name().to_owned(),
             classes: shape.classes,
             payload_bytes: shape.payload_bytes,
+            tables: shape.tables as u32,
             local_share: 1.0 / f64::from(scale.nodes.max(1)),
             cache_hit_share,
             bands,

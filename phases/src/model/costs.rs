@@ -1,5 +1,6 @@
 //! What the phases of a plan cost, each priced once for all plans that carry it alike.
 
+use super::buckets::Buckets;
 use super::input::Cluster;
 use super::station::Load;
 use crate::demand::{Carriage, Demand};
@@ -19,9 +20,9 @@ pub(super) struct PhaseCosts {
 }
 
 impl PhaseCosts {
-    pub(super) fn of(demand: &Demand, profile: &Profile, cluster: &Cluster) -> PhaseCosts {
+    pub(super) fn of(demand: &Demand, profile: &Profile, cluster: &Cluster, buckets: Buckets) -> PhaseCosts {
         PhaseCosts {
-            load: Load::of(demand, profile, cluster),
+            load: Load::of(demand, profile, cluster, buckets),
             verbs: demand.verbs(),
             round_trips: demand.round_trips(),
             doorbells: demand.doorbells(),

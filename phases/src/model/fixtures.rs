@@ -36,6 +36,7 @@ pub(super) fn calm(nodes: u32) -> Workload {
         name: "calm".into(),
         classes: vec![class("read", 0.3, 2.0, 0.0), class("write", 0.7, 1.0, 2.0)],
         payload_bytes: 64,
+        tables: 1,
         local_share: 1.0 / f64::from(nodes),
         cache_hit_share: 0.9,
         bands: Vec::new(),

@@ -1,5 +1,6 @@
 //! From a plan to a forecast: demand, prices, queues, and conflicts that come back as retries.
 
+use super::buckets::Buckets;
 use super::conflicts::{Met, Runs};
 use super::costs::{Costs, CostsKey, PhaseCosts, Priced, Prices};
 use super::input::{Cluster, InputError, TxnClass, Workload};
@@ -118,6 +119,8 @@ pub struct Model<'a> {
     workload: &'a Workload,
     needs: Needs,
     sizes: Sizes,
+    /// What each ATOMIC takes of the buckets of a card.
+    buckets: Buckets,
     /// Of the accesses that only read, the share of each band.
     pub(super) reads: Vec<f64>,
     prices: RefCell<Prices>,
@@ -145,6 +148,11 @@ impl<'a> Model<'a> {
             workload,
             needs: *needs,
             sizes,
+            buckets: Buckets::new(
+                &profile.nic,
+                cluster.atomics_by(&profile.nic),
+                workload.words(&profile.nic, needs.packing, &cluster),
+            ),
             reads: workload.bands.iter().map(|band| workload.reads_of(band)).collect(),
             prices: RefCell::default(),
             forecasts: RefCell::default(),
@@ -266,7 +274,7 @@ impl<'a> Model<'a> {
             });
             let price = |class| {
                 let demand = of(&carriage, class);
-                let mut costs = PhaseCosts::of(&demand, self.profile, &self.cluster);
+                let mut costs = PhaseCosts::of(&demand, self.profile, &self.cluster, self.buckets);
                 let others = (f64::from(self.cluster.nodes) - 1.0).max(1.0);
                 for (share, next) in next.iter().flatten() {
                     costs.load.delay_ns += share * behind_left(&demand.left, next, self.profile, others);

@@ -1,8 +1,12 @@
 //! What the model is told about cluster and workload.
 
+use super::buckets::Words;
 use crate::demand::{Chances, Touch};
 use crate::plan::{CheckedPlan, Needs, Phase, Via};
 use crate::rule::Packing;
+use crate::store::record::Shape;
+use primitives::fabric::AtomicScope;
+use primitives::profile::NicProfile;
 use serde::{Deserialize, Serialize};
 
 /// The cluster: symmetric, every node both coordinates and serves (DrTM+H §3.1).
@@ -102,6 +106,9 @@ pub struct Workload {
     pub classes: Vec<TxnClass>,
     /// Payload of a record in bytes.
     pub payload_bytes: u32,
+    /// Tables that its records are in.
+    #[serde(default = "one_table")]
+    pub tables: u32,
     /// Share of accesses to the coordinator's own node; 1/nodes where data is spread evenly.
     pub local_share: f64,
     /// Share of remote accesses whose location the cache knows when it is on.
@@ -116,6 +123,10 @@ pub struct Workload {
     /// How many further aborts in a row double the pause.
     #[serde(default)]
     pub backoff_doublings: u32,
+}
+
+fn one_table() -> u32 {
+    1
 }
 
 /// Inputs that describe no cluster or workload.
@@ -168,6 +179,11 @@ fn falls(served: Records, held: Records) -> Option<Chances> {
     Some(Chances { any_remote: 1.0 - none_remote, any_local: 1.0 - none_local, only_local: none_remote })
 }
 
+/// Greatest common divisor.
+fn gcd(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
 /// How far sums of shares may be from one: rounding of shares written with a few digits.
 const SHARE_SLACK: f64 = 1e-3;
 
@@ -197,6 +213,13 @@ impl Cluster {
     /// Connected queue pairs of one node.
     pub fn queue_pairs(&self) -> usize {
         self.threads as usize * self.nodes as usize * self.lanes as usize
+    }
+
+    /// Queue pairs by which ATOMICs come to one card.
+    pub(super) fn atomics_by(&self, nic: &NicProfile) -> f64 {
+        let threads = (f64::from(self.threads) / nic.cards.value).max(1.0);
+        let looped = if nic.atomic_scope == AtomicScope::Nic { 1.0 } else { 0.0 };
+        threads * f64::from(self.lanes) * (self.others() + looped)
     }
 
     fn others(&self) -> f64 {
@@ -376,6 +399,22 @@ impl Workload {
             touch = Touch { remote: records, nodes, local, chances: None, ..touch };
         }
         touch
+    }
+
+    /// On which of a card's buckets the words are that its ATOMICs change: headers of records, a record's length apart. With 512
+    /// buckets, by a word's low address bits, those of records of 64 B fall on 64, and of 1 KiB on 4.
+    pub(super) fn words(&self, nic: &NicProfile, packing: Packing, cluster: &Cluster) -> Words {
+        let all = nic.atomic_buckets.value.max(1.0) as u64;
+        let stride = Shape { packing, payload: self.payload_bytes.div_ceil(8) }.stride() / 8;
+        // Tables begin at cache lines, each at another.
+        let each = all / gcd(all, stride);
+        let buckets = (each * u64::from(self.tables)).min((all / gcd(all, 8)).max(each));
+        let share = |band: &Band| match packing {
+            Packing::Locked => band.share,
+            _ => band.writes.unwrap_or(band.share),
+        };
+        let same: f64 = self.bands.iter().map(|band| share(band).powi(2) / band.records).sum();
+        Words { buckets, same: (same * f64::from(cluster.nodes)).min(1.0) }
     }
 
     /// Pauses of a transaction that takes so many attempts on average, in nanoseconds; `all_fail` has the chances that its first

@@ -5,6 +5,7 @@
 //! conflicts back as retries; [`tune`](fn@tune) tries every plan and says why the best one is best. All numbers come
 //! from the profile, the demand, the workload or the cluster; what is approximated is said where it is.
 
+mod buckets;
 mod choices;
 mod conflicts;
 mod costs;

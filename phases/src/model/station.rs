@@ -1,12 +1,13 @@
 //! Where time is spent: the stations of the queueing network, and what a demand loads them with.
 //!
-//! Each node has one NIC (an engine for both roles, as the profile describes it, an atomic unit, one direction of
+//! Each node has one NIC (an engine for both roles, as the profile describes it, an atomic unit and its buckets, one direction of
 //! the link and the direction of PCIe towards memory; by symmetry the other directions are loaded alike or less)
 //! and a core per thread. A transaction loads its *own* core and NIC and, spread evenly, those of the *others*.
 //!
 //! Two things are kept apart. *Work* is everything that occupies a station, and makes queues. The *path* is what the
 //! transaction itself waits for: requests sent together are awaited as one, passive ones not at all.
 
+use super::buckets::Buckets;
 use super::input::Cluster;
 use crate::demand::{Awaited, Demand, Flow, Left, Wave};
 use primitives::profile::{CpuProfile, NicProfile, Primitive, Profile};
@@ -27,12 +28,20 @@ pub enum Station {
     Link,
     /// PCIe towards memory.
     Pcie,
+    /// The NIC's buckets of words and its queue pairs, one of each held by every ATOMIC.
+    AtomicBuckets,
 }
 
 impl Station {
     /// All stations.
-    pub const ALL: [Station; 5] =
-        [Station::Core, Station::Engine, Station::AtomicUnit, Station::Link, Station::Pcie];
+    pub const ALL: [Station; 6] = [
+        Station::Core,
+        Station::Engine,
+        Station::AtomicUnit,
+        Station::Link,
+        Station::Pcie,
+        Station::AtomicBuckets,
+    ];
 
     /// What people call it.
     pub fn name(self) -> &'static str {
@@ -42,6 +51,7 @@ impl Station {
             Station::AtomicUnit => "NIC atomic unit",
             Station::Link => "link",
             Station::Pcie => "PCIe",
+            Station::AtomicBuckets => "NIC buckets of ATOMICs",
         }
     }
 }
@@ -200,7 +210,9 @@ impl Load {
     ///
     /// The visits of the own core come from the resumes; a phase without any (passive) adds its work to the
     /// resume that posted it.
-    pub fn of(demand: &Demand, profile: &Profile, cluster: &Cluster) -> Load {
+    ///
+    /// `buckets` is what each ATOMIC takes of the card's.
+    pub(super) fn of(demand: &Demand, profile: &Profile, cluster: &Cluster, buckets: Buckets) -> Load {
         let nic = &profile.nic;
         let entry = nic.completion_entry.value;
         let entry_pcie = nic.pcie_ns(nic.cqe_size.value as u64);
@@ -244,12 +256,12 @@ impl Load {
             if response > 0 {
                 load[Station::Link].other.add(flow.count, nic.link_ns(response));
             }
-            load.memory(flow, nic, entry_pcie, false);
+            load.memory(flow, nic, entry_pcie, buckets, false);
         }
         for flow in &demand.looped {
             let engine = engine_ns(flow) + 2.0 * missed(flow.primitive);
             load[Station::Engine].own.add_to_units(flow.count, engine, connected);
-            load.memory(flow, nic, entry_pcie, true);
+            load.memory(flow, nic, entry_pcie, buckets, true);
         }
         for flow in &demand.replies {
             let segments = nic.segments_ns(flow.bytes);
@@ -302,8 +314,8 @@ impl Load {
         load
     }
 
-    /// What a request moves towards memory, and its share of the atomic unit.
-    fn memory(&mut self, flow: &Flow, nic: &NicProfile, entry_pcie: f64, looped: bool) {
+    /// What a request moves towards memory, and its share of the atomic unit and of the buckets.
+    fn memory(&mut self, flow: &Flow, nic: &NicProfile, entry_pcie: f64, buckets: Buckets, looped: bool) {
         let data = nic.pcie_ns(u64::from(flow.bytes));
         let at_requester = looped || matches!(flow.primitive, Primitive::Read | Primitive::Atomic);
         let arrives = if flow.primitive == Primitive::Send { entry_pcie } else { 0.0 };
@@ -317,6 +329,11 @@ impl Load {
             let unit = &mut self[Station::AtomicUnit];
             let side = if looped { &mut unit.own } else { &mut unit.other };
             side.add(flow.count, nic.atomic_unit.value);
+            let words = &mut self[Station::AtomicBuckets];
+            let side = if looped { &mut words.own } else { &mut words.other };
+            side.count += flow.count;
+            side.ns += flow.count * buckets.ns;
+            side.ns2 += flow.count * buckets.ns2;
         }
     }
 
@@ -344,10 +361,11 @@ impl Load {
                     elsewhere(Station::Engine);
                     if after_atomic || primitive == Primitive::Atomic {
                         elsewhere(Station::AtomicUnit);
+                        elsewhere(Station::AtomicBuckets);
                     }
                     let mut latency = nic.unloaded_latency_ns(primitive, bytes, inline);
                     if after_atomic {
-                        // Executed in order at the responder: not before the ATOMIC.
+                        // Executed in order at the responder: not before the ATOMIC, whose write is among what is ahead of it.
                         latency = latency.max(nic.unloaded_latency_ns(Primitive::Atomic, 8, false));
                     }
                     if behind_fetched > 0 {
@@ -400,7 +418,10 @@ fn behind(nic: &NicProfile, cpu: &CpuProfile, wave: &Wave, last: Primitive, chai
         let sum: f64 = all.iter().zip(wave.queued).map(|(&p, count)| count * ns(p)).sum();
         (units * (sum - ns(last)) - posting).max(0.0)
     };
-    [of(&|p| nic.requester_ns(p)), of(&|p| nic.responder_ns(p))]
+    // There, ATOMICs come one behind the other on their queue pair, and so does what comes after them.
+    let atomics = wave.queued[Primitive::Atomic as usize] - f64::from(u8::from(last == Primitive::Atomic));
+    let written = (atomics.max(0.0) * nic.atomic_write_ns() - posting).max(0.0);
+    [of(&|p| nic.requester_ns(p)), of(&|p| nic.responder_ns(p)).max(written)]
 }
 
 /// What the first requests of the next transaction, whose demand is `next`, wait for those that this one has `left` on their queue
@@ -496,7 +517,7 @@ mod tests {
         let flow = |count, primitive, bytes| Flow { primitive, count, bytes, inline: false };
         let engine = |posted, looped| {
             let demand = Demand { posted: vec![posted], looped: vec![looped], ..Demand::default() };
-            let engine = Load::of(&demand, &profile, &cluster)[Station::Engine];
+            let engine = Load::of(&demand, &profile, &cluster, Buckets::default())[Station::Engine];
             engine.own.ns + engine.other.ns
         };
         let ends = |primitive| nic.requester_ns(primitive) + nic.responder_ns(primitive);

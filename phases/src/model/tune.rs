@@ -308,7 +308,8 @@ pub(super) const KNOBS: &[Knob] = &[
         vec![&mut p.nic.requester_send, &mut p.nic.responder_send]
     }),
     ("the atomic unit's service time", |p| vec![&mut p.nic.atomic_unit]),
-    ("the PCIe read latency", |p| vec![&mut p.nic.pcie_read]),
+    // An ATOMIC holds its word for a read and a write over PCIe.
+    ("the PCIe read latency", |p| vec![&mut p.nic.pcie_read, &mut p.nic.atomic_hold]),
     ("the link rate", |p| vec![&mut p.nic.link_rate]),
 ];
 

@@ -243,6 +243,12 @@ impl NicProfile {
         if hold > self.pcie_read.value { self.pcie_read.value } else { hold / 2.0 }
     }
 
+    /// From an ATOMIC's read of its word to when it has written it, which holds up what follows on its queue pair.
+    pub fn atomic_write_ns(&self) -> f64 {
+        let hold = self.atomic_hold.value;
+        (hold - self.atomic_read_ns(hold)).max(0.0)
+    }
+
     /// Share of queue-pair contexts not found in the cache when `queue_pairs` are used evenly.
     pub fn qp_miss_share(&self, queue_pairs: usize) -> f64 {
         miss_share(self.qp_cache_entries.value, queue_pairs)

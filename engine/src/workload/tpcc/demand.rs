@@ -221,6 +221,7 @@ impl Tpcc {
             name: self.name.to_owned(),
             classes: kinds.into_iter().map(|(class, _)| class).collect(),
             payload_bytes: payload.round() as u32,
+            tables: self.tables().len() as u32,
             local_share: if scale.nodes == 1 { 1.0 } else { 1.0 - remote / all },
             cache_hit_share: if scale.nodes < 2 { 1.0 } else { hit_share(&sought, cache_bytes) },
             bands,

@@ -46,6 +46,7 @@ impl CustomerPosition {
             name: "tpce-cp".to_owned(),
             classes: classes.into_iter().filter(|c| c.share > 0.0).collect(),
             payload_bytes: 8 * columns::last_trade::WORDS as u32,
+            tables: 1,
             local_share: (1.0 - remote / all).clamp(0.0, 1.0),
             cache_hit_share: hit_share(&sought, cache_bytes),
             bands: bands.into(),

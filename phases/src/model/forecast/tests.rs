@@ -40,9 +40,12 @@ fn one_coroutine_takes_the_sum_of_the_unloaded_latencies_and_its_cores_work() {
     // CAS and READ share a doorbell, so do the two WRITEs: the NIC fetches the second, which passes the same unit as the first.
     // What the first WRITE writes is too long to ride along, and the second may not overtake it.
     let fetch = |bytes| nic.pcie_request_ns(bytes) + nic.pcie_read.value + nic.pcie_answer_ns(bytes);
-    let first = nic.requester_atomic.value.max(nic.responder_atomic.value)
-        + nic.requester_write.value.max(nic.responder_write.value);
-    let wire = read + lock + install + fetch(80) + 2.0 * fetch(64) + nic.processing_units.value * first;
+    let units = nic.processing_units.value;
+    let first = units * nic.requester_write.value.max(nic.responder_write.value);
+    // The READ comes after the CAS has written.
+    let written =
+        (units * nic.requester_atomic.value.max(nic.responder_atomic.value)).max(nic.atomic_write_ns());
+    let wire = read + lock + install + fetch(80) + 2.0 * fetch(64) + first + written;
     let requests = 5.0 * cpu.request.value + 3.0 * cpu.doorbell.value + cpu.inline_line.value;
     let waits = 3.0 * (cpu.completion.value + cpu.resume.value);
     let core = requests + waits + cpu.probe.value + 2.0 * 88.0 * cpu.copy_byte.value + 100.0;
@@ -105,7 +108,7 @@ fn a_single_node_is_limited_by_its_cores_alone() {
     let plan = checked(Plan { coroutines: 4, ..Plan::uniform(Via::TwoSided) });
     let got = forecast(&profile, cluster(1, 3), &calm(1), &plan);
     assert_eq!(got.bottleneck, Bottleneck::Station(Station::Core));
-    assert_eq!(&got.utilization[1..], [0.0; 4]);
+    assert_eq!(&got.utilization[1..], [0.0; Station::ALL.len() - 1]);
     let per_core = got.committed_per_s / 3.0;
     let work = 1e9 / per_core;
     let three = forecast(&profile, cluster(1, 1), &calm(1), &plan);
