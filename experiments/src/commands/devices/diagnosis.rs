@@ -58,7 +58,7 @@ pub fn diagnose(devices: &[RdmaDevice], refusals: &[String]) -> Vec<Finding> {
                 "`modprobe ib_uverbs`; in a container, pass the device in (`--device /dev/infiniband`)",
             ));
         }
-        found.extend(provider(devices));
+        found.extend(provider(devices, Path::new(SYSFS)));
         found.extend(memlock(&fs::read_to_string("/proc/self/limits").unwrap_or_default()));
         found.extend(huge_pages(&fs::read_to_string("/proc/meminfo").unwrap_or_default()));
     }
@@ -75,26 +75,85 @@ fn blocks(what: impl Into<String>, remedy: impl Into<String>) -> Finding {
     Finding { level: Level::Blocks, what: what.into(), remedy: remedy.into() }
 }
 
-/// Vendors whose adapters have RDMA drivers, by PCI number.
-const VENDORS: &[(&str, &str, &str)] = &[
-    ("0x15b3", "an NVIDIA/Mellanox adapter", "mlx5_ib (mlx4_ib for ConnectX-3)"),
-    ("0x14e4", "a Broadcom adapter", "bnxt_re"),
-    ("0x1077", "a Marvell/QLogic adapter", "qedr"),
-    ("0x1425", "a Chelsio adapter", "iw_cxgb4"),
+/// Network adapters that have RDMA drivers.
+struct Adapter {
+    /// Of the PCI vendor.
+    vendor: &'static str,
+    /// What the PCI device's number begins with, where the vendor makes others too.
+    device: &'static str,
+    /// The Ethernet driver that is bound to it, where only some of the vendor's adapters have RDMA; any if empty.
+    bound: &'static [&'static str],
+    name: &'static str,
+    /// The module that makes an RDMA device of it.
+    module: &'static str,
+}
+
+const ADAPTERS: &[Adapter] = &[
+    Adapter {
+        vendor: "0x15b3",
+        device: "",
+        bound: &[],
+        name: "an NVIDIA/Mellanox adapter",
+        module: "mlx5_ib (mlx4_ib for ConnectX-3)",
+    },
+    Adapter {
+        vendor: "0x14e4",
+        device: "",
+        bound: &["bnxt_en"],
+        name: "a Broadcom adapter",
+        module: "bnxt_re",
+    },
+    Adapter {
+        vendor: "0x1077",
+        device: "",
+        bound: &["qede"],
+        name: "a Marvell/QLogic adapter",
+        module: "qedr",
+    },
+    Adapter { vendor: "0x1425", device: "", bound: &[], name: "a Chelsio adapter", module: "iw_cxgb4" },
+    // Most adapters of Intel have no RDMA; those with these drivers are E810, X722 and their like.
+    Adapter {
+        vendor: "0x8086",
+        device: "",
+        bound: &["ice", "i40e", "idpf"],
+        name: "an Intel adapter that may have RDMA",
+        module: "irdma",
+    },
+    // ENA, which is the same vendor's, has none.
+    Adapter {
+        vendor: "0x1d0f",
+        device: "0xefa",
+        bound: &[],
+        name: "an Elastic Fabric Adapter",
+        module: "efa",
+    },
 ];
+
+/// The driver of a device in sysfs.
+fn driver(device: &Path) -> Option<String> {
+    let link = fs::read_link(device.join("driver")).ok()?;
+    Some(link.file_name()?.to_string_lossy().into_owned())
+}
 
 fn no_device(root: &Path) -> Finding {
     let cards = fs::read_dir(root.join("sys/bus/pci/devices")).into_iter().flatten().flatten();
     for card in cards {
         let read = |name: &str| fs::read_to_string(card.path().join(name)).unwrap_or_default();
         // Class 02: network controllers.
-        let (vendor, class) = (read("vendor"), read("class"));
-        if let Some((_, name, driver)) = VENDORS.iter().find(|(id, ..)| vendor.trim() == *id)
-            && class.starts_with("0x02")
-        {
+        if !read("class").starts_with("0x02") {
+            continue;
+        }
+        let (vendor, number, bound) = (read("vendor"), read("device"), driver(&card.path()));
+        let fits = |adapter: &&Adapter| {
+            let bound = bound.as_deref().unwrap_or_default();
+            vendor.trim() == adapter.vendor
+                && number.starts_with(adapter.device)
+                && (adapter.bound.is_empty() || adapter.bound.contains(&bound))
+        };
+        if let Some(Adapter { name, module, .. }) = ADAPTERS.iter().find(fits) {
             return blocks(
                 format!("there is {name} at {}, but no RDMA device", card.file_name().to_string_lossy()),
-                format!("`modprobe {driver}`; packages: rdma-core ibverbs-providers; then `rdma link`"),
+                format!("`modprobe {module}`; packages: rdma-core ibverbs-providers; then `rdma link`"),
             );
         }
     }
@@ -133,19 +192,81 @@ fn ports(device: &RdmaDevice, sysfs: &Path) -> Vec<Finding> {
                 "give its network interface an address: `ip addr add ADDRESS/24 dev DEV`",
             ));
         }
-        let key = sysfs.join(name).join("ports").join(number.to_string()).join("pkeys/0");
-        if fs::read_to_string(key).is_ok_and(|key| matches!(key.trim(), "0x0000" | "0x7fff")) {
-            found.push(blocks(
-                format!("port {number} of {name} has no full-member P_Key at index 0"),
-                "ask for full membership at the subnet manager, or choose another index: `verbs:DEVICE,pkey=N`",
-            ));
-        }
+        found.extend(pkeys(device, number, &sysfs.join(name).join("ports").join(number.to_string())));
     }
     found
 }
 
+/// What is wrong with the P_Key at index 0, which is used unless another is asked for: two limited members of a partition do not
+/// hear each other.
+fn pkeys(device: &RdmaDevice, number: u32, port: &Path) -> Option<Finding> {
+    let mut keys: Vec<(u16, u16)> = fs::read_dir(port.join("pkeys"))
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(|entry| {
+            let key = fs::read_to_string(entry.path()).ok()?;
+            let key = u16::from_str_radix(key.trim().strip_prefix("0x")?, 16).ok()?;
+            Some((entry.file_name().to_str()?.parse().ok()?, key))
+        })
+        .collect();
+    keys.sort_unstable();
+    let full = |key: u16| key & 0x8000 != 0;
+    let first = keys.iter().find(|(index, _)| *index == 0)?.1;
+    if full(first) {
+        return None;
+    }
+    let name = &device.name;
+    let what = match first & 0x7fff {
+        0 => format!("port {number} of {name} has no P_Key at index 0"),
+        _ => format!(
+            "port {number} of {name} is a limited member by its P_Key {first:#06x} at index 0: limited members do not hear each other"
+        ),
+    };
+    let others: Vec<String> = keys
+        .iter()
+        .filter(|(_, key)| full(*key))
+        .map(|(index, key)| format!("`verbs:{name},pkey={index}` ({key:#06x})"))
+        .collect();
+    Some(blocks(
+        what,
+        match others.is_empty() {
+            true => "ask for full membership at the subnet manager; no index has it".to_owned(),
+            false => format!("choose an index with full membership: {}", others.join(", ")),
+        },
+    ))
+}
+
+/// Drivers of the kernel and the parts of libibverbs that go with them.
+const PROVIDERS: &[(&str, &str)] = &[
+    ("mlx5_core", "mlx5"),
+    ("mlx4_core", "mlx4"),
+    ("bnxt_en", "bnxt_re"),
+    ("qede", "qedr"),
+    ("ice", "irdma"),
+    ("i40e", "irdma"),
+    ("idpf", "irdma"),
+    ("hns3", "hns"),
+    ("cxgb4", "cxgb4"),
+    ("efa", "efa"),
+    ("erdma", "erdma"),
+    ("mana", "mana"),
+    ("vmw_pvrdma", "vmw_pvrdma"),
+];
+
+/// The part of libibverbs that drives a device: by its kernel driver, since names are given by udev or anybody. Software devices
+/// have none; Soft-RoCE's says over which interface it runs.
+fn provider_of(device: &RdmaDevice, sysfs: &Path) -> Option<&'static str> {
+    let at = sysfs.join(&device.name);
+    match driver(&at.join("device")) {
+        Some(driver) => PROVIDERS.iter().find(|(kernel, _)| *kernel == driver).map(|(_, part)| *part),
+        None if at.join("parent").exists() => Some("rxe"),
+        None => ["rxe", "siw"].into_iter().find(|part| device.name.starts_with(part)),
+    }
+}
+
 /// libibverbs and the part of it that drives the device.
-fn provider(devices: &[RdmaDevice]) -> Vec<Finding> {
+fn provider(devices: &[RdmaDevice], sysfs: &Path) -> Vec<Finding> {
     let folders =
         ["/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/lib/x86_64-linux-gnu"];
     let has = |name: &str| folders.iter().any(|folder| Path::new(folder).join(name).exists());
@@ -161,20 +282,26 @@ fn provider(devices: &[RdmaDevice]) -> Vec<Finding> {
             .filter_map(|f| fs::read_dir(f).ok())
             .flatten()
             .flatten()
-            .any(|e| e.file_name().to_string_lossy().contains(part))
+            .any(|e| e.file_name().to_string_lossy().starts_with(&format!("lib{part}-rdmav")))
     };
-    let missing = devices.iter().filter_map(|device| {
-        let part = ["mlx5", "mlx4", "rxe", "bnxt_re", "qedr", "irdma", "siw"]
-            .into_iter()
-            .find(|p| device.name.starts_with(p))?;
+    let of = |device: &RdmaDevice| {
+        let part = provider_of(device, sysfs)?;
+        if part == "efa" {
+            let what =
+                format!("{} is an Elastic Fabric Adapter, which has no reliable connections", device.name);
+            return Some(blocks(
+                what,
+                "one-sided verbs here go by connections: use --fabric tcp on this host",
+            ));
+        }
         (!folder_has(part)).then(|| {
             blocks(
                 format!("libibverbs has no provider for {} (lib{part}-rdmav*.so)", device.name),
                 "`apt-get install ibverbs-providers`",
             )
         })
-    });
-    missing.collect()
+    };
+    devices.iter().filter_map(of).collect()
 }
 
 /// The limit of locked memory, in the words of `/proc/self/limits`.
@@ -243,12 +370,49 @@ mod tests {
         for (state, gid, pkey, says) in [
             ("1: DOWN\n", GID, "0xffff\n", "is DOWN"),
             ("4: ACTIVE\n", NO_GID, "0xffff\n", "has no GID"),
-            ("4: ACTIVE\n", GID, "0x7fff\n", "P_Key"),
+            ("4: ACTIVE\n", GID, "0x7fff\n", "a limited member by its P_Key 0x7fff at index 0"),
+            ("4: ACTIVE\n", GID, "0x0000\n", "no P_Key at index 0"),
         ] {
             let (root, devices) = tree(state, gid, pkey);
             let found = ports(&devices[0], root.path());
             assert!(found.len() == 1 && found[0].what.contains(says), "{says}: {found:?}");
         }
+    }
+
+    #[test]
+    fn another_index_with_a_full_p_key_is_named() {
+        let (root, devices) = tree("4: ACTIVE\n", GID, "0x7fff\n");
+        let keys = root.path().join("mlx5_0/ports/1/pkeys");
+        let remedy = || ports(&devices[0], root.path())[0].remedy.clone();
+        assert!(remedy().contains("no index has it"), "{}", remedy());
+        for (index, key) in [("1", "0x0000\n"), ("10", "0x8012\n"), ("2", "0x8001\n")] {
+            fs::write(keys.join(index), key).unwrap();
+        }
+        let says = "`verbs:mlx5_0,pkey=2` (0x8001), `verbs:mlx5_0,pkey=10` (0x8012)";
+        assert!(remedy().contains(says), "{}", remedy());
+    }
+
+    #[test]
+    fn providers_are_those_of_the_kernels_driver_whatever_the_name() {
+        let root = tempfile::tempdir().unwrap();
+        let provider = |name: &str, bound: Option<&str>, parent: bool| {
+            let at = root.path().join(name);
+            fs::create_dir_all(at.join("device")).unwrap();
+            if let Some(bound) = bound {
+                std::os::unix::fs::symlink(format!("/sys/bus/pci/drivers/{bound}"), at.join("device/driver"))
+                    .unwrap();
+            }
+            if parent {
+                fs::write(at.join("parent"), "eth0\n").unwrap();
+            }
+            let (model, firmware, ports) = (None, None, Vec::new());
+            provider_of(&RdmaDevice { name: name.into(), model, firmware, ports }, root.path())
+        };
+        assert_eq!(provider("rocep3s0f0", Some("mlx5_core"), false), Some("mlx5"));
+        assert_eq!(provider("mlx5_7", Some("ice"), false), Some("irdma"), "named after another");
+        assert_eq!(provider("soft", None, true), Some("rxe"));
+        assert_eq!(provider("siw0", None, false), Some("siw"));
+        assert_eq!(provider("unheard-of", Some("new"), false), None);
     }
 
     #[test]
@@ -261,5 +425,17 @@ mod tests {
         fs::write(card.join("class"), "0x020000\n").unwrap();
         let found = no_device(root.path());
         assert!(found.what.contains("0000:3b:00.0") && found.remedy.contains("mlx5_ib"), "{found:?}");
+        // The same vendor makes adapters with RDMA and without.
+        let of = |vendor: &str, device: &str, bound: &str| {
+            fs::write(card.join("vendor"), vendor).unwrap();
+            fs::write(card.join("device"), device).unwrap();
+            let _ = fs::remove_file(card.join("driver"));
+            std::os::unix::fs::symlink(format!("/sys/bus/pci/drivers/{bound}"), card.join("driver")).unwrap();
+            no_device(root.path()).remedy
+        };
+        assert!(of("0x8086\n", "0x1592\n", "ice").contains("irdma"));
+        assert!(!of("0x8086\n", "0x100e\n", "e1000").contains("irdma"));
+        assert!(of("0x1d0f\n", "0xefa1\n", "efa").contains("modprobe efa"));
+        assert!(of("0x1d0f\n", "0xec20\n", "ena").contains("rdma_rxe"));
     }
 }

@@ -137,7 +137,7 @@ fn people_facts(all: &[Facts]) -> String {
     );
     text.push('\n');
     text.push_str(&table(
-        &["RDMA device", "port", "MTU", "largest", "GID index", "GID", "kind", "P_Key"],
+        &["RDMA device", "port", "MTU", "largest", "GID index", "GID", "kind", "P_Keys by index"],
         all.iter().flat_map(|d| {
             d.ports.iter().flat_map(move |p| {
                 p.gids.iter().map(move |g| {
@@ -149,13 +149,22 @@ fn people_facts(all: &[Facts]) -> String {
                         g.index.to_string(),
                         g.gid.clone(),
                         g.kind.to_owned(),
-                        format!("{:#06x}", p.pkey),
+                        pkeys(&p.pkeys),
                     ]
                 })
             })
         }),
     ));
     text
+}
+
+/// The first few of a table that may have a hundred.
+#[cfg(feature = "verbs")]
+fn pkeys(all: &[primitives::fabric::verbs::PkeyFacts]) -> String {
+    let shown: Vec<String> =
+        all.iter().take(4).map(|entry| format!("{}: {:#06x}", entry.index, entry.pkey)).collect();
+    let more = all.len().saturating_sub(shown.len());
+    if more > 0 { format!("{}, {more} more", shown.join(", ")) } else { shown.join(", ") }
 }
 
 #[cfg(not(feature = "verbs"))]

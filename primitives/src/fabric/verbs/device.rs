@@ -79,9 +79,26 @@ pub struct PortFacts {
     pub gbit_per_s: Tenths,
     /// Valid entries of the GID table.
     pub gids: Vec<GidFacts>,
-    /// The first P_Key.
+    /// Entries of the P_Key table that hold a key.
+    pub pkeys: Vec<PkeyFacts>,
+}
+
+/// An entry of a P_Key table (`ibv_query_pkey(3)`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct PkeyFacts {
+    /// Its index.
+    pub index: u16,
+    /// The key: the lower 15 bits name the partition, the highest one says that this port is a full member of it.
     pub pkey: u16,
 }
+
+/// Whether ports with these P_Keys hear each other: they are of one partition, and not both limited members of it (InfiniBand
+/// Architecture Specification, volume 1, 10.9).
+pub(super) fn hear_each_other(here: u16, there: u16) -> bool {
+    here & !FULL_MEMBER == there & !FULL_MEMBER && (here | there) & FULL_MEMBER != 0
+}
+
+const FULL_MEMBER: u16 = 0x8000;
 
 /// A rate in tenths, so that facts compare exactly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -242,9 +259,7 @@ impl Device {
         if failed != 0 {
             return Err(refused("ibv_query_port", &self.name, failed));
         }
-        let mut pkey = 0;
-        // SAFETY: the call writes one key, in network order; if it fails the key stays zero, which is none.
-        unsafe { ffi::ibv_query_pkey(self.raw, port, 0, &mut pkey) };
+        let pkeys = (0..attr.pkey_tbl_len).filter_map(|index| self.pkey(port, index));
         let gids = (0..u32::try_from(attr.gid_tbl_len).unwrap_or(0)).filter_map(|i| self.gid(port, i));
         Ok(PortFacts {
             port: u32::from(port),
@@ -265,8 +280,15 @@ impl Device {
             max_mtu: mtu_bytes(attr.max_mtu),
             gbit_per_s: Tenths(lanes(attr.active_width) * lane_rate(attr.active_speed)),
             gids: gids.collect(),
-            pkey: u16::from_be(pkey),
+            pkeys: pkeys.collect(),
         })
+    }
+
+    fn pkey(&self, port: u8, index: u16) -> Option<PkeyFacts> {
+        let mut pkey = 0;
+        // SAFETY: the call writes one key, in network order; if it fails the key stays zero, which is none.
+        unsafe { ffi::ibv_query_pkey(self.raw, port, i32::from(index), &mut pkey) };
+        (pkey & !FULL_MEMBER.to_be() != 0).then(|| PkeyFacts { index, pkey: u16::from_be(pkey) })
     }
 
     fn gid(&self, port: u8, index: u32) -> Option<GidFacts> {
@@ -384,6 +406,30 @@ pub(super) fn choose_gid(facts: &DeviceFacts, port: &PortFacts, options: &Option
     })
 }
 
+/// The P_Key at the index that the options ask for; none where the port does not tell any.
+pub(super) fn choose_pkey(
+    facts: &DeviceFacts,
+    port: &PortFacts,
+    options: &Options,
+) -> Result<Option<u16>, SetupError> {
+    let index = options.pkey_index;
+    match port.pkeys.iter().find(|entry| entry.index == index) {
+        Some(entry) => Ok(Some(entry.pkey)),
+        None if port.pkeys.is_empty() && index == 0 => Ok(None),
+        None => {
+            let known: Vec<String> =
+                port.pkeys.iter().map(|entry| format!("{} ({:#06x})", entry.index, entry.pkey)).collect();
+            Err(SetupError::Invalid(format!(
+                "port {} of {} has no P_Key at index {index}; there are {}: `verbs:DEVICE,pkey=INDEX` chooses one, the subnet \
+                 manager gives them out",
+                port.port,
+                facts.name,
+                if known.is_empty() { "none".to_owned() } else { known.join(", ") }
+            )))
+        }
+    }
+}
+
 /// RoCE v2 before v1, an IPv4 address before IPv6, a routable one before a link-local one.
 fn gid_rank(gid: &GidFacts) -> u32 {
     let address = Ipv6Addr::from(gid.raw);
@@ -412,7 +458,7 @@ mod tests {
             max_mtu: 4096,
             gbit_per_s: Tenths(1000),
             gids,
-            pkey: 0xffff,
+            pkeys: vec![PkeyFacts { index: 0, pkey: 0x7fff }, PkeyFacts { index: 2, pkey: 0x8012 }],
         };
         DeviceFacts {
             name: "mlx5_0".into(),
@@ -455,6 +501,33 @@ mod tests {
         let bare = device(Vec::new(), "ACTIVE");
         let error = choose_gid(&bare, &bare.ports[0], &options).unwrap_err().to_string();
         assert!(error.contains("ip addr add"), "{error}");
+    }
+
+    #[test]
+    fn the_p_key_is_that_of_the_index_or_it_is_said_which_there_are() {
+        let mut facts = device(Vec::new(), "ACTIVE");
+        let chosen = |facts: &DeviceFacts, pkey_index| {
+            choose_pkey(facts, &facts.ports[0], &Options { pkey_index, ..Options::new("mlx5_0") })
+        };
+        assert_eq!((chosen(&facts, 0), chosen(&facts, 2)), (Ok(Some(0x7fff)), Ok(Some(0x8012))));
+        let error = chosen(&facts, 1).unwrap_err().to_string();
+        assert!(error.contains("no P_Key at index 1; there are 0 (0x7fff), 2 (0x8012)"), "{error}");
+        facts.ports[0].pkeys.clear();
+        assert_eq!(chosen(&facts, 0), Ok(None));
+        assert!(chosen(&facts, 7).unwrap_err().to_string().contains("there are none"));
+    }
+
+    #[test]
+    fn limited_members_hear_full_ones_alone_and_other_partitions_never() {
+        for (here, there, hear) in [
+            (0xffff, 0xffff, true),
+            (0x7fff, 0xffff, true),
+            (0x7fff, 0x7fff, false),
+            (0x8012, 0x0012, true),
+            (0x8012, 0x8013, false),
+        ] {
+            assert_eq!((hear_each_other(here, there), hear_each_other(there, here)), (hear, hear));
+        }
     }
 
     #[test]

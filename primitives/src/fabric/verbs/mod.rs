@@ -35,7 +35,7 @@ mod qp;
 mod stamps;
 mod status;
 
-pub use device::{AtomicCap, DeviceFacts, GidFacts, PortFacts, devices};
+pub use device::{AtomicCap, DeviceFacts, GidFacts, PkeyFacts, PortFacts, devices};
 pub use nic::VerbsNic;
 
 use super::clock::Clock;
@@ -183,6 +183,8 @@ struct Port {
     gid_index: u8,
     /// Connections carry a global routing header. Datagrams do so wherever there are GIDs.
     global: bool,
+    /// The P_Key at the index of the options, if it tells.
+    pkey: Option<u16>,
     path: Path,
 }
 
@@ -225,6 +227,9 @@ struct ContextCard {
     /// READs and ATOMICs that its device serves at once on a connection; absent in cards that do not tell.
     #[serde(default)]
     rd_atomic: Option<u32>,
+    /// P_Key of its queue pairs, if its port tells.
+    #[serde(default)]
+    pkey: Option<u16>,
 }
 
 /// A region as requests to one context of its owner name it.
@@ -265,6 +270,7 @@ impl Verbs {
         let facts = device.facts()?;
         let port = device::choose_port(&facts, options)?;
         let gid_index = device::choose_gid(&facts, port, options)?;
+        let pkey = device::choose_pkey(&facts, port, options)?;
         let ethernet = port.link_layer == "Ethernet";
         let gid = port.gids.iter().find(|gid| gid.index == u32::from(gid_index)).map(|gid| gid.raw);
         let mtu = match options.mtu {
@@ -299,6 +305,7 @@ impl Verbs {
                 number: port.port as u8,
                 gid_index,
                 global: ethernet || options.gid_index.is_some(),
+                pkey,
                 path: Path { gid: gid.unwrap_or_default(), lid: port.lid, mtu },
             },
             stamps: facts.completion_clock().filter(|_| options.stamps),

@@ -5,7 +5,7 @@ mod numbers;
 mod post;
 
 use super::context::{Context, KeyTable, Local, MAX_REGIONS, place};
-use super::device::Device;
+use super::device::{self, Device};
 use super::qp::{CompletionQueue, Handle, Peer, QueuePair};
 use super::stamps::{self, Stamps};
 use super::{ContextCard, KnownQp, Path, Shared, first_psn};
@@ -303,6 +303,7 @@ impl Nic for VerbsNic {
             datagrams: datagrams.map(|qp| qp.number.0).collect(),
             keys: self.context.keys.list(),
             rd_atomic: Some(self.shared.caps.max_rd_atomic),
+            pkey: self.shared.port.pkey,
         };
         // Numbers and lists of them always have a JSON form.
         serde_json::to_vec(&card).unwrap_or_default()
@@ -327,6 +328,14 @@ impl Nic for VerbsNic {
                 "the path MTU is {there} B at {peer} and {here} B here: give the smaller one to both, `verbs:DEVICE,mtu={}`, \
                  or the interfaces and switch ports the same MTU",
                 here.min(there)
+            )));
+        }
+        if let (Some(here), Some(there)) = (self.shared.port.pkey, card.pkey)
+            && !device::hear_each_other(here, there)
+        {
+            return Err(SetupError::Invalid(format!(
+                "the P_Key is {there:#06x} at {peer} and {here:#06x} here, which do not hear each other: both need one of the same \
+                 partition (the lower 15 bits), and one of them full membership (0x8000): `verbs:DEVICE,pkey=INDEX`"
             )));
         }
         let keys = KeyTable::new();
