@@ -116,6 +116,14 @@ impl TcpNic {
     }
 }
 
+impl Drop for TcpNic {
+    /// What was posted and not yet written still goes out, as far as sockets take it at once.
+    fn drop(&mut self) {
+        let state = &mut *self.state.borrow_mut();
+        self.flush(state);
+    }
+}
+
 impl Nic for TcpNic {
     #[inline]
     fn caps(&self) -> &Caps {
@@ -191,7 +199,7 @@ impl Nic for TcpNic {
         let state = &mut *self.state.borrow_mut();
         state.introduced.push((peer, place));
         self.outbound(state, to)?;
-        self.flush(state, false);
+        self.flush(state);
         Ok(())
     }
 
@@ -251,7 +259,6 @@ impl Nic for TcpNic {
                 self.stalled.set(self.stalled.get() + 1);
             }
         }
-        self.flush(state, false);
         outcome
     }
 
@@ -281,8 +288,8 @@ impl Nic for TcpNic {
         if !state.unproven.is_empty() {
             self.prove(state);
         }
+        self.flush(state);
         self.read_streams(state);
-        self.flush(state, true);
         if self.stalled.get() > 0 {
             self.offer_again(state);
         }
@@ -305,5 +312,89 @@ impl Nic for TcpNic {
     #[inline]
     fn now(&self) -> Nanos {
         self.shared.clock.now()
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::disallowed_methods)] // sockets take real time
+mod tests {
+    use super::*;
+    use crate::fabric::tcp::{Options, TcpFabric};
+    use crate::verbs::work::GRH_BYTES;
+    use crate::verbs::{Flags, Lkey, Sge, Verb, WcOpcode};
+    use std::time::Duration;
+
+    const SLOT: u32 = 64;
+
+    /// A context with a datagram queue pair and memory.
+    struct End {
+        nic: TcpNic,
+        qp: Qp,
+        lkey: Lkey,
+    }
+
+    impl End {
+        fn new(fabric: &TcpFabric, node: u16) -> End {
+            let nic = fabric.context(NodeId(node)).expect("a port");
+            let keys = nic.register(&Region::new(4096), Access::ALL).expect("a region");
+            let qp = nic.create_qp(&QpConfig::ud()).expect("a queue pair");
+            nic.connect(qp, None).expect("datagrams need no peer");
+            End { nic, qp, lkey: keys.lkey }
+        }
+
+        fn send(&self, to: &End, id: u64) {
+            let verb = Verb::Send { to: Some(to.nic.address(to.qp).handle()), imm: Some(id as u32) };
+            let local = Sge { lkey: self.lkey, offset: 0, len: 8 };
+            let request = WorkRequest { id, verb, local, flags: Flags { signaled: false, inline: false } };
+            self.nic.post(self.qp, &[request]).expect("room");
+        }
+
+        fn expect(&self, receives: u32) {
+            for n in 0..receives {
+                let local = Sge { lkey: self.lkey, offset: u64::from(n * SLOT), len: GRH_BYTES + 8 };
+                self.nic.post_recv(self.qp, &[RecvRequest { id: u64::from(n), local }]).expect("room");
+            }
+        }
+
+        /// Immediates of what has arrived, after `polls` looks.
+        fn arrived(&self, polls: u32) -> Vec<Option<u32>> {
+            let mut got = Vec::new();
+            for _ in 0..polls {
+                self.nic.poll(16, |c| {
+                    assert_eq!(c.opcode, WcOpcode::Recv);
+                    got.push(c.imm);
+                });
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            got
+        }
+    }
+
+    #[test]
+    fn chains_wait_for_a_poll_and_then_go_together_in_order() {
+        let fabric = TcpFabric::new(2, Options::default());
+        let (from, to) = (End::new(&fabric, 0), End::new(&fabric, 1));
+        to.expect(8);
+        // The stream opens with the first of them.
+        for id in 0..4 {
+            from.send(&to, id);
+        }
+        assert_eq!(to.arrived(20), []);
+        from.nic.poll(16, |_| panic!("nothing was signaled"));
+        let all: Vec<Option<u32>> = (0..4).map(Some).collect();
+        assert_eq!(to.arrived(100), all);
+    }
+
+    #[test]
+    fn what_was_posted_goes_out_though_its_context_ends() {
+        let fabric = TcpFabric::new(2, Options::default());
+        let (from, to) = (End::new(&fabric, 0), End::new(&fabric, 1));
+        to.expect(2);
+        from.send(&to, 7);
+        from.nic.poll(16, |_| panic!("nothing was signaled"));
+        assert_eq!(to.arrived(100), [Some(7)]);
+        from.send(&to, 8);
+        drop(from);
+        assert_eq!(to.arrived(100), [Some(8)]);
     }
 }

@@ -7,8 +7,9 @@
 //! - **One stream per direction.** The sending context opens a stream to the receiving one and proves with the run's
 //!   secret that it belongs to the run; nobody reads from a stream without that proof. No thread, no async runtime: the
 //!   worker that polls its NIC also accepts, reads and writes, never waiting for any of them.
-//! - **A doorbell is one system call per destination.** A chain's frames are copied into a buffer per stream, then
-//!   written at once. What the socket does not take stays there and is written at later polls.
+//! - **A poll is one system call per destination.** Posting copies a chain's frames into a buffer per stream; the next
+//!   poll writes what all chains since the last one have left there, then reads. A worker with many coroutines so pays
+//!   once a turn for the messages of all of them. What the socket does not take stays and is written at later polls.
 //! - **Back-pressure without deadlock.** The buffer is bounded. When it is full, requests stay in the send queue, in
 //!   order, and complete later; reading never depends on writing, and a receiver without a posted RECV drops the
 //!   datagram, as UD does. So whoever polls makes progress, and streams drain.

@@ -129,8 +129,6 @@ pub(super) struct Outbound {
     pub(super) to: (NodeId, u32),
     stream: Option<TcpStream>,
     buffer: Buffer,
-    /// Frames were added since the last write.
-    pub(super) dirty: bool,
 }
 
 impl Outbound {
@@ -138,7 +136,7 @@ impl Outbound {
         let mut buffer = Buffer::new(buffer_bytes);
         buffer.bytes[..hello.len()].copy_from_slice(hello);
         buffer.end = hello.len();
-        Outbound { to, stream: Some(stream), buffer, dirty: true }
+        Outbound { to, stream: Some(stream), buffer }
     }
 
     /// Whether the other end is gone.
@@ -149,7 +147,7 @@ impl Outbound {
     /// Gives the stream up.
     pub(super) fn kill(&mut self) {
         self.stream = None;
-        (self.buffer.start, self.buffer.end, self.dirty) = (0, 0, false);
+        (self.buffer.start, self.buffer.end) = (0, 0);
     }
 
     /// Whether bytes wait for the socket.
@@ -168,13 +166,11 @@ impl Outbound {
         frame.write(head);
         fill(payload);
         self.buffer.end += total;
-        self.dirty = true;
         true
     }
 
     /// Writes what waits, as far as the socket takes it: one system call where it takes everything.
     pub(super) fn flush(&mut self) -> Result<(), Broken> {
-        self.dirty = false;
         let Some(stream) = &mut self.stream else { return Ok(()) };
         while self.buffer.start < self.buffer.end {
             match stream.write(&self.buffer.bytes[self.buffer.start..self.buffer.end]) {

@@ -125,7 +125,6 @@ impl TcpNic {
             }
         }
         self.stalled.set(still);
-        self.flush(state, false);
     }
 }
 

@@ -45,10 +45,10 @@ impl TcpNic {
         Ok(Some(state.outbound.len() - 1))
     }
 
-    /// Writes what chains have added, one system call for each stream.
-    pub(super) fn flush(&self, state: &mut State, all: bool) {
+    /// Writes what waits, one system call for each stream.
+    pub(super) fn flush(&self, state: &mut State) {
         let State { outbound, lost, .. } = state;
-        for out in outbound.iter_mut().filter(|o| o.dirty || all && o.pending()) {
+        for out in outbound.iter_mut().filter(|o| o.pending()) {
             if out.flush() == Err(Broken) {
                 lost.push_back(out.to.0);
                 out.kill();
