@@ -13,8 +13,9 @@ use primitives::fabric::verbs::{Options, Verbs, VerbsNic};
 use primitives::fabric::{AtomicScope, Nic};
 use primitives::mem::{Access, Region};
 use primitives::mesh::config::NodeEntry;
+use primitives::mesh::handshake::HandshakeError;
 use primitives::mesh::rendezvous::{Program, drive, join};
-use primitives::mesh::{ClusterFile, Limits, Session};
+use primitives::mesh::{ClusterFile, Limits, MeshError, Session};
 use primitives::secret::Secret;
 use primitives::verbs::work::GRH_BYTES;
 use primitives::verbs::{
@@ -140,7 +141,6 @@ fn meet(args: &DevicesArgs, context: &Context) -> Result<Session, CliError> {
     };
     let program = Program::new(format!("devices check {}", crate::COMMIT));
     let limits = Limits { step: PATIENCE * 10, ..Limits::default() };
-    let mesh = |e: primitives::mesh::MeshError| CliError::machine(e.to_string());
     if let Some(peer) = &args.check {
         let Some(code) = &args.code else {
             return Err(CliError::usage(
@@ -151,6 +151,7 @@ fn meet(args: &DevicesArgs, context: &Context) -> Result<Session, CliError> {
         let address = named.to_socket_addrs().ok().and_then(|mut all| all.next());
         let address = address.ok_or_else(|| CliError::machine(format!("there is no host `{peer}`")))?;
         let key = Secret::from_bytes(code.as_bytes());
+        let mesh = |error: MeshError| refusal(&error, &format!("{named} ({address})"), Role::Joins);
         let mut session = join(address, &cluster, NodeId(1), &key, &program, limits).map_err(mesh)?;
         session.next_run().map_err(mesh)?;
         return Ok(session);
@@ -164,12 +165,76 @@ fn meet(args: &DevicesArgs, context: &Context) -> Result<Session, CliError> {
         "on the other host, within {} s: doorbell devices --check THIS-HOST:{port} --code {code}",
         limits.join.as_secs()
     ));
+    let mesh = |error: MeshError| refusal(&error, &at, Role::Listens);
     let note = &mut |text: String| context.talk.warn(text);
     let mut session =
         drive(&listener, &cluster, &Secret::from_bytes(code.as_bytes()), &program, limits, note)
             .map_err(mesh)?;
     session.begin(b"").map_err(mesh)?;
     Ok(session)
+}
+
+/// What this side was doing when the rendezvous failed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Role {
+    Listens,
+    Joins,
+    Met,
+}
+
+/// A failure of the rendezvous in the words of a check: there are a listener, a code and another host here, no cluster.
+fn refusal(error: &MeshError, at: &str, role: Role) -> CliError {
+    const SAME: &str = "install the same doorbell, built from one commit, on both hosts";
+    match error {
+        MeshError::Cancelled | MeshError::Interrupted { .. } => CliError::interrupted(),
+        MeshError::Handshake { source: HandshakeError::Refused(words), .. } => {
+            CliError::usage(format!("the listener at {at} turned this host away: {words}"))
+                .hint("type the code that its `doorbell devices --listen` printed last, and look what is printed there")
+        }
+        MeshError::Handshake { source: HandshakeError::WrongKey, .. } => {
+            CliError::usage(format!("the listener at {at} does not know this --code"))
+                .hint("type the code that its `doorbell devices --listen` printed last; each start draws another")
+        }
+        MeshError::Handshake { source: source @ HandshakeError::Version { .. }, .. } => {
+            CliError::machine(format!("{at}: {source}")).hint(SAME)
+        }
+        MeshError::Unfit { what, .. } => {
+            CliError::machine(format!("the two sides do not fit: {what}")).hint(SAME)
+        }
+        MeshError::NeverBegan { why } | MeshError::Refused { why } => {
+            CliError::machine(format!("the listener at {at} takes no check: {why}")).hint(SAME)
+        }
+        MeshError::Handshake { .. } => {
+            CliError::machine(format!("what listens at {at} is no `doorbell devices --listen`"))
+                .hint("another program has that port: `--listen ADDRESS:PORT` there and `--check HOST:PORT` here take another")
+        }
+        MeshError::Missing { within, .. } if role == Role::Listens => {
+            CliError::machine(format!("no host came to {at} within {} s", within.as_secs())).hint(
+                "type the printed command on the other host; a firewall may close that TCP port, and the code must be the \
+                 one printed",
+            )
+        }
+        MeshError::Rendezvous { .. } | MeshError::Missing { .. } if role != Role::Met => {
+            let problem = match error {
+                MeshError::Rendezvous { problem, .. } => format!(": {problem}"),
+                _ => String::new(),
+            };
+            CliError::machine(format!("no listener answers at {at}{problem}")).hint(
+                "start `doorbell devices --listen` there first; if it runs, a firewall closes that TCP port, or the address is \
+                 another host's",
+            )
+        }
+        MeshError::Late { step, within, .. } => {
+            CliError::check(format!("{step}: no word from {at} within {} s", within.as_secs()))
+                .hint("what is printed on the other host says more")
+        }
+        MeshError::Lost { why, .. } | MeshError::GaveUp { why, .. } => {
+            CliError::check(format!("{at} left the check: {why}")).hint("what is printed there says more")
+        }
+        MeshError::Ended => CliError::check(format!("{at} ended the check")).hint("what is printed there says more"),
+        MeshError::Rendezvous { problem, .. } => CliError::check(format!("{at}: {problem}")),
+        MeshError::Missing { .. } => CliError::check(format!("{at} is not there any more")),
+    }
 }
 
 /// 80 drawn bits: nobody guesses them within the minute the listener waits.
@@ -184,7 +249,7 @@ fn exchange<T: Serialize, R: for<'d> Deserialize<'d>>(
 ) -> Result<Vec<R>, CliError> {
     let bytes =
         serde_json::to_vec(mine).map_err(|e| CliError::check("a message has no JSON form").caused_by(&e))?;
-    let all = session.exchange(step, bytes).map_err(|e| CliError::machine(e.to_string()))?;
+    let all = session.exchange(step, bytes).map_err(|e| refusal(&e, "the other host", Role::Met))?;
     let read = |bytes: &Vec<u8>| serde_json::from_slice(bytes);
     all.iter()
         .map(read)
@@ -365,4 +430,51 @@ fn people(report: &Report) -> String {
         report.there,
         table(&["from", "verb", "microseconds", "outcome"], all)
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rendezvous_that_fails_is_told_in_words_of_the_check() {
+        let handshake = |source| MeshError::Handshake { peer: "node 0".into(), source };
+        let within = Duration::from_secs(60);
+        let missing = || MeshError::Missing { missing: "node 1".into(), within };
+        let unreachable = MeshError::Rendezvous {
+            what: "cannot reach node 0 at",
+            address: "h:18514".into(),
+            problem: "refused".into(),
+        };
+        let lost = MeshError::Lost { node: NodeId(1), why: "closed".into() };
+        for (error, role, says, hint, code) in [
+            (handshake(HandshakeError::WrongKey), Role::Joins, "does not know this --code", "printed", 2),
+            (
+                handshake(HandshakeError::Version { mine: 1, theirs: 2 }),
+                Role::Joins,
+                "version 2",
+                "same doorbell",
+                3,
+            ),
+            (
+                handshake(HandshakeError::NotOurs),
+                Role::Joins,
+                "is no `doorbell devices --listen`",
+                "another",
+                3,
+            ),
+            (unreachable, Role::Joins, "no listener answers at h:18514: refused", "firewall", 3),
+            (missing(), Role::Listens, "no host came to h:18514 within 60 s", "firewall", 3),
+            (lost, Role::Met, "h:18514 left the check: closed", "there", 1),
+        ] {
+            let told = refusal(&error, "h:18514", role);
+            let (text, hinted) = (format!("{told:?}"), format!("{told:?}").contains(hint));
+            assert!(text.contains(says) && hinted, "{text}");
+            assert!(
+                !text.contains("node 0") && !text.contains("node 1") && !text.contains("cluster"),
+                "{text}"
+            );
+            assert_eq!(told.exit().code(), code, "{text}");
+        }
+    }
 }
