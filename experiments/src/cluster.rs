@@ -15,7 +15,7 @@ use phases::plan::{Plan, Prediction};
 use primitives::fabric::tcp;
 use primitives::measure::{Kind, ResultDir, Row, RunRecord};
 use primitives::mesh::config::read_key;
-use primitives::mesh::handshake::HandshakeError;
+use primitives::mesh::handshake::{HandshakeError, KEYS_DIFFER};
 use primitives::mesh::session::{self, Program};
 use primitives::mesh::{ClusterFile, ConfigError, FabricSpec, Limits, MeshError, Session};
 use primitives::secret::Secret;
@@ -28,6 +28,8 @@ use crate::output::Talk;
 use crate::spec::{FabricChoice, RunSpec, Span};
 use crate::transact::{self, Keep, NamedPlan, Run};
 use crate::yaml::{Document, Spanned};
+
+const OTHER_KEY: &str = "compare the key files of both hosts: all need the same";
 
 /// A cluster file, read and checked, with its key.
 #[derive(Clone, Debug)]
@@ -65,9 +67,10 @@ impl From<MeshError> for CliError {
             MeshError::Interrupted { .. } => {
                 (Exit::Check, "somebody pressed Ctrl-C there; what each node had measured until then is kept")
             }
-            MeshError::Rendezvous { .. } => {
-                (Exit::Machine, "check the address, that the host is up, and firewalls")
-            }
+            MeshError::Rendezvous { .. } => (
+                Exit::Machine,
+                "`doorbell run --cluster` must run there, and firewalls let its port through; check the address",
+            ),
             MeshError::Missing { .. } => (
                 Exit::Machine,
                 "start `doorbell node --cluster FILE --id N` there; --join-within waits longer",
@@ -78,8 +81,9 @@ impl From<MeshError> for CliError {
             MeshError::NeverBegan { .. } => {
                 (Exit::Machine, "nothing was run; when that is mended, start all nodes again")
             }
-            MeshError::Handshake { source: HandshakeError::WrongKey, .. } => {
-                (Exit::Usage, "all hosts need the same key file")
+            MeshError::Handshake { source: HandshakeError::WrongKey, .. } => (Exit::Usage, OTHER_KEY),
+            MeshError::Handshake { source: HandshakeError::Refused(words), .. } if words == KEYS_DIFFER => {
+                (Exit::Usage, OTHER_KEY)
             }
             MeshError::Handshake { source: HandshakeError::Refused(_), .. } => (
                 Exit::Usage,

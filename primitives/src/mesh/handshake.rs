@@ -19,6 +19,9 @@
 use crate::secret::{Secret, TAG_BYTES, digest, nonce};
 use crate::verbs::NodeId;
 
+/// What a driver says to a member whose proof does not fit its key.
+pub const KEYS_DIFFER: &str = "the keys differ";
+
 /// The version spoken here.
 pub const VERSION: u16 = 1;
 
@@ -83,7 +86,7 @@ pub enum HandshakeError {
         len: usize,
     },
     /// The proof does not fit the key.
-    #[error("the peer has another key: compare the key files of both hosts")]
+    #[error("the peer has another key")]
     WrongKey,
     /// The peer said no, before it was authenticated: anybody could have.
     #[error("the peer refused: {0}")]

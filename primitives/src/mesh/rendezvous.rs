@@ -176,9 +176,7 @@ impl Door<'_> {
                     self.turn_away(from, &error.to_string(), note);
                     // The peer may still tell its own side's view: the words name both versions or the key.
                     let words = match &error {
-                        HandshakeError::WrongKey => {
-                            "the keys differ: compare the key files of both hosts".into()
-                        }
+                        HandshakeError::WrongKey => handshake::KEYS_DIFFER.into(),
                         other => other.to_string(),
                     };
                     caller.refuse(self.program.protocol, &words);
@@ -300,10 +298,7 @@ pub fn join(
         match TcpStream::connect_timeout(&address, limits.handshake) {
             Ok(stream) => break stream,
             Err(e) if epoch.elapsed() > limits.join => {
-                let problem = format!(
-                    "{e}, for {} s; is `doorbell run --cluster` running there, and does a firewall let its port through?",
-                    limits.join.as_secs()
-                );
+                let problem = format!("{e}, for {} s", limits.join.as_secs());
                 let address = address.to_string();
                 return Err(MeshError::Rendezvous { what: "cannot reach node 0 at", address, problem });
             }

@@ -13,7 +13,7 @@ use primitives::fabric::verbs::{Options, Verbs, VerbsNic};
 use primitives::fabric::{AtomicScope, Nic};
 use primitives::mem::{Access, Region};
 use primitives::mesh::config::NodeEntry;
-use primitives::mesh::handshake::HandshakeError;
+use primitives::mesh::handshake::{HandshakeError, KEYS_DIFFER};
 use primitives::mesh::rendezvous::{Program, drive, join};
 use primitives::mesh::{ClusterFile, Limits, MeshError, Session};
 use primitives::secret::Secret;
@@ -166,7 +166,7 @@ fn meet(args: &DevicesArgs, context: &Context) -> Result<Session, CliError> {
         limits.join.as_secs()
     ));
     let mesh = |error: MeshError| refusal(&error, &at, Role::Listens);
-    let note = &mut |text: String| context.talk.warn(text);
+    let note = &mut |text: String| context.talk.warn(format!("turned away {text}"));
     let mut session =
         drive(&listener, &cluster, &Secret::from_bytes(code.as_bytes()), &program, limits, note)
             .map_err(mesh)?;
@@ -187,11 +187,11 @@ fn refusal(error: &MeshError, at: &str, role: Role) -> CliError {
     const SAME: &str = "install the same doorbell, built from one commit, on both hosts";
     match error {
         MeshError::Cancelled | MeshError::Interrupted { .. } => CliError::interrupted(),
-        MeshError::Handshake { source: HandshakeError::Refused(words), .. } => {
+        MeshError::Handshake { source: HandshakeError::Refused(words), .. } if words != KEYS_DIFFER => {
             CliError::usage(format!("the listener at {at} turned this host away: {words}"))
-                .hint("type the code that its `doorbell devices --listen` printed last, and look what is printed there")
+                .hint("what is printed there says more")
         }
-        MeshError::Handshake { source: HandshakeError::WrongKey, .. } => {
+        MeshError::Handshake { source: HandshakeError::WrongKey | HandshakeError::Refused(_), .. } => {
             CliError::usage(format!("the listener at {at} does not know this --code"))
                 .hint("type the code that its `doorbell devices --listen` printed last; each start draws another")
         }
@@ -449,6 +449,20 @@ mod tests {
         let lost = MeshError::Lost { node: NodeId(1), why: "closed".into() };
         for (error, role, says, hint, code) in [
             (handshake(HandshakeError::WrongKey), Role::Joins, "does not know this --code", "printed", 2),
+            (
+                handshake(HandshakeError::Refused(KEYS_DIFFER.into())),
+                Role::Joins,
+                "does not know this --code",
+                "printed",
+                2,
+            ),
+            (
+                handshake(HandshakeError::Refused("it took too long".into())),
+                Role::Joins,
+                "turned this host away: it took too long",
+                "there",
+                2,
+            ),
             (
                 handshake(HandshakeError::Version { mine: 1, theirs: 2 }),
                 Role::Joins,
