@@ -261,7 +261,8 @@ pub trait Nic {
     /// Takes a queue pair out of the error state, empty and still connected.
     fn reset_qp(&self, qp: Qp);
 
-    /// Posts a chain of requests with one doorbell.
+    /// Posts a chain of requests with one doorbell. A fabric without a device of its own may carry them out at the
+    /// next poll.
     ///
     /// # Errors
     /// Names the first request that was refused; requests before it were taken.
