@@ -3,6 +3,8 @@
 mod diagnosis;
 #[cfg(feature = "verbs")]
 mod peer;
+#[cfg(any(feature = "verbs", test))]
+mod round;
 
 use std::path::Path;
 

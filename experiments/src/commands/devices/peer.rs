@@ -4,27 +4,21 @@
 //! the TCP port, the shared code, queue pairs that connect, and data that arrives. The listener draws a code and prints
 //! the command to type on the other host; nothing about its queue pairs is said to whoever does not prove the code.
 
-use std::cell::RefCell;
 use std::net::{TcpListener, ToSocketAddrs};
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use primitives::fabric::verbs::{Options, Verbs, VerbsNic};
-use primitives::fabric::{AtomicScope, Nic};
-use primitives::mem::{Access, Region};
+use primitives::fabric::verbs::{Options, Verbs};
 use primitives::mesh::config::NodeEntry;
 use primitives::mesh::handshake::{HandshakeError, KEYS_DIFFER};
 use primitives::mesh::rendezvous::{Program, drive, join};
 use primitives::mesh::{ClusterFile, Limits, MeshError, Session};
 use primitives::secret::Secret;
-use primitives::verbs::work::GRH_BYTES;
-use primitives::verbs::{
-    Completion, Flags, Lkey, NodeId, Qp, QpAddress, QpConfig, RecvRequest, Rkey, Sge, Verb, WcStatus,
-    WorkRequest,
-};
+use primitives::verbs::NodeId;
 use serde::{Deserialize, Serialize};
 
 use super::Context;
+use super::round::{Offer, Outcome, Side};
 use crate::args::DevicesArgs;
 use crate::error::CliError;
 use crate::output::{emit, table};
@@ -33,28 +27,6 @@ use crate::output::{emit, table};
 const PORT: u16 = 18_514;
 /// How long one verb may take, retransmissions included.
 const PATIENCE: Duration = Duration::from_secs(15);
-/// Bytes that each verb moves.
-const BYTES: u32 = 1024;
-
-/// What each side tells the other.
-#[derive(Serialize, Deserialize)]
-struct Offer {
-    card: Vec<u8>,
-    connected: QpAddress,
-    datagrams: QpAddress,
-    rkey: Rkey,
-    atomics: bool,
-    describe: String,
-}
-
-/// One verb's outcome.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-struct Outcome {
-    verb: String,
-    ok: bool,
-    microseconds: f64,
-    problem: Option<String>,
-}
 
 /// What both sides found, as `--json` gives it.
 #[derive(Serialize)]
@@ -79,27 +51,14 @@ pub(super) fn run(args: &DevicesArgs, context: &Context) -> Result<(), CliError>
     let fabric = Verbs::member(&options, 2).map_err(machine)?;
     let nic = fabric.context(node).map_err(machine)?;
     let mut session = meet(args, context)?;
-    let offer = |side: &Side| Offer {
-        card: side.nic.card(),
-        connected: side.nic.address(side.rc),
-        datagrams: side.nic.address(side.ud),
-        rkey: side.rkey,
-        atomics: side.atomics(),
-        describe: fabric.describe(),
-    };
-    let side = Side::new(nic).map_err(machine)?;
-    let offers = exchange(&mut session, "queue pairs", &offer(&side))?;
+    let side = Side::new(nic, PATIENCE).map_err(machine)?;
+    let offers = exchange(&mut session, "queue pairs", &side.offer(fabric.describe()))?;
     let (Ok(offers), peer) = (<[Offer; 2]>::try_from(offers), 1 - node.index()) else {
         return Err(CliError::check("the peer did not tell its queue pairs"));
     };
-    for (n, offer) in offers.iter().enumerate() {
-        side.nic.introduce(NodeId(n as u16), &offer.card).map_err(machine)?;
-    }
-    side.nic.connect(side.rc, Some(offers[peer].connected)).map_err(machine)?;
-    side.nic.connect(side.ud, None).map_err(machine)?;
-    side.receive()?;
+    side.connect(&offers).map_err(machine)?;
     exchange::<_, ()>(&mut session, "connections", &())?;
-    let mine = side.round(&offers[peer], node, NodeId(peer as u16));
+    let mine = side.round(&offers[peer]);
     let both: Vec<Vec<Outcome>> = exchange(&mut session, "outcomes", &mine)?;
     let report = Report {
         here: offers[node.index()].describe.clone(),
@@ -255,164 +214,6 @@ fn exchange<T: Serialize, R: for<'d> Deserialize<'d>>(
         .map(read)
         .collect::<Result<_, _>>()
         .map_err(|e| CliError::check("the peer's message").caused_by(&e))
-}
-
-/// This side's queue pairs and memory: a page to write from, one for peers to read and write, one for receives.
-struct Side {
-    nic: VerbsNic,
-    memory: Region,
-    lkey: Lkey,
-    rkey: Rkey,
-    rc: Qp,
-    ud: Qp,
-    /// Receives that have completed, well or not.
-    arrived: RefCell<Vec<Completion>>,
-}
-
-const OPEN: u64 = 4096;
-/// Where the peer's message lands, and its datagram behind a routing header.
-const MESSAGE: u64 = 8192;
-const DATAGRAM: u64 = MESSAGE + 2048;
-/// The id of receives.
-const RECEIVE: u64 = 100;
-/// What is where a verb's answer lands, until it has.
-const NO_ANSWER: u64 = 0x6e6f_7468_696e_6721;
-const SIGNALED: Flags = Flags { signaled: true, inline: false };
-
-impl Side {
-    fn new(nic: VerbsNic) -> Result<Side, primitives::fabric::SetupError> {
-        let memory = Region::new(16 << 10);
-        let keys = nic.register(&memory, Access::ALL)?;
-        let rc =
-            nic.create_qp(&QpConfig { send_depth: 16, recv_depth: 16, max_rd_atomic: 1, ..QpConfig::rc() })?;
-        let ud =
-            nic.create_qp(&QpConfig { send_depth: 16, recv_depth: 16, qkey: 0x0db1, ..QpConfig::ud() })?;
-        Ok(Side { nic, memory, lkey: keys.lkey, rkey: keys.rkey, rc, ud, arrived: RefCell::default() })
-    }
-
-    fn atomics(&self) -> bool {
-        self.nic.caps().atomic_scope != AtomicScope::None
-    }
-
-    /// Posts the receives for the peer's SENDs.
-    fn receive(&self) -> Result<(), CliError> {
-        let local = |offset| Sge { lkey: self.lkey, offset, len: BYTES + GRH_BYTES };
-        for (qp, offset) in [(self.rc, MESSAGE), (self.ud, DATAGRAM)] {
-            let receive = RecvRequest { id: RECEIVE, local: local(offset) };
-            self.nic.post_recv(qp, &[receive]).map_err(|e| CliError::machine(e.to_string()))?;
-        }
-        Ok(())
-    }
-
-    /// One of each verb towards the peer.
-    fn round(&self, peer: &Offer, node: NodeId, there: NodeId) -> Vec<Outcome> {
-        for word in 0..WORDS {
-            self.memory.store(word * 8, pattern(node, word));
-            self.memory.store(2048 + word * 8, NO_ANSWER);
-        }
-        for answer in [3072, 3080] {
-            self.memory.store(answer, NO_ANSWER);
-        }
-        let rkey = peer.rkey;
-        let to = Some(peer.datagrams.handle());
-        let far = OPEN + 2048;
-        let verbs = [
-            ("WRITE", self.rc, Verb::Write { rkey, offset: OPEN }, 0, BYTES),
-            ("READ", self.rc, Verb::Read { rkey, offset: OPEN }, 2048, BYTES),
-            ("CAS", self.rc, Verb::CompareSwap { rkey, offset: far, expect: 0, swap: 7 }, 3072, 8),
-            ("FETCH_ADD", self.rc, Verb::FetchAdd { rkey, offset: far, add: 1 }, 3080, 8),
-            ("SEND", self.rc, Verb::Send { to: None, imm: None }, 0, BYTES),
-            ("SEND (datagram)", self.ud, Verb::Send { to, imm: None }, 0, BYTES),
-        ];
-        let atomics = self.atomics() && peer.atomics;
-        let mut outcomes: Vec<Outcome> = verbs
-            .into_iter()
-            .map(|(name, qp, verb, offset, len)| {
-                if verb.is_atomic() && !atomics {
-                    let problem = Some("not tried: a device here or there has no atomics".to_owned());
-                    return Outcome { verb: name.to_owned(), ok: true, microseconds: 0.0, problem };
-                }
-                self.one(name, qp, verb, Sge { lkey: self.lkey, offset, len })
-            })
-            .collect();
-        let mut expect = |verb: &str, holds: bool, problem: &str| {
-            if let Some(outcome) = outcomes.iter_mut().find(|o| o.verb == verb && o.ok && !holds) {
-                (outcome.ok, outcome.problem) = (false, Some(problem.to_owned()));
-            }
-        };
-        expect("READ", self.holds(2048, node), "what came back is not what was written");
-        if atomics {
-            expect("CAS", self.memory.load(3072) == 0, "the zero that was there did not come back");
-            expect(
-                "FETCH_ADD",
-                self.memory.load(3080) == 7,
-                "what the CAS before it wrote did not come back",
-            );
-        }
-        outcomes.push(self.arrivals(peer, there));
-        outcomes
-    }
-
-    /// Whether there is what a node writes and sends.
-    fn holds(&self, offset: u64, node: NodeId) -> bool {
-        (0..WORDS).all(|word| self.memory.load(offset + word * 8) == pattern(node, word))
-    }
-
-    fn one(&self, name: &str, qp: Qp, verb: Verb, local: Sge) -> Outcome {
-        let started = Instant::now();
-        let outcome = |problem: Option<String>| Outcome {
-            verb: name.to_owned(),
-            ok: problem.is_none(),
-            microseconds: started.elapsed().as_secs_f64() * 1e6,
-            problem,
-        };
-        if let Err(refused) = self.nic.post(qp, &[WorkRequest { id: 1, verb, local, flags: SIGNALED }]) {
-            return outcome(Some(refused.to_string()));
-        }
-        loop {
-            let mut done: Option<Completion> = None;
-            self.nic.poll(1, |c| done = Some(c));
-            match done {
-                Some(c) if c.id == RECEIVE => self.arrived.borrow_mut().push(c),
-                Some(c) if c.status == WcStatus::Success => return outcome(None),
-                Some(c) => return outcome(Some(c.status.to_string())),
-                None if started.elapsed() > PATIENCE => return outcome(Some("no completion".into())),
-                None => std::thread::yield_now(),
-            }
-        }
-    }
-
-    /// Waits for the peer's two messages, and looks what they are and whose.
-    fn arrivals(&self, peer: &Offer, there: NodeId) -> Outcome {
-        let started = Instant::now();
-        let arrived = &mut *self.arrived.borrow_mut();
-        while arrived.len() < 2 && started.elapsed() < PATIENCE {
-            self.nic.poll(1, |c| arrived.extend((c.id == RECEIVE).then_some(c)));
-            std::thread::yield_now();
-        }
-        let microseconds = started.elapsed().as_secs_f64() * 1e6;
-        let sender = Some((there, Qp(peer.datagrams.qpn)));
-        let problem = if let Some(failed) = arrived.iter().find(|c| c.status != WcStatus::Success) {
-            Some(format!("a receive failed: {}", failed.status))
-        } else if arrived.len() < 2 {
-            Some(format!("{} of the peer's 2 messages arrived", arrived.len()))
-        } else if !self.holds(MESSAGE, there) || !self.holds(DATAGRAM + u64::from(GRH_BYTES), there) {
-            Some("a message is not what the peer sent".to_owned())
-        } else if arrived.iter().any(|c| c.qp == self.ud && c.from != sender) {
-            Some("it cannot be told who sent the datagram, which calls between nodes need".to_owned())
-        } else {
-            None
-        };
-        Outcome { verb: "RECV".into(), ok: problem.is_none(), microseconds, problem }
-    }
-}
-
-/// Words that each verb moves.
-const WORDS: u64 = BYTES as u64 / 8;
-
-/// What a node writes and sends.
-fn pattern(node: NodeId, word: u64) -> u64 {
-    0x0d00_be11_0000_0000 + (u64::from(node.0) << 16) + word
 }
 
 fn people(report: &Report) -> String {
