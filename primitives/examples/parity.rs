@@ -6,9 +6,11 @@
 //! Parameters and loops are those of perftest's defaults: one queue pair; latency with every request signaled and waited
 //! for, inline up to 220 B where a WRITE or SEND is timed; rates with 128 requests outstanding, every hundredth signaled;
 //! 512 receives, posted again only while the messages still to come need them; `max_rd_atomic` 16. Latency of READ and
-//! ATOMIC is that of the request; of WRITE and SEND half of a ping-pong. Two things differ and stay: the ends are in one
-//! process and not in two, with a thread each where both act, and one completion queue takes sends and receives. Both read the time-stamp
-//! counter, here by the fabric's own clock: the system's clock may cost a system call.
+//! ATOMIC is that of the request; of WRITE and SEND half of a ping-pong. Where both ends act they are two processes, as
+//! perftest's are: the kernel takes more care of files that threads share. `BESIDE`, if set, is a command that the second is
+//! started with (`taskset 2`). Two things differ and stay: an end that only lends its memory is in the first one's process, and one
+//! completion queue takes sends and receives. Both tools read the time-stamp counter, here by the fabric's own clock: the system's
+//! clock may cost a system call.
 //! Prints `min typical average` in microseconds, or requests per second.
 //!
 //! `count` posts and polls one request at a time and reads no clock, `port` does so through the async [`Port`], a batch of one
@@ -20,11 +22,13 @@ use primitives::fabric::{Nic, SetupError};
 use primitives::mem::{Access, BufPool, MemoryKeys, Region};
 use primitives::verbs::port::{Port, PortConfig};
 use primitives::verbs::{
-    Completion, Flags, NodeId, Qp, QpAddress, QpConfig, RecvRequest, Remote, Sge, Verb, WcOpcode, WcStatus,
-    WorkRequest,
+    Completion, Flags, NodeId, Qp, QpAddress, QpConfig, RecvRequest, Remote, Rkey, Sge, Verb, WcOpcode,
+    WcStatus, WorkRequest,
 };
+use std::error::Error;
 use std::hint::black_box;
-use std::sync::Barrier;
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Command, Stdio};
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
@@ -34,6 +38,8 @@ const PER_COMPLETION: usize = 100;
 /// Receives posted at a time (perftest's `--rx-depth`).
 const RECEIVES: usize = 512;
 const WARM_UP: usize = 100;
+/// Last argument of the second process.
+const SECOND: &str = "second";
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum What {
@@ -44,7 +50,12 @@ enum What {
     FetchAdd,
 }
 
-/// One of the two ends, in a thread of its own.
+/// Bytes from one buffer to the next.
+fn stride(len: u32) -> u64 {
+    u64::from(len).next_multiple_of(4096)
+}
+
+/// One of the two ends.
 struct End {
     nic: VerbsNic,
     memory: Region,
@@ -58,15 +69,16 @@ struct End {
 /// What an end tells the other.
 #[derive(Clone, Copy)]
 struct Offer {
-    keys: MemoryKeys,
+    rkey: Rkey,
     address: QpAddress,
 }
 
 impl End {
     fn open(fabric: &Verbs, node: u16, what: What, len: u32) -> Result<(End, Offer), SetupError> {
         let nic = fabric.context(NodeId(node))?;
-        // Ours to send from, then the peer's to write into, then receives; all of it touched before anything is timed.
-        let memory = Region::new(3 * len.max(64) as usize);
+        // Ours to send from, then the peer's to write into, then receives; all of it touched before anything is timed. Each
+        // begins with a page, as perftest's buffers: memory is mapped from 64 KiB on.
+        let memory = Region::new((3 * stride(len) as usize).max(64 << 10));
         memory.words().iter().for_each(|word| word.store(0, Ordering::Relaxed));
         let keys = nic.register(&memory, Access::ALL)?;
         let qp = nic.create_qp(&QpConfig {
@@ -75,16 +87,16 @@ impl End {
             ..QpConfig::rc()
         })?;
         let inline = matches!(what, What::Write | What::Send) && len <= nic.caps().max_inline.min(220);
-        let offer = Offer { keys, address: nic.address(qp) };
+        let offer = Offer { rkey: keys.rkey, address: nic.address(qp) };
         Ok((End { nic, memory, keys, qp, what, len, inline }, offer))
     }
 
     fn sge(&self, part: u64) -> Sge {
-        Sge { lkey: self.keys.lkey, offset: part * u64::from(self.len.max(64)), len: self.len }
+        Sge { lkey: self.keys.lkey, offset: part * stride(self.len), len: self.len }
     }
 
     fn request(&self, peer: &Offer, signaled: bool, inline: bool) -> WorkRequest {
-        let (rkey, offset) = (peer.keys.rkey, u64::from(self.len.max(64)));
+        let (rkey, offset) = (peer.rkey, stride(self.len));
         let verb = match self.what {
             What::Read => Verb::Read { rkey, offset },
             What::Write => Verb::Write { rkey, offset },
@@ -136,7 +148,7 @@ impl End {
     /// WRITE: each side waits for the other's last byte; half of the round.
     fn write_ping_pong(&self, peer: &Offer, first: bool, iterations: usize) -> Vec<u64> {
         let words = self.memory.words();
-        let part = self.len.max(64) as usize / 8;
+        let part = stride(self.len) as usize / 8;
         let last_word = (self.len as usize).div_ceil(8) - 1;
         let mut times = Vec::with_capacity(iterations);
         let mut last = self.nic.now();
@@ -242,7 +254,7 @@ impl End {
         let (what, len, qp) = (self.what, self.len, self.qp);
         let port = Port::new(self.nic, Sched::new(), BufPool::new(arena, lkey), PortConfig::default());
         port.add_route(NodeId(1), qp, OUTSTANDING as u32);
-        let at = Remote { node: NodeId(1), rkey: peer.keys.rkey, offset: 64 };
+        let at = Remote { node: NodeId(1), rkey: peer.rkey, offset: 64 };
         let buf = port.buf(len.max(8)).expect("a buffer");
         for _ in 0..iterations {
             let mut batch = port.batch();
@@ -283,8 +295,79 @@ fn show(mut times: Vec<u64>) {
     println!("{:.2} {:.2} {:.2}", times[0] as f64 / 1e3, times[times.len() / 2] as f64 / 1e3, average / 1e3);
 }
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let args: Vec<String> = std::env::args().skip(1).collect();
+/// Both ends act: this one is the first, or the second if it was started by the first, which it talks to.
+fn meet(
+    end: End,
+    first: bool,
+    latency: bool,
+    iterations: usize,
+    mut hear: impl BufRead,
+    mut tell: impl Write,
+) -> Result<(), Box<dyn Error>> {
+    let me = if first { NodeId(0) } else { NodeId(1) };
+    let mut line = String::new();
+    let card = String::from_utf8(end.nic.card())?;
+    writeln!(tell, "{}", serde_json::to_string(&(end.keys.rkey, end.nic.address(end.qp), card))?)?;
+    tell.flush()?;
+    hear.read_line(&mut line)?;
+    let (rkey, address, card): (Rkey, QpAddress, String) = serde_json::from_str(&line)?;
+    let peer = Offer { rkey, address };
+    end.nic.introduce(me, &end.nic.card())?;
+    end.nic.introduce(address.node, card.as_bytes())?;
+    end.nic.connect(end.qp, Some(address))?;
+    end.receive(if end.what == What::Send { RECEIVES } else { 0 });
+    let mut both = || -> std::io::Result<()> {
+        writeln!(tell)?;
+        tell.flush()?;
+        hear.read_line(&mut line).map(|_| ())
+    };
+    both()?;
+    let total = iterations + WARM_UP;
+    let times = match (end.what, latency) {
+        (What::Write, _) => end.write_ping_pong(&peer, first, total),
+        (_, true) => end.send_ping_pong(&peer, first, total),
+        (_, false) if first => {
+            println!("{:.0}", end.rate(&peer, iterations));
+            Vec::new()
+        }
+        (_, false) => {
+            end.sink(iterations);
+            Vec::new()
+        }
+    };
+    if first && latency {
+        show(times);
+    }
+    // Queue pairs stay until both ends are done.
+    Ok(both()?)
+}
+
+/// Starts the second end, in a process of its own, and is the first.
+fn meet_another(end: End, latency: bool, iterations: usize) -> Result<(), Box<dyn Error>> {
+    let program = std::env::current_exe()?;
+    let beside = std::env::var("BESIDE").unwrap_or_default();
+    let mut words = beside.split_whitespace();
+    let mut command = match words.next() {
+        Some(first) => Command::new(first),
+        None => Command::new(&program),
+    };
+    if !beside.trim().is_empty() {
+        command.args(words).arg(&program);
+    }
+    command.args(std::env::args().skip(1)).arg(SECOND);
+    let mut second = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+    let (Some(tell), Some(hear)) = (second.stdin.take(), second.stdout.take()) else {
+        return Err("the second end has no pipes".into());
+    };
+    let met = meet(end, true, latency, iterations, BufReader::new(hear), tell);
+    let ended = second.wait()?;
+    met?;
+    if ended.success() { Ok(()) } else { Err(format!("the second end: {ended}").into()) }
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let mut args: Vec<String> = std::env::args().skip(1).collect();
+    let second = args.pop_if(|last| last == SECOND).is_some();
     let [device, verb, mode, bytes, iterations] = &args[..] else {
         return Err("parity DEVICE read|write|send|cas|fetch-add lat|bw BYTES ITERATIONS".into());
     };
@@ -298,55 +381,27 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
     let (len, iterations): (u32, usize) = (bytes.parse()?, iterations.parse()?);
     let latency = mode == "lat";
-    let fabric = Verbs::open(&Options::parse(device)?, 2)?;
-    let total = iterations + WARM_UP;
-    // Where the other end only lends its memory there is no thread of its own, as perftest's other process sleeps then.
+    let options = Options::parse(device)?;
     let both_act = what == What::Send || what == What::Write && latency;
-    if !both_act || mode == "count" || mode == "port" {
-        let ((near, at_near), (far, at_far)) =
-            (End::open(&fabric, 0, what, len)?, End::open(&fabric, 1, what, len)?);
-        near.nic.connect(near.qp, Some(at_far.address))?;
-        far.nic.connect(far.qp, Some(at_near.address))?;
-        match &mode[..] {
-            "count" => near.count(&at_far, iterations),
-            "port" => near.count_port(&at_far, iterations),
-            "lat" => show(near.request_latency(&at_far, total)),
-            _ => println!("{:.0}", near.rate(&at_far, iterations)),
+    if both_act && mode != "count" && mode != "port" {
+        let fabric = Verbs::member(&options, 2)?;
+        if second {
+            let (end, _) = End::open(&fabric, 1, what, len)?;
+            return meet(end, false, latency, iterations, std::io::stdin().lock(), std::io::stdout());
         }
-        return Ok(());
+        return meet_another(End::open(&fabric, 0, what, len)?.0, latency, iterations);
     }
-    let offers = [const { std::sync::OnceLock::new() }; 2];
-    let barrier = Barrier::new(2);
-    let end = |node: usize| {
-        let (end, offer) = End::open(&fabric, node as u16, what, len).expect("opens");
-        offers[node].get_or_init(|| offer);
-        barrier.wait();
-        let peer = *offers[1 - node].get().expect("the barrier was passed");
-        end.nic.connect(end.qp, Some(peer.address)).expect("connects");
-        end.receive(if what == What::Send { RECEIVES } else { 0 });
-        barrier.wait();
-        let near = node == 0;
-        let times = match (what, latency) {
-            (What::Write, _) => end.write_ping_pong(&peer, near, total),
-            (_, true) => end.send_ping_pong(&peer, near, total),
-            (_, false) if near => {
-                println!("{:.0}", end.rate(&peer, iterations));
-                Vec::new()
-            }
-            (_, false) => {
-                end.sink(iterations);
-                Vec::new()
-            }
-        };
-        if near && latency {
-            show(times);
-        }
-        // Queue pairs stay until both ends are done.
-        barrier.wait();
-    };
-    std::thread::scope(|scope| {
-        scope.spawn(|| end(1));
-        end(0);
-    });
+    // The other end only lends its memory, and has no process of its own: perftest's sleeps then.
+    let fabric = Verbs::open(&options, 2)?;
+    let ((near, at_near), (far, at_far)) =
+        (End::open(&fabric, 0, what, len)?, End::open(&fabric, 1, what, len)?);
+    near.nic.connect(near.qp, Some(at_far.address))?;
+    far.nic.connect(far.qp, Some(at_near.address))?;
+    match &mode[..] {
+        "count" => near.count(&at_far, iterations),
+        "port" => near.count_port(&at_far, iterations),
+        "lat" => show(near.request_latency(&at_far, iterations + WARM_UP)),
+        _ => println!("{:.0}", near.rate(&at_far, iterations)),
+    }
     Ok(())
 }
