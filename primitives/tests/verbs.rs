@@ -286,6 +286,39 @@ fn a_key_of_another_context_or_of_nobody_is_refused_by_the_responder() {
     assert_eq!(statuses(&a.wait(1)), [(3, WcStatus::RemoteAccess)]);
 }
 
+#[test]
+fn what_a_chain_inlines_from_is_there_until_the_doorbell_has_rung() {
+    let Some(options) = device("what_a_chain_inlines_from_is_there_until_the_doorbell_has_rung") else {
+        return;
+    };
+    let fabric = Verbs::open(&options, 2).expect("opens");
+    let [a, b] = [0, 1].map(|node| End::new(&fabric, node));
+    let other = End::new(&fabric, 0);
+    let (qp, _) = connect(&a, &b, QpConfig::rc());
+    let write = |lkey, offset, flags| WorkRequest {
+        id: offset,
+        verb: Verb::Write { rkey: b.keys.rkey, offset },
+        local: Sge { lkey, offset: 0, len: 8 },
+        flags,
+    };
+    // Large enough to be unmapped when nobody has it any more: who reads it then is killed.
+    let gone = Region::new(1 << 20);
+    gone.store(0, 11);
+    let old = other.nic.register(&gone, Access::ALL).expect("registers");
+    a.nic.post(qp, &[write(old.lkey, 0, INLINE)]).expect("room");
+    a.wait(1);
+    // Another thread of the node withdraws the region, and its place goes to the next. This context is all that still has it.
+    other.nic.deregister(old);
+    drop(gone);
+    let next = Region::new(1 << 20);
+    next.store(0, 22);
+    let new = other.nic.register(&next, Access::ALL).expect("registers");
+    assert_eq!(new.lkey.0 & 0x3ff, old.lkey.0 & 0x3ff, "the same place");
+    a.nic.post(qp, &[write(old.lkey, 64, INLINE), write(new.lkey, 128, INLINE)]).expect("room");
+    assert_eq!(statuses(&a.wait(2)), [(64, WcStatus::Success), (128, WcStatus::Success)]);
+    assert_eq!((b.memory.load(64), b.memory.load(128)), (11, 22));
+}
+
 fn open_files() -> usize {
     std::fs::read_dir("/proc/self/fd").expect("the process's files").count()
 }

@@ -39,7 +39,8 @@ pub struct QpConfig {
     pub send_depth: u32,
     /// Receive queue depth, in work requests.
     pub recv_depth: u32,
-    /// READs and ATOMICs in flight on this queue pair; more wait in the send queue.
+    /// READs and ATOMICs that this end has in flight; more wait in the send queue. It serves as many of the other end's as its
+    /// device can.
     pub max_rd_atomic: u32,
     /// How often a SEND is offered again when the receiver has no RECV posted; 7 means for ever, as in
     /// `ibv_modify_qp(3)`.

@@ -3,6 +3,8 @@
 mod complete;
 mod numbers;
 mod post;
+#[cfg(test)]
+mod tests;
 
 use super::context::{Context, KeyTable, Local, MAX_REGIONS, place};
 use super::device::{self, Device};

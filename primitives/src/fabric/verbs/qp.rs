@@ -334,7 +334,8 @@ impl QueuePair {
             bits.extend([mask::IBV_QP_AV, mask::IBV_QP_PATH_MTU, mask::IBV_QP_DEST_QPN, mask::IBV_QP_RQ_PSN]);
         }
         if config.transport == Transport::Rc {
-            attr.max_dest_rd_atomic = config.max_rd_atomic.min(255) as u8;
+            // What the card of this context tells: the other end may ask for more than this one wants for itself.
+            attr.max_dest_rd_atomic = shared.caps.max_rd_atomic.min(255) as u8;
             attr.min_rnr_timer = options.min_rnr_timer;
             bits.extend([mask::IBV_QP_MAX_DEST_RD_ATOMIC, mask::IBV_QP_MIN_RNR_TIMER]);
         }
