@@ -13,7 +13,7 @@ mod phases;
 pub use phases::demand;
 
 use crate::plan::{CheckedPlan, Needs, Phase, Step};
-use crate::rule::Packing;
+use crate::rule::{OnConflict, Packing};
 use crate::store::Shape;
 use primitives::profile::{CpuProfile, Primitive};
 
@@ -125,8 +125,10 @@ pub struct Carriage {
     pub nic_owns_leases: bool,
     /// How the protocol packs its state into records.
     pub packing: Packing,
-    /// Records locked for reading are shared with others, and freed by CAS.
+    /// Records locked for reading are shared with others, and freed by an ATOMIC.
     pub shared_locks: bool,
+    /// Ages are a part of such locks: that ATOMIC is a CAS, which has to be looked at, and else a FETCH_ADD.
+    pub aged_locks: bool,
     /// What is written is locked when the transaction comes to it.
     pub locks_at_touch: bool,
 }
@@ -142,6 +144,7 @@ impl Carriage {
             nic_owns_leases: plan.nic_owns_leases(),
             packing: needs.packing,
             shared_locks: needs.shared_locks,
+            aged_locks: needs.shared_locks && needs.on_conflict == OnConflict::WaitIfOlder,
             locks_at_touch: needs.locks_at_touch(),
         }
     }

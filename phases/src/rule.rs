@@ -290,6 +290,13 @@ impl Packing {
         self == Packing::Locked && held.0 & LOCK == 0
     }
 
+    /// What to add to a word that others may change meanwhile so that one who shares it leaves, as `held` was its own; `None` if that
+    /// takes a look at the word.
+    #[inline]
+    pub(crate) fn leaves(self, held: Header) -> Option<u64> {
+        if self.shared(held) { LockWord(held.0).leaves() } else { None }
+    }
+
     /// The word that an install of `version` leaves behind.
     #[inline]
     pub fn installed(self, version: u64) -> Header {

@@ -293,7 +293,7 @@ fn install(how: &Carriage, touch: &Touch, sizes: &Sizes) -> Demand {
     d
 }
 
-/// Unlock after an abort: a WRITE of the first word, a CAS where others share the lock, or one call.
+/// Unlock after an abort: a WRITE of the first word, an ATOMIC where others share the lock, or one call.
 fn unlock(how: &Carriage, touch: &Touch, sizes: &Sizes) -> Demand {
     let mut d = Demand::default();
     match how.step.via {
@@ -307,7 +307,7 @@ fn unlock(how: &Carriage, touch: &Touch, sizes: &Sizes) -> Demand {
     d
 }
 
-/// Frees locks one-sided: those held for writing by `links`, those held for reading by CAS if others may hold them, else by
+/// Frees locks one-sided: those held for writing by `links`, those held for reading by an ATOMIC if others may hold them, else by
 /// WRITE. The payload of local records is in place already.
 fn release(
     d: &mut Demand,
@@ -319,7 +319,7 @@ fn release(
     let batch = batch(how, touch, touch.nodes);
     let free = if how.shared_locks { [(Atomic, sizes.word)] } else { [(Write, sizes.word)] };
     // Others may come or go meanwhile: a CAS has to be looked at.
-    let freed = |records| Chain { records, links: &free, answered: how.shared_locks };
+    let freed = |records| Chain { records, links: &free, answered: how.aged_locks };
     d.one_sided(sizes, &batch, &[chain(touch.remote, links), freed(touch.read_held)]);
     if how.nic_owns_lock_words {
         let word = [(Write, sizes.word)];

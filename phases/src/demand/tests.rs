@@ -15,6 +15,7 @@ fn how(phase: Phase, step: Step) -> Carriage {
         nic_owns_leases: false,
         packing: Packing::Counted,
         shared_locks: false,
+        aged_locks: false,
         locks_at_touch: false,
     }
 }

@@ -351,10 +351,11 @@ impl<'a> Model<'a> {
 
     fn summarize(&self, costs: &Costs, met: Met, solution: &Solution, customers: f64) -> Forecast {
         let mut phases = [PhaseForecast::default(); Phase::ALL.len()];
-        let mut attempts = 0.0;
+        // Summed by itself: the shares' sum may be a little less than one, and a rate is never below nothing.
+        let mut in_vain = 0.0;
         for (index, class) in self.workload.classes.iter().enumerate() {
             let runs = self.runs(class, met);
-            attempts += class.share * runs.attempts;
+            in_vain += class.share * (runs.attempts - 1.0);
             for (phase, times) in Phase::ALL.into_iter().zip(runs.phases) {
                 if let Some(costs) = costs.of(phase, index) {
                     let time = solution.time(&costs.load);
@@ -366,7 +367,7 @@ impl<'a> Model<'a> {
         let latency_mean_ns = if solution.rate > 0.0 { 1.0 / solution.rate } else { 0.0 };
         Forecast {
             committed_per_s: per_s,
-            aborted_per_s: per_s * (attempts - 1.0),
+            aborted_per_s: per_s * in_vain,
             latency_mean_ns,
             phases,
             utilization: solution.utilization,

@@ -44,6 +44,8 @@ pub(crate) const MAX_TRIES: u32 = 100;
 
 /// Tries of a lock that follow each other at once.
 const TRIES_AT_ONCE: u32 = 4;
+/// Races for a lock, lost one after the other, that are not paused for.
+const RACES_AT_ONCE: u32 = 2;
 /// The first pause between later ones is twice this …
 const PAUSE_FIRST: Nanos = Nanos(500);
 /// … and it doubles so often, to 32 µs.
@@ -310,10 +312,13 @@ impl Context {
 
     /// Pauses before a lock that a transaction waits for is tried again. The first tries follow each other at once (RCC §4.3, b2);
     /// who waits longer than a few round trips waits for a whole transaction, and looks less and less often: the core may have
-    /// to run the one that holds the lock, and the NIC's atomics are somebody else's too.
-    async fn pause(&self, rule: LockRule, tries: u32) {
-        if rule.on_conflict == OnConflict::WaitIfOlder && tries > TRIES_AT_ONCE {
-            let pause = PAUSE_FIRST.0 << (tries - TRIES_AT_ONCE).min(PAUSE_DOUBLINGS);
+    /// to run the one that holds the lock, and the NIC's atomics are somebody else's too. So does, under any rule, who has lost races for
+    /// a lock that many share: the more CAS there are for one word the longer each takes, and the more of them come too late.
+    async fn pause(&self, rule: LockRule, tries: u32, races: u32) {
+        let waited = if rule.on_conflict == OnConflict::WaitIfOlder { tries + races } else { 0 };
+        let beyond = waited.saturating_sub(TRIES_AT_ONCE).max(races.saturating_sub(RACES_AT_ONCE));
+        if beyond > 0 {
+            let pause = PAUSE_FIRST.0 << beyond.min(PAUSE_DOUBLINGS);
             sleep_until(self.port(), self.port().now() + Nanos(pause)).await;
         }
     }

@@ -41,6 +41,15 @@ pub struct OneSided {
     context: Rc<Context>,
 }
 
+/// What a look at the locks of a group brought.
+#[derive(Default)]
+struct Round {
+    /// Somebody holds one.
+    waits: bool,
+    /// One could be had, but somebody else had it first.
+    raced: bool,
+}
+
 /// A transaction's records in the groups whose requests go out together.
 fn groups(set: &mut [Access], step: Step) -> std::slice::ChunksMut<'_, Access> {
     let size = if step.outstanding { set.len().max(1) } else { 1 };
@@ -239,9 +248,10 @@ impl OneSided {
         rule: LockRule,
         cost: &mut Cost,
     ) -> Result<(), Stop> {
-        let mut tries = 0;
+        // Looks at locks that others hold, and rounds in which a lock could be had but somebody was quicker.
+        let (mut tries, mut races) = (0, 0);
         while any_pending(set) {
-            self.context.pause(rule, tries).await;
+            self.context.pause(rule, tries, races).await;
             self.look_up(set, step, Phase::Lock, cost).await?;
             // Some may turn out not to be there.
             if !any_pending(set) {
@@ -267,10 +277,9 @@ impl OneSided {
                 }
             }
             *cost += batch.post().await.map_err(fault(Phase::Lock))?;
-            let mut denied = None;
-            let mut marks = None;
+            let (mut denied, mut marks, mut round) = (None, None, Round::default());
             for access in set.iter_mut().filter(|a| a.pending) {
-                if let Err(abort) = self.take_lock(access, rule, tries) {
+                if let Err(abort) = self.take_lock(access, rule, tries, &mut round) {
                     access.pending = false;
                     denied = denied.or(Some(abort));
                     if let Some((seen, marked)) = access.wants(rule).and_then(|mode| {
@@ -291,13 +300,20 @@ impl OneSided {
             if let Some(abort) = denied {
                 return Err(abort.into());
             }
-            tries += 1;
+            tries += u32::from(round.waits);
+            races += u32::from(round.raced);
         }
         Ok(())
     }
 
     /// Looks at what CAS and READ brought. The record stays pending if it is to be asked for again.
-    fn take_lock(&self, access: &mut Access, rule: LockRule, tries: u32) -> Result<(), Abort> {
+    fn take_lock(
+        &self,
+        access: &mut Access,
+        rule: LockRule,
+        tries: u32,
+        round: &mut Round,
+    ) -> Result<(), Abort> {
         if let Some(mode) = access.wants(rule) {
             let ask = access.ask(mode);
             let seen = Header(access.image().word(access.image_words()));
@@ -313,10 +329,13 @@ impl OneSided {
                 match rule.decide(ask, seen) {
                     Verdict::Deny(abort) => return Err(abort),
                     Verdict::Wait if tries >= rule.retries() => return Err(Abort::LockConflict),
-                    Verdict::Wait if rule.mark(ask, seen).is_some() => access.header = seen,
-                    Verdict::Wait => access.header = rule.guess(ask, seen),
+                    Verdict::Wait => {
+                        round.waits = true;
+                        let marks = rule.mark(ask, seen).is_some();
+                        access.header = if marks { seen } else { rule.guess(ask, seen) };
+                    }
                     // It can be had, from another state than was expected.
-                    Verdict::Grant(_) => access.header = seen,
+                    Verdict::Grant(_) => (access.header, round.raced) = (seen, true),
                 }
                 return Ok(());
             }
@@ -324,6 +343,7 @@ impl OneSided {
                 Verdict::Grant(locked) => access.lock_is(locked, mode),
                 // It is marked now.
                 _ => {
+                    round.waits = true;
                     access.header = rule.guess(ask, rule.mark(ask, seen).unwrap_or(seen));
                     return Ok(());
                 }
@@ -374,8 +394,8 @@ impl OneSided {
         Ok(())
     }
 
-    /// Frees the pending records' locks, with what was written put into place before. The shared ones need an answer,
-    /// for others may have come or gone meanwhile.
+    /// Frees the pending records' locks, with what was written put into place before. Who shares a lock leaves by FETCH_ADD, which
+    /// others do not disturb; where ages are part of the word by CAS, which needs an answer, for others may have come or gone.
     async fn free_group(
         &self,
         set: &mut [Access],
@@ -392,9 +412,16 @@ impl OneSided {
             let mut shared = false;
             for access in set.iter_mut().filter(|a| a.pending) {
                 if access.shape().packing.shared(access.header) {
-                    let free = access.shape().packing.free(access.header);
                     let at = self.context.at(access.primary, access.location);
-                    batch.cas(at, access.header.0, free.0, access.image(), access.image_words() as u32);
+                    let (image, words) = (access.image(), access.image_words() as u32);
+                    if let Some(leaves) = access.shape().packing.leaves(access.header) {
+                        batch.fetch_add(at, leaves, image, words);
+                        access.pending = false;
+                        access.let_go();
+                        continue;
+                    }
+                    let free = access.shape().packing.free(access.header);
+                    batch.cas(at, access.header.0, free.0, image, words);
                     shared = true;
                     continue;
                 }

@@ -436,7 +436,7 @@ impl Phases {
             }
             // A local lock is looked at again when others have had their turn.
             yield_now(self.context.port().sched()).await;
-            self.context.pause(rule, tries + 1).await;
+            self.context.pause(rule, tries + 1, 0).await;
         }
         Ok(())
     }

@@ -306,7 +306,7 @@ impl Phases {
                 return Err(Abort::LockConflict.into());
             }
             yield_now(self.context.port().sched()).await;
-            self.context.pause(rule, tries + 1).await;
+            self.context.pause(rule, tries + 1, 0).await;
         }
         Ok(())
     }

@@ -84,6 +84,12 @@ impl LockWord {
         Header(if held { READER | self.0 & (WANTED | OLDEST) } else { 0 })
     }
 
+    /// What one of the readers adds when it leaves, if then nothing is left of it whoever comes or goes meanwhile: no age, and no mark
+    /// that goes with the last one.
+    pub(super) fn leaves(self) -> Option<u64> {
+        (self.readers() > 0 && self.0 & (WANTED | OLDEST) == 0).then_some(READER.wrapping_neg())
+    }
+
     /// What one holder leaves behind.
     pub(super) fn release(self) -> Header {
         match self.readers() {
@@ -160,6 +166,19 @@ mod tests {
                     }
                 }
             }
+        }
+    }
+
+    /// Who leaves by adding leaves what who looks would leave, and does where no age is kept.
+    #[test]
+    fn leaving_needs_no_look_without_ages() {
+        for word in words().into_iter().chain([1, 2, MAX_READERS].map(|n| n << BITS)) {
+            let w = LockWord(word);
+            if let Some(add) = w.leaves() {
+                assert_eq!(Header(word.wrapping_add(add)), w.release(), "{word:#x}");
+            }
+            let ageless = !w.exclusive() && w.readers() > 0 && word & (WANTED | OLDEST) == 0;
+            assert_eq!(w.leaves().is_some(), ageless, "{word:#x}");
         }
     }
 

@@ -180,6 +180,15 @@ fn more_coroutines_never_lower_the_rate_without_conflicts() {
 }
 
 #[test]
+fn shares_whose_sum_is_rounded_leave_nothing_aborted() {
+    let classes = [0.7, 0.1, 0.1, 0.1].map(|share| class("read", share, 1.0, 0.0));
+    assert!(classes.iter().map(|c| c.share).sum::<f64>() < 1.0);
+    let workload = Workload { classes: classes.to_vec(), ..calm(4) };
+    let f = forecast(&profile(), cluster(4, 2), &workload, &checked(Preset::DrtmH.plan()));
+    assert_eq!(f.aborted_per_s, 0.0);
+}
+
+#[test]
 fn hotter_records_abort_more_and_commit_less() {
     let profile = profile();
     let plan = checked(Preset::DrtmH.plan());
