@@ -319,6 +319,29 @@ fn what_a_chain_inlines_from_is_there_until_the_doorbell_has_rung() {
     assert_eq!((b.memory.load(64), b.memory.load(128)), (11, 22));
 }
 
+#[test]
+fn an_error_of_before_a_reset_says_nothing_about_the_queue_pair_after_it() {
+    let Some(options) = device("an_error_of_before_a_reset_says_nothing_about_the_queue_pair_after_it")
+    else {
+        return;
+    };
+    let fabric = Verbs::open(&options, 2).expect("opens");
+    let [a, b] = [0, 1].map(|node| End::new(&fabric, node));
+    let (qp, peer) = connect(&a, &b, QpConfig::rc());
+    let write = |rkey| Verb::Write { rkey, offset: 8 };
+    a.post(qp, 1, write(Rkey(b.keys.rkey.0 ^ 1 << 20)), SIGNALED);
+    // Refused by now, and nobody has looked.
+    std::thread::sleep(Duration::from_millis(200));
+    a.nic.reset_qp(qp);
+    b.nic.reset_qp(peer);
+    assert_eq!(a.nic.poll(4, |c| println!("{c:?}")), 0, "what a reset has forgotten does not complete");
+    assert_eq!(a.nic.qp_state(qp), QpState::ReadyToSend);
+    a.memory.store(0, 6);
+    a.post(qp, 2, write(b.keys.rkey), SIGNALED);
+    assert_eq!(statuses(&a.wait(1)), [(2, WcStatus::Success)]);
+    assert_eq!((b.memory.load(8), a.nic.lost()), (6, None));
+}
+
 fn open_files() -> usize {
     std::fs::read_dir("/proc/self/fd").expect("the process's files").count()
 }

@@ -211,7 +211,8 @@ pub trait Nic {
     /// When the fabric's limit of regions is reached.
     fn register(&self, region: &Region, access: Access) -> Result<MemoryKeys, SetupError>;
 
-    /// Withdraws a registration; requests that name it fail from now on.
+    /// Withdraws a registration: requests of other nodes that name it fail from now on, and those of this context. Another context
+    /// of the node that has used the region keeps its memory until it needs the place for a new one, and may still send from it.
     fn deregister(&self, keys: MemoryKeys);
 
     /// Creates a queue pair whose completions arrive at this context.

@@ -13,7 +13,7 @@ use crate::exec::threads::{Live, drive};
 use crate::fabric::{AnyNic, Nic, SetupError};
 use crate::verbs::NodeId;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Barrier, Mutex, MutexGuard};
+use std::sync::{Barrier, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 /// Makes device contexts, on any thread.
@@ -34,6 +34,34 @@ struct Table {
     /// Nodes that are gone, and how many there are, so that a look costs one load.
     lost: Mutex<Vec<NodeId>>,
     lost_count: AtomicUsize,
+}
+
+/// Where threads wait until all of them have been started, or one could not be: who meets at a barrier waits for as many as were counted
+/// on, for ever.
+#[derive(Default)]
+struct Gate {
+    all_there: Mutex<Option<bool>>,
+    told: Condvar,
+}
+
+impl Gate {
+    fn open(&self, all_there: bool) {
+        *lock(&self.all_there) = Some(all_there);
+        self.told.notify_all();
+    }
+
+    /// Whether all threads are there.
+    fn pass(&self) -> bool {
+        let mut all_there = lock(&self.all_there);
+        loop {
+            match *all_there {
+                Some(all_there) => return all_there,
+                None => {
+                    all_there = self.told.wait(all_there).unwrap_or_else(|poisoned| poisoned.into_inner())
+                }
+            }
+        }
+    }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -117,18 +145,34 @@ pub(super) fn on_threads<P: Program>(
         (Some(session), Some(nic)) => session.clock_of(nic.now()),
         _ => ClockMap::default(),
     };
-    let mut cut_short = None;
+    let (mut cut_short, gate) = (None, Gate::default());
     let outputs = std::thread::scope(|scope| {
-        let threads: Vec<_> = here
+        let threads: Result<Vec<_>, LaunchError> = here
             .clone()
             .flat_map(|node| (0..shape.workers).map(move |worker| (NodeId(node), worker)))
             .map(|(node, worker)| {
-                let (table, shared) = (&table, &shared);
-                scope.spawn(move || {
-                    one_worker(contexts, table, shape, config, program, shared, (node, worker))
+                let (table, shared, gate) = (&table, &shared, &gate);
+                let work = move || {
+                    let at = (node, worker);
+                    gate.pass().then(|| one_worker(contexts, table, shape, config, program, shared, at))?
+                };
+                std::thread::Builder::new().spawn_scoped(scope, work).map_err(|e| {
+                    let source = SetupError::Invalid(format!("the system starts no thread for it: {e}"));
+                    LaunchError::Setup { node, worker, source }
                 })
             })
             .collect();
+        gate.open(threads.is_ok());
+        let threads = match (threads, &mut session) {
+            (Ok(threads), _) => threads,
+            (Err(error), session) => {
+                table.refuse(match session {
+                    Some(session) => session.give_up(error),
+                    None => error,
+                });
+                return Vec::new();
+            }
+        };
         let opened = table.meet_and(|| {
             if let Some(session) = &mut session {
                 lay_open(session, &table, shape, &|| program.cancelled());
@@ -167,6 +211,8 @@ fn lay_open(session: &mut Session, table: &Table, shape: Shape, cancelled: &dyn 
         return table.refuse(told);
     }
     let mine: Vec<Card> = lock(&table.cards).iter().flatten().cloned().collect();
+    let like: Vec<usize> =
+        mine.first().map_or_else(Vec::new, |card| card.connected.iter().map(Vec::len).collect());
     // Numbers and bytes always have a JSON form.
     let mine = serde_json::to_vec(&mine).unwrap_or_default();
     let all = match session.exchange_unless("queue pairs", mine, cancelled) {
@@ -179,6 +225,9 @@ fn lay_open(session: &mut Session, table: &Table, shape: Shape, cancelled: &dyn 
         match serde_json::from_slice::<Vec<Card>>(bytes) {
             Ok(theirs) if theirs.len() == workers => {
                 for (slot, card) in cards[node * workers..].iter_mut().zip(theirs) {
+                    if let Some(what) = wrong_with(&card, NodeId(node as u16), &like) {
+                        table.refuse(LaunchError::Mesh(MeshError::Unfit { node: NodeId(node as u16), what }));
+                    }
                     *slot = Some(card);
                 }
             }
@@ -192,6 +241,24 @@ fn lay_open(session: &mut Session, table: &Table, shape: Shape, cancelled: &dyn 
             })),
         }
     }
+}
+
+/// What a worker's card says that one of `node` cannot: addresses of other nodes, or more or fewer queue pairs than a worker has
+/// here, whose numbers are `like`.
+fn wrong_with(card: &Card, node: NodeId, like: &[usize]) -> Option<String> {
+    let stranger = card.connected.iter().flatten().chain([&card.rpc]).find(|address| address.node != node);
+    if let Some(address) = stranger {
+        return Some(format!("a worker card with an address of {}", address.node));
+    }
+    let lanes = || card.connected.iter().map(Vec::len);
+    let sum = |lanes: usize, peers: usize| format!("{lanes} queue pairs to {peers} nodes");
+    (!lanes().eq(like.iter().copied())).then(|| {
+        let expected = sum(like.iter().sum(), like.len());
+        format!(
+            "a worker card with {} where {expected} were expected",
+            sum(lanes().sum(), card.connected.len())
+        )
+    })
 }
 
 /// Why set-up failed here, told to the others; if another node gave up first, what failed here followed from that.
@@ -349,4 +416,38 @@ fn one_worker<P: Program>(
     });
     drop(core);
     Some(program.finish(shared, site, local))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::verbs::QpAddress;
+
+    #[test]
+    fn a_card_of_another_node_or_with_other_queue_pairs_is_told() {
+        let at = |node: u16, qpn| QpAddress { node: NodeId(node), qpn, qkey: 0 };
+        let lanes = |node| vec![vec![at(node, 1)], vec![at(node, 2), at(node, 3)]];
+        let good = Card { fabric: Vec::new(), connected: lanes(1), rpc: at(1, 4) };
+        let wrong = |card: Card| wrong_with(&card, NodeId(1), &[1, 2]);
+        assert_eq!(wrong(good.clone()), None);
+        let rpc = wrong(Card { rpc: at(u16::MAX, 4), ..good.clone() }).expect("another node's endpoint");
+        assert!(rpc.contains("node 65535"), "{rpc}");
+        assert!(wrong(Card { connected: lanes(0), ..good.clone() }).is_some(), "another node's queue pairs");
+        let few = wrong(Card { connected: lanes(1)[..1].to_vec(), ..good.clone() }).expect("too few");
+        assert!(few.contains("1 queue pairs to 1 nodes") && few.contains("3 queue pairs to 2"), "{few}");
+        assert!(wrong(Card { connected: vec![Vec::new(); 65_536], ..good }).is_some(), "too many");
+    }
+
+    #[test]
+    fn threads_wait_until_all_are_there_or_one_is_not() {
+        for all_there in [true, false] {
+            let gate = Gate::default();
+            let passed = std::thread::scope(|scope| {
+                let threads = [0, 1].map(|_| scope.spawn(|| gate.pass()));
+                gate.open(all_there);
+                threads.map(|thread| thread.join().expect("no panic"))
+            });
+            assert_eq!(passed, [all_there; 2]);
+        }
+    }
 }

@@ -285,6 +285,16 @@ fn provider(devices: &[RdmaDevice], sysfs: &Path) -> Vec<Finding> {
             .any(|e| e.file_name().to_string_lossy().starts_with(&format!("lib{part}-rdmav")))
     };
     let of = |device: &RdmaDevice| {
+        let kind = fs::read_to_string(sysfs.join(&device.name).join("node_type")).unwrap_or_default();
+        if kind.contains("RNIC") {
+            return Some(blocks(
+                format!(
+                    "{} speaks iWARP, whose queue pairs are connected by other calls than this program makes",
+                    device.name
+                ),
+                "use an InfiniBand or RoCE device (some adapters can be switched to RoCE), or --fabric tcp on this host",
+            ));
+        }
         let part = provider_of(device, sysfs)?;
         if part == "efa" {
             let what =
@@ -390,6 +400,22 @@ mod tests {
         }
         let says = "`verbs:mlx5_0,pkey=2` (0x8001), `verbs:mlx5_0,pkey=10` (0x8012)";
         assert!(remedy().contains(says), "{}", remedy());
+    }
+
+    #[test]
+    fn a_device_that_speaks_iwarp_is_told_from_one_that_does_not() {
+        let root = tempfile::tempdir().unwrap();
+        let finding = |kind: &str| {
+            fs::create_dir_all(root.path().join("siw0")).unwrap();
+            fs::write(root.path().join("siw0/node_type"), kind).unwrap();
+            let (model, firmware, ports) = (None, None, Vec::new());
+            let device = RdmaDevice { name: "siw0".into(), model, firmware, ports };
+            provider(&[device], root.path()).iter().any(|f| f.what.contains("siw0 speaks iWARP"))
+        };
+        // Where libibverbs is not installed, that is all there is to say.
+        if provider(&[], root.path()).is_empty() {
+            assert!(finding("4: RNIC\n") && !finding("1: CA\n"));
+        }
     }
 
     #[test]

@@ -52,7 +52,7 @@ impl KeyTable {
         let found = (slot.rkey.load(Ordering::Acquire), slot.base.load(Ordering::Acquire));
         // The slot may have changed hands in between. Whoever sets it takes the name away first, and both loads acquire: if
         // either of them has seen the next owner's value, the old name is not seen any more here. A name comes back only
-        // if its 22 drawn bits do.
+        // if its 21 drawn bits do.
         (slot.name.load(Ordering::Relaxed) == name.0).then_some(found)
     }
 
@@ -269,7 +269,7 @@ impl Shared {
                 });
             }
         };
-        // Names carry 22 drawn bits, never all zero, so that a stale or guessed name is noticed.
+        // Names carry 21 drawn bits and one that is set, so that none is zero and a stale or guessed name is noticed.
         let drawn = entropy();
         let name = |bits: u64| (bits as u32 | 1 << 31) & !INDEX | index as u32;
         let keys = MemoryKeys { lkey: Lkey(name(drawn)), rkey: Rkey(name(drawn >> 32)) };
@@ -376,5 +376,6 @@ mod tests {
             found
         });
         println!("resolved {found} times");
+        assert!(found > 0, "names were looked for, and never found");
     }
 }

@@ -29,6 +29,8 @@ pub struct DeviceFacts {
     pub vendor_id: u32,
     /// Vendor's part number.
     pub vendor_part_id: u32,
+    /// It speaks iWARP, whose queue pairs are connected by other calls (`rdma_cm(7)`).
+    pub iwarp: bool,
     /// Reach of atomics.
     pub atomic: AtomicCap,
     /// Most queue pairs.
@@ -227,6 +229,8 @@ impl Device {
             firmware,
             vendor_id: attr.vendor_id,
             vendor_part_id: attr.vendor_part_id,
+            // SAFETY: an open context names the device that it was opened on, which lives as long.
+            iwarp: unsafe { (*(*self.raw).device).transport_type } == ffi::IBV_TRANSPORT_IWARP,
             atomic: match attr.atomic_cap {
                 ffi::IBV_ATOMIC_GLOB => AtomicCap::Global,
                 ffi::IBV_ATOMIC_HCA => AtomicCap::Hca,
@@ -335,7 +339,7 @@ fn lanes(width: u8) -> u32 {
     }
 }
 
-/// Tenths of Gb/s of one lane (InfiniBand specification, `LinkSpeedActive`; SDR to XDR).
+/// Tenths of Gb/s of one lane (InfiniBand specification, `LinkSpeedActive`; SDR to NDR).
 fn lane_rate(speed: u8) -> u32 {
     match speed {
         1 => 25,
@@ -465,6 +469,7 @@ mod tests {
             firmware: String::new(),
             vendor_id: 0,
             vendor_part_id: 0,
+            iwarp: false,
             atomic: AtomicCap::Hca,
             max_qp: 1,
             max_qp_wr: 1,

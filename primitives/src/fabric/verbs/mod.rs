@@ -57,7 +57,7 @@ pub struct Options {
     /// Index of the source GID. Unless given: on Ethernet a RoCE v2 GID, one of IPv4 if there is one; index 0 on
     /// InfiniBand.
     pub gid_index: Option<u8>,
-    /// Path MTU in bytes; the port's active MTU unless given. The smaller of both ends is used.
+    /// Path MTU in bytes; the port's active MTU unless given. Both ends must have the same: where they differ, peers refuse each other.
     pub mtu: Option<u32>,
     /// Index into the port's P_Key table.
     pub pkey_index: u16,
@@ -268,6 +268,13 @@ impl Verbs {
     fn with(options: &Options, nodes: u16, complete: bool) -> Result<Verbs, SetupError> {
         let device = device::Device::open(&options.device)?;
         let facts = device.facts()?;
+        if facts.iwarp {
+            return Err(SetupError::Invalid(format!(
+                "{} speaks iWARP, whose queue pairs are connected by calls (rdma_cm) that this fabric does not make: use an InfiniBand \
+                 or RoCE device (some adapters can be switched to RoCE), or --fabric tcp",
+                facts.name
+            )));
+        }
         let port = device::choose_port(&facts, options)?;
         let gid_index = device::choose_gid(&facts, port, options)?;
         let pkey = device::choose_pkey(&facts, port, options)?;
@@ -369,7 +376,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
-/// A number nobody can guess, from the operating system's entropy.
+/// A number that does not repeat from one process or call to the next: seeded by the operating system's entropy, but no secret.
 fn entropy() -> u64 {
     use std::hash::{BuildHasher, Hasher};
     std::hash::RandomState::new().build_hasher().finish()

@@ -382,18 +382,23 @@ impl QueuePair {
     }
 
     /// Empties the queue pair and connects it anew, with the sequence numbers it began with: the other end must do
-    /// the same.
+    /// the same. No packet of before may be under way by then, since it could be taken for one of after: a path that may hold
+    /// packets back wants their lifetime waited for, or a new queue pair.
     pub(super) fn reset(&mut self, shared: &Shared) {
-        if !self.connected {
+        // A reset that failed may be tried again.
+        if !self.connected && self.peer.is_none() {
             return;
         }
         let attr = ffi::ibv_qp_attr::default();
         let reset = ffi::ibv_qp_state::IBV_QPS_RESET;
-        // If a step fails the queue pair stays short of RTS, and what is posted to it is refused or flushed.
-        let _ = self
+        let done = self
             .modify(shared, "ibv_modify_qp to RESET", reset, attr, &[])
             .and_then(|()| self.go_to_init(shared))
             .and_then(|()| self.go_to_ready(shared));
+        if done.is_err() {
+            // Short of RTS: what is posted to it is refused here, since not every driver does.
+            (self.connected, self.plain) = (false, false);
+        }
         self.failed = false;
         self.send.forget();
         self.recv.forget();

@@ -93,6 +93,9 @@ impl State {
             Some((code, _)) => status(code, id & RECV != 0),
         };
         let number = qp.number;
+        // What was posted before a reset says nothing about the queue pair as it is now, so its place is looked at first.
+        let sent = if id & RECV == 0 { Some(qp.send.retire(id)?) } else { None };
+        let recv = if sent.is_none() { Some(qp.recv.retire(id)?) } else { None };
         if !matches!(status, WcStatus::Success | WcStatus::Flushed)
             && !std::mem::replace(&mut qp.failed, true)
         {
@@ -103,12 +106,11 @@ impl State {
                 self.lost.add(peer.node);
             }
         }
-        if id & RECV == 0 {
-            let id = qp.send.retire(id)?;
-            return Some(done(id, number, status));
-        }
         let transport = qp.config.transport;
-        let recv = qp.recv.retire(id)?;
+        let recv = match (sent, recv) {
+            (Some(id), _) => return Some(done(id, number, status)),
+            (None, recv) => recv?,
+        };
         let ok = status == WcStatus::Success;
         let with_imm = ok && wc.opcode() == ffi::ibv_wc_opcode::IBV_WC_RECV_RDMA_WITH_IMM;
         let routed = wc.wc_flags.0 & ffi::ibv_wc_flags::IBV_WC_GRH.0 != 0;
@@ -162,17 +164,23 @@ fn done(id: u64, qp: Qp, status: WcStatus) -> Completion {
     Completion { id, qp, opcode: WcOpcode::SendQueue, status, byte_len: 0, imm: None, from: None }
 }
 
-/// The source in a global routing header. On RoCE v2 over IPv4 the header's last 20 bytes are the IPv4 header
-/// (RoCE v2 annex, A17.4.5.2).
+/// The source in a global routing header. On RoCE v2 over IPv4 the header's last 20 bytes are the IPv4 header (RoCE v2 annex,
+/// A17.4.5.2) and the first 20 hold anything: it is one if its checksum is right.
 fn source_gid(header: &[u8; 40]) -> [u8; 16] {
     let mut gid = [0; 16];
-    if header[20] == 0x45 && header[0] >> 4 != 6 {
+    if header[20] == 0x45 && (header[0] >> 4 != 6 || checksum_holds(&header[20..])) {
         gid[10..12].fill(0xff);
         gid[12..].copy_from_slice(&header[32..36]);
     } else {
         gid.copy_from_slice(&header[8..24]);
     }
     gid
+}
+
+/// Whether the words of an IPv4 header sum to nothing, as its checksum makes them (RFC 791).
+fn checksum_holds(header: &[u8]) -> bool {
+    let sum: u32 = header.chunks_exact(2).map(|b| u32::from(u16::from_be_bytes([b[0], b[1]]))).sum();
+    (sum & 0xffff) + (sum >> 16) == 0xffff
 }
 
 #[cfg(test)]
@@ -240,6 +248,17 @@ mod tests {
         four[20] = 0x45;
         four[32..36].copy_from_slice(&[10, 0, 0, 7]);
         assert_eq!(source_gid(&four), [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 0, 0, 7]);
+        // Those before it may look like the other kind: then the checksum decides.
+        four[0] = 0x60;
+        let sum = |header: &[u8; 40]| -> u32 {
+            header[20..].chunks(2).map(|b| u32::from(u16::from_be_bytes([b[0], b[1]]))).sum()
+        };
+        four[30..32].fill(0);
+        let short = 0xffff - (sum(&four) % 0xffff) as u16;
+        four[30..32].copy_from_slice(&short.to_be_bytes());
+        assert_eq!(source_gid(&four), [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 0, 0, 7]);
+        four[31] ^= 1;
+        assert_eq!(source_gid(&four)[..8], four[8..16]);
         let mut six = [0; 40];
         six[0] = 0x60;
         six[8..24].copy_from_slice(&[7; 16]);
