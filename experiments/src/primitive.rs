@@ -2,11 +2,12 @@
 
 use std::sync::atomic::AtomicBool;
 
-use primitives::bench::{self, Point, Sample};
+use primitives::bench::{self, BenchVerb, ON_CARD_BYTES, Point, Sample};
 use primitives::measure::{PointResult, Row};
 use primitives::mesh::FabricSpec;
 
 use crate::error::CliError;
+use crate::fabrics::Fabric;
 use crate::spec::RunSpec;
 
 /// Measures a point on a fabric; `row` has its axes.
@@ -41,6 +42,32 @@ pub fn measure(
         .with("events", virtual_time.then_some(sample.facts.events))
         .with("virtual_ns", virtual_time.then_some(sample.facts.virtual_time));
     Ok(PointResult { row, histogram: Some(sample.latency.clone()), ..PointResult::default() })
+}
+
+/// Refuses what a fabric cannot be asked for, with the keys that say so.
+///
+/// # Errors
+/// If its card takes messages only and the verb is one-sided, or has too little memory of its own, or the spec has names that are none.
+pub fn admit(spec: &RunSpec, fabric: &Fabric) -> Result<(), (&'static [&'static str], CliError)> {
+    let over = |keys: &'static [&'static str]| move |error: CliError| (keys, error);
+    let Some(asked) = &spec.primitive else { return Ok(()) };
+    let (_, point) = asked.point(spec).map_err(CliError::usage).map_err(over(&["verb"]))?;
+    let caps = fabric.caps().map_err(over(&["fabric"]))?;
+    let on_the_card = !matches!(point.verb, BenchVerb::Rpc | BenchVerb::RpcWrite | BenchVerb::CpuCas);
+    if on_the_card && !caps.one_sided {
+        let why = format!("{} takes messages only, and {} is one-sided", spec.fabric, asked.verb);
+        return Err((&["verb", "fabric"], CliError::usage(why).hint("its verbs are rpc and rpc-write")));
+    }
+    let has = match &fabric.spec {
+        FabricSpec::Sim { profile, .. } => profile.nic.on_card_memory.value as u64,
+        // No other fabric has a card whose memory could be asked for.
+        _ => 0,
+    };
+    if point.on_card && has < ON_CARD_BYTES {
+        let why = format!("{} has {has} B of memory on its card, {ON_CARD_BYTES} are needed", spec.fabric);
+        return Err((&["memory", "fabric"], CliError::usage(why)));
+    }
+    Ok(())
 }
 
 /// Operations per second. Nothing ended in the window: that is no measurement, and certainly not zero.

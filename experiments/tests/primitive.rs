@@ -85,3 +85,84 @@ fn what_memory_cannot_hold_is_refused_before_it_is_allocated() {
     }
     assert!(!stderr(&doorbell(dir, &["experiment", "huge.yaml", "--jobs", "1"])).contains("panicked"));
 }
+
+/// Measures a file, and gives the points' rows with the columns' names before them.
+fn measured(dir: &Path, name: &str, body: &str) -> (Vec<String>, Vec<Vec<String>>) {
+    let text = format!("question: Does it run?\nkind: primitive\nthreads: 1\ncoroutines: 1\n{body}");
+    std::fs::write(dir.join(format!("{name}.yaml")), text).expect("written");
+    let done = doorbell(dir, &["experiment", &format!("{name}.yaml"), "--out", name]);
+    assert!(done.status.success(), "{}", stderr(&done));
+    let table = std::fs::read_to_string(dir.join(name).join("points.csv")).expect("points");
+    let mut rows = table.lines().map(|line| line.split(',').map(str::to_owned).collect::<Vec<_>>());
+    (rows.next().expect("a head"), rows.collect())
+}
+
+fn cell<'t>((head, _): &(Vec<String>, Vec<Vec<String>>), row: &'t [String], column: &str) -> &'t str {
+    &row[head.iter().position(|name| name == column).expect("the column")]
+}
+
+/// What is at the edge of what there is runs by the command, not in the simulator's own tests alone.
+#[test]
+fn extremes_run() {
+    let temp = tempfile::tempdir().expect("a directory");
+    let dir = temp.path();
+    for (name, body, points) in [
+        // Each asks its own node, through its card.
+        (
+            "alone",
+            "fabric: sim:cx4-edr\nnodes: 1\npeers: own\nduration: 50us\ngrid:\n  verb: [read, cas]\n",
+            2,
+        ),
+        (
+            "long",
+            "fabric: sim:cx4-edr\nnodes: 2\npayload: 1048576\nduration: 5ms\ngrid:\n  verb: [read, write]\n",
+            2,
+        ),
+        // More peers than a card of this kind has receives for, at a window of calls for each.
+        ("many", "fabric: sim:cx4-edr\nnodes: 200\nservers: 1\nduration: 50us\ngrid:\n  verb: [read]\n", 1),
+    ] {
+        let table = measured(dir, name, body);
+        assert_eq!(table.1.len(), points, "{name}");
+        for row in &table.1 {
+            assert!(cell(&table, row, "rate_per_s").parse::<f64>().expect("a rate") > 0.0, "{name}: {row:?}");
+        }
+    }
+}
+
+#[test]
+fn what_a_card_cannot_be_asked_for_is_refused_before_anything_is_measured() {
+    let temp = tempfile::tempdir().expect("a directory");
+    let dir = temp.path();
+    for (body, says) in [
+        ("fabric: sim:tcp-10g\nverb: read\n", "x.yaml:4:7: the only point: sim:tcp-10g takes messages only"),
+        ("fabric: sim:cx4-edr\nmemory: card\nverb: cas\n", "has 0 B of memory on its card"),
+        ("fabric: sim:cx4-edr\nnodes: 1\n", "or peers: own: one has nobody else to ask"),
+        ("fabric: sim:cx4-edr\nmax_duration: 1ms\n", "at most 16 times their duration"),
+    ] {
+        let text = format!("question: Is it refused?\nkind: primitive\n{body}");
+        std::fs::write(dir.join("x.yaml"), text).expect("written");
+        let refused = doorbell(dir, &["experiment", "x.yaml", "--out", "out"]);
+        assert_eq!(refused.status.code(), Some(2), "{}", stderr(&refused));
+        assert!(stderr(&refused).contains(says), "{body}: {}", stderr(&refused));
+        assert!(!dir.join("out").exists(), "nothing was begun");
+    }
+}
+
+/// A precision holds for requests too, and what is usual is that of each point's own fabric.
+#[test]
+fn a_precision_is_kept_and_usual_times_are_those_of_the_fabric() {
+    let temp = tempfile::tempdir().expect("a directory");
+    let dir = temp.path();
+    let body = "fabric: sim:cx4-edr\nnodes: 2\nduration: 20us\nprecision: 1%\ngrid:\n  verb: [read, write]\n";
+    let table = measured(dir, "precise", body);
+    for row in &table.1 {
+        let width: f64 = cell(&table, row, "rate_ci_relative").parse().expect("an interval");
+        assert!(width <= 0.01 && cell(&table, row, "converged") == "yes", "{row:?}");
+    }
+    let table =
+        measured(dir, "usual", "nodes: 2\nverb: read\ngrid:\n  fabric: [\"sim:cx4-edr\", \"sim:cx5\"]\n");
+    for row in &table.1 {
+        let ns: f64 = cell(&table, row, "virtual_ns").parse().expect("virtual time");
+        assert!(ns < 50e6, "milliseconds, not a second: {row:?}");
+    }
+}

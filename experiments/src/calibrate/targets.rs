@@ -58,12 +58,11 @@ const WINDOW: (u64, u64) = (20, 60_000);
 const GROUPS: f64 = 1_500.0;
 
 impl Targets {
-    /// The calibrate claims whose experiments run on the profile and whose values are numbers.
+    /// Of the calibrate claims, those whose experiments run on the profile and whose values are numbers.
     ///
     /// # Errors
-    /// If there are none, or the claims cannot be read.
-    pub fn of_claims(profile: &Profile) -> Result<Targets, CliError> {
-        let view = claims::calibrate()?;
+    /// If there are none.
+    pub fn of_claims(profile: &Profile, view: Calibrate) -> Result<Targets, CliError> {
         let mut list = Vec::new();
         for calibrate in view.iter() {
             let claim = calibrate.claim();

@@ -13,6 +13,7 @@ pub mod answers;
 mod binding;
 mod evaluate;
 mod file;
+pub mod known;
 pub mod library;
 pub mod scoreboard;
 pub mod verdict;

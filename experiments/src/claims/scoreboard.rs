@@ -146,20 +146,26 @@ pub fn count(entries: &[Entry<'_>], belongs: impl Fn(&Claim) -> bool) -> Counts 
     counts
 }
 
-/// The summary of `reproduce --json`: splits apart, then by paper and kind.
+/// Kinds of claims, in the order of tables.
+pub const KINDS: [Kind; 5] = [Kind::Calibration, Kind::Headline, Kind::Ratio, Kind::Ordering, Kind::Shape];
+
+/// The summary of `reproduce --json`: splits apart, then by kind, by paper, and by kind of each paper.
 pub fn summary(entries: &[Entry<'_>]) -> Value {
     let papers: BTreeSet<&str> = entries.iter().map(|entry| entry.claim.paper.as_str()).collect();
-    let kinds = [Kind::Calibration, Kind::Headline, Kind::Ratio, Kind::Ordering, Kind::Shape];
-    let of_split = |split: Split| {
-        let mut value = json!(count(entries, |c| c.split == split));
-        let by_kind: BTreeMap<&str, Counts> = kinds
+    let with_kinds = |belongs: &dyn Fn(&Claim) -> bool| {
+        let mut value = json!(count(entries, belongs));
+        let by_kind: BTreeMap<&str, Counts> = KINDS
             .iter()
-            .map(|kind| (kind.name(), count(entries, |c| c.split == split && c.kind == *kind)))
+            .map(|kind| (kind.name(), count(entries, |c| belongs(c) && c.kind == *kind)))
             .filter(|(_, counts)| *counts != Counts::default())
             .collect();
-        let by_paper: BTreeMap<&str, Counts> =
-            papers.iter().map(|p| (*p, count(entries, |c| c.split == split && c.paper == *p))).collect();
         value["by_kind"] = json!(by_kind);
+        value
+    };
+    let of_split = |split: Split| {
+        let mut value = with_kinds(&|c| c.split == split);
+        let by_paper: BTreeMap<&str, Value> =
+            papers.iter().map(|p| (*p, with_kinds(&|c| c.split == split && c.paper == *p))).collect();
         value["by_paper"] = json!(by_paper);
         value
     };
@@ -204,6 +210,10 @@ mod tests {
         let all = count(&entries, |_| true);
         assert_eq!((all.checked, all.not_yet, all.external), (0, 372, 32));
         assert_eq!(summary(&entries)["hold-out"]["by_paper"]["ramp-rdma"]["not_yet"].as_u64(), Some(15));
+        let ramp = &summary(&entries)["hold-out"]["by_paper"]["ramp-rdma"]["by_kind"];
+        let by_kind: u64 =
+            ramp.as_object().unwrap().values().filter_map(|kind| kind["not_yet"].as_u64()).sum();
+        assert_eq!(by_kind, 15, "{ramp}");
         assert!(!contradictions(&entries).is_empty());
     }
 

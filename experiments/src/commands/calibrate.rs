@@ -39,7 +39,7 @@ pub fn run(args: &CalibrateArgs, context: &Context) -> Result<(), CliError> {
     check_new(&out)?;
     let targets = match &args.from {
         Some(dir) => Targets::of_results(dir)?,
-        None => Targets::of_claims(&start)?,
+        None => Targets::of_claims(&start, crate::claims::calibrate()?)?,
     };
     context.interrupt.listen()?;
     let settings = Settings { rounds: args.rounds as usize, ..Settings::default() };

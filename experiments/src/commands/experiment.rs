@@ -67,7 +67,7 @@ pub fn plan(args: &ExperimentArgs) -> Result<Vec<Planned>, CliError> {
         for point in &planned.experiment.points {
             require(&point.spec.fabric)?;
             // What is drawn is tuned, and what is tuned runs.
-            if point.spec.primitive.is_some() || point.against_all {
+            if point.against_all {
                 continue;
             }
             runs(&point.spec).map_err(|(keys, error)| planned.experiment.places.blame(point, keys, error))?;
@@ -81,9 +81,12 @@ fn runs(spec: &RunSpec) -> Result<(), (&'static [&'static str], CliError)> {
     fn over(keys: &'static [&'static str]) -> impl Fn(CliError) -> (&'static [&'static str], CliError) {
         move |error| (keys, error)
     }
+    let fabric = Fabric::open(&spec.fabric, spec.seed).map_err(over(&["fabric"]))?;
+    if spec.primitive.is_some() {
+        return primitive::admit(spec, &fabric);
+    }
     transact::workload(spec).map_err(over(&["workload"]))?;
     transact::protocol(spec).map_err(over(&["protocol"]))?;
-    let fabric = Fabric::open(&spec.fabric, spec.seed).map_err(over(&["fabric"]))?;
     let plan = transact::plan(spec, &fabric).map_err(over(&["plan", "protocol", "workload", "fabric"]))?;
     match plan {
         Some(named) => {

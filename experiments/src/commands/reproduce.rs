@@ -14,9 +14,10 @@ use super::Context;
 use super::experiment::{measure_with, record};
 use crate::args::ReproduceArgs;
 use crate::claims::answers::Profiles;
+use crate::claims::known::Known;
 use crate::claims::scoreboard::{self, Counts, Entry};
 use crate::claims::verdict::{CALIBRATE, HOLD_OUT, Verdict};
-use crate::claims::{self, Answer, Claim, Claims, Split, Table, library};
+use crate::claims::{self, Answer, Claim, Claims, Kind, Split, Table, library};
 use crate::error::{CliError, Exit};
 use crate::fabrics::require;
 use crate::output::{emit, table};
@@ -44,12 +45,14 @@ pub fn run(args: &ReproduceArgs, context: &Context) -> Result<(), CliError> {
     let (wanted, lacking) = experiments(&asked, args.jobs)?;
     context.interrupt.listen()?;
     let mut tables: BTreeMap<&str, Table> = BTreeMap::new();
+    let mut known: BTreeMap<&str, Known> = BTreeMap::new();
     let mut ended = Ok(());
     for (number, (name, experiment)) in wanted.iter().enumerate() {
         context.talk.say(format!("{} of {}: {name}", number + 1, wanted.len()));
         match measure(name, experiment, &out, args.jobs, context) {
-            Ok(table) => {
+            Ok((table, rates)) => {
                 tables.insert(name, table);
+                known.insert(name, rates);
             }
             Err(error) => {
                 ended = Err(error);
@@ -63,11 +66,15 @@ pub fn run(args: &ReproduceArgs, context: &Context) -> Result<(), CliError> {
     let data = json!({
         "claims": entries.iter().map(Entry::json).collect::<Vec<_>>(),
         "summary": scoreboard::summary(&entries),
+        "rates_known": known,
     });
     if !tables.is_empty() {
         keep(&out.join("scoreboard"), &entries, &data["summary"], context)?;
     }
     let mut people = shown(&entries, args.all);
+    for (name, rates) in &known {
+        rates.doubt().into_iter().for_each(|doubt| people.push_str(&format!("\n{name}: {doubt}")));
+    }
     people.push_str(&format!("\nresults: {0}; a page with charts: doorbell report {0}\n", out.display()));
     emit(args.output.json.as_ref(), &data, &people)?;
     ended
@@ -132,14 +139,14 @@ fn experiments(
     Ok((wanted, lacking))
 }
 
-/// Measures what is missing of an experiment; the table has every point.
+/// Measures what is missing of an experiment; the table has every point. Also how well its rates are known.
 fn measure(
     name: &str,
     experiment: &Experiment,
     out: &Path,
     jobs: Option<usize>,
     context: &Context,
-) -> Result<Table, CliError> {
+) -> Result<(Table, Known), CliError> {
     let jobs = jobs.unwrap_or_else(|| usual_jobs(true));
     let mut dir = ResultDir::create(&out.join(name), record(experiment, None, context)?, &experiment.axes())?;
     let measure = measure_with(context);
@@ -156,15 +163,16 @@ fn measure(
         let index = row.get("point").and_then(|cell| cell.parse::<usize>().ok());
         index.and_then(|index| experiment.points.get(index))
     };
-    for row in dir.rows(TableName::Points)? {
-        at(&row).into_iter().for_each(|point| table.push(&point.at, &row));
+    let rows = dir.rows(TableName::Points)?;
+    for row in &rows {
+        at(row).into_iter().for_each(|point| table.push(&point.at, row));
     }
     if TableName::of(experiment.kind.results()).contains(&TableName::Phases) {
         for row in dir.rows(TableName::Phases)? {
             at(&row).into_iter().for_each(|point| table.push_phase(&point.at, &row));
         }
     }
-    Ok(table)
+    Ok((table, Known::of(&rows)))
 }
 
 /// What a claim's experiment gave, or why nothing did.
@@ -206,7 +214,10 @@ fn shown(entries: &[Entry<'_>], all: bool) -> String {
             Split::Calibrate => ("Calibrate claims: they may set parameters", CALIBRATE),
             Split::HoldOut => ("Hold-out claims: predicted, never fitted", HOLD_OUT),
         };
-        text.push_str(&format!("{title} (numbers within {:.0} %)\n", 100.0 * allowed));
+        text.push_str(&format!(
+            "{title} (numbers within {:.0} %; of a loss, what is left is compared)\n",
+            100.0 * allowed
+        ));
         if listed.is_empty() {
             text.push_str(&format!(
                 "none of these {} has an answer yet; --all lists them\n\n",
@@ -270,17 +281,29 @@ fn totals(entries: &[Entry<'_>]) -> String {
             } else {
                 String::new()
             };
-            rows.push([
+            let of_kind = |kind: &Kind| {
+                let c = scoreboard::count(entries, |claim| {
+                    claim.split == split
+                        && claim.kind == *kind
+                        && paper.is_none_or(|paper| claim.paper == **paper)
+                });
+                if c.checked == 0 { String::new() } else { format!("{} of {}", c.passed, c.checked) }
+            };
+            let mut row = vec![
                 split.name().to_owned(),
                 paper.map_or("all papers".to_owned(), |p| (*p).to_owned()),
                 c.checked.to_string(),
                 c.passed.to_string(),
                 c.failed.to_string(),
+            ];
+            row.extend(scoreboard::KINDS.iter().map(of_kind));
+            row.extend([
                 families,
                 c.median_error.map_or(String::new(), |e| format!("{:.1} %", 100.0 * e)),
                 c.not_yet.to_string(),
                 c.external.to_string(),
             ]);
+            rows.push(row);
         }
     }
     table(
@@ -290,6 +313,11 @@ fn totals(entries: &[Entry<'_>]) -> String {
             "checked",
             "pass",
             "fail",
+            "parameters",
+            "headlines",
+            "ratios",
+            "orderings",
+            "shapes",
             "relations by figure",
             "median error",
             "not yet",

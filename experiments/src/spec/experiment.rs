@@ -197,13 +197,19 @@ impl Experiment {
         let figures = figures(document, written.kind, &grid, &written.figures)?;
         let places = places(document, &written);
         contradicted(document, &written)?;
-        let points = match written.kind {
+        let mut points = match written.kind {
             SpecKind::Regret => drawn(document, &written, base.seed)?,
             _ => expand(&base, &grid).map_err(|why| match written.grid.0.first() {
                 Some((axis, _)) => document.error(axis, format!("grid: {why}")),
                 None => CliError::usage(format!("{}: {why}", document.name)),
             })?,
         };
+        if !written.says_duration() && written.kind != SpecKind::Regret {
+            // By each point's own fabric: what is usual where time is real is far too long where it is simulated.
+            for point in &mut points {
+                point.spec.duration = limits::usual_duration(&point.spec.fabric);
+            }
+        }
         for point in &points {
             point.spec.check().map_err(|unfit| places.blame(point, unfit.keys, unfit.in_file()))?;
         }
@@ -255,6 +261,11 @@ impl Experiment {
 }
 
 impl Written {
+    /// Whether the file says how long points are measured, for all or on the grid.
+    fn says_duration(&self) -> bool {
+        self.duration.is_some() || self.grid.0.iter().any(|(axis, _)| axis.value == "duration")
+    }
+
     /// What holds for all points, by the names it is written with.
     fn of_base(&self) -> [(&'static str, &Option<Spanned<Value>>); 28] {
         [
@@ -314,8 +325,7 @@ fn base(document: &Document, written: &Written) -> Result<RunSpec, CliError> {
             base.apply(key, &value.value).map_err(|refused| document.refuse(value, &[key], key, &refused))?;
         }
     }
-    let axis = |name: &str| written.grid.0.iter().any(|(axis, _)| axis.value == name);
-    if written.duration.is_none() && !axis("duration") {
+    if !written.says_duration() {
         let asked = base.precision;
         base.usual_length();
         base.precision = asked.or(base.precision);

@@ -32,8 +32,8 @@ impl Limit {
     }
 }
 
-/// Nodes: ten times the largest cluster in the papers we follow.
-pub const NODES: Limit = Limit { what: "node", usual: 3, most: 1_024 };
+/// Nodes: ten times the largest cluster that the papers we follow emulate.
+pub const NODES: Limit = Limit { what: "node", usual: 3, most: 4_096 };
 
 /// Worker threads per node: the largest servers of today.
 pub const THREADS: Limit = Limit { what: "thread", usual: 1, most: 512 };

@@ -1,6 +1,6 @@
 //! What one point of a `kind: primitive` experiment asks of the NICs, beside the size of the cluster.
 
-use primitives::bench::{BenchVerb, CALL_PAYLOAD_MOST, Point, Rung, Scope};
+use primitives::bench::{BenchVerb, CALL_PAYLOAD_MOST, ON_CARD_BYTES, Point, Rung, Scope};
 use primitives::units::Nanos;
 use serde::Serialize;
 use serde_json::Value;
@@ -9,7 +9,7 @@ use super::limits::{self, Limit};
 use super::run::{RunSpec, Unfit, number, text};
 use crate::names::suggest;
 
-const PAYLOAD: Limit = Limit { what: "byte of payload", usual: 64, most: 1 << 16 };
+const PAYLOAD: Limit = Limit { what: "byte of payload", usual: 64, most: 1 << 20 };
 /// The groups of a coroutine are kept in arrays of this length.
 const OUTSTANDING: Limit = Limit { what: "request in flight", usual: 1, most: 16 };
 const BATCH: Limit = Limit { what: "request per doorbell", usual: 32, most: 1_024 };
@@ -139,6 +139,12 @@ impl PrimitiveSpec {
                 }
                 self.optimizations = Some(name.to_owned());
             }
+            "max_duration" => {
+                return Err(
+                    "requests are measured for at most 16 times their duration, and that cannot be set"
+                        .into(),
+                );
+            }
             _ => return Err(format!("`{key}` cannot be set; {}", suggest(key, Self::KEYS))),
         }
         Ok(())
@@ -149,10 +155,11 @@ impl PrimitiveSpec {
     /// # Errors
     /// In words.
     pub fn check(&self, run: &RunSpec) -> Result<(), Unfit> {
-        if run.nodes < 2 {
+        let own = self.peers == PEERS[1];
+        if run.nodes < 2 && !own {
             return Err(Unfit::new(
-                &["nodes"],
-                "primitive benchmarks need at least two nodes: one has nobody to ask",
+                &["nodes", "peers"],
+                "primitive benchmarks need at least two nodes, or peers: own: one has nobody else to ask",
             ));
         }
         if self.servers >= run.nodes {
@@ -162,7 +169,6 @@ impl PrimitiveSpec {
             ));
         }
         let two_sided = self.verb.starts_with("rpc");
-        let own = self.peers == PEERS[1];
         if own && (two_sided || self.servers > 0) {
             return Err(Unfit::new(
                 &["peers", "verb", "servers"],
@@ -177,6 +183,15 @@ impl PrimitiveSpec {
                 &["payload", "verb"],
                 format!(
                     "a call is one datagram and carries at most {CALL_PAYLOAD_MOST} B, not {}",
+                    self.payload
+                ),
+            ));
+        }
+        if self.memory == MEMORIES[1] && u64::from(self.payload) > ON_CARD_BYTES {
+            return Err(Unfit::new(
+                &["payload", "memory"],
+                format!(
+                    "{ON_CARD_BYTES} B of the card's own memory are asked for, and {} B do not fit",
                     self.payload
                 ),
             ));

@@ -210,7 +210,10 @@ impl RunSpec {
     /// In words, if there is no such key or the value does not fit.
     pub fn apply(&mut self, key: &str, value: &Value) -> Result<(), Refused> {
         if let Some(primitive) = &mut self.primitive
-            && !matches!(key, "fabric" | "nodes" | "threads" | "coroutines" | "duration" | "seed")
+            && !matches!(
+                key,
+                "fabric" | "nodes" | "threads" | "coroutines" | "duration" | "precision" | "seed"
+            )
         {
             return Ok(primitive.apply(key, value)?);
         }

@@ -293,7 +293,7 @@ mod tests {
             coroutines("1000000000").unwrap_err(),
             "1000000000 is too many: the limit is 4096 coroutines"
         );
-        assert!(nodes("99999999999999999999999").unwrap_err().contains("the limit is 1024 nodes"));
+        assert!(nodes("99999999999999999999999").unwrap_err().contains("the limit is 4096 nodes"));
         for text in ["", "-1", "1.5", "many", "_"] {
             assert!(threads(text).unwrap_err().starts_with("a number of threads"), "{text}");
         }

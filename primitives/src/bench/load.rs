@@ -26,7 +26,7 @@ pub const SAMPLE_EVERY: u32 = 8;
 pub(super) const TARGET_BYTES: u64 = 1 << 20;
 
 /// The same in a card's own memory, of which there is little.
-pub(super) const ON_CARD_BYTES: u64 = 64 << 10;
+pub const ON_CARD_BYTES: u64 = 64 << 10;
 
 const READ: u8 = 1;
 const WRITE: u8 = 2;
@@ -54,6 +54,9 @@ pub enum LoadError {
     /// A call is one datagram.
     #[error("a call carries at most {most} B, not {0}", most = payload::CALL_PAYLOAD_MOST)]
     Payload(u32),
+    /// The card's memory is small.
+    #[error("{0} B do not fit into the {ON_CARD_BYTES} B of the card's own memory that are asked for")]
+    OnCard(u32),
 }
 
 /// Measures one point.
@@ -76,7 +79,7 @@ pub fn run(
 
 /// Refuses points that nobody could answer.
 pub(super) fn check(scope: &Scope, point: &Point) -> Result<(), LoadError> {
-    if scope.nodes < 2 {
+    if scope.nodes < 2 && !point.own {
         return Err(LoadError::Nodes(scope.nodes));
     }
     if point.servers >= scope.nodes {
@@ -84,6 +87,9 @@ pub(super) fn check(scope: &Scope, point: &Point) -> Result<(), LoadError> {
     }
     if is_rpc(point.verb) && point.payload > payload::CALL_PAYLOAD_MOST {
         return Err(LoadError::Payload(point.payload));
+    }
+    if point.on_card && u64::from(point.payload) > ON_CARD_BYTES {
+        return Err(LoadError::OnCard(point.payload));
     }
     Ok(())
 }
@@ -161,7 +167,12 @@ pub(super) fn worker_config(point: &Point) -> WorkerConfig {
             signal_all: point.signal_period == 1,
             ..PortConfig::default()
         },
-        rpc: RpcConfig { doorbell_batching: point.doorbell_batch > 1, window: 64, ..rpc },
+        // Who never calls keeps the least room for it: on hundreds of nodes it would be most of the memory.
+        rpc: RpcConfig {
+            doorbell_batching: point.doorbell_batch > 1,
+            window: if is_rpc(point.verb) { 64 } else { 1 },
+            ..rpc
+        },
         qp: if point.unawaited() {
             // What nobody waits for counts when it is posted: queues must be full before the window opens.
             QpConfig { send_depth: 64, ..QpConfig::rc() }

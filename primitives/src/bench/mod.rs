@@ -30,7 +30,7 @@ mod threads;
 
 pub use footprint::memory_estimate;
 pub use identify::{Shows, identifying};
-pub use load::{LoadError, SAMPLE_EVERY, run};
+pub use load::{LoadError, ON_CARD_BYTES, SAMPLE_EVERY, run};
 pub use member::run_member;
 pub use multi_object::{OBJECTS, Rung};
 pub use payload::CALL_PAYLOAD_MOST;
