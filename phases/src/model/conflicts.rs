@@ -4,7 +4,7 @@
 //! long. What an access meets depends on how the protocol keeps its state:
 //!
 //! - **Counted** (OCC): a record to be locked or checked is locked, or has changed since it was read. The attempt ends after all
-//!   its work, computation included.
+//!   its work, computation included, or, where it loses a lock at home, before it asks for others.
 //! - **Locked** (2PL): somebody holds the record in a mode that excludes the one asked for. Without waiting the attempt ends
 //!   where it meets the first such record, before it computes. Wait-die waits if it is the older one, which is every other
 //!   time, for what is left of the hold, half of it; with a bound, all wait, and give up if that lasts longer than the looks.
