@@ -409,9 +409,7 @@ fn new_orders_requests_are_as_many_as_is_foretold() {
         let plan = Plan { coroutines: 1, ..Plan::uniform(via) };
         let on = On { measured: Nanos::from_micros(1_500), ..four(&shipped()) };
         let ran = ran(&on, occ, plan, "tpcc-no", settings);
-        let said = 1.0 + ran.said.aborted_per_s / ran.said.committed_per_s;
-        let aborted = ran.result.aborted_share().unwrap_or(0.0);
-        let got = 1.0 / (1.0 - aborted);
+        let [said, got] = attempts(&ran);
         println!("{via}: attempts {said:.3} {got:.3}, rate off by {:+.3}", ran.error());
         // All attempts ask for locks, and what commits is installed. (What is fetched depends on how long the cache has been in
         // use: at first it holds records that nobody looks for.)
@@ -423,4 +421,59 @@ fn new_orders_requests_are_as_many_as_is_foretold() {
             assert!(off.abs() < 0.06, "{phase} {via}: {foretold} said, {counted} counted");
         }
     }
+}
+
+/// An attempt leaves the places of its records in the location cache, and the next one finds most of them there: it asks for less
+/// than the first.
+#[test]
+fn attempts_after_the_first_find_their_records_in_the_cache() {
+    let occ = AnyProtocol::named("occ").expect("a protocol");
+    let fetch = Step { outstanding: true, ..Step::table2(Phase::Fetch, Via::OneSided) };
+    let plan = Plan { coroutines: 8, fetch: Some(fetch), ..Plan::uniform(Via::OneSided) };
+    let common = [("reads", "0"), ("writes", "6"), ("together", "true")];
+    let few: &[(&str, &str)] = &[("records_per_thread", "300")];
+    let hot: &[(&str, &str)] =
+        &[("records_per_thread", "1000"), ("hot_records_share", "0.02"), ("hot_accesses_share", "0.3")];
+    for (settings, cache_bytes) in [(few, 2_400), (hot, 8_000)] {
+        let shape = Shape { nodes: 4, workers: 1 };
+        let on = On { shape, cache_bytes, measured: Nanos::from_millis(4), ..four(&shipped()) };
+        let ran = ran(&on, occ, plan, "micro", &[&common, settings].concat());
+        let [attempts, got] = attempts(&ran);
+        let [(verbs, counted), ..] = ran.counts(Phase::Fetch);
+        let (said, got) = (verbs / attempts, counted / got);
+        println!("{said:.2} requests said, {got:.2} counted, rate off by {:+.3}", ran.error());
+        assert!((got / said - 1.0).abs() < 0.08, "{said} requests for each attempt said, {got} counted");
+        assert!(ran.error().abs() < 0.06, "{:+.3} off what is foretold", ran.error());
+    }
+}
+
+/// New-order's district is locked by the own CPU, before any of its stocks at other nodes: found by combination 6 of seed 10, where a
+/// third less than came had been foretold. It still is by a quarter, see `experiments/REGRET.md`.
+#[test]
+fn who_loses_a_lock_at_home_asks_nobody_else() {
+    let occ = AnyProtocol::named("occ").expect("a protocol");
+    let fetch = Step { outstanding: true, ..Step::table2(Phase::Fetch, Via::OneSided) };
+    let plan = Plan { coroutines: 8, fetch: Some(fetch), ..Plan::uniform(Via::OneSided) };
+    let settings = [
+        ("items", "912"),
+        ("customers_per_district", "30"),
+        ("orders_per_district", "30"),
+        ("order_room_per_district", "270"),
+    ];
+    let profile = Profile::shipped("cx6").expect("a shipped profile");
+    let shape = Shape { nodes: 3, workers: 1 };
+    let on = On { shape, measured: Nanos::from_millis(6), ..four(&profile) };
+    let ran = ran(&on, occ, plan, "tpcc-no", &settings);
+    let [attempts, got] = attempts(&ran);
+    let [(verbs, counted), ..] = ran.counts(Phase::Lock);
+    let (said, got) = (verbs / attempts, counted / got);
+    println!("{said:.2} requests said, {got:.2} counted, rate off by {:+.3}", ran.error());
+    // Twenty, if every attempt asked for ten stocks.
+    assert!(got < 18.0 && (got / said - 1.0).abs() < 0.08, "{said} requests said, {got} counted");
+}
+
+/// Attempts for each commit: foretold, and counted.
+fn attempts(ran: &Ran) -> [f64; 2] {
+    let said = 1.0 + ran.said.aborted_per_s / ran.said.committed_per_s;
+    [said, 1.0 / (1.0 - ran.result.aborted_share().unwrap_or(0.0))]
 }

@@ -4,7 +4,7 @@
 //! long. What an access meets depends on how the protocol keeps its state:
 //!
 //! - **Counted** (OCC): a record to be locked or checked is locked, or has changed since it was read. The attempt ends after all
-//!   its work, computation included.
+//!   its work, computation included, or, where it loses a lock at home, before it asks for others.
 //! - **Locked** (2PL): somebody holds the record in a mode that excludes the one asked for. Without waiting the attempt ends
 //!   where it meets the first such record, before it computes. Wait-die waits if it is the older one, which is every other
 //!   time, for what is left of the hold, half of it; with a bound, all wait, and give up if that lasts longer than the looks.
@@ -27,7 +27,8 @@ use primitives::fabric::CpuWork;
 /// What an access meets.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Met {
-    /// Chance that an access which writes ends its attempt.
+    /// Chance that an access which writes ends its attempt: of records that only coroutines of their own part come to, and of others.
+    pub(super) home: f64,
     pub(super) write: f64,
     /// The same of an access which reads, where it is checked or locks.
     pub(super) read: f64,
@@ -46,6 +47,7 @@ const POWERS: usize = 8;
 /// a mean chance is no measure. So it is known, for one and more attempts, how likely an access is to do well in all of them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Spread {
+    home: [f64; POWERS],
     write: [f64; POWERS],
     read: [f64; POWERS],
 }
@@ -53,21 +55,26 @@ pub(super) struct Spread {
 impl Default for Spread {
     /// Nothing ends an attempt.
     fn default() -> Spread {
-        Spread { write: [1.0; POWERS], read: [1.0; POWERS] }
+        Spread { home: [1.0; POWERS], write: [1.0; POWERS], read: [1.0; POWERS] }
     }
 }
 
 impl Spread {
     fn towards(self, next: Spread, step: f64) -> Spread {
         let mix = |a: [f64; POWERS], b: [f64; POWERS]| std::array::from_fn(|i| a[i] + step * (b[i] - a[i]));
-        Spread { write: mix(self.write, next.write), read: mix(self.read, next.read) }
+        Spread {
+            home: mix(self.home, next.home),
+            write: mix(self.write, next.write),
+            read: mix(self.read, next.read),
+        }
     }
 
     /// The chance that the first `k` attempts fail of a transaction with so many accesses of both kinds, for `k` from one on: with
     /// `s` the chance that one succeeds, the mean of `(1 - s)^k`.
-    fn all_fail(&self, writes: f64, reads: f64) -> [f64; POWERS] {
-        let succeed: [f64; POWERS] =
-            std::array::from_fn(|i| self.write[i].powf(writes) * self.read[i].powf(reads));
+    fn all_fail(&self, home: f64, writes: f64, reads: f64) -> [f64; POWERS] {
+        let succeed: [f64; POWERS] = std::array::from_fn(|i| {
+            self.home[i].powf(home) * self.write[i].powf(writes) * self.read[i].powf(reads)
+        });
         std::array::from_fn(|k| {
             let (mut sum, mut choose) = (1.0, 1.0);
             for (j, mean) in succeed.iter().enumerate().take(k + 1) {
@@ -85,6 +92,7 @@ impl Met {
         let relative = |a: f64, b: f64| (a - b).abs() / a.abs().max(b.abs()).max(1.0);
         (self.write - other.write)
             .abs()
+            .max((self.home - other.home).abs())
             .max((self.read - other.read).abs())
             .max(relative(self.wait_ns, other.wait_ns))
             .max(relative(self.looks, other.looks))
@@ -94,6 +102,7 @@ impl Met {
     pub(super) fn towards(self, next: Met, step: f64) -> Met {
         let mix = |a: f64, b: f64| a + step * (b - a);
         Met {
+            home: mix(self.home, next.home),
             write: mix(self.write, next.write),
             read: mix(self.read, next.read),
             wait_ns: mix(self.wait_ns, next.wait_ns),
@@ -142,18 +151,24 @@ fn checks_at_commit(needs: &Needs) -> bool {
 }
 
 impl Runs {
-    pub(super) fn new(needs: &Needs, class: &TxnClass, met: Met, reads_ahead: bool) -> Runs {
+    /// Of the records that the class writes, so many (`home`) are in bands whose parts keep to themselves.
+    pub(super) fn new(needs: &Needs, class: &TxnClass, home: f64, met: Met, reads_ahead: bool) -> Runs {
         let (reads, writes) = (class.reads, class.writes);
+        let away = writes - home;
         let none = |chance: f64, records: f64| (1.0 - chance).max(0.0).powf(records).max(LEAST_SUCCESS);
         if !needs.locks_at_touch() {
-            let locks = none(met.write, writes);
+            // The own CPU locks those at home, before anything else is asked for.
+            let first = none(met.home, home);
+            let locks = first * none(met.write, away);
             let checks = if class.validates() { none(met.read, reads) } else { 1.0 };
             let attempts = 1.0 / (locks * checks);
-            // A failed lock leaves the others of the write set to be released, a failed check all of them.
+            // A failed lock leaves the others of the write set to be released, a failed check all of them. One that failed at home leaves
+            // nothing elsewhere.
             let others = if writes > 0.0 { (writes - 1.0).max(0.0) / writes } else { 0.0 };
-            let unlocks = attempts * ((1.0 - locks) * others + locks * (1.0 - checks));
-            let phases = [attempts, attempts, attempts * locks, 1.0, 1.0, unlocks];
-            let all_fail = met.spread.all_fail(writes, if class.validates() { reads } else { 0.0 });
+            let unlocks = attempts * ((first - locks) * others + locks * (1.0 - checks));
+            let phases = [attempts, attempts * first, attempts * locks, 1.0, 1.0, unlocks];
+            let checked = if class.validates() { reads } else { 0.0 };
+            let all_fail = met.spread.all_fail(home, away, checked);
             let asked = attempts * writes;
             return Runs { attempts, thinks: attempts, asked, came_to: attempts, phases, all_fail };
         }
@@ -163,14 +178,14 @@ impl Runs {
             Packing::Counted => (if class.validates() { reads } else { 0.0 }, false),
             Packing::Locked | Packing::Versions => (reads, true),
         };
-        let (locked, read) = (none(met.write, writes), none(met.read, met_reads));
+        let (locked, read) = (none(met.home, home) * none(met.write, away), none(met.read, met_reads));
         let (touches, checks) = if at_touch { (locked * read, 1.0) } else { (locked, read) };
         let finished = 1.0 / checks;
         let attempts = finished / touches;
         let all_fail = match needs.on_conflict {
             // Who has failed becomes older, and does not fail for ever: a mean chance is nearer than that of the record.
             OnConflict::WaitIfOlder => std::array::from_fn(|k| (1.0 - 1.0 / attempts).powi(k as i32 + 1)),
-            _ => met.spread.all_fail(writes, met_reads),
+            _ => met.spread.all_fail(home, away, met_reads),
         };
         let records = reads + writes;
         // Asked for together, all is asked for before anything is known.
@@ -244,9 +259,10 @@ struct Ends {
     well: [f64; POWERS],
 }
 
-/// What an access is for.
+/// What an access is for, and of those that write whether it is to a band whose parts keep to themselves.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Access {
+    Home,
     Write,
     Read,
 }
@@ -262,11 +278,14 @@ impl Model<'_> {
         let (until_lock, until_check) =
             (mean(sum.until_lock, sum.writers), mean(sum.until_check, sum.readers));
         let others = Others { rate: solution.rate, customers };
-        let write = |exposed: Exposed, ends: f64| self.over_bands(others, Access::Write, exposed, ends);
+        let write = |exposed: Exposed, ends: f64| {
+            let of = |access| self.over_bands(others, access, exposed, ends);
+            (of(Access::Home), of(Access::Write))
+        };
         let read = |exposed: Exposed, ends: f64| self.over_bands(others, Access::Read, exposed, ends);
         let by_writers = |ns: f64| Exposed { by_writes: ns, by_reads: 0.0 };
         let mut next = Met::default();
-        let (writes, reads) = match self.needs().packing {
+        let ((home, writes), reads) = match self.needs().packing {
             Packing::Counted if !self.needs().locks_first => (
                 write(by_writers(sum.written_ns + sum.commits * until_lock), 1.0),
                 read(by_writers(sum.written_ns + sum.commits * until_check), 1.0),
@@ -295,7 +314,7 @@ impl Model<'_> {
                 let writes = write(Exposed { by_writes, by_reads }, ends);
                 let reads = read(Exposed { by_writes, by_reads: not_shared }, ends);
                 let writers = mean(sum.writers, sum.writers + sum.readers);
-                let waits = writes.waits * writers + reads.waits * (1.0 - writers);
+                let waits = (writes.0.waits + writes.1.waits) * writers + reads.waits * (1.0 - writers);
                 let at_once = match self.needs().on_conflict {
                     // The owner looks, and answers once.
                     OnConflict::WaitIfOlder if costs.locked_by != Some(Via::OneSided) => 0.0,
@@ -309,8 +328,8 @@ impl Model<'_> {
                 (writes, reads)
             }
         };
-        (next.write, next.read) = (writes.gives_up, reads.gives_up);
-        next.spread = Spread { write: writes.well, read: reads.well };
+        (next.home, next.write, next.read) = (home.gives_up, writes.gives_up, reads.gives_up);
+        next.spread = Spread { home: home.well, write: writes.well, read: reads.well };
         next
     }
 
@@ -325,7 +344,11 @@ impl Model<'_> {
         let (mut waits, mut attempts, mut all, mut well) = (0.0, 0.0, 0.0, [0.0; POWERS]);
         for (band, &reads) in self.workload().bands.iter().zip(&self.reads) {
             let writes = band.writes.unwrap_or(band.share);
-            let share = if access == Access::Write { writes } else { reads };
+            let share = match access {
+                Access::Read => reads,
+                _ if (access == Access::Home) == self.keeps_apart(band) => writes,
+                _ => continue,
+            };
             // Who may come to the same records.
             let rate = others.rate * (others.customers / band.parts - 1.0).max(0.0);
             let there = writes * exposed.by_writes + reads * exposed.by_reads;
@@ -344,7 +367,7 @@ impl Model<'_> {
         if all <= 0.0 {
             return Ends { waits, gives_up: 0.0, well: [1.0; POWERS] };
         }
-        Ends { waits, gives_up: (1.0 - 1.0 / attempts).max(0.0), well: well.map(|sum| (sum / all).min(1.0)) }
+        Ends { waits, gives_up: (1.0 - all / attempts).max(0.0), well: well.map(|sum| (sum / all).min(1.0)) }
     }
 
     /// Of those who meet a lock, how many give up; and how long the others wait, if so much is left of the hold and a look
@@ -371,8 +394,18 @@ impl Model<'_> {
         class: &TxnClass,
     ) {
         let ahead = self.workload().reads_ahead;
-        let runs = Runs::new(self.needs(), class, met, ahead);
-        let time = |phase: Phase| costs.of(phase, index).map_or(0.0, |c| solution.time(&c.load));
+        let runs = self.runs(class, met);
+        // Each time that it is run.
+        let time = |phase: Phase| {
+            let times = runs.phases[phase as usize];
+            let parts = costs.parts(phase, index, times).into_iter().flatten();
+            let all: f64 = parts.map(|(part, times)| times * solution.time(&part.load)).sum();
+            if times > 0.0 {
+                all / times
+            } else {
+                costs.of(phase, index).map_or(0.0, |c| solution.time(&c.load))
+            }
+        };
         // From the start of a releasing phase until the lock is free at the owner: half of what it takes with its answer.
         let half = |awaited: &Option<Priced>| {
             awaited.as_ref().map_or(0.0, |c| 0.5 * solution.time(&c.class(index).load))
@@ -450,16 +483,16 @@ mod tests {
             write: std::array::from_fn(|i| 0.5 + 0.5 * f64::powi(0.1, i as i32 + 1)),
             ..Spread::default()
         };
-        for (k, chance) in spread.all_fail(1.0, 7.0).into_iter().enumerate() {
+        for (k, chance) in spread.all_fail(0.0, 1.0, 7.0).into_iter().enumerate() {
             assert!((chance - 0.5 * f64::powi(0.9, k as i32 + 1)).abs() < 1e-12, "{k}: {chance}");
         }
         // Two of them: a quarter fail with 0.99, half with 0.9.
-        for (k, chance) in spread.all_fail(2.0, 0.0).into_iter().enumerate() {
+        for (k, chance) in spread.all_fail(0.0, 2.0, 0.0).into_iter().enumerate() {
             let k = k as i32 + 1;
             let fails = 0.25 * f64::powi(0.99, k) + 0.5 * f64::powi(0.9, k);
             assert!((chance - fails).abs() < 1e-12, "{k}: {chance}");
         }
-        assert_eq!(Spread::default().all_fail(3.0, 3.0), [0.0; POWERS]);
+        assert_eq!(Spread::default().all_fail(1.0, 2.0, 3.0), [0.0; POWERS]);
     }
 
     #[test]
@@ -467,22 +500,22 @@ mod tests {
         let class = TxnClass::new("x", 1.0, 3.0, 1.0);
         let met = Met { write: 0.5, read: 0.0, ..Met::default() };
         // One write of four accesses fails every other time.
-        let runs = Runs::new(&Needs::NOWAIT, &class, met, false);
+        let runs = Runs::new(&Needs::NOWAIT, &class, 0.0, met, false);
         assert_eq!((runs.attempts, runs.thinks), (2.0, 1.0));
         let came_to = runs.phases[Phase::Lock as usize];
         assert!(came_to > 1.25 && came_to < 1.75, "{came_to}");
         assert!((runs.phases[Phase::Unlock as usize] - (came_to - 1.0 - 0.25)).abs() < 1e-12);
         // Under OCC all of it is done first, and done again.
-        let runs = Runs::new(&Needs::OCC, &class, met, false);
+        let runs = Runs::new(&Needs::OCC, &class, 0.0, met, false);
         assert_eq!((runs.attempts, runs.thinks, runs.phases[Phase::Fetch as usize]), (2.0, 2.0, 2.0));
         // A lease that cannot be extended costs the whole attempt, a lock only what came before it.
         let late = Met { write: 0.0, read: 0.5, ..Met::default() };
-        let runs = Runs::new(&Needs::SUNDIAL, &class, late, false);
+        let runs = Runs::new(&Needs::SUNDIAL, &class, 0.0, late, false);
         assert!((runs.attempts - 8.0).abs() < 1e-9 && (runs.thinks - 8.0).abs() < 1e-9);
-        let early = Runs::new(&Needs::SUNDIAL, &class, met, false);
+        let early = Runs::new(&Needs::SUNDIAL, &class, 0.0, met, false);
         assert_eq!((early.attempts, early.thinks), (2.0, 1.0));
         // FaSST locks like SUNDIAL and checks like OCC.
-        let both = Runs::new(&Needs::FASST, &class, Met { write: 0.5, ..late }, false);
+        let both = Runs::new(&Needs::FASST, &class, 0.0, Met { write: 0.5, ..late }, false);
         assert_eq!((both.attempts, both.thinks), (16.0, 8.0));
         assert_eq!(both.phases[Phase::Validate as usize], 8.0);
     }

@@ -50,29 +50,45 @@ pub(super) struct Costs {
     pub(super) phases: [Option<Priced>; Phase::ALL.len()],
     /// Install and unlock with their answers awaited, which is twice what it takes until a lock is free at its owner.
     pub(super) awaited: [Option<Priced>; 2],
+    /// Fetch when it is tried again: the location cache knows what the first attempt has found.
+    pub(super) refetch: Option<Priced>,
     /// How records are locked, if they are.
     pub(super) locked_by: Option<Via>,
 }
 
 /// What tells two [`Costs`] apart.
-pub(super) type CostsKey = ([Option<u32>; Phase::ALL.len()], [Option<u32>; 2], Option<Via>);
+pub(super) type CostsKey = ([Option<u32>; Phase::ALL.len()], [Option<u32>; 2], Option<u32>, Option<Via>);
 
 impl Costs {
     /// Plans of equal keys, and as many coroutines, have equal forecasts.
     pub(super) fn key(&self) -> CostsKey {
         let place = |priced: &Option<Priced>| priced.as_ref().map(|priced| priced.place);
-        (self.phases.each_ref().map(place), self.awaited.each_ref().map(place), self.locked_by)
+        let (phases, awaited) = (self.phases.each_ref().map(place), self.awaited.each_ref().map(place));
+        (phases, awaited, place(&self.refetch), self.locked_by)
     }
 
     /// One phase of one class.
     pub(super) fn of(&self, phase: Phase, index: usize) -> Option<&PhaseCosts> {
         self.phases[phase as usize].as_ref().map(|priced| priced.class(index))
     }
+
+    /// What a phase costs that a transaction of a class runs so many times, in parts of so many times each: the first time, and again.
+    pub(super) fn parts(&self, phase: Phase, index: usize, times: f64) -> [Option<(&PhaseCosts, f64)>; 2] {
+        let first = self.of(phase, index);
+        let again = self.refetch.as_ref().filter(|_| phase == Phase::Fetch);
+        match again {
+            Some(again) => {
+                let once = times.min(1.0);
+                [first.map(|first| (first, once)), Some((again.class(index), times - once))]
+            }
+            None => [first.map(|first| (first, times)), None],
+        }
+    }
 }
 
-/// What prices of a phase depend on: how it is carried, by which phases its records come, and what follows at once if nobody
-/// waits for it.
-pub(super) type Asked = (Carriage, Option<Via>, Option<Via>, Option<Step>);
+/// What prices of a phase depend on: how it is carried, by which phases its records come, what follows at once if nobody
+/// waits for it, and whether it is tried again.
+pub(super) type Asked = (Carriage, Option<Via>, Option<Via>, Option<Step>, bool);
 
 /// Prices that have been asked for. Many ways to carry a phase come to the same: a wait of one request needs no batching.
 #[derive(Default)]

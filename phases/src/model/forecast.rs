@@ -3,7 +3,7 @@
 use super::buckets::Buckets;
 use super::conflicts::{Met, Runs};
 use super::costs::{Costs, CostsKey, PhaseCosts, Priced, Prices};
-use super::input::{Cluster, InputError, TxnClass, Workload};
+use super::input::{Band, Cluster, InputError, TxnClass, Workload};
 use super::solve::{Near, Population, Solution, solve_near};
 use super::station::{Load, Station, behind_left};
 use crate::demand::{Carriage, Demand, Sizes, demand};
@@ -123,6 +123,8 @@ pub struct Model<'a> {
     buckets: Buckets,
     /// Of the accesses that only read, the share of each band.
     pub(super) reads: Vec<f64>,
+    /// Of the records that are written at home, the share in bands whose parts keep to themselves.
+    apart: f64,
     prices: RefCell<Prices>,
     forecasts: RefCell<BTreeMap<(CostsKey, u32), Forecast>>,
 }
@@ -154,6 +156,7 @@ impl<'a> Model<'a> {
                 workload.words(&profile.nic, needs.packing, &cluster),
             ),
             reads: workload.bands.iter().map(|band| workload.reads_of(band)).collect(),
+            apart: workload.written_apart(),
             prices: RefCell::default(),
             forecasts: RefCell::default(),
         })
@@ -172,6 +175,11 @@ impl<'a> Model<'a> {
     /// The workload.
     pub fn workload(&self) -> &'a Workload {
         self.workload
+    }
+
+    /// Whether a band is told from others where it is written.
+    pub(super) fn keeps_apart(&self, band: &Band) -> bool {
+        self.apart > 0.0 && band.parts > 1.0
     }
 
     /// The protocol's needs.
@@ -248,16 +256,20 @@ impl<'a> Model<'a> {
     fn costs(&self, plan: &CheckedPlan) -> Costs {
         let runs = |phase| self.needs.runs(phase);
         let awaited = |phase| {
-            runs(phase).then(|| self.priced(plan, phase, Step { passive_ack: false, ..plan.step(phase) }))
+            runs(phase)
+                .then(|| self.priced(plan, phase, Step { passive_ack: false, ..plan.step(phase) }, false))
         };
+        let priced = |phase, again| runs(phase).then(|| self.priced(plan, phase, plan.step(phase), again));
         Costs {
-            phases: Phase::ALL.map(|phase| runs(phase).then(|| self.priced(plan, phase, plan.step(phase)))),
+            phases: Phase::ALL.map(|phase| priced(phase, false)),
             awaited: [Phase::Install, Phase::Unlock].map(awaited),
+            refetch: priced(Phase::Fetch, true),
             locked_by: runs(Phase::Lock).then(|| plan.step(Phase::Lock).via),
         }
     }
 
-    fn priced(&self, plan: &CheckedPlan, phase: Phase, step: Step) -> Priced {
+    /// What a phase costs; `again` where it is tried again, and all its records are in the cache.
+    fn priced(&self, plan: &CheckedPlan, phase: Phase, step: Step, again: bool) -> Priced {
         let carriage = self.carriage(plan, phase, step);
         let by = |phase| plan.get().step(phase).map(|step| step.via);
         // Nobody waits for it: the next transaction's first requests are right behind.
@@ -266,7 +278,8 @@ impl<'a> Model<'a> {
         let next = next.map(|first| self.carriage(plan, first, plan.step(first)));
         let price = || {
             let of = |carriage: &Carriage, class: &TxnClass| {
-                let touch = self.workload.touch(&self.cluster, class, plan, &self.needs, carriage.phase);
+                let mut touch = self.workload.touch(&self.cluster, class, plan, &self.needs, carriage.phase);
+                touch.cached = if again { 1.0 } else { touch.cached };
                 demand(carriage, &touch, &self.sizes)
             };
             let next: Option<Vec<(f64, Demand)>> = next.as_ref().map(|next| {
@@ -284,7 +297,7 @@ impl<'a> Model<'a> {
             self.workload.classes.iter().map(price).collect()
         };
         let next = next.map(|next| next.step);
-        self.prices.borrow_mut().get((carriage, by(Phase::Fetch), by(Phase::Lock), next), price)
+        self.prices.borrow_mut().get((carriage, by(Phase::Fetch), by(Phase::Lock), next, again), price)
     }
 
     /// How a plan carries a phase by `step`. A plan may allow what the workload does not offer: it comes to its records one by one.
@@ -306,10 +319,11 @@ impl<'a> Model<'a> {
             *last_ns += ns;
         };
         for (phase, times) in Phase::ALL.into_iter().zip(runs.phases) {
+            for (part, times) in costs.parts(phase, index, times).into_iter().flatten() {
+                load.add_scaled(&part.load, times);
+            }
             if let Some(priced) = costs.of(phase, index) {
-                let its = &priced.load;
-                load.add_scaled(its, times);
-                let own = its[Station::Core].own;
+                let own = priced.load[Station::Core].own;
                 if own.count > 0.0 {
                     last_ns = own.ns / own.count.max(1.0);
                 } else if phase != Phase::Unlock {
@@ -337,8 +351,9 @@ impl<'a> Model<'a> {
         (load, runs)
     }
 
-    fn runs(&self, class: &TxnClass, met: Met) -> Runs {
-        Runs::new(&self.needs, class, met, self.workload.reads_ahead)
+    pub(super) fn runs(&self, class: &TxnClass, met: Met) -> Runs {
+        let home = class.at_home.writes * self.apart;
+        Runs::new(&self.needs, class, home, met, self.workload.reads_ahead)
     }
 
     fn solve(&self, costs: &Costs, met: Met, population: &Population, near: &mut Near) -> Solution {
@@ -357,7 +372,7 @@ impl<'a> Model<'a> {
             let runs = self.runs(class, met);
             in_vain += class.share * (runs.attempts - 1.0);
             for (phase, times) in Phase::ALL.into_iter().zip(runs.phases) {
-                if let Some(costs) = costs.of(phase, index) {
+                for (costs, times) in costs.parts(phase, index, times).into_iter().flatten() {
                     let time = solution.time(&costs.load);
                     phases[phase as usize].add_scaled(costs, time, class.share * times);
                 }

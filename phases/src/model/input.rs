@@ -437,6 +437,20 @@ impl Workload {
         if reads > 0.0 { ((band.share * (reads + writes) - written * writes) / reads).max(0.0) } else { 0.0 }
     }
 
+    /// Of all records that are written at home, the share in bands each part of which has coroutines of its own. None where such bands
+    /// have more than that: then it is not known whose they are.
+    pub(super) fn written_apart(&self) -> f64 {
+        let at_home: f64 = self.classes.iter().map(|class| class.share * class.at_home.writes).sum();
+        let share: f64 = self
+            .bands
+            .iter()
+            .filter(|band| band.parts > 1.0)
+            .map(|band| band.writes.unwrap_or(band.share))
+            .sum();
+        let apart = share * self.writes();
+        if apart > 0.0 && apart <= at_home * (1.0 + SHARE_SLACK) { (apart / at_home).min(1.0) } else { 0.0 }
+    }
+
     /// Records read and not written per transaction, averaged over the mix.
     fn reads(&self) -> f64 {
         self.classes.iter().map(|class| class.share * class.reads).sum()
