@@ -4,7 +4,8 @@
 //! A number is free if the profile gives bounds for it. Which of them the targets show is found out, not assumed, by a
 //! number's resolution ([`solve::Fit::resolution`]): from [`PINNED`] on it shows by itself; from [`SHOWN`] on only together
 //! with others, two halves of one sum for example, which are moved alike, or only until it hides behind something slower,
-//! which bounds it; below it keeps its value and its source, and the others are fitted once more without it.
+//! which bounds it; below it keeps its value and its source, and the others are fitted once more without it. One that no target
+//! shows where the search ended is not called fitted: what it was moved to is a bound, and at most assumed.
 //!
 //! Hold-out claims cannot come here: [`claims::calibrate`](crate::claims::calibrate) is the only door, and its type
 //! holds none.
@@ -192,20 +193,7 @@ pub fn calibrate(
     let mut done = profile.clone();
     for number in numbers.iter().filter(|n| n.fitted) {
         if let Some(quantity) = quantity(&mut done, &number.name) {
-            quantity.value = number.after;
-            // Also where the targets were measured: what was measured is rates and latencies, not this number.
-            quantity.source = Source::Calibrated;
-            let shows_in = match number.shows_in.is_empty() {
-                true => "all targets together, none of which shows it,".to_owned(),
-                false => number.shows_in.join(" and "),
-            };
-            quantity.reference = format!(
-                "fitted to {shows_in} of {}; resolution {:.2}; was {} ({})",
-                targets.origin,
-                number.resolution,
-                number.before,
-                name_of(free.iter().find(|f| f.0 == number.name).map(|f| f.1.source)),
-            );
+            number.write(quantity, &targets.origin);
         }
     }
     done.validate().map_err(|e| CliError::check("the fitted profile is impossible").caused_by(&e))?;
@@ -250,6 +238,26 @@ fn number(at: usize, (name, quantity): &(String, Quantity), fit: &Fit, targets: 
     }
 }
 
+impl Number {
+    /// Puts what became of the number into the profile's `quantity`, which is as it was before the fit.
+    fn write(&self, quantity: &mut Quantity, origin: &str) {
+        let was = format!("was {} ({})", self.before, name_of(quantity.source));
+        if !self.shows_in.is_empty() {
+            // Also where the targets were measured: what was measured is rates and latencies, not this number.
+            quantity.source = Source::Calibrated;
+            let shows_in = self.shows_in.join(" and ");
+            quantity.reference =
+                format!("fitted to {shows_in} of {origin}; resolution {:.2}; {was}", self.resolution);
+        } else if self.after != self.before {
+            // Its old source does not speak for another value, and the targets say no more than that it hides.
+            quantity.source = Source::Assumed;
+            quantity.reference =
+                format!("moved to where no target of {origin} shows it, which is a bound; {was}");
+        }
+        quantity.value = self.after;
+    }
+}
+
 /// Four significant digits are more than a fit knows; counts are whole. A number at a bound stays within it.
 fn rounded(value: f64, of: &Quantity) -> f64 {
     let rounded = match of.unit {
@@ -275,13 +283,13 @@ fn set(profile: &mut Profile, name: &str, value: f64) {
     }
 }
 
-fn name_of(source: Option<Source>) -> &'static str {
+fn name_of(source: Source) -> &'static str {
     match source {
-        Some(Source::Measured) => "measured",
-        Some(Source::Published) => "published",
-        Some(Source::Calibrated) => "calibrated",
-        Some(Source::Recalled) => "recalled",
-        Some(Source::Assumed) | None => "assumed",
+        Source::Measured => "measured",
+        Source::Published => "published",
+        Source::Calibrated => "calibrated",
+        Source::Recalled => "recalled",
+        Source::Assumed => "assumed",
     }
 }
 
@@ -319,6 +327,14 @@ impl Calibrated {
                 carried.join(", ")
             ));
         }
+        let hidden = self.numbers.iter().filter(|n| n.fitted && n.shows_in.is_empty());
+        let hidden: Vec<&str> = hidden.map(|n| n.name.as_str()).collect();
+        if !hidden.is_empty() {
+            text.push_str(&format!(
+                "#\n# Free, and bounded, but shown by no target: {}\n",
+                hidden.join(", ")
+            ));
+        }
         Ok(text + &yaml)
     }
 }
@@ -336,5 +352,38 @@ mod tests {
         assert_eq!(rounded(204_951.0, &quantity(Unit::Ns, Some([2049.2, 204_951.0]))), 204_951.0);
         assert_eq!(rounded(1234.56, &quantity(Unit::Ns, None)), 1235.0);
         assert_eq!(rounded(7.6, &quantity(Unit::Count, Some([1.0, 16.0]))), 8.0);
+    }
+
+    #[test]
+    fn only_what_a_target_shows_becomes_calibrated() {
+        let written = |source, before: f64, after: f64, shows_in: &[&str]| {
+            let mut quantity = Quantity::fixed(before, Unit::Ns, source, "a paper");
+            let number = Number {
+                name: "nic.requester_write".to_owned(),
+                before,
+                after,
+                unit: "ns",
+                free: [1.0, 100.0],
+                resolution: 0.43,
+                fitted: true,
+                pinned: false,
+                shows_in: shows_in.iter().map(|&s| s.to_owned()).collect(),
+            };
+            number.write(&mut quantity, "a card");
+            (quantity.value, quantity.source, quantity.reference)
+        };
+        let (value, source, reference) = written(Source::Published, 7.0, 5.0, &["latency read 8 B"]);
+        assert_eq!((value, source), (5.0, Source::Calibrated));
+        assert!(reference.contains("latency read 8 B of a card") && reference.contains("was 7 (published)"));
+        // Nothing shows it, and it is as it was: so is what is known of it.
+        for source in [Source::Assumed, Source::Published] {
+            assert_eq!(written(source, 7.0, 7.0, &[]), (7.0, source, "a paper".to_owned()));
+        }
+        // Nothing shows it where it came to: no paper says so, and no fit either.
+        for source in [Source::Assumed, Source::Published, Source::Calibrated] {
+            let (value, after, reference) = written(source, 7.0, 5.0, &[]);
+            assert_eq!((value, after), (5.0, Source::Assumed));
+            assert!(reference.contains("no target of a card shows it"), "{reference}");
+        }
     }
 }

@@ -44,8 +44,8 @@
 //!
 //! - One switch without contention of its own; a port's queue is that of the receiving link. No congestion control.
 //! - Acknowledgements that nobody waits for are charged in groups, at once and without an event.
-//! - Fetched contexts, translations and WQEs take time but no bytes or tags of PCIe; receive requests are always
-//!   fetched ahead.
+//! - Doorbells and the WQEs that ride with them take time but no bytes of PCIe, and contexts, translations and dropped WQEs
+//!   that are fetched again neither bytes nor tags; receive requests are always fetched ahead, and ATOMICs read without a tag.
 //! - A machine's cards exclude each other's ATOMICs, as if all ATOMICs on a word went through one card.
 //! - A responder that refuses a request does not leave for the error state itself; it ignores the requester
 //!   until [`Nic::reset_qp`](crate::fabric::Nic::reset_qp) there, which stands for reconnecting both ends.

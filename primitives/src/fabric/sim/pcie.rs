@@ -1,8 +1,8 @@
 //! PCIe: one server for each direction, and the tags of DMA reads.
 //!
-//! Everything that crosses the bus takes its packets' bytes in its direction: data and completion entries towards memory,
-//! and requests of DMA reads too, which cost a fixed time besides; WQEs, payloads and what READs fetch towards the card.
-//! Contention needs no rule of its own then. Connect-IB's READ rate falls from 72 B on, far below its link's rate
+//! Data, completion entries and requests of DMA reads take their packets' bytes towards memory, and a request a fixed time
+//! besides; WQEs of chains, receive requests, payloads and what READs fetch take theirs towards the card. Contention among
+//! them needs no rule of its own then. Connect-IB's READ rate falls from 72 B on, far below its link's rate
 //! (efficient/rdma_bench): by the bytes of the data that lands and of its completion, and 7.4 ns. That this is the request of
 //! the responder's DMA read, and not a share of each of the three transactions, follows from its datagrams: each takes two
 //! DMA writes, payload and completion, and at 40.9 M calls/s (efficient/fasst) these leave under 1 ns to a write.
@@ -10,7 +10,10 @@
 //! A DMA read asks for up to 512 B at a time and holds a tag from request to answer; when tags run out, reads wait.
 //! ConnectX-6 serves 65 M READ/s from host memory and 121 M/s from its own (public benchmark, 64 B).
 //!
-//! Simplified: credits and ordering of PCIe are left out; an ATOMIC's read takes bytes but no tag.
+//! Simplified: credits and ordering of PCIe are left out; an ATOMIC's read takes bytes but no tag, and a receive request no
+//! packet overhead. Doorbells, the WQEs that ride with them, and what was dropped from a cache and is fetched again
+//! (contexts, translations, WQEs) cross the bus in their time but without their bytes: no rate that is published tells them
+//! from the engine time that they cost.
 
 use super::costs::NicCosts;
 use super::server::Server;
