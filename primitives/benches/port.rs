@@ -1,8 +1,8 @@
 //! What the layers below a transaction cost in wall time: a coroutine switch, a region copy, and post + poll
 //! through the port on loopback, over the closed enum of fabrics and over the concrete type.
 //!
-//! With `-- --once port|raw|any|switch ROUNDS` it does one of them so often, for counting instructions: run it under `valgrind
-//! --tool=callgrind` for two values of ROUNDS and divide the difference.
+//! With `-- --once port|read|raw|any|any-read|switch ROUNDS` it does one of them so often, for counting instructions: run it under
+//! `valgrind --tool=callgrind` for two values of ROUNDS and divide the difference.
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group};
 use primitives::exec::{Core, CoreLoop, Sched, yield_now};
@@ -11,8 +11,11 @@ use primitives::fabric::{AnyNic, Nic};
 use primitives::mem::{Access, BufPool, Region};
 use primitives::verbs::port::{Port, PortConfig};
 use primitives::verbs::{Flags, NodeId, Qp, QpConfig, Remote, Verb, WorkRequest};
+use std::future::Future;
 use std::hint::black_box;
+use std::pin::pin;
 use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
 
 struct Pair<N: Nic> {
     port: Rc<Port<N>>,
@@ -42,6 +45,17 @@ fn post_poll<N: Nic>(pair: &Pair<N>, buf: &primitives::mem::Buf) {
     let posted = batch.post();
     pair.port.progress();
     drop(posted);
+}
+
+/// Awaits one READ of 8 B, in a buffer of its own, with the loop below in place of a core.
+fn read<N: Nic>(pair: &Pair<N>) {
+    let mut read = pin!(pair.port.read(pair.target, 8));
+    loop {
+        if let Poll::Ready(done) = read.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            return drop(done.expect("reads"));
+        }
+        pair.port.progress();
+    }
 }
 
 /// A queue pair beside the port's, and a READ of 8 B for it.
@@ -77,6 +91,7 @@ fn port(c: &mut Criterion) {
     let one = pair(|nic| nic);
     let buf = one.port.buf(64).expect("buffer");
     group.bench_function("post+poll READ 8 B, concrete fabric", |b| b.iter(|| post_poll(&one, &buf)));
+    group.bench_function("READ 8 B awaited, concrete fabric", |b| b.iter(|| read(&one)));
     let request = raw(&one, &buf);
     group.bench_function("raw post+poll READ 8 B, no port", |b| {
         b.iter(|| raw_post_poll(one.port.nic(), black_box(request)))
@@ -126,6 +141,11 @@ fn once(what: &str, rounds: u64) {
     let start = std::time::Instant::now();
     match what {
         "port" => (0..rounds).for_each(|_| post_poll(&one, &buf)),
+        "read" => (0..rounds).for_each(|_| read(&one)),
+        "any-read" => {
+            let any = pair(AnyNic::Loopback);
+            (0..rounds).for_each(|_| read(&any));
+        }
         "raw" => {
             let request = raw(&one, &buf);
             (0..rounds).for_each(|_| raw_post_poll(one.port.nic(), black_box(request)));
@@ -139,7 +159,7 @@ fn once(what: &str, rounds: u64) {
             let (mut core, _pair) = yielding(16, rounds / 16);
             while !core.step(4096).finished {}
         }
-        other => panic!("{other} is none of port, raw, any, switch"),
+        other => panic!("{other} is none of port, read, raw, any, any-read, switch"),
     }
     println!("{what}: {:.1} ns", start.elapsed().as_secs_f64() * 1e9 / rounds as f64);
 }

@@ -1,7 +1,7 @@
 //! The measurements of perftest (`ib_read_lat`, `ib_write_bw` and the like), made through this crate's fabric, so that
 //! the two can be laid side by side on one device: `.ci/softroce/perftest` does that in a virtual machine.
 //!
-//!     parity DEVICE VERB lat|bw|count|port BYTES ITERATIONS
+//!     parity DEVICE VERB lat|bw|count|batch|port BYTES ITERATIONS
 //!
 //! Parameters and loops are those of perftest's defaults: one queue pair; latency with every request signaled and waited
 //! for, inline up to 220 B where a WRITE or SEND is timed; rates with 128 requests outstanding, every hundredth signaled;
@@ -13,23 +13,26 @@
 //! clock may cost a system call.
 //! Prints `min typical average` in microseconds, or requests per second.
 //!
-//! `count` posts and polls one request at a time and reads no clock, `port` does so through the async [`Port`], a batch of one
-//! request each: for `.ci/softroce/overhead`, which counts instructions.
+//! `count` posts and polls one request at a time and reads no clock. `port` awaits one verb of the async [`Port`] at a time, each
+//! with a buffer of the pool, and `batch` a batch of one request: for `.ci/softroce/overhead`, which counts instructions.
 
 use primitives::exec::Sched;
 use primitives::fabric::verbs::{Options, Verbs, VerbsNic};
 use primitives::fabric::{Nic, SetupError};
 use primitives::mem::{Access, BufPool, MemoryKeys, Region};
-use primitives::verbs::port::{Port, PortConfig};
+use primitives::verbs::port::{Port, PortConfig, VerbError};
 use primitives::verbs::{
     Completion, Flags, NodeId, Qp, QpAddress, QpConfig, RecvRequest, Remote, Rkey, Sge, Verb, WcOpcode,
     WcStatus, WorkRequest,
 };
 use std::error::Error;
+use std::future::Future;
 use std::hint::black_box;
 use std::io::{BufRead, BufReader, Write};
+use std::pin::pin;
 use std::process::{Command, Stdio};
 use std::sync::atomic::Ordering;
+use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
 const OUTSTANDING: usize = 128;
@@ -247,26 +250,33 @@ impl End {
         }
     }
 
-    /// The same through a port.
-    fn count_port(self, peer: &Offer, iterations: usize) {
+    /// The same through a port, as a batch of one request, or as the port's verb.
+    fn count_port(self, peer: &Offer, iterations: usize, batches: bool) {
         let arena = Region::new(1 << 16);
         let lkey = self.nic.register(&arena, Access::LOCAL).expect("a region").lkey;
         let (what, len, qp) = (self.what, self.len, self.qp);
         let port = Port::new(self.nic, Sched::new(), BufPool::new(arena, lkey), PortConfig::default());
         port.add_route(NodeId(1), qp, OUTSTANDING as u32);
         let at = Remote { node: NodeId(1), rkey: peer.rkey, offset: 64 };
-        let buf = port.buf(len.max(8)).expect("a buffer");
+        let mut buf = port.buf(len.max(8)).expect("a buffer");
         for _ in 0..iterations {
-            let mut batch = port.batch();
-            match what {
-                What::Read => batch.read(at, &buf, 0, len),
-                What::Write | What::Send => batch.write(at, &buf, 0, len),
-                What::Cas => batch.cas(at, 0, 0, &buf, 0),
-                What::FetchAdd => batch.fetch_add(at, 0, &buf, 0),
+            if batches {
+                let mut batch = port.batch();
+                match what {
+                    What::Read => batch.read(at, &buf, 0, len),
+                    What::Write | What::Send => batch.write(at, &buf, 0, len),
+                    What::Cas => batch.cas(at, 0, 0, &buf, 0),
+                    What::FetchAdd => batch.fetch_add(at, 0, &buf, 0),
+                }
+                finish(&port, batch.post());
+                continue;
             }
-            let posted = batch.post();
-            while port.progress() == 0 {}
-            drop(posted);
+            match what {
+                What::Read => drop(finish(&port, port.read(at, len))),
+                What::Write | What::Send => buf = finish(&port, port.write(at, buf)),
+                What::Cas => drop(finish(&port, port.cas(at, 0, 0))),
+                What::FetchAdd => drop(finish(&port, port.fetch_add(at, 0))),
+            }
         }
     }
 
@@ -280,6 +290,17 @@ impl End {
             self.receive(again);
             posted += again;
         }
+    }
+}
+
+/// Waits for a verb, in place of a core.
+fn finish<T>(port: &Port<VerbsNic>, verb: impl Future<Output = Result<T, VerbError>>) -> T {
+    let mut verb = pin!(verb);
+    loop {
+        if let Poll::Ready(done) = verb.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            return done.expect("it completes");
+        }
+        while port.progress() == 0 {}
     }
 }
 
@@ -383,7 +404,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let latency = mode == "lat";
     let options = Options::parse(device)?;
     let both_act = what == What::Send || what == What::Write && latency;
-    if both_act && mode != "count" && mode != "port" {
+    if both_act && !matches!(&mode[..], "count" | "batch" | "port") {
         let fabric = Verbs::member(&options, 2)?;
         if second {
             let (end, _) = End::open(&fabric, 1, what, len)?;
@@ -399,7 +420,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     far.nic.connect(far.qp, Some(at_near.address))?;
     match &mode[..] {
         "count" => near.count(&at_far, iterations),
-        "port" => near.count_port(&at_far, iterations),
+        "batch" | "port" => near.count_port(&at_far, iterations, mode == "batch"),
         "lat" => show(near.request_latency(&at_far, iterations + WARM_UP)),
         _ => println!("{:.0}", near.rate(&at_far, iterations)),
     }

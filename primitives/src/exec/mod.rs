@@ -4,7 +4,7 @@
 //! take completions, fire timers, serve requests, resume whoever is ready. Threads turn it in a poll loop
 //! ([`threads`]); the simulator turns it once per event. A completion names the task to resume, so tasks are
 //! polled with a no-op waker: a future that waits must have left its task number where the event will find it
-//! (the port's groups, the RPC layer's calls, or a timer here).
+//! (the port's requests and groups, the RPC layer's calls, or a timer here).
 
 pub mod threads;
 

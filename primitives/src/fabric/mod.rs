@@ -269,13 +269,24 @@ pub trait Nic {
     /// Names the first request that was refused; requests before it were taken.
     fn post(&self, qp: Qp, chain: &[WorkRequest]) -> Result<(), PostError>;
 
+    /// Posts a request by itself. Where a fabric's usual way is a part of whoever posts, the request is never written to memory;
+    /// for that, other ways take a copy of it.
+    ///
+    /// # Errors
+    /// If it was refused.
+    #[inline(always)]
+    fn post_one(&self, qp: Qp, request: &WorkRequest) -> Result<(), PostError> {
+        self.post(qp, &[*request])
+    }
+
     /// Posts receives.
     ///
     /// # Errors
     /// When the receive queue is full.
     fn post_recv(&self, qp: Qp, chain: &[RecvRequest]) -> Result<(), PostError>;
 
-    /// Takes what has completed, in order per queue pair, at most `max` entries; never blocks.
+    /// Takes what has completed, in order per queue pair, at most `max` entries; never blocks. Where many have, some may be left
+    /// for the next call.
     fn poll(&self, max: usize, sink: impl FnMut(Completion)) -> usize;
 
     /// The completion that [`Nic::poll`] will give next, where it is known before its time: whoever shares a real core
@@ -387,9 +398,13 @@ impl Nic for AnyNic {
     fn reset_qp(&self, qp: Qp) {
         each!(self, nic => nic.reset_qp(qp))
     }
-    #[inline(always)]
+    #[inline]
     fn post(&self, qp: Qp, chain: &[WorkRequest]) -> Result<(), PostError> {
         each!(self, nic => nic.post(qp, chain))
+    }
+    #[inline(always)]
+    fn post_one(&self, qp: Qp, request: &WorkRequest) -> Result<(), PostError> {
+        each!(self, nic => nic.post_one(qp, request))
     }
     #[inline]
     fn post_recv(&self, qp: Qp, chain: &[RecvRequest]) -> Result<(), PostError> {

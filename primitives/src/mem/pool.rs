@@ -113,7 +113,7 @@ impl Pinned {
 
 #[inline]
 fn class_of(len: u32) -> usize {
-    (len.max(SMALLEST).next_power_of_two() / SMALLEST).trailing_zeros() as usize
+    ((len.max(SMALLEST) - 1).ilog2() + 1 - SMALLEST.ilog2()) as usize
 }
 
 impl BufPool {
@@ -348,6 +348,12 @@ impl Buf {
         slot.place.set(slot.place.get() | LENT);
         // The reference that this one leaves behind is the receive queue's.
         u64::from(self.pin().0)
+    }
+
+    /// The reference that [`Buf::pin`] would add, without adding it.
+    #[inline]
+    pub(crate) fn named(&self) -> Pinned {
+        Pinned(self.slot)
     }
 
     /// Adds the reference of a request in flight.

@@ -2,30 +2,31 @@
 //!
 //! A [`Port`] is one worker thread's view of the network: its queue pairs, its buffers, and what is in flight.
 //! Requests are built in a [`Batch`] between two awaits, posted with one doorbell per queue pair (or one per
-//! request), and awaited as a group. Invariants:
+//! request), and awaited as a group. A verb by itself ([`Port::read`] and the like) is awaited as what it is. Invariants:
 //!
 //! - **Send queues retire in order.** Each request's entry stays in its queue's ring until a completion at or
-//!   behind it arrives; then its buffer is let go and its group counted down. This is how unsignaled requests
-//!   are confirmed by a later signaled one (DrTM+H §3.2, passive ACK for one-sided primitives).
+//!   behind it arrives; then its buffer is let go and its group counted down, or the task woken that waits for it alone.
+//!   This is how unsignaled requests are confirmed by a later signaled one (DrTM+H §3.2, passive ACK for one-sided
+//!   primitives).
 //! - **A queue always drains.** After [`PortConfig::signal_period`] unsignaled requests one is signaled whatever
 //!   the caller asked; the period is at most half the queue depth, checked when the port is built.
-//! - **Memory outlives the coroutine.** Dropping a pending future detaches its group; buffers return to the
-//!   pool when the NIC is done with them.
+//! - **Memory outlives the coroutine.** Dropping a pending future detaches its group, or leaves its buffer to the request;
+//!   buffers return to the pool when the NIC is done with them.
 //! - **Order per queue pair is the order of posting**, also when the queue is full: later requests line up
 //!   in the port's backlog.
 //!
 //! Completions carry the place of the request, never a waker: the port puts the waiting task on the
 //! scheduler's ready list.
 
+mod alone;
 mod batch;
 mod group;
 mod post;
 mod queue;
-mod reading;
 mod traffic;
 
+pub use alone::{Alone, Ask, Cas, FetchAdd, Read, Write};
 pub use batch::{Batch, Posted};
-pub use reading::Reading;
 pub use traffic::{Cost, Traffic};
 
 use super::{Completion, NodeId, Qp, Remote, WcOpcode, WcStatus, WorkRequest};
@@ -33,9 +34,9 @@ use crate::exec::{Look, Sched};
 use crate::fabric::{AnyNic, CpuWork, Nic, PostError};
 use crate::mem::{Buf, BufPool, PoolExhausted, ahead};
 use crate::units::Nanos;
-use group::Groups;
+use group::{Awaited, Groups, Owner};
 use queue::{Backlog, Line, Rings, held};
-use std::cell::RefCell;
+use std::cell::{RefCell, RefMut};
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::task::Poll;
@@ -140,15 +141,15 @@ impl Routes {
         self.lanes.get(peer.index()).map_or(&[], Vec::as_slice)
     }
 
+    /// The queue to a peer, and a queue pair that leads there.
     #[inline]
-    fn lane(&self, peer: NodeId, lane: u32) -> Option<u32> {
-        match self.only.get(peer.index()) {
-            Some(&(queue, _)) if queue != LANES => Some(queue),
-            _ => {
-                let lanes = self.to(peer);
-                (!lanes.is_empty()).then(|| lanes[lane as usize % lanes.len()])
-            }
+    fn lane(&self, peer: NodeId, lane: u32) -> Option<(u32, Qp)> {
+        let &(queue, qp) = self.only.get(peer.index())?;
+        if queue != LANES {
+            return Some((queue, qp));
         }
+        let lanes = self.to(peer);
+        (!lanes.is_empty()).then(|| (lanes[lane as usize % lanes.len()], qp))
     }
 }
 
@@ -179,7 +180,7 @@ struct State {
     /// Room for the requests of one queue.
     gathered: Vec<WorkRequest>,
     /// Room for what moves from a backlog to the NIC.
-    moving: (Vec<WorkRequest>, Vec<u32>),
+    moving: (Vec<WorkRequest>, Vec<Owner>),
     received: VecDeque<Received>,
     room_waiters: Vec<u32>,
 }
@@ -192,10 +193,20 @@ impl State {
         self.traffic.completions += 1;
         let Some(line) = self.lines.get_mut(Line::index_of(id)) else { return };
         if status != WcStatus::Success || !line.is_oldest(id) {
-            return line.retire(id, status, &mut self.rings, &mut self.groups, sched, pool);
+            return line.retire(id, status, &self.rings, &mut self.groups, sched, pool);
         }
-        let group = line.retire_oldest(&self.rings, pool);
-        self.groups.finish(group, sched);
+        line.end_oldest(None, &self.rings, &mut self.groups, sched, pool);
+    }
+
+    /// Whether what is awaited has ended. If not, `task` is who will be woken.
+    #[inline]
+    fn ended(&mut self, awaited: Awaited, task: u32) -> bool {
+        match awaited {
+            Awaited::Request { queue, seq } => {
+                self.lines[queue as usize].ended(&mut self.rings, seq, Owner::task(task))
+            }
+            Awaited::Group(group) => self.groups.ended(group, task),
+        }
     }
 }
 
@@ -295,10 +306,15 @@ impl<N: Nic> Port<N> {
     /// If another batch of this port is being built: a batch is built between two awaits.
     #[inline]
     pub fn batch(&self) -> Batch<'_, N> {
-        match self.state.try_borrow_mut() {
-            Ok(state) => Batch::new(self, state),
-            Err(_) => two_batches(),
-        }
+        Batch::new(self, self.build())
+    }
+
+    /// The state, for what takes the next lane.
+    #[inline(always)]
+    fn build(&self) -> RefMut<'_, State> {
+        let Ok(mut state) = self.state.try_borrow_mut() else { two_batches() };
+        state.lane = state.lane.wrapping_add(1);
+        state
     }
 
     /// READs `len` bytes.
@@ -306,43 +322,35 @@ impl<N: Nic> Port<N> {
     /// # Errors
     /// If the request is refused or completes with an error.
     #[inline]
-    pub fn read(&self, from: Remote, len: u32) -> Reading<'_, N> {
-        Reading::new(self, from, len)
+    pub fn read(&self, from: Remote, len: u32) -> Alone<'_, N, Read> {
+        Alone::new(self, from, Read(len), None)
     }
 
     /// WRITEs the whole of `data` and hands it back.
     ///
     /// # Errors
     /// If the request is refused or completes with an error.
-    pub async fn write(&self, to: Remote, data: Buf) -> Result<Buf, VerbError> {
-        let mut batch = self.batch();
-        batch.write(to, &data, 0, data.len());
-        batch.post().await?;
-        Ok(data)
+    #[inline]
+    pub fn write(&self, to: Remote, data: Buf) -> Alone<'_, N, Write> {
+        Alone::new(self, to, Write, Some(data))
     }
 
     /// Compare-and-swap; returns the value seen.
     ///
     /// # Errors
     /// If the request is refused or completes with an error.
-    pub async fn cas(&self, at: Remote, expect: u64, swap: u64) -> Result<u64, VerbError> {
-        let buf = self.buf(8)?;
-        let mut batch = self.batch();
-        batch.cas(at, expect, swap, &buf, 0);
-        batch.post().await?;
-        Ok(buf.word(0))
+    #[inline]
+    pub fn cas(&self, at: Remote, expect: u64, swap: u64) -> Alone<'_, N, Cas> {
+        Alone::new(self, at, Cas { expect, swap }, None)
     }
 
     /// Fetch-and-add; returns the value before.
     ///
     /// # Errors
     /// If the request is refused or completes with an error.
-    pub async fn fetch_add(&self, at: Remote, add: u64) -> Result<u64, VerbError> {
-        let buf = self.buf(8)?;
-        let mut batch = self.batch();
-        batch.fetch_add(at, add, &buf, 0);
-        batch.post().await?;
-        Ok(buf.word(0))
+    #[inline]
+    pub fn fetch_add(&self, at: Remote, add: u64) -> Alone<'_, N, FetchAdd> {
+        Alone::new(self, at, FetchAdd(add), None)
     }
 
     /// Posts a receive buffer. Its bytes come back in a [`Received`].
@@ -412,7 +420,7 @@ impl<N: Nic> Port<N> {
         Look::Done(line.and_then(|line| {
             let entry = line.oldest(&state.rings);
             self.pool.ahead_of(entry.pinned);
-            state.groups.waiter(entry.group)
+            state.groups.waiter(entry.owner)
         }))
     }
 
@@ -483,12 +491,12 @@ impl<N: Nic> Port<N> {
         let backlog = &mut state.backlogs[queue as usize];
         // First the NIC, which then touches no buffer of these requests any more.
         self.nic.reset_qp(line.qp);
-        line.flush(&mut state.rings, groups, &self.sched, &self.pool);
+        line.flush(&state.rings, groups, &self.sched, &self.pool);
         state.lined_up -= backlog.len();
-        for (request, group) in backlog.drain(..) {
+        for (request, owner) in backlog.drain(..) {
             self.pool.unpin(held(&request));
             let error = VerbError::Completion { peer: line.peer, status: WcStatus::Flushed };
-            groups.fail(group, error, &self.sched);
+            groups.fail(owner, None, error, &self.sched);
         }
     }
 }

@@ -137,6 +137,21 @@ impl LoopbackNic {
         !request.verb.returns_data() && request.local.len <= self.shared.caps.max_inline
     }
 
+    /// The usual case on a way of its own: READs, WRITEs and ATOMICs that nothing is wrong with, on a reliable connection. Says
+    /// whether it is that.
+    #[inline(always)]
+    fn post_usual(&self, queue: &mut LocalQp, done: &mut DoneQueue, request: &WorkRequest) -> bool {
+        let usual = (!request.flags.inline || self.inlines(request)) && queue.move_words(request);
+        if usual {
+            let seq = queue.posted;
+            queue.posted = seq + 1;
+            if request.flags.signaled {
+                done.push(Done { qp: queue.number, id: request.id, status: WcStatus::Success, seq });
+            }
+        }
+        usual
+    }
+
     /// Posts any chain.
     #[inline(never)]
     fn post_any(&self, local: &mut Local, qp: Qp, chain: &[WorkRequest]) -> Result<(), PostError> {
@@ -343,23 +358,16 @@ impl Nic for LoopbackNic {
         shared.end.set_state(STATE_READY);
     }
 
-    #[inline(always)]
+    #[inline]
     fn post(&self, qp: Qp, chain: &[WorkRequest]) -> Result<(), PostError> {
         let local = &mut *self.local.borrow_mut();
         let mut rest = chain;
-        // The usual case on a way of its own: READs, WRITEs and ATOMICs that nothing is wrong with, on a reliable connection.
         if let Some(queue) = local.qps.get_mut(Self::index(qp))
             && queue.number == qp
         {
             while let [request, behind @ ..] = rest
-                && (!request.flags.inline || self.inlines(request))
-                && queue.move_words(request)
+                && self.post_usual(queue, &mut local.done, request)
             {
-                let seq = queue.posted;
-                queue.posted = seq + 1;
-                if request.flags.signaled {
-                    local.done.push(Done { qp, id: request.id, status: WcStatus::Success, seq });
-                }
                 rest = behind;
             }
             if rest.is_empty() && !chain.is_empty() {
@@ -367,6 +375,18 @@ impl Nic for LoopbackNic {
             }
         }
         self.post_any(local, qp, rest)
+    }
+
+    #[inline(always)]
+    fn post_one(&self, qp: Qp, request: &WorkRequest) -> Result<(), PostError> {
+        let local = &mut *self.local.borrow_mut();
+        if let Some(queue) = local.qps.get_mut(Self::index(qp))
+            && queue.number == qp
+            && self.post_usual(queue, &mut local.done, request)
+        {
+            return Ok(());
+        }
+        self.post_any(local, qp, &[*request])
     }
 
     fn post_recv(&self, qp: Qp, chain: &[RecvRequest]) -> Result<(), PostError> {

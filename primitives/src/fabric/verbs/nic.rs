@@ -386,10 +386,18 @@ impl Nic for VerbsNic {
         }
     }
 
-    // Small enough to be part of whoever posts, where a call would cost a third more.
     #[inline(always)]
     fn post(&self, qp: Qp, chain: &[WorkRequest]) -> Result<(), PostError> {
-        self.state.borrow_mut().post(self, qp, chain)
+        match chain {
+            [request] => self.post_one(qp, request),
+            _ => self.state.borrow_mut().post_chain(self, qp, chain),
+        }
+    }
+
+    // Small enough to be part of whoever posts, where a call would cost a third more.
+    #[inline(always)]
+    fn post_one(&self, qp: Qp, request: &WorkRequest) -> Result<(), PostError> {
+        self.state.borrow_mut().post_one(self, qp, request)
     }
 
     fn post_recv(&self, qp: Qp, chain: &[RecvRequest]) -> Result<(), PostError> {

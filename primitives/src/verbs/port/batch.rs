@@ -1,10 +1,10 @@
 //! Building, posting and awaiting requests.
 
-use super::group::{Groups, NO_GROUP};
+use super::group::{Awaited, Groups, NO_GROUP, Owner};
 use super::queue::{Line, Rings, held};
 use super::{Cost, Port, State, VerbError};
 use crate::fabric::{Nic, PostError};
-use crate::mem::Buf;
+use crate::mem::{Buf, Pinned};
 use crate::verbs::{AddressHandle, Flags, NodeId, Remote, Sge, Verb, WorkRequest};
 use std::cell::RefMut;
 use std::future::Future;
@@ -30,8 +30,7 @@ pub struct Batch<'p, N: Nic> {
 
 impl<'p, N: Nic> Batch<'p, N> {
     #[inline]
-    pub(super) fn new(port: &'p Port<N>, mut state: RefMut<'p, State>) -> Batch<'p, N> {
-        state.lane = state.lane.wrapping_add(1);
+    pub(super) fn new(port: &'p Port<N>, state: RefMut<'p, State>) -> Batch<'p, N> {
         Batch { port, state, together: true, open: true }
     }
 
@@ -88,10 +87,8 @@ impl<'p, N: Nic> Batch<'p, N> {
     #[inline(always)]
     fn push(&mut self, peer: NodeId, verb: Verb, local: Sge, buf: &Buf) {
         match self.state.routes.lane(peer, self.state.lane) {
-            Some(queue) => {
-                if let Some(&(_, qp)) = self.state.routes.only.get(peer.index()) {
-                    self.port.nic.ahead(qp);
-                }
+            Some((queue, qp)) => {
+                self.port.nic.ahead(qp);
                 self.stage(queue, verb, local, buf);
             }
             None => self.state.no_route(peer),
@@ -99,16 +96,14 @@ impl<'p, N: Nic> Batch<'p, N> {
     }
 
     #[inline(always)]
-    fn stage(&mut self, queue: u32, verb: Verb, local: Sge, buf: &Buf) {
+    pub(super) fn stage(&mut self, queue: u32, verb: Verb, local: Sge, buf: &Buf) {
         let state = &mut *self.state;
-        let inline = !verb.returns_data() && local.len <= self.port.inline_max;
-        let flags = Flags { signaled: self.port.config.signal_all, inline };
         if state.staged.is_empty() {
             state.first_on = queue;
         } else if queue != state.first_on || !state.staged_on.is_empty() {
             state.spread(queue);
         }
-        state.staged.push(WorkRequest { id: buf.pin().to_bits(), verb, local, flags });
+        state.staged.push(self.port.request(verb, local, buf.pin()));
         state.traffic.count(&verb, local.len);
     }
 
@@ -132,7 +127,7 @@ impl<'p, N: Nic> Batch<'p, N> {
             state.note_for(group);
         }
         // A refusal is the group's result, or nobody's.
-        let doorbells = port.submit(state, group, self.together);
+        let doorbells = port.submit(state, Owner::group(group), self.together);
         self.open = false;
         Posted { port, group, cost: Cost { verbs, doorbells, round_trips: 1 } }
     }
@@ -151,7 +146,7 @@ impl<'p, N: Nic> Batch<'p, N> {
             return Err(error);
         }
         let verbs = state.staged.len() as u32;
-        let doorbells = port.submit(state, NO_GROUP, self.together);
+        let doorbells = port.submit(state, Owner::NOBODY, self.together);
         let refused = state.refused.take();
         self.open = false;
         match refused {
@@ -190,14 +185,14 @@ impl State {
     #[cold]
     fn note_for(&mut self, group: u32) {
         if let Some(error) = self.error.take() {
-            self.groups.note(group, error);
+            self.groups.note(Awaited::Group(group), error);
         }
     }
 
     /// Keeps why something was refused for whoever posted it, if that is who must be told: a group knows already.
     #[cold]
-    fn refuse(&mut self, group: u32, refused: PostError) {
-        if group == NO_GROUP {
+    fn refuse(&mut self, owner: Owner, refused: PostError) {
+        if owner == Owner::NOBODY {
             self.refused = Some(refused);
         }
     }
@@ -215,29 +210,41 @@ impl<N: Nic> Port<N> {
         }
     }
 
+    /// A request as it is before it is posted.
+    #[inline(always)]
+    pub(super) fn request(&self, verb: Verb, local: Sge, pinned: Pinned) -> WorkRequest {
+        let inline = !verb.returns_data() && local.len <= self.inline_max;
+        let flags = Flags { signaled: self.config.signal_all, inline };
+        WorkRequest { id: pinned.to_bits(), verb, local, flags }
+    }
+
     /// Posts what was staged. Returns doorbells; the first refusal of what nobody waits for is left in [`State::refused`].
     #[inline(never)]
-    fn submit(&self, state: &mut State, group: u32, together: bool) -> u32 {
-        let State { staged, first_on, lines, rings, groups, lined_up, traffic, .. } = state;
+    fn submit(&self, state: &mut State, owner: Owner, together: bool) -> u32 {
+        let State { staged, first_on, lines, rings, lined_up, traffic, .. } = state;
         // The usual case: one request, and nothing anywhere before it.
         if *lined_up == 0
             && let [request] = &mut staged[..]
             && let Some(line) = lines.get_mut(*first_on as usize)
             && line.room() > 0
         {
-            let posted = self.post_one(line, rings, groups, request, group);
+            request.flags.signaled |= owner != Owner::NOBODY;
+            let pinned = held(request);
+            let posted = self.post_one(line, rings, request, owner);
             staged.clear();
             traffic.doorbells += 1;
             if let Err(refused) = posted {
-                state.refuse(group, refused);
+                self.pool.unpin(pinned);
+                state.groups.fail(owner, None, VerbError::Post(refused), &self.sched);
+                state.refuse(owner, refused);
             }
             return 1;
         }
-        self.submit_several(state, group, if together { self.per_doorbell } else { 1 })
+        self.submit_several(state, owner, if together { self.per_doorbell } else { 1 })
     }
 
     #[inline(never)]
-    fn submit_several(&self, state: &mut State, group: u32, per_doorbell: u32) -> u32 {
+    fn submit_several(&self, state: &mut State, owner: Owner, per_doorbell: u32) -> u32 {
         let State { staged, staged_on, first_on, lines, rings, groups, lined_up, traffic, .. } = state;
         let (per_doorbell, mut refused) = (per_doorbell as usize, None);
         let doorbells = if *lined_up == 0
@@ -245,15 +252,15 @@ impl<N: Nic> Port<N> {
             && let Some(line) = lines.get_mut(*first_on as usize)
             && line.room() >= staged.len() as u64
         {
-            let doorbells = self.post_group(line, rings, groups, staged, group, per_doorbell, &mut refused);
+            let doorbells = self.post_group(line, rings, groups, staged, owner, per_doorbell, &mut refused);
             staged.clear();
             traffic.doorbells += u64::from(doorbells);
             doorbells
         } else {
-            self.post_apart(state, group, per_doorbell, &mut refused)
+            self.post_apart(state, owner, per_doorbell, &mut refused)
         };
         if let Some(refused) = refused {
-            state.refuse(group, refused);
+            state.refuse(owner, refused);
         }
         doorbells
     }
@@ -262,7 +269,7 @@ impl<N: Nic> Port<N> {
     fn post_apart(
         &self,
         state: &mut State,
-        group: u32,
+        owner: Owner,
         per_doorbell: usize,
         refused: &mut Option<PostError>,
     ) -> u32 {
@@ -270,7 +277,7 @@ impl<N: Nic> Port<N> {
         let mut staged = std::mem::take(&mut state.staged);
         if !staged.is_empty() && state.staged_on.is_empty() {
             let queue = state.first_on;
-            doorbells = self.post_on(state, queue, &mut staged, group, per_doorbell, refused);
+            doorbells = self.post_on(state, queue, &mut staged, owner, per_doorbell, refused);
         }
         let mut gathered = std::mem::take(&mut state.gathered);
         for at in 0..state.staged_on.len() {
@@ -285,7 +292,7 @@ impl<N: Nic> Port<N> {
                     *on = GATHERED;
                 }
             }
-            doorbells += self.post_on(state, queue, &mut gathered, group, per_doorbell, refused);
+            doorbells += self.post_on(state, queue, &mut gathered, owner, per_doorbell, refused);
         }
         state.gathered = gathered;
         staged.clear();
@@ -304,16 +311,16 @@ impl<N: Nic> Port<N> {
         rings: &mut Rings,
         groups: &mut Groups,
         chain: &mut [WorkRequest],
-        group: u32,
+        owner: Owner,
         per_doorbell: usize,
         refused: &mut Option<PostError>,
     ) -> u32 {
-        if group != NO_GROUP
+        if owner != Owner::NOBODY
             && let Some(last) = chain.last_mut()
         {
             last.flags.signaled = true;
         }
-        self.post_chain(line, rings, groups, chain, |_| group, per_doorbell, refused)
+        self.post_chain(line, rings, groups, chain, |_| owner, per_doorbell, refused)
     }
 
     /// Posts a group's requests on one queue, or lines them up if they find no room. Returns doorbells.
@@ -322,7 +329,7 @@ impl<N: Nic> Port<N> {
         state: &mut State,
         queue: u32,
         chain: &mut [WorkRequest],
-        group: u32,
+        owner: Owner,
         per_doorbell: usize,
         refused: &mut Option<PostError>,
     ) -> u32 {
@@ -330,15 +337,15 @@ impl<N: Nic> Port<N> {
         let behind_others = state.lined_up > 0 && !state.backlogs[queue as usize].is_empty();
         if !behind_others && line.room() >= chain.len() as u64 {
             let (rings, groups) = (&mut state.rings, &mut state.groups);
-            return self.post_group(line, rings, groups, chain, group, per_doorbell, refused);
+            return self.post_group(line, rings, groups, chain, owner, per_doorbell, refused);
         }
-        if group != NO_GROUP
+        if owner != Owner::NOBODY
             && let Some(last) = chain.last_mut()
         {
             last.flags.signaled = true;
         }
         state.lined_up += chain.len();
-        state.backlogs[queue as usize].extend(chain.iter().map(|&request| (request, group)));
+        state.backlogs[queue as usize].extend(chain.iter().map(|&request| (request, owner)));
         // An empty queue has no completion coming that would make it move.
         self.drain_backlog(state, queue)
     }
@@ -357,6 +364,11 @@ impl<N: Nic> Posted<'_, N> {
     pub fn cost(&self) -> Cost {
         self.cost
     }
+
+    /// The group, for another to wait for instead.
+    pub(super) fn into_group(mut self) -> u32 {
+        std::mem::replace(&mut self.group, NO_GROUP)
+    }
 }
 
 impl<N: Nic> Future for Posted<'_, N> {
@@ -364,14 +376,12 @@ impl<N: Nic> Future for Posted<'_, N> {
 
     #[inline]
     fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Self::Output> {
-        if self.group == NO_GROUP {
+        let groups = &mut self.port.state.borrow_mut().groups;
+        if self.group == NO_GROUP || !groups.ended(self.group, self.port.sched.current()) {
             return Poll::Pending;
         }
-        let polled = self.port.state.borrow_mut().groups.poll(self.group, self.port.sched.current());
-        polled.map(|ended| {
-            self.group = NO_GROUP;
-            ended.map(|()| self.cost)
-        })
+        let group = std::mem::replace(&mut self.group, NO_GROUP);
+        Poll::Ready(groups.close(Awaited::Group(group)).map(|()| self.cost))
     }
 }
 

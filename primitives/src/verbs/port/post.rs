@@ -1,6 +1,6 @@
 //! From a port's queues to the NIC: chains under one doorbell, what is refused, and what waited for room.
 
-use super::group::{Groups, NO_GROUP};
+use super::group::{Awaited, Groups, Owner};
 use super::queue::{Line, Rings, held};
 use super::{Port, State, VerbError};
 use crate::fabric::{CpuWork, Nic, PostError};
@@ -48,41 +48,37 @@ impl<N: Nic> Port<N> {
         doorbells
     }
 
-    /// Posts a group's only request, for which its queue has room: what [`Port::post_chain`] does, without its loops.
+    /// Posts a request by itself, for which its queue has room: what [`Port::post_chain`] does, without its loops. If it is
+    /// refused, what it held is the caller's.
     #[inline(always)]
     pub(super) fn post_one(
         &self,
         line: &mut Line,
         rings: &mut Rings,
-        groups: &mut Groups,
         request: &mut WorkRequest,
-        group: u32,
-    ) -> Result<(), PostError> {
-        request.flags.signaled |= group != NO_GROUP;
-        self.enter(line, rings, request, group);
+        owner: Owner,
+    ) -> Result<Awaited, PostError> {
+        let entered = self.enter(line, rings, request, owner);
         self.nic.charge(CpuWork::Doorbell);
-        let posted = self.nic.post(line.qp, std::slice::from_ref(request));
-        if let Err(refused) = posted {
-            let chain = std::slice::from_mut(request);
-            self.after_refusal(line, rings, groups, chain, &|_| group, 0..1, refused);
-        }
-        posted
+        self.nic.post_one(line.qp, request).inspect_err(|_| line.withdraw(1))?;
+        Ok(entered)
     }
 
-    /// Rings a queue's doorbell. The fabric's post is compiled once more for [`Port::post_one`], into it.
+    /// Rings a queue's doorbell.
     #[inline(never)]
     fn ring(&self, line: &Line, chain: &[WorkRequest]) -> Result<(), PostError> {
         self.nic.post(line.qp, chain)
     }
 
     /// Puts a request in its queue and charges for building it.
-    #[inline]
-    fn enter(&self, line: &mut Line, rings: &mut Rings, request: &mut WorkRequest, group: u32) {
-        line.enter(rings, request, group, self.config.signal_period);
+    #[inline(always)]
+    fn enter(&self, line: &mut Line, rings: &mut Rings, request: &mut WorkRequest, owner: Owner) -> Awaited {
+        let entered = line.enter(rings, request, owner, self.config.signal_period);
         self.nic.charge(CpuWork::Request);
         if request.flags.inline {
             self.nic.charge(CpuWork::Inline(request.local.len));
         }
+        entered
     }
 
     /// Posts requests of one queue, which has room for them, `per_doorbell` at a time; request `i` belongs to group
@@ -96,7 +92,7 @@ impl<N: Nic> Port<N> {
         rings: &mut Rings,
         groups: &mut Groups,
         chain: &mut [WorkRequest],
-        owner: impl Fn(usize) -> u32,
+        owner: impl Fn(usize) -> Owner,
         per_doorbell: usize,
         first_refusal: &mut Option<PostError>,
     ) -> u32 {
@@ -129,7 +125,7 @@ impl<N: Nic> Port<N> {
         rings: &mut Rings,
         groups: &mut Groups,
         chain: &mut [WorkRequest],
-        owner: &impl Fn(usize) -> u32,
+        owner: &impl Fn(usize) -> Owner,
         asked: std::ops::Range<usize>,
         refused: PostError,
     ) -> usize {
@@ -148,13 +144,13 @@ impl<N: Nic> Port<N> {
         rings: &mut Rings,
         groups: &mut Groups,
         dropped: &[WorkRequest],
-        group: u32,
+        group: Owner,
         refused: PostError,
     ) {
         line.detach(rings, group, groups, &self.sched);
         for request in dropped {
             self.pool.unpin(held(request));
-            groups.fail(group, VerbError::Post(refused), &self.sched);
+            groups.fail(group, None, VerbError::Post(refused), &self.sched);
         }
     }
 }

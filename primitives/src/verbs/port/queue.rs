@@ -1,7 +1,7 @@
 //! A send queue as the port sees it: what is in flight, what is being built, what waits for room.
 
 use super::VerbError;
-use super::group::{Groups, NO_GROUP};
+use super::group::{Awaited, Groups, Owner};
 use crate::exec::Sched;
 use crate::fabric::PostError;
 use crate::mem::{BufPool, Pinned};
@@ -13,15 +13,16 @@ use std::collections::VecDeque;
 const SEQ_BITS: u32 = 32;
 const SEQ_MASK: u64 = (1 << SEQ_BITS) - 1;
 
-/// What the port keeps of a request: whom it belongs to and what it holds.
+/// What the port keeps of a request: whom it belongs to and what it holds. One that a task waits for alone holds nothing, since
+/// its buffer is kept there; it names the buffer all the same.
 #[derive(Clone, Copy)]
 pub(super) struct Entry {
-    pub(super) group: u32,
+    pub(super) owner: Owner,
     pub(super) pinned: Pinned,
 }
 
-/// Requests that found no room in a send queue, in order, with their groups.
-pub(super) type Backlog = VecDeque<(WorkRequest, u32)>;
+/// Requests that found no room in a send queue, in order, with their groups or nobody.
+pub(super) type Backlog = VecDeque<(WorkRequest, Owner)>;
 
 /// The buffer that a request holds. One that is not posted yet keeps it under its [`WorkRequest::id`], which means
 /// nothing else before it is numbered.
@@ -34,7 +35,7 @@ pub(super) fn held(request: &WorkRequest) -> Pinned {
 /// needed.
 type Ring = Box<[Entry]>;
 
-const NO_ENTRY: Entry = Entry { group: NO_GROUP, pinned: Pinned::NONE };
+const NO_ENTRY: Entry = Entry { owner: Owner::NOBODY, pinned: Pinned::NONE };
 
 /// The rings of all queues. Handed on as a whole, since a request hardly ever needs one.
 #[derive(Default)]
@@ -140,15 +141,31 @@ impl Line {
         self.far = true;
     }
 
-    /// Numbers a request, signals it if it is time to, and keeps what it holds and whom it belongs to.
+    /// Whether a request that was posted has ended. If not, `owner` is who will be told.
     #[inline]
+    pub(super) fn ended(&mut self, rings: &mut Rings, seq: u64, owner: Owner) -> bool {
+        let ended = seq < self.retired();
+        if !ended {
+            self.slot(rings, seq).owner = owner;
+        }
+        ended
+    }
+
+    /// A request by its place in the order of posting.
+    #[inline]
+    fn request(&self, seq: u64) -> Awaited {
+        Awaited::Request { queue: self.index, seq }
+    }
+
+    /// Numbers a request, signals it if it is time to, and keeps what it holds and whom it belongs to.
+    #[inline(always)]
     pub(super) fn enter(
         &mut self,
         rings: &mut Rings,
         request: &mut WorkRequest,
-        group: u32,
+        owner: Owner,
         signal_period: u32,
-    ) {
+    ) -> Awaited {
         if !request.flags.signaled {
             let unsignaled = self.unsignaled.saturating_add(1);
             self.unsignaled = unsignaled;
@@ -164,10 +181,11 @@ impl Line {
         } else if self.in_flight as usize == NEAR && !self.far {
             self.move_out(rings);
         }
-        *self.slot(rings, seq) = Entry { group, pinned: held(request) };
+        *self.slot(rings, seq) = Entry { owner, pinned: held(request) };
         request.id = u64::from(self.index) << SEQ_BITS | seq & SEQ_MASK;
         self.posted = seq + 1;
         self.in_flight += 1;
+        self.request(seq)
     }
 
     /// Takes back the requests of `chain`, entered last, from the refused one on: they are as before they were
@@ -183,22 +201,27 @@ impl Line {
         for (seq, request) in (before..).zip(chain.iter_mut()).skip(taken) {
             request.id = self.slot(rings, seq).pinned.to_bits();
         }
-        let back = chain.len() - taken;
+        self.withdraw(chain.len() - taken);
+        taken
+    }
+
+    /// Takes back so many of the requests entered last.
+    #[cold]
+    pub(super) fn withdraw(&mut self, back: usize) {
         self.posted -= back as u64;
         self.in_flight -= back as u32;
-        // Those taken may have lost the signaled request that would have confirmed them. Counting all that is in
+        // Those before them may have lost the signaled request that would have confirmed them. Counting all that is in
         // flight as unsignaled has one signaled early, never late.
         self.unsignaled = u16::try_from(self.in_flight).unwrap_or(u16::MAX);
-        taken
     }
 
     /// Lets a group, which has failed, no longer wait for what it has in flight here: there may be nothing behind
     /// it that confirms it. Its buffers stay pinned until something does.
-    pub(super) fn detach(&mut self, rings: &mut Rings, group: u32, groups: &mut Groups, sched: &Sched) {
+    pub(super) fn detach(&mut self, rings: &mut Rings, group: Owner, groups: &mut Groups, sched: &Sched) {
         for seq in self.retired()..self.posted {
             let entry = self.slot(rings, seq);
-            if group != NO_GROUP && entry.group == group {
-                entry.group = NO_GROUP;
+            if group != Owner::NOBODY && entry.owner == group {
+                entry.owner = Owner::NOBODY;
                 groups.finish(group, sched);
             }
         }
@@ -216,7 +239,7 @@ impl Line {
         &mut self,
         id: u64,
         status: WcStatus,
-        rings: &mut Rings,
+        rings: &Rings,
         groups: &mut Groups,
         sched: &Sched,
         pool: &BufPool,
@@ -228,33 +251,40 @@ impl Line {
         }
         for _ in 0..behind {
             // These had no completion of their own.
-            let group = self.retire_oldest(rings, pool);
-            groups.finish(group, sched);
+            self.end_oldest(None, rings, groups, sched, pool);
         }
-        let group = self.retire_oldest(rings, pool);
-        if status != WcStatus::Success {
-            groups.note(group, VerbError::Completion { peer: self.peer, status });
-        }
-        groups.finish(group, sched);
+        let error = VerbError::Completion { peer: self.peer, status };
+        let error = Some(error).filter(|_| status != WcStatus::Success);
+        self.end_oldest(error, rings, groups, sched, pool);
     }
 
-    /// Retires the oldest request in flight; returns its group.
+    /// Ends the oldest request in flight: lets go of what it holds, and tells whom it belongs to.
     #[inline(always)]
-    pub(super) fn retire_oldest(&mut self, rings: &Rings, pool: &BufPool) -> u32 {
-        let Entry { group, pinned } = self.oldest(rings);
+    pub(super) fn end_oldest(
+        &mut self,
+        error: Option<VerbError>,
+        rings: &Rings,
+        groups: &mut Groups,
+        sched: &Sched,
+        pool: &BufPool,
+    ) {
+        let Entry { owner, pinned } = self.oldest(rings);
+        let request = self.request(self.retired());
         self.in_flight -= 1;
-        pool.unpin(pinned);
-        group
+        if !owner.is_task() {
+            pool.unpin(pinned);
+        }
+        match error {
+            None => groups.finish(owner, sched),
+            Some(error) => groups.fail(owner, Some(request), error, sched),
+        }
     }
 
     /// Ends everything in flight as flushed: the queue pair was reset.
-    pub(super) fn flush(&mut self, rings: &mut Rings, groups: &mut Groups, sched: &Sched, pool: &BufPool) {
+    pub(super) fn flush(&mut self, rings: &Rings, groups: &mut Groups, sched: &Sched, pool: &BufPool) {
         let error = VerbError::Completion { peer: self.peer, status: WcStatus::Flushed };
-        for seq in self.retired()..self.posted {
-            let Entry { group, pinned } = *self.slot(rings, seq);
-            self.in_flight -= 1;
-            pool.unpin(pinned);
-            groups.fail(group, error, sched);
+        while self.in_flight > 0 {
+            self.end_oldest(Some(error), rings, groups, sched, pool);
         }
         self.unsignaled = 0;
     }

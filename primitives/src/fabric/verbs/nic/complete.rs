@@ -12,47 +12,44 @@ use std::sync::atomic::Ordering;
 impl State {
     #[inline]
     pub(super) fn poll(&mut self, nic: &VerbsNic, max: usize, mut sink: impl FnMut(Completion)) -> usize {
-        let mut polled = [const { MaybeUninit::<ffi::ibv_wc>::uninit() }; POLL_BATCH];
-        let mut taken = 0;
-        while taken < max && !self.broken {
-            let want = (max - taken).min(POLL_BATCH);
-            // SAFETY: the queue is alive, and there is room for `want` entries; `poll_cq` is what ibv_poll_cq calls.
-            let got = unsafe { (self.poll_cq)(self.cq.raw, want as i32, polled.as_mut_ptr().cast()) };
-            // As a number without sign, an error is more than was asked for.
-            let got = got as u32 as usize;
-            if got > want {
-                self.give_up(nic);
-                break;
-            }
-            for wc in &polled[..got] {
-                // SAFETY: the device's library has filled the first `got` entries.
-                let wc = unsafe { wc.assume_init_ref() };
-                let id = wc.wr_id();
-                // A request that worked, the usual case. Without `RECV` only the queue pair's index is above the bits of
-                // its number.
-                if id & RECV == 0 && wc.is_valid() {
-                    let qp = self.qps.get_mut((id >> SEQ_BITS) as usize);
-                    if let Some((id, qp)) = qp.and_then(|qp| Some((qp.send.retire(id)?, qp.number))) {
-                        taken += 1;
-                        sink(done(id, qp, WcStatus::Success));
-                    }
-                } else if let Some(completion) = self.complete(nic, wc) {
-                    taken += 1;
-                    sink(completion);
-                }
-            }
-            if got < want {
-                return taken;
-            }
+        if self.broken {
+            return self.end(max, sink);
         }
-        // If there is room still, the queue is broken.
-        while taken < max
-            && let Some(completion) = self.end_one()
-        {
-            taken += 1;
-            sink(completion);
+        let want = max.min(POLL_BATCH);
+        let mut polled = [const { MaybeUninit::<ffi::ibv_wc>::uninit() }; POLL_BATCH];
+        // SAFETY: the queue is alive, and there is room for `want` entries; `poll_cq` is what ibv_poll_cq calls.
+        let got = unsafe { (self.poll_cq)(self.cq.raw, want as i32, polled.as_mut_ptr().cast()) };
+        // As a number without sign, an error is more than was asked for.
+        let got = got as u32 as usize;
+        if got > want {
+            self.give_up(nic);
+            return self.end(max, sink);
+        }
+        let mut taken = 0;
+        for wc in &polled[..got] {
+            // SAFETY: the device's library has filled the first `got` entries.
+            let wc = unsafe { wc.assume_init_ref() };
+            let id = wc.wr_id();
+            // A request that worked, the usual case. Without `RECV` only the queue pair's index is above the bits of its
+            // number.
+            if id & RECV == 0 && wc.is_valid() {
+                let qp = self.qps.get_mut((id >> SEQ_BITS) as usize);
+                if let Some((id, qp)) = qp.and_then(|qp| Some((qp.send.retire(id)?, qp.number))) {
+                    taken += 1;
+                    sink(done(id, qp, WcStatus::Success));
+                }
+            } else if let Some(completion) = self.complete(nic, wc) {
+                taken += 1;
+                sink(completion);
+            }
         }
         taken
+    }
+
+    /// What a poll gives once the completion queue is broken: ends what was posted before.
+    #[cold]
+    fn end(&mut self, max: usize, sink: impl FnMut(Completion)) -> usize {
+        (0..max).map_while(|_| self.end_one()).map(sink).count()
     }
 
     /// Who sent a datagram. Numbers of queue pairs are unique on a device; where two devices gave the same one, the
@@ -136,7 +133,6 @@ impl State {
     }
 
     /// Ends the oldest request or receive that was posted before the completion queue failed.
-    #[inline(never)]
     fn end_one(&mut self) -> Option<Completion> {
         self.qps.iter_mut().find_map(|qp| {
             let (id, opcode) = match qp.send.oldest() {

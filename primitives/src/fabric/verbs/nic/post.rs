@@ -57,18 +57,15 @@ impl Single {
 }
 
 impl State {
-    #[inline(always)]
-    pub(super) fn post(&mut self, nic: &VerbsNic, qp: Qp, chain: &[WorkRequest]) -> Result<(), PostError> {
-        match chain {
-            [request] => self.post_one(nic, qp, request),
-            _ => self.post_chain(nic, qp, chain),
-        }
-    }
-
     /// The usual case on a way of its own, which is half as long: one request on a reliable connection that has room, from
     /// a region that this context has used before. Everything else goes the way of chains.
     #[inline(always)]
-    fn post_one(&mut self, nic: &VerbsNic, qp: Qp, request: &WorkRequest) -> Result<(), PostError> {
+    pub(super) fn post_one(
+        &mut self,
+        nic: &VerbsNic,
+        qp: Qp,
+        request: &WorkRequest,
+    ) -> Result<(), PostError> {
         let State { qps, numbers, locals, single, .. } = self;
         let Some((index, pair)) = numbers.get(qp.0).and_then(|at| Some((at, qps.get_mut(at)?))) else {
             return Err(PostError::UnknownQp { qp });
@@ -80,7 +77,7 @@ impl State {
             && (!request.flags.inline
                 || !request.verb.returns_data() && request.local.len <= nic.shared.caps.max_inline);
         if !usual {
-            return self.post_chain(nic, qp, std::slice::from_ref(request));
+            return self.post_chain(nic, qp, &[*request]);
         }
         let Single { request: wr, element } = &mut **single;
         locate(wr, element, request, local);
@@ -89,13 +86,13 @@ impl State {
         match request.verb.remote() {
             Some((rkey, offset)) => {
                 let Some(remote) = pair.keys.find(rkey) else {
-                    return self.post_chain(nic, qp, std::slice::from_ref(request));
+                    return self.post_chain(nic, qp, &[*request]);
                 };
                 reach(wr, &request.verb, remote, offset);
             }
             None => match request.verb {
                 Verb::Send { to: None, imm } => send(wr, imm),
-                _ => return self.post_chain(nic, qp, std::slice::from_ref(request)),
+                _ => return self.post_chain(nic, qp, &[*request]),
             },
         }
         let mut bad = MaybeUninit::uninit();
@@ -110,7 +107,12 @@ impl State {
     }
 
     #[inline(never)]
-    fn post_chain(&mut self, nic: &VerbsNic, qp: Qp, chain: &[WorkRequest]) -> Result<(), PostError> {
+    pub(super) fn post_chain(
+        &mut self,
+        nic: &VerbsNic,
+        qp: Qp,
+        chain: &[WorkRequest],
+    ) -> Result<(), PostError> {
         let index = self.find(qp)?;
         let State { qps, locals, chain: built, handles, foreign, broken, .. } = self;
         let pair = &mut qps[index];

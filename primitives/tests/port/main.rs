@@ -1,5 +1,8 @@
-//! The port on every fabric: batches, dropped futures, full queues, errors, passive posts, resets.
+//! The port on every fabric: batches, dropped futures, full queues, errors, passive posts, resets; verbs by themselves in
+//! `alone.rs`.
 
+mod alone;
+#[path = "../common/mod.rs"]
 mod common;
 
 use common::*;
