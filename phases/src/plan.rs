@@ -24,7 +24,7 @@ mod file;
 mod presets;
 mod space;
 
-pub use check::{CheckedPlan, Needs, PlanError, Records, Refusal};
+pub use check::{CheckedPlan, Epochs, Needs, PlanError, Records, Refusal};
 pub use file::{PlanFile, PlanFileError, Prediction, check_name};
 pub use presets::{PlanChoice, Preset};
 pub use space::Space;
