@@ -483,7 +483,9 @@ fn epochs() -> Vec<Epochs> {
 fn epochs_last_as_long_as_is_foretold() {
     let mut errors = Vec::new();
     for Epochs { protocol, workload, settings, coroutines, on } in epochs() {
-        let protocol = AnyProtocol::parse(protocol).expect("a protocol");
+        let name = protocol;
+        let protocol = AnyProtocol::parse(name).expect("a protocol");
+        let batch = protocol.sequenced().map_or(0.0, |calvin| f64::from(calvin.batch));
         let caps = sim_of(on.profile.clone(), 1).caps().expect("a fabric");
         for via in [Via::OneSided, Via::TwoSided] {
             let plan = Plan { coroutines, ..Plan::uniform(via).restricted_to(protocol.needs()) };
@@ -497,7 +499,7 @@ fn epochs_last_as_long_as_is_foretold() {
             let cpu = result.cpu_ns_per_committed().expect("something committed");
             let work = cpu / said.total(|phase| phase.core_ns + phase.serve_ns) - 1.0;
             println!(
-                "{workload:<9} {:>2} nodes {coroutines:>2} coroutines {protocol:?} {} {via}: rate {:+.3} latency {latency:+.3} work {work:+.3}",
+                "{workload:<9} {:>2} nodes {coroutines:>2} coroutines {name} {} {via}: rate {:+.3} latency {latency:+.3} work {work:+.3}",
                 on.shape.nodes,
                 on.profile.name,
                 ran.error()
@@ -505,9 +507,12 @@ fn epochs_last_as_long_as_is_foretold() {
             assert_eq!((said.aborted_per_s, result.aborted_share().unwrap_or(0.0)), (0.0, 0.0));
             assert!(ran.error().abs() < 0.22 && latency.abs() < 0.25, "{:+.3} {latency:+.3}", ran.error());
             assert!(work.abs() < 0.12, "work of cores is off by {work:+.3}");
-            for phase in [Phase::Lock, Phase::Fetch] {
+            // Inputs are counted epoch by epoch: one more or less falls into what is measured.
+            let clients = f64::from(on.shape.nodes * on.shape.workers) * f64::from(coroutines) * batch;
+            let one = clients / said.committed_per_s / (on.measured.0 as f64 / 1e9);
+            for (phase, near) in [(Phase::Lock, 0.05 + one), (Phase::Fetch, 0.05)] {
                 for (said, got) in ran.counts(phase) {
-                    assert!((got / said - 1.0).abs() < 0.05, "{phase}: {said} said, {got} counted");
+                    assert!((got / said - 1.0).abs() < near, "{phase}: {said} said, {got} counted");
                 }
             }
             errors.push(ran.error().abs());
@@ -519,19 +524,21 @@ fn epochs_last_as_long_as_is_foretold() {
     assert!(median < 0.12, "median {median}");
 }
 
-/// What no forecast of epochs has in it: new-orders that wait for the districts and stocks of others while values travel.
+/// Of new-orders less is known: which records share a lock, and that letters of some nodes are longer than those of others, is not in
+/// their averages.
 #[test]
-fn new_orders_epochs_last_longer_than_is_foretold() {
+fn epochs_of_new_orders_are_foretold_less_well() {
     let protocol = AnyProtocol::named("calvin").expect("a protocol");
     let settings: &[(&str, &str)] =
         &[("items", "1000"), ("customers_per_district", "30"), ("orders_per_district", "30")];
     for (nodes, coroutines) in [(2, 6), (4, 1), (4, 6)] {
-        let on =
-            On { shape: Shape { nodes, workers: 2 }, measured: Nanos::from_millis(3), ..four(&shipped()) };
+        let shape = Shape { nodes, workers: 2 };
+        let on = On { shape, measured: Nanos::from_millis(3), ..four(&shipped()) };
         for via in [Via::OneSided, Via::TwoSided] {
             let plan = Plan { coroutines, ..Plan::uniform(via).restricted_to(protocol.needs()) };
             let ran = ran(&on, protocol, plan, "tpcc-no", settings);
             println!("{nodes} nodes, {coroutines} coroutines, {via}: {:+.3}", ran.error());
+            assert!(ran.error().abs() < 0.4, "{:+.3}", ran.error());
         }
     }
 }

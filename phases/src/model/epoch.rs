@@ -12,6 +12,7 @@
 //! Not in it: what nodes tell each other of records that were not named, and locks that stand for others.
 
 mod lay;
+mod letter;
 mod participants;
 
 use super::forecast::{Bottleneck, Forecast, Model, PhaseForecast};
@@ -22,6 +23,7 @@ use crate::demand::{Carriage, CpuCounts, Demand, Inputs, Participants, Pieces, W
 use crate::letter::{PAUSE_FIRST, PAUSE_MOST};
 use crate::plan::{CheckedPlan, Phase};
 use lay::{Drawn, Times};
+use letter::arrival;
 use participants::participants;
 use primitives::fabric::CpuWork;
 use primitives::profile::Profile;
@@ -97,7 +99,7 @@ impl Model<'_> {
                 answer: of_letters(&|class| class.answer(profile, solution)),
                 pieces: of_letters(&|class| class.pieces()),
                 one_by_one: !plan.step(Phase::Fetch).outstanding,
-                letter: of_letters(&|class| solution.time(&Load::letter(&class.demand, profile))),
+                letter: of_letters(&|class| solution.time(&arrival(&class.demand, profile))),
                 run: classes.iter().map(|class| class.run_ns).collect(),
             })
         };
@@ -133,7 +135,7 @@ impl Model<'_> {
 
         // In order when the last batch has come and its tickets are drawn; who waits for it has to look.
         let calm = Solution::default();
-        let come = calm.time(&Load::letter(&ordering, profile));
+        let come = calm.time(&arrival(&ordering, profile));
         let posted = posting_ns(&ordering, profile);
         let drawing = coroutines * cpu(ordering.at_length[1].work);
         let seen = 0.5 * (come.min(PAUSE_MOST.0 as f64)).max(PAUSE_FIRST.0 as f64);
@@ -258,4 +260,69 @@ fn posting_ns(demand: &Demand, profile: &Profile) -> f64 {
         ..CpuCounts::default()
     };
     posted.cost_ns(&profile.cpu)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::fixtures::{calm, caps, cluster, contended, profile};
+    use crate::model::{Search, Workload, tune};
+    use crate::plan::{Epochs, Needs, Plan, Space, Via};
+    use primitives::fabric::AtomicScope;
+
+    const NEEDS: Needs = Needs::CALVIN.with_epochs(Epochs { batch: 4, least_ns: 0, input_words: 5 });
+
+    fn forecast(workload: &Workload, needs: &Needs, coroutines: u32) -> Forecast {
+        let plan = Plan { coroutines, ..Plan::uniform(Via::OneSided).restricted_to(needs) };
+        let checked = plan.check(&caps(true, AtomicScope::Nic), needs).unwrap();
+        Model::new(&profile(), cluster(4, 2), workload, needs).unwrap().forecast(&checked)
+    }
+
+    #[test]
+    fn hot_records_make_epochs_longer_and_nobody_aborts() {
+        let rates = [1e5, 300.0, 10.0].map(|hot| {
+            let forecast = forecast(&contended(4, hot), &NEEDS, 6);
+            assert_eq!(forecast.aborted_per_s, 0.0);
+            assert!(forecast.utilization.iter().all(|busy| (0.0..=1.0).contains(busy)), "{forecast:?}");
+            forecast.committed_per_s
+        });
+        assert!(rates[0] > 1.2 * rates[1] && rates[1] > 1.2 * rates[2], "{rates:?}");
+    }
+
+    #[test]
+    fn the_least_time_of_an_epoch_comes_on_top_of_what_it_takes() {
+        let length = |least_ns| {
+            let needs = NEEDS.with_epochs(Epochs { least_ns, ..NEEDS.epochs });
+            let forecast = forecast(&calm(4), &needs, 6);
+            assert!(forecast.latency_mean_ns > least_ns as f64);
+            4.0 * 2.0 * 6.0 * 4.0 / forecast.committed_per_s * 1e9
+        };
+        assert!((length(50_000) - length(0) - 50_000.0).abs() < 1.0);
+    }
+
+    #[test]
+    fn more_in_a_batch_share_its_letters_and_wait_for_each_other() {
+        let of = |batch| {
+            let needs = NEEDS.with_epochs(Epochs { batch, ..NEEDS.epochs });
+            forecast(&calm(4), &needs, 1)
+        };
+        let [few, many] = [1, 8].map(of);
+        assert_eq!(few.phase(Phase::Lock).verbs, 8.0 * many.phase(Phase::Lock).verbs);
+        assert_eq!(few.phase(Phase::Fetch).verbs, many.phase(Phase::Fetch).verbs);
+        assert!(many.latency_mean_ns > 3.0 * few.latency_mean_ns, "{few:?} {many:?}");
+    }
+
+    #[test]
+    fn the_tuner_tries_both_letters_both_ways_and_says_why() {
+        let (caps, search) =
+            (caps(true, AtomicScope::Nic), Search { coroutines: vec![4], ..Search::default() });
+        let tuning = tune(&profile(), &caps, &NEEDS, cluster(4, 2), &calm(4), &search).unwrap();
+        assert_eq!(tuning.ranked.len(), Space::all(&caps, &NEEDS, true).plans().count());
+        let ways: std::collections::BTreeSet<_> =
+            tuning.ranked.iter().map(|c| (c.plan.fetch.map(|s| s.via), c.plan.lock.map(|s| s.via))).collect();
+        assert_eq!(ways.len(), 4, "{ways:?}");
+        assert!(tuning.reasons.first().is_some_and(|why| why.contains("against")), "{:?}", tuning.reasons);
+        // Values by calls cost the CPU at both ends, and there are many; inputs are sent once an epoch.
+        assert_eq!(tuning.best().plan.fetch.map(|step| step.via), Some(Via::OneSided));
+    }
 }

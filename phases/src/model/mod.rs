@@ -2,8 +2,8 @@
 //!
 //! [`crate::demand`] says what each operation asks for; [`station`] prices it with a [`primitives::profile::Profile`];
 //! [`solve`] finds the rate at which a closed network of cores and NICs turns transactions over; [`Model`] feeds
-//! conflicts back as retries; [`tune`](fn@tune) tries every plan and says why the best one is best. All numbers come
-//! from the profile, the demand, the workload or the cluster; what is approximated is said where it is.
+//! conflicts back as retries (where transactions are ordered before they run, epochs are laid instead: `epoch.rs`);
+//! [`tune`](fn@tune) tries every plan and says why the best one is best. All numbers come from the profile, the demand, the workload or the cluster; what is approximated is said where it is.
 
 mod buckets;
 mod choices;

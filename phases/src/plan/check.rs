@@ -1,6 +1,6 @@
 //! What makes a plan impossible, and the nearest one that would run.
 
-use super::{Phase, Plan, Space, Step, Via};
+use super::{Epochs, Phase, Plan, Space, Step, Via};
 use crate::ops::wire;
 use crate::rule::{OnConflict, Packing};
 use primitives::fabric::{AtomicScope, Caps};
@@ -32,22 +32,6 @@ pub struct Needs {
     pub epochs: Epochs,
     /// What is written is locked at first touch, before it is known whether there is such a record.
     pub locks_first: bool,
-}
-
-/// How transactions are ordered before they run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Epochs {
-    /// Transactions that each coroutine takes into an epoch.
-    pub batch: u16,
-    /// Least time that a coroutine collects them for, in nanoseconds.
-    pub least_ns: u64,
-    /// Words of a transaction's input, which the workload says.
-    pub input_words: u32,
-}
-
-impl Epochs {
-    /// The paper's batch (RCC figure 12), as fast as epochs come; for plans that are checked without a workload.
-    pub const USUAL: Epochs = Epochs { batch: 4, least_ns: 0, input_words: 0 };
 }
 
 /// How long the longest record is that phases carry, and the messages that carry it two-sided.
@@ -130,11 +114,6 @@ impl Needs {
     /// The same protocol, with records of this length.
     pub const fn with_records(self, records: Records) -> Needs {
         Needs { records, ..self }
-    }
-
-    /// The same protocol, with epochs like these.
-    pub const fn with_epochs(self, epochs: Epochs) -> Needs {
-        Needs { epochs, ..self }
     }
 
     /// Inputs ahead of transactions: `lock` carries each epoch's inputs to all nodes, which is how locks are asked for, and `fetch`

@@ -423,3 +423,73 @@ impl Epoch {
         (ended, looks)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::fixtures::{calm, class};
+
+    fn times() -> Times {
+        Times {
+            turn: 20.0,
+            begin: vec![5.0],
+            read: 100.0,
+            told: 10.0,
+            heard: 10.0,
+            written: 30.0,
+            copied: 80.0,
+            post: 50.0,
+            answer: 3_000.0,
+            pieces: 1.0,
+            one_by_one: false,
+            letter: 1_000.0,
+            run: vec![200.0],
+        }
+    }
+
+    fn drawn(bands: Vec<Band>, (nodes, threads, coroutines): (u32, u32, u64), writes: f64) -> Drawn {
+        let workload = Workload { classes: vec![class("x", 1.0, 0.0, writes)], bands, ..calm(nodes) };
+        let cluster = Cluster { nodes, threads, backups: 0, lanes: 1 };
+        let reads: Vec<f64> = workload.bands.iter().map(|band| workload.reads_of(band)).collect();
+        Drawn::new(&workload, &reads, &cluster, (4, coroutines))
+    }
+
+    #[test]
+    fn whoever_is_alone_waits_for_nobody() {
+        let heap = drawn(vec![Band::new(1e6, 1.0)], (1, 1, 1), 2.0).lay(&times());
+        let each = 5.0 + 2.0 * 100.0 + 200.0 + 2.0 * 30.0 + 20.0;
+        assert!((heap.span - 4.0 * each).abs() < 1e-6 && (heap.busy - heap.span).abs() < 1e-6, "{heap:?}");
+        assert_eq!((heap.looks, heap.idle), (0.0, 0.0));
+        assert!((heap.ended - (2.5 * each - 20.0)).abs() < 1e-6, "{heap:?}");
+    }
+
+    /// One record that all write: nobody begins before the one before it has ended, on whichever node he was asked.
+    #[test]
+    fn writers_of_one_record_go_one_after_the_other() {
+        let heap = drawn(vec![Band::new(1.0, 1.0)], (1, 1, 6), 1.0).lay(&times());
+        let held = 100.0 + 200.0 + 30.0;
+        assert!(heap.span >= 24.0 * held, "{heap:?}");
+        assert!(heap.looks > 10.0 && heap.idle > 0.0, "{heap:?}");
+        let apart = drawn(vec![Band::new(1e9, 1.0)], (1, 1, 6), 1.0).lay(&times());
+        assert!(apart.span < 0.5 * heap.span, "{apart:?} {heap:?}");
+    }
+
+    #[test]
+    fn values_of_other_nodes_are_waited_for() {
+        let of =
+            |letter| drawn(vec![Band::new(1e6, 1.0)], (4, 1, 1), 2.0).lay(&Times { letter, ..times() }).span;
+        assert!(of(5_000.0) > of(1_000.0) + 8.0 * 4_000.0, "{} {}", of(5_000.0), of(1_000.0));
+        let pieces =
+            |pieces| drawn(vec![Band::new(1e6, 1.0)], (4, 1, 1), 2.0).lay(&Times { pieces, ..times() }).span;
+        assert!(pieces(3.0) > pieces(1.0) + 8.0 * 3_000.0, "{} {}", pieces(3.0), pieces(1.0));
+    }
+
+    #[test]
+    fn who_waits_longer_looks_less_often() {
+        assert_eq!(look(0.0, 10.0), (0.0, 0.0));
+        assert_eq!(look(25.0, 10.0), (30.0, 3.0));
+        assert_eq!(look(31.0, 10.0), (30.0 + 135.0, 4.0));
+        let (at, looks) = look(100_000.0, 10.0);
+        assert!((100_000.0..101_010.0).contains(&at) && (95.0..110.0).contains(&looks), "{at} {looks}");
+    }
+}

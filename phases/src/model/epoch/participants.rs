@@ -97,7 +97,9 @@ pub(super) fn participants(workload: &Workload, cluster: &Cluster, class: &TxnCl
         }
         // The asked node has nobody to tell if nobody else runs it.
         all.senders += if writes > 0.0 { has - alone(writes) } else { has * (1.0 - alone(0.0)) };
-        all.told += read_here * (1.0 - alone(writes)) + written_here * (1.0 - alone(writes - 1.0));
+        // What is written here itself has copies elsewhere, if anything has.
+        let besides = if backups > 0 { 0.0 } else { alone(writes - 1.0) };
+        all.told += read_here * (1.0 - alone(writes)) + written_here * (1.0 - besides);
     }
     // As many records in each place.
     if reads + writes > 0.0 {
