@@ -28,7 +28,7 @@ use crate::session::RetryPolicy;
 use crate::with_workload;
 use crate::workload::params::ParamError;
 use crate::workload::{AnyWorkload, Scale, TableDef, Workload};
-use phases::plan::{Needs, Plan, PlanError, Records};
+use phases::plan::{Epochs, Needs, Plan, PlanError, Records};
 use phases::rule::Packing;
 use phases::rule::time::{MOST_NODES, MOST_WORKERS, Skew};
 use phases::store::{Shape as RecordShape, StoreConfig, StoreError, TableSpec};
@@ -233,7 +233,10 @@ pub enum RunError {
 
 /// What `protocol` asks of a plan that is to carry `workload`'s records in the cluster of `spec`.
 pub fn needs(spec: &RunSpec, workload: &AnyWorkload, protocol: &AnyProtocol) -> Needs {
-    spec.needs(&tables(workload), protocol.needs())
+    let needs = spec.needs(&tables(workload), protocol.needs());
+    let Some(calvin) = protocol.sequenced() else { return needs };
+    let input_words = with_workload!(workload, w => w.input_words()).unwrap_or(0) as u32;
+    needs.with_epochs(Epochs { batch: calvin.batch, least_ns: calvin.epoch.0, input_words })
 }
 
 fn tables(workload: &AnyWorkload) -> Vec<TableDef> {

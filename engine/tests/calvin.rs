@@ -10,8 +10,9 @@ use engine::session::{Halt, Order, Session};
 use engine::verify::{Level, Op, OpKind, check};
 use engine::workload::ahead::{Cover, InputWords, ReadWriteSet, Told};
 use engine::workload::{Check, RecordId, TableDef, Workload};
+use phases::demand::{Carriage, Inputs, Participants, Sizes, executing, sequencing};
 use phases::ops::PhaseOps;
-use phases::plan::{Needs, Phase, Plan, Via};
+use phases::plan::{Needs, Phase, Plan, Step, Via};
 use phases::store::Layout;
 use phases::txn::Intent;
 use primitives::fabric::loopback::Options;
@@ -212,6 +213,54 @@ fn stages_cost_what_the_papers_steps_do() {
             assert_eq!(result.traffic.writes, written, "no WRITE escapes the account");
             let verdict = check(history, Level::StrictSerializable);
             assert!(verdict.passed(), "{verdict}");
+        }
+    }
+}
+
+/// Every way to send letters costs what is declared: for each epoch's inputs exactly, and for forwarded values by the letters that
+/// were sent, which a run of the usual plan counts.
+#[test]
+fn letters_cost_what_is_declared() {
+    let counted = |fetch: Step, lock: Step| {
+        let mut asked = plan(fetch.via, lock.via);
+        (asked.fetch, asked.lock) = (Some(fetch), Some(lock));
+        let spec = spec(sim(3, FaultOptions::default()), asked);
+        let result = run_steps(&spec, Calvin::new(1, Nanos(0)), Honesty::Declares).expect("it runs");
+        assert!(result.passed(), "{:?}", result.faults);
+        let how = asked.check(&spec.fabric.caps().expect("a fabric"), &Needs::CALVIN).expect("it can run");
+        let costs = [Phase::Lock, Phase::Fetch].map(|phase| result.stats.phase(phase).costs);
+        (
+            result.stats.committed as f64,
+            [Phase::Lock, Phase::Fetch].map(|p| Carriage::of(&how, &Needs::CALVIN, p)),
+            costs,
+        )
+    };
+    let usual = |via| Needs::CALVIN.usual(Phase::Fetch, via);
+    let (_, _, [_, forwarding]) = counted(usual(Via::OneSided), usual(Via::OneSided));
+    let (letters, senders) = (forwarding.verbs as f64 / 2.0, forwarding.round_trips as f64);
+    let others = f64::from(NODES) - 1.0;
+    for via in [Via::OneSided, Via::TwoSided] {
+        for (outstanding, doorbell_batching) in [(true, true), (true, false), (false, true), (false, false)] {
+            let step = Step { outstanding, doorbell_batching, ..usual(via) };
+            // An input an epoch: as many batches as transactions.
+            let (batches, [lock, fetch], counted) = counted(step, step);
+            let inputs = Inputs { others, batch: 1.0, words: 2, records: 2.0, coroutines: 1.0 };
+            let all = Participants {
+                letters,
+                senders,
+                heard: letters,
+                payload: 16,
+                others,
+                ..Participants::default()
+            };
+            let ordered = sequencing(&lock, &inputs, &Sizes::default());
+            let executed = executing(&fetch, &all, &Sizes::default());
+            for (declared, times, counted) in [(ordered, batches, counted[0]), (executed, 1.0, counted[1])] {
+                let said =
+                    [declared.verbs(), declared.doorbells(), declared.round_trips()].map(|n| n * times);
+                let counts = [counted.verbs, counted.doorbells, counted.round_trips].map(|n| n as f64);
+                assert_eq!(said, counts, "{step}");
+            }
         }
     }
 }

@@ -288,7 +288,8 @@ pub struct TuneArgs {
     #[allow(missing_docs)]
     #[command(flatten)]
     pub what: SpecArgs,
-    /// Concurrency control protocol; several, joined by commas, or `all` choose the best of them.
+    /// Concurrency control protocol; several, joined by commas, or `all` choose the best of them. calvin takes settings, as in
+    /// calvin:batch=8,epoch_us=50.
     #[arg(long, value_name = "NAME,…|all", default_value = "occ", value_delimiter = ',', value_parser = item(values::tuned_protocol, listed::modelled))]
     pub protocol: Vec<String>,
     /// Run a dozen candidates and the presets too, and print the regret; where time is real, five times each in turns, for a fifth of the duration.
@@ -366,11 +367,17 @@ impl RunArgs {
 impl TuneArgs {
     /// The protocols to choose from, with those that `all` stands for; [`each_once`] says whether one is named beside it.
     pub fn protocols(&self) -> Vec<String> {
-        let meant = |name: &String| match name == values::ALL {
-            true => phases::model::MODELLED.iter().map(|&name| name.to_owned()).collect(),
-            false => vec![name.clone()],
-        };
-        self.protocol.iter().flat_map(meant).collect()
+        let mut all: Vec<String> = Vec::new();
+        for name in &self.protocol {
+            match all.last_mut() {
+                _ if name == values::ALL => {
+                    all.extend(phases::model::MODELLED.iter().map(|&name| name.to_owned()))
+                }
+                Some(before) if values::is_setting(name) => *before = format!("{before},{name}"),
+                _ => all.push(name.clone()),
+            }
+        }
+        all
     }
 
     /// What the flags ask for, as a run without a plan. Rivals are told apart by a few per cent, in equal times.

@@ -6,8 +6,7 @@ use std::sync::OnceLock;
 
 use clap::builder::{PossibleValue, TypedValueParser};
 use clap::{Arg, Command, Error};
-use engine::protocol::{AnyProtocol, PROTOCOLS, Protocol};
-use phases::model::models;
+use engine::protocol::PROTOCOLS;
 use primitives::bench;
 use primitives::profile::Profile;
 
@@ -76,13 +75,9 @@ pub fn protocols() -> Vec<&'static str> {
     PROTOCOLS.to_vec()
 }
 
-/// Protocols that `tune` has a model of, and `all`.
+/// Protocols that `tune` has a model of, which it has of each, and `all`.
 pub fn modelled() -> Vec<&'static str> {
-    let modelled = PROTOCOLS
-        .iter()
-        .copied()
-        .filter(|name| AnyProtocol::named(name).is_some_and(|protocol| models(protocol.needs())));
-    modelled.chain([ALL]).collect()
+    PROTOCOLS.iter().copied().chain([ALL]).collect()
 }
 
 /// Benchmarks of a characterization.
@@ -125,7 +120,6 @@ mod tests {
         assert!(protocols().iter().all(|name| values::protocol(name).is_ok()));
         assert!(modelled().iter().all(|name| values::tuned_protocol(name).is_ok()));
         assert!(phases::model::MODELLED.iter().all(|name| modelled().contains(name)));
-        assert!(!modelled().contains(&"calvin"));
         assert!(benchmarks().contains(&"latency") && benchmarks().contains(&"signal"));
         assert!(plans().iter().all(|name| values::plan(name).is_ok()));
         assert!(workloads().iter().all(|name| values::workload(name).is_ok()));

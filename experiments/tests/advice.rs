@@ -102,21 +102,48 @@ fn without_a_plan_one_is_taken_that_can_run_and_it_is_said() {
     );
 }
 
+/// Its plan has two phases, its epochs are as they were asked for, and the plan file runs.
 #[test]
-fn what_has_no_model_is_refused_before_anything_is_measured() {
+fn calvin_is_tuned_with_the_epochs_that_were_asked_for() {
     let dir = tempfile::tempdir().unwrap();
-    for args in
-        [["tune", "--protocol", "calvin"].as_slice(), &["run", "--protocol", "calvin", "--plan", "tuned"]]
-    {
-        let output = Command::new(env!("CARGO_BIN_EXE_doorbell"))
-            .args(args)
-            .current_dir(dir.path())
-            .output()
-            .expect("the binary starts");
-        let err = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{err}");
-        assert!(err.contains("no cost model of calvin") && !err.contains("characteriz"), "{err}");
-        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "something was written");
+    let rate = |protocol: &str, name: &str| {
+        let out = dir.path().join(name);
+        let asked = ["tune", "--protocol", protocol, "--coroutines", "4", "--out", out.to_str().unwrap()];
+        let (printed, _) = told(&[&asked, SMALL].concat());
+        for phase in ["fetch", "lock"] {
+            let line = printed.lines().find(|line| line.split_whitespace().next() == Some(phase));
+            let line = line.unwrap_or_else(|| panic!("no line for {phase}:\n{printed}"));
+            assert!(
+                ["% rate", "µs latency", "tie (<1 %)"].iter().any(|words| line.contains(words)),
+                "{line}"
+            );
+        }
+        assert!(!printed.lines().any(|line| line.starts_with("install")), "{printed}");
+        let plan = out.join("tuned.plan.yaml");
+        let run = ["run", "--protocol", protocol, "--plan", plan.to_str().unwrap(), "--duration", "300us"];
+        let (ran, _) = told(&[&run, SMALL].concat());
+        assert!(ran.contains("committed"), "{ran}");
+        let text = std::fs::read_to_string(plan).unwrap();
+        assert!(text.contains("protocol: calvin"), "{text}");
+        let line =
+            text.lines().find_map(|line| line.trim().strip_prefix("committed_per_s: ").map(str::to_owned));
+        line.and_then(|rate| rate.parse::<f64>().ok()).unwrap_or_else(|| panic!("no rate in {text}"))
+    };
+    let [usual, slow] = [("calvin", "usual"), ("calvin:batch=4,epoch_us=500", "slow")]
+        .map(|(protocol, name)| rate(protocol, name));
+    assert!(slow < 0.2 * usual, "{slow} with epochs of 500 us, and {usual}");
+}
+
+#[test]
+fn all_protocols_to_choose_from_are_shown_and_what_cannot_run_is_left_out() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("all");
+    let all =
+        ["tune", "--protocol", "all,calvin:batch=1", "--coroutines", "4", "--out", out.to_str().unwrap()];
+    let (printed, _) = told(&[&all, SMALL].concat());
+    for name in phases::model::MODELLED.iter().chain(&["calvin:batch=1"]) {
+        let lines = printed.lines().filter(|line| line.split_whitespace().next() == Some(name)).count();
+        assert_eq!(lines, 1, "{name}:\n{printed}");
     }
 }
 

@@ -243,7 +243,7 @@ fn flags_that_could_mean_something_else_are_refused() {
     let at = folder.path();
     must(at, &[&["run"], &FEW[..], &["--history", "-"]].concat(), 2, &["--history writes a file"]);
     assert!(!at.join("-").exists());
-    let says = ["there is no cost model of calvin"];
+    let says = ["--protocol names calvin twice"];
     must(at, &["tune", "--fabric", "sim:cx4-edr", "--protocol", "all,calvin"], 2, &says);
     let talk =
         must(at, &["run", "--fabric", "sim:no.yaml"], 2, &["cannot read profile no.yaml: No such file"]);

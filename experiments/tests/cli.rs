@@ -78,8 +78,8 @@ fn bad_flags_say_what_would_do_and_exit_with_2() {
     std::fs::write(&logged, format!("name: logged\nchosen_by: hand\nwhy: a test\nplan: {steps}\n")).unwrap();
     let logged = logged.to_str().unwrap();
     refused(&["run", "--protocol", "calvin", "--plan", logged], 2, &["calvin never runs this phase"]);
-    refused(&["run", "--protocol", "calvin", "--plan", "tuned"], 2, &["no cost model of calvin"]);
-    refused(&["tune", "--protocol", "calvin", "--fabric", "sim:cx4-edr"], 2, &["no cost model of calvin"]);
+    refused(&["tune", "--protocol", "calvin:batch=8,epoch_us=x"], 2, &["needs a whole number"]);
+    refused(&["tune", "--protocol", "occ,epoch_us=50"], 2, &["no protocol is called `occ,epoch_us=50`"]);
     let positions = ["run", "--protocol", "calvin", "--workload", "tpce-cp", "--fabric", "sim:cx4-edr"];
     refused(&positions, 2, &["must be declared ahead", "tpce-cp does not declare them"]);
     let orders = ["run", "--protocol", "fasst", "--workload", "tpcc", "--fabric", "sim:cx4-edr"];

@@ -9,8 +9,10 @@
 //! unsignaled runs, bare acknowledgements, retransmissions, polls of an empty completion queue.
 
 mod phases;
+mod sequenced;
 
 pub use phases::demand;
+pub use sequenced::{Inputs, Participants, Pieces, executing, sequencing};
 
 use crate::plan::{CheckedPlan, Needs, Phase, Step};
 use crate::rule::{OnConflict, Packing};

@@ -17,11 +17,29 @@
 
 use crate::store::{NodeStore, record};
 use primitives::mem::{Buf, Region};
+use primitives::units::Nanos;
 
 /// Words in front of a letter's contents.
 pub const HEAD_WORDS: usize = 2;
 /// Most words of contents.
 pub const MAX_WORDS: usize = (1 << LEN_BITS) - 1;
+
+/// Looks for a letter, or for a turn at a lock, that follow each other at once …
+pub const LOOKS_AT_ONCE: u32 = 3;
+/// … before there is a pause between them, which doubles …
+pub const PAUSE_FIRST: Nanos = Nanos(125);
+/// … up to this: a fraction of what an epoch takes on a fast fabric.
+pub const PAUSE_MOST: Nanos = Nanos(1_000);
+
+/// Locks for each record that a node's transactions of an epoch may touch, so that few share one …
+const LOCKS_PER_RECORD: u64 = 4;
+/// … but no more than fit into a core's cache.
+const MOST_LOCKS: u64 = 1 << 14;
+
+/// Locks of a node whose transactions of an epoch touch so many records.
+pub fn locks_for(accesses: u64) -> usize {
+    (accesses * LOCKS_PER_RECORD).clamp(64, MOST_LOCKS) as usize
+}
 
 const LEN_BITS: u32 = 24;
 const EPOCH_BITS: u32 = 40;

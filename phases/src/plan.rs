@@ -20,11 +20,13 @@
 
 mod check;
 mod describe;
+mod epochs;
 mod file;
 mod presets;
 mod space;
 
 pub use check::{CheckedPlan, Needs, PlanError, Records, Refusal};
+pub use epochs::Epochs;
 pub use file::{PlanFile, PlanFileError, Prediction, check_name};
 pub use presets::{PlanChoice, Preset};
 pub use space::Space;

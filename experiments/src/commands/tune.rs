@@ -247,7 +247,7 @@ fn shown(tuned: &Tuned, verified: Option<&Verified>, out: &Path) -> String {
         });
         text.push_str(&table(&["protocol", "predicted", "mean latency", "limited by", "best plan"], rows));
         text.push_str(
-            "occ, fasst, nowait, waitdie and bounded-wait are strictly serializable; mvcc and sundial serializable\n\n",
+            "occ, fasst, nowait, waitdie, bounded-wait and calvin are strictly serializable; mvcc and sundial serializable\n\n",
         );
     }
     let rows = tuned.tuning.presets.iter().map(|c| {

@@ -121,7 +121,12 @@ pub fn benchmark(text: &str) -> Result<String, String> {
 /// `--protocol` of `tune`: a name, or `all`.
 #[allow(clippy::missing_errors_doc)]
 pub fn tuned_protocol(text: &str) -> Result<String, String> {
-    if text == ALL { Ok(text.to_owned()) } else { protocol(text) }
+    if text == ALL || is_setting(text) { Ok(text.to_owned()) } else { protocol(text) }
+}
+
+/// Whether a piece between commas goes on with the settings of the protocol before it: `epoch_us=50` in `calvin:batch=8,epoch_us=50`.
+pub fn is_setting(text: &str) -> bool {
+    text.contains('=') && !text.contains(':')
 }
 
 /// All protocols there is a model of.

@@ -3,11 +3,12 @@
 use super::buckets::Buckets;
 use super::conflicts::{Met, Runs};
 use super::costs::{Costs, CostsKey, PhaseCosts, Priced, Prices};
+use super::epoch::DrawnEpochs;
 use super::input::{Band, Cluster, InputError, TxnClass, Workload};
 use super::solve::{Near, Population, Solution, solve_near};
 use super::station::{Load, Station, behind_left};
 use crate::demand::{Carriage, Demand, Sizes, demand};
-use crate::plan::{CheckedPlan, Needs, Phase, Prediction, Step};
+use crate::plan::{CheckedPlan, Needs, Phase, Plan, Prediction, Step};
 use primitives::fabric::CpuWork;
 use primitives::profile::Profile;
 use serde::Serialize;
@@ -56,7 +57,7 @@ pub struct PhaseForecast {
 }
 
 impl PhaseForecast {
-    fn add_scaled(&mut self, costs: &PhaseCosts, latency_ns: f64, factor: f64) {
+    pub(super) fn add_scaled(&mut self, costs: &PhaseCosts, latency_ns: f64, factor: f64) {
         self.latency_ns += factor * latency_ns;
         self.verbs += factor * costs.verbs;
         self.round_trips += factor * costs.round_trips;
@@ -127,6 +128,9 @@ pub struct Model<'a> {
     apart: f64,
     prices: RefCell<Prices>,
     forecasts: RefCell<BTreeMap<(CostsKey, u32), Forecast>>,
+    /// Of a protocol that orders transactions before they run.
+    epochs_drawn: RefCell<DrawnEpochs>,
+    epoch_forecasts: RefCell<BTreeMap<Plan, Forecast>>,
 }
 
 impl<'a> Model<'a> {
@@ -159,6 +163,8 @@ impl<'a> Model<'a> {
             apart: workload.written_apart(),
             prices: RefCell::default(),
             forecasts: RefCell::default(),
+            epochs_drawn: RefCell::default(),
+            epoch_forecasts: RefCell::default(),
         })
     }
 
@@ -187,6 +193,19 @@ impl<'a> Model<'a> {
         &self.needs
     }
 
+    pub(super) fn sizes(&self) -> &Sizes {
+        &self.sizes
+    }
+
+    pub(super) fn epochs_drawn(&self) -> &RefCell<DrawnEpochs> {
+        &self.epochs_drawn
+    }
+
+    /// A demand's costs.
+    pub(super) fn price(&self, demand: &Demand) -> PhaseCosts {
+        PhaseCosts::of(demand, self.profile, &self.cluster, self.buckets)
+    }
+
     /// What is expected of `plan`.
     pub fn forecast(&self, plan: &CheckedPlan) -> Forecast {
         self.forecast_above(plan, f64::NEG_INFINITY).expect("every rate is above that")
@@ -196,6 +215,10 @@ impl<'a> Model<'a> {
     /// Retries and waits put load on the network and take none off it, but for doorbells that busier cores share: [`SHARED`]. What
     /// is known already is given all the same.
     pub(super) fn forecast_above(&self, plan: &CheckedPlan, floor: f64) -> Option<Forecast> {
+        if self.needs.sequenced {
+            let mut known = self.epoch_forecasts.borrow_mut();
+            return Some(known.entry(*plan.get()).or_insert_with(|| self.forecast_epochs(plan)).clone());
+        }
         let costs = self.costs(plan);
         let coroutines = plan.get().coroutines;
         let key = (costs.key(), coroutines);

@@ -47,6 +47,9 @@ pub struct TxnClass {
     /// Records on other nodes, where they are not the workload's share of all.
     #[serde(default)]
     pub elsewhere: Option<Elsewhere>,
+    /// In how many places its records lie, where several lie in one: those of one customer, say.
+    #[serde(default)]
+    pub spots: Option<Spots>,
 }
 
 /// Of a transaction's records, those in tables that only transactions of a record's own node touch.
@@ -66,6 +69,16 @@ pub struct Elsewhere {
     /// Read and not written.
     pub reads: f64,
     /// Read and written.
+    pub writes: f64,
+}
+
+/// Places, each of which may be on any node.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Spots {
+    /// Where all is only read.
+    pub reads: f64,
+    /// Where something is written.
     pub writes: f64,
 }
 
@@ -255,7 +268,13 @@ impl TxnClass {
             inserts: 0.0,
             at_home: AtHome::default(),
             elsewhere: None,
+            spots: None,
         }
+    }
+
+    /// In how many places its records lie.
+    pub(super) fn spots(&self) -> Spots {
+        self.spots.unwrap_or(Spots { reads: self.reads, writes: self.writes })
     }
 
     /// Records that an attempt comes to.
@@ -296,6 +315,17 @@ impl Workload {
             let fits = (0.0..=class.writes - away + SHARE_SLACK).contains(&home.writes)
                 && (0.0..=class.inserts).contains(&home.inserts);
             must(fits, &what("at_home"), home.writes + home.inserts, "must be some of its records here")?;
+            if let Some(spots) = class.spots {
+                let fits =
+                    spots.reads >= 0.0 && spots.writes >= 0.0 && (spots.writes > 0.0) == (class.writes > 0.0);
+                let fits = fits && spots.reads + spots.writes <= class.reads + class.writes + SHARE_SLACK;
+                must(
+                    fits,
+                    &what("spots"),
+                    spots.reads + spots.writes,
+                    "must be some of its records' places",
+                )?;
+            }
             if let Some(there) = class.elsewhere {
                 let within = |n: f64, all: f64| (0.0..=all).contains(&n);
                 let fits = within(there.reads, class.reads) && within(there.writes, class.writes);

@@ -2,13 +2,14 @@
 //!
 //! [`crate::demand`] says what each operation asks for; [`station`] prices it with a [`primitives::profile::Profile`];
 //! [`solve`] finds the rate at which a closed network of cores and NICs turns transactions over; [`Model`] feeds
-//! conflicts back as retries; [`tune`](fn@tune) tries every plan and says why the best one is best. All numbers come
-//! from the profile, the demand, the workload or the cluster; what is approximated is said where it is.
+//! conflicts back as retries (where transactions are ordered before they run, epochs are laid instead: `epoch.rs`);
+//! [`tune`](fn@tune) tries every plan and says why the best one is best. All numbers come from the profile, the demand, the workload or the cluster; what is approximated is said where it is.
 
 mod buckets;
 mod choices;
 mod conflicts;
 mod costs;
+mod epoch;
 mod explain;
 #[cfg(test)]
 mod fixtures;
@@ -21,15 +22,9 @@ mod tune;
 pub use choices::{Against, Choice, choices};
 pub use explain::{Flip, explain};
 pub use forecast::{Bottleneck, Forecast, Model, PhaseForecast};
-pub use input::{AtHome, Band, Cluster, Elsewhere, InputError, TxnClass, Workload};
+pub use input::{AtHome, Band, Cluster, Elsewhere, InputError, Spots, TxnClass, Workload};
 pub use tune::{Candidate, Objective, Search, TuneError, Tuning, tune};
 
-use crate::plan::Needs;
-
 /// Protocols that the model knows and that differ in more than a mode, by name: what a choice is made from.
-pub const MODELLED: &[&str] = &["occ", "fasst", "nowait", "waitdie", "bounded-wait", "mvcc", "sundial"];
-
-/// Whether there is a model of a protocol, modes included. There is none of transactions that are ordered ahead.
-pub fn models(needs: &Needs) -> bool {
-    !needs.sequenced
-}
+pub const MODELLED: &[&str] =
+    &["occ", "fasst", "nowait", "waitdie", "bounded-wait", "mvcc", "sundial", "calvin"];

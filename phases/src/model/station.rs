@@ -402,6 +402,17 @@ impl Load {
     }
 }
 
+impl Load {
+    /// The path of `demand` alone: what its waves wait for, nobody being in the way.
+    pub(super) fn awaited(demand: &Demand, profile: &Profile) -> Load {
+        let mut load = Load::default();
+        let serve_ns = demand.server.cost_ns(&profile.cpu) / demand.served.max(1.0);
+        let units = Units { all: 1.0, crowding: 1.0 };
+        load.path(demand, &profile.nic, &profile.cpu, serve_ns, 1.0, units);
+        load
+    }
+}
+
 /// Whether it is the completion of a WRITE that ends a wave.
 fn awaits_write(wave: &Wave) -> bool {
     matches!(wave.until, Awaited::Completion { primitive: Primitive::Write, .. })
@@ -459,7 +470,7 @@ pub(super) fn behind_left(left: &[Left], next: &Demand, profile: &Profile, other
 }
 
 /// The DMA read that fetches a request which did not ride with its doorbell.
-fn fetch_ns(nic: &NicProfile, chained: f64) -> f64 {
+pub(super) fn fetch_ns(nic: &NicProfile, chained: f64) -> f64 {
     // One line stands for the chain's WQEs: what matters is the round trip.
     chained * (nic.pcie_request_ns(64) + nic.pcie_read.value + nic.pcie_answer_ns(64))
 }

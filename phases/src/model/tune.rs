@@ -167,8 +167,8 @@ pub fn tune(
     }
     let mut presets: Vec<Candidate> =
         named.into_iter().filter_map(|(preset, plan)| best_of(plan, Some(preset))).collect();
-    rank(&mut ranked, search);
-    rank(&mut presets, search);
+    rank(&mut ranked, needs, search);
+    rank(&mut presets, needs, search);
     let reasons = reasons(&ranked, &presets);
     let mut tuning = Tuning { ranked, presets, evaluated, reasons, flips: Vec::new() };
     if search.flips {
@@ -205,13 +205,13 @@ fn best_count(
             Some(Candidate { plan, preset, forecast: model.forecast(&checked) })
         })
         .collect();
-    rank(&mut candidates, search);
+    rank(&mut candidates, model.needs(), search);
     candidates.into_iter().next()
 }
 
 /// Best first. Throughputs within the tolerance of the best are ordered by latency, and where that too is within
 /// it, by how plain the plan is.
-fn rank(candidates: &mut [Candidate], search: &Search) {
+fn rank(candidates: &mut [Candidate], needs: &Needs, search: &Search) {
     let rate = |c: &Candidate| c.forecast.committed_per_s;
     let latency = |c: &Candidate| c.forecast.latency_mean_ns;
     let limit = match search.objective {
@@ -235,7 +235,7 @@ fn rank(candidates: &mut [Candidate], search: &Search) {
         let by_rate = rate(b).total_cmp(&rate(a));
         let by_latency = latency(a).total_cmp(&latency(b));
         let within = match class(a) {
-            0 => oddities(&a.plan).cmp(&oddities(&b.plan)).then(by_rate).then(by_latency),
+            0 => oddities(&a.plan, needs).cmp(&oddities(&b.plan, needs)).then(by_rate).then(by_latency),
             2 => by_rate.then(by_latency),
             _ => by_latency.then(by_rate),
         };
@@ -243,11 +243,11 @@ fn rank(candidates: &mut [Candidate], search: &Search) {
     });
 }
 
-/// In how many phases a plan departs from what table 2 does with the same primitives, or releases locks after an
+/// In how many phases a plan departs from what is usual with the same primitives, or releases locks after an
 /// abort otherwise than after a commit.
-fn oddities(plan: &Plan) -> usize {
+fn oddities(plan: &Plan, needs: &Needs) -> usize {
     let unusual = |&(phase, step): &(Phase, Step)| {
-        let usual = Step::table2(phase, step.via);
+        let usual = needs.usual(phase, step.via);
         (step.doorbell_batching, step.passive_ack) != (usual.doorbell_batching, usual.passive_ack)
     };
     let release = plan.unlock.map(|s| s.via) != plan.install.map(|s| s.via);
@@ -334,6 +334,9 @@ fn flips(model: &Model<'_>, caps: &Caps, plans: &[Plan], winner: &Candidate, sea
         };
         flips.extend([0.5, 2.0].into_iter().filter_map(|factor| flip(input, factor, &scaled)));
     }
+    if model.needs().sequenced {
+        return flips; // it looks nothing up elsewhere
+    }
     let hits = model.workload().cache_hit_share;
     let with_hits = |cache_hit_share: f64| {
         (model.profile().clone(), Workload { cache_hit_share, ..model.workload().clone() })
@@ -412,7 +415,7 @@ fn contenders(
         return Vec::new();
     }
     let mut candidates: Vec<Candidate> = plans.iter().filter_map(|plan| above(plan, near(most))).collect();
-    rank(&mut candidates, search);
+    rank(&mut candidates, model.needs(), search);
     candidates
 }
 

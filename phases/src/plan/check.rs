@@ -1,6 +1,6 @@
 //! What makes a plan impossible, and the nearest one that would run.
 
-use super::{Phase, Plan, Space, Step, Via};
+use super::{Epochs, Phase, Plan, Space, Step, Via};
 use crate::ops::wire;
 use crate::rule::{OnConflict, Packing};
 use primitives::fabric::{AtomicScope, Caps};
@@ -28,6 +28,8 @@ pub struct Needs {
     /// Transactions are ordered before they run, and every node serves its own records: phases carry inputs and values to places
     /// that are known, not requests about records ([`crate::letter`]).
     pub sequenced: bool,
+    /// How they are, then.
+    pub epochs: Epochs,
     /// What is written is locked at first touch, before it is known whether there is such a record.
     pub locks_first: bool,
 }
@@ -61,6 +63,7 @@ impl Needs {
         on_conflict: OnConflict::Fail,
         records: Records::SHORT,
         sequenced: false,
+        epochs: Epochs::USUAL,
         locks_first: false,
     };
 

@@ -9,7 +9,7 @@ use crate::session::{Failure, Session};
 use crate::stats::WorkerStats;
 use crate::workload::ahead::ReadWriteSet;
 use crate::workload::{Client as Asking, Workload};
-use phases::letter::{self, HEAD_WORDS};
+use phases::letter::{self, HEAD_WORDS, LOOKS_AT_ONCE, PAUSE_FIRST, PAUSE_MOST};
 use phases::ops::{Fault, Phases, Sending, Stop};
 use phases::plan::Phase;
 use phases::store::Layout;
@@ -25,18 +25,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Looks at memory that follow each other at once …
-const LOOKS_AT_ONCE: u32 = 3;
-/// … before there is a pause between them, which doubles …
-const PAUSE_FIRST: Nanos = Nanos(125);
-/// … up to this: a fraction of what an epoch takes on a fast fabric …
-const PAUSE_MOST: Nanos = Nanos(1_000);
-/// … or, where time is real and threads may outnumber CPUs, long enough for a loop to find itself idle and give way.
+/// Longest pause between looks where time is real and threads may outnumber CPUs: long enough for a loop to find itself idle and give
+/// way.
 const PAUSE_MOST_REAL: Nanos = Nanos(32_000);
-/// Locks for each record that a node's transactions of an epoch may touch, so that few share one …
-const LOCKS_PER_RECORD: u64 = 4;
-/// … but no more than fit into a core's cache.
-const MOST_LOCKS: u64 = 1 << 14;
 
 /// What the workers of a process share.
 pub(crate) struct Shared {
@@ -54,8 +45,7 @@ impl Shared {
         nodes: impl Iterator<Item = NodeId>,
     ) -> Shared {
         let accesses = u64::from(shape.workers) * u64::from(coroutines) * buffers.batch * records as u64;
-        let locks = (accesses * LOCKS_PER_RECORD).clamp(64, MOST_LOCKS) as usize;
-        let table = || LockTable::new(usize::from(shape.workers), locks);
+        let table = || LockTable::new(usize::from(shape.workers), letter::locks_for(accesses));
         Shared { buffers, tables: nodes.map(|node| (node, table())).collect() }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{KINDS, Kind, SmallBank};
 use crate::workload::demand::{Shape, classes_of};
-use phases::model::TxnClass;
+use phases::model::{Spots, TxnClass};
 
 impl Kind {
     /// Records read and not written, and records read and written, by one attempt that commits.
@@ -15,6 +15,17 @@ impl Kind {
             Kind::WriteCheck => (1.0, 1.0),
         }
     }
+
+    /// Customers whose accounts it only reads, and others: both accounts of one are on one node.
+    const fn customers(self) -> Spots {
+        match self {
+            Kind::Amalgamate | Kind::SendPayment => Spots { reads: 0.0, writes: 2.0 },
+            Kind::Balance => Spots { reads: 1.0, writes: 0.0 },
+            Kind::DepositChecking | Kind::TransactSavings | Kind::WriteCheck => {
+                Spots { reads: 0.0, writes: 1.0 }
+            }
+        }
+    }
 }
 
 impl SmallBank {
@@ -23,7 +34,10 @@ impl SmallBank {
         let kinds = KINDS.map(|(_, kind)| (kind, self.mix.share(kind)));
         let classes = kinds.into_iter().filter(|(_, share)| *share > 0.0).map(|(kind, share)| {
             let (reads, writes) = kind.records();
-            TxnClass::new(&format!("{kind:?}"), share, reads, writes)
+            TxnClass {
+                spots: Some(kind.customers()),
+                ..TxnClass::new(&format!("{kind:?}"), share, reads, writes)
+            }
         });
         Shape {
             classes: classes_of(classes),

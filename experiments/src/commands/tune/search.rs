@@ -8,7 +8,7 @@ use crate::transact::{self, NamedPlan};
 use engine::cluster::{admit, needs};
 use engine::protocol::{AnyProtocol, Protocol};
 use engine::workload::Scale;
-use phases::model::{Candidate, Choice, Cluster, Model, Search, Tuning, Workload, choices, models, tune};
+use phases::model::{Candidate, Choice, Cluster, Model, Search, Tuning, Workload, choices, tune};
 use phases::plan::{Needs, Phase, PlanFile, Prediction, Preset};
 use primitives::measure::ProfileRef;
 use primitives::profile::Profile;
@@ -64,8 +64,7 @@ impl Tuned {
     }
 }
 
-/// Refuses what cannot be tuned whatever a profile says, before one is made: protocols without a cost model, and a workload that
-/// none of the protocols can run. Protocols that cannot run it beside some that can are left out, and told with the reason.
+/// Refuses what cannot be tuned whatever a profile says, before one is made: a workload that none of the protocols can run. Protocols that cannot run it beside some that can are left out, and told with the reason.
 ///
 /// # Errors
 /// Exit code 2 with what is missing.
@@ -75,15 +74,6 @@ pub fn tunable(spec: &RunSpec, protocols: &[String]) -> Result<Vec<String>, CliE
     for name in protocols {
         let protocol = transact::protocol(&RunSpec { protocol: name.clone(), ..spec.clone() })?;
         match admit(&workload, &protocol) {
-            Ok(()) if !models(protocol.needs()) => {
-                return Err(CliError::usage(format!(
-                    "there is no cost model of {}",
-                    protocol.needs().protocol
-                ))
-                .hint(format!(
-                    "`doorbell run --protocol {name} --plan one-sided` or `--plan two-sided` runs it"
-                )));
-            }
             Ok(()) => {}
             Err(why) => refused.push(why),
         }
@@ -188,7 +178,7 @@ pub fn search_all(
         |protocol: &String| search(&RunSpec { protocol: protocol.clone(), ..spec.clone() }, fabric, profile);
     // Of several, those that can run the workload; if none can, the first says why.
     let workload = transact::workload(spec)?;
-    let able = |name: &&String| AnyProtocol::named(name).is_some_and(|p| admit(&workload, &p).is_ok());
+    let able = |name: &&String| AnyProtocol::parse(name).is_ok_and(|p| admit(&workload, &p).is_ok());
     let mut asked: Vec<&String> = protocols.iter().filter(able).collect();
     if asked.is_empty() {
         asked.extend(protocols.first());

@@ -200,7 +200,7 @@ fn contenders_have_the_best_plan_among_them() {
             let plans = plans(&nic, &needs, cluster(4, 4), &workload);
             let mut all: Vec<Candidate> =
                 plans.iter().filter_map(|&plan| best_count(&model, &nic, plan, None, &search)).collect();
-            rank(&mut all, &search);
+            rank(&mut all, &needs, &search);
             for kept in all.iter().step_by(40) {
                 let fresh = Model::new(&profile, cluster(4, 4), &workload, &needs).unwrap();
                 let found = contenders(&fresh, &nic, &plans, kept, &search);
