@@ -435,11 +435,10 @@ fn garbage_and_slow_callers_keep_nobody_out() {
 fn members_are_told_that_the_whole_run_failed_at_node_0() {
     let site = Site::new(2);
     let node = site.node(1, &[]);
-    // The whole is there, and cannot be kept: its history goes where no file can be.
-    let driver = site.drive(&["--duration", "300ms", "--history", "no-such-folder/h.json"]);
-    let ended = driver.end(60);
-    assert!(ended.code.is_some_and(|code| code != 0), "{}", ended.talk);
-    node.end(20).must(1, &["node 0 has the whole", "node 0 gave up: "]);
+    // The whole is there, and cannot be kept: this device is always full.
+    let driver = site.drive(&["--duration", "300ms", "--history", "/dev/full"]);
+    driver.end(60).must(3, &["the history cannot be written to /dev/full"]);
+    node.end(20).must(1, &["node 0 has the whole", "node 0 gave up: the history cannot be written"]);
 }
 
 #[test]
