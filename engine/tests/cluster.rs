@@ -20,6 +20,7 @@ const LIMITS: Limits = Limits {
     handshake: Duration::from_secs(5),
     lost_after: Duration::from_secs(5),
     step: Duration::from_secs(60),
+    stuck_after: Duration::from_secs(30),
 };
 
 /// A session for each of `nodes` nodes.

@@ -124,7 +124,10 @@ impl Cluster {
         let join = Duration::from_nanos(join_within.ns());
         let lost_after =
             file.lost_after_s.map_or(Limits::default().lost_after, |s| Duration::from_secs(s.into()));
-        let limits = Limits { join, lost_after, ..Limits::default() };
+        // Hosts that take longer to say that they are there take longer for everything.
+        let usual = Limits::default();
+        let slower = lost_after.div_duration_f64(usual.lost_after).max(1.0);
+        let limits = Limits { join, lost_after, stuck_after: usual.stuck_after.mul_f64(slower), ..usual };
         Ok(Cluster { file, path: path.to_owned(), key, limits })
     }
 
@@ -171,7 +174,10 @@ impl Cluster {
         let others = if members == 1 { "1 other node".to_owned() } else { format!("{members} other nodes") };
         talk.say(format!("waiting at {address} for {others}, {} s", self.limits.join.as_secs()));
         let mut note = |text: String| talk.warn(format!("turned away {text}"));
-        Ok(session::drive(&listener, &self.file, &self.key, &Cluster::program(), self.limits, &mut note)?)
+        let mut session =
+            session::drive(&listener, &self.file, &self.key, &Cluster::program(), self.limits, &mut note)?;
+        session.exit_by(exit_stuck);
+        Ok(session)
     }
 
     /// Another node: joins node 0.
@@ -186,8 +192,9 @@ impl Cluster {
         }
         let address = self.file.rendezvous()?;
         talk.say(format!("node {id}: joining node 0 at {address}"));
-        let joined =
+        let mut joined =
             session::join(address, &self.file, NodeId(id), &self.key, &Cluster::program(), self.limits)?;
+        joined.exit_by(exit_stuck);
         talk.say(format!("node {id}: joined"));
         Ok(joined)
     }
@@ -236,6 +243,14 @@ impl Cluster {
         }
         Ok(fabric)
     }
+}
+
+/// Ends this process, a worker's thread of which stands still.
+fn exit_stuck(why: &MeshError) {
+    let error = CliError::from(why.clone())
+        .hint("its thread cannot be ended, so the process is, and what this node measured is lost");
+    Talk::new(0, false).error(&error);
+    std::process::exit(error.exit().code().into());
 }
 
 /// A run as node 0 describes it to the others.

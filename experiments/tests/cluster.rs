@@ -7,7 +7,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
 /// A cluster file and key in a folder of its own, for nodes on this host.
@@ -408,10 +408,37 @@ fn garbage_and_slow_callers_keep_nobody_out() {
         };
         held.push(caller);
     }
-    let node = site.node(1, &[]);
-    driver.end(60).must(0, &[]);
-    node.end(20).must(0, &[]);
+    // And while it joins: more than may wait at a time, again and again.
+    let joined = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut crowd = std::collections::VecDeque::new();
+            while !joined.load(Ordering::Relaxed) {
+                crowd.extend(TcpStream::connect(&site.address));
+                if crowd.len() > 300 {
+                    crowd.pop_front();
+                }
+            }
+        });
+        let mut node = site.node(1, &[]);
+        let said =
+            std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| site.said(&mut node, "node 1: joined")));
+        joined.store(true, Ordering::Relaxed);
+        said.expect("it joins");
+        driver.end(60).must(0, &[]);
+        node.end(20).must(0, &[]);
+    });
     drop(held);
+}
+
+#[test]
+fn members_are_told_that_the_whole_run_failed_at_node_0() {
+    let site = Site::new(2);
+    let node = site.node(1, &[]);
+    // The whole is there, and cannot be kept: this device is always full.
+    let driver = site.drive(&["--duration", "300ms", "--history", "/dev/full"]);
+    driver.end(60).must(3, &["the history cannot be written to /dev/full"]);
+    node.end(20).must(1, &["node 0 has the whole", "node 0 gave up: the history cannot be written"]);
 }
 
 #[test]

@@ -15,6 +15,7 @@ use std::future::Future;
 use std::net::TcpListener;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 /// Answers nothing.
@@ -87,10 +88,14 @@ fn cluster(address: &str) -> ClusterFile {
 
 /// Two processes' sessions, in threads.
 fn sessions() -> (Session, Session) {
+    sessions_within(Limits::default())
+}
+
+fn sessions_within(limits: Limits) -> (Session, Session) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("bound");
     let file = cluster(&address.to_string());
-    let (key, limits) = (Secret::from_bytes(b"0123456789abcdef"), Limits::default());
+    let key = Secret::from_bytes(b"0123456789abcdef");
     std::thread::scope(|scope| {
         let other = scope
             .spawn(|| join(address, &file, NodeId(1), &key, &Build::new("test"), limits).expect("joins"));
@@ -235,5 +240,143 @@ fn whoever_is_interrupted_while_the_run_is_on_ends_it_for_all_who_keep_what_they
         assert_eq!(whys[0], whys[1], "all nodes say the same");
         let MeshError::Interrupted { node } = &whys[0] else { panic!("{:?}", whys[0]) };
         assert!(asking.contains(&node.0), "{node} of {asking:?}");
+    }
+}
+
+/// Runs to its end at once, but for the last worker of node 1: that panics while it is built, or gets stuck when it runs, until
+/// `let_go`.
+struct Stuck<'a> {
+    how: How,
+    let_go: &'a AtomicBool,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum How {
+    /// Panics in `build`.
+    Panics,
+    /// Never comes back from a turn.
+    StandsStill,
+    /// Comes back, and waits for what never comes.
+    WaitsInVain,
+}
+
+/// Who is stuck leaves when somebody lets it go, or at last by itself, so that a test fails and does not hang.
+async fn stuck(how: How, let_go: &AtomicBool) {
+    let started = Instant::now();
+    let on = || !let_go.load(Ordering::Relaxed) && started.elapsed() < ENDLESS;
+    if how == How::StandsStill {
+        while on() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    } else {
+        std::future::poll_fn(|_| if on() { Poll::Pending } else { Poll::Ready(()) }).await;
+    }
+}
+
+impl Program for Stuck<'_> {
+    type Shared = ();
+    type Local = ();
+    type Output = u16;
+
+    fn setup(&self, _: Shape, _: &[AnyNic]) -> Result<(), SetupError> {
+        Ok(())
+    }
+
+    fn build<'a>(&'a self, _: &'a (), site: &Site) -> Result<(impl CoreLoop + 'a, ()), SetupError> {
+        let mut core = Core::new(site.net.sched.clone(), RpcPoller::new(site.net.rpc.clone(), Nothing));
+        if site.node == NodeId(1) && site.worker + 1 == site.shape.workers {
+            assert!(self.how != How::Panics, "a planted bug");
+            core.spawn(stuck(self.how, self.let_go));
+        }
+        Ok((core, ()))
+    }
+
+    fn finish(&self, (): &(), site: Site, (): ()) -> u16 {
+        site.worker
+    }
+}
+
+/// Launches both members on two workers each; what node 0 and node 1 say.
+fn with_stuck(
+    how: How,
+    let_go: &AtomicBool,
+    exit: Option<fn(&MeshError)>,
+) -> [Result<Option<MeshError>, LaunchError>; 2] {
+    let limits = Limits { stuck_after: Duration::from_secs(1), ..Limits::default() };
+    let (mut first, mut other) = sessions_within(limits);
+    exit.into_iter().for_each(|exit| other.exit_by(exit));
+    let run = |session: &mut Session| {
+        let options = tcp::Options { secret: session.run_secret(), ..tcp::Options::default() };
+        let (program, config) = (Stuck { how, let_go }, WorkerConfig::default());
+        let ran = launch_member(&FabricSpec::Tcp(options), session, SHAPE, &config, &program);
+        ran.map(|(outputs, facts)| {
+            assert_eq!(outputs, [0, 1], "what there is is kept");
+            facts.cut_short
+        })
+    };
+    std::thread::scope(|scope| {
+        let member = scope.spawn(|| {
+            other.next_run().expect("there");
+            run(&mut other)
+        });
+        first.begin(b"").expect("there");
+        let zero = run(&mut first);
+        if exit.is_none() {
+            let_go.store(true, Ordering::Relaxed);
+        }
+        [zero, member.join().expect("no panic")]
+    })
+}
+
+#[test]
+fn a_worker_that_is_stuck_ends_the_run_for_all_and_is_named() {
+    for (how, says) in
+        [(How::StandsStill, "worker 1 stands still"), (How::WaitsInVain, "worker 1 waits in vain")]
+    {
+        let started = Instant::now();
+        for told in with_stuck(how, &AtomicBool::new(false), None) {
+            match told.expect("it ran").expect("it was cut short") {
+                MeshError::GaveUp { node: NodeId(1), why } => assert!(why.contains(says), "{why}"),
+                other => panic!("{other}"),
+            }
+        }
+        assert!(started.elapsed() < ENDLESS / 2, "{:?}", started.elapsed());
+    }
+}
+
+#[test]
+fn a_process_whose_thread_stands_still_is_ended() {
+    static ENDED: AtomicBool = AtomicBool::new(false);
+    fn exit(why: &MeshError) {
+        assert!(matches!(why, MeshError::GaveUp { node: NodeId(1), .. }), "{why}");
+        ENDED.store(true, Ordering::Relaxed);
+    }
+    // A process would be gone now; the thread of a test is let go.
+    let started = Instant::now();
+    for told in with_stuck(How::StandsStill, &ENDED, Some(exit)) {
+        told.expect("it ran");
+    }
+    assert!(started.elapsed() < ENDLESS / 2, "{:?}", started.elapsed());
+}
+
+#[test]
+fn a_panic_in_set_up_ends_the_launch_for_all() {
+    let panicked = |error: LaunchError| match error {
+        LaunchError::Setup { node: NodeId(1), worker: 1, source } => {
+            assert!(source.to_string().contains("a planted bug"), "{source}");
+        }
+        other => panic!("{other}"),
+    };
+    let never = AtomicBool::new(false);
+    let program = Stuck { how: How::Panics, let_go: &never };
+    let loopback = FabricSpec::Loopback(loopback::Options::default());
+    panicked(launch(&loopback, SHAPE, &WorkerConfig::default(), &program).expect_err("it panics"));
+    let [zero, one] = with_stuck(How::Panics, &never, None);
+    panicked(one.expect_err("it panics"));
+    match zero.expect_err("nothing ran") {
+        LaunchError::Mesh(MeshError::GaveUp { node: NodeId(1), why }) => {
+            assert!(why.contains("a planted bug"), "{why}");
+        }
+        other => panic!("{other}"),
     }
 }

@@ -9,8 +9,10 @@ use primitives::secret::Secret;
 use primitives::verbs::NodeId;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use std::net::{SocketAddr, TcpListener};
-use std::time::Duration;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 fn key() -> Secret {
     Secret::from_bytes(b"0123456789abcdef")
@@ -22,6 +24,7 @@ fn limits(join_s: u64) -> Limits {
         handshake: Duration::from_secs(2),
         lost_after: Duration::from_secs(3),
         step: Duration::from_secs(20),
+        stuck_after: Duration::from_secs(20),
     }
 }
 
@@ -222,4 +225,121 @@ fn steps_are_exchanges_and_a_lost_member_is_named_within_the_limit() {
         assert!(!lost.to_string().contains("silent"), "{lost}");
         assert_eq!(first.look(), Err(lost), "it stays so");
     });
+}
+
+#[test]
+fn a_member_that_is_hung_up_on_before_it_is_known_calls_again() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("it listens");
+    let (ours, program) = (&cluster(2, address), &Program::new("a"));
+    std::thread::scope(|scope| {
+        let other = scope.spawn(move || join(address, ours, NodeId(1), &key(), program, limits(10)));
+        for reset in [false, true, true] {
+            let (mut stream, _) = listener.accept().expect("it calls");
+            if !reset {
+                // To close while nothing is unread is no reset.
+                stream.read_exact(&mut [0; handshake::HEAD_BYTES]).expect("a hello");
+                std::thread::sleep(Duration::from_millis(50));
+                let _ = stream.read(&mut [0; MAX_BODY]);
+            }
+        }
+        let first = drive(&listener, ours, &key(), program, limits(10), &mut |note| panic!("{note}"));
+        first.expect("it calls once more");
+        other.join().expect("no panic").expect("joins");
+    });
+}
+
+#[test]
+fn strangers_who_say_nothing_push_nobody_out_who_has_said_hello() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("it listens");
+    let (ours, program) = (&cluster(2, address), &Program::new("a"));
+    std::thread::scope(|scope| {
+        scope.spawn(move || drive(&listener, ours, &key(), program, limits(5), &mut |_| {}));
+        let mut stream = TcpStream::connect(address).expect("it listens");
+        stream.set_read_timeout(Some(Duration::from_secs(5))).expect("a time-out");
+        let (mut member, hello) = Member::start(key(), NodeId(1), VERSION);
+        let mut bytes = Vec::new();
+        let mut hear = |stream: &mut TcpStream| loop {
+            if let Some((plain, len)) = decode(&bytes).expect("ours") {
+                bytes.drain(..len);
+                return plain;
+            }
+            let mut chunk = [0; 256];
+            match stream.read(&mut chunk).expect("an answer") {
+                0 => panic!("it hung up"),
+                n => bytes.extend_from_slice(&chunk[..n]),
+            }
+        };
+        stream.write_all(&hello).expect("there");
+        let challenge = hear(&mut stream);
+        let MemberStep::Send(proof) = member.receive(&challenge).expect("node 0") else { panic!("too soon") };
+        let _strangers: Vec<_> = (0..200).map(|_| TcpStream::connect(address).expect("it listens")).collect();
+        std::thread::sleep(Duration::from_millis(200));
+        stream.write_all(&proof).expect("there");
+        let welcome = hear(&mut stream);
+        assert!(matches!(member.receive(&welcome), Ok(MemberStep::Joined(_))));
+    });
+}
+
+/// So many nodes that have joined.
+fn joined(nodes: u16, limits: Limits) -> Vec<Session> {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("it listens");
+    let (ours, program) = (&cluster(nodes, address), &Program::new("a"));
+    std::thread::scope(|scope| {
+        let members: Vec<_> = (1..nodes)
+            .map(|id| scope.spawn(move || join(address, ours, NodeId(id), &key(), program, limits)))
+            .collect();
+        let first = drive(&listener, ours, &key(), program, limits, &mut |note| panic!("{note}"));
+        let members = members.into_iter().map(|m| m.join().expect("no panic").expect("joins"));
+        [first.expect("all join")].into_iter().chain(members).collect()
+    })
+}
+
+#[test]
+fn who_gives_more_than_the_next_step_asks_for_is_named() {
+    let mut both = joined(2, limits(5));
+    let mut other = both.pop().expect("two");
+    let mut first = both.pop().expect("two");
+    first.begin(b"").expect("there");
+    other.next_run().expect("there").expect("a run");
+    for step in ["one", "two", "three"] {
+        other.gather(step, vec![0; 100]).expect("there");
+    }
+    let started = Instant::now();
+    let told = loop {
+        match first.look() {
+            Ok(_) => assert!(started.elapsed() < Duration::from_secs(20), "nothing was said"),
+            Err(told) => break told,
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    };
+    assert!(matches!(&told, MeshError::Unfit { node: NodeId(1), what } if what.contains("step 2")), "{told}");
+}
+
+#[test]
+fn who_talks_without_end_does_not_lengthen_a_step() {
+    let limits = Limits { step: Duration::from_secs(1), ..limits(5) };
+    let mut all = joined(3, limits);
+    let mut talker = all.pop().expect("three");
+    let _mute = all.pop().expect("three");
+    let mut first = all.pop().expect("three");
+    first.begin(b"").expect("there");
+    talker.next_run().expect("there").expect("a run");
+    let over = AtomicBool::new(false);
+    let told = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let started = Instant::now();
+            while !over.load(Ordering::Relaxed) && started.elapsed() < Duration::from_secs(20) {
+                talker.done();
+                std::thread::sleep(Duration::from_micros(50));
+            }
+        });
+        let told = first.exchange("one", Vec::new());
+        over.store(true, Ordering::Relaxed);
+        told
+    });
+    let told = told.expect_err("node 1 says nothing");
+    assert!(matches!(&told, MeshError::Late { waiting, .. } if waiting == "node 1"), "{told}");
 }

@@ -212,7 +212,7 @@ pub fn characterize(wanted: &Characterization, context: &Context) -> Result<Char
     let (jobs, session) = (if session.is_some() { 1 } else { wanted.jobs }, session.map(Mutex::new));
     context.interrupt.listen()?;
     let sweep = context.sweep(format!("characterize {}", wanted.fabric), jobs);
-    sweep.run(
+    let measured = sweep.run(
         &mut dir,
         |number| {
             let point = &points[number as usize];
@@ -262,7 +262,12 @@ pub fn characterize(wanted: &Characterization, context: &Context) -> Result<Char
             })
         },
         |dir| summarize(dir, &points, wanted.scope.nodes),
-    )?;
+    );
+    // A farewell alone would tell the other nodes that all went well.
+    if let (Err(error), Some(session)) = (&measured, &session) {
+        session.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).fail(error.message());
+    }
+    measured?;
     let profile = profile_of(&fabric, &caps, &dir, &points, wanted, context)?;
     if let Some(profile) = &profile {
         let path = profile_path(&wanted.out, &profile.name);

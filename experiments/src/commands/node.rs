@@ -11,7 +11,7 @@ use std::path::PathBuf;
 /// The command.
 ///
 /// # Errors
-/// Exit code 1 if a node was lost or interrupted, or a run failed; 2 for what cannot be run; 3 for what this machine lacks, or
+/// Exit code 1 if a node was lost or interrupted, or a run failed, here or as a whole at node 0; 2 for what cannot be run; 3 for what this machine lacks, or
 /// if node 0 does not answer, is of another build or could not bring all nodes together; 130 if this one was interrupted.
 pub fn run(args: &NodeArgs, context: &Context) -> Result<(), CliError> {
     let cluster = Cluster::read(&args.cluster, args.join_within)?;
@@ -26,10 +26,11 @@ pub fn run(args: &NodeArgs, context: &Context) -> Result<(), CliError> {
     let mut runs = 0;
     while let Some(bytes) = session.next_run_unless(&|| context.interrupt.asked())? {
         runs += 1;
-        let unknown = |why: String| {
+        let asked = Asked::decode(&bytes).map_err(|why| {
+            session.fail(&why);
             CliError::machine(format!("node 0 asked for something that this doorbell does not know: {why}"))
-        };
-        if let Some(asked) = Asked::decode(&bytes).map_err(unknown)? {
+        })?;
+        if let Some(asked) = asked {
             let name = asked.point().map_or("", |point| point.question);
             context.talk.say(format!("node {}: measuring point {} ({name})", args.id, asked.number));
             asked.measure(&cluster, &mut session, context.interrupt.flag())?;

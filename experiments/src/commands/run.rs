@@ -16,6 +16,7 @@ use engine::protocol::{AnyProtocol, Protocol};
 use phases::plan::Phase;
 use phases::rule::Abort;
 use primitives::measure::{Kind, ResultDir, Row, RunRecord, Steadiness, TableName};
+use primitives::mesh::Session;
 use primitives::units::Nanos;
 use std::path::Path;
 
@@ -32,6 +33,17 @@ const TABLE_FULL: &str = "a table was full: inserts found no room, and rates are
 /// # Errors
 /// Exit code 1 if a check failed, 2 for what cannot be run, 3 for what this machine lacks.
 pub fn run(args: &RunArgs, context: &Context) -> Result<(), CliError> {
+    let mut session = None;
+    let ended = run_in(&mut session, args, context);
+    // A farewell alone would tell the other nodes of a cluster that all went well.
+    if let (Err(error), Some(session)) = (&ended, &mut session) {
+        session.fail(error.message());
+    }
+    ended
+}
+
+/// The command; the session is that of the cluster, if it comes to one.
+fn run_in(session: &mut Option<Session>, args: &RunArgs, context: &Context) -> Result<(), CliError> {
     if args.what.workload.asks_for_help() {
         return print(&settings::shown(&args.what.workload.workload)?);
     }
@@ -111,15 +123,14 @@ pub fn run(args: &RunArgs, context: &Context) -> Result<(), CliError> {
         }
         Some(cluster) => {
             // Until all have come there is nothing to finish.
-            let mut session = cluster.drive(&context.talk)?;
+            let session = session.insert(cluster.drive(&context.talk)?);
             context.interrupt.listen()?;
             say();
             let described = Described { spec: spec.clone(), plan: plan.clone(), keep };
             session.begin(&described.encode())?;
             let share = share_of_the_driver(args.output.out.as_deref());
             let stop = context.interrupt.flag();
-            let (_, whole) =
-                run_member(cluster, &described, &mut session, &share, false, stop, &context.talk)?;
+            let (_, whole) = run_member(cluster, &described, session, &share, false, stop, &context.talk)?;
             whole.ok_or_else(|| CliError::check("bug: node 0 has no whole result"))?
         }
     };

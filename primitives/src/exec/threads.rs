@@ -5,7 +5,7 @@
 //! has spun through a time slice. So an idle loop spins briefly, then yields its time slice, then sleeps in
 //! growing steps; any work resets it.
 
-use super::CoreLoop;
+use super::{CoreLoop, Step};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
@@ -96,14 +96,14 @@ impl Drop for BreakOnPanic<'_> {
     }
 }
 
-/// Turns `core` until every core counted in `live` has finished its coroutines. `between` is called between turns.
-pub fn drive(core: &mut impl CoreLoop, live: &Live, mut between: impl FnMut()) {
+/// Turns `core` until every core counted in `live` has finished its coroutines. `between` is told what each turn did.
+pub fn drive(core: &mut impl CoreLoop, live: &Live, mut between: impl FnMut(Step)) {
     let _guard = BreakOnPanic(live);
     let mut idle = Idle::default();
     let mut counted = false;
     loop {
-        between();
         let step = core.step(usize::MAX);
+        between(step);
         if step.finished && !counted {
             counted = true;
             live.leave();

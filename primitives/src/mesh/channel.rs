@@ -4,11 +4,12 @@
 //! frame   bytes:32 | kind:8 | more:8 | body | tag:256
 //! ```
 //! A message is one or more frames, all but the last with `more` set, so no length field makes anybody allocate: a
-//! message grows only by bytes that were authenticated, up to a limit. The tag is an HMAC over the frame's number and
+//! message grows only by bytes that were authenticated, up to the limit of its kind. The tag is an HMAC over the frame's number and
 //! all before it, under the key of its direction; so frames can be neither changed, added, left out, repeated,
 //! reordered nor reflected.
 
 use super::handshake::Keys;
+use super::session::kind;
 use crate::secret::TAG_BYTES;
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Write};
@@ -17,8 +18,6 @@ use std::sync::Arc;
 const HEAD: usize = 6;
 /// Longest body of a frame.
 pub(super) const FRAME_BODY: usize = 64 << 10;
-/// Longest message: the recorded history of a long run.
-pub(super) const MAX_MESSAGE: usize = 2 << 30;
 const PURPOSE: &str = "doorbell mesh frame";
 /// Frames that one look at a connection sends at most: the others want their turn.
 const TURN: usize = 64;
@@ -32,8 +31,8 @@ pub(super) enum ChannelError {
     Io(String),
     #[error("a frame of {0} B, none is longer than {FRAME_BODY} B")]
     TooLong(u32),
-    #[error("a message of more than {MAX_MESSAGE} B")]
-    TooMuch,
+    #[error("a message of kind {kind} and more than {most} B")]
+    TooMuch { kind: u8, most: usize },
     #[error("a frame whose authentication code does not fit: somebody interferes with the connection")]
     Forged,
 }
@@ -189,8 +188,9 @@ impl<S: Read + Write> Channel<S> {
             self.received += 1;
             let (kind, more, body) = (frame[4], frame[5] != 0, &frame[HEAD..]);
             let partial = self.partial.get_or_insert_with(|| Message { kind, body: Vec::new() });
-            if partial.body.len() + body.len() > MAX_MESSAGE {
-                return Err(ChannelError::TooMuch);
+            let most = kind::most(partial.kind);
+            if partial.body.len() + body.len() > most {
+                return Err(ChannelError::TooMuch { kind: partial.kind, most });
             }
             partial.body.extend_from_slice(body);
             self.start += end + TAG_BYTES;
@@ -298,6 +298,10 @@ mod tests {
                 assert_eq!((message.kind, &message.body), (n as u8, &sent[n].1), "round {round}");
             }
         }
+        let most = kind::most(kind::BEAT);
+        let long = |len| heard(sealed(&[(kind::BEAT, vec![0; len])]));
+        assert_eq!(long(most).0.len(), 1);
+        assert_eq!(long(most + 1), (vec![], ChannelError::TooMuch { kind: kind::BEAT, most }));
         let mut reflected = channel(keys().0, good);
         assert_eq!(reflected.receive(), Err(ChannelError::Forged));
         assert_eq!(heard(vec![0xff; 100]).1, ChannelError::TooLong(u32::MAX));

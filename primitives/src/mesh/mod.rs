@@ -22,6 +22,7 @@ mod launch;
 pub mod rendezvous;
 pub mod session;
 mod threads;
+mod watch;
 
 pub use clock::ClockMap;
 pub use config::{ClusterFile, ConfigError};

@@ -12,8 +12,11 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
-/// Connections that may be unauthenticated at a time; the one that waits longest goes first when there are more.
+/// Connections that may be unauthenticated at a time. When there are more, those go first that have not said hello, which takes
+/// a stranger less than waiting, and of them the one that waits longest.
 const MAX_CALLERS: usize = 64;
+/// Connections taken at a time: fewer than may wait, so that each is heard before it has to go.
+const TAKEN_AT_A_TIME: usize = MAX_CALLERS / 2;
 /// How often a member tries to reach node 0, which may come later.
 const TRY_EVERY: Duration = Duration::from_millis(200);
 const BREATH: Duration = Duration::from_millis(1);
@@ -55,6 +58,7 @@ struct Caller {
     driver: Driver,
     bytes: Vec<u8>,
     since: Instant,
+    said_hello: bool,
 }
 
 impl Caller {
@@ -70,7 +74,10 @@ impl Caller {
         while let Some((plain, len)) = handshake::decode(&self.bytes)? {
             self.bytes.drain(..len);
             let (bytes, joined) = match self.driver.receive(&plain)? {
-                DriverStep::Send(bytes) => (bytes, None),
+                DriverStep::Send(bytes) => {
+                    self.said_hello = true;
+                    (bytes, None)
+                }
                 DriverStep::Joined(node, keys, bytes) => (bytes, Some((node, keys))),
             };
             // A few dozen bytes into an empty socket buffer: whoever does not take them is no member.
@@ -147,15 +154,18 @@ struct Door<'a> {
 impl Door<'_> {
     /// Lets new callers come and hears each that is there once.
     fn look(&mut self, listener: &TcpListener, note: &mut dyn FnMut(String)) -> Result<(), MeshError> {
-        while let Ok((stream, from)) = listener.accept() {
+        for _ in 0..TAKEN_AT_A_TIME {
+            let Ok((stream, from)) = listener.accept() else { break };
             if stream.set_nonblocking(true).is_err() {
                 continue;
             }
             if self.callers.len() == MAX_CALLERS {
-                self.callers.remove(0);
+                let silent = self.callers.iter().position(|caller| !caller.said_hello);
+                self.callers.remove(silent.unwrap_or(0));
             }
             let driver = Driver::new(self.key.clone(), self.program.protocol);
-            self.callers.push(Caller { stream, from, driver, bytes: Vec::new(), since: Instant::now() });
+            let since = Instant::now();
+            self.callers.push(Caller { stream, from, driver, bytes: Vec::new(), since, said_hello: false });
         }
         let mut index = 0;
         while index < self.callers.len() {
@@ -283,7 +293,8 @@ impl Door<'_> {
 /// Any other node: joins node 0 at `address`, which may not be there yet.
 ///
 /// # Errors
-/// If node 0 is not there within [`Limits::join`], does not prove itself, or does not take this node.
+/// If node 0 is not there within [`Limits::join`], or hangs up on this node for as long, does not prove itself, or does not take this
+/// node.
 pub fn join(
     address: SocketAddr,
     cluster: &ClusterFile,
@@ -294,21 +305,15 @@ pub fn join(
 ) -> Result<Session, MeshError> {
     let epoch = Instant::now();
     let mark = cluster_mark(cluster).map_err(|e| MeshError::Refused { why: e.to_string() })?;
-    let stream = loop {
-        match TcpStream::connect_timeout(&address, limits.handshake) {
-            Ok(stream) => break stream,
-            Err(e) if epoch.elapsed() > limits.join => {
-                let problem = format!("{e}, for {} s", limits.join.as_secs());
-                let address = address.to_string();
-                return Err(MeshError::Rendezvous { what: "cannot reach node 0 at", address, problem });
-            }
-            Err(_) => std::thread::sleep(TRY_EVERY),
+    let (stream, keys, rest) = loop {
+        match call(address, key, node, program, &limits) {
+            Ok(joined) => break joined,
+            Err(Failure::Final(error)) => return Err(error),
+            // Node 0 may come later, and strangers that crowd its door may have pushed this node out before it was heard.
+            Err(Failure::Passing(_)) if epoch.elapsed() <= limits.join => std::thread::sleep(TRY_EVERY),
+            Err(Failure::Passing(error)) => return Err(error),
         }
     };
-    let io = || failed("cannot speak with node 0 at", address);
-    settle(&stream).map_err(io())?;
-    let mut stream = stream;
-    let (keys, rest) = prove(&mut stream, key, node, program, &limits, address)?;
     let mut channel = Channel::new(stream, keys, rest);
     let gone = |e: super::channel::ChannelError| MeshError::Lost { node: NodeId(0), why: e.to_string() };
     let mut body = mark.to_vec();
@@ -336,24 +341,37 @@ pub fn join(
     // Until all others have joined, nobody speaks; node 0's keeper starts then.
     let mut line = Line::new(NodeId(0), channel);
     line.heard = Instant::now() + limits.join;
-    let keeper = Keeper::start(vec![line], limits, epoch).map_err(io())?;
+    let io = failed("cannot speak with node 0 at", address);
+    let keeper = Keeper::start(vec![line], limits, epoch).map_err(io)?;
     Ok(Session::new(node, cluster.count(), key.clone(), limits, keeper))
 }
 
-/// The member's side of the handshake.
-fn prove(
-    stream: &mut TcpStream,
+/// Why a call at node 0 led to nothing.
+enum Failure {
+    /// Another call may lead to something.
+    Passing(MeshError),
+    Final(MeshError),
+}
+
+/// The member's side of the handshake, on a connection of its own.
+fn call(
+    address: SocketAddr,
     key: &Secret,
     node: NodeId,
     program: &Program,
     limits: &Limits,
-    address: SocketAddr,
-) -> Result<(handshake::Keys, Vec<u8>), MeshError> {
-    let refused =
-        |source: HandshakeError| MeshError::Handshake { peer: format!("node 0 at {address}"), source };
-    let io = || failed("cannot speak with node 0 at", address);
+) -> Result<(TcpStream, handshake::Keys, Vec<u8>), Failure> {
+    let mut stream = TcpStream::connect_timeout(&address, limits.handshake).map_err(|e| {
+        let problem = format!("{e}, for {} s", limits.join.as_secs());
+        let address = address.to_string();
+        Failure::Passing(MeshError::Rendezvous { what: "cannot reach node 0 at", address, problem })
+    })?;
+    let handshake = |source| MeshError::Handshake { peer: format!("node 0 at {address}"), source };
+    let refused = |source: HandshakeError| Failure::Final(handshake(source));
+    let io = |e: std::io::Error| Failure::Passing(failed("cannot speak with node 0 at", address)(e));
+    settle(&stream).map_err(io)?;
     let (mut member, hello) = Member::start(key.clone(), node, program.protocol);
-    stream.write_all(&hello).map_err(io())?;
+    stream.write_all(&hello).map_err(io)?;
     let deadline = Instant::now() + limits.handshake;
     let mut bytes = Vec::new();
     let mut chunk = [0; handshake::HEAD_BYTES + handshake::MAX_BODY];
@@ -361,15 +379,14 @@ fn prove(
         while let Some((plain, len)) = handshake::decode(&bytes).map_err(refused)? {
             bytes.drain(..len);
             match member.receive(&plain).map_err(refused)? {
-                MemberStep::Send(next) => stream.write_all(&next).map_err(io())?,
-                MemberStep::Joined(keys) => return Ok((keys, bytes)),
+                MemberStep::Send(next) => stream.write_all(&next).map_err(io)?,
+                MemberStep::Joined(keys) => return Ok((stream, keys, bytes)),
             }
         }
         match stream.read(&mut chunk) {
             Ok(0) => {
-                return Err(refused(HandshakeError::Refused(
-                    "it closed the connection without a word".into(),
-                )));
+                let closed = HandshakeError::Refused("it closed the connection without a word".into());
+                return Err(Failure::Passing(handshake(closed)));
             }
             Ok(n) => bytes.extend_from_slice(&chunk[..n]),
             Err(e)
@@ -377,11 +394,11 @@ fn prove(
                     e.kind(),
                     ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted
                 ) => {}
-            Err(e) => return Err(io()(e)),
+            Err(e) => return Err(io(e)),
         }
         if Instant::now() > deadline {
             let (step, waiting) = ("authentication".to_owned(), format!("node 0 at {address}"));
-            return Err(MeshError::Late { step, waiting, within: limits.handshake });
+            return Err(Failure::Final(MeshError::Late { step, waiting, within: limits.handshake }));
         }
     }
 }

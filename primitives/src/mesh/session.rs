@@ -5,12 +5,14 @@
 //! all take in the same order: an exchange, which is also a barrier, or a gathering at node 0.
 //!
 //! A node that dies, falls silent for [`Limits::lost_after`], breaks the protocol or gives up ends the session for
-//! everybody, with an error that names it. A step that takes longer than [`Limits::step`] ends it too.
+//! everybody, with an error that names it. A step that takes longer than [`Limits::step`] ends it too. A node one of whose
+//! workers is stuck for [`Limits::stuck_after`] notices it itself (`watch.rs`) and gives up.
 //!
 //! A node whose user interrupts a run asks node 0 to stop it, which tells all nodes, itself included. What node 0 says of a
 //! run reaches all in one order: so all of them know whether it was stopped or over first, and which node stopped it.
 
 mod gather;
+pub(super) mod kind;
 
 use super::body::{list, told, unlist, untold};
 use super::clock::{ClockMap, DRIFT_PPM};
@@ -41,6 +43,8 @@ pub struct Limits {
     pub lost_after: Duration,
     /// For one step of set-up, or of bringing results together.
     pub step: Duration,
+    /// For a worker's loop to come round while the program runs, and twice that for anything to happen on a worker that waits.
+    pub stuck_after: Duration,
 }
 
 impl Default for Limits {
@@ -50,6 +54,7 @@ impl Default for Limits {
             handshake: Duration::from_secs(5),
             lost_after: Duration::from_secs(5),
             step: Duration::from_secs(300),
+            stuck_after: Duration::from_secs(30),
         }
     }
 }
@@ -152,27 +157,6 @@ pub enum Standing {
     AllDone,
 }
 
-/// Kinds of messages.
-pub(super) mod kind {
-    pub(in crate::mesh) const BEAT: u8 = 0;
-    pub(in crate::mesh) const PROGRAM: u8 = 1;
-    pub(in crate::mesh) const ACCEPTED: u8 = 2;
-    pub(in crate::mesh) const GIVE: u8 = 3;
-    pub(in crate::mesh) const ALL: u8 = 4;
-    pub(in crate::mesh) const DONE: u8 = 5;
-    pub(in crate::mesh) const OVER: u8 = 6;
-    pub(in crate::mesh) const GAVE_UP: u8 = 7;
-    pub(in crate::mesh) const LOST: u8 = 8;
-    pub(in crate::mesh) const PING: u8 = 9;
-    pub(in crate::mesh) const PONG: u8 = 10;
-    pub(in crate::mesh) const CLOCK: u8 = 11;
-    pub(in crate::mesh) const RUN: u8 = 12;
-    pub(in crate::mesh) const BYE: u8 = 13;
-    pub(in crate::mesh) const STOP: u8 = 14;
-    pub(in crate::mesh) const UNFIT: u8 = 15;
-    pub(in crate::mesh) const NEVER_BEGAN: u8 = 16;
-}
-
 /// One node's part in a cluster of processes.
 pub struct Session {
     node: NodeId,
@@ -182,7 +166,7 @@ pub struct Session {
     keeper: Keeper,
     /// Steps taken; all nodes count the same.
     step: u32,
-    /// What others have given for steps to come.
+    /// What others have given for this step and the next.
     given: BTreeMap<(u32, NodeId), Vec<u8>>,
     done: BTreeSet<NodeId>,
     over: bool,
@@ -193,6 +177,8 @@ pub struct Session {
     offset_ns: i64,
     error_ns: u64,
     ended: Option<MeshError>,
+    /// Ends the process.
+    exit: Option<fn(&MeshError)>,
 }
 
 impl std::fmt::Debug for Session {
@@ -219,6 +205,7 @@ impl Session {
             offset_ns: 0,
             error_ns: 0,
             ended: None,
+            exit: None,
         }
     }
 
@@ -333,7 +320,7 @@ impl Session {
             self.keeper.command(Command::Send(None, kind::ALL, list(self.step, &all)));
             return Ok(all);
         }
-        self.give(mine)?;
+        self.give(kind::GIVE, mine)?;
         let all = self.await_from(step, NodeId(0), cancelled)?;
         match unlist(&all, usize::from(self.count)) {
             Some(all) => Ok(all),
@@ -344,12 +331,12 @@ impl Session {
         }
     }
 
-    fn give(&mut self, mine: Vec<u8>) -> Result<(), MeshError> {
+    fn give(&mut self, kind: u8, mine: Vec<u8>) -> Result<(), MeshError> {
         self.check()?;
         self.step += 1;
         let mut body = self.step.to_le_bytes().to_vec();
         body.extend_from_slice(&mine);
-        self.keeper.command(Command::Send(None, kind::GIVE, body));
+        self.keeper.command(Command::Send(None, kind, body));
         Ok(())
     }
 
@@ -382,14 +369,15 @@ impl Session {
             if cancelled() {
                 return Err(self.cancel());
             }
+            // Whatever comes meanwhile: others may talk without end.
             let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                let (step, within) = (step.to_owned(), self.limits.step);
+                return Err(self.end(MeshError::Late { step, waiting: node.to_string(), within }));
+            }
             match self.keeper.event(left.min(ASK_EVERY)) {
                 Ok(event) => self.take(event)?,
-                Err(RecvTimeoutError::Timeout) if left > ASK_EVERY => {}
-                Err(RecvTimeoutError::Timeout) => {
-                    let (step, within) = (step.to_owned(), self.limits.step);
-                    return Err(self.end(MeshError::Late { step, waiting: node.to_string(), within }));
-                }
+                Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return Err(self.end(MeshError::Ended)),
             }
         }
@@ -455,6 +443,25 @@ impl Session {
         error
     }
 
+    /// What ends this process if a worker's thread stands still, when the others have been told: a thread cannot be ended by another.
+    /// Without it, or if it returns, the launch waits for the thread.
+    pub fn exit_by(&mut self, exit: fn(&MeshError)) {
+        self.exit = Some(exit);
+    }
+
+    /// Ends the session, and the process if there is a way.
+    pub(super) fn leave(&mut self) {
+        self.keeper.close();
+        if let (Some(exit), Some(why)) = (self.exit, &self.ended) {
+            exit(why);
+        }
+    }
+
+    /// How long things may take.
+    pub(super) fn limits(&self) -> Limits {
+        self.limits
+    }
+
     /// Ends the session because somebody here asked for it.
     fn cancel(&mut self) -> MeshError {
         self.fail("interrupted");
@@ -498,6 +505,16 @@ impl Session {
         self.ended.get_or_insert(error).clone()
     }
 
+    /// Keeps what a node gave for this step or, since others may be ahead by one, the next: more would fill this node's memory.
+    fn keep(&mut self, step: u32, from: NodeId, given: &[u8]) -> Result<(), MeshError> {
+        if !(self.step..=self.step + 1).contains(&step) {
+            let what = format!("something given for step {step} while this node is at step {}", self.step);
+            return Err(self.end(MeshError::Unfit { node: from, what }));
+        }
+        self.given.insert((step, from), given.to_vec());
+        Ok(())
+    }
+
     /// What an event means, wherever it comes.
     fn take(&mut self, event: Event) -> Result<(), MeshError> {
         let (from, message) = match event {
@@ -511,12 +528,8 @@ impl Session {
         let body = message.body;
         let number = body.first_chunk::<4>().map(|bytes| u32::from_le_bytes(*bytes));
         match (message.kind, number) {
-            (kind::GIVE, Some(step)) if self.drives() => {
-                drop(self.given.insert((step, from), body[4..].to_vec()))
-            }
-            (kind::ALL, Some(step)) if !self.drives() => {
-                self.given.insert((step, from), body[4..].to_vec());
-            }
+            (kind::GIVE | kind::SHARE, Some(step)) if self.drives() => self.keep(step, from, &body[4..])?,
+            (kind::ALL, Some(step)) if !self.drives() => self.keep(step, from, &body[4..])?,
             (kind::DONE, Some(run)) if self.drives() => {
                 if run == self.runs {
                     self.done.insert(from);
@@ -561,6 +574,10 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
+        if std::thread::panicking() {
+            // A member would take a farewell for the end of a run that went well.
+            self.fail("it panicked");
+        }
         self.keeper.command(Command::Send(None, kind::BYE, Vec::new()));
         self.keeper.close();
     }

@@ -3,15 +3,17 @@
 //!
 //! The calling thread stands for the rest of the cluster. Workers and it meet three times: when all cards are on the
 //! table, when everybody is connected and built, and at the end. Between two meetings it exchanges with the other
-//! processes what these need; while workers run it looks for lost nodes and for the end.
+//! processes what these need; while workers run it looks for lost nodes, for workers that are stuck, and for the end.
 
 use super::clock::ClockMap;
 use super::launch::{LaunchError, Program, RunFacts, Shape, Site};
 use super::session::{MeshError, Session, Standing};
+use super::watch::{Pulse, Watch};
 use super::{Card, Worker, WorkerConfig};
 use crate::exec::threads::{Live, drive};
 use crate::fabric::{AnyNic, Nic, SetupError};
 use crate::verbs::NodeId;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Barrier, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
@@ -31,6 +33,8 @@ struct Table {
     refused: Mutex<Option<LaunchError>>,
     barrier: Barrier,
     live: Live,
+    /// By worker, of the nodes of this process.
+    pulses: Vec<Pulse>,
     /// Nodes that are gone, and how many there are, so that a look costs one load.
     lost: Mutex<Vec<NodeId>>,
     lost_count: AtomicUsize,
@@ -138,6 +142,7 @@ pub(super) fn on_threads<P: Program>(
         barrier: Barrier::new(workers + 1),
         // The rest of the cluster counts as one core more.
         live: Live::new(workers + usize::from(session.is_some())),
+        pulses: (0..workers).map(|_| Pulse::default()).collect(),
         lost: Mutex::default(),
         lost_count: AtomicUsize::new(0),
     };
@@ -150,10 +155,11 @@ pub(super) fn on_threads<P: Program>(
         let threads: Result<Vec<_>, LaunchError> = here
             .clone()
             .flat_map(|node| (0..shape.workers).map(move |worker| (NodeId(node), worker)))
-            .map(|(node, worker)| {
+            .zip(&table.pulses)
+            .map(|((node, worker), pulse)| {
                 let (table, shared, gate) = (&table, &shared, &gate);
                 let work = move || {
-                    let at = (node, worker);
+                    let at = (node, worker, pulse);
                     gate.pass().then(|| one_worker(contexts, table, shape, config, program, shared, at))?
                 };
                 std::thread::Builder::new().spawn_scoped(scope, work).map_err(|e| {
@@ -185,10 +191,13 @@ pub(super) fn on_threads<P: Program>(
                 }
             });
         if built && let Some(session) = &mut session {
-            cut_short = look_around(session, &table, &|| program.cancelled(), || program.cut_short(&shared));
+            let mut watch = Watch::new(&table.pulses, session.limits().stuck_after);
+            let stop = || program.cut_short(&shared);
+            cut_short = look_around(session, &table, &mut watch, &|| program.cancelled(), stop);
             if let Some(why) = &cut_short {
                 session.end_with(why.clone());
             }
+            let_out(session, &mut watch);
         }
         threads.into_iter().map(|t| t.join()).collect::<Vec<_>>()
     });
@@ -290,12 +299,13 @@ fn all_built(session: &mut Session, table: &Table, cancelled: &dyn Fn() -> bool)
     }
 }
 
-/// Stands for the other processes while workers run: ends the run when all nodes are done, one is lost, or somebody at one of
-/// them wants its end (`cancelled`, of this one). Then `stop` ends what runs here; after an interruption all nodes still wait
+/// Stands for the other processes while workers run: ends the run when all nodes are done, one is lost, a worker of one is stuck, or
+/// somebody at one of them wants its end (`cancelled`, of this one). Then `stop` ends what runs here; after an interruption all nodes still wait
 /// for each other, so that each can end the transactions that it has begun at others.
 fn look_around(
     session: &mut Session,
     table: &Table,
+    watch: &mut Watch<'_>,
     cancelled: &dyn Fn() -> bool,
     stop: impl Fn(),
 ) -> Option<MeshError> {
@@ -321,6 +331,9 @@ fn look_around(
             if !asked && cancelled() {
                 asked = true;
                 session.interrupt();
+            }
+            if let Some(stuck) = watch.look() {
+                session.fail(&stuck);
             }
             let stood = session.look();
             if stood == Ok(Standing::AllDone) {
@@ -349,6 +362,27 @@ fn look_around(
     }
 }
 
+/// Waits until the loops of all workers have ended. A thread that stands still cannot be ended: then the process is to be.
+fn let_out(session: &mut Session, watch: &mut Watch<'_>) {
+    while !watch.all_out() {
+        if let Some(stuck) = watch.look() {
+            session.fail(&stuck);
+            return session.leave();
+        }
+        std::thread::sleep(LOOK);
+    }
+}
+
+/// What `make` makes. A panic is a refusal here: whoever does not come to the next meeting keeps all others waiting for ever. What it
+/// left half made is dropped, and nothing runs.
+fn caught<T>(make: impl FnOnce() -> Result<T, SetupError>) -> Result<T, SetupError> {
+    catch_unwind(AssertUnwindSafe(make)).unwrap_or_else(|panic| {
+        let words = panic.downcast_ref::<&str>().copied();
+        let words = words.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+        Err(SetupError::Invalid(format!("bug: it panicked: {}", words.unwrap_or("without words"))))
+    })
+}
+
 fn one_worker<P: Program>(
     contexts: Contexts<'_>,
     table: &Table,
@@ -356,9 +390,9 @@ fn one_worker<P: Program>(
     config: &WorkerConfig,
     program: &P,
     shared: &P::Shared,
-    (node, worker): (NodeId, u16),
+    (node, worker, pulse): (NodeId, u16, &Pulse),
 ) -> Option<P::Output> {
-    let setup = |source| LaunchError::Setup { node, worker, source };
+    let refuse = |source| table.refuse(LaunchError::Setup { node, worker, source });
     let index = |node: u16| usize::from(node) * usize::from(shape.workers) + usize::from(worker);
     // Asked before each of the steps that take time: opening thousands of queue pairs, connecting them, filling a store.
     let go_on = || match program.cancelled() {
@@ -369,14 +403,14 @@ fn one_worker<P: Program>(
         false => true,
     };
     let open = || contexts(node).and_then(|nic| Worker::open(nic, config, shape.nodes, worker));
-    let opened = match go_on().then(open).transpose() {
+    let opened = match go_on().then(|| caught(open)).transpose() {
         Ok(None) => None,
         Ok(Some((net, card))) => {
             lock(&table.cards)[index(node.0)] = Some(card);
             Some(net)
         }
         Err(source) => {
-            table.refuse(setup(source));
+            refuse(source);
             None
         }
     };
@@ -389,16 +423,16 @@ fn one_worker<P: Program>(
         (0..shape.nodes).filter_map(|n| all[index(n)].clone()).collect()
     };
     if go_on()
-        && let Err(source) = net.connect(&cards)
+        && let Err(source) = caught(|| net.connect(&cards))
     {
-        table.refuse(setup(source));
+        refuse(source);
     }
     let start = net.port.now();
     let site = Site { node, worker, shape, net, start };
-    let built = match go_on().then(|| program.build(shared, &site)).transpose() {
+    let built = match go_on().then(|| caught(|| program.build(shared, &site))).transpose() {
         Ok(built) => built,
         Err(source) => {
-            table.refuse(setup(source));
+            refuse(source);
             None
         }
     };
@@ -407,14 +441,16 @@ fn one_worker<P: Program>(
     }
     let (mut core, local) = built?;
     let (rpc, mut known) = (site.net.rpc.clone(), 0);
-    drive(&mut core, &table.live, || {
+    let out = pulse.until_out();
+    drive(&mut core, &table.live, |step| {
+        pulse.turned(step);
         if table.lost_count.load(Ordering::Relaxed) > known {
             let lost = lock(&table.lost);
             lost[known..].iter().for_each(|&node| rpc.lose(node));
             known = lost.len();
         }
     });
-    drop(core);
+    drop((out, core));
     Some(program.finish(shared, site, local))
 }
 

@@ -1,7 +1,7 @@
 //! Gathering at node 0, which alone waits: until all have given, a node is lost, or somebody at node 0 has had enough. What
 //! has come until then is not thrown away.
 
-use super::{MeshError, Session};
+use super::{MeshError, Session, kind};
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
@@ -51,7 +51,7 @@ impl Session {
         cancelled: &dyn Fn() -> bool,
     ) -> Result<Option<Gathered>, MeshError> {
         if !self.drives() {
-            self.give(mine)?;
+            self.give(kind::SHARE, mine)?;
             return Ok(None);
         }
         self.check()?;
