@@ -269,7 +269,7 @@ impl<N: Nic> Rpc<N> {
         }
         // Requests of every peer, replies to our own, and acknowledgements in between.
         let recv_depth = (2 * window * peers as u32 + 2 * peers as u32).max(64);
-        let qp_config = QpConfig { recv_depth, qkey: u32::from(worker) + 0x1100, ..QpConfig::ud() };
+        let qp_config = QpConfig { recv_depth, ..QpConfig::ud() };
         let qp = port.nic().create_qp(&qp_config)?;
         port.nic().connect(qp, None)?;
         let queue = port.add_datagram_queue(qp, qp_config.send_depth);
