@@ -174,14 +174,11 @@ pub fn require(choice: &FabricChoice) -> Result<(), CliError> {
         }
         FabricChoice::Verbs(name) => {
             let devices = rdma_devices(Path::new(SYSFS));
-            let names: Vec<&str> = devices.iter().map(|device| device.name.as_str()).collect();
-            // `verbs:DEVICE[:PORT][,KEY=VALUE…]`
-            let device = name.split([':', ',']).next().unwrap_or(name);
-            if devices.is_empty() && libibverbs_has(device) {
+            if devices.is_empty() && libibverbs_has(device_of(name)) {
                 return Ok(()); // a provider that the kernel knows nothing of
             }
-            if !devices.is_empty() && !names.contains(&device) {
-                format!("no RDMA device `{device}`; {}", suggest_device(device, &names))
+            if let Some(absent) = absent(name, &devices) {
+                absent
             } else if devices.is_empty() || cfg!(not(feature = "verbs")) {
                 verbs_missing(&devices)
             } else {
@@ -192,6 +189,20 @@ pub fn require(choice: &FabricChoice) -> Result<(), CliError> {
     Err(CliError::machine(format!("fabric {choice} does not work here: {what}")).hint(
         "loopback, tcp and sim:PROFILE work everywhere; `doorbell devices` lists them and what the others lack",
     ))
+}
+
+/// The device's name in `DEVICE[:PORT][,KEY=VALUE…]`.
+fn device_of(text: &str) -> &str {
+    text.split([':', ',']).next().unwrap_or(text)
+}
+
+/// That there is no such device, with the name that was likely meant; nothing where there is none at all, of which more is to be
+/// said. `text` is as `verbs:` takes it.
+pub fn absent(text: &str, devices: &[RdmaDevice]) -> Option<String> {
+    let names: Vec<&str> = devices.iter().map(|device| device.name.as_str()).collect();
+    let device = device_of(text);
+    (!names.is_empty() && !names.contains(&device))
+        .then(|| format!("no RDMA device `{device}`; {}", suggest_device(device, &names)))
 }
 
 /// Whether libibverbs can open a device.
@@ -344,6 +355,17 @@ mod tests {
         let port = &devices[1].ports[0];
         assert_eq!((port.port, port.state.as_deref(), port.link.as_deref()), (1, Some("ACTIVE"), None));
         assert_eq!(rdma_devices(&root.path().join("nothing")), []);
+    }
+
+    #[test]
+    fn a_device_that_is_not_there_is_told_with_the_one_that_was_meant() {
+        let named = |name: &str| RdmaDevice { name: name.into(), model: None, firmware: None, ports: vec![] };
+        let devices = [named("mlx5_0"), named("rxe0")];
+        for text in ["rxe1", "rxe1:1", "rxe1,gid=3"] {
+            let told = absent(text, &devices).unwrap();
+            assert!(told.contains("no RDMA device `rxe1`") && told.contains("did you mean `rxe0`"), "{told}");
+        }
+        assert_eq!((absent("rxe0:2,gid=1", &devices), absent("rxe1", &[])), (None, None));
     }
 
     #[test]

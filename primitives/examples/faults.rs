@@ -98,8 +98,7 @@ impl End {
     /// Fresh queue pairs on both hosts, connected.
     fn pair(&mut self, config: QpConfig) -> Outcome<Pair> {
         let config = QpConfig { send_depth: 64, recv_depth: 16, ..config };
-        let (rc, ud) =
-            (self.nic.create_qp(&config)?, self.nic.create_qp(&QpConfig { qkey: 0x0db1, ..QpConfig::ud() })?);
+        let (rc, ud) = (self.nic.create_qp(&config)?, self.nic.create_qp(&QpConfig::ud())?);
         let mine = Offer {
             card: self.nic.card(),
             rc: self.nic.address(rc),

@@ -230,7 +230,9 @@ fn a_link_that_goes_down_ends_requests_with_an_error_and_comes_back() {
     // Taking the interface down has taken its address, unless it did not.
     let _ = Command::new("/usr/bin/ip").args(["addr", "add", &address, "dev", &interface]).status();
     println!("link down: {all:?} after {:?}; opening it then: {refused:?}", started.elapsed());
-    assert!(all.iter().any(|(_, status)| *status != WcStatus::Success), "{all:?}");
+    let failed = all.iter().map(|(_, status)| *status).find(|status| *status != WcStatus::Success);
+    let told = failed.expect("the link is down").to_string();
+    assert!(told.contains("port 1 ") && told.contains("is DOWN"), "{told}: {all:?}");
     assert!(refused.is_some_and(|why| why.contains("DOWN") || why.contains("no GID")), "the port is down");
     // When the port is up again, resetting both ends brings the connection back.
     let started = Instant::now();

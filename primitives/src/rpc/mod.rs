@@ -270,7 +270,7 @@ impl<N: Nic> Rpc<N> {
         // Requests of every peer, replies to our own, and acknowledgements in between; of many peers as many as the queue has
         // places for. A datagram that finds none is lost, and sent again like any other.
         let recv_depth = (2 * window * peers as u32 + 2 * peers as u32).max(64).min(caps.max_recv_depth);
-        let qp_config = QpConfig { recv_depth, qkey: u32::from(worker) + 0x1100, ..QpConfig::ud() };
+        let qp_config = QpConfig { recv_depth, ..QpConfig::ud() };
         let qp = port.nic().create_qp(&qp_config)?;
         port.nic().connect(qp, None)?;
         let queue = port.add_datagram_queue(qp, qp_config.send_depth);

@@ -25,6 +25,13 @@ pub enum WcStatus {
     /// The local key is unknown, revoked, or the range leaves its region.
     #[error("local protection error: the local key or range is not valid")]
     LocalProtection,
+    /// The device could not carry the request out, for a reason that is neither the request's memory nor its peer: no way leads
+    /// from its port to the peer any more, for example.
+    #[error("local operation error: the device could not carry the request out")]
+    LocalOperation,
+    /// The request failed, and the port of this number is down here.
+    #[error("port {0} of the device here is DOWN")]
+    PortDown(u8),
     /// The queue pair was in the error state before the request was processed.
     #[error("flushed: the queue pair went into error before this request ran")]
     Flushed,

@@ -45,7 +45,8 @@ pub struct QpConfig {
     /// How often a SEND is offered again when the receiver has no RECV posted; 7 means for ever, as in
     /// `ibv_modify_qp(3)`.
     pub rnr_retry: u8,
-    /// UD: the queue key a datagram must carry to be received.
+    /// UD: the queue key a datagram must carry to be received. Zero leaves it to the fabric, which draws one where strangers
+    /// can send; [`crate::fabric::Nic::address`] tells it.
     pub qkey: u32,
 }
 

@@ -6,6 +6,7 @@
 use crate::fabrics::{RdmaDevice, SYSFS};
 use serde::Serialize;
 use std::fs;
+use std::net::Ipv6Addr;
 use std::path::Path;
 
 /// How bad a finding is.
@@ -42,6 +43,9 @@ pub struct Finding {
 /// Locked memory below this is too small for any store worth measuring.
 const ENOUGH_MEMLOCK: u64 = 1 << 30;
 
+/// Where the kernel shows network interfaces.
+const NETDEVS: &str = "/sys/class/net";
+
 /// All findings for this machine; `refusals` are devices that could not be opened.
 pub fn diagnose(devices: &[RdmaDevice], refusals: &[String]) -> Vec<Finding> {
     let mut found = Vec::new();
@@ -49,7 +53,7 @@ pub fn diagnose(devices: &[RdmaDevice], refusals: &[String]) -> Vec<Finding> {
         found.push(no_device(Path::new("/")));
     } else {
         for device in devices {
-            found.extend(ports(device, Path::new(SYSFS)));
+            found.extend(ports(device, Path::new(SYSFS), Path::new(NETDEVS)));
         }
         let uverbs = fs::read_dir("/dev/infiniband").into_iter().flatten().flatten();
         if !uverbs.into_iter().any(|e| e.file_name().to_string_lossy().starts_with("uverbs")) {
@@ -165,7 +169,7 @@ fn no_device(root: &Path) -> Finding {
     )
 }
 
-fn ports(device: &RdmaDevice, sysfs: &Path) -> Vec<Finding> {
+fn ports(device: &RdmaDevice, sysfs: &Path, netdevs: &Path) -> Vec<Finding> {
     let mut found = Vec::new();
     for port in &device.ports {
         let (name, number) = (&device.name, port.port);
@@ -180,21 +184,94 @@ fn ports(device: &RdmaDevice, sysfs: &Path) -> Vec<Finding> {
             found.push(blocks(format!("port {number} of {name} is {state}"), remedy));
             continue;
         }
-        let gids = sysfs.join(name).join("ports").join(number.to_string()).join("gids");
-        let valid = fs::read_dir(gids).into_iter().flatten().flatten().filter(|entry| {
-            fs::read_to_string(entry.path()).is_ok_and(|gid| {
-                gid.chars().any(|c| c.is_ascii_digit() && c != '0' || c.is_ascii_lowercase())
-            })
-        });
-        if ethernet && valid.count() == 0 {
-            found.push(blocks(
-                format!("port {number} of {name} has no GID: queue pairs cannot connect"),
-                "give its network interface an address: `ip addr add ADDRESS/24 dev DEV`",
-            ));
+        let at = sysfs.join(name).join("ports").join(number.to_string());
+        if ethernet {
+            let what = format!("port {number} of {name}");
+            let gids = gids(&at);
+            found.extend(addresses(&what, &gids));
+            let interface = gids.iter().find_map(|gid| gid.interface.as_deref());
+            found.extend(interface.and_then(|interface| mtu(&what, interface, netdevs)));
         }
-        found.extend(pkeys(device, number, &sysfs.join(name).join("ports").join(number.to_string())));
+        found.extend(pkeys(device, number, &at));
     }
     found
+}
+
+/// An entry of a GID table.
+struct Gid {
+    address: Ipv6Addr,
+    /// `RoCE v2` or `IB/RoCE v1`, where the kernel tells.
+    kind: Option<String>,
+    /// The network interface that its address is of.
+    interface: Option<String>,
+}
+
+/// The entries of a port's GID table that hold one.
+fn gids(port: &Path) -> Vec<Gid> {
+    let read = |path: &Path| fs::read_to_string(path).ok().map(|text| text.trim().to_owned());
+    let entries = fs::read_dir(port.join("gids")).into_iter().flatten().flatten();
+    entries
+        .filter_map(|entry| {
+            let address: Ipv6Addr = read(&entry.path())?.parse().ok()?;
+            let attribute = |what: &str| read(&port.join("gid_attrs").join(what).join(entry.file_name()));
+            let gid = Gid { address, kind: attribute("types"), interface: attribute("ndevs") };
+            (!address.is_unspecified()).then_some(gid)
+        })
+        .collect()
+}
+
+/// What is wrong with the addresses that a RoCE port has.
+fn addresses(port: &str, gids: &[Gid]) -> Vec<Finding> {
+    const ADD: &str = "`ip addr add ADDRESS/24 dev DEV`";
+    if gids.is_empty() {
+        return vec![blocks(
+            format!("{port} has no GID: queue pairs cannot connect"),
+            format!("give its network interface an address: {ADD}"),
+        )];
+    }
+    let mut found = Vec::new();
+    if gids.iter().all(|gid| gid.address.is_unicast_link_local()) {
+        found.push(Finding {
+            level: Level::Limits,
+            what: format!("{port} has link-local GIDs only: its network interface has no address that other networks reach"),
+            remedy: format!("give it one of the network that the peers are in: {ADD}"),
+        });
+    }
+    let old = |gid: &Gid| gid.kind.as_deref().is_some_and(|kind| kind.ends_with("RoCE v1"));
+    if gids.iter().all(old) {
+        found.push(Finding {
+            level: Level::Limits,
+            what: format!(
+                "{port} has RoCE v1 GIDs only: no router passes them on, and a peer that uses RoCE v2 does not hear them"
+            ),
+            remedy: "switch the adapter or its driver to RoCE v2; else let the peers choose v1 GIDs too, `verbs:DEVICE,gid=INDEX`"
+                .to_owned(),
+        });
+    }
+    found
+}
+
+/// What the largest headers of a RoCE v2 packet take of an Ethernet frame, as the kernel counts them (`iboe_get_mtu`).
+const HEADERS: u32 = 96;
+
+/// A network interface whose frames carry less than the largest path MTU.
+fn mtu(port: &str, interface: &str, netdevs: &Path) -> Option<Finding> {
+    let bytes: u32 = fs::read_to_string(netdevs.join(interface).join("mtu")).ok()?.trim().parse().ok()?;
+    let path = [4096, 2048, 1024, 512, 256].into_iter().find(|path| path + HEADERS <= bytes);
+    let frames = format!("{port}: {interface} has an MTU of {bytes} B");
+    let remedy = format!(
+        "`ip link set {interface} mtu 4200` or more, on all hosts and the switch ports between them: `ping -M do -s 4150 PEER` \
+         tells whether frames get through"
+    );
+    match path {
+        Some(4096) => None,
+        Some(path) => Some(Finding {
+            level: Level::Limits,
+            what: format!("{frames}, which carries a path MTU of {path} B, and 4096 is the most"),
+            remedy,
+        }),
+        None => Some(blocks(format!("{frames}, and the smallest path MTU, 256 B, does not fit"), remedy)),
+    }
 }
 
 /// What is wrong with the P_Key at index 0, which is used unless another is asked for: two limited members of a partition do not
@@ -357,6 +434,17 @@ mod tests {
         assert_eq!(huge_pages("HugePages_Total:       8\n"), None);
     }
 
+    /// An entry of a GID table; the kernel writes no attributes of an empty one.
+    fn entry(port: &Path, index: u32, gid: &str, kind: &str) {
+        let attributes = [("types", kind), ("ndevs", "eth7")];
+        fs::write(port.join(format!("gids/{index}")), gid).unwrap();
+        for (what, value) in attributes.into_iter().filter(|_| gid != NO_GID) {
+            fs::create_dir_all(port.join("gid_attrs").join(what)).unwrap();
+            fs::write(port.join("gid_attrs").join(what).join(index.to_string()), format!("{value}\n"))
+                .unwrap();
+        }
+    }
+
     fn tree(state: &str, gid: &str, pkey: &str) -> (tempfile::TempDir, Vec<RdmaDevice>) {
         let root = tempfile::tempdir().unwrap();
         let port = root.path().join("mlx5_0/ports/1");
@@ -364,8 +452,8 @@ mod tests {
         fs::create_dir_all(port.join("pkeys")).unwrap();
         fs::write(port.join("state"), state).unwrap();
         fs::write(port.join("link_layer"), "Ethernet\n").unwrap();
-        fs::write(port.join("gids/0"), gid).unwrap();
         fs::write(port.join("pkeys/0"), pkey).unwrap();
+        entry(&port, 0, gid, "RoCE v2");
         let devices = rdma_devices(root.path());
         (root, devices)
     }
@@ -375,8 +463,9 @@ mod tests {
 
     #[test]
     fn a_port_is_fine_or_says_what_is_wrong() {
+        let nets = Path::new("/nonexistent");
         let (root, devices) = tree("4: ACTIVE\n", GID, "0xffff\n");
-        assert_eq!(ports(&devices[0], root.path()), []);
+        assert_eq!(ports(&devices[0], root.path(), nets), []);
         for (state, gid, pkey, says) in [
             ("1: DOWN\n", GID, "0xffff\n", "is DOWN"),
             ("4: ACTIVE\n", NO_GID, "0xffff\n", "has no GID"),
@@ -384,16 +473,56 @@ mod tests {
             ("4: ACTIVE\n", GID, "0x0000\n", "no P_Key at index 0"),
         ] {
             let (root, devices) = tree(state, gid, pkey);
-            let found = ports(&devices[0], root.path());
+            let found = ports(&devices[0], root.path(), nets);
             assert!(found.len() == 1 && found[0].what.contains(says), "{says}: {found:?}");
         }
+    }
+
+    #[test]
+    fn addresses_that_reach_few_peers_are_told() {
+        const LOCAL: &str = "fe80:0000:0000:0000:5054:00ff:fe44:4200\n";
+        for (entries, says) in [
+            (&[(LOCAL, "IB/RoCE v1"), (LOCAL, "RoCE v2")][..], Some("link-local GIDs only")),
+            (&[(LOCAL, "RoCE v2"), (NO_GID, ""), (GID, "RoCE v2")], None),
+            (&[(LOCAL, "IB/RoCE v1"), (GID, "IB/RoCE v1")], Some("RoCE v1 GIDs only")),
+            (&[(GID, "IB/RoCE v1"), (GID, "RoCE v2")], None),
+        ] {
+            let (root, devices) = tree("4: ACTIVE\n", entries[0].0, "0xffff\n");
+            for (index, (gid, kind)) in (0..).zip(entries) {
+                entry(&root.path().join("mlx5_0/ports/1"), index, gid, kind);
+            }
+            let found = ports(&devices[0], root.path(), Path::new("/nonexistent"));
+            let told: Vec<_> = found.iter().map(|f| f.what.as_str()).collect();
+            match says {
+                Some(says) => assert!(told.len() == 1 && told[0].contains(says), "{says}: {told:?}"),
+                None => assert!(told.is_empty(), "{told:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn frames_that_carry_a_small_path_mtu_are_told() {
+        let (root, devices) = tree("4: ACTIVE\n", GID, "0xffff\n");
+        let nets = root.path().join("net");
+        fs::create_dir_all(nets.join("eth7")).unwrap();
+        for (bytes, level, says) in [
+            ("1500\n", Level::Limits, "eth7 has an MTU of 1500 B, which carries a path MTU of 1024 B"),
+            ("4191\n", Level::Limits, "a path MTU of 2048 B"),
+            ("300\n", Level::Blocks, "256 B, does not fit"),
+        ] {
+            fs::write(nets.join("eth7/mtu"), bytes).unwrap();
+            let found = ports(&devices[0], root.path(), &nets);
+            assert!(found.len() == 1 && found[0].level == level && found[0].what.contains(says), "{found:?}");
+        }
+        fs::write(nets.join("eth7/mtu"), "4200\n").unwrap();
+        assert_eq!(ports(&devices[0], root.path(), &nets), []);
     }
 
     #[test]
     fn another_index_with_a_full_p_key_is_named() {
         let (root, devices) = tree("4: ACTIVE\n", GID, "0x7fff\n");
         let keys = root.path().join("mlx5_0/ports/1/pkeys");
-        let remedy = || ports(&devices[0], root.path())[0].remedy.clone();
+        let remedy = || ports(&devices[0], root.path(), Path::new("/nonexistent"))[0].remedy.clone();
         assert!(remedy().contains("no index has it"), "{}", remedy());
         for (index, key) in [("1", "0x0000\n"), ("10", "0x8012\n"), ("2", "0x8001\n")] {
             fs::write(keys.join(index), key).unwrap();

@@ -5,7 +5,7 @@
 //! the command to type on the other host; nothing about its queue pairs is said to whoever does not prove the code.
 
 use std::net::{TcpListener, ToSocketAddrs};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use primitives::fabric::verbs::{Options, Verbs};
@@ -21,6 +21,7 @@ use super::Context;
 use super::round::{Offer, Outcome, Side};
 use crate::args::DevicesArgs;
 use crate::error::CliError;
+use crate::fabrics::{SYSFS, absent, rdma_devices};
 use crate::output::{emit, table};
 
 /// The port that `--listen` and `--check` use unless told otherwise: beside perftest's.
@@ -44,6 +45,10 @@ pub(super) fn run(args: &DevicesArgs, context: &Context) -> Result<(), CliError>
         None => first_device()?,
     };
     let options = Options::parse(&device).map_err(|e| CliError::usage(e.to_string()))?;
+    if let Some(absent) = absent(&device, &rdma_devices(Path::new(SYSFS))) {
+        return Err(CliError::machine(absent).hint("`doorbell devices` says more"));
+    }
+    args.code.as_deref().map_or(Ok(()), long_enough)?;
     let node = NodeId(u16::from(args.check.is_some()));
     let machine = |e: primitives::fabric::SetupError| {
         CliError::machine(e.to_string()).hint("`doorbell devices` says more")
@@ -196,6 +201,18 @@ fn refusal(error: &MeshError, at: &str, role: Role) -> CliError {
     }
 }
 
+/// Characters of a code at least, as many as bytes of a cluster's key: whoever guesses it is let in.
+const CODE_LENGTH: usize = 16;
+
+fn long_enough(code: &str) -> Result<(), CliError> {
+    if code.len() >= CODE_LENGTH {
+        return Ok(());
+    }
+    Err(CliError::usage(format!("a --code has at least {CODE_LENGTH} characters, this one has {}", code.len())).hint(
+        "`doorbell devices --listen` without --code draws one; whoever guesses it could take the other host's place",
+    ))
+}
+
 /// 80 drawn bits: nobody guesses them within the minute the listener waits.
 fn fresh_code() -> String {
     primitives::secret::nonce()[..10].iter().map(|byte| format!("{byte:02x}")).collect()
@@ -236,6 +253,14 @@ fn people(report: &Report) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_code_that_can_be_guessed_is_refused() {
+        assert!(long_enough(&fresh_code()).is_ok() && long_enough("0123456789abcdef").is_ok());
+        let refused = long_enough("0123456789abcde").unwrap_err();
+        assert_eq!(refused.exit().code(), 2);
+        assert!(format!("{refused:?}").contains("at least 16 characters"), "{refused:?}");
+    }
 
     #[test]
     fn a_rendezvous_that_fails_is_told_in_words_of_the_check() {

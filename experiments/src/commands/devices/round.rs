@@ -67,8 +67,7 @@ impl<N: Nic> Side<N> {
         let keys = nic.register(&memory, Access::ALL)?;
         let rc =
             nic.create_qp(&QpConfig { send_depth: 16, recv_depth: 16, max_rd_atomic: 1, ..QpConfig::rc() })?;
-        let ud =
-            nic.create_qp(&QpConfig { send_depth: 16, recv_depth: 16, qkey: 0x0db1, ..QpConfig::ud() })?;
+        let ud = nic.create_qp(&QpConfig { send_depth: 16, recv_depth: 16, ..QpConfig::ud() })?;
         let (lkey, rkey) = (keys.lkey, keys.rkey);
         Ok(Side { nic, memory, lkey, rkey, rc, ud, arrived: RefCell::default(), patience })
     }

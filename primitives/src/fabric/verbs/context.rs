@@ -157,6 +157,11 @@ impl Context {
         self.domain.0
     }
 
+    /// The state of a port now.
+    pub(super) fn port_state(&self, port: u8) -> Result<&'static str, SetupError> {
+        self.device.port_state(port)
+    }
+
     pub(super) fn device_name(&self) -> &str {
         &self.device.name
     }
@@ -347,6 +352,7 @@ mod tests {
         let name = |turn: u32| Rkey(1 << 31 | (turn << 10) | 7);
         let key = |name: Rkey| RemoteKey { name, rkey: !name.0, base: u64::from(name.0) << 12 };
         let (table, now, done) = (KeyTable::new(), AtomicU32::new(name(0).0), AtomicBool::new(false));
+        let looked = AtomicU64::new(0);
         let found = std::thread::scope(|threads| {
             threads.spawn(|| {
                 for turn in 1..1_000_000 {
@@ -355,6 +361,13 @@ mod tests {
                     table.set(next);
                     if turn % 3 == 0 {
                         table.clear(next.name);
+                    }
+                    // On a busy machine all turns may be over before the other thread has had one: now and then it is
+                    // waited for, until it has looked from first to last at what is there now.
+                    let (seen, mut patience) = (looked.load(Ordering::Acquire), 100_000);
+                    while turn % 65_536 == 0 && patience > 0 && looked.load(Ordering::Acquire) < seen + 2 {
+                        patience -= 1;
+                        std::thread::yield_now();
                     }
                 }
                 done.store(true, Ordering::Release);
@@ -372,6 +385,7 @@ mod tests {
                         }
                     }
                 }
+                looked.fetch_add(1, Ordering::Release);
             }
             found
         });

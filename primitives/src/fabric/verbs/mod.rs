@@ -28,6 +28,7 @@
 //! region outlives its registrations because each registration holds it.
 #![allow(unsafe_code)]
 
+mod choose;
 mod context;
 mod device;
 mod nic;
@@ -65,9 +66,9 @@ pub struct Options {
     pub service_level: u8,
     /// Traffic class of the global routing header (DSCP on RoCE v2).
     pub traffic_class: u8,
-    /// Time-out of an acknowledgement as `ibv_modify_qp(3)` counts it: 4.096 µs · 2^timeout.
+    /// Time-out of an acknowledgement as `ibv_modify_qp(3)` counts it: 4.096 µs · 2^timeout. Not zero, which means for ever.
     pub timeout: u8,
-    /// Retransmissions after a time-out, at most 7; see [`Options::new`] about 7.
+    /// Retransmissions after a time-out, at most 7, and 6 on Soft-RoCE: see [`Options::new`].
     pub retry_count: u8,
     /// Time between offers to a receiver that is not ready, in the code of `ibv_modify_qp(3)`; 12 is 0.64 ms.
     pub min_rnr_timer: u8,
@@ -107,7 +108,8 @@ impl Options {
     /// completion queue starts with). `mlx5_0:1,gid=3,mtu=1024` for example.
     ///
     /// # Errors
-    /// If the port or a value is not a number in its range, or the key is none of these.
+    /// If the port or a value is not a number in its range, or the key is none of these; and for `timeout=0`, with which a peer
+    /// that does not answer is waited for without end. `retry=7` means the same on Soft-RoCE, which [`Verbs::open`] refuses.
     pub fn parse(text: &str) -> Result<Options, SetupError> {
         fn number<T: std::str::FromStr>(what: &str, text: &str) -> Result<T, SetupError> {
             text.parse()
@@ -141,10 +143,23 @@ impl Options {
                 }
             }
         }
-        if options.timeout > 31 || options.retry_count > 7 {
-            return Err(SetupError::Invalid("timeout is at most 31, retry at most 7".into()));
-        }
+        options.check()?;
         Ok(options)
+    }
+
+    /// Refuses what no device takes, and what would make a dead peer a wait without end.
+    fn check(&self) -> Result<(), SetupError> {
+        let wrong = match self {
+            Options { timeout: 0, .. } => {
+                "timeout=0 waits for ever: a peer that does not answer would never be an error; it counts from 1 to 31, and 16 is \
+                 268 ms"
+            }
+            Options { timeout: 32.., .. } => "timeout is at most 31",
+            Options { retry_count: 8.., .. } => "retry is at most 7",
+            Options { service_level: 16.., .. } => "sl is at most 15, the highest service level there is",
+            _ => return Ok(()),
+        };
+        Err(SetupError::Invalid(wrong.to_owned()))
     }
 }
 
@@ -181,6 +196,8 @@ struct Limits {
 struct Port {
     number: u8,
     gid_index: u8,
+    /// RoCE: all packets are routed by GID, whatever a driver says of them.
+    ethernet: bool,
     /// Connections carry a global routing header. Datagrams do so wherever there are GIDs.
     global: bool,
     /// The P_Key at the index of the options, if it tells.
@@ -266,8 +283,10 @@ impl Verbs {
     }
 
     fn with(options: &Options, nodes: u16, complete: bool) -> Result<Verbs, SetupError> {
+        options.check()?;
         let device = device::Device::open(&options.device)?;
         let facts = device.facts()?;
+        choose::refuse_endless(&facts, options)?;
         if facts.iwarp {
             return Err(SetupError::Invalid(format!(
                 "{} speaks iWARP, whose queue pairs are connected by calls (rdma_cm) that this fabric does not make: use an InfiniBand \
@@ -275,9 +294,9 @@ impl Verbs {
                 facts.name
             )));
         }
-        let port = device::choose_port(&facts, options)?;
-        let gid_index = device::choose_gid(&facts, port, options)?;
-        let pkey = device::choose_pkey(&facts, port, options)?;
+        let port = choose::choose_port(&facts, options)?;
+        let gid_index = choose::choose_gid(&facts, port, options)?;
+        let pkey = choose::choose_pkey(&facts, port, options)?;
         let ethernet = port.link_layer == "Ethernet";
         let gid = port.gids.iter().find(|gid| gid.index == u32::from(gid_index)).map(|gid| gid.raw);
         let mtu = match options.mtu {
@@ -311,6 +330,7 @@ impl Verbs {
             port: Port {
                 number: port.port as u8,
                 gid_index,
+                ethernet,
                 global: ethernet || options.gid_index.is_some(),
                 pkey,
                 path: Path { gid: gid.unwrap_or_default(), lid: port.lid, mtu },
@@ -380,6 +400,13 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 fn entropy() -> u64 {
     use std::hash::{BuildHasher, Hasher};
     std::hash::RandomState::new().build_hasher().finish()
+}
+
+/// A queue key that nobody guesses. The highest bit is privileged: a request with it is sent with its own queue pair's key
+/// instead (InfiniBand Architecture Specification, volume 1, 10.2.5).
+fn drawn_qkey() -> u32 {
+    let [a, b, c, d, ..] = crate::secret::nonce();
+    (u32::from_le_bytes([a, b, c, d]) & 0x7fff_ffff).max(1)
 }
 
 /// The error of a libibverbs call that failed with `errno`.

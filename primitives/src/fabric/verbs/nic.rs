@@ -10,7 +10,7 @@ use super::context::{Context, KeyTable, Local, MAX_REGIONS, place};
 use super::device::{self, Device};
 use super::qp::{CompletionQueue, Handle, Peer, QueuePair};
 use super::stamps::{self, Stamps};
-use super::{ContextCard, KnownQp, Path, Shared, first_psn};
+use super::{ContextCard, KnownQp, Path, Shared, drawn_qkey, first_psn};
 use crate::fabric::{Caps, Nic, PostError, SetupError, Stamped};
 use crate::mem::{Access, MemoryKeys, Region};
 use crate::units::Nanos;
@@ -29,6 +29,8 @@ use std::sync::atomic::Ordering;
 const POLL_BATCH: usize = 64;
 /// Set in the hardware's id of a receive. Below it come the queue pair's index and the place in its queue.
 pub(super) const RECV: u64 = 1 << 63;
+/// Set in the hardware's id of a request whose local key is nobody's: not every driver tells that from other failures.
+pub(super) const NOBODYS: u64 = 1 << 62;
 pub(super) const INDEX_MASK: u64 = (1 << 22) - 1;
 
 /// A libibverbs device context. Owned by one thread.
@@ -149,6 +151,12 @@ impl VerbsNic {
         Ok(VerbsNic { state: RefCell::new(state), context, shared, node })
     }
 
+    /// Whether the device says so now.
+    #[cold]
+    fn port_is_down(&self) -> bool {
+        self.context.port_state(self.shared.port.number).is_ok_and(|state| state == "DOWN")
+    }
+
     fn known(&self, peer: &QpAddress, transport: Transport) -> Result<Option<KnownQp>, SetupError> {
         let (node, qpn) = (peer.node, peer.qpn);
         if node.index() >= self.shared.nodes.len() {
@@ -241,8 +249,13 @@ impl Nic for VerbsNic {
 
     fn create_qp(&self, config: &QpConfig) -> Result<Qp, SetupError> {
         self.shared.caps.admit(config)?;
+        let mut config = *config;
+        if config.transport == Transport::Ud && config.qkey == 0 {
+            // Anybody on the network may send datagrams here who knows number and key.
+            config.qkey = drawn_qkey();
+        }
         let state = &mut *self.state.borrow_mut();
-        let qp = QueuePair::create(&self.context, &mut state.cq, config, &self.shared)?;
+        let qp = QueuePair::create(&self.context, &mut state.cq, &config, &self.shared)?;
         let number = qp.number;
         let known = KnownQp {
             node: self.node,

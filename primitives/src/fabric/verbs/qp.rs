@@ -28,7 +28,8 @@ impl CompletionQueue {
         Ok(CompletionQueue { raw, entries, wanted: 0 })
     }
 
-    /// Makes room for the completions of another queue pair: a queue that overflows is broken for good.
+    /// Makes room for the completions of another queue pair, which takes it by adding to `wanted` when it is there: a queue
+    /// that overflows is broken for good.
     fn make_room(&mut self, more: u32, context: &Context, shared: &Shared) -> Result<(), SetupError> {
         let wanted = self.wanted + more;
         if wanted > shared.limits.max_cqe {
@@ -48,7 +49,6 @@ impl CompletionQueue {
             }
             self.entries = entries;
         }
-        self.wanted = wanted;
         Ok(())
     }
 }
@@ -247,7 +247,8 @@ impl QueuePair {
         config: &QpConfig,
         shared: &Shared,
     ) -> Result<QueuePair, SetupError> {
-        cq.make_room(config.send_depth + config.recv_depth, context, shared)?;
+        let completions = config.send_depth + config.recv_depth;
+        cq.make_room(completions, context, shared)?;
         let made = create(context, cq.raw, config, shared.caps.max_inline);
         let (raw, _) = made.map_err(|code| refused("ibv_create_qp", context.device_name(), code))?;
         // SAFETY: just created; its context is the one it was created in.
@@ -268,6 +269,7 @@ impl QueuePair {
             failed: false,
         };
         qp.go_to_init(shared)?;
+        cq.wanted += completions;
         Ok(qp)
     }
 

@@ -3,17 +3,17 @@
 use crate::verbs::WcStatus;
 use ibverbs_sys::ibv_wc_status as s;
 
-/// The status of a completion of a send queue, or of a receive.
-pub(super) fn status(code: s::Type, receive: bool) -> WcStatus {
+/// The status of a completion of a send queue, or of a receive; `nobodys` if its local key was known to be nobody's.
+pub(super) fn status(code: s::Type, receive: bool, nobodys: bool) -> WcStatus {
     match code {
         // What Soft-RoCE says of a receive whose buffer is too small.
         s::IBV_WC_LOC_QP_OP_ERR if receive => WcStatus::LocalLength,
+        // And of a local key that is nobody's, as of a request whose packets found no way out.
+        s::IBV_WC_LOC_QP_OP_ERR if nobodys => WcStatus::LocalProtection,
+        s::IBV_WC_LOC_QP_OP_ERR => WcStatus::LocalOperation,
         s::IBV_WC_SUCCESS => WcStatus::Success,
         s::IBV_WC_LOC_LEN_ERR => WcStatus::LocalLength,
-        // A malformed local request and a protection error of a local buffer are the same to whoever posted it.
-        s::IBV_WC_LOC_PROT_ERR | s::IBV_WC_LOC_QP_OP_ERR | s::IBV_WC_LOC_ACCESS_ERR => {
-            WcStatus::LocalProtection
-        }
+        s::IBV_WC_LOC_PROT_ERR | s::IBV_WC_LOC_ACCESS_ERR => WcStatus::LocalProtection,
         s::IBV_WC_WR_FLUSH_ERR => WcStatus::Flushed,
         s::IBV_WC_REM_INV_REQ_ERR | s::IBV_WC_REM_INV_RD_REQ_ERR => WcStatus::RemoteInvalidRequest,
         s::IBV_WC_REM_ACCESS_ERR => WcStatus::RemoteAccess,
@@ -64,6 +64,19 @@ pub(super) fn memlock() -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_request_that_could_not_be_carried_out_is_no_wrong_key_unless_its_key_was_wrong() {
+        for (code, receive, nobodys, told) in [
+            (s::IBV_WC_LOC_QP_OP_ERR, false, false, WcStatus::LocalOperation),
+            (s::IBV_WC_LOC_QP_OP_ERR, false, true, WcStatus::LocalProtection),
+            (s::IBV_WC_LOC_QP_OP_ERR, true, false, WcStatus::LocalLength),
+            (s::IBV_WC_LOC_PROT_ERR, false, false, WcStatus::LocalProtection),
+            (s::IBV_WC_RETRY_EXC_ERR, false, false, WcStatus::RetryExceeded),
+        ] {
+            assert_eq!(status(code, receive, nobodys), told);
+        }
+    }
 
     #[test]
     fn a_driver_that_cannot_enlarge_a_queue_is_told_how_to_do_without() {

@@ -3,7 +3,7 @@
 use super::super::context::place;
 use super::super::qp::{PostedRecv, SEQ_BITS};
 use super::super::status::status;
-use super::{INDEX_MASK, POLL_BATCH, RECV, Sender, State, VerbsNic};
+use super::{INDEX_MASK, NOBODYS, POLL_BATCH, RECV, Sender, State, VerbsNic};
 use crate::verbs::{Completion, NodeId, Qp, Transport, WcOpcode, WcStatus};
 use ibverbs_sys as ffi;
 use std::mem::MaybeUninit;
@@ -30,9 +30,9 @@ impl State {
             // SAFETY: the device's library has filled the first `got` entries.
             let wc = unsafe { wc.assume_init_ref() };
             let id = wc.wr_id();
-            // A request that worked, the usual case. Without `RECV` only the queue pair's index is above the bits of its
-            // number.
-            if id & RECV == 0 && wc.is_valid() {
+            // A request that worked, the usual case. Below `NOBODYS` and `RECV` only the queue pair's index is above the
+            // bits of its number.
+            if id < NOBODYS && wc.is_valid() {
                 let qp = self.qps.get_mut((id >> SEQ_BITS) as usize);
                 if let Some((id, qp)) = qp.and_then(|qp| Some((qp.send.retire(id)?, qp.number))) {
                     taken += 1;
@@ -52,8 +52,9 @@ impl State {
         (0..max).map_while(|_| self.end_one()).map(sink).count()
     }
 
-    /// Who sent a datagram. Numbers of queue pairs are unique on a device; where two devices gave the same one, the
-    /// GID in the routing header tells, if there is a header: without one its place in the buffer holds anything.
+    /// Who sent a datagram: who has the number it comes from, and the GID in the routing header. Numbers of queue pairs are
+    /// unique on a device only. Without a header its place in the buffer holds anything; that is believed of those alone who
+    /// have no GID to put into one, or send to a port without.
     fn sender(&mut self, nic: &VerbsNic, qpn: u32, routed: bool, recv: &PostedRecv) -> Option<(NodeId, Qp)> {
         if nic.shared.complete {
             let created = nic.shared.created.load(Ordering::Acquire);
@@ -62,22 +63,22 @@ impl State {
             }
         }
         let first = self.senders.partition_point(|s| s.qpn < qpn);
-        let found = self.senders[first..].iter().take_while(|s| s.qpn == qpn);
-        let node = match found.clone().count() {
-            0 => {
-                let known = nic.shared.qp(qpn).filter(|_| nic.shared.complete)?;
-                self.senders.insert(first, Sender { qpn, node: known.node, gid: [0; 16] });
-                known.node
-            }
-            1 => self.senders[first].node,
-            _ if !routed => return None,
-            _ => {
+        if self.senders.get(first).is_none_or(|s| s.qpn != qpn) {
+            let known = nic.shared.qp(qpn).filter(|_| nic.shared.complete)?;
+            self.senders.insert(first, Sender { qpn, node: known.node, gid: nic.shared.port.path.gid });
+        }
+        let after = self.senders[first..].partition_point(|s| s.qpn == qpn);
+        let header = match routed || nic.shared.port.ethernet {
+            false => None,
+            true => {
+                self.localize(nic, recv.local.lkey);
                 let local = &self.locals[place(recv.local.lkey.0)];
                 let mut header = [0; 40];
                 local.region.as_ref()?.read_bytes(recv.local.offset, &mut header).ok()?;
-                found.clone().find(|s| s.gid == source_gid(&header))?.node
+                Some(source_gid(&header))
             }
         };
+        let node = whose(&self.senders[first..][..after], nic.shared.port.path.gid, header)?;
         Some((node, Qp(qpn)))
     }
 
@@ -87,7 +88,7 @@ impl State {
         let qp = self.qps.get_mut((id >> SEQ_BITS & INDEX_MASK) as usize)?;
         let status = match wc.error() {
             None => WcStatus::Success,
-            Some((code, _)) => status(code, id & RECV != 0),
+            Some((code, _)) => status(code, id & RECV != 0, id & NOBODYS != 0),
         };
         let number = qp.number;
         // What was posted before a reset says nothing about the queue pair as it is now, so its place is looked at first.
@@ -103,6 +104,13 @@ impl State {
                 self.lost.add(peer.node);
             }
         }
+        let status = match status {
+            // Whatever the driver makes of it, this is what somebody can mend.
+            WcStatus::LocalOperation | WcStatus::RetryExceeded if nic.port_is_down() => {
+                WcStatus::PortDown(nic.shared.port.number)
+            }
+            status => status,
+        };
         let transport = qp.config.transport;
         let recv = match (sent, recv) {
             (Some(id), _) => return Some(done(id, number, status)),
@@ -143,6 +151,17 @@ impl State {
             Some(Completion { id, qp, opcode, status, byte_len: 0, imm: None, from: None })
         })
     }
+}
+
+/// Which of those who have a number sent a datagram with this GID in its header, or without a header, to a port whose GID is `own`.
+fn whose(senders: &[Sender], own: [u8; 16], header: Option<[u8; 16]>) -> Option<NodeId> {
+    let none = [0; 16];
+    let mut fit = senders.iter().filter(|s| match header {
+        Some(gid) => s.gid == gid,
+        None => s.gid == none || own == none,
+    });
+    let first = fit.next()?.node;
+    fit.next().is_none().then_some(first)
 }
 
 /// Gives numbers that a device has used again to the nodes that have them now. One that is nobody's stays: its last
@@ -236,6 +255,29 @@ mod tests {
             [(17, NodeId(1)), (18, NodeId(2))].into_iter().find(|k| k.0 == qpn).map(|k| k.1)
         });
         assert_eq!(senders.map(|s| s.node), [NodeId(1), NodeId(2), NodeId(1)]);
+    }
+
+    #[test]
+    fn a_datagram_is_its_senders_by_number_and_gid_together() {
+        let sender = |node, gid| Sender { qpn: 17, node: NodeId(node), gid: [gid; 16] };
+        let own = [9; 16];
+        let one = [sender(1, 1)];
+        assert_eq!(whose(&one, own, Some([1; 16])), Some(NodeId(1)));
+        assert_eq!(whose(&one, own, Some([2; 16])), None, "a stranger with the number of somebody known");
+        assert_eq!(whose(&one, own, None), None, "who has a GID sends it");
+        assert_eq!(whose(&one, [0; 16], None), Some(NodeId(1)), "to a port with one");
+        let two = [sender(1, 1), sender(2, 2)];
+        assert_eq!(whose(&two, own, Some([2; 16])), Some(NodeId(2)));
+        assert_eq!(whose(&two, [0; 16], None), None, "either could have sent it");
+        assert_eq!(whose(&[sender(3, 0)], own, None), Some(NodeId(3)), "it has none");
+        assert_eq!(whose(&[], own, Some([1; 16])), None);
+    }
+
+    #[test]
+    fn queue_keys_differ_and_are_not_privileged() {
+        let keys: std::collections::BTreeSet<u32> =
+            (0..64).map(|_| super::super::super::drawn_qkey()).collect();
+        assert!(keys.len() > 60 && keys.iter().all(|&key| key != 0 && key >> 31 == 0), "{keys:?}");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use super::super::context::{Local, place};
 use super::super::qp::{PostedRecv, QueuePair, SEQ_BITS};
-use super::{RECV, State, VerbsNic, find_region, make_handle};
+use super::{NOBODYS, RECV, State, VerbsNic, find_region, make_handle};
 use crate::fabric::PostError;
 use crate::verbs::{AddressHandle, Qp, QpState, RecvRequest, Verb, WorkRequest};
 use ibverbs_sys as ffi;
@@ -147,8 +147,9 @@ impl State {
             if slot.name != request.local.lkey.0 {
                 displaced.extend(find_region(nic, request.local.lkey, slot).region);
             }
-            wr.wr_id = (index as u64) << SEQ_BITS | pair.send.enter(good, request.id);
-            // Of a key that is nobody's the place holds [`BAD_KEY`].
+            // Of a key that is nobody's the place holds [`BAD_KEY`] and no region.
+            let nobodys = if slot.region.is_none() { NOBODYS } else { 0 };
+            wr.wr_id = nobodys | (index as u64) << SEQ_BITS | pair.send.enter(good, request.id);
             locate(wr, element, request, slot);
             match request.verb {
                 Verb::Send { to, imm } => {
