@@ -2,7 +2,7 @@
 
 use std::sync::atomic::AtomicBool;
 
-use primitives::bench::{self, Point, Sample};
+use primitives::bench::{self, LoadError, Point, Sample};
 use primitives::measure::{PointResult, Row};
 use primitives::mesh::FabricSpec;
 
@@ -22,8 +22,7 @@ pub fn measure(
     let asked =
         spec.primitive.as_ref().ok_or_else(|| CliError::check("a run of transactions, not of requests"))?;
     let (scope, point) = asked.point(spec).map_err(CliError::usage)?;
-    let sample = bench::run(fabric, &scope, &point, spec.seed, stop)
-        .map_err(|e| CliError::check("the benchmark failed").caused_by(&e))?;
+    let sample = bench::run(fabric, &scope, &point, spec.seed, stop).map_err(|e| failed(&e))?;
     let servers = point.asked(&scope);
     let virtual_time = sample.facts.events > 0;
     let row = sampled(row, &point, &sample)
@@ -41,6 +40,16 @@ pub fn measure(
         .with("events", virtual_time.then_some(sample.facts.events))
         .with("virtual_ns", virtual_time.then_some(sample.facts.virtual_time));
     Ok(PointResult { row, histogram: Some(sample.latency.clone()), ..PointResult::default() })
+}
+
+/// Why there is no sample, for people.
+pub fn failed(error: &LoadError) -> CliError {
+    match error {
+        LoadError::Launch(launch) if launch.is_machines() => {
+            CliError::machine("the benchmark cannot be set up").caused_by(error)
+        }
+        _ => CliError::check("the benchmark failed").caused_by(error),
+    }
 }
 
 /// Operations per second. Nothing ended in the window: that is no measurement, and certainly not zero.
@@ -70,4 +79,26 @@ pub fn sampled(row: Row, point: &Point, sample: &Sample) -> Row {
         .with("doorbells_per_op", (sample.ops_total > 0).then(|| sample.doorbells_per_op()))
         .with_steadiness(&sample.steadiness)
         .with_too_short(sample.too_short)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use primitives::fabric::SetupError;
+    use primitives::mesh::LaunchError;
+
+    /// Memory that may not be locked is what comes to most people first.
+    #[test]
+    fn what_the_machine_lacks_is_told_from_what_failed() {
+        let (call, device) = ("ibv_reg_mr", "rxe0".to_owned());
+        let (reason, hint) = ("Cannot allocate memory".to_owned(), ": `ulimit -l unlimited`".to_owned());
+        let lacks = LaunchError::Shared(SetupError::Device { call, device, reason, hint });
+        let shown = failed(&LoadError::Launch(lacks));
+        let text = shown.render(false);
+        assert_eq!(shown.exit().code(), 3, "{text}");
+        assert!(text.contains("ulimit -l unlimited") && !text.contains("cluster"), "{text}");
+        let invalid = LaunchError::Shared(SetupError::Invalid("no such queue pair".into()));
+        assert_eq!(failed(&LoadError::Launch(invalid)).exit().code(), 1);
+        assert_eq!(failed(&LoadError::Nodes(1)).exit().code(), 1);
+    }
 }

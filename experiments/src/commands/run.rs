@@ -8,7 +8,7 @@ use crate::error::CliError;
 use crate::fabrics::Fabric;
 use crate::output::{check_new, emit, human_rate, percent, print, table};
 use crate::settings;
-use crate::spec::RunSpec;
+use crate::spec::{PlanChoice, RunSpec};
 use crate::transact::{self, Keep, NamedPlan, Run};
 use crate::window;
 use engine::cluster::{RunResult, SAMPLE_EVERY};
@@ -55,7 +55,11 @@ pub fn run(args: &RunArgs, context: &Context) -> Result<(), CliError> {
         }
         spec.precision = None;
     }
-    spec.check()?;
+    spec.check().map_err(|mut unfit| {
+        // How many nodes there are is the cluster file's to say.
+        unfit.instead.retain(|(key, _)| cluster.is_none() || *key != "nodes");
+        unfit
+    })?;
     if let Some(json) = &args.output.json {
         json.check()?;
     }
@@ -67,6 +71,10 @@ pub fn run(args: &RunArgs, context: &Context) -> Result<(), CliError> {
         check_new(path)?;
     }
     let fabric = Cluster::open_first(cluster.as_ref(), &spec.fabric, spec.seed)?;
+    // Who tunes warns of the same profile.
+    if !matches!(spec.plan, PlanChoice::Tuned) {
+        fabric.warn(context.talk);
+    }
     let plan = resolve(&spec, &fabric, context)?;
     match cluster {
         None => transact::check(&spec, &fabric, &plan)?,
@@ -117,9 +125,7 @@ pub fn run(args: &RunArgs, context: &Context) -> Result<(), CliError> {
             let described = Described { spec: spec.clone(), plan: plan.clone(), keep };
             session.begin(&described.encode())?;
             let share = share_of_the_driver(args.output.out.as_deref());
-            let stop = context.interrupt.flag();
-            let (_, whole) =
-                run_member(cluster, &described, &mut session, &share, false, stop, &context.talk)?;
+            let (_, whole) = run_member(cluster, &described, &mut session, &share, false, context)?;
             whole.ok_or_else(|| CliError::check("bug: node 0 has no whole result"))?
         }
     };
@@ -149,7 +155,7 @@ pub fn run(args: &RunArgs, context: &Context) -> Result<(), CliError> {
     replaced?;
     kept?;
     if let (Some(path), Some(history)) = (&args.history, &run.result.history) {
-        transact::write_history(path, history)?;
+        transact::write_history(path, history, None)?;
     }
     if run.result.interrupted {
         let error = CliError::interrupted();

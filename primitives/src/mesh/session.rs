@@ -14,13 +14,13 @@ mod gather;
 
 use super::body::{list, told, unlist, untold};
 use super::clock::{ClockMap, DRIFT_PPM};
-use super::config::{ClusterFile, ConfigError};
 use super::keeper::{Command, Event, Keeper};
 use super::launch::LaunchError;
 use crate::secret::Secret;
 use crate::units::Nanos;
 use crate::verbs::NodeId;
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
@@ -89,7 +89,21 @@ pub enum MeshError {
         /// Its words.
         why: String,
     },
-    /// A member runs another program or has another cluster file.
+    /// Something listens where node 0 should, and says nothing.
+    #[error("something listens at {address}, where node 0 should, and has said nothing for {:.1} s", within.as_secs_f64())]
+    Silent {
+        /// The address.
+        address: SocketAddr,
+        /// The limit.
+        within: Duration,
+    },
+    /// A member has another cluster file.
+    #[error("{what}")]
+    Differ {
+        /// In what.
+        what: String,
+    },
+    /// A member runs another program.
     #[error("{node} does not fit: {what}")]
     Unfit {
         /// The node.
@@ -171,6 +185,7 @@ pub(super) mod kind {
     pub(in crate::mesh) const STOP: u8 = 14;
     pub(in crate::mesh) const UNFIT: u8 = 15;
     pub(in crate::mesh) const NEVER_BEGAN: u8 = 16;
+    pub(in crate::mesh) const DIFFER: u8 = 18;
 }
 
 /// One node's part in a cluster of processes.
@@ -564,10 +579,4 @@ impl Drop for Session {
         self.keeper.command(Command::Send(None, kind::BYE, Vec::new()));
         self.keeper.close();
     }
-}
-
-/// What must be the same on all hosts, as one value for messages.
-pub(super) fn cluster_mark(cluster: &ClusterFile) -> Result<[u8; 32], ConfigError> {
-    cluster.check()?;
-    Ok(cluster.fingerprint())
 }
