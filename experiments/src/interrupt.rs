@@ -82,7 +82,7 @@ impl Interrupt {
 fn ignores(status: &str, signal: Signal) -> bool {
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
-    mask & 1 << (signal as u64 - 1) != 0
+    mask & (1 << (signal as u64 - 1)) != 0
 }
 
 #[cfg(test)]

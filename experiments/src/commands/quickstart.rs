@@ -4,7 +4,7 @@
 //! SmallBank on both, runs it against the pure plans, and leaves one page. What was measured is kept when it is
 //! interrupted, and the next run goes on there.
 
-use super::characterize::{self, Characterization, characterize};
+use super::characterize::{Characterization, characterize};
 use super::study::{self, Settings, Study};
 use super::tune::{self, Verify};
 use super::{Context, report, run};
