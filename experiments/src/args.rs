@@ -30,7 +30,7 @@ Exit codes:
     1  it ran, and a check failed
     2  bad flags, spec or files
     3  the machine lacks something
-  130  ended by Ctrl-C; measured points are kept
+  130  ended by Ctrl-C, SIGTERM or SIGHUP; measured points are kept
 
 Data goes to stdout, talk to stderr; NO_COLOR is honoured.";
 
@@ -192,8 +192,8 @@ pub struct CharacterizeArgs {
     /// Coroutines per thread; usually 8, on sim 16.
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = values::coroutines)]
     pub coroutines: Option<u32>,
-    /// Measured time per point, with unit (100ms, 2s); virtual on sim. Usually 200ms, on sim 400us; shorter with --quick.
-    /// With a precision, the shortest. If not given, points in which too little ended take longer.
+    /// Measured time per point, with unit (100ms, 2s); virtual on sim. Usually 200ms; on sim 400us, longer for slow
+    /// profiles; shorter with --quick. With a precision, the shortest. If not given, points in which too little ended take longer.
     #[arg(long, value_name = "TIME", allow_negative_numbers = true, value_parser = values::span)]
     pub duration: Option<Span>,
     /// Measure each point until the 95 % confidence interval of its rate is within this share to either side, at most

@@ -6,11 +6,12 @@ pub mod point;
 use std::collections::BTreeSet;
 use std::net::{IpAddr, TcpListener};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use engine::cluster::RunResult;
+use engine::verify::Share;
 use phases::plan::{Plan, Prediction};
 use primitives::fabric::tcp;
 use primitives::measure::{Kind, ResultDir, Row, RunRecord};
@@ -22,6 +23,7 @@ use primitives::secret::Secret;
 use primitives::verbs::NodeId;
 use serde_json::{Value, json};
 
+use crate::commands::Context;
 use crate::error::{CliError, Exit};
 use crate::fabrics::Fabric;
 use crate::output::Talk;
@@ -64,19 +66,26 @@ impl From<MeshError> for CliError {
     fn from(error: MeshError) -> CliError {
         let (exit, hint) = match &error {
             MeshError::Cancelled => return CliError::interrupted(),
-            MeshError::Interrupted { .. } => {
-                (Exit::Check, "somebody pressed Ctrl-C there; what each node had measured until then is kept")
-            }
+            MeshError::Interrupted { .. } => (
+                Exit::Check,
+                "Ctrl-C was pressed there, or its process was told to end (SIGTERM, SIGHUP); what each node had measured until then is kept",
+            ),
             MeshError::Rendezvous { .. } => (
                 Exit::Machine,
                 "`doorbell run --cluster` must run there, and firewalls let its port through; check the address",
             ),
+            MeshError::Silent { .. } => (
+                Exit::Machine,
+                "another program listens there: compare the address of node 0 in the cluster file with where `doorbell run \
+                 --cluster` runs",
+            ),
+            MeshError::Differ { .. } => (Exit::Usage, "use the same cluster file on all hosts"),
             MeshError::Missing { .. } => (
                 Exit::Machine,
                 "start `doorbell node --cluster FILE --id N` there; --join-within waits longer",
             ),
             MeshError::Handshake { source: HandshakeError::Version { .. }, .. } | MeshError::Unfit { .. } => {
-                (Exit::Machine, "install the same doorbell and the same cluster file on all hosts")
+                (Exit::Machine, "install the same doorbell on all hosts")
             }
             MeshError::NeverBegan { .. } => {
                 (Exit::Machine, "nothing was run; when that is mended, start all nodes again")
@@ -166,9 +175,14 @@ impl Cluster {
         }
         let address = self.file.rendezvous()?;
         let listener = TcpListener::bind(address).map_err(|e| {
-            CliError::machine(format!("node 0 cannot listen on {address}"))
-                .caused_by(&e)
-                .hint("node 0 of the cluster file is the host where `doorbell run --cluster` is started")
+            let hint = match e.kind() {
+                std::io::ErrorKind::AddrInUse => format!(
+                    "another program or a stray doorbell holds that port: `ss -ltnp 'sport = :{}'` shows which",
+                    address.port()
+                ),
+                _ => "node 0 of the cluster file is the host where `doorbell run --cluster` is started".to_owned(),
+            };
+            CliError::machine(format!("node 0 cannot listen on {address}")).caused_by(&e).hint(hint)
         })?;
         let members = self.file.count() - 1;
         let others = if members == 1 { "1 other node".to_owned() } else { format!("{members} other nodes") };
@@ -320,9 +334,9 @@ pub fn run_member(
     session: &mut Session,
     share: &Path,
     always: bool,
-    stop: &AtomicBool,
-    talk: &Talk,
+    context: &Context,
 ) -> Result<(Run, Option<Run>), CliError> {
+    let stop = context.interrupt.flag();
     let node = session.node();
     let made = (|| {
         let (spec, plan) = (&described.spec, &described.plan);
@@ -344,7 +358,7 @@ pub fn run_member(
         let facts = &run.result.facts;
         if always || facts.cut_short.is_some() || facts.apart.is_some() {
             let path = beside(share, node, of);
-            let done = keep_share(&path, (node, of), described, &fabric, &run, talk);
+            let done = keep_share(&path, (node, of), described, &fabric, &run, context);
             // One that cannot be kept costs none of the others.
             kept = std::mem::replace(&mut kept, Ok(())).and(done);
         }
@@ -377,13 +391,18 @@ fn keep_share(
     described: &Described,
     fabric: &Fabric,
     run: &Run,
-    talk: &Talk,
+    context: &Context,
 ) -> Result<(), CliError> {
     let (own, Described { spec, plan, .. }) = (&run.result, described);
-    let asked = json!({ "spec": spec, "plan": plan.plan, "plan_name": plan.name, "node": node });
+    // As the whole run says it, and the node; which plan it is node 0 has found out.
+    let mut asked = serde_json::to_value(spec).map_err(|e| CliError::check("no JSON").caused_by(&e))?;
+    (asked["plan"], asked["plan_name"]) = (json!(plan.plan), json!(plan.name));
+    asked["node"] = json!(node);
+    let mut summary = run.json(spec);
+    summary["spec"]["plan"] = json!(plan.name);
     let mut record: RunRecord = fabric.record(Kind::Run, asked, spec.seed, 1);
     record.title = format!("{node}'s share of {} under {} on {}", spec.workload, spec.protocol, spec.fabric);
-    record.command = format!("doorbell node --id {}", node.0);
+    record.command.clone_from(&context.command);
     let mut dir = ResultDir::create(path, record, &[])?;
     dir.note(format!("One node's share of a cluster run: counts and rates are those of {node} alone."));
     if let Some(error) = &own.facts.cut_short {
@@ -396,11 +415,12 @@ fn keep_share(
         dir.note(format!("Kept by {here}, whose machine and fabric are the ones named here."));
     }
     dir.keep(0, &run.point(Row::new()))?;
-    dir.finish(own.facts.cut_short.is_some() || own.interrupted, run.json(spec))?;
+    dir.finish(own.facts.cut_short.is_some() || own.interrupted, summary)?;
     if let Some(history) = &own.history {
-        transact::write_history(&path.join("history.json"), history)?;
+        let share = Share { node: node.0, nodes: spec.nodes as u16 };
+        transact::write_history(&path.join("history.json"), history, Some(share))?;
     }
-    talk.say(format!("{node}: its share of the results is in {}", path.display()));
+    context.talk.say(format!("{node}: its share of the results is in {}", path.display()));
     Ok(())
 }
 

@@ -16,7 +16,7 @@ pub enum Exit {
     Usage,
     /// 3: the machine lacks something: a device, space, a permission of the kernel, or a part of this build.
     Machine,
-    /// 130: ended by Ctrl-C, as shells expect; what was measured is kept.
+    /// 130: ended by Ctrl-C, as shells expect, or by SIGTERM or SIGHUP; what was measured is kept.
     Interrupted,
 }
 

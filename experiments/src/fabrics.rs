@@ -1,5 +1,6 @@
 //! What this build and this machine can drive, and what is missing for the rest.
 
+use primitives::bench;
 #[cfg(feature = "verbs")]
 use primitives::fabric::verbs;
 use primitives::fabric::{Caps, loopback, tcp};
@@ -11,9 +12,10 @@ use std::path::Path;
 use primitives::profile::{Profile, ProfileError, SourceCounts};
 use serde::Serialize;
 
-use crate::error::CliError;
+use crate::error::{CliError, Exit};
 use crate::names::{no_profile, suggest_device};
 use crate::nearby::Wanted;
+use crate::output::Talk;
 use crate::spec::{FabricChoice, ProfileChoice};
 
 /// One fabric of the list.
@@ -173,6 +175,9 @@ pub fn require(choice: &FabricChoice) -> Result<(), CliError> {
             return Ok(());
         }
         FabricChoice::Verbs(name) => {
+            // A mistake in a setting is one on every machine.
+            #[cfg(feature = "verbs")]
+            verbs::Options::parse(name).map_err(|e| CliError::usage(e.to_string()))?;
             let devices = rdma_devices(Path::new(SYSFS));
             if devices.is_empty() && libibverbs_has(device_of(name)) {
                 return Ok(()); // a provider that the kernel knows nothing of
@@ -311,6 +316,18 @@ impl Fabric {
         Ok(Fabric { choice: choice.clone(), spec, profile, notes: Vec::new() })
     }
 
+    /// Warns of what speaks against the profile that results are simulated by, if there is one and something does.
+    pub fn warn(&self, talk: Talk) {
+        let Some((profile, doubt)) = self.profile.as_ref().and_then(|p| Some((p, p.doubt.as_ref()?))) else {
+            return;
+        };
+        let mend = match profile.is_doubted(bench::UNCALIBRATED) {
+            true => "; `doorbell calibrate --from` its characterization mends it",
+            false => "",
+        };
+        talk.warn(format!("results are simulated by a profile ({}) {doubt}{mend}", profile.name));
+    }
+
     /// What the fabric can do.
     ///
     /// # Errors
@@ -321,7 +338,10 @@ impl Fabric {
         } else {
             "the fabric cannot be used"
         };
-        self.spec.caps().map_err(|e| CliError::usage(what).caused_by(&e))
+        self.spec.caps().map_err(|e| {
+            let exit = if e.is_machines() { Exit::Machine } else { Exit::Usage };
+            CliError::new(exit, what).caused_by(&e)
+        })
     }
 
     /// A record of a run that starts now on this fabric; the caller fills in title and question.
@@ -374,6 +394,11 @@ mod tests {
             assert_eq!(fabric.works, fabric.missing.is_none(), "{fabric:?}");
         }
         let error = require(&FabricChoice::Verbs("mlx5_9".into())).unwrap_err();
-        assert_eq!(error.exit(), crate::error::Exit::Machine);
+        assert_eq!(error.exit(), Exit::Machine);
+        #[cfg(feature = "verbs")]
+        for wrong in ["mlx5_9,mtu=333", "mlx5_9,gud=3"] {
+            let error = require(&FabricChoice::Verbs(wrong.into())).unwrap_err();
+            assert_eq!(error.exit(), Exit::Usage, "{error}");
+        }
     }
 }

@@ -29,6 +29,7 @@ pub mod primitive;
 pub mod progress;
 pub mod regret;
 pub mod schedule;
+pub mod scope;
 pub mod settings;
 pub mod spec;
 pub mod sweep;

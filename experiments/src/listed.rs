@@ -10,8 +10,8 @@ use engine::protocol::PROTOCOLS;
 use primitives::bench;
 use primitives::profile::Profile;
 
-use crate::commands::characterize::usual_scope;
 use crate::names;
+use crate::scope::usual_scope;
 use crate::spec::values::ALL;
 
 /// A parser of values with a list of those that have names; it may take others too (files, devices).

@@ -8,9 +8,11 @@ use std::process::ExitCode;
 use clap::Parser;
 use experiments::args::Cli;
 use experiments::commands::{self, Context};
+use experiments::interrupt::Interrupt;
 use experiments::output::{Talk, printed};
 
 fn main() -> ExitCode {
+    Interrupt::honour_nohup();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {

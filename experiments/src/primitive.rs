@@ -2,7 +2,7 @@
 
 use std::sync::atomic::AtomicBool;
 
-use primitives::bench::{self, BenchVerb, ON_CARD_BYTES, Point, Sample};
+use primitives::bench::{self, BenchVerb, LoadError, ON_CARD_BYTES, Point, Sample};
 use primitives::measure::{PointResult, Row};
 use primitives::mesh::FabricSpec;
 
@@ -23,8 +23,7 @@ pub fn measure(
     let asked =
         spec.primitive.as_ref().ok_or_else(|| CliError::check("a run of transactions, not of requests"))?;
     let (scope, point) = asked.point(spec).map_err(CliError::usage)?;
-    let sample = bench::run(fabric, &scope, &point, spec.seed, stop)
-        .map_err(|e| CliError::check("the benchmark failed").caused_by(&e))?;
+    let sample = bench::run(fabric, &scope, &point, spec.seed, stop).map_err(|e| failed(&e))?;
     let servers = point.asked(&scope);
     let virtual_time = sample.facts.events > 0;
     let row = sampled(row, &point, &sample)
@@ -70,6 +69,16 @@ pub fn admit(spec: &RunSpec, fabric: &Fabric) -> Result<(), (&'static [&'static 
     Ok(())
 }
 
+/// Why there is no sample, for people.
+pub fn failed(error: &LoadError) -> CliError {
+    match error {
+        LoadError::Launch(launch) if launch.is_machines() => {
+            CliError::machine("the benchmark cannot be set up").caused_by(error)
+        }
+        _ => CliError::check("the benchmark failed").caused_by(error),
+    }
+}
+
 /// Operations per second. Nothing ended in the window: that is no measurement, and certainly not zero.
 fn rate(sample: &Sample) -> Option<f64> {
     (sample.ops > 0).then(|| sample.rate_per_s())
@@ -97,4 +106,26 @@ pub fn sampled(row: Row, point: &Point, sample: &Sample) -> Row {
         .with("doorbells_per_op", (sample.ops_total > 0).then(|| sample.doorbells_per_op()))
         .with_steadiness(&sample.steadiness)
         .with_too_short(sample.too_short)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use primitives::fabric::SetupError;
+    use primitives::mesh::LaunchError;
+
+    /// Memory that may not be locked is what comes to most people first.
+    #[test]
+    fn what_the_machine_lacks_is_told_from_what_failed() {
+        let (call, device) = ("ibv_reg_mr", "rxe0".to_owned());
+        let (reason, hint) = ("Cannot allocate memory".to_owned(), ": `ulimit -l unlimited`".to_owned());
+        let lacks = LaunchError::Shared(SetupError::Device { call, device, reason, hint });
+        let shown = failed(&LoadError::Launch(lacks));
+        let text = shown.render(false);
+        assert_eq!(shown.exit().code(), 3, "{text}");
+        assert!(text.contains("ulimit -l unlimited") && !text.contains("cluster"), "{text}");
+        let invalid = LaunchError::Shared(SetupError::Invalid("no such queue pair".into()));
+        assert_eq!(failed(&LoadError::Launch(invalid)).exit().code(), 1);
+        assert_eq!(failed(&LoadError::Nodes(1)).exit().code(), 1);
+    }
 }

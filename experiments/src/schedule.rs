@@ -36,17 +36,19 @@ const LEAST_CPU_S: f64 = 0.01;
 /// CPU time of the process, as a share of the time that went by, below which it was kept off the CPUs.
 const STARVED: f64 = 0.5;
 
-/// How often a point at which nothing ended is measured again, where time is real; each time for four times as long.
+/// How often a point at which nothing ended is measured again; each time for four times as long.
 const AGAIN: u32 = 3;
 
 /// Measures a point, for `window` at first; `ended` says how many requests or operations ended in it. A point without any says
-/// nothing and must not be kept as if it did: on a machine that had other things to do it is measured again, for longer.
+/// nothing and must not be kept as if it did: it is measured again, for longer, if `again`, as it must be on a machine that had
+/// other things to do.
 ///
 /// # Errors
 /// As `measure`; if nothing ended; Ctrl-C.
 pub fn until_something_ended<T>(
     window: Nanos,
     virtual_time: bool,
+    again: bool,
     interrupt: &Interrupt,
     measure: impl Fn(Nanos) -> Result<T, CliError>,
     ended: impl Fn(&T) -> u64,
@@ -61,7 +63,7 @@ pub fn until_something_ended<T>(
         if ended(&found) > 0 {
             return Ok(found);
         }
-        if virtual_time {
+        if virtual_time && (!again || window >= longest) {
             return Err(
                 CliError::check(format!("nothing ended within {window}")).hint("give a longer --duration")
             );

@@ -14,7 +14,7 @@ use crate::yaml;
 use engine::cluster::{self, RunError, RunResult};
 use engine::protocol::{AnyProtocol, PROTOCOLS, Protocol};
 use engine::stats::ReasonCounts;
-use engine::verify::{self, Level, Verdict};
+use engine::verify::{self, Level, Share, Verdict, format};
 use engine::workload::AnyWorkload;
 use phases::plan::{Phase, Plan, PlanFile, PlanFileError, Prediction, Preset};
 use primitives::measure::{PointResult, Row};
@@ -343,18 +343,24 @@ pub fn refused(error: &RunError, plan: &NamedPlan) -> CliError {
         RunError::Undeclared { .. } => CliError::usage("the workload cannot run under this protocol")
             .caused_by(error)
             .hint("take another protocol, or a workload whose inputs name the records"),
+        RunError::Launch(launch) if launch.is_machines() => {
+            CliError::machine("the run cannot be set up").caused_by(error)
+        }
         _ => CliError::usage("the run cannot be set up").caused_by(error),
     }
 }
 
-/// Writes a history to a new file.
+/// Writes a history to a new file, as the whole or as what it is a share of.
 ///
 /// # Errors
 /// Exit code 3 with what the system said.
-pub fn write_history(path: &Path, history: &verify::History) -> Result<(), CliError> {
+pub fn write_history(path: &Path, history: &verify::History, share: Option<Share>) -> Result<(), CliError> {
     let write = || -> std::io::Result<()> {
         let mut file = std::io::BufWriter::new(std::fs::File::create(path)?);
-        engine::verify::format::write(history, &mut file)?;
+        match share {
+            None => format::write(history, &mut file)?,
+            Some(share) => format::write_share(history, share, &mut file)?,
+        }
         std::io::Write::flush(&mut file)
     };
     write().map_err(|e| {

@@ -1,5 +1,6 @@
 //! `doorbell calibrate` as a person meets it.
 
+use primitives::bench::UNCALIBRATED;
 use primitives::profile::Profile;
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read};
@@ -51,6 +52,7 @@ fn a_profile_is_fitted_to_what_was_characterized() {
     assert!(seen.status.success(), "{}", stderr(&seen));
     let mut start = Profile::shipped("cx4-edr").expect("shipped");
     start.nic.atomic_hold.value = 390.0;
+    start.add_doubt(UNCALIBRATED);
     std::fs::write(&wrong, start.to_yaml().expect("YAML")).expect("written");
 
     let unknown =
@@ -80,6 +82,7 @@ fn a_profile_is_fitted_to_what_was_characterized() {
     assert!((hold.value / 445.0 - 1.0).abs() < 0.03 && hold.free.is_some(), "{hold:?}");
     assert!(hold.reference.contains("addresses fetch-add"), "{hold:?}");
     assert_eq!(profile.nic.doorbell_lock, start.nic.doorbell_lock, "nothing shows it: carried over");
+    assert!(profile.is_doubted(UNCALIBRATED), "only some of its numbers were fitted");
     let text = std::fs::read_to_string(&fitted).expect("text");
     assert!(text.contains("carried over: nic.doorbell_lock"), "{}", &text[..400]);
 
@@ -99,6 +102,25 @@ fn a_profile_is_fitted_to_what_was_characterized() {
         path(&own),
     ]);
     assert!(own.status.success(), "{}", stderr(&own));
+
+    // Where nothing else is free, that was all there was to find out.
+    let (bare, done) = (dir.path().join("bare.profile.yaml"), dir.path().join("done.profile.yaml"));
+    start.add_doubt("measured on a busy machine: all");
+    let names: Vec<_> = start.quantities().map(|(section, name, _)| (section, name)).collect();
+    for (section, name) in names.into_iter().filter(|(_, name)| *name != "atomic_hold") {
+        let number = if section == "nic" { start.nic.number_mut(name) } else { start.cpu.number_mut(name) };
+        number.expect("it was listed").free = None;
+    }
+    std::fs::write(&bare, start.to_yaml().expect("YAML")).expect("written");
+    let (bare, out) = (path(&bare), path(&done));
+    let all = run(&["calibrate", "--profile", bare, "--from", path(&results), "--rounds", "1", "--out", out]);
+    assert!(all.status.success(), "{}", stderr(&all));
+    let doubt = Profile::load(&done).expect("a profile").doubt;
+    assert_eq!(
+        doubt.as_deref(),
+        Some("measured on a busy machine: all"),
+        "the machine was busy all the same"
+    );
 }
 
 #[test]

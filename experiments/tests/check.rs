@@ -3,8 +3,34 @@
 mod common;
 
 use common::{code, doorbell, refused, run, stderr};
-use engine::verify::{History, Key, Recorder, format};
+use engine::verify::{History, Key, Recorder, Share, format};
 use primitives::units::Nanos;
+
+/// Reads of what other nodes wrote would look like reads of what nobody wrote.
+#[test]
+fn a_nodes_share_is_refused_and_not_judged() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("history.json");
+    let mut session = Recorder::new(0);
+    session.begin(Nanos(10));
+    session.read(Key { table: 0, key: 7 }, 3);
+    session.commit(Nanos(15));
+    let history = History::merge([session], Some(0));
+    let mut bytes = Vec::new();
+    format::write_share(&history, Share { node: 1, nodes: 3 }, &mut bytes).unwrap();
+    std::fs::write(&path, &bytes).unwrap();
+    let file = path.to_str().unwrap();
+    let says = ["history.json is the share of node 1, one of 3", "hint: check the whole", "--history FILE"];
+    let target = dir.path().join("elle.edn");
+    refused(&["check", file], 2, &says);
+    refused(&["check", file, "--export", "elle-register", target.to_str().unwrap()], 2, &says);
+    assert!(!target.exists());
+    // As the whole it is judged.
+    bytes.clear();
+    format::write(&history, &mut bytes).unwrap();
+    std::fs::write(&path, &bytes).unwrap();
+    assert_eq!(code(&run(&["check", file])), 1);
+}
 
 #[test]
 fn check_judges_a_history_and_refuses_what_is_none() {

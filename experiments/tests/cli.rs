@@ -662,3 +662,14 @@ fn the_example_of_an_experiment_runs() {
     assert_eq!(code(&output), 0, "{file}{}", stderr(&output));
     assert!(stdout(&run(&["man", "experiment"])).contains("question: Which primitive should lock"));
 }
+
+/// The script that boots virtual machines is what hardware's owners without hardware meet.
+#[test]
+fn a_folder_that_is_not_there_is_named_and_not_answered_with_usage() {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../.ci/softroce/vm");
+    let output = std::process::Command::new("bash").arg(script).args(["NO_SUCH_DIR", "--", "true"]).output();
+    let output = output.expect("bash");
+    assert_eq!(code(&output), 2);
+    assert!(stderr(&output).contains("there is no directory NO_SUCH_DIR"), "{}", stderr(&output));
+    assert!(!stderr(&output).contains("usage:"), "{}", stderr(&output));
+}

@@ -240,11 +240,32 @@ fn serializable(count: u16, replicas: &str, window_ms: u32) -> Result<(), (u64, 
         node.end(20).must(0, &["joined", "node 0 has the whole"]);
         let share = site.share(&format!("share-{id}"));
         assert_eq!(share["complete"], true, "{share:#}");
+        let command = format!("doorbell node --cluster cluster.yaml --id {id} --out share-{id}");
+        assert_eq!(share["command"], command.as_str());
+        assert_eq!(share["spec"]["plan_name"], "two-sided");
+        // Other nodes' writes are not in it: there is nothing to judge.
+        let (history, whose) =
+            (format!("share-{id}/history.json"), format!("is the share of node {id}, one of {count}:"));
+        site.start(&["check", &history]).end(60).must(2, &[&whose, "check the whole"]);
         committed += share["summary"]["committed"].as_u64().expect("a number");
     }
     let all = result["committed"].as_u64().expect("a number");
     site.start(&["check", "h.json"]).end(60).must(0, &[]);
     if committed > 0 && all > committed { Ok(()) } else { Err((all, committed)) }
+}
+
+/// A member runs the plan that node 0 chose, whatever would be usual.
+#[test]
+fn a_page_of_a_share_names_the_plan_that_ran() {
+    let site = Site::new(2);
+    let node = site.node(1, &[]);
+    site.drive(&["--duration", "100ms"]).end(60).must(0, &[]);
+    node.end(20).must(0, &[]);
+    site.start(&["report", "share-1"]).end(120).must(0, &[]);
+    let page = std::fs::read_to_string(site.path("share-1/report.html")).expect("a page");
+    let said = |words: &str| page.lines().find(|line| line.contains(words)).map(str::to_owned);
+    assert!(said("two-sided").is_some() && said("usual").is_none(), "{:?}", said("usual"));
+    assert_eq!(site.share("share-1")["summary"]["spec"]["plan"], "two-sided");
 }
 
 #[test]
@@ -271,8 +292,8 @@ fn a_killed_node_ends_the_run_and_the_others_keep_their_share() {
     assert_eq!(kept, 1);
 }
 
-/// What a run that node `interrupted` of three ended has left.
-fn interrupted_at(interrupted: u16) {
+/// What a run has left of which node `interrupted` of three was sent `signal`.
+fn interrupted_at(interrupted: u16, signal: Signal) {
     let site = Site::new(3);
     let (mut one, mut two) = (site.node(1, &[]), site.node(2, &[]));
     let mut zero = site.drive(&["--duration", "600s", "--replicas", "2", "--out", "whole"]);
@@ -281,7 +302,12 @@ fn interrupted_at(interrupted: u16) {
     site.running(&mut two);
     let nodes = [zero, one, two];
     nodes.iter().for_each(|node| node.has_worked(50));
-    nodes[usize::from(interrupted)].send(Signal::INT);
+    nodes[usize::from(interrupted)].send(signal);
+    if signal == Signal::TERM {
+        // As `timeout` does: to the process, and to its group.
+        std::thread::sleep(Duration::from_millis(20));
+        nodes[usize::from(interrupted)].send(signal);
+    }
     let shares = ["whole/node-0", "share-1", "share-2"];
     let words = format!("node {interrupted} was interrupted, which ended the run on all nodes");
     for ((id, node), share) in (0..).zip(nodes).zip(shares) {
@@ -306,12 +332,22 @@ fn interrupted_at(interrupted: u16) {
 
 #[test]
 fn an_interrupted_driver_ends_the_run_and_all_keep_their_share() {
-    interrupted_at(0);
+    interrupted_at(0, Signal::INT);
+}
+
+#[test]
+fn a_driver_whose_terminal_is_lost_ends_the_run_as_by_ctrl_c() {
+    interrupted_at(0, Signal::HUP);
+}
+
+#[test]
+fn a_member_that_is_told_to_end_does_as_by_ctrl_c() {
+    interrupted_at(1, Signal::TERM);
 }
 
 #[test]
 fn an_interrupted_member_ends_the_run_and_all_keep_their_share() {
-    interrupted_at(2);
+    interrupted_at(2, Signal::INT);
 }
 
 #[test]
@@ -360,14 +396,50 @@ fn another_key_joins_nothing() {
 }
 
 #[test]
-fn another_cluster_file_is_named_with_the_same_hint_at_both_ends() {
+fn what_differs_in_another_cluster_file_is_named_with_the_same_hint_at_both_ends() {
+    for (line, differs) in [
+        ("tcp_port: 7500", "`tcp_port` is 7500 at node 1 and not given at node 0"),
+        ("lost_after_s: 30", "`lost_after_s` is 30 at node 1 and not given at node 0"),
+    ] {
+        let site = Site::new(2);
+        let driver = site.drive(&["--duration", "100ms"]);
+        let other = std::fs::read_to_string(site.file()).expect("there") + line + "\n";
+        std::fs::write(site.path("other.yaml"), other).expect("written");
+        let says = format!("the cluster files of node 1 and node 0 differ: {differs}\n");
+        let says = [&says, "the same cluster file on all hosts"];
+        site.start(&["node", "--cluster", "other.yaml", "--id", "1"]).end(30).must(2, &says);
+        driver.end(30).must(2, &says);
+    }
+}
+
+/// What the machine lacks is no mistake in flags or files.
+#[test]
+fn ports_that_others_have_are_the_machines_matter_and_say_who_may_have_them() {
     let site = Site::new(2);
+    let held = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = held.local_addr().expect("bound").port();
+    let fixed = std::fs::read_to_string(site.file()).expect("there") + &format!("tcp_port: {port}\n");
+    std::fs::write(site.file(), fixed).expect("written");
+    let node = site.node(1, &[]);
     let driver = site.drive(&["--duration", "100ms"]);
-    let other = std::fs::read_to_string(site.file()).expect("there") + "tcp_port: 7500\n";
-    std::fs::write(site.path("other.yaml"), other).expect("written");
-    let says = ["the cluster files of node 1 and node 0 differ", "the same cluster file on all hosts"];
-    site.start(&["node", "--cluster", "other.yaml", "--id", "1"]).end(30).must(3, &says);
-    driver.end(30).must(3, &says);
+    let taken = format!("node 1 cannot listen on 127.0.0.1:{port}: Address already in use");
+    let says = ["the run cannot be set up", &taken, "another node on this machine", "an address of its own"];
+    let ended = node.end(30).must(3, &says);
+    assert!(!ended.talk.contains("the cluster:"), "{}", ended.talk);
+    driver.end(30).must(1, &["node 1 gave up"]);
+    let site = Site::new(2);
+    let held = TcpListener::bind(&site.address).expect("the port is free");
+    let says = [
+        "node 0 cannot listen on",
+        "Address already in use",
+        "another program or a stray doorbell",
+        "ss -ltnp",
+    ];
+    site.drive(&[]).end(15).must(3, &says);
+    // Who holds it says nothing: that is not waited for longer than was said, and no mistake here either.
+    let silent = site.node(1, &["--join-within", "1s"]).end(15);
+    silent.must(3, &["something listens at", "has said nothing for", "another program listens there"]);
+    drop(held);
 }
 
 #[test]
@@ -477,6 +549,10 @@ fn what_cannot_be_is_said_at_once() {
         let says = format!("--nodes {nodes}, and the cluster file names 2");
         site.drive(&["--nodes", nodes]).end(15).must(2, &[&says]);
     }
+    // Three copies are usual, and how many nodes there are is the file's to say.
+    let usual = site.start(&["run", "--fabric", "tcp", "--cluster", "cluster.yaml"]).end(15);
+    let usual = usual.must(2, &["need 3 nodes, there are 2", "hint: say --replicas 2\n"]);
+    assert!(!usual.talk.contains("--nodes"), "{}", usual.talk);
     site.drive(&["--nodes", "2", "--join-within", "1s"]).end(15).must(3, &["not joined within 1 s"]);
     let devices =
         std::fs::read_to_string(site.file()).expect("there").replace("id: 0,", "id: 0, device: no_such,");

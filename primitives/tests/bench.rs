@@ -70,6 +70,7 @@ fn every_point_runs_on_loopback_and_a_profile_comes_out() {
     let profile = bench::fit(&rated, &caps, scope.nodes, &Machine::here()).expect("all points are there");
     profile.validate().expect("a fitted profile is a possible one");
     assert!(profile.cpu.request.value > 0.0 && profile.sources().measured > 0);
+    assert_eq!(profile.doubt, None, "loopback's cores do the work");
 }
 
 #[test]
@@ -146,6 +147,7 @@ fn a_device_whose_reads_are_slow_is_simulated_with_slow_reads() {
         profile_limits(&profile),
         "what may be waiting is called measured"
     );
+    assert_eq!(profile.doubt.as_deref(), Some(bench::UNCALIBRATED), "whoever foretells by it must hear");
 
     let fabric = FabricSpec::Sim { profile: Box::new(profile), seed: 1, faults: Box::default() };
     let stop = AtomicBool::new(false);

@@ -192,9 +192,39 @@ fn other_builds_and_other_cluster_files_are_named_on_both_sides() {
     });
     for error in [first.expect_err("unfit"), other.expect_err("unfit")] {
         let text = error.to_string();
-        assert!(text.contains("the cluster files of node 1 and node 0 differ"), "{text}");
-        assert!(matches!(error, MeshError::Unfit { node: NodeId(1), .. }), "{error:?}");
+        let says = "the cluster files of node 1 and node 0 differ: the address of node 1 is 127.0.0.2 at node 1 and 127.0.0.1 at";
+        assert!(text.contains(says), "{text}");
+        assert!(matches!(error, MeshError::Differ { .. }), "{error:?}");
     }
+}
+
+/// Another program may have node 0's port: it accepts and says nothing, or ends the connection.
+#[test]
+fn who_does_not_answer_at_node_0s_address_is_waited_for_no_longer_than_was_said() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("it listens");
+    let limits = Limits { join: Duration::from_secs(1), handshake: Duration::from_secs(30), ..limits(5) };
+    let join = || join(address, &cluster(2, address), NodeId(1), &key(), &Program::new("a"), limits);
+    let began = Instant::now();
+    let error = join().expect_err("nobody answers");
+    assert!(
+        matches!(error, MeshError::Silent { .. }) && began.elapsed() < Duration::from_secs(20),
+        "{error:?}"
+    );
+    // What hangs up is called again until then: a crowd may have been at the door.
+    listener.set_nonblocking(true).expect("a socket");
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !over.load(Ordering::Relaxed) {
+                drop(listener.accept());
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        });
+        let error = join().expect_err("it hung up");
+        over.store(true, Ordering::Relaxed);
+        assert!(matches!(error, MeshError::Rendezvous { what: "no answer from node 0 at", .. }), "{error:?}");
+    });
 }
 
 #[test]

@@ -14,6 +14,8 @@
 //!   version counts changes that an older reader could misread.
 //! - `initial_version`: the version all records have before the first transaction, or null if a transaction of the
 //!   history loads them.
+//! - `share`, where it is there, stands ahead of `transactions` too: `[1,3]` says that this is what node 1 of 3 recorded, and not the
+//!   whole, in which alone every version that was read has its writer.
 //! - `return_ns` is null exactly for `unknown`; `reason` (a string) stands exactly with `aborted`.
 //! - `ops`, in program order: `["r" or "w", table, key, version]`, table below 2³², key and version below 2⁶⁴.
 //! - `count` is the number of transactions.
@@ -23,7 +25,7 @@
 //! history: a checker would take the lost writers' versions for invented ones.
 
 use super::exchange::Format;
-use super::history::{History, Op, OpKind, Outcome};
+use super::history::{History, Op, OpKind, Outcome, Share};
 use super::index::MAX_OPS;
 use primitives::place::{Mistake, Place};
 use primitives::units::Nanos;
@@ -153,10 +155,22 @@ pub enum ReadError {
 
 /// Writes a history, a transaction at a time; nothing of its size is built in memory. Give it a buffered writer.
 pub fn write(history: &History, out: &mut impl Write) -> io::Result<()> {
+    write_as(history, history.share(), out)
+}
+
+/// Writes a history as [`write()`] does, and says of which node it is a share.
+pub fn write_share(history: &History, share: Share, out: &mut impl Write) -> io::Result<()> {
+    write_as(history, Some(share), out)
+}
+
+fn write_as(history: &History, share: Option<Share>, out: &mut impl Write) -> io::Result<()> {
     write!(out, "{{\"format\":\"{FORMAT}\",\"version\":{VERSION},\"initial_version\":")?;
     match history.initial_version() {
         Some(version) => write!(out, "{version}")?,
         None => write!(out, "null")?,
+    }
+    if let Some(Share { node, nodes }) = share {
+        write!(out, ",\"share\":[{node},{nodes}]")?;
     }
     write!(out, ",\"transactions\":[")?;
     for (n, txn) in history.txns().iter().enumerate() {
@@ -267,8 +281,9 @@ impl<'de> Visitor<'de> for Document<'_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        const FIELDS: &[&str] = &["format", "version", "initial_version", "transactions", "count"];
+        const FIELDS: &[&str] = &["format", "version", "initial_version", "share", "transactions", "count"];
         let (mut format, mut version, mut initial, mut list, mut count) = (None, None, None, None, None);
+        let mut share = None;
         while let Some(name) = map.next_key::<String>()? {
             match name.as_str() {
                 "format" => {
@@ -286,12 +301,22 @@ impl<'de> Visitor<'de> for Document<'_> {
                     once(&mut version, "version", ())?;
                 }
                 "initial_version" => once(&mut initial, "initial_version", map.next_value::<Option<u64>>()?)?,
+                "share" => {
+                    if list.is_some() {
+                        return Err(de::Error::custom("expected `share` ahead of `transactions`"));
+                    }
+                    let (node, nodes) = map.next_value::<(u16, u16)>()?;
+                    if node >= nodes {
+                        return Err(de::Error::custom(format_args!("there is no node {node} of {nodes}")));
+                    }
+                    once(&mut share, "share", Share { node, nodes })?;
+                }
                 "transactions" => {
                     let (Some(()), Some(()), Some(initial)) = (format, version, initial) else {
                         return Err(de::Error::custom(format_args!("expected {HEAD}")));
                     };
                     once(&mut list, "transactions", ())?;
-                    self.0.borrow_mut().history = History::new(initial);
+                    self.0.borrow_mut().history = History::new(initial).of(share);
                     map.next_value_seed(Transactions(self.0))?;
                 }
                 "count" => once(&mut count, "count", map.next_value::<u64>()?)?,

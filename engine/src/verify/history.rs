@@ -93,6 +93,7 @@ pub struct Txn {
 #[derive(Clone, Debug, Default)]
 pub struct History {
     initial_version: Option<u64>,
+    share: Option<Share>,
     txns: Vec<Txn>,
     ops: Vec<Op>,
     reasons: Reasons,
@@ -115,6 +116,16 @@ impl Reasons {
         self.by_name.insert(name.to_owned(), fresh);
         Some(Reason(fresh))
     }
+}
+
+/// What part of a run a history is, where it is not the whole: what one node of a cluster recorded. Others' writes are missing in it,
+/// and no verdict is worth anything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Share {
+    /// The node, from 0.
+    pub node: u16,
+    /// Nodes of the cluster.
+    pub nodes: u16,
 }
 
 impl History {
@@ -161,6 +172,17 @@ impl History {
             txn.id = id as u64;
         }
         history
+    }
+
+    /// Which node's share of a run this is; nothing if it is the whole.
+    pub fn share(&self) -> Option<Share> {
+        self.share
+    }
+
+    /// Says that this is one node's share.
+    #[must_use]
+    pub(super) fn of(self, share: Option<Share>) -> History {
+        History { share, ..self }
     }
 
     /// Translates the times of all transactions, given as beginning and end; the end of one in doubt stays open.

@@ -37,7 +37,7 @@ mod settle;
 mod verdict;
 
 pub use check::{Level, check};
-pub use history::{History, Key, Op, OpKind, Outcome, Reason, Recorder, Txn};
+pub use history::{History, Key, Op, OpKind, Outcome, Reason, Recorder, Share, Txn};
 pub use verdict::{Anomaly, Conflict, Counts, Cycle, Dependency, Edge, Kind, Participant, Result, Verdict};
 
 #[cfg(test)]

@@ -16,6 +16,7 @@ mod targets;
 
 pub use targets::{Target, Targets};
 
+use primitives::bench::UNCALIBRATED;
 use primitives::profile::{Profile, Quantity, Source, Unit};
 
 use crate::error::CliError;
@@ -195,6 +196,10 @@ pub fn calibrate(
         if let Some(quantity) = quantity(&mut done, &number.name) {
             number.write(quantity, &targets.origin);
         }
+    }
+    // With all that was free fitted, as far as it shows, what the core does is told from what the device does.
+    if only.is_empty() && !fit.interrupted {
+        done.clear_doubt(UNCALIBRATED);
     }
     done.validate().map_err(|e| CliError::check("the fitted profile is impossible").caused_by(&e))?;
     // What is written is rounded, and leaves out what was not pinned: its errors, not those of the search.

@@ -9,6 +9,7 @@ use serde_json::json;
 
 use super::Cluster;
 use crate::error::CliError;
+use crate::primitive;
 use crate::spec::FabricChoice;
 
 /// A point that is asked for.
@@ -91,7 +92,7 @@ impl Asked {
             }
             LoadError::Launch(LaunchError::Mesh(error)) => CliError::from(error),
             LoadError::Launch(LaunchError::Cancelled) => CliError::interrupted(),
-            other => CliError::check("the benchmark failed").caused_by(&other),
+            other => primitive::failed(&other),
         })
     }
 }
@@ -99,7 +100,7 @@ impl Asked {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::commands::characterize::usual_scope;
+    use crate::scope::usual_scope;
 
     #[test]
     fn a_point_comes_back_as_it_was_and_others_are_told() {

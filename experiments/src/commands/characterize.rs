@@ -8,9 +8,10 @@ use crate::cluster::point::Asked;
 use crate::error::CliError;
 use crate::fabrics::Fabric;
 use crate::names;
-use crate::output::{emit, human_rate, table};
-use crate::primitive::sampled;
+use crate::output::{command_line, emit, human_rate, table};
+use crate::primitive::{failed, sampled};
 use crate::schedule::{self, Watch};
+use crate::scope::{self, usual_scope};
 use crate::spec::FabricChoice;
 use crate::sweep::usual_jobs;
 use primitives::bench::{self, BenchVerb, Point, Rated, Sample, Scope};
@@ -51,31 +52,6 @@ pub struct Characterized {
     pub profile: Option<Profile>,
 }
 
-/// The usual scope on a fabric. Real fabrics get two nodes of one thread, which two CPUs can run side by side.
-pub fn usual_scope(virtual_time: bool, quick: bool) -> Scope {
-    if virtual_time {
-        Scope {
-            nodes: 4,
-            threads: 8,
-            coroutines: 16,
-            quick,
-            warm_up: Nanos::from_micros(60),
-            precision: None,
-            window: Nanos::from_micros(if quick { 150 } else { 400 }),
-        }
-    } else {
-        Scope {
-            nodes: 2,
-            threads: 1,
-            coroutines: 8,
-            quick,
-            warm_up: Nanos::from_millis(5),
-            precision: None,
-            window: Nanos::from_millis(if quick { 60 } else { 200 }),
-        }
-    }
-}
-
 /// The command.
 ///
 /// # Errors
@@ -86,7 +62,6 @@ pub fn run(args: &CharacterizeArgs, context: &Context) -> Result<(), CliError> {
     }
     each_once("--bench", &args.bench)?;
     let virtual_time = args.fabric.fabric.virtual_time();
-    let usual = usual_scope(virtual_time, args.quick);
     let cluster = args.cluster.as_ref().map(|path| Cluster::read(path, args.join_within)).transpose()?;
     if let Some(cluster) = &cluster {
         Cluster::carries(&args.fabric.fabric)?;
@@ -104,6 +79,12 @@ pub fn run(args: &CharacterizeArgs, context: &Context) -> Result<(), CliError> {
                 .hint("leave --nodes out: with --cluster the file says how many there are"));
         }
     }
+    let usual = match args.duration {
+        None if virtual_time => {
+            scope::for_profile(&Fabric::open(&args.fabric.fabric, args.seed)?, args.quick)?
+        }
+        _ => usual_scope(virtual_time, args.quick),
+    };
     let nodes = cluster.as_ref().map_or(usual.nodes, |cluster| cluster.file.count());
     let scope = Scope {
         nodes: args.nodes.map_or(nodes, |n| n as u16),
@@ -134,6 +115,7 @@ pub fn run(args: &CharacterizeArgs, context: &Context) -> Result<(), CliError> {
     people.push_str(&format!("\nresults: {}\n", done.dir.display()));
     if let Some(profile) = &done.profile {
         people.push_str(&format!("profile: {}\n", profile_path(&done.dir, &profile.name).display()));
+        people.push_str(&what_next(profile, &done.dir));
     } else if args.bench.is_empty() {
         people.push_str("no profile: it is fitted to one-sided verbs, which this fabric does not have\n");
     } else {
@@ -141,6 +123,24 @@ pub fn run(args: &CharacterizeArgs, context: &Context) -> Result<(), CliError> {
     }
     people.push_str(&format!("a page with charts: doorbell report {}\n", done.dir.display()));
     emit(args.output.json.as_ref(), &record, &people)
+}
+
+/// What to know of the profile that a characterization left before anything is foretold by it.
+fn what_next(profile: &Profile, dir: &Path) -> String {
+    match &profile.doubt {
+        Some(doubt) if profile.is_doubted(bench::UNCALIBRATED) => {
+            format!("  it is {doubt}\n  next: {}\n", calibrating(profile, dir))
+        }
+        Some(doubt) => format!("  it was {doubt}\n"),
+        None => String::new(),
+    }
+}
+
+/// The command that tells the device's work from the core's, by the characterization that `profile` was fitted to.
+pub(super) fn calibrating(profile: &Profile, dir: &Path) -> String {
+    let fitted = dir.with_file_name(format!("{}.calibrated.profile.yaml", names::for_file(&profile.name)));
+    let args = ["", "calibrate", "--from", &dir.to_string_lossy(), "--out", &fitted.to_string_lossy()];
+    command_line(args.map(str::to_owned))
 }
 
 /// Measures what is missing in the result directory and fits the profile.
@@ -156,6 +156,7 @@ pub fn characterize(wanted: &Characterization, context: &Context) -> Result<Char
             }));
     }
     let fabric = Cluster::open_first(wanted.cluster.as_ref(), &wanted.fabric, wanted.seed)?;
+    fabric.warn(context.talk);
     let caps = fabric.caps()?;
     // With their numbers in the whole list, by which processes name them.
     let mut points: Vec<(usize, Point)> =
@@ -236,7 +237,7 @@ pub fn characterize(wanted: &Characterization, context: &Context) -> Result<Char
                 _ => bench::run(&fabric.spec, &scope, point, wanted.seed, stop).map_err(|e| {
                     match context.interrupt.asked() {
                         true => CliError::interrupted(),
-                        false => CliError::check("the benchmark failed").caused_by(&e),
+                        false => failed(&e),
                     }
                 }),
             };
@@ -244,6 +245,7 @@ pub fn characterize(wanted: &Characterization, context: &Context) -> Result<Char
                 schedule::until_something_ended(
                     window,
                     caps.virtual_time,
+                    wanted.lengthen || !caps.virtual_time,
                     &context.interrupt,
                     |window| measured(Scope { window, ..*scope }),
                     |sample| sample.ops,
@@ -336,7 +338,9 @@ fn profile_of(
             false => error.context("what the engine computes could not be measured"),
         })?;
     }
-    profile.doubt = schedule::doubt(&rows, busy_engine);
+    if let Some(busy) = schedule::doubt(&rows, busy_engine) {
+        profile.add_doubt(&busy);
+    }
     Ok(Some(profile))
 }
 
@@ -444,6 +448,24 @@ fn summary_table(summary: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_profile_of_a_device_is_told_with_its_caveat_and_the_next_command() {
+        let mut profile = Profile::shipped("cx4-edr").unwrap();
+        profile.name = "verbs:mlx5_0".into();
+        let dir = Path::new("results/char");
+        assert_eq!(what_next(&profile, dir), "");
+        profile.add_doubt("measured on a busy machine: all");
+        assert_eq!(what_next(&profile, dir), "  it was measured on a busy machine: all\n");
+        profile.add_doubt(bench::UNCALIBRATED);
+        let told = what_next(&profile, dir);
+        for part in [
+            "waiting for the device included, is taken for work",
+            "\n  next: doorbell calibrate --from results/char --out results/verbs-mlx5_0.calibrated.profile.yaml\n",
+        ] {
+            assert!(told.contains(part), "no {part}:\n{told}");
+        }
+    }
 
     #[test]
     fn what_was_not_measured_says_what_would_measure_it() {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use engine::verify::exchange::{ExportError, Format, read_file, write};
 use engine::verify::format::ReadError;
-use engine::verify::{History, Level, check};
+use engine::verify::{History, Level, Share, check};
 
 use super::Context;
 use crate::args::CheckArgs;
@@ -36,6 +36,14 @@ pub fn run(args: &CheckArgs, context: &Context) -> Result<(), CliError> {
         }
     })?;
     let history = &read.history;
+    if let Some(Share { node, nodes }) = history.share() {
+        return Err(CliError::usage(format!(
+            "{} is the share of node {node}, one of {nodes}: what it read was written by others too, which it does not have",
+            path.display()
+        ))
+        .hint("check the whole: node 0 does so by itself, and `doorbell run --cluster … --history FILE` keeps it there; a run that was \
+               cut short has none"));
+    }
     let (txns, ops) = (history.txns().len(), history.op_count());
     context.talk.detail(format!("{} history: {txns} transactions, {ops} operations", read.format));
     for (format, target) in &exports {

@@ -46,8 +46,7 @@ pub fn run(args: &NodeArgs, context: &Context) -> Result<(), CliError> {
             args.id, spec.workload, spec.protocol, described.plan.name, spec.fabric, spec.duration
         ));
         let share = share_of(runs).inspect_err(|error| session.fail(error.message()))?;
-        let stop = context.interrupt.flag();
-        let (own, _) = run_member(&cluster, &described, &mut session, &share, true, stop, &context.talk)?;
+        let (own, _) = run_member(&cluster, &described, &mut session, &share, true, context)?;
         let own = &own.result;
         context.talk.say(format!(
             "node {}: {} committed, {} aborted here; node 0 has the whole",

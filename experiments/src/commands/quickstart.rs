@@ -4,7 +4,7 @@
 //! SmallBank on both, runs it against the pure plans, and leaves one page. What was measured is kept when it is
 //! interrupted, and the next run goes on there.
 
-use super::characterize::{self, Characterization, characterize};
+use super::characterize::{Characterization, characterize};
 use super::study::{self, Settings, Study};
 use super::tune::{self, Verify};
 use super::{Context, report, run};
@@ -12,6 +12,7 @@ use crate::args::QuickstartArgs;
 use crate::error::{CliError, Exit};
 use crate::fabrics::Fabric;
 use crate::output::{emit, human_rate, percent, table};
+use crate::scope::usual_scope;
 use crate::spec::{FabricChoice, PlanChoice, ProfileChoice, RunSpec, Span};
 use crate::sweep::usual_jobs;
 use crate::transact::{self, Keep, NamedPlan};
@@ -136,7 +137,7 @@ impl Quickstart<'_> {
         let virtual_time = fabric.virtual_time();
         let wanted = Characterization {
             fabric: fabric.clone(),
-            scope: characterize::usual_scope(virtual_time, true),
+            scope: usual_scope(virtual_time, true),
             only: Vec::new(),
             seed: self.seed,
             lengthen: true,

@@ -8,7 +8,7 @@ use crate::error::CliError;
 use crate::fabrics::Fabric;
 use crate::output::{check_new, emit, human_rate, percent, print, table};
 use crate::settings;
-use crate::spec::RunSpec;
+use crate::spec::{PlanChoice, RunSpec};
 use crate::transact::{self, Keep, NamedPlan, Run};
 use crate::window;
 use engine::cluster::{RunResult, SAMPLE_EVERY};
@@ -67,7 +67,11 @@ fn run_in(session: &mut Option<Session>, args: &RunArgs, context: &Context) -> R
         }
         spec.precision = None;
     }
-    spec.check()?;
+    spec.check().map_err(|mut unfit| {
+        // How many nodes there are is the cluster file's to say.
+        unfit.instead.retain(|(key, _)| cluster.is_none() || *key != "nodes");
+        unfit
+    })?;
     if let Some(json) = &args.output.json {
         json.check()?;
     }
@@ -79,6 +83,10 @@ fn run_in(session: &mut Option<Session>, args: &RunArgs, context: &Context) -> R
         check_new(path)?;
     }
     let fabric = Cluster::open_first(cluster.as_ref(), &spec.fabric, spec.seed)?;
+    // Who tunes warns of the same profile.
+    if !matches!(spec.plan, PlanChoice::Tuned) {
+        fabric.warn(context.talk);
+    }
     let plan = resolve(&spec, &fabric, context)?;
     match cluster {
         None => transact::check(&spec, &fabric, &plan)?,
@@ -129,8 +137,7 @@ fn run_in(session: &mut Option<Session>, args: &RunArgs, context: &Context) -> R
             let described = Described { spec: spec.clone(), plan: plan.clone(), keep };
             session.begin(&described.encode())?;
             let share = share_of_the_driver(args.output.out.as_deref());
-            let stop = context.interrupt.flag();
-            let (_, whole) = run_member(cluster, &described, session, &share, false, stop, &context.talk)?;
+            let (_, whole) = run_member(cluster, &described, session, &share, false, context)?;
             whole.ok_or_else(|| CliError::check("bug: node 0 has no whole result"))?
         }
     };
@@ -160,7 +167,7 @@ fn run_in(session: &mut Option<Session>, args: &RunArgs, context: &Context) -> R
     replaced?;
     kept?;
     if let (Some(path), Some(history)) = (&args.history, &run.result.history) {
-        transact::write_history(path, history)?;
+        transact::write_history(path, history, None)?;
     }
     if run.result.interrupted {
         let error = CliError::interrupted();

@@ -274,6 +274,7 @@ pub fn study(wanted: &Study, context: &Context) -> Result<Value, CliError> {
             let counts = until_something_ended(
                 point.duration,
                 caps.virtual_time,
+                !caps.virtual_time,
                 &context.interrupt,
                 measured,
                 |counts| counts.ops,
@@ -316,6 +317,9 @@ fn refused(error: &StudyError) -> CliError {
     match error {
         StudyError::Spec(_) | StudyError::Plan(_) => {
             CliError::usage("the study cannot be made").caused_by(error)
+        }
+        StudyError::Launch(launch) if launch.is_machines() => {
+            CliError::machine("the study cannot be set up").caused_by(error)
         }
         _ => CliError::check("the study failed").caused_by(error),
     }

@@ -13,10 +13,12 @@ use crate::error::CliError;
 use crate::fabrics::{self, Fabric};
 use crate::names;
 use crate::output::{emit, human_rate, percent, print, table};
+use crate::scope::usual_scope;
 use crate::settings;
 use crate::spec::{ProfileChoice, RunSpec};
 use crate::transact::NamedPlan;
 use phases::model::Choice;
+use primitives::bench;
 use primitives::measure::Verified;
 use primitives::profile::Profile;
 use primitives::units::Nanos;
@@ -63,11 +65,17 @@ pub fn profile_for(
 ) -> Result<Profile, CliError> {
     let profile = found_for(spec, fabric, named, home, context)?;
     if let Some(doubt) = &profile.doubt {
-        let again = match named.is_none() && fabric.profile.is_none() {
-            true => format!("; remove {} to measure it again", characterized(home, fabric).display()),
-            false => String::new(),
+        let own = (named.is_none() && fabric.profile.is_none()).then(|| characterized(home, fabric));
+        let mend = match (own, profile.is_doubted(bench::UNCALIBRATED)) {
+            (Some(dir), true) => format!(
+                "; mend it by `{}`, and name that with --profile",
+                characterize::calibrating(&profile, &dir)
+            ),
+            (None, true) => "; `doorbell calibrate --from` its characterization mends it".to_owned(),
+            (Some(dir), false) => format!("; remove {} to measure it again", dir.display()),
+            (None, false) => String::new(),
         };
-        context.talk.warn(format!("forecasts are by a profile ({}) {doubt}{again}", profile.name));
+        context.talk.warn(format!("forecasts are by a profile ({}) {doubt}{mend}", profile.name));
     }
     Ok(profile)
 }
@@ -109,7 +117,7 @@ fn found_for(
     ));
     let wanted = Characterization {
         fabric: spec.fabric.clone(),
-        scope: characterize::usual_scope(false, true),
+        scope: usual_scope(false, true),
         only: Vec::new(),
         seed: spec.seed,
         lengthen: true,

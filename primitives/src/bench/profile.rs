@@ -16,8 +16,8 @@
 //!
 //! What cannot be measured this way (`probe`, `poll`) is marked assumed. What transactions compute between requests (`attempt`,
 //! `access`) requests do not show: who can run transactions fits it afterwards. A card has queues of its own and works beside
-//! the core: of a device, all numbers of the CPU are marked assumed, since waiting for it is in them, and
-//! `doorbell calibrate --from` goes on from there, within the bounds that the numbers are given. What READs, WRITEs or ATOMICs of a device take alone beyond
+//! the core: of a device, all numbers of the CPU are marked assumed, since waiting for it is in them, the profile's `doubt` says so
+//! ([`UNCALIBRATED`]), and `doorbell calibrate --from` goes on from there, within the bounds that the numbers are given. What READs, WRITEs or ATOMICs of a device take alone beyond
 //! the cheapest of them is given to the device's requester, since a core's work for a request knows no verbs.
 
 use super::{BenchVerb, Point};
@@ -145,8 +145,8 @@ pub fn fit(points: &[Rated], caps: &Caps, nodes: u16, machine: &Machine) -> Resu
     };
     let mut profile = Profile {
         name: caps.fabric.clone(),
-        description: format!("{} as measured on {}{}", caps.fabric, machine.cpu, caveat(caps)),
-        doubt: None,
+        description: format!("{} as measured on {}", caps.fabric, machine.cpu),
+        doubt: waits_for_device(caps).then(|| UNCALIBRATED.to_owned()),
         nic: no_nic(caps, &beyond),
         cpu,
     };
@@ -185,17 +185,11 @@ pub fn waits_for_device(caps: &Caps) -> bool {
 /// Begins the references of numbers that hold an unknown share of waiting.
 const WAITING: &str = "time of a request, waiting for the device included and taken for work of the core";
 
-/// Where the fit does not hold. A software device does most of a request inside `post_send`, which is what the fit
-/// supposes, but answers others in interrupts of whatever core; a card works beside the core.
-fn caveat(caps: &Caps) -> &'static str {
-    if waits_for_device(caps) {
-        "; all time is charged to the posting core, as if requests ran inside post_send: roughly so for a software device, \
-         whose own interrupts and overlap are not modelled; for a card this profile does not fit, because waiting for it \
-         is taken for work"
-    } else {
-        ""
-    }
-}
+/// What speaks against a profile of a device until `doorbell calibrate` has told the device's work from the core's. A software
+/// device does most of a request inside `post_send`, which is what the fit supposes, but answers others in interrupts of
+/// whatever core; a card works beside the core.
+pub const UNCALIBRATED: &str = "not calibrated yet: all time of a request, waiting for the device included, is taken for work of \
+                                the posting core, roughly as a software device does it, and not as a card does";
 
 /// What a verb takes alone beyond the cheapest one, in nanoseconds; nothing where no device is.
 #[derive(Default)]

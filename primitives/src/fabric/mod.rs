@@ -156,9 +156,19 @@ pub enum SetupError {
         /// What to do about it, with its own separator; may be empty.
         hint: String,
     },
+    /// The system did not give what was asked for.
+    #[error("{0}")]
+    System(String),
     /// A node, queue pair or transport that does not fit the request.
     #[error("{0}")]
     Invalid(String),
+}
+
+impl SetupError {
+    /// Whether this machine lacks something, as against a request that no machine could grant.
+    pub fn is_machines(&self) -> bool {
+        matches!(self, SetupError::Device { .. } | SetupError::System(_))
+    }
 }
 
 /// Work a core does between verbs, charged to its clock where time is virtual.

@@ -10,8 +10,9 @@
 //! ```
 
 use crate::place::Mistake;
-use crate::secret::{Secret, digest};
+use crate::secret::Secret;
 use crate::verbs::NodeId;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -242,14 +243,44 @@ impl ClusterFile {
         found.next().map(|a| a.ip()).ok_or_else(|| wrong(format!("`{host}` has no address")))
     }
 
-    /// What must be the same on all hosts: numbers, addresses, ports and times. Keys and devices are each host's own business.
-    pub fn fingerprint(&self) -> [u8; 32] {
-        let mut nodes: Vec<String> = self.nodes.iter().map(|n| format!("{} {}", n.id, n.address)).collect();
-        nodes.sort();
-        digest(&[
-            nodes.join("\n").as_bytes(),
-            format!("{:?} {:?}", self.tcp_port, self.lost_after_s).as_bytes(),
-        ])
+    /// What must be the same on all hosts, a line each with name and value: addresses, ports and times. Keys and devices are each
+    /// host's own business.
+    pub(super) fn agreed(&self) -> String {
+        let given = |value: Option<u16>| value.map_or(NOT_GIVEN.to_owned(), |value| value.to_string());
+        let nodes: BTreeMap<u16, &str> = self.nodes.iter().map(|n| (n.id, n.address.as_str())).collect();
+        let mut lines: Vec<String> =
+            nodes.iter().map(|(id, address)| format!("the address of node {id}{IS}{address}")).collect();
+        lines.push(format!("`tcp_port`{IS}{}", given(self.tcp_port)));
+        lines.push(format!("`lost_after_s`{IS}{}", given(self.lost_after_s)));
+        lines.join("\n")
+    }
+}
+
+/// Between a name and a value of [`ClusterFile::agreed`].
+const IS: char = '\t';
+/// The value of what a file does not say.
+const NOT_GIVEN: &str = "not given";
+/// So many differences are told.
+const TOLD: usize = 3;
+
+/// In what the files of two nodes differ, in words: what [`ClusterFile::agreed`] says on both sides.
+pub(super) fn differences((here, mine): (NodeId, &str), (there, theirs): (NodeId, &str)) -> String {
+    fn values(text: &str) -> BTreeMap<&str, &str> {
+        text.lines().filter_map(|line| line.split_once(IS)).collect()
+    }
+    let (mine, theirs) = (values(mine), values(theirs));
+    let names: BTreeSet<&str> = mine.keys().chain(theirs.keys()).copied().collect();
+    let value =
+        |of: &BTreeMap<&str, &str>, name| of.get(name).map_or(NOT_GIVEN.to_owned(), |v| (*v).to_owned());
+    let differ = names.into_iter().filter(|name| mine.get(name) != theirs.get(name));
+    let told: Vec<String> = differ
+        .map(|name| {
+            format!("{name} is {} at {there} and {} at {here}", value(&theirs, name), value(&mine, name))
+        })
+        .collect();
+    match told.len() {
+        0..=TOLD => told.join(", "),
+        more => format!("{}, and {} more", told[..TOLD].join(", "), more - TOLD),
     }
 }
 
@@ -338,10 +369,38 @@ mod tests {
             let got = file(nodes).unwrap_err().to_string();
             assert!(got.contains(says), "{nodes}: {got}");
         }
-        let (usual, patient) = (file(good).unwrap(), file(&format!("{good}lost_after_s: 30\n")).unwrap());
-        assert!(patient.lost_after_s == Some(30) && patient.fingerprint() != usual.fingerprint());
         let unknown = file(good).unwrap();
         assert!(unknown.node(2).unwrap_err().to_string().contains("nodes 0 to 1, not 2"));
+    }
+
+    #[test]
+    fn what_differs_between_two_files_is_named() {
+        let of = |nodes: &str| file(nodes).unwrap().agreed();
+        let (first, second) =
+            ("  - {id: 0, address: 'a:7471'}\n", "  - {id: 1, address: b, device: mlx5_0}\n");
+        let usual = of(&format!("{first}{second}"));
+        let told = |other: &str| differences((NodeId(0), &usual), (NodeId(1), &of(other)));
+        assert_eq!(
+            told(&format!("{second}{first}")),
+            "",
+            "their order, and devices, are nobody else's business"
+        );
+        assert_eq!(told(&format!("{first}  - {{id: 1, address: b}}\n")), "");
+        assert_eq!(
+            told(&format!("{first}{second}lost_after_s: 30\n")),
+            "`lost_after_s` is 30 at node 1 and not given at node 0"
+        );
+        assert_eq!(
+            told(&format!("{first}  - {{id: 1, address: c}}\ntcp_port: 7500\n")),
+            "`tcp_port` is 7500 at node 1 and not given at node 0, the address of node 1 is c at node 1 and b at node 0"
+        );
+        let larger: String = (2..8).map(|id| format!("  - {{id: {id}, address: h{id}}}\n")).collect();
+        let told = told(&format!("{first}{second}{larger}"));
+        assert!(
+            told.starts_with("the address of node 2 is h2 at node 1 and not given at node 0, "),
+            "{told}"
+        );
+        assert!(told.ends_with(", and 3 more"), "{told}");
     }
 
     #[test]

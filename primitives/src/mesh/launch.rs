@@ -150,7 +150,7 @@ pub enum LaunchError {
         source: SetupError,
     },
     /// Shared set-up failed.
-    #[error("cannot set up the cluster: {0}")]
+    #[error("cannot set up what the workers of a node share: {0}")]
     Shared(#[source] SetupError),
     /// The simulated world cannot be built.
     #[error("cannot build the simulated cluster: {0}")]
@@ -181,6 +181,16 @@ pub enum LaunchError {
         /// Workers asked for.
         workers: u16,
     },
+}
+
+impl LaunchError {
+    /// Whether this machine lacks something ([`SetupError::is_machines`]).
+    pub fn is_machines(&self) -> bool {
+        match self {
+            LaunchError::Setup { source, .. } | LaunchError::Shared(source) => source.is_machines(),
+            _ => false,
+        }
+    }
 }
 
 impl From<MeshError> for LaunchError {

@@ -1,11 +1,11 @@
 //! Coming together: node 0 listens, the others join, and nobody else gets in.
 
-use super::body::{told, untold};
+use super::body::{list, told, unlist, untold};
 use super::channel::Channel;
-use super::config::ClusterFile;
+use super::config::{ClusterFile, differences};
 use super::handshake::{self, Driver, DriverStep, HandshakeError, Member, MemberStep};
 use super::keeper::{Keeper, LOOK, Line};
-use super::session::{Limits, MeshError, Session, cluster_mark, kind};
+use super::session::{Limits, MeshError, Session, kind};
 use crate::secret::Secret;
 use crate::verbs::NodeId;
 use std::io::{ErrorKind, Read, Write};
@@ -110,9 +110,9 @@ pub fn drive(
     let epoch = Instant::now();
     let address = listener.local_addr().map_or_else(|e| e.to_string(), |a| a.to_string());
     listener.set_nonblocking(true).map_err(failed("cannot listen on", &address))?;
-    let mark = cluster_mark(cluster).map_err(|e| MeshError::Refused { why: e.to_string() })?;
+    let agreed = agreed(cluster)?;
     let (callers, lines, turned_away) = (Vec::new(), Vec::new(), Vec::new());
-    let mut door = Door { cluster, key, program, limits, mark, callers, lines, turned_away };
+    let mut door = Door { cluster, key, program, limits, agreed, callers, lines, turned_away };
     while door.lines.len() + 1 < usize::from(cluster.count()) {
         if epoch.elapsed() > limits.join {
             let missing = door.missing();
@@ -145,7 +145,8 @@ struct Door<'a> {
     key: &'a Secret,
     program: &'a Program,
     limits: Limits,
-    mark: [u8; 32],
+    /// What the cluster files of all must say.
+    agreed: String,
     callers: Vec<Caller>,
     lines: Vec<Line>,
     turned_away: Vec<String>,
@@ -272,22 +273,31 @@ impl Door<'_> {
         let unfit = |channel: &mut Channel<TcpStream>, what: String| {
             Admission::Unfit(MeshError::Unfit { node, what: tell(channel, kind::UNFIT, what) })
         };
-        let Some((theirs, build)) = hello.body.split_at_checked(32).filter(|_| hello.kind == kind::PROGRAM)
+        let said = hello.body.get(4..).filter(|_| hello.kind == kind::PROGRAM);
+        let Some([theirs, build]) = said.and_then(|said| <[Vec<u8>; 2]>::try_from(unlist(said, 2)?).ok())
         else {
             return Err(unfit(&mut channel, "its first message is not about its program".into()));
         };
         if build != self.program.build.as_bytes() {
-            let (build, mine) = (String::from_utf8_lossy(build), &self.program.build);
+            let (build, mine) = (String::from_utf8_lossy(&build), &self.program.build);
             let why = format!("{node} runs doorbell {build}, node 0 runs {mine}: install one build");
             return Err(unfit(&mut channel, why));
         }
-        if theirs != self.mark {
-            let why = format!("the cluster files of {node} and node 0 differ in nodes, addresses or ports");
-            return Err(unfit(&mut channel, why));
+        if theirs != self.agreed.as_bytes() {
+            let theirs = String::from_utf8_lossy(&theirs);
+            let what = differences((NodeId(0), &self.agreed), (node, &theirs));
+            let what = format!("the cluster files of {node} and node 0 differ: {what}");
+            return Err(Admission::Unfit(MeshError::Differ { what: tell(&mut channel, kind::DIFFER, what) }));
         }
         channel.send(kind::ACCEPTED, []).map_err(|e| lost(e.to_string()))?;
         Ok(Line::new(node, channel))
     }
+}
+
+/// What the cluster files of all nodes must say.
+fn agreed(cluster: &ClusterFile) -> Result<String, MeshError> {
+    cluster.check().map_err(|e| MeshError::Refused { why: e.to_string() })?;
+    Ok(cluster.agreed())
 }
 
 /// Any other node: joins node 0 at `address`, which may not be there yet.
@@ -304,9 +314,11 @@ pub fn join(
     limits: Limits,
 ) -> Result<Session, MeshError> {
     let epoch = Instant::now();
-    let mark = cluster_mark(cluster).map_err(|e| MeshError::Refused { why: e.to_string() })?;
+    let agreed = agreed(cluster)?;
+    // What listens there may be silent, or drop what comes: neither takes longer than was said.
+    let patience = || limits.handshake.min(limits.join.saturating_sub(epoch.elapsed()).max(TRY_EVERY));
     let (stream, keys, rest) = loop {
-        match call(address, key, node, program, &limits) {
+        match call(address, key, node, program, patience(), &limits) {
             Ok(joined) => break joined,
             Err(Failure::Final(error)) => return Err(error),
             // Node 0 may come later, and strangers that crowd its door may have pushed this node out before it was heard.
@@ -316,9 +328,8 @@ pub fn join(
     };
     let mut channel = Channel::new(stream, keys, rest);
     let gone = |e: super::channel::ChannelError| MeshError::Lost { node: NodeId(0), why: e.to_string() };
-    let mut body = mark.to_vec();
-    body.extend_from_slice(program.build.as_bytes());
-    channel.send(kind::PROGRAM, body).map_err(gone)?;
+    let about = [agreed.into_bytes(), program.build.as_bytes().to_vec()];
+    channel.send(kind::PROGRAM, list(0, &about)).map_err(gone)?;
     // Node 0 takes callers one after the other, each within the limit.
     let deadline = Instant::now() + limits.handshake * 2;
     loop {
@@ -328,13 +339,14 @@ pub fn join(
                 let (_, words) = untold(&message.body, NodeId(0));
                 return Err(match message.kind {
                     kind::UNFIT => MeshError::Unfit { node, what: words },
+                    kind::DIFFER => MeshError::Differ { what: words },
                     _ => MeshError::Refused { why: words },
                 });
             }
             None if Instant::now() < deadline => {}
             None => {
-                let (step, waiting) = ("joining".to_owned(), NodeId(0).to_string());
-                return Err(MeshError::Late { step, waiting, within: limits.handshake * 2 });
+                let problem = format!("it has not let this node in for {} s", limits.handshake.as_secs() * 2);
+                return Err(failed("no answer from node 0 at", address)(std::io::Error::other(problem)));
             }
         }
     }
@@ -344,6 +356,14 @@ pub fn join(
     let io = failed("cannot speak with node 0 at", address);
     let keeper = Keeper::start(vec![line], limits, epoch).map_err(io)?;
     Ok(Session::new(node, cluster.count(), key.clone(), limits, keeper))
+}
+
+/// Whether the other side has hung up.
+fn hung_up(read: &std::io::Result<usize>) -> bool {
+    match read {
+        Ok(bytes) => *bytes == 0,
+        Err(e) => e.kind() == ErrorKind::ConnectionReset,
+    }
 }
 
 /// Why a call at node 0 led to nothing.
@@ -359,9 +379,10 @@ fn call(
     key: &Secret,
     node: NodeId,
     program: &Program,
+    patience: Duration,
     limits: &Limits,
 ) -> Result<(TcpStream, handshake::Keys, Vec<u8>), Failure> {
-    let mut stream = TcpStream::connect_timeout(&address, limits.handshake).map_err(|e| {
+    let mut stream = TcpStream::connect_timeout(&address, patience).map_err(|e| {
         let problem = format!("{e}, for {} s", limits.join.as_secs());
         let address = address.to_string();
         Failure::Passing(MeshError::Rendezvous { what: "cannot reach node 0 at", address, problem })
@@ -372,7 +393,7 @@ fn call(
     settle(&stream).map_err(io)?;
     let (mut member, hello) = Member::start(key.clone(), node, program.protocol);
     stream.write_all(&hello).map_err(io)?;
-    let deadline = Instant::now() + limits.handshake;
+    let deadline = Instant::now() + patience;
     let mut bytes = Vec::new();
     let mut chunk = [0; handshake::HEAD_BYTES + handshake::MAX_BODY];
     loop {
@@ -384,9 +405,10 @@ fn call(
             }
         }
         match stream.read(&mut chunk) {
-            Ok(0) => {
-                let closed = HandshakeError::Refused("it closed the connection without a word".into());
-                return Err(Failure::Passing(handshake(closed)));
+            // Whoever hangs up with our words unread resets the connection.
+            ended @ (Ok(0) | Err(_)) if hung_up(&ended) => {
+                let ended = std::io::Error::other("it closed the connection");
+                return Err(Failure::Passing(failed("no answer from node 0 at", address)(ended)));
             }
             Ok(n) => bytes.extend_from_slice(&chunk[..n]),
             Err(e)
@@ -397,8 +419,7 @@ fn call(
             Err(e) => return Err(io(e)),
         }
         if Instant::now() > deadline {
-            let (step, waiting) = ("authentication".to_owned(), format!("node 0 at {address}"));
-            return Err(Failure::Final(MeshError::Late { step, waiting, within: limits.handshake }));
+            return Err(Failure::Final(MeshError::Silent { address, within: patience }));
         }
     }
 }

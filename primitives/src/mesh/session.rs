@@ -16,13 +16,13 @@ pub(super) mod kind;
 
 use super::body::{list, told, unlist, untold};
 use super::clock::{ClockMap, DRIFT_PPM};
-use super::config::{ClusterFile, ConfigError};
 use super::keeper::{Command, Event, Keeper};
 use super::launch::LaunchError;
 use crate::secret::Secret;
 use crate::units::Nanos;
 use crate::verbs::NodeId;
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
@@ -94,7 +94,21 @@ pub enum MeshError {
         /// Its words.
         why: String,
     },
-    /// A member runs another program or has another cluster file.
+    /// Something listens where node 0 should, and says nothing.
+    #[error("something listens at {address}, where node 0 should, and has said nothing for {:.1} s", within.as_secs_f64())]
+    Silent {
+        /// The address.
+        address: SocketAddr,
+        /// The limit.
+        within: Duration,
+    },
+    /// A member has another cluster file.
+    #[error("{what}")]
+    Differ {
+        /// In what.
+        what: String,
+    },
+    /// A member runs another program.
     #[error("{node} does not fit: {what}")]
     Unfit {
         /// The node.
@@ -581,10 +595,4 @@ impl Drop for Session {
         self.keeper.command(Command::Send(None, kind::BYE, Vec::new()));
         self.keeper.close();
     }
-}
-
-/// What must be the same on all hosts, as one value for messages.
-pub(super) fn cluster_mark(cluster: &ClusterFile) -> Result<[u8; 32], ConfigError> {
-    cluster.check()?;
-    Ok(cluster.fingerprint())
 }

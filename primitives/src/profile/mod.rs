@@ -27,6 +27,9 @@ use serde::{Deserialize, Serialize};
 use std::path::Path;
 use std::sync::OnceLock;
 
+/// Between reasons of a doubt.
+const AND: &str = "; and ";
+
 /// One NIC and one CPU.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -239,6 +242,26 @@ impl Profile {
     fn entries(&self) -> impl Iterator<Item = (&'static str, quantity::Entry<'_>)> {
         let nic = self.nic.table().into_iter().map(|e| ("nic", e));
         nic.chain(self.cpu.table().into_iter().map(|e| ("cpu", e)))
+    }
+
+    /// Adds another reason to doubt its numbers.
+    pub fn add_doubt(&mut self, why: &str) {
+        self.doubt = Some(match self.doubt.take() {
+            Some(doubt) => format!("{doubt}{AND}{why}"),
+            None => why.to_owned(),
+        });
+    }
+
+    /// Takes a reason to doubt its numbers away, whatever else there is.
+    pub fn clear_doubt(&mut self, why: &str) {
+        let reasons = self.doubt.as_deref().into_iter().flat_map(|doubt| doubt.split(AND));
+        let rest: Vec<&str> = reasons.filter(|reason| *reason != why).collect();
+        self.doubt = (!rest.is_empty()).then(|| rest.join(AND));
+    }
+
+    /// Whether this is a reason to doubt its numbers.
+    pub fn is_doubted(&self, why: &str) -> bool {
+        self.doubt.as_deref().is_some_and(|doubt| doubt.split(AND).any(|reason| reason == why))
     }
 
     /// A fixed 64-bit hash (FNV-1a) of everything a run depends on: interface, reach of atomics and every

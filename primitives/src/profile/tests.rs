@@ -204,6 +204,21 @@ fn a_profile_that_extends_another_says_only_what_differs() {
 }
 
 #[test]
+fn each_reason_for_a_doubt_goes_by_itself() {
+    let mut profile = shipped();
+    profile.add_doubt("not calibrated yet: why");
+    profile.add_doubt("measured on a busy machine: 2 points, and the engine");
+    let both = "not calibrated yet: why; and measured on a busy machine: 2 points, and the engine";
+    assert_eq!(profile.doubt.as_deref(), Some(both));
+    assert!(profile.is_doubted("not calibrated yet: why") && !profile.is_doubted("not calibrated yet"));
+    profile.clear_doubt("not calibrated yet: why");
+    assert_eq!(profile.doubt.as_deref(), Some("measured on a busy machine: 2 points, and the engine"));
+    profile.clear_doubt("measured on a busy machine: 2 points, and the engine");
+    profile.clear_doubt("nothing");
+    assert_eq!(profile.doubt, None);
+}
+
+#[test]
 fn profiles_that_extend_each_other_are_refused() {
     let folder = std::env::temp_dir().join(format!("doorbell-extends-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();

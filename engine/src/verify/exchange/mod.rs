@@ -38,7 +38,8 @@ use std::path::Path;
 use std::str::FromStr;
 
 /// The names that can open a history of this project's own.
-const OWN: [&str; 5] = ["\"format\"", "\"version\"", "\"initial_version\"", "\"transactions\"", "\"count\""];
+const OWN: [&str; 6] =
+    ["\"format\"", "\"version\"", "\"initial_version\"", "\"share\"", "\"transactions\"", "\"count\""];
 
 /// The format of a history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

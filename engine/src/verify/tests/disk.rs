@@ -1,6 +1,6 @@
 //! Histories on disk: what is written comes back, and what is damaged is named and placed.
 
-use super::format::{FormatError, Problem, read, write};
+use super::format::{FormatError, Problem, read, write, write_share};
 use super::*;
 use proptest::prelude::*;
 
@@ -35,6 +35,22 @@ fn what_is_written_comes_back() {
     let again = read(text(&odd).as_bytes()).expect("just written");
     let Outcome::Aborted(reason) = again.txns()[0].outcome else { panic!("{again:?}") };
     assert_eq!((again.reason(reason), again.initial_version()), ("\"quoted\"\n\u{1}", None));
+}
+
+#[test]
+fn a_share_says_so_wherever_it_is_read_and_joins_the_whole() {
+    let share = Share { node: 1, nodes: 3 };
+    let mut out = Vec::new();
+    write_share(&sample(), share, &mut out).expect("memory takes all");
+    let read_back = read(&out).expect("just written");
+    assert_eq!(read_back.share(), Some(share));
+    assert_eq!(text(&read_back).as_bytes(), out, "written again it is one still");
+    assert_eq!(text(&History::join([read_back])), text(&sample()), "all shares together are the whole");
+    let bent = |to: &str| broken(&String::from_utf8_lossy(&out).replacen("[1,3]", to, 1)).to_string();
+    assert!(bent("[3,3]").contains("there is no node 3 of 3"));
+    assert!(bent("[1]").contains("invalid length"));
+    let late = text(&sample()).replacen("],\"count\"", "],\"share\":[1,3],\"count\"", 1);
+    assert!(broken(&late).to_string().contains("`share` ahead of `transactions`"));
 }
 
 #[test]

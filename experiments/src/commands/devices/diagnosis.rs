@@ -63,7 +63,10 @@ pub fn diagnose(devices: &[RdmaDevice], refusals: &[String]) -> Vec<Finding> {
             ));
         }
         found.extend(provider(devices, Path::new(SYSFS)));
-        found.extend(memlock(&fs::read_to_string("/proc/self/limits").unwrap_or_default()));
+        let own = |file: &str| fs::read_to_string(Path::new("/proc/self").join(file)).unwrap_or_default();
+        if !exempt_from_memlock(&own("status"), &own("uid_map")) {
+            found.extend(memlock(&own("limits")));
+        }
         found.extend(huge_pages(&fs::read_to_string("/proc/meminfo").unwrap_or_default()));
     }
     found.extend(refusals.iter().map(|why| {
@@ -391,6 +394,15 @@ fn provider(devices: &[RdmaDevice], sysfs: &Path) -> Vec<Finding> {
     devices.iter().filter_map(of).collect()
 }
 
+/// Whether the limit of locked memory is not for this process, as it is not for root: by its capabilities, in the words of
+/// `/proc/self/status`, which count only where `/proc/self/uid_map` shows all of the system's users and not a container's.
+fn exempt_from_memlock(status: &str, uid_map: &str) -> bool {
+    const IPC_LOCK: u64 = 1 << 14;
+    let held = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    let held = held.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+    held & IPC_LOCK != 0 && uid_map.split_whitespace().eq(["0", "0", "4294967295"])
+}
+
 /// The limit of locked memory, in the words of `/proc/self/limits`.
 fn memlock(limits: &str) -> Option<Finding> {
     let line = limits.lines().find(|line| line.starts_with("Max locked memory"))?;
@@ -430,6 +442,16 @@ mod tests {
         assert_eq!(memlock(&limits("unlimited")), None);
         assert_eq!(memlock(&limits("17179869184")), None);
         assert_eq!(memlock("nonsense"), None);
+        let capable = |mask: &str| format!("Name:\tdoorbell\nCapEff:\t{mask}\n");
+        let whole = "         0          0 4294967295\n";
+        assert!(exempt_from_memlock(&capable("000001ffffffffff"), whole), "root");
+        assert!(exempt_from_memlock(&capable("0000000000004000"), whole));
+        assert!(!exempt_from_memlock(&capable("000001ffffffbfff"), whole), "root of a container without it");
+        assert!(
+            !exempt_from_memlock(&capable("000001ffffffffff"), "0 1000 1\n"),
+            "root of its own users only"
+        );
+        assert!(!exempt_from_memlock(&capable("0000000000000000"), whole) && !exempt_from_memlock("", ""));
         assert!(huge_pages("HugePages_Total:       0\n").is_some());
         assert_eq!(huge_pages("HugePages_Total:       8\n"), None);
     }

@@ -162,13 +162,13 @@ fn refusal(error: &MeshError, at: &str, role: Role) -> CliError {
         MeshError::Handshake { source: source @ HandshakeError::Version { .. }, .. } => {
             CliError::machine(format!("{at}: {source}")).hint(SAME)
         }
-        MeshError::Unfit { what, .. } => {
+        MeshError::Unfit { what, .. } | MeshError::Differ { what } => {
             CliError::machine(format!("the two sides do not fit: {what}")).hint(SAME)
         }
         MeshError::NeverBegan { why } | MeshError::Refused { why } => {
             CliError::machine(format!("the listener at {at} takes no check: {why}")).hint(SAME)
         }
-        MeshError::Handshake { .. } => {
+        MeshError::Handshake { .. } | MeshError::Silent { .. } => {
             CliError::machine(format!("what listens at {at} is no `doorbell devices --listen`"))
                 .hint("another program has that port: `--listen ADDRESS:PORT` there and `--check HOST:PORT` here take another")
         }

@@ -137,6 +137,7 @@ pub fn keep(
                 let run = schedule::until_something_ended(
                     Nanos((spec.duration.ns() / u64::from(rounds)).max(1)),
                     spec.fabric.virtual_time(),
+                    !spec.fabric.virtual_time(),
                     &context.interrupt,
                     |window| {
                         let duration = Span::from_ns(window.0);

@@ -25,6 +25,9 @@ const MAX_QPS: usize = 1 << QP_BITS;
 const MAX_CONTEXTS: u32 = 1 << (24 - QP_BITS);
 /// The listener is looked at every so many polls: streams come at set-up, and a look is a system call.
 const POLLS_PER_ACCEPT: u32 = 64;
+/// What to do where a port that a file fixes is another's.
+const TAKEN: &str = ": another program has the port, or another node on this machine: with a fixed `tcp_port` each needs an address \
+                     of its own; without one the system chooses ports that are free";
 
 /// A TCP device context. Owned by one thread.
 pub struct TcpNic {
@@ -91,7 +94,9 @@ impl TcpNic {
             return Err(SetupError::Invalid(format!("no port is left for context {context}")));
         };
         let listening = |what: &str, e: std::io::Error| {
-            SetupError::Invalid(format!("{node} cannot {what} {}:{port}: {e}", options.host))
+            let fixed = options.first_port.is_some() && e.kind() == std::io::ErrorKind::AddrInUse;
+            let taken = if fixed { TAKEN } else { "" };
+            SetupError::System(format!("{node} cannot {what} {}:{port}: {e}{taken}", options.host))
         };
         let listener = TcpListener::bind((options.host, port)).map_err(|e| listening("listen on", e))?;
         listener.set_nonblocking(true).map_err(|e| listening("listen on", e))?;

@@ -236,6 +236,7 @@ mod tests {
             "rxe0,gid",
             "rxe0,gid=256",
             "rxe0,gud=3",
+            "rxe0,mtu=333",
             "rxe0,cq=many",
             "rxe0,retry=8",
             "rxe0,timeout=0",

@@ -115,6 +115,12 @@ impl Options {
             text.parse()
                 .map_err(|_| SetupError::Invalid(format!("{what}: `{text}` is not a number in its range")))
         }
+        fn path_mtu(bytes: u32) -> Result<u32, SetupError> {
+            let there_is_none = || {
+                SetupError::Invalid(format!("mtu: path MTUs are 256, 512, 1024, 2048 and 4096, not {bytes}"))
+            };
+            device::mtu_code(bytes).map(|_| bytes).ok_or_else(there_is_none)
+        }
         let mut parts = text.split(',');
         let device = parts.next().unwrap_or_default();
         let mut options = match device.split_once(':') {
@@ -128,7 +134,7 @@ impl Options {
             let (key, value) = part.split_once('=').unwrap_or((part, ""));
             match key {
                 "gid" => options.gid_index = Some(number(key, value)?),
-                "mtu" => options.mtu = Some(number(key, value)?),
+                "mtu" => options.mtu = Some(path_mtu(number(key, value)?)?),
                 "pkey" => options.pkey_index = number(key, value)?,
                 "sl" => options.service_level = number(key, value)?,
                 "tc" => options.traffic_class = number(key, value)?,

@@ -18,6 +18,7 @@ pub(in crate::mesh) const STOP: u8 = 14;
 pub(in crate::mesh) const UNFIT: u8 = 15;
 pub(in crate::mesh) const NEVER_BEGAN: u8 = 16;
 pub(in crate::mesh) const SHARE: u8 = 17;
+pub(in crate::mesh) const DIFFER: u8 = 18;
 
 /// Longest message of a kind: the recorded history of a long run, what all of a large cluster know, what one of its nodes gives,
 /// and the rest, none of which is long.
