@@ -4,7 +4,8 @@
 use polars::prelude::*;
 use primitives::measure::{TOO_SHORT, were};
 
-use crate::frame::words;
+use crate::frame::{floats, words};
+use crate::human;
 
 /// A reason to doubt a point's rate and latencies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,4 +130,33 @@ pub fn medians(columns: &[&str]) -> Vec<Expr> {
         when(col(column).eq(lit(says)).any(true)).then(lit(says)).otherwise(col(column).min()).alias(column)
     });
     columns.iter().map(|column| col(*column).median()).chain(doubtful).collect()
+}
+
+/// Columns that an interval of the rate is told for.
+const RATES: [&str; 3] = ["rate_per_s", "rate_per_server_per_s", "committed_per_s"];
+
+/// An interval at least this wide to either side, as a share of the rate, is drawn and told.
+const WIDE: f64 = 0.05;
+
+/// How wide the interval of each row's `column` is, as a share of it to either side; nothing where it is narrow, or where the column is
+/// no rate.
+pub fn wide(points: &DataFrame, column: &str) -> Vec<Option<f64>> {
+    let known = RATES.contains(&column).then(|| floats(points, "rate_ci_relative").ok()).flatten();
+    let wide = |width: Option<f64>| width.filter(|width| width.is_finite() && *width >= WIDE);
+    known.map_or_else(|| vec![None; points.height()], |known| known.into_iter().map(wide).collect())
+}
+
+/// From where to where a value is known, if its interval is this wide.
+pub fn interval(value: f64, width: Option<f64>) -> Option<(f64, f64)> {
+    width.map(|width| (value * (1.0 - width).max(0.0), value * (1.0 + width)))
+}
+
+/// What is said of so many points' rates, some of which have wide intervals.
+pub fn widely(widths: impl IntoIterator<Item = Option<f64>>) -> Option<String> {
+    let widths: Vec<Option<f64>> = widths.into_iter().collect();
+    let worst = widths.iter().copied().flatten().max_by(f64::total_cmp)?;
+    let (some, all) = (widths.iter().flatten().count(), human::count(widths.len() as u64, "rate"));
+    let verb = if some == 1 { "is" } else { "are" };
+    let told = format!("{some} of {all} {verb} known no better than ±\u{a0}{}", human::percent(WIDE));
+    Some(format!("{told} (whiskers: 95\u{a0}% confidence, at worst ±\u{a0}{})", human::percent(worst)))
 }

@@ -1,5 +1,7 @@
-//! Colours by meaning. One-sided work is blue, two-sided work is vermilion, hybrid plans are green, on every
-//! figure of every page; the hues are from the colour-blind safe sets of Okabe and Ito and of Paul Tol.
+//! Colours by meaning. One-sided work is blue, two-sided work is vermilion, hybrid plans are green, and what is of none of
+//! these, or of several, is grey, on every figure of every page; the hues are from the colour-blind safe sets of Okabe and Ito
+//! and of Paul Tol. Several curves of one meaning differ in shade, then in dash, never in hue ([`looks`]). Stacked bars alone
+//! have colours that mean nothing else, and a key.
 //!
 //! Each ink has a light and a dark value. Figures are drawn with the light values; the page's style sheet
 //! maps each one to its dark value by attribute selector ([`dark_rules`]), so a figure stays plain SVG and no two
@@ -34,6 +36,10 @@ pub enum Ink {
     FetchAdd,
     /// RPC, and plans made of messages only.
     TwoSided,
+    /// RPC that carries the payload to its server, and a second curve of messages in one panel.
+    TwoSided2,
+    /// A third curve of messages in one panel.
+    TwoSided3,
     /// Plans that mix both.
     Hybrid,
     /// A second mixed plan in one panel.
@@ -42,6 +48,10 @@ pub enum Ink {
     Hybrid3,
     /// Anything else.
     Other,
+    /// A second of anything else in one panel.
+    Other2,
+    /// A third of anything else in one panel.
+    Other3,
     /// "Measured" chips.
     Measured,
     /// "Simulated" chips.
@@ -62,7 +72,7 @@ const STACK: [(u32, u32); 7] = [
     (0xC4C8CC, 0x8F959B),
 ];
 
-const NAMED: [Ink; 19] = [
+const NAMED: [Ink; 23] = [
     Ink::Text,
     Ink::Muted,
     Ink::Axis,
@@ -75,10 +85,14 @@ const NAMED: [Ink; 19] = [
     Ink::Cas,
     Ink::FetchAdd,
     Ink::TwoSided,
+    Ink::TwoSided2,
+    Ink::TwoSided3,
     Ink::Hybrid,
     Ink::Hybrid2,
     Ink::Hybrid3,
     Ink::Other,
+    Ink::Other2,
+    Ink::Other3,
     Ink::Measured,
     Ink::Simulated,
     Ink::Forecast,
@@ -97,13 +111,17 @@ impl Ink {
             Ink::OnFill => (0x15181C, 0x15181C),
             Ink::OneSided => (0x0067A8, 0x5AAEEE),
             Ink::Write => (0x45A0D8, 0x97D1F5),
-            Ink::Cas => (0x6F52A0, 0xB39AE2),
-            Ink::FetchAdd => (0xB47CC0, 0xDCBDE8),
+            Ink::Cas => (0x12255C, 0x7C93E8),
+            Ink::FetchAdd => (0x7488DC, 0xB9C6FA),
             Ink::TwoSided => (0xC64F08, 0xF28E52),
+            Ink::TwoSided2 => (0xE58A2F, 0xF8C48E),
+            Ink::TwoSided3 => (0x7E2E00, 0xC9764A),
             Ink::Hybrid => (0x00805E, 0x3FC79D),
             Ink::Hybrid2 => (0x6E8B1E, 0xB4CF5A),
             Ink::Hybrid3 => (0x2B7C88, 0x6CC5D2),
             Ink::Other => (0x6A737C, 0xA3ACB5),
+            Ink::Other2 => (0x2C3238, 0xDDE1E5),
+            Ink::Other3 => (0xA0A8B0, 0x717A83),
             Ink::Measured => (0x175E3C, 0x7FD3A9),
             Ink::Simulated => (0x7A4E00, 0xE0B25C),
             Ink::Forecast => (0x5E3B8C, 0xC3A6EC),
@@ -127,39 +145,118 @@ impl Ink {
     }
 }
 
-/// The ink of a verb, a primitive family or a plan, judged by its name.
+/// The ink of a verb, a primitive family or a plan, judged by its name; [`Ink::Other`] for a name that says nothing of them, as
+/// that of a card or a protocol does.
 ///
 /// Named plans follow the papers: DrTM+R is one-sided throughout, FaSST is messages throughout; a name that
-/// mentions neither or both families is a hybrid.
+/// mentions both families is a hybrid.
 pub fn for_name(name: &str) -> Ink {
-    match name {
-        "read" | "one-sided" | "drtm-r" => Ink::OneSided,
-        "write" => Ink::Write,
-        "cas" => Ink::Cas,
-        "fetch-add" => Ink::FetchAdd,
-        "rpc" | "two-sided" | "fasst" | "fasst-occ" => Ink::TwoSided,
-        // A description that begins with a plan that mixes both: `drtm-h, log two-sided`.
-        _ if ["hybrid", "drtm-h", "farm"].iter().any(|mixed| name.contains(mixed)) => Ink::Hybrid,
-        // Or of one that does not: `tuned (drtm-r)`, `fasst, 16 coroutines`.
-        _ => match (
-            ["one-sided", "drtm-r"].iter().any(|one| name.contains(one)),
-            ["two-sided", "fasst"].iter().any(|two| name.contains(two)),
-        ) {
-            (true, false) => Ink::OneSided,
-            (false, true) => Ink::TwoSided,
-            _ => Ink::Hybrid,
-        },
+    let lower = name.to_lowercase().replace('_', "-");
+    // A description that begins with a plan that mixes both: `drtm-h, log two-sided`. What the tuner chose mostly does.
+    if ["hybrid", "drtm-h", "farm", "tuned"].iter().any(|mixed| lower.contains(mixed)) {
+        // Or `tuned (drtm-r)`, which says what it is.
+        let inner = lower.strip_prefix("tuned").map_or(Ink::Other, for_name);
+        return if inner == Ink::Other { Ink::Hybrid } else { inner };
+    }
+    let mut found: Option<Ink> = None;
+    let words = lower.split(|c: char| !c.is_ascii_alphanumeric() && c != '-');
+    for ink in words.filter_map(for_word) {
+        found = match found {
+            Some(before) if family(before) != family(ink) => return Ink::Hybrid,
+            // The first says which verb it is.
+            before => before.or(Some(ink)),
+        };
+    }
+    found.unwrap_or(Ink::Other)
+}
+
+/// The ink of one word: a verb as a whole, a family or a plan also as a part of it (`one-sided-passive`, `fasst-occ`).
+fn for_word(word: &str) -> Option<Ink> {
+    match word {
+        "read" => Some(Ink::OneSided),
+        "write" => Some(Ink::Write),
+        "cas" => Some(Ink::Cas),
+        "fetch-add" => Some(Ink::FetchAdd),
+        "rpc" => Some(Ink::TwoSided),
+        "rpc-write" => Some(Ink::TwoSided2),
+        _ if ["one-sided", "drtm-r"].iter().any(|one| word.contains(one)) => Some(Ink::OneSided),
+        _ if ["two-sided", "fasst"].iter().any(|two| word.contains(two)) => Some(Ink::TwoSided),
+        _ => None,
     }
 }
 
-/// Inks for several names in one panel: the family's colour, with hybrids told apart.
-pub fn for_names<'a>(names: impl IntoIterator<Item = &'a str>) -> Vec<Ink> {
-    let mut hybrids = [Ink::Hybrid, Ink::Hybrid2, Ink::Hybrid3].into_iter();
-    let pick = |name| match for_name(name) {
-        Ink::Hybrid => hybrids.next().unwrap_or(Ink::Other),
-        ink => ink,
+/// The shades of one meaning, of which `ink` is one.
+fn family(ink: Ink) -> &'static [Ink] {
+    match ink {
+        Ink::OneSided | Ink::Write | Ink::Cas | Ink::FetchAdd => {
+            &[Ink::OneSided, Ink::Write, Ink::Cas, Ink::FetchAdd]
+        }
+        Ink::TwoSided | Ink::TwoSided2 | Ink::TwoSided3 => &[Ink::TwoSided, Ink::TwoSided2, Ink::TwoSided3],
+        Ink::Hybrid | Ink::Hybrid2 | Ink::Hybrid3 => &[Ink::Hybrid, Ink::Hybrid2, Ink::Hybrid3],
+        _ => &[Ink::Other, Ink::Other2, Ink::Other3],
+    }
+}
+
+/// How a line is drawn, or a bar filled: no more than what tells it from others of its ink.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Dash {
+    /// Throughout.
+    #[default]
+    Solid,
+    /// Long strokes.
+    Dashed,
+    /// Short ones.
+    Dotted,
+    /// Both in turn.
+    Mixed,
+}
+
+impl Dash {
+    const ALL: [Dash; 4] = [Dash::Solid, Dash::Dashed, Dash::Dotted, Dash::Mixed];
+}
+
+/// A colour, which says what something is, and a dash.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Look {
+    /// Its colour.
+    pub ink: Ink,
+    /// How it is drawn.
+    pub dash: Dash,
+}
+
+impl From<Ink> for Look {
+    fn from(ink: Ink) -> Look {
+        Look { ink, dash: Dash::Solid }
+    }
+}
+
+/// Looks of several things in one panel that are of these inks, told apart. Where all are of one meaning, they differ in its shades
+/// and, when these are used up, in dashes. Beside others a shade of one-sided or of two-sided says which verb, so that what differs
+/// else, as two cards do, is a dash: the same for each verb.
+pub fn looks(inks: &[Ink]) -> Vec<Look> {
+    let dashes = Dash::ALL.len();
+    let look = |(i, ink): (usize, &Ink)| {
+        let shades = family(*ink);
+        let before = inks[..i].iter().filter(|other| *other == ink).count();
+        let of_verbs = [Ink::OneSided, Ink::TwoSided].contains(&shades[0]);
+        let free = inks.iter().all(|other| other == ink || family(*other) != shades);
+        let (shade, dash) = match free {
+            true if !of_verbs || inks.iter().all(|other| other == ink) => {
+                (before % shades.len(), before / shades.len())
+            }
+            true => (before / dashes, before % dashes),
+            false => (0, before),
+        };
+        let first = shades.iter().position(|shade| shade == ink);
+        let ink = first.map_or(*ink, |first| shades[(first + shade) % shades.len()]);
+        Look { ink, dash: Dash::ALL[dash % dashes] }
     };
-    names.into_iter().map(pick).collect()
+    inks.iter().enumerate().map(look).collect()
+}
+
+/// [`looks`] of several names.
+pub fn for_names<'a>(names: impl IntoIterator<Item = &'a str>) -> Vec<Look> {
+    looks(&names.into_iter().map(for_name).collect::<Vec<_>>())
 }
 
 /// CSS rules that turn the light values inside figures into dark ones.
@@ -196,6 +293,52 @@ mod tests {
         assert_eq!(for_name("tuned (drtm-r)"), Ink::OneSided);
         assert_eq!(for_name("fasst, 16 coroutines"), Ink::TwoSided);
         assert_eq!(for_name("drtm-r, log two-sided"), Ink::Hybrid);
-        assert_eq!(for_names(["drtm-h", "tuned"]), [Ink::Hybrid, Ink::Hybrid2]);
+        assert_eq!(for_name("tuned"), Ink::Hybrid);
+        assert_eq!(for_names(["drtm-h", "tuned"]), [Ink::Hybrid, Ink::Hybrid2].map(Look::from));
+    }
+
+    #[test]
+    fn verbs_have_the_hue_of_their_family_however_they_are_spelled() {
+        for (name, ink) in [
+            ("READ, 1 QP", Ink::OneSided),
+            ("16 QP, WRITE", Ink::Write),
+            ("CAS, aries", Ink::Cas),
+            ("FETCH_ADD", Ink::FetchAdd),
+            ("RPC, 64 B", Ink::TwoSided),
+            ("rpc-write", Ink::TwoSided2),
+            ("READ and RPC", Ink::Hybrid),
+            ("write-log", Ink::Other),
+            ("cpu-cas", Ink::Other),
+            ("MVCC", Ink::Other),
+            ("cx5", Ink::Other),
+        ] {
+            assert_eq!(for_name(name), ink, "{name}");
+        }
+    }
+
+    /// Whatever many curves there are, no two look alike, and none has a hue that is not its own.
+    #[test]
+    fn curves_of_one_meaning_differ_in_shade_then_in_dash() {
+        let (one, two) = (Ink::OneSided, Ink::TwoSided);
+        let panels: [&[Ink]; 5] = [
+            &[one, one, Ink::Write, Ink::Write, Ink::Cas, Ink::Cas, two, two],
+            &[one, one, one, one, one, one, two, two],
+            &[Ink::Other; 8],
+            &[Ink::Hybrid; 8],
+            &[Ink::Write; 8],
+        ];
+        for inks in panels {
+            let looks = looks(inks);
+            assert_eq!(looks.iter().collect::<BTreeSet<_>>().len(), inks.len(), "{looks:?}");
+            assert!(looks.iter().zip(inks).all(|(look, ink)| family(look.ink) == family(*ink)), "{looks:?}");
+        }
+        // Verbs of two cards: the shade is the verb's, the dash the card's.
+        let both = looks(&[one, one, Ink::Write, Ink::Write, two, two]);
+        assert_eq!(
+            both.iter().map(|look| look.ink).collect::<Vec<_>>(),
+            [one, one, Ink::Write, Ink::Write, two, two]
+        );
+        let dashes: Vec<Dash> = both.iter().map(|look| look.dash).collect();
+        assert!(dashes.chunks(2).all(|pair| pair == [Dash::Solid, Dash::Dashed]), "{dashes:?}");
     }
 }

@@ -27,6 +27,8 @@ use askama::Template;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use chart::canvas::{self, Canvas};
+use chart::source::Source;
 use doubt::Doubt;
 use figures::{Drawn, Section};
 use load::Results;
@@ -203,14 +205,20 @@ fn write_figure(drawn: &Drawn, folder: &Path, options: &Options) -> Result<Pictu
     let file = |extension: &str| folder.join(format!("{}.{extension}", drawn.id));
     let height = drawn.figure.height();
     let label = format!("{}. {}", drawn.title, drawn.caption);
-    let svg =
-        chart::canvas::svg(chart::WIDTH, height, &label, |canvas| drawn.figure.draw(canvas)).map_err(fail)?;
-    write(&file("svg"), svg.as_bytes())?;
+    // Below a drawing the page says where it comes from; a file goes where there is no page.
+    let told = drawn.provenance.iter().map(|(provenance, line)| format!("{} · {line}", provenance.name()));
+    let source = Source::of(told);
+    let tall = height + source.height();
+    let whole = |canvas: &mut dyn Canvas| {
+        drawn.figure.draw(canvas);
+        source.draw(canvas, height);
+    };
+    let alone = canvas::svg(chart::WIDTH, tall, &label, whole).map_err(fail)?;
+    write(&file("svg"), alone.as_bytes())?;
     write(&file("csv"), &frame::to_csv(&drawn.frame)?)?;
     if !options.skip_png {
-        let png =
-            chart::canvas::png(chart::WIDTH, height, |canvas| drawn.figure.draw(canvas)).map_err(fail)?;
-        write(&file("png"), &png)?;
+        write(&file("png"), &canvas::png(chart::WIDTH, tall, whole).map_err(fail)?)?;
     }
+    let svg = canvas::svg(chart::WIDTH, height, &label, |canvas| drawn.figure.draw(canvas)).map_err(fail)?;
     Ok(Picture::new(drawn, svg)?)
 }

@@ -1,9 +1,9 @@
-//! Curves over a numeric axis, each named where it ends.
+//! Curves over a numeric axis, each named where it ends, broken where points are missing; and what is printed for single points.
 
 use super::canvas::{Align, Canvas, Type, width_of};
 use super::scale::{Kind, Scale, spread};
-use super::{Area, Format, LETTER, fit};
-use crate::ink::Ink;
+use super::{Area, Format, LETTER, fit, marks};
+use crate::ink::{Dash, Ink, Look};
 
 /// One curve.
 #[derive(Clone, Debug)]
@@ -12,23 +12,48 @@ pub struct Series {
     pub name: String,
     /// Its colour.
     pub ink: Ink,
+    /// How its line is drawn.
+    pub dash: Dash,
     /// Its points, by rising x.
     pub points: Vec<(f64, f64)>,
     /// What stands over some of them.
     pub signs: Vec<(f64, f64, String)>,
+    /// Intervals that some of them are only known within: where, from, to.
+    pub intervals: Vec<(f64, f64, f64)>,
 }
 
 impl Series {
     /// A curve of points in any order, each with what stands over it; mostly nothing.
-    pub fn of(name: String, ink: Ink, mut points: Vec<(f64, f64, String)>) -> Series {
+    pub fn of(name: String, look: impl Into<Look>, mut points: Vec<(f64, f64, String)>) -> Series {
         points.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let Look { ink, dash } = look.into();
         Series {
             name,
             ink,
+            dash,
             points: points.iter().map(|(x, y, _)| (*x, *y)).collect(),
             signs: points.into_iter().filter(|(.., sign)| !sign.is_empty()).collect(),
+            intervals: Vec::new(),
         }
     }
+
+    /// Its points from gap to gap: where one of the places that were asked for lies between two of them, there is no line.
+    fn unbroken<'a>(&'a self, asked: &'a [f64]) -> impl Iterator<Item = &'a [(f64, f64)]> {
+        self.points.chunk_by(|a, b| !asked.iter().any(|x| a.0 < *x && *x < b.0))
+    }
+}
+
+/// What is printed for one point.
+#[derive(Clone, Debug)]
+pub struct Mark {
+    /// Who prints it; drawn beside it.
+    pub name: String,
+    /// The colour of the curve that it is about.
+    pub ink: Ink,
+    /// Where it is.
+    pub x: f64,
+    /// What is printed.
+    pub y: f64,
 }
 
 /// An axis.
@@ -51,6 +76,10 @@ pub struct Lines {
     pub y: Axis,
     /// Curves.
     pub series: Vec<Series>,
+    /// What is printed for some of their points.
+    pub marks: Vec<Mark>,
+    /// Where each curve was asked to have a point, if some are missing; a line never passes over such a place.
+    pub asked: Vec<f64>,
     /// Height of the panel in CSS pixels.
     pub height: f64,
 }
@@ -67,15 +96,31 @@ pub fn name_fits(text: &str) -> bool {
 }
 
 impl Lines {
+    /// Curves of which no point is missing, and nothing that is printed for any.
+    pub fn of(x: Axis, y: Axis, series: Vec<Series>, height: f64) -> Lines {
+        Lines { x, y, series, marks: Vec::new(), asked: Vec::new(), height }
+    }
+
+    /// All points, and how far their intervals reach.
+    fn all(&self) -> impl Iterator<Item = (f64, f64)> {
+        let points = self.series.iter().flat_map(|s| s.points.iter().copied());
+        let ends =
+            self.series.iter().flat_map(|s| s.intervals.iter().flat_map(|(x, a, b)| [(*x, *a), (*x, *b)]));
+        points.chain(ends).chain(self.marks.iter().map(|mark| (mark.x, mark.y)))
+    }
+
     /// Draws axes, grid, curves and their names.
     pub fn draw(&self, canvas: &mut dyn Canvas, area: Area) {
-        let names = self.series.iter().map(|s| width_of(&s.name, LABEL)).fold(0.0, f64::max).min(NAME);
+        let all = self.series.iter().map(|s| &s.name).chain(self.marks.iter().map(|mark| &mark.name));
+        let names = all.map(|name| width_of(name, LABEL)).fold(0.0, f64::max).min(NAME);
         let plot =
             Area { x0: area.x0 + 52.0, y0: area.y0 + 22.0, x1: area.x1 - names - 12.0, y1: area.y1 - 38.0 };
-        let all = || self.series.iter().flat_map(|s| s.points.iter().copied());
-        let x = Scale::fit(self.x.kind, all().map(|p| p.0), plot.x0 + 6.0, plot.x1 - 4.0);
-        let y = Scale::fit(self.y.kind, all().map(|p| p.1), plot.y1, plot.y0);
+        let x = Scale::fit(self.x.kind, self.all().map(|p| p.0), plot.x0 + 6.0, plot.x1 - 4.0);
+        let y = Scale::fit(self.y.kind, self.all().map(|p| p.1), plot.y1, plot.y0);
         canvas.text(area.x0, area.y0 + 6.0, &self.y.title, Type::new(LETTER - 1.0, Ink::Muted));
+        if !self.marks.is_empty() {
+            marks::published_key(canvas, area.x1, area.y0 + 6.0);
+        }
         for tick in y.ticks(5) {
             let at = y.at(tick);
             canvas.line(&[(plot.x0, at), (plot.x1, at)], Ink::Grid, 1.0);
@@ -100,7 +145,7 @@ impl Lines {
         if self.x.kind != Kind::Log2 {
             return x.ticks(6);
         }
-        let mut ticks: Vec<f64> = self.series.iter().flat_map(|s| s.points.iter().map(|p| p.0)).collect();
+        let mut ticks: Vec<f64> = self.all().map(|p| p.0).collect();
         ticks.sort_by(f64::total_cmp);
         ticks.dedup();
         ticks
@@ -126,50 +171,56 @@ impl Lines {
     }
 
     fn curves(&self, canvas: &mut dyn Canvas, plot: Area, x: &Scale, y: &Scale, grid: &[f64]) {
-        let mut ends = Vec::new();
+        let at = |p: &(f64, f64)| (x.at(p.0), y.at(p.1));
+        let mut ends: Vec<End> = Vec::new();
+        let mut drawn: Vec<Vec<(f64, f64)>> = Vec::new();
         for series in &self.series {
-            let path: Vec<(f64, f64)> = series.points.iter().map(|p| (x.at(p.0), y.at(p.1))).collect();
-            canvas.line(&path, series.ink, 1.8);
-            for (px, py) in &path {
-                canvas.dot(*px, *py, 2.3, series.ink);
+            for (px, from, to) in &series.intervals {
+                marks::interval(canvas, x.at(*px), [y.at(*from), y.at(*to)], series.ink);
+            }
+            for part in series.unbroken(&self.asked) {
+                let path: Vec<(f64, f64)> = part.iter().map(at).collect();
+                marks::line(canvas, &path, series.ink, 1.8, series.dash);
+                for (px, py) in &path {
+                    canvas.dot(*px, *py, 2.3, series.ink);
+                }
+                drawn.push(path);
             }
             for (px, py, sign) in &series.signs {
                 let style = Type::new(LABEL, series.ink).align(Align::Middle);
                 canvas.text(x.at(*px), y.at(*py) - 9.0, sign, style);
             }
-            if let Some(end) = path.last() {
-                ends.push((*end, series));
-            }
+            ends.extend(series.points.last().map(|end| (at(end), series.name.as_str(), series.ink)));
         }
-        let (early, late): (Vec<_>, Vec<_>) = ends.into_iter().partition(|(end, _)| plot.x1 - end.0 > 60.0);
-        let wanted: Vec<f64> = late.iter().map(|(end, _)| end.1).collect();
+        for mark in &self.marks {
+            let place = at(&(mark.x, mark.y));
+            marks::published(canvas, place.0, place.1, mark.ink);
+            drawn.push(vec![place]);
+            ends.push((place, &mark.name, mark.ink));
+        }
+        let (early, late): (Vec<_>, Vec<_>) = ends.into_iter().partition(|(end, ..)| plot.x1 - end.0 > 60.0);
+        let wanted: Vec<f64> = late.iter().map(|(end, ..)| end.1).collect();
         let places = spread(&wanted, LABEL + 2.0, plot.y0, plot.y1);
-        for ((end, series), place) in late.into_iter().zip(places) {
+        for ((end, name, ink), place) in late.into_iter().zip(places) {
             // A name that had to move keeps a thin line to its curve.
             if (place - end.1).abs() > 7.0 || plot.x1 - end.0 > 16.0 {
                 canvas.line(&[(end.0 + 4.0, end.1), (plot.x1 + 4.0, place)], Ink::Axis, 0.7);
             }
-            let name = fit(&series.name, LABEL, NAME);
-            canvas.text(plot.x1 + 7.0, place, &name, Type::new(LABEL, series.ink));
+            canvas.text(plot.x1 + 7.0, place, &fit(name, LABEL, NAME), Type::new(LABEL, ink));
         }
-        let curves: Vec<Vec<(f64, f64)>> =
-            self.series.iter().map(|s| s.points.iter().map(|p| (x.at(p.0), y.at(p.1))).collect()).collect();
-        name_early(canvas, plot, &early, &curves, grid);
+        name_early(canvas, plot, &early, &drawn, grid);
     }
 }
 
+/// Where a curve or a mark ends, what it is called, its colour.
+type End<'a> = ((f64, f64), &'a str, Ink);
+
 /// Curves that end early (CAS has one payload) are named near their last point, where no curve runs, and no line of the grid if there
 /// is such a place.
-fn name_early(
-    canvas: &mut dyn Canvas,
-    plot: Area,
-    ends: &[((f64, f64), &Series)],
-    curves: &[Vec<(f64, f64)>],
-    grid: &[f64],
-) {
+fn name_early(canvas: &mut dyn Canvas, plot: Area, ends: &[End], curves: &[Vec<(f64, f64)>], grid: &[f64]) {
     let mut taken: Vec<Area> = Vec::new();
-    for (end, series) in ends {
-        let name = fit(&series.name, LABEL, NAME);
+    for (end, name, ink) in ends {
+        let name = fit(name, LABEL, NAME);
         let width = width_of(&name, LABEL);
         let place = |offset: &f64| {
             let (x, y) = (end.0 + 4.0, end.1 + offset);
@@ -189,7 +240,7 @@ fn name_early(
         if (middle - end.1).abs() > 14.0 {
             canvas.line(&[*end, (found.x0 - 1.0, middle)], Ink::Axis, 0.7);
         }
-        canvas.text(found.x0, middle, &name, Type::new(LABEL, series.ink));
+        canvas.text(found.x0, middle, &name, Type::new(LABEL, *ink));
         taken.push(found);
     }
 }
@@ -209,4 +260,20 @@ fn crosses(curve: &[(f64, f64)], area: &Area) -> bool {
 
 fn small() -> Type {
     Type::new(LETTER - 1.0, Ink::Muted)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_does_not_pass_over_a_place_that_was_asked_for() {
+        let points = [1.0, 2.0, 4.0, 5.0].map(|x| (x, 10.0 * x, String::new()));
+        let series = Series::of("a".to_owned(), Ink::OneSided, points.to_vec());
+        let parts = |asked: &[f64]| series.unbroken(asked).map(<[_]>::len).collect::<Vec<_>>();
+        assert_eq!(parts(&[1.0, 2.0, 3.0, 4.0, 5.0]), [2, 2]);
+        assert_eq!(parts(&[1.0, 2.0, 4.0, 5.0]), [4]);
+        // What is missing before the first or after the last breaks nothing.
+        assert_eq!(parts(&[0.0, 6.0]), [4]);
+    }
 }

@@ -6,9 +6,11 @@
 pub mod bars;
 pub mod canvas;
 pub mod lines;
+pub mod marks;
 pub mod rows;
 pub mod scale;
 pub mod scatter;
+pub mod source;
 
 use crate::ink::Ink;
 use crate::load::record::Provenance;

@@ -169,7 +169,7 @@ impl Rows {
 }
 
 /// `text` in lines of at most `width` at `size`, broken between words; a word that is wider has a line to itself.
-fn broken(text: &str, size: f64, width: f64) -> Vec<String> {
+pub fn broken(text: &str, size: f64, width: f64) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split(' ') {
         match lines.last_mut() {

@@ -10,12 +10,12 @@ use polars::prelude::*;
 
 use super::primitives::sentence;
 use super::studies::latency;
-use super::{Drawn, Section, provenance_of, slug};
+use super::{Drawn, Section, missing, provenance_of, slug};
 use crate::chart::lines::{self, Axis, Lines, Series};
 use crate::chart::rows::{Cell, Column, Row, Rows};
 use crate::chart::scale::Kind;
 use crate::chart::{Body, Figure, Panel};
-use crate::doubt::{Doubts, doubts};
+use crate::doubt::{Doubts, doubts, interval, wide, widely};
 use crate::frame::{Framed, distinct, floats, stack, tagged, words};
 use crate::human;
 use crate::ink;
@@ -56,6 +56,8 @@ struct Point {
     p50: Option<f64>,
     p99: Option<f64>,
     doubts: Doubts,
+    /// How wide the interval of its rate is, if it is wide; of several seeds, the widest.
+    wide: Option<f64>,
 }
 
 impl Point {
@@ -94,7 +96,8 @@ fn folded(points: Vec<Point>) -> (Vec<Point>, usize) {
         let median = |value: fn(&Point) -> Option<f64>| median(of.iter().filter_map(value).collect());
         let rate = median(|p| Some(p.rate)).unwrap_or(0.0);
         let doubts = of.iter().fold(Doubts::default(), |all, p| all.or(p.doubts));
-        Point { rate, p50: median(|p| p.p50), p99: median(|p| p.p99), doubts, ..of[0].clone() }
+        let wide = of.iter().filter_map(|p| p.wide).max_by(f64::total_cmp);
+        Point { rate, p50: median(|p| p.p50), p99: median(|p| p.p99), doubts, wide, ..of[0].clone() }
     };
     (groups.into_iter().map(fold).collect(), seeds)
 }
@@ -125,10 +128,12 @@ fn experiment(results: &Results) -> Framed<Option<Drawn>> {
             let horizontal = horizontal(&rows, &others)?;
             let (points, seeds) = folded(points(&rows, &others, horizontal.as_deref())?);
             let (figure, mut clauses) = match horizontal {
-                Some(axis) => curves(&points, axis.trim_start_matches("axis_"), record.provenance),
+                Some(axis) => curves(&points, axis.trim_start_matches("axis_"), results),
                 None => (table(&points, record.provenance), extremes(&points)),
             };
             clauses.extend(repeats(seeds));
+            clauses.extend(widely(points.iter().map(|p| p.wide)));
+            clauses.extend(missing::clause(record, &results.points));
             (figure, said.into_iter().chain(clauses).collect())
         }
     };
@@ -182,7 +187,7 @@ fn points(rows: &DataFrame, axes: &[String], horizontal: Option<&str>) -> Framed
     };
     let [rate, p50, p99] =
         [floats(rows, "committed_per_s")?, floats(rows, "latency_p50_ns")?, floats(rows, "latency_p99_ns")?];
-    let doubts = doubts(rows);
+    let (doubts, wide) = (doubts(rows), wide(rows, "committed_per_s"));
     let point = |i: usize| Point {
         x: x[i],
         parts: parts(i),
@@ -190,46 +195,55 @@ fn points(rows: &DataFrame, axes: &[String], horizontal: Option<&str>) -> Framed
         p50: p50[i],
         p99: p99[i],
         doubts: doubts[i],
+        wide: wide[i],
     };
     Ok((0..rows.height()).map(point).collect())
 }
 
-fn curves(points: &[Point], axis: &str, provenance: Provenance) -> (Figure, Vec<String>) {
+fn curves(points: &[Point], axis: &str, results: &Results) -> (Figure, Vec<String>) {
     let whole = distinct(points.iter().map(Point::name));
     let split = points.iter().any(|p| p.parts.len() > 1)
         && (whole.len() > CURVES || whole.iter().any(|name| !lines::name_fits(name)));
     let name = |p: &Point| if split { p.parts[0].clone() } else { p.name() };
     let place = |p: &Point| if split { joined(&p.parts[1..]) } else { String::new() };
     let names = distinct(points.iter().map(name));
-    let inks = ink::for_names(names.iter().map(String::as_str));
+    let looks = ink::for_names(names.iter().map(String::as_str));
+    let asked = missing::numbers(&results.record, &results.points, axis);
     let kind = numeric_kind(&distinct(points.iter().filter_map(|p| p.x)));
     let places = distinct(points.iter().map(place));
-    let series = |at: &str, value: fn(&Point) -> Option<f64>| -> Vec<Series> {
-        let one = |(curve, ink): (&String, &ink::Ink)| {
-            let of_curve = points.iter().filter(|p| name(p) == *curve && place(p) == at);
-            let line = of_curve.filter_map(|p| Some((p.x?, value(p)?, p.doubts.signs())));
-            Series::of(curve.clone(), *ink, line.collect())
+    let series = |at: &str, value: fn(&Point) -> Option<f64>, wide: fn(&Point) -> Option<f64>| {
+        let one = |(curve, look): (&String, &ink::Look)| {
+            let of_curve = || points.iter().filter(|p| name(p) == *curve && place(p) == at);
+            let line = || of_curve().filter_map(|p| Some((p, p.x?, value(p)?)));
+            let drawn = line().map(|(p, x, y)| (x, y, p.doubts.signs()));
+            let mut series = Series::of(curve.clone(), *look, drawn.collect());
+            let known = line().filter_map(|(p, x, y)| interval(y, wide(p)).map(|(from, to)| (x, from, to)));
+            series.intervals = known.collect();
+            series
         };
-        names.iter().zip(&inks).map(one).filter(|s| !s.points.is_empty()).take(CURVES).collect()
+        names
+            .iter()
+            .zip(&looks)
+            .map(one)
+            .filter(|s| !s.points.is_empty())
+            .take(CURVES)
+            .collect::<Vec<Series>>()
     };
-    let panel = |title: String, kind_of_y, format, series| Panel {
-        title,
-        chip: Some(provenance),
-        body: Body::Lines(Lines {
-            x: Axis { title: axis.to_owned(), kind, format: human::short },
-            y: Axis { title: String::new(), kind: kind_of_y, format },
-            series,
-            height: 300.0,
-        }),
+    let panel = |title: String, kind_of_y, format, series| {
+        let x = Axis { title: axis.to_owned(), kind, format: human::short };
+        let y = Axis { title: String::new(), kind: kind_of_y, format };
+        let lines = Lines { asked: asked.clone(), ..Lines::of(x, y, series, 300.0) };
+        Panel { title, chip: Some(results.record.provenance), body: Body::Lines(lines) }
     };
     let (mut panels, mut changes) = (Vec::new(), Vec::new());
     for at in places.iter().take(PLACES) {
         let told = |what: &str| if at.is_empty() { what.to_owned() } else { format!("{what}, {at}") };
-        let rates = series(at, |p| Some(p.rate));
+        let rates = series(at, |p| Some(p.rate), |p| p.wide);
         changes.extend(rates.iter().filter_map(|s| change(s, &told(&s.name), axis)));
         let per_s = if at.is_empty() { "Committed transactions per second" } else { "Committed per second" };
         panels.push(panel(told(per_s), Kind::Linear, human::short as fn(f64) -> String, rates));
-        panels.push(panel(told("Median latency"), Kind::Log10, human::nanos, series(at, |p| p.p50)));
+        let latencies = series(at, |p| p.p50, |_| None);
+        panels.push(panel(told("Median latency"), Kind::Log10, human::nanos, latencies));
     }
     changes.truncate(3);
     for (all, most, noun) in [(names.len(), CURVES, "curves"), (places.len(), PLACES, "pairs of panels")] {

@@ -5,7 +5,9 @@ pub mod asked;
 pub mod breakdown;
 pub mod comparison;
 pub mod experiments;
+pub mod missing;
 pub mod primitives;
+pub mod published;
 pub mod regret;
 pub mod requests;
 pub mod scoreboard;
@@ -136,7 +138,7 @@ pub fn draw(results: &[Results]) -> Framed<Vec<Drawn>> {
     drawn.extend(comparison::draw(&of("experiment"))?);
     drawn.extend(experiments::draw(&of("experiment"))?);
     drawn.extend(requests::draw(&of("primitive"))?);
-    drawn.extend(scoreboard::draw(&of("scoreboard"))?);
+    drawn.extend(scoreboard::draw(&of("scoreboard"), results)?);
     for i in 0..drawn.len() {
         // Two runs may share a directory name; files and anchors may not.
         let twins = drawn[..i]
@@ -199,6 +201,24 @@ pub fn slug(text: &str) -> String {
     if slug.is_empty() { "unnamed".to_owned() } else { slug }
 }
 
+/// The horizontal axis as words of a title.
+pub fn axis_title(axis: &str) -> String {
+    axis.trim_start_matches("set.").replace('_', " ")
+}
+
+/// A place on an axis in few words: a value that tells what it is of stands alone.
+pub fn place(axis: &str, value: &str) -> String {
+    match axis {
+        "verb" | "fabric" | "optimizations" | "plan" | "protocol" | "workload" | "variant" => {
+            spelled(value.trim_start_matches("sim:")).to_owned()
+        }
+        "queue_pairs" => format!("{value} QP"),
+        "addresses" => format!("{value} addr."),
+        "payload" => format!("{value} B"),
+        _ => format!("{} {value}", axis_title(axis)),
+    }
+}
+
 /// Workloads, protocols and verbs as the literature spells them.
 pub fn spelled(name: &str) -> &str {
     match name {
@@ -223,6 +243,7 @@ pub fn spelled(name: &str) -> &str {
         "cas" => "CAS",
         "fetch-add" => "FETCH_ADD",
         "rpc" => "RPC",
+        "rpc-write" => "RPC-WRITE",
         other => other,
     }
 }

@@ -133,12 +133,12 @@ fn over_payload(results: &[&Results], question: &Question) -> Framed<Option<Draw
             panels.push(Panel {
                 title: name.clone(),
                 chip: Some(results.record.provenance),
-                body: Body::Lines(Lines {
-                    x: Axis { title: "payload".to_owned(), kind: Kind::Log2, format: human::bytes },
-                    y: Axis { title: (*title).to_owned(), kind: Kind::Log10, format: question.format },
-                    series: verb_series(&rows, "payload_bytes", column)?,
-                    height: 290.0,
-                }),
+                body: Body::Lines(Lines::of(
+                    Axis { title: "payload".to_owned(), kind: Kind::Log2, format: human::bytes },
+                    Axis { title: (*title).to_owned(), kind: Kind::Log10, format: question.format },
+                    verb_series(&rows, "payload_bytes", column)?,
+                    290.0,
+                )),
             });
         }
         if let Some(pair) = pair(&rows, question.measures[0].0)? {
@@ -188,14 +188,14 @@ pub fn verb_series(rows: &DataFrame, x: &str, y: &str) -> Framed<Vec<Series>> {
         VERBS.iter().map(|v| (*v).to_owned()).filter(|v| verbs.contains(v)).collect();
     order.extend(verbs.iter().cloned());
     let order = distinct(order);
-    let inks = ink::for_names(order.iter().map(String::as_str));
+    let looks = ink::for_names(order.iter().map(String::as_str));
     let mut series = Vec::new();
-    for (verb, ink) in order.iter().zip(inks) {
+    for (verb, look) in order.iter().zip(looks) {
         let of_verb = verbs.iter().zip(&points).filter(|(v, _)| *v == verb);
         let points: Vec<_> =
             of_verb.filter_map(|(_, ((x, y), doubts))| Some(((*x)?, (*y)?, doubts.signs()))).collect();
         if !points.is_empty() {
-            series.push(Series::of(spelled(verb).to_owned(), ink, points));
+            series.push(Series::of(spelled(verb).to_owned(), look, points));
         }
     }
     Ok(series)
@@ -260,14 +260,11 @@ fn ladder_series(rows: &DataFrame) -> Framed<(Vec<bars::Series>, Vec<String>)> {
     let doubts = doubts(rows);
     let row =
         |verb: &String, step: &String| (0..rates.len()).find(|i| verbs[*i] == *verb && steps[*i] == *step);
-    let series = order.iter().map(|verb| bars::Series {
-        name: verb.clone(),
-        ink: ink::for_name(verb),
-        values: categories.iter().map(|step| row(verb, step).and_then(|i| rates[i])).collect(),
-        signs: categories
-            .iter()
-            .map(|step| row(verb, step).map_or(String::new(), |i| doubts[i].signs()))
-            .collect(),
+    let looks = ink::for_names(order.iter().map(String::as_str));
+    let series = order.iter().zip(looks).map(|(verb, look)| {
+        let at = || categories.iter().map(|step| row(verb, step));
+        let signs = at().map(|row| row.map_or(String::new(), |i| doubts[i].signs())).collect();
+        bars::Series::of(verb.clone(), look, at().map(|row| row.and_then(|i| rates[i])).collect(), signs)
     });
     Ok((series.collect(), categories))
 }

@@ -11,7 +11,7 @@ use crate::chart::scale::Kind;
 use crate::chart::{Body, Figure, Panel};
 use crate::frame::{Framed, distinct, floats, stack, tagged, words};
 use crate::human;
-use crate::ink::{self, Ink};
+use crate::ink::{self, Ink, Look};
 use crate::load::Results;
 
 const COLUMNS: [&str; 14] = [
@@ -51,6 +51,11 @@ fn at(distribution: &[(f64, f64)], share: f64) -> f64 {
     distribution.iter().find(|point| point.1 >= share).or(distribution.last()).map_or(0.0, |point| point.0)
 }
 
+/// A curve of points that nothing stands over.
+fn curve(name: &str, look: Look, points: Vec<(f64, f64)>) -> Series {
+    Series::of(name.to_owned(), look, points.into_iter().map(|(x, y)| (x, y, String::new())).collect())
+}
+
 fn one(results: &Results, name: &str) -> Framed<Option<Drawn>> {
     let rows = results.points.clone().lazy().filter(col("regret").is_not_null()).collect()?;
     if rows.height() == 0 {
@@ -67,28 +72,17 @@ fn one(results: &Results, name: &str) -> Framed<Option<Drawn>> {
     // Predictions err in either direction; a regret below zero is none, measured with an error of its own.
     let error: Vec<Option<f64>> = error.into_iter().map(|off| off.map(f64::abs)).collect();
     let kinds = distinct(workloads.iter().cloned());
-    let inks = ink::for_names(kinds.iter().map(String::as_str));
+    let looks = ink::for_names(kinds.iter().map(String::as_str));
     let panel = |title: &str, x_title: &str, values: &[Option<f64>]| {
-        let mut series: Vec<Series> = vec![Series {
-            name: "all".to_owned(),
-            ink: Ink::Text,
-            points: of(values, &|_| true),
-            signs: Vec::new(),
-        }];
-        for (kind, ink) in kinds.iter().zip(&inks) {
-            let points = of(values, &|row| workloads[row] == *kind);
-            series.push(Series { name: kind.clone(), ink: *ink, points, signs: Vec::new() });
+        let mut series = vec![curve("all", Ink::Text.into(), of(values, &|_| true))];
+        for (kind, look) in kinds.iter().zip(&looks) {
+            series.push(curve(kind, *look, of(values, &|row| workloads[row] == *kind)));
         }
         let axis = |title: &str| Axis { title: title.to_owned(), kind: Kind::Linear, format: human::percent };
         Panel {
             title: title.to_owned(),
             chip: Some(results.record.provenance),
-            body: Body::Lines(Lines {
-                x: axis(x_title),
-                y: axis("share of combinations"),
-                series,
-                height: 300.0,
-            }),
+            body: Body::Lines(Lines::of(axis(x_title), axis("share of combinations"), series, 300.0)),
         }
     };
     let (lost, off) = (of(&regret, &|_| true), of(&error, &|_| true));
@@ -98,8 +92,7 @@ fn one(results: &Results, name: &str) -> Framed<Option<Drawn>> {
         (false, Body::Lines(lines)) => {
             let (median, worst) = (at(&checked, 0.5), at(&checked, 1.0));
             let name = "all, the best of a shortlist that was run";
-            let signs = Vec::new();
-            lines.series.push(Series { name: name.to_owned(), ink: Ink::Muted, points: checked, signs });
+            lines.series.push(curve(name, Ink::Muted.into(), checked));
             let [median, worst] = [median, worst].map(human::percent);
             format!(
                 " The fastest of the dozen plans on the shortlist, each run once, loses {median} in half of them and {worst} in the worst."

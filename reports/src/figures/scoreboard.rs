@@ -11,6 +11,7 @@ use crate::chart::{Body, Figure, Panel};
 use crate::frame::{Framed, distinct, floats, stack, tagged, words};
 use crate::ink::Ink;
 use crate::load::Results;
+use crate::load::record::Provenance;
 
 /// Claims drawn; all of them are in the CSV.
 const SHOWN: usize = 120;
@@ -42,18 +43,27 @@ struct Line {
     verdict: String,
 }
 
-/// Two figures per scoreboard.
-pub fn draw(results: &[&Results]) -> Framed<Vec<Drawn>> {
+/// Two figures per scoreboard; `all` are the page's runs, some of which it judges.
+pub fn draw(results: &[&Results], all: &[Results]) -> Framed<Vec<Drawn>> {
     let mut drawn = Vec::new();
     for results in results {
         for split in ["calibrate", "hold-out"] {
-            drawn.extend(one_split(results, split)?);
+            drawn.extend(one_split(results, all, split)?);
         }
     }
     Ok(drawn)
 }
 
-fn one_split(results: &Results, split: &str) -> Framed<Option<Drawn>> {
+/// Where the answers come from: the runs beside a scoreboard that it names, or what it says itself if there are none.
+fn origins(results: &Results, all: &[Results], rows: &DataFrame) -> Framed<Vec<(Provenance, String)>> {
+    let named = words(rows, "experiment")?;
+    let beside = |run: &&Results| run.path.parent() == results.path.parent() && named.contains(&run.label);
+    let judged: Vec<&Results> =
+        all.iter().filter(|run| run.record.kind != "scoreboard").filter(beside).collect();
+    Ok(if judged.is_empty() { provenance_of([results]) } else { provenance_of(judged) })
+}
+
+fn one_split(results: &Results, all: &[Results], split: &str) -> Framed<Option<Drawn>> {
     let rows = results.points.clone().lazy().filter(col("split").eq(lit(split))).collect()?;
     let lines = lines(&rows)?;
     let judged: Vec<&Line> = lines.iter().filter(|l| l.verdict == "pass" || l.verdict == "fail").collect();
@@ -74,7 +84,7 @@ fn one_split(results: &Results, split: &str) -> Framed<Option<Drawn>> {
         section: Section::Scoreboard,
         title: title.to_owned(),
         caption: sentence(&counted(&lines), "No claim has an answer yet."),
-        provenance: provenance_of([results]),
+        provenance: origins(results, all, &rows)?,
         frame: stack(vec![tagged(results, rows.lazy(), &COLUMNS)])?,
         figure: Figure { columns: 1, panels: vec![panel] },
     }))

@@ -54,16 +54,12 @@ fn sweep(results: &Results, name: &str) -> Framed<Option<Drawn>> {
         panels.push(Panel {
             title: title.to_owned(),
             chip: Some(results.record.provenance),
-            body: Body::Lines(Lines {
-                x: Axis { title: title.to_owned(), kind: Kind::Log2, format: human::whole },
-                y: Axis {
-                    title: "operations per second".to_owned(),
-                    kind: Kind::Linear,
-                    format: human::short,
-                },
+            body: Body::Lines(Lines::of(
+                Axis { title: title.to_owned(), kind: Kind::Log2, format: human::whole },
+                Axis { title: "operations per second".to_owned(), kind: Kind::Linear, format: human::short },
                 series,
-                height: 215.0,
-            }),
+                215.0,
+            )),
         });
         let columns = ["bench", "verb", "value", "rate_per_s", "latency_p50_ns", "doorbells_per_op"];
         frames.push(tagged(results, rows.lazy(), &columns));

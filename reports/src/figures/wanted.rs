@@ -4,22 +4,23 @@
 //! figure does not name are told apart by it: nothing is averaged behind the reader's back. Those that differ in their seed alone
 //! are repeats, and count by their median, which is said; a figure may name the seed to see them.
 //!
-//! What a paper prints for single points is told beside them, and drawn in the colour of its curve with the claim's name.
+//! What papers print is drawn beside it ([`super::published`]), what is missing is not drawn over ([`super::missing`]), and a curve
+//! has the colour of its primitive: of its name, or of the verb or plan that all of its points have.
 
 use polars::prelude::*;
 
 use super::experiments::{CURVES, SEED, median, numeric_kind, repeats};
+use super::published::{Said, kept, said};
+use super::{axis_title, missing, spelled};
 use crate::chart::bars::{self, Bars};
-use crate::chart::lines::{Axis, Lines, Series};
+use crate::chart::lines::{Axis, Lines, Mark, Series};
 use crate::chart::scale::Kind;
 use crate::chart::{Body, Figure, Format, Panel};
-use crate::doubt::{Doubts, doubts};
+use crate::doubt::{Doubts, doubts, interval, wide, widely};
 use crate::frame::{Framed, distinct, floats, words};
 use crate::human;
-use crate::ink::{self, Ink};
+use crate::ink::{self, Ink, Look};
 use crate::load::record::{Record, Wanted};
-use serde_json::Value;
-use std::collections::BTreeMap;
 
 /// One point of a grid, as a wanted figure sees it.
 struct Point {
@@ -28,16 +29,9 @@ struct Point {
     y: f64,
     /// Of any of its rows.
     doubts: Doubts,
+    /// How wide its interval is, if it is wide: of its rows, the widest.
+    wide: Option<f64>,
     /// Its rows in the table, one for each seed.
-    rows: Vec<usize>,
-}
-
-/// A number that a paper prints.
-struct Said {
-    claim: String,
-    y: String,
-    value: f64,
-    /// Rows of the points that it is about.
     rows: Vec<usize>,
 }
 
@@ -49,7 +43,7 @@ pub fn draw(
     record: &Record,
 ) -> Framed<(Figure, Vec<String>, Vec<String>)> {
     let (mut panels, mut clauses, mut drawn) = (Vec::new(), Vec::new(), Vec::new());
-    let said = said(&record.summary, rows)?;
+    let said = said(&record.summary, rows);
     let mut seeds = 0;
     for figure in wanted {
         let has = |name: &str| rows.get_column_names().iter().any(|column| column.as_str() == name);
@@ -70,44 +64,24 @@ pub fn draw(
         }
         let title = figure.title.clone().unwrap_or_else(|| format!("{} by {}", spoken(&figure.y), figure.x));
         clauses.extend(best(&points, figure));
+        clauses.extend(widely(points.iter().map(|point| point.wide)));
         drawn.push(figure.y.clone());
-        let body = body(&points, figure, &said, &mut clauses);
+        let looks = looks(rows, &points)?;
+        let mut body = body(&points, figure, &said, &looks, &mut clauses);
+        match &mut body {
+            // A figure of one place on an axis asks for no other.
+            _ if figure.at.contains_key(&figure.x) => {}
+            Body::Lines(lines) => lines.asked = missing::numbers(record, rows, &figure.x),
+            Body::Bars(bars) => widen(bars, &missing::values(record, rows, &figure.x)),
+            Body::Rows(_) | Body::Scatter(_) => {}
+        }
         panels.push(Panel { title, chip: Some(record.provenance), body });
     }
     clauses.extend(repeats(seeds));
+    if !panels.is_empty() {
+        clauses.extend(missing::clause(record, rows));
+    }
     Ok((Figure { columns: panels.len().clamp(1, 2), panels }, clauses, drawn))
-}
-
-/// A value as it stands in the columns of axes.
-fn plain(value: &Value) -> String {
-    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
-}
-
-/// Which rows have these values on these axes.
-fn kept(rows: &DataFrame, at: &BTreeMap<String, Value>) -> Framed<Vec<bool>> {
-    let mut kept = vec![true; rows.height()];
-    for (axis, value) in at {
-        let values = words(rows, &format!("axis_{axis}"))?;
-        kept.iter_mut().zip(values).for_each(|(kept, is)| *kept &= is == plain(value));
-    }
-    Ok(kept)
-}
-
-/// What the papers print, with the rows that it is about; those that name an axis which is not there are left out.
-fn said(summary: &Value, rows: &DataFrame) -> Framed<Vec<Said>> {
-    let mut all = Vec::new();
-    for entry in summary["published"].as_array().into_iter().flatten() {
-        let (Some(claim), Some(y), Some(value)) =
-            (entry["claim"].as_str(), entry["y"].as_str(), entry["value"].as_f64())
-        else {
-            continue;
-        };
-        let at = entry["at"].as_object().into_iter().flatten().map(|(k, v)| (k.clone(), v.clone())).collect();
-        let Ok(kept) = kept(rows, &at) else { continue };
-        let rows = (0..rows.height()).filter(|&row| kept[row]).collect();
-        all.push(Said { claim: claim.to_owned(), y: y.to_owned(), value, rows });
-    }
-    Ok(all)
 }
 
 /// The points of the rows that are kept.
@@ -134,9 +108,8 @@ fn points(
         }
     }
     let label = |row: usize| {
-        let part = |(axis, values): &(&str, Vec<String>)| match axis.trim_start_matches("axis_") {
-            "plan" | "protocol" | "workload" | "variant" => super::spelled(&values[row]).to_owned(),
-            axis => format!("{axis} {}", values[row]),
+        let part = |(axis, values): &(&str, Vec<String>)| {
+            super::place(axis.trim_start_matches("axis_"), &values[row])
         };
         names.iter().map(part).collect::<Vec<_>>().join(", ")
     };
@@ -153,77 +126,123 @@ fn points(
             None => found.push((x, name, vec![y], vec![row])),
         }
     }
-    let doubts = doubts(rows);
+    let (doubts, wide) = (doubts(rows), wide(rows, y));
     let point = |(x, name, values, rows): (String, String, Vec<f64>, Vec<usize>)| {
         let doubts = rows.iter().fold(Doubts::default(), |all, row| all.or(doubts[*row]));
-        Some(Point { x, name, y: median(values)?, doubts, rows })
+        let wide = rows.iter().filter_map(|row| wide[*row]).max_by(f64::total_cmp);
+        Some(Point { x, name, y: median(values)?, doubts, wide, rows })
     };
     Ok(found.into_iter().filter_map(point).collect())
 }
 
-fn body(points: &[Point], figure: &Wanted, said: &[Said], clauses: &mut Vec<String>) -> Body {
+/// A look for each curve: by its name, else by the verb or the plan that all of its points have.
+fn looks(rows: &DataFrame, points: &[Point]) -> Framed<Vec<(String, Look)>> {
+    let there = |column: &&str| rows.get_column_names().iter().any(|name| name.as_str() == *column);
+    let columns = ["verb", "plan"].into_iter().filter(there);
+    let columns = columns.map(|column| words(rows, column)).collect::<Framed<Vec<_>>>()?;
+    let ink = |curve: &String| {
+        let of = || points.iter().filter(|p| p.name == *curve).flat_map(|p| &p.rows);
+        let one = |values: &Vec<String>| match distinct(of().map(|row| values[*row].clone())).as_slice() {
+            [one] => ink::for_name(one),
+            _ => Ink::Other,
+        };
+        let inks = [ink::for_name(curve)].into_iter().chain(columns.iter().map(one));
+        inks.into_iter().find(|ink| *ink != Ink::Other).unwrap_or(Ink::Other)
+    };
     let names = distinct(points.iter().map(|p| p.name.clone()));
-    if names.len() > CURVES {
-        clauses.push(format!("{CURVES} of {} curves are drawn, the others are in the CSV", names.len()));
+    let looks = ink::looks(&names.iter().map(ink).collect::<Vec<_>>());
+    Ok(names.into_iter().zip(looks).collect())
+}
+
+/// Places that were asked for and have no bar, where the rest of them stand.
+fn widen(bars: &mut Bars, asked: &[String]) {
+    let asked: Vec<String> = asked.iter().map(|place| category(place)).collect();
+    if !bars.categories.iter().all(|there| asked.contains(there)) {
+        return;
     }
-    let inks: Vec<Ink> = ink::for_names(names.iter().map(String::as_str));
-    let shown = || names.iter().zip(&inks).take(CURVES);
+    let at: Vec<Option<usize>> =
+        asked.iter().map(|place| bars.categories.iter().position(|there| there == place)).collect();
+    let place = |was: usize| at.iter().position(|at| *at == Some(was)).unwrap_or(was);
+    for series in &mut bars.series {
+        series.values = at.iter().map(|at| at.and_then(|at| series.values[at])).collect();
+        series.signs = at.iter().map(|at| at.map_or(String::new(), |at| series.signs[at].clone())).collect();
+        series.intervals.iter_mut().for_each(|of| of.0 = place(of.0));
+        series.marks.iter_mut().for_each(|of| of.0 = place(of.0));
+    }
+    bars.categories = asked;
+}
+
+/// What stands under a group of bars.
+fn category(x: &str) -> String {
+    spelled(x.trim_start_matches("sim:")).to_owned()
+}
+
+fn body(
+    points: &[Point],
+    figure: &Wanted,
+    said: &[Said],
+    looks: &[(String, Look)],
+    clauses: &mut Vec<String>,
+) -> Body {
+    if looks.len() > CURVES {
+        clauses.push(format!("{CURVES} of {} curves are drawn, the others are in the CSV", looks.len()));
+    }
+    let shown = &looks[..looks.len().min(CURVES)];
     let format = format_of(&figure.y);
     // Where a number is about several points, it is about the largest of them: a peak.
     let printed: Vec<(&Said, &Point)> = said
         .iter()
         .filter(|said| said.y == figure.y)
         .filter_map(|said| {
-            let of = points.iter().filter(|p| p.rows.iter().any(|row| said.rows.contains(row)));
+            let of = points.iter().filter(|p| said.is_about(&p.rows));
             Some((said, of.max_by(|a, b| a.y.total_cmp(&b.y))?))
         })
         .collect();
-    clauses.extend(printed.iter().map(|(said, point)| {
-        let (published, got) = (format(said.value), format(point.y));
-        format!("{} prints {published} where {} gives {got}", said.claim, place(point, figure))
-    }));
+    clauses.extend(printed.iter().map(|(said, p)| said.beside(&place(p, figure), p.y, format)));
     let numbers: Option<Vec<f64>> =
         points.iter().map(|p| p.x.parse().ok().filter(|x: &f64| x.is_finite())).collect();
     let Some(numbers) = numbers else {
-        let categories = distinct(points.iter().map(|p| p.x.clone()));
-        let point = |name: &str, x: &String| points.iter().find(|p| p.name == name && p.x == *x);
-        let series = shown().map(|(name, ink)| bars::Series {
-            name: name.clone(),
-            ink: *ink,
-            values: categories.iter().map(|x| point(name, x).map(|p| p.y)).collect(),
-            signs: categories
-                .iter()
-                .map(|x| point(name, x).map_or(String::new(), |p| p.doubts.signs()))
-                .collect(),
+        let places = distinct(points.iter().map(|p| p.x.clone()));
+        let series = shown.iter().map(|(name, look)| {
+            let of: Vec<Option<&Point>> =
+                places.iter().map(|x| points.iter().find(|p| p.name == *name && p.x == *x)).collect();
+            let values = of.iter().map(|p| p.map(|p| p.y)).collect();
+            let signs = of.iter().map(|p| p.map_or(String::new(), |p| p.doubts.signs())).collect();
+            let mut series = bars::Series::of(name.clone(), *look, values, signs);
+            for (at, p) in of.iter().enumerate().filter_map(|(at, p)| Some((at, (*p)?))) {
+                series.intervals.extend(interval(p.y, p.wide).map(|(from, to)| (at, from, to)));
+                let marks = printed.iter().filter(|(_, about)| about.name == p.name && about.x == p.x);
+                series.marks.extend(marks.map(|(said, _)| (at, said.value)));
+            }
+            series
         });
         let series = series.collect();
+        let categories = places.iter().map(|x| category(x)).collect();
         return Body::Bars(Bars { y_title: spoken(&figure.y), format, categories, series });
     };
-    let series = shown().map(|(name, ink)| {
-        let line = points.iter().filter(|p| p.name == *name);
-        let line = line.filter_map(|p| Some((p.x.parse().ok()?, p.y, p.doubts.signs())));
-        Series::of(name.clone(), *ink, line.collect())
+    let series = shown.iter().map(|(name, look)| {
+        let line = || points.iter().filter(|p| p.name == *name).filter_map(|p| Some((p, p.x.parse().ok()?)));
+        let mut series =
+            Series::of(name.clone(), *look, line().map(|(p, x)| (x, p.y, p.doubts.signs())).collect());
+        let intervals = line().filter_map(|(p, x)| interval(p.y, p.wide).map(|(from, to)| (x, from, to)));
+        series.intervals = intervals.collect();
+        series
     });
-    let mut series: Vec<Series> = series.collect();
-    for (said, point) in printed {
-        let ink = names
-            .iter()
-            .zip(&inks)
-            .find(|(name, _)| **name == point.name)
-            .map_or(Ink::Muted, |(_, ink)| *ink);
-        let x = point.x.parse().unwrap_or(0.0);
-        series.push(Series::of(said.claim.clone(), ink, vec![(x, said.value, String::new())]));
-    }
-    Body::Lines(Lines {
-        x: Axis { title: figure.x.clone(), kind: numeric_kind(&numbers), format: human::short },
-        y: Axis {
-            title: spoken(&figure.y),
-            kind: if figure.y.ends_with("_ns") { Kind::Log10 } else { Kind::Linear },
-            format,
-        },
-        series,
-        height: 300.0,
-    })
+    let kind = if figure.y.ends_with("_ns") { Kind::Log10 } else { Kind::Linear };
+    let x_format: Format = if figure.x.starts_with("payload") { human::bytes } else { human::short };
+    let mut lines = Lines::of(
+        Axis { title: axis_title(&figure.x), kind: numeric_kind(&numbers), format: x_format },
+        Axis { title: spoken(&figure.y), kind, format },
+        series.collect(),
+        300.0,
+    );
+    let mark = |(said, point): &(&Said, &Point)| {
+        let look = looks.iter().find(|(name, _)| *name == point.name);
+        let ink = look.map_or(Ink::Muted, |(_, look)| look.ink);
+        Mark { name: said.claim.clone(), ink, x: point.x.parse().unwrap_or(0.0), y: said.value }
+    };
+    lines.marks = printed.iter().map(mark).collect();
+    Body::Lines(lines)
 }
 
 /// How a column's values read, by the unit its name ends in.
@@ -244,9 +263,10 @@ fn spoken(column: &str) -> String {
 
 /// Where a point is, in words.
 fn place(p: &Point, figure: &Wanted) -> String {
+    let axis = axis_title(&figure.x);
     match p.name.as_str() {
-        "" => format!("{} {}", figure.x, p.x),
-        name => format!("{name} at {} {}", figure.x, p.x),
+        "" => format!("{axis} {}", p.x),
+        name => format!("{name} at {axis} {}", p.x),
     }
 }
 

@@ -244,6 +244,10 @@ impl Record {
                 ));
                 parts.extend(profile.doubt.clone());
             }
+            // It judges runs of several profiles, and has none of its own.
+            (Provenance::Simulated | Provenance::Forecast, None) if self.kind == "scoreboard" => {
+                parts.push("profiles of the runs that it judges".to_owned())
+            }
             (Provenance::Simulated | Provenance::Forecast, None) => {
                 parts.push("profile not recorded".to_owned())
             }
