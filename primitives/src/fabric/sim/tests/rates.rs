@@ -377,19 +377,20 @@ fn every_port_sets_the_pace_of_what_passes() {
     }
 }
 
+/// What one turn asks for: verbs, their lengths and flags.
+type Turn = dyn Fn(&Rig) -> Vec<(Verb, u32, Flags)>;
+
 #[test]
 fn pcie_sets_the_pace_of_what_crosses_it() {
     let rate = shipped().pcie_rate.value;
-    let each = |number: &str, value: f64, turn: &dyn Fn(&Rig) -> Vec<(Verb, u32, Flags)>| {
+    let each = |number: &str, value: f64, turn: &Turn| {
         let rig = altered(&[(number, value), ("atomic_hold", 0.0)], &[]);
         pace(&rig, &turn(&rig))
     };
     let reads = |rig: &Rig| vec![(rig.read(0), 8, SIGNALED)];
     let writes = |rig: &Rig| vec![(rig.write(0), 8, SIGNALED)];
     let mixed = |rig: &Rig| vec![(rig.faa(64, 1), 8, SIGNALED), (rig.read(0), 8, SIGNALED)];
-    let more = |number, low, turn: &dyn Fn(&Rig) -> Vec<(Verb, u32, Flags)>| {
-        each(number, 2.0 * low, turn) - each(number, low, turn)
-    };
+    let more = |number, low, turn: &Turn| each(number, 2.0 * low, turn) - each(number, low, turn);
     shows("requests of READs, ns each", more("pcie_read_request", 800.0, &reads), 800.0);
     shows("requests of READs and ATOMICs, ns each", more("pcie_read_request", 800.0, &mixed), 800.0);
     shows("answers, ns each", more("pcie_completion_overhead", 8000.0, &reads), 8000.0 / rate);
