@@ -136,7 +136,8 @@ fn ends(rig: &Rig, qp: Qp, chain: &[WorkRequest], node: usize, count: usize) -> 
 
 /// Nanoseconds until the last of a chain of `requests` completes.
 fn last(rig: &Rig, requests: &[(Verb, u32, Flags)]) -> f64 {
-    let (qp, _) = rig.pair(QpConfig::rc());
+    let (qp, there) = rig.pair(QpConfig::rc());
+    (0..64).for_each(|i| rig.recv(there, i, 0, 8192));
     *ends(rig, qp, &chain(rig, requests), 0, signaled(requests)).last().unwrap()
 }
 
@@ -281,24 +282,25 @@ fn a_receiver_is_told_after_its_handover_and_tried_again_after_its_timer() {
     shows("timer of 7 us more, ns later", taken(15_000.0) - taken(8_000.0), 7000.0);
 }
 
-/// Each kind of request is as slow as either end's engine.
+/// Each kind of request is as slow as either end's engine. Times are of all 64, since the asker's acknowledgements and entries wait
+/// behind what its engine has been given.
 #[test]
 fn either_engine_sets_the_pace_of_what_it_does() {
-    let verbs = |rig: &Rig| [rig.read(0), rig.write(0), rig.faa(0, 1), SEND];
     for (kind, name) in ["read", "write", "atomic", "send"].into_iter().enumerate() {
         for end in ["requester", "responder"] {
             let number = format!("{end}_{name}");
             let each = |ns: f64, units: f64| {
                 // One address at a time would be slower yet.
-                let rig = altered(&[(&number, ns), ("processing_units", units), ("atomic_hold", 0.0)], &[]);
-                pace(&rig, &[(verbs(&rig)[kind], 8, SIGNALED)])
+                let numbers = [(number.as_str(), ns), ("processing_units", units), ("atomic_hold", 0.0)];
+                let rig = altered(&numbers, &[]);
+                let verb = [rig.read(0), rig.write(0), rig.faa(0, 1), SEND][kind];
+                last(&rig, &[(verb, 8, SIGNALED); 64]) / 64.0
             };
             shows(&format!("{number}, ns each"), each(1600.0, 1.0) - each(800.0, 1.0), 800.0);
-            shows(
-                &format!("{number}, one unit of three, ns each"),
-                each(800.0, 3.0) - each(800.0, 1.0),
-                1600.0,
-            );
+            if end == "requester" {
+                // The answering end hands its last request on without the wait.
+                shows(&format!("{number}, one unit of three"), each(800.0, 3.0) - each(800.0, 1.0), 1600.0);
+            }
         }
     }
 }
