@@ -124,7 +124,7 @@ fn calvin_is_tuned_with_the_epochs_that_were_asked_for() {
         let (ran, _) = told(&[&run, SMALL].concat());
         assert!(ran.contains("committed"), "{ran}");
         let text = std::fs::read_to_string(plan).unwrap();
-        assert!(text.contains("protocol: calvin"), "{text}");
+        assert!(text.contains(protocol), "{text}");
         let line =
             text.lines().find_map(|line| line.trim().strip_prefix("committed_per_s: ").map(str::to_owned));
         line.and_then(|rate| rate.parse::<f64>().ok()).unwrap_or_else(|| panic!("no rate in {text}"))

@@ -148,13 +148,15 @@ pub fn search(spec: &RunSpec, fabric: &Fabric, profile: &Profile) -> Result<Tune
     let model = Model::new(profile, cluster, &demand, &needs).map_err(|e| refused(&e))?;
     let choices = choices(&tuning, Search::default().tolerance);
     let name = spec.protocol.clone();
-    let rivals = rivals(&tuning, &name, cluster.backups > 0, |c| model.prediction(&c.forecast));
+    // With the settings that it was asked for with.
+    let prediction = |c: &Candidate| Prediction { protocol: name.clone(), ..model.prediction(&c.forecast) };
+    let rivals = rivals(&tuning, &name, cluster.backups > 0, prediction);
     let file = PlanFile {
         name: TUNED.to_owned(),
         chosen_by: format!("doorbell tune {} ({})", crate::VERSION, crate::COMMIT),
         why: choices.iter().map(Choice::to_string).collect::<Vec<_>>().join(". "),
         plan: tuning.best().plan,
-        prediction: Some(model.prediction(&tuning.best().forecast)),
+        prediction: Some(prediction(tuning.best())),
     };
     let (profile, protocols) = (ProfileRef::from(profile), Vec::new());
     Ok(Tuned { tuning, choices, rivals, file, protocol: name, protocols, profile })
