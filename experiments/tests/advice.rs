@@ -120,7 +120,7 @@ fn calvin_is_tuned_with_the_epochs_that_were_asked_for() {
         }
         assert!(!printed.lines().any(|line| line.starts_with("install")), "{printed}");
         let plan = out.join("tuned.plan.yaml");
-        let run = ["run", "--protocol", protocol, "--plan", plan.to_str().unwrap(), "--duration", "300us"];
+        let run = ["run", "--protocol", protocol, "--plan", plan.to_str().unwrap(), "--duration", "8ms"];
         let (ran, _) = told(&[&run, SMALL].concat());
         assert!(ran.contains("committed"), "{ran}");
         let text = std::fs::read_to_string(plan).unwrap();

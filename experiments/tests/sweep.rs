@@ -299,6 +299,8 @@ fn a_second_ctrl_c_ends_at_once() {
     running.interrupt();
     let mut talk = BufReader::new(running.child.stderr.take().unwrap()).lines().map_while(Result::ok);
     assert!(talk.any(|line| line.contains("Ctrl-C again")));
+    // Sooner it would be taken for the first one's echo.
+    std::thread::sleep(Duration::from_millis(700));
     running.interrupt();
     // Points that never end: only ending at once comes back.
     let (code, begun, _) = running.end();

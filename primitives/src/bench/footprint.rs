@@ -58,10 +58,14 @@ mod tests {
     use crate::units::Nanos;
 
     fn estimate(nodes: u16, threads: u16, coroutines: u32) -> u64 {
+        of(BenchVerb::Rpc, nodes, threads, coroutines)
+    }
+
+    fn of(verb: BenchVerb, nodes: u16, threads: u16, coroutines: u32) -> u64 {
         let window = Nanos::from_micros(100);
         let scope =
             Scope { nodes, threads, coroutines, quick: false, warm_up: window, window, precision: None };
-        let point = Point { threads, coroutines, outstanding: 10, ..Point::new("test", BenchVerb::Read) };
+        let point = Point { threads, coroutines, outstanding: 10, ..Point::new("test", verb) };
         memory_estimate(true, &scope, &point)
     }
 
@@ -71,6 +75,7 @@ mod tests {
         assert!((64 << 20..8 << 30).contains(&usual), "{usual}");
         assert!(estimate(32, 12, 8) > 2 * usual, "messages are kept for every peer");
         assert!(estimate(16, 24, 8) > 3 * usual / 2 && estimate(16, 12, 4096) > usual);
+        assert!(of(BenchVerb::Read, 32, 12, 8) < usual, "who never calls keeps next to none");
         assert!(estimate(u16::MAX, u16::MAX, u32::MAX) > 1 << 50);
     }
 }
