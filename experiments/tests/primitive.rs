@@ -153,7 +153,8 @@ fn what_a_card_cannot_be_asked_for_is_refused_before_anything_is_measured() {
 fn a_precision_is_kept_and_usual_times_are_those_of_the_fabric() {
     let temp = tempfile::tempdir().expect("a directory");
     let dir = temp.path();
-    let body = "fabric: sim:cx4-edr\nnodes: 2\nduration: 200us\nprecision: 1%\ngrid:\n  verb: [read, write]\n";
+    let body =
+        "fabric: sim:cx4-edr\nnodes: 2\nduration: 200us\nprecision: 1%\ngrid:\n  verb: [read, write]\n";
     let table = measured(dir, "precise", body);
     for row in &table.1 {
         let width: f64 = cell(&table, row, "rate_ci_relative").parse().expect("an interval");

