@@ -570,7 +570,8 @@ fn a_dead_node_ends_the_run_and_is_named() {
         for fault in &result.faults {
             assert!(fault.node != NodeId(2) && fault.why.contains("node 2"), "{via}: {fault:?}");
         }
-        assert!(result.stats.committed > 0 || result.facts.virtual_time < Nanos::from_millis(50), "{via}");
+        let counted = result.elapsed;
+        assert!(counted < Nanos::from_millis(50), "{via}: {counted} counted, but the run broke off");
     }
 }
 

@@ -245,7 +245,8 @@ impl<'r, W: Workload, P: Protocol + Copy + Sync> Run<'r, W, P> {
         }
         part.interrupted = self.stop.load(Ordering::Relaxed);
         let start = meter.as_ref().map_or(Nanos(0), |m: &Arc<Meter>| m.start());
-        let early = part.interrupted || facts.cut_short.is_some();
+        // Whoever saw a session fail stopped there, whatever time was left.
+        let early = part.interrupted || facts.cut_short.is_some() || !part.faults.is_empty();
         let steadiness = meter.map(|m| m.steadiness(if early { last_end } else { Nanos::MAX }));
         (part.elapsed, part.steadiness) = match self.spec.length {
             Length::Transactions(_) => (last_end.since(start), None),

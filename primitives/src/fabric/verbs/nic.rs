@@ -24,6 +24,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 /// Completions taken from the device at a time.
 const POLL_BATCH: usize = 64;
@@ -67,6 +68,8 @@ struct State {
     /// What nodes of other processes have told.
     foreign: Vec<Option<Foreign>>,
     lost: Lost,
+    /// A failure was found that the port's going down might explain, and time was given to it to be told.
+    waited_for_port: bool,
     /// The completion queue failed: nothing more will be heard of what was posted.
     broken: bool,
 }
@@ -146,15 +149,27 @@ impl VerbsNic {
             senders_of: 0,
             foreign: std::iter::repeat_with(|| None).take(shared.nodes.len()).collect(),
             lost: Lost::new(shared.nodes.len()),
+            waited_for_port: false,
             broken: false,
         };
         Ok(VerbsNic { state: RefCell::new(state), context, shared, node })
     }
 
-    /// Whether the device says so now.
+    /// Whether the device says so. A request may fail before the device takes notice that its link goes: on Ethernet the kernel
+    /// stops the interface first and tells the RDMA driver after it. So one may ask `patiently`, for up to a second.
     #[cold]
-    fn port_is_down(&self) -> bool {
-        self.context.port_state(self.shared.port.number).is_ok_and(|state| state == "DOWN")
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "no virtual time here, and whoever failed has nothing else to do"
+    )]
+    fn port_is_down(&self, patiently: bool) -> bool {
+        let times = if patiently { 100 } else { 1 };
+        (0..times).any(|asked| {
+            if asked > 0 {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            self.context.port_state(self.shared.port.number).is_ok_and(|state| state == "DOWN")
+        })
     }
 
     fn known(&self, peer: &QpAddress, transport: Transport) -> Result<Option<KnownQp>, SetupError> {

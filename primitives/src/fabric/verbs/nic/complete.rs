@@ -106,9 +106,12 @@ impl State {
         }
         let status = match status {
             // Whatever the driver makes of it, this is what somebody can mend.
-            WcStatus::LocalOperation | WcStatus::RetryExceeded if nic.port_is_down() => {
+            WcStatus::LocalOperation
+                if nic.port_is_down(!std::mem::replace(&mut self.waited_for_port, true)) =>
+            {
                 WcStatus::PortDown(nic.shared.port.number)
             }
+            WcStatus::RetryExceeded if nic.port_is_down(false) => WcStatus::PortDown(nic.shared.port.number),
             status => status,
         };
         let transport = qp.config.transport;
