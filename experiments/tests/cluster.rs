@@ -1,5 +1,8 @@
 //! Clusters of processes over tcp, with the binary: runs that end well, and each way in which they do not.
 
+use experiments::cluster::Cluster;
+use experiments::output::Talk;
+use experiments::spec::Span;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::io::{Read, Write};
@@ -511,6 +514,33 @@ fn members_are_told_that_the_whole_run_failed_at_node_0() {
     let driver = site.drive(&["--duration", "300ms", "--history", "/dev/full"]);
     driver.end(60).must(3, &["the history cannot be written to /dev/full"]);
     node.end(20).must(1, &["node 0 has the whole", "node 0 gave up: the history cannot be written"]);
+}
+
+/// This process is node 0 here, of the same build, and asks for what its member cannot read.
+#[test]
+fn a_member_that_cannot_read_what_it_is_asked_for_says_so_at_both_ends() {
+    for (bytes, why) in [
+        (&b"{\"run\": tr"[..], "asked for something that this doorbell does not know"),
+        (&b"{\"point\": {}}"[..], "does not know"),
+        (&b"{}"[..], "described a run that this doorbell does not know"),
+    ] {
+        let site = Site::new(2);
+        let node = site.node(1, &[]);
+        let cluster = Cluster::read(&site.file(), Span::from_ns(60_000_000_000)).expect("a cluster");
+        let mut session = cluster.drive(&Talk::new(0, true)).expect("node 1 joins");
+        session.begin(bytes).expect("it is sent");
+        let started = Instant::now();
+        let told = loop {
+            match session.look() {
+                Ok(_) => assert!(started.elapsed() < Duration::from_secs(20), "node 0 was not told"),
+                Err(error) => break error,
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        };
+        assert!(told.to_string().contains("node 1"), "{told}");
+        node.end(20).must(3, &[why]);
+        assert!(!site.path("share-1").exists(), "nothing ran");
+    }
 }
 
 #[test]

@@ -321,6 +321,40 @@ fn what_a_chain_inlines_from_is_there_until_the_doorbell_has_rung() {
     assert_eq!((b.memory.load(64), b.memory.load(128)), (11, 22));
 }
 
+/// A completion queue grows with the queue pairs that report to it: what all of them post at once completes, nothing is lost.
+/// What it cannot grow to is refused before there is a queue pair.
+#[test]
+fn a_completion_queue_has_room_for_all_that_may_complete_at_once() {
+    let Some(options) = device("a_completion_queue_has_room_for_all_that_may_complete_at_once") else {
+        return;
+    };
+    let fabric = Verbs::open(&Options { cq_entries: 16, ..options }, 2).expect("opens");
+    let [a, b] = [0, 1].map(|node| End::new(&fabric, node));
+    let pairs: Vec<Qp> =
+        (0..6).map(|_| connect(&a, &b, QpConfig { send_depth: 32, ..QpConfig::rc() }).0).collect();
+    for (at, &qp) in pairs.iter().enumerate() {
+        for n in 0..32 {
+            let offset = 8 * (1 + n);
+            a.post(qp, at as u64 * 32 + n, Verb::Write { rkey: b.keys.rkey, offset }, SIGNALED);
+        }
+    }
+    let mut all = statuses(&a.wait(6 * 32));
+    all.sort_by_key(|(id, _)| *id);
+    let expected: Vec<(u64, WcStatus)> = (0..6 * 32).map(|id| (id, WcStatus::Success)).collect();
+    assert_eq!(all, expected);
+
+    let deepest = a.nic.caps().max_send_depth.min(1 << 14);
+    let config = QpConfig { send_depth: deepest, recv_depth: 1, ..QpConfig::rc() };
+    // Of a device with very long completion queues, memory may be what ends it first.
+    let refused = (0..64).find_map(|_| a.nic.create_qp(&config).err()).expect("no queue grows without end");
+    assert!(
+        matches!(&refused, SetupError::Limit { what, .. } if what.contains("completion queue")),
+        "{refused}"
+    );
+    a.post(pairs[0], 1, Verb::Write { rkey: b.keys.rkey, offset: 8 }, SIGNALED);
+    assert_eq!(statuses(&a.wait(1)), [(1, WcStatus::Success)], "what there was before still works");
+}
+
 #[test]
 fn an_error_of_before_a_reset_says_nothing_about_the_queue_pair_after_it() {
     let Some(options) = device("an_error_of_before_a_reset_says_nothing_about_the_queue_pair_after_it")
