@@ -29,7 +29,7 @@ pub enum WcStatus {
     /// from its port to the peer any more, for example.
     #[error("local operation error: the device could not carry the request out")]
     LocalOperation,
-    /// The request failed, and the port of this number is down here.
+    /// The request failed, or was flushed behind one that did, and the port of this number is down here.
     #[error("port {0} of the device here is DOWN")]
     PortDown(u8),
     /// The queue pair was in the error state before the request was processed.

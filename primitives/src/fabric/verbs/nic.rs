@@ -3,6 +3,7 @@
 mod complete;
 mod numbers;
 mod post;
+mod quiet;
 #[cfg(test)]
 mod tests;
 
@@ -20,6 +21,7 @@ use crate::verbs::{
 use ibverbs_sys as ffi;
 use numbers::Numbers;
 use post::{Chain, Single};
+use quiet::Quiet;
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -70,6 +72,7 @@ struct State {
     lost: Lost,
     /// A failure was found that the port's going down might explain, and time was given to it to be told.
     waited_for_port: bool,
+    quiet: Quiet,
     /// The completion queue failed: nothing more will be heard of what was posted.
     broken: bool,
 }
@@ -150,6 +153,7 @@ impl VerbsNic {
             foreign: std::iter::repeat_with(|| None).take(shared.nodes.len()).collect(),
             lost: Lost::new(shared.nodes.len()),
             waited_for_port: false,
+            quiet: Quiet::default(),
             broken: false,
         };
         Ok(VerbsNic { state: RefCell::new(state), context, shared, node })

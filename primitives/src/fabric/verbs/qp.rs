@@ -86,6 +86,16 @@ impl<T: Copy> Ring<T> {
         self.depth - self.posted.wrapping_sub(self.retired)
     }
 
+    /// Whether something posted has not completed.
+    pub(super) fn waits(&self) -> bool {
+        self.posted != self.retired
+    }
+
+    /// How many places were freed so far; wraps.
+    pub(super) fn completed(&self) -> u32 {
+        self.retired
+    }
+
     /// Takes the place `ahead` behind the last one posted; returns its sequence number.
     #[inline]
     pub(super) fn enter(&mut self, ahead: u32, kept: T) -> u64 {
@@ -163,6 +173,8 @@ pub(super) struct QueuePair {
     pub(super) plain: bool,
     /// A request or receive failed since the last reset.
     pub(super) failed: bool,
+    /// It failed because the port was down.
+    pub(super) by_port: bool,
 }
 
 type PostSend =
@@ -267,6 +279,7 @@ impl QueuePair {
             connected: false,
             plain: false,
             failed: false,
+            by_port: false,
         };
         qp.go_to_init(shared)?;
         cq.wanted += completions;
@@ -401,7 +414,7 @@ impl QueuePair {
             // Short of RTS: what is posted to it is refused here, since not every driver does.
             (self.connected, self.plain) = (false, false);
         }
-        self.failed = false;
+        (self.failed, self.by_port) = (false, false);
         self.send.forget();
         self.recv.forget();
     }

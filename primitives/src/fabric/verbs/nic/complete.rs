@@ -19,9 +19,13 @@ impl State {
         let mut polled = [const { MaybeUninit::<ffi::ibv_wc>::uninit() }; POLL_BATCH];
         // SAFETY: the queue is alive, and there is room for `want` entries; `poll_cq` is what ibv_poll_cq calls.
         let got = unsafe { (self.poll_cq)(self.cq.raw, want as i32, polled.as_mut_ptr().cast()) };
-        // As a number without sign, an error is more than was asked for.
+        // As numbers without sign, an error is more than was asked for, and so is one less than nothing.
         let got = got as u32 as usize;
-        if got > want {
+        if got.wrapping_sub(1) >= want {
+            if got == 0 {
+                self.heard_nothing(nic);
+                return 0;
+            }
             self.give_up(nic);
             return self.end(max, sink);
         }
@@ -85,18 +89,18 @@ impl State {
     #[inline(never)]
     fn complete(&mut self, nic: &VerbsNic, wc: &ffi::ibv_wc) -> Option<Completion> {
         let id = wc.wr_id();
-        let qp = self.qps.get_mut((id >> SEQ_BITS & INDEX_MASK) as usize)?;
+        let index = (id >> SEQ_BITS & INDEX_MASK) as usize;
+        let qp = self.qps.get_mut(index)?;
         let status = match wc.error() {
             None => WcStatus::Success,
             Some((code, _)) => status(code, id & RECV != 0, id & NOBODYS != 0),
         };
-        let number = qp.number;
+        let (number, transport) = (qp.number, qp.config.transport);
         // What was posted before a reset says nothing about the queue pair as it is now, so its place is looked at first.
         let sent = if id & RECV == 0 { Some(qp.send.retire(id)?) } else { None };
         let recv = if sent.is_none() { Some(qp.recv.retire(id)?) } else { None };
-        if !matches!(status, WcStatus::Success | WcStatus::Flushed)
-            && !std::mem::replace(&mut qp.failed, true)
-        {
+        let first = status != WcStatus::Success && !std::mem::replace(&mut qp.failed, true);
+        if first {
             qp.flush(&nic.shared);
             if status == WcStatus::RetryExceeded
                 && let Some(peer) = &qp.peer
@@ -104,17 +108,20 @@ impl State {
                 self.lost.add(peer.node);
             }
         }
-        let status = match status {
-            // Whatever the driver makes of it, this is what somebody can mend.
-            WcStatus::LocalOperation
-                if nic.port_is_down(!std::mem::replace(&mut self.waited_for_port, true)) =>
-            {
-                WcStatus::PortDown(nic.shared.port.number)
-            }
-            WcStatus::RetryExceeded if nic.port_is_down(false) => WcStatus::PortDown(nic.shared.port.number),
-            status => status,
+        // Whatever the driver makes of it, this is what somebody can mend. It may have found the link down at an acknowledgement
+        // that it owes, and not at a request; and the request that failed may be one that nobody waits for. So all say it.
+        let by_port = match status {
+            WcStatus::LocalOperation | WcStatus::RetryExceeded => self.is_the_port(nic, status),
+            WcStatus::Flushed if first => self.is_the_port(nic, status),
+            WcStatus::Flushed => qp.by_port,
+            _ => false,
         };
-        let transport = qp.config.transport;
+        let status = if by_port {
+            self.qps[index].by_port = true;
+            WcStatus::PortDown(nic.shared.port.number)
+        } else {
+            status
+        };
         let recv = match (sent, recv) {
             (Some(id), _) => return Some(done(id, number, status)),
             (None, recv) => recv?,
@@ -133,6 +140,15 @@ impl State {
             imm: wc.imm_data().map(u32::from_be),
             from,
         })
+    }
+
+    /// Whether a failure is the port's, which may take notice a little later. A transport that has given up has waited already, and
+    /// nobody waits twice.
+    #[cold]
+    fn is_the_port(&mut self, nic: &VerbsNic, status: WcStatus) -> bool {
+        let patiently =
+            status != WcStatus::RetryExceeded && !std::mem::replace(&mut self.waited_for_port, true);
+        nic.port_is_down(patiently)
     }
 
     /// The completion queue failed. Whether what was posted ran nobody can tell any more; that the device does no more of
