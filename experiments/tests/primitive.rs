@@ -167,3 +167,27 @@ fn a_precision_is_kept_and_usual_times_are_those_of_the_fabric() {
         assert!(ns < 50e6, "milliseconds, not a second: {row:?}");
     }
 }
+
+/// Every profile of a comparison is recorded, and on the page.
+#[test]
+fn all_profiles_of_a_comparison_are_recorded_and_on_the_page() {
+    let temp = tempfile::tempdir().expect("a directory");
+    let dir = temp.path();
+    let mine = "extends: cx5\nname: mine\ndescription: A card of mine\n";
+    std::fs::write(dir.join("mine.profile.yaml"), mine).expect("written");
+    let body = "nodes: 2\nverb: read\nduration: 100us\ngrid:\n  fabric: [\"sim:cx4-edr\", \"sim:mine.profile.yaml\"]\n";
+    measured(dir, "two", body);
+    let record: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(dir.join("two/run.json")).expect("a record")).expect("JSON");
+    let names: Vec<&str> =
+        record["profiles"].as_array().expect("both").iter().filter_map(|p| p["name"].as_str()).collect();
+    assert_eq!(names, ["cx4-edr", "mine"]);
+    let drawn = doorbell(dir, &["report", "two", "--out", "page"]);
+    assert!(drawn.status.success(), "{}", stderr(&drawn));
+    let page = std::fs::read_to_string(dir.join("page/report.html")).expect("a page");
+    assert!(
+        page.contains("profile cx4-edr (")
+            && page.contains("profile mine (")
+            && !page.contains("not recorded")
+    );
+}

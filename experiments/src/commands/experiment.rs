@@ -204,11 +204,17 @@ pub(crate) fn record(
     record.command.clone_from(&context.command);
     record.commit = crate::COMMIT.to_owned();
     record.version = crate::VERSION.to_owned();
-    // One profile has its place in the record; several are told apart by the points' fabric.
-    if let (Some(FabricChoice::Sim(choice)), false) =
-        (experiment.points.first().map(|p| &p.spec.fabric), record.fabric.contains(','))
-    {
-        record.profile = Some(ProfileRef::from(&profile(choice)?));
+    let mut profiles = BTreeMap::new();
+    for point in &experiment.points {
+        if let FabricChoice::Sim(choice) = &point.spec.fabric
+            && !profiles.contains_key(&point.spec.fabric.to_string())
+        {
+            profiles.insert(point.spec.fabric.to_string(), ProfileRef::from(&profile(choice)?));
+        }
+    }
+    match profiles.len() {
+        1 => record.profile = profiles.into_values().next(),
+        _ => record.profiles = profiles.into_values().collect(),
     }
     Ok(record)
 }

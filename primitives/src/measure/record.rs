@@ -101,6 +101,9 @@ pub struct RunRecord {
     pub machine: Machine,
     /// The NIC profile, on a simulated fabric and wherever plans were priced with one.
     pub profile: Option<ProfileRef>,
+    /// The profiles of an experiment that compares several, by name; then there is no `profile`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub profiles: Vec<ProfileRef>,
     /// When it began, in seconds since 1970. The only wall-clock time in a result directory.
     pub started_unix_s: u64,
     /// The share of the grid that this directory holds; `None` if all of it.
@@ -145,6 +148,7 @@ impl RunRecord {
             },
             machine: Machine::here(),
             profile: None,
+            profiles: Vec::new(),
             started_unix_s: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs()),
             shard: None,
             points_expected,
@@ -214,10 +218,17 @@ impl RunRecord {
             let text = serde_json::to_string(&deciding(&record.spec)).ok();
             text.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or(Value::Null)
         };
-        let profile =
-            |record: &RunRecord| record.profile.as_ref().map(|p| format!("{} ({})", p.name, p.hash)).into();
+        let profiles = |record: &RunRecord| -> Vec<ProfileRef> {
+            record.profile.iter().chain(&record.profiles).cloned().collect()
+        };
+        let profile = |record: &RunRecord| -> Value {
+            let all: Vec<String> =
+                profiles(record).iter().map(|p| format!("{} ({})", p.name, p.hash)).collect();
+            if all.is_empty() { Value::Null } else { all.join(", ").into() }
+        };
         let shard = |record: &RunRecord| record.shard.map(|shard| shard.to_string()).into();
-        let hash = |record: &RunRecord| record.profile.as_ref().map(|p| p.hash.clone());
+        let hash =
+            |record: &RunRecord| -> Vec<String> { profiles(record).into_iter().map(|p| p.hash).collect() };
         let kind = |record: &RunRecord| serde_json::to_value(record.kind).unwrap_or_default();
         let mut all = Vec::new();
         let mut plain = |key: &str, differ: bool, theirs: Value, ours: Value| {

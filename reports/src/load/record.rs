@@ -71,6 +71,26 @@ pub struct Profile {
     pub doubt: Option<String>,
 }
 
+impl Profile {
+    /// Name, hash and sources; then what speaks against it, if anything does.
+    fn told(&self) -> Vec<String> {
+        let or =
+            |text: &str, other: &str| if text.trim().is_empty() { other.to_owned() } else { text.to_owned() };
+        let sources: Vec<String> = ["measured", "published", "calibrated", "recalled", "assumed"]
+            .iter()
+            .filter_map(|s| self.sources.get(*s).map(|n| format!("{n} {s}")))
+            .collect();
+        let hash: String = self.hash.chars().take(10).collect();
+        let whole = format!(
+            "profile {} ({}; {})",
+            or(&self.name, "unnamed"),
+            or(&hash, "no hash"),
+            or(&sources.join(", "), "sources not counted"),
+        );
+        std::iter::once(whole).chain(self.doubt.clone()).collect()
+    }
+}
+
 /// One run's record.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Record {
@@ -108,6 +128,9 @@ pub struct Record {
     /// The profile, on a simulated fabric.
     #[serde(default)]
     pub profile: Option<Profile>,
+    /// The profiles of an experiment that compares several.
+    #[serde(default)]
+    pub profiles: Vec<Profile>,
     /// When it began, in seconds of UNIX time.
     #[serde(default)]
     pub started_unix_s: u64,
@@ -230,19 +253,9 @@ impl Record {
         };
         let mut parts = vec![or(&self.fabric, "fabric not recorded")];
         match (provenance, &self.profile) {
-            (Provenance::Simulated | Provenance::Forecast, Some(profile)) => {
-                let sources: Vec<String> = ["measured", "published", "calibrated", "recalled", "assumed"]
-                    .iter()
-                    .filter_map(|s| profile.sources.get(*s).map(|n| format!("{n} {s}")))
-                    .collect();
-                let hash: String = profile.hash.chars().take(10).collect();
-                parts.push(format!(
-                    "profile {} ({}; {})",
-                    or(&profile.name, "unnamed"),
-                    or(&hash, "no hash"),
-                    or(&sources.join(", "), "sources not counted"),
-                ));
-                parts.extend(profile.doubt.clone());
+            (Provenance::Simulated | Provenance::Forecast, Some(profile)) => parts.extend(profile.told()),
+            (Provenance::Simulated | Provenance::Forecast, None) if !self.profiles.is_empty() => {
+                parts.extend(self.profiles.iter().flat_map(Profile::told))
             }
             // It judges runs of several profiles, and has none of its own.
             (Provenance::Simulated | Provenance::Forecast, None) if self.kind == "scoreboard" => {
