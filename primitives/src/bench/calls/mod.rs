@@ -25,6 +25,8 @@
 //! at the price of every call (`cpu.rpc_decode`, `cpu.rpc_dispatch`, `cpu.rpc_encode`), and its payload read at `cpu.copy_byte`. A core
 //! sweeps when no request and no coroutine waits for it, and when it has nothing to do it sweeps without a pause.
 //!
+//! The simulator's price of a WRITE_WITH_IMM is that of a SEND and a completion entry, and is not fitted to any.
+//!
 //! WRITEs are reliable, datagrams are not: a reply that is lost ends the measurement with an error after
 //! [`PATIENCE`], as HERD leaves it to the application.
 
