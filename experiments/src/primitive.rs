@@ -54,7 +54,8 @@ pub fn admit(spec: &RunSpec, fabric: &Fabric) -> Result<(), (&'static [&'static 
     let caps = fabric.caps().map_err(over(&["fabric"]))?;
     let on_the_card = !matches!(point.verb, BenchVerb::Rpc | BenchVerb::RpcWrite | BenchVerb::CpuCas);
     if on_the_card && !caps.one_sided {
-        let why = format!("{} takes messages only, and {} is one-sided", spec.fabric, asked.verb);
+        let how = if point.verb.carrier().is_some() { "is made of one-sided verbs" } else { "is one-sided" };
+        let why = format!("{} takes messages only, and {} {how}", spec.fabric, asked.verb);
         return Err((&["verb", "fabric"], CliError::usage(why).hint("its verbs are rpc and rpc-write")));
     }
     let has = match &fabric.spec {

@@ -135,8 +135,17 @@ fn what_a_card_cannot_be_asked_for_is_refused_before_anything_is_measured() {
     let dir = temp.path();
     for (body, says) in [
         ("fabric: sim:tcp-10g\nverb: read\n", "x.yaml:4:7: the only point: sim:tcp-10g takes messages only"),
+        (
+            "fabric: tcp\nverb: rpc-two-writes\n",
+            "x.yaml:4:7: the only point: tcp takes messages only, and rpc-two-writes is made of one-sided verbs",
+        ),
         ("fabric: sim:cx4-edr\nmemory: card\nverb: cas\n", "has 0 B of memory on its card"),
         ("fabric: sim:cx4-edr\nnodes: 1\n", "or peers: own: one has nobody else to ask"),
+        (
+            "fabric: sim:cx4-edr\nverb: rpc-write-send\nack: passive\n",
+            "rpc-write-send and ack: its WRITEs are confirmed by the reply in any case",
+        ),
+        ("fabric: sim:cx4-edr\nverb: rpc-write-imm\npayload: 5000\n", "at most 4032 B, not 5000"),
         ("fabric: sim:cx4-edr\nmax_duration: 1ms\n", "at most 16 times their duration"),
     ] {
         let text = format!("question: Is it refused?\nkind: primitive\n{body}");
@@ -145,6 +154,26 @@ fn what_a_card_cannot_be_asked_for_is_refused_before_anything_is_measured() {
         assert_eq!(refused.status.code(), Some(2), "{}", stderr(&refused));
         assert!(stderr(&refused).contains(says), "{body}: {}", stderr(&refused));
         assert!(!dir.join("out").exists(), "nothing was begun");
+    }
+}
+
+/// Calls over every transport, simulated and on threads.
+#[test]
+fn calls_run_over_every_transport() {
+    let temp = tempfile::tempdir().expect("a directory");
+    let dir = temp.path();
+    let grid = "grid:\n  verb: [rpc, rpc-write, rpc-two-writes, rpc-write-imm, rpc-write-send]\n  payload: [8, 104]\n";
+    for (name, body) in [
+        ("simulated", "fabric: sim:cx4-edr\nnodes: 3\noutstanding: 10\nduration: 50us\n"),
+        ("threads", "fabric: loopback\nnodes: 2\noutstanding: 10\nduration: 100ms\n"),
+    ] {
+        let table = measured(dir, name, &format!("{body}{grid}"));
+        assert_eq!(table.1.len(), 10, "{name}");
+        for row in &table.1 {
+            // A busy machine may not run two threads in turn within a window: no call ends in it, and none fails.
+            let rate = cell(&table, row, "rate_per_s").parse::<f64>();
+            assert!(name == "threads" || rate.expect("a rate") > 0.0, "{name}: {row:?}");
+        }
     }
 }
 

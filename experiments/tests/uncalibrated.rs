@@ -28,7 +28,7 @@ fn left(dir: &Path) -> PathBuf {
         BenchVerb::Read => 140_000.0,
         BenchVerb::Cas | BenchVerb::FetchAdd => 85_000.0,
         BenchVerb::Rpc | BenchVerb::RpcWrite => 290_000.0,
-        BenchVerb::Write | BenchVerb::CpuCas => 65_000.0,
+        _ => 65_000.0,
     };
     let rated = |point: bench::Point| {
         let doorbells = if point.doorbell_batch > 1 && point.outstanding > 1 { 1.0 / 16.0 } else { 1.0 };

@@ -50,11 +50,11 @@ fn every_point_runs_on_loopback_and_a_profile_comes_out() {
             BenchVerb::Read => traffic.reads,
             BenchVerb::Write => traffic.writes,
             BenchVerb::Cas | BenchVerb::FetchAdd => traffic.atomics,
-            BenchVerb::CpuCas => unreachable!("no characterization asks for it"),
             // Each call is a request and, unless nobody waits for it, a reply.
             BenchVerb::Rpc | BenchVerb::RpcWrite => {
                 traffic.sends / if point.rung == Some(Rung::PassiveAck) { 1 } else { 2 }
             }
+            _ => unreachable!("no characterization asks for it"),
         };
         let expected = sample.ops_total * per_op;
         // Groups still under way at the end are posted but not counted.
@@ -127,7 +127,7 @@ fn a_device_whose_reads_are_slow_is_simulated_with_slow_reads() {
         BenchVerb::Read => 120_000.0,
         BenchVerb::Cas | BenchVerb::FetchAdd => 80_000.0,
         BenchVerb::Rpc | BenchVerb::RpcWrite => 300_000.0,
-        BenchVerb::Write | BenchVerb::CpuCas => 60_000.0,
+        _ => 60_000.0,
     };
     let rated: Vec<Rated> = bench::points(&scope, 4096)
         .into_iter()

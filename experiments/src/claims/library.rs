@@ -12,6 +12,7 @@ use super::binding::{At, Binding, Number, Parameter, Pick};
 /// The files: name, text.
 const FILES: &[(&str, &str)] = &[
     ("rates-per-machine", include_str!("../../rates-per-machine.yaml")),
+    ("rpc-by-transport", include_str!("../../rpc-by-transport.yaml")),
     ("one-sided-against-two-sided", include_str!("../../one-sided-against-two-sided.yaml")),
     ("ten-objects-cx4", include_str!("../../ten-objects-cx4.yaml")),
     ("ten-objects-cx3", include_str!("../../ten-objects-cx3.yaml")),

@@ -78,7 +78,18 @@ const ACKS: [&str; 2] = ["awaited", "passive"];
 const PEERS: [&str; 2] = ["others", "own"];
 
 /// Verbs, as experiment files name them.
-pub const VERBS: &[&str] = &["read", "write", "cas", "fetch-add", "rpc", "rpc-write", "cpu-cas"];
+pub const VERBS: &[&str] = &[
+    "read",
+    "write",
+    "cas",
+    "fetch-add",
+    "rpc",
+    "rpc-write",
+    "rpc-two-writes",
+    "rpc-write-imm",
+    "rpc-write-send",
+    "cpu-cas",
+];
 
 impl PrimitiveSpec {
     /// What may be set.
@@ -168,8 +179,9 @@ impl PrimitiveSpec {
                 format!("of {} nodes, {} cannot all be servers", run.nodes, self.servers),
             ));
         }
-        let two_sided = self.verb.starts_with("rpc");
-        if own && (two_sided || self.servers > 0) {
+        let verb = BenchVerb::named(&self.verb);
+        let call = verb.is_some_and(BenchVerb::is_call);
+        if own && (call || self.servers > 0) {
             return Err(Unfit::new(
                 &["peers", "verb", "servers"],
                 "peers: own is for one-sided verbs without servers of their own",
@@ -178,11 +190,11 @@ impl PrimitiveSpec {
         if self.verb == "cpu-cas" && !own {
             return Err(Unfit::new(&["peers", "verb"], "a CPU swaps words of its own node: say peers: own"));
         }
-        if two_sided && self.payload > CALL_PAYLOAD_MOST {
+        if call && self.payload > CALL_PAYLOAD_MOST {
             return Err(Unfit::new(
                 &["payload", "verb"],
                 format!(
-                    "a call is one datagram and carries at most {CALL_PAYLOAD_MOST} B, not {}",
+                    "a call carries what fits into a datagram, at most {CALL_PAYLOAD_MOST} B, not {}",
                     self.payload
                 ),
             ));
@@ -196,13 +208,35 @@ impl PrimitiveSpec {
                 ),
             ));
         }
-        if self.optimizations.is_some() && !two_sided && !matches!(self.verb.as_str(), "read" | "write") {
+        if self.optimizations.is_some() && !call && !matches!(self.verb.as_str(), "read" | "write") {
             return Err(Unfit::new(
                 &["optimizations", "verb"],
                 format!("the optimization ladder has no {} of ten objects", self.verb),
             ));
         }
+        if verb.is_some_and(|verb| verb.carrier().is_some()) {
+            self.check_rings()?;
+        }
         Ok(())
+    }
+
+    /// Refuses what calls through rings could only ignore.
+    fn check_rings(&self) -> Result<(), Unfit> {
+        let unfit: [(bool, &'static [&'static str], &str); 5] = [
+            (
+                self.optimizations.is_some(),
+                &["optimizations", "verb"],
+                "the optimization ladder has no step for it",
+            ),
+            (self.memory != MEMORIES[0], &["memory", "verb"], "its rings are in the host's memory"),
+            (self.ack != ACKS[0], &["ack", "verb"], "its WRITEs are confirmed by the reply in any case"),
+            (self.addresses > 0, &["addresses", "verb"], "its messages go to slots of rings in turn"),
+            (self.atomics_percent > 0, &["atomics_percent", "verb"], "it is made of WRITEs and SENDs alone"),
+        ];
+        match unfit.into_iter().find(|(asked, ..)| *asked) {
+            Some((_, keys, why)) => Err(Unfit::new(keys, format!("{} and {}: {why}", self.verb, keys[0]))),
+            None => Ok(()),
+        }
     }
 
     /// The benchmark's point and its cluster. Load runs for a quarter of the counted time, at least 20 µs, before
@@ -311,13 +345,47 @@ mod tests {
                 .why
                 .contains("all be servers")
         );
-        for verb in ["rpc", "rpc-write"] {
+        for verb in VERBS.iter().filter(|verb| verb.starts_with("rpc")) {
             let mut spec = PrimitiveSpec::default();
             spec.apply("verb", &json!(verb)).unwrap();
             spec.apply("payload", &json!(CALL_PAYLOAD_MOST)).unwrap();
             spec.check(&RunSpec::default()).unwrap();
             spec.apply("payload", &json!(CALL_PAYLOAD_MOST + 1)).unwrap();
             assert!(spec.check(&RunSpec::default()).unwrap_err().why.contains("at most 4032 B, not 4033"));
+        }
+    }
+
+    #[test]
+    fn what_calls_through_rings_could_only_ignore_is_refused() {
+        let run = RunSpec { nodes: 4, ..RunSpec::default() };
+        for verb in ["rpc-two-writes", "rpc-write-imm", "rpc-write-send"] {
+            let with = |key: &str, value: Value| {
+                let mut spec = PrimitiveSpec::default();
+                spec.apply("verb", &json!(verb)).unwrap();
+                spec.apply(key, &value).unwrap();
+                spec.check(&run)
+            };
+            for (key, value) in [
+                ("optimizations", json!("+doorbell")),
+                ("memory", json!("card")),
+                ("ack", json!("passive")),
+                ("addresses", json!(8)),
+                ("atomics_percent", json!(1)),
+                ("peers", json!("own")),
+            ] {
+                let unfit = with(key, value).unwrap_err();
+                assert!(unfit.keys.contains(&key) && unfit.why.contains(key), "{key}: {}", unfit.why);
+            }
+            for (key, value) in [
+                ("outstanding", 16),
+                ("doorbell_batch", 4),
+                ("signal_period", 1),
+                ("queue_pairs", 2),
+                ("servers", 1),
+            ] {
+                with(key, json!(value)).unwrap_or_else(|unfit| panic!("{key}: {}", unfit.why));
+            }
+            with("context", json!("shared")).unwrap();
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What measuring a point will hold in memory, told before any of it is allocated.
 
-use super::load::{ON_CARD_BYTES, TARGET_BYTES, worker_config};
+use super::load::{target_bytes, worker_config};
 use super::{OBJECTS, Point, Scope};
 use crate::fabric::AnyNic;
 use crate::rpc::Rpc;
@@ -25,7 +25,7 @@ const MESSAGE: u64 = 256;
 /// what each worker has for its queue pairs, messages, buffers and coroutines. `virtual_time`: a simulated fabric, which
 /// makes room in its queues only when they fill.
 pub fn memory_estimate(virtual_time: bool, scope: &Scope, point: &Point) -> u64 {
-    let config = worker_config(point);
+    let config = worker_config(scope, point);
     let (nodes, workers) = (u64::from(scope.nodes), u64::from(point.threads));
     let pairs = nodes * u64::from(config.lanes);
     let depth = u64::from(config.qp.send_depth);
@@ -47,8 +47,8 @@ pub fn memory_estimate(virtual_time: bool, scope: &Scope, point: &Point) -> u64 
         + sessions
         + flying
         + u64::from(point.coroutines) * COROUTINE;
-    let target = if point.on_card { ON_CARD_BYTES } else { TARGET_BYTES };
-    (nodes * workers).saturating_mul(each).saturating_add(nodes * target)
+    let target = target_bytes(scope, point);
+    (nodes * workers).saturating_mul(each).saturating_add(nodes.saturating_mul(target))
 }
 
 #[cfg(test)]

@@ -1,12 +1,14 @@
 //! The closed load behind every primitive benchmark.
 
+use super::admit::{LoadError, check};
+use super::calls::{CallError, Calls, Carrier, Layout, LoadPoller, Rings, SLOTS};
 use super::sample::{Counted, Sample};
 use super::{BenchVerb, OBJECTS, Point, Rung, Scope, payload};
 use crate::exec::{Core, CoreLoop, yield_now};
 use crate::fabric::{AnyNic, CpuWork, Nic, SetupError, Span};
 use crate::measure::{Counters, Histogram, Meter};
 use crate::mem::{Access, Buf, Region};
-use crate::mesh::{FabricSpec, LaunchError, Program, RunFacts, Shape, Site, Worker, WorkerConfig, launch};
+use crate::mesh::{FabricSpec, Program, RunFacts, Shape, Site, Worker, WorkerConfig, launch};
 use crate::rpc::{Incoming, Reply, RpcConfig, RpcError, RpcPoller, Service};
 use crate::units::Nanos;
 use crate::verbs::port::{PortConfig, VerbError};
@@ -23,41 +25,13 @@ pub const SAMPLE_EVERY: u32 = 8;
 
 /// Memory that each node offers to requests. Small enough to stay in a CPU's cache: what is measured is the
 /// primitive, not the memory.
-pub(super) const TARGET_BYTES: u64 = 1 << 20;
+const TARGET_BYTES: u64 = 1 << 20;
 
 /// The same in a card's own memory, of which there is little.
 pub const ON_CARD_BYTES: u64 = 64 << 10;
 
 const READ: u8 = 1;
 const WRITE: u8 = 2;
-
-/// Why a point could not be measured.
-#[derive(Debug, thiserror::Error)]
-pub enum LoadError {
-    /// The cluster could not be set up.
-    #[error(transparent)]
-    Launch(#[from] LaunchError),
-    /// A request failed.
-    #[error("a request failed during the load: {0}")]
-    Request(String),
-    /// A cluster of one node has nobody to ask.
-    #[error("primitive benchmarks need at least two nodes, not {0}")]
-    Nodes(u16),
-    /// Nobody is left to ask.
-    #[error("of {nodes} nodes, {servers} cannot all be servers: somebody must ask")]
-    Servers {
-        /// Nodes of the cluster.
-        nodes: u16,
-        /// Servers asked for.
-        servers: u16,
-    },
-    /// A call is one datagram.
-    #[error("a call carries at most {most} B, not {0}", most = payload::CALL_PAYLOAD_MOST)]
-    Payload(u32),
-    /// The card's memory is small.
-    #[error("{0} B do not fit into the {ON_CARD_BYTES} B of the card's own memory that are asked for")]
-    OnCard(u32),
-}
 
 /// Measures one point.
 ///
@@ -73,25 +47,8 @@ pub fn run(
     check(scope, point)?;
     let shape = Shape { nodes: scope.nodes, workers: point.threads };
     let load = ClosedLoad { point, scope, seed, stop };
-    let (outputs, facts) = launch(fabric, shape, &worker_config(point), &load)?;
+    let (outputs, facts) = launch(fabric, shape, &worker_config(scope, point), &load)?;
     judge(outputs, facts, scope, point)
-}
-
-/// Refuses points that nobody could answer.
-pub(super) fn check(scope: &Scope, point: &Point) -> Result<(), LoadError> {
-    if scope.nodes < 2 && !point.own {
-        return Err(LoadError::Nodes(scope.nodes));
-    }
-    if point.servers >= scope.nodes {
-        return Err(LoadError::Servers { nodes: scope.nodes, servers: point.servers });
-    }
-    if is_rpc(point.verb) && point.payload > payload::CALL_PAYLOAD_MOST {
-        return Err(LoadError::Payload(point.payload));
-    }
-    if point.on_card && u64::from(point.payload) > ON_CARD_BYTES {
-        return Err(LoadError::OnCard(point.payload));
-    }
-    Ok(())
 }
 
 /// Adds up what the workers of this process brought back.
@@ -154,11 +111,21 @@ pub(super) struct Local {
 }
 
 /// How the workers of a point are built.
-pub(super) fn worker_config(point: &Point) -> WorkerConfig {
+pub(super) fn worker_config(scope: &Scope, point: &Point) -> WorkerConfig {
     // Buffers for calls are most of what a worker sets up: only as large as calls there are.
     let message = if is_rpc(point.verb) { point.payload } else { 0 };
     let rpc = payload::rpc_config(message, RpcConfig::default(), payload::MTU_MOST);
+    let window = match point.verb.carrier() {
+        // Room for a datagram in answer to every slot.
+        Some(Carrier::WriteSend) => SLOTS,
+        None if is_rpc(point.verb) => 64,
+        _ => 1,
+    };
     let in_flight = u64::from(point.coroutines) * u64::from(point.outstanding.max(OBJECTS));
+    let rings = point
+        .verb
+        .carrier()
+        .map_or(0, |carrier| Layout::new(scope, point).pool_bytes(carrier, point.queue_pairs));
     WorkerConfig {
         port: PortConfig {
             doorbell_batching: point.doorbell_batch > 1,
@@ -168,22 +135,28 @@ pub(super) fn worker_config(point: &Point) -> WorkerConfig {
             ..PortConfig::default()
         },
         // Who never calls keeps the least room for it: on hundreds of nodes it would be most of the memory.
-        rpc: RpcConfig {
-            doorbell_batching: point.doorbell_batch > 1,
-            window: if is_rpc(point.verb) { 64 } else { 1 },
-            ..rpc
-        },
+        rpc: RpcConfig { doorbell_batching: point.doorbell_batch > 1, window, ..rpc },
         qp: if point.unawaited() {
             // What nobody waits for counts when it is posted: queues must be full before the window opens.
             QpConfig { send_depth: 64, ..QpConfig::rc() }
         } else {
-            QpConfig::rc()
+            // A receive for each message that a peer may have under way, should calls take any.
+            QpConfig { recv_depth: 2 * SLOTS, ..QpConfig::rc() }
         },
         lanes: point.queue_pairs,
         workers_per_context: if point.shared_context { point.threads } else { 1 },
-        pool_bytes: in_flight * u64::from(point.payload.max(64).next_power_of_two()) + (1 << 16),
+        pool_bytes: in_flight * u64::from(point.payload.max(64).next_power_of_two()) + (1 << 16) + rings,
         // Calls are datagrams in both directions, whose completions nobody can tell apart; a CPU's swaps are nobody's.
-        stamps: !is_rpc(point.verb) && point.verb != BenchVerb::CpuCas,
+        stamps: !point.verb.is_call() && point.verb != BenchVerb::CpuCas,
+    }
+}
+
+/// Bytes that each node offers to requests.
+pub(super) fn target_bytes(scope: &Scope, point: &Point) -> u64 {
+    match point.verb.carrier() {
+        Some(_) => Layout::new(scope, point).region_bytes(),
+        None if point.on_card => ON_CARD_BYTES,
+        None => TARGET_BYTES,
     }
 }
 
@@ -198,7 +171,7 @@ impl Program for ClosedLoad<'_> {
 
     fn setup(&self, shape: Shape, nodes: &[AnyNic]) -> Result<Common, SetupError> {
         let access = Access { on_card: self.point.on_card, ..Access::ALL };
-        let bytes = if self.point.on_card { ON_CARD_BYTES } else { TARGET_BYTES };
+        let bytes = target_bytes(self.scope, self.point);
         let targets: Vec<(NodeId, Region)> =
             nodes.iter().map(|nic| (nic.node(), Region::new(bytes as usize))).collect();
         let register = |(nic, (_, region)): (&AnyNic, &(NodeId, Region))| {
@@ -236,8 +209,23 @@ impl Program for ClosedLoad<'_> {
         common: &'a Common,
         site: &Site,
     ) -> Result<(impl CoreLoop + 'a, Local), SetupError> {
-        let service = Echo { scratch: vec![0x5a; self.point.payload as usize] };
-        let mut core = Core::new(site.net.sched.clone(), RpcPoller::new(site.net.rpc.clone(), service));
+        let calls =
+            match (self.point.verb.carrier(), common.targets.iter().find(|(node, _)| *node == site.node)) {
+                (Some(carrier), Some((_, here))) => {
+                    let layout = Layout::new(self.scope, self.point);
+                    let rings = Rings { here, rkeys: &common.rkeys, layout };
+                    Some(Calls::new(carrier, &rings, site, self.point.coroutines)?)
+                }
+                _ => None,
+            };
+        let poller = match &calls {
+            Some(calls) => LoadPoller::Rings(calls.clone()),
+            None => {
+                let service = Echo { scratch: vec![0x5a; self.point.payload as usize] };
+                LoadPoller::Datagrams(RpcPoller::new(site.net.rpc.clone(), service))
+            }
+        };
+        let mut core = Core::new(site.net.sched.clone(), poller);
         let tally = Rc::new(Tally::default());
         common.meter.ready(site.start);
         let worker = usize::from(site.node.0) * usize::from(site.shape.workers) + usize::from(site.worker);
@@ -257,6 +245,8 @@ impl Program for ClosedLoad<'_> {
                 ),
                 tally: tally.clone(),
                 passive: None,
+                calls: calls.clone(),
+                coroutine,
             };
             core.spawn(client.run());
         }
@@ -316,6 +306,9 @@ struct Client<'a> {
     tally: Rc<Tally>,
     /// What unawaited WRITEs carry: one buffer for all, since nobody says when one of them has let go of it.
     passive: Option<Buf>,
+    /// What calls through rings go through, and which of its groups is this coroutine's.
+    calls: Option<Rc<Calls>>,
+    coroutine: u32,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -324,6 +317,8 @@ enum Failure {
     Verb(#[from] VerbError),
     #[error(transparent)]
     Rpc(#[from] RpcError),
+    #[error(transparent)]
+    Rings(#[from] CallError),
     #[error("a reply of {got} B to a call for {asked}")]
     Reply { got: u32, asked: u32 },
 }
@@ -374,6 +369,7 @@ impl Client<'_> {
         let point = self.load.point;
         let rpc = is_rpc(point.verb);
         match point.rung {
+            _ if self.calls.is_some() => self.call_through_rings().await,
             // READs and calls for data must be awaited: this rung adds nothing to them.
             Some(Rung::PassiveAck) if point.verb == BenchVerb::RpcWrite => self.call(OBJECTS, true).await,
             Some(Rung::PassiveAck) if point.verb == BenchVerb::Write => self.post_passively(OBJECTS).await,
@@ -436,9 +432,7 @@ impl Client<'_> {
                 BenchVerb::Write => batch.write(at, &buf, i * slot, len),
                 BenchVerb::Cas => batch.cas(at, 0, 0, &buf, i),
                 BenchVerb::FetchAdd => batch.fetch_add(at, 1, &buf, i),
-                BenchVerb::Rpc | BenchVerb::RpcWrite | BenchVerb::CpuCas => {
-                    unreachable!("neither calls nor what a CPU does are posted as verbs")
-                }
+                _ => unreachable!("neither calls nor what a CPU does are posted as verbs"),
             }
         }
         batch.post().await?;
@@ -475,6 +469,15 @@ impl Client<'_> {
         batch.post_passive()?;
         // Nobody waits for the network here, so the core must be given up on purpose.
         yield_now(&self.net.sched).await;
+        Ok(())
+    }
+
+    async fn call_through_rings(&mut self) -> Result<(), Failure> {
+        let Some(calls) = self.calls.clone() else { return Ok(()) };
+        let mut peers = [NodeId(0); 16];
+        let peers = &mut peers[..self.load.point.outstanding as usize];
+        peers.fill_with(|| self.peer());
+        calls.call(self.coroutine, peers, || self.rng.random()).await?;
         Ok(())
     }
 

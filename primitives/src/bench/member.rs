@@ -1,6 +1,7 @@
 //! A point measured by processes: each runs the load on its own node, node 0 adds up what they bring back.
 
-use super::load::{ClosedLoad, LoadError, check, judge, worker_config};
+use super::admit::{LoadError, check};
+use super::load::{ClosedLoad, judge, worker_config};
 use super::sample::{Counted, Sample};
 use super::{Point, Scope};
 use crate::measure::{Histogram, HistogramData, Steadiness};
@@ -89,7 +90,7 @@ fn measure(
     check(scope, point)?;
     let shape = Shape { nodes: scope.nodes, workers: point.threads };
     let load = ClosedLoad { point, scope, seed, stop };
-    let (outputs, facts) = launch_member(fabric, session, shape, &worker_config(point), &load)?;
+    let (outputs, facts) = launch_member(fabric, session, shape, &worker_config(scope, point), &load)?;
     match &facts.cut_short {
         Some(error) => Err(LoadError::Launch(LaunchError::Mesh(error.clone()))),
         None => judge(outputs, facts, scope, point),

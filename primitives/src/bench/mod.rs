@@ -10,6 +10,8 @@
 //! On real fabrics one group in [`load::SAMPLE_EVERY`] is timed, because a clock reading costs a third of the
 //! fastest request; in virtual time all are.
 
+mod admit;
+mod calls;
 mod footprint;
 mod load;
 mod member;
@@ -28,9 +30,11 @@ mod roles;
 mod signaling;
 mod threads;
 
+pub use admit::LoadError;
+pub use calls::Carrier;
 pub use footprint::memory_estimate;
 pub use identify::{Shows, identifying};
-pub use load::{LoadError, ON_CARD_BYTES, SAMPLE_EVERY, run};
+pub use load::{ON_CARD_BYTES, SAMPLE_EVERY, run};
 pub use member::run_member;
 pub use multi_object::{OBJECTS, Rung};
 pub use payload::CALL_PAYLOAD_MOST;
@@ -56,6 +60,13 @@ pub enum BenchVerb {
     Rpc,
     /// A call over SEND/RECV whose request carries the payload.
     RpcWrite,
+    /// A call of two WRITEs into rings whose memory is polled, as in FaRM: the request carries the payload, the reply a word that
+    /// depends on all of it.
+    RpcTwoWrites,
+    /// The same call by WRITE_WITH_IMM both ways: messages are found in the completion queue.
+    RpcWriteImm,
+    /// The same call, requests by WRITE and replies by SEND over UD, as in HERD.
+    RpcWriteSend,
     /// Compare-and-swap on a drawn word of the asker's own node, by its CPU: nothing is asked of a NIC.
     CpuCas,
 }
@@ -74,6 +85,9 @@ impl BenchVerb {
             ("fetch-add", BenchVerb::FetchAdd),
             ("rpc", BenchVerb::Rpc),
             ("rpc-write", BenchVerb::RpcWrite),
+            ("rpc-two-writes", BenchVerb::RpcTwoWrites),
+            ("rpc-write-imm", BenchVerb::RpcWriteImm),
+            ("rpc-write-send", BenchVerb::RpcWriteSend),
             ("cpu-cas", BenchVerb::CpuCas),
         ];
         all.into_iter().find(|(known, _)| *known == name).map(|(_, verb)| verb)
@@ -87,8 +101,26 @@ impl BenchVerb {
             BenchVerb::Cas => "cas",
             BenchVerb::FetchAdd => "fetch-add",
             BenchVerb::Rpc | BenchVerb::RpcWrite => "rpc",
+            BenchVerb::RpcTwoWrites => "rpc-two-writes",
+            BenchVerb::RpcWriteImm => "rpc-write-imm",
+            BenchVerb::RpcWriteSend => "rpc-write-send",
             BenchVerb::CpuCas => "cpu-cas",
         }
+    }
+
+    /// What carries a call that needs more than SEND and RECV.
+    pub fn carrier(self) -> Option<Carrier> {
+        match self {
+            BenchVerb::RpcTwoWrites => Some(Carrier::TwoWrites),
+            BenchVerb::RpcWriteImm => Some(Carrier::WriteImm),
+            BenchVerb::RpcWriteSend => Some(Carrier::WriteSend),
+            _ => None,
+        }
+    }
+
+    /// Whether it is a call, whatever carries it: somebody's CPU answers.
+    pub fn is_call(self) -> bool {
+        matches!(self, BenchVerb::Rpc | BenchVerb::RpcWrite) || self.carrier().is_some()
     }
 
     /// Whether the payload size is the verb's own (8 B) rather than the point's.

@@ -141,6 +141,11 @@ impl Worker {
         self.qps.first().map_or(0, |lanes| lanes.len() as u32)
     }
 
+    /// The connected queue pairs to a node.
+    pub(crate) fn pairs_to(&self, node: NodeId) -> &[Qp] {
+        self.qps.get(node.index()).map_or(&[], |lanes| lanes)
+    }
+
     /// Connects to the same-numbered workers of all nodes, whose cards are in node order.
     ///
     /// # Errors

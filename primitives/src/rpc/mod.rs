@@ -330,6 +330,16 @@ impl<N: Nic> Rpc<N> {
         state.sessions[peer.node.index()].to = Some(peer.handle());
     }
 
+    /// The port's queue that sends its datagrams: for a benchmark that sends others that way, and takes all that arrives itself.
+    pub(crate) fn datagrams(&self) -> u32 {
+        self.queue
+    }
+
+    /// Where datagrams to a peer's endpoint go.
+    pub(crate) fn way_to(&self, peer: NodeId) -> Option<AddressHandle> {
+        self.state.borrow().sessions.get(peer.index())?.to
+    }
+
     /// The port below.
     pub fn port(&self) -> &Rc<Port<N>> {
         &self.port

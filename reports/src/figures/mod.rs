@@ -244,6 +244,9 @@ pub fn spelled(name: &str) -> &str {
         "fetch-add" => "FETCH_ADD",
         "rpc" => "RPC",
         "rpc-write" => "RPC-WRITE",
+        "rpc-two-writes" => "RPC, two WRITEs",
+        "rpc-write-imm" => "RPC, WRITE_WITH_IMM",
+        "rpc-write-send" => "RPC, WRITE and SEND",
         other => other,
     }
 }

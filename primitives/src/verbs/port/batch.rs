@@ -63,6 +63,13 @@ impl<'p, N: Nic> Batch<'p, N> {
         self.push(to.node, Verb::Write { rkey: to.rkey, offset: to.offset }, buf.sge_part(offset, len), buf);
     }
 
+    /// WRITE of the first `len` bytes of `buf` that takes a receive of the peer's, whose completion says `imm`.
+    #[inline]
+    pub fn write_imm(&mut self, to: Remote, buf: &Buf, len: u32, imm: u32) {
+        let verb = Verb::WriteImm { rkey: to.rkey, offset: to.offset, imm };
+        self.push(to.node, verb, buf.sge_part(0, len), buf);
+    }
+
     /// Compare-and-swap; the value seen lands in word `word` of `buf`.
     #[inline]
     pub fn cas(&mut self, at: Remote, expect: u64, swap: u64, buf: &Buf, word: u32) {

@@ -1,0 +1,83 @@
+//! What a core of the load polls: the RPC endpoint, or the rings.
+
+use super::Calls;
+use crate::exec::{Look, Poller};
+use crate::fabric::{AnyNic, CpuWork, Nic};
+use crate::rpc::{RpcPoller, Service};
+use crate::units::Nanos;
+use std::rc::Rc;
+
+/// Polls for one or the other.
+pub(in crate::bench) enum LoadPoller<S> {
+    /// Calls by datagrams alone, or no calls.
+    Datagrams(RpcPoller<AnyNic, S>),
+    /// Calls through rings.
+    Rings(Rc<Calls>),
+}
+
+impl<S: Service> Poller for LoadPoller<S> {
+    fn poll(&mut self) -> usize {
+        match self {
+            LoadPoller::Datagrams(rpc) => rpc.poll(),
+            LoadPoller::Rings(calls) => {
+                let net = calls.net();
+                let taken = net.port.progress();
+                calls.arrivals();
+                // What waits already is done first: the more has come by the next sweep.
+                if calls.backlog() || net.sched.has_ready() { taken } else { taken + calls.sweep() }
+            }
+        }
+    }
+
+    fn serve_one(&mut self) -> bool {
+        match self {
+            LoadPoller::Datagrams(rpc) => rpc.serve_one(),
+            LoadPoller::Rings(calls) => calls.serve_one(),
+        }
+    }
+
+    fn backlog(&self) -> bool {
+        match self {
+            LoadPoller::Datagrams(rpc) => rpc.backlog(),
+            LoadPoller::Rings(calls) => calls.backlog(),
+        }
+    }
+
+    fn flush(&mut self) {
+        match self {
+            LoadPoller::Datagrams(rpc) => rpc.flush(),
+            LoadPoller::Rings(calls) => {
+                calls.flush();
+                calls.look_again();
+            }
+        }
+    }
+
+    fn tick(&mut self, now: Nanos) {
+        match self {
+            LoadPoller::Datagrams(rpc) => rpc.tick(now),
+            LoadPoller::Rings(calls) => calls.tick(now),
+        }
+    }
+
+    fn look_ahead(&self, look: usize) -> Look {
+        match self {
+            LoadPoller::Datagrams(rpc) => rpc.look_ahead(look),
+            LoadPoller::Rings(calls) => calls.net().port.look_ahead(look),
+        }
+    }
+
+    fn now(&self) -> Nanos {
+        match self {
+            LoadPoller::Datagrams(rpc) => rpc.now(),
+            LoadPoller::Rings(calls) => calls.net().port.now(),
+        }
+    }
+
+    fn charge(&self, work: CpuWork) {
+        match self {
+            LoadPoller::Datagrams(rpc) => rpc.charge(work),
+            LoadPoller::Rings(calls) => calls.net().port.nic().charge(work),
+        }
+    }
+}
