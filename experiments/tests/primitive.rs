@@ -118,6 +118,12 @@ fn extremes_run() {
             "fabric: sim:cx4-edr\nnodes: 2\npayload: 1048576\nduration: 5ms\ngrid:\n  verb: [read, write]\n",
             2,
         ),
+        // Messages are whole words, payloads need not be.
+        (
+            "odd",
+            "fabric: sim:cx4-edr\nnodes: 2\npayload: 101\nduration: 50us\ngrid:\n  verb: [rpc, rpc-write, rpc-two-writes, rpc-write-imm, rpc-write-send, read]\n",
+            6,
+        ),
         // More peers than a card of this kind has receives for, at a window of calls for each.
         ("many", "fabric: sim:cx4-edr\nnodes: 200\nservers: 1\nduration: 50us\ngrid:\n  verb: [read]\n", 1),
     ] {
