@@ -72,7 +72,7 @@ impl From<MeshError> for CliError {
             ),
             MeshError::Rendezvous { .. } => (
                 Exit::Machine,
-                "`doorbell run --cluster` must run there, and firewalls let its port through; check the address",
+                "`doorbell run --cluster` must run there, and takes nobody any more once all nodes have joined; firewalls let its port through; check the address",
             ),
             MeshError::Silent { .. } => (
                 Exit::Machine,

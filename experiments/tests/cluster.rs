@@ -240,7 +240,7 @@ fn serializable(count: u16, replicas: &str, window_ms: u32) -> Result<(), (u64, 
     assert_eq!(result["spec"]["nodes"], count);
     let mut committed = 0;
     for (id, node) in (1..count).zip(nodes) {
-        node.end(20).must(0, &["joined", "node 0 has the whole"]);
+        node.end(20).must(0, &["joined", "told node 0"]);
         let share = site.share(&format!("share-{id}"));
         assert_eq!(share["complete"], true, "{share:#}");
         let command = format!("doorbell node --cluster cluster.yaml --id {id} --out share-{id}");
@@ -513,7 +513,7 @@ fn members_are_told_that_the_whole_run_failed_at_node_0() {
     // The whole is there, and cannot be kept: this device is always full.
     let driver = site.drive(&["--duration", "300ms", "--history", "/dev/full"]);
     driver.end(60).must(3, &["the history cannot be written to /dev/full"]);
-    node.end(20).must(1, &["node 0 has the whole", "node 0 gave up: the history cannot be written"]);
+    node.end(20).must(1, &["told node 0", "node 0 gave up: the history cannot be written"]);
 }
 
 /// This process is node 0 here, of the same build, and asks for what its member cannot read.

@@ -398,6 +398,9 @@ pub fn shown(run: &Run) -> String {
             human_rate(p.committed_per_s)
         ));
     }
+    if !r.faults.is_empty() && !r.checks.is_empty() {
+        text.push_str("the run broke off: what was under way stays unfinished, and checks find it so\n");
+    }
     for check in &r.checks {
         text.push_str(&format!(
             "check {}: {}\n",

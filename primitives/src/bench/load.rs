@@ -138,10 +138,10 @@ pub(super) fn worker_config(scope: &Scope, point: &Point) -> WorkerConfig {
         rpc: RpcConfig { doorbell_batching: point.doorbell_batch > 1, window, ..rpc },
         qp: if point.unawaited() {
             // What nobody waits for counts when it is posted: queues must be full before the window opens.
-            QpConfig { send_depth: 64, ..QpConfig::rc() }
+            QpConfig { send_depth: 64, ..WorkerConfig::default().qp }
         } else {
             // A receive for each message that a peer may have under way, should calls take any.
-            QpConfig { recv_depth: 2 * SLOTS, ..QpConfig::rc() }
+            QpConfig { recv_depth: 2 * SLOTS, ..WorkerConfig::default().qp }
         },
         lanes: point.queue_pairs,
         workers_per_context: if point.shared_context { point.threads } else { 1 },

@@ -254,6 +254,11 @@ pub trait Nic {
         None
     }
 
+    /// The number of this context's port if it is down now, where there is one. For whoever has failed: it asks the device.
+    fn port_down(&self) -> Option<u8> {
+        None
+    }
+
     /// What the device has stamped with its own time so far, where it was asked to and does.
     #[inline]
     fn stamped(&self) -> Option<Stamped> {
@@ -394,6 +399,9 @@ impl Nic for AnyNic {
     #[inline]
     fn lost(&self) -> Option<NodeId> {
         each!(self, nic => nic.lost())
+    }
+    fn port_down(&self) -> Option<u8> {
+        each!(self, nic => nic.port_down())
     }
     #[inline]
     fn stamped(&self) -> Option<Stamped> {

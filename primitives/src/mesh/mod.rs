@@ -62,7 +62,9 @@ impl Default for WorkerConfig {
         WorkerConfig {
             port: PortConfig::default(),
             rpc: RpcConfig::default(),
-            qp: QpConfig::rc(),
+            // Receives are there before anybody sends over these, so none is waited for without end; and a request that a
+            // driver forgets can be told from one that waits.
+            qp: QpConfig { rnr_retry: 6, ..QpConfig::rc() },
             lanes: 1,
             workers_per_context: 1,
             pool_bytes: 1 << 20,

@@ -188,10 +188,10 @@ impl<N: Nic> Rpc<N> {
                     continue;
                 }
                 if sent.attempts.get() > self.config.max_retransmits {
-                    let error = RpcError::Unanswered {
-                        peer: to.node,
-                        handler: sent.handler,
-                        attempts: sent.attempts.get(),
+                    let (peer, handler, attempts) = (to.node, sent.handler, sent.attempts.get());
+                    let error = match self.port.nic().port_down() {
+                        Some(port) => RpcError::PortDown { peer, port },
+                        None => RpcError::Unanswered { peer, handler, attempts },
                     };
                     let call = sent.call;
                     self.let_go(sent.held);

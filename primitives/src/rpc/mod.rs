@@ -91,6 +91,14 @@ pub enum RpcError {
         /// Times the request was sent.
         attempts: u32,
     },
+    /// No answer after all retransmissions, and no way to anybody.
+    #[error("no answer from {peer}: port {port} of the device here is DOWN")]
+    PortDown {
+        /// The node called.
+        peer: NodeId,
+        /// The port's number.
+        port: u8,
+    },
     /// The message does not fit.
     #[error("a message of {len} B is longer than this endpoint's {max} B")]
     TooLong {

@@ -3,7 +3,7 @@
 mod complete;
 mod numbers;
 mod post;
-mod quiet;
+pub(super) mod quiet;
 #[cfg(test)]
 mod tests;
 
@@ -21,7 +21,6 @@ use crate::verbs::{
 use ibverbs_sys as ffi;
 use numbers::Numbers;
 use post::{Chain, Single};
-use quiet::Quiet;
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -72,7 +71,8 @@ struct State {
     lost: Lost,
     /// A failure was found that the port's going down might explain, and time was given to it to be told.
     waited_for_port: bool,
-    quiet: Quiet,
+    /// Polls that found nothing; wraps.
+    empty_polls: u32,
     /// The completion queue failed: nothing more will be heard of what was posted.
     broken: bool,
 }
@@ -153,7 +153,7 @@ impl VerbsNic {
             foreign: std::iter::repeat_with(|| None).take(shared.nodes.len()).collect(),
             lost: Lost::new(shared.nodes.len()),
             waited_for_port: false,
-            quiet: Quiet::default(),
+            empty_polls: 0,
             broken: false,
         };
         Ok(VerbsNic { state: RefCell::new(state), context, shared, node })
@@ -398,6 +398,10 @@ impl Nic for VerbsNic {
             Ok(index) if !state.broken => state.qps[index].state(),
             _ => QpState::Error,
         }
+    }
+
+    fn port_down(&self) -> Option<u8> {
+        self.port_is_down(false).then_some(self.shared.port.number)
     }
 
     #[inline]

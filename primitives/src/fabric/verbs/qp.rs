@@ -2,6 +2,7 @@
 
 use super::context::{Context, KeyTable};
 use super::device::mtu_code;
+use super::nic::quiet::Heard;
 use super::{Path, Shared, errno, first_psn, refused};
 use crate::fabric::SetupError;
 use crate::verbs::{NodeId, Qp, QpConfig, QpState, Sge, Transport};
@@ -175,6 +176,7 @@ pub(super) struct QueuePair {
     pub(super) failed: bool,
     /// It failed because the port was down.
     pub(super) by_port: bool,
+    pub(super) heard: Heard,
 }
 
 type PostSend =
@@ -280,6 +282,7 @@ impl QueuePair {
             plain: false,
             failed: false,
             by_port: false,
+            heard: Heard::default(),
         };
         qp.go_to_init(shared)?;
         cq.wanted += completions;

@@ -30,6 +30,7 @@ const EINVAL: i32 = 22;
 const ENOSYS: i32 = 38;
 const EOPNOTSUPP: i32 = 95;
 const ETIMEDOUT: i32 = 110;
+const ENETUNREACH: i32 = 101;
 const EHOSTUNREACH: i32 = 113;
 
 /// What to do about a call that failed, empty if nothing is known.
@@ -41,7 +42,7 @@ pub(super) fn hint(call: &str, errno: i32) -> String {
             memlock().map_or("an unknown amount".to_owned(), |bytes| format!("{} KiB", bytes >> 10))
         ),
         (_, ENOMEM) => ": the device or the locked-memory limit (`ulimit -l`) has no room for it".to_owned(),
-        ("ibv_modify_qp to RTR", EINVAL | ETIMEDOUT | EHOSTUNREACH) => {
+        ("ibv_modify_qp to RTR", EINVAL | ETIMEDOUT | ENETUNREACH | EHOSTUNREACH) => {
             ": the path to the peer cannot be used; check on both sides that the GID index names a RoCE v2 GID of \
              the same network (`doorbell devices`), that the peer's address answers `ping`, and the MTU"
                 .to_owned()

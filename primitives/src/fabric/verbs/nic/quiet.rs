@@ -1,54 +1,69 @@
 //! Requests of which nothing is heard any more.
 //!
 //! A reliable connection whose peer does not answer fails by itself, and its requests complete in error: no time-out is needed
-//! here. Not every driver keeps that promise where the link goes down. Soft-RoCE (kernel 6.1) stops its timer once a request
-//! cannot be sent, so that requests before it, whose acknowledgements were lost with the link, wait for ever. So whoever hears
-//! nothing for longer than the transport may take, with its port down, ends what it waits for.
+//! here. Not every driver keeps that promise where a link goes down, for however short a time. Soft-RoCE (kernel 6.1) stops its timer once a request
+//! cannot be sent, so that requests before it, whose acknowledgements were lost with the link, wait for ever. So who waits for
+//! longer than the transport may take ends the connection.
 
 use super::super::Options;
+use super::super::qp::QueuePair;
 use super::{State, VerbsNic};
 use crate::fabric::Nic;
 use crate::units::Nanos;
+use crate::verbs::Transport;
 
 /// Polls without an entry between two looks: no clock is read in the time that a request usually takes.
 const LOOK_EVERY: u32 = 1024;
 
-/// What was last heard, and when.
+/// As `rnr_retry`: a receiver that is not ready may be waited for without end.
+const FOR_EVER: u8 = 7;
+
+/// What was last heard of a queue pair: how many requests had completed, and when that was first seen.
 #[derive(Default)]
-pub(super) struct Quiet {
-    polls: u32,
-    /// Requests that had completed by the last look, of all queue pairs together; wraps.
+pub(in super::super) struct Heard {
     completed: u32,
     since: Option<Nanos>,
 }
 
 /// How long a request may take to fail: the time-out of an acknowledgement may be stretched to four times what it says (InfiniBand
-/// specification, C9-141), and is waited for once and at every retry.
+/// specification, C9-141), and is waited for once and at every retry. A receiver that is not ready adds less than 5 ms.
 fn patience(options: &Options) -> Nanos {
     Nanos((4096 << options.timeout.min(31)) * 4 * (u64::from(options.retry_count) + 1))
+}
+
+impl QueuePair {
+    /// Whether its oldest request has waited for longer than `patience`.
+    fn is_forgotten(&mut self, now: Nanos, patience: Nanos) -> bool {
+        let completed = self.send.completed();
+        if !self.send.waits() || completed != self.heard.completed {
+            self.heard = Heard { completed, since: Some(now) };
+        }
+        now.since(*self.heard.since.get_or_insert(now)) > patience
+    }
 }
 
 impl State {
     /// A poll found nothing.
     #[inline]
     pub(super) fn heard_nothing(&mut self, nic: &VerbsNic) {
-        self.quiet.polls = self.quiet.polls.wrapping_add(1);
-        if self.quiet.polls.is_multiple_of(LOOK_EVERY) {
+        self.empty_polls = self.empty_polls.wrapping_add(1);
+        if self.empty_polls.is_multiple_of(LOOK_EVERY) {
             self.look_for_the_forgotten(nic);
         }
     }
 
     #[cold]
     fn look_for_the_forgotten(&mut self, nic: &VerbsNic) {
-        let now = nic.now();
-        let completed = self.qps.iter().fold(0, |sum: u32, qp| sum.wrapping_add(qp.send.completed()));
-        let waits = self.qps.iter().any(|qp| qp.send.waits());
-        let since = *self.quiet.since.get_or_insert(now);
-        if !waits || completed != self.quiet.completed {
-            (self.quiet.completed, self.quiet.since) = (completed, Some(now));
-        } else if now.since(since) > patience(&nic.shared.options) && nic.port_is_down(false) {
-            self.quiet.since = Some(now);
-            self.qps.iter().filter(|qp| qp.send.waits()).for_each(|qp| qp.flush(&nic.shared));
+        let (now, patience) = (nic.now(), patience(&nic.shared.options));
+        for qp in &mut self.qps {
+            let reliable = qp.connected && qp.config.transport == Transport::Rc;
+            if !reliable || !qp.is_forgotten(now, patience) {
+                continue;
+            }
+            qp.heard.since = Some(now);
+            if qp.config.rnr_retry < FOR_EVER || nic.port_is_down(false) {
+                qp.flush(&nic.shared);
+            }
         }
     }
 }
