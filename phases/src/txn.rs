@@ -359,6 +359,44 @@ impl Access {
     }
 }
 
+/// Where a transaction's records are by their names: for each of 256 groups of names the place of the last one that was added, from 1
+/// on; 0 says that there is none of the group, [`Places::MANY`] that places have become too large to be told. One look answers most
+/// questions; the others are for who has all names.
+#[derive(Clone, Copy, Debug)]
+struct Places([u8; 256]);
+
+impl Default for Places {
+    fn default() -> Places {
+        Places([0; 256])
+    }
+}
+
+impl Places {
+    const MANY: u8 = u8::MAX;
+
+    #[inline]
+    fn group((key, table): (u64, TableId)) -> usize {
+        // The uppermost bits of the product depend on all bits of the key.
+        ((key ^ u64::from(table.0) << 48).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as usize
+    }
+
+    /// `name` is the last of `len` names.
+    #[inline]
+    fn add(&mut self, name: (u64, TableId), len: usize) {
+        self.0[Places::group(name)] = u8::try_from(len).unwrap_or(Places::MANY);
+    }
+
+    /// The place of `wanted` in `names`, some of the last of which may have been taken away since they were added.
+    #[inline]
+    fn find(&self, wanted: (u64, TableId), names: &[(u64, TableId)]) -> Option<usize> {
+        let last = usize::from(self.0[Places::group(wanted)]).checked_sub(1)?;
+        if names.get(last) == Some(&wanted) {
+            return Some(last);
+        }
+        names.iter().position(|&name| name == wanted)
+    }
+}
+
 /// A transaction.
 #[derive(Debug, Default)]
 pub struct Txn {
@@ -372,8 +410,10 @@ pub struct Txn {
     /// What its phases have cost so far.
     pub costs: Costs,
     accesses: Vec<Access>,
-    /// Their names once more, close together: looking through them is what every touch begins with.
+    /// Their names once more, close together: what is touched is looked for among them.
     names: Vec<(u64, TableId)>,
+    /// Where they are.
+    places: Places,
     log: Vec<Slot>,
     /// It has looked at a range.
     ranged: bool,
@@ -417,6 +457,7 @@ impl Txn {
         assert!(self.accesses.iter().all(|a| a.held.is_none()), "bug: {:?} ended holding locks", self.stamp);
         self.accesses.clear();
         self.names.clear();
+        self.places = Places::default();
         self.found.clear();
     }
 
@@ -444,7 +485,7 @@ impl Txn {
     /// Where a record is in [`Txn::accesses`], if the transaction has touched it.
     #[inline]
     pub fn find(&self, table: TableId, key: u64) -> Option<usize> {
-        self.names.iter().position(|&name| name == (key, table))
+        self.places.find((key, table), &self.names)
     }
 
     /// Adds a record, or raises the intent of one that is there; returns its place. Places stay valid until the
@@ -472,6 +513,7 @@ impl Txn {
         let shape = layout.shape(table);
         let buf = port.buf((shape.words() + shape.install_words()) as u32 * 8)?;
         self.names.push((key, table));
+        self.places.add((key, table), self.names.len());
         self.accesses.push(Access {
             table,
             key,
