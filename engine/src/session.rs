@@ -423,6 +423,15 @@ impl<P: Protocol, O: PhaseOps> Session<P, O> {
         self.txn.set_word(row.0, index, value);
     }
 
+    /// As [`Session::set_word`], for who sets many words of one record that it has inserted, or of which it has set one.
+    ///
+    /// # Panics
+    /// If it has not; when a word is set, if the record has no such word.
+    #[inline]
+    pub fn fill(&self, row: Row) -> impl Fn(usize, u64) {
+        self.txn.new_payload(row.0)
+    }
+
     /// Commits. After an abort or a fault nothing of the transaction is left but what [`Session::abort`] cleans up.
     ///
     /// # Errors

@@ -117,9 +117,7 @@ impl Txn {
         let access = &mut self.accesses[at];
         access.intent = Intent::Write;
         access.change = if access.change == Change::Delete { Change::Update } else { Change::Insert };
-        for word in 0..access.payload_words() {
-            access.set_word(word, 0);
-        }
+        access.begin_empty();
     }
 
     /// The record at place `at` is to be removed. Of one that the transaction was to create nothing is left.
