@@ -284,8 +284,8 @@ pub(crate) fn vacate(region: &Region, offset: u64, shape: Shape, key: u64, versi
 /// Completes the image to install, `first` words into `buf`, whose payload is in place.
 #[inline]
 pub(crate) fn seal(buf: &Buf, first: usize, shape: Shape, version: u64, key: u64) {
-    let at = first + shape.install_payload();
-    let sum = checksum(version, key, (at..at + shape.payload as usize).map(|i| buf.word(i)));
+    let payload = &buf.words()[first + shape.install_payload()..][..shape.payload as usize];
+    let sum = checksum(version, key, payload.iter().map(|word| word.load(Ordering::Relaxed)));
     buf.set_word(first, shape.packing.installed(version).0);
     match shape.packing {
         Packing::Versions => {
