@@ -222,14 +222,17 @@ fn checksum_stored(
     order: Ordering,
 ) -> u64 {
     let mut sum = Sum::new(version, key);
-    for pair in to.chunks(2) {
-        let mut next = |word: &AtomicU64| {
-            let value = payload.next().unwrap_or(0);
-            word.store(value, order);
-            value
-        };
-        let one = next(&pair[0]);
-        sum.pair(one, pair.get(1).map_or(PAD, next));
+    let mut put = |word: &AtomicU64| {
+        let value = payload.next().unwrap_or(0);
+        word.store(value, order);
+        value
+    };
+    let (pairs, last) = to.as_chunks::<2>();
+    for [one, two] in pairs {
+        sum.pair(put(one), put(two));
+    }
+    if let [last] = last {
+        sum.pair(put(last), PAD);
     }
     sum.0
 }
