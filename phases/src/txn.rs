@@ -433,6 +433,8 @@ pub struct Txn {
     log: Vec<Slot>,
     /// It has looked at a range.
     ranged: bool,
+    /// It has been told to create a record.
+    creates: bool,
     /// Leaves that scans have looked at, where they are to be validated.
     leaves: Vec<LeafSeen>,
     /// Places of the rows that the last scan found.
@@ -463,6 +465,7 @@ impl Txn {
         self.costs = Costs::default();
         self.stamp = stamp;
         (self.install_at, self.removed_at, self.unseen, self.ranged) = (0, 0, false, false);
+        self.creates = false;
     }
 
     /// Forgets the records, whose buffers others may need until the next transaction begins.

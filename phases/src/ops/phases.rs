@@ -548,7 +548,7 @@ impl PhaseOps for Phases {
     async fn lock_and_read(&self, txn: &mut Txn, rule: LockRule) -> Result<(), Stop> {
         self.lock_records(txn, rule).await?;
         // Locks first: a record that is there already is then news only to who has read nothing stale.
-        if txn.accesses().iter().any(Access::wants_slot) { self.reserve(txn, rule).await } else { Ok(()) }
+        if txn.wants_slots() { self.reserve(txn, rule).await } else { Ok(()) }
     }
 
     async fn validate(&self, txn: &mut Txn, rule: CheckRule) -> Result<(), Stop> {
