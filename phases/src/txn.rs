@@ -10,6 +10,7 @@
 //! value only when the record is installed, after both.
 
 mod found;
+mod places;
 mod structure;
 
 pub use found::Finding;
@@ -22,6 +23,7 @@ use crate::rule::{Ask, Header, LockRule, Mode, Packing, Stamp, Timestamp};
 use crate::store::Grown;
 use crate::store::layout::{Layout, TableId};
 use crate::store::record::{self, Shape};
+use places::Places;
 use primitives::fabric::{CpuWork, Nic};
 use primitives::mem::{Buf, PoolExhausted};
 use primitives::verbs::NodeId;
@@ -372,44 +374,6 @@ impl Access {
     #[inline]
     pub(crate) fn image_words(&self) -> usize {
         self.shape.words()
-    }
-}
-
-/// Where a transaction's records are by their names: for each of 256 groups of names the place of the last one that was added, from 1
-/// on; 0 says that there is none of the group, [`Places::MANY`] that places have become too large to be told. One look answers most
-/// questions; the others are for who has all names.
-#[derive(Clone, Copy, Debug)]
-struct Places([u8; 256]);
-
-impl Default for Places {
-    fn default() -> Places {
-        Places([0; 256])
-    }
-}
-
-impl Places {
-    const MANY: u8 = u8::MAX;
-
-    #[inline]
-    fn group((key, table): (u64, TableId)) -> usize {
-        // The uppermost bits of the product depend on all bits of the key.
-        ((key ^ u64::from(table.0) << 48).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as usize
-    }
-
-    /// `name` is the last of `len` names.
-    #[inline]
-    fn add(&mut self, name: (u64, TableId), len: usize) {
-        self.0[Places::group(name)] = u8::try_from(len).unwrap_or(Places::MANY);
-    }
-
-    /// The place of `wanted` in `names`, some of the last of which may have been taken away since they were added.
-    #[inline]
-    fn find(&self, wanted: (u64, TableId), names: &[(u64, TableId)]) -> Option<usize> {
-        let last = usize::from(self.0[Places::group(wanted)]).checked_sub(1)?;
-        if names.get(last) == Some(&wanted) {
-            return Some(last);
-        }
-        names.iter().position(|&name| name == wanted)
     }
 }
 
