@@ -305,13 +305,25 @@ impl<P: Protocol, O: PhaseOps> Session<P, O> {
     /// # Errors
     /// As the protocol's read does.
     pub async fn read_all<const N: usize>(&mut self, records: [RecordId; N]) -> Result<[Row; N], Halt> {
+        let rows = self.touch_all(records, Intent::Read)?;
+        self.see_all(rows).await
+    }
+
+    fn touch_all<const N: usize>(
+        &mut self,
+        records: [RecordId; N],
+        intent: Intent,
+    ) -> Result<[Row; N], Halt> {
         let mut rows = [Row(0); N];
-        let mut known = true;
         for (row, record) in rows.iter_mut().zip(records) {
-            *row = self.touch(record, Intent::Read)?;
-            known &= self.known(*row);
+            *row = self.touch(record, intent)?;
         }
-        if !known {
+        Ok(rows)
+    }
+
+    /// Brings in those of the rows that are not known, in one step; all must be there.
+    async fn see_all<const N: usize>(&mut self, rows: [Row; N]) -> Result<[Row; N], Halt> {
+        if !rows.iter().all(|&row| self.known(row)) {
             self.protocol.read(&self.ops, &mut self.txn).await?;
         }
         rows.iter().try_for_each(|&row| self.there(row).map(|_| ()))?;
@@ -338,8 +350,11 @@ impl<P: Protocol, O: PhaseOps> Session<P, O> {
     /// # Errors
     /// As the protocol's read does.
     pub async fn update(&mut self, record: RecordId) -> Result<Row, Halt> {
-        let [row] = self.update_all([record]).await?;
-        Ok(row)
+        let row = self.touch(record, Intent::Write)?;
+        if !self.known(row) {
+            self.protocol.read(&self.ops, &mut self.txn).await?;
+        }
+        self.there(row)
     }
 
     /// As [`Session::read_all`], for records that the transaction is going to write.
@@ -347,10 +362,8 @@ impl<P: Protocol, O: PhaseOps> Session<P, O> {
     /// # Errors
     /// As the protocol's read does.
     pub async fn update_all<const N: usize>(&mut self, records: [RecordId; N]) -> Result<[Row; N], Halt> {
-        for record in records {
-            self.touch(record, Intent::Write)?;
-        }
-        self.read_all(records).await
+        let rows = self.touch_all(records, Intent::Write)?;
+        self.see_all(rows).await
     }
 
     /// Reads two records in one step, the second of which the transaction is going to write.
@@ -358,9 +371,8 @@ impl<P: Protocol, O: PhaseOps> Session<P, O> {
     /// # Errors
     /// As the protocol's read does.
     pub async fn read_and_update(&mut self, read: RecordId, update: RecordId) -> Result<[Row; 2], Halt> {
-        self.touch(read, Intent::Read)?;
-        self.touch(update, Intent::Write)?;
-        self.read_all([read, update]).await
+        let rows = [self.touch(read, Intent::Read)?, self.touch(update, Intent::Write)?];
+        self.see_all(rows).await
     }
 
     /// A record to be written whether or not it was read. If it was not, the words not set become zero; under a protocol
@@ -409,6 +421,15 @@ impl<P: Protocol, O: PhaseOps> Session<P, O> {
     pub fn set_word(&mut self, row: Row, index: usize, value: u64) {
         self.txn.intend(row.0, Intent::Write);
         self.txn.set_word(row.0, index, value);
+    }
+
+    /// As [`Session::set_word`], for who sets many words of one record that it has inserted, or of which it has set one.
+    ///
+    /// # Panics
+    /// If it has not; when a word is set, if the record has no such word.
+    #[inline]
+    pub fn fill(&self, row: Row) -> impl Fn(usize, u64) {
+        self.txn.new_payload(row.0)
     }
 
     /// Commits. After an abort or a fault nothing of the transaction is left but what [`Session::abort`] cleans up.

@@ -10,6 +10,7 @@
 //! value only when the record is installed, after both.
 
 mod found;
+mod places;
 mod structure;
 
 pub use found::Finding;
@@ -22,6 +23,7 @@ use crate::rule::{Ask, Header, LockRule, Mode, Packing, Stamp, Timestamp};
 use crate::store::Grown;
 use crate::store::layout::{Layout, TableId};
 use crate::store::record::{self, Shape};
+use places::Places;
 use primitives::fabric::{CpuWork, Nic};
 use primitives::mem::{Buf, PoolExhausted};
 use primitives::verbs::NodeId;
@@ -112,6 +114,8 @@ pub struct Access {
     shape: Shape,
     /// Where the payload that was read begins in the first image.
     first: u32,
+    /// Where the new payload begins in the buffer.
+    new: u32,
     buf: Buf,
     pub(crate) fetched: bool,
     /// How this transaction holds it.
@@ -218,7 +222,7 @@ impl Access {
     fn current(&self) -> usize {
         let known = self.fetched && !self.absent || self.dirty;
         assert!(known, "table {} key {}: not read yet, or not there", self.table.0, self.key);
-        if self.dirty { self.image_words() + self.shape.install_payload() } else { self.first as usize }
+        if self.dirty { self.new as usize } else { self.first as usize }
     }
 
     /// Sets word `index` of the new payload; the words not set keep the value read (or are zero, if the record
@@ -232,24 +236,38 @@ impl Access {
         if !self.dirty {
             self.begin_image();
         }
-        self.buf.set_word(self.image_words() + self.shape.install_payload() + index, value);
+        self.buf.set_word(self.new as usize + index, value);
+    }
+
+    /// All words of the new payload, to be set, for who sets many of them: what is the same for all is looked at once.
+    ///
+    /// # Panics
+    /// If no word of it has been set, nor the record been inserted.
+    #[inline]
+    fn new_payload(&self) -> &[AtomicU64] {
+        assert!(self.dirty, "table {} key {}: nothing of it is new", self.table.0, self.key);
+        &self.buf.words()[self.new as usize..][..self.shape.payload as usize]
     }
 
     /// The new payload begins as what was read, or as zeros.
     fn begin_image(&mut self) {
+        if !self.fetched || self.absent {
+            return self.begin_empty();
+        }
         assert!(self.intent == Intent::Write, "table {} key {}: read only", self.table.0, self.key);
-        let words = self.buf.words();
-        let length = self.shape.payload as usize;
-        let new = &words[self.image_words() + self.shape.install_payload()..][..length];
-        if self.fetched && !self.absent {
-            let read = &words[self.first as usize..][..length];
-            new.iter()
-                .zip(read)
-                .for_each(|(to, from)| to.store(from.load(Ordering::Relaxed), Ordering::Relaxed));
-        } else {
-            new.iter().for_each(|word| word.store(0, Ordering::Relaxed));
+        let (words, length) = (self.buf.words(), self.shape.payload as usize);
+        let new = &words[self.new as usize..][..length];
+        for (to, from) in new.iter().zip(&words[self.first as usize..][..length]) {
+            to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
         }
         self.dirty = true;
+    }
+
+    /// The new payload begins as zeros.
+    fn begin_empty(&mut self) {
+        assert!(self.intent == Intent::Write, "table {} key {}: read only", self.table.0, self.key);
+        self.dirty = true;
+        self.new_payload().iter().for_each(|word| word.store(0, Ordering::Relaxed));
     }
 
     /// Whether backups have to be told of it.
@@ -372,11 +390,15 @@ pub struct Txn {
     /// What its phases have cost so far.
     pub costs: Costs,
     accesses: Vec<Access>,
-    /// Their names once more, close together: looking through them is what every touch begins with.
+    /// Their names once more, close together: what is touched is looked for among them.
     names: Vec<(u64, TableId)>,
+    /// Where they are.
+    places: Places,
     log: Vec<Slot>,
     /// It has looked at a range.
     ranged: bool,
+    /// It has been told to create a record.
+    creates: bool,
     /// Leaves that scans have looked at, where they are to be validated.
     leaves: Vec<LeafSeen>,
     /// Places of the rows that the last scan found.
@@ -407,6 +429,7 @@ impl Txn {
         self.costs = Costs::default();
         self.stamp = stamp;
         (self.install_at, self.removed_at, self.unseen, self.ranged) = (0, 0, false, false);
+        self.creates = false;
     }
 
     /// Forgets the records, whose buffers others may need until the next transaction begins.
@@ -417,6 +440,7 @@ impl Txn {
         assert!(self.accesses.iter().all(|a| a.held.is_none()), "bug: {:?} ended holding locks", self.stamp);
         self.accesses.clear();
         self.names.clear();
+        self.places = Places::default();
         self.found.clear();
     }
 
@@ -444,7 +468,7 @@ impl Txn {
     /// Where a record is in [`Txn::accesses`], if the transaction has touched it.
     #[inline]
     pub fn find(&self, table: TableId, key: u64) -> Option<usize> {
-        self.names.iter().position(|&name| name == (key, table))
+        self.places.find((key, table), &self.names)
     }
 
     /// Adds a record, or raises the intent of one that is there; returns its place. Places stay valid until the
@@ -472,6 +496,7 @@ impl Txn {
         let shape = layout.shape(table);
         let buf = port.buf((shape.words() + shape.install_words()) as u32 * 8)?;
         self.names.push((key, table));
+        self.places.add((key, table), self.names.len());
         self.accesses.push(Access {
             table,
             key,
@@ -490,6 +515,7 @@ impl Txn {
             grown: None,
             shape,
             first: 0,
+            new: (shape.words() + shape.install_payload()) as u32,
             buf,
             fetched: false,
             held: None,
@@ -567,6 +593,17 @@ impl Txn {
     pub fn payload(&self, at: usize) -> impl Fn(usize) -> u64 {
         let words = self.accesses[at].payload();
         move |index| words[index].load(Ordering::Relaxed)
+    }
+
+    /// As [`Txn::set_word`], for who sets many words of one record.
+    ///
+    /// # Panics
+    /// If there is no such place, or no word of the record has been set and it is not inserted either; when a word is set, if there
+    /// is no such word.
+    #[inline]
+    pub fn new_payload(&self, at: usize) -> impl Fn(usize, u64) {
+        let words = self.accesses[at].new_payload();
+        move |index, value| words[index].store(value, Ordering::Relaxed)
     }
 
     /// Sets word `index` of the new payload of the record at place `at`.

@@ -50,8 +50,11 @@ struct Round {
     raced: bool,
 }
 
-/// A transaction's records in the groups whose requests go out together.
-fn groups(set: &mut [Access], step: Step) -> std::slice::ChunksMut<'_, Access> {
+/// A transaction's records in the groups whose requests go out together, from the first one that is pending on: who asks for one
+/// record after the other has had all but the last.
+pub(super) fn groups(set: &mut [Access], step: Step) -> std::slice::ChunksMut<'_, Access> {
+    let first = set.iter().position(|a| a.pending).unwrap_or(set.len());
+    let set = &mut set[first..];
     let size = if step.outstanding { set.len().max(1) } else { 1 };
     set.chunks_mut(size)
 }

@@ -96,9 +96,7 @@ impl NodeStore {
     /// Copies the record into `buf`; which of its versions is the latest, if that is of one piece now.
     #[inline]
     pub(super) fn read(&self, offset: u64, buf: &Buf, shape: Shape) -> Option<usize> {
-        record::copy_local(self.region(), offset, buf, shape);
-        let slot = shape.newest(record::words_of(buf));
-        shape.whole(record::words_of(buf), slot).then_some(slot)
+        record::copy_latest(self.region(), offset, buf, shape)
     }
 
     /// The header as it is now.

@@ -170,13 +170,22 @@ impl Phases {
         mut serve: impl FnMut(&NodeStore, &mut Access) -> Served,
     ) -> Result<Split, Stop> {
         let mut split = Split::default();
-        let mut here = 0;
+        // Most phases of a transaction that asks for one record after the other are about the last one alone.
+        let Some(first) = set.iter().position(&wanted) else {
+            set.iter_mut().for_each(|access| access.pending = false);
+            return Ok(split);
+        };
+        let (before, set) = set.split_at_mut(first);
+        before.iter_mut().for_each(|access| access.pending = false);
+        let mut unknown = 0;
         for access in set.iter_mut() {
             access.pending = wanted(access);
-            here += u32::from(access.pending && access.primary == self.context.me);
+            unknown +=
+                u32::from(access.pending && access.location == NOWHERE && access.primary == self.context.me);
         }
-        // In virtual time a look-up is charged for where it is made, below.
-        if here > 1 && !self.context.virtual_time {
+        // Where its place is known, the transaction has most likely been there. In virtual time a look-up is charged for where it is
+        // made, below.
+        if unknown > 1 && !self.context.virtual_time {
             self.look_ahead(set);
         }
         for access in set.iter_mut().filter(|access| access.pending) {
@@ -212,21 +221,17 @@ impl Phases {
         Ok(split)
     }
 
-    /// Asks for the memory of all pending records that lie here, buckets first and then what these say, so that none is waited
-    /// for while the others are not even asked for.
+    /// Asks for the memory of all pending records that lie here and have not been looked for, buckets first and then what these say,
+    /// so that none is waited for while the others are not even asked for.
     fn look_ahead(&self, set: &mut [Access]) {
-        let here = |access: &&mut Access| access.pending && access.primary == self.context.me;
-        for access in set.iter_mut().filter(here).filter(|access| access.location == NOWHERE) {
+        let unknown = |a: &&mut Access| a.pending && a.location == NOWHERE && a.primary == self.context.me;
+        for access in set.iter_mut().filter(unknown) {
             self.local.ahead_of_bucket(access.table, access.key);
         }
-        for access in set.iter_mut().filter(here) {
-            if access.location == NOWHERE
-                && let Some(offset) = self.local.locate(access.table, access.key)
-            {
+        for access in set.iter_mut().filter(unknown) {
+            if let Some(offset) = self.local.locate(access.table, access.key) {
                 (access.location, access.fresh) = (offset, true);
-            }
-            if access.location != NOWHERE {
-                self.local.ahead_of_record(access.table, access.location);
+                self.local.ahead_of_record(access.table, offset);
             }
         }
     }
@@ -519,8 +524,7 @@ impl PhaseOps for Phases {
                     Via::OneSided => self.one.fetch(txn).await?,
                     Via::TwoSided => self.two.fetch(txn).await?,
                     Via::Hybrid => {
-                        let size = if step.outstanding { set.len() } else { 1 };
-                        for group in set.chunks_mut(size) {
+                        for group in super::one_sided::groups(set, step) {
                             self.fetch_hybrid(group, step, cost).await?;
                         }
                     }
@@ -544,7 +548,7 @@ impl PhaseOps for Phases {
     async fn lock_and_read(&self, txn: &mut Txn, rule: LockRule) -> Result<(), Stop> {
         self.lock_records(txn, rule).await?;
         // Locks first: a record that is there already is then news only to who has read nothing stale.
-        if txn.accesses().iter().any(Access::wants_slot) { self.reserve(txn, rule).await } else { Ok(()) }
+        if txn.wants_slots() { self.reserve(txn, rule).await } else { Ok(()) }
     }
 
     async fn validate(&self, txn: &mut Txn, rule: CheckRule) -> Result<(), Stop> {

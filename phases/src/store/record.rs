@@ -32,7 +32,7 @@
 use super::layout::fold;
 use crate::rule::{Header, Packing};
 use primitives::mem::{Buf, Region};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Word of the header or lock, in every packing.
 pub const HEADER_WORD: usize = 0;
@@ -182,16 +182,59 @@ pub(crate) fn words_at(region: &Region, offset: u64) -> impl Fn(usize) -> u64 {
     |i| words[i].load(Ordering::Acquire)
 }
 
+/// Checksum over a record's version, key and payload, made up of words as they come.
+struct Sum(u64);
+
+impl Sum {
+    #[inline]
+    fn new(version: u64, key: u64) -> Sum {
+        Sum(fold(version ^ 0x2545_f491_4f6c_dd1d, key ^ 0x8538_eceb_5bd4_56a3))
+    }
+
+    /// One multiplication takes in two words, as in wyhash. A word is lost only behind one that is the constant's very equal, which
+    /// none of a mixture is but by chance; the turn keeps exchanged pairs from cancelling, the constants exchanged words.
+    #[inline]
+    fn pair(&mut self, one: u64, two: u64) {
+        self.0 = fold(self.0.rotate_left(23) ^ one ^ 0x94d0_49bb_1331_11eb, two ^ 0xbf58_476d_1ce4_e5b9);
+    }
+}
+
+/// What an odd number of words is made even by; lengths are a table's, so that nothing can be mistaken for it.
+const PAD: u64 = 0x656e_6f6e;
+
 /// Checksum over a record's version, key and payload.
 #[inline]
-pub fn checksum(version: u64, key: u64, payload: impl Iterator<Item = u64>) -> u64 {
-    // Each step is a bijection of the state for a fixed word up to the fold, and odd multipliers differ between
-    // the first words and the rest, so that exchanged words do not cancel.
-    let mut state = fold(version ^ 0x2545_f491_4f6c_dd1d, key ^ 0x8538_eceb_5bd4_56a3);
-    for word in payload {
-        state = fold(state.rotate_left(23) ^ word ^ 0x94d0_49bb_1331_11eb, 0xbf58_476d_1ce4_e5b9);
+pub fn checksum(version: u64, key: u64, mut payload: impl Iterator<Item = u64>) -> u64 {
+    let mut sum = Sum::new(version, key);
+    while let Some(word) = payload.next() {
+        sum.pair(word, payload.next().unwrap_or(PAD));
     }
-    state
+    sum.0
+}
+
+/// As [`checksum`], of words that are stored on the way, as many as there is room for.
+#[inline]
+fn checksum_stored(
+    version: u64,
+    key: u64,
+    mut payload: impl Iterator<Item = u64>,
+    to: &[AtomicU64],
+    order: Ordering,
+) -> u64 {
+    let mut sum = Sum::new(version, key);
+    let mut put = |word: &AtomicU64| {
+        let value = payload.next().unwrap_or(0);
+        word.store(value, order);
+        value
+    };
+    let (pairs, last) = to.as_chunks::<2>();
+    for [one, two] in pairs {
+        sum.pair(put(one), put(two));
+    }
+    if let [last] = last {
+        sum.pair(put(last), PAD);
+    }
+    sum.0
 }
 
 /// What stands in place of the checksum while a slot has no record: it is being created, or was removed. No checksum of a
@@ -244,8 +287,8 @@ pub(crate) fn vacate(region: &Region, offset: u64, shape: Shape, key: u64, versi
 /// Completes the image to install, `first` words into `buf`, whose payload is in place.
 #[inline]
 pub(crate) fn seal(buf: &Buf, first: usize, shape: Shape, version: u64, key: u64) {
-    let at = first + shape.install_payload();
-    let sum = checksum(version, key, (at..at + shape.payload as usize).map(|i| buf.word(i)));
+    let payload = &buf.words()[first + shape.install_payload()..][..shape.payload as usize];
+    let sum = checksum(version, key, payload.iter().map(|word| word.load(Ordering::Relaxed)));
     buf.set_word(first, shape.packing.installed(version).0);
     match shape.packing {
         Packing::Versions => {
@@ -269,6 +312,27 @@ pub(crate) fn copy_local(region: &Region, offset: u64, buf: &Buf, shape: Shape) 
     for (to, from) in buf.words()[..words.len()].iter().zip(words) {
         to.store(from.load(Ordering::Acquire), Ordering::Relaxed);
     }
+}
+
+/// Copies a record out by CPU; which of its versions is the latest, if that is of one piece now.
+#[inline]
+pub(crate) fn copy_latest(region: &Region, offset: u64, buf: &Buf, shape: Shape) -> Option<usize> {
+    if shape.packing == Packing::Versions {
+        copy_local(region, offset, buf, shape);
+        let slot = shape.newest(words_of(buf));
+        return shape.whole(words_of(buf), slot).then_some(slot);
+    }
+    let from = &region.words()[(offset / 8) as usize..][..shape.words()];
+    let (head, payload) = from.split_at(shape.payload_word(0));
+    let (to_head, to_payload) = buf.words()[..from.len()].split_at(head.len());
+    for (to, from) in to_head.iter().zip(head) {
+        to.store(from.load(Ordering::Acquire), Ordering::Relaxed);
+    }
+    let word = |i: usize| to_head[i].load(Ordering::Relaxed);
+    let payload = payload.iter().map(|word| word.load(Ordering::Acquire));
+    let version = shape.version(word(shape.version_word(0)));
+    let sum = checksum_stored(version, word(KEY_WORD), payload, to_payload, Ordering::Relaxed);
+    (sum == word(shape.checksum_word(0))).then_some(0)
 }
 
 /// Writes a new version with its payload, then the word that frees the lock, by CPU. The caller holds the lock.
@@ -297,12 +361,9 @@ pub(crate) fn write_body(
 ) {
     let slot = shape.oldest(words_at(region, offset));
     let put = |word: usize, value: u64| region.store(offset + word as u64 * 8, value);
-    put(shape.checksum_word(slot), checksum(version, key, payload.clone()));
-    put(KEY_WORD, key);
     let words = &region.words()[(offset / 8) as usize + shape.payload_word(slot)..][..shape.payload as usize];
-    for (to, word) in words.iter().zip(payload) {
-        to.store(word, Ordering::Release);
-    }
+    put(shape.checksum_word(slot), checksum_stored(version, key, payload, words, Ordering::Release));
+    put(KEY_WORD, key);
     if matches!(shape.packing, Packing::Locked | Packing::Versions) {
         put(shape.version_word(slot), version);
     }

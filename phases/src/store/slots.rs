@@ -115,11 +115,12 @@ impl NodeStore {
         self.owned.trees.get(usize::from(table.0))?.get(usize::from(shard))
     }
 
-    /// Puts a key into the tree, if there is one; and the latest time at which somebody has seen that it was not there.
+    /// Puts a key into the tree, if there is one; and, where versions are times, the latest at which somebody has seen that it was not
+    /// there.
     fn grow(&self, table: TableId, key: u64, offset: u64) -> (Option<Grown>, u64) {
         let Some(tree) = self.tree(table, self.layout.shard(table, key)) else { return (None, 0) };
         let mut tree = latch(tree);
-        let seen = tree.read_at(key);
+        let seen = if self.layout.config().packing.timed() { tree.read_at(key) } else { 0 };
         (tree.insert(key, offset).ok(), seen)
     }
 

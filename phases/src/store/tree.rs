@@ -182,9 +182,17 @@ impl Tree {
         path
     }
 
+    /// The leaf that a key belongs to, for who need not come back up.
+    fn leaf_of(&self, key: u64) -> u32 {
+        (0..self.height).fold(self.root, |node, _| {
+            let inner = &self.inners[node as usize];
+            inner.children[inner.child_of(key)]
+        })
+    }
+
     /// The key's value.
     pub fn get(&self, key: u64) -> Option<u64> {
-        let leaf = &self.leaves[self.descend(key).leaf as usize];
+        let leaf = &self.leaves[self.leaf_of(key) as usize];
         leaf.keys().binary_search(&key).ok().map(|at| leaf.values[at])
     }
 
@@ -198,8 +206,7 @@ impl Tree {
     /// # Errors
     /// If it is there.
     pub fn insert(&mut self, key: u64, value: u64) -> Result<Grown, Duplicate> {
-        let path = self.descend(key);
-        let number = path.leaf;
+        let number = self.leaf_of(key);
         let leaf = &mut self.leaves[number as usize];
         let Err(at) = leaf.keys().binary_search(&key) else { return Err(Duplicate(key)) };
         let before = leaf.version;
@@ -230,6 +237,8 @@ impl Tree {
         if next != NONE {
             self.leaves[next as usize].prev = new;
         }
+        // The leaf's range still is what it was: nothing has been put above it.
+        let path = self.descend(key);
         self.add_child(&path, sep, new);
         Ok(Grown { leaf: number, before, after, split: Some((new, version)) })
     }
@@ -316,7 +325,7 @@ impl Tree {
 
     /// Removes a key at a time, which its leaf keeps.
     pub fn remove_at(&mut self, key: u64, time: u64) -> Option<u64> {
-        let leaf = self.descend(key).leaf;
+        let leaf = self.leaf_of(key);
         let leaf = &mut self.leaves[leaf as usize];
         leaf.removed_at = leaf.removed_at.max(time);
         self.remove(key)
@@ -324,7 +333,7 @@ impl Tree {
 
     /// The latest time at which somebody has seen which keys there are where `key` belongs.
     pub fn read_at(&self, key: u64) -> u64 {
-        self.leaves[self.descend(key).leaf as usize].read_at
+        self.leaves[self.leaf_of(key) as usize].read_at
     }
 
     /// Somebody has seen at `time` which keys a leaf has; the latest time at which one was removed.
@@ -365,7 +374,7 @@ impl Tree {
         if from > to {
             return true;
         }
-        let mut number = self.descend(if backwards { to } else { from }).leaf;
+        let mut number = self.leaf_of(if backwards { to } else { from });
         while number != NONE {
             let here = &self.leaves[number as usize];
             if !leaf(number, here.version) {

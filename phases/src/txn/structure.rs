@@ -114,12 +114,16 @@ impl Txn {
     /// # Panics
     /// If there is no such place.
     pub fn insert(&mut self, at: usize) {
+        self.creates = true;
         let access = &mut self.accesses[at];
         access.intent = Intent::Write;
         access.change = if access.change == Change::Delete { Change::Update } else { Change::Insert };
-        for word in 0..access.payload_words() {
-            access.set_word(word, 0);
-        }
+        access.begin_empty();
+    }
+
+    /// Whether owners have to set slots aside for records that it creates.
+    pub(crate) fn wants_slots(&self) -> bool {
+        self.creates && self.accesses.iter().any(Access::wants_slot)
     }
 
     /// The record at place `at` is to be removed. Of one that the transaction was to create nothing is left.

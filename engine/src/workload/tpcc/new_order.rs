@@ -70,23 +70,21 @@ pub(super) async fn run<P: Protocol, O: PhaseOps>(
         let stock = session.update(key::stock(supplier, line.item.into())).await?;
         let quantity = u64::from(line.quantity);
         take(session, stock, quantity, supplier != w);
-        let amount = quantity * session.word(item, item::PRICE.word());
+        let item = session.payload(item);
+        let amount = quantity * item(item::PRICE.word());
         sum += amount;
         std::hint::black_box((
-            session.word(item, item::NAME.word()),
+            item(item::NAME.word()),
             // The brand is generic unless both say so.
-            original(session, item, item::DATA) && original(session, stock, stock::DATA),
+            original(item, item::DATA) && original(session.payload(stock), stock::DATA),
         ));
         let row = session.insert(key::order_line(w, d, number, place))?;
-        session.set_word(row, order_line::I_ID.word(), line.item.into());
-        session.set_word(row, order_line::SUPPLY_W_ID.word(), supplier);
-        session.set_word(row, order_line::QUANTITY.word(), quantity);
-        session.set_word(row, order_line::AMOUNT.word(), amount);
-        let info = stock_dist(d);
-        for n in 0..info.words() {
-            let word = session.word(stock, info.word() + n);
-            session.set_word(row, order_line::DIST_INFO.word() + n, word);
-        }
+        let (set, stock, info) = (session.fill(row), session.payload(stock), stock_dist(d));
+        set(order_line::I_ID.word(), line.item.into());
+        set(order_line::SUPPLY_W_ID.word(), supplier);
+        set(order_line::QUANTITY.word(), quantity);
+        set(order_line::AMOUNT.word(), amount);
+        (0..info.words()).for_each(|n| set(order_line::DIST_INFO.word() + n, stock(info.word() + n)));
         effects.add(Total::Quantity, quantity as i64);
         effects.add(Total::RemoteLines, i64::from(supplier != w));
     }
@@ -130,10 +128,13 @@ fn insert_order<P: Protocol, O: PhaseOps>(
 ) -> Result<(), Halt> {
     let (w, d) = (input.warehouse, input.district);
     let row = session.insert(key::order(w, d, number))?;
-    session.set_word(row, order::C_ID.word(), asked.customer);
-    session.set_word(row, order::ENTRY_D.word(), input.date);
-    session.set_word(row, order::OL_CNT.word(), asked.count.into());
-    session.set_word(row, order::ALL_LOCAL.word(), all_local.into());
+    {
+        let set = session.fill(row);
+        set(order::C_ID.word(), asked.customer);
+        set(order::ENTRY_D.word(), input.date);
+        set(order::OL_CNT.word(), asked.count.into());
+        set(order::ALL_LOCAL.word(), all_local.into());
+    }
     let row = session.insert(key::new_order(w, d, number))?;
     session.set_word(row, new_order::O_ID.word(), number);
     let row = session.insert(key::customer_order(w, d, asked.customer, number))?;
@@ -146,20 +147,18 @@ fn take<P: Protocol, O: PhaseOps>(session: &mut Session<P, O>, stock: Row, quant
     let have = session.word(stock, stock::QUANTITY.word());
     let left = if have >= quantity + 10 { have - quantity } else { have + 91 - quantity };
     session.set_word(stock, stock::QUANTITY.word(), left);
-    let mut more = |column: usize, by: u64| {
-        let now = session.word(stock, column);
-        session.set_word(stock, column, now + by);
-    };
+    let (now, set) = (session.payload(stock), session.fill(stock));
+    let more = |column: usize, by: u64| set(column, now(column) + by);
     more(stock::YTD.word(), quantity);
     more(stock::ORDER_CNT.word(), 1);
     more(stock::REMOTE_CNT.word(), remote.into());
 }
 
 /// Whether a text contains "ORIGINAL".
-fn original<P: Protocol, O: PhaseOps>(session: &Session<P, O>, row: Row, column: Text) -> bool {
+fn original(word: impl Fn(usize) -> u64, column: Text) -> bool {
     let mut bytes = [0; 56];
     for (n, chunk) in bytes.chunks_mut(8).enumerate().take(column.words()) {
-        chunk.copy_from_slice(&session.word(row, column.word() + n).to_le_bytes());
+        chunk.copy_from_slice(&word(column.word() + n).to_le_bytes());
     }
     bytes.windows(ORIGINAL.len()).any(|window| window == ORIGINAL)
 }

@@ -250,7 +250,7 @@ impl Workload for Ycsb {
             } else {
                 let row = session.update(id).await?;
                 seen.torn += self.torn(session, row);
-                let value = self.fields.counter(field, |at| session.word(row, at)).wrapping_add(1);
+                let value = self.fields.counter(field, session.payload(row)).wrapping_add(1);
                 Ycsb::put(session, row, self.fields, field, value);
                 seen.updates += 1;
             }
