@@ -321,6 +321,27 @@ fn what_a_chain_inlines_from_is_there_until_the_doorbell_has_rung() {
     assert_eq!((b.memory.load(64), b.memory.load(128)), (11, 22));
 }
 
+/// Who waits for longer than a request may take ends the connection; who waits for nothing does not, and one request that nobody
+/// is told of is nothing.
+#[test]
+fn a_connection_that_is_idle_is_not_taken_for_one_that_forgot() {
+    let Some(options) = device("a_connection_that_is_idle_is_not_taken_for_one_that_forgot") else { return };
+    // An acknowledgement has 4 ms, and is asked for twice: 34 ms at the most.
+    let fabric = Verbs::open(&Options { timeout: 10, retry_count: 1, ..options }, 2).expect("opens");
+    let [a, b] = [0, 1].map(|node| End::new(&fabric, node));
+    let (qp, _) = connect(&a, &b, QpConfig { rnr_retry: 6, ..QpConfig::rc() });
+    let write = Verb::Write { rkey: b.keys.rkey, offset: 8 };
+    a.post(qp, 1, write, SIGNALED);
+    assert_eq!(statuses(&a.wait(1)), [(1, WcStatus::Success)]);
+    a.post(qp, 2, write, QUIET);
+    let started = Instant::now();
+    while started.elapsed() < Duration::from_secs(1) {
+        assert_eq!(a.nic.poll(4, |c| println!("{c:?}")), 0, "nobody is told of it");
+    }
+    a.post(qp, 3, write, SIGNALED);
+    assert_eq!(statuses(&a.wait(1)), [(3, WcStatus::Success)]);
+}
+
 /// A completion queue grows with the queue pairs that report to it: what all of them post at once completes, nothing is lost.
 /// What it cannot grow to is refused before there is a queue pair.
 #[test]

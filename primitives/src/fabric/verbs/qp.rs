@@ -71,6 +71,8 @@ pub(super) struct Ring<T> {
     depth: u32,
     posted: u32,
     retired: u32,
+    /// Behind the last place whose completion will be told, as a sequence number.
+    awaited: u32,
 }
 
 /// Bits of a request's sequence number in its hardware id.
@@ -79,7 +81,7 @@ pub(super) const SEQ_BITS: u32 = u32::BITS;
 impl<T: Copy> Ring<T> {
     fn new(depth: u32, empty: T) -> Ring<T> {
         let slots = vec![empty; (depth as usize).next_power_of_two()].into_boxed_slice();
-        Ring { slots, depth, posted: 0, retired: 0 }
+        Ring { slots, depth, posted: 0, retired: 0, awaited: 0 }
     }
 
     #[inline]
@@ -87,9 +89,16 @@ impl<T: Copy> Ring<T> {
         self.depth - self.posted.wrapping_sub(self.retired)
     }
 
-    /// Whether something posted has not completed.
+    /// The completion of the place that has `behind` others posted behind it will be told; those of unsignaled requests are not, unless they
+    /// fail.
+    #[inline]
+    pub(super) fn will_be_told(&mut self, behind: u32) {
+        self.awaited = self.posted.wrapping_sub(behind);
+    }
+
+    /// Whether a completion is to come.
     pub(super) fn waits(&self) -> bool {
-        self.posted != self.retired
+        self.awaited.wrapping_sub(self.retired).cast_signed() > 0
     }
 
     /// How many places were freed so far; wraps.
@@ -134,7 +143,7 @@ impl<T: Copy> Ring<T> {
     }
 
     fn forget(&mut self) {
-        self.retired = self.posted;
+        (self.retired, self.awaited) = (self.posted, self.posted);
     }
 }
 
@@ -516,6 +525,31 @@ mod tests {
         assert_eq!(initiator_depth(4, Some(16)), 4);
         assert_eq!(initiator_depth(16, None), 16);
         assert_eq!(initiator_depth(1000, Some(1000)), 255);
+    }
+
+    #[test]
+    fn only_what_will_be_told_is_waited_for() {
+        let mut ring = Ring::new(8, 0u64);
+        (ring.posted, ring.retired, ring.awaited) = (u32::MAX - 1, u32::MAX - 1, u32::MAX - 1);
+        let mut post = |ring: &mut Ring<u64>, id: u64| {
+            let seq = ring.enter(0, id);
+            ring.post(1);
+            seq
+        };
+        post(&mut ring, 1);
+        assert!(!ring.waits(), "unsignaled");
+        let signaled = post(&mut ring, 2);
+        ring.will_be_told(0);
+        post(&mut ring, 3);
+        assert!(ring.waits(), "beyond the largest number as well");
+        assert_eq!(ring.retire(signaled), Some(2));
+        assert!(!ring.waits(), "the third is unsignaled");
+        post(&mut ring, 4);
+        post(&mut ring, 5);
+        ring.will_be_told(1);
+        assert!(ring.waits());
+        ring.forget();
+        assert!(!ring.waits());
     }
 
     #[test]

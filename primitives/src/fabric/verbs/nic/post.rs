@@ -101,6 +101,9 @@ impl State {
         let code = unsafe { (pair.post_send)(pair.raw, wr, bad.as_mut_ptr()) };
         if code == 0 {
             pair.send.post(1);
+            if request.flags.signaled {
+                pair.send.will_be_told(0);
+            }
             return Ok(());
         }
         Err(not_taken(pair, code, 0, 0, 0))
@@ -172,6 +175,10 @@ impl State {
             good += 1;
         }
         let rung = ring(pair, built, good as usize);
+        let taken = &chain[..(room - pair.send.room()) as usize];
+        if let Some(at) = taken.iter().rposition(|request| request.flags.signaled) {
+            pair.send.will_be_told((taken.len() - 1 - at) as u32);
+        }
         drop(displaced);
         rung?;
         match refused {
