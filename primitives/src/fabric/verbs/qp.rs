@@ -531,7 +531,7 @@ mod tests {
     fn only_what_will_be_told_is_waited_for() {
         let mut ring = Ring::new(8, 0u64);
         (ring.posted, ring.retired, ring.awaited) = (u32::MAX - 1, u32::MAX - 1, u32::MAX - 1);
-        let mut post = |ring: &mut Ring<u64>, id: u64| {
+        let post = |ring: &mut Ring<u64>, id: u64| {
             let seq = ring.enter(0, id);
             ring.post(1);
             seq
