@@ -57,7 +57,7 @@ fn head(epoch: u64, words: usize) -> u64 {
 pub fn seal(buf: &Buf, epoch: u64, words: usize, at: u64) {
     assert!(words <= MAX_WORDS, "bug: a letter of {words} words");
     let head = head(epoch, words);
-    let contents = (HEAD_WORDS..HEAD_WORDS + words).map(|i| buf.word(i));
+    let contents = &buf.words()[HEAD_WORDS..][..words];
     buf.set_word(0, head);
     buf.set_word(1, record::checksum(head, at, contents));
 }
@@ -69,7 +69,7 @@ pub fn arrived(region: &Region, at: u64, epoch: u64, most: usize) -> Option<usiz
     if seen != head(epoch, words) || words > most {
         return None;
     }
-    let contents = (0..words as u64).map(|i| region.load(at + (HEAD_WORDS as u64 + i) * 8));
+    let contents = &region.words()[at as usize / 8 + HEAD_WORDS..][..words];
     (record::checksum(seen, at, contents) == region.load(at + 8)).then_some(words)
 }
 

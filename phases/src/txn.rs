@@ -208,12 +208,7 @@ impl Access {
     /// # Panics
     /// If the record has neither been read nor written.
     #[inline]
-    pub(crate) fn values(&self) -> impl Iterator<Item = u64> + Clone {
-        self.payload().iter().map(|word| word.load(Ordering::Relaxed))
-    }
-
-    #[inline]
-    fn payload(&self) -> &[AtomicU64] {
+    pub(crate) fn values(&self) -> &[AtomicU64] {
         &self.buf.words()[self.current()..][..self.shape.payload as usize]
     }
 
@@ -256,10 +251,8 @@ impl Access {
         }
         assert!(self.intent == Intent::Write, "table {} key {}: read only", self.table.0, self.key);
         let (words, length) = (self.buf.words(), self.shape.payload as usize);
-        let new = &words[self.new as usize..][..length];
-        for (to, from) in new.iter().zip(&words[self.first as usize..][..length]) {
-            to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
-        }
+        let read = &words[self.first as usize..][..length];
+        record::copy_words(read, &words[self.new as usize..][..length]);
         self.dirty = true;
     }
 
@@ -282,8 +275,17 @@ impl Access {
         if self.change == Change::Delete { 0 } else { self.payload_words() }
     }
 
-    /// The record is in the first image: takes a version of it.
+    /// These words.
+    ///
+    /// # Panics
+    /// As [`Access::values`], unless the record is removed.
     #[inline]
+    pub(crate) fn logged_values(&self) -> &[AtomicU64] {
+        if self.change == Change::Delete { &[] } else { self.values() }
+    }
+
+    /// The record is in the first image: takes a version of it.
+    #[inline(always)]
     pub(crate) fn read_in(&mut self, slot: usize) {
         let version = self.buf.word(self.shape.version_word(slot));
         let state = Header(self.buf.word(record::HEADER_WORD));
@@ -291,7 +293,7 @@ impl Access {
     }
 
     /// Takes a version whose payload is in the first image from word `first` on; `state` is the record's first word.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn take(&mut self, state: Header, version: u64, first: usize) {
         self.version = self.shape.version(version);
         self.first = first as u32;
@@ -591,7 +593,7 @@ impl Txn {
     /// As [`Txn::word`], of the place and the record at once, of the word when it is asked for.
     #[inline]
     pub fn payload(&self, at: usize) -> impl Fn(usize) -> u64 {
-        let words = self.accesses[at].payload();
+        let words = self.accesses[at].values();
         move |index| words[index].load(Ordering::Relaxed)
     }
 

@@ -16,10 +16,9 @@
 //! reader of the log.
 
 use crate::rule::Stamp;
-use crate::store::TableId;
+use crate::store::{TableId, record};
 use crate::txn::{Access, Change};
 use primitives::mem::Buf;
-use std::sync::atomic::Ordering;
 
 /// Bytes of an entry beside its records: two frames and the stamp.
 pub const FRAME_BYTES: u32 = 24;
@@ -76,7 +75,7 @@ impl<'b> Builder<'b> {
         self.buf.set_word(self.at + 2, version);
         if words > 0 {
             let to = &self.buf.words()[self.at + 3..][..words];
-            to.iter().zip(access.values()).for_each(|(to, word)| to.store(word, Ordering::Relaxed));
+            record::copy_words(access.values(), to);
         }
         self.at += 3 + words;
     }

@@ -125,7 +125,7 @@ impl RingReader {
     fn apply_record(&self, head: &RecordHead, region: &Region, payload: u64) -> Option<()> {
         let layout = self.store.layout();
         let copy = layout.copy(self.store.node(), layout.primary(head.table, head.key)).filter(|&c| c > 0)?;
-        let words = (0..u64::from(head.payload_words)).map(|i| region.load(payload + i * 8));
+        let words = &region.words()[payload as usize / 8..][..head.payload_words as usize];
         let words = (!head.removed).then_some(words);
         self.store.bring_copy_to(copy, head.table, head.key, head.version, words).ok()
     }

@@ -170,7 +170,8 @@ impl Handlers {
         }
         let as_it_is = matches!(self.store.layout().config().packing, Packing::Counted | Packing::Leased);
         if as_it_is && self.store.layout().has(name.table) {
-            match self.store.look(name.table, name.key, self.find(name), &self.image) {
+            let shape = self.store.layout().shape(name.table);
+            match self.store.look(name.table, name.key, self.find(name), &self.image, shape) {
                 Look::Whole(offset, slot) => self.put_record(name, offset, slot, None, reply),
                 Look::Torn(offset) => wire::write_outcome(reply, owner::WAIT, offset),
                 Look::Coming(_) => wire::write_outcome(reply, Abort::ReadLocked.encode(), 0),
@@ -274,7 +275,7 @@ impl Handlers {
             return Err(Malformed::Field { field: "payload bytes", value: u64::from(request.remaining()) });
         }
         let (region, at) = request.place(want)?;
-        let payload = (0..u64::from(want / 8)).map(|i| region.load(at + i * 8));
+        let payload = &region.words()[at as usize / 8..][..shape.payload as usize];
         let done = self.store.install(offset, shape, version, name.key, payload);
         self.port.nic().charge(CpuWork::Copy(shape.install_words() as u32 * 8));
         if done {

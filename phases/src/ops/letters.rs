@@ -196,7 +196,7 @@ impl Phases {
     /// Changes, creates or removes a record of this node's own partition.
     fn install_own(&self, access: &Access, version: u64) -> Result<(), Stop> {
         let Access { table, key, change, .. } = *access;
-        let payload = (0..access.logged_words()).map(|i| access.word(i));
+        let payload = access.logged_values();
         match change {
             Change::Update => {
                 self.context.charge(CpuWork::Copy(access.shape().install_words() as u32 * 8));
@@ -226,7 +226,7 @@ impl Phases {
         let (shape, version) = (access.shape(), access.next_version(install_at));
         self.context.charge(CpuWork::Probe);
         self.context.charge(CpuWork::Copy(access.logged_words() as u32 * 8));
-        let payload = (0..access.logged_words()).map(|i| access.word(i));
+        let payload = access.logged_values();
         if install_at == 0 {
             let found = self.local.locate_copy(copy, access.table, access.key);
             self.local.bring_to(found.ok_or(Abort::NotFound)?, shape, version, access.key, payload);

@@ -142,7 +142,7 @@ impl OneSided {
             return Ok(());
         }
         let shape = access.shape();
-        let gone = shape.packing == Packing::Versions && shape.is_absent(record::words_of(access.image()));
+        let gone = shape.packing == Packing::Versions && shape.is_absent(access.image().words());
         if gone && !access.fresh {
             // Removed: it may be elsewhere now.
             self.context.forget(access);
@@ -158,11 +158,9 @@ impl OneSided {
             Ok(_) if gone => return Err(Abort::ReadLocked),
             slot => slot?,
         };
-        if access.shape().whole(record::words_of(access.image()), slot)
-            || self.context.sabotaged(Sabotage::TornReads)
-        {
+        if access.shape().whole(access.image().words(), slot) || self.context.sabotaged(Sabotage::TornReads) {
             access.read_in(slot);
-        } else if shape.packing != Packing::Versions && shape.is_absent(record::words_of(access.image())) {
+        } else if shape.packing != Packing::Versions && shape.is_absent(access.image().words()) {
             // Remembered from before it was removed; or just found, and then somebody is about to create it, or has just
             // removed it.
             if access.fresh {
@@ -180,10 +178,9 @@ impl OneSided {
     pub(super) fn choose(&self, access: &mut Access) -> Result<usize, Abort> {
         let (shape, time) = (access.shape(), access.time);
         let image = access.image().clone();
-        let word = record::words_of(&image);
-        let wts = |slot: usize| word(shape.version_word(slot));
-        let (newest, victim) = (shape.newest(&word), shape.oldest(&word));
-        let rts = word(record::RTS_WORD);
+        let wts = |slot: usize| image.word(shape.version_word(slot));
+        let (newest, victim) = (shape.newest(image.words()), shape.oldest(image.words()));
+        let rts = image.word(record::RTS_WORD);
         self.context.clock.learn(Timestamp(rts.max(wts(newest))));
         let slot = if access.intent == Intent::Write {
             if access.fetched && wts(newest) != access.version {
@@ -191,7 +188,7 @@ impl OneSided {
             }
             versions::writable(rts, wts(newest), time).map(|()| newest)
         } else {
-            versions::readable(word(record::HEADER_WORD), (0..shape.slots()).map(wts), time)
+            versions::readable(image.word(record::HEADER_WORD), (0..shape.slots()).map(wts), time)
         };
         (access.rts, access.victim) = (rts, victim as u8);
         slot
@@ -221,23 +218,23 @@ impl OneSided {
             for access in set.iter_mut().filter(|a| a.pending) {
                 let (shape, version) = (access.shape(), access.version);
                 let image = access.image().clone();
-                let word = record::words_of(&image);
                 if access.rts < access.time.0 {
-                    let seen = word(access.image_words());
+                    let seen = image.word(access.image_words());
                     let moved = seen == access.rts;
                     access.rts = if moved { access.time.0 } else { seen };
                     if !moved && seen < access.time.0 {
                         continue;
                     }
                 }
-                let lock = word(access.image_words() + 1);
-                let wts = (0..shape.slots()).map(|slot| word(shape.version_word(slot)));
+                let lock = image.word(access.image_words() + 1);
+                let wts = (0..shape.slots()).map(|slot| image.word(shape.version_word(slot)));
                 let slot = versions::readable(lock, wts, access.time)?;
-                if word(shape.version_word(slot)) != version {
+                if image.word(shape.version_word(slot)) != version {
                     return Err(Abort::ReadChanged.into());
                 }
                 // Where the version lies has not changed, or it would be another one.
-                (access.confirmed, access.pending) = (shape.whole(&word, slot), !shape.whole(&word, slot));
+                let whole = shape.whole(image.words(), slot);
+                (access.confirmed, access.pending) = (whole, !whole);
             }
         }
         Ok(())
@@ -363,9 +360,10 @@ impl OneSided {
     /// Whether the image of a record whose lock was not had shows that it is not where it was believed to be: another's is there, or
     /// none, and not because somebody is about to create it there.
     fn moved(&self, access: &Access) -> bool {
-        let word = record::words_of(access.image());
-        let read = !access.fetched && access.shape().packing == Packing::Locked;
-        read && (word(record::KEY_WORD) != access.key || !access.fresh && access.shape().is_absent(word))
+        let (image, shape) = (access.image(), access.shape());
+        let read = !access.fetched && shape.packing == Packing::Locked;
+        read && (image.word(record::KEY_WORD) != access.key
+            || !access.fresh && shape.is_absent(image.words()))
     }
 
     /// A cache entry that was wrong has made us lock another key's record: it is freed at once, and ours looked for. Torn

@@ -4,7 +4,8 @@
 //! Decisions are the rules'; nothing here knows why.
 
 use crate::rule::{Abort, Ask, CheckRule, Header, LockRule, Packing, Timestamp, Verdict, versions};
-use crate::store::{NodeStore, Shape, TableId, record};
+use crate::store::record::{self, Word};
+use crate::store::{NodeStore, Shape, TableId};
 use primitives::mem::Buf;
 
 /// What the owner finds when it looks for a record.
@@ -25,8 +26,21 @@ const LOOKS: u32 = 64;
 
 impl NodeStore {
     /// Copies a record out, from the slot where it was `found` or from where it is. For packings with one version.
-    #[inline]
-    pub(super) fn look(&self, table: TableId, key: u64, found: Option<u64>, buf: &Buf) -> Look {
+    #[inline(always)]
+    pub(super) fn look(&self, table: TableId, key: u64, found: Option<u64>, buf: &Buf, shape: Shape) -> Look {
+        // Most are where they are believed to be, and of one piece.
+        if let Some(offset) = found
+            && let Some(slot) = self.read(offset, buf, shape)
+            && buf.word(record::KEY_WORD) == key
+        {
+            return Look::Whole(offset, slot);
+        }
+        self.look_for(table, key, found, buf, shape)
+    }
+
+    /// As [`NodeStore::look`], wherever the record has gone.
+    #[cold]
+    fn look_for(&self, table: TableId, key: u64, found: Option<u64>, buf: &Buf, shape: Shape) -> Look {
         let mut offset = match found {
             Some(offset) => offset,
             None => match self.missing(table, key) {
@@ -34,15 +48,12 @@ impl NodeStore {
                 Err(offset) => offset,
             },
         };
-        let shape = self.layout().shape(table);
         for _ in 0..LOOKS {
             let slot = self.read(offset, buf, shape);
             let gone = buf.word(record::KEY_WORD) != key;
             match slot {
                 Some(slot) if !gone => return Look::Whole(offset, slot),
-                None if !gone && !shape.is_absent(record::words_of(buf)) => {
-                    return Look::Torn(offset);
-                }
+                None if !gone && !shape.is_absent(buf.words()) => return Look::Torn(offset),
                 _ => {}
             }
             // No record, or another's: where is it now?
@@ -94,7 +105,7 @@ impl NodeStore {
     }
 
     /// Copies the record into `buf`; which of its versions is the latest, if that is of one piece now.
-    #[inline]
+    #[inline(always)]
     pub(super) fn read(&self, offset: u64, buf: &Buf, shape: Shape) -> Option<usize> {
         record::copy_latest(self.region(), offset, buf, shape)
     }
@@ -185,21 +196,20 @@ impl NodeStore {
         // The lock before the versions: who frees it has put them there.
         let lock = self.region().load(offset);
         record::copy_local(self.region(), offset, buf, shape);
-        let word = record::words_of(buf);
-        let wts = (0..shape.slots()).map(|slot| word(shape.version_word(slot)));
+        let wts = (0..shape.slots()).map(|slot| buf.word(shape.version_word(slot)));
         let slot = versions::readable(lock, wts, time)?;
-        Ok(shape.whole(&word, slot).then_some(slot))
+        Ok(shape.whole(buf.words(), slot).then_some(slot))
     }
 
     /// Locks a multi-version record for a writer at the rule's time, if neither reader nor writer is later.
     pub(super) fn lock_at(&self, offset: u64, shape: Shape, ask: Ask, rule: LockRule) -> Verdict {
         let verdict = self.lock_slot(offset, ask, rule);
         let Verdict::Grant(locked) = verdict else { return verdict };
-        let word = record::words_at(self.region(), offset);
-        let newest = word(shape.version_word(shape.newest(&word)));
+        let words = record::words_at(self.region(), offset, shape);
+        let newest = shape.latest(words);
         let may = match ask.read {
             Some(read) if read != newest => Err(Abort::WriteChanged),
-            _ => versions::writable(word(record::RTS_WORD), newest, rule.time),
+            _ => versions::writable(words[record::RTS_WORD].get(), newest, rule.time),
         };
         match may {
             Ok(()) => verdict,
@@ -212,9 +222,8 @@ impl NodeStore {
 
     /// The latest timestamp that a multi-version record knows, and the slot that is written next.
     pub(super) fn seen_at(&self, offset: u64, shape: Shape) -> (u64, usize) {
-        let word = record::words_at(self.region(), offset);
-        let newest = word(shape.version_word(shape.newest(&word)));
-        (newest.max(word(record::RTS_WORD)), shape.oldest(&word))
+        let words = record::words_at(self.region(), offset, shape);
+        (shape.latest(words).max(words[record::RTS_WORD].get()), shape.oldest(words))
     }
 
     /// Installs a new version and so frees the lock; refused unless the record is locked for it.
@@ -225,7 +234,7 @@ impl NodeStore {
         shape: Shape,
         version: u64,
         key: u64,
-        payload: impl Iterator<Item = u64> + Clone,
+        payload: &[impl Word],
     ) -> bool {
         let held = shape.packing.awaits(self.header(offset), version);
         if held {

@@ -171,18 +171,15 @@ impl Phases {
     ) -> Result<Split, Stop> {
         let mut split = Split::default();
         // Most phases of a transaction that asks for one record after the other are about the last one alone.
-        let Some(first) = set.iter().position(&wanted) else {
-            set.iter_mut().for_each(|access| access.pending = false);
-            return Ok(split);
-        };
-        let (before, set) = set.split_at_mut(first);
-        before.iter_mut().for_each(|access| access.pending = false);
-        let mut unknown = 0;
-        for access in set.iter_mut() {
+        let (mut first, mut unknown) = (set.len(), 0);
+        for (at, access) in set.iter_mut().enumerate() {
             access.pending = wanted(access);
-            unknown +=
-                u32::from(access.pending && access.location == NOWHERE && access.primary == self.context.me);
+            if access.pending {
+                first = first.min(at);
+                unknown += u32::from(access.location == NOWHERE && access.primary == self.context.me);
+            }
         }
+        let set = &mut set[first..];
         // Where its place is known, the transaction has most likely been there. In virtual time a look-up is charged for where it is
         // made, below.
         if unknown > 1 && !self.context.virtual_time {
@@ -262,11 +259,12 @@ impl Phases {
     /// Reads a local record.
     pub(super) fn read_local(&self, store: &NodeStore, access: &mut Access) -> Served {
         self.context.charge(CpuWork::Copy(access.image_words() as u32 * 8));
-        match access.shape().packing {
+        let shape = access.shape();
+        match shape.packing {
             Packing::Versions => return self.read_local_version(store, access),
             Packing::Counted | Packing::Leased => {
                 let found = access.location();
-                return match store.look(access.table, access.key, found, access.image()) {
+                return match store.look(access.table, access.key, found, access.image(), shape) {
                     Look::Whole(offset, slot) => {
                         access.location = offset;
                         access.read_in(slot);
@@ -286,7 +284,7 @@ impl Phases {
             }
             Packing::Locked => {}
         }
-        match store.read(access.location, access.image(), access.shape()) {
+        match store.read(access.location, access.image(), shape) {
             Some(slot) => {
                 access.read_in(slot);
                 Served::Done
@@ -319,7 +317,7 @@ impl Phases {
         } else {
             record::copy_local(store.region(), access.location, access.image(), access.shape());
             let slot = self.one.choose(access);
-            slot.map(|slot| access.shape().whole(record::words_of(access.image()), slot).then_some(slot))
+            slot.map(|slot| access.shape().whole(access.image().words(), slot).then_some(slot))
         };
         match slot {
             Ok(Some(slot)) => {

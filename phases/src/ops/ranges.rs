@@ -121,7 +121,7 @@ impl Phases {
                 let access = &mut set[at];
                 self.context.charge(CpuWork::Copy(access.image_words() as u32 * 8));
                 let Look::Whole(offset, slot) =
-                    self.local.look(scan.table, key, Some(offset), access.image())
+                    self.local.look(scan.table, key, Some(offset), access.image(), access.shape())
                 else {
                     txn.forget_rows(rows_before);
                     return Ok(None);

@@ -12,6 +12,7 @@ use super::{Context, MAX_TRIES, PhaseOps, Stop, fault};
 use crate::log::Slot;
 use crate::plan::{Phase, Step};
 use crate::rule::{Abort, Ask, CheckRule, Header, LockRule, Mode, Packing, Timestamp, Verdict};
+use crate::store::record::Word;
 use crate::txn::{Access, Change, NOWHERE, Txn};
 use primitives::exec::yield_now;
 use primitives::fabric::{AnyNic, CpuWork};
@@ -419,7 +420,7 @@ impl PhaseOps for TwoSided {
                 return w.word(access.header.0);
             }
             w.word(access.next_version(install_at));
-            access.values().for_each(|word| w.word(word));
+            access.values().iter().for_each(|word| w.word(word.get()));
         };
         let tries = (0, Abort::Unstable);
         self.call_all(set, Phase::Install, handler, tries, cost, write, freed).await

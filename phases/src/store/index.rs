@@ -20,10 +20,12 @@
 //! overflow bucket; buckets are never taken out of a chain.
 
 use super::layout::{BUCKET_BYTES, BUCKET_ENTRIES, Layout, TableId, hash};
+use super::record::Word;
 use super::{NodeStore, StoreError};
 use crate::rule::Packing;
 use primitives::mem::{Buf, Region};
 use std::cell::Cell;
+use std::sync::atomic::AtomicU64;
 
 const LINK_WORD: usize = 14;
 const GATE_WORD: u64 = 15;
@@ -75,9 +77,15 @@ pub(crate) fn probe_bucket(buf: &Buf, key: u64) -> Found {
     probe(|i| buf.word(i), key)
 }
 
+/// Entries and link of a bucket.
+#[inline]
+fn bucket_at(region: &Region, bucket: u64) -> &[AtomicU64] {
+    &region.words()[(bucket / 8) as usize..][..LINK_WORD + 1]
+}
+
 fn probe_local(region: &Region, bucket: u64, key: u64) -> Found {
-    let words = &region.words()[(bucket / 8) as usize..][..LINK_WORD + 1];
-    probe(|i| words[i].load(std::sync::atomic::Ordering::Acquire), key)
+    let words = bucket_at(region, bucket);
+    probe(|i| words[i].get(), key)
 }
 
 /// The floor of a chain whose first bucket was READ into `buf`; `None` while its owner changes the chain.
@@ -230,14 +238,16 @@ impl NodeStore {
         let mut bucket = first;
         let mut free = None;
         loop {
-            for entry in (0..BUCKET_ENTRIES).map(|i| bucket + i * 16) {
-                match self.region.load(entry + 8) {
-                    0 => free = free.or(Some(entry)),
-                    _ if self.region.load(entry) == key => return Err(StoreError::Duplicate { table, key }),
+            let words = bucket_at(&self.region, bucket);
+            for entry in 0..BUCKET_ENTRIES {
+                let at = entry as usize * 2;
+                match words[at + 1].get() {
+                    0 => free = free.or(Some(bucket + entry * 16)),
+                    _ if words[at].get() == key => return Err(StoreError::Duplicate { table, key }),
                     _ => {}
                 }
             }
-            match self.region.load(bucket + LINK_WORD as u64 * 8) {
+            match words[LINK_WORD].get() {
                 0 => break,
                 next => bucket = next,
             }

@@ -91,11 +91,36 @@ pub(crate) struct Part {
     pub(crate) overflow_cursor: u64,
 }
 
+/// What is divided by for every record that is touched. Most are powers of two, and a division takes as long as twenty other
+/// instructions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Divisor {
+    by: u64,
+    /// Of a power of two.
+    shift: Option<u32>,
+}
+
+impl Divisor {
+    fn new(by: u64) -> Divisor {
+        Divisor { by, shift: by.is_power_of_two().then(|| by.ilog2()) }
+    }
+
+    #[inline]
+    fn quotient(self, n: u64) -> u64 {
+        self.shift.map_or_else(|| n / self.by, |shift| n >> shift)
+    }
+
+    #[inline]
+    fn rest(self, n: u64) -> u64 {
+        self.shift.map_or_else(|| n % self.by, |_| n & (self.by - 1))
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Table {
     payload_words: u32,
     stride: u64,
-    keys_per_block: u64,
+    keys_per_block: Divisor,
     ordered: bool,
     /// By copy: own partition first, then the predecessors'.
     parts: Vec<Part>,
@@ -105,6 +130,7 @@ struct Table {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
     config: StoreConfig,
+    nodes: Divisor,
     tables: Vec<Table>,
     rings: u64,
     letters: std::ops::Range<u64>,
@@ -181,11 +207,13 @@ impl Layout {
                     overflow_cursor: take(1, 8)?,
                 });
             }
+            let keys_per_block = Divisor::new(keys_per_block);
             tables.push(Table { payload_words, stride, keys_per_block, ordered, parts });
         }
         let ring = if replicas > 1 { RING_HEAD_BYTES + log_ring_bytes } else { 0 };
         let rings = take(u64::from(nodes) * u64::from(workers), ring)?;
-        Ok(Layout { config, tables, rings, letters: at..at, bytes: at })
+        let nodes = Divisor::new(u64::from(nodes));
+        Ok(Layout { config, nodes, tables, rings, letters: at..at, bytes: at })
     }
 
     /// Sets `bytes` bytes more of every region aside for letters ([`crate::letter`]); returns where they begin.
@@ -263,22 +291,19 @@ impl Layout {
     /// If there is no such table.
     #[inline]
     pub fn block(&self, table: TableId, key: u64) -> u64 {
-        let per_block = self.tables[usize::from(table.0)].keys_per_block;
-        if per_block == 1 { key } else { key / per_block }
+        self.tables[usize::from(table.0)].keys_per_block.quotient(key)
     }
 
     /// Which of its owner's trees has the key: those of a block are in one.
     #[inline]
     pub(crate) fn shard(&self, table: TableId, key: u64) -> u16 {
-        (self.block(table, key) / u64::from(self.config.nodes) % SHARDS) as u16
+        (self.nodes.quotient(self.block(table, key)) % SHARDS) as u16
     }
 
     /// The node that holds the key's primary copy.
     #[inline]
     pub fn primary(&self, table: TableId, key: u64) -> NodeId {
-        let block = self.block(table, key);
-        let nodes = u64::from(self.config.nodes);
-        NodeId(if nodes.is_power_of_two() { block & (nodes - 1) } else { block % nodes } as u16)
+        NodeId(self.nodes.rest(self.block(table, key)) as u16)
     }
 
     /// Offset, in its primary's own copy, of the record that was inserted `n`th into an empty table: where a peer's
@@ -417,6 +442,16 @@ mod tests {
             }
             for key in 0..100 {
                 assert_eq!(layout.primary(TableId(0), key).0, (key / 10 % u64::from(nodes)) as u16);
+            }
+        }
+    }
+
+    #[test]
+    fn powers_of_two_divide_like_other_numbers() {
+        for by in [1, 2, 3, 10, 16, 1 << 48, 1 << 63, u64::MAX] {
+            let divisor = Divisor::new(by);
+            for n in [0, 1, 9, 10, 16, 4711, (1 << 48) - 1, 1 << 48, 5 << 48 | 77, u64::MAX] {
+                assert_eq!((divisor.quotient(n), divisor.rest(n)), (n / by, n % by), "{n} by {by}");
             }
         }
     }

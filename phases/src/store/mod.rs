@@ -24,6 +24,7 @@ use crate::rule::{Header, Packing};
 use primitives::fabric::{AnyNic, Nic, SetupError};
 use primitives::mem::{Access, MemoryKeys, Region};
 use primitives::verbs::{NodeId, Remote, Rkey};
+use record::Word;
 use slots::Owned;
 use std::sync::Arc;
 
@@ -135,35 +136,29 @@ impl NodeStore {
     /// The record at an offset, if it is of one piece.
     fn stored(&self, table: TableId, offset: u64) -> Option<Stored> {
         let shape = self.layout.shape(table);
-        let word = record::words_at(&self.region, offset);
-        let slot = shape.newest(&word);
-        let first = shape.payload_word(slot);
+        let words = record::words_at(&self.region, offset, shape);
+        let slot = shape.newest(words);
         let locked = match shape.packing {
-            Packing::Counted | Packing::Leased => Header(word(record::HEADER_WORD)).locked(),
-            Packing::Locked | Packing::Versions => word(record::HEADER_WORD) != 0,
+            Packing::Counted | Packing::Leased => Header(words[record::HEADER_WORD].get()).locked(),
+            Packing::Locked | Packing::Versions => words[record::HEADER_WORD].get() != 0,
         };
-        shape.whole(&word, slot).then(|| Stored {
-            version: shape.version(word(shape.version_word(slot))),
+        shape.whole(words, slot).then(|| Stored {
+            version: shape.version(words[shape.version_word(slot)].get()),
             locked,
-            payload: (first..first + shape.payload as usize).map(&word).collect(),
+            payload: words[shape.payload_word(slot)..][..shape.payload as usize]
+                .iter()
+                .map(Word::get)
+                .collect(),
         })
     }
 
     /// Brings a copy of a record to a version, unless it has a later one already. By CPUs alone: workers of this node
     /// apply different logs at once, so the copy's lock bit is held for the moment.
-    pub(crate) fn bring_to(
-        &self,
-        offset: u64,
-        shape: Shape,
-        version: u64,
-        key: u64,
-        payload: impl Iterator<Item = u64> + Clone,
-    ) {
-        let word = record::words_at(&self.region, offset);
-        let behind =
-            || shape.packing.later(version, shape.version(word(shape.version_word(shape.newest(&word)))));
+    pub(crate) fn bring_to(&self, offset: u64, shape: Shape, version: u64, key: u64, payload: &[impl Word]) {
+        let words = record::words_at(&self.region, offset, shape);
+        let behind = || shape.packing.later(version, shape.latest(words));
         while behind() {
-            let seen = Header(word(record::HEADER_WORD));
+            let seen = Header(words[record::HEADER_WORD].get());
             let busy = Header(seen.0 | 1 << 63);
             if seen.locked() || self.region.compare_swap(offset, seen.0, busy.0) != seen.0 {
                 std::hint::spin_loop();

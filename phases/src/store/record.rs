@@ -144,42 +144,61 @@ impl Shape {
 
     /// The slot with the latest version, by a record's words.
     #[inline]
-    pub(crate) fn newest(self, word: impl Fn(usize) -> u64) -> usize {
-        (1..self.slots()).fold(0, |best, slot| {
-            if word(self.version_word(slot)) > word(self.version_word(best)) { slot } else { best }
-        })
+    pub(crate) fn newest(self, words: &[impl Word]) -> usize {
+        let version = |slot| words[self.version_word(slot)].get();
+        (1..self.slots()).fold(0, |best, slot| if version(slot) > version(best) { slot } else { best })
     }
 
     /// The slot that the next version replaces: the one with the oldest.
     #[inline]
-    pub(crate) fn oldest(self, word: impl Fn(usize) -> u64) -> usize {
-        (1..self.slots()).fold(0, |best, slot| {
-            if word(self.version_word(slot)) < word(self.version_word(best)) { slot } else { best }
-        })
+    pub(crate) fn oldest(self, words: &[impl Word]) -> usize {
+        let version = |slot| words[self.version_word(slot)].get();
+        (1..self.slots()).fold(0, |best, slot| if version(slot) < version(best) { slot } else { best })
     }
 
     /// Whether a slot is of one piece.
     #[inline]
-    pub(crate) fn whole(self, word: impl Fn(usize) -> u64, slot: usize) -> bool {
-        let first = self.payload_word(slot);
-        let payload = (first..first + self.payload as usize).map(&word);
-        checksum(self.version(word(self.version_word(slot))), word(KEY_WORD), payload)
-            == word(self.checksum_word(slot))
+    pub(crate) fn whole(self, words: &[impl Word], slot: usize) -> bool {
+        let version = self.version(words[self.version_word(slot)].get());
+        let payload = &words[self.payload_word(slot)..][..self.payload as usize];
+        checksum(version, words[KEY_WORD].get(), payload) == words[self.checksum_word(slot)].get()
     }
 }
 
-/// The words of a record image in a buffer.
-#[inline]
-pub(crate) fn words_of(buf: &Buf) -> impl Fn(usize) -> u64 {
-    let words = buf.words();
-    |i| words[i].load(Ordering::Relaxed)
+/// A word of a payload, which others may be changing or which is one's own. What goes through words gets them as a slice: each is
+/// looked at whole, and where they end is looked at once.
+pub trait Word {
+    /// What it is now.
+    fn get(&self) -> u64;
+}
+
+impl Word for AtomicU64 {
+    #[inline(always)]
+    fn get(&self) -> u64 {
+        self.load(Ordering::Acquire)
+    }
+}
+
+impl Word for u64 {
+    #[inline(always)]
+    fn get(&self) -> u64 {
+        *self
+    }
 }
 
 /// The words of a record in a region.
 #[inline]
-pub(crate) fn words_at(region: &Region, offset: u64) -> impl Fn(usize) -> u64 {
-    let words = &region.words()[(offset / 8) as usize..];
-    |i| words[i].load(Ordering::Acquire)
+pub(crate) fn words_at(region: &Region, offset: u64, shape: Shape) -> &[AtomicU64] {
+    &region.words()[(offset / 8) as usize..][..shape.words()]
+}
+
+/// Copies words in order, each whole.
+///
+/// # Panics
+/// If there is no room for as many.
+#[inline]
+pub(crate) fn copy_words(from: &[impl Word], to: &[AtomicU64]) {
+    to[..from.len()].iter().zip(from).for_each(|(to, from)| to.store(from.get(), Ordering::Relaxed));
 }
 
 /// Checksum over a record's version, key and payload, made up of words as they come.
@@ -204,35 +223,30 @@ const PAD: u64 = 0x656e_6f6e;
 
 /// Checksum over a record's version, key and payload.
 #[inline]
-pub fn checksum(version: u64, key: u64, mut payload: impl Iterator<Item = u64>) -> u64 {
+pub fn checksum(version: u64, key: u64, payload: &[impl Word]) -> u64 {
     let mut sum = Sum::new(version, key);
-    while let Some(word) = payload.next() {
-        sum.pair(word, payload.next().unwrap_or(PAD));
-    }
+    let (pairs, last) = payload.as_chunks::<2>();
+    pairs.iter().for_each(|[one, two]| sum.pair(one.get(), two.get()));
+    last.iter().for_each(|last| sum.pair(last.get(), PAD));
     sum.0
 }
 
-/// As [`checksum`], of words that are stored on the way, as many as there is room for.
+/// As [`checksum`], of words that are copied on the way; each is looked at once.
 #[inline]
-fn checksum_stored(
-    version: u64,
-    key: u64,
-    mut payload: impl Iterator<Item = u64>,
-    to: &[AtomicU64],
-    order: Ordering,
-) -> u64 {
+fn checksum_copied(version: u64, key: u64, from: &[impl Word], to: &[AtomicU64], order: Ordering) -> u64 {
     let mut sum = Sum::new(version, key);
-    let mut put = |word: &AtomicU64| {
-        let value = payload.next().unwrap_or(0);
-        word.store(value, order);
+    let copy = |from: &_, to: &AtomicU64| {
+        let value = Word::get(from);
+        to.store(value, order);
         value
     };
-    let (pairs, last) = to.as_chunks::<2>();
-    for [one, two] in pairs {
-        sum.pair(put(one), put(two));
+    let (pairs, last) = from.as_chunks::<2>();
+    let (to_pairs, to_last) = to.as_chunks::<2>();
+    for ([one, two], [to_one, to_two]) in pairs.iter().zip(to_pairs) {
+        sum.pair(copy(one, to_one), copy(two, to_two));
     }
-    if let [last] = last {
-        sum.pair(put(last), PAD);
+    for (last, to) in last.iter().zip(to_last) {
+        sum.pair(copy(last, to), PAD);
     }
     sum.0
 }
@@ -241,36 +255,38 @@ fn checksum_stored(
 /// record, and none over a mixture, equals it but by chance.
 #[inline]
 pub(crate) fn absence(version: u64, key: u64) -> u64 {
-    !checksum(version, key, [0x6162_7365_6e74].into_iter())
+    !checksum(version, key, &[0x6162_7365_6e74_u64])
 }
 
 impl Shape {
     /// Whether a slot of the table has no record: it was removed, or somebody is about to create it. Where versions are kept that is
     /// having none.
     #[inline]
-    pub(crate) fn is_absent(self, word: impl Fn(usize) -> u64) -> bool {
+    pub(crate) fn is_absent(self, words: &[impl Word]) -> bool {
+        let version = self.latest(words);
         match self.packing {
-            Packing::Versions => word(self.version_word(self.newest(&word))) == 0,
-            _ => word(1) == absence(self.version(word(self.version_word(0))), word(KEY_WORD)),
+            Packing::Versions => version == 0,
+            _ => words[1].get() == absence(version, words[KEY_WORD].get()),
         }
     }
 
     /// The latest version that a slot has or had.
     #[inline]
-    pub(crate) fn latest(self, word: impl Fn(usize) -> u64) -> u64 {
-        self.version(word(self.version_word(self.newest(&word))))
+    pub(crate) fn latest(self, words: &[impl Word]) -> u64 {
+        self.version(words[self.version_word(self.newest(words))].get())
     }
 }
 
 /// Makes a slot one without a record, with `header` as its first word. Versions go the oldest first: whoever looks meanwhile finds
 /// the one that is right for it, or none.
 pub(crate) fn vacate(region: &Region, offset: u64, shape: Shape, key: u64, version: u64, header: Header) {
-    let put = |word: usize, value: u64| region.store(offset + word as u64 * 8, value);
+    let words = words_at(region, offset, shape);
+    let put = |word: usize, value: u64| words[word].store(value, Ordering::Release);
     if shape.packing == Packing::Versions {
         loop {
-            let word = words_at(region, offset);
-            let kept = (0..SLOTS).filter(|&slot| word(shape.version_word(slot)) != 0);
-            let Some(oldest) = kept.min_by_key(|&slot| word(shape.version_word(slot))) else { break };
+            let version = |slot: usize| words[shape.version_word(slot)].get();
+            let kept = (0..SLOTS).filter(|&slot| version(slot) != 0);
+            let Some(oldest) = kept.min_by_key(|&slot| version(slot)) else { break };
             put(shape.version_word(oldest), 0);
         }
         put(RTS_WORD, 0);
@@ -288,7 +304,7 @@ pub(crate) fn vacate(region: &Region, offset: u64, shape: Shape, key: u64, versi
 #[inline]
 pub(crate) fn seal(buf: &Buf, first: usize, shape: Shape, version: u64, key: u64) {
     let payload = &buf.words()[first + shape.install_payload()..][..shape.payload as usize];
-    let sum = checksum(version, key, payload.iter().map(|word| word.load(Ordering::Relaxed)));
+    let sum = checksum(version, key, payload);
     buf.set_word(first, shape.packing.installed(version).0);
     match shape.packing {
         Packing::Versions => {
@@ -308,31 +324,26 @@ pub(crate) fn seal(buf: &Buf, first: usize, shape: Shape, version: u64, key: u64
 /// Copies a record out by CPU.
 #[inline]
 pub(crate) fn copy_local(region: &Region, offset: u64, buf: &Buf, shape: Shape) {
-    let words = &region.words()[(offset / 8) as usize..][..shape.words()];
-    for (to, from) in buf.words()[..words.len()].iter().zip(words) {
-        to.store(from.load(Ordering::Acquire), Ordering::Relaxed);
-    }
+    let from = words_at(region, offset, shape);
+    copy_words(from, buf.words());
 }
 
-/// Copies a record out by CPU; which of its versions is the latest, if that is of one piece now.
-#[inline]
+/// Copies a record out by CPU; which of its versions is the latest, if that is of one piece now. Always inlined, because half of
+/// what a short record takes is finding out where things are, and some who ask know the packing.
+#[inline(always)]
 pub(crate) fn copy_latest(region: &Region, offset: u64, buf: &Buf, shape: Shape) -> Option<usize> {
     if shape.packing == Packing::Versions {
         copy_local(region, offset, buf, shape);
-        let slot = shape.newest(words_of(buf));
-        return shape.whole(words_of(buf), slot).then_some(slot);
+        let slot = shape.newest(buf.words());
+        return shape.whole(buf.words(), slot).then_some(slot);
     }
-    let from = &region.words()[(offset / 8) as usize..][..shape.words()];
+    let from = words_at(region, offset, shape);
     let (head, payload) = from.split_at(shape.payload_word(0));
     let (to_head, to_payload) = buf.words()[..from.len()].split_at(head.len());
-    for (to, from) in to_head.iter().zip(head) {
-        to.store(from.load(Ordering::Acquire), Ordering::Relaxed);
-    }
-    let word = |i: usize| to_head[i].load(Ordering::Relaxed);
-    let payload = payload.iter().map(|word| word.load(Ordering::Acquire));
-    let version = shape.version(word(shape.version_word(0)));
-    let sum = checksum_stored(version, word(KEY_WORD), payload, to_payload, Ordering::Relaxed);
-    (sum == word(shape.checksum_word(0))).then_some(0)
+    copy_words(head, to_head);
+    let version = shape.version(to_head[shape.version_word(0)].get());
+    let sum = checksum_copied(version, to_head[KEY_WORD].get(), payload, to_payload, Ordering::Relaxed);
+    (sum == to_head[shape.checksum_word(0)].get()).then_some(0)
 }
 
 /// Writes a new version with its payload, then the word that frees the lock, by CPU. The caller holds the lock.
@@ -343,13 +354,16 @@ pub(crate) fn write_local(
     shape: Shape,
     version: u64,
     key: u64,
-    payload: impl Iterator<Item = u64> + Clone,
+    payload: &[impl Word],
 ) {
     write_body(region, offset, shape, version, key, payload);
     region.store(offset, shape.packing.installed(version).0);
 }
 
 /// Writes a new version with its payload by CPU, but for the first word, which is left to be written.
+///
+/// # Panics
+/// If the payload is shorter than the table's.
 #[inline]
 pub(crate) fn write_body(
     region: &Region,
@@ -357,12 +371,14 @@ pub(crate) fn write_body(
     shape: Shape,
     version: u64,
     key: u64,
-    payload: impl Iterator<Item = u64> + Clone,
+    payload: &[impl Word],
 ) {
-    let slot = shape.oldest(words_at(region, offset));
-    let put = |word: usize, value: u64| region.store(offset + word as u64 * 8, value);
-    let words = &region.words()[(offset / 8) as usize + shape.payload_word(slot)..][..shape.payload as usize];
-    put(shape.checksum_word(slot), checksum_stored(version, key, payload, words, Ordering::Release));
+    let words = words_at(region, offset, shape);
+    let slot = shape.oldest(words);
+    let put = |word: usize, value: u64| words[word].store(value, Ordering::Release);
+    let to = &words[shape.payload_word(slot)..][..shape.payload as usize];
+    let sum = checksum_copied(version, key, &payload[..to.len()], to, Ordering::Release);
+    put(shape.checksum_word(slot), sum);
     put(KEY_WORD, key);
     if matches!(shape.packing, Packing::Locked | Packing::Versions) {
         put(shape.version_word(slot), version);
@@ -384,7 +400,7 @@ mod tests {
             let shape = Shape { packing, payload: 4 };
             let image = |version: u64, payload: u64| {
                 let region = Region::new(1024);
-                write_local(&region, 64, shape, version, 7, payload..payload + 4);
+                write_local(&region, 64, shape, version, 7, &[0, 1, 2, 3].map(|n| payload + n));
                 (0..shape.words()).map(|i| region.load(64 + i as u64 * 8)).collect::<Vec<u64>>()
             };
             let (old, new) = (image(5, 100), image(6, 200));
@@ -392,23 +408,23 @@ mod tests {
             let words: Vec<usize> = (0..shape.words()).filter(|&i| old[i] != new[i]).collect();
             assert_eq!(words.len(), 6, "version, checksum and four words of payload");
             for mask in 0..1u32 << words.len() {
-                let mixed = |i: usize| match words.iter().position(|&w| w == i) {
-                    Some(bit) if mask >> bit & 1 == 1 => new[i],
-                    _ => old[i],
-                };
+                let mut mixed = old.clone();
+                let of_new = |(bit, _): &(usize, &usize)| mask >> bit & 1 == 1;
+                words.iter().enumerate().filter(of_new).for_each(|(_, &word)| mixed[word] = new[word]);
                 let pure = mask == 0 || mask == (1 << words.len()) - 1;
-                assert_eq!(shape.whole(mixed, 0), pure, "{packing:?}, mixture {mask:06b}");
+                assert_eq!(shape.whole(&mixed, 0), pure, "{packing:?}, mixture {mask:06b}");
             }
         }
     }
 
     #[test]
     fn exchanged_words_and_another_key_are_known() {
-        let a = checksum(1, 2, [3, 4].into_iter());
-        assert_ne!(a, checksum(1, 2, [4, 3].into_iter()));
-        assert_ne!(a, checksum(2, 1, [3, 4].into_iter()));
-        assert_ne!(a, checksum(1, 2, [3, 4, 0].into_iter()));
-        assert_ne!(checksum(0, 0, [0].into_iter()), 0, "zeroed memory is not a record");
+        let checksum = |version, key, payload: &[u64]| checksum(version, key, payload);
+        let a = checksum(1, 2, &[3, 4]);
+        assert_ne!(a, checksum(1, 2, &[4, 3]));
+        assert_ne!(a, checksum(2, 1, &[3, 4]));
+        assert_ne!(a, checksum(1, 2, &[3, 4, 0]));
+        assert_ne!(checksum(0, 0, &[0]), 0, "zeroed memory is not a record");
     }
 
     #[test]
@@ -418,19 +434,19 @@ mod tests {
             let shape = Shape { packing, payload: 3 };
             let (by_cpu, by_nic) = (Region::new(1024), Region::new(1024));
             for version in [3, 9, 12, 14, 20, 21] {
-                let payload = version * 10..version * 10 + 3;
+                let payload = [0, 1, 2].map(|n| version * 10 + n);
                 let buf = pool.take((5 + shape.install_words() as u32) * 8).unwrap();
-                for (i, word) in payload.clone().enumerate() {
-                    buf.set_word(5 + shape.install_payload() + i, word);
+                for (i, word) in payload.iter().enumerate() {
+                    buf.set_word(5 + shape.install_payload() + i, *word);
                 }
                 seal(&buf, 5, shape, version, 77);
-                let body = shape.body_word(shape.oldest(words_at(&by_nic, 64)));
+                let body = shape.body_word(shape.oldest(words_at(&by_nic, 64, shape)));
                 by_nic.store(64 + 16, 77);
                 for i in 1..shape.install_words() {
                     by_nic.store(64 + (body + i - 1) as u64 * 8, buf.word(5 + i));
                 }
                 by_nic.store(64, buf.word(5));
-                write_local(&by_cpu, 64, shape, version, 77, payload);
+                write_local(&by_cpu, 64, shape, version, 77, &payload);
                 for i in 0..shape.words() {
                     assert_eq!(
                         by_nic.load(64 + i as u64 * 8),
@@ -438,8 +454,8 @@ mod tests {
                         "{packing:?} word {i}"
                     );
                 }
-                let words = words_at(&by_cpu, 64);
-                assert!(shape.whole(&words, shape.newest(&words)));
+                let words = words_at(&by_cpu, 64, shape);
+                assert!(shape.whole(words, shape.newest(words)));
             }
         }
     }
@@ -449,20 +465,20 @@ mod tests {
         for packing in PACKINGS {
             let region = Region::new(1024);
             let shape = Shape { packing, payload: 2 };
-            write_local(&region, 64, shape, 3, 9, [10, 11].into_iter());
-            let words = words_at(&region, 64);
+            write_local(&region, 64, shape, 3, 9, &[10, 11]);
+            let words = words_at(&region, 64, shape);
             let free = Header(region.load(64));
             let held = match packing {
                 Packing::Counted => free.lock(Owner::default()),
                 _ => Header(free.0 | 1 << 63),
             };
             region.store(64, held.0);
-            let newest = shape.newest(&words);
-            assert!(shape.whole(&words, newest), "{packing:?}");
-            write_body(&region, 64, shape, 4, 9, [10, 12].into_iter());
+            let newest = shape.newest(words);
+            assert!(shape.whole(words, newest), "{packing:?}");
+            write_body(&region, 64, shape, 4, 9, &[10, 12]);
             // Versions keep the old one beside the new one; elsewhere the new one waits for its header, or is there.
             let whole = matches!(packing, Packing::Locked | Packing::Versions);
-            assert_eq!(shape.whole(&words, newest), whole, "{packing:?}");
+            assert_eq!(shape.whole(words, newest), whole, "{packing:?}");
         }
     }
 
@@ -477,13 +493,13 @@ mod tests {
         let shape = Shape { packing: Packing::Versions, payload: 1 };
         let region = Region::new(1024);
         for version in 1..=7 {
-            write_local(&region, 64, shape, version, 9, std::iter::once(version * 100));
+            write_local(&region, 64, shape, version, 9, &[version * 100]);
         }
-        let words = words_at(&region, 64);
-        let mut kept: Vec<u64> = (0..SLOTS).map(|slot| words(shape.version_word(slot))).collect();
+        let words = words_at(&region, 64, shape);
+        let mut kept: Vec<u64> = (0..SLOTS).map(|slot| words[shape.version_word(slot)].get()).collect();
         kept.sort_unstable();
         assert_eq!(kept, [4, 5, 6, 7]);
-        assert!((0..SLOTS).all(|slot| shape.whole(&words, slot)));
-        assert_eq!(words(shape.payload_word(shape.newest(&words))), 700);
+        assert!((0..SLOTS).all(|slot| shape.whole(words, slot)));
+        assert_eq!(words[shape.payload_word(shape.newest(words))].get(), 700);
     }
 }

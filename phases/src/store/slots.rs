@@ -24,11 +24,12 @@
 
 use super::index::Gate;
 use super::layout::{Layout, SHARDS, TableId, hash};
+use super::record::Word;
 use super::tree::{Grown, Tree};
 use super::{NodeStore, Shape, StoreError, record};
 use crate::rule::{Abort, Ask, Header, LockRule, Mode, Packing, Timestamp, Verdict, versions};
 use primitives::verbs::NodeId;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
 /// Groups that a table's keys are in for the times at which they were not there.
@@ -37,13 +38,42 @@ const GAPS: usize = 1024;
 /// What only the node's CPUs see: free slots, trees, and at a backup the versions at which keys were removed.
 pub(super) struct Owned {
     /// By copy and table.
-    free: Vec<Mutex<Vec<u64>>>,
+    free: Vec<FreeSlots>,
     /// By table and shard; none for a table that is not ordered.
     trees: Vec<Vec<Mutex<Tree>>>,
     /// By copy and table: key to version.
     graves: Vec<Mutex<Tree>>,
     /// By table: times at which keys of a group were seen not to be there. None where versions are not times.
     gaps: Vec<Box<[AtomicU64]>>,
+}
+
+/// Slots that were taken back. Most tables never have any, which is told without the latch; who does not see one that is being given
+/// at this moment takes another.
+#[derive(Default)]
+struct FreeSlots {
+    any: AtomicBool,
+    offsets: Mutex<Vec<u64>>,
+}
+
+impl FreeSlots {
+    #[inline]
+    fn take(&self) -> Option<u64> {
+        if self.any.load(Ordering::Relaxed) { self.take_latched() } else { None }
+    }
+
+    #[cold]
+    fn take_latched(&self) -> Option<u64> {
+        let mut offsets = latch(&self.offsets);
+        let taken = offsets.pop();
+        self.any.store(!offsets.is_empty(), Ordering::Relaxed);
+        taken
+    }
+
+    fn give(&self, offset: u64) {
+        let mut offsets = latch(&self.offsets);
+        offsets.push(offset);
+        self.any.store(true, Ordering::Relaxed);
+    }
 }
 
 /// A slot set aside for a record.
@@ -92,7 +122,7 @@ impl Owned {
             (0..shards).map(|_| Mutex::new(Tree::default())).collect()
         };
         Owned {
-            free: (0..copies * tables).map(|_| Mutex::new(Vec::new())).collect(),
+            free: (0..copies * tables).map(|_| FreeSlots::default()).collect(),
             trees: (0..tables).map(of_table).collect(),
             graves: (0..copies * tables).map(|_| Mutex::new(Tree::default())).collect(),
             gaps: (0..tables).map(|_| (0..groups).map(|_| AtomicU64::new(0)).collect()).collect(),
@@ -172,8 +202,8 @@ impl NodeStore {
         let shape = self.layout.shape(table);
         // The lock before the versions: who frees it has put them there.
         let lock = self.region.load(offset);
-        let word = record::words_at(&self.region, offset);
-        let wts = || (0..shape.slots()).map(|slot| word(shape.version_word(slot)));
+        let words = record::words_at(&self.region, offset, shape);
+        let wts = || (0..shape.slots()).map(|slot| words[shape.version_word(slot)].get());
         match versions::readable(lock, wts(), time) {
             Ok(_) => Err(Abort::ReadChanged),
             // With a slot left its first version is known; otherwise there may have been earlier ones.
@@ -184,7 +214,7 @@ impl NodeStore {
 
     /// A slot without a record.
     fn take_slot(&self, copy: usize, table: TableId) -> Result<u64, StoreError> {
-        if let Some(freed) = latch(&self.owned.free[self.place(copy, table)]).pop() {
+        if let Some(freed) = self.owned.free[self.place(copy, table)].take() {
             return Ok(freed);
         }
         let part = self.layout.part(copy, table);
@@ -201,7 +231,7 @@ impl NodeStore {
     }
 
     fn give_slot(&self, copy: usize, table: TableId, offset: u64) {
-        latch(&self.owned.free[self.place(copy, table)]).push(offset);
+        self.owned.free[self.place(copy, table)].give(offset);
     }
 
     /// Inserts a record of `primary`'s partition, at the store's first version: before transactions run.
@@ -228,7 +258,7 @@ impl NodeStore {
         let first = self.layout.bucket(copy, table, key);
         let gate = Gate::close(self, first);
         let version = self.layout.config().first_version;
-        let offset = self.insert_behind(&gate, copy, table, key, version, payload.iter().copied())?;
+        let offset = self.insert_behind(&gate, copy, table, key, version, payload)?;
         if copy == 0 {
             let _ = self.grow(table, key, offset);
         }
@@ -243,7 +273,7 @@ impl NodeStore {
         table: TableId,
         key: u64,
         version: u64,
-        payload: impl Iterator<Item = u64> + Clone,
+        payload: &[impl Word],
     ) -> Result<u64, StoreError> {
         let entry = self.free_entry(copy, table, self.layout.bucket(copy, table, key), key)?;
         let offset = self.take_slot(copy, table)?;
@@ -282,7 +312,7 @@ impl NodeStore {
         let offset = self.take_slot(0, table).map_err(|_| Abort::TableFull)?;
         let mut version = gate.floor();
         if !ordered && self.region.load(offset) != 0 {
-            version = later(packing, shape.latest(record::words_at(&self.region, offset)), version);
+            version = later(packing, shape.latest(record::words_at(&self.region, offset, shape)), version);
         }
         // Whoever comes by the tree finds a slot without a record, held by somebody.
         self.vacate(table, offset, key, version);
@@ -293,13 +323,14 @@ impl NodeStore {
             self.give_slot(0, table, offset);
             return Err(Refused { verdict: Verdict::Deny(Abort::TooLate), seen: seen.max(version) });
         }
-        if packing == Packing::Leased {
-            version = version.max(seen);
+        if packing == Packing::Leased && seen > version {
+            version = seen;
+            self.vacate(table, offset, key, version);
         }
         let Verdict::Grant(header) = rule.decide(ALONE, packing.installed(version)) else {
             unreachable!("bug: {rule:?} does not lock what is free")
         };
-        record::vacate(&self.region, offset, shape, key, version, header);
+        self.region.store(offset, header.0);
         self.link(entry, key, offset);
         Ok(Reserved { offset, header, version, grown })
     }
@@ -329,14 +360,15 @@ impl NodeStore {
     /// Whether all versions of a record are later than `time`.
     fn is_later(&self, table: TableId, offset: u64, time: Timestamp) -> bool {
         let shape = self.layout.shape(table);
-        let word = record::words_at(&self.region, offset);
-        let wts = (0..shape.slots()).map(|slot| word(shape.version_word(slot)));
+        let words = record::words_at(&self.region, offset, shape);
+        let wts = (0..shape.slots()).map(|slot| words[shape.version_word(slot)].get());
         versions::readable(0, wts, time) == Err(Abort::NoVersion)
     }
 
     /// Whether a slot has been set aside for a record that is not there yet, or is no more.
     pub(crate) fn is_coming(&self, table: TableId, offset: u64) -> bool {
-        self.layout.shape(table).is_absent(record::words_at(&self.region, offset))
+        let shape = self.layout.shape(table);
+        shape.is_absent(record::words_at(&self.region, offset, shape))
     }
 
     /// Marks a slot as one that has no record and may be given out again.
@@ -346,7 +378,7 @@ impl NodeStore {
     }
 
     fn latest(&self, shape: Shape, offset: u64) -> u64 {
-        shape.latest(record::words_at(&self.region, offset))
+        shape.latest(record::words_at(&self.region, offset, shape))
     }
 
     /// Takes a slot back that `held` was set aside with; false if it is not in that state.
@@ -391,7 +423,7 @@ impl NodeStore {
         table: TableId,
         key: u64,
         version: u64,
-        payload: impl Iterator<Item = u64> + Clone,
+        payload: &[impl Word],
     ) -> Result<(), Abort> {
         let gate = Gate::close(self, self.layout.bucket(0, table, key));
         let offset = self.insert_behind(&gate, 0, table, key, version, payload).map_err(|e| match e {
@@ -427,7 +459,7 @@ impl NodeStore {
         table: TableId,
         key: u64,
         version: u64,
-        payload: Option<impl Iterator<Item = u64> + Clone>,
+        payload: Option<&[impl Word]>,
     ) -> Result<(), StoreError> {
         let first = self.layout.bucket(copy, table, key);
         let gate = Gate::close(self, first);

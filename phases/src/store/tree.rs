@@ -16,6 +16,9 @@
 //!
 //! **Splitting.** A full leaf that gets a key right behind the one it got last is split there, any other in the middle: keys that
 //! come in ascending order, at the end of all or of a block of them, fill their leaves.
+//!
+//! **Neighbours.** Keys of one transaction often are, as the lines of an order. So an insert remembers which keys belong to the leaf
+//! that it has found, and one of those needs no descent.
 
 use std::ops::RangeInclusive;
 
@@ -79,8 +82,10 @@ impl Leaf {
     }
 
     fn put(&mut self, at: usize, key: u64, value: u64) {
-        self.keys.copy_within(at..self.len, at + 1);
-        self.values.copy_within(at..self.len, at + 1);
+        if at < self.len {
+            self.keys.copy_within(at..self.len, at + 1);
+            self.values.copy_within(at..self.len, at + 1);
+        }
         (self.keys[at], self.values[at]) = (key, value);
         (self.len, self.run) = (self.len + 1, at + 1);
     }
@@ -133,6 +138,19 @@ struct Path {
     leaf: u32,
 }
 
+/// A leaf, and keys that belong to it, whether it has them or not.
+#[derive(Clone, Copy, Debug)]
+struct Finger {
+    leaf: u32,
+    first: u64,
+    last: u64,
+}
+
+impl Finger {
+    /// No key is there.
+    const NOWHERE: Finger = Finger { leaf: NONE, first: 1, last: 0 };
+}
+
 /// A map from keys to offsets, in order of keys.
 #[derive(Clone, Debug)]
 pub struct Tree {
@@ -144,6 +162,8 @@ pub struct Tree {
     root: u32,
     height: usize,
     len: usize,
+    /// Where the last key was put.
+    finger: Finger,
 }
 
 impl Default for Tree {
@@ -156,6 +176,7 @@ impl Default for Tree {
             root: 0,
             height: 0,
             len: 0,
+            finger: Finger::NOWHERE,
         }
     }
 }
@@ -190,6 +211,23 @@ impl Tree {
         })
     }
 
+    /// The same, with all keys that belong to it.
+    fn finger_of(&self, key: u64) -> Finger {
+        let mut finger = Finger { leaf: self.root, first: 0, last: u64::MAX };
+        for _ in 0..self.height {
+            let inner = &self.inners[finger.leaf as usize];
+            let child = inner.child_of(key);
+            if child > 0 {
+                finger.first = inner.seps[child - 1];
+            }
+            if child + 1 < inner.len {
+                finger.last = inner.seps[child] - 1;
+            }
+            finger.leaf = inner.children[child];
+        }
+        finger
+    }
+
     /// The key's value.
     pub fn get(&self, key: u64) -> Option<u64> {
         let leaf = &self.leaves[self.leaf_of(key) as usize];
@@ -206,7 +244,10 @@ impl Tree {
     /// # Errors
     /// If it is there.
     pub fn insert(&mut self, key: u64, value: u64) -> Result<Grown, Duplicate> {
-        let number = self.leaf_of(key);
+        if key < self.finger.first || key > self.finger.last {
+            self.finger = self.finger_of(key);
+        }
+        let number = self.finger.leaf;
         let leaf = &mut self.leaves[number as usize];
         let Err(at) = leaf.keys().binary_search(&key) else { return Err(Duplicate(key)) };
         let before = leaf.version;
@@ -237,6 +278,11 @@ impl Tree {
         if next != NONE {
             self.leaves[next as usize].prev = new;
         }
+        self.finger = if key < sep {
+            Finger { last: sep - 1, ..self.finger }
+        } else {
+            Finger { leaf: new, first: sep, ..self.finger }
+        };
         // The leaf's range still is what it was: nothing has been put above it.
         let path = self.descend(key);
         self.add_child(&path, sep, new);
@@ -318,6 +364,7 @@ impl Tree {
                 self.leaves[next as usize].prev = prev;
             }
             self.free_leaves.push(path.leaf);
+            self.finger = Finger::NOWHERE;
             self.take_child(&path);
         }
         Some(value)

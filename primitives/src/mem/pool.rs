@@ -297,7 +297,8 @@ impl Buf {
     /// The buffer's words, length rounded up.
     #[inline]
     pub fn words(&self) -> &[std::sync::atomic::AtomicU64] {
-        &self.inner.region.words()[(self.offset / 8) as usize..][..self.len.div_ceil(8) as usize]
+        // As `div_ceil`, which looks at the remainder: this is asked for every word.
+        &self.inner.region.words()[(self.offset / 8) as usize..][..(self.len as usize + 7) >> 3]
     }
 
     /// Word `index` of the buffer.

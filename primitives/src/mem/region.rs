@@ -4,6 +4,9 @@ use super::mapped::Words;
 use crate::verbs::work::{Lkey, Rkey};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+/// Words of a cache line.
+const LINE: usize = 64 / size_of::<u64>();
+
 /// A stretch of memory that NICs and threads share. Cloning shares the memory.
 ///
 /// Offsets and lengths are in bytes. Words are little-endian when seen as bytes.
@@ -94,10 +97,10 @@ impl Region {
     /// from memory meanwhile, instead of one cache line after the other.
     #[inline]
     pub fn ahead(&self, offset: u64, len: u64) {
-        (offset..offset.saturating_add(len))
-            .step_by(64)
-            .filter_map(|at| self.word(at))
-            .for_each(super::ahead);
+        let end = (offset.saturating_add(len).div_ceil(8) as usize).min(self.words.len());
+        let words = self.words.get((offset / 8) as usize..end).unwrap_or_default();
+        let (lines, rest) = words.as_chunks::<LINE>();
+        lines.iter().map(|line| &line[0]).chain(rest.first()).for_each(super::ahead);
     }
 
     /// Whether `len` bytes at `offset` lie inside.

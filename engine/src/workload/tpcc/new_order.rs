@@ -154,11 +154,45 @@ fn take<P: Protocol, O: PhaseOps>(session: &mut Session<P, O>, stock: Row, quant
     more(stock::REMOTE_CNT.word(), remote.into());
 }
 
-/// Whether a text contains "ORIGINAL".
+/// Whether a text contains "ORIGINAL". That is as long as a word, so wherever it stands it has the last byte of some word, and
+/// most texts have no letter of it at any of those places.
+#[inline]
 fn original(word: impl Fn(usize) -> u64, column: Text) -> bool {
-    let mut bytes = [0; 56];
-    for (n, chunk) in bytes.chunks_mut(8).enumerate().take(column.words()) {
-        chunk.copy_from_slice(&word(column.word() + n).to_le_bytes());
+    let stands = |n: usize| {
+        let next = if n + 1 < column.words() { word(column.word() + n + 1) } else { 0 };
+        let both = u128::from(word(column.word() + n)) | u128::from(next) << 64;
+        (0..8).any(|from| (both >> (8 * from)) as u64 == u64::from_le_bytes(*ORIGINAL))
+    };
+    let may = |n: &usize| ORIGINAL.contains(&((word(column.word() + n) >> 56) as u8));
+    (0..column.words()).filter(may).any(stands)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn original_is_found_wherever_it_stands() {
+        let has = |text: &[u8]| {
+            let mut payload = [0; item::WORDS];
+            item::DATA.put(&mut payload, text);
+            original(|n| payload[n], item::DATA)
+        };
+        for fill in *b"xOL" {
+            for length in 26..=item::DATA.bytes() {
+                let plain = vec![fill; length];
+                assert!(!has(&plain));
+                for at in 0..=length - ORIGINAL.len() {
+                    let mut text = plain.clone();
+                    text[at..][..ORIGINAL.len()].copy_from_slice(ORIGINAL);
+                    assert!(has(&text), "{:?}", text.escape_ascii().to_string());
+                    for wrong in at..at + ORIGINAL.len() {
+                        let mut text = text.clone();
+                        text[wrong] = b'-';
+                        assert!(!has(&text), "{:?}", text.escape_ascii().to_string());
+                    }
+                }
+            }
+        }
     }
-    bytes.windows(ORIGINAL.len()).any(|window| window == ORIGINAL)
 }

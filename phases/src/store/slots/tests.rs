@@ -51,7 +51,7 @@ fn me() -> LockRule {
 /// What an install does by whatever primitive.
 fn install(store: &NodeStore, key: u64, slot: Reserved, payload: [u64; 2]) -> u64 {
     let version = slot.header.next().version();
-    record::write_local(&store.region, slot.offset, store.layout.shape(T), version, key, payload.into_iter());
+    record::write_local(&store.region, slot.offset, store.layout.shape(T), version, key, &payload);
     version
 }
 
@@ -173,8 +173,8 @@ proptest! {
         let mut order = order.into_iter();
         while !log.is_empty() {
             let (version, there) = log.remove(order.next().map_or(0, |i| i.index(log.len())));
-            let payload = there.then_some([version, version * 2].into_iter());
-            store.bring_copy_to(1, T, 9, version, payload).unwrap();
+            let payload = [version, version * 2];
+            store.bring_copy_to(1, T, 9, version, there.then_some(&payload[..])).unwrap();
         }
         let got = store.get(T, 9).map(|r| (r.version, r.payload));
         // Key 9 lies in block 0, whose primary is node 0 itself: look into the copy.

@@ -25,6 +25,10 @@ impl Tree {
         }
         let used: BTreeSet<u32> = numbers.iter().chain(&self.free_leaves).copied().collect();
         assert_eq!(used.len(), self.leaves.len(), "every leaf is in the tree or free, and once");
+        let Finger { leaf: touched, first, last } = self.finger;
+        let belong = |keys: &RangeInclusive<u64>| keys.contains(&first) && keys.contains(&last);
+        let right = leaves.iter().any(|(leaf, keys)| *leaf == touched && belong(keys));
+        assert!(first > last || right, "{first}..={last} belong to leaf {touched}");
         leaves
     }
 

@@ -16,8 +16,8 @@ fn rule(packing: Packing, time: u64) -> LockRule {
 }
 
 fn put(store: &NodeStore, key: u64, offset: u64, version: u64) {
-    let payload = [key, version].into_iter();
-    record::write_local(&store.region, offset, store.layout.shape(T), version, key, payload);
+    let payload = [key, version];
+    record::write_local(&store.region, offset, store.layout.shape(T), version, key, &payload);
 }
 
 /// Locks a record by its packing's rule and removes it, leaving `version` behind.
@@ -48,7 +48,7 @@ fn a_slot_without_a_record_can_be_locked_by_nobody() {
         assert!(take_out(&store, packing, 5, removed_at), "{packing:?}");
         let vacant = Header(store.region.load(slot.offset));
         assert_eq!(vacant, packing.vacant(removed_at));
-        assert!(shape.is_absent(record::words_at(&store.region, slot.offset)));
+        assert!(shape.is_absent(record::words_at(&store.region, slot.offset, shape)));
         for time in [1, 80, 1 << 50] {
             assert!(matches!(rule(packing, time).decide(ALONE, vacant), Verdict::Deny(_)), "{packing:?}");
         }
