@@ -91,8 +91,8 @@ pub(crate) struct Part {
     pub(crate) overflow_cursor: u64,
 }
 
-/// What is divided by for every record that is touched. Most are powers of two, and a division takes as long as twenty other
-/// instructions.
+/// What is divided by for every record that is touched. Most are powers of two, where a shift will do, which takes a small part of a
+/// division's time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Divisor {
     by: u64,
