@@ -110,9 +110,17 @@ fn answer(cohort: &Cohort) -> Option<Answer> {
 
 fn over(best: &PlanRow, rival: &PlanRow) -> String {
     let ratio = best.rate() / rival.rate();
+    let width = best.width_over(rival).map(|width| width * ratio);
+    // What is known well needs no interval in a headline.
+    let within =
+        width.filter(|width| *width > WIDE).map_or(String::new(), |w| format!(" ± {}", human::percent(w)));
     match ratio < 2.0 {
-        true if ratio < 1.0 => format!("{} under {}", human::percent(1.0 - ratio), rival.name()),
-        true => format!("{} over {}", human::percent(ratio - 1.0), rival.name()),
+        _ if best.is_like(rival) => {
+            let width = human::percent(width.unwrap_or_default());
+            format!("not told apart from {} ({} ± {width})", rival.name(), human::signed_percent(ratio - 1.0))
+        }
+        true if ratio < 1.0 => format!("{}{within} under {}", human::percent(1.0 - ratio), rival.name()),
+        true => format!("{}{within} over {}", human::percent(ratio - 1.0), rival.name()),
         false => format!("{} the rate of {}", human::times(ratio), rival.name()),
     }
 }

@@ -57,6 +57,11 @@ impl Got {
 }
 
 impl Short {
+    /// Whether it may as well be nothing, by what is known of it.
+    pub fn in_doubt(&self) -> bool {
+        self.ci.is_some_and(|ci| self.share <= ci)
+    }
+
     /// `1.2 % ± 0.8 %`, and what that means; `percent` writes a share.
     fn told(self, percent: impl Fn(f64) -> String, middle: &str) -> String {
         let share = percent(self.share);
@@ -66,7 +71,8 @@ impl Short {
                     1 => "batch means of a run each".to_owned(),
                     runs => format!("{runs} runs each, in turns"),
                 };
-                format!("{share} ± {}{middle} (95 % confidence, {by})", percent(ci))
+                let apart = if self.in_doubt() { ", so the two are not told apart" } else { "" };
+                format!("{share} ± {}{middle} (95 % confidence, {by}){apart}", percent(ci))
             }
             None => format!("{share}{middle}; too little was counted to say how well that is known"),
         }
@@ -106,6 +112,11 @@ impl Verified {
     /// The rival, if it was faster than the choice.
     pub fn faster(&self) -> Option<&(String, Got)> {
         self.rival.as_ref().filter(|rival| rival.1.per_s > self.chosen.per_s)
+    }
+
+    /// Whether the best of all that ran is known to be that: what it is ahead by is beyond doubt.
+    pub fn is_decided(&self) -> bool {
+        self.regret().or(self.lead()).is_none_or(|short| short.ci.is_some() && !short.in_doubt())
     }
 
     /// The rate of the best of all that ran.
@@ -175,7 +186,9 @@ mod tests {
         assert_eq!(Got::mean(&[]), None);
         let verified = Verified::new(mean, [("farm".to_owned(), Got { per_s: 98.0, ..mean })]);
         let told = verified.told(|share| format!("{:.0} %", 100.0 * share));
-        assert_eq!(told, "0 %: the next, farm, got 2 % ± 27 % less (95 % confidence, 5 runs each, in turns)");
+        let open = "(95 % confidence, 5 runs each, in turns), so the two are not told apart";
+        assert_eq!(told, format!("0 %: the next, farm, got 2 % ± 27 % less {open}"));
+        assert!(!verified.is_decided());
     }
 
     #[test]
@@ -185,6 +198,10 @@ mod tests {
             told((100.0, Some(0.003)), &others),
             "0.0 %: the next, farm, got 2.0 % ± 0.5 % less (95 % confidence, batch means of a run each)"
         );
+        let behind = told((97.0, Some(0.03)), &[("farm", 98.0, Some(0.04))]);
+        assert!(behind.starts_with("1.0 % ± 4.9 % (") && behind.ends_with("not told apart"), "{behind}");
+        let got = |per_s, ci| Got::once(per_s, Some(ci));
+        assert!(Verified::new(got(100.0, 0.001), [("farm".to_owned(), got(98.0, 0.001))]).is_decided());
         let unknown = told((100.0, None), &[("farm", 100.0, None)]);
         assert!(unknown.starts_with("0.0 %: the next, farm, got 0.0 % less; too little"), "{unknown}");
         assert_eq!(told((100.0, None), &[]), "0.0 %: no other plan ran");

@@ -23,8 +23,9 @@ use crate::load::record::Provenance;
 
 const KEYS: [&str; 8] =
     ["fabric", "provenance", "workload", "protocol", "nodes", "threads", "replicas", "setting"];
-const VALUES: [&str; 12] = [
+const VALUES: [&str; 13] = [
     "committed_per_s",
+    "rate_ci_relative",
     "aborted_per_s",
     "rolled_back_per_s",
     "latency_mean_ns",
@@ -148,6 +149,18 @@ impl PlanRow {
         let rolled_back = self.value("rolled_back_per_s")?;
         let ended = rolled_back + self.rate();
         (ended > 0.0).then_some(rolled_back / ended)
+    }
+
+    /// Half the width of the interval of its rate over that of another, as a share of the two's ratio; nothing if one of them is not
+    /// known.
+    pub fn width_over(&self, other: &PlanRow) -> Option<f64> {
+        Some(self.value("rate_ci_relative")?.hypot(other.value("rate_ci_relative")?))
+    }
+
+    /// Whether the two rates may as well be the same, by what is known of them.
+    pub fn is_like(&self, other: &PlanRow) -> bool {
+        let ratio = self.rate() / other.rate();
+        self.width_over(other).is_some_and(|width| (ratio - 1.0).abs() <= ratio * width)
     }
 
     /// Whether it is what the tuner chose: `tuned`, or that with the preset it is in brackets.
@@ -297,12 +310,14 @@ fn side_by_side(results: &[&Results], cohorts: &[Cohort]) -> Framed<Drawn> {
         .filter_map(|(c, place)| {
             let (first, last) = (c.plans.first()?, c.plans.last()?);
             (c.plans.len() > 1 && last.rate() > 0.0).then(|| {
-                format!(
-                    "on {place} {} commits {} as many transactions as {}",
-                    first.name(),
-                    human::times(first.rate() / last.rate()),
-                    last.name()
-                )
+                let (first_name, last_name) = (first.name(), last.name());
+                match first.is_like(last) {
+                    true => format!("on {place} {first_name} and {last_name} are not told apart"),
+                    false => format!(
+                        "on {place} {first_name} commits {} as many transactions as {last_name}",
+                        human::times(first.rate() / last.rate())
+                    ),
+                }
             })
         })
         .collect();

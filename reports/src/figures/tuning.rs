@@ -163,10 +163,9 @@ pub fn told(verified: &Verified, candidates: &[Candidate]) -> String {
     let ran = human::count(candidates.iter().filter(|c| c.got.is_some()).count() as u64, "plan");
     let best = verified.faster().map_or("the choice".to_owned(), |(name, _)| plan::quoted(name));
     let rate = human::rate(verified.best().per_s);
-    format!(
-        "of {ran} that were run {best} was the fastest, with {rate}. Regret: {}",
-        verified.told(human::percent)
-    )
+    // Who got the most in these runs need not be the one that is the fastest.
+    let was = if verified.is_decided() { "was the fastest" } else { "got the most" };
+    format!("of {ran} that were run {best} {was}, with {rate}. Regret: {}", verified.told(human::percent))
 }
 
 /// Whose forecasts they are, unless the numbers beside them are simulated by the same profile, and what speaks against that profile; to
@@ -441,9 +440,12 @@ mod tests {
         assert!(lost.starts_with(
             "of 2 plans that were run farm was the fastest, with 100 /s. Regret: 2 % ± 0.5 % ("
         ));
-        assert!(
-            told(98.0, None).ends_with("Regret: 2 %; too little was counted to say how well that is known")
-        );
+        let unknown = told(98.0, None);
+        assert!(unknown.ends_with("Regret: 2 %; too little was counted to say how well that is known"));
+        let open = told(101.0, Some(0.03));
+        for open in [unknown, open] {
+            assert!(open.contains("got the most") && !open.contains("fastest"), "{open}");
+        }
         let best = told(125.0, Some(0.003));
         assert!(best.contains(
             "the choice was the fastest, with 125 /s. Regret: 0 %: the next, farm, got 20 % ± 0.4 % less"
