@@ -204,7 +204,7 @@ fn count(history: &History, index: &Index, found: &Findings) -> Counts {
     for txn in history.txns() {
         match txn.outcome {
             Outcome::Committed => counts.committed += 1,
-            Outcome::Aborted(_) => counts.aborted += 1,
+            Outcome::Aborted(_) => counts.undone += 1,
             Outcome::Unknown => counts.in_doubt += 1,
         }
         counts.clock_reversals += u64::from(txn.ret < txn.invoke);

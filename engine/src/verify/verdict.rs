@@ -167,8 +167,9 @@ pub struct Counts {
     pub transactions: u64,
     /// Reported committed.
     pub committed: u64,
-    /// Reported aborted.
-    pub aborted: u64,
+    /// Reported to have left nothing: attempts that the protocol aborted, and what the application rolled back. A history does not tell
+    /// the two apart, but by their reasons.
+    pub undone: u64,
     /// Never reported.
     pub in_doubt: u64,
     /// Of these, counted as committed because someone read their writes.
@@ -225,7 +226,11 @@ impl fmt::Display for Verdict {
         let word = if self.passed() { "pass" } else { "FAIL" };
         writeln!(f, "{}: {word}", self.level)?;
         let transactions = count(c.transactions, "transaction");
-        write!(f, "  {transactions}: {} committed, {} aborted", c.committed, c.aborted)?;
+        write!(
+            f,
+            "  {transactions}: {} committed, {} undone (aborted or rolled back)",
+            c.committed, c.undone
+        )?;
         write!(f, ", {} in doubt ({} took effect)", c.in_doubt, c.in_doubt_committed)?;
         let [reads, writes, records] =
             [(c.reads, "read"), (c.writes, "write"), (c.records, "record")].map(|(n, what)| count(n, what));

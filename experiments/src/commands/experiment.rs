@@ -227,7 +227,7 @@ const FIRST: [(&str, &str); 8] = [
     ("converged", "converged"),
     ("latency_p50_ns", "latency p50"),
     ("latency_p99_ns", "latency p99"),
-    ("aborted_per_s", "aborted"),
+    ("aborted_per_s", "attempts aborted"),
     ("isolation_verdict", "isolation"),
 ];
 
