@@ -33,7 +33,7 @@ use phases::rule::Packing;
 use phases::rule::time::{MOST_NODES, MOST_WORKERS, Skew};
 use phases::store::{Shape as RecordShape, StoreConfig, StoreError, TableSpec};
 use primitives::fabric::SetupError;
-use primitives::measure::Precision;
+use primitives::measure::{Meter, Precision};
 use primitives::mesh::{
     FabricSpec, LaunchError, MeshError, RunFacts, Session, Shape, WorkerConfig, launch, launch_member,
 };
@@ -41,6 +41,7 @@ use primitives::units::Nanos;
 use primitives::verbs::NodeId;
 use program::Run;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 /// How long a run lasts.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -127,6 +128,11 @@ pub struct RunSpec {
     pub history: bool,
     /// Count the stores before and after, and check the workload's invariants.
     pub audit: bool,
+    /// What has been counted when the run is stopped is of use. Otherwise it then ends at once, with [`RunError::Cancelled`]: a large
+    /// cluster takes longer to audit than to stop.
+    pub partial: bool,
+    /// Where the run leaves its meter when it begins, for who wants to see how far it has come.
+    pub watched: Option<Arc<OnceLock<Arc<Meter>>>>,
     /// What phase operations do wrong on purpose, to see that the checks are not vacuous.
     #[doc(hidden)]
     pub sabotage: Option<phases::ops::Sabotage>,
@@ -154,6 +160,8 @@ impl RunSpec {
             clocks: Clocks::default(),
             history: false,
             audit: true,
+            partial: true,
+            watched: None,
             sabotage: None,
         }
     }
@@ -223,8 +231,8 @@ pub enum RunError {
         /// The protocol.
         protocol: &'static str,
     },
-    /// `stop` was true before any transaction ran.
-    #[error("stopped while the cluster was set up")]
+    /// `stop` was true before any transaction ran, or while they ran and a part of them is of no use.
+    #[error("stopped before there was anything to keep")]
     Cancelled,
     /// Nonsense in the specification.
     #[error("{0}")]
@@ -302,6 +310,7 @@ pub fn run_as<W: Workload, P: Protocol + Copy + Sync>(
         Run::new(spec, workload, protocol, stop, spec.store(&tables, protocol.needs().packing), tables)?;
     let config = program.worker_config();
     match launch(&spec.fabric, spec.shape, &config, &program) {
+        Ok(_) if !spec.partial && stop.load(Ordering::Relaxed) => Err(RunError::Cancelled),
         Ok((outputs, facts)) => {
             let mut part = program.part(outputs, &facts);
             part.nodes = spec.shape.nodes;

@@ -5,13 +5,15 @@
 mod common;
 
 use common::interrupted;
-use engine::cluster::{Length, RunSpec, run};
+use engine::cluster::{Length, RunError, RunSpec, run};
 use engine::protocol::{AnyProtocol, Occ};
 use engine::workload::AnyWorkload;
 use phases::plan::Preset;
 use primitives::fabric::loopback::Options;
 use primitives::mesh::{FabricSpec, Shape};
+use primitives::profile::Profile;
 use primitives::units::Nanos;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
@@ -54,4 +56,32 @@ fn a_stop_from_outside_ends_the_run_and_keeps_what_was_measured() {
         "rates are over the time measured, {}",
         result.elapsed
     );
+}
+
+/// Of a point of a grid half is nothing: it is not worth the time that a large cluster takes to come to an end, and to be audited.
+#[test]
+fn a_run_that_is_of_use_only_as_a_whole_brings_nothing_back_when_it_is_stopped() {
+    let profile = Box::new(Profile::shipped("cx4-edr").expect("a shipped profile"));
+    let sim = FabricSpec::Sim { profile, seed: 1, faults: Box::default() };
+    for fabric in [FabricSpec::Loopback(Options::default()), sim] {
+        let mut spec = RunSpec::new(fabric, Shape { nodes: 2, workers: 1 }, Preset::DrtmH.plan());
+        spec.length = Length::Time { warm_up: Nanos(0), measured: Nanos::from_millis(60_000) };
+        (spec.partial, spec.watched) = (false, Some(Arc::default()));
+        let settings = [("accounts_per_thread", "1000")];
+        let workload = AnyWorkload::parse("smallbank", spec.scale(), settings).expect("settings");
+        let stop = AtomicBool::new(false);
+        let reached = || spec.watched.as_ref()?.get()?.reached().filter(|(reached, _)| reached.0 > 0);
+        let ended = std::thread::scope(|scope| {
+            let run = scope.spawn(|| run(&spec, &workload, AnyProtocol::Occ(Occ), &stop));
+            // Whoever watches sees it come on.
+            while reached().is_none() && !run.is_finished() {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            stop.store(true, std::sync::atomic::Ordering::Relaxed);
+            run.join().expect("no panic")
+        });
+        assert!(matches!(ended, Err(RunError::Cancelled)), "{ended:?}");
+        let (reached, until) = reached().expect("it had begun");
+        assert!(reached < until && until == Nanos::from_millis(60_000), "{reached} of {until}");
+    }
 }

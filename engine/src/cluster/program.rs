@@ -210,6 +210,10 @@ impl<'r, W: Workload, P: Protocol + Copy + Sync> Run<'r, W, P> {
                 Meter::precise(rows, precision).ending(TooShort::least(self.in_flight(shape.nodes)))
             }
         });
+        if let Some(watched) = &self.spec.watched {
+            // The first run of a spec is the one that is watched.
+            let _ = watched.set(meter.clone());
+        }
         let sequenced = self.buffers.map(|buffers| {
             let (coroutines, records) = (self.spec.plan.coroutines, self.workload.records_per_transaction());
             calvin::Shared::new(buffers, shape, coroutines, records, nodes.iter().map(Nic::node))
@@ -459,9 +463,13 @@ impl<'r, W: Workload, P: Protocol + Copy + Sync> Program for Run<'r, W, P> {
         self.stop.load(Ordering::Relaxed)
     }
 
+    fn abandoned(&self) -> bool {
+        !self.spec.partial && self.cancelled()
+    }
+
     fn finish(&self, common: &Self::Shared, site: Site, kept: Self::Local) -> Self::Output {
         let Kept { collected, stats, phases } = kept;
-        let audits = self.spec.audit && site.worker == 0;
+        let audits = self.spec.audit && !self.abandoned() && site.worker == 0;
         Output {
             out: collected.take(),
             stats: stats.replace(WorkerStats::new(1)),

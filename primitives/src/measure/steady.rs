@@ -181,6 +181,18 @@ impl Meter {
         Nanos(self.start.load(Relaxed))
     }
 
+    /// How far the run has come: when something ended last, to a slot, and when it is over at the latest. Whoever asks looks through the
+    /// slots, so that those who count pay nothing for it. Nothing where no slots are kept.
+    pub fn reached(&self) -> Option<(Nanos, Nanos)> {
+        let slots = self.rows.first()?.len();
+        let counted = |slot: &usize| {
+            self.rows.iter().filter_map(|row| row.get(*slot)).any(|count| count.load(Relaxed) > 0)
+        };
+        let last = (0..slots).rev().find(counted).map_or(0, |slot| (slot as u64 + 1) << self.slot_bits);
+        let until = self.until.load(Relaxed);
+        Some((Nanos(last.min(until)), Nanos(until)))
+    }
+
     /// Whether what ends at `now` counts.
     #[inline]
     pub fn holds(&self, now: Nanos) -> bool {

@@ -132,6 +132,12 @@ pub trait Program: Sync {
         false
     }
 
+    /// Whether nothing that would come of the run is of use any more: a simulated world is then left where it stands, with
+    /// [`LaunchError::Cancelled`], however long its cores would take to come to an end.
+    fn abandoned(&self) -> bool {
+        false
+    }
+
     /// Makes the results of a worker, after the coroutines of all workers have ended and its core is gone.
     fn finish(&self, shared: &Self::Shared, site: Site, local: Self::Local) -> Self::Output;
 }
@@ -170,8 +176,8 @@ pub enum LaunchError {
     /// The nodes of the cluster did not come together, or one was lost before the run began.
     #[error(transparent)]
     Mesh(MeshError),
-    /// The program was cancelled before its workers ran.
-    #[error("cancelled while the cluster was set up")]
+    /// The program was cancelled before its workers ran, or abandoned while they did.
+    #[error("cancelled before there was anything to bring back")]
     Cancelled,
     /// The shape is empty.
     #[error("a cluster needs at least one node and one worker, not {nodes} × {workers}")]
@@ -363,8 +369,14 @@ fn in_world<P: Program>(
     }
     #[allow(clippy::disallowed_methods)] // for people: nothing is computed from it
     let began = Instant::now();
-    if world.run(&mut cores, Nanos::MAX) == Stopped::Idle {
-        return Err(LaunchError::Stuck { at: world.now() });
+    match world.run_while(&mut cores, Nanos::MAX, || !program.abandoned()) {
+        Stopped::Idle => return Err(LaunchError::Stuck { at: world.now() }),
+        Stopped::Left => {
+            // Cores before what they hold on to, as at a usual end.
+            drop(cores);
+            return Err(LaunchError::Cancelled);
+        }
+        Stopped::Finished | Stopped::Time => {}
     }
     let took = began.elapsed();
     drop(cores);

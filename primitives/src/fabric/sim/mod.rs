@@ -159,7 +159,12 @@ pub enum Stopped {
     Finished,
     /// Nothing is scheduled any more: every core waits for something that will not come.
     Idle,
+    /// Whoever runs the world wants no more of it.
+    Left,
 }
+
+/// Turns of cores between two questions whether to go on: some milliseconds of real time.
+const TURNS_ASKED: u32 = 1 << 14;
 
 /// What contexts share.
 struct Shared {
@@ -285,6 +290,11 @@ impl SimWorld {
     /// The first run wakes every core. Later runs go on where the last one stopped; to wake cores whose loops
     /// were given new work from outside, use [`SimWorld::wake_all`].
     pub fn run<C: CoreLoop>(&self, cores: &mut [C], until: Nanos) -> Stopped {
+        self.run_while(cores, until, || true)
+    }
+
+    /// [`SimWorld::run`], which asks now and then, in real time, whether to `go_on`; what happens meanwhile does not depend on it.
+    pub fn run_while<C: CoreLoop>(&self, cores: &mut [C], until: Nanos, go_on: impl Fn() -> bool) -> Stopped {
         if !cores.is_empty() && !self.started.replace(true) {
             self.wake_all();
         }
@@ -292,9 +302,14 @@ impl SimWorld {
         let until = until.0.saturating_mul(1000).min(NEVER - 1);
         let mut live = self.live(cores.len());
         let some = !cores.is_empty();
+        let mut turns = 0u32;
         let stopped = loop {
             if some && live == 0 {
                 break Stopped::Finished;
+            }
+            turns = turns.wrapping_add(1);
+            if turns.is_multiple_of(TURNS_ASKED) && !go_on() {
+                break Stopped::Left;
             }
             let Some(index) = self.next_turn(until, cores, &mut live) else {
                 break match self.shared.model.borrow().queue.is_empty() {
