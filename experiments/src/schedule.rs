@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 
 use crate::error::CliError;
 use crate::interrupt::Interrupt;
+use crate::output::Talk;
 
 /// Preemptions per second of CPU time above which a point counts as taken on a busy machine: Linux gives contending
 /// threads slices of 3 to 4 ms (some 300 switches a second), and an idle machine stays below a few tens.
@@ -140,8 +141,8 @@ impl Disturbance {
 }
 
 /// Notes in a directory's record how many of its points were taken on a busy machine, in place of what was noted when there were
-/// others.
-pub fn note(dir: &mut ResultDir) {
+/// others, and warns of it.
+pub fn note(dir: &mut ResultDir, talk: Talk) {
     dir.forget_notes(NOTED);
     let rows = dir.rows(TableName::Points).unwrap_or_default();
     let busy = busy_among(&rows);
@@ -152,6 +153,7 @@ pub fn note(dir: &mut ResultDir) {
             count(rows.len() as u64, "point"),
             were(busy as u64)
         );
+        talk.warn(format!("{}: {text}", dir.record().title));
         dir.note(text);
     }
 }
@@ -167,7 +169,8 @@ pub fn doubt(rows: &[Row], engine: bool) -> Option<String> {
     (!measured.is_empty()).then(|| format!("measured on a busy machine: {}", measured.join(", and ")))
 }
 
-fn busy_among(rows: &[Row]) -> usize {
+/// How many of these points were taken on a busy machine.
+pub fn busy_among(rows: &[Row]) -> usize {
     rows.iter().filter(|row| row.get("busy") == Some("yes")).count()
 }
 
@@ -258,7 +261,7 @@ mod tests {
         let mut dir = ResultDir::create(temp.path(), record, &[]).unwrap();
         for (point, says) in [(0, "1 of 1 point was"), (1, "2 of 2 points were")] {
             dir.keep(point, &PointResult::of(Row::new().with("busy", "yes"))).unwrap();
-            note(&mut dir);
+            note(&mut dir, Talk::new(0, true));
             let notes = &dir.record().notes;
             assert!(notes.len() == 1 && notes[0].starts_with(says), "{notes:?}");
         }

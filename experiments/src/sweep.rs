@@ -104,7 +104,7 @@ impl Sweep {
         );
         drop(progress);
 
-        crate::schedule::note(dir);
+        crate::schedule::note(dir, self.talk);
         crate::window::note(dir, self.talk);
         let interrupted = self.interrupt.asked();
         let closing = summary(dir);

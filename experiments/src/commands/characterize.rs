@@ -122,7 +122,11 @@ pub fn run(args: &CharacterizeArgs, context: &Context) -> Result<(), CliError> {
         people.push_str("no profile: it is fitted to all benchmarks, and only some were asked for\n");
     }
     people.push_str(&format!("a page with charts: doorbell report {}\n", done.dir.display()));
-    emit(args.output.json.as_ref(), &record, &people)
+    let mut document = serde_json::to_value(&record).map_err(|e| CliError::check("no JSON").caused_by(&e))?;
+    document["fitted"] = json!(done.profile.as_ref().map(|profile| {
+        json!({ "profile": profile_path(&done.dir, &profile.name), "doubt": profile.doubt })
+    }));
+    emit(args.output.json.as_ref(), &document, &people)
 }
 
 /// What to know of the profile that a characterization left before anything is foretold by it.
@@ -389,6 +393,7 @@ fn summarize(dir: &ResultDir, points: &[Point], nodes: u16) -> Value {
     }
     let counted = rows.iter().any(|row| row.get("instructions_per_op").is_some_and(|text| !text.is_empty()));
     json!({
+        "busy_points": schedule::busy_among(&rows),
         "verbs": verbs,
         "nodes": nodes,
         "points": points.len(),

@@ -11,7 +11,7 @@ use super::{Context, report, run};
 use crate::args::QuickstartArgs;
 use crate::error::{CliError, Exit};
 use crate::fabrics::Fabric;
-use crate::output::{emit, human_rate, percent, table};
+use crate::output::{Talk, emit, human_rate, percent, table};
 use crate::scope::usual_scope;
 use crate::spec::{FabricChoice, PlanChoice, ProfileChoice, RunSpec, Span};
 use crate::sweep::usual_jobs;
@@ -210,7 +210,8 @@ impl Quickstart<'_> {
                 return Err(CliError::interrupted().hint(format!("go on with: {}", self.context.command)));
             }
             kept.keep(0, &done.point(Row::new()))?;
-            crate::schedule::note(&mut kept);
+            // The page that is made of all of them warns of each.
+            crate::schedule::note(&mut kept, Talk::new(0, true));
             crate::window::tell(done.result.too_short.as_ref(), Some(&mut kept), self.context.talk);
             kept.finish(false, done.json(spec))?;
             done.passed(&self.context.command)?;

@@ -159,7 +159,7 @@ fn run_in(session: &mut Option<Session>, args: &RunArgs, context: &Context) -> R
         if !nothing {
             dir.keep(0, &run.point(Row::new()))?;
         }
-        crate::schedule::note(&mut dir);
+        crate::schedule::note(&mut dir, context.talk);
         dir.finish(run.result.interrupted, run.json(&spec))
     });
     // The result before any error: what cannot be kept is at least seen.
