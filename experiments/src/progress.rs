@@ -1,14 +1,15 @@
 //! How far a long command has come: a bar on a terminal; elsewhere a plain line now and then, so that who reads a log sees that
 //! something is going on. All on stderr, and nothing with `-q`.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use primitives::measure::count;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
+use primitives::measure::{Meter, count};
+use primitives::units::Nanos;
 
 use crate::output::{Talk, Way};
 
@@ -17,6 +18,40 @@ const EVERY: Duration = Duration::from_secs(10);
 
 /// How often a bar that nothing moves is drawn again.
 const REDRAWN: Duration = Duration::from_millis(500);
+
+/// Where a run leaves its meter when it begins.
+type Place = OnceLock<Arc<Meter>>;
+
+/// The runs under way. Of the whole process, as is the stderr that shows them.
+static UNDER_WAY: Mutex<Vec<Weak<Place>>> = Mutex::new(Vec::new());
+
+/// The place for a run's meter: how far it has come is shown while the place is kept.
+pub fn under_way() -> Arc<Place> {
+    let place = Arc::new(Place::new());
+    let mut all = UNDER_WAY.lock().unwrap_or_else(PoisonError::into_inner);
+    all.retain(|other| other.strong_count() > 0);
+    all.push(Arc::downgrade(&place));
+    place
+}
+
+/// Runs that a line tells of.
+const TOLD: usize = 4;
+
+/// How far the runs under way have come, to be put behind what else there is to say; nothing where there are none.
+fn within() -> String {
+    let all = UNDER_WAY.lock().unwrap_or_else(PoisonError::into_inner);
+    told(all.iter().filter_map(Weak::upgrade).map(|place| place.get().map(|meter| meter.reached())))
+}
+
+/// `; under way: 412 of 1250 µs, being set up`. A run without a time to reach is not told of.
+fn told(runs: impl Iterator<Item = Option<Option<(Nanos, Nanos)>>>) -> String {
+    let how_far = runs.filter_map(|run| match run {
+        None => Some("being set up".to_owned()),
+        Some(reached) => reached.map(|(reached, until)| format!("{reached} of at most {until}")),
+    });
+    let how_far: Vec<String> = how_far.take(TOLD).collect();
+    if how_far.is_empty() { String::new() } else { format!("; under way: {}", how_far.join(", ")) }
+}
 
 /// What is counted.
 #[derive(Clone, Debug)]
@@ -83,10 +118,13 @@ impl Drop for Progress {
 fn bar(task: &Task) -> ProgressBar {
     let bar = ProgressBar::with_draw_target(task.total, ProgressDrawTarget::stderr());
     let template = match task.total {
-        Some(_) => format!("{{msg}} {{bar:30}} {{pos}}/{{len}} {}s, {{eta}} to go", task.what),
-        None => format!("{{msg}}: {{pos}} {}s, {{elapsed}}", task.what),
+        Some(_) => format!("{{msg}} {{bar:30}} {{pos}}/{{len}} {}s, {{eta}} to go{{within}}", task.what),
+        None => format!("{{msg}}: {{pos}} {}s, {{elapsed}}{{within}}", task.what),
     };
     if let Ok(style) = ProgressStyle::with_template(&template) {
+        let style = style.with_key("within", |_: &ProgressState, out: &mut dyn std::fmt::Write| {
+            let _ = out.write_str(&within()); // a bar that cannot be drawn is not
+        });
         bar.set_style(style.progress_chars("━╸ "));
     }
     bar.set_message(task.title.clone());
@@ -116,7 +154,7 @@ impl Lines {
             let mut elapsed = Duration::ZERO;
             while ended.recv_timeout(every) == Err(RecvTimeoutError::Timeout) {
                 elapsed += every;
-                say(line(&task, counted.load(Ordering::Relaxed), elapsed));
+                say(line(&task, counted.load(Ordering::Relaxed), elapsed) + &within());
             }
         });
         Lines { done, ends: Some(ends), thread: Some(thread) }
@@ -157,6 +195,27 @@ mod tests {
     }
 
     #[test]
+    fn runs_under_way_say_how_far_they_have_come() {
+        let meter = Meter::fixed(1, Nanos::from_micros(250), Nanos::from_millis(1));
+        meter.ready(Nanos::from_millis(7));
+        let reached = |meter: &Meter| told([None, Some(meter.reached())].into_iter());
+        assert_eq!(reached(&meter), "; under way: being set up, 0 ns of at most 1250.0 µs");
+        meter.count(0, 1, Nanos::from_micros(7_400));
+        let (at, until) = meter.reached().expect("it has slots");
+        assert!((400_000..=410_000).contains(&at.0) && until == Nanos::from_micros(1_250), "{at} of {until}");
+        assert_eq!(told([Some(Meter::everything().reached())].into_iter()), "");
+        assert_eq!(told(std::iter::empty()), "");
+        // It is told of as long as somebody holds it. Tests beside this one have theirs.
+        let place = under_way();
+        let here = Arc::downgrade(&place);
+        let listed =
+            || UNDER_WAY.lock().unwrap().iter().any(|other| other.ptr_eq(&here) && other.strong_count() > 0);
+        assert!(listed() && within().starts_with("; under way: "));
+        drop(place);
+        assert!(!listed());
+    }
+
+    #[test]
     fn lines_come_while_a_point_takes_its_time_and_end_with_the_task() {
         let (say, said) = mpsc::channel();
         let lines = Lines::begin(task(Some(3)), Duration::from_millis(2), move |line| {
@@ -164,10 +223,11 @@ mod tests {
         });
         let progress = Progress::Lines(lines);
         for _ in 0..2 {
-            assert_eq!(said.recv().unwrap(), "running rivals: 1 of 3 points, 0 s");
+            let line: String = said.recv().unwrap();
+            assert!(line.starts_with("running rivals: 1 of 3 points, 0 s"), "{line}");
         }
         progress.inc();
-        assert!(said.iter().any(|line| line == "running rivals: 2 of 3 points, 0 s"));
+        assert!(said.iter().any(|line| line.starts_with("running rivals: 2 of 3 points, 0 s")));
         drop(progress);
         // The thread has gone, and its end of the channel with it.
         assert!(said.iter().all(|line| line.starts_with("running rivals: 2 of 3")));

@@ -7,6 +7,7 @@ use crate::fabrics::Fabric;
 use crate::memory::fits;
 use crate::names::{suggest, workloads};
 use crate::nearby::Wanted;
+use crate::progress::under_way;
 use crate::schedule::{Disturbance, Watch};
 use crate::settings;
 use crate::spec::{FabricChoice, PlanChoice, RunSpec};
@@ -299,10 +300,10 @@ pub fn check_share(spec: &RunSpec, fabric: &Fabric, named: &NamedPlan) -> Result
     fits(cluster::memory_estimate(&asked, &workload, &protocol) / u64::from(spec.nodes.max(1)), LOWER)
 }
 
-/// Runs a spec with a given plan.
+/// Runs a spec with a given plan, for a result that is of use only as a whole: once `stop` is true it ends at once.
 ///
 /// # Errors
-/// Exit code 2 if plan, workload or sizes cannot be; 1 if a session failed.
+/// Exit code 2 if plan, workload or sizes cannot be; 1 if a session failed; 130 if it was stopped.
 pub fn run(
     spec: &RunSpec,
     fabric: &Fabric,
@@ -310,10 +311,36 @@ pub fn run(
     keep: Keep,
     stop: &AtomicBool,
 ) -> Result<Run, CliError> {
+    run_until(spec, fabric, named, keep, stop, false)
+}
+
+/// [`run`], but what was measured when it is stopped is audited, judged and returned.
+///
+/// # Errors
+/// As [`run`]; 130 if nothing had run yet.
+pub fn run_in_part(
+    spec: &RunSpec,
+    fabric: &Fabric,
+    named: &NamedPlan,
+    keep: Keep,
+    stop: &AtomicBool,
+) -> Result<Run, CliError> {
+    run_until(spec, fabric, named, keep, stop, true)
+}
+
+fn run_until(
+    spec: &RunSpec,
+    fabric: &Fabric,
+    named: &NamedPlan,
+    keep: Keep,
+    stop: &AtomicBool,
+    partial: bool,
+) -> Result<Run, CliError> {
     check(spec, fabric, named)?;
     let (workload, protocol) = (workload(spec)?, protocol(spec)?);
     let mut asked = engine_spec(spec, fabric, named.plan);
-    asked.history = keep.history;
+    (asked.history, asked.partial) = (keep.history, partial);
+    asked.watched = Some(under_way());
     // Who waits for an epoch has nothing to do meanwhile.
     let watch = Watch::begin(spec.fabric.virtual_time(), !protocol.needs().sequenced);
     let result = cluster::run(&asked, &workload, protocol, stop).map_err(|e| refused(&e, named))?;

@@ -204,12 +204,13 @@ impl Quickstart<'_> {
         let mut kept: ResultDir = run::directory(&dir, spec, plan, fabric, self.context)?;
         if !kept.missing().is_empty() {
             self.context.talk.say(format!("      {} with plan {}", spec.fabric, plan.name));
-            let done =
-                transact::run(spec, fabric, plan, Keep { history: true }, self.context.interrupt.flag())?;
+            let stop = self.context.interrupt.flag();
+            let done = transact::run(spec, fabric, plan, Keep { history: true }, stop);
             if self.context.interrupt.asked() {
                 return Err(CliError::interrupted().hint(format!("go on with: {}", self.context.command)));
             }
             kept.keep(0, &done.point(Row::new()))?;
+            let done = done?;
             // The page that is made of all of them warns of each.
             crate::schedule::note(&mut kept, Talk::new(0, true));
             crate::window::tell(done.result.too_short.as_ref(), Some(&mut kept), self.context.talk);

@@ -7,6 +7,7 @@ use crate::cluster::{Cluster, Described, run_member, share_of_the_driver};
 use crate::error::CliError;
 use crate::fabrics::Fabric;
 use crate::output::{check_new, emit, human_rate, percent, print, table};
+use crate::progress::{Progress, Task};
 use crate::settings;
 use crate::spec::{PlanChoice, RunSpec};
 use crate::transact::{self, Keep, NamedPlan, Run};
@@ -127,7 +128,10 @@ fn run_in(session: &mut Option<Session>, args: &RunArgs, context: &Context) -> R
         None => {
             context.interrupt.listen()?;
             say();
-            transact::run(&spec, &fabric, &plan, keep, context.interrupt.flag())?
+            // A single run may take minutes, too.
+            let task = Task { title: spec.workload.clone(), what: "run", done: 0, total: Some(1) };
+            let _shown = Progress::begin(context.talk, task);
+            transact::run_in_part(&spec, &fabric, &plan, keep, context.interrupt.flag())?
         }
         Some(cluster) => {
             // Until all have come there is nothing to finish.
