@@ -412,11 +412,18 @@ impl Run {
         Run { plan: named.name.clone(), prediction: named.prediction.clone(), result, verdict, disturbance }
     }
 
+    /// Whether any transaction committed that checks and the verdict could be about. A history has those of the warm-up, too.
+    pub fn says_something(&self) -> bool {
+        let recorded = self.verdict.as_ref().map_or(0, |v| v.counts.committed + v.counts.in_doubt_committed);
+        self.result.stats.committed > 0 || recorded > 0
+    }
+
     /// The row, phases and aborts of result files.
     pub fn point(&self, row: Row) -> PointResult {
         let r = &self.result;
         let latency = &r.stats.latency;
         let virtual_time = r.facts.events > 0;
+        let verdict = self.verdict.as_ref().filter(|verdict| !verdict.passed() || self.says_something());
         let row = self.disturbance.told(row);
         let row = row
             .with("workload", r.workload)
@@ -444,11 +451,8 @@ impl Run {
             .with("messages_per_machine_per_s", r.messages_per_machine_per_s())
             .with("predicted_per_s", self.prediction.as_ref().map(|p| p.committed_per_s))
             .with("predicted_mean_ns", self.prediction.as_ref().map(|p| p.latency_mean_ns))
-            .with("isolation_level", self.verdict.as_ref().map(|v| v.level.to_string()))
-            .with(
-                "isolation_verdict",
-                self.verdict.as_ref().map(|v| if v.passed() { "pass" } else { "fail" }),
-            )
+            .with("isolation_level", verdict.map(|v| v.level.to_string()))
+            .with("isolation_verdict", verdict.map(|v| if v.passed() { "pass" } else { "fail" }))
             .with("checks_failed", r.failed_checks().count())
             .with("events", virtual_time.then_some(r.facts.events))
             .with("virtual_ns", virtual_time.then_some(r.facts.virtual_time));
@@ -502,8 +506,12 @@ impl Run {
         let checks: serde_json::Map<String, Value> = r
             .checks
             .iter()
-            .map(|c| (c.name.to_owned(), json!({ "passed": c.passed, "detail": c.detail })))
+            .map(|c| {
+                let passed = (!c.passed || self.says_something()).then_some(c.passed);
+                (c.name.to_owned(), json!({ "passed": passed, "detail": c.detail }))
+            })
             .collect();
+        let verdict = self.verdict.as_ref().filter(|verdict| !verdict.passed() || self.says_something());
         let mut document = json!({
             "spec": spec,
             "plan": self.plan,
@@ -529,7 +537,7 @@ impl Run {
             "priced_by": self.prediction.as_ref().map(|p| {
                 json!({ "name": p.profile, "hash": p.profile_hash, "doubt": p.doubt })
             }),
-            "isolation": self.verdict,
+            "isolation": verdict,
             "checks": checks,
             "preemptions_per_cpu_s": self.disturbance.preemptions_per_cpu_s,
             "busy": self.disturbance.busy(),

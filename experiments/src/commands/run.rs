@@ -406,15 +406,22 @@ pub fn shown(run: &Run) -> String {
         text.push_str("the run broke off: what was under way stays unfinished, and checks find it so\n");
     }
     for check in &r.checks {
-        text.push_str(&format!(
-            "check {}: {}\n",
-            check.name,
-            if check.passed { "held" } else { &check.detail }
-        ));
+        let found = match check.passed {
+            true if !run.says_something() => "nothing to check",
+            true => "held",
+            false => &check.detail,
+        };
+        text.push_str(&format!("check {}: {found}\n", check.name));
     }
     match &run.verdict {
+        Some(_) if !run.says_something() => text.push_str("isolation: nothing to check\n"),
         Some(verdict) => text.push_str(&format!("isolation: {verdict}\n")),
         None => text.push_str("isolation: not checked (no history was recorded)\n"),
+    }
+    if !run.says_something() {
+        text.push_str(
+            "no transaction committed in the measured time: checks and isolation say nothing of it\n",
+        );
     }
     if run.disturbance.busy() == Some(true) {
         text.push_str(crate::schedule::WARNING);
