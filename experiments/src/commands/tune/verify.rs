@@ -1,6 +1,6 @@
 //! A search kept in a result directory, and its plans run: what the tuner's choice costs beside the others.
 
-use super::{Rival, TUNED, Tuned, plan_path, rival_path};
+use super::{Rival, TUNED, Tuned, caveat, plan_path, rival_path};
 use crate::commands::Context;
 use crate::error::CliError;
 use crate::fabrics::Fabric;
@@ -69,6 +69,7 @@ pub fn keep(
     let ProfileRef { name, hash, doubt, .. } = &tuned.profile;
     let doubt = doubt.as_ref().map_or(String::new(), |doubt| format!(", {doubt}"));
     notes.push(format!("Forecasts are by profile {name} ({hash}){doubt}."));
+    notes.extend(caveat(spec, tuned));
     let mut asked = serde_json::to_value(spec).map_err(|e| CliError::check("no JSON").caused_by(&e))?;
     asked["plan"] = json!(null);
     asked["verify"] = verify.asked();
