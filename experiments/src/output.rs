@@ -3,7 +3,9 @@
 use std::io::{ErrorKind, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
-use comfy_table::{Cell, CellAlignment, ContentArrangement, LineStyle, Table, presets};
+use comfy_table::{
+    Cell, CellAlignment, ColumnConstraint, ContentArrangement, LineStyle, Table, Width, presets,
+};
 use primitives::measure::{ResultError, write_new};
 use serde::Serialize;
 
@@ -105,12 +107,53 @@ pub enum Way {
 /// Most characters of a line of prose on stdout, whoever reads it: output that is piped is laid out as it is on a terminal.
 pub const WIDTH: usize = 120;
 
-/// A table for people: headed columns, numbers to the right, no colors. As wide as its cells, so that a line is a row.
+/// A table for people: headed columns, numbers to the right, no colors. As wide as its cells, so that a line is a row; where that is more
+/// than [`WIDTH`], its widest columns are broken between words until it is not, or nothing is left to break. Programs read `--json`.
 pub fn table<H: AsRef<str>, R: IntoIterator<Item = String>>(
     head: &[H],
     rows: impl IntoIterator<Item = R>,
 ) -> String {
-    format!("{}\n", laid_out(head, rows).trim_fmt())
+    let head: Vec<String> = head.iter().map(|h| h.as_ref().to_owned()).collect();
+    let rows: Vec<Vec<String>> = rows.into_iter().map(|row| row.into_iter().collect()).collect();
+    let mut table = laid_out(&head, rows.iter().cloned());
+    for (column, width) in narrowed(&head, &rows).into_iter().enumerate() {
+        if let (Some(width), Some(column)) = (width, table.column_mut(column)) {
+            column.set_constraint(ColumnConstraint::Absolute(Width::Fixed(width + PADDING)));
+        }
+    }
+    if table.column_iter().any(|column| column.constraint().is_some()) {
+        table.set_content_arrangement(ContentArrangement::Dynamic);
+        table.set_width(u16::MAX);
+    }
+    format!("{}\n", table.trim_fmt())
+}
+
+/// Spaces beside a cell, on both sides together.
+const PADDING: u16 = 2;
+
+/// Cells of at most so many characters are not broken: `3 of 12`.
+const WHOLE: usize = 12;
+
+/// How wide each column of a table that would be too wide is to be; nothing for those that are as wide as their cells.
+fn narrowed(head: &[String], rows: &[Vec<String>]) -> Vec<Option<u16>> {
+    let cells = |column: usize| rows.iter().filter_map(move |row| row.get(column)).chain(head.get(column));
+    let length = |text: &str| text.chars().count();
+    let word = |cell: &String| match length(cell) {
+        short if short <= WHOLE && head.iter().all(|head| head != cell) => short,
+        _ => cell.split(' ').map(length).max().unwrap_or(0),
+    };
+    let columns = 0..head.len();
+    let widest: Vec<usize> =
+        columns.clone().map(|c| cells(c).map(|cell| length(cell)).max().unwrap_or(0)).collect();
+    let least: Vec<usize> = columns.map(|c| cells(c).map(word).max().unwrap_or(0)).collect();
+    let room = WIDTH.saturating_sub(usize::from(PADDING) * head.len());
+    let at = |most: usize| -> Vec<usize> {
+        widest.iter().zip(&least).map(|(&widest, &least)| widest.min(most).max(least)).collect()
+    };
+    let fits = |most: usize| at(most).iter().sum::<usize>() <= room;
+    let most = (1..=widest.iter().copied().max().unwrap_or(1)).rev().find(|&most| fits(most)).unwrap_or(1);
+    let changed = at(most).into_iter().zip(widest).map(|(now, widest)| (now < widest).then_some(now));
+    changed.map(|width| width.and_then(|width| u16::try_from(width).ok())).collect()
 }
 
 /// A [`table`] with prose in its cells, which is broken into several lines where the table would be wider than `width`.
@@ -319,6 +362,27 @@ mod tests {
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!((lines[2], lines[3]), (" a        7", " bcd   1200"), "{text}");
         assert!(text.lines().all(|line| line == line.trim_end()), "{text:?}");
+    }
+
+    #[test]
+    fn what_would_be_too_wide_is_broken_between_words_and_numbers_are_not() {
+        let words = |n: usize| "wording ".repeat(n).trim_end().to_owned();
+        let row = |n| {
+            ["NAME-01".to_owned(), words(n), "40.4, 37.2, 36.6".to_owned(), words(n), "3 of 12".to_owned()]
+        };
+        let head = ["claim", "what it says", "published", "got", "relations by figure"];
+        let narrow = table(&head, [row(3)]);
+        assert!(
+            narrow.lines().count() == 3 && narrow.lines().all(|line| line.chars().count() <= WIDTH),
+            "{narrow}"
+        );
+        let wide = table(&head, [row(9), row(2)]);
+        assert!(wide.lines().all(|line| line.chars().count() <= WIDTH), "{wide}");
+        assert_eq!((wide.matches("wording").count(), wide.matches("3 of 12").count()), (22, 2), "{wide}");
+        assert!(wide.contains("NAME-01") && wide.contains("40.4, 37.2, 36.6"), "{wide}");
+        // Nothing to break: as narrow as its words.
+        let stiff = table(&head, [[""; 5].map(|_| "x".repeat(40))]);
+        assert_eq!(stiff.matches(&"x".repeat(40)).count(), 5, "{stiff}");
     }
 
     #[test]
