@@ -6,8 +6,7 @@
 mod flags;
 
 pub use flags::{
-    FabricArgs, OneProcessArgs, OutputArgs, PrecisionArgs, ShapeArgs, SpecArgs, TimeArgs, WorkloadArgs,
-    each_once,
+    FabricArgs, OneProcessArgs, OutputArgs, PrecisionArgs, ShapeArgs, SpecArgs, WorkloadArgs, each_once,
 };
 
 use std::path::PathBuf;
@@ -61,7 +60,23 @@ A file, whole; only the question is needed, and other keys are as the flags of `
       plan: [one-sided, two-sided, drtm-h]
       coroutines: [1, 8]
     figures:                     # `y` is a column of points.csv
-      - {title: Throughput, x: coroutines, y: committed_per_s, by: plan}";
+      - {title: Throughput, x: coroutines, y: committed_per_s, by: plan}
+
+`kind: primitive` measures requests alone; keys of its own take the place of workload, protocol,
+plan and replicas:
+
+    question: How many READs and calls does one machine serve?
+    kind: primitive
+    fabric: sim:cx4-edr
+    nodes: 4
+    threads: 8
+    outstanding: 4               # also doorbell_batch, queue_pairs, servers, addresses and more
+    duration: 200us
+    grid:
+      verb: [read, rpc]
+      payload: [8, 512]
+
+`kind: regret` measures how good the tuner is. experiments/FORMAT.md has all keys.";
 
 /// For each phase of a distributed transaction, which RDMA primitive should carry it?
 ///
@@ -194,7 +209,7 @@ pub struct CharacterizeArgs {
     pub coroutines: Option<u32>,
     /// Measured time per point, with unit (100ms, 2s); virtual on sim. Usually 200ms; on sim 400us, longer for slow
     /// profiles; shorter with --quick. With a precision, the shortest. If not given, points in which too little ended take longer.
-    #[arg(long, value_name = "TIME", allow_negative_numbers = true, value_parser = values::span)]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = values::span)]
     pub duration: Option<Span>,
     /// Measure each point until the 95 % confidence interval of its rate is within this share to either side, at most
     /// for 16 durations; usually the duration is fixed.
@@ -210,7 +225,7 @@ pub struct CharacterizeArgs {
     #[arg(long, value_name = "FILE")]
     pub cluster: Option<PathBuf>,
     /// With --cluster: how long to wait for the other nodes.
-    #[arg(long, value_name = "TIME", default_value = "60s", allow_negative_numbers = true, value_parser = values::span)]
+    #[arg(long, value_name = "TIME", default_value = "60s", allow_hyphen_values = true, value_parser = values::span)]
     pub join_within: Span,
     #[allow(missing_docs)]
     #[command(flatten)]
@@ -256,9 +271,13 @@ pub struct StudyArgs {
     #[allow(missing_docs)]
     #[command(flatten)]
     pub shape: ShapeArgs,
-    #[allow(missing_docs)]
-    #[command(flatten)]
-    pub time: TimeArgs,
+    /// Measured time per point, with unit (100ms, 2s); virtual on sim. Usually 200ms, on sim 200us. If not given, points in which
+    /// too little ended take longer.
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = values::span)]
+    pub duration: Option<Span>,
+    /// Seed of every random draw.
+    #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = 1, value_parser = values::seed)]
+    pub seed: u64,
     /// Payload of a record in bytes, a multiple of 8; several, joined by commas, are compared.
     #[arg(long, value_name = "BYTES,…", value_delimiter = ',', allow_negative_numbers = true, default_value = "16", value_parser = item(values::payload, listed::unnamed))]
     pub payload: Vec<u32>,
@@ -269,7 +288,7 @@ pub struct StudyArgs {
     #[arg(long, value_name = "N,…", value_delimiter = ',', allow_negative_numbers = true, default_value = "4", value_parser = item(values::records, listed::unnamed))]
     pub records: Vec<u32>,
     /// CPU load: what a core computes for each operation, 2us for example, while requests to it wait; several are compared.
-    #[arg(long, value_name = "TIME,…", value_delimiter = ',', allow_negative_numbers = true, default_value = "0us", value_parser = item(values::think, listed::unnamed))]
+    #[arg(long, value_name = "TIME,…", value_delimiter = ',', allow_hyphen_values = true, default_value = "0us", value_parser = item(values::think, listed::unnamed))]
     pub think: Vec<Span>,
     /// Points measured at a time; cores on sim, 1 where time is real.
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = values::jobs)]
@@ -338,7 +357,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "FILE")]
     pub cluster: Option<PathBuf>,
     /// With --cluster: how long to wait for the other nodes.
-    #[arg(long, value_name = "TIME", default_value = "60s", allow_negative_numbers = true, value_parser = values::span)]
+    #[arg(long, value_name = "TIME", default_value = "60s", allow_hyphen_values = true, value_parser = values::span)]
     pub join_within: Span,
     #[allow(missing_docs)]
     #[command(flatten)]
@@ -399,7 +418,7 @@ pub struct NodeArgs {
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
     /// How long to wait for node 0.
-    #[arg(long, value_name = "TIME", default_value = "60s", allow_negative_numbers = true, value_parser = values::span)]
+    #[arg(long, value_name = "TIME", default_value = "60s", allow_hyphen_values = true, value_parser = values::span)]
     pub join_within: Span,
 }
 

@@ -1,9 +1,28 @@
-//! Points whose measured time was too short to know a rate: what is told on the terminal and in their directories.
-//! [`TooShort`] judges.
+//! Points whose measured time was too short to know a rate: measured for longer where nobody asked for just that time, and told of
+//! on the terminal and in their directories. [`TooShort`] judges.
 
 use primitives::measure::{ResultDir, TOO_SHORT, TableName, TooShort, count, were};
+use primitives::units::Nanos;
 
+use crate::error::CliError;
 use crate::output::Talk;
+
+/// Measures a point for `window`, and once more for as long as it takes if that was too `short` and may be made `longer`.
+///
+/// # Errors
+/// As `measure`.
+pub fn long_enough<T>(
+    window: Nanos,
+    longer: bool,
+    measure: impl Fn(Nanos) -> Result<T, CliError>,
+    short: impl Fn(&T) -> Option<TooShort>,
+) -> Result<T, CliError> {
+    let found = measure(window)?;
+    match short(&found) {
+        Some(short) if longer => measure(Nanos(window.0.saturating_mul(short.longer()))),
+        _ => Ok(found),
+    }
+}
 
 /// What helps.
 const HELP: &str = "give a longer duration, or fewer coroutines";

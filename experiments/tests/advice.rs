@@ -423,3 +423,117 @@ fn a_plan_as_it_is_printed_is_no_plan_file_and_the_error_says_what_is() {
     std::fs::write(&file, "name: mine\nplan: {fetch: sideways}\n").unwrap();
     refused(&["run", "--plan", file.to_str().unwrap()], &["fetch"], &["hint: a plan file says"]);
 }
+
+/// Three operations are no rate, of a study as of any other.
+#[test]
+fn a_study_says_which_of_its_points_were_too_short_and_lengthens_those_that_nobody_asked_to_be_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let asked = ["study", "validation", "--fabric", "sim:cx4-edr", "--coroutines", "16"];
+    let out = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (printed, talk) = told(&[&asked[..], &["--duration", "30us", "--out", &out("short")]].concat());
+    assert!(talk.contains("measured for too short a time"), "{talk}");
+    assert!(printed.contains("converged") && printed.contains("too short"), "{printed}");
+    let points = std::fs::read_to_string(folder.path().join("short/points.csv")).unwrap();
+    assert!(
+        points.contains(",too short\n") && points.lines().next().unwrap().contains("measured_ns"),
+        "{points}"
+    );
+    let page = out("page");
+    let (_, talk) = told(&["report", &out("short"), "--out", &page]);
+    assert!(talk.contains("too short"), "{talk}");
+
+    let (printed, talk) = told(&[&asked[..], &["--json", "-", "--out", &out("long")]].concat());
+    let study: serde_json::Value = serde_json::from_str(&printed).unwrap();
+    assert!(!talk.contains("too short"), "{talk}");
+    for point in study["points"].as_array().unwrap() {
+        // Three nodes of one thread.
+        let in_flight = 3 * point["coroutines"].as_u64().unwrap();
+        assert!(point["converged"].is_null() && point["ops"].as_u64().unwrap() >= 4 * in_flight, "{point}");
+    }
+}
+
+#[test]
+fn a_run_in_which_nothing_committed_claims_no_success() {
+    for more in [&[][..], &["--no-check"]] {
+        let output = run(&[&["run", "--duration", "1ns", "--json", "-"], SMALL, more].concat());
+        assert_eq!(output.status.code(), Some(1));
+        let told: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert!(told["isolation"].is_null(), "{told}");
+        let checks = told["checks"].as_object().unwrap();
+        assert!(!checks.is_empty() && checks.values().all(|check| check["passed"].is_null()), "{told}");
+        let output = run(&[&["run", "--duration", "1ns"], SMALL, more].concat());
+        let (shown, talk) = (text(&output.stdout), text(&output.stderr));
+        assert!(!shown.contains("held") && !shown.contains("pass"), "{shown}");
+        assert!(shown.contains("check money-conserved: nothing to check"), "{shown}");
+        assert!(talk.contains("there is nothing to judge"), "{talk}");
+    }
+}
+
+#[test]
+fn a_time_below_nothing_is_answered_as_a_time() {
+    for args in [&["run", "--duration", "-5ms"][..], &["study", "commit", "--think", "-1us"]] {
+        refused(args, &["a time is more than nothing"], &["unexpected argument"]);
+    }
+    let long = ["study", "commit", "--fabric", "sim:cx4-edr", "--think", "1s"];
+    refused(&long, &["is too long: up to 10.0 ms can be studied"], &[]);
+}
+
+/// The model is known to be worse where transactions get in each other's way; who tunes for that hears by how much.
+#[test]
+fn forecasts_under_skew_come_with_what_they_were_off_by() {
+    let folder = tempfile::tempdir().unwrap();
+    let tune = |name: &str, more: &[&str]| {
+        let out = folder.path().join(name).to_str().unwrap().to_owned();
+        let usual =
+            ["tune", "--fabric", "sim:cx4-edr", "--workload", "ycsb", "--set", "records_per_thread=1000"];
+        told(&[&usual[..], &["--coroutines", "4", "--out", &out], more].concat()).0
+    };
+    let skewed = ["--set", "zipf_theta=0.99"];
+    let said = tune("skewed", &skewed).split_whitespace().collect::<Vec<_>>().join(" ");
+    for part in
+        ["caveat: some keys are asked for more often", "off by 13 % in the median", "experiments/REGRET.md"]
+    {
+        assert!(said.contains(part), "no {part}: {said}");
+    }
+    assert!(!tune("even", &["--set", "zipf_theta=0"]).contains("caveat"));
+    let json: serde_json::Value =
+        serde_json::from_str(&tune("json", &[&skewed[..], &["--json", "-"]].concat())).unwrap();
+    assert!(json["caveat"].as_str().is_some_and(|why| why.contains("REGRET.md")), "{json}");
+    let record = std::fs::read_to_string(folder.path().join("skewed/run.json")).unwrap();
+    assert!(record.contains("caveat: some keys"), "the page tells it too: {record}");
+    // The numbers are those of the table there.
+    let measured = include_str!("../REGRET.md");
+    let row = |start: &str| measured.lines().find(|line| line.starts_with(start)).unwrap();
+    assert!(
+        row("| more than a fifth |").contains("| 164 |")
+            && row("| more than a fifth |").contains("| 13 % | 50 % |")
+    );
+    assert!(row("| up to a fifth of attempts aborted |").contains("| 3.7 % | 20 % |"));
+}
+
+#[test]
+fn tables_are_no_wider_than_a_page_whoever_reads_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("out").to_str().unwrap().to_owned();
+    let tuned = ["tune", "--protocol", "all", "--coroutines", "4", "--out", &out];
+    for args in [&["run", "--workload", "tpcc", "--set", "help"][..], &[&tuned, SMALL].concat()] {
+        let (printed, _) = told(args);
+        // A plan on a line of its own is there to be copied.
+        let rows =
+            printed.lines().filter(|line| line.starts_with(' ') && !line.trim_start().starts_with('{'));
+        let widest = rows.max_by_key(|line| line.chars().count()).unwrap();
+        assert!(widest.chars().count() <= 120, "{args:?}: {widest}");
+    }
+}
+
+/// A device that is fitted on a busy machine is told as that; a simulated one never is.
+#[test]
+fn a_characterization_as_json_says_what_there_is_to_doubt() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("out");
+    let asked = ["characterize", "--fabric", "sim:cx4-edr", "--quick", "--bench", "latency", "--json", "-"];
+    let (printed, talk) = told(&[&asked[..], &["--out", out.to_str().unwrap()]].concat());
+    let json: serde_json::Value = serde_json::from_str(&printed).unwrap();
+    assert!(json["summary"]["busy_points"] == 0 && json["fitted"]["doubt"].is_null(), "{json}");
+    assert!(json["fitted"]["profile"].is_string() && !talk.contains("busy machine"), "{json}{talk}");
+}

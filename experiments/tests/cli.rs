@@ -648,18 +648,26 @@ fn a_run_that_ends_in_its_warm_up_says_so() {
 }
 
 #[test]
-fn the_example_of_an_experiment_runs() {
+fn the_examples_of_experiments_run() {
     let help = stdout(&run(&["experiment", "--help"]));
-    let file: String = help
-        .lines()
-        .skip_while(|line| !line.starts_with("    question:"))
-        .fold(String::new(), |file, line| file + line.strip_prefix("    ").unwrap_or(line) + "\n");
     let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("why.yaml");
-    std::fs::write(&path, &file).unwrap();
-    let out = dir.path().join("out");
-    let output = run(&["experiment", path.to_str().unwrap(), "--out", out.to_str().unwrap()]);
-    assert_eq!(code(&output), 0, "{file}{}", stderr(&output));
+    let examples: Vec<String> = help
+        .split("\n    question:")
+        .skip(1)
+        .map(|rest| {
+            let lines = rest.lines().take_while(|line| line.is_empty() || line.starts_with(' ')).skip(1);
+            let first = format!("question:{}\n", rest.lines().next().unwrap());
+            lines.fold(first, |file, line| file + line.strip_prefix("    ").unwrap_or(line) + "\n")
+        })
+        .collect();
+    assert!(examples.len() == 2 && examples[1].contains("kind: primitive"), "{help}");
+    for (number, file) in examples.iter().enumerate() {
+        let path = dir.path().join(format!("why{number}.yaml"));
+        std::fs::write(&path, file).unwrap();
+        let out = dir.path().join(format!("out{number}"));
+        let output = run(&["experiment", path.to_str().unwrap(), "--out", out.to_str().unwrap()]);
+        assert_eq!(code(&output), 0, "{file}{}", stderr(&output));
+    }
     assert!(stdout(&run(&["man", "experiment"])).contains("question: Which primitive should lock"));
 }
 

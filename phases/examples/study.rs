@@ -7,8 +7,10 @@ use primitives::mesh::{FabricSpec, Shape, WorkerConfig};
 use primitives::profile::Profile;
 use primitives::units::Nanos;
 use std::error::Error;
+use std::sync::atomic::AtomicBool;
 
 fn main() -> Result<(), Box<dyn Error>> {
+    let never = AtomicBool::new(false);
     let loopback = std::env::args().nth(1).is_some_and(|fabric| fabric == "loopback");
     let fabric = if loopback {
         FabricSpec::Loopback(Options::default())
@@ -28,7 +30,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             }
             // Two nodes suffice unless there are three copies of each record.
             let shape = Shape { nodes: spec.replicas.max(2), workers: 1 };
-            let counts = run(&fabric, shape, &WorkerConfig::default(), &spec)?;
+            let counts = run(&fabric, shape, &WorkerConfig::default(), &spec, &never)?;
             let ns = |latency: Option<Nanos>| latency.map_or("-".into(), |l| l.0.to_string());
             let [verbs, trips, doorbells] = counts.per_op().unwrap_or_default();
             println!(

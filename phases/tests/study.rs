@@ -1,15 +1,21 @@
 //! The studies run in every variant on both fabrics, and their counts are the declared ones.
 
 use phases::plan::Phase;
-use phases::study::{Counts, Spec, StudyError, Subject, run};
+use phases::study::{self, Counts, Spec, StudyError, Subject};
 use primitives::fabric::loopback::Options;
 use primitives::mesh::{FabricSpec, Shape, WorkerConfig};
 use primitives::units::Nanos;
+use std::sync::atomic::AtomicBool;
 
 fn fabrics() -> [FabricSpec; 2] {
     let profile = primitives::profile::Profile::shipped("cx4-edr").expect("a shipped profile");
     let sim = FabricSpec::Sim { profile: Box::new(profile), seed: 1, faults: Box::default() };
     [FabricSpec::Loopback(Options::default()), sim]
+}
+
+/// A study that nobody stops.
+fn run(fabric: &FabricSpec, shape: Shape, config: &WorkerConfig, spec: &Spec) -> Result<Counts, StudyError> {
+    study::run(fabric, shape, config, spec, &AtomicBool::new(false))
 }
 
 /// Where time is real, a busy machine may not let an operation through in a short time: so long that it does.
@@ -161,4 +167,37 @@ fn what_no_message_holds_is_refused() {
         let ran = run(&sim, Shape { nodes: 3, workers: 1 }, &WorkerConfig::default(), &spec);
         assert!(matches!(&ran, Err(StudyError::Plan(e)) if e.to_string().contains("4096")), "{ran:?}");
     }
+}
+
+#[test]
+fn a_time_in_which_few_operations_ended_is_told_from_one_that_will_do() {
+    let [_, sim] = fabrics();
+    let shape = Shape { nodes: 3, workers: 1 };
+    let mut spec = Spec::new(Subject::Execution, Subject::Execution.variants()[1]);
+    (spec.rows_per_node, spec.coroutines, spec.warm_up) = (50, 4, Nanos::from_micros(5));
+    let in_flight = spec.in_flight(shape);
+    assert_eq!(in_flight, 12);
+    let counts = |duration| run(&sim, shape, &WorkerConfig::default(), &Spec { duration, ..spec }).unwrap();
+    let short = counts(Nanos::from_micros(10));
+    let told = short.too_short.expect("hardly two turns");
+    assert!(told.ended == short.ops && told.in_flight == in_flight, "{told:?}");
+    let long = counts(Nanos::from_micros(10 * told.longer()));
+    assert!(long.ops >= 4 * in_flight && long.too_short.is_none(), "{long:?}");
+}
+
+#[test]
+fn who_is_told_to_stop_ends_long_before_its_time() {
+    let [_, sim] = fabrics();
+    let mut spec = Spec::new(Subject::Execution, Subject::Execution.variants()[1]);
+    (spec.rows_per_node, spec.duration) = (50, Nanos::from_millis(3_600_000));
+    let stop = AtomicBool::new(false);
+    let shape = Shape { nodes: 2, workers: 1 };
+    let ended = std::thread::scope(|scope| {
+        let study = scope.spawn(|| study::run(&sim, shape, &WorkerConfig::default(), &spec, &stop));
+        std::thread::sleep(std::time::Duration::from_millis(300));
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        study.join().expect("no panic")
+    });
+    // An hour of virtual time takes days: that it comes back is the point.
+    assert!(ended.is_ok() || matches!(ended, Err(StudyError::Launch(_))), "{ended:?}");
 }

@@ -136,9 +136,9 @@ impl WorkloadArgs {
 /// How long, and from which draw.
 #[derive(Args, Clone, Debug)]
 pub struct TimeArgs {
-    /// Measured time per point, with unit (100ms, 2s); virtual on sim. Usually 1s, on sim 2ms; the
-    /// shortest, where a precision is asked for.
-    #[arg(long, value_name = "TIME", allow_negative_numbers = true, value_parser = values::span)]
+    /// Measured time, with unit (100ms, 2s); virtual on sim. Usually 1s, on sim 2ms; the shortest, where a precision is asked
+    /// for.
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = values::span)]
     pub duration: Option<Span>,
     /// Seed of every random draw.
     #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = 1, value_parser = values::seed)]
@@ -197,6 +197,6 @@ pub struct PrecisionArgs {
     #[arg(long, value_name = "SHARE", allow_negative_numbers = true, value_parser = values::precision)]
     pub precision: Option<f64>,
     /// Longest run for a precision, warm-up included; usually 5 durations, on sim 16.
-    #[arg(long, value_name = "TIME", allow_negative_numbers = true, value_parser = values::span)]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = values::span)]
     pub max_duration: Option<Span>,
 }

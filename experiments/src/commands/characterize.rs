@@ -14,6 +14,7 @@ use crate::schedule::{self, Watch};
 use crate::scope::{self, usual_scope};
 use crate::spec::FabricChoice;
 use crate::sweep::usual_jobs;
+use crate::window::long_enough;
 use primitives::bench::{self, BenchVerb, Point, Rated, Sample, Scope};
 use primitives::fabric::Caps;
 use primitives::measure::{Kind, Machine, PointResult, ResultDir, Row, RunRecord, TableName, write_atomic};
@@ -255,11 +256,7 @@ pub fn characterize(wanted: &Characterization, context: &Context) -> Result<Char
                     |sample| sample.ops,
                 )
             };
-            let sample = ended_in(scope.window)?;
-            let sample = match sample.too_short {
-                Some(short) if wanted.lengthen => ended_in(Nanos(scope.window.0 * short.longer()))?,
-                _ => sample,
-            };
+            let sample = long_enough(scope.window, wanted.lengthen, ended_in, |sample| sample.too_short)?;
             let disturbance = watch.end();
             Ok(PointResult {
                 row: disturbance.told(row(point, &sample)),
@@ -393,10 +390,10 @@ fn summarize(dir: &ResultDir, points: &[Point], nodes: u16) -> Value {
     }
     let counted = rows.iter().any(|row| row.get("instructions_per_op").is_some_and(|text| !text.is_empty()));
     json!({
-        "busy_points": schedule::busy_among(&rows),
         "verbs": verbs,
         "nodes": nodes,
         "points": points.len(),
+        "busy_points": schedule::busy_among(&rows),
         "hardware_counters": if counted { "instructions" } else { "not available" },
     })
 }

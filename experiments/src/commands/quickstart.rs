@@ -158,6 +158,7 @@ impl Quickstart<'_> {
             coroutines: 16,
             settings: Settings::default(),
             duration: Span::from_ns(100_000),
+            lengthen: true,
             seed: self.seed,
             jobs: usual_jobs(true),
             out: self.out.join(format!("study-{}-{}", subject.name(), short(fabric))),
@@ -209,8 +210,8 @@ impl Quickstart<'_> {
             if self.context.interrupt.asked() {
                 return Err(CliError::interrupted().hint(format!("go on with: {}", self.context.command)));
             }
-            kept.keep(0, &done.point(Row::new()))?;
             let done = done?;
+            kept.keep(0, &done.point(Row::new()))?;
             // The page that is made of all of them warns of each.
             crate::schedule::note(&mut kept, Talk::new(0, true));
             crate::window::tell(done.result.too_short.as_ref(), Some(&mut kept), self.context.talk);

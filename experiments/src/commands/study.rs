@@ -9,9 +9,10 @@ use crate::output::{emit, human_rate, table};
 use crate::schedule::{Watch, until_something_ended};
 use crate::spec::{FabricChoice, Span};
 use crate::sweep::usual_jobs;
+use crate::window::long_enough;
 use phases::study::{Spec, StudyError, Subject};
-use primitives::measure::{Kind, PointResult, ResultDir, Row, TableName, count, known_columns};
-use primitives::mesh::{Shape, WorkerConfig};
+use primitives::measure::{Kind, PointResult, ResultDir, Row, TOO_SHORT, TableName, count, known_columns};
+use primitives::mesh::{LaunchError, Shape, WorkerConfig};
 use primitives::units::Nanos;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -33,6 +34,8 @@ pub struct Study {
     pub settings: Settings,
     /// Measured time per point.
     pub duration: Span,
+    /// A point of which too little ended is measured again, for as long as it takes: nobody asked for just that time.
+    pub lengthen: bool,
     /// Seed of every draw.
     pub seed: u64,
     /// Points at a time.
@@ -142,13 +145,15 @@ pub fn run(args: &StudyArgs, context: &Context) -> Result<(), CliError> {
             records: args.records.clone(),
             think: args.think.iter().map(|span| span.nanos()).collect(),
         },
-        duration: args.time.duration.unwrap_or(usual(fabric)),
-        seed: args.time.seed,
+        duration: args.duration.unwrap_or(usual(fabric)),
+        lengthen: args.duration.is_none(),
+        seed: args.seed,
         jobs: args.jobs.unwrap_or_else(|| usual_jobs(fabric.virtual_time())),
         out: args.output.out.clone().unwrap_or_else(|| Path::new("doorbell-out").join(name)),
     };
     let summary = study(&wanted, context)?;
     let all = || summary["points"].as_array().into_iter().flatten();
+    let short = all().any(|p| p["converged"] == TOO_SHORT);
     let shown: Vec<&str> =
         AXES.into_iter().filter(|axis| all().any(|p| p[*axis] != all().next().unwrap_or(p)[*axis])).collect();
     let rows = all().map(|p| {
@@ -167,11 +172,13 @@ pub fn run(args: &StudyArgs, context: &Context) -> Result<(), CliError> {
             number("round_trips_per_op").map_or(String::new(), |n| format!("{n:.2}")),
             number("doorbells_per_op").map_or(String::new(), |n| format!("{n:.2}")),
         ]);
+        cells.extend(short.then(|| text("converged")));
         cells
     });
     let mut head = vec!["variant", "coroutines"];
     head.extend(&shown);
     head.extend(["rate", "p50", "round trips", "doorbells"]);
+    head.extend(short.then_some("converged"));
     let mut people = table(&head, rows);
     people.push_str(&format!("\n{}\n{MEASURED}\n", asked(&wanted)));
     people.push_str(&format!("\nresults: {}\n", wanted.out.display()));
@@ -266,19 +273,23 @@ pub fn study(wanted: &Study, context: &Context) -> Result<Value, CliError> {
         |number| {
             let point = &points[number as usize];
             let watch = Watch::begin(wanted.fabric.virtual_time(), true);
+            let stop = context.interrupt.flag();
             let measured = |duration| {
                 let point = Spec { duration, ..*point };
-                phases::study::run(&fabric.spec, wanted.shape, &config, &point)
+                phases::study::run(&fabric.spec, wanted.shape, &config, &point, stop)
                     .map_err(|error| refused(&error))
             };
-            let counts = until_something_ended(
-                point.duration,
-                caps.virtual_time,
-                !caps.virtual_time,
-                &context.interrupt,
-                measured,
-                |counts| counts.ops,
-            )?;
+            let ended_in = |window| {
+                until_something_ended(
+                    window,
+                    caps.virtual_time,
+                    wanted.lengthen || !caps.virtual_time,
+                    &context.interrupt,
+                    measured,
+                    |counts| counts.ops,
+                )
+            };
+            let counts = long_enough(point.duration, wanted.lengthen, ended_in, |counts| counts.too_short)?;
             let disturbance = watch.end();
             let per_op = counts.per_op();
             let latency = &counts.latency;
@@ -291,7 +302,9 @@ pub fn study(wanted: &Study, context: &Context) -> Result<Value, CliError> {
                 .with_latency(latency)
                 .with("verbs_per_op", per_op.map(|[verbs, ..]| verbs))
                 .with("round_trips_per_op", per_op.map(|[_, round_trips, _]| round_trips))
-                .with("doorbells_per_op", per_op.map(|[.., doorbells]| doorbells));
+                .with("doorbells_per_op", per_op.map(|[.., doorbells]| doorbells))
+                .with("measured_ns", counts.elapsed)
+                .with_too_short(counts.too_short);
             let values = on_axes(point);
             let row = AXES
                 .iter()
@@ -318,6 +331,7 @@ fn refused(error: &StudyError) -> CliError {
         StudyError::Spec(_) | StudyError::Plan(_) => {
             CliError::usage("the study cannot be made").caused_by(error)
         }
+        StudyError::Launch(LaunchError::Cancelled) => CliError::interrupted(),
         StudyError::Launch(launch) if launch.is_machines() => {
             CliError::machine("the study cannot be set up").caused_by(error)
         }

@@ -236,6 +236,9 @@ pub fn span(text: &str) -> Result<Span, String> {
         [("ns", 1.0), ("us", 1e3), ("µs", 1e3), ("ms", 1e6), ("s", 1e9), ("min", 6e10)];
     const FORM: &str = "use ns, us, ms, s or min, as in 100ms or 2s";
     let trimmed = text.trim();
+    if trimmed.starts_with('-') {
+        return Err(format!("a time is more than nothing; {FORM}"));
+    }
     let split =
         trimmed.find(|c: char| !(c.is_ascii_digit() || c == '.' || c == '_')).unwrap_or(trimmed.len());
     let (number, unit) = (trimmed[..split].replace('_', ""), trimmed[split..].trim());
@@ -276,7 +279,8 @@ mod tests {
             ("10 parsecs", "`parsecs` is not a unit of time"),
             ("10", "10 of what?"),
             ("ms", "a number and a unit"),
-            ("-1s", "a number and a unit"),
+            ("-1s", "more than nothing"),
+            ("-5ms", "more than nothing"),
             ("1.2.3s", "a number and a unit"),
             ("0s", "no time"),
             ("0.1ns", "no time"),

@@ -8,19 +8,21 @@ use crate::store::{Cluster, Layout, LocationCache, StoreConfig, TableId, TableSp
 use crate::txn::{Costs, Intent, Txn};
 use primitives::exec::{Core, CoreLoop, sleep_until, think, yield_now};
 use primitives::fabric::{AnyNic, Caps, SetupError};
+use primitives::measure::TooShort;
 use primitives::mesh::{FabricSpec, Program, Shape, Site, WorkerConfig, launch};
 use primitives::rpc::{Rpc, RpcConfig, RpcPoller};
 use primitives::units::Nanos;
 use primitives::verbs::port::EnginePort;
 use std::cell::RefCell;
 use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 const TABLE: TableId = TableId(0);
 
 /// Longest computation for an operation.
 const LONGEST_THOUGHT: Nanos = Nanos::from_millis(10);
 
-/// Runs one study on `shape` nodes and workers.
+/// Runs one study on `shape` nodes and workers. `stop` ends it early when it becomes true; what is returned then is no measurement.
 ///
 /// # Errors
 /// If the specification makes no sense, the fabric cannot carry the variant or refuses something, or a phase failed.
@@ -29,6 +31,7 @@ pub fn run(
     shape: Shape,
     config: &WorkerConfig,
     spec: &Spec,
+    stop: &AtomicBool,
 ) -> Result<Counts, StudyError> {
     check(spec, shape)?;
     let caps = fabric.caps()?;
@@ -38,11 +41,12 @@ pub fn run(
     let in_flight = records * (u64::from(spec.payload_bytes) + 64) * 2 * u64::from(spec.replicas);
     let rpc = RpcConfig { max_message: message(spec, config, &caps), ..config.rpc };
     let config = WorkerConfig { pool_bytes: config.pool_bytes + 4 * in_flight, rpc, ..*config };
-    let (outputs, _) = launch(fabric, shape, &config, &Study { spec, plan })?;
+    let (outputs, _) = launch(fabric, shape, &config, &Study { spec, plan, stop })?;
     let mut all = Counts::default();
     for output in outputs {
         all.merge(&output?);
     }
+    all.too_short = TooShort::of(all.ops, spec.in_flight(shape));
     Ok(all)
 }
 
@@ -83,7 +87,7 @@ pub fn check(spec: &Spec, shape: Shape) -> Result<(), StudyError> {
     }
     if spec.think > LONGEST_THOUGHT {
         return Err(StudyError::spec(format!(
-            "{} of computation for each operation: up to {LONGEST_THOUGHT}",
+            "{} of computation for each operation is too long: up to {LONGEST_THOUGHT} can be studied",
             spec.think
         )));
     }
@@ -110,6 +114,7 @@ pub fn check(spec: &Spec, shape: Shape) -> Result<(), StudyError> {
 struct Study<'s> {
     spec: &'s Spec,
     plan: CheckedPlan,
+    stop: &'s AtomicBool,
 }
 
 /// What a worker's coroutines bring together.
@@ -177,6 +182,7 @@ impl Program for Study<'_> {
             let worker = u64::from(site.node.0) << 48 | u64::from(site.worker) << 32 | u64::from(coroutine);
             let driver = Driver {
                 spec: self.spec,
+                stop: self.stop,
                 phases: phases.clone(),
                 port: site.net.port.clone(),
                 shape: site.shape,
@@ -196,6 +202,14 @@ impl Program for Study<'_> {
         Ok((core, kept))
     }
 
+    fn cancelled(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    fn abandoned(&self) -> bool {
+        self.cancelled()
+    }
+
     fn finish(&self, _: &Cluster, _: Site, kept: Self::Local) -> Result<Counts, Fault> {
         let Kept { counts, failed } = kept.take();
         failed.map_or(Ok(counts), Err)
@@ -204,6 +218,7 @@ impl Program for Study<'_> {
 
 struct Driver<'s> {
     spec: &'s Spec,
+    stop: &'s AtomicBool,
     phases: Rc<Phases>,
     port: Rc<EnginePort>,
     shape: Shape,
@@ -247,7 +262,7 @@ impl Driver<'_> {
                 }
                 Err(fault) => return Err(fault),
             }
-            if now >= until {
+            if now >= until || self.stop.load(Ordering::Relaxed) {
                 break;
             }
             think(&self.port, self.spec.think);

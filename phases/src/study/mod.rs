@@ -17,7 +17,8 @@ mod driver;
 pub use driver::{check, plan, run};
 
 use crate::plan::{Phase, Plan, Step, Via};
-use primitives::measure::Histogram;
+use primitives::measure::{Histogram, TooShort};
+use primitives::mesh::Shape;
 use primitives::units::Nanos;
 use primitives::verbs::port::Cost;
 
@@ -160,6 +161,11 @@ pub struct Spec {
 }
 
 impl Spec {
+    /// Operations that a cluster has in flight at any time.
+    pub fn in_flight(&self, shape: Shape) -> u64 {
+        u64::from(shape.nodes) * u64::from(shape.workers) * u64::from(self.coroutines)
+    }
+
     /// A study of moderate size: 4 records of 16 B an operation, 10 000 records a node.
     pub fn new(subject: Subject, variant: Variant) -> Spec {
         Spec {
@@ -193,6 +199,8 @@ pub struct Counts {
     pub cost: Totals,
     /// Their latencies.
     pub latency: Histogram,
+    /// Why the rate is not to be trusted, if the counted time was too short.
+    pub too_short: Option<TooShort>,
 }
 
 /// Sums of [`Cost`]s.

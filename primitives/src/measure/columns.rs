@@ -151,6 +151,8 @@ const STUDY: Columns = &[
     ("doorbells_per_op", Amount),
     ("preemptions_per_cpu_s", Amount),
     ("busy", Words),
+    ("measured_ns", Amount),
+    ("converged", Words),
 ];
 
 const RUN: Columns = &[
