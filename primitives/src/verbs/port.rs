@@ -82,6 +82,14 @@ pub enum VerbError {
         /// The completion's status.
         status: WcStatus,
     },
+    /// The request did not run, because one before it on the same queue pair had failed.
+    #[error("request to {peer} flushed behind one that failed: {cause}")]
+    Flushed {
+        /// The node at the other end.
+        peer: NodeId,
+        /// How the first one failed.
+        cause: WcStatus,
+    },
     /// The request was refused when posted.
     #[error("request refused: {0}")]
     Post(#[from] PostError),
@@ -491,11 +499,10 @@ impl<N: Nic> Port<N> {
         let backlog = &mut state.backlogs[queue as usize];
         // First the NIC, which then touches no buffer of these requests any more.
         self.nic.reset_qp(line.qp);
-        line.flush(&state.rings, groups, &self.sched, &self.pool);
+        let error = line.flush(&state.rings, groups, &self.sched, &self.pool);
         state.lined_up -= backlog.len();
         for (request, owner) in backlog.drain(..) {
             self.pool.unpin(held(&request));
-            let error = VerbError::Completion { peer: line.peer, status: WcStatus::Flushed };
             groups.fail(owner, None, error, &self.sched);
         }
     }

@@ -89,7 +89,7 @@ fn each_of_many_verbs_on_a_queue_has_its_own_result() {
             let expected = match i.cmp(&bad) {
                 std::cmp::Ordering::Less => Ok(100 + i),
                 std::cmp::Ordering::Equal => Err(failed(1, WcStatus::RemoteAccess)),
-                std::cmp::Ordering::Greater => Err(failed(1, WcStatus::Flushed)),
+                std::cmp::Ordering::Greater => Err(flushed_behind(1, WcStatus::RemoteAccess)),
             };
             assert_eq!(look(i as usize), Poll::Ready(expected), "number {i}");
             assert!(look(i as usize).is_pending(), "told once");

@@ -95,6 +95,10 @@ fn failed(peer: u16, status: WcStatus) -> VerbError {
     VerbError::Completion { peer: NodeId(peer), status }
 }
 
+fn flushed_behind(peer: u16, cause: WcStatus) -> VerbError {
+    VerbError::Flushed { peer: NodeId(peer), cause }
+}
+
 #[test]
 fn verbs_do_to_memory_what_they_say() {
     on_every_fabric(|fabric| {
@@ -372,9 +376,9 @@ fn a_failure_in_a_batch_is_its_result_and_frees_everything() {
                 let result = batch.post().await;
                 assert_eq!(result, Err(failed(1, WcStatus::RemoteAccess)), "the first, not the flush");
                 assert_eq!(fine.word(0), round - 1, "the other queue pair did its part");
-                // The queue pair stays in error.
+                // The queue pair stays in error, and says of what.
                 let refused = rig.port.read(rig.at(1, 0), 8).await.map(|_| ());
-                assert_eq!(refused, Err(failed(1, WcStatus::Flushed)));
+                assert_eq!(refused, Err(flushed_behind(1, WcStatus::RemoteAccess)));
                 assert_eq!(rig.port.in_flight(), 0);
                 rig.reset(1);
                 let read = rig.port.read(rig.at(1, 0), 8).await.expect("works again");
@@ -395,7 +399,15 @@ fn a_passive_failure_shows_in_the_next_awaited_request() {
             batch.write(rig.nowhere(1), &rig.word(1), 0, 8);
             batch.post_passive().expect("posts");
             let read = rig.port.read(rig.at(1, 0), 8).await.map(|_| ());
-            assert_eq!(read, Err(failed(1, WcStatus::Flushed)));
+            // Nobody waited for what failed; who is flushed behind it is told.
+            assert_eq!(read, Err(flushed_behind(1, WcStatus::RemoteAccess)));
+            // After a reset it is of before, and no cause of anything.
+            rig.reset(1);
+            let mut batch = rig.port.batch();
+            batch.write(rig.at(1, 0), &rig.word(1), 0, 8);
+            let in_flight = batch.post();
+            rig.reset(1);
+            assert_eq!(in_flight.await, Err(failed(1, WcStatus::Flushed)));
         });
         rig.assert_clean();
     });

@@ -69,6 +69,8 @@ pub(super) struct Line {
     pub(super) peer: NodeId,
     unsignaled: u16,
     far: bool,
+    /// What failed first since the queue pair was last reset: everything behind it is flushed.
+    cause: Option<WcStatus>,
     posted: u64,
     /// Entries by the low bits of their sequence numbers.
     near: [Entry; NEAR],
@@ -77,7 +79,7 @@ pub(super) struct Line {
 impl Line {
     pub(super) fn new(index: u32, peer: NodeId, qp: Qp, depth: u32) -> Line {
         let near = [NO_ENTRY; NEAR];
-        Line { qp, index, depth, in_flight: 0, peer, unsignaled: 0, far: false, posted: 0, near }
+        Line { qp, index, depth, in_flight: 0, peer, unsignaled: 0, far: false, cause: None, posted: 0, near }
     }
 
     /// The index of the queue that posted a request.
@@ -253,9 +255,21 @@ impl Line {
             // These had no completion of their own.
             self.end_oldest(None, rings, groups, sched, pool);
         }
-        let error = VerbError::Completion { peer: self.peer, status };
-        let error = Some(error).filter(|_| status != WcStatus::Success);
+        let error = (status != WcStatus::Success).then(|| self.failure(status));
         self.end_oldest(error, rings, groups, sched, pool);
+    }
+
+    /// Why a request failed that completed with `status`. One that was flushed says what failed before it, as far as that was told.
+    #[cold]
+    fn failure(&mut self, status: WcStatus) -> VerbError {
+        match (status, self.cause) {
+            (WcStatus::Flushed, Some(cause)) => VerbError::Flushed { peer: self.peer, cause },
+            (WcStatus::Flushed, None) => VerbError::Completion { peer: self.peer, status },
+            _ => {
+                self.cause.get_or_insert(status);
+                VerbError::Completion { peer: self.peer, status }
+            }
+        }
     }
 
     /// Ends the oldest request in flight: lets go of what it holds, and tells whom it belongs to.
@@ -280,13 +294,20 @@ impl Line {
         }
     }
 
-    /// Ends everything in flight as flushed: the queue pair was reset.
-    pub(super) fn flush(&mut self, rings: &Rings, groups: &mut Groups, sched: &Sched, pool: &BufPool) {
-        let error = VerbError::Completion { peer: self.peer, status: WcStatus::Flushed };
+    /// Ends everything in flight as flushed: the queue pair was reset. Returns the error of what was to follow.
+    pub(super) fn flush(
+        &mut self,
+        rings: &Rings,
+        groups: &mut Groups,
+        sched: &Sched,
+        pool: &BufPool,
+    ) -> VerbError {
+        let error = self.failure(WcStatus::Flushed);
         while self.in_flight > 0 {
             self.end_oldest(Some(error), rings, groups, sched, pool);
         }
-        self.unsignaled = 0;
+        (self.unsignaled, self.cause) = (0, None);
+        error
     }
 }
 
