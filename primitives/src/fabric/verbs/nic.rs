@@ -2,6 +2,7 @@
 
 mod complete;
 mod numbers;
+mod port;
 mod post;
 pub(super) mod quiet;
 #[cfg(test)]
@@ -20,12 +21,12 @@ use crate::verbs::{
 };
 use ibverbs_sys as ffi;
 use numbers::Numbers;
+use port::Notice;
 use post::{Chain, Single};
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 /// Completions taken from the device at a time.
 const POLL_BATCH: usize = 64;
@@ -69,8 +70,7 @@ struct State {
     /// What nodes of other processes have told.
     foreign: Vec<Option<Foreign>>,
     lost: Lost,
-    /// A failure was found that the port's going down might explain, and time was given to it to be told.
-    waited_for_port: bool,
+    notice: Notice,
     /// Polls that found nothing; wraps.
     empty_polls: u32,
     /// The completion queue failed: nothing more will be heard of what was posted.
@@ -152,28 +152,11 @@ impl VerbsNic {
             senders_of: 0,
             foreign: std::iter::repeat_with(|| None).take(shared.nodes.len()).collect(),
             lost: Lost::new(shared.nodes.len()),
-            waited_for_port: false,
+            notice: Notice::default(),
             empty_polls: 0,
             broken: false,
         };
         Ok(VerbsNic { state: RefCell::new(state), context, shared, node })
-    }
-
-    /// Whether the device says so. A request may fail before the device takes notice that its link goes: on Ethernet the kernel
-    /// stops the interface first and tells the RDMA driver after it. So one may ask `patiently`, for up to a second.
-    #[cold]
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "no virtual time here, and whoever failed has nothing else to do"
-    )]
-    fn port_is_down(&self, patiently: bool) -> bool {
-        let times = if patiently { 100 } else { 1 };
-        (0..times).any(|asked| {
-            if asked > 0 {
-                std::thread::sleep(Duration::from_millis(10));
-            }
-            self.context.port_state(self.shared.port.number).is_ok_and(|state| state == "DOWN")
-        })
     }
 
     fn known(&self, peer: &QpAddress, transport: Transport) -> Result<Option<KnownQp>, SetupError> {

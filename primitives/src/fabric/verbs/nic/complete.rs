@@ -142,13 +142,10 @@ impl State {
         })
     }
 
-    /// Whether a failure is the port's, which may take notice a little later. A transport that has given up has waited already, and
-    /// nobody waits twice.
+    /// Whether a failure is the port's, which may take notice a little later. A transport that has given up has waited already.
     #[cold]
     fn is_the_port(&mut self, nic: &VerbsNic, status: WcStatus) -> bool {
-        let patiently =
-            status != WcStatus::RetryExceeded && !std::mem::replace(&mut self.waited_for_port, true);
-        nic.port_is_down(patiently)
+        self.notice.ask(status == WcStatus::RetryExceeded, |patiently| nic.port_is_down(patiently))
     }
 
     /// The completion queue failed. Whether what was posted ran nobody can tell any more; that the device does no more of
