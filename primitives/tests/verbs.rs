@@ -399,6 +399,35 @@ fn an_error_of_before_a_reset_says_nothing_about_the_queue_pair_after_it() {
     assert_eq!((b.memory.load(8), a.nic.lost()), (6, None));
 }
 
+/// Every place of a queue has a completion left in the completion queue when the queue pair is reset: they take no room from those
+/// of what is posted then, and nothing of another queue pair goes with them.
+#[test]
+fn a_reset_makes_room_in_the_completion_queue() {
+    let Some(options) = device("a_reset_makes_room_in_the_completion_queue") else { return };
+    const DEPTH: u32 = 60;
+    let fabric = Verbs::open(&Options { cq_entries: 16, ..options }, 2).expect("opens");
+    let [a, b] = [0, 1].map(|node| End::new(&fabric, node));
+    let (other, _) = connect(&a, &b, QpConfig { send_depth: 2, recv_depth: 1, ..QpConfig::rc() });
+    // With it the queue has 63 entries, and a driver that rounds them up has 64.
+    let (qp, peer) = connect(&a, &b, QpConfig { send_depth: DEPTH, recv_depth: 1, ..QpConfig::rc() });
+    let good = Verb::Write { rkey: b.keys.rkey, offset: 8 };
+    let bad = Verb::Write { rkey: Rkey(b.keys.rkey.0 ^ 1 << 20), offset: 8 };
+    for round in 1..=3 {
+        a.post(other, 1000 + round, good, SIGNALED);
+        (0..u64::from(DEPTH)).for_each(|id| a.post(qp, id, bad, SIGNALED));
+        // All of them have failed by now, and nobody has looked.
+        std::thread::sleep(Duration::from_millis(500));
+        a.nic.reset_qp(qp);
+        b.nic.reset_qp(peer);
+        (0..u64::from(DEPTH)).for_each(|id| a.post(qp, round * 100 + id, good, SIGNALED));
+        let mut all = statuses(&a.wait(1 + DEPTH as usize));
+        assert_eq!(all.remove(0), (1000 + round, WcStatus::Success), "what another queue pair left is first");
+        let expected = (0..u64::from(DEPTH)).map(|id| (round * 100 + id, WcStatus::Success));
+        assert_eq!(all, expected.collect::<Vec<_>>());
+    }
+    assert_eq!(a.nic.poll(4, |c| println!("{c:?}")), 0, "and nothing else");
+}
+
 fn open_files() -> usize {
     std::fs::read_dir("/proc/self/fd").expect("the process's files").count()
 }

@@ -24,6 +24,7 @@ use numbers::Numbers;
 use port::Notice;
 use post::{Chain, Single};
 use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -75,6 +76,10 @@ struct State {
     empty_polls: u32,
     /// The completion queue failed: nothing more will be heard of what was posted.
     broken: bool,
+    /// Completions that were taken from the queue to make room in it, and not given to anybody yet.
+    kept: VecDeque<ffi::ibv_wc>,
+    /// The next poll is not the queue's alone: it is broken, or some are kept.
+    aside: bool,
 }
 
 type PollCq = unsafe extern "C" fn(*mut ffi::ibv_cq, i32, *mut ffi::ibv_wc) -> i32;
@@ -155,6 +160,8 @@ impl VerbsNic {
             notice: Notice::default(),
             empty_polls: 0,
             broken: false,
+            kept: VecDeque::new(),
+            aside: false,
         };
         Ok(VerbsNic { state: RefCell::new(state), context, shared, node })
     }
@@ -402,6 +409,7 @@ impl Nic for VerbsNic {
             && !state.broken
         {
             state.qps[index].reset(&self.shared);
+            state.clear_queue_of(self, index);
         }
     }
 

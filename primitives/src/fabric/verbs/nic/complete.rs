@@ -12,15 +12,12 @@ use std::sync::atomic::Ordering;
 impl State {
     #[inline]
     pub(super) fn poll(&mut self, nic: &VerbsNic, max: usize, mut sink: impl FnMut(Completion)) -> usize {
-        if self.broken {
-            return self.end(max, sink);
+        if self.aside {
+            return self.poll_aside(nic, max, sink);
         }
         let want = max.min(POLL_BATCH);
         let mut polled = [const { MaybeUninit::<ffi::ibv_wc>::uninit() }; POLL_BATCH];
-        // SAFETY: the queue is alive, and there is room for `want` entries; `poll_cq` is what ibv_poll_cq calls.
-        let got = unsafe { (self.poll_cq)(self.cq.raw, want as i32, polled.as_mut_ptr().cast()) };
-        // As numbers without sign, an error is more than was asked for, and so is one less than nothing.
-        let got = got as u32 as usize;
+        let got = self.take(want, &mut polled);
         if got.wrapping_sub(1) >= want {
             if got == 0 {
                 self.heard_nothing(nic);
@@ -50,7 +47,56 @@ impl State {
         taken
     }
 
-    /// What a poll gives once the completion queue is broken: ends what was posted before.
+    /// Takes at most `want` completions from the device, which fills as many entries. More than `want` is an error.
+    #[inline(always)]
+    fn take(&self, want: usize, polled: &mut [MaybeUninit<ffi::ibv_wc>; POLL_BATCH]) -> usize {
+        // SAFETY: the queue is alive, and there is room for `want` entries; `poll_cq` is what ibv_poll_cq calls.
+        let got =
+            unsafe { (self.poll_cq)(self.cq.raw, want.min(POLL_BATCH) as i32, polled.as_mut_ptr().cast()) };
+        // As numbers without sign, an error is more than was asked for, and so is one less than nothing.
+        got as u32 as usize
+    }
+
+    /// What a poll gives that does not ask the device: what was kept; behind that, once the completion queue is broken, the end
+    /// of what was posted before.
+    #[cold]
+    fn poll_aside(&mut self, nic: &VerbsNic, max: usize, mut sink: impl FnMut(Completion)) -> usize {
+        let mut taken = 0;
+        while taken < max
+            && let Some(wc) = self.kept.pop_front()
+        {
+            if let Some(completion) = self.complete(nic, &wc) {
+                taken += 1;
+                sink(completion);
+            }
+        }
+        self.aside = self.broken || !self.kept.is_empty();
+        if self.broken { taken + self.end(max - taken, sink) } else { taken }
+    }
+
+    /// Takes what a queue pair that was just reset has left in the completion queue. Not every driver does so itself, and the queue has
+    /// room for one completion of each of its places, which are given out anew. What is others' is kept for the next poll.
+    #[cold]
+    pub(super) fn clear_queue_of(&mut self, nic: &VerbsNic, index: usize) {
+        let others = |wc: &ffi::ibv_wc| (wc.wr_id() >> SEQ_BITS & INDEX_MASK) as usize != index;
+        self.kept.retain(others);
+        let mut polled = [const { MaybeUninit::<ffi::ibv_wc>::uninit() }; POLL_BATCH];
+        loop {
+            let got = self.take(POLL_BATCH, &mut polled);
+            if got > POLL_BATCH {
+                self.give_up(nic);
+            }
+            if !(1..=POLL_BATCH).contains(&got) {
+                break;
+            }
+            // SAFETY: the device's library has filled the first `got` entries.
+            let taken = polled[..got].iter().map(|wc| unsafe { wc.assume_init() });
+            self.kept.extend(taken.filter(others));
+        }
+        self.aside = self.broken || !self.kept.is_empty();
+    }
+
+    /// Ends what was posted before the completion queue broke.
     #[cold]
     fn end(&mut self, max: usize, sink: impl FnMut(Completion)) -> usize {
         (0..max).map_while(|_| self.end_one()).map(sink).count()
@@ -152,7 +198,7 @@ impl State {
     /// it, resetting the queue pairs makes sure.
     #[cold]
     fn give_up(&mut self, nic: &VerbsNic) {
-        self.broken = true;
+        (self.broken, self.aside) = (true, true);
         self.qps.iter_mut().for_each(|qp| qp.withdraw(&nic.shared));
     }
 
