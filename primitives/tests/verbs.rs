@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{INLINE, QUIET, SEND, SIGNALED, real_device};
+use common::{INLINE, Link, QUIET, SEND, SIGNALED, real_device};
 use primitives::fabric::verbs::{Options, Verbs, VerbsNic};
 use primitives::fabric::{Nic, SetupError};
 use primitives::mem::{Access, MemoryKeys, Region};
@@ -204,31 +204,23 @@ fn a_link_that_goes_down_ends_requests_with_an_error_and_comes_back() {
     let Some(options) = device("a_link_that_goes_down_ends_requests_with_an_error_and_comes_back") else {
         return;
     };
-    let Ok(interface) = std::env::var("NETDEV") else {
-        println!("SKIPPED: NETDEV does not name the device's network interface");
+    let Some(link) = Link::named("a_link_that_goes_down_ends_requests_with_an_error_and_comes_back") else {
         return;
     };
-    let ip = |words: &[&str]| {
-        let done = Command::new("/usr/bin/ip").args(words).status().expect("ip runs");
-        assert!(done.success(), "ip {words:?}");
-    };
-    let address = std::env::var("IP").expect("the interface's address") + "/24";
     let fabric = Verbs::open(&options, 2).expect("opens");
     let [a, b] = [0, 1].map(|node| End::new(&fabric, node));
     let (qp, peer) = connect(&a, &b, QpConfig::rc());
     let write = Verb::Write { rkey: b.keys.rkey, offset: 0 };
     a.post(qp, 0, write, SIGNALED);
     a.wait(1);
-    ip(&["link", "set", &interface, "down"]);
+    link.down();
     let started = Instant::now();
     for id in 1..=4 {
         a.post(qp, id, write, SIGNALED);
     }
     let all = statuses(&a.wait(4));
     let refused = Verbs::open(&options, 1).err().map(|e| e.to_string());
-    ip(&["link", "set", &interface, "up"]);
-    // Taking the interface down has taken its address, unless it did not.
-    let _ = Command::new("/usr/bin/ip").args(["addr", "add", &address, "dev", &interface]).status();
+    link.up();
     println!("link down: {all:?} after {:?}; opening it then: {refused:?}", started.elapsed());
     let failed = all.iter().map(|(_, status)| *status).find(|status| *status != WcStatus::Success);
     let told = failed.expect("the link is down").to_string();

@@ -57,6 +57,39 @@ pub fn real_device() -> Option<String> {
     Some(device)
 }
 
+/// The network interface of the real device, where a test may take it down.
+pub struct Link {
+    interface: String,
+    address: String,
+}
+
+impl Link {
+    /// As `NETDEV` and `IP` name interface and address; `None` after saying that the test was skipped.
+    pub fn named(test: &str) -> Option<Link> {
+        let named = real_device().and(std::env::var("NETDEV").ok()).zip(std::env::var("IP").ok());
+        if named.is_none() {
+            println!(
+                "SKIPPED {test}: DOORBELL_VERBS_DEVICE, NETDEV and IP do not name a device, its interface and address"
+            );
+        }
+        named.map(|(interface, ip)| Link { interface, address: ip + "/24" })
+    }
+
+    fn ip(&self, words: &[&str]) -> bool {
+        std::process::Command::new("/usr/bin/ip").args(words).status().is_ok_and(|done| done.success())
+    }
+
+    pub fn down(&self) {
+        assert!(self.ip(&["link", "set", &self.interface, "down"]), "{} goes down", self.interface);
+    }
+
+    pub fn up(&self) {
+        assert!(self.ip(&["link", "set", &self.interface, "up"]), "{} comes up", self.interface);
+        // Taking the interface down has taken its address, unless it did not.
+        self.ip(&["addr", "add", &self.address, "dev", &self.interface]);
+    }
+}
+
 impl Fabric {
     /// The fabrics on which requests overlap, one seed of each.
     pub fn overlapping(seed: u64) -> [Fabric; 2] {

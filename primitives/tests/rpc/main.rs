@@ -1,8 +1,11 @@
-//! RPC on every fabric: exactly once under loss, credits in order, passive acknowledgements; hostile peers in `hostile.rs`.
+//! RPC on every fabric: exactly once under loss, credits in order, passive acknowledgements; hostile peers in `hostile.rs`, a real
+//! port that is down in `port_down.rs`.
 
 #[path = "../common/mod.rs"]
 mod common;
 mod hostile;
+#[cfg(feature = "verbs")]
+mod port_down;
 
 use common::*;
 use primitives::exec::{Core, sleep_until, yield_now};
