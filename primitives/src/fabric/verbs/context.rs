@@ -249,6 +249,12 @@ impl Shared {
         Ok(())
     }
 
+    /// Takes a context from its node, whose registrations are not its any more.
+    pub(super) fn leave(&self, node: NodeId, context: &Arc<Context>) {
+        let mut regions = lock(&self.nodes[node.index()].regions);
+        regions.contexts.retain(|c| !std::ptr::eq(c.as_ptr(), Arc::as_ptr(context)));
+    }
+
     /// Registers memory: everywhere on the node if others may reach it, else in `own` alone.
     pub(super) fn register(
         &self,

@@ -5,6 +5,7 @@ mod numbers;
 mod port;
 mod post;
 pub(super) mod quiet;
+mod remains;
 #[cfg(test)]
 mod tests;
 
@@ -23,8 +24,10 @@ use ibverbs_sys as ffi;
 use numbers::Numbers;
 use port::Notice;
 use post::{Chain, Single};
+use remains::Remains;
 use std::cell::RefCell;
 use std::collections::VecDeque;
+use std::mem::ManuallyDrop;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -39,10 +42,10 @@ pub(super) const INDEX_MASK: u64 = (1 << 22) - 1;
 
 /// A libibverbs device context. Owned by one thread.
 ///
-/// Fields drop in this order: queue pairs, then the address handles and the completion queue they use, then the
-/// context with its registrations.
+/// What the device knows goes by way of [`Remains`]: first queue pairs, then the address handles and the completion queue they use,
+/// then the context with its registrations.
 pub struct VerbsNic {
-    state: RefCell<State>,
+    state: ManuallyDrop<RefCell<State>>,
     context: Arc<Context>,
     shared: Arc<Shared>,
     node: NodeId,
@@ -163,7 +166,7 @@ impl VerbsNic {
             kept: VecDeque::new(),
             aside: false,
         };
-        Ok(VerbsNic { state: RefCell::new(state), context, shared, node })
+        Ok(VerbsNic { state: ManuallyDrop::new(RefCell::new(state)), context, shared, node })
     }
 
     fn known(&self, peer: &QpAddress, transport: Transport) -> Result<Option<KnownQp>, SetupError> {
@@ -444,9 +447,14 @@ impl Nic for VerbsNic {
 
 impl Drop for VerbsNic {
     fn drop(&mut self) {
-        let mut all = self.shared.qps.write().unwrap_or_else(|p| p.into_inner());
-        for qp in &self.state.get_mut().qps {
-            all.remove(&qp.number.0);
+        // SAFETY: taken once, here, and the value that it is taken from is used no more.
+        let state = unsafe { ManuallyDrop::take(&mut self.state) }.into_inner();
+        {
+            let mut all = self.shared.qps.write().unwrap_or_else(|p| p.into_inner());
+            for qp in &state.qps {
+                all.remove(&qp.number.0);
+            }
         }
+        Remains { state, context: self.context.clone() }.destroy(self);
     }
 }
