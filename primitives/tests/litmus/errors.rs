@@ -310,9 +310,15 @@ fn posts_that_cannot_work_are_refused_with_the_reason() {
         assert_eq!(try_post(rc, directed, local, SIGNALED), Err(PostError::Destination { qp: rc }));
         let state = QpState::Init;
         assert_eq!(try_post(init, write, local, SIGNALED), Err(PostError::NotReady { qp: init, state }));
-        let nobody = Qp(0xff_ffff);
-        assert_eq!(try_post(nobody, write, local, SIGNALED), Err(PostError::UnknownQp { qp: nobody }));
-        assert_eq!(nic.post_recv(nobody, &[]), Err(PostError::UnknownQp { qp: nobody }));
+        for nobody in [0xff_ffff, u32::MAX].map(Qp) {
+            let refused = Err(PostError::UnknownQp { qp: nobody });
+            assert_eq!(try_post(nobody, write, local, SIGNALED), refused);
+            assert_eq!(nic.post(nobody, &[request(0, write, local, SIGNALED); 2]), refused);
+            assert_eq!(nic.post_recv(nobody, &[]), refused);
+            nic.reset_qp(nobody);
+            assert!(nic.connect(nobody, None).is_err());
+            assert_eq!(nic.qp_state(nobody), QpState::Error);
+        }
         assert!(net.drain(0).is_empty(), "a refused request has no completion");
     });
 }

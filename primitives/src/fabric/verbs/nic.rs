@@ -194,7 +194,7 @@ impl VerbsNic {
 impl State {
     #[inline]
     fn find(&mut self, qp: Qp) -> Result<usize, PostError> {
-        self.numbers.get(qp.0).ok_or(PostError::UnknownQp { qp })
+        self.numbers.get(qp.0).filter(|&at| at < self.qps.len()).ok_or(PostError::UnknownQp { qp })
     }
 
     /// Makes sure that the region of a local key is in the table, if the key is good.

@@ -7,9 +7,14 @@ pub(super) struct Numbers {
     len: usize,
 }
 
+/// The number in a free place. Devices give numbers of 24 bits.
 const FREE: u32 = u32::MAX;
+/// And the index there, which no queue pair has.
+const NOWHERE: u32 = u32::MAX;
 
 impl Numbers {
+    /// The index of a queue pair. Who asks for the number that free places have may be told one that no queue pair has: the index is
+    /// looked up in their list anyway, and is not compared twice.
     #[inline]
     pub(super) fn get(&self, number: u32) -> Option<usize> {
         let mask = self.slots.len().wrapping_sub(1);
@@ -29,7 +34,7 @@ impl Numbers {
     pub(super) fn insert(&mut self, number: u32, index: u32) {
         if self.slots.len() < (self.len + 1) * 2 {
             let old = std::mem::take(&mut self.slots);
-            self.slots = vec![(FREE, 0); ((self.len + 1) * 4).next_power_of_two()];
+            self.slots = vec![(FREE, NOWHERE); ((self.len + 1) * 4).next_power_of_two()];
             for (number, index) in old.into_iter().filter(|slot| slot.0 != FREE) {
                 self.place(number, index);
             }
@@ -65,5 +70,9 @@ mod tests {
             assert_eq!(numbers.get(number), Some(index));
         }
         assert_eq!((numbers.get(16), numbers.get(1 << 23)), (None, None));
+        assert!(
+            numbers.get(u32::MAX).is_none_or(|index| index >= all.len()),
+            "nobody's, whatever free places say"
+        );
     }
 }
