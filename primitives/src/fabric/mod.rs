@@ -111,7 +111,7 @@ pub enum PostError {
         /// The queue pair.
         qp: Qp,
     },
-    /// The device or its driver refused, for a reason of its own.
+    /// The device or its driver refused, for a reason of its own; or no way is known to where a datagram is to go.
     #[error("queue pair {qp}: the device refused a request with error {errno}", qp = .qp.0)]
     Device {
         /// The queue pair.

@@ -207,27 +207,27 @@ impl State {
     }
 }
 
-/// The address handle of a node, made when the first datagram goes there.
+/// The address handle of a node, made when the first datagram goes there; the operating system's error number if it cannot be.
 #[cold]
 fn make_handle(
     nic: &VerbsNic,
     handles: &mut [Option<Handle>],
     foreign: &[Option<Foreign>],
-    qp: Qp,
     node: NodeId,
-) -> Result<(), PostError> {
+) -> Result<(), i32> {
     let shared = &nic.shared;
     let here = shared.complete || node == nic.node;
     let path = match foreign.get(node.index()) {
         Some(Some(foreign)) => foreign.path,
         Some(None) if here => shared.port.path,
-        _ => return Err(PostError::Destination { qp }),
+        _ => return Err(NO_ROUTE),
     };
-    let made = Handle::new(&nic.context, shared, &path);
-    let handle = made.map_err(|errno| PostError::Device { qp, errno, taken: 0 })?;
-    handles[node.index()] = Some(handle);
+    handles[node.index()] = Some(Handle::new(&nic.context, shared, &path)?);
     Ok(())
 }
+
+/// EHOSTUNREACH: there is no such node, or it has not introduced itself.
+const NO_ROUTE: i32 = 113;
 
 /// Fills the place of a local key; returns what was there before.
 #[cold]

@@ -141,9 +141,9 @@ impl State {
             }
             if let Verb::Send { to: Some(AddressHandle { node, .. }), .. } = request.verb
                 && !matches!(handles.get(node.index()), Some(Some(_)))
-                && let Err(why) = make_handle(nic, handles, foreign, qp, node)
+                && let Err(errno) = make_handle(nic, handles, foreign, node)
             {
-                refused = Some(why);
+                refused = Some(PostError::Device { qp, errno, taken: good });
                 break;
             }
             let slot = &mut locals[place(request.local.lkey.0)];

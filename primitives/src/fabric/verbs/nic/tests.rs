@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::fabric::verbs::{Options, Verbs};
-use crate::verbs::{Flags, Sge, Verb, WcStatus};
+use crate::verbs::{AddressHandle, Flags, Sge, Verb, WcStatus};
 use ibverbs_sys::ibv_qp_attr_mask as mask;
 
 /// Contexts of two members, which share nothing, and the queue pairs that each was asked for.
@@ -94,4 +94,61 @@ fn the_handle_of_a_path_that_changes_stays_until_the_queue_pairs_are_gone() {
     assert_eq!(handles(), (false, 1), "what is under way may still use it");
     datagram();
     assert_eq!(handles(), (true, 1));
+}
+
+/// A chain whose third datagram has no way to go: the two before it are sent, and the refusal says so.
+#[test]
+fn a_datagram_without_a_way_is_refused_and_those_before_it_are_sent() {
+    let Ok(device) = std::env::var("DOORBELL_VERBS_DEVICE") else {
+        println!("SKIPPED: DOORBELL_VERBS_DEVICE is not set");
+        return;
+    };
+    let options = Options::parse(&device).expect("a device");
+    let nics = [0, 1].map(|node| {
+        Verbs::member(&options, 3).and_then(|fabric| fabric.context(NodeId(node))).expect("opens")
+    });
+    let qps = nics.each_ref().map(|nic| nic.create_qp(&QpConfig::ud()).expect("creates"));
+    nics.each_ref().iter().zip(qps).for_each(|(nic, qp)| nic.connect(qp, None).expect("activates"));
+    nics[0].introduce(NodeId(1), &nics[1].card()).expect("a good card");
+    let memory = Region::new(4096);
+    let keys = nics[0].register(&memory, Access::LOCAL).expect("registers");
+    let to = nics[1].address(qps[1]).handle();
+    let send = |id: u64, node: u16| WorkRequest {
+        id,
+        verb: Verb::Send { to: Some(AddressHandle { node: NodeId(node), ..to }), imm: None },
+        local: Sge { lkey: keys.lkey, offset: 0, len: 8 },
+        flags: Flags { signaled: true, inline: false },
+    };
+    let post = |first: u64| {
+        let chain = [send(first, 1), send(first + 1, 1), send(first + 2, 2), send(first + 3, 1)];
+        let refused = nics[0].post(qps[0], &chain);
+        let (mut all, started) = (Vec::new(), nics[0].now());
+        while all.len() < 2 && nics[0].now().since(started) < Nanos::from_millis(60_000) {
+            nics[0].poll(4, |c| all.push((c.id, c.status)));
+        }
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        nics[0].poll(4, |c| all.push((c.id, c.status)));
+        assert_eq!(
+            all,
+            [first, first + 1].map(|id| (id, WcStatus::Success)),
+            "those before it, and no others"
+        );
+        refused
+    };
+    // Node 2 has not introduced itself.
+    let qp = qps[0];
+    assert_eq!(post(10), Err(PostError::Device { qp, errno: NO_ROUTE, taken: 2 }));
+    // It has now, by an address to which no way leads from here: of IPv6 (RFC 3849 keeps it for documents) where this port's is of
+    // IPv4, or the other way about.
+    let mut card: ContextCard = serde_json::from_slice(&nics[1].card()).expect("a card");
+    card.path.gid = match card.path.gid {
+        [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, ..] => {
+            [0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]
+        }
+        _ => [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 192, 0, 2, 1],
+    };
+    nics[0].introduce(NodeId(2), &serde_json::to_vec(&card).expect("JSON")).expect("a good card");
+    let refused = post(20);
+    println!("{refused:?}");
+    assert!(matches!(refused, Err(PostError::Device { taken: 2, errno: 1.., .. })), "{refused:?}");
 }
