@@ -455,6 +455,6 @@ impl Drop for VerbsNic {
                 all.remove(&qp.number.0);
             }
         }
-        Remains { state, context: self.context.clone() }.destroy(self);
+        Remains { _state: state, context: self.context.clone() }.destroy(self);
     }
 }

@@ -18,7 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 /// All that a context's driver knows of. Fields drop in this order.
 pub(super) struct Remains {
-    pub(super) state: State,
+    pub(super) _state: State,
     pub(super) context: Arc<Context>,
 }
 
