@@ -111,6 +111,11 @@ impl LoopbackNic {
         qp.0 as usize & (MAX_QPS - 1)
     }
 
+    /// A queue pair of this context, for set-up.
+    fn find(qps: &mut [LocalQp], qp: Qp) -> Option<&mut LocalQp> {
+        qps.get_mut(Self::index(qp)).filter(|l| l.number == qp)
+    }
+
     #[inline]
     fn lose(&self) -> bool {
         let loss = self.shared.options.datagram_loss;
@@ -156,7 +161,7 @@ impl LoopbackNic {
     #[inline(never)]
     fn post_any(&self, local: &mut Local, qp: Qp, chain: &[WorkRequest]) -> Result<(), PostError> {
         let Local { qps, done, waiting, .. } = local;
-        let Some(local) = qps.get_mut(Self::index(qp)).filter(|l| l.number == qp) else {
+        let Some(local) = Self::find(qps, qp) else {
             return Err(PostError::UnknownQp { qp });
         };
         if local.shared.end.state() == STATE_INIT {
@@ -295,7 +300,9 @@ impl Nic for LoopbackNic {
 
     fn connect(&self, qp: Qp, peer: Option<QpAddress>) -> Result<(), SetupError> {
         let state = &mut *self.local.borrow_mut();
-        let LocalQp { shared: local, way, .. } = &mut state.qps[Self::index(qp)];
+        let Some(LocalQp { shared: local, way, .. }) = Self::find(&mut state.qps, qp) else {
+            return Err(SetupError::Invalid(format!("no queue pair {} in this context", qp.0)));
+        };
         let transport = local.config.transport;
         if transport != Transport::Ud {
             let Some(address) = peer else {
@@ -325,16 +332,16 @@ impl Nic for LoopbackNic {
     }
 
     fn qp_state(&self, qp: Qp) -> QpState {
-        match self.local.borrow().qps[Self::index(qp)].shared.end.state() {
-            STATE_INIT => QpState::Init,
-            STATE_READY => QpState::ReadyToSend,
+        match Self::find(&mut self.local.borrow_mut().qps, qp).map(|l| l.shared.end.state()) {
+            Some(STATE_INIT) => QpState::Init,
+            Some(STATE_READY) => QpState::ReadyToSend,
             _ => QpState::Error,
         }
     }
 
     fn reset_qp(&self, qp: Qp) {
         let Local { qps, done, .. } = &mut *self.local.borrow_mut();
-        let local = &mut qps[Self::index(qp)];
+        let Some(local) = Self::find(qps, qp) else { return };
         let shared = &local.shared;
         if shared.end.state() == STATE_INIT {
             return;
