@@ -316,7 +316,7 @@ impl Described {
         let name = value["plan_name"].as_str().unwrap_or("unnamed").to_owned();
         let prediction: Option<Prediction> =
             serde_json::from_value(value["prediction"].clone()).unwrap_or(None);
-        let keep = Keep { history: value["history"].as_bool().unwrap_or(false) };
+        let keep = Keep { history: value["history"].as_bool().unwrap_or(false), part: true };
         Ok(Described { spec, plan: NamedPlan::new(name, plan, prediction), keep })
     }
 }
@@ -469,7 +469,8 @@ mod tests {
         spec.apply("set.hot_accounts_share", &json!(0.25)).unwrap();
         spec.apply("duration", &json!("250ms")).unwrap();
         let plan = NamedPlan::new("two-sided", Preset::named("two-sided").unwrap().plan(), None);
-        let described = Described { spec: spec.clone(), plan: plan.clone(), keep: Keep { history: true } };
+        let described =
+            Described { spec: spec.clone(), plan: plan.clone(), keep: Keep { history: true, part: true } };
         let back = Described::decode(&described.encode()).unwrap();
         assert_eq!((back.spec, back.plan.plan, back.plan.name), (spec, plan.plan, plan.name));
         assert!(back.keep.history);

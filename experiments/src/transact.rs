@@ -90,6 +90,8 @@ impl NamedPlan {
 pub struct Keep {
     /// Record the history, and check it for what the protocol promises.
     pub history: bool,
+    /// Audit, judge and return what was measured when the run is stopped. Otherwise it is of use only as a whole, and ends at once.
+    pub part: bool,
 }
 
 /// A finished run.
@@ -300,10 +302,10 @@ pub fn check_share(spec: &RunSpec, fabric: &Fabric, named: &NamedPlan) -> Result
     fits(cluster::memory_estimate(&asked, &workload, &protocol) / u64::from(spec.nodes.max(1)), LOWER)
 }
 
-/// Runs a spec with a given plan, for a result that is of use only as a whole: once `stop` is true it ends at once.
+/// Runs a spec with a given plan.
 ///
 /// # Errors
-/// Exit code 2 if plan, workload or sizes cannot be; 1 if a session failed; 130 if it was stopped.
+/// Exit code 2 if plan, workload or sizes cannot be; 1 if a session failed; 130 if it was stopped before there was anything to keep.
 pub fn run(
     spec: &RunSpec,
     fabric: &Fabric,
@@ -311,35 +313,10 @@ pub fn run(
     keep: Keep,
     stop: &AtomicBool,
 ) -> Result<Run, CliError> {
-    run_until(spec, fabric, named, keep, stop, false)
-}
-
-/// [`run`], but what was measured when it is stopped is audited, judged and returned.
-///
-/// # Errors
-/// As [`run`]; 130 if nothing had run yet.
-pub fn run_in_part(
-    spec: &RunSpec,
-    fabric: &Fabric,
-    named: &NamedPlan,
-    keep: Keep,
-    stop: &AtomicBool,
-) -> Result<Run, CliError> {
-    run_until(spec, fabric, named, keep, stop, true)
-}
-
-fn run_until(
-    spec: &RunSpec,
-    fabric: &Fabric,
-    named: &NamedPlan,
-    keep: Keep,
-    stop: &AtomicBool,
-    partial: bool,
-) -> Result<Run, CliError> {
     check(spec, fabric, named)?;
     let (workload, protocol) = (workload(spec)?, protocol(spec)?);
     let mut asked = engine_spec(spec, fabric, named.plan);
-    (asked.history, asked.partial) = (keep.history, partial);
+    (asked.history, asked.partial) = (keep.history, keep.part);
     asked.watched = Some(under_way());
     // Who waits for an epoch has nothing to do meanwhile.
     let watch = Watch::begin(spec.fabric.virtual_time(), !protocol.needs().sequenced);
@@ -418,12 +395,16 @@ impl Run {
         self.result.stats.committed > 0 || recorded > 0
     }
 
+    /// The verdict, unless it passed because there was nothing to judge.
+    pub fn judged(&self) -> Option<&Verdict> {
+        self.verdict.as_ref().filter(|verdict| !verdict.passed() || self.says_something())
+    }
+
     /// The row, phases and aborts of result files.
     pub fn point(&self, row: Row) -> PointResult {
         let r = &self.result;
         let latency = &r.stats.latency;
         let virtual_time = r.facts.events > 0;
-        let verdict = self.verdict.as_ref().filter(|verdict| !verdict.passed() || self.says_something());
         let row = self.disturbance.told(row);
         let row = row
             .with("workload", r.workload)
@@ -451,8 +432,8 @@ impl Run {
             .with("messages_per_machine_per_s", r.messages_per_machine_per_s())
             .with("predicted_per_s", self.prediction.as_ref().map(|p| p.committed_per_s))
             .with("predicted_mean_ns", self.prediction.as_ref().map(|p| p.latency_mean_ns))
-            .with("isolation_level", verdict.map(|v| v.level.to_string()))
-            .with("isolation_verdict", verdict.map(|v| if v.passed() { "pass" } else { "fail" }))
+            .with("isolation_level", self.judged().map(|v| v.level.to_string()))
+            .with("isolation_verdict", self.judged().map(|v| if v.passed() { "pass" } else { "fail" }))
             .with("checks_failed", r.failed_checks().count())
             .with("events", virtual_time.then_some(r.facts.events))
             .with("virtual_ns", virtual_time.then_some(r.facts.virtual_time));
@@ -511,7 +492,6 @@ impl Run {
                 (c.name.to_owned(), json!({ "passed": passed, "detail": c.detail }))
             })
             .collect();
-        let verdict = self.verdict.as_ref().filter(|verdict| !verdict.passed() || self.says_something());
         let mut document = json!({
             "spec": spec,
             "plan": self.plan,
@@ -537,7 +517,7 @@ impl Run {
             "priced_by": self.prediction.as_ref().map(|p| {
                 json!({ "name": p.profile, "hash": p.profile_hash, "doubt": p.doubt })
             }),
-            "isolation": verdict,
+            "isolation": self.judged(),
             "checks": checks,
             "preemptions_per_cpu_s": self.disturbance.preemptions_per_cpu_s,
             "busy": self.disturbance.busy(),

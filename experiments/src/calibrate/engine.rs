@@ -125,7 +125,7 @@ fn measure(spec: &RunSpec, fabric: &Fabric, stop: &AtomicBool, repeat: &str) -> 
     let tries = if spec.fabric.virtual_time() { 1 } else { TRIES };
     let mut quickest = Quickest { ns: f64::INFINITY, busy: false };
     for _ in 0..tries {
-        let run = transact::run(spec, fabric, &named, Keep { history: false }, stop)?;
+        let run = transact::run(spec, fabric, &named, Keep { history: false, part: false }, stop)?;
         if run.result.interrupted {
             return Err(CliError::interrupted());
         }

@@ -124,8 +124,13 @@ pub fn measure_with(context: &Context) -> impl Fn(&Point) -> Result<PointResult,
             return if context.interrupt.asked() { Err(CliError::interrupted()) } else { Ok(result) };
         }
         let plan = super::run::resolve(&point.spec, &fabric, context)?;
-        let run =
-            transact::run(&point.spec, &fabric, &plan, Keep { history: true }, context.interrupt.flag())?;
+        let run = transact::run(
+            &point.spec,
+            &fabric,
+            &plan,
+            Keep { history: true, part: false },
+            context.interrupt.flag(),
+        )?;
         if context.interrupt.asked() {
             return Err(CliError::interrupted());
         }

@@ -206,7 +206,7 @@ impl Quickstart<'_> {
         if !kept.missing().is_empty() {
             self.context.talk.say(format!("      {} with plan {}", spec.fabric, plan.name));
             let stop = self.context.interrupt.flag();
-            let done = transact::run(spec, fabric, plan, Keep { history: true }, stop);
+            let done = transact::run(spec, fabric, plan, Keep { history: true, part: false }, stop);
             if self.context.interrupt.asked() {
                 return Err(CliError::interrupted().hint(format!("go on with: {}", self.context.command)));
             }

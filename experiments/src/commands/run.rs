@@ -110,7 +110,7 @@ fn run_in(session: &mut Option<Session>, args: &RunArgs, context: &Context) -> R
         },
         None => None,
     };
-    let keep = Keep { history: !args.no_check };
+    let keep = Keep { history: !args.no_check, part: true };
     let say = || {
         context.talk.say(format!(
             "running {} under {} with plan {} on {} for {}",
@@ -131,7 +131,7 @@ fn run_in(session: &mut Option<Session>, args: &RunArgs, context: &Context) -> R
             // A single run may take minutes, too.
             let task = Task { title: spec.workload.clone(), what: "run", done: 0, total: Some(1) };
             let _shown = Progress::begin(context.talk, task);
-            transact::run_in_part(&spec, &fabric, &plan, keep, context.interrupt.flag())?
+            transact::run(&spec, &fabric, &plan, keep, context.interrupt.flag())?
         }
         Some(cluster) => {
             // Until all have come there is nothing to finish.
@@ -413,9 +413,9 @@ pub fn shown(run: &Run) -> String {
         };
         text.push_str(&format!("check {}: {found}\n", check.name));
     }
-    match &run.verdict {
-        Some(_) if !run.says_something() => text.push_str("isolation: nothing to check\n"),
+    match run.judged() {
         Some(verdict) => text.push_str(&format!("isolation: {verdict}\n")),
+        None if run.verdict.is_some() => text.push_str("isolation: nothing to check\n"),
         None => text.push_str("isolation: not checked (no history was recorded)\n"),
     }
     if !run.says_something() {

@@ -252,7 +252,7 @@ impl Track<'_> {
             &spec,
             &self.fabric,
             &plan,
-            Keep { history: false },
+            Keep { history: false, part: false },
             self.context.interrupt.flag(),
         )?;
         if self.context.interrupt.asked() {

@@ -143,7 +143,7 @@ pub fn keep(
                     |window| {
                         let duration = Span::from_ns(window.0);
                         let asked = RunSpec { protocol: rival.protocol.clone(), duration, ..spec.clone() };
-                        let keep = Keep { history: false };
+                        let keep = Keep { history: false, part: false };
                         transact::run(&asked, fabric, &rival.plan(), keep, context.interrupt.flag())
                     },
                     |run| run.result.stats.committed,

@@ -111,7 +111,7 @@ impl LoopbackNic {
         qp.0 as usize & (MAX_QPS - 1)
     }
 
-    /// A queue pair of this context, for set-up.
+    /// A queue pair of this context. Other numbers share its place.
     fn find(qps: &mut [LocalQp], qp: Qp) -> Option<&mut LocalQp> {
         qps.get_mut(Self::index(qp)).filter(|l| l.number == qp)
     }
@@ -398,7 +398,7 @@ impl Nic for LoopbackNic {
 
     fn post_recv(&self, qp: Qp, chain: &[RecvRequest]) -> Result<(), PostError> {
         let Local { qps, receiving, .. } = &mut *self.local.borrow_mut();
-        let Some(local) = qps.get_mut(Self::index(qp)).filter(|l| l.shared.number == qp) else {
+        let Some(local) = Self::find(qps, qp) else {
             return Err(PostError::UnknownQp { qp });
         };
         if !std::mem::replace(&mut local.receives, true) {
