@@ -82,7 +82,7 @@ impl Progress {
     pub fn begin(talk: Talk, task: Task) -> Progress {
         match talk.progress() {
             Way::Bar => Progress::Bar(bar(&task)),
-            Way::Lines => Progress::Lines(Lines::begin(task, EVERY, move |line| talk.say(line))),
+            Way::Lines => Progress::Lines(Lines::begin(task, EVERY, move |line| talk.say(line + &within()))),
             Way::Silent => Progress::Silent,
         }
     }
@@ -154,7 +154,7 @@ impl Lines {
             let mut elapsed = Duration::ZERO;
             while ended.recv_timeout(every) == Err(RecvTimeoutError::Timeout) {
                 elapsed += every;
-                say(line(&task, counted.load(Ordering::Relaxed), elapsed) + &within());
+                say(line(&task, counted.load(Ordering::Relaxed), elapsed));
             }
         });
         Lines { done, ends: Some(ends), thread: Some(thread) }
@@ -223,11 +223,10 @@ mod tests {
         });
         let progress = Progress::Lines(lines);
         for _ in 0..2 {
-            let line: String = said.recv().unwrap();
-            assert!(line.starts_with("running rivals: 1 of 3 points, 0 s"), "{line}");
+            assert_eq!(said.recv().unwrap(), "running rivals: 1 of 3 points, 0 s");
         }
         progress.inc();
-        assert!(said.iter().any(|line| line.starts_with("running rivals: 2 of 3 points, 0 s")));
+        assert!(said.iter().any(|line| line == "running rivals: 2 of 3 points, 0 s"));
         drop(progress);
         // The thread has gone, and its end of the channel with it.
         assert!(said.iter().all(|line| line.starts_with("running rivals: 2 of 3")));
