@@ -185,6 +185,8 @@ pub(super) struct QueuePair {
     pub(super) failed: bool,
     /// It failed because the port was down.
     pub(super) by_port: bool,
+    /// It was ended here, because nothing was heard of a request for longer than the transport may take.
+    pub(super) forgotten: bool,
     pub(super) heard: Heard,
 }
 
@@ -291,6 +293,7 @@ impl QueuePair {
             plain: false,
             failed: false,
             by_port: false,
+            forgotten: false,
             heard: Heard::default(),
         };
         qp.go_to_init(shared)?;
@@ -426,7 +429,7 @@ impl QueuePair {
             // Short of RTS: what is posted to it is refused here, since not every driver does.
             (self.connected, self.plain) = (false, false);
         }
-        (self.failed, self.by_port) = (false, false);
+        (self.failed, self.by_port, self.forgotten) = (false, false, false);
         self.send.forget();
         self.recv.forget();
     }

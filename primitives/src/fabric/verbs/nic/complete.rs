@@ -154,6 +154,12 @@ impl State {
                 self.lost.add(peer.node);
             }
         }
+        // The device flushes it because the connection was ended here, for the sake of a request like this one.
+        let status = if first && qp.forgotten && status == WcStatus::Flushed {
+            WcStatus::RetryExceeded
+        } else {
+            status
+        };
         // Whatever the driver makes of it, this is what somebody can mend. It may have found the link down at an acknowledgement
         // that it owes, and not at a request; and the request that failed may be one that nobody waits for. So all say it.
         let by_port = match status {

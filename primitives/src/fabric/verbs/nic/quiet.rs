@@ -3,7 +3,8 @@
 //! A reliable connection whose peer does not answer fails by itself, and its requests complete in error: no time-out is needed
 //! here. Not every driver keeps that promise where a link goes down, for however short a time. Soft-RoCE (kernel 6.1) stops its timer once a request
 //! cannot be sent, so that requests before it, whose acknowledgements were lost with the link, wait for ever. So who waits for
-//! longer than the transport may take ends the connection.
+//! longer than the transport may take ends the connection, and the first request that comes back of it says what the transport should have: that
+//! the peer does not answer.
 
 use super::super::Options;
 use super::super::qp::QueuePair;
@@ -48,13 +49,14 @@ impl State {
     pub(super) fn heard_nothing(&mut self, nic: &VerbsNic) {
         self.empty_polls = self.empty_polls.wrapping_add(1);
         if self.empty_polls.is_multiple_of(LOOK_EVERY) {
-            self.look_for_the_forgotten(nic);
+            self.look_for_the_forgotten(nic, nic.now());
         }
     }
 
+    /// Ends the connections that `now` have waited for too long.
     #[cold]
-    fn look_for_the_forgotten(&mut self, nic: &VerbsNic) {
-        let (now, patience) = (nic.now(), patience(&nic.shared.options));
+    fn look_for_the_forgotten(&mut self, nic: &VerbsNic, now: Nanos) {
+        let patience = patience(&nic.shared.options);
         for qp in &mut self.qps {
             let reliable = qp.connected && qp.config.transport == Transport::Rc;
             if !reliable || !qp.is_forgotten(now, patience) {
@@ -62,6 +64,7 @@ impl State {
             }
             qp.heard.since = Some(now);
             if qp.config.rnr_retry < FOR_EVER || nic.port_is_down(false) {
+                qp.forgotten = true;
                 qp.flush(&nic.shared);
             }
         }
@@ -70,7 +73,44 @@ impl State {
 
 #[cfg(test)]
 mod tests {
+    use super::super::tests::members;
     use super::*;
+    use crate::mem::{Access, Region};
+    use crate::verbs::{Flags, QpConfig, Sge, Verb, WcStatus, WorkRequest};
+
+    #[test]
+    fn a_connection_that_forgot_says_that_nobody_answers() {
+        let test = "a_connection_that_forgot_says_that_nobody_answers";
+        let Some((nics, qps)) = members(test, [QpConfig { rnr_retry: 6, ..QpConfig::rc() }; 2]) else {
+            return;
+        };
+        // The other end is in error, and answers nobody.
+        nics[1].state.borrow().qps[0].flush(&nics[1].shared);
+        let memory = Region::new(64);
+        let lkey = nics[0].register(&memory, Access::LOCAL).expect("registers").lkey;
+        let write = |id| WorkRequest {
+            id,
+            verb: Verb::Write { rkey: crate::verbs::Rkey(1), offset: 0 },
+            local: Sge { lkey, offset: 0, len: 8 },
+            flags: Flags { signaled: true, inline: false },
+        };
+        nics[0].post(qps[0], &[1, 2, 3].map(write)).expect("room");
+        let mut told = Vec::new();
+        {
+            let state = &mut *nics[0].state.borrow_mut();
+            // As if so long had passed: the driver itself gives up after 1.9 s, and has not by now.
+            for now in [Nanos(0), patience(&nics[0].shared.options) + Nanos(1)] {
+                state.look_for_the_forgotten(&nics[0], now);
+            }
+        }
+        let started = nics[0].now();
+        while told.len() < 3 {
+            nics[0].poll(4, |c| told.push((c.id, c.status)));
+            assert!(nics[0].now().since(started) < Nanos::from_millis(60_000), "{told:?}");
+        }
+        assert_eq!(told, [(1, WcStatus::RetryExceeded), (2, WcStatus::Flushed), (3, WcStatus::Flushed)]);
+        assert_eq!(nics[0].lost(), None, "that was not the driver, which would have had the node named");
+    }
 
     #[test]
     fn patience_is_longer_than_the_transports() {

@@ -7,7 +7,7 @@ use crate::verbs::{AddressHandle, Flags, Sge, Verb, WcStatus};
 use ibverbs_sys::ibv_qp_attr_mask as mask;
 
 /// Contexts of two members, which share nothing, and the queue pairs that each was asked for.
-fn members(test: &str, configs: [QpConfig; 2]) -> Option<([VerbsNic; 2], [Qp; 2])> {
+pub(super) fn members(test: &str, configs: [QpConfig; 2]) -> Option<([VerbsNic; 2], [Qp; 2])> {
     let Ok(device) = std::env::var("DOORBELL_VERBS_DEVICE") else {
         println!("SKIPPED {test}: DOORBELL_VERBS_DEVICE is not set");
         return None;
