@@ -19,11 +19,34 @@ const LOOK_EVERY: u32 = 1024;
 /// As `rnr_retry`: a receiver that is not ready may be waited for without end.
 const FOR_EVER: u8 = 7;
 
-/// What was last heard of a queue pair: how many requests had completed, and when that was first seen.
+/// Looks that it takes at least to lose patience, however long lies between them: if nobody looked, this core or the whole machine was
+/// held up, and so may have been the driver that would have sent again.
+const LOOKS_AT_LEAST: u64 = 8;
+
+/// What was last heard of a queue pair: how many requests had completed, and for how long nothing has come since while something was
+/// awaited.
 #[derive(Default)]
 pub(in super::super) struct Heard {
     completed: u32,
-    since: Option<Nanos>,
+    looked: Nanos,
+    /// `None` while nothing is awaited: that silence is nobody's.
+    silent: Option<Nanos>,
+}
+
+impl Heard {
+    /// Whether the oldest request has waited for longer than `patience`. `waits` says whether there is one, `completed` how many
+    /// have completed.
+    fn look(&mut self, waits: bool, completed: u32, now: Nanos, patience: Nanos) -> bool {
+        let passed = now.since(self.looked).min(Nanos(patience.0 / LOOKS_AT_LEAST));
+        self.looked = now;
+        self.silent = match (waits, self.silent) {
+            (false, _) => None,
+            (true, Some(silent)) if completed == self.completed => Some(silent + passed),
+            (true, _) => Some(Nanos(0)),
+        };
+        self.completed = completed;
+        self.silent.is_some_and(|silent| silent > patience)
+    }
 }
 
 /// How long a request may take to fail: the time-out of an acknowledgement may be stretched to four times what it says (InfiniBand
@@ -35,11 +58,7 @@ fn patience(options: &Options) -> Nanos {
 impl QueuePair {
     /// Whether its oldest request has waited for longer than `patience`.
     fn is_forgotten(&mut self, now: Nanos, patience: Nanos) -> bool {
-        let completed = self.send.completed();
-        if !self.send.waits() || completed != self.heard.completed {
-            self.heard = Heard { completed, since: Some(now) };
-        }
-        now.since(*self.heard.since.get_or_insert(now)) > patience
+        self.heard.look(self.send.waits(), self.send.completed(), now, patience)
     }
 }
 
@@ -62,7 +81,7 @@ impl State {
             if !reliable || !qp.is_forgotten(now, patience) {
                 continue;
             }
-            qp.heard.since = Some(now);
+            qp.heard.silent = None;
             if qp.config.rnr_retry < FOR_EVER || nic.port_is_down(false) {
                 qp.forgotten = true;
                 qp.flush(&nic.shared);
@@ -119,5 +138,46 @@ mod tests {
         assert_eq!(patience(&usual).0 / 1_000_000, 7516, "seven times four times 268 ms");
         let longest = Options { timeout: 31, retry_count: 7, ..usual };
         assert!(patience(&longest) > Nanos(3_600_000_000_000), "as asked for, and no overflow");
+    }
+
+    const PATIENCE: Nanos = Nanos(8_000);
+
+    /// How long it takes until a request is given up of which nothing is heard, looked for every `step` from `from` on; at most
+    /// a hundred looks.
+    fn given_up(heard: &mut Heard, from: u64, step: u64) -> Option<u64> {
+        (1..=100).map(|look| look * step).find(|passed| heard.look(true, 5, Nanos(from + passed), PATIENCE))
+    }
+
+    #[test]
+    fn a_request_of_which_nothing_is_heard_is_given_up_once_patience_is_over() {
+        let mut heard = Heard::default();
+        assert!(!heard.look(true, 5, Nanos(1_000), PATIENCE));
+        assert_eq!(given_up(&mut heard, 1_000, 100), Some(8_100));
+        // Whatever completes is a sign of life.
+        assert!(!heard.look(true, 6, Nanos(9_200), PATIENCE));
+        heard.look(true, 5, Nanos(9_200), PATIENCE);
+        assert_eq!(given_up(&mut heard, 9_200, 100), Some(8_100));
+    }
+
+    #[test]
+    fn a_pause_before_a_request_was_posted_is_not_its_peers_silence() {
+        let mut heard = Heard::default();
+        assert!(!heard.look(false, 5, Nanos(1_000), PATIENCE));
+        // The core did something else for long; then a request was posted, and is looked for at once.
+        assert!(!heard.look(true, 5, Nanos(1_000_000), PATIENCE));
+        assert_eq!(given_up(&mut heard, 1_000_000, 100), Some(8_100));
+    }
+
+    #[test]
+    fn a_pause_between_two_looks_counts_little_and_many_of_them_count() {
+        let mut heard = Heard::default();
+        assert!(!heard.look(true, 5, Nanos(0), PATIENCE));
+        assert!(!heard.look(true, 5, Nanos(1_000_000), PATIENCE));
+        // An eighth of the patience has gone by, and no more.
+        assert_eq!(given_up(&mut heard, 1_000_000, 100), Some(7_100));
+        // Who looks rarely waits for longer, and not for ever.
+        let mut heard = Heard::default();
+        assert!(!heard.look(true, 5, Nanos(0), PATIENCE));
+        assert_eq!(given_up(&mut heard, 0, 1_000_000), Some(9_000_000));
     }
 }
