@@ -213,13 +213,14 @@ impl Cluster {
         Ok(joined)
     }
 
-    /// What one node opens where a run asks for `choice`: the device that the file gives it, if it gives it one.
+    /// What one node opens where a run asks for `choice`: the device that the file gives it, if it gives it one. Port and settings
+    /// that the file does not name are those asked for.
     ///
     /// # Errors
     /// Exit code 2 if the file has no such node.
     fn choice_of(&self, choice: &FabricChoice, id: u16) -> Result<FabricChoice, CliError> {
         Ok(match (choice, &self.file.node(id)?.device) {
-            (FabricChoice::Verbs(_), Some(device)) => FabricChoice::Verbs(device.clone()),
+            (FabricChoice::Verbs(asked), Some(device)) => FabricChoice::Verbs(of_device(asked, device)),
             _ => choice.clone(),
         })
     }
@@ -264,6 +265,21 @@ fn exit_stuck(why: &MeshError) {
     let error = CliError::from(why.clone())
         .hint("its thread cannot be ended, so the process is, and what this node measured is lost");
     Talk::new(0, false).error(&error);
+/// `asked`, a `DEVICE[:PORT][,KEY=VALUE…]`, of another device, whose own port and settings, where it has any, take the place of those
+/// asked for.
+fn of_device(asked: &str, device: &str) -> String {
+    let (asked_device, asked_settings) = asked.split_once(',').unwrap_or((asked, ""));
+    let (name, own) = device.split_once(',').unwrap_or((device, ""));
+    let port = asked_device.split_once(':').filter(|_| !name.contains(':'));
+    let port = port.map_or(String::new(), |(_, port)| format!(":{port}"));
+    fn key(setting: &str) -> Option<&str> {
+        setting.split('=').next()
+    }
+    let kept = asked_settings.split(',').filter(|asked| own.split(',').all(|own| key(own) != key(asked)));
+    let settings = kept.chain(own.split(',')).filter(|setting| !setting.is_empty());
+    settings.fold(format!("{name}{port}"), |text, setting| format!("{text},{setting}"))
+}
+
     std::process::exit(error.exit().code().into());
 }
 
@@ -512,3 +528,22 @@ mod tests {
         assert_eq!(cluster.choice_of(&FabricChoice::Tcp, 0).unwrap(), FabricChoice::Tcp);
     }
 }
+        let asked = FabricChoice::Verbs("mlx5_0:2,gid=3,mtu=1024".into());
+        assert_eq!(
+            cluster.choice_of(&asked, 0).unwrap(),
+            FabricChoice::Verbs("mlx5_7:2,gid=3,mtu=1024".into())
+        );
+        assert_eq!(cluster.choice_of(&asked, 1).unwrap(), asked);
+    }
+
+    #[test]
+    fn what_the_file_says_of_a_device_comes_before_what_was_asked_for() {
+        for (asked, device, opened) in [
+            ("mlx5_0", "rxe0", "rxe0"),
+            ("mlx5_0:2", "rxe0:1", "rxe0:1"),
+            ("mlx5_0:2", "rxe0", "rxe0:2"),
+            ("mlx5_0,gid=3,tc=8", "rxe0:1,gid=1", "rxe0:1,tc=8,gid=1"),
+            ("mlx5_0", "rxe0,gid=1", "rxe0,gid=1"),
+        ] {
+            assert_eq!(of_device(asked, device), opened, "{asked}, {device}");
+        }

@@ -47,7 +47,8 @@ pub struct NodeEntry {
     pub id: u16,
     /// `host:port` or, except for node 0, `host`.
     pub address: String,
-    /// Its RDMA device, where it is not the one that `--fabric verbs:DEVICE` names.
+    /// Its RDMA device, where it is not the one that `--fabric verbs:DEVICE` names; `DEVICE:PORT` and `,KEY=VALUE…` as there, where
+    /// they are not those given there.
     #[serde(default)]
     pub device: Option<String>,
 }
