@@ -57,6 +57,10 @@ impl From<ConfigError> for CliError {
                 "make one with `(umask 077; head -c 32 /dev/urandom | base64 > {})` and copy it to every host",
                 path.display()
             )),
+            ConfigError::Unreachable { .. } => shown.hint(
+                "write the host's IP address in the network of the others into the cluster file, the same on all hosts; or take its name \
+                 off the loopback address in /etc/hosts, where Debian puts it (127.0.1.1)",
+            ),
             _ => shown,
         }
     }
@@ -157,7 +161,7 @@ impl Cluster {
     /// How many different hosts the file names.
     pub fn hosts(&self) -> usize {
         let hosts: BTreeSet<Option<IpAddr>> =
-            (0..self.file.count()).map(|id| self.file.host(id).ok()).collect();
+            (0..self.file.count()).map(|id| self.file.known_as(id).ok()).collect();
         hosts.len()
     }
 
@@ -171,7 +175,7 @@ impl Cluster {
     /// Exit code 3 if they do not come, or are of another build.
     pub fn drive(&self, talk: &Talk) -> Result<Session, CliError> {
         for id in 1..self.file.count() {
-            self.file.host(id)?;
+            self.file.known_as(id)?;
         }
         let address = self.file.rendezvous()?;
         let listener = TcpListener::bind(address).map_err(|e| {

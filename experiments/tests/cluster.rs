@@ -629,6 +629,25 @@ fn a_characterization_over_processes_measures_calls_and_ends_when_a_node_is_lost
         site.start(&[&usual[..], more].concat())
     };
     let node = site.node(1, &[]);
+    bad(
+        "key: k\nnodes:\n  - {id: 0, address: 'a:1'}\n  - {id: 2, address: b}\n",
+        "none has id 1, and one has id 2",
+    );
+    bad(
+        "key: k\nnodes:\n  - {id: 0, address: 'a:1'}\n  - {id: 1, address: b}\ntcp_port: -4\n",
+        "bad.yaml:5:11: tcp_port: a whole number from 0 to 65535 belongs here",
+    );
+    // As Debian has it of a host's own name.
+    let own =
+        "key: cluster.key\nnodes:\n  - {id: 0, address: '127.0.1.1:7471'}\n  - {id: 1, address: 10.0.0.2}\n";
+    bad(
+        own,
+        "node 0 has the address `127.0.1.1:7471`, which is 127.0.1.1 here: no other host reaches it there",
+    );
+    let says = ["no other host reaches it there", "write the host's IP address", "/etc/hosts"];
+    site.start(&["run", "--fabric", "tcp", "--cluster", "bad.yaml", "--replicas", "1"])
+        .end(15)
+        .must(2, &says);
     let few = ["--bench", "latency", "--bench", "payload", "--duration", "60ms", "--json", "-"];
     let ended = characterize(&few).end(60).must(0, &["waiting at"]);
     node.end(20).must(0, &["node 1: measuring point", "(latency)"]);

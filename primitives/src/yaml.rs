@@ -80,6 +80,13 @@ pub fn mistake(text: &str, error: &Error) -> Mistake {
                 None => told,
             }
         }
+        Error::InvalidScalar { ty, .. } => {
+            let what = wanted(ty).unwrap_or_else(|| what.to_owned());
+            Mistake::at(
+                place,
+                outline.value_at(place).map_or_else(String::new, |value| value.named()) + &what,
+            )
+        }
         // An unknown key is named by the reader.
         Error::SerdeUnknownField { .. } => Mistake::at(place, what),
         _ => match outline.value_at(place) {
@@ -87,6 +94,20 @@ pub fn mistake(text: &str, error: &Error) -> Mistake {
             None => Mistake::at(place, what),
         },
     }
+}
+
+/// What belongs where a value of a type of Rust is read, the name of which says nothing to who writes files.
+fn wanted(ty: &str) -> Option<String> {
+    let most = match ty {
+        "u8" => u8::MAX.into(),
+        "u16" => u16::MAX.into(),
+        "u32" => u32::MAX,
+        "u64" | "u128" => return Some("a whole number that is not negative belongs here".to_owned()),
+        "floating point" => return Some("a number belongs here".to_owned()),
+        "boolean" => return Some("true or false belongs here".to_owned()),
+        _ => return None,
+    };
+    Some(format!("a whole number from 0 to {most} belongs here"))
 }
 
 /// Where a text has its values: all of them, each by its path.

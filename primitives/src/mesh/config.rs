@@ -13,7 +13,7 @@ use crate::place::Mistake;
 use crate::secret::Secret;
 use crate::verbs::NodeId;
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
@@ -65,6 +65,9 @@ pub enum ConfigError {
     /// No such time.
     #[error("`lost_after_s` is {low} to {high} seconds, not {0}", low = LOST_AFTER_S.start(), high = LOST_AFTER_S.end())]
     LostAfter(u16),
+    /// No such port.
+    #[error("`tcp_port` is 1 to 65535; leave it out, and the system chooses ports that are free")]
+    NoPort,
     /// Two nodes with one number.
     #[error("two nodes have id {id}: {first} and {second}")]
     DuplicateId {
@@ -76,12 +79,14 @@ pub enum ConfigError {
         second: String,
     },
     /// A number out of order.
-    #[error("{count} nodes have the ids 0 to {}, there is no node {missing}", count - 1)]
+    #[error("ids are 0 to {}, without gaps, where there are {count} nodes: none has id {missing}, and one has id {beyond}", count - 1)]
     Hole {
         /// How many nodes there are.
         count: usize,
         /// The first number that is missing.
         missing: u16,
+        /// One that is too high.
+        beyond: u16,
     },
     /// Two nodes with one `host:port`.
     #[error("nodes {first} and {second} have the same address {address}")]
@@ -102,6 +107,20 @@ pub enum ConfigError {
         address: String,
         /// What is wrong.
         problem: String,
+    },
+    /// An address at which only its own host reaches the node, in a cluster of several hosts.
+    #[error(
+        "node {id} has the address `{address}`, which is {ip} here: no other host reaches it there, and node {other} is on another"
+    )]
+    Unreachable {
+        /// The node.
+        id: u16,
+        /// As written.
+        address: String,
+        /// What it comes to.
+        ip: IpAddr,
+        /// A node with an address that is not this host's alone.
+        other: u16,
     },
     /// No such node.
     #[error("the cluster file has nodes 0 to {}, not {id}", count - 1)]
@@ -142,10 +161,11 @@ impl ConfigError {
     pub fn entry(&self, file: &ClusterFile) -> Option<usize> {
         let last = |wrong: &dyn Fn(&NodeEntry) -> bool| file.nodes.iter().rposition(wrong);
         match self {
-            ConfigError::DuplicateId { id, .. } | ConfigError::Address { id, .. } => {
-                last(&|node| node.id == *id)
-            }
+            ConfigError::DuplicateId { id, .. }
+            | ConfigError::Address { id, .. }
+            | ConfigError::Unreachable { id, .. } => last(&|node| node.id == *id),
             ConfigError::DuplicateAddress { second, .. } => last(&|node| node.id == *second),
+            ConfigError::Hole { beyond, .. } => last(&|node| node.id == *beyond),
             _ => None,
         }
     }
@@ -175,6 +195,9 @@ impl ClusterFile {
         if let Some(seconds) = self.lost_after_s.filter(|seconds| !LOST_AFTER_S.contains(seconds)) {
             return Err(ConfigError::LostAfter(seconds));
         }
+        if self.tcp_port == Some(0) {
+            return Err(ConfigError::NoPort);
+        }
         for (n, node) in self.nodes.iter().enumerate() {
             let (host, port) = split(node)?;
             for other in &self.nodes[..n] {
@@ -190,8 +213,9 @@ impl ClusterFile {
             }
         }
         let missing = (0..count as u16).find(|id| self.nodes.iter().all(|node| node.id != *id));
-        if let Some(missing) = missing {
-            return Err(ConfigError::Hole { count, missing });
+        let beyond = self.nodes.iter().map(|node| node.id).find(|id| usize::from(*id) >= count);
+        if let (Some(missing), Some(beyond)) = (missing, beyond) {
+            return Err(ConfigError::Hole { count, missing, beyond });
         }
         let first = self.node(0)?;
         match split(first)?.1 {
@@ -231,17 +255,38 @@ impl ClusterFile {
         Ok(SocketAddr::new(self.host(0)?, port.unwrap_or(0)))
     }
 
-    /// The IP address of a node's host.
+    /// The IP address at which others reach a node's host: of those that its name has here, the first that is not this host's alone.
+    ///
+    /// # Errors
+    /// If its name cannot be resolved, or has no such address while other nodes have: Debian, for example, gives a host's own name
+    /// 127.0.1.1 (`/etc/hosts`).
+    pub fn host(&self, id: u16) -> Result<IpAddr, ConfigError> {
+        let ip = self.known_as(id)?;
+        if !is_local(ip) {
+            return Ok(ip);
+        }
+        // What cannot be resolved here is not known to be elsewhere.
+        let elsewhere = |other: &&NodeEntry| self.known_as(other.id).is_ok_and(|ip| !is_local(ip));
+        match self.nodes.iter().filter(|node| node.id != id).find(elsewhere) {
+            None => Ok(ip),
+            Some(other) => {
+                let address = self.node(id)?.address.clone();
+                Err(ConfigError::Unreachable { id, address, ip, other: other.id })
+            }
+        }
+    }
+
+    /// The IP address of a node's host as this host sees it, which may be one that nobody else can use.
     ///
     /// # Errors
     /// If its name cannot be resolved.
-    pub fn host(&self, id: u16) -> Result<IpAddr, ConfigError> {
+    pub fn known_as(&self, id: u16) -> Result<IpAddr, ConfigError> {
         let node = self.node(id)?;
         let (host, _) = split(node)?;
         let wrong = |problem: String| ConfigError::Address { id, address: node.address.clone(), problem };
-        let mut found =
+        let found =
             (host, 0).to_socket_addrs().map_err(|e| wrong(format!("`{host}` cannot be resolved: {e}")))?;
-        found.next().map(|a| a.ip()).ok_or_else(|| wrong(format!("`{host}` has no address")))
+        best(found.map(|a| a.ip())).ok_or_else(|| wrong(format!("`{host}` has no address")))
     }
 
     /// What must be the same on all hosts, a line each with name and value: addresses, ports and times. Keys and devices are each
@@ -285,27 +330,59 @@ pub(super) fn differences((here, mine): (NodeId, &str), (there, theirs): (NodeId
     }
 }
 
+/// Whether an address means the host that uses it, whichever that is.
+fn is_local(ip: IpAddr) -> bool {
+    let ip = ip.to_canonical();
+    ip.is_loopback() || ip.is_unspecified()
+}
+
+/// The address that most others can use: the first that is no link's and no host's own, if there is one.
+fn best(found: impl Iterator<Item = IpAddr>) -> Option<IpAddr> {
+    let of_link = |ip: &IpAddr| match ip.to_canonical() {
+        IpAddr::V4(ip) => ip.is_link_local(),
+        IpAddr::V6(ip) => ip.is_unicast_link_local(),
+    };
+    found.min_by_key(|ip| (is_local(*ip), of_link(ip)))
+}
+
+/// A node's host and port.
 fn split(node: &NodeEntry) -> Result<(&str, Option<u16>), ConfigError> {
-    let wrong = |problem: &str| ConfigError::Address {
+    host_and_port(&node.address).map_err(|problem| ConfigError::Address {
         id: node.id,
         address: node.address.clone(),
         problem: problem.to_owned(),
-    };
-    let text = node.address.as_str();
-    // [v6]:port, v6 alone, or host:port.
+    })
+}
+
+/// The parts of `host`, `host:port`, `[IPv6]:port`, or an IPv6 address alone, with or without brackets.
+///
+/// # Errors
+/// In words, if the text is none of these.
+pub fn host_and_port(text: &str) -> Result<(&str, Option<u16>), &'static str> {
     let (host, port) = if let Some(rest) = text.strip_prefix('[') {
-        let (host, rest) = rest.split_once(']').ok_or_else(|| wrong("`[` without `]`"))?;
-        (host, rest.strip_prefix(':'))
+        let (host, rest) = rest.split_once(']').ok_or("`[` without `]`")?;
+        // A zone may follow: fe80::1%eth0.
+        if host.split('%').next().is_none_or(|ip| ip.parse::<Ipv6Addr>().is_err()) {
+            return Err("what is in brackets is no IPv6 address");
+        }
+        match rest.strip_prefix(':') {
+            None if !rest.is_empty() => return Err("after `]` comes `:` and the port, or nothing"),
+            port => (host, port),
+        }
     } else if text.matches(':').count() > 1 {
+        if text.split('%').next().is_none_or(|ip| ip.parse::<Ipv6Addr>().is_err()) {
+            return Err("more than one `:`, and no IPv6 address; with a port write [IPv6]:port");
+        }
         (text, None)
     } else {
         text.split_once(':').map_or((text, None), |(host, port)| (host, Some(port)))
     };
     if host.is_empty() || host.chars().any(|c| c.is_whitespace() || c.is_control()) {
-        return Err(wrong("there is no host"));
+        return Err("there is no host");
     }
-    let port =
-        port.map(|p| p.parse().map_err(|_| wrong("the port is not a number up to 65535"))).transpose()?;
+    // Also what `parse` would take: a sign, say.
+    let number = |port: &str| port.parse().ok().filter(|_| port.bytes().all(|b| b.is_ascii_digit()));
+    let port = port.map(|port| number(port).ok_or("the port is not a number up to 65535")).transpose()?;
     Ok((host, port))
 }
 
@@ -354,17 +431,31 @@ mod tests {
         assert_eq!(file(good).unwrap().node(0).unwrap().device.as_deref(), Some("mlx5_0"));
         for (nodes, says) in [
             ("  - {id: 0, address: 'a:1'}\n  - {id: 0, address: b}\n", "two nodes have id 0: a:1 and b"),
-            ("  - {id: 0, address: 'a:1'}\n  - {id: 2, address: b}\n", "there is no node 1"),
+            (
+                "  - {id: 0, address: 'a:1'}\n  - {id: 2, address: b}\n",
+                "ids are 0 to 1, without gaps, where there are 2 nodes: none has id 1, and one has id 2",
+            ),
             ("  - {id: 0, address: 'a:1'}\n  - {id: 1, address: 'a:1'}\n", "same address a:1"),
             ("  - {id: 0, address: a}\n  - {id: 1, address: b}\n", "write host:port"),
             ("  - {id: 0, address: 'a:99999'}\n  - {id: 1, address: b}\n", "not a number up to 65535"),
             ("  - {id: 0, address: ':1'}\n  - {id: 1, address: b}\n", "there is no host"),
             ("  - {id: 0, address: 'a:1'}\n", "2 to 1024 nodes, not 1"),
             ("  - {id: 0, adress: 'a:1'}\n", "adress"),
-            ("  - {id: -1, address: 'a:1'}\n", "the cluster file:3:10: "),
+            (
+                "  - {id: -1, address: 'a:1'}\n",
+                "the cluster file:3:10: nodes.0.id: a whole number from 0 to 65535 belongs here",
+            ),
             (
                 "  - {id: 0, address: 'a:1'}\n  - {id: 1, address: b}\nlost_after_s: 0\n",
                 "1 to 600 seconds, not 0",
+            ),
+            (
+                "  - {id: 0, address: 'a:1'}\n  - {id: 1, address: b}\ntcp_port: -4\n",
+                "the cluster file:5:11: tcp_port: a whole number from 0 to 65535 belongs here",
+            ),
+            (
+                "  - {id: 0, address: 'a:1'}\n  - {id: 1, address: b}\ntcp_port: 0\n",
+                "`tcp_port` is 1 to 65535",
             ),
         ] {
             let got = file(nodes).unwrap_err().to_string();
@@ -412,6 +503,78 @@ mod tests {
         let bad = file("  - {id: 0, address: '127.0.0.1:7'}\n  - {id: 1, address: no.such.host.invalid}\n");
         let got = bad.unwrap().host(1).unwrap_err().to_string();
         assert!(got.contains("node 1") && got.contains("cannot be resolved"), "{got}");
+    }
+
+    #[test]
+    fn of_a_hosts_addresses_the_one_is_taken_that_others_can_use() {
+        let taken = |all: &[&str]| best(all.iter().map(|ip| ip.parse().unwrap())).map(|ip| ip.to_string());
+        assert_eq!(taken(&["127.0.1.1", "10.0.0.1", "10.0.0.2"]).as_deref(), Some("10.0.0.1"));
+        assert_eq!(taken(&["::1", "fe80::1", "fd00::1"]).as_deref(), Some("fd00::1"));
+        assert_eq!(taken(&["127.0.1.1", "169.254.0.3"]).as_deref(), Some("169.254.0.3"));
+        assert_eq!(taken(&["::ffff:127.0.0.1", "10.0.0.1"]).as_deref(), Some("10.0.0.1"));
+        assert_eq!(taken(&["127.0.1.1"]).as_deref(), Some("127.0.1.1"), "it is the only one");
+        assert_eq!(taken(&[]), None);
+    }
+
+    #[test]
+    fn an_address_of_ones_own_host_alone_is_refused_where_there_are_other_hosts() {
+        let of = |first: &str, second: &str| {
+            file(&format!("  - {{id: 0, address: '{first}'}}\n  - {{id: 1, address: '{second}'}}\n")).unwrap()
+        };
+        let hosts = |file: &ClusterFile| [0, 1].map(|id| file.host(id).map_err(|e| e.to_string()));
+        for own in ["127.0.1.1", "[::1]", "0.0.0.0", "localhost"] {
+            let file = of(&format!("{own}:7471"), "10.0.0.2");
+            let [first, second] = hosts(&file);
+            let told = first.unwrap_err();
+            for part in
+                ["node 0 has the address", own, "no other host reaches it there", "node 1 is on another"]
+            {
+                assert!(told.contains(part), "{told}");
+            }
+            assert!(file.rendezvous().is_err() && file.known_as(0).is_ok());
+            assert_eq!(second, Ok("10.0.0.2".parse().unwrap()), "nothing is wrong with that one");
+        }
+        let [first, second] = hosts(&of("10.0.0.1:7471", "127.0.1.1"));
+        assert!(first.is_ok() && second.unwrap_err().starts_with("node 1 has the address `127.0.1.1`"));
+        // All on this host.
+        assert!(hosts(&of("127.0.0.1:7471", "[::1]")).iter().all(Result::is_ok));
+        assert!(
+            hosts(&of("127.0.0.1:7471", "no.such.host.invalid"))[0].is_ok(),
+            "nobody knows where that is"
+        );
+    }
+
+    #[test]
+    fn hosts_and_ports_come_apart_or_say_why_not() {
+        for (text, host, port) in [
+            ("a", "a", None),
+            ("a.b:7471", "a.b", Some(7471)),
+            ("10.0.0.1:1", "10.0.0.1", Some(1)),
+            ("[::1]:7000", "::1", Some(7000)),
+            ("[fe80::1%eth0]", "fe80::1%eth0", None),
+            ("::1", "::1", None),
+            ("a:0", "a", Some(0)),
+        ] {
+            assert_eq!(host_and_port(text), Ok((host, port)), "{text}");
+        }
+        for (text, says) in [
+            ("", "no host"),
+            (":7471", "no host"),
+            ("a b:7471", "no host"),
+            ("[::1", "without `]`"),
+            ("[::1]7000", "after `]`"),
+            ("[a]:7000", "no IPv6 address"),
+            ("[]:7000", "no IPv6 address"),
+            ("a:b:7000", "more than one `:`"),
+            ("10.0.0.1:7000:1", "more than one `:`"),
+            ("a:", "up to 65535"),
+            ("a:+1", "up to 65535"),
+            ("a:65536", "up to 65535"),
+            ("[::1]:x", "up to 65535"),
+        ] {
+            let told = host_and_port(text).unwrap_err();
+            assert!(told.contains(says), "{text}: {told}");
+        }
     }
 
     #[test]

@@ -391,6 +391,19 @@ mod tests {
     }
 
     #[test]
+    fn a_stream_that_is_refused_is_the_machines_matter() {
+        let fabric = TcpFabric::new(2, Options::default());
+        let from = End::new(&fabric, 0);
+        // A port that was free a moment ago; nobody listens there.
+        let gone = TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("a port");
+        let card = serde_json::to_vec(&Place { context: 3, address: gone, nonce: [0; 16] }).expect("numbers");
+        let refused = from.nic.introduce(NodeId(1), &card).expect_err("nobody listens");
+        assert!(refused.is_machines(), "{refused:?}");
+        let told = format!("node 0 cannot open a stream to node 1 at {gone}: Connection refused");
+        assert!(refused.to_string().contains(&told), "{refused}");
+    }
+
+    #[test]
     fn what_was_posted_goes_out_though_its_context_ends() {
         let fabric = TcpFabric::new(2, Options::default());
         let (from, to) = (End::new(&fabric, 0), End::new(&fabric, 1));

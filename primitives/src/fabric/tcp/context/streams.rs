@@ -30,7 +30,7 @@ impl TcpNic {
         };
         let Some(place) = place else { return Ok(None) };
         let opened = connect(place.address).map_err(|e| {
-            SetupError::Invalid(format!(
+            SetupError::System(format!(
                 "{} cannot open a stream to {} at {}: {e}; a firewall may block it",
                 self.node, to.0, place.address
             ))
