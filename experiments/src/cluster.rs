@@ -16,9 +16,9 @@ use phases::plan::{Plan, Prediction};
 use primitives::fabric::tcp;
 use primitives::measure::{Kind, ResultDir, Row, RunRecord};
 use primitives::mesh::config::read_key;
-use primitives::mesh::handshake::{HandshakeError, KEYS_DIFFER};
+use primitives::mesh::handshake::HandshakeError;
 use primitives::mesh::session::{self, Program};
-use primitives::mesh::{ClusterFile, ConfigError, FabricSpec, Limits, MeshError, Session};
+use primitives::mesh::{Blame, ClusterFile, ConfigError, FabricSpec, Limits, MeshError, Session};
 use primitives::secret::Secret;
 use primitives::verbs::NodeId;
 use serde_json::{Value, json};
@@ -66,54 +66,55 @@ impl From<ConfigError> for CliError {
     }
 }
 
+impl From<Blame> for Exit {
+    /// One cause ends all nodes that know it with one code.
+    fn from(blame: Blame) -> Exit {
+        match blame {
+            Blame::Input => Exit::Usage,
+            Blame::Machine => Exit::Machine,
+            Blame::Run => Exit::Check,
+        }
+    }
+}
+
 impl From<MeshError> for CliError {
     fn from(error: MeshError) -> CliError {
-        let (exit, hint) = match &error {
+        let hint = match &error {
             MeshError::Cancelled => return CliError::interrupted(),
-            MeshError::Interrupted { .. } => (
-                Exit::Check,
-                "Ctrl-C was pressed there, or its process was told to end (SIGTERM, SIGHUP); what each node had measured until then is kept",
-            ),
-            MeshError::Rendezvous { .. } => (
-                Exit::Machine,
-                "`doorbell run --cluster` must run there, and takes nobody any more once all nodes have joined; firewalls let its port through; check the address",
-            ),
-            MeshError::Silent { .. } => (
-                Exit::Machine,
-                "another program listens there: compare the address of node 0 in the cluster file with where `doorbell run \
-                 --cluster` runs",
-            ),
-            MeshError::Differ { .. } => (Exit::Usage, "use the same cluster file on all hosts"),
-            MeshError::Missing { .. } => (
-                Exit::Machine,
-                "start `doorbell node --cluster FILE --id N` there; --join-within waits longer",
-            ),
+            MeshError::Interrupted { .. } => {
+                "Ctrl-C was pressed there, or its process was told to end (SIGTERM, SIGHUP); what each node had measured until then is kept"
+            }
+            MeshError::Rendezvous { .. } => {
+                "`doorbell run --cluster` must run there; firewalls let its port through; check the address"
+            }
+            MeshError::Silent { .. } => {
+                "another program listens there, or node 0 is too slow (--join-within waits longer): compare the address of node 0 in \
+                 the cluster file with where `doorbell run --cluster` runs"
+            }
+            MeshError::Differ { .. } => "use the same cluster file on all hosts",
+            MeshError::Missing { blame: Blame::Input, .. } => {
+                "compare the key files of all hosts: all need the same; and start each node of the cluster file once, with its own --id"
+            }
+            MeshError::Missing { .. } => {
+                "start `doorbell node --cluster FILE --id N` there; --join-within waits longer"
+            }
             MeshError::Handshake { source: HandshakeError::Version { .. }, .. } | MeshError::Unfit { .. } => {
-                (Exit::Machine, "install the same doorbell on all hosts")
+                "install the same doorbell on all hosts"
             }
-            MeshError::NeverBegan { .. } => {
-                (Exit::Machine, "nothing was run; when that is mended, start all nodes again")
+            MeshError::NeverBegan { .. } => "nothing was run; when that is mended, start all nodes again",
+            MeshError::Handshake { source, .. } if source.blame() == Blame::Input => OTHER_KEY,
+            MeshError::Handshake { source: HandshakeError::Refused(_), .. } => {
+                "node 0 says whom it turns away, and why; if nothing is said there, another program listens at that address"
             }
-            MeshError::Handshake { source: HandshakeError::WrongKey, .. } => (Exit::Usage, OTHER_KEY),
-            MeshError::Handshake { source: HandshakeError::Refused(words), .. } if words == KEYS_DIFFER => {
-                (Exit::Usage, OTHER_KEY)
+            MeshError::Handshake { .. } => {
+                "another program listens there: compare the address of node 0 in the cluster file with where it runs"
             }
-            MeshError::Handshake { source: HandshakeError::Refused(_), .. } => (
-                Exit::Usage,
-                "node 0 says whom it turns away, and why; if nothing is said there, another program listens at that address",
-            ),
-            MeshError::Handshake { .. } => (
-                Exit::Machine,
-                "another program listens there: compare the address of node 0 in the cluster file with where it runs",
-            ),
-            MeshError::Refused { .. } => {
-                (Exit::Usage, "each node of the cluster file is started once, with its own --id")
-            }
+            MeshError::Refused { .. } => "each node of the cluster file is started once, with its own --id",
             MeshError::Lost { .. } | MeshError::Late { .. } | MeshError::GaveUp { .. } | MeshError::Ended => {
-                (Exit::Check, "that node's own messages say more")
+                "that node's own messages say more"
             }
         };
-        CliError::new(exit, error.to_string()).hint(hint)
+        CliError::new(error.blame().into(), error.to_string()).hint(hint)
     }
 }
 
@@ -264,11 +265,6 @@ impl Cluster {
     }
 }
 
-/// Ends this process, a worker's thread of which stands still.
-fn exit_stuck(why: &MeshError) {
-    let error = CliError::from(why.clone())
-        .hint("its thread cannot be ended, so the process is, and what this node measured is lost");
-    Talk::new(0, false).error(&error);
 /// `asked`, a `DEVICE[:PORT][,KEY=VALUE…]`, of another device, whose own port and settings, where it has any, take the place of those
 /// asked for.
 fn of_device(asked: &str, device: &str) -> String {
@@ -284,6 +280,11 @@ fn of_device(asked: &str, device: &str) -> String {
     settings.fold(format!("{name}{port}"), |text, setting| format!("{text},{setting}"))
 }
 
+/// Ends this process, a worker's thread of which stands still.
+fn exit_stuck(why: &MeshError) {
+    let error = CliError::from(why.clone())
+        .hint("its thread cannot be ended, so the process is, and what this node measured is lost");
+    Talk::new(0, false).error(&error);
     std::process::exit(error.exit().code().into());
 }
 
@@ -530,8 +531,6 @@ mod tests {
         assert_eq!(cluster.choice_of(&asked, 0).unwrap(), FabricChoice::Verbs("mlx5_7".into()));
         assert_eq!(cluster.choice_of(&asked, 1).unwrap(), asked);
         assert_eq!(cluster.choice_of(&FabricChoice::Tcp, 0).unwrap(), FabricChoice::Tcp);
-    }
-}
         let asked = FabricChoice::Verbs("mlx5_0:2,gid=3,mtu=1024".into());
         assert_eq!(
             cluster.choice_of(&asked, 0).unwrap(),
@@ -551,3 +550,5 @@ mod tests {
         ] {
             assert_eq!(of_device(asked, device), opened, "{asked}, {device}");
         }
+    }
+}

@@ -7,7 +7,8 @@ use std::io;
 use miette::{Diagnostic, GraphicalReportHandler, GraphicalTheme, LabeledSpan, NamedSource, SourceCode};
 use primitives::measure::ResultError;
 
-/// How the process ends. The numbers are part of the command line's contract.
+/// How the process ends. The numbers are part of the command line's contract. Where several processes hear of one cause, all of
+/// them end with its number, and not with that of where they heard of it ([`primitives::mesh::Blame`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
     /// 1: it ran, and a check failed.

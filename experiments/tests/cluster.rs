@@ -399,7 +399,9 @@ fn another_key_joins_nothing() {
     site.key(&site.path("other.key"), "another key of sixteen bytes and more");
     let wrong = site.start(&["node", "--cluster", "other.yaml", "--id", "1"]);
     wrong.end(20).must(2, &["the keys differ", "compare the key files of both hosts"]);
-    driver.end(20).must(3, &["node 1 (127.0.0.1)", "turned away", "another key"]);
+    driver
+        .end(20)
+        .must(2, &["node 1 (127.0.0.1)", "turned away", "another key", "compare the key files of all hosts"]);
     std::fs::set_permissions(site.path("other.key"), std::fs::Permissions::from_mode(0o644)).expect("ours");
     let open = site.start(&["node", "--cluster", "other.yaml", "--id", "1"]);
     open.end(10).must(2, &["mode 644", "chmod 600"]);
@@ -563,6 +565,22 @@ fn a_node_that_is_started_twice_is_refused_and_the_run_goes_on() {
     driver.end(60).must(0, &["turned away"]);
     first.end(20).must(0, &[]);
     third.end(20).must(0, &[]);
+}
+
+#[test]
+fn who_comes_while_the_run_goes_on_is_told_and_disturbs_nobody() {
+    let site = Site::new(2);
+    let mut first = site.node(1, &[]);
+    let driver = site.drive(&["--duration", "600s"]);
+    site.running(&mut first);
+    // Half a second of CPU time, most of it in the run: workers poll.
+    [&driver, &first].iter().for_each(|node| node.has_worked(50));
+    let twin = site.start(&["node", "--cluster", "cluster.yaml", "--id", "1", "--out", "twin"]);
+    let twin = twin.end(20).must(2, &["node 1 has joined already, from 127.0.0.1", "the run has begun"]);
+    assert!(!site.path("twin").exists(), "{}", twin.talk);
+    driver.send(Signal::INT);
+    driver.end(60).must(130, &["node 0: its share of the results is in"]);
+    first.end(20).must(1, &["node 0 was interrupted"]);
 }
 
 #[test]

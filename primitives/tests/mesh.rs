@@ -4,7 +4,7 @@ use primitives::mesh::handshake::{
     self, Driver, DriverStep, HandshakeError, Kind, MAX_BODY, Member, MemberStep, VERSION, decode, encode,
 };
 use primitives::mesh::session::{Program, drive, join};
-use primitives::mesh::{ClusterFile, Limits, MeshError, Session};
+use primitives::mesh::{Blame, ClusterFile, Limits, MeshError, Session};
 use primitives::secret::Secret;
 use primitives::verbs::NodeId;
 use rand::{RngExt, SeedableRng};
@@ -225,6 +225,112 @@ fn who_does_not_answer_at_node_0s_address_is_waited_for_no_longer_than_was_said(
         over.store(true, Ordering::Relaxed);
         assert!(matches!(error, MeshError::Rendezvous { what: "no answer from node 0 at", .. }), "{error:?}");
     });
+}
+
+#[test]
+fn a_node_0_that_is_slow_is_waited_for_as_long_as_was_said() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("it listens");
+    let (ours, program) = (&cluster(2, address), &Program::new("a"));
+    // Far less than node 0 takes to answer.
+    let hasty = Limits { handshake: Duration::from_millis(50), ..limits(30) };
+    std::thread::scope(|scope| {
+        let other = scope.spawn(move || join(address, ours, NodeId(1), &key(), program, hasty));
+        std::thread::sleep(Duration::from_millis(1500));
+        let first = drive(&listener, ours, &key(), program, limits(30), &mut |_| {});
+        let first = first.expect("it goes on calling");
+        other.join().expect("no panic").expect("joins");
+        drop(first);
+    });
+}
+
+#[test]
+fn who_comes_when_all_have_joined_is_told_and_strangers_learn_nothing() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("it listens");
+    let (ours, program) = (&cluster(2, address), &Program::new("a"));
+    let (mut first, mut other) = std::thread::scope(|scope| {
+        let other = scope.spawn(move || join(address, ours, NodeId(1), &key(), program, limits(5)));
+        let first = drive(&listener, ours, &key(), program, limits(5), &mut |note| panic!("{note}"));
+        (first.expect("all join"), other.join().expect("no panic").expect("joins"))
+    });
+    drop(listener);
+    first.begin(b"spec").expect("there");
+    let late = |ours: &ClusterFile, id, key: Secret| {
+        join(address, ours, NodeId(id), &key, program, limits(5)).expect_err("too late")
+    };
+    for _ in 0..3 {
+        let twin = late(ours, 1, key());
+        let MeshError::Refused { why } = &twin else { panic!("{twin:?}") };
+        assert!(why.starts_with("node 1 has joined already, from 127.0.0.1:"), "{why}");
+        assert!(why.contains("the run has begun"), "{why}");
+        assert_eq!(twin.blame(), Blame::Input);
+    }
+    let unknown = late(&cluster(3, address), 2, key()).to_string();
+    assert!(unknown.contains("members 1 to 1, not node 2"), "{unknown}");
+    // As before all had joined.
+    let stranger = late(ours, 1, Secret::from_bytes(b"fedcba9876543210"));
+    let MeshError::Handshake { source: HandshakeError::Refused(words), .. } = &stranger else {
+        panic!("{stranger:?}")
+    };
+    assert_eq!(words, handshake::KEYS_DIFFER);
+    // Whoever says nothing of the protocol hears that, and that alone; many of them keep nobody out.
+    let _silent: Vec<_> = (0..200).map(|_| TcpStream::connect(address).expect("it listens")).collect();
+    let mut garbage = TcpStream::connect(address).expect("it listens");
+    garbage.write_all(b"GET / HTTP/1.1\r\n\r\n").expect("there");
+    let mut heard = Vec::new();
+    let _ = garbage.read_to_end(&mut heard);
+    let (plain, len) = decode(&heard).expect("ours").expect("whole");
+    assert_eq!((plain.kind, len), (Kind::Refusal as u8, heard.len()));
+    assert_eq!(plain.body, HandshakeError::NotOurs.to_string().as_bytes());
+    assert!(matches!(late(ours, 1, key()), MeshError::Refused { .. }));
+    // None of it is the run's matter.
+    assert_eq!(other.next_run().expect("there").as_deref(), Some(&b"spec"[..]));
+    std::thread::scope(|scope| {
+        scope.spawn(|| other.exchange("one", vec![1]).expect("there"));
+        assert_eq!(first.exchange("one", vec![0]).expect("there"), [[0], [1]]);
+    });
+    // And the next session has the port.
+    drop(first);
+    assert_eq!(other.next_run(), Ok(None));
+    let refused = TcpStream::connect(address).expect_err("nobody listens");
+    assert_eq!(refused.kind(), std::io::ErrorKind::ConnectionRefused);
+    TcpListener::bind(address).expect("the port is free");
+}
+
+#[test]
+fn one_cause_is_one_matter_at_every_node_that_hears_of_it() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("it listens");
+    let (ours, program) = (&cluster(3, address), &Program::new("a"));
+    let first_of = |second_key: Option<Secret>| {
+        std::thread::scope(|scope| {
+            let one = scope.spawn(move || {
+                let mut one = join(address, ours, NodeId(1), &key(), program, limits(20)).expect("joins");
+                one.next_run().expect_err("not all come")
+            });
+            let two = second_key
+                .map(|key| scope.spawn(move || join(address, ours, NodeId(2), &key, program, limits(20))));
+            let zero =
+                drive(&listener, ours, &key(), program, limits(2), &mut |_| {}).expect_err("not all come");
+            let one = one.join().expect("no panic");
+            let two = two.map(|two| two.join().expect("no panic").expect_err("another key"));
+            (zero, one, two)
+        })
+    };
+    let (zero, one, two) = first_of(Some(Secret::from_bytes(b"fedcba9876543210")));
+    assert!(
+        zero.to_string().contains("another key") && one.to_string().contains("another key"),
+        "{zero}, {one}"
+    );
+    let two = two.expect("it called");
+    assert_eq!([zero, one, two].each_ref().map(MeshError::blame), [Blame::Input; 3]);
+    let (zero, one, _) = first_of(None);
+    assert!(
+        matches!((&zero, &one), (MeshError::Missing { .. }, MeshError::NeverBegan { .. })),
+        "{zero}, {one}"
+    );
+    assert_eq!([zero, one].each_ref().map(MeshError::blame), [Blame::Machine; 2]);
 }
 
 #[test]

@@ -1,8 +1,9 @@
 //! The thread that keeps a session's connections: heartbeats, silence, clock readings, and nothing that could wait for
-//! what the program does.
+//! what the program does. It sleeps until one of them has something for it, so that a thousand cost no more than those that speak.
 
 use super::channel::{Channel, ChannelError, Message};
 use super::session::{Limits, kind};
+use super::wait::{For, Sleeper, Waker, is_ready, until, wait, wait_for_one, waker};
 use crate::verbs::NodeId;
 use std::net::TcpStream;
 use std::sync::Arc;
@@ -10,8 +11,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel}
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// How long one look at one connection may take: it bounds how late the others are looked at.
-pub(super) const LOOK: Duration = Duration::from_millis(1);
+/// Messages that one look at a connection takes at most: the others want their turn.
+const TURN: usize = 64;
 /// Clock readings of each member, and how long one may take.
 const READINGS: u32 = 40;
 const READING_WITHIN: Duration = Duration::from_millis(200);
@@ -43,18 +44,29 @@ pub(super) struct Line {
     took: Instant,
     /// It was told or has told that it ends: its end is no loss.
     ending: bool,
+    /// There may be messages that were read and not looked at.
+    unread: bool,
 }
 
 impl Line {
-    pub(super) fn new(node: NodeId, channel: Channel<TcpStream>) -> Line {
+    /// A connection that is to be kept.
+    pub(super) fn new(node: NodeId, channel: Channel<TcpStream>) -> std::io::Result<Line> {
+        channel.stream().set_nonblocking(true)?;
         let now = Instant::now();
-        Line { node, channel, heard: now, took: now, ending: false }
+        // What came behind the handshake was read with it.
+        Ok(Line { node, channel, heard: now, took: now, ending: false, unread: true })
+    }
+
+    /// What is to be waited for here.
+    fn wants(&self) -> For {
+        if self.channel.is_sent() { For::Reading } else { For::Both }
     }
 }
 
 /// The handle of a keeper.
 pub(super) struct Keeper {
     commands: Option<Sender<Command>>,
+    waker: Waker,
     events: Receiver<Event>,
     thread: Option<JoinHandle<()>>,
     epoch: Instant,
@@ -65,9 +77,10 @@ impl Keeper {
     pub(super) fn start(lines: Vec<Line>, limits: Limits, epoch: Instant) -> std::io::Result<Keeper> {
         let (commands, told) = channel();
         let (heard, events) = channel();
-        let work = Work { lines, limits, epoch, told, heard, beat: Instant::now() };
+        let (waker, sleeper) = waker()?;
+        let work = Work { lines, limits, epoch, told, sleeper, heard, beat: Instant::now() };
         let thread = std::thread::Builder::new().name("mesh".into()).spawn(move || work.run())?;
-        Ok(Keeper { commands: Some(commands), events, thread: Some(thread), epoch })
+        Ok(Keeper { commands: Some(commands), waker, events, thread: Some(thread), epoch })
     }
 
     /// Nanoseconds since the epoch.
@@ -79,6 +92,7 @@ impl Keeper {
         if let Some(commands) = &self.commands {
             // A keeper that has ended has said so by an event.
             let _ = commands.send(command);
+            self.waker.wake();
         }
     }
 
@@ -89,6 +103,7 @@ impl Keeper {
     /// Sends what is still to be sent and ends the connections.
     pub(super) fn close(&mut self) {
         self.commands = None;
+        self.waker.wake();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
@@ -100,6 +115,8 @@ struct Work {
     limits: Limits,
     epoch: Instant,
     told: Receiver<Command>,
+    /// Woken when something was told.
+    sleeper: Sleeper,
     heard: Sender<Event>,
     beat: Instant,
 }
@@ -107,6 +124,7 @@ struct Work {
 impl Work {
     fn run(mut self) {
         loop {
+            self.sleeper.forget();
             loop {
                 match self.told.try_recv() {
                     Ok(Command::Send(to, kind, body)) => self.send(to, kind, body),
@@ -116,17 +134,42 @@ impl Work {
                 }
             }
             self.beat_if_due();
-            if self.lines.is_empty() {
-                std::thread::sleep(LOOK);
-            }
-            for index in (0..self.lines.len()).rev() {
-                self.look(index);
+            self.pass();
+        }
+    }
+
+    /// Waits until there is something to do, and does it: at most until the next beat is due.
+    fn pass(&mut self) {
+        let ready = self.ready();
+        // From the last one, since a line that is lost makes room for that.
+        for (index, ready) in ready.into_iter().enumerate().rev() {
+            match ready {
+                true => self.look(index),
+                false => {
+                    self.lines[index].took = Instant::now();
+                    self.lose_if_silent(index);
+                }
             }
         }
     }
 
+    /// Which lines are to be looked at: those that are ready, and those that are not through with what they have sent or got.
+    fn ready(&self) -> Vec<bool> {
+        let unread = self.lines.iter().any(|line| line.unread);
+        let next_beat = self.beat_every().saturating_sub(self.beat.elapsed());
+        let lines = self.lines.iter().map(|line| until(line.channel.stream(), line.wants()));
+        let mut sockets: Vec<_> = [until(&self.sleeper, For::Reading)].into_iter().chain(lines).collect();
+        wait(&mut sockets, Some(if unread { Duration::ZERO } else { next_beat }));
+        let looked = |(socket, line): (&_, &Line)| is_ready(socket) || line.unread || !line.channel.is_sent();
+        sockets[1..].iter().zip(&self.lines).map(looked).collect()
+    }
+
+    fn beat_every(&self) -> Duration {
+        self.limits.lost_after / 10
+    }
+
     fn beat_if_due(&mut self) {
-        if self.beat.elapsed() >= self.limits.lost_after / 10 {
+        if self.beat.elapsed() >= self.beat_every() {
             self.beat = Instant::now();
             self.send(None, kind::BEAT, Vec::new());
         }
@@ -155,12 +198,17 @@ impl Work {
 
     /// Sends what is left: to each for as long as it takes something.
     fn finish(mut self) {
-        while !self.lines.is_empty() {
+        loop {
             for index in (0..self.lines.len()).rev() {
                 if self.push(index) && self.lines[index].channel.is_sent() {
                     self.lines.swap_remove(index);
                 }
             }
+            if self.lines.is_empty() {
+                return;
+            }
+            let lines = self.lines.iter().map(|line| until(line.channel.stream(), For::Writing));
+            wait(&mut lines.collect::<Vec<_>>(), Some(self.beat_every()));
         }
     }
 
@@ -188,8 +236,8 @@ impl Work {
         if !self.push(index) {
             return;
         }
-        // Whatever is there, but not for ever: the others want their turn.
-        for _ in 0..64 {
+        self.lines[index].unread = true;
+        for _ in 0..TURN {
             let line = &mut self.lines[index];
             let frames = line.channel.frames();
             let received = line.channel.receive();
@@ -198,7 +246,10 @@ impl Work {
                 line.heard = Instant::now();
             }
             match received {
-                Ok(None) => break,
+                Ok(None) => {
+                    line.unread = false;
+                    break;
+                }
                 Ok(Some(message)) => {
                     if let Err(error) = self.heard_from(index, message) {
                         return self.lose(index, error.to_string());
@@ -295,8 +346,13 @@ impl Work {
         let sent = self.epoch.elapsed().as_nanos() as u64;
         line.channel.send(kind::PING, sent.to_le_bytes())?;
         let deadline = Instant::now() + READING_WITHIN;
-        while Instant::now() < deadline {
-            let Some(message) = self.lines[index].channel.receive()? else { continue };
+        while let Some(left) = deadline.checked_duration_since(Instant::now()) {
+            let line = &mut self.lines[index];
+            let Some(message) = line.channel.receive()? else {
+                wait_for_one(line.channel.stream(), line.wants(), left);
+                line.channel.push()?;
+                continue;
+            };
             let back = self.epoch.elapsed().as_nanos() as u64;
             self.lines[index].heard = Instant::now();
             let answer =
@@ -316,10 +372,13 @@ impl Work {
 
 #[cfg(test)]
 mod tests {
+    use super::super::door::settle;
     use super::super::handshake::Keys;
     use super::*;
     use crate::secret::Secret;
     use std::net::TcpListener;
+
+    const MS: Duration = Duration::from_millis(1);
 
     fn connected() -> (Channel<TcpStream>, Channel<TcpStream>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -327,8 +386,7 @@ mod tests {
         let ours = listener.accept().unwrap().0;
         let key = Secret::from_bytes(b"a");
         let channel = |stream: TcpStream| {
-            stream.set_read_timeout(Some(LOOK)).unwrap();
-            stream.set_write_timeout(Some(LOOK)).unwrap();
+            settle(&stream).unwrap();
             Channel::new(stream, Keys { send: key.clone(), receive: key.clone() }, Vec::new())
         };
         (channel(ours), channel(theirs))
@@ -337,8 +395,9 @@ mod tests {
     fn work(lines: Vec<Line>) -> (Work, Receiver<Event>) {
         let (_, told) = channel();
         let (heard, events) = channel();
+        let (_, sleeper) = waker().unwrap();
         let now = Instant::now();
-        (Work { lines, limits: Limits::default(), epoch: now, told, heard, beat: now }, events)
+        (Work { lines, limits: Limits::default(), epoch: now, told, sleeper, heard, beat: now }, events)
     }
 
     /// Answers readings with a clock that stands still; returns what it is told of its own, once the connection ends.
@@ -365,7 +424,7 @@ mod tests {
             let (mut lines, mut members) = (Vec::new(), Vec::new());
             for node in 0..3u16 {
                 let (ours, theirs) = connected();
-                lines.push(Line::new(NodeId(node + 1), ours));
+                lines.push(Line::new(NodeId(node + 1), ours).unwrap());
                 // Hours ahead of ours, each by a number of its own. The lost one's end is closed.
                 if node != lost {
                     let stands_at = (1 + u64::from(node)) << 44;
@@ -395,7 +454,7 @@ mod tests {
         let mut mute = None;
         for node in 1..=3u16 {
             let (ours, mut theirs) = connected();
-            lines.push(Line::new(NodeId(node), ours));
+            lines.push(Line::new(NodeId(node), ours).unwrap());
             if node == 2 {
                 mute = Some(theirs);
                 continue;
@@ -436,7 +495,7 @@ mod tests {
     #[test]
     fn silence_is_told_by_its_limit() {
         let (ours, _theirs) = connected();
-        let mut line = Line::new(NodeId(1), ours);
+        let mut line = Line::new(NodeId(1), ours).unwrap();
         line.heard =
             Instant::now().checked_sub(Duration::from_secs(7)).expect("the machine is up for longer");
         let (mut work, events) = work(vec![line]);
@@ -449,7 +508,8 @@ mod tests {
     fn who_takes_nothing_keeps_nobody_waiting_and_is_lost() {
         let (stuck, unread) = connected();
         let (ours, mut theirs) = connected();
-        let (mut work, events) = work(vec![Line::new(NodeId(1), stuck), Line::new(NodeId(2), ours)]);
+        let (mut work, events) =
+            work(vec![Line::new(NodeId(1), stuck).unwrap(), Line::new(NodeId(2), ours).unwrap()]);
         work.limits.lost_after = Duration::from_secs(1);
         // More than the buffers of a connection hold.
         work.send(None, kind::ALL, vec![7; 64 << 20]);
@@ -489,7 +549,7 @@ mod tests {
     #[test]
     fn an_answer_that_is_late_once_spoils_no_later_reading() {
         let (ours, mut theirs) = connected();
-        let (mut work, _events) = work(vec![Line::new(NodeId(1), ours)]);
+        let (mut work, _events) = work(vec![Line::new(NodeId(1), ours).unwrap()]);
         let epoch = work.epoch;
         let member = std::thread::spawn(move || {
             let mut late = true;
@@ -498,7 +558,7 @@ mod tests {
                     Ok(Some(message)) if message.kind == kind::PING => {
                         // The clocks are the same one. The first answer takes as long as TCP to send a lost segment again.
                         let now = epoch.elapsed().as_nanos() as u64;
-                        let travel = if std::mem::take(&mut late) { READING_WITHIN + 5 * LOOK } else { LOOK };
+                        let travel = if std::mem::take(&mut late) { READING_WITHIN + 5 * MS } else { MS };
                         std::thread::sleep(travel);
                         theirs.send(kind::PONG, [&message.body, &now.to_le_bytes()[..]].concat()).unwrap();
                     }
@@ -520,7 +580,7 @@ mod tests {
     #[test]
     fn who_is_in_the_middle_of_a_long_message_is_not_silent() {
         let (ours, mut theirs) = connected();
-        let (mut work, events) = work(vec![Line::new(NodeId(1), ours)]);
+        let (mut work, events) = work(vec![Line::new(NodeId(1), ours).unwrap()]);
         // Longer than what one look takes from a connection.
         let sender = std::thread::spawn(move || {
             theirs.send(kind::GIVE, vec![7; 64 << 20])?;
@@ -544,5 +604,58 @@ mod tests {
         };
         assert!(whole.body.len() == 64 << 20 && looks > 2, "{looks} looks saw parts of it");
         sender.join().unwrap().unwrap();
+    }
+
+    #[test]
+    fn who_speaks_is_heard_at_once_however_many_are_silent() {
+        let (lines, mut members): (Vec<Line>, Vec<_>) = (1..=300)
+            .map(|node| {
+                let (ours, theirs) = connected();
+                (Line::new(NodeId(node), ours).unwrap(), theirs)
+            })
+            .unzip();
+        let limits = Limits { lost_after: Duration::from_secs(100), ..Limits::default() };
+        let mut keeper = Keeper::start(lines, limits, Instant::now()).unwrap();
+        let mut talker = members.pop().expect("three hundred");
+        let began = Instant::now();
+        for question in 0..50u64 {
+            talker.send(kind::PING, question.to_le_bytes()).unwrap();
+            loop {
+                match talker.receive().unwrap() {
+                    Some(message) if message.kind == kind::PONG => {
+                        assert_eq!(message.body[..8], question.to_le_bytes());
+                        break;
+                    }
+                    Some(message) => assert_eq!(message.kind, kind::BEAT),
+                    None => assert!(began.elapsed() < Duration::from_secs(60), "no answer to {question}"),
+                }
+            }
+        }
+        // A millisecond for each of the silent would be fifteen seconds.
+        assert!(began.elapsed() < Duration::from_secs(7), "{:?} for fifty answers", began.elapsed());
+        // More than is taken in one turn, after which nothing comes that would wake anybody.
+        (0..1000u32).for_each(|n| talker.send(kind::DONE, n.to_le_bytes()).unwrap());
+        while !talker.is_sent() {
+            talker.push().unwrap();
+        }
+        for n in 0..1000u32 {
+            match keeper.event(Duration::from_secs(60)) {
+                Ok(Event::Message(NodeId(300), message)) => assert_eq!(message.body, n.to_le_bytes()),
+                _ => panic!("message {n} did not come"),
+            }
+        }
+        assert!(
+            began.elapsed() < Duration::from_secs(9),
+            "{:?} with what took several turns",
+            began.elapsed()
+        );
+        // What is told to all goes out now, and not when it is next looked for.
+        let told = Instant::now();
+        keeper.command(Command::Send(None, kind::OVER, vec![0; 4]));
+        for member in &mut members {
+            while member.receive().unwrap().is_none_or(|message| message.kind != kind::OVER) {}
+        }
+        assert!(told.elapsed() < Duration::from_secs(7), "{:?} until all were told", told.elapsed());
+        keeper.close();
     }
 }

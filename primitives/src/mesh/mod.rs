@@ -12,18 +12,23 @@
 // Sessions between processes live in real time, and a simulated cluster is in one process.
 #![allow(clippy::disallowed_methods)]
 
+mod blame;
 mod body;
 mod channel;
 pub mod clock;
 pub mod config;
+mod door;
 pub mod handshake;
 mod keeper;
 mod launch;
+mod porter;
 pub mod rendezvous;
 pub mod session;
 mod threads;
+mod wait;
 mod watch;
 
+pub use blame::Blame;
 pub use clock::ClockMap;
 pub use config::{ClusterFile, ConfigError};
 pub use launch::{FabricSpec, LaunchError, Program, RunFacts, Shape, Site, launch, launch_member};

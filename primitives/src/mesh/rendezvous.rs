@@ -1,10 +1,13 @@
-//! Coming together: node 0 listens, the others join, and nobody else gets in.
+//! Coming together: node 0 takes the others in at its door (`door.rs`), and nobody else.
 
+use super::blame::Blame;
 use super::body::{list, told, unlist, untold};
 use super::channel::Channel;
 use super::config::{ClusterFile, differences};
-use super::handshake::{self, Driver, DriverStep, HandshakeError, Member, MemberStep};
-use super::keeper::{Keeper, LOOK, Line};
+use super::door::{Door, Proven, Refused, settle};
+use super::handshake::{self, HandshakeError, Member, MemberStep};
+use super::keeper::{Keeper, Line};
+use super::porter::{self, FAREWELL, Joined, Porter, first_words};
 use super::session::{Limits, MeshError, Session, kind};
 use crate::secret::Secret;
 use crate::verbs::NodeId;
@@ -12,16 +15,9 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
-/// Connections that may be unauthenticated at a time. When there are more, those go first that have not said hello, which takes
-/// a stranger less than waiting, and of them the one that waits longest.
-const MAX_CALLERS: usize = 64;
-/// Connections taken at a time: fewer than may wait, so that each is heard before it has to go.
-const TAKEN_AT_A_TIME: usize = MAX_CALLERS / 2;
 /// How often a member tries to reach node 0, which may come later.
 const TRY_EVERY: Duration = Duration::from_millis(200);
 const BREATH: Duration = Duration::from_millis(1);
-/// How long members that are sent home may take to go.
-const FAREWELL: Duration = Duration::from_secs(1);
 
 /// Which program a node runs: different builds do not mix.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,57 +39,6 @@ fn failed(what: &'static str, address: impl std::fmt::Display) -> impl FnOnce(st
     move |e| MeshError::Rendezvous { what, address: address.to_string(), problem: e.to_string() }
 }
 
-/// A connection once it is authenticated: reads and writes return soon.
-fn settle(stream: &TcpStream) -> std::io::Result<()> {
-    stream.set_nonblocking(false)?;
-    stream.set_nodelay(true)?;
-    stream.set_read_timeout(Some(LOOK))?;
-    stream.set_write_timeout(Some(LOOK))
-}
-
-/// A connection that has not proven anything yet.
-struct Caller {
-    stream: TcpStream,
-    from: SocketAddr,
-    driver: Driver,
-    bytes: Vec<u8>,
-    since: Instant,
-    said_hello: bool,
-}
-
-impl Caller {
-    /// Reads what is there and answers. Who it is, once it is known.
-    fn step(&mut self) -> Result<Option<(NodeId, handshake::Keys)>, HandshakeError> {
-        let mut chunk = [0; handshake::HEAD_BYTES + handshake::MAX_BODY];
-        match self.stream.read(&mut chunk) {
-            Ok(0) => return Err(HandshakeError::Refused("it closed the connection".into())),
-            Ok(n) => self.bytes.extend_from_slice(&chunk[..n]),
-            Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => return Ok(None),
-            Err(e) => return Err(HandshakeError::Refused(e.to_string())),
-        }
-        while let Some((plain, len)) = handshake::decode(&self.bytes)? {
-            self.bytes.drain(..len);
-            let (bytes, joined) = match self.driver.receive(&plain)? {
-                DriverStep::Send(bytes) => {
-                    self.said_hello = true;
-                    (bytes, None)
-                }
-                DriverStep::Joined(node, keys, bytes) => (bytes, Some((node, keys))),
-            };
-            // A few dozen bytes into an empty socket buffer: whoever does not take them is no member.
-            self.stream.write_all(&bytes).map_err(|e| HandshakeError::Refused(e.to_string()))?;
-            if joined.is_some() {
-                return Ok(joined);
-            }
-        }
-        Ok(None)
-    }
-
-    fn refuse(mut self, version: u16, why: &str) {
-        let _ = self.stream.write_all(&handshake::refusal(version, why));
-    }
-}
-
 /// Node 0: takes all other nodes of the cluster in at `listener`. `note` is told whom it turned away.
 ///
 /// # Errors
@@ -109,104 +54,97 @@ pub fn drive(
 ) -> Result<Session, MeshError> {
     let epoch = Instant::now();
     let address = listener.local_addr().map_or_else(|e| e.to_string(), |a| a.to_string());
-    listener.set_nonblocking(true).map_err(failed("cannot listen on", &address))?;
     let agreed = agreed(cluster)?;
-    let (callers, lines, turned_away) = (Vec::new(), Vec::new(), Vec::new());
-    let mut door = Door { cluster, key, program, limits, agreed, callers, lines, turned_away };
-    while door.lines.len() + 1 < usize::from(cluster.count()) {
+    let door = Door::new(listener, key, program.protocol, limits.handshake)
+        .map_err(failed("cannot listen on", &address))?;
+    let (lines, turned_away) = (Vec::new(), TurnedAway::default());
+    let mut hall = Hall { cluster, program, limits, agreed, door, lines, turned_away };
+    while hall.lines.len() + 1 < usize::from(cluster.count()) {
         if epoch.elapsed() > limits.join {
-            let missing = door.missing();
-            return Err(door.dismiss(missing));
+            let missing = hall.missing();
+            return Err(hall.dismiss(missing));
         }
-        if let Err(error) = door.look(listener, note) {
-            return Err(door.dismiss(error));
+        if let Err(error) = hall.look(note) {
+            return Err(hall.dismiss(error));
         }
         std::thread::sleep(BREATH);
     }
-    let Door { callers, mut lines, .. } = door;
-    // Nobody listens from here on: whoever is at the door is told.
-    for caller in callers {
-        caller.refuse(program.protocol, "all nodes of the cluster have joined already");
-    }
+    let (joined, Hall { mut lines, door, .. }) = (hall.joined(), hall);
     lines.iter_mut().for_each(|line| line.heard = Instant::now());
+    let porter = Porter::start(door, cluster.count(), joined);
+    let porter = porter.map_err(failed("cannot go on listening on", &address))?;
     let keeper =
         Keeper::start(lines, limits, epoch).map_err(failed("cannot keep connections of", address))?;
-    Ok(Session::new(NodeId(0), cluster.count(), key.clone(), limits, keeper))
+    Ok(Session::new(NodeId(0), cluster.count(), key.clone(), limits, keeper, Some(porter)))
+}
+
+/// Whom node 0 sent away while it waited.
+#[derive(Default)]
+struct TurnedAway {
+    count: u32,
+    /// The last of them and, before all others, of those that a flag or file of theirs kept out.
+    last: Option<(String, Blame)>,
+}
+
+impl TurnedAway {
+    fn add(&mut self, text: String, blame: Blame) {
+        self.count += 1;
+        if blame == Blame::Input || self.last.as_ref().is_none_or(|(_, last)| *last != Blame::Input) {
+            self.last = Some((text, blame));
+        }
+    }
 }
 
 enum Admission {
-    TurnedAway(String),
+    TurnedAway(String, Blame),
     Unfit(MeshError),
 }
 
 /// Node 0 while it waits: who has joined, and who is at the door.
-struct Door<'a> {
+struct Hall<'a> {
     cluster: &'a ClusterFile,
-    key: &'a Secret,
     program: &'a Program,
     limits: Limits,
     /// What the cluster files of all must say.
     agreed: String,
-    callers: Vec<Caller>,
+    door: Door,
     lines: Vec<Line>,
-    turned_away: Vec<String>,
+    turned_away: TurnedAway,
 }
 
-impl Door<'_> {
-    /// Lets new callers come and hears each that is there once.
-    fn look(&mut self, listener: &TcpListener, note: &mut dyn FnMut(String)) -> Result<(), MeshError> {
-        for _ in 0..TAKEN_AT_A_TIME {
-            let Ok((stream, from)) = listener.accept() else { break };
-            if stream.set_nonblocking(true).is_err() {
-                continue;
-            }
-            if self.callers.len() == MAX_CALLERS {
-                let silent = self.callers.iter().position(|caller| !caller.said_hello);
-                self.callers.remove(silent.unwrap_or(0));
-            }
-            let driver = Driver::new(self.key.clone(), self.program.protocol);
-            let since = Instant::now();
-            self.callers.push(Caller { stream, from, driver, bytes: Vec::new(), since, said_hello: false });
-        }
-        let mut index = 0;
-        while index < self.callers.len() {
-            let outcome = match self.callers[index].step() {
-                Ok(None) if self.callers[index].since.elapsed() <= self.limits.handshake => {
-                    index += 1;
-                    continue;
+impl Hall<'_> {
+    /// Looks once who is at the door, and takes in who belongs here.
+    fn look(&mut self, note: &mut dyn FnMut(String)) -> Result<(), MeshError> {
+        for ended in self.door.look() {
+            let (from, why, blame) = match ended {
+                Ok(proven) => {
+                    let from = proven.from;
+                    match self.admit(proven) {
+                        Ok(line) => {
+                            self.lines.push(line);
+                            continue;
+                        }
+                        Err(Admission::TurnedAway(why, blame)) => (from, why, blame),
+                        Err(Admission::Unfit(error)) => return Err(error),
+                    }
                 }
-                Ok(None) => Err(HandshakeError::Refused("it took too long to prove itself".into())),
-                other => other,
+                Err(Refused { from, why }) => (from, why.to_string(), why.blame()),
             };
-            let caller = self.callers.remove(index);
-            let from = caller.from;
-            let (node, keys) = match outcome {
-                Ok(Some(joined)) => joined,
-                Ok(None) => continue,
-                Err(error) => {
-                    self.turn_away(from, &error.to_string(), note);
-                    // The peer may still tell its own side's view: the words name both versions or the key.
-                    let words = match &error {
-                        HandshakeError::WrongKey => handshake::KEYS_DIFFER.into(),
-                        other => other.to_string(),
-                    };
-                    caller.refuse(self.program.protocol, &words);
-                    continue;
-                }
-            };
-            match self.admit(caller, node, keys) {
-                Ok(line) => self.lines.push(line),
-                Err(Admission::TurnedAway(why)) => self.turn_away(from, &why, note),
-                Err(Admission::Unfit(error)) => return Err(error),
-            }
+            let text = format!("{from}: {why}");
+            note(text.clone());
+            self.turned_away.add(text, blame);
         }
         Ok(())
     }
 
-    fn turn_away(&mut self, from: SocketAddr, why: &str, note: &mut dyn FnMut(String)) {
-        let text = format!("{from}: {why}");
-        note(text.clone());
-        self.turned_away.push(text);
+    /// Who has joined, and from where.
+    fn joined(&self) -> Joined {
+        let from = |line: &Line| match line.channel.stream().peer_addr() {
+            Ok(address) => (line.node, address.to_string()),
+            // Its connection is over, and what counts is that it was taken in.
+            Err(error) => (line.node, format!("a process that is gone ({error})")),
+        };
+        self.lines.iter().map(from).collect()
     }
 
     /// Who has not come.
@@ -220,55 +158,50 @@ impl Door<'_> {
             })
             .collect();
         let mut text = named.join(", ");
-        if let Some(last) = self.turned_away.last() {
-            let count = self.turned_away.len();
-            text.push_str(&format!("; turned away meanwhile: {count} callers, the last {last}"));
+        let mut blame = Blame::Machine;
+        if let Some((last, of)) = &self.turned_away.last {
+            let callers = match self.turned_away.count {
+                1 => "a caller".to_owned(),
+                count => format!("{count} callers, one of them"),
+            };
+            text.push_str(&format!("; turned away meanwhile: {callers} {last}"));
+            blame = *of;
         }
-        MeshError::Missing { missing: text, within: self.limits.join }
+        if let Some(why) = self.door.shut() {
+            text.push_str(&format!("; node 0 can take no connections: {why}"));
+        }
+        MeshError::Missing { missing: text, within: self.limits.join, blame }
     }
 
     /// Sends home who had joined, saying why.
     fn dismiss(self, why: MeshError) -> MeshError {
         let mut lines = self.lines;
         for line in &mut lines {
-            let _ = line.channel.send(kind::NEVER_BEGAN, told(NodeId(0), &why.to_string()));
+            let body = [&[why.blame() as u8][..], &told(NodeId(0), &why.to_string())].concat();
+            let _ = line.channel.send(kind::NEVER_BEGAN, body);
             let _ = line.channel.stream().shutdown(Shutdown::Write);
         }
         // To close while heartbeats lie unread would reset the connection, and what was said might not arrive.
         let deadline = Instant::now() + FAREWELL;
         while !lines.is_empty() && Instant::now() < deadline {
             lines.retain_mut(|line| line.channel.receive().is_ok());
+            std::thread::sleep(BREATH);
         }
         why
     }
 
-    /// Takes a caller that has proven itself in, if it is a node that is missing and runs what we run.
-    fn admit(&self, caller: Caller, node: NodeId, keys: handshake::Keys) -> Result<Line, Admission> {
-        let lost = |why: String| Admission::TurnedAway(format!("{node}: {why}"));
-        settle(&caller.stream).map_err(|e| lost(e.to_string()))?;
-        let mut channel = Channel::new(caller.stream, keys, caller.bytes);
+    /// Takes somebody who has proven the key in, if it is a node that is missing and runs what we run.
+    fn admit(&self, Proven { node, mut channel, .. }: Proven) -> Result<Line, Admission> {
+        let lost = |why: String| Admission::TurnedAway(format!("{node}: {why}"), Blame::Machine);
         let tell = |channel: &mut Channel<TcpStream>, kind: u8, why: String| {
             let _ = channel.send(kind, told(NodeId(0), &why));
             why
         };
-        let deadline = Instant::now() + self.limits.handshake;
-        let hello = loop {
-            match channel.receive() {
-                Ok(Some(message)) => break message,
-                Ok(None) if Instant::now() < deadline => {}
-                Ok(None) => return Err(lost("it said nothing after it had joined".into())),
-                Err(error) => return Err(lost(error.to_string())),
-            }
-        };
-        let count = self.cluster.count();
-        if node == NodeId(0) || node.0 >= count {
-            let why = format!("the driver's cluster file has members 1 to {}, not {node}", count - 1);
-            return Err(Admission::TurnedAway(tell(&mut channel, kind::GAVE_UP, why)));
-        }
-        if let Some(line) = self.lines.iter().find(|line| line.node == node) {
-            let first = line.channel.stream().peer_addr().map_or_else(|e| e.to_string(), |a| a.to_string());
-            let why = format!("{node} has joined already, from {first}: two processes have the same --id");
-            return Err(Admission::TurnedAway(tell(&mut channel, kind::GAVE_UP, why)));
+        let hello = first_words(&mut channel, self.limits.handshake).map_err(lost)?;
+        let twice = "two processes have the same --id";
+        if let Some(why) = porter::refused(node, self.cluster.count(), &self.joined(), twice) {
+            let why = tell(&mut channel, kind::GAVE_UP, why);
+            return Err(Admission::TurnedAway(why, Blame::Input));
         }
         let unfit = |channel: &mut Channel<TcpStream>, what: String| {
             Admission::Unfit(MeshError::Unfit { node, what: tell(channel, kind::UNFIT, what) })
@@ -290,7 +223,7 @@ impl Door<'_> {
             return Err(Admission::Unfit(MeshError::Differ { what: tell(&mut channel, kind::DIFFER, what) }));
         }
         channel.send(kind::ACCEPTED, []).map_err(|e| lost(e.to_string()))?;
-        Ok(Line::new(node, channel))
+        Line::new(node, channel).map_err(|e| lost(e.to_string()))
     }
 }
 
@@ -303,8 +236,8 @@ fn agreed(cluster: &ClusterFile) -> Result<String, MeshError> {
 /// Any other node: joins node 0 at `address`, which may not be there yet.
 ///
 /// # Errors
-/// If node 0 is not there within [`Limits::join`], or hangs up on this node for as long, does not prove itself, or does not take this
-/// node.
+/// If node 0 is not there within [`Limits::join`], hangs up on this node or says nothing for as long, does not prove itself, or does not
+/// take this node.
 pub fn join(
     address: SocketAddr,
     cluster: &ClusterFile,
@@ -315,23 +248,37 @@ pub fn join(
 ) -> Result<Session, MeshError> {
     let epoch = Instant::now();
     let agreed = agreed(cluster)?;
-    // What listens there may be silent, or drop what comes: neither takes longer than was said.
-    let patience = || limits.handshake.min(limits.join.saturating_sub(epoch.elapsed()).max(TRY_EVERY));
+    let left = || limits.join.saturating_sub(epoch.elapsed()).max(TRY_EVERY);
+    // What listens there may be another program, or node 0 on a host that has died: then another call may lead farther. Or node 0 is
+    // slow: then each call is given twice the time of the one before.
+    let (mut patience, mut silent) = (limits.handshake, None);
     let (stream, keys, rest) = loop {
-        match call(address, key, node, program, patience(), &limits) {
+        let began = Instant::now();
+        let error = match call(address, key, node, program, patience.min(left()), &limits) {
             Ok(joined) => break joined,
             Err(Failure::Final(error)) => return Err(error),
+            Err(Failure::Passing(MeshError::Silent { .. })) => {
+                patience *= 2;
+                MeshError::Silent { address, within: silent.get_or_insert(began).elapsed() }
+            }
             // Node 0 may come later, and strangers that crowd its door may have pushed this node out before it was heard.
-            Err(Failure::Passing(_)) if epoch.elapsed() <= limits.join => std::thread::sleep(TRY_EVERY),
-            Err(Failure::Passing(error)) => return Err(error),
+            Err(Failure::Passing(error)) => {
+                silent = None;
+                error
+            }
+        };
+        if epoch.elapsed() > limits.join {
+            return Err(error);
         }
+        std::thread::sleep(TRY_EVERY);
     };
     let mut channel = Channel::new(stream, keys, rest);
     let gone = |e: super::channel::ChannelError| MeshError::Lost { node: NodeId(0), why: e.to_string() };
     let about = [agreed.into_bytes(), program.build.as_bytes().to_vec()];
     channel.send(kind::PROGRAM, list(0, &about)).map_err(gone)?;
-    // Node 0 takes callers one after the other, each within the limit.
-    let deadline = Instant::now() + limits.handshake * 2;
+    // Node 0 takes callers one after the other, each within the limit, and may be slow.
+    let within = left().max(limits.handshake * 2);
+    let deadline = Instant::now() + within;
     loop {
         match channel.receive().map_err(gone)? {
             Some(message) if message.kind == kind::ACCEPTED => break,
@@ -345,17 +292,17 @@ pub fn join(
             }
             None if Instant::now() < deadline => {}
             None => {
-                let problem = format!("it has not let this node in for {} s", limits.handshake.as_secs() * 2);
+                let problem = format!("it has not let this node in for {} s", within.as_secs());
                 return Err(failed("no answer from node 0 at", address)(std::io::Error::other(problem)));
             }
         }
     }
     // Until all others have joined, nobody speaks; node 0's keeper starts then.
-    let mut line = Line::new(NodeId(0), channel);
+    let io = || failed("cannot speak with node 0 at", address);
+    let mut line = Line::new(NodeId(0), channel).map_err(io())?;
     line.heard = Instant::now() + limits.join;
-    let io = failed("cannot speak with node 0 at", address);
-    let keeper = Keeper::start(vec![line], limits, epoch).map_err(io)?;
-    Ok(Session::new(node, cluster.count(), key.clone(), limits, keeper))
+    let keeper = Keeper::start(vec![line], limits, epoch).map_err(io())?;
+    Ok(Session::new(node, cluster.count(), key.clone(), limits, keeper, None))
 }
 
 /// Whether the other side has hung up.
@@ -419,7 +366,7 @@ fn call(
             Err(e) => return Err(io(e)),
         }
         if Instant::now() > deadline {
-            return Err(Failure::Final(MeshError::Silent { address, within: patience }));
+            return Err(Failure::Passing(MeshError::Silent { address, within: patience }));
         }
     }
 }

@@ -1,7 +1,7 @@
 //! A cluster of processes: node 0 drives, the others are members. Everything that is not the data path goes through it.
 //!
 //! The connections form a star around node 0. A thread of its own (`keeper.rs`) keeps them: it sends heartbeats,
-//! notices who falls silent, and answers clock readings at once. What the nodes do together is a sequence of steps that
+//! notices who falls silent, and answers clock readings at once. Another one at node 0 (`porter.rs`) tells nodes that come too late. What the nodes do together is a sequence of steps that
 //! all take in the same order: an exchange, which is also a barrier, or a gathering at node 0.
 //!
 //! A node that dies, falls silent for [`Limits::lost_after`], breaks the protocol or gives up ends the session for
@@ -14,10 +14,12 @@
 mod gather;
 pub(super) mod kind;
 
+use super::blame::Blame;
 use super::body::{list, told, unlist, untold};
 use super::clock::{ClockMap, DRIFT_PPM};
 use super::keeper::{Command, Event, Keeper};
 use super::launch::LaunchError;
+use super::porter::Porter;
 use crate::secret::Secret;
 use crate::units::Nanos;
 use crate::verbs::NodeId;
@@ -79,6 +81,8 @@ pub enum MeshError {
         missing: String,
         /// The limit.
         within: Duration,
+        /// Whose matter it is, as far as that is known of whom we turned away.
+        blame: Blame,
     },
     /// A peer that cannot be let in, or does not let us in.
     #[error("cannot join {peer}: {source}")]
@@ -121,6 +125,8 @@ pub enum MeshError {
     NeverBegan {
         /// Its words.
         why: String,
+        /// Whose matter it is.
+        blame: Blame,
     },
     /// A node is gone.
     #[error("{node} was lost: {why}")]
@@ -178,6 +184,8 @@ pub struct Session {
     key: Secret,
     limits: Limits,
     keeper: Keeper,
+    /// Node 0's, until it says farewell: who comes then is one of the next session.
+    porter: Option<Porter>,
     /// Steps taken; all nodes count the same.
     step: u32,
     /// What others have given for this step and the next.
@@ -202,13 +210,21 @@ impl std::fmt::Debug for Session {
 }
 
 impl Session {
-    pub(super) fn new(node: NodeId, count: u16, key: Secret, limits: Limits, keeper: Keeper) -> Session {
+    pub(super) fn new(
+        node: NodeId,
+        count: u16,
+        key: Secret,
+        limits: Limits,
+        keeper: Keeper,
+        porter: Option<Porter>,
+    ) -> Session {
         Session {
             node,
             count,
             key,
             limits,
             keeper,
+            porter,
             step: 0,
             given: BTreeMap::new(),
             done: BTreeSet::new(),
@@ -573,8 +589,9 @@ impl Session {
                 return Err(self.end(error));
             }
             (kind::NEVER_BEGAN, _) if !self.drives() => {
-                let (_, why) = untold(&body, from);
-                return Err(self.end(MeshError::NeverBegan { why }));
+                let (blame, body) = body.split_first().unwrap_or((&(Blame::Machine as u8), &[]));
+                let (blame, (_, why)) = (Blame::of_byte(*blame), untold(body, from));
+                return Err(self.end(MeshError::NeverBegan { why, blame }));
             }
             (kind::BYE, _) if !self.drives() => return Err(self.end(MeshError::Ended)),
             (other, _) => {
@@ -592,6 +609,7 @@ impl Drop for Session {
             // A member would take a farewell for the end of a run that went well.
             self.fail("it panicked");
         }
+        self.porter = None;
         self.keeper.command(Command::Send(None, kind::BYE, Vec::new()));
         self.keeper.close();
     }

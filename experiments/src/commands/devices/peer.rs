@@ -12,7 +12,7 @@ use primitives::fabric::verbs::{Options, Verbs};
 use primitives::mesh::config::NodeEntry;
 use primitives::mesh::handshake::{HandshakeError, KEYS_DIFFER};
 use primitives::mesh::rendezvous::{Program, drive, join};
-use primitives::mesh::{ClusterFile, Limits, MeshError, Session};
+use primitives::mesh::{Blame, ClusterFile, Limits, MeshError, Session};
 use primitives::secret::Secret;
 use primitives::verbs::NodeId;
 use serde::{Deserialize, Serialize};
@@ -152,7 +152,7 @@ fn refusal(error: &MeshError, at: &str, role: Role) -> CliError {
     match error {
         MeshError::Cancelled | MeshError::Interrupted { .. } => CliError::interrupted(),
         MeshError::Handshake { source: HandshakeError::Refused(words), .. } if words != KEYS_DIFFER => {
-            CliError::usage(format!("the listener at {at} turned this host away: {words}"))
+            CliError::machine(format!("the listener at {at} turned this host away: {words}"))
                 .hint("what is printed there says more")
         }
         MeshError::Handshake { source: HandshakeError::WrongKey | HandshakeError::Refused(_), .. } => {
@@ -165,7 +165,9 @@ fn refusal(error: &MeshError, at: &str, role: Role) -> CliError {
         MeshError::Unfit { what, .. } | MeshError::Differ { what } => {
             CliError::machine(format!("the two sides do not fit: {what}")).hint(SAME)
         }
-        MeshError::NeverBegan { why } | MeshError::Refused { why } => {
+        MeshError::Refused { .. } => CliError::usage(format!("the listener at {at} checks with another host already"))
+            .hint("start `doorbell devices --listen` there once more: it draws another code"),
+        MeshError::NeverBegan { why, .. } => {
             CliError::machine(format!("the listener at {at} takes no check: {why}")).hint(SAME)
         }
         MeshError::Handshake { .. } | MeshError::Silent { .. } => {
@@ -177,6 +179,11 @@ fn refusal(error: &MeshError, at: &str, role: Role) -> CliError {
                 "type the printed command on the other host; a firewall may close that TCP port, and the code must be the \
                  one printed",
             )
+        MeshError::Missing { within, blame: Blame::Input, .. } if role == Role::Listens => CliError::usage(format!(
+            "within {} s nobody came to {at} who knows its --code, and somebody who does not",
+            within.as_secs()
+        ))
+        .hint("type the printed command on the other host: each start draws another code"),
         }
         MeshError::Rendezvous { .. } | MeshError::Missing { .. } if role != Role::Met => {
             let problem = match error {
@@ -266,7 +273,7 @@ mod tests {
     fn a_rendezvous_that_fails_is_told_in_words_of_the_check() {
         let handshake = |source| MeshError::Handshake { peer: "node 0".into(), source };
         let within = Duration::from_secs(60);
-        let missing = || MeshError::Missing { missing: "node 1".into(), within };
+        let missing = |blame| MeshError::Missing { missing: "node 1".into(), within, blame };
         let unreachable = MeshError::Rendezvous {
             what: "cannot reach node 0 at",
             address: "h:18514".into(),
@@ -287,7 +294,7 @@ mod tests {
                 Role::Joins,
                 "turned this host away: it took too long",
                 "there",
-                2,
+                3,
             ),
             (
                 handshake(HandshakeError::Version { mine: 1, theirs: 2 }),
@@ -304,7 +311,21 @@ mod tests {
                 3,
             ),
             (unreachable, Role::Joins, "no listener answers at h:18514: refused", "firewall", 3),
-            (missing(), Role::Listens, "no host came to h:18514 within 60 s", "firewall", 3),
+            (missing(Blame::Machine), Role::Listens, "no host came to h:18514 within 60 s", "firewall", 3),
+            (
+                missing(Blame::Input),
+                Role::Listens,
+                "nobody came to h:18514 who knows its --code",
+                "draws another",
+                2,
+            ),
+            (
+                MeshError::Refused { why: "node 1 has joined already".into() },
+                Role::Joins,
+                "the listener at h:18514 checks with another host already",
+                "once more",
+                2,
+            ),
             (lost, Role::Met, "h:18514 left the check: closed", "there", 1),
         ] {
             let told = refusal(&error, "h:18514", role);

@@ -1,0 +1,198 @@
+//! Node 0's door: who comes has to prove the key here, and until then is told nothing but why not.
+
+use super::channel::Channel;
+use super::handshake::{self, Driver, DriverStep, HandshakeError};
+use super::wait::{For, Sleeper, is_ready, until, wait};
+use crate::secret::Secret;
+use crate::verbs::NodeId;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::time::{Duration, Instant};
+
+/// Connections that may be unauthenticated at a time. When there are more, those go first that have not said hello, which takes
+/// a stranger less than waiting, and of them the one that waits longest.
+const MAX_CALLERS: usize = 64;
+/// Connections taken at a time: fewer than may wait, so that each is heard before it has to go.
+const TAKEN_AT_A_TIME: usize = MAX_CALLERS / 2;
+/// How long a read or write of a connection waits while nothing else is to be done.
+const LOOK: Duration = Duration::from_millis(1);
+
+/// A connection once it is authenticated: reads and writes return soon.
+pub(super) fn settle(stream: &TcpStream) -> std::io::Result<()> {
+    stream.set_nonblocking(false)?;
+    stream.set_nodelay(true)?;
+    stream.set_read_timeout(Some(LOOK))?;
+    stream.set_write_timeout(Some(LOOK))
+}
+
+/// A connection that has not proven anything yet.
+struct Caller {
+    stream: TcpStream,
+    from: SocketAddr,
+    driver: Driver,
+    bytes: Vec<u8>,
+    since: Instant,
+    said_hello: bool,
+}
+
+impl Caller {
+    /// Reads what is there and answers. Who it is, once it is known.
+    fn step(&mut self) -> Result<Option<(NodeId, handshake::Keys)>, HandshakeError> {
+        let mut chunk = [0; handshake::HEAD_BYTES + handshake::MAX_BODY];
+        match self.stream.read(&mut chunk) {
+            Ok(0) => return Err(HandshakeError::Refused("it closed the connection".into())),
+            Ok(n) => self.bytes.extend_from_slice(&chunk[..n]),
+            Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => return Ok(None),
+            Err(e) => return Err(HandshakeError::Refused(e.to_string())),
+        }
+        while let Some((plain, len)) = handshake::decode(&self.bytes)? {
+            self.bytes.drain(..len);
+            let (bytes, joined) = match self.driver.receive(&plain)? {
+                DriverStep::Send(bytes) => {
+                    self.said_hello = true;
+                    (bytes, None)
+                }
+                DriverStep::Joined(node, keys, bytes) => (bytes, Some((node, keys))),
+            };
+            // A few dozen bytes into an empty socket buffer: whoever does not take them is no member.
+            self.stream.write_all(&bytes).map_err(|e| HandshakeError::Refused(e.to_string()))?;
+            if joined.is_some() {
+                return Ok(joined);
+            }
+        }
+        Ok(None)
+    }
+
+    fn refuse(mut self, version: u16, why: &str) {
+        let _ = self.stream.write_all(&handshake::refusal(version, why));
+    }
+}
+
+/// Who has proven the key.
+pub(super) struct Proven {
+    pub(super) node: NodeId,
+    pub(super) from: SocketAddr,
+    pub(super) channel: Channel<TcpStream>,
+}
+
+/// Who was sent away without having proven it, and why.
+pub(super) struct Refused {
+    pub(super) from: SocketAddr,
+    pub(super) why: HandshakeError,
+}
+
+/// The listener of node 0, and who stands before it.
+pub(super) struct Door {
+    listener: TcpListener,
+    key: Secret,
+    version: u16,
+    /// How long a caller may take to prove itself.
+    patience: Duration,
+    callers: Vec<Caller>,
+    /// Why the system gave no connection when it was last asked for one, if it was not that nobody had come.
+    shut: Option<String>,
+}
+
+impl Door {
+    /// A door of a listener of its own to the same port.
+    pub(super) fn new(
+        listener: &TcpListener,
+        key: &Secret,
+        version: u16,
+        patience: Duration,
+    ) -> std::io::Result<Door> {
+        listener.set_nonblocking(true)?;
+        let listener = listener.try_clone()?;
+        Ok(Door { listener, key: key.clone(), version, patience, callers: Vec::new(), shut: None })
+    }
+
+    /// Why nobody can come in, as the system says.
+    pub(super) fn shut(&self) -> Option<&str> {
+        self.shut.as_deref()
+    }
+
+    /// Waits for somebody to come or to say something, or for `sleeper`; whether that was woken.
+    pub(super) fn wait(&self, sleeper: &Sleeper) -> bool {
+        let streams = self.callers.iter().map(|caller| until(&caller.stream, For::Reading));
+        let own = [until(sleeper, For::Reading), until(&self.listener, For::Reading)];
+        let mut sockets: Vec<_> = own.into_iter().chain(streams).collect();
+        // Whoever says nothing is sent away some time.
+        let left = self.callers.iter().map(|caller| self.patience.saturating_sub(caller.since.elapsed()));
+        wait(&mut sockets, left.min());
+        is_ready(&sockets[0])
+    }
+
+    /// Lets new callers come and hears each that is there once. Who has proven the key, and who was sent away.
+    pub(super) fn look(&mut self) -> Vec<Result<Proven, Refused>> {
+        self.let_come();
+        let (mut ended, mut index) = (Vec::new(), 0);
+        while index < self.callers.len() {
+            let caller = &mut self.callers[index];
+            let outcome = match caller.step() {
+                Ok(None) if caller.since.elapsed() <= self.patience => {
+                    index += 1;
+                    continue;
+                }
+                Ok(None) => Err(HandshakeError::Refused("it took too long to prove itself".into())),
+                Ok(Some(joined)) => Ok(joined),
+                Err(error) => Err(error),
+            };
+            ended.push(self.end(index, outcome));
+        }
+        ended
+    }
+
+    fn let_come(&mut self) {
+        for _ in 0..TAKEN_AT_A_TIME {
+            let (stream, from) = match self.listener.accept() {
+                Ok(come) => come,
+                Err(e) => {
+                    let nobody = matches!(
+                        e.kind(),
+                        ErrorKind::WouldBlock | ErrorKind::Interrupted | ErrorKind::ConnectionAborted
+                    );
+                    self.shut = (!nobody).then(|| e.to_string());
+                    break;
+                }
+            };
+            if stream.set_nonblocking(true).is_err() {
+                continue;
+            }
+            if self.callers.len() == MAX_CALLERS {
+                let silent = self.callers.iter().position(|caller| !caller.said_hello);
+                self.callers.remove(silent.unwrap_or(0));
+            }
+            let driver = Driver::new(self.key.clone(), self.version);
+            let since = Instant::now();
+            self.callers.push(Caller { stream, from, driver, bytes: Vec::new(), since, said_hello: false });
+        }
+    }
+
+    /// A caller is one no more: it has come in, or is sent away.
+    fn end(
+        &mut self,
+        index: usize,
+        outcome: Result<(NodeId, handshake::Keys), HandshakeError>,
+    ) -> Result<Proven, Refused> {
+        let caller = self.callers.remove(index);
+        let from = caller.from;
+        let settled = outcome.and_then(|joined| {
+            settle(&caller.stream).map_err(|e| HandshakeError::Refused(e.to_string()))?;
+            Ok(joined)
+        });
+        match settled {
+            Ok((node, keys)) => {
+                Ok(Proven { node, from, channel: Channel::new(caller.stream, keys, caller.bytes) })
+            }
+            Err(why) => {
+                // The peer may still tell its own side's view: the words name both versions or the key.
+                let words = match &why {
+                    HandshakeError::WrongKey => handshake::KEYS_DIFFER.into(),
+                    other => other.to_string(),
+                };
+                caller.refuse(self.version, &words);
+                Err(Refused { from, why })
+            }
+        }
+    }
+}
