@@ -50,12 +50,14 @@ pub struct CliError {
     causes: Vec<String>,
     hint: Option<String>,
     snippet: Option<Box<Snippet>>,
+    for_all: bool,
 }
 
 impl CliError {
     /// An error that ends the process with `exit`.
     pub fn new(exit: Exit, message: impl Into<String>) -> CliError {
-        CliError { exit, message: message.into(), causes: Vec::new(), hint: None, snippet: None }
+        let message = message.into();
+        CliError { exit, message, causes: Vec::new(), hint: None, snippet: None, for_all: false }
     }
 
     /// Bad flags, spec or files: exit code 2.
@@ -83,6 +85,24 @@ impl CliError {
     pub fn hint(mut self, hint: impl Into<String>) -> CliError {
         self.hint = Some(hint.into());
         self
+    }
+
+    /// With one more piece of advice.
+    #[must_use]
+    pub fn also(self, hint: impl std::fmt::Display) -> CliError {
+        let hint = self.hint.as_ref().map_or_else(|| hint.to_string(), |first| format!("{first}; {hint}"));
+        self.hint(hint)
+    }
+
+    /// As what ends all points of a sweep, and not the one alone that it came from.
+    #[must_use]
+    pub fn for_all(self) -> CliError {
+        CliError { for_all: true, ..self }
+    }
+
+    /// Whether no other point of a sweep can be measured either.
+    pub fn is_for_all(&self) -> bool {
+        self.for_all
     }
 
     /// With the error underneath, and those under it.

@@ -5,7 +5,7 @@
 //! for any number of jobs. Where time is real, points would disturb each other: give one job.
 //!
 //! A point that fails does not stop the others, and is told at once: a sweep may take hours. A directory that cannot be
-//! written stops it. After the first
+//! written stops it, and so does a failure that would be every point's ([`CliError::for_all`]). After the first
 //! Ctrl-C no point is begun and those that run are kept.
 
 use std::any::Any;
@@ -96,8 +96,12 @@ impl Sweep {
             },
             |point, error| {
                 if error.exit() != Exit::Interrupted {
+                    let others = match error.is_for_all() {
+                        true => "and no other can be measured",
+                        false => "the others go on",
+                    };
                     progress.suspend(|| {
-                        self.talk.warn(format!("point {point} failed, the others go on: {}", error.message()))
+                        self.talk.warn(format!("point {point} failed, {others}: {}", error.message()))
                     });
                 }
             },
@@ -117,6 +121,12 @@ impl Sweep {
             return Err(self.was_interrupted(dir));
         }
         let count = failures.len();
+        let ended = failures.iter().position(|failure| failure.error.is_for_all());
+        if let Some(Failure { point, error }) = ended.map(|which| failures.swap_remove(which)) {
+            return Err(error
+                .context(format!("point {point} failed, and with it all that had not been measured"))
+                .also(format!("those that had been are kept: go on with: {}", self.repeat)));
+        }
         match failures.into_iter().next() {
             None => Ok(()),
             Some(Failure { point, error }) => {
@@ -167,6 +177,7 @@ impl Sweep {
                         halt.fetch_or(kept.is_err(), Ordering::Relaxed);
                     }
                     Err(error) => {
+                        halt.fetch_or(error.is_for_all(), Ordering::Relaxed);
                         failed(point, &error);
                         failures.push(Failure { point, error });
                     }

@@ -630,24 +630,6 @@ fn what_cannot_be_is_said_at_once() {
     bad("key: k\nnodes:\n  - {id: 0, address: 'a:1'}\n  - {id: 0, address: b}\n", "two nodes have id 0");
     bad("key: k\nnods: []\n", "did you mean `nodes`?");
     bad(
-        "key: no.key\nnodes:\n  - {id: 0, address: 'a:1'}\n  - {id: 1, address: b}\n",
-        "no.key cannot be read",
-    );
-    let unknown =
-        "key: cluster.key\nnodes:\n  - {id: 0, address: 'no.such.host.invalid:1'}\n  - {id: 1, address: b}\n";
-    bad(unknown, "cannot be resolved");
-}
-
-#[test]
-fn a_characterization_over_processes_measures_calls_and_ends_when_a_node_is_lost() {
-    let site = Site::new(2);
-    let characterize = |more: &[&str]| {
-        let usual =
-            ["characterize", "--fabric", "tcp", "--cluster", "cluster.yaml", "--quick", "--out", "char"];
-        site.start(&[&usual[..], more].concat())
-    };
-    let node = site.node(1, &[]);
-    bad(
         "key: k\nnodes:\n  - {id: 0, address: 'a:1'}\n  - {id: 2, address: b}\n",
         "none has id 1, and one has id 2",
     );
@@ -666,6 +648,24 @@ fn a_characterization_over_processes_measures_calls_and_ends_when_a_node_is_lost
     site.start(&["run", "--fabric", "tcp", "--cluster", "bad.yaml", "--replicas", "1"])
         .end(15)
         .must(2, &says);
+    bad(
+        "key: no.key\nnodes:\n  - {id: 0, address: 'a:1'}\n  - {id: 1, address: b}\n",
+        "no.key cannot be read",
+    );
+    let unknown =
+        "key: cluster.key\nnodes:\n  - {id: 0, address: 'no.such.host.invalid:1'}\n  - {id: 1, address: b}\n";
+    bad(unknown, "cannot be resolved");
+}
+
+#[test]
+fn a_characterization_over_processes_measures_calls_and_ends_when_a_node_is_lost() {
+    let site = Site::new(2);
+    let characterize = |more: &[&str]| {
+        let usual =
+            ["characterize", "--fabric", "tcp", "--cluster", "cluster.yaml", "--quick", "--out", "char"];
+        site.start(&[&usual[..], more].concat())
+    };
+    let node = site.node(1, &[]);
     let few = ["--bench", "latency", "--bench", "payload", "--duration", "60ms", "--json", "-"];
     let ended = characterize(&few).end(60).must(0, &["waiting at"]);
     node.end(20).must(0, &["node 1: measuring point", "(latency)"]);
@@ -683,13 +683,18 @@ fn a_characterization_over_processes_measures_calls_and_ends_when_a_node_is_lost
         assert_eq!(row[verb], "rpc", "{row:?}");
         assert!(row[rate].parse::<f64>().is_ok_and(|r| r > 0.0) && row[ops] != "0", "{row:?}");
     }
-    // The same again, longer: a node that dies ends it, named.
+    // The same again, longer: a node that dies ends it, named, and what was measured before is kept.
     std::fs::remove_dir_all(site.path("char")).expect("there");
     let mut node = site.node(1, &[]);
-    let driver = characterize(&["--duration", "20s"]);
+    let driver = characterize(&["--duration", "1s"]);
+    site.said(&mut node, "measuring point");
     site.said(&mut node, "measuring point");
     node.send(Signal::KILL);
-    driver.end(20).must(1, &["node 1 was lost"]);
+    let ended = driver.end(20).must(1, &["node 1 was lost", "and no other can be measured", "go on with: "]);
+    assert!(!ended.talk.contains("the others go on"), "{}", ended.talk);
+    assert_eq!(ended.talk.matches("and no other can be measured").count(), 1, "{}", ended.talk);
+    let rows = std::fs::read_to_string(site.path("char/points.csv")).expect("points");
+    assert_eq!((rows.lines().count(), &site.share("char")["complete"]), (2, &Value::Bool(false)), "{rows}");
     node.end(5);
     for command in [&["tune"][..], &["study", "logging"], &["experiment", "x.yaml"]] {
         let refused = site.start(&[command, &["--cluster", "cluster.yaml"]].concat()).end(10);

@@ -234,10 +234,16 @@ pub fn characterize(wanted: &Characterization, context: &Context) -> Result<Char
                         seed: wanted.seed,
                     };
                     let mut session = session.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-                    session.begin(&asked.encode())?;
-                    asked
-                        .measure(cluster, &mut session, stop)?
-                        .ok_or_else(|| CliError::check("bug: node 0 has no whole point"))
+                    let whole = match session.begin(&asked.encode()) {
+                        Ok(()) => asked.measure(cluster, &mut session, stop),
+                        Err(error) => Err(error.into()),
+                    };
+                    // A session in which something failed has ended: there will be no other point.
+                    whole
+                        .and_then(|whole| {
+                            whole.ok_or_else(|| CliError::check("bug: node 0 has no whole point"))
+                        })
+                        .map_err(CliError::for_all)
                 }
                 _ => bench::run(&fabric.spec, &scope, point, wanted.seed, stop).map_err(|e| {
                     match context.interrupt.asked() {
