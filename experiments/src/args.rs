@@ -20,7 +20,7 @@ use primitives::measure::Shard;
 use crate::listed::{self, item, listed};
 use crate::names::STUDY_PHASES;
 use crate::output::JsonTarget;
-use crate::spec::values;
+use crate::spec::values::{self, HostPort};
 use crate::spec::{PlanChoice, ProfileChoice, RunSpec, Span, limits};
 
 const AFTER_HELP: &str = "\
@@ -169,12 +169,12 @@ pub struct QuickstartArgs {
 /// `doorbell devices`.
 #[derive(Args, Clone, Debug)]
 pub struct DevicesArgs {
-    /// Exchange one round of every verb with a host that listens; HOST or HOST:PORT.
-    #[arg(long, value_name = "PEER", requires = "code", conflicts_with = "listen")]
-    pub check: Option<String>,
+    /// Exchange one round of every verb with a host that listens; HOST, HOST:PORT or [IPv6]:PORT.
+    #[arg(long, value_name = "PEER", requires = "code", conflicts_with = "listen", value_parser = values::peer)]
+    pub check: Option<HostPort>,
     /// Wait for another host's `--check`; on all addresses and port 18514 unless told otherwise.
-    #[arg(long, value_name = "ADDRESS:PORT", num_args = 0..=1)]
-    pub listen: Option<Option<String>>,
+    #[arg(long, value_name = "ADDRESS:PORT", num_args = 0..=1, value_parser = values::address)]
+    pub listen: Option<Option<HostPort>>,
     /// The code that `--listen` prints, or is to use.
     #[arg(long, value_name = "CODE")]
     pub code: Option<String>,

@@ -210,6 +210,32 @@ fn the_tuner_chooses_a_protocol() {
     refused(&["tune", "--protocol", ""], 2, &["no protocol of that name"]);
 }
 
+/// Before anything is opened: whichever fabrics this build has.
+#[test]
+fn the_peer_of_a_check_is_a_host_with_or_without_a_port() {
+    let code = ["--code", "0123456789abcdef"];
+    for (peer, says) in [
+        ("[::1", "`[` without `]`"),
+        ("[::1]7000", "after `]`"),
+        ("[host]:7000", "no IPv6 address"),
+        ("a:b:7000", "with a port write [IPv6]:port"),
+        ("host:70000", "up to 65535"),
+        ("host:", "up to 65535"),
+        ("host:0", "port 0"),
+        (":7000", "there is no host"),
+        ("", "there is no host"),
+    ] {
+        refused(&[&["devices", "--check", peer][..], &code].concat(), 2, &["--check", says]);
+    }
+    refused(&["devices", "--listen", "[::1"], 2, &["--listen", "`[` without `]`"]);
+    // These are understood; nobody listens there, or this machine has no device to ask with.
+    for peer in ["[::1]:1", "::1", "127.0.0.1:1", "localhost", "localhost:1"] {
+        let args = [&["devices", "--device", "no_such", "--check", peer][..], &code].concat();
+        let output = run(&args);
+        assert_eq!(output.status.code(), Some(3), "{peer}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+}
+
 #[test]
 fn devices_lists_what_is_here() {
     let output = run(&["devices"]);

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use primitives::measure::Shard;
+use primitives::mesh::config::host_and_port;
 use serde_json::Value;
 
 use super::choice::{FabricChoice, PlanChoice, ProfileChoice};
@@ -20,6 +21,45 @@ fn count(text: &str, limit: Limit) -> Result<u32, String> {
             Err(format!("too many: the limit is {} {}", limit.most, limit.plural()))
         }
         Err(_) => Err(format!("a number of {} is needed, 1 to {}", limit.plural(), limit.most)),
+    }
+}
+
+/// A host and, where it was named, a port.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostPort {
+    /// A name or an IP address.
+    pub host: String,
+    /// The port.
+    pub port: Option<u16>,
+}
+
+impl HostPort {
+    /// As it is written, with this port where none was named.
+    pub fn with(&self, usual: u16) -> String {
+        let port = self.port.unwrap_or(usual);
+        match self.host.contains(':') {
+            true => format!("[{}]:{port}", self.host),
+            false => format!("{}:{port}", self.host),
+        }
+    }
+}
+
+/// `--listen` of `devices`.
+#[allow(clippy::missing_errors_doc)]
+pub fn address(text: &str) -> Result<HostPort, String> {
+    let (host, port) = host_and_port(text)?;
+    Ok(HostPort { host: host.to_owned(), port })
+}
+
+/// `--check` of `devices`.
+#[allow(clippy::missing_errors_doc)]
+pub fn peer(text: &str) -> Result<HostPort, String> {
+    let peer = address(text)?;
+    match peer.port {
+        Some(0) => {
+            Err("nobody listens at port 0: name the one that `doorbell devices --listen` printed".to_owned())
+        }
+        _ => Ok(peer),
     }
 }
 

@@ -4,7 +4,7 @@
 //! the TCP port, the shared code, queue pairs that connect, and data that arrives. The listener draws a code and prints
 //! the command to type on the other host; nothing about its queue pairs is said to whoever does not prove the code.
 
-use std::net::{TcpListener, ToSocketAddrs};
+use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -23,6 +23,7 @@ use crate::args::DevicesArgs;
 use crate::error::CliError;
 use crate::fabrics::{SYSFS, absent, rdma_devices};
 use crate::output::{emit, table};
+use crate::spec::values::HostPort;
 
 /// The port that `--listen` and `--check` use unless told otherwise: beside perftest's.
 const PORT: u16 = 18_514;
@@ -111,16 +112,20 @@ fn meet(args: &DevicesArgs, context: &Context) -> Result<Session, CliError> {
                 "--check needs --code, which the other host's `doorbell devices --listen` printed",
             ));
         };
-        let named = if peer.contains(':') { peer.clone() } else { format!("{peer}:{PORT}") };
-        let address = named.to_socket_addrs().ok().and_then(|mut all| all.next());
-        let address = address.ok_or_else(|| CliError::machine(format!("there is no host `{peer}`")))?;
+        let named = peer.with(PORT);
+        let none = || CliError::machine(format!("there is no host `{}`", peer.host));
+        let found = (peer.host.as_str(), peer.port.unwrap_or(PORT)).to_socket_addrs();
+        // A listener that was not told otherwise has the IPv4 addresses of its host.
+        let address =
+            found.map_err(|e| none().caused_by(&e))?.min_by_key(SocketAddr::is_ipv6).ok_or_else(none)?;
         let key = Secret::from_bytes(code.as_bytes());
         let mesh = |error: MeshError| refusal(&error, &format!("{named} ({address})"), Role::Joins);
         let mut session = join(address, &cluster, NodeId(1), &key, &program, limits).map_err(mesh)?;
         session.next_run().map_err(mesh)?;
         return Ok(session);
     }
-    let at = args.listen.clone().flatten().unwrap_or_else(|| format!("0.0.0.0:{PORT}"));
+    let everywhere = || HostPort { host: "0.0.0.0".to_owned(), port: None };
+    let at = args.listen.clone().flatten().unwrap_or_else(everywhere).with(PORT);
     let listener = TcpListener::bind(&at)
         .map_err(|e| CliError::machine(format!("cannot listen on {at}")).caused_by(&e))?;
     let code = args.code.clone().unwrap_or_else(fresh_code);
@@ -174,16 +179,16 @@ fn refusal(error: &MeshError, at: &str, role: Role) -> CliError {
             CliError::machine(format!("what listens at {at} is no `doorbell devices --listen`"))
                 .hint("another program has that port: `--listen ADDRESS:PORT` there and `--check HOST:PORT` here take another")
         }
-        MeshError::Missing { within, .. } if role == Role::Listens => {
-            CliError::machine(format!("no host came to {at} within {} s", within.as_secs())).hint(
-                "type the printed command on the other host; a firewall may close that TCP port, and the code must be the \
-                 one printed",
-            )
         MeshError::Missing { within, blame: Blame::Input, .. } if role == Role::Listens => CliError::usage(format!(
             "within {} s nobody came to {at} who knows its --code, and somebody who does not",
             within.as_secs()
         ))
         .hint("type the printed command on the other host: each start draws another code"),
+        MeshError::Missing { within, .. } if role == Role::Listens => {
+            CliError::machine(format!("no host came to {at} within {} s", within.as_secs())).hint(
+                "type the printed command on the other host; a firewall may close that TCP port, and the code must be the \
+                 one printed",
+            )
         }
         MeshError::Rendezvous { .. } | MeshError::Missing { .. } if role != Role::Met => {
             let problem = match error {
