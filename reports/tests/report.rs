@@ -267,6 +267,39 @@ fn runs_of_other_configurations_are_not_repeats() {
     assert!(plans.contains("drtm-h (base/run-") && plans.contains("drtm-h (plan/run-"), "{plans}");
 }
 
+/// What one node of a cluster did is not what the cluster did, and not a repeat of what another node did.
+#[test]
+fn a_nodes_share_of_a_run_is_told_as_such() {
+    let dir = fresh();
+    let made: Vec<PathBuf> = [None, Some(0), Some(1)]
+        .into_iter()
+        .map(|node| {
+            let root = dir.path().join(format!("of-{node:?}"));
+            std::fs::create_dir(&root).expect("a directory");
+            let run = sample::run(&root, "drtm-h", LOOPBACK);
+            let mut record = sample::record("run", LOOPBACK, 1);
+            record["spec"] = json!({ "seed": 1, "node": node });
+            std::fs::write(run.join("run.json"), record.to_string()).expect("writes");
+            run
+        })
+        .collect();
+    let rendered = draw(&made[2..], dir);
+    let answer = &rendered.report.answers[0];
+    assert!(answer.contains("node 1's share of SmallBank on loopback"), "{answer}");
+    for id in ["plans", "phases", "aborts"] {
+        let part = figure(&rendered.html, id).replace("&apos;", "'").replace("&#39;", "'");
+        assert!(part.contains("node 1's share of SmallBank"), "{id}: {part}");
+        assert!(part.contains("loopback · node 1's share of a run · Sample CPU"), "{id}: {part}");
+    }
+    let rendered = draw(&made, rendered.dir);
+    let plans = figure(&rendered.html, "plans").replace("&apos;", "'").replace("&#39;", "'");
+    for of in ["node 0's share of SmallBank", "node 1's share of SmallBank"] {
+        assert!(plans.contains(of), "{plans}");
+    }
+    assert!(!plans.contains("median of"), "{plans}");
+    assert_eq!(rendered.report.answers.iter().filter(|answer| answer.contains("share of")).count(), 2);
+}
+
 /// Machines differ in what they measure, and builds may; what is simulated is a value of its seed wherever it ran.
 #[test]
 fn runs_of_other_machines_and_builds_are_not_repeats() {

@@ -11,8 +11,8 @@ use crate::load::record::{Machine, Provenance};
 
 /// Keys of a spec that tables tell, and those that are no difference: files are told by what was read of them, the plan's
 /// steps and the profile's hash.
-const TOLD: [&str; 9] =
-    ["seed", "files", "fabric", "workload", "protocol", "nodes", "threads", "replicas", "plan_name"];
+const TOLD: [&str; 10] =
+    ["seed", "files", "fabric", "workload", "protocol", "nodes", "threads", "replicas", "plan_name", "node"];
 /// Keys that are of the plan or of how long it ran: runs that differ in these stand beside each other, under names of their own.
 const OF_ROW: [&str; 5] = ["plan", "coroutines", "duration", "max_duration", "precision"];
 /// Digits of a commit that are told, as in the line below a figure.
@@ -26,6 +26,8 @@ const MACHINE: &str = "machine";
 /// What tells a run from others.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Asked {
+    /// The node whose share of a run it is; nothing of a whole run.
+    pub share: String,
     /// From others of its workload on its fabric: they cannot stand beside it.
     pub setting: String,
     /// From others of its setting and the same plan's name.
@@ -44,20 +46,24 @@ pub fn asked(results: &[&Results]) -> Framed<Vec<Asked>> {
     let mut keys = Vec::new();
     for run in results {
         let record = &run.record;
-        let mut key = vec![record.fabric.clone(), record.provenance.name().to_owned()];
+        let share = record.share_of().unwrap_or_default();
+        let mut key = vec![record.fabric.clone(), record.provenance.name().to_owned(), share];
         for column in ["workload", "protocol", "plan", "nodes", "threads", "replicas"] {
             key.push(words(&run.points, column)?.into_iter().next().unwrap_or_default());
         }
         keys.push(key);
     }
-    let near: Vec<Vec<String>> = keys.iter().map(|key| key[..3].to_vec()).collect();
+    let near: Vec<Vec<String>> = keys.iter().map(|key| key[..4].to_vec()).collect();
     let dirs = directories(results);
     let settings = names(&near, facts.iter().map(|[setting, _]| setting), &dirs, ROOM[1]);
     let rows: Vec<Vec<String>> =
         keys.into_iter().zip(&settings).map(|(key, setting)| [key, vec![setting.clone()]].concat()).collect();
     let variants = names(&rows, facts.iter().map(|[_, row]| row), &dirs, ROOM[0]);
-    let asked = |(setting, variant)| Asked { setting, variant };
-    Ok(settings.into_iter().zip(variants).map(asked).collect())
+    let asked = |((run, setting), variant): ((&&Results, String), String)| {
+        let share = run.record.share_of().unwrap_or_default();
+        Asked { share, setting, variant }
+    };
+    Ok(results.iter().zip(settings).zip(variants).map(asked).collect())
 }
 
 /// What a run was asked for: its setting, and what is of its row.

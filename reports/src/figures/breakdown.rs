@@ -228,6 +228,7 @@ fn bars_of(
                 &results.record.fabric,
                 std::array::from_fn(|column| settings[column][first].as_str()),
                 &asked.setting,
+                &asked.share,
             ),
             runs: 1,
             ink: results.record.ink().unwrap_or_else(|| ink::for_name(&plan[first])),

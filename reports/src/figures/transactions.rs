@@ -21,8 +21,8 @@ use crate::ink::{self, Ink};
 use crate::load::Results;
 use crate::load::record::Provenance;
 
-const KEYS: [&str; 8] =
-    ["fabric", "provenance", "workload", "protocol", "nodes", "threads", "replicas", "setting"];
+const KEYS: [&str; 9] =
+    ["fabric", "provenance", "workload", "protocol", "nodes", "threads", "replicas", "setting", "share"];
 const VALUES: [&str; 13] = [
     "committed_per_s",
     "rate_ci_relative",
@@ -46,7 +46,7 @@ pub struct Setting {
     pub provenance: Provenance,
     /// Fabric.
     pub fabric: String,
-    /// Workload, as spelled in the literature.
+    /// Workload, as spelled in the literature, and whose share of it this is, if it is not the whole.
     pub workload: String,
     /// Protocol, likewise.
     pub protocol: String,
@@ -63,13 +63,15 @@ impl Setting {
         fabric: &str,
         [workload, protocol, shape @ ..]: [&str; 5],
         asked: &str,
+        share: &str,
     ) -> Setting {
+        let of = if share.is_empty() { String::new() } else { format!("{share}'s share of ") };
         let count = |text: &str, noun: &str| text.parse::<u64>().ok().map(|n| human::count(n, noun));
         let shape = shape.into_iter().zip(["node", "thread", "replica"]);
         Setting {
             provenance,
             fabric: or(fabric, "fabric not recorded"),
-            workload: spelled(workload).to_owned(),
+            workload: format!("{of}{}", spelled(workload)),
             protocol: spelled(protocol).to_owned(),
             shape: shape.filter_map(|(text, noun)| count(text, noun)).collect::<Vec<_>>().join(", "),
             asked: asked.to_owned(),
@@ -198,8 +200,8 @@ pub fn cohorts(results: &[&Results]) -> Framed<Vec<Cohort>> {
         .iter()
         .zip(&asked)
         .map(|(r, asked)| {
-            let told =
-                [lit(asked.setting.clone()).alias("setting"), lit(asked.variant.clone()).alias("variant")];
+            let told = [("setting", &asked.setting), ("variant", &asked.variant), ("share", &asked.share)];
+            let told = told.map(|(name, text)| lit(text.clone()).alias(name));
             tagged(r, r.points.clone().lazy(), &columns).with_columns(told)
         })
         .collect();
@@ -236,6 +238,7 @@ fn cohort(key: &[String], frame: DataFrame, results: &[&Results], asked: &[Asked
     let runs = floats(&frame, "runs")?;
     let ran = |(run, asked): &(&&Results, &Asked), plan: &String, variant: &String| {
         run.record.fabric == key[0]
+            && asked.share == key[8]
             && asked.variant == *variant
             && words(&run.points, "plan").is_ok_and(|plans| plans.contains(plan))
     };
@@ -261,7 +264,7 @@ fn cohort(key: &[String], frame: DataFrame, results: &[&Results], asked: &[Asked
     }
     let provenance = if key[1] == "simulated" { Provenance::Simulated } else { Provenance::Measured };
     let cells: [&str; 5] = std::array::from_fn(|i| key[2 + i].as_str());
-    Ok(Cohort { setting: Setting::new(provenance, &key[0], cells, &key[7]), plans: rows, frame })
+    Ok(Cohort { setting: Setting::new(provenance, &key[0], cells, &key[7], &key[8]), plans: rows, frame })
 }
 
 fn or(text: &str, other: &str) -> String {
@@ -446,7 +449,7 @@ fn frames(cohorts: &[Cohort]) -> Framed<DataFrame> {
     let all = stack(cohorts.iter().map(|c| c.frame.clone().lazy()).collect())?;
     // Where nothing differs there is nothing to tell.
     let mut idle = Vec::new();
-    for column in ["setting", "variant"] {
+    for column in ["setting", "variant", "share"] {
         if words(&all, column)?.iter().all(String::is_empty) {
             idle.push(column);
         }

@@ -220,6 +220,12 @@ impl Record {
         asked.into_iter().flatten().filter_map(|figure| serde_json::from_value(figure.clone()).ok()).collect()
     }
 
+    /// The node whose share of a cluster's run this is; nothing of a whole run.
+    pub fn share_of(&self) -> Option<String> {
+        let node = self.spec.get("node").filter(|_| self.kind == "run")?.as_u64()?;
+        Some(format!("node {node}"))
+    }
+
     /// The colour of a single run's plan, by what carries its phases: `tuned` is the name of any.
     pub fn ink(&self) -> Option<Ink> {
         let steps = self.spec.get("plan")?.as_object()?.values();
@@ -252,6 +258,7 @@ impl Record {
             false => text.trim().to_owned(),
         };
         let mut parts = vec![or(&self.fabric, "fabric not recorded")];
+        parts.extend(self.share_of().map(|node| format!("{node}'s share of a run")));
         match (provenance, &self.profile) {
             (Provenance::Simulated | Provenance::Forecast, Some(profile)) => parts.extend(profile.told()),
             (Provenance::Simulated | Provenance::Forecast, None) if !self.profiles.is_empty() => {
