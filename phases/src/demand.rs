@@ -17,6 +17,7 @@ pub use sequenced::{Inputs, Participants, Pieces, executing, sequencing};
 use crate::plan::{CheckedPlan, Needs, Phase, Step};
 use crate::rule::{OnConflict, Packing};
 use crate::store::Shape;
+use primitives::fabric::INLINE_USUAL;
 use primitives::profile::{CpuProfile, Primitive};
 
 /// Sizes that the store, the log and the RPC layer fix, in bytes.
@@ -52,7 +53,7 @@ impl Default for Sizes {
             word: 8,
             log_frame: 24,
             entries_per_truncation: 32,
-            inline_max: 64,
+            inline_max: INLINE_USUAL,
             // What an RPC endpoint takes unless told otherwise.
             max_message: 984,
         }

@@ -41,6 +41,8 @@ const PER_COMPLETION: usize = 100;
 /// Receives posted at a time (perftest's `--rx-depth`).
 const RECEIVES: usize = 512;
 const WARM_UP: usize = 100;
+/// What perftest inlines at the most, whatever ports do.
+const INLINE_MOST: u32 = 220;
 /// Last argument of the second process.
 const SECOND: &str = "second";
 
@@ -89,7 +91,8 @@ impl End {
             recv_depth: RECEIVES as u32,
             ..QpConfig::rc()
         })?;
-        let inline = matches!(what, What::Write | What::Send) && len <= nic.caps().max_inline.min(220);
+        let inline =
+            matches!(what, What::Write | What::Send) && len <= nic.caps().max_inline.min(INLINE_MOST);
         let offer = Offer { rkey: keys.rkey, address: nic.address(qp) };
         Ok((End { nic, memory, keys, qp, what, len, inline }, offer))
     }
@@ -402,7 +405,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let (len, iterations): (u32, usize) = (bytes.parse()?, iterations.parse()?);
     let latency = mode == "lat";
-    let options = Options::parse(device)?;
+    let mut options = Options::parse(device)?;
+    options.inline = options.inline.max(INLINE_MOST);
     let both_act = what == What::Send || what == What::Write && latency;
     if both_act && !matches!(&mode[..], "count" | "batch" | "port") {
         let fabric = Verbs::member(&options, 2)?;

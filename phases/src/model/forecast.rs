@@ -146,8 +146,8 @@ impl<'a> Model<'a> {
     ) -> Result<Model<'a>, InputError> {
         cluster.validate()?;
         workload.validate()?;
-        let mut sizes = Sizes::default();
-        sizes.inline_max = sizes.inline_max.min(profile.nic.max_inline.value as u32);
+        // As ports do.
+        let sizes = Sizes { inline_max: profile.nic.max_inline.value as u32, ..Sizes::default() };
         Ok(Model {
             profile,
             cluster,

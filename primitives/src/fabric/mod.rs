@@ -48,7 +48,8 @@ pub struct Caps {
     pub max_send_depth: u32,
     /// Largest receive queue, in work requests.
     pub max_recv_depth: u32,
-    /// Largest inline payload in bytes.
+    /// Largest inline payload in bytes, and so the largest that a port inlines: a profile's `max_inline`, and of a device what it granted
+    /// of what it was asked for ([`INLINE_USUAL`] unless told otherwise).
     pub max_inline: u32,
     /// Most READs and ATOMICs in flight per queue pair.
     pub max_rd_atomic: u32,
@@ -61,6 +62,9 @@ pub struct Caps {
 /// Why a post was refused; nothing of the chain from the refused request on was taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PostError {
+/// Bytes that are inlined where nobody says: the threshold of DrTM+H (OSDI 2018) §3.1.
+pub const INLINE_USUAL: u32 = 64;
+
     /// The queue has no room for the request.
     #[error("queue pair {qp}: queue of depth {depth} is full", qp = .qp.0)]
     QueueFull {

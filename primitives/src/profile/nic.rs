@@ -174,7 +174,7 @@ section! {
         recv_inline: Bytes Whole,
         /// Bytes of a completion-queue entry.
         cqe_size: Bytes WholePositive,
-        /// Largest inline payload.
+        /// Largest inline payload: ports inline up to it. A card may take more than is of use; then this is the threshold of the software.
         max_inline: Bytes Whole,
         /// Largest send queue. Below the bound a worker's queue pairs do not fit (`QpConfig::ud`); cards have tens of thousands.
         max_send_depth: Count Within(512.0, 1e9),

@@ -55,19 +55,11 @@ pub struct PortConfig {
     pub signal_period: u32,
     /// Signal every request, as a baseline without selective signaling does.
     pub signal_all: bool,
-    /// Payloads up to this many bytes are inlined if the fabric can (DrTM+H §3.1 inlines up to 64 B).
-    pub inline_max: u32,
 }
 
 impl Default for PortConfig {
     fn default() -> PortConfig {
-        PortConfig {
-            doorbell_batching: true,
-            doorbell_batch_max: 32,
-            signal_period: 32,
-            signal_all: false,
-            inline_max: 64,
-        }
+        PortConfig { doorbell_batching: true, doorbell_batch_max: 32, signal_period: 32, signal_all: false }
     }
 }
 
@@ -232,7 +224,8 @@ pub struct Port<N: Nic> {
 impl<N: Nic> Port<N> {
     /// A port over `nic`, resuming tasks through `sched` and taking buffers from `pool`.
     pub fn new(nic: N, sched: Rc<Sched>, pool: BufPool, config: PortConfig) -> Port<N> {
-        let inline_max = config.inline_max.min(nic.caps().max_inline);
+        // How much is worth it, the fabric says: a profile's number, or what the device was asked for.
+        let inline_max = nic.caps().max_inline;
         let per_doorbell = if config.doorbell_batching { config.doorbell_batch_max.max(1) } else { 1 };
         // The first batch takes the first lane.
         let state = RefCell::new(State { lane: u32::MAX, ..State::default() });

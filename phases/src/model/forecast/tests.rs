@@ -19,6 +19,21 @@ fn forecast(profile: &Profile, cluster: Cluster, workload: &Workload, plan: &Che
 }
 
 #[test]
+fn the_model_inlines_as_much_as_ports_do() {
+    let workload = Workload { local_share: 0.0, cache_hit_share: 1.0, ..calm(2) };
+    let lone = Cluster { nodes: 2, threads: 1, backups: 0, lanes: 1 };
+    let plan = checked(Plan { coroutines: 1, ..Plan::uniform(Via::OneSided) });
+    let latency = |max_inline: f64| {
+        let mut profile = profile();
+        profile.nic.max_inline.value = max_inline;
+        forecast(&profile, lone, &workload, &plan).latency_mean_ns
+    };
+    // A header rides along from 8 B on, a record only where there is room for it.
+    let (none, header, record) = (latency(0.0), latency(64.0), latency(4096.0));
+    assert!(none > header && header > record, "{none} {header} {record}");
+}
+
+#[test]
 fn one_coroutine_takes_the_sum_of_the_unloaded_latencies_and_its_cores_work() {
     let profile = profile();
     let (nic, cpu) = (&profile.nic, &profile.cpu);

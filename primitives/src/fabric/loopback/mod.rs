@@ -22,7 +22,7 @@ pub use context::LoopbackNic;
 
 use super::clock::Clock;
 use super::regions::Regions;
-use super::{AtomicScope, Caps};
+use super::{AtomicScope, Caps, INLINE_USUAL};
 use crate::verbs::{NodeId, Qp, QpConfig};
 use nic_thread::NicThread;
 use recv_ring::RecvRing;
@@ -178,7 +178,7 @@ impl Loopback {
                 atomic_scope: AtomicScope::Global,
                 max_send_depth: 1 << 15,
                 max_recv_depth: 1 << 15,
-                max_inline: 256,
+                max_inline: INLINE_USUAL,
                 max_rd_atomic: 16,
                 ud_mtu: 4096,
                 virtual_time: false,

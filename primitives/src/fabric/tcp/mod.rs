@@ -27,7 +27,7 @@ pub use context::TcpNic;
 
 use super::clock::Clock;
 use super::regions::Regions;
-use super::{AtomicScope, Caps, SetupError};
+use super::{AtomicScope, Caps, INLINE_USUAL, SetupError};
 use crate::secret::Secret;
 use crate::verbs::NodeId;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -115,7 +115,7 @@ impl TcpFabric {
             atomic_scope: AtomicScope::None,
             max_send_depth: 1 << 15,
             max_recv_depth: 1 << 15,
-            max_inline: 256,
+            max_inline: INLINE_USUAL,
             max_rd_atomic: 0,
             ud_mtu: MTU,
             virtual_time: false,

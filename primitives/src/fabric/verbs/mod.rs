@@ -41,7 +41,7 @@ pub use nic::VerbsNic;
 
 use super::clock::Clock;
 use super::ticks::DeviceClock;
-use super::{AtomicScope, Caps, SetupError};
+use super::{AtomicScope, Caps, INLINE_USUAL, SetupError};
 use crate::verbs::{NodeId, Transport};
 use context::{Context, KeyTable, Regions};
 use std::collections::BTreeMap;
@@ -72,7 +72,7 @@ pub struct Options {
     pub retry_count: u8,
     /// Time between offers to a receiver that is not ready, in the code of `ibv_modify_qp(3)`; 12 is 0.64 ms.
     pub min_rnr_timer: u8,
-    /// Bytes of inline payload to ask for; what the device grants is in [`Caps::max_inline`].
+    /// Bytes of inline payload to ask for; what the device grants of them is in [`Caps::max_inline`], and ports inline so much.
     pub inline: u32,
     /// Entries a completion queue starts with; it grows with the queue pairs that report to it, if the driver can.
     pub cq_entries: u32,
@@ -97,7 +97,7 @@ impl Options {
             timeout: 16,
             retry_count: 6,
             min_rnr_timer: 12,
-            inline: 256,
+            inline: INLINE_USUAL,
             cq_entries: 1024,
             stamps: false,
         }
