@@ -231,6 +231,18 @@ pub fn human_rate(per_s: f64) -> String {
     }
 }
 
+/// Numbers as a row of bars, the lowest of them as the shortest bar and the highest as the longest; alike ones are alike.
+pub fn bars(numbers: &[f64]) -> String {
+    const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+    let least = numbers.iter().copied().fold(f64::INFINITY, f64::min);
+    let most = numbers.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let height = |number: &f64| match most > least {
+        true => ((number - least) / (most - least) * (BARS.len() - 1) as f64).round() as usize,
+        false => BARS.len() / 2,
+    };
+    numbers.iter().map(|number| BARS[height(number).min(BARS.len() - 1)]).collect()
+}
+
 /// A share for people: `1.2 %`.
 pub fn percent(share: f64) -> String {
     format!("{:.1} %", 100.0 * share)
@@ -352,6 +364,13 @@ fn quote(word: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn bars_go_from_the_lowest_to_the_highest() {
+        assert_eq!(bars(&[1.0, 8.0, 4.0, 4.4]), "▁█▄▄");
+        assert_eq!(bars(&[3.0, 3.0]), "▅▅", "alike, and neither low nor high");
+        assert_eq!(bars(&[]), "");
+    }
 
     #[test]
     fn numbers_stand_right_and_text_left() {

@@ -525,6 +525,7 @@ impl Run {
             "too_short": r.too_short.map(|short| short.to_string()),
             "steadiness": r.steadiness.map(|s| json!({
                 "warm_up_ns": s.warm_up, "batches": s.means.map(|m| m.batches), "batch_ns": s.batch,
+                "batch_rates_per_s": s.batch_rates_per_s(),
                 "rate_ci_relative": s.relative(), "lag1": s.means.map(|m| m.lag1), "converged": s.converged,
             })),
         });

@@ -6,7 +6,7 @@ use crate::args::RunArgs;
 use crate::cluster::{Cluster, Described, run_member, share_of_the_driver};
 use crate::error::CliError;
 use crate::fabrics::Fabric;
-use crate::output::{check_new, emit, human_rate, percent, print, table};
+use crate::output::{bars, check_new, emit, human_rate, percent, print, table};
 use crate::progress::{Progress, Task};
 use crate::settings;
 use crate::spec::{PlanChoice, RunSpec};
@@ -297,6 +297,17 @@ pub fn steadiness(found: &Steadiness) -> String {
     format!("{interval}, after {} of warm-up{reached}", found.warm_up)
 }
 
+/// The batch means that the interval comes from, for people: a bar for each, from the lowest to the highest.
+fn batches(found: &Steadiness) -> String {
+    let rates = found.batch_rates_per_s();
+    let least = rates.iter().copied().fold(f64::INFINITY, f64::min);
+    let most = rates.iter().copied().fold(0.0, f64::max);
+    if rates.is_empty() {
+        return String::new();
+    }
+    format!("batch means {} from {} to {}\n", bars(&rates), human_rate(least), human_rate(most))
+}
+
 /// Of how many attempts the times of phases are.
 fn sampling(result: &RunResult) -> String {
     let count = |phase: &Phase| result.stats.phase(*phase).latency.count();
@@ -368,6 +379,7 @@ pub fn shown(run: &Run) -> String {
     });
     if let Some(found) = &r.steadiness {
         text.push_str(&format!("throughput {}\n", steadiness(found)));
+        text.push_str(&batches(found));
     }
     text.push('\n');
     text.push_str(&table(&["phase", "p50", "p99", "verbs", "round trips", "doorbells"], rows));

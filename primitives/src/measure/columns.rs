@@ -127,6 +127,7 @@ const CHARACTERIZE: Columns = &[
     ("warm_up_ns", Amount),
     ("measured_ns", Amount),
     ("batches", Count),
+    ("batch_rates_per_s", Words),
     ("rate_ci_relative", Amount),
     ("converged", Words),
 ];
@@ -193,6 +194,7 @@ const RUN: Columns = &[
     ("busy", Words),
     ("warm_up_ns", Amount),
     ("batches", Count),
+    ("batch_rates_per_s", Words),
     ("rate_ci_relative", Amount),
     ("converged", Words),
     ("steps", Words),
@@ -255,6 +257,7 @@ const PRIMITIVE: Columns = &[
     ("virtual_ns", Amount),
     ("warm_up_ns", Amount),
     ("batches", Count),
+    ("batch_rates_per_s", Words),
     ("rate_ci_relative", Amount),
     ("converged", Words),
 ];

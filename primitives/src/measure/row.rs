@@ -33,6 +33,12 @@ impl<T: Into<Cell>> From<Option<T>> for Cell {
     }
 }
 
+/// Numbers in one cell, to six digits: no batch is known better.
+fn listed(numbers: &[f64]) -> String {
+    let one = |number: &f64| format!("{number:.5e}").parse::<f64>().unwrap_or(*number).to_string();
+    numbers.iter().map(one).collect::<Vec<_>>().join(" ")
+}
+
 /// Cells by column name, in any order; columns not named stay empty. The column `point` is filled in when
 /// the row is written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -77,6 +83,7 @@ impl Row {
     pub fn with_steadiness(self, found: &Steadiness) -> Row {
         self.with("warm_up_ns", found.warm_up)
             .with("batches", found.means.map(|m| m.batches))
+            .with("batch_rates_per_s", listed(&found.batch_rates_per_s()))
             .with("rate_ci_relative", found.relative())
             .with("converged", found.converged.map(|yes| if yes { "yes" } else { "no" }))
     }

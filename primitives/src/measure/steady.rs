@@ -64,6 +64,12 @@ impl Steadiness {
         self.means.map(|m| m.relative)
     }
 
+    /// What ended per second in each batch, in order; nothing where there are no batches.
+    pub fn batch_rates_per_s(&self) -> Vec<f64> {
+        let per_s = |m: &BatchMeans| 1e9 * m.slots as f64 / self.batch.0.max(1) as f64;
+        self.means.iter().flat_map(|m| m.each().iter().map(|mean| mean * per_s(m))).collect()
+    }
+
     /// What is left of it where the counted time was too short: the interval would say nothing.
     #[must_use]
     pub fn unless(self, too_short: Option<TooShort>) -> Steadiness {

@@ -7,7 +7,10 @@ const GROUP: usize = 5;
 
 /// Batches that are tried, most first: fewer batches are longer, thus less dependent on each other, but say
 /// less of their variance. Under ten the interval is mostly Student's t.
-const BATCHES: [usize; 3] = [32, 16, 10];
+const BATCHES: [usize; 3] = [BATCHES_MOST, 16, 10];
+
+/// Most batches.
+const BATCHES_MOST: usize = 32;
 
 /// Fewest slots for an interval: three to each of the fewest batches.
 pub const SLOTS_LEAST: usize = 30;
@@ -80,6 +83,15 @@ pub struct BatchMeans {
     /// Whether that correlation is no larger than independent batches show nineteen times in twenty. If not, the interval
     /// is too narrow and the series should be longer.
     pub independent: bool,
+    /// The mean of a slot in each batch, in order, then nothing.
+    of: [f64; BATCHES_MOST],
+}
+
+impl BatchMeans {
+    /// The mean of a slot in each batch, in order.
+    pub fn each(&self) -> &[f64] {
+        &self.of[..self.batches]
+    }
 }
 
 /// The mean of a stationary series and its confidence interval: 32 batches, or fewer and longer ones while neighbours
@@ -109,7 +121,10 @@ fn of_batches(series: &[f64], batches: usize) -> Option<BatchMeans> {
     let squares: f64 = of.iter().map(|x| (x - mean) * (x - mean)).sum();
     let neighbours: f64 = of.windows(2).map(|w| (w[0] - mean) * (w[1] - mean)).sum();
     let lag1 = if squares > 0.0 { neighbours / squares } else { 0.0 };
+    let mut each = [0.0; BATCHES_MOST];
+    each[..batches].copy_from_slice(&of);
     Some(BatchMeans {
+        of: each,
         mean,
         relative,
         batches,

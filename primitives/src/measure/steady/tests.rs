@@ -58,6 +58,26 @@ fn the_window_stays_open_until_enough_has_ended() {
 }
 
 #[test]
+fn batches_are_told_one_by_one() {
+    let meter = Meter::fixed(1, Nanos(0), Nanos(20 * MS));
+    meter.ready(Nanos(0));
+    // One a microsecond, in the last quarter one in two.
+    drive(&meter, 3, 0, |t| if t < 15 * MS { 1000.0 } else { 2000.0 });
+    let found = meter.steadiness(Nanos(20 * MS));
+    let (means, rates) = (found.means.expect("it was long enough"), found.batch_rates_per_s());
+    assert_eq!((rates.len(), means.each().len()), (means.batches, means.batches));
+    let quarter = rates.len() / 4;
+    let mean = |of: &[f64]| of.iter().sum::<f64>() / of.len() as f64;
+    let (first, last) = (mean(&rates[..2 * quarter]), mean(&rates[rates.len() - quarter + 1..]));
+    assert!((first / 1e6 - 1.0).abs() < 0.1 && (last / 5e5 - 1.0).abs() < 0.1, "{rates:?}");
+    assert!((mean(means.each()) / means.mean - 1.0).abs() < 1e-9);
+    let row = crate::measure::Row::new().with_steadiness(&found);
+    let told =
+        row.get("batch_rates_per_s").expect("a cell").split(' ').map(|n| n.parse::<f64>().expect("a number"));
+    assert!(told.zip(&rates).all(|(told, rate)| (told / rate - 1.0).abs() < 1e-4));
+}
+
+#[test]
 fn a_slow_beginning_is_not_counted() {
     let meter = Meter::precise(1, one_percent(2 * MS, 400 * MS));
     meter.ready(Nanos(0));
