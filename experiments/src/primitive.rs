@@ -2,7 +2,7 @@
 
 use std::sync::atomic::AtomicBool;
 
-use primitives::bench::{self, BenchVerb, LoadError, ON_CARD_BYTES, Point, Sample};
+use primitives::bench::{self, BenchVerb, LoadError, ON_CARD_BYTES, Point, Rung, Sample};
 use primitives::measure::{PointResult, Row};
 use primitives::mesh::FabricSpec;
 
@@ -26,21 +26,32 @@ pub fn measure(
     let sample = bench::run(fabric, &scope, &point, spec.seed, stop).map_err(|e| failed(&e))?;
     let servers = point.asked(&scope);
     let virtual_time = sample.facts.events > 0;
-    let row = sampled(row, &point, &sample)
+    let row = in_effect(sampled(row, &point, &sample), &point)
         .with("fabric", spec.fabric.to_string())
         .with("verb", asked.verb.as_str())
         .with("nodes", scope.nodes)
         .with("servers", servers)
-        .with("memory", asked.memory.as_str())
         .with("context", asked.context.as_str())
-        .with("ack", asked.ack.as_str())
-        .with("atomics_percent", point.atomics_percent)
         .with("peers", asked.peers.as_str())
         .with("queue_pairs_per_node", sample.queue_pairs as f64 / f64::from(scope.nodes))
         .with("rate_per_server_per_s", rate(&sample).map(|rate| rate / f64::from(servers)))
         .with("events", virtual_time.then_some(sample.facts.events))
         .with("virtual_ns", virtual_time.then_some(sample.facts.virtual_time));
     Ok(PointResult { row, histogram: Some(sample.latency.clone()), ..PointResult::default() })
+}
+
+/// The row with those settings that some verbs do not know, as they were in effect: a grid may hold verbs to which another axis makes
+/// no difference, whose value stands in the column of the axis.
+fn in_effect(row: Row, point: &Point) -> Row {
+    let call = point.verb.is_call();
+    // Only what returns nothing need not be awaited, and then nothing else is posted. On the ladder the step decides.
+    let unawaited = point.rung.map_or(point.passive, |rung| rung == Rung::PassiveAck);
+    let passive = unawaited && point.verb == BenchVerb::Write;
+    let mixed = matches!(point.verb, BenchVerb::Read | BenchVerb::Write) && !passive;
+    row.with("memory", if point.on_card && !call { "card" } else { "host" })
+        .with("ack", if passive { "passive" } else { "awaited" })
+        .with("atomics_percent", if mixed { point.atomics_percent } else { 0 })
+        .with("addresses", (point.addresses > 0 && !call).then_some(point.addresses))
 }
 
 /// Refuses what a fabric cannot be asked for, with the keys that say so.
@@ -114,6 +125,33 @@ mod tests {
     use super::*;
     use primitives::fabric::SetupError;
     use primitives::mesh::LaunchError;
+
+    #[test]
+    fn a_row_says_what_was_in_effect() {
+        let told = |verb, rung| {
+            let all = Point {
+                addresses: 8,
+                on_card: true,
+                passive: true,
+                atomics_percent: 5,
+                rung,
+                ..Point::new("test", verb)
+            };
+            let cells = |point: &Point| {
+                let row = in_effect(Row::new(), point);
+                ["memory", "ack", "atomics_percent", "addresses"]
+                    .map(|column| row.get(column).unwrap_or_default().to_owned())
+            };
+            (cells(&all), cells(&Point { passive: false, ..all.clone() }))
+        };
+        assert_eq!(told(BenchVerb::Write, None).0, ["card", "passive", "0", "8"]);
+        assert_eq!(told(BenchVerb::Write, None).1, ["card", "awaited", "5", "8"]);
+        assert_eq!(told(BenchVerb::Read, None).0, ["card", "awaited", "5", "8"]);
+        assert_eq!(told(BenchVerb::Cas, None).0, ["card", "awaited", "0", "8"]);
+        assert_eq!(told(BenchVerb::Rpc, None).0, ["host", "awaited", "0", ""]);
+        assert_eq!(told(BenchVerb::Write, Some(Rung::PassiveAck)).1[1..3], ["passive", "0"]);
+        assert_eq!(told(BenchVerb::Write, Some(Rung::Doorbell)).0[1..3], ["awaited", "5"]);
+    }
 
     /// Memory that may not be locked is what comes to most people first.
     #[test]
