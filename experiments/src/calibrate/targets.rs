@@ -121,7 +121,7 @@ impl Targets {
     /// The same, of rows at hand.
     ///
     /// # Errors
-    /// As [`Targets::of_results`].
+    /// As [`Targets::of_results`], or if a row says what no load can have done.
     pub fn of_rows(rows: &[Row], spec: &Value, seed: u64, origin: String) -> Result<Targets, CliError> {
         let other = || {
             CliError::usage("its points are not those that this version measures")
@@ -162,6 +162,21 @@ impl Targets {
             point.payload = number("payload_bytes").map_or(point.payload, |n| n as u32);
             // Nothing was measured there: nothing to aim at.
             let Some(want) = number(shows.column()).filter(|n| *n > 0.0) else { continue };
+            let seen = Seen {
+                rate_per_s: number("rate_per_s"),
+                least_ns: number("latency_min_ns"),
+                median_ns: number("latency_p50_ns"),
+            };
+            if let Some(why) = seen.impossible(point.in_flight(&scope)) {
+                let which = row.get("point").unwrap_or_default();
+                return Err(CliError::usage(format!(
+                    "point {which} ({}) is no measurement: {why}",
+                    named(point, shows)
+                ))
+                .hint(
+                    "its row in points.csv was damaged or made up: characterize again into a new directory",
+                ));
+            }
             let unit = if shows == Shows::Rate { "1/s" } else { "ns" };
             list.push(Target { name: named(point, shows), want, unit: unit.to_owned() });
             let round = number("latency_p50_ns").unwrap_or(0.0) as u64;
@@ -229,6 +244,46 @@ impl Targets {
     }
 }
 
+/// Longest time that a request may have taken, and that may lie between two: nobody measured for longer.
+const LONGEST_NS: f64 = 100e9;
+
+/// So many times the requests that can have been in flight are too many: a window begins and ends among requests, clocks have steps,
+/// and where one group in many is timed, the fastest may not be among them.
+const CROWDED: f64 = 4.0;
+
+/// What a row says of its point.
+struct Seen {
+    rate_per_s: Option<f64>,
+    least_ns: Option<f64>,
+    median_ns: Option<f64>,
+}
+
+impl Seen {
+    /// Why a load with so many requests in flight cannot have done this, if it cannot. Requests in flight are rate times latency
+    /// (Little's law), and each takes at least what the fastest did.
+    fn impossible(&self, in_flight: u64) -> Option<String> {
+        let most = in_flight as f64;
+        let too_long = |ns: f64| !(ns <= LONGEST_NS);
+        if let Some(ns) = self.median_ns.filter(|ns| too_long(*ns)) {
+            return Some(format!("a request is said to have taken {:e} s", ns / 1e9));
+        }
+        let rate = self.rate_per_s?;
+        if too_long(1e9 / rate * most) {
+            return Some(format!(
+                "{rate:e} requests per second, with {in_flight} in flight, are fewer than anybody waited for"
+            ));
+        }
+        // No request takes less than a nanosecond, whether or not any was timed.
+        let least = self.least_ns.or(self.median_ns).unwrap_or(1.0).max(1.0);
+        let crowd = rate * least / 1e9;
+        (crowd > CROWDED * most).then(|| {
+            format!(
+                "{rate:e} requests per second that take at least {least} ns each would be {crowd:.0} in flight, and the load had {in_flight}"
+            )
+        })
+    }
+}
+
 /// Asks for these targets, several at a time; the order of the answers is that of the targets.
 fn side_by_side(
     rows: &[usize],
@@ -279,4 +334,37 @@ fn named(point: &Point, shows: Shows) -> String {
         }
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seen(rate_per_s: f64, least_ns: f64, median_ns: f64) -> Seen {
+        Seen { rate_per_s: Some(rate_per_s), least_ns: Some(least_ns), median_ns: Some(median_ns) }
+    }
+
+    #[test]
+    fn what_a_load_can_have_done_passes() {
+        // 16 in flight, 2 µs each: 8 M/s; a few more or less.
+        for (rate, least, median) in [(8e6, 2000.0, 2000.0), (8.5e6, 1900.0, 2000.0), (5e6, 1500.0, 3200.0)] {
+            assert_eq!(seen(rate, least, median).impossible(16), None, "{rate}");
+        }
+        // Soft-RoCE with one request alone, and a point whose latencies were not kept.
+        assert_eq!(seen(3000.0, 140_000.0, 290_000.0).impossible(2), None);
+        let untimed = Seen { rate_per_s: Some(5e7), least_ns: None, median_ns: None };
+        assert_eq!(untimed.impossible(64), None);
+    }
+
+    #[test]
+    fn what_no_load_can_have_done_is_refused() {
+        let told = |seen: Seen| seen.impossible(16).expect("it is impossible");
+        assert!(told(seen(1e18, 2000.0, 2000.0)).contains("1e18 requests per second"));
+        assert!(told(seen(1e8, 2000.0, 2000.0)).contains("would be 200 in flight, and the load had 16"));
+        assert!(told(Seen { rate_per_s: Some(1e18), least_ns: None, median_ns: None }).contains("in flight"));
+        assert!(told(seen(1e6, 2000.0, 1e18)).contains("1e9 s"));
+        assert!(told(seen(1e-12, 2000.0, 2000.0)).contains("fewer than anybody"));
+        assert!(told(seen(f64::INFINITY, 2000.0, 2000.0)).contains("in flight"));
+        assert!(told(seen(f64::NAN, f64::NAN, f64::NAN)).contains("NaN"));
+    }
 }

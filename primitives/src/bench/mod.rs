@@ -189,7 +189,7 @@ impl Point {
 
     /// Operations that its coroutines wait for at any time. Of WRITEs that nobody waits for, those of one group each: queues
     /// are full of others before counting begins.
-    fn in_flight(&self, scope: &Scope) -> u64 {
+    pub fn in_flight(&self, scope: &Scope) -> u64 {
         let asking = u64::from(scope.nodes.saturating_sub(self.servers)) * u64::from(self.threads);
         // On the ladder a coroutine waits for one operation, of many requests.
         let each = if self.rung.is_some() { 1 } else { self.outstanding };
