@@ -4,10 +4,10 @@
 //! `characterize` writes. What shows from outside must come back; what does not must be said to be carried over.
 
 use experiments::calibrate::solve::Settings;
-use experiments::calibrate::{Calibrated, Listeners, Stage, Targets, calibrate};
+use experiments::calibrate::{Calibrated, FITS, Listeners, MISFIT, Stage, Targets, calibrate};
 use experiments::commands::characterize::row;
 use experiments::interrupt::Interrupt;
-use primitives::bench::{self, Scope, identifying};
+use primitives::bench::{self, BenchVerb, Scope, identifying};
 use primitives::mesh::FabricSpec;
 use primitives::profile::Profile;
 use primitives::units::Nanos;
@@ -24,13 +24,13 @@ const SCOPE: Scope = Scope {
     precision: None,
 };
 
-/// Characterizes `sim:truth` with a short sweep by so many threads a node, and fits a profile that starts wrong.
-fn round_trip(truth: &Profile, threads: u16) -> Calibrated {
-    let scope = Scope { threads, ..SCOPE };
+/// Characterizes `sim:truth` with a short sweep, and fits a profile that starts wrong.
+fn round_trip(truth: &Profile, scope: Scope) -> Calibrated {
     let fabric = FabricSpec::Sim { profile: Box::new(truth.clone()), seed: 11, faults: Box::default() };
     let caps = fabric.caps().expect("a shipped profile");
     let points = bench::points(&scope, caps.ud_mtu);
     let mut wanted: Vec<usize> = identifying(&points).into_iter().map(|(at, _)| at).collect();
+    wanted.retain(|&at| caps.one_sided || points[at].verb == BenchVerb::Rpc);
     wanted.dedup();
     let rows: Vec<_> = wanted
         .into_iter()
@@ -64,7 +64,7 @@ fn round_trip(truth: &Profile, threads: u16) -> Calibrated {
 /// Asserts what comes back, and prints the table that CALIBRATION.md shows.
 fn recovers(name: &str, threads: u16, pinned: &[(&str, f64)]) {
     let truth = Profile::shipped(name).expect("it is shipped");
-    let done = round_trip(&truth, threads);
+    let done = round_trip(&truth, Scope { threads, ..SCOPE });
     let own = |name: &str| {
         let found = truth.quantities().find(|(section, n, _)| format!("{section}.{n}") == name);
         found.map(|(_, _, quantity)| quantity.value).expect("a number of the profile")
@@ -158,4 +158,45 @@ fn cx3_comes_back() {
         ("nic.qp_fetch", 0.05),
     ];
     recovers("cx3", SCOPE.threads, &pinned);
+}
+
+/// As `characterize --quick` measures a device where nobody says how much, but for the times, which are virtual here.
+const SMALL: Scope = Scope { nodes: 2, threads: 1, window: Nanos(300_000), ..SCOPE };
+
+/// Fits to what a small characterization shows, which is less than a large one: little of the engine, nothing of caches. What is called
+/// pinned must be right all the same, and the curves must come back.
+fn what_is_called_pinned_is_right(name: &str) {
+    let truth = Profile::shipped(name).expect("it is shipped");
+    let done = round_trip(&truth, SMALL);
+    let (before, after) = done.rms();
+    eprintln!(
+        "{name}: rms {:.2} % before, {:.2} % after, {}",
+        before * 100.0,
+        after * 100.0,
+        done.evaluations
+    );
+    for n in done.numbers.iter().filter(|n| n.fitted) {
+        let own = truth.quantities().find(|(section, own, _)| format!("{section}.{own}") == n.name);
+        let error = n.after / own.expect("a number of the profile").2.value - 1.0;
+        let (pinned, other) = (n.pinned, n.shared_with.as_deref().unwrap_or("nobody"));
+        eprintln!("  {} {error:+.3}, pinned {pinned}, shared with {other}, {:.1}", n.name, n.inflation);
+        assert!(!pinned || error.abs() < 0.1, "{} is called pinned and off by {error:+.3}", n.name);
+    }
+    assert!(after < FITS && before > after, "{before} and {after}");
+    assert!(!done.profile.is_doubted(MISFIT), "{:?}", done.profile.doubt);
+}
+
+#[test]
+fn what_is_called_pinned_is_right_of_cards_that_take_messages() {
+    for name in ["tcp-1g", "tcp-10g", "ipoib-fdr", "ipoib-qdr"] {
+        what_is_called_pinned_is_right(name);
+    }
+}
+
+macro_rules! cards {
+    ($($test:ident $name:literal),*) => { $(#[test] fn $test() { what_is_called_pinned_is_right($name) })* };
+}
+mod what_is_called_pinned_is_right_of {
+    use super::what_is_called_pinned_is_right;
+    cards!(cx3 "cx3", cx5 "cx5", cx6 "cx6");
 }

@@ -25,6 +25,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         max_inline: profile.nic.max_inline.value as u32,
         max_rd_atomic: profile.nic.max_rd_atomic.value as u32,
         ud_mtu: profile.nic.ud_mtu.value as u32,
+        card: true,
         virtual_time: true,
     };
     let accounts = 100_000.0 * f64::from(cluster.nodes * cluster.threads);

@@ -69,6 +69,7 @@ pub fn plans_of(needs: &Needs) -> Vec<Plan> {
         max_inline: 64,
         max_rd_atomic: 16,
         ud_mtu: 4096,
+        card: true,
         virtual_time: true,
     };
     Space::all(&caps, needs, true).plans().collect()

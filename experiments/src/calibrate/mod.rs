@@ -2,15 +2,16 @@
 //! ([`Targets::of_results`]). Every evaluation simulates the targets' experiments with the numbers of the moment.
 //!
 //! A number is free if the profile gives bounds for it. Which of them the targets show is found out, not assumed, by a
-//! number's resolution ([`solve::Fit::resolution`]): from [`PINNED`] on it shows by itself; from [`SHOWN`] on only together
-//! with others, two halves of one sum for example, which are moved alike, or only until it hides behind something slower,
-//! which bounds it; below it keeps its value and its source, and the others are fitted once more without it. One that no target
+//! number's resolution ([`solve::Fit::resolution`]) and inflation ([`solve::Fit::inflation`]): with a resolution from [`PINNED`] on,
+//! an inflation below [`SHARED`] and targets that are [`MET`] it shows by itself; with a resolution from [`SHOWN`] on only together with others, parts of one sum
+//! for example, or only until it hides behind something slower, which bounds it; below it keeps its value and its source, and the others are fitted once more without it. One that no target
 //! shows where the search ended is not called fitted: what it was moved to is a bound, and at most assumed.
 //!
 //! Hold-out claims cannot come here: [`claims::calibrate`](crate::claims::calibrate) is the only door, and its type
 //! holds none.
 
 pub mod engine;
+pub mod nearest;
 pub mod solve;
 mod targets;
 
@@ -24,11 +25,38 @@ use crate::interrupt::Interrupt;
 use crate::names::suggest;
 use solve::{Fit, Free, Settings, rms};
 
-/// Resolution from which a number counts as pinned by itself.
+/// Resolution from which a number counts as pinned, if it is not [`SHARED`].
 pub const PINNED: f64 = 0.9;
+
+/// Root mean square error up to which single numbers may count as pinned: three times what short simulations differ by. Where the model
+/// misses its targets by more, the search has ended beside them, and no number is known as well as its resolution says.
+pub const MET: f64 = 0.03;
+
+/// Inflation from which only what a number adds up to with others shows: nine tenths of what it does, others could do for it.
+pub const SHARED: f64 = 10.0;
 
 /// Resolution, at any round, from which a number is fitted at all. The halves of a sum have 0.5 each, the thirds less.
 pub const SHOWN: f64 = 0.3;
+
+/// Root mean square error of a fit above which the profile stays in doubt: the 5 % within which a simulated number counts as the
+/// published one it was fitted to.
+pub const FITS: f64 = 0.05;
+
+/// Begins what speaks against a profile whose fit left more than [`FITS`].
+pub const MISFIT: &str = "fitted with a root mean square error of";
+
+/// What speaks against a profile whose fit left this error, if it is too much.
+fn misfit(rms: f64) -> Option<String> {
+    // What is no number is no fit.
+    let fits = rms <= FITS;
+    (!fits).then(|| {
+        format!(
+            "{MISFIT} {:.1} %, more than {:.0} %: the simulator's model does not describe what was measured",
+            100.0 * rms,
+            100.0 * FITS
+        )
+    })
+}
 
 /// References name so many targets at most.
 const NAMED: usize = 4;
@@ -48,6 +76,10 @@ pub struct Number {
     pub free: [f64; 2],
     /// How far the targets decide it, 0 to 1.
     pub resolution: f64,
+    /// By how much its variance is larger than if all others were known.
+    pub inflation: f64,
+    /// The number for which it is mostly mistaken, if what shows is only what it adds up to with others.
+    pub shared_with: Option<String>,
     /// Whether it was fitted; carried over if not.
     pub fitted: bool,
     /// Whether it shows by itself; if it was fitted without, only a bound or what it adds up to with others is known.
@@ -190,16 +222,12 @@ pub fn calibrate(
         (fit.after, fit.interrupted) = (again.after, again.interrupted);
         fit.evaluations += again.evaluations;
     }
-    let numbers: Vec<Number> = all.iter().map(|&at| number(at, &free[at], &fit, targets)).collect();
+    let numbers: Vec<Number> = all.iter().map(|&at| number(at, &free, &fit, targets)).collect();
     let mut done = profile.clone();
     for number in numbers.iter().filter(|n| n.fitted) {
         if let Some(quantity) = quantity(&mut done, &number.name) {
             number.write(quantity, &targets.origin);
         }
-    }
-    // With all that was free fitted, as far as it shows, what the core does is told from what the device does.
-    if only.is_empty() && !fit.interrupted {
-        done.clear_doubt(UNCALIBRATED);
     }
     done.validate().map_err(|e| CliError::check("the fitted profile is impossible").caused_by(&e))?;
     // What is written is rounded, and leaves out what was not pinned: its errors, not those of the search.
@@ -208,6 +236,14 @@ pub fn calibrate(
         Err(solve::Halt::Interrupted) => (fit.after.clone(), true),
         Err(solve::Halt::Failed(error)) => return Err(error),
     };
+    // With all that was free fitted, as far as it shows, what the core does is told from what the device does.
+    if only.is_empty() && !interrupted {
+        done.clear_doubt(UNCALIBRATED);
+    }
+    done.clear_doubt(MISFIT);
+    if let Some(doubt) = misfit(rms(&after)) {
+        done.add_doubt(&doubt);
+    }
     let residuals = targets.list.iter().enumerate().map(|(at, target)| Residual {
         target: target.name.clone(),
         want: target.want,
@@ -225,20 +261,27 @@ pub fn calibrate(
     })
 }
 
-fn number(at: usize, (name, quantity): &(String, Quantity), fit: &Fit, targets: &Targets) -> Number {
+fn number(at: usize, free: &[(String, Quantity)], fit: &Fit, targets: &Targets) -> Number {
+    let (name, quantity) = &free[at];
     let influence = |row: usize| fit.influence.get(row).map_or(0.0, |row| row[at].abs());
     let mut order: Vec<usize> = (0..targets.list.len()).filter(|&row| influence(row) > 0.05).collect();
     order.sort_by(|a, b| influence(*b).total_cmp(&influence(*a)).then(a.cmp(b)));
     let fitted = fit.seen[at] >= SHOWN;
+    let shared = fitted && fit.inflation[at] >= SHARED;
+    let after = if fitted { rounded(fit.values[at], quantity) } else { quantity.value };
+    // Where a bound stopped it, it would have gone on.
+    let stopped = quantity.free.is_some_and(|bounds| bounds.contains(&after));
     Number {
         name: name.clone(),
         before: quantity.value,
-        after: if fitted { rounded(fit.values[at], quantity) } else { quantity.value },
+        after,
         unit: quantity.unit.name(),
         free: quantity.free.unwrap_or_default(),
         resolution: fit.resolution[at],
+        inflation: fit.inflation[at],
+        shared_with: fit.partner[at].filter(|_| shared).map(|other| free[other].0.clone()),
         fitted,
-        pinned: fit.resolution[at] >= PINNED,
+        pinned: fit.resolution[at] >= PINNED && !shared && !stopped && rms(&fit.after) <= MET,
         shows_in: order.into_iter().take(NAMED).map(|row| targets.list[row].name.clone()).collect(),
     }
 }
@@ -251,8 +294,10 @@ impl Number {
             // Also where the targets were measured: what was measured is rates and latencies, not this number.
             quantity.source = Source::Calibrated;
             let shows_in = self.shows_in.join(" and ");
+            let shared =
+                self.shared_with.as_ref().map_or(String::new(), |other| format!(", shared with {other}"));
             quantity.reference =
-                format!("fitted to {shows_in} of {origin}; resolution {:.2}; {was}", self.resolution);
+                format!("fitted to {shows_in} of {origin}; resolution {:.2}{shared}; {was}", self.resolution);
         } else if self.after != self.before {
             // Its old source does not speak for another value, and the targets say no more than that it hides.
             quantity.source = Source::Assumed;
@@ -360,6 +405,18 @@ mod tests {
     }
 
     #[test]
+    fn a_fit_that_is_far_off_stays_in_doubt() {
+        assert_eq!(misfit(0.0), None);
+        assert_eq!(misfit(0.05), None);
+        for (rms, told) in [(0.051, "5.1 %, more than 5 %"), (2.7, "270.0 %"), (f64::NAN, "NaN")] {
+            assert!(
+                misfit(rms).is_some_and(|doubt| doubt.starts_with(MISFIT) && doubt.contains(told)),
+                "{rms}"
+            );
+        }
+    }
+
+    #[test]
     fn only_what_a_target_shows_becomes_calibrated() {
         let written = |source, before: f64, after: f64, shows_in: &[&str]| {
             let mut quantity = Quantity::fixed(before, Unit::Ns, source, "a paper");
@@ -370,6 +427,8 @@ mod tests {
                 unit: "ns",
                 free: [1.0, 100.0],
                 resolution: 0.43,
+                inflation: 12.0,
+                shared_with: Some("nic.responder_write".to_owned()),
                 fitted: true,
                 pinned: false,
                 shows_in: shows_in.iter().map(|&s| s.to_owned()).collect(),
@@ -380,6 +439,7 @@ mod tests {
         let (value, source, reference) = written(Source::Published, 7.0, 5.0, &["latency read 8 B"]);
         assert_eq!((value, source), (5.0, Source::Calibrated));
         assert!(reference.contains("latency read 8 B of a card") && reference.contains("was 7 (published)"));
+        assert!(reference.contains("resolution 0.43, shared with nic.responder_write;"), "{reference}");
         // Nothing shows it, and it is as it was: so is what is known of it.
         for source in [Source::Assumed, Source::Published] {
             assert_eq!(written(source, 7.0, 7.0, &[]), (7.0, source, "a paper".to_owned()));

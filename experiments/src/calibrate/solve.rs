@@ -6,7 +6,9 @@
 //!
 //! The pull keeps a number where it was if no target depends on it. How far the targets rather than the pull decide is
 //! a number's *resolution* (the diagonal of the model resolution matrix; Menke, Geophysical Data Analysis, chapter 4):
-//! 1 where they pin it, 0 where they say nothing.
+//! 1 where they decide, 0 where they say nothing. Of ten times one number plus another the first has a resolution near 1 though
+//! nothing but the sum shows. That tells its *inflation*: by how much its variance grows because the others are not known either (the variance
+//! inflation factor; Marquardt, Technometrics 12, 1970).
 //!
 //! Pure and deterministic: it knows nothing of profiles or simulators.
 
@@ -68,8 +70,12 @@ pub struct Fit {
     pub before: Vec<f64>,
     /// And at the end.
     pub after: Vec<f64>,
-    /// How far the targets decide each number, 0 to 1, where the search ended.
+    /// How far the targets decide each number, 0 to 1, where the search ended, taken to be as good as the fit met them.
     pub resolution: Vec<f64>,
+    /// By how much each number's variance is larger than if all others were known; 1 where it shows by itself.
+    pub inflation: Vec<f64>,
+    /// The number that each is mostly confused with, where it is with any.
+    pub partner: Vec<Option<usize>>,
     /// The same at whichever round it was most. What hides behind a slower stage shows until it is fast enough to hide:
     /// the targets bound it.
     pub seen: Vec<f64>,
@@ -120,6 +126,8 @@ pub fn fit<E>(
         before: Vec::new(),
         after: Vec::new(),
         resolution: vec![0.0; free.len()],
+        inflation: vec![1.0; free.len()],
+        partner: vec![None; free.len()],
         seen: vec![0.0; free.len()],
         influence: Vec::new(),
         evaluations: 1,
@@ -175,9 +183,8 @@ pub fn fit<E>(
             // A number that moves no target by a hundredth of its own change is left where it is.
             matters = (0..free.len()).map(|c| gain(c) > 0.01).collect();
         }
-        fit.resolution = resolution(&jacobian, pull);
-        for (most, now) in fit.seen.iter_mut().zip(&fit.resolution) {
-            *most = most.max(*now);
+        for (most, now) in fit.seen.iter_mut().zip(resolution(&jacobian, pull)) {
+            *most = most.max(now);
         }
         fit.influence.clone_from(&jacobian);
         let mut better = false;
@@ -211,6 +218,15 @@ pub fn fit<E>(
         }
     }
     fit.values = values(&logs);
+    if !fit.influence.is_empty() {
+        // Targets that the model misses by more than their noise are no better known than that.
+        let pull = (settings.noise.max(rms(&fit.after)) / settings.trust).powi(2);
+        fit.resolution = resolution(&fit.influence, pull);
+        // Whoever could do a number's work may be anywhere within its bounds, not only near where it started.
+        let width = |f: &Free| (f.log(f.high) - f.log(f.low)).max(1e-6);
+        let ridges: Vec<f64> = free.iter().map(|f| (settings.noise / width(f)).powi(2)).collect();
+        (fit.inflation, fit.partner) = inflation(&fit.influence, &ridges);
+    }
     Ok(fit)
 }
 
@@ -252,6 +268,22 @@ fn resolution(jacobian: &[Vec<f64>], pull: f64) -> Vec<f64> {
         solve(matrix, column).map_or(0.0, |x| x[i].clamp(0.0, 1.0))
     };
     (0..data.len()).map(one).collect()
+}
+
+/// Of H = JᵀJ + ridges: Hᵢᵢ (H⁻¹)ᵢᵢ for each number, and the other one with which its errors are most correlated.
+fn inflation(jacobian: &[Vec<f64>], ridges: &[f64]) -> (Vec<f64>, Vec<Option<usize>>) {
+    let mut matrix = normal(jacobian);
+    matrix.iter_mut().zip(ridges).enumerate().for_each(|(i, (row, ridge))| row[i] += ridge);
+    let n = matrix.len();
+    let unit = |i: usize| (0..n).map(|k| if k == i { 1.0 } else { 0.0 }).collect();
+    let inverse: Vec<Vec<f64>> =
+        (0..n).map(|i| solve(matrix.clone(), unit(i)).unwrap_or_else(|| vec![0.0; n])).collect();
+    let correlation = |i: usize, j: usize| inverse[i][j].abs() / (inverse[i][i] * inverse[j][j]).sqrt();
+    let partner = |i: usize| {
+        let others = (0..n).filter(|&j| j != i && correlation(i, j) > 1e-6);
+        others.max_by(|&a, &b| correlation(i, a).total_cmp(&correlation(i, b)))
+    };
+    ((0..n).map(|i| (matrix[i][i] * inverse[i][i]).max(1.0)).collect(), (0..n).map(partner).collect())
 }
 
 /// Gaussian elimination with row pivots; `None` if the matrix is singular.
@@ -326,6 +358,46 @@ mod tests {
         assert!((fit.values[0] - fit.values[1]).abs() < 0.5, "the sum is shared as it was");
         assert_eq!(fit.values[2], 5.0);
         assert!(fit.resolution[2] == 0.0 && (0.3..0.7).contains(&fit.resolution[0]), "{:?}", fit.resolution);
+    }
+
+    #[test]
+    fn who_shows_only_in_a_sum_is_told_from_who_shows_alone() {
+        // Ten times the first plus the second, a unit of the third, and the fourth beside a sum of itself and two more.
+        let free = [10.0, 10.0, 5.0, 10.0, 10.0, 10.0].map(free);
+        let evaluate = |v: &[f64], _: &[bool]| {
+            let sum = 8.0 * v[3] + v[4] + v[5];
+            Ok::<_, Halt<()>>(vec![(10.0 * v[0] + v[1]) / 120.0 - 1.0, v[2] / 6.0 - 1.0, sum / 110.0 - 1.0])
+        };
+        let settings = Settings { rounds: 20, ..Settings::default() };
+        let fit = fit(&free, &settings, evaluate, |_, _, _| ()).unwrap();
+        assert!(
+            fit.resolution[0] > 0.9 && fit.resolution[2] > 0.9 && fit.resolution[3] > 0.9,
+            "{:?}",
+            fit.resolution
+        );
+        assert!(fit.inflation[0] > 100.0 && fit.inflation[3] > 100.0, "{:?}", fit.inflation);
+        assert!(fit.inflation[2] < 1.01, "{:?}", fit.inflation);
+        assert_eq!(fit.partner[..3], [Some(1), Some(0), None]);
+        assert!(matches!(fit.partner[3], Some(4 | 5)));
+    }
+
+    #[test]
+    fn targets_that_are_missed_decide_less() {
+        let free = [free(10.0), free(20.0)];
+        // The same quantity is wanted to be two things: no fit meets both.
+        let evaluate = |by: f64| {
+            move |v: &[f64], _: &[bool]| {
+                Ok::<_, Halt<()>>(vec![
+                    v[0] / 11.0 - 1.0 - by,
+                    v[0] / 11.0 - 1.0 + by,
+                    (v[0] + v[1]) / 30.0 - 1.0,
+                ])
+            }
+        };
+        let resolution =
+            |by| fit(&free, &Settings::default(), evaluate(by), |_, _, _| ()).unwrap().resolution[1];
+        let (met, missed) = (resolution(0.0), resolution(0.3));
+        assert!(met > 0.98 && missed < 0.6, "{met} and {missed}");
     }
 
     #[test]

@@ -60,7 +60,7 @@ pub fn run(args: &CalibrateArgs, context: &Context) -> Result<(), CliError> {
     let document = json!({
         "profile": done.profile.name, "origin": done.origin, "out": out, "evaluations": done.evaluations,
         "interrupted": done.interrupted, "rms_before": before, "rms_after": after,
-        "numbers": done.numbers, "residuals": done.residuals,
+        "doubt": done.profile.doubt, "numbers": done.numbers, "residuals": done.residuals,
     });
     emit(args.json.as_ref(), &document, &format!("{}\nprofile: {}\n", shown(&done), out.display()))?;
     match done.interrupted {
@@ -103,10 +103,11 @@ fn shown(done: &Calibrated) -> String {
     let mut text = table(&["target", "wanted", "got", "error before", "after"], residuals);
     text.push('\n');
     let numbers = done.numbers.iter().map(|n| {
-        let after = match (n.fitted, n.pinned) {
-            (false, _) => "carried over".to_owned(),
-            (_, true) => significant(n.after),
-            (_, false) => format!("{}, shared or bounded", significant(n.after)),
+        let after = match (n.fitted, n.pinned, &n.shared_with) {
+            (false, ..) => "carried over".to_owned(),
+            (_, true, _) => significant(n.after),
+            (.., Some(other)) => format!("{}, shared with {other}", significant(n.after)),
+            (.., None) => format!("{}, shared or bounded", significant(n.after)),
         };
         let range = format!("{} to {} {}", n.free[0], n.free[1], n.unit);
         [n.name.clone(), significant(n.before), after, range, format!("{:.2}", n.resolution)]
@@ -119,5 +120,8 @@ fn shown(done: &Calibrated) -> String {
         100.0 * after,
         done.evaluations
     ));
+    if let Some(doubt) = &done.profile.doubt {
+        text.push_str(&format!("the profile stays in doubt: it is {doubt}\n"));
+    }
     text
 }

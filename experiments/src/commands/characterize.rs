@@ -3,6 +3,7 @@
 use super::Context;
 use crate::args::{CharacterizeArgs, each_once};
 use crate::calibrate::engine::{self, engine_time};
+use crate::calibrate::{Targets, nearest};
 use crate::cluster::Cluster;
 use crate::cluster::point::Asked;
 use crate::error::CliError;
@@ -333,8 +334,17 @@ fn profile_of(
         // All hosts together; they are taken to be alike.
         machine.cores *= cluster.hosts();
     }
-    let mut profile = bench::fit(&rated, caps, wanted.scope.nodes, &machine)
-        .map_err(|e| CliError::check("no profile could be fitted").caused_by(&e))?;
+    let mut profile = match caps.card {
+        true => {
+            context.talk.say("comparing with the shipped cards, to begin with the one that comes nearest");
+            let (spec, seed) = (&dir.record().spec, wanted.seed);
+            let targets =
+                Targets::of_rows(&rows, spec, seed, format!("characterization of {}", caps.fabric))?;
+            nearest::begin(&nearest::cards()?, &targets, caps, &machine, &context.interrupt)?
+        }
+        false => bench::fit(&rated, caps, wanted.scope.nodes, &machine)
+            .map_err(|e| CliError::check("no profile could be fitted").caused_by(&e))?,
+    };
     // Of a device, how much of a request is waiting is not known yet, and so not what remains either.
     let mut busy_engine = false;
     if !bench::waits_for_device(caps) {

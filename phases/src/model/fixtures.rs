@@ -18,6 +18,7 @@ pub(super) fn caps(one_sided: bool, atomic_scope: AtomicScope) -> Caps {
         max_inline: 64,
         max_rd_atomic: 16,
         ud_mtu: 4096,
+        card: true,
         virtual_time: true,
     }
 }

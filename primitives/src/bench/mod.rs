@@ -38,7 +38,7 @@ pub use load::{ON_CARD_BYTES, SAMPLE_EVERY, run};
 pub use member::run_member;
 pub use multi_object::{OBJECTS, Rung};
 pub use payload::CALL_PAYLOAD_MOST;
-pub use profile::{ProfileFitError, Rated, UNCALIBRATED, fit, waits_for_device};
+pub use profile::{ProfileFitError, Rated, UNCALIBRATED, fit, state_limits, waits_for_device};
 pub use sample::Sample;
 
 use crate::measure::{Meter, Precision, TooShort};

@@ -15,10 +15,14 @@
 //! | `handover` | RPC alone, between idle threads: its median, less all of the above; half for each way |
 //!
 //! What cannot be measured this way (`probe`, `poll`) is marked assumed. What transactions compute between requests (`attempt`,
-//! `access`) requests do not show: who can run transactions fits it afterwards. A card has queues of its own and works beside
-//! the core: of a device, all numbers of the CPU are marked assumed, since waiting for it is in them, the profile's `doubt` says so
-//! ([`UNCALIBRATED`]), and `doorbell calibrate --from` goes on from there, within the bounds that the numbers are given. What READs, WRITEs or ATOMICs of a device take alone beyond
-//! the cheapest of them is given to the device's requester, since a core's work for a request knows no verbs.
+//! `access`) requests do not show: who can run transactions fits it afterwards.
+//!
+//! A software device does most of a request inside `post_send`, and the rest in interrupts of whatever core: all its numbers of
+//! the CPU are marked assumed, since waiting is in them, the profile's `doubt` says so ([`UNCALIBRATED`]), and `doorbell calibrate
+//! --from` goes on from there, within the bounds that the numbers are given. What READs, WRITEs or ATOMICs of it take alone beyond
+//! the cheapest of them is given to the device's requester, since a core's work for a request knows no verbs. A card is none of
+//! this: it has stages of its own and works beside the core. Its profile begins elsewhere, at that of another card
+//! ([`Caps::card`]).
 
 use super::{BenchVerb, Point};
 use crate::fabric::Caps;
@@ -34,6 +38,9 @@ pub enum ProfileFitError {
     /// Time is virtual: the fabric was made from a profile.
     #[error("{0} is simulated from a profile; there is nothing to measure")]
     Simulated(String),
+    /// A card works beside the core: with stages that cost nothing it would not be described.
+    #[error("{0} is a card; its profile begins at that of another one")]
+    Card(String),
 }
 
 /// CPU nanoseconds of one operation: all CPUs that worked, over the rate.
@@ -87,6 +94,9 @@ impl Measured<'_> {
 pub fn fit(points: &[Rated], caps: &Caps, nodes: u16, machine: &Machine) -> Result<Profile, ProfileFitError> {
     if caps.virtual_time {
         return Err(ProfileFitError::Simulated(caps.fabric.clone()));
+    }
+    if caps.card {
+        return Err(ProfileFitError::Card(caps.fabric.clone()));
     }
     let m = Measured { points, nodes, cpus: machine.cores };
     let (each, _) = m.at("doorbell", BenchVerb::Read, false)?;
@@ -146,7 +156,7 @@ pub fn fit(points: &[Rated], caps: &Caps, nodes: u16, machine: &Machine) -> Resu
     let mut profile = Profile {
         name: caps.fabric.clone(),
         description: format!("{} as measured on {}", caps.fabric, machine.cpu),
-        doubt: waits_for_device(caps).then(|| UNCALIBRATED.to_owned()),
+        doubt: waits_for_device(caps).then(|| format!("{UNCALIBRATED}: {TAKEN_FOR_WORK}")),
         nic: no_nic(caps, &beyond),
         cpu,
     };
@@ -185,11 +195,12 @@ pub fn waits_for_device(caps: &Caps) -> bool {
 /// Begins the references of numbers that hold an unknown share of waiting.
 const WAITING: &str = "time of a request, waiting for the device included and taken for work of the core";
 
-/// What speaks against a profile of a device until `doorbell calibrate` has told the device's work from the core's. A software
-/// device does most of a request inside `post_send`, which is what the fit supposes, but answers others in interrupts of
-/// whatever core; a card works beside the core.
-pub const UNCALIBRATED: &str = "not calibrated yet: all time of a request, waiting for the device included, is taken for work of \
-                                the posting core, roughly as a software device does it, and not as a card does";
+/// Begins what speaks against a profile of a device until `doorbell calibrate` has told the device's work from the core's.
+pub const UNCALIBRATED: &str = "not calibrated yet";
+
+/// What the fit supposes of a software device.
+const TAKEN_FOR_WORK: &str = "all time of a request, waiting for the device included, is taken for work of the posting core, \
+                              roughly as a software device does it";
 
 /// What a verb takes alone beyond the cheapest one, in nanoseconds; nothing where no device is.
 #[derive(Default)]
@@ -227,8 +238,8 @@ fn no_nic(caps: &Caps, beyond: &Beyond) -> NicProfile {
     };
     let assumed = |value, unit| Quantity::fixed(value, unit, Source::Assumed, why);
     let free = || assumed(0.0, Unit::Ns);
-    let limit = |value: u32, unit| Quantity::measured(f64::from(value), unit, "capability of the fabric");
-    NicProfile {
+    let stated = || assumed(0.0, Unit::Bytes);
+    let mut nic = NicProfile {
         card: caps.fabric.clone(),
         interface: if caps.one_sided { Interface::Verbs } else { Interface::Messages },
         atomic_scope: caps.atomic_scope,
@@ -267,8 +278,8 @@ fn no_nic(caps: &Caps, beyond: &Beyond) -> NicProfile {
         switch_latency: free(),
         cable_latency: free(),
         packet_header: assumed(0.0, Unit::Bytes),
-        mtu: limit(caps.ud_mtu, Unit::Bytes),
-        ud_mtu: limit(caps.ud_mtu, Unit::Bytes),
+        mtu: stated(),
+        ud_mtu: stated(),
         doorbell_private: assumed(0.0, Unit::Count),
         doorbell_shared: assumed(1.0, Unit::Count),
         doorbell_lock: free(),
@@ -281,10 +292,10 @@ fn no_nic(caps: &Caps, beyond: &Beyond) -> NicProfile {
         recv_header: assumed(0.0, Unit::Bytes),
         recv_inline: assumed(0.0, Unit::Bytes),
         cqe_size: assumed(1.0, Unit::Bytes),
-        max_inline: limit(caps.max_inline, Unit::Bytes),
-        max_send_depth: limit(caps.max_send_depth, Unit::Count),
-        max_recv_depth: limit(caps.max_recv_depth, Unit::Count),
-        max_rd_atomic: limit(caps.max_rd_atomic, Unit::Count),
+        max_inline: stated(),
+        max_send_depth: stated(),
+        max_recv_depth: stated(),
+        max_rd_atomic: stated(),
         qp_cache_entries: assumed(1e6, Unit::Count),
         qp_fetch: free(),
         qp_fetches: assumed(1.0, Unit::Count),
@@ -295,5 +306,19 @@ fn no_nic(caps: &Caps, beyond: &Beyond) -> NicProfile {
         mtt_page: assumed(4096.0, Unit::Bytes),
         mtt_miss: free(),
         rnr_timer: assumed(10_000.0, Unit::Ns),
-    }
+    };
+    state_limits(&mut nic, caps);
+    nic
+}
+
+/// Puts what a fabric says of itself in place of a NIC's limits.
+pub fn state_limits(nic: &mut NicProfile, caps: &Caps) {
+    let limit = |value: u32, unit| Quantity::measured(f64::from(value), unit, "capability of the fabric");
+    nic.atomic_scope = caps.atomic_scope;
+    nic.mtu = limit(caps.ud_mtu, Unit::Bytes);
+    nic.ud_mtu = limit(caps.ud_mtu, Unit::Bytes);
+    nic.max_inline = limit(caps.max_inline, Unit::Bytes);
+    nic.max_send_depth = limit(caps.max_send_depth, Unit::Count);
+    nic.max_recv_depth = limit(caps.max_recv_depth, Unit::Count);
+    nic.max_rd_atomic = limit(caps.max_rd_atomic, Unit::Count);
 }

@@ -55,16 +55,19 @@ pub struct Caps {
     pub max_rd_atomic: u32,
     /// Largest datagram payload in bytes.
     pub ud_mtu: u32,
+    /// Whether a card carries requests out, beside the core that posts them, or a simulated one does. Elsewhere cores do it: on shared
+    /// memory, in the kernel's sockets, and in drivers that have no hardware.
+    pub card: bool,
     /// Whether time is virtual: results are simulated, not measured.
     pub virtual_time: bool,
 }
 
-/// Why a post was refused; nothing of the chain from the refused request on was taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum PostError {
 /// Bytes that are inlined where nobody says: the threshold of DrTM+H (OSDI 2018) §3.1.
 pub const INLINE_USUAL: u32 = 64;
 
+/// Why a post was refused; nothing of the chain from the refused request on was taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PostError {
     /// The queue has no room for the request.
     #[error("queue pair {qp}: queue of depth {depth} is full", qp = .qp.0)]
     QueueFull {

@@ -252,16 +252,16 @@ impl Profile {
         });
     }
 
-    /// Takes a reason to doubt its numbers away, whatever else there is.
-    pub fn clear_doubt(&mut self, why: &str) {
+    /// Takes the reasons to doubt its numbers away that begin so, whatever else there is: behind its kind a reason tells how much.
+    pub fn clear_doubt(&mut self, kind: &str) {
         let reasons = self.doubt.as_deref().into_iter().flat_map(|doubt| doubt.split(AND));
-        let rest: Vec<&str> = reasons.filter(|reason| *reason != why).collect();
+        let rest: Vec<&str> = reasons.filter(|reason| !reason.starts_with(kind)).collect();
         self.doubt = (!rest.is_empty()).then(|| rest.join(AND));
     }
 
-    /// Whether this is a reason to doubt its numbers.
-    pub fn is_doubted(&self, why: &str) -> bool {
-        self.doubt.as_deref().is_some_and(|doubt| doubt.split(AND).any(|reason| reason == why))
+    /// Whether a reason to doubt its numbers begins so.
+    pub fn is_doubted(&self, kind: &str) -> bool {
+        self.doubt.as_deref().is_some_and(|doubt| doubt.split(AND).any(|reason| reason.starts_with(kind)))
     }
 
     /// A fixed 64-bit hash (FNV-1a) of everything a run depends on: interface, reach of atomics and every

@@ -210,8 +210,11 @@ fn each_reason_for_a_doubt_goes_by_itself() {
     profile.add_doubt("measured on a busy machine: 2 points, and the engine");
     let both = "not calibrated yet: why; and measured on a busy machine: 2 points, and the engine";
     assert_eq!(profile.doubt.as_deref(), Some(both));
-    assert!(profile.is_doubted("not calibrated yet: why") && !profile.is_doubted("not calibrated yet"));
-    profile.clear_doubt("not calibrated yet: why");
+    assert!(profile.is_doubted("not calibrated yet: why") && profile.is_doubted("not calibrated yet"));
+    assert!(!profile.is_doubted("calibrated yet") && !profile.is_doubted("not calibrated yet: because"));
+    profile.clear_doubt("not calibrated yet: because");
+    assert_eq!(profile.doubt.as_deref(), Some(both));
+    profile.clear_doubt("not calibrated yet");
     assert_eq!(profile.doubt.as_deref(), Some("measured on a busy machine: 2 points, and the engine"));
     profile.clear_doubt("measured on a busy machine: 2 points, and the engine");
     profile.clear_doubt("nothing");

@@ -12,6 +12,7 @@ fn caps(one_sided: bool, atomic_scope: AtomicScope) -> Caps {
         max_inline: 64,
         max_rd_atomic: 16,
         ud_mtu: 4096,
+        card: one_sided,
         virtual_time: false,
     }
 }

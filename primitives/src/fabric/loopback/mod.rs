@@ -181,6 +181,7 @@ impl Loopback {
                 max_inline: INLINE_USUAL,
                 max_rd_atomic: 16,
                 ud_mtu: 4096,
+                card: false,
                 virtual_time: false,
             },
             clock: Clock::start(),

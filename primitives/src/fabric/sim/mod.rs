@@ -248,6 +248,7 @@ impl SimWorld {
             max_inline: limit(&nic.max_inline),
             max_rd_atomic: limit(&nic.max_rd_atomic),
             ud_mtu: limit(&nic.ud_mtu),
+            card: nic.interface == Interface::Verbs,
             virtual_time: true,
         };
         let model = Model {

@@ -118,6 +118,7 @@ impl TcpFabric {
             max_inline: INLINE_USUAL,
             max_rd_atomic: 0,
             ud_mtu: MTU,
+            card: false,
             virtual_time: false,
         }
     }

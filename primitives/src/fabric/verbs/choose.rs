@@ -67,9 +67,14 @@ pub(super) fn choose_gid(facts: &DeviceFacts, port: &PortFacts, options: &Option
 /// What the kernel's Soft-RoCE driver calls its vendor, which is none (`RXE_VENDOR_ID`).
 const SOFT_ROCE: u32 = 0xff_ffff;
 
+/// Whether its requests are carried out by the kernel, and not by a card.
+pub(super) fn is_software(facts: &DeviceFacts) -> bool {
+    facts.vendor_id == SOFT_ROCE
+}
+
 /// Refuses a retry count that the device's driver takes for "for ever".
 pub(super) fn refuse_endless(facts: &DeviceFacts, options: &Options) -> Result<(), SetupError> {
-    if facts.vendor_id == SOFT_ROCE && options.retry_count == 7 {
+    if is_software(facts) && options.retry_count == 7 {
         return Err(SetupError::Invalid(format!(
             "{} is Soft-RoCE, whose driver takes retry=7 for \"for ever\": a peer that does not answer would never be an error; \
              retry=6 is the most",

@@ -330,6 +330,7 @@ impl Verbs {
                 max_inline: 0,
                 max_rd_atomic: facts.max_rd_atomic.min(255),
                 ud_mtu: mtu,
+                card: !choose::is_software(&facts),
                 virtual_time: false,
             },
             limits: Limits { max_cqe: facts.max_cqe, max_mr: facts.max_mr },
