@@ -20,7 +20,7 @@ pub struct Entry<'c> {
     pub verdict: Verdict,
     /// Relative error.
     pub error: Option<f64>,
-    /// Why there is no answer, where there is none.
+    /// Why there is no answer, where there is none, or what the error does not say of a miss.
     pub why: Option<String>,
 }
 
@@ -39,7 +39,7 @@ impl<'c> Entry<'c> {
                     answer: Some(answer),
                     verdict: if judged.passed { Verdict::Pass } else { Verdict::Fail },
                     error: judged.error,
-                    why: None,
+                    why: judged.unshown.then(|| "the change that was published does not show".to_owned()),
                 },
                 None => none(Verdict::NotYet, Some("answer and claim are of different kinds".to_owned())),
             },
@@ -65,8 +65,9 @@ impl<'c> Entry<'c> {
         };
         match &self.answer {
             Some(Answer::Number { value, .. }) => format!("{}{unit}", number(*value)),
-            Some(Answer::Span { lo, hi }) => format!("{} to {}{unit}", number(*lo), number(*hi)),
+            Some(Answer::Span { lo, hi, .. }) => format!("{} to {}{unit}", number(*lo), number(*hi)),
             Some(Answer::Holds { held, .. }) => if *held { "holds" } else { "does not hold" }.to_owned(),
+            Some(Answer::Never { .. }) => "never in the range".to_owned(),
             None => String::new(),
         }
     }
@@ -74,7 +75,7 @@ impl<'c> Entry<'c> {
     /// The numbers behind a relation, or why there is no answer.
     pub fn detail(&self) -> &str {
         match &self.answer {
-            Some(Answer::Holds { detail, .. }) => detail,
+            Some(Answer::Holds { detail, .. } | Answer::Never { detail }) => detail,
             _ => self.why.as_deref().unwrap_or_default(),
         }
     }
@@ -221,7 +222,7 @@ mod tests {
     fn the_median_error_is_of_absolute_errors() {
         let claims = crate::claims::load().unwrap();
         let claim = claims.get("DRH-P02").unwrap();
-        let near = |value| Entry::new(claim, Ok(Answer::Number { value, scale: Scale::Plain }));
+        let near = |value| Entry::new(claim, Ok(Answer::Number { value, scale: Scale::Plain, within: 0.0 }));
         let entries = [near(86.9), near(86.9 * 0.9), near(86.9 * 1.02)];
         let counts = count(&entries, |_| true);
         assert!((counts.median_error.unwrap() - 0.02).abs() < 1e-9);

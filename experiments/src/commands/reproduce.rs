@@ -402,7 +402,7 @@ fn row(entry: &Entry<'_>) -> Row {
     let value = &claim.value;
     let (lo, hi) = match &entry.answer {
         Some(Answer::Number { value, .. }) => (None, Some(*value)),
-        Some(Answer::Span { lo, hi }) => (Some(*lo), Some(*hi)),
+        Some(Answer::Span { lo, hi, .. }) => (Some(*lo), Some(*hi)),
         _ => (None, None),
     };
     Row::new()
