@@ -1,7 +1,8 @@
 //! Reading profiles: whole files, and files that extend another profile and say only what differs.
 //!
 //! `extends: cx4-edr` names a shipped profile, `extends: ./mine.profile.yaml` a file beside the one that says so.
-//! The result is a whole profile: nothing of the chain is left in it.
+//! The result is a whole profile: nothing of the chain is left in it. What another card or processor was fitted to is assumed of
+//! the one that inherits it.
 
 use super::cpu::CpuOverlay;
 use super::nic::NicOverlay;
@@ -99,12 +100,20 @@ fn read_from(text: &str, origin: &str, chain: Chain) -> Result<Profile, ProfileE
             ProfileError::Extends { origin: origin.to_owned(), mistake, why: Box::new(error) }
         }
     })?;
+    let Profile { name: from, doubt, mut nic, mut cpu, .. } = base;
+    // Another card, or another processor: what it inherits was not fitted to it.
+    if overlay.nic.card.as_ref().is_some_and(|card| *card != nic.card) {
+        nic = nic.carried_over(&from);
+    }
+    if overlay.cpu.model.as_ref().is_some_and(|model| *model != cpu.model) {
+        cpu = cpu.carried_over(&from);
+    }
     Ok(Profile {
         name: overlay.name,
         description: overlay.description,
-        doubt: overlay.doubt.or(base.doubt),
-        nic: overlay.nic.over(base.nic),
-        cpu: overlay.cpu.over(base.cpu),
+        doubt: overlay.doubt.or(doubt),
+        nic: overlay.nic.over(nic),
+        cpu: overlay.cpu.over(cpu),
     })
 }
 

@@ -76,6 +76,15 @@ impl Quantity {
         Quantity { value, unit, source, free: None, reference: reference.to_owned() }
     }
 
+    /// The same number of another card or processor: what fitted or measured it says nothing of that one.
+    pub(super) fn carried_over(mut self, from: &str) -> Quantity {
+        if matches!(self.source, Source::Measured | Source::Calibrated) {
+            self.source = Source::Assumed;
+            self.reference = format!("carried over from {from}: {}", self.reference);
+        }
+        self
+    }
+
     /// A number measured here.
     pub fn measured(value: f64, unit: Unit, how: &str) -> Quantity {
         Quantity::fixed(value, unit, Source::Measured, how)
@@ -166,7 +175,7 @@ macro_rules! section {
         #[derive(Default, serde::Deserialize)]
         #[serde(deny_unknown_fields, default)]
         pub(super) struct $overlay {
-            $( $plain: Option<$plain_ty>, )*
+            $( pub(super) $plain: Option<$plain_ty>, )*
             $( $field: Option<$crate::profile::quantity::Quantity>, )*
         }
 
@@ -181,6 +190,14 @@ macro_rules! section {
         }
 
         impl $name {
+            /// The same numbers of another card or processor.
+            pub(super) fn carried_over(self, from: &str) -> $name {
+                $name {
+                    $( $plain: self.$plain, )*
+                    $( $field: self.$field.carried_over(from), )*
+                }
+            }
+
             /// A number by its field name, for fits and sweeps.
             pub fn number_mut(&mut self, name: &str) -> Option<&mut $crate::profile::quantity::Quantity> {
                 match name {

@@ -204,6 +204,24 @@ fn a_profile_that_extends_another_says_only_what_differs() {
 }
 
 #[test]
+fn what_one_card_was_fitted_to_is_assumed_of_another() {
+    use super::Source;
+    let base = shipped();
+    let roce = Profile::shipped("cx4-roce").unwrap();
+    let (of_base, of_roce) = (&base.nic.requester_read, &roce.nic.requester_read);
+    assert_eq!((of_base.source, of_roce.source), (Source::Calibrated, Source::Assumed));
+    assert_eq!(of_roce.value, of_base.value);
+    assert_eq!(of_roce.reference, format!("carried over from cx4-edr: {}", of_base.reference));
+    // What is printed or recalled keeps its source, and so does the processor, which is the same.
+    assert_eq!(roce.nic.max_inline.source, base.nic.max_inline.source);
+    assert_eq!(roce.cpu, base.cpu);
+    let other = "extends: cx4-edr\nname: m\ndescription: d\ncpu:\n  model: another\n";
+    let other = Profile::parse(other, "here").unwrap();
+    assert_eq!((base.cpu.probe.source, other.cpu.probe.source), (Source::Calibrated, Source::Assumed));
+    assert_eq!(other.nic, base.nic);
+}
+
+#[test]
 fn each_reason_for_a_doubt_goes_by_itself() {
     let mut profile = shipped();
     profile.add_doubt("not calibrated yet: why");
