@@ -40,7 +40,7 @@ fn args(dir: &Path, plan: &str) -> ExperimentArgs {
 
 fn measure(point: &Point) -> Result<PointResult, CliError> {
     let all = point.spec.nodes * point.spec.coroutines.unwrap_or(1);
-    Ok(PointResult::of(experiment::row_of(point).with("committed", all).with("nodes", point.spec.nodes)))
+    Ok(PointResult::of(point.row().with("committed", all).with("nodes", point.spec.nodes)))
 }
 
 fn sweep(args: &ExperimentArgs) -> Result<(), CliError> {
@@ -84,6 +84,41 @@ fn another_plan_or_another_text_of_the_plan_file_is_another_run() {
     let error = sweep(&args(temp.path(), "two-sided")).unwrap_err();
     assert!(error.message().contains("another run"), "{error}");
     assert_eq!(error.exit().code(), 2);
+}
+
+/// A shipped experiment whose points papers print, with points that took no time.
+#[test]
+fn what_papers_print_is_kept_in_the_record_and_drawn_by_report() {
+    let temp = tempfile::tempdir().unwrap();
+    let text = include_str!("../rates-per-machine.yaml");
+    let measure = |point: &Point| {
+        let spec = point.spec.primitive.as_ref().expect("requests alone");
+        let row = point.row().with("fabric", point.spec.fabric.to_string()).with("verb", spec.verb.as_str());
+        let row = row.with("payload_bytes", spec.payload).with("rate_per_server_per_s", 4e7);
+        Ok(PointResult::of(row.with("latency_p50_ns", 2000_u32).with("rate_ci_relative", 0.01)))
+    };
+    let run = |name: &str, text: &str| {
+        let mut args = args(temp.path(), "one-sided");
+        args.files = vec![temp.path().join(format!("{name}.yaml"))];
+        args.output.out = Some(temp.path().join(name));
+        std::fs::write(&args.files[0], text).unwrap();
+        experiment::sweep(&args, &context(), &experiment::plan(&args).unwrap(), measure).unwrap();
+        RunRecord::read(&temp.path().join(name)).unwrap()
+    };
+    // Whatever its file is called, and whatever its question.
+    let record = run("mine", &text.replace("question: How", "question: And how"));
+    let read = record.published.iter().find(|printed| printed.claim == "DRH-P02").expect("READ of 64 B");
+    assert_eq!((read.y.as_str(), read.value), ("rate_per_server_per_s", 86.9e6 / 2.0));
+    assert_eq!(read.at["verb"], "read");
+    assert_eq!(read.at["payload"].as_f64(), Some(64.0));
+    // The page needs no claims.
+    let out = temp.path().join("page");
+    let options = reports::Options { skip_png: true, ..reports::Options::default() };
+    reports::render(&[temp.path().join("mine")], &out, &options).unwrap();
+    let page = std::fs::read_to_string(out.join("report.html")).unwrap();
+    assert!(page.contains("DRH-P02 prints 43.4"), "drawn and told");
+    // Of another cluster the paper says nothing.
+    assert!(run("other", &text.replace("nodes: 16", "nodes: 8")).published.is_empty());
 }
 
 #[test]

@@ -14,7 +14,7 @@ mod sequenced;
 pub use phases::demand;
 pub use sequenced::{Inputs, Participants, Pieces, executing, sequencing};
 
-use crate::plan::{CheckedPlan, Needs, Phase, Step};
+use crate::plan::{CheckedPlan, Needs, Phase, Step, Via};
 use crate::rule::{OnConflict, Packing};
 use crate::store::Shape;
 use primitives::fabric::INLINE_USUAL;
@@ -111,6 +111,25 @@ pub struct Chances {
     pub any_local: f64,
     /// Some do, and none on another node.
     pub only_local: f64,
+}
+
+/// What the handler of a phase's call does for one record of `payload` bytes, met for the first time where it is fetched: what
+/// decodes the message, encodes the reply and sends it is not in it.
+pub fn handler(phase: Phase, payload: u32) -> CpuCounts {
+    let touch = Touch { remote: 1.0, nodes: 1.0, payload, backups: 2.0, ..Touch::default() };
+    let how = Carriage {
+        phase,
+        step: Step::bare(Via::TwoSided),
+        location_cache: true,
+        nic_owns_lock_words: false,
+        nic_owns_leases: false,
+        packing: Packing::Counted,
+        shared_locks: false,
+        aged_locks: false,
+        locks_at_touch: false,
+    };
+    let CpuCounts { dispatches, probes, copied, .. } = demand(&how, &touch, &Sizes::default()).server;
+    CpuCounts { dispatches, probes, copied, ..CpuCounts::default() }
 }
 
 /// How a phase is carried, as far as it matters for what it asks.

@@ -33,10 +33,10 @@ fn figures_of_an_experiment_file_are_drawn_and_the_default_where_there_are_none(
         let mut record: serde_json::Value =
             serde_json::from_slice(&std::fs::read(&path).expect("there")).expect("JSON");
         record["spec"] = serde_json::json!({ "figures": figures });
-        record["summary"] = serde_json::json!({ "published": [
+        record["published"] = serde_json::json!([
             {"claim": "PRINTED-1", "at": {"plan": "drtm-h"}, "y": "committed_per_s", "value": 3.0e6},
             {"claim": "PRINTED-2", "at": {"speed": "none"}, "y": "committed_per_s", "value": 4.0e6},
-        ] });
+        ]);
         std::fs::write(&path, record.to_string()).expect("writes");
         let out = dir.path().join("page");
         reports::render(

@@ -29,9 +29,9 @@ fn grid(root: &Path, wide: f64, spec: Value, there: impl Fn(usize) -> bool) -> P
     record["spec"]["grid"] = json!([
         {"name": "verb", "values": verbs}, {"name": "optimizations", "values": STEPS}, {"name": "payload", "values": [8, 16, 32, 64]},
     ]);
-    record["summary"] = json!({"published": [
+    record["published"] = json!([
         {"claim": "PRINTED-1", "at": {"verb": "rpc", "optimizations": "base", "payload": 16}, "y": "rate_per_server_per_s", "value": 2.0e6},
-    ]});
+    ]);
     sample::write_dir(root, "grid", &record, &[("points.csv", &csv)])
 }
 

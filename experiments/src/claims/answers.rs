@@ -7,14 +7,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+use phases::demand::handler;
 use primitives::measure::{PHASES, Row};
 use primitives::mesh::FabricSpec;
 use primitives::profile::Profile;
 
-use super::binding::{Binding, Parameter};
+use super::binding::{Binding, Handler, Parameter};
 use super::evaluate::{Answer, Table, evaluate};
 use super::{Claim, library};
-use crate::commands::experiment::row_of;
 use crate::error::CliError;
 use crate::primitive;
 use crate::spec::{Experiment, FabricChoice, Point, ProfileChoice};
@@ -112,6 +112,12 @@ pub(crate) fn parameter(
             Err(why) => return Some(Err(why)),
         };
     }
+    for asked in binding.handlers() {
+        match cycles(asked, profiles) {
+            Ok(cycles) => table.handlers.insert(asked.clone(), cycles),
+            Err(why) => return Some(Err(why)),
+        };
+    }
     Some(evaluate(binding, "", unit, &table))
 }
 
@@ -125,6 +131,13 @@ fn value(asked: &Parameter, profiles: &Profiles) -> Result<f64, String> {
             .ok_or_else(|| format!("profile {} has no {wanted}", asked.profile))
     };
     asked.numbers().map(one).sum()
+}
+
+fn cycles(asked: &Handler, profiles: &Profiles) -> Result<f64, String> {
+    let profile =
+        profiles.get(&asked.profile).ok_or_else(|| format!("no profile is called {}", asked.profile))?;
+    let phase = asked.phase()?;
+    Ok(handler(phase, asked.payload).cost_ns(&profile.cpu) * f64::from(asked.mhz) / 1000.0)
 }
 
 /// Measures points of experiments, several at a time; nothing is written.
@@ -175,7 +188,7 @@ fn one(point: &Point, profiles: &Profiles, stop: &AtomicBool) -> Result<Row, Cli
         ProfileChoice::File(_) | ProfileChoice::Drawn(_) => crate::fabrics::profile(choice)?,
     };
     let fabric = FabricSpec::Sim { profile: Box::new(profile), seed: spec.seed, faults: Box::default() };
-    Ok(primitive::measure(spec, &fabric, row_of(point), stop)?.row)
+    Ok(primitive::measure(spec, &fabric, point.row(), stop)?.row)
 }
 
 impl Table {

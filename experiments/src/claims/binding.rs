@@ -12,6 +12,7 @@
 
 use std::collections::BTreeMap;
 
+use phases::plan::Phase;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -142,11 +143,34 @@ pub struct Parameter {
     pub plus: Vec<String>,
 }
 
+impl Handler {
+    /// Its phase.
+    pub(super) fn phase(&self) -> Result<Phase, String> {
+        let known = Phase::ALL.into_iter().find(|phase| phase.name() == self.phase);
+        known.ok_or_else(|| format!("no phase is called {}", self.phase))
+    }
+}
+
 impl Parameter {
     /// Every number it is made of.
     pub fn numbers(&self) -> impl Iterator<Item = &str> {
         std::iter::once(&self.number).chain(&self.plus).map(String::as_str)
     }
+}
+
+/// What the handler of a phase's calls takes for one record, in cycles, by what a profile's cores take for each thing that it
+/// does.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Handler {
+    /// The profile.
+    pub profile: String,
+    /// The phase.
+    pub phase: String,
+    /// Bytes of the record.
+    pub payload: u32,
+    /// Cycles in a microsecond.
+    pub mhz: u32,
 }
 
 /// A number made of points.
@@ -183,6 +207,8 @@ pub enum Number {
     PeakAt(Along),
     /// A parameter of a profile: no experiment is run.
     Parameter(Parameter),
+    /// What a handler takes by a profile: no experiment is run either.
+    Handler(Handler),
     /// A number of another column than the binding's, among relations of several columns.
     In {
         /// The column.
@@ -247,6 +273,9 @@ pub struct Binding {
     /// The relations; all must hold.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub holds: Option<Vec<Predicate>>,
+    /// The claim set what answers it, a profile's number or a setting of the experiment: it holds by itself and judges nothing.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub restates: bool,
     /// What the experiment does differently from the paper, where it does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub differs: Option<String>,
@@ -267,11 +296,21 @@ impl Binding {
             (Some(_), None) | (None, Some(_)) => Ok(()),
             _ => Err("either `number` or `holds` is needed".to_owned()),
         }?;
-        match (self.parameters().len(), self.experiment.is_some()) {
+        let read = self.parameters().len() + self.handlers().len();
+        match (read, self.experiment.is_some()) {
             (0, true) => Ok(()),
-            (parameters, false) if parameters > 0 && parameters == self.numbers().len() => Ok(()),
-            _ => Err("either an `experiment` is needed or numbers that are each a `parameter`".to_owned()),
+            (read, false) if read > 0 && read == self.numbers().len() => Ok(()),
+            _ => Err("either an `experiment` is needed or numbers that are each a `parameter` or `handler`"
+                .to_owned()),
         }
+    }
+
+    /// The handlers it asks for; those of a binding with an experiment are none.
+    pub fn handlers(&self) -> Vec<&Handler> {
+        fn asked(number: &Number) -> Option<&Handler> {
+            if let Number::Handler(asked) = number { Some(asked) } else { None }
+        }
+        self.numbers().into_iter().filter_map(asked).collect()
     }
 
     /// The profile's numbers it reads; those of a binding with an experiment are none.
@@ -383,7 +422,7 @@ impl Number {
             }
             Number::Plateau(along) | Number::PeakAt(along) => picks.push(along.at.clone()),
             Number::In { number, .. } => number.picks(picks),
-            Number::Parameter(_) => {}
+            Number::Parameter(_) | Number::Handler(_) => {}
         }
     }
 }

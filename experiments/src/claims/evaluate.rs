@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::binding::{Along, At, Binding, Number, PairOver, Parameter, Predicate, Side, both};
+use super::binding::{Along, At, Binding, Handler, Number, PairOver, Parameter, Predicate, Side, both};
 
 /// Measured points of one experiment.
 #[derive(Clone, Debug, Default)]
@@ -13,6 +13,8 @@ pub struct Table {
     pub points: Vec<(BTreeMap<String, String>, BTreeMap<String, f64>)>,
     /// Numbers of profiles, where claims are about those.
     pub parameters: BTreeMap<Parameter, f64>,
+    /// What handlers take, in cycles.
+    pub handlers: BTreeMap<Handler, f64>,
 }
 
 /// How a number compares with a published one.
@@ -186,7 +188,8 @@ fn factor(measured: Measured) -> Raw {
 
 fn number(number: &Number, y: &str, table: &Table) -> Result<Raw, String> {
     let (y, number) = (number.column(y), number.inner());
-    let of_column = |measured: Measured| Raw { of_column: true, within: measured.within, ..plain(measured.value) };
+    let of_column =
+        |measured: Measured| Raw { of_column: true, within: measured.within, ..plain(measured.value) };
     let several = |at: &At| {
         let values: Vec<Measured> = table.at(at, y).map(|(_, value)| value).collect();
         if values.is_empty() { Err(format!("no point with {y} at {}", shown(at))) } else { Ok(values) }
@@ -221,7 +224,9 @@ fn number(number: &Number, y: &str, table: &Table) -> Result<Raw, String> {
             let (from, to) = two(pair)?;
             loss(to.over(from))
         }
-        Number::Fall(pair) => two(pair).map(|(from, to)| Raw { of_column: true, ..plain(from.value - to.value) })?,
+        Number::Fall(pair) => {
+            two(pair).map(|(from, to)| Raw { of_column: true, ..plain(from.value - to.value) })?
+        }
         Number::LargestRatio(pair) => factor(largest(ratios(pair)?)?),
         Number::SmallestRatio(pair) => factor(smallest(ratios(pair)?)?),
         Number::Ratios(pair) => {
@@ -229,7 +234,8 @@ fn number(number: &Number, y: &str, table: &Table) -> Result<Raw, String> {
             Raw { lo: Some(lo.value), within: lo.within.max(hi.within), ..factor(hi) }
         }
         Number::LargestLoss(pair) => {
-            let left = table.ratios(pair, y)?.into_iter().map(|(_, r)| Measured { value: 1.0 / r.value, ..r });
+            let left =
+                table.ratios(pair, y)?.into_iter().map(|(_, r)| Measured { value: 1.0 / r.value, ..r });
             loss(smallest(left.collect())?)
         }
         Number::Crossing(pair) => plain(crossing(&table.ratios(pair, y)?).ok_or_else(|| no_crossing(pair))?),
@@ -242,6 +248,9 @@ fn number(number: &Number, y: &str, table: &Table) -> Result<Raw, String> {
         }
         Number::Parameter(asked) => {
             plain(*table.parameters.get(asked).ok_or("a parameter is read from its profile")?)
+        }
+        Number::Handler(asked) => {
+            plain(*table.handlers.get(asked).ok_or("what a handler takes is read from its profile")?)
         }
     })
 }
@@ -481,7 +490,9 @@ mod tests {
     #[test]
     fn sweeps_that_never_cross_do_not_cross() {
         let apart = "{crossing: {of: {verb: read}, to: {verb: rpc}, over: payload, at: {payload: {to: 64}}}}";
-        let Answer::Never { detail } = answer(&format!("number: {apart}")) else { panic!("READ is ahead throughout") };
+        let Answer::Never { detail } = answer(&format!("number: {apart}")) else {
+            panic!("READ is ahead throughout")
+        };
         assert_eq!(detail, "payload 8 to 64: never crosses, the ratio is 1.250 to 1.625");
         // They meet at the end of the range, which is a crossing.
         assert_eq!(number_of(&apart.replace("to: 64", "to: 256")).round(), 256.0);
@@ -495,7 +506,9 @@ mod tests {
     #[test]
     fn a_change_is_known_as_far_as_its_rates_are() {
         let mut table = Table::default();
-        for (verb, rate, width) in [("read", 100.0, Some(0.03)), ("rpc", 90.0, Some(0.04)), ("cas", 80.0, None)] {
+        for (verb, rate, width) in
+            [("read", 100.0, Some(0.03)), ("rpc", 90.0, Some(0.04)), ("cas", 80.0, None)]
+        {
             let axes = [("verb".to_owned(), verb.to_owned())].into();
             let mut columns: BTreeMap<String, f64> =
                 [("rate_per_s".to_owned(), rate), ("latency_p50_ns".to_owned(), rate)].into();
@@ -512,7 +525,10 @@ mod tests {
         let change = "{change: {from: {verb: read}, to: {verb: rpc}}}";
         assert!((within("rate_per_s", change) - 0.05).abs() < 1e-12);
         assert_eq!(within("latency_p50_ns", change), 0.0);
-        assert!(within("rate_per_s", "{loss: {from: {verb: read}, to: {verb: cas}}}") >= 1.0, "one is not known");
+        assert!(
+            within("rate_per_s", "{loss: {from: {verb: read}, to: {verb: cas}}}") >= 1.0,
+            "one is not known"
+        );
         let peak = "{ratio: {of: {verb: [read, rpc]}, to: {verb: rpc}, side: peak}}";
         assert!((within("rate_per_s", peak) - 0.05).abs() < 1e-12, "of the point that is the peak");
     }

@@ -4,7 +4,7 @@ use crate::error::CliError;
 use crate::spec::{Experiment, SpecKind};
 use crate::yaml::Document;
 use phases::plan::Phase;
-use primitives::measure::{PHASES, TableName, columns};
+use primitives::measure::{PHASES, Printed, TableName, columns, deciding};
 use primitives::profile::Profile;
 
 use super::binding::{At, Binding, Number, Parameter, Pick};
@@ -87,6 +87,7 @@ pub(super) fn check(binding: &Binding) -> Result<(), String> {
             |name: &str| known.quantities().any(|(section, number, _)| format!("{section}.{number}") == name);
         let wrong =
             binding.parameters().into_iter().flat_map(Parameter::numbers).find(|name| !is_there(name));
+        binding.handlers().into_iter().try_for_each(|asked| asked.phase().map(drop))?;
         return wrong.map_or(Ok(()), |name| Err(format!("no profile has a number {name}")));
     }
     let name = binding.experiment.as_deref().unwrap_or_default();
@@ -147,22 +148,30 @@ pub fn points_of(binding: &Binding, experiment: &Experiment) -> Vec<u64> {
     experiment.points.iter().filter(taken).map(|point| point.index).collect()
 }
 
-/// What papers print for single points of an experiment: claim, axes, column, and the value in the column's unit.
-/// Figures show it beside what was measured.
-pub fn published(name: &str) -> serde_json::Value {
-    let (Ok(claims), Ok(experiment)) = (super::load(), experiment(name)) else {
-        return serde_json::Value::Null;
-    };
+/// The experiment that this one is, whatever its file, question and figures.
+fn name_of(asked: &Experiment) -> Option<&'static str> {
+    let spec = |experiment: &Experiment| serde_json::to_value(experiment).ok().map(|spec| deciding(&spec));
+    let wanted = spec(asked)?;
+    names().find(|name| experiment(name).is_ok_and(|known| spec(&known).as_ref() == Some(&wanted)))
+}
+
+/// What papers print for single points of an experiment, in the units of its columns; nothing for one that answers no claim.
+///
+/// # Errors
+/// As [`super::load`].
+pub fn published(experiment: &Experiment) -> Result<Vec<Printed>, CliError> {
+    let Some(name) = name_of(experiment) else { return Ok(Vec::new()) };
     let point = |claim: &super::Claim| {
         let binding = claim.answered_by.as_ref().filter(|b| b.experiment.as_deref() == Some(name))?;
         // A peak is printed for the point where it is: the largest of those picked.
         let Some(Number::Value(at) | Number::Largest(at)) = &binding.number else { return None };
-        let y = y(binding, &experiment)?;
+        let y = y(binding, experiment)?;
         let value = claim.value.num.or(claim.value.hi).or(claim.value.lo)?;
         let value = value / super::evaluate::per_unit(&claim.unit, &y) / binding.times.unwrap_or(1.0);
-        Some(serde_json::json!({ "claim": claim.id, "at": at, "y": y, "value": value }))
+        let at = at.iter().map(|(axis, pick)| Some((axis.clone(), serde_json::to_value(pick).ok()?)));
+        Some(Printed { claim: claim.id.clone(), at: at.collect::<Option<_>>()?, y, value })
     };
-    claims.iter().filter_map(point).collect()
+    Ok(super::load()?.iter().filter_map(point).collect())
 }
 
 /// Whether an experiment is of requests alone.

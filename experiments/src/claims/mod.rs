@@ -7,7 +7,7 @@
 //!
 //! A claim is *bound* to the experiment that answers it ([`Binding`]): which of its points, and which number or
 //! relation of them. [`answers`] measures just those points, against any profile; [`verdict`] holds the rules by which
-//! an answer passes.
+//! an answer passes. Code that calibration runs reaches no judge and no file of claims; `tests.rs` follows it.
 
 pub mod answers;
 mod binding;

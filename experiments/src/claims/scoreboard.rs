@@ -31,14 +31,19 @@ impl<'c> Entry<'c> {
         if claim.external {
             return none(Verdict::External, None);
         }
+        let restates = claim.answered_by.as_ref().is_some_and(|binding| binding.restates);
         match answer {
             Err(why) => none(Verdict::NotYet, Some(why)),
             Ok(answer) => match judge(claim, &answer) {
                 Some(judged) => Entry {
                     claim,
                     answer: Some(answer),
-                    verdict: if judged.passed { Verdict::Pass } else { Verdict::Fail },
-                    error: judged.error,
+                    verdict: match judged.passed {
+                        true if restates => Verdict::Restated,
+                        true => Verdict::Pass,
+                        false => Verdict::Fail,
+                    },
+                    error: judged.error.filter(|_| !restates),
                     why: judged.unshown.then(|| "the change that was published does not show".to_owned()),
                 },
                 None => none(Verdict::NotYet, Some("answer and claim are of different kinds".to_owned())),
@@ -105,6 +110,8 @@ pub struct Counts {
     pub failed: usize,
     /// Without an answer.
     pub not_yet: usize,
+    /// Held by what the claim itself set; not among those checked.
+    pub restated: usize,
     /// Not expected of us.
     pub external: usize,
     /// Orderings and shapes by family (a figure, or a section): families checked.
@@ -126,6 +133,7 @@ pub fn count(entries: &[Entry<'_>], belongs: impl Fn(&Claim) -> bool) -> Counts 
             Verdict::Pass => counts.passed += 1,
             Verdict::Fail => counts.failed += 1,
             Verdict::NotYet => counts.not_yet += 1,
+            Verdict::Restated => counts.restated += 1,
             Verdict::External => counts.external += 1,
         }
         let judged = matches!(entry.verdict, Verdict::Pass | Verdict::Fail);

@@ -1,3 +1,8 @@
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use primitives::profile::{Profile, Source};
+
 use super::*;
 
 fn documents() -> Vec<Document> {
@@ -71,7 +76,7 @@ fn calibration_does_not_depend_on_any_hold_out_claim() {
     assert_eq!(seen, calibrate().unwrap());
     assert_eq!(seen.iter().count(), 71);
     // And so it is fitted to the same.
-    let profile = primitives::profile::Profile::shipped("cx4-edr").unwrap();
+    let profile = Profile::shipped("cx4-edr").unwrap();
     let aims = |view| {
         let targets = crate::calibrate::Targets::of_claims(&profile, view).unwrap();
         (targets.origin.clone(), format!("{:?}", targets.list))
@@ -124,7 +129,7 @@ fn taken(text: &str) -> Vec<String> {
         .collect()
 }
 
-fn sources(dir: &std::path::Path, found: &mut Vec<std::path::PathBuf>) {
+fn sources(dir: &Path, found: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(dir).unwrap().map(Result::unwrap) {
         if entry.path().is_dir() {
             sources(&entry.path(), found);
@@ -134,18 +139,20 @@ fn sources(dir: &std::path::Path, found: &mut Vec<std::path::PathBuf>) {
     }
 }
 
+/// Whoever uses the claims names the module; these may see hold-out claims because they judge, or draw what is published beside
+/// what was measured.
+const JUDGES: [&str; 3] = ["/claims/", "/commands/reproduce", "/commands/experiment.rs"];
+
 /// Who does not judge names nothing of this module but what is open to all, and reads none of its files.
 #[test]
 fn calibration_code_uses_the_view_alone() {
     let mut files = Vec::new();
-    sources(&std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut files);
+    sources(&folder().join("src"), &mut files);
     assert!(files.len() > 20, "the sources were found");
-    // Whoever uses the claims names the module; these may see hold-out claims because they judge.
-    let judges = ["/claims/", "/commands/reproduce"];
     let mut uses = 0;
     for file in files {
         let name = file.display().to_string();
-        if judges.iter().any(|judge| name.contains(judge)) {
+        if JUDGES.iter().any(|judge| name.contains(judge)) {
             continue;
         }
         let text = std::fs::read_to_string(&file).unwrap();
@@ -157,6 +164,278 @@ fn calibration_code_uses_the_view_alone() {
         assert!(!embeds, "{name} has the text of claims in it");
     }
     assert!(uses > 5, "calibration was found to use the view");
+}
+
+fn folder() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// The code of a file, without comments and without its tests.
+fn code(file: &Path) -> String {
+    let text = std::fs::read_to_string(file).unwrap();
+    let text = text.split("\n#[cfg(test)]\nmod tests").next().unwrap_or_default().to_owned();
+    text.lines().map(|line| line.split("//").next().unwrap_or("")).collect::<Vec<_>>().join("\n")
+}
+
+/// The paths that a text names behind `prefix`, lists taken apart.
+fn paths(code: &str, prefix: &str) -> Vec<String> {
+    let word = |c: char| c.is_alphanumeric() || matches!(c, '_' | ':');
+    let mut found = Vec::new();
+    for (at, _) in code.match_indices(prefix) {
+        if code[..at].ends_with(word) {
+            continue;
+        }
+        let rest = &code[at + prefix.len()..];
+        let head: String = rest.chars().take_while(|c| word(*c)).collect();
+        let Some(list) = rest[head.len()..].strip_prefix('{') else {
+            found.push(head);
+            continue;
+        };
+        let (mut depth, mut item) = (0, String::new());
+        for c in list.chars() {
+            match c {
+                '}' if depth == 0 => break,
+                ',' if depth == 0 => found.push(format!("{head}{}", std::mem::take(&mut item).trim())),
+                _ => {
+                    depth += i32::from(c == '{') - i32::from(c == '}');
+                    item.push(c);
+                }
+            }
+        }
+        found.push(format!("{head}{}", item.trim()));
+    }
+    found
+}
+
+/// The files of the longest module that a path begins with, below `base`. What [`crate::commands`] itself holds is no command.
+fn module(base: &Path, path: &str) -> Vec<PathBuf> {
+    let names: Vec<&str> = path.split("::").filter(|name| !name.is_empty()).collect();
+    for length in (1..=names.len()).rev() {
+        let at = names[..length].iter().fold(base.to_owned(), |at, name| at.join(name));
+        let mut files = Vec::new();
+        if at.is_dir() && !at.ends_with("commands") {
+            sources(&at, &mut files);
+        }
+        files.extend(Some(at.with_extension("rs")).filter(|file| file.is_file()));
+        if !files.is_empty() {
+            return files;
+        }
+    }
+    Vec::new()
+}
+
+/// What calibration runs: its own files, those that answer claims for it, and all of this crate that they name, and so on.
+fn reached() -> BTreeSet<PathBuf> {
+    let src = folder().join("src");
+    let mut next = vec![src.join("commands/calibrate.rs")];
+    sources(&src.join("calibrate"), &mut next);
+    next.extend(
+        ["answers", "binding", "evaluate", "library"].map(|name| src.join(format!("claims/{name}.rs"))),
+    );
+    let mut seen = BTreeSet::new();
+    while let Some(file) = next.pop() {
+        if !seen.insert(file.clone()) {
+            continue;
+        }
+        let code = code(&file);
+        let named = paths(&code, "crate::").into_iter().flat_map(|path| module(&src, &path));
+        let near = file.parent().unwrap_or(&src).to_owned();
+        let beside = paths(&code, "super::").into_iter().flat_map(|path| module(&near, &path));
+        // The claims themselves are told apart by their view: who may name what of them is the test above.
+        next.extend(named.chain(beside).filter(|file| !file.starts_with(src.join("claims"))));
+    }
+    seen
+}
+
+/// Nothing that calibration runs is a judge, draws published numbers, or knows of the papers' files or of a claim that is held out;
+/// nor do the crates below, whose profiles name no such claim as a source.
+#[test]
+fn no_code_or_file_that_calibration_reaches_has_a_hold_out_claim() {
+    let claims = load().unwrap();
+    let held_out: BTreeSet<&str> =
+        claims.iter().filter(|c| c.split == Split::HoldOut).map(|c| c.id.as_str()).collect();
+    let clean = |file: &Path, text: &str| {
+        let name = file.display();
+        let told = text.split(|c: char| !(c.is_alphanumeric() || "-_".contains(c)));
+        let told = told.map(|word| word.trim_matches('-')).find(|word| held_out.contains(word));
+        assert_eq!(told, None, "{name} knows of a claim that is held out");
+        let papers =
+            ["results.yaml", "drtmh-osdi18.yaml", "rcc-vldb.yaml", "namdb-vldb17.yaml", "ramp-rdma.yaml"];
+        for papers in papers.into_iter().chain(["2pl-2pc-vldb19.yaml", "claims/"]) {
+            assert!(!text.contains(papers), "{name} names {papers}");
+        }
+    };
+    let ours = reached();
+    let has = |end: &str| ours.iter().any(|file| file.ends_with(end));
+    assert!(
+        has("commands/tune.rs") && has("primitive.rs") && has("fabrics.rs") && has("spec/run.rs"),
+        "{ours:?}"
+    );
+    for file in &ours {
+        let name = file.display().to_string();
+        let judge = JUDGES[1..].iter().any(|judge| name.contains(judge));
+        assert!(!judge, "calibration reaches {name}");
+        if name.contains("/claims/") {
+            continue;
+        }
+        let code = code(file);
+        assert!(!code.contains(".published"), "{name} reads what is published");
+        clean(file, &code);
+    }
+    let mut below = Vec::new();
+    for crate_ in ["primitives", "phases", "engine"] {
+        sources(&folder().join("..").join(crate_).join("src"), &mut below);
+    }
+    assert!(below.len() > 100);
+    below.iter().for_each(|file| clean(file, &code(file)));
+    // The files that they take in: experiments, and profiles with their comments.
+    let mut taken = 0;
+    for (folder, ending) in [(folder(), ".yaml"), (folder().join("../primitives/profiles"), ".profile.yaml")]
+    {
+        for entry in std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+            if entry.to_string_lossy().ends_with(ending) {
+                let text = std::fs::read_to_string(&entry).unwrap();
+                let kept: Vec<&str> =
+                    text.lines().filter(|line| ending != ".yaml" || !line.starts_with('#')).collect();
+                clean(&entry, &kept.join("\n").replace("experiments/claims,", ""));
+                taken += 1;
+            }
+        }
+    }
+    assert!(taken > 50);
+}
+
+#[test]
+fn what_code_reaches_is_found() {
+    let text =
+        "use crate::{a, b::{c, d}};\nlet x = crate::commands::run::f();\nuse supercrate::z;\nuse super::e;";
+    assert_eq!(paths(text, "crate::"), ["a", "b::{c, d}", "commands::run::f"]);
+    assert_eq!(paths(text, "super::"), ["e"]);
+    let src = folder().join("src");
+    assert_eq!(module(&src, "commands::run::resolve"), [src.join("commands/run.rs")]);
+    assert!(module(&src, "spec::Point").contains(&src.join("spec/grid.rs")));
+    assert!(module(&src, "commands::Context").is_empty());
+}
+
+/// A fact outside of the papers: `primitives/profiles/facts.yaml`.
+#[derive(serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Fact {
+    id: String,
+    card: String,
+    cpu: Option<String>,
+    #[allow(dead_code)]
+    what: String,
+    #[serde(rename = "where")]
+    #[allow(dead_code)]
+    place: String,
+}
+
+/// `calibrated` stands beside a number if and only if its reference names what it was fitted to, and that is about this very card
+/// (of a core's numbers, this processor) and may set numbers. What was taken over from another card is assumed.
+#[test]
+fn what_is_called_calibrated_names_what_it_was_fitted_to_on_this_card() {
+    #[derive(serde::Deserialize)]
+    struct Facts {
+        facts: Vec<Fact>,
+    }
+    let text = include_str!("../../../primitives/profiles/facts.yaml");
+    let facts: Facts = crate::yaml::from_str("facts", text).unwrap();
+    let claims = load().unwrap();
+    // Testbeds of claims that may set numbers, with the card and the processor of the profile that means them.
+    let testbeds = [("drtmh-cx4", "ConnectX-4 EDR", "Intel Xeon E5-2650 v4")];
+    let mut named = 0;
+    for name in Profile::NAMES {
+        let profile = Profile::shipped(name).unwrap();
+        for (section, number, quantity) in profile.quantities() {
+            if quantity.source != Source::Calibrated {
+                continue;
+            }
+            let of_cpu = section == "cpu";
+            let asked = |card: &str, cpu: Option<&str>| {
+                if of_cpu { cpu == Some(profile.cpu.model.as_str()) } else { card == profile.nic.card }
+            };
+            let at = format!("{name}: {section}.{number}");
+            let reference = quantity.reference.replace('\n', " ");
+            if reference.contains(&format!("characterization of {}", profile.nic.card)) {
+                named += 1;
+                continue;
+            }
+            let words = reference.split(|c: char| !(c.is_alphanumeric() || "-_".contains(c)));
+            let mut fitted = 0;
+            for word in words {
+                if let Some(claim) = claims.get(word) {
+                    assert_eq!(claim.split, Split::Calibrate, "{at} was fitted to {word}");
+                    let of = testbeds.iter().find(|(testbed, ..)| *testbed == claim.testbed);
+                    let about = of.is_some_and(|(_, card, cpu)| asked(card, Some(cpu)));
+                    assert!(about, "{at}: {word} is about {}", claim.testbed);
+                    fitted += 1;
+                } else if let Some(fact) = facts.facts.iter().find(|fact| fact.id == word) {
+                    assert!(asked(&fact.card, fact.cpu.as_deref()), "{at}: {word} is about {}", fact.card);
+                    fitted += 1;
+                }
+            }
+            assert!(fitted > 0, "{at} is called calibrated and names nothing: {reference}");
+            named += 1;
+        }
+    }
+    assert!(named > 40, "{named}");
+}
+
+/// What a claim itself set is counted apart, and holds.
+#[test]
+fn what_restates_a_claim_is_told_apart() {
+    let claims = load().unwrap();
+    let restated = |c: &&Claim| c.answered_by.as_ref().is_some_and(|b| b.restates);
+    let ids: Vec<&str> = claims.iter().filter(restated).map(|c| c.id.as_str()).collect();
+    assert_eq!(ids, ["DRH-P07", "DRH-P08", "DRH-P09", "DRH-P10", "DRH-P11"]);
+    // A number of a profile answers nothing else.
+    let reads_profile = |c: &&Claim| c.answered_by.as_ref().is_some_and(|b| !b.parameters().is_empty());
+    assert!(claims.iter().filter(reads_profile).all(|c| restated(&c)));
+    let answer = answers::answer("DRH-P10", &answers::Profiles::shipped()).unwrap().unwrap();
+    let entry = scoreboard::Entry::new(claims.get("DRH-P10").unwrap(), Ok(answer));
+    assert_eq!(entry.verdict, verdict::Verdict::Restated);
+    let counts = scoreboard::count(&[entry], |_| true);
+    assert_eq!((counts.checked, counts.passed, counts.restated, counts.median_error), (0, 0, 1, None));
+}
+
+/// What READMEs count, they count as the files do.
+#[test]
+fn readmes_count_claims_as_the_files_do() {
+    let claims = load().unwrap();
+    let count = |belongs: &dyn Fn(&Claim) -> bool| claims.iter().filter(|c| belongs(c)).count();
+    let bound = |c: &Claim| c.answered_by.is_some();
+    let calibrate = |c: &Claim| c.split == Split::Calibrate;
+    let (of, all) = (count(&bound), claims.iter().count());
+    let restated = count(&|c| c.answered_by.as_ref().is_some_and(|b| b.restates));
+    let (may_set, theirs) = (count(&calibrate), count(&|c| calibrate(c) && bound(c)));
+    let open = may_set - theirs;
+    let root = include_str!("../../../README.md");
+    let here = include_str!("../../claims/README.md");
+    assert!(root.contains(&format!("({of} of {all} claims so far")), "{of} of {all}");
+    assert!(here.contains(&format!("Of {all} claims {of} are bound")), "{of} of {all}");
+    let told = format!(
+        "Of {may_set} calibrate claims {theirs} are bound, {restated} of which restate what was set from them; {open} are not yet"
+    );
+    assert!(root.contains(&told) && here.contains(&told), "{told}");
+    for paper in ["drtmh-osdi18", "rcc-vldb"] {
+        let judged = count(&|c| c.paper == paper && !calibrate(c) && bound(c));
+        assert!(root.contains(&format!("of {judged} |")), "{paper}: {judged} hold-out claims are bound");
+    }
+}
+
+/// Table 3's handlers by what the model charges for them.
+#[test]
+fn handlers_are_answered_in_cycles() {
+    let got = |id: &str| match answers::answer(id, &answers::Profiles::shipped()).unwrap() {
+        Some(Answer::Number { value, .. }) => value,
+        other => panic!("{other:?}"),
+    };
+    // Dispatch, a look and 16 B that are copied: 10 + 73 + 1.6 ns at 2.2 GHz, and a little more.
+    let commit = got("DRH-T3-commit-smallbank-time");
+    assert!((180.0..210.0).contains(&commit), "{commit}");
+    assert!(got("DRH-T3-execution-smallbank-time") > 1.5 * commit, "two looks");
+    assert!(got("DRH-T3-logging-tpcc-no-time") > got("DRH-T3-logging-smallbank-time"), "copies");
 }
 
 #[test]

@@ -37,6 +37,8 @@ pub enum Verdict {
     Fail,
     /// No experiment answers it yet, or the one that does was not asked for.
     NotYet,
+    /// It holds, as it must: the claim set what answers it. It judges nothing and is counted apart.
+    Restated,
     /// From another system or paper: not expected of us.
     External,
 }
@@ -48,6 +50,7 @@ impl Verdict {
             Verdict::Pass => "pass",
             Verdict::Fail => "fail",
             Verdict::NotYet => "not yet",
+            Verdict::Restated => "restated",
             Verdict::External => "external",
         }
     }
@@ -218,7 +221,10 @@ mod tests {
         let loses = claim(Split::HoldOut, Form::AtLeast, None, Some(20.0), None);
         assert!(judge(&loses, &number(60.0, Scale::Loss)).unwrap().passed, "more than 20 % is lost");
         assert!(judge(&loses, &number(12.0, Scale::Loss)).unwrap().passed, "0.88 of 0.8 is near");
-        assert!(!judge(&loses, &number(10.0, Scale::Loss)).unwrap().passed, "0.9 is nearer to nothing than to 0.8");
+        assert!(
+            !judge(&loses, &number(10.0, Scale::Loss)).unwrap().passed,
+            "0.9 is nearer to nothing than to 0.8"
+        );
         assert!(!judge(&loses, &number(0.0, Scale::Loss)).unwrap().passed, "nothing is lost");
         let up_to = claim(Split::HoldOut, Form::UpTo, None, None, Some(10.0));
         assert!(!judge(&up_to, &number(5.0, Scale::Plain)).unwrap().passed);
@@ -261,7 +267,10 @@ mod tests {
         assert!(passes(&bound(Form::AtMost, None, Some(5.0)), 0.0, Scale::Loss), "at most 5 % are lost");
         assert!(passes(&bound(Form::Range, Some(-3.0), Some(3.0)), 0.0, Scale::Gain));
         assert!(!passes(&bound(Form::Range, Some(6.0), Some(34.0)), 1.0, Scale::Gain));
-        assert!(!passes(&bound(Form::AtMost, None, Some(0.9)), 0.99, Scale::Factor), "at most nine tenths are left");
+        assert!(
+            !passes(&bound(Form::AtMost, None, Some(0.9)), 0.99, Scale::Factor),
+            "at most nine tenths are left"
+        );
     }
 
     #[test]

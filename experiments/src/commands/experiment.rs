@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use super::Context;
 use crate::args::ExperimentArgs;
+use crate::claims::library;
 use crate::error::CliError;
 use crate::fabrics::{Fabric, profile, require};
 use crate::output::{emit, human_rate, table};
@@ -120,7 +121,7 @@ pub fn measure_with(context: &Context) -> impl Fn(&Point) -> Result<PointResult,
         let fabric = Fabric::open(&point.spec.fabric, point.spec.seed)?;
         if point.spec.primitive.is_some() {
             let stop = context.interrupt.flag();
-            let result = primitive::measure(&point.spec, &fabric.spec, row_of(point), stop)?;
+            let result = primitive::measure(&point.spec, &fabric.spec, point.row(), stop)?;
             return if context.interrupt.asked() { Err(CliError::interrupted()) } else { Ok(result) };
         }
         let plan = super::run::resolve(&point.spec, &fabric, context)?;
@@ -135,7 +136,7 @@ pub fn measure_with(context: &Context) -> impl Fn(&Point) -> Result<PointResult,
             return Err(CliError::interrupted());
         }
         run.passed(&context.command)?;
-        Ok(run.point(row_of(point)))
+        Ok(run.point(point.row()))
     }
 }
 
@@ -209,6 +210,7 @@ pub(crate) fn record(
     record.command.clone_from(&context.command);
     record.commit = crate::COMMIT.to_owned();
     record.version = crate::VERSION.to_owned();
+    record.published = library::published(experiment)?;
     let mut profiles = BTreeMap::new();
     for point in &experiment.points {
         if let FabricChoice::Sim(choice) = &point.spec.fabric
@@ -322,11 +324,6 @@ fn rounded(column: &str, text: &str) -> String {
         Ok(share) if column.ends_with("_relative") => format!("{:.2} %", 100.0 * share),
         _ => text.to_owned(),
     }
-}
-
-/// The row of a point: its axes, ready for the columns that running it fills in.
-pub fn row_of(point: &Point) -> Row {
-    point.at.iter().fold(Row::new(), |row, (axis, value)| row.with(format!("axis_{axis}"), value.as_str()))
 }
 
 #[cfg(test)]

@@ -155,8 +155,7 @@ fn measure(
         measure(point.ok_or_else(|| CliError::check("a point out of the grid"))?)
     };
     if !dir.missing().is_empty() {
-        let summary = |_: &ResultDir| json!({ "published": library::published(name) });
-        context.sweep(name, jobs).run(&mut dir, point, summary)?;
+        context.sweep(name, jobs).run(&mut dir, point, |_| Value::Null)?;
     }
     let mut table = Table::default();
     let at = |row: &Row| {
@@ -208,7 +207,8 @@ fn shown(entries: &[Entry<'_>], all: bool) -> String {
         if of_split.is_empty() {
             continue;
         }
-        let checked = |e: &&&Entry<'_>| all || matches!(e.verdict, Verdict::Pass | Verdict::Fail);
+        let checked =
+            |e: &&&Entry<'_>| all || matches!(e.verdict, Verdict::Pass | Verdict::Fail | Verdict::Restated);
         let listed: Vec<&Entry<'_>> = of_split.iter().filter(checked).copied().collect();
         let (title, allowed) = match split {
             Split::Calibrate => ("Calibrate claims: they may set parameters", CALIBRATE),
@@ -301,6 +301,7 @@ fn totals(entries: &[Entry<'_>]) -> String {
                 families,
                 c.median_error.map_or(String::new(), |e| format!("{:.1} %", 100.0 * e)),
                 c.not_yet.to_string(),
+                c.restated.to_string(),
                 c.external.to_string(),
             ]);
             rows.push(row);
@@ -321,6 +322,7 @@ fn totals(entries: &[Entry<'_>]) -> String {
             "relations by figure",
             "median error",
             "not yet",
+            "restated",
             "external",
         ],
         rows,
@@ -338,7 +340,7 @@ fn list(claims: &[&Claim]) -> String {
     let rows = claims.iter().map(|claim| {
         let by = match (&claim.answered_by, claim.external) {
             (_, true) => "external",
-            (Some(binding), _) => binding.experiment.as_deref().unwrap_or("a parameter"),
+            (Some(binding), _) => binding.experiment.as_deref().unwrap_or("a profile"),
             (None, _) => "not yet",
         };
         [

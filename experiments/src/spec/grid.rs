@@ -1,5 +1,6 @@
 //! A grid: every combination of its axes' values, in the order stated.
 
+use primitives::measure::Row;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -35,6 +36,11 @@ impl Point {
             return "the only point".to_owned();
         }
         self.at.iter().map(|(axis, value)| format!("{axis}={value}")).collect::<Vec<_>>().join(" ")
+    }
+
+    /// Its row: its axes, ready for the columns that running it fills in.
+    pub fn row(&self) -> Row {
+        self.at.iter().fold(Row::new(), |row, (axis, value)| row.with(format!("axis_{axis}"), value.as_str()))
     }
 }
 

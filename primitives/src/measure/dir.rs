@@ -464,6 +464,7 @@ fn resume(path: &Path, record: RunRecord) -> Result<(RunRecord, Vec<String>), Re
         return Err(ResultError::OtherRun { path: path.to_owned(), differs });
     }
     (old.title, old.question, old.spec) = (record.title, record.question, record.spec);
+    old.published = record.published;
     let mut notes = Vec::new();
     if record.commit != old.commit {
         notes.push(format!("resumed by commit {}", record.commit));

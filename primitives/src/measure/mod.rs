@@ -34,7 +34,7 @@ pub use hardware::{Counters, HardwareCounts};
 pub use histogram::{Histogram, HistogramData};
 pub use left::{Found, Left, gone};
 pub use machine::{Machine, memory_available};
-pub use record::{Difference, Kind, ProfileRef, Provenance, RunRecord, SCHEMA, deciding};
+pub use record::{Difference, Kind, Printed, ProfileRef, Provenance, RunRecord, SCHEMA, deciding};
 pub use row::{Cell, Row};
 pub use shard::Shard;
 pub use sheet::{Rules, Sheet};

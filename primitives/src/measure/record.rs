@@ -72,6 +72,19 @@ impl From<&Profile> for ProfileRef {
     }
 }
 
+/// A number that a paper prints for points of a grid: figures show it beside what was measured. Nothing is computed from it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Printed {
+    /// Whose it is.
+    pub claim: String,
+    /// The points, by values of axes.
+    pub at: BTreeMap<String, Value>,
+    /// The column.
+    pub y: String,
+    /// The number, in the column's unit.
+    pub value: f64,
+}
+
 /// `run.json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunRecord {
@@ -122,6 +135,9 @@ pub struct RunRecord {
     pub interrupted: bool,
     /// What a reader should know: warnings, resumptions.
     pub notes: Vec<String>,
+    /// What papers print for its points, as far as the build that ran it knew.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub published: Vec<Printed>,
     /// What the command concluded, in its own terms.
     pub summary: Value,
 }
@@ -157,6 +173,7 @@ impl RunRecord {
             complete: false,
             interrupted: false,
             notes: Vec::new(),
+            published: Vec::new(),
             summary: Value::Null,
         }
     }
@@ -324,6 +341,8 @@ mod tests {
             sources: SourceCounts::default(),
             doubt: Some("made up".into()),
         });
+        let at = [("plan".to_owned(), json!("drtm-h"))].into();
+        record.published.push(Printed { claim: "A".into(), at, y: "committed_per_s".into(), value: 3e6 });
         record.write(dir.path()).unwrap();
         assert_eq!(RunRecord::read(dir.path()).unwrap(), record);
         assert_eq!(record.provenance, Provenance::Simulated);

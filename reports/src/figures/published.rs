@@ -2,6 +2,7 @@
 //! curve and with the claim's name, and told in the caption.
 
 use polars::prelude::*;
+use primitives::measure::Printed;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
@@ -48,13 +49,11 @@ pub fn kept(rows: &DataFrame, at: &BTreeMap<String, Value>) -> Framed<Vec<bool>>
 }
 
 /// What the papers print, with the rows that it is about; those that name an axis which is not there are left out.
-pub fn said(summary: &Value, rows: &DataFrame) -> Vec<Said> {
-    let said = |entry: &Value| {
-        let (claim, y, value) = (entry["claim"].as_str()?, entry["y"].as_str()?, entry["value"].as_f64()?);
-        let at = entry["at"].as_object().into_iter().flatten().map(|(k, v)| (k.clone(), v.clone())).collect();
-        let kept = kept(rows, &at).ok()?;
+pub fn said(printed: &[Printed], rows: &DataFrame) -> Vec<Said> {
+    let said = |Printed { claim, at, y, value }: &Printed| {
+        let kept = kept(rows, at).ok()?;
         let rows = (0..rows.height()).filter(|&row| kept[row]).collect();
-        Some(Said { claim: claim.to_owned(), y: y.to_owned(), value, rows })
+        Some(Said { claim: claim.clone(), y: y.clone(), value: *value, rows })
     };
-    summary["published"].as_array().into_iter().flatten().filter_map(said).collect()
+    printed.iter().filter_map(said).collect()
 }

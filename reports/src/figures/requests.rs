@@ -106,7 +106,7 @@ fn usual(results: &Results, rows: &DataFrame, tags: &[String]) -> Framed<(Figure
     let axes: Vec<String> = tags.iter().map(|tag| tag.trim_start_matches("axis_").to_owned()).collect();
     let points = points(rows, &axes)?;
     let (figure, mut clauses) = match horizontal(&points, &axes) {
-        Some(axis) => curves(&points, &axis, &said(&results.record.summary, rows), results),
+        Some(axis) => curves(&points, &axis, &said(&results.record.published, rows), results),
         None => (table(&points, results), Vec::new()),
     };
     clauses.extend(widely(points.iter().map(|point| point.wide)));

@@ -43,7 +43,7 @@ pub fn draw(
     record: &Record,
 ) -> Framed<(Figure, Vec<String>, Vec<String>)> {
     let (mut panels, mut clauses, mut drawn) = (Vec::new(), Vec::new(), Vec::new());
-    let said = said(&record.summary, rows);
+    let said = said(&record.published, rows);
     let mut seeds = 0;
     for figure in wanted {
         let has = |name: &str| rows.get_column_names().iter().any(|column| column.as_str() == name);

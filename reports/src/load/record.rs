@@ -3,7 +3,7 @@
 //! Reading is lenient where a page can do without (a missing title or machine) and strict where it cannot: a
 //! record must say its kind and its provenance.
 
-use primitives::measure::{Left, ResultError, Shard};
+use primitives::measure::{Left, Printed, ResultError, Shard};
 use primitives::place::Mistake;
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -158,7 +158,10 @@ pub struct Record {
     /// What the run itself had to say.
     #[serde(default)]
     pub notes: Vec<String>,
-    /// What the run's author makes of it; for grids of requests also what papers print for their points.
+    /// What papers print for its points.
+    #[serde(default)]
+    pub published: Vec<Printed>,
+    /// What the run's author makes of it.
     #[serde(default)]
     pub summary: serde_json::Value,
 }
