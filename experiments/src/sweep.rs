@@ -162,6 +162,8 @@ impl Sweep {
                         let Some(&point) = points.get(next.fetch_add(1, Ordering::Relaxed)) else { break };
                         let result = catch_unwind(AssertUnwindSafe(|| measure(point)))
                             .unwrap_or_else(|panic| Err(panicked(panic.as_ref())));
+                        // Here, and not where results are taken: this thread would begin another point before that.
+                        halt.fetch_or(result.as_ref().is_err_and(CliError::is_for_all), Ordering::Relaxed);
                         if sender.send((point, result)).is_err() {
                             break;
                         }
@@ -177,7 +179,6 @@ impl Sweep {
                         halt.fetch_or(kept.is_err(), Ordering::Relaxed);
                     }
                     Err(error) => {
-                        halt.fetch_or(error.is_for_all(), Ordering::Relaxed);
                         failed(point, &error);
                         failures.push(Failure { point, error });
                     }

@@ -263,7 +263,8 @@ impl Seen {
     /// (Little's law), and each takes at least what the fastest did.
     fn impossible(&self, in_flight: u64) -> Option<String> {
         let most = in_flight as f64;
-        let too_long = |ns: f64| !(ns <= LONGEST_NS);
+        // Also what is no number.
+        let too_long = |ns: f64| ns.is_nan() || ns > LONGEST_NS;
         if let Some(ns) = self.median_ns.filter(|ns| too_long(*ns)) {
             return Some(format!("a request is said to have taken {:e} s", ns / 1e9));
         }

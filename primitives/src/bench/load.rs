@@ -132,7 +132,6 @@ pub(super) fn worker_config(scope: &Scope, point: &Point) -> WorkerConfig {
             doorbell_batch_max: point.doorbell_batch,
             signal_period: point.signal_period,
             signal_all: point.signal_period == 1,
-            ..PortConfig::default()
         },
         // Who never calls keeps the least room for it: on hundreds of nodes it would be most of the memory.
         rpc: RpcConfig { doorbell_batching: point.doorbell_batch > 1, window, ..rpc },
