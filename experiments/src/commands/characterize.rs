@@ -475,10 +475,10 @@ mod tests {
         assert_eq!(what_next(&profile, dir), "");
         profile.add_doubt("measured on a busy machine: all");
         assert_eq!(what_next(&profile, dir), "  it was measured on a busy machine: all\n");
-        profile.add_doubt(bench::UNCALIBRATED);
+        profile.add_doubt(&format!("{}: waiting is taken for work", bench::UNCALIBRATED));
         let told = what_next(&profile, dir);
         for part in [
-            "waiting for the device included, is taken for work",
+            "busy machine: all; and not calibrated yet: waiting is taken for work\n",
             "\n  next: doorbell calibrate --from results/char --out results/verbs-mlx5_0.calibrated.profile.yaml\n",
         ] {
             assert!(told.contains(part), "no {part}:\n{told}");
