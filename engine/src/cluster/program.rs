@@ -18,7 +18,7 @@ use phases::store::{CacheStats, Cluster, Layout, LocationCache, Shape as RecordS
 use primitives::exec::{Core, CoreLoop};
 use primitives::fabric::{AnyNic, Nic, SetupError};
 use primitives::measure::{Meter, TooShort};
-use primitives::mesh::{ClockMap, Program, RunFacts, Shape, Site, WorkerConfig};
+use primitives::mesh::{Program, RunFacts, Shape, Site, WorkerConfig};
 use primitives::rpc::{RpcPoller, RpcStats};
 use primitives::units::Nanos;
 use primitives::verbs::port::Traffic;
@@ -261,14 +261,9 @@ impl<'r, W: Workload, P: Protocol + Copy + Sync> Run<'r, W, P> {
         };
         if self.spec.history {
             let mut history = History::merge(recorders, Some(self.spec.first_version));
-            let clock = facts.clock;
-            if clock != ClockMap::default() {
+            if let Some(clock) = facts.clock {
                 // Wide enough to hold the true times: what seems to follow in real time does.
-                history.retime(|from, to| {
-                    let error = |at: Nanos| clock.error_after(at.since(start)).0;
-                    let (begin, end) = (clock.translate(from), clock.translate(to));
-                    (Nanos(begin.0.saturating_sub(error(from))), Nanos(end.0.saturating_add(error(to))))
-                });
+                history.retime(|from, to| (clock.earliest(from), clock.latest(to)));
             }
             part.history = Some(history);
         }

@@ -2,6 +2,7 @@
 //! what the program does. It sleeps until one of them has something for it, so that a thousand cost no more than those that speak.
 
 use super::channel::{Channel, ChannelError, Message};
+use super::clock::{HostClock, drift};
 use super::session::{Limits, kind};
 use super::wait::{For, Sleeper, Waker, is_ready, until, wait, wait_for_one, waker};
 use crate::verbs::NodeId;
@@ -31,8 +32,8 @@ pub(super) enum Event {
     Message(NodeId, Message),
     /// A connection is over.
     Lost(NodeId, String),
-    /// Member: what to add to its clock to get node 0's, and how far off that may be.
-    Clock(i64, u64),
+    /// Member: its clock, as node 0 has read it.
+    Clock(HostClock),
 }
 
 /// One connection.
@@ -288,8 +289,12 @@ impl Work {
                     bytes.copy_from_slice(&message.body[at..at + 8]);
                     bytes
                 };
-                let clock = Event::Clock(i64::from_le_bytes(word(0)), u64::from_le_bytes(word(8)));
-                let _ = self.heard.send(clock);
+                let clock = HostClock {
+                    offset_ns: i64::from_le_bytes(word(0)),
+                    error_ns: u64::from_le_bytes(word(8)),
+                    at: self.epoch.elapsed().as_nanos() as u64,
+                };
+                let _ = self.heard.send(Event::Clock(clock));
             }
             other => {
                 line.ending |= other == kind::BYE;
@@ -320,6 +325,7 @@ impl Work {
     /// when it has been silent for as long as any may be; until then the others have their heartbeats.
     fn read_and_tell(&mut self, member: NodeId) {
         let mut best: Option<(u64, i64)> = None;
+        let started = Instant::now();
         for _ in 0..READINGS {
             self.beat_if_due();
             let Some(index) = self.place_of(member) else { return };
@@ -336,7 +342,9 @@ impl Work {
         // Without any reading nothing is known: then no times of two nodes are compared.
         let (round_trip, offset) = best.unwrap_or((u64::MAX / 2, 0));
         let mut body = offset.to_le_bytes().to_vec();
-        body.extend_from_slice(&(round_trip / 2 + 1).to_le_bytes());
+        // The best may have been the first, and clocks part while others are tried.
+        let error = (round_trip / 2 + 1).saturating_add(drift(started.elapsed().as_nanos() as u64));
+        body.extend_from_slice(&error.to_le_bytes());
         self.send(Some(member), kind::CLOCK, body);
     }
 

@@ -236,7 +236,7 @@ pub struct RunFacts {
     /// Work of all simulated cores together, zero on real fabrics.
     pub busy: Nanos,
     /// How core time translates into the time of node 0, where nodes are processes of their own.
-    pub clock: ClockMap,
+    pub clock: Option<ClockMap>,
     /// What ended the run before its time: a node that was lost or interrupted.
     pub cut_short: Option<MeshError>,
     /// Why what the nodes have did not come together at node 0 afterwards, if it did not; the run itself is as it is.

@@ -16,7 +16,7 @@ pub(super) mod kind;
 
 use super::blame::Blame;
 use super::body::{list, told, unlist, untold};
-use super::clock::{ClockMap, DRIFT_PPM};
+use super::clock::{HostClock, Reading};
 use super::keeper::{Command, Event, Keeper};
 use super::launch::LaunchError;
 use super::porter::Porter;
@@ -196,8 +196,7 @@ pub struct Session {
     stopped: Option<NodeId>,
     runs: u32,
     run_nonce: Vec<u8>,
-    offset_ns: i64,
-    error_ns: u64,
+    clock: HostClock,
     ended: Option<MeshError>,
     /// Ends the process.
     exit: Option<fn(&MeshError)>,
@@ -232,8 +231,7 @@ impl Session {
             stopped: None,
             runs: 0,
             run_nonce: Vec::new(),
-            offset_ns: 0,
-            error_ns: 0,
+            clock: HostClock::default(),
             ended: None,
             exit: None,
         }
@@ -432,6 +430,8 @@ impl Session {
         }
         if self.drives() && !self.over && self.done.len() == usize::from(self.count) {
             self.over = true;
+            // Before they hear that it is over: then every node reads its cores' clocks once more.
+            self.keeper.command(Command::ReadClocks);
             self.keeper.command(Command::Send(None, kind::OVER, self.runs.to_le_bytes().to_vec()));
         }
         Ok(if self.over { Standing::AllDone } else { Standing::Running })
@@ -507,15 +507,9 @@ impl Session {
         self.ended = Some(MeshError::GaveUp { node: self.node, why: why.to_owned() });
     }
 
-    /// How times of a core, which reads `now` at this moment, translate into node 0's.
-    pub fn clock_of(&self, now: Nanos) -> ClockMap {
-        let mine = self.keeper.now();
-        let offset = i128::from(mine) - i128::from(now.0) + i128::from(self.offset_ns);
-        ClockMap {
-            offset_ns: i64::try_from(offset).unwrap_or(0),
-            error_ns: self.error_ns,
-            drift_ns_per_s: if self.drives() { 0 } else { DRIFT_PPM * 1000 },
-        }
+    /// Reads the clock that a core goes by, beside node 0's.
+    pub fn read_beside(&self, core: impl Fn() -> Nanos) -> Reading {
+        self.clock.read(self.drives(), || self.keeper.now(), core)
     }
 
     fn check(&self) -> Result<(), MeshError> {
@@ -549,8 +543,8 @@ impl Session {
     fn take(&mut self, event: Event) -> Result<(), MeshError> {
         let (from, message) = match event {
             Event::Lost(node, why) => return Err(self.end(MeshError::Lost { node, why })),
-            Event::Clock(offset, error) => {
-                (self.offset_ns, self.error_ns) = (offset, error);
+            Event::Clock(clock) => {
+                self.clock.renew(clock);
                 return Ok(());
             }
             Event::Message(from, message) => (from, message),

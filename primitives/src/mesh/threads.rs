@@ -146,10 +146,11 @@ pub(super) fn on_threads<P: Program>(
         lost: Mutex::default(),
         lost_count: AtomicUsize::new(0),
     };
-    let clock = match (&session, control.first()) {
-        (Some(session), Some(nic)) => session.clock_of(nic.now()),
-        _ => ClockMap::default(),
+    let read_clocks = |session: &Option<&mut Session>| match (session, control.first()) {
+        (Some(session), Some(nic)) => Some(session.read_beside(|| nic.now())),
+        _ => None,
     };
+    let before = read_clocks(&session);
     let (mut cut_short, gate) = (None, Gate::default());
     let outputs = std::thread::scope(|scope| {
         let threads: Result<Vec<_>, LaunchError> = here
@@ -209,6 +210,8 @@ pub(super) fn on_threads<P: Program>(
         // A worker's panic is a bug; let it be seen as such.
         Err(panic) => std::panic::resume_unwind(panic),
     });
+    // Nobody works any more: every time of theirs lies between the two readings.
+    let clock = before.zip(read_clocks(&session)).map(|(first, last)| ClockMap::between(first, last));
     Ok((outputs.flatten().collect(), RunFacts { clock, cut_short, ..RunFacts::default() }))
 }
 
