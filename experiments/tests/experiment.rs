@@ -117,7 +117,8 @@ fn what_papers_print_is_kept_in_the_record_and_drawn_by_report() {
     let options = reports::Options { skip_png: true, ..reports::Options::default() };
     reports::render(&[temp.path().join("mine")], &out, &options).unwrap();
     let page = std::fs::read_to_string(out.join("report.html")).unwrap();
-    assert!(page.contains("DRH-P02 prints 43.4"), "drawn and told");
+    let told = page.split("DRH-P02 prints ").nth(1).expect("drawn and told");
+    assert!(told.starts_with("43.4") || told.starts_with("43.5"), "{}", &told[..40]);
     // Of another cluster the paper says nothing.
     assert!(run("other", &text.replace("nodes: 16", "nodes: 8")).published.is_empty());
 }

@@ -26,7 +26,7 @@ pub(super) fn drift(elapsed: u64) -> u64 {
 }
 
 /// What a host's time is in node 0's, as last read.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct HostClock {
     /// To be added to this host's time.
     pub(super) offset_ns: i64,
@@ -37,6 +37,9 @@ pub(super) struct HostClock {
 }
 
 impl HostClock {
+    /// As long as nobody has read it: no times of two nodes compare.
+    pub(super) const UNKNOWN: HostClock = HostClock { offset_ns: 0, error_ns: u64::MAX, at: 0 };
+
     /// How far off it may be `now`.
     fn error_at(&self, now: u64) -> u64 {
         self.error_ns.saturating_add(drift(now.abs_diff(self.at)))
@@ -208,7 +211,7 @@ mod tests {
 
     #[test]
     fn whoever_is_held_up_between_two_looks_says_so() {
-        let (host, now) = (HostClock::default(), Cell::new(1000));
+        let (host, now) = (HostClock::UNKNOWN, Cell::new(1000));
         let passes = |by: u64| {
             now.set(now.get() + by);
             now.get()
@@ -231,7 +234,10 @@ mod tests {
 
     #[test]
     fn a_reading_that_is_worse_than_an_old_one_is_left_out() {
-        let mut host = HostClock { offset_ns: 5, error_ns: 1000, at: 0 };
+        let mut host = HostClock::UNKNOWN;
+        let first = HostClock { offset_ns: 5, error_ns: 1000, at: 0 };
+        host.renew(first);
+        assert_eq!(host, first, "whatever is better than nothing");
         let worse = HostClock { offset_ns: 900_000, error_ns: 1_000_000, at: 1_000_000_000 };
         host.renew(worse);
         assert_eq!(host.offset_ns, 5);

@@ -231,7 +231,7 @@ impl Session {
             stopped: None,
             runs: 0,
             run_nonce: Vec::new(),
-            clock: HostClock::default(),
+            clock: HostClock::UNKNOWN,
             ended: None,
             exit: None,
         }
