@@ -3,6 +3,7 @@
 use super::*;
 use primitives::units::Nanos;
 
+mod clocks;
 mod disk;
 mod foreign;
 mod hand;

@@ -118,8 +118,9 @@ mod tests {
         {
             let state = &mut *nics[0].state.borrow_mut();
             // As if so long had passed: the driver itself gives up after 1.9 s, and has not by now.
-            for now in [Nanos(0), patience(&nics[0].shared.options) + Nanos(1)] {
-                state.look_for_the_forgotten(&nics[0], now);
+            let step = patience(&nics[0].shared.options).0 / LOOKS_AT_LEAST;
+            for look in 0..=LOOKS_AT_LEAST + 1 {
+                state.look_for_the_forgotten(&nics[0], Nanos(look * step));
             }
         }
         let started = nics[0].now();
