@@ -2,8 +2,9 @@
 //! ([`Targets::of_results`]). Every evaluation simulates the targets' experiments with the numbers of the moment.
 //!
 //! A number is free if the profile gives bounds for it. Which of them the targets show is found out, not assumed, by a
-//! number's resolution ([`solve::Fit::resolution`]) and inflation ([`solve::Fit::inflation`]): with a resolution from [`PINNED`] on,
-//! an inflation below [`SHARED`] and targets that are [`MET`] it shows by itself; with a resolution from [`SHOWN`] on only together with others, parts of one sum
+//! number's resolution ([`solve::Fit::resolution`]), inflation ([`solve::Fit::inflation`]) and standard error ([`solve::Fit::error`]),
+//! all three of the side on which it shows less where the search ended: with a resolution from [`PINNED`] on,
+//! an inflation below [`SHARED`], an error up to [`SURE`] and targets that are [`MET`] it shows by itself; with a resolution from [`SHOWN`] on only together with others, parts of one sum
 //! for example, or only until it hides behind something slower, which bounds it; below it keeps its value and its source, and the others are fitted once more without it. One that no target
 //! shows where the search ended is not called fitted: what it was moved to is a bound, and at most assumed.
 //!
@@ -34,6 +35,10 @@ pub const MET: f64 = 0.03;
 
 /// Inflation from which only what a number adds up to with others shows: nine tenths of what it does, others could do for it.
 pub const SHARED: f64 = 10.0;
+
+/// Standard error up to which a number may count as pinned. What is pinned is to be within 10 % of what the card has; a resolution of 0.9
+/// is a standard error of 9.5 % (of the 30 % that a start is trusted to), which every third would miss. Twice this is 10 %.
+pub const SURE: f64 = 0.05;
 
 /// Resolution, at any round, from which a number is fitted at all. The halves of a sum have 0.5 each, the thirds less.
 pub const SHOWN: f64 = 0.3;
@@ -78,6 +83,8 @@ pub struct Number {
     pub resolution: f64,
     /// By how much its variance is larger than if all others were known.
     pub inflation: f64,
+    /// By how much it may be off: its standard error, relative. Nobody knows of what shows nowhere.
+    pub error: f64,
     /// The number for which it is mostly mistaken, if what shows is only what it adds up to with others.
     pub shared_with: Option<String>,
     /// Whether it was fitted; carried over if not.
@@ -128,6 +135,8 @@ pub enum Stage {
     Round(usize),
     /// Once more from there, without the numbers that no target shows; a round of it, 0 being its start.
     Shown(usize),
+    /// Where the search ended, every fitted number was tried both ways.
+    Sides,
 }
 
 impl std::fmt::Display for Stage {
@@ -136,6 +145,7 @@ impl std::fmt::Display for Stage {
             Stage::Start => f.write_str("start"),
             Stage::Round(round) => write!(f, "round {round}"),
             Stage::Shown(0) => f.write_str("without the numbers that no target shows"),
+            Stage::Sides => f.write_str("every fitted number tried both ways"),
             Stage::Shown(round) => write!(f, "without them, round {round}"),
         }
     }
@@ -222,6 +232,14 @@ pub fn calibrate(
         (fit.after, fit.interrupted) = (again.after, again.interrupted);
         fit.evaluations += again.evaluations;
     }
+    // What does not show is not moved.
+    for at in all.iter().copied().filter(|at| !shown.contains(at)) {
+        fit.values[at] = free[at].1.value;
+    }
+    if !fit.interrupted && !shown.is_empty() {
+        solve::look(&mut fit, &shown, &starts, settings, |values, rows| errors(&with(&all, values), rows))?;
+        (heard.told)(Stage::Sides, rms(&fit.after), fit.evaluations);
+    }
     let numbers: Vec<Number> = all.iter().map(|&at| number(at, &free, &fit, targets)).collect();
     let mut done = profile.clone();
     for number in numbers.iter().filter(|n| n.fitted) {
@@ -279,14 +297,24 @@ fn number(at: usize, free: &[(String, Quantity)], fit: &Fit, targets: &Targets) 
         free: quantity.free.unwrap_or_default(),
         resolution: fit.resolution[at],
         inflation: fit.inflation[at],
+        error: fit.error[at],
         shared_with: fit.partner[at].filter(|_| shared).map(|other| free[other].0.clone()),
         fitted,
-        pinned: fit.resolution[at] >= PINNED && !shared && !stopped && rms(&fit.after) <= MET,
+        pinned: fit.resolution[at] >= PINNED
+            && !shared
+            && !stopped
+            && fit.error[at] <= SURE
+            && rms(&fit.after) <= MET,
         shows_in: order.into_iter().take(NAMED).map(|row| targets.list[row].name.clone()).collect(),
     }
 }
 
 impl Number {
+    /// What a number that shows by itself is known to: twice its standard error.
+    pub fn within(&self) -> Option<String> {
+        self.pinned.then(|| format!("± {:.0} %", (200.0 * self.error).ceil()))
+    }
+
     /// Puts what became of the number into the profile's `quantity`, which is as it was before the fit.
     fn write(&self, quantity: &mut Quantity, origin: &str) {
         let was = format!("was {} ({})", self.before, name_of(quantity.source));
@@ -296,8 +324,11 @@ impl Number {
             let shows_in = self.shows_in.join(" and ");
             let shared =
                 self.shared_with.as_ref().map_or(String::new(), |other| format!(", shared with {other}"));
-            quantity.reference =
-                format!("fitted to {shows_in} of {origin}; resolution {:.2}{shared}; {was}", self.resolution);
+            let within = self.within().map_or(String::new(), |within| format!(", {within}"));
+            quantity.reference = format!(
+                "fitted to {shows_in} of {origin}; resolution {:.2}{within}{shared}; {was}",
+                self.resolution
+            );
         } else if self.after != self.before {
             // Its old source does not speak for another value, and the targets say no more than that it hides.
             quantity.source = Source::Assumed;
@@ -428,6 +459,7 @@ mod tests {
                 free: [1.0, 100.0],
                 resolution: 0.43,
                 inflation: 12.0,
+                error: 0.3,
                 shared_with: Some("nic.responder_write".to_owned()),
                 fitted: true,
                 pinned: false,

@@ -70,12 +70,17 @@ pub struct Fit {
     pub before: Vec<f64>,
     /// And at the end.
     pub after: Vec<f64>,
-    /// How far the targets decide each number, 0 to 1, where the search ended, taken to be as good as the fit met them.
+    /// How far the targets decide each number, 0 to 1, where the search ended, taken to be as good as the fit met them. After [`look`],
+    /// on the side where they decide it less.
     pub resolution: Vec<f64>,
-    /// By how much each number's variance is larger than if all others were known; 1 where it shows by itself.
+    /// By how much each number's variance is larger than if all others were known; 1 where it shows by itself. After [`look`], on the side
+    /// where it is more.
     pub inflation: Vec<f64>,
     /// The number that each is mostly confused with, where it is with any.
     pub partner: Vec<Option<usize>>,
+    /// By how much each number may be off: its standard error, relative, if the others may be anywhere within their bounds. After [`look`],
+    /// on the side where it is more.
+    pub error: Vec<f64>,
     /// The same at whichever round it was most. What hides behind a slower stage shows until it is fast enough to hide:
     /// the targets bound it.
     pub seen: Vec<f64>,
@@ -128,6 +133,7 @@ pub fn fit<E>(
         resolution: vec![0.0; free.len()],
         inflation: vec![1.0; free.len()],
         partner: vec![None; free.len()],
+        error: vec![f64::INFINITY; free.len()],
         seen: vec![0.0; free.len()],
         influence: Vec::new(),
         evaluations: 1,
@@ -219,15 +225,134 @@ pub fn fit<E>(
     }
     fit.values = values(&logs);
     if !fit.influence.is_empty() {
-        // Targets that the model misses by more than their noise are no better known than that.
-        let pull = (settings.noise.max(rms(&fit.after)) / settings.trust).powi(2);
-        fit.resolution = resolution(&fit.influence, pull);
-        // Whoever could do a number's work may be anywhere within its bounds, not only near where it started.
-        let width = |f: &Free| (f.log(f.high) - f.log(f.low)).max(1e-6);
-        let ridges: Vec<f64> = free.iter().map(|f| (settings.noise / width(f)).powi(2)).collect();
-        (fit.inflation, fit.partner) = inflation(&fit.influence, &ridges);
+        let influence = fit.influence.clone();
+        judge(&mut fit, free, settings, &influence, &influence);
     }
     Ok(fit)
+}
+
+/// Where the search ended, tries the numbers in `at` both ways. A number at the edge of where it hides shows on one side
+/// only, and the search knows the one on which it last tried: of both, the one that tells less counts from here on. The others keep the derivatives
+/// of the search, and `fit.values` and `fit.after` are what is looked at.
+///
+/// # Errors
+/// What `evaluate` failed with. Being interrupted leaves what the search said.
+pub fn look<E>(
+    fit: &mut Fit,
+    at: &[usize],
+    free: &[Free],
+    settings: &Settings,
+    mut evaluate: impl FnMut(&[f64], &[bool]) -> Result<Vec<f64>, Halt<E>>,
+) -> Result<(), E> {
+    if fit.influence.is_empty() {
+        return Ok(());
+    }
+    let mut sides = [fit.influence.clone(), fit.influence.clone()];
+    for &column in at {
+        let number = free[column];
+        let here = number.log(fit.values[column]);
+        for (side, by) in sides.iter_mut().zip([settings.step, -settings.step]) {
+            let there = (here + by).clamp(number.log(number.low), number.log(number.high));
+            // So near a bound, which is known to hold, there is no other side.
+            if (there - here).abs() < settings.step / 2.0 {
+                continue;
+            }
+            let mut values = fit.values.clone();
+            values[column] = number.value(there);
+            let errors = match evaluate(&values, &[]) {
+                Ok(errors) => errors,
+                Err(Halt::Interrupted) => {
+                    fit.interrupted = true;
+                    return Ok(());
+                }
+                Err(Halt::Failed(error)) => return Err(error),
+            };
+            fit.evaluations += 1;
+            for (row, (moved, still)) in side.iter_mut().zip(errors.iter().zip(&fit.after)) {
+                row[column] = (moved - still) / (there - here);
+            }
+        }
+    }
+    let [up, down] = sides;
+    judge(fit, free, settings, &up, &down);
+    // What a number moves on either side is what it moves.
+    for (row, (up, down)) in fit.influence.iter_mut().zip(up.iter().zip(&down)) {
+        for (most, (up, down)) in row.iter_mut().zip(up.iter().zip(down)) {
+            *most = if up.abs() < down.abs() { *down } else { *up };
+        }
+    }
+    Ok(())
+}
+
+/// What the derivatives on both sides tell of each number: the weaker side counts.
+fn judge(fit: &mut Fit, free: &[Free], settings: &Settings, up: &[Vec<f64>], down: &[Vec<f64>]) {
+    // Targets that the model misses by more than their noise are no better known than that.
+    let noise = settings.noise.max(rms(&fit.after));
+    let pulls = vec![(noise / settings.trust).powi(2); free.len()];
+    // Whoever could do a number's work may be anywhere within its bounds, not only near where it started.
+    let width = |f: &Free| (f.log(f.high) - f.log(f.low)).max(1e-6);
+    let ridges: Vec<f64> = free.iter().map(|f| (settings.noise / width(f)).powi(2)).collect();
+    for (at, number) in free.iter().enumerate() {
+        let of_logarithm = (fit.values[at] + number.shift()) / fit.values[at];
+        let near = [true, false].map(|upwards| hidden(up, down, &pulls, at, upwards));
+        let far = [true, false].map(|upwards| hidden(up, down, &ridges, at, upwards));
+        fit.resolution[at] =
+            near.iter().map(|h| (1.0 - pulls[at] / h.left).clamp(0.0, 1.0)).fold(1.0, f64::min);
+        fit.error[at] = far.iter().map(|h| of_logarithm * noise / h.left.sqrt()).fold(0.0, f64::max);
+        let inflation = |h: &Hidden| (h.alone / h.left).max(1.0);
+        let [above, below] = &far;
+        let most = if inflation(above) < inflation(below) { below } else { above };
+        (fit.inflation[at], fit.partner[at]) = (inflation(most), most.partner);
+    }
+}
+
+/// How well a number can hide.
+struct Hidden {
+    /// What is left to see of its move if the others hide it.
+    left: f64,
+    /// If none of them moves.
+    alone: f64,
+    /// Who does most of the hiding.
+    partner: Option<usize>,
+}
+
+/// Moves number `at` by one, up or down, and the others so that least of it is left to see: the sum of squares of what the targets change by and
+/// of all ways, weighted with `ridges`. Each of the others has the derivatives of the side to which it goes.
+fn hidden(up: &[Vec<f64>], down: &[Vec<f64>], ridges: &[f64], at: usize, upwards: bool) -> Hidden {
+    let n = ridges.len();
+    let mut least = Hidden { left: f64::INFINITY, alone: f64::INFINITY, partner: None };
+    // Which way the others go is not known before it is solved: begin with all one way, and turn those that went the other. Of what is
+    // met on the way the least counts, also where the turning comes to no end: rather too little is believed than too much.
+    for begin in [true, false] {
+        let mut ways = vec![begin; n];
+        ways[at] = upwards;
+        for _ in 0..2 * n {
+            let mix = |(up, down): (&Vec<f64>, &Vec<f64>)| -> Vec<f64> {
+                (0..n).map(|i| if ways[i] { up[i] } else { down[i] }).collect()
+            };
+            let mut matrix = normal(&up.iter().zip(down).map(mix).collect::<Vec<_>>());
+            matrix.iter_mut().zip(ridges).enumerate().for_each(|(i, (row, ridge))| row[i] += ridge);
+            let diagonal: Vec<f64> = (0..n).map(|i| matrix[i][i]).collect();
+            let unit = (0..n).map(|i| if i == at { 1.0 } else { 0.0 }).collect();
+            // A column of the inverse: the others' best answers to a move, and one over what they leave of it.
+            let Some(column) = solve(matrix, unit) else { break };
+            let by = if upwards { column[at] } else { -column[at] };
+            let moves: Vec<f64> = column.iter().map(|x| x / by).collect();
+            if 1.0 / column[at] < least.left {
+                let work = |i: usize| moves[i].abs() * diagonal[i].sqrt();
+                let others = (0..n).filter(|&i| i != at && work(i) > 1e-6 * work(at));
+                let partner = others.max_by(|&a, &b| work(a).total_cmp(&work(b)));
+                least = Hidden { left: 1.0 / column[at], alone: diagonal[at], partner };
+            }
+            let turning = |i: usize| i != at && moves[i].abs() > 1e-3 && ways[i] != (moves[i] > 0.0);
+            let turned: Vec<usize> = (0..n).filter(|&i| turning(i)).collect();
+            if turned.is_empty() {
+                break;
+            }
+            turned.into_iter().for_each(|i| ways[i] = !ways[i]);
+        }
+    }
+    least
 }
 
 /// JᵀJ.
@@ -268,22 +393,6 @@ fn resolution(jacobian: &[Vec<f64>], pull: f64) -> Vec<f64> {
         solve(matrix, column).map_or(0.0, |x| x[i].clamp(0.0, 1.0))
     };
     (0..data.len()).map(one).collect()
-}
-
-/// Of H = JᵀJ + ridges: Hᵢᵢ (H⁻¹)ᵢᵢ for each number, and the other one with which its errors are most correlated.
-fn inflation(jacobian: &[Vec<f64>], ridges: &[f64]) -> (Vec<f64>, Vec<Option<usize>>) {
-    let mut matrix = normal(jacobian);
-    matrix.iter_mut().zip(ridges).enumerate().for_each(|(i, (row, ridge))| row[i] += ridge);
-    let n = matrix.len();
-    let unit = |i: usize| (0..n).map(|k| if k == i { 1.0 } else { 0.0 }).collect();
-    let inverse: Vec<Vec<f64>> =
-        (0..n).map(|i| solve(matrix.clone(), unit(i)).unwrap_or_else(|| vec![0.0; n])).collect();
-    let correlation = |i: usize, j: usize| inverse[i][j].abs() / (inverse[i][i] * inverse[j][j]).sqrt();
-    let partner = |i: usize| {
-        let others = (0..n).filter(|&j| j != i && correlation(i, j) > 1e-6);
-        others.max_by(|&a, &b| correlation(i, a).total_cmp(&correlation(i, b)))
-    };
-    ((0..n).map(|i| (matrix[i][i] * inverse[i][i]).max(1.0)).collect(), (0..n).map(partner).collect())
 }
 
 /// Gaussian elimination with row pivots; `None` if the matrix is singular.
@@ -379,6 +488,48 @@ mod tests {
         assert!(fit.inflation[2] < 1.01, "{:?}", fit.inflation);
         assert_eq!(fit.partner[..3], [Some(1), Some(0), None]);
         assert!(matches!(fit.partner[3], Some(4 | 5)));
+    }
+
+    /// A fit that ends where it starts, before and after it was looked at both ways.
+    fn looked(model: fn(&[f64]) -> Vec<f64>, at: &[f64]) -> (Fit, Fit) {
+        let free: Vec<Free> = at.iter().map(|&v| free(v)).collect();
+        let want = model(at);
+        let evaluate = |v: &[f64], _: &[bool]| Ok::<_, Halt<()>>(errors(&model(v), &want));
+        let before = fit(&free, &Settings::default(), evaluate, |_, _, _| ()).unwrap();
+        assert_eq!(before.values, at);
+        let mut after = before.clone();
+        let all: Vec<usize> = (0..free.len()).collect();
+        look(&mut after, &all, &free, &Settings::default(), evaluate).unwrap();
+        assert_eq!(after.evaluations, before.evaluations + 2 * free.len());
+        (before, after)
+    }
+
+    #[test]
+    fn what_shows_on_one_side_only_is_not_known() {
+        // The second stage is as slow as the first: a faster first one would not show.
+        let (before, after) = looked(|v| vec![1e3 / v[0].max(10.0), 1e3 / v[1]], &[10.0, 10.0]);
+        assert!(before.resolution[0] > 0.95 && before.error[0] < 0.05, "{before:?}");
+        assert!(after.resolution[0] < 0.05 && after.error[0] > 0.5, "{after:?}");
+        assert!(after.resolution[1] > 0.95 && after.error[1] < 0.02, "{after:?}");
+        assert!(after.influence[0][0].abs() > 0.5, "it moves its target all the same");
+    }
+
+    #[test]
+    fn others_hide_a_number_on_the_side_to_which_they_go() {
+        // The second shows by itself only when it grows. So it makes up, unseen, for a first that grows, not for one that shrinks.
+        let (before, after) = looked(|v| vec![v[0] + v[1], v[1].max(10.0)], &[10.0, 10.0]);
+        assert!(before.inflation[0] < 5.0, "{before:?}");
+        assert!(after.inflation[0] > 100.0 && after.partner[0] == Some(1), "{after:?}");
+    }
+
+    #[test]
+    fn being_interrupted_while_looking_leaves_what_the_search_said() {
+        let free = [free(10.0)];
+        let evaluate = |v: &[f64], _: &[bool]| Ok::<_, Halt<()>>(vec![v[0] / 10.0 - 1.0]);
+        let found = fit(&free, &Settings::default(), evaluate, |_, _, _| ()).unwrap();
+        let mut after = found.clone();
+        look(&mut after, &[0], &free, &Settings::default(), |_, _| Err(Halt::<()>::Interrupted)).unwrap();
+        assert_eq!(after, Fit { interrupted: true, ..found });
     }
 
     #[test]

@@ -105,7 +105,7 @@ fn shown(done: &Calibrated) -> String {
     let numbers = done.numbers.iter().map(|n| {
         let after = match (n.fitted, n.pinned, &n.shared_with) {
             (false, ..) => "carried over".to_owned(),
-            (_, true, _) => significant(n.after),
+            (_, true, _) => format!("{} {}", significant(n.after), n.within().unwrap_or_default()),
             (.., Some(other)) => format!("{}, shared with {other}", significant(n.after)),
             (.., None) => format!("{}, shared or bounded", significant(n.after)),
         };
