@@ -1,5 +1,6 @@
 //! `doorbell calibrate` as a person meets it.
 
+use experiments::calibrate::{FITS, MISFIT};
 use primitives::bench::UNCALIBRATED;
 use primitives::profile::Profile;
 use serde_json::Value;
@@ -77,10 +78,16 @@ fn a_profile_is_fitted_to_what_was_characterized() {
     let told: Value = serde_json::from_slice(&done.stdout).expect("JSON on stdout");
     assert!(told["rms_before"].as_f64() > Some(0.05) && told["rms_after"].as_f64() < Some(0.02), "{told}");
     assert_eq!(told["residuals"].as_array().map(Vec::len), Some(2), "{told}");
+    let pinned = |name: &str| {
+        let mut numbers = told["numbers"].as_array().into_iter().flatten();
+        numbers.find(|n| n["name"] == name).map(|n| n["pinned"].clone())
+    };
+    assert_eq!(pinned("nic.atomic_hold"), Some(Value::Bool(true)), "{told}");
+    assert_eq!(pinned("nic.doorbell_lock"), Some(Value::Bool(false)), "{told}");
     let profile = Profile::load(&fitted).expect("a profile");
     let hold = &profile.nic.atomic_hold;
     assert!((hold.value / 445.0 - 1.0).abs() < 0.03 && hold.free.is_some(), "{hold:?}");
-    assert!(hold.reference.contains("addresses fetch-add"), "{hold:?}");
+    assert!(hold.reference.contains("addresses fetch-add") && hold.reference.contains(", ± "), "{hold:?}");
     assert_eq!(profile.nic.doorbell_lock, start.nic.doorbell_lock, "nothing shows it: carried over");
     assert!(profile.is_doubted(UNCALIBRATED), "only some of its numbers were fitted");
     let text = std::fs::read_to_string(&fitted).expect("text");
@@ -121,6 +128,84 @@ fn a_profile_is_fitted_to_what_was_characterized() {
         Some("measured on a busy machine: all"),
         "the machine was busy all the same"
     );
+}
+
+#[test]
+fn a_card_that_the_model_cannot_describe_stays_in_doubt() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let [results, start, fitted] =
+        ["seen", "start.profile.yaml", "fitted.profile.yaml"].map(|name| dir.path().join(name));
+    let seen = run(&[
+        "characterize",
+        "--fabric",
+        "sim:cx4-edr",
+        "--quick",
+        "--nodes",
+        "3",
+        "--threads",
+        "4",
+        "--coroutines",
+        "8",
+        "--bench",
+        "addresses",
+        "--out",
+        path(&results),
+    ]);
+    assert!(seen.status.success(), "{}", stderr(&seen));
+    // One address is as fast as many, and many are as slow as one: whatever the numbers, atomics on one address wait for each other.
+    let points = results.join("points.csv");
+    let text = std::fs::read_to_string(&points).expect("rows");
+    let mut lines: Vec<Vec<&str>> = text.lines().map(|line| line.split(',').collect()).collect();
+    let rate = lines[0].iter().position(|&name| name == "rate_per_s").expect("a column of rates");
+    let last = lines.len() - 1;
+    assert!(last > 1 && lines.iter().all(|line| line.len() == lines[0].len()), "{text}");
+    let (one, many) = (lines[1][rate], lines[last][rate]);
+    assert!(many.parse::<f64>().expect("a rate") > 1.5 * one.parse::<f64>().expect("a rate"), "{text}");
+    (lines[1][rate], lines[last][rate]) = (many, one);
+    let swapped: Vec<String> = lines.iter().map(|line| line.join(",")).collect();
+    std::fs::write(&points, swapped.join("\n") + "\n").expect("written");
+    let mut profile = Profile::shipped("cx4-edr").expect("shipped");
+    profile.add_doubt(UNCALIBRATED);
+    std::fs::write(&start, profile.to_yaml().expect("YAML")).expect("written");
+    let done = run(&[
+        "calibrate",
+        "--profile",
+        path(&start),
+        "--from",
+        path(&results),
+        "--rounds",
+        "2",
+        "--out",
+        path(&fitted),
+    ]);
+    // That it does not fit is an answer.
+    assert!(done.status.success(), "{}", stderr(&done));
+    let told = String::from_utf8_lossy(&done.stdout);
+    assert!(told.contains(&format!("the profile stays in doubt: it is {MISFIT}")), "{told}");
+    let fitted = Profile::load(&fitted).expect("a profile");
+    let doubt = fitted.doubt.as_deref().expect("a doubt");
+    assert!(doubt.starts_with(MISFIT) && !fitted.is_doubted(UNCALIBRATED), "{doubt}");
+}
+
+#[test]
+fn shipped_profiles_that_were_fitted_badly_say_so() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../primitives/profiles");
+    let mut badly = Vec::new();
+    for name in Profile::NAMES.iter().copied() {
+        let text = std::fs::read_to_string(folder.join(format!("{name}.profile.yaml"))).expect("a profile");
+        let left = text.lines().find_map(|line| line.split_once("% before, ")?.1.split_once(" % after"));
+        let left = left.and_then(|(left, _)| left.parse::<f64>().ok());
+        let profile = Profile::shipped(name).expect("it is shipped");
+        let wanted = left
+            .filter(|left| *left > 100.0 * FITS)
+            .map(|left| format!("{MISFIT} {left:.1} %, more than 5 %"));
+        assert_eq!(profile.is_doubted(MISFIT), wanted.is_some(), "{name}: {:?}", profile.doubt);
+        if let Some(wanted) = wanted {
+            assert!(profile.is_doubted(&wanted), "{name}: {:?}", profile.doubt);
+            badly.push(name);
+        }
+    }
+    assert_eq!(badly, ["softroce-vm"], "how files say it has changed");
 }
 
 #[test]
