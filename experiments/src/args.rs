@@ -9,8 +9,10 @@ pub use flags::{
     FabricArgs, OneProcessArgs, OutputArgs, PrecisionArgs, ShapeArgs, SpecArgs, WorkloadArgs, each_once,
 };
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
+use clap::error::ErrorKind;
 use clap::{ArgAction, Args, Parser, Subcommand};
 use clap_complete::Shell;
 use engine::verify::Level;
@@ -80,7 +82,7 @@ plan and replicas:
 
 /// For each phase of a distributed transaction, which RDMA primitive should carry it?
 ///
-/// Without a command: the same as `doorbell quickstart`.
+/// Without a command: the same as `doorbell quickstart`, whose options may be given too.
 #[derive(Debug, Parser)]
 #[command(name = "doorbell", version = concat!(env!("CARGO_PKG_VERSION"), " (", env!("DOORBELL_COMMIT"), ")"))]
 #[command(after_help = AFTER_HELP, max_term_width = 100, propagate_version = true)]
@@ -94,6 +96,25 @@ pub struct Cli {
     /// What to do.
     #[command(subcommand)]
     pub command: Option<Command>,
+}
+
+impl Cli {
+    /// From the words of a command line, the program's name first. What is given without a command is `quickstart`'s, where that has it.
+    ///
+    /// # Errors
+    /// What clap says of it; help and version are errors, too.
+    pub fn read(words: impl IntoIterator<Item = OsString>) -> Result<Cli, clap::Error> {
+        let mut words: Vec<OsString> = words.into_iter().collect();
+        let unknown = match Cli::try_parse_from(&words) {
+            Err(error) if error.kind() == ErrorKind::UnknownArgument => error,
+            done => return done,
+        };
+        words.insert(words.len().min(1), "quickstart".into());
+        match Cli::try_parse_from(&words) {
+            Err(error) if error.kind() == ErrorKind::UnknownArgument => Err(unknown),
+            done => done,
+        }
+    }
 }
 
 /// The commands.
@@ -515,4 +536,35 @@ pub struct ManArgs {
     /// The command; the page of `doorbell` itself if not given.
     #[arg(value_name = "COMMAND")]
     pub command: Option<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(line: &str) -> Result<Cli, clap::Error> {
+        Cli::read(line.split(' ').map(OsString::from))
+    }
+
+    #[test]
+    fn without_a_command_the_flags_are_those_of_quickstart() {
+        for line in [
+            "doorbell --out x --seed 7",
+            "doorbell -q --seed 7 --out x",
+            "doorbell quickstart --out x --seed 7",
+        ] {
+            let cli = read(line).unwrap();
+            let Some(Command::Quickstart(args)) = &cli.command else { panic!("{line}: {cli:?}") };
+            assert_eq!((args.seed, args.output.out.as_deref()), (7, Some(std::path::Path::new("x"))));
+            assert_eq!(cli.quiet, line.contains("-q"));
+        }
+        assert!(read("doorbell -v").unwrap().command.is_none());
+        assert!(matches!(read("doorbell -v devices").unwrap().command, Some(Command::Devices(_))));
+        // What quickstart has not either is told as before, and so are the mistakes of commands.
+        let told = |line: &str| read(line).unwrap_err().to_string();
+        assert!(told("doorbell --fabric tcp").contains("Usage: doorbell [OPTIONS] [COMMAND]"));
+        assert!(told("doorbell run --nonsense").contains("Usage: doorbell run"));
+        assert!(told("doorbell --out x run").contains("'--out'"));
+        assert!(told("doorbell --seed many").contains("'--seed <N>'"));
+    }
 }

@@ -372,7 +372,7 @@ pub fn run_member(
     let (fabric, workload, protocol) = made.inspect_err(|error| session.fail(error.message()))?;
     let mut asked = transact::engine_spec(&described.spec, &fabric, described.plan.plan);
     asked.history = described.keep.history;
-    let (mut own, mut kept) = (None, Ok(()));
+    let (mut own, mut kept, mut kept_in) = (None, Ok(()), share.to_owned());
     // Of other nodes it is given what had come to node 0 when the rest no longer would.
     let mut take = |of: NodeId, result: RunResult| {
         let run = Run::judge(&described.plan, result, false);
@@ -380,6 +380,11 @@ pub fn run_member(
         if always || facts.cut_short.is_some() || facts.apart.is_some() {
             let path = beside(share, node, of);
             let done = keep_share(&path, (node, of), described, &fabric, &run, context);
+            let done = done.map(|path| {
+                if of == node {
+                    kept_in = path;
+                }
+            });
             // One that cannot be kept costs none of the others.
             kept = std::mem::replace(&mut kept, Ok(())).and(done);
         }
@@ -395,17 +400,18 @@ pub fn run_member(
     match facts.cut_short.as_ref().or(facts.apart.as_ref()) {
         // Several may have been asked at once, as a terminal does: each ends as who was.
         Some(MeshError::Interrupted { .. }) if stop.load(Ordering::Relaxed) => Err(CliError::interrupted()
-            .hint(format!("what this node measured until then is in {}", share.display()))),
+            .hint(format!("what this node measured until then is in {}", kept_in.display()))),
         Some(error @ MeshError::Interrupted { .. }) => Err(CliError::from(error.clone())),
         Some(error) => Err(CliError::from(error.clone()).hint(format!(
             "that node's own messages say more; what this node measured until then is in {}",
-            share.display()
+            kept_in.display()
         ))),
         None => Ok((own, whole.map(|whole| Run::judge(&described.plan, whole, true)))),
     }
 }
 
-/// Keeps the share of node `of` in a directory of its own, at node `here`.
+/// Keeps the share of node `of` in a directory of its own, at node `here`; says in which. What was free when the node joined may be
+/// another's by now: nodes that share a file system may have been given the same one.
 fn keep_share(
     path: &Path,
     (here, node): (NodeId, NodeId),
@@ -413,7 +419,7 @@ fn keep_share(
     fabric: &Fabric,
     run: &Run,
     context: &Context,
-) -> Result<(), CliError> {
+) -> Result<PathBuf, CliError> {
     let (own, Described { spec, plan, .. }) = (&run.result, described);
     // As the whole run says it, and the node; which plan it is node 0 has found out.
     let mut asked = serde_json::to_value(spec).map_err(|e| CliError::check("no JSON").caused_by(&e))?;
@@ -424,7 +430,18 @@ fn keep_share(
     let mut record: RunRecord = fabric.record(Kind::Run, asked, spec.seed, 1);
     record.title = format!("{node}'s share of {} under {} on {}", spec.workload, spec.protocol, spec.fabric);
     record.command.clone_from(&context.command);
-    let mut dir = ResultDir::create(path, record, &[])?;
+    let mut dir = match ResultDir::create(path, record.clone(), &[]) {
+        Ok(dir) => dir,
+        Err(taken) => {
+            let beside = path.with_file_name(format!("{}-node-{}", name_of(path), node.0));
+            let dir = ResultDir::create(&beside, record, &[]).map_err(|_| CliError::from(taken))?;
+            context
+                .talk
+                .warn(format!("{} was taken meanwhile: give each node an --out of its own", path.display()));
+            dir
+        }
+    };
+    let path = dir.path().to_owned();
     dir.note(format!("One node's share of a cluster run: counts and rates are those of {node} alone."));
     if let Some(error) = &own.facts.cut_short {
         dir.note(format!("The run was cut short: {error}"));
@@ -442,7 +459,7 @@ fn keep_share(
         transact::write_history(&path.join("history.json"), history, Some(share))?;
     }
     context.talk.say(format!("{node}: its share of the results is in {}", path.display()));
-    Ok(())
+    Ok(path)
 }
 
 /// A directory for a node's share of the `run`th run of its session.

@@ -4,7 +4,7 @@
 use primitives::measure::{Difference, Kind};
 use serde_json::Value;
 
-use crate::spec::Span;
+use crate::spec::{Span, limits};
 
 /// Differences told; one or two are what somebody changed.
 const TOLD: usize = 3;
@@ -71,6 +71,7 @@ fn one(d: &Difference) -> String {
             "plan_name" => ("--plan".to_owned(), plain(d)),
             "window_ns" => ("--duration".to_owned(), spans(d)),
             "think_ns" => ("--think".to_owned(), spans(d)),
+            "precision" => ("--precision".to_owned(), [&d.theirs, &d.ours].map(precision)),
             "payload_bytes" => ("--payload".to_owned(), plain(d)),
             _ if key.split('[').next() == Some("only") => ("--bench".to_owned(), plain(d)),
             flag => (format!("--{}", flag.replace('_', "-")), plain(d)),
@@ -96,6 +97,17 @@ fn written(value: &Value) -> String {
 
 fn flag(given: bool) -> String {
     if given { "given" } else { "not given" }.to_owned()
+}
+
+/// Whoever gives a duration has it exactly, and who gives none asks for a precision, without having said so.
+fn precision(value: &Value) -> String {
+    match value.as_f64() {
+        Some(usual) if usual == limits::USUAL_PRECISION => {
+            format!("{}% (as usual without --duration)", 100.0 * usual)
+        }
+        Some(share) => format!("{}%", 100.0 * share),
+        None => written(value),
+    }
 }
 
 /// Nanoseconds as flags take them.
@@ -132,6 +144,14 @@ mod tests {
             ),
             (Kind::Run, "set.hot", json!(1), json!(0.5), "--set hot was 1, and is 0.5 now"),
             (Kind::Run, "max_duration", json!("1s"), json!("2s"), "--max-duration was 1s, and is 2s now"),
+            (
+                Kind::Run,
+                "precision",
+                json!(0.01),
+                json!(null),
+                "--precision was 1% (as usual without --duration), and is not given now",
+            ),
+            (Kind::Run, "precision", json!(0.05), json!(0.02), "--precision was 5%, and is 2% now"),
             (Kind::Tune, "verify", json!(false), json!(true), "--verify was not given, and is given now"),
             (Kind::Study, "payload_bytes", json!([16]), json!([8, 32]), "--payload was 16, and is 8,32 now"),
             (Kind::Study, "think_ns", json!([0]), json!([2000]), "--think was 0s, and is 2us now"),

@@ -5,7 +5,6 @@
 
 use std::process::ExitCode;
 
-use clap::Parser;
 use experiments::args::Cli;
 use experiments::commands::{self, Context};
 use experiments::interrupt::Interrupt;
@@ -13,7 +12,7 @@ use experiments::output::{Talk, printed};
 
 fn main() -> ExitCode {
     Interrupt::honour_nohup();
-    let cli = match Cli::try_parse() {
+    let cli = match Cli::read(std::env::args_os()) {
         Ok(cli) => cli,
         Err(error) => {
             // Help and version go to stdout and exit with 0, mistakes to stderr and exit with 2. A full disk is a mistake too.

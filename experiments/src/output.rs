@@ -43,6 +43,8 @@ pub struct Talk {
     /// -1 with `-q`, 0 as usual, 1 and more with `-v`.
     level: i16,
     color: bool,
+    /// Somebody else says of the whole that the machine was busy.
+    busy_is_told: bool,
 }
 
 impl Talk {
@@ -54,6 +56,7 @@ impl Talk {
         Talk {
             level: if quiet { -1 } else { i16::from(verbose) },
             color: wanted && std::io::stderr().is_terminal(),
+            busy_is_told: false,
         }
     }
 
@@ -67,6 +70,19 @@ impl Talk {
         if self.level >= 0 {
             to_stderr(&format!("warning: {}\n", text.as_ref()));
         }
+    }
+
+    /// Warns that points were taken on a busy machine.
+    pub fn warn_of_busy(&self, text: impl AsRef<str>) {
+        if !self.busy_is_told {
+            self.warn(text);
+        }
+    }
+
+    /// For the parts of a whole of which that is said once.
+    #[must_use]
+    pub fn busy_is_told(self) -> Talk {
+        Talk { busy_is_told: true, ..self }
     }
 
     /// What is going on, unless quiet.
@@ -319,15 +335,16 @@ pub fn check_new(path: &Path) -> Result<(), CliError> {
 /// # Errors
 /// Exit code 2, or what writing would give.
 pub fn check_new_directory(path: &Path) -> Result<(), CliError> {
-    let there = path.exists();
+    let made: Vec<&Path> =
+        path.ancestors().take_while(|at| !at.as_os_str().is_empty() && !at.exists()).collect();
     std::fs::create_dir_all(path).map_err(ResultError::io("create", path))?;
     if std::fs::read_dir(path).map_err(ResultError::io("read", path))?.next().is_some() {
         return Err(CliError::usage(format!("{} is not empty", path.display()))
             .hint("results are not written over others: name a directory that is new"));
     }
     let writable = check_new(&path.join("run.json"));
-    if !there {
-        let _ = std::fs::remove_dir(path); // an empty one would do no harm either
+    for made in made {
+        let _ = std::fs::remove_dir(made); // an empty one would do no harm either
     }
     writable
 }
@@ -422,6 +439,18 @@ mod tests {
     fn a_repeated_command_reads_as_it_was_typed() {
         let args = ["/x/doorbell", "run", "--set", "why=it's", "--out", "a b", ""].map(String::from);
         assert_eq!(command_line(args), r"doorbell run --set 'why=it'\''s' --out 'a b' ''");
+    }
+
+    #[test]
+    fn to_check_a_directory_leaves_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        check_new_directory(&dir.path().join("a/b/c")).unwrap();
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+        std::fs::create_dir(dir.path().join("a")).unwrap();
+        check_new_directory(&dir.path().join("a/b")).unwrap();
+        check_new_directory(&dir.path().join("a")).unwrap();
+        assert_eq!(std::fs::read_dir(dir.path().join("a")).unwrap().count(), 0);
+        assert!(check_new_directory(dir.path()).unwrap_err().message().contains("is not empty"));
     }
 
     #[test]

@@ -29,7 +29,7 @@ pub const WARNING: &str =
     "busy machine: the scheduler took CPUs away from worker threads, and had a say in these numbers\n";
 
 /// What the record's note of such points says.
-const NOTED: &str = "taken on a busy machine";
+pub const NOTED: &str = "taken on a busy machine";
 
 /// CPU time below which a rate of preemptions says nothing, in seconds.
 const LEAST_CPU_S: f64 = 0.01;
@@ -39,6 +39,10 @@ const STARVED: f64 = 0.5;
 
 /// How often a point at which nothing ended is measured again; each time for four times as long.
 const AGAIN: u32 = 3;
+
+/// What helps a point in which nothing ended.
+const LONGER: &str = "give a longer --duration, or none: `study` and `characterize` then measure such points for longer; either is another \
+                      run, for another --out";
 
 /// Measures a point, for `window` at first; `ended` says how many requests or operations ended in it. A point without any says
 /// nothing and must not be kept as if it did: it is measured again, for longer, if `again`, as it must be on a machine that had
@@ -65,9 +69,7 @@ pub fn until_something_ended<T>(
             return Ok(found);
         }
         if virtual_time && (!again || window >= longest) {
-            return Err(
-                CliError::check(format!("nothing ended within {window}")).hint("give a longer --duration")
-            );
+            return Err(CliError::check(format!("nothing ended within {window}")).hint(LONGER));
         }
         if window >= longest {
             return Err(CliError::check(format!(
@@ -153,7 +155,7 @@ pub fn note(dir: &mut ResultDir, talk: Talk) {
             count(rows.len() as u64, "point"),
             were(busy as u64)
         );
-        talk.warn(format!("{}: {text}", dir.record().title));
+        talk.warn_of_busy(format!("{}: {text}", dir.record().title));
         dir.note(text);
     }
 }

@@ -4,11 +4,14 @@
 //! depend on how many run beside it; the directory keeps rows in point order. Together: the same files
 //! for any number of jobs. Where time is real, points would disturb each other: give one job.
 //!
-//! A point that fails does not stop the others, and is told at once: a sweep may take hours. A directory that cannot be
+//! A point that fails does not stop the others, and is told at once: a sweep may take hours. Those that fail alike are counted, and told
+//! of together in the end. A directory that cannot be
 //! written stops it, and so does a failure that would be every point's ([`CliError::for_all`]). After the first
 //! Ctrl-C no point is begun and those that run are kept.
 
 use std::any::Any;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc;
@@ -86,6 +89,7 @@ impl Sweep {
         }
         let task = Task { title: self.title.clone(), what: "point", done: kept, total: Some(expected) };
         let progress = Progress::begin(self.talk, task);
+        let alike = RefCell::new(BTreeMap::<String, u64>::new());
         let measured = self.measure_all(
             &missing,
             measure,
@@ -100,13 +104,21 @@ impl Sweep {
                         true => "and no other can be measured",
                         false => "the others go on",
                     };
-                    progress.suspend(|| {
-                        self.talk.warn(format!("point {point} failed, {others}: {}", error.message()))
+                    let told = format!("point {point} failed, {others}: {}", error.message());
+                    let mut alike = alike.borrow_mut();
+                    let times = alike.entry(error.message().to_owned()).or_default();
+                    *times += 1;
+                    progress.suspend(|| match times {
+                        1 => self.talk.warn(told),
+                        _ => self.talk.detail(told),
                     });
                 }
             },
         );
         drop(progress);
+        for (why, times) in alike.into_inner().into_iter().filter(|(_, times)| *times > 1) {
+            self.talk.warn(format!("{} failed: {why}", count(times, "point")));
+        }
 
         crate::schedule::note(dir, self.talk);
         crate::window::note(dir, self.talk);

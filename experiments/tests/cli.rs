@@ -707,3 +707,51 @@ fn a_folder_that_is_not_there_is_named_and_not_answered_with_usage() {
     assert!(stderr(&output).contains("there is no directory NO_SUCH_DIR"), "{}", stderr(&output));
     assert!(!stderr(&output).contains("usage:"), "{}", stderr(&output));
 }
+
+#[test]
+fn points_that_fail_alike_are_warned_of_once_with_what_lengthens_them() {
+    let temp = tempfile::tempdir().unwrap();
+    let out = temp.path().join("out");
+    let args =
+        ["study", "commit", "--fabric", "sim:cx4-edr", "--coroutines", "2", "--out", out.to_str().unwrap()];
+    let output = run(&[&args[..], &["--duration", "5us"]].concat());
+    let said = stderr(&output);
+    assert_eq!(code(&output), 1, "{said}");
+    // The first at once, since a sweep may take hours, and all of them in the end.
+    assert_eq!(said.matches("warning: ").count(), 2, "{said}");
+    assert!(said.contains("8 points failed: nothing ended within 5"), "{said}");
+    assert!(
+        said.contains("or none: `study` and `characterize` then measure such points for longer"),
+        "{said}"
+    );
+}
+
+#[test]
+fn an_explicit_duration_is_another_run_than_the_usual_and_says_what_differs() {
+    let temp = tempfile::tempdir().unwrap();
+    let out = temp.path().join("out");
+    let usual = [
+        "run",
+        "--fabric",
+        "sim:cx4-edr",
+        "--nodes",
+        "2",
+        "--replicas",
+        "1",
+        "--set",
+        "accounts_per_thread=100",
+    ];
+    let usual = [&usual[..], &["--max-duration", "3ms", "--out", out.to_str().unwrap()]].concat();
+    assert_eq!(code(&run(&usual)), 0);
+    let exact: Vec<&str> =
+        usual.iter().map(|word| if *word == "--max-duration" { "--duration" } else { *word }).collect();
+    let output = run(&exact);
+    assert_eq!(code(&output), 2);
+    assert!(
+        stderr(&output).contains("--precision was 1% (as usual without --duration), and is not given now")
+    );
+    // The same measurement in other words is the same run.
+    let output = run(&[&usual[..], &["--duration", "2ms", "--precision", "1%"]].concat());
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    assert!(stderr(&output).contains("nothing to measure"), "{}", stderr(&output));
+}

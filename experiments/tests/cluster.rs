@@ -567,6 +567,25 @@ fn a_node_that_is_started_twice_is_refused_and_the_run_goes_on() {
     third.end(20).must(0, &[]);
 }
 
+/// On a file system that the hosts share, each has found it free.
+#[test]
+fn nodes_that_were_given_the_same_directory_all_keep_their_share() {
+    let site = Site::new(3);
+    let node = |id| site.start(&["node", "--cluster", "cluster.yaml", "--id", id, "--out", "share"]);
+    let nodes = [node("1"), node("2")];
+    site.drive(&["--duration", "100ms"]).end(60).must(0, &[]);
+    let talk: String =
+        nodes.map(|node| node.end(20).must(0, &["attempts aborted here; told node 0"]).talk).concat();
+    assert_eq!(
+        talk.matches("share was taken meanwhile: give each node an --out of its own").count(),
+        1,
+        "{talk}"
+    );
+    let beside = ["share-node-1", "share-node-2"].into_iter().find(|name| site.path(name).exists());
+    let shares = ["share", beside.expect("the other's")].map(|name| site.share(name)["spec"]["node"].clone());
+    assert!(shares[0] != shares[1] && shares.iter().all(|node| node == 1 || node == 2), "{shares:?}");
+}
+
 #[test]
 fn who_comes_while_the_run_goes_on_is_told_and_disturbs_nobody() {
     let site = Site::new(2);
@@ -596,6 +615,9 @@ fn what_cannot_be_is_said_at_once() {
     site.node(1, &[]).end(15).must(2, &["share-1 is not empty", "a directory that is new"]);
     let below_a_file = ["node", "--cluster", "cluster.yaml", "--id", "1", "--out", "cluster.yaml/share"];
     site.start(&below_a_file).end(15).must(2, &["cannot create cluster.yaml/share"]);
+    // Where nobody can write, not even root.
+    let unwritable = ["node", "--cluster", "cluster.yaml", "--id", "1", "--out", "/proc/share"];
+    site.start(&unwritable).end(15).must(2, &["cannot create /proc/share"]);
     let plan =
         ["run", "--fabric", "tcp", "--cluster", "cluster.yaml", "--replicas", "1", "--plan", "one-sided"];
     site.start(&plan).end(15).must(2, &["cannot run here", "one-sided", "tcp"]);

@@ -49,7 +49,7 @@ pub fn run(args: &NodeArgs, context: &Context) -> Result<(), CliError> {
         let (own, _) = run_member(&cluster, &described, &mut session, &share, true, context)?;
         let own = &own.result;
         context.talk.say(format!(
-            "node {}: {} committed, {} aborted here; told node 0",
+            "node {}: {} committed, {} attempts aborted here; told node 0",
             args.id,
             human_rate(own.committed_per_s()),
             human_rate(own.aborted_per_s())

@@ -12,12 +12,13 @@ use crate::args::QuickstartArgs;
 use crate::error::{CliError, Exit};
 use crate::fabrics::Fabric;
 use crate::output::{Talk, emit, human_rate, percent, table};
+use crate::schedule;
 use crate::scope::usual_scope;
 use crate::spec::{FabricChoice, PlanChoice, ProfileChoice, RunSpec, Span};
 use crate::sweep::usual_jobs;
 use crate::transact::{self, Keep, NamedPlan};
 use phases::study::Subject;
-use primitives::measure::{ResultDir, Row, RunRecord};
+use primitives::measure::{ResultDir, Row, RunRecord, TableName, count, were};
 use primitives::mesh::Shape;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -41,10 +42,12 @@ pub fn run(args: &QuickstartArgs, context: &Context) -> Result<(), CliError> {
     let began = Instant::now();
     let out = args.output.out.clone().unwrap_or_else(|| PathBuf::from("doorbell-out"));
     context.interrupt.listen()?;
+    // That the machine is busy is said once, of all its parts.
+    let part = &Context { talk: context.talk.busy_is_told(), ..context.clone() };
     let mut quick = Quickstart {
         out: &out,
         seed: args.seed,
-        context,
+        context: part,
         dirs: Vec::new(),
         rows: Vec::new(),
         judged: Vec::new(),
@@ -72,7 +75,10 @@ pub fn run(args: &QuickstartArgs, context: &Context) -> Result<(), CliError> {
         quick.say(5, "SmallBank on this machine: the same, in real time");
         quick.compare(&loopback, &measured_bank(args.seed))?;
     }
-    let page = report::render(&quick.dirs, &out, false, context)?;
+    let page = report::render(&quick.dirs, &out, false, part)?;
+    if let Some(busy) = busy(&quick.dirs) {
+        context.talk.warn(busy);
+    }
     let mut people: String = page.answers.iter().map(|answer| format!("{answer}\n")).collect();
     people.push('\n');
     people.push_str(&table(
@@ -87,6 +93,26 @@ pub fn run(args: &QuickstartArgs, context: &Context) -> Result<(), CliError> {
     emit(args.output.json.as_ref(), &document, &people)?;
     report::whole(&page)?;
     unmeasured.map_or(Ok(()), |error| Err(error.context("all but this machine's own fabric is on the page")))
+}
+
+/// What to say of all directories together if the machine was busy.
+fn busy(dirs: &[PathBuf]) -> Option<String> {
+    let busy_of = |dir: &PathBuf| {
+        let record = RunRecord::read(dir).ok()?;
+        let rows = ResultDir::read(dir, &record, TableName::Points).ok()?;
+        let real = rows.iter().filter(|row| row.get("busy").is_some_and(|busy| !busy.is_empty())).count();
+        Some((schedule::busy_among(&rows), real))
+    };
+    let all = dirs.iter().filter_map(busy_of);
+    let (busy, real) = all.fold((0, 0), |sum, of| (sum.0 + of.0, sum.1 + of.1));
+    (busy > 0).then(|| {
+        let (real, were) = (count(real as u64, "point"), were(busy as u64));
+        format!(
+            "of {real} in real time {busy} {were} {}: the scheduler had a say in their numbers; the page names them, and an idle machine \
+             does better",
+            schedule::NOTED
+        )
+    })
 }
 
 /// SmallBank on a simulated cluster: three copies of each record, and fewer accounts than the default so that filling
@@ -240,4 +266,28 @@ fn line(spec: &RunSpec, plan: &NamedPlan, summary: &Value) -> [String; 6] {
         p50.map_or("not available".to_owned(), |ns| primitives::units::Nanos(ns).to_string()),
         summary["isolation"]["verdict"].as_str().unwrap_or("not checked").to_owned(),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use primitives::measure::{Kind, PointResult};
+
+    #[test]
+    fn that_the_machine_was_busy_is_said_once_of_all_directories() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut dirs = Vec::new();
+        for (name, busy) in [("a", "yes"), ("b", "no"), ("c", "yes"), ("d", "")] {
+            let path = folder.path().join(name);
+            let mut dir =
+                ResultDir::create(&path, RunRecord::new(Kind::Run, "loopback", json!({}), 1, 1), &[])
+                    .unwrap();
+            dir.keep(0, &PointResult::of(Row::new().with("busy", busy))).unwrap();
+            dir.finish(false, json!({})).unwrap();
+            dirs.push(path);
+        }
+        let told = busy(&dirs).unwrap();
+        assert!(told.starts_with("of 3 points in real time 2 were taken on a busy machine: "), "{told}");
+        assert_eq!((busy(&dirs[1..2]), busy(&dirs[3..])), (None, None));
+    }
 }

@@ -5,6 +5,7 @@ use crate::args::ReportArgs;
 use crate::error::CliError;
 use crate::nearby::Wanted;
 use crate::output::{command_line, emit};
+use crate::schedule;
 use primitives::measure::is_full;
 use reports::older::MARK;
 use serde_json::json;
@@ -124,7 +125,10 @@ pub fn render(
         }
     })?;
     for note in &report.notes {
-        context.talk.warn(note);
+        match note.contains(schedule::NOTED) {
+            true => context.talk.warn_of_busy(note),
+            false => context.talk.warn(note),
+        }
     }
     Ok(report)
 }

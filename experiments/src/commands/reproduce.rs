@@ -227,19 +227,19 @@ fn shown(entries: &[Entry<'_>], all: bool) -> String {
         }
         let rows = listed.iter().map(|entry| {
             let claim = entry.claim;
+            let [what, published] = in_words(claim);
             [
                 claim.id.clone(),
-                claim.family(),
-                claim.kind.name().to_owned(),
-                crop(&claim.metric, 44),
-                crop(&claim.value.text(&claim.unit), 34),
+                format!("{} {}", claim.family(), claim.kind.name()),
+                what,
+                published,
                 entry.got(),
                 percent(entry.error),
                 entry.verdict.name().to_owned(),
             ]
         });
         text.push_str(&table(
-            &["claim", "where", "kind", "what", "published", "got", "error", "verdict"],
+            &["claim", "where and kind", "what", "published", "got", "error", "verdict"],
             rows.collect::<Vec<_>>(),
         ));
         for entry in listed.iter().filter(|entry| entry.verdict == Verdict::Fail) {
@@ -265,60 +265,51 @@ fn shown(entries: &[Entry<'_>], all: bool) -> String {
     text
 }
 
+/// The counts by paper, and in a table of its own how many of each kind passed.
 fn totals(entries: &[Entry<'_>]) -> String {
     let papers: BTreeSet<&str> = entries.iter().map(|e| e.claim.paper.as_str()).collect();
-    let mut rows = Vec::new();
+    let (mut rows, mut kinds) = (Vec::new(), Vec::new());
     for split in [Split::Calibrate, Split::HoldOut] {
         for paper in papers.iter().map(Some).chain([None]) {
-            let c = scoreboard::count(entries, |claim| {
-                claim.split == split && paper.is_none_or(|paper| claim.paper == **paper)
-            });
+            let here =
+                |claim: &Claim| claim.split == split && paper.is_none_or(|paper| claim.paper == **paper);
+            let c = scoreboard::count(entries, here);
             if c == Counts::default() {
                 continue;
             }
-            let families = if c.families > 0 {
-                format!("{} of {}", c.families_passed, c.families)
-            } else {
-                String::new()
+            let of = |passed: usize, all: usize| {
+                if all > 0 { format!("{passed} of {all}") } else { String::new() }
             };
-            let of_kind = |kind: &Kind| {
-                let c = scoreboard::count(entries, |claim| {
-                    claim.split == split
-                        && claim.kind == *kind
-                        && paper.is_none_or(|paper| claim.paper == **paper)
-                });
-                if c.checked == 0 { String::new() } else { format!("{} of {}", c.passed, c.checked) }
-            };
-            let mut row = vec![
-                split.name().to_owned(),
-                paper.map_or("all papers".to_owned(), |p| (*p).to_owned()),
+            let named = [split.name().to_owned(), paper.map_or("all papers".to_owned(), |p| (*p).to_owned())];
+            let mut row = named.to_vec();
+            row.extend([
                 c.checked.to_string(),
                 c.passed.to_string(),
                 c.failed.to_string(),
-            ];
-            row.extend(scoreboard::KINDS.iter().map(of_kind));
-            row.extend([
-                families,
+                of(c.families_passed, c.families),
                 c.median_error.map_or(String::new(), |e| format!("{:.1} %", 100.0 * e)),
                 c.not_yet.to_string(),
                 c.restated.to_string(),
                 c.external.to_string(),
             ]);
             rows.push(row);
+            if c.checked > 0 {
+                let of_kind = |kind: &Kind| {
+                    let c = scoreboard::count(entries, |claim| here(claim) && claim.kind == *kind);
+                    of(c.passed, c.checked)
+                };
+                kinds
+                    .push(named.into_iter().chain(scoreboard::KINDS.iter().map(of_kind)).collect::<Vec<_>>());
+            }
         }
     }
-    table(
+    let mut text = table(
         &[
             "split",
             "paper",
             "checked",
             "pass",
             "fail",
-            "parameters",
-            "headlines",
-            "ratios",
-            "orderings",
-            "shapes",
             "relations by figure",
             "median error",
             "not yet",
@@ -326,7 +317,12 @@ fn totals(entries: &[Entry<'_>]) -> String {
             "external",
         ],
         rows,
-    )
+    );
+    if !kinds.is_empty() {
+        let head = ["split", "paper", "parameters", "headlines", "ratios", "orderings", "shapes"];
+        text.push_str(&format!("\nPassed, by kind\n{}", table(&head, kinds)));
+    }
+    text
 }
 
 fn crop(text: &str, width: usize) -> String {
@@ -336,28 +332,32 @@ fn crop(text: &str, width: usize) -> String {
     text.chars().take(width - 1).chain(['…']).collect()
 }
 
+/// What a claim is about and what was published, so that tables can break them between words.
+fn in_words(claim: &Claim) -> [String; 2] {
+    let what = claim.metric.replace("-with-", " with ");
+    let published = claim.value.text(&claim.unit).replace("\",\"", "\", \"");
+    [crop(&what, 50), crop(&published, 40)]
+}
+
+/// A table for each paper: names of claims are long.
 fn list(claims: &[&Claim]) -> String {
-    let rows = claims.iter().map(|claim| {
-        let by = match (&claim.answered_by, claim.external) {
-            (_, true) => "external",
-            (Some(binding), _) => binding.experiment.as_deref().unwrap_or("a profile"),
-            (None, _) => "not yet",
-        };
-        [
-            claim.id.clone(),
-            claim.paper.clone(),
-            claim.family(),
-            claim.split.name().to_owned(),
-            claim.kind.name().to_owned(),
-            crop(&claim.metric, 50),
-            crop(&claim.value.text(&claim.unit), 40),
-            by.to_owned(),
-        ]
-    });
-    table(
-        &["claim", "paper", "where", "split", "kind", "what", "published", "answered by"],
-        rows.collect::<Vec<_>>(),
-    )
+    let papers: BTreeSet<&str> = claims.iter().map(|claim| claim.paper.as_str()).collect();
+    let of = |paper: &&str| {
+        let rows = claims.iter().filter(|claim| claim.paper == *paper).map(|claim| {
+            let by = match (&claim.answered_by, claim.external) {
+                (_, true) => "external",
+                (Some(binding), _) => binding.experiment.as_deref().unwrap_or("a profile"),
+                (None, _) => "not yet",
+            };
+            let kind = format!("{} {}", claim.split.name(), claim.kind.name());
+            let [what, published] = in_words(claim);
+            [claim.id.clone(), claim.family(), kind, what, published, by.to_owned()]
+        });
+        let rows =
+            table(&["claim", "where", "kind", "what", "published", "answered by"], rows.collect::<Vec<_>>());
+        format!("{paper}\n{rows}")
+    };
+    papers.iter().map(of).collect::<Vec<_>>().join("\n")
 }
 
 fn listed(claims: &[&Claim]) -> Value {
@@ -445,6 +445,36 @@ mod tests {
         let open = told(Err("not measured".to_owned()));
         assert!(open.contains("none of these 1 has an answer yet; --all lists them"), "{open}");
         assert!(!open.contains("published"), "{open}");
+    }
+
+    #[test]
+    fn no_table_is_wider_than_those_of_other_commands() {
+        let claims = claims::load().unwrap();
+        let all: Vec<&Claim> = claims.iter().collect();
+        let answers = [
+            Ok(Answer::Holds { held: true, detail: String::new() }),
+            Ok(Answer::Span { lo: 1234.567, hi: 23_456.789, within: 0.0 }),
+            Err("not measured".to_owned()),
+        ];
+        let entries: Vec<Entry<'_>> = all
+            .iter()
+            .zip(answers.iter().cycle())
+            .map(|(claim, answer)| Entry::new(claim, answer.clone()))
+            .collect();
+        let tables = [list(&all), shown(&entries, true)].concat();
+        // Causes and caveats of misses are prose, below.
+        let table = |line: &&str| !line.starts_with("  ") || line.starts_with("   ");
+        for line in tables.lines().filter(table) {
+            assert!(
+                line.chars().count() <= crate::output::WIDTH,
+                "{} characters: {line}",
+                line.chars().count()
+            );
+        }
+        for claim in &all {
+            assert!(tables.matches(&format!(" {} ", claim.id)).count() >= 2, "{}", claim.id);
+        }
+        assert!(tables.contains("drtmh-osdi18\n") && tables.contains("Passed, by kind"), "{tables}");
     }
 
     #[test]

@@ -428,6 +428,9 @@ pub fn shown(run: &Run) -> String {
     match run.judged() {
         Some(verdict) => text.push_str(&format!("isolation: {verdict}\n")),
         None if run.verdict.is_some() => text.push_str("isolation: nothing to check\n"),
+        None if r.interrupted && r.history.is_some() => text.push_str(
+            "isolation: not checked (the run was interrupted, and its history is long; with --history FILE `doorbell check` can)\n",
+        ),
         None => text.push_str("isolation: not checked (no history was recorded)\n"),
     }
     if !run.says_something() {
