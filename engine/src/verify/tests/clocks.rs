@@ -73,8 +73,7 @@ fn truth(seed: u64) -> Truth {
         rows.push((rng.random_range(0..NODES), n, commit(now - before, now + after, ops)));
     }
     let ended = now + rng.random_range(1..=S);
-    let readings =
-        std::array::from_fn(|node| [read, ended].map(|at| reading(node, at, &mut rng)));
+    let readings = std::array::from_fn(|node| [read, ended].map(|at| reading(node, at, &mut rng)));
     Truth { rows, clocks, readings }
 }
 
