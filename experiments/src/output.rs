@@ -330,23 +330,51 @@ pub fn check_new(path: &Path) -> Result<(), CliError> {
     }
 }
 
-/// Checks that results can be kept in the directory `path` later: it is empty or can be made, and takes files. Leaves nothing.
+/// How the name begins of a file that is made only to see whether a directory takes any.
+const PROBE: &str = ".doorbell-probe-";
+
+/// Checks that results can be kept in the directory `path` later: it is empty or can be made, and takes files. Leaves nothing. Other
+/// processes may check the same one meanwhile, and make and remove what they look at.
 ///
 /// # Errors
 /// Exit code 2, or what writing would give.
 pub fn check_new_directory(path: &Path) -> Result<(), CliError> {
     let made: Vec<&Path> =
         path.ancestors().take_while(|at| !at.as_os_str().is_empty() && !at.exists()).collect();
-    std::fs::create_dir_all(path).map_err(ResultError::io("create", path))?;
-    if std::fs::read_dir(path).map_err(ResultError::io("read", path))?.next().is_some() {
-        return Err(CliError::usage(format!("{} is not empty", path.display()))
-            .hint("results are not written over others: name a directory that is new"));
-    }
-    let writable = check_new(&path.join("run.json"));
+    let mut tries = 0..100;
+    let checked = loop {
+        let gone = |error: &std::io::Error| error.kind() == ErrorKind::NotFound;
+        match try_new_directory(path) {
+            Err(error) if gone(&error) && tries.next().is_some() => {}
+            Err(error) => break Err(ResultError::io("create a file in", path)(error).into()),
+            Ok(true) => break Ok(()),
+            Ok(false) => {
+                break Err(CliError::usage(format!("{} is not empty", path.display()))
+                    .hint("results are not written over others: name a directory that is new"));
+            }
+        }
+    };
     for made in made {
         let _ = std::fs::remove_dir(made); // an empty one would do no harm either
     }
-    writable
+    checked
+}
+
+/// Whether a directory, made if need be, is empty; an error if it takes no files.
+fn try_new_directory(path: &Path) -> std::io::Result<bool> {
+    std::fs::create_dir_all(path)?;
+    let others = |entry: std::io::Result<std::fs::DirEntry>| {
+        entry.map(|entry| !entry.file_name().to_string_lossy().starts_with(PROBE))
+    };
+    for entry in std::fs::read_dir(path)? {
+        if others(entry)? {
+            return Ok(false);
+        }
+    }
+    let probe = path.join(format!("{PROBE}{}", std::process::id()));
+    std::fs::File::create(&probe)?;
+    let _ = std::fs::remove_file(probe);
+    Ok(true)
 }
 
 /// Prints data: as JSON where that was asked for, and the table for people unless JSON takes stdout.
@@ -451,6 +479,13 @@ mod tests {
         check_new_directory(&dir.path().join("a")).unwrap();
         assert_eq!(std::fs::read_dir(dir.path().join("a")).unwrap().count(), 0);
         assert!(check_new_directory(dir.path()).unwrap_err().message().contains("is not empty"));
+        // Several at once, as nodes that share a file system do.
+        let shared = dir.path().join("shared");
+        std::thread::scope(|scope| {
+            let check = || (0..200).try_for_each(|_| check_new_directory(&shared));
+            let checks: Vec<_> = (0..2).map(|_| scope.spawn(check)).collect();
+            checks.into_iter().for_each(|check| check.join().unwrap().unwrap());
+        });
     }
 
     #[test]

@@ -614,10 +614,10 @@ fn what_cannot_be_is_said_at_once() {
     std::fs::write(site.path("share-1/run.json"), "{}").expect("written");
     site.node(1, &[]).end(15).must(2, &["share-1 is not empty", "a directory that is new"]);
     let below_a_file = ["node", "--cluster", "cluster.yaml", "--id", "1", "--out", "cluster.yaml/share"];
-    site.start(&below_a_file).end(15).must(2, &["cannot create cluster.yaml/share"]);
+    site.start(&below_a_file).end(15).must(2, &["cannot create a file in cluster.yaml/share"]);
     // Where nobody can write, not even root.
     let unwritable = ["node", "--cluster", "cluster.yaml", "--id", "1", "--out", "/proc/share"];
-    site.start(&unwritable).end(15).must(2, &["cannot create /proc/share"]);
+    site.start(&unwritable).end(15).must(2, &["cannot create a file in /proc/share"]);
     let plan =
         ["run", "--fabric", "tcp", "--cluster", "cluster.yaml", "--replicas", "1", "--plan", "one-sided"];
     site.start(&plan).end(15).must(2, &["cannot run here", "one-sided", "tcp"]);
