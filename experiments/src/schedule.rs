@@ -160,6 +160,9 @@ pub fn note(dir: &mut ResultDir, talk: Talk) {
     }
 }
 
+/// How that doubt begins.
+pub const DOUBT: &str = "measured on a busy machine";
+
 /// What speaks against a profile that is fitted to these points, and to runs of transactions that were `busy` or not.
 pub fn doubt(rows: &[Row], engine: bool) -> Option<String> {
     let points = match busy_among(rows) {
@@ -168,7 +171,7 @@ pub fn doubt(rows: &[Row], engine: bool) -> Option<String> {
     };
     let engine = engine.then(|| "what the engine computes".to_owned());
     let measured: Vec<String> = points.into_iter().chain(engine).collect();
-    (!measured.is_empty()).then(|| format!("measured on a busy machine: {}", measured.join(", and ")))
+    (!measured.is_empty()).then(|| format!("{DOUBT}: {}", measured.join(", and ")))
 }
 
 /// How many of these points were taken on a busy machine.

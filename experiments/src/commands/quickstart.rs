@@ -108,8 +108,8 @@ fn busy(dirs: &[PathBuf]) -> Option<String> {
     (busy > 0).then(|| {
         let (real, were) = (count(real as u64, "point"), were(busy as u64));
         format!(
-            "of {real} in real time {busy} {were} {}: the scheduler had a say in their numbers; the page names them, and an idle machine \
-             does better",
+            "of {real} in real time {busy} {were} {}: the scheduler had a say in their numbers; the page names them; on an idle \
+             machine, with another --out, they would be better",
             schedule::NOTED
         )
     })

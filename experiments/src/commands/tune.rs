@@ -13,6 +13,7 @@ use crate::error::CliError;
 use crate::fabrics::{self, Fabric};
 use crate::names;
 use crate::output::{WIDTH, emit, folded, human_rate, percent, print, table};
+use crate::schedule;
 use crate::scope::usual_scope;
 use crate::settings;
 use crate::spec::{ProfileChoice, RunSpec};
@@ -77,7 +78,11 @@ pub fn profile_for(
             (Some(dir), false) => format!("; remove {} to measure it again", dir.display()),
             (None, false) => String::new(),
         };
-        context.talk.warn(format!("forecasts are by a profile ({}) {doubt}{mend}", profile.name));
+        let told = format!("forecasts are by a profile ({}) {doubt}{mend}", profile.name);
+        match doubt.starts_with(schedule::DOUBT) {
+            true if !profile.is_doubted(bench::UNCALIBRATED) => context.talk.warn_of_busy(told),
+            _ => context.talk.warn(told),
+        }
     }
     Ok(profile)
 }
