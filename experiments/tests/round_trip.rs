@@ -96,6 +96,13 @@ fn recovers(name: &str, threads: u16, pinned: &[(&str, f64)]) {
         let error = found.after / own(number) - 1.0;
         assert!(found.fitted && error.abs() <= *within, "{number}: {} is off by {error:+.3}", found.after);
     }
+    // Nothing is called pinned that is not, and what comes back is mostly called so.
+    let called: Vec<_> = done.numbers.iter().filter(|n| n.pinned).collect();
+    for n in &called {
+        let error = n.after / own(&n.name) - 1.0;
+        assert!(error.abs() < 0.1, "{} is called pinned and off by {error:+.3}", n.name);
+    }
+    assert!(2 * called.len() > pinned.len(), "{} of {} are called pinned", called.len(), pinned.len());
     let text = done.file().expect("a profile file");
     let read = Profile::parse(&text, "written").expect("its own format");
     assert_eq!(read.content_hash(), done.profile.content_hash());
@@ -193,8 +200,9 @@ fn what_is_called_pinned_is_right(name: &str, trial: usize) {
         );
         assert!(!n.pinned || error.abs() < 0.1, "{} is called pinned and off by {error:+.3}", n.name);
     }
-    assert!(after < FITS && before > after, "{before} and {after}");
-    assert!(!done.profile.is_doubted(MISFIT), "{:?}", done.profile.doubt);
+    assert!(before > after && (after < FITS || trial > 0), "{before} and {after}");
+    // From another start the search may end beside the curves: then it says so.
+    assert_eq!(done.profile.is_doubted(MISFIT), after > FITS, "{:?}", done.profile.doubt);
 }
 
 #[test]
@@ -230,7 +238,7 @@ mod what_is_called_pinned_is_right_of {
 }
 
 #[test]
-#[ignore = "takes minutes: cargo test --workspace --test round_trip -- --ignored other_starts --nocapture"]
+#[ignore = "takes five minutes of two processors: cargo test --workspace --test round_trip -- --ignored other_starts --nocapture"]
 fn what_is_called_pinned_is_right_from_other_starts() {
     let cards = ["aries", "connectib-fdr", "cx3", "cx3pro-fdr", "cx4-edr", "cx4-roce", "cx5", "cx6", "qdr"];
     for (trial, name) in (1..4).flat_map(|trial| cards.map(|name| (trial, name))) {
