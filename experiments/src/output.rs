@@ -343,7 +343,9 @@ pub fn check_new_directory(path: &Path) -> Result<(), CliError> {
         path.ancestors().take_while(|at| !at.as_os_str().is_empty() && !at.exists()).collect();
     let mut tries = 0..100;
     let checked = loop {
-        let gone = |error: &std::io::Error| error.kind() == ErrorKind::NotFound;
+        // What another removes while it is made here does not exist, or does: whoever makes it looks twice.
+        let gone =
+            |error: &std::io::Error| matches!(error.kind(), ErrorKind::NotFound | ErrorKind::AlreadyExists);
         match try_new_directory(path) {
             Err(error) if gone(&error) && tries.next().is_some() => {}
             Err(error) => break Err(ResultError::io("create a file in", path)(error).into()),
