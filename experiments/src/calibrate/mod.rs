@@ -89,6 +89,8 @@ pub struct Number {
     pub shared_with: Option<String>,
     /// Whether it was fitted; carried over if not.
     pub fitted: bool,
+    /// Whether a bound stopped it, beyond which it would have gone on.
+    pub stopped: bool,
     /// Whether it shows by itself; if it was fitted without, only a bound or what it adds up to with others is known.
     pub pinned: bool,
     /// The targets that it moves most, the first one most.
@@ -244,7 +246,7 @@ pub fn calibrate(
     let mut done = profile.clone();
     for number in numbers.iter().filter(|n| n.fitted) {
         if let Some(quantity) = quantity(&mut done, &number.name) {
-            number.write(quantity, &targets.origin);
+            number.write(quantity, &targets.origin, rms(&fit.after));
         }
     }
     done.validate().map_err(|e| CliError::check("the fitted profile is impossible").caused_by(&e))?;
@@ -300,6 +302,7 @@ fn number(at: usize, free: &[(String, Quantity)], fit: &Fit, targets: &Targets) 
         error: fit.error[at],
         shared_with: fit.partner[at].filter(|_| shared).map(|other| free[other].0.clone()),
         fitted,
+        stopped: fitted && stopped,
         // What was interrupted was not tried both ways.
         pinned: !fit.interrupted
             && fit.resolution[at] >= PINNED
@@ -317,18 +320,25 @@ impl Number {
         self.pinned.then(|| format!("± {:.0} %", (200.0 * self.error).ceil()))
     }
 
-    /// Puts what became of the number into the profile's `quantity`, which is as it was before the fit.
-    fn write(&self, quantity: &mut Quantity, origin: &str) {
+    /// Puts what became of the number into the profile's `quantity`, which is as it was before the fit, by a fit that left `rms`. Calibrated
+    /// is what lets the model meet its targets: no number at a bound, where it would have gone on, and none of a fit that misses.
+    fn write(&self, quantity: &mut Quantity, origin: &str, rms: f64) {
         let was = format!("was {} ({})", self.before, name_of(quantity.source));
         if !self.shows_in.is_empty() {
             // Also where the targets were measured: what was measured is rates and latencies, not this number.
-            quantity.source = Source::Calibrated;
+            let met = rms <= FITS && !self.stopped;
+            quantity.source = if met { Source::Calibrated } else { Source::Assumed };
             let shows_in = self.shows_in.join(" and ");
             let shared =
                 self.shared_with.as_ref().map_or(String::new(), |other| format!(", shared with {other}"));
             let within = self.within().map_or(String::new(), |within| format!(", {within}"));
+            let how = match (self.stopped, rms <= FITS) {
+                (true, _) => ", stopped by its bound".to_owned(),
+                (false, false) => format!(", with {:.1} % left", 100.0 * rms),
+                (false, true) => String::new(),
+            };
             quantity.reference = format!(
-                "fitted to {shows_in} of {origin}; resolution {:.2}{within}{shared}; {was}",
+                "fitted to {shows_in} of {origin}{how}; resolution {:.2}{within}{shared}; {was}",
                 self.resolution
             );
         } else if self.after != self.before {
@@ -451,7 +461,7 @@ mod tests {
 
     #[test]
     fn only_what_a_target_shows_becomes_calibrated() {
-        let written = |source, before: f64, after: f64, shows_in: &[&str]| {
+        let by_a_fit = |(stopped, rms), source, before: f64, after: f64, shows_in: &[&str]| {
             let mut quantity = Quantity::fixed(before, Unit::Ns, source, "a paper");
             let number = Number {
                 name: "nic.requester_write".to_owned(),
@@ -464,16 +474,27 @@ mod tests {
                 error: 0.3,
                 shared_with: Some("nic.responder_write".to_owned()),
                 fitted: true,
+                stopped,
                 pinned: false,
                 shows_in: shows_in.iter().map(|&s| s.to_owned()).collect(),
             };
-            number.write(&mut quantity, "a card");
+            number.write(&mut quantity, "a card", rms);
             (quantity.value, quantity.source, quantity.reference)
+        };
+        let written = |source, before, after, shows_in: &[&str]| {
+            by_a_fit((false, 0.01), source, before, after, shows_in)
         };
         let (value, source, reference) = written(Source::Published, 7.0, 5.0, &["latency read 8 B"]);
         assert_eq!((value, source), (5.0, Source::Calibrated));
         assert!(reference.contains("latency read 8 B of a card") && reference.contains("was 7 (published)"));
         assert!(reference.contains("resolution 0.43, shared with nic.responder_write;"), "{reference}");
+        // The model does not meet what it was fitted to, or would if it could go on.
+        for (how, told) in [((false, 0.051), "with 5.1 % left"), ((true, 0.01), "stopped by its bound")] {
+            let (value, source, reference) =
+                by_a_fit(how, Source::Published, 7.0, 5.0, &["latency read 8 B"]);
+            assert_eq!((value, source), (5.0, Source::Assumed));
+            assert!(reference.contains(told), "{reference}");
+        }
         // Nothing shows it, and it is as it was: so is what is known of it.
         for source in [Source::Assumed, Source::Published] {
             assert_eq!(written(source, 7.0, 7.0, &[]), (7.0, source, "a paper".to_owned()));

@@ -215,9 +215,10 @@ fn what_one_card_was_fitted_to_is_assumed_of_another() {
     // What is printed or recalled keeps its source, and so does the processor, which is the same.
     assert_eq!(roce.nic.max_inline.source, base.nic.max_inline.source);
     assert_eq!(roce.cpu, base.cpu);
-    let other = "extends: cx4-edr\nname: m\ndescription: d\ncpu:\n  model: another\n";
+    let base = Profile::shipped("connectib-fdr").unwrap();
+    let other = "extends: connectib-fdr\nname: m\ndescription: d\ncpu:\n  model: another\n";
     let other = Profile::parse(other, "here").unwrap();
-    assert_eq!((base.cpu.probe.source, other.cpu.probe.source), (Source::Calibrated, Source::Assumed));
+    assert_eq!((base.cpu.request.source, other.cpu.request.source), (Source::Calibrated, Source::Assumed));
     assert_eq!(other.nic, base.nic);
 }
 
