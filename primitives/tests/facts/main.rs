@@ -272,6 +272,16 @@ fn connectx_5() {
     let few = Bench { lanes: 2, window: 40, ..Bench::of(Ask::Read, 16) }.rate(&facts.profile);
     let many = Bench { lanes: 60, window: 40, ..Bench::of(Ask::Read, 16) }.rate(&facts.profile);
     facts.judge(0.1, "READ left with 5040 pairs, %", 50.0, 100.0 * many / few);
+    // Below the published range, see `requester_send`.
+    facts.within(0.25, "RPC 32 B, M/s (60 to 80)", 60.0, &Bench { threads: 20, ..Bench::of(Ask::Rpc, 32) });
+    // A direct cable, and a program that only writes and looks: too fast, see `pass_latency`.
+    let mut direct = facts.profile.clone();
+    direct.nic.switch_latency.value = 0.0;
+    for number in [&mut direct.cpu.rpc_decode, &mut direct.cpu.rpc_dispatch, &mut direct.cpu.rpc_encode] {
+        number.value = 0.0;
+    }
+    let one_way = unloaded(&direct, BenchVerb::RpcTwoWrites) / 2.0;
+    facts.judge(0.2, "WRITE 8 B one way, ns", 990.0, one_way);
     facts.done();
 }
 
