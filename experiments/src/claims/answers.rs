@@ -82,7 +82,7 @@ pub fn answer_all(
     let tables = measure(&needed, profiles, stop)?;
     let answered = |claim: &&Claim| -> Result<Option<Answer>, String> {
         let Some(binding) = &claim.answered_by else { return Ok(None) };
-        if let Some(answer) = parameter(binding, &claim.unit, profiles) {
+        if let Some(answer) = parameter(binding, claim, profiles) {
             return answer.map(Some);
         }
         let name = binding.experiment.as_deref().unwrap_or_default();
@@ -90,7 +90,7 @@ pub fn answer_all(
             return Ok(None);
         };
         let y = library::y(binding, experiment).unwrap_or_default();
-        evaluate(binding, &y, &claim.unit, table).map(Some)
+        evaluate(binding, &y, &claim.unit, claim.split, table).map(Some)
     };
     let wrong = |claim: &Claim, why: String| CliError::check(format!("{}: {why}", claim.id));
     claims.iter().map(|claim| answered(claim).map_err(|why| wrong(claim, why))).collect()
@@ -99,7 +99,7 @@ pub fn answer_all(
 /// The answer of a binding that reads a profile, `None` if it needs an experiment.
 pub(crate) fn parameter(
     binding: &Binding,
-    unit: &str,
+    claim: &Claim,
     profiles: &Profiles,
 ) -> Option<Result<Answer, String>> {
     if binding.experiment.is_some() {
@@ -118,7 +118,7 @@ pub(crate) fn parameter(
             Err(why) => return Some(Err(why)),
         };
     }
-    Some(evaluate(binding, "", unit, &table))
+    Some(evaluate(binding, "", &claim.unit, claim.split, &table))
 }
 
 fn value(asked: &Parameter, profiles: &Profiles) -> Result<f64, String> {

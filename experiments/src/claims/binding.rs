@@ -125,9 +125,6 @@ pub struct Along {
     pub at: At,
     /// The axis.
     pub over: String,
-    /// How much counts as a change, in percent.
-    #[serde(default)]
-    pub within: f64,
 }
 
 /// A number of a profile, where a claim is a parameter itself.
@@ -201,7 +198,7 @@ pub enum Number {
     LargestLoss(PairOver),
     /// The value of the axis at which the ratio of two sweeps crosses one, interpolated.
     Crossing(PairOver),
-    /// The last value of the axis up to which the sweep stays within some percent of where it begins.
+    /// The last value of the axis up to which the sweep stays where it begins, within the tolerance of the claim.
     Plateau(Along),
     /// The value of the axis at which a sweep is largest.
     PeakAt(Along),
@@ -218,39 +215,86 @@ pub enum Number {
     },
 }
 
-/// A relation that holds or does not.
+/// A relation that holds or does not. How far apart is apart, and how near is alike, says `verdict.rs`, for all claims alike;
+/// a number stands in a relation only where the paper prints it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Predicate {
-    /// Each number is larger than the next.
+    /// Each number is larger than the next, and shows to be.
     Descending(Vec<Number>),
-    /// The numbers lie within some percent of each other.
+    /// No number shows to be smaller than the next.
+    NotAscending(Vec<Number>),
+    /// A factor is above one, or a change above none, and shows to be.
+    Larger(Number),
+    /// It is below, and shows to be.
+    Smaller(Number),
+    /// It does not show to be below.
+    NotSmaller(Number),
+    /// It is above by more than counts as none.
+    Gains(Number),
+    /// It is not.
+    NoGain(Number),
+    /// It is above by what a paper calls considerable or significant.
+    Considerable(Number),
+    /// It is above by what a paper calls much.
+    Much(Number),
+    /// A number is about another, that a paper prints or that follows from what it says.
+    Near {
+        /// The number.
+        number: Number,
+        /// The other.
+        to: f64,
+    },
+    /// The numbers are alike.
     Alike {
         /// The numbers.
         numbers: Vec<Number>,
-        /// How far apart the largest and the smallest may be, in percent of the smallest.
-        within: f64,
+        /// How far apart the largest and the smallest may be, in percent of the smallest, where the paper prints it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        within: Option<f64>,
     },
-    /// A number reaches a bound.
+    /// A number reaches a bound that the paper prints.
     AtLeast {
         /// The number.
         number: Number,
         /// The bound.
         bound: f64,
     },
-    /// A number keeps to a bound.
+    /// A number keeps to a bound that the paper prints.
     AtMost {
         /// The number.
         number: Number,
         /// The bound.
         bound: f64,
     },
-    /// Along an axis the points never fall by more than `within` percent, and end higher than they began.
+    /// Along an axis the points do not fall, and end higher than they began.
     Rising(Along),
-    /// Along an axis the points never rise by more than `within` percent, and end lower than they began.
+    /// Along an axis the points do not rise, and end lower than they began.
     Falling(Along),
-    /// Along an axis the points stay within some percent of each other.
+    /// Along an axis the points are alike.
     Flat(Along),
+}
+
+impl Predicate {
+    /// The numbers it is of; a sweep is none.
+    fn numbers(&self) -> &[Number] {
+        match self {
+            Predicate::Descending(numbers)
+            | Predicate::NotAscending(numbers)
+            | Predicate::Alike { numbers, .. } => numbers,
+            Predicate::Larger(number)
+            | Predicate::Smaller(number)
+            | Predicate::NotSmaller(number)
+            | Predicate::Gains(number)
+            | Predicate::NoGain(number)
+            | Predicate::Considerable(number)
+            | Predicate::Much(number)
+            | Predicate::Near { number, .. }
+            | Predicate::AtLeast { number, .. }
+            | Predicate::AtMost { number, .. } => std::slice::from_ref(number),
+            Predicate::Rising(_) | Predicate::Falling(_) | Predicate::Flat(_) => &[],
+        }
+    }
 }
 
 /// What answers a claim.
@@ -370,15 +414,7 @@ impl Binding {
 
     fn asked(&self) -> Vec<&Number> {
         let mut numbers: Vec<&Number> = self.number.iter().collect();
-        for predicate in self.holds.iter().flatten() {
-            match predicate {
-                Predicate::Descending(several) | Predicate::Alike { numbers: several, .. } => {
-                    numbers.extend(several);
-                }
-                Predicate::AtLeast { number, .. } | Predicate::AtMost { number, .. } => numbers.push(number),
-                _ => {}
-            }
-        }
+        numbers.extend(self.holds.iter().flatten().flat_map(Predicate::numbers));
         numbers
     }
 }

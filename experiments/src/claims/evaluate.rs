@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use super::Split;
 use super::binding::{Along, At, Binding, Handler, Number, PairOver, Parameter, Predicate, Side, both};
+use super::verdict::{CONSIDERABLE, MUCH, NO_CHANGE, RIPPLE, exceeds, excused, tolerance};
 
 /// Measured points of one experiment.
 #[derive(Clone, Debug, Default)]
@@ -178,6 +180,29 @@ struct Raw {
     lo: Option<f64>,
 }
 
+impl Raw {
+    /// What orders it: the factor it stands for; of a loss its inverse, which is larger where more is lost.
+    fn size(&self) -> Measured {
+        let factor = self.scale.factor(self.value);
+        let value = if self.scale == Scale::Loss { 1.0 / factor } else { factor };
+        Measured { value, within: self.within }
+    }
+
+    /// Another number of its kind, that is known.
+    fn like(&self, value: f64) -> Raw {
+        Raw { value, within: 0.0, ..*self }
+    }
+
+    /// No change, of the kind of change that it is.
+    fn none(&self) -> Result<Raw, String> {
+        match self.scale {
+            Scale::Plain => Err("a ratio or a change is needed".to_owned()),
+            Scale::Factor => Ok(self.like(1.0)),
+            Scale::Gain | Scale::Loss => Ok(self.like(0.0)),
+        }
+    }
+}
+
 fn plain(value: f64) -> Raw {
     Raw { value, scale: Scale::Plain, of_column: false, within: 0.0, lo: None }
 }
@@ -186,7 +211,7 @@ fn factor(measured: Measured) -> Raw {
     Raw { scale: Scale::Factor, within: measured.within, ..plain(measured.value) }
 }
 
-fn number(number: &Number, y: &str, table: &Table) -> Result<Raw, String> {
+fn number(number: &Number, y: &str, split: Split, table: &Table) -> Result<Raw, String> {
     let (y, number) = (number.column(y), number.inner());
     let of_column =
         |measured: Measured| Raw { of_column: true, within: measured.within, ..plain(measured.value) };
@@ -225,7 +250,10 @@ fn number(number: &Number, y: &str, table: &Table) -> Result<Raw, String> {
             loss(to.over(from))
         }
         Number::Fall(pair) => {
-            two(pair).map(|(from, to)| Raw { of_column: true, ..plain(from.value - to.value) })?
+            let (from, to) = two(pair)?;
+            let value = from.value - to.value;
+            let open = (from.value * from.within).hypot(to.value * to.within);
+            of_column(Measured { value, within: if open > 0.0 { open / value.abs() } else { 0.0 } })
         }
         Number::LargestRatio(pair) => factor(largest(ratios(pair)?)?),
         Number::SmallestRatio(pair) => factor(smallest(ratios(pair)?)?),
@@ -239,7 +267,7 @@ fn number(number: &Number, y: &str, table: &Table) -> Result<Raw, String> {
             loss(smallest(left.collect())?)
         }
         Number::Crossing(pair) => plain(crossing(&table.ratios(pair, y)?).ok_or_else(|| no_crossing(pair))?),
-        Number::Plateau(along) => plain(plateau(&table.along(&along.at, &along.over, y)?, along.within)),
+        Number::Plateau(along) => plain(plateau(&table.along(&along.at, &along.over, y)?, tolerance(split))),
         Number::In { .. } => return Err("a column within a column".to_owned()),
         Number::PeakAt(along) => {
             let points = table.along(&along.at, &along.over, y)?;
@@ -299,7 +327,7 @@ fn never(asked: &Number, y: &str, table: &Table) -> Result<Option<Answer>, Strin
 fn plateau(points: &[(f64, Measured)], within: f64) -> f64 {
     let (mut last, start) = points[0];
     for &(x, y) in points {
-        if (y.value / start.value - 1.0).abs() * 100.0 > within {
+        if (y.value / start.value - 1.0).abs() > within {
             break;
         }
         last = x;
@@ -323,54 +351,142 @@ fn short(value: f64) -> String {
     format!("{value:.digits$}")
 }
 
-fn predicate(asked: &Predicate, y: &str, table: &Table) -> Result<(bool, String), String> {
-    let values = |numbers: &[Number]| -> Result<Vec<f64>, String> {
-        numbers.iter().map(|n| number(n, y, table).map(|raw| raw.value)).collect()
+/// What became of a relation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Relation {
+    Holds,
+    /// By the numbers it does, but by no more than they are known.
+    Unshown,
+    Not,
+}
+
+impl Relation {
+    fn by(holds: bool) -> Relation {
+        if holds { Relation::Holds } else { Relation::Not }
+    }
+
+    /// Whether one is larger than the other.
+    fn larger(a: &Raw, b: &Raw) -> Relation {
+        let (a, b) = (a.size(), b.size());
+        match exceeds(a.value, b.value, a.over(b).within) {
+            true => Relation::Holds,
+            false if a.value > b.value => Relation::Unshown,
+            false => Relation::Not,
+        }
+    }
+
+    /// Whether one is not smaller than the other by more than `open`, or than is known of them.
+    fn not_smaller(a: &Raw, b: &Raw, open: f64) -> Relation {
+        let (a, b) = (a.size(), b.size());
+        Relation::by(!exceeds(b.value, a.value, excused(a.over(b).within).max(open)))
+    }
+
+    /// Of all pairs of neighbours: that of the worst.
+    fn of_each<T>(all: &[T], pair: impl Fn(&T, &T) -> Relation) -> Relation {
+        all.windows(2).map(|two| pair(&two[0], &two[1])).max().unwrap_or(Relation::Holds)
+    }
+}
+
+fn predicate(asked: &Predicate, y: &str, split: Split, table: &Table) -> Result<(Relation, String), String> {
+    let one = |n: &Number| match number(n, y, split, table)? {
+        raw if raw.value.is_nan() => Err(format!("{} is no number", raw.value)),
+        raw => Ok(raw),
     };
+    let several = |numbers: &[Number]| numbers.iter().map(one).collect::<Result<Vec<Raw>, String>>();
     let list = |values: &[f64], sign: &str| values.iter().map(|v| short(*v)).collect::<Vec<_>>().join(sign);
-    let curve = |along: &Along| -> Result<Vec<(f64, f64)>, String> {
+    let all = |raws: &[Raw], sign: &str| list(&raws.iter().map(|raw| raw.value).collect::<Vec<_>>(), sign);
+    let alike = |raws: &[Raw], within: f64| {
+        let all = || raws.iter().map(|raw| Measured { value: raw.value, within: raw.within });
+        let (Some(lo), Some(hi)) = (all().reduce(Measured::smaller), all().reduce(Measured::larger)) else {
+            return Relation::Holds;
+        };
+        let open = excused(lo.within.hypot(hi.within)).max(within);
+        Relation::by(hi.value - lo.value <= lo.value.abs() * open)
+    };
+    let curve = |along: &Along| -> Result<Vec<Raw>, String> {
         let points = table.along(&along.at, &along.over, y)?;
-        Ok(points.into_iter().map(|(x, measured)| (x, measured.value)).collect())
+        Ok(points.into_iter().map(|(_, m)| Raw { within: m.within, ..plain(m.value) }).collect())
     };
-    let turns = |points: &[(f64, f64)], along: &Along, sign: f64| {
-        let step =
-            |pair: &[(f64, f64)]| sign * (pair[1].1 - pair[0].1) >= -along.within / 100.0 * pair[0].1.abs();
-        let ends = sign * (points[points.len() - 1].1 - points[0].1) > 0.0;
-        points.windows(2).all(step) && ends
+    let climbs = |points: &[Raw]| {
+        let step = |a: &Raw, b: &Raw| Relation::by(b.value >= a.value - RIPPLE * a.value.abs());
+        let ends = Relation::larger(&points[points.len() - 1], &points[0]);
+        Relation::of_each(points, step).max(ends)
     };
-    let ys = |points: &[(f64, f64)]| points.iter().map(|(_, y)| *y).collect::<Vec<f64>>();
-    Ok(match asked {
+    // A change against none, or against one of some size.
+    let change = |n: &Number| -> Result<(Raw, Raw), String> {
+        let raw = one(n)?;
+        let none = raw.none()?;
+        Ok((raw, none))
+    };
+    let at_least = |n: &Number, factor: f64| -> Result<(Relation, String), String> {
+        let (raw, _) = change(n)?;
+        let bound = Raw { scale: Scale::Factor, ..plain(factor) };
+        Ok((Relation::larger(&raw, &bound), list(&[raw.size().value, factor], " > ")))
+    };
+    let (relation, words) = match asked {
         Predicate::Descending(numbers) => {
-            let values = values(numbers)?;
-            (values.windows(2).all(|pair| pair[0] > pair[1]), list(&values, " > "))
+            let raws = several(numbers)?;
+            (Relation::of_each(&raws, Relation::larger), all(&raws, " > "))
+        }
+        Predicate::NotAscending(numbers) => {
+            let raws = several(numbers)?;
+            (Relation::of_each(&raws, |a, b| Relation::not_smaller(a, b, 0.0)), all(&raws, " >= "))
+        }
+        Predicate::Larger(n) => {
+            let (raw, none) = change(n)?;
+            (Relation::larger(&raw, &none), all(&[raw, none], " > "))
+        }
+        Predicate::Smaller(n) => {
+            let (raw, none) = change(n)?;
+            (Relation::larger(&none, &raw), all(&[raw, none], " < "))
+        }
+        Predicate::NotSmaller(n) => {
+            let (raw, none) = change(n)?;
+            (Relation::not_smaller(&raw, &none, 0.0), all(&[raw, none], " >= "))
+        }
+        Predicate::NoGain(n) => {
+            let (raw, none) = change(n)?;
+            (Relation::not_smaller(&none, &raw, NO_CHANGE.ln_1p()), all(&[raw, none], " <= "))
+        }
+        Predicate::Gains(n) => at_least(n, 1.0 + NO_CHANGE)?,
+        Predicate::Considerable(n) => at_least(n, 1.0 + CONSIDERABLE)?,
+        Predicate::Much(n) => at_least(n, MUCH)?,
+        Predicate::Near { number: n, to } => {
+            let raw = one(n)?;
+            let error = raw.size().value / raw.like(*to).size().value - 1.0;
+            (Relation::by(error.abs() <= tolerance(split)), list(&[raw.value, *to], " ~ "))
         }
         Predicate::Alike { numbers, within } => {
-            let values = values(numbers)?;
-            let (lo, hi) = extremes(values.iter().copied());
-            (hi - lo <= lo.abs() * within / 100.0, list(&values, " ~ "))
+            let raws = several(numbers)?;
+            let within = within.map_or(tolerance(split), |percent| percent / 100.0);
+            (alike(&raws, within), all(&raws, " ~ "))
         }
         Predicate::AtLeast { number: n, bound } => {
-            let value = number(n, y, table)?.value;
-            (value >= *bound, format!("{} >= {}", short(value), short(*bound)))
+            let raw = one(n)?;
+            let bound = raw.like(*bound);
+            (Relation::not_smaller(&raw, &bound, 0.0), all(&[raw, bound], " >= "))
         }
         Predicate::AtMost { number: n, bound } => {
-            let value = number(n, y, table)?.value;
-            (value <= *bound, format!("{} <= {}", short(value), short(*bound)))
+            let raw = one(n)?;
+            let bound = raw.like(*bound);
+            (Relation::not_smaller(&bound, &raw, 0.0), all(&[raw, bound], " <= "))
         }
         Predicate::Rising(along) => {
             let points = curve(along)?;
-            (turns(&points, along, 1.0), format!("rising: {}", list(&ys(&points), ", ")))
+            (climbs(&points), format!("rising: {}", all(&points, ", ")))
         }
         Predicate::Falling(along) => {
-            let points = curve(along)?;
-            (turns(&points, along, -1.0), format!("falling: {}", list(&ys(&points), ", ")))
+            let mut points = curve(along)?;
+            let words = format!("falling: {}", all(&points, ", "));
+            points.reverse();
+            (climbs(&points), words)
         }
         Predicate::Flat(along) => {
             let points = curve(along)?;
-            let (lo, hi) = extremes(points.iter().map(|(_, y)| *y));
-            (hi - lo <= lo.abs() * along.within / 100.0, format!("flat: {}", list(&ys(&points), ", ")))
+            (alike(&points, tolerance(split)), format!("flat: {}", all(&points, ", ")))
         }
-    })
+    };
+    Ok((relation, words))
 }
 
 /// What one of a column's units is in the unit of a claim.
@@ -385,16 +501,22 @@ pub(super) fn per_unit(unit: &str, column: &str) -> f64 {
     }
 }
 
-/// Evaluates a binding on measured points; `unit` is the claim's.
+/// Evaluates a binding on measured points; `unit` and `split` are the claim's.
 ///
 /// # Errors
 /// In words: a point is missing, or a pick is not the one point that is needed.
-pub fn evaluate(binding: &Binding, y: &str, unit: &str, table: &Table) -> Result<Answer, String> {
+pub fn evaluate(
+    binding: &Binding,
+    y: &str,
+    unit: &str,
+    split: Split,
+    table: &Table,
+) -> Result<Answer, String> {
     if let Some(asked) = &binding.number {
         if let Some(answer) = never(asked, y, table)? {
             return Ok(answer);
         }
-        let raw = number(asked, y, table)?;
+        let raw = number(asked, y, split, table)?;
         let y = asked.column(y);
         let factor = if raw.of_column { per_unit(unit, y) * binding.times.unwrap_or(1.0) } else { 1.0 };
         if !raw.value.is_finite() {
@@ -407,9 +529,13 @@ pub fn evaluate(binding: &Binding, y: &str, unit: &str, table: &Table) -> Result
     }
     let (mut held, mut detail) = (true, Vec::new());
     for asked in binding.holds.iter().flatten() {
-        let (holds, words) = predicate(asked, y, table)?;
-        held &= holds;
-        detail.push(if holds { words } else { format!("not so: {words}") });
+        let (relation, words) = predicate(asked, y, split, table)?;
+        held &= relation == Relation::Holds;
+        detail.push(match relation {
+            Relation::Holds => words,
+            Relation::Unshown => format!("does not show: {words}"),
+            Relation::Not => format!("not so: {words}"),
+        });
     }
     Ok(Answer::Holds { held, detail: detail.join("; ") })
 }
@@ -434,7 +560,7 @@ mod tests {
 
     fn answer(text: &str) -> Answer {
         let binding: Binding = from_str("binding", &format!("experiment: e\n{text}")).unwrap();
-        evaluate(&binding, "rate", "Mreq/s", &table()).unwrap()
+        evaluate(&binding, "rate", "Mreq/s", Split::HoldOut, &table()).unwrap()
     }
 
     fn number_of(text: &str) -> f64 {
@@ -475,8 +601,8 @@ mod tests {
                 "{in: {y: time, number: {ratio: {of: {verb: read, payload: 64}, to: {verb: rpc, payload: 8}}}}}",
                 8.0,
             ),
-            ("{plateau: {at: {verb: rpc}, over: payload, within: 10}}", 64.0),
-            ("{plateau: {at: {verb: read}, over: payload, within: 25}}", 64.0),
+            ("{plateau: {at: {verb: rpc}, over: payload}}", 64.0),
+            ("{plateau: {at: {verb: read}, over: payload}}", 8.0),
         ] {
             let got = number_of(text);
             assert!((got - expected).abs() < 1e-9, "{text}: {got}, not {expected}");
@@ -499,7 +625,7 @@ mod tests {
         // Within a relation there is nothing to compare.
         let text = format!("experiment: e\nholds: [{{at-least: {{number: {apart}, bound: 1}}}}]");
         let binding: Binding = from_str("binding", &text).unwrap();
-        let why = evaluate(&binding, "rate", "B", &table()).unwrap_err();
+        let why = evaluate(&binding, "rate", "B", Split::HoldOut, &table()).unwrap_err();
         assert!(why.contains("never cross in the range"), "{why}");
     }
 
@@ -517,7 +643,7 @@ mod tests {
         }
         let within = |y: &str, number: &str| {
             let binding: Binding = from_str("binding", &format!("experiment: e\nnumber: {number}")).unwrap();
-            match evaluate(&binding, y, "%", &table).unwrap() {
+            match evaluate(&binding, y, "%", Split::HoldOut, &table).unwrap() {
                 Answer::Number { within, .. } | Answer::Span { within, .. } => within,
                 other => panic!("{other:?}"),
             }
@@ -559,19 +685,133 @@ mod tests {
             ),
             ("{falling: {at: {verb: read}, over: payload}}", true),
             ("{rising: {at: {verb: read}, over: payload}}", false),
-            ("{flat: {at: {verb: rpc, payload: {to: 64}}, over: payload, within: 1}}", true),
-            ("{flat: {at: {verb: rpc}, over: payload, within: 20}}", false),
+            ("{flat: {at: {verb: rpc, payload: {to: 64}}, over: payload}}", true),
+            ("{flat: {at: {verb: rpc}, over: payload}}", false),
         ] {
             assert_eq!(holds(text), expected, "{text}");
         }
     }
 
+    /// Rates by verb, with how far each is known.
+    fn rates(rates: &[(&str, f64, Option<f64>)]) -> Table {
+        let mut table = Table::default();
+        for (x, (verb, rate, width)) in rates.iter().enumerate() {
+            let axes = [("verb".to_owned(), (*verb).to_owned()), ("x".to_owned(), x.to_string())].into();
+            let mut columns: BTreeMap<String, f64> =
+                [("rate_per_s".to_owned(), *rate), ("latency_p50_ns".to_owned(), *rate)].into();
+            columns.extend(width.map(|width| ("rate_ci_relative".to_owned(), width)));
+            table.points.push((axes, columns));
+        }
+        table
+    }
+
+    fn of(table: &Table, y: &str, split: Split, relation: &str) -> (bool, String) {
+        let text = format!("experiment: e\nholds: [{relation}]");
+        let binding: Binding = from_str("binding", &text).unwrap();
+        match evaluate(&binding, y, "relation", split, table).unwrap() {
+            Answer::Holds { held, detail } => (held, detail),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn an_order_must_show_as_a_change_must() {
+        let order = "{descending: [{value: {verb: a}}, {value: {verb: b}}]}";
+        let held = |y: &str, all: &[(&str, f64, Option<f64>)], relation: &str| {
+            of(&rates(all), y, Split::HoldOut, relation)
+        };
+        let known = |a: f64, width: f64| [("a", a, Some(width)), ("b", 100.0, Some(0.02))];
+        assert_eq!(held("rate_per_s", &known(104.0, 0.02), order), (true, "104.0 > 100.0".into()));
+        let open = (false, "does not show: 102.0 > 100.0".into());
+        assert_eq!(held("rate_per_s", &known(102.0, 0.02), order), open);
+        let not = (false, "not so: 98.000 > 100.0".into());
+        assert_eq!(held("rate_per_s", &known(98.0, 0.02), order), not);
+        assert!(held("latency_p50_ns", &known(102.0, 0.02), order).0, "nothing says how far it is known");
+        let unknown = [("a", 200.0, None), ("b", 100.0, Some(0.02))];
+        assert!(!held("rate_per_s", &unknown, order).0, "a rate without an interval orders nothing");
+        // A factor against one, a gain and a loss against none: the same.
+        for relation in [
+            "{larger: {ratio: {of: {verb: a}, to: {verb: b}}}}",
+            "{larger: {change: {from: {verb: b}, to: {verb: a}}}}",
+            "{larger: {loss: {from: {verb: a}, to: {verb: b}}}}",
+            "{smaller: {ratio: {of: {verb: b}, to: {verb: a}}}}",
+            "{descending: [{loss: {from: {verb: a}, to: {verb: b}}}, {loss: {from: {verb: b}, to: {verb: b}}}]}",
+        ] {
+            let (held_by_much, _) = held("rate_per_s", &known(106.0, 0.02), relation);
+            let (held_within, detail) = held("rate_per_s", &known(102.0, 0.02), relation);
+            assert!(
+                held_by_much && !held_within && detail.starts_with("does not show: "),
+                "{relation}: {detail}"
+            );
+            assert!(held("rate_per_s", &known(94.0, 0.02), relation).1.starts_with("not so: "));
+        }
+        // From end to end of a sweep too.
+        let rising = "{rising: {over: x}}";
+        let sweep = |end| [("a", 100.0, Some(0.02)), ("b", end, Some(0.02))];
+        assert!(held("rate_per_s", &sweep(104.0), rising).0);
+        assert!(held("rate_per_s", &sweep(102.0), rising).1.starts_with("does not show: "));
+        assert!(held("rate_per_s", &sweep(96.0), "{falling: {over: x}}").0);
+    }
+
+    #[test]
+    fn what_does_not_show_is_no_miss_where_equality_is_published() {
+        let held = |a: f64, width: Option<f64>, relation: &str| {
+            of(&rates(&[("a", a, width), ("b", 100.0, Some(0.02))]), "rate_per_s", Split::HoldOut, relation).0
+        };
+        for relation in [
+            "{not-ascending: [{value: {verb: a}}, {value: {verb: b}}]}",
+            "{not-smaller: {ratio: {of: {verb: a}, to: {verb: b}}}}",
+            "{no-gain: {ratio: {of: {verb: b}, to: {verb: a}}}}",
+            "{no-gain: {loss: {from: {verb: b}, to: {verb: a}}}}",
+            "{at-least: {number: {ratio: {of: {verb: a}, to: {verb: b}}}, bound: 1}}",
+            "{at-most: {number: {loss: {from: {verb: b}, to: {verb: a}}}, bound: 0}}",
+        ] {
+            assert!(held(98.0, Some(0.02), relation) && held(200.0, Some(0.02), relation), "{relation}");
+            assert!(!held(94.0, Some(0.02), relation), "{relation}");
+            assert!(!held(94.0, None, relation), "{relation}: what is not known excuses nothing");
+        }
+        let alike = "{alike: {numbers: [{value: {verb: a}}, {value: {verb: b}}]}}";
+        assert!(held(90.0, Some(0.02), alike) && !held(80.0, Some(0.02), alike));
+        let calibrate = |width| {
+            of(&rates(&[("a", 92.0, width), ("b", 100.0, width)]), "rate_per_s", Split::Calibrate, alike).0
+        };
+        assert!(!calibrate(Some(0.02)) && calibrate(Some(0.08)), "8.7 % apart");
+        assert!(!calibrate(Some(0.2)) && !calibrate(None), "what is not known excuses nothing");
+    }
+
+    #[test]
+    fn words_have_one_meaning_each() {
+        let table = |a: f64| rates(&[("a", a, Some(0.0)), ("b", 100.0, Some(0.0))]);
+        let held = |a: f64, word: &str| {
+            let relation = format!("{{{word}: {{ratio: {{of: {{verb: a}}, to: {{verb: b}}}}}}}}");
+            of(&table(a), "rate_per_s", Split::HoldOut, &relation).0
+        };
+        assert!(held(102.0, "no-gain") && !held(102.0, "gains"));
+        assert!(!held(104.0, "no-gain") && held(104.0, "gains"));
+        assert!(!held(114.0, "considerable") && held(116.0, "considerable"));
+        assert!(!held(190.0, "much") && held(210.0, "much"));
+        // Alike is a ratio of one: to the tolerance of the split.
+        let flat = |a: f64, split| of(&table(a), "latency_p50_ns", split, "{flat: {over: x}}").0;
+        assert!(flat(110.0, Split::HoldOut) && !flat(120.0, Split::HoldOut));
+        assert!(!flat(110.0, Split::Calibrate) && flat(104.0, Split::Calibrate));
+        let near = |a: f64| {
+            let relation = "{near: {number: {ratio: {of: {verb: a}, to: {verb: b}}}, to: 4}}";
+            of(&table(a), "rate_per_s", Split::HoldOut, relation).0
+        };
+        assert!(near(400.0) && near(350.0) && !near(330.0));
+        // Of a number that is no change it cannot be asked.
+        let text = "experiment: e\nholds: [{larger: {value: {verb: a}}}]";
+        let binding: Binding = from_str("binding", text).unwrap();
+        let why = evaluate(&binding, "rate_per_s", "x", Split::HoldOut, &table(1.0)).unwrap_err();
+        assert!(why.contains("a ratio or a change"), "{why}");
+    }
+
     #[test]
     fn a_pick_that_is_not_one_point_is_an_error() {
         let binding: Binding = from_str("binding", "experiment: e\nnumber: {value: {verb: read}}").unwrap();
-        assert!(evaluate(&binding, "rate", "x", &table()).unwrap_err().contains("4 points"));
+        assert!(evaluate(&binding, "rate", "x", Split::HoldOut, &table()).unwrap_err().contains("4 points"));
         let binding: Binding = from_str("binding", "experiment: e\nnumber: {value: {verb: send}}").unwrap();
-        assert!(evaluate(&binding, "rate", "x", &table()).unwrap_err().contains("no point"));
+        assert!(evaluate(&binding, "rate", "x", Split::HoldOut, &table()).unwrap_err().contains("no point"));
     }
 
     #[test]

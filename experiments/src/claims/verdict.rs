@@ -6,7 +6,7 @@
 //! | from `lo` to `hi` | a number inside, either end widened by the tolerance; a sweep's two ends each within the tolerance |
 //! | up to `hi` | the largest of the sweep within the tolerance of `hi`; where `lo` is told, the smallest within that of `lo` |
 //! | at least, at most | the bound is met, widened by the tolerance |
-//! | ordering, shape | every relation of the binding holds |
+//! | ordering, shape | every relation of the binding holds, by the rules below |
 //! | anything | not where what was published happens, a crossing for example, and here never does |
 //!
 //! The tolerance is [`CALIBRATE`] for claims that may set parameters and [`HOLD_OUT`] for those that may not. Errors
@@ -16,6 +16,18 @@
 //! That alone would let a loss of 5 % pass where nothing is lost. So a change (in percent, or as a factor) that a paper states
 //! must also *show*: in its sign, by more than half of what was published (the logarithms of factors are compared: nearer to the
 //! published change than to none), and by more than the rates behind it are known. Bounds that allow no change ask for none.
+//!
+//! Relations follow the same rules; what a paper says in words has one meaning for all claims:
+//!
+//! | published | holds |
+//! |---|---|
+//! | larger, smaller, best, an order | each gap is more than is known of the rates at its two sides ([`exceeds`]) |
+//! | not smaller, at least, at most | the opposite does not show |
+//! | alike, comparable, constant, flat, a plateau, about a factor | a ratio of one, or of that factor, within the tolerance of the split; a ratio of one also within what is known of it |
+//! | no gain, no loss; a gain, where others have none | by [`NO_CHANGE`] at most; by more |
+//! | considerable, significant, to block others | by more than [`CONSIDERABLE`] |
+//! | much | by [`MUCH`] at least |
+//! | rising, falling | from end to end as an order, and no step against it by more than [`RIPPLE`] |
 
 use serde::Serialize;
 
@@ -26,6 +38,14 @@ use super::{Claim, Form, Split};
 pub const CALIBRATE: f64 = 0.05;
 /// Largest error of a hold-out ratio or headline.
 pub const HOLD_OUT: f64 = 0.15;
+/// Up to this share nothing is gained or lost: what two rates leave open that are known within 2 % each, as those of requests are.
+pub const NO_CHANGE: f64 = 0.03;
+/// A change that the larger of both tolerances could hide is not considerable.
+pub const CONSIDERABLE: f64 = HOLD_OUT;
+/// The factor of "much": less than twice as much is more, not much.
+pub const MUCH: f64 = 2.0;
+/// A step against a trend, as a share, that does not break it: half of that within which rates are known at best.
+pub const RIPPLE: f64 = 0.01;
 
 /// What became of a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -81,9 +101,20 @@ pub const fn tolerance(split: Split) -> f64 {
     }
 }
 
+/// Whether one number is larger than another by more than the rates behind them are known: as for changes, the logarithm of their
+/// ratio is compared. What is not above zero has no logarithm, and no rate behind it that an interval is told of.
+pub(super) fn exceeds(larger: f64, smaller: f64, within: f64) -> bool {
+    if larger > 0.0 && smaller > 0.0 { (larger / smaller).ln() > within } else { larger > smaller }
+}
+
+/// What an interval excuses: a rate that is known no better than the tolerance says nothing, so that nothing is excused.
+pub(super) fn excused(within: f64) -> f64 {
+    if within <= HOLD_OUT { within } else { 0.0 }
+}
+
 impl Scale {
     /// A number as the factor that it stands for.
-    fn factor(self, number: f64) -> f64 {
+    pub(super) fn factor(self, number: f64) -> f64 {
         match self {
             Scale::Plain | Scale::Factor => number,
             Scale::Gain => 1.0 + number / 100.0,

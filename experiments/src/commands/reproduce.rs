@@ -182,7 +182,7 @@ fn answer(
     profiles: &Profiles,
 ) -> Result<Answer, String> {
     let Some(binding) = &claim.answered_by else { return Err("no experiment yet".to_owned()) };
-    if let Some(answer) = claims::answers::parameter(binding, &claim.unit, profiles) {
+    if let Some(answer) = claims::answers::parameter(binding, claim, profiles) {
         return answer;
     }
     let name = binding.experiment.as_deref().unwrap_or_default();
@@ -192,7 +192,7 @@ fn answer(
     let table = tables.get(name).ok_or("its experiment was not measured")?;
     let experiment = library::experiment(name).map_err(|e| e.message().to_owned())?;
     let y = library::y(binding, &experiment).unwrap_or_default();
-    claims::evaluate(binding, &y, &claim.unit, table)
+    claims::evaluate(binding, &y, &claim.unit, claim.split, table)
 }
 
 fn percent(error: Option<f64>) -> String {
