@@ -328,8 +328,8 @@ fn check(shape: Shape) -> Result<(), LaunchError> {
     }
 }
 
-/// A simulated worker up to its connection: node, worker, network, card.
-type Opened = (NodeId, u16, Worker, Card);
+/// A simulated worker up to its connection: node, worker, network.
+type Opened = (NodeId, u16, Worker);
 
 fn in_world<P: Program>(
     world: &SimWorld,
@@ -345,21 +345,27 @@ fn in_world<P: Program>(
     program.learn(&mut shared, &offers).map_err(LaunchError::Shared)?;
     let go_on = || if program.cancelled() { Err(LaunchError::Cancelled) } else { Ok(()) };
     let mut opened: Vec<Opened> = Vec::new();
+    // By worker, in order of node: each card is shown to as many workers as there are nodes.
+    let mut cards: Vec<Vec<Card>> = vec![Vec::new(); shape.workers.into()];
     for (node, worker) in nodes().flat_map(|node| (0..shape.workers).map(move |worker| (node, worker))) {
         go_on()?;
         let (net, card) = Worker::open(nic(node, worker), config, shape.nodes, worker)
             .map_err(|source| LaunchError::Setup { node, worker, source })?;
-        opened.push((node, worker, net, card));
+        opened.push((node, worker, net));
+        cards[usize::from(worker)].push(card);
     }
-    for (node, worker, net, _) in &opened {
+    for &(node, worker, ref net) in &opened {
         go_on()?;
-        let cards: Vec<Card> =
-            opened.iter().filter(|(_, w, ..)| w == worker).map(|(.., card)| card.clone()).collect();
-        net.connect(&cards).map_err(|source| LaunchError::Setup { node: *node, worker: *worker, source })?;
+        net.connect(&cards[usize::from(worker)]).map_err(|source| LaunchError::Setup {
+            node,
+            worker,
+            source,
+        })?;
     }
+    drop(cards);
     let mut cores = Vec::new();
     let mut rest = Vec::new();
-    for (node, worker, net, _) in opened {
+    for (node, worker, net) in opened {
         go_on()?;
         let site = Site { node, worker, shape, net, start: world.now() };
         let (core, local) =
