@@ -21,7 +21,7 @@
 //!
 //! | published | holds |
 //! |---|---|
-//! | larger, smaller, best, an order | each gap is more than is known of the rates at its two sides ([`exceeds`]) |
+//! | larger, smaller, best, an order | each gap is more than is known of the rates at its two sides (`exceeds`) |
 //! | not smaller, at least, at most | the opposite does not show |
 //! | alike, comparable, constant, flat, a plateau, about a factor | a ratio of one, or of that factor, within the tolerance of the split; a ratio of one also within what is known of it |
 //! | no gain, no loss; a gain, where others have none | by [`NO_CHANGE`] at most; by more |
