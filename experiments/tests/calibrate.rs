@@ -26,6 +26,14 @@ fn path(at: &Path) -> &str {
     at.to_str().expect("UTF-8")
 }
 
+/// A small characterization of ConnectX-4's atomics, by number of addresses.
+fn characterize_atomics(results: &Path) {
+    let load = ["--quick", "--nodes", "3", "--threads", "4", "--coroutines", "8", "--bench", "addresses"];
+    let seen =
+        run(&[&["characterize", "--fabric", "sim:cx4-edr", "--out", path(results)][..], &load].concat());
+    assert!(seen.status.success(), "{}", stderr(&seen));
+}
+
 #[test]
 fn a_profile_is_fitted_to_what_was_characterized() {
     let dir = tempfile::tempdir().expect("a directory");
@@ -34,23 +42,7 @@ fn a_profile_is_fitted_to_what_was_characterized() {
         dir.path().join("wrong.profile.yaml"),
         dir.path().join("fitted.profile.yaml"),
     );
-    let seen = run(&[
-        "characterize",
-        "--fabric",
-        "sim:cx4-edr",
-        "--quick",
-        "--nodes",
-        "3",
-        "--threads",
-        "4",
-        "--coroutines",
-        "8",
-        "--bench",
-        "addresses",
-        "--out",
-        path(&results),
-    ]);
-    assert!(seen.status.success(), "{}", stderr(&seen));
+    characterize_atomics(&results);
     let mut start = Profile::shipped("cx4-edr").expect("shipped");
     start.nic.atomic_hold.value = 390.0;
     start.add_doubt(UNCALIBRATED);
@@ -135,23 +127,7 @@ fn a_card_that_the_model_cannot_describe_stays_in_doubt() {
     let dir = tempfile::tempdir().expect("a directory");
     let [results, start, fitted] =
         ["seen", "start.profile.yaml", "fitted.profile.yaml"].map(|name| dir.path().join(name));
-    let seen = run(&[
-        "characterize",
-        "--fabric",
-        "sim:cx4-edr",
-        "--quick",
-        "--nodes",
-        "3",
-        "--threads",
-        "4",
-        "--coroutines",
-        "8",
-        "--bench",
-        "addresses",
-        "--out",
-        path(&results),
-    ]);
-    assert!(seen.status.success(), "{}", stderr(&seen));
+    characterize_atomics(&results);
     // One address is as fast as many, and many are as slow as one: whatever the numbers, atomics on one address wait for each other.
     let points = results.join("points.csv");
     let text = std::fs::read_to_string(&points).expect("rows");

@@ -4,7 +4,6 @@ mod common;
 
 use common::{code, doorbell, refused, run, stderr, stdout};
 use std::path::Path;
-use std::process::Stdio;
 
 /// Compares with `tests/snapshots/NAME.txt`; `UPDATE_SNAPSHOTS=1` writes it.
 fn snapshot(name: &str, text: &str) {
@@ -459,47 +458,6 @@ fn mistakes_in_experiment_files_have_file_line_and_column() {
     );
 }
 
-/// Time that a process has had on CPUs, in hundredths of a second (`proc(5)`: fields 14 and 15 of `stat`); none if it is gone.
-fn cpu_ticks(process: u32) -> u64 {
-    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
-    let fields = stat.rsplit_once(')').map_or("", |(_, rest)| rest).split_whitespace();
-    fields.skip(11).take(2).filter_map(|ticks| ticks.parse::<u64>().ok()).sum()
-}
-
-#[test]
-fn the_first_ctrl_c_ends_a_set_up() {
-    use std::io::BufRead;
-    let args = ["run", "--fabric", "sim:cx4-edr", "--nodes", "4", "--threads", "2", "--duration", "10s"];
-    let mut child = doorbell()
-        .args(args)
-        .args(["--set", "accounts_per_thread=400000"])
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("the binary starts");
-    let mut talk = std::io::BufReader::new(child.stderr.take().unwrap()).lines();
-    // It says so before it fills the stores, which takes seconds; the run itself would take hours.
-    let begun = talk.by_ref().map_while(Result::ok).any(|line| line.contains("running smallbank"));
-    assert!(begun, "the run was refused");
-    let pid = rustix::process::Pid::from_child(&child);
-    let (before, mut after) = (cpu_ticks(child.id()), 0);
-    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
-    let status = loop {
-        after = cpu_ticks(child.id()).max(after);
-        match child.try_wait().unwrap() {
-            Some(status) => break status,
-            None => std::thread::sleep(std::time::Duration::from_millis(20)),
-        }
-    };
-    let said: Vec<String> = talk.map_while(Result::ok).collect();
-    assert_eq!(status.code(), Some(130), "{said:?}");
-    assert!(said.iter().any(|line| line.contains("interrupted")), "{said:?}");
-    // CPU time, not the clock: a busy machine keeps the program waiting. Room for the stores is made all the same, in two
-    // seconds; filling them to the end takes some twelve more.
-    let seconds = after.saturating_sub(before) / 100;
-    assert!(seconds < 8, "{seconds} s of CPU after the interrupt");
-}
-
 #[test]
 fn coroutines_of_the_command_line_override_those_of_a_plan() {
     let dir = tempfile::tempdir().unwrap();
@@ -623,54 +581,6 @@ fn help_that_cannot_be_written_is_not_a_success() {
     let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_doorbell"));
     let ended = command.args(["run", "--help"]).stdout(full).stderr(std::process::Stdio::null()).status();
     assert_eq!(ended.unwrap().code(), Some(3));
-}
-
-/// Runs `args` until they say what they run, and for `ms` more; then Ctrl-C. What was said on stdout.
-fn cut_short(args: &[&str], ms: u64) -> String {
-    use std::io::BufRead;
-    let mut child =
-        doorbell().args(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
-    let mut talk = std::io::BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
-    assert!(talk.any(|line| line.contains("running smallbank")), "the run was refused");
-    std::thread::sleep(std::time::Duration::from_millis(ms));
-    let pid = rustix::process::Pid::from_child(&child);
-    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
-    let said: Vec<String> = talk.collect();
-    let output = child.wait_with_output().unwrap();
-    assert_eq!(output.status.code(), Some(130), "{said:?}");
-    String::from_utf8(output.stdout).unwrap()
-}
-
-#[test]
-fn a_run_that_was_cut_short_is_run_again_by_the_same_command() {
-    let dir = tempfile::tempdir().unwrap();
-    let out = dir.path().join("r");
-    let small = ["--nodes", "2", "--replicas", "1", "--no-check", "--set", "accounts_per_thread=100"];
-    let out_arg = ["--out", out.to_str().unwrap()];
-    let args = [&["run", "--duration", "6s"][..], &small, &out_arg].concat();
-    cut_short(&args, 3_000);
-    // What was measured stays until there is more.
-    let kept = || std::fs::read_to_string(out.join("points.csv")).unwrap();
-    let measured = kept();
-    assert!(measured.lines().count() == 2, "{measured}");
-    cut_short(&args, 0);
-    assert_eq!(kept(), measured);
-    for says in ["holds this run, cut short: it is measured again", "nothing to measure, "] {
-        let output = run(&args);
-        assert_eq!(code(&output), 0, "{}", stderr(&output));
-        assert!(stderr(&output).contains(says), "{}", stderr(&output));
-        assert!(stdout(&output).contains(" committed"), "{}", stdout(&output));
-    }
-    let record = std::fs::read_to_string(out.join("run.json")).unwrap();
-    assert!(record.contains("\"complete\": true") && record.contains("\"interrupted\": false"), "{record}");
-}
-
-#[test]
-fn a_run_that_ends_in_its_warm_up_says_so() {
-    let small = ["--no-check", "--set", "accounts_per_thread=100"];
-    let said =
-        cut_short(&[&["run", "--fabric", "sim:cx4-edr", "--duration", "100s"][..], &small].concat(), 500);
-    assert_eq!(said, "drtm-h: interrupted in the warm-up, nothing was measured\n");
 }
 
 #[test]

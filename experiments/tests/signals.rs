@@ -1,7 +1,8 @@
-//! What `nohup`, `timeout` and schedulers do to a process that measures.
+//! What Ctrl-C, `nohup`, `timeout` and schedulers do to a process that measures.
 
 mod common;
 
+use common::{code, cpu_ticks, doorbell, run, stderr, stdout};
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Stdio};
@@ -38,4 +39,84 @@ fn a_lost_terminal_ends_nothing_under_nohup_and_sigterm_keeps_what_was_measured(
     assert!(asked.elapsed() < Duration::from_secs(60), "{talk}");
     let record = std::fs::read_to_string(dir.path().join("out/run.json")).expect("what was measured");
     assert!(record.contains("\"interrupted\": true"), "{record}");
+}
+
+#[test]
+fn the_first_ctrl_c_ends_a_set_up() {
+    let args = ["run", "--fabric", "sim:cx4-edr", "--nodes", "4", "--threads", "2", "--duration", "10s"];
+    let mut child = doorbell()
+        .args(args)
+        .args(["--set", "accounts_per_thread=400000"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the binary starts");
+    let mut talk = BufReader::new(child.stderr.take().unwrap()).lines();
+    // It says so before it fills the stores, which takes seconds; the run itself would take hours.
+    let begun = talk.by_ref().map_while(Result::ok).any(|line| line.contains("running smallbank"));
+    assert!(begun, "the run was refused");
+    let pid = Pid::from_child(&child);
+    let (before, mut after) = (cpu_ticks(child.id()), 0);
+    kill_process(pid, Signal::INT).unwrap();
+    let status = loop {
+        after = cpu_ticks(child.id()).max(after);
+        match child.try_wait().unwrap() {
+            Some(status) => break status,
+            None => std::thread::sleep(Duration::from_millis(20)),
+        }
+    };
+    let said: Vec<String> = talk.map_while(Result::ok).collect();
+    assert_eq!(status.code(), Some(130), "{said:?}");
+    assert!(said.iter().any(|line| line.contains("interrupted")), "{said:?}");
+    // CPU time, not the clock: a busy machine keeps the program waiting. Room for the stores is made all the same, in two
+    // seconds; filling them to the end takes some twelve more.
+    let seconds = after.saturating_sub(before) / 100;
+    assert!(seconds < 8, "{seconds} s of CPU after the interrupt");
+}
+
+/// Runs `args` until they say what they run, and for `ms` more; then Ctrl-C. What was said on stdout.
+fn cut_short(args: &[&str], ms: u64) -> String {
+    let mut child =
+        doorbell().args(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+    let mut talk = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
+    assert!(talk.any(|line| line.contains("running smallbank")), "the run was refused");
+    std::thread::sleep(Duration::from_millis(ms));
+    let pid = Pid::from_child(&child);
+    kill_process(pid, Signal::INT).unwrap();
+    let said: Vec<String> = talk.collect();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{said:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn a_run_that_was_cut_short_is_run_again_by_the_same_command() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("r");
+    let small = ["--nodes", "2", "--replicas", "1", "--no-check", "--set", "accounts_per_thread=100"];
+    let out_arg = ["--out", out.to_str().unwrap()];
+    let args = [&["run", "--duration", "6s"][..], &small, &out_arg].concat();
+    cut_short(&args, 3_000);
+    // What was measured stays until there is more.
+    let kept = || std::fs::read_to_string(out.join("points.csv")).unwrap();
+    let measured = kept();
+    assert!(measured.lines().count() == 2, "{measured}");
+    cut_short(&args, 0);
+    assert_eq!(kept(), measured);
+    for says in ["holds this run, cut short: it is measured again", "nothing to measure, "] {
+        let output = run(&args);
+        assert_eq!(code(&output), 0, "{}", stderr(&output));
+        assert!(stderr(&output).contains(says), "{}", stderr(&output));
+        assert!(stdout(&output).contains(" committed"), "{}", stdout(&output));
+    }
+    let record = std::fs::read_to_string(out.join("run.json")).unwrap();
+    assert!(record.contains("\"complete\": true") && record.contains("\"interrupted\": false"), "{record}");
+}
+
+#[test]
+fn a_run_that_ends_in_its_warm_up_says_so() {
+    let small = ["--no-check", "--set", "accounts_per_thread=100"];
+    let said =
+        cut_short(&[&["run", "--fabric", "sim:cx4-edr", "--duration", "100s"][..], &small].concat(), 500);
+    assert_eq!(said, "drtm-h: interrupted in the warm-up, nothing was measured\n");
 }

@@ -117,17 +117,7 @@ pub struct Chances {
 /// decodes the message, encodes the reply and sends it is not in it.
 pub fn handler(phase: Phase, payload: u32) -> CpuCounts {
     let touch = Touch { remote: 1.0, nodes: 1.0, payload, backups: 2.0, ..Touch::default() };
-    let how = Carriage {
-        phase,
-        step: Step::bare(Via::TwoSided),
-        location_cache: true,
-        nic_owns_lock_words: false,
-        nic_owns_leases: false,
-        packing: Packing::Counted,
-        shared_locks: false,
-        aged_locks: false,
-        locks_at_touch: false,
-    };
+    let how = Carriage::plain(phase, Step::bare(Via::TwoSided));
     let CpuCounts { dispatches, probes, copied, .. } = demand(&how, &touch, &Sizes::default()).server;
     CpuCounts { dispatches, probes, copied, ..CpuCounts::default() }
 }
@@ -156,6 +146,21 @@ pub struct Carriage {
 }
 
 impl Carriage {
+    /// A step of a protocol that only counts versions, on a fabric whose CPUs may change local words themselves.
+    fn plain(phase: Phase, step: Step) -> Carriage {
+        Carriage {
+            phase,
+            step,
+            location_cache: true,
+            nic_owns_lock_words: false,
+            nic_owns_leases: false,
+            packing: Packing::Counted,
+            shared_locks: false,
+            aged_locks: false,
+            locks_at_touch: false,
+        }
+    }
+
     /// How `plan` carries `phase` for a protocol.
     pub fn of(plan: &CheckedPlan, needs: &Needs, phase: Phase) -> Carriage {
         Carriage {

@@ -13,7 +13,8 @@ use primitives::mesh::FabricSpec;
 use primitives::profile::Profile;
 
 use super::binding::{Binding, Handler, Parameter};
-use super::evaluate::{Answer, Table, evaluate};
+use super::evaluate::{Answer, evaluate};
+use super::table::Table;
 use super::{Claim, library};
 use crate::error::CliError;
 use crate::primitive;

@@ -15,12 +15,15 @@ mod evaluate;
 mod file;
 pub mod known;
 pub mod library;
+mod relation;
 pub mod scoreboard;
+mod table;
 pub mod verdict;
 
 pub use binding::{At, Binding, Number, Pick, Predicate};
-pub use evaluate::{Answer, Scale, Table, evaluate};
+pub use evaluate::{Answer, Scale, evaluate};
 pub use file::{Claim, Form, Kind, Published, Setup, Split, Testbed};
+pub use table::Table;
 
 use std::sync::atomic::AtomicBool;
 

@@ -3,6 +3,8 @@
 // Each test target uses some of it.
 #![allow(dead_code)]
 
+pub mod site;
+
 use std::process::{Command, Output, Stdio};
 
 /// The binary, with nothing on stdin.
@@ -42,4 +44,11 @@ pub fn refused(args: &[&str], exit: i32, says: &[&str]) {
     }
     assert!(!talk.contains("panicked"), "{args:?}: {talk}");
     assert_eq!(stdout(&output), "", "{args:?} wrote data");
+}
+
+/// Time that a process has had on CPUs, in hundredths of a second (`proc(5)`: fields 14 and 15 of `stat`); none if it is gone.
+pub fn cpu_ticks(process: u32) -> u64 {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    let fields = stat.rsplit_once(')').map_or("", |(_, rest)| rest).split_whitespace();
+    fields.skip(11).take(2).filter_map(|ticks| ticks.parse::<u64>().ok()).sum()
 }

@@ -5,22 +5,8 @@ fn touch(remote: f64, nodes: f64) -> Touch {
     Touch { remote, nodes, payload: 16, cached: 1.0, backups: 2.0, ..Touch::default() }
 }
 
-fn how(phase: Phase, step: Step) -> Carriage {
-    Carriage {
-        phase,
-        step,
-        location_cache: true,
-        nic_owns_lock_words: false,
-        nic_owns_leases: false,
-        packing: Packing::Counted,
-        shared_locks: false,
-        aged_locks: false,
-        locks_at_touch: false,
-    }
-}
-
 fn counts(phase: Phase, step: Step, touch: Touch) -> (f64, f64, f64) {
-    let d = demand(&how(phase, step), &touch, &Sizes::default());
+    let d = demand(&Carriage::plain(phase, step), &touch, &Sizes::default());
     (d.verbs(), d.doorbells(), d.round_trips())
 }
 
@@ -39,7 +25,7 @@ fn lock_and_commit_take_one_doorbell_and_one_round_trip_per_node() {
 #[test]
 fn who_locks_at_first_touch_gets_the_record_with_the_lock() {
     let ask = |via, locks_at_touch| {
-        let how = Carriage { locks_at_touch, ..how(Phase::Lock, Step::table2(Phase::Lock, via)) };
+        let how = Carriage { locks_at_touch, ..Carriage::plain(Phase::Lock, Step::table2(Phase::Lock, via)) };
         demand(&how, &touch(3.0, 2.0), &Sizes::default())
     };
     let [later, first] = [false, true].map(|at_touch| ask(Via::TwoSided, at_touch));
@@ -52,10 +38,10 @@ fn who_locks_at_first_touch_gets_the_record_with_the_lock() {
 fn passive_commit_is_awaited_by_nobody_and_two_sided_it_saves_the_replies() {
     for via in [Via::OneSided, Via::TwoSided] {
         let step = Step::table2(Phase::Install, via);
-        let d = demand(&how(Phase::Install, step), &touch(2.0, 2.0), &Sizes::default());
+        let d = demand(&Carriage::plain(Phase::Install, step), &touch(2.0, 2.0), &Sizes::default());
         assert_eq!((d.round_trips(), d.signaled, d.replies.len()), (0.0, 0.0, 0));
         let acked = Step { passive_ack: false, ..step };
-        let d = demand(&how(Phase::Install, acked), &touch(2.0, 2.0), &Sizes::default());
+        let d = demand(&Carriage::plain(Phase::Install, acked), &touch(2.0, 2.0), &Sizes::default());
         assert_eq!(d.round_trips(), 1.0);
         assert_eq!(
             d.replies.iter().map(|f| f.count).sum::<f64>(),
@@ -79,7 +65,7 @@ fn a_missed_location_costs_a_second_read_or_a_call() {
     assert_eq!(counts(Phase::Fetch, Step::bare(Via::OneSided), miss), (2.0, 2.0, 2.0));
     let hybrid = Step { outstanding: true, ..Step::bare(Via::Hybrid) };
     for touch in [miss, touch(1.0, 1.0), Touch { cached: 0.5, ..touch(2.0, 2.0) }] {
-        let d = demand(&how(Phase::Fetch, hybrid), &touch, &Sizes::default());
+        let d = demand(&Carriage::plain(Phase::Fetch, hybrid), &touch, &Sizes::default());
         assert!((d.round_trips() - 1.0).abs() < 1e-12, "{d:?}");
         assert_eq!(d.verbs(), touch.remote);
         assert_eq!(d.verbs_of(Primitive::Send), touch.remote * (1.0 - touch.cached));
@@ -89,10 +75,10 @@ fn a_missed_location_costs_a_second_read_or_a_call() {
 #[test]
 fn logging_writes_once_to_each_backup_node_and_waits_once() {
     let step = Step::table2(Phase::Log, Via::OneSided);
-    let d = demand(&how(Phase::Log, step), &touch(2.0, 4.0), &Sizes::default());
+    let d = demand(&Carriage::plain(Phase::Log, step), &touch(2.0, 4.0), &Sizes::default());
     assert_eq!((d.verbs_of(Primitive::Write), d.round_trips()), (4.0, 1.0));
     let none = Touch { backups: 0.0, ..touch(2.0, 0.0) };
-    assert_eq!(demand(&how(Phase::Log, step), &none, &Sizes::default()), Demand::default());
+    assert_eq!(demand(&Carriage::plain(Phase::Log, step), &none, &Sizes::default()), Demand::default());
 }
 
 /// However entries came, a backup applies them 32 at a time, and none of that is in what a call takes.
@@ -101,7 +87,7 @@ fn what_backups_apply_is_done_in_long_turns() {
     let sizes = Sizes::default();
     let some = Touch { local: 1.0, backups: 2.0, ..touch(2.0, 2.0) };
     for via in [Via::OneSided, Via::TwoSided] {
-        let d = demand(&how(Phase::Log, Step::table2(Phase::Log, via)), &some, &sizes);
+        let d = demand(&Carriage::plain(Phase::Log, Step::table2(Phase::Log, via)), &some, &sizes);
         let [theirs, own] = d.at_length;
         // Two records of two backups each, one of the four copies on the own node.
         assert_eq!((theirs.turns, theirs.work.probes), (2.0 / 32.0, 3.0), "{via}");
@@ -115,9 +101,9 @@ fn what_backups_apply_is_done_in_long_turns() {
 fn local_lock_words_go_through_the_nic_only_where_it_owns_them() {
     let local = Touch { local: 2.0, payload: 16, ..Touch::default() };
     let step = Step::table2(Phase::Lock, Via::OneSided);
-    let plain = demand(&how(Phase::Lock, step), &local, &Sizes::default());
+    let plain = demand(&Carriage::plain(Phase::Lock, step), &local, &Sizes::default());
     assert_eq!((plain.verbs(), plain.round_trips()), (0.0, 0.0));
-    let owned = Carriage { nic_owns_lock_words: true, ..how(Phase::Lock, step) };
+    let owned = Carriage { nic_owns_lock_words: true, ..Carriage::plain(Phase::Lock, step) };
     let d = demand(&owned, &local, &Sizes::default());
     assert_eq!((d.verbs_of(Primitive::Atomic), d.round_trips(), d.doorbells()), (2.0, 1.0, 1.0));
     let both = Touch { remote: 1.0, nodes: 1.0, ..local };
@@ -127,8 +113,8 @@ fn local_lock_words_go_through_the_nic_only_where_it_owns_them() {
 #[test]
 fn records_kept_at_home_are_the_cpus_to_lock_unless_the_nic_owns_their_leases() {
     let local = Touch { local: 3.0, at_home: 2.0, payload: 16, ..Touch::default() };
-    let lock = how(Phase::Lock, Step::table2(Phase::Lock, Via::OneSided));
-    let install = how(Phase::Install, Step::table2(Phase::Install, Via::OneSided));
+    let lock = Carriage::plain(Phase::Lock, Step::table2(Phase::Lock, Via::OneSided));
+    let install = Carriage::plain(Phase::Install, Step::table2(Phase::Install, Via::OneSided));
     for (leases, by_nic) in [(false, 1.0), (true, 3.0)] {
         let owned = |how| Carriage { nic_owns_lock_words: true, nic_owns_leases: leases, ..how };
         let d = demand(&owned(lock), &local, &Sizes::default());
@@ -145,7 +131,7 @@ fn records_kept_at_home_are_the_cpus_to_lock_unless_the_nic_owns_their_leases() 
 fn misses_are_waited_for_as_often_as_there_are_any() {
     let touch = Touch { cached: 0.5, others: 3.0, ..touch(3.0, 57.0 / 27.0) };
     let step = Step { outstanding: true, doorbell_batching: true, ..Step::bare(Via::OneSided) };
-    let d = demand(&how(Phase::Fetch, step), &touch, &Sizes::default());
+    let d = demand(&Carriage::plain(Phase::Fetch, step), &touch, &Sizes::default());
     // One of three misses with seven chances in eight, and then the records are read.
     assert!((d.round_trips() - (7.0 / 8.0 + 1.0)).abs() < 1e-12, "{}", d.round_trips());
     assert_eq!(d.verbs(), 4.5);
@@ -154,7 +140,7 @@ fn misses_are_waited_for_as_often_as_there_are_any() {
     // Where records may all be local, there is less to wait for.
     let chances = Chances { any_remote: 0.5, any_local: 1.0, only_local: 0.5 };
     let seldom = Touch { remote: 1.0, nodes: 0.6, chances: Some(chances), ..touch };
-    let d = demand(&how(Phase::Fetch, step), &seldom, &Sizes::default());
+    let d = demand(&Carriage::plain(Phase::Fetch, step), &seldom, &Sizes::default());
     assert!((d.round_trips() - (0.5 * 0.75 + 0.5)).abs() < 1e-12, "{}", d.round_trips());
 }
 
@@ -193,7 +179,7 @@ fn a_hybrid_fetch_whose_records_are_all_known_waits_as_a_one_sided_one() {
     let touch = Touch { others: 3.0, chances: Some(chances), ..touch(3.0, 57.0 / 27.0) };
     let by = |via, doorbell_batching| {
         let step = Step { outstanding: true, doorbell_batching, ..Step::bare(via) };
-        demand(&how(Phase::Fetch, step), &touch, &Sizes::default())
+        demand(&Carriage::plain(Phase::Fetch, step), &touch, &Sizes::default())
     };
     for together in [false, true] {
         assert_eq!(by(Via::Hybrid, together).waves, by(Via::OneSided, together).waves);
@@ -207,7 +193,7 @@ fn a_hybrid_fetch_whose_records_are_all_known_waits_as_a_one_sided_one() {
 #[test]
 fn what_nobody_waits_for_is_left_on_its_queue_pairs() {
     let step = |via| Step { passive_ack: true, ..Step::table2(Phase::Install, via) };
-    let of = |step, touch| demand(&how(Phase::Install, step), &touch, &Sizes::default()).left;
+    let of = |step, touch| demand(&Carriage::plain(Phase::Install, step), &touch, &Sizes::default()).left;
     let short = Left { datagram: false, queues: 2.0, chained: 1.0, fetched: 0, after: 1.0 };
     assert_eq!(of(step(Via::OneSided), touch(2.0, 2.0)), [short]);
     let long = Touch { payload: 400, ..touch(2.0, 2.0) };
