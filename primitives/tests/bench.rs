@@ -119,6 +119,42 @@ fn every_point_runs_on_the_simulator_the_same_each_time() {
     }
 }
 
+/// Who asks is connected to the servers alone, so that memory grows with the nodes and not with their square. One round trip each: all
+/// 4095 arrive at one card at once.
+#[test]
+fn four_thousand_nodes_ask_one() {
+    let window = Nanos::from_micros(120);
+    let scope = Scope { nodes: 4096, window, warm_up: Nanos::from_micros(60), ..scope() };
+    let profile = primitives::profile::Profile::shipped("cx4-edr").expect("it is shipped");
+    let fabric = FabricSpec::Sim { profile: Box::new(profile), seed: 3, faults: Box::default() };
+    let point = Point { coroutines: 1, servers: 1, ..Point::new("many", BenchVerb::Read) };
+    let estimate = bench::memory_estimate(true, &scope, &point);
+    assert!(estimate < 2 << 30, "{estimate} B");
+    let sample = bench::run(&fabric, &scope, &point, 7, &AtomicBool::new(false)).expect("it fits");
+    assert!(sample.ops > 4096, "{}", sample.ops);
+    // One to each client at the server, one to the server at each client, and the server's to itself.
+    assert_eq!(sample.queue_pairs, 2 * 4095 + 1);
+}
+
+/// Two servers on the fabrics of real time: clients ask them, and each other never.
+#[test]
+fn clients_know_servers_alone_on_every_fabric_of_threads() {
+    let scope = Scope { nodes: 4, ..scope() };
+    let stop = AtomicBool::new(false);
+    let loopback = FabricSpec::Loopback(Options::default());
+    let tcp = FabricSpec::Tcp(primitives::fabric::tcp::Options::default());
+    let rings = [BenchVerb::RpcTwoWrites, BenchVerb::RpcWriteImm, BenchVerb::RpcWriteSend];
+    let on_loopback = [BenchVerb::Read, BenchVerb::Write, BenchVerb::Rpc].into_iter().chain(rings);
+    for (fabric, verb) in on_loopback.map(|verb| (&loopback, verb)).chain([(&tcp, BenchVerb::Rpc)]) {
+        let point = Point { servers: 2, ..Point::new("servers", verb) };
+        let sample = bench::run(fabric, &scope, &point, 7, &stop).unwrap_or_else(|e| panic!("{verb:?}: {e}"));
+        assert!(sample.ops_total > 0, "{verb:?} did nothing");
+        let one_sided = fabric.caps().expect("it has some").one_sided;
+        // Two servers have one to each of four nodes, two clients one to each of two.
+        assert_eq!(sample.queue_pairs, if one_sided { 2 * 4 + 2 * 2 } else { 0 }, "{verb:?}");
+    }
+}
+
 /// Of a device, READs may take longer than WRITEs: the profile that comes out must say so, and its simulation show it.
 #[test]
 fn a_device_whose_reads_are_slow_is_simulated_with_slow_reads() {

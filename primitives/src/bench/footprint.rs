@@ -4,7 +4,7 @@ use super::load::{target_bytes, worker_config};
 use super::{OBJECTS, Point, Scope};
 use crate::fabric::AnyNic;
 use crate::rpc::Rpc;
-use crate::verbs::QpConfig;
+use crate::verbs::{NodeId, QpConfig};
 
 /// A connected queue pair at rest: its state on both sides of the port, its address on the card, its places in lists.
 const QUEUE_PAIR: u64 = 640;
@@ -13,10 +13,12 @@ const SEND_PLACE: u64 = 8;
 const BACKLOG_PLACE: u64 = 80;
 /// A place for a receive: the request, and its arrival in the endpoint's inbox.
 const RECEIVE: u64 = 96;
-/// One side of a session: a kept request and a kept reply for each place of its window, and those that wait.
-const SESSION: u64 = 1_100;
-const WINDOW_PLACE: u64 = 128;
-/// A coroutine of the load, with its generator and latency counts.
+/// One side of a session; for each place of its window a kept request, a kept reply, and two that wait.
+const SESSION: u64 = 300;
+const WINDOW_PLACE: u64 = 160;
+/// A worker: its latency histogram (220 KiB, `measure/histogram.rs`), port, scheduler and places for datagrams.
+const WORKER: u64 = 256 << 10;
+/// A coroutine of the load, with its generator.
 const COROUTINE: u64 = 2_048;
 /// A message under way in the simulator, with its events.
 const MESSAGE: u64 = 256;
@@ -25,30 +27,51 @@ const MESSAGE: u64 = 256;
 /// what each worker has for its queue pairs, messages, buffers and coroutines. `virtual_time`: a simulated fabric, which
 /// makes room in its queues only when they fill.
 pub fn memory_estimate(virtual_time: bool, scope: &Scope, point: &Point) -> u64 {
+    let servers = worker_config(scope, point).servers;
+    // Servers reach all and ask nobody; the others reach them alone.
+    let groups = match u64::from(servers) {
+        0 => [(u64::from(scope.nodes), u64::from(scope.nodes), point.coroutines), (0, 0, 0)],
+        asked => {
+            let nodes = u64::from(scope.nodes);
+            [(asked, nodes, 0), (nodes.saturating_sub(asked), asked, point.coroutines)]
+        }
+    };
+    let workers = groups.iter().map(|&(nodes, reach, coroutines)| {
+        let each = worker_estimate(virtual_time, scope, point, reach, coroutines);
+        (nodes * u64::from(point.threads)).saturating_mul(each)
+    });
+    let targets = (0..scope.nodes).map(|node| target_bytes(scope, point, NodeId(node)));
+    workers.chain(targets).fold(0, u64::saturating_add)
+}
+
+/// Bytes of one worker that reaches so many nodes with so many coroutines.
+fn worker_estimate(virtual_time: bool, scope: &Scope, point: &Point, reach: u64, coroutines: u32) -> u64 {
     let config = worker_config(scope, point);
-    let (nodes, workers) = (u64::from(scope.nodes), u64::from(point.threads));
-    let pairs = nodes * u64::from(config.lanes);
+    let pairs = reach * u64::from(config.lanes);
     let depth = u64::from(config.qp.send_depth);
-    let asked = u64::from(point.coroutines) * u64::from(point.outstanding.max(OBJECTS));
-    // Unawaited requests fill every queue; others cannot be more than are asked for.
-    let in_flight = if point.unawaited() { pairs * depth } else { asked.min(pairs * depth) };
+    let asked = u64::from(coroutines) * u64::from(point.outstanding.max(OBJECTS));
+    let in_flight = match coroutines {
+        0 => 0,
+        // Unawaited requests fill every queue; others cannot be more than are asked for.
+        _ if point.unawaited() => pairs * depth,
+        _ => asked.min(pairs * depth),
+    };
     let places = if virtual_time { in_flight } else { pairs * depth };
     let queues = pairs * QUEUE_PAIR
         + places * (SEND_PLACE + if virtual_time { 0 } else { BACKLOG_PLACE })
         + pairs.min(in_flight) * depth.next_power_of_two() * SEND_PLACE;
     let window = u64::from(config.rpc.window);
-    let receives = 2 * window * nodes + u64::from(QpConfig::ud().send_depth);
-    let sessions = nodes * (SESSION + window * WINDOW_PLACE) + receives * RECEIVE;
+    let receives = 2 * window * reach + u64::from(QpConfig::ud().send_depth);
+    let sessions = reach * (SESSION + window * WINDOW_PLACE) + receives * RECEIVE;
     let payload = u64::from(point.payload).next_power_of_two().max(64);
     let flying = if virtual_time { in_flight * (MESSAGE + payload) } else { 0 };
-    let each = config.pool_bytes
-        + Rpc::<AnyNic>::pool_bytes(&config.rpc, usize::from(scope.nodes))
+    WORKER
+        + config.pool_bytes
+        + Rpc::<AnyNic>::pool_bytes(&config.rpc, reach as usize)
         + queues
         + sessions
         + flying
-        + u64::from(point.coroutines) * COROUTINE;
-    let target = target_bytes(scope, point);
-    (nodes * workers).saturating_mul(each).saturating_add(nodes.saturating_mul(target))
+        + u64::from(coroutines) * COROUTINE
 }
 
 #[cfg(test)]
@@ -62,11 +85,19 @@ mod tests {
     }
 
     fn of(verb: BenchVerb, nodes: u16, threads: u16, coroutines: u32) -> u64 {
+        bytes(nodes, &Point { threads, coroutines, outstanding: 10, ..Point::new("test", verb) })
+    }
+
+    fn asking(servers: u16, verb: BenchVerb, nodes: u16) -> u64 {
+        bytes(nodes, &Point { servers, ..Point::new("test", verb) })
+    }
+
+    fn bytes(nodes: u16, point: &Point) -> u64 {
         let window = Nanos::from_micros(100);
+        let Point { threads, coroutines, .. } = *point;
         let scope =
             Scope { nodes, threads, coroutines, quick: false, warm_up: window, window, precision: None };
-        let point = Point { threads, coroutines, outstanding: 10, ..Point::new("test", verb) };
-        memory_estimate(true, &scope, &point)
+        memory_estimate(true, &scope, point)
     }
 
     #[test]
@@ -76,6 +107,8 @@ mod tests {
         assert!(estimate(32, 12, 8) > 2 * usual, "messages are kept for every peer");
         assert!(estimate(16, 24, 8) > 3 * usual / 2 && estimate(16, 12, 4096) > usual);
         assert!(of(BenchVerb::Read, 32, 12, 8) < usual, "who never calls keeps next to none");
+        assert!(asking(1, BenchVerb::Read, 4096) < 2 << 30, "of which all ask one");
+        assert!(asking(0, BenchVerb::Read, 4096) > 16 << 30, "where all ask all");
         assert!(estimate(u16::MAX, u16::MAX, u32::MAX) > 1 << 50);
     }
 }

@@ -144,16 +144,19 @@ pub(super) fn worker_config(scope: &Scope, point: &Point) -> WorkerConfig {
         },
         lanes: point.queue_pairs,
         workers_per_context: if point.shared_context { point.threads } else { 1 },
+        // Who asks only itself is left as it is: no node is a server to others then.
+        servers: if point.own { 0 } else { point.servers },
         pool_bytes: in_flight * u64::from(point.payload.max(64).next_power_of_two()) + (1 << 16) + rings,
         // Calls are datagrams in both directions, whose completions nobody can tell apart; a CPU's swaps are nobody's.
         stamps: !point.verb.is_call() && point.verb != BenchVerb::CpuCas,
     }
 }
 
-/// Bytes that each node offers to requests.
-pub(super) fn target_bytes(scope: &Scope, point: &Point) -> u64 {
+/// Bytes that a node offers to requests: a word where nobody asks it.
+pub(super) fn target_bytes(scope: &Scope, point: &Point, node: NodeId) -> u64 {
     match point.verb.carrier() {
         Some(_) => Layout::new(scope, point).region_bytes(),
+        None if node.0 >= point.asked(scope) && !point.own => 8,
         None if point.on_card => ON_CARD_BYTES,
         None => TARGET_BYTES,
     }
@@ -170,9 +173,8 @@ impl Program for ClosedLoad<'_> {
 
     fn setup(&self, shape: Shape, nodes: &[AnyNic]) -> Result<Common, SetupError> {
         let access = Access { on_card: self.point.on_card, ..Access::ALL };
-        let bytes = target_bytes(self.scope, self.point);
-        let targets: Vec<(NodeId, Region)> =
-            nodes.iter().map(|nic| (nic.node(), Region::new(bytes as usize))).collect();
+        let target = |node: NodeId| (node, Region::new(target_bytes(self.scope, self.point, node) as usize));
+        let targets: Vec<(NodeId, Region)> = nodes.iter().map(|nic| target(nic.node())).collect();
         let register = |(nic, (_, region)): (&AnyNic, &(NodeId, Region))| {
             nic.register(region, access).map(|keys| keys.rkey)
         };

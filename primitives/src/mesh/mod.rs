@@ -1,9 +1,10 @@
-//! Workers that reach each other: one port and one RPC endpoint per worker thread, fully connected.
+//! Workers that reach each other: one port and one RPC endpoint per worker thread, as a rule fully connected.
 //!
 //! A worker opens its queue pairs and shows their addresses on a [`Card`]; when all cards are on the table it
 //! connects. Worker `w` of a node talks to worker `w` of every other node (DrTM+H §3.1: each thread manages
 //! its own queue pairs to all machines), and has a queue pair to its own node too, for local words that must
-//! change through the NIC. [`launch`] does this on any fabric and runs a [`Program`] on every worker.
+//! change through the NIC. Where only some nodes are asked ([`WorkerConfig::servers`]), those that ask know nothing of each other.
+//! [`launch`] does this on any fabric and runs a [`Program`] on every worker.
 //!
 //! The nodes of a cluster are all in this process, or each is a process of its own, as a rule on a host of its own.
 //! Then a [`Session`] joins them: [`config`] says who they are, [`handshake`](mod@handshake) lets nobody else in, and
@@ -58,6 +59,9 @@ pub struct WorkerConfig {
     pub workers_per_context: u16,
     /// Buffer pool for requests in flight, beside what RPC needs.
     pub pool_bytes: u64,
+    /// Nodes from 0 on that all others are connected to, which are not connected to each other nor to themselves: clusters of thousands
+    /// of nodes of which few are asked. 0: all to all.
+    pub servers: u16,
     /// Devices that offer it stamp completions with their own time ([`Nic::stamped`]).
     pub stamps: bool,
 }
@@ -73,8 +77,16 @@ impl Default for WorkerConfig {
             lanes: 1,
             workers_per_context: 1,
             pool_bytes: 1 << 20,
+            servers: 0,
             stamps: false,
         }
+    }
+}
+
+impl WorkerConfig {
+    /// How many nodes, from node 0 on, the workers of `node` reach.
+    pub(crate) fn reach(&self, node: NodeId, nodes: u16) -> u16 {
+        if self.servers == 0 || node.0 < self.servers { nodes } else { self.servers.min(nodes) }
     }
 }
 
@@ -83,7 +95,7 @@ impl Default for WorkerConfig {
 pub struct Card {
     /// What the fabric wants peers to know of this context ([`Nic::card`]).
     pub fabric: Vec<u8>,
-    /// By peer node, then lane; empty lists where the fabric has no one-sided verbs.
+    /// By peer node, as far as this worker reaches, then lane; empty lists where the fabric has no one-sided verbs.
     pub connected: Vec<Vec<QpAddress>>,
     /// The RPC endpoint.
     pub rpc: QpAddress,
@@ -112,13 +124,14 @@ impl Worker {
         nodes: u16,
         worker: u16,
     ) -> Result<(Worker, Card), SetupError> {
-        let pool_bytes = config.pool_bytes + Rpc::<AnyNic>::pool_bytes(&config.rpc, usize::from(nodes));
+        let reach = config.reach(nic.node(), nodes);
+        let pool_bytes = config.pool_bytes + Rpc::<AnyNic>::pool_bytes(&config.rpc, usize::from(reach));
         let arena = Region::new(pool_bytes as usize);
         let lkey = nic.register(&arena, Access::LOCAL)?.lkey;
         let mut qps: Vec<Box<[Qp]>> = Vec::new();
         // Without one-sided verbs there is nothing to do on a connection: messages go over the RPC endpoint's datagrams.
         let lanes = if nic.caps().one_sided { config.lanes } else { 0 };
-        for _ in 0..nodes {
+        for _ in 0..reach {
             // A card that takes fewer READs at a time is slower, and no reason not to run.
             let max_rd_atomic = config.qp.max_rd_atomic.min(nic.caps().max_rd_atomic);
             let qp = QpConfig { max_rd_atomic, ..config.qp };
@@ -131,16 +144,21 @@ impl Worker {
                 port.add_route(NodeId(node as u16), qp, config.qp.send_depth);
             }
         }
-        let rpc = Rc::new(Rpc::new(port.clone(), config.rpc, worker, usize::from(nodes))?);
+        let rpc = Rc::new(Rpc::new(port.clone(), config.rpc, worker, usize::from(reach))?);
         let address = |qp: &Qp| port.nic().address(*qp);
         let connected = qps.iter().map(|lanes| lanes.iter().map(address).collect()).collect();
         let card = Card { fabric: port.nic().card(), connected, rpc: rpc.address() };
         Ok((Worker { port, rpc, sched, qps: qps.into() }, card))
     }
 
-    /// Connected queue pairs of this worker, those to its own node included.
+    /// Connected queue pairs of this worker, those to its own node included where there are any.
     pub fn queue_pairs(&self) -> usize {
         self.qps.iter().map(|lanes| lanes.len()).sum()
+    }
+
+    /// How many nodes it reaches, from node 0 on.
+    pub(crate) fn reach(&self) -> usize {
+        self.qps.len()
     }
 
     /// Connected queue pairs to each node.
@@ -153,12 +171,14 @@ impl Worker {
         self.qps.get(node.index()).map_or(&[], |lanes| lanes)
     }
 
-    /// Connects to the same-numbered workers of all nodes, whose cards are in node order.
+    /// Connects to the same-numbered workers of all nodes that it reaches, whose cards are in node order; those after them are of no use
+    /// here.
     ///
     /// # Errors
     /// When the fabric refuses a connection.
     pub fn connect(&self, cards: &[Card]) -> Result<(), SetupError> {
         let me = self.port.nic().node();
+        let cards = &cards[..cards.len().min(self.qps.len())];
         for (node, card) in cards.iter().enumerate() {
             self.port.nic().introduce(NodeId(node as u16), &card.fabric)?;
         }

@@ -182,7 +182,7 @@ pub(super) fn on_threads<P: Program>(
         };
         let opened = table.meet_and(|| {
             if let Some(session) = &mut session {
-                lay_open(session, &table, shape, &|| program.cancelled());
+                lay_open(session, &table, shape, config, &|| program.cancelled());
             }
         });
         let built = opened
@@ -216,15 +216,20 @@ pub(super) fn on_threads<P: Program>(
 }
 
 /// Puts the cards of all nodes on the table.
-fn lay_open(session: &mut Session, table: &Table, shape: Shape, cancelled: &dyn Fn() -> bool) {
+fn lay_open(
+    session: &mut Session,
+    table: &Table,
+    shape: Shape,
+    config: &WorkerConfig,
+    cancelled: &dyn Fn() -> bool,
+) {
     let refused = lock(&table.refused).take();
     if let Some(error) = refused {
         let told = first_cause(session, error);
         return table.refuse(told);
     }
     let mine: Vec<Card> = lock(&table.cards).iter().flatten().cloned().collect();
-    let like: Vec<usize> =
-        mine.first().map_or_else(Vec::new, |card| card.connected.iter().map(Vec::len).collect());
+    let lanes = mine.first().and_then(|card| card.connected.first()).map_or(0, Vec::len);
     // Numbers and bytes always have a JSON form.
     let mine = serde_json::to_vec(&mine).unwrap_or_default();
     let all = match session.exchange_unless("queue pairs", mine, cancelled) {
@@ -237,8 +242,10 @@ fn lay_open(session: &mut Session, table: &Table, shape: Shape, cancelled: &dyn 
         match serde_json::from_slice::<Vec<Card>>(bytes) {
             Ok(theirs) if theirs.len() == workers => {
                 for (slot, card) in cards[node * workers..].iter_mut().zip(theirs) {
-                    if let Some(what) = wrong_with(&card, NodeId(node as u16), &like) {
-                        table.refuse(LaunchError::Mesh(MeshError::Unfit { node: NodeId(node as u16), what }));
+                    let node = NodeId(node as u16);
+                    let like = (usize::from(config.reach(node, shape.nodes)), lanes);
+                    if let Some(what) = wrong_with(&card, node, like) {
+                        table.refuse(LaunchError::Mesh(MeshError::Unfit { node, what }));
                     }
                     *slot = Some(card);
                 }
@@ -255,20 +262,19 @@ fn lay_open(session: &mut Session, table: &Table, shape: Shape, cancelled: &dyn 
     }
 }
 
-/// What a worker's card says that one of `node` cannot: addresses of other nodes, or more or fewer queue pairs than a worker has
-/// here, whose numbers are `like`.
-fn wrong_with(card: &Card, node: NodeId, like: &[usize]) -> Option<String> {
+/// What a worker's card says that one of `node` cannot: addresses of other nodes, or other than so many peers and queue pairs to each.
+fn wrong_with(card: &Card, node: NodeId, (peers, lanes): (usize, usize)) -> Option<String> {
     let stranger = card.connected.iter().flatten().chain([&card.rpc]).find(|address| address.node != node);
     if let Some(address) = stranger {
         return Some(format!("a worker card with an address of {}", address.node));
     }
-    let lanes = || card.connected.iter().map(Vec::len);
-    let sum = |lanes: usize, peers: usize| format!("{lanes} queue pairs to {peers} nodes");
-    (!lanes().eq(like.iter().copied())).then(|| {
-        let expected = sum(like.iter().sum(), like.len());
+    let fits = card.connected.len() == peers && card.connected.iter().all(|to| to.len() == lanes);
+    (!fits).then(|| {
+        let pairs: usize = card.connected.iter().map(Vec::len).sum();
         format!(
-            "a worker card with {} where {expected} were expected",
-            sum(lanes().sum(), card.connected.len())
+            "a worker card with {pairs} queue pairs to {} nodes where {} to {peers} were expected",
+            card.connected.len(),
+            peers * lanes
         )
     })
 }
@@ -423,7 +429,7 @@ fn one_worker<P: Program>(
     let net = opened?;
     let cards: Vec<Card> = {
         let all = lock(&table.cards);
-        (0..shape.nodes).filter_map(|n| all[index(n)].clone()).collect()
+        (0..config.reach(node, shape.nodes)).filter_map(|n| all[index(n)].clone()).collect()
     };
     if go_on()
         && let Err(source) = caught(|| net.connect(&cards))
@@ -465,15 +471,17 @@ mod tests {
     #[test]
     fn a_card_of_another_node_or_with_other_queue_pairs_is_told() {
         let at = |node: u16, qpn| QpAddress { node: NodeId(node), qpn, qkey: 0 };
-        let lanes = |node| vec![vec![at(node, 1)], vec![at(node, 2), at(node, 3)]];
-        let good = Card { fabric: Vec::new(), connected: lanes(1), rpc: at(1, 4) };
-        let wrong = |card: Card| wrong_with(&card, NodeId(1), &[1, 2]);
+        let lanes = |node| vec![vec![at(node, 1), at(node, 2)], vec![at(node, 3), at(node, 4)]];
+        let good = Card { fabric: Vec::new(), connected: lanes(1), rpc: at(1, 5) };
+        let wrong = |card: Card| wrong_with(&card, NodeId(1), (2, 2));
         assert_eq!(wrong(good.clone()), None);
-        let rpc = wrong(Card { rpc: at(u16::MAX, 4), ..good.clone() }).expect("another node's endpoint");
+        let rpc = wrong(Card { rpc: at(u16::MAX, 5), ..good.clone() }).expect("another node's endpoint");
         assert!(rpc.contains("node 65535"), "{rpc}");
         assert!(wrong(Card { connected: lanes(0), ..good.clone() }).is_some(), "another node's queue pairs");
         let few = wrong(Card { connected: lanes(1)[..1].to_vec(), ..good.clone() }).expect("too few");
-        assert!(few.contains("1 queue pairs to 1 nodes") && few.contains("3 queue pairs to 2"), "{few}");
+        assert!(few.contains("2 queue pairs to 1 nodes") && few.contains("4 to 2 were"), "{few}");
+        let uneven = vec![lanes(1)[0].clone(), [lanes(1)[1].clone(), vec![at(1, 6)]].concat()];
+        assert!(wrong(Card { connected: uneven, ..good.clone() }).is_some(), "one too many to one node");
         assert!(wrong(Card { connected: vec![Vec::new(); 65_536], ..good }).is_some(), "too many");
     }
 

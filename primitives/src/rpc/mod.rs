@@ -328,7 +328,7 @@ impl<N: Nic> Rpc<N> {
                 unanswered: (0..window).map(|_| None).collect(),
                 in_use: 0,
                 acknowledged: 0,
-                waiting: VecDeque::with_capacity(64),
+                waiting: VecDeque::with_capacity(2 * window),
                 served: (0..window).map(|_| None).collect(),
                 done_below: 0,
                 done_after: 0,

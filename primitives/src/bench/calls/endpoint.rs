@@ -116,7 +116,7 @@ impl Calls {
             (0..SLOTS).map(|_| net.port.buf(bytes).map_err(pool)).collect()
         };
         let mut peers = Vec::new();
-        for &rkey in rings.rkeys {
+        for &rkey in &rings.rkeys[..net.reach()] {
             peers.push(Peer {
                 rkey,
                 sent: 0,
@@ -130,7 +130,7 @@ impl Calls {
             });
         }
         if carrier == Carrier::WriteImm {
-            post_receives(net, site.shape.nodes)?;
+            post_receives(net)?;
         }
         let unread = peers.len() * SLOTS as usize;
         let state = State {
@@ -460,9 +460,9 @@ impl State {
 }
 
 /// Receives for as many messages as peers may have under way: requests, and replies to as many of ours.
-fn post_receives(net: &Worker, nodes: u16) -> Result<(), SetupError> {
+fn post_receives(net: &Worker) -> Result<(), SetupError> {
     let failed = |e: VerbError| SetupError::Invalid(format!("receives of calls: {e}"));
-    for &qp in (0..nodes).flat_map(|node| net.pairs_to(NodeId(node))) {
+    for &qp in (0..net.reach() as u16).flat_map(|node| net.pairs_to(NodeId(node))) {
         for _ in 0..2 * SLOTS {
             let buf = net.port.buf(8).map_err(|e| failed(e.into()))?;
             net.port.post_recv(qp, buf).map_err(|e| failed(e.into()))?;
