@@ -220,6 +220,49 @@ fn a_profile_that_inlines_more_makes_writes_of_that_size_faster() {
     assert_eq!(median(64.0, 256), median(128.0, 256), "and so does what neither does");
 }
 
+/// Stages work on packets of one message side by side: 1 MiB takes the slowest stage's time, not the sum of all, alone and with others.
+#[test]
+fn long_messages_go_on_packet_by_packet() {
+    let stop = AtomicBool::new(false);
+    let mut out_of_line = Vec::new();
+    for (card, verb) in ["cx4-edr", "cx3", "cx6"]
+        .into_iter()
+        .flat_map(|card| [(card, BenchVerb::Read), (card, BenchVerb::Write)])
+    {
+        let profile = primitives::profile::Profile::shipped(card).expect("it is shipped");
+        let nic = profile.nic.clone();
+        let fabric = FabricSpec::Sim { profile: Box::new(profile), seed: 3, faults: Box::default() };
+        let scope = Scope { warm_up: Nanos::from_millis(2), window: Nanos::from_millis(8), ..scope() };
+        let run = |payload: u32, coroutines| {
+            let point = Point { payload, coroutines, servers: 1, ..Point::new("long", verb) };
+            bench::run(&fabric, &scope, &point, 7, &stop).expect("it runs")
+        };
+        let alone = |payload| run(payload, 1).latency.p50().expect("it ends").0 as f64;
+        let (long, packet) = (1 << 20, nic.mtu.value as u32);
+        // What the slowest stage takes for the packets behind the first.
+        let behind = |ns: &dyn Fn(u64) -> f64| ns(u64::from(long)) - ns(u64::from(packet));
+        let engine = if nic.segment_bytes.value > 0.0 {
+            f64::from(long - packet) / nic.segment_bytes.value
+                * nic.segment.value
+                * nic.processing_units.value
+        } else {
+            0.0
+        };
+        let tags = f64::from(long - packet) / 512.0 * nic.pcie_read.value / nic.pcie_tags.value;
+        let slowest = behind(&|bytes| bytes as f64 / nic.link_rate.value)
+            .max(behind(&|bytes| nic.pcie_ns(bytes)))
+            .max(behind(&|bytes| nic.pcie_answer_ns(bytes)))
+            .max(engine)
+            .max(tags);
+        let added = alone(long) - alone(packet);
+        let rate = run(long, 8).ops as f64 / (scope.window.0 as f64);
+        if !(0.95..1.05).contains(&(added / slowest)) || !(0.9..1.03).contains(&(rate * slowest)) {
+            out_of_line.push((card, verb, added / slowest, rate * slowest));
+        }
+    }
+    assert!(out_of_line.is_empty(), "latency and rate over what the slowest stage says: {out_of_line:?}");
+}
+
 /// How many numbers of a fitted profile are limits that the fabric states.
 fn profile_limits(profile: &primitives::profile::Profile) -> usize {
     profile.quantities().filter(|(_, _, q)| q.reference == "capability of the fabric").count()

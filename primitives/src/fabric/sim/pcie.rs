@@ -20,7 +20,7 @@ use super::server::Server;
 use crate::profile::READ_REQUEST_MAX;
 
 /// From so many tags on, no load runs out of them.
-const TAGS_MAX: usize = 4096;
+pub(super) const TAGS_MAX: usize = 4096;
 
 /// The bus of one card.
 pub(super) struct Pcie {

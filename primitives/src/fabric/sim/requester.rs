@@ -98,14 +98,20 @@ impl Model {
         let c = &mut self.cards[pair.card as usize];
         let (data, extended) = request_size(op, m.len);
         let class = class(op);
-        let fetched = if m.is(INLINE) { now } else { c.pcie.answer(now, now, data, &c.costs) };
+        let along = c.costs.overlap(m.len);
+        let asked = now.saturating_sub(along.gather);
+        let fetched = if m.is(INLINE) { now } else { c.pcie.answer(asked, asked, data, &c.costs).max(now) };
         m.wqe = c.wqes;
         c.wqes = c.wqes.wrapping_add(1);
         let unit = c.unit(pair);
         let miss = c.state(qp, pair, class);
         let service = c.costs.requester[class] + c.costs.segments(m.len);
-        let built = c.engine.pass(unit, now, fetched, service, miss) + c.costs.pass;
-        let sent = c.egress.pass(now, built, c.costs.link(data, extended));
+        let (unit_early, early) =
+            if op.returns_data() { (along.unit, along.segments) } else { (along.build_unit, along.build) };
+        let (began, there) = (now.saturating_sub(unit_early), fetched.saturating_sub(early));
+        let built = c.engine.pass(unit, began, there, service, miss) + c.costs.pass;
+        let (began, there) = (now.saturating_sub(along.send), built.saturating_sub(along.send));
+        let sent = c.egress.pass(began, there, c.costs.link(data, extended));
         let jitter =
             if self.dice.transit_jitter > 0 { self.dice.below(self.dice.transit_jitter + 1) } else { 0 };
         let arrival = (sent + c.costs.wire + jitter).max(pair.last_arrival + 1);
@@ -184,7 +190,8 @@ impl Model {
                     c.engine.pass(unit, now, received, 0, miss)
                 }
             };
-            visible = c.pcie.write(now, found, data, &c.costs);
+            let early = c.costs.overlap(m.len).land;
+            visible = c.pcie.write(now.saturating_sub(early), found.saturating_sub(early), data, &c.costs);
             // Landed a little early: nobody may look before the completion says so.
             if let Err(status) = land(&self.nodes[m.node as usize], &self.arena, m) {
                 m.status = status;

@@ -138,7 +138,9 @@ impl Model {
             miss.stall += c.costs.mtt_miss;
             miss.wait = miss.wait.max(c.costs.pcie_read);
         }
-        let mut done = c.engine.pass(unit, now, received, service, miss) + c.costs.pass;
+        let along = c.costs.overlap(m.len);
+        let (began, there) = (now.saturating_sub(along.unit), received.saturating_sub(along.segments));
+        let mut done = c.engine.pass(unit, began, there, service, miss) + c.costs.pass;
         m.time = done;
 
         if op != Op::Send {
@@ -168,7 +170,12 @@ impl Model {
                     done
                 } else {
                     let asked = c.pcie.ask(now, done, len, &c.costs);
-                    c.pcie.answer(now, asked, len, &c.costs)
+                    c.pcie.answer(
+                        now.saturating_sub(along.fetch),
+                        asked.saturating_sub(along.fetch),
+                        len,
+                        &c.costs,
+                    )
                 };
                 let first = ready.max(*order + 1);
                 let torn = steps && self.dice.roll(self.dice.torn_read);
@@ -184,7 +191,8 @@ impl Model {
                         Op::Send if data <= c.costs.recv_inline => 0,
                         _ => data,
                     };
-                    c.pcie.write(now, done, placed, &c.costs) + c.costs.pcie_write
+                    let (began, there) = (now.saturating_sub(along.land), done.saturating_sub(along.land));
+                    c.pcie.write(began, there, placed, &c.costs) + c.costs.pcie_write
                 };
                 if op.consumes_recv() {
                     c.pcie.prefetch(now, &c.costs);
@@ -434,7 +442,9 @@ impl Model {
                 let unit = c.unit(pair);
                 from = c.engine.pass(unit, self.now, from, c.costs.acknowledgement, Miss::default());
             }
-            let time = c.reply_arrival(self.now, from, data, extended);
+            let along = c.costs.overlap(data as u32).send;
+            let time =
+                c.reply_arrival(self.now.saturating_sub(along), from.saturating_sub(along), data, extended);
             m.pending += 1;
             self.queue.push(time, Kind::Response, index);
         } else {
