@@ -114,9 +114,9 @@ pub struct Chances {
 }
 
 /// What the handler of a phase's call does for one record of `payload` bytes, met for the first time where it is fetched: what
-/// decodes the message, encodes the reply and sends it is not in it.
+/// decodes the message, encodes the reply and sends it is not in it. A log's entry holds one copy, as a backup's does.
 pub fn handler(phase: Phase, payload: u32) -> CpuCounts {
-    let touch = Touch { remote: 1.0, nodes: 1.0, payload, backups: 2.0, ..Touch::default() };
+    let touch = Touch { remote: 1.0, nodes: 1.0, payload, backups: 1.0, ..Touch::default() };
     let how = Carriage::plain(phase, Step::bare(Via::TwoSided));
     let CpuCounts { dispatches, probes, copied, .. } = demand(&how, &touch, &Sizes::default()).server;
     CpuCounts { dispatches, probes, copied, ..CpuCounts::default() }

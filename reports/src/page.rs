@@ -2,6 +2,7 @@
 //! escaping; only our own SVG and style sheet are inserted as they are.
 
 use askama::Template;
+use polars::prelude::DataFrame;
 use std::fmt::Write as _;
 
 use crate::doubt::Doubt;
@@ -33,6 +34,8 @@ pub struct Picture {
     pub rows: Vec<Vec<String>>,
     /// Rows that are only in the CSV.
     pub more: usize,
+    /// What its data say of why claims are missed: a claim and its reason each.
+    pub reasons: Vec<(String, String)>,
 }
 
 impl Picture {
@@ -48,8 +51,21 @@ impl Picture {
             header,
             more: drawn.frame.height().saturating_sub(rows.len()),
             rows,
+            reasons: reasons(&drawn.frame)?,
         })
     }
+}
+
+/// Claims that are missed, each with its reason or the word that there is none; of other data nothing.
+fn reasons(frame: &DataFrame) -> Framed<Vec<(String, String)>> {
+    if ["claim", "verdict", "reason"].iter().any(|name| frame.column(name).is_err()) {
+        return Ok(Vec::new());
+    }
+    let (claims, verdicts) = (words(frame, "claim")?, words(frame, "verdict")?);
+    let rows = claims.into_iter().zip(verdicts).zip(words(frame, "reason")?);
+    let missed = rows.filter(|((_, verdict), _)| verdict == "fail");
+    let told = |reason: String| if reason.is_empty() { "no reason is given".to_owned() } else { reason };
+    Ok(missed.map(|((claim, _), reason)| (claim, told(reason))).collect())
 }
 
 /// Figures under one heading.

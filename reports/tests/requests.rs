@@ -168,6 +168,32 @@ fn rates_that_are_loosely_known_have_whiskers_and_a_word_in_the_caption() {
     assert!(!caption.contains("known no better") && whiskers == 0, "{caption}");
 }
 
+/// What is missed is told with its reason, or that there is none; what passes gives none.
+#[test]
+fn a_scoreboard_tells_why_claims_are_missed() {
+    let dir = fresh();
+    let header = "point,claim,paper,where,family,split,kind,metric,published,got,error,verdict,reason";
+    let row = |n: u32, claim: &str, verdict: &str, reason: &str| {
+        format!("{n},{claim},drtmh,fig 5,fig5,hold-out,number,READ,1,2,1.0,{verdict},{reason}\n")
+    };
+    let rows = [
+        row(0, "DRH-C03", "fail", "\"calls are <dear>\""),
+        row(1, "DRH-C04", "fail", ""),
+        row(2, "DRH-C05", "pass", "a stale one"),
+    ];
+    let csv = format!("{header}\n{}", rows.concat());
+    let mut record = sample::record("scoreboard", SIM, 3);
+    record["fabric"] = json!("sim");
+    record["profile"] = Value::Null;
+    let board = sample::write_dir(dir.path(), "scoreboard", &record, &[("points.csv", &csv)]);
+    let rendered = draw(&[board], dir);
+    let shown = figure(&rendered.html, "scoreboard-scoreboard-hold-out");
+    assert!(shown.contains("Why 2 of these are missed"), "{shown}");
+    assert!(shown.contains("<b>DRH-C03</b>: calls are &#60;dear&#62;"), "{shown}");
+    assert!(shown.contains("<b>DRH-C04</b>: no reason is given"), "{shown}");
+    assert!(!shown.contains("<b>DRH-C05</b>"), "{shown}");
+}
+
 /// A scoreboard has no profile: its answers are those of the runs that it names.
 #[test]
 fn a_scoreboard_comes_from_the_runs_beside_it() {

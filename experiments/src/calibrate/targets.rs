@@ -58,7 +58,8 @@ const WINDOW: (u64, u64) = (20, 60_000);
 const GROUPS: f64 = 1_500.0;
 
 impl Targets {
-    /// Of the calibrate claims, those whose experiments run on the profile and whose values are numbers.
+    /// Of the calibrate claims, those whose experiments run on the profile and whose values are numbers. One that compares it with
+    /// other profiles is among them: those stay as they are shipped.
     ///
     /// # Errors
     /// If there are none.
@@ -82,7 +83,7 @@ impl Targets {
                 && claims::library::points_of(binding, &experiment)
                     .iter()
                     .filter_map(|&i| experiment.points.get(i as usize))
-                    .all(|point| on_it(&point.spec.fabric))
+                    .any(|point| on_it(&point.spec.fabric))
             {
                 list.push(Target { name: claim.id.clone(), want, unit: claim.unit.clone() });
             }
@@ -343,6 +344,20 @@ mod tests {
 
     fn seen(rate_per_s: f64, least_ns: f64, median_ns: f64) -> Seen {
         Seen { rate_per_s: Some(rate_per_s), least_ns: Some(least_ns), median_ns: Some(median_ns) }
+    }
+
+    /// A claim is a target of each profile that it compares, and of no other.
+    #[test]
+    fn a_ratio_between_two_profiles_is_a_target_of_both() {
+        let of = |name: &str| -> Vec<String> {
+            let profile = Profile::shipped(name).unwrap();
+            let found = Targets::of_claims(&profile, claims::calibrate().unwrap());
+            found.map_or(Vec::new(), |targets| targets.list.into_iter().map(|target| target.name).collect())
+        };
+        assert_eq!((of("ipoib-qdr"), of("tcp-1g")), (vec!["RAMP-01".to_owned()], vec!["RAMP-01".to_owned()]));
+        let edr = of("cx4-edr");
+        assert!(edr.iter().all(|id| id.starts_with("DRH-P")) && edr.len() > 4, "{edr:?}");
+        assert!(of("ipoib-fdr").is_empty() && of("tcp-10g").is_empty());
     }
 
     #[test]

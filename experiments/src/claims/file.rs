@@ -253,9 +253,12 @@ pub struct Claim {
     /// What to know before arguing with a verdict.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub caveat: Option<String>,
-    /// Claims of the same paper that cannot hold together with this one.
+    /// Claims, of this paper or another, that cannot hold together with this one.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub contradicts: Vec<String>,
+    /// Why the simulator misses it, as far as is believed; "not traced" and what was tried, where nobody knows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
     /// The experiment that answers it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub answered_by: Option<Binding>,
@@ -301,6 +304,7 @@ struct WrittenClaim {
     caveat: Option<String>,
     #[serde(default)]
     contradicts: Vec<String>,
+    reason: Option<Spanned<String>>,
     answered_by: Option<Spanned<Binding>>,
 }
 
@@ -331,6 +335,16 @@ pub(super) fn read(document: &Document) -> Result<Vec<(Claim, Spanned<String>)>,
             let fits = fits.and_then(|()| library::check(&binding.value));
             fits.map_err(|why| document.error(binding, format!("{}: {why}", claim.id.value)))?;
         }
+        if let Some(reason) = &claim.reason {
+            let wrong = match (&claim.answered_by, reason.value.trim()) {
+                (_, "") => Some("an empty `reason` is none"),
+                (None, _) => Some("nothing answers it, so there is no miss to give a `reason` for"),
+                _ => None,
+            };
+            if let Some(why) = wrong {
+                return Err(document.error(reason, format!("{}: {why}", claim.id.value)));
+            }
+        }
         let at = claim.id.clone();
         claims.push((
             Claim {
@@ -350,6 +364,7 @@ pub(super) fn read(document: &Document) -> Result<Vec<(Claim, Spanned<String>)>,
                 note: claim.note,
                 caveat: claim.caveat,
                 contradicts: claim.contradicts,
+                reason: claim.reason.map(|reason| reason.value),
                 answered_by: claim.answered_by.map(|binding| binding.value),
             },
             at,

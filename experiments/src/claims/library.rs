@@ -31,6 +31,7 @@ const FILES: &[(&str, &str)] = &[
     ("doorbell-registers", include_str!("../../doorbell-registers.yaml")),
     ("doorbell-batching", include_str!("../../doorbell-batching.yaml")),
     ("selective-signaling", include_str!("../../selective-signaling.yaml")),
+    ("calls-over-sockets", include_str!("../../calls-over-sockets.yaml")),
     ("execution-by-primitive", include_str!("../../execution-by-primitive.yaml")),
     ("locking-by-primitive", include_str!("../../locking-by-primitive.yaml")),
     ("commit-by-primitive", include_str!("../../commit-by-primitive.yaml")),

@@ -153,4 +153,6 @@ impl Calibrate {
 }
 
 #[cfg(test)]
+mod recorded;
+#[cfg(test)]
 mod tests;

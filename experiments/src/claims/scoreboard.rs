@@ -85,6 +85,11 @@ impl<'c> Entry<'c> {
         }
     }
 
+    /// Why it is missed, as far as is believed; nothing of what passes.
+    pub fn reason(&self) -> Option<&'c str> {
+        self.claim.reason.as_deref().filter(|_| self.verdict == Verdict::Fail)
+    }
+
     /// The entry of `reproduce --json`.
     pub fn json(&self) -> Value {
         let claim = self.claim;
@@ -92,7 +97,7 @@ impl<'c> Entry<'c> {
             "id": claim.id, "paper": claim.paper, "where": claim.place, "family": claim.family(),
             "split": claim.split, "kind": claim.kind, "metric": claim.metric, "unit": claim.unit,
             "published": claim.value, "got": self.answer, "error": self.error, "verdict": self.verdict,
-            "detail": self.detail(), "caveat": claim.caveat, "contradicts": claim.contradicts,
+            "detail": self.detail(), "reason": self.reason(), "caveat": claim.caveat, "contradicts": claim.contradicts,
             "experiment": claim.answered_by.as_ref().and_then(|b| b.experiment.clone()),
             "differs": claim.answered_by.as_ref().and_then(|b| b.differs.clone()),
         })
@@ -181,7 +186,13 @@ pub fn summary(entries: &[Entry<'_>]) -> Value {
     json!({ "calibrate": of_split(Split::Calibrate), "hold-out": of_split(Split::HoldOut) })
 }
 
-/// Pairs of claims that the papers themselves set against each other, each pair once.
+/// What is missed and gives no reason.
+pub fn unexplained<'e, 'c: 'e>(entries: impl IntoIterator<Item = &'e Entry<'c>>) -> Vec<&'c str> {
+    let open = |entry: &&Entry<'_>| entry.verdict == Verdict::Fail && entry.reason().is_none();
+    entries.into_iter().filter(open).map(|entry| entry.claim.id.as_str()).collect()
+}
+
+/// Pairs of claims that papers set against each other, each pair once.
 pub fn contradictions<'e, 'c>(entries: &'e [Entry<'c>]) -> Vec<(&'e Entry<'c>, &'e Entry<'c>)> {
     let of = |id: &str| entries.iter().find(|entry| entry.claim.id == id);
     entries

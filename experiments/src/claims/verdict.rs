@@ -213,6 +213,7 @@ mod tests {
             note: String::new(),
             caveat: None,
             contradicts: Vec::new(),
+            reason: None,
             answered_by: None,
         }
     }

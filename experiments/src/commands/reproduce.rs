@@ -66,6 +66,7 @@ pub fn run(args: &ReproduceArgs, context: &Context) -> Result<(), CliError> {
     let data = json!({
         "claims": entries.iter().map(Entry::json).collect::<Vec<_>>(),
         "summary": scoreboard::summary(&entries),
+        "without_reason": scoreboard::unexplained(&entries),
         "rates_known": known,
     });
     if !tables.is_empty() {
@@ -243,21 +244,36 @@ fn shown(entries: &[Entry<'_>], all: bool) -> String {
             rows.collect::<Vec<_>>(),
         ));
         for entry in listed.iter().filter(|entry| entry.verdict == Verdict::Fail) {
-            let caveat = entry.claim.caveat.as_deref().map(|c| format!(" Caveat: {c}")).unwrap_or_default();
-            let why = if entry.detail().is_empty() { String::new() } else { format!(" {}.", entry.detail()) };
-            text.push_str(
-                &format!("  {}:{why}{caveat}\n", entry.claim.id).replace(":\n", ": see the numbers\n"),
-            );
+            let said = |what: &str, words: Option<&str>| {
+                words.map(|words| format!(" {what}{}", words.trim_end_matches('.'))).unwrap_or_default()
+            };
+            let numbers = Some(entry.detail()).filter(|numbers| !numbers.is_empty());
+            let parts = [
+                said("", numbers),
+                said("Reason: ", entry.reason()),
+                said("Caveat: ", entry.claim.caveat.as_deref()),
+            ];
+            let mut told = parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(".");
+            if told.is_empty() {
+                told = " see the numbers".to_owned();
+            }
+            text.push_str(&format!("  {}:{told}.\n", entry.claim.id));
+        }
+        let open = scoreboard::unexplained(listed.iter().copied());
+        if !open.is_empty() {
+            text.push_str(&format!("  no reason is given for: {}\n", open.join(", ")));
         }
         text.push('\n');
     }
     let pairs = scoreboard::contradictions(entries);
     if !pairs.is_empty() {
-        text.push_str("The papers contradict themselves; both numbers stand:\n");
+        text.push_str("The papers contradict themselves or each other; both numbers stand:\n");
         for (a, b) in pairs {
-            let said = |e: &Entry<'_>| format!("{} {}", e.claim.id, e.claim.value.text(&e.claim.unit));
-            let got = if a.got().is_empty() { "not yet".to_owned() } else { a.got() };
-            text.push_str(&format!("  {}; {}; got {got}\n", said(a), said(b)));
+            let said = |e: &Entry<'_>| {
+                let got = if e.got().is_empty() { "not yet".to_owned() } else { e.got() };
+                format!("{} {}, got {got}", e.claim.id, e.claim.value.text(&e.claim.unit))
+            };
+            text.push_str(&format!("  {}; {}\n", said(a), said(b)));
         }
         text.push('\n');
     }
@@ -426,6 +442,7 @@ fn row(entry: &Entry<'_>) -> Row {
         .with("verdict", entry.verdict.name())
         .with("experiment", claim.answered_by.as_ref().and_then(|b| b.experiment.clone()))
         .with("detail", entry.detail())
+        .with("reason", entry.reason())
         .with("caveat", claim.caveat.clone())
         .with("contradicts", claim.contradicts.join(" "))
 }
@@ -445,6 +462,31 @@ mod tests {
         let open = told(Err("not measured".to_owned()));
         assert!(open.contains("none of these 1 has an answer yet; --all lists them"), "{open}");
         assert!(!open.contains("published"), "{open}");
+    }
+
+    /// Beside a miss stands its reason, or that there is none; what passes gives none, whatever its file says.
+    #[test]
+    fn misses_are_shown_with_their_reasons() {
+        let claims = claims::load().unwrap();
+        let named = |id: &str, reason: Option<&str>| {
+            let mut claim = claims.get(id).unwrap().clone();
+            claim.reason = reason.map(str::to_owned);
+            claim
+        };
+        let told = named("DRH-M03", Some("the cache of requests is too small."));
+        let silent = named("DRH-M05", None);
+        let judged = |held: bool| {
+            let holds = move || Ok(Answer::Holds { held, detail: "1 and 2".to_owned() });
+            [Entry::new(&told, holds()), Entry::new(&silent, holds())]
+        };
+        let text = shown(&judged(false), false);
+        assert!(text.contains("  DRH-M03: 1 and 2. Reason: the cache of requests is too small."), "{text}");
+        assert!(text.contains("\n  no reason is given for: DRH-M05\n"), "{text}");
+        assert!(judged(false)[0].json()["reason"].is_string() && judged(false)[1].json()["reason"].is_null());
+        assert_eq!(row(&judged(false)[0]).get("reason"), told.reason.as_deref());
+        let text = shown(&judged(true), false);
+        assert!(!text.to_lowercase().contains("reason"), "{text}");
+        assert!(judged(true)[0].json()["reason"].is_null());
     }
 
     #[test]

@@ -162,6 +162,9 @@ fn handlers_take_what_table_3_says() {
     let mean = (factors.iter().map(|f: &f64| f.ln()).sum::<f64>() / factors.len() as f64).exp();
     assert!((mean - 1.0).abs() < 0.05, "{mean} of what is published: {factors:?}");
     assert!(factors.iter().all(|f| (0.4..2.5).contains(f)), "{factors:?}");
+    // One record in one entry is copied once.
+    let logged = handler(Phase::Log, 1006).copied;
+    assert!((1006.0..1100.0).contains(&logged), "{logged} bytes copied");
 }
 
 /// How the waits of a fetch with all requests outstanding are chained: for completions, and for replies.

@@ -315,6 +315,7 @@ const SCOREBOARD: Columns = &[
     ("verdict", Words),
     ("experiment", Words),
     ("detail", Words),
+    ("reason", Words),
     ("caveat", Words),
     ("contradicts", Words),
 ];

@@ -15,7 +15,7 @@ use crate::load::record::Provenance;
 
 /// Claims drawn; all of them are in the CSV.
 const SHOWN: usize = 120;
-const COLUMNS: [&str; 13] = [
+const COLUMNS: [&str; 14] = [
     "claim",
     "paper",
     "where",
@@ -28,6 +28,7 @@ const COLUMNS: [&str; 13] = [
     "verdict",
     "experiment",
     "detail",
+    "reason",
     "caveat",
 ];
 
