@@ -4,7 +4,7 @@ use std::sync::atomic::AtomicBool;
 
 use primitives::bench::{self, BenchVerb, LoadError, ON_CARD_BYTES, Point, Rung, Sample};
 use primitives::measure::{PointResult, Row};
-use primitives::mesh::FabricSpec;
+use primitives::mesh::{FabricSpec, LaunchError};
 
 use crate::error::CliError;
 use crate::fabrics::Fabric;
@@ -87,6 +87,8 @@ pub fn failed(error: &LoadError) -> CliError {
         LoadError::Launch(launch) if launch.is_machines() => {
             CliError::machine("the benchmark cannot be set up").caused_by(error)
         }
+        // By whoever interrupts it: nobody else does.
+        LoadError::Launch(LaunchError::Cancelled) => CliError::interrupted(),
         _ => CliError::check("the benchmark failed").caused_by(error),
     }
 }
@@ -124,7 +126,6 @@ pub fn sampled(row: Row, point: &Point, sample: &Sample) -> Row {
 mod tests {
     use super::*;
     use primitives::fabric::SetupError;
-    use primitives::mesh::LaunchError;
 
     #[test]
     fn a_row_says_what_was_in_effect() {
@@ -155,7 +156,7 @@ mod tests {
 
     /// Memory that may not be locked is what comes to most people first.
     #[test]
-    fn what_the_machine_lacks_is_told_from_what_failed() {
+    fn what_the_machine_lacks_is_told_from_what_failed_and_from_an_interrupt() {
         let (call, device) = ("ibv_reg_mr", "rxe0".to_owned());
         let (reason, hint) = ("Cannot allocate memory".to_owned(), ": `ulimit -l unlimited`".to_owned());
         let lacks = LaunchError::Shared(SetupError::Device { call, device, reason, hint });
@@ -166,5 +167,6 @@ mod tests {
         let invalid = LaunchError::Shared(SetupError::Invalid("no such queue pair".into()));
         assert_eq!(failed(&LoadError::Launch(invalid)).exit().code(), 1);
         assert_eq!(failed(&LoadError::Nodes(1)).exit().code(), 1);
+        assert_eq!(failed(&LoadError::Launch(LaunchError::Cancelled)).exit().code(), 130);
     }
 }
