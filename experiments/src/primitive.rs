@@ -5,6 +5,7 @@ use std::sync::atomic::AtomicBool;
 use primitives::bench::{self, BenchVerb, LoadError, ON_CARD_BYTES, Point, Rung, Sample};
 use primitives::measure::{PointResult, Row};
 use primitives::mesh::{FabricSpec, LaunchError};
+use primitives::verbs::Transport;
 
 use crate::error::CliError;
 use crate::fabrics::Fabric;
@@ -33,6 +34,8 @@ pub fn measure(
         .with("servers", servers)
         .with("context", asked.context.as_str())
         .with("peers", asked.peers.as_str())
+        .with("transport", asked.transport.as_str())
+        .with("reply", asked.reply.as_str())
         .with("queue_pairs_per_node", sample.queue_pairs as f64 / f64::from(scope.nodes))
         .with("rate_per_server_per_s", rate(&sample).map(|rate| rate / f64::from(servers)))
         .with("events", virtual_time.then_some(sample.facts.events))
@@ -43,15 +46,15 @@ pub fn measure(
 /// The row with those settings that some verbs do not know, as they were in effect: a grid may hold verbs to which another axis makes
 /// no difference, whose value stands in the column of the axis.
 fn in_effect(row: Row, point: &Point) -> Row {
-    let call = point.verb.is_call();
+    let message = point.verb.is_message();
     // Only what returns nothing need not be awaited, and then nothing else is posted. On the ladder the step decides.
     let unawaited = point.rung.map_or(point.passive, |rung| rung == Rung::PassiveAck);
     let passive = unawaited && point.verb == BenchVerb::Write;
     let mixed = matches!(point.verb, BenchVerb::Read | BenchVerb::Write) && !passive;
-    row.with("memory", if point.on_card && !call { "card" } else { "host" })
+    row.with("memory", if point.on_card && !message { "card" } else { "host" })
         .with("ack", if passive { "passive" } else { "awaited" })
         .with("atomics_percent", if mixed { point.atomics_percent } else { 0 })
-        .with("addresses", (point.addresses > 0 && !call).then_some(point.addresses))
+        .with("addresses", (point.addresses > 0 && !message).then_some(point.addresses))
 }
 
 /// Refuses what a fabric cannot be asked for, with the keys that say so.
@@ -63,11 +66,25 @@ pub fn admit(spec: &RunSpec, fabric: &Fabric) -> Result<(), (&'static [&'static 
     let Some(asked) = &spec.primitive else { return Ok(()) };
     let (_, point) = asked.point(spec).map_err(CliError::usage).map_err(over(&["verb"]))?;
     let caps = fabric.caps().map_err(over(&["fabric"]))?;
-    let on_the_card = !matches!(point.verb, BenchVerb::Rpc | BenchVerb::RpcWrite | BenchVerb::CpuCas);
+    let datagrams = point.verb == BenchVerb::Send && point.transport == Transport::Ud;
+    if datagrams && point.payload > caps.ud_mtu {
+        let why =
+            format!("a datagram carries at most {} B on {}, not {}", caps.ud_mtu, spec.fabric, point.payload);
+        return Err((&["payload", "transport", "fabric"], CliError::usage(why)));
+    }
+    if point.verb == BenchVerb::Send && !datagrams && !caps.one_sided {
+        let why = format!("{} makes no connections of one queue pair and another", spec.fabric);
+        return Err((&["transport", "fabric"], CliError::usage(why).hint("it has datagrams: transport: ud")));
+    }
+    let on_the_card =
+        !matches!(point.verb, BenchVerb::Send | BenchVerb::Rpc | BenchVerb::RpcWrite | BenchVerb::CpuCas);
     if on_the_card && !caps.one_sided {
         let how = if point.verb.carrier().is_some() { "is made of one-sided verbs" } else { "is one-sided" };
         let why = format!("{} takes messages only, and {} {how}", spec.fabric, asked.verb);
-        return Err((&["verb", "fabric"], CliError::usage(why).hint("its verbs are rpc and rpc-write")));
+        return Err((
+            &["verb", "fabric"],
+            CliError::usage(why).hint("its verbs are rpc, rpc-write, and send with transport: ud"),
+        ));
     }
     let has = match &fabric.spec {
         FabricSpec::Sim { profile, .. } => profile.nic.on_card_memory.value as u64,

@@ -125,7 +125,8 @@ fn a_run_that_ends_in_its_warm_up_says_so() {
 #[test]
 fn a_benchmark_that_is_interrupted_while_it_is_set_up_has_not_failed() {
     let dir = tempfile::tempdir().unwrap();
-    let spec = "question: Who waits?\nkind: primitive\nfabric: sim:cx4-edr\nnodes: 200\nthreads: 8\nduration: 1s\n";
+    let spec =
+        "question: Who waits?\nkind: primitive\nfabric: sim:cx4-edr\nnodes: 200\nthreads: 8\nduration: 1s\n";
     std::fs::write(dir.path().join("x.yaml"), spec).unwrap();
     let mut child = doorbell()
         .args(["experiment", "x.yaml", "--out", "out"])
