@@ -4,7 +4,8 @@ use std::sync::atomic::AtomicBool;
 
 use primitives::bench::{self, BenchVerb, LoadError, ON_CARD_BYTES, Point, Rung, Sample};
 use primitives::measure::{PointResult, Row};
-use primitives::mesh::FabricSpec;
+use primitives::mesh::{FabricSpec, LaunchError};
+use primitives::verbs::Transport;
 
 use crate::error::CliError;
 use crate::fabrics::Fabric;
@@ -33,6 +34,8 @@ pub fn measure(
         .with("servers", servers)
         .with("context", asked.context.as_str())
         .with("peers", asked.peers.as_str())
+        .with("transport", asked.transport.as_str())
+        .with("reply", asked.reply.as_str())
         .with("queue_pairs_per_node", sample.queue_pairs as f64 / f64::from(scope.nodes))
         .with("rate_per_server_per_s", rate(&sample).map(|rate| rate / f64::from(servers)))
         .with("events", virtual_time.then_some(sample.facts.events))
@@ -43,15 +46,15 @@ pub fn measure(
 /// The row with those settings that some verbs do not know, as they were in effect: a grid may hold verbs to which another axis makes
 /// no difference, whose value stands in the column of the axis.
 fn in_effect(row: Row, point: &Point) -> Row {
-    let call = point.verb.is_call();
+    let message = point.verb.is_message();
     // Only what returns nothing need not be awaited, and then nothing else is posted. On the ladder the step decides.
     let unawaited = point.rung.map_or(point.passive, |rung| rung == Rung::PassiveAck);
     let passive = unawaited && point.verb == BenchVerb::Write;
     let mixed = matches!(point.verb, BenchVerb::Read | BenchVerb::Write) && !passive;
-    row.with("memory", if point.on_card && !call { "card" } else { "host" })
+    row.with("memory", if point.on_card && !message { "card" } else { "host" })
         .with("ack", if passive { "passive" } else { "awaited" })
         .with("atomics_percent", if mixed { point.atomics_percent } else { 0 })
-        .with("addresses", (point.addresses > 0 && !call).then_some(point.addresses))
+        .with("addresses", (point.addresses > 0 && !message).then_some(point.addresses))
 }
 
 /// Refuses what a fabric cannot be asked for, with the keys that say so.
@@ -63,11 +66,25 @@ pub fn admit(spec: &RunSpec, fabric: &Fabric) -> Result<(), (&'static [&'static 
     let Some(asked) = &spec.primitive else { return Ok(()) };
     let (_, point) = asked.point(spec).map_err(CliError::usage).map_err(over(&["verb"]))?;
     let caps = fabric.caps().map_err(over(&["fabric"]))?;
-    let on_the_card = !matches!(point.verb, BenchVerb::Rpc | BenchVerb::RpcWrite | BenchVerb::CpuCas);
+    let datagrams = point.verb == BenchVerb::Send && point.transport == Transport::Ud;
+    if datagrams && point.payload > caps.ud_mtu {
+        let why =
+            format!("a datagram carries at most {} B on {}, not {}", caps.ud_mtu, spec.fabric, point.payload);
+        return Err((&["payload", "transport", "fabric"], CliError::usage(why)));
+    }
+    if point.verb == BenchVerb::Send && !datagrams && !caps.one_sided {
+        let why = format!("{} makes no connections of one queue pair and another", spec.fabric);
+        return Err((&["transport", "fabric"], CliError::usage(why).hint("it has datagrams: transport: ud")));
+    }
+    let on_the_card =
+        !matches!(point.verb, BenchVerb::Send | BenchVerb::Rpc | BenchVerb::RpcWrite | BenchVerb::CpuCas);
     if on_the_card && !caps.one_sided {
         let how = if point.verb.carrier().is_some() { "is made of one-sided verbs" } else { "is one-sided" };
         let why = format!("{} takes messages only, and {} {how}", spec.fabric, asked.verb);
-        return Err((&["verb", "fabric"], CliError::usage(why).hint("its verbs are rpc and rpc-write")));
+        return Err((
+            &["verb", "fabric"],
+            CliError::usage(why).hint("its verbs are rpc, rpc-write, and send with transport: ud"),
+        ));
     }
     let has = match &fabric.spec {
         FabricSpec::Sim { profile, .. } => profile.nic.on_card_memory.value as u64,
@@ -87,6 +104,8 @@ pub fn failed(error: &LoadError) -> CliError {
         LoadError::Launch(launch) if launch.is_machines() => {
             CliError::machine("the benchmark cannot be set up").caused_by(error)
         }
+        // By whoever interrupts it: nobody else does.
+        LoadError::Launch(LaunchError::Cancelled) => CliError::interrupted(),
         _ => CliError::check("the benchmark failed").caused_by(error),
     }
 }
@@ -124,7 +143,6 @@ pub fn sampled(row: Row, point: &Point, sample: &Sample) -> Row {
 mod tests {
     use super::*;
     use primitives::fabric::SetupError;
-    use primitives::mesh::LaunchError;
 
     #[test]
     fn a_row_says_what_was_in_effect() {
@@ -155,7 +173,7 @@ mod tests {
 
     /// Memory that may not be locked is what comes to most people first.
     #[test]
-    fn what_the_machine_lacks_is_told_from_what_failed() {
+    fn what_the_machine_lacks_is_told_from_what_failed_and_from_an_interrupt() {
         let (call, device) = ("ibv_reg_mr", "rxe0".to_owned());
         let (reason, hint) = ("Cannot allocate memory".to_owned(), ": `ulimit -l unlimited`".to_owned());
         let lacks = LaunchError::Shared(SetupError::Device { call, device, reason, hint });
@@ -166,5 +184,6 @@ mod tests {
         let invalid = LaunchError::Shared(SetupError::Invalid("no such queue pair".into()));
         assert_eq!(failed(&LoadError::Launch(invalid)).exit().code(), 1);
         assert_eq!(failed(&LoadError::Nodes(1)).exit().code(), 1);
+        assert_eq!(failed(&LoadError::Launch(LaunchError::Cancelled)).exit().code(), 130);
     }
 }

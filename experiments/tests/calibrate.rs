@@ -1,26 +1,15 @@
 //! `doorbell calibrate` as a person meets it.
 
+mod common;
+
+use common::{doorbell, run, stderr, stdout};
 use experiments::calibrate::{FITS, MISFIT};
 use primitives::bench::UNCALIBRATED;
 use primitives::profile::Profile;
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
-
-fn doorbell(args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_doorbell"));
-    command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    command
-}
-
-fn run(args: &[&str]) -> Output {
-    doorbell(args).output().expect("the binary starts")
-}
-
-fn stderr(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
+use std::process::{Command, Stdio};
 
 fn path(at: &Path) -> &str {
     at.to_str().expect("UTF-8")
@@ -156,7 +145,7 @@ fn a_card_that_the_model_cannot_describe_stays_in_doubt() {
     ]);
     // That it does not fit is an answer.
     assert!(done.status.success(), "{}", stderr(&done));
-    let told = String::from_utf8_lossy(&done.stdout);
+    let told = stdout(&done);
     assert!(told.contains(&format!("the profile stays in doubt: it is {MISFIT}")), "{told}");
     let fitted = Profile::load(&fitted).expect("a profile");
     let doubt = fitted.doubt.as_deref().expect("a doubt");
@@ -189,8 +178,12 @@ fn shipped_profiles_that_were_fitted_badly_say_so() {
 fn ctrl_c_keeps_the_best_so_far() {
     let dir = tempfile::tempdir().expect("a directory");
     let out = dir.path().join("early.profile.yaml");
-    let mut child =
-        doorbell(&["calibrate", "--profile", "cx4-edr", "--out", path(&out)]).spawn().expect("it starts");
+    let mut child = doorbell()
+        .args(["calibrate", "--profile", "cx4-edr", "--out", path(&out)])
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it starts");
     // It listens for signals before it says what it does.
     let mut said = BufReader::new(child.stderr.take().expect("piped"));
     let mut talk = String::new();

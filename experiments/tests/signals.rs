@@ -120,3 +120,29 @@ fn a_run_that_ends_in_its_warm_up_says_so() {
         cut_short(&[&["run", "--fabric", "sim:cx4-edr", "--duration", "100s"][..], &small].concat(), 500);
     assert_eq!(said, "drtm-h: interrupted in the warm-up, nothing was measured\n");
 }
+
+/// A cluster of simulated nodes whose queue pairs take a while to be connected: the signal comes before anything is measured.
+#[test]
+fn a_benchmark_that_is_interrupted_while_it_is_set_up_has_not_failed() {
+    let dir = tempfile::tempdir().unwrap();
+    let spec =
+        "question: Who waits?\nkind: primitive\nfabric: sim:cx4-edr\nnodes: 200\nthreads: 8\nduration: 1s\n";
+    std::fs::write(dir.path().join("x.yaml"), spec).unwrap();
+    let mut child = doorbell()
+        .args(["experiment", "x.yaml", "--out", "out"])
+        .current_dir(dir.path())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the binary starts");
+    // It listens for signals before it makes the directory of its results.
+    while !dir.path().join("out/run.json").exists() {
+        assert!(child.try_wait().unwrap().is_none(), "it ended");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+    let mut talk = String::new();
+    child.stderr.take().expect("piped").read_to_string(&mut talk).expect("text");
+    assert_eq!(child.wait().unwrap().code(), Some(130), "{talk}");
+    assert!(talk.contains("interrupted: 0 of 1 point kept") && !talk.contains("failed"), "{talk}");
+}

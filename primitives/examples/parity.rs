@@ -128,10 +128,14 @@ impl End {
     fn poll(&self) -> (usize, usize) {
         let (mut sent, mut received) = (0, 0);
         self.nic.poll(16, |c| {
-            if c.status != WcStatus::Success {
-                failed(&c);
+            // Requests and receives have this number here.
+            if c.status != WcStatus::Success || c.id != 0 {
+                failed(c.id, c.status);
             }
-            *(if c.opcode == WcOpcode::SendQueue { &mut sent } else { &mut received }) += 1;
+            match c.opcode {
+                WcOpcode::SendQueue => sent += 1,
+                WcOpcode::Recv | WcOpcode::RecvRdmaWithImm => received += 1,
+            }
         });
         (sent, received)
     }
@@ -249,7 +253,12 @@ impl End {
         for _ in 0..iterations {
             let request = black_box(&request);
             self.nic.post(self.qp, request).expect("room");
-            while self.poll().0 == 0 {}
+            let worked = |c: Completion| {
+                if c.status != WcStatus::Success || c.id != 0 {
+                    failed(c.id, c.status);
+                }
+            };
+            while self.nic.poll(16, worked) == 0 {}
         }
     }
 
@@ -308,8 +317,8 @@ fn finish<T>(port: &Port<VerbsNic>, verb: impl Future<Output = Result<T, VerbErr
 }
 
 #[cold]
-fn failed(completion: &Completion) -> ! {
-    panic!("{completion:?}")
+fn failed(id: u64, status: WcStatus) -> ! {
+    panic!("request {id}: {status}")
 }
 
 fn show(mut times: Vec<u64>) {

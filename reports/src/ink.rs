@@ -177,7 +177,7 @@ fn for_word(word: &str) -> Option<Ink> {
         "write" => Some(Ink::Write),
         "cas" => Some(Ink::Cas),
         "fetch-add" => Some(Ink::FetchAdd),
-        "rpc" => Some(Ink::TwoSided),
+        "rpc" | "send" => Some(Ink::TwoSided),
         "rpc-write" => Some(Ink::TwoSided2),
         // By what carries it: WRITEs, or a mixture.
         "rpc-two-writes" => Some(Ink::Write),

@@ -91,7 +91,6 @@ impl Asked {
                 CliError::interrupted()
             }
             LoadError::Launch(LaunchError::Mesh(error)) => CliError::from(error),
-            LoadError::Launch(LaunchError::Cancelled) => CliError::interrupted(),
             other => primitive::failed(&other),
         })
     }

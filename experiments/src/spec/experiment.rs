@@ -143,6 +143,8 @@ struct Written {
     ack: Option<Spanned<Value>>,
     atomics_percent: Option<Spanned<Value>>,
     peers: Option<Spanned<Value>>,
+    transport: Option<Spanned<Value>>,
+    reply: Option<Spanned<Value>>,
     optimizations: Option<Spanned<Value>>,
     #[serde(default)]
     grid: Entries<Vec<Spanned<Value>>>,
@@ -267,7 +269,7 @@ impl Written {
     }
 
     /// What holds for all points, by the names it is written with.
-    fn of_base(&self) -> [(&'static str, &Option<Spanned<Value>>); 28] {
+    fn of_base(&self) -> [(&'static str, &Option<Spanned<Value>>); 30] {
         [
             ("fabric", &self.fabric),
             ("workload", &self.workload),
@@ -296,6 +298,8 @@ impl Written {
             ("ack", &self.ack),
             ("atomics_percent", &self.atomics_percent),
             ("peers", &self.peers),
+            ("transport", &self.transport),
+            ("reply", &self.reply),
             ("optimizations", &self.optimizations),
         ]
     }

@@ -1,7 +1,8 @@
 //! What one point of a `kind: primitive` experiment asks of the NICs, beside the size of the cluster.
 
-use primitives::bench::{BenchVerb, CALL_PAYLOAD_MOST, ON_CARD_BYTES, Point, Rung, Scope};
+use primitives::bench::{BenchVerb, CALL_PAYLOAD_MOST, DATAGRAM_MOST, ON_CARD_BYTES, Point, Rung, Scope};
 use primitives::units::Nanos;
+use primitives::verbs::Transport;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -45,6 +46,10 @@ pub struct PrimitiveSpec {
     pub atomics_percent: u32,
     /// Who is asked: the `others`, or each its `own` node, through its card.
     pub peers: String,
+    /// What carries SENDs and WRITEs: reliable connections, `rc`, unreliable ones, `uc`, or datagrams, `ud`.
+    pub transport: String,
+    /// What comes back of a SEND: `none`, or an `echo`, a message as long.
+    pub reply: String,
     /// Step of the optimization ladder over ten objects; it decides requests in flight,
     /// doorbells and signals.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -67,6 +72,8 @@ impl Default for PrimitiveSpec {
             ack: ACKS[0].to_owned(),
             atomics_percent: 0,
             peers: PEERS[0].to_owned(),
+            transport: TRANSPORTS[0].to_owned(),
+            reply: REPLIES[0].to_owned(),
             optimizations: None,
         }
     }
@@ -76,6 +83,8 @@ const MEMORIES: [&str; 2] = ["host", "card"];
 const CONTEXTS: [&str; 2] = ["own", "shared"];
 const ACKS: [&str; 2] = ["awaited", "passive"];
 const PEERS: [&str; 2] = ["others", "own"];
+const TRANSPORTS: [&str; 3] = ["rc", "uc", "ud"];
+const REPLIES: [&str; 2] = ["none", "echo"];
 
 /// Verbs, as experiment files name them.
 pub const VERBS: &[&str] = &[
@@ -83,6 +92,7 @@ pub const VERBS: &[&str] = &[
     "write",
     "cas",
     "fetch-add",
+    "send",
     "rpc",
     "rpc-write",
     "rpc-two-writes",
@@ -107,6 +117,8 @@ impl PrimitiveSpec {
         "ack",
         "atomics_percent",
         "peers",
+        "transport",
+        "reply",
         "optimizations",
     ];
 
@@ -137,6 +149,8 @@ impl PrimitiveSpec {
             "context" => self.context = one_of(value, &CONTEXTS)?,
             "ack" => self.ack = one_of(value, &ACKS)?,
             "peers" => self.peers = one_of(value, &PEERS)?,
+            "transport" => self.transport = one_of(value, &TRANSPORTS)?,
+            "reply" => self.reply = one_of(value, &REPLIES)?,
             "atomics_percent" => {
                 self.atomics_percent = small(value)?;
                 if self.atomics_percent > 100 {
@@ -208,30 +222,82 @@ impl PrimitiveSpec {
                 ),
             ));
         }
-        if self.optimizations.is_some() && !call && !matches!(self.verb.as_str(), "read" | "write") {
+        if self.optimizations.is_some() && !call && !matches!(self.verb.as_str(), "read" | "write" | "send") {
             return Err(Unfit::new(
                 &["optimizations", "verb"],
                 format!("the optimization ladder has no {} of ten objects", self.verb),
             ));
         }
-        if verb.is_some_and(|verb| verb.carrier().is_some()) {
-            self.check_rings()?;
+        self.check_transport(verb)?;
+        if verb.is_some_and(|verb| verb == BenchVerb::Send || verb.carrier().is_some()) {
+            self.check_messages()?;
         }
         Ok(())
     }
 
-    /// Refuses what calls through rings could only ignore.
-    fn check_rings(&self) -> Result<(), Unfit> {
+    /// Refuses a transport that does not carry the verb, and echoes of what is no message.
+    fn check_transport(&self, verb: Option<BenchVerb>) -> Result<(), Unfit> {
+        let transport = self.transport();
+        if verb.is_some_and(|verb| !verb.goes_over(transport)) {
+            let why = match verb.is_some_and(BenchVerb::is_call) {
+                true => "calls choose what carries them by their names",
+                false if transport == Transport::Uc => {
+                    "an unreliable connection carries write and send alone"
+                }
+                false => "datagrams carry send alone",
+            };
+            return Err(Unfit::new(
+                &["transport", "verb"],
+                format!("{} and transport: {}: {why}", self.verb, self.transport),
+            ));
+        }
+        if transport == Transport::Ud && self.payload > DATAGRAM_MOST {
+            return Err(Unfit::new(
+                &["payload", "transport"],
+                format!("a datagram carries at most {DATAGRAM_MOST} B, not {}", self.payload),
+            ));
+        }
+        if self.reply == REPLIES[1] && verb != Some(BenchVerb::Send) {
+            return Err(Unfit::new(&["reply", "verb"], format!("{} has no echo: send does", self.verb)));
+        }
+        Ok(())
+    }
+
+    fn transport(&self) -> Transport {
+        match self.transport.as_str() {
+            "uc" => Transport::Uc,
+            "ud" => Transport::Ud,
+            _ => Transport::Rc,
+        }
+    }
+
+    /// Refuses what messages, and calls through rings, could only ignore.
+    fn check_messages(&self) -> Result<(), Unfit> {
+        let send = self.verb == "send";
+        let (memory, ack, addresses, atomics) = match send {
+            true => (
+                "its receives are in the host's memory",
+                "its completions are awaited, by a stream too",
+                "its messages go into receives",
+                "it is made of SENDs alone",
+            ),
+            false => (
+                "its rings are in the host's memory",
+                "its WRITEs are confirmed by the reply in any case",
+                "its messages go to slots of rings in turn",
+                "it is made of WRITEs and SENDs alone",
+            ),
+        };
         let unfit: [(bool, &'static [&'static str], &str); 5] = [
             (
                 self.optimizations.is_some(),
                 &["optimizations", "verb"],
                 "the optimization ladder has no step for it",
             ),
-            (self.memory != MEMORIES[0], &["memory", "verb"], "its rings are in the host's memory"),
-            (self.ack != ACKS[0], &["ack", "verb"], "its WRITEs are confirmed by the reply in any case"),
-            (self.addresses > 0, &["addresses", "verb"], "its messages go to slots of rings in turn"),
-            (self.atomics_percent > 0, &["atomics_percent", "verb"], "it is made of WRITEs and SENDs alone"),
+            (self.memory != MEMORIES[0], &["memory", "verb"], memory),
+            (self.ack != ACKS[0], &["ack", "verb"], ack),
+            (self.addresses > 0, &["addresses", "verb"], addresses),
+            (self.atomics_percent > 0, &["atomics_percent", "verb"], atomics),
         ];
         match unfit.into_iter().find(|(asked, ..)| *asked) {
             Some((_, keys, why)) => Err(Unfit::new(keys, format!("{} and {}: {why}", self.verb, keys[0]))),
@@ -281,6 +347,8 @@ impl PrimitiveSpec {
             passive: self.ack == "passive",
             atomics_percent: self.atomics_percent,
             own: self.peers == PEERS[1],
+            transport: self.transport(),
+            echo: self.reply == REPLIES[1],
             ..point
         };
         Ok((scope, point))
@@ -312,6 +380,8 @@ mod tests {
             let mut spec = PrimitiveSpec::default();
             let value = match *key {
                 "verb" => json!("write"),
+                "transport" => json!("uc"),
+                "reply" => json!("echo"),
                 "optimizations" => json!("+doorbell"),
                 "memory" => json!("card"),
                 "context" => json!("shared"),
@@ -320,6 +390,9 @@ mod tests {
                 _ => json!(3),
             };
             spec.apply(key, &value).unwrap();
+            if ["transport", "reply"].contains(key) {
+                spec.apply("verb", &json!("send")).unwrap();
+            }
             assert_ne!(serde_json::to_value(&spec).unwrap()[key], usual[key], "{key}");
             let run = RunSpec { nodes: 4, ..RunSpec::default() };
             spec.check(&run).unwrap();
@@ -356,9 +429,44 @@ mod tests {
     }
 
     #[test]
-    fn what_calls_through_rings_could_only_ignore_is_refused() {
+    fn a_transport_carries_what_it_can_and_only_messages_have_an_echo() {
+        let run = RunSpec { nodes: 2, ..RunSpec::default() };
+        let told = |verb: &str, key: &str, value: &str| {
+            let mut spec = PrimitiveSpec::default();
+            spec.apply("verb", &json!(verb)).unwrap();
+            spec.apply(key, &json!(value)).unwrap();
+            spec.check(&run).map_err(|unfit| unfit.why)
+        };
+        for (verb, transports) in [
+            ("read", &["rc"][..]),
+            ("write", &["rc", "uc"]),
+            ("cas", &["rc"]),
+            ("send", &["rc", "uc", "ud"]),
+            ("rpc", &["rc"]),
+            ("rpc-write-send", &["rc"]),
+        ] {
+            for transport in TRANSPORTS {
+                let fits = told(verb, "transport", transport);
+                assert_eq!(fits.is_ok(), transports.contains(&transport), "{verb}, {transport}: {fits:?}");
+                if let Err(why) = fits {
+                    assert!(why.contains(verb) && why.contains(transport), "{why}");
+                }
+            }
+            assert_eq!(told(verb, "reply", "echo").is_ok(), verb == "send");
+        }
+        let mut spec = PrimitiveSpec::default();
+        assert!(spec.apply("transport", &json!("xrc")).unwrap_err().contains("rc"));
+        spec.apply("verb", &json!("send")).unwrap();
+        spec.apply("payload", &json!(DATAGRAM_MOST + 1)).unwrap();
+        spec.check(&run).unwrap();
+        spec.apply("transport", &json!("ud")).unwrap();
+        assert!(spec.check(&run).unwrap_err().why.contains("at most 4096 B, not 4097"));
+    }
+
+    #[test]
+    fn what_messages_and_calls_through_rings_could_only_ignore_is_refused() {
         let run = RunSpec { nodes: 4, ..RunSpec::default() };
-        for verb in ["rpc-two-writes", "rpc-write-imm", "rpc-write-send"] {
+        for verb in ["send", "rpc-two-writes", "rpc-write-imm", "rpc-write-send"] {
             let with = |key: &str, value: Value| {
                 let mut spec = PrimitiveSpec::default();
                 spec.apply("verb", &json!(verb)).unwrap();
@@ -372,7 +480,10 @@ mod tests {
                 ("addresses", json!(8)),
                 ("atomics_percent", json!(1)),
                 ("peers", json!("own")),
-            ] {
+            ]
+            .into_iter()
+            .filter(|(key, _)| (verb, *key) != ("send", "peers"))
+            {
                 let unfit = with(key, value).unwrap_err();
                 assert!(unfit.keys.contains(&key) && unfit.why.contains(key), "{key}: {}", unfit.why);
             }

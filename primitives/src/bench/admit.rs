@@ -1,8 +1,9 @@
 //! Why a point could not be measured, and which points nobody could answer.
 
 use super::load::ON_CARD_BYTES;
-use super::{Point, Scope, payload};
+use super::{BenchVerb, Point, Scope, payload};
 use crate::mesh::LaunchError;
+use crate::verbs::Transport;
 
 /// Why a point could not be measured.
 #[derive(Debug, thiserror::Error)]
@@ -27,14 +28,28 @@ pub enum LoadError {
     /// A call is one datagram.
     #[error("a call carries at most {most} B, not {0}", most = payload::CALL_PAYLOAD_MOST)]
     Payload(u32),
-    /// Calls through rings have no such setting.
-    #[error("{verb} knows no {what}: its messages go through rings of their own")]
-    Rings {
+    /// Messages, and calls through rings, have no such setting.
+    #[error("{verb} knows no {what}: its messages go into receives, or rings of their own")]
+    Unfit {
         /// The verb's name.
         verb: &'static str,
         /// What was asked for.
         what: &'static str,
     },
+    /// Such queue pairs do not carry the verb.
+    #[error("{verb} does not go over {transport:?} queue pairs")]
+    Transport {
+        /// The verb's name.
+        verb: &'static str,
+        /// The transport asked for.
+        transport: Transport,
+    },
+    /// A datagram is one packet.
+    #[error("a datagram carries at most {most} B, not {0}", most = payload::DATAGRAM_MOST)]
+    Datagram(u32),
+    /// Only messages are answered by their like.
+    #[error("{0} has no echo: SEND does")]
+    Echo(&'static str),
     /// The card's memory is small.
     #[error("{0} B do not fit into the {ON_CARD_BYTES} B of the card's own memory that are asked for")]
     OnCard(u32),
@@ -54,21 +69,30 @@ pub(super) fn check(scope: &Scope, point: &Point) -> Result<(), LoadError> {
     if point.on_card && u64::from(point.payload) > ON_CARD_BYTES {
         return Err(LoadError::OnCard(point.payload));
     }
-    if point.verb.carrier().is_some()
-        && let Some(what) = beside_rings(point)
-    {
-        return Err(LoadError::Rings { verb: point.verb.name(), what });
+    let verb = point.verb.name();
+    if !point.verb.goes_over(point.transport) {
+        return Err(LoadError::Transport { verb, transport: point.transport });
     }
-    Ok(())
+    if point.transport == Transport::Ud && point.payload > payload::DATAGRAM_MOST {
+        return Err(LoadError::Datagram(point.payload));
+    }
+    if point.echo && point.verb != BenchVerb::Send {
+        return Err(LoadError::Echo(verb));
+    }
+    let plain = point.verb == BenchVerb::Send || point.verb.carrier().is_some();
+    match beside_messages(point).filter(|_| plain) {
+        Some(what) => Err(LoadError::Unfit { verb, what }),
+        None => Ok(()),
+    }
 }
 
-/// What a point asks for that calls through rings do not have.
-fn beside_rings(point: &Point) -> Option<&'static str> {
+/// What a point asks for that messages and calls through rings do not have.
+fn beside_messages(point: &Point) -> Option<&'static str> {
     let unfit = [
         (point.rung.is_some(), "step of the optimization ladder"),
         (point.on_card, "memory of the card's own"),
         (point.passive, "passive acknowledgement"),
-        (point.own, "call to the own node"),
+        (point.own && point.verb.is_call(), "call to the own node"),
         (point.addresses > 0, "number of addresses"),
         (point.atomics_percent > 0, "share of ATOMICs"),
     ];

@@ -2,6 +2,7 @@
 
 use super::admit::{LoadError, check};
 use super::calls::{CallError, Calls, Carrier, Layout, LoadPoller, Rings, SLOTS};
+use super::messages::{self, MessageError, Messages};
 use super::sample::{Counted, Sample};
 use super::{BenchVerb, OBJECTS, Point, Rung, Scope, payload};
 use crate::exec::{Core, CoreLoop, yield_now};
@@ -9,10 +10,10 @@ use crate::fabric::{AnyNic, CpuWork, Nic, SetupError, Span};
 use crate::measure::{Counters, Histogram, Meter};
 use crate::mem::{Access, Buf, Region};
 use crate::mesh::{FabricSpec, Program, RunFacts, Shape, Site, Worker, WorkerConfig, launch};
-use crate::rpc::{Incoming, Reply, RpcConfig, RpcError, RpcPoller, Service};
+use crate::rpc::{HEADER_BYTES, Incoming, Reply, RpcConfig, RpcError, RpcPoller, Service};
 use crate::units::Nanos;
 use crate::verbs::port::{PortConfig, VerbError};
-use crate::verbs::{NodeId, QpConfig, Remote, Rkey};
+use crate::verbs::{NodeId, QpConfig, Remote, Rkey, Transport};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::cell::{Cell, RefCell};
@@ -114,11 +115,17 @@ pub(super) struct Local {
 pub(super) fn worker_config(scope: &Scope, point: &Point) -> WorkerConfig {
     // Buffers for calls are most of what a worker sets up: only as large as calls there are.
     let message = if is_rpc(point.verb) { point.payload } else { 0 };
-    let rpc = payload::rpc_config(message, RpcConfig::default(), payload::MTU_MOST);
+    let rpc = payload::rpc_config(message, RpcConfig::default(), payload::DATAGRAM_MOST);
+    let datagrams = point.verb == BenchVerb::Send && point.transport == Transport::Ud;
+    // Its receives take datagrams of any kind.
+    let rpc = RpcConfig {
+        max_message: if datagrams { point.payload.max(HEADER_BYTES + 8) } else { rpc.max_message },
+        ..rpc
+    };
     let window = match point.verb.carrier() {
         // Room for a datagram in answer to every slot.
         Some(Carrier::WriteSend) => SLOTS,
-        None if is_rpc(point.verb) => 64,
+        None if is_rpc(point.verb) || datagrams => 64,
         _ => 1,
     };
     let in_flight = u64::from(point.coroutines) * u64::from(point.outstanding.max(OBJECTS));
@@ -126,6 +133,10 @@ pub(super) fn worker_config(scope: &Scope, point: &Point) -> WorkerConfig {
         .verb
         .carrier()
         .map_or(0, |carrier| Layout::new(scope, point).pool_bytes(carrier, point.queue_pairs));
+    let messages = match point.verb {
+        BenchVerb::Send => messages::pool_bytes(point, u64::from(scope.nodes) * u64::from(point.queue_pairs)),
+        _ => 0,
+    };
     WorkerConfig {
         port: PortConfig {
             doorbell_batching: point.doorbell_batch > 1,
@@ -135,20 +146,34 @@ pub(super) fn worker_config(scope: &Scope, point: &Point) -> WorkerConfig {
         },
         // Who never calls keeps the least room for it: on hundreds of nodes it would be most of the memory.
         rpc: RpcConfig { doorbell_batching: point.doorbell_batch > 1, window, ..rpc },
-        qp: if point.unawaited() {
-            // What nobody waits for counts when it is posted: queues must be full before the window opens.
-            QpConfig { send_depth: 64, ..WorkerConfig::default().qp }
-        } else {
-            // A receive for each message that a peer may have under way, should calls take any.
-            QpConfig { recv_depth: 2 * SLOTS, ..WorkerConfig::default().qp }
-        },
+        qp: queue_pairs(point),
         lanes: point.queue_pairs,
         workers_per_context: if point.shared_context { point.threads } else { 1 },
         // Who asks only itself is left as it is: no node is a server to others then.
         servers: if point.own { 0 } else { point.servers },
-        pool_bytes: in_flight * u64::from(point.payload.max(64).next_power_of_two()) + (1 << 16) + rings,
-        // Calls are datagrams in both directions, whose completions nobody can tell apart; a CPU's swaps are nobody's.
-        stamps: !point.verb.is_call() && point.verb != BenchVerb::CpuCas,
+        pool_bytes: in_flight * u64::from(point.payload.max(64).next_power_of_two())
+            + (1 << 16)
+            + rings
+            + messages,
+        // Messages go in both directions, whose completions nobody can tell apart; a CPU's swaps are nobody's.
+        stamps: !point.verb.is_message() && point.verb != BenchVerb::CpuCas,
+    }
+}
+
+/// The connections of a point.
+fn queue_pairs(point: &Point) -> QpConfig {
+    // Datagrams have a queue pair of the RPC endpoint's; a connection to nobody in particular there is not.
+    let transport = if point.transport == Transport::Uc { Transport::Uc } else { Transport::Rc };
+    let usual = QpConfig { transport, ..WorkerConfig::default().qp };
+    if point.verb == BenchVerb::Send {
+        // A stream may be ahead of its receiver for as long as that takes.
+        QpConfig { recv_depth: messages::receives(point), rnr_retry: 7, ..usual }
+    } else if point.unawaited() {
+        // What nobody waits for counts when it is posted: queues must be full before the window opens.
+        QpConfig { send_depth: 64, ..usual }
+    } else {
+        // A receive for each message that a peer may have under way, should calls take any.
+        QpConfig { recv_depth: 2 * SLOTS, ..usual }
     }
 }
 
@@ -219,9 +244,14 @@ impl Program for ClosedLoad<'_> {
                 }
                 _ => None,
             };
-        let poller = match &calls {
-            Some(calls) => LoadPoller::Rings(calls.clone()),
-            None => {
+        let messages = match self.point.verb {
+            BenchVerb::Send => Some(Messages::new(self.point, site)?),
+            _ => None,
+        };
+        let poller = match (&calls, &messages) {
+            (Some(calls), _) => LoadPoller::Rings(calls.clone()),
+            (None, Some(messages)) => LoadPoller::Messages(messages.clone()),
+            (None, None) => {
                 let service = Echo { scratch: vec![0x5a; self.point.payload as usize] };
                 LoadPoller::Datagrams(RpcPoller::new(site.net.rpc.clone(), service))
             }
@@ -247,6 +277,7 @@ impl Program for ClosedLoad<'_> {
                 tally: tally.clone(),
                 passive: None,
                 calls: calls.clone(),
+                messages: messages.clone(),
                 coroutine,
             };
             core.spawn(client.run());
@@ -307,8 +338,9 @@ struct Client<'a> {
     tally: Rc<Tally>,
     /// What unawaited WRITEs carry: one buffer for all, since nobody says when one of them has let go of it.
     passive: Option<Buf>,
-    /// What calls through rings go through, and which of its groups is this coroutine's.
+    /// What calls through rings go through, or messages, and which of its groups is this coroutine's.
     calls: Option<Rc<Calls>>,
+    messages: Option<Rc<Messages>>,
     coroutine: u32,
 }
 
@@ -320,6 +352,8 @@ enum Failure {
     Rpc(#[from] RpcError),
     #[error(transparent)]
     Rings(#[from] CallError),
+    #[error(transparent)]
+    Message(#[from] MessageError),
     #[error("a reply of {got} B to a call for {asked}")]
     Reply { got: u32, asked: u32 },
 }
@@ -335,7 +369,9 @@ impl Client<'_> {
         let point = self.load.point;
         let meter = &*self.common.meter;
         let every = if self.net.port.nic().caps().virtual_time { 1 } else { SAMPLE_EVERY };
-        let per_group = if point.rung.is_some() { 1 } else { u64::from(point.outstanding) };
+        // Of a round of messages each way is an operation.
+        let ways = if point.echo { 2 } else { 1 };
+        let per_group = if point.rung.is_some() { 1 } else { ways * u64::from(point.outstanding) };
         let mut began = self.net.port.now();
         loop {
             let timed = began;
@@ -351,7 +387,7 @@ impl Client<'_> {
             meter.count(self.worker, groups as u32, end);
             if meter.holds(end) {
                 self.tally.ops.set(self.tally.ops.get() + groups);
-                self.tally.latency.borrow_mut().record(end.since(start));
+                self.tally.latency.borrow_mut().record(Nanos(end.since(start).0 / ways));
                 if let Some(stamped) = self.net.port.nic().stamped() {
                     let span = self.tally.stamped.get().unwrap_or(Span::from(stamped, end));
                     self.tally.stamped.set(Some(span.to(stamped, end)));
@@ -371,6 +407,7 @@ impl Client<'_> {
         let rpc = is_rpc(point.verb);
         match point.rung {
             _ if self.calls.is_some() => self.call_through_rings().await,
+            _ if self.messages.is_some() => self.send().await,
             // READs and calls for data must be awaited: this rung adds nothing to them.
             Some(Rung::PassiveAck) if point.verb == BenchVerb::RpcWrite => self.call(OBJECTS, true).await,
             Some(Rung::PassiveAck) if point.verb == BenchVerb::Write => self.post_passively(OBJECTS).await,
@@ -479,6 +516,15 @@ impl Client<'_> {
         let peers = &mut peers[..self.load.point.outstanding as usize];
         peers.fill_with(|| self.peer());
         calls.call(self.coroutine, peers, || self.rng.random()).await?;
+        Ok(())
+    }
+
+    async fn send(&mut self) -> Result<(), Failure> {
+        let Some(messages) = self.messages.clone() else { return Ok(()) };
+        let mut peers = [NodeId(0); 16];
+        let peers = &mut peers[..self.load.point.outstanding as usize];
+        peers.fill_with(|| self.peer());
+        messages.send(self.coroutine, peers).await?;
         Ok(())
     }
 

@@ -15,6 +15,7 @@ mod calls;
 mod footprint;
 mod load;
 mod member;
+mod messages;
 mod profile;
 mod sample;
 
@@ -37,12 +38,13 @@ pub use identify::{Shows, identifying};
 pub use load::{ON_CARD_BYTES, SAMPLE_EVERY, run};
 pub use member::run_member;
 pub use multi_object::{OBJECTS, Rung};
-pub use payload::CALL_PAYLOAD_MOST;
+pub use payload::{CALL_PAYLOAD_MOST, DATAGRAM_MOST};
 pub use profile::{ProfileFitError, Rated, UNCALIBRATED, fit, state_limits, waits_for_device};
 pub use sample::Sample;
 
 use crate::measure::{Meter, Precision, TooShort};
 use crate::units::Nanos;
+use crate::verbs::Transport;
 
 /// What a point asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
@@ -56,6 +58,8 @@ pub enum BenchVerb {
     Cas,
     /// Fetch-and-add on a drawn word.
     FetchAdd,
+    /// SEND into a receive: a message by itself.
+    Send,
     /// A call over SEND/RECV whose reply carries the payload.
     Rpc,
     /// A call over SEND/RECV whose request carries the payload.
@@ -83,6 +87,7 @@ impl BenchVerb {
             ("write", BenchVerb::Write),
             ("cas", BenchVerb::Cas),
             ("fetch-add", BenchVerb::FetchAdd),
+            ("send", BenchVerb::Send),
             ("rpc", BenchVerb::Rpc),
             ("rpc-write", BenchVerb::RpcWrite),
             ("rpc-two-writes", BenchVerb::RpcTwoWrites),
@@ -100,6 +105,7 @@ impl BenchVerb {
             BenchVerb::Write => "write",
             BenchVerb::Cas => "cas",
             BenchVerb::FetchAdd => "fetch-add",
+            BenchVerb::Send => "send",
             BenchVerb::Rpc | BenchVerb::RpcWrite => "rpc",
             BenchVerb::RpcTwoWrites => "rpc-two-writes",
             BenchVerb::RpcWriteImm => "rpc-write-imm",
@@ -121,6 +127,20 @@ impl BenchVerb {
     /// Whether it is a call, whatever carries it: somebody's CPU answers.
     pub fn is_call(self) -> bool {
         matches!(self, BenchVerb::Rpc | BenchVerb::RpcWrite) || self.carrier().is_some()
+    }
+
+    /// Whether it takes receives and names no memory of the other end.
+    pub fn is_message(self) -> bool {
+        self == BenchVerb::Send || self.is_call()
+    }
+
+    /// Whether queue pairs of a transport carry it. Calls bring their own.
+    pub fn goes_over(self, transport: Transport) -> bool {
+        match transport {
+            Transport::Rc => true,
+            Transport::Uc => matches!(self, BenchVerb::Send | BenchVerb::Write),
+            Transport::Ud => self == BenchVerb::Send,
+        }
     }
 
     /// Whether the payload size is the verb's own (8 B) rather than the point's.
@@ -167,6 +187,10 @@ pub struct Point {
     pub atomics_percent: u32,
     /// Each asks its own node, through its NIC, instead of the others.
     pub own: bool,
+    /// What carries SENDs and WRITEs.
+    pub transport: Transport,
+    /// Each SEND is answered by one as long: an operation is half of such a round.
+    pub echo: bool,
 }
 
 /// How much longer the multi-object questions count: one of their operations takes as long as tens of requests.
@@ -238,6 +262,8 @@ impl Point {
             passive: false,
             atomics_percent: 0,
             own: false,
+            transport: Transport::Rc,
+            echo: false,
         }
     }
 }

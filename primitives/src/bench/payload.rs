@@ -8,9 +8,9 @@ const PAYLOADS: [u32; 9] = [8, 16, 64, 128, 256, 512, 1024, 2048, 4096];
 /// Message header of an RPC and of the benchmark's own.
 const RPC_OVERHEAD: u32 = 64;
 /// The largest path MTU of InfiniBand and RoCE, which no datagram exceeds.
-pub(super) const MTU_MOST: u32 = 4096;
+pub const DATAGRAM_MOST: u32 = 4096;
 /// The largest payload of a call in bytes: it and its headers are one datagram.
-pub const CALL_PAYLOAD_MOST: u32 = MTU_MOST - RPC_OVERHEAD;
+pub const CALL_PAYLOAD_MOST: u32 = DATAGRAM_MOST - RPC_OVERHEAD;
 
 pub(super) fn points(scope: &Scope, ud_mtu: u32) -> Vec<Point> {
     let mut points = Vec::new();

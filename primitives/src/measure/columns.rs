@@ -238,6 +238,8 @@ const PRIMITIVE: Columns = &[
     ("ack", Words),
     ("atomics_percent", Count),
     ("peers", Words),
+    ("transport", Words),
+    ("reply", Words),
     ("queue_pairs_per_node", Amount),
     ("optimizations", Words),
     ("ops", Count),

@@ -6,7 +6,7 @@ use super::channel::{Channel, Message};
 use super::config::ids;
 use super::door::{Door, Proven};
 use super::session::kind;
-use super::wait::{Sleeper, Waker, waker};
+use super::wait::{BREATH, Sleeper, Waker, waker};
 use crate::verbs::NodeId;
 use std::net::{Shutdown, TcpStream};
 use std::thread::JoinHandle;
@@ -14,8 +14,6 @@ use std::time::{Duration, Instant};
 
 /// How long somebody who is sent away may take to say who it is, and to go.
 pub(super) const FAREWELL: Duration = Duration::from_secs(1);
-/// How often the porter looks up at most: a crowd of strangers takes no core.
-const BREATH: Duration = Duration::from_millis(1);
 
 const TOO_LATE: &str =
     "all nodes have come, and the run has begun; two processes have the same --id, or one was started again";
@@ -76,6 +74,7 @@ impl Drop for Porter {
 fn stand(mut door: Door, count: u16, joined: &[(NodeId, String)], sleeper: &Sleeper) {
     while !door.wait(sleeper) {
         door.look().into_iter().flatten().for_each(|proven| send_away(proven, count, joined));
+        // A crowd of strangers takes no core.
         std::thread::sleep(BREATH);
     }
 }

@@ -9,6 +9,7 @@ use super::handshake::{self, HandshakeError, Member, MemberStep};
 use super::keeper::{Keeper, Line};
 use super::porter::{self, FAREWELL, Joined, Porter, first_words};
 use super::session::{Limits, MeshError, Session, kind};
+use super::wait::BREATH;
 use crate::secret::Secret;
 use crate::verbs::NodeId;
 use std::io::{ErrorKind, Read, Write};
@@ -17,7 +18,6 @@ use std::time::{Duration, Instant};
 
 /// How often a member tries to reach node 0, which may come later.
 const TRY_EVERY: Duration = Duration::from_millis(200);
-const BREATH: Duration = Duration::from_millis(1);
 
 /// Which program a node runs: different builds do not mix.
 #[derive(Clone, Debug, PartialEq, Eq)]

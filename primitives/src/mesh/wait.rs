@@ -10,8 +10,8 @@ use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-/// How long to wait where the kernel does not wait for us.
-const BREATH: Duration = Duration::from_millis(1);
+/// A pause before whoever asks again, where the kernel does not wait for us: it takes no core, and is not felt.
+pub(super) const BREATH: Duration = Duration::from_millis(1);
 
 /// What is waited for at one socket.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -24,7 +24,8 @@ impl std::fmt::Display for NodeId {
     }
 }
 
-/// A queue pair, named by its number. Numbers are unique within a node.
+/// A queue pair. The context that made it names it by this; peers name it by the number that its [`QpAddress`](super::QpAddress)
+/// tells, which is unique within its node, and so do [`AddressHandle`]s and the senders of datagrams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Qp(pub u32);
 

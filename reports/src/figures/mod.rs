@@ -242,6 +242,7 @@ pub fn spelled(name: &str) -> &str {
         "write" => "WRITE",
         "cas" => "CAS",
         "fetch-add" => "FETCH_ADD",
+        "send" => "SEND",
         "rpc" => "RPC",
         "rpc-write" => "RPC-WRITE",
         "rpc-two-writes" => "RPC, two WRITEs",

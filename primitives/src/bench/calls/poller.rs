@@ -1,18 +1,21 @@
-//! What a core of the load polls: the RPC endpoint, or the rings.
+//! What a core of the load polls: the RPC endpoint, the rings, or messages by themselves.
 
 use super::Calls;
+use crate::bench::messages::Messages;
 use crate::exec::{Look, Poller};
 use crate::fabric::{AnyNic, CpuWork, Nic};
 use crate::rpc::{RpcPoller, Service};
 use crate::units::Nanos;
 use std::rc::Rc;
 
-/// Polls for one or the other.
+/// Polls for one of them.
 pub(in crate::bench) enum LoadPoller<S> {
     /// Calls by datagrams alone, or no calls.
     Datagrams(RpcPoller<AnyNic, S>),
     /// Calls through rings.
     Rings(Rc<Calls>),
+    /// No calls, but what they are made of.
+    Messages(Rc<Messages>),
 }
 
 impl<S: Service> Poller for LoadPoller<S> {
@@ -26,6 +29,11 @@ impl<S: Service> Poller for LoadPoller<S> {
                 // What waits already is done first: the more has come by the next sweep.
                 if calls.backlog() || net.sched.has_ready() { taken } else { taken + calls.sweep() }
             }
+            LoadPoller::Messages(messages) => {
+                let taken = messages.net().port.progress();
+                messages.arrivals();
+                taken
+            }
         }
     }
 
@@ -33,6 +41,7 @@ impl<S: Service> Poller for LoadPoller<S> {
         match self {
             LoadPoller::Datagrams(rpc) => rpc.serve_one(),
             LoadPoller::Rings(calls) => calls.serve_one(),
+            LoadPoller::Messages(_) => false,
         }
     }
 
@@ -40,6 +49,7 @@ impl<S: Service> Poller for LoadPoller<S> {
         match self {
             LoadPoller::Datagrams(rpc) => rpc.backlog(),
             LoadPoller::Rings(calls) => calls.backlog(),
+            LoadPoller::Messages(_) => false,
         }
     }
 
@@ -50,6 +60,7 @@ impl<S: Service> Poller for LoadPoller<S> {
                 calls.flush();
                 calls.look_again();
             }
+            LoadPoller::Messages(messages) => messages.flush(),
         }
     }
 
@@ -57,6 +68,7 @@ impl<S: Service> Poller for LoadPoller<S> {
         match self {
             LoadPoller::Datagrams(rpc) => rpc.tick(now),
             LoadPoller::Rings(calls) => calls.tick(now),
+            LoadPoller::Messages(messages) => messages.tick(now),
         }
     }
 
@@ -64,6 +76,7 @@ impl<S: Service> Poller for LoadPoller<S> {
         match self {
             LoadPoller::Datagrams(rpc) => rpc.look_ahead(look),
             LoadPoller::Rings(calls) => calls.net().port.look_ahead(look),
+            LoadPoller::Messages(messages) => messages.net().port.look_ahead(look),
         }
     }
 
@@ -71,6 +84,7 @@ impl<S: Service> Poller for LoadPoller<S> {
         match self {
             LoadPoller::Datagrams(rpc) => rpc.now(),
             LoadPoller::Rings(calls) => calls.net().port.now(),
+            LoadPoller::Messages(messages) => messages.net().port.now(),
         }
     }
 
@@ -78,6 +92,7 @@ impl<S: Service> Poller for LoadPoller<S> {
         match self {
             LoadPoller::Datagrams(rpc) => rpc.charge(work),
             LoadPoller::Rings(calls) => calls.net().port.nic().charge(work),
+            LoadPoller::Messages(messages) => messages.net().port.nic().charge(work),
         }
     }
 }

@@ -260,7 +260,7 @@ fn what_rings_do_not_have_is_refused() {
     for point in points {
         let refused = run(&fabric, 2, Nanos::from_micros(10), &point);
         let fits = |e: &bench::LoadError| {
-            matches!(e, bench::LoadError::Rings { verb: "rpc-write-imm", .. } | bench::LoadError::Payload(_))
+            matches!(e, bench::LoadError::Unfit { verb: "rpc-write-imm", .. } | bench::LoadError::Payload(_))
         };
         assert!(refused.as_ref().is_err_and(fits), "{point:?}: {refused:?}");
     }

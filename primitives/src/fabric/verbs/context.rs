@@ -25,6 +25,8 @@ pub(super) fn place(name: u32) -> usize {
 /// The remote keys of one context, as requests to its queue pairs need them. Read by peers of the same process
 /// while the owner registers and deregisters.
 pub(super) struct KeyTable {
+    /// Counts changes, so that whoever remembers a key knows that it still holds.
+    changes: AtomicU32,
     // As long as an index masked by `place` can be, so that a look-up checks no bounds.
     slots: [KeySlot; MAX_REGIONS],
 }
@@ -39,7 +41,14 @@ struct KeySlot {
 
 impl KeyTable {
     pub(super) fn new() -> KeyTable {
-        KeyTable { slots: std::array::from_fn(|_| KeySlot::default()) }
+        KeyTable { changes: AtomicU32::new(0), slots: std::array::from_fn(|_| KeySlot::default()) }
+    }
+
+    /// How often the table has changed; wraps. What [`KeyTable::find`] says after one reading of this holds while another
+    /// reads the same.
+    #[inline]
+    pub(super) fn changes(&self) -> u32 {
+        self.changes.load(Ordering::Acquire)
     }
 
     /// The hardware's key and the address of the region's first byte; none for a name nobody knows.
@@ -69,11 +78,13 @@ impl KeyTable {
         slot.rkey.store(key.rkey, Ordering::Release);
         slot.base.store(key.base, Ordering::Release);
         slot.name.store(key.name.0, Ordering::Release);
+        self.changes.fetch_add(1, Ordering::Release);
     }
 
     fn clear(&self, name: Rkey) {
         let slot = &self.slots[place(name.0)];
         let _ = slot.name.compare_exchange(name.0, 0, Ordering::AcqRel, Ordering::Relaxed);
+        self.changes.fetch_add(1, Ordering::Release);
     }
 
     pub(super) fn list(&self) -> Vec<RemoteKey> {
@@ -201,19 +212,32 @@ impl Context {
     }
 }
 
-/// A registered region as the context that posts needs it.
-pub(super) struct Local {
+/// What requests say of a registered region: its name, the hardware's key and the address of its first byte.
+#[derive(Clone, Copy)]
+pub(super) struct Named {
     pub(super) name: u32,
     pub(super) lkey: u32,
     pub(super) base: u64,
+}
+
+impl Named {
+    /// What a place holds that no region has: a name that belongs to another place, so that comparing names is all
+    /// that a look-up does.
+    pub(super) fn nothing(at: usize) -> Named {
+        Named { name: !(at as u32), lkey: BAD_KEY, base: 0 }
+    }
+}
+
+/// A registered region as the context that posts needs it.
+pub(super) struct Local {
+    pub(super) named: Named,
     pub(super) region: Option<Region>,
 }
 
 impl Local {
-    /// What a place holds that no region has: a name that belongs to another place, so that comparing names is all
-    /// that a look-up does.
+    /// What a place holds that no region has.
     pub(super) fn nothing(at: usize) -> Local {
-        Local { name: !(at as u32), lkey: BAD_KEY, base: 0, region: None }
+        Local { named: Named::nothing(at), region: None }
     }
 }
 
@@ -328,7 +352,8 @@ impl Shared {
             None => own.register(&entry.region, entry.access, entry.keys).ok()?,
         };
         let region = entry.region.clone();
-        Some(Local { name: name.0, lkey, base: region.words().as_ptr() as u64, region: Some(region) })
+        let named = Named { name: name.0, lkey, base: region.words().as_ptr() as u64 };
+        Some(Local { named, region: Some(region) })
     }
 }
 
@@ -346,8 +371,10 @@ mod tests {
         assert_eq!(table.list(), [RemoteKey { name, rkey: 5, base: 4096 }]);
         table.clear(Rkey(name.0 ^ 0x1_0000));
         assert_eq!(table.resolve(name).0, 5, "a stale name withdraws nothing");
+        let changes = table.changes();
         table.clear(name);
         assert_eq!(table.resolve(name), (BAD_KEY, 0));
+        assert_ne!(table.changes(), changes, "who remembers the key is told");
         assert!(table.list().is_empty());
     }
 

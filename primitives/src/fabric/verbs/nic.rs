@@ -1,7 +1,6 @@
 //! One worker thread's context: set-up here, posting in `nic/post.rs`, polling in `nic/complete.rs`.
 
 mod complete;
-mod numbers;
 mod port;
 mod post;
 pub(super) mod quiet;
@@ -9,7 +8,7 @@ mod remains;
 #[cfg(test)]
 mod tests;
 
-use super::context::{Context, KeyTable, Local, MAX_REGIONS, place};
+use super::context::{BAD_KEY, Context, KeyTable, Local, MAX_REGIONS, Named, place};
 use super::device::{self, Device};
 use super::qp::{CompletionQueue, Handle, Peer, QueuePair};
 use super::stamps::{self, Stamps};
@@ -21,7 +20,6 @@ use crate::verbs::{
     Completion, Lkey, NodeId, Qp, QpAddress, QpConfig, QpState, RecvRequest, Transport, WorkRequest,
 };
 use ibverbs_sys as ffi;
-use numbers::Numbers;
 use port::Notice;
 use post::{Chain, Single};
 use remains::Remains;
@@ -52,8 +50,8 @@ pub struct VerbsNic {
 }
 
 struct State {
+    /// By the numbers that [`Qp`] names them by here.
     qps: Vec<QueuePair>,
-    numbers: Numbers,
     handles: Vec<Option<Handle>>,
     /// Handles of paths that are used no more. Datagrams posted with them may still be under way, so they stay for as long
     /// as the queue pairs.
@@ -64,6 +62,8 @@ struct State {
     stamps: Option<Rc<Stamps>>,
     /// Regions by the place of their name, as far as this context has used them.
     locals: Box<[Local; MAX_REGIONS]>,
+    /// The one that a request by itself named last, for as long as nothing there changes.
+    near: Named,
     chain: Chain,
     single: Box<Single>,
     recvs: (Vec<ffi::ibv_recv_wr>, Vec<ffi::ibv_sge>),
@@ -94,6 +94,9 @@ type PollCq = unsafe extern "C" fn(*mut ffi::ibv_cq, i32, *mut ffi::ibv_wc) -> i
 unsafe extern "C" fn no_poll_cq(_: *mut ffi::ibv_cq, _: i32, _: *mut ffi::ibv_wc) -> i32 {
     -95 // EOPNOTSUPP
 }
+
+/// In place of a region: names have their highest bit.
+const NOWHERE: Named = Named { name: 0, lkey: BAD_KEY, base: 0 };
 
 /// Nodes found gone: a reliable connection to them ran out of retransmissions.
 struct Lost {
@@ -146,13 +149,13 @@ impl VerbsNic {
         let poll_cq = unsafe { (*context.raw()).ops.poll_cq }.unwrap_or(no_poll_cq);
         let state = State {
             qps: Vec::new(),
-            numbers: Numbers::default(),
             handles: std::iter::repeat_with(|| None).take(shared.nodes.len()).collect(),
             retired: Vec::new(),
             cq,
             poll_cq,
             stamps,
             locals: Box::new(std::array::from_fn(Local::nothing)),
+            near: NOWHERE,
             chain: Chain::default(),
             single: Single::new(),
             recvs: Default::default(),
@@ -167,6 +170,18 @@ impl VerbsNic {
             aside: false,
         };
         Ok(VerbsNic { state: ManuallyDrop::new(RefCell::new(state)), context, shared, node })
+    }
+
+    /// The state, without a count of who has it, which posts and polls would pay for. Debug builds look whether set-up has it.
+    ///
+    /// # Safety
+    /// Until the reference was used last, nothing may run that comes back to this context: no code of a caller's.
+    #[inline(always)]
+    #[expect(clippy::mut_from_ref, reason = "callers answer for it, and one thread owns the context")]
+    unsafe fn state(&self) -> &mut State {
+        debug_assert!(self.state.try_borrow_mut().is_ok());
+        // SAFETY: as above. Set-up borrows it by the cell, and calls nothing of a caller's meanwhile.
+        unsafe { &mut *self.state.as_ptr() }
     }
 
     fn known(&self, peer: &QpAddress, transport: Transport) -> Result<Option<KnownQp>, SetupError> {
@@ -192,16 +207,19 @@ impl VerbsNic {
 }
 
 impl State {
+    /// The place of a queue pair.
     #[inline]
-    fn find(&mut self, qp: Qp) -> Result<usize, PostError> {
-        self.numbers.get(qp.0).filter(|&at| at < self.qps.len()).ok_or(PostError::UnknownQp { qp })
+    fn find(&self, qp: Qp) -> Result<usize, PostError> {
+        let at = qp.0 as usize;
+        if at < self.qps.len() { Ok(at) } else { Err(PostError::UnknownQp { qp }) }
     }
 
     /// Makes sure that the region of a local key is in the table, if the key is good.
     #[inline]
     fn localize(&mut self, nic: &VerbsNic, lkey: Lkey) {
         let slot = &mut self.locals[place(lkey.0)];
-        if slot.name != lkey.0 {
+        if slot.named.name != lkey.0 {
+            self.near = NOWHERE;
             find_region(nic, lkey, slot);
         }
     }
@@ -252,8 +270,10 @@ impl Nic for VerbsNic {
     }
 
     fn deregister(&self, keys: MemoryKeys) {
-        let slot = &mut self.state.borrow_mut().locals[place(keys.lkey.0)];
-        if slot.name == keys.lkey.0 {
+        let state = &mut *self.state.borrow_mut();
+        state.near = NOWHERE;
+        let slot = &mut state.locals[place(keys.lkey.0)];
+        if slot.named.name == keys.lkey.0 {
             *slot = Local::nothing(place(keys.lkey.0));
         }
         self.shared.deregister(self.node, keys);
@@ -268,24 +288,23 @@ impl Nic for VerbsNic {
         }
         let state = &mut *self.state.borrow_mut();
         let qp = QueuePair::create(&self.context, &mut state.cq, &config, &self.shared)?;
-        let number = qp.number;
         let known = KnownQp {
             node: self.node,
             transport: config.transport,
-            psn: first_psn(self.context.psn, number.0),
+            psn: first_psn(self.context.psn, qp.number),
             keys: self.context.keys.clone(),
         };
-        self.shared.qps.write().unwrap_or_else(|p| p.into_inner()).insert(number.0, known);
+        self.shared.qps.write().unwrap_or_else(|p| p.into_inner()).insert(qp.number, known);
         self.shared.created.fetch_add(1, Ordering::Release);
-        state.numbers.insert(number.0, state.qps.len() as u32);
         state.qps.push(qp);
-        Ok(number)
+        Ok(Qp(state.qps.len() as u32 - 1))
     }
 
     fn address(&self, qp: Qp) -> QpAddress {
-        let state = &mut *self.state.borrow_mut();
-        let qkey = state.find(qp).map_or(0, |index| state.qps[index].config.qkey);
-        QpAddress { node: self.node, qpn: qp.0, qkey }
+        let state = self.state.borrow();
+        // Of none it is that of queue pair 0, which is the subnet's own.
+        let (qpn, qkey) = state.qps.get(qp.0 as usize).map_or((0, 0), |qp| (qp.number, qp.config.qkey));
+        QpAddress { node: self.node, qpn, qkey }
     }
 
     fn connect(&self, qp: Qp, peer: Option<QpAddress>) -> Result<(), SetupError> {
@@ -327,7 +346,7 @@ impl Nic for VerbsNic {
         let card = ContextCard {
             path: self.shared.port.path,
             psn: self.context.psn,
-            datagrams: datagrams.map(|qp| qp.number.0).collect(),
+            datagrams: datagrams.map(|qp| qp.number).collect(),
             keys: self.context.keys.list(),
             rd_atomic: Some(self.shared.caps.max_rd_atomic),
             pkey: self.shared.port.pkey,
@@ -427,7 +446,8 @@ impl Nic for VerbsNic {
     // Small enough to be part of whoever posts, where a call would cost a third more.
     #[inline(always)]
     fn post_one(&self, qp: Qp, request: &WorkRequest) -> Result<(), PostError> {
-        self.state.borrow_mut().post_one(self, qp, request)
+        // SAFETY: nothing of the caller's runs before it returns.
+        unsafe { self.state() }.post_one(self, qp, request)
     }
 
     fn post_recv(&self, qp: Qp, chain: &[RecvRequest]) -> Result<(), PostError> {
@@ -436,7 +456,7 @@ impl Nic for VerbsNic {
 
     #[inline]
     fn poll(&self, max: usize, sink: impl FnMut(Completion)) -> usize {
-        self.state.borrow_mut().poll(self, max, sink)
+        self.poll_into(max, sink)
     }
 
     #[inline]
@@ -452,7 +472,7 @@ impl Drop for VerbsNic {
         {
             let mut all = self.shared.qps.write().unwrap_or_else(|p| p.into_inner());
             for qp in &state.qps {
-                all.remove(&qp.number.0);
+                all.remove(&qp.number);
             }
         }
         Remains { _state: state, context: self.context.clone() }.destroy(self);

@@ -1,11 +1,11 @@
 //! Queue pairs: creation, the way from RESET to RTS, and the places of their queues.
 
-use super::context::{Context, KeyTable};
+use super::context::{BAD_KEY, Context, KeyTable};
 use super::device::mtu_code;
 use super::nic::quiet::Heard;
 use super::{Path, Shared, errno, first_psn, refused};
 use crate::fabric::SetupError;
-use crate::verbs::{NodeId, Qp, QpConfig, QpState, Sge, Transport};
+use crate::verbs::{NodeId, QpConfig, QpState, Rkey, Sge, Transport};
 use ffi::ibv_qp_attr_mask as mask;
 use ibverbs_sys as ffi;
 use std::sync::Arc;
@@ -68,9 +68,12 @@ impl Drop for CompletionQueue {
 /// are right without masks.
 pub(super) struct Ring<T> {
     slots: Box<[T]>,
+    /// One less than there are slots, whose number is a power of two.
+    mask: u32,
+    /// Places taken: the last ones posted.
+    in_flight: u32,
     depth: u32,
     posted: u32,
-    retired: u32,
     /// Behind the last place whose completion will be told, as a sequence number.
     awaited: u32,
 }
@@ -81,12 +84,19 @@ pub(super) const SEQ_BITS: u32 = u32::BITS;
 impl<T: Copy> Ring<T> {
     fn new(depth: u32, empty: T) -> Ring<T> {
         let slots = vec![empty; (depth as usize).next_power_of_two()].into_boxed_slice();
-        Ring { slots, depth, posted: 0, retired: 0, awaited: 0 }
+        let last = slots.len() as u32 - 1;
+        Ring { slots, mask: last, depth, posted: 0, in_flight: 0, awaited: 0 }
     }
 
     #[inline]
     pub(super) fn room(&self) -> u32 {
-        self.depth - self.posted.wrapping_sub(self.retired)
+        self.depth - self.in_flight
+    }
+
+    /// Places taken.
+    #[inline]
+    pub(super) fn in_flight(&self) -> u32 {
+        self.in_flight
     }
 
     /// The completion of the place that has `behind` others posted behind it will be told; those of unsignaled requests are not, unless they
@@ -98,52 +108,55 @@ impl<T: Copy> Ring<T> {
 
     /// Whether a completion is to come.
     pub(super) fn waits(&self) -> bool {
-        self.awaited.wrapping_sub(self.retired).cast_signed() > 0
+        self.awaited.wrapping_sub(self.completed()).cast_signed() > 0
     }
 
     /// How many places were freed so far; wraps.
     pub(super) fn completed(&self) -> u32 {
-        self.retired
+        self.posted.wrapping_sub(self.in_flight)
     }
 
     /// Takes the place `ahead` behind the last one posted; returns its sequence number.
     #[inline]
     pub(super) fn enter(&mut self, ahead: u32, kept: T) -> u64 {
         let seq = self.posted.wrapping_add(ahead);
-        let at = seq as usize & (self.slots.len() - 1);
-        self.slots[at] = kept;
+        *self.slot(seq) = kept;
         u64::from(seq)
+    }
+
+    /// The place of a sequence number.
+    #[inline]
+    fn slot(&mut self, seq: u32) -> &mut T {
+        // SAFETY: a number masked by one less than there are is below that.
+        unsafe { self.slots.get_unchecked_mut((seq & self.mask) as usize) }
     }
 
     /// Counts `taken` entered places as posted.
     #[inline]
     pub(super) fn post(&mut self, taken: u32) {
         self.posted = self.posted.wrapping_add(taken);
+        self.in_flight += taken;
     }
 
     /// Frees everything up to the completed place of a hardware id; `None` if a reset did so before.
     #[inline]
     pub(super) fn retire(&mut self, id: u64) -> Option<T> {
         let seq = id as u32;
-        if seq.wrapping_sub(self.retired) >= self.posted.wrapping_sub(self.retired) {
+        let behind = self.posted.wrapping_sub(seq).wrapping_sub(1);
+        if behind >= self.in_flight {
             return None;
         }
-        self.retired = seq.wrapping_add(1);
-        Some(self.slots[seq as usize & (self.slots.len() - 1)])
+        self.in_flight = behind;
+        Some(*self.slot(seq))
     }
 
     /// Frees the oldest place, completed or not.
     pub(super) fn oldest(&mut self) -> Option<T> {
-        if self.retired == self.posted {
-            return None;
-        }
-        let seq = self.retired;
-        self.retired = seq.wrapping_add(1);
-        Some(self.slots[seq as usize & (self.slots.len() - 1)])
+        self.retire(self.completed().into())
     }
 
     fn forget(&mut self) {
-        (self.retired, self.awaited) = (self.posted, self.posted);
+        (self.in_flight, self.awaited) = (0, self.posted);
     }
 }
 
@@ -165,12 +178,27 @@ pub(super) struct PostedRecv {
     pub(super) local: Sge,
 }
 
+/// The remote region that was named last: most requests to a peer go to one.
+#[derive(Clone, Copy)]
+struct Far {
+    name: u32,
+    /// Of the table of keys, when it said so.
+    changes: u32,
+    remote: (u32, u64),
+}
+
+impl Far {
+    /// A name that no region has.
+    const NOBODYS: Far = Far { name: 0, changes: 0, remote: (BAD_KEY, 0) };
+}
+
 /// A queue pair.
 pub(super) struct QueuePair {
     pub(super) raw: *mut ffi::ibv_qp,
     /// What `ibv_post_send(3)` calls.
     pub(super) post_send: PostSend,
-    pub(super) number: Qp,
+    /// What the device calls it. The context goes by its place among its queue pairs.
+    pub(super) number: u32,
     pub(super) config: QpConfig,
     psn: u32,
     pub(super) send: Ring<u64>,
@@ -178,9 +206,11 @@ pub(super) struct QueuePair {
     pub(super) peer: Option<Peer>,
     /// The remote keys of its other end, or nobody's.
     pub(super) keys: Arc<KeyTable>,
+    far: Far,
     pub(super) connected: bool,
-    /// It is connected and reliable: a request by itself goes the short way.
-    pub(super) plain: bool,
+    /// Requests in flight below which another by itself goes the short way: the depth of a queue pair that is connected and
+    /// reliable, else none.
+    pub(super) short: u32,
     /// A request or receive failed since the last reset.
     pub(super) failed: bool,
     /// It failed because the port was down.
@@ -282,15 +312,16 @@ impl QueuePair {
         let qp = QueuePair {
             raw,
             post_send: post_send.unwrap_or(no_post_send),
-            number: Qp(number),
+            number,
             config: *config,
             psn: first_psn(context.psn, number),
             send: Ring::new(config.send_depth, 0),
             recv: Ring::new(config.recv_depth, PostedRecv { id: 0, local: nowhere }),
             peer: None,
             keys: context.nobody.clone(),
+            far: Far::NOBODYS,
             connected: false,
-            plain: false,
+            short: 0,
             failed: false,
             by_port: false,
             forgotten: false,
@@ -299,6 +330,23 @@ impl QueuePair {
         qp.go_to_init(shared)?;
         cq.wanted += completions;
         Ok(qp)
+    }
+
+    /// The hardware's key and the first byte's address of a region there; none for a name nobody knows.
+    #[inline(always)]
+    pub(super) fn remote(&mut self, name: Rkey) -> Option<(u32, u64)> {
+        if self.far.name == name.0 && self.far.changes == self.keys.changes() {
+            return Some(self.far.remote);
+        }
+        self.look_for(name)
+    }
+
+    #[inline(never)]
+    fn look_for(&mut self, name: Rkey) -> Option<(u32, u64)> {
+        let changes = self.keys.changes();
+        let remote = self.keys.find(name)?;
+        self.far = Far { name: name.0, changes, remote };
+        Some(remote)
     }
 
     fn modify(
@@ -387,7 +435,7 @@ impl QueuePair {
         }
         self.modify(shared, "ibv_modify_qp to RTS", rts, attr, &bits)?;
         self.connected = true;
-        self.plain = self.config.transport == Transport::Rc;
+        self.short = if self.config.transport == Transport::Rc { self.config.send_depth } else { 0 };
         Ok(())
     }
 
@@ -398,13 +446,13 @@ impl QueuePair {
         peer: Option<(Peer, Arc<KeyTable>)>,
     ) -> Result<(), SetupError> {
         if self.connected {
-            return Err(SetupError::Invalid(format!("queue pair {} is already connected", self.number.0)));
+            return Err(SetupError::Invalid(format!("queue pair {} is already connected", self.number)));
         }
         let (peer, keys) = peer.unzip();
         self.peer = peer;
         let done = self.go_to_ready(shared);
         match (&done, keys) {
-            (Ok(()), Some(keys)) => self.keys = keys,
+            (Ok(()), Some(keys)) => (self.keys, self.far) = (keys, Far::NOBODYS),
             (Ok(()), None) => {}
             (Err(_), _) => self.peer = None,
         }
@@ -427,7 +475,7 @@ impl QueuePair {
             .and_then(|()| self.go_to_ready(shared));
         if done.is_err() {
             // Short of RTS: what is posted to it is refused here, since not every driver does.
-            (self.connected, self.plain) = (false, false);
+            (self.connected, self.short) = (false, 0);
         }
         (self.failed, self.by_port, self.forgotten) = (false, false, false);
         self.send.forget();
@@ -450,7 +498,7 @@ impl QueuePair {
         let reset = ffi::ibv_qp_state::IBV_QPS_RESET;
         // If even this fails the device is gone, and touches nothing either.
         let _ = self.modify(shared, "ibv_modify_qp to RESET", reset, attr, &[]);
-        (self.connected, self.plain, self.failed) = (false, false, true);
+        (self.connected, self.short, self.failed) = (false, 0, true);
     }
 
     pub(super) fn state(&self) -> QpState {
@@ -531,9 +579,32 @@ mod tests {
     }
 
     #[test]
+    fn a_completion_frees_what_was_posted_up_to_it_once() {
+        let mut ring = Ring::new(5, 0u64);
+        ring.posted = u32::MAX - 1;
+        let seqs = [7, 8, 9, 10].map(|id| {
+            let seq = ring.enter(0, id);
+            ring.post(1);
+            seq
+        });
+        assert_eq!((ring.room(), ring.completed()), (1, u32::MAX - 1));
+        assert_eq!(ring.retire(seqs[1]), Some(8), "the first with it");
+        assert_eq!((ring.room(), ring.in_flight(), ring.completed()), (3, 2, 0));
+        assert_eq!(
+            [ring.retire(seqs[0]), ring.retire(seqs[1]), ring.retire(2)],
+            [None; 3],
+            "of before, and not posted"
+        );
+        assert_eq!([ring.oldest(), ring.oldest(), ring.oldest()], [Some(9), Some(10), None]);
+        ring.post(2);
+        ring.forget();
+        assert_eq!((ring.room(), ring.retire(2)), (5, None), "a reset has freed it");
+    }
+
+    #[test]
     fn only_what_will_be_told_is_waited_for() {
         let mut ring = Ring::new(8, 0u64);
-        (ring.posted, ring.retired, ring.awaited) = (u32::MAX - 1, u32::MAX - 1, u32::MAX - 1);
+        (ring.posted, ring.awaited) = (u32::MAX - 1, u32::MAX - 1);
         let post = |ring: &mut Ring<u64>, id: u64| {
             let seq = ring.enter(0, id);
             ring.post(1);

@@ -87,7 +87,19 @@ impl<'p, N: Nic> Batch<'p, N> {
     /// SEND of `len` bytes of `buf` from its start, as a datagram from `queue`.
     #[inline]
     pub fn send(&mut self, queue: u32, to: AddressHandle, buf: &Buf, len: u32) {
-        self.stage(queue, Verb::Send { to: Some(to), imm: None }, buf.sge_part(0, len), buf);
+        self.send_imm(queue, to, buf, len, None);
+    }
+
+    /// The same with immediate data, if any, which the receive's completion says.
+    #[inline]
+    pub fn send_imm(&mut self, queue: u32, to: AddressHandle, buf: &Buf, len: u32, imm: Option<u32>) {
+        self.stage(queue, Verb::Send { to: Some(to), imm }, buf.sge_part(0, len), buf);
+    }
+
+    /// SEND of the first `len` bytes of `buf` over a peer's connection, with immediate data, if any.
+    #[inline]
+    pub fn send_to(&mut self, peer: NodeId, buf: &Buf, len: u32, imm: Option<u32>) {
+        self.push(peer, Verb::Send { to: None, imm }, buf.sge_part(0, len), buf);
     }
 
     // A part of whoever adds a request: there the verb is a constant, which decides half of what follows.

@@ -9,37 +9,53 @@ use ibverbs_sys as ffi;
 use std::mem::MaybeUninit;
 use std::sync::atomic::Ordering;
 
-impl State {
+impl VerbsNic {
+    /// Polls. The sink may post: the state is nobody's while it runs.
     #[inline]
-    pub(super) fn poll(&mut self, nic: &VerbsNic, max: usize, mut sink: impl FnMut(Completion)) -> usize {
-        if self.aside {
-            return self.poll_aside(nic, max, sink);
+    pub(super) fn poll_into(&self, max: usize, mut sink: impl FnMut(Completion)) -> usize {
+        // SAFETY: nothing of the caller's runs before its last use, which is the call for entries or what is done where there are none.
+        let state = unsafe { self.state() };
+        if state.aside {
+            return self.poll_aside(max, sink);
         }
-        let want = max.min(POLL_BATCH);
+        let want = max.min(POLL_BATCH) as u32;
         let mut polled = [const { MaybeUninit::<ffi::ibv_wc>::uninit() }; POLL_BATCH];
-        let got = self.take(want, &mut polled);
+        let got = state.take(want, &mut polled);
         if got.wrapping_sub(1) >= want {
             if got == 0 {
-                self.heard_nothing(nic);
+                state.heard_nothing(self);
                 return 0;
             }
-            self.give_up(nic);
+            state.give_up(self);
             return self.end(max, sink);
         }
+        let got = got as usize;
+        // Written out, and its end looked for at the end: usually there is one.
+        let mut at = 0;
+        loop {
+            // SAFETY: the device's library has filled the first `got` entries, which are not more than there are.
+            let wc = unsafe { polled.get_unchecked(at).assume_init_ref() };
+            // SAFETY: it is used no more when the sink runs.
+            let Some((id, qp)) = unsafe { self.state() }.worked(wc) else {
+                return at + self.poll_rest(&polled[at..got], sink);
+            };
+            sink(done(id, qp, WcStatus::Success));
+            at += 1;
+            if at == got {
+                return got;
+            }
+        }
+    }
+
+    /// What entries, which the device's library has filled, tell from the first on that is not a request which worked.
+    #[inline(never)]
+    fn poll_rest(&self, polled: &[MaybeUninit<ffi::ibv_wc>], mut sink: impl FnMut(Completion)) -> usize {
         let mut taken = 0;
-        for wc in &polled[..got] {
-            // SAFETY: the device's library has filled the first `got` entries.
+        for wc in polled {
+            // SAFETY: they are filled.
             let wc = unsafe { wc.assume_init_ref() };
-            let id = wc.wr_id();
-            // A request that worked, the usual case. Below `NOBODYS` and `RECV` only the queue pair's index is above the
-            // bits of its number.
-            if id < NOBODYS && wc.is_valid() {
-                let qp = self.qps.get_mut((id >> SEQ_BITS) as usize);
-                if let Some((id, qp)) = qp.and_then(|qp| Some((qp.send.retire(id)?, qp.number))) {
-                    taken += 1;
-                    sink(done(id, qp, WcStatus::Success));
-                }
-            } else if let Some(completion) = self.complete(nic, wc) {
+            // SAFETY: it is used no more when the sink runs.
+            if let Some(completion) = unsafe { self.state() }.complete(self, wc) {
                 taken += 1;
                 sink(completion);
             }
@@ -47,31 +63,61 @@ impl State {
         taken
     }
 
-    /// Takes at most `want` completions from the device, which fills as many entries. More than `want` is an error.
-    #[inline(always)]
-    fn take(&self, want: usize, polled: &mut [MaybeUninit<ffi::ibv_wc>; POLL_BATCH]) -> usize {
-        // SAFETY: the queue is alive, and there is room for `want` entries; `poll_cq` is what ibv_poll_cq calls.
-        let got =
-            unsafe { (self.poll_cq)(self.cq.raw, want.min(POLL_BATCH) as i32, polled.as_mut_ptr().cast()) };
-        // As numbers without sign, an error is more than was asked for, and so is one less than nothing.
-        got as u32 as usize
-    }
-
     /// What a poll gives that does not ask the device: what was kept; behind that, once the completion queue is broken, the end
     /// of what was posted before.
     #[cold]
-    fn poll_aside(&mut self, nic: &VerbsNic, max: usize, mut sink: impl FnMut(Completion)) -> usize {
+    fn poll_aside(&self, max: usize, mut sink: impl FnMut(Completion)) -> usize {
         let mut taken = 0;
         while taken < max
-            && let Some(wc) = self.kept.pop_front()
+            && let Some(wc) = self.next_kept()
         {
-            if let Some(completion) = self.complete(nic, &wc) {
+            // SAFETY: it is used no more when the sink runs.
+            if let Some(completion) = unsafe { self.state() }.complete(self, &wc) {
                 taken += 1;
                 sink(completion);
             }
         }
-        self.aside = self.broken || !self.kept.is_empty();
-        if self.broken { taken + self.end(max - taken, sink) } else { taken }
+        let broken = self.state.borrow().broken;
+        if broken { taken + self.end(max - taken, sink) } else { taken }
+    }
+
+    /// The next completion that was kept; none is left behind the last.
+    fn next_kept(&self) -> Option<ffi::ibv_wc> {
+        let state = &mut *self.state.borrow_mut();
+        let wc = state.kept.pop_front();
+        state.aside = state.broken || !state.kept.is_empty();
+        wc
+    }
+
+    /// Ends what was posted before the completion queue broke.
+    #[cold]
+    fn end(&self, max: usize, sink: impl FnMut(Completion)) -> usize {
+        (0..max).map_while(|_| self.state.borrow_mut().end_one()).map(sink).count()
+    }
+}
+
+impl State {
+    /// The id and the queue pair of a request that worked, the usual case; none where it is another.
+    #[inline(always)]
+    fn worked(&mut self, wc: &ffi::ibv_wc) -> Option<(u64, Qp)> {
+        let id = wc.wr_id();
+        // Below `NOBODYS` and `RECV` only the queue pair's place is above the bits of the request's number.
+        if id >= NOBODYS || !wc.is_valid() {
+            return None;
+        }
+        let place = (id >> SEQ_BITS) as u32;
+        let sent = self.qps.get_mut(place as usize)?.send.retire(id)?;
+        Some((sent, Qp(place)))
+    }
+
+    /// Takes at most `want` completions from the device, which fills as many entries. More than `want` is an error.
+    #[inline(always)]
+    fn take(&self, want: u32, polled: &mut [MaybeUninit<ffi::ibv_wc>; POLL_BATCH]) -> u32 {
+        let want = want.min(POLL_BATCH as u32) as i32;
+        // SAFETY: the queue is alive, and there is room for `want` entries; `poll_cq` is what ibv_poll_cq calls.
+        let got = unsafe { (self.poll_cq)(self.cq.raw, want, polled.as_mut_ptr().cast()) };
+        // As numbers without sign, an error is more than was asked for, and so is one less than nothing.
+        got as u32
     }
 
     /// Takes what a queue pair that was just reset has left in the completion queue. Not every driver does so itself, and the queue has
@@ -82,7 +128,7 @@ impl State {
         self.kept.retain(others);
         let mut polled = [const { MaybeUninit::<ffi::ibv_wc>::uninit() }; POLL_BATCH];
         loop {
-            let got = self.take(POLL_BATCH, &mut polled);
+            let got = self.take(POLL_BATCH as u32, &mut polled) as usize;
             if got > POLL_BATCH {
                 self.give_up(nic);
             }
@@ -94,12 +140,6 @@ impl State {
             self.kept.extend(taken.filter(others));
         }
         self.aside = self.broken || !self.kept.is_empty();
-    }
-
-    /// Ends what was posted before the completion queue broke.
-    #[cold]
-    fn end(&mut self, max: usize, sink: impl FnMut(Completion)) -> usize {
-        (0..max).map_while(|_| self.end_one()).map(sink).count()
     }
 
     /// Who sent a datagram: who has the number it comes from, and the GID in the routing header. Numbers of queue pairs are
@@ -141,7 +181,7 @@ impl State {
             None => WcStatus::Success,
             Some((code, _)) => status(code, id & RECV != 0, id & NOBODYS != 0),
         };
-        let (number, transport) = (qp.number, qp.config.transport);
+        let (number, transport) = (Qp(index as u32), qp.config.transport);
         // What was posted before a reset says nothing about the queue pair as it is now, so its place is looked at first.
         let sent = if id & RECV == 0 { Some(qp.send.retire(id)?) } else { None };
         let recv = if sent.is_none() { Some(qp.recv.retire(id)?) } else { None };
@@ -210,12 +250,12 @@ impl State {
 
     /// Ends the oldest request or receive that was posted before the completion queue failed.
     fn end_one(&mut self) -> Option<Completion> {
-        self.qps.iter_mut().find_map(|qp| {
+        self.qps.iter_mut().enumerate().find_map(|(place, qp)| {
             let (id, opcode) = match qp.send.oldest() {
                 Some(id) => (id, WcOpcode::SendQueue),
                 None => (qp.recv.oldest()?.id, WcOpcode::Recv),
             };
-            let (qp, status) = (qp.number, WcStatus::Fatal);
+            let (qp, status) = (Qp(place as u32), WcStatus::Fatal);
             Some(Completion { id, qp, opcode, status, byte_len: 0, imm: None, from: None })
         })
     }

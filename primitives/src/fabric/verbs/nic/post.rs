@@ -1,10 +1,11 @@
 //! Posting: requests and receives in libibverbs' form, a doorbell for a chain.
 
-use super::super::context::{Local, place};
+use super::super::context::{Local, MAX_REGIONS, Named, place};
 use super::super::qp::{PostedRecv, QueuePair, SEQ_BITS};
-use super::{NOBODYS, RECV, State, VerbsNic, find_region, make_handle};
+use super::{NOBODYS, NOWHERE, RECV, State, VerbsNic, find_region, make_handle};
 use crate::fabric::PostError;
-use crate::verbs::{AddressHandle, Qp, QpState, RecvRequest, Verb, WorkRequest};
+use crate::mem::Region;
+use crate::verbs::{AddressHandle, Qp, QpState, RecvRequest, Sge, Verb, WorkRequest};
 use ibverbs_sys as ffi;
 use std::mem::MaybeUninit;
 
@@ -56,6 +57,14 @@ impl Single {
     }
 }
 
+impl VerbsNic {
+    /// Whether the device takes the payload of a request with it, as asked.
+    #[inline]
+    fn inlines(&self, request: &WorkRequest) -> bool {
+        !request.verb.returns_data() && request.local.len <= self.shared.caps.max_inline
+    }
+}
+
 impl State {
     /// The usual case on a way of its own, which is half as long: one request on a reliable connection that has room, from
     /// a region that this context has used before. Everything else goes the way of chains.
@@ -66,26 +75,23 @@ impl State {
         qp: Qp,
         request: &WorkRequest,
     ) -> Result<(), PostError> {
-        let State { qps, numbers, locals, single, .. } = self;
-        let Some((index, pair)) = numbers.get(qp.0).and_then(|at| Some((at, qps.get_mut(at)?))) else {
+        let State { qps, locals, near, single, .. } = self;
+        let Some(pair) = qps.get_mut(qp.0 as usize) else {
             return Err(PostError::UnknownQp { qp });
         };
-        let local = &locals[place(request.local.lkey.0)];
-        let usual = pair.plain
-            && pair.send.room() > 0
-            && local.name == request.local.lkey.0
-            && (!request.flags.inline
-                || !request.verb.returns_data() && request.local.len <= nic.shared.caps.max_inline);
-        if !usual {
+        let lkey = request.local.lkey.0;
+        if pair.send.in_flight() >= pair.short || near.name != lkey && !find_near(near, locals, lkey) {
             return self.post_chain(nic, qp, &[*request]);
         }
+        let inline = match request.flags.inline {
+            false => 0,
+            true if nic.inlines(request) => inline_flag(request.local, &locals[place(lkey)]),
+            true => return self.post_chain(nic, qp, &[*request]),
+        };
         let Single { request: wr, element } = &mut **single;
-        locate(wr, element, request, local);
-        // Until it is counted as posted the place is nobody's.
-        wr.wr_id = (index as u64) << SEQ_BITS | pair.send.enter(0, request.id);
         match request.verb.remote() {
             Some((rkey, offset)) => {
-                let Some(remote) = pair.keys.find(rkey) else {
+                let Some(remote) = pair.remote(rkey) else {
                     return self.post_chain(nic, qp, &[*request]);
                 };
                 reach(wr, &request.verb, remote, offset);
@@ -95,6 +101,9 @@ impl State {
                 _ => return self.post_chain(nic, qp, &[*request]),
             },
         }
+        locate(wr, element, request, *near, inline);
+        // Until it is counted as posted the place is nobody's.
+        wr.wr_id = u64::from(qp.0) << SEQ_BITS | pair.send.enter(0, request.id);
         let mut bad = MaybeUninit::uninit();
         // SAFETY: the request and its element lie in a box that is borrowed for the call, and the request's `next` has been
         // null since it was made; nobody reads `bad`, since there is one request; the rest is as in `ring`.
@@ -106,7 +115,7 @@ impl State {
             }
             return Ok(());
         }
-        Err(not_taken(pair, code, 0, 0, 0))
+        Err(not_taken(qp, pair, code, 0, 0, 0))
     }
 
     #[inline(never)]
@@ -117,7 +126,8 @@ impl State {
         chain: &[WorkRequest],
     ) -> Result<(), PostError> {
         let index = self.find(qp)?;
-        let State { qps, locals, chain: built, handles, foreign, broken, .. } = self;
+        let State { qps, locals, near, chain: built, handles, foreign, broken, .. } = self;
+        *near = NOWHERE;
         let pair = &mut qps[index];
         if !pair.connected {
             let now = if *broken { QpState::Error } else { QpState::Init };
@@ -147,13 +157,14 @@ impl State {
                 break;
             }
             let slot = &mut locals[place(request.local.lkey.0)];
-            if slot.name != request.local.lkey.0 {
+            if slot.named.name != request.local.lkey.0 {
                 displaced.extend(find_region(nic, request.local.lkey, slot).region);
             }
             // Of a key that is nobody's the place holds [`BAD_KEY`] and no region.
             let nobodys = if slot.region.is_none() { NOBODYS } else { 0 };
             wr.wr_id = nobodys | (index as u64) << SEQ_BITS | pair.send.enter(good, request.id);
-            locate(wr, element, request, slot);
+            let inline = if request.flags.inline { inline_flag(request.local, slot) } else { 0 };
+            locate(wr, element, request, slot.named, inline);
             match request.verb {
                 Verb::Send { to, imm } => {
                     send(wr, imm);
@@ -174,7 +185,7 @@ impl State {
             }
             good += 1;
         }
-        let rung = ring(pair, built, good as usize);
+        let rung = ring(qp, pair, built, good as usize);
         let taken = &chain[..(room - pair.send.room()) as usize];
         if let Some(at) = taken.iter().rposition(|request| request.flags.signaled) {
             pair.send.will_be_told((taken.len() - 1 - at) as u32);
@@ -206,7 +217,7 @@ impl State {
             let recv = &mut self.qps[index].recv;
             let posted = PostedRecv { id: request.id, local: sge };
             let seq = recv.enter(self.recvs.0.len() as u32, posted);
-            let local = &self.locals[place(sge.lkey.0)];
+            let local = self.locals[place(sge.lkey.0)].named;
             let element =
                 ffi::ibv_sge { addr: local.base.wrapping_add(sge.offset), length: sge.len, lkey: local.lkey };
             let mut wr = ffi::ibv_recv_wr { num_sge: 1, ..ffi::ibv_recv_wr::default() };
@@ -255,20 +266,33 @@ impl State {
     }
 }
 
-/// The local side of a request. `local` is what the place of its local key holds: the region, or [`Local::nothing`].
+/// Remembers the region of a local key; whether this context has used it before.
+#[inline(never)]
+fn find_near(near: &mut Named, locals: &[Local; MAX_REGIONS], lkey: u32) -> bool {
+    *near = locals[place(lkey)].named;
+    near.name == lkey
+}
+
+/// libibverbs reads an inlined payload by itself, so it must lie inside its region. A range that does not is left for the NIC to
+/// refuse.
+#[inline]
+fn inline_flag(sge: Sge, local: &Local) -> u32 {
+    let holds = |region: &Region| region.holds(sge.offset, u64::from(sge.len));
+    if local.region.as_ref().is_some_and(holds) { ffi::ibv_send_flags::IBV_SEND_INLINE.0 } else { 0 }
+}
+
+/// The local side of a request. `local` is what the place of its local key holds: the region, or [`Named::nothing`].
 #[inline(always)]
-fn locate(wr: &mut ffi::ibv_send_wr, element: &mut ffi::ibv_sge, request: &WorkRequest, local: &Local) {
+fn locate(
+    wr: &mut ffi::ibv_send_wr,
+    element: &mut ffi::ibv_sge,
+    request: &WorkRequest,
+    local: Named,
+    inline: u32,
+) {
+    let signaled = u32::from(request.flags.signaled) * ffi::ibv_send_flags::IBV_SEND_SIGNALED.0;
+    wr.send_flags = signaled | inline;
     let sge = request.local;
-    let mut flags = if request.flags.signaled { ffi::ibv_send_flags::IBV_SEND_SIGNALED.0 } else { 0 };
-    // libibverbs reads an inlined payload by itself, so it must lie inside its region. A range that does not is left for
-    // the NIC to refuse.
-    if request.flags.inline
-        && let Some(region) = &local.region
-        && region.holds(sge.offset, u64::from(sge.len))
-    {
-        flags |= ffi::ibv_send_flags::IBV_SEND_INLINE.0;
-    }
-    wr.send_flags = flags;
     *element = ffi::ibv_sge { addr: local.base.wrapping_add(sge.offset), length: sge.len, lkey: local.lkey };
 }
 
@@ -276,8 +300,11 @@ fn locate(wr: &mut ffi::ibv_send_wr, element: &mut ffi::ibv_sge, request: &WorkR
 #[inline(always)]
 fn reach(wr: &mut ffi::ibv_send_wr, verb: &Verb, (rkey, base): (u32, u64), offset: u64) {
     let remote_addr = base.wrapping_add(offset);
-    wr.opcode = opcode(verb);
+    wr.opcode = OPCODES[kind(verb)];
     wr.wr.rdma = ffi::ibv_send_wr__bindgen_ty_2__bindgen_ty_1 { remote_addr, rkey };
+    if kind(verb) <= WRITE {
+        return;
+    }
     let atomic = |compare_add, swap| ffi::ibv_send_wr__bindgen_ty_2__bindgen_ty_2 {
         remote_addr,
         compare_add,
@@ -292,16 +319,28 @@ fn reach(wr: &mut ffi::ibv_send_wr, verb: &Verb, (rkey, base): (u32, u64), offse
     }
 }
 
-/// The operation's code: nothing but that, so that it is read from a table.
-#[inline]
-fn opcode(verb: &Verb) -> ffi::ibv_wr_opcode::Type {
-    match verb {
-        Verb::Read { .. } => ffi::ibv_wr_opcode::IBV_WR_RDMA_READ,
-        Verb::Write { .. } => ffi::ibv_wr_opcode::IBV_WR_RDMA_WRITE,
-        Verb::WriteImm { .. } => ffi::ibv_wr_opcode::IBV_WR_RDMA_WRITE_WITH_IMM,
-        Verb::Send { .. } => ffi::ibv_wr_opcode::IBV_WR_SEND,
-        Verb::CompareSwap { .. } => ffi::ibv_wr_opcode::IBV_WR_ATOMIC_CMP_AND_SWP,
-        Verb::FetchAdd { .. } => ffi::ibv_wr_opcode::IBV_WR_ATOMIC_FETCH_AND_ADD,
+/// Codes of operations, by [`kind`].
+const OPCODES: [ffi::ibv_wr_opcode::Type; 6] = [
+    ffi::ibv_wr_opcode::IBV_WR_RDMA_READ,
+    ffi::ibv_wr_opcode::IBV_WR_RDMA_WRITE,
+    ffi::ibv_wr_opcode::IBV_WR_RDMA_WRITE_WITH_IMM,
+    ffi::ibv_wr_opcode::IBV_WR_SEND,
+    ffi::ibv_wr_opcode::IBV_WR_ATOMIC_CMP_AND_SWP,
+    ffi::ibv_wr_opcode::IBV_WR_ATOMIC_FETCH_AND_ADD,
+];
+
+/// READ and WRITE come first, and say nothing but where.
+const WRITE: usize = 1;
+
+/// A verb's place among them as they are declared. What is looked up by it would else be a jump, verb by verb.
+#[inline(always)]
+fn kind(verb: &Verb) -> usize {
+    // SAFETY: `Verb` is `repr(u32)`, so it begins with that number (Rust reference, type layout, primitive representations of enums with
+    // fields), and there are six of them.
+    unsafe {
+        let kind = std::ptr::from_ref(verb).cast::<u32>().read() as usize;
+        std::hint::assert_unchecked(kind < OPCODES.len());
+        kind
     }
 }
 
@@ -319,7 +358,7 @@ fn send(wr: &mut ffi::ibv_send_wr, imm: Option<u32>) {
 
 /// Rings the doorbell for the first `len` requests of the chain.
 #[inline]
-fn ring(pair: &mut QueuePair, built: &mut Chain, len: usize) -> Result<(), PostError> {
+fn ring(qp: Qp, pair: &mut QueuePair, built: &mut Chain, len: usize) -> Result<(), PostError> {
     if len == 0 {
         return Ok(());
     }
@@ -337,14 +376,14 @@ fn ring(pair: &mut QueuePair, built: &mut Chain, len: usize) -> Result<(), PostE
         pair.send.post(len as u32);
         return Ok(());
     }
-    Err(not_taken(pair, code, bad as usize, requests as usize, last))
+    Err(not_taken(qp, pair, code, bad as usize, requests as usize, last))
 }
 
 /// Counts what libibverbs took before it refused: it names the first request that was not taken.
 #[cold]
-fn not_taken(pair: &mut QueuePair, code: i32, bad: usize, first: usize, last: usize) -> PostError {
+fn not_taken(qp: Qp, pair: &mut QueuePair, code: i32, bad: usize, first: usize, last: usize) -> PostError {
     let taken = bad.saturating_sub(first) / size_of::<ffi::ibv_send_wr>();
     let taken = if bad == 0 { 0 } else { taken.min(last) };
     pair.send.post(taken as u32);
-    PostError::Device { qp: pair.number, errno: code.abs(), taken: taken as u32 }
+    PostError::Device { qp, errno: code.abs(), taken: taken as u32 }
 }
