@@ -159,7 +159,7 @@ impl NicCosts {
         let fetch = self.pcie_answer(all) - self.pcie_answer(first);
         let link = self.link(all, 0) - self.link(first, 0);
         let land = self.pcie(all) - self.pcie(first);
-        let asks = (all - first) * self.tag_byte >> 10;
+        let asks = ((all - first) * self.tag_byte) >> 10;
         let asked = fetch.max(asks);
         let unit = segments * self.units;
         let behind = asked.max(unit);
