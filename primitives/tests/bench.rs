@@ -263,6 +263,54 @@ fn long_messages_go_on_packet_by_packet() {
     assert!(out_of_line.is_empty(), "latency and rate over what the slowest stage says: {out_of_line:?}");
 }
 
+/// Nothing is there before it was asked for and has crossed the wire: latency never falls as messages grow, is never under that of a
+/// word and the wire's time for the rest, and a longer cable adds its two ways.
+#[test]
+fn long_messages_are_no_quicker_than_the_wire() {
+    let stop = AtomicBool::new(false);
+    let mut wrong = Vec::new();
+    for (card, on_card, mtu, tags) in [
+        ("cx4-edr", false, 4096.0, 128.0),
+        ("cx4-edr", false, 1024.0, 128.0),
+        ("cx4-edr", false, 4096.0, 8.0),
+        ("cx4-edr", false, 4096.0, 8192.0),
+        ("cx3", false, 4096.0, 128.0),
+        ("cx6", false, 4096.0, 34.0),
+        ("cx6", true, 4096.0, 34.0),
+    ] {
+        for verb in [BenchVerb::Read, BenchVerb::Write] {
+            let mut profile = primitives::profile::Profile::shipped(card).expect("it is shipped");
+            (profile.nic.mtu.value, profile.nic.pcie_tags.value) = (mtu, tags);
+            let median = |cable_ns: f64, payload: u32| {
+                let mut profile = profile.clone();
+                profile.nic.cable_latency.value += cable_ns;
+                let fabric = FabricSpec::Sim { profile: Box::new(profile), seed: 3, faults: Box::default() };
+                let window = Nanos::from_micros(400);
+                let scope = Scope { warm_up: Nanos::from_micros(100), window, ..scope() };
+                let point = Point { payload, on_card, coroutines: 1, servers: 1, ..Point::new("long", verb) };
+                let sample = bench::run(&fabric, &scope, &point, 7, &stop).expect("it runs");
+                sample.latency.p50().expect("it ends").0 as f64
+            };
+            let word = median(0.0, 8);
+            let mut before = word;
+            for payload in [512, 1024, 2048, 4096, 4104, 5120, 8192, 12_288, 16_384, 32_768, 65_536] {
+                let got = median(0.0, payload);
+                let wire = f64::from(payload - 8) / profile.nic.link_rate.value;
+                // Histograms keep three digits.
+                if got < before * 0.998 || got < (word + wire) * 0.99 {
+                    wrong.push((card, on_card, mtu, tags, verb, payload, before, got, word + wire));
+                }
+                before = got;
+            }
+            let longer = median(2_000.0, 65_536) - before;
+            if !(3_950.0..4_050.0).contains(&longer) {
+                wrong.push((card, on_card, mtu, tags, verb, 65_536, 4_000.0, longer, 0.0));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "size, latency of the size before, latency, bound: {wrong:#?}");
+}
+
 /// How many numbers of a fitted profile are limits that the fabric states.
 fn profile_limits(profile: &primitives::profile::Profile) -> usize {
     profile.quantities().filter(|(_, _, q)| q.reference == "capability of the fabric").count()

@@ -36,6 +36,9 @@ struct Overlay {
     cpu: CpuOverlay,
 }
 
+/// Profiles of one chain. Each is read while the one before it is, so that a longer one would need a stack without end.
+const MOST_LINKS: usize = 32;
+
 /// Where a text came from, as the chain of `extends` so far.
 pub(super) struct Chain {
     /// Shipped names and paths, the first one asked for first.
@@ -61,6 +64,9 @@ impl Chain {
         self.links.push(to);
         if again {
             return Err(ProfileError::Cycle { chain: self.links });
+        }
+        if self.links.len() > MOST_LINKS {
+            return Err(ProfileError::Deep { most: MOST_LINKS, origin: self.links.swap_remove(0) });
         }
         Ok(self)
     }

@@ -114,6 +114,14 @@ pub enum ProfileError {
         /// Names and files, from the one asked for to the one that closes the circle.
         chain: Vec<String>,
     },
+    /// Profiles that extend each other without an end in sight.
+    #[error("more than {most} profiles extend one another, from {origin} on")]
+    Deep {
+        /// So many may.
+        most: usize,
+        /// The one asked for.
+        origin: String,
+    },
     /// No profile of that name is shipped.
     #[error("no profile is called {name:?}; shipped profiles: {known}", known = Profile::NAMES.join(", "))]
     Unknown {

@@ -375,7 +375,8 @@ impl NicProfile {
     }
 
     /// Time from doorbell to completion entry with nothing else going on, in nanoseconds. CPU work at either
-    /// end is not part of it. A SEND is counted one way, to the receive completion at the other side.
+    /// end is not part of it. A SEND is counted one way, to the receive completion at the other side. Of a message of several packets it is
+    /// more than that, the sum of all stages: simulated ones go on packet by packet, and what the cost model asks for is one.
     pub fn unloaded_latency_ns(&self, primitive: Primitive, payload: u32, inline: bool) -> f64 {
         let bytes = u64::from(payload);
         let wire = self.switch_latency.value + self.cable_latency.value;

@@ -268,6 +268,12 @@ fn profiles_that_extend_each_other_are_refused() {
         assert!(matches!(**why, ProfileError::Cycle { .. }), "{error}");
         assert!(error.to_string().contains(&*path.file_name().unwrap().to_string_lossy()), "{error}");
     }
+    // Thousands, each of which is another.
+    (0..2_000).for_each(|n| drop(write(&format!("n{n}"), &format!("./n{}.profile.yaml", n + 1))));
+    let deep = Profile::load(&folder.join("n0.profile.yaml")).unwrap_err();
+    let ProfileError::Extends { why, .. } = &deep else { panic!("{deep}") };
+    assert!(matches!(**why, ProfileError::Deep { .. }), "{deep}");
+    assert!(deep.to_string().contains("more than 32 profiles extend one another"), "{deep}");
     let Err(ProfileError::Extends { mistake, why, .. }) = Profile::load(&missing) else {
         panic!("it is there")
     };

@@ -1,8 +1,7 @@
 //! A profile's numbers as integer picoseconds, scaled per node.
 
-use super::pcie::TAGS_MAX;
 use crate::fabric::CpuWork;
-use crate::profile::{CpuProfile, NicProfile, Primitive, READ_REQUEST_MAX};
+use crate::profile::{CpuProfile, NicProfile, Primitive};
 
 /// Picoseconds of `ns` nanoseconds, `factor` times slower.
 fn ps(ns: f64, factor: f64) -> u64 {
@@ -29,8 +28,6 @@ pub(super) struct NicCosts {
     segment: u64,
     /// Processing units: so many times as long is one of them at work.
     units: u64,
-    /// Time to a byte of what DMA reads fetch by as many tags as there are, times 1024; 0 if there is no limit.
-    tag_byte: u64,
     pub completion_entry: u64,
     pub acknowledgement: u64,
     pub ack_coalescing: u32,
@@ -98,7 +95,6 @@ impl NicCosts {
             segment_bytes: nic.segment_bytes.value as u32,
             segment: ps(nic.segment.value, factor),
             units: nic.processing_units.value as u64,
-            tag_byte: tag_byte(nic.pcie_tags.value, pcie_read),
             completion_entry: ps(nic.completion_entry.value, factor),
             acknowledgement: ps(nic.acknowledgement.value, factor),
             ack_coalescing: whole(&nic.ack_coalescing),
@@ -143,35 +139,24 @@ impl NicCosts {
         u64::from(len.div_ceil(self.segment_bytes) - 1) * self.segment
     }
 
-    /// How long each stage works on a message of `len` bytes while the rest of it is still coming: a message of several packets goes
-    /// from stage to stage packet by packet, so that the slowest of them alone takes its whole time. Nothing for one packet, which
-    /// goes on as a whole.
+    /// What each stage takes for all packets of a message of `len` bytes but the first. Stages work on packets of one message side by
+    /// side: one begins as much earlier than when the message is there whole as it has come in before, and no more than this.
+    /// Nothing for one packet, which goes on as a whole.
     #[inline(always)]
-    pub fn overlap(&self, len: u32) -> Overlap {
-        if u64::from(len) <= self.mtu { Overlap::default() } else { self.overlap_of_packets(len) }
+    pub fn rest(&self, len: u32) -> Rest {
+        if u64::from(len) <= self.mtu { Rest::default() } else { self.rest_of_packets(len) }
     }
 
     #[cold]
-    fn overlap_of_packets(&self, len: u32) -> Overlap {
+    fn rest_of_packets(&self, len: u32) -> Rest {
         let (all, first) = (u64::from(len), self.mtu);
-        // What each stage does for all packets but the first.
         let segments = self.segments(len) - self.segments(first as u32);
-        let fetch = self.pcie_answer(all) - self.pcie_answer(first);
-        let link = self.link(all, 0) - self.link(first, 0);
-        let land = self.pcie(all) - self.pcie(first);
-        let asks = ((all - first) * self.tag_byte) >> 10;
-        let asked = fetch.max(asks);
-        let unit = segments * self.units;
-        let behind = asked.max(unit);
-        Overlap {
+        Rest {
+            fetch: self.pcie_answer(all) - self.pcie_answer(first),
             segments,
-            unit,
-            gather: fetch.min(asks),
-            build: segments.min(asked),
-            build_unit: unit.min(asked.max(segments)),
-            fetch: fetch.min(unit.max(asks)),
-            send: link.min(behind),
-            land: land.min(behind.max(link)),
+            unit: segments * self.units,
+            link: self.link(all, 0) - self.link(first, 0),
+            land: self.pcie(all) - self.pcie(first),
         }
     }
 
@@ -210,30 +195,18 @@ impl NicCosts {
     }
 }
 
-/// Times of [`NicCosts::overlap`]: each stage begins so much earlier than when the message is there whole.
+/// See [`NicCosts::rest`].
 #[derive(Clone, Copy, Default)]
-pub(super) struct Overlap {
-    /// Engine time that delays nothing: of a responder, and of a requester that asks for data.
-    pub segments: u64,
-    /// The same, as long as the unit is at it.
-    pub unit: u64,
-    /// What a requester's DMA read of the payload fetches, behind the asking.
-    pub gather: u64,
-    /// The requester's engine, behind that.
-    pub build: u64,
-    /// The same, as long as the unit is at it.
-    pub build_unit: u64,
-    /// What a responder's DMA read fetches, behind its engine and the asking.
+pub(super) struct Rest {
+    /// What a DMA read fetches.
     pub fetch: u64,
+    /// The engine, in either role; and its one unit, which is at it for longer.
+    pub segments: u64,
+    pub unit: u64,
     /// The link.
-    pub send: u64,
-    /// The DMA write at the far end.
+    pub link: u64,
+    /// A DMA write.
     pub land: u64,
-}
-
-/// See [`NicCosts`]'s `tag_byte`.
-fn tag_byte(tags: f64, pcie_read: u64) -> u64 {
-    if tags as usize > TAGS_MAX { 0 } else { (pcie_read << 10) / (tags as u64).max(1) / READ_REQUEST_MAX }
 }
 
 /// What a core's work costs, per node.

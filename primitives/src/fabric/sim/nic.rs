@@ -85,7 +85,7 @@ impl SimNic {
             [one] if bytes(one) <= c.costs.blueflame_max => rung,
             _ => {
                 let lines = chain.iter().map(|r| bytes(r).next_multiple_of(64)).sum();
-                let asked = c.pcie.ask(model.now, rung, lines, &c.costs);
+                let (asked, _) = c.pcie.ask(model.now, rung, lines, &c.costs);
                 c.pcie.answer(model.now, asked, lines, &c.costs)
             }
         }
@@ -207,7 +207,10 @@ impl Nic for SimNic {
             let mut ready = fetched;
             if !request.flags.inline && !request.verb.returns_data() {
                 let c = &mut model.cards[card];
-                ready = c.pcie.ask(model.now, fetched, u64::from(request.local.len), &c.costs);
+                let (asked, spread) = c.pcie.ask(model.now, fetched, u64::from(request.local.len), &c.costs);
+                ready = asked;
+                // Of no other use before it has arrived.
+                model.messages[index].second = spread;
             }
             if let Verb::Send { to: Some(to), .. } = request.verb {
                 let there = model.qps.get(to.qp.0 as usize);

@@ -20,7 +20,7 @@ use super::server::Server;
 use crate::profile::READ_REQUEST_MAX;
 
 /// From so many tags on, no load runs out of them.
-pub(super) const TAGS_MAX: usize = 4096;
+const TAGS_MAX: usize = 4096;
 
 /// The bus of one card.
 pub(super) struct Pcie {
@@ -54,17 +54,19 @@ impl Pcie {
         self.to_memory.pass(now, earliest, costs.cqe_transfer)
     }
 
-    /// The requests of a DMA read; returns when the answer starts to come.
+    /// The requests of a DMA read; returns when the answer to the last of them starts to come, and by how much later that is than
+    /// to the first.
     #[inline(always)]
-    pub fn ask(&mut self, now: u64, earliest: u64, bytes: u64, costs: &NicCosts) -> u64 {
+    pub fn ask(&mut self, now: u64, earliest: u64, bytes: u64, costs: &NicCosts) -> (u64, u64) {
         if bytes == 0 {
-            return earliest;
+            return (earliest, 0);
         }
         let requests = if bytes <= READ_REQUEST_MAX { 1 } else { bytes.div_ceil(READ_REQUEST_MAX) };
         let mut at = self.to_memory.pass(now, earliest, costs.read_requests(requests));
         if self.tags.is_empty() {
-            return at + costs.pcie_read;
+            return (at + costs.pcie_read, 0);
         }
+        let first = at.max(self.tags[self.next_tag]);
         for _ in 0..requests {
             let tag = &mut self.tags[self.next_tag];
             at = at.max(*tag);
@@ -74,7 +76,7 @@ impl Pcie {
                 self.next_tag = 0;
             }
         }
-        at + costs.pcie_read
+        (at + costs.pcie_read, at - first)
     }
 
     /// The answer to a DMA read.
@@ -108,11 +110,13 @@ mod tests {
         nic.pcie_tags.value = 2.0;
         let costs = NicCosts::new(&nic, 1.0);
         let mut pcie = Pcie::new(2.0);
-        let first = pcie.ask(0, 0, 64, &costs);
-        let second = pcie.ask(0, 0, 64, &costs);
-        let third = pcie.ask(0, 0, 64, &costs);
+        let (first, _) = pcie.ask(0, 0, 64, &costs);
+        let (second, _) = pcie.ask(0, 0, 64, &costs);
+        let (third, _) = pcie.ask(0, 0, 64, &costs);
         assert!(second < first + costs.pcie_read, "two at a time");
         assert!(third >= first + costs.pcie_read, "the third waits for the first");
-        assert!(pcie.ask(0, third, 4096, &costs) >= third + 4 * costs.pcie_read, "8 requests through 2 tags");
+        let (last, spread) = pcie.ask(0, third, 4096, &costs);
+        assert!(last >= third + 4 * costs.pcie_read, "8 requests through 2 tags");
+        assert_eq!(spread, 3 * costs.pcie_read, "of which the first two are answered at once");
     }
 }

@@ -98,20 +98,26 @@ impl Model {
         let c = &mut self.cards[pair.card as usize];
         let (data, extended) = request_size(op, m.len);
         let class = class(op);
-        let along = c.costs.overlap(m.len);
-        let asked = now.saturating_sub(along.gather);
+        let rest = c.costs.rest(m.len);
+        // What has come in while the rest was asked for.
+        let asked = now.saturating_sub(rest.fetch.min(m.second));
         let fetched = if m.is(INLINE) { now } else { c.pcie.answer(asked, asked, data, &c.costs).max(now) };
         m.wqe = c.wqes;
         c.wqes = c.wqes.wrapping_add(1);
         let unit = c.unit(pair);
         let miss = c.state(qp, pair, class);
         let service = c.costs.requester[class] + c.costs.segments(m.len);
-        let (unit_early, early) =
-            if op.returns_data() { (along.unit, along.segments) } else { (along.build_unit, along.build) };
-        let (began, there) = (now.saturating_sub(unit_early), fetched.saturating_sub(early));
-        let built = c.engine.pass(unit, began, there, service, miss) + c.costs.pass;
-        let (began, there) = (now.saturating_sub(along.send), built.saturating_sub(along.send));
-        let sent = c.egress.pass(began, there, c.costs.link(data, extended));
+        // Who asks for data has work with its packets when they come: the request is off before, and has nothing of them with it.
+        let (there, later, ahead) = if op.returns_data() {
+            (fetched, rest.segments, 0)
+        } else {
+            (fetched.saturating_sub(rest.segments.min(rest.fetch)), 0, rest.fetch.max(rest.segments))
+        };
+        let began = now.saturating_sub(rest.unit.min(rest.fetch));
+        let built = c.engine.pass(unit, began, there, service, miss) - later + c.costs.pass;
+        let early = rest.link.min(ahead);
+        let sent =
+            c.egress.pass(now.saturating_sub(early), built - early.min(built), c.costs.link(data, extended));
         let jitter =
             if self.dice.transit_jitter > 0 { self.dice.below(self.dice.transit_jitter + 1) } else { 0 };
         let arrival = (sent + c.costs.wire + jitter).max(pair.last_arrival + 1);
@@ -121,6 +127,7 @@ impl Model {
         }
         let signaled = m.is(SIGNALED);
         m.pending += 1;
+        debug_assert!(arrival > now, "nothing arrives before it was asked for");
         self.queue.push(arrival, Kind::Arrive, index);
         if !reliable && signaled {
             let ready = self.entry_ready(qp, sent);
@@ -190,7 +197,8 @@ impl Model {
                     c.engine.pass(unit, now, received, 0, miss)
                 }
             };
-            let early = c.costs.overlap(m.len).land;
+            let rest = c.costs.rest(m.len);
+            let early = rest.land.min(rest.link.max(rest.segments));
             visible = c.pcie.write(now.saturating_sub(early), found.saturating_sub(early), data, &c.costs);
             // Landed a little early: nobody may look before the completion says so.
             if let Err(status) = land(&self.nodes[m.node as usize], &self.arena, m) {

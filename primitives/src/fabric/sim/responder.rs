@@ -138,8 +138,11 @@ impl Model {
             miss.stall += c.costs.mtt_miss;
             miss.wait = miss.wait.max(c.costs.pcie_read);
         }
-        let along = c.costs.overlap(m.len);
-        let (began, there) = (now.saturating_sub(along.unit), received.saturating_sub(along.segments));
+        let rest = c.costs.rest(m.len);
+        // A request with data has come in over its time on the link at least.
+        let lead = if op == Op::Read { 0 } else { rest.link.max(rest.fetch).max(rest.segments) };
+        let began = now.saturating_sub(rest.unit.min(lead));
+        let there = received.saturating_sub(rest.segments.min(lead));
         let mut done = c.engine.pass(unit, began, there, service, miss) + c.costs.pass;
         m.time = done;
 
@@ -169,13 +172,10 @@ impl Model {
                 let ready = if on_card {
                     done
                 } else {
-                    let asked = c.pcie.ask(now, done, len, &c.costs);
-                    c.pcie.answer(
-                        now.saturating_sub(along.fetch),
-                        asked.saturating_sub(along.fetch),
-                        len,
-                        &c.costs,
-                    )
+                    let (asked, spread) = c.pcie.ask(now, done, len, &c.costs);
+                    // The first packets were told apart and asked for before the last.
+                    let early = rest.fetch.min(rest.segments + spread);
+                    c.pcie.answer(now.saturating_sub(early), asked.saturating_sub(early), len, &c.costs)
                 };
                 let first = ready.max(*order + 1);
                 let torn = steps && self.dice.roll(self.dice.torn_read);
@@ -191,7 +191,8 @@ impl Model {
                         Op::Send if data <= c.costs.recv_inline => 0,
                         _ => data,
                     };
-                    let (began, there) = (now.saturating_sub(along.land), done.saturating_sub(along.land));
+                    let early = rest.land.min(lead);
+                    let (began, there) = (now.saturating_sub(early), done.saturating_sub(early));
                     c.pcie.write(began, there, placed, &c.costs) + c.costs.pcie_write
                 };
                 if op.consumes_recv() {
@@ -437,15 +438,20 @@ impl Model {
             let mut from = from;
             let pair = &mut self.qps[m.to as usize];
             pair.unacknowledged = 0;
+            let n = &self.nodes[pair.node as usize];
             let c = &mut self.cards[pair.card as usize];
+            // Of the card's own memory nothing was fetched; one packet has nothing to tell apart.
+            let on_card = data > c.costs.mtu && n.is_on_card(m.rkey);
             if data == 0 {
                 let unit = c.unit(pair);
                 from = c.engine.pass(unit, self.now, from, c.costs.acknowledgement, Miss::default());
             }
-            let along = c.costs.overlap(data as u32).send;
+            let rest = c.costs.rest(data as u32);
+            let early = rest.link.min(if on_card { rest.segments } else { rest.fetch.max(rest.segments) });
             let time =
-                c.reply_arrival(self.now.saturating_sub(along), from.saturating_sub(along), data, extended);
+                c.reply_arrival(self.now.saturating_sub(early), from.saturating_sub(early), data, extended);
             m.pending += 1;
+            debug_assert!(time >= self.now, "nothing comes back before it was answered");
             self.queue.push(time, Kind::Response, index);
         } else {
             self.acknowledge_together(index);
