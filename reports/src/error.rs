@@ -82,6 +82,20 @@ pub enum ReportError {
         /// What differs.
         what: String,
     },
+    /// Two shards of one experiment whose tables have different columns.
+    #[error(
+        "points.csv of {} lacks {lacks}, which that of {}, another shard of the experiment, has: it is damaged, or another build wrote it",
+        second.display(),
+        first.display()
+    )]
+    Columns {
+        /// The directory that has them.
+        first: PathBuf,
+        /// The one that has not.
+        second: PathBuf,
+        /// The columns.
+        lacks: String,
+    },
     /// A file of the report cannot be written.
     #[error("cannot write {}: {source}", path.display())]
     Unwritable {

@@ -46,6 +46,25 @@ fn rates(root: &Path) -> Vec<u64> {
     csv.lines().skip(1).map(rate).collect()
 }
 
+/// A table that was cut within its first line, or is not there.
+#[test]
+fn a_shard_that_lacks_columns_is_named() {
+    for mixed in [false, true] {
+        for cut in [Some("point,plan\n"), None] {
+            let temp = tempfile::tempdir().unwrap();
+            let dirs: Vec<PathBuf> = [1, 2].iter().map(|&i| shard(temp.path(), i, 2, |_| ())).collect();
+            match cut {
+                Some(text) => std::fs::write(dirs[0].join("points.csv"), text).unwrap(),
+                None => std::fs::remove_file(dirs[0].join("points.csv")).unwrap(),
+            }
+            let error = draw(&dirs, temp.path(), mixed).unwrap_err();
+            let ReportError::Columns { second, .. } = &error else { panic!("{error:?}") };
+            assert_eq!(*second, dirs[0]);
+            assert!(error.to_string().contains(" lacks "), "{error}");
+        }
+    }
+}
+
 #[test]
 fn shards_are_joined_in_point_order() {
     let temp = tempfile::tempdir().unwrap();

@@ -115,6 +115,10 @@ pub fn render(
                     },
                 }
             }
+            reports::ReportError::Columns { ref second, .. } => {
+                error.hint(format!("measure the share of {} again, or leave it out", second.display()))
+            }
+            reports::ReportError::Mixed { .. } if mixed => error,
             reports::ReportError::Mixed { .. } => error.hint("join them all the same with --mixed"),
             reports::ReportError::Unwritable { ref source, .. } if is_full(source) => {
                 CliError::machine("no report could be made")

@@ -77,7 +77,7 @@ fn one(members: Vec<Results>, mixed: bool) -> Result<Results, ReportError> {
             whole.notes.push(format!("{} and {} were joined despite {what}", whole.label, member.label));
         }
         if whole.points.get_column_names() != member.points.get_column_names() {
-            return Err(refused("different columns, which cannot be joined".to_owned()));
+            return Err(unlike(&whole, &member));
         }
         names.push(format!("{} ({})", shard(&member), member.label));
         let here: Vec<u64> = points(&member.points)?.into_iter().flatten().collect();
@@ -120,6 +120,26 @@ fn one(members: Vec<Results>, mixed: bool) -> Result<Results, ReportError> {
     whole.record.interrupted &= !whole.record.complete;
     whole.record.shard = None;
     Ok(whole)
+}
+
+/// Which columns one of them has and the other lacks.
+fn unlike(a: &Results, b: &Results) -> ReportError {
+    let lacks = |a: &Results, b: &Results| {
+        let there = b.points.get_column_names();
+        let names = a.points.get_column_names();
+        listed(names.into_iter().filter(|name| !there.contains(name)).collect::<Vec<_>>().iter())
+    };
+    // Of two that have columns of their own each, the one with more.
+    let (more, fewer) = if a.points.width() >= b.points.width() { (a, b) } else { (b, a) };
+    let (first, second) = (more.path.clone(), fewer.path.clone());
+    match lacks(more, fewer) {
+        none if none.is_empty() => ReportError::Mixed {
+            first,
+            second,
+            what: "columns in another order, which cannot be joined".to_owned(),
+        },
+        lacks => ReportError::Columns { first, second, lacks },
+    }
 }
 
 /// Its share, as `2/8`.
