@@ -9,7 +9,7 @@
 //! stream does not notice, and an echo that does not come ends the measurement after [`PATIENCE`].
 
 use super::Point;
-use super::calls::PATIENCE;
+use super::calls::{PATIENCE, answered};
 use crate::fabric::{AnyNic, Nic, SetupError};
 use crate::mem::Buf;
 use crate::mesh::{Site, Worker};
@@ -18,7 +18,6 @@ use crate::verbs::port::{Batch, Received, VerbError};
 use crate::verbs::{NodeId, Transport, WcStatus};
 use std::cell::RefCell;
 use std::rc::Rc;
-use std::task::Poll;
 
 /// Receives on a connection, at least and at most: perftest's `--rx-depth` is the most.
 const RECEIVES: (u32, u32) = (64, 512);
@@ -93,7 +92,7 @@ impl Messages {
         let failed = |e: VerbError| SetupError::Invalid(format!("buffers of messages: {e}"));
         let buf = || net.port.buf(point.payload).map_err(|e| failed(e.into()));
         if point.transport != Transport::Ud {
-            for &qp in (0..site.shape.nodes).flat_map(|node| net.pairs_to(NodeId(node))) {
+            for &qp in (0..net.reach() as u16).flat_map(|node| net.pairs_to(NodeId(node))) {
                 for _ in 0..receives(point) {
                     net.port.post_recv(qp, buf()?).map_err(|e| failed(e.into()))?;
                 }
@@ -138,13 +137,9 @@ impl Messages {
         if !self.echo {
             return Ok(());
         }
-        std::future::poll_fn(|_| {
+        answered(|| {
             let state = self.state.borrow();
-            match (state.failed, state.groups[group as usize].open) {
-                (Some(failed), _) => Poll::Ready(Err(failed)),
-                (None, 0) => Poll::Ready(Ok(())),
-                (None, _) => Poll::Pending,
-            }
+            (state.failed, state.groups[group as usize].open)
         })
         .await
     }

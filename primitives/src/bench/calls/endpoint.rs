@@ -1,7 +1,7 @@
 //! One worker's end of the rings: it calls, finds what came, and answers.
 
 use super::message::{answer, control, payload, whole};
-use super::{Carrier, Layout, PATIENCE, REPLY_BYTES, SLOTS};
+use super::{Carrier, Layout, PATIENCE, REPLY_BYTES, SLOTS, answered};
 use crate::fabric::{AnyNic, CpuWork, Nic, SetupError};
 use crate::mem::{Buf, Region};
 use crate::mesh::{Site, Worker};
@@ -184,13 +184,9 @@ impl Calls {
                 self.room(next).await?;
             }
         }
-        std::future::poll_fn(|_| {
+        answered(|| {
             let state = self.state.borrow();
-            match (state.failed, state.groups[group as usize].open) {
-                (Some(failed), _) => Poll::Ready(Err(failed)),
-                (None, 0) => Poll::Ready(Ok(())),
-                (None, _) => Poll::Pending,
-            }
+            (state.failed, state.groups[group as usize].open)
         })
         .await
     }

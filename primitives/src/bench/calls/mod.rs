@@ -43,6 +43,7 @@ use super::{Point, Scope};
 use crate::units::Nanos;
 use crate::verbs::NodeId;
 use message::CONTROL_BYTES;
+use std::task::Poll;
 
 /// Requests that a worker may have unanswered at each peer: a power of two, so that sequence numbers may wrap.
 pub(super) const SLOTS: u32 = 32;
@@ -56,6 +57,16 @@ const LINE: u64 = 64;
 /// How long no call may be answered where time is real, and where it is virtual. Far above what a busy machine keeps a thread from
 /// running, or a simulated card a request.
 pub(super) const PATIENCE: (Nanos, Nanos) = (Nanos::from_millis(10_000), Nanos::from_millis(10));
+
+/// Waits until no answer of a group is open any more, or all have failed: `look` says whether they have, and how many are open.
+pub(super) async fn answered<E>(look: impl Fn() -> (Option<E>, u32)) -> Result<(), E> {
+    std::future::poll_fn(|_| match look() {
+        (Some(failed), _) => Poll::Ready(Err(failed)),
+        (None, 0) => Poll::Ready(Ok(())),
+        (None, _) => Poll::Pending,
+    })
+    .await
+}
 
 /// What carries requests and replies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -25,7 +25,7 @@
 //!    again (`card.rs`); data lands; completions in order.
 //!
 //! A message of several packets goes from stage to stage packet by packet, so that only the slowest takes its whole time
-//! (`costs.rs`, `overlap`); a packet goes on once it is there whole.
+//! (`costs.rs`, `rest`); a packet goes on once it is there whole.
 //!
 //! A READ is four NIC events, a WRITE three and one more if signaled, a datagram two, an ATOMIC five, whatever stages a
 //! profile uses: those it leaves out cost a comparison. A core sees a completion entry once its clock has reached the
