@@ -311,6 +311,23 @@ fn long_messages_are_no_quicker_than_the_wire() {
     assert!(wrong.is_empty(), "size, latency of the size before, latency, bound: {wrong:#?}");
 }
 
+/// A short message passes between the packets of a long one: two nodes that READ megabytes from each other, one at a time, both get what one gets
+/// alone, whose response no request waits for.
+#[test]
+fn long_reads_both_ways_do_not_wait_for_each_other() {
+    let stop = AtomicBool::new(false);
+    let median = |servers| {
+        let profile = primitives::profile::Profile::shipped("cx4-edr").expect("it is shipped");
+        let fabric = FabricSpec::Sim { profile: Box::new(profile), seed: 3, faults: Box::default() };
+        let scope = Scope { warm_up: Nanos::from_millis(1), window: Nanos::from_millis(8), ..scope() };
+        let point =
+            Point { payload: 1 << 20, coroutines: 1, servers, ..Point::new("both ways", BenchVerb::Read) };
+        bench::run(&fabric, &scope, &point, 7, &stop).expect("it runs").latency.p50().expect("it ends").0
+    };
+    let (one_way, both_ways) = (median(1), median(0));
+    assert!(both_ways < one_way + one_way / 10, "{both_ways} ns, and {one_way} where one node alone asks");
+}
+
 /// How many numbers of a fitted profile are limits that the fabric states.
 fn profile_limits(profile: &primitives::profile::Profile) -> usize {
     profile.quantities().filter(|(_, _, q)| q.reference == "capability of the fabric").count()

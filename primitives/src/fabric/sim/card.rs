@@ -6,15 +6,15 @@ use super::engine::{Engine, Miss};
 use super::pcie::Pcie;
 use super::qp::QueuePair;
 use super::requester::{ATOMIC, READ};
-use super::server::Server;
+use super::server::{Line, Server};
 use crate::profile::NicProfile;
 use crate::verbs::Transport;
 
 /// One NIC.
 pub(super) struct Card {
     pub engine: Engine,
-    pub egress: Server,
-    pub ingress: Server,
+    pub egress: Line,
+    pub ingress: Line,
     pub atomic_unit: Server,
     pub pcie: Pcie,
     pub translations: Translations,
@@ -30,8 +30,8 @@ impl Card {
         let used = |cost: &crate::profile::Quantity| cost.value > 0.0;
         Card {
             engine: Engine::new(nic.processing_units.value as usize),
-            egress: Server::default(),
-            ingress: Server::default(),
+            egress: Line::default(),
+            ingress: Line::default(),
             atomic_unit: Server::default(),
             pcie: Pcie::new(nic.pcie_tags.value),
             translations: Translations::new(nic.mtt_entries.value, nic.mtt_page.value, used(&nic.mtt_miss)),
@@ -59,7 +59,8 @@ impl Card {
     /// When a reply that is ready at `from` reaches the requester.
     #[inline(always)]
     pub fn reply_arrival(&mut self, now: u64, from: u64, data: u64, extended: u64) -> u64 {
-        let sent = self.egress.pass(now, from + self.costs.pass, self.costs.link(data, extended));
+        let sent =
+            self.egress.pass(now, from + self.costs.pass, self.costs.link(data, extended), self.costs.packet);
         sent + self.costs.wire
     }
 

@@ -1,7 +1,7 @@
 //! A profile's numbers as integer picoseconds, scaled per node.
 
 use crate::fabric::CpuWork;
-use crate::profile::{CpuProfile, NicProfile, Primitive};
+use crate::profile::{CpuProfile, NicProfile, Primitive, headers};
 
 /// Picoseconds of `ns` nanoseconds, `factor` times slower.
 fn ps(ns: f64, factor: f64) -> u64 {
@@ -43,6 +43,10 @@ pub(super) struct NicCosts {
     pub rnr_timer: u64,
     pub header: u64,
     pub mtu: u64,
+    /// Longest that a message of one packet is on the link, and its data on PCIe: written to memory, and as an answer.
+    pub packet: u64,
+    pub pcie_packet: u64,
+    pub answer_packet: u64,
     pub blueflame_max: u64,
     pub wqe_connected: u64,
     pub wqe_datagram: u64,
@@ -59,22 +63,26 @@ pub(super) struct NicCosts {
     answer_overhead: u64,
 }
 
-/// From an ATOMIC's start to the read of its word, and on to its write.
+/// From an ATOMIC's start to the read of its word, and on to its write; and how long before the write of one the next on the
+/// bucket may start, so that they come at the distance of the hold.
 #[derive(Clone, Copy)]
 pub(super) struct AtomicTimes {
     pub read: u64,
     pub write: u64,
+    pub overlap: u64,
 }
 
 impl NicCosts {
     pub fn new(nic: &NicProfile, factor: f64) -> NicCosts {
         let all = [Primitive::Read, Primitive::Write, Primitive::Atomic, Primitive::Send];
         let pcie_read = ps(nic.pcie_read.value, factor);
-        let hold = |q: &crate::profile::Quantity| {
-            let hold = ps(q.value, factor);
-            let read = ps(nic.atomic_read_ns(q.value), factor);
-            AtomicTimes { read, write: hold.saturating_sub(read) }
-        };
+        let hold = ps(nic.atomic_hold.value, factor);
+        let write = ps(nic.atomic_write_ns(), factor);
+        let atomic =
+            AtomicTimes { read: pcie_read, write, overlap: (pcie_read + write).saturating_sub(hold) };
+        // No DMA read; where in the hold the word is read nobody has measured.
+        let on_card = ps(nic.atomic_hold_on_card.value, factor);
+        let atomic_on_card = AtomicTimes { read: on_card / 2, write: on_card - on_card / 2, overlap: 0 };
         let stall = |primitive| {
             let fetches = match primitive {
                 Primitive::Read | Primitive::Atomic => nic.qp_fetches.value,
@@ -99,8 +107,8 @@ impl NicCosts {
             acknowledgement: ps(nic.acknowledgement.value, factor),
             ack_coalescing: whole(&nic.ack_coalescing),
             atomic_unit: ps(nic.atomic_unit.value, factor),
-            atomic: hold(&nic.atomic_hold),
-            atomic_on_card: hold(&nic.atomic_hold_on_card),
+            atomic,
+            atomic_on_card,
             pass: ps(nic.pass_latency.value, factor),
             ack_delay: ps(nic.ack_delay.value, factor),
             pcie_write: ps(nic.pcie_write.value, factor),
@@ -110,6 +118,9 @@ impl NicCosts {
             rnr_timer: ps(nic.rnr_timer.value, 1.0),
             header: nic.packet_header.value as u64,
             mtu: nic.mtu.value as u64,
+            packet: 0,
+            pcie_packet: 0,
+            answer_packet: 0,
             blueflame_max: nic.blueflame_max.value as u64,
             wqe_connected: nic.wqe_connected.value as u64,
             wqe_datagram: nic.wqe_datagram.value as u64,
@@ -126,6 +137,8 @@ impl NicCosts {
             answer_overhead: nic.pcie_completion_overhead.value as u64,
         };
         costs.recv_wqe = (nic.recv_wqe.value as u64 * costs.pcie_byte) >> 10;
+        costs.packet = costs.link(costs.mtu, headers::ATOMIC);
+        (costs.pcie_packet, costs.answer_packet) = (costs.pcie(costs.mtu), costs.pcie_answer(costs.mtu));
         costs.cqe_transfer = costs.pcie(nic.cqe_size.value as u64);
         costs
     }
@@ -295,8 +308,12 @@ mod tests {
             );
         }
         near(costs.context_stall[0], profile.nic.qp_fetch.value / profile.nic.qp_fetches.value);
-        let hold = costs.atomic.read + costs.atomic.write;
-        near(hold, profile.nic.atomic_hold.value);
+        for (hold, pcie_read) in [(445.0, 400.0), (390.0, 400.0), (0.0, 400.0), (445.0, 0.0)] {
+            let mut nic = profile.nic.clone();
+            (nic.atomic_hold.value, nic.pcie_read.value) = (hold, pcie_read);
+            let atomic = NicCosts::new(&nic, 1.0).atomic;
+            near(atomic.read + atomic.write - atomic.overlap, hold);
+        }
         let cpu = CpuCosts::new(&profile.cpu, 2.0);
         for work in [CpuWork::Poll, CpuWork::Inline(65), CpuWork::Copy(4096), CpuWork::Think(Nanos(9))] {
             near(cpu.of(work), 2.0 * profile.cpu.cost_ns(work));

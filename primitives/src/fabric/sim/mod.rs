@@ -48,8 +48,8 @@
 //!
 //! # Where it departs
 //!
-//! - A port sends messages one after the other, not packets of several in turns: a request waits for all of a long one before it, so
-//!   that two nodes which READ megabytes from each other, one at a time, fall into step and take twice as long.
+//! - Of messages on a link or on PCIe, those of one packet pass between the packets of longer ones, which go one after the other: packets of
+//!   several long messages do not take turns (`server.rs`).
 //! - One switch without contention of its own; a port's queue is that of the receiving link. No congestion control.
 //! - Acknowledgements that nobody waits for are charged in groups, at once and without an event.
 //! - Doorbells and the WQEs that ride with them take time but no bytes of PCIe, and contexts, translations and dropped WQEs

@@ -16,7 +16,7 @@
 //! from the engine time that they cost.
 
 use super::costs::NicCosts;
-use super::server::Server;
+use super::server::Line;
 use crate::profile::READ_REQUEST_MAX;
 
 /// From so many tags on, no load runs out of them.
@@ -24,8 +24,8 @@ const TAGS_MAX: usize = 4096;
 
 /// The bus of one card.
 pub(super) struct Pcie {
-    to_memory: Server,
-    to_card: Server,
+    to_memory: Line,
+    to_card: Line,
     /// When each tag is free again, in the order they are taken; none if there is no limit.
     tags: Box<[u64]>,
     next_tag: usize,
@@ -35,8 +35,8 @@ impl Pcie {
     pub fn new(tags: f64) -> Pcie {
         let tags = tags as usize;
         Pcie {
-            to_memory: Server::default(),
-            to_card: Server::default(),
+            to_memory: Line::default(),
+            to_card: Line::default(),
             tags: if tags > TAGS_MAX { Box::default() } else { vec![0; tags].into() },
             next_tag: 0,
         }
@@ -45,13 +45,13 @@ impl Pcie {
     /// A DMA write; returns when its last byte is on its way, to be seen `pcie_write` later.
     #[inline]
     pub fn write(&mut self, now: u64, earliest: u64, bytes: u64, costs: &NicCosts) -> u64 {
-        self.to_memory.pass(now, earliest, costs.pcie(bytes))
+        self.to_memory.pass(now, earliest, costs.pcie(bytes), costs.pcie_packet)
     }
 
     /// A completion entry, to be seen `pcie_write` later.
     #[inline]
     pub fn entry(&mut self, now: u64, earliest: u64, costs: &NicCosts) -> u64 {
-        self.to_memory.pass(now, earliest, costs.cqe_transfer)
+        self.to_memory.between(now, earliest, costs.cqe_transfer, costs.pcie_packet)
     }
 
     /// The requests of a DMA read; returns when the answer to the last of them starts to come, and by how much later that is than
@@ -62,7 +62,8 @@ impl Pcie {
             return (earliest, 0);
         }
         let requests = if bytes <= READ_REQUEST_MAX { 1 } else { bytes.div_ceil(READ_REQUEST_MAX) };
-        let mut at = self.to_memory.pass(now, earliest, costs.read_requests(requests));
+        let asking = costs.read_requests(requests);
+        let mut at = self.to_memory.between(now, earliest, asking, costs.pcie_packet);
         if self.tags.is_empty() {
             return (at + costs.pcie_read, 0);
         }
@@ -82,20 +83,20 @@ impl Pcie {
     /// The answer to a DMA read.
     #[inline(always)]
     pub fn answer(&mut self, now: u64, earliest: u64, bytes: u64, costs: &NicCosts) -> u64 {
-        self.to_card.pass(now, earliest, costs.pcie_answer(bytes))
+        self.to_card.pass(now, earliest, costs.pcie_answer(bytes), costs.answer_packet)
     }
 
     /// The bytes of an ATOMIC's read and write, whose latency is part of its hold.
     #[inline]
     pub fn atomic(&mut self, now: u64, costs: &NicCosts) {
-        self.to_memory.pass(now, now, costs.read_requests(1) + costs.pcie(8));
-        self.to_card.pass(now, now, costs.pcie_answer(8));
+        self.to_memory.between(now, now, costs.read_requests(1) + costs.pcie(8), costs.pcie_packet);
+        self.to_card.between(now, now, costs.pcie_answer(8), costs.answer_packet);
     }
 
     /// A receive request fetched ahead of its message, together with its neighbours.
     #[inline]
     pub fn prefetch(&mut self, now: u64, costs: &NicCosts) {
-        self.to_card.pass(now, now, costs.recv_wqe);
+        self.to_card.between(now, now, costs.recv_wqe, costs.answer_packet);
     }
 }
 

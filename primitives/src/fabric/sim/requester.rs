@@ -116,8 +116,8 @@ impl Model {
         let began = now.saturating_sub(rest.unit.min(rest.fetch));
         let built = c.engine.pass(unit, began, there, service, miss) - later + c.costs.pass;
         let early = rest.link.min(ahead);
-        let sent =
-            c.egress.pass(now.saturating_sub(early), built - early.min(built), c.costs.link(data, extended));
+        let (began, there) = (now.saturating_sub(early), built - early.min(built));
+        let sent = c.egress.pass(began, there, c.costs.link(data, extended), c.costs.packet);
         let jitter =
             if self.dice.transit_jitter > 0 { self.dice.below(self.dice.transit_jitter + 1) } else { 0 };
         let arrival = (sent + c.costs.wire + jitter).max(pair.last_arrival + 1);
@@ -182,7 +182,7 @@ impl Model {
             _ => (0, headers::AETH),
         };
         let link = c.costs.link(data, extended);
-        let received = c.ingress.drain(now, link) + c.costs.pass;
+        let received = c.ingress.drain(now, link, c.costs.packet) + c.costs.pass;
         let mut visible = received;
         if m.status != WcStatus::Success {
             // A refusal is rare enough to cost nothing.

@@ -129,7 +129,7 @@ impl Model {
         let c = &mut self.cards[to.card as usize];
         let datagram = to.transport == Transport::Ud;
         let (data, extended) = request_size(op, m.len);
-        let received = c.ingress.drain(now, c.costs.link(data, extended));
+        let received = c.ingress.drain(now, c.costs.link(data, extended), c.costs.packet);
         let unit = c.unit(to);
         let mut miss = c.state(m.to, to, class(op));
         let service = c.costs.responder[class(op)] + c.costs.segments(m.len);
@@ -212,7 +212,7 @@ impl Model {
                     c.pcie.atomic(now, &c.costs);
                 }
                 let served = c.atomic_unit.pass(now, done, c.costs.atomic_unit);
-                let start = served.max(*bucket);
+                let start = served.max(bucket.saturating_sub(times.overlap));
                 // A word that is held for no time (an emulated card's) still has one change behind the other.
                 let read = (start + times.read).max(*order + 1).max(*bucket + 1);
                 let write = read + times.write.max(1);
@@ -473,7 +473,7 @@ impl Model {
         pair.unacknowledged = 0;
         let unit = c.unit(pair);
         let sent = c.engine.pass(unit, now, now, c.costs.acknowledgement, Miss::default());
-        c.egress.pass(now, sent, c.costs.link(0, headers::AETH));
+        c.egress.pass(now, sent, c.costs.link(0, headers::AETH), c.costs.packet);
         let pair = &mut self.qps[m.qp as usize];
         let c = &mut self.cards[pair.card as usize];
         let unit = c.unit(pair);

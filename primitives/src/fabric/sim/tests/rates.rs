@@ -172,6 +172,26 @@ fn shipped() -> NicProfile {
     Profile::shipped("cx4-edr").unwrap().nic
 }
 
+/// An ATOMIC's word comes by a DMA read and is held for as long as the profile says, whichever of the two takes longer.
+#[test]
+fn an_atomic_waits_for_a_dma_read_and_its_word_for_the_hold() {
+    let rig = |hold, read| altered(&[("atomic_hold", hold), ("pcie_read", read)], &[]);
+    let add = |rig: &Rig| [(rig.faa(0, 1), 8, SIGNALED)];
+    let alone = |hold, read| {
+        let rig = rig(hold, read);
+        last(&rig, &add(&rig))
+    };
+    let usual = alone(445.0, 400.0);
+    for hold in [0.0, 130.0, 390.0, 399.0, 400.0, 401.0, 900.0] {
+        shows(&format!("alone, held for {hold}"), alone(hold, 400.0), usual);
+    }
+    shows("alone, a longer DMA read", alone(445.0, 500.0), usual + 100.0);
+    for (hold, read) in [(200.0, 400.0), (399.0, 400.0), (401.0, 400.0), (445.0, 400.0), (445.0, 100.0)] {
+        let rig = rig(hold, read);
+        shows(&format!("one word, held for {hold}"), pace(&rig, &add(&rig)), hold);
+    }
+}
+
 /// WQEs ride with the doorbell one at a time, while they are short enough.
 #[test]
 fn chains_and_long_wqes_are_fetched() {
