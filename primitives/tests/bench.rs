@@ -119,6 +119,35 @@ fn every_point_runs_on_the_simulator_the_same_each_time() {
     }
 }
 
+/// As long as requests may be and as many at a time: buffers are there for all of them, whatever carries them.
+#[test]
+fn the_longest_requests_have_buffers() {
+    use BenchVerb::{Read, Rpc, RpcTwoWrites, RpcWrite, RpcWriteImm, RpcWriteSend, Send, Write};
+    let window = Nanos::from_micros(300);
+    let scope = Scope { window, warm_up: Nanos::from_micros(5), ..scope() };
+    let profile = primitives::profile::Profile::shipped("cx4-edr").expect("it is shipped");
+    let fabric = FabricSpec::Sim { profile: Box::new(profile), seed: 3, faults: Box::default() };
+    let run = |point: &Point| {
+        let sample = bench::run(&fabric, &scope, point, 7, &AtomicBool::new(false));
+        assert!(sample.unwrap_or_else(|e| panic!("{point:?}: {e}")).ops_total > 0, "{point:?} did nothing");
+    };
+    for verb in [Read, Write, Send, Rpc, RpcWrite, RpcTwoWrites, RpcWriteImm, RpcWriteSend] {
+        // In longest groups, and in some whose buffer is no power of two.
+        for (outstanding, coroutines) in [(16, 1), (3, 2), (11, 2)] {
+            let payload = if verb.is_call() { bench::CALL_PAYLOAD_MOST } else { 1 << 20 };
+            run(&Point { payload, outstanding, coroutines, ..Point::new("long", verb) });
+            let payload = payload.min(4000);
+            run(&Point { payload, outstanding, coroutines: 64, ..Point::new("long", verb) });
+        }
+    }
+    for rung in Rung::ALL {
+        for verb in [Read, Write] {
+            run(&Point { payload: 1 << 20, ..rung.point("long", verb, 1, 1) });
+        }
+    }
+    run(&Point { payload: 1 << 20, outstanding: 16, coroutines: 1, passive: true, ..Point::new("long", Write) });
+}
+
 /// Who asks is connected to the servers alone, so that memory grows with the nodes and not with their square. One round trip each: all
 /// 4095 arrive at one card at once.
 #[test]

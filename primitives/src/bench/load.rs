@@ -128,7 +128,6 @@ pub(super) fn worker_config(scope: &Scope, point: &Point) -> WorkerConfig {
         None if is_rpc(point.verb) || datagrams => 64,
         _ => 1,
     };
-    let in_flight = u64::from(point.coroutines) * u64::from(point.outstanding.max(OBJECTS));
     let rings = point
         .verb
         .carrier()
@@ -151,13 +150,23 @@ pub(super) fn worker_config(scope: &Scope, point: &Point) -> WorkerConfig {
         workers_per_context: if point.shared_context { point.threads } else { 1 },
         // Who asks only itself is left as it is: no node is a server to others then.
         servers: if point.own { 0 } else { point.servers },
-        pool_bytes: in_flight * u64::from(point.payload.max(64).next_power_of_two())
+        pool_bytes: u64::from(point.coroutines) * group_bytes(point)
             + (1 << 16)
             + rings
             + messages,
         // Messages go in both directions, whose completions nobody can tell apart; a CPU's swaps are nobody's.
         stamps: !point.verb.is_message() && point.verb != BenchVerb::CpuCas,
     }
+}
+
+/// Bytes of the buffer, as large as a pool makes it, that a coroutine has for a group of requests. Calls and messages have buffers
+/// of their own, and a CPU's swaps none.
+fn group_bytes(point: &Point) -> u64 {
+    if point.verb.is_message() || point.verb == BenchVerb::CpuCas {
+        return 0;
+    }
+    let requests = if point.rung.is_some() { OBJECTS } else { point.outstanding };
+    (u64::from(requests) * u64::from(point.payload.next_multiple_of(8))).next_power_of_two().max(64)
 }
 
 /// The connections of a point.

@@ -12,7 +12,8 @@ use std::cell::{Cell, OnceCell};
 use std::rc::Rc;
 
 const SMALLEST: u32 = 64;
-const CLASSES: usize = 16;
+/// Every length has one: that of the longest is 27th, and a power of two is cheap to divide by.
+const CLASSES: usize = 32;
 
 /// The pool's region has no room for another buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -136,14 +137,11 @@ impl BufPool {
     /// A buffer of `len` bytes. Its contents are whatever the last user left.
     ///
     /// # Errors
-    /// When the region is used up, or `len` is over the largest class (2 MiB).
+    /// When the region is used up.
     #[inline]
     pub fn take(&self, len: u32) -> Result<Buf, PoolExhausted> {
         let class = class_of(len);
         let inner = &self.inner;
-        if class >= CLASSES {
-            return Err(PoolExhausted { wanted: len, pool_bytes: inner.region.len() });
-        }
         let mut slot = inner.free[class].get();
         if slot == NO_SLOT {
             slot = self.carve(class, len)?;
@@ -288,10 +286,10 @@ impl Buf {
         Sge { lkey: self.inner.lkey, offset: self.offset + u64::from(offset), len }
     }
 
-    /// Bytes the buffer could hold: its length rounded up to its size class.
+    /// Bytes the buffer could hold: its length rounded up to its size class, or as many as a request names.
     #[inline]
     pub fn capacity(&self) -> u32 {
-        SMALLEST << class_of(self.len)
+        u32::try_from(u64::from(SMALLEST) << class_of(self.len)).unwrap_or(u32::MAX)
     }
 
     /// The buffer's words, length rounded up.
@@ -474,5 +472,18 @@ mod tests {
         let pool = pool(128);
         let _a = pool.take(128).unwrap();
         assert_eq!(pool.take(1).unwrap_err(), PoolExhausted { wanted: 1, pool_bytes: 128 });
+        let most = PoolExhausted { wanted: u32::MAX, pool_bytes: 128 };
+        assert_eq!(pool.take(u32::MAX).unwrap_err(), most, "every length has a class");
+    }
+
+    /// A group of many long requests has one buffer.
+    #[test]
+    fn a_buffer_may_be_as_long_as_its_pool() {
+        let pool = pool(16 << 20);
+        let buf = pool.take(9 << 20).unwrap();
+        assert_eq!((buf.len(), buf.capacity()), (9 << 20, 16 << 20));
+        buf.set_word((9 << 17) - 1, 7);
+        drop(buf);
+        assert_eq!(pool.take(16 << 20).unwrap().word((9 << 17) - 1), 7, "it came back");
     }
 }
