@@ -271,12 +271,10 @@ pub fn memory_estimate(spec: &RunSpec, workload: &AnyWorkload, protocol: &AnyPro
     let stores = records.saturating_mul(u64::from(spec.replicas));
     let logs = if spec.replicas > 1 { nodes * nodes * workers * spec.log_ring_bytes } else { 0 };
     let peers = nodes * u64::from(spec.worker.lanes);
-    let rpc =
-        primitives::rpc::Rpc::<primitives::fabric::AnyNic>::pool_bytes(&spec.worker.rpc, nodes as usize);
     // A queue pair's rings in port and fabric, and the buffers its passive requests pin.
     let queues = peers * u64::from(spec.worker.qp.send_depth) * 384;
     let coroutines = u64::from(spec.plan.coroutines) * 16_384;
-    let each = spec.worker.pool_bytes + rpc + queues + coroutines;
+    let each = spec.worker.arena_bytes(spec.shape.nodes) + queues + coroutines;
     let workers = nodes.saturating_mul(workers).saturating_mul(each).saturating_add(nodes * letters);
     stores.saturating_add(logs).saturating_add(workers).saturating_add(nodes * spec.cache_bytes as u64)
 }

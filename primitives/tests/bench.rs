@@ -145,7 +145,13 @@ fn the_longest_requests_have_buffers() {
             run(&Point { payload: 1 << 20, ..rung.point("long", verb, 1, 1) });
         }
     }
-    run(&Point { payload: 1 << 20, outstanding: 16, coroutines: 1, passive: true, ..Point::new("long", Write) });
+    run(&Point {
+        payload: 1 << 20,
+        outstanding: 16,
+        coroutines: 1,
+        passive: true,
+        ..Point::new("long", Write)
+    });
 }
 
 /// Who asks is connected to the servers alone, so that memory grows with the nodes and not with their square. One round trip each: all

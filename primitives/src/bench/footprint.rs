@@ -2,8 +2,6 @@
 
 use super::load::{target_bytes, worker_config};
 use super::{OBJECTS, Point, Scope};
-use crate::fabric::AnyNic;
-use crate::rpc::Rpc;
 use crate::verbs::{NodeId, QpConfig};
 
 /// A connected queue pair at rest: its state on both sides of the port, its address on the card, its places in lists.
@@ -27,27 +25,22 @@ const MESSAGE: u64 = 256;
 /// what each worker has for its queue pairs, messages, buffers and coroutines. `virtual_time`: a simulated fabric, which
 /// makes room in its queues only when they fill.
 pub fn memory_estimate(virtual_time: bool, scope: &Scope, point: &Point) -> u64 {
-    let servers = worker_config(scope, point).servers;
-    // Servers reach all and ask nobody; the others reach them alone.
-    let groups = match u64::from(servers) {
-        0 => [(u64::from(scope.nodes), u64::from(scope.nodes), point.coroutines), (0, 0, 0)],
-        asked => {
-            let nodes = u64::from(scope.nodes);
-            [(asked, nodes, 0), (nodes.saturating_sub(asked), asked, point.coroutines)]
-        }
-    };
-    let workers = groups.iter().map(|&(nodes, reach, coroutines)| {
-        let each = worker_estimate(virtual_time, scope, point, reach, coroutines);
-        (nodes * u64::from(point.threads)).saturating_mul(each)
+    let config = worker_config(point);
+    // Servers ask nobody.
+    let groups = [(0, config.servers, 0), (config.servers, scope.nodes, point.coroutines)];
+    let workers = groups.into_iter().filter(|(from, to, _)| from < to).map(|(from, to, coroutines)| {
+        let reach = config.reach(NodeId(from), scope.nodes);
+        let each = worker_estimate(virtual_time, point, reach, coroutines);
+        (u64::from(to - from) * u64::from(point.threads)).saturating_mul(each)
     });
     let targets = (0..scope.nodes).map(|node| target_bytes(scope, point, NodeId(node)));
     workers.chain(targets).fold(0, u64::saturating_add)
 }
 
 /// Bytes of one worker that reaches so many nodes with so many coroutines.
-fn worker_estimate(virtual_time: bool, scope: &Scope, point: &Point, reach: u64, coroutines: u32) -> u64 {
-    let config = worker_config(scope, point);
-    let pairs = reach * u64::from(config.lanes);
+fn worker_estimate(virtual_time: bool, point: &Point, reach: u16, coroutines: u32) -> u64 {
+    let config = worker_config(point);
+    let pairs = u64::from(reach) * u64::from(config.lanes);
     let depth = u64::from(config.qp.send_depth);
     let asked = u64::from(coroutines) * u64::from(point.outstanding.max(OBJECTS));
     let in_flight = match coroutines {
@@ -61,17 +54,12 @@ fn worker_estimate(virtual_time: bool, scope: &Scope, point: &Point, reach: u64,
         + places * (SEND_PLACE + if virtual_time { 0 } else { BACKLOG_PLACE })
         + pairs.min(in_flight) * depth.next_power_of_two() * SEND_PLACE;
     let window = u64::from(config.rpc.window);
-    let receives = 2 * window * reach + u64::from(QpConfig::ud().send_depth);
-    let sessions = reach * (SESSION + window * WINDOW_PLACE) + receives * RECEIVE;
+    let reached = u64::from(reach);
+    let receives = 2 * window * reached + u64::from(QpConfig::ud().send_depth);
+    let sessions = reached * (SESSION + window * WINDOW_PLACE) + receives * RECEIVE;
     let payload = u64::from(point.payload).next_power_of_two().max(64);
     let flying = if virtual_time { in_flight * (MESSAGE + payload) } else { 0 };
-    WORKER
-        + config.pool_bytes
-        + Rpc::<AnyNic>::pool_bytes(&config.rpc, reach as usize)
-        + queues
-        + sessions
-        + flying
-        + u64::from(coroutines) * COROUTINE
+    WORKER + config.arena_bytes(reach) + queues + sessions + flying + u64::from(coroutines) * COROUTINE
 }
 
 #[cfg(test)]
@@ -109,6 +97,12 @@ mod tests {
         assert!(of(BenchVerb::Read, 32, 12, 8) < usual, "who never calls keeps next to none");
         assert!(asking(1, BenchVerb::Read, 4096) < 2 << 30, "of which all ask one");
         assert!(asking(0, BenchVerb::Read, 4096) > 16 << 30, "where all ask all");
+        for verb in
+            [BenchVerb::Send, BenchVerb::RpcTwoWrites, BenchVerb::RpcWriteImm, BenchVerb::RpcWriteSend]
+        {
+            assert!(asking(1, verb, 4096) < 4 << 30, "{verb:?}: who asks has receives and rings for one");
+            assert!(asking(0, verb, 4096) > 16 << 30, "{verb:?}");
+        }
         assert!(estimate(u16::MAX, u16::MAX, u32::MAX) > 1 << 50);
     }
 }

@@ -48,7 +48,7 @@ pub fn run(
     check(scope, point)?;
     let shape = Shape { nodes: scope.nodes, workers: point.threads };
     let load = ClosedLoad { point, scope, seed, stop };
-    let (outputs, facts) = launch(fabric, shape, &worker_config(scope, point), &load)?;
+    let (outputs, facts) = launch(fabric, shape, &worker_config(point), &load)?;
     judge(outputs, facts, scope, point)
 }
 
@@ -112,7 +112,7 @@ pub(super) struct Local {
 }
 
 /// How the workers of a point are built.
-pub(super) fn worker_config(scope: &Scope, point: &Point) -> WorkerConfig {
+pub(super) fn worker_config(point: &Point) -> WorkerConfig {
     // Buffers for calls are most of what a worker sets up: only as large as calls there are.
     let message = if is_rpc(point.verb) { point.payload } else { 0 };
     let rpc = payload::rpc_config(message, RpcConfig::default(), payload::DATAGRAM_MOST);
@@ -128,13 +128,10 @@ pub(super) fn worker_config(scope: &Scope, point: &Point) -> WorkerConfig {
         None if is_rpc(point.verb) || datagrams => 64,
         _ => 1,
     };
-    let rings = point
-        .verb
-        .carrier()
-        .map_or(0, |carrier| Layout::new(scope, point).pool_bytes(carrier, point.queue_pairs));
-    let messages = match point.verb {
-        BenchVerb::Send => messages::pool_bytes(point, u64::from(scope.nodes) * u64::from(point.queue_pairs)),
-        _ => 0,
+    let (sent, pool_bytes_each) = match point.verb.carrier() {
+        Some(carrier) => (0, Layout::new(point).pool_bytes(carrier, point.queue_pairs)),
+        None if point.verb == BenchVerb::Send => messages::pool_bytes(point),
+        None => (0, 0),
     };
     WorkerConfig {
         port: PortConfig {
@@ -150,10 +147,8 @@ pub(super) fn worker_config(scope: &Scope, point: &Point) -> WorkerConfig {
         workers_per_context: if point.shared_context { point.threads } else { 1 },
         // Who asks only itself is left as it is: no node is a server to others then.
         servers: if point.own { 0 } else { point.servers },
-        pool_bytes: u64::from(point.coroutines) * group_bytes(point)
-            + (1 << 16)
-            + rings
-            + messages,
+        pool_bytes: u64::from(point.coroutines) * group_bytes(point) + (1 << 16) + sent,
+        pool_bytes_each,
         // Messages go in both directions, whose completions nobody can tell apart; a CPU's swaps are nobody's.
         stamps: !point.verb.is_message() && point.verb != BenchVerb::CpuCas,
     }
@@ -189,7 +184,7 @@ fn queue_pairs(point: &Point) -> QpConfig {
 /// Bytes that a node offers to requests: a word where nobody asks it.
 pub(super) fn target_bytes(scope: &Scope, point: &Point, node: NodeId) -> u64 {
     match point.verb.carrier() {
-        Some(_) => Layout::new(scope, point).region_bytes(),
+        Some(_) => Layout::new(point).region_bytes(worker_config(point).reach(node, scope.nodes)),
         None if node.0 >= point.asked(scope) && !point.own => 8,
         None if point.on_card => ON_CARD_BYTES,
         None => TARGET_BYTES,
@@ -247,7 +242,7 @@ impl Program for ClosedLoad<'_> {
         let calls =
             match (self.point.verb.carrier(), common.targets.iter().find(|(node, _)| *node == site.node)) {
                 (Some(carrier), Some((_, here))) => {
-                    let layout = Layout::new(self.scope, self.point);
+                    let layout = Layout::new(self.point);
                     let rings = Rings { here, rkeys: &common.rkeys, layout };
                     Some(Calls::new(carrier, &rings, site, self.point.coroutines)?)
                 }

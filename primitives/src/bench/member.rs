@@ -90,7 +90,7 @@ fn measure(
     check(scope, point)?;
     let shape = Shape { nodes: scope.nodes, workers: point.threads };
     let load = ClosedLoad { point, scope, seed, stop };
-    let (outputs, facts) = launch_member(fabric, session, shape, &worker_config(scope, point), &load)?;
+    let (outputs, facts) = launch_member(fabric, session, shape, &worker_config(point), &load)?;
     match &facts.cut_short {
         Some(error) => Err(LoadError::Launch(LaunchError::Mesh(error.clone()))),
         None => judge(outputs, facts, scope, point),

@@ -31,12 +31,14 @@ pub(super) fn receives(point: &Point) -> u32 {
     under_way.saturating_mul(2).clamp(RECEIVES.0, RECEIVES.1)
 }
 
-/// Bytes of buffers that a worker with so many connections takes from its pool: its receives, and what it sends.
-pub(super) fn pool_bytes(point: &Point, connections: u64) -> u64 {
+/// Bytes of buffers that a worker takes from its pool: for what it sends, and for the receives of its connections to one node.
+pub(super) fn pool_bytes(point: &Point) -> (u64, u64) {
     let bytes = u64::from(point.payload.next_power_of_two().max(64));
-    let receives =
-        if point.transport == Transport::Ud { 0 } else { connections * u64::from(receives(point)) };
-    (receives + 1) * bytes
+    let receives = match point.transport {
+        Transport::Ud => 0,
+        _ => u64::from(point.queue_pairs) * u64::from(receives(point)),
+    };
+    (bytes, receives * bytes)
 }
 
 /// Why messages failed.

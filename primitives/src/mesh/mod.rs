@@ -59,6 +59,8 @@ pub struct WorkerConfig {
     pub workers_per_context: u16,
     /// Buffer pool for requests in flight, beside what RPC needs.
     pub pool_bytes: u64,
+    /// And as much more for each node that a worker reaches.
+    pub pool_bytes_each: u64,
     /// Nodes from 0 on that all others are connected to, which are not connected to each other nor to themselves: clusters of thousands
     /// of nodes of which few are asked. 0: all to all.
     pub servers: u16,
@@ -77,6 +79,7 @@ impl Default for WorkerConfig {
             lanes: 1,
             workers_per_context: 1,
             pool_bytes: 1 << 20,
+            pool_bytes_each: 0,
             servers: 0,
             stamps: false,
         }
@@ -84,6 +87,12 @@ impl Default for WorkerConfig {
 }
 
 impl WorkerConfig {
+    /// Bytes of buffers of a worker that reaches so many nodes, RPC's included.
+    pub fn arena_bytes(&self, reach: u16) -> u64 {
+        let rpc = Rpc::<AnyNic>::pool_bytes(&self.rpc, usize::from(reach));
+        self.pool_bytes + u64::from(reach) * self.pool_bytes_each + rpc
+    }
+
     /// How many nodes, from node 0 on, the workers of `node` reach.
     pub(crate) fn reach(&self, node: NodeId, nodes: u16) -> u16 {
         if self.servers == 0 || node.0 < self.servers { nodes } else { self.servers.min(nodes) }
@@ -125,8 +134,7 @@ impl Worker {
         worker: u16,
     ) -> Result<(Worker, Card), SetupError> {
         let reach = config.reach(nic.node(), nodes);
-        let pool_bytes = config.pool_bytes + Rpc::<AnyNic>::pool_bytes(&config.rpc, usize::from(reach));
-        let arena = Region::new(pool_bytes as usize);
+        let arena = Region::new(config.arena_bytes(reach) as usize);
         let lkey = nic.register(&arena, Access::LOCAL)?.lkey;
         let mut qps: Vec<Box<[Qp]>> = Vec::new();
         // Without one-sided verbs there is nothing to do on a connection: messages go over the RPC endpoint's datagrams.

@@ -39,7 +39,7 @@ mod tests;
 pub(super) use endpoint::{CallError, Calls, Rings};
 pub(super) use poller::LoadPoller;
 
-use super::{Point, Scope};
+use super::Point;
 use crate::units::Nanos;
 use crate::verbs::NodeId;
 use message::CONTROL_BYTES;
@@ -89,16 +89,15 @@ impl Carrier {
 /// Where the slots of a node are in its region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Layout {
-    nodes: u64,
     workers: u64,
     /// Words of a request's payload.
     words: usize,
 }
 
 impl Layout {
-    pub(super) fn new(scope: &Scope, point: &Point) -> Layout {
+    pub(super) fn new(point: &Point) -> Layout {
         let words = point.payload.div_ceil(8).max(1) as usize;
-        Layout { nodes: scope.nodes.into(), workers: point.threads.into(), words }
+        Layout { workers: point.threads.into(), words }
     }
 
     /// Bytes of a request.
@@ -115,13 +114,14 @@ impl Layout {
         u64::from(SLOTS) * (self.request_slot() + LINE)
     }
 
-    /// Bytes of a node's region.
-    pub(super) fn region_bytes(self) -> u64 {
-        self.nodes * self.workers * self.peer()
+    /// Bytes of the region of a node that reaches so many.
+    pub(super) fn region_bytes(self, reach: u16) -> u64 {
+        u64::from(reach) * self.workers * self.peer()
     }
 
+    /// By peer first: where one's rings are does not depend on how many others there are.
     fn rings(self, worker: u16, peer: NodeId) -> u64 {
-        (u64::from(worker) * self.nodes + u64::from(peer.0)) * self.peer()
+        (u64::from(peer.0) * self.workers + u64::from(worker)) * self.peer()
     }
 
     /// Where request `seq` of `peer` comes.
@@ -134,10 +134,10 @@ impl Layout {
         self.rings(worker, peer) + u64::from(SLOTS) * self.request_slot() + u64::from(seq % SLOTS) * LINE
     }
 
-    /// Bytes of buffers that a worker with `lanes` connections to each peer takes from its pool.
+    /// Bytes of buffers that a worker with `lanes` connections to a peer takes from its pool for it.
     pub(super) fn pool_bytes(self, carrier: Carrier, lanes: u32) -> u64 {
         let request = u64::from(self.request_bytes()).next_power_of_two().max(LINE);
         let receives = if carrier == Carrier::WriteImm { 2 * u64::from(lanes) * LINE } else { 0 };
-        self.nodes * u64::from(SLOTS) * (request + LINE + receives)
+        u64::from(SLOTS) * (request + LINE + receives)
     }
 }

@@ -2,7 +2,7 @@
 
 use super::message::{control, payload, whole};
 use super::*;
-use crate::bench::{self, BenchVerb, Sample};
+use crate::bench::{self, BenchVerb, Sample, Scope};
 use crate::exec::{Core, CoreLoop};
 use crate::fabric::loopback::{self, Loopback};
 use crate::fabric::sim::FaultOptions;
@@ -21,13 +21,13 @@ const WORDS: usize = 3;
 /// Two nodes of one worker each, in this thread.
 fn pair(carrier: Carrier, coroutines: u32) -> (Vec<Rc<Calls>>, Vec<Region>) {
     let fabric = Loopback::new(2, loopback::Options::default());
-    let layout = Layout { nodes: 2, workers: 1, words: WORDS };
+    let layout = Layout { workers: 1, words: WORDS };
     let config = WorkerConfig::default();
     let (nets, cards): (Vec<_>, Vec<_>) = (0..2)
         .map(|n| Worker::open(AnyNic::Loopback(fabric.context(NodeId(n))), &config, 2, 0).unwrap())
         .unzip();
     nets.iter().for_each(|net| net.connect(&cards).unwrap());
-    let regions: Vec<Region> = nets.iter().map(|_| Region::new(layout.region_bytes() as usize)).collect();
+    let regions: Vec<Region> = nets.iter().map(|_| Region::new(layout.region_bytes(2) as usize)).collect();
     let key = |(net, region): (&Worker, &Region)| net.port.nic().register(region, Access::ALL).unwrap().rkey;
     let rkeys: Vec<_> = nets.iter().zip(&regions).map(key).collect();
     let calls = nets.into_iter().zip(&regions).enumerate().map(|(n, (net, here))| {
@@ -105,7 +105,7 @@ fn sequence_numbers_may_wrap() {
 fn a_wrong_answer_is_noticed() {
     let (ends, regions) = pair(Carrier::TwoWrites, 2);
     // A reply to the first call that is whole, and not what it should be.
-    let at = Layout { nodes: 2, workers: 1, words: WORDS }.reply(0, NodeId(1), 1);
+    let at = Layout { workers: 1, words: WORDS }.reply(0, NodeId(1), 1);
     regions[0].store(at, 77);
     regions[0].store(at + 8, control(1, [77].into_iter()));
     let found = talk_while(&ends, 1, 1, false);
@@ -117,7 +117,7 @@ fn a_request_is_served_when_all_of_its_words_have_come() {
     for carrier in [Carrier::TwoWrites, Carrier::WriteSend] {
         let (ends, regions) = pair(carrier, 1);
         let (server, memory) = (&ends[1], &regions[1]);
-        let layout = Layout { nodes: 2, workers: 1, words: WORDS };
+        let layout = Layout { workers: 1, words: WORDS };
         for seq in 1..=SLOTS + 3 {
             let mut message: Vec<u64> = (0..WORDS).map(|i| payload(seq.into(), i)).collect();
             message.push(control(seq, message.iter().copied()));
