@@ -156,6 +156,9 @@ impl ProfileError {
     }
 }
 
+/// Of an engine's time for a verb.
+const FREE_VERB: &str = "must be above zero where this end of the engine takes time for another verb; 0 for all of them leaves the stage out";
+
 impl Profile {
     /// A shipped profile.
     ///
@@ -222,6 +225,7 @@ impl Profile {
 
     /// Of a profile that was read, `text` has its places, and its numbers are held to the bounds of a fit.
     fn validate_as(&self, origin: &str, text: Option<&str>) -> Result<(), ProfileError> {
+        let free_verb = self.nic.passes_for_nothing();
         for (section, entry) in self.entries() {
             let why = if entry.quantity.unit != entry.unit {
                 Some(format!("the unit must be {}", entry.unit.name()))
@@ -232,6 +236,9 @@ impl Profile {
                     .range
                     .refuse(entry.quantity.value, entry.unit)
                     .or_else(|| if text.is_some() { entry.refuse_free() } else { None })
+                    .or_else(|| {
+                        (section == "nic" && free_verb == Some(entry.name)).then(|| FREE_VERB.to_owned())
+                    })
             };
             if let Some(why) = why {
                 return Err(ProfileError::Impossible {

@@ -74,7 +74,8 @@ section! {
 
         /// Processing units: requests of one queue pair stay on one of them.
         processing_units: Count Within(1.0, 64.0),
-        /// Engine time of the requester for one READ, its response included.
+        /// Engine time of the requester for one READ, its response included. Of an end of the engine either no verb's time is 0, or all are:
+        /// then the stage is left out, as where the posting core does the work.
         requester_read: Ns NonNegative,
         /// Engine time of the requester for one WRITE.
         requester_write: Ns NonNegative,
@@ -216,6 +217,31 @@ pub(crate) const READ_REQUEST_MAX: u64 = 512;
 const WRITE_SHARE: f64 = 0.1;
 
 impl NicProfile {
+    /// The engine time of an end that is zero beside others that are not: its verb would pass for nothing.
+    pub(super) fn passes_for_nothing(&self) -> Option<&'static str> {
+        let requester = [
+            ("requester_send", &self.requester_send),
+            ("requester_read", &self.requester_read),
+            ("requester_write", &self.requester_write),
+            ("requester_atomic", &self.requester_atomic),
+        ];
+        let responder = [
+            ("responder_send", &self.responder_send),
+            ("responder_read", &self.responder_read),
+            ("responder_write", &self.responder_write),
+            ("responder_atomic", &self.responder_atomic),
+        ];
+        let offered = match self.interface {
+            Interface::Verbs => 4,
+            Interface::Messages => 1,
+        };
+        [requester, responder].into_iter().find_map(|end| {
+            let end = &end[..offered];
+            let none = end.iter().find(|(_, time)| time.value == 0.0)?;
+            end.iter().any(|(_, time)| time.value > 0.0).then_some(none.0)
+        })
+    }
+
     /// Engine time of the requesting NIC for one request, without its completion.
     pub fn requester_ns(&self, primitive: Primitive) -> f64 {
         match primitive {
