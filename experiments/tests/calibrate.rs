@@ -74,6 +74,17 @@ fn a_profile_is_fitted_to_what_was_characterized() {
     let text = std::fs::read_to_string(&fitted).expect("text");
     assert!(text.contains("carried over: nic.doorbell_lock"), "{}", &text[..400]);
 
+    // What the only free number has no part in is named, and that it has none.
+    let (from, other) =
+        (["calibrate", "--profile", path(&wrong), "--from", path(&results)], dir.path().join("other"));
+    let other = run(&[&from[..], &["--only", "nic.doorbell_lock", "--out", path(&other)]].concat());
+    let told = stdout(&other);
+    let missed = told
+        .lines()
+        .find(|line| line.contains("no free number moves it"))
+        .unwrap_or_else(|| panic!("{told}"));
+    assert!(missed.contains("addresses fetch-add") && missed.contains(" % off: "), "{missed}");
+
     let again = run(&["calibrate", "--profile", "cx4-edr", "--from", path(&results), "--out", path(&fitted)]);
     assert_eq!(again.status.code(), Some(2), "what is there is not written over: {}", stderr(&again));
     // Without a profile, the one that the characterization left.

@@ -63,6 +63,9 @@ fn misfit(rms: f64) -> Option<String> {
     })
 }
 
+/// Relative change of a target per relative change of a number from which the number counts as moving it.
+const MOVES: f64 = 0.05;
+
 /// References name so many targets at most.
 const NAMED: usize = 4;
 
@@ -110,6 +113,20 @@ pub struct Residual {
     pub before: f64,
     /// Relative error with the profile as written.
     pub after: f64,
+    /// The free numbers that move it, the first one most; `None` if the fit was ended before that was known.
+    pub moved_by: Option<Vec<String>>,
+}
+
+impl Residual {
+    /// That a target is missed by more than a fit may leave, and who could have helped.
+    pub fn missed(&self) -> Option<String> {
+        let moved_by = self.moved_by.as_ref().filter(|_| self.after.is_nan() || self.after.abs() > FITS)?;
+        let who = match &moved_by[..] {
+            [] => "no free number moves it".to_owned(),
+            some => format!("what moves it ({}) is held by other targets or its bounds", some.join(", ")),
+        };
+        Some(format!("{} stays {:+.1} % off: {who}", self.target, 100.0 * self.after))
+    }
 }
 
 /// A finished calibration.
@@ -270,6 +287,12 @@ pub fn calibrate(
         unit: target.unit.clone(),
         before: fit.before.get(at).copied().unwrap_or(f64::NAN),
         after: after.get(at).copied().unwrap_or(f64::NAN),
+        moved_by: fit.influence.get(at).map(|row| {
+            let names = row.iter().zip(&free).map(|(influence, (name, _))| (influence.abs(), name));
+            let mut moving: Vec<_> = names.filter(|(influence, _)| *influence > MOVES).collect();
+            moving.sort_by(|(a, _), (b, _)| b.total_cmp(a));
+            moving.into_iter().take(NAMED).map(|(_, name)| name.clone()).collect()
+        }),
     });
     Ok(Calibrated {
         profile: done,
@@ -284,7 +307,7 @@ pub fn calibrate(
 fn number(at: usize, free: &[(String, Quantity)], fit: &Fit, targets: &Targets) -> Number {
     let (name, quantity) = &free[at];
     let influence = |row: usize| fit.influence.get(row).map_or(0.0, |row| row[at].abs());
-    let mut order: Vec<usize> = (0..targets.list.len()).filter(|&row| influence(row) > 0.05).collect();
+    let mut order: Vec<usize> = (0..targets.list.len()).filter(|&row| influence(row) > MOVES).collect();
     order.sort_by(|a, b| influence(*b).total_cmp(&influence(*a)).then(a.cmp(b)));
     let fitted = fit.seen[at] >= SHOWN;
     let shared = fitted && fit.inflation[at] >= SHARED;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::Context;
 use crate::args::{CalibrateArgs, each_once};
 use crate::calibrate::solve::Settings;
-use crate::calibrate::{Calibrated, Listeners, Stage, Targets, calibrate};
+use crate::calibrate::{Calibrated, Listeners, Residual, Stage, Targets, calibrate};
 use crate::error::CliError;
 use crate::fabrics::profile;
 use crate::nearby::Wanted;
@@ -120,6 +120,9 @@ fn shown(done: &Calibrated) -> String {
         100.0 * after,
         done.evaluations
     ));
+    for missed in done.residuals.iter().filter_map(Residual::missed) {
+        text.push_str(&format!("{missed}\n"));
+    }
     if let Some(doubt) = &done.profile.doubt {
         text.push_str(&format!("the profile stays in doubt: it is {doubt}\n"));
     }
