@@ -11,7 +11,7 @@
 
 use std::any::Any;
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc;
@@ -36,6 +36,8 @@ pub struct Sweep {
     pub interrupt: Interrupt,
     /// The command that goes on where this one ended.
     pub repeat: String,
+    /// The points to measure, where not all are asked for.
+    pub only: Option<BTreeSet<u64>>,
 }
 
 /// Points at a time where nobody says otherwise: one per core in virtual time, one where time is real.
@@ -67,8 +69,12 @@ impl Sweep {
         M: Fn(u64) -> Result<PointResult, CliError> + Sync,
     {
         dir.lost().into_iter().for_each(|lost| self.talk.warn(lost));
-        let missing = dir.missing();
-        let expected = dir.record().points_here();
+        let mut missing = dir.missing();
+        let mut expected = dir.record().points_here();
+        if let Some(only) = &self.only {
+            missing.retain(|point| only.contains(point));
+            expected = only.len() as u64;
+        }
         let kept = expected - missing.len() as u64;
         if kept > 0 && !missing.is_empty() {
             self.talk.say(format!("resuming: {kept} of {expected} points are there"));

@@ -45,6 +45,27 @@ fn a_claim_is_measured_judged_resumed_and_drawn() {
     assert!(page.contains("How long does one request take when nothing else is in flight?"));
 }
 
+/// A claim's points are enough for it, and give what all of its experiment's would; who names the experiment measures the rest.
+#[test]
+fn a_claim_measures_the_points_that_it_reads() {
+    let temp = tempfile::tempdir().unwrap();
+    let dir = temp.path();
+    let rows =
+        || std::fs::read_to_string(dir.join("out/unloaded-latency/points.csv")).unwrap().lines().count() - 1;
+    let one = doorbell(dir, &["reproduce", "BAR-I08", "--out", "out", "--json", "a.json"]);
+    let told = String::from_utf8_lossy(&one.stderr);
+    assert!(one.status.success() && told.contains("unloaded-latency, of whose "), "{told}");
+    let few = rows();
+    assert!(told.contains(&format!(" points these claims need {few}\n")), "{few} of {told}");
+    let all = doorbell(dir, &["reproduce", "unloaded-latency", "--out", "out", "--json", "b.json"]);
+    assert!(all.status.success() && rows() > few, "{few} of {}", rows());
+    let of = |name: &str| {
+        let document = json(dir, name);
+        document["claims"].as_array().unwrap().iter().find(|c| c["id"] == "BAR-I08").unwrap()["got"].clone()
+    };
+    assert_eq!(of("a.json"), of("b.json"));
+}
+
 #[test]
 fn a_name_nobody_bears_is_refused_with_the_nearest() {
     let temp = tempfile::tempdir().unwrap();

@@ -30,6 +30,7 @@ fn sweep(jobs: usize, interrupt: &Interrupt) -> Sweep {
         talk: Talk::new(0, true),
         interrupt: interrupt.clone(),
         repeat: "doorbell experiment why.yaml --out here".into(),
+        only: None,
     }
 }
 

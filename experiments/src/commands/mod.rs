@@ -50,6 +50,7 @@ impl Context {
             talk: self.talk,
             interrupt: self.interrupt.clone(),
             repeat: self.command.clone(),
+            only: None,
         }
     }
 }

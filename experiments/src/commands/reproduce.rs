@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use primitives::measure::{ResultDir, Row, TableName};
+use primitives::measure::{ResultDir, Row, TableName, count};
 use serde_json::{Value, json};
 
 use super::Context;
@@ -22,10 +22,10 @@ use crate::error::{CliError, Exit};
 use crate::fabrics::require;
 use crate::output::{emit, table};
 use crate::spec::Experiment;
-use crate::sweep::usual_jobs;
+use crate::sweep::{Sweep, usual_jobs};
 
-/// Experiments by name, in the order in which they are measured.
-type Wanted = Vec<(&'static str, Experiment)>;
+/// Experiments by name, in the order in which they are measured, and the points that are asked for; all where none are told.
+type Wanted = Vec<(&'static str, Experiment, Option<BTreeSet<u64>>)>;
 
 /// The command.
 ///
@@ -42,14 +42,22 @@ pub fn run(args: &ReproduceArgs, context: &Context) -> Result<(), CliError> {
         return emit(args.output.json.as_ref(), &listed(&asked), &list(&asked));
     }
     let out = args.output.out.clone().unwrap_or_else(|| PathBuf::from("doorbell-out/reproduce"));
-    let (wanted, lacking) = experiments(&asked, args.jobs)?;
+    let (wanted, lacking) = experiments(&asked, &args.what, args.jobs)?;
     context.interrupt.listen()?;
     let mut tables: BTreeMap<&str, Table> = BTreeMap::new();
     let mut known: BTreeMap<&str, Known> = BTreeMap::new();
     let mut ended = Ok(());
-    for (number, (name, experiment)) in wanted.iter().enumerate() {
-        context.talk.say(format!("{} of {}: {name}", number + 1, wanted.len()));
-        match measure(name, experiment, &out, args.jobs, context) {
+    for (number, (name, experiment, only)) in wanted.iter().enumerate() {
+        let points = match only {
+            Some(only) => format!(
+                ", of whose {} these claims need {}",
+                count(experiment.points.len() as u64, "point"),
+                only.len()
+            ),
+            None => String::new(),
+        };
+        context.talk.say(format!("{} of {}: {name}{points}", number + 1, wanted.len()));
+        match measure(name, experiment, only.as_ref(), &out, args.jobs, context) {
             Ok((table, rates)) => {
                 tables.insert(name, table);
                 known.insert(name, rates);
@@ -118,9 +126,11 @@ fn asked<'c>(claims: &'c Claims, names: &[String]) -> Result<Vec<&'c Claim>, Cli
     Ok(claims.iter().filter(|c| names.is_empty() || names.iter().any(|name| bears(c, name))).collect())
 }
 
-/// The experiments that answer the claims, and those that cannot run here, with the reason.
+/// The experiments that answer the claims, and those that cannot run here, with the reason. Where something but the experiment itself was
+/// named, the points that its claims read are enough; figures of all claims want whole curves.
 fn experiments(
     claims: &[&Claim],
+    named: &[String],
     jobs: Option<usize>,
 ) -> Result<(Wanted, BTreeMap<String, String>), CliError> {
     let needed: BTreeSet<&str> =
@@ -131,7 +141,13 @@ fn experiments(
         let jobs = jobs.unwrap_or_else(|| usual_jobs(true));
         let lacks = experiment.points.iter().find_map(|point| require(&point.spec.fabric).err());
         match lacks.or_else(|| crate::memory::check_experiment(&experiment, jobs).err()) {
-            None => wanted.push((name, experiment)),
+            None => {
+                let whole = named.is_empty() || named.iter().any(|named| named == name);
+                let bindings = claims.iter().filter_map(|claim| claim.answered_by.as_ref());
+                let here = bindings.filter(|binding| binding.experiment.as_deref() == Some(name));
+                let only = here.flat_map(|binding| library::points_of(binding, &experiment)).collect();
+                wanted.push((name, experiment, (!whole).then_some(only)));
+            }
             Some(error) => {
                 lacking.insert(name.to_owned(), error.message().to_owned());
             }
@@ -140,10 +156,12 @@ fn experiments(
     Ok((wanted, lacking))
 }
 
-/// Measures what is missing of an experiment; the table has every point. Also how well its rates are known.
+/// Measures what is missing of an experiment, or of `only` those points; the table has every point that is there. Also how well its rates are
+/// known.
 fn measure(
     name: &str,
     experiment: &Experiment,
+    only: Option<&BTreeSet<u64>>,
     out: &Path,
     jobs: Option<usize>,
     context: &Context,
@@ -155,8 +173,9 @@ fn measure(
         let point = usize::try_from(index).ok().and_then(|index| experiment.points.get(index));
         measure(point.ok_or_else(|| CliError::check("a point out of the grid"))?)
     };
-    if !dir.missing().is_empty() {
-        context.sweep(name, jobs).run(&mut dir, point, |_| Value::Null)?;
+    if dir.missing().iter().any(|point| only.is_none_or(|only| only.contains(point))) {
+        let sweep = Sweep { only: only.cloned(), ..context.sweep(name, jobs) };
+        sweep.run(&mut dir, point, |_| Value::Null)?;
     }
     let mut table = Table::default();
     let at = |row: &Row| {
