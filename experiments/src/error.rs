@@ -208,6 +208,20 @@ impl std::fmt::Display for CliError {
 
 impl Error for CliError {}
 
+/// What is wrong with results, in the words of flags and experiment files.
+fn told(error: &ResultError) -> String {
+    match error {
+        ResultError::OtherRun { path, differs } => {
+            let differs = crate::differs::told(differs);
+            format!("{} holds the results of another run: {differs}", path.display())
+        }
+        ResultError::OtherBuild { why, theirs, ours } => {
+            format!("{}; build {theirs} wrote it, and this is build {ours}", told(why))
+        }
+        error => error.to_string(),
+    }
+}
+
 impl From<ResultError> for CliError {
     fn from(error: ResultError) -> CliError {
         let exit = match &error {
@@ -215,14 +229,7 @@ impl From<ResultError> for CliError {
             ResultError::NoColumn { .. } | ResultError::NotMissing { .. } => Exit::Check,
             _ => Exit::Usage,
         };
-        let message = match &error {
-            ResultError::OtherRun { path, differs } => {
-                let differs = crate::differs::told(differs);
-                format!("{} holds the results of another run: {differs}", path.display())
-            }
-            error => error.to_string(),
-        };
-        let mut shown = CliError::new(exit, message).hint(error.hint());
+        let mut shown = CliError::new(exit, told(&error)).hint(error.hint());
         if let Some(cause) = error.source() {
             shown = shown.caused_by(cause);
         }

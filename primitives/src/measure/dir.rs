@@ -99,6 +99,7 @@ impl ResultDir {
         fs::create_dir_all(path).map_err(ResultError::io("create", path))?;
         let lock = lock(path)?;
         let names = TableName::of(record.kind);
+        let ours = record.commit.clone();
         let resumed = path.join("run.json").exists();
         let (record, resumptions) = if resumed { resume(path, record)? } else { (record, Vec::new()) };
         if !resumed {
@@ -122,7 +123,8 @@ impl ResultDir {
             record,
             _lock: lock,
         };
-        if let Some(lost) = dir.load(axes)? {
+        let loaded = dir.load(axes).map_err(|error| error.between(&dir.record.commit, &ours));
+        if let Some(lost) = loaded? {
             dir.lost = Some(format!("{} {lost}", path.display()));
             dir.note(format!("Opened again, it {lost}."));
         }
@@ -461,7 +463,8 @@ fn resume(path: &Path, record: RunRecord) -> Result<(RunRecord, Vec<String>), Re
     let mut old = RunRecord::read(path)?;
     let differs = record.differs_from(&old);
     if !differs.is_empty() {
-        return Err(ResultError::OtherRun { path: path.to_owned(), differs });
+        let other = ResultError::OtherRun { path: path.to_owned(), differs };
+        return Err(other.between(&old.commit, &record.commit));
     }
     (old.title, old.question, old.spec) = (record.title, record.question, record.spec);
     old.published = record.published;

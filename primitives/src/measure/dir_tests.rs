@@ -342,6 +342,28 @@ fn another_run_is_never_overwritten() {
     let error = ResultDir::create(temp.path(), other, &[]).unwrap_err();
     assert!(error.to_string().contains("its plan is \"drtm-h\", this one's \"one-sided\""), "{error}");
     assert!(error.hint().contains("nothing is ever overwritten"));
+    let of = |commit: &str, plan: &str| {
+        let record = RunRecord { spec: json!({ "plan": plan }), commit: commit.to_owned(), ..record(1) };
+        ResultDir::create(temp.path(), record, &[]).unwrap_err()
+    };
+    let same = RunRecord::read(temp.path()).unwrap().commit;
+    assert!(!of(&same, "one-sided").to_string().contains("build"), "one build: {}", of(&same, "one-sided"));
+    let error = of("other", "one-sided");
+    assert!(
+        error.to_string().ends_with(&format!("; build {same} wrote it, and this is build other")),
+        "{error}"
+    );
+    assert!(error.hint().contains("nothing is ever overwritten"));
+    // What another build's tables had no column for.
+    let points = temp.path().join("points.csv");
+    let text = fs::read_to_string(&points).unwrap();
+    fs::write(&points, text.replacen("point,", "point,older,", 1).replacen("\n0,", "\n0,1,", 1)).unwrap();
+    let error = of("other", "drtm-h");
+    assert!(
+        error.to_string().contains("expected `point,") && error.to_string().ends_with("this is build other"),
+        "{error}"
+    );
+    fs::write(&points, text).unwrap();
     fs::remove_file(temp.path().join("run.json")).unwrap();
     let error = ResultDir::create(temp.path(), record(1), &[]).unwrap_err();
     assert!(matches!(error, ResultError::NoRecord { file: "points.csv", .. }), "{error}");

@@ -28,6 +28,16 @@ pub enum ResultError {
         /// What differs, at least one.
         differs: Vec<Difference>,
     },
+    /// The same, of a directory that another build wrote: that may be why.
+    #[error("{why}; build {theirs} wrote it, and this is build {ours}")]
+    OtherBuild {
+        /// Why the directory cannot be used.
+        why: Box<ResultError>,
+        /// The commit of the build that began it.
+        theirs: String,
+        /// And of this one.
+        ours: String,
+    },
     /// Result files without a `run.json`, so nobody knows whose they are.
     #[error("{path} holds {file} but no run.json", path = .path.display())]
     NoRecord {
@@ -87,6 +97,16 @@ impl ResultError {
         move |source| ResultError::Io { action, path, source }
     }
 
+    /// With both builds, if what a directory holds is not what this one expects and another one wrote it.
+    #[must_use]
+    pub fn between(self, theirs: &str, ours: &str) -> ResultError {
+        let may_be_why = matches!(self, ResultError::OtherRun { .. } | ResultError::Damaged { .. });
+        if !may_be_why || theirs == ours {
+            return self;
+        }
+        ResultError::OtherBuild { why: Box::new(self), theirs: theirs.to_owned(), ours: ours.to_owned() }
+    }
+
     /// What to do about it.
     pub fn hint(&self) -> String {
         use io::ErrorKind as E;
@@ -104,6 +124,7 @@ impl ResultError {
                 "name another directory with --out, or remove this one if you no longer need it; nothing is ever overwritten"
                     .to_owned()
             }
+            ResultError::OtherBuild { why, .. } => why.hint(),
             ResultError::Exists { .. } => {
                 "choose another place, or remove it if you no longer need it; nothing is ever overwritten"
                     .to_owned()
