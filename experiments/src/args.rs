@@ -72,7 +72,8 @@ plan and replicas:
     fabric: sim:cx4-edr
     nodes: 4
     threads: 8
-    outstanding: 4               # also doorbell_batch, queue_pairs, servers, addresses and more
+    outstanding: 4               # also doorbell_batch, queue_pairs, addresses and more
+    servers: 0                   # so many nodes are asked by all others; 0: all ask all
     duration: 200us
     grid:
       verb: [read, rpc]
