@@ -36,24 +36,35 @@ pub fn tell(short: Option<&TooShort>, dir: Option<&mut ResultDir>, talk: Talk) {
     }
 }
 
-/// What the record's note of such points says.
-const NOTED: &str = "measured for too short a time";
+/// What the record's notes say of such points and of those that did not come to the precision asked for, and what that means.
+const NOTED: [[&str; 4]; 2] = [
+    [
+        TOO_SHORT,
+        "measured for too short a time",
+        "few of what was in flight ended in it, so rates and latencies may be far off, and there is no interval",
+        HELP,
+    ],
+    [
+        "no",
+        "not as precise as asked for after the longest time",
+        "`rate_ci_relative` says how well rates are known",
+        "give a longer duration or max_duration, or a wider precision",
+    ],
+];
 
-/// Warns of the points of a directory whose measured time was too short, and notes it in the record, in place of what was noted
-/// when there were others.
+/// Warns of the points of a directory whose measured time was too short, or did not do for the precision that was asked for, and notes it in
+/// the record, in place of what was noted when there were others.
 pub fn note(dir: &mut ResultDir, talk: Talk) {
-    dir.forget_notes(NOTED);
     let rows = dir.rows(TableName::Points).unwrap_or_default();
-    let short = rows.iter().filter(|row| row.get("converged") == Some(TOO_SHORT)).count();
-    if short > 0 {
-        let text = format!(
-            "{short} of {} {} {NOTED}: few of what was in flight ended in it, so rates and latencies may be far off, and there is no \
-             interval; {HELP}",
-            count(rows.len() as u64, "point"),
-            were(short as u64)
-        );
-        talk.warn(&text);
-        dir.note(format!("{text}."));
+    for [converged, noted, so, help] in NOTED {
+        dir.forget_notes(noted);
+        let those = rows.iter().filter(|row| row.get("converged") == Some(converged)).count();
+        if those > 0 {
+            let all = count(rows.len() as u64, "point");
+            let text = format!("{those} of {all} {} {noted}: {so}; {help}", were(those as u64));
+            talk.warn(&text);
+            dir.note(format!("{text}."));
+        }
     }
 }
 

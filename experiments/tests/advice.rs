@@ -361,6 +361,18 @@ fn requests_of_which_few_could_end_give_no_interval() {
     assert!(talk.contains("warning: 1 of 2 points was measured for too short a time"), "{talk}");
     assert_eq!(points(&out("e")).matches(",too short").count(), 1);
 
+    // What did not become as precise as asked for is told in the same way, and no longer when it is.
+    let text = "question: x\nkind: primitive\nfabric: sim:cx4-edr\nnodes: 3\nthreads: 2\nverb: read\nduration: 20us\n\
+                precision: 0.01 %\ngrid: {coroutines: [4]}\n";
+    std::fs::write(&file, text).unwrap();
+    let (_, talk) = told(&["experiment", file.to_str().unwrap(), "--out", &out("w")]);
+    let says = "1 of 1 point was not as precise as asked for after the longest time: ";
+    assert!(talk.contains(&format!("warning: {says}")) && points(&out("w")).contains(",no"), "{talk}");
+    assert!(std::fs::read_to_string(Path::new(&out("w")).join("run.json")).unwrap().contains(says));
+    let (_, talk) = told(&["report", &out("w")]);
+    let page = std::fs::read_to_string(Path::new(&out("w")).join("report.html")).unwrap_or_default();
+    assert!(talk.contains(says) || page.contains(says), "{talk}");
+
     // Asked for just that time, points are marked; else they get the time that they need.
     let sweep = ["characterize", "--fabric", "sim:cx4-edr", "--quick", "--bench", "payload", "--nodes", "2"];
     let (_, talk) = told(&[&sweep[..], &["--duration", "50us", "--out", &out("short")]].concat());
