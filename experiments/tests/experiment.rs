@@ -7,7 +7,7 @@ use experiments::commands::{Context, experiment};
 use experiments::error::CliError;
 use experiments::output::JsonTarget;
 use experiments::spec::Point;
-use primitives::measure::{PointResult, RunRecord};
+use primitives::measure::{PointResult, Printed, RunRecord};
 
 const YAML: &str = "\
 question: Does it land in order?
@@ -119,6 +119,23 @@ fn what_papers_print_is_kept_in_the_record_and_drawn_by_report() {
     let page = std::fs::read_to_string(out.join("report.html")).unwrap();
     let told = page.split("DRH-P02 prints ").nth(1).expect("drawn and told");
     assert!(told.starts_with("43.4") || told.starts_with("43.5"), "{}", &told[..40]);
+    // What is printed for a point of figure 5 is drawn there, too, though another experiment answers it.
+    let fifth = run("fifth", include_str!("../one-sided-against-two-sided.yaml"));
+    let at = |claim: &str| {
+        fifth.published.iter().find(|printed| printed.claim == claim).expect("of figure 5").clone()
+    };
+    for (claim, verb, payload, per_card) in [
+        ("DRH-P01", "write", 64.0, 65e6),
+        ("DRH-P02", "read", 64.0, 43.45e6),
+        ("DRH-P03", "rpc", 8.0, 39.5e6),
+    ] {
+        let Printed { at, y, value, .. } = at(claim);
+        assert_eq!((at["verb"].as_str(), at["payload"].as_f64()), (Some(verb), Some(payload)), "{claim}");
+        assert!(y == "rate_per_server_per_s" && (value / per_card - 1.0).abs() < 1e-9, "{claim}: {value}");
+    }
+    reports::render(&[temp.path().join("fifth")], &out, &options).unwrap();
+    let page = std::fs::read_to_string(out.join("report.html")).unwrap();
+    assert!(page.contains("DRH-P01 prints 65") && page.contains("DRH-P03 prints 39.5"), "not drawn");
     // Of another cluster the paper says nothing.
     assert!(run("other", &text.replace("nodes: 16", "nodes: 8")).published.is_empty());
 }

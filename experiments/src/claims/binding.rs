@@ -297,6 +297,16 @@ impl Predicate {
     }
 }
 
+/// A point of another experiment than the one that answers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Drawn {
+    /// The experiment.
+    pub experiment: String,
+    /// The point.
+    pub at: At,
+}
+
 /// What answers a claim.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -320,6 +330,10 @@ pub struct Binding {
     /// The claim set what answers it, a profile's number or a setting of the experiment: it holds by itself and judges nothing.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub restates: bool,
+    /// Points of other experiments that the same number is of, too, and of the same column: their figures show it, and it judges nothing
+    /// there.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub drawn_on: Vec<Drawn>,
     /// What the experiment does differently from the paper, where it does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub differs: Option<String>,
@@ -340,12 +354,25 @@ impl Binding {
             (Some(_), None) | (None, Some(_)) => Ok(()),
             _ => Err("either `number` or `holds` is needed".to_owned()),
         }?;
+        if !self.drawn_on.is_empty() && self.printed_at().is_none() {
+            return Err(
+                "only the number of a point is `drawn_on` others: a `value` or a `largest`".to_owned()
+            );
+        }
         let read = self.parameters().len() + self.handlers().len();
         match (read, self.experiment.is_some()) {
             (0, true) => Ok(()),
             (read, false) if read > 0 && read == self.numbers().len() => Ok(()),
             _ => Err("either an `experiment` is needed or numbers that are each a `parameter` or `handler`"
                 .to_owned()),
+        }
+    }
+
+    /// The points whose number the paper prints; a peak is printed for the point where it is, the largest of those picked.
+    pub(super) fn printed_at(&self) -> Option<&At> {
+        match &self.number {
+            Some(Number::Value(at) | Number::Largest(at)) => Some(at),
+            _ => None,
         }
     }
 

@@ -7,7 +7,8 @@ use phases::plan::Phase;
 use primitives::measure::{PHASES, Printed, TableName, columns, deciding};
 use primitives::profile::Profile;
 
-use super::binding::{At, Binding, Number, Parameter, Pick};
+use super::binding::{At, Binding, Parameter, Pick};
+use super::file::Claim;
 
 /// The files: name, text.
 const FILES: &[(&str, &str)] = &[
@@ -92,7 +93,8 @@ pub(super) fn check(binding: &Binding) -> Result<(), String> {
         return wrong.map_or(Ok(()), |name| Err(format!("no profile has a number {name}")));
     }
     let name = binding.experiment.as_deref().unwrap_or_default();
-    let experiment = experiment(name).map_err(|e| e.message().to_owned())?;
+    let read = |name: &str| experiment(name).map_err(|e| e.message().to_owned());
+    let experiment = read(name)?;
     let y =
         y(binding, &experiment).ok_or_else(|| format!("{name} has no figure: say which column is `y`"))?;
     let known = columns(experiment.kind.results(), TableName::Points, &[]);
@@ -114,6 +116,19 @@ pub(super) fn check(binding: &Binding) -> Result<(), String> {
     }
     for at in binding.picks() {
         check_pick(&at, name, &experiment)?;
+    }
+    for drawn in &binding.drawn_on {
+        let other = read(&drawn.experiment)?;
+        check_pick(&drawn.at, &drawn.experiment, &other)?;
+        if !other.figures.iter().any(|figure| figure.y == y) {
+            return Err(format!("no figure of experiment {} shows {y}", drawn.experiment));
+        }
+        if other.points.iter().filter(|point| picks(&drawn.at, &point.at)).count() != 1 {
+            return Err(format!(
+                "more than one point of experiment {} is at {:?}",
+                drawn.experiment, drawn.at
+            ));
+        }
     }
     Ok(())
 }
@@ -162,17 +177,30 @@ fn name_of(asked: &Experiment) -> Option<&'static str> {
 /// As [`super::load`].
 pub fn published(experiment: &Experiment) -> Result<Vec<Printed>, CliError> {
     let Some(name) = name_of(experiment) else { return Ok(Vec::new()) };
-    let point = |claim: &super::Claim| {
-        let binding = claim.answered_by.as_ref().filter(|b| b.experiment.as_deref() == Some(name))?;
-        // A peak is printed for the point where it is: the largest of those picked.
-        let Some(Number::Value(at) | Number::Largest(at)) = &binding.number else { return None };
-        let y = y(binding, experiment)?;
-        let value = claim.value.num.or(claim.value.hi).or(claim.value.lo)?;
-        let value = value / super::evaluate::per_unit(&claim.unit, &y) / binding.times.unwrap_or(1.0);
-        let at = at.iter().map(|(axis, pick)| Some((axis.clone(), serde_json::to_value(pick).ok()?)));
-        Some(Printed { claim: claim.id.clone(), at: at.collect::<Option<_>>()?, y, value })
-    };
-    Ok(super::load()?.iter().filter_map(point).collect())
+    let mut printed = Vec::new();
+    for claim in super::load()?.iter() {
+        let Some(binding) = &claim.answered_by else { continue };
+        let by = binding.experiment.as_deref().unwrap_or_default();
+        let own = binding.printed_at().filter(|_| by == name);
+        let others = binding.drawn_on.iter().filter(|drawn| drawn.experiment == name).map(|drawn| &drawn.at);
+        for at in own.into_iter().chain(others) {
+            // The column is the one that answers, whichever experiment's points these are.
+            let y = match by == name {
+                true => y(binding, experiment),
+                false => y(binding, &self::experiment(by)?),
+            };
+            printed.extend(y.and_then(|y| print(claim, binding, at, y)));
+        }
+    }
+    Ok(printed)
+}
+
+/// What a paper prints for points, in the unit of a column.
+fn print(claim: &Claim, binding: &Binding, at: &At, y: String) -> Option<Printed> {
+    let value = claim.value.num.or(claim.value.hi).or(claim.value.lo)?;
+    let value = value / super::evaluate::per_unit(&claim.unit, &y) / binding.times.unwrap_or(1.0);
+    let at = at.iter().map(|(axis, pick)| Some((axis.clone(), serde_json::to_value(pick).ok()?)));
+    Some(Printed { claim: claim.id.clone(), at: at.collect::<Option<_>>()?, y, value })
 }
 
 /// Whether an experiment is of requests alone.
