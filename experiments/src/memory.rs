@@ -8,8 +8,10 @@ use crate::spec::{Experiment, Point};
 
 const GIB: f64 = (1u64 << 30) as f64;
 
-/// What helps a benchmark of requests that needs too much.
+/// What helps a benchmark of requests that needs too much, where flags say its size and where a file does.
 const LOWER: &str = "lower --nodes, --threads or --coroutines, or measure fewer points at a time with --jobs";
+const LOWER_IN_FILE: &str = "lower nodes, threads, coroutines, outstanding or payload in the file, let few nodes be asked (`servers`), or measure \
+                             fewer points at a time with --jobs";
 
 /// Refuses `estimate` bytes if fewer are free; where the system does not tell, everything fits.
 ///
@@ -63,7 +65,7 @@ pub fn check_experiment(experiment: &Experiment, jobs: usize) -> Result<(), CliE
         Ok(bench::memory_estimate(point.spec.fabric.virtual_time(), &scope, &asked))
     };
     let each = experiment.points.iter().map(one).collect::<Result<Vec<u64>, CliError>>()?;
-    fits(together(each, jobs), LOWER)
+    fits(together(each, jobs), LOWER_IN_FILE)
 }
 
 #[cfg(test)]

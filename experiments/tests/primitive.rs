@@ -76,11 +76,12 @@ fn what_memory_cannot_hold_is_refused_before_it_is_allocated() {
     std::fs::write(dir.join("huge.yaml"), spec).expect("written");
     let huge = ["--nodes", "1024", "--threads", "16", "--coroutines", "64"];
     let characterize = [&["characterize", "--fabric", "sim:cx4-edr", "--out", "out"][..], &huge].concat();
-    for args in [&["experiment", "huge.yaml", "--out", "out"][..], &characterize] {
+    let experiment: &[&str] = &["experiment", "huge.yaml", "--out", "out"];
+    for (args, helps) in [(experiment, "outstanding or payload in the file"), (&characterize, "--nodes")] {
         let refused = doorbell(dir, args);
         let said = stderr(&refused);
         assert_eq!(refused.status.code(), Some(2), "{said}");
-        assert!(said.contains("GiB are free") && said.contains("--nodes"), "{said}");
+        assert!(said.contains("GiB are free") && said.contains(helps), "{said}");
         assert!(!dir.join("out").exists(), "nothing was begun");
     }
     assert!(!stderr(&doorbell(dir, &["experiment", "huge.yaml", "--jobs", "1"])).contains("panicked"));
