@@ -494,6 +494,9 @@ pub struct ReportArgs {
     /// Join shards even if commit, seed, profile or spec differ; the page says which.
     #[arg(long)]
     pub mixed: bool,
+    /// End with exit code 1 if a run lacks points, a shard of a grid for example; the page is made all the same.
+    #[arg(long)]
+    pub complete: bool,
     /// Where to put report.html and its figures; the first result directory if not given.
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,

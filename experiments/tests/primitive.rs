@@ -67,6 +67,37 @@ fn one_job_and_two_leave_the_same_bytes() {
     assert_eq!(experiment("transactions.yaml", "2", "d"), one);
 }
 
+/// Whoever draws a page of shards in a script sees by the exit code that one is missing, if asked for.
+#[test]
+fn a_page_of_some_shards_is_told_from_a_whole_one() {
+    let temp = tempfile::tempdir().expect("a directory");
+    let dir = temp.path();
+    std::fs::write(dir.join("grid.yaml"), SPEC).expect("written");
+    for shard in ["1", "2"] {
+        let share = format!("{shard}/2");
+        let done =
+            doorbell(dir, &["experiment", "grid.yaml", "--shard", &share, "--out", shard, "--jobs", "1"]);
+        assert!(done.status.success(), "{}", stderr(&done));
+    }
+    let page = |dirs: &[&str], flags: &[&str]| {
+        doorbell(dir, &[&["report"][..], dirs, &["--out", "page", "--json", "-"], flags].concat())
+    };
+    let told = |output: &Output| -> serde_json::Value {
+        serde_json::from_slice(&output.stdout).expect("JSON on stdout")
+    };
+    for (dirs, whole) in [(&["1"][..], false), (&["1", "2"], true)] {
+        let (lenient, strict) = (page(dirs, &[]), page(dirs, &["--complete"]));
+        assert!(lenient.status.success(), "{}", stderr(&lenient));
+        assert_eq!(strict.status.code(), Some(i32::from(!whole)), "{}", stderr(&strict));
+        assert_eq!(told(&strict)["complete"], whole);
+        let unfinished = &told(&strict)["unfinished"];
+        match whole {
+            true => assert_eq!(unfinished, &serde_json::json!([])),
+            false => assert_eq!((&unfinished[0]["points"], &unfinished[0]["of"]), (&4.into(), &8.into())),
+        }
+    }
+}
+
 #[test]
 fn what_memory_cannot_hold_is_refused_before_it_is_allocated() {
     let temp = tempfile::tempdir().expect("a directory");

@@ -33,6 +33,7 @@ use doubt::Doubt;
 use figures::{Drawn, Section};
 use load::Results;
 use page::{Chapter, Page, Picture, RunLine};
+use serde::Serialize;
 
 /// What a caller may choose.
 #[derive(Clone, Debug, Default)]
@@ -60,8 +61,29 @@ pub struct Report {
     pub answers: Vec<String>,
     /// What a person at a terminal should know: files cut off, runs that are partial. The page says so too.
     pub notes: Vec<String>,
+    /// The runs that lack points. The page says so too.
+    pub unfinished: Vec<Unfinished>,
     /// Directories and files that were left out, and why. The page says so too.
     pub problems: Vec<LoadError>,
+}
+
+/// A run, or an experiment joined from shards, without some of its points.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Unfinished {
+    /// Its directory, or what its shards' have in common.
+    pub run: String,
+    /// Points that are there.
+    pub points: u64,
+    /// Points of the whole; 0 where nobody knows.
+    pub of: u64,
+}
+
+impl Unfinished {
+    fn of(results: &Results) -> Option<Unfinished> {
+        let (points, of) = (results.points.height() as u64, results.record.points_expected);
+        let lacks = points < of || results.record.partial(points).is_some();
+        lacks.then(|| Unfinished { run: results.label.clone(), points, of })
+    }
 }
 
 /// Reads result directories (or directories of them) and writes a page with `figures/` beside it: `out` itself where it
@@ -135,7 +157,8 @@ pub fn render(dirs: &[PathBuf], out: &Path, options: &Options) -> Result<Report,
     write(&page_path, page.render()?.as_bytes())?;
     let mut notes = notes(&results);
     notes.extend(older::left(before, &ids, &folder));
-    Ok(Report { page: page_path, figures: ids, answers: told, notes, problems })
+    let unfinished = results.iter().filter_map(Unfinished::of).collect();
+    Ok(Report { page: page_path, figures: ids, answers: told, notes, unfinished, problems })
 }
 
 fn load_all(dirs: &[PathBuf]) -> (Vec<Results>, Vec<LoadError>) {

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 ///
 /// # Errors
 /// Exit code 2 if a directory holds no results, even where the others make a page, or the page cannot be written; 3 if there is
-/// no room for it.
+/// no room for it; 1 if nothing can be drawn, or `--complete` was asked for and points are missing.
 pub fn run(args: &ReportArgs, context: &Context) -> Result<(), CliError> {
     let out = match (&args.out, args.dirs.as_slice()) {
         (Some(out), _) => out.clone(),
@@ -30,14 +30,27 @@ pub fn run(args: &ReportArgs, context: &Context) -> Result<(), CliError> {
     let left_out: Vec<String> = report.problems.iter().map(ToString::to_string).collect();
     let told = json!({
         "page": report.page, "figures": report.figures, "answers": report.answers, "notes": report.notes,
-        "left_out": left_out,
+        "complete": report.unfinished.is_empty() && left_out.is_empty(), "unfinished": report.unfinished, "left_out": left_out,
     });
     emit(args.json.as_ref(), &told, &format!("{answers}{}\n", report.page.display()))?;
     if report.figures.is_empty() {
         return Err(CliError::check("there is nothing to draw: no point has been measured")
             .hint("run the command in run.json again: it goes on with what is missing"));
     }
-    whole(&report)
+    whole(&report)?;
+    if args.complete { complete(&report) } else { Ok(()) }
+}
+
+/// Whether no run lacks points.
+fn complete(report: &reports::Report) -> Result<(), CliError> {
+    if report.unfinished.is_empty() {
+        return Ok(());
+    }
+    let lacking =
+        report.unfinished.iter().map(|run| format!("{} ({} of {} points)", run.run, run.points, run.of));
+    let lacking: Vec<String> = lacking.collect();
+    Err(CliError::check(format!("not all points are there: {}", lacking.join(", ")))
+        .hint("the warnings say which shards or commands measure them"))
 }
 
 /// Whether a page is made of all that was given. What could be read was drawn; what could not is told after it.

@@ -43,6 +43,7 @@ pub fn run(args: &ReproduceArgs, context: &Context) -> Result<(), CliError> {
     }
     let out = args.output.out.clone().unwrap_or_else(|| PathBuf::from("doorbell-out/reproduce"));
     let (wanted, lacking) = experiments(&asked, &args.what, args.jobs)?;
+    ResultDir::may_hold_runs(&out)?;
     context.interrupt.listen()?;
     let mut tables: BTreeMap<&str, Table> = BTreeMap::new();
     let mut known: BTreeMap<&str, Known> = BTreeMap::new();

@@ -92,7 +92,7 @@ impl ResultDir {
     /// `axes` are an experiment's grid axes, empty otherwise.
     ///
     /// # Errors
-    /// [`ResultError::OtherRun`] and [`ResultError::NoRecord`] if it holds somebody else's results,
+    /// [`ResultError::OtherRun`], [`ResultError::Holds`] and [`ResultError::NoRecord`] if it holds somebody else's results,
     /// [`ResultError::Busy`] if another process writes there, [`ResultError::Damaged`] if its files are not
     /// readable as results, [`ResultError::Io`] if it cannot be written.
     pub fn create(path: &Path, record: RunRecord, axes: &[String]) -> Result<ResultDir, ResultError> {
@@ -103,6 +103,9 @@ impl ResultDir {
         let resumed = path.join("run.json").exists();
         let (record, resumptions) = if resumed { resume(path, record)? } else { (record, Vec::new()) };
         if !resumed {
+            if let Some(inner) = a_run_in(path)? {
+                return Err(ResultError::Holds { path: path.to_owned(), inner });
+            }
             let taken = ["points.csv", "phases.csv", "aborts.csv", "pending", "histograms"];
             if let Some(file) = taken.into_iter().find(|name| path.join(name).exists()) {
                 return Err(ResultError::NoRecord { path: path.to_owned(), file });
@@ -136,6 +139,17 @@ impl ResultDir {
         dir.record.complete = dir.all_here() && !dir.record.interrupted;
         dir.record.write(path)?;
         Ok(dir)
+    }
+
+    /// Whether directories of runs may be made below `path`: a report of it would find its own run alone.
+    ///
+    /// # Errors
+    /// [`ResultError::OneRun`] if it holds a run.
+    pub fn may_hold_runs(path: &Path) -> Result<(), ResultError> {
+        match path.join("run.json").exists() {
+            true => Err(ResultError::OneRun { path: path.to_owned() }),
+            false => Ok(()),
+        }
     }
 
     /// The rows of a table of a directory that is only looked at: nothing is written, nothing locked. Without grid axes.
@@ -476,6 +490,17 @@ fn resume(path: &Path, record: RunRecord) -> Result<(RunRecord, Vec<String>), Re
         notes.push(format!("resumed on {}, kernel {}", record.machine.cpu, record.machine.kernel));
     }
     Ok((old, notes))
+}
+
+/// A directory below `path` that holds a run.
+fn a_run_in(path: &Path) -> Result<Option<PathBuf>, ResultError> {
+    for entry in fs::read_dir(path).map_err(ResultError::io("read", path))? {
+        let inner = entry.map_err(ResultError::io("read", path))?.path();
+        if inner.join("run.json").is_file() {
+            return Ok(Some(inner));
+        }
+    }
+    Ok(None)
 }
 
 /// Holds the directory for this process: two writers would mix their rows.

@@ -425,3 +425,17 @@ fn shards_hold_their_share_in_any_order_and_resume() {
     let rows = dir.rows(TableName::Points).unwrap();
     assert_eq!(rows.iter().filter_map(|r| r.get("point")).collect::<Vec<_>>(), ["1", "4", "7"]);
 }
+
+/// A report finds either a directory's own run or those in it.
+#[test]
+fn a_directory_is_one_run_or_holds_some() {
+    let temp = tempfile::tempdir().unwrap();
+    let inner = temp.path().join("a");
+    ResultDir::may_hold_runs(temp.path()).unwrap();
+    drop(ResultDir::create(&inner, record(1), &[]).unwrap());
+    let refused = ResultDir::create(temp.path(), record(1), &[]).unwrap_err();
+    assert!(matches!(&refused, ResultError::Holds { inner: found, .. } if *found == inner), "{refused}");
+    assert!(!temp.path().join("run.json").exists(), "nothing was begun");
+    let refused = ResultDir::may_hold_runs(&inner).unwrap_err();
+    assert!(refused.to_string().contains("run of its own") && refused.hint().contains("--out"), "{refused}");
+}

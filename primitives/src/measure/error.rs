@@ -46,6 +46,20 @@ pub enum ResultError {
         /// The file found.
         file: &'static str,
     },
+    /// Runs lie in the directory, each in one of its own: a report of it would no longer find them.
+    #[error("{path} holds results of other runs, {inner} among them", path = .path.display(), inner = .inner.display())]
+    Holds {
+        /// The directory.
+        path: PathBuf,
+        /// One of theirs.
+        inner: PathBuf,
+    },
+    /// Runs are to be kept below a directory that is one run's own.
+    #[error("{path} holds the results of a run of its own", path = .path.display())]
+    OneRun {
+        /// The directory.
+        path: PathBuf,
+    },
     /// Another process is writing there now.
     #[error("another process is writing to {path}", path = .path.display())]
     Busy {
@@ -120,7 +134,7 @@ impl ResultError {
                 _ => "check the path, or choose another one",
             }
             .to_owned(),
-            ResultError::OtherRun { .. } => {
+            ResultError::OtherRun { .. } | ResultError::Holds { .. } | ResultError::OneRun { .. } => {
                 "name another directory with --out, or remove this one if you no longer need it; nothing is ever overwritten"
                     .to_owned()
             }
