@@ -78,7 +78,13 @@ fn recovers(name: &str, threads: u16, pinned: &[(&str, f64)]) {
             (_, true) => format!("shared or bounded, {:+.1} %", 100.0 * error),
             _ => "carried over".to_owned(),
         };
-        eprintln!("| `{}` | {own} | {} | {} | {:.2} | {verdict} |", n.name, n.before, n.after, n.resolution);
+        eprintln!(
+            "| `{}` | {own} | {} | {} | {:.2} | {verdict} |",
+            n.name,
+            n.before,
+            n.after,
+            n.resolution.unwrap_or_default()
+        );
     }
     for r in done.residuals.iter().filter(|r| r.after.abs() > 0.03) {
         eprintln!("{}: {:+.1} %", r.target, 100.0 * r.after);
@@ -194,7 +200,7 @@ fn what_is_called_pinned_is_right(name: &str, trial: usize) {
             100.0 * error,
             if n.pinned { "pinned" } else { "not pinned" },
             n.shared_with.as_deref().unwrap_or("nobody"),
-            n.resolution,
+            n.resolution.unwrap_or_default(),
             n.inflation,
             100.0 * n.error
         );

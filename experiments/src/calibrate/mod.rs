@@ -50,17 +50,22 @@ pub const FITS: f64 = 0.05;
 /// Begins what speaks against a profile whose fit left more than [`FITS`].
 pub const MISFIT: &str = "fitted with a root mean square error of";
 
-/// What speaks against a profile whose fit left this error, if it is too much.
-fn misfit(rms: f64) -> Option<String> {
+/// What speaks against a profile whose fit left this error, if it is too much. Of one that was ended nobody knows what it would have left.
+fn misfit(rms: f64, ended: bool) -> Option<String> {
     // What is no number is no fit.
     let fits = rms <= FITS;
-    (!fits).then(|| {
-        format!(
-            "{MISFIT} {:.1} %, more than {:.0} %: the simulator's model does not describe what was measured",
-            100.0 * rms,
-            100.0 * FITS
-        )
-    })
+    let why = match ended {
+        true => "the fit was ended early",
+        false => "the simulator's model does not describe what was measured",
+    };
+    (!fits).then(|| format!("{MISFIT} {:.1} %, more than {:.0} %: {why}", 100.0 * rms, 100.0 * FITS))
+}
+
+/// Most evaluations that a fit of so many numbers takes: a round tries each of them and up to five steps.
+pub fn most_evaluations(numbers: usize, rounds: usize) -> usize {
+    let rounds = rounds + rounds.min(AGAIN);
+    // Two starts, both sides of each number, and the profile as it is written.
+    2 + rounds * (numbers + solve::STEPS) + 2 * numbers + 1
 }
 
 /// Relative change of a target per relative change of a number from which the number counts as moving it.
@@ -82,8 +87,8 @@ pub struct Number {
     pub unit: &'static str,
     /// Bounds.
     pub free: [f64; 2],
-    /// How far the targets decide it, 0 to 1.
-    pub resolution: f64,
+    /// How far the targets decide it, 0 to 1; `None` if the fit was ended before that was known.
+    pub resolution: Option<f64>,
     /// By how much its variance is larger than if all others were known.
     pub inflation: f64,
     /// By how much it may be off: its standard error, relative. Nobody knows of what shows nowhere.
@@ -184,7 +189,7 @@ pub struct Listeners<'a> {
 /// Fits the free numbers of `profile` to `targets`, or `only` those of them that are named.
 ///
 /// # Errors
-/// If no number is free, `only` names another, or a target cannot be simulated. After Ctrl-C the best so far is returned.
+/// If no number is free, `only` names another, or a target cannot be simulated. After Ctrl-C the best so far is returned, or that there is none.
 pub fn calibrate(
     profile: &Profile,
     only: &[String],
@@ -234,6 +239,11 @@ pub fn calibrate(
     let mut fit = solve::fit(&starts, settings, evaluate, |round, rms, n| {
         (heard.told)(if round == 0 { Stage::Start } else { Stage::Round(round) }, rms, n);
     })?;
+    if fit.before.is_empty() {
+        return Err(CliError::interrupted().hint(
+            "it was ended before the profile had been tried as it is: nothing is fitted, and no file is written",
+        ));
+    }
     // What does not show has moved a little all the same, and the others have made up for it.
     let shown: Vec<usize> = all.iter().copied().filter(|&at| fit.seen[at] >= SHOWN).collect();
     let stray = all.iter().any(|at| !shown.contains(at) && fit.values[*at] != free[*at].1.value);
@@ -278,7 +288,7 @@ pub fn calibrate(
         done.clear_doubt(UNCALIBRATED);
     }
     done.clear_doubt(MISFIT);
-    if let Some(doubt) = misfit(rms(&after)) {
+    if let Some(doubt) = misfit(rms(&after), interrupted) {
         done.add_doubt(&doubt);
     }
     let residuals = targets.list.iter().enumerate().map(|(at, target)| Residual {
@@ -320,7 +330,7 @@ fn number(at: usize, free: &[(String, Quantity)], fit: &Fit, targets: &Targets) 
         after,
         unit: quantity.unit.name(),
         free: quantity.free.unwrap_or_default(),
-        resolution: fit.resolution[at],
+        resolution: (!fit.influence.is_empty()).then_some(fit.resolution[at]),
         inflation: fit.inflation[at],
         error: fit.error[at],
         shared_with: fit.partner[at].filter(|_| shared).map(|other| free[other].0.clone()),
@@ -360,9 +370,9 @@ impl Number {
                 (false, false) => format!(", with {:.1} % left", 100.0 * rms),
                 (false, true) => String::new(),
             };
+            let resolution = self.resolution.unwrap_or_default();
             quantity.reference = format!(
-                "fitted to {shows_in} of {origin}{how}; resolution {:.2}{within}{shared}; {was}",
-                self.resolution
+                "fitted to {shows_in} of {origin}{how}; resolution {resolution:.2}{within}{shared}; {was}"
             );
         } else if self.after != self.before {
             // Its old source does not speak for another value, and the targets say no more than that it hides.
@@ -472,11 +482,11 @@ mod tests {
 
     #[test]
     fn a_fit_that_is_far_off_stays_in_doubt() {
-        assert_eq!(misfit(0.0), None);
-        assert_eq!(misfit(0.05), None);
+        assert_eq!(misfit(0.0, false), None);
+        assert_eq!(misfit(0.05, true), None);
         for (rms, told) in [(0.051, "5.1 %, more than 5 %"), (2.7, "270.0 %"), (f64::NAN, "NaN")] {
             assert!(
-                misfit(rms).is_some_and(|doubt| doubt.starts_with(MISFIT) && doubt.contains(told)),
+                misfit(rms, false).is_some_and(|doubt| doubt.starts_with(MISFIT) && doubt.contains(told)),
                 "{rms}"
             );
         }
@@ -492,7 +502,7 @@ mod tests {
                 after,
                 unit: "ns",
                 free: [1.0, 100.0],
-                resolution: 0.43,
+                resolution: Some(0.43),
                 inflation: 12.0,
                 error: 0.3,
                 shared_with: Some("nic.responder_write".to_owned()),

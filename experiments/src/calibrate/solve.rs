@@ -107,6 +107,9 @@ const LOOK: usize = 3;
 /// Influence from which a number counts as having moved a target.
 const TOUCHES: f64 = 0.02;
 
+/// Most steps that a round tries.
+pub const STEPS: usize = 5;
+
 /// Root of the mean square.
 pub fn rms(errors: &[f64]) -> f64 {
     (errors.iter().map(|e| e * e).sum::<f64>() / errors.len().max(1) as f64).sqrt()
@@ -194,7 +197,7 @@ pub fn fit<E>(
         }
         fit.influence.clone_from(&jacobian);
         let mut better = false;
-        for _ in 0..5 {
+        for _ in 0..STEPS {
             let Some(step) = step(&jacobian, &fit.after, &logs, &start, pull, damping) else { break };
             let next: Vec<f64> = logs
                 .iter()

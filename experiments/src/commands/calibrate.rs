@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::Context;
 use crate::args::{CalibrateArgs, each_once};
 use crate::calibrate::solve::Settings;
-use crate::calibrate::{Calibrated, Listeners, Residual, Stage, Targets, calibrate};
+use crate::calibrate::{Calibrated, Listeners, Residual, Stage, Targets, calibrate, most_evaluations};
 use crate::error::CliError;
 use crate::fabrics::profile;
 use crate::nearby::Wanted;
@@ -19,7 +19,7 @@ use crate::spec::ProfileChoice;
 ///
 /// # Errors
 /// Exit code 2 if profile or targets cannot be used, 1 if a target cannot be simulated, 130 after Ctrl-C, when
-/// the best so far has been written.
+/// the best so far has been written, if there is any.
 pub fn run(args: &CalibrateArgs, context: &Context) -> Result<(), CliError> {
     if let Some(json) = &args.json {
         json.check()?;
@@ -45,7 +45,12 @@ pub fn run(args: &CalibrateArgs, context: &Context) -> Result<(), CliError> {
     let settings = Settings { rounds: args.rounds as usize, ..Settings::default() };
     context.talk.say(format!("fitting profile {} to {}", start.name, targets.origin));
     // How many evaluations it takes is known when it is done.
-    let task = Task { title: "fitting".to_owned(), what: "evaluation", done: 0, total: None };
+    let numbers = match args.only.len() {
+        0 => start.free().count(),
+        some => some,
+    };
+    let title = format!("fitting, by at most {}", most_evaluations(numbers, settings.rounds));
+    let task = Task { title, what: "evaluation", done: 0, total: None };
     let progress = Progress::begin(context.talk, task);
     let told = |stage: Stage, rms: f64, evaluations: usize| {
         let error = 100.0 * rms;
@@ -106,11 +111,13 @@ fn shown(done: &Calibrated) -> String {
         let after = match (n.fitted, n.pinned, &n.shared_with) {
             (false, ..) => "carried over".to_owned(),
             (_, true, _) => format!("{} {}", significant(n.after), n.within().unwrap_or_default()),
+            _ if n.stopped => format!("{}, stopped by its bound", significant(n.after)),
             (.., Some(other)) => format!("{}, shared with {other}", significant(n.after)),
             (.., None) => format!("{}, shared or bounded", significant(n.after)),
         };
         let range = format!("{} to {} {}", n.free[0], n.free[1], n.unit);
-        [n.name.clone(), significant(n.before), after, range, format!("{:.2}", n.resolution)]
+        let resolution = n.resolution.map_or(String::new(), |resolution| format!("{resolution:.2}"));
+        [n.name.clone(), significant(n.before), after, range, resolution]
     });
     text.push_str(&table(&["number", "before", "after", "range", "resolution"], numbers));
     let (before, after) = done.rms();

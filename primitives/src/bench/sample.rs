@@ -39,10 +39,13 @@ impl Sample {
         self.ops as f64 / self.window.as_secs_f64()
     }
 
-    /// Payload that operations moved, in gigabytes (10⁹) per second of the whole cluster; headers and calls' frames do not count.
+    /// Payload that operations moved, in gigabytes (10⁹) per second of the whole cluster; headers and calls' frames do not count, and of
+    /// the share that ATOMICs have by the point a word each.
     pub fn goodput_gb_per_s(&self, point: &Point) -> f64 {
         let objects = if point.rung.is_some() { OBJECTS } else { 1 };
-        self.rate_per_s() * f64::from(point.payload) * f64::from(objects) / 1e9
+        let atomics = f64::from(point.atomics_percent) / 100.0;
+        let bytes = f64::from(point.payload) * (1.0 - atomics) + 8.0 * atomics;
+        self.rate_per_s() * bytes * f64::from(objects) / 1e9
     }
 
     /// Doorbells per operation, replies' doorbells included.

@@ -8,6 +8,7 @@ mod load;
 
 use load::{Ask, Bench, Shape};
 use primitives::bench::{self, BenchVerb, Point, Scope};
+use primitives::fabric::AtomicScope;
 use primitives::mesh::FabricSpec;
 use primitives::profile::Profile;
 use primitives::units::Nanos;
@@ -99,6 +100,15 @@ fn unloaded_latencies() {
         let got = unloaded(&Profile::shipped(name).unwrap(), verb);
         println!("{name:14} {verb:?} of 8 B, ns {:24} published {low:.0} to {high:.0} got {got:.0}", "");
         assert!((low..=high).contains(&got), "{name}: {verb:?} of 8 B takes {got} ns, not {low} to {high}");
+    }
+    // A word comes as a READ's data do, whatever its hold. What comes on top is engine and atomic unit.
+    for name in Profile::NAMES.iter().copied() {
+        let profile = Profile::shipped(name).unwrap();
+        if profile.nic.atomic_scope == AtomicScope::None || profile.nic.pcie_read.value == 0.0 {
+            continue;
+        }
+        let ratio = unloaded(&profile, FetchAdd) / unloaded(&profile, Read);
+        assert!((1.0..1.25).contains(&ratio), "{name}: an ATOMIC takes {ratio:.2} times as long as a READ");
     }
 }
 
