@@ -198,7 +198,7 @@ impl PrimitiveSpec {
         if own && (call || self.servers > 0) {
             return Err(Unfit::new(
                 &["peers", "verb", "servers"],
-                "peers: own is for one-sided verbs without servers of their own",
+                "with peers: own each asks its own node alone, by READ, WRITE, CAS or FETCH_ADD or by its CPU: it knows no calls, and no servers",
             ));
         }
         if self.verb == "cpu-cas" && !own {
@@ -208,7 +208,7 @@ impl PrimitiveSpec {
             return Err(Unfit::new(
                 &["payload", "verb"],
                 format!(
-                    "a call carries what fits into a datagram, at most {CALL_PAYLOAD_MOST} B, not {}",
+                    "a call carries what fits into a datagram, whichever way it goes: at most {CALL_PAYLOAD_MOST} B, not {}",
                     self.payload
                 ),
             ));
@@ -372,6 +372,26 @@ fn rung(name: &str) -> Option<Rung> {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    /// FORMAT.md has each key with what is taken where nothing is said.
+    #[test]
+    fn the_format_tells_every_key_with_its_default() {
+        let usual = serde_json::to_value(PrimitiveSpec::default()).unwrap();
+        for key in PrimitiveSpec::KEYS {
+            let default = match usual.get(key) {
+                None => String::new(),
+                Some(value) => format!(" {}", value.as_str().map_or(value.to_string(), str::to_owned)),
+            };
+            let row = format!("| `{key}` |{default} |");
+            assert!(include_str!("../../FORMAT.md").contains(&row), "{row}");
+        }
+        for limit in [PAYLOAD, OUTSTANDING, BATCH, PERIOD, QUEUE_PAIRS] {
+            assert!(include_str!("../../FORMAT.md").contains(&format!(" {} |\n", limit.most)), "{limit:?}");
+        }
+        for step in Rung::ALL {
+            assert!(include_str!("../../FORMAT.md").contains(&format!("`{}`", step.name())), "{step:?}");
+        }
+    }
 
     #[test]
     fn every_key_can_be_set_and_reaches_the_point() {
