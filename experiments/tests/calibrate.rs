@@ -229,3 +229,69 @@ fn ctrl_c_keeps_the_best_so_far_if_there_is_any() {
         [before, .., after] => assert!(after <= before && same == (after == before), "{talk}"),
     }
 }
+
+#[test]
+fn damaged_or_unfinished_measurements_are_not_fitted_in_silence() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let results = dir.path().join("seen");
+    characterize_atomics(&results);
+    let points = results.join("points.csv");
+    let whole = std::fs::read_to_string(&points).expect("rows");
+    let with = |changes: &[(&str, &str)]| {
+        let mut lines: Vec<Vec<&str>> = whole.lines().map(|line| line.split(',').collect()).collect();
+        for (column, value) in changes {
+            let at = lines[0].iter().position(|name| name == column).expect("a column");
+            lines[1][at] = value;
+        }
+        let lines: Vec<String> = lines.iter().map(|line| line.join(",")).collect();
+        std::fs::write(&points, lines.join("\n") + "\n").expect("written");
+    };
+    let fit = |out: &str| {
+        let out = dir.path().join(out);
+        let args = ["calibrate", "--profile", "cx4-edr", "--from", path(&results), "--rounds", "1"];
+        run(&[&args[..], &["--only", "nic.atomic_hold", "--out", path(&out)]].concat())
+    };
+    for (column, value) in [
+        ("rate_per_s", "0"),
+        ("rate_per_s", ""),
+        ("ops", "0"),
+        ("payload_bytes", "0"),
+        ("threads", "0"),
+        ("threads", "60000"),
+        ("outstanding", "0"),
+        ("queue_pairs", "0"),
+    ] {
+        with(&[(column, value)]);
+        let refused = fit("refused");
+        let told = stderr(&refused);
+        assert_eq!(refused.status.code(), Some(2), "{column} {value}: {told}");
+        assert!(told.contains("point 0 ") && told.contains(column), "{column} {value}: {told}");
+    }
+    with(&[("ops", "0"), ("rate_per_s", ""), ("converged", "too short")]);
+    let short = fit("short");
+    assert!(short.status.success(), "{}", stderr(&short));
+    assert!(
+        stderr(&short).contains("left out") && stderr(&short).contains("point 0 ("),
+        "{}",
+        stderr(&short)
+    );
+
+    let record = results.join("run.json");
+    let text = std::fs::read_to_string(&record).expect("a record");
+    let unfinished = text.replace("\"complete\": true", "\"complete\": false");
+    assert_ne!(text, unfinished);
+    std::fs::write(&record, unfinished).expect("written");
+    let rows: Vec<&str> = whole.lines().collect();
+    std::fs::write(&points, rows[..rows.len() - 1].join("\n") + "\n").expect("written");
+    let part = fit("part");
+    let lacks = format!("it has {} of {} points; go on with: ", rows.len() - 2, rows.len() - 1);
+    assert!(part.status.success() && stderr(&part).contains(&lacks), "{lacks}: {}", stderr(&part));
+    for entry in std::fs::read_dir(&results).expect("entries").flatten() {
+        if entry.path().to_string_lossy().ends_with(".profile.yaml") {
+            std::fs::remove_file(entry.path()).expect("removed");
+        }
+    }
+    let none = run(&["calibrate", "--from", path(&results)]);
+    assert_eq!(none.status.code(), Some(2));
+    assert!(stderr(&none).contains("is unfinished"), "{}", stderr(&none));
+}

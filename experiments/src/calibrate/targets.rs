@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use primitives::bench::{self, Point, Scope, Shows, identifying};
-use primitives::measure::{Kind, ResultDir, Row, RunRecord, TableName};
+use primitives::measure::{Kind, ResultDir, Row, RunRecord, TOO_SHORT, TableName};
 use primitives::mesh::FabricSpec;
 use primitives::profile::Profile;
 use primitives::units::Nanos;
@@ -37,6 +37,8 @@ pub struct Targets {
     pub list: Vec<Target>,
     /// In words, for references: which claims or which run.
     pub origin: String,
+    /// What whoever fits to them should know: points that are missing, points that were left out.
+    pub warnings: Vec<String>,
     source: Source,
 }
 
@@ -94,7 +96,7 @@ impl Targets {
         }
         let ids: Vec<&str> = list.iter().map(|t| t.name.as_str()).collect();
         let origin = format!("claims {}", ids.join(", "));
-        Ok(Targets { list, origin, source: Source::Claims(view) })
+        Ok(Targets { list, origin, warnings: Vec::new(), source: Source::Claims(view) })
     }
 
     /// The identifying points of a characterization in a result directory.
@@ -116,7 +118,18 @@ impl Targets {
         );
         let (spec, seed) = (record.spec.clone(), record.seed);
         let rows = ResultDir::read(dir, &record, TableName::Points)?;
-        Targets::of_rows(&rows, &spec, seed, origin)
+        let (_, points) = measured(&spec)?;
+        rows.iter().try_for_each(|row| sound(row, &points))?;
+        let mut targets = Targets::of_rows(&rows, &spec, seed, origin)?;
+        let (here, all) = (rows.len() as u64, record.points_here());
+        if !record.complete || here < all {
+            let (dir, again) = (dir.display(), &record.command);
+            let text = format!(
+                "the characterization in {dir} is not complete: it has {here} of {all} points; go on with: {again}"
+            );
+            targets.warnings.insert(0, text);
+        }
+        Ok(targets)
     }
 
     /// The same, of rows at hand.
@@ -124,28 +137,8 @@ impl Targets {
     /// # Errors
     /// As [`Targets::of_results`], or if a row says what no load can have done.
     pub fn of_rows(rows: &[Row], spec: &Value, seed: u64, origin: String) -> Result<Targets, CliError> {
-        let other = || {
-            CliError::usage("its points are not those that this version measures")
-                .hint("characterize again with this version")
-        };
-        let count = |name: &str| spec.get(name).and_then(Value::as_u64).ok_or_else(other);
-        let scope = Scope {
-            nodes: count("nodes")? as u16,
-            threads: count("threads")? as u16,
-            coroutines: count("coroutines")? as u32,
-            quick: spec.get("quick").and_then(Value::as_bool).unwrap_or(false),
-            warm_up: Nanos(WARM_UP.1),
-            window: Nanos(WINDOW.1),
-            precision: None,
-        };
-        // Only the payloads of calls depend on it, and rows say which they were.
-        let mut points = bench::points(&scope, u32::MAX);
-        let only: Vec<&str> = match spec.get("only").and_then(Value::as_array) {
-            Some(names) => names.iter().filter_map(Value::as_str).collect(),
-            None => Vec::new(),
-        };
-        points.retain(|point| only.is_empty() || only.contains(&point.question));
-        let (mut list, mut chosen) = (Vec::new(), Vec::new());
+        let (scope, mut points) = measured(spec)?;
+        let (mut list, mut chosen, mut left_out) = (Vec::new(), Vec::new(), Vec::new());
         let by_number: BTreeMap<usize, &Row> =
             rows.iter().filter_map(|row| Some((row.get("point")?.parse().ok()?, row))).collect();
         for (number, shows) in identifying(&points.clone()) {
@@ -157,12 +150,16 @@ impl Targets {
                 || !same("coroutines", point.coroutines.to_string())
                 || !same("doorbell_batch", point.doorbell_batch.to_string())
             {
-                return Err(other());
+                return Err(of_another_version());
             }
             let number = |column: &str| row.get(column).and_then(|cell| cell.parse::<f64>().ok());
             point.payload = number("payload_bytes").map_or(point.payload, |n| n as u32);
             // Nothing was measured there: nothing to aim at.
-            let Some(want) = number(shows.column()).filter(|n| *n > 0.0) else { continue };
+            let Some(want) = number(shows.column()).filter(|n| *n > 0.0) else {
+                let which = row.get("point").unwrap_or_default();
+                left_out.push(format!("point {which} ({})", named(point, shows)));
+                continue;
+            };
             let seen = Seen {
                 rate_per_s: number("rate_per_s"),
                 least_ns: number("latency_min_ns"),
@@ -189,9 +186,16 @@ impl Targets {
             chosen.push((point.clone(), shows, scope));
         }
         if list.is_empty() {
-            return Err(other());
+            return Err(of_another_version());
         }
-        Ok(Targets { list, origin, source: Source::Points { points: chosen, seed } })
+        let warnings = match &left_out[..] {
+            [] => Vec::new(),
+            some => vec![format!(
+                "left out, since nothing was measured there for long enough: {}",
+                some.join(", ")
+            )],
+        };
+        Ok(Targets { list, origin, warnings, source: Source::Points { points: chosen, seed } })
     }
 
     /// Relative errors of what the simulator gives with a profile; only where `wanted` says so, unless that is empty.
@@ -242,6 +246,64 @@ impl Targets {
             errors[at] = got / self.list[at].want - 1.0;
         }
         Ok(errors)
+    }
+}
+
+fn of_another_version() -> CliError {
+    CliError::usage("its points are not those that this version measures")
+        .hint("characterize again with this version")
+}
+
+/// The points of a characterization, by its spec, and under what they are measured.
+fn measured(spec: &Value) -> Result<(Scope, Vec<Point>), CliError> {
+    let count = |name: &str| spec.get(name).and_then(Value::as_u64).ok_or_else(of_another_version);
+    let scope = Scope {
+        nodes: count("nodes")? as u16,
+        threads: count("threads")? as u16,
+        coroutines: count("coroutines")? as u32,
+        quick: spec.get("quick").and_then(Value::as_bool).unwrap_or(false),
+        warm_up: Nanos(WARM_UP.1),
+        window: Nanos(WINDOW.1),
+        precision: None,
+    };
+    // Only the payloads of calls depend on it, and rows say which they were.
+    let mut points = bench::points(&scope, u32::MAX);
+    let only: Vec<&str> = match spec.get("only").and_then(Value::as_array) {
+        Some(names) => names.iter().filter_map(Value::as_str).collect(),
+        None => Vec::new(),
+    };
+    points.retain(|point| only.is_empty() || only.contains(&point.question));
+    Ok((scope, points))
+}
+
+/// Refuses a row that no characterization leaves, whether or not it is fitted to: other counts than its point's, or nothing done, by
+/// a point that is not marked as too short.
+fn sound(row: &Row, points: &[Point]) -> Result<(), CliError> {
+    let cell = |column: &str| row.get(column).unwrap_or_default();
+    let which = cell("point");
+    let refuse = |why: String| {
+        CliError::usage(format!("point {which} is no measurement: {why}"))
+            .hint("its row in points.csv was damaged or made up: characterize again into a new directory")
+    };
+    let Some(point) = which.parse().ok().and_then(|at: usize| points.get(at)) else {
+        return Err(of_another_version());
+    };
+    for (column, own) in [
+        ("threads", u32::from(point.threads)),
+        ("outstanding", point.outstanding),
+        ("queue_pairs", point.queue_pairs),
+    ] {
+        if cell(column) != own.to_string() {
+            return Err(refuse(format!("{column} is `{}`, and that point has {own}", cell(column))));
+        }
+    }
+    let positive = |column: &str| cell(column).parse::<f64>().is_ok_and(|n| n > 0.0);
+    // Nothing ended in too short a window: that is said when it is left out.
+    let nothing = cell("converged") == TOO_SHORT && cell("ops") == "0" && cell("rate_per_s").is_empty();
+    let counted: &[&str] = if nothing { &["payload_bytes"] } else { &["payload_bytes", "ops", "rate_per_s"] };
+    match counted.iter().find(|column| !positive(column)) {
+        Some(column) => Err(refuse(format!("{column} is `{}`", cell(column)))),
+        None => Ok(()),
     }
 }
 

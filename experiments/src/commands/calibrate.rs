@@ -1,6 +1,6 @@
 //! `doorbell calibrate`: a profile's free numbers, fitted to calibrate claims or to a characterization.
 
-use primitives::measure::write_new;
+use primitives::measure::{Kind, RunRecord, write_new};
 use serde_json::json;
 use std::path::{Path, PathBuf};
 
@@ -41,6 +41,7 @@ pub fn run(args: &CalibrateArgs, context: &Context) -> Result<(), CliError> {
         Some(dir) => Targets::of_results(dir)?,
         None => Targets::of_claims(&start, crate::claims::calibrate()?)?,
     };
+    targets.warnings.iter().for_each(|text| context.talk.warn(text));
     context.interrupt.listen()?;
     let settings = Settings { rounds: args.rounds as usize, ..Settings::default() };
     context.talk.say(format!("fitting profile {} to {}", start.name, targets.origin));
@@ -93,7 +94,17 @@ fn left_by(dir: &Path) -> Result<PathBuf, CliError> {
         (Some(_), false) => {
             Err(CliError::usage(format!("{} holds several profiles", dir.display())).hint(hint))
         }
-        (None, _) => Err(CliError::usage(format!("{} holds no profile", dir.display())).hint(hint)),
+        (None, _) => Err(match RunRecord::read(dir) {
+            Ok(record) if record.kind == Kind::Characterize && !record.complete => CliError::usage(format!(
+                "{} is unfinished, with {} of {} points, and holds no profile yet",
+                dir.display(),
+                record.points_done,
+                record.points_here()
+            ))
+            .hint(format!("go on with: {}", record.command))
+            .also(hint),
+            _ => CliError::usage(format!("{} holds no profile", dir.display())).hint(hint),
+        }),
     }
 }
 
