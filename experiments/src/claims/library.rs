@@ -15,7 +15,7 @@ const FILES: &[(&str, &str)] = &[
     ("rates-per-machine", include_str!("../../rates-per-machine.yaml")),
     ("rpc-by-transport", include_str!("../../rpc-by-transport.yaml")),
     ("one-sided-against-two-sided", include_str!("../../one-sided-against-two-sided.yaml")),
-    ("coroutines-that-hide-latency", include_str!("../../coroutines-that-hide-latency.yaml")),
+    ("coroutines-hiding-latency", include_str!("../../coroutines-hiding-latency.yaml")),
     ("ten-objects-cx4", include_str!("../../ten-objects-cx4.yaml")),
     ("ten-objects-cx3", include_str!("../../ten-objects-cx3.yaml")),
     ("ten-objects-roce", include_str!("../../ten-objects-roce.yaml")),
