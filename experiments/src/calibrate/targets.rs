@@ -15,6 +15,7 @@ use serde_json::Value;
 use super::solve::Halt;
 use crate::claims::answers::Profiles;
 use crate::claims::{self, Answer, Calibrate, Form, Number};
+use crate::commands::characterize::verb_of;
 use crate::error::CliError;
 use crate::interrupt::Interrupt;
 use crate::spec::{FabricChoice, ProfileChoice};
@@ -288,6 +289,10 @@ fn sound(row: &Row, points: &[Point]) -> Result<(), CliError> {
     let Some(point) = which.parse().ok().and_then(|at: usize| points.get(at)) else {
         return Err(of_another_version());
     };
+    // Without one-sided verbs points have other numbers.
+    if cell("verb") != verb_of(point) || cell("bench") != point.question {
+        return Err(of_another_version());
+    }
     for (column, own) in [
         ("threads", u32::from(point.threads)),
         ("outstanding", point.outstanding),

@@ -361,17 +361,21 @@ fn profile_of(
     Ok(Some(profile))
 }
 
-/// A point's row of `points.csv`.
-pub fn row(point: &Point, sample: &Sample) -> Row {
+/// What a point's row says of its verb: on the ladder of optimizations, on which side its operations are.
+pub fn verb_of(point: &Point) -> &'static str {
     let two_sided = matches!(point.verb, BenchVerb::Rpc | BenchVerb::RpcWrite);
-    let verb = match point.rung {
+    match point.rung {
         Some(_) if two_sided => "two-sided",
         Some(_) => "one-sided",
         None => point.verb.name(),
-    };
+    }
+}
+
+/// A point's row of `points.csv`.
+pub fn row(point: &Point, sample: &Sample) -> Row {
     sampled(Row::new(), point, sample)
         .with("bench", point.question)
-        .with("verb", verb)
+        .with("verb", verb_of(point))
         .with("instructions_per_op", sample.instructions_per_op.as_ref().ok().copied())
         .with("servers", (point.servers > 0).then_some(point.servers))
         .with("measured_ns", sample.steadiness.measured)
