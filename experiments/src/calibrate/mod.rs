@@ -484,6 +484,7 @@ mod tests {
     fn a_fit_that_is_far_off_stays_in_doubt() {
         assert_eq!(misfit(0.0, false), None);
         assert_eq!(misfit(0.05, true), None);
+        assert!(misfit(0.06, true).is_some_and(|doubt| doubt.ends_with("ended early")));
         for (rms, told) in [(0.051, "5.1 %, more than 5 %"), (2.7, "270.0 %"), (f64::NAN, "NaN")] {
             assert!(
                 misfit(rms, false).is_some_and(|doubt| doubt.starts_with(MISFIT) && doubt.contains(told)),
