@@ -203,6 +203,10 @@ pub struct DevicesArgs {
     /// The device to listen or check with, as `verbs:` takes it; the first active one unless named.
     #[arg(long, value_name = "DEVICE")]
     pub device: Option<String>,
+    /// The numbers of one NIC profile instead, a shipped name or a file: what each is, its source, and the bounds of a fit.
+    #[arg(long, value_name = "PROFILE", conflicts_with_all = ["check", "listen", "code", "device"])]
+    #[arg(value_parser = listed(values::profile, listed::profiles))]
+    pub profile: Option<ProfileChoice>,
     /// Write the list as JSON to a new file, or to stdout with `-`.
     #[arg(long, value_name = "FILE|-", value_parser = values::json_target)]
     pub json: Option<JsonTarget>,
@@ -270,6 +274,9 @@ pub struct CalibrateArgs {
     /// Most rounds of the search; each simulates the targets about once per free number.
     #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = 6, value_parser = values::rounds)]
     pub rounds: u32,
+    /// Points that are simulated at a time; one per core if not given. What is fitted does not depend on it.
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = values::jobs)]
+    pub jobs: Option<usize>,
     /// The profile file to write, which must be new; PROFILE.calibrated.profile.yaml if not given.
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,

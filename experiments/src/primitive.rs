@@ -43,6 +43,16 @@ pub fn measure(
     Ok(PointResult { row, histogram: Some(sample.latency.clone()), ..PointResult::default() })
 }
 
+/// What a point's row says of its verb: on the ladder of optimizations, on which side its operations are.
+pub fn verb_of(point: &Point) -> &'static str {
+    let two_sided = matches!(point.verb, BenchVerb::Rpc | BenchVerb::RpcWrite);
+    match point.rung {
+        Some(_) if two_sided => "two-sided",
+        Some(_) => "one-sided",
+        None => point.verb.name(),
+    }
+}
+
 /// The row with those settings that some verbs do not know, as they were in effect: a grid may hold verbs to which another axis makes
 /// no difference, whose value stands in the column of the axis.
 fn in_effect(row: Row, point: &Point) -> Row {

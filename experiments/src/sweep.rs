@@ -14,7 +14,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::mpsc;
+use std::sync::{Mutex, mpsc};
 
 use primitives::measure::{PointResult, ResultDir, ResultError, count};
 
@@ -43,6 +43,34 @@ pub struct Sweep {
 /// Points at a time where nobody says otherwise: one per core in virtual time, one where time is real.
 pub fn usual_jobs(virtual_time: bool) -> usize {
     if virtual_time { std::thread::available_parallelism().map_or(1, |n| n.get()) } else { 1 }
+}
+
+/// Answers `count` questions, `jobs` at a time, in their order and without a directory to keep them in; `None` once `stop` is set, after which
+/// an answer may be one that was cut short.
+pub fn side_by_side<T: Send>(
+    count: usize,
+    jobs: usize,
+    stop: &AtomicBool,
+    ask: impl Fn(usize) -> T + Sync,
+) -> Option<Vec<T>> {
+    let next = AtomicUsize::new(0);
+    let answers: Mutex<BTreeMap<usize, T>> = Mutex::default();
+    std::thread::scope(|scope| {
+        for _ in 0..jobs.clamp(1, count.max(1)) {
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    let at = next.fetch_add(1, Ordering::Relaxed);
+                    if at >= count {
+                        break;
+                    }
+                    let answer = ask(at);
+                    answers.lock().unwrap_or_else(|p| p.into_inner()).insert(at, answer);
+                }
+            });
+        }
+    });
+    let answers = answers.into_inner().unwrap_or_else(|p| p.into_inner());
+    (!stop.load(Ordering::Relaxed)).then(|| answers.into_values().collect())
 }
 
 /// A point that was not measured.

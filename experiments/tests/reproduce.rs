@@ -73,4 +73,8 @@ fn a_name_nobody_bears_is_refused_with_the_nearest() {
     assert_eq!(output.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&output.stderr).contains("did you mean `DRH-P0"));
     assert!(!temp.path().join("doorbell-out").exists());
+    let output = doorbell(temp.path(), &["reproduce", "selective-signaling"]);
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(told.contains("doorbell experiment experiments/selective-signaling.yaml"), "{told}");
 }

@@ -297,12 +297,8 @@ pub fn calibrate(
         unit: target.unit.clone(),
         before: fit.before.get(at).copied().unwrap_or(f64::NAN),
         after: after.get(at).copied().unwrap_or(f64::NAN),
-        moved_by: fit.influence.get(at).map(|row| {
-            let names = row.iter().zip(&free).map(|(influence, (name, _))| (influence.abs(), name));
-            let mut moving: Vec<_> = names.filter(|(influence, _)| *influence > MOVES).collect();
-            moving.sort_by(|(a, _), (b, _)| b.total_cmp(a));
-            moving.into_iter().take(NAMED).map(|(_, name)| name.clone()).collect()
-        }),
+        moved_by: (fit.influence.get(at))
+            .map(|row| strongest(row).into_iter().map(|column| free[column].0.clone()).collect()),
     });
     Ok(Calibrated {
         profile: done,
@@ -314,11 +310,17 @@ pub fn calibrate(
     })
 }
 
+/// Where a row or a column of influences is largest, the most first; those that count, and as many as references name.
+fn strongest(influences: &[f64]) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..influences.len()).filter(|&at| influences[at].abs() > MOVES).collect();
+    order.sort_by(|&a, &b| influences[b].abs().total_cmp(&influences[a].abs()).then(a.cmp(&b)));
+    order.truncate(NAMED);
+    order
+}
+
 fn number(at: usize, free: &[(String, Quantity)], fit: &Fit, targets: &Targets) -> Number {
     let (name, quantity) = &free[at];
-    let influence = |row: usize| fit.influence.get(row).map_or(0.0, |row| row[at].abs());
-    let mut order: Vec<usize> = (0..targets.list.len()).filter(|&row| influence(row) > MOVES).collect();
-    order.sort_by(|a, b| influence(*b).total_cmp(&influence(*a)).then(a.cmp(b)));
+    let influence: Vec<f64> = fit.influence.iter().map(|row| row[at]).collect();
     let fitted = fit.seen[at] >= SHOWN;
     let shared = fitted && fit.inflation[at] >= SHARED;
     let after = if fitted { rounded(fit.values[at], quantity) } else { quantity.value };
@@ -343,7 +345,7 @@ fn number(at: usize, free: &[(String, Quantity)], fit: &Fit, targets: &Targets) 
             && !stopped
             && fit.error[at] <= SURE
             && rms(&fit.after) <= MET,
-        shows_in: order.into_iter().take(NAMED).map(|row| targets.list[row].name.clone()).collect(),
+        shows_in: strongest(&influence).into_iter().map(|row| targets.list[row].name.clone()).collect(),
     }
 }
 
@@ -356,7 +358,7 @@ impl Number {
     /// Puts what became of the number into the profile's `quantity`, which is as it was before the fit, by a fit that left `rms`. Calibrated
     /// is what lets the model meet its targets: no number at a bound, where it would have gone on, and none of a fit that misses.
     fn write(&self, quantity: &mut Quantity, origin: &str, rms: f64) {
-        let was = format!("was {} ({})", self.before, name_of(quantity.source));
+        let was = format!("was {} ({})", self.before, quantity.source.name());
         if !self.shows_in.is_empty() {
             // Also where the targets were measured: what was measured is rates and latencies, not this number.
             let met = rms <= FITS && !self.stopped;
@@ -406,16 +408,6 @@ fn quantity<'p>(profile: &'p mut Profile, name: &str) -> Option<&'p mut Quantity
 fn set(profile: &mut Profile, name: &str, value: f64) {
     if let Some(quantity) = quantity(profile, name) {
         quantity.value = value;
-    }
-}
-
-fn name_of(source: Source) -> &'static str {
-    match source {
-        Source::Measured => "measured",
-        Source::Published => "published",
-        Source::Calibrated => "calibrated",
-        Source::Recalled => "recalled",
-        Source::Assumed => "assumed",
     }
 }
 

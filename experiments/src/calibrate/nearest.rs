@@ -18,8 +18,8 @@ use primitives::fabric::Caps;
 use primitives::measure::Machine;
 use primitives::profile::{Profile, Quantity, Source, Unit};
 
+use super::Targets;
 use super::solve::Halt;
-use super::{Targets, name_of};
 use crate::error::CliError;
 use crate::interrupt::Interrupt;
 
@@ -126,7 +126,7 @@ pub fn begin(
             reference: format!(
                 "as {}, the nearest shipped card, there {}: {}",
                 card.name,
-                name_of(number.source),
+                number.source.name(),
                 number.reference
             ),
             source: Source::Assumed,

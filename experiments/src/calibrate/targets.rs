@@ -2,24 +2,22 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use primitives::bench::{self, Point, Scope, Shows, identifying};
 use primitives::measure::{Kind, ResultDir, Row, RunRecord, TOO_SHORT, TableName};
 use primitives::mesh::FabricSpec;
-use primitives::profile::Profile;
+use primitives::profile::{Interface, Profile};
 use primitives::units::Nanos;
 use serde_json::Value;
 
 use super::solve::Halt;
 use crate::claims::answers::Profiles;
 use crate::claims::{self, Answer, Calibrate, Form, Number};
-use crate::commands::characterize::verb_of;
 use crate::error::CliError;
 use crate::interrupt::Interrupt;
+use crate::primitive::verb_of;
 use crate::spec::{FabricChoice, ProfileChoice};
-use crate::sweep::usual_jobs;
+use crate::sweep::{side_by_side, usual_jobs};
 
 /// One number that the simulator should give.
 #[derive(Clone, Debug, PartialEq)]
@@ -40,6 +38,8 @@ pub struct Targets {
     pub origin: String,
     /// What whoever fits to them should know: points that are missing, points that were left out.
     pub warnings: Vec<String>,
+    /// Points that are simulated at a time; what comes out does not depend on it.
+    pub jobs: usize,
     source: Source,
 }
 
@@ -97,7 +97,13 @@ impl Targets {
         }
         let ids: Vec<&str> = list.iter().map(|t| t.name.as_str()).collect();
         let origin = format!("claims {}", ids.join(", "));
-        Ok(Targets { list, origin, warnings: Vec::new(), source: Source::Claims(view) })
+        Ok(Targets {
+            list,
+            origin,
+            warnings: Vec::new(),
+            jobs: usual_jobs(true),
+            source: Source::Claims(view),
+        })
     }
 
     /// The identifying points of a characterization in a result directory.
@@ -118,6 +124,14 @@ impl Targets {
             record.seed
         );
         let (spec, seed) = (record.spec.clone(), record.seed);
+        if has_calls_alone(&record.fabric) {
+            return Err(CliError::usage(format!(
+                "the characterization in {} has calls alone, since {} has no one-sided verbs: nothing can be fitted to it",
+                dir.display(),
+                record.fabric
+            ))
+            .hint("a profile's numbers show in READs, WRITEs and ATOMICs"));
+        }
         let rows = ResultDir::read(dir, &record, TableName::Points)?;
         let (_, points) = measured(&spec)?;
         rows.iter().try_for_each(|row| sound(row, &points))?;
@@ -196,7 +210,8 @@ impl Targets {
                 some.join(", ")
             )],
         };
-        Ok(Targets { list, origin, warnings, source: Source::Points { points: chosen, seed } })
+        let source = Source::Points { points: chosen, seed };
+        Ok(Targets { list, origin, warnings, jobs: usual_jobs(true), source })
     }
 
     /// Relative errors of what the simulator gives with a profile; only where `wanted` says so, unless that is empty.
@@ -216,16 +231,14 @@ impl Targets {
             Source::Claims(view) => {
                 let profiles = Profiles::shipped().with(profile.clone());
                 let ids: Vec<&str> = rows.iter().map(|&at| self.list[at].name.as_str()).collect();
-                let answers = view.answers(&ids, &profiles, interrupt.flag());
-                // A point that was cut short is no answer.
-                if interrupt.asked() {
-                    return Err(Halt::Interrupted);
-                }
+                let answers =
+                    view.answers(&ids, &profiles, self.jobs, interrupt.flag()).map_err(Halt::Failed)?;
                 let number = |(id, answer): (&&str, Option<Answer>)| match answer {
                     Some(Answer::Number { value, .. }) => Ok(value),
                     _ => Err(Halt::Failed(CliError::check(format!("{id} was answered without a number")))),
                 };
-                ids.iter().zip(answers.map_err(Halt::Failed)?).map(number).collect::<Result<Vec<f64>, _>>()?
+                let answers = answers.ok_or(Halt::Interrupted)?;
+                ids.iter().zip(answers).map(number).collect::<Result<Vec<f64>, _>>()?
             }
             Source::Points { points, seed } => {
                 let fabric = FabricSpec::Sim {
@@ -233,13 +246,16 @@ impl Targets {
                     seed: *seed,
                     faults: Box::default(),
                 };
-                side_by_side(&rows, interrupt, |at| {
-                    let (point, shows, scope) = &points[at];
-                    let sample = bench::run(&fabric, scope, point, *seed, interrupt.flag())
+                let stop = interrupt.flag();
+                let answers = side_by_side(rows.len(), self.jobs, stop, |at| {
+                    let (point, shows, scope) = &points[rows[at]];
+                    let sample = bench::run(&fabric, scope, point, *seed, stop)
                         .map_err(|e| CliError::check("a point cannot be simulated").caused_by(&e))?;
                     let latency = sample.latency.p50().map_or(0.0, |n| n.0 as f64);
                     Ok(if *shows == Shows::Rate { sample.rate_per_s() } else { latency })
-                })?
+                });
+                let answers = answers.ok_or(Halt::Interrupted)?;
+                answers.into_iter().collect::<Result<Vec<f64>, _>>().map_err(Halt::Failed)?
             }
         };
         let mut errors = vec![0.0; self.list.len()];
@@ -253,6 +269,17 @@ impl Targets {
 fn of_another_version() -> CliError {
     CliError::usage("its points are not those that this version measures")
         .hint("characterize again with this version")
+}
+
+/// Whether a fabric has no one-sided verbs.
+fn has_calls_alone(fabric: &str) -> bool {
+    match fabric.parse() {
+        Ok(FabricChoice::Tcp) => true,
+        Ok(FabricChoice::Sim(choice)) => {
+            crate::fabrics::profile(&choice).is_ok_and(|profile| profile.nic.interface != Interface::Verbs)
+        }
+        _ => false,
+    }
 }
 
 /// The points of a characterization, by its spec, and under what they are measured.
@@ -351,35 +378,6 @@ impl Seen {
             )
         })
     }
-}
-
-/// Asks for these targets, several at a time; the order of the answers is that of the targets.
-fn side_by_side(
-    rows: &[usize],
-    interrupt: &Interrupt,
-    ask: impl Fn(usize) -> Result<f64, CliError> + Sync,
-) -> Result<Vec<f64>, Halt<CliError>> {
-    let next = AtomicUsize::new(0);
-    let answers: Mutex<BTreeMap<usize, Result<f64, CliError>>> = Mutex::default();
-    std::thread::scope(|scope| {
-        for _ in 0..usual_jobs(true).min(rows.len()) {
-            scope.spawn(|| {
-                while let Some(&at) = rows.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    if interrupt.asked() {
-                        break;
-                    }
-                    let answer = ask(at);
-                    answers.lock().unwrap_or_else(|p| p.into_inner()).insert(at, answer);
-                }
-            });
-        }
-    });
-    // A point that was cut short is no answer.
-    if interrupt.asked() {
-        return Err(Halt::Interrupted);
-    }
-    let answers = answers.into_inner().unwrap_or_else(|p| p.into_inner());
-    answers.into_values().collect::<Result<Vec<f64>, CliError>>().map_err(Halt::Failed)
 }
 
 fn name_of(dir: &Path) -> String {

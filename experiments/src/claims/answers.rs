@@ -4,8 +4,7 @@
 //! profiles, as calibration does, and keep none of the results.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::AtomicBool;
 
 use phases::demand::handler;
 use primitives::measure::{PHASES, Row};
@@ -19,7 +18,7 @@ use super::{Claim, library};
 use crate::error::CliError;
 use crate::primitive;
 use crate::spec::{Experiment, FabricChoice, Point, ProfileChoice};
-use crate::sweep::usual_jobs;
+use crate::sweep::{side_by_side, usual_jobs};
 
 /// Profiles by name: those given here, else the shipped ones.
 #[derive(Clone, Debug, Default)]
@@ -54,19 +53,21 @@ impl Profiles {
 pub fn answer(id: &str, profiles: &Profiles) -> Result<Option<Answer>, CliError> {
     let claims = super::load()?;
     let claim = claims.get(id).ok_or_else(|| CliError::usage(format!("there is no claim {id}")))?;
-    Ok(answer_all(&[claim], profiles, &AtomicBool::new(false))?.pop().flatten())
+    let answers = answer_all(&[claim], profiles, usual_jobs(true), &AtomicBool::new(false))?;
+    Ok(answers.and_then(|mut answers| answers.pop()).flatten())
 }
 
-/// As [`answer`], for claims at hand; a point that several of them need is measured once. After `stop` the answers
-/// mean nothing.
+/// As [`answer`], for claims at hand and `jobs` points at a time; a point that several of them need is measured once. After `stop` there
+/// are no answers.
 ///
 /// # Errors
 /// As [`answer`].
 pub fn answer_all(
     claims: &[&Claim],
     profiles: &Profiles,
+    jobs: usize,
     stop: &AtomicBool,
-) -> Result<Vec<Option<Answer>>, CliError> {
+) -> Result<Option<Vec<Option<Answer>>>, CliError> {
     let mut needed: BTreeMap<&str, (Experiment, BTreeSet<u64>)> = BTreeMap::new();
     for name in claims.iter().filter_map(|c| c.answered_by.as_ref()?.experiment.as_deref()) {
         if !needed.contains_key(name) {
@@ -80,7 +81,7 @@ pub fn answer_all(
             points.extend(library::points_of(binding, experiment));
         }
     }
-    let tables = measure(&needed, profiles, stop)?;
+    let Some(tables) = measure(&needed, profiles, jobs, stop)? else { return Ok(None) };
     let answered = |claim: &&Claim| -> Result<Option<Answer>, String> {
         let Some(binding) = &claim.answered_by else { return Ok(None) };
         if let Some(answer) = parameter(binding, claim, profiles) {
@@ -94,7 +95,8 @@ pub fn answer_all(
         evaluate(binding, &y, &claim.unit, claim.split, table).map(Some)
     };
     let wrong = |claim: &Claim, why: String| CliError::check(format!("{}: {why}", claim.id));
-    claims.iter().map(|claim| answered(claim).map_err(|why| wrong(claim, why))).collect()
+    let answers = claims.iter().map(|claim| answered(claim).map_err(|why| wrong(claim, why)));
+    answers.collect::<Result<_, _>>().map(Some)
 }
 
 /// The answer of a binding that reads a profile, `None` if it needs an experiment.
@@ -141,40 +143,28 @@ fn cycles(asked: &Handler, profiles: &Profiles) -> Result<f64, String> {
     Ok(handler(phase, asked.payload).cost_ns(&profile.cpu) * f64::from(asked.mhz) / 1000.0)
 }
 
-/// Measures points of experiments, several at a time; nothing is written.
+/// Measures points of experiments, `jobs` at a time; nothing is written, and nothing told after `stop`.
 fn measure<'e>(
     needed: &BTreeMap<&'e str, (Experiment, BTreeSet<u64>)>,
     profiles: &Profiles,
+    jobs: usize,
     stop: &AtomicBool,
-) -> Result<BTreeMap<&'e str, Table>, CliError> {
+) -> Result<Option<BTreeMap<&'e str, Table>>, CliError> {
     let points: Vec<(&'e str, &Point)> = needed
         .iter()
         .flat_map(|(&name, (experiment, points))| {
             points.iter().filter_map(move |&i| Some((name, experiment.points.get(i as usize)?)))
         })
         .collect();
-    let next = AtomicUsize::new(0);
-    let rows: Mutex<BTreeMap<usize, Result<Row, CliError>>> = Mutex::default();
-    std::thread::scope(|scope| {
-        for _ in 0..usual_jobs(true).min(points.len().max(1)) {
-            scope.spawn(|| {
-                while !stop.load(Ordering::Relaxed) {
-                    let at = next.fetch_add(1, Ordering::Relaxed);
-                    let Some((_, point)) = points.get(at) else { break };
-                    let row = one(point, profiles, stop);
-                    rows.lock().unwrap_or_else(|p| p.into_inner()).insert(at, row);
-                }
-            });
-        }
-    });
+    let rows = side_by_side(points.len(), jobs, stop, |at| one(points[at].1, profiles, stop));
+    let Some(rows) = rows else { return Ok(None) };
     let mut tables: BTreeMap<&str, Table> = needed.keys().map(|&name| (name, Table::default())).collect();
-    for (at, row) in rows.into_inner().unwrap_or_else(|p| p.into_inner()) {
-        let (name, point) = points[at];
+    for ((name, point), row) in points.into_iter().zip(rows) {
         if let Some(table) = tables.get_mut(name) {
             table.push(&point.at, &row?);
         }
     }
-    Ok(tables)
+    Ok(Some(tables))
 }
 
 fn one(point: &Point, profiles: &Profiles, stop: &AtomicBool) -> Result<Row, CliError> {

@@ -131,8 +131,8 @@ impl Calibrate {
         self.claims.iter().find(|claim| claim.0.id == id)
     }
 
-    /// What the experiments of these claims give with these profiles; `None` where there is none yet. A point that several
-    /// claims need is measured once. After `stop` the answers mean nothing.
+    /// What the experiments of these claims give with these profiles, `jobs` points at a time; `None` where there is none yet. A point that
+    /// several claims need is measured once. After `stop` there are no answers.
     ///
     /// # Errors
     /// If an id is not in the view, or a point cannot be measured.
@@ -140,15 +140,16 @@ impl Calibrate {
         &self,
         ids: &[&str],
         profiles: &answers::Profiles,
+        jobs: usize,
         stop: &AtomicBool,
-    ) -> Result<Vec<Option<Answer>>, CliError> {
+    ) -> Result<Option<Vec<Option<Answer>>>, CliError> {
         let claim = |id: &&str| {
             self.get(id).map(CalibrateClaim::claim).ok_or_else(|| {
                 CliError::usage(format!("{id} is no calibrate claim: calibration must not ask for it"))
             })
         };
         let claims = ids.iter().map(claim).collect::<Result<Vec<&Claim>, CliError>>()?;
-        answers::answer_all(&claims, profiles, stop)
+        answers::answer_all(&claims, profiles, jobs, stop)
     }
 }
 

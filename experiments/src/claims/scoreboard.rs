@@ -33,6 +33,7 @@ impl<'c> Entry<'c> {
         }
         let restates = claim.answered_by.as_ref().is_some_and(|binding| binding.restates);
         match answer {
+            Err(why) if claim.answered_by.is_some() => none(Verdict::Unmeasured, Some(why)),
             Err(why) => none(Verdict::NotYet, Some(why)),
             Ok(answer) => match judge(claim, &answer) {
                 Some(judged) => Entry {
@@ -113,8 +114,10 @@ pub struct Counts {
     pub passed: usize,
     /// Not within the rules.
     pub failed: usize,
-    /// Without an answer.
+    /// Without an experiment.
     pub not_yet: usize,
+    /// With an experiment that was not measured.
+    pub unmeasured: usize,
     /// Held by what the claim itself set; not among those checked.
     pub restated: usize,
     /// Not expected of us.
@@ -138,6 +141,7 @@ pub fn count(entries: &[Entry<'_>], belongs: impl Fn(&Claim) -> bool) -> Counts 
             Verdict::Pass => counts.passed += 1,
             Verdict::Fail => counts.failed += 1,
             Verdict::NotYet => counts.not_yet += 1,
+            Verdict::Unmeasured => counts.unmeasured += 1,
             Verdict::Restated => counts.restated += 1,
             Verdict::External => counts.external += 1,
         }
@@ -228,7 +232,8 @@ mod tests {
         let entries: Vec<Entry<'_>> =
             claims.iter().map(|claim| Entry::new(claim, Err("not asked".to_owned()))).collect();
         let all = count(&entries, |_| true);
-        assert_eq!((all.checked, all.not_yet, all.external), (0, 373, 31));
+        let bound = claims.iter().filter(|claim| claim.answered_by.is_some()).count();
+        assert_eq!((all.checked, all.not_yet + bound, all.unmeasured, all.external), (0, 373, bound, 31));
         assert_eq!(summary(&entries)["hold-out"]["by_paper"]["ramp-rdma"]["not_yet"].as_u64(), Some(15));
         let ramp = &summary(&entries)["hold-out"]["by_paper"]["ramp-rdma"]["by_kind"];
         let by_kind: u64 =

@@ -90,7 +90,7 @@ fn calibration_cannot_ask_for_a_hold_out_claim() {
     let view = calibrate().unwrap();
     assert!(view.get("DRH-C03").is_none() && view.get("DRH-P02").is_some());
     let error = view
-        .answers(&["DRH-P02", "DRH-C03"], &answers::Profiles::shipped(), &AtomicBool::new(false))
+        .answers(&["DRH-P02", "DRH-C03"], &answers::Profiles::shipped(), 1, &AtomicBool::new(false))
         .unwrap_err();
     assert!(error.message().contains("DRH-C03"), "{}", error.message());
     assert!(view.iter().all(|c| c.claim().split == Split::Calibrate));

@@ -55,8 +55,10 @@ pub enum Verdict {
     Pass,
     /// It is not.
     Fail,
-    /// No experiment answers it yet, or the one that does was not asked for.
+    /// No experiment answers it yet.
     NotYet,
+    /// The experiment that would answer it was not measured: it cannot run here, or was ended before.
+    Unmeasured,
     /// It holds, as it must: the claim set what answers it. It judges nothing and is counted apart.
     Restated,
     /// From another system or paper: not expected of us.
@@ -70,6 +72,7 @@ impl Verdict {
             Verdict::Pass => "pass",
             Verdict::Fail => "fail",
             Verdict::NotYet => "not yet",
+            Verdict::Unmeasured => "not measured",
             Verdict::Restated => "restated",
             Verdict::External => "external",
         }

@@ -37,10 +37,11 @@ pub fn run(args: &CalibrateArgs, context: &Context) -> Result<(), CliError> {
     let out =
         args.out.clone().unwrap_or_else(|| PathBuf::from(format!("{}.calibrated.profile.yaml", start.name)));
     check_new(&out)?;
-    let targets = match &args.from {
+    let mut targets = match &args.from {
         Some(dir) => Targets::of_results(dir)?,
         None => Targets::of_claims(&start, crate::claims::calibrate()?)?,
     };
+    targets.jobs = args.jobs.unwrap_or(targets.jobs);
     targets.warnings.iter().for_each(|text| context.talk.warn(text));
     context.interrupt.listen()?;
     let settings = Settings { rounds: args.rounds as usize, ..Settings::default() };

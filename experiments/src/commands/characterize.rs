@@ -10,7 +10,7 @@ use crate::error::CliError;
 use crate::fabrics::Fabric;
 use crate::names;
 use crate::output::{command_line, emit, human_rate, table};
-use crate::primitive::{failed, sampled};
+use crate::primitive::{failed, sampled, verb_of};
 use crate::schedule::{self, Watch};
 use crate::scope::{self, usual_scope};
 use crate::spec::FabricChoice;
@@ -359,16 +359,6 @@ fn profile_of(
         profile.add_doubt(&busy);
     }
     Ok(Some(profile))
-}
-
-/// What a point's row says of its verb: on the ladder of optimizations, on which side its operations are.
-pub fn verb_of(point: &Point) -> &'static str {
-    let two_sided = matches!(point.verb, BenchVerb::Rpc | BenchVerb::RpcWrite);
-    match point.rung {
-        Some(_) if two_sided => "two-sided",
-        Some(_) => "one-sided",
-        None => point.verb.name(),
-    }
 }
 
 /// A point's row of `points.csv`.

@@ -85,7 +85,9 @@ pub fn run(args: &ReproduceArgs, context: &Context) -> Result<(), CliError> {
     for (name, rates) in &known {
         rates.doubt().into_iter().for_each(|doubt| people.push_str(&format!("\n{name}: {doubt}")));
     }
-    people.push_str(&format!("\nresults: {0}; a page with charts: doorbell report {0}\n", out.display()));
+    if !tables.is_empty() {
+        people.push_str(&format!("\nresults: {0}; a page with charts: doorbell report {0}\n", out.display()));
+    }
     emit(args.output.json.as_ref(), &data, &people)?;
     ended
 }
@@ -115,6 +117,10 @@ fn asked<'c>(claims: &'c Claims, names: &[String]) -> Result<Vec<&'c Claim>, Cli
                 known.extend([claim.id.clone(), paper, family].into_iter().chain(experiment));
             }
             let error = CliError::usage(format!("no claim, paper, figure or experiment is called `{name}`"));
+            if library::names().any(|known| known == name) {
+                return Err(CliError::usage(format!("no claim is answered by the experiment `{name}`"))
+                    .hint(format!("it stands by itself: doorbell experiment experiments/{name}.yaml")));
+            }
             // There are hundreds: a command shows them better than an error.
             let all = "`doorbell reproduce --list` shows all";
             let known: Vec<&str> = known.iter().map(String::as_str).collect();
@@ -290,7 +296,7 @@ fn shown(entries: &[Entry<'_>], all: bool) -> String {
         text.push_str("The papers contradict themselves or each other; both numbers stand:\n");
         for (a, b) in pairs {
             let said = |e: &Entry<'_>| {
-                let got = if e.got().is_empty() { "not yet".to_owned() } else { e.got() };
+                let got = if e.got().is_empty() { e.verdict.name().to_owned() } else { e.got() };
                 format!("{} {}, got {got}", e.claim.id, e.claim.value.text(&e.claim.unit))
             };
             text.push_str(&format!("  {}; {}\n", said(a), said(b)));
@@ -325,6 +331,7 @@ fn totals(entries: &[Entry<'_>]) -> String {
                 of(c.families_passed, c.families),
                 c.median_error.map_or(String::new(), |e| format!("{:.1} %", 100.0 * e)),
                 c.not_yet.to_string(),
+                c.unmeasured.to_string(),
                 c.restated.to_string(),
                 c.external.to_string(),
             ]);
@@ -349,6 +356,7 @@ fn totals(entries: &[Entry<'_>]) -> String {
             "relations by figure",
             "median error",
             "not yet",
+            "not measured",
             "restated",
             "external",
         ],
@@ -393,7 +401,16 @@ fn list(claims: &[&Claim]) -> String {
             table(&["claim", "where", "kind", "what", "published", "answered by"], rows.collect::<Vec<_>>());
         format!("{paper}\n{rows}")
     };
-    papers.iter().map(of).collect::<Vec<_>>().join("\n")
+    let tables = papers.iter().map(of).collect::<Vec<_>>().join("\n");
+    let count = |belongs: &dyn Fn(&Claim) -> bool| claims.iter().filter(|claim| belongs(claim)).count();
+    let external = count(&|claim| claim.external);
+    let bound = count(&|claim| claim.answered_by.is_some() && !claim.external);
+    let hold_out = count(&|claim| claim.split == Split::HoldOut);
+    format!(
+        "{tables}\n{} claims, {hold_out} of them hold-out: {bound} are answered, {external} external, {} not yet\n",
+        claims.len(),
+        claims.len() - bound - external
+    )
 }
 
 fn listed(claims: &[&Claim]) -> Value {

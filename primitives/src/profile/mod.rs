@@ -330,9 +330,14 @@ impl Profile {
         }
     }
 
-    /// Every number as section, name and quantity, for tables.
+    /// Every number as section, name and quantity.
     pub fn quantities(&self) -> impl Iterator<Item = (&'static str, &'static str, &Quantity)> {
         self.entries().map(|(section, entry)| (section, entry.name, entry.quantity))
+    }
+
+    /// What each of them is, in their order, in words.
+    pub fn meanings(&self) -> impl Iterator<Item = &'static str> {
+        self.entries().map(|(_, entry)| entry.about.trim())
     }
 }
 

@@ -52,6 +52,19 @@ pub enum Source {
     Assumed,
 }
 
+impl Source {
+    /// The source as profile files spell it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Source::Measured => "measured",
+            Source::Published => "published",
+            Source::Calibrated => "calibrated",
+            Source::Recalled => "recalled",
+            Source::Assumed => "assumed",
+        }
+    }
+}
+
 /// One number of a profile.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -160,7 +173,7 @@ macro_rules! section {
         $(#[$meta:meta])*
         pub struct $name:ident over $overlay:ident {
             words { $( $(#[$plain_meta:meta])* $plain:ident : $plain_ty:ty, )* }
-            numbers { $( $(#[$field_meta:meta])* $field:ident : $unit:ident $range:ident $(($low:literal, $high:literal))?, )* }
+            numbers { $( $(#[doc = $about:literal])* $field:ident : $unit:ident $range:ident $(($low:literal, $high:literal))?, )* }
         }
     ) => {
         $(#[$meta])*
@@ -168,7 +181,7 @@ macro_rules! section {
         #[serde(deny_unknown_fields)]
         pub struct $name {
             $( $(#[$plain_meta])* pub $plain: $plain_ty, )*
-            $( $(#[$field_meta])* pub $field: $crate::profile::quantity::Quantity, )*
+            $( $(#[doc = $about])* pub $field: $crate::profile::quantity::Quantity, )*
         }
 
         /// What a file that extends another profile says about this section; the rest is inherited.
@@ -211,6 +224,7 @@ macro_rules! section {
                 use $crate::profile::quantity::{Entry, Range, Unit};
                 vec![$( Entry {
                     name: stringify!($field),
+                    about: concat!($($about),*),
                     quantity: &self.$field,
                     unit: Unit::$unit,
                     range: Range::$range $(($low, $high))?,
@@ -224,6 +238,8 @@ pub(super) use section;
 /// A row of a section's table.
 pub(super) struct Entry<'a> {
     pub name: &'static str,
+    /// What it is, as documented.
+    pub about: &'static str,
     pub quantity: &'a Quantity,
     pub unit: Unit,
     pub range: Range,
@@ -233,6 +249,9 @@ impl Entry<'_> {
     /// Why the bounds of a free number are impossible, if they are.
     pub(super) fn refuse_free(&self) -> Option<String> {
         let [low, high] = self.quantity.free?;
+        if low > high {
+            return Some(format!("has free bounds {low} to {high}: the lower one comes first"));
+        }
         for bound in [low, high] {
             if let Some(why) = self.range.refuse(bound, self.unit) {
                 return Some(format!("its free bound {bound} {why}"));

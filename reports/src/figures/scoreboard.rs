@@ -120,6 +120,10 @@ fn counted(lines: &[Line]) -> Vec<String> {
         of("not yet"),
         of("external")
     )];
+    match of("not measured") {
+        0 => {}
+        some => clauses.push(format!("{some} have one that was not measured")),
+    }
     let mut errors: Vec<f64> = lines.iter().filter_map(|l| l.error.map(f64::abs)).collect();
     errors.sort_by(f64::total_cmp);
     if let Some(median) = errors.get(errors.len() / 2) {

@@ -3,6 +3,7 @@
 mod diagnosis;
 #[cfg(feature = "verbs")]
 mod peer;
+mod profile;
 #[cfg(any(feature = "verbs", test))]
 mod round;
 
@@ -50,6 +51,9 @@ type Facts = ();
 pub fn run(args: &DevicesArgs, context: &Context) -> Result<(), CliError> {
     if let Some(json) = &args.json {
         json.check()?;
+    }
+    if let Some(choice) = &args.profile {
+        return profile::run(choice, args.json.as_ref());
     }
     if args.listen.is_some() || args.check.is_some() {
         return reach(args, context);
