@@ -98,10 +98,12 @@ impl Scale {
         for steps in fine {
             let ticks = marks(steps, 1);
             if ticks.len() <= wanted {
-                return match ticks.len() >= 2 {
-                    true => ticks,
-                    false => self.linear_ticks(3),
-                };
+                if ticks.len() >= 2 {
+                    return ticks;
+                }
+                // So narrow a range is nearly linear.
+                let finer = [3, 5, 8].map(|wanted| self.linear_ticks(wanted));
+                return finer.into_iter().find(|finer| finer.len() >= 2).unwrap_or(ticks);
             }
         }
         marks(&[1.0], (span as usize / wanted.max(1)).max(1))
@@ -144,6 +146,11 @@ mod tests {
         assert_eq!(linear.ticks(4), [0.0, 10.0, 20.0, 30.0]);
         let log = Scale::fit(Kind::Log10, [900.0, 40_000.0], 0.0, 100.0);
         assert_eq!(log.ticks(6), [1e3, 2e3, 5e3, 1e4, 2e4, 5e4]);
+        // However narrow: one tick alone tells no scale.
+        for (lo, hi) in [(12_400.0, 16_800.0), (1.2, 1.4), (5.2, 6.8), (0.9, 1.1), (77.0, 78.0), (2.0, 2.0)] {
+            let ticks = Scale::fit(Kind::Log10, [lo, hi], 0.0, 100.0).ticks(5);
+            assert!((2..=8).contains(&ticks.len()), "{lo} to {hi}: {ticks:?}");
+        }
     }
 
     #[test]
