@@ -247,6 +247,12 @@ pub fn human_rate(per_s: f64) -> String {
     }
 }
 
+/// A relative change for people: `+1.7 %`, and never `-0.0 %`.
+pub fn change(share: f64) -> String {
+    // Adding zero takes the sign from a zero that has one.
+    format!("{:+.1} %", (1000.0 * share).round() / 10.0 + 0.0)
+}
+
 /// Numbers as a row of bars, the lowest of them as the shortest bar and the highest as the longest; alike ones are alike.
 pub fn bars(numbers: &[f64]) -> String {
     const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
@@ -417,6 +423,12 @@ mod tests {
         assert_eq!(bars(&[1.0, 8.0, 4.0, 4.4]), "▁█▄▄");
         assert_eq!(bars(&[3.0, 3.0]), "▅▅", "alike, and neither low nor high");
         assert_eq!(bars(&[]), "");
+    }
+
+    #[test]
+    fn a_change_of_nothing_has_no_minus() {
+        let told = [-0.0001, 0.0, 0.017, -0.026, f64::NAN].map(change);
+        assert_eq!(told, ["+0.0 %", "+0.0 %", "+1.7 %", "-2.6 %", "NaN %"]);
     }
 
     #[test]

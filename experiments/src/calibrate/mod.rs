@@ -24,6 +24,7 @@ use primitives::profile::{Profile, Quantity, Source, Unit};
 use crate::error::CliError;
 use crate::interrupt::Interrupt;
 use crate::names::suggest;
+use crate::output::change;
 use solve::{Fit, Free, Settings, rms};
 
 /// Resolution from which a number counts as pinned, if it is not [`SHARED`].
@@ -130,7 +131,7 @@ impl Residual {
             [] => "no free number moves it".to_owned(),
             some => format!("what moves it ({}) is held by other targets or its bounds", some.join(", ")),
         };
-        Some(format!("{} stays {:+.1} % off: {who}", self.target, 100.0 * self.after))
+        Some(format!("{} stays {} off: {who}", self.target, change(self.after)))
     }
 }
 
@@ -435,8 +436,8 @@ impl Calibrated {
             if self.interrupted { ", ended early" } else { "" },
         );
         for r in &self.residuals {
-            let (before, after) = (100.0 * r.before, 100.0 * r.after);
-            text.push_str(&format!("# {}: {} {}, {before:+.1} %, {after:+.1} %\n", r.target, r.want, r.unit));
+            let (before, after) = (change(r.before), change(r.after));
+            text.push_str(&format!("# {}: {} {}, {before}, {after}\n", r.target, r.want, r.unit));
         }
         let carried: Vec<&str> = self.numbers.iter().filter(|n| !n.fitted).map(|n| n.name.as_str()).collect();
         if !carried.is_empty() {

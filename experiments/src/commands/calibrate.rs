@@ -11,7 +11,7 @@ use crate::calibrate::{Calibrated, Listeners, Residual, Stage, Targets, calibrat
 use crate::error::CliError;
 use crate::fabrics::profile;
 use crate::nearby::Wanted;
-use crate::output::{check_new, emit, table};
+use crate::output::{change, check_new, emit, table};
 use crate::progress::{Progress, Task};
 use crate::spec::ProfileChoice;
 
@@ -110,12 +110,11 @@ fn left_by(dir: &Path) -> Result<PathBuf, CliError> {
 }
 
 fn shown(done: &Calibrated) -> String {
-    let percent = |share: f64| format!("{:+.1} %", 100.0 * share);
     let significant = |value: f64| format!("{}", format!("{value:.3e}").parse::<f64>().unwrap_or(value));
     let residuals = done.residuals.iter().map(|r| {
         let got = |error: f64| format!("{} {}", significant(r.want * (1.0 + error)), r.unit);
         let want = format!("{} {}", significant(r.want), r.unit);
-        [r.target.clone(), want, got(r.after), percent(r.before), percent(r.after)]
+        [r.target.clone(), want, got(r.after), change(r.before), change(r.after)]
     });
     let mut text = table(&["target", "wanted", "got", "error before", "after"], residuals);
     text.push('\n');

@@ -158,7 +158,7 @@ pub fn characterize(wanted: &Characterization, context: &Context) -> Result<Char
         return Err(CliError::usage("primitive benchmarks need at least two nodes: one has nobody to ask")
             .hint(match wanted.cluster {
                 Some(_) => "name a second host in the cluster file",
-                None => "use --nodes 2",
+                None => "use --nodes 2; in an experiment file `peers: own` has a node ask itself",
             }));
     }
     let fabric = Cluster::open_first(wanted.cluster.as_ref(), &wanted.fabric, wanted.seed)?;
@@ -167,18 +167,16 @@ pub fn characterize(wanted: &Characterization, context: &Context) -> Result<Char
     // With their numbers in the whole list, by which processes name them.
     let mut points: Vec<(usize, Point)> =
         bench::points(&wanted.scope, caps.ud_mtu).into_iter().enumerate().collect();
+    let every = questions(&points);
     points.retain(|(_, p)| caps.one_sided || matches!(p.verb, BenchVerb::Rpc | BenchVerb::RpcWrite));
-    let known: Vec<&str> = points.iter().map(|(_, p)| p.question).fold(Vec::new(), |mut names, name| {
-        if !names.contains(&name) {
-            names.push(name);
-        }
-        names
-    });
+    let known = questions(&points);
     for name in &wanted.only {
         if !known.contains(&name.as_str()) {
-            return Err(
-                CliError::usage(format!("no benchmark `{name}`")).hint(crate::names::suggest(name, &known))
-            );
+            let why = match every.contains(&name.as_str()) {
+                true => format!("benchmark `{name}` needs one-sided verbs, which {} has not", wanted.fabric),
+                false => format!("no benchmark `{name}`"),
+            };
+            return Err(CliError::usage(why).hint(crate::names::suggest(name, &known)));
         }
     }
     points.retain(|(_, p)| wanted.only.is_empty() || wanted.only.iter().any(|name| name == p.question));
@@ -288,6 +286,16 @@ pub fn characterize(wanted: &Characterization, context: &Context) -> Result<Char
         }
     }
     Ok(Characterized { dir: wanted.out.clone(), profile })
+}
+
+/// The questions of the points, each once, in their order.
+fn questions(points: &[(usize, Point)]) -> Vec<&'static str> {
+    points.iter().map(|(_, point)| point.question).fold(Vec::new(), |mut names, name| {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+        names
+    })
 }
 
 /// Where a characterization leaves the profile of the fabric `name`.

@@ -20,7 +20,7 @@ use crate::claims::verdict::{CALIBRATE, HOLD_OUT, Verdict};
 use crate::claims::{self, Answer, Claim, Claims, Kind, Split, Table, library};
 use crate::error::{CliError, Exit};
 use crate::fabrics::require;
-use crate::output::{emit, table};
+use crate::output::{change, emit, table};
 use crate::spec::Experiment;
 use crate::sweep::{Sweep, usual_jobs};
 
@@ -222,10 +222,6 @@ fn answer(
     claims::evaluate(binding, &y, &claim.unit, claim.split, table)
 }
 
-fn percent(error: Option<f64>) -> String {
-    error.map_or(String::new(), |e| format!("{:+.1} %", 100.0 * e))
-}
-
 /// The scoreboard for people: what was checked, misses with their numbers, the papers' contradictions, the counts.
 fn shown(entries: &[Entry<'_>], all: bool) -> String {
     let mut text = String::new();
@@ -261,7 +257,7 @@ fn shown(entries: &[Entry<'_>], all: bool) -> String {
                 what,
                 published,
                 entry.got(),
-                percent(entry.error),
+                entry.error.map_or(String::new(), change),
                 entry.verdict.name().to_owned(),
             ]
         });

@@ -30,7 +30,7 @@ use primitives::measure::{PointResult, Row};
 use crate::commands::{Context, tune};
 use crate::error::CliError;
 use crate::fabrics::Fabric;
-use crate::output::table;
+use crate::output::{change, table};
 use crate::spec::{Point, RunSpec};
 
 /// Measures a combination.
@@ -119,7 +119,7 @@ pub fn worst(rows: &[Row]) -> String {
         vec![
             text("point"),
             format!("{:.1} %", 100.0 * regret),
-            format!("{:+.1} %", 100.0 * error),
+            change(error),
             text("fabric"),
             format!("{} {}", text("workload"), text("protocol")),
             load,

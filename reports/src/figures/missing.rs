@@ -8,7 +8,7 @@ use crate::human;
 use crate::load::record::Record;
 
 /// How many points of its grid are not among `rows`.
-fn count(record: &Record, rows: &DataFrame) -> u64 {
+pub fn count(record: &Record, rows: &DataFrame) -> u64 {
     let there = distinct(floats(rows, "point").unwrap_or_default().into_iter().flatten());
     record.points_expected.saturating_sub(there.len() as u64)
 }

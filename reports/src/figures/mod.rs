@@ -152,12 +152,22 @@ pub fn draw(results: &[Results]) -> Framed<Vec<Drawn>> {
     Ok(drawn)
 }
 
-/// The distinct origins of `results`, measured first; then, where points are doubtful, how many and why.
+/// The distinct origins of `results`, measured first; then how many points are not there, and, where points are doubtful, how many and why.
 pub fn provenance_of<'a>(results: impl IntoIterator<Item = &'a Results>) -> Vec<(Provenance, String)> {
     let results: Vec<&Results> = results.into_iter().collect();
     let mut lines =
         distinct(results.iter().map(|r| (r.record.provenance, r.provenance_line(r.record.provenance))));
     lines.sort_by_key(|line| line.0);
+    for results in &results {
+        let (missing, all) =
+            (missing::count(&results.record, &results.points), results.record.points_expected);
+        if missing > 0 {
+            lines.push((
+                results.record.provenance,
+                format!("{missing} of {} of {} not measured", human::count(all, "point"), results.label),
+            ));
+        }
+    }
     for doubt in Doubt::ALL {
         for provenance in [Provenance::Measured, Provenance::Simulated] {
             let of = || results.iter().filter(|r| r.record.provenance == provenance).map(|r| &r.points);

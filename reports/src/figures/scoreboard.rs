@@ -9,6 +9,7 @@ use crate::chart::rows::{Cell, Column, Row, Rows};
 use crate::chart::scale::Kind;
 use crate::chart::{Body, Figure, Panel};
 use crate::frame::{Framed, distinct, floats, stack, tagged, words};
+use crate::human;
 use crate::ink::Ink;
 use crate::load::Results;
 use crate::load::record::Provenance;
@@ -148,7 +149,7 @@ fn table(lines: &[&Line]) -> Rows {
         rows.push(Row { name: family.clone(), ink: Ink::Muted, cells: Vec::new() });
         for line in lines.iter().filter(|l| l.family == family) {
             let ink = if line.verdict == "pass" { Ink::Text } else { Ink::Stack(1) };
-            let error = line.error.map_or(String::new(), |e| format!("{:+.1} %", 100.0 * e));
+            let error = line.error.map_or(String::new(), |e| human::signed_percent(e));
             let cells = vec![
                 Cell::Text(line.metric.clone(), Ink::Text),
                 Cell::Text(line.published.clone(), Ink::Text),
