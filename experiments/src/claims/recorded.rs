@@ -1,62 +1,253 @@
-//! What became of the claims that were judged last: `claims/verdicts.csv`. It takes minutes to judge all of them, so that tests hold the
-//! reasons of misses against what was written down then, and what needs no experiment against what it gives today.
+//! What became of the claims that were judged last: `claims/verdicts.csv` for programs, `claims/RESULTS.md` for people. It takes minutes to
+//! judge all of them, so that tests hold the reasons of misses against what was written down then, and what needs no experiment against
+//! what it gives today.
 //!
-//! `VERDICTS_OF=DIR cargo test --workspace --lib recorded` takes over what `doorbell reproduce --out DIR` has judged; the rest stays.
+//! `VERDICTS_OF=DIR cargo test --workspace --lib recorded` takes over what `doorbell reproduce --out DIR` has judged; the rest stays, with
+//! the build that judged it. `VERDICTS_OF=` alone writes the page anew, after a claim's reason was mended for example.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use primitives::measure::{ResultDir, RunRecord, TableName, write_atomic};
+use primitives::measure::{ResultDir, RunRecord, TableName, count, write_atomic};
+use serde::{Deserialize, Serialize};
 
-use super::scoreboard::Entry;
-use super::{Claim, answers, load};
+use super::scoreboard::{Entry, KINDS};
+use super::{Claim, Claims, Split, answers, library, load};
 
-const HEAD: &str = "claim,verdict,got,error";
-
-fn file() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("claims/verdicts.csv")
+/// What became of a claim.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Recorded {
+    claim: String,
+    verdict: String,
+    /// As the scoreboard tells it.
+    got: String,
+    /// Relative, where there is a number.
+    error: Option<f64>,
+    /// The numbers behind a relation.
+    detail: String,
+    /// The build that judged it.
+    build: String,
 }
 
-/// What is written down: the verdict of each claim, and behind it what was got and how far it is off.
-fn recorded() -> BTreeMap<String, String> {
-    let text = std::fs::read_to_string(file()).unwrap();
-    let row = |line: &str| line.split_once(',').map(|(claim, rest)| (claim.to_owned(), rest.to_owned()));
-    text.lines().skip(1).map(|line| row(line).unwrap()).collect()
+impl Recorded {
+    fn missed(&self) -> bool {
+        self.verdict == "fail"
+    }
 }
 
-fn verdict(rest: &str) -> &str {
-    rest.split(',').next().unwrap_or_default()
+fn file(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("claims").join(name)
+}
+
+/// What is written down, by claim.
+fn recorded() -> BTreeMap<String, Recorded> {
+    let mut rows = csv::Reader::from_path(file("verdicts.csv")).unwrap();
+    let rows = rows.deserialize().map(|row: Result<Recorded, _>| row.unwrap());
+    rows.map(|row| (row.claim.clone(), row)).collect()
+}
+
+/// What `doorbell reproduce --out DIR` has judged.
+fn judged_in(dir: &Path) -> impl Iterator<Item = Recorded> {
+    let scoreboard = dir.join("scoreboard");
+    let record = RunRecord::read(&scoreboard).unwrap();
+    let rows = ResultDir::read(&scoreboard, &record, TableName::Points).unwrap();
+    let judged = rows.into_iter().map(move |row| {
+        let cell = |name: &str| row.get(name).unwrap_or_default().to_owned();
+        let build = record.commit.chars().take(7).collect();
+        let error = cell("error").parse().ok().map(|error: f64| (1e4 * error).round() / 1e4);
+        Recorded {
+            claim: cell("claim"),
+            verdict: cell("verdict"),
+            got: cell("got"),
+            error,
+            detail: cell("detail"),
+            build,
+        }
+    });
+    judged.filter(|row| ["pass", "fail", "restated"].contains(&row.verdict.as_str()))
+}
+
+/// The page for people: every claim that was judged, and of each that was missed the reason.
+fn page(claims: &Claims, recorded: &BTreeMap<String, Recorded>) -> String {
+    let builds: BTreeSet<&str> = recorded.values().map(|row| row.build.as_str()).collect();
+    let of_build = |build: &&str| {
+        let claims = recorded.values().filter(|row| row.build == **build).count();
+        format!("{build} ({})", count(claims as u64, "claim"))
+    };
+    let mut text = format!(
+        "# What became of the claims\n\n\
+         What `doorbell reproduce` got for each of the {} claims that it answers: predictions of the simulator, seed 1, build {}. \
+         [README.md](README.md) tells how they are judged and what the misses have in common. \
+         This page is written from `verdicts.csv` and the claims' files (`src/claims/recorded.rs`), and a test holds it to them.\n",
+        recorded.len(),
+        builds.iter().map(of_build).collect::<Vec<_>>().join(", ")
+    );
+    text.push_str(&by_kind(claims, recorded));
+    let mut papers: Vec<&str> = claims.iter().map(|claim| claim.paper.as_str()).collect();
+    papers.dedup();
+    for paper in papers {
+        for split in [Split::Calibrate, Split::HoldOut] {
+            let rows: Vec<(&Claim, &Recorded)> = claims
+                .iter()
+                .filter(|claim| claim.paper == paper && claim.split == split)
+                .filter_map(|claim| Some((claim, recorded.get(&claim.id)?)))
+                .collect();
+            if !rows.is_empty() {
+                text.push_str(&section(paper, split, &rows));
+            }
+        }
+    }
+    text
+}
+
+type Groups<'c> = BTreeMap<(Split, &'c str, bool), Vec<(&'c Claim, &'c Recorded)>>;
+
+/// What was judged, by split and paper, and whether transactions answer it or requests alone (or a profile's number).
+fn groups<'c>(claims: &'c Claims, recorded: &'c BTreeMap<String, Recorded>) -> Groups<'c> {
+    let transactions = |claim: &Claim| {
+        let experiment = claim.answered_by.as_ref().and_then(|by| by.experiment.as_deref());
+        experiment.is_some_and(|name| !library::is_primitive(&library::experiment(name).unwrap()))
+    };
+    let mut groups = Groups::new();
+    for claim in claims.iter() {
+        if let Some(row) = recorded.get(&claim.id).filter(|row| row.verdict != "restated") {
+            groups.entry((claim.split, &claim.paper, transactions(claim))).or_default().push((claim, row));
+        }
+    }
+    groups
+}
+
+/// How many of each kind passed.
+fn by_kind(claims: &Claims, recorded: &BTreeMap<String, Recorded>) -> String {
+    let groups = groups(claims, recorded);
+    let head = KINDS.map(|kind| format!("{}s", kind.name())).join(" | ");
+    let mut text = format!(
+        "\n| passed of those checked | all | {head} | median error |\n|---|--:|{}--:|\n",
+        "--:|".repeat(KINDS.len())
+    );
+    for ((split, paper, transactions), rows) in &groups {
+        let of = |belongs: &dyn Fn(&Claim) -> bool| {
+            let rows: Vec<_> = rows.iter().filter(|(claim, _)| belongs(claim)).collect();
+            match (rows.iter().filter(|(_, row)| !row.missed()).count(), rows.len()) {
+                (_, 0) => String::new(),
+                (passed, all) => format!("{passed} of {all}"),
+            }
+        };
+        let mut errors: Vec<f64> = rows.iter().filter_map(|(_, row)| row.error.map(f64::abs)).collect();
+        errors.sort_by(f64::total_cmp);
+        let (lower, upper) = (errors.get(errors.len().saturating_sub(1) / 2), errors.get(errors.len() / 2));
+        let median = lower.zip(upper).map_or(String::new(), |(a, b)| format!("{:.1} %", 50.0 * (a + b)));
+        let kinds = KINDS.map(|kind| of(&|claim| claim.kind == kind)).join(" | ");
+        let what = if *transactions { "transactions" } else { "requests alone" };
+        text.push_str(&format!(
+            "| {}, {paper}, {what} | {} | {kinds} | {median} |\n",
+            split.name(),
+            of(&|_| true)
+        ));
+    }
+    text
+}
+
+fn section(paper: &str, split: Split, rows: &[(&Claim, &Recorded)]) -> String {
+    // A bar would end a cell.
+    let cell = |text: &str| text.replace('|', "\\|");
+    let passed = rows.iter().filter(|(_, row)| row.verdict == "pass").count();
+    let restated = rows.iter().filter(|(_, row)| row.verdict == "restated").count();
+    let mut text = format!("\n## {paper}, {}: {passed} of {} pass", split.name(), rows.len() - restated);
+    if restated > 0 {
+        text.push_str(&format!(", {restated} restate what they set"));
+    }
+    text.push_str(
+        "\n\n| claim | where | what | published | got | error | verdict |\n|---|---|---|---|--:|--:|---|\n",
+    );
+    for (claim, row) in rows {
+        let error = row.error.map_or(String::new(), crate::output::change);
+        let published = claim.value.text(&claim.unit);
+        let cells = [&claim.id, &claim.place, &claim.metric, &published, &row.got, &error, &row.verdict];
+        text.push_str(&format!("| {} |\n", cells.map(|text| cell(text)).join(" | ")));
+    }
+    let missed: Vec<_> = rows.iter().filter(|(_, row)| row.missed()).collect();
+    if !missed.is_empty() {
+        text.push_str("\nMissed:\n\n");
+    }
+    for (claim, row) in missed {
+        let detail = match row.detail.as_str() {
+            "" => String::new(),
+            detail => format!(" ({detail})"),
+        };
+        let reason = claim.reason.as_deref().unwrap_or_default().trim_end();
+        text.push_str(&format!("- **{}**{detail}: {reason}\n", claim.id));
+    }
+    text
 }
 
 #[test]
 fn verdicts_are_taken_over_where_that_is_asked_for() {
     let Ok(dir) = std::env::var("VERDICTS_OF") else { return };
-    let scoreboard = Path::new(&dir).join("scoreboard");
-    let record = RunRecord::read(&scoreboard).unwrap();
     let mut all = recorded();
-    for row in ResultDir::read(&scoreboard, &record, TableName::Points).unwrap() {
-        let cell = |name: &str| row.get(name).unwrap_or_default();
-        if ["pass", "fail", "restated"].contains(&cell("verdict")) {
-            let error = cell("error").parse().map_or(String::new(), |error: f64| format!("{error:.4}"));
-            let rest = [cell("verdict"), cell("got"), error.as_str()].join(",");
-            assert_eq!(rest.matches(',').count(), 2, "{rest}");
-            all.insert(cell("claim").to_owned(), rest);
-        }
+    if !dir.is_empty() {
+        all.extend(judged_in(Path::new(&dir)).map(|row| (row.claim.clone(), row)));
     }
-    let rows = all.iter().map(|(claim, rest)| format!("{claim},{rest}\n"));
-    write_atomic(&file(), format!("{HEAD}\n{}", rows.collect::<String>()).as_bytes()).unwrap();
+    let mut rows = csv::Writer::from_writer(Vec::new());
+    all.values().for_each(|row| rows.serialize(row).unwrap());
+    write_atomic(&file("verdicts.csv"), &rows.into_inner().unwrap()).unwrap();
+    write_atomic(&file("RESULTS.md"), page(&load().unwrap(), &all).as_bytes()).unwrap();
+}
+
+#[test]
+fn the_page_is_that_of_what_is_recorded() {
+    if std::env::var("VERDICTS_OF").is_ok() {
+        return;
+    }
+    let told = std::fs::read_to_string(file("RESULTS.md")).unwrap();
+    assert!(
+        told == page(&load().unwrap(), &recorded()),
+        "claims/RESULTS.md is another's: VERDICTS_OF= cargo test --workspace --lib recorded"
+    );
+}
+
+/// What READMEs say of how many passed is what is recorded.
+#[test]
+fn readmes_count_what_passed_as_recorded() {
+    let (claims, recorded) = (load().unwrap(), recorded());
+    let groups = groups(&claims, &recorded);
+    let passed = |split: Split, paper: &str, transactions: &[bool]| {
+        let belongs = |(s, p, t): (Split, &str, bool)| {
+            s == split && (paper.is_empty() || p == paper) && transactions.contains(&t)
+        };
+        let rows = groups.iter().filter(|(key, _)| belongs(**key)).flat_map(|(_, rows)| rows);
+        let (met, all) =
+            rows.fold((0, 0), |(met, all), (_, row)| (met + usize::from(!row.missed()), all + 1));
+        format!("{met} of {all}")
+    };
+    let (drtmh, rcc, hold_out) = ("drtmh-osdi18", "rcc-vldb", Split::HoldOut);
+    let requests = format!("requests alone answer {} pass", passed(hold_out, "", &[false]));
+    let of_papers = format!(
+        "{} of\nDrTM+H's and {} of RCC's",
+        passed(hold_out, drtmh, &[true]),
+        passed(hold_out, rcc, &[true])
+    );
+    let here = include_str!("../../claims/README.md");
+    assert!(here.contains(&requests) && here.contains(&of_papers), "{requests}, {of_papers}");
+    let root = include_str!("../../../README.md");
+    for told in [passed(hold_out, drtmh, &[false, true]), passed(hold_out, rcc, &[false, true])] {
+        assert!(root.contains(&format!("| {told} |")), "{told}");
+    }
+    for told in [passed(hold_out, "", &[false]), passed(hold_out, "", &[true])] {
+        assert!(root.contains(&told), "{told}");
+    }
 }
 
 /// The one rule of a miss: its file says why, or that it is not traced. What passes says nothing.
 #[test]
 fn what_was_missed_gives_a_reason_and_what_was_met_none() {
     let claims = load().unwrap();
-    for (claim, rest) in recorded() {
-        let claim = claims.get(&claim).unwrap_or_else(|| panic!("{claim} is no claim"));
-        assert!(claim.answered_by.is_some(), "nothing answers {}", claim.id);
-        match (verdict(&rest) == "fail", &claim.reason) {
-            (true, None) => panic!("{} was missed and gives no reason", claim.id),
-            (false, Some(_)) => panic!("{} was not missed and gives a reason", claim.id),
+    for (id, row) in recorded() {
+        let claim = claims.get(&id).unwrap_or_else(|| panic!("{id} is no claim"));
+        assert!(claim.answered_by.is_some(), "nothing answers {id}");
+        match (row.missed(), &claim.reason) {
+            (true, None) => panic!("{id} was missed and gives no reason"),
+            (false, Some(_)) => panic!("{id} was not missed and gives a reason"),
             _ => {}
         }
     }
@@ -73,21 +264,8 @@ fn what_needs_no_experiment_is_judged_as_recorded() {
         let binding = claim.answered_by.as_ref().unwrap();
         let answer = answers::parameter(binding, claim, &answers::Profiles::shipped()).unwrap();
         let got = Entry::new(claim, answer).verdict.name();
-        assert_eq!(recorded.get(&claim.id).map(|rest| verdict(rest)), Some(got), "{}", claim.id);
+        assert_eq!(recorded.get(&claim.id).map(|row| row.verdict.as_str()), Some(got), "{}", claim.id);
         judged += 1;
     }
     assert!(judged > 10, "{judged}");
-}
-
-/// What the README's tables list by id as missed gives a reason in its file, too.
-#[test]
-fn what_the_readme_lists_as_missed_gives_a_reason() {
-    let claims = load().unwrap();
-    let text = include_str!("../../claims/README.md");
-    let named = |line: &str| claims.get(line.strip_prefix("| ")?.split(" |").next()?).cloned();
-    let listed: Vec<Claim> = text.lines().filter_map(named).collect();
-    for claim in &listed {
-        assert!(claim.reason.is_some(), "{} gives no reason", claim.id);
-    }
-    assert!(listed.len() > 15, "{}", listed.len());
 }
