@@ -382,7 +382,11 @@ fn fabrics_that_do_not_work_here_exit_with_3_and_name_one_that_does() {
     let file = file.to_str().expect("UTF-8");
     let named = format!("plan `drtm-h` of {file} cannot run here");
     refused(&["run", "--fabric", "tcp", "--plan", file], 2, &[&named, "tcp", "one-sided"]);
-    refused(&["characterize", "--fabric", "tcp", "--bench", "signal"], 2, &["no benchmark `signal`"]);
+    refused(
+        &["characterize", "--fabric", "tcp", "--bench", "signal"],
+        2,
+        &["benchmark `signal` needs one-sided verbs, which tcp has not"],
+    );
     refused(&["tune", "--fabric", "tcp"], 2, &["no profile of tcp can be fitted", "--profile FILE"]);
     refused(
         &["run", "--fabric", "verbs:mlx5_77"],
