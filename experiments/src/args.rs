@@ -340,7 +340,8 @@ pub struct TuneArgs {
     /// calvin:batch=8,epoch_us=50.
     #[arg(long, value_name = "NAME,…|all", default_value = "occ", value_delimiter = ',', value_parser = item(values::tuned_protocol, listed::modelled))]
     pub protocol: Vec<String>,
-    /// Run a dozen candidates and the presets too, and print the regret; where time is real, five times each in turns, for a fifth of the duration.
+    /// Run a dozen candidates and the presets too, and print the regret; on sim the choice and the three fastest twice more, with other
+    /// seeds; where time is real, all five times in turns, for a fifth of the duration each.
     #[arg(long)]
     pub verify: bool,
     /// Price plans with this profile, a shipped name or a file; usually the simulated one, or what characterizing the fabric

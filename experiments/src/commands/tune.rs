@@ -29,6 +29,12 @@ use std::path::{Path, PathBuf};
 /// Candidates of the search that are kept in the results beside the presets, and that `--verify` runs.
 pub const SHORTLIST: usize = 12;
 
+/// Where time is virtual, plans that `--verify` runs again with other seeds, the choice and those that were fastest; and how often. One run
+/// tells plans apart that differ by more than a few per cent, and the fastest of a dozen owes something to luck.
+pub const FINALISTS: usize = 4;
+/// See [`FINALISTS`].
+pub const AGAIN: u32 = 2;
+
 /// The winner's name.
 const TUNED: &str = "tuned";
 

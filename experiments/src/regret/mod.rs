@@ -13,8 +13,8 @@
 //! dropping the very best among plans that are nearly as good. Coroutines are part of the combination, as its load, and not
 //! of the plan.
 //!
-//! The same is told of a second choice (`verified_regret`): the plans of the tuner's shortlist, a dozen, are run for four thousand commits each, and
-//! the fastest is taken. That is a simulation compared with longer ones, not the model's merit. It is what somebody does who takes
+//! The same is told of a second choice (`verified_regret`): the plans of the tuner's shortlist, a dozen, are run for four thousand commits each, the
+//! choice and the three that were fastest beside it twice more, with other seeds, and the fastest of these is taken. That is a simulation compared with longer ones, not the model's merit. It is what somebody does who takes
 //! the fastest that `tune --verify` has run, which are that dozen and the presets.
 //!
 //! A race may end without a winner: nothing commits, or it takes too long. Then the row says what was chosen and foretold, and its cells

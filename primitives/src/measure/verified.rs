@@ -84,14 +84,17 @@ impl Short {
 pub struct Verified {
     /// The choice when run.
     pub chosen: Got,
-    /// The fastest of the others, with its name; nothing if none ran.
+    /// The fastest of the others, with its name; nothing if none ran as often.
     pub rival: Option<(String, Got)>,
 }
 
 impl Verified {
-    /// The choice beside `others`.
+    /// The choice beside those of `others` that ran as often, or once less where a turn was cut short: the fastest of many that ran but once
+    /// owes something to luck, and who fell behind then did not run again.
     pub fn new(chosen: Got, others: impl IntoIterator<Item = (String, Got)>) -> Verified {
-        let rival = others.into_iter().max_by(|a, b| a.1.per_s.total_cmp(&b.1.per_s));
+        let again = |got: &Got| got.runs + 1 >= chosen.runs;
+        let rival =
+            others.into_iter().filter(|(_, got)| again(got)).max_by(|a, b| a.1.per_s.total_cmp(&b.1.per_s));
         Verified { chosen, rival }
     }
 
@@ -189,6 +192,24 @@ mod tests {
         let open = "(95 % confidence, 5 runs each, in turns), so the two are not told apart";
         assert_eq!(told, format!("0 %: the next, farm, got 2 % ± 27 % less {open}"));
         assert!(!verified.is_decided());
+    }
+
+    #[test]
+    fn who_ran_once_is_no_rival_of_who_ran_again() {
+        let once = |per_s| Got::once(per_s, Some(0.001));
+        let runs =
+            [("tuned", 100.0), ("lucky", 104.0), ("second", 103.0), ("tuned", 102.0), ("second", 99.0)];
+        let of = |turns: usize| {
+            let ran = runs.iter().chain([("tuned", 98.0), ("second", 98.0)].iter()).take(turns);
+            Verified::of("tuned", ran.map(|(name, per_s)| ((*name).to_owned(), once(*per_s)))).unwrap()
+        };
+        let fastest = |turns| of(turns).faster().map(|(name, got)| (name.clone(), got.runs));
+        assert_eq!(fastest(3), Some(("lucky".to_owned(), 1)));
+        assert_eq!(fastest(7), None, "{:?}", of(7));
+        assert_eq!(
+            of(7).rival.map(|(name, got)| (name, got.per_s, got.runs)),
+            Some(("second".to_owned(), 100.0, 3))
+        );
     }
 
     #[test]

@@ -1,12 +1,12 @@
 //! A search kept in a result directory, and its plans run: what the tuner's choice costs beside the others.
 
-use super::{Rival, TUNED, Tuned, caveat, plan_path, rival_path};
+use super::{AGAIN, FINALISTS, Rival, TUNED, Tuned, caveat, plan_path, rival_path};
 use crate::commands::Context;
 use crate::error::CliError;
 use crate::fabrics::Fabric;
 use crate::schedule;
 use crate::spec::{RunSpec, Span};
-use crate::sweep::usual_jobs;
+use crate::sweep::{Sweep, usual_jobs};
 use crate::transact::{self, Keep};
 use phases::plan::PlanFile;
 use primitives::measure::{
@@ -19,6 +19,9 @@ use std::path::Path;
 /// Runs of each plan where time is real, in turns: what else a machine does changes from one second to the next, so that two runs of one
 /// plan differ by more than the batches within either. Where time is virtual they would be alike.
 const ROUNDS: u32 = 5;
+
+/// Seeds of further runs lie beyond those that people count up from.
+const SEEDS_APART: u64 = 1_000_000;
 
 /// Which plans of a search are run beside the choice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,8 +53,17 @@ impl Verify<'_> {
     }
 }
 
+/// Who runs.
+#[derive(Clone, Copy)]
+enum Who {
+    /// One of the search.
+    Rival(usize),
+    /// One of those that were fastest, the choice first.
+    Finalist(usize),
+}
+
 /// Keeps a search in a result directory, with its plan file, and runs the plans that `verify` names; where time is real each
-/// five times, in turns, for as long together as once where it is virtual.
+/// five times, in turns, for as long together as once where it is virtual. There, if all run, the [`FINALISTS`] run again with other seeds.
 ///
 /// # Errors
 /// If the directory cannot be used, a run fails, or Ctrl-C ends it.
@@ -82,9 +94,22 @@ pub fn keep(
         ));
     }
     // The first round has a row for each plan, run or not.
-    let first = (0..rivals.len()).map(|rival| (1, rival));
-    let later = (2..=rounds).flat_map(|round| in_turn(round, &racing).map(move |rival| (round, rival)));
-    let points: Vec<(u32, usize)> = first.chain(later).collect();
+    let first = (0..rivals.len()).map(|rival| (1, Who::Rival(rival)));
+    let later =
+        (2..=rounds).flat_map(|round| in_turn(round, &racing).map(move |rival| (round, Who::Rival(rival))));
+    let mut points: Vec<(u32, Who)> = first.chain(later).collect();
+    let before = points.len() as u64;
+    if verify == Verify::All && spec.fabric.virtual_time() && racing.len() > 1 {
+        let finalists = FINALISTS.min(racing.len());
+        points.extend(
+            (2..2 + AGAIN).flat_map(|round| (0..finalists).map(move |place| (round, Who::Finalist(place)))),
+        );
+        asked["again"] = json!(AGAIN);
+        notes.push(format!(
+            "The choice and the {} that were fastest beside it ran {AGAIN} times more, with other seeds.",
+            finalists - 1
+        ));
+    }
     // What is ranked and run is what this search found, and a profile says what that is.
     asked["profile_hash"] = json!(tuned.file.prediction.as_ref().map(|prediction| &prediction.profile_hash));
     asked["rivals"] = rivals
@@ -117,53 +142,92 @@ pub fn keep(
         write_atomic(&rival_path(out, rival), text.as_bytes())?;
     }
     let jobs = jobs.unwrap_or_else(|| usual_jobs(spec.fabric.virtual_time()));
-    let sweep = context.sweep(if racing.is_empty() { "ranking plans" } else { "running rivals" }, jobs);
-    sweep.run(
-        &mut dir,
-        |number| {
-            let (round, rival) = points[number as usize];
-            let rival = &rivals[rival];
-            let candidate = &rival.candidate;
-            let mut row = Row::new()
-                .with("protocol", rival.protocol.as_str())
-                .with("plan", rival.name.as_str())
-                .with("origin", candidate.preset.map_or("candidate", |preset| preset.name()))
-                .with("description", rival.description.as_str())
-                .with("steps", candidate.plan.to_string())
-                .with("predicted_per_s", candidate.forecast.committed_per_s)
-                .with("predicted_mean_ns", candidate.forecast.latency_mean_ns)
-                .with("bottleneck", candidate.forecast.bottleneck.to_string());
-            if verify.runs(rival) {
-                row.set("round", (rounds > 1).then_some(round));
-                let run = schedule::until_something_ended(
-                    Nanos((spec.duration.ns() / u64::from(rounds)).max(1)),
-                    spec.fabric.virtual_time(),
-                    !spec.fabric.virtual_time(),
-                    &context.interrupt,
-                    |window| {
-                        let duration = Span::from_ns(window.0);
-                        let asked = RunSpec { protocol: rival.protocol.clone(), duration, ..spec.clone() };
-                        let keep = Keep { history: false, part: false };
-                        transact::run(&asked, fabric, &rival.plan(), keep, context.interrupt.flag())
-                    },
-                    |run| run.result.stats.committed,
-                )?;
-                run.passed(&context.command)?;
-                row.set("got_per_s", run.result.committed_per_s());
-                row.set("got_ci_relative", run.result.steadiness.and_then(|found| found.relative()));
-                row.set("got_mean_ns", run.result.stats.latency.mean_ns());
-                row = run.disturbance.told(row.with_too_short(run.result.too_short));
+    let fabrics: Vec<Fabric> = match before < points.len() as u64 {
+        true => (1..=AGAIN)
+            .map(|again| Fabric::open(&spec.fabric, seed_again(spec.seed, again)))
+            .collect::<Result<_, _>>()?,
+        false => Vec::new(),
+    };
+    let one = |number: u64, finalists: &[usize]| {
+        let (round, who) = points[number as usize];
+        let (rival, seed, fabric) = match who {
+            Who::Rival(rival) => (rival, spec.seed, fabric),
+            Who::Finalist(place) => {
+                (finalists[place], seed_again(spec.seed, round - 1), &fabrics[round as usize - 2])
             }
-            Ok(PointResult::of(row))
-        },
-        |dir| {
-            let mut summary = judged(regret_of(dir).as_ref());
-            summary["evaluated"] = json!(tuned.tuning.evaluated);
-            summary["priced_by"] = json!(tuned.profile);
-            summary
-        },
-    )?;
+        };
+        let rival = &rivals[rival];
+        let candidate = &rival.candidate;
+        let mut row = Row::new()
+            .with("protocol", rival.protocol.as_str())
+            .with("plan", rival.name.as_str())
+            .with("origin", candidate.preset.map_or("candidate", |preset| preset.name()))
+            .with("description", rival.description.as_str())
+            .with("steps", candidate.plan.to_string())
+            .with("predicted_per_s", candidate.forecast.committed_per_s)
+            .with("predicted_mean_ns", candidate.forecast.latency_mean_ns)
+            .with("bottleneck", candidate.forecast.bottleneck.to_string());
+        if verify.runs(rival) {
+            row.set("round", (points.len() > rivals.len()).then_some(round));
+            let run = schedule::until_something_ended(
+                Nanos((spec.duration.ns() / u64::from(rounds)).max(1)),
+                spec.fabric.virtual_time(),
+                !spec.fabric.virtual_time(),
+                &context.interrupt,
+                |window| {
+                    let duration = Span::from_ns(window.0);
+                    let asked = RunSpec { protocol: rival.protocol.clone(), duration, seed, ..spec.clone() };
+                    let keep = Keep { history: false, part: false };
+                    transact::run(&asked, fabric, &rival.plan(), keep, context.interrupt.flag())
+                },
+                |run| run.result.stats.committed,
+            )?;
+            run.passed(&context.command)?;
+            row.set("got_per_s", run.result.committed_per_s());
+            row.set("got_ci_relative", run.result.steadiness.and_then(|found| found.relative()));
+            row.set("got_mean_ns", run.result.stats.latency.mean_ns());
+            row = run.disturbance.told(row.with_too_short(run.result.too_short));
+        }
+        Ok(PointResult::of(row))
+    };
+    let summary = |dir: &ResultDir| {
+        let mut summary = judged(regret_of(dir).as_ref());
+        summary["evaluated"] = json!(tuned.tuning.evaluated);
+        summary["priced_by"] = json!(tuned.profile);
+        summary
+    };
+    let sweep = context.sweep(if racing.is_empty() { "ranking plans" } else { "running rivals" }, jobs);
+    if before == points.len() as u64 {
+        sweep.run(&mut dir, |number| one(number, &[]), summary)?;
+    } else {
+        let only = Some((0..before).collect());
+        Sweep { only, ..sweep }.run(&mut dir, |number| one(number, &[]), summary)?;
+        let finalists = finalists(&dir, rivals)?;
+        let again = Sweep {
+            only: Some((before..points.len() as u64).collect()),
+            ..context.sweep("running the fastest again", jobs)
+        };
+        again.run(&mut dir, |number| one(number, &finalists), summary)?;
+    }
     Ok(regret_of(&dir))
+}
+
+/// The seed of a finalist's further run.
+fn seed_again(seed: u64, again: u32) -> u64 {
+    seed.wrapping_add(u64::from(again) * SEEDS_APART)
+}
+
+/// The choice, and who was fastest beside it in the first round.
+fn finalists(dir: &ResultDir, rivals: &[Rival]) -> Result<Vec<usize>, CliError> {
+    let rows = dir.rows(TableName::Points)?;
+    let got = |row: &Row| row.get("got_per_s").and_then(|cell| cell.parse::<f64>().ok());
+    let mut others: Vec<(usize, f64)> = (rows.iter().enumerate().take(rivals.len()))
+        .filter(|(rival, _)| rivals[*rival].name != TUNED)
+        .filter_map(|(rival, row)| Some((rival, got(row)?)))
+        .collect();
+    others.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+    let choice = rivals.iter().position(|rival| rival.name == TUNED);
+    Ok(choice.into_iter().chain(others.into_iter().map(|(rival, _)| rival)).take(FINALISTS).collect())
 }
 
 /// In which order they run in a round: there and back again, so that a machine which slows down meanwhile slows all of them alike.
