@@ -75,7 +75,8 @@ impl Targets {
             let (Some(want), Some(binding)) = (claim.value.num.or(most), &claim.answered_by) else {
                 continue;
             };
-            let Some(name) = &binding.experiment else { continue };
+            // What restates its own number always comes out, and would make the rest look better.
+            let Some(name) = binding.experiment.as_ref().filter(|_| !binding.restates) else { continue };
             // A place on an axis moves in steps, which no derivative sees.
             if matches!(binding.number, Some(Number::Plateau(_))) {
                 continue;

@@ -12,7 +12,7 @@ use primitives::measure::{ResultDir, RunRecord, TableName, count, write_atomic};
 use serde::{Deserialize, Serialize};
 
 use super::scoreboard::{Entry, KINDS};
-use super::{Claim, Claims, Split, answers, library, load};
+use super::{Claim, Claims, Kind, Split, answers, library, load};
 
 /// What became of a claim.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -122,8 +122,8 @@ fn by_kind(claims: &Claims, recorded: &BTreeMap<String, Recorded>) -> String {
     let groups = groups(claims, recorded);
     let head = KINDS.map(|kind| format!("{}s", kind.name())).join(" | ");
     let mut text = format!(
-        "\n| passed of those checked | all | {head} | median error |\n|---|--:|{}--:|\n",
-        "--:|".repeat(KINDS.len())
+        "\n| passed of those checked | all | {head} | figures whose relations all hold | median error |\n|---|--:|{}--:|\n",
+        "--:|".repeat(KINDS.len() + 1)
     );
     for ((split, paper, transactions), rows) in &groups {
         let of = |belongs: &dyn Fn(&Claim) -> bool| {
@@ -138,9 +138,18 @@ fn by_kind(claims: &Claims, recorded: &BTreeMap<String, Recorded>) -> String {
         let (lower, upper) = (errors.get(errors.len().saturating_sub(1) / 2), errors.get(errors.len() / 2));
         let median = lower.zip(upper).map_or(String::new(), |(a, b)| format!("{:.1} %", 50.0 * (a + b)));
         let kinds = KINDS.map(|kind| of(&|claim| claim.kind == kind)).join(" | ");
+        // Orderings and shapes of a figure are one family, which holds if all of them do.
+        let mut families: BTreeMap<String, bool> = BTreeMap::new();
+        for (claim, row) in rows.iter().filter(|(c, _)| matches!(c.kind, Kind::Ordering | Kind::Shape)) {
+            *families.entry(claim.family()).or_insert(true) &= !row.missed();
+        }
+        let figures = match families.len() {
+            0 => String::new(),
+            all => format!("{} of {all}", families.values().filter(|holds| **holds).count()),
+        };
         let what = if *transactions { "transactions" } else { "requests alone" };
         text.push_str(&format!(
-            "| {}, {paper}, {what} | {} | {kinds} | {median} |\n",
+            "| {}, {paper}, {what} | {} | {kinds} | {figures} | {median} |\n",
             split.name(),
             of(&|_| true)
         ));

@@ -27,6 +27,7 @@
 //! | no gain, no loss; a gain, where others have none | by [`NO_CHANGE`] at most; by more |
 //! | considerable, significant, to block others | by more than [`CONSIDERABLE`] |
 //! | much | by [`MUCH`] at least |
+//! | slowly | by less than [`MUCH`] |
 //! | rising, falling | from end to end as an order, and no step against it by more than [`RIPPLE`] |
 
 use serde::Serialize;

@@ -54,6 +54,10 @@
 //! - Acknowledgements that nobody waits for are charged in groups, at once and without an event.
 //! - Doorbells and the WQEs that ride with them take time but no bytes of PCIe, and contexts, translations and dropped WQEs
 //!   that are fetched again neither bytes nor tags; receive requests are always fetched ahead, and ATOMICs read without a tag.
+//! - What a missed context costs is its fetch over the fetches that a card has in flight, of the engine's time and whatever the load: no fetch
+//!   waits for another. There are two such numbers, one for READs and ATOMICs and one for WRITEs and SENDs, which stand for what each needs
+//!   of the state; that WRITEs hardly notice many queue pairs is put in by the second.
+//! - A request to the own node through the card crosses both ends of the link, the cables and the switch like any other.
 //! - A machine's cards exclude each other's ATOMICs, as if all ATOMICs on a word went through one card.
 //! - A responder that refuses a request does not leave for the error state itself; it ignores the requester
 //!   until [`Nic::reset_qp`](crate::fabric::Nic::reset_qp) there, which stands for reconnecting both ends.
