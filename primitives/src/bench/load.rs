@@ -195,6 +195,31 @@ fn is_rpc(verb: BenchVerb) -> bool {
     matches!(verb, BenchVerb::Rpc | BenchVerb::RpcWrite)
 }
 
+/// Bytes from one address on a node that is asked to the next.
+#[inline]
+fn slot_bytes(point: &Point) -> u64 {
+    u64::from(point.payload.max(8).next_multiple_of(8))
+}
+
+/// Different addresses on a node that is asked.
+fn slots(point: &Point) -> u64 {
+    let fit = if point.on_card { ON_CARD_BYTES } else { TARGET_BYTES } / slot_bytes(point);
+    match point.addresses {
+        0 => fit,
+        few => u64::from(few).min(fit),
+    }
+}
+
+/// Whether coroutines wait for one request at a time, always of the same verb. An ATOMIC among READs would take a buffer of another size.
+fn is_alone(point: &Point) -> bool {
+    let awaited = match point.verb {
+        BenchVerb::Read | BenchVerb::Cas | BenchVerb::FetchAdd => true,
+        BenchVerb::Write => !point.passive,
+        _ => false,
+    };
+    awaited && point.outstanding == 1 && point.rung.is_none() && point.atomics_percent == 0
+}
+
 impl Program for ClosedLoad<'_> {
     type Shared = Common;
     type Local = Local;
@@ -279,6 +304,8 @@ impl Program for ClosedLoad<'_> {
                     self.seed ^ stream.wrapping_mul(0x9e37_79b9_7f4a_7c15),
                 ),
                 tally: tally.clone(),
+                slots: slots(self.point),
+                alone: is_alone(self.point),
                 passive: None,
                 calls: calls.clone(),
                 messages: messages.clone(),
@@ -340,6 +367,10 @@ struct Client<'a> {
     nodes: u16,
     rng: Xoshiro256PlusPlus,
     tally: Rc<Tally>,
+    /// Different addresses on a node that is asked.
+    slots: u64,
+    /// Its groups are of one request, see [`is_alone`].
+    alone: bool,
     /// What unawaited WRITEs carry: one buffer for all, since nobody says when one of them has let go of it.
     passive: Option<Buf>,
     /// What calls through rings go through, or messages, and which of its groups is this coroutine's.
@@ -378,12 +409,14 @@ impl Client<'_> {
         let per_group = if point.rung.is_some() { 1 } else { ways * u64::from(point.outstanding) };
         let mut began = self.net.port.now();
         loop {
-            let timed = began;
-            for _ in 0..every - 1 {
+            let mut start = began;
+            // One place that waits for a group, since each has its own part of the coroutine.
+            for left in (0..every).rev() {
+                if left == 0 && every > 1 {
+                    start = self.net.port.now();
+                }
                 self.group().await?;
             }
-            let start = if every > 1 { self.net.port.now() } else { timed };
-            self.group().await?;
             let end = self.net.port.now();
             let groups = u64::from(every) * per_group;
             self.tally.ops_total.set(self.tally.ops_total.get() + groups);
@@ -408,6 +441,9 @@ impl Client<'_> {
     /// One group of requests, or one multi-object operation.
     async fn group(&mut self) -> Result<(), Failure> {
         let point = self.load.point;
+        if self.alone {
+            return self.ask_one().await;
+        }
         let rpc = is_rpc(point.verb);
         match point.rung {
             _ if self.calls.is_some() => self.call_through_rings().await,
@@ -446,16 +482,25 @@ impl Client<'_> {
         NodeId(if other >= self.node.0 { other + 1 } else { other })
     }
 
+    #[inline]
     fn target(&mut self) -> Remote {
         let node = self.peer();
-        let slot = u64::from(self.load.point.payload.max(8).next_multiple_of(8));
-        let fit = if self.load.point.on_card { ON_CARD_BYTES } else { TARGET_BYTES } / slot;
-        let slots = match self.load.point.addresses {
-            0 => fit,
-            few => u64::from(few).min(fit),
-        };
-        let offset = self.rng.random_range(0..slots) * slot;
+        let offset = self.rng.random_range(0..self.slots) * slot_bytes(self.load.point);
         Remote { node, rkey: self.common.rkeys[node.index()], offset }
+    }
+
+    /// A request by itself: no batch, and no group.
+    async fn ask_one(&mut self) -> Result<(), Failure> {
+        let at = self.target();
+        let (port, len) = (&*self.net.port, self.load.point.payload);
+        match self.load.point.verb {
+            BenchVerb::Read => drop(port.read(at, len).await?),
+            BenchVerb::Write => drop(port.write(at, port.buf(len).map_err(VerbError::from)?).await?),
+            BenchVerb::Cas => drop(port.cas(at, 0, 0).await?),
+            BenchVerb::FetchAdd => drop(port.fetch_add(at, 1).await?),
+            _ => unreachable!("neither calls nor what a CPU does are posted as verbs"),
+        }
+        Ok(())
     }
 
     async fn post(&mut self, requests: u32) -> Result<(), Failure> {
