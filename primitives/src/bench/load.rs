@@ -12,7 +12,7 @@ use crate::mem::{Access, Buf, Region};
 use crate::mesh::{FabricSpec, Program, RunFacts, Shape, Site, Worker, WorkerConfig, launch};
 use crate::rpc::{HEADER_BYTES, Incoming, Reply, RpcConfig, RpcError, RpcPoller, Service};
 use crate::units::Nanos;
-use crate::verbs::port::{PortConfig, VerbError};
+use crate::verbs::port::{Ask, Cas, FetchAdd, PortConfig, Read, VerbError, Write};
 use crate::verbs::{NodeId, QpConfig, Remote, Rkey, Transport};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -305,7 +305,6 @@ impl Program for ClosedLoad<'_> {
                 ),
                 tally: tally.clone(),
                 slots: slots(self.point),
-                alone: is_alone(self.point),
                 passive: None,
                 calls: calls.clone(),
                 messages: messages.clone(),
@@ -369,8 +368,6 @@ struct Client<'a> {
     tally: Rc<Tally>,
     /// Different addresses on a node that is asked.
     slots: u64,
-    /// Its groups are of one request, see [`is_alone`].
-    alone: bool,
     /// What unawaited WRITEs carry: one buffer for all, since nobody says when one of them has let go of it.
     passive: Option<Buf>,
     /// What calls through rings go through, or messages, and which of its groups is this coroutine's.
@@ -402,11 +399,15 @@ impl Client<'_> {
 
     async fn ask_until_end(&mut self) -> Result<(), Failure> {
         let point = self.load.point;
-        let meter = &*self.common.meter;
-        let every = if self.net.port.nic().caps().virtual_time { 1 } else { SAMPLE_EVERY };
-        // Of a round of messages each way is an operation.
-        let ways = if point.echo { 2 } else { 1 };
-        let per_group = if point.rung.is_some() { 1 } else { ways * u64::from(point.outstanding) };
+        if is_alone(point) {
+            return match point.verb {
+                BenchVerb::Read => self.ask_alone(Read(point.payload)).await,
+                BenchVerb::Write => self.ask_alone(Write).await,
+                BenchVerb::Cas => self.ask_alone(Cas { expect: 0, swap: 0 }).await,
+                _ => self.ask_alone(FetchAdd(1)).await,
+            };
+        }
+        let every = self.every();
         let mut began = self.net.port.now();
         loop {
             let mut start = began;
@@ -417,33 +418,71 @@ impl Client<'_> {
                 }
                 self.group().await?;
             }
-            let end = self.net.port.now();
-            let groups = u64::from(every) * per_group;
-            self.tally.ops_total.set(self.tally.ops_total.get() + groups);
-            // What ends in the window counts, wherever it began: else long operations would be undercounted.
-            meter.count(self.worker, groups as u32, end);
-            if meter.holds(end) {
-                self.tally.ops.set(self.tally.ops.get() + groups);
-                self.tally.latency.borrow_mut().record(Nanos(end.since(start).0 / ways));
-                if let Some(stamped) = self.net.port.nic().stamped() {
-                    let span = self.tally.stamped.get().unwrap_or(Span::from(stamped, end));
-                    self.tally.stamped.set(Some(span.to(stamped, end)));
-                }
+            match self.goes_on(start) {
+                Some(end) => began = end,
+                None => return Ok(()),
             }
-            let cut_short = self.common.cut_short.load(Ordering::Relaxed);
-            if meter.over(end) || cut_short || self.load.stop.load(Ordering::Relaxed) {
-                return Ok(());
-            }
-            began = end;
         }
+    }
+
+    /// The same where a group is one request, always of the same verb: it is a verb by itself, in the same buffer each time.
+    async fn ask_alone<A: Ask>(&mut self, ask: A) -> Result<(), Failure> {
+        let port = self.net.port.clone();
+        let point = self.load.point;
+        let bytes = if point.verb.fixed_size() { 8 } else { point.payload };
+        let mut buf = port.buf(bytes).map_err(VerbError::from)?;
+        let every = self.every();
+        let mut began = port.now();
+        loop {
+            let mut start = began;
+            for left in (0..every).rev() {
+                if left == 0 && every > 1 {
+                    start = port.now();
+                }
+                let at = self.target();
+                buf = port.ask_in(at, ask, buf).await?;
+            }
+            match self.goes_on(start) {
+                Some(end) => began = end,
+                None => return Ok(()),
+            }
+        }
+    }
+
+    /// One group in so many is timed.
+    fn every(&self) -> u32 {
+        if self.net.port.nic().caps().virtual_time { 1 } else { SAMPLE_EVERY }
+    }
+
+    /// Counts [`Client::every`] groups that have ended, the last of which began at `start`. Says when they have, if there are to be more.
+    #[inline(never)]
+    fn goes_on(&self, start: Nanos) -> Option<Nanos> {
+        let end = self.net.port.now();
+        let point = self.load.point;
+        let meter = &*self.common.meter;
+        // Of a round of messages each way is an operation.
+        let ways = if point.echo { 2 } else { 1 };
+        let per_group = if point.rung.is_some() { 1 } else { ways * u64::from(point.outstanding) };
+        let groups = u64::from(self.every()) * per_group;
+        self.tally.ops_total.set(self.tally.ops_total.get() + groups);
+        // What ends in the window counts, wherever it began: else long operations would be undercounted.
+        meter.count(self.worker, groups as u32, end);
+        if meter.holds(end) {
+            self.tally.ops.set(self.tally.ops.get() + groups);
+            self.tally.latency.borrow_mut().record(Nanos(end.since(start).0 / ways));
+            if let Some(stamped) = self.net.port.nic().stamped() {
+                let span = self.tally.stamped.get().unwrap_or(Span::from(stamped, end));
+                self.tally.stamped.set(Some(span.to(stamped, end)));
+            }
+        }
+        let cut_short = self.common.cut_short.load(Ordering::Relaxed);
+        let over = meter.over(end) || cut_short || self.load.stop.load(Ordering::Relaxed);
+        (!over).then_some(end)
     }
 
     /// One group of requests, or one multi-object operation.
     async fn group(&mut self) -> Result<(), Failure> {
         let point = self.load.point;
-        if self.alone {
-            return self.ask_one().await;
-        }
         let rpc = is_rpc(point.verb);
         match point.rung {
             _ if self.calls.is_some() => self.call_through_rings().await,
@@ -487,20 +526,6 @@ impl Client<'_> {
         let node = self.peer();
         let offset = self.rng.random_range(0..self.slots) * slot_bytes(self.load.point);
         Remote { node, rkey: self.common.rkeys[node.index()], offset }
-    }
-
-    /// A request by itself: no batch, and no group.
-    async fn ask_one(&mut self) -> Result<(), Failure> {
-        let at = self.target();
-        let (port, len) = (&*self.net.port, self.load.point.payload);
-        match self.load.point.verb {
-            BenchVerb::Read => drop(port.read(at, len).await?),
-            BenchVerb::Write => drop(port.write(at, port.buf(len).map_err(VerbError::from)?).await?),
-            BenchVerb::Cas => drop(port.cas(at, 0, 0).await?),
-            BenchVerb::FetchAdd => drop(port.fetch_add(at, 1).await?),
-            _ => unreachable!("neither calls nor what a CPU does are posted as verbs"),
-        }
-        Ok(())
     }
 
     async fn post(&mut self, requests: u32) -> Result<(), Failure> {

@@ -311,17 +311,6 @@ impl<F: Future<Output = ()>, P: Poller> Core<F, P> {
         }
     }
 
-    /// Polls until something comes or somebody is ready, a few times.
-    fn poll_again(&mut self, mut taken: usize) -> usize {
-        for _ in 1..QUIET_POLLS {
-            if taken > 0 || self.sched.has_ready() {
-                break;
-            }
-            taken = self.poller.poll();
-        }
-        taken
-    }
-
     fn resume(&mut self, task: u32) {
         let Some(future) = &mut self.tasks[task as usize] else { return };
         self.poller.charge(CpuWork::Resume);
@@ -334,9 +323,11 @@ impl<F: Future<Output = ()>, P: Poller> Core<F, P> {
 
 impl<F: Future<Output = ()>, P: Poller> CoreLoop for Core<F, P> {
     fn step(&mut self, budget: usize) -> Step {
-        let mut worked = self.poller.poll();
-        if self.quiet {
-            worked = self.poll_again(worked);
+        let (mut worked, mut polls) = (0, if self.quiet { QUIET_POLLS } else { 1 });
+        while polls > 0 && worked == 0 {
+            worked = self.poller.poll();
+            // Polling may wake somebody without taking anything.
+            polls = if self.sched.has_ready() { 0 } else { polls - 1 };
         }
         self.turns += 1;
         // With a budget of one, time is virtual and every turn has its own time.
