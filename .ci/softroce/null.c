@@ -1,21 +1,37 @@
 /* A provider that does nothing, to be preloaded before libibverbs: what is left of a post and a poll is the fabric's own
- * work, which `overhead` beside this file counts. Requests complete at once, in order, if they are signaled. */
+ * work, which `overhead` beside this file counts. Requests complete at once, in order, if they are signaled; with NULL_POLLS=N
+ * in the environment at the poll after N that find nothing. With NULL_COUNT set, a process that ends says on its standard error how many
+ * requests were posted and how many polls found nothing. */
 #include <infiniband/verbs.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #undef ibv_query_port
 #undef ibv_reg_mr
 
 #define RING 1024
-static __thread uint64_t done[RING];
-static __thread unsigned posted, taken;
+static __thread struct { uint64_t id; unsigned due; } done[RING];
+static __thread unsigned posted, taken, polls;
+static unsigned long requests, empty;
+static unsigned delay;
 static struct ibv_device device = {.name = "null0"};
 static int next_number = 17;
 
+__attribute__((constructor)) static void null_begin(void) {
+  const char *n = getenv("NULL_POLLS");
+  delay = n ? atoi(n) : 0;
+}
+__attribute__((destructor)) static void null_end(void) {
+  if (getenv("NULL_COUNT")) fprintf(stderr, "null0: %lu requests, %lu empty polls\n", requests, empty);
+}
 static int null_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad) {
   (void)qp, (void)bad;
-  for (; wr; wr = wr->next)
-    if (wr->send_flags & IBV_SEND_SIGNALED) done[posted++ % RING] = wr->wr_id;
+  for (; wr; wr = wr->next) {
+    requests++;
+    if (!(wr->send_flags & IBV_SEND_SIGNALED)) continue;
+    done[posted % RING].id = wr->wr_id;
+    done[posted++ % RING].due = polls + delay;
+  }
   return 0;
 }
 static int null_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad) {
@@ -25,12 +41,14 @@ static int null_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_
 static int null_poll_cq(struct ibv_cq *cq, int room, struct ibv_wc *wc) {
   int n = 0;
   (void)cq;
-  for (; n < room && taken != posted; n++, taken++) {
-    wc[n].wr_id = done[taken % RING];
+  for (; n < room && taken != posted && (int)(polls - done[taken % RING].due) >= 0; n++, taken++) {
+    wc[n].wr_id = done[taken % RING].id;
     wc[n].status = IBV_WC_SUCCESS;
     wc[n].opcode = IBV_WC_RDMA_READ;
     wc[n].wc_flags = 0;
   }
+  polls++;
+  if (!n) empty++;
   return n;
 }
 

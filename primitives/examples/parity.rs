@@ -1,7 +1,7 @@
 //! The measurements of perftest (`ib_read_lat`, `ib_write_bw` and the like), made through this crate's fabric, so that
 //! the two can be laid side by side on one device: `.ci/softroce/perftest` does that in a virtual machine.
 //!
-//!     parity DEVICE VERB lat|bw|count|batch|port BYTES ITERATIONS
+//!     parity DEVICE VERB lat|bw|count|batch|port|again BYTES ITERATIONS
 //!
 //! Parameters and loops are those of perftest's defaults: one queue pair; latency with every request signaled and waited
 //! for, inline up to 220 B where a WRITE or SEND is timed; rates with 128 requests outstanding, every hundredth signaled;
@@ -19,8 +19,8 @@
 use primitives::exec::Sched;
 use primitives::fabric::verbs::{Options, Verbs, VerbsNic};
 use primitives::fabric::{Nic, SetupError};
-use primitives::mem::{Access, BufPool, MemoryKeys, Region};
-use primitives::verbs::port::{Port, PortConfig, VerbError};
+use primitives::mem::{Access, Buf, BufPool, MemoryKeys, Region};
+use primitives::verbs::port::{self as ask, Port, PortConfig, VerbError};
 use primitives::verbs::{
     Completion, Flags, NodeId, Qp, QpAddress, QpConfig, RecvRequest, Remote, Rkey, Sge, Verb, WcOpcode,
     WcStatus, WorkRequest,
@@ -262,33 +262,58 @@ impl End {
         }
     }
 
-    /// The same through a port, as a batch of one request, or as the port's verb.
-    fn count_port(self, peer: &Offer, iterations: usize, batches: bool) {
+    /// A port over this end, and what requests through it name.
+    fn port(self, peer: &Offer) -> (Port<VerbsNic>, Remote, Buf) {
         let arena = Region::new(1 << 16);
         let lkey = self.nic.register(&arena, Access::LOCAL).expect("a region").lkey;
-        let (what, len, qp) = (self.what, self.len, self.qp);
+        let (len, qp) = (self.len, self.qp);
         let port = Port::new(self.nic, Sched::new(), BufPool::new(arena, lkey), PortConfig::default());
         port.add_route(NodeId(1), qp, OUTSTANDING as u32);
-        let at = Remote { node: NodeId(1), rkey: peer.rkey, offset: 64 };
-        let mut buf = port.buf(len.max(8)).expect("a buffer");
+        let buf = port.buf(len).expect("a buffer");
+        (port, Remote { node: NodeId(1), rkey: peer.rkey, offset: 64 }, buf)
+    }
+
+    /// The same through a port, as a batch of one request.
+    fn count_batches(self, peer: &Offer, iterations: usize) {
+        let (what, len) = (self.what, self.len);
+        let (port, at, buf) = self.port(peer);
         for _ in 0..iterations {
-            if batches {
-                let mut batch = port.batch();
-                match what {
-                    What::Read => batch.read(at, &buf, 0, len),
-                    What::Write | What::Send => batch.write(at, &buf, 0, len),
-                    What::Cas => batch.cas(at, 0, 0, &buf, 0),
-                    What::FetchAdd => batch.fetch_add(at, 0, &buf, 0),
-                }
-                finish(&port, batch.post());
-                continue;
+            let mut batch = port.batch();
+            match what {
+                What::Read => batch.read(at, &buf, 0, len),
+                What::Write | What::Send => batch.write(at, &buf, 0, len),
+                What::Cas => batch.cas(at, 0, 0, &buf, 0),
+                What::FetchAdd => batch.fetch_add(at, 0, &buf, 0),
             }
+            finish(&port, batch.post());
+        }
+    }
+
+    /// The same as the port's verb.
+    fn count_verbs(self, peer: &Offer, iterations: usize) {
+        let (what, len) = (self.what, self.len);
+        let (port, at, mut buf) = self.port(peer);
+        for _ in 0..iterations {
             match what {
                 What::Read => drop(finish(&port, port.read(at, len))),
                 What::Write | What::Send => buf = finish(&port, port.write(at, buf)),
                 What::Cas => drop(finish(&port, port.cas(at, 0, 0))),
                 What::FetchAdd => drop(finish(&port, port.fetch_add(at, 0))),
             }
+        }
+    }
+
+    /// The same in a buffer that is used again and again.
+    fn count_again(self, peer: &Offer, iterations: usize) {
+        let (what, len) = (self.what, self.len);
+        let (port, at, mut buf) = self.port(peer);
+        for _ in 0..iterations {
+            buf = match what {
+                What::Read => finish(&port, port.ask_in(at, ask::Read(len), buf)),
+                What::Write | What::Send => finish(&port, port.ask_in(at, ask::Write, buf)),
+                What::Cas => finish(&port, port.ask_in(at, ask::Cas { expect: 0, swap: 0 }, buf)),
+                What::FetchAdd => finish(&port, port.ask_in(at, ask::FetchAdd(0), buf)),
+            };
         }
     }
 
@@ -417,7 +442,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut options = Options::parse(device)?;
     options.inline = options.inline.max(INLINE_MOST);
     let both_act = what == What::Send || what == What::Write && latency;
-    if both_act && !matches!(&mode[..], "count" | "batch" | "port") {
+    if both_act && !matches!(&mode[..], "count" | "batch" | "port" | "again") {
         let fabric = Verbs::member(&options, 2)?;
         if second {
             let (end, _) = End::open(&fabric, 1, what, len)?;
@@ -433,7 +458,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     far.nic.connect(far.qp, Some(at_near.address))?;
     match &mode[..] {
         "count" => near.count(&at_far, iterations),
-        "batch" | "port" => near.count_port(&at_far, iterations, mode == "batch"),
+        "batch" => near.count_batches(&at_far, iterations),
+        "port" => near.count_verbs(&at_far, iterations),
+        "again" => near.count_again(&at_far, iterations),
         "lat" => show(near.request_latency(&at_far, iterations + WARM_UP)),
         _ => println!("{:.0}", near.rate(&at_far, iterations)),
     }

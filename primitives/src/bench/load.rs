@@ -12,7 +12,7 @@ use crate::mem::{Access, Buf, Region};
 use crate::mesh::{FabricSpec, Program, RunFacts, Shape, Site, Worker, WorkerConfig, launch};
 use crate::rpc::{HEADER_BYTES, Incoming, Reply, RpcConfig, RpcError, RpcPoller, Service};
 use crate::units::Nanos;
-use crate::verbs::port::{PortConfig, VerbError};
+use crate::verbs::port::{Ask, Cas, FetchAdd, PortConfig, Read, VerbError, Write};
 use crate::verbs::{NodeId, QpConfig, Remote, Rkey, Transport};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -195,6 +195,31 @@ fn is_rpc(verb: BenchVerb) -> bool {
     matches!(verb, BenchVerb::Rpc | BenchVerb::RpcWrite)
 }
 
+/// Bytes from one address on a node that is asked to the next.
+#[inline]
+fn slot_bytes(point: &Point) -> u64 {
+    u64::from(point.payload.max(8).next_multiple_of(8))
+}
+
+/// Different addresses on a node that is asked.
+fn slots(point: &Point) -> u64 {
+    let fit = if point.on_card { ON_CARD_BYTES } else { TARGET_BYTES } / slot_bytes(point);
+    match point.addresses {
+        0 => fit,
+        few => u64::from(few).min(fit),
+    }
+}
+
+/// Whether coroutines wait for one request at a time, always of the same verb. An ATOMIC among READs would take a buffer of another size.
+fn is_alone(point: &Point) -> bool {
+    let awaited = match point.verb {
+        BenchVerb::Read | BenchVerb::Cas | BenchVerb::FetchAdd => true,
+        BenchVerb::Write => !point.passive,
+        _ => false,
+    };
+    awaited && point.outstanding == 1 && point.rung.is_none() && point.atomics_percent == 0
+}
+
 impl Program for ClosedLoad<'_> {
     type Shared = Common;
     type Local = Local;
@@ -279,6 +304,7 @@ impl Program for ClosedLoad<'_> {
                     self.seed ^ stream.wrapping_mul(0x9e37_79b9_7f4a_7c15),
                 ),
                 tally: tally.clone(),
+                slots: slots(self.point),
                 passive: None,
                 calls: calls.clone(),
                 messages: messages.clone(),
@@ -340,6 +366,8 @@ struct Client<'a> {
     nodes: u16,
     rng: Xoshiro256PlusPlus,
     tally: Rc<Tally>,
+    /// Different addresses on a node that is asked.
+    slots: u64,
     /// What unawaited WRITEs carry: one buffer for all, since nobody says when one of them has let go of it.
     passive: Option<Buf>,
     /// What calls through rings go through, or messages, and which of its groups is this coroutine's.
@@ -371,38 +399,85 @@ impl Client<'_> {
 
     async fn ask_until_end(&mut self) -> Result<(), Failure> {
         let point = self.load.point;
+        if is_alone(point) {
+            return match point.verb {
+                BenchVerb::Read => self.ask_alone(Read(point.payload)).await,
+                BenchVerb::Write => self.ask_alone(Write).await,
+                BenchVerb::Cas => self.ask_alone(Cas { expect: 0, swap: 0 }).await,
+                _ => self.ask_alone(FetchAdd(1)).await,
+            };
+        }
+        let every = self.every();
+        let mut began = self.net.port.now();
+        loop {
+            let mut start = began;
+            // One place that waits for a group, since each has its own part of the coroutine.
+            for left in (0..every).rev() {
+                if left == 0 && every > 1 {
+                    start = self.net.port.now();
+                }
+                self.group().await?;
+            }
+            match self.goes_on(start) {
+                Some(end) => began = end,
+                None => return Ok(()),
+            }
+        }
+    }
+
+    /// The same where a group is one request, always of the same verb: it is a verb by itself, in the same buffer each time.
+    async fn ask_alone<A: Ask>(&mut self, ask: A) -> Result<(), Failure> {
+        let port = self.net.port.clone();
+        let point = self.load.point;
+        let bytes = if point.verb.fixed_size() { 8 } else { point.payload };
+        let mut buf = port.buf(bytes).map_err(VerbError::from)?;
+        let every = self.every();
+        let mut began = port.now();
+        loop {
+            let mut start = began;
+            for left in (0..every).rev() {
+                if left == 0 && every > 1 {
+                    start = port.now();
+                }
+                let at = self.target();
+                buf = port.ask_in(at, ask, buf).await?;
+            }
+            match self.goes_on(start) {
+                Some(end) => began = end,
+                None => return Ok(()),
+            }
+        }
+    }
+
+    /// One group in so many is timed.
+    fn every(&self) -> u32 {
+        if self.net.port.nic().caps().virtual_time { 1 } else { SAMPLE_EVERY }
+    }
+
+    /// Counts [`Client::every`] groups that have ended, the last of which began at `start`. Says when they have, if there are to be more.
+    #[inline(never)]
+    fn goes_on(&self, start: Nanos) -> Option<Nanos> {
+        let end = self.net.port.now();
+        let point = self.load.point;
         let meter = &*self.common.meter;
-        let every = if self.net.port.nic().caps().virtual_time { 1 } else { SAMPLE_EVERY };
         // Of a round of messages each way is an operation.
         let ways = if point.echo { 2 } else { 1 };
         let per_group = if point.rung.is_some() { 1 } else { ways * u64::from(point.outstanding) };
-        let mut began = self.net.port.now();
-        loop {
-            let timed = began;
-            for _ in 0..every - 1 {
-                self.group().await?;
+        let groups = u64::from(self.every()) * per_group;
+        self.tally.ops_total.set(self.tally.ops_total.get() + groups);
+        // What ends in the window counts, wherever it began: else long operations would be undercounted.
+        meter.count(self.worker, groups as u32, end);
+        if meter.holds(end) {
+            self.tally.ops.set(self.tally.ops.get() + groups);
+            self.tally.latency.borrow_mut().record(Nanos(end.since(start).0 / ways));
+            if let Some(stamped) = self.net.port.nic().stamped() {
+                let span = self.tally.stamped.get().unwrap_or(Span::from(stamped, end));
+                self.tally.stamped.set(Some(span.to(stamped, end)));
             }
-            let start = if every > 1 { self.net.port.now() } else { timed };
-            self.group().await?;
-            let end = self.net.port.now();
-            let groups = u64::from(every) * per_group;
-            self.tally.ops_total.set(self.tally.ops_total.get() + groups);
-            // What ends in the window counts, wherever it began: else long operations would be undercounted.
-            meter.count(self.worker, groups as u32, end);
-            if meter.holds(end) {
-                self.tally.ops.set(self.tally.ops.get() + groups);
-                self.tally.latency.borrow_mut().record(Nanos(end.since(start).0 / ways));
-                if let Some(stamped) = self.net.port.nic().stamped() {
-                    let span = self.tally.stamped.get().unwrap_or(Span::from(stamped, end));
-                    self.tally.stamped.set(Some(span.to(stamped, end)));
-                }
-            }
-            let cut_short = self.common.cut_short.load(Ordering::Relaxed);
-            if meter.over(end) || cut_short || self.load.stop.load(Ordering::Relaxed) {
-                return Ok(());
-            }
-            began = end;
         }
+        let cut_short = self.common.cut_short.load(Ordering::Relaxed);
+        let over = meter.over(end) || cut_short || self.load.stop.load(Ordering::Relaxed);
+        (!over).then_some(end)
     }
 
     /// One group of requests, or one multi-object operation.
@@ -446,15 +521,10 @@ impl Client<'_> {
         NodeId(if other >= self.node.0 { other + 1 } else { other })
     }
 
+    #[inline]
     fn target(&mut self) -> Remote {
         let node = self.peer();
-        let slot = u64::from(self.load.point.payload.max(8).next_multiple_of(8));
-        let fit = if self.load.point.on_card { ON_CARD_BYTES } else { TARGET_BYTES } / slot;
-        let slots = match self.load.point.addresses {
-            0 => fit,
-            few => u64::from(few).min(fit),
-        };
-        let offset = self.rng.random_range(0..slots) * slot;
+        let offset = self.rng.random_range(0..self.slots) * slot_bytes(self.load.point);
         Remote { node, rkey: self.common.rkeys[node.index()], offset }
     }
 

@@ -83,7 +83,7 @@ impl Default for Ready {
 }
 
 impl Ready {
-    #[inline]
+    #[inline(always)]
     fn push(&mut self, task: u32) {
         match self.next.get_mut(task as usize) {
             Some(next) if *next == NOT_READY => *next = LAST,
@@ -127,7 +127,7 @@ impl Sched {
     }
 
     /// Puts a task on the ready list, once.
-    #[inline]
+    #[inline(always)]
     pub fn wake(&self, task: u32) {
         self.ready.borrow_mut().push(task);
     }
@@ -256,6 +256,9 @@ pub trait Poller {
 /// How many turns may pass without a look at the clock. A clock reading costs as much as several resumes.
 const TURNS_PER_CLOCK: u32 = 32;
 
+/// Polls of a turn that follows one in which there was nothing to do, where time is real: nothing else can have changed but the time.
+const QUIET_POLLS: u32 = 8;
+
 pin_project! {
     /// A coroutine, in cache lines of its own.
     #[repr(align(64))]
@@ -273,12 +276,14 @@ pub struct Core<F, P> {
     alive: usize,
     poller: P,
     turns: u32,
+    /// The last turn did nothing and left nothing to do.
+    quiet: bool,
 }
 
 impl<F: Future<Output = ()>, P: Poller> Core<F, P> {
     /// A core without coroutines.
     pub fn new(sched: Rc<Sched>, poller: P) -> Core<F, P> {
-        Core { sched, tasks: Vec::new(), alive: 0, poller, turns: 0 }
+        Core { sched, tasks: Vec::new(), alive: 0, poller, turns: 0, quiet: false }
     }
 
     /// Adds a coroutine; it is resumed first when the core next turns.
@@ -318,7 +323,12 @@ impl<F: Future<Output = ()>, P: Poller> Core<F, P> {
 
 impl<F: Future<Output = ()>, P: Poller> CoreLoop for Core<F, P> {
     fn step(&mut self, budget: usize) -> Step {
-        let mut worked = self.poller.poll();
+        let (mut worked, mut polls) = (0, if self.quiet { QUIET_POLLS } else { 1 });
+        while polls > 0 && worked == 0 {
+            worked = self.poller.poll();
+            // Polling may wake somebody without taking anything.
+            polls = if self.sched.has_ready() { 0 } else { polls - 1 };
+        }
         self.turns += 1;
         // With a budget of one, time is virtual and every turn has its own time.
         if budget == 1 || self.turns >= TURNS_PER_CLOCK || worked == 0 {
@@ -330,11 +340,16 @@ impl<F: Future<Output = ()>, P: Poller> CoreLoop for Core<F, P> {
             }
         }
         let mut left = budget;
-        while left > 0 && self.poller.serve_one() {
-            left -= 1;
-            worked += 1;
+        // Requests arrive by polls alone.
+        let mut backlog = self.poller.backlog();
+        if backlog {
+            while left > 0 && self.poller.serve_one() {
+                left -= 1;
+                worked += 1;
+            }
+            backlog = self.poller.backlog();
         }
-        if !self.poller.backlog() {
+        if !backlog {
             self.poller.flush();
         }
         // Up to the last that was ready at the start: a task that yields lets the network have its turn.
@@ -350,7 +365,9 @@ impl<F: Future<Output = ()>, P: Poller> CoreLoop for Core<F, P> {
             }
         }
         worked += before - left;
-        Step { worked, pending: self.sched.has_ready() || self.poller.backlog(), finished: self.alive == 0 }
+        let pending = backlog || self.sched.has_ready();
+        self.quiet = worked == 0 && !pending && budget > 1;
+        Step { worked, pending, finished: self.alive == 0 }
     }
 
     #[inline]

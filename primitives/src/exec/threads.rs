@@ -9,7 +9,8 @@ use super::{CoreLoop, Step};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-const SPINS: u32 = 64;
+/// Turns with nothing to do before the first that is given away; a core polls several times in each.
+const SPINS: u32 = 20;
 const YIELDS: u32 = 512;
 const SLEEP_MAX: Duration = Duration::from_micros(200);
 /// A turn given away that lasts longer shows that others need the core. Then sleeping is better than yielding: who sleeps is owed

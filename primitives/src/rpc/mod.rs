@@ -432,10 +432,15 @@ impl<N: Nic> Rpc<N> {
     }
 
     /// Sends what is lined up, under one doorbell if `together` and the configuration allow it.
+    #[inline]
     fn send_out(&self, state: &mut State, together: bool) {
-        if state.out.is_empty() {
-            return;
+        if !state.out.is_empty() {
+            self.send_all(state, together);
         }
+    }
+
+    #[inline(never)]
+    fn send_all(&self, state: &mut State, together: bool) {
         if together && self.config.doorbell_batching {
             let mut batch = self.port.batch();
             for (to, buf, len) in state.out.drain(..) {

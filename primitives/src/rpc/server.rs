@@ -190,6 +190,7 @@ impl<N: Nic> Rpc<N> {
     }
 
     /// Sends the replies lined up since the last turn, under one doorbell.
+    #[inline]
     pub(super) fn flush_replies(&self) {
         self.send_out(&mut self.state.borrow_mut(), true);
     }

@@ -25,7 +25,7 @@ mod post;
 mod queue;
 mod traffic;
 
-pub use alone::{Alone, Ask, Cas, FetchAdd, Read, Write};
+pub use alone::{Alone, Ask, Cas, FetchAdd, InBuf, Read, Write};
 pub use batch::{Batch, Posted};
 pub use traffic::{Cost, Traffic};
 
@@ -352,6 +352,16 @@ impl<N: Nic> Port<N> {
     #[inline]
     pub fn fetch_add(&self, at: Remote, add: u64) -> Alone<'_, N, FetchAdd> {
         Alone::new(self, at, FetchAdd(add), None)
+    }
+
+    /// Any of these in a buffer that is handed back: for whoever asks again and again. READs and WRITEs are as long as `buf`, ATOMICs want
+    /// eight bytes, in which they leave what they saw.
+    ///
+    /// # Errors
+    /// If the request is refused or completes with an error.
+    #[inline]
+    pub fn ask_in<A: Ask>(&self, at: Remote, ask: A, buf: Buf) -> Alone<'_, N, InBuf<A>> {
+        Alone::new(self, at, InBuf(ask), Some(buf))
     }
 
     /// Posts a receive buffer. Its bytes come back in a [`Received`].

@@ -29,7 +29,7 @@ pub trait Ask: Copy + Unpin {
 
 /// A READ of so many bytes.
 #[derive(Clone, Copy)]
-pub struct Read(pub(super) u32);
+pub struct Read(pub u32);
 
 impl Ask for Read {
     type Output = Buf;
@@ -72,8 +72,10 @@ impl Ask for Write {
 /// A compare-and-swap.
 #[derive(Clone, Copy)]
 pub struct Cas {
-    pub(super) expect: u64,
-    pub(super) swap: u64,
+    /// The value that the word must have.
+    pub expect: u64,
+    /// The value that it gets then.
+    pub swap: u64,
 }
 
 impl Ask for Cas {
@@ -95,7 +97,7 @@ impl Ask for Cas {
 
 /// A fetch-and-add.
 #[derive(Clone, Copy)]
-pub struct FetchAdd(pub(super) u64);
+pub struct FetchAdd(pub u64);
 
 impl Ask for FetchAdd {
     type Output = u64;
@@ -111,6 +113,27 @@ impl Ask for FetchAdd {
     #[inline]
     fn output(buf: Buf) -> u64 {
         buf.word(0)
+    }
+}
+
+/// What `A` asks for, in a buffer that it brings and hands back.
+#[derive(Clone, Copy)]
+pub struct InBuf<A>(pub(super) A);
+
+impl<A: Ask> Ask for InBuf<A> {
+    type Output = Buf;
+
+    #[inline]
+    fn verb(self, at: Remote) -> Verb {
+        self.0.verb(at)
+    }
+    #[inline]
+    fn bytes(self) -> u32 {
+        self.0.bytes()
+    }
+    #[inline]
+    fn output(buf: Buf) -> Buf {
+        buf
     }
 }
 
