@@ -234,6 +234,8 @@ pub fn think<N: crate::fabric::Nic>(port: &crate::verbs::port::Port<N>, span: Na
 pub trait Poller {
     /// Takes completions; returns how many.
     fn poll(&mut self) -> usize;
+    /// See [`Nic::polls_memory`](crate::fabric::Nic::polls_memory).
+    fn polls_memory(&self) -> bool;
     /// Serves one request that arrived, if there is one.
     fn serve_one(&mut self) -> bool;
     /// Whether requests wait to be served.
@@ -256,7 +258,8 @@ pub trait Poller {
 /// How many turns may pass without a look at the clock. A clock reading costs as much as several resumes.
 const TURNS_PER_CLOCK: u32 = 32;
 
-/// Polls of a turn that follows one in which there was nothing to do, where time is real: nothing else can have changed but the time.
+/// Polls of a turn that follows one in which there was nothing to do, where time is real and a poll looks at memory alone: nothing else can
+/// have changed but the time.
 const QUIET_POLLS: u32 = 8;
 
 pin_project! {
@@ -276,14 +279,14 @@ pub struct Core<F, P> {
     alive: usize,
     poller: P,
     turns: u32,
-    /// The last turn did nothing and left nothing to do.
-    quiet: bool,
+    /// Polls of the next turn: more than one where the last did nothing and left nothing to do.
+    polls: u32,
 }
 
 impl<F: Future<Output = ()>, P: Poller> Core<F, P> {
     /// A core without coroutines.
     pub fn new(sched: Rc<Sched>, poller: P) -> Core<F, P> {
-        Core { sched, tasks: Vec::new(), alive: 0, poller, turns: 0, quiet: false }
+        Core { sched, tasks: Vec::new(), alive: 0, poller, turns: 0, polls: 1 }
     }
 
     /// Adds a coroutine; it is resumed first when the core next turns.
@@ -323,7 +326,7 @@ impl<F: Future<Output = ()>, P: Poller> Core<F, P> {
 
 impl<F: Future<Output = ()>, P: Poller> CoreLoop for Core<F, P> {
     fn step(&mut self, budget: usize) -> Step {
-        let (mut worked, mut polls) = (0, if self.quiet { QUIET_POLLS } else { 1 });
+        let (mut worked, mut polls) = (0, self.polls);
         while polls > 0 && worked == 0 {
             worked = self.poller.poll();
             // Polling may wake somebody without taking anything.
@@ -366,7 +369,8 @@ impl<F: Future<Output = ()>, P: Poller> CoreLoop for Core<F, P> {
         }
         worked += before - left;
         let pending = backlog || self.sched.has_ready();
-        self.quiet = worked == 0 && !pending && budget > 1;
+        let quiet = worked == 0 && !pending && budget > 1 && self.poller.polls_memory();
+        self.polls = if quiet { QUIET_POLLS } else { 1 };
         Step { worked, pending, finished: self.alive == 0 }
     }
 
@@ -392,6 +396,9 @@ impl<F: Future<Output = ()>, P: Poller> CoreLoop for Core<F, P> {
 impl<N: crate::fabric::Nic> Poller for Rc<crate::verbs::port::Port<N>> {
     fn poll(&mut self) -> usize {
         self.progress()
+    }
+    fn polls_memory(&self) -> bool {
+        self.nic().polls_memory()
     }
     fn serve_one(&mut self) -> bool {
         false

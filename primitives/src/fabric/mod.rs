@@ -266,6 +266,11 @@ pub trait Nic {
         None
     }
 
+    /// Whether a poll looks at memory alone. Where it enters the kernel it takes from those who would have something to do.
+    fn polls_memory(&self) -> bool {
+        true
+    }
+
     /// What the device has stamped with its own time so far, where it was asked to and does.
     #[inline]
     fn stamped(&self) -> Option<Stamped> {
@@ -409,6 +414,9 @@ impl Nic for AnyNic {
     }
     fn port_down(&self) -> Option<u8> {
         each!(self, nic => nic.port_down())
+    }
+    fn polls_memory(&self) -> bool {
+        each!(self, nic => nic.polls_memory())
     }
     #[inline]
     fn stamped(&self) -> Option<Stamped> {

@@ -549,6 +549,10 @@ impl<N: Nic, S: Service> Poller for RpcPoller<N, S> {
         taken
     }
 
+    fn polls_memory(&self) -> bool {
+        self.rpc.port.nic().polls_memory()
+    }
+
     fn serve_one(&mut self) -> bool {
         let Some(message) = self.rpc.next_request() else { return false };
         self.rpc.serve(&mut self.service, message);

@@ -37,6 +37,14 @@ impl<S: Service> Poller for LoadPoller<S> {
         }
     }
 
+    fn polls_memory(&self) -> bool {
+        match self {
+            LoadPoller::Datagrams(rpc) => rpc.polls_memory(),
+            LoadPoller::Rings(calls) => calls.net().port.nic().polls_memory(),
+            LoadPoller::Messages(messages) => messages.net().port.nic().polls_memory(),
+        }
+    }
+
     fn serve_one(&mut self) -> bool {
         match self {
             LoadPoller::Datagrams(rpc) => rpc.serve_one(),

@@ -283,6 +283,10 @@ impl Nic for TcpNic {
         Ok(())
     }
 
+    fn polls_memory(&self) -> bool {
+        false
+    }
+
     fn poll(&self, max: usize, mut sink: impl FnMut(Completion)) -> usize {
         let state = &mut *self.state.borrow_mut();
         let polls = self.polls.get().wrapping_add(1);
