@@ -149,7 +149,7 @@ fn table(lines: &[&Line]) -> Rows {
         rows.push(Row { name: family.clone(), ink: Ink::Muted, cells: Vec::new() });
         for line in lines.iter().filter(|l| l.family == family) {
             let ink = if line.verdict == "pass" { Ink::Text } else { Ink::Stack(1) };
-            let error = line.error.map_or(String::new(), |e| human::signed_percent(e));
+            let error = line.error.map_or(String::new(), human::signed_percent);
             let cells = vec![
                 Cell::Text(line.metric.clone(), Ink::Text),
                 Cell::Text(line.published.clone(), Ink::Text),
