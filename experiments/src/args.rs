@@ -56,7 +56,7 @@ A file, whole; only the question is needed, and other keys are as the flags of `
       hot_accounts_share: 0.04
     protocol: occ
     nodes: 3
-    duration: 2ms                # exactly so long; with `precision: 1%` at least
+    duration: 2ms                # exactly so long (FORMAT.md); with `precision: 1%` at least
     seed: 1
     grid:                        # every combination is a point; any key above, as a list
       plan: [one-sided, two-sided, drtm-h]

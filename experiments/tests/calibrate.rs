@@ -295,3 +295,23 @@ fn damaged_or_unfinished_measurements_are_not_fitted_in_silence() {
     assert_eq!(none.status.code(), Some(2));
     assert!(stderr(&none).contains("is unfinished"), "{}", stderr(&none));
 }
+
+/// What has calls alone is told so, whether it is the card that was characterized or the one to be fitted.
+#[test]
+fn calls_alone_are_not_fitted() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (card, sockets) = (dir.path().join("card"), dir.path().join("sockets"));
+    characterize_atomics(&card);
+    let load = ["--quick", "--nodes", "2", "--threads", "1", "--coroutines", "2", "--bench", "latency"];
+    let seen =
+        run(&[&["characterize", "--fabric", "sim:tcp-10g", "--out", path(&sockets)][..], &load].concat());
+    assert!(seen.status.success(), "{}", stderr(&seen));
+    for (from, profile, told) in [
+        (&card, "tcp-1g", "profile tcp-1g has no one-sided verbs"),
+        (&sockets, "cx4-edr", "since sim:tcp-10g has no one-sided verbs"),
+    ] {
+        let refused = run(&["calibrate", "--from", path(from), "--profile", profile, "--jobs", "1"]);
+        assert_eq!(refused.status.code(), Some(2));
+        assert!(stderr(&refused).contains(told), "{}", stderr(&refused));
+    }
+}

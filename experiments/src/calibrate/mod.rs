@@ -268,7 +268,9 @@ pub fn calibrate(
     }
     if !fit.interrupted && !shown.is_empty() {
         solve::look(&mut fit, &shown, &starts, settings, |values, rows| errors(&with(&all, values), rows))?;
-        (heard.told)(Stage::Sides, rms(&fit.after), fit.evaluations);
+        if !fit.interrupted {
+            (heard.told)(Stage::Sides, rms(&fit.after), fit.evaluations);
+        }
     }
     let numbers: Vec<Number> = all.iter().map(|&at| number(at, &free, &fit, targets)).collect();
     let mut done = profile.clone();

@@ -78,6 +78,9 @@ fn page(claims: &Claims, recorded: &BTreeMap<String, Recorded>) -> String {
         "# What became of the claims\n\n\
          What `doorbell reproduce` got for each of the {} claims that it answers: predictions of the simulator, seed 1, build {}. \
          [README.md](README.md) tells how they are judged and what the misses have in common. \
+         Errors are of what is compared: a gain of 13 % as 1.13, a loss of 5 % as 0.95, of a bound (at least, at most, up to) the number that it \
+         names, whichever side is asked; and what is published must also show, by more than half of it and by more than the rates are known \
+         (`src/claims/verdict.rs`), so that a small error may be a miss and a large one none. \
          This page is written from `verdicts.csv` and the claims' files (`src/claims/recorded.rs`), and a test holds it to them.\n",
         recorded.len(),
         builds.iter().map(of_build).collect::<Vec<_>>().join(", ")

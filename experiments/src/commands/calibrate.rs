@@ -1,6 +1,7 @@
 //! `doorbell calibrate`: a profile's free numbers, fitted to calibrate claims or to a characterization.
 
 use primitives::measure::{Kind, RunRecord, write_new};
+use primitives::profile::Interface;
 use serde_json::json;
 use std::path::{Path, PathBuf};
 
@@ -37,6 +38,11 @@ pub fn run(args: &CalibrateArgs, context: &Context) -> Result<(), CliError> {
     let out =
         args.out.clone().unwrap_or_else(|| PathBuf::from(format!("{}.calibrated.profile.yaml", start.name)));
     check_new(&out)?;
+    if args.from.is_some() && start.nic.interface == Interface::Messages {
+        let message =
+            format!("profile {} has no one-sided verbs, which a characterization is fitted by", start.name);
+        return Err(CliError::usage(message).hint("--profile takes a card: cx4-edr, or a file like it"));
+    }
     let mut targets = match &args.from {
         Some(dir) => Targets::of_results(dir)?,
         None => Targets::of_claims(&start, crate::claims::calibrate()?)?,
@@ -124,6 +130,7 @@ fn shown(done: &Calibrated) -> String {
             (_, true, _) => format!("{} {}", significant(n.after), n.within().unwrap_or_default()),
             _ if n.stopped => format!("{}, stopped by its bound", significant(n.after)),
             (.., Some(other)) => format!("{}, shared with {other}", significant(n.after)),
+            _ if done.interrupted => format!("{}, not tried both ways", significant(n.after)),
             (.., None) => format!("{}, shared or bounded", significant(n.after)),
         };
         let range = format!("{} to {} {}", n.free[0], n.free[1], n.unit);

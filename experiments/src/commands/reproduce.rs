@@ -222,6 +222,10 @@ fn answer(
     claims::evaluate(binding, &y, &claim.unit, claim.split, table)
 }
 
+/// What an error is of, in two lines that precede each table.
+const ERRORS: &str = "errors: a gain of 13 % is compared as 1.13 and a loss of 5 % as 0.95, a bound as the number that it names;\n\
+                      what is published must also show, by more than half of it and by more than the rates are known";
+
 /// The scoreboard for people: what was checked, misses with their numbers, the papers' contradictions, the counts.
 fn shown(entries: &[Entry<'_>], all: bool) -> String {
     let mut text = String::new();
@@ -237,15 +241,9 @@ fn shown(entries: &[Entry<'_>], all: bool) -> String {
             Split::Calibrate => ("Calibrate claims: they may set parameters", CALIBRATE),
             Split::HoldOut => ("Hold-out claims: predicted, never fitted", HOLD_OUT),
         };
-        text.push_str(&format!(
-            "{title} (numbers within {:.0} %; of a loss, what is left is compared)\n",
-            100.0 * allowed
-        ));
+        text.push_str(&format!("{title} (numbers within {:.0} %)\n{ERRORS}\n", 100.0 * allowed));
         if listed.is_empty() {
-            text.push_str(&format!(
-                "none of these {} has an answer yet; --all lists them\n\n",
-                of_split.len()
-            ));
+            text.push_str(&format!("none of these {} has an answer; --all lists them\n\n", of_split.len()));
             continue;
         }
         let rows = listed.iter().map(|entry| {
@@ -493,7 +491,7 @@ mod tests {
         assert!(answered.contains("Hold-out claims") && answered.contains("DRH-M03"), "{answered}");
         assert!(!answered.to_lowercase().contains("calibrate"), "{answered}");
         let open = told(Err("not measured".to_owned()));
-        assert!(open.contains("none of these 1 has an answer yet; --all lists them"), "{open}");
+        assert!(open.contains("none of these 1 has an answer; --all lists them"), "{open}");
         assert!(!open.contains("published"), "{open}");
     }
 
