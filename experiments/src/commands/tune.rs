@@ -190,7 +190,7 @@ const SKEWING: [&str; 2] = ["zipf_theta", "hot_"];
 const CONTENDED: f64 = 0.2;
 
 /// What to know of forecasts where transactions get in each other's way, with what was measured of it. `experiments/REGRET.md` has the
-/// numbers (the sweep of 500 of seed 1); nothing is computed from them.
+/// numbers (the sweep of seed 11); nothing is computed from them.
 fn caveat(spec: &RunSpec, tuned: &Tuned) -> Option<String> {
     let forecast = &tuned.tuning.best().forecast;
     let attempts = forecast.aborted_per_s + forecast.committed_per_s;
@@ -204,9 +204,9 @@ fn caveat(spec: &RunSpec, tuned: &Tuned) -> Option<String> {
     (skewed || aborted > CONTENDED).then(|| {
         let why = if skewed { "some keys are asked for more often, and " } else { "" };
         format!(
-            "caveat: {why}{} of attempts are foretold to abort. Where more than a fifth did, foretold rates were off by 13 % in the median and \
-             50 % or more in a tenth of 164 drawn combinations; where fewer did, by 3.7 % and 20 % of 336 (simulated, seed 1, an earlier \
-             model: experiments/REGRET.md). --verify runs the plans",
+            "caveat: {why}{} of attempts are foretold to abort. Where more than a fifth did, foretold rates were off by 9.5 % in the median and \
+             42 % or more in a tenth of 111 drawn combinations; where fewer did, by 3.1 % and 14 % of 192 (simulated, seed 11: \
+             experiments/REGRET.md). --verify runs the plans",
             percent(aborted)
         )
     })
