@@ -224,7 +224,7 @@ fn answer(
 
 /// What an error is of, in two lines that precede each table.
 const ERRORS: &str = "errors: a gain of 13 % is compared as 1.13 and a loss of 5 % as 0.95, a bound as the number that it names;\n\
-                      what is published must also show, by more than half of it and by more than the rates are known";
+                      what a paper states must also show, by more than half of it and by more than the rates are known";
 
 /// The scoreboard for people: what was checked, misses with their numbers, the papers' contradictions, the counts.
 fn shown(entries: &[Entry<'_>], all: bool) -> String {
