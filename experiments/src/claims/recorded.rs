@@ -11,7 +11,8 @@ use std::path::{Path, PathBuf};
 use primitives::measure::{ResultDir, RunRecord, TableName, count, write_atomic};
 use serde::{Deserialize, Serialize};
 
-use super::scoreboard::{Entry, KINDS};
+use super::scoreboard::{self, Counts, Entry, KINDS};
+use super::verdict::Verdict;
 use super::{Claim, Claims, Kind, Split, answers, library, load};
 
 /// What became of a claim.
@@ -103,58 +104,61 @@ fn page(claims: &Claims, recorded: &BTreeMap<String, Recorded>) -> String {
     text
 }
 
-type Groups<'c> = BTreeMap<(Split, &'c str, bool), Vec<(&'c Claim, &'c Recorded)>>;
-
-/// What was judged, by split and paper, and whether transactions answer it or requests alone (or a profile's number).
-fn groups<'c>(claims: &'c Claims, recorded: &'c BTreeMap<String, Recorded>) -> Groups<'c> {
-    let transactions = |claim: &Claim| {
-        let experiment = claim.answered_by.as_ref().and_then(|by| by.experiment.as_deref());
-        experiment.is_some_and(|name| !library::is_primitive(&library::experiment(name).unwrap()))
+/// The recorded verdicts as rows of the scoreboard, which counts them.
+fn entries<'c>(claims: &'c Claims, recorded: &BTreeMap<String, Recorded>) -> Vec<Entry<'c>> {
+    let entry = |claim: &'c Claim| {
+        let row = recorded.get(&claim.id)?;
+        let verdict =
+            [Verdict::Pass, Verdict::Fail, Verdict::Restated].into_iter().find(|v| v.name() == row.verdict);
+        Some(Entry { claim, answer: None, verdict: verdict.unwrap(), error: row.error, why: None })
     };
-    let mut groups = Groups::new();
-    for claim in claims.iter() {
-        if let Some(row) = recorded.get(&claim.id).filter(|row| row.verdict != "restated") {
-            groups.entry((claim.split, &claim.paper, transactions(claim))).or_default().push((claim, row));
-        }
-    }
-    groups
+    claims.iter().filter_map(entry).collect()
 }
 
-/// How many of each kind passed.
+/// Whether transactions answer a claim, and not requests alone or a profile's number; experiments are read once.
+fn by_transactions() -> impl Fn(&Claim) -> bool {
+    let of_transactions = |name: &&str| !library::is_primitive(&library::experiment(name).unwrap());
+    let experiments: BTreeSet<&str> = library::names().filter(of_transactions).collect();
+    move |claim| {
+        let experiment = claim.answered_by.as_ref().and_then(|by| by.experiment.as_deref());
+        experiment.is_some_and(|name| experiments.contains(name))
+    }
+}
+
+fn of(passed: usize, all: usize) -> String {
+    if all > 0 { format!("{passed} of {all}") } else { String::new() }
+}
+
+fn percent(share: Option<f64>) -> String {
+    share.map_or(String::new(), crate::output::percent)
+}
+
+/// How many of each kind passed, by split, paper and what answers them.
 fn by_kind(claims: &Claims, recorded: &BTreeMap<String, Recorded>) -> String {
-    let groups = groups(claims, recorded);
+    let (entries, by_transactions) = (entries(claims, recorded), by_transactions());
+    let groups: BTreeSet<(Split, &str, bool)> =
+        entries.iter().map(|e| (e.claim.split, e.claim.paper.as_str(), by_transactions(e.claim))).collect();
     let head = KINDS.map(|kind| format!("{}s", kind.name())).join(" | ");
     let mut text = format!(
         "\n| passed of those checked | all | {head} | figures whose relations all hold | median error |\n|---|--:|{}--:|\n",
         "--:|".repeat(KINDS.len() + 1)
     );
-    for ((split, paper, transactions), rows) in &groups {
-        let of = |belongs: &dyn Fn(&Claim) -> bool| {
-            let rows: Vec<_> = rows.iter().filter(|(claim, _)| belongs(claim)).collect();
-            match (rows.iter().filter(|(_, row)| !row.missed()).count(), rows.len()) {
-                (_, 0) => String::new(),
-                (passed, all) => format!("{passed} of {all}"),
-            }
-        };
-        let mut errors: Vec<f64> = rows.iter().filter_map(|(_, row)| row.error.map(f64::abs)).collect();
-        errors.sort_by(f64::total_cmp);
-        let (lower, upper) = (errors.get(errors.len().saturating_sub(1) / 2), errors.get(errors.len() / 2));
-        let median = lower.zip(upper).map_or(String::new(), |(a, b)| format!("{:.1} %", 50.0 * (a + b)));
-        let kinds = KINDS.map(|kind| of(&|claim| claim.kind == kind)).join(" | ");
-        // Orderings and shapes of a figure are one family, which holds if all of them do.
-        let mut families: BTreeMap<String, bool> = BTreeMap::new();
-        for (claim, row) in rows.iter().filter(|(c, _)| matches!(c.kind, Kind::Ordering | Kind::Shape)) {
-            *families.entry(claim.family()).or_insert(true) &= !row.missed();
-        }
-        let figures = match families.len() {
-            0 => String::new(),
-            all => format!("{} of {all}", families.values().filter(|holds| **holds).count()),
-        };
-        let what = if *transactions { "transactions" } else { "requests alone" };
+    for (split, paper, transactions) in groups {
+        let here =
+            |c: &Claim| (c.split, c.paper.as_str(), by_transactions(c)) == (split, paper, transactions);
+        let all = scoreboard::count(&entries, here);
+        let kinds = KINDS.map(|kind| {
+            let counts = scoreboard::count(&entries, |claim| here(claim) && claim.kind == kind);
+            of(counts.passed, counts.checked)
+        });
+        let what = if transactions { "transactions" } else { "requests alone" };
         text.push_str(&format!(
-            "| {}, {paper}, {what} | {} | {kinds} | {figures} | {median} |\n",
+            "| {}, {paper}, {what} | {} | {} | {} | {} |\n",
             split.name(),
-            of(&|_| true)
+            of(all.passed, all.checked),
+            kinds.join(" | "),
+            of(all.families_passed, all.families),
+            percent(all.median_error)
         ));
     }
     text
@@ -221,32 +225,40 @@ fn the_page_is_that_of_what_is_recorded() {
 /// What READMEs say of how many passed is what is recorded.
 #[test]
 fn readmes_count_what_passed_as_recorded() {
-    let (claims, recorded) = (load().unwrap(), recorded());
-    let groups = groups(&claims, &recorded);
-    let passed = |split: Split, paper: &str, transactions: &[bool]| {
-        let belongs = |(s, p, t): (Split, &str, bool)| {
-            s == split && (paper.is_empty() || p == paper) && transactions.contains(&t)
-        };
-        let rows = groups.iter().filter(|(key, _)| belongs(**key)).flat_map(|(_, rows)| rows);
-        let (met, all) =
-            rows.fold((0, 0), |(met, all), (_, row)| (met + usize::from(!row.missed()), all + 1));
-        format!("{met} of {all}")
+    let claims = load().unwrap();
+    let (entries, by_transactions) = (entries(&claims, &recorded()), by_transactions());
+    let hold_out = |belongs: &dyn Fn(&Claim) -> bool| {
+        scoreboard::count(&entries, |claim| claim.split == Split::HoldOut && belongs(claim))
     };
-    let (drtmh, rcc, hold_out) = ("drtmh-osdi18", "rcc-vldb", Split::HoldOut);
-    let requests = format!("requests alone answer {} pass", passed(hold_out, "", &[false]));
-    let of_papers = format!(
-        "{} of\nDrTM+H's and {} of RCC's",
-        passed(hold_out, drtmh, &[true]),
-        passed(hold_out, rcc, &[true])
-    );
-    let here = include_str!("../../claims/README.md");
-    assert!(here.contains(&requests) && here.contains(&of_papers), "{requests}, {of_papers}");
-    let root = include_str!("../../../README.md");
-    for told in [passed(hold_out, drtmh, &[false, true]), passed(hold_out, rcc, &[false, true])] {
-        assert!(root.contains(&format!("| {told} |")), "{told}");
-    }
-    for told in [passed(hold_out, "", &[false]), passed(hold_out, "", &[true])] {
-        assert!(root.contains(&told), "{told}");
+    let passed = |counts: &Counts| of(counts.passed, counts.checked);
+    let requests = hold_out(&|c| !by_transactions(c));
+    let transactions = hold_out(&by_transactions);
+    let of_paper = |paper: &str| passed(&hold_out(&|c| c.paper == paper));
+    let by_paper = |paper: &str| passed(&hold_out(&|c| c.paper == paper && by_transactions(c)));
+    let of_kind = |kind: Kind| passed(&hold_out(&|c| c.kind == kind && !by_transactions(c)));
+    let (met, off) = (passed(&requests), percent(requests.median_error));
+    let here = [
+        format!("requests alone answer {met} pass, with a median error of {off};"),
+        format!("{} of DrTM+H's and {} of RCC's", by_paper("drtmh-osdi18"), by_paper("rcc-vldb")),
+    ];
+    let root = [
+        format!("| {} |", of_paper("drtmh-osdi18")),
+        format!("| {} |", of_paper("rcc-vldb")),
+        format!("requests alone answer {met} pass, {} orderings", of_kind(Kind::Ordering)),
+        format!("(all those of {} in {} figures)", requests.families_passed, requests.families),
+        format!("and {} ratios, with a median error of {off};", of_kind(Kind::Ratio)),
+        format!(
+            "transactions answer {} ({} in {} figures)",
+            passed(&transactions),
+            transactions.families_passed,
+            transactions.families
+        ),
+    ];
+    for (text, told) in
+        [(include_str!("../../claims/README.md"), &here[..]), (include_str!("../../../README.md"), &root[..])]
+    {
+        let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        told.iter().for_each(|told| assert!(words.contains(told.as_str()), "{told}"));
     }
 }
 

@@ -9,7 +9,7 @@ use super::{CoreLoop, Step};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// Turns with nothing to do before the first that is given away; a core polls several times in each.
+/// Turns with nothing to do before the first that is given away; a core polls several times in each where a poll looks at memory.
 const SPINS: u32 = 20;
 const YIELDS: u32 = 512;
 const SLEEP_MAX: Duration = Duration::from_micros(200);
