@@ -14,11 +14,14 @@
 //! - **Versions** (MVCC): a read meets the lock of a writer, whose place in the order is taken to be earlier, since it has come
 //!   that far already; a write meets a lock, or somebody with a later place who was quicker. Versions are taken to last.
 //!
+//! Readers that share a lock one-sided exclude nobody, and are in each other's way all the same: see [`super::races`].
+//!
 //! Not in it: ages that make a retry succeed more easily, clocks that differ.
 
 use super::costs::{Costs, Priced};
 use super::forecast::Model;
 use super::input::TxnClass;
+use super::races::Readers;
 use super::solve::Solution;
 use crate::plan::{Needs, Phase, Via};
 use crate::rule::{OnConflict, Packing};
@@ -36,6 +39,10 @@ pub(super) struct Met {
     pub(super) wait_ns: f64,
     /// Looks at a lock beyond the first.
     pub(super) looks: f64,
+    /// The same of a lock that is shared, to leave it.
+    pub(super) leaves: f64,
+    /// What races for such locks take of a transaction's time, for each commit, in nanoseconds.
+    pub(super) raced_ns: f64,
     /// How the chances of accesses to end their attempt, which `write` and `read` are a mean of, are spread.
     pub(super) spread: Spread,
 }
@@ -96,6 +103,7 @@ impl Met {
             .max((self.read - other.read).abs())
             .max(relative(self.wait_ns, other.wait_ns))
             .max(relative(self.looks, other.looks))
+            .max(relative(self.leaves, other.leaves))
     }
 
     /// A step towards another.
@@ -107,6 +115,8 @@ impl Met {
             read: mix(self.read, next.read),
             wait_ns: mix(self.wait_ns, next.wait_ns),
             looks: mix(self.looks, next.looks),
+            leaves: mix(self.leaves, next.leaves),
+            raced_ns: mix(self.raced_ns, next.raced_ns),
             spread: self.spread.towards(next.spread, step),
         }
     }
@@ -123,6 +133,8 @@ pub(super) struct Runs {
     /// Times it comes to all of its records; an attempt that ends early comes to some.
     pub(super) came_to: f64,
     pub(super) phases: [f64; Phase::ALL.len()],
+    /// Of the times it unlocks, those in which it only looks again at locks that it shares.
+    pub(super) left_again: f64,
     /// The chance that its first attempts all fail, for one and more.
     pub(super) all_fail: [f64; POWERS],
 }
@@ -170,7 +182,8 @@ impl Runs {
             let checked = if class.validates() { reads } else { 0.0 };
             let all_fail = met.spread.all_fail(home, away, checked);
             let asked = attempts * writes;
-            return Runs { attempts, thinks: attempts, asked, came_to: attempts, phases, all_fail };
+            let (thinks, came_to) = (attempts, attempts);
+            return Runs { attempts, thinks, asked, came_to, phases, left_again: 0.0, all_fail };
         }
         // Fails while it comes to its records, or when its leases are extended or its reads are checked.
         let (met_reads, at_touch) = match needs.packing {
@@ -197,12 +210,14 @@ impl Runs {
         let locks = if needs.packing == Packing::Locked { records } else { writes };
         // Whoever waits looks again and again.
         let again = if locks > 0.0 { came_to * met.looks } else { 0.0 };
+        let left_again = if records > 0.0 { came_to * reads / records * met.leaves } else { 0.0 };
         Runs {
             attempts,
             thinks: finished,
             asked: came_to * locks,
             came_to,
-            phases: [came_to, came_to + again, validates, 1.0, 1.0, unlocks],
+            phases: [came_to, came_to + again, validates, 1.0, 1.0, unlocks + left_again],
+            left_again,
             all_fail,
         }
     }
@@ -231,6 +246,11 @@ struct Mean {
     span: f64,
     /// One look at a lock.
     look: f64,
+    /// Locks asked for of records that are only read, and of others.
+    shared: f64,
+    alone: f64,
+    /// Records asked for at once.
+    at_once: f64,
 }
 
 /// For how long others hold or change records, per transaction of theirs, in nanoseconds.
@@ -325,12 +345,41 @@ impl Model<'_> {
                 let looks = if sum.look > 0.0 { (waited / sum.look).min(at_once) } else { 0.0 };
                 next.looks = waits * looks;
                 next.wait_ns = waits * (waited - looks * sum.look).max(0.0);
+                if self.readers_race(costs) {
+                    let readers = Readers {
+                        shared: sum.shared,
+                        alone: sum.alone,
+                        shared_ns: sum.read_ns,
+                        hold_ns: mean(sum.hold, sum.holds),
+                        look_ns: sum.look,
+                    };
+                    let unraced_ns = (1.0 / solution.rate - met.raced_ns).max(sum.look);
+                    let races = self.races(readers, unraced_ns, customers, self.leaves_by_cas(costs));
+                    next.raced_ns = readers.lost_ns(races);
+                    let readers = 1.0 - writers;
+                    next.looks += readers * races.enter;
+                    next.leaves = races.leave;
+                    // Each goes on by itself where all were asked for at once.
+                    let alone = readers * (races.enter + next.leaves) * sum.look * (1.0 - 1.0 / sum.at_once);
+                    next.wait_ns += alone + readers * races.pause_ns;
+                }
                 (writes, reads)
             }
         };
         (next.home, next.write, next.read) = (home.gives_up, writes.gives_up, reads.gives_up);
         next.spread = Spread { home: home.well, write: writes.well, read: reads.well };
         next
+    }
+
+    /// Whether readers ask by CAS for locks that they share.
+    pub(super) fn readers_race(&self, costs: &Costs) -> bool {
+        let shared = self.needs().packing == Packing::Locked && self.needs().shared_locks;
+        shared && self.workload().reads() > 0.0 && costs.locked_by == Some(Via::OneSided)
+    }
+
+    /// Whether they leave by CAS, too: where ages are part of the word. Else it is a FETCH_ADD, which nobody disturbs.
+    fn leaves_by_cas(&self, costs: &Costs) -> bool {
+        self.needs().on_conflict == OnConflict::WaitIfOlder && costs.left_by == Some(Via::OneSided)
     }
 
     /// What becomes of such accesses where others hold or change records for `exposed` per transaction and `ends` of those that meet
@@ -415,7 +464,7 @@ impl Model<'_> {
         // With what the engine computes for each record on the way.
         let fetch = time(Phase::Fetch) + class.records() * self.profile().cpu.cost_ns(CpuWork::Access);
         let (share, reads, writes) = (class.share, class.reads, class.writes);
-        let unlocks = runs.phases[Phase::Unlock as usize];
+        let unlocks = runs.phases[Phase::Unlock as usize] - runs.left_again;
         sum.commits += share * writes;
         sum.looks += share * reads;
         sum.writers += share * writes;
@@ -440,6 +489,7 @@ impl Model<'_> {
         let coming = fetch + lock * (1.0 + met.looks) + waiting + looked;
         let after = if ahead { 0.5 * lock + looked } else { 0.5 * coming };
         let extended = if at_commit { check } else { 0.0 };
+        let look = if ahead { lock } else { lock / records };
         let commit = extended + time(Phase::Log) + installed;
         let held = after + class.think_ns + commit;
         let in_vain = 0.5 * after + unlocked;
@@ -447,9 +497,12 @@ impl Model<'_> {
         sum.hold += share * records * held;
         sum.holds += share * records;
         sum.span += share * coming;
-        sum.look += share * if ahead { lock } else { lock / records };
+        sum.look += share * look;
+        sum.at_once += share * if ahead { records } else { 1.0 };
+        sum.shared += share * reads * runs.came_to;
+        sum.alone += share * writes * runs.came_to;
         sum.written_ns += share * writes * each;
-        sum.read_ns += share * reads * each;
+        sum.read_ns += share * reads * (each + runs.came_to * met.leaves * look);
         sum.readers += share * reads;
         if at_commit {
             let since_read = if ahead { 0.5 * fetch + lock } else { 0.5 * coming };

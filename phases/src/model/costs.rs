@@ -54,17 +54,19 @@ pub(super) struct Costs {
     pub(super) refetch: Option<Priced>,
     /// How records are locked, if they are.
     pub(super) locked_by: Option<Via>,
+    /// How those that are held to the end are let go.
+    pub(super) left_by: Option<Via>,
 }
 
 /// What tells two [`Costs`] apart.
-pub(super) type CostsKey = ([Option<u32>; Phase::ALL.len()], [Option<u32>; 2], Option<u32>, Option<Via>);
+pub(super) type CostsKey = ([Option<u32>; Phase::ALL.len()], [Option<u32>; 2], Option<u32>, [Option<Via>; 2]);
 
 impl Costs {
     /// Plans of equal keys, and as many coroutines, have equal forecasts.
     pub(super) fn key(&self) -> CostsKey {
         let place = |priced: &Option<Priced>| priced.as_ref().map(|priced| priced.place);
         let (phases, awaited) = (self.phases.each_ref().map(place), self.awaited.each_ref().map(place));
-        (phases, awaited, place(&self.refetch), self.locked_by)
+        (phases, awaited, place(&self.refetch), [self.locked_by, self.left_by])
     }
 
     /// One phase of one class.

@@ -103,9 +103,7 @@ impl Forecast {
 const ROUNDS: usize = 100;
 const CONVERGED: f64 = 1e-8;
 
-/// A step that ends it, where steps have become that small. Those that follow would be smaller still: a change that does not
-/// become less by half halves the next step, and a small step makes hardly another change. Under heavy contention it so ends
-/// before chances and rate agree.
+/// A step that ends it, where steps have become that small: each time the rate turns, they are halved.
 const SETTLED: f64 = 1e-11;
 
 /// By which share conflicts are taken to raise a rate at most: where there are more replies, more of them share a doorbell. It
@@ -235,24 +233,26 @@ impl<'a> Model<'a> {
         if solution.rate * customers * 1e9 * (1.0 + SHARED) < floor {
             return None;
         }
-        if !self.workload.bands.is_empty() && self.workload.writes() > 0.0 {
+        let meet = self.workload.writes() > 0.0 || self.readers_race(&costs);
+        if meet && !self.workload.bands.is_empty() {
             // More conflicts mean a lower rate, and that fewer conflicts: where the answer overshoots, smaller steps.
-            let (mut step, mut last) = (1.0, f64::INFINITY);
+            let (mut step, mut last, mut risen) = (1.0, solution.rate, false);
             for _ in 0..ROUNDS {
                 let next = self.conflicts(&costs, met, &solution, customers);
                 let change = next.distance(met);
                 if change < CONVERGED {
                     break;
                 }
-                if change > 0.5 * last {
-                    step *= 0.5;
-                }
                 if step * change < SETTLED {
                     break;
                 }
-                last = change;
                 met = met.towards(next, step);
                 solution = self.solve(&costs, met, &population, &mut near);
+                let rises = solution.rate > last;
+                if rises != risen {
+                    step *= 0.5;
+                }
+                (last, risen) = (solution.rate, rises);
             }
         }
         let forecast = self.summarize(&costs, met, &solution, customers);
@@ -288,6 +288,7 @@ impl<'a> Model<'a> {
             awaited: [Phase::Install, Phase::Unlock].map(awaited),
             refetch: priced(Phase::Fetch, true),
             locked_by: runs(Phase::Lock).then(|| plan.step(Phase::Lock).via),
+            left_by: runs(Phase::Install).then(|| plan.step(Phase::Install).via),
         }
     }
 

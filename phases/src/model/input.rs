@@ -482,7 +482,7 @@ impl Workload {
     }
 
     /// Records read and not written per transaction, averaged over the mix.
-    fn reads(&self) -> f64 {
+    pub(super) fn reads(&self) -> f64 {
         self.classes.iter().map(|class| class.share * class.reads).sum()
     }
 

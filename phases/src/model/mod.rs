@@ -15,6 +15,7 @@ mod explain;
 mod fixtures;
 mod forecast;
 mod input;
+mod races;
 pub mod solve;
 pub mod station;
 mod tune;

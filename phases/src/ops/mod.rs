@@ -45,11 +45,21 @@ pub(crate) const MAX_TRIES: u32 = 100;
 /// Tries of a lock that follow each other at once.
 const TRIES_AT_ONCE: u32 = 4;
 /// Races for a lock, lost one after the other, that are not paused for.
-const RACES_AT_ONCE: u32 = 2;
+pub(crate) const RACES_AT_ONCE: u32 = 2;
 /// The first pause between later ones is twice this …
 const PAUSE_FIRST: Nanos = Nanos(500);
 /// … and it doubles so often, to 32 µs.
-const PAUSE_DOUBLINGS: u32 = 6;
+pub(crate) const PAUSE_DOUBLINGS: u32 = 6;
+
+/// The pause once a lock was asked for so many times more than at once.
+fn pause_after(beyond: u32) -> Nanos {
+    Nanos(PAUSE_FIRST.0 << beyond.min(PAUSE_DOUBLINGS))
+}
+
+/// The pause of one who has lost so many races in a row, more than [`RACES_AT_ONCE`].
+pub(crate) fn race_pause(races: u32) -> Nanos {
+    pause_after(races - RACES_AT_ONCE)
+}
 
 /// The fabric or a peer failed: not an outcome of the transaction, but the end of its chances.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -318,8 +328,7 @@ impl Context {
         let waited = if rule.on_conflict == OnConflict::WaitIfOlder { tries + races } else { 0 };
         let beyond = waited.saturating_sub(TRIES_AT_ONCE).max(races.saturating_sub(RACES_AT_ONCE));
         if beyond > 0 {
-            let pause = PAUSE_FIRST.0 << beyond.min(PAUSE_DOUBLINGS);
-            sleep_until(self.port(), self.port().now() + Nanos(pause)).await;
+            sleep_until(self.port(), self.port().now() + pause_after(beyond)).await;
         }
     }
 
