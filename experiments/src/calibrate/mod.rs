@@ -267,7 +267,8 @@ pub fn calibrate(
         fit.values[at] = free[at].1.value;
     }
     if !fit.interrupted && !shown.is_empty() {
-        solve::look(&mut fit, &shown, &starts, settings, |values, rows| errors(&with(&all, values), rows))?;
+        // Also those that did not show on the way: where it ended they may do what another is believed to.
+        solve::look(&mut fit, &all, &starts, settings, |values, rows| errors(&with(&all, values), rows))?;
         if !fit.interrupted {
             (heard.told)(Stage::Sides, rms(&fit.after), fit.evaluations);
         }
