@@ -320,10 +320,9 @@ fn many_readers_of_a_record_do_not_commit_less() {
 #[test]
 fn readers_of_a_record_race_for_its_word() {
     let on =
-        On { shape: Shape { nodes: 2, workers: 2 }, measured: Nanos::from_millis(1), ..four(&shipped()) };
-    // Many who leave by CAS are foretold twice as quick as they are; before, eleven times.
-    for (protocol, most) in
-        [("waitdie", [0.1, 0.35, 0.6]), ("nowait", [0.15; 3]), ("bounded-wait", [0.15; 3])]
+        On { shape: Shape { nodes: 2, workers: 2 }, measured: Nanos::from_millis(4), ..four(&shipped()) };
+    // Many who leave by CAS are foretold 2.4 times as quick as they are; before, up to eleven times.
+    for (protocol, most) in [("waitdie", [0.15, 0.35, 0.6]), ("nowait", [0.3; 3]), ("bounded-wait", [0.3; 3])]
     {
         let protocol = AnyProtocol::named(protocol).expect("a protocol");
         for (coroutines, most) in [1, 4, 16].into_iter().zip(most) {

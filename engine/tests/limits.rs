@@ -125,7 +125,7 @@ fn a_reader_whose_version_is_gone_is_told_so() {
     for via in VIAS {
         let mut case = case(AnyProtocol::Mvcc(Mvcc), via, &settings);
         case.spec.plan.coroutines = 12;
-        case.spec.clocks.skew = Nanos(800_000);
+        case.spec.clocks.skew = Nanos(400_000);
         let result = judge(&case, "sim");
         assert_eq!(result.stats.committed, 3 * 12 * 60, "{via}: {:?}", result.stats.aborts);
         gone += result.stats.aborts.of("no-version");

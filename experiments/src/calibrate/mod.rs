@@ -343,7 +343,8 @@ fn number(at: usize, free: &[(String, Quantity)], fit: &Fit, targets: &Targets) 
         fitted,
         stopped: fitted && stopped,
         // What was interrupted was not tried both ways.
-        pinned: !fit.interrupted
+        pinned: fitted
+            && !fit.interrupted
             && fit.resolution[at] >= PINNED
             && !shared
             && !stopped

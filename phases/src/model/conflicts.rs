@@ -104,6 +104,7 @@ impl Met {
             .max(relative(self.wait_ns, other.wait_ns))
             .max(relative(self.looks, other.looks))
             .max(relative(self.leaves, other.leaves))
+            .max(relative(self.raced_ns, other.raced_ns))
     }
 
     /// A step towards another.

@@ -4,8 +4,9 @@
 //! fails if the word has changed since it was last seen; who fails has seen it anew and asks again, a look later. Changes are taken to
 //! come at random: with `c` of them in a look, `exp(c)` looks are needed, and not more than there are coroutines.
 //!
-//! Who leaves by CAS does not pause between looks, and many who do are foretold too well, up to twice with 64 coroutines on one
-//! hot record. Pauses are summed over the records of a transaction, where those asked for at once pause together.
+//! Who leaves by CAS does not pause between looks, and many who do are foretold too well: 2.4 times with 64 coroutines that read 2664
+//! records with a zipf of 0.93 (`readers_of_a_record_race_for_its_word` in `engine/tests/forecasts.rs`). Pauses are summed over the
+//! records of a transaction, where those asked for at once pause together; counting the last of them alone changed a rate by 1 %.
 
 use super::forecast::Model;
 use crate::ops::{PAUSE_DOUBLINGS, RACES_AT_ONCE, race_pause};
@@ -79,9 +80,9 @@ impl Model<'_> {
     }
 }
 
-/// Pauses of one whose CAS fail with this chance each.
+/// Pauses of one who has found the word shared, which is a race lost, and whose further CAS fail with this chance each.
 fn pauses_ns(fails: f64) -> f64 {
-    let pause = |races: u32| fails.powi(races as i32) * race_pause(races).0 as f64;
+    let pause = |races: u32| fails.powi(races as i32 - 1) * race_pause(races).0 as f64;
     // From the longest on all are alike.
     let longest = RACES_AT_ONCE + PAUSE_DOUBLINGS;
     let doubled: f64 = (RACES_AT_ONCE + 1..longest).map(pause).sum();
@@ -95,8 +96,8 @@ mod tests {
     #[test]
     fn pauses_follow_rows_of_lost_races() {
         assert_eq!(pauses_ns(0.0), 0.0);
-        // One in eight loses three times, one in 16 four times, and so on: 1000 ns, 2000 and up to 32 000.
-        let each: f64 = (3..60).map(|n| f64::powi(0.5, n) * 500.0 * f64::powi(2.0, (n - 2).min(6))).sum();
+        // After the first, one in four loses three times, one in eight four times, and so on: 1000 ns, 2000 and up to 32 000.
+        let each: f64 = (3..60).map(|n| f64::powi(0.5, n - 1) * 500.0 * f64::powi(2.0, (n - 2).min(6))).sum();
         assert!((pauses_ns(0.5) - each).abs() < 1e-6 * each, "{} and not {each}", pauses_ns(0.5));
     }
 }
