@@ -509,6 +509,76 @@ fn who_loses_a_lock_at_home_asks_nobody_else() {
     assert!(got < 18.0 && (got / said - 1.0).abs() < 0.08, "{said} requests said, {got} counted");
 }
 
+/// Heavy contention, as combination 191 of seed 12 draws it: three in four attempts and more abort. Locks by calls had been foretold at 0.6 of
+/// their rate: requests were not served before coroutines, as a core does, the own CPU was not the first to lock its own records, and who
+/// failed had locked all others in vain; slots for new records were set aside by those who failed, too.
+#[test]
+fn calls_that_lock_under_heavy_contention_are_not_undersold() {
+    let occ = AnyProtocol::named("occ").expect("a protocol");
+    let profile = Profile::drawn(755_082).expect("a drawn profile");
+    let settings = [
+        ("items", "355"),
+        ("customers_per_district", "30"),
+        ("orders_per_district", "30"),
+        ("order_room_per_district", "113"),
+    ];
+    for via in [Via::OneSided, Via::TwoSided] {
+        let awaited = |phase| Some(Step { passive_ack: false, ..Step::table2(phase, Via::OneSided) });
+        let plan = Plan {
+            coroutines: 16,
+            fetch: Some(Step { outstanding: true, ..Step::table2(Phase::Fetch, Via::Hybrid) }),
+            lock: Some(Step::table2(Phase::Lock, via)),
+            install: awaited(Phase::Install),
+            unlock: awaited(Phase::Unlock),
+            ..Plan::uniform(Via::OneSided)
+        };
+        let on = On { warm_up: Nanos::from_millis(1), measured: Nanos::from_millis(10), ..four(&profile) };
+        let ran = ran(&on, occ, plan, "tpcc-no", &settings);
+        let [said, got] = attempts(&ran);
+        let [(unlocks, counted), ..] = ran.counts(Phase::Unlock);
+        let in_vain = (unlocks / (said - 1.0), counted / (got - 1.0));
+        println!(
+            "{via}: attempts {said:.2} {got:.2}, unlocks of one that fails {in_vain:.2?}, rate off by {:+.3}",
+            ran.error()
+        );
+        assert!(ran.error().abs() < 0.25, "{via}: {:+.3} off what is foretold", ran.error());
+        assert!((in_vain.1 / in_vain.0 - 1.0).abs() < 0.2, "{via}: unlocks said and counted {in_vain:?}");
+    }
+}
+
+/// Two nodes whose new-orders all take their stocks from the other one (combination 181 of seed 11): nobody meets anybody. With one
+/// coroutine each more than a fifth of attempts had been foretold to abort.
+#[test]
+fn who_comes_to_another_node_alone_meets_nobody() {
+    let occ = AnyProtocol::named("occ").expect("a protocol");
+    let settings = [("items", "283"), ("customers_per_district", "30"), ("orders_per_district", "30")];
+    for via in [Via::OneSided, Via::TwoSided] {
+        let fetch = Step { outstanding: true, ..Step::table2(Phase::Fetch, Via::OneSided) };
+        let plan = Plan { coroutines: 1, fetch: Some(fetch), ..Plan::uniform(via) };
+        let on =
+            On { shape: Shape { nodes: 2, workers: 1 }, measured: Nanos::from_millis(3), ..four(&shipped()) };
+        let ran = ran(&on, occ, plan, "tpcc-no", &settings);
+        println!("{via}: attempts {:.3?}, rate off by {:+.3}", attempts(&ran), ran.error());
+        assert_eq!(attempts(&ran), [1.0, 1.0], "{via}");
+        assert!(ran.error().abs() < 0.1, "{via}: {:+.3} off what is foretold", ran.error());
+    }
+}
+
+/// Where nobody writes, leases reach as far as anybody reads: under SUNDIAL nothing is renewed. Found by 25 and 218 of seed 11, of which
+/// half and two thirds of the rate had been foretold.
+#[test]
+fn leases_that_nobody_writes_under_are_not_renewed() {
+    let sundial = AnyProtocol::named("sundial").expect("a protocol");
+    let settings = [("reads", "7"), ("writes", "0"), ("records_per_thread", "700"), ("together", "true")];
+    for via in [Via::OneSided, Via::TwoSided] {
+        let plan = Plan { coroutines: 4, ..Plan::uniform(via) }.restricted_to(sundial.needs());
+        let ran = ran(&four(&shipped()), sundial, plan, "micro", &settings);
+        println!("{via}: {:?}, rate off by {:+.3}", ran.counts(Phase::Validate), ran.error());
+        assert_eq!(ran.counts(Phase::Validate), [(0.0, 0.0); 3], "{via}");
+        assert!(ran.error().abs() < 0.12, "{via}: {:+.3} off what is foretold", ran.error());
+    }
+}
+
 /// Attempts for each commit: foretold, and counted.
 fn attempts(ran: &Ran) -> [f64; 2] {
     let said = 1.0 + ran.said.aborted_per_s / ran.said.committed_per_s;

@@ -72,7 +72,8 @@ pub struct Touch {
     pub local: f64,
     /// Of the local ones, those whose lock words the CPU may change even where NICs change others': lock, install and unlock.
     pub at_home: f64,
-    /// Records on the own node that are to be created: lock and unlock, which the CPU does whatever the plan says.
+    /// Records on the own node that are to be created, where slots are set aside for them or given back: by the CPU, whatever the plan
+    /// says.
     pub created: f64,
     /// Records on other nodes that are locked for reading only: install and unlock.
     pub read_held: f64,

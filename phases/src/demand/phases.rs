@@ -27,7 +27,7 @@ pub fn demand(how: &Carriage, touch: &Touch, sizes: &Sizes) -> Demand {
         Phase::Unlock => unlock(how, touch, sizes),
     };
     // A slot is looked for and taken; it is given back by its place.
-    d.requester.probes += touch.created * if how.phase == Phase::Lock { 2.0 } else { 1.0 };
+    d.requester.probes += touch.created * if how.phase == Phase::Unlock { 1.0 } else { 2.0 };
     d
 }
 

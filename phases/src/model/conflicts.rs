@@ -163,22 +163,39 @@ fn checks_at_commit(needs: &Needs) -> bool {
     matches!(needs.packing, Packing::Counted | Packing::Leased)
 }
 
+/// Of the records that a class writes, those that the own CPU locks before it asks for others, in bands whose parts keep to
+/// themselves and in others.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct LockedFirst {
+    pub(super) apart: f64,
+    pub(super) others: f64,
+}
+
 impl Runs {
-    /// Of the records that the class writes, so many (`home`) are in bands whose parts keep to themselves.
-    pub(super) fn new(needs: &Needs, class: &TxnClass, home: f64, met: Met, reads_ahead: bool) -> Runs {
+    /// Of the records that the class writes, the own CPU locks `own` first.
+    pub(super) fn new(
+        needs: &Needs,
+        class: &TxnClass,
+        own: LockedFirst,
+        met: Met,
+        reads_ahead: bool,
+    ) -> Runs {
         let (reads, writes) = (class.reads, class.writes);
+        let home = own.apart;
         let away = writes - home;
         let none = |chance: f64, records: f64| (1.0 - chance).max(0.0).powf(records).max(LEAST_SUCCESS);
         if !needs.locks_at_touch() {
-            // The own CPU locks those at home, before anything else is asked for.
-            let first = none(met.home, home);
-            let locks = first * none(met.write, away);
+            // The own CPU locks its own, before anything else is asked for.
+            let first = none(met.home, home) * none(met.write, own.others);
+            let asked_for = (away - own.others).max(0.0);
+            let all = none(met.write, asked_for);
+            let locks = first * all;
             let checks = if class.validates() { none(met.read, reads) } else { 1.0 };
             let attempts = 1.0 / (locks * checks);
-            // A failed lock leaves the others of the write set to be released, a failed check all of them. One that failed at home leaves
-            // nothing elsewhere.
-            let others = if writes > 0.0 { (writes - 1.0).max(0.0) / writes } else { 0.0 };
-            let unlocks = attempts * ((first - locks) * others + locks * (1.0 - checks));
+            // All are asked for at once, so that those of an attempt that fails are locked as often as any, in vain: each with its own
+            // chance, but for the times that all are. One that failed before it asked leaves nothing elsewhere, a failed check all.
+            let in_vain = if asked_for > 0.0 { (1.0 - met.write - all).max(0.0) } else { 0.0 };
+            let unlocks = attempts * (first * in_vain + locks * (1.0 - checks));
             let phases = [attempts, attempts * first, attempts * locks, 1.0, 1.0, unlocks];
             let checked = if class.validates() { reads } else { 0.0 };
             let all_fail = met.spread.all_fail(home, away, checked);
@@ -400,7 +417,8 @@ impl Model<'_> {
                 _ => continue,
             };
             // Who may come to the same records.
-            let rate = others.rate * (others.customers / band.parts - 1.0).max(0.0);
+            let not_others = if access == Access::Write { self.not_others } else { 1.0 };
+            let rate = others.rate * (others.customers / band.parts - not_others).max(0.0);
             let there = writes * exposed.by_writes + reads * exposed.by_reads;
             let met = 1.0 - (-rate * there * band.parts / band.records).exp();
             let stays = (met * (1.0 - ends)).min(1.0 - LEAST_SUCCESS);
@@ -444,7 +462,7 @@ impl Model<'_> {
         class: &TxnClass,
     ) {
         let ahead = self.workload().reads_ahead;
-        let runs = self.runs(class, met);
+        let runs = self.runs(costs, class, met);
         // Each time that it is run.
         let time = |phase: Phase| {
             let times = runs.phases[phase as usize];
@@ -514,6 +532,8 @@ impl Model<'_> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::fixtures::calm;
+    use super::super::input::{Cluster, Elsewhere, Workload};
     use super::*;
 
     #[test]
@@ -554,23 +574,50 @@ mod tests {
         let class = TxnClass::new("x", 1.0, 3.0, 1.0);
         let met = Met { write: 0.5, read: 0.0, ..Met::default() };
         // One write of four accesses fails every other time.
-        let runs = Runs::new(&Needs::NOWAIT, &class, 0.0, met, false);
+        let runs = Runs::new(&Needs::NOWAIT, &class, LockedFirst::default(), met, false);
         assert_eq!((runs.attempts, runs.thinks), (2.0, 1.0));
         let came_to = runs.phases[Phase::Lock as usize];
         assert!(came_to > 1.25 && came_to < 1.75, "{came_to}");
         assert!((runs.phases[Phase::Unlock as usize] - (came_to - 1.0 - 0.25)).abs() < 1e-12);
         // Under OCC all of it is done first, and done again.
-        let runs = Runs::new(&Needs::OCC, &class, 0.0, met, false);
+        let runs = Runs::new(&Needs::OCC, &class, LockedFirst::default(), met, false);
         assert_eq!((runs.attempts, runs.thinks, runs.phases[Phase::Fetch as usize]), (2.0, 2.0, 2.0));
+        // Of four writes the own CPU locks two first: a quarter of attempts come to the others, of which each is locked every other time,
+        // and all together in one of four.
+        let writes = TxnClass::new("x", 1.0, 0.0, 4.0);
+        let own = LockedFirst { apart: 1.0, others: 1.0 };
+        let runs = Runs::new(&Needs::OCC, &writes, own, Met { home: 0.5, ..met }, false);
+        let times = |phase: Phase| runs.phases[phase as usize];
+        assert_eq!((runs.attempts, times(Phase::Lock), times(Phase::Validate)), (16.0, 4.0, 1.0));
+        assert_eq!(times(Phase::Unlock), 4.0 * (0.5 - 0.25));
         // A lease that cannot be extended costs the whole attempt, a lock only what came before it.
         let late = Met { write: 0.0, read: 0.5, ..Met::default() };
-        let runs = Runs::new(&Needs::SUNDIAL, &class, 0.0, late, false);
+        let runs = Runs::new(&Needs::SUNDIAL, &class, LockedFirst::default(), late, false);
         assert!((runs.attempts - 8.0).abs() < 1e-9 && (runs.thinks - 8.0).abs() < 1e-9);
-        let early = Runs::new(&Needs::SUNDIAL, &class, 0.0, met, false);
+        let early = Runs::new(&Needs::SUNDIAL, &class, LockedFirst::default(), met, false);
         assert_eq!((early.attempts, early.thinks), (2.0, 1.0));
         // FaSST locks like SUNDIAL and checks like OCC.
-        let both = Runs::new(&Needs::FASST, &class, 0.0, Met { write: 0.5, ..late }, false);
+        let both =
+            Runs::new(&Needs::FASST, &class, LockedFirst::default(), Met { write: 0.5, ..late }, false);
         assert_eq!((both.attempts, both.thinks), (16.0, 8.0));
         assert_eq!(both.phases[Phase::Validate as usize], 8.0);
+    }
+
+    #[test]
+    fn a_writer_has_as_many_others_as_come_to_its_records() {
+        let cluster = |nodes| Cluster { nodes, threads: 1, backups: 0, lanes: 1 };
+        let workload = |elsewhere: Option<f64>| {
+            let there = elsewhere.map(|writes| Elsewhere { reads: 0.0, writes });
+            let class = TxnClass { elsewhere: there, ..TxnClass::new("x", 1.0, 0.0, 8.0) };
+            Workload { classes: vec![class], local_share: 0.25, ..calm(4) }
+        };
+        let not_others = |nodes, elsewhere| workload(elsewhere).not_others(&cluster(nodes));
+        // All nodes alike: all but itself. Of a node's records only those of others': one in four is of the own one.
+        assert!((not_others(4, None) - 1.0).abs() < 1e-12);
+        assert!((not_others(4, Some(8.0)) - 4.0 / 3.0).abs() < 1e-12);
+        // Of two nodes the other's coroutines never come there; where all stay at home, nobody but its own ever does.
+        assert!((not_others(2, Some(8.0)) - 2.0).abs() < 1e-12);
+        assert!((not_others(4, Some(0.0)) - 4.0).abs() < 1e-12);
+        assert_eq!(not_others(1, None), 1.0);
     }
 }

@@ -54,6 +54,8 @@ pub(super) struct Costs {
     pub(super) refetch: Option<Priced>,
     /// How records are locked, if they are.
     pub(super) locked_by: Option<Via>,
+    /// Those of the own node with the others, by the NIC, and not by the own CPU before anything is asked for.
+    pub(super) nic_locks_own: bool,
     /// How those that are held to the end are let go.
     pub(super) left_by: Option<Via>,
 }

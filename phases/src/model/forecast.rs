@@ -1,7 +1,7 @@
 //! From a plan to a forecast: demand, prices, queues, and conflicts that come back as retries.
 
 use super::buckets::Buckets;
-use super::conflicts::{Met, Runs};
+use super::conflicts::{LockedFirst, Met, Runs};
 use super::costs::{Costs, CostsKey, PhaseCosts, Priced, Prices};
 use super::epoch::DrawnEpochs;
 use super::input::{Band, Cluster, InputError, TxnClass, Workload};
@@ -124,6 +124,8 @@ pub struct Model<'a> {
     pub(super) reads: Vec<f64>,
     /// Of the records that are written at home, the share in bands whose parts keep to themselves.
     apart: f64,
+    /// By how many fewer than there are a coroutine that writes meets others, see [`Workload::not_others`].
+    pub(super) not_others: f64,
     prices: RefCell<Prices>,
     forecasts: RefCell<BTreeMap<(CostsKey, u32), Forecast>>,
     /// Of a protocol that orders transactions before they run.
@@ -159,6 +161,7 @@ impl<'a> Model<'a> {
             ),
             reads: workload.bands.iter().map(|band| workload.reads_of(band)).collect(),
             apart: workload.written_apart(),
+            not_others: workload.not_others(&cluster),
             prices: RefCell::default(),
             forecasts: RefCell::default(),
             epochs_drawn: RefCell::default(),
@@ -287,6 +290,7 @@ impl<'a> Model<'a> {
             phases: Phase::ALL.map(|phase| priced(phase, false)),
             awaited: [Phase::Install, Phase::Unlock].map(awaited),
             refetch: priced(Phase::Fetch, true),
+            nic_locks_own: plan.nic_owns_lock_words(),
             locked_by: runs(Phase::Lock).then(|| plan.step(Phase::Lock).via),
             left_by: runs(Phase::Install).then(|| plan.step(Phase::Install).via),
         }
@@ -332,7 +336,7 @@ impl<'a> Model<'a> {
 
     fn class_load(&self, costs: &Costs, index: usize, met: Met) -> (Load, Runs) {
         let class = &self.workload.classes[index];
-        let runs = self.runs(class, met);
+        let runs = self.runs(costs, class, met);
         let mut load = Load::default();
         // Once all records are there, it computes.
         let computes = if self.needs.locks_at_touch() { Phase::Lock } else { Phase::Fetch };
@@ -375,9 +379,14 @@ impl<'a> Model<'a> {
         (load, runs)
     }
 
-    pub(super) fn runs(&self, class: &TxnClass, met: Met) -> Runs {
-        let home = class.at_home.writes * self.apart;
-        Runs::new(&self.needs, class, home, met, self.workload.reads_ahead)
+    pub(super) fn runs(&self, costs: &Costs, class: &TxnClass, met: Met) -> Runs {
+        let by_cpu = class.at_home.writes;
+        let own = self.workload.written(&self.cluster, class).local;
+        let first = LockedFirst {
+            apart: by_cpu * self.apart,
+            others: if costs.nic_locks_own { by_cpu } else { own.max(by_cpu) } - by_cpu * self.apart,
+        };
+        Runs::new(&self.needs, class, first, met, self.workload.reads_ahead)
     }
 
     fn solve(&self, costs: &Costs, met: Met, population: &Population, near: &mut Near) -> Solution {
@@ -393,7 +402,7 @@ impl<'a> Model<'a> {
         // Summed by itself: the shares' sum may be a little less than one, and a rate is never below nothing.
         let mut in_vain = 0.0;
         for (index, class) in self.workload.classes.iter().enumerate() {
-            let runs = self.runs(class, met);
+            let runs = self.runs(costs, class, met);
             in_vain += class.share * (runs.attempts - 1.0);
             for (phase, times) in Phase::ALL.into_iter().zip(runs.phases) {
                 for (costs, times) in costs.parts(phase, index, times).into_iter().flatten() {

@@ -167,9 +167,9 @@ pub enum InputError {
 
 /// Records by place.
 #[derive(Clone, Copy, Default)]
-struct Records {
-    remote: f64,
-    local: f64,
+pub(super) struct Records {
+    pub(super) remote: f64,
+    pub(super) local: f64,
 }
 
 impl Records {
@@ -350,6 +350,18 @@ impl Workload {
         must(sums_to_one(sum) || self.writes() <= 0.0, "sum of band writes", sum, "must be 1")
     }
 
+    /// Of `n` records, those elsewhere and those of the own node.
+    fn placed(&self, cluster: &Cluster, n: f64, elsewhere: Option<f64>) -> Records {
+        let own = if cluster.nodes == 1 { 1.0 } else { self.local_share };
+        let remote = elsewhere.filter(|_| cluster.nodes > 1).unwrap_or(n * (1.0 - own));
+        Records { remote, local: n - remote }
+    }
+
+    /// Where the records are that `class` writes.
+    pub(super) fn written(&self, cluster: &Cluster, class: &TxnClass) -> Records {
+        self.placed(cluster, class.writes, class.elsewhere.map(|e| e.writes))
+    }
+
     /// The records `phase` touches in a transaction of `class`, as `plan` carries the phases before it.
     pub fn touch(
         &self,
@@ -359,13 +371,8 @@ impl Workload {
         needs: &Needs,
         phase: Phase,
     ) -> Touch {
-        let own = if cluster.nodes == 1 { 1.0 } else { self.local_share };
-        let some = |n: f64, there: Option<f64>| {
-            let remote = there.filter(|_| cluster.nodes > 1).unwrap_or(n * (1.0 - own));
-            Records { remote, local: n - remote }
-        };
-        let reads = some(class.reads, class.elsewhere.map(|e| e.reads));
-        let writes = some(class.writes, class.elsewhere.map(|e| e.writes));
+        let reads = self.placed(cluster, class.reads, class.elsewhere.map(|e| e.reads));
+        let writes = self.written(cluster, class);
         let all = Records { remote: reads.remote + writes.remote, local: reads.local + writes.local };
         let none = Records::default();
         let by = |phase: Phase| plan.get().step(phase).map(|step| step.via);
@@ -378,7 +385,9 @@ impl Workload {
             (Phase::Lock, Packing::Locked) => (all, none),
             (Phase::Validate, Packing::Counted) if !class.validates() => (none, none),
             (Phase::Validate, Packing::Leased) => {
-                let share = if class.reads > 0.0 { class.renewals() / class.reads } else { 0.0 };
+                // Where nobody writes, all versions are of one time, and every lease reaches that far.
+                let renews = class.reads > 0.0 && self.changes();
+                let share = if renews { class.renewals() / class.reads } else { 0.0 };
                 (Records { remote: reads.remote * share, local: reads.local * share }, none)
             }
             (Phase::Validate, _) => (reads, none),
@@ -394,8 +403,14 @@ impl Workload {
             };
             served.local *= if plan.nic_owns_leases() { 1.0 } else { 0.0 };
         }
-        // What is created is set aside by its owner's CPU, and then written like any record.
-        let created = if matches!(phase, Phase::Lock | Phase::Unlock) { class.inserts } else { 0.0 };
+        // What is created is set aside by its owner's CPU, and then written like any record. Where all locks are taken at once that
+        // happens to those who got them, who are those that go on to be validated; what few of them give back is left out.
+        let creates = match phase {
+            Phase::Lock | Phase::Unlock => needs.locks_at_touch(),
+            Phase::Validate => !needs.locks_at_touch(),
+            Phase::Fetch | Phase::Log | Phase::Install => false,
+        };
+        let created = if creates { class.inserts } else { 0.0 };
         if phase == Phase::Install {
             served.local += class.inserts;
         }
@@ -479,6 +494,30 @@ impl Workload {
             .sum();
         let apart = share * self.writes();
         if apart > 0.0 && apart <= at_home * (1.0 + SHARE_SLACK) { (apart / at_home).min(1.0) } else { 0.0 }
+    }
+
+    /// By how many coroutines fewer than there are a record that is written, and not apart, has others that come to it. That is the
+    /// asking one, where all come to all nodes alike. With `f` the share of accesses that go elsewhere, a record is come to from its
+    /// own of `n` nodes at `n (1 − f)` times the mean rate, and from each of the others at `n f / (n − 1)` times; the asking one is as
+    /// likely to be there.
+    pub(super) fn not_others(&self, cluster: &Cluster) -> f64 {
+        let (mut elsewhere, mut all) = (0.0, 0.0);
+        for class in &self.classes {
+            let written = self.written(cluster, class);
+            elsewhere += class.share * written.remote;
+            all += class.share * (written.all() - class.at_home.writes * self.written_apart());
+        }
+        let (n, others) = (f64::from(cluster.nodes), cluster.others());
+        if others < 1.0 || all <= 0.0 {
+            return 1.0;
+        }
+        let f = (elsewhere / all).min(1.0);
+        n * (f * f / others + (1.0 - f) * (1.0 - f))
+    }
+
+    /// Whether anything is written or created.
+    fn changes(&self) -> bool {
+        self.classes.iter().any(|class| class.share * (class.writes + class.inserts) > 0.0)
     }
 
     /// Records read and not written per transaction, averaged over the mix.

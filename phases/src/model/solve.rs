@@ -166,10 +166,12 @@ impl Solution {
     fn queue_up(&mut self, load: &Load, station: Station) {
         let (u, i) = (&load[station], station as usize);
         let missing = 1.0 / self.rate - self.time(load);
-        let visits = u.path_own + u.path_other;
+        // At a core it is coroutines that wait: requests go first.
+        let others = if station == Station::Core && u.path_own > 0.0 { 0.0 } else { 1.0 };
+        let visits = u.path_own + others * u.path_other * longest_of(u.parallel(), self.utilization[i]);
         if missing > 0.0 && visits > 0.0 {
             self.wait_own[i] += missing / visits;
-            self.wait_other[i] += missing / visits;
+            self.wait_other[i] += others * missing / visits;
         }
     }
 }
@@ -336,10 +338,33 @@ fn state(load: &Load, population: &Population, rate: f64, stretch: &mut f64) -> 
         at.utilization[i] = rate * m * (u.own.ns + u.other.ns);
         // What others bring: everything but what this customer brings to its own instance, or to another one.
         let other_share = if elsewhere > 0.0 { 1.0 / elsewhere } else { 0.0 };
+        let theirs = (m - other_share).max(0.0);
         at.wait_own[i] = wait(rate, &u.own, m - 1.0, &u.other, m);
-        at.wait_other[i] = wait(rate, &u.own, m, &u.other, (m - other_share).max(0.0));
+        at.wait_other[i] = wait(rate, &u.own, m, &u.other, theirs);
+        if station == Station::Core {
+            requests_first(&mut at, rate, u, m, theirs);
+        }
     }
     at
+}
+
+/// Waits of a core, which serves a request, if there is one, before it resumes a coroutine, and interrupts neither: Cobham's formula for
+/// two priorities (Operations Research 2(1), 1954). It bounds how long calls wait where coroutines keep a core busy, and makes these wait the
+/// longer. A reply leaves when no request is left, so that it waits for those that came before its own was served, and for those that
+/// come meanwhile.
+fn requests_first(at: &mut Solution, rate: f64, core: &Use, coroutines: f64, theirs: f64) {
+    let (own, other) = (&core.own, &core.other);
+    let residual = |a: f64, b: f64| rate * (a * own.ns2 + b * other.ns2) / 2.0;
+    let idle = |busy: f64| (1.0 - busy).max(f64::MIN_POSITIVE);
+    let (served, served_others) = (rate * coroutines * other.ns, rate * theirs * other.ns);
+    let resumed_others = rate * (coroutines - 1.0) * own.ns;
+    let request = residual(coroutines, theirs) / idle(served_others);
+    let own_wait =
+        (residual(coroutines - 1.0, coroutines) + served * request) / idle(served + resumed_others);
+    let service = if other.count > 0.0 { other.ns / other.count } else { 0.0 };
+    let reply = served_others * (request + service) / idle(served_others);
+    at.wait_own[Station::Core as usize] = own_wait;
+    at.wait_other[Station::Core as usize] = request + reply;
 }
 
 /// Mean wait behind `a` customers' visits of one kind and `b` customers' of the other.

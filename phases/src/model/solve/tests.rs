@@ -125,6 +125,25 @@ fn steady_service_waits_half_as_long_as_exponential() {
     assert!(solve(&steady, &pop).rate > solve(&spread, &pop).rate);
 }
 
+/// What requests no longer wait is what coroutines wait more: the sum of waits, by share of work, is as if all came in turn (Kleinrock's
+/// conservation law). One request of many coroutines waits for what is under way, and for those before it.
+#[test]
+fn a_core_that_serves_first_keeps_the_sum_of_waits() {
+    let visits = |ns: f64| Visits { count: 2.0, ns, ns2: ns * ns };
+    let core = Use { own: visits(300.0), other: visits(120.0), ..Use::default() };
+    let (many, rate) = (1e9, 1.9e-12);
+    let mut at = Solution::default();
+    requests_first(&mut at, rate, &core, many, many);
+    let [own, other] = [300.0, 120.0].map(|ns| rate * many * ns);
+    let residual = rate * many * (core.own.ns2 + core.other.ns2) / 2.0;
+    let (coroutine, request) = (at.wait_own[0], residual / (1.0 - other));
+    let in_turn = (own + other) * residual / (1.0 - own - other);
+    assert!(((own * coroutine + other * request) / in_turn - 1.0).abs() < 1e-6);
+    // Its reply waits for those served after it.
+    let reply = other * (request + 60.0) / (1.0 - other);
+    assert!((at.wait_other[0] / (request + reply) - 1.0).abs() < 1e-9);
+}
+
 #[test]
 fn the_knee_says_whether_latency_or_a_station_limits() {
     let load = exponential(&[(NIC[0], 10.0)], 990.0);
