@@ -554,7 +554,9 @@ fn who_comes_to_another_node_alone_meets_nobody() {
     let settings = [("items", "283"), ("customers_per_district", "30"), ("orders_per_district", "30")];
     for via in [Via::OneSided, Via::TwoSided] {
         let fetch = Step { outstanding: true, ..Step::table2(Phase::Fetch, Via::OneSided) };
-        let plan = Plan { coroutines: 1, fetch: Some(fetch), ..Plan::uniform(via) };
+        // Awaited: else it would meet what it has installed itself just before.
+        let install = Step { passive_ack: false, ..Step::table2(Phase::Install, via) };
+        let plan = Plan { coroutines: 1, fetch: Some(fetch), install: Some(install), ..Plan::uniform(via) };
         let on =
             On { shape: Shape { nodes: 2, workers: 1 }, measured: Nanos::from_millis(3), ..four(&shipped()) };
         let ran = ran(&on, occ, plan, "tpcc-no", &settings);
