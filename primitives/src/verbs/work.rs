@@ -98,6 +98,13 @@ pub enum Verb {
         /// Target offset in bytes.
         offset: u64,
     },
+    /// SEND of the local bytes into a RECV buffer. All transports; UD needs a destination.
+    Send {
+        /// Destination, required on UD and refused elsewhere.
+        to: Option<AddressHandle>,
+        /// Value delivered in the receiver's completion.
+        imm: Option<u32>,
+    },
     /// RDMA WRITE that also consumes a RECV at the responder and delivers `imm`. RC and UC.
     WriteImm {
         /// Target region at the responder.
@@ -107,12 +114,14 @@ pub enum Verb {
         /// Value delivered in the responder's completion.
         imm: u32,
     },
-    /// SEND of the local bytes into a RECV buffer. All transports; UD needs a destination.
-    Send {
-        /// Destination, required on UD and refused elsewhere.
-        to: Option<AddressHandle>,
-        /// Value delivered in the receiver's completion.
-        imm: Option<u32>,
+    /// Atomic fetch-and-add on one aligned 8-byte word; the old value lands in local memory. RC only.
+    FetchAdd {
+        /// Target region at the responder.
+        rkey: Rkey,
+        /// Target offset in bytes, a multiple of 8.
+        offset: u64,
+        /// Value added, wrapping.
+        add: u64,
     },
     /// Atomic compare-and-swap of one aligned 8-byte word; the old value lands in local memory. RC only.
     CompareSwap {
@@ -124,15 +133,6 @@ pub enum Verb {
         expect: u64,
         /// Value it then gets.
         swap: u64,
-    },
-    /// Atomic fetch-and-add on one aligned 8-byte word; the old value lands in local memory. RC only.
-    FetchAdd {
-        /// Target region at the responder.
-        rkey: Rkey,
-        /// Target offset in bytes, a multiple of 8.
-        offset: u64,
-        /// Value added, wrapping.
-        add: u64,
     },
 }
 
