@@ -357,6 +357,13 @@ impl Service for Echo {
     }
 }
 
+/// Which group of a coroutine is the first that is timed, counted from one; every `every`th follows. Coroutines take turns: those that
+/// started together and stay in step, as they do where a device works inside of the post, would else count all in the same moment,
+/// and a window hold so much more or less.
+fn first_timed(coroutine: u32, every: u32) -> u32 {
+    every - coroutine % every
+}
+
 struct Client<'a> {
     load: &'a ClosedLoad<'a>,
     common: &'a Common,
@@ -408,18 +415,18 @@ impl Client<'_> {
             };
         }
         let every = self.every();
-        let mut began = self.net.port.now();
+        let (mut groups, mut began) = (first_timed(self.coroutine, every), self.net.port.now());
         loop {
             let mut start = began;
             // One place that waits for a group, since each has its own part of the coroutine.
-            for left in (0..every).rev() {
+            for left in (0..groups).rev() {
                 if left == 0 && every > 1 {
                     start = self.net.port.now();
                 }
                 self.group().await?;
             }
-            match self.goes_on(start) {
-                Some(end) => began = end,
+            match self.goes_on(groups, start) {
+                Some(end) => (groups, began) = (every, end),
                 None => return Ok(()),
             }
         }
@@ -432,18 +439,18 @@ impl Client<'_> {
         let bytes = if point.verb.fixed_size() { 8 } else { point.payload };
         let mut buf = port.buf(bytes).map_err(VerbError::from)?;
         let every = self.every();
-        let mut began = port.now();
+        let (mut groups, mut began) = (first_timed(self.coroutine, every), port.now());
         loop {
             let mut start = began;
-            for left in (0..every).rev() {
+            for left in (0..groups).rev() {
                 if left == 0 && every > 1 {
                     start = port.now();
                 }
                 let at = self.target();
                 buf = port.ask_in(at, ask, buf).await?;
             }
-            match self.goes_on(start) {
-                Some(end) => began = end,
+            match self.goes_on(groups, start) {
+                Some(end) => (groups, began) = (every, end),
                 None => return Ok(()),
             }
         }
@@ -454,21 +461,21 @@ impl Client<'_> {
         if self.net.port.nic().caps().virtual_time { 1 } else { SAMPLE_EVERY }
     }
 
-    /// Counts [`Client::every`] groups that have ended, the last of which began at `start`. Says when they have, if there are to be more.
+    /// Counts groups that have ended, the last of which began at `start`. Says when they have, if there are to be more.
     #[inline(never)]
-    fn goes_on(&self, start: Nanos) -> Option<Nanos> {
+    fn goes_on(&self, groups: u32, start: Nanos) -> Option<Nanos> {
         let end = self.net.port.now();
         let point = self.load.point;
         let meter = &*self.common.meter;
         // Of a round of messages each way is an operation.
         let ways = if point.echo { 2 } else { 1 };
         let per_group = if point.rung.is_some() { 1 } else { ways * u64::from(point.outstanding) };
-        let groups = u64::from(self.every()) * per_group;
-        self.tally.ops_total.set(self.tally.ops_total.get() + groups);
+        let ops = u64::from(groups) * per_group;
+        self.tally.ops_total.set(self.tally.ops_total.get() + ops);
         // What ends in the window counts, wherever it began: else long operations would be undercounted.
-        meter.count(self.worker, groups as u32, end);
+        meter.count(self.worker, ops as u32, end);
         if meter.holds(end) {
-            self.tally.ops.set(self.tally.ops.get() + groups);
+            self.tally.ops.set(self.tally.ops.get() + ops);
             self.tally.latency.borrow_mut().record(Nanos(end.since(start).0 / ways));
             if let Some(stamped) = self.net.port.nic().stamped() {
                 let span = self.tally.stamped.get().unwrap_or(Span::from(stamped, end));
@@ -653,5 +660,21 @@ impl Client<'_> {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn coroutines_in_step_are_counted_one_in_each_round() {
+        let counted_in = |round: u32| {
+            (0..2 * SAMPLE_EVERY)
+                .filter(|&c| (round - first_timed(c, SAMPLE_EVERY)).is_multiple_of(SAMPLE_EVERY))
+                .count()
+        };
+        assert!((SAMPLE_EVERY..2 * SAMPLE_EVERY).all(|round| counted_in(round) == 2));
+        assert_eq!(first_timed(5, 1), 1, "where all groups are timed, the first is");
     }
 }

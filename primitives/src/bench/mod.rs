@@ -7,8 +7,8 @@
 //! is late, those that its coroutine would have sent are not sent and not counted as late. Read them as
 //! the latency at that many requests in flight, not as what an open stream of arrivals would see.
 //!
-//! On real fabrics one group in [`load::SAMPLE_EVERY`] is timed, because a clock reading costs a third of the
-//! fastest request; in virtual time all are.
+//! On real fabrics one group in [`load::SAMPLE_EVERY`] is timed, and those before it are counted with it, because a clock reading
+//! costs a third of the fastest request; in virtual time all are. So a coroutine counts in steps, each in its own turn.
 
 mod admit;
 mod calls;
