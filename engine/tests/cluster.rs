@@ -170,6 +170,38 @@ fn calvin_orders_transactions_over_processes() {
     assert!(verdict.passed(), "{verdict}");
 }
 
+/// Tables of some node are full before the others'. Those live, and wait for letters that will not come: they ask, are told, and
+/// blame nobody.
+#[test]
+fn a_fault_under_calvin_ends_all_processes_and_is_told_by_whose_it_is() {
+    const FULL: Asked = (
+        "tpcc",
+        &[
+            ("warehouses", "3"),
+            ("customers_per_district", "12"),
+            ("orders_per_district", "12"),
+            ("items", "60"),
+            ("order_room_per_district", "1"),
+        ],
+    );
+    let calvin = AnyProtocol::named("calvin").expect("a protocol");
+    let mut spec = spec(3, 1, 1);
+    spec.plan = spec.plan.restricted_to(calvin.needs());
+    // They ask after 3.2 s.
+    spec.worker.rpc.max_retransmits = 19;
+    let results: Vec<_> = std::thread::scope(|scope| {
+        let spec = &spec;
+        let threads: Vec<_> = sessions(3)
+            .into_iter()
+            .map(|s| scope.spawn(move || member_under(calvin, s, spec, FULL)))
+            .collect();
+        threads.into_iter().map(|t| t.join().expect("no panic").expect("it runs")).collect()
+    });
+    let whole = results[0].1.as_ref().expect("node 0 has the whole");
+    assert!(!whole.faults.is_empty() && !whole.passed());
+    assert!(whole.faults.iter().all(|fault| fault.why.contains("no room")), "{:?}", whole.faults);
+}
+
 #[test]
 fn a_node_that_cannot_set_up_is_named_everywhere() {
     let good = spec(2, 1, 1);

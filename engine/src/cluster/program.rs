@@ -56,7 +56,7 @@ pub(super) struct Common<T> {
     /// Of a sequenced protocol.
     sequenced: Option<calvin::Shared>,
     /// A session has failed: the run ends.
-    failed: AtomicBool,
+    failed: Arc<AtomicBool>,
 }
 
 /// What one worker brings back.
@@ -70,6 +70,8 @@ pub(super) struct Output<T> {
     found: Option<Found<T>>,
     before: T,
     meter: Arc<Meter>,
+    /// The run has failed.
+    failed: bool,
 }
 
 /// What the coroutines of a worker bring back.
@@ -218,7 +220,7 @@ impl<'r, W: Workload, P: Protocol + Copy + Sync> Run<'r, W, P> {
             let (coroutines, records) = (self.spec.plan.coroutines, self.workload.records_per_transaction());
             calvin::Shared::new(buffers, shape, coroutines, records, nodes.iter().map(Nic::node))
         });
-        Ok(Common { cluster, plan, caches, before, meter, sequenced, failed: AtomicBool::new(false) })
+        Ok(Common { cluster, plan, caches, before, meter, sequenced, failed: Arc::default() })
     }
 
     /// The error behind a refused set-up.
@@ -231,7 +233,7 @@ impl<'r, W: Workload, P: Protocol + Copy + Sync> Run<'r, W, P> {
     pub(super) fn part(&self, outputs: Vec<Output<W::Tally>>, facts: &RunFacts) -> Part<W::Tally> {
         let mut part = Part::new(digits(self.spec.shape));
         let mut recorders = Vec::new();
-        let (mut meter, mut last_end) = (None, Nanos(0));
+        let (mut meter, mut last_end, mut failed) = (None, Nanos(0), false);
         for output in outputs {
             part.stats.merge(&output.stats);
             part.traffic.add(&output.traffic);
@@ -242,6 +244,7 @@ impl<'r, W: Workload, P: Protocol + Copy + Sync> Run<'r, W, P> {
             part.faults.extend(output.out.faults);
             last_end = last_end.max(output.out.last_end);
             part.before = output.before;
+            failed |= output.failed;
             meter = Some(output.meter);
             if let Some(found) = output.found {
                 part.found.merge(found);
@@ -250,7 +253,7 @@ impl<'r, W: Workload, P: Protocol + Copy + Sync> Run<'r, W, P> {
         part.interrupted = self.stop.load(Ordering::Relaxed);
         let start = meter.as_ref().map_or(Nanos(0), |m: &Arc<Meter>| m.start());
         // Whoever saw a session fail stopped there, whatever time was left.
-        let early = part.interrupted || facts.cut_short.is_some() || !part.faults.is_empty();
+        let early = part.interrupted || facts.cut_short.is_some() || failed || !part.faults.is_empty();
         let steadiness = meter.map(|m| m.steadiness(if early { last_end } else { Nanos::MAX }));
         (part.elapsed, part.steadiness) = match self.spec.length {
             Length::Transactions(_) => (last_end.since(start), None),
@@ -432,6 +435,7 @@ impl<'r, W: Workload, P: Protocol + Copy + Sync> Program for Run<'r, W, P> {
         let handlers = Handlers::new(site, &common.cluster).map_err(|e| {
             SetupError::Invalid(format!("handlers of {}, worker {}: {e}", site.node, site.worker))
         })?;
+        let handlers = handlers.telling(common.failed.clone());
         let mut core = Core::new(site.net.sched.clone(), RpcPoller::new(site.net.rpc.clone(), handlers));
         let sequenced = common.sequenced.is_some();
         let schedule =
@@ -474,6 +478,7 @@ impl<'r, W: Workload, P: Protocol + Copy + Sync> Program for Run<'r, W, P> {
             found: audits.then(|| audit::count(&common.cluster, self.workload, &self.tables, site.node)),
             before: common.before.clone(),
             meter: common.meter.clone(),
+            failed: common.failed.load(Ordering::Relaxed),
         }
     }
 }

@@ -21,6 +21,8 @@ use primitives::units::Nanos;
 use primitives::verbs::port::EnginePort;
 use std::cell::Cell;
 use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Words of a message in front of its payload.
 const MESSAGE_HEADER_WORDS: usize = 3;
@@ -50,6 +52,7 @@ pub struct Handlers {
     parking: Parking,
     /// Words that a reply has room for.
     reply_words: usize,
+    failed: Arc<AtomicBool>,
     stats: Rc<Cell<HandlerStats>>,
 }
 
@@ -75,8 +78,15 @@ impl Handlers {
                 site.net.rpc.config().window,
             ),
             store,
+            failed: Arc::default(),
             stats: Rc::default(),
         })
+    }
+
+    /// Tells those who ask for a sign of life when the run has failed here, and nothing more is to be waited for.
+    #[must_use]
+    pub fn telling(self, failed: Arc<AtomicBool>) -> Handlers {
+        Handlers { failed, ..self }
     }
 
     /// What is counted, to be read also when the core that owns the handlers is gone.
@@ -362,7 +372,7 @@ impl Service for Handlers {
             wire::LEAVES => self.leaves(request, reply),
             wire::LETTER => self.letter(request, reply),
             wire::PING => {
-                wire::write_outcome(reply, 0, 0);
+                wire::write_outcome(reply, 0, u64::from(self.failed.load(Ordering::Relaxed)));
                 Ok(())
             }
             other => Err(Malformed::Field { field: "handler", value: u64::from(other) }),

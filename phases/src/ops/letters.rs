@@ -12,7 +12,8 @@
 //! A letter that does not fit into one message goes in several, each with the letter's head; whichever comes last makes it whole.
 
 use super::phases::Phases;
-use super::{Context, MAX_TRIES, Stop, fault, wire};
+use super::wire::{self, Outcome};
+use super::{Context, MAX_TRIES, Stop, fault};
 use crate::letter::{self, HEAD_WORDS};
 use crate::plan::{Phase, Step, Via};
 use crate::rule::{Abort, Header, Packing};
@@ -21,7 +22,7 @@ use crate::txn::{Access, Change, Txn};
 use primitives::exec::yield_now;
 use primitives::fabric::{AnyNic, CpuWork};
 use primitives::mem::{Buf, Region};
-use primitives::rpc::{MAX_CALLS, Pending};
+use primitives::rpc::{MAX_CALLS, Pending, RpcError};
 use primitives::verbs::NodeId;
 use primitives::verbs::port::{Cost, Posted};
 
@@ -94,6 +95,17 @@ impl Phases {
             sending.arrived().await?;
         }
         Ok(Sending { phase, cost, posted: None, calls: None })
+    }
+
+    /// Asks a node, whose letter is late in `phase`, for a sign of life. It answers whatever its coroutines wait for; false if the run has
+    /// failed there and the letter will not come.
+    ///
+    /// # Errors
+    /// If there is no answer.
+    pub async fn goes_on(&self, phase: Phase, node: NodeId) -> Result<bool, Stop> {
+        let answers = self.context.rpc().call(node, wire::PING, |_| ()).await.map_err(fault(phase))?;
+        let answer = answers.read(0, |mut answer| Outcome::read(&mut answer));
+        Ok(answer.map_err(|e| fault(phase)(RpcError::from(e)))? == Outcome::Done(0))
     }
 
     /// Puts a sealed letter into this node's own memory.

@@ -114,8 +114,8 @@ pub enum Fault {
         /// Words that there is room for.
         room: usize,
     },
-    /// What a node was to send never came.
-    #[error("{phase}: {node} has sent nothing for epoch {epoch}")]
+    /// What a node was to send never came, though it lives.
+    #[error("{phase}: {node} answers, but has sent nothing for epoch {epoch}")]
     Overdue {
         /// In which phase.
         phase: Phase,

@@ -9,7 +9,7 @@
 //! | UNLOCK   | name, key, lock word as held | outcome |
 //! | APPEND   | ring position, words… | outcome |
 //! | TRUNCATE | ring position | outcome, head position |
-//! | PING     | | outcome |
+//! | PING     | | outcome, whose offset is 1 if the run has failed there |
 //! | RESERVE  | name, key, who asks, rule, `known:1, 0, version:39` that stood for the absence | outcome, header, version; leaf, its version before and after, leaf split off and its version, if there is a tree |
 //! | UNDO     | name, key, header as held | outcome |
 //! | REMOVE   | name, key, new version | outcome |

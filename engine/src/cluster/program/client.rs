@@ -19,7 +19,8 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
 
-/// How long a node may keep sequenced transactions waiting: as long as a call of it may stay unanswered.
+/// How long a node may keep sequenced transactions waiting before it is asked whether it lives: as long as a call of it may stay
+/// unanswered.
 fn patience(config: &WorkerConfig) -> Nanos {
     let rpc = &config.rpc;
     // Repetitions come at up to eight times the first interval.
@@ -117,10 +118,14 @@ impl<W: Workload, P: Protocol + Copy + Sync> Client<'_, W, P> {
         let sessions = (first..first + clients).map(|number| self.session(number, true));
         let mut coroutine = Coroutine::new(env, sessions, self.session(u32::MAX, false));
         let fault = match coroutine.run().await {
-            Ok(()) | Err(Halted::Elsewhere) => None,
-            Err(Halted::Failed(failure)) => {
+            Ok(()) => None,
+            Err(halted) => {
+                // Elsewhere may be another process.
                 self.common.failed.store(true, Ordering::Relaxed);
-                Some(failure)
+                match halted {
+                    Halted::Failed(failure) => Some(failure),
+                    Halted::Elsewhere => None,
+                }
             }
         };
         let (sessions, effects) = coroutine.finish();

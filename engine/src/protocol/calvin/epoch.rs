@@ -29,6 +29,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// way.
 const PAUSE_MOST_REAL: Nanos = Nanos(32_000);
 
+/// How often a node that keeps others waiting is asked for a sign of life, each time after their patience: whoever waits for the dead one
+/// asks it after the first, and knows before the third.
+const MOST_ASKED: u64 = 3;
+
 /// What the workers of a process share.
 pub(crate) struct Shared {
     buffers: Buffers,
@@ -98,7 +102,7 @@ pub(crate) struct Env<'a, W: Workload> {
     pub(crate) first_version: u64,
     /// Transactions to sequence.
     pub(crate) limit: u64,
-    /// How long a node may keep the others waiting.
+    /// How long a node may keep the others waiting before they ask it whether it lives.
     pub(crate) patience: Nanos,
 }
 
@@ -118,8 +122,9 @@ impl<W: Workload> Env<'_, W> {
         Site { calvin, workload, layout, buffers, locks, node: self.node, worker: self.worker }
     }
 
-    /// Looks at the node's memory until `ready`; `owes` says which node is waited for. Where that is this node, somebody else here
-    /// waits for another one and will name it; only if nobody does, the wait ends here.
+    /// Looks at the node's memory until `ready`; `owes` says which node is waited for. A node that keeps this one waiting for too long is
+    /// asked for a sign of life, and named if there is none. If it answers, or is this one, somebody there waits for another node and
+    /// will name that: only if nobody does, the wait ends here.
     pub(super) async fn until(
         &self,
         phase: Phase,
@@ -128,7 +133,7 @@ impl<W: Workload> Env<'_, W> {
         mut ready: impl FnMut() -> Result<bool, Stop>,
     ) -> Result<(), Halted> {
         let most = if self.port.nic().caps().virtual_time { PAUSE_MOST } else { PAUSE_MOST_REAL };
-        let (mut looks, mut pause, mut since) = (0, PAUSE_FIRST, None);
+        let (mut looks, mut pause, mut since, mut asked) = (0, PAUSE_FIRST, None, 0);
         while !ready()? {
             looks += 1;
             if looks <= LOOKS_AT_ONCE {
@@ -140,9 +145,16 @@ impl<W: Workload> Env<'_, W> {
             }
             let now = self.port.now();
             let waited = now.since(*since.get_or_insert(now));
-            if waited > self.patience && (owes() != self.node || waited.0 > self.patience.0.saturating_mul(4))
-            {
-                return Err(Fault::Overdue { phase, node: owes(), epoch }.into());
+            if waited.0 > self.patience.0.saturating_mul(asked + 1) {
+                let node = owes();
+                if asked == MOST_ASKED {
+                    return Err(Fault::Overdue { phase, node, epoch }.into());
+                }
+                asked += 1;
+                if node != self.node && !self.phases.goes_on(phase, node).await? {
+                    return Err(Halted::Elsewhere);
+                }
+                continue;
             }
             sleep_until(&self.port, now + pause).await;
             pause = Nanos((pause.0 * 2).min(most.0));

@@ -30,7 +30,8 @@
 //! serializable.
 //!
 //! **Idle sequencers** send empty batches, so that nobody waits for them; the last batch of each says so, and a worker ends with the
-//! epoch in which all of its counterparts' have. Whoever waits too long for a node names it.
+//! epoch in which all of its counterparts' have. Whoever waits too long for a node asks it for a sign of life, and names
+//! it if there is none.
 
 mod batch;
 mod buffers;
