@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Case, interrupted, judge, sim};
-use engine::cluster::{Length, RunError, RunResult, RunSpec, run_as};
+use engine::cluster::{Fault, Length, RunError, RunResult, RunSpec, run_as};
 use engine::protocol::planted::Bug;
 use engine::protocol::{AnyProtocol, Calvin, Protocol};
 use engine::session::{Halt, Order, Session};
@@ -580,6 +580,30 @@ fn a_dead_node_ends_the_run_and_is_named_whenever_it_dies() {
             let took = result.facts.virtual_time.since(at);
             assert!(took < Nanos::from_micros(3 * 4_800), "{fetch} {lock} {at}: it took {took}");
         }
+    }
+}
+
+/// Nodes that only forward have many more letters for the dead one than its window takes. They do not wait until each window of them is
+/// given up: the first letter that was not taken ends the run.
+#[test]
+fn a_full_window_to_a_dead_node_does_not_put_the_end_off() {
+    let reads = [("records_per_thread", "400"), ("reads", "4"), ("writes", "0"), ("payload_bytes", "8")];
+    for at in (600_000..700_000).step_by(10_000).map(Nanos) {
+        let fabric = sim(344, FaultOptions { dead: vec![(NodeId(0), at)], ..FaultOptions::default() });
+        let two_sided = plan(Via::TwoSided, Via::TwoSided);
+        let spec = RunSpec::new(fabric, Shape { nodes: 4, workers: 1 }, two_sided);
+        let mut case = Case::new("micro", &reads, spec);
+        case.protocol = AnyProtocol::Calvin(Calvin::new(1000, Nanos(0)));
+        case.spec.seed = 344;
+        case.spec.audit = false;
+        case.spec.length = Length::measured(Nanos::from_millis(50));
+        case.spec.worker.rpc.retransmit_after = Nanos::from_micros(100);
+        case.spec.worker.rpc.max_retransmits = 5;
+        let result = case.run();
+        let named = |fault: &Fault| fault.why.contains("node 0");
+        assert!(!result.faults.is_empty() && result.faults.iter().all(named), "{at}: {:?}", result.faults);
+        let took = result.facts.virtual_time.since(at);
+        assert!(took < Nanos::from_micros(3 * 4_800), "{at}: it took {took}");
     }
 }
 

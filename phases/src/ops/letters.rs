@@ -25,6 +25,8 @@ use primitives::mem::{Buf, Region};
 use primitives::rpc::{MAX_CALLS, Pending, RpcError};
 use primitives::verbs::NodeId;
 use primitives::verbs::port::{Cost, Posted};
+use std::pin::Pin;
+use std::task::{self, Poll, Waker, ready};
 
 /// Words of a message in front of a piece of a letter's contents: RPC header, place, head of the letter, place of the piece.
 const PIECE_WORDS: usize = 3 + 1 + HEAD_WORDS + 1;
@@ -51,14 +53,33 @@ impl Sending<'_> {
     ///
     /// # Errors
     /// If one of them cannot be reached.
-    pub async fn arrived(self) -> Result<(), Stop> {
-        if let Some(posted) = self.posted {
-            posted.await.map_err(fault(self.phase))?;
+    pub async fn arrived(mut self) -> Result<(), Stop> {
+        std::future::poll_fn(|context| self.poll(context)).await
+    }
+
+    /// Whether it is known by now to be there; waits for nothing.
+    ///
+    /// # Errors
+    /// As [`Sending::arrived`].
+    pub fn has_arrived(&mut self) -> Result<bool, Stop> {
+        match self.poll(&mut task::Context::from_waker(Waker::noop())) {
+            Poll::Ready(arrived) => arrived.map(|()| true),
+            Poll::Pending => Ok(false),
         }
-        if let Some(calls) = self.calls {
-            calls.await.map_err(fault(self.phase))?;
+    }
+
+    fn poll(&mut self, context: &mut task::Context<'_>) -> Poll<Result<(), Stop>> {
+        if let Some(posted) = &mut self.posted {
+            let done = ready!(Pin::new(posted).poll(context));
+            self.posted = None;
+            done.map_err(fault(self.phase))?;
         }
-        Ok(())
+        if let Some(calls) = &mut self.calls {
+            let done = ready!(Pin::new(calls).poll(context)).map(|_| ());
+            self.calls = None;
+            done.map_err(fault(self.phase))?;
+        }
+        Poll::Ready(Ok(()))
     }
 }
 

@@ -231,7 +231,7 @@ impl<'a, W: Workload, P: Protocol> Coroutine<'a, W, P> {
     /// Runs epochs until no counterpart has more transactions.
     pub(crate) async fn run(&mut self) -> Result<(), Halted> {
         let phases = self.env.phases.clone();
-        let mut under_way = Vec::new();
+        let mut under_way: Vec<Sending<'_>> = Vec::new();
         for epoch in 1.. {
             let sent = self.sequence(&phases, epoch).await?;
             if self.env.calvin.has(Bug::EarlyEpoch) {
@@ -242,7 +242,14 @@ impl<'a, W: Workload, P: Protocol> Coroutine<'a, W, P> {
             sent.arrived().await?;
             self.env.scheduled(epoch).await?;
             self.ordered(start, cost);
+            let mut arrived = 0;
             for n in 0.. {
+                // A letter that a dead node has not taken is an error by now; all others of the epoch would have to wait for its window.
+                while let Some(sending) = under_way.get_mut(arrived)
+                    && sending.has_arrived()?
+                {
+                    arrived += 1;
+                }
                 let (coroutine, schedule) = (self.env.coroutine, self.env.schedule.clone());
                 let next = schedule.borrow().nth(coroutine, n, &mut self.tickets);
                 let Some(planned) = next else { break };
