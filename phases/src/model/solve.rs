@@ -8,7 +8,7 @@
 //! A wait is what Pollaczek and Khinchine's formula gives (first in, first out; service times as spread as they
 //! are), with the arrival theorem in Schweitzer's form: an arriving customer sees the others' load, not its own. For
 //! exponential service and one station kind per visit this *is* Schweitzer's approximate mean value analysis, and for
-//! balanced stations it is exact.
+//! balanced stations it is exact. Cores serve requests before they resume coroutines (`requests_first`).
 //!
 //! Approximations, all on the side of independence: requests that a transaction sends together load stations as
 //! many but delay it as one; the load on other nodes is spread evenly; visits arrive at random, but for requests that come to
