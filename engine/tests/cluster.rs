@@ -116,16 +116,27 @@ fn member_under(
     Ok((own.expect("a share"), whole))
 }
 
+/// The parts of all nodes, each in a thread; node 0's has the whole.
+fn members_under(
+    protocol: AnyProtocol,
+    nodes: u16,
+    spec: &RunSpec,
+    asked: Asked,
+) -> Vec<(RunResult, Option<RunResult>)> {
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = sessions(nodes)
+            .into_iter()
+            .map(|s| scope.spawn(move || member_under(protocol, s, spec, asked)))
+            .collect();
+        threads.into_iter().map(|t| t.join().expect("no panic").expect("it runs")).collect()
+    })
+}
+
 #[test]
 fn runs_over_processes_are_serializable_and_consistent() {
     for (asked, nodes, replicas, workers) in [(SMALLBANK, 2, 1, 2), (SMALLBANK, 3, 3, 1), (TPCC, 3, 2, 1)] {
         let spec = spec(nodes, replicas, workers);
-        let results: Vec<_> = std::thread::scope(|scope| {
-            let spec = &spec;
-            let threads: Vec<_> =
-                sessions(nodes).into_iter().map(|s| scope.spawn(move || member(s, spec, asked))).collect();
-            threads.into_iter().map(|t| t.join().expect("no panic").expect("it runs")).collect()
-        });
+        let results = members_under(AnyProtocol::Occ(Occ), nodes, &spec, asked);
         let whole = results[0].1.as_ref().expect("node 0 has the whole");
         assert!(results[1..].iter().all(|r| r.1.is_none() && r.0.checks.is_empty()));
         assert!(whole.faults.is_empty(), "{:?}", whole.faults);
@@ -154,14 +165,7 @@ fn calvin_orders_transactions_over_processes() {
     let calvin = AnyProtocol::named("calvin").expect("a protocol");
     let mut spec = spec(3, 2, 2);
     spec.plan = spec.plan.restricted_to(calvin.needs());
-    let results: Vec<_> = std::thread::scope(|scope| {
-        let spec = &spec;
-        let threads: Vec<_> = sessions(3)
-            .into_iter()
-            .map(|s| scope.spawn(move || member_under(calvin, s, spec, SMALLBANK)))
-            .collect();
-        threads.into_iter().map(|t| t.join().expect("no panic").expect("it runs")).collect()
-    });
+    let results = members_under(calvin, 3, &spec, SMALLBANK);
     let whole = results[0].1.as_ref().expect("node 0 has the whole");
     assert!(whole.passed(), "{:?} {:?}", whole.faults, whole.checks);
     let ended = whole.stats.committed + whole.stats.rolled_back.of("insufficient-funds");
@@ -189,14 +193,7 @@ fn a_fault_under_calvin_ends_all_processes_and_is_told_by_whose_it_is() {
     spec.plan = spec.plan.restricted_to(calvin.needs());
     // They ask after 3.2 s.
     spec.worker.rpc.max_retransmits = 19;
-    let results: Vec<_> = std::thread::scope(|scope| {
-        let spec = &spec;
-        let threads: Vec<_> = sessions(3)
-            .into_iter()
-            .map(|s| scope.spawn(move || member_under(calvin, s, spec, FULL)))
-            .collect();
-        threads.into_iter().map(|t| t.join().expect("no panic").expect("it runs")).collect()
-    });
+    let results = members_under(calvin, 3, &spec, FULL);
     let whole = results[0].1.as_ref().expect("node 0 has the whole");
     assert!(!whole.faults.is_empty() && !whole.passed());
     assert!(whole.faults.iter().all(|fault| fault.why.contains("no room")), "{:?}", whole.faults);
