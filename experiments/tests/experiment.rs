@@ -1,5 +1,6 @@
 //! The experiment command around a point that is measured here: files in, result directories out.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use experiments::args::{Cli, Command, ExperimentArgs, OneProcessArgs, OutputArgs};
@@ -8,6 +9,7 @@ use experiments::error::CliError;
 use experiments::output::JsonTarget;
 use experiments::spec::Point;
 use primitives::measure::{PointResult, Printed, RunRecord};
+use serde_json::Value;
 
 const YAML: &str = "\
 question: Does it land in order?
@@ -136,6 +138,29 @@ fn what_papers_print_is_kept_in_the_record_and_drawn_by_report() {
     reports::render(&[temp.path().join("fifth")], &out, &options).unwrap();
     let page = std::fs::read_to_string(out.join("report.html")).unwrap();
     assert!(page.contains("DRH-P01 prints 65") && page.contains("DRH-P03 prints 39.5"), "not drawn");
+    // Where a paper prints how many times another step a step gives, that is told as such.
+    let ladder = run("ladder", include_str!("../ten-objects-cx4.yaml"));
+    let mut times: Vec<_> = ladder.published.iter().filter_map(|p| Some((p, p.of.as_ref()?))).collect();
+    times.sort_by(|a, b| a.0.claim.cmp(&b.0.claim));
+    let told = times.iter().map(|(p, of)| {
+        let step = |at: &BTreeMap<String, Value>| at["optimizations"].as_str().unwrap().to_owned();
+        assert_eq!((p.at["verb"].clone(), &*p.y), (of["verb"].clone(), "rate_per_server_per_s"));
+        (p.claim.as_str(), p.at["verb"].as_str().unwrap(), step(&p.at), p.value, step(of))
+    });
+    let step = str::to_owned;
+    assert_eq!(
+        told.collect::<Vec<_>>(),
+        [
+            ("DRH-M01", "read", step("+coroutines"), 7.0, step("base")),
+            ("DRH-M02", "rpc", step("+coroutines"), 6.46, step("base")),
+            ("DRH-M06", "write", step("+passive-ack"), 1.13, step("+doorbell")),
+            ("DRH-M07", "rpc-write", step("+passive-ack"), 1.96, step("+doorbell")),
+        ]
+    );
+    assert!(ladder.published.iter().any(|p| p.claim == "DRH-M09" && p.value == 8.43e6 / 2.0));
+    let sizes = run("sizes", include_str!("../read-size-by-queue-pairs.yaml"));
+    let left = |claim: &str| sizes.published.iter().find(|p| p.claim == claim).map(|p| p.value);
+    assert_eq!((left("NAM-Q01-8B"), left("NAM-Q01-64B"), left("NAM-Q01-256B")), (Some(0.6), Some(0.75), Some(1.0)));
     // Of another cluster the paper says nothing.
     assert!(run("other", &text.replace("nodes: 16", "nodes: 8")).published.is_empty());
 }

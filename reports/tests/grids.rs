@@ -36,6 +36,9 @@ fn figures_of_an_experiment_file_are_drawn_and_the_default_where_there_are_none(
         record["published"] = serde_json::json!([
             {"claim": "PRINTED-1", "at": {"plan": "drtm-h"}, "y": "committed_per_s", "value": 3.0e6},
             {"claim": "PRINTED-2", "at": {"speed": "none"}, "y": "committed_per_s", "value": 4.0e6},
+            {"claim": "PRINTED-3", "at": {"plan": "drtm-h", "skew": 0}, "of": {"plan": "two-sided", "skew": 0},
+             "y": "committed_per_s", "value": 1.5},
+            {"claim": "PRINTED-4", "at": {"plan": "drtm-h"}, "of": {"plan": "farm"}, "y": "committed_per_s", "value": 2},
         ]);
         std::fs::write(&path, record.to_string()).expect("writes");
         let out = dir.path().join("page");
@@ -63,6 +66,10 @@ fn figures_of_an_experiment_file_are_drawn_and_the_default_where_there_are_none(
     assert!(one.contains("drtm-h") && !one.contains("two-sided"), "{one}");
     assert!(one.contains("PRINTED-1 prints 3\u{a0}M where drtm-h at skew 0 gives 2.4\u{a0}M"), "{one}");
     assert!(!one.contains("PRINTED-2"));
+    // A multiple is of what the other point gave, whether that one is drawn or not; of one that is not there it is nothing.
+    let times = "PRINTED-3 prints 1.5 times what two-sided gives, 2.7\u{a0}M, where drtm-h at skew 0 gives 2.4\u{a0}M";
+    assert!(one.contains(times), "{one}");
+    assert!(!one.contains("PRINTED-4"));
     // What cannot be drawn leaves the usual figure; nonsense is passed over.
     for nothing in
         [serde_json::json!([{"x": "skew", "y": "speed"}]), serde_json::json!([7]), serde_json::json!(7)]

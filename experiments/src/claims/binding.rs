@@ -376,6 +376,17 @@ impl Binding {
         }
     }
 
+    /// The point that gives so many times what another does where the paper prints `num`, the other, and how many times: of one point
+    /// each, not of peaks and means.
+    pub(super) fn printed_of(&self, num: f64) -> Option<(At, At, f64)> {
+        let (pair, (point, other), times) = match self.number.as_ref()?.inner() {
+            Number::Ratio(pair) => (pair, (&pair.of, &pair.to), num),
+            Number::Change(pair) => (pair, (&pair.to, &pair.of), 1.0 + num / 100.0),
+            _ => return None,
+        };
+        (pair.side == Side::Point).then(|| (both(point, &pair.at), both(other, &pair.at), times))
+    }
+
     /// The handlers it asks for; those of a binding with an experiment are none.
     pub fn handlers(&self) -> Vec<&Handler> {
         fn asked(number: &Number) -> Option<&Handler> {

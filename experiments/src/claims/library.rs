@@ -6,6 +6,7 @@ use crate::yaml::Document;
 use phases::plan::Phase;
 use primitives::measure::{PHASES, Printed, TableName, columns, deciding};
 use primitives::profile::Profile;
+use std::collections::BTreeMap;
 
 use super::binding::{At, Binding, Parameter, Pick};
 use super::file::Claim;
@@ -21,6 +22,7 @@ const FILES: &[(&str, &str)] = &[
     ("ten-objects-roce", include_str!("../../ten-objects-roce.yaml")),
     ("ten-objects-cx5", include_str!("../../ten-objects-cx5.yaml")),
     ("read-size-by-queue-pairs", include_str!("../../read-size-by-queue-pairs.yaml")),
+    ("tpcc-by-queue-pairs", include_str!("../../tpcc-by-queue-pairs.yaml")),
     ("read-by-card", include_str!("../../read-by-card.yaml")),
     ("one-sided-latency-by-cluster", include_str!("../../one-sided-latency-by-cluster.yaml")),
     ("unloaded-latency", include_str!("../../unloaded-latency.yaml")),
@@ -172,7 +174,8 @@ fn name_of(asked: &Experiment) -> Option<&'static str> {
     names().find(|name| experiment(name).is_ok_and(|known| spec(&known).as_ref() == Some(&wanted)))
 }
 
-/// What papers print for single points of an experiment, in the units of its columns; nothing for one that answers no claim.
+/// What papers print for single points of an experiment, in the units of its columns or as multiples of another point; nothing for one
+/// that answers no claim.
 ///
 /// # Errors
 /// As [`super::load`].
@@ -192,6 +195,9 @@ pub fn published(experiment: &Experiment) -> Result<Vec<Printed>, CliError> {
             };
             printed.extend(y.and_then(|y| print(claim, binding, at, y)));
         }
+        if by == name {
+            printed.extend(y(binding, experiment).and_then(|y| print_of(claim, binding, &y)));
+        }
     }
     Ok(printed)
 }
@@ -200,8 +206,18 @@ pub fn published(experiment: &Experiment) -> Result<Vec<Printed>, CliError> {
 fn print(claim: &Claim, binding: &Binding, at: &At, y: String) -> Option<Printed> {
     let value = claim.value.num.or(claim.value.hi).or(claim.value.lo)?;
     let value = value / super::evaluate::per_unit(&claim.unit, &y) / binding.times.unwrap_or(1.0);
-    let at = at.iter().map(|(axis, pick)| Some((axis.clone(), serde_json::to_value(pick).ok()?)));
-    Some(Printed { claim: claim.id.clone(), at: at.collect::<Option<_>>()?, y, value })
+    Some(Printed { claim: claim.id.clone(), at: axes(at)?, y, value, of: None })
+}
+
+/// What a paper prints as a multiple of another point.
+fn print_of(claim: &Claim, binding: &Binding, y: &str) -> Option<Printed> {
+    let (at, of, value) = binding.printed_of(claim.value.num?)?;
+    let y = binding.number.as_ref()?.column(y).to_owned();
+    Some(Printed { claim: claim.id.clone(), at: axes(&at)?, y, value, of: Some(axes(&of)?) })
+}
+
+fn axes(at: &At) -> Option<BTreeMap<String, serde_json::Value>> {
+    at.iter().map(|(axis, pick)| Some((axis.clone(), serde_json::to_value(pick).ok()?))).collect()
 }
 
 /// Whether an experiment is of requests alone.

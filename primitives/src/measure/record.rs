@@ -72,7 +72,7 @@ impl From<&Profile> for ProfileRef {
     }
 }
 
-/// A number that a paper prints for points of a grid: figures show it beside what was measured. Nothing is computed from it.
+/// A number that a paper prints for points of a grid: figures show it beside what was measured. Nothing else is computed from it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Printed {
     /// Whose it is.
@@ -83,6 +83,9 @@ pub struct Printed {
     pub y: String,
     /// The number, in the column's unit.
     pub value: f64,
+    /// The point, by values of axes, of which the number is a multiple: then it has no unit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub of: Option<BTreeMap<String, Value>>,
 }
 
 /// `run.json`.
@@ -342,7 +345,7 @@ mod tests {
             doubt: Some("made up".into()),
         });
         let at = [("plan".to_owned(), json!("drtm-h"))].into();
-        record.published.push(Printed { claim: "A".into(), at, y: "committed_per_s".into(), value: 3e6 });
+        record.published.push(Printed { claim: "A".into(), at, y: "committed_per_s".into(), value: 3e6, of: None });
         record.write(dir.path()).unwrap();
         assert_eq!(RunRecord::read(dir.path()).unwrap(), record);
         assert_eq!(record.provenance, Provenance::Simulated);

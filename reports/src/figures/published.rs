@@ -1,13 +1,17 @@
 //! What papers print for single points of a grid: drawn as hollow marks beside the points they are about, in the colour of their
-//! curve and with the claim's name, and told in the caption.
+//! curve and with the claim's name, and told in the caption. Where a paper prints how many times another point a point gives, the mark is at
+//! so many times what that other gave here.
 
 use polars::prelude::*;
 use primitives::measure::Printed;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
+use super::experiments::median;
+use super::place;
 use crate::chart::Format;
-use crate::frame::{Framed, words};
+use crate::frame::{Framed, floats, words};
+use crate::human;
 
 /// A number that a paper prints.
 pub struct Said {
@@ -17,6 +21,8 @@ pub struct Said {
     pub y: String,
     /// The number.
     pub value: f64,
+    /// Where the paper prints a multiple: how many times, and of which point.
+    times: Option<(f64, String)>,
     /// Rows of the points that it is about.
     rows: Vec<usize>,
 }
@@ -29,7 +35,13 @@ impl Said {
 
     /// It beside what came out at `place`.
     pub fn beside(&self, place: &str, got: f64, format: Format) -> String {
-        format!("{} prints {} where {place} gives {}", self.claim, format(self.value), format(got))
+        let number = match &self.times {
+            None => format(self.value),
+            Some((times, of)) => {
+                format!("{} times what {of} gives, {},", human::number(*times), format(self.value))
+            }
+        };
+        format!("{} prints {number} where {place} gives {}", self.claim, format(got))
     }
 }
 
@@ -48,12 +60,24 @@ pub fn kept(rows: &DataFrame, at: &BTreeMap<String, Value>) -> Framed<Vec<bool>>
     Ok(kept)
 }
 
-/// What the papers print, with the rows that it is about; those that name an axis which is not there are left out.
+/// What the papers print, with the rows that it is about; those that name an axis which is not there are left out, and multiples of what was
+/// not measured.
 pub fn said(printed: &[Printed], rows: &DataFrame) -> Vec<Said> {
-    let said = |Printed { claim, at, y, value }: &Printed| {
+    let at_rows = |at: &BTreeMap<String, Value>| {
         let kept = kept(rows, at).ok()?;
-        let rows = (0..rows.height()).filter(|&row| kept[row]).collect();
-        Some(Said { claim: claim.clone(), y: y.clone(), value: *value, rows })
+        Some((0..rows.height()).filter(|&row| kept[row]).collect::<Vec<_>>())
+    };
+    let said = |Printed { claim, at, y, value, of }: &Printed| {
+        let (mut value, mut times) = (*value, None);
+        if let Some(of) = of {
+            let numbers = floats(rows, y).ok()?;
+            let one = median(at_rows(of)?.into_iter().filter_map(|row| numbers[row]).collect())?;
+            let differs = of.iter().filter(|(axis, value)| at.get(*axis) != Some(value));
+            let words = differs.map(|(axis, value)| place(axis, &plain(value))).collect::<Vec<_>>();
+            times = Some((value, words.join(", ")));
+            value *= one;
+        }
+        Some(Said { claim: claim.clone(), y: y.clone(), value, times, rows: at_rows(at)? })
     };
     printed.iter().filter_map(said).collect()
 }
