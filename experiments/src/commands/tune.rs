@@ -204,8 +204,8 @@ fn caveat(spec: &RunSpec, tuned: &Tuned) -> Option<String> {
     (skewed || aborted > CONTENDED).then(|| {
         let why = if skewed { "some keys are asked for more often, and " } else { "" };
         format!(
-            "caveat: {why}{} of attempts are foretold to abort. Where more than a fifth did, foretold rates were off by 7.9 % in the median and \
-             30 % or more in a tenth of 84 drawn combinations; where fewer did, by 3.8 % and 10 % of 177 (simulated, seed 13: \
+            "caveat: {why}{} of attempts are foretold to abort. Where more than a fifth did, foretold rates were off by 8.4 % in the median and \
+             34 % or more in a tenth of 169 drawn combinations; where fewer did, by 3.4 % and 10 % of 331 (simulated, seed 13: \
              experiments/REGRET.md). --verify runs the plans",
             percent(aborted)
         )
