@@ -582,6 +582,34 @@ fn leases_that_nobody_writes_under_are_not_renewed() {
     }
 }
 
+/// Under bounded waiting nothing keeps two from waiting for each other, until one has looked often enough; and what one has is held while it waits
+/// for others. Found by combinations 4 and 7 of seed 12 and 359, 369 and 381 of seed 13, of which up to eight times what came had been foretold, and next to no
+/// aborts where up to four in five were.
+#[test]
+fn who_waits_in_a_circle_gives_up() {
+    let protocol = AnyProtocol::named("bounded-wait").expect("a protocol");
+    let micro = |together, writes, skew: [(&'static str, &'static str); 2]| {
+        let records = [("records_per_thread", "600"), ("reads", "6"), ("payload_bytes", "80")];
+        [&records[..], &[("together", together), ("writes", writes)], &skew].concat()
+    };
+    let hot = [("hot_accesses_share", "0.5"), ("hot_records_share", "0.02")];
+    let zipf = [("zipf_theta", "0.64"), ("hot_records_share", "0.0")];
+    for (via, coroutines, settings, most) in [
+        (Via::TwoSided, 4, micro("false", "5", hot), 0.2),
+        (Via::OneSided, 4, micro("false", "5", hot), 0.3),
+        (Via::OneSided, 4, micro("true", "5", zipf), 0.5),
+    ] {
+        let on = On { measured: Nanos::from_millis(4), ..four(&shipped()) };
+        let plan = Plan { coroutines, ..Plan::uniform(via).restricted_to(protocol.needs()) };
+        let ran = ran(&on, protocol, plan, "micro", &settings);
+        let [said, got] = attempts(&ran);
+        let error = ran.error();
+        println!("{via}, {settings:?}: {error:+.3}, attempts: said {said:.2} got {got:.2}");
+        assert!(got > 1.2 && (said / got).ln().abs() < most, "{said} attempts foretold, {got} counted");
+        assert!((1.0 + error).ln().abs() < most, "{error:+.3} off what is foretold");
+    }
+}
+
 /// Attempts for each commit: foretold, and counted.
 fn attempts(ran: &Ran) -> [f64; 2] {
     let said = 1.0 + ran.said.aborted_per_s / ran.said.committed_per_s;

@@ -160,7 +160,10 @@ fn what_papers_print_is_kept_in_the_record_and_drawn_by_report() {
     assert!(ladder.published.iter().any(|p| p.claim == "DRH-M09" && p.value == 8.43e6 / 2.0));
     let sizes = run("sizes", include_str!("../read-size-by-queue-pairs.yaml"));
     let left = |claim: &str| sizes.published.iter().find(|p| p.claim == claim).map(|p| p.value);
-    assert_eq!((left("NAM-Q01-8B"), left("NAM-Q01-64B"), left("NAM-Q01-256B")), (Some(0.6), Some(0.75), Some(1.0)));
+    assert_eq!(
+        (left("NAM-Q01-8B"), left("NAM-Q01-64B"), left("NAM-Q01-256B")),
+        (Some(0.6), Some(0.75), Some(1.0))
+    );
     // Of another cluster the paper says nothing.
     assert!(run("other", &text.replace("nodes: 16", "nodes: 8")).published.is_empty());
 }

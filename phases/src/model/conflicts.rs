@@ -7,7 +7,8 @@
 //!   its work, computation included, or, where it loses a lock at home, before it asks for others.
 //! - **Locked** (2PL): somebody holds the record in a mode that excludes the one asked for. Without waiting the attempt ends
 //!   where it meets the first such record, before it computes. Wait-die waits if it is the older one, which is every other
-//!   time, for what is left of the hold, half of it; with a bound, all wait, and give up if that lasts longer than the looks.
+//!   time, for what is left of the hold, half of it; with a bound, all wait, and give up if that lasts longer than the looks, or in a
+//!   circle ([`super::waiting`]). What one has is held while it waits for others.
 //! - **Counted**, locking first (FaSST): a write meets another writer's lock, at the first touch; a record to be checked is as under OCC.
 //! - **Leased** (SUNDIAL): a write meets another writer's lock, at the first touch; a lease that has to be extended meets a
 //!   writer that holds the record or has been there.
@@ -23,6 +24,7 @@ use super::forecast::Model;
 use super::input::TxnClass;
 use super::races::Readers;
 use super::solve::Solution;
+use super::waiting::{Waiting, circles};
 use crate::plan::{Needs, Phase, Via};
 use crate::rule::{OnConflict, Packing};
 use primitives::fabric::CpuWork;
@@ -37,6 +39,10 @@ pub(super) struct Met {
     pub(super) read: f64,
     /// Mean wait of an access for its lock, in nanoseconds, beside the looks.
     pub(super) wait_ns: f64,
+    /// How often an access waits for a lock.
+    pub(super) waits: f64,
+    /// The same with its looks, races of readers apart.
+    pub(super) held_up_ns: f64,
     /// Looks at a lock beyond the first.
     pub(super) looks: f64,
     /// The same of a lock that is shared, to leave it.
@@ -102,6 +108,8 @@ impl Met {
             .max((self.home - other.home).abs())
             .max((self.read - other.read).abs())
             .max(relative(self.wait_ns, other.wait_ns))
+            .max((self.waits - other.waits).abs())
+            .max(relative(self.held_up_ns, other.held_up_ns))
             .max(relative(self.looks, other.looks))
             .max(relative(self.leaves, other.leaves))
             .max(relative(self.raced_ns, other.raced_ns))
@@ -115,6 +123,8 @@ impl Met {
             write: mix(self.write, next.write),
             read: mix(self.read, next.read),
             wait_ns: mix(self.wait_ns, next.wait_ns),
+            waits: mix(self.waits, next.waits),
+            held_up_ns: mix(self.held_up_ns, next.held_up_ns),
             looks: mix(self.looks, next.looks),
             leaves: mix(self.leaves, next.leaves),
             raced_ns: mix(self.raced_ns, next.raced_ns),
@@ -141,7 +151,7 @@ pub(super) struct Runs {
 }
 
 /// Below this chance of success an attempt is taken to succeed this often all the same, so that retries stay finite.
-const LEAST_SUCCESS: f64 = 1e-6;
+pub(super) const LEAST_SUCCESS: f64 = 1e-6;
 
 /// Looks at a lock that follow each other at once, before whoever waits pauses.
 const LOOKS_AT_ONCE: f64 = 4.0;
@@ -257,13 +267,17 @@ struct Mean {
     writers: f64,
     until_check: f64,
     readers: f64,
-    /// How long a record is held that is waited for, and weight.
+    /// How long a record is held that is waited for, the square of that, and for how much of it its holder waits itself: weighted sums.
     hold: f64,
-    holds: f64,
+    hold_squared: f64,
+    blocked: f64,
+    /// Time for which a transaction holds any, attempts that fail included.
+    held: f64,
     /// Time from a transaction's begin to its last access.
     span: f64,
-    /// One look at a lock.
+    /// One look at a lock, and what the phase takes for one of its records.
     look: f64,
+    one: f64,
     /// Locks asked for of records that are only read, and of others.
     shared: f64,
     alone: f64,
@@ -289,8 +303,9 @@ struct Others {
 
 /// How accesses of a kind end.
 struct Ends {
-    /// How often one waits for what is left of a hold.
+    /// How often one waits, and for how long.
     waits: f64,
+    waited_ns: f64,
     /// The chance that it gives up.
     gives_up: f64,
     /// The chance that it does well as often as this, from once on.
@@ -316,43 +331,59 @@ impl Model<'_> {
         let (until_lock, until_check) =
             (mean(sum.until_lock, sum.writers), mean(sum.until_check, sum.readers));
         let others = Others { rate: solution.rate, customers };
-        let write = |exposed: Exposed, ends: f64| {
-            let of = |access| self.over_bands(others, access, exposed, ends);
+        let write = |exposed: Exposed| {
+            let of = |access| self.over_bands(others, access, exposed, Waiting::Never);
             (of(Access::Home), of(Access::Write))
         };
-        let read = |exposed: Exposed, ends: f64| self.over_bands(others, Access::Read, exposed, ends);
+        let read = |exposed: Exposed| self.over_bands(others, Access::Read, exposed, Waiting::Never);
         let by_writers = |ns: f64| Exposed { by_writes: ns, by_reads: 0.0 };
         let mut next = Met::default();
         let ((home, writes), reads) = match self.needs().packing {
             Packing::Counted if !self.needs().locks_first => (
-                write(by_writers(sum.written_ns + sum.commits * until_lock), 1.0),
-                read(by_writers(sum.written_ns + sum.commits * until_check), 1.0),
+                write(by_writers(sum.written_ns + sum.commits * until_lock)),
+                read(by_writers(sum.written_ns + sum.commits * until_check)),
             ),
             Packing::Counted | Packing::Leased => (
-                write(by_writers(sum.written_ns), 1.0),
-                read(by_writers(sum.written_ns + sum.commits * until_check), 1.0),
+                write(by_writers(sum.written_ns)),
+                read(by_writers(sum.written_ns + sum.commits * until_check)),
             ),
             Packing::Versions => {
                 // Of those that began after it, who has come to the record before it does: both at any moment of their
                 // span.
                 let quicker = |accesses: f64| accesses * sum.span / 6.0;
                 let by_writes = sum.written_ns + quicker(sum.commits);
-                (
-                    write(Exposed { by_writes, by_reads: quicker(sum.looks) }, 1.0),
-                    read(by_writers(sum.written_ns), 1.0),
-                )
+                (write(Exposed { by_writes, by_reads: quicker(sum.looks) }), read(by_writers(sum.written_ns)))
             }
             Packing::Locked => {
-                // What is left of a hold that somebody meets.
-                let left = 0.5 * mean(sum.hold, sum.holds);
-                let (ends, waited) = self.waiting(left, sum.look);
                 let (by_writes, by_reads) = (sum.written_ns, sum.read_ns);
                 // Held by one alone even where it is only read, or with others.
                 let not_shared = if self.needs().shared_locks { 0.0 } else { by_reads };
-                let writes = write(Exposed { by_writes, by_reads }, ends);
-                let reads = read(Exposed { by_writes, by_reads: not_shared }, ends);
+                // What is left of a hold that somebody meets: the longer it is the likelier it is met.
+                let left = 0.5 * mean(sum.hold_squared, sum.hold);
+                let holders = ((customers - 1.0) * solution.rate * sum.held).max(1.0);
+                let closes = match self.workload().reads_ahead {
+                    // All its locks are new: it closes a circle if it is quicker at the next that is freed.
+                    true => 0.5 * self.wanted(others, Exposed { by_writes, by_reads }, sum.at_once),
+                    false => 1.0 / holders,
+                };
+                let circles = circles(mean(sum.blocked, sum.hold), closes);
+                let waiting = self.waiting(left, sum.look, circles);
+                let write = |exposed: Exposed| {
+                    let of = |access| self.over_bands(others, access, exposed, waiting);
+                    (of(Access::Home), of(Access::Write))
+                };
+                let writes = write(Exposed { by_writes, by_reads });
+                let reads = self.over_bands(
+                    others,
+                    Access::Read,
+                    Exposed { by_writes, by_reads: not_shared },
+                    waiting,
+                );
                 let writers = mean(sum.writers, sum.writers + sum.readers);
-                let waits = (writes.0.waits + writes.1.waits) * writers + reads.waits * (1.0 - writers);
+                let of_all =
+                    |home: f64, write: f64, read: f64| (home + write) * writers + read * (1.0 - writers);
+                let waits = of_all(writes.0.waits, writes.1.waits, reads.waits);
+                let waited = of_all(writes.0.waited_ns, writes.1.waited_ns, reads.waited_ns);
                 let at_once = match self.needs().on_conflict {
                     // The owner looks, and answers once.
                     OnConflict::WaitIfOlder if costs.locked_by != Some(Via::OneSided) => 0.0,
@@ -360,15 +391,19 @@ impl Model<'_> {
                     OnConflict::Retry(times) => f64::from(times),
                     OnConflict::Fail => 0.0,
                 };
-                let looks = if sum.look > 0.0 { (waited / sum.look).min(at_once) } else { 0.0 };
-                next.looks = waits * looks;
-                next.wait_ns = waits * (waited - looks * sum.look).max(0.0);
+                next.looks = if sum.look > 0.0 { (waited / sum.look).min(waits * at_once) } else { 0.0 };
+                // Who asks for all at once waits for the last: so many waits at a time are as long as the longest. Its rounds are one phase.
+                let each = sum.at_once * waits;
+                let together = if each > 0.0 && sum.at_once > 1.0 { each.ln_1p() / each } else { 1.0 };
+                next.waits = waits;
+                next.held_up_ns = waited * together;
+                next.wait_ns = (next.held_up_ns - next.looks * sum.one).max(0.0);
                 if self.readers_race(costs) {
                     let readers = Readers {
                         shared: sum.shared,
                         alone: sum.alone,
                         shared_ns: sum.read_ns,
-                        hold_ns: mean(sum.hold, sum.holds),
+                        hold_ns: mean(sum.hold, sum.writers + sum.readers),
                         look_ns: sum.look,
                     };
                     let unraced_ns = (1.0 / solution.rate - met.raced_ns).max(sum.look);
@@ -378,7 +413,7 @@ impl Model<'_> {
                     next.looks += readers * races.enter;
                     next.leaves = races.leave;
                     // Each goes on by itself where all were asked for at once.
-                    let alone = readers * (races.enter + next.leaves) * sum.look * (1.0 - 1.0 / sum.at_once);
+                    let alone = readers * (races.enter + next.leaves) * (sum.look - sum.one).max(0.0);
                     next.wait_ns += alone + readers * races.pause_ns;
                 }
                 (writes, reads)
@@ -400,15 +435,14 @@ impl Model<'_> {
         self.needs().on_conflict == OnConflict::WaitIfOlder && costs.left_by == Some(Via::OneSided)
     }
 
-    /// What becomes of such accesses where others hold or change records for `exposed` per transaction and `ends` of those that meet
-    /// somebody give up.
+    /// What becomes of such accesses where others hold or change records for `exposed` per transaction.
     ///
-    /// Who has waited may find the next one there, again and again; later holds are met at their beginning and last twice what
-    /// is left of the first. The chance to give up is such that attempts come out right: a retry goes to the same records
+    /// The chance to give up is such that attempts come out right: a retry goes to the same records
     /// again, so who has met somebody on a hot record will again, and what counts is the mean of the attempts needed, not
     /// of the chances.
-    fn over_bands(&self, others: Others, access: Access, exposed: Exposed, ends: f64) -> Ends {
-        let (mut waits, mut attempts, mut all, mut well) = (0.0, 0.0, 0.0, [0.0; POWERS]);
+    fn over_bands(&self, others: Others, access: Access, exposed: Exposed, waiting: Waiting) -> Ends {
+        let mut sum = Ends { waits: 0.0, waited_ns: 0.0, gives_up: 0.0, well: [0.0; POWERS] };
+        let (mut attempts, mut all) = (0.0, 0.0);
         for (band, &reads) in self.workload().bands.iter().zip(&self.reads) {
             let writes = band.writes.unwrap_or(band.share);
             let share = match access {
@@ -421,34 +455,45 @@ impl Model<'_> {
             let rate = others.rate * (others.customers / band.parts - not_others).max(0.0);
             let there = writes * exposed.by_writes + reads * exposed.by_reads;
             let met = 1.0 - (-rate * there * band.parts / band.records).exp();
-            let stays = (met * (1.0 - ends)).min(1.0 - LEAST_SUCCESS);
-            waits += share * stays * (1.0 + stays) / (1.0 - stays);
-            let does_well = (1.0 - met * ends / (1.0 - stays)).max(LEAST_SUCCESS);
+            let (gives_up, waits, waited_ns) = waiting.at(met);
+            sum.waits += share * waits;
+            sum.waited_ns += share * waited_ns;
+            let does_well = (1.0 - gives_up).max(LEAST_SUCCESS);
             attempts += share / does_well;
             all += share;
             let mut power = share;
-            for sum in &mut well {
+            for well in &mut sum.well {
                 power *= does_well;
-                *sum += power;
+                *well += power;
             }
         }
         if all <= 0.0 {
-            return Ends { waits, gives_up: 0.0, well: [1.0; POWERS] };
+            return Ends { well: [1.0; POWERS], ..sum };
         }
-        Ends { waits, gives_up: (1.0 - all / attempts).max(0.0), well: well.map(|sum| (sum / all).min(1.0)) }
+        let well = sum.well.map(|sum| (sum / all).min(1.0));
+        Ends { gives_up: (1.0 - all / attempts).max(0.0), well, ..sum }
     }
 
-    /// Of those who meet a lock, how many give up; and how long the others wait, if so much is left of the hold and a look
-    /// takes so long.
-    fn waiting(&self, left: f64, look: f64) -> (f64, f64) {
+    /// The chance that a transaction of `records` wants the record that somebody waits for.
+    fn wanted(&self, others: Others, exposed: Exposed, records: f64) -> f64 {
+        let (mut sum, mut waits) = (0.0, 0.0);
+        for (band, &reads) in self.workload().bands.iter().zip(&self.reads) {
+            let writes = band.writes.unwrap_or(band.share);
+            let rate = others.rate * (others.customers / band.parts - 1.0).max(0.0);
+            let there = writes * exposed.by_writes + reads * exposed.by_reads;
+            let met = band.share * (1.0 - (-rate * there * band.parts / band.records).exp());
+            sum += met * (records * band.share * band.parts / band.records).min(1.0);
+            waits += met;
+        }
+        if waits > 0.0 { sum / waits } else { 0.0 }
+    }
+
+    /// What it comes to to meet a lock, if so much is left of its hold, a look takes so long and so many wait in a circle.
+    fn waiting(&self, left: f64, look: f64, circles: f64) -> Waiting {
         match self.needs().on_conflict {
-            OnConflict::Fail => (1.0, 0.0),
-            OnConflict::WaitIfOlder => (0.5, left),
-            OnConflict::Retry(times) => {
-                let patience = f64::from(times) * look;
-                let gives_up = if left > 0.0 { (-patience / left).exp() } else { 0.0 };
-                (gives_up, left * (1.0 - gives_up))
-            }
+            OnConflict::Fail => Waiting::Never,
+            OnConflict::WaitIfOlder => Waiting::Older { left },
+            OnConflict::Retry(times) => Waiting::So { left, patience: f64::from(times) * look, circles },
         }
     }
 
@@ -504,19 +549,32 @@ impl Model<'_> {
         // All that happens while the transaction comes to its records, and how much of it passes after a lock.
         let records = (reads + writes).max(1.0);
         let waiting = if self.needs().packing == Packing::Locked { records * met.wait_ns } else { 0.0 };
+        let held_up = records * met.held_up_ns;
         let looked = if at_commit { 0.0 } else { check };
         let coming = fetch + lock * (1.0 + met.looks) + waiting + looked;
-        let after = if ahead { 0.5 * lock + looked } else { 0.5 * coming };
+        // What one has while it waits for the others.
+        let blocked = held_up * if ahead { 1.0 - 1.0 / records } else { 0.5 };
+        let after = if ahead { 0.5 * lock + blocked + looked } else { 0.5 * coming };
         let extended = if at_commit { check } else { 0.0 };
-        let look = if ahead { lock } else { lock / records };
+        let one = lock / records;
+        let look = costs.look.as_ref().map_or(one, |c| solution.time(&c.class(index).load));
         let commit = extended + time(Phase::Log) + installed;
         let held = after + class.think_ns + commit;
         let in_vain = 0.5 * after + unlocked;
         let each = held + unlocks * in_vain;
+        // Of holders some wait, for times that are spread as those of a process without memory. By age the oldest waits for all others and
+        // nobody for long behind it: there it made forecasts worse, by more than was too much.
+        let by_age = self.needs().on_conflict == OnConflict::WaitIfOlder;
+        let waits =
+            if by_age { 0.0 } else { -(-records * met.waits * if ahead { 1.0 } else { 0.5 }).exp_m1() };
+        let spread = if waits > 0.0 { blocked * blocked * (2.0 / waits - 1.0) } else { 0.0 };
         sum.hold += share * records * held;
-        sum.holds += share * records;
+        sum.hold_squared += share * records * (held * held + spread);
+        sum.blocked += share * records * blocked;
+        sum.held += share * each;
         sum.span += share * coming;
         sum.look += share * look;
+        sum.one += share * one;
         sum.at_once += share * if ahead { records } else { 1.0 };
         sum.shared += share * reads * runs.came_to;
         sum.alone += share * writes * runs.came_to;

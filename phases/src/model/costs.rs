@@ -52,6 +52,8 @@ pub(super) struct Costs {
     pub(super) awaited: [Option<Priced>; 2],
     /// Fetch when it is tried again: the location cache knows what the first attempt has found.
     pub(super) refetch: Option<Priced>,
+    /// One more look at one lock, where all are asked for together.
+    pub(super) look: Option<Priced>,
     /// How records are locked, if they are.
     pub(super) locked_by: Option<Via>,
     /// Those of the own node with the others, by the NIC, and not by the own CPU before anything is asked for.

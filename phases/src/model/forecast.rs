@@ -290,13 +290,15 @@ impl<'a> Model<'a> {
             phases: Phase::ALL.map(|phase| priced(phase, false)),
             awaited: [Phase::Install, Phase::Unlock].map(awaited),
             refetch: priced(Phase::Fetch, true),
+            look: priced(Phase::Lock, true)
+                .filter(|_| self.workload.reads_ahead && self.needs.locks_at_touch()),
             nic_locks_own: plan.nic_owns_lock_words(),
             locked_by: runs(Phase::Lock).then(|| plan.step(Phase::Lock).via),
             left_by: runs(Phase::Install).then(|| plan.step(Phase::Install).via),
         }
     }
 
-    /// What a phase costs; `again` where it is tried again, and all its records are in the cache.
+    /// What a phase costs; `again` where it is tried again: all its records are in the cache, and locks are asked for again one by one.
     fn priced(&self, plan: &CheckedPlan, phase: Phase, step: Step, again: bool) -> Priced {
         let carriage = self.carriage(plan, phase, step);
         let by = |phase| plan.get().step(phase).map(|step| step.via);
@@ -313,8 +315,9 @@ impl<'a> Model<'a> {
             let next: Option<Vec<(f64, Demand)>> = next.as_ref().map(|next| {
                 self.workload.classes.iter().map(|class| (class.share, of(next, class))).collect()
             });
-            let price = |class| {
-                let demand = of(&carriage, class);
+            let price = |class: &TxnClass| {
+                let one = (again && phase == Phase::Lock).then(|| class.of_one_record());
+                let demand = of(&carriage, one.as_ref().unwrap_or(class));
                 let mut costs = PhaseCosts::of(&demand, self.profile, &self.cluster, self.buckets);
                 let others = (f64::from(self.cluster.nodes) - 1.0).max(1.0);
                 for (share, next) in next.iter().flatten() {

@@ -277,6 +277,17 @@ impl TxnClass {
         self.spots.unwrap_or(Spots { reads: self.reads, writes: self.writes })
     }
 
+    /// One that comes to a single record, of its own and of others as likely as this one.
+    pub(super) fn of_one_record(&self) -> TxnClass {
+        let records = (self.reads + self.writes).max(1.0);
+        let elsewhere =
+            self.elsewhere.map(|e| Elsewhere { reads: e.reads / records, writes: e.writes / records });
+        TxnClass {
+            elsewhere,
+            ..TxnClass::new(&self.name, self.share, self.reads / records, self.writes / records)
+        }
+    }
+
     /// Records that an attempt comes to.
     pub fn records(&self) -> f64 {
         self.reads + self.writes + self.inserts

@@ -19,6 +19,7 @@ mod races;
 pub mod solve;
 pub mod station;
 mod tune;
+mod waiting;
 
 pub use choices::{Against, Choice, choices};
 pub use explain::{Flip, explain};

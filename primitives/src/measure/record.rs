@@ -345,7 +345,13 @@ mod tests {
             doubt: Some("made up".into()),
         });
         let at = [("plan".to_owned(), json!("drtm-h"))].into();
-        record.published.push(Printed { claim: "A".into(), at, y: "committed_per_s".into(), value: 3e6, of: None });
+        record.published.push(Printed {
+            claim: "A".into(),
+            at,
+            y: "committed_per_s".into(),
+            value: 3e6,
+            of: None,
+        });
         record.write(dir.path()).unwrap();
         assert_eq!(RunRecord::read(dir.path()).unwrap(), record);
         assert_eq!(record.provenance, Provenance::Simulated);
