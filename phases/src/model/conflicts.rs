@@ -275,9 +275,10 @@ struct Mean {
     held: f64,
     /// Time from a transaction's begin to its last access.
     span: f64,
-    /// One look at a lock, and what the phase takes for one of its records.
+    /// One look at a lock, what the phase takes for one of its records, and for those that are asked for at once.
     look: f64,
     one: f64,
+    round: f64,
     /// Locks asked for of records that are only read, and of others.
     shared: f64,
     alone: f64,
@@ -404,16 +405,16 @@ impl Model<'_> {
                         alone: sum.alone,
                         shared_ns: sum.read_ns,
                         hold_ns: mean(sum.hold, sum.writers + sum.readers),
-                        look_ns: sum.look,
+                        look_ns: sum.round,
                     };
-                    let unraced_ns = (1.0 / solution.rate - met.raced_ns).max(sum.look);
+                    let unraced_ns = (1.0 / solution.rate - met.raced_ns).max(sum.round);
                     let races = self.races(readers, unraced_ns, customers, self.leaves_by_cas(costs));
                     next.raced_ns = readers.lost_ns(races);
                     let readers = 1.0 - writers;
                     next.looks += readers * races.enter;
                     next.leaves = races.leave;
                     // Each goes on by itself where all were asked for at once.
-                    let alone = readers * (races.enter + next.leaves) * (sum.look - sum.one).max(0.0);
+                    let alone = readers * (races.enter + next.leaves) * (sum.round - sum.one);
                     next.wait_ns += alone + readers * races.pause_ns;
                 }
                 (writes, reads)
@@ -557,6 +558,8 @@ impl Model<'_> {
         let after = if ahead { 0.5 * lock + blocked + looked } else { 0.5 * coming };
         let extended = if at_commit { check } else { 0.0 };
         let one = lock / records;
+        // Readers in a race go on with all that they have asked for at once.
+        let round = if ahead { lock } else { one };
         let look = costs.look.as_ref().map_or(one, |c| solution.time(&c.class(index).load));
         let commit = extended + time(Phase::Log) + installed;
         let held = after + class.think_ns + commit;
@@ -575,11 +578,12 @@ impl Model<'_> {
         sum.span += share * coming;
         sum.look += share * look;
         sum.one += share * one;
+        sum.round += share * round;
         sum.at_once += share * if ahead { records } else { 1.0 };
         sum.shared += share * reads * runs.came_to;
         sum.alone += share * writes * runs.came_to;
         sum.written_ns += share * writes * each;
-        sum.read_ns += share * reads * (each + runs.came_to * met.leaves * look);
+        sum.read_ns += share * reads * (each + runs.came_to * met.leaves * round);
         sum.readers += share * reads;
         if at_commit {
             let since_read = if ahead { 0.5 * fetch + lock } else { 0.5 * coming };
