@@ -63,7 +63,7 @@ fn figures_of_an_experiment_file_are_drawn_and_the_default_where_there_are_none(
     let one = draw(serde_json::json!([
         {"x": "skew", "y": "committed_per_s", "by": "plan", "at": {"plan": "drtm-h"}},
     ]));
-    assert!(one.contains("drtm-h") && !one.contains("two-sided"), "{one}");
+    assert!(one.contains("\ndrtm-h\n") && !one.contains("\ntwo-sided\n"), "{one}");
     assert!(one.contains("PRINTED-1 prints 3\u{a0}M where drtm-h at skew 0 gives 2.4\u{a0}M"), "{one}");
     assert!(!one.contains("PRINTED-2"));
     // A multiple is of what the other point gave, whether that one is drawn or not; of one that is not there it is nothing.

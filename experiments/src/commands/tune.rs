@@ -190,7 +190,7 @@ const SKEWING: [&str; 2] = ["zipf_theta", "hot_"];
 const CONTENDED: f64 = 0.2;
 
 /// What to know of forecasts where transactions get in each other's way, with what was measured of it. `experiments/REGRET.md` has the
-/// numbers (the sweep of seed 11); nothing is computed from them.
+/// numbers (the sweep of seed 13, with the model of build 855ab99); nothing is computed from them.
 fn caveat(spec: &RunSpec, tuned: &Tuned) -> Option<String> {
     let forecast = &tuned.tuning.best().forecast;
     let attempts = forecast.aborted_per_s + forecast.committed_per_s;

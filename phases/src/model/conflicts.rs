@@ -7,7 +7,7 @@
 //!   its work, computation included, or, where it loses a lock at home, before it asks for others.
 //! - **Locked** (2PL): somebody holds the record in a mode that excludes the one asked for. Without waiting the attempt ends
 //!   where it meets the first such record, before it computes. Wait-die waits if it is the older one, which is every other
-//!   time, for what is left of the hold, half of it; with a bound, all wait, and give up if that lasts longer than the looks, or in a
+//!   time, for what is left of the hold; with a bound, all wait, and give up if that lasts longer than the looks, or in a
 //!   circle ([`super::waiting`]). What one has is held while it waits for others.
 //! - **Counted**, locking first (FaSST): a write meets another writer's lock, at the first touch; a record to be checked is as under OCC.
 //! - **Leased** (SUNDIAL): a write meets another writer's lock, at the first touch; a lease that has to be extended meets a
@@ -37,11 +37,11 @@ pub(super) struct Met {
     pub(super) write: f64,
     /// The same of an access which reads, where it is checked or locks.
     pub(super) read: f64,
-    /// Mean wait of an access for its lock, in nanoseconds, beside the looks.
-    pub(super) wait_ns: f64,
     /// How often an access waits for a lock.
     pub(super) waits: f64,
-    /// The same with its looks, races of readers apart.
+    /// Mean wait of an access for its lock, in nanoseconds, beside the looks.
+    pub(super) wait_ns: f64,
+    /// The same with the looks, races of readers apart.
     pub(super) held_up_ns: f64,
     /// Looks at a lock beyond the first.
     pub(super) looks: f64,
@@ -271,7 +271,7 @@ struct Mean {
     hold: f64,
     hold_squared: f64,
     blocked: f64,
-    /// Time for which a transaction holds any, attempts that fail included.
+    /// Time for which a transaction holds a record, attempts that fail included.
     held: f64,
     /// Time from a transaction's begin to its last access.
     span: f64,

@@ -52,7 +52,8 @@ pub(super) struct Costs {
     pub(super) awaited: [Option<Priced>; 2],
     /// Fetch when it is tried again: the location cache knows what the first attempt has found.
     pub(super) refetch: Option<Priced>,
-    /// One more look at one lock, where all are asked for together.
+    /// One more look at one lock, where all are asked for together. It says how long that takes; what it asks of stations is counted as a record's
+    /// part of the whole phase.
     pub(super) look: Option<Priced>,
     /// How records are locked, if they are.
     pub(super) locked_by: Option<Via>,
@@ -63,14 +64,15 @@ pub(super) struct Costs {
 }
 
 /// What tells two [`Costs`] apart.
-pub(super) type CostsKey = ([Option<u32>; Phase::ALL.len()], [Option<u32>; 2], Option<u32>, [Option<Via>; 2]);
+pub(super) type CostsKey =
+    ([Option<u32>; Phase::ALL.len()], [Option<u32>; 2], [Option<u32>; 2], [Option<Via>; 2]);
 
 impl Costs {
     /// Plans of equal keys, and as many coroutines, have equal forecasts.
     pub(super) fn key(&self) -> CostsKey {
         let place = |priced: &Option<Priced>| priced.as_ref().map(|priced| priced.place);
         let (phases, awaited) = (self.phases.each_ref().map(place), self.awaited.each_ref().map(place));
-        (phases, awaited, place(&self.refetch), [self.locked_by, self.left_by])
+        (phases, awaited, [&self.refetch, &self.look].map(place), [self.locked_by, self.left_by])
     }
 
     /// One phase of one class.

@@ -282,7 +282,9 @@ impl TxnClass {
         let records = (self.reads + self.writes).max(1.0);
         let elsewhere =
             self.elsewhere.map(|e| Elsewhere { reads: e.reads / records, writes: e.writes / records });
+        let at_home = AtHome { writes: self.at_home.writes / records, inserts: 0.0 };
         TxnClass {
+            at_home,
             elsewhere,
             ..TxnClass::new(&self.name, self.share, self.reads / records, self.writes / records)
         }

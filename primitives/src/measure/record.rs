@@ -81,9 +81,9 @@ pub struct Printed {
     pub at: BTreeMap<String, Value>,
     /// The column.
     pub y: String,
-    /// The number, in the column's unit.
+    /// The number, in the column's unit; without one where it is a multiple.
     pub value: f64,
-    /// The point, by values of axes, of which the number is a multiple: then it has no unit.
+    /// The point, by values of axes, of which the number is a multiple.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub of: Option<BTreeMap<String, Value>>,
 }
