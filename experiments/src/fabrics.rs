@@ -7,6 +7,7 @@ use primitives::fabric::{Caps, loopback, tcp};
 use primitives::measure::{Kind, ProfileRef, RunRecord};
 use primitives::mesh::FabricSpec;
 use std::fs;
+use std::net::Ipv6Addr;
 use std::path::Path;
 
 use primitives::profile::{Profile, ProfileError, SourceCounts};
@@ -57,6 +58,21 @@ pub struct RdmaPort {
     pub rate: Option<String>,
     /// `InfiniBand` or `Ethernet`.
     pub link: Option<String>,
+    /// The entries of its GID table that hold one, by index.
+    pub gids: Vec<PortGid>,
+}
+
+/// An entry of a port's GID table, as the kernel tells it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct PortGid {
+    /// Its index.
+    pub index: u32,
+    /// The GID.
+    pub gid: Ipv6Addr,
+    /// `RoCE v2` or `IB/RoCE v1`, where the kernel tells.
+    pub kind: Option<String>,
+    /// The network interface that its address is of.
+    pub interface: Option<String>,
 }
 
 /// One NIC profile of the list.
@@ -241,6 +257,7 @@ pub fn rdma_devices(root: &Path) -> Vec<RdmaDevice> {
                             .map(|s| s.split_once(": ").map_or(s.clone(), |(_, word)| word.to_owned())),
                         rate: line(&port.join("rate")),
                         link: line(&port.join("link_layer")),
+                        gids: gids(&port),
                     })
                 })
                 .collect();
@@ -255,6 +272,22 @@ pub fn rdma_devices(root: &Path) -> Vec<RdmaDevice> {
         .collect();
     devices.sort_by(|a, b| a.name.cmp(&b.name));
     devices
+}
+
+/// The kernel writes attributes of an entry only while it holds a GID.
+fn gids(port: &Path) -> Vec<PortGid> {
+    let mut gids: Vec<PortGid> = names(&port.join("gids"))
+        .into_iter()
+        .filter_map(|index| {
+            let gid: Ipv6Addr = line(&port.join("gids").join(&index))?.parse().ok()?;
+            let attribute = |what: &str| line(&port.join("gid_attrs").join(what).join(&index));
+            let (kind, interface) = (attribute("types"), attribute("ndevs"));
+            let index = index.parse().ok()?;
+            (!gid.is_unspecified()).then_some(PortGid { index, gid, kind, interface })
+        })
+        .collect();
+    gids.sort_by_key(|gid| gid.index);
+    gids
 }
 
 fn names(folder: &Path) -> Vec<String> {

@@ -519,6 +519,7 @@ impl Run {
             "round_trips_per_committed": r.round_trips_per_committed(),
             "doorbells_per_committed": r.doorbells_per_committed(),
             "location_cache": { "hits": r.cache.hits, "misses": r.cache.misses, "stale": r.cache.stale },
+            "rpc": r.rpc,
             "cpu_ns_per_committed": r.cpu_ns_per_committed(),
             "messages_per_machine_per_s": r.messages_per_machine_per_s(),
             "predicted_per_s": self.prediction.as_ref().map(|p| p.committed_per_s),

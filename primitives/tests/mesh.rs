@@ -1,7 +1,8 @@
 //! Rendezvous: who gets in, who does not, and bytes of every kind. Sockets where they matter, plain bytes elsewhere.
 
 use primitives::mesh::handshake::{
-    self, Driver, DriverStep, HandshakeError, Kind, MAX_BODY, Member, MemberStep, VERSION, decode, encode,
+    self, Driver, DriverStep, HandshakeError, Kind, MAX_BODY, Member, MemberStep, Plain, VERSION, decode,
+    encode,
 };
 use primitives::mesh::session::{Program, drive, join};
 use primitives::mesh::{Blame, ClusterFile, Limits, MeshError, Session};
@@ -34,17 +35,38 @@ fn cluster(nodes: u16, address: SocketAddr) -> ClusterFile {
     ClusterFile::parse(&text).expect("a cluster file")
 }
 
-/// The whole conversation of a handshake, in order: hello, challenge, proof, welcome.
-fn conversation(driver_key: Secret) -> Result<[Vec<u8>; 4], HandshakeError> {
+/// A handshake of node 3 with node 0: its four messages (hello, challenge, proof, welcome) by number and as bytes, and what `carry`
+/// brings of each to the other side. How many were understood; the fourth lets both in.
+fn talk(
+    driver_key: Secret,
+    mut carry: impl FnMut(usize, &[u8]) -> Option<Plain>,
+) -> Result<usize, HandshakeError> {
     let (mut member, hello) = Member::start(key(), NodeId(3), VERSION);
     let mut driver = Driver::new(driver_key, VERSION);
-    let plain = |bytes: &[u8]| decode(bytes).expect("ours").expect("whole").0;
-    let DriverStep::Send(challenge) = driver.receive(&plain(&hello))? else { panic!("too soon") };
-    let MemberStep::Send(proof) = member.receive(&plain(&challenge))? else { panic!("too soon") };
-    let DriverStep::Joined(node, _, welcome) = driver.receive(&plain(&proof))? else { panic!("not yet") };
+    let Some(heard) = carry(0, &hello) else { return Ok(0) };
+    let DriverStep::Send(challenge) = driver.receive(&heard)? else { panic!("too soon") };
+    let Some(heard) = carry(1, &challenge) else { return Ok(1) };
+    let MemberStep::Send(proof) = member.receive(&heard)? else { panic!("too soon") };
+    let Some(heard) = carry(2, &proof) else { return Ok(2) };
+    let DriverStep::Joined(node, _, welcome) = driver.receive(&heard)? else { panic!("not yet") };
     assert_eq!(node, NodeId(3));
-    let MemberStep::Joined(_) = member.receive(&plain(&welcome))? else { panic!("not yet") };
-    Ok([hello, challenge, proof, welcome])
+    let Some(heard) = carry(3, &welcome) else { return Ok(3) };
+    let MemberStep::Joined(_) = member.receive(&heard)? else { panic!("not yet") };
+    Ok(4)
+}
+
+fn plain(bytes: &[u8]) -> Plain {
+    decode(bytes).expect("ours").expect("whole").0
+}
+
+/// The whole conversation of a handshake, in order: hello, challenge, proof, welcome.
+fn conversation(driver_key: Secret) -> Result<[Vec<u8>; 4], HandshakeError> {
+    let mut said = Vec::new();
+    talk(driver_key, |_, bytes| {
+        said.push(bytes.to_vec());
+        Some(plain(bytes))
+    })?;
+    Ok(said.try_into().expect("four messages"))
 }
 
 #[test]
@@ -57,7 +79,6 @@ fn both_sides_prove_themselves_and_another_key_does_not() {
 #[test]
 fn nothing_of_an_old_conversation_opens_a_new_one() {
     let [hello, challenge, proof, welcome] = conversation(key()).expect("the same key");
-    let plain = |bytes: &[u8]| decode(bytes).expect("ours").expect("whole").0;
     // A member played back: the driver's nonce is another.
     let mut driver = Driver::new(key(), VERSION);
     driver.receive(&plain(&hello)).expect("anybody may say hello");
@@ -70,71 +91,113 @@ fn nothing_of_an_old_conversation_opens_a_new_one() {
     }
 }
 
-/// Feeds bytes as they come, in pieces; ends with the first error, or without one.
-fn feed(bytes: &[u8], rng: &mut Xoshiro256PlusPlus, mut take: impl FnMut(&handshake::Plain) -> bool) {
-    let (mut have, mut at) = (Vec::new(), 0);
-    while at < bytes.len() {
-        let n = rng.random_range(1..=bytes.len() - at);
-        have.extend_from_slice(&bytes[at..at + n]);
-        at += n;
-        loop {
-            match decode(&have) {
-                Ok(Some((plain, len))) => {
-                    assert!(plain.body.len() <= MAX_BODY && len <= have.len());
-                    have.drain(..len);
-                    if !take(&plain) {
-                        return;
-                    }
+/// Bytes as somebody hostile or a bad line might leave them.
+fn bend(mut bytes: Vec<u8>, rng: &mut Xoshiro256PlusPlus) -> Vec<u8> {
+    for _ in 0..rng.random_range(1..4) {
+        let at = rng.random_range(0..bytes.len());
+        match rng.random_range(0..8) {
+            0 | 1 => bytes[at] = rng.random(),
+            2 | 3 => bytes[at] ^= 1 << rng.random_range(0..8),
+            4 => bytes.truncate(at.max(1)),
+            5 => drop(bytes.drain(at..(at + 9).min(bytes.len() - 1).max(at))),
+            6 => drop(bytes.splice(at..at, (0..rng.random_range(0..40)).map(|_| 0xff))),
+            // A length field of somebody's wishes.
+            _ => {
+                let len: u32 = if rng.random() { u32::MAX } else { rng.random_range(0..1024) };
+                if let Some(field) = bytes.get_mut(12..16) {
+                    field.copy_from_slice(&len.to_le_bytes());
                 }
-                Ok(None) => break,
-                Err(_) => return,
             }
         }
     }
+    bytes
 }
 
-#[test]
-fn thousands_of_bent_handshakes_let_nobody_in_and_break_nothing() {
-    let parts = conversation(key()).expect("the same key");
-    let whole: Vec<u8> = parts.concat();
-    for seed in 0..20_000u64 {
-        let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
-        let mut bytes = whole.clone();
-        for _ in 0..rng.random_range(1..6) {
-            let at = rng.random_range(0..bytes.len());
-            match rng.random_range(0..6) {
-                0 => bytes[at] = rng.random(),
-                1 => bytes[at] ^= 1 << rng.random_range(0..8),
-                2 => bytes.truncate(at.max(1)),
-                3 => drop(bytes.drain(at..(at + 9).min(bytes.len() - 1).max(at))),
-                4 => drop(bytes.splice(at..at, (0..rng.random_range(0..40)).map(|_| 0xff))),
-                // A length field of somebody's wishes.
-                _ => {
-                    let at = (at / 16 * 16 + 12).min(bytes.len().saturating_sub(4));
-                    let len: u32 = if rng.random() { u32::MAX } else { rng.random_range(0..1024) };
-                    if let Some(field) = bytes.get_mut(at..at + 4) {
-                        field.copy_from_slice(&len.to_le_bytes());
-                    }
-                }
+/// The message at the front of bytes that come in pieces, if they become one.
+fn heard(bytes: &[u8], rng: &mut Xoshiro256PlusPlus) -> Option<Plain> {
+    let mut have = 0;
+    while have < bytes.len() {
+        have += rng.random_range(1..=bytes.len() - have);
+        match decode(&bytes[..have]) {
+            Ok(Some((plain, len))) => {
+                assert!(plain.body.len() <= MAX_BODY && len <= have);
+                return Some(plain);
             }
-            if bytes.is_empty() {
-                bytes.push(0);
+            Ok(None) => {}
+            Err(error) => {
+                assert!(!error.to_string().is_empty());
+                return None;
             }
         }
-        // All parts go to both sides: whatever is understood, none of it proves anything against fresh nonces.
-        let mut driver = Driver::new(key(), VERSION);
-        feed(&bytes, &mut rng, |plain| match driver.receive(plain) {
-            Ok(DriverStep::Send(_)) => true,
-            Ok(DriverStep::Joined(..)) => panic!("seed {seed} was let in"),
-            Err(error) => error.to_string().is_empty(),
-        });
-        let (mut member, _) = Member::start(key(), NodeId(1), VERSION);
-        feed(&bytes, &mut rng, |plain| match member.receive(plain) {
-            Ok(MemberStep::Send(_)) => true,
-            Ok(MemberStep::Joined(_)) => panic!("seed {seed} was believed"),
-            Err(error) => error.to_string().is_empty(),
-        });
     }
+    None
+}
+
+/// One message of each conversation is bent on its way, the others come as they were sent, so that what is bent is met where it
+/// belongs: a hello and a challenge that proofs are made over, and the proofs themselves.
+#[test]
+fn thousands_of_bent_handshakes_let_nobody_in_and_break_nothing() {
+    let mut by_proof = [0; 4];
+    for seed in 0..20_000u64 {
+        let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
+        let (turn, mut same) = (rng.random_range(0..4), false);
+        let got = talk(key(), |at, bytes| {
+            if at != turn {
+                return Some(plain(bytes));
+            }
+            let bent = heard(&bend(bytes.to_vec(), &mut rng), &mut rng);
+            // What is bent behind its end, or in the byte that says nothing, is what was sent.
+            same = bent.as_ref() == Some(&plain(bytes));
+            bent
+        });
+        match got {
+            Ok(4) => assert!(same, "seed {seed}: message {turn} was bent, and believed"),
+            Ok(understood) => assert_eq!(understood, turn, "seed {seed}"),
+            Err(error) => {
+                assert!(!same && !error.to_string().is_empty(), "seed {seed}: {error:?}");
+                by_proof[turn] += u32::from(error == HandshakeError::WrongKey);
+            }
+        }
+    }
+    // By the proofs, not by how the messages look.
+    assert!(by_proof.iter().all(|&times| times > 500), "{by_proof:?}");
+}
+
+/// What a stranger may send: anything, most of which begins as a hello and goes on as a proof.
+#[test]
+fn bent_bytes_at_the_door_keep_nobody_out_who_has_the_key() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("it listens");
+    let (ours, program) = (&cluster(2, address), &Program::new("a"));
+    let [hello, _, proof, welcome] = conversation(key()).expect("the same key");
+    std::thread::scope(|scope| {
+        let first = scope.spawn(move || drive(&listener, ours, &key(), program, limits(20), &mut |_| {}));
+        let mut refused = 0;
+        for seed in 0..300u64 {
+            let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
+            let mut bytes = [&hello[..], &proof[..], &welcome[..]].concat();
+            // The hello of every other one is whole, so that what follows it is heard too.
+            let from = if seed % 2 == 0 { 0 } else { hello.len() };
+            let bent = bend(bytes.split_off(from), &mut rng);
+            bytes.extend(bent);
+            let mut stream = TcpStream::connect(address).expect("it listens");
+            stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a time-out");
+            // It may have hung up before all is sent.
+            let _ = stream.write_all(&bytes);
+            let _ = stream.shutdown(std::net::Shutdown::Write);
+            let mut said = Vec::new();
+            let _ = stream.read_to_end(&mut said);
+            while let Ok(Some((plain, len))) = decode(&said) {
+                assert!(plain.kind != Kind::Welcome as u8, "seed {seed} was let in");
+                refused += u32::from(plain.body == handshake::KEYS_DIFFER.as_bytes());
+                said.drain(..len);
+            }
+        }
+        assert!(refused >= 100, "{refused} were refused by their proof");
+        let member = join(address, ours, NodeId(1), &key(), program, limits(20)).expect("it has the key");
+        first.join().expect("no panic").expect("node 1 has come");
+        drop(member);
+    });
 }
 
 #[test]

@@ -361,6 +361,14 @@ pub fn shown(run: &Run) -> String {
             r.cache.stale
         ));
     }
+    // Messages that were lost, late or not ours are no matter of a quiet fabric.
+    let rpc = &r.rpc;
+    if rpc.retransmits + rpc.duplicates + rpc.malformed > 0 {
+        text.push_str(&format!(
+            "calls: {} sent, {} of them again; {} came twice, {} messages were malformed (warm-up included)\n",
+            rpc.calls, rpc.retransmits, rpc.duplicates, rpc.malformed
+        ));
+    }
     let timed = |n: Option<Nanos>| n.map_or("not timed".into(), |n| n.to_string());
     let rows = Phase::ALL
         .into_iter()

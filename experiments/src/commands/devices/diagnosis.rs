@@ -3,10 +3,9 @@
 //! The list follows what users of RDMA systems ask in public: no device, a port that is down, a GID table without a
 //! usable entry, limits of locked memory, no huge pages, a library or module that is missing.
 
-use crate::fabrics::{RdmaDevice, SYSFS};
+use crate::fabrics::{PortGid, RdmaDevice, SYSFS};
 use serde::Serialize;
 use std::fs;
-use std::net::Ipv6Addr;
 use std::path::Path;
 
 /// How bad a finding is.
@@ -190,9 +189,8 @@ fn ports(device: &RdmaDevice, sysfs: &Path, netdevs: &Path) -> Vec<Finding> {
         let at = sysfs.join(name).join("ports").join(number.to_string());
         if ethernet {
             let what = format!("port {number} of {name}");
-            let gids = gids(&at);
-            found.extend(addresses(&what, &gids));
-            let interface = gids.iter().find_map(|gid| gid.interface.as_deref());
+            found.extend(addresses(&what, &port.gids));
+            let interface = port.gids.iter().find_map(|gid| gid.interface.as_deref());
             found.extend(interface.and_then(|interface| mtu(&what, interface, netdevs)));
         }
         found.extend(pkeys(device, number, &at));
@@ -200,31 +198,8 @@ fn ports(device: &RdmaDevice, sysfs: &Path, netdevs: &Path) -> Vec<Finding> {
     found
 }
 
-/// An entry of a GID table.
-struct Gid {
-    address: Ipv6Addr,
-    /// `RoCE v2` or `IB/RoCE v1`, where the kernel tells.
-    kind: Option<String>,
-    /// The network interface that its address is of.
-    interface: Option<String>,
-}
-
-/// The entries of a port's GID table that hold one.
-fn gids(port: &Path) -> Vec<Gid> {
-    let read = |path: &Path| fs::read_to_string(path).ok().map(|text| text.trim().to_owned());
-    let entries = fs::read_dir(port.join("gids")).into_iter().flatten().flatten();
-    entries
-        .filter_map(|entry| {
-            let address: Ipv6Addr = read(&entry.path())?.parse().ok()?;
-            let attribute = |what: &str| read(&port.join("gid_attrs").join(what).join(entry.file_name()));
-            let gid = Gid { address, kind: attribute("types"), interface: attribute("ndevs") };
-            (!address.is_unspecified()).then_some(gid)
-        })
-        .collect()
-}
-
 /// What is wrong with the addresses that a RoCE port has.
-fn addresses(port: &str, gids: &[Gid]) -> Vec<Finding> {
+fn addresses(port: &str, gids: &[PortGid]) -> Vec<Finding> {
     const ADD: &str = "`ip addr add ADDRESS/24 dev DEV`";
     if gids.is_empty() {
         return vec![blocks(
@@ -233,14 +208,14 @@ fn addresses(port: &str, gids: &[Gid]) -> Vec<Finding> {
         )];
     }
     let mut found = Vec::new();
-    if gids.iter().all(|gid| gid.address.is_unicast_link_local()) {
+    if gids.iter().all(|gid| gid.gid.is_unicast_link_local()) {
         found.push(Finding {
             level: Level::Limits,
             what: format!("{port} has link-local GIDs only: its network interface has no address that other networks reach"),
             remedy: format!("give it one of the network that the peers are in: {ADD}"),
         });
     }
-    let old = |gid: &Gid| gid.kind.as_deref().is_some_and(|kind| kind.ends_with("RoCE v1"));
+    let old = |gid: &PortGid| gid.kind.as_deref().is_some_and(|kind| kind.ends_with("RoCE v1"));
     if gids.iter().all(old) {
         found.push(Finding {
             level: Level::Limits,
@@ -420,7 +395,8 @@ fn huge_pages(meminfo: &str) -> Option<Finding> {
     let total: u64 = line.split_whitespace().nth(1)?.parse().ok()?;
     (total == 0).then(|| Finding {
         level: Level::Limits,
-        what: "no huge pages are reserved: regions lie on small pages, and the NIC's translation cache covers less".to_owned(),
+        what: "no huge pages are reserved: regions lie on small pages, unless the kernel joins some by itself (transparent huge pages), and \
+               the NIC's translation cache covers less".to_owned(),
         remedy: "`sysctl vm.nr_hugepages=N`, N times 2 MiB; runs say in their record what they got".to_owned(),
     })
 }
@@ -513,6 +489,8 @@ mod tests {
             for (index, (gid, kind)) in (0..).zip(entries) {
                 entry(&root.path().join("mlx5_0/ports/1"), index, gid, kind);
             }
+            drop(devices);
+            let devices = rdma_devices(root.path());
             let found = ports(&devices[0], root.path(), Path::new("/nonexistent"));
             let told: Vec<_> = found.iter().map(|f| f.what.as_str()).collect();
             match says {

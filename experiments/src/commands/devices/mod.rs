@@ -17,7 +17,7 @@ use super::Context;
 use crate::args::DevicesArgs;
 use crate::error::CliError;
 use crate::fabrics::{
-    FabricStatus, RdmaDevice, SYSFS, ShippedProfile, fabrics, rdma_devices, shipped_profiles,
+    FabricStatus, PortGid, RdmaDevice, SYSFS, ShippedProfile, fabrics, rdma_devices, shipped_profiles,
 };
 use crate::output::{WIDTH, emit, folded, prose_table, table};
 
@@ -146,17 +146,12 @@ fn people_facts(all: &[Facts]) -> String {
         &["RDMA device", "port", "MTU", "largest", "GID index", "GID", "kind", "P_Keys by index"],
         all.iter().flat_map(|d| {
             d.ports.iter().flat_map(move |p| {
-                p.gids.iter().map(move |g| {
-                    [
-                        d.name.clone(),
-                        p.port.to_string(),
-                        p.active_mtu.to_string(),
-                        p.max_mtu.to_string(),
-                        g.index.to_string(),
-                        g.gid.clone(),
-                        g.kind.to_owned(),
-                        pkeys(&p.pkeys),
-                    ]
+                // A port without a GID is looked for here all the more.
+                let nothing = p.gids.is_empty().then(|| ["", "none", ""].map(str::to_owned));
+                let gids = p.gids.iter().map(|g| [g.index.to_string(), g.gid.clone(), g.kind.to_owned()]);
+                gids.chain(nothing).map(move |[index, gid, kind]| {
+                    let (active, largest) = (p.active_mtu.to_string(), p.max_mtu.to_string());
+                    [d.name.clone(), p.port.to_string(), active, largest, index, gid, kind, pkeys(&p.pkeys)]
                 })
             })
         }),
@@ -176,6 +171,24 @@ fn pkeys(all: &[primitives::fabric::verbs::PkeyFacts]) -> String {
 #[cfg(not(feature = "verbs"))]
 fn people_facts(_: &[Facts]) -> String {
     String::new()
+}
+
+fn kernels_gids(devices: &[RdmaDevice]) -> String {
+    let word = |word: &Option<String>| word.clone().unwrap_or_else(|| "unknown".to_owned());
+    table(
+        &["RDMA device", "port", "GID index", "GID", "kind", "interface"],
+        devices.iter().flat_map(|device| {
+            device.ports.iter().flat_map(move |port| {
+                let nothing = port.gids.is_empty().then(|| ["", "none", "", ""].map(str::to_owned));
+                let entry = move |g: &PortGid| {
+                    [g.index.to_string(), g.gid.to_string(), word(&g.kind), word(&g.interface)]
+                };
+                port.gids.iter().map(entry).chain(nothing).map(move |[index, gid, kind, interface]| {
+                    [device.name.clone(), port.port.to_string(), index, gid, kind, interface]
+                })
+            })
+        }),
+    )
 }
 
 fn people(list: &Devices) -> String {
@@ -220,11 +233,18 @@ fn people(list: &Devices) -> String {
             }),
         ));
     }
-    if let Some(facts) = &list.device_facts
-        && !facts.is_empty()
-    {
-        text.push('\n');
-        text.push_str(&people_facts(facts));
+    match &list.device_facts {
+        Some(facts) if !facts.is_empty() => {
+            text.push('\n');
+            text.push_str(&people_facts(facts));
+        }
+        Some(_) => {}
+        // What the kernel tells without libibverbs.
+        None if list.rdma_devices.is_empty() => {}
+        None => {
+            text.push('\n');
+            text.push_str(&kernels_gids(&list.rdma_devices));
+        }
     }
     if !list.findings.is_empty() {
         text.push_str("\nFor RDMA here:\n");
@@ -243,4 +263,27 @@ fn people(list: &Devices) -> String {
         machine.cpu, machine.cores, machine.memory_gib, machine.os, machine.kernel
     ));
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fabrics::RdmaPort;
+
+    #[test]
+    fn ports_are_listed_with_their_gids_and_without() {
+        let gid = |index, gid: &str| PortGid {
+            index,
+            gid: gid.parse().unwrap(),
+            kind: Some("RoCE v2".into()),
+            interface: None,
+        };
+        let port = |port, gids| RdmaPort { port, state: None, rate: None, link: None, gids };
+        let ports = vec![port(1, vec![gid(0, "fe80::1"), gid(3, "::ffff:10.0.0.1")]), port(2, Vec::new())];
+        let device = RdmaDevice { name: "mlx5_0".into(), model: None, firmware: None, ports };
+        let text = kernels_gids(&[device]);
+        let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
+        assert!(rows.contains(&vec!["mlx5_0", "1", "3", "::ffff:10.0.0.1", "RoCE", "v2", "unknown"]), "{text}");
+        assert!(rows.contains(&vec!["mlx5_0", "2", "none"]), "{text}");
+    }
 }

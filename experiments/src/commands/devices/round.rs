@@ -1,4 +1,4 @@
-//! One round of every verb between two queue pairs and back, each looked at for what it brought. Over any fabric: `peer.rs` runs it
+//! One round of the verbs that transactions go by (READ, WRITE, CAS, FETCH_ADD, SEND, a datagram) between two queue pairs and back, each looked at for what it brought. Over any fabric: `peer.rs` runs it
 //! between two hosts, tests here on loopback, honest and not.
 
 use std::cell::RefCell;
@@ -108,7 +108,7 @@ impl<N: Nic> Side<N> {
         self.nic.caps().atomic_scope != AtomicScope::None
     }
 
-    /// One of each verb towards the peer.
+    /// One of each of them towards the peer.
     pub(super) fn round(&self, peer: &Offer) -> Vec<Outcome> {
         let node = self.nic.node();
         for word in 0..WORDS {

@@ -22,7 +22,7 @@
 //! **Stamps.** Where a device puts its own time on completions, they come from another kind of completion queue, whose
 //! functions stand behind the ordinary one's (`stamps.rs`): for measurements that ask for it, and without a trace in others.
 //!
-//! This folder and the constructor in `mem` are the only places with `unsafe`. Three facts carry most of it:
+//! This folder and `mem` (the constructor of a region, and a hint to the processor in `mem/ahead.rs`) are the only places with `unsafe`. Three facts carry most of it:
 //! libibverbs' objects may be used from several threads (libibverbs manual, `ibv_open_device(3)` and the
 //! thread-safety note of rdma-core), every object is destroyed by the owner of a handle that is not `Copy`, and a
 //! region outlives its registrations because each registration holds it.

@@ -36,12 +36,12 @@ const EHOSTUNREACH: i32 = 113;
 /// What to do about a call that failed, empty if nothing is known.
 pub(super) fn hint(call: &str, errno: i32) -> String {
     match (call, errno) {
-        ("ibv_reg_mr", ENOMEM | EPERM) => format!(
-            ": registered memory is locked, and this process may lock {}; `ulimit -l unlimited` in the shell, or \
-             `* - memlock unlimited` in /etc/security/limits.conf and a new login",
-            memlock().map_or("an unknown amount".to_owned(), |bytes| format!("{} KiB", bytes >> 10))
-        ),
-        (_, ENOMEM) => ": the device or the locked-memory limit (`ulimit -l`) has no room for it".to_owned(),
+        ("ibv_reg_mr", ENOMEM | EPERM) => format!(": registered memory is locked, {}", locked_memory()),
+        // Many drivers lock the rings of queues too, and come to the limit there first.
+        ("ibv_create_cq" | "ibv_create_cq_ex" | "ibv_create_qp" | "ibv_resize_cq", ENOMEM) => {
+            format!(": the device has no room for it, or its rings, which are locked memory, have none: {}", locked_memory())
+        }
+        (_, ENOMEM) => format!(": the device or the host has no room for it; of locked memory, {}", locked_memory()),
         ("ibv_modify_qp to RTR", EINVAL | ETIMEDOUT | ENETUNREACH | EHOSTUNREACH) => {
             ": the path to the peer cannot be used; check on both sides that the GID index names a RoCE v2 GID of \
              the same network (`doorbell devices`), that the peer's address answers `ping`, and the MTU"
@@ -55,6 +55,15 @@ pub(super) fn hint(call: &str, errno: i32) -> String {
         (_, EOPNOTSUPP) => ": the device's driver does not have it".to_owned(),
         _ => String::new(),
     }
+}
+
+/// How much memory this process may lock, and how to be allowed more.
+fn locked_memory() -> String {
+    format!(
+        "this process may lock {}; `ulimit -l unlimited` in the shell, or `* - memlock unlimited` in /etc/security/limits.conf and a \
+         new login",
+        memlock().map_or("as much as it wants".to_owned(), |bytes| format!("{} KiB", bytes >> 10))
+    )
 }
 
 /// The soft limit of locked memory in bytes, if there is one.
@@ -77,6 +86,17 @@ mod tests {
         ] {
             assert_eq!(status(code, receive, nobodys), told);
         }
+    }
+
+    #[test]
+    fn whoever_meets_the_limit_of_locked_memory_is_told_it_and_how_to_raise_it() {
+        for call in ["ibv_reg_mr", "ibv_create_cq", "ibv_create_qp", "ibv_alloc_pd"] {
+            let hint = hint(call, ENOMEM);
+            assert!(hint.contains("may lock") && hint.contains("`ulimit -l unlimited`"), "{call}: {hint}");
+        }
+        // A limit that is there is named.
+        let limit = memlock().map(|bytes| format!("{} KiB", bytes >> 10));
+        assert!(limit.is_none_or(|limit| hint("ibv_reg_mr", EPERM).contains(&limit)));
     }
 
     #[test]
