@@ -1,4 +1,8 @@
 //! What makes a plan impossible, and the nearest one that would run.
+//!
+//! Of a device it looks at what a plan can ask for: one-sided verbs, what its atomics exclude, how long a message may be. How long queues are
+//! and how many READs are in flight no plan says: of READs and of inline bytes a cluster takes what the device has (`primitives/src/mesh`), and
+//! a queue that is longer than it has is refused when it is made, with its limit (`primitives/src/fabric/checks.rs`).
 
 use super::{Epochs, Phase, Plan, Space, Step, Via};
 use crate::ops::wire;
