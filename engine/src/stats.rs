@@ -65,6 +65,9 @@ pub struct WorkerStats {
     pub timed: u64,
     /// The most attempts that one transaction took to its end, whether or not that was inside the window.
     pub attempts_most: u64,
+    /// By how many ticks a clock was found to have gone back, at most, during the whole run: 0 where nothing is wrong with clocks,
+    /// and under protocols that do not look at them.
+    pub clock_back_most: u64,
     /// From when the client asked, which is when its last transaction ended, to the commit: the wait for the worker's turn, retries
     /// and backoff included.
     pub latency: Histogram,
@@ -83,6 +86,7 @@ impl WorkerStats {
             given_up: 0,
             timed: 0,
             attempts_most: 0,
+            clock_back_most: 0,
             latency: Histogram::with_digits(digits),
             phases: std::array::from_fn(|_| PhaseStats {
                 latency: Histogram::with_digits(2),
@@ -119,6 +123,7 @@ impl WorkerStats {
         self.given_up += other.given_up;
         self.timed += other.timed;
         self.attempts_most = self.attempts_most.max(other.attempts_most);
+        self.clock_back_most = self.clock_back_most.max(other.clock_back_most);
         self.latency.merge(&other.latency);
         for (mine, theirs) in self.phases.iter_mut().zip(&other.phases) {
             mine.latency.merge(&theirs.latency);
@@ -151,6 +156,7 @@ pub struct StatsData {
     given_up: u64,
     timed: u64,
     attempts_most: u64,
+    clock_back_most: u64,
     latency: HistogramData,
     phases: Vec<(HistogramData, Costs)>,
 }
@@ -167,6 +173,7 @@ impl WorkerStats {
             given_up: self.given_up,
             timed: self.timed,
             attempts_most: self.attempts_most,
+            clock_back_most: self.clock_back_most,
             latency: self.latency.to_data(),
             phases: self.phases.iter().map(|p| (p.latency.to_data(), p.costs)).collect(),
         }
@@ -195,6 +202,7 @@ impl WorkerStats {
         stats.given_up = data.given_up;
         stats.timed = data.timed;
         stats.attempts_most = data.attempts_most;
+        stats.clock_back_most = data.clock_back_most;
         stats.latency = Histogram::from_data(&data.latency)?;
         Ok(stats)
     }

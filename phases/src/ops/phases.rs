@@ -110,6 +110,11 @@ impl Phases {
         plan.nic_owns_lock_words() && (plan.nic_owns_leases() || !self.at_home(access.table))
     }
 
+    /// By how many ticks this worker's clock was found to have gone back, at most; timestamps do not follow it.
+    pub fn clock_back(&self) -> u64 {
+        self.context.clock.back()
+    }
+
     /// The plan.
     pub fn plan(&self) -> &CheckedPlan {
         &self.context.plan

@@ -63,12 +63,17 @@ pub struct Clock {
     last: Cell<u64>,
     /// Ticks that were handed out though local time had not come so far: the clock was behind, or had gone back.
     ahead: Cell<u64>,
+    /// The latest local time that was read, in ticks.
+    latest: Cell<u64>,
+    /// The most ticks that local time, when read, lay before the latest that had been read.
+    back: Cell<u64>,
 }
 
 impl Clock {
     /// The clock of a worker.
     pub fn new(node: NodeId, worker: u16, skew: Skew) -> Clock {
-        Clock { skew, node, worker, last: Cell::new(0), ahead: Cell::new(0) }
+        let zero = || Cell::new(0);
+        Clock { skew, node, worker, last: zero(), ahead: zero(), latest: zero(), back: zero() }
     }
 
     /// Local time in ticks when the true time is `now_ns`.
@@ -82,6 +87,8 @@ impl Clock {
     /// is not followed: timestamps go on one by one until local time has caught up.
     pub fn next(&self, now_ns: u64) -> Option<Timestamp> {
         let (local, after) = (self.local(now_ns), self.last.get().saturating_add(1));
+        self.back.set(self.back.get().max(self.latest.get().saturating_sub(local)));
+        self.latest.set(self.latest.get().max(local));
         self.ahead.set(self.ahead.get() + u64::from(local < after));
         let tick = local.max(after);
         let stamp = Timestamp::new(tick, self.node, self.worker);
@@ -104,6 +111,11 @@ impl Clock {
     pub fn ahead(&self) -> u64 {
         self.ahead.get()
     }
+
+    /// By how many ticks local time was found to have gone back, at most.
+    pub fn back(&self) -> u64 {
+        self.back.get()
+    }
 }
 
 #[cfg(test)]
@@ -122,6 +134,7 @@ mod tests {
         assert_eq!(all.len(), before.len());
         assert!(all.iter().all(|t| t.0 < 1 << BITS));
         assert!(a.next(1 << 30).unwrap() > b.next(1 << 30).unwrap(), "ties go by node");
+        assert_eq!((a.back(), b.back()), (0, 0), "a clock that is behind has not gone back");
     }
 
     #[test]
@@ -135,6 +148,8 @@ mod tests {
             last = next;
         }
         assert!(clock.ahead() > 0, "for a while it was ahead of local time");
+        // All of the jump, but for the step of time in which it came.
+        assert!((505..=512).contains(&clock.back()), "back by {} ticks", clock.back());
         assert_eq!(last.tick(), clock.local((1 << 22) - (1 << 22) % 5_000));
     }
 
