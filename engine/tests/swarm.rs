@@ -1,16 +1,16 @@
-//! The swarm: plan, workload, cluster and faults all drawn from a seed; every history checked.
+//! The swarm: plan, workload, cluster, card and faults all drawn from a seed; every history checked.
 //!
 //! A few fixed seeds by default, `DOORBELL_SEEDS=200` for more. A failure ends with the command that repeats it:
 //! `DOORBELL_SEED=17 cargo test -p doorbell-engine --test swarm drawn`. On the simulator that is an exact replay; on threads
 //! it is the same case, and the interleaving may take a few tries. Before it ends, a failing case is run again with fewer nodes,
 //! workers, coroutines, transactions, replicas and without faults, and the smallest that still fails is told with the command for it
-//! (`DOORBELL_CUT`).
+//! (`DOORBELL_CUT`). `-- --nocapture` tells how many attempts the runs of each protocol made, and the most that one transaction needed.
 
 mod common;
 
 use common::shrink::{Size, shrink};
 use common::{Case, OTHERS, judge, plans_of, sim};
-use engine::cluster::{Clocks, Length, RunSpec, admit};
+use engine::cluster::{Clocks, Length, RunResult, RunSpec, admit, needs};
 use engine::protocol::planted::{Bug, Planted};
 use engine::protocol::{AnyProtocol, PROTOCOLS, Protocol};
 use engine::workload::WORKLOADS;
@@ -19,12 +19,14 @@ use phases::rule::OnConflict;
 use primitives::fabric::loopback::{Mode, Options};
 use primitives::fabric::sim::FaultOptions;
 use primitives::mesh::{FabricSpec, Shape};
+use primitives::profile::Profile;
 use primitives::units::Nanos;
 use primitives::verbs::NodeId;
 use rand::seq::IndexedRandom;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
 /// Seeds of a run without `DOORBELL_SEEDS`.
 const SEEDS: u64 = 24;
@@ -217,7 +219,32 @@ fn draw_orders_under_others(seed: u64) -> (Case, &'static str) {
         AnyProtocol::named(others.choose(&mut rng).expect("there are others")).expect("a protocol");
     let plan = *plans_of(case.protocol.needs()).choose(&mut rng).expect("there are plans");
     case.spec.plan = Plan { coroutines: case.spec.plan.coroutines, ..plan };
-    case.spec.clocks.skew = Nanos(rng.random_range(0..50_000));
+    case.spec.clocks = Clocks {
+        skew: Nanos(rng.random_range(0..50_000)),
+        jump_at: Nanos(rng.random_range(0..400_000)),
+        jump_ns: rng.random_range(-300_000..300_000),
+        first_tick: rng.random_range(0..1000),
+    };
+    (case, name)
+}
+
+/// The same on a card drawn from the seed where it is simulated: a shipped one of those that can carry the plan, or one that nobody has.
+/// The draws are a stream of their own, so that all else a seed means does not depend on which cards there are.
+fn on_a_card(seed: u64, (mut case, name): (Case, &'static str)) -> (Case, &'static str) {
+    let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed ^ 0x6361_7264);
+    let FabricSpec::Sim { faults, .. } = &case.spec.fabric else { return (case, name) };
+    let faults = (**faults).clone();
+    let on = |profile| FabricSpec::Sim { profile: Box::new(profile), seed, faults: Box::new(faults.clone()) };
+    case.spec.fabric = if rng.random() {
+        on(Profile::drawn(rng.random_range(0..1_000_000)).expect("a drawn profile"))
+    } else {
+        let needs = needs(&case.spec, &case.workload(), &case.protocol);
+        let shipped =
+            Profile::NAMES.iter().map(|name| on(Profile::shipped(name).expect("a shipped profile")));
+        let able = |fabric: &FabricSpec| case.spec.plan.check(&fabric.caps().expect("caps"), &needs).is_ok();
+        let able: Vec<FabricSpec> = shipped.filter(able).collect();
+        able.choose(&mut rng).expect("one that can carry it").clone()
+    };
     (case, name)
 }
 
@@ -227,14 +254,54 @@ fn env(name: &str) -> Option<u64> {
 }
 
 /// Nobody needs as many attempts as would make it give up, where time is virtual: on threads whoever holds a lock may be kept from the
-/// CPU for hundreds of attempts of others. Bounded wait alone promises nothing of the kind: transactions that wait for
-/// each other all give up after as many looks, and may do so again.
-fn judge_progress(case: &Case, name: &str) {
+/// CPU for hundreds of attempts of others. Two promise nothing of the kind. Under bounded wait transactions that wait for each other all
+/// give up after as many looks, and may do so again. Under NOWAIT a market feed wants twenty records at once that customers lock, too:
+/// where ATOMICs are slow, these hold them for milliseconds, three times the longest pause between attempts, and are never all gone
+/// (seed 17 of `orders_and_positions_keep`, on a card drawn around ConnectX-3 Pro: a feed gives up).
+fn judge_progress(case: &Case, name: &str) -> RunResult {
     let result = judge(case, name);
     let needs = case.protocol.needs();
     let (most, limit) = (result.stats.attempts_most, u64::from(case.spec.retry.attempts) / 2);
-    let promised = name == "sim" && !matches!(needs.on_conflict, OnConflict::Retry(_));
-    assert!(!promised || most <= limit, "{} on {name}: a transaction took {most} attempts", needs.protocol);
+    let starved_feeds = case.workload == "tpce-cp" && needs.protocol.starts_with("nowait");
+    let promised = name == "sim" && !matches!(needs.on_conflict, OnConflict::Retry(_)) && !starved_feeds;
+    let aborts = || result.stats.aborts.iter().collect::<Vec<_>>();
+    assert!(
+        !promised || most <= limit,
+        "{} on {name}: a transaction took {most} attempts: {:?}",
+        needs.protocol,
+        aborts()
+    );
+    result
+}
+
+/// What the attempts of several runs came to.
+#[derive(Default)]
+struct Attempts {
+    runs: u64,
+    all: u64,
+    committed: u64,
+    given_up: u64,
+    /// The most of one transaction.
+    most: u64,
+}
+
+impl Attempts {
+    fn add(&mut self, result: &RunResult) {
+        let stats = &result.stats;
+        self.runs += 1;
+        self.all += stats.committed + stats.rolled_back.total() + stats.aborts.total();
+        self.committed += stats.committed;
+        self.given_up += stats.given_up;
+        self.most = self.most.max(stats.attempts_most);
+    }
+}
+
+impl fmt::Display for Attempts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Attempts { runs, all, committed, given_up, most } = self;
+        write!(f, "{all} attempts in {runs} runs, {committed} transactions committed, {given_up} given up")?;
+        write!(f, ", at most {most} attempts of one transaction")
+    }
 }
 
 /// Judges the runs of all seeds; a failure prints the command that repeats it.
@@ -243,24 +310,34 @@ fn all_seeds(test: &str, draw: impl Fn(u64) -> (Case, &'static str)) {
         Some(seed) => seed..seed + 1,
         None => 0..env("DOORBELL_SEEDS").unwrap_or(SEEDS),
     };
+    let mut sums: BTreeMap<(&str, &str), Attempts> = BTreeMap::new();
     for seed in seeds {
-        let (mut case, name) = draw(seed);
+        let (mut case, name) = on_a_card(seed, draw(seed));
         if let Ok(cut) = std::env::var("DOORBELL_CUT") {
             let size: Size = cut.parse().unwrap_or_else(|why| panic!("DOORBELL_CUT={cut}: {why}"));
             case = size.cut(&case);
         }
         let judged = std::panic::catch_unwind(|| judge_progress(&case, name));
+        if let Ok(result) = &judged {
+            let time = if name == "sim" { "virtual time" } else { "real time" };
+            for protocol in [case.protocol.needs().protocol, "all"] {
+                sums.entry((time, protocol)).or_default().add(result);
+            }
+        }
         if let Err(panic) = judged {
             eprintln!("failed: {case:?}");
             let cargo = format!("cargo test -p doorbell-engine --test swarm {test}");
             eprintln!("repeat: DOORBELL_SEED={seed} {cargo}");
-            let fails = |case: &Case| std::panic::catch_unwind(|| judge_progress(case, name)).is_err();
+            let fails = |case: &Case| std::panic::catch_unwind(|| drop(judge_progress(case, name))).is_err();
             let size = shrink(&case, fails);
             if size != Size::of(&case) {
                 eprintln!("smaller: DOORBELL_SEED={seed} DOORBELL_CUT={size} {cargo}");
             }
             std::panic::resume_unwind(panic);
         }
+    }
+    for ((time, protocol), sum) in sums {
+        eprintln!("{test}, {time}, {protocol}: {sum}");
     }
 }
 
@@ -300,7 +377,7 @@ fn other_protocols_keep_their_promises() {
 
 #[test]
 fn a_simulated_run_is_a_value_of_its_seed() {
-    let simulated = (0..).map(draw).filter(|(_, name)| *name == "sim").take(4);
+    let simulated = (0..).map(|seed| on_a_card(seed, draw(seed))).filter(|(_, name)| *name == "sim").take(4);
     for (case, name) in simulated {
         let (a, b) = (judge(&case, name), judge(&case, name));
         assert_eq!(a.facts.of_seed(), b.facts.of_seed(), "{case:?}");
@@ -379,4 +456,48 @@ fn every_workload_is_drawn() {
     for workload in ["smallbank", "micro", "ycsb"] {
         assert!(pairs.iter().filter(|(drawn, _)| *drawn == workload).count() >= 3, "{workload}: {pairs:?}");
     }
+}
+
+/// Simulated runs are on many cards, shipped and not.
+#[test]
+fn cards_are_drawn() {
+    let mut cards = BTreeSet::new();
+    for draw in [draw, draw_other, draw_orders, draw_orders_under_others] {
+        for (case, name) in (0..SEEDS).map(|seed| on_a_card(seed, draw(seed))) {
+            let FabricSpec::Sim { profile, .. } = &case.spec.fabric else { continue };
+            assert_eq!(name, "sim");
+            cards.insert(profile.name.clone());
+        }
+        let again = |seed| format!("{:?}", on_a_card(seed, draw(seed)));
+        assert_eq!(again(3), again(3), "a card is a value of the seed");
+    }
+    let shipped = cards.iter().filter(|card| Profile::NAMES.contains(&card.as_str())).count();
+    assert!(shipped >= 6 && cards.len() - shipped >= 6, "{cards:?}");
+    // Cards without one-sided verbs carry calls, and nothing else.
+    let two_sided = |seed| {
+        let (mut case, name) = draw(seed);
+        case.spec.plan = Plan::uniform(Via::TwoSided).restricted_to(&Needs::OCC);
+        on_a_card(seed, (case, name)).0
+    };
+    let bare = |case: Case| !case.spec.fabric.caps().expect("caps").one_sided;
+    assert!((0..4 * SEEDS).map(two_sided).any(bare));
+}
+
+/// A case cut to no faults has no wrong clocks and loses no datagrams either, whichever fabric it is on.
+#[test]
+fn a_cut_takes_all_faults_away() {
+    let mut wrong = 0;
+    for seed in 0..SEEDS {
+        let (case, _) = draw_other(seed);
+        let size: Size = format!("{},faults=0", Size::of(&case)).parse().expect("a size");
+        let cut = size.cut(&case);
+        wrong += u32::from(case.spec.clocks.skew.0 > 0 && case.spec.clocks.jump_ns != 0);
+        assert_eq!((cut.spec.clocks.skew, cut.spec.clocks.jump_ns), (Nanos(0), 0), "seed {seed}");
+        match cut.spec.fabric {
+            FabricSpec::Sim { faults, .. } => assert_eq!(*faults, FaultOptions::default(), "seed {seed}"),
+            FabricSpec::Loopback(options) => assert_eq!(options.datagram_loss, 0.0, "seed {seed}"),
+            other => panic!("nothing else is drawn: {other:?}"),
+        }
+    }
+    assert!(wrong > 10, "{wrong} clocks were wrong: the test shows nothing");
 }

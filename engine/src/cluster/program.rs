@@ -469,7 +469,8 @@ impl<'r, W: Workload, P: Protocol + Copy + Sync> Program for Run<'r, W, P> {
     fn finish(&self, common: &Self::Shared, site: Site, kept: Self::Local) -> Self::Output {
         let Kept { collected, stats, phases } = kept;
         let audits = self.spec.audit && !self.abandoned() && site.worker == 0;
-        let stats = WorkerStats { clock_back_most: phases.clock_back(), ..stats.replace(WorkerStats::new(1)) };
+        let stats =
+            WorkerStats { clock_back_most: phases.clock_back(), ..stats.replace(WorkerStats::new(1)) };
         Output {
             out: collected.take(),
             stats,

@@ -159,7 +159,11 @@ pub fn judge(case: &Case, name: &str) -> RunResult {
     let what = || {
         let protocol = case.protocol.needs().protocol;
         let (seed, plan) = (case.spec.seed, case.spec.plan);
-        format!("{} under {protocol} on {name}, seed {seed}, plan {plan}", case.workload)
+        let card = match &case.spec.fabric {
+            FabricSpec::Sim { profile, .. } => format!(" ({})", profile.name),
+            _ => String::new(),
+        };
+        format!("{} under {protocol} on {name}{card}, seed {seed}, plan {plan}", case.workload)
     };
     assert!(result.faults.is_empty(), "{}: {:?}", what(), result.faults);
     let failed: Vec<_> = result.failed_checks().collect();

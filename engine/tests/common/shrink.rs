@@ -1,7 +1,7 @@
 //! A failing case made smaller: what can be taken away, or halved, and still fails.
 
 use super::Case;
-use engine::cluster::Length;
+use engine::cluster::{Clocks, Length};
 use primitives::fabric::sim::FaultOptions;
 use primitives::mesh::FabricSpec;
 use std::fmt;
@@ -18,6 +18,7 @@ pub struct Size {
     coroutines: u32,
     transactions: u64,
     replicas: u16,
+    /// Of the fabric and of clocks.
     faults: bool,
 }
 
@@ -45,11 +46,19 @@ impl Size {
         if self.transactions > 0 {
             case.spec.length = Length::Transactions(self.transactions);
         }
-        if let FabricSpec::Sim { faults, .. } = &mut case.spec.fabric {
-            if !self.faults {
-                **faults = FaultOptions::default();
+        if !self.faults {
+            // How far time has come is no fault: timestamps stay as large.
+            case.spec.clocks = Clocks { first_tick: case.spec.clocks.first_tick, ..Clocks::default() };
+        }
+        match &mut case.spec.fabric {
+            FabricSpec::Sim { faults, .. } => {
+                if !self.faults {
+                    **faults = FaultOptions::default();
+                }
+                faults.slow.retain(|(node, _)| node.0 < self.nodes);
             }
-            faults.slow.retain(|(node, _)| node.0 < self.nodes);
+            FabricSpec::Loopback(options) if !self.faults => options.datagram_loss = 0.0,
+            _ => {}
         }
         case
     }
