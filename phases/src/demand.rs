@@ -19,6 +19,8 @@ use crate::rule::{OnConflict, Packing};
 use crate::store::Shape;
 use primitives::fabric::INLINE_USUAL;
 use primitives::profile::{CpuProfile, Primitive};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 
 /// Sizes that the store, the log and the RPC layer fix, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -602,11 +604,22 @@ impl Batch {
     }
 }
 
+thread_local! {
+    /// What [`fullest`] has answered: the same few are asked for by every plan and price, and of thirty balls one takes 0.1 ms.
+    static FULLEST: RefCell<BTreeMap<(usize, usize), f64>> = const { RefCell::new(BTreeMap::new()) };
+}
+
 /// Balls in the fullest of `boxes`, on average, if each of `balls` falls into any of them alike.
 fn fullest(balls: usize, boxes: usize) -> f64 {
     if boxes < 2 || balls < 2 {
         return balls as f64;
     }
+    FULLEST.with_borrow_mut(|known| {
+        *known.entry((balls, boxes)).or_insert_with(|| work_out_fullest(balls, boxes))
+    })
+}
+
+fn work_out_fullest(balls: usize, boxes: usize) -> f64 {
     // Chance that no box has more than `most`: ways to fill box after box, by exponential generating functions.
     let none_above = |most: usize| {
         let mut ways = vec![0.0; balls + 1];

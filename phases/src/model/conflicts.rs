@@ -65,6 +65,19 @@ pub(super) struct Spread {
     read: [f64; POWERS],
 }
 
+/// Chances that the first attempts all fail, for one and more.
+pub(super) struct Chances {
+    all: [f64; POWERS],
+    known: usize,
+}
+
+impl std::ops::Deref for Chances {
+    type Target = [f64];
+    fn deref(&self) -> &[f64] {
+        &self.all[..self.known]
+    }
+}
+
 impl Default for Spread {
     /// Nothing ends an attempt.
     fn default() -> Spread {
@@ -82,20 +95,22 @@ impl Spread {
         }
     }
 
-    /// The chance that the first `k` attempts fail of a transaction with so many accesses of both kinds, for `k` from one on: with
-    /// `s` the chance that one succeeds, the mean of `(1 - s)^k`.
-    fn all_fail(&self, home: f64, writes: f64, reads: f64) -> [f64; POWERS] {
-        let succeed: [f64; POWERS] = std::array::from_fn(|i| {
-            self.home[i].powf(home) * self.write[i].powf(writes) * self.read[i].powf(reads)
-        });
-        std::array::from_fn(|k| {
+    /// The chance that the first `k` attempts fail of a transaction with so many accesses of both kinds, for `k` from one to
+    /// `most`: with `s` the chance that one succeeds, the mean of `(1 - s)^k`.
+    fn all_fail(&self, [home, writes, reads]: [f64; 3], most: usize) -> Chances {
+        let mut chances = Chances { all: [0.0; POWERS], known: most.min(POWERS) };
+        let mut succeed = [0.0; POWERS];
+        for k in 0..chances.known {
+            succeed[k] =
+                power(self.home[k], home) * power(self.write[k], writes) * power(self.read[k], reads);
             let (mut sum, mut choose) = (1.0, 1.0);
             for (j, mean) in succeed.iter().enumerate().take(k + 1) {
                 choose *= -((k + 1 - j) as f64) / (j + 1) as f64;
                 sum += choose * mean;
             }
-            sum.clamp(0.0, 1.0)
-        })
+            chances.all[k] = sum.clamp(0.0, 1.0);
+        }
+        chances
     }
 }
 
@@ -146,8 +161,9 @@ pub(super) struct Runs {
     pub(super) phases: [f64; Phase::ALL.len()],
     /// Of the times it unlocks, those in which it only looks again at locks that it shares.
     pub(super) left_again: f64,
-    /// The chance that its first attempts all fail, for one and more.
-    pub(super) all_fail: [f64; POWERS],
+    /// Accesses that may end an attempt: writes at home, other writes, reads. None where whoever fails becomes older, and does not
+    /// fail for ever: a mean chance is nearer then than that of the record.
+    at_risk: Option<[f64; 3]>,
 }
 
 /// Below this chance of success an attempt is taken to succeed this often all the same, so that retries stay finite.
@@ -155,6 +171,16 @@ pub(super) const LEAST_SUCCESS: f64 = 1e-6;
 
 /// Looks at a lock that follow each other at once, before whoever waits pauses.
 const LOOKS_AT_ONCE: f64 = 4.0;
+
+/// `powf`, but for what is known without it: most workloads have nothing of a kind, and accesses that nobody is in the way of.
+fn power(base: f64, exponent: f64) -> f64 {
+    match exponent {
+        0.0 => 1.0,
+        1.0 => base,
+        _ if base == 1.0 => 1.0,
+        _ => base.powf(exponent),
+    }
+}
 
 /// Of `n` accesses in a row, each of which ends the attempt alike, the share that an attempt which fails comes to, the failing
 /// one included; `success` is the chance that none fails.
@@ -193,7 +219,7 @@ impl Runs {
         let (reads, writes) = (class.reads, class.writes);
         let home = own.apart;
         let away = writes - home;
-        let none = |chance: f64, records: f64| (1.0 - chance).max(0.0).powf(records).max(LEAST_SUCCESS);
+        let none = |chance: f64, records: f64| power((1.0 - chance).max(0.0), records).max(LEAST_SUCCESS);
         if !needs.locks_at_touch() {
             // The own CPU locks its own, before anything else is asked for.
             let first = none(met.home, home) * none(met.write, own.others);
@@ -208,10 +234,10 @@ impl Runs {
             let unlocks = attempts * (first * in_vain + locks * (1.0 - checks));
             let phases = [attempts, attempts * first, attempts * locks, 1.0, 1.0, unlocks];
             let checked = if class.validates() { reads } else { 0.0 };
-            let all_fail = met.spread.all_fail(home, away, checked);
+            let at_risk = Some([home, away, checked]);
             let asked = attempts * writes;
             let (thinks, came_to) = (attempts, attempts);
-            return Runs { attempts, thinks, asked, came_to, phases, left_again: 0.0, all_fail };
+            return Runs { attempts, thinks, asked, came_to, phases, left_again: 0.0, at_risk };
         }
         // Fails while it comes to its records, or when its leases are extended or its reads are checked.
         let (met_reads, at_touch) = match needs.packing {
@@ -223,11 +249,7 @@ impl Runs {
         let (touches, checks) = if at_touch { (locked * read, 1.0) } else { (locked, read) };
         let finished = 1.0 / checks;
         let attempts = finished / touches;
-        let all_fail = match needs.on_conflict {
-            // Who has failed becomes older, and does not fail for ever: a mean chance is nearer than that of the record.
-            OnConflict::WaitIfOlder => std::array::from_fn(|k| (1.0 - 1.0 / attempts).powi(k as i32 + 1)),
-            _ => met.spread.all_fail(home, away, met_reads),
-        };
+        let at_risk = (needs.on_conflict != OnConflict::WaitIfOlder).then_some([home, away, met_reads]);
         let records = reads + writes;
         // Asked for together, all is asked for before anything is known.
         let share = if reads_ahead { 1.0 } else { share_of_failed(records, touches) };
@@ -246,7 +268,18 @@ impl Runs {
             came_to,
             phases: [came_to, came_to + again, validates, 1.0, 1.0, unlocks + left_again],
             left_again,
-            all_fail,
+            at_risk,
+        }
+    }
+
+    /// The chance that its first attempts all fail, for one to `most`.
+    pub(super) fn all_fail(&self, spread: &Spread, most: usize) -> Chances {
+        match self.at_risk {
+            Some(at_risk) => spread.all_fail(at_risk, most),
+            None => Chances {
+                all: std::array::from_fn(|k| (1.0 - 1.0 / self.attempts).powi(k as i32 + 1)),
+                known: most.min(POWERS),
+            },
         }
     }
 }
@@ -322,11 +355,18 @@ enum Access {
 }
 
 impl Model<'_> {
-    /// What accesses meet at the rate and latencies of `solution`.
-    pub(super) fn conflicts(&self, costs: &Costs, met: Met, solution: &Solution, customers: f64) -> Met {
+    /// What accesses meet at the rate and latencies of `solution`; `runs` are those of the classes, given `met`.
+    pub(super) fn conflicts(
+        &self,
+        costs: &Costs,
+        met: Met,
+        runs: &[Runs],
+        solution: &Solution,
+        customers: f64,
+    ) -> Met {
         let mut sum = Mean::default();
-        for (index, class) in self.workload().classes.iter().enumerate() {
-            self.add_class(&mut sum, costs, met, solution, index, class);
+        for (index, runs) in runs.iter().enumerate() {
+            self.add_class(&mut sum, costs, met, runs, solution, index);
         }
         let mean = |sum: f64, weight: f64| if weight > 0.0 { sum / weight } else { 0.0 };
         let (until_lock, until_check) =
@@ -503,12 +543,12 @@ impl Model<'_> {
         sum: &mut Mean,
         costs: &Costs,
         met: Met,
+        runs: &Runs,
         solution: &Solution,
         index: usize,
-        class: &TxnClass,
     ) {
+        let class = &self.workload().classes[index];
         let ahead = self.workload().reads_ahead;
-        let runs = self.runs(costs, class, met);
         // Each time that it is run.
         let time = |phase: Phase| {
             let times = runs.phases[phase as usize];
@@ -619,16 +659,20 @@ mod tests {
             write: std::array::from_fn(|i| 0.5 + 0.5 * f64::powi(0.1, i as i32 + 1)),
             ..Spread::default()
         };
-        for (k, chance) in spread.all_fail(0.0, 1.0, 7.0).into_iter().enumerate() {
+        let after_one = spread.all_fail([0.0, 1.0, 7.0], POWERS);
+        assert_eq!(after_one.len(), POWERS);
+        for (k, &chance) in after_one.iter().enumerate() {
             assert!((chance - 0.5 * f64::powi(0.9, k as i32 + 1)).abs() < 1e-12, "{k}: {chance}");
         }
         // Two of them: a quarter fail with 0.99, half with 0.9.
-        for (k, chance) in spread.all_fail(0.0, 2.0, 0.0).into_iter().enumerate() {
+        for (k, &chance) in spread.all_fail([0.0, 2.0, 0.0], POWERS).iter().enumerate() {
             let k = k as i32 + 1;
             let fails = 0.25 * f64::powi(0.99, k) + 0.5 * f64::powi(0.9, k);
             assert!((chance - fails).abs() < 1e-12, "{k}: {chance}");
         }
-        assert_eq!(Spread::default().all_fail(1.0, 2.0, 3.0), [0.0; POWERS]);
+        // Of a few attempts only those chances are known; they are the same.
+        assert_eq!(spread.all_fail([0.0, 1.0, 7.0], 3)[..], after_one[..3]);
+        assert_eq!(Spread::default().all_fail([1.0, 2.0, 3.0], POWERS)[..], [0.0; POWERS]);
     }
 
     #[test]

@@ -110,6 +110,10 @@ const SETTLED: f64 = 1e-11;
 /// has not been seen to outweigh what else they cost.
 const SHARED: f64 = 1e-2;
 
+/// The change from which on a rate is known well enough to say that it is too low: what rounds still change of it is less than
+/// [`SHARED`].
+const ROUGHLY: f64 = 1e-4;
+
 /// The cost model of one cluster, workload and protocol on one profile. It sees nothing else: no simulator, no
 /// measurement of the run it predicts.
 pub struct Model<'a> {
@@ -128,6 +132,8 @@ pub struct Model<'a> {
     pub(super) not_others: f64,
     prices: RefCell<Prices>,
     forecasts: RefCell<BTreeMap<(CostsKey, u32), Forecast>>,
+    /// What those commit at most that were given up because that is too little.
+    at_most: RefCell<BTreeMap<(CostsKey, u32), f64>>,
     /// Of a protocol that orders transactions before they run.
     epochs_drawn: RefCell<DrawnEpochs>,
     epoch_forecasts: RefCell<BTreeMap<Plan, Forecast>>,
@@ -164,6 +170,7 @@ impl<'a> Model<'a> {
             not_others: workload.not_others(&cluster),
             prices: RefCell::default(),
             forecasts: RefCell::default(),
+            at_most: RefCell::default(),
             epochs_drawn: RefCell::default(),
             epoch_forecasts: RefCell::default(),
         })
@@ -212,9 +219,10 @@ impl<'a> Model<'a> {
         self.forecast_above(plan, f64::NEG_INFINITY).expect("every rate is above that")
     }
 
-    /// What is expected of `plan`, unless it would commit less than `floor` transactions a second even if accesses never met.
-    /// Retries and waits put load on the network and take none off it, but for doorbells that busier cores share: [`SHARED`]. What
-    /// is known already is given all the same.
+    /// What is expected of `plan`, unless it commits less than `floor` transactions a second, and that is seen before it is worked
+    /// out to the end: if it would even if accesses never met, or when rounds of conflicts hardly change anything any more. Retries
+    /// and waits put load on the network and take none off it, but for doorbells that busier cores share: [`SHARED`]. What is known
+    /// already is given all the same.
     pub(super) fn forecast_above(&self, plan: &CheckedPlan, floor: f64) -> Option<Forecast> {
         if self.needs.sequenced {
             let mut known = self.epoch_forecasts.borrow_mut();
@@ -226,14 +234,25 @@ impl<'a> Model<'a> {
         if let Some(known) = self.forecasts.borrow().get(&key) {
             return Some(known.clone());
         }
+        if self.at_most.borrow().get(&key).is_some_and(|&most| most < floor) {
+            return None;
+        }
+        let too_low = |solution: &Solution, customers: f64| {
+            let most = solution.rate * customers * 1e9 * (1.0 + SHARED);
+            if most < floor {
+                self.at_most.borrow_mut().insert(key, most);
+            }
+            most < floor
+        };
         let Cluster { nodes, threads, .. } = self.cluster;
         let (cards, poll) = (self.profile.nic.cards.value, self.profile.cpu.poll.value);
         let population = Population::new(nodes, threads, coroutines, cards, poll);
         let customers = f64::from(nodes) * f64::from(threads) * f64::from(coroutines);
 
         let (mut met, mut near) = (Met::default(), Near::default());
-        let mut solution = self.solve(&costs, met, &population, &mut near);
-        if solution.rate * customers * 1e9 * (1.0 + SHARED) < floor {
+        let mut runs = self.all_runs(&costs, met);
+        let mut solution = self.solve(&costs, met, &runs, &population, &mut near);
+        if too_low(&solution, customers) {
             return None;
         }
         let meet = self.workload.writes() > 0.0 || self.readers_race(&costs);
@@ -241,16 +260,20 @@ impl<'a> Model<'a> {
             // More conflicts mean a lower rate, and that fewer conflicts: where the answer overshoots, smaller steps.
             let (mut step, mut last, mut risen) = (1.0, solution.rate, false);
             for _ in 0..ROUNDS {
-                let next = self.conflicts(&costs, met, &solution, customers);
+                let next = self.conflicts(&costs, met, &runs, &solution, customers);
                 let change = next.distance(met);
                 if change < CONVERGED {
                     break;
+                }
+                if change < ROUGHLY && too_low(&solution, customers) {
+                    return None;
                 }
                 if step * change < SETTLED {
                     break;
                 }
                 met = met.towards(next, step);
-                solution = self.solve(&costs, met, &population, &mut near);
+                runs = self.all_runs(&costs, met);
+                solution = self.solve(&costs, met, &runs, &population, &mut near);
                 let rises = solution.rate > last;
                 if rises != risen {
                     step *= 0.5;
@@ -258,7 +281,7 @@ impl<'a> Model<'a> {
                 (last, risen) = (solution.rate, rises);
             }
         }
-        let forecast = self.summarize(&costs, met, &solution, customers);
+        let forecast = self.summarize(&costs, &runs, &solution, customers);
         self.forecasts.borrow_mut().insert(key, forecast.clone());
         Some(forecast)
     }
@@ -337,9 +360,8 @@ impl<'a> Model<'a> {
         Carriage { step, ..Carriage::of(plan, &self.needs, phase) }
     }
 
-    fn class_load(&self, costs: &Costs, index: usize, met: Met) -> (Load, Runs) {
+    fn class_load(&self, costs: &Costs, index: usize, met: Met, runs: &Runs) -> Load {
         let class = &self.workload.classes[index];
-        let runs = self.runs(costs, class, met);
         let mut load = Load::default();
         // Once all records are there, it computes.
         let computes = if self.needs.locks_at_touch() { Phase::Lock } else { Phase::Fetch };
@@ -378,8 +400,20 @@ impl<'a> Model<'a> {
                 join(&mut load, &mut last_ns, runs.thinks, class.think_ns);
             }
         }
-        load.delay_ns += self.workload.pauses_ns(runs.attempts, &runs.all_fail) + runs.asked * met.wait_ns;
-        (load, runs)
+        let pauses_ns = match self.workload.backoff_ns > 0.0 {
+            true => {
+                let all_fail = runs.all_fail(&met.spread, self.workload.backoff_doublings as usize);
+                self.workload.pauses_ns(runs.attempts, &all_fail)
+            }
+            false => 0.0,
+        };
+        load.delay_ns += pauses_ns + runs.asked * met.wait_ns;
+        load
+    }
+
+    /// How often each class runs each phase, given what its accesses meet.
+    fn all_runs(&self, costs: &Costs, met: Met) -> Vec<Runs> {
+        self.workload.classes.iter().map(|class| self.runs(costs, class, met)).collect()
     }
 
     pub(super) fn runs(&self, costs: &Costs, class: &TxnClass, met: Met) -> Runs {
@@ -392,20 +426,26 @@ impl<'a> Model<'a> {
         Runs::new(&self.needs, class, first, met, self.workload.reads_ahead)
     }
 
-    fn solve(&self, costs: &Costs, met: Met, population: &Population, near: &mut Near) -> Solution {
+    fn solve(
+        &self,
+        costs: &Costs,
+        met: Met,
+        runs: &[Runs],
+        population: &Population,
+        near: &mut Near,
+    ) -> Solution {
         let mut load = Load::default();
-        for (index, class) in self.workload.classes.iter().enumerate() {
-            load.add_scaled(&self.class_load(costs, index, met).0, class.share);
+        for (index, (class, runs)) in self.workload.classes.iter().zip(runs).enumerate() {
+            load.add_scaled(&self.class_load(costs, index, met, runs), class.share);
         }
         solve_near(&load, population, near)
     }
 
-    fn summarize(&self, costs: &Costs, met: Met, solution: &Solution, customers: f64) -> Forecast {
+    fn summarize(&self, costs: &Costs, runs: &[Runs], solution: &Solution, customers: f64) -> Forecast {
         let mut phases = [PhaseForecast::default(); Phase::ALL.len()];
         // Summed by itself: the shares' sum may be a little less than one, and a rate is never below nothing.
         let mut in_vain = 0.0;
-        for (index, class) in self.workload.classes.iter().enumerate() {
-            let runs = self.runs(costs, class, met);
+        for (index, (class, runs)) in self.workload.classes.iter().zip(runs).enumerate() {
             in_vain += class.share * (runs.attempts - 1.0);
             for (phase, times) in Phase::ALL.into_iter().zip(runs.phases) {
                 for (costs, times) in costs.parts(phase, index, times).into_iter().flatten() {

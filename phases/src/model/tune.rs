@@ -3,10 +3,11 @@
 use super::explain::{Flip, explain};
 use super::forecast::{Forecast, Model};
 use super::input::{Cluster, InputError, Workload};
-use crate::plan::{CheckedPlan, Needs, Phase, Plan, Preset, Space, Step, Via};
+use crate::plan::{Needs, Phase, Plan, Preset, Space, Step, Via};
 use primitives::fabric::Caps;
 use primitives::profile::{Profile, Quantity};
 use serde::Serialize;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// What the best plan is best at.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -19,6 +20,17 @@ pub enum Objective {
     /// Most committed transactions per second among plans whose mean latency is at most this, in nanoseconds; the
     /// least latency if no plan is.
     ThroughputWithin(f64),
+}
+
+impl Objective {
+    /// The mean latency, in nanoseconds, up to which more throughput is better; beyond it less latency is.
+    pub fn limit_ns(self) -> f64 {
+        match self {
+            Objective::Throughput => f64::INFINITY,
+            Objective::Latency => 0.0,
+            Objective::ThroughputWithin(ns) => ns,
+        }
+    }
 }
 
 /// What is searched, and for what.
@@ -151,12 +163,6 @@ pub fn tune(
         let refusals: Vec<String> = calls.refusals(caps, needs).iter().map(ToString::to_string).collect();
         return Err(TuneError::NoPlan { why: refusals.join("; ") });
     }
-    let mut evaluated = 0;
-    let mut best_of = |plan: Plan, preset| {
-        evaluated += search.coroutines.len();
-        best_count(&model, caps, plan, preset, search)
-    };
-    let mut ranked: Vec<Candidate> = plans.iter().filter_map(|&plan| best_of(plan, None)).collect();
     // Presets are written down for OCC; under a protocol that runs fewer phases some are the same plan.
     let mut named: Vec<(Preset, Plan)> = Vec::new();
     for &preset in Preset::ALL {
@@ -165,14 +171,19 @@ pub fn tune(
             named.push((preset, plan));
         }
     }
-    let mut presets: Vec<Candidate> =
-        named.into_iter().filter_map(|(preset, plan)| best_of(plan, Some(preset))).collect();
+    let mut asked: Vec<(Plan, Option<Preset>)> = plans.iter().map(|&plan| (plan, None)).collect();
+    asked.extend(named.into_iter().map(|(preset, plan)| (plan, Some(preset))));
+    let (mut presets, mut ranked): (Vec<Candidate>, Vec<Candidate>) =
+        best_counts(&model, caps, &asked, search).into_iter().partition(|c| c.preset.is_some());
+    let evaluated = asked.len() * search.coroutines.len();
     rank(&mut ranked, needs, search);
     rank(&mut presets, needs, search);
     let reasons = reasons(&ranked, &presets);
     let mut tuning = Tuning { ranked, presets, evaluated, reasons, flips: Vec::new() };
     if search.flips {
-        tuning.flips = flips(&model, caps, &plans, tuning.best(), search);
+        // What is good as it is, is likely good with another price: from there on fewer are worked out to the end.
+        let best_first: Vec<Plan> = tuning.ranked.iter().map(|c| c.plan).collect();
+        tuning.flips = flips(&model, caps, &best_first, tuning.best(), search);
     }
     Ok(tuning)
 }
@@ -188,23 +199,82 @@ fn plans(caps: &Caps, needs: &Needs, cluster: Cluster, workload: &Workload) -> V
     plans
 }
 
-/// `plan` with the coroutine count that serves it best; nothing if it cannot run.
+/// Each plan that can run, with the coroutine count that serves it best, in the order of `asked`. Plans that carry the first phases
+/// alike, and so have costs in common, stand together: they are shared out in pieces, each with a model of its own.
+fn best_counts(
+    model: &Model<'_>,
+    caps: &Caps,
+    asked: &[(Plan, Option<Preset>)],
+    search: &Search,
+) -> Vec<Candidate> {
+    let (profile, cluster, workload) = (model.profile(), *model.cluster(), model.workload());
+    let needs = model.needs();
+    let pieces: Vec<_> = asked.chunks(asked.len().div_ceil(PIECES).max(1)).collect();
+    let of_piece = |piece: &&[(Plan, Option<Preset>)]| {
+        let model = Model::new(profile, cluster, workload, needs).expect("it was made of the same before");
+        let mut likely = None;
+        let best = |&(plan, preset): &(Plan, Option<Preset>)| {
+            let best = best_count(&model, caps, plan, preset, likely, search);
+            likely = best.as_ref().map(|best| best.plan.coroutines).or(likely);
+            best
+        };
+        piece.iter().filter_map(best).collect::<Vec<_>>()
+    };
+    side_by_side(&pieces, of_piece).into_iter().flatten().collect()
+}
+
+/// Pieces of the search that cores take by turns: so many that they end about together, and so few that little is priced twice.
+const PIECES: usize = 6;
+
+/// `of` each item, in their order, on as many threads as there are cores.
+fn side_by_side<T: Sync, R: Send>(items: &[T], of: impl Fn(&T) -> R + Sync) -> Vec<R> {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let mut done = Vec::new();
+        loop {
+            let place = next.fetch_add(1, Ordering::Relaxed);
+            let Some(item) = items.get(place) else { return done };
+            done.push((place, of(item)));
+        }
+    };
+    let mut all = std::thread::scope(|scope| {
+        let others: Vec<_> = (1..cores.min(items.len())).map(|_| scope.spawn(work)).collect();
+        let mut all = work();
+        for other in others {
+            all.extend(other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        }
+        all
+    });
+    all.sort_by_key(|(place, _)| *place);
+    all.into_iter().map(|(_, result)| result).collect()
+}
+
+/// `plan` with the coroutine count that serves it best; nothing if it cannot run. A count that is likely the best is tried first:
+/// where throughput alone is asked for, those that stay behind it by more than the tolerance are not worked out.
 fn best_count(
     model: &Model<'_>,
     caps: &Caps,
     plan: Plan,
     preset: Option<Preset>,
+    likely: Option<u32>,
     search: &Search,
 ) -> Option<Candidate> {
-    let mut candidates: Vec<Candidate> = search
-        .coroutines
-        .iter()
-        .filter_map(|&coroutines| {
-            let plan = Plan { coroutines, ..plan };
-            let checked: CheckedPlan = plan.check(caps, model.needs()).ok()?;
-            Some(Candidate { plan, preset, forecast: model.forecast(&checked) })
-        })
-        .collect();
+    let others = search.coroutines.iter().copied().filter(|&count| Some(count) != likely);
+    let first = likely.filter(|count| search.coroutines.contains(count));
+    let (mut candidates, mut most) = (Vec::new(), 0.0_f64);
+    for coroutines in first.into_iter().chain(others) {
+        let plan = Plan { coroutines, ..plan };
+        let Ok(checked) = plan.check(caps, model.needs()) else { continue };
+        let floor = match search.objective {
+            Objective::Throughput => most * (1.0 - search.tolerance),
+            Objective::Latency | Objective::ThroughputWithin(_) => f64::NEG_INFINITY,
+        };
+        if let Some(forecast) = model.forecast_above(&checked, floor) {
+            most = most.max(forecast.committed_per_s);
+            candidates.push(Candidate { plan, preset, forecast });
+        }
+    }
     rank(&mut candidates, model.needs(), search);
     candidates.into_iter().next()
 }
@@ -214,11 +284,7 @@ fn best_count(
 fn rank(candidates: &mut [Candidate], needs: &Needs, search: &Search) {
     let rate = |c: &Candidate| c.forecast.committed_per_s;
     let latency = |c: &Candidate| c.forecast.latency_mean_ns;
-    let limit = match search.objective {
-        Objective::Throughput => f64::INFINITY,
-        Objective::Latency => 0.0,
-        Objective::ThroughputWithin(ns) => ns,
-    };
+    let limit = search.objective.limit_ns();
     let best = candidates.iter().filter(|c| latency(c) <= limit).map(rate).fold(0.0, f64::max);
     let fast = |c: &Candidate| latency(c) <= limit && rate(c) >= best * (1.0 - search.tolerance);
     let any_fast = candidates.iter().any(fast);
@@ -314,38 +380,42 @@ pub(super) const KNOBS: &[Knob] = &[
 ];
 
 /// The inputs of a model in which one is scaled by a factor.
-type Scaled<'a> = dyn Fn(f64) -> (Profile, Workload) + 'a;
+type Scaled<'a> = dyn Fn(f64) -> (Profile, Workload) + Sync + 'a;
 
 /// Halves and doubles each input and looks for a plan with other primitives that is then better, at the winner's
-/// coroutine count, by more than the tolerance.
+/// coroutine count, by more than the tolerance. Each is a search of its own, and they are shared out among the cores.
 fn flips(model: &Model<'_>, caps: &Caps, plans: &[Plan], winner: &Candidate, search: &Search) -> Vec<Flip> {
     let counted = Search { coroutines: vec![winner.plan.coroutines], ..search.clone() };
-    let flip = |input: &str, factor: f64, scaled: &Scaled<'_>| {
-        flip(input, factor, scaled, model, caps, plans, winner, &counted)
-    };
-    let mut flips = Vec::new();
+    let (cluster, needs) = (*model.cluster(), *model.needs());
+    let (profile, workload) = (model.profile(), model.workload());
+    let mut asked: Vec<(&str, f64, Box<Scaled<'_>>)> = Vec::new();
     for (input, quantities) in KNOBS {
-        let scaled = |factor: f64| {
-            let mut profile = model.profile().clone();
-            for quantity in quantities(&mut profile) {
-                quantity.value *= factor;
-            }
-            (profile, model.workload().clone())
-        };
-        flips.extend([0.5, 2.0].into_iter().filter_map(|factor| flip(input, factor, &scaled)));
+        for factor in [0.5, 2.0] {
+            let scaled = move |factor: f64| {
+                let mut profile = profile.clone();
+                for quantity in quantities(&mut profile) {
+                    quantity.value *= factor;
+                }
+                (profile, workload.clone())
+            };
+            asked.push((input, factor, Box::new(scaled)));
+        }
     }
-    if model.needs().sequenced {
-        return flips; // it looks nothing up elsewhere
+    // A sequencer looks nothing up elsewhere.
+    if !needs.sequenced {
+        let hits = workload.cache_hit_share;
+        let with_hits =
+            move |cache_hit_share: f64| (profile.clone(), Workload { cache_hit_share, ..workload.clone() });
+        for factor in [0.5, 2.0] {
+            let misses = move |factor: f64| with_hits(1.0 - (factor * (1.0 - hits)).min(1.0));
+            asked.push(("location cache misses", factor, Box::new(misses)));
+        }
+        asked.push(("location cache hits", 0.5, Box::new(move |factor: f64| with_hits(factor * hits))));
     }
-    let hits = model.workload().cache_hit_share;
-    let with_hits = |cache_hit_share: f64| {
-        (model.profile().clone(), Workload { cache_hit_share, ..model.workload().clone() })
+    let flip = |(input, factor, scaled): &(&str, f64, Box<Scaled<'_>>)| {
+        flip(input, *factor, scaled, cluster, &needs, caps, plans, winner, &counted)
     };
-    let fewer_hits = |factor: f64| with_hits(factor * hits);
-    let misses = |factor: f64| with_hits(1.0 - (factor * (1.0 - hits)).min(1.0));
-    flips.extend([0.5, 2.0].into_iter().filter_map(|factor| flip("location cache misses", factor, &misses)));
-    flips.extend(flip("location cache hits", 0.5, &fewer_hits));
-    flips
+    side_by_side(&asked, flip).into_iter().flatten().collect()
 }
 
 #[expect(clippy::too_many_arguments, reason = "one re-run of a search, of which everything may differ")]
@@ -353,15 +423,16 @@ fn flip(
     input: &str,
     factor: f64,
     scaled: &Scaled<'_>,
-    model: &Model<'_>,
+    cluster: Cluster,
+    needs: &Needs,
     caps: &Caps,
     plans: &[Plan],
     winner: &Candidate,
     search: &Search,
 ) -> Option<Flip> {
     let (profile, workload) = scaled(factor);
-    let changed = Model::new(&profile, *model.cluster(), &workload, model.needs()).ok()?;
-    let kept = best_count(&changed, caps, winner.plan, None, search)?;
+    let changed = Model::new(&profile, cluster, &workload, needs).ok()?;
+    let kept = best_count(&changed, caps, winner.plan, None, None, search)?;
     let candidates = contenders(&changed, caps, plans, &kept, search);
     let best = candidates.first()?;
     let gain = gain(&best.forecast, &kept.forecast, search);
@@ -380,7 +451,7 @@ fn flip(
     } else {
         changes.join(", ")
     };
-    let from = threshold(factor, scaled, model, caps, (&best.plan, &winner.plan), search);
+    let from = threshold(factor, scaled, &changed, caps, (&best.plan, &winner.plan), search);
     let text = format!(
         "with {input} ×{factor}, {changes} would be {:.1} % better; it begins to pay at ×{from:.2}",
         100.0 * gain

@@ -190,16 +190,21 @@ fn plans_that_cannot_carry_the_records_are_not_searched() {
 fn contenders_have_the_best_plan_among_them() {
     let nic = caps(true, AtomicScope::Nic);
     let mut better = 0;
-    for (needs, workload) in
-        [(Needs::OCC, calm(4)), (Needs::OCC, contended(4, 300.0)), (Needs::SUNDIAL, contended(4, 3e3))]
-    {
+    for (needs, workload) in [
+        (Needs::OCC, calm(4)),
+        (Needs::OCC, contended(4, 300.0)),
+        (Needs::SUNDIAL, contended(4, 3e3)),
+        (Needs::WAITDIE, contended(4, 1e3)),
+    ] {
         for objective in [Objective::Throughput, Objective::Latency, Objective::ThroughputWithin(20e3)] {
             let search = Search { objective, ..quick(&[8]) };
             let profile = profile();
             let model = Model::new(&profile, cluster(4, 4), &workload, &needs).unwrap();
             let plans = plans(&nic, &needs, cluster(4, 4), &workload);
-            let mut all: Vec<Candidate> =
-                plans.iter().filter_map(|&plan| best_count(&model, &nic, plan, None, &search)).collect();
+            let mut all: Vec<Candidate> = plans
+                .iter()
+                .filter_map(|&plan| best_count(&model, &nic, plan, None, None, &search))
+                .collect();
             rank(&mut all, &needs, &search);
             for kept in all.iter().step_by(40) {
                 let fresh = Model::new(&profile, cluster(4, 4), &workload, &needs).unwrap();
@@ -214,6 +219,38 @@ fn contenders_have_the_best_plan_among_them() {
         }
     }
     assert!(better > 20, "{better}");
+}
+
+/// Counts of coroutines that stay behind are not worked out; what is kept of each plan is what working out all of them gives.
+#[test]
+fn leaving_counts_out_changes_no_candidate() {
+    let nic = caps(true, AtomicScope::Nic);
+    let profile = profile();
+    for needs in [Needs::OCC, Needs::NOWAIT, Needs::WAITDIE, Needs::MVCC] {
+        for (workload, objective) in [
+            (calm(4), Objective::Throughput),
+            (contended(4, 100.0), Objective::Throughput),
+            (contended(4, 1e4), Objective::Throughput),
+            (contended(4, 1e4), Objective::ThroughputWithin(20e3)),
+        ] {
+            let search = Search { objective, ..quick(&[1, 4, 8, 16, 32]) };
+            let plans = plans(&nic, &needs, cluster(4, 4), &workload);
+            let asked: Vec<_> = plans.iter().step_by(9).map(|&plan| (plan, None)).collect();
+            let model = Model::new(&profile, cluster(4, 4), &workload, &needs).unwrap();
+            let found = best_counts(&model, &nic, &asked, &search);
+            assert_eq!(found.len(), asked.len());
+            for ((plan, _), found) in asked.iter().zip(&found) {
+                let with = |&coroutines: &u32| {
+                    let plan = Plan { coroutines, ..*plan };
+                    let forecast = model.forecast(&plan.check(&nic, &needs).unwrap());
+                    Candidate { plan, preset: None, forecast }
+                };
+                let mut all: Vec<Candidate> = search.coroutines.iter().map(with).collect();
+                rank(&mut all, &needs, &search);
+                assert_eq!(found, &all[0], "{plan}");
+            }
+        }
+    }
 }
 
 #[test]
