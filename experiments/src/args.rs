@@ -17,8 +17,10 @@ use clap::{ArgAction, Args, Parser, Subcommand};
 use clap_complete::Shell;
 use engine::verify::Level;
 use engine::verify::exchange::Format;
+use phases::model::Objective;
 use primitives::measure::Shard;
 
+use crate::error::CliError;
 use crate::listed::{self, item, listed};
 use crate::names::STUDY_PHASES;
 use crate::output::JsonTarget;
@@ -340,6 +342,10 @@ pub struct TuneArgs {
     /// calvin:batch=8,epoch_us=50.
     #[arg(long, value_name = "NAME,…|all", default_value = "occ", value_delimiter = ',', value_parser = item(values::tuned_protocol, listed::modelled))]
     pub protocol: Vec<String>,
+    /// Aim at the mean latency that is foretold: at the most throughput whose mean is this at most (20us), or at the least mean
+    /// there is; usually the most throughput. Where no plan keeps the mean, the quickest is chosen, and that is said.
+    #[arg(long, value_name = "TIME|least", allow_hyphen_values = true, value_parser = listed(values::latency, listed::least))]
+    pub latency: Option<Objective>,
     /// Run a dozen candidates and the presets too, and print the regret; on sim the choice and the three fastest twice more, with other
     /// seeds; where time is real, all five times in turns, for a fifth of the duration each.
     #[arg(long)]
@@ -427,6 +433,21 @@ impl TuneArgs {
             }
         }
         all
+    }
+
+    /// What the choice is to be best at.
+    ///
+    /// # Errors
+    /// Exit code 2 where it would have to be judged by what it is not chosen for.
+    pub fn objective(&self) -> Result<Objective, CliError> {
+        match self.latency {
+            Some(_) if self.verify => Err(CliError::usage(
+                "--verify judges a choice by its throughput, and --latency chooses by a mean latency: what was lost of that \
+                 is not known to a few per cent, as a rate is",
+            )
+            .hint("leave --verify out, and hold `doorbell run --plan DIR/tuned.plan.yaml` against the other plans in DIR")),
+            latency => Ok(latency.unwrap_or(Objective::Throughput)),
+        }
     }
 
     /// What the flags ask for, as a run without a plan. Rivals are told apart by a few per cent, in equal times.

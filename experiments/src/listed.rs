@@ -12,7 +12,7 @@ use primitives::profile::Profile;
 
 use crate::names;
 use crate::scope::usual_scope;
-use crate::spec::values::ALL;
+use crate::spec::values::{ALL, LEAST};
 
 /// A parser of values with a list of those that have names; it may take others too (files, devices).
 #[derive(Clone, Debug)]
@@ -78,6 +78,11 @@ pub fn protocols() -> Vec<&'static str> {
 /// Protocols that `tune` has a model of, which it has of each, and `all`.
 pub fn modelled() -> Vec<&'static str> {
     PROTOCOLS.iter().copied().chain([ALL]).collect()
+}
+
+/// What a mean latency may be asked to be, beside a span of time.
+pub fn least() -> Vec<&'static str> {
+    vec![LEAST]
 }
 
 /// Benchmarks of a characterization.

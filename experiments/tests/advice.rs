@@ -561,3 +561,44 @@ fn a_characterization_as_json_says_what_there_is_to_doubt() {
     assert!(json["summary"]["busy_points"] == 0 && json["fitted"]["doubt"].is_null(), "{json}");
     assert!(json["fitted"]["profile"].is_string() && !talk.contains("busy machine"), "{json}{talk}");
 }
+
+/// Whoever names a mean latency gets another plan than whoever wants throughput alone, and is told where none keeps it.
+#[test]
+fn a_mean_latency_that_is_asked_for_changes_the_choice() {
+    let dir = tempfile::tempdir().unwrap();
+    let tuned = |name: &str, more: &[&str]| -> serde_json::Value {
+        let out = dir.path().join(name);
+        let asked = ["tune", "--fabric", "sim:cx4-edr", "--json", "-", "--out", out.to_str().unwrap()];
+        let (printed, _) = told(&[&asked[..], &["--nodes", "4", "--threads", "4"], more].concat());
+        serde_json::from_str(&printed).unwrap()
+    };
+    let number = |of: &serde_json::Value, key: &str| of[key].as_f64().unwrap();
+    let (free, within) = (tuned("free", &[]), tuned("within", &["--latency", "10us"]));
+    let (least, never) = (tuned("least", &["--latency", "least"]), tuned("never", &["--latency", "1us"]));
+    assert!(number(&free, "predicted_mean_ns") > 10e3 && free["objective"]["most"] == "throughput", "{free}");
+    assert!(number(&within, "predicted_mean_ns") <= 10e3, "{within}");
+    assert_eq!(
+        (&within["objective"]["mean_within_ns"], &within["objective"]["kept"]),
+        (&10e3.into(), &true.into())
+    );
+    let rates = [&free, &within, &least].map(|of| number(of, "predicted_per_s"));
+    assert!(rates.is_sorted_by(|more, fewer| more > fewer), "{rates:?}");
+    assert_eq!(least["objective"]["least"], "mean latency");
+    assert_eq!((&never["plan"], &never["objective"]["kept"]), (&least["plan"], &false.into()));
+    let file = |name: &str, file: &str| std::fs::read_to_string(dir.path().join(name).join(file)).unwrap();
+    let plan = file("never", "tuned.plan.yaml");
+    assert!(plan.contains("Aim: a mean latency of 1us at most, which no plan is foretold to keep"), "{plan}");
+    assert!(file("within", "run.json").contains("\"latency\": \"10us\""));
+    assert!(!file("free", "run.json").contains("\"latency\""));
+    for (latency, says) in [
+        ("20", "20 of what?"),
+        ("low", "`least` asks for the least mean latency"),
+        ("-5us", "a time is more than nothing"),
+    ] {
+        refused(&["tune", "--latency", latency], &[says], &[]);
+    }
+    let judged = ["tune", "--fabric", "sim:cx4-edr", "--latency", "20us", "--verify"];
+    refused(&judged, &["--verify judges a choice by its throughput", "leave --verify out"], &[]);
+    // A protocol's name near a plan's is not that plan.
+    refused(&["run", "--plan", "fasst"], &["--protocol fasst"], &["did you mean"]);
+}

@@ -17,6 +17,7 @@ use crate::scope::usual_scope;
 use crate::spec::{FabricChoice, PlanChoice, ProfileChoice, RunSpec, Span};
 use crate::sweep::usual_jobs;
 use crate::transact::{self, Keep, NamedPlan};
+use phases::model::Objective;
 use phases::study::Subject;
 use primitives::measure::{ResultDir, Row, RunRecord, TableName, count, were};
 use primitives::mesh::Shape;
@@ -199,7 +200,7 @@ impl Quickstart<'_> {
     fn compare(&mut self, choice: &FabricChoice, spec: &RunSpec) -> Result<(), CliError> {
         let fabric = Fabric::open(choice, self.seed)?;
         let profile = tune::profile_for(spec, &fabric, None, self.out, self.context)?;
-        let tuned = tune::search(spec, &fabric, &profile)?;
+        let tuned = tune::search(spec, &fabric, &profile, Objective::Throughput)?;
         let dir = self.out.join(format!("tune-{}", short(choice)));
         let (verify, among) = match choice.virtual_time() {
             true => (Verify::All, "its candidates and the presets"),

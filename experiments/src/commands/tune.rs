@@ -18,7 +18,7 @@ use crate::scope::usual_scope;
 use crate::settings;
 use crate::spec::{ProfileChoice, RunSpec};
 use crate::transact::NamedPlan;
-use phases::model::Choice;
+use phases::model::{Choice, Objective};
 use primitives::bench;
 use primitives::measure::Verified;
 use primitives::profile::Profile;
@@ -45,7 +45,7 @@ const TUNED: &str = "tuned";
 pub fn best(spec: &RunSpec, fabric: &Fabric, context: &Context) -> Result<NamedPlan, CliError> {
     search::tunable(spec, std::slice::from_ref(&spec.protocol))?;
     let profile = profile_for(spec, fabric, None, Path::new("doorbell-out"), context)?;
-    let tuned = search(spec, fabric, &profile)?;
+    let tuned = search(spec, fabric, &profile, Objective::Throughput)?;
     let mut plan = tuned.plan();
     plan.notes.extend(caveat(spec, &tuned));
     if let Some(asked) = spec.coroutines {
@@ -159,6 +159,7 @@ pub fn run(args: &TuneArgs, context: &Context) -> Result<(), CliError> {
     if let Some(json) = &args.output.json {
         json.check()?;
     }
+    let objective = args.objective()?;
     let spec = args.spec();
     spec.check()?;
     let fabric = Fabric::open(&spec.fabric, spec.seed)?;
@@ -170,7 +171,7 @@ pub fn run(args: &TuneArgs, context: &Context) -> Result<(), CliError> {
         context.talk.say(format!("left out: {left_out}"));
     }
     let profile = profile_for(&spec, &fabric, args.profile.as_ref(), home, context)?;
-    let tuned = search_all(&spec, &args.protocols(), &fabric, &profile)?;
+    let tuned = search_all(&spec, &args.protocols(), &fabric, &profile, objective)?;
     let verify = if args.verify { Verify::All } else { Verify::Nothing };
     let verified = keep(&tuned, &spec, &fabric, verify, args.jobs, &out, context)?;
     let caveat = caveat(&spec, &tuned);
@@ -246,6 +247,13 @@ fn document(tuned: &Tuned, verified: Option<&Verified>, caveat: Option<&str>) ->
     document["description"] = json!(tuned.rivals[0].description);
     document["predicted_per_s"] = json!(best.forecast.committed_per_s);
     document["predicted_mean_ns"] = json!(best.forecast.latency_mean_ns);
+    document["objective"] = match tuned.objective {
+        Objective::Throughput => json!({ "most": "throughput" }),
+        Objective::Latency => json!({ "least": "mean latency" }),
+        Objective::ThroughputWithin(ns) => {
+            json!({ "most": "throughput", "mean_within_ns": ns, "kept": best.forecast.latency_mean_ns <= ns })
+        }
+    };
     document["bottleneck"] = json!(best.forecast.bottleneck);
     document["evaluated"] = json!(tuned.tuning.evaluated);
     document["profile"] = json!(tuned.profile);
@@ -281,6 +289,8 @@ fn shown(tuned: &Tuned, verified: Option<&Verified>, caveat: Option<&str>, out: 
         Nanos(best.forecast.latency_mean_ns as u64),
         best.forecast.bottleneck
     ));
+    let aim = search::aim(&tuned.tuning, tuned.objective);
+    aim.iter().for_each(|aim| text.push_str(&format!("{}\n", folded(&format!("aim: {aim}"), WIDTH))));
     let doubt = tuned.profile.doubt.as_ref().map_or(String::new(), |doubt| format!(", {doubt}"));
     text.push_str(&format!("forecasts are by profile {}{doubt}\n", tuned.profile.name));
     caveat.into_iter().for_each(|caveat| text.push_str(&format!("{}\n", folded(caveat, WIDTH))));
@@ -353,7 +363,7 @@ mod tests {
         let profile = Profile::shipped("cx4-edr").unwrap();
         let made = |protocols: &[&str]| {
             let named: Vec<String> = protocols.iter().map(|name| (*name).to_owned()).collect();
-            search_all(&spec, &named, &fabric, &profile).unwrap()
+            search_all(&spec, &named, &fabric, &profile, Objective::Throughput).unwrap()
         };
         let each: usize = ["occ", "sundial"].map(|name| made(&[name]).tuning.evaluated).iter().sum();
         let both = made(&["occ", "sundial"]);
@@ -369,7 +379,8 @@ mod tests {
         let mut spec = RunSpec { coroutines: Some(4), nodes: 3, threads: 1, ..RunSpec::default() };
         spec.apply("fabric", &json!("sim:cx4-edr")).unwrap();
         let fabric = Fabric::open(&spec.fabric, spec.seed).unwrap();
-        let tuned = search(&spec, &fabric, &Profile::shipped("cx4-edr").unwrap()).unwrap();
+        let profile = Profile::shipped("cx4-edr").unwrap();
+        let tuned = search(&spec, &fabric, &profile, Objective::Throughput).unwrap();
         let text = |next: &str, per_s: f64| {
             let got = |per_s| Got::once(per_s, Some(0.01));
             let verified = Verified::new(got(100.0), [(next.to_owned(), got(per_s))]);

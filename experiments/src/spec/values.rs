@@ -12,6 +12,7 @@ use super::run::Span;
 use crate::names::{suggest, workloads};
 use crate::output::JsonTarget;
 use engine::protocol::PROTOCOLS;
+use phases::model::Objective;
 
 fn count(text: &str, limit: Limit) -> Result<u32, String> {
     let digits = text.replace('_', "");
@@ -297,6 +298,21 @@ pub fn span(text: &str) -> Result<Span, String> {
         return Err("a point may last a day at most".to_owned());
     }
     Ok(Span::from_ns(ns as u64))
+}
+
+/// The least mean latency, as a flag's value.
+pub const LEAST: &str = "least";
+
+/// What a tuner aims at that is told a mean latency: `least`, or the most throughput within a span of time.
+#[allow(clippy::missing_errors_doc)]
+pub fn latency(text: &str) -> Result<Objective, String> {
+    if text.trim() == LEAST {
+        return Ok(Objective::Latency);
+    }
+    match span(text) {
+        Ok(within) => Ok(Objective::ThroughputWithin(within.ns() as f64)),
+        Err(why) => Err(format!("{why}; `{LEAST}` asks for the least mean latency")),
+    }
 }
 
 #[cfg(test)]

@@ -3,15 +3,16 @@
 use super::{SHORTLIST, TUNED};
 use crate::error::CliError;
 use crate::fabrics::Fabric;
-use crate::spec::RunSpec;
+use crate::spec::{RunSpec, Span};
 use crate::transact::{self, NamedPlan};
 use engine::cluster::{admit, needs};
 use engine::protocol::AnyProtocol;
 use engine::workload::Scale;
-use phases::model::{Candidate, Choice, Cluster, Model, Search, Tuning, Workload, choices, tune};
+use phases::model::{Candidate, Choice, Cluster, Model, Objective, Search, Tuning, Workload, choices, tune};
 use phases::plan::{Needs, Phase, PlanFile, Prediction, Preset};
 use primitives::measure::ProfileRef;
 use primitives::profile::Profile;
+use primitives::units::Nanos;
 
 /// A plan to show beside the others, and to run with `--verify`.
 pub struct Rival {
@@ -51,6 +52,8 @@ pub struct Tuned {
     pub protocols: Vec<(String, Candidate)>,
     /// What it was priced with.
     pub profile: ProfileRef,
+    /// What the winner is best at.
+    pub objective: Objective,
 }
 
 impl Tuned {
@@ -115,11 +118,12 @@ impl Asked {
         spec: &RunSpec,
         fabric: &Fabric,
         profile: &Profile,
+        objective: Objective,
         flips: bool,
     ) -> Result<Tuning, CliError> {
         let usual = Search::default();
         let coroutines = spec.coroutines.map_or(usual.coroutines.clone(), |n| vec![n]);
-        let search = Search { coroutines, flips, ..usual };
+        let search = Search { objective, coroutines, flips, ..usual };
         tune(profile, &fabric.caps()?, &self.needs, self.cluster, &self.demand, &search)
             .map_err(|e| refused(&e))
     }
@@ -129,21 +133,26 @@ fn refused(why: &dyn std::error::Error) -> CliError {
     CliError::usage("nothing can be tuned").caused_by(why)
 }
 
-/// All plans for a spec by forecast, and nothing else.
+/// All plans for a spec by forecast, for most throughput, and nothing else.
 ///
 /// # Errors
 /// As [`search`].
 pub fn ranking(spec: &RunSpec, fabric: &Fabric, profile: &Profile) -> Result<Tuning, CliError> {
-    Asked::of(spec, fabric)?.tune(spec, fabric, profile, false)
+    Asked::of(spec, fabric)?.tune(spec, fabric, profile, Objective::Throughput, false)
 }
 
 /// Searches all plans for a spec, by the cost model; with one count of coroutines, if the spec has one.
 ///
 /// # Errors
 /// Exit code 2 if the workload or the cluster cannot be.
-pub fn search(spec: &RunSpec, fabric: &Fabric, profile: &Profile) -> Result<Tuned, CliError> {
+pub fn search(
+    spec: &RunSpec,
+    fabric: &Fabric,
+    profile: &Profile,
+    objective: Objective,
+) -> Result<Tuned, CliError> {
     let asked = Asked::of(spec, fabric)?;
-    let tuning = asked.tune(spec, fabric, profile, true)?;
+    let tuning = asked.tune(spec, fabric, profile, objective, true)?;
     let Asked { cluster, demand, needs } = asked;
     let model = Model::new(profile, cluster, &demand, &needs).map_err(|e| refused(&e))?;
     let choices = choices(&tuning, Search::default().tolerance);
@@ -154,19 +163,43 @@ pub fn search(spec: &RunSpec, fabric: &Fabric, profile: &Profile) -> Result<Tune
     let file = PlanFile {
         name: TUNED.to_owned(),
         chosen_by: format!("doorbell tune {} ({})", crate::VERSION, crate::COMMIT),
-        why: choices.iter().map(Choice::to_string).collect::<Vec<_>>().join(". "),
+        why: aim(&tuning, objective)
+            .map(|aim| format!("Aim: {aim}"))
+            .into_iter()
+            .chain(choices.iter().map(Choice::to_string))
+            .collect::<Vec<_>>()
+            .join(". "),
         plan: tuning.best().plan,
         prediction: Some(prediction(tuning.best())),
     };
     let (profile, protocols) = (ProfileRef::from(profile), Vec::new());
-    Ok(Tuned { tuning, choices, rivals, file, protocol: name, protocols, profile })
+    Ok(Tuned { tuning, choices, rivals, file, protocol: name, protocols, profile, objective })
+}
+
+/// What the choice is best at, in words; nothing where that is throughput alone, as usual.
+pub fn aim(tuning: &Tuning, objective: Objective) -> Option<String> {
+    let foretold_ns = tuning.best().forecast.latency_mean_ns;
+    match objective {
+        Objective::Throughput => None,
+        Objective::Latency => Some("the least mean latency, as foretold".to_owned()),
+        Objective::ThroughputWithin(ns) => {
+            let limit = Span::from_ns(ns as u64);
+            Some(match foretold_ns <= ns {
+                true => format!("the most throughput at a mean latency of {limit} at most, as foretold"),
+                false => format!(
+                    "a mean latency of {limit} at most, which no plan is foretold to keep: this is the quickest, at {}",
+                    Nanos(foretold_ns as u64)
+                ),
+            })
+        }
+    }
 }
 
 /// Candidates of each protocol that a choice between protocols keeps, beside its presets.
 const OF_EACH: usize = 2;
 
 /// As [`search`], for the best of several protocols: rates that differ by less than the search's tolerance count as equal,
-/// and the quicker is better.
+/// and the quicker is better. Beyond the latency that is aimed at the quicker is better whatever its rate.
 ///
 /// # Errors
 /// As [`search`], for the first protocol that cannot be tuned.
@@ -175,9 +208,11 @@ pub fn search_all(
     protocols: &[String],
     fabric: &Fabric,
     profile: &Profile,
+    objective: Objective,
 ) -> Result<Tuned, CliError> {
-    let of =
-        |protocol: &String| search(&RunSpec { protocol: protocol.clone(), ..spec.clone() }, fabric, profile);
+    let of = |protocol: &String| {
+        search(&RunSpec { protocol: protocol.clone(), ..spec.clone() }, fabric, profile, objective)
+    };
     // Of several, those that can run the workload; if none can, the first says why.
     let workload = transact::workload(spec)?;
     let able = |name: &&String| AnyProtocol::parse(name).is_ok_and(|p| admit(&workload, &p).is_ok());
@@ -189,14 +224,7 @@ pub fn search_all(
     if found.len() == 1 {
         return Ok(found.remove(0));
     }
-    let rate = |t: &Tuned| t.tuning.best().forecast.committed_per_s;
-    let best = found.iter().map(rate).fold(0.0, f64::max);
-    let as_good = |t: &Tuned| rate(t) >= best * (1.0 - Search::default().tolerance);
-    found.sort_by(|a, b| {
-        let by_latency =
-            |t: &Tuned| if as_good(t) { t.tuning.best().forecast.latency_mean_ns } else { f64::INFINITY };
-        by_latency(a).total_cmp(&by_latency(b)).then(rate(b).total_cmp(&rate(a)))
-    });
+    best_first(&mut found, objective);
     let protocols = found.iter().map(|t| (t.protocol.clone(), t.tuning.best().clone())).collect();
     let mut rivals = Vec::new();
     for (place, tuned) in found.iter_mut().enumerate() {
@@ -212,6 +240,23 @@ pub fn search_all(
     winner.tuning.evaluated = evaluated;
     winner.file.why = format!("best of {} protocols. {}", found.len() + 1, winner.file.why);
     Ok(Tuned { rivals, protocols, ..winner })
+}
+
+/// Protocols, each with its best plan, in order of those plans.
+fn best_first(found: &mut [Tuned], objective: Objective) {
+    let rate = |t: &Tuned| t.tuning.best().forecast.committed_per_s;
+    let latency = |t: &Tuned| t.tuning.best().forecast.latency_mean_ns;
+    let within = |t: &Tuned| latency(t) <= objective.limit_ns();
+    let best = found.iter().filter(|t| within(t)).map(rate).fold(0.0, f64::max);
+    let as_good = |t: &Tuned| within(t) && rate(t) >= best * (1.0 - Search::default().tolerance);
+    // As good as the best, then as quick as was asked for, then the others.
+    let class = |t: &Tuned| if as_good(t) { 0 } else { 2 - i32::from(within(t)) };
+    found.sort_by(|a, b| {
+        let by_rate = rate(b).total_cmp(&rate(a));
+        let by_latency = latency(a).total_cmp(&latency(b));
+        let inside = if class(a) == 1 { by_rate.then(by_latency) } else { by_latency.then(by_rate) };
+        class(a).cmp(&class(b)).then(inside)
+    });
 }
 
 /// The winner, the others of the shortlist and the presets, each plan once: a candidate that is a preset goes by its name.

@@ -1,13 +1,16 @@
 //! A search kept in a result directory, and its plans run: what the tuner's choice costs beside the others.
 
+use super::search::aim;
 use super::{AGAIN, FINALISTS, Rival, TUNED, Tuned, caveat, plan_path, rival_path};
 use crate::commands::Context;
 use crate::error::CliError;
 use crate::fabrics::Fabric;
 use crate::schedule;
+use crate::spec::values::LEAST;
 use crate::spec::{RunSpec, Span};
 use crate::sweep::{Sweep, usual_jobs};
 use crate::transact::{self, Keep};
+use phases::model::Objective;
 use phases::plan::PlanFile;
 use primitives::measure::{
     Got, Kind, PointResult, ProfileRef, ResultDir, Row, TableName, Verified, write_atomic,
@@ -81,9 +84,15 @@ pub fn keep(
     let ProfileRef { name, hash, doubt, .. } = &tuned.profile;
     let doubt = doubt.as_ref().map_or(String::new(), |doubt| format!(", {doubt}"));
     notes.push(format!("Forecasts are by profile {name} ({hash}){doubt}."));
+    notes.extend(aim(&tuned.tuning, tuned.objective).map(|aim| format!("Aim: {aim}.")));
     notes.extend(caveat(spec, tuned));
     let mut asked = serde_json::to_value(spec).map_err(|e| CliError::check("no JSON").caused_by(&e))?;
     asked["plan"] = json!(null);
+    match tuned.objective {
+        Objective::Throughput => {}
+        Objective::Latency => asked["latency"] = json!(LEAST),
+        Objective::ThroughputWithin(ns) => asked["latency"] = json!(Span::from_ns(ns as u64)),
+    }
     asked["verify"] = verify.asked();
     let racing: Vec<usize> = (0..rivals.len()).filter(|&rival| verify.runs(&rivals[rival])).collect();
     let rounds = if racing.is_empty() || spec.fabric.virtual_time() { 1 } else { ROUNDS };
