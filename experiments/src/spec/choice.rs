@@ -5,6 +5,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use engine::protocol::PROTOCOLS;
 use phases::plan::{Needs, Plan, PlanFileError, Preset, check_name};
 use serde::{Serialize, Serializer};
 use serde_json::Value;
@@ -217,6 +218,11 @@ impl FromStr for PlanChoice {
             "tuned" => Ok(PlanChoice::Tuned),
             preset if plan_presets().contains(&preset) => Ok(PlanChoice::Preset(preset.to_owned())),
             path if is_path(path) => Ok(PlanChoice::File(PathBuf::from(path))),
+            // Whose name near the others is that of a plan which locks later.
+            other if PROTOCOLS.contains(&other) => Err(format!(
+                "no plan of that name: {other} is a protocol, `--protocol {other}` runs it under any plan that can; plans are {}",
+                plan_presets().join(", ")
+            )),
             other => {
                 let mut names = plan_presets();
                 names.push("tuned");
