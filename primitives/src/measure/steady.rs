@@ -1,7 +1,7 @@
 //! When a run is measured: from where its warm-up ends until its throughput is known well enough.
 //!
-//! A [`Meter`] counts what ends in each of many equal time slots. With a fixed length it only says afterwards how well the
-//! rate is known. With a wanted [`Precision`] it also decides, by this rule:
+//! A [`Meter`] counts what ends in each of many equal time slots. With a fixed length and a fixed warm-up it only says
+//! afterwards how well the rate is known, and looks for no transient. With a wanted [`Precision`] it also decides, by this rule:
 //!
 //! 1. *Warm-up.* After 1/4 of the shortest length, and again whenever a quarter more has passed, MSER-5 looks at all
 //!    slots so far. Once it finds the transient in their first half, the counting window opens.
