@@ -137,7 +137,10 @@ pub struct Step {
 
 impl Step {
     /// The optimizations that DrTM+H table 2 applies to a phase of read-write transactions. Unlock after an abort
-    /// is not in the table; it posts what commit posts, so it takes commit's row.
+    /// is not in the table; it posts what commit posts, so it takes commit's row. Its rows of read-only transactions are not kept
+    /// apart: R is E here, and V of those has no doorbell batching one-sided there, while a plan has one way to validate, that of
+    /// read-write transactions. Where a read set is known before it is read, the searched plans and the studies fetch all of it at
+    /// once (`outstanding`), which the table does not; studies also let fetches share doorbells ([`crate::study`]).
     pub fn table2(phase: Phase, via: Via) -> Step {
         let one_sided = via == Via::OneSided;
         Step {

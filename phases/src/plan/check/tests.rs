@@ -359,6 +359,33 @@ fn a_primitive_alone_stands_for_the_optimizations_of_table_2() {
     assert_eq!((short.coroutines, short.location_cache), (Plan::DEFAULT_COROUTINES, true));
 }
 
+/// DrTM+H's table 2, read-write transactions, cell by cell: outstanding requests, doorbell batching and passive ACK, each one-sided and
+/// two-sided. Its V is two phases here, its C the install; coroutines are a plan's, not a phase's.
+#[test]
+fn optimizations_are_those_of_table_2() {
+    let rows = [
+        (Phase::Fetch, [[false, false], [false, true], [false, false]]),
+        (Phase::Lock, [[true, true], [true, true], [false, false]]),
+        (Phase::Validate, [[true, true], [true, true], [false, false]]),
+        (Phase::Log, [[true, true], [false, true], [false, false]]),
+        (Phase::Install, [[true, true], [true, true], [true, true]]),
+        // Not in the table: what is posted is what commit posts.
+        (Phase::Unlock, [[true, true], [true, true], [true, true]]),
+    ];
+    assert_eq!(rows.map(|(phase, _)| phase), Phase::ALL);
+    for (phase, [outstanding, doorbell_batching, passive_ack]) in rows {
+        for (cell, via) in [Via::OneSided, Via::TwoSided].into_iter().enumerate() {
+            let wanted = Step {
+                via,
+                outstanding: outstanding[cell],
+                doorbell_batching: doorbell_batching[cell],
+                passive_ack: passive_ack[cell],
+            };
+            assert_eq!(Step::table2(phase, via), wanted, "{phase} {via}");
+        }
+    }
+}
+
 #[test]
 fn bad_files_are_refused_with_line_and_column() {
     for (text, says) in [
