@@ -143,11 +143,11 @@ fn payload_skew_and_load_change_what_they_should() {
         let counts = counts.unwrap_or_else(|e| panic!("{name}: {e}"));
         (counts.rate_per_s(), counts.aborted)
     };
-    // A core that computes serves nobody: calls lose more than READs do.
+    // A core that computes does neither: READs, of which it does more when it does not compute, lose the larger share.
     let think = |spec| Spec { think: Nanos(2_000), ..spec };
     let kept = |name| rate(Subject::Execution, name, &think).0 / rate(Subject::Execution, name, &|s| s).0;
     let (calls, reads) = (kept("two-sided"), kept("one-sided-cache"));
-    assert!(calls < 0.95 && reads < 0.95, "computing costs: {calls} {reads}");
+    assert!(reads < calls && calls < 0.95, "computing costs: {calls} {reads}");
     // Longer than the usual message: it grows with the record.
     for name in ["two-sided", "one-sided-cache"] {
         let long = rate(Subject::Execution, name, &|s| Spec { payload_bytes: 2048, ..s }).0;
