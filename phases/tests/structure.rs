@@ -352,6 +352,78 @@ fn a_slot_that_has_another_record_is_not_taken_for_the_old_one() {
     }
 }
 
+/// Keys that all meet in one bucket fill the index while the table still has slots: the transaction aborts and leaves no lock behind,
+/// others go on, and who comes after a record has gone finds room.
+#[test]
+fn who_finds_the_index_full_aborts_and_others_go_on() {
+    for via in [Via::OneSided, Via::TwoSided, Via::Hybrid] {
+        let ran = run(&setup(Plan::uniform(via)), |env| {
+            Box::pin(async move {
+                let mut txn = Txn::new();
+                let mut seen = Vec::new();
+                for node in NODES {
+                    let layout = env.cluster[node as usize].layout();
+                    let bucket = layout.bucket(0, CROWDED, key(node, 0));
+                    let (crowd, mut elsewhere): (Vec<u64>, Vec<u64>) = (0..1 << 14)
+                        .map(|n| key(node, n))
+                        .partition(|&key| layout.bucket(0, CROWDED, key) == bucket);
+                    let (mut crowd, mut there) = (crowd.into_iter(), Vec::new());
+                    let refused = loop {
+                        let key = crowd.next().unwrap();
+                        // With records of all nodes that are there, which it locks, too.
+                        let rule = env.begin(&mut txn);
+                        let others = [0, 1, 2].map(|key| env.touch(&mut txn, T, key, Intent::Write));
+                        env.phases.fetch(&mut txn).await.unwrap();
+                        others.into_iter().for_each(|at| txn.set_word(at, 0, key));
+                        let at = env.touch(&mut txn, CROWDED, key, Intent::Write);
+                        txn.insert(at);
+                        txn.set_word(at, 0, key);
+                        match commit(&env, &mut txn, rule).await {
+                            None => there.push(key),
+                            Some(abort) => break (key, abort),
+                        }
+                    };
+                    assert_eq!(env.add(&mut txn, T, &[0, 1, 2], 0).await, 0, "no lock is left");
+                    let last = *there.last().unwrap();
+                    for record in [0, 1, 2] {
+                        env.begin(&mut txn);
+                        let at = env.touch(&mut txn, T, record, Intent::Read);
+                        env.phases.fetch(&mut txn).await.unwrap();
+                        assert_eq!(txn.word(at, 0), last, "what was refused wrote nothing");
+                    }
+                    let mut insert = async |key| {
+                        let rule = env.begin(&mut txn);
+                        let at = env.touch(&mut txn, CROWDED, key, Intent::Write);
+                        txn.insert(at);
+                        commit(&env, &mut txn, rule).await
+                    };
+                    let another = insert(elsewhere.remove(0)).await;
+                    let again = insert(refused.0).await;
+                    let rule = env.begin(&mut txn);
+                    let at = env.touch(&mut txn, CROWDED, there[0], Intent::Read);
+                    env.phases.fetch(&mut txn).await.unwrap();
+                    txn.delete(at);
+                    assert_eq!(commit(&env, &mut txn, rule).await, None);
+                    let mut insert = async |key| {
+                        let rule = env.begin(&mut txn);
+                        let at = env.touch(&mut txn, CROWDED, key, Intent::Write);
+                        txn.insert(at);
+                        commit(&env, &mut txn, rule).await
+                    };
+                    seen.push((there.len() as u64, refused.1, another, again, insert(refused.0).await));
+                }
+                seen
+            })
+        });
+        let full = Abort::TableFull;
+        for (there, refused, another, again, after) in &ran.outputs[0] {
+            assert!((50..CROWDED_ROWS - 1).contains(there), "{via}: {there} of {CROWDED_ROWS} are there");
+            assert_eq!((*refused, *another, *again, *after), (full, None, Some(full), None), "{via}");
+        }
+        ran.stores.iter().for_each(|store| assert!(!contents(store).is_empty(), "and nothing is locked"));
+    }
+}
+
 #[test]
 fn a_record_that_goes_between_lookup_and_lock_is_an_abort() {
     for plan in plans() {

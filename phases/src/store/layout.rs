@@ -343,7 +343,7 @@ impl Layout {
 
     /// Offset of the main bucket of a key in its primary's own copy.
     #[inline]
-    pub(crate) fn bucket(&self, copy: usize, table: TableId, key: u64) -> u64 {
+    pub fn bucket(&self, copy: usize, table: TableId, key: u64) -> u64 {
         let part = self.part(copy, table);
         let place = (u128::from(hash(key)) * u128::from(part.bucket_count)) >> 64;
         part.buckets + place as u64 * BUCKET_BYTES

@@ -29,6 +29,9 @@ pub const KEYS: u64 = 60;
 pub const ORDERED: TableId = TableId(2);
 pub const BLOCK: u64 = 1 << 20;
 pub const ORDERED_ROWS: u64 = 20;
+/// An empty table, in blocks as the ordered one, with room for so many records that its index may be full before it.
+pub const CROWDED: TableId = TableId(3);
+pub const CROWDED_ROWS: u64 = 120;
 
 pub type Local<T> = Pin<Box<dyn Future<Output = T>>>;
 
@@ -214,8 +217,14 @@ impl<O: Send + 'static, S: Fn(Rc<Env>) -> Local<O> + Sync> Program for Run<'_, S
             keys_per_block: BLOCK,
             ordered: true,
         };
+        let crowded = TableSpec {
+            name: "crowded".into(),
+            rows_per_node: CROWDED_ROWS,
+            ordered: false,
+            ..ordered.clone()
+        };
         let layout = Layout::new(StoreConfig {
-            tables: vec![table("t", 1), table("wide", WIDE_WORDS as u32), ordered],
+            tables: vec![table("t", 1), table("wide", WIDE_WORDS as u32), ordered, crowded],
             nodes: self.setup.nodes,
             workers: self.setup.workers,
             replicas: self.setup.replicas,
