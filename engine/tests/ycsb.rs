@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Case, OTHERS, judge, sim};
+use common::{Case, OTHERS, be_patient, judge, sim};
 use engine::cluster::{Length, RunError, RunSpec, run};
 use engine::protocol::{AnyProtocol, Protocol};
 use engine::workload::{AnyWorkload, Scale};
@@ -56,6 +56,19 @@ fn every_protocol_runs_ycsb() {
                 assert_eq!(result.stats.committed, 3 * 3 * 30, "{} {via}", protocol.needs().protocol);
             }
         }
+    }
+}
+
+/// Over sockets, which carry calls alone.
+#[test]
+fn every_protocol_runs_ycsb_over_tcp() {
+    for protocol in protocols() {
+        let fabric = FabricSpec::Tcp(primitives::fabric::tcp::Options::default());
+        let mut case = case(protocol, Via::TwoSided, fabric, &[("zipf_theta", "0.6")]);
+        be_patient(&mut case.spec);
+        case.spec.length = Length::Transactions(10);
+        let result = judge(&case, "tcp");
+        assert_eq!(result.stats.committed, 3 * 3 * 10, "{}", protocol.needs().protocol);
     }
 }
 
