@@ -4,7 +4,10 @@ use primitives::bench;
 use primitives::measure::memory_available;
 
 use crate::error::CliError;
+use crate::fabrics::Fabric;
 use crate::spec::{Experiment, Point};
+use crate::transact;
+use std::collections::BTreeMap;
 
 const GIB: f64 = (1u64 << 30) as f64;
 
@@ -12,6 +15,11 @@ const GIB: f64 = (1u64 << 30) as f64;
 const LOWER: &str = "lower --nodes, --threads or --coroutines, or measure fewer points at a time with --jobs";
 const LOWER_IN_FILE: &str = "lower nodes, threads, coroutines, outstanding or payload in the file, let few nodes be asked (`servers`), or measure \
                              fewer points at a time with --jobs";
+
+/// What helps a study that needs too much.
+pub const LOWER_STUDY: &str = "lower --nodes, --threads, --coroutines, --records or --payload, or measure fewer points at a time with --jobs";
+/// What helps points of transactions that need too much together, each of which would fit.
+const LOWER_TOGETHER: &str = "lower nodes, threads, coroutines, or the size of the workload with `set`, or measure fewer points at a time with --jobs";
 
 /// Refuses `estimate` bytes if fewer are free; where the system does not tell, everything fits.
 ///
@@ -39,6 +47,14 @@ fn together(mut estimates: Vec<u64>, jobs: usize) -> u64 {
     estimates.into_iter().take(jobs.max(1)).fold(0, u64::saturating_add)
 }
 
+/// Refuses points that need so much each, `jobs` at a time.
+///
+/// # Errors
+/// As [`fits`].
+pub fn fits_together(estimates: Vec<u64>, jobs: usize, hint: &str) -> Result<(), CliError> {
+    fits(together(estimates, jobs), hint)
+}
+
 /// Refuses the points of a characterization, `jobs` at a time.
 ///
 /// # Errors
@@ -50,22 +66,29 @@ pub fn check_points(
     jobs: usize,
 ) -> Result<(), CliError> {
     let each = points.iter().map(|point| bench::memory_estimate(virtual_time, scope, point)).collect();
-    fits(together(each, jobs), LOWER)
+    fits_together(each, jobs, LOWER)
 }
 
-/// Refuses an experiment whose benchmark points, `jobs` at a time, do not fit. Transactions are checked as each of their
-/// plans is known ([`crate::transact::check`]).
+/// Refuses an experiment whose points, `jobs` at a time, do not fit: the largest ones of them may be measured side by side. What is
+/// wrong with a point of transactions otherwise is not told here, where nobody knows which line says it ([`crate::transact::check`]).
 ///
 /// # Errors
 /// As [`fits`]; or if a point names a benchmark that there is not.
 pub fn check_experiment(experiment: &Experiment, jobs: usize) -> Result<(), CliError> {
-    let one = |point: &Point| {
-        let Some(asked) = &point.spec.primitive else { return Ok(0) };
-        let (scope, asked) = asked.point(&point.spec).map_err(CliError::usage)?;
-        Ok(bench::memory_estimate(point.spec.fabric.virtual_time(), &scope, &asked))
+    let mut fabrics: BTreeMap<String, Option<Fabric>> = BTreeMap::new();
+    let mut one = |point: &Point| {
+        let spec = &point.spec;
+        if let Some(asked) = &spec.primitive {
+            let (scope, asked) = asked.point(spec).map_err(CliError::usage)?;
+            return Ok(bench::memory_estimate(spec.fabric.virtual_time(), &scope, &asked));
+        }
+        let open = || Fabric::open(&spec.fabric, spec.seed).ok();
+        let fabric = fabrics.entry(spec.fabric.to_string()).or_insert_with(open).as_ref();
+        Ok(fabric.and_then(|fabric| transact::memory(spec, fabric).ok()).unwrap_or(0))
     };
-    let each = experiment.points.iter().map(one).collect::<Result<Vec<u64>, CliError>>()?;
-    fits(together(each, jobs), LOWER_IN_FILE)
+    let each = experiment.points.iter().map(&mut one).collect::<Result<Vec<u64>, CliError>>()?;
+    let requests = experiment.points.iter().any(|point| point.spec.primitive.is_some());
+    fits_together(each, jobs, if requests { LOWER_IN_FILE } else { LOWER_TOGETHER })
 }
 
 #[cfg(test)]

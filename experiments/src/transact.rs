@@ -267,6 +267,18 @@ pub fn check(spec: &RunSpec, fabric: &Fabric, named: &NamedPlan) -> Result<(), C
     fits(cluster::memory_estimate(&asked, &workload, &protocol), LOWER)
 }
 
+/// Bytes that a run of `spec` will need, roughly; where its plan is to be tuned, with the usual number of coroutines.
+///
+/// # Errors
+/// If workload, protocol or plan cannot be.
+pub fn memory(spec: &RunSpec, fabric: &Fabric) -> Result<u64, CliError> {
+    let (workload, protocol) = (workload(spec)?, protocol(spec)?);
+    let coroutines = spec.coroutines.unwrap_or(Plan::DEFAULT_COROUTINES);
+    let tuned = || Plan { coroutines, ..Preset::TwoSided.plan() };
+    let plan = plan(spec, fabric)?.map_or_else(tuned, |named| named.plan);
+    Ok(cluster::memory_estimate(&engine_spec(spec, fabric, plan), &workload, &protocol))
+}
+
 /// Refuses a plan that the protocol, the workload or the fabric cannot have.
 ///
 /// # Errors

@@ -118,6 +118,52 @@ fn what_memory_cannot_hold_is_refused_before_it_is_allocated() {
     assert!(!stderr(&doorbell(dir, &["experiment", "huge.yaml", "--jobs", "1"])).contains("panicked"));
 }
 
+/// Runs the command in an address space of so many MiB.
+fn within(dir: &Path, mib: u64, args: &[&str]) -> Output {
+    let mut limited = Command::new("sh");
+    let script = format!("ulimit -v {} && exec \"$0\" \"$@\"", mib << 10);
+    limited.args(["-c", &script, env!("CARGO_BIN_EXE_doorbell")]).args(args).current_dir(dir);
+    limited.output().expect("a shell")
+}
+
+#[test]
+fn a_study_that_memory_cannot_hold_is_refused_before_it_is_begun() {
+    let temp = tempfile::tempdir().expect("a directory");
+    let dir = temp.path();
+    let huge = ["--nodes", "1024", "--threads", "32", "--jobs", "1", "--out", "out"];
+    for phase in ["execution", "validation", "logging", "commit", "read-only"] {
+        let refused = within(dir, 8_000, &[&["study", phase, "--fabric", "sim:cx4-edr"], &huge[..]].concat());
+        let said = stderr(&refused);
+        assert_eq!(refused.status.code(), Some(2), "{phase}: {said}");
+        assert!(said.contains("GiB are free") && said.contains("--nodes"), "{phase}: {said}");
+        assert!(!dir.join("out").exists(), "nothing was begun");
+    }
+    // What has room runs.
+    let few = ["--nodes", "4", "--threads", "4", "--coroutines", "2", "--duration", "20us", "--jobs", "1"];
+    let done = within(dir, 2_000, &[&["study", "execution", "--fabric", "sim:cx4-edr"], &few[..]].concat());
+    assert!(done.status.success(), "{}", stderr(&done));
+}
+
+/// Two location caches of 200 MB each: one such point fits, and so they run one after the other; four at a time do not.
+#[test]
+fn transactions_side_by_side_are_refused_by_what_they_need_together() {
+    let temp = tempfile::tempdir().expect("a directory");
+    let dir = temp.path();
+    let grid = "question: Do they fit?\nfabric: sim:cx4-edr\nnodes: 2\nthreads: 1\nreplicas: 2\n\
+                set: {accounts_per_thread: 200}\nduration: 20us\ncache_bytes: 200000000\n\
+                grid:\n  protocol: [occ, nowait, waitdie, mvcc]\n";
+    std::fs::write(dir.join("two.yaml"), grid).expect("written");
+    let run =
+        |jobs: &str, out: &str| within(dir, 1_100, &["experiment", "two.yaml", "--jobs", jobs, "--out", out]);
+    let together = run("4", "together");
+    let said = stderr(&together);
+    assert_eq!(together.status.code(), Some(2), "{said}");
+    assert!(said.contains("GiB are free") && said.contains("fewer points at a time with --jobs"), "{said}");
+    assert!(!dir.join("together").exists(), "nothing was begun");
+    let apart = run("1", "apart");
+    assert!(apart.status.success(), "{}", stderr(&apart));
+}
+
 /// Measures a file, and gives the points' rows with the columns' names before them.
 fn measured(dir: &Path, name: &str, body: &str) -> (Vec<String>, Vec<Vec<String>>) {
     let text = format!("question: Does it run?\nkind: primitive\nthreads: 1\ncoroutines: 1\n{body}");

@@ -62,9 +62,6 @@ pub fn plan(args: &ExperimentArgs) -> Result<Vec<Planned>, CliError> {
         planned.push(Planned { file: file.clone(), experiment, out });
     }
     for planned in &planned {
-        let jobs = args.jobs.unwrap_or_else(|| usual_jobs(planned.experiment.virtual_time()));
-        crate::memory::check_experiment(&planned.experiment, jobs)
-            .map_err(|e| e.context(format!("{} does not fit into this machine", planned.file.display())))?;
         for point in &planned.experiment.points {
             require(&point.spec.fabric)?;
             // What is drawn is tuned, and what is tuned runs.
@@ -73,6 +70,9 @@ pub fn plan(args: &ExperimentArgs) -> Result<Vec<Planned>, CliError> {
             }
             runs(&point.spec).map_err(|(keys, error)| planned.experiment.places.blame(point, keys, error))?;
         }
+        let jobs = args.jobs.unwrap_or_else(|| usual_jobs(planned.experiment.virtual_time()));
+        crate::memory::check_experiment(&planned.experiment, jobs)
+            .map_err(|e| e.context(format!("{} does not fit into this machine", planned.file.display())))?;
     }
     Ok(planned)
 }

@@ -249,6 +249,12 @@ pub fn study(wanted: &Study, context: &Context) -> Result<Value, CliError> {
             told
         })?;
     }
+    let estimate = |point| phases::study::memory_estimate(wanted.shape, &config, &caps, point);
+    crate::memory::fits_together(
+        points.iter().map(estimate).collect(),
+        wanted.jobs,
+        crate::memory::LOWER_STUDY,
+    )?;
     let spec = json!({
         "phase": wanted.subject.name(), "fabric": wanted.fabric, "nodes": wanted.shape.nodes,
         "threads": wanted.shape.workers, "coroutines": wanted.coroutines, "duration": wanted.duration,

@@ -4,7 +4,7 @@ use super::{Counts, Spec, StudyError, Subject};
 use crate::ops::{Fault, Handlers, PhaseOps, Phases, Stop};
 use crate::plan::{CheckedPlan, Needs, Records};
 use crate::rule::{CheckRule, LockRule, OnConflict, Owner, Packing, Stamp};
-use crate::store::{Cluster, Layout, LocationCache, StoreConfig, TableId, TableSpec};
+use crate::store::{Cluster, Layout, LocationCache, StoreConfig, StoreError, TableId, TableSpec};
 use crate::txn::{Costs, Intent, Txn};
 use primitives::exec::{Core, CoreLoop, sleep_until, think, yield_now};
 use primitives::fabric::{AnyNic, Caps, SetupError};
@@ -18,6 +18,9 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 const TABLE: TableId = TableId(0);
+
+/// A coroutine with its transaction, without records.
+const COROUTINE: u64 = 16 << 10;
 
 /// Longest computation for an operation.
 const LONGEST_THOUGHT: Nanos = Nanos::from_millis(10);
@@ -36,11 +39,7 @@ pub fn run(
     check(spec, shape)?;
     let caps = fabric.caps()?;
     let plan = plan(spec, config, &caps)?;
-    let records = u64::from(spec.records) * u64::from(spec.coroutines);
-    // Each record in flight has two images, and a log entry's share at each backup.
-    let in_flight = records * (u64::from(spec.payload_bytes) + 64) * 2 * u64::from(spec.replicas);
-    let rpc = RpcConfig { max_message: message(spec, config, &caps), ..config.rpc };
-    let config = WorkerConfig { pool_bytes: config.pool_bytes + 4 * in_flight, rpc, ..*config };
+    let config = workers(spec, config, &caps);
     let (outputs, _) = launch(fabric, shape, &config, &Study { spec, plan, stop })?;
     let mut all = Counts::default();
     for output in outputs {
@@ -48,6 +47,53 @@ pub fn run(
     }
     all.too_short = TooShort::of(all.ops, spec.in_flight(shape));
     Ok(all)
+}
+
+/// Bytes that a study holds at its peak, roughly and rather more than less: each node's store with its logs, and what each worker
+/// has for its queue pairs, messages, buffers, location cache and coroutines.
+pub fn memory_estimate(shape: Shape, config: &WorkerConfig, caps: &Caps, spec: &Spec) -> u64 {
+    let config = workers(spec, config, caps);
+    // A store that cannot be laid out is refused for that.
+    let store = layout(spec, shape).map_or(0, |layout| layout.region_bytes());
+    // Of each record its index and its own words are asked for, or the word at each backup, and both are kept in two images.
+    let records = u64::from(spec.records) * u64::from(spec.coroutines);
+    let requests = records * 2 * u64::from(spec.replicas);
+    let coroutines =
+        u64::from(spec.coroutines) * COROUTINE + records * 2 * (u64::from(spec.payload_bytes) + 64);
+    let each = config.memory_estimate(caps.virtual_time, shape.nodes, requests, spec.payload_bytes)
+        + spec.cache_bytes as u64
+        + coroutines;
+    let workers = u64::from(shape.nodes) * u64::from(shape.workers);
+    workers.saturating_mul(each).saturating_add(u64::from(shape.nodes).saturating_mul(store))
+}
+
+/// How workers are built: messages as long as a record needs, and buffers for all that is in flight.
+fn workers(spec: &Spec, config: &WorkerConfig, caps: &Caps) -> WorkerConfig {
+    let records = u64::from(spec.records) * u64::from(spec.coroutines);
+    // Each record in flight has two images, and a log entry's share at each backup.
+    let in_flight = records * (u64::from(spec.payload_bytes) + 64) * 2 * u64::from(spec.replicas);
+    let rpc = RpcConfig { max_message: message(spec, config, caps), ..config.rpc };
+    WorkerConfig { pool_bytes: config.pool_bytes + 4 * in_flight, rpc, ..*config }
+}
+
+/// Where records and logs lie.
+fn layout(spec: &Spec, shape: Shape) -> Result<Layout, StoreError> {
+    let table = TableSpec {
+        name: "study".into(),
+        payload_words: spec.payload_bytes / 8,
+        rows_per_node: spec.rows_per_node,
+        keys_per_block: 1,
+        ordered: false,
+    };
+    Layout::new(StoreConfig {
+        tables: vec![table],
+        nodes: shape.nodes,
+        workers: shape.workers,
+        replicas: spec.replicas,
+        log_ring_bytes: 256 << 10,
+        packing: Packing::Counted,
+        first_version: 1,
+    })
 }
 
 /// The variant's plan, if a fabric of these capabilities carries it with records of this size.
@@ -130,25 +176,9 @@ impl Program for Study<'_> {
     type Output = Result<Counts, Fault>;
 
     fn setup(&self, shape: Shape, nodes: &[AnyNic]) -> Result<Cluster, SetupError> {
-        let invalid = |e: crate::store::StoreError| SetupError::Invalid(e.to_string());
-        let Spec { payload_bytes, rows_per_node, replicas, .. } = *self.spec;
-        let table = TableSpec {
-            name: "study".into(),
-            payload_words: payload_bytes / 8,
-            rows_per_node,
-            keys_per_block: 1,
-            ordered: false,
-        };
-        let layout = Layout::new(StoreConfig {
-            tables: vec![table],
-            nodes: shape.nodes,
-            workers: shape.workers,
-            replicas,
-            log_ring_bytes: 256 << 10,
-            packing: Packing::Counted,
-            first_version: 1,
-        })
-        .map_err(invalid)?;
+        let invalid = |e: StoreError| SetupError::Invalid(e.to_string());
+        let Spec { payload_bytes, rows_per_node, .. } = *self.spec;
+        let layout = layout(self.spec, shape).map_err(invalid)?;
         let cluster = Cluster::new(layout, nodes)?;
         let mut payload = vec![0; payload_bytes as usize / 8];
         for key in 0..rows_per_node * u64::from(shape.nodes) {

@@ -14,7 +14,7 @@
 
 mod driver;
 
-pub use driver::{check, plan, run};
+pub use driver::{check, memory_estimate, plan, run};
 
 use crate::plan::{Phase, Plan, Step, Via};
 use primitives::measure::{Histogram, TooShort};

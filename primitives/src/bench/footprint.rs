@@ -2,25 +2,10 @@
 
 use super::load::{target_bytes, worker_config};
 use super::{OBJECTS, Point, Scope};
-use crate::verbs::{NodeId, QpConfig};
+use crate::verbs::NodeId;
 
-/// A connected queue pair at rest: its state on both sides of the port, its address on the card, its places in lists.
-const QUEUE_PAIR: u64 = 640;
-/// A place in a send queue: what the port keeps of a request, and the request itself where it may have to wait.
-const SEND_PLACE: u64 = 8;
-const BACKLOG_PLACE: u64 = 80;
-/// A place for a receive: the request, and its arrival in the endpoint's inbox.
-const RECEIVE: u64 = 96;
-/// One side of a session; for each place of its window a kept request, a kept reply, and two that wait.
-const SESSION: u64 = 300;
-const WINDOW_PLACE: u64 = 160;
-/// A worker: its latency histogram (220 KiB, `measure/histogram.rs`), port, scheduler and places for datagrams.
-const WORKER: u64 = 256 << 10;
 /// A coroutine of the load, with its generator.
 const COROUTINE: u64 = 2_048;
-/// A message under way in the simulator, with its events.
-const MESSAGE: u64 = 256;
-
 /// Bytes that measuring `point` holds at its peak, roughly and rather more than less: the memory that requests go to, and
 /// what each worker has for its queue pairs, messages, buffers and coroutines. `virtual_time`: a simulated fabric, which
 /// makes room in its queues only when they fill.
@@ -39,27 +24,14 @@ pub fn memory_estimate(virtual_time: bool, scope: &Scope, point: &Point) -> u64 
 
 /// Bytes of one worker that reaches so many nodes with so many coroutines.
 fn worker_estimate(virtual_time: bool, point: &Point, reach: u16, coroutines: u32) -> u64 {
-    let config = worker_config(point);
-    let pairs = u64::from(reach) * u64::from(config.lanes);
-    let depth = u64::from(config.qp.send_depth);
-    let asked = u64::from(coroutines) * u64::from(point.outstanding.max(OBJECTS));
-    let in_flight = match coroutines {
+    let requests = match coroutines {
         0 => 0,
         // Unawaited requests fill every queue; others cannot be more than are asked for.
-        _ if point.unawaited() => pairs * depth,
-        _ => asked.min(pairs * depth),
+        _ if point.unawaited() => u64::MAX,
+        _ => u64::from(coroutines) * u64::from(point.outstanding.max(OBJECTS)),
     };
-    let places = if virtual_time { in_flight } else { pairs * depth };
-    let queues = pairs * QUEUE_PAIR
-        + places * (SEND_PLACE + if virtual_time { 0 } else { BACKLOG_PLACE })
-        + pairs.min(in_flight) * depth.next_power_of_two() * SEND_PLACE;
-    let window = u64::from(config.rpc.window);
-    let reached = u64::from(reach);
-    let receives = 2 * window * reached + u64::from(QpConfig::ud().send_depth);
-    let sessions = reached * (SESSION + window * WINDOW_PLACE) + receives * RECEIVE;
-    let payload = u64::from(point.payload).next_power_of_two().max(64);
-    let flying = if virtual_time { in_flight * (MESSAGE + payload) } else { 0 };
-    WORKER + config.arena_bytes(reach) + queues + sessions + flying + u64::from(coroutines) * COROUTINE
+    worker_config(point).memory_estimate(virtual_time, reach, requests, point.payload)
+        + u64::from(coroutines) * COROUTINE
 }
 
 #[cfg(test)]

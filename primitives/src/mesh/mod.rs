@@ -19,6 +19,7 @@ mod channel;
 pub mod clock;
 pub mod config;
 mod door;
+mod footprint;
 pub mod handshake;
 mod keeper;
 mod launch;
