@@ -154,14 +154,20 @@ impl EventQueue {
         }
     }
 
+    /// What orders the event scheduled as number `sequence` among those of its time: tie-break, then sequence.
+    #[inline(always)]
+    fn order(&self, sequence: u64) -> u64 {
+        // A multiplicative hash of sequence and seed shuffles ties without a state of its own.
+        let tie = (sequence ^ self.salt).wrapping_mul(self.factor) >> (64 - TIE_BITS);
+        (tie << SEQUENCE_BITS) | (sequence & ((1 << SEQUENCE_BITS) - 1))
+    }
+
     /// Schedules an event. What lies beyond [`NEVER`] is forgotten.
     #[inline]
     pub fn push(&mut self, time: u64, kind: Kind, index: u32) {
         debug_assert!(index <= INDEX_MASK);
         let sequence = self.sequence + 1;
-        // A multiplicative hash of sequence and seed shuffles ties without a state of its own.
-        let tie = (sequence ^ self.salt).wrapping_mul(self.factor) >> (64 - TIE_BITS);
-        let order = (tie << SEQUENCE_BITS) | (sequence & ((1 << SEQUENCE_BITS) - 1));
+        let order = self.order(sequence);
         let subject = ((kind as u32) << INDEX_BITS) | index;
         let bucket = time >> WIDTH;
         // Of times up to the cursor the distance wraps around.
@@ -413,7 +419,13 @@ mod tests {
         assert_ne!(order(1, &times), (0..64).map(|i| (5, i)).collect::<Vec<_>>());
     }
 
-    /// The ring against the plain order of keys: spans below a bucket and far beyond the ring, bursts, lulls.
+    /// The event of a whole key.
+    fn event(key: u128) -> Event {
+        let (kind, index) = Slot { order: 0, subject: key as u32, next: END }.subject();
+        Event { time: (key >> (ORDER_SHIFT + 32)) as u64, kind, index }
+    }
+
+    /// The ring against the plain order of whole keys, ties included: spans below a bucket and far beyond the ring, bursts, lulls.
     #[test]
     fn the_ring_pops_what_a_heap_would() {
         let mut draw = 7u64;
@@ -432,24 +444,24 @@ mod tests {
                 if model.is_empty() || random(10) < if grow { 7 } else { 3 } {
                     let span = spans[(round + random(3)) as usize % spans.len()];
                     let time = now + random(span);
-                    queue.push(time, Kind::Arrive, index);
-                    model.insert((time, index));
+                    let kind = Kind::ALL[index as usize % Kind::ALL.len()];
+                    queue.push(time, kind, index);
+                    let subject = ((kind as u32) << INDEX_BITS) | index;
+                    model.insert(key(time, queue.order(u64::from(index) + 1), subject));
                     index += 1;
                 } else {
+                    let first = event(model.pop_first().unwrap());
                     // Looking with too early an end takes nothing and breaks nothing.
-                    let &(first, _) = model.first().unwrap();
-                    if first > now {
-                        assert_eq!(queue.pop_by(first - 1), None);
+                    if first.time > now {
+                        assert_eq!(queue.pop_by(first.time - 1), None);
                     }
-                    let got = queue.pop_by(u64::MAX).unwrap();
-                    assert_eq!(got.time, first);
-                    assert!(model.remove(&(got.time, got.index)));
-                    now = got.time;
+                    assert_eq!(queue.pop_by(u64::MAX), Some(first));
+                    now = first.time;
                 }
                 assert_eq!(queue.is_empty(), model.is_empty());
             }
-            let rest: Vec<u64> = std::iter::from_fn(|| queue.pop_by(u64::MAX)).map(|e| e.time).collect();
-            assert_eq!(rest, model.iter().map(|m| m.0).collect::<Vec<_>>());
+            let rest: Vec<Event> = std::iter::from_fn(|| queue.pop_by(u64::MAX)).collect();
+            assert_eq!(rest, model.into_iter().map(event).collect::<Vec<_>>());
         }
     }
 
