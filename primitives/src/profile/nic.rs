@@ -361,46 +361,6 @@ impl NicProfile {
         self.pcie_ns(self.cqe_size.value as u64) + self.pcie_ns(placed)
     }
 
-    /// Time a symmetric NIC spends per operation when it requests as many as it serves: the inverse of its
-    /// rate, taken over engine, atomic unit, link, PCIe and its read tags. `signaled` is the share of requests
-    /// that ask for a completion, `queue_pairs` the contexts in use on the card. A SEND is a datagram, counted
-    /// one way, with its receive completion.
-    #[cfg(test)]
-    pub(super) fn bottleneck_ns(
-        &self,
-        primitive: Primitive,
-        payload: u32,
-        signaled: f64,
-        queue_pairs: usize,
-    ) -> f64 {
-        let bytes = u64::from(payload);
-        let returns_data = matches!(primitive, Primitive::Read | Primitive::Atomic);
-        let receives = if primitive == Primitive::Send { 1.0 } else { 0.0 };
-        let acks =
-            if primitive == Primitive::Write { signaled.max(1.0 / self.ack_coalescing.value) } else { 0.0 };
-        let engine = self.requester_ns(primitive)
-            + self.responder_ns(primitive)
-            + 2.0 * self.qp_miss_ns(primitive, queue_pairs)
-            + 2.0 * self.segments_ns(payload)
-            + 2.0 * acks * self.acknowledgement.value
-            + (signaled + receives) * self.completion_entry.value;
-        let response = self.response_bytes(primitive, payload) as f64
-            * if primitive == Primitive::Write { acks } else { 1.0 };
-        let link = self.link_ns(self.request_bytes(primitive, payload)) + response / self.link_rate.value;
-        // Data and completions share the direction to memory, which is never the lighter one.
-        let data =
-            if primitive == Primitive::Send { self.pcie_receive_ns(bytes) } else { self.pcie_ns(bytes) };
-        let asked = if returns_data { self.pcie_request_ns(bytes) } else { 0.0 };
-        let pcie = data + asked + signaled * self.pcie_ns(self.cqe_size.value as u64);
-        let tags = if returns_data {
-            bytes.div_ceil(READ_REQUEST_MAX) as f64 * self.pcie_read.value / self.pcie_tags.value
-        } else {
-            0.0
-        };
-        let unit = if primitive == Primitive::Atomic { self.atomic_unit.value } else { 0.0 };
-        engine.max(link).max(pcie).max(tags).max(unit)
-    }
-
     /// Time from doorbell to completion entry with nothing else going on, in nanoseconds. CPU work at either
     /// end is not part of it. A SEND is counted one way, to the receive completion at the other side. Of a message of several packets it is
     /// more than that, the sum of all stages: simulated ones go on packet by packet, and what the cost model asks for is one.
