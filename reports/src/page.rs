@@ -36,6 +36,8 @@ pub struct Picture {
     pub more: usize,
     /// What its data say of why claims are missed: a claim and its reason each.
     pub reasons: Vec<(String, String)>,
+    /// What its data say of claims that cannot all hold: a claim with its numbers, and those that it contradicts with theirs.
+    pub contradictions: Vec<(String, String)>,
 }
 
 impl Picture {
@@ -52,6 +54,7 @@ impl Picture {
             more: drawn.frame.height().saturating_sub(rows.len()),
             rows,
             reasons: reasons(&drawn.frame)?,
+            contradictions: contradictions(&drawn.frame)?,
         })
     }
 }
@@ -66,6 +69,30 @@ fn reasons(frame: &DataFrame) -> Framed<Vec<(String, String)>> {
     let missed = rows.filter(|((_, verdict), _)| verdict == "fail");
     let told = |reason: String| if reason.is_empty() { "no reason is given".to_owned() } else { reason };
     Ok(missed.map(|((claim, _), reason)| (claim, told(reason))).collect())
+}
+
+/// Claims that contradict others by what papers state, each pair of the data once; whose other side is not among the data, with its name
+/// alone.
+fn contradictions(frame: &DataFrame) -> Framed<Vec<(String, String)>> {
+    if ["claim", "published", "got", "contradicts"].iter().any(|name| frame.column(name).is_err()) {
+        return Ok(Vec::new());
+    }
+    let (claims, published, got) = (words(frame, "claim")?, words(frame, "published")?, words(frame, "got")?);
+    let said = |i: usize| match got[i].as_str() {
+        "" => published[i].clone(),
+        got => format!("{}, got {got}", published[i]),
+    };
+    let at = |id: &str| claims.iter().position(|claim| claim == id);
+    let told = |other: &str| at(other).map_or(other.to_owned(), |i| format!("{other} ({})", said(i)));
+    let mut all = Vec::new();
+    for (i, others) in words(frame, "contradicts")?.iter().enumerate() {
+        let once = |other: &&str| at(other).is_none() || claims[i].as_str() < *other;
+        let others: Vec<String> = others.split_whitespace().filter(once).map(told).collect();
+        if !others.is_empty() {
+            all.push((format!("{} ({})", claims[i], said(i)), others.join("; ")));
+        }
+    }
+    Ok(all)
 }
 
 /// Figures under one heading.

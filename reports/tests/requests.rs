@@ -194,6 +194,36 @@ fn a_scoreboard_tells_why_claims_are_missed() {
     assert!(!shown.contains("<b>DRH-C05</b>"), "{shown}");
 }
 
+/// Each pair once, with both numbers, whatever became of them; a claim of the other split by its name.
+#[test]
+fn a_scoreboard_tells_which_claims_contradict_each_other() {
+    let dir = fresh();
+    let header = "point,claim,paper,where,family,split,kind,metric,published,got,error,verdict,contradicts";
+    let row = |n: u32, claim: &str, split: &str, published: u32, got: &str, others: &str| {
+        format!("{n},{claim},rcc,t1,t1,{split},headline,rate,{published},{got},,not yet,{others}\n")
+    };
+    let rows = [
+        row(0, "RCC-A", "hold-out", 40, "41", "RCC-B"),
+        row(1, "RCC-B", "hold-out", 308, "", "RCC-A RCC-P"),
+        row(2, "RCC-P", "calibrate", 33, "65", "RCC-B"),
+        row(3, "RCC-C", "hold-out", 5, "6", ""),
+    ];
+    let mut record = sample::record("scoreboard", SIM, 4);
+    record["fabric"] = json!("sim");
+    record["profile"] = Value::Null;
+    let csv = format!("{header}\n{}", rows.concat());
+    let board = sample::write_dir(dir.path(), "scoreboard", &record, &[("points.csv", &csv)]);
+    let rendered = draw(&[board], dir);
+    let notes = |split: &str| {
+        let shown = figure(&rendered.html, &format!("scoreboard-scoreboard-{split}"));
+        assert!(shown.contains("contradict themselves or each other"), "{shown}");
+        shown.lines().filter(|line| line.contains("</b> against ")).map(str::to_owned).collect::<Vec<_>>()
+    };
+    let note = |a: &str, b: &str| format!("<p class=\"note\"><b>{a}</b> against {b}</p>");
+    assert_eq!(notes("hold-out"), [note("RCC-A (40, got 41)", "RCC-B (308)"), note("RCC-B (308)", "RCC-P")]);
+    assert_eq!(notes("calibrate"), [note("RCC-P (33, got 65)", "RCC-B")]);
+}
+
 /// A scoreboard has no profile: its answers are those of the runs that it names.
 #[test]
 fn a_scoreboard_comes_from_the_runs_beside_it() {

@@ -101,6 +101,32 @@ fn page(claims: &Claims, recorded: &BTreeMap<String, Recorded>) -> String {
             }
         }
     }
+    text.push_str(&contradicting(claims, recorded));
+    text
+}
+
+/// Pairs of claims that cannot hold together, each once, whether or not they are judged.
+fn contradicting(claims: &Claims, recorded: &BTreeMap<String, Recorded>) -> String {
+    let mut text = "\n## Where papers contradict themselves or each other\n\n\
+                    These cannot hold together of one configuration; both numbers stand, and each is judged by itself. \
+                    Why is told in the claims' files (`caveat`).\n\n\
+                    | claim | published | got | against | published | got |\n|---|---|--:|---|---|--:|\n"
+        .to_owned();
+    let cells = |claim: &Claim| {
+        let got = recorded.get(&claim.id).map_or("not yet", |row| match row.got.as_str() {
+            "" => row.verdict.as_str(),
+            got => got,
+        });
+        [claim.id.clone(), claim.value.text(&claim.unit), got.to_owned()]
+            .map(|t| t.replace('|', "\\|"))
+            .join(" | ")
+    };
+    for claim in claims.iter() {
+        let others = claim.contradicts.iter().filter(|other| claim.id < **other);
+        for other in others.filter_map(|id| claims.get(id)) {
+            text.push_str(&format!("| {} | {} |\n", cells(claim), cells(other)));
+        }
+    }
     text
 }
 

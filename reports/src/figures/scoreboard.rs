@@ -16,7 +16,7 @@ use crate::load::record::Provenance;
 
 /// Claims drawn; all of them are in the CSV.
 const SHOWN: usize = 120;
-const COLUMNS: [&str; 14] = [
+const COLUMNS: [&str; 15] = [
     "claim",
     "paper",
     "where",
@@ -31,6 +31,7 @@ const COLUMNS: [&str; 14] = [
     "detail",
     "reason",
     "caveat",
+    "contradicts",
 ];
 
 /// A claim with its verdict.
