@@ -2,7 +2,7 @@
 
 use super::Split;
 use super::binding::{Along, Number, Predicate};
-use super::evaluate::{Raw, factor, number};
+use super::evaluate::{Raw, Scale, factor, number};
 use super::table::{Measured, Table};
 use super::verdict::{CONSIDERABLE, MUCH, NO_CHANGE, RIPPLE, exceeds, excused, tolerance};
 
@@ -30,16 +30,44 @@ impl Relation {
         }
     }
 
-    /// Whether one is not smaller than the other by more than `open`, or than is known of them.
-    fn not_smaller(a: &Raw, b: &Raw, open: f64) -> Relation {
-        let (a, b) = (a.size(), b.size());
-        Relation::by(!exceeds(b.value, a.value, excused(a.over(b).within).max(open)))
+    /// Whether one is not smaller than the other by more than is [`open`] between them.
+    fn not_smaller(a: &Raw, b: &Raw, least: f64) -> Relation {
+        Relation::by(!exceeds(b.size().value, a.size().value, open(a, b, least)))
     }
 
     /// Of all pairs of neighbours: that of the worst.
     fn of_each<T>(all: &[T], pair: impl Fn(&T, &T) -> Relation) -> Relation {
         all.windows(2).map(|two| pair(&two[0], &two[1])).max().unwrap_or(Relation::Holds)
     }
+}
+
+/// By how much one may lie on the wrong side of the other, as the logarithm of their ratio: `least`, or what is known of them.
+fn open(a: &Raw, b: &Raw, least: f64) -> f64 {
+    excused(a.size().over(b.size()).within).max(least)
+}
+
+/// A number as people read it: what it is of says its unit, a change has its own.
+fn told(raw: &Raw) -> String {
+    let number = short(raw.value);
+    match raw.scale {
+        Scale::Plain => number,
+        Scale::Factor => format!("{number}x"),
+        Scale::Gain | Scale::Loss => format!("{number} %"),
+    }
+}
+
+/// A number that is not to lie on the wrong side of another; where it does, by how much it may.
+fn not_beyond(a: &Raw, sign: &str, b: &Raw, least: f64) -> String {
+    let (first, second) = (a.size().value, b.size().value);
+    let wrong = if sign == ">=" { first < second } else { first > second };
+    let room = 100.0 * open(a, b, least).exp_m1();
+    let room = if wrong && room > 0.0 { format!(" (up to {room:.1} % off is none)") } else { String::new() };
+    let what = match a.scale {
+        Scale::Gain => "gain ",
+        Scale::Loss => "loss ",
+        Scale::Plain | Scale::Factor => "",
+    };
+    format!("{what}{} {sign} {}{room}", told(a), told(b))
 }
 
 /// What became of a relation, and the numbers behind it.
@@ -54,8 +82,7 @@ pub(super) fn predicate(
         raw => Ok(raw),
     };
     let several = |numbers: &[Number]| numbers.iter().map(one).collect::<Result<Vec<Raw>, String>>();
-    let list = |values: &[f64], sign: &str| values.iter().map(|v| short(*v)).collect::<Vec<_>>().join(sign);
-    let all = |raws: &[Raw], sign: &str| list(&raws.iter().map(|raw| raw.value).collect::<Vec<_>>(), sign);
+    let all = |raws: &[Raw], sign: &str| raws.iter().map(told).collect::<Vec<_>>().join(sign);
     let alike = |raws: &[Raw], within: f64| {
         let all = || raws.iter().map(|raw| Measured { value: raw.value, within: raw.within });
         let (Some(lo), Some(hi)) = (all().reduce(Measured::smaller), all().reduce(Measured::larger)) else {
@@ -82,7 +109,7 @@ pub(super) fn predicate(
     let at_least = |n: &Number, least: f64| -> Result<(Relation, String), String> {
         let (raw, _) = change(n)?;
         let bound = factor(Measured { value: least, within: 0.0 });
-        Ok((Relation::larger(&raw, &bound), list(&[raw.size().value, least], " > ")))
+        Ok((Relation::larger(&raw, &bound), all(&[factor(raw.size()), bound], " > ")))
     };
     let (relation, words) = match asked {
         Predicate::Descending(numbers) => {
@@ -91,7 +118,9 @@ pub(super) fn predicate(
         }
         Predicate::NotAscending(numbers) => {
             let raws = several(numbers)?;
-            (Relation::of_each(&raws, |a, b| Relation::not_smaller(a, b, 0.0)), all(&raws, " >= "))
+            let words = raws.windows(2).map(|two| not_beyond(&two[0], ">=", &two[1], 0.0));
+            let words = words.collect::<Vec<_>>().join(", ");
+            (Relation::of_each(&raws, |a, b| Relation::not_smaller(a, b, 0.0)), words)
         }
         Predicate::Larger(n) => {
             let (raw, none) = change(n)?;
@@ -103,11 +132,12 @@ pub(super) fn predicate(
         }
         Predicate::NotSmaller(n) => {
             let (raw, none) = change(n)?;
-            (Relation::not_smaller(&raw, &none, 0.0), all(&[raw, none], " >= "))
+            (Relation::not_smaller(&raw, &none, 0.0), not_beyond(&raw, ">=", &none, 0.0))
         }
         Predicate::NoGain(n) => {
             let (raw, none) = change(n)?;
-            (Relation::not_smaller(&none, &raw, NO_CHANGE.ln_1p()), all(&[raw, none], " <= "))
+            let least = NO_CHANGE.ln_1p();
+            (Relation::not_smaller(&none, &raw, least), not_beyond(&raw, "<=", &none, least))
         }
         Predicate::Gains(n) => at_least(n, 1.0 + NO_CHANGE)?,
         Predicate::Considerable(n) => at_least(n, 1.0 + CONSIDERABLE)?,
@@ -115,7 +145,10 @@ pub(super) fn predicate(
         Predicate::Near { number: n, to } => {
             let raw = one(n)?;
             let error = raw.size().value / raw.like(*to).size().value - 1.0;
-            (Relation::by(error.abs() <= tolerance(split)), list(&[raw.value, *to], " ~ "))
+            (
+                Relation::by(error.abs() <= tolerance(split)),
+                format!("{} ~ {}", told(&raw), told(&raw.like(*to))),
+            )
         }
         Predicate::Alike { numbers, within } => {
             let raws = several(numbers)?;
@@ -125,12 +158,12 @@ pub(super) fn predicate(
         Predicate::AtLeast { number: n, bound } => {
             let raw = one(n)?;
             let bound = raw.like(*bound);
-            (Relation::not_smaller(&raw, &bound, 0.0), all(&[raw, bound], " >= "))
+            (Relation::not_smaller(&raw, &bound, 0.0), not_beyond(&raw, ">=", &bound, 0.0))
         }
         Predicate::AtMost { number: n, bound } => {
             let raw = one(n)?;
             let bound = raw.like(*bound);
-            (Relation::not_smaller(&bound, &raw, 0.0), all(&[raw, bound], " <= "))
+            (Relation::not_smaller(&bound, &raw, 0.0), not_beyond(&raw, "<=", &bound, 0.0))
         }
         Predicate::Rising(along) => {
             let points = curve(along)?;
@@ -292,6 +325,30 @@ mod tests {
         };
         assert!(!calibrate(Some(0.02)) && calibrate(Some(0.08)), "8.7 % apart");
         assert!(!calibrate(Some(0.2)) && !calibrate(None), "what is not known excuses nothing");
+    }
+
+    /// What is told of a relation that is met although its number lies on the wrong side says by how much it may; a change says what it is.
+    #[test]
+    fn what_is_met_by_its_margin_is_told_with_the_margin() {
+        let told = |a: f64, relation: &str| {
+            of(
+                &rates(&[("a", a, Some(0.0)), ("b", 100.0, Some(0.0))]),
+                "rate_per_s",
+                Split::HoldOut,
+                relation,
+            )
+        };
+        let no_loss = "{no-gain: {loss: {from: {verb: b}, to: {verb: a}}}}";
+        assert_eq!(told(99.0, no_loss), (true, "loss 1.000 % <= 0.000 % (up to 3.0 % off is none)".into()));
+        assert_eq!(told(101.0, no_loss), (true, "loss -1.000 % <= 0.000 %".into()));
+        let off = "not so: loss 5.000 % <= 0.000 % (up to 3.0 % off is none)";
+        assert_eq!(told(95.0, no_loss), (false, off.into()));
+        let no_gain = "{no-gain: {ratio: {of: {verb: a}, to: {verb: b}}}}";
+        assert_eq!(told(102.0, no_gain), (true, "1.020x <= 1.000x (up to 3.0 % off is none)".into()));
+        let much = "{much: {ratio: {of: {verb: a}, to: {verb: b}}}}";
+        assert_eq!(told(300.0, much), (true, "3.000x > 2.000x".into()));
+        let least = "{at-least: {number: {change: {from: {verb: b}, to: {verb: a}}}, bound: 50}}";
+        assert_eq!(told(140.0, least), (false, "not so: gain 40.000 % >= 50.000 %".into()));
     }
 
     #[test]
