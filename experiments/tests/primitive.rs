@@ -204,12 +204,34 @@ fn extremes_run() {
         ),
         // More peers than a card of this kind has receives for, at a window of calls for each.
         ("many", "fabric: sim:cx4-edr\nnodes: 200\nservers: 1\nduration: 50us\ngrid:\n  verb: [read]\n", 1),
+        // As many nodes as a file may ask for.
+        ("most", "fabric: sim:cx4-edr\nnodes: 4096\nservers: 1\nduration: 50us\ngrid:\n  verb: [read]\n", 1),
     ] {
         let table = measured(dir, name, body);
         assert_eq!(table.1.len(), points, "{name}");
         for row in &table.1 {
             assert!(cell(&table, row, "rate_per_s").parse::<f64>().expect("a rate") > 0.0, "{name}: {row:?}");
         }
+    }
+}
+
+/// A card that has one READ or ATOMIC of a queue pair in flight takes them one by one, whatever is outstanding.
+#[test]
+fn a_depth_of_one_runs_and_is_kept() {
+    let temp = tempfile::tempdir().expect("a directory");
+    let dir = temp.path();
+    let shallow = "extends: cx4-edr\nname: shallow\ndescription: One READ at a time.\nnic:\n  \
+                   max_rd_atomic: {value: 1, unit: count, source: assumed, ref: the least there can be}\n";
+    std::fs::write(dir.join("shallow.profile.yaml"), shallow).expect("written");
+    let body = "fabric: sim:cx4-edr\nnodes: 2\noutstanding: 10\nduration: 50us\ngrid:\n  \
+                verb: [read, cas]\n  fabric: [sim:cx4-edr, sim:shallow.profile.yaml]\n";
+    let table = measured(dir, "depth", body);
+    let rates: Vec<f64> =
+        table.1.iter().map(|row| cell(&table, row, "rate_per_s").parse().expect("a rate")).collect();
+    let [read, read_alone, cas, cas_alone] = rates[..] else { panic!("{rates:?}") };
+    // Ten at a time, or one after the other.
+    for (ten, alone) in [(read, read_alone), (cas, cas_alone)] {
+        assert!(alone > 0.0 && alone < ten / 3.0, "{rates:?}");
     }
 }
 
