@@ -88,7 +88,7 @@ section! {
         /// Engine time of the responder for one WRITE.
         responder_write: Ns NonNegative,
         /// Engine time of the responder for one ATOMIC. A card whose ATOMICs stall its pipeline has their whole
-        /// duration here.
+        /// duration here: that much of all units' time, taken from the queue pair's own unit, while the others go on.
         responder_atomic: Ns NonNegative,
         /// Engine time of the responder for one SEND, its RECV included.
         responder_send: Ns NonNegative,

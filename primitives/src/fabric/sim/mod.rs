@@ -42,7 +42,9 @@
 //!   400 on both.
 //! - WRITEs hardly notice queue pairs and READs do (ConnectX-6), so a READ's context costs more and may need state of
 //!   its own.
-//! - ATOMICs on one address cost one DMA read and some on every mlx5 card; on ConnectX-3 they stall the whole engine.
+//! - ATOMICs on one address cost one DMA read and some on every mlx5 card; on ConnectX-3 each takes the engine's time for as
+//!   long as it lasts (`responder_atomic`): as much of all units' work is lost, but at its queue pair's unit, and another unit
+//!   goes on meanwhile.
 //!
 //! `tests/facts` simulates what the shipped profiles were calibrated to and prints published figure and own.
 //!

@@ -212,6 +212,35 @@ fn chains_and_long_wqes_are_fetched() {
     }
 }
 
+/// ATOMICs that take the engine for as long as they last, as on ConnectX-3: of `units` their queue pair's own loses all that time, so
+/// that they come `units` times as late, and a READ on another unit does not notice.
+#[test]
+fn an_atomic_takes_engine_time_of_its_own_unit() {
+    const LASTS: f64 = 4_000.0;
+    for units in [1.0, 2.0] {
+        let rig = || altered(&[("processing_units", units), ("responder_atomic", LASTS)], &[]);
+        let alone = rig();
+        shows(
+            &format!("ATOMICs, {units} units, ns each"),
+            pace(&alone, &[(alone.faa(0, 1), 8, SIGNALED)]),
+            units * LASTS,
+        );
+        // A READ's time with so many ATOMICs before it on another queue pair.
+        let took = |atomics: usize| {
+            let rig = rig();
+            let pairs = [0, 1].map(|_| rig.pair(QpConfig::rc()).0);
+            rig.nics[0].post(pairs[0], &chain(&rig, &vec![(rig.faa(0, 1), 8, QUIET); atomics])).unwrap();
+            rig.world.advance(rig.world.now() + Nanos(3_000));
+            ends(&rig, pairs[1], &chain(&rig, &[(rig.read(0), 8, SIGNALED)]), 0, 1)[0]
+        };
+        let later = took(8) - took(1);
+        match units {
+            1.0 => assert!((later - 7.0 * LASTS).abs() < LASTS / 2.0, "{later:.0} ns later"),
+            _ => assert!(later.abs() < 10.0, "{later:.0} ns later"),
+        }
+    }
+}
+
 #[test]
 fn missed_translations_delay_their_request_and_stall_the_engine() {
     let rig = |mtt_miss| altered(&[("mtt_entries", 1.0), ("mtt_page", 4096.0), ("mtt_miss", mtt_miss)], &[]);
