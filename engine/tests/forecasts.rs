@@ -206,7 +206,7 @@ fn calls_wait_for_backups_that_apply_their_logs() {
         measured: Nanos::from_millis(4),
         ..four(&shipped())
     };
-    close_on(&on, "nowait", 2, "micro", &settings, [0.16, 0.08]);
+    close_on(&on, "nowait", 2, "micro", &settings, [0.17, 0.08]);
 }
 
 /// Two nodes of two threads leave most of a card's sixteen units without a queue pair, and those that lead to the own node take
@@ -614,4 +614,44 @@ fn who_waits_in_a_circle_gives_up() {
 fn attempts(ran: &Ran) -> [f64; 2] {
     let said = 1.0 + ran.said.aborted_per_s / ran.said.committed_per_s;
     [said, 1.0 / (1.0 - ran.result.aborted_share().unwrap_or(0.0))]
+}
+
+/// A payment writes one warehouse of ten, and nine coroutines beside it do so too, while the stocks of a stock-level are hardly ever
+/// written: with one mean chance for all of it a millionth of what comes was foretold. And a stock-level is one long turn of its core,
+/// behind which others wait, but not for as long as all of its attempts take.
+#[test]
+fn all_of_tpcc_is_foretold_where_most_attempts_abort() {
+    let fdr = Profile::shipped("cx3pro-fdr").expect("a shipped profile");
+    let on = On {
+        shape: Shape { nodes: 4, workers: 4 },
+        replicas: 3,
+        warm_up: Nanos::from_millis(1),
+        measured: Nanos::from_millis(4),
+        ..four(&fdr)
+    };
+    let settings = [
+        ("items", "3000"),
+        ("customers_per_district", "30"),
+        ("orders_per_district", "10"),
+        ("order_room_per_district", "300"),
+    ];
+    for (name, via, coroutines) in [
+        ("occ", Via::OneSided, 10),
+        ("occ", Via::TwoSided, 10),
+        ("nowait", Via::TwoSided, 10),
+        ("occ", Via::TwoSided, 1),
+        ("nowait", Via::OneSided, 1),
+    ] {
+        let protocol = AnyProtocol::named(name).expect("a protocol");
+        let plan = Plan { coroutines, ..Plan::uniform(via).restricted_to(protocol.needs()) };
+        let ran = ran(&on, protocol, plan, "tpcc", &settings);
+        let [said, got] = attempts(&ran);
+        println!("{name} {via} {coroutines}: {:+.0} %, attempts {said:.2}, {got:.2}", 100.0 * ran.error());
+        assert!((-0.3..1.2).contains(&ran.error()), "{name} {via} {coroutines}: {:+.2}", ran.error());
+        // Deliveries and orders of one warehouse are taken to be strewn over its records.
+        assert!(
+            (0.7..1.7).contains(&(said / got)),
+            "{name} {via} {coroutines}: {said:.2} and {got:.2} attempts"
+        );
+    }
 }

@@ -72,6 +72,8 @@ pub struct Touch {
     /// Records on the coordinator's own node. For logging: copies that the coordinator's own node keeps. For install: those
     /// that are written.
     pub local: f64,
+    /// Of the local ones, those whose places a range has told, so that nobody looks them up.
+    pub scanned: f64,
     /// Of the local ones, those whose lock words the CPU may change even where NICs change others': lock, install and unlock.
     pub at_home: f64,
     /// Records on the own node that are to be created, where slots are set aside for them or given back: by the CPU, whatever the plan
@@ -79,7 +81,7 @@ pub struct Touch {
     pub created: f64,
     /// Records on other nodes that are locked for reading only: install and unlock.
     pub read_held: f64,
-    /// The same on the own node.
+    /// The same on the own node, but for those whose lock words the CPU may change.
     pub read_held_local: f64,
     /// Payload of a record in bytes.
     pub payload: u32,

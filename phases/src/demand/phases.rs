@@ -127,7 +127,7 @@ fn fetch(how: &Carriage, touch: &Touch, sizes: &Sizes) -> Demand {
             }
         }
     }
-    d.requester.probes += 2.0 * touch.local;
+    d.requester.probes += 2.0 * (touch.local - touch.scanned);
     d.requester.copied += touch.local * f64::from(record);
     d
 }
@@ -165,7 +165,8 @@ fn lock(how: &Carriage, touch: &Touch, sizes: &Sizes) -> Demand {
         let by_nic = if how.nic_owns_lock_words { how.by_nic(touch) } else { 0.0 };
         d.through_own_nic(sizes, &batch, touch.remote, &[chain(by_nic, own)]);
         // Local records are located where they are met, and their lock words looked at where a CPU may.
-        d.requester.probes += touch.local - by_nic + if first_met { 2.0 * touch.local } else { 0.0 };
+        d.requester.probes +=
+            touch.local - by_nic + if first_met { 2.0 * (touch.local - touch.scanned) } else { 0.0 };
         let taken = if whole { touch.remote + by_nic } else { 0.0 };
         let local = if first_met { touch.local - by_nic } else { 0.0 };
         d.requester.copied += (taken + local) * f64::from(record);
@@ -181,7 +182,7 @@ fn lock(how: &Carriage, touch: &Touch, sizes: &Sizes) -> Demand {
     let reply = wire::record_reply(how.packing, touch.payload);
     d.two_sided(sizes, &batch, &[first_calls(touch.remote, request, reply, record)]);
     d.requester.copied += touch.remote * f64::from(touch.payload) + touch.local * f64::from(record);
-    d.requester.probes += 3.0 * touch.local;
+    d.requester.probes += 3.0 * touch.local - 2.0 * touch.scanned;
     d
 }
 

@@ -19,24 +19,24 @@
 //!
 //! Not in it: ages that make a retry succeed more easily, clocks that differ.
 
+use super::chances::{LEAST_SUCCESS, Odds, POWERS, Spread, Together};
 use super::costs::{Costs, Priced};
 use super::forecast::Model;
-use super::input::TxnClass;
+use super::input::{Band, KINDS, TxnClass};
 use super::races::Readers;
+use super::runs::{Runs, checks_at_commit};
 use super::solve::Solution;
 use super::waiting::{Waiting, circles};
-use crate::plan::{Needs, Phase, Via};
+use crate::plan::{Phase, Via};
 use crate::rule::{OnConflict, Packing};
 use primitives::fabric::CpuWork;
 
 /// What an access meets.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Met {
-    /// Chance that an access which writes ends its attempt: of records that only coroutines of their own part come to, and of others.
-    pub(super) home: f64,
-    pub(super) write: f64,
-    /// The same of an access which reads, where it is checked or locks.
-    pub(super) read: f64,
+    /// Chances that an access ends its attempt, of any class; and of each class, if any has a number of accesses to each kind of band.
+    odds: Odds,
+    own: Vec<Odds>,
     /// How often an access waits for a lock.
     pub(super) waits: f64,
     /// Mean wait of an access for its lock, in nanoseconds, beside the looks.
@@ -49,79 +49,19 @@ pub(super) struct Met {
     pub(super) leaves: f64,
     /// What races for such locks take of a transaction's time, for each commit, in nanoseconds.
     pub(super) raced_ns: f64,
-    /// How the chances of accesses to end their attempt, which `write` and `read` are a mean of, are spread.
-    pub(super) spread: Spread,
-}
-
-/// Powers of chances that are known exactly.
-const POWERS: usize = 8;
-
-/// Records are not alike, and whoever tries again goes to the same ones: a few transactions fail many times in a row, for which
-/// a mean chance is no measure. So it is known, for one and more attempts, how likely an access is to do well in all of them.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Spread {
-    home: [f64; POWERS],
-    write: [f64; POWERS],
-    read: [f64; POWERS],
-}
-
-/// Chances that the first attempts all fail, for one and more.
-pub(super) struct Chances {
-    all: [f64; POWERS],
-    known: usize,
-}
-
-impl std::ops::Deref for Chances {
-    type Target = [f64];
-    fn deref(&self) -> &[f64] {
-        &self.all[..self.known]
-    }
-}
-
-impl Default for Spread {
-    /// Nothing ends an attempt.
-    fn default() -> Spread {
-        Spread { home: [1.0; POWERS], write: [1.0; POWERS], read: [1.0; POWERS] }
-    }
-}
-
-impl Spread {
-    fn towards(self, next: Spread, step: f64) -> Spread {
-        let mix = |a: [f64; POWERS], b: [f64; POWERS]| std::array::from_fn(|i| a[i] + step * (b[i] - a[i]));
-        Spread {
-            home: mix(self.home, next.home),
-            write: mix(self.write, next.write),
-            read: mix(self.read, next.read),
-        }
-    }
-
-    /// The chance that the first `k` attempts fail of a transaction with so many accesses of both kinds, for `k` from one to
-    /// `most`: with `s` the chance that one succeeds, the mean of `(1 - s)^k`.
-    fn all_fail(&self, [home, writes, reads]: [f64; 3], most: usize) -> Chances {
-        let mut chances = Chances { all: [0.0; POWERS], known: most.min(POWERS) };
-        let mut succeed = [0.0; POWERS];
-        for k in 0..chances.known {
-            succeed[k] =
-                power(self.home[k], home) * power(self.write[k], writes) * power(self.read[k], reads);
-            let (mut sum, mut choose) = (1.0, 1.0);
-            for (j, mean) in succeed.iter().enumerate().take(k + 1) {
-                choose *= -((k + 1 - j) as f64) / (j + 1) as f64;
-                sum += choose * mean;
-            }
-            chances.all[k] = sum.clamp(0.0, 1.0);
-        }
-        chances
-    }
 }
 
 impl Met {
+    /// The odds of the class at this place.
+    pub(super) fn of(&self, class: usize) -> &Odds {
+        self.own.get(class).unwrap_or(&self.odds)
+    }
+
     /// How far two are apart, relative where they are times.
-    pub(super) fn distance(self, other: Met) -> f64 {
+    pub(super) fn distance(&self, other: &Met) -> f64 {
         let relative = |a: f64, b: f64| (a - b).abs() / a.abs().max(b.abs()).max(1.0);
-        (self.write - other.write)
-            .abs()
-            .max((self.home - other.home).abs())
-            .max((self.read - other.read).abs())
+        let own = (0..self.own.len().max(other.own.len())).map(|at| self.of(at).distance(other.of(at)));
+        own.fold(self.odds.distance(&other.odds), f64::max)
             .max(relative(self.wait_ns, other.wait_ns))
             .max((self.waits - other.waits).abs())
             .max(relative(self.held_up_ns, other.held_up_ns))
@@ -131,175 +71,39 @@ impl Met {
     }
 
     /// A step towards another.
-    pub(super) fn towards(self, next: Met, step: f64) -> Met {
+    pub(super) fn towards(&self, next: &Met, step: f64) -> Met {
         let mix = |a: f64, b: f64| a + step * (b - a);
         Met {
-            home: mix(self.home, next.home),
-            write: mix(self.write, next.write),
-            read: mix(self.read, next.read),
+            odds: self.odds.towards(&next.odds, step),
+            own: (0..next.own.len()).map(|at| self.of(at).towards(next.of(at), step)).collect(),
             wait_ns: mix(self.wait_ns, next.wait_ns),
             waits: mix(self.waits, next.waits),
             held_up_ns: mix(self.held_up_ns, next.held_up_ns),
             looks: mix(self.looks, next.looks),
             leaves: mix(self.leaves, next.leaves),
             raced_ns: mix(self.raced_ns, next.raced_ns),
-            spread: self.spread.towards(next.spread, step),
         }
     }
 }
-
-/// How often one class runs each phase per commit.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Runs {
-    pub(super) attempts: f64,
-    /// Times it computes.
-    pub(super) thinks: f64,
-    /// Records it asks locks for.
-    pub(super) asked: f64,
-    /// Times it comes to all of its records; an attempt that ends early comes to some.
-    pub(super) came_to: f64,
-    pub(super) phases: [f64; Phase::ALL.len()],
-    /// Of the times it unlocks, those in which it only looks again at locks that it shares.
-    pub(super) left_again: f64,
-    /// Accesses that may end an attempt: writes at home, other writes, reads. None where whoever fails becomes older, and does not
-    /// fail for ever: a mean chance is nearer then than that of the record.
-    at_risk: Option<[f64; 3]>,
-}
-
-/// Below this chance of success an attempt is taken to succeed this often all the same, so that retries stay finite.
-pub(super) const LEAST_SUCCESS: f64 = 1e-6;
 
 /// Looks at a lock that follow each other at once, before whoever waits pauses.
 const LOOKS_AT_ONCE: f64 = 4.0;
 
-/// `powf`, but for what is known without it: most workloads have nothing of a kind, and accesses that nobody is in the way of.
-fn power(base: f64, exponent: f64) -> f64 {
-    match exponent {
-        0.0 => 1.0,
-        1.0 => base,
-        _ if base == 1.0 => 1.0,
-        _ => base.powf(exponent),
-    }
-}
-
-/// Of `n` accesses in a row, each of which ends the attempt alike, the share that an attempt which fails comes to, the failing
-/// one included; `success` is the chance that none fails.
-fn share_of_failed(n: f64, success: f64) -> f64 {
-    if n <= 1.0 {
-        return 1.0;
-    }
-    let each = 1.0 - success.powf(1.0 / n);
-    // The mean of a geometric count, given that it ends within n.
-    let mean = if each < 1e-9 { (n + 1.0) / 2.0 } else { 1.0 / each - n * success / (1.0 - success) };
-    (mean / n).clamp(1.0 / n, 1.0)
-}
-
-/// Whether what is read is looked at again at commit, and not where it is met.
-fn checks_at_commit(needs: &Needs) -> bool {
-    matches!(needs.packing, Packing::Counted | Packing::Leased)
-}
-
-/// Of the records that a class writes, those that the own CPU locks before it asks for others, in bands whose parts keep to
-/// themselves and in others.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct LockedFirst {
-    pub(super) apart: f64,
-    pub(super) others: f64,
-}
-
-impl Runs {
-    /// Of the records that the class writes, the own CPU locks `own` first.
-    pub(super) fn new(
-        needs: &Needs,
-        class: &TxnClass,
-        own: LockedFirst,
-        met: Met,
-        reads_ahead: bool,
-    ) -> Runs {
-        let (reads, writes) = (class.reads, class.writes);
-        let home = own.apart;
-        let away = writes - home;
-        let none = |chance: f64, records: f64| power((1.0 - chance).max(0.0), records).max(LEAST_SUCCESS);
-        if !needs.locks_at_touch() {
-            // The own CPU locks its own, before anything else is asked for.
-            let first = none(met.home, home) * none(met.write, own.others);
-            let asked_for = (away - own.others).max(0.0);
-            let all = none(met.write, asked_for);
-            let locks = first * all;
-            let checks = if class.validates() { none(met.read, reads) } else { 1.0 };
-            let attempts = 1.0 / (locks * checks);
-            // All are asked for at once, so that those of an attempt that fails are locked as often as any, in vain: each with its own
-            // chance, but for the times that all are. One that failed before it asked leaves nothing elsewhere, a failed check all.
-            let in_vain = if asked_for > 0.0 { (1.0 - met.write - all).max(0.0) } else { 0.0 };
-            let unlocks = attempts * (first * in_vain + locks * (1.0 - checks));
-            let phases = [attempts, attempts * first, attempts * locks, 1.0, 1.0, unlocks];
-            let checked = if class.validates() { reads } else { 0.0 };
-            let at_risk = Some([home, away, checked]);
-            let asked = attempts * writes;
-            let (thinks, came_to) = (attempts, attempts);
-            return Runs { attempts, thinks, asked, came_to, phases, left_again: 0.0, at_risk };
-        }
-        // Fails while it comes to its records, or when its leases are extended or its reads are checked.
-        let (met_reads, at_touch) = match needs.packing {
-            Packing::Leased => (class.renewals(), false),
-            Packing::Counted => (if class.validates() { reads } else { 0.0 }, false),
-            Packing::Locked | Packing::Versions => (reads, true),
-        };
-        let (locked, read) = (none(met.home, home) * none(met.write, away), none(met.read, met_reads));
-        let (touches, checks) = if at_touch { (locked * read, 1.0) } else { (locked, read) };
-        let finished = 1.0 / checks;
-        let attempts = finished / touches;
-        let at_risk = (needs.on_conflict != OnConflict::WaitIfOlder).then_some([home, away, met_reads]);
-        let records = reads + writes;
-        // Asked for together, all is asked for before anything is known.
-        let share = if reads_ahead { 1.0 } else { share_of_failed(records, touches) };
-        let came_to = finished + (attempts - finished) * share;
-        let held = if records > 0.0 { (share - 1.0 / records).max(0.0) } else { 0.0 };
-        let unlocks = (attempts - finished) * held + (finished - 1.0);
-        let validates = if checks_at_commit(needs) { finished } else { came_to };
-        let locks = if needs.packing == Packing::Locked { records } else { writes };
-        // Whoever waits looks again and again.
-        let again = if locks > 0.0 { came_to * met.looks } else { 0.0 };
-        let left_again = if records > 0.0 { came_to * reads / records * met.leaves } else { 0.0 };
-        Runs {
-            attempts,
-            thinks: finished,
-            asked: came_to * locks,
-            came_to,
-            phases: [came_to, came_to + again, validates, 1.0, 1.0, unlocks + left_again],
-            left_again,
-            at_risk,
-        }
-    }
-
-    /// The chance that its first attempts all fail, for one to `most`.
-    pub(super) fn all_fail(&self, spread: &Spread, most: usize) -> Chances {
-        match self.at_risk {
-            Some(at_risk) => spread.all_fail(at_risk, most),
-            None => Chances {
-                all: std::array::from_fn(|k| (1.0 - 1.0 / self.attempts).powi(k as i32 + 1)),
-                known: most.min(POWERS),
-            },
-        }
-    }
-}
-
 /// What the mean transaction holds, and when it looks.
 #[derive(Default)]
 struct Mean {
-    /// Records written, per transaction.
-    commits: f64,
-    /// Records read and not written, per transaction.
-    looks: f64,
-    /// Time for which records that are written are locked, per transaction.
-    written_ns: f64,
-    /// Time for which records that are only read are locked.
-    read_ns: f64,
-    /// From a read to the lock, or to the check: weighted sums, and their weights.
+    /// Records written, per transaction, of each kind of band; those read and not written.
+    commits: [f64; KINDS],
+    looks: [f64; KINDS],
+    /// Time for which records that are written are locked, per transaction, and those that are only read.
+    written_ns: [f64; KINDS],
+    read_ns: [f64; KINDS],
+    /// From a read to the lock, or to the check: weighted sums, and their weights; and those of each class.
     until_lock: f64,
     writers: f64,
     until_check: f64,
     readers: f64,
+    until: Vec<Until>,
     /// How long a record is held that is waited for, the square of that, and for how much of it its holder waits itself: weighted sums.
     hold: f64,
     hold_squared: f64,
@@ -319,13 +123,31 @@ struct Mean {
     at_once: f64,
 }
 
-/// For how long others hold or change records, per transaction of theirs, in nanoseconds.
+/// How long a class takes from a read to the lock, and to the check.
+#[derive(Clone, Copy, Default)]
+struct Until {
+    lock: f64,
+    check: f64,
+}
+
+/// For how long others hold or change records of each kind of band, per transaction of theirs, in nanoseconds.
 #[derive(Clone, Copy)]
 struct Exposed {
     /// Those that they write.
-    by_writes: f64,
+    by_writes: [f64; KINDS],
     /// Those that they only read.
-    by_reads: f64,
+    by_reads: [f64; KINDS],
+}
+
+impl Exposed {
+    fn by_writers(by_writes: [f64; KINDS]) -> Exposed {
+        Exposed { by_writes, by_reads: [0.0; KINDS] }
+    }
+}
+
+/// `a` and `factor` times `b`, kind by kind.
+fn plus(a: [f64; KINDS], factor: f64, b: [f64; KINDS]) -> [f64; KINDS] {
+    std::array::from_fn(|kind| a[kind] + factor * b[kind])
 }
 
 /// Who else is there: all coroutines, and the transactions of one of them per nanosecond.
@@ -337,6 +159,8 @@ struct Others {
 
 /// How accesses of a kind end.
 struct Ends {
+    /// Of such accesses of the kind of band, or of all of them, the share that are of this kind of access.
+    share: f64,
     /// How often one waits, and for how long.
     waits: f64,
     waited_ns: f64,
@@ -359,7 +183,7 @@ impl Model<'_> {
     pub(super) fn conflicts(
         &self,
         costs: &Costs,
-        met: Met,
+        met: &Met,
         runs: &[Runs],
         solution: &Solution,
         customers: f64,
@@ -369,100 +193,128 @@ impl Model<'_> {
             self.add_class(&mut sum, costs, met, runs, solution, index);
         }
         let mean = |sum: f64, weight: f64| if weight > 0.0 { sum / weight } else { 0.0 };
-        let (until_lock, until_check) =
-            (mean(sum.until_lock, sum.writers), mean(sum.until_check, sum.readers));
+        let until =
+            Until { lock: mean(sum.until_lock, sum.writers), check: mean(sum.until_check, sum.readers) };
         let others = Others { rate: solution.rate, customers };
-        let write = |exposed: Exposed| {
-            let of = |access| self.over_bands(others, access, exposed, Waiting::Never);
-            (of(Access::Home), of(Access::Write))
-        };
-        let read = |exposed: Exposed| self.over_bands(others, Access::Read, exposed, Waiting::Never);
-        let by_writers = |ns: f64| Exposed { by_writes: ns, by_reads: 0.0 };
         let mut next = Met::default();
-        let ((home, writes), reads) = match self.needs().packing {
-            Packing::Counted if !self.needs().locks_first => (
-                write(by_writers(sum.written_ns + sum.commits * until_lock)),
-                read(by_writers(sum.written_ns + sum.commits * until_check)),
-            ),
-            Packing::Counted | Packing::Leased => (
-                write(by_writers(sum.written_ns)),
-                read(by_writers(sum.written_ns + sum.commits * until_check)),
-            ),
+        // What accesses that write and that read meet, of who takes so long until then; and how they wait.
+        let exposed = |until: Until| match self.needs().packing {
+            Packing::Counted if !self.needs().locks_first => [
+                Exposed::by_writers(plus(sum.written_ns, until.lock, sum.commits)),
+                Exposed::by_writers(plus(sum.written_ns, until.check, sum.commits)),
+            ],
+            Packing::Counted | Packing::Leased => [
+                Exposed::by_writers(sum.written_ns),
+                Exposed::by_writers(plus(sum.written_ns, until.check, sum.commits)),
+            ],
             Packing::Versions => {
                 // Of those that began after it, who has come to the record before it does: both at any moment of their
                 // span.
-                let quicker = |accesses: f64| accesses * sum.span / 6.0;
-                let by_writes = sum.written_ns + quicker(sum.commits);
-                (write(Exposed { by_writes, by_reads: quicker(sum.looks) }), read(by_writers(sum.written_ns)))
+                let quicker = sum.span / 6.0;
+                let by_writes = plus(sum.written_ns, quicker, sum.commits);
+                let by_reads = plus([0.0; KINDS], quicker, sum.looks);
+                [Exposed { by_writes, by_reads }, Exposed::by_writers(sum.written_ns)]
             }
             Packing::Locked => {
-                let (by_writes, by_reads) = (sum.written_ns, sum.read_ns);
                 // Held by one alone even where it is only read, or with others.
-                let not_shared = if self.needs().shared_locks { 0.0 } else { by_reads };
-                // What is left of a hold that somebody meets: the longer it is the likelier it is met.
-                let left = 0.5 * mean(sum.hold_squared, sum.hold);
-                let holders = ((customers - 1.0) * solution.rate * sum.held).max(1.0);
-                let closes = match self.workload().reads_ahead {
-                    // All its locks are new: it closes a circle if it is quicker at the next that is freed.
-                    true => 0.5 * self.wanted(others, Exposed { by_writes, by_reads }, sum.at_once),
-                    false => 1.0 / holders,
-                };
-                let circles = circles(mean(sum.blocked, sum.hold), closes);
-                let waiting = self.waiting(left, sum.look, circles);
-                let write = |exposed: Exposed| {
-                    let of = |access| self.over_bands(others, access, exposed, waiting);
-                    (of(Access::Home), of(Access::Write))
-                };
-                let writes = write(Exposed { by_writes, by_reads });
-                let reads = self.over_bands(
-                    others,
-                    Access::Read,
-                    Exposed { by_writes, by_reads: not_shared },
-                    waiting,
-                );
-                let writers = mean(sum.writers, sum.writers + sum.readers);
-                let of_all =
-                    |home: f64, write: f64, read: f64| (home + write) * writers + read * (1.0 - writers);
-                let waits = of_all(writes.0.waits, writes.1.waits, reads.waits);
-                let waited = of_all(writes.0.waited_ns, writes.1.waited_ns, reads.waited_ns);
-                let at_once = match self.needs().on_conflict {
-                    // The owner looks, and answers once.
-                    OnConflict::WaitIfOlder if costs.locked_by != Some(Via::OneSided) => 0.0,
-                    OnConflict::WaitIfOlder => LOOKS_AT_ONCE,
-                    OnConflict::Retry(times) => f64::from(times),
-                    OnConflict::Fail => 0.0,
-                };
-                next.looks = if sum.look > 0.0 { (waited / sum.look).min(waits * at_once) } else { 0.0 };
-                // Who asks for all at once waits for the last: so many waits at a time are as long as the longest. Its rounds are one phase.
-                let each = sum.at_once * waits;
-                let together = if each > 0.0 && sum.at_once > 1.0 { each.ln_1p() / each } else { 1.0 };
-                next.waits = waits;
-                next.held_up_ns = waited * together;
-                next.wait_ns = (next.held_up_ns - next.looks * sum.one).max(0.0);
-                if self.readers_race(costs) {
-                    let readers = Readers {
-                        shared: sum.shared,
-                        alone: sum.alone,
-                        shared_ns: sum.read_ns,
-                        hold_ns: mean(sum.hold, sum.writers + sum.readers),
-                        look_ns: sum.round,
-                    };
-                    let unraced_ns = (1.0 / solution.rate - met.raced_ns).max(sum.round);
-                    let races = self.races(readers, unraced_ns, customers, self.leaves_by_cas(costs));
-                    next.raced_ns = readers.lost_ns(races);
-                    let readers = 1.0 - writers;
-                    next.looks += readers * races.enter;
-                    next.leaves = races.leave;
-                    // Each goes on by itself where all were asked for at once.
-                    let alone = readers * (races.enter + next.leaves) * (sum.round - sum.one);
-                    next.wait_ns += alone + readers * races.pause_ns;
-                }
-                (writes, reads)
+                let not_shared = if self.needs().shared_locks { [0.0; KINDS] } else { sum.read_ns };
+                [sum.read_ns, not_shared].map(|by_reads| Exposed { by_writes: sum.written_ns, by_reads })
             }
         };
-        (next.home, next.write, next.read) = (home.gives_up, writes.gives_up, reads.gives_up);
-        next.spread = Spread { home: home.well, write: writes.well, read: reads.well };
+        let [to_write, to_read] = exposed(until);
+        let mut waiting = Waiting::Never;
+        if self.needs().packing == Packing::Locked {
+            // What is left of a hold that somebody meets: the longer it is the likelier it is met.
+            let left = 0.5 * mean(sum.hold_squared, sum.hold);
+            let holders = ((customers - 1.0) * solution.rate * sum.held).max(1.0);
+            let closes = match self.workload().reads_ahead {
+                // All its locks are new: it closes a circle if it is quicker at the next that is freed.
+                true => 0.5 * self.wanted(others, to_write, sum.at_once),
+                false => 1.0 / holders,
+            };
+            let circles = circles(mean(sum.blocked, sum.hold), closes);
+            waiting = self.waiting(left, sum.look, circles);
+        }
+        let of = |access, exposed| self.over_bands(others, access, exposed, waiting, None);
+        let (home, writes, reads) =
+            (of(Access::Home, to_write), of(Access::Write, to_write), of(Access::Read, to_read));
+        if self.needs().packing == Packing::Locked {
+            let writers = mean(sum.writers, sum.writers + sum.readers);
+            let of_all = |home: f64, write: f64, read: f64| (home + write) * writers + read * (1.0 - writers);
+            let waits = of_all(home.waits, writes.waits, reads.waits);
+            let waited = of_all(home.waited_ns, writes.waited_ns, reads.waited_ns);
+            let at_once = match self.needs().on_conflict {
+                // The owner looks, and answers once.
+                OnConflict::WaitIfOlder if costs.locked_by != Some(Via::OneSided) => 0.0,
+                OnConflict::WaitIfOlder => LOOKS_AT_ONCE,
+                OnConflict::Retry(times) => f64::from(times),
+                OnConflict::Fail => 0.0,
+            };
+            next.looks = if sum.look > 0.0 { (waited / sum.look).min(waits * at_once) } else { 0.0 };
+            // Who asks for all at once waits for the last: so many waits at a time are as long as the longest. Its rounds are one phase.
+            let each = sum.at_once * waits;
+            let together = if each > 0.0 && sum.at_once > 1.0 { each.ln_1p() / each } else { 1.0 };
+            next.waits = waits;
+            next.held_up_ns = waited * together;
+            next.wait_ns = (next.held_up_ns - next.looks * sum.one).max(0.0);
+            if self.readers_race(costs) {
+                let readers = Readers {
+                    shared: sum.shared,
+                    alone: sum.alone,
+                    shared_ns: sum.read_ns.iter().sum(),
+                    hold_ns: mean(sum.hold, sum.writers + sum.readers),
+                    look_ns: sum.round,
+                };
+                let unraced_ns = (1.0 / solution.rate - met.raced_ns).max(sum.round);
+                let races = self.races(readers, unraced_ns, customers, self.leaves_by_cas(costs));
+                next.raced_ns = readers.lost_ns(races);
+                let readers = 1.0 - writers;
+                next.looks += readers * races.enter;
+                next.leaves = races.leave;
+                // Each goes on by itself where all were asked for at once.
+                let alone = readers * (races.enter + next.leaves) * (sum.round - sum.one);
+                next.wait_ns += alone + readers * races.pause_ns;
+            }
+        }
+        next.odds = Odds {
+            home: home.gives_up,
+            write: writes.gives_up,
+            read: reads.gives_up,
+            spread: Spread { home: home.well, write: writes.well, read: reads.well },
+        };
+        if self.workload().classes.iter().any(|class| !class.kinds.is_empty()) {
+            let classes = self.workload().classes.iter().zip(&sum.until);
+            let own = classes.map(|(class, &until)| match class.kinds.is_empty() {
+                true => next.odds,
+                false => self.odds_of(class, others, exposed(until), waiting),
+            });
+            next.own = own.collect();
+        }
         next
+    }
+
+    /// The odds of a class of which it is known how many of its accesses go to each kind of band.
+    fn odds_of(
+        &self,
+        class: &TxnClass,
+        others: Others,
+        [to_write, to_read]: [Exposed; 2],
+        waiting: Waiting,
+    ) -> Odds {
+        let [mut home, mut write, mut read] = [Together::none(); 3];
+        for (kind, asked) in (0..).zip(&class.kinds) {
+            for (sum, access, accesses, exposed) in [
+                (&mut home, Access::Home, asked.writes, to_write),
+                (&mut write, Access::Write, asked.writes, to_write),
+                (&mut read, Access::Read, asked.reads, to_read),
+            ] {
+                let ends = self.over_bands(others, access, exposed, waiting, Some(kind));
+                sum.add(accesses * ends.share, ends.gives_up, &ends.well);
+            }
+        }
+        let [(home, home_well), (write, write_well), (read, read_well)] =
+            [home, write, read].map(|sum| sum.each());
+        Odds { home, write, read, spread: Spread { home: home_well, write: write_well, read: read_well } }
     }
 
     /// Whether readers ask by CAS for locks that they share.
@@ -481,11 +333,22 @@ impl Model<'_> {
     /// The chance to give up is such that attempts come out right: a retry goes to the same records
     /// again, so who has met somebody on a hot record will again, and what counts is the mean of the attempts needed, not
     /// of the chances.
-    fn over_bands(&self, others: Others, access: Access, exposed: Exposed, waiting: Waiting) -> Ends {
-        let mut sum = Ends { waits: 0.0, waited_ns: 0.0, gives_up: 0.0, well: [0.0; POWERS] };
-        let (mut attempts, mut all) = (0.0, 0.0);
+    fn over_bands(
+        &self,
+        others: Others,
+        access: Access,
+        exposed: Exposed,
+        waiting: Waiting,
+        kind: Option<u32>,
+    ) -> Ends {
+        let mut sum = Ends { share: 0.0, waits: 0.0, waited_ns: 0.0, gives_up: 0.0, well: [0.0; POWERS] };
+        let (mut attempts, mut all, mut asked) = (0.0, 0.0, 0.0);
         for (band, &reads) in self.workload().bands.iter().zip(&self.reads) {
+            if kind.is_some_and(|kind| band.kind != kind) {
+                continue;
+            }
             let writes = band.writes.unwrap_or(band.share);
+            asked += if access == Access::Read { reads } else { writes };
             let share = match access {
                 Access::Read => reads,
                 _ if (access == Access::Home) == self.keeps_apart(band) => writes,
@@ -494,8 +357,7 @@ impl Model<'_> {
             // Who may come to the same records.
             let not_others = if access == Access::Write { self.not_others } else { 1.0 };
             let rate = others.rate * (others.customers / band.parts - not_others).max(0.0);
-            let there = writes * exposed.by_writes + reads * exposed.by_reads;
-            let met = 1.0 - (-rate * there * band.parts / band.records).exp();
+            let met = 1.0 - (-rate * self.there(band, reads, exposed) * band.parts / band.records).exp();
             let (gives_up, waits, waited_ns) = waiting.at(met);
             sum.waits += share * waits;
             sum.waited_ns += share * waited_ns;
@@ -512,16 +374,25 @@ impl Model<'_> {
             return Ends { well: [1.0; POWERS], ..sum };
         }
         let well = sum.well.map(|sum| (sum / all).min(1.0));
-        Ends { gives_up: (1.0 - all / attempts).max(0.0), well, ..sum }
+        Ends { share: all / asked, gives_up: (1.0 - all / attempts).max(0.0), well, ..sum }
+    }
+
+    /// For how long others hold or change records of a band, to which so many of the accesses that read go.
+    fn there(&self, band: &Band, reads: f64, exposed: Exposed) -> f64 {
+        let kind = band.kind as usize;
+        let [written, read] = self.of_kind[kind];
+        // What is known of a kind falls on its bands by their shares.
+        let part = |ns: f64, share: f64, all: f64| if all > 0.0 { ns * share / all } else { 0.0 };
+        let writes = band.writes.unwrap_or(band.share);
+        part(exposed.by_writes[kind], writes, written) + part(exposed.by_reads[kind], reads, read)
     }
 
     /// The chance that a transaction of `records` wants the record that somebody waits for.
     fn wanted(&self, others: Others, exposed: Exposed, records: f64) -> f64 {
         let (mut sum, mut waits) = (0.0, 0.0);
         for (band, &reads) in self.workload().bands.iter().zip(&self.reads) {
-            let writes = band.writes.unwrap_or(band.share);
             let rate = others.rate * (others.customers / band.parts - 1.0).max(0.0);
-            let there = writes * exposed.by_writes + reads * exposed.by_reads;
+            let there = self.there(band, reads, exposed);
             let met = band.share * (1.0 - (-rate * there * band.parts / band.records).exp());
             sum += met * (records * band.share * band.parts / band.records).min(1.0);
             waits += met;
@@ -538,11 +409,22 @@ impl Model<'_> {
         }
     }
 
+    /// Records of each kind of band that a class writes, and that it only reads.
+    fn asked_of(&self, class: &TxnClass) -> [[f64; KINDS]; 2] {
+        let known = |kind: usize| class.kinds.get(kind).copied().unwrap_or_default();
+        if class.kinds.is_empty() {
+            let by_share =
+                |all: f64, which: usize| std::array::from_fn(|kind| all * self.of_kind[kind][which]);
+            return [by_share(class.writes, 0), by_share(class.reads, 1)];
+        }
+        [std::array::from_fn(|kind| known(kind).writes), std::array::from_fn(|kind| known(kind).reads)]
+    }
+
     fn add_class(
         &self,
         sum: &mut Mean,
         costs: &Costs,
-        met: Met,
+        met: &Met,
         runs: &Runs,
         solution: &Solution,
         index: usize,
@@ -570,20 +452,26 @@ impl Model<'_> {
         let fetch = time(Phase::Fetch) + class.records() * self.profile().cpu.cost_ns(CpuWork::Access);
         let (share, reads, writes) = (class.share, class.reads, class.writes);
         let unlocks = runs.phases[Phase::Unlock as usize] - runs.left_again;
-        sum.commits += share * writes;
-        sum.looks += share * reads;
+        // Of each kind of band.
+        let [written, read] = self.asked_of(class);
+        let mut until = Until::default();
+        sum.commits = plus(sum.commits, share, written);
+        sum.looks = plus(sum.looks, share, read);
         sum.writers += share * writes;
         if !self.needs().locks_at_touch() {
             let held = 0.5 * lock + check + time(Phase::Log) + installed;
             // Only those who got all their locks hold them for a check as well.
             let checked = runs.phases[Phase::Validate as usize] - 1.0;
             let in_vain = unlocks * (0.5 * lock + unlocked) + checked * check;
-            sum.written_ns += share * writes * (held + in_vain);
-            sum.until_lock += share * writes * (0.5 * fetch + class.think_ns + 0.5 * lock);
+            sum.written_ns = plus(sum.written_ns, share * (held + in_vain), written);
+            until.lock = 0.5 * fetch + class.think_ns + 0.5 * lock;
+            sum.until_lock += share * writes * until.lock;
             if class.validates() {
+                until.check = 0.5 * fetch + class.think_ns + lock + 0.5 * check;
                 sum.readers += share * reads;
-                sum.until_check += share * reads * (0.5 * fetch + class.think_ns + lock + 0.5 * check);
+                sum.until_check += share * reads * until.check;
             }
+            sum.until.push(until);
             return;
         }
         let at_commit = checks_at_commit(self.needs());
@@ -622,92 +510,22 @@ impl Model<'_> {
         sum.at_once += share * if ahead { records } else { 1.0 };
         sum.shared += share * reads * runs.came_to;
         sum.alone += share * writes * runs.came_to;
-        sum.written_ns += share * writes * each;
-        sum.read_ns += share * reads * (each + runs.came_to * met.leaves * round);
+        sum.written_ns = plus(sum.written_ns, share * each, written);
+        sum.read_ns = plus(sum.read_ns, share * (each + runs.came_to * met.leaves * round), read);
         sum.readers += share * reads;
         if at_commit {
             let since_read = if ahead { 0.5 * fetch + lock } else { 0.5 * coming };
-            sum.until_check += share * reads * (since_read + class.think_ns + 0.5 * check);
+            until.check = since_read + class.think_ns + 0.5 * check;
+            sum.until_check += share * reads * until.check;
         }
+        sum.until.push(until);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::fixtures::calm;
-    use super::super::input::{Cluster, Elsewhere, Workload};
-    use super::*;
-
-    #[test]
-    fn a_failed_attempt_comes_to_the_mean_of_a_geometric_count() {
-        for (n, each) in [(10u32, 0.3), (10, 0.01), (4, 0.9), (2, 0.5)] {
-            let q = 1.0 - each;
-            let fails = |k: u32| f64::powi(q, k as i32 - 1) * each;
-            let all: f64 = (1..=n).map(fails).sum();
-            let mean: f64 = (1..=n).map(|k| f64::from(k) * fails(k)).sum::<f64>() / all;
-            let got = share_of_failed(f64::from(n), f64::powi(q, n as i32)) * f64::from(n);
-            assert!((got - mean).abs() < 1e-9, "{n} {each}: {got}, not {mean}");
-        }
-        assert_eq!(share_of_failed(1.0, 0.2), 1.0);
-        assert!((share_of_failed(9.0, 1.0) - 5.0 / 9.0).abs() < 1e-6);
-    }
-
-    /// Half of all records are never met, the others nine times in ten: a transaction that fails will fail again.
-    #[test]
-    fn rows_of_failures_are_those_of_the_hottest_records() {
-        let spread = Spread {
-            write: std::array::from_fn(|i| 0.5 + 0.5 * f64::powi(0.1, i as i32 + 1)),
-            ..Spread::default()
-        };
-        let after_one = spread.all_fail([0.0, 1.0, 7.0], POWERS);
-        assert_eq!(after_one.len(), POWERS);
-        for (k, &chance) in after_one.iter().enumerate() {
-            assert!((chance - 0.5 * f64::powi(0.9, k as i32 + 1)).abs() < 1e-12, "{k}: {chance}");
-        }
-        // Two of them: a quarter fail with 0.99, half with 0.9.
-        for (k, &chance) in spread.all_fail([0.0, 2.0, 0.0], POWERS).iter().enumerate() {
-            let k = k as i32 + 1;
-            let fails = 0.25 * f64::powi(0.99, k) + 0.5 * f64::powi(0.9, k);
-            assert!((chance - fails).abs() < 1e-12, "{k}: {chance}");
-        }
-        // Of a few attempts only those chances are known; they are the same.
-        assert_eq!(spread.all_fail([0.0, 1.0, 7.0], 3)[..], after_one[..3]);
-        assert_eq!(Spread::default().all_fail([1.0, 2.0, 3.0], POWERS)[..], [0.0; POWERS]);
-    }
-
-    #[test]
-    fn phases_run_as_often_as_attempts_come_to_them() {
-        let class = TxnClass::new("x", 1.0, 3.0, 1.0);
-        let met = Met { write: 0.5, read: 0.0, ..Met::default() };
-        // One write of four accesses fails every other time.
-        let runs = Runs::new(&Needs::NOWAIT, &class, LockedFirst::default(), met, false);
-        assert_eq!((runs.attempts, runs.thinks), (2.0, 1.0));
-        let came_to = runs.phases[Phase::Lock as usize];
-        assert!(came_to > 1.25 && came_to < 1.75, "{came_to}");
-        assert!((runs.phases[Phase::Unlock as usize] - (came_to - 1.0 - 0.25)).abs() < 1e-12);
-        // Under OCC all of it is done first, and done again.
-        let runs = Runs::new(&Needs::OCC, &class, LockedFirst::default(), met, false);
-        assert_eq!((runs.attempts, runs.thinks, runs.phases[Phase::Fetch as usize]), (2.0, 2.0, 2.0));
-        // Of four writes the own CPU locks two first: a quarter of attempts come to the others, of which each is locked every other time,
-        // and all together in one of four.
-        let writes = TxnClass::new("x", 1.0, 0.0, 4.0);
-        let own = LockedFirst { apart: 1.0, others: 1.0 };
-        let runs = Runs::new(&Needs::OCC, &writes, own, Met { home: 0.5, ..met }, false);
-        let times = |phase: Phase| runs.phases[phase as usize];
-        assert_eq!((runs.attempts, times(Phase::Lock), times(Phase::Validate)), (16.0, 4.0, 1.0));
-        assert_eq!(times(Phase::Unlock), 4.0 * (0.5 - 0.25));
-        // A lease that cannot be extended costs the whole attempt, a lock only what came before it.
-        let late = Met { write: 0.0, read: 0.5, ..Met::default() };
-        let runs = Runs::new(&Needs::SUNDIAL, &class, LockedFirst::default(), late, false);
-        assert!((runs.attempts - 8.0).abs() < 1e-9 && (runs.thinks - 8.0).abs() < 1e-9);
-        let early = Runs::new(&Needs::SUNDIAL, &class, LockedFirst::default(), met, false);
-        assert_eq!((early.attempts, early.thinks), (2.0, 1.0));
-        // FaSST locks like SUNDIAL and checks like OCC.
-        let both =
-            Runs::new(&Needs::FASST, &class, LockedFirst::default(), Met { write: 0.5, ..late }, false);
-        assert_eq!((both.attempts, both.thinks), (16.0, 8.0));
-        assert_eq!(both.phases[Phase::Validate as usize], 8.0);
-    }
+    use super::super::input::{Cluster, Elsewhere, TxnClass, Workload};
 
     #[test]
     fn a_writer_has_as_many_others_as_come_to_its_records() {

@@ -1,10 +1,12 @@
 //! From a plan to a forecast: demand, prices, queues, and conflicts that come back as retries.
 
 use super::buckets::Buckets;
-use super::conflicts::{LockedFirst, Met, Runs};
+use super::chances::Odds;
+use super::conflicts::Met;
 use super::costs::{Costs, CostsKey, PhaseCosts, Priced, Prices};
 use super::epoch::DrawnEpochs;
-use super::input::{Band, Cluster, InputError, TxnClass, Workload};
+use super::input::{Band, Cluster, InputError, KINDS, TxnClass, Workload};
+use super::runs::{LockedFirst, Runs};
 use super::solve::{Near, Population, Solution, solve_near};
 use super::station::{Load, Station, behind_left};
 use crate::demand::{Carriage, Demand, Sizes, demand};
@@ -126,6 +128,8 @@ pub struct Model<'a> {
     buckets: Buckets,
     /// Of the accesses that only read, the share of each band.
     pub(super) reads: Vec<f64>,
+    /// Of the accesses that write, and of those that only read, the share of each kind of band.
+    pub(super) of_kind: [[f64; 2]; KINDS],
     /// Of the records that are written at home, the share in bands whose parts keep to themselves.
     apart: f64,
     /// By how many fewer than there are a coroutine that writes meets others, see [`Workload::not_others`].
@@ -154,6 +158,13 @@ impl<'a> Model<'a> {
         workload.validate()?;
         // As ports do.
         let sizes = Sizes { inline_max: profile.nic.max_inline.value as u32, ..Sizes::default() };
+        let reads: Vec<f64> = workload.bands.iter().map(|band| workload.reads_of(band)).collect();
+        let mut of_kind = [[0.0; 2]; KINDS];
+        for (band, reads) in workload.bands.iter().zip(&reads) {
+            let [written, read] = &mut of_kind[band.kind as usize];
+            *written += band.writes.unwrap_or(band.share);
+            *read += reads;
+        }
         Ok(Model {
             profile,
             cluster,
@@ -165,7 +176,8 @@ impl<'a> Model<'a> {
                 cluster.atomics_by(&profile.nic),
                 workload.words(&profile.nic, needs.packing, &cluster),
             ),
-            reads: workload.bands.iter().map(|band| workload.reads_of(band)).collect(),
+            reads,
+            of_kind,
             apart: workload.written_apart(),
             not_others: workload.not_others(&cluster),
             prices: RefCell::default(),
@@ -250,8 +262,8 @@ impl<'a> Model<'a> {
         let customers = f64::from(nodes) * f64::from(threads) * f64::from(coroutines);
 
         let (mut met, mut near) = (Met::default(), Near::default());
-        let mut runs = self.all_runs(&costs, met);
-        let mut solution = self.solve(&costs, met, &runs, &population, &mut near);
+        let mut runs = self.all_runs(&costs, &met);
+        let mut solution = self.solve(&costs, &met, &runs, &population, &mut near);
         if too_low(&solution, customers) {
             return None;
         }
@@ -260,8 +272,8 @@ impl<'a> Model<'a> {
             // More conflicts mean a lower rate, and that fewer conflicts: where the answer overshoots, smaller steps.
             let (mut step, mut last, mut risen) = (1.0, solution.rate, false);
             for _ in 0..ROUNDS {
-                let next = self.conflicts(&costs, met, &runs, &solution, customers);
-                let change = next.distance(met);
+                let next = self.conflicts(&costs, &met, &runs, &solution, customers);
+                let change = next.distance(&met);
                 if change < CONVERGED {
                     break;
                 }
@@ -271,9 +283,9 @@ impl<'a> Model<'a> {
                 if step * change < SETTLED {
                     break;
                 }
-                met = met.towards(next, step);
-                runs = self.all_runs(&costs, met);
-                solution = self.solve(&costs, met, &runs, &population, &mut near);
+                met = met.towards(&next, step);
+                runs = self.all_runs(&costs, &met);
+                solution = self.solve(&costs, &met, &runs, &population, &mut near);
                 let rises = solution.rate > last;
                 if rises != risen {
                     step *= 0.5;
@@ -360,7 +372,7 @@ impl<'a> Model<'a> {
         Carriage { step, ..Carriage::of(plan, &self.needs, phase) }
     }
 
-    fn class_load(&self, costs: &Costs, index: usize, met: Met, runs: &Runs) -> Load {
+    fn class_load(&self, costs: &Costs, index: usize, met: &Met, runs: &Runs) -> Load {
         let class = &self.workload.classes[index];
         let mut load = Load::default();
         // Once all records are there, it computes.
@@ -402,34 +414,54 @@ impl<'a> Model<'a> {
         }
         let pauses_ns = match self.workload.backoff_ns > 0.0 {
             true => {
-                let all_fail = runs.all_fail(&met.spread, self.workload.backoff_doublings as usize);
+                let all_fail = runs.all_fail(&met.of(index).spread, self.workload.backoff_doublings as usize);
                 self.workload.pauses_ns(runs.attempts, &all_fail)
             }
             false => 0.0,
         };
+        // Whoever tries again is resumed when its pause is over.
+        let (retries, resume_ns) = (runs.attempts - 1.0, self.profile.cpu.cost_ns(CpuWork::Resume));
+        if self.workload.backoff_ns > 0.0 && retries > 0.0 {
+            let core = &mut load[Station::Core];
+            core.own.count += retries;
+            core.own.ns += retries * resume_ns;
+            core.own.ns2 += retries * resume_ns * resume_ns;
+            core.path_own += retries;
+            core.path_ns += retries * resume_ns;
+        }
         load.delay_ns += pauses_ns + runs.asked * met.wait_ns;
         load
     }
 
     /// How often each class runs each phase, given what its accesses meet.
-    fn all_runs(&self, costs: &Costs, met: Met) -> Vec<Runs> {
-        self.workload.classes.iter().map(|class| self.runs(costs, class, met)).collect()
+    fn all_runs(&self, costs: &Costs, met: &Met) -> Vec<Runs> {
+        let classes = self.workload.classes.iter().enumerate();
+        classes.map(|(index, class)| self.runs(costs, class, (met, met.of(index)))).collect()
     }
 
-    pub(super) fn runs(&self, costs: &Costs, class: &TxnClass, met: Met) -> Runs {
+    fn runs(&self, costs: &Costs, class: &TxnClass, met: (&Met, &Odds)) -> Runs {
         let by_cpu = class.at_home.writes;
         let own = self.workload.written(&self.cluster, class).local;
-        let first = LockedFirst {
-            apart: by_cpu * self.apart,
-            others: if costs.nic_locks_own { by_cpu } else { own.max(by_cpu) } - by_cpu * self.apart,
-        };
+        let apart = self.apart_of(class);
+        let first =
+            LockedFirst { apart, others: if costs.nic_locks_own { by_cpu } else { own.max(by_cpu) } - apart };
         Runs::new(&self.needs, class, first, met, self.workload.reads_ahead)
+    }
+
+    /// Of the records that a class writes at home, those in bands whose parts keep to themselves.
+    pub(super) fn apart_of(&self, class: &TxnClass) -> f64 {
+        if class.kinds.is_empty() {
+            return class.at_home.writes * self.apart;
+        }
+        let apart = |kind: &u32| self.workload.bands.iter().any(|b| b.kind == *kind && self.keeps_apart(b));
+        let writes = (0..).zip(&class.kinds).filter(|(kind, _)| apart(kind)).map(|(_, asked)| asked.writes);
+        writes.sum::<f64>().min(class.at_home.writes)
     }
 
     fn solve(
         &self,
         costs: &Costs,
-        met: Met,
+        met: &Met,
         runs: &[Runs],
         population: &Population,
         near: &mut Near,

@@ -47,15 +47,38 @@ pub struct TxnClass {
     /// Records on other nodes, where they are not the workload's share of all.
     #[serde(default)]
     pub elsewhere: Option<Elsewhere>,
+    /// Records on the own node whose places a range has told, so that nobody looks them up.
+    #[serde(default)]
+    pub scanned: f64,
     /// In how many places its records lie, where several lie in one: those of one customer, say.
     #[serde(default)]
     pub spots: Option<Spots>,
+    /// How many of its records lie in each kind of band ([`Band::kind`]), where that is no matter of chance: a payment has one
+    /// warehouse. Empty: they fall into bands by the bands' shares.
+    #[serde(default)]
+    pub kinds: Vec<Asked>,
+}
+
+/// Kinds of bands at most.
+pub const KINDS: usize = 6;
+
+/// Records that a transaction asks for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Asked {
+    /// Read and not written.
+    pub reads: f64,
+    /// Read and written.
+    pub writes: f64,
 }
 
 /// Of a transaction's records, those in tables that only transactions of a record's own node touch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AtHome {
+    /// Read and not written.
+    #[serde(default)]
+    pub reads: f64,
     /// Read and written.
     pub writes: f64,
     /// Created.
@@ -96,6 +119,9 @@ pub struct Band {
     /// Parts into which records and coroutines fall, each part of the coroutines keeping to one of the records.
     #[serde(default = "whole_band")]
     pub parts: f64,
+    /// Bands of a kind are those among which accesses are drawn: a table's.
+    #[serde(default)]
+    pub kind: u32,
 }
 
 fn whole_band() -> f64 {
@@ -105,7 +131,7 @@ fn whole_band() -> f64 {
 impl Band {
     /// A band to which reads and writes go alike, of all coroutines.
     pub fn new(records: f64, share: f64) -> Band {
-        Band { records, share, writes: None, parts: 1.0 }
+        Band { records, share, writes: None, parts: 1.0, kind: 0 }
     }
 }
 
@@ -268,7 +294,9 @@ impl TxnClass {
             inserts: 0.0,
             at_home: AtHome::default(),
             elsewhere: None,
+            scanned: 0.0,
             spots: None,
+            kinds: Vec::new(),
         }
     }
 
@@ -282,7 +310,8 @@ impl TxnClass {
         let records = (self.reads + self.writes).max(1.0);
         let elsewhere =
             self.elsewhere.map(|e| Elsewhere { reads: e.reads / records, writes: e.writes / records });
-        let at_home = AtHome { writes: self.at_home.writes / records, inserts: 0.0 };
+        let AtHome { reads, writes, .. } = self.at_home;
+        let at_home = AtHome { reads: reads / records, writes: writes / records, inserts: 0.0 };
         TxnClass {
             at_home,
             elsewhere,
@@ -324,8 +353,10 @@ impl Workload {
             amount(&what("writes"), class.writes)?;
             amount(&what("think_ns"), class.think_ns)?;
             amount(&what("inserts"), class.inserts)?;
+            amount(&what("scanned"), class.scanned)?;
             let (home, away) = (class.at_home, class.elsewhere.map_or(0.0, |there| there.writes));
             let fits = (0.0..=class.writes - away + SHARE_SLACK).contains(&home.writes)
+                && (0.0..=class.reads + SHARE_SLACK).contains(&home.reads)
                 && (0.0..=class.inserts).contains(&home.inserts);
             must(fits, &what("at_home"), home.writes + home.inserts, "must be some of its records here")?;
             if let Some(spots) = class.spots {
@@ -338,6 +369,21 @@ impl Workload {
                     spots.reads + spots.writes,
                     "must be some of its records' places",
                 )?;
+            }
+            if !class.kinds.is_empty() {
+                must(
+                    class.kinds.len() <= KINDS,
+                    &what("kinds"),
+                    class.kinds.len() as f64,
+                    "must be at most six",
+                )?;
+                for asked in &class.kinds {
+                    amount(&what("kinds"), asked.reads.min(asked.writes))?;
+                }
+                let sum = |of: fn(&Asked) -> f64| class.kinds.iter().map(of).sum::<f64>();
+                let off =
+                    (sum(|a| a.reads) - class.reads).abs().max((sum(|a| a.writes) - class.writes).abs());
+                must(off < SHARE_SLACK, &what("kinds"), off, "must sum up to its records")?;
             }
             if let Some(there) = class.elsewhere {
                 let within = |n: f64, all: f64| (0.0..=all).contains(&n);
@@ -355,6 +401,7 @@ impl Workload {
             share("band.share", band.share)?;
             share("band.writes", band.writes.unwrap_or(0.0))?;
             must(band.parts >= 1.0, "band.parts", band.parts, "must be at least one")?;
+            must((band.kind as usize) < KINDS, "band.kind", f64::from(band.kind), "must be below six")?;
         }
         let sum = self.bands.iter().map(|b| b.share).sum::<f64>();
         let sums_to_one = |sum: f64| self.bands.is_empty() || (sum - 1.0).abs() < SHARE_SLACK;
@@ -431,9 +478,11 @@ impl Workload {
             remote: served.remote,
             nodes: cluster.spread(served.remote + held.remote),
             local: served.local,
+            // Where records are met first; the rest of the phases know where they are.
+            scanned: class.scanned.min(served.local),
             created,
             read_held: held.remote,
-            read_held_local: held.local,
+            read_held_local: (held.local - class.at_home.reads).max(0.0),
             at_home: 0.0,
             payload: self.payload_bytes,
             cached: self.cache_hit_share,
@@ -442,6 +491,8 @@ impl Workload {
             others: cluster.others(),
         };
         touch.at_home = match phase {
+            // Readers lock where a lock is a word of its own.
+            Phase::Lock if needs.packing == Packing::Locked => class.at_home.reads + class.at_home.writes,
             Phase::Lock | Phase::Unlock => class.at_home.writes,
             Phase::Install => class.at_home.writes + class.at_home.inserts,
             Phase::Fetch | Phase::Validate | Phase::Log => 0.0,

@@ -6,6 +6,7 @@
 //! [`tune`](fn@tune) tries every plan and says why the best one is best. All numbers come from the profile, the demand, the workload or the cluster; what is approximated is said where it is.
 
 mod buckets;
+mod chances;
 mod choices;
 mod conflicts;
 mod costs;
@@ -16,6 +17,7 @@ mod fixtures;
 mod forecast;
 mod input;
 mod races;
+mod runs;
 pub mod solve;
 pub mod station;
 mod tune;
@@ -24,7 +26,7 @@ mod waiting;
 pub use choices::{Against, Choice, choices};
 pub use explain::{Flip, explain};
 pub use forecast::{Bottleneck, Forecast, Model, PhaseForecast};
-pub use input::{AtHome, Band, Cluster, Elsewhere, InputError, Spots, TxnClass, Workload};
+pub use input::{Asked, AtHome, Band, Cluster, Elsewhere, InputError, Spots, TxnClass, Workload};
 pub use tune::{Candidate, Objective, Search, TuneError, Tuning, tune};
 
 /// Protocols that the model knows and that differ in more than a mode, by name: what a choice is made from.

@@ -3,7 +3,7 @@
 //! With a bound on its looks everybody waits, and so may two for each other: one with a lock that the other wants, and the other way round. Nothing
 //! tells them; the first to have looked often enough gives up. So a circle costs an attempt, all its looks, and what others wait for meanwhile.
 
-use super::conflicts::LEAST_SUCCESS;
+use super::chances::LEAST_SUCCESS;
 
 /// What those do who meet a lock, of whose hold so much is left, in nanoseconds.
 #[derive(Clone, Copy, Debug)]

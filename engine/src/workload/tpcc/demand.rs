@@ -1,8 +1,8 @@
 //! TPC-C as the cost model sees it: the mean records of each transaction, where they are, and which are fought over.
 //!
 //! The model knows one size of payload and no scans: the payload is the mean over what crosses the wire, which is remote
-//! records and the log of all that is written; a scanned row counts as a record read, which its owner looks at and
-//! validation looks at again, and a page's leaves, one look for many rows, count for nothing. A record to be deleted counts as
+//! records and the log of all that is written; a scanned row counts as a record read whose place is known, and validation looks at
+//! it again; a page's leaves, one look for many rows, count for nothing. A record to be deleted counts as
 //! one written: it is read, locked and logged like that.
 
 use super::columns::{customer, district, history, item, order, order_line, stock, warehouse};
@@ -24,6 +24,8 @@ struct Means {
     writes: f64,
     /// Records created, always on the own node.
     inserts: f64,
+    /// Records that a range has told of, always there too.
+    scanned: f64,
     /// Of those written and created, in tables that are kept at home.
     at_home: AtHome,
     /// Of those read and of those written, on other nodes, and the bytes of both.
@@ -33,10 +35,13 @@ struct Means {
     remote_stocks: f64,
     /// Bytes of the records written and created.
     written_bytes: f64,
-    /// Accesses to warehouses, to districts and to stocks, and those among them that write.
+    /// Accesses to warehouses, districts, stocks, customers, and to orders with their lines and lists, and those among them that write.
+    /// What is left is never written: items, and the index of names.
     warehouses: Asked,
     districts: Asked,
     stocks: Asked,
+    customers: Asked,
+    orders: Asked,
 }
 
 /// Accesses to one table.
@@ -56,13 +61,34 @@ impl Asked {
     }
 }
 
+/// Kinds of bands: each transaction has so many accesses to each of these tables, and the rest.
+const WAREHOUSES: u32 = 0;
+const ITS_DISTRICTS: u32 = 1;
+const STOCKS: u32 = 2;
+const CUSTOMERS: u32 = 3;
+const ORDERS: u32 = 4;
+const REST: u32 = 5;
+
 impl Means {
+    /// Accesses to each kind of band, in the order of their numbers.
+    fn kinds(&self) -> Vec<phases::model::Asked> {
+        let named = [self.warehouses, self.districts, self.stocks, self.customers, self.orders];
+        let (all, writes) = named.iter().fold((0.0, 0.0), |sum, n| (sum.0 + n.all, sum.1 + n.writes));
+        let rest = Asked { all: self.reads + self.writes - all, writes: self.writes - writes };
+        let asked = |of: Asked| phases::model::Asked {
+            reads: (of.all - of.writes).max(0.0),
+            writes: of.writes.max(0.0),
+        };
+        named.into_iter().chain([rest]).map(asked).collect()
+    }
+
     /// Of a transaction that only reads records of its own node.
     fn reading(reads: f64) -> Means {
         Means {
             reads,
             writes: 0.0,
             inserts: 0.0,
+            scanned: 0.0,
             at_home: AtHome::default(),
             remote: Elsewhere { reads: 0.0, writes: 0.0 },
             remote_bytes: 0.0,
@@ -71,6 +97,8 @@ impl Means {
             warehouses: Asked::default(),
             districts: Asked::default(),
             stocks: Asked::default(),
+            customers: Asked::default(),
+            orders: Asked::default(),
         }
     }
 }
@@ -96,7 +124,7 @@ impl Tpcc {
                     // The district and the stocks; the order, its entries in two lists, and its lines are new.
                     writes: 1.0 + LINES,
                     inserts: 3.0 + LINES,
-                    at_home: AtHome { writes: 1.0, inserts: 3.0 + LINES },
+                    at_home: AtHome { reads: 1.0 + customers_home, writes: 1.0, inserts: 3.0 + LINES },
                     remote: Elsewhere { reads: 0.0, writes: remote },
                     remote_bytes: remote * bytes(stock::WORDS),
                     remote_stocks: remote,
@@ -104,6 +132,7 @@ impl Tpcc {
                     warehouses: Asked::reads(1.0),
                     districts: Asked::writes(1.0),
                     stocks: Asked::writes(LINES),
+                    customers: Asked::reads(1.0),
                     ..Means::reading(2.0 + LINES)
                 }
             }
@@ -113,29 +142,52 @@ impl Tpcc {
                 Means {
                     writes: 3.0,
                     inserts: 1.0,
-                    at_home: AtHome { writes: 2.0 + customers_home * (1.0 - elsewhere), inserts: 0.0 },
+                    at_home: AtHome { writes: 2.0 + customers_home * (1.0 - elsewhere), ..AtHome::default() },
                     remote: Elsewhere { reads: elsewhere * names, writes: elsewhere },
                     remote_bytes: elsewhere * (bytes(customer::WORDS) + 8.0 * names),
                     written_bytes: bytes(fixed),
                     warehouses: Asked::writes(1.0),
                     districts: Asked::writes(1.0),
+                    customers: Asked::writes(1.0),
+                    scanned: (1.0 - elsewhere) * names,
                     ..Means::reading(names)
                 }
             }
-            Kind::OrderStatus => Means::reading(names + 3.0 + LINES),
+            // The customer, the entry in its list of orders, the order and its lines.
+            Kind::OrderStatus => Means {
+                scanned: names + 1.0 + LINES,
+                at_home: AtHome { reads: 2.0 + LINES + customers_home, ..AtHome::default() },
+                customers: Asked::reads(1.0),
+                orders: Asked::reads(2.0 + LINES),
+                ..Means::reading(names + 3.0 + LINES)
+            },
             Kind::Delivery => {
                 let each = bytes(1 + order::WORDS + customer::WORDS) + LINES * bytes(order_line::WORDS);
                 let writes = DISTRICTS as f64 * (3.0 + LINES);
                 let here = writes - DISTRICTS as f64 * (1.0 - customers_home);
-                let at_home = AtHome { writes: here, inserts: 0.0 };
-                Means { writes, at_home, written_bytes: DISTRICTS as f64 * each, ..Means::reading(0.0) }
+                let at_home = AtHome { writes: here, ..AtHome::default() };
+                // The entry in the list of new orders, and the lines.
+                let scanned = DISTRICTS as f64 * (1.0 + LINES);
+                Means {
+                    writes,
+                    scanned,
+                    at_home,
+                    written_bytes: DISTRICTS as f64 * each,
+                    customers: Asked::writes(DISTRICTS as f64),
+                    orders: Asked::writes(DISTRICTS as f64 * (2.0 + LINES)),
+                    ..Means::reading(0.0)
+                }
             }
             Kind::StockLevel => {
-                let lines = RECENT as f64 * LINES;
+                // A small population has fewer orders than are asked for.
+                let lines = RECENT.min(self.size.orders) as f64 * LINES;
                 let items = self.population.draws.items.different(lines);
                 Means {
                     districts: Asked::reads(1.0),
                     stocks: Asked::reads(items),
+                    scanned: lines,
+                    at_home: AtHome { reads: 1.0 + lines, ..AtHome::default() },
+                    orders: Asked::reads(lines),
                     ..Means::reading(1.0 + lines + items)
                 }
             }
@@ -155,8 +207,10 @@ impl Tpcc {
                 let (share, means) = (self.mix.kinds.share(kind), self.means(kind));
                 let class = TxnClass {
                     inserts: means.inserts,
+                    scanned: means.scanned,
                     at_home: if self.home_tables() == 0 { AtHome::default() } else { means.at_home },
                     elsewhere: Some(means.remote),
+                    kinds: means.kinds(),
                     ..TxnClass::new(name, share, means.reads, means.writes)
                 };
                 (class, means)
@@ -172,11 +226,12 @@ impl Tpcc {
         let warehouses = self.size.warehouses as f64;
         let customers = warehouses * (DISTRICTS * self.size.customers) as f64;
         let written = mean(|m| m.writes);
-        let band = |records: f64, all: f64, writes: f64, parts: f64| Band {
+        let band = |kind: u32, records: f64, (all, writes): (f64, f64), parts: f64| Band {
             records,
             share: all,
             writes: Some(if written > 0.0 { writes / written } else { 0.0 }),
             parts,
+            kind,
         };
         let shares = |asked: &dyn Fn(&Means) -> Asked| {
             let sum = |of: &dyn Fn(Asked) -> f64| {
@@ -185,7 +240,8 @@ impl Tpcc {
             (sum(&|a| a.all) / all, sum(&|a| a.writes))
         };
         let (to_warehouses, to_districts) = (shares(&|m| m.warehouses), shares(&|m| m.districts));
-        let to_stocks = shares(&|m| m.stocks);
+        let (to_stocks, to_customers) = (shares(&|m| m.stocks), shares(&|m| m.customers));
+        let to_orders = shares(&|m| m.orders);
         // Terminals keep to warehouses of their node, if it has any: as many groups of them as there are warehouses or workers.
         let homes = if self.size.warehouses < self.size.nodes {
             1.0
@@ -193,21 +249,22 @@ impl Tpcc {
             self.size.warehouses.min(self.size.nodes * self.size.workers) as f64
         };
         let mut bands = vec![
-            band(warehouses, to_warehouses.0, to_warehouses.1, homes),
-            band(warehouses * DISTRICTS as f64, to_districts.0, to_districts.1, homes),
+            band(WAREHOUSES, warehouses, to_warehouses, homes),
+            band(ITS_DISTRICTS, warehouses * DISTRICTS as f64, to_districts, homes),
         ];
         // Some items are ordered far more often than others.
         let popular = self.population.draws.items.bands();
-        bands.extend(
-            popular.iter().map(|(items, share)| {
-                band(warehouses * items, to_stocks.0 * share, to_stocks.1 * share, 1.0)
-            }),
-        );
-        // The rest is spread over customers and records of their orders.
-        let lines = LINES * warehouses * (DISTRICTS * self.size.orders) as f64;
-        let named = [to_warehouses, to_districts, to_stocks];
-        let (rest, rest_written) = named.iter().fold((1.0, written), |rest, n| (rest.0 - n.0, rest.1 - n.1));
-        bands.push(band(customers + lines, rest.max(0.0), rest_written.max(0.0), 1.0));
+        bands.extend(popular.iter().map(|(items, share)| {
+            band(STOCKS, warehouses * items, (to_stocks.0 * share, to_stocks.1 * share), 1.0)
+        }));
+        bands.push(band(CUSTOMERS, customers, to_customers, 1.0));
+        // Nobody comes to the orders of another warehouse.
+        let orders = LINES * warehouses * (DISTRICTS * self.size.orders) as f64;
+        bands.push(band(ORDERS, orders, to_orders, homes));
+        // The rest is spread over items and names, and never written.
+        let named = [to_warehouses, to_districts, to_stocks, to_customers, to_orders];
+        let rest = named.iter().fold(1.0, |rest, n| rest - n.0);
+        bands.push(band(REST, customers + self.size.items as f64, (rest.max(0.0), 0.0), 1.0));
         // Only stocks and customers are looked for elsewhere.
         let nodes = f64::from(scale.nodes.max(1));
         let elsewhere = 1.0 - 1.0 / nodes;

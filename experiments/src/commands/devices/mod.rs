@@ -283,7 +283,10 @@ mod tests {
         let device = RdmaDevice { name: "mlx5_0".into(), model: None, firmware: None, ports };
         let text = kernels_gids(&[device]);
         let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
-        assert!(rows.contains(&vec!["mlx5_0", "1", "3", "::ffff:10.0.0.1", "RoCE", "v2", "unknown"]), "{text}");
+        assert!(
+            rows.contains(&vec!["mlx5_0", "1", "3", "::ffff:10.0.0.1", "RoCE", "v2", "unknown"]),
+            "{text}"
+        );
         assert!(rows.contains(&vec!["mlx5_0", "2", "none"]), "{text}");
     }
 }

@@ -1,0 +1,188 @@
+//! How likely accesses are to end their attempt.
+//!
+//! Records are drawn: each access may go to any band, by the bands' shares, and a mean chance stands for all of them. Or it is no
+//! matter of chance how many go where: a payment has one warehouse and one district, whatever it draws. Then each class has odds of
+//! its own, of so many accesses to each kind of band, which are drawn within the kind alone. One of twenty that is fought over is
+//! not twenty that are fought over a little: a mean chance to the power of twenty has next to no attempt succeed.
+
+/// Below this chance of success an attempt is taken to succeed this often all the same, so that retries stay finite.
+pub(super) const LEAST_SUCCESS: f64 = 1e-6;
+
+/// `powf`, but for what is known without it: most workloads have nothing of a kind, and accesses that nobody is in the way of.
+pub(super) fn power(base: f64, exponent: f64) -> f64 {
+    match exponent {
+        0.0 => 1.0,
+        1.0 => base,
+        _ if base == 1.0 => 1.0,
+        _ => base.powf(exponent),
+    }
+}
+
+/// Powers of chances that are known exactly.
+pub(super) const POWERS: usize = 8;
+
+/// Records are not alike, and whoever tries again goes to the same ones: a few transactions fail many times in a row, for which
+/// a mean chance is no measure. So it is known, for one and more attempts, how likely an access is to do well in all of them.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Spread {
+    pub(super) home: [f64; POWERS],
+    pub(super) write: [f64; POWERS],
+    pub(super) read: [f64; POWERS],
+}
+
+/// Chances that the first attempts all fail, for one and more.
+pub(super) struct Chances {
+    pub(super) all: [f64; POWERS],
+    pub(super) known: usize,
+}
+
+impl std::ops::Deref for Chances {
+    type Target = [f64];
+    fn deref(&self) -> &[f64] {
+        &self.all[..self.known]
+    }
+}
+
+impl Default for Spread {
+    /// Nothing ends an attempt.
+    fn default() -> Spread {
+        Spread { home: [1.0; POWERS], write: [1.0; POWERS], read: [1.0; POWERS] }
+    }
+}
+
+impl Spread {
+    fn towards(self, next: Spread, step: f64) -> Spread {
+        let mix = |a: [f64; POWERS], b: [f64; POWERS]| std::array::from_fn(|i| a[i] + step * (b[i] - a[i]));
+        Spread {
+            home: mix(self.home, next.home),
+            write: mix(self.write, next.write),
+            read: mix(self.read, next.read),
+        }
+    }
+
+    /// The chance that the first `k` attempts fail of a transaction with so many accesses of both kinds, for `k` from one to
+    /// `most`: with `s` the chance that one succeeds, the mean of `(1 - s)^k`.
+    pub(super) fn all_fail(&self, [home, writes, reads]: [f64; 3], most: usize) -> Chances {
+        let mut chances = Chances { all: [0.0; POWERS], known: most.min(POWERS) };
+        let mut succeed = [0.0; POWERS];
+        for k in 0..chances.known {
+            succeed[k] =
+                power(self.home[k], home) * power(self.write[k], writes) * power(self.read[k], reads);
+            let (mut sum, mut choose) = (1.0, 1.0);
+            for (j, mean) in succeed.iter().enumerate().take(k + 1) {
+                choose *= -((k + 1 - j) as f64) / (j + 1) as f64;
+                sum += choose * mean;
+            }
+            chances.all[k] = sum.clamp(0.0, 1.0);
+        }
+        chances
+    }
+}
+
+/// Chances that an access of a class ends its attempt.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Odds {
+    /// Of one that writes, to records that only coroutines of their own part come to, and to others.
+    pub(super) home: f64,
+    pub(super) write: f64,
+    /// Of one that reads, where it is checked or locks.
+    pub(super) read: f64,
+    /// How these, which are means, are spread.
+    pub(super) spread: Spread,
+}
+
+impl Odds {
+    /// How far two are apart.
+    pub(super) fn distance(&self, other: &Odds) -> f64 {
+        let apart = |a: f64, b: f64| (a - b).abs();
+        apart(self.home, other.home).max(apart(self.write, other.write)).max(apart(self.read, other.read))
+    }
+
+    /// A step towards others.
+    pub(super) fn towards(&self, next: &Odds, step: f64) -> Odds {
+        let mix = |a: f64, b: f64| a + step * (b - a);
+        Odds {
+            home: mix(self.home, next.home),
+            write: mix(self.write, next.write),
+            read: mix(self.read, next.read),
+            spread: self.spread.towards(next.spread, step),
+        }
+    }
+}
+
+/// The chances of accesses to several kinds of bands as one: that each of so many does well is what all do together.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Together {
+    accesses: f64,
+    /// Sums of logarithms: of the chance by which attempts come out right, and of that to do well as often as this, from once on.
+    does_well: f64,
+    well: [f64; POWERS],
+}
+
+impl Together {
+    /// No access.
+    pub(super) fn none() -> Together {
+        Together { accesses: 0.0, does_well: 0.0, well: [0.0; POWERS] }
+    }
+
+    /// So many accesses to a kind, each of which ends its attempt with chance `gives_up` and does `well` so often.
+    pub(super) fn add(&mut self, accesses: f64, gives_up: f64, well: &[f64; POWERS]) {
+        let all = |chance: f64| accesses * chance.max(LEAST_SUCCESS).ln();
+        self.accesses += accesses;
+        self.does_well += all(1.0 - gives_up);
+        for (sum, &well) in self.well.iter_mut().zip(well) {
+            *sum += all(well);
+        }
+    }
+
+    /// The chance of one access to end its attempt, and to do well so often, if all were alike.
+    pub(super) fn each(&self) -> (f64, [f64; POWERS]) {
+        if self.accesses <= 0.0 {
+            return (0.0, [1.0; POWERS]);
+        }
+        let one = |sum: f64| (sum / self.accesses).exp();
+        (1.0 - one(self.does_well), self.well.map(one))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Half of all records are never met, the others nine times in ten: a transaction that fails will fail again.
+    #[test]
+    fn rows_of_failures_are_those_of_the_hottest_records() {
+        let spread = Spread {
+            write: std::array::from_fn(|i| 0.5 + 0.5 * f64::powi(0.1, i as i32 + 1)),
+            ..Spread::default()
+        };
+        let after_one = spread.all_fail([0.0, 1.0, 7.0], POWERS);
+        assert_eq!(after_one.len(), POWERS);
+        for (k, &chance) in after_one.iter().enumerate() {
+            assert!((chance - 0.5 * f64::powi(0.9, k as i32 + 1)).abs() < 1e-12, "{k}: {chance}");
+        }
+        // Two of them: a quarter fail with 0.99, half with 0.9.
+        for (k, &chance) in spread.all_fail([0.0, 2.0, 0.0], POWERS).iter().enumerate() {
+            let k = k as i32 + 1;
+            let fails = 0.25 * f64::powi(0.99, k) + 0.5 * f64::powi(0.9, k);
+            assert!((chance - fails).abs() < 1e-12, "{k}: {chance}");
+        }
+        // Of a few attempts only those chances are known; they are the same.
+        assert_eq!(spread.all_fail([0.0, 1.0, 7.0], 3)[..], after_one[..3]);
+        assert_eq!(Spread::default().all_fail([1.0, 2.0, 3.0], POWERS)[..], [0.0; POWERS]);
+    }
+
+    /// One record of twenty that is met nine times in ten ends nine attempts in ten, and not all but one in a hundred thousand.
+    #[test]
+    fn one_of_twenty_is_not_twenty_that_are_met_a_little() {
+        let well = |each: f64| std::array::from_fn(|k| f64::powi(each, k as i32 + 1));
+        let mut together = Together::none();
+        together.add(1.0, 0.9, &well(0.1));
+        together.add(19.0, 0.0, &well(1.0));
+        let (each, well) = together.each();
+        assert!((power(1.0 - each, 20.0) - 0.1).abs() < 1e-12, "{each}");
+        // And it is the same one each time: three attempts do well once in a thousand.
+        assert!((power(well[2], 20.0) - 1e-3).abs() < 1e-12, "{}", well[2]);
+        assert_eq!(Together::none().each(), (0.0, [1.0; POWERS]));
+    }
+}

@@ -1,0 +1,183 @@
+//! How often a class runs each phase for each commit, by the odds of its accesses.
+
+use super::chances::{Chances, LEAST_SUCCESS, Odds, POWERS, Spread, power};
+use super::conflicts::Met;
+use super::input::TxnClass;
+use crate::plan::{Needs, Phase};
+use crate::rule::{OnConflict, Packing};
+
+/// How often one class runs each phase per commit.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Runs {
+    pub(super) attempts: f64,
+    /// Times it computes.
+    pub(super) thinks: f64,
+    /// Records it asks locks for.
+    pub(super) asked: f64,
+    /// Times it comes to all of its records; an attempt that ends early comes to some.
+    pub(super) came_to: f64,
+    pub(super) phases: [f64; Phase::ALL.len()],
+    /// Of the times it unlocks, those in which it only looks again at locks that it shares.
+    pub(super) left_again: f64,
+    /// Accesses that may end an attempt: writes at home, other writes, reads. None where whoever fails becomes older, and does not
+    /// fail for ever: a mean chance is nearer then than that of the record.
+    at_risk: Option<[f64; 3]>,
+}
+
+/// Of `n` accesses in a row, each of which ends the attempt alike, the share that an attempt which fails comes to, the failing
+/// one included; `success` is the chance that none fails.
+fn share_of_failed(n: f64, success: f64) -> f64 {
+    if n <= 1.0 {
+        return 1.0;
+    }
+    let each = 1.0 - success.powf(1.0 / n);
+    // The mean of a geometric count, given that it ends within n.
+    let mean = if each < 1e-9 { (n + 1.0) / 2.0 } else { 1.0 / each - n * success / (1.0 - success) };
+    (mean / n).clamp(1.0 / n, 1.0)
+}
+
+/// Whether what is read is looked at again at commit, and not where it is met.
+pub(super) fn checks_at_commit(needs: &Needs) -> bool {
+    matches!(needs.packing, Packing::Counted | Packing::Leased)
+}
+
+/// Of the records that a class writes, those that the own CPU locks before it asks for others, in bands whose parts keep to
+/// themselves and in others.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct LockedFirst {
+    pub(super) apart: f64,
+    pub(super) others: f64,
+}
+
+impl Runs {
+    /// Of the records that the class writes, the own CPU locks `own` first.
+    pub(super) fn new(
+        needs: &Needs,
+        class: &TxnClass,
+        own: LockedFirst,
+        (met, odds): (&Met, &Odds),
+        reads_ahead: bool,
+    ) -> Runs {
+        let (reads, writes) = (class.reads, class.writes);
+        let home = own.apart;
+        let away = writes - home;
+        let none = |chance: f64, records: f64| power((1.0 - chance).max(0.0), records).max(LEAST_SUCCESS);
+        if !needs.locks_at_touch() {
+            // The own CPU locks its own, before anything else is asked for.
+            let first = none(odds.home, home) * none(odds.write, own.others);
+            let asked_for = (away - own.others).max(0.0);
+            let all = none(odds.write, asked_for);
+            let locks = first * all;
+            let checks = if class.validates() { none(odds.read, reads) } else { 1.0 };
+            let attempts = 1.0 / (locks * checks);
+            // All are asked for at once, so that those of an attempt that fails are locked as often as any, in vain: each with its own
+            // chance, but for the times that all are. One that failed before it asked leaves nothing elsewhere, a failed check all.
+            let in_vain = if asked_for > 0.0 { (1.0 - odds.write - all).max(0.0) } else { 0.0 };
+            let unlocks = attempts * (first * in_vain + locks * (1.0 - checks));
+            let phases = [attempts, attempts * first, attempts * locks, 1.0, 1.0, unlocks];
+            let checked = if class.validates() { reads } else { 0.0 };
+            let at_risk = Some([home, away, checked]);
+            let asked = attempts * writes;
+            let (thinks, came_to) = (attempts, attempts);
+            return Runs { attempts, thinks, asked, came_to, phases, left_again: 0.0, at_risk };
+        }
+        // Fails while it comes to its records, or when its leases are extended or its reads are checked.
+        let (met_reads, at_touch) = match needs.packing {
+            Packing::Leased => (class.renewals(), false),
+            Packing::Counted => (if class.validates() { reads } else { 0.0 }, false),
+            Packing::Locked | Packing::Versions => (reads, true),
+        };
+        let (locked, read) = (none(odds.home, home) * none(odds.write, away), none(odds.read, met_reads));
+        let (touches, checks) = if at_touch { (locked * read, 1.0) } else { (locked, read) };
+        let finished = 1.0 / checks;
+        let attempts = finished / touches;
+        let at_risk = (needs.on_conflict != OnConflict::WaitIfOlder).then_some([home, away, met_reads]);
+        let records = reads + writes;
+        // Asked for together, all is asked for before anything is known.
+        let share = if reads_ahead { 1.0 } else { share_of_failed(records, touches) };
+        let came_to = finished + (attempts - finished) * share;
+        let held = if records > 0.0 { (share - 1.0 / records).max(0.0) } else { 0.0 };
+        let unlocks = (attempts - finished) * held + (finished - 1.0);
+        let validates = if checks_at_commit(needs) { finished } else { came_to };
+        let locks = if needs.packing == Packing::Locked { records } else { writes };
+        // Whoever waits looks again and again.
+        let again = if locks > 0.0 { came_to * met.looks } else { 0.0 };
+        let left_again = if records > 0.0 { came_to * reads / records * met.leaves } else { 0.0 };
+        Runs {
+            attempts,
+            thinks: finished,
+            asked: came_to * locks,
+            came_to,
+            phases: [came_to, came_to + again, validates, 1.0, 1.0, unlocks + left_again],
+            left_again,
+            at_risk,
+        }
+    }
+
+    /// The chance that its first attempts all fail, for one to `most`.
+    pub(super) fn all_fail(&self, spread: &Spread, most: usize) -> Chances {
+        match self.at_risk {
+            Some(at_risk) => spread.all_fail(at_risk, most),
+            None => Chances {
+                all: std::array::from_fn(|k| (1.0 - 1.0 / self.attempts).powi(k as i32 + 1)),
+                known: most.min(POWERS),
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failed_attempt_comes_to_the_mean_of_a_geometric_count() {
+        for (n, each) in [(10u32, 0.3), (10, 0.01), (4, 0.9), (2, 0.5)] {
+            let q = 1.0 - each;
+            let fails = |k: u32| f64::powi(q, k as i32 - 1) * each;
+            let all: f64 = (1..=n).map(fails).sum();
+            let mean: f64 = (1..=n).map(|k| f64::from(k) * fails(k)).sum::<f64>() / all;
+            let got = share_of_failed(f64::from(n), f64::powi(q, n as i32)) * f64::from(n);
+            assert!((got - mean).abs() < 1e-9, "{n} {each}: {got}, not {mean}");
+        }
+        assert_eq!(share_of_failed(1.0, 0.2), 1.0);
+        assert!((share_of_failed(9.0, 1.0) - 5.0 / 9.0).abs() < 1e-6);
+    }
+
+    fn runs(needs: &Needs, class: &TxnClass, own: LockedFirst, odds: Odds) -> Runs {
+        Runs::new(needs, class, own, (&Met::default(), &odds), false)
+    }
+
+    #[test]
+    fn phases_run_as_often_as_attempts_come_to_them() {
+        let class = TxnClass::new("x", 1.0, 3.0, 1.0);
+        let odds = Odds { write: 0.5, ..Odds::default() };
+        // One write of four accesses fails every other time.
+        let made = runs(&Needs::NOWAIT, &class, LockedFirst::default(), odds);
+        assert_eq!((made.attempts, made.thinks), (2.0, 1.0));
+        let came_to = made.phases[Phase::Lock as usize];
+        assert!(came_to > 1.25 && came_to < 1.75, "{came_to}");
+        assert!((made.phases[Phase::Unlock as usize] - (came_to - 1.0 - 0.25)).abs() < 1e-12);
+        // Under OCC all of it is done first, and done again.
+        let made = runs(&Needs::OCC, &class, LockedFirst::default(), odds);
+        assert_eq!((made.attempts, made.thinks, made.phases[Phase::Fetch as usize]), (2.0, 2.0, 2.0));
+        // Of four writes the own CPU locks two first: a quarter of attempts come to the others, of which each is locked every other time,
+        // and all together in one of four.
+        let writes = TxnClass::new("x", 1.0, 0.0, 4.0);
+        let own = LockedFirst { apart: 1.0, others: 1.0 };
+        let made = runs(&Needs::OCC, &writes, own, Odds { home: 0.5, ..odds });
+        let times = |phase: Phase| made.phases[phase as usize];
+        assert_eq!((made.attempts, times(Phase::Lock), times(Phase::Validate)), (16.0, 4.0, 1.0));
+        assert_eq!(times(Phase::Unlock), 4.0 * (0.5 - 0.25));
+        // A lease that cannot be extended costs the whole attempt, a lock only what came before it.
+        let late = Odds { read: 0.5, ..Odds::default() };
+        let made = runs(&Needs::SUNDIAL, &class, LockedFirst::default(), late);
+        assert!((made.attempts - 8.0).abs() < 1e-9 && (made.thinks - 8.0).abs() < 1e-9);
+        let early = runs(&Needs::SUNDIAL, &class, LockedFirst::default(), odds);
+        assert_eq!((early.attempts, early.thinks), (2.0, 1.0));
+        // FaSST locks like SUNDIAL and checks like OCC.
+        let both = runs(&Needs::FASST, &class, LockedFirst::default(), Odds { write: 0.5, ..late });
+        assert_eq!((both.attempts, both.thinks), (16.0, 8.0));
+        assert_eq!(both.phases[Phase::Validate as usize], 8.0);
+    }
+}
