@@ -206,6 +206,7 @@ fn calls_wait_for_backups_that_apply_their_logs() {
         measured: Nanos::from_millis(4),
         ..four(&shipped())
     };
+    // One-sided it is 0.162; it was 0.160 before attempts that follow a pause were resumed.
     close_on(&on, "nowait", 2, "micro", &settings, [0.17, 0.08]);
 }
 
@@ -618,9 +619,10 @@ fn attempts(ran: &Ran) -> [f64; 2] {
 
 /// A payment writes one warehouse of ten, and nine coroutines beside it do so too, while the stocks of a stock-level are hardly ever
 /// written: with one mean chance for all of it a millionth of what comes was foretold. And a stock-level is one long turn of its core,
-/// behind which others wait, but not for as long as all of its attempts take.
+/// behind which others wait, but not for as long as all of its attempts take. One-sided NOWAIT with ten coroutines is still foretold 0.4
+/// times what comes, and one-sided MVCC and SUNDIAL a tenth (`experiments/REGRET.md`): they are not held here.
 #[test]
-fn all_of_tpcc_is_foretold_where_most_attempts_abort() {
+fn tpcc_is_foretold_within_two_where_most_attempts_abort() {
     let fdr = Profile::shipped("cx3pro-fdr").expect("a shipped profile");
     let on = On {
         shape: Shape { nodes: 4, workers: 4 },
@@ -653,5 +655,31 @@ fn all_of_tpcc_is_foretold_where_most_attempts_abort() {
             (0.7..1.7).contains(&(said / got)),
             "{name} {via} {coroutines}: {said:.2} and {got:.2} attempts"
         );
+    }
+}
+
+/// Terminals keep to their warehouses, and so do nearly all stocks and customers that they ask for: one to a warehouse hardly ever meets
+/// another, however few items there are.
+#[test]
+fn terminals_of_different_warehouses_hardly_meet() {
+    let on = On {
+        shape: Shape { nodes: 3, workers: 1 },
+        replicas: 3,
+        warm_up: Nanos::from_millis(1),
+        measured: Nanos::from_millis(6),
+        ..four(&shipped())
+    };
+    let occ = AnyProtocol::named("occ").expect("a protocol");
+    let plan = Plan { coroutines: 1, ..Plan::uniform(Via::OneSided) };
+    let sizes = [("items", "100"), ("customers_per_district", "300"), ("orders_per_district", "100")];
+    for (away, at_most) in [
+        ([("remote_item_share", "0"), ("remote_payment_share", "0")], 0.001),
+        ([("remote_item_share", "0.01"), ("remote_payment_share", "0.15")], 0.05),
+    ] {
+        let ran = ran(&on, occ, plan, "tpcc", &[&sizes[..], &away].concat());
+        let [said, got] = attempts(&ran);
+        println!("{away:?}: {:+.2}, attempts {said:.3}, {got:.3}", ran.error());
+        assert!(said - 1.0 <= at_most && got - 1.0 <= at_most, "{said:.3} and {got:.3} attempts");
+        assert!(ran.error().abs() < 0.5, "{:+.2} off what is foretold", ran.error());
     }
 }

@@ -6,6 +6,7 @@ use primitives::measure::memory_available;
 use crate::error::CliError;
 use crate::fabrics::Fabric;
 use crate::spec::{Experiment, Point};
+use crate::sweep::usual_jobs;
 use crate::transact;
 use std::collections::BTreeMap;
 
@@ -47,12 +48,36 @@ fn together(mut estimates: Vec<u64>, jobs: usize) -> u64 {
     estimates.into_iter().take(jobs.max(1)).fold(0, u64::saturating_add)
 }
 
-/// Refuses points that need so much each, `jobs` at a time.
+/// How many points that need so much each are measured at a time: as many as were asked for, or else as usual, but no more than fit.
 ///
 /// # Errors
-/// As [`fits`].
-pub fn fits_together(estimates: Vec<u64>, jobs: usize, hint: &str) -> Result<(), CliError> {
-    fits(together(estimates, jobs), hint)
+/// As [`fits`], of so many as were asked for, or of one.
+pub fn fits_together(
+    estimates: Vec<u64>,
+    asked: Option<usize>,
+    usual: usize,
+    hint: &str,
+) -> Result<usize, CliError> {
+    jobs_into(memory_available(), estimates, asked, usual, hint)
+}
+
+fn jobs_into(
+    free: Option<u64>,
+    estimates: Vec<u64>,
+    asked: Option<usize>,
+    usual: usize,
+    hint: &str,
+) -> Result<usize, CliError> {
+    if let Some(jobs) = asked {
+        return fits_into(free, together(estimates, jobs), hint).map(|()| jobs);
+    }
+    // Estimates are of all that a point may touch: fewer at a time is better than none.
+    let fitting =
+        (1..=usual).rev().find(|&jobs| fits_into(free, together(estimates.clone(), jobs), hint).is_ok());
+    match fitting {
+        Some(jobs) => Ok(jobs),
+        None => fits_into(free, together(estimates, 1), hint).map(|()| 1),
+    }
 }
 
 /// Refuses the points of a characterization, `jobs` at a time.
@@ -66,15 +91,15 @@ pub fn check_points(
     jobs: usize,
 ) -> Result<(), CliError> {
     let each = points.iter().map(|point| bench::memory_estimate(virtual_time, scope, point)).collect();
-    fits_together(each, jobs, LOWER)
+    fits_together(each, Some(jobs), jobs, LOWER).map(|_| ())
 }
 
-/// Refuses an experiment whose points, `jobs` at a time, do not fit: the largest ones of them may be measured side by side. What is
-/// wrong with a point of transactions otherwise is not told here, where nobody knows which line says it ([`crate::transact::check`]).
+/// How many points of an experiment are measured at a time, of which the largest ones may be side by side: as many as were asked for, or
+/// as usual if those fit. What is wrong with a point of transactions otherwise is not told here, where nobody knows which line says it ([`crate::transact::check`]).
 ///
 /// # Errors
 /// As [`fits`]; or if a point names a benchmark that there is not.
-pub fn check_experiment(experiment: &Experiment, jobs: usize) -> Result<(), CliError> {
+pub fn jobs_for(experiment: &Experiment, asked: Option<usize>) -> Result<usize, CliError> {
     let mut fabrics: BTreeMap<String, Option<Fabric>> = BTreeMap::new();
     let mut one = |point: &Point| {
         let spec = &point.spec;
@@ -88,7 +113,8 @@ pub fn check_experiment(experiment: &Experiment, jobs: usize) -> Result<(), CliE
     };
     let each = experiment.points.iter().map(&mut one).collect::<Result<Vec<u64>, CliError>>()?;
     let requests = experiment.points.iter().any(|point| point.spec.primitive.is_some());
-    fits_together(each, jobs, if requests { LOWER_IN_FILE } else { LOWER_TOGETHER })
+    let usual = usual_jobs(experiment.virtual_time());
+    fits_together(each, asked, usual, if requests { LOWER_IN_FILE } else { LOWER_TOGETHER })
 }
 
 #[cfg(test)]
@@ -109,5 +135,12 @@ mod tests {
         assert_eq!(together(vec![3, 9, 5], 2), 14);
         assert_eq!(together(vec![3, 9, 5], 0), 9);
         assert_eq!(together(vec![u64::MAX, u64::MAX], 9), u64::MAX);
+    }
+
+    #[test]
+    fn fewer_at_a_time_where_nobody_has_asked_for_more() {
+        let jobs = |asked| jobs_into(Some(10), vec![3, 4, 5], asked, 4, "").map_err(|e| e.exit().code());
+        assert_eq!((jobs(None), jobs(Some(2)), jobs(Some(3))), (Ok(2), Ok(2), Err(2)));
+        assert_eq!(jobs_into(Some(10), vec![11], None, 4, "").map_err(|e| e.exit().code()), Err(2));
     }
 }

@@ -80,6 +80,12 @@ impl NamedPlan {
                 made.workload, made.protocol, made.nodes, made.threads
             ));
             self.made_for = Some(made.protocol).filter(|protocol| *protocol != spec.protocol);
+            if let Some(protocol) = &self.made_for {
+                self.notes.push(format!(
+                    "The plan was made for {protocol} and runs under {}: `--protocol {protocol}` runs what it was made for.",
+                    spec.protocol
+                ));
+            }
         }
         self
     }

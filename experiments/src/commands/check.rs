@@ -74,7 +74,18 @@ pub fn run(args: &CheckArgs, context: &Context) -> Result<(), CliError> {
     }
     let verdict = check(history, level);
     emit(args.json.as_ref(), &verdict, &format!("{verdict}\n"))?;
-    if verdict.passed() { Ok(()) } else { Err(CliError::check(format!("{} is not {level}", path.display()))) }
+    if verdict.passed() {
+        return Ok(());
+    }
+    let error = CliError::check(format!("{} is not {level}", path.display()));
+    // A history does not say what its protocol promises.
+    let less = args.level.is_none() && level == Level::StrictSerializable;
+    Err(match less && check(history, Level::Serializable).passed() {
+        true => {
+            error.hint("it is serializable, and sundial and mvcc promise no more: `--level serializable`")
+        }
+        false => error,
+    })
 }
 
 /// The pairs behind `--export`, all to files that are not there yet.

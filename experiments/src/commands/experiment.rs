@@ -18,7 +18,6 @@ use crate::output::{emit, human_rate, table};
 use crate::primitive;
 use crate::regret::{self, Summary};
 use crate::spec::{Experiment, FabricChoice, Point, RunSpec, SpecKind};
-use crate::sweep::usual_jobs;
 use crate::transact::{self, Keep};
 
 /// An experiment, checked, and where its results go.
@@ -70,8 +69,7 @@ pub fn plan(args: &ExperimentArgs) -> Result<Vec<Planned>, CliError> {
             }
             runs(&point.spec).map_err(|(keys, error)| planned.experiment.places.blame(point, keys, error))?;
         }
-        let jobs = args.jobs.unwrap_or_else(|| usual_jobs(planned.experiment.virtual_time()));
-        crate::memory::check_experiment(&planned.experiment, jobs)
+        crate::memory::jobs_for(&planned.experiment, args.jobs)
             .map_err(|e| e.context(format!("{} does not fit into this machine", planned.file.display())))?;
     }
     Ok(planned)
@@ -157,7 +155,7 @@ where
     let (mut people, mut data) = (String::new(), Vec::new());
     for Planned { file, experiment, out } in planned {
         let virtual_time = experiment.virtual_time();
-        let jobs = args.jobs.unwrap_or_else(|| usual_jobs(virtual_time));
+        let jobs = crate::memory::jobs_for(experiment, args.jobs)?;
         if jobs > 1 && !virtual_time {
             context.talk.warn("points measured side by side in real time disturb each other; try --jobs 1");
         }

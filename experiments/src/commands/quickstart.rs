@@ -187,7 +187,7 @@ impl Quickstart<'_> {
             duration: Span::from_ns(100_000),
             lengthen: true,
             seed: self.seed,
-            jobs: usual_jobs(true),
+            jobs: None,
             out: self.out.join(format!("study-{}-{}", subject.name(), short(fabric))),
         };
         study::study(&wanted, self.context)?;

@@ -22,7 +22,7 @@ use crate::error::{CliError, Exit};
 use crate::fabrics::require;
 use crate::output::{change, emit, table};
 use crate::spec::Experiment;
-use crate::sweep::{Sweep, usual_jobs};
+use crate::sweep::Sweep;
 
 /// Experiments by name, in the order in which they are measured, and the points that are asked for; all where none are told.
 type Wanted = Vec<(&'static str, Experiment, Option<BTreeSet<u64>>)>;
@@ -145,9 +145,8 @@ fn experiments(
     let (mut wanted, mut lacking) = (Vec::new(), BTreeMap::new());
     for name in library::names().filter(|name| needed.contains(name)) {
         let experiment = library::experiment(name)?;
-        let jobs = jobs.unwrap_or_else(|| usual_jobs(true));
         let lacks = experiment.points.iter().find_map(|point| require(&point.spec.fabric).err());
-        match lacks.or_else(|| crate::memory::check_experiment(&experiment, jobs).err()) {
+        match lacks.or_else(|| crate::memory::jobs_for(&experiment, jobs).err()) {
             None => {
                 let whole = named.is_empty() || named.iter().any(|named| named == name);
                 let bindings = claims.iter().filter_map(|claim| claim.answered_by.as_ref());
@@ -173,7 +172,7 @@ fn measure(
     jobs: Option<usize>,
     context: &Context,
 ) -> Result<(Table, Known), CliError> {
-    let jobs = jobs.unwrap_or_else(|| usual_jobs(true));
+    let jobs = crate::memory::jobs_for(experiment, jobs)?;
     let mut dir = ResultDir::create(&out.join(name), record(experiment, None, context)?, &experiment.axes())?;
     let measure = measure_with(context);
     let point = |index: u64| {

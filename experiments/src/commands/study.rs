@@ -39,7 +39,7 @@ pub struct Study {
     /// Seed of every draw.
     pub seed: u64,
     /// Points at a time.
-    pub jobs: usize,
+    pub jobs: Option<usize>,
     /// Where results go.
     pub out: PathBuf,
 }
@@ -148,7 +148,7 @@ pub fn run(args: &StudyArgs, context: &Context) -> Result<(), CliError> {
         duration: args.duration.unwrap_or(usual(fabric)),
         lengthen: args.duration.is_none(),
         seed: args.seed,
-        jobs: args.jobs.unwrap_or_else(|| usual_jobs(fabric.virtual_time())),
+        jobs: args.jobs,
         out: args.output.out.clone().unwrap_or_else(|| Path::new("doorbell-out").join(name)),
     };
     let summary = study(&wanted, context)?;
@@ -250,9 +250,10 @@ pub fn study(wanted: &Study, context: &Context) -> Result<Value, CliError> {
         })?;
     }
     let estimate = |point| phases::study::memory_estimate(wanted.shape, &config, &caps, point);
-    crate::memory::fits_together(
+    let jobs = crate::memory::fits_together(
         points.iter().map(estimate).collect(),
         wanted.jobs,
+        usual_jobs(wanted.fabric.virtual_time()),
         crate::memory::LOWER_STUDY,
     )?;
     let spec = json!({
@@ -273,7 +274,7 @@ pub fn study(wanted: &Study, context: &Context) -> Result<Value, CliError> {
     }
     let mut dir = ResultDir::create(&wanted.out, record, &axes)?;
     context.interrupt.listen()?;
-    let sweep = context.sweep(format!("study {}", wanted.subject.name()), wanted.jobs);
+    let sweep = context.sweep(format!("study {}", wanted.subject.name()), jobs);
     sweep.run(
         &mut dir,
         |number| {

@@ -4,6 +4,9 @@
 //! matter of chance how many go where: a payment has one warehouse and one district, whatever it draws. Then each class has odds of
 //! its own, of so many accesses to each kind of band, which are drawn within the kind alone. One of twenty that is fought over is
 //! not twenty that are fought over a little: a mean chance to the power of twenty has next to no attempt succeed.
+//!
+//! Waits for locks, and for how long, stay means over all classes and kinds. And where a mean of chances is asked for and not what all
+//! accesses come to together (locks that an attempt has got in vain), that of several kinds is geometric, and a little too low.
 
 /// Below this chance of success an attempt is taken to succeed this often all the same, so that retries stay finite.
 pub(super) const LEAST_SUCCESS: f64 = 1e-6;
@@ -135,6 +138,16 @@ impl Together {
         }
     }
 
+    /// The same of accesses to a single band, whose records are met alike: what does well once does so each time with the same chance.
+    pub(super) fn add_alike(&mut self, accesses: f64, gives_up: f64) {
+        let once = accesses * (1.0 - gives_up).max(LEAST_SUCCESS).ln();
+        self.accesses += accesses;
+        self.does_well += once;
+        for (sum, times) in self.well.iter_mut().zip(1..) {
+            *sum += f64::from(times) * once;
+        }
+    }
+
     /// The chance of one access to end its attempt, and to do well so often, if all were alike.
     pub(super) fn each(&self) -> (f64, [f64; POWERS]) {
         if self.accesses <= 0.0 {
@@ -180,6 +193,10 @@ mod tests {
         together.add(1.0, 0.9, &well(0.1));
         together.add(19.0, 0.0, &well(1.0));
         let (each, well) = together.each();
+        let mut alike = Together::none();
+        alike.add_alike(1.0, 0.9);
+        alike.add_alike(19.0, 0.0);
+        assert!((alike.each().0 - each).abs() < 1e-12 && (alike.each().1[7] - well[7]).abs() < 1e-12);
         assert!((power(1.0 - each, 20.0) - 0.1).abs() < 1e-12, "{each}");
         // And it is the same one each time: three attempts do well once in a thousand.
         assert!((power(well[2], 20.0) - 1e-3).abs() < 1e-12, "{}", well[2]);

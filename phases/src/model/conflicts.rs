@@ -159,8 +159,9 @@ struct Others {
 
 /// How accesses of a kind end.
 struct Ends {
-    /// Of such accesses of the kind of band, or of all of them, the share that are of this kind of access.
+    /// Of such accesses of the kind of band, or of all of them, the share that are of this kind of access; and bands that they go to.
     share: f64,
+    bands: usize,
     /// How often one waits, and for how long.
     waits: f64,
     waited_ns: f64,
@@ -308,8 +309,15 @@ impl Model<'_> {
                 (&mut write, Access::Write, asked.writes, to_write),
                 (&mut read, Access::Read, asked.reads, to_read),
             ] {
+                if accesses <= 0.0 {
+                    continue;
+                }
                 let ends = self.over_bands(others, access, exposed, waiting, Some(kind));
-                sum.add(accesses * ends.share, ends.gives_up, &ends.well);
+                match ends.bands {
+                    0 => {}
+                    1 => sum.add_alike(accesses * ends.share, ends.gives_up),
+                    _ => sum.add(accesses * ends.share, ends.gives_up, &ends.well),
+                }
             }
         }
         let [(home, home_well), (write, write_well), (read, read_well)] =
@@ -341,7 +349,8 @@ impl Model<'_> {
         waiting: Waiting,
         kind: Option<u32>,
     ) -> Ends {
-        let mut sum = Ends { share: 0.0, waits: 0.0, waited_ns: 0.0, gives_up: 0.0, well: [0.0; POWERS] };
+        let mut sum =
+            Ends { share: 0.0, bands: 0, waits: 0.0, waited_ns: 0.0, gives_up: 0.0, well: [0.0; POWERS] };
         let (mut attempts, mut all, mut asked) = (0.0, 0.0, 0.0);
         for (band, &reads) in self.workload().bands.iter().zip(&self.reads) {
             if kind.is_some_and(|kind| band.kind != kind) {
@@ -354,10 +363,17 @@ impl Model<'_> {
                 _ if (access == Access::Home) == self.keeps_apart(band) => writes,
                 _ => continue,
             };
-            // Who may come to the same records.
-            let not_others = if access == Access::Write { self.not_others } else { 1.0 };
-            let rate = others.rate * (others.customers / band.parts - not_others).max(0.0);
-            let met = 1.0 - (-rate * self.there(band, reads, exposed) * band.parts / band.records).exp();
+            if share <= 0.0 {
+                continue;
+            }
+            sum.bands += 1;
+            // Who may come to the same records: of parts of their own those of the part, and of others those that go away from theirs.
+            let not_others = match access {
+                Access::Write if band.parts <= 1.0 => self.not_others,
+                _ => band.parts * (1.0 - band.away),
+            };
+            let rate = others.rate * (others.customers - not_others).max(0.0);
+            let met = 1.0 - (-rate * self.there(band, reads, exposed) / band.records).exp();
             let (gives_up, waits, waited_ns) = waiting.at(met);
             sum.waits += share * waits;
             sum.waited_ns += share * waited_ns;
@@ -391,9 +407,9 @@ impl Model<'_> {
     fn wanted(&self, others: Others, exposed: Exposed, records: f64) -> f64 {
         let (mut sum, mut waits) = (0.0, 0.0);
         for (band, &reads) in self.workload().bands.iter().zip(&self.reads) {
-            let rate = others.rate * (others.customers / band.parts - 1.0).max(0.0);
+            let rate = others.rate * (others.customers - band.parts * (1.0 - band.away)).max(0.0);
             let there = self.there(band, reads, exposed);
-            let met = band.share * (1.0 - (-rate * there * band.parts / band.records).exp());
+            let met = band.share * (1.0 - (-rate * there / band.records).exp());
             sum += met * (records * band.share * band.parts / band.records).min(1.0);
             waits += met;
         }

@@ -112,9 +112,9 @@ const SETTLED: f64 = 1e-11;
 /// has not been seen to outweigh what else they cost.
 const SHARED: f64 = 1e-2;
 
-/// The change from which on a rate is known well enough to say that it is too low: what rounds still change of it is less than
-/// [`SHARED`].
-const ROUGHLY: f64 = 1e-4;
+/// The change from which on a rate is known well enough to say that it is too low: that of a chance, times the accesses of the largest
+/// class, each of which it makes less likely to do well. What rounds still change of the rate is less than [`SHARED`] then.
+const ROUGHLY: f64 = 1e-3;
 
 /// The cost model of one cluster, workload and protocol on one profile. It sees nothing else: no simulator, no
 /// measurement of the run it predicts.
@@ -205,7 +205,7 @@ impl<'a> Model<'a> {
 
     /// Whether a band is told from others where it is written.
     pub(super) fn keeps_apart(&self, band: &Band) -> bool {
-        self.apart > 0.0 && band.parts > 1.0
+        self.apart > 0.0 && band.is_apart()
     }
 
     /// The protocol's needs.
@@ -271,13 +271,15 @@ impl<'a> Model<'a> {
         if meet && !self.workload.bands.is_empty() {
             // More conflicts mean a lower rate, and that fewer conflicts: where the answer overshoots, smaller steps.
             let (mut step, mut last, mut risen) = (1.0, solution.rate, false);
+            let of_class = |class: &TxnClass| class.reads + class.writes;
+            let accesses = self.workload.classes.iter().map(of_class).fold(10.0, f64::max);
             for _ in 0..ROUNDS {
                 let next = self.conflicts(&costs, &met, &runs, &solution, customers);
                 let change = next.distance(&met);
                 if change < CONVERGED {
                     break;
                 }
-                if change < ROUGHLY && too_low(&solution, customers) {
+                if change * accesses < ROUGHLY && too_low(&solution, customers) {
                     return None;
                 }
                 if step * change < SETTLED {

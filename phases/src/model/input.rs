@@ -40,16 +40,16 @@ pub struct TxnClass {
     /// Records created, on the coordinator's own node.
     #[serde(default)]
     pub inserts: f64,
-    /// Of those written and of those created, the ones in tables that are kept at home: only transactions of their own node touch
+    /// Of those read, written and created, the ones in tables that are kept at home: only transactions of their own node touch
     /// them, so that its CPU may lock them even where NICs lock others.
     #[serde(default)]
     pub at_home: AtHome,
     /// Records on other nodes, where they are not the workload's share of all.
     #[serde(default)]
     pub elsewhere: Option<Elsewhere>,
-    /// Records on the own node whose places a range has told, so that nobody looks them up.
+    /// Of its records, those on the own node whose places a range has told, so that nobody looks them up.
     #[serde(default)]
-    pub scanned: f64,
+    pub scanned: Asked,
     /// In how many places its records lie, where several lie in one: those of one customer, say.
     #[serde(default)]
     pub spots: Option<Spots>,
@@ -119,6 +119,9 @@ pub struct Band {
     /// Parts into which records and coroutines fall, each part of the coroutines keeping to one of the records.
     #[serde(default = "whole_band")]
     pub parts: f64,
+    /// Of the accesses to a part, the share that are of other parts' coroutines all the same.
+    #[serde(default)]
+    pub away: f64,
     /// Bands of a kind are those among which accesses are drawn: a table's.
     #[serde(default)]
     pub kind: u32,
@@ -129,9 +132,14 @@ fn whole_band() -> f64 {
 }
 
 impl Band {
+    /// Whether each part has coroutines of its own, and no others.
+    pub(super) fn is_apart(&self) -> bool {
+        self.parts > 1.0 && self.away == 0.0
+    }
+
     /// A band to which reads and writes go alike, of all coroutines.
     pub fn new(records: f64, share: f64) -> Band {
-        Band { records, share, writes: None, parts: 1.0, kind: 0 }
+        Band { records, share, writes: None, parts: 1.0, away: 0.0, kind: 0 }
     }
 }
 
@@ -294,7 +302,7 @@ impl TxnClass {
             inserts: 0.0,
             at_home: AtHome::default(),
             elsewhere: None,
-            scanned: 0.0,
+            scanned: Asked::default(),
             spots: None,
             kinds: Vec::new(),
         }
@@ -353,10 +361,14 @@ impl Workload {
             amount(&what("writes"), class.writes)?;
             amount(&what("think_ns"), class.think_ns)?;
             amount(&what("inserts"), class.inserts)?;
-            amount(&what("scanned"), class.scanned)?;
+            let told = class.scanned;
+            let fits = (0.0..=class.reads + SHARE_SLACK).contains(&told.reads)
+                && (0.0..=class.writes + SHARE_SLACK).contains(&told.writes);
+            must(fits, &what("scanned"), told.reads + told.writes, "must be some of its records")?;
             let (home, away) = (class.at_home, class.elsewhere.map_or(0.0, |there| there.writes));
             let fits = (0.0..=class.writes - away + SHARE_SLACK).contains(&home.writes)
-                && (0.0..=class.reads + SHARE_SLACK).contains(&home.reads)
+                && (0.0..=class.reads - class.elsewhere.map_or(0.0, |there| there.reads) + SHARE_SLACK)
+                    .contains(&home.reads)
                 && (0.0..=class.inserts).contains(&home.inserts);
             must(fits, &what("at_home"), home.writes + home.inserts, "must be some of its records here")?;
             if let Some(spots) = class.spots {
@@ -384,6 +396,21 @@ impl Workload {
                 let off =
                     (sum(|a| a.reads) - class.reads).abs().max((sum(|a| a.writes) - class.writes).abs());
                 must(off < SHARE_SLACK, &what("kinds"), off, "must sum up to its records")?;
+                for (kind, asked) in
+                    (0..).zip(&class.kinds).filter(|(_, asked)| asked.reads + asked.writes > 0.0)
+                {
+                    let mut parts =
+                        self.bands.iter().filter(|band| band.kind == kind).map(|band| band.parts > 1.0);
+                    let first = parts.next();
+                    let alike = first.is_some_and(|first| parts.all(|other| other == first));
+                    let fits = alike || self.bands.is_empty();
+                    must(
+                        fits,
+                        &what("kinds"),
+                        asked.reads + asked.writes,
+                        "must be of kinds with bands, all of parts or none",
+                    )?;
+                }
             }
             if let Some(there) = class.elsewhere {
                 let within = |n: f64, all: f64| (0.0..=all).contains(&n);
@@ -401,6 +428,7 @@ impl Workload {
             share("band.share", band.share)?;
             share("band.writes", band.writes.unwrap_or(0.0))?;
             must(band.parts >= 1.0, "band.parts", band.parts, "must be at least one")?;
+            share("band.away", band.away)?;
             must((band.kind as usize) < KINDS, "band.kind", f64::from(band.kind), "must be below six")?;
         }
         let sum = self.bands.iter().map(|b| b.share).sum::<f64>();
@@ -478,8 +506,15 @@ impl Workload {
             remote: served.remote,
             nodes: cluster.spread(served.remote + held.remote),
             local: served.local,
-            // Where records are met first; the rest of the phases know where they are.
-            scanned: class.scanned.min(served.local),
+            // Of those that this phase meets first; later ones know where they are.
+            scanned: match (phase, needs.packing) {
+                (Phase::Fetch, _) if !needs.locks_at_touch() => class.scanned.reads + class.scanned.writes,
+                (Phase::Fetch, _) => class.scanned.reads,
+                (Phase::Lock, Packing::Locked) => class.scanned.reads + class.scanned.writes,
+                (Phase::Lock, _) => class.scanned.writes,
+                _ => 0.0,
+            }
+            .min(served.local),
             created,
             read_held: held.remote,
             read_held_local: (held.local - class.at_home.reads).max(0.0),
@@ -553,7 +588,7 @@ impl Workload {
         let share: f64 = self
             .bands
             .iter()
-            .filter(|band| band.parts > 1.0)
+            .filter(|band| band.is_apart())
             .map(|band| band.writes.unwrap_or(band.share))
             .sum();
         let apart = share * self.writes();

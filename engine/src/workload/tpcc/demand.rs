@@ -24,8 +24,8 @@ struct Means {
     writes: f64,
     /// Records created, always on the own node.
     inserts: f64,
-    /// Records that a range has told of, always there too.
-    scanned: f64,
+    /// Of those read and written, those that a range has told of, always there too.
+    scanned: phases::model::Asked,
     /// Of those written and created, in tables that are kept at home.
     at_home: AtHome,
     /// Of those read and of those written, on other nodes, and the bytes of both.
@@ -88,7 +88,7 @@ impl Means {
             reads,
             writes: 0.0,
             inserts: 0.0,
-            scanned: 0.0,
+            scanned: phases::model::Asked::default(),
             at_home: AtHome::default(),
             remote: Elsewhere { reads: 0.0, writes: 0.0 },
             remote_bytes: 0.0,
@@ -114,6 +114,7 @@ impl Tpcc {
         let bytes = |words: usize| 8.0 * words as f64;
         let names = self.mix.by_last_name_share * self.size.customers as f64 / self.size.last_names() as f64;
         let customers_home = f64::from(u8::from(self.customers_at_home));
+        let told = |reads: f64, writes: f64| phases::model::Asked { reads, writes };
         match kind {
             Kind::NewOrder => {
                 let asked = LINES * self.mix.remote_item_share;
@@ -149,13 +150,13 @@ impl Tpcc {
                     warehouses: Asked::writes(1.0),
                     districts: Asked::writes(1.0),
                     customers: Asked::writes(1.0),
-                    scanned: (1.0 - elsewhere) * names,
+                    scanned: told((1.0 - elsewhere) * names, 0.0),
                     ..Means::reading(names)
                 }
             }
             // The customer, the entry in its list of orders, the order and its lines.
             Kind::OrderStatus => Means {
-                scanned: names + 1.0 + LINES,
+                scanned: told(names + 1.0 + LINES, 0.0),
                 at_home: AtHome { reads: 2.0 + LINES + customers_home, ..AtHome::default() },
                 customers: Asked::reads(1.0),
                 orders: Asked::reads(2.0 + LINES),
@@ -167,7 +168,7 @@ impl Tpcc {
                 let here = writes - DISTRICTS as f64 * (1.0 - customers_home);
                 let at_home = AtHome { writes: here, ..AtHome::default() };
                 // The entry in the list of new orders, and the lines.
-                let scanned = DISTRICTS as f64 * (1.0 + LINES);
+                let scanned = told(0.0, DISTRICTS as f64 * (1.0 + LINES));
                 Means {
                     writes,
                     scanned,
@@ -185,7 +186,7 @@ impl Tpcc {
                 Means {
                     districts: Asked::reads(1.0),
                     stocks: Asked::reads(items),
-                    scanned: lines,
+                    scanned: told(lines, 0.0),
                     at_home: AtHome { reads: 1.0 + lines, ..AtHome::default() },
                     orders: Asked::reads(lines),
                     ..Means::reading(1.0 + lines + items)
@@ -231,6 +232,7 @@ impl Tpcc {
             share: all,
             writes: Some(if written > 0.0 { writes / written } else { 0.0 }),
             parts,
+            away: 0.0,
             kind,
         };
         let shares = |asked: &dyn Fn(&Means) -> Asked| {
@@ -252,12 +254,25 @@ impl Tpcc {
             band(WAREHOUSES, warehouses, to_warehouses, homes),
             band(ITS_DISTRICTS, warehouses * DISTRICTS as f64, to_districts, homes),
         ];
+        // Of stocks and customers few are another warehouse's, but where each order has one of another node.
+        let mostly_home = if self.mix.always_distributed { 1.0 } else { homes };
+        // Not none: no table is kept at home that others may ask for.
+        let of_all = |of: fn(&Means) -> f64, share: f64| {
+            if share > 0.0 { (mean(of) / (share * all)).clamp(1e-9, 1.0) } else { 0.0 }
+        };
+        let stocks_away = if mostly_home > 1.0 { of_all(|m| m.remote_stocks, to_stocks.0) } else { 0.0 };
         // Some items are ordered far more often than others.
         let popular = self.population.draws.items.bands();
         bands.extend(popular.iter().map(|(items, share)| {
-            band(STOCKS, warehouses * items, (to_stocks.0 * share, to_stocks.1 * share), 1.0)
+            let asked = (to_stocks.0 * share, to_stocks.1 * share);
+            Band { away: stocks_away, ..band(STOCKS, warehouses * items, asked, mostly_home) }
         }));
-        bands.push(band(CUSTOMERS, customers, to_customers, 1.0));
+        let away = if mostly_home > 1.0 && !self.customers_at_home {
+            of_all(|m| m.remote.writes - m.remote_stocks, to_customers.0)
+        } else {
+            0.0
+        };
+        bands.push(Band { away, ..band(CUSTOMERS, customers, to_customers, mostly_home) });
         // Nobody comes to the orders of another warehouse.
         let orders = LINES * warehouses * (DISTRICTS * self.size.orders) as f64;
         bands.push(band(ORDERS, orders, to_orders, homes));
