@@ -6,6 +6,7 @@ use crate::verbs::NodeId;
 
 /// A coroutine of the load, with its generator.
 const COROUTINE: u64 = 2_048;
+
 /// Bytes that measuring `point` holds at its peak, roughly and rather more than less: the memory that requests go to, and
 /// what each worker has for its queue pairs, messages, buffers and coroutines. `virtual_time`: a simulated fabric, which
 /// makes room in its queues only when they fill.
