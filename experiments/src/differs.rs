@@ -10,7 +10,7 @@ use crate::spec::{Span, limits};
 const TOLD: usize = 3;
 
 /// What follows from the rest of a spec, and tells nothing beside it.
-const DERIVED: [&str; 5] = ["plan", "profile_hash", "rivals", "warm_up_ns", "points"];
+const DERIVED: [&str; 7] = ["plan", "profile_hash", "rivals", "warm_up_ns", "points", "rounds", "again"];
 
 /// The command that leaves results of a kind, by the kind's name in records.
 fn command(kind: &Value) -> String {

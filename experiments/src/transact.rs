@@ -251,7 +251,7 @@ pub fn engine_spec(spec: &RunSpec, fabric: &Fabric, plan: Plan) -> cluster::RunS
 }
 
 /// What helps a run that needs too much memory.
-const LOWER: &str = "lower --nodes, --threads, --coroutines, or the size of the workload with --set";
+pub const LOWER: &str = "lower --nodes, --threads, --coroutines, or the size of the workload with --set";
 
 /// Most worker threads of one process: beyond it a machine spends its time switching.
 const THREADS_MOST: u64 = 4096;
@@ -278,10 +278,17 @@ pub fn check(spec: &RunSpec, fabric: &Fabric, named: &NamedPlan) -> Result<(), C
 /// # Errors
 /// If workload, protocol or plan cannot be.
 pub fn memory(spec: &RunSpec, fabric: &Fabric) -> Result<u64, CliError> {
-    let (workload, protocol) = (workload(spec)?, protocol(spec)?);
     let coroutines = spec.coroutines.unwrap_or(Plan::DEFAULT_COROUTINES);
     let tuned = || Plan { coroutines, ..Preset::TwoSided.plan() };
-    let plan = plan(spec, fabric)?.map_or_else(tuned, |named| named.plan);
+    memory_of(spec, fabric, plan(spec, fabric)?.map_or_else(tuned, |named| named.plan))
+}
+
+/// As [`memory`], with this plan.
+///
+/// # Errors
+/// If workload or protocol cannot be.
+pub fn memory_of(spec: &RunSpec, fabric: &Fabric, plan: Plan) -> Result<u64, CliError> {
+    let (workload, protocol) = (workload(spec)?, protocol(spec)?);
     Ok(cluster::memory_estimate(&engine_spec(spec, fabric, plan), &workload, &protocol))
 }
 

@@ -202,6 +202,29 @@ fn protocols_that_cannot_run_the_workload_are_told_in_a_line() {
     assert!(said.len() == 1 && said[0].contains("left out: ") && said[0].contains("fasst"), "{err}");
 }
 
+/// A directory of another search is refused before anything is looked at, in the words of flags, and what does not fit before a plan
+/// is run. The command that is printed runs the choice.
+#[test]
+fn what_a_search_cannot_keep_or_run_is_told_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let (out, other) = (dir.path().join("out"), dir.path().join("other"));
+    let (out, other) = (out.to_str().unwrap(), other.to_str().unwrap());
+    let asked = ["tune", "--protocol", "occ,fasst", "--workload", "tpcc-no", "--fabric", "sim:cx4-edr"];
+    let small = [&asked[..], &["--coroutines", "4", "--duration", "50us", "--out"]].concat();
+    let (found, _) = told(&[&small[..], &[out]].concat());
+    let says = ["holds the results of another run: --verify was not given, and is given now"];
+    refused(&[&small[..], &[out, "--verify"]].concat(), &says, &["left out", "--again", "--rounds"]);
+    let says = ["--threads was 1, and is 2 now"];
+    refused(&[&small[..], &[out, "--threads", "2"]].concat(), &says, &["left out"]);
+    let large = [other, "--verify", "--nodes", "16", "--threads", "64", "--set", "items=100000"];
+    refused(&[&small[..], &large].concat(), &["error: the run needs about "], &["point", "failed"]);
+    assert!(!Path::new(other).join("points.csv").exists());
+
+    let line = found.lines().find_map(|line| line.strip_prefix("to run it: doorbell ")).expect("a command");
+    let (ran, _) = told(&line.split(' ').collect::<Vec<_>>());
+    assert!(ran.contains("committed"), "{ran}");
+}
+
 /// Plans that run in virtual time run once, and the fastest again: the regret says how far off it may be, for people and for programs.
 #[test]
 fn a_regret_comes_with_its_uncertainty() {

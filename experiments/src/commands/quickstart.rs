@@ -200,7 +200,9 @@ impl Quickstart<'_> {
     fn compare(&mut self, choice: &FabricChoice, spec: &RunSpec) -> Result<(), CliError> {
         let fabric = Fabric::open(choice, self.seed)?;
         let profile = tune::profile_for(spec, &fabric, None, self.out, self.context)?;
-        let tuned = tune::search(spec, &fabric, &profile, Objective::Throughput)?;
+        let objective = Objective::Throughput;
+        let tuned =
+            tune::watched(self.context, |go_on| tune::search(spec, &fabric, &profile, objective, go_on))?;
         let dir = self.out.join(format!("tune-{}", short(choice)));
         let (verify, among) = match choice.virtual_time() {
             true => (Verify::All, "its candidates and the presets"),

@@ -3,8 +3,8 @@
 mod search;
 mod verify;
 
-pub use search::{Rival, Tuned, ranking, search, search_all};
-pub use verify::{Verify, keep};
+pub use search::{Rival, Tuned, ranking, search, search_all, watched};
+pub use verify::{Verify, keep, may_keep};
 
 use super::Context;
 use super::characterize::{self, Characterization, profile_path};
@@ -16,7 +16,7 @@ use crate::output::{WIDTH, emit, folded, human_rate, percent, print, table};
 use crate::schedule;
 use crate::scope::usual_scope;
 use crate::settings;
-use crate::spec::{ProfileChoice, RunSpec};
+use crate::spec::{PlanChoice, ProfileChoice, RunSpec, command};
 use crate::transact::NamedPlan;
 use phases::model::{Choice, Objective};
 use primitives::bench;
@@ -45,7 +45,8 @@ const TUNED: &str = "tuned";
 pub fn best(spec: &RunSpec, fabric: &Fabric, context: &Context) -> Result<NamedPlan, CliError> {
     search::tunable(spec, std::slice::from_ref(&spec.protocol))?;
     let profile = profile_for(spec, fabric, None, Path::new("doorbell-out"), context)?;
-    let tuned = search(spec, fabric, &profile, Objective::Throughput)?;
+    let objective = Objective::Throughput;
+    let tuned = watched(context, |go_on| search(spec, fabric, &profile, objective, go_on))?;
     let mut plan = tuned.plan();
     plan.notes.extend(caveat(spec, &tuned));
     if let Some(asked) = spec.coroutines {
@@ -166,13 +167,15 @@ pub fn run(args: &TuneArgs, context: &Context) -> Result<(), CliError> {
     let name = names::for_file(&spec.fabric);
     let home = Path::new("doorbell-out");
     let out = args.output.out.clone().unwrap_or_else(|| home.join(format!("tune-{}-{name}", spec.workload)));
+    let verify = if args.verify { Verify::All } else { Verify::Nothing };
+    may_keep(&spec, &fabric, objective, verify, &out)?;
     context.interrupt.listen()?;
     for left_out in search::tunable(&spec, &args.protocols())? {
         context.talk.say(format!("left out: {left_out}"));
     }
     let profile = profile_for(&spec, &fabric, args.profile.as_ref(), home, context)?;
-    let tuned = search_all(&spec, &args.protocols(), &fabric, &profile, objective)?;
-    let verify = if args.verify { Verify::All } else { Verify::Nothing };
+    let tuned =
+        watched(context, |go_on| search_all(&spec, &args.protocols(), &fabric, &profile, objective, go_on))?;
     let verified = keep(&tuned, &spec, &fabric, verify, args.jobs, &out, context)?;
     let caveat = caveat(&spec, &tuned);
     let details = tuned.tuning.reasons.iter().chain(tuned.tuning.flips.iter().map(|flip| &flip.text));
@@ -180,7 +183,7 @@ pub fn run(args: &TuneArgs, context: &Context) -> Result<(), CliError> {
     emit(
         args.output.json.as_ref(),
         &document(&tuned, verified.as_ref(), caveat.as_deref()),
-        &shown(&tuned, verified.as_ref(), caveat.as_deref(), &out),
+        &shown(&tuned, &spec, verified.as_ref(), caveat.as_deref(), &out),
     )
 }
 
@@ -287,7 +290,22 @@ fn why(choices: &[Choice]) -> String {
     format!("{text}(– : no price, halved or doubled, changes it; -v compares whole plans)\n")
 }
 
-fn shown(tuned: &Tuned, verified: Option<&Verified>, caveat: Option<&str>, out: &Path) -> String {
+/// The command that runs a plan of a search for `spec`.
+fn to_run(spec: &RunSpec, rival: &Rival, plan: PlanChoice) -> String {
+    let coroutines = match plan {
+        PlanChoice::Preset(_) => Some(rival.candidate.plan.coroutines),
+        _ => None, // its file says
+    };
+    command(&RunSpec { protocol: rival.protocol.clone(), plan, coroutines, ..spec.clone() })
+}
+
+fn shown(
+    tuned: &Tuned,
+    spec: &RunSpec,
+    verified: Option<&Verified>,
+    caveat: Option<&str>,
+    out: &Path,
+) -> String {
     let best = tuned.tuning.best();
     let mut text = String::new();
     if !tuned.protocols.is_empty() {
@@ -348,16 +366,15 @@ fn shown(tuned: &Tuned, verified: Option<&Verified>, caveat: Option<&str>, out: 
         let faster = faster.and_then(|(name, _)| tuned.rivals.iter().find(|rival| rival.name == *name));
         if let Some(rival) = faster {
             let plan = match rival.candidate.preset {
-                Some(preset) => preset.name().to_owned(),
-                None => rival_path(out, rival).display().to_string(),
+                Some(preset) => PlanChoice::Preset(preset.name().to_owned()),
+                None => PlanChoice::File(rival_path(out, rival)),
             };
-            text.push_str(&format!(
-                "to run that one: `doorbell run --protocol {} --plan {plan}`, with the fabric, sizes and settings of this search\n",
-                rival.protocol
-            ));
+            text.push_str(&format!("to run that one: {}\n", to_run(spec, rival, plan)));
         }
     }
-    text.push_str(&format!("\nplan file: {}\n", plan_path(out).display()));
+    let plan = plan_path(out);
+    text.push_str(&format!("\nplan file: {}\n", plan.display()));
+    text.push_str(&format!("to run it: {}\n", to_run(spec, &tuned.rivals[0], PlanChoice::File(plan))));
     text
 }
 
@@ -375,7 +392,7 @@ mod tests {
         let profile = Profile::shipped("cx4-edr").unwrap();
         let made = |protocols: &[&str]| {
             let named: Vec<String> = protocols.iter().map(|name| (*name).to_owned()).collect();
-            search_all(&spec, &named, &fabric, &profile, Objective::Throughput).unwrap()
+            search_all(&spec, &named, &fabric, &profile, Objective::Throughput, &|| true).unwrap()
         };
         let each: usize = ["occ", "sundial"].map(|name| made(&[name]).tuning.evaluated).iter().sum();
         let both = made(&["occ", "sundial"]);
@@ -383,7 +400,7 @@ mod tests {
         let told = format!(
             "chosen from {each} forecasts, each of a plan with a count of coroutines; of nearly equal ones the plainest"
         );
-        assert!(shown(&both, None, None, Path::new("out")).contains(&told));
+        assert!(shown(&both, &spec, None, None, Path::new("out")).contains(&told));
     }
 
     #[test]
@@ -392,18 +409,18 @@ mod tests {
         spec.apply("fabric", &json!("sim:cx4-edr")).unwrap();
         let fabric = Fabric::open(&spec.fabric, spec.seed).unwrap();
         let profile = Profile::shipped("cx4-edr").unwrap();
-        let tuned = search(&spec, &fabric, &profile, Objective::Throughput).unwrap();
+        let tuned = search(&spec, &fabric, &profile, Objective::Throughput, &|| true).unwrap();
         let text = |next: &str, per_s: f64| {
             let got = |per_s| Got::once(per_s, Some(0.01));
             let verified = Verified::new(got(100.0), [(next.to_owned(), got(per_s))]);
-            shown(&tuned, Some(&verified), None, Path::new("out"))
+            shown(&tuned, &spec, Some(&verified), None, Path::new("out"))
         };
         for rival in tuned.rivals.iter().skip(1) {
             let plan = match rival.candidate.preset {
-                Some(preset) => preset.name().to_owned(),
+                Some(preset) => format!("{} --coroutines 4", preset.name()),
                 None => format!("out/{}.plan.yaml", file_stem(&rival.name)),
             };
-            let line = format!("to run that one: `doorbell run --protocol occ --plan {plan}`, with");
+            let line = format!("to run that one: doorbell run --fabric sim:cx4-edr --plan {plan}");
             let text = text(&rival.name, 102.0);
             assert!(text.contains(&line) && text.contains("regret 2.0 % ± 1.4 %"), "no {line} in\n{text}");
         }

@@ -4,6 +4,7 @@
 //! refused with the same words wherever it stands.
 
 mod choice;
+mod command;
 mod experiment;
 mod grid;
 pub mod limits;
@@ -13,6 +14,7 @@ mod run;
 pub mod values;
 
 pub use choice::{FabricChoice, PlanChoice, ProfileChoice};
+pub use command::command;
 pub use experiment::{Experiment, Figure, SpecKind};
 pub use grid::{Axis, Point};
 pub use places::Places;

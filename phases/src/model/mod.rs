@@ -27,7 +27,7 @@ pub use choices::{Against, Choice, choices};
 pub use explain::{Flip, explain};
 pub use forecast::{Bottleneck, Forecast, Model, PhaseForecast};
 pub use input::{Asked, AtHome, Band, Cluster, Elsewhere, InputError, Spots, TxnClass, Workload};
-pub use tune::{Candidate, Objective, Search, TuneError, Tuning, tune};
+pub use tune::{Candidate, GoOn, Objective, Search, TuneError, Tuning, tune, tune_while};
 
 /// Protocols that the model knows and that differ in more than a mode, by name: what a choice is made from.
 pub const MODELLED: &[&str] =

@@ -132,6 +132,9 @@ pub enum TuneError {
         /// What is wrong with a plan of calls alone, which asks least of a fabric.
         why: String,
     },
+    /// Whoever was asked before each plan did not want the search to go on.
+    #[error("the search was stopped")]
+    Stopped,
     /// No coroutine count to try that a plan may have.
     #[error("coroutines to try: {tried:?}, a thread can run 1 to {}", Plan::MAX_COROUTINES)]
     Coroutines {
@@ -151,6 +154,25 @@ pub fn tune(
     cluster: Cluster,
     workload: &Workload,
     search: &Search,
+) -> Result<Tuning, TuneError> {
+    tune_while(profile, caps, needs, cluster, workload, search, &|| true)
+}
+
+/// Asked before a plan is priced whether the search goes on; once it says no, it has to say so each time. Several threads ask.
+pub type GoOn<'a> = dyn Fn() -> bool + Sync + 'a;
+
+/// As [`tune`], for searches that take long: `go_on` is asked before each plan that is priced.
+///
+/// # Errors
+/// As [`tune`], and [`TuneError::Stopped`].
+pub fn tune_while(
+    profile: &Profile,
+    caps: &Caps,
+    needs: &Needs,
+    cluster: Cluster,
+    workload: &Workload,
+    search: &Search,
+    go_on: &GoOn<'_>,
 ) -> Result<Tuning, TuneError> {
     let in_range = |c: &u32| (1..=Plan::MAX_COROUTINES).contains(c);
     if search.coroutines.is_empty() || !search.coroutines.iter().all(in_range) {
@@ -174,7 +196,7 @@ pub fn tune(
     let mut asked: Vec<(Plan, Option<Preset>)> = plans.iter().map(|&plan| (plan, None)).collect();
     asked.extend(named.into_iter().map(|(preset, plan)| (plan, Some(preset))));
     let (mut presets, mut ranked): (Vec<Candidate>, Vec<Candidate>) =
-        best_counts(&model, caps, &asked, search).into_iter().partition(|c| c.preset.is_some());
+        best_counts(&model, caps, &asked, search, go_on)?.into_iter().partition(|c| c.preset.is_some());
     let evaluated = asked.len() * search.coroutines.len();
     rank(&mut ranked, needs, search);
     rank(&mut presets, needs, search);
@@ -183,7 +205,7 @@ pub fn tune(
     if search.flips {
         // What is good as it is, is likely good with another price: from there on fewer are worked out to the end.
         let best_first: Vec<Plan> = tuning.ranked.iter().map(|c| c.plan).collect();
-        tuning.flips = flips(&model, caps, &best_first, tuning.best(), search);
+        tuning.flips = flips(&model, caps, &best_first, tuning.best(), search, go_on)?;
     }
     Ok(tuning)
 }
@@ -206,7 +228,8 @@ fn best_counts(
     caps: &Caps,
     asked: &[(Plan, Option<Preset>)],
     search: &Search,
-) -> Vec<Candidate> {
+    go_on: &GoOn<'_>,
+) -> Result<Vec<Candidate>, TuneError> {
     let (profile, cluster, workload) = (model.profile(), *model.cluster(), model.workload());
     let needs = model.needs();
     let pieces: Vec<_> = asked.chunks(asked.len().div_ceil(PIECES).max(1)).collect();
@@ -218,9 +241,11 @@ fn best_counts(
             likely = best.as_ref().map(|best| best.plan.coroutines).or(likely);
             best
         };
-        piece.iter().filter_map(best).collect::<Vec<_>>()
+        let found = piece.iter().take_while(|_| go_on()).map(best).collect::<Vec<_>>();
+        if found.len() == piece.len() { Ok(found) } else { Err(TuneError::Stopped) }
     };
-    side_by_side(&pieces, of_piece).into_iter().flatten().collect()
+    let pieces = side_by_side(&pieces, of_piece).into_iter().collect::<Result<Vec<_>, _>>()?;
+    Ok(pieces.into_iter().flatten().flatten().collect())
 }
 
 /// Pieces of the search that cores take by turns: so many that they end about together, and so few that little is priced twice.
@@ -384,7 +409,14 @@ type Scaled<'a> = dyn Fn(f64) -> (Profile, Workload) + Sync + 'a;
 
 /// Halves and doubles each input and looks for a plan with other primitives that is then better, at the winner's
 /// coroutine count, by more than the tolerance. Each is a search of its own, and they are shared out among the cores.
-fn flips(model: &Model<'_>, caps: &Caps, plans: &[Plan], winner: &Candidate, search: &Search) -> Vec<Flip> {
+fn flips(
+    model: &Model<'_>,
+    caps: &Caps,
+    plans: &[Plan],
+    winner: &Candidate,
+    search: &Search,
+    go_on: &GoOn<'_>,
+) -> Result<Vec<Flip>, TuneError> {
     let counted = Search { coroutines: vec![winner.plan.coroutines], ..search.clone() };
     let (cluster, needs) = (*model.cluster(), *model.needs());
     let (profile, workload) = (model.profile(), model.workload());
@@ -413,9 +445,10 @@ fn flips(model: &Model<'_>, caps: &Caps, plans: &[Plan], winner: &Candidate, sea
         asked.push(("location cache hits", 0.5, Box::new(move |factor: f64| with_hits(factor * hits))));
     }
     let flip = |(input, factor, scaled): &(&str, f64, Box<Scaled<'_>>)| {
-        flip(input, *factor, scaled, cluster, &needs, caps, plans, winner, &counted)
+        flip(input, *factor, scaled, cluster, &needs, caps, plans, winner, &counted, go_on)
     };
-    side_by_side(&asked, flip).into_iter().flatten().collect()
+    let flips = side_by_side(&asked, flip).into_iter().collect::<Result<Vec<_>, _>>()?;
+    Ok(flips.into_iter().flatten().collect())
 }
 
 #[expect(clippy::too_many_arguments, reason = "one re-run of a search, of which everything may differ")]
@@ -429,15 +462,16 @@ fn flip(
     plans: &[Plan],
     winner: &Candidate,
     search: &Search,
-) -> Option<Flip> {
+    go_on: &GoOn<'_>,
+) -> Result<Option<Flip>, TuneError> {
     let (profile, workload) = scaled(factor);
-    let changed = Model::new(&profile, cluster, &workload, needs).ok()?;
-    let kept = best_count(&changed, caps, winner.plan, None, None, search)?;
-    let candidates = contenders(&changed, caps, plans, &kept, search);
-    let best = candidates.first()?;
+    let Ok(changed) = Model::new(&profile, cluster, &workload, needs) else { return Ok(None) };
+    let Some(kept) = best_count(&changed, caps, winner.plan, None, None, search) else { return Ok(None) };
+    let candidates = contenders(&changed, caps, plans, &kept, search, go_on)?;
+    let Some(best) = candidates.first() else { return Ok(None) };
     let gain = gain(&best.forecast, &kept.forecast, search);
     if same_primitives(&best.plan, &winner.plan) || gain <= search.tolerance {
-        return None;
+        return Ok(None);
     }
     let changes: Vec<String> = Phase::ALL
         .into_iter()
@@ -456,7 +490,7 @@ fn flip(
         "with {input} ×{factor}, {changes} would be {:.1} % better; it begins to pay at ×{from:.2}",
         100.0 * gain
     );
-    Some(Flip { input: input.to_owned(), factor, from, plan: best.plan, gain, text })
+    Ok(Some(Flip { input: input.to_owned(), factor, from, plan: best.plan, gain, text }))
 }
 
 /// The plans among which the best one is, with the coroutines of `kept`, best first; none if no plan is better than `kept` by more
@@ -468,7 +502,8 @@ fn contenders(
     plans: &[Plan],
     kept: &Candidate,
     search: &Search,
-) -> Vec<Candidate> {
+    go_on: &GoOn<'_>,
+) -> Result<Vec<Candidate>, TuneError> {
     let above = |plan: &Plan, floor: f64| {
         let plan = Plan { coroutines: kept.plan.coroutines, ..*plan };
         let forecast = model.forecast_above(&plan.check(caps, model.needs()).ok()?, floor)?;
@@ -478,16 +513,19 @@ fn contenders(
     let near = |most: f64| most * (1.0 - search.tolerance);
     let mut most = 0.0_f64;
     for plan in plans {
+        if !go_on() {
+            return Err(TuneError::Stopped);
+        }
         if let Some(candidate) = above(plan, near(most).max(enough)) {
             most = most.max(candidate.forecast.committed_per_s);
         }
     }
     if most <= enough {
-        return Vec::new();
+        return Ok(Vec::new());
     }
     let mut candidates: Vec<Candidate> = plans.iter().filter_map(|plan| above(plan, near(most))).collect();
     rank(&mut candidates, model.needs(), search);
-    candidates
+    Ok(candidates)
 }
 
 /// By which share the first is better.

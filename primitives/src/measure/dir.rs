@@ -475,11 +475,7 @@ impl ResultDir {
 /// with what is to be noted of those who go on if anything is missing. What its points are shown by is as asked for now.
 fn resume(path: &Path, record: RunRecord) -> Result<(RunRecord, Vec<String>), ResultError> {
     let mut old = RunRecord::read(path)?;
-    let differs = record.differs_from(&old);
-    if !differs.is_empty() {
-        let other = ResultError::OtherRun { path: path.to_owned(), differs };
-        return Err(other.between(&old.commit, &record.commit));
-    }
+    old.goes_on(&record, path)?;
     (old.title, old.question, old.spec) = (record.title, record.question, record.spec);
     old.published = record.published;
     let mut notes = Vec::new();

@@ -230,6 +230,20 @@ impl RunRecord {
         (0..self.points_expected).filter(|&point| self.holds(point)).count() as u64
     }
 
+    /// Whether `record` is of the same run as this one, which `path` holds.
+    ///
+    /// # Errors
+    /// [`ResultError::OtherRun`], within [`ResultError::OtherBuild`] if another build began it.
+    pub fn goes_on(&self, record: &RunRecord, path: &Path) -> Result<(), ResultError> {
+        match record.differs_from(self) {
+            differs if differs.is_empty() => Ok(()),
+            differs => {
+                let other = ResultError::OtherRun { path: path.to_owned(), differs };
+                Err(other.between(&self.commit, &record.commit))
+            }
+        }
+    }
+
     /// What makes `other`, whose results are there, a different run; nothing if it is the same one: kind, fabric, profile, seed, shard
     /// and what decides of the spec; commit, machine and time do not.
     pub fn differs_from(&self, other: &RunRecord) -> Vec<Difference> {

@@ -1,14 +1,19 @@
 //! The search behind `tune`: every plan of a protocol by forecast, and the best protocol of several.
 
 use super::{SHORTLIST, TUNED};
+use crate::commands::Context;
 use crate::error::CliError;
 use crate::fabrics::Fabric;
+use crate::progress::{Progress, Task};
 use crate::spec::{RunSpec, Span};
 use crate::transact::{self, NamedPlan};
 use engine::cluster::{admit, needs};
 use engine::protocol::AnyProtocol;
 use engine::workload::Scale;
-use phases::model::{Candidate, Choice, Cluster, Model, Objective, Search, Tuning, Workload, choices, tune};
+use phases::model::{
+    Candidate, Choice, Cluster, GoOn, Model, Objective, Search, TuneError, Tuning, Workload, choices,
+    tune_while,
+};
 use phases::plan::{Needs, Phase, PlanFile, Prediction, Preset};
 use primitives::measure::ProfileRef;
 use primitives::profile::Profile;
@@ -120,12 +125,18 @@ impl Asked {
         profile: &Profile,
         objective: Objective,
         flips: bool,
+        go_on: &GoOn<'_>,
     ) -> Result<Tuning, CliError> {
         let usual = Search::default();
         let coroutines = spec.coroutines.map_or(usual.coroutines.clone(), |n| vec![n]);
         let search = Search { objective, coroutines, flips, ..usual };
-        tune(profile, &fabric.caps()?, &self.needs, self.cluster, &self.demand, &search)
-            .map_err(|e| refused(&e))
+        let caps = fabric.caps()?;
+        tune_while(profile, &caps, &self.needs, self.cluster, &self.demand, &search, go_on).map_err(|e| {
+            match e {
+                TuneError::Stopped => CliError::interrupted(),
+                other => refused(&other),
+            }
+        })
     }
 }
 
@@ -138,21 +149,39 @@ fn refused(why: &dyn std::error::Error) -> CliError {
 /// # Errors
 /// As [`search`].
 pub fn ranking(spec: &RunSpec, fabric: &Fabric, profile: &Profile) -> Result<Tuning, CliError> {
-    Asked::of(spec, fabric)?.tune(spec, fabric, profile, Objective::Throughput, false)
+    Asked::of(spec, fabric)?.tune(spec, fabric, profile, Objective::Throughput, false, &|| true)
 }
 
-/// Searches all plans for a spec, by the cost model; with one count of coroutines, if the spec has one.
+/// A search that is shown while it lasts, and that Ctrl-C ends.
 ///
 /// # Errors
-/// Exit code 2 if the workload or the cluster cannot be.
+/// As the search, and exit code 130.
+pub fn watched<T>(
+    context: &Context,
+    search: impl FnOnce(&GoOn<'_>) -> Result<T, CliError>,
+) -> Result<T, CliError> {
+    let task = Task { title: "forecasting".to_owned(), what: "plan", done: 0, total: None };
+    let progress = Progress::begin(context.talk, task);
+    search(&|| {
+        progress.inc();
+        !context.interrupt.asked()
+    })
+}
+
+/// Searches all plans for a spec, by the cost model; with one count of coroutines, if the spec has one. `go_on` is asked before each
+/// plan ([`watched`]).
+///
+/// # Errors
+/// Exit code 2 if the workload or the cluster cannot be, 130 if the search is stopped.
 pub fn search(
     spec: &RunSpec,
     fabric: &Fabric,
     profile: &Profile,
     objective: Objective,
+    go_on: &GoOn<'_>,
 ) -> Result<Tuned, CliError> {
     let asked = Asked::of(spec, fabric)?;
-    let tuning = asked.tune(spec, fabric, profile, objective, true)?;
+    let tuning = asked.tune(spec, fabric, profile, objective, true, go_on)?;
     let Asked { cluster, demand, needs } = asked;
     let model = Model::new(profile, cluster, &demand, &needs).map_err(|e| refused(&e))?;
     let choices = choices(&tuning, Search::default().tolerance);
@@ -209,9 +238,10 @@ pub fn search_all(
     fabric: &Fabric,
     profile: &Profile,
     objective: Objective,
+    go_on: &GoOn<'_>,
 ) -> Result<Tuned, CliError> {
     let of = |protocol: &String| {
-        search(&RunSpec { protocol: protocol.clone(), ..spec.clone() }, fabric, profile, objective)
+        search(&RunSpec { protocol: protocol.clone(), ..spec.clone() }, fabric, profile, objective, go_on)
     };
     // Of several, those that can run the workload; if none can, the first says why.
     let workload = transact::workload(spec)?;

@@ -5,6 +5,7 @@ use super::{AGAIN, FINALISTS, Rival, TUNED, Tuned, caveat, plan_path, rival_path
 use crate::commands::Context;
 use crate::error::CliError;
 use crate::fabrics::Fabric;
+use crate::memory::fits_together;
 use crate::schedule;
 use crate::spec::values::LEAST;
 use crate::spec::{RunSpec, Span};
@@ -13,7 +14,7 @@ use crate::transact::{self, Keep};
 use phases::model::Objective;
 use phases::plan::PlanFile;
 use primitives::measure::{
-    Got, Kind, PointResult, ProfileRef, ResultDir, Row, TableName, Verified, write_atomic,
+    Got, Kind, PointResult, ProfileRef, ResultDir, Row, RunRecord, TableName, Verified, write_atomic,
 };
 use primitives::units::Nanos;
 use serde_json::{Value, json};
@@ -65,6 +66,46 @@ enum Who {
     Finalist(usize),
 }
 
+/// What was asked for, as a record has it; what follows from the search is not among it.
+fn asked(spec: &RunSpec, objective: Objective, verify: Verify<'_>) -> Result<Value, CliError> {
+    let mut asked = serde_json::to_value(spec).map_err(|e| CliError::check("no JSON").caused_by(&e))?;
+    asked["plan"] = json!(null);
+    match objective {
+        Objective::Throughput => {}
+        Objective::Latency => asked["latency"] = json!(LEAST),
+        Objective::ThroughputWithin(ns) => asked["latency"] = json!(Span::from_ns(ns as u64)),
+    }
+    asked["verify"] = verify.asked();
+    Ok(asked)
+}
+
+/// Refuses a directory that holds another run before anything is searched, by as much as is known then: [`keep`] looks at the rest.
+///
+/// # Errors
+/// As [`ResultDir::create`] for such a directory.
+pub fn may_keep(
+    spec: &RunSpec,
+    fabric: &Fabric,
+    objective: Objective,
+    verify: Verify<'_>,
+    out: &Path,
+) -> Result<(), CliError> {
+    if !out.join("run.json").exists() {
+        return Ok(());
+    }
+    let old = RunRecord::read(out)?;
+    let mut asked = asked(spec, objective, verify)?;
+    for (key, found) in FOUND.iter().filter_map(|key| Some((key, old.spec.get(key)?))) {
+        asked[key] = found.clone();
+    }
+    let mut record = fabric.record(Kind::Tune, asked, spec.seed, old.points_expected);
+    record.profile.clone_from(&old.profile);
+    Ok(old.goes_on(&record, out)?)
+}
+
+/// Keys of a record that only the search knows.
+const FOUND: [&str; 4] = ["rounds", "again", "profile_hash", "rivals"];
+
 /// Keeps a search in a result directory, with its plan file, and runs the plans that `verify` names; where time is real each
 /// five times, in turns, for as long together as once where it is virtual. There, if all run, the [`FINALISTS`] run again with other seeds.
 ///
@@ -86,15 +127,10 @@ pub fn keep(
     notes.push(format!("Forecasts are by profile {name} ({hash}){doubt}."));
     notes.extend(aim(&tuned.tuning, tuned.objective).map(|aim| format!("Aim: {aim}.")));
     notes.extend(caveat(spec, tuned));
-    let mut asked = serde_json::to_value(spec).map_err(|e| CliError::check("no JSON").caused_by(&e))?;
-    asked["plan"] = json!(null);
-    match tuned.objective {
-        Objective::Throughput => {}
-        Objective::Latency => asked["latency"] = json!(LEAST),
-        Objective::ThroughputWithin(ns) => asked["latency"] = json!(Span::from_ns(ns as u64)),
-    }
-    asked["verify"] = verify.asked();
+    let mut asked = asked(spec, tuned.objective, verify)?;
     let racing: Vec<usize> = (0..rivals.len()).filter(|&rival| verify.runs(&rivals[rival])).collect();
+    let usual = usual_jobs(spec.fabric.virtual_time());
+    let jobs = fits_together(needed(tuned, &racing, spec, fabric)?, jobs, usual, transact::LOWER)?;
     let rounds = if racing.is_empty() || spec.fabric.virtual_time() { 1 } else { ROUNDS };
     if rounds > 1 {
         asked["rounds"] = json!(rounds);
@@ -150,7 +186,6 @@ pub fn keep(
         let text = file.to_yaml().map_err(|e| CliError::check("a plan cannot be written").caused_by(&e))?;
         write_atomic(&rival_path(out, rival), text.as_bytes())?;
     }
-    let jobs = jobs.unwrap_or_else(|| usual_jobs(spec.fabric.virtual_time()));
     let fabrics: Vec<Fabric> = match before < points.len() as u64 {
         true => (1..=AGAIN)
             .map(|again| Fabric::open(&spec.fabric, seed_again(spec.seed, again)))
@@ -219,6 +254,16 @@ pub fn keep(
         again.run(&mut dir, |number| one(number, &finalists), summary)?;
     }
     Ok(regret_of(&dir))
+}
+
+/// Bytes that each of the plans that run needs.
+fn needed(tuned: &Tuned, racing: &[usize], spec: &RunSpec, fabric: &Fabric) -> Result<Vec<u64>, CliError> {
+    let of = |&place: &usize| {
+        let rival = &tuned.rivals[place];
+        let spec = RunSpec { protocol: rival.protocol.clone(), ..spec.clone() };
+        transact::memory_of(&spec, fabric, rival.candidate.plan)
+    };
+    racing.iter().map(of).collect()
 }
 
 /// The seed of a finalist's further run.

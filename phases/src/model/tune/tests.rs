@@ -208,7 +208,7 @@ fn contenders_have_the_best_plan_among_them() {
             rank(&mut all, &needs, &search);
             for kept in all.iter().step_by(40) {
                 let fresh = Model::new(&profile, cluster(4, 4), &workload, &needs).unwrap();
-                let found = contenders(&fresh, &nic, &plans, kept, &search);
+                let found = contenders(&fresh, &nic, &plans, kept, &search, &|| true).unwrap();
                 if gain(&all[0].forecast, &kept.forecast, &search) > search.tolerance {
                     assert_eq!(found.first(), Some(&all[0]));
                     better += 1;
@@ -237,7 +237,7 @@ fn leaving_counts_out_changes_no_candidate() {
             let plans = plans(&nic, &needs, cluster(4, 4), &workload);
             let asked: Vec<_> = plans.iter().step_by(9).map(|&plan| (plan, None)).collect();
             let model = Model::new(&profile, cluster(4, 4), &workload, &needs).unwrap();
-            let found = best_counts(&model, &nic, &asked, &search);
+            let found = best_counts(&model, &nic, &asked, &search, &|| true).unwrap();
             assert_eq!(found.len(), asked.len());
             for ((plan, _), found) in asked.iter().zip(&found) {
                 let with = |&coroutines: &u32| {
@@ -270,4 +270,26 @@ fn a_shortlist_has_the_best_and_the_best_of_each_further_kind() {
     let few = tune(&profile(), &tcp, &Needs::OCC, cluster(4, 2), &calm(4), &quick(&[4])).unwrap();
     assert_eq!(few.shortlist(1), [few.best()]);
     assert!(few.shortlist(10_000).len() <= few.distinct().len());
+}
+
+/// Whoever stops a search waits for no more than the plans that cores are at, wherever it has come.
+#[test]
+fn a_search_goes_on_only_while_it_may() {
+    let (profile, nic, workload) = (profile(), caps(true, AtomicScope::Nic), calm(4));
+    let search = Search { flips: true, ..quick(&[8]) };
+    let asked = |may: usize| {
+        let times = AtomicUsize::new(0);
+        let go_on = || times.fetch_add(1, Ordering::Relaxed) < may;
+        let found = tune_while(&profile, &nic, &Needs::OCC, cluster(4, 4), &workload, &search, &go_on);
+        (found, times.into_inner())
+    };
+    let (all, most) = asked(usize::MAX);
+    assert_eq!(all, tune(&profile, &nic, &Needs::OCC, cluster(4, 4), &workload, &search));
+    // The presets and plans of the search, then those of flips.
+    for may in [0, 1, most / 20, most / 2, most - 1] {
+        let (found, times) = asked(may);
+        assert_eq!(found, Err(TuneError::Stopped), "of {most} plans {may} were allowed");
+        // Each piece and each flip asks once more, and goes.
+        assert!(times <= may + PIECES + 2 * KNOBS.len() + 3, "{times} times asked for {may}");
+    }
 }
