@@ -28,7 +28,7 @@ use crate::session::RetryPolicy;
 use crate::with_workload;
 use crate::workload::params::ParamError;
 use crate::workload::{AnyWorkload, Scale, TableDef, Workload};
-use phases::plan::{Epochs, Needs, Plan, PlanError, Records};
+use phases::plan::{Epochs, Needs, Plan, PlanError};
 use phases::rule::Packing;
 use phases::rule::time::{MOST_NODES, MOST_WORKERS, Skew};
 use phases::store::{Shape as RecordShape, StoreConfig, StoreError, TableSpec};
@@ -177,7 +177,13 @@ impl RunSpec {
         if self.shape.nodes < 2 {
             return *protocol;
         }
-        protocol.with_records(Records { payload_bytes: longest, max_message: self.worker.rpc.max_message })
+        protocol.with_records(longest)
+    }
+
+    /// The worker's configuration, with messages as long as the plan needs them for these tables.
+    fn worker(&self, tables: &[TableDef], protocol: &Needs) -> WorkerConfig {
+        let message = self.plan.longest_message(&self.needs(tables, protocol));
+        WorkerConfig { rpc: self.worker.rpc.taking(message), ..self.worker }
     }
 
     fn store(&self, tables: &[TableDef], packing: Packing) -> StoreConfig {
@@ -274,7 +280,8 @@ pub fn memory_estimate(spec: &RunSpec, workload: &AnyWorkload, protocol: &AnyPro
     // A queue pair's rings in port and fabric, and the buffers its passive requests pin.
     let queues = peers * u64::from(spec.worker.qp.send_depth) * 384;
     let coroutines = u64::from(spec.plan.coroutines) * 16_384;
-    let each = spec.worker.arena_bytes(spec.shape.nodes) + queues + coroutines;
+    let worker = spec.worker(&tables, protocol.needs());
+    let each = worker.arena_bytes(spec.shape.nodes) + queues + coroutines;
     let workers = nodes.saturating_mul(workers).saturating_mul(each).saturating_add(nodes * letters);
     stores.saturating_add(logs).saturating_add(workers).saturating_add(nodes * spec.cache_bytes as u64)
 }

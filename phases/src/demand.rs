@@ -19,6 +19,7 @@ use crate::rule::{OnConflict, Packing};
 use crate::store::Shape;
 use primitives::fabric::INLINE_USUAL;
 use primitives::profile::{CpuProfile, Primitive};
+use primitives::rpc::RpcConfig;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
@@ -56,8 +57,7 @@ impl Default for Sizes {
             log_frame: 24,
             entries_per_truncation: 32,
             inline_max: INLINE_USUAL,
-            // What an RPC endpoint takes unless told otherwise.
-            max_message: 984,
+            max_message: RpcConfig::USUAL_MESSAGE,
         }
     }
 }

@@ -26,7 +26,7 @@ mod file;
 mod presets;
 mod space;
 
-pub use check::{CheckedPlan, Needs, PlanError, Records, Refusal};
+pub use check::{CheckedPlan, Needs, PlanError, Refusal};
 pub use epochs::Epochs;
 pub use file::{PlanFile, PlanFileError, Prediction, check_name};
 pub use presets::{PlanChoice, Preset};

@@ -150,7 +150,7 @@ impl<'r, W: Workload, P: Protocol + Copy + Sync> Run<'r, W, P> {
 
     /// The worker's configuration with room in its pool for what coroutines and queues hold at once.
     pub(super) fn worker_config(&self) -> WorkerConfig {
-        let mut config = self.spec.worker;
+        let mut config = self.spec.worker(&self.tables, self.protocol.needs());
         let packing = self.protocol.needs().packing;
         // The record as read and the image to install; the pool rounds up to powers of two.
         let image = |payload_bytes: u32| {

@@ -228,7 +228,7 @@ pub fn study(wanted: &Study, context: &Context) -> Result<Value, CliError> {
     }
     let mut said = String::new();
     points.retain(|point| {
-        let Err(refused) = phases::study::plan(point, &config, &caps) else { return true };
+        let Err(refused) = phases::study::plan(point, &caps) else { return true };
         let told = format!("variant {} is left out: {refused}", point.variant.name);
         if told != said {
             context.talk.say(&told);

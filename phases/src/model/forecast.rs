@@ -156,8 +156,10 @@ impl<'a> Model<'a> {
     ) -> Result<Model<'a>, InputError> {
         cluster.validate()?;
         workload.validate()?;
-        // As ports do.
-        let sizes = Sizes { inline_max: profile.nic.max_inline.value as u32, ..Sizes::default() };
+        // As ports do, and endpoints of plans that carry all by messages; others' pieces of log entries may be shorter.
+        let usual = Sizes::default();
+        let max_message = usual.max_message.max(needs.longest_message().min(profile.nic.ud_mtu.value as u32));
+        let sizes = Sizes { inline_max: profile.nic.max_inline.value as u32, max_message, ..usual };
         let reads: Vec<f64> = workload.bands.iter().map(|band| workload.reads_of(band)).collect();
         let mut of_kind = [[0.0; 2]; KINDS];
         for (band, reads) in workload.bands.iter().zip(&reads) {

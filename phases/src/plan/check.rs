@@ -27,8 +27,8 @@ pub struct Needs {
     pub shared_locks: bool,
     /// What it does about a lock that somebody holds.
     pub on_conflict: OnConflict,
-    /// The records that its phases carry, which are the workload's.
-    pub records: Records,
+    /// Payload in bytes of the longest record that its phases carry, which is the workload's; 0 where plans are checked without one.
+    pub record_bytes: u32,
     /// Transactions are ordered before they run, and every node serves its own records: phases carry inputs and values to places
     /// that are known, not requests about records ([`crate::letter`]).
     pub sequenced: bool,
@@ -36,20 +36,6 @@ pub struct Needs {
     pub epochs: Epochs,
     /// What is written is locked at first touch, before it is known whether there is such a record.
     pub locks_first: bool,
-}
-
-/// How long the longest record is that phases carry, and the messages that carry it two-sided.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Records {
-    /// Its payload in bytes.
-    pub payload_bytes: u32,
-    /// Longest RPC message in bytes, header included.
-    pub max_message: u32,
-}
-
-impl Records {
-    /// Records that fit into any message: for plans that are checked without a workload.
-    pub const SHORT: Records = Records { payload_bytes: 0, max_message: u32::MAX };
 }
 
 /// Two-phase locking finds, reads and locks a record in one step, and has nothing to validate.
@@ -65,7 +51,7 @@ impl Needs {
         packing: Packing::Counted,
         shared_locks: false,
         on_conflict: OnConflict::Fail,
-        records: Records::SHORT,
+        record_bytes: 0,
         sequenced: false,
         epochs: Epochs::USUAL,
         locks_first: false,
@@ -115,9 +101,21 @@ impl Needs {
         self.keeps_tables().is_none()
     }
 
-    /// The same protocol, with records of this length.
-    pub const fn with_records(self, records: Records) -> Needs {
-        Needs { records, ..self }
+    /// The same protocol, with records of at most so much payload.
+    pub const fn with_records(self, record_bytes: u32) -> Needs {
+        Needs { record_bytes, ..self }
+    }
+
+    /// Bytes of the longest message that carries a record where every phase is carried by messages.
+    pub fn longest_message(&self) -> u32 {
+        self.phases.iter().map(|&phase| self.longest_message_of(phase)).max().unwrap_or(0)
+    }
+
+    /// Bytes of the longest message that has to be sent whole where `phase` is carried by messages; 0 where it carries no record, or in
+    /// pieces: log entries and letters are of any length. A lock is taken to bring its record along even under a protocol that
+    /// has mostly read it before: it does so for what is written without being read.
+    fn longest_message_of(&self, phase: Phase) -> u32 {
+        if self.sequenced { 0 } else { wire::longest_message(phase, self.packing, self.record_bytes) }
     }
 
     /// Inputs ahead of transactions: `lock` carries each epoch's inputs to all nodes, which is how locks are asked for, and `fetch`
@@ -298,7 +296,7 @@ pub enum Refusal {
     },
     /// A record does not fit into a message.
     #[error(
-        "{phase}: {via} asked for, but a record of {payload} B makes a message of {message} B, and RPC messages take {most} B"
+        "{phase}: {via} asked for, but a record of {payload} B makes a message of {message} B, and a datagram takes {most} B here"
     )]
     RecordTooLong {
         /// The phase.
@@ -309,7 +307,7 @@ pub enum Refusal {
         payload: u32,
         /// Bytes of the message.
         message: u32,
-        /// Most bytes of a message.
+        /// Most bytes of a datagram, which a message is.
         most: u32,
     },
     /// No coroutine, or absurdly many.
@@ -472,7 +470,11 @@ impl Plan {
             found.push(Refusal::AnswerNeeded { phase });
         }
         if step.via != Via::OneSided {
-            self.refuse_long_records(phase, step.via, needs, found);
+            let (message, most) = (needs.longest_message_of(phase), caps.ud_mtu);
+            if message > most {
+                let (via, payload) = (step.via, needs.record_bytes);
+                found.push(Refusal::RecordTooLong { phase, via, payload, message, most });
+            }
         }
         if step.via.is_one_sided() && !caps.one_sided {
             found.push(Refusal::NoOneSidedVerbs { phase, via: step.via, fabric: fabric() });
@@ -523,18 +525,11 @@ impl Plan {
         }
     }
 
-    /// What carries records by message has to hold the longest one. A lock is taken to bring its record along even under
-    /// a protocol that has mostly read it before: it does so for what is written without being read. Log entries go in
-    /// pieces and are of any length, and so do letters.
-    fn refuse_long_records(&self, phase: Phase, via: Via, needs: &Needs, found: &mut Vec<Refusal>) {
-        if needs.sequenced {
-            return;
-        }
-        let Records { payload_bytes: payload, max_message: most } = needs.records;
-        let message = wire::longest_message(phase, needs.packing, payload);
-        if message > most {
-            found.push(Refusal::RecordTooLong { phase, via, payload, message, most });
-        }
+    /// Bytes of the longest message that carries a record under this plan, header included; 0 if none does. RPC endpoints have to take
+    /// it.
+    pub fn longest_message(&self, needs: &Needs) -> u32 {
+        let by_message = self.steps().filter(|(_, step)| step.via != Via::OneSided);
+        by_message.map(|(phase, _)| needs.longest_message_of(phase)).max().unwrap_or(0)
     }
 
     /// The plan that can run and carries the fewest phases differently from this one. Optimizations are kept

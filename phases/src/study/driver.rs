@@ -2,7 +2,7 @@
 
 use super::{Counts, Spec, StudyError, Subject};
 use crate::ops::{Fault, Handlers, PhaseOps, Phases, Stop};
-use crate::plan::{CheckedPlan, Needs, Records};
+use crate::plan::{CheckedPlan, Needs};
 use crate::rule::{CheckRule, LockRule, OnConflict, Owner, Packing, Stamp};
 use crate::store::{Cluster, Layout, LocationCache, StoreConfig, StoreError, TableId, TableSpec};
 use crate::txn::{Costs, Intent, Txn};
@@ -10,7 +10,7 @@ use primitives::exec::{Core, CoreLoop, sleep_until, think, yield_now};
 use primitives::fabric::{AnyNic, Caps, SetupError};
 use primitives::measure::TooShort;
 use primitives::mesh::{FabricSpec, Program, Shape, Site, WorkerConfig, launch};
-use primitives::rpc::{Rpc, RpcConfig, RpcPoller};
+use primitives::rpc::{Rpc, RpcPoller};
 use primitives::units::Nanos;
 use primitives::verbs::port::EnginePort;
 use std::cell::RefCell;
@@ -38,8 +38,8 @@ pub fn run(
 ) -> Result<Counts, StudyError> {
     check(spec, shape)?;
     let caps = fabric.caps()?;
-    let plan = plan(spec, config, &caps)?;
-    let config = workers(spec, config, &caps);
+    let plan = plan(spec, &caps)?;
+    let config = workers(spec, config);
     let (outputs, _) = launch(fabric, shape, &config, &Study { spec, plan, stop })?;
     let mut all = Counts::default();
     for output in outputs {
@@ -52,7 +52,7 @@ pub fn run(
 /// Bytes that a study holds at its peak, roughly and rather more than less: each node's store with its logs, and what each worker
 /// has for its queue pairs, messages, buffers, location cache and coroutines.
 pub fn memory_estimate(shape: Shape, config: &WorkerConfig, caps: &Caps, spec: &Spec) -> u64 {
-    let config = workers(spec, config, caps);
+    let config = workers(spec, config);
     // A store that cannot be laid out is refused for that.
     let store = layout(spec, shape).map_or(0, |layout| layout.region_bytes());
     // Of each record its index and its own words are asked for, or the word at each backup, and both are kept in two images.
@@ -68,11 +68,11 @@ pub fn memory_estimate(shape: Shape, config: &WorkerConfig, caps: &Caps, spec: &
 }
 
 /// How workers are built: messages as long as a record needs, and buffers for all that is in flight.
-fn workers(spec: &Spec, config: &WorkerConfig, caps: &Caps) -> WorkerConfig {
+fn workers(spec: &Spec, config: &WorkerConfig) -> WorkerConfig {
     let records = u64::from(spec.records) * u64::from(spec.coroutines);
     // Each record in flight has two images, and a log entry's share at each backup.
     let in_flight = records * (u64::from(spec.payload_bytes) + 64) * 2 * u64::from(spec.replicas);
-    let rpc = RpcConfig { max_message: message(spec, config, caps), ..config.rpc };
+    let rpc = config.rpc.taking(spec.variant.plan.longest_message(&needs(spec)));
     WorkerConfig { pool_bytes: config.pool_bytes + 4 * in_flight, rpc, ..*config }
 }
 
@@ -100,15 +100,12 @@ fn layout(spec: &Spec, shape: Shape) -> Result<Layout, StoreError> {
 ///
 /// # Errors
 /// [`StudyError::Plan`] with the reason.
-pub fn plan(spec: &Spec, config: &WorkerConfig, caps: &Caps) -> Result<CheckedPlan, StudyError> {
-    let records = Records { payload_bytes: spec.payload_bytes, max_message: message(spec, config, caps) };
-    Ok(spec.variant.plan.check(caps, &Needs::OCC.with_records(records))?)
+pub fn plan(spec: &Spec, caps: &Caps) -> Result<CheckedPlan, StudyError> {
+    Ok(spec.variant.plan.check(caps, &needs(spec))?)
 }
 
-/// The longest message: what is usual, more if a record needs it, and no more than a datagram holds.
-fn message(spec: &Spec, config: &WorkerConfig, caps: &Caps) -> u32 {
-    let around = 128; // headers of message and record
-    config.rpc.max_message.max(spec.payload_bytes.saturating_add(around)).min(caps.ud_mtu)
+fn needs(spec: &Spec) -> Needs {
+    Needs::OCC.with_records(spec.payload_bytes)
 }
 
 /// Whether a study can be made on `shape` nodes and workers, without making it; what the fabric carries is not asked.

@@ -64,12 +64,22 @@ pub struct RpcConfig {
     pub doorbell_batching: bool,
 }
 
+impl RpcConfig {
+    /// The usual [`RpcConfig::max_message`]: behind the routing header it fills a receive of 1 KiB; the pool's buffers are powers of two.
+    pub const USUAL_MESSAGE: u32 = 1024 - GRH_BYTES;
+
+    /// With messages of so many bytes at least.
+    #[must_use]
+    pub fn taking(self, message: u32) -> RpcConfig {
+        RpcConfig { max_message: self.max_message.max(message), ..self }
+    }
+}
+
 impl Default for RpcConfig {
     fn default() -> RpcConfig {
         RpcConfig {
             window: 32,
-            // Behind the routing header it fills a receive of 1 KiB; the pool's buffers are powers of two.
-            max_message: 1024 - GRH_BYTES,
+            max_message: RpcConfig::USUAL_MESSAGE,
             // Far above a busy machine's scheduling delays, far below a person's patience.
             retransmit_after: Nanos::from_millis(20),
             max_retransmits: 100,

@@ -174,13 +174,13 @@ fn the_same_inputs_give_the_same_tuning_and_bad_ones_are_refused() {
 
 #[test]
 fn plans_that_cannot_carry_the_records_are_not_searched() {
-    use crate::plan::Records;
-    let needs = Needs::OCC.with_records(Records { payload_bytes: 1000, max_message: 984 });
-    let global = caps(true, AtomicScope::Global);
+    let needs = Needs::OCC.with_records(1000);
+    let short = |caps| Caps { ud_mtu: 1000, ..caps };
+    let global = short(caps(true, AtomicScope::Global));
     let tuned = tune(&profile(), &global, &needs, cluster(4, 4), &calm(4), &quick(&[8])).unwrap();
     let carries = |plan: &Plan| [Phase::Fetch, Phase::Install].iter().all(|&p| via(plan, p) == Via::OneSided);
     assert!(tuned.ranked.iter().chain(&tuned.presets).all(|c| carries(&c.plan)));
-    let tcp = caps(false, AtomicScope::None);
+    let tcp = short(caps(false, AtomicScope::None));
     let none = tune(&profile(), &tcp, &needs, cluster(4, 4), &calm(4), &quick(&[8])).unwrap_err();
     assert!(none.to_string().contains("a record of 1000 B"), "{none}");
 }

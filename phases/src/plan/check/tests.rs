@@ -544,14 +544,14 @@ fn every_protocol_has_hybrids_and_both_pure_plans() {
     }
 }
 
-/// Records of 1000 B under messages of 984 B: whatever carries a record by message is refused, and nothing else.
+/// Records of 1000 B under datagrams of 1000 B: whatever carries a record by message is refused, and nothing else.
 #[test]
 fn long_records_travel_one_sided_only() {
     use Phase::*;
-    let long = Records { payload_bytes: 1000, max_message: 984 };
-    let global = caps(true, AtomicScope::Global);
+    let short = |caps| Caps { ud_mtu: 1000, ..caps };
+    let global = short(caps(true, AtomicScope::Global));
     for base in [Needs::OCC, Needs::NOWAIT, Needs::SUNDIAL, Needs::MVCC] {
-        let needs = base.with_records(long);
+        let needs = base.with_records(1000);
         let one = Plan::uniform(Via::OneSided).restricted_to(&needs);
         assert!(one.check(&global, &needs).is_ok(), "{}", needs.protocol);
         for phase in Phase::ALL.into_iter().filter(|&phase| needs.runs(phase)) {
@@ -563,14 +563,14 @@ fn long_records_travel_one_sided_only() {
                 Err(refused) => {
                     let text = refused.to_string();
                     assert!(
-                        carries && text.contains("a record of 1000 B") && text.contains("984 B"),
+                        carries && text.contains("a record of 1000 B") && text.contains("takes 1000 B"),
                         "{text}"
                     );
                     assert_eq!(refused.nearest, Some(one));
                 }
             }
         }
-        let tcp = caps(false, AtomicScope::None);
+        let tcp = short(caps(false, AtomicScope::None));
         let refused = Plan::uniform(Via::TwoSided).restricted_to(&needs).check(&tcp, &needs).unwrap_err();
         assert!(refused.to_string().ends_with("No plan would run"), "{refused}");
         assert!(Space::all(&global, &needs, true).plans().all(|plan| plan.check(&global, &needs).is_ok()));
@@ -581,12 +581,16 @@ fn long_records_travel_one_sided_only() {
 /// The longest record that a message takes is taken, and the next longer one is not.
 #[test]
 fn the_longest_record_that_fits_is_not_refused() {
-    let global = caps(true, AtomicScope::Global);
+    let global = Caps { ud_mtu: 984, ..caps(true, AtomicScope::Global) };
     // Message header 24; reply to a fetch: outcome, first word, and a version that stands apart; install: name and version.
     for (base, fits) in [(Needs::OCC, 936), (Needs::NOWAIT, 936), (Needs::SUNDIAL, 936), (Needs::MVCC, 936)] {
         let plan = Plan::uniform(Via::TwoSided).restricted_to(&base);
-        let with = |payload_bytes| base.with_records(Records { payload_bytes, max_message: 984 });
+        let with = |record_bytes| base.with_records(record_bytes);
         assert!(plan.check(&global, &with(fits)).is_ok(), "{}", base.protocol);
         assert!(plan.check(&global, &with(fits + 8)).is_err(), "{}", base.protocol);
+        // Endpoints of the plan take just that, where it carries records by messages.
+        assert_eq!(plan.longest_message(&with(fits)), 984, "{}", base.protocol);
+        let one_sided = Plan::uniform(Via::OneSided).restricted_to(&base);
+        assert_eq!(one_sided.longest_message(&with(fits)), 0);
     }
 }
