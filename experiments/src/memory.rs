@@ -91,7 +91,7 @@ pub fn check_points(
     jobs: usize,
 ) -> Result<(), CliError> {
     let each = points.iter().map(|point| bench::memory_estimate(virtual_time, scope, point)).collect();
-    fits_together(each, Some(jobs), jobs, LOWER).map(|_| ())
+    fits(together(each, jobs), LOWER)
 }
 
 /// How many points of an experiment are measured at a time, of which the largest ones may be side by side: as many as were asked for, or

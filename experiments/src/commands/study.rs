@@ -229,7 +229,14 @@ pub fn study(wanted: &Study, context: &Context) -> Result<Value, CliError> {
     let mut said = String::new();
     points.retain(|point| {
         let Err(refused) = phases::study::plan(point, &caps) else { return true };
-        let told = format!("variant {} is left out: {refused}", point.variant.name);
+        // Another plan would be another variant.
+        let why = match refused {
+            StudyError::Plan(error) => {
+                error.refusals.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+            }
+            other => other.to_string(),
+        };
+        let told = format!("variant {} is left out: {why}", point.variant.name);
         if told != said {
             context.talk.say(&told);
             said = told;

@@ -12,7 +12,7 @@ use super::{Kind, Tpcc, input::KINDS};
 use crate::session::RetryPolicy;
 use crate::workload::demand::{Sought, hit_share};
 use crate::workload::{Scale, Workload as _};
-use phases::model::{AtHome, Band, Elsewhere, TxnClass, Workload as Demand};
+use phases::model::{Asked, AtHome, Band, Elsewhere, TxnClass, Workload as Demand};
 
 /// Lines of an order, on average.
 const LINES: f64 = 10.0;
@@ -25,7 +25,7 @@ struct Means {
     /// Records created, always on the own node.
     inserts: f64,
     /// Of those read and written, those that a range has told of, always there too.
-    scanned: phases::model::Asked,
+    scanned: Asked,
     /// Of those written and created, in tables that are kept at home.
     at_home: AtHome,
     /// Of those read and of those written, on other nodes, and the bytes of both.
@@ -44,21 +44,14 @@ struct Means {
     orders: Asked,
 }
 
-/// Accesses to one table.
-#[derive(Clone, Copy, Debug, Default)]
-struct Asked {
-    all: f64,
-    writes: f64,
+/// Accesses to one table that only read.
+fn only_read(reads: f64) -> Asked {
+    Asked { reads, writes: 0.0 }
 }
 
-impl Asked {
-    fn reads(all: f64) -> Asked {
-        Asked { all, writes: 0.0 }
-    }
-
-    fn writes(all: f64) -> Asked {
-        Asked { all, writes: all }
-    }
+/// Accesses to one table that all write.
+fn written(writes: f64) -> Asked {
+    Asked { reads: 0.0, writes }
 }
 
 /// Kinds of bands: each transaction has so many accesses to each of these tables, and the rest.
@@ -71,15 +64,11 @@ const REST: u32 = 5;
 
 impl Means {
     /// Accesses to each kind of band, in the order of their numbers.
-    fn kinds(&self) -> Vec<phases::model::Asked> {
+    fn kinds(&self) -> Vec<Asked> {
         let named = [self.warehouses, self.districts, self.stocks, self.customers, self.orders];
-        let (all, writes) = named.iter().fold((0.0, 0.0), |sum, n| (sum.0 + n.all, sum.1 + n.writes));
-        let rest = Asked { all: self.reads + self.writes - all, writes: self.writes - writes };
-        let asked = |of: Asked| phases::model::Asked {
-            reads: (of.all - of.writes).max(0.0),
-            writes: of.writes.max(0.0),
-        };
-        named.into_iter().chain([rest]).map(asked).collect()
+        let left = |all: f64, of: fn(&Asked) -> f64| (all - named.iter().map(of).sum::<f64>()).max(0.0);
+        let rest = Asked { reads: left(self.reads, |n| n.reads), writes: left(self.writes, |n| n.writes) };
+        named.into_iter().chain([rest]).collect()
     }
 
     /// Of a transaction that only reads records of its own node.
@@ -88,7 +77,7 @@ impl Means {
             reads,
             writes: 0.0,
             inserts: 0.0,
-            scanned: phases::model::Asked::default(),
+            scanned: Asked::default(),
             at_home: AtHome::default(),
             remote: Elsewhere { reads: 0.0, writes: 0.0 },
             remote_bytes: 0.0,
@@ -114,7 +103,7 @@ impl Tpcc {
         let bytes = |words: usize| 8.0 * words as f64;
         let names = self.mix.by_last_name_share * self.size.customers as f64 / self.size.last_names() as f64;
         let customers_home = f64::from(u8::from(self.customers_at_home));
-        let told = |reads: f64, writes: f64| phases::model::Asked { reads, writes };
+        let told = |reads: f64, writes: f64| Asked { reads, writes };
         match kind {
             Kind::NewOrder => {
                 let asked = LINES * self.mix.remote_item_share;
@@ -130,10 +119,10 @@ impl Tpcc {
                     remote_bytes: remote * bytes(stock::WORDS),
                     remote_stocks: remote,
                     written_bytes: bytes(district::WORDS + order::WORDS + 2) + LINES * lines,
-                    warehouses: Asked::reads(1.0),
-                    districts: Asked::writes(1.0),
-                    stocks: Asked::writes(LINES),
-                    customers: Asked::reads(1.0),
+                    warehouses: only_read(1.0),
+                    districts: written(1.0),
+                    stocks: written(LINES),
+                    customers: only_read(1.0),
                     ..Means::reading(2.0 + LINES)
                 }
             }
@@ -147,9 +136,9 @@ impl Tpcc {
                     remote: Elsewhere { reads: elsewhere * names, writes: elsewhere },
                     remote_bytes: elsewhere * (bytes(customer::WORDS) + 8.0 * names),
                     written_bytes: bytes(fixed),
-                    warehouses: Asked::writes(1.0),
-                    districts: Asked::writes(1.0),
-                    customers: Asked::writes(1.0),
+                    warehouses: written(1.0),
+                    districts: written(1.0),
+                    customers: written(1.0),
                     scanned: told((1.0 - elsewhere) * names, 0.0),
                     ..Means::reading(names)
                 }
@@ -158,8 +147,8 @@ impl Tpcc {
             Kind::OrderStatus => Means {
                 scanned: told(names + 1.0 + LINES, 0.0),
                 at_home: AtHome { reads: 2.0 + LINES + customers_home, ..AtHome::default() },
-                customers: Asked::reads(1.0),
-                orders: Asked::reads(2.0 + LINES),
+                customers: only_read(1.0),
+                orders: only_read(2.0 + LINES),
                 ..Means::reading(names + 3.0 + LINES)
             },
             Kind::Delivery => {
@@ -174,8 +163,8 @@ impl Tpcc {
                     scanned,
                     at_home,
                     written_bytes: DISTRICTS as f64 * each,
-                    customers: Asked::writes(DISTRICTS as f64),
-                    orders: Asked::writes(DISTRICTS as f64 * (2.0 + LINES)),
+                    customers: written(DISTRICTS as f64),
+                    orders: written(DISTRICTS as f64 * (2.0 + LINES)),
                     ..Means::reading(0.0)
                 }
             }
@@ -184,11 +173,11 @@ impl Tpcc {
                 let lines = RECENT.min(self.size.orders) as f64 * LINES;
                 let items = self.population.draws.items.different(lines);
                 Means {
-                    districts: Asked::reads(1.0),
-                    stocks: Asked::reads(items),
+                    districts: only_read(1.0),
+                    stocks: only_read(items),
                     scanned: told(lines, 0.0),
                     at_home: AtHome { reads: 1.0 + lines, ..AtHome::default() },
-                    orders: Asked::reads(lines),
+                    orders: only_read(lines),
                     ..Means::reading(1.0 + lines + items)
                 }
             }
@@ -239,7 +228,7 @@ impl Tpcc {
             let sum = |of: &dyn Fn(Asked) -> f64| {
                 kinds.iter().map(|(class, m)| class.share * of(asked(m))).sum::<f64>()
             };
-            (sum(&|a| a.all) / all, sum(&|a| a.writes))
+            (sum(&|a| a.reads + a.writes) / all, sum(&|a| a.writes))
         };
         let (to_warehouses, to_districts) = (shares(&|m| m.warehouses), shares(&|m| m.districts));
         let (to_stocks, to_customers) = (shares(&|m| m.stocks), shares(&|m| m.customers));
