@@ -120,6 +120,9 @@ impl<T: serde::Serialize + serde::de::DeserializeOwned + Clone> Part<T> {
         let len = usize::try_from(u64::from_le_bytes(*len)).map_err(|_| short())?;
         let (head, history) = rest.split_at_checked(len).ok_or_else(short)?;
         let head: Head<T> = serde_json::from_slice(head).map_err(|e| e.to_string())?;
+        if head.nodes != 1 {
+            return Err(format!("results of {} nodes, from a process that is one", head.nodes));
+        }
         let history = match head.history {
             true => Some(format::read(history).map_err(|e| e.to_string())?),
             false => None,
@@ -139,5 +142,57 @@ impl<T: serde::Serialize + serde::de::DeserializeOwned + Clone> Part<T> {
             interrupted: head.interrupted,
             history,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rand::{RngExt, SeedableRng};
+    use rand_xoshiro::Xoshiro256PlusPlus;
+
+    /// What a peer sends is what it was, or refused in words; added up either way without harm.
+    #[test]
+    fn bent_results_are_refused_or_read_and_never_break() {
+        let mut part: Part<u64> = Part::new(3);
+        (part.nodes, part.effects, part.elapsed) = (1, 17, Nanos(1_000_000));
+        part.stats.committed = 41;
+        (0..100).for_each(|n| part.stats.latency.record(Nanos(1_000 + 37 * n)));
+        part.faults.push(Fault {
+            node: primitives::verbs::NodeId(1),
+            worker: 2,
+            coroutine: 3,
+            why: "of a test".into(),
+        });
+        part.history = Some(History::default());
+        let good = part.encode().expect("bytes");
+        let back: Part<u64> = Part::decode(&good).expect("ours");
+        assert_eq!((back.effects, back.stats.committed, back.faults.len()), (17, 41, 1));
+        // The history's last byte is the end of a line.
+        for cut in 0..good.len() - 1 {
+            assert!(Part::<u64>::decode(&good[..cut]).is_err(), "cut at {cut}");
+        }
+        let (mut read, mut refused) = (0, 0);
+        for seed in 0..4_000 {
+            let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
+            let mut bytes = good.clone();
+            for _ in 0..rng.random_range(1..4) {
+                let at = rng.random_range(0..bytes.len());
+                // Digits and structure of the head are text: other digits make it say something else.
+                bytes[at] = if rng.random() { rng.random_range(b'0'..=b'9') } else { rng.random() };
+            }
+            match Part::<u64>::decode(&bytes) {
+                Ok(other) => {
+                    let mut sum: Part<u64> = Part::new(3);
+                    sum.merge(other);
+                    read += 1;
+                }
+                Err(why) => {
+                    assert!(!why.is_empty());
+                    refused += 1;
+                }
+            }
+        }
+        assert!(read > 100 && refused > 1_000, "{read} {refused}");
     }
 }

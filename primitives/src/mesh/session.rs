@@ -12,6 +12,8 @@
 //! run reaches all in one order: so all of them know whether it was stopped or over first, and which node stopped it.
 
 mod gather;
+#[cfg(test)]
+mod hostile;
 pub(super) mod kind;
 
 use super::blame::Blame;
