@@ -54,15 +54,6 @@ impl Default for Spread {
 }
 
 impl Spread {
-    fn towards(self, next: Spread, step: f64) -> Spread {
-        let mix = |a: [f64; POWERS], b: [f64; POWERS]| std::array::from_fn(|i| a[i] + step * (b[i] - a[i]));
-        Spread {
-            home: mix(self.home, next.home),
-            write: mix(self.write, next.write),
-            read: mix(self.read, next.read),
-        }
-    }
-
     /// The chance that the first `k` attempts fail of a transaction with so many accesses of both kinds, for `k` from one to
     /// `most`: with `s` the chance that one succeeds, the mean of `(1 - s)^k`.
     pub(super) fn all_fail(&self, [home, writes, reads]: [f64; 3], most: usize) -> Chances {
@@ -101,15 +92,22 @@ impl Odds {
         apart(self.home, other.home).max(apart(self.write, other.write)).max(apart(self.read, other.read))
     }
 
-    /// A step towards others.
-    pub(super) fn towards(&self, next: &Odds, step: f64) -> Odds {
-        let mix = |a: f64, b: f64| a + step * (b - a);
-        Odds {
-            home: mix(self.home, next.home),
-            write: mix(self.write, next.write),
-            read: mix(self.read, next.read),
-            spread: self.spread.towards(next.spread, step),
-        }
+    /// How many numbers they are.
+    pub(super) const NUMBERS: usize = 3 * (1 + POWERS);
+
+    /// The chances that an access does not do well: once, and in so many attempts.
+    pub(super) fn failing(&self) -> impl Iterator<Item = f64> {
+        let Spread { home, write, read } = self.spread;
+        let powers = home.into_iter().chain(write).chain(read);
+        [self.home, self.write, self.read].into_iter().chain(powers.map(|well| 1.0 - well))
+    }
+
+    /// From what [`Odds::failing`] gives, or what is near it: more than certain is certain.
+    pub(super) fn of_failing(numbers: &[f64]) -> Odds {
+        let chance = |n: usize| numbers[n].clamp(0.0, 1.0);
+        let powers = |kind: usize| std::array::from_fn(|k| 1.0 - chance(3 + kind * POWERS + k));
+        let spread = Spread { home: powers(0), write: powers(1), read: powers(2) };
+        Odds { home: chance(0), write: chance(1), read: chance(2), spread }
     }
 }
 

@@ -70,18 +70,39 @@ impl Met {
             .max(relative(self.raced_ns, other.raced_ns))
     }
 
-    /// A step towards another.
-    pub(super) fn towards(&self, next: &Met, step: f64) -> Met {
-        let mix = |a: f64, b: f64| a + step * (b - a);
+    /// Its numbers in an order that is always the same: chances that accesses fail, once and in each of more attempts, of as many
+    /// classes as `like` has; then times in nanoseconds, and counts.
+    pub(super) fn numbers(&self, like: &Met) -> Vec<f64> {
+        let classes = (0..like.own.len()).map(|class| self.of(class));
+        let Met { waits, wait_ns, held_up_ns, looks, leaves, raced_ns, .. } = *self;
+        let amounts = [waits, wait_ns, held_up_ns, looks, leaves, raced_ns];
+        std::iter::once(&self.odds).chain(classes).flat_map(Odds::failing).chain(amounts).collect()
+    }
+
+    /// Sizes from which on logarithms of its numbers count.
+    pub(super) fn small(&self) -> impl Fn(usize) -> f64 {
+        let chances = Odds::NUMBERS * (1 + self.own.len());
+        move |n| match n.checked_sub(chances) {
+            None => 1e-3,
+            Some(0 | 3 | 4) => 1e-2,
+            Some(_) => 100.0,
+        }
+    }
+
+    /// From its numbers.
+    pub(super) fn of_numbers(numbers: &[f64]) -> Met {
+        let (odds, amounts) = numbers.split_at(numbers.len() - 6);
+        let mut odds = odds.chunks_exact(Odds::NUMBERS).map(Odds::of_failing);
+        let &[waits, wait_ns, held_up_ns, looks, leaves, raced_ns] = amounts else { unreachable!() };
         Met {
-            odds: self.odds.towards(&next.odds, step),
-            own: (0..next.own.len()).map(|at| self.of(at).towards(next.of(at), step)).collect(),
-            wait_ns: mix(self.wait_ns, next.wait_ns),
-            waits: mix(self.waits, next.waits),
-            held_up_ns: mix(self.held_up_ns, next.held_up_ns),
-            looks: mix(self.looks, next.looks),
-            leaves: mix(self.leaves, next.leaves),
-            raced_ns: mix(self.raced_ns, next.raced_ns),
+            odds: odds.next().unwrap_or_default(),
+            own: odds.collect(),
+            waits,
+            wait_ns,
+            held_up_ns,
+            looks,
+            leaves,
+            raced_ns,
         }
     }
 }

@@ -5,6 +5,7 @@ use super::chances::Odds;
 use super::conflicts::Met;
 use super::costs::{Costs, CostsKey, PhaseCosts, Priced, Prices};
 use super::epoch::DrawnEpochs;
+use super::fixpoint::Fixpoint;
 use super::input::{Band, Cluster, InputError, KINDS, TxnClass, Workload};
 use super::runs::{LockedFirst, Runs};
 use super::solve::{Near, Population, Solution, solve_near};
@@ -101,12 +102,10 @@ impl Forecast {
     }
 }
 
-/// Rounds of the conflict iteration, and the change that ends it: chances are not known better than this.
+/// Rounds of the conflict iteration, and the change that ends it: chances are not known better than this. Hardly any takes fifty; what
+/// goes on beyond is foretold to commit next to nothing (wait-die where nearly all attempts fail).
 const ROUNDS: usize = 100;
 const CONVERGED: f64 = 1e-8;
-
-/// A step that ends it, where steps have become that small: each time the rate turns, they are halved.
-const SETTLED: f64 = 1e-11;
 
 /// By which share conflicts are taken to raise a rate at most: where there are more replies, more of them share a doorbell. It
 /// has not been seen to outweigh what else they cost.
@@ -271,8 +270,7 @@ impl<'a> Model<'a> {
         }
         let meet = self.workload.writes() > 0.0 || self.readers_race(&costs);
         if meet && !self.workload.bands.is_empty() {
-            // More conflicts mean a lower rate, and that fewer conflicts: where the answer overshoots, smaller steps.
-            let (mut step, mut last, mut risen) = (1.0, solution.rate, false);
+            let mut fixpoint = Fixpoint::default();
             let of_class = |class: &TxnClass| class.reads + class.writes;
             let accesses = self.workload.classes.iter().map(of_class).fold(10.0, f64::max);
             for _ in 0..ROUNDS {
@@ -284,17 +282,11 @@ impl<'a> Model<'a> {
                 if change * accesses < ROUGHLY && too_low(&solution, customers) {
                     return None;
                 }
-                if step * change < SETTLED {
-                    break;
-                }
-                met = met.towards(&next, step);
+                // More conflicts mean a lower rate, and that fewer conflicts.
+                let numbers = fixpoint.next(&met.numbers(&next), &next.numbers(&next), next.small());
+                met = Met::of_numbers(&numbers);
                 runs = self.all_runs(&costs, &met);
                 solution = self.solve(&costs, &met, &runs, &population, &mut near);
-                let rises = solution.rate > last;
-                if rises != risen {
-                    step *= 0.5;
-                }
-                (last, risen) = (solution.rate, rises);
             }
         }
         let forecast = self.summarize(&costs, &runs, &solution, customers);

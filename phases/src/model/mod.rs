@@ -12,6 +12,7 @@ mod conflicts;
 mod costs;
 mod epoch;
 mod explain;
+mod fixpoint;
 #[cfg(test)]
 mod fixtures;
 mod forecast;
