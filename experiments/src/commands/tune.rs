@@ -57,6 +57,12 @@ pub fn best(spec: &RunSpec, fabric: &Fabric, context: &Context) -> Result<NamedP
         plan.notes
             .push("The tuner took location caches to be warm; the run starts with cold ones.".to_owned());
     }
+    if spec.clock_skew.ns() > 0 {
+        plan.notes.push(format!(
+            "The tuner took clocks to be right; those of the run are wrong by up to {}.",
+            spec.clock_skew
+        ));
+    }
     Ok(plan)
 }
 

@@ -130,6 +130,7 @@ struct Written {
     max_duration: Option<Spanned<Value>>,
     seed: Option<Spanned<Value>>,
     combinations: Option<Spanned<u64>>,
+    clock_skew: Option<Spanned<Value>>,
     verb: Option<Spanned<Value>>,
     payload: Option<Spanned<Value>>,
     outstanding: Option<Spanned<Value>>,
@@ -269,7 +270,7 @@ impl Written {
     }
 
     /// What holds for all points, by the names it is written with.
-    fn of_base(&self) -> [(&'static str, &Option<Spanned<Value>>); 30] {
+    fn of_base(&self) -> [(&'static str, &Option<Spanned<Value>>); 31] {
         [
             ("fabric", &self.fabric),
             ("workload", &self.workload),
@@ -297,6 +298,7 @@ impl Written {
             ("context", &self.context),
             ("ack", &self.ack),
             ("atomics_percent", &self.atomics_percent),
+            ("clock_skew", &self.clock_skew),
             ("peers", &self.peers),
             ("transport", &self.transport),
             ("reply", &self.reply),
@@ -634,6 +636,16 @@ mod tests {
                 "grid: {nodes: [3, 4]}\nfigures:\n  - {x: nods, y: committed_per_s}\n",
                 "a.yaml:5:9: figure: axis or column `nods` is not there; did you mean `nodes`?",
             ),
+            ("clock_skew: 2\n", "a.yaml:3:13: clock_skew: 2 of what?"),
+            (
+                "clock_skew: 61min\n",
+                "a.yaml:3:13: clock_skew: clocks may be wrong by an hour (60min) at most",
+            ),
+            (
+                "grid:\n  clock_skew: [0us, -1us]\n",
+                "a.yaml:4:21: grid.clock_skew: a time is more than nothing",
+            ),
+            ("kind: primitive\nclock_skew: 1us\n", "a.yaml:4:13: clock_skew: "),
             ("figures: [{x: nodes, y: committed_per_s, colour: red}]\n", "a.yaml:3:42: unknown field"),
             (
                 "grid: {nodes: [3, 4]}\nfigures: [{x: nodes, y: committed_per_s, at: {nodes: 5}}]\n",
