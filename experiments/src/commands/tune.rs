@@ -3,7 +3,7 @@
 mod search;
 mod verify;
 
-pub use search::{Rival, Tuned, ranking, search, search_all};
+pub use search::{Ranked, Rival, Tuned, ranking, rankings, search, search_all, shortlist};
 pub use verify::{Verify, keep};
 
 use super::Context;

@@ -20,6 +20,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
 
+use phases::model::MODELLED;
 use primitives::measure::{Kind, point_columns};
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
@@ -30,6 +31,7 @@ use super::limits;
 use super::places::{At, Places};
 use super::primitive::PrimitiveSpec;
 use super::run::{Refused, RunSpec, Span};
+use super::values;
 use crate::error::CliError;
 use crate::names::{suggest, workloads};
 use crate::nearby::Wanted;
@@ -96,6 +98,9 @@ pub struct Experiment {
     /// How many combinations are drawn, where points are combinations.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub combinations: Option<u64>,
+    /// The protocols that the tuner chooses from in every combination; of none, the one that is drawn.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub protocols: Vec<String>,
     /// What to draw.
     pub figures: Vec<Figure>,
     /// The points, in order.
@@ -125,12 +130,13 @@ struct Written {
     replicas: Option<Spanned<Value>>,
     warm_cache: Option<Spanned<Value>>,
     cache_bytes: Option<Spanned<Value>>,
+    clock_skew: Option<Spanned<Value>>,
     duration: Option<Spanned<Value>>,
     precision: Option<Spanned<Value>>,
     max_duration: Option<Spanned<Value>>,
     seed: Option<Spanned<Value>>,
     combinations: Option<Spanned<u64>>,
-    clock_skew: Option<Spanned<Value>>,
+    protocols: Option<Spanned<WrittenProtocols>>,
     verb: Option<Spanned<Value>>,
     payload: Option<Spanned<Value>>,
     outstanding: Option<Spanned<Value>>,
@@ -151,6 +157,14 @@ struct Written {
     grid: Entries<Vec<Spanned<Value>>>,
     #[serde(default)]
     figures: Vec<WrittenFigure>,
+}
+
+/// Protocols to choose from: a list, or a word for all of them.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum WrittenProtocols {
+    Word(String),
+    Names(Vec<Spanned<String>>),
 }
 
 /// A figure as written.
@@ -197,11 +211,12 @@ impl Experiment {
         if let (Some(count), true) = (&written.combinations, written.kind != SpecKind::Regret) {
             return Err(document.error(count, "combinations: they are drawn for `kind: regret` alone"));
         }
+        let protocols = protocols(document, &written)?;
         let figures = figures(document, written.kind, &grid, &written.figures)?;
         let places = places(document, &written);
         contradicted(document, &written)?;
         let mut points = match written.kind {
-            SpecKind::Regret => drawn(document, &written, base.seed)?,
+            SpecKind::Regret => drawn(document, &written, base.seed, &protocols)?,
             _ => expand(&base, &grid).map_err(|why| match written.grid.0.first() {
                 Some((axis, _)) => document.error(axis, format!("grid: {why}")),
                 None => CliError::usage(format!("{}: {why}", document.name)),
@@ -230,6 +245,7 @@ impl Experiment {
             base,
             grid,
             combinations,
+            protocols,
             figures,
             points,
             places,
@@ -282,6 +298,7 @@ impl Written {
             ("replicas", &self.replicas),
             ("warm_cache", &self.warm_cache),
             ("cache_bytes", &self.cache_bytes),
+            ("clock_skew", &self.clock_skew),
             ("duration", &self.duration),
             ("precision", &self.precision),
             ("max_duration", &self.max_duration),
@@ -298,7 +315,6 @@ impl Written {
             ("context", &self.context),
             ("ack", &self.ack),
             ("atomics_percent", &self.atomics_percent),
-            ("clock_skew", &self.clock_skew),
             ("peers", &self.peers),
             ("transport", &self.transport),
             ("reply", &self.reply),
@@ -384,7 +400,12 @@ fn settings(document: &Document, base: &RunSpec, written: &Written) -> Result<()
 const COMBINATIONS: u64 = 500;
 
 /// The combinations of an experiment about regret. All that a combination is comes from the seed, so that nobody picks.
-fn drawn(document: &Document, written: &Written, seed: u64) -> Result<Vec<Point>, CliError> {
+fn drawn(
+    document: &Document,
+    written: &Written,
+    seed: u64,
+    protocols: &[String],
+) -> Result<Vec<Point>, CliError> {
     let mut picked = written.of_base().into_iter().filter(|(key, _)| *key != "seed");
     if let Some((key, Some(value))) = picked.find(|(_, value)| value.is_some()) {
         return Err(document.error(value, format!("{key}: combinations are drawn, it cannot be picked")));
@@ -404,9 +425,39 @@ fn drawn(document: &Document, written: &Written, seed: u64) -> Result<Vec<Point>
             let mut spec = RunSpec::default();
             draw::apply(&mut spec, &draw::combination(seed, index))
                 .map_err(|why| CliError::check(format!("combination {index}: {why}")))?;
-            Ok(Point { index, at: Vec::new(), spec, against_all: true })
+            let against = if protocols.is_empty() { vec![spec.protocol.clone()] } else { protocols.to_vec() };
+            Ok(Point { index, at: Vec::new(), spec, against })
         })
         .collect()
+}
+
+/// The protocols that the tuner chooses from in every combination; none if the file does not say.
+fn protocols(document: &Document, written: &Written) -> Result<Vec<String>, CliError> {
+    let Some(given) = &written.protocols else { return Ok(Vec::new()) };
+    let refused = |why: &str| Err(document.error(given, format!("protocols: {why}")));
+    if written.kind != SpecKind::Regret {
+        return refused("they are chosen from in `kind: regret` alone; a grid may have an axis `protocol`");
+    }
+    let names = match &given.value {
+        WrittenProtocols::Word(word) if word == values::ALL => {
+            return Ok(MODELLED.iter().map(|&name| name.to_owned()).collect());
+        }
+        WrittenProtocols::Word(word) => {
+            return refused(&format!("a list of protocols or `{}` is needed, not {word}", values::ALL));
+        }
+        WrittenProtocols::Names(names) if names.is_empty() => return refused("at least one is needed"),
+        WrittenProtocols::Names(names) => names,
+    };
+    let mut known: Vec<String> = Vec::new();
+    for name in names {
+        let protocol = values::protocol(&name.value);
+        let protocol = protocol.map_err(|why| document.error(name, format!("protocols: {why}")))?;
+        if known.contains(&protocol) {
+            return Err(document.error(name, format!("protocols: {protocol} is there twice")));
+        }
+        known.push(protocol);
+    }
+    Ok(known)
 }
 
 fn grid(
@@ -585,6 +636,16 @@ mod tests {
             ("nodes: 0\n", "a.yaml:3:8: nodes: at least 1 node is needed"),
             ("coroutines: 1000000000\n", "a.yaml:3:13: coroutines: 1000000000 is too many"),
             ("duration: 10 parsecs\n", "a.yaml:3:11: duration: `parsecs` is not a unit"),
+            ("clock_skew: 2\n", "a.yaml:3:13: clock_skew: 2 of what?"),
+            (
+                "clock_skew: 61min\n",
+                "a.yaml:3:13: clock_skew: clocks may be wrong by an hour (60min) at most",
+            ),
+            (
+                "grid:\n  clock_skew: [0us, -1us]\n",
+                "a.yaml:4:21: grid.clock_skew: a time is more than nothing",
+            ),
+            ("kind: primitive\nclock_skew: 1us\n", "a.yaml:4:13: clock_skew: "),
             ("duration: 10\n", "a.yaml:3:11: duration: 10 of what?"),
             ("protocol: ooc\n", "a.yaml:3:11: protocol: no protocol of that name; did you mean `occ`?"),
             ("grid:\n  nods: [1]\n", "a.yaml:4:3: grid: `nods` cannot be set; did you mean `nodes`?"),
@@ -601,6 +662,7 @@ mod tests {
             ("grid:\n  fabric: [loopback, sim:cx4-edr]\n", "real and virtual time in one experiment"),
             ("kind: walk\n", "a.yaml:3:7: kind: unknown variant"),
             ("combinations: 3\n", "a.yaml:3:15: combinations: they are drawn for `kind: regret` alone"),
+            ("protocols: all\n", "a.yaml:3:12: protocols: they are chosen from in `kind: regret` alone"),
             ("kind: regret\n", "a.yaml:2:9: fabric: combinations are drawn"),
             ("set: {hot: [1]}\n", "a.yaml:3:7: set.hot: a workload's setting"),
             (
@@ -636,16 +698,6 @@ mod tests {
                 "grid: {nodes: [3, 4]}\nfigures:\n  - {x: nods, y: committed_per_s}\n",
                 "a.yaml:5:9: figure: axis or column `nods` is not there; did you mean `nodes`?",
             ),
-            ("clock_skew: 2\n", "a.yaml:3:13: clock_skew: 2 of what?"),
-            (
-                "clock_skew: 61min\n",
-                "a.yaml:3:13: clock_skew: clocks may be wrong by an hour (60min) at most",
-            ),
-            (
-                "grid:\n  clock_skew: [0us, -1us]\n",
-                "a.yaml:4:21: grid.clock_skew: a time is more than nothing",
-            ),
-            ("kind: primitive\nclock_skew: 1us\n", "a.yaml:4:13: clock_skew: "),
             ("figures: [{x: nodes, y: committed_per_s, colour: red}]\n", "a.yaml:3:42: unknown field"),
             (
                 "grid: {nodes: [3, 4]}\nfigures: [{x: nodes, y: committed_per_s, at: {nodes: 5}}]\n",
@@ -680,13 +732,35 @@ mod tests {
         }
         for (text, says) in [
             ("combinations: 0", "a.yaml:3:15: combinations: between 1 and"),
+            ("protocols: every", "a.yaml:3:12: protocols: a list of protocols or `all` is needed, not every"),
+            ("protocols: []", "a.yaml:3:12: protocols: at least one"),
+            (
+                "protocols: [occ, ooc]",
+                "a.yaml:3:18: protocols: no protocol of that name; did you mean `occ`?",
+            ),
+            ("protocols: [occ, mvcc, occ]", "a.yaml:3:24: protocols: occ is there twice"),
+            ("protocols: 3", "a.yaml:3:12: protocols: "),
+            ("protocol: mvcc", "a.yaml:3:11: protocol: combinations are drawn"),
             ("set: {items: 3}", "a.yaml:3:7: items: combinations are drawn"),
             ("grid: {nodes: [3]}", "a.yaml:3:8: nodes: combinations are drawn"),
         ] {
             let error = parse(&format!("question: why\nkind: regret\n{text}\n")).unwrap_err();
             assert!(error.message().contains(says), "{}", error.message());
         }
-        assert_eq!(parse("question: why\nkind: regret\n").unwrap().points.len(), 500);
+        let drawn = parse("question: why\nkind: regret\n").unwrap().points;
+        assert_eq!(drawn.len(), 500);
+        // Whom the tuner chooses from changes nothing else of a combination.
+        for (text, names) in [("all", MODELLED), ("[mvcc, occ]", &["mvcc", "occ"])] {
+            let chosen = parse(&format!("question: why\nkind: regret\nprotocols: {text}\n")).unwrap();
+            assert_eq!(chosen.protocols, names);
+            for (one, other) in drawn.iter().zip(&chosen.points) {
+                assert_eq!(
+                    (&one.spec, &one.against[..]),
+                    (&other.spec, std::slice::from_ref(&one.spec.protocol))
+                );
+                assert_eq!(other.against, names);
+            }
+        }
         assert_eq!(
             parse("fabric: loopback\n").unwrap_err().message(),
             "a.yaml:1:1: an experiment needs a question"
