@@ -20,22 +20,20 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
 
-use phases::model::MODELLED;
 use primitives::measure::{Kind, point_columns};
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
+use super::combinations;
 use super::grid::{Axis, Point, expand};
 use super::limits;
 use super::places::{At, Places};
 use super::primitive::PrimitiveSpec;
 use super::run::{Refused, RunSpec, Span};
-use super::values;
 use crate::error::CliError;
 use crate::names::{suggest, workloads};
 use crate::nearby::Wanted;
-use crate::regret::draw;
 use crate::settings::{self, Misfit};
 use crate::yaml::{Document, Spanned};
 
@@ -136,7 +134,7 @@ struct Written {
     max_duration: Option<Spanned<Value>>,
     seed: Option<Spanned<Value>>,
     combinations: Option<Spanned<u64>>,
-    protocols: Option<Spanned<WrittenProtocols>>,
+    protocols: Option<Spanned<Value>>,
     verb: Option<Spanned<Value>>,
     payload: Option<Spanned<Value>>,
     outstanding: Option<Spanned<Value>>,
@@ -157,14 +155,6 @@ struct Written {
     grid: Entries<Vec<Spanned<Value>>>,
     #[serde(default)]
     figures: Vec<WrittenFigure>,
-}
-
-/// Protocols to choose from: a list, or a word for all of them.
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum WrittenProtocols {
-    Word(String),
-    Names(Vec<Spanned<String>>),
 }
 
 /// A figure as written.
@@ -211,12 +201,21 @@ impl Experiment {
         if let (Some(count), true) = (&written.combinations, written.kind != SpecKind::Regret) {
             return Err(document.error(count, "combinations: they are drawn for `kind: regret` alone"));
         }
-        let protocols = protocols(document, &written)?;
+        let protocols = match &written.protocols {
+            Some(given) if written.kind != SpecKind::Regret => {
+                return Err(document.error(given, "protocols: they are chosen from in `kind: regret` alone"));
+            }
+            Some(given) => combinations::protocols(document, given)?,
+            None => Vec::new(),
+        };
         let figures = figures(document, written.kind, &grid, &written.figures)?;
         let places = places(document, &written);
         contradicted(document, &written)?;
         let mut points = match written.kind {
-            SpecKind::Regret => drawn(document, &written, base.seed, &protocols)?,
+            SpecKind::Regret => {
+                nothing_picked(document, &written)?;
+                combinations::drawn(document, written.combinations.as_ref(), base.seed, &protocols)?
+            }
             _ => expand(&base, &grid).map_err(|why| match written.grid.0.first() {
                 Some((axis, _)) => document.error(axis, format!("grid: {why}")),
                 None => CliError::usage(format!("{}: {why}", document.name)),
@@ -396,68 +395,19 @@ fn settings(document: &Document, base: &RunSpec, written: &Written) -> Result<()
     Ok(())
 }
 
-/// Combinations where the file does not say: what a distribution's tail takes.
-const COMBINATIONS: u64 = 500;
-
-/// The combinations of an experiment about regret. All that a combination is comes from the seed, so that nobody picks.
-fn drawn(
-    document: &Document,
-    written: &Written,
-    seed: u64,
-    protocols: &[String],
-) -> Result<Vec<Point>, CliError> {
+/// Refuses what a combination takes from the seed, so that nobody picks.
+fn nothing_picked(document: &Document, written: &Written) -> Result<(), CliError> {
     let mut picked = written.of_base().into_iter().filter(|(key, _)| *key != "seed");
     if let Some((key, Some(value))) = picked.find(|(_, value)| value.is_some()) {
         return Err(document.error(value, format!("{key}: combinations are drawn, it cannot be picked")));
     }
     let named = written.set.0.first().map(|e| &e.0).or(written.grid.0.first().map(|e| &e.0));
-    if let Some(key) = named {
-        return Err(
-            document.error(key, format!("{}: combinations are drawn, it cannot be picked", key.value))
-        );
-    }
-    let count = written.combinations.as_ref().map_or(COMBINATIONS, |count| count.value);
-    if let Some(written) = written.combinations.as_ref().filter(|_| !(1..=limits::POINTS).contains(&count)) {
-        return Err(document.error(written, format!("combinations: between 1 and {}", limits::POINTS)));
-    }
-    (0..count)
-        .map(|index| {
-            let mut spec = RunSpec::default();
-            draw::apply(&mut spec, &draw::combination(seed, index))
-                .map_err(|why| CliError::check(format!("combination {index}: {why}")))?;
-            let against = if protocols.is_empty() { vec![spec.protocol.clone()] } else { protocols.to_vec() };
-            Ok(Point { index, at: Vec::new(), spec, against })
-        })
-        .collect()
-}
-
-/// The protocols that the tuner chooses from in every combination; none if the file does not say.
-fn protocols(document: &Document, written: &Written) -> Result<Vec<String>, CliError> {
-    let Some(given) = &written.protocols else { return Ok(Vec::new()) };
-    let refused = |why: &str| Err(document.error(given, format!("protocols: {why}")));
-    if written.kind != SpecKind::Regret {
-        return refused("they are chosen from in `kind: regret` alone; a grid may have an axis `protocol`");
-    }
-    let names = match &given.value {
-        WrittenProtocols::Word(word) if word == values::ALL => {
-            return Ok(MODELLED.iter().map(|&name| name.to_owned()).collect());
+    match named {
+        Some(key) => {
+            Err(document.error(key, format!("{}: combinations are drawn, it cannot be picked", key.value)))
         }
-        WrittenProtocols::Word(word) => {
-            return refused(&format!("a list of protocols or `{}` is needed, not {word}", values::ALL));
-        }
-        WrittenProtocols::Names(names) if names.is_empty() => return refused("at least one is needed"),
-        WrittenProtocols::Names(names) => names,
-    };
-    let mut known: Vec<String> = Vec::new();
-    for name in names {
-        let protocol = values::protocol(&name.value);
-        let protocol = protocol.map_err(|why| document.error(name, format!("protocols: {why}")))?;
-        if known.contains(&protocol) {
-            return Err(document.error(name, format!("protocols: {protocol} is there twice")));
-        }
-        known.push(protocol);
+        None => Ok(()),
     }
-    Ok(known)
 }
 
 fn grid(
@@ -729,37 +679,6 @@ mod tests {
         ] {
             let got = refused(text);
             assert!(got.contains(says), "{text:?}\n  wanted {says}\n  got    {got}");
-        }
-        for (text, says) in [
-            ("combinations: 0", "a.yaml:3:15: combinations: between 1 and"),
-            ("protocols: every", "a.yaml:3:12: protocols: a list of protocols or `all` is needed, not every"),
-            ("protocols: []", "a.yaml:3:12: protocols: at least one"),
-            (
-                "protocols: [occ, ooc]",
-                "a.yaml:3:18: protocols: no protocol of that name; did you mean `occ`?",
-            ),
-            ("protocols: [occ, mvcc, occ]", "a.yaml:3:24: protocols: occ is there twice"),
-            ("protocols: 3", "a.yaml:3:12: protocols: "),
-            ("protocol: mvcc", "a.yaml:3:11: protocol: combinations are drawn"),
-            ("set: {items: 3}", "a.yaml:3:7: items: combinations are drawn"),
-            ("grid: {nodes: [3]}", "a.yaml:3:8: nodes: combinations are drawn"),
-        ] {
-            let error = parse(&format!("question: why\nkind: regret\n{text}\n")).unwrap_err();
-            assert!(error.message().contains(says), "{}", error.message());
-        }
-        let drawn = parse("question: why\nkind: regret\n").unwrap().points;
-        assert_eq!(drawn.len(), 500);
-        // Whom the tuner chooses from changes nothing else of a combination.
-        for (text, names) in [("all", MODELLED), ("[mvcc, occ]", &["mvcc", "occ"])] {
-            let chosen = parse(&format!("question: why\nkind: regret\nprotocols: {text}\n")).unwrap();
-            assert_eq!(chosen.protocols, names);
-            for (one, other) in drawn.iter().zip(&chosen.points) {
-                assert_eq!(
-                    (&one.spec, &one.against[..]),
-                    (&other.spec, std::slice::from_ref(&one.spec.protocol))
-                );
-                assert_eq!(other.against, names);
-            }
         }
         assert_eq!(
             parse("fabric: loopback\n").unwrap_err().message(),
