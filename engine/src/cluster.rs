@@ -30,7 +30,7 @@ use crate::workload::params::ParamError;
 use crate::workload::{AnyWorkload, Scale, TableDef, Workload};
 use phases::plan::{Epochs, Needs, Plan, PlanError};
 use phases::rule::Packing;
-use phases::rule::time::{MOST_NODES, MOST_WORKERS, Skew};
+use phases::rule::time::{MOST_NODES, MOST_WORKERS, Skew, ticks_of};
 use phases::store::{Shape as RecordShape, StoreConfig, StoreError, TableSpec};
 use primitives::fabric::SetupError;
 use primitives::measure::{Meter, Precision};
@@ -69,7 +69,8 @@ impl Length {
 /// How wrong the nodes' clocks are, from which protocols take timestamps. Measuring goes by the true time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Clocks {
-    /// Each node's clock is ahead or behind by up to this, drawn from the run's seed.
+    /// Each node's clock is ahead or behind by up to this, drawn from the run's seed. So many more ticks are gone before time begins: a
+    /// clock that is behind would stand still until the true time has come so far.
     pub skew: Nanos,
     /// After this time since the fabric's beginning …
     pub jump_at: Nanos,
@@ -85,7 +86,8 @@ impl Clocks {
         let span = i64::try_from(self.skew.0).unwrap_or(i64::MAX / 4).min(i64::MAX / 4);
         let offset_ns = (draw % (2 * span as u64 + 1)) as i64 - span;
         let jump_ns = if node.0 % 2 == 1 { self.jump_ns } else { 0 };
-        Skew { offset_ns, jump_at_ns: self.jump_at.0, jump_ns, first_tick: self.first_tick }
+        let first_tick = self.first_tick.saturating_add(ticks_of(self.skew.0));
+        Skew { offset_ns, jump_at_ns: self.jump_at.0, jump_ns, first_tick }
     }
 }
 

@@ -157,7 +157,6 @@ fn looks_back(history: &History) -> Vec<(u32, Op)> {
 fn wrong_clocks_cost_aborts_but_no_promise() {
     // Few writes, and many transactions that only read: who reads in the past finds versions that are kept.
     let settings = [("records_per_thread", "10"), ("operations", "2"), ("write_share", "0.05")];
-    // A clock does not begin before zero: whatever skew is drawn, it has come half a millisecond far when it jumps.
     let far =
         Clocks { skew: Nanos(1_000_000), jump_at: Nanos(1_500_000), jump_ns: -900_000, ..Clocks::default() };
     // A clock that followed others' timestamps until it jumped would not find its own past in the records: this one was right.

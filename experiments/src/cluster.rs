@@ -506,6 +506,7 @@ mod tests {
         let mut spec = RunSpec { nodes: 3, seed: 9, fabric: FabricChoice::Tcp, ..RunSpec::default() };
         spec.apply("set.hot_accounts_share", &json!(0.25)).unwrap();
         spec.apply("duration", &json!("250ms")).unwrap();
+        spec.apply("clock_skew", &json!("50us")).unwrap();
         let plan = NamedPlan::new("two-sided", Preset::named("two-sided").unwrap().plan(), None);
         let described =
             Described { spec: spec.clone(), plan: plan.clone(), keep: Keep { history: true, part: true } };

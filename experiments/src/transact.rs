@@ -247,6 +247,7 @@ pub fn engine_spec(spec: &RunSpec, fabric: &Fabric, plan: Plan) -> cluster::RunS
         asked.cache_bytes = bytes as usize;
     }
     asked.worker.lanes = spec.queue_pairs;
+    asked.clocks.skew = spec.clock_skew.nanos();
     asked
 }
 

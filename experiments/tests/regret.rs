@@ -10,7 +10,7 @@ fn point(wanted: impl Fn(&RunSpec) -> bool) -> Point {
     let mut drawn = (0..).map(|index| {
         let mut spec = RunSpec::default();
         draw::apply(&mut spec, &draw::combination(7, index)).unwrap();
-        Point { index, at: Vec::new(), spec, against_all: true }
+        Point { index, at: Vec::new(), against: vec![spec.protocol.clone()], spec }
     });
     drawn.find(|point| wanted(&point.spec)).unwrap()
 }
@@ -54,4 +54,44 @@ fn a_combination_has_its_best_plan_and_is_a_value_of_the_seed() {
     let again = measure(&point, &context).unwrap().row;
     assert_eq!(format!("{row:?}"), format!("{again:?}"));
     assert_eq!(Summary::of(&[row]).unwrap().regret, [regret; 3]);
+}
+
+/// The choice among protocols: those that ran are told apart, and the shortlist has some of each.
+#[test]
+fn the_choice_of_a_protocol_is_judged_against_all_plans_of_all_of_them() {
+    let mut point = point(|spec| {
+        spec.protocol == "nowait"
+            && spec.workload != "tpcc-no"
+            && spec.nodes == 2
+            && spec.threads == 1
+            && spec.replicas == 1
+    });
+    let context = Context::new(&Cli { verbose: 0, quiet: true, command: None });
+    let of = |point: &Point| measure(point, &context).unwrap().row;
+    let plans = |row: &Row| row.get("plans").unwrap().parse::<u64>().unwrap();
+    let alone = ["nowait", "waitdie"].map(|name| {
+        point.against = vec![name.to_owned()];
+        of(&point)
+    });
+    assert!(
+        alone
+            .iter()
+            .all(|row| row.get("protocols") == Some("1") && row.get("protocol") == row.get("best_protocol"))
+    );
+    point.against = vec!["nowait".to_owned(), "waitdie".to_owned()];
+    let row = of(&point);
+    assert_eq!((row.get("protocols"), plans(&row)), (Some("2"), alone.iter().map(plans).sum()));
+    let number = |row: &Row, column: &str| row.get(column).unwrap().parse::<f64>().unwrap();
+    // The tuner's choice is the better of what it would choose under each, by its forecasts.
+    let foretold = alone.iter().map(|row| number(row, "predicted_per_s")).fold(0.0, f64::max);
+    assert!((number(&row, "predicted_per_s") / foretold - 1.0).abs() < 0.011, "{row:?}");
+    let own = alone.iter().find(|one| one.get("protocol") == row.get("protocol")).unwrap();
+    assert_eq!(own.get("tuned"), row.get("tuned"));
+    // The best of both is the best of one, but for what a race may miss.
+    let best = alone.iter().map(|row| number(row, "best_per_s")).fold(0.0, f64::max);
+    assert!((number(&row, "best_per_s") / best - 1.0).abs() < 0.03, "{row:?}");
+    assert!(["nowait", "waitdie"].contains(&row.get("best_protocol").unwrap()), "{row:?}");
+    let lost = 1.0 - number(&row, "got_per_s") / number(&row, "best_per_s");
+    assert!((number(&row, "regret") - lost).abs() < 1e-9, "{row:?}");
+    assert_eq!(Summary::of(&[row]).unwrap().same_protocol.unwrap().1, 1);
 }

@@ -64,7 +64,7 @@ pub fn plan(args: &ExperimentArgs) -> Result<Vec<Planned>, CliError> {
         for point in &planned.experiment.points {
             require(&point.spec.fabric)?;
             // What is drawn is tuned, and what is tuned runs.
-            if point.against_all {
+            if !point.against.is_empty() {
                 continue;
             }
             runs(&point.spec).map_err(|(keys, error)| planned.experiment.places.blame(point, keys, error))?;
@@ -113,7 +113,7 @@ pub fn run(args: &ExperimentArgs, context: &Context) -> Result<(), CliError> {
 /// Measures a point: requests alone, or a run of transactions whose history is checked.
 pub fn measure_with(context: &Context) -> impl Fn(&Point) -> Result<PointResult, CliError> + Sync {
     |point| {
-        if point.against_all {
+        if !point.against.is_empty() {
             return regret::measure(point, context);
         }
         let fabric = Fabric::open(&point.spec.fabric, point.spec.seed)?;
@@ -246,6 +246,7 @@ fn summary(experiment: &Experiment, dir: &ResultDir) -> Value {
             json!({
                 "combinations": s.combinations, "without_winner": s.open, "regret": three(s.regret),
                 "verified_regret": s.verified.map(three),
+                "same_protocol": s.same_protocol.map(|(same, all)| json!({ "same": same, "of": all })),
                 "prediction_error": three(s.error), "prediction_bias": s.bias,
             })
         }

@@ -3,7 +3,7 @@
 mod search;
 mod verify;
 
-pub use search::{Rival, Tuned, ranking, search, search_all, watched};
+pub use search::{Ranked, Rival, Tuned, ranking, rankings, search, search_all, shortlist, watched};
 pub use verify::{Verify, keep, may_keep};
 
 use super::Context;
@@ -57,6 +57,12 @@ pub fn best(spec: &RunSpec, fabric: &Fabric, context: &Context) -> Result<NamedP
     if !spec.warm_cache {
         plan.notes
             .push("The tuner took location caches to be warm; the run starts with cold ones.".to_owned());
+    }
+    if spec.clock_skew.ns() > 0 {
+        plan.notes.push(format!(
+            "The tuner took clocks to be right; those of the run are wrong by up to {}.",
+            spec.clock_skew
+        ));
     }
     Ok(plan)
 }

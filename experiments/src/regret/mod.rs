@@ -13,9 +13,12 @@
 //! dropping the very best among plans that are nearly as good. Coroutines are part of the combination, as its load, and not
 //! of the plan.
 //!
-//! The same is told of a second choice (`verified_regret`): the plans of the tuner's shortlist, a dozen, are run for four thousand commits each, the
+//! The same is told of a second choice (`verified_regret`): the plans of the tuner's shortlist, a dozen of one protocol or two of each of several, are run for four thousand commits each, the
 //! choice and the three that were fastest beside it twice more, with other seeds, and the fastest of these is taken. That is a simulation compared with longer ones, not the model's merit. It is what somebody does who takes
-//! the fastest that `tune --verify` has run, which are that dozen and the presets.
+//! the fastest that `tune --verify` has run, which are these and the presets.
+//!
+//! Where a point has several protocols ([`Point::against`]), the tuner chooses among them as `tune --protocol` does, all plans of all of
+//! them race, and the row's `protocol`, `best_protocol` and `verified_protocol` are those of the choice, the winner and the second choice.
 //!
 //! A race may end without a winner: nothing commits, or it takes too long. Then the row says what was chosen and foretold, and its cells
 //! for what the race would have found (`best`, `regret` and the like) are empty.
@@ -23,7 +26,7 @@
 pub mod draw;
 mod race;
 
-use race::{End, Field};
+use race::{End, Field, Runner};
 
 use primitives::measure::{PointResult, Row};
 
@@ -41,9 +44,11 @@ pub fn measure(point: &Point, context: &Context) -> Result<PointResult, CliError
     let spec = &point.spec;
     let fabric = Fabric::open(&spec.fabric, spec.seed)?;
     let profile = tune::profile_for(spec, &fabric, None, std::path::Path::new("doorbell-out"), context)?;
-    let tuning = tune::ranking(spec, &fabric, &profile)?;
-    let field = Field::of(&tuning);
-    let chosen = field.chosen;
+    let found = tune::rankings(spec, &point.against, &fabric, &profile)?;
+    let Some(field) = Field::of(&found) else {
+        return Err(CliError::usage("there is no protocol to choose from"));
+    };
+    let Runner { protocol, candidate: chosen } = field.chosen;
     let said = &chosen.forecast;
     let attempts = said.committed_per_s + said.aborted_per_s;
     let ratio = |a: f64, b: f64| if b > 0.0 { a / b } else { 0.0 };
@@ -51,13 +56,14 @@ pub fn measure(point: &Point, context: &Context) -> Result<PointResult, CliError
         .with("fabric", spec.fabric.to_string())
         .with("workload", spec.workload.as_str())
         .with("settings", settings(spec))
-        .with("protocol", spec.protocol.as_str())
+        .with("protocol", protocol)
         .with("nodes", spec.nodes)
         .with("threads", spec.threads)
         .with("coroutines", spec.coroutines)
         .with("replicas", spec.replicas)
         .with("cache_bytes", spec.cache_bytes)
         .with("seed", spec.seed)
+        .with("protocols", found.len() as u64)
         .with("plans", field.plans.len() as u64)
         .with("tuned", chosen.plan.to_string())
         .with("bottleneck", said.bottleneck.to_string())
@@ -74,15 +80,17 @@ pub fn measure(point: &Point, context: &Context) -> Result<PointResult, CliError
     let (best, got, verified) = (&outcome.best, &outcome.chosen.rate, &outcome.verified);
     let row = row
         .with("runs", outcome.runs)
-        .with("best", outcome.winner.plan.to_string())
+        .with("best", outcome.winner.candidate.plan.to_string())
+        .with("best_protocol", outcome.winner.protocol)
         .with("got_per_s", got.per_s)
         .with("prediction_error", ratio(said.committed_per_s, got.per_s) - 1.0)
         .with("aborted_share", got.aborted)
-        .with("best_predicted_per_s", outcome.winner.forecast.committed_per_s)
+        .with("best_predicted_per_s", outcome.winner.candidate.forecast.committed_per_s)
         .with("best_per_s", best.per_s)
         .with("regret", outcome.chosen.regret)
         .with("regret_error", outcome.chosen.regret_error)
-        .with("verified", outcome.verified_plan.plan.to_string())
+        .with("verified", outcome.verified_plan.candidate.plan.to_string())
+        .with("verified_protocol", outcome.verified_plan.protocol)
         .with("verified_per_s", verified.rate.per_s)
         .with("verified_regret", verified.regret)
         .with("verified_regret_error", verified.regret_error)
@@ -124,7 +132,10 @@ pub fn worst(rows: &[Row]) -> String {
             format!("{} {}", text("workload"), text("protocol")),
             load,
             text("tuned"),
-            text("best"),
+            match row.get("best_protocol").filter(|best| Some(*best) != row.get("protocol")) {
+                Some(other) => format!("{other}: {}", text("best")),
+                None => text("best"),
+            },
         ]
     };
     let head = [
@@ -151,6 +162,9 @@ pub struct Summary {
     pub regret: [f64; 3],
     /// The same of the fastest of the shortlist; none in results of before it was measured.
     pub verified: Option<[f64; 3]>,
+    /// Of combinations with several protocols to choose from, those whose choice was of the best plan's protocol, and all; none if
+    /// there are none.
+    pub same_protocol: Option<(usize, usize)>,
     /// The same of how far predictions are off, whatever the direction.
     pub error: [f64; 3],
     /// The median of predictions' errors with their sign: above zero, the model promises too much.
@@ -172,10 +186,16 @@ impl Summary {
             [at(0.5), at(0.95), at(1.0)]
         };
         let verified = column("verified_regret");
+        let several =
+            |row: &&Row| row.get("protocols").and_then(|n| n.parse().ok()).is_some_and(|n: u32| n > 1);
+        let won = |row: &&Row| row.get("regret").is_some_and(|cell| !cell.is_empty());
+        let chosen: Vec<&Row> = rows.iter().filter(several).filter(won).collect();
+        let same = chosen.iter().filter(|row| row.get("protocol") == row.get("best_protocol")).count();
         Some(Summary {
             combinations: regret.len(),
             open: rows.len() - regret.len(),
             verified: (verified.len() == regret.len()).then(|| three(verified)),
+            same_protocol: (!chosen.is_empty()).then_some((same, chosen.len())),
             regret: three(regret),
             bias: three(error.clone())[0],
             error: three(error.iter().map(|e| e.abs()).collect()),
@@ -193,13 +213,16 @@ impl Summary {
             )
         };
         format!(
-            "regret over {} combinations{}: {}\n{}error of predictions: {} (bias {:+.1} %)\n",
+            "regret over {} combinations{}: {}\n{}{}error of predictions: {} (bias {:+.1} %)\n",
             self.combinations,
             if self.open > 0 { format!(" ({} more without a winner)", self.open) } else { String::new() },
             three(self.regret),
             self.verified.map_or(String::new(), |v| format!(
                 "regret of the fastest of a shortlist that was run: {}\n",
                 three(v)
+            )),
+            self.same_protocol.map_or(String::new(), |(same, all)| format!(
+                "the choice is of the best plan's protocol in {same} of {all}\n"
             )),
             three(self.error),
             100.0 * self.bias
@@ -224,6 +247,13 @@ mod tests {
         let both = rows.clone().map(|row| row.with("verified_regret", 0.01));
         let shown = Summary::of(&both).unwrap().shown();
         assert!(shown.contains("shortlist that was run: median 1.00 %"), "{shown}");
+        assert_eq!(summary.same_protocol, None);
+        let under = |best: &str| {
+            rows[0].clone().with("protocols", 2u32).with("protocol", "occ").with("best_protocol", best)
+        };
+        let summary = Summary::of(&[under("occ"), under("mvcc"), rows[1].clone(), under("occ")]).unwrap();
+        assert_eq!(summary.same_protocol, Some((2, 3)));
+        assert!(summary.shown().contains("protocol in 2 of 3\n"), "{}", summary.shown());
         let open = [rows.as_slice(), &[Row::new().with("runs", 7u64)]].concat();
         let shown = Summary::of(&open).unwrap().shown();
         assert!(shown.contains("3 combinations (1 more without a winner): median 2.00 %"), "{shown}");

@@ -1,11 +1,12 @@
 //! The race of all plans for a combination, and the measurement of who won it.
 
 use engine::stats::WorkerStats;
-use phases::model::{Candidate, Tuning};
+use phases::model::Candidate;
 use phases::rule::Abort;
 use primitives::units::Nanos;
 
-use crate::commands::{Context, tune};
+use crate::commands::Context;
+use crate::commands::tune::{self, Ranked};
 use crate::error::CliError;
 use crate::fabrics::Fabric;
 use crate::spec::{RunSpec, Span};
@@ -99,12 +100,12 @@ impl std::fmt::Display for Open {
 /// Who won a race, and by how much.
 pub(super) struct Outcome<'a> {
     /// Who won, and its rate, from runs that the race did not see.
-    pub(super) winner: &'a Candidate,
+    pub(super) winner: Runner<'a>,
     pub(super) best: Rate,
     /// The tuner's choice, beside the winner.
     pub(super) chosen: Beside,
     /// Which of the tuner's shortlist did best when run as `tune --verify` runs them, and that beside the winner.
-    pub(super) verified_plan: &'a Candidate,
+    pub(super) verified_plan: Runner<'a>,
     pub(super) verified: Beside,
     pub(super) runs: u64,
     pub(super) events: u64,
@@ -119,20 +120,47 @@ pub(super) struct Beside {
     pub(super) regret_error: f64,
 }
 
+/// A plan under its protocol.
+#[derive(Clone, Copy)]
+pub(super) struct Runner<'a> {
+    pub(super) protocol: &'a str,
+    pub(super) candidate: &'a Candidate,
+}
+
+impl<'a> Runner<'a> {
+    fn of(ranked: &'a Ranked, candidate: &'a Candidate) -> Runner<'a> {
+        Runner { protocol: &ranked.protocol, candidate }
+    }
+
+    /// Whether it is the same one, not its equal under another protocol.
+    fn is(&self, other: &Runner<'_>) -> bool {
+        std::ptr::eq(self.candidate, other.candidate)
+    }
+}
+
 /// Who runs.
 pub(super) struct Field<'a> {
-    /// All plans that the model tells apart.
-    pub(super) plans: Vec<&'a Candidate>,
+    /// All plans that the model tells apart, of each protocol.
+    pub(super) plans: Vec<Runner<'a>>,
     /// What the tuner chose, one of them.
-    pub(super) chosen: &'a Candidate,
+    pub(super) chosen: Runner<'a>,
     /// The tuner's shortlist, some of them.
-    pub(super) shortlist: Vec<&'a Candidate>,
+    pub(super) shortlist: Vec<Runner<'a>>,
 }
 
 impl<'a> Field<'a> {
-    pub(super) fn of(tuning: &'a Tuning) -> Field<'a> {
-        let shortlist = tuning.shortlist(tune::SHORTLIST);
-        Field { plans: tuning.distinct(), chosen: tuning.best(), shortlist }
+    /// Of protocols, the chosen one first; `None` of none.
+    pub(super) fn of(found: &'a [Ranked]) -> Option<Field<'a>> {
+        let first = found.first()?;
+        let all = |ranked: &'a Ranked| {
+            ranked.tuning.distinct().into_iter().map(|candidate| Runner::of(ranked, candidate))
+        };
+        let shortlist = tune::shortlist(found).into_iter().map(|(ranked, one)| Runner::of(ranked, one));
+        Some(Field {
+            plans: found.iter().flat_map(all).collect(),
+            chosen: Runner::of(first, first.tuning.best()),
+            shortlist: shortlist.collect(),
+        })
     }
 }
 
@@ -164,8 +192,9 @@ fn run_within<'a>(
     let fabric = Fabric::open(&spec.fabric, spec.seed)?;
     let mut track = Track { spec: spec.clone(), fabric, context, runs: 0, events: 0 };
     let open = |track: &Track, why| Ok(End::Open { why, runs: track.runs, events: track.events });
-    let customers = f64::from(chosen.plan.coroutines) * f64::from(spec.nodes) * f64::from(spec.threads);
-    let foretold = chosen.forecast.committed_per_s.max(1.0);
+    let customers =
+        f64::from(chosen.candidate.plan.coroutines) * f64::from(spec.nodes) * f64::from(spec.threads);
+    let foretold = chosen.candidate.forecast.committed_per_s.max(1.0);
     let mut pilot = PILOT / foretold;
     let mut fastest = loop {
         if let Some(rate) = positive(track.one(chosen, pilot)?) {
@@ -177,15 +206,15 @@ fn run_within<'a>(
         }
         pilot *= LONGER;
     };
-    let mut runners: Vec<(&Candidate, Rate)> =
+    let mut runners: Vec<(Runner<'_>, Rate)> =
         field.plans.iter().map(|&plan| (plan, Rate::default())).collect();
     for round in &ROUNDS {
         let length = round.commits.max(round.each * customers) / fastest;
-        for (candidate, rate) in &mut runners {
+        for (runner, rate) in &mut runners {
             if track.events > most_events {
                 return open(&track, Open::TooLong);
             }
-            *rate = track.one(candidate, length)?;
+            *rate = track.one(*runner, length)?;
         }
         runners.sort_by(|a, b| b.1.per_s.total_cmp(&a.1.per_s));
         let Some(best) = positive(runners[0].1) else { return open(&track, Open::NothingCommitted) };
@@ -199,14 +228,14 @@ fn run_within<'a>(
     let winner = runners[0].0;
     let length = VERIFIED.max(EACH * customers) / fastest;
     // By the sum of their rates; the choice, which the shortlist begins with, is among the finalists as it is in `tune --verify`.
-    let mut finalists: Vec<(&Candidate, f64)> = field.shortlist.iter().map(|&plan| (plan, 0.0)).collect();
+    let mut finalists: Vec<(Runner<'_>, f64)> = field.shortlist.iter().map(|&plan| (plan, 0.0)).collect();
     for turn in 0..=u64::from(tune::AGAIN) {
         track.seed(spec.seed + (VERIFYING + turn) * SEEDS_APART)?;
-        for (candidate, sum) in &mut finalists {
+        for (runner, sum) in &mut finalists {
             if track.events > most_events {
                 return open(&track, Open::TooLong);
             }
-            *sum += track.one(candidate, length)?.per_s;
+            *sum += track.one(*runner, length)?.per_s;
         }
         if let Some((_, others)) = finalists.split_first_mut() {
             others.sort_by(|a, b| b.1.total_cmp(&a.1));
@@ -214,8 +243,7 @@ fn run_within<'a>(
         finalists.truncate(tune::FINALISTS);
     }
     // Of equals the first.
-    let faster =
-        |best: (&'a Candidate, f64), one: &(&'a Candidate, f64)| if one.1 > best.1 { *one } else { best };
+    let faster = |best: (Runner<'a>, f64), one: &(Runner<'a>, f64)| if one.1 > best.1 { *one } else { best };
     let verified_plan = finalists.iter().fold((chosen, 0.0), faster).0;
     let length = MEASURED.max(EACH * customers) / fastest;
     let (mut with_chosen, mut with_verified) = (Vec::new(), Vec::new());
@@ -225,11 +253,9 @@ fn run_within<'a>(
         }
         track.seed(seed)?;
         let best = track.one(winner, length)?;
-        let mut beside = |plan: &Candidate| {
-            if std::ptr::eq(plan, winner) { Ok(best) } else { track.one(plan, length) }
-        };
+        let mut beside = |plan: Runner<'_>| if plan.is(&winner) { Ok(best) } else { track.one(plan, length) };
         let got = beside(chosen)?;
-        let checked = if std::ptr::eq(verified_plan, chosen) { got } else { beside(verified_plan)? };
+        let checked = if verified_plan.is(&chosen) { got } else { beside(verified_plan)? };
         with_chosen.push((best, got));
         with_verified.push((best, checked));
     }
@@ -251,9 +277,14 @@ impl Track<'_> {
     }
 
     /// Runs a plan for so many seconds of virtual time.
-    fn one(&mut self, candidate: &Candidate, seconds: f64) -> Result<Rate, CliError> {
+    fn one(&mut self, Runner { protocol, candidate }: Runner<'_>, seconds: f64) -> Result<Rate, CliError> {
         let length = Nanos((seconds.min(LONGEST) * 1e9) as u64 + 1);
-        let spec = RunSpec { duration: Span::from_ns(length.0), precision: None, ..self.spec.clone() };
+        let spec = RunSpec {
+            protocol: protocol.to_owned(),
+            duration: Span::from_ns(length.0),
+            precision: None,
+            ..self.spec.clone()
+        };
         let plan = NamedPlan::new(candidate.plan.to_string(), candidate.plan, None);
         let run = transact::run(
             &spec,
@@ -276,7 +307,10 @@ impl Track<'_> {
         if run.result.stats.committed > 0 {
             run.passed(&self.context.command).map_err(|error| {
                 let seed = spec.seed;
-                error.context(format!("a run of {seconds:.6} s with seed {seed} under {}", plan.name))
+                error.context(format!(
+                    "a run of {seconds:.6} s with seed {seed} under {protocol}, {}",
+                    plan.name
+                ))
             })?;
         }
         (self.runs, self.events) = (self.runs + 1, self.events + run.result.facts.events);
@@ -350,8 +384,8 @@ mod tests {
         let fabric = Fabric::open(&spec.fabric, spec.seed).unwrap();
         let profile =
             tune::profile_for(&spec, &fabric, None, std::path::Path::new("unused"), &context).unwrap();
-        let tuning = tune::ranking(&spec, &fabric, &profile).unwrap();
-        let mut field = Field::of(&tuning);
+        let found = tune::rankings(&spec, std::slice::from_ref(&spec.protocol), &fabric, &profile).unwrap();
+        let mut field = Field::of(&found).unwrap();
         field.plans.truncate(2);
         field.shortlist.truncate(2);
         let ended = |most| match run_within(most, &spec, &field, &context).unwrap() {

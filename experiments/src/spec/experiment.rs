@@ -25,6 +25,7 @@ use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
+use super::combinations;
 use super::grid::{Axis, Point, expand};
 use super::limits;
 use super::places::{At, Places};
@@ -33,7 +34,6 @@ use super::run::{Refused, RunSpec, Span};
 use crate::error::CliError;
 use crate::names::{suggest, workloads};
 use crate::nearby::Wanted;
-use crate::regret::draw;
 use crate::settings::{self, Misfit};
 use crate::yaml::{Document, Spanned};
 
@@ -96,6 +96,9 @@ pub struct Experiment {
     /// How many combinations are drawn, where points are combinations.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub combinations: Option<u64>,
+    /// The protocols that the tuner chooses from in every combination; of none, the one that is drawn.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub protocols: Vec<String>,
     /// What to draw.
     pub figures: Vec<Figure>,
     /// The points, in order.
@@ -125,11 +128,13 @@ struct Written {
     replicas: Option<Spanned<Value>>,
     warm_cache: Option<Spanned<Value>>,
     cache_bytes: Option<Spanned<Value>>,
+    clock_skew: Option<Spanned<Value>>,
     duration: Option<Spanned<Value>>,
     precision: Option<Spanned<Value>>,
     max_duration: Option<Spanned<Value>>,
     seed: Option<Spanned<Value>>,
     combinations: Option<Spanned<u64>>,
+    protocols: Option<Spanned<Value>>,
     verb: Option<Spanned<Value>>,
     payload: Option<Spanned<Value>>,
     outstanding: Option<Spanned<Value>>,
@@ -196,11 +201,21 @@ impl Experiment {
         if let (Some(count), true) = (&written.combinations, written.kind != SpecKind::Regret) {
             return Err(document.error(count, "combinations: they are drawn for `kind: regret` alone"));
         }
+        let protocols = match &written.protocols {
+            Some(given) if written.kind != SpecKind::Regret => {
+                return Err(document.error(given, "protocols: they are chosen from in `kind: regret` alone"));
+            }
+            Some(given) => combinations::protocols(document, given)?,
+            None => Vec::new(),
+        };
         let figures = figures(document, written.kind, &grid, &written.figures)?;
         let places = places(document, &written);
         contradicted(document, &written)?;
         let mut points = match written.kind {
-            SpecKind::Regret => drawn(document, &written, base.seed)?,
+            SpecKind::Regret => {
+                nothing_picked(document, &written)?;
+                combinations::drawn(document, written.combinations.as_ref(), base.seed, &protocols)?
+            }
             _ => expand(&base, &grid).map_err(|why| match written.grid.0.first() {
                 Some((axis, _)) => document.error(axis, format!("grid: {why}")),
                 None => CliError::usage(format!("{}: {why}", document.name)),
@@ -229,6 +244,7 @@ impl Experiment {
             base,
             grid,
             combinations,
+            protocols,
             figures,
             points,
             places,
@@ -269,7 +285,7 @@ impl Written {
     }
 
     /// What holds for all points, by the names it is written with.
-    fn of_base(&self) -> [(&'static str, &Option<Spanned<Value>>); 30] {
+    fn of_base(&self) -> [(&'static str, &Option<Spanned<Value>>); 31] {
         [
             ("fabric", &self.fabric),
             ("workload", &self.workload),
@@ -281,6 +297,7 @@ impl Written {
             ("replicas", &self.replicas),
             ("warm_cache", &self.warm_cache),
             ("cache_bytes", &self.cache_bytes),
+            ("clock_skew", &self.clock_skew),
             ("duration", &self.duration),
             ("precision", &self.precision),
             ("max_duration", &self.max_duration),
@@ -378,33 +395,19 @@ fn settings(document: &Document, base: &RunSpec, written: &Written) -> Result<()
     Ok(())
 }
 
-/// Combinations where the file does not say: what a distribution's tail takes.
-const COMBINATIONS: u64 = 500;
-
-/// The combinations of an experiment about regret. All that a combination is comes from the seed, so that nobody picks.
-fn drawn(document: &Document, written: &Written, seed: u64) -> Result<Vec<Point>, CliError> {
+/// Refuses what a combination takes from the seed, so that nobody picks.
+fn nothing_picked(document: &Document, written: &Written) -> Result<(), CliError> {
     let mut picked = written.of_base().into_iter().filter(|(key, _)| *key != "seed");
     if let Some((key, Some(value))) = picked.find(|(_, value)| value.is_some()) {
         return Err(document.error(value, format!("{key}: combinations are drawn, it cannot be picked")));
     }
     let named = written.set.0.first().map(|e| &e.0).or(written.grid.0.first().map(|e| &e.0));
-    if let Some(key) = named {
-        return Err(
-            document.error(key, format!("{}: combinations are drawn, it cannot be picked", key.value))
-        );
+    match named {
+        Some(key) => {
+            Err(document.error(key, format!("{}: combinations are drawn, it cannot be picked", key.value)))
+        }
+        None => Ok(()),
     }
-    let count = written.combinations.as_ref().map_or(COMBINATIONS, |count| count.value);
-    if let Some(written) = written.combinations.as_ref().filter(|_| !(1..=limits::POINTS).contains(&count)) {
-        return Err(document.error(written, format!("combinations: between 1 and {}", limits::POINTS)));
-    }
-    (0..count)
-        .map(|index| {
-            let mut spec = RunSpec::default();
-            draw::apply(&mut spec, &draw::combination(seed, index))
-                .map_err(|why| CliError::check(format!("combination {index}: {why}")))?;
-            Ok(Point { index, at: Vec::new(), spec, against_all: true })
-        })
-        .collect()
 }
 
 fn grid(
@@ -583,6 +586,16 @@ mod tests {
             ("nodes: 0\n", "a.yaml:3:8: nodes: at least 1 node is needed"),
             ("coroutines: 1000000000\n", "a.yaml:3:13: coroutines: 1000000000 is too many"),
             ("duration: 10 parsecs\n", "a.yaml:3:11: duration: `parsecs` is not a unit"),
+            ("clock_skew: 2\n", "a.yaml:3:13: clock_skew: 2 of what?"),
+            (
+                "clock_skew: 61min\n",
+                "a.yaml:3:13: clock_skew: clocks may be wrong by an hour (60min) at most",
+            ),
+            (
+                "grid:\n  clock_skew: [0us, -1us]\n",
+                "a.yaml:4:21: grid.clock_skew: a time is more than nothing",
+            ),
+            ("kind: primitive\nclock_skew: 1us\n", "a.yaml:4:13: clock_skew: "),
             ("duration: 10\n", "a.yaml:3:11: duration: 10 of what?"),
             ("protocol: ooc\n", "a.yaml:3:11: protocol: no protocol of that name; did you mean `occ`?"),
             ("grid:\n  nods: [1]\n", "a.yaml:4:3: grid: `nods` cannot be set; did you mean `nodes`?"),
@@ -599,6 +612,7 @@ mod tests {
             ("grid:\n  fabric: [loopback, sim:cx4-edr]\n", "real and virtual time in one experiment"),
             ("kind: walk\n", "a.yaml:3:7: kind: unknown variant"),
             ("combinations: 3\n", "a.yaml:3:15: combinations: they are drawn for `kind: regret` alone"),
+            ("protocols: all\n", "a.yaml:3:12: protocols: they are chosen from in `kind: regret` alone"),
             ("kind: regret\n", "a.yaml:2:9: fabric: combinations are drawn"),
             ("set: {hot: [1]}\n", "a.yaml:3:7: set.hot: a workload's setting"),
             (
@@ -666,15 +680,6 @@ mod tests {
             let got = refused(text);
             assert!(got.contains(says), "{text:?}\n  wanted {says}\n  got    {got}");
         }
-        for (text, says) in [
-            ("combinations: 0", "a.yaml:3:15: combinations: between 1 and"),
-            ("set: {items: 3}", "a.yaml:3:7: items: combinations are drawn"),
-            ("grid: {nodes: [3]}", "a.yaml:3:8: nodes: combinations are drawn"),
-        ] {
-            let error = parse(&format!("question: why\nkind: regret\n{text}\n")).unwrap_err();
-            assert!(error.message().contains(says), "{}", error.message());
-        }
-        assert_eq!(parse("question: why\nkind: regret\n").unwrap().points.len(), 500);
         assert_eq!(
             parse("fabric: loopback\n").unwrap_err().message(),
             "a.yaml:1:1: an experiment needs a question"

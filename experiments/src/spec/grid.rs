@@ -25,8 +25,8 @@ pub struct Point {
     pub at: Vec<(String, String)>,
     /// What to run.
     pub spec: RunSpec,
-    /// Tune it, and compare the choice with every plan there is.
-    pub against_all: bool,
+    /// Tune it, and compare the choice with every plan there is under these protocols; of none it is run.
+    pub against: Vec<String>,
 }
 
 impl Point {
@@ -70,7 +70,7 @@ pub fn expand(base: &RunSpec, axes: &[Axis]) -> Result<Vec<Point>, String> {
                 spec.apply(&axis.name, value).map_err(|why| format!("{} {value}: {why}", axis.name))?;
                 at.push((axis.name.clone(), shown(&spec, &axis.name, value)));
             }
-            Ok(Point { index, at, spec, against_all: false })
+            Ok(Point { index, at, spec, against: Vec::new() })
         })
         .collect()
 }

@@ -59,6 +59,9 @@ pub const POINTS: u64 = 1_000_000;
 /// Longest measured time per point, in nanoseconds: a day.
 pub const DURATION_NS: u64 = 86_400_000_000_000;
 
+/// How wrong clocks may be made, in nanoseconds: an hour. Timestamps last 6.5 days, and clocks that are ahead use them up.
+pub const CLOCK_SKEW_NS: u64 = 3_600_000_000_000;
+
 /// Measured time of a point where time is real, unless asked for otherwise.
 pub const USUAL_REAL: super::Span = super::Span::from_ns(1_000_000_000);
 

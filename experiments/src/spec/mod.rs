@@ -4,6 +4,7 @@
 //! refused with the same words wherever it stands.
 
 mod choice;
+mod combinations;
 mod command;
 mod experiment;
 mod grid;

@@ -145,6 +145,8 @@ pub struct RunSpec {
     /// Bytes of location cache on each node; what is usual if not given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cache_bytes: Option<u32>,
+    /// Each node's clock, from which timestamps are taken, is ahead or behind by up to this; drawn from the seed.
+    pub clock_skew: Span,
     /// Measured time, the shortest if a precision is asked for; virtual on sim.
     pub duration: Span,
     /// Measure until the throughput's 95 % confidence interval is within this share of it to either side; `None` measures
@@ -175,6 +177,7 @@ impl Default for RunSpec {
             queue_pairs: limits::QUEUE_PAIRS.usual,
             warm_cache: true,
             cache_bytes: None,
+            clock_skew: Span::from_ns(0),
             duration: limits::USUAL_REAL,
             precision: None,
             max_duration: None,
@@ -198,6 +201,7 @@ impl RunSpec {
         "queue_pairs",
         "warm_cache",
         "cache_bytes",
+        "clock_skew",
         "duration",
         "precision",
         "max_duration",
@@ -237,12 +241,10 @@ impl RunSpec {
                     value.as_bool().ok_or_else(|| format!("true or false is needed, not {value}"))?;
             }
             "cache_bytes" => self.cache_bytes = Some(limits::CACHE_BYTES.check(number(value)?)?),
-            "duration" => self.duration = span(value)?,
-            "max_duration" => self.max_duration = Some(span(value)?),
-            "precision" => {
-                let written = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-                self.precision = Some(values::precision(&written)?);
-            }
+            "clock_skew" => self.clock_skew = values::clock_skew(&written(value))?,
+            "duration" => self.duration = values::span(&written(value))?,
+            "max_duration" => self.max_duration = Some(values::span(&written(value))?),
+            "precision" => self.precision = Some(values::precision(&written(value))?),
             "seed" => self.seed = number(value)?,
             _ => match key.strip_prefix("set.") {
                 Some(setting) if !setting.is_empty() && !value.is_array() && !value.is_object() => {
@@ -345,11 +347,9 @@ impl RunSpec {
     }
 }
 
-fn span(value: &Value) -> Result<Span, String> {
-    match value {
-        Value::String(written) => values::span(written),
-        other => values::span(&other.to_string()),
-    }
+/// As a flag would have it.
+fn written(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
 pub(super) fn text(value: &Value) -> Result<&str, String> {
@@ -379,6 +379,7 @@ mod tests {
         assert_eq!(refused("nodes", json!(0)), values::nodes("0").unwrap_err());
         assert_eq!(refused("duration", json!("10 parsecs")), values::span("10 parsecs").unwrap_err());
         assert_eq!(refused("duration", json!(10)), values::span("10").unwrap_err());
+        assert_eq!(refused("clock_skew", json!("2h")), values::clock_skew("2h").unwrap_err());
         assert_eq!(refused("protocol", json!("ooc")), values::protocol("ooc").unwrap_err());
         assert_eq!(spec, RunSpec::default(), "nothing was changed by a refused value");
     }
@@ -392,6 +393,7 @@ mod tests {
             "plan" => json!({"lock": "one-sided"}),
             "warm_cache" => json!(false),
             "duration" | "max_duration" => json!("5ms"),
+            "clock_skew" => json!("50us"),
             "precision" => json!("2%"),
             _ => json!(2),
         };

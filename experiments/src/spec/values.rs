@@ -135,6 +135,16 @@ pub fn think(text: &str) -> Result<Span, String> {
     if nothing { Ok(Span::from_ns(0)) } else { span(text) }
 }
 
+/// `--clock-skew`: a time like others up to an hour, and nothing at all.
+#[allow(clippy::missing_errors_doc)]
+pub fn clock_skew(text: &str) -> Result<Span, String> {
+    let skew = think(text)?;
+    match skew.ns() <= limits::CLOCK_SKEW_NS {
+        true => Ok(skew),
+        false => Err("clocks may be wrong by an hour (60min) at most".to_owned()),
+    }
+}
+
 /// `--workload`.
 #[allow(clippy::missing_errors_doc)]
 pub fn workload(text: &str) -> Result<String, String> {

@@ -76,11 +76,12 @@ impl Clock {
         Clock { skew, node, worker, last: zero(), ahead: zero(), latest: zero(), back: zero() }
     }
 
-    /// Local time in ticks when the true time is `now_ns`.
+    /// Local time in ticks when the true time is `now_ns`; it does not begin before tick 0.
     fn local(&self, now_ns: u64) -> u64 {
         let jumped = self.skew.jump_ns != 0 && now_ns >= self.skew.jump_at_ns;
         let offset = self.skew.offset_ns.saturating_add(if jumped { self.skew.jump_ns } else { 0 });
-        (now_ns.saturating_add_signed(offset) >> TICK_SHIFT).saturating_add(self.skew.first_tick)
+        let ticks = i64::try_from(now_ns).unwrap_or(i64::MAX).saturating_add(offset) >> TICK_SHIFT;
+        self.skew.first_tick.saturating_add_signed(ticks)
     }
 
     /// A timestamp later than all that this clock gave or learnt; `None` when they are used up. A clock that goes back
@@ -118,6 +119,11 @@ impl Clock {
     }
 }
 
+/// Ticks within which a span of time ends.
+pub fn ticks_of(span_ns: u64) -> u64 {
+    span_ns.div_ceil(1 << TICK_SHIFT)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -151,6 +157,17 @@ mod tests {
         // All of the jump, but for the step of time in which it came.
         assert!((505..=512).contains(&clock.back()), "back by {} ticks", clock.back());
         assert_eq!(last.tick(), clock.local((1 << 22) - (1 << 22) % 5_000));
+    }
+
+    #[test]
+    fn a_clock_that_is_behind_runs_from_the_start_if_ticks_are_gone_before() {
+        let behind = |first_tick| {
+            let skew = Skew { offset_ns: -50_000, first_tick, ..Skew::default() };
+            let clock = Clock::new(NodeId(0), 0, skew);
+            [0, 20_480].map(|now| clock.next(now).unwrap().tick())
+        };
+        assert_eq!(behind(0), [1, 2], "it stands still at the beginning of time");
+        assert_eq!(behind(ticks_of(50_000)), [1, 20]);
     }
 
     #[test]

@@ -260,7 +260,7 @@ pub fn tune(root: &Path, name: &str, plans: usize, verify: bool) -> PathBuf {
     write_dir(root, name, &record, &[("points.csv", &csv)])
 }
 
-pub const REGRET: &str = "point,fabric,workload,settings,protocol,nodes,threads,coroutines,replicas,cache_bytes,seed,plans,runs,tuned,best,bottleneck,predicted_per_s,got_per_s,prediction_error,predicted_aborted_share,aborted_share,best_predicted_per_s,best_per_s,regret,regret_error,verified,verified_per_s,verified_regret,verified_regret_error,events";
+pub const REGRET: &str = "point,fabric,workload,settings,protocol,nodes,threads,coroutines,replicas,cache_bytes,seed,protocols,plans,runs,tuned,best,best_protocol,bottleneck,predicted_per_s,got_per_s,prediction_error,predicted_aborted_share,aborted_share,best_predicted_per_s,best_per_s,regret,regret_error,verified,verified_protocol,verified_per_s,verified_regret,verified_regret_error,events";
 
 /// A sweep of regret: one choice is better than the winner of its race, and the last race has no winner.
 pub fn regret(root: &Path, name: &str) -> PathBuf {
@@ -272,12 +272,12 @@ pub fn regret(root: &Path, name: &str) -> PathBuf {
         let got = 1e6 * (1.0 - lost);
         let _ = writeln!(
             csv,
-            "{i},sim:drawn-{i},{},payload_bytes=8,occ,3,1,8,2,4096,{i},160,225,one-sided,two-sided,latency,{:.1},{got:.1},{off},0.1,0.1,1e6,1e6,{lost},0.001,two-sided,1e6,0.0,0.0,1000",
+            "{i},sim:drawn-{i},{},payload_bytes=8,occ,3,1,8,2,4096,{i},1,160,225,one-sided,two-sided,occ,latency,{:.1},{got:.1},{off},0.1,0.1,1e6,1e6,{lost},0.001,two-sided,occ,1e6,0.0,0.0,1000",
             kinds[i % 4],
             got * (1.0 + off)
         );
     }
-    csv += "40,sim:cx5,micro,payload_bytes=8,occ,3,1,8,2,4096,40,160,1,one-sided,,latency,10.0,,,0.9,,,,,,,,,,1000\n";
+    csv += "40,sim:cx5,micro,payload_bytes=8,occ,3,1,8,2,4096,40,1,160,1,one-sided,,,latency,10.0,,,0.9,,,,,,,,,,,1000\n";
     let mut record = record("regret", SIM, 41);
     record["fabric"] = json!("sim:shipped,sim:drawn");
     record["profile"] = Value::Null;

@@ -152,6 +152,56 @@ pub fn ranking(spec: &RunSpec, fabric: &Fabric, profile: &Profile) -> Result<Tun
     Asked::of(spec, fabric)?.tune(spec, fabric, profile, Objective::Throughput, false, &|| true)
 }
 
+/// A protocol, and all its plans by forecast.
+pub struct Ranked {
+    /// The protocol's name.
+    pub protocol: String,
+    /// Its plans.
+    pub tuning: Tuning,
+}
+
+/// [`ranking`] under each protocol that can run the spec's workload; the protocol that [`search_all`] would choose comes first.
+///
+/// # Errors
+/// As [`search_all`].
+pub fn rankings(
+    spec: &RunSpec,
+    protocols: &[String],
+    fabric: &Fabric,
+    profile: &Profile,
+) -> Result<Vec<Ranked>, CliError> {
+    let of = |protocol: &String| -> Result<Ranked, CliError> {
+        let spec = RunSpec { protocol: protocol.clone(), ..spec.clone() };
+        Ok(Ranked { protocol: protocol.clone(), tuning: ranking(&spec, fabric, profile)? })
+    };
+    let mut found = able(spec, protocols)?.into_iter().map(of).collect::<Result<Vec<Ranked>, CliError>>()?;
+    best_first(&mut found, Objective::Throughput, |ranked| &ranked.tuning);
+    Ok(found)
+}
+
+/// What `tune --verify` runs beside presets, of protocols with the chosen one first: the shortlist of one, and of several the first few
+/// of each.
+pub fn shortlist(found: &[Ranked]) -> Vec<(&Ranked, &Candidate)> {
+    let most = if found.len() > 1 { OF_EACH } else { SHORTLIST };
+    let mut list = Vec::new();
+    for ranked in found {
+        let few = ranked.tuning.shortlist(SHORTLIST).into_iter().take(most);
+        list.extend(few.map(|candidate| (ranked, candidate)));
+    }
+    list
+}
+
+/// Of several protocols, those that can run the workload; if none can, the first, which will say why.
+fn able<'a>(spec: &RunSpec, protocols: &'a [String]) -> Result<Vec<&'a String>, CliError> {
+    let workload = transact::workload(spec)?;
+    let able = |name: &&String| AnyProtocol::parse(name).is_ok_and(|p| admit(&workload, &p).is_ok());
+    let mut asked: Vec<&String> = protocols.iter().filter(able).collect();
+    if asked.is_empty() {
+        asked.extend(protocols.first());
+    }
+    Ok(asked)
+}
+
 /// A search that is shown while it lasts, and that Ctrl-C ends.
 ///
 /// # Errors
@@ -243,18 +293,11 @@ pub fn search_all(
     let of = |protocol: &String| {
         search(&RunSpec { protocol: protocol.clone(), ..spec.clone() }, fabric, profile, objective, go_on)
     };
-    // Of several, those that can run the workload; if none can, the first says why.
-    let workload = transact::workload(spec)?;
-    let able = |name: &&String| AnyProtocol::parse(name).is_ok_and(|p| admit(&workload, &p).is_ok());
-    let mut asked: Vec<&String> = protocols.iter().filter(able).collect();
-    if asked.is_empty() {
-        asked.extend(protocols.first());
-    }
-    let mut found = asked.into_iter().map(of).collect::<Result<Vec<Tuned>, CliError>>()?;
+    let mut found = able(spec, protocols)?.into_iter().map(of).collect::<Result<Vec<Tuned>, CliError>>()?;
     if found.len() == 1 {
         return Ok(found.remove(0));
     }
-    best_first(&mut found, objective);
+    best_first(&mut found, objective, |tuned| &tuned.tuning);
     let protocols = found.iter().map(|t| (t.protocol.clone(), t.tuning.best().clone())).collect();
     let mut rivals = Vec::new();
     for (place, tuned) in found.iter_mut().enumerate() {
@@ -273,14 +316,14 @@ pub fn search_all(
 }
 
 /// Protocols, each with its best plan, in order of those plans.
-fn best_first(found: &mut [Tuned], objective: Objective) {
-    let rate = |t: &Tuned| t.tuning.best().forecast.committed_per_s;
-    let latency = |t: &Tuned| t.tuning.best().forecast.latency_mean_ns;
-    let within = |t: &Tuned| latency(t) <= objective.limit_ns();
+fn best_first<T>(found: &mut [T], objective: Objective, tuning: impl Fn(&T) -> &Tuning) {
+    let rate = |t: &T| tuning(t).best().forecast.committed_per_s;
+    let latency = |t: &T| tuning(t).best().forecast.latency_mean_ns;
+    let within = |t: &T| latency(t) <= objective.limit_ns();
     let best = found.iter().filter(|t| within(t)).map(rate).fold(0.0, f64::max);
-    let as_good = |t: &Tuned| within(t) && rate(t) >= best * (1.0 - Search::default().tolerance);
+    let as_good = |t: &T| within(t) && rate(t) >= best * (1.0 - Search::default().tolerance);
     // As good as the best, then as quick as was asked for, then the others.
-    let class = |t: &Tuned| if as_good(t) { 0 } else { 2 - i32::from(within(t)) };
+    let class = |t: &T| if as_good(t) { 0 } else { 2 - i32::from(within(t)) };
     found.sort_by(|a, b| {
         let by_rate = rate(b).total_cmp(&rate(a));
         let by_latency = latency(a).total_cmp(&latency(b));
