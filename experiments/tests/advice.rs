@@ -547,6 +547,13 @@ fn forecasts_under_skew_come_with_what_they_were_off_by() {
     assert!(json["caveat"].as_str().is_some_and(|why| why.contains("REGRET.md")), "{json}");
     let record = std::fs::read_to_string(folder.path().join("skewed/run.json")).unwrap();
     assert!(record.contains("caveat: some keys"), "the page tells it too: {record}");
+    // Where the model takes waits for endless, that is all there is to say.
+    let endless = ["--workload", "tpcc", "--protocol", "waitdie", "--nodes", "4", "--threads", "4"];
+    let out = folder.path().join("endless").to_str().unwrap().to_owned();
+    let (endless, _) = told(
+        &[&["tune", "--fabric", "sim:cx4-edr", "--coroutines", "24", "--out", &out], &endless[..]].concat(),
+    );
+    assert!(endless.contains("caveat: next to nothing is foretold to commit"), "{endless}");
     // The numbers are those of the table there, of the seed that is named.
     let (_, measured) = include_str!("../REGRET.md").split_once("**Seed 13**").unwrap();
     let row = |start: &str| measured.lines().find(|line| line.starts_with(start)).unwrap();

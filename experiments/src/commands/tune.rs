@@ -199,6 +199,9 @@ const SKEWING: [&str; 2] = ["zipf_theta", "hot_"];
 /// Workloads that the sweeps of forecasts do not draw.
 const UNDRAWN: [&str; 2] = ["tpcc", "tpce-cp"];
 
+/// Commits a second below which the model has taken waits for endless: what runs is quicker by orders of magnitude.
+const NOTHING: f64 = 1.0;
+
 /// The share of attempts that abort from which on forecasts were found to be worth less.
 const CONTENDED: f64 = 0.2;
 
@@ -216,6 +219,12 @@ fn caveat(spec: &RunSpec, tuned: &Tuned) -> Option<String> {
     let skewed = spec.set.iter().any(skews);
     // A regret is of throughput: with a latency asked for, rivals are not run.
     let runs = if tuned.objective == Objective::Throughput { ". --verify runs the plans" } else { "" };
+    if forecast.committed_per_s < NOTHING {
+        return Some(format!(
+            "caveat: next to nothing is foretold to commit, by every plan: so it is of wait-die where most attempts fail, and runs commit \
+             (experiments/REGRET.md). These forecasts say nothing, and neither does the choice{runs}"
+        ));
+    }
     if UNDRAWN.contains(&spec.workload.as_str()) {
         let known = match spec.workload.as_str() {
             "tpcc" => {
