@@ -208,15 +208,17 @@ impl WorkerStats {
     }
 }
 
-/// The one copy of an abort reason's name that came from another node. There are no more than a table of counts holds.
+/// The one copy of an abort reason's name that came from another node. Such names may fill half a table of counts, so that there is room
+/// for this node's own beside them.
 fn name_of(reason: &str) -> Result<&'static str, String> {
+    const MOST: usize = REASONS / 2;
     static NAMES: std::sync::Mutex<Vec<&'static str>> = std::sync::Mutex::new(Vec::new());
     let mut names = NAMES.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     if let Some(known) = names.iter().find(|known| **known == reason) {
         return Ok(known);
     }
-    if names.len() == REASONS || reason.len() > 64 {
-        return Err(format!("more than {REASONS} abort reasons, or one of more than 64 B"));
+    if names.len() == MOST || reason.len() > 64 {
+        return Err(format!("more than {MOST} abort reasons, or one of more than 64 B"));
     }
     let kept: &'static str = String::from(reason).leak();
     names.push(kept);
@@ -224,7 +226,7 @@ fn name_of(reason: &str) -> Result<&'static str, String> {
 }
 
 /// Room for reasons: the causes that phases, protocols and workloads name, a dozen all told.
-const REASONS: usize = 24;
+const REASONS: usize = 32;
 
 /// How often what happened, by reason, in a fixed table: counting never allocates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -243,7 +245,7 @@ impl ReasonCounts {
     fn add(&mut self, reason: &'static str, n: u64) {
         for (known, count) in &mut self.counts[..self.len] {
             if std::ptr::eq(*known, reason) || *known == reason {
-                *count += n;
+                *count = count.saturating_add(n);
                 return;
             }
         }

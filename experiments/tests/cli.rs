@@ -150,21 +150,22 @@ fn fewer_nodes_than_copies_are_refused_with_2() {
     refused(&["run", "--nodes", "2"], 2, &["there are 2", "hint: say --replicas 2 or --nodes 3"]);
 }
 
-/// Records that no message holds: told with the reason before anything runs, by every command that would run them.
+/// Records that no datagram holds: told with the reason before anything runs, by every command that would run them.
 #[test]
-fn records_longer_than_a_message_are_refused_with_2() {
+fn records_longer_than_a_datagram_are_refused_with_2() {
     let long = ["--fabric", "sim:cx4-edr", "--nodes", "2", "--replicas", "1", "--workload", "micro"];
-    let long = [&long[..], &["--set", "records_per_thread=100", "--set", "payload_bytes=1000"]].concat();
-    let says = ["fetch: two-sided asked for, but a record of 1000 B makes a message of 1040 B", "take 984 B"];
+    let long = [&long[..], &["--set", "records_per_thread=100", "--set", "payload_bytes=4096"]].concat();
+    let says =
+        ["fetch: two-sided asked for, but a record of 4096 B makes a message of 4136 B", "takes 4096 B here"];
     refused(&[&["run", "--plan", "two-sided"], &long[..]].concat(), 2, &says);
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("long.yaml");
-    let text = "question: why\nfabric: sim:cx4-edr\nworkload: ycsb\nset: {fields: 10, field_bytes: 100}\nreplicas: 1\n\
+    let text = "question: why\nfabric: sim:cx4-edr\nworkload: micro\nset: {payload_bytes: 4096}\nreplicas: 1\n\
                 grid: {plan: [one-sided, two-sided]}\n";
     std::fs::write(&file, text).unwrap();
     refused(&["experiment", file.to_str().unwrap()], 2, &["point 1 of the grid", says[0]]);
     // Sockets have nothing but messages: there is nothing to choose from.
-    let tcp = ["tune", "--fabric", "sim:tcp-10g", "--workload", "micro", "--set", "payload_bytes=1000"];
+    let tcp = ["tune", "--fabric", "sim:tcp-10g", "--workload", "micro", "--set", "payload_bytes=4096"];
     let tcp = [&tcp[..], &["--set", "records_per_thread=100"]].concat();
     refused(&tcp, 2, &["no plan can run here", says[0]]);
 }

@@ -8,6 +8,8 @@
 //! Waits for locks, and for how long, stay means over all classes and kinds. And where a mean of chances is asked for and not what all
 //! accesses come to together (locks that an attempt has got in vain), that of several kinds is geometric, and a little too low.
 
+use super::fixpoint::or_all;
+
 /// Below this chance of success an attempt is taken to succeed this often all the same, so that retries stay finite.
 pub(super) const LEAST_SUCCESS: f64 = 1e-6;
 
@@ -88,7 +90,7 @@ pub(super) struct Odds {
 impl Odds {
     /// How far two are apart.
     pub(super) fn distance(&self, other: &Odds) -> f64 {
-        let apart = |a: f64, b: f64| (a - b).abs();
+        let apart = |a: f64, b: f64| or_all((a - b).abs());
         apart(self.home, other.home).max(apart(self.write, other.write)).max(apart(self.read, other.read))
     }
 

@@ -21,6 +21,7 @@
 
 use super::chances::{LEAST_SUCCESS, Odds, POWERS, Spread, Together};
 use super::costs::{Costs, Priced};
+use super::fixpoint::or_all;
 use super::forecast::Model;
 use super::input::{Band, KINDS, TxnClass};
 use super::races::Readers;
@@ -59,11 +60,11 @@ impl Met {
 
     /// How far two are apart, relative where they are times.
     pub(super) fn distance(&self, other: &Met) -> f64 {
-        let relative = |a: f64, b: f64| (a - b).abs() / a.abs().max(b.abs()).max(1.0);
+        let relative = |a: f64, b: f64| or_all((a - b).abs() / a.abs().max(b.abs()).max(1.0));
         let own = (0..self.own.len().max(other.own.len())).map(|at| self.of(at).distance(other.of(at)));
         own.fold(self.odds.distance(&other.odds), f64::max)
             .max(relative(self.wait_ns, other.wait_ns))
-            .max((self.waits - other.waits).abs())
+            .max(or_all((self.waits - other.waits).abs()))
             .max(relative(self.held_up_ns, other.held_up_ns))
             .max(relative(self.looks, other.looks))
             .max(relative(self.leaves, other.leaves))

@@ -21,6 +21,13 @@ const WITHIN: [f64; 2] = [0.05, 0.8];
 /// The share of a difference's square that others have to leave of it, or it says nothing new.
 const NEW: f64 = 1e-14;
 
+/// By how much a logarithm changes at most in a round, however much the last states say.
+const LEAP: f64 = 1.0;
+
+/// The largest logarithm: numbers a quadrillion times as large as small ones. Where waits feed on themselves there is no state to be
+/// found, and what follows grows until it is no number any more.
+const MOST: f64 = 35.0;
+
 /// By how much a state and its change differ from those before.
 #[derive(Clone)]
 struct Difference {
@@ -48,7 +55,8 @@ pub(super) struct Fixpoint {
 impl Fixpoint {
     /// The state to go on with, after `to` followed from `at`; `small` are the sizes of their numbers from which on logarithms count.
     pub(super) fn next(&mut self, at: &[f64], to: &[f64], small: impl Fn(usize) -> f64) -> Vec<f64> {
-        let log = |n: usize, number: f64| (number / small(n)).ln_1p();
+        // `min` and `max` take the other side for what is no number.
+        let log = |n: usize, number: f64| (number / small(n)).max(0.0).ln_1p().min(MOST);
         let at: Vec<f64> = at.iter().enumerate().map(|(n, &at)| log(n, at)).collect();
         let change: Vec<f64> = to.iter().zip(&at).enumerate().map(|(n, (&to, at))| log(n, to) - at).collect();
         if let Some((state, before)) = self.last.take() {
@@ -76,15 +84,19 @@ impl Fixpoint {
             }
             known.push((new, square));
         }
-        if change.iter().any(|change| change.abs() > FAR) {
-            for ((next, at), change) in next.iter_mut().zip(&at).zip(&change) {
-                let ends = WITHIN.map(|share| at + share * change);
-                *next = next.clamp(ends[0].min(ends[1]), ends[0].max(ends[1]));
-            }
+        let far = change.iter().any(|change| change.abs() > FAR);
+        for ((next, at), change) in next.iter_mut().zip(&at).zip(&change) {
+            let ends = if far { WITHIN.map(|share| at + share * change) } else { [at - LEAP, at + LEAP] };
+            *next = next.clamp(ends[0].min(ends[1]), ends[0].max(ends[1])).clamp(0.0, MOST);
         }
         self.last = Some((at, change));
-        next.iter().enumerate().map(|(n, log)| small(n) * log.max(0.0).exp_m1()).collect()
+        next.iter().enumerate().map(|(n, log)| small(n) * log.exp_m1()).collect()
     }
+}
+
+/// A difference, or all the difference there is where one side is no number.
+pub(super) fn or_all(difference: f64) -> f64 {
+    if difference.is_nan() { 1.0 } else { difference }
 }
 
 fn dot(a: &[f64], b: &[f64]) -> f64 {
@@ -106,8 +118,8 @@ mod tests {
         let mut fixpoint = Fixpoint::default();
         for round in 1..100 {
             let to = follows(&at);
-            let apart =
-                at.iter().zip(&to).map(|(a, b)| (a - b).abs() / a.max(*b).max(1.0)).fold(0.0, f64::max);
+            let differs = |(a, b): (&f64, &f64)| (a - b).abs() / a.max(*b).max(1.0);
+            let apart = at.iter().zip(&to).map(differs).map(or_all).fold(0.0, f64::max);
             if apart < 1e-10 {
                 return (round, at);
             }
@@ -138,5 +150,24 @@ mod tests {
         let (rounds, at) = rounds(follows, vec![0.0; 3], 1e3);
         assert!(rounds < 20, "{rounds} rounds");
         assert!((at[0] - 20.0).abs() < 1e-6 && (at[1] - 3.0 / 1.9).abs() < 1e-6, "{at:?}");
+    }
+
+    /// What grows without end, or becomes no number, leaves numbers all the same: round after round, whatever the last ones were.
+    #[test]
+    fn without_a_state_to_be_found_numbers_stay_numbers() {
+        type Map = fn(&[f64]) -> Vec<f64>;
+        let maps: [Map; 4] = [
+            |at| vec![1.3 * at[0] + 1.0, 2.0 * at[1] + at[0], 0.5],
+            |at| vec![(at[0] * at[0]).exp(), 1.0 / (1.0 - at[1]), at[2] + 1.0],
+            |at| vec![f64::NAN, f64::INFINITY, -at[2] - 1.0],
+            |at| vec![1e300 * (1.0 + at[0]), at[1] / at[0], 0.0],
+        ];
+        for (n, follows) in maps.into_iter().enumerate() {
+            let (rounds, at) = rounds(follows, vec![0.0; 3], 1e-3);
+            assert!(
+                rounds == 100 && at.iter().all(|at| at.is_finite() && *at >= 0.0),
+                "{n}: {rounds} {at:?}"
+            );
+        }
     }
 }

@@ -103,7 +103,7 @@ impl Forecast {
 }
 
 /// Rounds of the conflict iteration, and the change that ends it: chances are not known better than this. Hardly any takes fifty; what
-/// goes on beyond is foretold to commit next to nothing (wait-die where nearly all attempts fail).
+/// goes on beyond is foretold to commit next to nothing (wait-die and bounded waiting where nearly all attempts fail).
 const ROUNDS: usize = 100;
 const CONVERGED: f64 = 1e-8;
 
