@@ -236,7 +236,8 @@ pub fn study(wanted: &Study, context: &Context) -> Result<Value, CliError> {
             }
             other => other.to_string(),
         };
-        let told = format!("variant {} is left out: {why}", point.variant.name);
+        let bytes = point.payload_bytes;
+        let told = format!("variant {} with records of {bytes} B is left out: {why}", point.variant.name);
         if told != said {
             context.talk.say(&told);
             said = told;
@@ -244,7 +245,7 @@ pub fn study(wanted: &Study, context: &Context) -> Result<Value, CliError> {
         false
     });
     if points.is_empty() {
-        return Err(CliError::usage("no variant can be studied here").hint("what was said above tells why"));
+        return Err(CliError::usage(format!("no variant can be studied here; {said}")));
     }
     // Before anything is begun or left on disk: what one point refuses, mostly all do.
     for point in &points {
