@@ -26,7 +26,7 @@ use super::{Context, Fault, MAX_TRIES, PhaseOps, Sabotage, Stop, fault};
 use crate::log::Slot;
 use crate::plan::{Phase, Step};
 use crate::rule::{Abort, CheckRule, Header, LockRule, Packing, Timestamp, Verdict, versions};
-use crate::store::record;
+use crate::store::record::{self, Word};
 use crate::txn::{Access, Intent, NOWHERE, Txn};
 use primitives::exec::yield_now;
 use primitives::fabric::{AnyNic, CpuWork};
@@ -177,18 +177,18 @@ impl OneSided {
     /// must come behind all others, the latest before it for a reader.
     pub(super) fn choose(&self, access: &mut Access) -> Result<usize, Abort> {
         let (shape, time) = (access.shape(), access.time);
-        let image = access.image().clone();
-        let wts = |slot: usize| image.word(shape.version_word(slot));
-        let (newest, victim) = (shape.newest(image.words()), shape.oldest(image.words()));
-        let rts = image.word(record::RTS_WORD);
-        self.context.clock.learn(Timestamp(rts.max(wts(newest))));
+        let words = access.image().words();
+        let wts: [u64; record::SLOTS] = std::array::from_fn(|slot| words[shape.version_word(slot)].get());
+        let (newest, victim) = (shape.newest(words), shape.oldest(words));
+        let rts = words[record::RTS_WORD].get();
+        self.context.clock.learn(Timestamp(rts.max(wts[newest])));
         let slot = if access.intent == Intent::Write {
-            if access.fetched && wts(newest) != access.version {
+            if access.fetched && wts[newest] != access.version {
                 return Err(Abort::WriteChanged);
             }
-            versions::writable(rts, wts(newest), time).map(|()| newest)
+            versions::writable(rts, wts[newest], time).map(|()| newest)
         } else {
-            versions::readable(image.word(record::HEADER_WORD), (0..shape.slots()).map(wts), time)
+            versions::readable(words[record::HEADER_WORD].get(), wts.into_iter(), time)
         };
         (access.rts, access.victim) = (rts, victim as u8);
         slot
