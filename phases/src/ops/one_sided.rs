@@ -107,7 +107,9 @@ impl OneSided {
                 }
                 yield_now(self.context.port().sched()).await;
             }
-            self.look_up(set, step, Phase::Fetch, cost).await?;
+            if self.recall(set) {
+                self.walk(set, step, Phase::Fetch, cost).await?;
+            }
             if let Some(posted) = self.post_reads(set, step) {
                 *cost += posted.await.map_err(fault(Phase::Fetch))?;
                 self.take_reads(set)?;
@@ -251,11 +253,15 @@ impl OneSided {
         // Looks at locks that others hold, and rounds in which a lock could be had but somebody was quicker.
         let (mut tries, mut races) = (0, 0);
         while any_pending(set) {
-            self.context.pause(rule, tries, races).await;
-            self.look_up(set, step, Phase::Lock, cost).await?;
-            // Some may turn out not to be there.
-            if !any_pending(set) {
-                break;
+            if tries + races > 0 {
+                self.context.pause(rule, tries, races).await;
+            }
+            if self.recall(set) {
+                self.walk(set, step, Phase::Lock, cost).await?;
+                // Some may turn out not to be there.
+                if !any_pending(set) {
+                    break;
+                }
             }
             let mut batch = self.batch(step);
             for access in set.iter().filter(|a| a.pending) {
