@@ -331,11 +331,9 @@ impl Access {
     /// The mode in which it is still to be locked, if it is.
     #[inline]
     pub(crate) fn wants(&self, rule: LockRule) -> Option<Mode> {
-        if self.absent || self.change == Change::Insert {
-            return None;
-        }
+        // Most that are asked are held.
         let mode = rule.mode(self.intent == Intent::Write);
-        mode.filter(|&mode| self.held < Some(mode))
+        if self.held >= mode || self.absent || self.change == Change::Insert { None } else { mode }
     }
 
     /// What the transaction asks of its lock.
@@ -623,6 +621,7 @@ impl Txn {
     }
 
     /// Whether every lock that the rule asks for is held.
+    #[inline]
     pub fn has_locked(&self, rule: LockRule) -> bool {
         // If one is not, it is most likely the record touched last.
         self.accesses.iter().rev().all(|a| a.wants(rule).is_none() && !a.wants_slot())

@@ -88,8 +88,9 @@ impl Protocol for Locking {
         Ok(())
     }
 
-    async fn read<O: PhaseOps>(&self, ops: &O, txn: &mut Txn) -> Result<(), Stop> {
-        ops.lock_and_read(txn, self.rule(txn)).await
+    fn read<O: PhaseOps>(&self, ops: &O, txn: &mut Txn) -> impl Future<Output = Result<(), Stop>> {
+        let rule = self.rule(txn);
+        ops.lock_and_read(txn, rule)
     }
 
     async fn scan<O: PhaseOps>(&self, ops: &O, txn: &mut Txn, scan: &Scan) -> Result<(), Stop> {

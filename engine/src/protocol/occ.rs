@@ -41,8 +41,8 @@ impl Protocol for Occ {
         &Needs::OCC
     }
 
-    async fn read<O: PhaseOps>(&self, ops: &O, txn: &mut Txn) -> Result<(), Stop> {
-        ops.fetch(txn).await
+    fn read<O: PhaseOps>(&self, ops: &O, txn: &mut Txn) -> impl Future<Output = Result<(), Stop>> {
+        ops.fetch(txn)
     }
 
     async fn commit<O: PhaseOps>(&self, ops: &O, txn: &mut Txn) -> Result<(), Stop> {

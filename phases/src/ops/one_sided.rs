@@ -26,7 +26,7 @@ use super::{Context, Fault, MAX_TRIES, PhaseOps, Sabotage, Stop, fault};
 use crate::log::Slot;
 use crate::plan::{Phase, Step};
 use crate::rule::{Abort, CheckRule, Header, LockRule, Packing, Timestamp, Verdict, versions};
-use crate::store::record;
+use crate::store::record::{self, Word};
 use crate::txn::{Access, Intent, NOWHERE, Txn};
 use primitives::exec::yield_now;
 use primitives::fabric::{AnyNic, CpuWork};
@@ -107,7 +107,9 @@ impl OneSided {
                 }
                 yield_now(self.context.port().sched()).await;
             }
-            self.look_up(set, step, Phase::Fetch, cost).await?;
+            if self.recall(set) {
+                self.walk(set, step, Phase::Fetch, cost).await?;
+            }
             if let Some(posted) = self.post_reads(set, step) {
                 *cost += posted.await.map_err(fault(Phase::Fetch))?;
                 self.take_reads(set)?;
@@ -177,18 +179,18 @@ impl OneSided {
     /// must come behind all others, the latest before it for a reader.
     pub(super) fn choose(&self, access: &mut Access) -> Result<usize, Abort> {
         let (shape, time) = (access.shape(), access.time);
-        let image = access.image().clone();
-        let wts = |slot: usize| image.word(shape.version_word(slot));
-        let (newest, victim) = (shape.newest(image.words()), shape.oldest(image.words()));
-        let rts = image.word(record::RTS_WORD);
-        self.context.clock.learn(Timestamp(rts.max(wts(newest))));
+        let words = access.image().words();
+        let wts: [u64; record::SLOTS] = std::array::from_fn(|slot| words[shape.version_word(slot)].get());
+        let (newest, victim) = (shape.newest(words), shape.oldest(words));
+        let rts = words[record::RTS_WORD].get();
+        self.context.clock.learn(Timestamp(rts.max(wts[newest])));
         let slot = if access.intent == Intent::Write {
-            if access.fetched && wts(newest) != access.version {
+            if access.fetched && wts[newest] != access.version {
                 return Err(Abort::WriteChanged);
             }
-            versions::writable(rts, wts(newest), time).map(|()| newest)
+            versions::writable(rts, wts[newest], time).map(|()| newest)
         } else {
-            versions::readable(image.word(record::HEADER_WORD), (0..shape.slots()).map(wts), time)
+            versions::readable(words[record::HEADER_WORD].get(), wts.into_iter(), time)
         };
         (access.rts, access.victim) = (rts, victim as u8);
         slot
@@ -251,11 +253,15 @@ impl OneSided {
         // Looks at locks that others hold, and rounds in which a lock could be had but somebody was quicker.
         let (mut tries, mut races) = (0, 0);
         while any_pending(set) {
-            self.context.pause(rule, tries, races).await;
-            self.look_up(set, step, Phase::Lock, cost).await?;
-            // Some may turn out not to be there.
-            if !any_pending(set) {
-                break;
+            if tries + races > 0 {
+                self.context.pause(rule, tries, races).await;
+            }
+            if self.recall(set) {
+                self.walk(set, step, Phase::Lock, cost).await?;
+                // Some may turn out not to be there.
+                if !any_pending(set) {
+                    break;
+                }
             }
             let mut batch = self.batch(step);
             for access in set.iter().filter(|a| a.pending) {

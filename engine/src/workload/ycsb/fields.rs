@@ -18,14 +18,6 @@ pub(super) struct Fields {
 /// Times a byte: a word of that byte alone.
 const REPEATED: u64 = 0x0101_0101_0101_0101;
 
-/// The `bytes` from byte `at` on, at most eight, in the lowest bytes of a word; whatever comes behind them above.
-#[inline]
-fn piece(at: u32, bytes: u32, word: impl Fn(usize) -> u64) -> u64 {
-    let (first, before) = ((at / 8) as usize, at % 8);
-    let low = word(first) >> (8 * before);
-    if before + bytes <= 8 { low } else { low | word(first + 1) << (64 - 8 * before) }
-}
-
 /// The lowest `n` of a word's eight bytes.
 const fn low(n: u32) -> u64 {
     if n >= 8 { u64::MAX } else { (1 << (8 * n)) - 1 }
@@ -45,7 +37,10 @@ impl Fields {
     /// A field's counter.
     #[inline]
     pub(super) fn counter(self, field: u32, word: impl Fn(usize) -> u64) -> u64 {
-        piece(field * self.bytes, COUNTER, word)
+        let start = field * self.bytes;
+        let (at, shift) = ((start / 8) as usize, 8 * (start % 8));
+        let low = word(at) >> shift;
+        if shift == 0 { low } else { low | word(at + 1) << (64 - shift) }
     }
 
     /// The words that a field lies in, wholly or in part.
@@ -70,26 +65,32 @@ impl Fields {
         old & !inside | content & inside
     }
 
-    /// The bits of a field behind its counter that are not as they should be.
+    /// The bits of a field behind its counter that are not as they should be; it begins with byte `start`.
     #[inline]
-    fn odd(self, field: u32, word: impl Fn(usize) -> u64) -> u64 {
-        let (start, end) = (field * self.bytes, (field + 1) * self.bytes);
-        // A byte lies in one word, where the counter may lie in two.
-        let rest = (piece(start, 1, &word) & 0xff) * REPEATED;
-        let (mut at, mut odd) = (start + COUNTER, 0);
-        while at < end {
-            let bytes = (end - at).min(8);
-            odd |= (piece(at, bytes, &word) ^ rest) & low(bytes);
-            at += 8;
-        }
-        odd
+    fn odd(self, start: u32, word: impl Fn(usize) -> u64) -> u64 {
+        // The first byte and all behind the counter lie equally far from the beginning of their words.
+        let (at, shift) = ((start / 8) as usize, 8 * (start % 8));
+        let rest = (word(at) >> shift & 0xff) * REPEATED;
+        let piece = |at: usize, bytes: u32| {
+            let first = word(at) >> shift;
+            if shift + 8 * bytes > 64 { first | word(at + 1) << (64 - shift) } else { first }
+        };
+        let behind = self.bytes - COUNTER;
+        let (whole, last) = ((behind / 8) as usize, behind % 8);
+        let odd = (1..=whole).fold(0, |odd, n| odd | piece(at + n, 8) ^ rest);
+        if last == 0 { odd } else { odd | (piece(at + 1 + whole, last) ^ rest) & low(last) }
     }
 
     /// Whether all fields are of one piece.
     #[inline]
     pub(super) fn all_whole(self, word: impl Fn(usize) -> u64) -> bool {
         // Most records are: no field is worth a question of its own.
-        self.bytes <= COUNTER || (0..self.count).fold(0, |odd, field| odd | self.odd(field, &word)) == 0
+        let (mut start, mut odd) = (0, 0);
+        for _ in 0..if self.bytes > COUNTER { self.count } else { 0 } {
+            odd |= self.odd(start, &word);
+            start += self.bytes;
+        }
+        odd == 0
     }
 }
 
@@ -121,12 +122,12 @@ mod tests {
             }
             prop_assert_eq!(bytes_of(&words), expected);
             prop_assert_eq!(fields.counter(field, |i| words[i]), value);
-            prop_assert_eq!(fields.odd(field, |i| words[i]), 0);
+            prop_assert_eq!(fields.odd(field * bytes, |i| words[i]), 0);
             // One byte behind the counter that differs is noticed.
             if bytes > COUNTER {
                 let at = start + 8 + tampered.index(bytes as usize - 8);
                 words[at / 8] ^= 1 << (8 * (at % 8));
-                prop_assert_ne!(fields.odd(field, |i| words[i]), 0);
+                prop_assert_ne!(fields.odd(field * bytes, |i| words[i]), 0);
                 prop_assert!(!fields.all_whole(|i| words[i]));
             }
         }

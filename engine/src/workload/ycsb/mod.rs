@@ -149,10 +149,10 @@ impl Ycsb {
         field: u32,
         value: u64,
     ) {
-        for at in fields.words_of(field) {
-            let word = fields.put(field, value, at, session.word(row, at));
-            session.set_word(row, at, word);
-        }
+        let (first, last) = fields.words_of(field).into_inner();
+        session.set_word(row, first, fields.put(field, value, first, session.word(row, first)));
+        let (old, set) = (session.payload(row), session.fill(row));
+        (first + 1..=last).for_each(|at| set(at, fields.put(field, value, at, old(at))));
     }
 }
 

@@ -11,8 +11,19 @@ use primitives::fabric::CpuWork;
 use primitives::verbs::port::Cost;
 
 impl OneSided {
-    /// Finds the locations of pending records that have none: in the cache, else by walking the index.
-    pub(super) async fn look_up(
+    /// Looks in the cache for the locations of pending records that have none; whether some remain to be found by [`OneSided::walk`].
+    pub(super) fn recall(&self, set: &mut [Access]) -> bool {
+        let mut missing = false;
+        for access in set.iter_mut().filter(|a| a.pending && a.location == NOWHERE) {
+            access.walk = 0;
+            self.context.recall(access);
+            missing |= access.location == NOWHERE;
+        }
+        missing
+    }
+
+    /// Finds the locations of pending records that have none by walking the index.
+    pub(super) async fn walk(
         &self,
         set: &mut [Access],
         step: Step,
@@ -20,10 +31,6 @@ impl OneSided {
         cost: &mut Cost,
     ) -> Result<(), Stop> {
         let context = &*self.context;
-        for access in set.iter_mut().filter(|a| a.pending && a.location == NOWHERE) {
-            access.walk = 0;
-            context.recall(access);
-        }
         loop {
             let missing = |a: &&mut Access| a.pending && a.location == NOWHERE;
             if set.iter_mut().find(missing).is_none() {
