@@ -56,14 +56,18 @@ impl Default for Spread {
 }
 
 impl Spread {
+    /// The chance that an attempt with so many accesses of each kind does well, in so many and one more in a row or at such a place.
+    pub(super) fn well(&self, n: usize, [home, writes, reads]: [f64; 3]) -> f64 {
+        power(self.home[n], home) * power(self.write[n], writes) * power(self.read[n], reads)
+    }
+
     /// The chance that the first `k` attempts fail of a transaction with so many accesses of both kinds, for `k` from one to
     /// `most`: with `s` the chance that one succeeds, the mean of `(1 - s)^k`.
-    pub(super) fn all_fail(&self, [home, writes, reads]: [f64; 3], most: usize) -> Chances {
+    pub(super) fn all_fail(&self, accesses: [f64; 3], most: usize) -> Chances {
         let mut chances = Chances { all: [0.0; POWERS], known: most.min(POWERS) };
         let mut succeed = [0.0; POWERS];
         for k in 0..chances.known {
-            succeed[k] =
-                power(self.home[k], home) * power(self.write[k], writes) * power(self.read[k], reads);
+            succeed[k] = self.well(k, accesses);
             let (mut sum, mut choose) = (1.0, 1.0);
             for (j, mean) in succeed.iter().enumerate().take(k + 1) {
                 choose *= -((k + 1 - j) as f64) / (j + 1) as f64;

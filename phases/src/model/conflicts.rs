@@ -6,9 +6,9 @@
 //! - **Counted** (OCC): a record to be locked or checked is locked, or has changed since it was read. The attempt ends after all
 //!   its work, computation included, or, where it loses a lock at home, before it asks for others.
 //! - **Locked** (2PL): somebody holds the record in a mode that excludes the one asked for. Without waiting the attempt ends
-//!   where it meets the first such record, before it computes. Wait-die waits if it is the older one, which is every other
-//!   time, for what is left of the hold; with a bound, all wait, and give up if that lasts longer than the looks, or in a
-//!   circle ([`super::waiting`]). What one has is held while it waits for others.
+//!   where it meets the first such record, before it computes. Wait-die waits if it is the older one, for what is left of the
+//!   hold ([`super::ages`]); with a bound, all wait, and give up if that lasts longer than the looks, or in a
+//!   circle ([`super::waiting`]). What one has is held while it waits, or races, for others.
 //! - **Counted**, locking first (FaSST): a write meets another writer's lock, at the first touch; a record to be checked is as under OCC.
 //! - **Leased** (SUNDIAL): a write meets another writer's lock, at the first touch; a lease that has to be extended meets a
 //!   writer that holds the record or has been there.
@@ -17,96 +17,21 @@
 //!
 //! Readers that share a lock one-sided exclude nobody, and are in each other's way all the same: see [`super::races`].
 //!
-//! Not in it: ages that make a retry succeed more easily, clocks that differ.
+//! Not in it: clocks that differ.
 
+use super::ages::{Aging, Attempts, PLACES};
 use super::chances::{LEAST_SUCCESS, Odds, POWERS, Spread, Together};
 use super::costs::{Costs, Priced};
-use super::fixpoint::or_all;
 use super::forecast::Model;
 use super::input::{Band, KINDS, TxnClass};
+use super::met::Met;
 use super::races::Readers;
-use super::runs::{Runs, checks_at_commit};
+use super::runs::{Runs, at_once_denied, checks_at_commit};
 use super::solve::Solution;
 use super::waiting::{Waiting, circles};
 use crate::plan::{Phase, Via};
 use crate::rule::{OnConflict, Packing};
 use primitives::fabric::CpuWork;
-
-/// What an access meets.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Met {
-    /// Chances that an access ends its attempt, of any class; and of each class, if any has a number of accesses to each kind of band.
-    odds: Odds,
-    own: Vec<Odds>,
-    /// How often an access waits for a lock.
-    pub(super) waits: f64,
-    /// Mean wait of an access for its lock, in nanoseconds, beside the looks.
-    pub(super) wait_ns: f64,
-    /// The same with the looks, races of readers apart.
-    pub(super) held_up_ns: f64,
-    /// Looks at a lock beyond the first.
-    pub(super) looks: f64,
-    /// The same of a lock that is shared, to leave it.
-    pub(super) leaves: f64,
-    /// What races for such locks take of a transaction's time, for each commit, in nanoseconds.
-    pub(super) raced_ns: f64,
-}
-
-impl Met {
-    /// The odds of the class at this place.
-    pub(super) fn of(&self, class: usize) -> &Odds {
-        self.own.get(class).unwrap_or(&self.odds)
-    }
-
-    /// How far two are apart, relative where they are times.
-    pub(super) fn distance(&self, other: &Met) -> f64 {
-        let relative = |a: f64, b: f64| or_all((a - b).abs() / a.abs().max(b.abs()).max(1.0));
-        let own = (0..self.own.len().max(other.own.len())).map(|at| self.of(at).distance(other.of(at)));
-        own.fold(self.odds.distance(&other.odds), f64::max)
-            .max(relative(self.wait_ns, other.wait_ns))
-            .max(or_all((self.waits - other.waits).abs()))
-            .max(relative(self.held_up_ns, other.held_up_ns))
-            .max(relative(self.looks, other.looks))
-            .max(relative(self.leaves, other.leaves))
-            .max(relative(self.raced_ns, other.raced_ns))
-    }
-
-    /// Its numbers in an order that is always the same: chances that accesses fail, once and in each of more attempts, of as many
-    /// classes as `like` has; then times in nanoseconds, and counts.
-    pub(super) fn numbers(&self, like: &Met) -> Vec<f64> {
-        let classes = (0..like.own.len()).map(|class| self.of(class));
-        let Met { waits, wait_ns, held_up_ns, looks, leaves, raced_ns, .. } = *self;
-        let amounts = [waits, wait_ns, held_up_ns, looks, leaves, raced_ns];
-        std::iter::once(&self.odds).chain(classes).flat_map(Odds::failing).chain(amounts).collect()
-    }
-
-    /// Sizes from which on logarithms of its numbers count.
-    pub(super) fn small(&self) -> impl Fn(usize) -> f64 {
-        let chances = Odds::NUMBERS * (1 + self.own.len());
-        move |n| match n.checked_sub(chances) {
-            None => 1e-3,
-            Some(0 | 3 | 4) => 1e-2,
-            Some(_) => 100.0,
-        }
-    }
-
-    /// From its numbers.
-    pub(super) fn of_numbers(numbers: &[f64]) -> Met {
-        let (odds, amounts) = numbers.split_at(numbers.len() - 6);
-        let mut odds = odds.chunks_exact(Odds::NUMBERS).map(Odds::of_failing);
-        let &[waits, wait_ns, held_up_ns, looks, leaves, raced_ns] = amounts else { unreachable!() };
-        Met {
-            odds: odds.next().unwrap_or_default(),
-            own: odds.collect(),
-            waits,
-            wait_ns,
-            held_up_ns,
-            looks,
-            leaves,
-            raced_ns,
-        }
-    }
-}
 
 /// Looks at a lock that follow each other at once, before whoever waits pauses.
 const LOOKS_AT_ONCE: f64 = 4.0;
@@ -134,15 +59,19 @@ struct Mean {
     held: f64,
     /// Time from a transaction's begin to its last access.
     span: f64,
-    /// One look at a lock, what the phase takes for one of its records, and for those that are asked for at once.
+    /// One look at a lock, and what the phase takes for one of its records.
     look: f64,
     one: f64,
-    round: f64,
     /// Locks asked for of records that are only read, and of others.
     shared: f64,
+    entered: f64,
     alone: f64,
     /// Records asked for at once.
     at_once: f64,
+    /// Records asked for to be written, of each kind of band, retries included.
+    wants: [f64; KINDS],
+    /// Where ages decide.
+    aging: Aging,
 }
 
 /// How long a class takes from a read to the lock, and to the check.
@@ -159,11 +88,22 @@ struct Exposed {
     by_writes: [f64; KINDS],
     /// Those that they only read.
     by_reads: [f64; KINDS],
+    wanted: Option<Wanted>,
+}
+
+/// Records that are read and that somebody wants to write: no more readers come until those have left.
+#[derive(Clone, Copy)]
+struct Wanted {
+    /// Records asked for to be written, per transaction.
+    asked: [f64; KINDS],
+    /// For how long those are held that are only read, and how much of that is left for who comes, in nanoseconds.
+    read_ns: [f64; KINDS],
+    left: f64,
 }
 
 impl Exposed {
     fn by_writers(by_writes: [f64; KINDS]) -> Exposed {
-        Exposed { by_writes, by_reads: [0.0; KINDS] }
+        Exposed { by_writes, by_reads: [0.0; KINDS], wanted: None }
     }
 }
 
@@ -189,8 +129,9 @@ struct Ends {
     waited_ns: f64,
     /// The chance that it gives up.
     gives_up: f64,
-    /// The chance that it does well as often as this, from once on.
+    /// The chance that it does well as often as this, from once on, or at this place; and how often it waits there.
     well: [f64; POWERS],
+    waits_at: [f64; PLACES],
 }
 
 /// What an access is for, and of those that write whether it is to a band whose parts keep to themselves.
@@ -236,12 +177,20 @@ impl Model<'_> {
                 let quicker = sum.span / 6.0;
                 let by_writes = plus(sum.written_ns, quicker, sum.commits);
                 let by_reads = plus([0.0; KINDS], quicker, sum.looks);
-                [Exposed { by_writes, by_reads }, Exposed::by_writers(sum.written_ns)]
+                [Exposed { by_writes, by_reads, wanted: None }, Exposed::by_writers(sum.written_ns)]
             }
             Packing::Locked => {
                 // Held by one alone even where it is only read, or with others.
                 let not_shared = if self.needs().shared_locks { [0.0; KINDS] } else { sum.read_ns };
-                [sum.read_ns, not_shared].map(|by_reads| Exposed { by_writes: sum.written_ns, by_reads })
+                let by_writes = sum.written_ns;
+                // Who comes to a record that is read under wait-die marks it, whether it waits or dies.
+                let marks = self.needs().shared_locks && self.needs().on_conflict == OnConflict::WaitIfOlder;
+                let wanted =
+                    marks.then(|| Wanted { asked: sum.wants, read_ns: sum.read_ns, left: sum.aging.left() });
+                [
+                    Exposed { by_writes, by_reads: sum.read_ns, wanted: None },
+                    Exposed { by_writes, by_reads: not_shared, wanted },
+                ]
             }
         };
         let [to_write, to_read] = exposed(until);
@@ -256,7 +205,13 @@ impl Model<'_> {
                 false => 1.0 / holders,
             };
             let circles = circles(mean(sum.blocked, sum.hold), closes);
-            waiting = self.waiting(left, sum.look, circles);
+            waiting = match self.needs().on_conflict {
+                OnConflict::Fail => Waiting::Never,
+                OnConflict::WaitIfOlder => Waiting::Older(sum.aging.ages(self.workload().reads_ahead)),
+                OnConflict::Retry(times) => {
+                    Waiting::So { left, patience: f64::from(times) * sum.look, circles }
+                }
+            };
         }
         let of = |access, exposed| self.over_bands(others, access, exposed, waiting, None);
         let (home, writes, reads) =
@@ -264,8 +219,8 @@ impl Model<'_> {
         if self.needs().packing == Packing::Locked {
             let writers = mean(sum.writers, sum.writers + sum.readers);
             let of_all = |home: f64, write: f64, read: f64| (home + write) * writers + read * (1.0 - writers);
-            let waits = of_all(home.waits, writes.waits, reads.waits);
-            let waited = of_all(home.waited_ns, writes.waited_ns, reads.waited_ns);
+            let mut waits = of_all(home.waits, writes.waits, reads.waits);
+            let mut waited = of_all(home.waited_ns, writes.waited_ns, reads.waited_ns);
             let at_once = match self.needs().on_conflict {
                 // The owner looks, and answers once.
                 OnConflict::WaitIfOlder if costs.locked_by != Some(Via::OneSided) => 0.0,
@@ -273,30 +228,43 @@ impl Model<'_> {
                 OnConflict::Retry(times) => f64::from(times),
                 OnConflict::Fail => 0.0,
             };
-            next.looks = if sum.look > 0.0 { (waited / sum.look).min(waits * at_once) } else { 0.0 };
             // Who asks for all at once waits for the last: so many waits at a time are as long as the longest. Its rounds are one phase.
-            let each = sum.at_once * waits;
-            let together = if each > 0.0 && sum.at_once > 1.0 { each.ln_1p() / each } else { 1.0 };
+            let together = |waits: f64| {
+                let each = sum.at_once * waits;
+                if each > 0.0 && sum.at_once > 1.0 { each.ln_1p() / each } else { 1.0 }
+            };
+            next.held_up_ns = waited * together(waits);
+            if let Waiting::Older(ages) = waiting {
+                let at: [f64; PLACES] =
+                    std::array::from_fn(|n| of_all(home.waits_at[n], writes.waits_at[n], reads.waits_at[n]));
+                let hold = mean(sum.hold_squared, sum.hold);
+                let held_up = sum.aging.held_up(ages, hold, (waits, at), together);
+                (waits, waited) = (held_up.waits, held_up.ns);
+                (next.held_up_ns, next.done_ns) = (held_up.ns, held_up.done_ns);
+                next.again = sum.aging.again(self.workload());
+            }
+            next.looks = if sum.look > 0.0 { (waited / sum.look).min(waits * at_once) } else { 0.0 };
             next.waits = waits;
-            next.held_up_ns = waited * together;
             next.wait_ns = (next.held_up_ns - next.looks * sum.one).max(0.0);
             if self.readers_race(costs) {
                 let readers = Readers {
                     shared: sum.shared,
+                    entered: sum.entered,
                     alone: sum.alone,
                     shared_ns: sum.read_ns.iter().sum(),
                     hold_ns: mean(sum.hold, sum.writers + sum.readers),
-                    look_ns: sum.round,
+                    look_ns: sum.look,
                 };
-                let unraced_ns = (1.0 / solution.rate - met.raced_ns).max(sum.round);
+                let unraced_ns = (1.0 / solution.rate - met.raced_ns).max(sum.look);
                 let races = self.races(readers, unraced_ns, customers, self.leaves_by_cas(costs));
                 next.raced_ns = readers.lost_ns(races);
                 let readers = 1.0 - writers;
                 next.looks += readers * races.enter;
                 next.leaves = races.leave;
                 // Each goes on by itself where all were asked for at once.
-                let alone = readers * (races.enter + next.leaves) * (sum.round - sum.one);
+                let alone = readers * (races.enter + next.leaves) * (sum.look - sum.one);
                 next.wait_ns += alone + readers * races.pause_ns;
+                next.entering_ns = readers * (races.enter * sum.look + races.pause_ns);
             }
         }
         next.odds = Odds {
@@ -337,7 +305,9 @@ impl Model<'_> {
                 let ends = self.over_bands(others, access, exposed, waiting, Some(kind));
                 match ends.bands {
                     0 => {}
-                    1 => sum.add_alike(accesses * ends.share, ends.gives_up),
+                    1 if self.needs().on_conflict != OnConflict::WaitIfOlder => {
+                        sum.add_alike(accesses * ends.share, ends.gives_up)
+                    }
                     _ => sum.add(accesses * ends.share, ends.gives_up, &ends.well),
                 }
             }
@@ -371,8 +341,15 @@ impl Model<'_> {
         waiting: Waiting,
         kind: Option<u32>,
     ) -> Ends {
-        let mut sum =
-            Ends { share: 0.0, bands: 0, waits: 0.0, waited_ns: 0.0, gives_up: 0.0, well: [0.0; POWERS] };
+        let mut sum = Ends {
+            share: 0.0,
+            bands: 0,
+            waits: 0.0,
+            waited_ns: 0.0,
+            gives_up: 0.0,
+            well: [0.0; POWERS],
+            waits_at: [0.0; PLACES],
+        };
         let (mut attempts, mut all, mut asked) = (0.0, 0.0, 0.0);
         for (band, &reads) in self.workload().bands.iter().zip(&self.reads) {
             if kind.is_some_and(|kind| band.kind != kind) {
@@ -395,17 +372,16 @@ impl Model<'_> {
                 _ => band.parts * (1.0 - band.away),
             };
             let rate = others.rate * (others.customers - not_others).max(0.0);
-            let met = 1.0 - (-rate * self.there(band, reads, exposed) / band.records).exp();
-            let (gives_up, waits, waited_ns) = waiting.at(met);
-            sum.waits += share * waits;
-            sum.waited_ns += share * waited_ns;
-            let does_well = (1.0 - gives_up).max(LEAST_SUCCESS);
-            attempts += share / does_well;
+            let there = self.there(band, reads, exposed, rate);
+            let met = 1.0 - (-rate * there / band.records).exp();
+            let outcome = waiting.at(met);
+            sum.waits += share * outcome.waits;
+            sum.waited_ns += share * outcome.waited_ns;
+            attempts += share / (1.0 - outcome.gives_up).max(LEAST_SUCCESS);
             all += share;
-            let mut power = share;
-            for well in &mut sum.well {
-                power *= does_well;
-                *well += power;
+            for n in 0..POWERS {
+                sum.well[n] += share * outcome.well[n];
+                sum.waits_at[n] += share * outcome.waits_at[n];
             }
         }
         if all <= 0.0 {
@@ -415,14 +391,18 @@ impl Model<'_> {
         Ends { share: all / asked, gives_up: (1.0 - all / attempts).max(0.0), well, ..sum }
     }
 
-    /// For how long others hold or change records of a band, to which so many of the accesses that read go.
-    fn there(&self, band: &Band, reads: f64, exposed: Exposed) -> f64 {
+    /// For how long others hold or change records of a band, to which so many of the accesses that read go and others come at this rate.
+    fn there(&self, band: &Band, reads: f64, exposed: Exposed, rate: f64) -> f64 {
         let kind = band.kind as usize;
         let [written, read] = self.of_kind[kind];
         // What is known of a kind falls on its bands by their shares.
         let part = |ns: f64, share: f64, all: f64| if all > 0.0 { ns * share / all } else { 0.0 };
         let writes = band.writes.unwrap_or(band.share);
-        part(exposed.by_writes[kind], writes, written) + part(exposed.by_reads[kind], reads, read)
+        let marked = exposed.wanted.map_or(0.0, |Wanted { asked, read_ns, left }| {
+            let readers = rate * part(read_ns[kind], reads, read) / band.records;
+            part(asked[kind], writes, written) * left * -(-readers).exp_m1()
+        });
+        part(exposed.by_writes[kind], writes, written) + part(exposed.by_reads[kind], reads, read) + marked
     }
 
     /// The chance that a transaction of `records` wants the record that somebody waits for.
@@ -430,21 +410,12 @@ impl Model<'_> {
         let (mut sum, mut waits) = (0.0, 0.0);
         for (band, &reads) in self.workload().bands.iter().zip(&self.reads) {
             let rate = others.rate * (others.customers - band.parts * (1.0 - band.away)).max(0.0);
-            let there = self.there(band, reads, exposed);
+            let there = self.there(band, reads, exposed, rate);
             let met = band.share * (1.0 - (-rate * there / band.records).exp());
             sum += met * (records * band.share * band.parts / band.records).min(1.0);
             waits += met;
         }
         if waits > 0.0 { sum / waits } else { 0.0 }
-    }
-
-    /// What it comes to to meet a lock, if so much is left of its hold, a look takes so long and so many wait in a circle.
-    fn waiting(&self, left: f64, look: f64, circles: f64) -> Waiting {
-        match self.needs().on_conflict {
-            OnConflict::Fail => Waiting::Never,
-            OnConflict::WaitIfOlder => Waiting::Older { left },
-            OnConflict::Retry(times) => Waiting::So { left, patience: f64::from(times) * look, circles },
-        }
     }
 
     /// Records of each kind of band that a class writes, and that it only reads.
@@ -520,23 +491,44 @@ impl Model<'_> {
         let looked = if at_commit { 0.0 } else { check };
         let coming = fetch + lock * (1.0 + met.looks) + waiting + looked;
         // What one has while it waits for the others.
-        let blocked = held_up * if ahead { 1.0 - 1.0 / records } else { 0.5 };
-        let after = if ahead { 0.5 * lock + blocked + looked } else { 0.5 * coming };
+        let waits_with = if ahead { 1.0 - 1.0 / records } else { 0.5 };
+        let blocked = held_up * waits_with;
+        // What has been got at once is held while others are raced for.
+        let raced = records * met.entering_ns;
+        let after = if ahead { 0.5 * lock + blocked + raced * waits_with + looked } else { 0.5 * coming };
         let extended = if at_commit { check } else { 0.0 };
         let one = lock / records;
-        // Readers in a race go on with all that they have asked for at once.
-        let round = if ahead { lock } else { one };
         let look = costs.look.as_ref().map_or(one, |c| solution.time(&c.class(index).load));
         let commit = extended + time(Phase::Log) + installed;
-        let held = after + class.think_ns + commit;
-        let in_vain = 0.5 * after + unlocked;
-        let each = held + unlocks * in_vain;
-        // Of holders some wait, for times that are spread as those of a process without memory. By age the oldest waits for all others and
-        // nobody for long behind it: there it made forecasts worse, by more than was too much.
-        let by_age = self.needs().on_conflict == OnConflict::WaitIfOlder;
-        let waits =
-            if by_age { 0.0 } else { -(-records * met.waits * if ahead { 1.0 } else { 0.5 }).exp_m1() };
-        let spread = if waits > 0.0 { blocked * blocked * (2.0 / waits - 1.0) } else { 0.0 };
+        let mut held = after + class.think_ns + commit;
+        let failed = if at_once_denied(self.needs(), ahead) { 0.5 * lock + looked } else { after };
+        let in_vain = 0.5 * failed + unlocked;
+        let mut each = held + unlocks * in_vain;
+        // Of holders some wait, for times that are spread as those of a process without memory.
+        let waits = -(-records * met.waits * if ahead { 1.0 } else { 0.5 }).exp_m1();
+        let mut spread = if waits > 0.0 { blocked * blocked * (2.0 / waits - 1.0) } else { 0.0 };
+        if let Some(by_age) = &runs.by_age {
+            // Without waits: who waits how long comes to that.
+            let way = fetch + lock + raced + looked;
+            let after = if ahead { 0.5 * lock + raced * waits_with + looked } else { 0.5 * way };
+            held = after + class.think_ns + commit;
+            let back = if ahead { lock } else { 0.5 * coming };
+            let attempts = Attempts {
+                by_age,
+                came_to: runs.came_to,
+                unlocks,
+                share,
+                records,
+                hold: held,
+                waits_with,
+                in_vain,
+                way,
+                beyond: class.think_ns + commit,
+                back: back + time(Phase::Unlock),
+            };
+            (each, spread) = (sum.aging.add(&attempts, met.done_ns), 0.0);
+            sum.wants = plus(sum.wants, share * runs.came_to, written);
+        }
         sum.hold += share * records * held;
         sum.hold_squared += share * records * (held * held + spread);
         sum.blocked += share * records * blocked;
@@ -544,12 +536,12 @@ impl Model<'_> {
         sum.span += share * coming;
         sum.look += share * look;
         sum.one += share * one;
-        sum.round += share * round;
         sum.at_once += share * if ahead { records } else { 1.0 };
         sum.shared += share * reads * runs.came_to;
+        sum.entered += share * reads * runs.waits;
         sum.alone += share * writes * runs.came_to;
         sum.written_ns = plus(sum.written_ns, share * each, written);
-        sum.read_ns = plus(sum.read_ns, share * (each + runs.came_to * met.leaves * round), read);
+        sum.read_ns = plus(sum.read_ns, share * (each + runs.came_to * met.leaves * look), read);
         sum.readers += share * reads;
         if at_commit {
             let since_read = if ahead { 0.5 * fetch + lock } else { 0.5 * coming };

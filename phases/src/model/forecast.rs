@@ -2,11 +2,11 @@
 
 use super::buckets::Buckets;
 use super::chances::Odds;
-use super::conflicts::Met;
 use super::costs::{Costs, CostsKey, PhaseCosts, Priced, Prices};
 use super::epoch::DrawnEpochs;
 use super::fixpoint::Fixpoint;
 use super::input::{Band, Cluster, InputError, KINDS, TxnClass, Workload};
+use super::met::Met;
 use super::runs::{LockedFirst, Runs};
 use super::solve::{Near, Population, Solution, solve_near};
 use super::station::{Load, Station, behind_left};
@@ -425,7 +425,8 @@ impl<'a> Model<'a> {
             core.path_own += retries;
             core.path_ns += retries * resume_ns;
         }
-        load.delay_ns += pauses_ns + runs.asked * met.wait_ns;
+        let waits = if runs.came_to > 0.0 { runs.asked * runs.waits / runs.came_to } else { 0.0 };
+        load.delay_ns += pauses_ns + waits * met.wait_ns;
         load
     }
 

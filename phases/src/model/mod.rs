@@ -5,6 +5,7 @@
 //! conflicts back as retries (where transactions are ordered before they run, epochs are laid instead: `epoch.rs`);
 //! [`tune`](fn@tune) tries every plan and says why the best one is best. All numbers come from the profile, the demand, the workload or the cluster; what is approximated is said where it is.
 
+mod ages;
 mod buckets;
 mod chances;
 mod choices;
@@ -17,6 +18,7 @@ mod fixpoint;
 mod fixtures;
 mod forecast;
 mod input;
+mod met;
 mod races;
 mod runs;
 pub mod solve;

@@ -14,9 +14,10 @@ use crate::ops::{PAUSE_DOUBLINGS, RACES_AT_ONCE, race_pause};
 /// What the mean transaction does with records that it only reads.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Readers {
-    /// Locks that it shares, and locks that it has alone, for each commit.
+    /// Locks that it shares, and locks that it has alone, for each commit; and of the former those that it waits for if they are not free.
     pub(super) shared: f64,
     pub(super) alone: f64,
+    pub(super) entered: f64,
     /// Time for which records are shared, for each commit.
     pub(super) shared_ns: f64,
     /// Until the word is asked for again: by one who holds it, and by one who has just seen it.
@@ -35,7 +36,8 @@ pub(super) struct Races {
 impl Readers {
     /// What races take of a transaction's time, for each commit.
     pub(super) fn lost_ns(&self, races: Races) -> f64 {
-        self.shared * ((races.enter + races.leave) * self.look_ns + races.pause_ns)
+        let enter = self.entered * (races.enter * self.look_ns + races.pause_ns);
+        enter + self.shared * races.leave * self.look_ns
     }
 }
 

@@ -1,8 +1,9 @@
 //! How often a class runs each phase for each commit, by the odds of its accesses.
 
+use super::ages::PLACES;
 use super::chances::{Chances, LEAST_SUCCESS, Odds, POWERS, Spread, power};
-use super::conflicts::Met;
 use super::input::TxnClass;
+use super::met::Met;
 use crate::plan::{Needs, Phase};
 use crate::rule::{OnConflict, Packing};
 
@@ -14,14 +15,30 @@ pub(super) struct Runs {
     pub(super) thinks: f64,
     /// Records it asks locks for.
     pub(super) asked: f64,
+    /// Times it waits for those that can be waited for.
+    pub(super) waits: f64,
     /// Times it comes to all of its records; an attempt that ends early comes to some.
     pub(super) came_to: f64,
     pub(super) phases: [f64; Phase::ALL.len()],
     /// Of the times it unlocks, those in which it only looks again at locks that it shares.
     pub(super) left_again: f64,
     /// Accesses that may end an attempt: writes at home, other writes, reads. None where whoever fails becomes older, and does not
-    /// fail for ever: a mean chance is nearer then than that of the record.
+    /// fail for ever.
     at_risk: Option<[f64; 3]>,
+    /// Where ages decide, how the first attempt differs from later ones.
+    pub(super) by_age: Option<ByAge>,
+}
+
+/// First attempts, and later ones, where whoever fails keeps its age ([`super::ages`]).
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ByAge {
+    /// The chance that the first one does well.
+    pub(super) done: f64,
+    /// The share of its records that it comes to, and of those locks that it leaves again without a commit.
+    pub(super) came_to: f64,
+    pub(super) unlocks: f64,
+    /// Of commits by later attempts, those at each place.
+    pub(super) done_at: [f64; PLACES],
 }
 
 /// Of `n` accesses in a row, each of which ends the attempt alike, the share that an attempt which fails comes to, the failing
@@ -39,6 +56,12 @@ fn share_of_failed(n: f64, success: f64) -> f64 {
 /// Whether what is read is looked at again at commit, and not where it is met.
 pub(super) fn checks_at_commit(needs: &Needs) -> bool {
     matches!(needs.packing, Packing::Counted | Packing::Leased)
+}
+
+/// Whether an attempt that is denied a lock ends before it waits for any: those asked for together are all looked at first.
+pub(super) fn at_once_denied(needs: &Needs, reads_ahead: bool) -> bool {
+    let denied = matches!(needs.on_conflict, OnConflict::Fail | OnConflict::WaitIfOlder);
+    needs.packing == Packing::Locked && reads_ahead && denied
 }
 
 /// Of the records that a class writes, those that the own CPU locks before it asks for others, in bands whose parts keep to
@@ -79,7 +102,17 @@ impl Runs {
             let at_risk = Some([home, away, checked]);
             let asked = attempts * writes;
             let (thinks, came_to) = (attempts, attempts);
-            return Runs { attempts, thinks, asked, came_to, phases, left_again: 0.0, at_risk };
+            return Runs {
+                attempts,
+                thinks,
+                asked,
+                waits: came_to,
+                came_to,
+                phases,
+                left_again: 0.0,
+                at_risk,
+                by_age: None,
+            };
         }
         // Fails while it comes to its records, or when its leases are extended or its reads are checked.
         let (met_reads, at_touch) = match needs.packing {
@@ -90,27 +123,64 @@ impl Runs {
         let (locked, read) = (none(odds.home, home) * none(odds.write, away), none(odds.read, met_reads));
         let (touches, checks) = if at_touch { (locked * read, 1.0) } else { (locked, read) };
         let finished = 1.0 / checks;
-        let attempts = finished / touches;
-        let at_risk = (needs.on_conflict != OnConflict::WaitIfOlder).then_some([home, away, met_reads]);
         let records = reads + writes;
-        // Asked for together, all is asked for before anything is known.
-        let share = if reads_ahead { 1.0 } else { share_of_failed(records, touches) };
-        let came_to = finished + (attempts - finished) * share;
-        let held = if records > 0.0 { (share - 1.0 / records).max(0.0) } else { 0.0 };
-        let unlocks = (attempts - finished) * held + (finished - 1.0);
+        // Of attempts that do well so often: the share of its records that one comes to which fails, and of its locks that it has then.
+        let failed = |well: f64| {
+            // Asked for together, all is asked for before anything is known.
+            let share = if reads_ahead { 1.0 } else { share_of_failed(records, well) };
+            (share, if records > 0.0 { (share - 1.0 / records).max(0.0) } else { 0.0 })
+        };
+        let by_age = needs.on_conflict == OnConflict::WaitIfOlder;
+        let again = 1.0 + met.again;
+        let at_risk = (!by_age).then_some([home, away, met_reads]);
+        let (mut attempts, share, held) = {
+            let (share, held) = failed(touches);
+            (finished + (finished / touches - finished) * again, share, held)
+        };
+        let mut came_to = finished + (attempts - finished) * share;
+        let mut unlocks = (attempts - finished) * held + (finished - 1.0);
+        let by_age = by_age.then(|| {
+            let first = ByAge {
+                done: touches,
+                came_to: touches + (1.0 - touches) * share,
+                unlocks: (1.0 - touches) * held,
+                done_at: [0.0; PLACES],
+            };
+            // Who comes to less before it fails tries more often.
+            let (mut tries, mut came, mut done, mut left, mut done_at) = (0.0, 0.0, 0.0, 0.0, [0.0; PLACES]);
+            for (place, done_at) in done_at.iter_mut().enumerate() {
+                let well = odds.spread.well(place, [home, away, met_reads]).max(LEAST_SUCCESS);
+                let (share, held) = failed(well);
+                let rate = 1.0 / (well + (1.0 - well) * share);
+                *done_at = rate * well;
+                tries += rate * (well + (1.0 - well) * again);
+                came += rate * (well + (1.0 - well) * again * share);
+                done += rate * well;
+                left += rate * (1.0 - well) * again * held;
+            }
+            let later = (1.0 - touches) / done;
+            let more = (1.0 - touches) * met.again;
+            attempts = 1.0 + more + later * tries;
+            came_to = first.came_to + more * share + later * came;
+            unlocks = first.unlocks + more * held + later * left;
+            ByAge { done_at: done_at.map(|at| at / done), ..first }
+        });
         let validates = if checks_at_commit(needs) { finished } else { came_to };
         let locks = if needs.packing == Packing::Locked { records } else { writes };
-        // Whoever waits looks again and again.
-        let again = if locks > 0.0 { came_to * met.looks } else { 0.0 };
+        // Whoever waits looks again and again. Of locks asked for together all are looked at once before anybody waits for one.
+        let stays = if at_once_denied(needs, reads_ahead) { finished } else { came_to };
+        let again = if locks > 0.0 { stays * met.looks } else { 0.0 };
         let left_again = if records > 0.0 { came_to * reads / records * met.leaves } else { 0.0 };
         Runs {
             attempts,
             thinks: finished,
             asked: came_to * locks,
+            waits: stays,
             came_to,
             phases: [came_to, came_to + again, validates, 1.0, 1.0, unlocks + left_again],
             left_again,
             at_risk,
+            by_age,
         }
     }
 

@@ -3,41 +3,79 @@
 //! With a bound on its looks everybody waits, and so may two for each other: one with a lock that the other wants, and the other way round. Nothing
 //! tells them; the first to have looked often enough gives up. So a circle costs an attempt, all its looks, and what others wait for meanwhile.
 
-use super::chances::LEAST_SUCCESS;
+use super::ages::Ages;
+use super::chances::{LEAST_SUCCESS, POWERS};
 
 /// What those do who meet a lock, of whose hold so much is left, in nanoseconds.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Waiting {
     /// Give up.
     Never,
-    /// Every other one is older than the holder and waits, the others give up.
-    Older { left: f64 },
+    /// Who is older than the holder waits, the others give up.
+    Older(Ages),
     /// Wait, and give up after so long, as who waits in a circle always does.
     So { left: f64, patience: f64, circles: f64 },
 }
 
+/// What becomes of an access.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Outcome {
+    /// The chance that it gives up, in a first attempt where ages decide.
+    pub(super) gives_up: f64,
+    /// How often it waits, and for how long.
+    pub(super) waits: f64,
+    pub(super) waited_ns: f64,
+    /// How likely it is to do well: in one and more attempts, or where ages decide in a later attempt of so old a transaction.
+    pub(super) well: [f64; POWERS],
+    /// How often it waits in such an attempt. For how long depends on who else waits ([`super::ages`]).
+    pub(super) waits_at: [f64; POWERS],
+}
+
 impl Waiting {
-    /// Of accesses that meet somebody with this chance: how many give up, how many wait, and for how long all of them do.
+    /// Of accesses that meet somebody with this chance.
     ///
     /// Who has waited may find the next one there, again and again; later holds are met at their beginning and last twice what
     /// is left of the first.
-    pub(super) fn at(self, met: f64) -> (f64, f64, f64) {
+    pub(super) fn at(self, met: f64) -> Outcome {
+        let alike = |gives_up: f64, waits, waited_ns| Outcome {
+            gives_up,
+            waits,
+            waited_ns,
+            well: powers((1.0 - gives_up).max(LEAST_SUCCESS)),
+            waits_at: [0.0; POWERS],
+        };
         match self {
-            Waiting::Never => (met, 0.0, 0.0),
-            Waiting::Older { left } => {
-                let stays = (0.5 * met).min(1.0 - LEAST_SUCCESS);
-                let waits = stays * (1.0 + stays) / (1.0 - stays);
-                (0.5 * met / (1.0 - stays), waits, waits * left)
+            Waiting::Never => alike(met, 0.0, 0.0),
+            Waiting::Older(ages) => {
+                let (gives_up, waits) = older(met, ages.first());
+                let aged: [(f64, f64); POWERS] = std::array::from_fn(|n| older(met, ages.later(n)));
+                let well = aged.map(|(gives_up, _)| (1.0 - gives_up).max(LEAST_SUCCESS));
+                Outcome { gives_up, waits, waited_ns: 0.0, well, waits_at: aged.map(|(_, waits)| waits) }
             }
             Waiting::So { left, patience, circles } => {
                 let again = met.min(1.0 - LEAST_SUCCESS);
                 let all = left * (1.0 + again) / (1.0 - again);
                 let too_long = if all > 0.0 { (-patience / all).exp() } else { 0.0 };
                 let waited = (1.0 - circles) * all * (1.0 - too_long) + circles * patience;
-                (met * (1.0 - (1.0 - too_long) * (1.0 - circles)), met, met * waited)
+                alike(met * (1.0 - (1.0 - too_long) * (1.0 - circles)), met, met * waited)
             }
         }
     }
+}
+
+/// How many give up, and how often one waits, where of those who are met such a share is older.
+fn older(met: f64, share: f64) -> (f64, f64) {
+    let stays = (met * (1.0 - share)).min(1.0 - LEAST_SUCCESS);
+    (met * share / (1.0 - stays), stays * (1.0 + stays) / (1.0 - stays))
+}
+
+/// The first powers of a chance.
+fn powers(chance: f64) -> [f64; POWERS] {
+    let mut power = 1.0;
+    std::array::from_fn(|_| {
+        power *= chance;
+        power
+    })
 }
 
 /// The chance that who begins to wait closes a circle: the one it waits for waits itself, with the chance `blocked`, and for it, with the
@@ -53,22 +91,36 @@ mod tests {
 
     #[test]
     fn nobody_waits_who_meets_nobody_and_without_waiting_all_give_up() {
-        for waiting in [
-            Waiting::Never,
-            Waiting::Older { left: 100.0 },
-            Waiting::So { left: 100.0, patience: 900.0, circles: 0.5 },
-        ] {
-            assert_eq!(waiting.at(0.0), (0.0, 0.0, 0.0), "{waiting:?}");
+        let ages = Ages { young: 0.4, before: 0.5 };
+        for waiting in
+            [Waiting::Never, Waiting::Older(ages), Waiting::So { left: 100.0, patience: 900.0, circles: 0.5 }]
+        {
+            let nobody = Outcome {
+                gives_up: 0.0,
+                waits: 0.0,
+                waited_ns: 0.0,
+                well: [1.0; POWERS],
+                waits_at: [0.0; POWERS],
+            };
+            assert_eq!(waiting.at(0.0), nobody, "{waiting:?}");
         }
-        assert_eq!(Waiting::Never.at(0.3), (0.3, 0.0, 0.0));
-        // One in two is the younger one, at the first lock and at those that it meets in its place.
-        let (gives_up, waits, ns) = Waiting::Older { left: 100.0 }.at(0.4);
-        assert!((gives_up - 0.2 / 0.8).abs() < 1e-12 && (ns - 100.0 * waits).abs() < 1e-9);
+        let fails = Waiting::Never.at(0.3);
+        assert_eq!((fails.gives_up, fails.waits, fails.waited_ns), (0.3, 0.0, 0.0));
+        assert!((fails.well[2] - 0.7 * 0.7 * 0.7).abs() < 1e-12);
+        // Four in five are older than a first attempt, at the first lock and at those that it meets in its place.
+        let first = Waiting::Older(ages).at(0.4);
+        assert!((first.gives_up - 0.32 / 0.92).abs() < 1e-12, "{first:?}");
+        // The oldest dies of next to nobody and waits, the youngest of those that have failed for the first attempts.
+        let (oldest, youngest) = (first.well[0], first.well[POWERS - 1]);
+        assert!(oldest > 0.97 && youngest < 0.8 && first.waits_at[0] > first.waits_at[POWERS - 1]);
     }
 
     #[test]
     fn with_a_bound_who_waits_too_long_gives_up_and_who_waits_in_a_circle() {
-        let at = |patience, circles, met| Waiting::So { left: 100.0, patience, circles }.at(met);
+        let at = |patience, circles, met| {
+            let outcome = Waiting::So { left: 100.0, patience, circles }.at(met);
+            (outcome.gives_up, outcome.waits, outcome.waited_ns)
+        };
         // Never too long: three in ten meet somebody, and wait for 100 ns and for each further hold 200.
         let (gives_up, waits, ns) = at(1e9, 0.0, 0.3);
         assert!(gives_up < 1e-12 && waits == 0.3);

@@ -1,0 +1,99 @@
+//! What accesses meet, which is what rounds of conflicts are about: what follows from it is to be the same again.
+
+use super::chances::Odds;
+use super::fixpoint::or_all;
+
+/// What an access meets.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Met {
+    /// Chances that an access ends its attempt, of any class; and of each class, if any has a number of accesses to each kind of band.
+    pub(super) odds: Odds,
+    pub(super) own: Vec<Odds>,
+    /// How often an access waits for a lock.
+    pub(super) waits: f64,
+    /// Mean wait of an access for its lock, in nanoseconds, beside the looks.
+    pub(super) wait_ns: f64,
+    /// The same with the looks, races of readers apart.
+    pub(super) held_up_ns: f64,
+    /// Looks at a lock beyond the first.
+    pub(super) looks: f64,
+    /// The same of a lock that is shared, to leave it.
+    pub(super) leaves: f64,
+    /// What races for such locks take of a transaction's time, for each commit, in nanoseconds.
+    pub(super) raced_ns: f64,
+    /// How long an access races for a lock that is shared, in nanoseconds.
+    pub(super) entering_ns: f64,
+    /// How often who has failed fails again of the same holder.
+    pub(super) again: f64,
+    /// Where ages decide, for how long an access is held up of attempts that commit: of first ones, and of later ones.
+    pub(super) done_ns: [f64; 2],
+}
+
+impl Met {
+    /// The odds of the class at this place.
+    pub(super) fn of(&self, class: usize) -> &Odds {
+        self.own.get(class).unwrap_or(&self.odds)
+    }
+
+    /// How far two are apart, relative where they are times.
+    pub(super) fn distance(&self, other: &Met) -> f64 {
+        let relative = |a: f64, b: f64| or_all((a - b).abs() / a.abs().max(b.abs()).max(1.0));
+        let own = (0..self.own.len().max(other.own.len())).map(|at| self.of(at).distance(other.of(at)));
+        own.fold(self.odds.distance(&other.odds), f64::max)
+            .max(relative(self.wait_ns, other.wait_ns))
+            .max(or_all((self.waits - other.waits).abs()))
+            .max(relative(self.held_up_ns, other.held_up_ns))
+            .max(relative(self.looks, other.looks))
+            .max(relative(self.leaves, other.leaves))
+            .max(relative(self.raced_ns, other.raced_ns))
+            .max(or_all((self.again - other.again).abs()))
+            .max(relative(self.entering_ns, other.entering_ns))
+            .max(relative(self.done_ns[0], other.done_ns[0]))
+            .max(relative(self.done_ns[1], other.done_ns[1]))
+    }
+
+    /// Its numbers in an order that is always the same: chances that accesses fail, once and in each of more attempts, of as many
+    /// classes as `like` has; then times in nanoseconds, and counts.
+    pub(super) fn numbers(&self, like: &Met) -> Vec<f64> {
+        let classes = (0..like.own.len()).map(|class| self.of(class));
+        let Met { waits, wait_ns, held_up_ns, looks, leaves, raced_ns, entering_ns, again, done_ns, .. } =
+            *self;
+        let [first, later] = done_ns;
+        let amounts = [waits, wait_ns, held_up_ns, looks, leaves, again, raced_ns, entering_ns, first, later];
+        std::iter::once(&self.odds).chain(classes).flat_map(Odds::failing).chain(amounts).collect()
+    }
+
+    /// Sizes from which on logarithms of its numbers count.
+    pub(super) fn small(&self) -> impl Fn(usize) -> f64 {
+        let chances = Odds::NUMBERS * (1 + self.own.len());
+        move |n| match n.checked_sub(chances) {
+            None => 1e-3,
+            Some(0 | 3 | 4 | 5) => 1e-2,
+            Some(_) => 100.0,
+        }
+    }
+
+    /// From its numbers.
+    pub(super) fn of_numbers(numbers: &[f64]) -> Met {
+        let (odds, amounts) = numbers.split_at(numbers.len() - 10);
+        let mut odds = odds.chunks_exact(Odds::NUMBERS).map(Odds::of_failing);
+        let &[waits, wait_ns, held_up_ns, looks, leaves, again, raced_ns, entering_ns, first, later] =
+            amounts
+        else {
+            unreachable!()
+        };
+        Met {
+            odds: odds.next().unwrap_or_default(),
+            own: odds.collect(),
+            waits,
+            wait_ns,
+            held_up_ns,
+            looks,
+            leaves,
+            raced_ns,
+            entering_ns,
+            again,
+            done_ns: [first, later],
+        }
+    }
+}
