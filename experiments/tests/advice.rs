@@ -517,8 +517,10 @@ fn a_run_in_which_nothing_committed_claims_no_success() {
 
 #[test]
 fn a_time_below_nothing_is_answered_as_a_time() {
-    for args in [&["run", "--duration", "-5ms"][..], &["study", "commit", "--think", "-1us"]] {
-        refused(args, &["a time is more than nothing"], &["unexpected argument"]);
+    refused(&["run", "--duration", "-5ms"], &["a time is more than nothing"], &["unexpected argument"]);
+    // None at all is a time, too, of those that may be nothing.
+    for args in [&["run", "--clock-skew", "-5us"][..], &["study", "commit", "--think", "-1us"]] {
+        refused(args, &["cannot be less than nothing (0us)"], &["unexpected argument", "more than nothing"]);
     }
     let long = ["study", "commit", "--fabric", "sim:cx4-edr", "--think", "1s"];
     refused(&long, &["is too long: up to 10.0 ms can be studied"], &[]);

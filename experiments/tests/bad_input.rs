@@ -460,7 +460,12 @@ fn what_contradicts_itself_is_refused() {
     write("fabric: sim:cx4-edr\nset: {accounts_per_thread: 7}\ngrid:\n  set.accounts_per_thread: [100]\n");
     must(at, &["experiment", "e.yaml"], 2, &["set.accounts_per_thread: no point has this value"]);
     write("fabric: sim:cx4-edr\ngrid:\n  coroutines: 4\n");
-    must(at, &["experiment", "e.yaml"], 2, &["error: e.yaml:4:15: ", "hint: write a list: [4]"]);
+    must(
+        at,
+        &["experiment", "e.yaml"],
+        2,
+        &["error: e.yaml:4:3: grid.coroutines: an axis has a list", "hint: write `coroutines: [4]`"],
+    );
 }
 
 #[test]

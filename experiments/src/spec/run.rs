@@ -348,7 +348,7 @@ impl RunSpec {
 }
 
 /// As a flag would have it.
-fn written(value: &Value) -> String {
+pub(super) fn written(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
