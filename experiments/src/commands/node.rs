@@ -26,6 +26,7 @@ pub fn run(args: &NodeArgs, context: &Context) -> Result<(), CliError> {
     let mut runs = 0;
     while let Some(bytes) = session.next_run_unless(&|| context.interrupt.asked())? {
         runs += 1;
+        context.interrupt.measured();
         let asked = Asked::decode(&bytes).map_err(|why| {
             session.fail(&why);
             CliError::machine(format!("node 0 asked for something that this doorbell does not know: {why}"))

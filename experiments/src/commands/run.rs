@@ -129,6 +129,7 @@ fn run_in(session: &mut Option<Session>, args: &RunArgs, context: &Context) -> R
             context.interrupt.listen()?;
             say();
             // A single run may take minutes, too.
+            context.interrupt.measured();
             let task = Task { title: spec.workload.clone(), what: "run", done: 0, total: Some(1) };
             let _shown = Progress::begin(context.talk, task);
             transact::run(&spec, &fabric, &plan, keep, context.interrupt.flag())?
@@ -141,6 +142,7 @@ fn run_in(session: &mut Option<Session>, args: &RunArgs, context: &Context) -> R
             let described = Described { spec: spec.clone(), plan: plan.clone(), keep };
             session.begin(&described.encode())?;
             let share = share_of_the_driver(args.output.out.as_deref());
+            context.interrupt.measured();
             let (_, whole) = run_member(cluster, &described, session, &share, false, context)?;
             whole.ok_or_else(|| CliError::check("bug: node 0 has no whole result"))?
         }
