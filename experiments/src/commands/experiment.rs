@@ -210,6 +210,12 @@ pub(crate) fn record(
     record.version = crate::VERSION.to_owned();
     record.published = library::published(experiment)?;
     let mut profiles = BTreeMap::new();
+    if experiment.base.clock_skew.ns() > 0 {
+        record.notes.push(format!(
+            "Clocks that timestamps come from were wrong by up to {} where the grid says nothing else.",
+            experiment.base.clock_skew
+        ));
+    }
     for point in &experiment.points {
         if let FabricChoice::Sim(choice) = &point.spec.fabric
             && !profiles.contains_key(&point.spec.fabric.to_string())

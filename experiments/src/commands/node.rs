@@ -43,8 +43,14 @@ pub fn run(args: &NodeArgs, context: &Context) -> Result<(), CliError> {
         })?;
         let spec = &described.spec;
         context.talk.say(format!(
-            "node {}: running {} under {} with plan {} on {} for {}",
-            args.id, spec.workload, spec.protocol, described.plan.name, spec.fabric, spec.duration
+            "node {}: running {} under {} with plan {} on {} for {}{}",
+            args.id,
+            spec.workload,
+            spec.protocol,
+            described.plan.name,
+            spec.fabric,
+            spec.duration,
+            spec.of_clocks()
         ));
         let share = share_of(runs).inspect_err(|error| session.fail(error.message()))?;
         let (own, _) = run_member(&cluster, &described, &mut session, &share, true, context)?;
