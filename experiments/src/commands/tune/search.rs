@@ -148,8 +148,13 @@ fn refused(why: &dyn std::error::Error) -> CliError {
 ///
 /// # Errors
 /// As [`search`].
-pub fn ranking(spec: &RunSpec, fabric: &Fabric, profile: &Profile) -> Result<Tuning, CliError> {
-    Asked::of(spec, fabric)?.tune(spec, fabric, profile, Objective::Throughput, false, &|| true)
+pub fn ranking(
+    spec: &RunSpec,
+    fabric: &Fabric,
+    profile: &Profile,
+    go_on: &GoOn<'_>,
+) -> Result<Tuning, CliError> {
+    Asked::of(spec, fabric)?.tune(spec, fabric, profile, Objective::Throughput, false, go_on)
 }
 
 /// A protocol, and all its plans by forecast.
@@ -172,9 +177,10 @@ pub fn rankings(
 ) -> Result<Vec<Ranked>, CliError> {
     let of = |protocol: &String| -> Result<Ranked, CliError> {
         let spec = RunSpec { protocol: protocol.clone(), ..spec.clone() };
-        Ok(Ranked { protocol: protocol.clone(), tuning: ranking(&spec, fabric, profile)? })
+        Ok(Ranked { protocol: protocol.clone(), tuning: ranking(&spec, fabric, profile, go_on)? })
     };
     let mut found = able(spec, protocols)?.into_iter().map(of).collect::<Result<Vec<Ranked>, CliError>>()?;
+    go_on: &GoOn<'_>,
     best_first(&mut found, Objective::Throughput, |ranked| &ranked.tuning);
     Ok(found)
 }
