@@ -180,24 +180,27 @@ pub fn run(args: &StudyArgs, context: &Context) -> Result<(), CliError> {
     head.extend(["rate", "p50", "round trips", "doorbells"]);
     head.extend(short.then_some("converged"));
     let mut people = table(&head, rows);
-    people.push_str(&format!("\n{}\n{MEASURED}\n", asked(&wanted)));
-    people.push_str(&format!("\nresults: {}\n", wanted.out.display()));
+    let mut payloads = args.payload.clone();
+    payloads.retain(|bytes| all().any(|point| point["payload_bytes"].as_u64() == Some(u64::from(*bytes))));
+    people.push_str(&format!("\n{}\n{MEASURED}\n", asked(&wanted, &payloads)));
+    people.push_str(&format!("\nresults: {}\n", dir.display()));
     emit(args.output.json.as_ref(), &summary, &people)
 }
 
 /// What the columns are of.
 const MEASURED: &str = "rates are of whole cycles, with what the phase needs before and after it, untimed; the rest is of the phase alone";
 
-/// What the points have in common, in a line: `3 nodes of 1 thread; 4 records of 16 B an operation`.
-fn asked(study: &Study) -> String {
+/// What the points have in common, in a line: `3 nodes of 1 thread; 4 records of 16 B an operation`; of these payloads, for there may be
+/// some that no variant could carry.
+fn asked(study: &Study, payloads: &[u32]) -> String {
     fn list<T: std::fmt::Display>(values: &[T]) -> String {
         values.iter().map(T::to_string).collect::<Vec<_>>().join(" or ")
     }
-    let Settings { payload_bytes, records, .. } = &study.settings;
+    let records = &study.settings.records;
     let (nodes, threads) =
         (count(study.shape.nodes.into(), "node"), count(study.shape.workers.into(), "thread"));
     let noun = if records[..] == [1] { "record" } else { "records" };
-    format!("{nodes} of {threads}; {} {noun} of {} B an operation", list(records), list(payload_bytes))
+    format!("{nodes} of {threads}; {} {noun} of {} B an operation", list(records), list(payloads))
 }
 
 /// Measured time per point, unless asked for otherwise.
@@ -226,7 +229,7 @@ pub fn study(wanted: &Study, context: &Context) -> Result<Value, CliError> {
             }));
         }
     }
-    let mut said = String::new();
+    let mut said: Vec<String> = Vec::new();
     points.retain(|point| {
         let Err(refused) = phases::study::plan(point, &caps) else { return true };
         // Another plan would be another variant.
@@ -238,14 +241,14 @@ pub fn study(wanted: &Study, context: &Context) -> Result<Value, CliError> {
         };
         let bytes = point.payload_bytes;
         let told = format!("variant {} with records of {bytes} B is left out: {why}", point.variant.name);
-        if told != said {
+        if !said.contains(&told) {
             context.talk.say(&told);
-            said = told;
+            said.push(told);
         }
         false
     });
     if points.is_empty() {
-        return Err(CliError::usage(format!("no variant can be studied here; {said}")));
+        return Err(CliError::usage(format!("no variant can be studied here; {}", said.join("; "))));
     }
     // Before anything is begun or left on disk: what one point refuses, mostly all do.
     for point in &points {

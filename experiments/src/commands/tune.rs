@@ -323,7 +323,9 @@ fn why(choices: &[Choice]) -> String {
     let rows = choices.iter().map(|choice| {
         let or = |text: String| if text.is_empty() { "–".to_owned() } else { text };
         let (phase, via) = (choice.phase.to_string(), choice.step.via.to_string());
-        [phase, via, choice.difference(), or(choice.alternative()), or(choice.flip())]
+        let difference: Vec<String> =
+            [choice.difference(), choice.at_once()].into_iter().filter(|text| !text.is_empty()).collect();
+        [phase, via, difference.join("; "), or(choice.alternative()), or(choice.flip())]
     });
     let text = table(&["phase", "carried by", "difference", "against", "flips with"], rows);
     format!("{text}(– : no price, halved or doubled, changes it; -v compares whole plans)\n")

@@ -14,8 +14,8 @@ use phases::model::{
     Candidate, Choice, Cluster, GoOn, Model, Objective, Search, TuneError, Tuning, Workload, choices,
     tune_while,
 };
-use phases::plan::{Needs, Phase, PlanFile, Prediction, Preset};
-use primitives::measure::ProfileRef;
+use phases::plan::{Needs, Phase, Plan, PlanFile, Prediction, Preset};
+use primitives::measure::{ProfileRef, Verified};
 use primitives::profile::Profile;
 use primitives::units::Nanos;
 
@@ -240,7 +240,9 @@ pub fn search(
     let tuning = asked.tune(spec, fabric, profile, objective, true, go_on)?;
     let Asked { cluster, demand, needs } = asked;
     let model = Model::new(profile, cluster, &demand, &needs).map_err(|e| refused(&e))?;
-    let choices = choices(&tuning, Search::default().tolerance);
+    let caps = fabric.caps()?;
+    let foretell = |plan: &Plan| Some(model.forecast(&plan.check(&caps, &needs).ok()?));
+    let choices = choices(&tuning, Search::default().tolerance, foretell);
     let name = spec.protocol.clone();
     // With the settings that it was asked for with.
     let prediction = |c: &Candidate| Prediction { protocol: name.clone(), ..model.prediction(&c.forecast) };
