@@ -2,6 +2,7 @@
 
 use super::Context;
 use crate::args::{StudyArgs, each_once};
+use crate::directory::{HOME, Place};
 use crate::error::CliError;
 use crate::fabrics::Fabric;
 use crate::names;
@@ -11,7 +12,7 @@ use crate::spec::{FabricChoice, Span};
 use crate::sweep::usual_jobs;
 use crate::window::long_enough;
 use phases::study::{Spec, StudyError, Subject};
-use primitives::measure::{Kind, PointResult, ResultDir, Row, TOO_SHORT, TableName, count, known_columns};
+use primitives::measure::{Kind, PointResult, Row, TOO_SHORT, TableName, count, known_columns};
 use primitives::mesh::{LaunchError, Shape, WorkerConfig};
 use primitives::units::Nanos;
 use serde_json::{Value, json};
@@ -41,7 +42,7 @@ pub struct Study {
     /// Points at a time.
     pub jobs: Option<usize>,
     /// Where results go.
-    pub out: PathBuf,
+    pub out: Place,
 }
 
 /// Values of a study's axes beside variants and coroutines, each of which is tried with each; the first ones are the usual.
@@ -149,9 +150,9 @@ pub fn run(args: &StudyArgs, context: &Context) -> Result<(), CliError> {
         lengthen: args.duration.is_none(),
         seed: args.seed,
         jobs: args.jobs,
-        out: args.output.out.clone().unwrap_or_else(|| Path::new("doorbell-out").join(name)),
+        out: Place::new(args.output.out.as_ref(), Path::new(HOME), &name),
     };
-    let summary = study(&wanted, context)?;
+    let (dir, summary) = study(&wanted, context)?;
     let all = || summary["points"].as_array().into_iter().flatten();
     let short = all().any(|p| p["converged"] == TOO_SHORT);
     let shown: Vec<&str> =
@@ -208,11 +209,11 @@ pub fn usual(fabric: &FabricChoice) -> Span {
     Span::from_ns(if fabric.virtual_time() { 200_000 } else { 200_000_000 })
 }
 
-/// Measures what is missing of a study; returns its points.
+/// Measures what is missing of a study; returns the directory and its points.
 ///
 /// # Errors
 /// If the fabric does not work here, the directory cannot be used, a point fails, or Ctrl-C ends it.
-pub fn study(wanted: &Study, context: &Context) -> Result<Value, CliError> {
+pub fn study(wanted: &Study, context: &Context) -> Result<(PathBuf, Value), CliError> {
     let fabric = Fabric::open(&wanted.fabric, wanted.seed)?;
     let mut counts: Vec<u32> = COROUTINES.into_iter().filter(|&c| c < wanted.coroutines).collect();
     counts.push(wanted.coroutines);
@@ -283,7 +284,7 @@ pub fn study(wanted: &Study, context: &Context) -> Result<Value, CliError> {
         // What figures tell curves and points apart by.
         axes.splice(0..0, ["variant".to_owned(), "coroutines".to_owned()]);
     }
-    let mut dir = ResultDir::create(&wanted.out, record, &axes)?;
+    let mut dir = wanted.out.open(record, &axes, context.talk)?;
     context.interrupt.listen()?;
     let sweep = context.sweep(format!("study {}", wanted.subject.name()), jobs);
     sweep.run(
@@ -340,7 +341,7 @@ pub fn study(wanted: &Study, context: &Context) -> Result<Value, CliError> {
     let known = known_columns(Kind::Study, TableName::Points);
     let rows = dir.rows(TableName::Points)?;
     let points: Vec<Value> = rows.iter().map(|row| row.to_json(known)).collect();
-    Ok(json!({ "phase": wanted.subject.name(), "points": points }))
+    Ok((dir.path().to_owned(), json!({ "phase": wanted.subject.name(), "points": points })))
 }
 
 /// What a study says that cannot be made, or that failed.

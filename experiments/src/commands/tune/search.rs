@@ -70,6 +70,12 @@ impl Tuned {
         };
         NamedPlan::new(name, self.file.plan, self.file.prediction.clone())
     }
+
+    /// Of the plans that ran, the one that was the fastest: the winner, unless another was faster.
+    pub fn fastest(&self, verified: &Verified) -> &Rival {
+        let faster = verified.faster().and_then(|(name, _)| self.rivals.iter().find(|r| r.name == *name));
+        faster.unwrap_or(&self.rivals[0])
+    }
 }
 
 /// Refuses what cannot be tuned whatever a profile says, before one is made: a workload that none of the protocols can run. Protocols that cannot run it beside some that can are left out, and told with the reason.
@@ -174,13 +180,13 @@ pub fn rankings(
     protocols: &[String],
     fabric: &Fabric,
     profile: &Profile,
+    go_on: &GoOn<'_>,
 ) -> Result<Vec<Ranked>, CliError> {
     let of = |protocol: &String| -> Result<Ranked, CliError> {
         let spec = RunSpec { protocol: protocol.clone(), ..spec.clone() };
         Ok(Ranked { protocol: protocol.clone(), tuning: ranking(&spec, fabric, profile, go_on)? })
     };
     let mut found = able(spec, protocols)?.into_iter().map(of).collect::<Result<Vec<Ranked>, CliError>>()?;
-    go_on: &GoOn<'_>,
     best_first(&mut found, Objective::Throughput, |ranked| &ranked.tuning);
     Ok(found)
 }
