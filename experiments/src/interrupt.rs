@@ -19,6 +19,7 @@ const ECHO: Duration = Duration::from_millis(500);
 pub struct Interrupt {
     asked: Arc<AtomicBool>,
     listening: Arc<AtomicBool>,
+    measured: Arc<AtomicBool>,
 }
 
 impl Interrupt {
@@ -42,7 +43,7 @@ impl Interrupt {
             #[allow(clippy::disallowed_methods)] // of people and signals, not of anything measured
             let first = *first.get_or_insert_with(Instant::now);
             if shared.ask() {
-                to_stderr("\ndoorbell: stopping, and keeping what was measured; Ctrl-C again ends at once\n");
+                to_stderr(&shared.told());
             } else if first.elapsed() > ECHO {
                 std::process::exit(Exit::Interrupted.code().into());
             }
@@ -67,6 +68,20 @@ impl Interrupt {
         !self.asked.swap(true, Ordering::SeqCst)
     }
 
+    /// From now on there is something to keep.
+    pub fn measured(&self) {
+        self.measured.store(true, Ordering::SeqCst);
+    }
+
+    /// What who asks is told.
+    fn told(&self) -> String {
+        let kept = match self.measured.load(Ordering::SeqCst) {
+            true => ", and keeping what was measured",
+            false => "; nothing has been measured yet",
+        };
+        format!("\ndoorbell: stopping{kept}; Ctrl-C again ends at once\n")
+    }
+
     /// The answer as a flag that running points look at.
     pub fn flag(&self) -> &AtomicBool {
         &self.asked
@@ -88,6 +103,14 @@ fn ignores(status: &str, signal: Signal) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_interrupts_is_told_whether_there_is_something_to_keep() {
+        let interrupt = Interrupt::new();
+        assert!(interrupt.told().contains("stopping; nothing has been measured yet; Ctrl-C again"));
+        interrupt.clone().measured();
+        assert!(interrupt.told().contains("stopping, and keeping what was measured; Ctrl-C again"));
+    }
 
     #[test]
     fn ignored_signals_are_read_as_the_kernel_writes_them() {

@@ -17,6 +17,7 @@ pub mod claims;
 pub mod cluster;
 pub mod commands;
 mod differs;
+pub mod directory;
 pub mod error;
 pub mod fabrics;
 pub mod interrupt;

@@ -1,7 +1,8 @@
 //! How far a long command has come: a bar on a terminal; elsewhere a plain line now and then, so that who reads a log sees that
-//! something is going on. All on stderr, and nothing with `-q`.
+//! something is going on. All on stderr, and nothing with `-q`. What begins while something is shown is a part of it, and stands in
+//! the same bar or line.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::thread::JoinHandle;
@@ -37,10 +38,42 @@ pub fn under_way() -> Arc<Place> {
 /// Runs that a line tells of.
 const TOLD: usize = 4;
 
-/// How far the runs under way have come, to be put behind what else there is to say; nothing where there are none.
+/// Whether a bar or lines are shown: there is one stderr.
+static SHOWN: AtomicBool = AtomicBool::new(false);
+
+/// The tasks that began while another was shown.
+static PARTS: Mutex<Vec<Weak<Part>>> = Mutex::new(Vec::new());
+
+/// A task that is told of where another one is shown.
+#[derive(Debug)]
+pub struct Part {
+    task: Task,
+    done: AtomicU64,
+}
+
+impl Part {
+    fn begin(task: Task) -> Arc<Part> {
+        let part = Arc::new(Part { done: AtomicU64::new(task.done), task });
+        let mut all = PARTS.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|other| other.strong_count() > 0);
+        all.push(Arc::downgrade(&part));
+        part
+    }
+
+    /// `combination 7: 12 of 53 plans`.
+    fn told(&self) -> String {
+        counted(&self.task, self.done.load(Ordering::Relaxed))
+    }
+}
+
+/// How far the tasks and runs within the one that is shown have come, to be put behind what else there is to say; nothing where there
+/// are none.
 fn within() -> String {
+    let parts = PARTS.lock().unwrap_or_else(PoisonError::into_inner);
+    let parts = parts.iter().filter_map(Weak::upgrade).take(TOLD).map(|part| format!("; {}", part.told()));
+    let parts: String = parts.collect();
     let all = UNDER_WAY.lock().unwrap_or_else(PoisonError::into_inner);
-    told(all.iter().filter_map(Weak::upgrade).map(|place| place.get().map(|meter| meter.reached())))
+    parts + &told(all.iter().filter_map(Weak::upgrade).map(|place| place.get().map(|meter| meter.reached())))
 }
 
 /// `; under way: 412 of 1250 µs, being set up`. A run without a time to reach is not told of.
@@ -73,6 +106,8 @@ pub enum Progress {
     Bar(ProgressBar),
     /// Elsewhere.
     Lines(Lines),
+    /// Within what another one shows.
+    Part(Arc<Part>),
     /// Nothing is shown.
     Silent,
 }
@@ -81,9 +116,10 @@ impl Progress {
     /// Shows the progress of a task, in the way that `talk` has for it.
     pub fn begin(talk: Talk, task: Task) -> Progress {
         match talk.progress() {
+            Way::Silent => Progress::Silent,
+            _ if SHOWN.swap(true, Ordering::SeqCst) => Progress::Part(Part::begin(task)),
             Way::Bar => Progress::Bar(bar(&task)),
             Way::Lines => Progress::Lines(Lines::begin(task, EVERY, move |line| talk.say(line + &within()))),
-            Way::Silent => Progress::Silent,
         }
     }
 
@@ -94,6 +130,9 @@ impl Progress {
             Progress::Lines(lines) => {
                 lines.done.fetch_add(1, Ordering::Relaxed);
             }
+            Progress::Part(part) => {
+                part.done.fetch_add(1, Ordering::Relaxed);
+            }
             Progress::Silent => {}
         }
     }
@@ -102,7 +141,7 @@ impl Progress {
     pub fn suspend(&self, say: impl FnOnce()) {
         match self {
             Progress::Bar(bar) => bar.suspend(say),
-            Progress::Lines(_) | Progress::Silent => say(),
+            Progress::Lines(_) | Progress::Part(_) | Progress::Silent => say(),
         }
     }
 }
@@ -111,6 +150,9 @@ impl Drop for Progress {
     fn drop(&mut self) {
         if let Progress::Bar(bar) = self {
             bar.finish_and_clear();
+        }
+        if let Progress::Bar(_) | Progress::Lines(_) = self {
+            SHOWN.store(false, Ordering::SeqCst);
         }
     }
 }
@@ -173,9 +215,14 @@ impl Drop for Lines {
 fn line(task: &Task, done: u64, elapsed: Duration) -> String {
     let (minutes, seconds) = (elapsed.as_secs() / 60, elapsed.as_secs() % 60);
     let elapsed = if minutes > 0 { format!("{minutes} min {seconds} s") } else { format!("{seconds} s") };
+    format!("{}, {elapsed}", counted(task, done))
+}
+
+/// `running rivals: 3 of 19 points`.
+fn counted(task: &Task, done: u64) -> String {
     match task.total {
-        Some(total) => format!("{}: {done} of {}, {elapsed}", task.title, count(total, task.what)),
-        None => format!("{}: {}, {elapsed}", task.title, count(done, task.what)),
+        Some(total) => format!("{}: {done} of {}", task.title, count(total, task.what)),
+        None => format!("{}: {}", task.title, count(done, task.what)),
     }
 }
 
@@ -213,6 +260,16 @@ mod tests {
         assert!(listed() && within().starts_with("; under way: "));
         drop(place);
         assert!(!listed());
+    }
+
+    #[test]
+    fn what_begins_within_another_task_is_told_with_it() {
+        // Tests beside this one may show theirs.
+        let part = Progress::Part(Part::begin(Task { title: "combination 7".to_owned(), ..task(Some(53)) }));
+        part.inc();
+        assert!(within().contains("; combination 7: 2 of 53 points"), "{}", within());
+        drop(part);
+        assert!(!within().contains("combination 7"), "{}", within());
     }
 
     #[test]

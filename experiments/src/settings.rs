@@ -97,7 +97,9 @@ fn question(error: &ParamError) -> Option<String> {
 /// What a workload says of its settings, as an error of the command line.
 pub fn refused(error: &ParamError) -> CliError {
     let list = match error {
-        ParamError::UnknownKey { workload, .. } | ParamError::Value { workload, .. } => {
+        ParamError::UnknownKey { workload, .. }
+        | ParamError::Value { workload, .. }
+        | ParamError::Together { workload, .. } => {
             Some(format!("`--workload {workload} --set help` lists settings with default and range"))
         }
         _ => None,
@@ -155,5 +157,12 @@ mod tests {
         let error = Params::parse("ycsb", engine::workload::ycsb::PARAMS, [("operation", "2")]).unwrap_err();
         let shown = refused(&error).render(false);
         assert!(shown.contains("did you mean `operations`? `--workload ycsb --set help` lists"), "{shown}");
+        let spec = crate::spec::RunSpec {
+            workload: "ycsb".to_owned(),
+            set: [("fields".to_owned(), json!(100)), ("field_bytes".to_owned(), json!(100))].into(),
+            ..crate::spec::RunSpec::default()
+        };
+        let together = crate::transact::workload(&spec).err().unwrap().render(false);
+        assert!(together.contains("hint: `--workload ycsb --set help` lists"), "{together}");
     }
 }

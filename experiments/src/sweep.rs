@@ -97,13 +97,12 @@ impl Sweep {
         M: Fn(u64) -> Result<PointResult, CliError> + Sync,
     {
         dir.lost().into_iter().for_each(|lost| self.talk.warn(lost));
-        let mut missing = dir.missing();
-        let mut expected = dir.record().points_here();
-        if let Some(only) = &self.only {
-            missing.retain(|point| only.contains(point));
-            expected = only.len() as u64;
-        }
+        let missing = self.missing(dir);
+        let expected = self.only.as_ref().map_or(dir.record().points_here(), |only| only.len() as u64);
         let kept = expected - missing.len() as u64;
+        if kept > 0 {
+            self.interrupt.measured();
+        }
         if kept > 0 && !missing.is_empty() {
             self.talk.say(format!("resuming: {kept} of {expected} points are there"));
         }
@@ -129,6 +128,7 @@ impl Sweep {
             measure,
             |point, result| {
                 dir.keep(point, result).map_err(resumable)?;
+                self.interrupt.measured();
                 progress.inc();
                 Ok(())
             },
@@ -164,7 +164,7 @@ impl Sweep {
         finished.map_err(resumable)?;
         failures.sort_by_key(|failure| failure.point);
         if !dir.record().complete && interrupted {
-            return Err(self.was_interrupted(dir));
+            return Err(self.was_interrupted(dir, expected));
         }
         let count = failures.len();
         let ended = failures.iter().position(|failure| failure.error.is_for_all());
@@ -234,18 +234,19 @@ impl Sweep {
         kept.map(|()| failures)
     }
 
-    fn was_interrupted(&self, dir: &ResultDir) -> CliError {
-        let record = dir.record();
-        CliError::new(
-            Exit::Interrupted,
-            format!(
-                "interrupted: {} of {} kept in {}",
-                record.points_done,
-                count(record.points_here(), "point"),
-                dir.path().display()
-            ),
-        )
-        .hint(format!("go on with: {}", self.repeat))
+    /// The points of `dir` that are to be measured and are not there.
+    fn missing(&self, dir: &ResultDir) -> Vec<u64> {
+        let mut missing = dir.missing();
+        missing.retain(|point| self.only.as_ref().is_none_or(|only| only.contains(point)));
+        missing
+    }
+
+    /// Of the points that were asked for, as [`Sweep::run`] counts them when it goes on.
+    fn was_interrupted(&self, dir: &ResultDir, expected: u64) -> CliError {
+        let kept = expected - self.missing(dir).len() as u64;
+        let (all, out) = (count(expected, "point"), dir.path().display());
+        CliError::new(Exit::Interrupted, format!("interrupted: {kept} of {all} kept in {out}"))
+            .hint(format!("go on with: {}", self.repeat))
     }
 }
 

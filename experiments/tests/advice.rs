@@ -1,5 +1,6 @@
 //! What the `doorbell` binary tells a person who does not know it yet: names, settings, defaults, reasons.
 
+use phases::plan::PlanFile;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
@@ -241,6 +242,23 @@ fn a_regret_comes_with_its_uncertainty() {
     // The best says how far behind the next is.
     let lead = number("lead").zip(number("lead_ci"));
     assert_eq!((lead.is_some(), told["next"].is_string()), (is_best, is_best), "{told}");
+    // The plan file is of the fastest, and says by what it was chosen; the model's choice is beside it.
+    assert_eq!(told["plan_file"], out.join("verified.plan.yaml").to_str().unwrap());
+    let file = |name: &str| PlanFile::load(&out.join(name)).unwrap();
+    let (best, choice) = (file("verified.plan.yaml"), file("tuned.plan.yaml"));
+    let json = |plan: &PlanFile| serde_json::to_value(plan.plan).unwrap();
+    assert_eq!((json(&best), json(&choice)), (told["best_plan"].clone(), told["plan"].clone()));
+    assert_eq!(best.plan == choice.plan, is_best, "{told}");
+    assert!(
+        best.chosen_by.starts_with("doorbell tune --verify ") && best.why.contains("(simulated)"),
+        "{best:?}"
+    );
+    assert!(best.prediction.is_some(), "what the model expected of it");
+    let ran = ["run", "--plan", "PLAN", "--threads", "1", "--duration", "300us"];
+    let plan = out.join("verified.plan.yaml");
+    let ran = ran.map(|word| if word == "PLAN" { plan.to_str().unwrap() } else { word });
+    let (ran, _) = self::told(&[&ran, SMALL].concat());
+    assert!(ran.starts_with("verified: ") && ran.contains("predicted: "), "{ran}");
     let points = std::fs::read_to_string(out.join("points.csv")).unwrap();
     let header: Vec<&str> = points.lines().next().unwrap().split(',').collect();
     assert!(header.contains(&"got_ci_relative"), "{points}");
@@ -517,8 +535,10 @@ fn a_run_in_which_nothing_committed_claims_no_success() {
 
 #[test]
 fn a_time_below_nothing_is_answered_as_a_time() {
-    for args in [&["run", "--duration", "-5ms"][..], &["study", "commit", "--think", "-1us"]] {
-        refused(args, &["a time is more than nothing"], &["unexpected argument"]);
+    refused(&["run", "--duration", "-5ms"], &["a time is more than nothing"], &["unexpected argument"]);
+    // None at all is a time, too, of those that may be nothing.
+    for args in [&["run", "--clock-skew", "-5us"][..], &["study", "commit", "--think", "-1us"]] {
+        refused(args, &["cannot be less than nothing (0us)"], &["unexpected argument", "more than nothing"]);
     }
     let long = ["study", "commit", "--fabric", "sim:cx4-edr", "--think", "1s"];
     refused(&long, &["is too long: up to 10.0 ms can be studied"], &[]);

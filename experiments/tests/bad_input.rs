@@ -398,7 +398,7 @@ fn a_directory_of_another_run_says_which_flags_differ() {
     let what = ["--set", "accounts_per_thread=100", "--coroutines", "1"];
     let study = ["study", "logging", "--fabric", "sim:cx4-edr", "--duration", "20us", "--coroutines", "1"];
     let bench = ["characterize", "--quick", "--fabric", "sim:cx4-edr", "--bench", "latency"];
-    let run = ["run", "--fabric", "sim:cx4-edr", "--duration", "20us", "--out", "r"];
+    let run = ["run", "--fabric", "sim:cx4-edr", "--duration", "20us"];
     let tune = ["tune", "--fabric", "sim:cx4-edr", "--duration", "20us"];
     for (first, change, says) in [
         ([&run[..], &what].concat(), &["--plan", "two-sided"][..], "--plan was drtm-h, and is two-sided now"),
@@ -406,6 +406,7 @@ fn a_directory_of_another_run_says_which_flags_differ() {
         (study.to_vec(), &["--payload", "32,64"], "--payload was 16, and is 32,64 now"),
         (bench.to_vec(), &["--duration", "30us"], "--duration was 150us, and is 30us now"),
     ] {
+        let first = [&first[..], &["--out", first[0]]].concat();
         must(at, &first, 0, &[]);
         let says = [
             &format!(" holds the results of another run: {says}"),
@@ -460,7 +461,52 @@ fn what_contradicts_itself_is_refused() {
     write("fabric: sim:cx4-edr\nset: {accounts_per_thread: 7}\ngrid:\n  set.accounts_per_thread: [100]\n");
     must(at, &["experiment", "e.yaml"], 2, &["set.accounts_per_thread: no point has this value"]);
     write("fabric: sim:cx4-edr\ngrid:\n  coroutines: 4\n");
-    must(at, &["experiment", "e.yaml"], 2, &["error: e.yaml:4:15: ", "hint: write a list: [4]"]);
+    must(
+        at,
+        &["experiment", "e.yaml"],
+        2,
+        &["error: e.yaml:4:3: grid.coroutines: an axis has a list", "hint: write `coroutines: [4]`"],
+    );
+}
+
+/// Where nobody names a directory, another run is no mistake: it gets one of its own, and each goes on in its own.
+#[test]
+fn a_second_try_with_other_flags_gets_a_directory_of_its_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    let tune = |coroutines| ["tune", "--fabric", "sim:cx4-edr", "--coroutines", coroutines];
+    assert!(!must(at, &tune("2"), 0, &[]).contains("kept in"));
+    let moved = "doorbell-out/tune-smallbank-sim-cx4-edr holds the results of another run: --coroutines was 2, and is 4 now; \
+                 this one is kept in doorbell-out/tune-smallbank-sim-cx4-edr-2";
+    must(at, &tune("4"), 0, &[moved]);
+    must(at, &tune("4"), 0, &[moved, "nothing to measure"]);
+    assert!(!must(at, &tune("2"), 0, &["nothing to measure"]).contains("kept in"));
+    assert_eq!(std::fs::read_dir(at.join("doorbell-out")).unwrap().count(), 2);
+    let write = |duration: &str| {
+        let text = format!(
+            "question: x\nfabric: sim:cx4-edr\nset: {{accounts_per_thread: 100}}\nduration: {duration}\n"
+        );
+        std::fs::write(at.join("e.yaml"), text).unwrap();
+    };
+    write("20us");
+    must(at, &["experiment", "e.yaml"], 0, &[]);
+    write("21us");
+    must(at, &["experiment", "e.yaml"], 0, &["this one is kept in doorbell-out/e-2"]);
+    must(
+        at,
+        &["experiment", "e.yaml", "--out", "doorbell-out/e"],
+        2,
+        &["`duration` was 20us, and is 21us now"],
+    );
+    // A study, with records that one of its variants cannot carry and others that none can: what was measured is told.
+    let study = ["study", "validation", "--fabric", "sim:cx4-edr", "--coroutines", "1", "--duration", "50us"];
+    must(at, &[&study[..], &["--payload", "16,8192"]].concat(), 0, &["records of 8192 B is left out"]);
+    must(
+        at,
+        &study,
+        0,
+        &["study-validation-sim-cx4-edr holds the results of another run: --payload was 16,8192"],
+    );
 }
 
 #[test]

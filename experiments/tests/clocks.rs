@@ -33,8 +33,12 @@ fn clocks_are_wrong_where_that_is_asked_for() {
         let output =
             run(&[&all.split(' ').collect::<Vec<_>>(), flags, &["--out", &out, "--json", "-"][..]].concat());
         assert_eq!(code(&output), 0, "{}", stderr(&output));
+        // Whoever says a run's settings says these: its line, its title and so its page.
+        let wrong = ", clocks wrong by up to 10us";
+        assert_eq!(stderr(&output).contains(&format!(" for 300us{wrong}\n")), !flags.is_empty());
         let record = std::fs::read_to_string(temp.path().join(name).join("run.json")).unwrap();
         let record: serde_json::Value = serde_json::from_str(&record).unwrap();
+        assert_eq!(record["title"].as_str().unwrap().ends_with(wrong), !flags.is_empty(), "{record}");
         (ended(&serde_json::from_slice(&output.stdout).unwrap()), record["spec"]["clock_skew"].clone())
     };
     assert_eq!(alone("right", &[]), (ended(&points[0]), "0s".into()));
@@ -42,17 +46,17 @@ fn clocks_are_wrong_where_that_is_asked_for() {
     let refused = run(&["run", "--clock-skew", "2h"]);
     assert_eq!(code(&refused), 2);
     assert!(stderr(&refused).contains("--clock-skew"), "{}", stderr(&refused));
-    let other = [
-        "run",
-        "--out",
-        &path("wrong"),
-        "--fabric",
-        "sim:cx4-edr",
-        "--workload",
-        "ycsb",
-        "--set",
-        "zipf_theta=0.8",
-    ];
-    let other = run(&[&other[..], &["--protocol", "mvcc", "--duration", "300us"]].concat());
+    let same = "--fabric sim:cx4-edr --workload ycsb --set zipf_theta=0.8 --protocol mvcc --duration 300us";
+    let same: Vec<&str> = same.split(' ').collect();
+    let into = |out: &str| run(&[&["run", "--out", &path(out)], &same[..]].concat());
+    let other = into("wrong");
     assert!(stderr(&other).contains("--clock-skew was 10us, and is 0s now"), "{}", stderr(&other));
+    // A directory of before there was such a flag is gone on with: it had right clocks.
+    let old = temp.path().join("right/run.json");
+    let record = std::fs::read_to_string(&old).unwrap();
+    let mut record: serde_json::Value = serde_json::from_str(&record).unwrap();
+    assert!(record["spec"].as_object_mut().unwrap().remove("clock_skew").is_some());
+    std::fs::write(&old, record.to_string()).unwrap();
+    let again = into("right");
+    assert!(stderr(&again).contains("nothing to measure"), "{}", stderr(&again));
 }

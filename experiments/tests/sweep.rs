@@ -146,6 +146,26 @@ fn asked_to_stop_it_keeps_what_runs_and_begins_nothing() {
     assert!(!RunRecord::read(temp.path()).unwrap().interrupted);
 }
 
+/// Where a part of the points is asked for, it is counted when it is interrupted as it is when it goes on.
+#[test]
+fn a_part_that_was_interrupted_is_counted_as_what_was_asked_for() {
+    let temp = tempfile::tempdir().unwrap();
+    let mut dir = ResultDir::create(temp.path(), record(), &[]).unwrap();
+    let part =
+        |points: [u64; 4], interrupt: &Interrupt| Sweep { only: Some(points.into()), ..sweep(1, interrupt) };
+    part([0, 1, 2, 3], &Interrupt::new())
+        .run(&mut dir, |i| Ok(point(i)), |_| serde_json::Value::Null)
+        .unwrap();
+    let interrupt = Interrupt::new();
+    let measure = |i| {
+        interrupt.ask();
+        Ok(point(i))
+    };
+    let error =
+        part([3, 4, 5, 6], &interrupt).run(&mut dir, measure, |_| serde_json::Value::Null).unwrap_err();
+    assert!(error.message().starts_with("interrupted: 2 of 4 points kept in "), "{}", error.message());
+}
+
 /// Not a test of its own: what the tests below run in a process of its own, as a command would.
 #[test]
 #[ignore = "started by other tests"]

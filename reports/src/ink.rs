@@ -153,7 +153,7 @@ impl Ink {
 pub fn for_name(name: &str) -> Ink {
     let lower = name.to_lowercase().replace('_', "-");
     // A description that begins with a plan that mixes both: `drtm-h, log two-sided`. What the tuner chose mostly does.
-    if ["hybrid", "drtm-h", "farm", "tuned"].iter().any(|mixed| lower.contains(mixed)) {
+    if ["hybrid", "drtm-h", "farm", "tuned", "verified"].iter().any(|mixed| lower.contains(mixed)) {
         // Or `tuned (drtm-r)`, which says what it is.
         let inner = lower.strip_prefix("tuned").map_or(Ink::Other, for_name);
         return if inner == Ink::Other { Ink::Hybrid } else { inner };
@@ -297,7 +297,7 @@ mod tests {
         assert_eq!(for_name("tuned (drtm-r)"), Ink::OneSided);
         assert_eq!(for_name("fasst, 16 coroutines"), Ink::TwoSided);
         assert_eq!(for_name("drtm-r, log two-sided"), Ink::Hybrid);
-        assert_eq!(for_name("tuned"), Ink::Hybrid);
+        assert_eq!(["tuned", "verified"].map(for_name), [Ink::Hybrid; 2]);
         assert_eq!(for_names(["drtm-h", "tuned"]), [Ink::Hybrid, Ink::Hybrid2].map(Look::from));
     }
 

@@ -236,6 +236,8 @@ fn runs_of_other_configurations_are_not_repeats() {
     });
     add("co1", &|record| record["spec"]["plan"]["coroutines"] = json!(1));
     add("plan", &|record| record["spec"]["plan"]["lock"] = json!({"via": "two-sided"}));
+    add("skew", &|record| record["spec"]["clock_skew"] = json!("50us"));
+    add("right", &|record| record["spec"]["clock_skew"] = json!("0s"));
     let rendered = draw(&made[..3], dir);
     assert!(figure(&rendered.html, "plans").contains("drtm-h (median of 3)"));
     for (other, named) in [
@@ -244,6 +246,7 @@ fn runs_of_other_configurations_are_not_repeats() {
         (5, "profile b0b0"),
         (6, "drtm-h (coroutines 1)"),
         (7, "drtm-h (lock two-sided)"),
+        (8, "clocks wrong by up to 50us"),
     ] {
         let together = [&made[..3], &made[other..=other]].concat();
         let root = tempfile::tempdir().expect("a temporary directory");
@@ -256,8 +259,19 @@ fn runs_of_other_configurations_are_not_repeats() {
             );
         }
         let said = rendered.report.answers.concat();
-        assert!(other > 5 || said.contains(named), "{said}");
+        assert!((6..=7).contains(&other) || said.contains(named), "{said}");
     }
+    // Clocks that are wrong are told of a run alone, too; those of builds that knew none were right.
+    let alone = draw(&made[8..9], tempfile::tempdir().expect("a temporary directory"));
+    assert!(
+        alone.report.answers.concat().contains("clocks wrong by up to 50us"),
+        "{:?}",
+        alone.report.answers
+    );
+    assert!(figure(&alone.html, "plans").contains("clocks wrong by up to 50us"));
+    let right = [&made[..3], &made[9..]].concat();
+    let right = draw(&right, tempfile::tempdir().expect("a temporary directory"));
+    assert!(figure(&right.html, "plans").contains("drtm-h (median of 4)"));
     // Where all that differs has no short name, their directories tell them apart.
     let many = made[7].join("run.json");
     let record = std::fs::read_to_string(&many).expect("a record");

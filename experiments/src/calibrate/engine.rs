@@ -140,7 +140,7 @@ fn measure(spec: &RunSpec, fabric: &Fabric, stop: &AtomicBool, repeat: &str) -> 
 
 /// What a thread takes for a transaction by the model, in nanoseconds.
 fn foretell(spec: &RunSpec, fabric: &Fabric, profile: &Profile) -> Result<f64, CliError> {
-    let ranking = tune::ranking(spec, fabric, profile)?;
+    let ranking = tune::ranking(spec, fabric, profile, &|| true)?;
     let foretold = ranking.presets.iter().find(|candidate| candidate.preset == Some(PRESET));
     let foretold = foretold.ok_or_else(|| CliError::check("bug: the search has no one-sided preset"))?;
     Ok(each(spec, foretold.forecast.committed_per_s))

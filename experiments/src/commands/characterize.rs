@@ -6,6 +6,7 @@ use crate::calibrate::engine::{self, engine_time};
 use crate::calibrate::{Targets, nearest};
 use crate::cluster::Cluster;
 use crate::cluster::point::Asked;
+use crate::directory::{HOME, Place};
 use crate::error::CliError;
 use crate::fabrics::Fabric;
 use crate::names;
@@ -38,7 +39,7 @@ pub struct Characterization {
     /// Points at a time.
     pub jobs: usize,
     /// Where results go.
-    pub out: PathBuf,
+    pub out: Place,
     /// A point of which too little ended is measured again, for as long as it takes: nobody asked for just that time.
     pub lengthen: bool,
     /// The cluster of processes to measure over, as its node 0.
@@ -104,11 +105,7 @@ pub fn run(args: &CharacterizeArgs, context: &Context) -> Result<(), CliError> {
         seed: args.seed,
         lengthen: args.duration.is_none(),
         jobs: args.jobs.unwrap_or_else(|| usual_jobs(virtual_time)),
-        out: args
-            .output
-            .out
-            .clone()
-            .unwrap_or_else(|| PathBuf::from(format!("doorbell-out/characterize-{name}"))),
+        out: Place::new(args.output.out.as_ref(), Path::new(HOME), &format!("characterize-{name}")),
         cluster,
     };
     let done = characterize(&wanted, context)?;
@@ -203,8 +200,9 @@ pub fn characterize(wanted: &Characterization, context: &Context) -> Result<Char
     if wanted.cluster.is_some() {
         record.notes.push("Each node was a process of its own.".into());
     }
-    let mut dir = ResultDir::create(&wanted.out, record, &[])?;
-    let left = profile_path(&wanted.out, &caps.fabric);
+    let mut dir = wanted.out.open(record, &[], context.talk)?;
+    let out = dir.path().to_owned();
+    let left = profile_path(&out, &caps.fabric);
     if fabric.profile.is_none() && left.exists() && !dir.missing().is_empty() {
         // What was tuned and run by it holds on to it.
         dir.note(format!(
@@ -278,14 +276,14 @@ pub fn characterize(wanted: &Characterization, context: &Context) -> Result<Char
     measured?;
     let profile = profile_of(&fabric, &caps, &dir, &points, wanted, context)?;
     if let Some(profile) = &profile {
-        let path = profile_path(&wanted.out, &profile.name);
+        let path = profile_path(&out, &profile.name);
         let text =
             profile.to_yaml().map_err(|e| CliError::check("the profile cannot be written").caused_by(&e))?;
         if !path.exists() {
             write_atomic(&path, text.as_bytes())?;
         }
     }
-    Ok(Characterized { dir: wanted.out.clone(), profile })
+    Ok(Characterized { dir: out, profile })
 }
 
 /// The questions of the points, each once, in their order.
@@ -316,7 +314,7 @@ fn profile_of(
     if let Some(simulated) = &fabric.profile {
         return Ok(Some(simulated.clone()));
     }
-    let left = profile_path(&wanted.out, &caps.fabric);
+    let left = profile_path(dir.path(), &caps.fabric);
     if left.exists() {
         let profile = Profile::load(&left).map_err(|e| {
             CliError::usage("the profile cannot be read")

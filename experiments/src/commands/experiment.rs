@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use super::Context;
 use crate::args::ExperimentArgs;
 use crate::claims::library;
+use crate::directory::{HOME, Place};
 use crate::error::CliError;
 use crate::fabrics::{Fabric, profile, require};
 use crate::output::{emit, human_rate, table};
@@ -27,8 +28,8 @@ pub struct Planned {
     pub file: PathBuf,
     /// Its content.
     pub experiment: Experiment,
-    /// Its result directory.
-    pub out: PathBuf,
+    /// Where its results go.
+    pub out: Place,
 }
 
 /// Reads every file before anything is measured: a mistake in the last one should not cost the first one's
@@ -48,15 +49,14 @@ pub fn plan(args: &ExperimentArgs) -> Result<Vec<Planned>, CliError> {
             stem.push(format!("-{}-of-{}", shard.index, shard.of));
         }
         let out = match &args.output.out {
-            Some(out) if args.files.len() == 1 => out.clone(),
-            Some(out) => out.join(&stem),
-            None => Path::new("doorbell-out").join(&stem),
+            Some(out) if args.files.len() == 1 => Place::Named(out.clone()),
+            Some(out) => Place::Named(out.join(&stem)),
+            None => Place::Usual(Path::new(HOME).join(&stem)),
         };
         if let Some(other) = planned.iter().find(|other| other.out == out) {
-            let (a, b, out) = (other.file.display(), file.display(), out.display());
-            return Err(
-                CliError::usage(format!("{a} and {b} would share {out}")).hint("give each its own --out")
-            );
+            let (a, b) = (other.file.display(), file.display());
+            return Err(CliError::usage(format!("{a} and {b} would share a directory"))
+                .hint("give each its own --out"));
         }
         planned.push(Planned { file: file.clone(), experiment, out });
     }
@@ -159,7 +159,9 @@ where
         if jobs > 1 && !virtual_time {
             context.talk.warn("points measured side by side in real time disturb each other; try --jobs 1");
         }
-        let mut dir = ResultDir::create(out, record(experiment, args.shard, context)?, &experiment.axes())?;
+        let record = record(experiment, args.shard, context)?;
+        let mut dir = out.open(record, &experiment.axes(), context.talk)?;
+        let out = &dir.path().to_owned();
         let points = &experiment.points;
         let point = |index: u64| {
             let point = usize::try_from(index).ok().and_then(|index| points.get(index));
@@ -208,6 +210,12 @@ pub(crate) fn record(
     record.command.clone_from(&context.command);
     record.commit = crate::COMMIT.to_owned();
     record.version = crate::VERSION.to_owned();
+    if experiment.base.clock_skew.ns() > 0 {
+        record.notes.push(format!(
+            "Clocks that timestamps come from were wrong by up to {} where the grid says nothing else.",
+            experiment.base.clock_skew
+        ));
+    }
     record.published = library::published(experiment)?;
     let mut profiles = BTreeMap::new();
     for point in &experiment.points {

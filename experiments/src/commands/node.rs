@@ -26,6 +26,7 @@ pub fn run(args: &NodeArgs, context: &Context) -> Result<(), CliError> {
     let mut runs = 0;
     while let Some(bytes) = session.next_run_unless(&|| context.interrupt.asked())? {
         runs += 1;
+        context.interrupt.measured();
         let asked = Asked::decode(&bytes).map_err(|why| {
             session.fail(&why);
             CliError::machine(format!("node 0 asked for something that this doorbell does not know: {why}"))
@@ -42,8 +43,14 @@ pub fn run(args: &NodeArgs, context: &Context) -> Result<(), CliError> {
         })?;
         let spec = &described.spec;
         context.talk.say(format!(
-            "node {}: running {} under {} with plan {} on {} for {}",
-            args.id, spec.workload, spec.protocol, described.plan.name, spec.fabric, spec.duration
+            "node {}: running {} under {} with plan {} on {} for {}{}",
+            args.id,
+            spec.workload,
+            spec.protocol,
+            described.plan.name,
+            spec.fabric,
+            spec.duration,
+            spec.of_clocks()
         ));
         let share = share_of(runs).inspect_err(|error| session.fail(error.message()))?;
         let (own, _) = run_member(&cluster, &described, &mut session, &share, true, context)?;

@@ -9,6 +9,7 @@ use super::study::{self, Settings, Study};
 use super::tune::{self, Verify};
 use super::{Context, report, run};
 use crate::args::QuickstartArgs;
+use crate::directory::Place;
 use crate::error::{CliError, Exit};
 use crate::fabrics::Fabric;
 use crate::output::{Talk, emit, human_rate, percent, table};
@@ -169,11 +170,10 @@ impl Quickstart<'_> {
             seed: self.seed,
             lengthen: true,
             jobs: usual_jobs(virtual_time),
-            out: self.out.join(format!("characterize-{}", short(fabric))),
+            out: Place::Named(self.out.join(format!("characterize-{}", short(fabric)))),
             cluster: None,
         };
-        characterize(&wanted, self.context)?;
-        self.dirs.push(wanted.out);
+        self.dirs.push(characterize(&wanted, self.context)?.dir);
         Ok(())
     }
 
@@ -188,10 +188,9 @@ impl Quickstart<'_> {
             lengthen: true,
             seed: self.seed,
             jobs: None,
-            out: self.out.join(format!("study-{}-{}", subject.name(), short(fabric))),
+            out: Place::Named(self.out.join(format!("study-{}-{}", subject.name(), short(fabric)))),
         };
-        study::study(&wanted, self.context)?;
-        self.dirs.push(wanted.out);
+        self.dirs.push(study::study(&wanted, self.context)?.0);
         Ok(())
     }
 
@@ -208,8 +207,9 @@ impl Quickstart<'_> {
             true => (Verify::All, "its candidates and the presets"),
             false => (Verify::Named(&RIVALS), "those below"),
         };
-        let verified = tune::keep(&tuned, spec, &fabric, verify, None, &dir, self.context)?;
-        self.dirs.push(dir);
+        let place = Place::Named(dir);
+        let kept = tune::keep(&tuned, spec, &fabric, verify, None, &place, self.context)?;
+        self.dirs.push(kept.dir);
         self.run(spec, &fabric, &tuned.plan())?;
         // One that equals the chosen plan has been run.
         for rival in tuned.rivals.iter().filter(|rival| RIVALS.contains(&rival.name.as_str())) {
@@ -218,7 +218,7 @@ impl Quickstart<'_> {
         if let Some(doubt) = &profile.doubt {
             self.judged.push(format!("{choice}: forecasts are by a profile {doubt}"));
         }
-        if let Some(verified) = verified {
+        if let Some(verified) = kept.verified {
             let regret = verified.told(percent);
             let judged = format!("{choice}: regret of the chosen plan among {among}, when run: {regret}");
             self.context.talk.say(format!("      {judged}"));

@@ -113,7 +113,7 @@ fn run_in(session: &mut Option<Session>, args: &RunArgs, context: &Context) -> R
     let keep = Keep { history: !args.no_check, part: true };
     let say = || {
         context.talk.say(format!(
-            "running {} under {} with plan {} on {} for {}",
+            "running {} under {} with plan {} on {} for {}{}",
             spec.workload,
             spec.protocol,
             plan.name,
@@ -121,13 +121,15 @@ fn run_in(session: &mut Option<Session>, args: &RunArgs, context: &Context) -> R
             match spec.precision {
                 None => spec.duration.to_string(),
                 Some(share) => format!("at least {}, until ± {} % is known", spec.duration, 100.0 * share),
-            }
+            },
+            spec.of_clocks()
         ));
     };
     let run = match &cluster {
         None => {
             context.interrupt.listen()?;
             say();
+            context.interrupt.measured();
             // A single run may take minutes, too.
             let task = Task { title: spec.workload.clone(), what: "run", done: 0, total: Some(1) };
             let _shown = Progress::begin(context.talk, task);
@@ -140,6 +142,7 @@ fn run_in(session: &mut Option<Session>, args: &RunArgs, context: &Context) -> R
             say();
             let described = Described { spec: spec.clone(), plan: plan.clone(), keep };
             session.begin(&described.encode())?;
+            context.interrupt.measured();
             let share = share_of_the_driver(args.output.out.as_deref());
             let (_, whole) = run_member(cluster, &described, session, &share, false, context)?;
             whole.ok_or_else(|| CliError::check("bug: node 0 has no whole result"))?
@@ -211,8 +214,9 @@ pub fn directory(
     asked["plan"] = serde_json::json!(plan.plan);
     asked["plan_name"] = serde_json::json!(plan.name);
     let mut record: RunRecord = fabric.record(Kind::Run, asked, spec.seed, 1);
+    let RunSpec { workload, protocol, fabric, .. } = spec;
     record.title =
-        format!("{} under {}, plan {}, on {}", spec.workload, spec.protocol, plan.name, spec.fabric);
+        format!("{workload} under {protocol}, plan {}, on {fabric}{}", plan.name, spec.of_clocks());
     record.command.clone_from(&context.command);
     let mut dir = ResultDir::create(out, record, &[])?;
     dir.lost().into_iter().for_each(|lost| context.talk.warn(lost));

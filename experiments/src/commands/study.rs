@@ -2,6 +2,7 @@
 
 use super::Context;
 use crate::args::{StudyArgs, each_once};
+use crate::directory::{HOME, Place};
 use crate::error::CliError;
 use crate::fabrics::Fabric;
 use crate::names;
@@ -11,7 +12,7 @@ use crate::spec::{FabricChoice, Span};
 use crate::sweep::usual_jobs;
 use crate::window::long_enough;
 use phases::study::{Spec, StudyError, Subject};
-use primitives::measure::{Kind, PointResult, ResultDir, Row, TOO_SHORT, TableName, count, known_columns};
+use primitives::measure::{Kind, PointResult, Row, TOO_SHORT, TableName, count, known_columns};
 use primitives::mesh::{LaunchError, Shape, WorkerConfig};
 use primitives::units::Nanos;
 use serde_json::{Value, json};
@@ -41,7 +42,7 @@ pub struct Study {
     /// Points at a time.
     pub jobs: Option<usize>,
     /// Where results go.
-    pub out: PathBuf,
+    pub out: Place,
 }
 
 /// Values of a study's axes beside variants and coroutines, each of which is tried with each; the first ones are the usual.
@@ -149,9 +150,9 @@ pub fn run(args: &StudyArgs, context: &Context) -> Result<(), CliError> {
         lengthen: args.duration.is_none(),
         seed: args.seed,
         jobs: args.jobs,
-        out: args.output.out.clone().unwrap_or_else(|| Path::new("doorbell-out").join(name)),
+        out: Place::new(args.output.out.as_ref(), Path::new(HOME), &name),
     };
-    let summary = study(&wanted, context)?;
+    let (dir, summary) = study(&wanted, context)?;
     let all = || summary["points"].as_array().into_iter().flatten();
     let short = all().any(|p| p["converged"] == TOO_SHORT);
     let shown: Vec<&str> =
@@ -180,24 +181,27 @@ pub fn run(args: &StudyArgs, context: &Context) -> Result<(), CliError> {
     head.extend(["rate", "p50", "round trips", "doorbells"]);
     head.extend(short.then_some("converged"));
     let mut people = table(&head, rows);
-    people.push_str(&format!("\n{}\n{MEASURED}\n", asked(&wanted)));
-    people.push_str(&format!("\nresults: {}\n", wanted.out.display()));
+    let mut payloads = args.payload.clone();
+    payloads.retain(|bytes| all().any(|point| point["payload_bytes"].as_u64() == Some(u64::from(*bytes))));
+    people.push_str(&format!("\n{}\n{MEASURED}\n", asked(&wanted, &payloads)));
+    people.push_str(&format!("\nresults: {}\n", dir.display()));
     emit(args.output.json.as_ref(), &summary, &people)
 }
 
 /// What the columns are of.
 const MEASURED: &str = "rates are of whole cycles, with what the phase needs before and after it, untimed; the rest is of the phase alone";
 
-/// What the points have in common, in a line: `3 nodes of 1 thread; 4 records of 16 B an operation`.
-fn asked(study: &Study) -> String {
+/// What the points have in common, in a line: `3 nodes of 1 thread; 4 records of 16 B an operation`; of these payloads, for there may be
+/// some that no variant could carry.
+fn asked(study: &Study, payloads: &[u32]) -> String {
     fn list<T: std::fmt::Display>(values: &[T]) -> String {
         values.iter().map(T::to_string).collect::<Vec<_>>().join(" or ")
     }
-    let Settings { payload_bytes, records, .. } = &study.settings;
+    let records = &study.settings.records;
     let (nodes, threads) =
         (count(study.shape.nodes.into(), "node"), count(study.shape.workers.into(), "thread"));
     let noun = if records[..] == [1] { "record" } else { "records" };
-    format!("{nodes} of {threads}; {} {noun} of {} B an operation", list(records), list(payload_bytes))
+    format!("{nodes} of {threads}; {} {noun} of {} B an operation", list(records), list(payloads))
 }
 
 /// Measured time per point, unless asked for otherwise.
@@ -205,11 +209,11 @@ pub fn usual(fabric: &FabricChoice) -> Span {
     Span::from_ns(if fabric.virtual_time() { 200_000 } else { 200_000_000 })
 }
 
-/// Measures what is missing of a study; returns its points.
+/// Measures what is missing of a study; returns the directory and its points.
 ///
 /// # Errors
 /// If the fabric does not work here, the directory cannot be used, a point fails, or Ctrl-C ends it.
-pub fn study(wanted: &Study, context: &Context) -> Result<Value, CliError> {
+pub fn study(wanted: &Study, context: &Context) -> Result<(PathBuf, Value), CliError> {
     let fabric = Fabric::open(&wanted.fabric, wanted.seed)?;
     let mut counts: Vec<u32> = COROUTINES.into_iter().filter(|&c| c < wanted.coroutines).collect();
     counts.push(wanted.coroutines);
@@ -226,7 +230,7 @@ pub fn study(wanted: &Study, context: &Context) -> Result<Value, CliError> {
             }));
         }
     }
-    let mut said = String::new();
+    let mut said: Vec<String> = Vec::new();
     points.retain(|point| {
         let Err(refused) = phases::study::plan(point, &caps) else { return true };
         // Another plan would be another variant.
@@ -238,14 +242,14 @@ pub fn study(wanted: &Study, context: &Context) -> Result<Value, CliError> {
         };
         let bytes = point.payload_bytes;
         let told = format!("variant {} with records of {bytes} B is left out: {why}", point.variant.name);
-        if told != said {
+        if !said.contains(&told) {
             context.talk.say(&told);
-            said = told;
+            said.push(told);
         }
         false
     });
     if points.is_empty() {
-        return Err(CliError::usage(format!("no variant can be studied here; {said}")));
+        return Err(CliError::usage(format!("no variant can be studied here; {}", said.join("; "))));
     }
     // Before anything is begun or left on disk: what one point refuses, mostly all do.
     for point in &points {
@@ -280,7 +284,7 @@ pub fn study(wanted: &Study, context: &Context) -> Result<Value, CliError> {
         // What figures tell curves and points apart by.
         axes.splice(0..0, ["variant".to_owned(), "coroutines".to_owned()]);
     }
-    let mut dir = ResultDir::create(&wanted.out, record, &axes)?;
+    let mut dir = wanted.out.open(record, &axes, context.talk)?;
     context.interrupt.listen()?;
     let sweep = context.sweep(format!("study {}", wanted.subject.name()), jobs);
     sweep.run(
@@ -337,7 +341,7 @@ pub fn study(wanted: &Study, context: &Context) -> Result<Value, CliError> {
     let known = known_columns(Kind::Study, TableName::Points);
     let rows = dir.rows(TableName::Points)?;
     let points: Vec<Value> = rows.iter().map(|row| row.to_json(known)).collect();
-    Ok(json!({ "phase": wanted.subject.name(), "points": points }))
+    Ok((dir.path().to_owned(), json!({ "phase": wanted.subject.name(), "points": points })))
 }
 
 /// What a study says that cannot be made, or that failed.

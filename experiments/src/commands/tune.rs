@@ -4,11 +4,12 @@ mod search;
 mod verify;
 
 pub use search::{Ranked, Rival, Tuned, ranking, rankings, search, search_all, shortlist, watched};
-pub use verify::{Verify, keep, may_keep};
+pub use verify::{Kept, Verify, keep, may_keep};
 
 use super::Context;
 use super::characterize::{self, Characterization, profile_path};
 use crate::args::{TuneArgs, each_once};
+use crate::directory::{HOME, Place};
 use crate::error::CliError;
 use crate::fabrics::{self, Fabric};
 use crate::memory::fits;
@@ -21,7 +22,6 @@ use crate::spec::{PlanChoice, ProfileChoice, RunSpec, command};
 use crate::transact::{self, NamedPlan};
 use phases::model::{Choice, Objective};
 use primitives::bench;
-use primitives::measure::Verified;
 use primitives::profile::Profile;
 use primitives::units::Nanos;
 use serde_json::{Value, json};
@@ -45,7 +45,7 @@ const TUNED: &str = "tuned";
 /// As [`search`] and [`profile_for`].
 pub fn best(spec: &RunSpec, fabric: &Fabric, context: &Context) -> Result<NamedPlan, CliError> {
     search::tunable(spec, std::slice::from_ref(&spec.protocol))?;
-    let profile = profile_for(spec, fabric, None, Path::new("doorbell-out"), context)?;
+    let profile = profile_for(spec, fabric, None, Path::new(HOME), context)?;
     let objective = Objective::Throughput;
     let tuned = watched(context, |go_on| search(spec, fabric, &profile, objective, go_on))?;
     let mut plan = tuned.plan();
@@ -80,9 +80,8 @@ pub fn profile_for(
     home: &Path,
     context: &Context,
 ) -> Result<Profile, CliError> {
-    let profile = found_for(spec, fabric, named, home, context)?;
+    let (profile, own) = found_for(spec, fabric, named, home, context)?;
     if let Some(doubt) = &profile.doubt {
-        let own = (named.is_none() && fabric.profile.is_none()).then(|| characterized(home, fabric));
         let mend = match (own, profile.is_doubted(bench::UNCALIBRATED)) {
             (Some(dir), true) => format!(
                 "; mend it by `{}`, and name that with --profile",
@@ -101,28 +100,24 @@ pub fn profile_for(
     Ok(profile)
 }
 
-/// Where a fabric's characterization lies.
-fn characterized(home: &Path, fabric: &Fabric) -> PathBuf {
-    home.join(format!("characterize-{}", names::for_file(&fabric.choice)))
-}
-
+/// The profile, and the directory of the fabric's characterization that it was fitted to, if it was.
 fn found_for(
     spec: &RunSpec,
     fabric: &Fabric,
     named: Option<&ProfileChoice>,
     home: &Path,
     context: &Context,
-) -> Result<Profile, CliError> {
+) -> Result<(Profile, Option<PathBuf>), CliError> {
     if let Some(choice) = named {
-        return fabrics::profile(choice);
+        return Ok((fabrics::profile(choice)?, None));
     }
     if let Some(profile) = &fabric.profile {
-        return Ok(profile.clone());
+        return Ok((profile.clone(), None));
     }
-    let out = characterized(home, fabric);
+    let out = home.join(format!("characterize-{}", names::for_file(&fabric.choice)));
     let left = profile_path(&out, &fabric.caps()?.fabric);
     if left.exists() {
-        return fabrics::profile(&ProfileChoice::File(left));
+        return Ok((fabrics::profile(&ProfileChoice::File(left))?, Some(out)));
     }
     if !fabric.caps()?.one_sided {
         return Err(CliError::usage(format!(
@@ -143,12 +138,12 @@ fn found_for(
         seed: spec.seed,
         lengthen: true,
         jobs: 1,
-        out,
+        out: Place::Usual(out),
         cluster: None,
     };
-    characterize::characterize(&wanted, context)?
-        .profile
-        .ok_or_else(|| CliError::check("the characterization left no profile"))
+    let done = characterize::characterize(&wanted, context)?;
+    let profile = done.profile.ok_or_else(|| CliError::check("the characterization left no profile"))?;
+    Ok((profile, Some(done.dir)))
 }
 
 /// The command.
@@ -172,8 +167,8 @@ pub fn run(args: &TuneArgs, context: &Context) -> Result<(), CliError> {
     spec.check()?;
     let fabric = Fabric::open(&spec.fabric, spec.seed)?;
     let name = names::for_file(&spec.fabric);
-    let home = Path::new("doorbell-out");
-    let out = args.output.out.clone().unwrap_or_else(|| home.join(format!("tune-{}-{name}", spec.workload)));
+    let home = Path::new(HOME);
+    let out = Place::new(args.output.out.as_ref(), home, &format!("tune-{}-{name}", spec.workload));
     let verify = if args.verify { Verify::All } else { Verify::Nothing };
     may_keep(&spec, &fabric, objective, verify, &out)?;
     context.interrupt.listen()?;
@@ -183,7 +178,7 @@ pub fn run(args: &TuneArgs, context: &Context) -> Result<(), CliError> {
     let profile = profile_for(&spec, &fabric, args.profile.as_ref(), home, context)?;
     let tuned =
         watched(context, |go_on| search_all(&spec, &args.protocols(), &fabric, &profile, objective, go_on))?;
-    let verified = keep(&tuned, &spec, &fabric, verify, args.jobs, &out, context)?;
+    let kept = keep(&tuned, &spec, &fabric, verify, args.jobs, &out, context)?;
     let caveat = caveat(&spec, &tuned);
     let plan = tuned.tuning.best().plan;
     let chosen = RunSpec { protocol: tuned.protocol.clone(), ..spec.clone() };
@@ -194,8 +189,8 @@ pub fn run(args: &TuneArgs, context: &Context) -> Result<(), CliError> {
     details.for_each(|line| context.talk.detail(format!("- {line}")));
     emit(
         args.output.json.as_ref(),
-        &document(&tuned, verified.as_ref(), caveat.as_deref()),
-        &shown(&tuned, &spec, verified.as_ref(), caveat.as_deref(), &out),
+        &document(&tuned, &kept, caveat.as_deref()),
+        &shown(&tuned, &spec, &kept, caveat.as_deref()),
     )
 }
 
@@ -267,9 +262,14 @@ fn of_forecasts(spec: &RunSpec, tuned: &Tuned) -> Option<String> {
     })
 }
 
-/// Where the plan file of a tuned result directory lies.
+/// Where a tuned result directory has the model's choice as a plan file.
 pub fn plan_path(out: &Path) -> PathBuf {
     out.join("tuned.plan.yaml")
+}
+
+/// Where it has the plan that got the most when run, if plans were.
+fn verified_path(out: &Path) -> PathBuf {
+    out.join("verified.plan.yaml")
 }
 
 fn rival_path(out: &Path, rival: &Rival) -> PathBuf {
@@ -283,9 +283,12 @@ pub fn file_stem(name: &str) -> String {
 }
 
 /// The document of `tune --json`.
-fn document(tuned: &Tuned, verified: Option<&Verified>, caveat: Option<&str>) -> Value {
+fn document(tuned: &Tuned, kept: &Kept, caveat: Option<&str>) -> Value {
     let best = tuned.tuning.best();
-    let mut document = verify::judged(verified);
+    let mut document = verify::judged(kept.verified.as_ref());
+    document["best_plan"] =
+        json!(kept.verified.as_ref().map(|verified| tuned.fastest(verified).candidate.plan));
+    document["plan_file"] = json!(kept.plan_file());
     document["protocol"] = json!(tuned.protocol);
     document["protocols"] = tuned
         .protocols
@@ -323,28 +326,21 @@ fn why(choices: &[Choice]) -> String {
     let rows = choices.iter().map(|choice| {
         let or = |text: String| if text.is_empty() { "–".to_owned() } else { text };
         let (phase, via) = (choice.phase.to_string(), choice.step.via.to_string());
-        [phase, via, choice.difference(), or(choice.alternative()), or(choice.flip())]
+        let difference: Vec<String> =
+            [choice.difference(), choice.at_once()].into_iter().filter(|text| !text.is_empty()).collect();
+        [phase, via, difference.join("; "), or(choice.alternative()), or(choice.flip())]
     });
     let text = table(&["phase", "carried by", "difference", "against", "flips with"], rows);
     format!("{text}(– : no price, halved or doubled, changes it; -v compares whole plans)\n")
 }
 
-/// The command that runs a plan of a search for `spec`.
-fn to_run(spec: &RunSpec, rival: &Rival, plan: PlanChoice) -> String {
-    let coroutines = match plan {
-        PlanChoice::Preset(_) => Some(rival.candidate.plan.coroutines),
-        _ => None, // its file says
-    };
-    command(&RunSpec { protocol: rival.protocol.clone(), plan, coroutines, ..spec.clone() })
+/// The command that runs a plan of a search for `spec` from its file, which says with how many coroutines.
+fn to_run(spec: &RunSpec, rival: &Rival, file: PathBuf) -> String {
+    let plan = PlanChoice::File(file);
+    command(&RunSpec { protocol: rival.protocol.clone(), plan, coroutines: None, ..spec.clone() })
 }
 
-fn shown(
-    tuned: &Tuned,
-    spec: &RunSpec,
-    verified: Option<&Verified>,
-    caveat: Option<&str>,
-    out: &Path,
-) -> String {
+fn shown(tuned: &Tuned, spec: &RunSpec, kept: &Kept, caveat: Option<&str>) -> String {
     let best = tuned.tuning.best();
     let mut text = String::new();
     if !tuned.protocols.is_empty() {
@@ -393,7 +389,8 @@ fn shown(
     text.push_str(&table(&["preset", "predicted", "mean latency", "limited by"], rows));
     text.push('\n');
     text.push_str(&why(&tuned.choices));
-    if let Some(verified) = verified {
+    let mut runs = &tuned.rivals[0];
+    if let Some(verified) = &kept.verified {
         let (best, faster) = (verified.best(), verified.faster());
         text.push_str(&format!(
             "\nverified: the chosen plan got {}, the best of all that ran ({}) got {}: regret {}\n",
@@ -402,25 +399,25 @@ fn shown(
             human_rate(best.per_s),
             verified.told(percent)
         ));
-        let faster = faster.and_then(|(name, _)| tuned.rivals.iter().find(|rival| rival.name == *name));
-        if let Some(rival) = faster {
-            let plan = match rival.candidate.preset {
-                Some(preset) => PlanChoice::Preset(preset.name().to_owned()),
-                None => PlanChoice::File(rival_path(out, rival)),
-            };
-            text.push_str(&format!("to run that one: {}\n", to_run(spec, rival, plan)));
-        }
+        runs = tuned.fastest(verified);
     }
-    let plan = plan_path(out);
+    let plan = kept.plan_file();
     text.push_str(&format!("\nplan file: {}\n", plan.display()));
-    text.push_str(&format!("to run it: {}\n", to_run(spec, &tuned.rivals[0], PlanChoice::File(plan))));
+    if kept.verified.is_some() {
+        let is = if runs.name == TUNED { "the same plan" } else { "another plan" };
+        text.push_str(&format!(
+            "  of the plan that got the most when run; the model's choice, {is}, is {}\n",
+            plan_path(&kept.dir).display()
+        ));
+    }
+    text.push_str(&format!("to run it: {}\n", to_run(spec, runs, plan)));
     text
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use primitives::measure::Got;
+    use primitives::measure::{Got, Verified};
     use serde_json::json;
 
     #[test]
@@ -439,34 +436,44 @@ mod tests {
         let told = format!(
             "chosen from {each} forecasts, each of a plan with a count of coroutines; of nearly equal ones the plainest"
         );
-        assert!(shown(&both, &spec, None, None, Path::new("out")).contains(&told));
+        let kept = Kept { dir: "out".into(), verified: None };
+        let shown = shown(&both, &spec, &kept, None);
+        assert!(
+            shown.contains(&told) && shown.contains("plan file: out/tuned.plan.yaml\nto run it: "),
+            "{shown}"
+        );
     }
 
+    /// The command that is printed runs the fastest, and the model's choice is told beside it.
     #[test]
-    fn who_is_beaten_says_how_to_run_the_one_that_is_faster() {
+    fn what_runs_found_faster_is_what_is_run() {
         let mut spec = RunSpec { coroutines: Some(4), nodes: 3, threads: 1, ..RunSpec::default() };
         spec.apply("fabric", &json!("sim:cx4-edr")).unwrap();
         let fabric = Fabric::open(&spec.fabric, spec.seed).unwrap();
         let profile = Profile::shipped("cx4-edr").unwrap();
-        let tuned = search(&spec, &fabric, &profile, Objective::Throughput, &|| true).unwrap();
-        let text = |next: &str, per_s: f64| {
+        let both = ["occ", "nowait"].map(str::to_owned);
+        let tuned = search_all(&spec, &both, &fabric, &profile, Objective::Throughput, &|| true).unwrap();
+        let kept = |next: &str, per_s: f64| {
             let got = |per_s| Got::once(per_s, Some(0.01));
             let verified = Verified::new(got(100.0), [(next.to_owned(), got(per_s))]);
-            shown(&tuned, &spec, Some(&verified), None, Path::new("out"))
+            Kept { dir: "out".into(), verified: Some(verified) }
         };
         for rival in tuned.rivals.iter().skip(1) {
-            let plan = match rival.candidate.preset {
-                Some(preset) => format!("{} --coroutines 4", preset.name()),
-                None => format!("out/{}.plan.yaml", file_stem(&rival.name)),
-            };
-            let line = format!("to run that one: doorbell run --fabric sim:cx4-edr --plan {plan}");
-            let text = text(&rival.name, 102.0);
+            let kept = kept(&rival.name, 102.0);
+            let text = shown(&tuned, &spec, &kept, None);
+            let protocol = if rival.protocol == "occ" { "" } else { "--protocol nowait " };
+            let line = format!(
+                "to run it: doorbell run --fabric sim:cx4-edr {protocol}--plan out/verified.plan.yaml"
+            );
             assert!(text.contains(&line) && text.contains("regret 2.0 % ± 1.4 %"), "no {line} in\n{text}");
+            assert!(text.contains("the model's choice, another plan, is out/tuned.plan.yaml"), "{text}");
+            assert_eq!(document(&tuned, &kept, None)["best_plan"], json!(rival.candidate.plan));
         }
-        assert!(tuned.rivals.iter().skip(1).any(|rival| rival.candidate.preset.is_none()));
-        let best = text("farm", 98.0);
+        let kept = kept("farm", 98.0);
+        let best = shown(&tuned, &spec, &kept, None);
         assert!(best.contains("the best of all that ran (tuned) got 100"), "{best}");
         assert!(best.contains("regret 0.0 %: the next, farm, got 2.0 % ± 1.4 % less"), "{best}");
-        assert!(!best.contains("to run that one"));
+        assert!(best.contains("the model's choice, the same plan, is out/tuned.plan.yaml"), "{best}");
+        assert_eq!(document(&tuned, &kept, None)["best_plan"], json!(tuned.tuning.best().plan));
     }
 }

@@ -28,6 +28,7 @@ mod race;
 
 use race::{End, Field, Runner};
 
+use phases::model::GoOn;
 use primitives::measure::{PointResult, Row};
 
 use crate::commands::{Context, tune};
@@ -44,7 +45,8 @@ pub fn measure(point: &Point, context: &Context) -> Result<PointResult, CliError
     let spec = &point.spec;
     let fabric = Fabric::open(&spec.fabric, spec.seed)?;
     let profile = tune::profile_for(spec, &fabric, None, std::path::Path::new("doorbell-out"), context)?;
-    let found = tune::rankings(spec, &point.against, &fabric, &profile)?;
+    let ranked = |go_on: &GoOn<'_>| tune::rankings(spec, &point.against, &fabric, &profile, go_on);
+    let found = tune::watched(context, ranked)?;
     let Some(field) = Field::of(&found) else {
         return Err(CliError::usage("there is no protocol to choose from"));
     };
@@ -69,7 +71,7 @@ pub fn measure(point: &Point, context: &Context) -> Result<PointResult, CliError
         .with("bottleneck", said.bottleneck.to_string())
         .with("predicted_per_s", said.committed_per_s)
         .with("predicted_aborted_share", ratio(said.aborted_per_s, attempts));
-    let outcome = match race::run(spec, &field, context)? {
+    let outcome = match race::run(point.index, spec, &field, context)? {
         End::Won(outcome) => outcome,
         End::Open { why, runs, events } => {
             context.talk.warn(format!("combination {} has no winner: {why}", point.index));

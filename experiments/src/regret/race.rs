@@ -9,6 +9,7 @@ use crate::commands::Context;
 use crate::commands::tune::{self, Ranked};
 use crate::error::CliError;
 use crate::fabrics::Fabric;
+use crate::progress::{Progress, Task};
 use crate::spec::{RunSpec, Span};
 use crate::transact::{self, Keep, NamedPlan};
 
@@ -169,28 +170,37 @@ struct Track<'a> {
     spec: RunSpec,
     fabric: Fabric,
     context: &'a Context,
+    /// What it is called where it is told how far it has come.
+    name: String,
     runs: u64,
     events: u64,
 }
 
-/// Runs the race of `field`.
+/// Runs the race of `field`, for the combination of this number.
 ///
 /// # Errors
 /// If a run fails, or meets a table without room; Ctrl-C. Plans that commit nothing and races that take too long are
 /// no failures.
-pub(super) fn run<'a>(spec: &RunSpec, field: &Field<'a>, context: &Context) -> Result<End<'a>, CliError> {
-    run_within(MOST_EVENTS, spec, field, context)
+pub(super) fn run<'a>(
+    number: u64,
+    spec: &RunSpec,
+    field: &Field<'a>,
+    context: &Context,
+) -> Result<End<'a>, CliError> {
+    run_within(MOST_EVENTS, number, spec, field, context)
 }
 
 fn run_within<'a>(
     most_events: u64,
+    number: u64,
     spec: &RunSpec,
     field: &Field<'a>,
     context: &Context,
 ) -> Result<End<'a>, CliError> {
     let chosen = field.chosen;
     let fabric = Fabric::open(&spec.fabric, spec.seed)?;
-    let mut track = Track { spec: spec.clone(), fabric, context, runs: 0, events: 0 };
+    let name = format!("combination {number}");
+    let mut track = Track { spec: spec.clone(), fabric, context, name, runs: 0, events: 0 };
     let open = |track: &Track, why| Ok(End::Open { why, runs: track.runs, events: track.events });
     let customers =
         f64::from(chosen.candidate.plan.coroutines) * f64::from(spec.nodes) * f64::from(spec.threads);
@@ -208,14 +218,17 @@ fn run_within<'a>(
     };
     let mut runners: Vec<(Runner<'_>, Rate)> =
         field.plans.iter().map(|&plan| (plan, Rate::default())).collect();
-    for round in &ROUNDS {
+    for (place, round) in ROUNDS.iter().enumerate() {
         let length = round.commits.max(round.each * customers) / fastest;
+        let shown = track.shown(&format!("round {} of {}", place + 1, ROUNDS.len()), runners.len());
         for (runner, rate) in &mut runners {
             if track.events > most_events {
                 return open(&track, Open::TooLong);
             }
             *rate = track.one(*runner, length)?;
+            shown.inc();
         }
+        drop(shown);
         runners.sort_by(|a, b| b.1.per_s.total_cmp(&a.1.per_s));
         let Some(best) = positive(runners[0].1) else { return open(&track, Open::NothingCommitted) };
         fastest = best;
@@ -231,12 +244,15 @@ fn run_within<'a>(
     let mut finalists: Vec<(Runner<'_>, f64)> = field.shortlist.iter().map(|&plan| (plan, 0.0)).collect();
     for turn in 0..=u64::from(tune::AGAIN) {
         track.seed(spec.seed + (VERIFYING + turn) * SEEDS_APART)?;
+        let shown = track.shown("the shortlist", finalists.len());
         for (runner, sum) in &mut finalists {
             if track.events > most_events {
                 return open(&track, Open::TooLong);
             }
             *sum += track.one(*runner, length)?.per_s;
+            shown.inc();
         }
+        drop(shown);
         if let Some((_, others)) = finalists.split_first_mut() {
             others.sort_by(|a, b| b.1.total_cmp(&a.1));
         }
@@ -269,6 +285,12 @@ fn run_within<'a>(
 }
 
 impl Track<'_> {
+    /// Shows how many of so many plans have run in a stage.
+    fn shown(&self, stage: &str, plans: usize) -> Progress {
+        let title = format!("{}, {stage}", self.name);
+        Progress::begin(self.context.talk, Task { title, what: "plan", done: 0, total: Some(plans as u64) })
+    }
+
     /// From now on, runs have this seed.
     fn seed(&mut self, seed: u64) -> Result<(), CliError> {
         self.spec.seed = seed;
@@ -384,11 +406,12 @@ mod tests {
         let fabric = Fabric::open(&spec.fabric, spec.seed).unwrap();
         let profile =
             tune::profile_for(&spec, &fabric, None, std::path::Path::new("unused"), &context).unwrap();
-        let found = tune::rankings(&spec, std::slice::from_ref(&spec.protocol), &fabric, &profile).unwrap();
+        let found =
+            tune::rankings(&spec, std::slice::from_ref(&spec.protocol), &fabric, &profile, &|| true).unwrap();
         let mut field = Field::of(&found).unwrap();
         field.plans.truncate(2);
         field.shortlist.truncate(2);
-        let ended = |most| match run_within(most, &spec, &field, &context).unwrap() {
+        let ended = |most| match run_within(most, 0, &spec, &field, &context).unwrap() {
             End::Won(outcome) => (None, outcome.runs, outcome.events),
             End::Open { why, runs, events } => (Some(why), runs, events),
         };

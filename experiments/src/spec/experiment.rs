@@ -17,15 +17,14 @@
 //! ```
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::path::Path;
 
 use primitives::measure::{Kind, point_columns};
-use serde::de::{MapAccess, Visitor};
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::combinations;
+use super::entries::{AxisValues, Entries};
 use super::grid::{Axis, Point, expand};
 use super::limits;
 use super::places::{At, Places};
@@ -152,7 +151,7 @@ struct Written {
     reply: Option<Spanned<Value>>,
     optimizations: Option<Spanned<Value>>,
     #[serde(default)]
-    grid: Entries<Vec<Spanned<Value>>>,
+    grid: Entries<AxisValues>,
     #[serde(default)]
     figures: Vec<WrittenFigure>,
 }
@@ -331,7 +330,9 @@ fn places(document: &Document, written: &Written) -> Places {
     Places {
         document: document.clone(),
         base: base.filter_map(|(key, value)| Some((key.to_owned(), at(value.as_ref()?)))).collect(),
-        axes: axes.map(|(name, values)| (name.value.clone(), values.iter().map(at).collect())).collect(),
+        axes: axes
+            .map(|(name, values)| (name.value.clone(), values.all().iter().map(at).collect()))
+            .collect(),
     }
 }
 
@@ -366,7 +367,7 @@ fn workloads_of(base: &RunSpec, written: &Written) -> Vec<String> {
     let axis = written.grid.0.iter().find(|(name, _)| name.value == "workload");
     match axis {
         Some((_, values)) => {
-            values.iter().filter_map(|value| value.value.as_str().map(str::to_owned)).collect()
+            values.all().iter().filter_map(|value| value.value.as_str().map(str::to_owned)).collect()
         }
         None => vec![base.workload.clone()],
     }
@@ -378,7 +379,7 @@ fn settings(document: &Document, base: &RunSpec, written: &Written) -> Result<()
     let given = written.set.0.iter().map(|(key, value)| (key.value.as_str(), key, value));
     let axes = written.grid.0.iter().filter_map(|(name, values)| {
         let key = name.value.strip_prefix("set.")?;
-        Some(values.iter().map(move |value| (key, name, value)))
+        Some(values.all().iter().map(move |value| (key, name, value)))
     });
     for (key, at, value) in given.chain(axes.flatten()) {
         for workload in &of {
@@ -410,13 +411,19 @@ fn nothing_picked(document: &Document, written: &Written) -> Result<(), CliError
     }
 }
 
-fn grid(
-    document: &Document,
-    base: &RunSpec,
-    written: &Entries<Vec<Spanned<Value>>>,
-) -> Result<Vec<Axis>, CliError> {
+fn grid(document: &Document, base: &RunSpec, written: &Entries<AxisValues>) -> Result<Vec<Axis>, CliError> {
     let mut axes = Vec::new();
     for (name, values) in &written.0 {
+        if let AxisValues::One(value) = values {
+            let why = format!("grid.{}: an axis has a list of values, in brackets", name.value);
+            let value = super::run::written(value);
+            let hint = format!(
+                "write `{}: [{value}]`; what holds for all points stands outside of `grid`",
+                name.value
+            );
+            return Err(document.error(name, why).hint(hint));
+        }
+        let values = values.all();
         if values.is_empty() {
             return Err(document.error(name, format!("grid.{}: at least one value is needed", name.value)));
         }
@@ -461,7 +468,8 @@ fn contradicted(document: &Document, written: &Written) -> Result<(), CliError> 
     let set = written.set.0.iter().map(|(key, value)| (format!("set.{}", key.value), value));
     for (key, value) in base.chain(set) {
         let axis = written.grid.0.iter().find(|(axis, _)| axis.value == key);
-        let Some((axis, _)) = axis.filter(|(_, values)| values.iter().all(|v| v.value != value.value)) else {
+        let Some((axis, _)) = axis.filter(|(_, values)| values.all().iter().all(|v| v.value != value.value))
+        else {
             continue;
         };
         let at = &axis.referenced;
@@ -520,35 +528,6 @@ fn figures(
     Ok(written.iter().map(drawn).collect())
 }
 
-/// A map in the order written.
-struct Entries<V>(Vec<(Spanned<String>, V)>);
-
-impl<V> Default for Entries<V> {
-    fn default() -> Entries<V> {
-        Entries(Vec::new())
-    }
-}
-
-impl<'de, V: Deserialize<'de>> Deserialize<'de> for Entries<V> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct InOrder<V>(std::marker::PhantomData<V>);
-        impl<'de, V: Deserialize<'de>> Visitor<'de> for InOrder<V> {
-            type Value = Entries<V>;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a map")
-            }
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Entries<V>, A::Error> {
-                let mut entries = Vec::new();
-                while let Some(entry) = map.next_entry()? {
-                    entries.push(entry);
-                }
-                Ok(Entries(entries))
-            }
-        }
-        deserializer.deserialize_map(InOrder(std::marker::PhantomData))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -593,7 +572,7 @@ mod tests {
             ),
             (
                 "grid:\n  clock_skew: [0us, -1us]\n",
-                "a.yaml:4:21: grid.clock_skew: a time is more than nothing",
+                "a.yaml:4:21: grid.clock_skew: how wrong clocks are, ahead or behind, cannot be less than nothing (0us)",
             ),
             ("kind: primitive\nclock_skew: 1us\n", "a.yaml:4:13: clock_skew: "),
             ("duration: 10\n", "a.yaml:3:11: duration: 10 of what?"),
@@ -608,7 +587,10 @@ mod tests {
             ("plan: {name: farm, fetch: one-sided}\n", "a.yaml:3:8: plan: name: `farm` is another plan"),
             ("grid:\n  nodes: []\n", "a.yaml:4:3: grid.nodes: at least one value"),
             ("grid:\n  nodes: [3]\n  nodes: [4]\n", "a.yaml:5:3: duplicate"),
-            ("grid:\n  nodes: 3\n", "a.yaml:4:10: "),
+            ("grid:\n  nodes: 3\n", "a.yaml:4:3: grid.nodes: an axis has a list of values, in brackets"),
+            ("grid: {clock_skew: 50us}\n", "a.yaml:3:8: grid.clock_skew: an axis has a list of values"),
+            ("grid: {plan: {like: farm}}\n", "a.yaml:3:8: grid.plan: an axis has a list of values"),
+            ("grid: {nodes:}\n", "a.yaml:3:8: grid.nodes: at least one value"),
             ("grid:\n  fabric: [loopback, sim:cx4-edr]\n", "real and virtual time in one experiment"),
             ("kind: walk\n", "a.yaml:3:7: kind: unknown variant"),
             ("combinations: 3\n", "a.yaml:3:15: combinations: they are drawn for `kind: regret` alone"),
@@ -684,6 +666,8 @@ mod tests {
             parse("fabric: loopback\n").unwrap_err().message(),
             "a.yaml:1:1: an experiment needs a question"
         );
+        let listed = parse("question: why\ngrid: {clock_skew: 50us}\n").unwrap_err().render(false);
+        assert!(listed.contains("hint: write `clock_skew: [50us]`; what holds for all points"), "{listed}");
         assert!(parse("question: ' '\n").unwrap_err().message().contains("needs a question"));
     }
 }

@@ -6,6 +6,7 @@
 mod choice;
 mod combinations;
 mod command;
+mod entries;
 mod experiment;
 mod grid;
 pub mod limits;

@@ -262,6 +262,14 @@ impl RunSpec {
         Ok(())
     }
 
+    /// What to say of its clocks behind the rest of what it was asked for; nothing where they are right.
+    pub fn of_clocks(&self) -> String {
+        match self.clock_skew.ns() {
+            0 => String::new(),
+            _ => format!(", clocks wrong by up to {}", self.clock_skew),
+        }
+    }
+
     /// How long the run is to be.
     pub fn length(&self) -> Length {
         let least = self.duration.nanos();
@@ -348,7 +356,7 @@ impl RunSpec {
 }
 
 /// As a flag would have it.
-fn written(value: &Value) -> String {
+pub(super) fn written(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 

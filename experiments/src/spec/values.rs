@@ -131,17 +131,25 @@ pub fn skew(text: &str) -> Result<f64, String> {
 /// `--think` of a study: a time like others, and nothing at all.
 #[allow(clippy::missing_errors_doc)]
 pub fn think(text: &str) -> Result<Span, String> {
-    let nothing = ["0", "0ns", "0us", "0ms", "0s"].contains(&text);
-    if nothing { Ok(Span::from_ns(0)) } else { span(text) }
+    or_nothing(text, "a time")
 }
 
 /// `--clock-skew`: a time like others up to an hour, and nothing at all.
 #[allow(clippy::missing_errors_doc)]
 pub fn clock_skew(text: &str) -> Result<Span, String> {
-    let skew = think(text)?;
+    let skew = or_nothing(text, "how wrong clocks are, ahead or behind,")?;
     match skew.ns() <= limits::CLOCK_SKEW_NS {
         true => Ok(skew),
         false => Err("clocks may be wrong by an hour (60min) at most".to_owned()),
+    }
+}
+
+/// A time that may be nothing at all; `what` it is in words.
+fn or_nothing(text: &str, what: &str) -> Result<Span, String> {
+    match text.trim() {
+        "0" | "0ns" | "0us" | "0ms" | "0s" => Ok(Span::from_ns(0)),
+        text if text.starts_with('-') => Err(format!("{what} cannot be less than nothing (0us); {TIME}")),
+        text => span(text),
     }
 }
 
@@ -280,25 +288,27 @@ pub fn setting(text: &str) -> Result<Setting, String> {
     Ok(Setting::Value(key.to_owned(), value))
 }
 
+/// How a time is written.
+const TIME: &str = "use ns, us, ms, s or min, as in 100ms or 2s";
+
 /// A span of time with its unit: `250us`, `1.5s`.
 #[allow(clippy::missing_errors_doc)]
 pub fn span(text: &str) -> Result<Span, String> {
     const UNITS: [(&str, f64); 6] =
         [("ns", 1.0), ("us", 1e3), ("µs", 1e3), ("ms", 1e6), ("s", 1e9), ("min", 6e10)];
-    const FORM: &str = "use ns, us, ms, s or min, as in 100ms or 2s";
     let trimmed = text.trim();
     if trimmed.starts_with('-') {
-        return Err(format!("a time is more than nothing; {FORM}"));
+        return Err(format!("a time is more than nothing; {TIME}"));
     }
     let split =
         trimmed.find(|c: char| !(c.is_ascii_digit() || c == '.' || c == '_')).unwrap_or(trimmed.len());
     let (number, unit) = (trimmed[..split].replace('_', ""), trimmed[split..].trim());
-    let value: f64 = number.parse().map_err(|_| format!("a time is a number and a unit; {FORM}"))?;
+    let value: f64 = number.parse().map_err(|_| format!("a time is a number and a unit; {TIME}"))?;
     if unit.is_empty() {
-        return Err(format!("{number} of what? {FORM}"));
+        return Err(format!("{number} of what? {TIME}"));
     }
     let Some((_, factor)) = UNITS.iter().find(|(name, _)| *name == unit) else {
-        return Err(format!("`{unit}` is not a unit of time; {FORM}"));
+        return Err(format!("`{unit}` is not a unit of time; {TIME}"));
     };
     let ns = (value * factor).round();
     if ns < 1.0 {
@@ -358,6 +368,17 @@ mod tests {
             let got = span(text).unwrap_err();
             assert!(got.contains(says), "{text}: {got}");
         }
+    }
+
+    #[test]
+    fn times_that_may_be_nothing_may_not_be_less() {
+        for text in ["0", "0us", " 0s "] {
+            assert_eq!([think(text), clock_skew(text)].map(|span| span.unwrap().ns()), [0, 0], "{text}");
+        }
+        for told in [think("-1us").unwrap_err(), clock_skew("-1us").unwrap_err()] {
+            assert!(told.contains("cannot be less than nothing (0us); use ns, us"), "{told}");
+        }
+        assert_eq!(clock_skew("50us").unwrap().ns(), 50_000);
     }
 
     #[test]

@@ -2,7 +2,10 @@
 //!
 //! A phase is held against the plan that carries it by another primitive and is otherwise the same, as far as such a plan
 //! can run; where it cannot, against the one with the fewest other changes. Both have the coroutines that serve them best.
+//! A fetch that is all at once, since the workload says what it reads, is held against itself one by one too: which primitive carries
+//! it may then matter less.
 
+use super::forecast::Forecast;
 use super::tune::{Candidate, Tuning};
 use crate::plan::{Phase, Plan, Step};
 use serde::Serialize;
@@ -17,6 +20,8 @@ pub struct Choice {
     pub step: Step,
     /// What it was held against; nothing if no plan that can run carries the phase otherwise, or the phase has nothing to carry.
     pub against: Option<Against>,
+    /// The same phase one by one, by the same primitive, where the workload lets it be all at once and table 2 does not.
+    pub one_by_one: Option<Against>,
     /// Whether transactions ask for anything in this phase: without backups, nothing is logged.
     pub idle: bool,
     /// Prices at which another plan, with another primitive in this phase, becomes better, nearest first: the price, and what it
@@ -41,10 +46,35 @@ pub struct Against {
     pub tie: bool,
 }
 
-/// Why each phase of the winner is carried as it is. Shares below `tolerance` are ties.
-pub fn choices(tuning: &Tuning, tolerance: f64) -> Vec<Choice> {
+/// Why each phase of the winner is carried as it is. Shares below `tolerance` are ties; `foretell` is asked for plans that the search
+/// has not tried.
+pub fn choices(tuning: &Tuning, tolerance: f64, foretell: impl Fn(&Plan) -> Option<Forecast>) -> Vec<Choice> {
     let winner = tuning.best();
-    winner.plan.steps().map(|(phase, step)| choice(tuning, winner, phase, step, tolerance)).collect()
+    let choice = |(phase, step): (Phase, Step)| {
+        let at_once = step.outstanding && !Step::table2(phase, step.via).outstanding;
+        let one_by_one = at_once.then_some(Step { outstanding: false, ..step }).and_then(|step| {
+            let mut plan = winner.plan;
+            plan.set(phase, Some(step));
+            Some(held(&winner.forecast, &foretell(&plan)?, step, Vec::new(), tolerance))
+        });
+        Choice { one_by_one, ..choice(tuning, winner, phase, step, tolerance) }
+    };
+    winner.plan.steps().map(choice).collect()
+}
+
+/// What the winner makes of rate and latency beside another plan.
+fn held(
+    ours: &Forecast,
+    theirs: &Forecast,
+    step: Step,
+    along: Vec<(Phase, Step)>,
+    tolerance: f64,
+) -> Against {
+    let rate_gain = ours.committed_per_s / theirs.committed_per_s - 1.0;
+    let latency_saved_ns = theirs.latency_mean_ns - ours.latency_mean_ns;
+    let latency_gain = latency_saved_ns / theirs.latency_mean_ns;
+    let tie = rate_gain.abs() < tolerance && latency_gain.abs() < tolerance;
+    Against { step, along, rate_gain, latency_saved_ns, latency_gain, tie }
 }
 
 fn choice(tuning: &Tuning, winner: &Candidate, phase: Phase, step: Step, tolerance: f64) -> Choice {
@@ -56,18 +86,8 @@ fn choice(tuning: &Tuning, winner: &Candidate, phase: Phase, step: Step, toleran
             let theirs = rival.plan.step(other)?;
             (theirs.via != winner.plan.step(other)?.via).then_some((other, theirs))
         });
-        let (ours, theirs) = (&winner.forecast, &rival.forecast);
-        let rate_gain = ours.committed_per_s / theirs.committed_per_s - 1.0;
-        let latency_saved_ns = theirs.latency_mean_ns - ours.latency_mean_ns;
-        let latency_gain = latency_saved_ns / theirs.latency_mean_ns;
-        Some(Against {
-            step: rival.plan.step(phase)?,
-            along: along.collect(),
-            rate_gain,
-            latency_saved_ns,
-            latency_gain,
-            tie: rate_gain.abs() < tolerance && latency_gain.abs() < tolerance,
-        })
+        let step = rival.plan.step(phase)?;
+        Some(held(&winner.forecast, &rival.forecast, step, along.collect(), tolerance))
     });
     let costs = winner.forecast.phase(phase);
     let mut flips: Vec<(String, f64)> = tuning
@@ -77,7 +97,8 @@ fn choice(tuning: &Tuning, winner: &Candidate, phase: Phase, step: Step, toleran
         .map(|flip| (flip.input.clone(), flip.from))
         .collect();
     flips.sort_by(|a, b| a.1.ln().abs().total_cmp(&b.1.ln().abs()));
-    Choice { phase, step, against, idle: costs.verbs == 0.0 && costs.served == 0.0, flips }
+    let idle = costs.verbs == 0.0 && costs.served == 0.0;
+    Choice { phase, step, against, one_by_one: None, idle, flips }
 }
 
 /// In how much two plans differ, `phase` aside: primitives first, then the cache, then optimizations.
@@ -100,15 +121,13 @@ impl Choice {
         if self.idle {
             return "nothing to carry".to_owned();
         }
-        if against.tie {
-            return "tie (<1 %)".to_owned();
-        }
-        // What is below half a per cent is no difference beside one that is over a whole.
-        let told = |share: f64, words: String| (share.abs() >= 0.005).then_some(words);
-        let rate = told(against.rate_gain, format!("{} rate", signed(100.0 * against.rate_gain, 1, "%")));
-        let later = signed(-against.latency_saved_ns / 1e3, 2, "µs");
-        let latency = told(against.latency_gain, format!("{later} latency"));
-        rate.into_iter().chain(latency).collect::<Vec<_>>().join(", ")
+        against.difference()
+    }
+
+    /// What it makes that all is at once, in a few words with units; nothing where that makes no difference.
+    pub fn at_once(&self) -> String {
+        let differs = self.one_by_one.as_ref().filter(|one_by_one| !self.idle && !one_by_one.tie);
+        differs.map_or_else(String::new, |one_by_one| format!("all at once {}", one_by_one.difference()))
     }
 
     /// What it was held against, in a few words.
@@ -128,6 +147,21 @@ impl Choice {
     }
 }
 
+impl Against {
+    /// What the winner makes of rate and latency, in a few words with units.
+    fn difference(&self) -> String {
+        if self.tie {
+            return "tie (<1 %)".to_owned();
+        }
+        // What is below half a per cent is no difference beside one that is over a whole.
+        let told = |share: f64, words: String| (share.abs() >= 0.005).then_some(words);
+        let rate = told(self.rate_gain, format!("{} rate", signed(100.0 * self.rate_gain, 1, "%")));
+        let later = signed(-self.latency_saved_ns / 1e3, 2, "µs");
+        let latency = told(self.latency_gain, format!("{later} latency"));
+        rate.into_iter().chain(latency).collect::<Vec<_>>().join(", ")
+    }
+}
+
 /// `+17.1 %`, `−2.08 µs`.
 fn signed(value: f64, digits: usize, unit: &str) -> String {
     format!("{}{:.digits$} {unit}", if value < 0.0 { "−" } else { "+" }, value.abs())
@@ -138,6 +172,9 @@ impl fmt::Display for Choice {
         write!(f, "{} {}: {}", self.phase, self.step.via, self.difference())?;
         if !self.alternative().is_empty() && !self.idle {
             write!(f, " against {}", self.alternative())?;
+        }
+        if !self.at_once().is_empty() {
+            write!(f, "; {}", self.at_once())?;
         }
         match self.flip() {
             flip if flip.is_empty() => Ok(()),
@@ -150,7 +187,7 @@ impl fmt::Display for Choice {
 mod tests {
     use super::*;
     use crate::model::fixtures::{calm, caps, cluster, profile};
-    use crate::model::{Search, tune};
+    use crate::model::{Model, Search, Workload, tune};
     use crate::plan::{Needs, Via};
     use primitives::fabric::AtomicScope;
     use primitives::profile::Profile;
@@ -159,7 +196,7 @@ mod tests {
         let search = Search { coroutines: vec![8], ..Search::default() };
         let caps = caps(one_sided, if one_sided { AtomicScope::Nic } else { AtomicScope::None });
         let tuning = tune(profile, &caps, &Needs::OCC, cluster(nodes, 4), &calm(nodes), &search).unwrap();
-        let choices = choices(&tuning, search.tolerance);
+        let choices = choices(&tuning, search.tolerance, |_| None);
         (tuning, choices)
     }
 
@@ -210,6 +247,27 @@ mod tests {
         };
         let (usual, dear) = (gain(&profile()), gain(&dear));
         assert!(dear > usual + 0.05, "{usual} {dear}");
+    }
+
+    /// Where the workload says what it reads, that all is fetched at once may decide where the primitive does not.
+    #[test]
+    fn what_is_all_at_once_is_held_against_one_by_one_too() {
+        let (profile, cluster, needs) = (profile(), cluster(4, 4), Needs::OCC);
+        let caps = caps(true, AtomicScope::Nic);
+        let search = Search { coroutines: vec![1], flips: false, ..Search::default() };
+        let at_once = |reads_ahead: bool| {
+            let demand = Workload { reads_ahead, ..calm(4) };
+            let tuning = tune(&profile, &caps, &needs, cluster, &demand, &search).unwrap();
+            let model = Model::new(&profile, cluster, &demand, &needs).unwrap();
+            let foretell = |plan: &Plan| Some(model.forecast(&plan.check(&caps, &needs).ok()?));
+            let all = choices(&tuning, search.tolerance, foretell);
+            assert!(all.iter().all(|c| c.phase == Phase::Fetch || c.at_once().is_empty()), "{all:?}");
+            of(&all, Phase::Fetch).clone()
+        };
+        let fetch = at_once(true);
+        assert!(fetch.one_by_one.as_ref().is_some_and(|one| one.latency_saved_ns > 0.0), "{fetch:?}");
+        assert!(fetch.to_string().contains("; all at once +"), "{fetch}");
+        assert_eq!(at_once(false).one_by_one, None);
     }
 
     #[test]

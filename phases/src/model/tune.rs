@@ -485,7 +485,7 @@ fn flip(
     } else {
         changes.join(", ")
     };
-    let from = threshold(factor, scaled, &changed, caps, (&best.plan, &winner.plan), search);
+    let from = threshold(factor, scaled, &changed, caps, (&best.plan, &winner.plan), search, go_on)?;
     let text = format!(
         "with {input} ×{factor}, {changes} would be {:.1} % better; it begins to pay at ×{from:.2}",
         100.0 * gain
@@ -523,7 +523,13 @@ fn contenders(
     if most <= enough {
         return Ok(Vec::new());
     }
-    let mut candidates: Vec<Candidate> = plans.iter().filter_map(|plan| above(plan, near(most))).collect();
+    let mut candidates = Vec::new();
+    for plan in plans {
+        if !go_on() {
+            return Err(TuneError::Stopped);
+        }
+        candidates.extend(above(plan, near(most)));
+    }
     rank(&mut candidates, model.needs(), search);
     Ok(candidates)
 }
@@ -547,7 +553,8 @@ fn threshold(
     caps: &Caps,
     (then, now): (&Plan, &Plan),
     search: &Search,
-) -> f64 {
+    go_on: &GoOn<'_>,
+) -> Result<f64, TuneError> {
     let better = |factor: f64| {
         let (profile, workload) = scaled(factor);
         let changed = Model::new(&profile, *model.cluster(), &workload, model.needs()).ok()?;
@@ -556,6 +563,9 @@ fn threshold(
     };
     let (mut not_yet, mut enough) = (1.0, factor);
     for _ in 0..HALVINGS {
+        if !go_on() {
+            return Err(TuneError::Stopped);
+        }
         let between = f64::sqrt(not_yet * enough);
         match better(between) {
             Some(true) => enough = between,
@@ -563,7 +573,7 @@ fn threshold(
             None => break,
         }
     }
-    enough
+    Ok(enough)
 }
 
 #[cfg(test)]

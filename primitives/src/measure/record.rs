@@ -309,12 +309,25 @@ impl std::fmt::Display for Difference {
     }
 }
 
+/// Keys of runs that came later than others, and what they say of runs from before: nothing could be otherwise then.
+const LATER: [(&str, &str); 1] = [("clock_skew", "0s")];
+
 /// What of a spec decides its points: all but the question and the figures of an experiment, which may change when points are
-/// measured.
+/// measured; with the keys that builds of before did not write.
 pub fn deciding(spec: &Value) -> Value {
     let mut spec = spec.clone();
     if let Value::Object(keys) = &mut spec {
         keys.retain(|key, _| !matches!(key.as_str(), "question" | "figures"));
+        // A run's are at the top, those of an experiment's runs in its base.
+        let runs = match keys.get("base") {
+            Some(_) => keys.get_mut("base").and_then(Value::as_object_mut),
+            None => Some(keys),
+        };
+        if let Some(keys) = runs.filter(|keys| keys.contains_key("warm_cache")) {
+            for (key, before) in LATER {
+                keys.entry(key).or_insert(before.into());
+            }
+        }
     }
     spec
 }
@@ -391,6 +404,18 @@ mod tests {
         );
         let two = RunRecord { seed: 8, ..one.clone() };
         assert_eq!(told(&two, &one), "its seed is 7, this one's 8");
+        // Who wrote no skew had none: of a run alone, and of those of an experiment.
+        let skewed = |skew: Option<&str>| {
+            let spec = match skew {
+                Some(skew) => json!({ "warm_cache": true, "clock_skew": skew }),
+                None => json!({ "warm_cache": true }),
+            };
+            [spec.clone(), json!({ "base": spec })].map(|spec| RunRecord { spec, ..one.clone() })
+        };
+        for ((old, right), wrong) in skewed(None).iter().zip(skewed(Some("0s"))).zip(skewed(Some("1us"))) {
+            assert_eq!((told(&right, old), told(old, &right)), (String::new(), String::new()));
+            assert!(told(&wrong, old).ends_with("clock_skew is \"0s\", this one's \"1us\""));
+        }
         let two = RunRecord { kind: Kind::Tune, ..one.clone() };
         assert_eq!(told(&two, &one), "its kind is \"run\", this one's \"tune\"");
     }

@@ -56,6 +56,8 @@ pub fn asked(results: &[&Results]) -> Framed<Vec<Asked>> {
     let near: Vec<Vec<String>> = keys.iter().map(|key| key[..4].to_vec()).collect();
     let dirs = directories(results);
     let settings = names(&near, facts.iter().map(|[setting, _]| setting), &dirs, ROOM[1]);
+    let settings: Vec<String> =
+        results.iter().zip(settings).map(|(run, setting)| with_clocks(run, setting)).collect();
     let rows: Vec<Vec<String>> =
         keys.into_iter().zip(&settings).map(|(key, setting)| [key, vec![setting.clone()]].concat()).collect();
     let variants = names(&rows, facts.iter().map(|[_, row]| row), &dirs, ROOM[0]);
@@ -66,12 +68,26 @@ pub fn asked(results: &[&Results]) -> Framed<Vec<Asked>> {
     Ok(results.iter().zip(settings).zip(variants).map(asked).collect())
 }
 
+/// The key of how wrong clocks were that timestamps came from; told whatever the others were asked for.
+const CLOCKS: &str = "clock_skew";
+
+/// A setting with clocks that were wrong, if they were.
+fn with_clocks(run: &Results, setting: String) -> String {
+    let wrong = run.record.spec[CLOCKS].as_str().filter(|skew| *skew != "0s");
+    let wrong = wrong.map(|skew| format!("clocks wrong by up to {skew}"));
+    wrong
+        .into_iter()
+        .chain(Some(setting).filter(|setting| !setting.is_empty()))
+        .collect::<Vec<_>>()
+        .join(", ")
+}
+
 /// What a run was asked for: its setting, and what is of its row.
 fn facts(run: &Results) -> [Facts; 2] {
     let (mut setting, mut row) = (Facts::new(), Facts::new());
     for (key, value) in run.record.spec.as_object().into_iter().flatten() {
         match key.as_str() {
-            key if TOLD.contains(&key) => {}
+            key if TOLD.contains(&key) || key == CLOCKS => {}
             key if OF_ROW.contains(&key) => flatten(key, value, &mut row),
             key => flatten(key, value, &mut setting),
         }

@@ -165,9 +165,9 @@ impl PlanRow {
         self.width_over(other).is_some_and(|width| (ratio - 1.0).abs() <= ratio * width)
     }
 
-    /// Whether it is what the tuner chose: `tuned`, or that with the preset it is in brackets.
+    /// Whether it is what the tuner chose: `tuned`, or that with the preset it is in brackets; or what its runs chose.
     pub fn is_choice(&self) -> bool {
-        self.plan.split(' ').next() == Some(tuning::CHOICE)
+        self.plan.split(' ').next() == Some(tuning::CHOICE) || self.plan == tuning::VERIFIED
     }
 
     /// The plan in few words, for sentences and labels.

@@ -92,6 +92,8 @@ impl Candidate {
 /// The tuner's name for its choice in result files. It need not have the best prediction: of plans that are as good as
 /// equal the tuner takes the quicker.
 pub const CHOICE: &str = "tuned";
+/// The name of the plan file with the fastest of the plans that it ran.
+pub const VERIFIED: &str = "verified";
 
 /// The candidates of one tuning: the choice, then best prediction first.
 pub fn candidates(results: &Results) -> Framed<Vec<Candidate>> {

@@ -113,10 +113,13 @@ impl Ycsb {
         let fields = Fields { count: p.int("fields") as u32, bytes: p.int("field_bytes") as u32 };
         if fields.record_bytes() > MAX_RECORD_BYTES {
             return Err(p.refuse(format!(
-                "fields={} of field_bytes={} make records of {} B; the most is {MAX_RECORD_BYTES} B",
+                "fields={} of field_bytes={} make records of {} B, and the most is {MAX_RECORD_BYTES} B: fields={} or \
+                 field_bytes={} would do",
                 fields.count,
                 fields.bytes,
-                fields.record_bytes()
+                fields.record_bytes(),
+                MAX_RECORD_BYTES / fields.bytes,
+                MAX_RECORD_BYTES / fields.count
             )));
         }
         let keys = KeyDist::parse(&p, records, "hot_accesses_share")?;

@@ -106,7 +106,12 @@ fn settings_that_cannot_be_are_refused() {
         let message = refusal(&[(key, bad)]);
         assert!(message.contains(key) && message.contains(bad), "{message}");
     }
-    assert!(refusal(&[("fields", "100"), ("field_bytes", "100")]).contains("records of 10000 B"));
+    // What would do is told, and does.
+    let long = refusal(&[("fields", "100"), ("field_bytes", "90")]);
+    assert!(long.contains("records of 9000 B") && long.contains("fields=45 or field_bytes=40"), "{long}");
+    for settings in [[("fields", "45"), ("field_bytes", "90")], [("fields", "100"), ("field_bytes", "40")]] {
+        parse(&settings).unwrap();
+    }
     assert!(refusal(&[("records_per_thread", "2"), ("operations", "9")]).contains("out of only 8"));
     assert!(refusal(&[("zipf_theta", "0.5"), ("hot_accesses_share", "0.1")]).contains("set one"));
     assert!(refusal(&[("hot_records_share", "0"), ("hot_accesses_share", "0.1")]).contains("hot area"));

@@ -14,8 +14,8 @@ use phases::model::{
     Candidate, Choice, Cluster, GoOn, Model, Objective, Search, TuneError, Tuning, Workload, choices,
     tune_while,
 };
-use phases::plan::{Needs, Phase, PlanFile, Prediction, Preset};
-use primitives::measure::ProfileRef;
+use phases::plan::{Needs, Phase, Plan, PlanFile, Prediction, Preset};
+use primitives::measure::{ProfileRef, Verified};
 use primitives::profile::Profile;
 use primitives::units::Nanos;
 
@@ -69,6 +69,12 @@ impl Tuned {
             None => TUNED.to_owned(),
         };
         NamedPlan::new(name, self.file.plan, self.file.prediction.clone())
+    }
+
+    /// Of the plans that ran, the one that was the fastest: the winner, unless another was faster.
+    pub fn fastest(&self, verified: &Verified) -> &Rival {
+        let faster = verified.faster().and_then(|(name, _)| self.rivals.iter().find(|r| r.name == *name));
+        faster.unwrap_or(&self.rivals[0])
     }
 }
 
@@ -148,8 +154,13 @@ fn refused(why: &dyn std::error::Error) -> CliError {
 ///
 /// # Errors
 /// As [`search`].
-pub fn ranking(spec: &RunSpec, fabric: &Fabric, profile: &Profile) -> Result<Tuning, CliError> {
-    Asked::of(spec, fabric)?.tune(spec, fabric, profile, Objective::Throughput, false, &|| true)
+pub fn ranking(
+    spec: &RunSpec,
+    fabric: &Fabric,
+    profile: &Profile,
+    go_on: &GoOn<'_>,
+) -> Result<Tuning, CliError> {
+    Asked::of(spec, fabric)?.tune(spec, fabric, profile, Objective::Throughput, false, go_on)
 }
 
 /// A protocol, and all its plans by forecast.
@@ -169,10 +180,11 @@ pub fn rankings(
     protocols: &[String],
     fabric: &Fabric,
     profile: &Profile,
+    go_on: &GoOn<'_>,
 ) -> Result<Vec<Ranked>, CliError> {
     let of = |protocol: &String| -> Result<Ranked, CliError> {
         let spec = RunSpec { protocol: protocol.clone(), ..spec.clone() };
-        Ok(Ranked { protocol: protocol.clone(), tuning: ranking(&spec, fabric, profile)? })
+        Ok(Ranked { protocol: protocol.clone(), tuning: ranking(&spec, fabric, profile, go_on)? })
     };
     let mut found = able(spec, protocols)?.into_iter().map(of).collect::<Result<Vec<Ranked>, CliError>>()?;
     best_first(&mut found, Objective::Throughput, |ranked| &ranked.tuning);
@@ -234,7 +246,9 @@ pub fn search(
     let tuning = asked.tune(spec, fabric, profile, objective, true, go_on)?;
     let Asked { cluster, demand, needs } = asked;
     let model = Model::new(profile, cluster, &demand, &needs).map_err(|e| refused(&e))?;
-    let choices = choices(&tuning, Search::default().tolerance);
+    let caps = fabric.caps()?;
+    let foretell = |plan: &Plan| Some(model.forecast(&plan.check(&caps, &needs).ok()?));
+    let choices = choices(&tuning, Search::default().tolerance, foretell);
     let name = spec.protocol.clone();
     // With the settings that it was asked for with.
     let prediction = |c: &Candidate| Prediction { protocol: name.clone(), ..model.prediction(&c.forecast) };

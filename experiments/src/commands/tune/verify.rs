@@ -1,11 +1,13 @@
 //! A search kept in a result directory, and its plans run: what the tuner's choice costs beside the others.
 
 use super::search::aim;
-use super::{AGAIN, FINALISTS, Rival, TUNED, Tuned, caveat, plan_path, rival_path};
+use super::{AGAIN, FINALISTS, Rival, TUNED, Tuned, caveat, plan_path, rival_path, verified_path};
 use crate::commands::Context;
+use crate::directory::Place;
 use crate::error::CliError;
 use crate::fabrics::Fabric;
 use crate::memory::fits_together;
+use crate::output::{human_rate, percent};
 use crate::schedule;
 use crate::spec::values::LEAST;
 use crate::spec::{RunSpec, Span};
@@ -18,7 +20,7 @@ use primitives::measure::{
 };
 use primitives::units::Nanos;
 use serde_json::{Value, json};
-use std::path::Path;
+use std::path::PathBuf;
 
 /// Runs of each plan where time is real, in turns: what else a machine does changes from one second to the next, so that two runs of one
 /// plan differ by more than the batches within either. Where time is virtual they would be alike.
@@ -88,8 +90,9 @@ pub fn may_keep(
     fabric: &Fabric,
     objective: Objective,
     verify: Verify<'_>,
-    out: &Path,
+    place: &Place,
 ) -> Result<(), CliError> {
+    let Place::Named(out) = place else { return Ok(()) };
     if !out.join("run.json").exists() {
         return Ok(());
     }
@@ -106,6 +109,24 @@ pub fn may_keep(
 /// Keys of a record that only the search knows.
 const FOUND: [&str; 4] = ["rounds", "again", "profile_hash", "rivals"];
 
+/// A search that was kept.
+pub struct Kept {
+    /// Where.
+    pub dir: PathBuf,
+    /// What its plans got when they ran, if they did.
+    pub verified: Option<Verified>,
+}
+
+impl Kept {
+    /// The plan that is best by all that is known: by runs or, where there were none, by the model.
+    pub fn plan_file(&self) -> PathBuf {
+        match self.verified {
+            Some(_) => verified_path(&self.dir),
+            None => plan_path(&self.dir),
+        }
+    }
+}
+
 /// Keeps a search in a result directory, with its plan file, and runs the plans that `verify` names; where time is real each
 /// five times, in turns, for as long together as once where it is virtual. There, if all run, the [`FINALISTS`] run again with other seeds.
 ///
@@ -117,9 +138,9 @@ pub fn keep(
     fabric: &Fabric,
     verify: Verify<'_>,
     jobs: Option<usize>,
-    out: &Path,
+    place: &Place,
     context: &Context,
-) -> Result<Option<Verified>, CliError> {
+) -> Result<Kept, CliError> {
     let rivals = &tuned.rivals;
     let mut notes: Vec<String> = tuned.choices.iter().map(ToString::to_string).collect();
     let ProfileRef { name, hash, doubt, .. } = &tuned.profile;
@@ -170,7 +191,8 @@ pub fn keep(
     record.question = Some("Which primitive should carry each phase?".to_owned());
     record.command.clone_from(&context.command);
     record.notes = notes;
-    let mut dir = ResultDir::create(out, record, &[])?;
+    let mut dir = place.open(record, &[], context.talk)?;
+    let out = &dir.path().to_owned();
     let text =
         tuned.file.to_yaml().map_err(|e| CliError::check("the plan cannot be written").caused_by(&e))?;
     write_atomic(&plan_path(out), text.as_bytes())?;
@@ -253,7 +275,33 @@ pub fn keep(
         };
         again.run(&mut dir, |number| one(number, &finalists), summary)?;
     }
-    Ok(regret_of(&dir))
+    let verified = regret_of(&dir);
+    if let Some(verified) = &verified {
+        let file = recommended(tuned, verified, racing.len(), spec.fabric.virtual_time());
+        let text = file.to_yaml().map_err(|e| CliError::check("a plan cannot be written").caused_by(&e))?;
+        write_atomic(&verified_path(out), text.as_bytes())?;
+    }
+    Ok(Kept { dir: out.clone(), verified })
+}
+
+/// Of so many plans that ran the one that got the most, as a file: chosen by that, with what the model had expected of it. Where it is not
+/// told apart from the model's choice either would do, and the file says so; `experiments/REGRET.md` has what this choice loses.
+fn recommended(tuned: &Tuned, verified: &Verified, ran: usize, simulated: bool) -> PlanFile {
+    let (rival, got) = (tuned.fastest(verified), verified.best());
+    let who = if rival.name == TUNED { "the model's choice" } else { rival.description.as_str() };
+    let by = if simulated { "simulated" } else { "measured" };
+    PlanFile {
+        name: "verified".to_owned(),
+        chosen_by: format!("doorbell tune --verify {} ({})", crate::VERSION, crate::COMMIT),
+        why: format!(
+            "{who}: of {ran} plans that were run it got the most, {} ({by}). Regret of the model's choice, which got {}: {}",
+            human_rate(got.per_s),
+            human_rate(verified.chosen.per_s),
+            verified.told(percent)
+        ),
+        plan: rival.candidate.plan,
+        prediction: Some(rival.prediction.clone()),
+    }
 }
 
 /// Bytes that each of the plans that run needs.
