@@ -346,8 +346,9 @@ pub struct TuneArgs {
     /// there is; usually the most throughput. Where no plan keeps the mean, the quickest is chosen, and that is said.
     #[arg(long, value_name = "TIME|least", allow_hyphen_values = true, value_parser = listed(values::latency, listed::least))]
     pub latency: Option<Objective>,
-    /// Run a dozen candidates and the presets too, and print the regret; on sim the choice and the three fastest twice more, with other
-    /// seeds; where time is real, all five times in turns, for a fifth of the duration each.
+    /// Run a dozen candidates and the presets too, print the regret, and leave the fastest as verified.plan.yaml; on sim the choice
+    /// and the three fastest twice more, with other seeds; where time is real, all five times in turns, for a fifth of the duration
+    /// each.
     #[arg(long)]
     pub verify: bool,
     /// Price plans with this profile, a shipped name or a file; usually the simulated one, or what characterizing the fabric

@@ -24,6 +24,7 @@ use primitives::verbs::NodeId;
 use serde_json::{Value, json};
 
 use crate::commands::Context;
+use crate::directory::HOME;
 use crate::error::{CliError, Exit};
 use crate::fabrics::Fabric;
 use crate::output::Talk;
@@ -468,7 +469,7 @@ pub fn share_directory(out: Option<&Path>, node: u16, run: u32) -> PathBuf {
         Some(out) => out.to_owned(),
         None => {
             let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
-            Path::new("doorbell-out").join(format!("node-{node}-{now}-{}", std::process::id()))
+            Path::new(HOME).join(format!("node-{node}-{now}-{}", std::process::id()))
         }
     };
     // Node 0 may drive several runs in one session.

@@ -16,8 +16,8 @@ pub const HOME: &str = "doorbell-out";
 pub enum Place {
     /// Into this directory.
     Named(PathBuf),
-    /// Where nobody named one: into this directory or, where that holds another run, the first of `NAME-2`, `NAME-3` and so on that
-    /// does not.
+    /// Where nobody named one: into this directory, or that of `NAME-2`, `NAME-3` and so on which holds the same run; into the next one
+    /// where all hold other runs.
     Usual(PathBuf),
 }
 
@@ -25,6 +25,13 @@ impl Place {
     /// The directory that was named, or the usual one below `home`.
     pub fn new(named: Option<&PathBuf>, home: &Path, usual: &str) -> Place {
         named.map_or_else(|| Place::Usual(home.join(usual)), |out| Place::Named(out.clone()))
+    }
+
+    /// The directory that comes to mind first.
+    pub fn path(&self) -> &Path {
+        match self {
+            Place::Named(path) | Place::Usual(path) => path,
+        }
     }
 
     /// Creates the directory for a run, or opens it to resume the same run; says so where it is not the first that came to mind.
@@ -36,26 +43,57 @@ impl Place {
             Place::Named(path) => return Ok(ResultDir::create(path, record, axes)?),
             Place::Usual(path) => path,
         };
-        let mut tried = path.clone();
+        let there = numbers(path);
         let mut other: Option<ResultError> = None;
-        let mut number = 1;
-        loop {
+        for tried in there.iter().map(|&number| numbered(path, number)) {
             match ResultDir::create(&tried, record.clone(), axes) {
                 Err(error) if is_anothers(&error, &record, &tried) => other = Some(error),
-                opened => {
-                    if let (Some(error), Ok(_)) = (other, &opened) {
-                        let why = CliError::from(error);
-                        talk.say(format!("{}; this one is kept in {}", why.message(), tried.display()));
-                    }
-                    return Ok(opened?);
-                }
+                opened => return said(opened?, other, talk),
             }
-            number += 1;
-            let mut name = path.file_name().unwrap_or_default().to_owned();
-            name.push(format!("-{number}"));
-            tried = path.with_file_name(name);
         }
+        let next = numbered(path, there.last().map_or(1, |last| last + 1));
+        said(ResultDir::create(&next, record, axes)?, other, talk)
     }
+}
+
+/// A directory that was opened, and where it is if another run's came to mind before it.
+fn said(opened: ResultDir, other: Option<ResultError>, talk: Talk) -> Result<ResultDir, CliError> {
+    if let Some(error) = other {
+        let why = CliError::from(error);
+        talk.say(format!("{}; this one is kept in {}", why.message(), opened.path().display()));
+    }
+    Ok(opened)
+}
+
+/// `NAME`, or `NAME-2` and so on.
+fn numbered(path: &Path, number: u32) -> PathBuf {
+    if number == 1 {
+        return path.to_owned();
+    }
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(format!("-{number}"));
+    path.with_file_name(name)
+}
+
+/// Which of `NAME`, `NAME-2` and so on there are, in order; some may have been removed.
+fn numbers(path: &Path) -> Vec<u32> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let number = |entry: std::io::Result<std::fs::DirEntry>| {
+        let there = entry.ok()?.file_name().to_string_lossy().into_owned();
+        match there.strip_prefix(&name)? {
+            "" => Some(1),
+            rest => rest.strip_prefix('-')?.parse().ok().filter(|&number: &u32| number > 1),
+        }
+    };
+    let home = path.parent().unwrap_or(Path::new("."));
+    let mut all: Vec<u32> = std::fs::read_dir(home).into_iter().flatten().filter_map(number).collect();
+    all.sort_unstable();
+    all
+}
+
+/// Of such directories the last that has the file which `left` names in it.
+pub fn newest_with(path: &Path, left: impl Fn(&Path) -> PathBuf) -> Option<PathBuf> {
+    numbers(path).into_iter().rev().map(|number| numbered(path, number)).find(|dir| left(dir).exists())
 }
 
 /// Whether a directory cannot be used since it is another run's.
@@ -95,6 +133,12 @@ mod tests {
         // Files that nobody knows whose they are.
         std::fs::remove_file(temp.path().join("study-3/run.json")).unwrap();
         assert_eq!(into(5), "study-4");
+        // The first one is removed: the others are where they were, and what is new comes behind them.
+        std::fs::remove_dir_all(temp.path().join("study")).unwrap();
+        assert_eq!([4, 6, 5].map(into), ["study-2", "study-5", "study-4"]);
+        let left = newest_with(&temp.path().join("study"), |dir| dir.join("run.json"));
+        assert_eq!(left.unwrap().file_name().unwrap(), "study-5");
+        assert_eq!(newest_with(&temp.path().join("study"), |dir| dir.join("profile.yaml")), None);
     }
 
     #[test]

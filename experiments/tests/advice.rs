@@ -250,7 +250,8 @@ fn a_regret_comes_with_its_uncertainty() {
     assert_eq!((json(&best), json(&choice)), (told["best_plan"].clone(), told["plan"].clone()));
     assert_eq!(best.plan == choice.plan, is_best, "{told}");
     assert!(
-        best.chosen_by.starts_with("doorbell tune --verify ") && best.why.contains("(simulated)"),
+        best.chosen_by.starts_with("doorbell tune and runs of its rivals, ")
+            && best.why.contains("(simulated)"),
         "{best:?}"
     );
     assert!(best.prediction.is_some(), "what the model expected of it");
@@ -567,13 +568,6 @@ fn forecasts_under_skew_come_with_what_they_were_off_by() {
     assert!(json["caveat"].as_str().is_some_and(|why| why.contains("REGRET.md")), "{json}");
     let record = std::fs::read_to_string(folder.path().join("skewed/run.json")).unwrap();
     assert!(record.contains("caveat: some keys"), "the page tells it too: {record}");
-    // Where the model takes waits for endless, that is all there is to say.
-    let endless = ["--workload", "tpcc", "--protocol", "waitdie", "--nodes", "4", "--threads", "4"];
-    let out = folder.path().join("endless").to_str().unwrap().to_owned();
-    let (endless, _) = told(
-        &[&["tune", "--fabric", "sim:cx4-edr", "--coroutines", "24", "--out", &out], &endless[..]].concat(),
-    );
-    assert!(endless.contains("caveat: next to nothing is foretold to commit"), "{endless}");
     // The numbers are those of the table there, of the seed that is named.
     let (_, measured) = include_str!("../REGRET.md").split_once("**Seed 13**").unwrap();
     let row = |start: &str| measured.lines().find(|line| line.starts_with(start)).unwrap();

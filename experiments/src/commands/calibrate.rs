@@ -65,8 +65,11 @@ pub fn run(args: &CalibrateArgs, context: &Context) -> Result<(), CliError> {
         let text = format!("{stage}: root mean square error {error:.2} % after {evaluations} evaluations");
         progress.suspend(|| context.talk.say(text));
     };
-    context.interrupt.measured();
-    let heard = Listeners { evaluated: &|| progress.inc(), told: &told };
+    let evaluated = || {
+        context.interrupt.measured();
+        progress.inc();
+    };
+    let heard = Listeners { evaluated: &evaluated, told: &told };
     let done = calibrate(&start, &args.only, &targets, &settings, &context.interrupt, &heard)?;
     drop(progress);
     write_new(&out, done.file()?.as_bytes())?;

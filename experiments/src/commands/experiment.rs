@@ -55,8 +55,11 @@ pub fn plan(args: &ExperimentArgs) -> Result<Vec<Planned>, CliError> {
         };
         if let Some(other) = planned.iter().find(|other| other.out == out) {
             let (a, b) = (other.file.display(), file.display());
-            return Err(CliError::usage(format!("{a} and {b} would share a directory"))
-                .hint("give each its own --out"));
+            return Err(CliError::usage(format!(
+                "{a} and {b} would share the directory {}",
+                out.path().display()
+            ))
+            .hint("give each its own --out"));
         }
         planned.push(Planned { file: file.clone(), experiment, out });
     }

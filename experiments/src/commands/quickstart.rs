@@ -9,7 +9,7 @@ use super::study::{self, Settings, Study};
 use super::tune::{self, Verify};
 use super::{Context, report, run};
 use crate::args::QuickstartArgs;
-use crate::directory::Place;
+use crate::directory::{HOME, Place};
 use crate::error::{CliError, Exit};
 use crate::fabrics::Fabric;
 use crate::output::{Talk, emit, human_rate, percent, table};
@@ -42,7 +42,7 @@ pub fn run(args: &QuickstartArgs, context: &Context) -> Result<(), CliError> {
         json.check()?;
     }
     let began = Instant::now();
-    let out = args.output.out.clone().unwrap_or_else(|| PathBuf::from("doorbell-out"));
+    let out = args.output.out.clone().unwrap_or_else(|| PathBuf::from(HOME));
     context.interrupt.listen()?;
     // That the machine is busy is said once, of all its parts.
     let part = &Context { talk: context.talk.busy_is_told(), ..context.clone() };

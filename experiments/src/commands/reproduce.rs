@@ -5,7 +5,7 @@
 //! been measured, so `doorbell report OUT` draws it with the experiments' figures.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use primitives::measure::{ResultDir, Row, TableName, count};
 use serde_json::{Value, json};
@@ -18,6 +18,7 @@ use crate::claims::known::Known;
 use crate::claims::scoreboard::{self, Counts, Entry};
 use crate::claims::verdict::{CALIBRATE, HOLD_OUT, Verdict};
 use crate::claims::{self, Answer, Claim, Claims, Kind, Split, Table, library};
+use crate::directory::HOME;
 use crate::error::{CliError, Exit};
 use crate::fabrics::require;
 use crate::output::{change, emit, table};
@@ -41,7 +42,7 @@ pub fn run(args: &ReproduceArgs, context: &Context) -> Result<(), CliError> {
     if args.list {
         return emit(args.output.json.as_ref(), &listed(&asked), &list(&asked));
     }
-    let out = args.output.out.clone().unwrap_or_else(|| PathBuf::from("doorbell-out/reproduce"));
+    let out = args.output.out.clone().unwrap_or_else(|| Path::new(HOME).join("reproduce"));
     let (wanted, lacking) = experiments(&asked, &args.what, args.jobs)?;
     ResultDir::may_hold_runs(&out)?;
     context.interrupt.listen()?;

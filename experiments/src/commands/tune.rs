@@ -9,7 +9,7 @@ pub use verify::{Kept, Verify, keep, may_keep};
 use super::Context;
 use super::characterize::{self, Characterization, profile_path};
 use crate::args::{TuneArgs, each_once};
-use crate::directory::{HOME, Place};
+use crate::directory::{self, HOME, Place};
 use crate::error::CliError;
 use crate::fabrics::{self, Fabric};
 use crate::memory::fits;
@@ -115,9 +115,9 @@ fn found_for(
         return Ok((profile.clone(), None));
     }
     let out = home.join(format!("characterize-{}", names::for_file(&fabric.choice)));
-    let left = profile_path(&out, &fabric.caps()?.fabric);
-    if left.exists() {
-        return Ok((fabrics::profile(&ProfileChoice::File(left))?, Some(out)));
+    let name = &fabric.caps()?.fabric;
+    if let Some(dir) = directory::newest_with(&out, |dir| profile_path(dir, name)) {
+        return Ok((fabrics::profile(&ProfileChoice::File(profile_path(&dir, name)))?, Some(dir)));
     }
     if !fabric.caps()?.one_sided {
         return Err(CliError::usage(format!(
@@ -200,9 +200,6 @@ const SKEWING: [&str; 2] = ["zipf_theta", "hot_"];
 /// Workloads that the sweeps of forecasts do not draw.
 const UNDRAWN: [&str; 2] = ["tpcc", "tpce-cp"];
 
-/// Commits a second below which the model has taken waits for endless: what runs is quicker by orders of magnitude.
-const NOTHING: f64 = 1.0;
-
 /// The share of attempts that abort from which on forecasts were found to be worth less.
 const CONTENDED: f64 = 0.2;
 
@@ -233,16 +230,10 @@ fn of_forecasts(spec: &RunSpec, tuned: &Tuned) -> Option<String> {
     let skewed = spec.set.iter().any(skews);
     // A regret is of throughput: with a latency asked for, rivals are not run.
     let runs = if tuned.objective == Objective::Throughput { ". --verify runs the plans" } else { "" };
-    if forecast.committed_per_s < NOTHING {
-        return Some(format!(
-            "caveat: next to nothing is foretold to commit, by every plan: so it is of wait-die where most attempts fail, and runs commit \
-             (experiments/REGRET.md). These forecasts say nothing, and neither does the choice{runs}"
-        ));
-    }
     if UNDRAWN.contains(&spec.workload.as_str()) {
         let known = match spec.workload.as_str() {
             "tpcc" => {
-                "; of some one-sided plans less than a tenth of what came was foretold, of the rest two fifths to all (simulated: experiments/REGRET.md)"
+                "; of some one-sided plans less than a tenth of what came was foretold, of the rest a fifth to all (simulated: experiments/REGRET.md)"
             }
             _ => "",
         };

@@ -32,6 +32,7 @@ use phases::model::GoOn;
 use primitives::measure::{PointResult, Row};
 
 use crate::commands::{Context, tune};
+use crate::directory::HOME;
 use crate::error::CliError;
 use crate::fabrics::Fabric;
 use crate::output::{change, table};
@@ -44,7 +45,7 @@ use crate::spec::{Point, RunSpec};
 pub fn measure(point: &Point, context: &Context) -> Result<PointResult, CliError> {
     let spec = &point.spec;
     let fabric = Fabric::open(&spec.fabric, spec.seed)?;
-    let profile = tune::profile_for(spec, &fabric, None, std::path::Path::new("doorbell-out"), context)?;
+    let profile = tune::profile_for(spec, &fabric, None, std::path::Path::new(HOME), context)?;
     let ranked = |go_on: &GoOn<'_>| tune::rankings(spec, &point.against, &fabric, &profile, go_on);
     let found = tune::watched(context, ranked)?;
     let Some(field) = Field::of(&found) else {

@@ -12,7 +12,7 @@
 //! tried as well, and made forecasts of aborts worse.)
 
 use super::chances::POWERS;
-use super::input::Workload;
+use super::input::{KINDS, Workload};
 use super::runs::ByAge;
 
 /// Places in the order of those that have failed, the oldest first: as many as there are powers, since they are kept in place of these.
@@ -28,6 +28,8 @@ pub(super) struct Ages {
     pub(super) young: f64,
     /// Of the young that a young one meets, the share that began before it.
     pub(super) before: f64,
+    /// All others there are: for more than that nobody waits.
+    pub(super) others: f64,
 }
 
 impl Ages {
@@ -79,9 +81,10 @@ pub(super) struct Attempts<'a> {
     /// For each commit, times that it comes to all its records, and that it leaves the locks of all in vain.
     pub(super) came_to: f64,
     pub(super) unlocks: f64,
-    /// Of the mix, and records that it comes to.
+    /// Of the mix, and records that it comes to, in all and of each kind of band.
     pub(super) share: f64,
     pub(super) records: f64,
+    pub(super) of_kind: [f64; KINDS],
     /// How long one that commits holds a record, waits apart, and one that fails; the share of its records that one holds while it waits.
     pub(super) hold: f64,
     pub(super) in_vain: f64,
@@ -99,18 +102,37 @@ pub(super) struct Aging {
     /// Records asked for, and those of first attempts.
     asked: f64,
     first_asked: f64,
-    /// For how long first attempts hold records, later ones, and the square of that.
+    /// For how long first attempts hold records, and later ones.
     first_held: f64,
     later_held: f64,
-    squared: f64,
-    /// Records of a commit, and by how much all of them are held longer for each nanosecond that an access waits.
+    /// Records of a commit, and how those of each kind of band are held.
     records: f64,
-    per_delay: f64,
+    of_kind: [Held; KINDS],
     way: f64,
     beyond: f64,
     back: f64,
     /// Commits of later attempts, by their places.
     done_at: [f64; PLACES],
+}
+
+/// How records are held: sums over them.
+#[derive(Clone, Copy, Default)]
+struct Held {
+    records: f64,
+    /// For how long, waits and attempts that fail included, and the square of that.
+    ns: f64,
+    squared: f64,
+    /// The same of attempts that commit, waits apart; and by how much that grows for each nanosecond that an access waits.
+    hold: f64,
+    hold_squared: f64,
+    per_delay: f64,
+}
+
+impl Held {
+    /// How much is left of a hold that somebody meets.
+    fn left(&self) -> f64 {
+        0.5 * mean(self.squared, self.ns)
+    }
 }
 
 /// How long accesses wait.
@@ -143,9 +165,16 @@ impl Aging {
         self.first_asked += all * by_age.came_to;
         self.first_held += all * first_held;
         self.later_held += all * later_held;
-        self.squared += all * squared;
         self.records += all;
-        self.per_delay += all * records * of.waits_with;
+        for (sum, of_kind) in self.of_kind.iter_mut().zip(of.of_kind) {
+            let records = of.share * of_kind;
+            sum.records += records;
+            sum.ns += records * (first_held + later_held);
+            sum.squared += records * squared;
+            sum.hold += records * of.hold;
+            sum.hold_squared += records * of.hold * of.hold;
+            sum.per_delay += records * of.records * of.waits_with;
+        }
         self.way += of.share * of.way;
         self.beyond += of.share * of.beyond;
         self.back += all * of.back;
@@ -154,26 +183,35 @@ impl Aging {
     }
 
     /// Who holds what others come to; `together` says that all is asked for at once.
-    pub(super) fn ages(&self, together: bool) -> Ages {
+    pub(super) fn ages(&self, together: bool, others: f64) -> Ages {
         let held = self.first_held + self.later_held;
         let young = if held > 0.0 { self.first_held / held } else { 1.0 };
-        Ages { young, before: began_before(together, mean(self.beyond, self.way)) }
+        Ages { young, before: began_before(together, mean(self.beyond, self.way)), others }
     }
 
-    /// How much is left of a hold that somebody meets.
-    pub(super) fn left(&self) -> f64 {
-        0.5 * mean(self.squared, self.first_held + self.later_held)
+    /// How much is left of a hold that somebody meets, of each kind of band.
+    pub(super) fn left(&self) -> [f64; KINDS] {
+        self.of_kind.map(|held| held.left())
     }
 
-    /// How long accesses wait that wait so often in first attempts and at each place; the rest is as in [`Ages::delays`].
+    /// The mean of those whom accesses meet, which are so many of each kind of band.
+    fn met(&self, met: [f64; KINDS], of: impl Fn(&Held) -> f64) -> f64 {
+        let sum = self.of_kind.iter().zip(met).map(|(held, met)| met * of(held)).sum();
+        mean(sum, met.iter().sum())
+    }
+
+    /// How long accesses wait that wait so often in first attempts and at each place, and meet so many of each kind of band; the rest is
+    /// as in [`Ages::delays`].
     pub(super) fn held_up(
         &self,
         ages: Ages,
-        hold: f64,
+        met: [f64; KINDS],
         waits: (f64, [f64; PLACES]),
         together: impl Fn(f64) -> f64,
     ) -> HeldUp {
-        let (first, later) = ages.delays(hold, mean(self.per_delay, self.records), waits, together);
+        let hold = self.met(met, |held| mean(held.hold_squared, held.hold));
+        let per_delay = self.met(met, |held| mean(held.per_delay, held.records));
+        let (first, later) = ages.delays(hold, per_delay, waits, together);
         let young = mean(self.first_asked, self.asked);
         // Who comes to less before it fails tries more often: at all places as many records are asked for.
         let of_all = |first: f64, later: [f64; PLACES]| {
@@ -186,8 +224,8 @@ impl Aging {
 
     /// How often who has died dies again of the same holder: the next attempts come after pauses that are doubled, and any part of
     /// the hold may have been left.
-    pub(super) fn again(&self, workload: &Workload) -> f64 {
-        let (hold, back) = (2.0 * self.left(), mean(self.back, self.records));
+    pub(super) fn again(&self, workload: &Workload, met: [f64; KINDS]) -> f64 {
+        let (hold, back) = (2.0 * self.met(met, Held::left), mean(self.back, self.records));
         let (mut times, mut passed, mut pause) = (0.0, 0.0, workload.backoff_ns);
         for attempt in 0..COMES_BACK {
             passed += back + pause;
@@ -228,27 +266,34 @@ mod tests {
 
     #[test]
     fn waits_do_not_feed_on_themselves() {
-        let ages = Ages { young: 0.2, before: 1.0 };
+        let ages = Ages { young: 0.2, before: 1.0, others: 90.0 };
         // Each of thirty accesses waits nine times in ten, where a mean hold would grow without end.
         let (young, later) = ages.delays(1_000.0, 15.0, (0.0, [0.9; PLACES]), |_| 1.0);
         assert_eq!(young, 0.0);
         assert!(later.windows(2).all(|pair| pair[0] > pair[1]), "{later:?}");
         assert!(later[PLACES - 1] == 450.0 && later[0].is_finite(), "{later:?}");
         // All are young: half of what they hold.
-        let (young, _) =
-            Ages { young: 1.0, before: 0.5 }.delays(1_000.0, 15.0, (0.4, [0.0; PLACES]), |_| 1.0);
+        let (young, _) = Ages { young: 1.0, before: 0.5, others: 90.0 }.delays(
+            1_000.0,
+            15.0,
+            (0.4, [0.0; PLACES]),
+            |_| 1.0,
+        );
         assert_eq!(young, 200.0);
     }
 
     #[test]
     fn who_comes_back_before_the_holder_has_left_dies_again() {
-        let aging =
-            |back| Aging { first_held: 1.0, squared: 10_000.0, records: 1.0, back, ..Aging::default() };
+        let mut of_kind = [Held::default(); KINDS];
+        (of_kind[1].ns, of_kind[1].squared) = (1.0, 10_000.0);
+        let aging = |back| Aging { of_kind, records: 1.0, back, ..Aging::default() };
+        let mut met = [0.0; KINDS];
+        met[1] = 0.3;
         let pauses = |backoff_ns| Workload { backoff_ns, backoff_doublings: 7, ..calm(2) };
         // After 4 and 8 of 10 µs: six and two in ten are still there.
-        assert!((aging(4_000.0).again(&pauses(0.0)) - 0.8).abs() < 1e-12);
+        assert!((aging(4_000.0).again(&pauses(0.0), met) - 0.8).abs() < 1e-12);
         // After 3 and, with a pause that is twice as long, 8.
-        assert!((aging(1_000.0).again(&pauses(2_000.0)) - 0.9).abs() < 1e-12);
-        assert_eq!(aging(11_000.0).again(&pauses(0.0)), 0.0);
+        assert!((aging(1_000.0).again(&pauses(2_000.0), met) - 0.9).abs() < 1e-12);
+        assert_eq!(aging(11_000.0).again(&pauses(0.0), met), 0.0);
     }
 }

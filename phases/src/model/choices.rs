@@ -2,8 +2,8 @@
 //!
 //! A phase is held against the plan that carries it by another primitive and is otherwise the same, as far as such a plan
 //! can run; where it cannot, against the one with the fewest other changes. Both have the coroutines that serve them best.
-//! A fetch that is all at once, since the workload says what it reads, is held against itself one by one too: which primitive carries
-//! it may then matter less.
+//! A fetch that is all at once, since the workload says what it reads, is held against itself one by one too, with as many
+//! coroutines: which primitive carries it may then matter less.
 
 use super::forecast::Forecast;
 use super::tune::{Candidate, Tuning};

@@ -98,7 +98,7 @@ struct Wanted {
     asked: [f64; KINDS],
     /// For how long those are held that are only read, and how much of that is left for who comes, in nanoseconds.
     read_ns: [f64; KINDS],
-    left: f64,
+    left: [f64; KINDS],
 }
 
 impl Exposed {
@@ -124,6 +124,8 @@ struct Ends {
     /// Of such accesses of the kind of band, or of all of them, the share that are of this kind of access; and bands that they go to.
     share: f64,
     bands: usize,
+    /// How many meet somebody, in each kind of band.
+    met: [f64; KINDS],
     /// How often one waits, and for how long.
     waits: f64,
     waited_ns: f64,
@@ -207,7 +209,9 @@ impl Model<'_> {
             let circles = circles(mean(sum.blocked, sum.hold), closes);
             waiting = match self.needs().on_conflict {
                 OnConflict::Fail => Waiting::Never,
-                OnConflict::WaitIfOlder => Waiting::Older(sum.aging.ages(self.workload().reads_ahead)),
+                OnConflict::WaitIfOlder => {
+                    Waiting::Older(sum.aging.ages(self.workload().reads_ahead, customers - 1.0))
+                }
                 OnConflict::Retry(times) => {
                     Waiting::So { left, patience: f64::from(times) * sum.look, circles }
                 }
@@ -237,11 +241,11 @@ impl Model<'_> {
             if let Waiting::Older(ages) = waiting {
                 let at: [f64; PLACES] =
                     std::array::from_fn(|n| of_all(home.waits_at[n], writes.waits_at[n], reads.waits_at[n]));
-                let hold = mean(sum.hold_squared, sum.hold);
-                let held_up = sum.aging.held_up(ages, hold, (waits, at), together);
+                let met = std::array::from_fn(|n| of_all(home.met[n], writes.met[n], reads.met[n]));
+                let held_up = sum.aging.held_up(ages, met, (waits, at), together);
                 (waits, waited) = (held_up.waits, held_up.ns);
                 (next.held_up_ns, next.done_ns) = (held_up.ns, held_up.done_ns);
-                next.again = sum.aging.again(self.workload());
+                next.again = sum.aging.again(self.workload(), met);
             }
             next.looks = if sum.look > 0.0 { (waited / sum.look).min(waits * at_once) } else { 0.0 };
             next.waits = waits;
@@ -263,7 +267,7 @@ impl Model<'_> {
                 next.leaves = races.leave;
                 // Each goes on by itself where all were asked for at once.
                 let alone = readers * (races.enter + next.leaves) * (sum.look - sum.one);
-                next.wait_ns += alone + readers * races.pause_ns;
+                next.wait_ns = (next.wait_ns + alone + readers * races.pause_ns).max(0.0);
                 next.entering_ns = readers * (races.enter * sum.look + races.pause_ns);
             }
         }
@@ -344,6 +348,7 @@ impl Model<'_> {
         let mut sum = Ends {
             share: 0.0,
             bands: 0,
+            met: [0.0; KINDS],
             waits: 0.0,
             waited_ns: 0.0,
             gives_up: 0.0,
@@ -375,6 +380,7 @@ impl Model<'_> {
             let there = self.there(band, reads, exposed, rate);
             let met = 1.0 - (-rate * there / band.records).exp();
             let outcome = waiting.at(met);
+            sum.met[band.kind as usize] += share * met;
             sum.waits += share * outcome.waits;
             sum.waited_ns += share * outcome.waited_ns;
             attempts += share / (1.0 - outcome.gives_up).max(LEAST_SUCCESS);
@@ -400,7 +406,7 @@ impl Model<'_> {
         let writes = band.writes.unwrap_or(band.share);
         let marked = exposed.wanted.map_or(0.0, |Wanted { asked, read_ns, left }| {
             let readers = rate * part(read_ns[kind], reads, read) / band.records;
-            part(asked[kind], writes, written) * left * -(-readers).exp_m1()
+            part(asked[kind], writes, written) * left[kind] * -(-readers).exp_m1()
         });
         part(exposed.by_writes[kind], writes, written) + part(exposed.by_reads[kind], reads, read) + marked
     }
@@ -519,6 +525,7 @@ impl Model<'_> {
                 unlocks,
                 share,
                 records,
+                of_kind: plus(written, 1.0, read),
                 hold: held,
                 waits_with,
                 in_vain,

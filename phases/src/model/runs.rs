@@ -250,4 +250,38 @@ mod tests {
         assert_eq!((both.attempts, both.thinks), (16.0, 8.0));
         assert_eq!(both.phases[Phase::Validate as usize], 8.0);
     }
+
+    /// A first attempt that dies goes among those that have, where each place is as likely, and the oldest never dies.
+    #[test]
+    fn who_has_died_is_as_likely_at_any_place_of_the_order() {
+        let class = TxnClass::new("x", 1.0, 0.0, 1.0);
+        let well: [f64; PLACES] = std::array::from_fn(|place| 1.0 - place as f64 / PLACES as f64);
+        let odds =
+            Odds { write: 0.75, spread: Spread { write: well, ..Spread::default() }, ..Odds::default() };
+        let met = |again| Met { again, ..Met::default() };
+        let made =
+            |met: &Met| Runs::new(&Needs::WAITDIE, &class, LockedFirst::default(), (met, &odds), false);
+        let runs = made(&met(0.0));
+        // Three in four die; of eight later attempts, one at each place, as many commit as the places' chances come to.
+        let later = PLACES as f64 / well.iter().sum::<f64>();
+        assert!((runs.attempts - (1.0 + 0.75 * later)).abs() < 1e-12, "{}", runs.attempts);
+        let by_age = runs.by_age.expect("ages decide");
+        assert_eq!((by_age.done, by_age.came_to, by_age.unlocks), (0.25, 1.0, 0.0));
+        assert!((by_age.done_at.iter().sum::<f64>() - 1.0).abs() < 1e-12);
+        assert!(by_age.done_at.windows(2).all(|pair| pair[0] > pair[1]), "{:?}", by_age.done_at);
+        // Who dies again of the same one adds so many to each attempt that fails.
+        let again = made(&met(0.5));
+        assert!((again.attempts - 1.0 - 1.5 * (runs.attempts - 1.0)).abs() < 1e-12, "{}", again.attempts);
+    }
+
+    /// Of locks that are asked for together, those that are denied end an attempt before it waits for any.
+    #[test]
+    fn who_is_denied_a_lock_waits_for_none_of_those_asked_for_with_it() {
+        let class = TxnClass::new("x", 1.0, 3.0, 1.0);
+        let odds = Odds { write: 0.5, ..Odds::default() };
+        for (needs, together, waits) in [(&Needs::NOWAIT, true, 1.0), (&Needs::BOUNDED_WAIT, true, 2.0)] {
+            let made = Runs::new(needs, &class, LockedFirst::default(), (&Met::default(), &odds), together);
+            assert_eq!((made.waits, made.came_to), (waits, 2.0), "{}", needs.protocol);
+        }
+    }
 }

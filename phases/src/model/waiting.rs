@@ -22,12 +22,12 @@ pub(super) enum Waiting {
 pub(super) struct Outcome {
     /// The chance that it gives up, in a first attempt where ages decide.
     pub(super) gives_up: f64,
-    /// How often it waits, and for how long.
+    /// How often it waits, where ages decide in units of what is left of the first hold; and for how long.
     pub(super) waits: f64,
     pub(super) waited_ns: f64,
     /// How likely it is to do well: in one and more attempts, or where ages decide in a later attempt of so old a transaction.
     pub(super) well: [f64; POWERS],
-    /// How often it waits in such an attempt. For how long depends on who else waits ([`super::ages`]).
+    /// The same in such an attempt. For how long depends on who else waits ([`super::ages`]).
     pub(super) waits_at: [f64; POWERS],
 }
 
@@ -47,8 +47,9 @@ impl Waiting {
         match self {
             Waiting::Never => alike(met, 0.0, 0.0),
             Waiting::Older(ages) => {
-                let (gives_up, waits) = older(met, ages.first());
-                let aged: [(f64, f64); POWERS] = std::array::from_fn(|n| older(met, ages.later(n)));
+                let met_by = |older_share: f64| older(met, older_share, ages.others);
+                let (gives_up, waits) = met_by(ages.first());
+                let aged: [(f64, f64); POWERS] = std::array::from_fn(|n| met_by(ages.later(n)));
                 let well = aged.map(|(gives_up, _)| (1.0 - gives_up).max(LEAST_SUCCESS));
                 Outcome { gives_up, waits, waited_ns: 0.0, well, waits_at: aged.map(|(_, waits)| waits) }
             }
@@ -63,10 +64,12 @@ impl Waiting {
     }
 }
 
-/// How many give up, and how often one waits, where of those who are met such a share is older.
-fn older(met: f64, share: f64) -> (f64, f64) {
+/// How many give up, and for how many times what is left of the first hold one waits, where of those who are met such a share is
+/// older and there are so many others.
+fn older(met: f64, share: f64, others: f64) -> (f64, f64) {
     let stays = (met * (1.0 - share)).min(1.0 - LEAST_SUCCESS);
-    (met * share / (1.0 - stays), stays * (1.0 + stays) / (1.0 - stays))
+    let again = 1.0 / (1.0 - stays);
+    (met * share * again, stays * ((1.0 + stays) * again).min(2.0 * others))
 }
 
 /// The first powers of a chance.
@@ -91,7 +94,7 @@ mod tests {
 
     #[test]
     fn nobody_waits_who_meets_nobody_and_without_waiting_all_give_up() {
-        let ages = Ages { young: 0.4, before: 0.5 };
+        let ages = Ages { young: 0.4, before: 0.5, others: 90.0 };
         for waiting in
             [Waiting::Never, Waiting::Older(ages), Waiting::So { left: 100.0, patience: 900.0, circles: 0.5 }]
         {

@@ -318,7 +318,7 @@ pub fn deciding(spec: &Value) -> Value {
     let mut spec = spec.clone();
     if let Value::Object(keys) = &mut spec {
         keys.retain(|key, _| !matches!(key.as_str(), "question" | "figures"));
-        // A run's are at the top, those of an experiment's runs in its base.
+        // A run's are at the top, those of an experiment's runs in its base; and those of all that run have said so for long.
         let runs = match keys.get("base") {
             Some(_) => keys.get_mut("base").and_then(Value::as_object_mut),
             None => Some(keys),

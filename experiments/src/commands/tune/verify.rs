@@ -285,16 +285,17 @@ pub fn keep(
 }
 
 /// Of so many plans that ran the one that got the most, as a file: chosen by that, with what the model had expected of it. Where it is not
-/// told apart from the model's choice either would do, and the file says so; `experiments/REGRET.md` has what this choice loses.
+/// told apart from the model's choice either would do, and the file says so; `experiments/REGRET.md` has what such a choice loses after
+/// longer runs.
 fn recommended(tuned: &Tuned, verified: &Verified, ran: usize, simulated: bool) -> PlanFile {
     let (rival, got) = (tuned.fastest(verified), verified.best());
     let who = if rival.name == TUNED { "the model's choice" } else { rival.description.as_str() };
     let by = if simulated { "simulated" } else { "measured" };
     PlanFile {
         name: "verified".to_owned(),
-        chosen_by: format!("doorbell tune --verify {} ({})", crate::VERSION, crate::COMMIT),
+        chosen_by: format!("doorbell tune and runs of its rivals, {} ({})", crate::VERSION, crate::COMMIT),
         why: format!(
-            "{who}: of {ran} plans that were run it got the most, {} ({by}). Regret of the model's choice, which got {}: {}",
+            "{who}: of {ran} plans that were run, the best of them several times, it got the most, {} ({by}). Regret of the model's choice, which got {}: {}",
             human_rate(got.per_s),
             human_rate(verified.chosen.per_s),
             verified.told(percent)
