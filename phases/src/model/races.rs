@@ -5,7 +5,7 @@
 //! come at random: with `c` of them in a look, `exp(c)` looks are needed, and not more than there are coroutines.
 //!
 //! Who leaves by CAS does not pause between looks, and many who do are foretold too well: 2.4 times with 64 coroutines that read 2664
-//! records with a zipf of 0.93 (`readers_of_a_record_race_for_its_word` in `engine/tests/forecasts.rs`). Pauses are summed over the
+//! records with a zipf of 0.93 (`readers_of_a_record_race_for_its_word` in `engine/tests/locks`). Pauses are summed over the
 //! records of a transaction, where those asked for at once pause together; counting the last of them alone changed a rate by 1 %.
 
 use super::forecast::Model;
