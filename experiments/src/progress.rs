@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
+use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 use primitives::measure::{Meter, count};
 use primitives::units::Nanos;
 
@@ -160,12 +160,19 @@ impl Drop for Progress {
 fn bar(task: &Task) -> ProgressBar {
     let bar = ProgressBar::with_draw_target(task.total, ProgressDrawTarget::stderr());
     let template = match task.total {
-        Some(_) => format!("{{msg}} {{bar:30}} {{pos}}/{{len}} {}s, {{eta}} to go{{within}}", task.what),
+        Some(_) => format!("{{msg}} {{bar:30}} {{pos}}/{{len}} {}s{{left}}{{within}}", task.what),
         None => format!("{{msg}}: {{pos}} {}s, {{elapsed}}{{within}}", task.what),
     };
     if let Ok(style) = ProgressStyle::with_template(&template) {
         let style = style.with_key("within", |_: &ProgressState, out: &mut dyn std::fmt::Write| {
             let _ = out.write_str(&within()); // a bar that cannot be drawn is not
+        });
+        // What is left is not known before something has been done.
+        let begun = task.done;
+        let style = style.with_key("left", move |state: &ProgressState, out: &mut dyn std::fmt::Write| {
+            if state.pos() > begun {
+                let _ = write!(out, ", {:#} to go", HumanDuration(state.eta()));
+            }
         });
         bar.set_style(style.progress_chars("━╸ "));
     }

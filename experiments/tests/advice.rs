@@ -243,7 +243,8 @@ fn a_regret_comes_with_its_uncertainty() {
     let lead = number("lead").zip(number("lead_ci"));
     assert_eq!((lead.is_some(), told["next"].is_string()), (is_best, is_best), "{told}");
     // The plan file is of the fastest, and says by what it was chosen; the model's choice is beside it.
-    assert_eq!(told["plan_file"], out.join("verified.plan.yaml").to_str().unwrap());
+    assert_eq!(told["best_plan_file"], out.join("verified.plan.yaml").to_str().unwrap());
+    assert_eq!(told["plan_file"], out.join("tuned.plan.yaml").to_str().unwrap());
     let file = |name: &str| PlanFile::load(&out.join(name)).unwrap();
     let (best, choice) = (file("verified.plan.yaml"), file("tuned.plan.yaml"));
     let json = |plan: &PlanFile| serde_json::to_value(plan.plan).unwrap();

@@ -279,7 +279,8 @@ fn document(tuned: &Tuned, kept: &Kept, caveat: Option<&str>) -> Value {
     let mut document = verify::judged(kept.verified.as_ref());
     document["best_plan"] =
         json!(kept.verified.as_ref().map(|verified| tuned.fastest(verified).candidate.plan));
-    document["plan_file"] = json!(kept.plan_file());
+    document["best_plan_file"] = json!(kept.verified.as_ref().map(|_| kept.plan_file()));
+    document["plan_file"] = json!(plan_path(&kept.dir));
     document["protocol"] = json!(tuned.protocol);
     document["protocols"] = tuned
         .protocols

@@ -47,8 +47,10 @@ pub fn distribution(mut values: Vec<f64>) -> Vec<(f64, f64)> {
     values.into_iter().enumerate().map(|(below, value)| (value, (below + 1) as f64 / all)).collect()
 }
 
+/// The value below which such a share is, of those there are the nearest: as the command's summary has it.
 fn at(distribution: &[(f64, f64)], share: f64) -> f64 {
-    distribution.iter().find(|point| point.1 >= share).or(distribution.last()).map_or(0.0, |point| point.0)
+    let last = distribution.len().saturating_sub(1);
+    distribution.get((last as f64 * share).round() as usize).map_or(0.0, |point| point.0)
 }
 
 /// A curve of points that nothing stands over.
@@ -95,7 +97,7 @@ fn one(results: &Results, name: &str) -> Framed<Option<Drawn>> {
             lines.series.push(curve(name, Ink::Muted.into(), checked));
             let [median, worst] = [median, worst].map(human::percent);
             format!(
-                " The fastest of the dozen plans on the shortlist, each run once, loses {median} in half of them and {worst} in the worst."
+                " The fastest of the dozen plans on the shortlist, the best of them run again, loses {median} in half of them and {worst} in the worst."
             )
         }
         _ => String::new(),
