@@ -217,6 +217,13 @@ fn what_a_search_cannot_keep_or_run_is_told_once() {
     refused(&[&small[..], &[out, "--verify"]].concat(), &says, &["left out", "--again", "--rounds"]);
     let says = ["--threads was 1, and is 2 now"];
     refused(&[&small[..], &[out, "--threads", "2"]].concat(), &says, &["left out"]);
+    // The same search once more: what somebody has made of its plan is not overwritten.
+    let plan = Path::new(out).join("tuned.plan.yaml");
+    told(&[&small[..], &[out]].concat());
+    let edited = std::fs::read_to_string(&plan).unwrap().replace("name: tuned", "name: mine");
+    std::fs::write(&plan, &edited).unwrap();
+    refused(&[&small[..], &[out]].concat(), &["tuned.plan.yaml has been edited", "hint: move it"], &[]);
+    assert_eq!(std::fs::read_to_string(&plan).unwrap(), edited);
     let large = [other, "--verify", "--nodes", "16", "--threads", "64", "--set", "items=100000"];
     refused(&[&small[..], &large].concat(), &["error: the run needs about "], &["point", "failed"]);
     assert!(!Path::new(other).join("points.csv").exists());

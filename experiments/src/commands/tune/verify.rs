@@ -20,7 +20,7 @@ use primitives::measure::{
 };
 use primitives::units::Nanos;
 use serde_json::{Value, json};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Runs of each plan where time is real, in turns: what else a machine does changes from one second to the next, so that two runs of one
 /// plan differ by more than the batches within either. Where time is virtual they would be alike.
@@ -193,9 +193,7 @@ pub fn keep(
     record.notes = notes;
     let mut dir = place.open(record, &[], context.talk)?;
     let out = &dir.path().to_owned();
-    let text =
-        tuned.file.to_yaml().map_err(|e| CliError::check("the plan cannot be written").caused_by(&e))?;
-    write_atomic(&plan_path(out), text.as_bytes())?;
+    leave(&plan_path(out), &tuned.file)?;
     // A rival that wins must be at hand.
     for rival in rivals.iter().skip(1).filter(|rival| rival.candidate.preset.is_none()) {
         let file = PlanFile {
@@ -205,8 +203,7 @@ pub fn keep(
             prediction: Some(rival.prediction.clone()),
             ..tuned.file.clone()
         };
-        let text = file.to_yaml().map_err(|e| CliError::check("a plan cannot be written").caused_by(&e))?;
-        write_atomic(&rival_path(out, rival), text.as_bytes())?;
+        leave(&rival_path(out, rival), &file)?;
     }
     let fabrics: Vec<Fabric> = match before < points.len() as u64 {
         true => (1..=AGAIN)
@@ -282,6 +279,18 @@ pub fn keep(
         write_atomic(&verified_path(out), text.as_bytes())?;
     }
     Ok(Kept { dir: out.clone(), verified })
+}
+
+/// Leaves a plan file. The same search writes the same one: what says something else has been edited, and is not overwritten.
+fn leave(path: &Path, file: &PlanFile) -> Result<(), CliError> {
+    let text = file.to_yaml().map_err(|e| CliError::check("a plan cannot be written").caused_by(&e))?;
+    if std::fs::read_to_string(path).is_ok_and(|there| there != text) {
+        return Err(CliError::usage(format!("{} has been edited since it was left here", path.display()))
+            .hint(
+                "move it elsewhere, and run it from there; or give this search another directory: --out DIR",
+            ));
+    }
+    Ok(write_atomic(path, text.as_bytes())?)
 }
 
 /// Of so many plans that ran the one that got the most, as a file: chosen by that, with what the model had expected of it. Where it is not
