@@ -47,10 +47,8 @@ pub fn distribution(mut values: Vec<f64>) -> Vec<(f64, f64)> {
     values.into_iter().enumerate().map(|(below, value)| (value, (below + 1) as f64 / all)).collect()
 }
 
-/// The value below which such a share is, of those there are the nearest: as the command's summary has it.
 fn at(distribution: &[(f64, f64)], share: f64) -> f64 {
-    let last = distribution.len().saturating_sub(1);
-    distribution.get((last as f64 * share).round() as usize).map_or(0.0, |point| point.0)
+    distribution.iter().find(|point| point.1 >= share).or(distribution.last()).map_or(0.0, |point| point.0)
 }
 
 /// A curve of points that nothing stands over.
