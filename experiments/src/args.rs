@@ -348,7 +348,8 @@ pub struct TuneArgs {
     pub latency: Option<Objective>,
     /// Run a dozen candidates and the presets too, print the regret, and leave the fastest as verified.plan.yaml; on sim the choice
     /// and the three fastest twice more, with other seeds; where time is real, all five times in turns, for a fifth of the duration
-    /// each.
+    /// each. Unless --coroutines says how many, the fastest then runs with 1 to 32 of them, and the file has the count that serves it
+    /// best: the quickest of those within 1 % of the most.
     #[arg(long)]
     pub verify: bool,
     /// Price plans with this profile, a shipped name or a file; usually the simulated one, or what characterizing the fabric

@@ -10,7 +10,8 @@ use crate::spec::{Span, limits};
 const TOLD: usize = 3;
 
 /// What follows from the rest of a spec, and tells nothing beside it.
-const DERIVED: [&str; 7] = ["plan", "profile_hash", "rivals", "warm_up_ns", "points", "rounds", "again"];
+const DERIVED: [&str; 8] =
+    ["plan", "profile_hash", "rivals", "warm_up_ns", "points", "rounds", "again", "counts"];
 
 /// The command that leaves results of a kind, by the kind's name in records.
 fn command(kind: &Value) -> String {

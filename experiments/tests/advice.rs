@@ -268,6 +268,11 @@ fn a_regret_comes_with_its_uncertainty() {
     let ran = ran.map(|word| if word == "PLAN" { plan.to_str().unwrap() } else { word });
     let (ran, _) = self::told(&[&ran, SMALL].concat());
     assert!(ran.starts_with("verified: ") && ran.contains("predicted: "), "{ran}");
+    let edited = std::fs::read_to_string(&plan).unwrap().replace("name: verified", "name: mine");
+    std::fs::write(&plan, &edited).unwrap();
+    let same = [&asked[..], SMALL, &["--out", out.to_str().unwrap()]].concat();
+    refused(&same, &["verified.plan.yaml has been edited", "hint: move it"], &[]);
+    assert_eq!(std::fs::read_to_string(&plan).unwrap(), edited);
     let points = std::fs::read_to_string(out.join("points.csv")).unwrap();
     let header: Vec<&str> = points.lines().next().unwrap().split(',').collect();
     assert!(header.contains(&"got_ci_relative"), "{points}");
@@ -281,6 +286,46 @@ fn a_regret_comes_with_its_uncertainty() {
     let (once, twice) = (again("1"), again("2"));
     assert!(once.len() > 4 && twice.len() == 4 && twice[0] == "tuned" && twice == again("3"), "{points}");
     assert!(twice.iter().all(|plan| once.contains(plan)), "{points}");
+}
+
+/// Where no count of coroutines is asked for, the plan that got the most runs with each count that the search tries, and what is left to
+/// be run has the one by which it is the quickest of those that are as good as the most.
+#[test]
+fn the_plan_that_got_the_most_runs_with_each_count_of_coroutines() {
+    let dir = tempfile::tempdir().unwrap();
+    let (out, json) = (dir.path().join("out"), dir.path().join("tune.json"));
+    let asked = ["tune", "--verify", "--threads", "1", "--duration", "200us"];
+    let files = ["--out", out.to_str().unwrap(), "--json", json.to_str().unwrap()];
+    told(&[&asked[..], SMALL, &files].concat());
+    let told: serde_json::Value = serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();
+    let counts = told["by_coroutines"].as_array().unwrap();
+    let all = |key: &str| counts.iter().map(|count| count[key].as_f64().unwrap()).collect::<Vec<_>>();
+    let (coroutines, rates, means) = (all("coroutines"), all("got_per_s"), all("got_mean_ns"));
+    assert_eq!(coroutines, [1.0, 2.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0, 32.0]);
+    assert!(rates[0] < rates[3] && means[0] < means[8], "{told}");
+    let most = rates.iter().copied().fold(0.0, f64::max);
+    let as_good = (0..counts.len()).filter(|&place| rates[place] >= 0.99 * most);
+    let best = as_good.min_by(|&a, &b| means[a].total_cmp(&means[b])).unwrap();
+    let plan = PlanFile::load(&out.join("verified.plan.yaml")).unwrap();
+    assert_eq!(f64::from(plan.plan.coroutines), coroutines[best], "{told}");
+    assert_eq!(serde_json::to_value(plan.plan).unwrap(), told["best_plan"]);
+    let foretold = plan.prediction.unwrap();
+    assert_eq!(foretold.committed_per_s, counts[best]["predicted_per_s"].as_f64().unwrap());
+    // They are no rivals: what the choice lost is told beside other plans, each with its own count.
+    let points = std::fs::read_to_string(out.join("points.csv")).unwrap();
+    let header: Vec<&str> = points.lines().next().unwrap().split(',').collect();
+    let behind = |name: &str| header.len() - header.iter().position(|column| *column == name).unwrap();
+    let (count, got) = (behind("coroutines"), behind("got_per_s"));
+    let rows = points.lines().skip(1).map(|line| line.split(',').collect::<Vec<_>>());
+    let (plans, counted): (Vec<_>, Vec<_>) = rows.partition(|cells| cells[cells.len() - count].is_empty());
+    assert_eq!(counted.len(), counts.len(), "{points}");
+    let fastest =
+        plans.iter().filter_map(|cells| cells[cells.len() - got].parse::<f64>().ok()).fold(0.0, f64::max);
+    assert!(told["best_per_s"].as_f64().is_some_and(|best| best <= fastest), "{told}\n{points}");
+    let page = dir.path().join("page");
+    self::told(&["report", out.to_str().unwrap(), "--out", page.to_str().unwrap()]);
+    let page = std::fs::read_to_string(page.join("report.html")).unwrap();
+    assert!(page.contains("The plan that got the most, by coroutines"), "no figure");
 }
 
 /// Where time is real plans run in turns, and the regret is known as well as those runs agree.

@@ -1,5 +1,6 @@
 //! `doorbell tune`: from profile, workload and protocol to a plan file, with prediction and reasons.
 
+mod counts;
 mod search;
 mod verify;
 
@@ -20,8 +21,10 @@ use crate::scope::usual_scope;
 use crate::settings;
 use crate::spec::{PlanChoice, ProfileChoice, RunSpec, command};
 use crate::transact::{self, NamedPlan};
+use counts::Counted;
 use phases::model::{Choice, Objective};
 use primitives::bench;
+use primitives::measure::ProfileRef;
 use primitives::profile::Profile;
 use primitives::units::Nanos;
 use serde_json::{Value, json};
@@ -277,9 +280,10 @@ pub fn file_stem(name: &str) -> String {
 fn document(tuned: &Tuned, kept: &Kept, caveat: Option<&str>) -> Value {
     let best = tuned.tuning.best();
     let mut document = verify::judged(kept.verified.as_ref());
-    document["best_plan"] =
-        json!(kept.verified.as_ref().map(|verified| tuned.fastest(verified).candidate.plan));
+    document["best_plan"] = json!(kept.verified.as_ref().map(|_| kept.recommended(tuned).candidate.plan));
     document["best_plan_file"] = json!(kept.verified.as_ref().map(|_| kept.plan_file()));
+    document["best_protocol"] = json!(kept.verified.as_ref().map(|_| &kept.recommended(tuned).protocol));
+    document["by_coroutines"] = json!(kept.counted.as_ref().map(Counted::json));
     document["plan_file"] = json!(plan_path(&kept.dir));
     document["protocol"] = json!(tuned.protocol);
     document["protocols"] = tuned
@@ -305,7 +309,7 @@ fn document(tuned: &Tuned, kept: &Kept, caveat: Option<&str>) -> Value {
     };
     document["bottleneck"] = json!(best.forecast.bottleneck);
     document["evaluated"] = json!(tuned.tuning.evaluated);
-    document["profile"] = json!(tuned.profile);
+    document["profile"] = json!(ProfileRef::from(&tuned.profile));
     document["choices"] = json!(tuned.choices);
     document["reasons"] = json!(tuned.tuning.reasons);
     document["flips"] = json!(tuned.tuning.flips);
@@ -381,7 +385,6 @@ fn shown(tuned: &Tuned, spec: &RunSpec, kept: &Kept, caveat: Option<&str>) -> St
     text.push_str(&table(&["preset", "predicted", "mean latency", "limited by"], rows));
     text.push('\n');
     text.push_str(&why(&tuned.choices));
-    let mut runs = &tuned.rivals[0];
     if let Some(verified) = &kept.verified {
         let (best, faster) = (verified.best(), verified.faster());
         text.push_str(&format!(
@@ -391,14 +394,21 @@ fn shown(tuned: &Tuned, spec: &RunSpec, kept: &Kept, caveat: Option<&str>) -> St
             human_rate(best.per_s),
             verified.told(percent)
         ));
-        runs = tuned.fastest(verified);
     }
-    let plan = kept.plan_file();
+    if let Some(counted) = &kept.counted {
+        text.push_str(&format!("\nthat plan by coroutines:\n{}", counted.shown()));
+    }
+    let (plan, runs) = (kept.plan_file(), kept.recommended(tuned));
     text.push_str(&format!("\nplan file: {}\n", plan.display()));
     if kept.verified.is_some() {
-        let is = if runs.name == TUNED { "the same plan" } else { "another plan" };
+        let (with, choice) = (runs.candidate.plan.coroutines, tuned.rivals[0].candidate.plan);
+        let is = match (runs.name == TUNED, with == choice.coroutines) {
+            (true, true) => "the same plan".to_owned(),
+            (true, false) => format!("the same plan with {} coroutines", choice.coroutines),
+            (false, _) => "another plan".to_owned(),
+        };
         text.push_str(&format!(
-            "  of the plan that got the most when run; the model's choice, {is}, is {}\n",
+            "  of the plan that got the most when run, with {with} coroutines; the model's choice, {is}, is {}\n",
             plan_path(&kept.dir).display()
         ));
     }
@@ -428,7 +438,7 @@ mod tests {
         let told = format!(
             "chosen from {each} forecasts, each of a plan with a count of coroutines; of nearly equal ones the plainest"
         );
-        let kept = Kept { dir: "out".into(), verified: None };
+        let kept = Kept { dir: "out".into(), verified: None, counted: None };
         let shown = shown(&both, &spec, &kept, None);
         assert!(
             shown.contains(&told) && shown.contains("plan file: out/tuned.plan.yaml\nto run it: "),
@@ -448,7 +458,7 @@ mod tests {
         let kept = |next: &str, per_s: f64| {
             let got = |per_s| Got::once(per_s, Some(0.01));
             let verified = Verified::new(got(100.0), [(next.to_owned(), got(per_s))]);
-            Kept { dir: "out".into(), verified: Some(verified) }
+            Kept { dir: "out".into(), verified: Some(verified), counted: None }
         };
         for rival in tuned.rivals.iter().skip(1) {
             let kept = kept(&rival.name, 102.0);
@@ -459,7 +469,9 @@ mod tests {
             );
             assert!(text.contains(&line) && text.contains("regret 2.0 % ± 1.4 %"), "no {line} in\n{text}");
             assert!(text.contains("the model's choice, another plan, is out/tuned.plan.yaml"), "{text}");
-            assert_eq!(document(&tuned, &kept, None)["best_plan"], json!(rival.candidate.plan));
+            let document = document(&tuned, &kept, None);
+            assert_eq!(document["best_plan"], json!(rival.candidate.plan));
+            assert_eq!(document["best_protocol"], json!(rival.protocol));
         }
         let kept = kept("farm", 98.0);
         let best = shown(&tuned, &spec, &kept, None);

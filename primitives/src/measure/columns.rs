@@ -210,6 +210,7 @@ const TUNE: Columns = &[
     ("predicted_per_s", Amount),
     ("predicted_mean_ns", Amount),
     ("bottleneck", Words),
+    ("coroutines", Count),
     ("round", Count),
     ("got_per_s", Amount),
     ("got_ci_relative", Amount),

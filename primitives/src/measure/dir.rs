@@ -206,6 +206,30 @@ impl ResultDir {
         }
     }
 
+    /// Leaves a file beside the tables, such as a plan. The same run may leave another one in its place, as another build does; what
+    /// somebody has edited since is not overwritten.
+    ///
+    /// # Errors
+    /// [`ResultError::Edited`] if `name` is there and is neither what a run left nor what it is to be; [`ResultError::Io`].
+    pub fn leave(&mut self, name: &str, bytes: &[u8]) -> Result<(), ResultError> {
+        let path = self.path.join(name);
+        let digest = |bytes: &[u8]| -> String {
+            crate::secret::digest(&[bytes]).iter().map(|byte| format!("{byte:02x}")).collect()
+        };
+        match fs::read(&path) {
+            Ok(there) if there != bytes && self.record.files.get(name) != Some(&digest(&there)) => {
+                return Err(ResultError::Edited { path });
+            }
+            Ok(_) => {}
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) => return Err(ResultError::io("read", &path)(error)),
+        }
+        // Should the second write fail, the file is as this build leaves it, which is enough to know it by.
+        write_atomic(&path, bytes)?;
+        self.record.files.insert(name.to_owned(), digest(bytes));
+        self.record.write(&self.path)
+    }
+
     /// Keeps a measured point. When this returns, the point survives a crash of the process.
     ///
     /// # Errors

@@ -439,3 +439,27 @@ fn a_directory_is_one_run_or_holds_some() {
     let refused = ResultDir::may_hold_runs(&inner).unwrap_err();
     assert!(refused.to_string().contains("run of its own") && refused.hint().contains("--out"), "{refused}");
 }
+
+#[test]
+fn a_file_that_is_left_gives_way_to_a_newer_one_but_not_if_it_was_edited() {
+    let temp = tempfile::tempdir().unwrap();
+    let open = || ResultDir::create(temp.path(), record(1), &[]).unwrap();
+    let plan = temp.path().join("plan.yaml");
+    let there = || fs::read_to_string(&plan).unwrap();
+    open().leave("plan.yaml", b"by one build").unwrap();
+    // Another build says it otherwise, in the same run or when the directory is opened again.
+    open().leave("plan.yaml", b"by another").unwrap();
+    assert_eq!(there(), "by another");
+    fs::write(&plan, "edited").unwrap();
+    let error = open().leave("plan.yaml", b"by a third").unwrap_err();
+    assert!(matches!(&error, ResultError::Edited { path } if *path == plan), "{error}");
+    assert_eq!(there(), "edited");
+    // Who takes back what was edited, or removes it, may go on; so may who left just that.
+    fs::write(&plan, "by another").unwrap();
+    open().leave("plan.yaml", b"by a third").unwrap();
+    fs::remove_file(&plan).unwrap();
+    open().leave("plan.yaml", b"by a third").unwrap();
+    fs::write(&plan, "by a fourth").unwrap();
+    open().leave("plan.yaml", b"by a fourth").unwrap();
+    assert_eq!(there(), "by a fourth");
+}

@@ -80,6 +80,12 @@ pub enum ResultError {
         /// The file.
         path: PathBuf,
     },
+    /// A file that a run left in its directory, and that somebody has changed since.
+    #[error("{path} has been edited since it was left there", path = .path.display())]
+    Edited {
+        /// The file.
+        path: PathBuf,
+    },
     /// A row names a column its table does not have: a bug in the caller.
     #[error("{table} has no column `{column}`")]
     NoColumn {
@@ -142,6 +148,9 @@ impl ResultError {
             ResultError::Exists { .. } => {
                 "choose another place, or remove it if you no longer need it; nothing is ever overwritten"
                     .to_owned()
+            }
+            ResultError::Edited { .. } => {
+                "move it elsewhere, and use it from there; or give this run another directory: --out DIR".to_owned()
             }
             ResultError::NoRecord { .. } => {
                 "choose another directory, or remove this one if its run.json is lost for good".to_owned()

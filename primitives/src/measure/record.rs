@@ -132,6 +132,9 @@ pub struct RunRecord {
     /// What each point left beside its row; nothing of points of older builds.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub left: BTreeMap<u64, Left>,
+    /// Digests of the files that the run left beside its tables, by name ([`super::ResultDir::leave`]).
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub files: BTreeMap<String, String>,
     /// Whether every point is there, of the shard if it is one.
     pub complete: bool,
     /// Whether Ctrl-C ended it.
@@ -173,6 +176,7 @@ impl RunRecord {
             points_expected,
             points_done: 0,
             left: BTreeMap::new(),
+            files: BTreeMap::new(),
             complete: false,
             interrupted: false,
             notes: Vec::new(),

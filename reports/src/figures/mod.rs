@@ -3,6 +3,7 @@
 
 pub mod asked;
 pub mod breakdown;
+mod by_coroutines;
 pub mod comparison;
 pub mod experiments;
 pub mod missing;

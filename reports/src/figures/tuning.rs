@@ -5,7 +5,7 @@
 
 use polars::prelude::*;
 
-use super::{Drawn, Section, foretold_by, names, provenance_of, slug};
+use super::{Drawn, Section, by_coroutines, foretold_by, names, provenance_of, slug};
 use crate::chart::rows::{Cell, Column, Row, Rows};
 use crate::chart::scale::Kind;
 use crate::chart::scatter::{Mark, Scatter};
@@ -143,13 +143,14 @@ pub fn candidates(results: &Results) -> Framed<Vec<Candidate>> {
     Ok(all)
 }
 
+/// The plans that were ranked; what one of them got by coroutines ([`super::by_coroutines`]) is not among them.
 fn ranked(results: &Results) -> Framed<DataFrame> {
     let order = SortMultipleOptions::default().with_order_descending(true).with_maintain_order(true);
     results
         .points
         .clone()
         .lazy()
-        .filter(col("predicted_per_s").is_not_null())
+        .filter(col("predicted_per_s").is_not_null().and(col("coroutines").is_null()))
         .sort(["predicted_per_s"], order)
         .collect()
 }
@@ -184,7 +185,7 @@ pub fn doubt(results: &Results) -> String {
     format!(". Forecasts are by profile {} ({hash}){doubt}", priced["name"].as_str().unwrap_or("unnamed"))
 }
 
-/// Two figures per tuning: the ranking and, where rivals were run, prediction against outcome.
+/// Figures of each tuning: the ranking and, where rivals were run, prediction against outcome, and the fastest of them by coroutines.
 pub fn draw(results: &[&Results]) -> Framed<Vec<Drawn>> {
     let mut drawn = Vec::new();
     for (results, name) in results.iter().zip(names(results)) {
@@ -195,6 +196,7 @@ pub fn draw(results: &[&Results]) -> Framed<Vec<Drawn>> {
         let frame = stack(vec![tagged(results, ranked(results)?.lazy(), &COLUMNS)])?;
         drawn.push(ranking(results, &name, &candidates, frame.clone()));
         drawn.extend(foretold(results, &name, &candidates, frame)?);
+        drawn.extend(by_coroutines::draw(results, &name)?);
     }
     Ok(drawn)
 }

@@ -15,7 +15,7 @@ use phases::model::{
     tune_while,
 };
 use phases::plan::{Needs, Phase, Plan, PlanFile, Prediction, Preset};
-use primitives::measure::{ProfileRef, Verified};
+use primitives::measure::Verified;
 use primitives::profile::Profile;
 use primitives::units::Nanos;
 
@@ -56,7 +56,7 @@ pub struct Tuned {
     /// The best of each protocol that was asked for, best first, if there was a choice.
     pub protocols: Vec<(String, Candidate)>,
     /// What it was priced with.
-    pub profile: ProfileRef,
+    pub profile: Profile,
     /// What the winner is best at.
     pub objective: Objective,
 }
@@ -265,8 +265,39 @@ pub fn search(
         plan: tuning.best().plan,
         prediction: Some(prediction(tuning.best())),
     };
-    let (profile, protocols) = (ProfileRef::from(profile), Vec::new());
+    let (profile, protocols) = (profile.clone(), Vec::new());
     Ok(Tuned { tuning, choices, rivals, file, protocol: name, protocols, profile, objective })
+}
+
+/// The counts of coroutines to run a plan with, ascending; none if one was asked for.
+pub fn counts(spec: &RunSpec) -> Vec<u32> {
+    if spec.coroutines.is_some() { Vec::new() } else { Search::default().coroutines }
+}
+
+/// A plan of a search with each of these counts of coroutines, and what the model expects of it.
+///
+/// # Errors
+/// As [`search`].
+pub fn by_coroutines(
+    rival: &Rival,
+    counts: &[u32],
+    spec: &RunSpec,
+    fabric: &Fabric,
+    profile: &Profile,
+) -> Result<Vec<Rival>, CliError> {
+    let spec = RunSpec { protocol: rival.protocol.clone(), ..spec.clone() };
+    let Asked { cluster, demand, needs } = Asked::of(&spec, fabric)?;
+    let model = Model::new(profile, cluster, &demand, &needs).map_err(|e| refused(&e))?;
+    let caps = fabric.caps()?;
+    let with = |&coroutines: &u32| {
+        let plan = Plan { coroutines, ..rival.candidate.plan };
+        let forecast = model.forecast(&plan.check(&caps, &needs).map_err(|e| refused(&e))?);
+        let prediction = Prediction { protocol: spec.protocol.clone(), ..model.prediction(&forecast) };
+        let candidate = Candidate { plan, preset: rival.candidate.preset, forecast };
+        let (name, description) = (rival.name.clone(), rival.description.clone());
+        Ok(Rival { name, protocol: spec.protocol.clone(), description, candidate, prediction })
+    };
+    counts.iter().map(with).collect()
 }
 
 /// What the choice is best at, in words; nothing where that is throughput alone, as usual.

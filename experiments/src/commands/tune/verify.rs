@@ -1,6 +1,7 @@
 //! A search kept in a result directory, and its plans run: what the tuner's choice costs beside the others.
 
-use super::search::aim;
+use super::counts::Counted;
+use super::search::{aim, by_coroutines, counts};
 use super::{AGAIN, FINALISTS, Rival, TUNED, Tuned, caveat, plan_path, rival_path, verified_path};
 use crate::commands::Context;
 use crate::directory::Place;
@@ -14,9 +15,9 @@ use crate::spec::{RunSpec, Span};
 use crate::sweep::{Sweep, usual_jobs};
 use crate::transact::{self, Keep};
 use phases::model::Objective;
-use phases::plan::PlanFile;
+use phases::plan::{Plan, PlanFile};
 use primitives::measure::{
-    Got, Kind, PointResult, ProfileRef, ResultDir, Row, RunRecord, TableName, Verified, write_atomic,
+    Got, Kind, PointResult, ProfileRef, ResultDir, Row, RunRecord, TableName, Verified,
 };
 use primitives::units::Nanos;
 use serde_json::{Value, json};
@@ -66,6 +67,8 @@ enum Who {
     Rival(usize),
     /// One of those that were fastest, the choice first.
     Finalist(usize),
+    /// The plan that got the most, with this one of all counts of coroutines.
+    Count(usize),
 }
 
 /// What was asked for, as a record has it; what follows from the search is not among it.
@@ -107,7 +110,7 @@ pub fn may_keep(
 }
 
 /// Keys of a record that only the search knows.
-const FOUND: [&str; 4] = ["rounds", "again", "profile_hash", "rivals"];
+const FOUND: [&str; 5] = ["rounds", "again", "counts", "profile_hash", "rivals"];
 
 /// A search that was kept.
 pub struct Kept {
@@ -115,10 +118,22 @@ pub struct Kept {
     pub dir: PathBuf,
     /// What its plans got when they ran, if they did.
     pub verified: Option<Verified>,
+    /// What the one that got the most got with each count of coroutines, if it was run with them.
+    pub counted: Option<Counted>,
 }
 
 impl Kept {
-    /// The plan that is best by all that is known: by runs or, where there were none, by the model.
+    /// Of the plans that ran the one to take: that which got the most, with the count of coroutines that serves it best. Without runs
+    /// the model's choice.
+    pub fn recommended<'a>(&'a self, tuned: &'a Tuned) -> &'a Rival {
+        match (&self.counted, &self.verified) {
+            (Some(counted), _) => &counted.best().rival,
+            (None, Some(verified)) => tuned.fastest(verified),
+            (None, None) => &tuned.rivals[0],
+        }
+    }
+
+    /// Its file.
     pub fn plan_file(&self) -> PathBuf {
         match self.verified {
             Some(_) => verified_path(&self.dir),
@@ -129,6 +144,7 @@ impl Kept {
 
 /// Keeps a search in a result directory, with its plan file, and runs the plans that `verify` names; where time is real each
 /// five times, in turns, for as long together as once where it is virtual. There, if all run, the [`FINALISTS`] run again with other seeds.
+/// Then, if all run and no count of coroutines was asked for, the one that got the most runs with each count that the search tries.
 ///
 /// # Errors
 /// If the directory cannot be used, a run fails, or Ctrl-C ends it.
@@ -143,7 +159,8 @@ pub fn keep(
 ) -> Result<Kept, CliError> {
     let rivals = &tuned.rivals;
     let mut notes: Vec<String> = tuned.choices.iter().map(ToString::to_string).collect();
-    let ProfileRef { name, hash, doubt, .. } = &tuned.profile;
+    let priced_by = ProfileRef::from(&tuned.profile);
+    let ProfileRef { name, hash, doubt, .. } = &priced_by;
     let doubt = doubt.as_ref().map_or(String::new(), |doubt| format!(", {doubt}"));
     notes.push(format!("Forecasts are by profile {name} ({hash}){doubt}."));
     notes.extend(aim(&tuned.tuning, tuned.objective).map(|aim| format!("Aim: {aim}.")));
@@ -151,7 +168,8 @@ pub fn keep(
     let mut asked = asked(spec, tuned.objective, verify)?;
     let racing: Vec<usize> = (0..rivals.len()).filter(|&rival| verify.runs(&rivals[rival])).collect();
     let usual = usual_jobs(spec.fabric.virtual_time());
-    let jobs = fits_together(needed(tuned, &racing, spec, fabric)?, jobs, usual, transact::LOWER)?;
+    let counts = if verify == Verify::All { counts(spec) } else { Vec::new() };
+    let jobs = fits_together(needed(tuned, &racing, &counts, spec, fabric)?, jobs, usual, transact::LOWER)?;
     let rounds = if racing.is_empty() || spec.fabric.virtual_time() { 1 } else { ROUNDS };
     if rounds > 1 {
         asked["rounds"] = json!(rounds);
@@ -176,6 +194,14 @@ pub fn keep(
             finalists - 1
         ));
     }
+    let plans = points.len() as u64;
+    if !counts.is_empty() {
+        let places: Vec<usize> = (0..counts.len()).collect();
+        let of_round = |round| in_turn(round, &places).map(move |place| (round, Who::Count(place)));
+        points.extend((1..=rounds).flat_map(of_round));
+        asked["counts"] = json!(counts);
+        notes.push("The plan that got the most ran with other counts of coroutines, too.".to_owned());
+    }
     // What is ranked and run is what this search found, and a profile says what that is.
     asked["profile_hash"] = json!(tuned.file.prediction.as_ref().map(|prediction| &prediction.profile_hash));
     asked["rivals"] = rivals
@@ -185,7 +211,7 @@ pub fn keep(
     let mut record = fabric.record(Kind::Tune, asked, spec.seed, points.len() as u64);
     // Where plans are run by a profile, that is what the numbers are by; else they are by the one that priced them.
     if racing.is_empty() || record.profile.is_none() {
-        record.profile = Some(tuned.profile.clone());
+        record.profile = Some(priced_by.clone());
     }
     record.title = format!("Plans for {} under {} on {}", spec.workload, spec.protocol, spec.fabric);
     record.question = Some("Which primitive should carry each phase?".to_owned());
@@ -193,7 +219,7 @@ pub fn keep(
     record.notes = notes;
     let mut dir = place.open(record, &[], context.talk)?;
     let out = &dir.path().to_owned();
-    leave(&plan_path(out), &tuned.file)?;
+    leave(&mut dir, &plan_path(out), &tuned.file)?;
     // A rival that wins must be at hand.
     for rival in rivals.iter().skip(1).filter(|rival| rival.candidate.preset.is_none()) {
         let file = PlanFile {
@@ -203,23 +229,23 @@ pub fn keep(
             prediction: Some(rival.prediction.clone()),
             ..tuned.file.clone()
         };
-        leave(&rival_path(out, rival), &file)?;
+        leave(&mut dir, &rival_path(out, rival), &file)?;
     }
-    let fabrics: Vec<Fabric> = match before < points.len() as u64 {
+    let fabrics: Vec<Fabric> = match before < plans {
         true => (1..=AGAIN)
             .map(|again| Fabric::open(&spec.fabric, seed_again(spec.seed, again)))
             .collect::<Result<_, _>>()?,
         false => Vec::new(),
     };
-    let one = |number: u64, finalists: &[usize]| {
+    let one = |number: u64, finalists: &[usize], by_count: &[Rival]| {
         let (round, who) = points[number as usize];
         let (rival, seed, fabric) = match who {
-            Who::Rival(rival) => (rival, spec.seed, fabric),
+            Who::Rival(rival) => (&rivals[rival], spec.seed, fabric),
             Who::Finalist(place) => {
-                (finalists[place], seed_again(spec.seed, round - 1), &fabrics[round as usize - 2])
+                (&rivals[finalists[place]], seed_again(spec.seed, round - 1), &fabrics[round as usize - 2])
             }
+            Who::Count(place) => (&by_count[place], spec.seed, fabric),
         };
-        let rival = &rivals[rival];
         let candidate = &rival.candidate;
         let mut row = Row::new()
             .with("protocol", rival.protocol.as_str())
@@ -230,6 +256,9 @@ pub fn keep(
             .with("predicted_per_s", candidate.forecast.committed_per_s)
             .with("predicted_mean_ns", candidate.forecast.latency_mean_ns)
             .with("bottleneck", candidate.forecast.bottleneck.to_string());
+        if let Who::Count(_) = who {
+            row.set("coroutines", candidate.plan.coroutines);
+        }
         if verify.runs(rival) {
             row.set("round", (points.len() > rivals.len()).then_some(round));
             let run = schedule::until_something_ended(
@@ -256,56 +285,54 @@ pub fn keep(
     let summary = |dir: &ResultDir| {
         let mut summary = judged(regret_of(dir).as_ref());
         summary["evaluated"] = json!(tuned.tuning.evaluated);
-        summary["priced_by"] = json!(tuned.profile);
+        summary["priced_by"] = json!(priced_by);
         summary
     };
     let sweep = context.sweep(if racing.is_empty() { "ranking plans" } else { "running rivals" }, jobs);
-    if before == points.len() as u64 {
-        sweep.run(&mut dir, |number| one(number, &[]), summary)?;
-    } else {
-        let only = Some((0..before).collect());
-        Sweep { only, ..sweep }.run(&mut dir, |number| one(number, &[]), summary)?;
+    let part = |from: u64, to: u64| Some((from..to).collect());
+    Sweep { only: part(0, before), ..sweep }.run(&mut dir, |number| one(number, &[], &[]), summary)?;
+    if before < plans {
         let finalists = finalists(&dir, rivals)?;
-        let again = Sweep {
-            only: Some((before..points.len() as u64).collect()),
-            ..context.sweep("running the fastest again", jobs)
+        let again = Sweep { only: part(before, plans), ..context.sweep("running the fastest again", jobs) };
+        again.run(&mut dir, |number| one(number, &finalists, &[]), summary)?;
+    }
+    let mut kept = Kept { dir: out.clone(), verified: regret_of(&dir), counted: None };
+    let Some(verified) = kept.verified.clone() else { return Ok(kept) };
+    if !counts.is_empty() {
+        let by_count = by_coroutines(tuned.fastest(&verified), &counts, spec, fabric, &tuned.profile)?;
+        let sweep = Sweep {
+            only: part(plans, points.len() as u64),
+            ..context.sweep("running the best by coroutines", jobs)
         };
-        again.run(&mut dir, |number| one(number, &finalists), summary)?;
+        sweep.run(&mut dir, |number| one(number, &[], &by_count), summary)?;
+        kept.counted = Counted::of(&dir, by_count);
     }
-    let verified = regret_of(&dir);
-    if let Some(verified) = &verified {
-        let file = recommended(tuned, verified, racing.len(), spec.fabric.virtual_time());
-        let text = file.to_yaml().map_err(|e| CliError::check("a plan cannot be written").caused_by(&e))?;
-        write_atomic(&verified_path(out), text.as_bytes())?;
-    }
-    Ok(Kept { dir: out.clone(), verified })
+    let file = recommended(tuned, &verified, &kept, racing.len(), spec.fabric.virtual_time());
+    leave(&mut dir, &verified_path(out), &file)?;
+    Ok(kept)
 }
 
-/// Leaves a plan file. The same search writes the same one: what says something else has been edited, and is not overwritten.
-fn leave(path: &Path, file: &PlanFile) -> Result<(), CliError> {
+/// Leaves a plan file in a directory, unless somebody has edited the one that is there.
+fn leave(dir: &mut ResultDir, path: &Path, file: &PlanFile) -> Result<(), CliError> {
     let text = file.to_yaml().map_err(|e| CliError::check("a plan cannot be written").caused_by(&e))?;
-    if std::fs::read_to_string(path).is_ok_and(|there| there != text) {
-        return Err(CliError::usage(format!("{} has been edited since it was left here", path.display()))
-            .hint(
-                "move it elsewhere, and run it from there; or give this search another directory: --out DIR",
-            ));
-    }
-    Ok(write_atomic(path, text.as_bytes())?)
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    Ok(dir.leave(&name, text.as_bytes())?)
 }
 
-/// Of so many plans that ran the one that got the most, as a file: chosen by that, with what the model had expected of it. Where it is not
-/// told apart from the model's choice either would do, and the file says so; `experiments/REGRET.md` has what such a choice loses after
-/// longer runs.
-fn recommended(tuned: &Tuned, verified: &Verified, ran: usize, simulated: bool) -> PlanFile {
-    let (rival, got) = (tuned.fastest(verified), verified.best());
-    let who = if rival.name == TUNED { "the model's choice" } else { rival.description.as_str() };
+/// Of so many plans that ran the one that got the most, with the count of coroutines that serves it best, as a file: chosen by that, with
+/// what the model had expected of it. Where it is not told apart from the model's choice either would do, and the file says so;
+/// `experiments/REGRET.md` has what such a choice loses after longer runs.
+fn recommended(tuned: &Tuned, verified: &Verified, kept: &Kept, ran: usize, simulated: bool) -> PlanFile {
+    let (most, rival) = (tuned.fastest(verified), kept.recommended(tuned));
+    let who = if most.name == TUNED { "the model's choice" } else { most.description.as_str() };
     let by = if simulated { "simulated" } else { "measured" };
+    let count = kept.counted.as_ref().map_or(String::new(), |counted| format!(". {}", counted.told()));
     PlanFile {
         name: "verified".to_owned(),
         chosen_by: format!("doorbell tune and runs of its rivals, {} ({})", crate::VERSION, crate::COMMIT),
         why: format!(
-            "{who}: of {ran} plans that were run, the best of them several times, it got the most, {} ({by}). Regret of the model's choice, which got {}: {}",
-            human_rate(got.per_s),
+            "{who}: of {ran} plans that were run, the best of them several times, it got the most, {} ({by}). Regret of the model's choice, which got {}: {}{count}",
+            human_rate(verified.best().per_s),
             human_rate(verified.chosen.per_s),
             verified.told(percent)
         ),
@@ -314,12 +341,20 @@ fn recommended(tuned: &Tuned, verified: &Verified, ran: usize, simulated: bool) 
     }
 }
 
-/// Bytes that each of the plans that run needs.
-fn needed(tuned: &Tuned, racing: &[usize], spec: &RunSpec, fabric: &Fabric) -> Result<Vec<u64>, CliError> {
+/// Bytes that each of the plans that run needs, with the most coroutines that it may run with.
+fn needed(
+    tuned: &Tuned,
+    racing: &[usize],
+    counts: &[u32],
+    spec: &RunSpec,
+    fabric: &Fabric,
+) -> Result<Vec<u64>, CliError> {
     let of = |&place: &usize| {
         let rival = &tuned.rivals[place];
         let spec = RunSpec { protocol: rival.protocol.clone(), ..spec.clone() };
-        transact::memory_of(&spec, fabric, rival.candidate.plan)
+        let plan = rival.candidate.plan;
+        let coroutines = counts.iter().copied().fold(plan.coroutines, u32::max);
+        transact::memory_of(&spec, fabric, Plan { coroutines, ..plan })
     };
     racing.iter().map(of).collect()
 }
@@ -352,7 +387,9 @@ fn in_turn(round: u32, racing: &[usize]) -> impl Iterator<Item = usize> {
 fn regret_of(dir: &ResultDir) -> Option<Verified> {
     let rows = dir.rows(TableName::Points).ok()?;
     let number = |row: &Row, column: &str| row.get(column)?.parse::<f64>().ok();
-    let ran = rows.iter().filter_map(|row| {
+    // Those of the same plan by coroutines are no rivals.
+    let plans = rows.iter().filter(|row| row.get("coroutines").is_none_or(str::is_empty));
+    let ran = plans.filter_map(|row| {
         let got = Got::once(number(row, "got_per_s")?, number(row, "got_ci_relative"));
         Some((row.get("plan").unwrap_or_default().to_owned(), got))
     });
