@@ -97,3 +97,42 @@ impl Met {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Numbers of which each is its own come back where they were, those of classes too.
+    #[test]
+    fn what_is_met_is_its_numbers() {
+        let like = Met { own: vec![Odds::default(); 2], ..Met::default() };
+        let count = like.numbers(&like).len();
+        let numbers: Vec<f64> = (0..count).map(|n| (n + 1) as f64 / (count + 1) as f64).collect();
+        let met = Met::of_numbers(&numbers);
+        assert_eq!((met.own.len(), met.waits, met.done_ns[1]), (2, numbers[count - 10], numbers[count - 1]));
+        for (back, number) in met.numbers(&like).into_iter().zip(&numbers) {
+            assert!((back - number).abs() < 1e-12, "{numbers:?}");
+        }
+        assert_eq!(Met::of_numbers(&met.numbers(&like)).distance(&met), 0.0);
+        // Times count from a hundred nanoseconds on, chances and counts from far less.
+        let small = like.small();
+        let of = |name: fn(&mut Met) -> &mut f64| {
+            let mut other = like.clone();
+            *name(&mut other) = 1.0;
+            small(other.numbers(&like).iter().position(|number| *number == 1.0).expect("it is among them"))
+        };
+        let times: [fn(&mut Met) -> &mut f64; 6] = [
+            |met| &mut met.wait_ns,
+            |met| &mut met.held_up_ns,
+            |met| &mut met.raced_ns,
+            |met| &mut met.entering_ns,
+            |met| &mut met.done_ns[0],
+            |met| &mut met.done_ns[1],
+        ];
+        assert_eq!(times.map(of), [100.0; 6]);
+        let counts: [fn(&mut Met) -> &mut f64; 4] =
+            [|met| &mut met.waits, |met| &mut met.looks, |met| &mut met.leaves, |met| &mut met.again];
+        assert_eq!(counts.map(of), [1e-2; 4]);
+        assert_eq!(of(|met| &mut met.odds.write), 1e-3);
+    }
+}

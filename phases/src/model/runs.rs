@@ -130,22 +130,17 @@ impl Runs {
             let share = if reads_ahead { 1.0 } else { share_of_failed(records, well) };
             (share, if records > 0.0 { (share - 1.0 / records).max(0.0) } else { 0.0 })
         };
-        let by_age = needs.on_conflict == OnConflict::WaitIfOlder;
-        let again = 1.0 + met.again;
-        let at_risk = (!by_age).then_some([home, away, met_reads]);
-        let (mut attempts, share, held) = {
-            let (share, held) = failed(touches);
-            (finished + (finished / touches - finished) * again, share, held)
-        };
-        let mut came_to = finished + (attempts - finished) * share;
-        let mut unlocks = (attempts - finished) * held + (finished - 1.0);
-        let by_age = by_age.then(|| {
+        let ages = needs.on_conflict == OnConflict::WaitIfOlder;
+        let at_risk = (!ages).then_some([home, away, met_reads]);
+        let (share, held) = failed(touches);
+        let (attempts, came_to, unlocks, by_age) = if ages {
             let first = ByAge {
                 done: touches,
                 came_to: touches + (1.0 - touches) * share,
                 unlocks: (1.0 - touches) * held,
                 done_at: [0.0; PLACES],
             };
+            let each = 1.0 + met.again;
             // Who comes to less before it fails tries more often.
             let (mut tries, mut came, mut done, mut left, mut done_at) = (0.0, 0.0, 0.0, 0.0, [0.0; PLACES]);
             for (place, done_at) in done_at.iter_mut().enumerate() {
@@ -153,23 +148,29 @@ impl Runs {
                 let (share, held) = failed(well);
                 let rate = 1.0 / (well + (1.0 - well) * share);
                 *done_at = rate * well;
-                tries += rate * (well + (1.0 - well) * again);
-                came += rate * (well + (1.0 - well) * again * share);
+                tries += rate * (well + (1.0 - well) * each);
+                came += rate * (well + (1.0 - well) * each * share);
                 done += rate * well;
-                left += rate * (1.0 - well) * again * held;
+                left += rate * (1.0 - well) * each * held;
             }
             let later = (1.0 - touches) / done;
             let more = (1.0 - touches) * met.again;
-            attempts = 1.0 + more + later * tries;
-            came_to = first.came_to + more * share + later * came;
-            unlocks = first.unlocks + more * held + later * left;
-            ByAge { done_at: done_at.map(|at| at / done), ..first }
-        });
+            (
+                1.0 + more + later * tries,
+                first.came_to + more * share + later * came,
+                first.unlocks + more * held + later * left,
+                Some(ByAge { done_at: done_at.map(|at| at / done), ..first }),
+            )
+        } else {
+            let attempts = finished / touches;
+            let in_vain = attempts - finished;
+            (attempts, finished + in_vain * share, in_vain * held + (finished - 1.0), None)
+        };
         let validates = if checks_at_commit(needs) { finished } else { came_to };
         let locks = if needs.packing == Packing::Locked { records } else { writes };
         // Whoever waits looks again and again. Of locks asked for together all are looked at once before anybody waits for one.
         let stays = if at_once_denied(needs, reads_ahead) { finished } else { came_to };
-        let again = if locks > 0.0 { stays * met.looks } else { 0.0 };
+        let looks = if locks > 0.0 { stays * met.looks } else { 0.0 };
         let left_again = if records > 0.0 { came_to * reads / records * met.leaves } else { 0.0 };
         Runs {
             attempts,
@@ -177,7 +178,7 @@ impl Runs {
             asked: came_to * locks,
             waits: stays,
             came_to,
-            phases: [came_to, came_to + again, validates, 1.0, 1.0, unlocks + left_again],
+            phases: [came_to, came_to + looks, validates, 1.0, 1.0, unlocks + left_again],
             left_again,
             at_risk,
             by_age,
@@ -188,6 +189,7 @@ impl Runs {
     pub(super) fn all_fail(&self, spread: &Spread, most: usize) -> Chances {
         match self.at_risk {
             Some(at_risk) => spread.all_fail(at_risk, most),
+            // Under wait-die by a mean chance: who has died goes to other places of the order, so that a row is not that of one place.
             None => Chances {
                 all: std::array::from_fn(|k| (1.0 - 1.0 / self.attempts).powi(k as i32 + 1)),
                 known: most.min(POWERS),
@@ -278,9 +280,10 @@ mod tests {
     #[test]
     fn who_is_denied_a_lock_waits_for_none_of_those_asked_for_with_it() {
         let class = TxnClass::new("x", 1.0, 3.0, 1.0);
-        let odds = Odds { write: 0.5, ..Odds::default() };
-        for (needs, together, waits) in [(&Needs::NOWAIT, true, 1.0), (&Needs::BOUNDED_WAIT, true, 2.0)] {
-            let made = Runs::new(needs, &class, LockedFirst::default(), (&Met::default(), &odds), together);
+        let spread = Spread { write: [0.5; PLACES], ..Spread::default() };
+        let odds = Odds { write: 0.5, spread, ..Odds::default() };
+        for (needs, waits) in [(&Needs::NOWAIT, 1.0), (&Needs::BOUNDED_WAIT, 2.0), (&Needs::WAITDIE, 1.0)] {
+            let made = Runs::new(needs, &class, LockedFirst::default(), (&Met::default(), &odds), true);
             assert_eq!((made.waits, made.came_to), (waits, 2.0), "{}", needs.protocol);
         }
     }
