@@ -213,7 +213,7 @@ fn what_is_called_pinned_is_right(name: &str, trial: usize) {
 
 #[test]
 fn what_is_called_pinned_is_right_of_cards_that_take_messages() {
-    for name in ["tcp-1g", "tcp-10g", "ipoib-fdr", "ipoib-qdr"] {
+    for name in ["tcp-1g", "tcp-10g", "tcp-10g-rcc", "ipoib-fdr", "ipoib-qdr"] {
         what_is_called_pinned_is_right(name, 0);
     }
 }
@@ -235,6 +235,8 @@ mod what_is_called_pinned_is_right_of {
         cx4_edr "cx4-edr",
         #[ignore = "as cx4_edr"]
         cx4_edr_x2 "cx4-edr-x2",
+        #[ignore = "as cx4_edr"]
+        cx4_edr_rcc "cx4-edr-rcc",
         cx4_roce "cx4-roce",
         cx4_roce_x2 "cx4-roce-x2",
         cx5 "cx5",

@@ -32,10 +32,16 @@ impl Population {
     pub fn new(nodes: u32, threads: u32, coroutines: u32, cards: f64, poll_ns: f64) -> Population {
         let (nodes, threads, coroutines) = (f64::from(nodes), f64::from(threads), f64::from(coroutines));
         let cards = cards.clamp(1.0, threads.max(1.0));
-        let all = |core: f64, nic: f64| Station::ALL.map(|s| if s == Station::Core { core } else { nic });
+        let all = |core: f64, nic: f64, machine: f64| {
+            Station::ALL.map(|s| match s {
+                Station::Core => core,
+                Station::Receiver => machine,
+                _ => nic,
+            })
+        };
         Population {
-            customers: all(coroutines, coroutines * threads / cards),
-            instances: all(nodes * threads, nodes * cards),
+            customers: all(coroutines, coroutines * threads / cards, coroutines * threads),
+            instances: all(nodes * threads, nodes * cards, nodes),
             poll_ns,
         }
     }

@@ -1,8 +1,9 @@
 //! Where time is spent: the stations of the queueing network, and what a demand loads them with.
 //!
 //! Each node has one NIC (an engine for both roles, as the profile describes it, an atomic unit and its buckets, one direction of
-//! the link and the direction of PCIe towards memory; by symmetry the other directions are loaded alike or less)
-//! and a core per thread. A transaction loads its *own* core and NIC and, spread evenly, those of the *others*.
+//! the link and the direction of PCIe towards memory; by symmetry the other directions are loaded alike or less; a ceiling of messages and
+//! a thread that receives for the whole machine where the profile has them) and a core per thread. A transaction loads its *own* core
+//! and NIC and, spread evenly, those of the *others*.
 //!
 //! Two things are kept apart. *Work* is everything that occupies a station, and makes queues. The *path* is what the
 //! transaction itself waits for: requests sent together are awaited as one, passive ones not at all.
@@ -30,17 +31,23 @@ pub enum Station {
     Pcie,
     /// The NIC's buckets of words and its queue pairs, one of each held by every ATOMIC.
     AtomicBuckets,
+    /// The NIC's ceiling of messages, if it has one.
+    Ceiling,
+    /// The thread that receives for all of its machine's, if there is one.
+    Receiver,
 }
 
 impl Station {
     /// All stations.
-    pub const ALL: [Station; 6] = [
+    pub const ALL: [Station; 8] = [
         Station::Core,
         Station::Engine,
         Station::AtomicUnit,
         Station::Link,
         Station::Pcie,
         Station::AtomicBuckets,
+        Station::Ceiling,
+        Station::Receiver,
     ];
 
     /// What people call it.
@@ -52,6 +59,8 @@ impl Station {
             Station::Link => "link",
             Station::Pcie => "PCIe",
             Station::AtomicBuckets => "NIC buckets of ATOMICs",
+            Station::Ceiling => "NIC ceiling of messages",
+            Station::Receiver => "receiving thread",
         }
     }
 }
@@ -249,6 +258,10 @@ impl Load {
             let receives = if flow.primitive == Primitive::Send { entry } else { 0.0 };
             let served = nic.responder_ns(flow.primitive) + more + receives;
             load[Station::Engine].other.add_to_units(flow.count, served, units);
+            load[Station::Ceiling].own.add(flow.count, nic.message_gap.value);
+            if flow.primitive == Primitive::Send {
+                load[Station::Receiver].other.add(flow.count, profile.cpu.receiver.value);
+            }
             load[Station::Link]
                 .own
                 .add(flow.count, nic.link_ns(nic.request_bytes(flow.primitive, flow.bytes)));
@@ -261,6 +274,7 @@ impl Load {
         for flow in &demand.looped {
             let engine = engine_ns(flow) + 2.0 * missed(flow.primitive);
             load[Station::Engine].own.add_to_units(flow.count, engine, connected);
+            load[Station::Ceiling].own.add(flow.count, nic.message_gap.value);
             load.memory(flow, nic, entry_pcie, buckets, true);
         }
         for flow in &demand.replies {
@@ -269,6 +283,8 @@ impl Load {
             load[Station::Engine].other.add_to_units(flow.count, sent, datagram);
             let received = nic.responder_ns(flow.primitive) + segments + entry;
             load[Station::Engine].own.add_to_units(flow.count, received, datagram);
+            load[Station::Ceiling].other.add(flow.count, nic.message_gap.value);
+            load[Station::Receiver].own.add(flow.count, profile.cpu.receiver.value);
             load[Station::Link]
                 .other
                 .add(flow.count, nic.link_ns(nic.request_bytes(flow.primitive, flow.bytes)));
@@ -376,16 +392,28 @@ impl Load {
                     }
                     self.delay_ns += n * (latency + fetch_ns(nic, chained));
                     let [own, other] = behind(nic, cpu, wave, primitive, chained);
+                    let spaced = spaced_ns(nic, cpu, wave, chained);
+                    let gap = nic.message_gap.value;
+                    self[Station::Ceiling].own.add_clump(
+                        wide,
+                        spaced,
+                        gap,
+                        Units { all: 1.0, crowding: 1.0 },
+                    );
                     let engine = &mut self[Station::Engine];
-                    engine.path_ns += n * own.max(other);
+                    engine.path_ns += n * own.max(other).max(spaced);
                     engine.path_own += n;
                     engine.own.add_clump(wide, own, nic.requester_ns(primitive), connected);
                     engine.other.add_clump(wide, other, nic.responder_ns(primitive), connected);
                 }
                 Awaited::Reply { request, reply, chained } => {
-                    for station in [Station::Engine, Station::Pcie, Station::Core] {
+                    for station in [Station::Engine, Station::Pcie, Station::Core, Station::Receiver] {
                         elsewhere(station);
                     }
+                    // The answer leaves by the other card.
+                    elsewhere(Station::Ceiling);
+                    self[Station::Receiver].path_ns += n * (1.0 + deep) * cpu.receiver.value;
+                    self[Station::Receiver].path_own += n;
                     let inline = |bytes: u32| f64::from(bytes) <= nic.max_inline.value;
                     let latency = nic.unloaded_latency_ns(Primitive::Send, request, inline(request))
                         + nic.unloaded_latency_ns(Primitive::Send, reply, inline(reply));
@@ -396,6 +424,7 @@ impl Load {
                     self.reply_fetches_ns += n * fetch_ns(nic, 1.0);
                 }
             }
+            self[Station::Ceiling].path_own += n;
             self[Station::Link].path_own += n;
             self[Station::Pcie].path_own += n;
         }
@@ -433,6 +462,13 @@ fn behind(nic: &NicProfile, cpu: &CpuProfile, wave: &Wave, last: Primitive, chai
     let atomics = wave.queued[Primitive::Atomic as usize] - f64::from(u8::from(last == Primitive::Atomic));
     let written = (atomics.max(0.0) * nic.atomic_write_ns() - posting).max(0.0);
     [of(&|p| nic.requester_ns(p)), of(&|p| nic.responder_ns(p)).max(written)]
+}
+
+/// What a request waits for those before it on its queue pair at the ceiling of messages, which those of all units pass one by one.
+fn spaced_ns(nic: &NicProfile, cpu: &CpuProfile, wave: &Wave, chained: f64) -> f64 {
+    let before = (wave.queued.iter().sum::<f64>() - 1.0).max(0.0);
+    let posting = (1.0 - chained) * (cpu.request.value + cpu.doorbell.value);
+    before * (nic.message_gap.value - posting).max(0.0)
 }
 
 /// What the first requests of the next transaction, whose demand is `next`, wait for those that this one has `left` on their queue

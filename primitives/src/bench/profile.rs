@@ -150,6 +150,7 @@ pub fn fit(points: &[Rated], caps: &Caps, nodes: u16, machine: &Machine) -> Resu
         copy_byte: cpu_time(copy_byte, Unit::NsPerByte, "READ by payload"),
         probe: assumed(request / 2.0, Unit::Ns, "half of a request: the same few cache lines"),
         handover: ns(handover, "RPC alone, median, less its CPU work; half of it"),
+        receiver: assumed(0.0, Unit::Ns, "each thread receives its own"),
         attempt: assumed(0.0, Unit::Ns, "no transactions were run"),
         access: assumed(0.0, Unit::Ns, "no transactions were run"),
     };
@@ -258,6 +259,7 @@ fn no_nic(caps: &Caps, beyond: &Beyond) -> NicProfile {
         completion_entry: free(),
         acknowledgement: free(),
         ack_coalescing: assumed(1.0, Unit::Count),
+        message_gap: free(),
         atomic_unit: free(),
         atomic_hold: free(),
         atomic_hold_on_card: free(),

@@ -39,6 +39,9 @@ section! {
         /// From a message being in a receive queue until the idle thread that polls there has noticed it, beyond the
         /// work above: cache lines changing hands between two cores. A card's delays cover it.
         handover: Ns NonNegative,
+        /// Each message, of the one thread that receives for all threads of its machine, one after the other, before it is handed to the
+        /// thread that it is for. 0 where each thread receives its own, and there is no such thread.
+        receiver: Ns NonNegative,
         /// One attempt of a transaction: what the engine computes to begin it, to draw and count it and to end it, beside its
         /// phases.
         attempt: Ns NonNegative,

@@ -19,6 +19,8 @@ const APART: f64 = 1.6;
 const APART_COUNTS: f64 = 2.0;
 /// Numbers that software or the standard sets.
 const KEPT: &[&str] = &["rnr_timer", "packet_header"];
+/// Numbers that no base has. They are passed over, not drawn, so that seeds stay what they were.
+const ABSENT: &[&str] = &["message_gap", "receiver"];
 /// Counts that are sizes of caches or of what may be under way at once.
 const COUNTS: &[&str] = &[
     "pcie_tags",
@@ -40,8 +42,11 @@ impl Profile {
         let mut profile = Profile::shipped(base)?;
         let mut factor = |apart: f64| apart.powf(2.0 * rng.random::<f64>() - 1.0);
         let core = factor(APART);
-        let names: Vec<(&str, &str)> =
-            profile.quantities().map(|(section, name, _)| (section, name)).collect();
+        let names: Vec<(&str, &str)> = profile
+            .quantities()
+            .map(|(section, name, _)| (section, name))
+            .filter(|(_, name)| !ABSENT.contains(name))
+            .collect();
         for (section, name) in names {
             let drawn = match section {
                 "cpu" => core * factor(APART),

@@ -356,6 +356,7 @@ macro_rules! shipped {
 shipped![
     "cx4-edr",
     "cx4-edr-x2",
+    "cx4-edr-rcc",
     "cx4-roce",
     "cx4-roce-x2",
     "connectib-fdr",
@@ -370,6 +371,7 @@ shipped![
     "ipoib-qdr",
     "tcp-1g",
     "tcp-10g",
+    "tcp-10g-rcc",
     "softroce-vm",
 ];
 

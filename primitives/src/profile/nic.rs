@@ -102,6 +102,10 @@ section! {
         acknowledgement: Ns NonNegative,
         /// Requests that share an acknowledgement if none of them asks for a completion.
         ack_coalescing: Count WholePositive,
+        /// Least time from one message that the card sends for its cores to the next: the inverse of a card's ceiling of messages, and 0 if it
+        /// has none. Counted are the requests of all verbs and the SENDs that answer calls, as `messages_per_machine_per_s` counts them; what a card
+        /// sends by itself, data that a READ or an ATOMIC returns and acknowledgements, is not, nor is what it receives.
+        message_gap: Ns NonNegative,
 
         /// Service time of the atomic unit for spread addresses.
         atomic_unit: Ns NonNegative,

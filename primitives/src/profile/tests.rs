@@ -98,7 +98,7 @@ fn a_number_without_a_source_is_refused() {
 #[test]
 fn impossible_numbers_are_refused_by_name() {
     type Break = fn(&mut Profile);
-    let cases: [(&str, Break); 20] = [
+    let cases: [(&str, Break); 22] = [
         ("nic.link_rate", |p| p.nic.link_rate.value = 0.0),
         ("nic.pcie_read", |p| p.nic.pcie_read.value = -1.0),
         ("nic.qp_cache_entries", |p| p.nic.qp_cache_entries.value = 0.0),
@@ -114,6 +114,8 @@ fn impossible_numbers_are_refused_by_name() {
         ("nic.max_recv_depth", |p| p.nic.max_recv_depth.value = 1.0),
         ("nic.cable_latency", |p| p.nic.cable_latency.value = 1e9),
         ("nic.pass_latency", |p| p.nic.pass_latency.value = -1.0),
+        ("nic.message_gap", |p| p.nic.message_gap.value = -1.0),
+        ("cpu.receiver", |p| p.cpu.receiver.value = 2e9),
         ("cpu.doorbell", |p| p.cpu.doorbell.value = f64::INFINITY),
         ("cpu.copy_byte", |p| p.cpu.copy_byte.unit = Unit::Ns),
         ("cpu.probe", |p| p.cpu.probe.reference.clear()),
@@ -160,6 +162,26 @@ fn an_unknown_unit_is_refused_with_its_line() {
         error.contains("furlong") && error.contains(&format!(":{}:", line_of(&text, "furlong"))),
         "{error}"
     );
+}
+
+/// What RCC says of its cluster is one number on a card and one on a machine's threads, which no other profile has.
+#[test]
+fn profiles_of_rcc_differ_in_one_number_each() {
+    for (name, base, section, number) in
+        [("cx4-edr-rcc", "cx4-edr", "nic", "message_gap"), ("tcp-10g-rcc", "tcp-10g", "cpu", "receiver")]
+    {
+        let (own, base) = (Profile::shipped(name).unwrap(), Profile::shipped(base).unwrap());
+        let differ: Vec<_> = own.quantities().zip(base.quantities()).filter(|(a, b)| a.2 != b.2).collect();
+        let [((of, which, own), (.., base))] = differ[..] else { panic!("{name}: {} differ", differ.len()) };
+        assert_eq!((of, which, base.value), (section, number, 0.0), "{name}");
+        assert!(own.value > 0.0 && own.source < Source::Recalled, "{name}: {own:?}");
+    }
+    let gap = Profile::shipped("cx4-edr-rcc").unwrap().nic.message_gap;
+    assert!((1e3 / gap.value - 33.0).abs() < 0.05, "33 M messages/s, and not {} ns apart", gap.value);
+    for name in Profile::NAMES.iter().filter(|name| !name.ends_with("-rcc")) {
+        let profile = Profile::shipped(name).unwrap();
+        assert_eq!((profile.nic.message_gap.value, profile.cpu.receiver.value), (0.0, 0.0), "{name}");
+    }
 }
 
 #[test]

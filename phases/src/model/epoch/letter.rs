@@ -14,12 +14,15 @@ pub(super) fn arrival(demand: &Demand, profile: &Profile) -> Load {
         Awaited::Completion { chained, .. } | Awaited::Reply { chained, .. } => chained,
     };
     load.delay_ns = fetch_ns(nic, chained);
+    load[Station::Ceiling].path_own = 1.0;
     let mut elsewhere = |station: Station, times: f64| load[station].path_other += times;
     elsewhere(Station::Engine, 1.0);
     elsewhere(Station::Pcie, 1.0);
     elsewhere(Station::Link, 1.0);
     if let Awaited::Reply { request, .. } = wave.until {
         elsewhere(Station::Core, 1.0);
+        elsewhere(Station::Receiver, 1.0);
+        load[Station::Receiver].path_ns += profile.cpu.receiver.value;
         let serve_ns = demand.server.cost_ns(&profile.cpu) / demand.served.max(1e-9);
         // Pieces go one after the other, each when the one before it is answered: this is the last.
         load.delay_ns +=

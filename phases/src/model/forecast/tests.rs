@@ -131,6 +131,29 @@ fn a_single_node_is_limited_by_its_cores_alone() {
     assert!(work > 100.0 && (got.utilization[0] - 1.0).abs() < 1e-9);
 }
 
+/// What many coroutines get is what a card's ceiling, or the one thread that receives for a machine, lets through: so many messages of a
+/// transaction one after the other, every request one and with calls every reply another.
+#[test]
+fn a_ceiling_and_a_receiving_thread_limit_a_machines_messages() {
+    for (via, number, ns, station, each) in [
+        (Via::OneSided, ("nic", "message_gap"), 400.0, Station::Ceiling, 1.0),
+        (Via::TwoSided, ("nic", "message_gap"), 900.0, Station::Ceiling, 2.0),
+        (Via::TwoSided, ("cpu", "receiver"), 3000.0, Station::Receiver, 2.0),
+    ] {
+        let mut profile = profile();
+        profile.number_mut(number.0, number.1).unwrap().value = ns;
+        let mut plan = Plan { coroutines: 20, ..Plan::uniform(via) };
+        for step in [&mut plan.install, &mut plan.unlock] {
+            *step = step.map(|step| Step { passive_ack: false, ..step });
+        }
+        let plan = checked(plan);
+        let f = forecast(&profile, cluster(4, 8), &calm(4), &plan);
+        assert_eq!(f.bottleneck, Bottleneck::Station(station), "{via:?}");
+        let messages = each * f.total(|p| p.verbs) * f.committed_per_s / 4.0;
+        assert!((messages * ns / 1e9 - 1.0).abs() < 0.01, "{via:?}: {messages} messages/s, {ns} ns each");
+    }
+}
+
 #[test]
 fn the_rate_respects_every_bound_and_littles_law() {
     let profile = profile();

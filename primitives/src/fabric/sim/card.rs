@@ -1,7 +1,8 @@
 //! A card: its engine, bus, link ends, atomic unit and caches.
 
 use super::cache::{Cache, Translations};
-use super::costs::NicCosts;
+use super::ceiling::Ceiling;
+use super::costs::{NicCosts, ps};
 use super::engine::{Engine, Miss};
 use super::pcie::Pcie;
 use super::qp::QueuePair;
@@ -12,6 +13,7 @@ use crate::verbs::Transport;
 
 /// One NIC.
 pub(super) struct Card {
+    pub ceiling: Ceiling,
     pub engine: Engine,
     pub egress: Line,
     pub ingress: Line,
@@ -29,6 +31,7 @@ impl Card {
     pub fn new(nic: &NicProfile, factor: f64) -> Card {
         let used = |cost: &crate::profile::Quantity| cost.value > 0.0;
         Card {
+            ceiling: Ceiling::new(ps(nic.message_gap.value, factor)),
             engine: Engine::new(nic.processing_units.value as usize),
             egress: Line::default(),
             ingress: Line::default(),

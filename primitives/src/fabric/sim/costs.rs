@@ -4,7 +4,7 @@ use crate::fabric::CpuWork;
 use crate::profile::{CpuProfile, NicProfile, Primitive, headers};
 
 /// Picoseconds of `ns` nanoseconds, `factor` times slower.
-fn ps(ns: f64, factor: f64) -> u64 {
+pub(super) fn ps(ns: f64, factor: f64) -> u64 {
     (ns * factor * 1e3).round() as u64
 }
 
@@ -239,6 +239,8 @@ pub(super) struct CpuCosts {
     access: u64,
     /// From a received message to its notice.
     pub handover: u64,
+    /// Each message, of the thread that receives for the machine.
+    pub receiver: u64,
     factor: f64,
 }
 
@@ -260,6 +262,7 @@ impl CpuCosts {
             attempt: of(CpuWork::Attempt),
             access: of(CpuWork::Access),
             handover: ps(cpu.handover.value, factor),
+            receiver: ps(cpu.receiver.value, factor),
             factor,
         }
     }

@@ -14,7 +14,7 @@
 //!    shared (`doorbell.rs`); the doorbell takes one PCIe write.
 //! 2. **issue**: WQE fetch (a PCIe read) for chains and for WQEs that are too long to ride with the doorbell;
 //!    payload fetch unless inline, and only now is the payload read; READ/ATOMIC depth of the queue pair;
-//!    local checks; the queue pair's processing unit in the requester role, with whatever state it misses
+//!    local checks; the card's ceiling of messages, if it has one (`ceiling.rs`); the queue pair's processing unit in the requester role, with whatever state it misses
 //!    (`engine.rs`, `cache.rs`); the link out, headers and MTU packets counted.
 //! 3. **arrival**, a switch and two cables later: the link in, which is also the queue of the switch's port; the
 //!    processing unit in the responder role; remote checks; RECV; PCIe (`pcie.rs`) and, for ATOMICs, the atomic unit
@@ -72,6 +72,7 @@
 
 mod cache;
 mod card;
+mod ceiling;
 mod core;
 mod costs;
 mod doorbell;
@@ -233,9 +234,9 @@ impl SimWorld {
         for node in 0..nodes {
             let factor = faults.factor(node);
             let dead_at = faults.dead_at(node);
-            all.push(Node::new(buckets, dead_at));
-            cards.extend((0..cards_per_node).map(|_| Card::new(&profile.nic, factor)));
             let costs = Rc::new(CpuCosts::new(&profile.cpu, factor));
+            all.push(Node::new(buckets, dead_at, costs.receiver));
+            cards.extend((0..cards_per_node).map(|_| Card::new(&profile.nic, factor)));
             for core in 0..per_node {
                 // The cores of a socket stand side by side and use the socket's card.
                 let card = node * cards_per_node + core * cards_per_node / per_node;

@@ -300,8 +300,14 @@ impl Model {
         };
         let pair = &mut self.qps[qp as usize];
         let core = pair.core;
-        let noticed = if retires.is_none() { self.cores[core as usize].handover() } else { 0 };
-        let ready = (ready + noticed + jitter).max(pair.last_entry);
+        let noticed = match retires {
+            None => {
+                let handed = self.nodes[pair.node as usize].received(self.now, ready);
+                handed + self.cores[core as usize].handover()
+            }
+            Some(_) => ready,
+        };
+        let ready = (noticed + jitter).max(pair.last_entry);
         pair.last_entry = ready;
         self.cores[core as usize].enter(Entry { ready, retires, completion });
         self.wake(core, ready);

@@ -1,5 +1,6 @@
 //! A node: its registered memory, which all its cards reach.
 
+use super::server::Server;
 use crate::mem::{Access, MemoryKeys, Region, ahead};
 use crate::verbs::{Lkey, Rkey, WcStatus};
 
@@ -19,12 +20,22 @@ pub(super) struct Node {
     /// Registered bytes that lie in the cards' own memory.
     pub on_card: u64,
     pub dead_at: u64,
+    /// The thread that receives for all of the machine's, and what it takes for a message; 0 if there is none.
+    receiver: (Server, u64),
     registrations: Vec<Registration>,
 }
 
 impl Node {
-    pub fn new(buckets: usize, dead_at: u64) -> Node {
-        Node { buckets: vec![0; buckets], on_card: 0, dead_at, registrations: Vec::new() }
+    pub fn new(buckets: usize, dead_at: u64, receiver: u64) -> Node {
+        let receiver = (Server::default(), receiver);
+        Node { buckets: vec![0; buckets], on_card: 0, dead_at, receiver, registrations: Vec::new() }
+    }
+
+    /// When a message that is in memory at `ready` is handed to the thread that it is for.
+    #[inline(always)]
+    pub fn received(&mut self, now: u64, ready: u64) -> u64 {
+        let (thread, each) = &mut self.receiver;
+        if *each == 0 { ready } else { thread.pass(now, ready, *each) }
     }
 
     /// Registers a region. Keys hold a slot and its generation, so that a withdrawn key stays invalid when
@@ -120,7 +131,7 @@ mod tests {
 
     #[test]
     fn a_withdrawn_key_stays_invalid() {
-        let mut node = Node::new(1, 0);
+        let mut node = Node::new(1, 0, 0);
         let old = node.register(&Region::new(64), Access::ALL);
         assert!(node.local(old.lkey.0, 0, 64).is_ok());
         assert!(node.local(old.lkey.0, 0, 65).is_err());

@@ -113,6 +113,7 @@ impl Model {
         } else {
             (fetched.saturating_sub(rest.segments.min(rest.fetch)), 0, rest.fetch.max(rest.segments))
         };
+        let there = c.ceiling.pass(now, there);
         let began = now.saturating_sub(rest.unit.min(rest.fetch));
         let built = c.engine.pass(unit, began, there, service, miss) - later + c.costs.pass;
         let early = rest.link.min(ahead);

@@ -331,6 +331,44 @@ fn a_receiver_is_told_after_its_handover_and_tried_again_after_its_timer() {
     shows("timer of 7 us more, ns later", taken(15_000.0) - taken(8_000.0), 7000.0);
 }
 
+/// What cores give a card of any kind is a gap apart, and one that comes alone waits for no gap. Answers that the card makes are not counted.
+#[test]
+fn a_ceiling_of_messages_spaces_what_cores_send() {
+    let alone = |gap| {
+        let rig = altered(&[("message_gap", gap)], &[]);
+        last(&rig, &[(rig.read(0), 8, SIGNALED)])
+    };
+    shows("READ alone, below a ceiling", alone(5000.0), alone(0.0));
+    for gap in [300.0, 600.0] {
+        let rig = altered(&[("message_gap", gap)], &[]);
+        for (kind, verb) in [(rig.read(0), 8), (rig.write(0), 8), (SEND, 8)].into_iter().enumerate() {
+            let each = pace(&rig, &[(verb.0, verb.1, SIGNALED)]);
+            shows(&format!("kind {kind} with {gap} ns between messages, ns each"), each, gap);
+        }
+    }
+}
+
+/// One thread receives for a machine: datagrams to several of its queue pairs come one behind the other.
+#[test]
+fn a_receiving_thread_hands_over_one_message_after_the_other() {
+    let told = |receiver| one_way(&altered(&[("cpu.receiver", receiver)], &[]), QpConfig::ud(), 8);
+    shows("receiver of 500 ns, ns later", told(500.0) - told(0.0), 500.0);
+    let apart = |receiver| {
+        let rig = altered(&[("cpu.receiver", receiver)], &[]);
+        let (from, first) = rig.pair(QpConfig::ud());
+        let [second, third] = [0; 2].map(|_| rig.pair(QpConfig::ud()).1);
+        let sends = [first, second, third].map(|to| {
+            rig.recv(to, 7, 0, 256);
+            let there = rig.nics[1].address(to).handle();
+            (Verb::Send { to: Some(there), imm: None }, 8, INLINE)
+        });
+        let ends = ends(&rig, from, &chain(&rig, &sends), 1, 3);
+        ends[2] - ends[1]
+    };
+    shows("between two, with a receiver of 700 ns", apart(700.0), 700.0);
+    assert!(apart(0.0) < 100.0, "without one they are as far apart as they were sent");
+}
+
 /// Each kind of request is as slow as either end's engine. Times are of all 64, since the asker's acknowledgements and entries wait
 /// behind what its engine has been given.
 #[test]
