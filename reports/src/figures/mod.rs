@@ -5,6 +5,7 @@ pub mod asked;
 pub mod breakdown;
 pub mod comparison;
 pub mod experiments;
+pub mod held;
 pub mod missing;
 pub mod primitives;
 pub mod published;
