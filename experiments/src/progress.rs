@@ -172,8 +172,10 @@ fn terminal_width() -> usize {
     size.map(|size| size.ws_col.into()).ok().filter(|&columns| columns > 0).unwrap_or(80)
 }
 
-/// Columns of a bar.
-const BAR: usize = 30;
+/// Columns of a bar, on a terminal of so many: what stands behind it says more than a long bar.
+fn bar_columns(terminal: usize) -> usize {
+    if terminal < 110 { 12 } else { 30 }
+}
 
 /// What stands behind a bar: how long is left and what is under way, cut where the line would be wider than the terminal.
 fn tail(left: Option<Duration>, within: &str, room: usize) -> String {
@@ -192,16 +194,18 @@ fn cut(text: &str, room: usize) -> String {
 
 fn bar(task: &Task) -> ProgressBar {
     let bar = ProgressBar::with_draw_target(task.total, ProgressDrawTarget::stderr());
+    // Files have the names that people gave them.
+    let (title, drawn) = (cut(&task.title, terminal_width() / 2), bar_columns(terminal_width()));
     let head = match task.total {
-        Some(_) => format!("{{msg}} {{bar:{BAR}}} {{pos}}/{{len}} {}s", task.what),
+        Some(_) => format!("{{msg}} {{bar:{drawn}}} {{pos}}/{{len}} {}s", task.what),
         None => format!("{{msg}}: {{pos}} {}s, {{elapsed}}", task.what),
     };
     if let Ok(style) = ProgressStyle::with_template(&format!("{head}{{tail}}")) {
-        let (begun, title, what) = (task.done, task.title.chars().count(), task.what.len() + 1);
+        let (begun, head, what) = (task.done, title.chars().count(), task.what.len() + 1);
         let style = style.with_key("tail", move |state: &ProgressState, out: &mut dyn std::fmt::Write| {
             let used = match state.len() {
-                Some(len) => title + 1 + BAR + 1 + format!("{}/{len} ", state.pos()).len() + what,
-                None => title + 2 + format!("{} ", state.pos()).len() + what + 2 + ELAPSED,
+                Some(len) => head + 1 + drawn + 1 + format!("{}/{len} ", state.pos()).len() + what,
+                None => head + 2 + format!("{} ", state.pos()).len() + what + 2 + ELAPSED,
             };
             // What is left is not known before something has been done.
             let left = (state.len().is_some() && state.pos() > begun).then(|| state.eta());
@@ -211,7 +215,7 @@ fn bar(task: &Task) -> ProgressBar {
         });
         bar.set_style(style.progress_chars("━╸ "));
     }
-    bar.set_message(task.title.clone());
+    bar.set_message(title);
     bar.set_position(task.done);
     bar.reset_eta();
     bar.enable_steady_tick(REDRAWN);

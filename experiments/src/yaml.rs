@@ -67,7 +67,7 @@ impl Document {
         let keys: Vec<&str> =
             path.iter().map(String::as_str).filter(|key| key.parse::<usize>().is_err()).collect();
         let what = match path.last().is_some_and(|last| last.parse::<usize>().is_ok()) {
-            true => "it has a value that is none",
+            true => "one of its values is missing",
             false => "it has no value",
         };
         let place = Outline::of(&self.text).and_then(|outline| outline.nearest(&path));

@@ -603,7 +603,7 @@ mod tests {
             ("clock_skew: ~\n", "a.yaml:3:1: clock_skew: it has no value"),
             ("nodes:\nseed: 3\n", "a.yaml:3:1: nodes: it has no value"),
             ("set: {zipf_theta: null}\n", "a.yaml:3:7: set.zipf_theta: it has no value"),
-            ("grid:\n  clock_skew: [0us, ~]\n", "a.yaml:4:21: grid.clock_skew: it has a value that is none"),
+            ("grid:\n  clock_skew: [0us, ~]\n", "a.yaml:4:21: grid.clock_skew: one of its values is missing"),
             ("plan: {like: farm, log: ~}\n", "a.yaml:3:20: plan.log: it has no value"),
             ("figures: [{x: ~, y: committed_per_s}]\n", "a.yaml:3:15: figures.0.x: null is not allowed here"),
             (
