@@ -42,6 +42,11 @@ Latencies, round trips and doorbells are of the phase alone. Rates are of whole 
 and after it, untimed: validation a fetch and an unlock, commit a fetch and a lock. Rates of two phases do not compare.";
 
 /// A study follows no plan file, and tries fewer, too.
+const RUN_OUT: &str = "Keep results in this directory; one that holds another run is refused, the same run is resumed. Usually nothing is kept";
+const QUICKSTART_OUT: &str = "Keep results and the page below this directory, usually doorbell-out; parts that are there are resumed. Where \
+                              another run has a part's NAME it is refused or, if no directory was named, NAME-2, NAME-3 and so on is taken";
+const REPRODUCE_OUT: &str = "Keep results below this directory, usually doorbell-out/reproduce: one for each experiment, by its name, \
+                             so that what was measured is not measured again. One that holds another run is refused";
 const STUDY_COROUTINES: &str = "Most coroutines per thread, of 1, 2, 4 and so on; usually 8";
 
 /// A study has no `--precision`, and usual times of its own.
@@ -124,6 +129,7 @@ impl Cli {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Characterize, tune, run and report on this machine, no hardware needed, in about a minute.
+    #[command(mut_arg("out", |arg| arg.help(QUICKSTART_OUT)))]
     Quickstart(QuickstartArgs),
     /// Fabrics that work here, RDMA devices found, NIC profiles shipped; what is missing, how to get it.
     Devices(DevicesArgs),
@@ -139,6 +145,7 @@ pub enum Command {
     /// From profile, workload and protocol to a plan file, with prediction and reasons.
     Tune(TuneArgs),
     /// One workload, protocol, plan and fabric: throughput, latency, aborts, cost per phase.
+    #[command(mut_arg("out", |arg| arg.help(RUN_OUT)))]
     Run(RunArgs),
     /// One member of a cluster of processes (tcp or verbs), driven by node 0's `doorbell run --cluster`.
     Node(NodeArgs),
@@ -146,6 +153,7 @@ pub enum Command {
     #[command(after_help = EXPERIMENT)]
     Experiment(ExperimentArgs),
     /// Run the experiments behind the papers' claims and print the scoreboard; run again to resume.
+    #[command(mut_arg("out", |arg| arg.help(REPRODUCE_OUT)))]
     Reproduce(ReproduceArgs),
     /// Turn result directories into one self-contained HTML page, with SVG, PNG and CSV.
     Report(ReportArgs),

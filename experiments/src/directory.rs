@@ -27,6 +27,15 @@ impl Place {
         named.map_or_else(|| Place::Usual(home.join(usual)), |out| Place::Named(out.clone()))
     }
 
+    /// The place of one of several runs that are kept together: below the directory that was named, or below the usual one.
+    #[must_use]
+    pub fn part(&self, name: &str) -> Place {
+        match self {
+            Place::Named(path) => Place::Named(path.join(name)),
+            Place::Usual(path) => Place::Usual(path.join(name)),
+        }
+    }
+
     /// The directory that comes to mind first.
     pub fn path(&self) -> &Path {
         match self {
@@ -139,6 +148,21 @@ mod tests {
         let left = newest_with(&temp.path().join("study"), |dir| dir.join("run.json"));
         assert_eq!(left.unwrap().file_name().unwrap(), "study-5");
         assert_eq!(newest_with(&temp.path().join("study"), |dir| dir.join("profile.yaml")), None);
+    }
+
+    #[test]
+    fn parts_are_named_as_the_whole_is() {
+        let temp = tempfile::tempdir().unwrap();
+        let whole = temp.path().join("whole");
+        let open = |whole: &Place, nodes| whole.part("run").open(record(nodes), &[], Talk::new(0, true));
+        let usual = Place::Usual(whole.clone());
+        assert_eq!(
+            [3, 4].map(|nodes| open(&usual, nodes).unwrap().path().to_owned()),
+            [whole.join("run"), whole.join("run-2")]
+        );
+        let named = Place::Named(whole.clone());
+        assert_eq!(open(&named, 3).unwrap().path(), whole.join("run"));
+        assert!(open(&named, 4).is_err());
     }
 
     #[test]

@@ -9,6 +9,7 @@ use nix::sys::signal::{SigSet, Signal};
 
 use crate::error::{CliError, Exit};
 use crate::output::to_stderr;
+use crate::progress;
 
 /// A signal so soon after the first is the same wish: `timeout` sends its own to the process and then to its group, and of a terminal
 /// that is lost both the shell and the kernel tell.
@@ -20,6 +21,7 @@ pub struct Interrupt {
     asked: Arc<AtomicBool>,
     listening: Arc<AtomicBool>,
     measured: Arc<AtomicBool>,
+    in_part: Arc<AtomicBool>,
 }
 
 impl Interrupt {
@@ -73,9 +75,15 @@ impl Interrupt {
         self.measured.store(true, Ordering::SeqCst);
     }
 
+    /// From now on a run is under way that is of use in part: what it has counted will be kept.
+    pub fn keeps_parts(&self) {
+        self.in_part.store(true, Ordering::SeqCst);
+    }
+
     /// What who asks is told.
     fn told(&self) -> String {
-        let kept = match self.measured.load(Ordering::SeqCst) {
+        let in_part = || self.in_part.load(Ordering::SeqCst) && progress::anything_counted();
+        let kept = match self.measured.load(Ordering::SeqCst) || in_part() {
             true => ", and keeping what was measured",
             false => "; nothing has been measured yet",
         };
@@ -103,11 +111,25 @@ fn ignores(status: &str, signal: Signal) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use primitives::measure::Meter;
+    use primitives::units::Nanos;
 
     #[test]
     fn who_interrupts_is_told_whether_there_is_something_to_keep() {
         let interrupt = Interrupt::new();
         assert!(interrupt.told().contains("stopping; nothing has been measured yet; Ctrl-C again"));
+        // A run that is of use in part has counted nothing in its warm-up.
+        let partly = Interrupt::new();
+        partly.keeps_parts();
+        let place = progress::under_way();
+        let meter = place.get_or_init(|| Meter::fixed(1, Nanos(1_000), Nanos(1_000)).into());
+        assert!(partly.told().contains("nothing has been measured yet"));
+        meter.count(0, 1, Nanos(1_500));
+        assert!(partly.told().contains("keeping what was measured"));
+        assert!(
+            interrupt.told().contains("nothing has been measured yet"),
+            "points of a sweep are kept whole"
+        );
         interrupt.clone().measured();
         assert!(interrupt.told().contains("stopping, and keeping what was measured; Ctrl-C again"));
     }

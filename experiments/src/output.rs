@@ -339,14 +339,18 @@ pub fn check_new(path: &Path) -> Result<(), CliError> {
 /// How the name begins of a file that is made only to see whether a directory takes any.
 const PROBE: &str = ".doorbell-probe-";
 
+/// A directory and those above it, as far as they are not there, the innermost first.
+pub fn absent(path: &Path) -> Vec<&Path> {
+    path.ancestors().take_while(|at| !at.as_os_str().is_empty() && !at.exists()).collect()
+}
+
 /// Checks that results can be kept in the directory `path` later: it is empty or can be made, and takes files. Leaves nothing. Other
 /// processes may check the same one meanwhile, and make and remove what they look at.
 ///
 /// # Errors
 /// Exit code 2, or what writing would give.
 pub fn check_new_directory(path: &Path) -> Result<(), CliError> {
-    let made: Vec<&Path> =
-        path.ancestors().take_while(|at| !at.as_os_str().is_empty() && !at.exists()).collect();
+    let made = absent(path);
     let mut tries = 0..100;
     let checked = loop {
         // What another removes while it is made here does not exist, or does: whoever makes it looks twice.

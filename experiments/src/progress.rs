@@ -35,6 +35,12 @@ pub fn under_way() -> Arc<Place> {
     place
 }
 
+/// Whether a run under way has counted something, its warm-up being over.
+pub fn anything_counted() -> bool {
+    let all = UNDER_WAY.lock().unwrap_or_else(PoisonError::into_inner);
+    all.iter().filter_map(Weak::upgrade).any(|place| place.get().is_some_and(|meter| meter.has_counted()))
+}
+
 /// Runs that a line tells of.
 const TOLD: usize = 4;
 
@@ -157,26 +163,59 @@ impl Drop for Progress {
     }
 }
 
+/// Columns of an elapsed time.
+const ELAPSED: usize = 8;
+
+/// How wide the terminal is that shows progress; as usual where it does not say.
+fn terminal_width() -> usize {
+    let size = rustix::termios::tcgetwinsize(std::io::stderr());
+    size.map(|size| size.ws_col.into()).ok().filter(|&columns| columns > 0).unwrap_or(80)
+}
+
+/// Columns of a bar, on a terminal of so many: what stands behind it says more than a long bar.
+fn bar_columns(terminal: usize) -> usize {
+    if terminal < 110 { 12 } else { 30 }
+}
+
+/// What stands behind a bar: how long is left and what is under way, cut where the line would be wider than the terminal.
+fn tail(left: Option<Duration>, within: &str, room: usize) -> String {
+    let left = left.map_or(String::new(), |left| format!(", {:#} to go", HumanDuration(left)));
+    cut(&(left + within), room)
+}
+
+/// `text`, or what of it there is room for.
+fn cut(text: &str, room: usize) -> String {
+    match text.chars().count() > room {
+        true if room == 0 => String::new(),
+        true => text.chars().take(room - 1).chain(['…']).collect(),
+        false => text.to_owned(),
+    }
+}
+
 fn bar(task: &Task) -> ProgressBar {
     let bar = ProgressBar::with_draw_target(task.total, ProgressDrawTarget::stderr());
-    let template = match task.total {
-        Some(_) => format!("{{msg}} {{bar:30}} {{pos}}/{{len}} {}s{{left}}{{within}}", task.what),
-        None => format!("{{msg}}: {{pos}} {}s, {{elapsed}}{{within}}", task.what),
+    // Files have the names that people gave them.
+    let (title, drawn) = (cut(&task.title, terminal_width() / 2), bar_columns(terminal_width()));
+    let head = match task.total {
+        Some(_) => format!("{{msg}} {{bar:{drawn}}} {{pos}}/{{len}} {}s", task.what),
+        None => format!("{{msg}}: {{pos}} {}s, {{elapsed}}", task.what),
     };
-    if let Ok(style) = ProgressStyle::with_template(&template) {
-        let style = style.with_key("within", |_: &ProgressState, out: &mut dyn std::fmt::Write| {
-            let _ = out.write_str(&within()); // a bar that cannot be drawn is not
-        });
-        // What is left is not known before something has been done.
-        let begun = task.done;
-        let style = style.with_key("left", move |state: &ProgressState, out: &mut dyn std::fmt::Write| {
-            if state.pos() > begun {
-                let _ = write!(out, ", {:#} to go", HumanDuration(state.eta()));
-            }
+    if let Ok(style) = ProgressStyle::with_template(&format!("{head}{{tail}}")) {
+        let (begun, head, what) = (task.done, title.chars().count(), task.what.len() + 1);
+        let style = style.with_key("tail", move |state: &ProgressState, out: &mut dyn std::fmt::Write| {
+            let used = match state.len() {
+                Some(len) => head + 1 + drawn + 1 + format!("{}/{len} ", state.pos()).len() + what,
+                None => head + 2 + format!("{} ", state.pos()).len() + what + 2 + ELAPSED,
+            };
+            // What is left is not known before something has been done.
+            let left = (state.len().is_some() && state.pos() > begun).then(|| state.eta());
+            // The last column stays free: some terminals go on in the next line behind it.
+            let room = terminal_width().saturating_sub(used + 1);
+            let _ = out.write_str(&tail(left, &within(), room)); // a bar that cannot be drawn is not
         });
         bar.set_style(style.progress_chars("━╸ "));
     }
-    bar.set_message(task.title.clone());
+    bar.set_message(title);
     bar.set_position(task.done);
     bar.reset_eta();
     bar.enable_steady_tick(REDRAWN);
@@ -246,6 +285,18 @@ mod tests {
         let said = |total, seconds| line(&task(total), 3, Duration::from_secs(seconds));
         assert_eq!(said(Some(19), 80), "running rivals: 3 of 19 points, 1 min 20 s");
         assert_eq!(said(None, 40), "running rivals: 3 points, 40 s");
+    }
+
+    #[test]
+    fn what_stands_behind_a_bar_is_cut_to_the_terminal() {
+        let within = "; combination 7: 12 of 53 plans; under way: 412.0 µs of at most 1250.0 µs";
+        let at = |room| tail(Some(Duration::from_secs(180)), within, room);
+        assert_eq!(at(200), format!(", 3m to go{within}"));
+        assert_eq!(at(30), ", 3m to go; combination 7: 12…");
+        assert_eq!(
+            (at(0), tail(None, "", 9), tail(None, "; a", 3)),
+            (String::new(), String::new(), "; a".to_owned())
+        );
     }
 
     #[test]

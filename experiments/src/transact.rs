@@ -21,7 +21,7 @@ use phases::plan::{Phase, Plan, PlanFile, PlanFileError, Prediction, Preset};
 use primitives::measure::{PointResult, Row};
 use primitives::mesh::Shape;
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
@@ -140,6 +140,18 @@ pub fn workload(spec: &RunSpec) -> Result<AnyWorkload, CliError> {
 pub fn protocol(spec: &RunSpec) -> Result<AnyProtocol, CliError> {
     AnyProtocol::parse(&spec.protocol)
         .map_err(|why| CliError::usage(why).hint(suggest(&spec.protocol, PROTOCOLS)))
+}
+
+/// What to say of protocols, of these names, to which clocks that are wrong make no difference; nothing if there are none.
+pub fn without_clocks<'n>(protocols: impl IntoIterator<Item = &'n str>) -> Option<String> {
+    let ignores =
+        |name: &&str| AnyProtocol::parse(name).is_ok_and(|protocol| !protocol.needs().asks_clocks());
+    let names: BTreeSet<&str> = protocols.into_iter().filter(ignores).collect();
+    let takes = if names.len() == 1 { "takes" } else { "take" };
+    let names = Vec::from_iter(names).join(", ");
+    (!names.is_empty()).then(|| {
+        format!("How wrong clocks are makes no difference to {names}, which {takes} no timestamps from them.")
+    })
 }
 
 /// Presets in the order in which one is taken where none was asked for: the hybrid that was made by hand, then those that ask

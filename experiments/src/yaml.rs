@@ -7,6 +7,7 @@ use primitives::place::{Mistake, Place};
 use primitives::yaml::{Outline, TOO_DEEP, TOO_LONG, TOO_MUCH, Unread};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 use serde_yaml::DuplicateKeyPolicy;
 
 pub use serde_yaml::Spanned;
@@ -56,6 +57,24 @@ impl Document {
             .map_err(|error| self.mistaken(&primitives::yaml::mistake(&self.text, &error)))
     }
 
+    /// Refuses a key without a value, and a value of a list that is none: who wrote it meant one, and what is usual holds where
+    /// the key is left out.
+    ///
+    /// # Errors
+    /// With the key, and its place.
+    pub fn has_all_values(&self) -> Result<(), CliError> {
+        let Some(path) = without_value(&self.parse::<Value>()?) else { return Ok(()) };
+        let keys: Vec<&str> =
+            path.iter().map(String::as_str).filter(|key| key.parse::<usize>().is_err()).collect();
+        let what = match path.last().is_some_and(|last| last.parse::<usize>().is_ok()) {
+            true => "one of its values is missing",
+            false => "it has no value",
+        };
+        let place = Outline::of(&self.text).and_then(|outline| outline.nearest(&path));
+        let mistake = Mistake { place, ..Mistake::somewhere(format!("{}: {what}", keys.join("."))) };
+        Err(self.mistaken(&mistake.hint("write one, or leave it out for what is usual")))
+    }
+
     /// An error of this document, its place drawn if it has one, with the name that was meant.
     fn mistaken(&self, mistake: &Mistake) -> CliError {
         let mut shown = CliError::usage(mistake.told(&self.name));
@@ -98,6 +117,19 @@ impl Document {
     /// An error at a value of this document.
     pub fn error<T>(&self, at: &Spanned<T>, message: impl AsRef<str>) -> CliError {
         self.error_at(at.referenced.line(), at.referenced.column(), message)
+    }
+}
+
+/// Keys and numbers that lead to the first value which is none.
+fn without_value(value: &Value) -> Option<Vec<String>> {
+    let below = |(key, value): (String, &Value)| without_value(value).map(|path| [vec![key], path].concat());
+    match value {
+        Value::Null => Some(Vec::new()),
+        Value::Object(keys) => keys.iter().map(|(key, value)| (key.clone(), value)).find_map(below),
+        Value::Array(items) => {
+            items.iter().enumerate().map(|(at, value)| (at.to_string(), value)).find_map(below)
+        }
+        _ => None,
     }
 }
 

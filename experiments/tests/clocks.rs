@@ -11,7 +11,7 @@ fn clocks_are_wrong_where_that_is_asked_for() {
     let path = |name: &str| temp.path().join(name).display().to_string();
     let file = path("clocks.yaml");
     let text = "question: What do wrong clocks cost?\nfabric: sim:cx4-edr\nworkload: ycsb\nset: {zipf_theta: 0.8}\nduration: 300us\n\
-                grid:\n  protocol: [mvcc, waitdie, occ]\n  clock_skew: [0us, 10us, 1ms]\n";
+                grid:\n  protocol: [mvcc, waitdie, occ, sundial]\n  clock_skew: [0us, 10us, 1ms]\n";
     std::fs::write(&file, text).unwrap();
     let output = run(&["experiment", &file, "--out", &path("grid"), "--json", "-"]);
     assert_eq!(code(&output), 0, "{}", stderr(&output));
@@ -20,11 +20,15 @@ fn clocks_are_wrong_where_that_is_asked_for() {
     let ended = |point: &serde_json::Value| {
         ["committed_per_s", "aborted_per_s", "events"].map(|column| point[column].to_string())
     };
-    for (of, wrong) in points.chunks(3).zip([true, true, false]) {
+    for (of, wrong) in points.chunks(3).zip([true, true, false, false]) {
         let [right, some, much] = [0, 1, 2].map(|n| ended(&of[n]));
         assert_eq!((right != some, right != much), (wrong, wrong), "{of:?}");
         assert_eq!(of[1]["axis_clock_skew"], "10us");
     }
+    let record = std::fs::read_to_string(temp.path().join("grid/run.json")).unwrap();
+    let ignores =
+        "How wrong clocks are makes no difference to occ, sundial, which take no timestamps from them.";
+    assert!(record.contains(ignores), "{record}");
     let alone = |name: &str, flags: &[&str]| {
         let (out, all) = (
             path(name),
@@ -43,6 +47,14 @@ fn clocks_are_wrong_where_that_is_asked_for() {
     };
     assert_eq!(alone("right", &[]), (ended(&points[0]), "0s".into()));
     assert_eq!(alone("wrong", &["--clock-skew", "10us"]), (ended(&points[1]), "10us".into()));
+    // A protocol that never asks a clock says so, and one that does says nothing.
+    let noted = |protocol: &str| {
+        let all = "run --fabric sim:cx4-edr --workload ycsb --set records_per_thread=100 --duration 50us --clock-skew 1ms --protocol";
+        let output = run(&[&all.split(' ').collect::<Vec<_>>()[..], &[protocol]].concat());
+        assert_eq!(code(&output), 0, "{}", stderr(&output));
+        stderr(&output).contains(&format!("makes no difference to {protocol}, which takes no timestamps"))
+    };
+    assert_eq!(["occ", "sundial", "nowait", "waitdie", "mvcc"].map(noted), [true, true, true, false, false]);
     let refused = run(&["run", "--clock-skew", "2h"]);
     assert_eq!(code(&refused), 2);
     assert!(stderr(&refused).contains("--clock-skew"), "{}", stderr(&refused));

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 #[test]
 fn a_lost_terminal_ends_nothing_under_nohup_and_sigterm_keeps_what_was_measured() {
     let dir = tempfile::tempdir().expect("a directory");
-    let run = "run --fabric sim:cx4-edr --workload ycsb --set records_per_thread=1000 --nodes 2 --replicas 1 --duration 600s --no-check --out out";
+    let run = "run --workload ycsb --set records_per_thread=1000 --nodes 2 --replicas 1 --duration 600s --no-check --out out";
     let mut child = Command::new("sh")
         .args(["-c", "trap '' HUP; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_doorbell")])
         .args(run.split(' '))
@@ -31,6 +31,8 @@ fn a_lost_terminal_ends_nothing_under_nohup_and_sigterm_keeps_what_was_measured(
     kill_process(pid, Signal::HUP).expect("it is ours");
     std::thread::sleep(Duration::from_millis(700));
     assert!(child.try_wait().expect("it is ours").is_none(), "{talk}");
+    // Its warm-up takes a second.
+    std::thread::sleep(Duration::from_secs(3));
     let asked = Instant::now();
     kill_process(pid, Signal::TERM).expect("it is ours");
     said.read_to_string(&mut talk).expect("text");
@@ -76,6 +78,11 @@ fn the_first_ctrl_c_ends_a_set_up() {
 
 /// Runs `args` until they say what they run, and for `ms` more; then Ctrl-C. What was said on stdout.
 fn cut_short(args: &[&str], ms: u64) -> String {
+    interrupted(args, ms).0
+}
+
+/// The same, and what was said on stderr from then on.
+fn interrupted(args: &[&str], ms: u64) -> (String, String) {
     let mut child =
         doorbell().args(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
     let mut talk = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
@@ -86,7 +93,7 @@ fn cut_short(args: &[&str], ms: u64) -> String {
     let said: Vec<String> = talk.collect();
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(130), "{said:?}");
-    String::from_utf8(output.stdout).unwrap()
+    (String::from_utf8(output.stdout).unwrap(), said.join("\n"))
 }
 
 #[test]
@@ -117,8 +124,28 @@ fn a_run_that_was_cut_short_is_run_again_by_the_same_command() {
 fn a_run_that_ends_in_its_warm_up_says_so() {
     let small = ["--no-check", "--set", "accounts_per_thread=100"];
     let said =
-        cut_short(&[&["run", "--fabric", "sim:cx4-edr", "--duration", "100s"][..], &small].concat(), 500);
+        cut_short(&[&["run", "--fabric", "sim:cx4-edr", "--duration", "100s"][..], &small].concat(), 1_500);
     assert_eq!(said, "drtm-h: interrupted in the warm-up, nothing was measured\n");
+}
+
+/// Runs whose warm-up and whose set-up Ctrl-C ends: there is nothing to keep, and nothing is left.
+#[test]
+fn a_run_that_measured_nothing_leaves_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let usual = "run --fabric sim:cx4-edr --duration 100s --no-check --set";
+    for (number, (set, ms)) in
+        [("accounts_per_thread=100", 500), ("accounts_per_thread=2000000", 0)].into_iter().enumerate()
+    {
+        let out = dir.path().join(format!("new-{number}/out"));
+        let (said, talk) = interrupted(
+            &[&usual.split(' ').collect::<Vec<_>>()[..], &[set, "--out", out.to_str().unwrap()]].concat(),
+            ms,
+        );
+        assert!(talk.contains("stopping; nothing has been measured yet"), "{talk}");
+        assert!(talk.contains("interrupted before anything was measured; nothing is kept"), "{talk}");
+        assert!(said.is_empty() || said.contains("nothing was measured"), "{said}");
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "{talk}");
+    }
 }
 
 /// A cluster of simulated nodes whose queue pairs take a while to be connected: the signal comes before anything is measured.

@@ -99,6 +99,26 @@ fn protocols_are_compared_plan_by_plan_and_the_best_pure_one_with_the_best_mixed
     assert!(!out.join("figures/comparison-skew.svg").exists());
 }
 
+/// The tuner chooses a number of coroutines with its plan; who compares that with other plans is told, and what all points share.
+#[test]
+fn what_differs_beside_the_axes_is_told_with_what_does_not() {
+    let part = |edit: &dyn Fn(String) -> String| {
+        let dir = fresh();
+        let made = sample::comparison(dir.path(), "protocols");
+        let points = made.join("points.csv");
+        let csv = std::fs::read_to_string(&points).expect("rows");
+        std::fs::write(&points, edit(csv)).expect("writes");
+        figure(&draw(&[made], dir).html, "comparison-protocols").replace('\u{a0}', " ")
+    };
+    let alike = part(&|csv| csv);
+    assert!(alike.contains("All points: 4 nodes, 8 threads, 10 coroutines, 3 replicas."), "{alike}");
+    assert!(!alike.contains("tuned, 32 coroutines"), "{alike}");
+    let own = part(&|csv| csv.replace(",tuned,4,8,10,3,", ",tuned,4,8,32,3,"));
+    assert!(own.contains("All points: 4 nodes, 8 threads, 3 replicas."), "{own}");
+    assert!(own.contains("numbers of coroutines a thread: one-sided 10, two-sided 10, tuned 32."), "{own}");
+    assert!(own.contains("tuned, 32 coroutines") && own.contains("one-sided, 10 coroutines"), "{own}");
+}
+
 /// Transactions of an experiment ran as well as those of a run, and their verdicts are counted by points.
 #[test]
 fn an_experiment_ran_transactions_and_its_verdicts_are_of_points() {

@@ -19,7 +19,7 @@ use phases::rule::{CheckRule, LockRule, OnConflict};
 use phases::txn::Txn;
 
 /// Optimistic concurrency control that locks what it writes at execution.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Fasst;
 
 impl Protocol for Fasst {

@@ -70,7 +70,7 @@ pub trait Protocol {
 }
 
 /// A protocol chosen by name: one match per transaction step, so sessions are compiled once for all.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AnyProtocol {
     /// Optimistic concurrency control.
     Occ(Occ),

@@ -21,7 +21,7 @@ use phases::rule::{Abort, CheckRule, LockRule, OnConflict};
 use phases::txn::Txn;
 
 /// Optimistic concurrency control.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Occ;
 
 /// Commits a transaction that wrote nothing.

@@ -18,7 +18,8 @@ pub struct OutputArgs {
     /// Write the result as JSON to a new file, or to stdout with `-` (then nothing else is printed there).
     #[arg(long, value_name = "FILE|-", value_parser = values::json_target)]
     pub json: Option<JsonTarget>,
-    /// Keep results in this directory. One that holds another run is refused; the same run is resumed.
+    /// Keep results in this directory; one that holds another run is refused, the same run is resumed. Usually NAME below
+    /// doorbell-out or, where that holds another run, NAME-2, NAME-3 and so on.
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
 }

@@ -169,7 +169,9 @@ pub fn points_of(binding: &Binding, experiment: &Experiment) -> Vec<u64> {
 
 /// The experiment that this one is, whatever its file, question and figures.
 fn name_of(asked: &Experiment) -> Option<&'static str> {
-    let spec = |experiment: &Experiment| serde_json::to_value(experiment).ok().map(|spec| deciding(&spec));
+    let spec = |experiment: &Experiment| {
+        serde_json::to_value(experiment).ok().map(|spec| deciding(experiment.kind.results(), &spec))
+    };
     let wanted = spec(asked)?;
     names().find(|name| experiment(name).is_ok_and(|known| spec(&known).as_ref() == Some(&wanted)))
 }

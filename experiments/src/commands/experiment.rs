@@ -213,12 +213,8 @@ pub(crate) fn record(
     record.command.clone_from(&context.command);
     record.commit = crate::COMMIT.to_owned();
     record.version = crate::VERSION.to_owned();
-    if experiment.base.clock_skew.ns() > 0 {
-        record.notes.push(format!(
-            "Clocks that timestamps come from were wrong by up to {} where the grid says nothing else.",
-            experiment.base.clock_skew
-        ));
-    }
+    let skewed = experiment.points.iter().filter(|point| point.spec.clock_skew.ns() > 0);
+    record.notes.extend(transact::without_clocks(skewed.map(|point| point.spec.protocol.as_str())));
     record.published = library::published(experiment)?;
     let mut profiles = BTreeMap::new();
     for point in &experiment.points {
@@ -281,8 +277,14 @@ fn shown(experiment: &Experiment, rows: &[Row]) -> String {
     };
     let plan = Some(("plan".to_owned(), "plan".to_owned())).filter(|_| !rows.iter().all(told));
     let steps = if plan.is_some() { steps(rows) } else { String::new() };
+    // What a plan says itself, as the tuner's choice does, is compared with it.
+    let first = rows.first().and_then(|row| row.get("coroutines"));
+    let differ =
+        rows.iter().any(|row| row.get("coroutines") != first && row.get("axis_coroutines").is_none());
+    let coroutines = differ.then(|| ("coroutines".to_owned(), "coroutines".to_owned()));
     let columns: Vec<(String, String)> = axes
         .chain(plan)
+        .chain(coroutines)
         .chain(FIRST.map(|(column, head)| (head.to_owned(), column.to_owned())))
         .filter(|(_, column)| rows.iter().any(|row| row.get(column).is_some_and(|cell| !cell.is_empty())))
         .collect();
@@ -338,9 +340,32 @@ fn rounded(column: &str, text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{rounded, steps};
+    use super::{rounded, shown, steps};
+    use crate::spec::Experiment;
+    use crate::yaml::Document;
     use phases::plan::{Plan, Preset};
     use primitives::measure::Row;
+
+    #[test]
+    fn coroutines_that_differ_though_nobody_asked_are_a_column() {
+        let table = |axes: &str, coroutines: [u32; 2]| {
+            let text = format!("question: why\nfabric: sim:cx4-edr\ngrid: {axes}\n");
+            let experiment = Experiment::parse(&Document { name: "a.yaml".to_owned(), text }).unwrap();
+            let row = |(point, n): (&crate::spec::Point, u32)| {
+                point.row().with("plan", "p").with("coroutines", n).with("committed_per_s", 1e6)
+            };
+            shown(&experiment, &experiment.points.iter().zip(coroutines).map(row).collect::<Vec<_>>())
+        };
+        let plans = "{plan: [tuned, one-sided]}";
+        let differ = table(plans, [32, 8]);
+        assert!(differ.contains("coroutines") && differ.contains("32"), "{differ}");
+        assert!(!table(plans, [8, 8]).contains("coroutines"));
+        assert_eq!(
+            table("{coroutines: [8, 32]}", [8, 32]).matches("coroutines").count(),
+            1,
+            "the axis says it"
+        );
+    }
 
     #[test]
     fn steps_are_told_whole_but_for_the_coroutines() {

@@ -24,7 +24,7 @@ use primitives::measure::{ResultDir, Row, RunRecord, TableName, count, were};
 use primitives::mesh::Shape;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Instant;
 
 /// The NIC that is simulated: the one DrTM+H studied.
@@ -42,7 +42,7 @@ pub fn run(args: &QuickstartArgs, context: &Context) -> Result<(), CliError> {
         json.check()?;
     }
     let began = Instant::now();
-    let out = args.output.out.clone().unwrap_or_else(|| PathBuf::from(HOME));
+    let out = args.output.out.clone().map_or_else(|| Place::Usual(HOME.into()), Place::Named);
     context.interrupt.listen()?;
     // That the machine is busy is said once, of all its parts.
     let part = &Context { talk: context.talk.busy_is_told(), ..context.clone() };
@@ -77,7 +77,7 @@ pub fn run(args: &QuickstartArgs, context: &Context) -> Result<(), CliError> {
         quick.say(5, "SmallBank on this machine: the same, in real time");
         quick.compare(&loopback, &measured_bank(args.seed))?;
     }
-    let page = report::render(&quick.dirs, &out, false, part)?;
+    let page = report::render(&quick.dirs, out.path(), false, part)?;
     if let Some(busy) = busy(&quick.dirs) {
         context.talk.warn(busy);
     }
@@ -147,7 +147,7 @@ fn measured_bank(seed: u64) -> RunSpec {
 }
 
 struct Quickstart<'q> {
-    out: &'q Path,
+    out: &'q Place,
     seed: u64,
     context: &'q Context,
     dirs: Vec<PathBuf>,
@@ -170,7 +170,7 @@ impl Quickstart<'_> {
             seed: self.seed,
             lengthen: true,
             jobs: usual_jobs(virtual_time),
-            out: Place::Named(self.out.join(format!("characterize-{}", short(fabric)))),
+            out: self.out.part(&format!("characterize-{}", short(fabric))),
             cluster: None,
         };
         self.dirs.push(characterize(&wanted, self.context)?.dir);
@@ -188,7 +188,7 @@ impl Quickstart<'_> {
             lengthen: true,
             seed: self.seed,
             jobs: None,
-            out: Place::Named(self.out.join(format!("study-{}-{}", subject.name(), short(fabric)))),
+            out: self.out.part(&format!("study-{}-{}", subject.name(), short(fabric))),
         };
         self.dirs.push(study::study(&wanted, self.context)?.0);
         Ok(())
@@ -198,16 +198,15 @@ impl Quickstart<'_> {
     /// turns, would take a minute), and runs the tuned plan and the named ones with their histories checked.
     fn compare(&mut self, choice: &FabricChoice, spec: &RunSpec) -> Result<(), CliError> {
         let fabric = Fabric::open(choice, self.seed)?;
-        let profile = tune::profile_for(spec, &fabric, None, self.out, self.context)?;
+        let profile = tune::profile_for(spec, &fabric, None, self.out.path(), self.context)?;
         let objective = Objective::Throughput;
         let tuned =
             tune::watched(self.context, |go_on| tune::search(spec, &fabric, &profile, objective, go_on))?;
-        let dir = self.out.join(format!("tune-{}", short(choice)));
+        let place = self.out.part(&format!("tune-{}", short(choice)));
         let (verify, among) = match choice.virtual_time() {
             true => (Verify::All, "its candidates and the presets"),
             false => (Verify::Named(&RIVALS), "those below"),
         };
-        let place = Place::Named(dir);
         let kept = tune::keep(&tuned, spec, &fabric, verify, None, &place, self.context)?;
         self.dirs.push(kept.dir);
         self.run(spec, &fabric, &tuned.plan())?;
@@ -229,9 +228,10 @@ impl Quickstart<'_> {
 
     /// Runs a plan, unless an earlier quickstart has.
     fn run(&mut self, spec: &RunSpec, fabric: &Fabric, plan: &NamedPlan) -> Result<(), CliError> {
-        let dir = self.out.join(format!("run-{}-{}", tune::file_stem(&plan.name), short(&spec.fabric)));
+        let place = self.out.part(&format!("run-{}-{}", tune::file_stem(&plan.name), short(&spec.fabric)));
+        let mut kept: ResultDir = run::directory(&place, spec, plan, fabric, self.context)?;
+        let dir = kept.path().to_owned();
         self.dirs.push(dir.clone());
-        let mut kept: ResultDir = run::directory(&dir, spec, plan, fabric, self.context)?;
         if !kept.missing().is_empty() {
             self.context.talk.say(format!("      {} with plan {}", spec.fabric, plan.name));
             let stop = self.context.interrupt.flag();

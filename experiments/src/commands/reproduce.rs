@@ -1,7 +1,7 @@
 //! `doorbell reproduce`: runs the experiments that answer the papers' claims and prints the scoreboard.
 //!
 //! Each experiment is measured once, into a result directory of its own under `--out`, and resumed there; claims
-//! only read it. The scoreboard itself is a result directory too (`scoreboard`), made anew each time from what has
+//! only read it. Where another run has its name it is refused, and no `NAME-2` is taken: page and scoreboard find it by its name. The scoreboard itself is a result directory too (`scoreboard`), made anew each time from what has
 //! been measured, so `doorbell report OUT` draws it with the experiments' figures.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -4,9 +4,10 @@ use super::{Context, tune};
 
 use crate::args::RunArgs;
 use crate::cluster::{Cluster, Described, run_member, share_of_the_driver};
-use crate::error::CliError;
+use crate::directory::Place;
+use crate::error::{CliError, Exit};
 use crate::fabrics::Fabric;
-use crate::output::{bars, check_new, emit, human_rate, percent, print, table};
+use crate::output::{absent, bars, check_new, emit, human_rate, percent, print, table};
 use crate::progress::{Progress, Task};
 use crate::settings;
 use crate::spec::{PlanChoice, RunSpec};
@@ -93,15 +94,18 @@ fn run_in(session: &mut Option<Session>, args: &RunArgs, context: &Context) -> R
         None => transact::check(&spec, &fabric, &plan)?,
         Some(_) => transact::check_share(&spec, &fabric, &plan)?,
     }
-    plan.notes.iter().for_each(|note| context.talk.say(note));
+    plan.notes.iter().cloned().chain(of_clocks(&spec)).for_each(|note| context.talk.say(note));
     let mut cut_short = false;
-    let dir = match &args.output.out {
-        Some(out) => match directory(out, &spec, &plan, &fabric, context)? {
+    let place = args.output.out.clone().map(Place::Named);
+    // What is made for results, and not needed if there are none.
+    let made = args.output.out.as_deref().map_or_else(Vec::new, absent);
+    let dir = match &place {
+        Some(place) => match directory(place, &spec, &plan, &fabric, context)? {
             dir if !dir.missing().is_empty() => Some(dir),
             dir if dir.record().interrupted => {
                 context.talk.say(format!(
                     "{} holds this run, cut short: it is measured again, and replaced when that is there",
-                    out.display()
+                    dir.path().display()
                 ));
                 cut_short = true;
                 Some(dir)
@@ -125,15 +129,15 @@ fn run_in(session: &mut Option<Session>, args: &RunArgs, context: &Context) -> R
             spec.of_clocks()
         ));
     };
-    let run = match &cluster {
+    let mut measure = || match &cluster {
         None => {
             context.interrupt.listen()?;
             say();
-            context.interrupt.measured();
+            context.interrupt.keeps_parts();
             // A single run may take minutes, too.
             let task = Task { title: spec.workload.clone(), what: "run", done: 0, total: Some(1) };
             let _shown = Progress::begin(context.talk, task);
-            transact::run(&spec, &fabric, &plan, keep, context.interrupt.flag())?
+            transact::run(&spec, &fabric, &plan, keep, context.interrupt.flag())
         }
         Some(cluster) => {
             // Until all have come there is nothing to finish.
@@ -145,16 +149,28 @@ fn run_in(session: &mut Option<Session>, args: &RunArgs, context: &Context) -> R
             context.interrupt.measured();
             let share = share_of_the_driver(args.output.out.as_deref());
             let (_, whole) = run_member(cluster, &described, session, &share, false, context)?;
-            whole.ok_or_else(|| CliError::check("bug: node 0 has no whole result"))?
+            whole.ok_or_else(|| CliError::check("bug: node 0 has no whole result"))
         }
     };
-    let nothing = run.result.interrupted && run.result.elapsed == Nanos(0);
-    let (mut dir, replaced) = match (dir, &args.output.out) {
+    let measured = measure();
+    let nothing = measured.as_ref().map_or(true, nothing_ended);
+    // In a cluster a node's share may be there, below a directory that must stay known as this run's.
+    if let Some(dir) = dir.as_ref().filter(|_| nothing && !cut_short && cluster.is_none()) {
+        clear(dir.path())?;
+        // One that somebody has put something into stays.
+        made.iter().for_each(|made| drop(std::fs::remove_dir(made)));
+    }
+    let run = measured.map_err(|error| match error.exit() {
+        Exit::Interrupted if cluster.is_none() => for_nothing(),
+        _ => error,
+    })?;
+    let (mut dir, replaced) = match (dir, &place) {
         // What was measured then stays until there is more.
-        (Some(_), _) if cut_short && run.result.interrupted => (None, Ok(())),
-        (Some(old), Some(out)) if cut_short => {
+        (Some(_), _) if nothing || cut_short && run.result.interrupted => (None, Ok(())),
+        (Some(old), Some(place)) if cut_short => {
+            let cleared = clear(old.path());
             drop(old);
-            match clear(out).and_then(|()| directory(out, &spec, &plan, &fabric, context)) {
+            match cleared.and_then(|()| directory(place, &spec, &plan, &fabric, context)) {
                 Ok(new) => (Some(new), Ok(())),
                 Err(error) => (None, Err(error)),
             }
@@ -163,9 +179,7 @@ fn run_in(session: &mut Option<Session>, args: &RunArgs, context: &Context) -> R
     };
     window::tell(run.result.too_short.as_ref(), dir.as_mut(), context.talk);
     let kept = dir.map_or(Ok(()), |mut dir| {
-        if !nothing {
-            dir.keep(0, &run.point(Row::new()))?;
-        }
+        dir.keep(0, &run.point(Row::new()))?;
         crate::schedule::note(&mut dir, context.talk);
         dir.finish(run.result.interrupted, run.json(&spec))
     });
@@ -179,7 +193,7 @@ fn run_in(session: &mut Option<Session>, args: &RunArgs, context: &Context) -> R
     if run.result.interrupted {
         let error = CliError::interrupted();
         return Err(match nothing {
-            true => error,
+            true => for_nothing(),
             false => error.hint("what was measured until then is shown above"),
         });
     }
@@ -202,7 +216,7 @@ pub fn resolve(spec: &RunSpec, fabric: &Fabric, context: &Context) -> Result<Nam
 /// # Errors
 /// If the directory cannot be used.
 pub fn directory(
-    out: &Path,
+    place: &Place,
     spec: &RunSpec,
     plan: &NamedPlan,
     fabric: &Fabric,
@@ -218,7 +232,7 @@ pub fn directory(
     record.title =
         format!("{workload} under {protocol}, plan {}, on {fabric}{}", plan.name, spec.of_clocks());
     record.command.clone_from(&context.command);
-    let mut dir = ResultDir::create(out, record, &[])?;
+    let mut dir = place.open(record, &[], context.talk)?;
     dir.lost().into_iter().for_each(|lost| context.talk.warn(lost));
     dir.note("Closed load: latencies suffer from coordinated omission.");
     dir.note(match (plan.plan.location_cache, spec.warm_cache) {
@@ -228,11 +242,28 @@ pub fn directory(
         }
         (true, false) => "Location caches started cold: the run includes filling them.",
     });
-    plan.notes.iter().for_each(|note| dir.note(note));
+    plan.notes.iter().cloned().chain(of_clocks(spec)).for_each(|note| dir.note(note));
     Ok(dir)
 }
 
-/// Removes what a run that was cut short has left in its directory, the record last: without it the rest is nobody's.
+/// What a reader should know of a run whose clocks are wrong and whose protocol never asks them.
+fn of_clocks(spec: &RunSpec) -> Option<String> {
+    transact::without_clocks((spec.clock_skew.ns() > 0).then_some(spec.protocol.as_str()))
+}
+
+/// Whether a run was stopped before anything ended in it that counts.
+fn nothing_ended(run: &Run) -> bool {
+    let r = &run.result;
+    let ended = r.stats.committed + r.stats.aborts.total() + r.stats.rolled_back.total();
+    r.interrupted && (r.elapsed == Nanos(0) || ended == 0)
+}
+
+/// The end of a run that was stopped so early.
+fn for_nothing() -> CliError {
+    CliError::new(Exit::Interrupted, "interrupted before anything was measured; nothing is kept")
+}
+
+/// Removes what a run has left in its directory, the record last: without it the rest is nobody's.
 fn clear(out: &Path) -> Result<(), CliError> {
     let gone = |done: std::io::Result<()>| match done {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
@@ -334,8 +365,9 @@ fn sampling(result: &RunResult) -> String {
 /// The run for people.
 pub fn shown(run: &Run) -> String {
     let r = &run.result;
-    if r.interrupted && r.elapsed == Nanos(0) {
-        return format!("{}: interrupted in the warm-up, nothing was measured\n", run.plan);
+    if nothing_ended(run) {
+        let when = if r.elapsed == Nanos(0) { "in the warm-up" } else { "before anything ended" };
+        return format!("{}: interrupted {when}, nothing was measured\n", run.plan);
     }
     let span = |n: Option<Nanos>| n.map_or("not available".into(), |n| n.to_string());
     let latency = &r.stats.latency;

@@ -29,7 +29,7 @@ mod race;
 use race::{End, Field, Runner};
 
 use phases::model::GoOn;
-use primitives::measure::{PointResult, Row};
+use primitives::measure::{PointResult, Row, at_share};
 
 use crate::commands::{Context, tune};
 use crate::directory::HOME;
@@ -185,8 +185,7 @@ impl Summary {
         }
         let three = |mut values: Vec<f64>| {
             values.sort_by(f64::total_cmp);
-            let at = |share: f64| values[((values.len() - 1) as f64 * share).round() as usize];
-            [at(0.5), at(0.95), at(1.0)]
+            [0.5, 0.95, 1.0].map(|share| at_share(&values, share).unwrap_or_default())
         };
         let verified = column("verified_regret");
         let several =
@@ -247,6 +246,8 @@ mod tests {
         assert_eq!(summary.error, [0.1, 0.3, 0.3]);
         assert!(summary.shown().contains("regret over 3 combinations: median 2.00 %"), "{}", summary.shown());
         assert_eq!(summary.verified, None);
+        let even = [rows[0].clone(), rows[1].clone()];
+        assert_eq!(Summary::of(&even).unwrap().regret, [0.0, 0.02, 0.02], "of two the lower, as on the page");
         let both = rows.clone().map(|row| row.with("verified_regret", 0.01));
         let shown = Summary::of(&both).unwrap().shown();
         assert!(shown.contains("shortlist that was run: median 1.00 %"), "{shown}");

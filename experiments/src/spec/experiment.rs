@@ -184,6 +184,7 @@ impl Experiment {
     /// With file, line and column.
     pub fn parse(document: &Document) -> Result<Experiment, CliError> {
         let written: Written = document.parse()?;
+        document.has_all_values()?;
         const QUESTION: &str = "an experiment needs a question";
         const SAY: &str =
             "say what it answers, as in `question: Which primitive should lock when few records are hot?`";
@@ -209,7 +210,7 @@ impl Experiment {
         };
         let figures = figures(document, written.kind, &grid, &written.figures)?;
         let places = places(document, &written);
-        contradicted(document, &written)?;
+        contradicted(document, &base, &written)?;
         let mut points = match written.kind {
             SpecKind::Regret => {
                 nothing_picked(document, &written)?;
@@ -427,7 +428,7 @@ fn grid(document: &Document, base: &RunSpec, written: &Entries<AxisValues>) -> R
         if values.is_empty() {
             return Err(document.error(name, format!("grid.{}: at least one value is needed", name.value)));
         }
-        let mut seen: Vec<Value> = Vec::new();
+        let mut seen: Vec<(RunSpec, Value)> = Vec::new();
         let mut plans: Vec<String> = Vec::new();
         for (number, value) in values.iter().enumerate() {
             let refused = |why: Refused| {
@@ -444,8 +445,14 @@ fn grid(document: &Document, base: &RunSpec, written: &Entries<AxisValues>) -> R
                     refused(why)
                 });
             }
-            if seen.contains(&value.value) {
-                return Err(refused(format!("{} is there twice", value.value).into()));
+            if let Some((_, first)) = seen.iter().find(|(other, _)| other.asks_the_same(&one)) {
+                let why = match *first == value.value {
+                    true => format!("{first} is there twice"),
+                    false => {
+                        format!("{first} and {} are the same, which would be measured twice", value.value)
+                    }
+                };
+                return Err(refused(why.into()));
             }
             if name.value == "plan" {
                 let shown = one.plan.to_string();
@@ -454,22 +461,26 @@ fn grid(document: &Document, base: &RunSpec, written: &Entries<AxisValues>) -> R
                 }
                 plans.push(shown);
             }
-            seen.push(value.value.clone());
+            seen.push((one, value.value.clone()));
         }
-        axes.push(Axis { name: name.value.clone(), values: seen });
+        let values = seen.into_iter().map(|(_, value)| value).collect();
+        axes.push(Axis { name: name.value.clone(), values });
     }
     Ok(axes)
 }
 
 /// Refuses a value that is to hold for all points, and holds at none since an axis of that name has others.
-fn contradicted(document: &Document, written: &Written) -> Result<(), CliError> {
+fn contradicted(document: &Document, base: &RunSpec, written: &Written) -> Result<(), CliError> {
+    let holds = |key: &str, value: &Spanned<Value>| {
+        let mut one = base.clone();
+        one.apply(key, &value.value).is_ok() && one.asks_the_same(base)
+    };
     let base =
         written.of_base().into_iter().filter_map(|(key, value)| Some((key.to_owned(), value.as_ref()?)));
     let set = written.set.0.iter().map(|(key, value)| (format!("set.{}", key.value), value));
     for (key, value) in base.chain(set) {
         let axis = written.grid.0.iter().find(|(axis, _)| axis.value == key);
-        let Some((axis, _)) = axis.filter(|(_, values)| values.all().iter().all(|v| v.value != value.value))
-        else {
+        let Some((axis, _)) = axis.filter(|(_, values)| !values.all().iter().any(|v| holds(&key, v))) else {
             continue;
         };
         let at = &axis.referenced;
@@ -581,6 +592,21 @@ mod tests {
             ("grid:\n  nodes: [3, 0]\n", "a.yaml:4:14: grid.nodes: at least 1 node"),
             ("grid:\n  nodes: [3, 4, 3]\n", "a.yaml:4:17: grid.nodes: 3 is there twice"),
             (
+                "grid:\n  clock_skew: [50us, 50000ns]\n",
+                "a.yaml:4:22: grid.clock_skew: \"50us\" and \"50000ns\" are the same, which would be measured twice",
+            ),
+            ("workload: ycsb\ngrid:\n  set.zipf_theta: [0.5, '0.50']\n", "0.5 and \"0.50\" are the same"),
+            (
+                "kind: primitive\ngrid:\n  payload: [8, 64, 8]\n",
+                "a.yaml:5:20: grid.payload: 8 is there twice",
+            ),
+            ("clock_skew: ~\n", "a.yaml:3:1: clock_skew: it has no value"),
+            ("nodes:\nseed: 3\n", "a.yaml:3:1: nodes: it has no value"),
+            ("set: {zipf_theta: null}\n", "a.yaml:3:7: set.zipf_theta: it has no value"),
+            ("grid:\n  clock_skew: [0us, ~]\n", "a.yaml:4:21: grid.clock_skew: one of its values is missing"),
+            ("plan: {like: farm, log: ~}\n", "a.yaml:3:20: plan.log: it has no value"),
+            ("figures: [{x: ~, y: committed_per_s}]\n", "a.yaml:3:15: figures.0.x: null is not allowed here"),
+            (
                 "grid:\n  plan: [{name: a, like: farm}, {name: a, like: drtm-h}]\n",
                 "a.yaml:4:33: grid.plan: two plans are called `a`",
             ),
@@ -590,7 +616,7 @@ mod tests {
             ("grid:\n  nodes: 3\n", "a.yaml:4:3: grid.nodes: an axis has a list of values, in brackets"),
             ("grid: {clock_skew: 50us}\n", "a.yaml:3:8: grid.clock_skew: an axis has a list of values"),
             ("grid: {plan: {like: farm}}\n", "a.yaml:3:8: grid.plan: an axis has a list of values"),
-            ("grid: {nodes:}\n", "a.yaml:3:8: grid.nodes: at least one value"),
+            ("grid: {nodes:}\n", "a.yaml:3:8: grid.nodes: it has no value"),
             ("grid:\n  fabric: [loopback, sim:cx4-edr]\n", "real and virtual time in one experiment"),
             ("kind: walk\n", "a.yaml:3:7: kind: unknown variant"),
             ("combinations: 3\n", "a.yaml:3:15: combinations: they are drawn for `kind: regret` alone"),
@@ -666,6 +692,8 @@ mod tests {
             parse("fabric: loopback\n").unwrap_err().message(),
             "a.yaml:1:1: an experiment needs a question"
         );
+        let same = "question: why\nclock_skew: 50us\ngrid: {clock_skew: [0, 50000ns]}\n";
+        assert_eq!(parse(same).unwrap().points.len(), 2, "a value of the axis, written otherwise");
         let listed = parse("question: why\ngrid: {clock_skew: 50us}\n").unwrap_err().render(false);
         assert!(listed.contains("hint: write `clock_skew: [50us]`; what holds for all points"), "{listed}");
         assert!(parse("question: ' '\n").unwrap_err().message().contains("needs a question"));

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use engine::cluster::Length;
+use engine::protocol::AnyProtocol;
 use primitives::measure::Precision;
 use primitives::units::Nanos;
 use serde::{Serialize, Serializer};
@@ -13,6 +14,7 @@ use super::choice::{FabricChoice, Inline, PlanChoice, ProfileChoice};
 use super::primitive::PrimitiveSpec;
 use super::{limits, values};
 use crate::error::CliError;
+use crate::settings;
 use crate::yaml::Document;
 
 /// A span of time, written with its unit.
@@ -262,6 +264,20 @@ impl RunSpec {
         Ok(())
     }
 
+    /// Whether it asks for what `other` asks for: a value may be written in several ways.
+    pub fn asks_the_same(&self, other: &RunSpec) -> bool {
+        let protocol = |spec: &RunSpec| AnyProtocol::parse(&spec.protocol);
+        let setting = |value: &Value| {
+            let text = settings::text(value);
+            text.parse::<f64>().map_or(Value::String(text), Value::from)
+        };
+        let set = |spec: &RunSpec| -> BTreeMap<String, Value> {
+            spec.set.iter().map(|(key, value)| (key.clone(), setting(value))).collect()
+        };
+        let alike = RunSpec { protocol: other.protocol.clone(), set: other.set.clone(), ..self.clone() };
+        alike == *other && protocol(self) == protocol(other) && set(self) == set(other)
+    }
+
     /// What to say of its clocks behind the rest of what it was asked for; nothing where they are right.
     pub fn of_clocks(&self) -> String {
         match self.clock_skew.ns() {
@@ -372,6 +388,40 @@ pub(super) fn number(value: &Value) -> Result<u64, String> {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn what_is_asked_for_does_not_hang_on_how_it_is_written() {
+        let with = |key: &str, value: Value| {
+            let mut spec = RunSpec::default();
+            spec.apply(key, &value).unwrap();
+            spec
+        };
+        for (key, one, same, other) in [
+            ("clock_skew", json!("50us"), json!("50000ns"), json!("50ns")),
+            ("clock_skew", json!(0), json!("0ms"), json!("1ms")),
+            ("duration", json!("1ms"), json!("1_000us"), json!("1us")),
+            ("precision", json!("1%"), json!(0.01), json!(0.1)),
+            ("nodes", json!(3), json!(3), json!(4)),
+            (
+                "protocol",
+                json!("calvin:batch=8,epoch_us=50"),
+                json!("calvin:epoch_us=50,batch=8"),
+                json!("calvin"),
+            ),
+            (
+                "plan",
+                json!({ "like": "farm", "log": "two-sided" }),
+                json!({ "log": "two-sided", "like": "farm" }),
+                json!("farm"),
+            ),
+            ("set.zipf_theta", json!(1), json!("1.0"), json!(0.9)),
+            ("set.blind", json!(true), json!("true"), json!(false)),
+        ] {
+            let [one, same, other] = [one, same, other].map(|value| with(key, value));
+            assert!(one.asks_the_same(&same) && same.asks_the_same(&one), "{key}: {one:?} {same:?}");
+            assert!(!one.asks_the_same(&other) && !other.asks_the_same(&one), "{key}: {one:?} {other:?}");
+        }
+    }
 
     #[test]
     fn keys_that_are_none_are_told_what_there_is() {

@@ -139,6 +139,12 @@ impl Needs {
         self.locks_first || self.packing != Packing::Counted
     }
 
+    /// Whether its transactions take timestamps from their node's clock, by their age or by their place in the order: to others it makes no
+    /// difference how wrong clocks are.
+    pub fn asks_clocks(&self) -> bool {
+        self.on_conflict == OnConflict::WaitIfOlder || self.packing == Packing::Versions
+    }
+
     /// Whether it serves records in `phase` when the transaction comes to them, rather than all together later on.
     pub fn at_first_touch(&self, phase: Phase) -> bool {
         match phase {

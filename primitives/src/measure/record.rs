@@ -253,7 +253,7 @@ impl RunRecord {
     pub fn differs_from(&self, other: &RunRecord) -> Vec<Difference> {
         // Through text and back: numbers compare as they are once they have been in a file.
         let spec = |record: &RunRecord| {
-            let text = serde_json::to_string(&deciding(&record.spec)).ok();
+            let text = serde_json::to_string(&deciding(record.kind, &record.spec)).ok();
             text.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or(Value::Null)
         };
         let profiles = |record: &RunRecord| -> Vec<ProfileRef> {
@@ -316,18 +316,21 @@ impl std::fmt::Display for Difference {
 /// Keys of runs that came later than others, and what they say of runs from before: nothing could be otherwise then.
 const LATER: [(&str, &str); 1] = [("clock_skew", "0s")];
 
-/// What of a spec decides its points: all but the question and the figures of an experiment, which may change when points are
-/// measured; with the keys that builds of before did not write.
-pub fn deciding(spec: &Value) -> Value {
+/// What of the spec of a record of this kind decides its points: all but the question and the figures of an experiment, which may change
+/// when points are measured; with the keys that builds of before did not write.
+pub fn deciding(kind: Kind, spec: &Value) -> Value {
     let mut spec = spec.clone();
     if let Value::Object(keys) = &mut spec {
         keys.retain(|key, _| !matches!(key.as_str(), "question" | "figures"));
-        // A run's are at the top, those of an experiment's runs in its base; and those of all that run have said so for long.
-        let runs = match keys.get("base") {
-            Some(_) => keys.get_mut("base").and_then(Value::as_object_mut),
-            None => Some(keys),
+        // The kind says where a run is described: as the whole, as what holds for all points of a file, or nowhere.
+        let run = match kind {
+            Kind::Run | Kind::Tune => Some(keys),
+            Kind::Experiment | Kind::Primitive | Kind::Regret => {
+                keys.get_mut("base").and_then(Value::as_object_mut)
+            }
+            Kind::Characterize | Kind::Study | Kind::Scoreboard => None,
         };
-        if let Some(keys) = runs.filter(|keys| keys.contains_key("warm_cache")) {
+        if let Some(keys) = run {
             for (key, before) in LATER {
                 keys.entry(key).or_insert(before.into());
             }
@@ -408,17 +411,19 @@ mod tests {
         );
         let two = RunRecord { seed: 8, ..one.clone() };
         assert_eq!(told(&two, &one), "its seed is 7, this one's 8");
-        // Who wrote no skew had none: of a run alone, and of those of an experiment.
-        let skewed = |skew: Option<&str>| {
-            let spec = match skew {
-                Some(skew) => json!({ "warm_cache": true, "clock_skew": skew }),
-                None => json!({ "warm_cache": true }),
-            };
-            [spec.clone(), json!({ "base": spec })].map(|spec| RunRecord { spec, ..one.clone() })
+        // Who wrote no skew had none, wherever a record of its kind describes a run; others have no clocks to be wrong.
+        let skewed = |kind: Kind, skew: Option<&str>| {
+            let run = skew.map_or(json!({ "nodes": 3 }), |skew| json!({ "nodes": 3, "clock_skew": skew }));
+            let spec = if matches!(kind, Kind::Run | Kind::Tune) { run } else { json!({ "base": run }) };
+            RunRecord { kind, spec, ..one.clone() }
         };
-        for ((old, right), wrong) in skewed(None).iter().zip(skewed(Some("0s"))).zip(skewed(Some("1us"))) {
-            assert_eq!((told(&right, old), told(old, &right)), (String::new(), String::new()));
-            assert!(told(&wrong, old).ends_with("clock_skew is \"0s\", this one's \"1us\""));
+        for kind in [Kind::Run, Kind::Tune, Kind::Experiment, Kind::Primitive, Kind::Regret] {
+            let [old, right, wrong] = [None, Some("0s"), Some("1us")].map(|skew| skewed(kind, skew));
+            assert_eq!((told(&right, &old), told(&old, &right)), (String::new(), String::new()), "{kind:?}");
+            assert!(told(&wrong, &old).ends_with("clock_skew is \"0s\", this one's \"1us\""), "{kind:?}");
+        }
+        for kind in [Kind::Study, Kind::Characterize, Kind::Scoreboard] {
+            assert_eq!(deciding(kind, &one.spec), one.spec, "{kind:?}");
         }
         let two = RunRecord { kind: Kind::Tune, ..one.clone() };
         assert_eq!(told(&two, &one), "its kind is \"run\", this one's \"tune\"");

@@ -199,6 +199,12 @@ impl Meter {
         Some((Nanos(last.min(until)), Nanos(until)))
     }
 
+    /// Whether something has ended in the window, to a slot. Who asks pays, as in [`Meter::reached`].
+    pub fn has_counted(&self) -> bool {
+        let from = (self.from.load(Relaxed) >> self.slot_bits) as usize;
+        self.rows.iter().flat_map(|row| row.iter().skip(from)).any(|count| count.load(Relaxed) > 0)
+    }
+
     /// Whether what ends at `now` counts.
     #[inline]
     pub fn holds(&self, now: Nanos) -> bool {

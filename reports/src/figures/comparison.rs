@@ -8,7 +8,7 @@ use polars::prelude::*;
 
 use super::primitives::sentence;
 use super::studies::latency;
-use super::{Drawn, Section, provenance_of, slug, spelled};
+use super::{Drawn, Section, held, provenance_of, slug, spelled};
 use crate::chart::rows::{Cell, Column, Row, Rows};
 use crate::chart::scale::Kind;
 use crate::chart::{Body, Figure, Panel};
@@ -19,11 +19,12 @@ use crate::ink::{self, Ink};
 use crate::load::Results;
 
 /// Columns of the table beside the figures.
-const COLUMNS: [&str; 14] = [
+const COLUMNS: [&str; 15] = [
     "point",
     "workload",
     "protocol",
     "plan",
+    held::COROUTINES,
     "committed_per_s",
     "aborted_per_s",
     "latency_p50_ns",
@@ -45,6 +46,8 @@ struct Point {
     place: String,
     protocol: String,
     plan: String,
+    /// How many coroutines it ran with, where plans differ in that and no axis says so.
+    coroutines: Option<String>,
     rate: f64,
     p50: Option<f64>,
     p99: Option<f64>,
@@ -56,6 +59,12 @@ struct Point {
 }
 
 impl Point {
+    /// The plan in few words.
+    fn name(&self) -> String {
+        let words = [crate::plan::short(&self.plan)].into_iter().chain(self.coroutines.clone());
+        self.doubts.beside(words.collect::<Vec<_>>().join(", "))
+    }
+
     /// The tuner says whether its choice is a pure plan.
     fn pure(&self) -> bool {
         PURE.iter().any(|pure| self.plan == *pure || self.plan == format!("tuned ({pure})"))
@@ -74,12 +83,13 @@ pub fn draw(results: &[&Results]) -> Framed<Vec<Drawn>> {
             continue;
         }
         let frame = stack(vec![tagged(results, results.points.clone().lazy(), &COLUMNS)])?;
+        let held = held::told(&results.record, &results.points)?;
         let title = results.record.question.clone().unwrap_or_else(|| results.label.clone());
         let figure = |id: &str, title: String, caption: String, figure: Figure| Drawn {
             id: format!("{id}-{}", slug(&results.label)),
             section: Section::Comparison,
             title,
-            caption,
+            caption: caption + &held,
             provenance: provenance_of([*results]),
             frame: frame.clone(),
             figure,
@@ -132,6 +142,7 @@ fn points(results: &Results) -> Framed<Vec<Point>> {
     ];
     let [committed, aborted, rolled_back] = [of("committed")?, of("aborted")?, of("rolled_back")?];
     let (causes, doubts) = (causes(results)?, doubts(&rows));
+    let coroutines = held::unasked(&rows, held::COROUTINES);
     let point = |i: usize| {
         let sum = |column: &[Option<f64>]| column[i].unwrap_or(0.0);
         let attempts = sum(&committed) + sum(&aborted) + sum(&rolled_back);
@@ -140,6 +151,7 @@ fn points(results: &Results) -> Framed<Vec<Point>> {
             place: format!("{} · {}", spelled(&workload[i]), fabric[i]),
             protocol: protocol[i].clone(),
             plan: plan[i].clone(),
+            coroutines: coroutines.as_ref().map(|of| held::coroutines(&of[i])),
             rate: rate[i].unwrap_or(0.0),
             p50: p50[i],
             p99: p99[i],
@@ -219,7 +231,7 @@ fn table(results: &Results, points: &[Point]) -> Figure {
         let total: f64 = p.aborts.iter().map(|a| a.1).sum();
         let parts = p.aborts.iter().map(|(cause, share)| (*share, ink_of(cause), String::new())).collect();
         Row {
-            name: p.doubts.beside(crate::plan::short(&p.plan)),
+            name: p.name(),
             ink,
             cells: vec![
                 Cell::Bar(p.rate, human::rate(p.rate), ink),
@@ -260,8 +272,7 @@ fn pure_against_mixed(results: &Results, points: &[Point]) -> (String, Figure) {
         for protocol in distinct(here().map(|p| p.protocol.clone())) {
             let of = || here().filter(|p| p.protocol == protocol);
             let Some(pure) = best(of().filter(|p| p.pure())) else { continue };
-            let name =
-                |p: &Point| Cell::Text(p.doubts.beside(crate::plan::short(&p.plan)), ink::for_name(&p.plan));
+            let name = |p: &Point| Cell::Text(p.name(), ink::for_name(&p.plan));
             let (gain, cells) = match best(of().filter(|p| !p.pure())) {
                 Some(mixed) => {
                     let gain = mixed.rate / pure.rate - 1.0;

@@ -10,7 +10,7 @@ use polars::prelude::*;
 
 use super::primitives::sentence;
 use super::studies::latency;
-use super::{Drawn, Section, missing, provenance_of, slug};
+use super::{Drawn, Section, held, missing, provenance_of, slug};
 use crate::chart::lines::{self, Axis, Lines, Series};
 use crate::chart::rows::{Cell, Column, Row, Rows};
 use crate::chart::scale::Kind;
@@ -28,7 +28,8 @@ pub(super) const CURVES: usize = 8;
 const PLACES: usize = 8;
 const ROWS: usize = 40;
 pub(super) const SEED: &str = "axis_seed";
-const MEASURES: [&str; 6] = [
+const MEASURES: [&str; 7] = [
+    held::COROUTINES,
     "committed_per_s",
     "aborted_per_s",
     "latency_p50_ns",
@@ -141,7 +142,7 @@ fn experiment(results: &Results) -> Framed<Option<Drawn>> {
         id: format!("experiment-{}", slug(&results.label)),
         section: Section::Experiments,
         title: record.question.clone().filter(|q| !q.is_empty()).unwrap_or(title),
-        caption: sentence(&clauses, "There is one point only."),
+        caption: sentence(&clauses, "There is one point only.") + &held::told(record, &rows)?,
         provenance: provenance_of([results]),
         frame: stack(vec![tagged(results, rows.lazy(), &columns)])?,
         figure,
@@ -163,7 +164,10 @@ fn horizontal(rows: &DataFrame, axes: &[String]) -> Framed<Option<String>> {
 fn points(rows: &DataFrame, axes: &[String], horizontal: Option<&str>) -> Framed<Vec<Point>> {
     // Only what varies needs a name.
     let mut names: Vec<(String, Vec<String>)> = Vec::new();
-    for column in ["plan", "protocol", "workload"].into_iter().chain(axes.iter().map(String::as_str)) {
+    // A plan's own coroutines tell rows apart; along an axis of numbers they would tear curves to pieces.
+    let unasked = horizontal.is_none() && held::unasked(rows, held::COROUTINES).is_some();
+    let columns = ["plan", "protocol", "workload"].into_iter().chain(unasked.then_some(held::COROUTINES));
+    for column in columns.chain(axes.iter().map(String::as_str)) {
         let values = words(rows, column)?;
         // An axis over plans repeats the plan column.
         let known = names.iter().any(|(_, other)| *other == values);
@@ -177,6 +181,7 @@ fn points(rows: &DataFrame, axes: &[String], horizontal: Option<&str>) -> Framed
     let parts = |row: usize| {
         let part = |(column, values): &(String, Vec<String>)| match column.strip_prefix("axis_") {
             Some(axis) => format!("{} {}", axis.trim_start_matches("set."), values[row]),
+            None if column == held::COROUTINES => held::coroutines(&values[row]),
             None => super::spelled(&values[row]).to_owned(),
         };
         names.iter().map(part).collect::<Vec<String>>()

@@ -6,6 +6,7 @@ pub mod breakdown;
 mod by_coroutines;
 pub mod comparison;
 pub mod experiments;
+pub mod held;
 pub mod missing;
 pub mod primitives;
 pub mod published;

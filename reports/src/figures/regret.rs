@@ -4,6 +4,7 @@
 //! Both are drawn as distributions: the share of combinations in which it was at most so much.
 
 use polars::prelude::*;
+use primitives::measure::at_share;
 
 use super::{Drawn, Section, names, provenance_of, slug};
 use crate::chart::lines::{Axis, Lines, Series};
@@ -48,7 +49,8 @@ pub fn distribution(mut values: Vec<f64>) -> Vec<(f64, f64)> {
 }
 
 fn at(distribution: &[(f64, f64)], share: f64) -> f64 {
-    distribution.iter().find(|point| point.1 >= share).or(distribution.last()).map_or(0.0, |point| point.0)
+    let values: Vec<f64> = distribution.iter().map(|point| point.0).collect();
+    at_share(&values, share).unwrap_or(0.0)
 }
 
 /// A curve of points that nothing stands over.

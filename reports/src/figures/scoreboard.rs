@@ -3,6 +3,7 @@
 
 use polars::prelude::*;
 
+use super::experiments::median;
 use super::primitives::sentence;
 use super::{Drawn, Section, provenance_of, slug};
 use crate::chart::rows::{Cell, Column, Row, Rows};
@@ -126,9 +127,8 @@ fn counted(lines: &[Line]) -> Vec<String> {
         0 => {}
         some => clauses.push(format!("{some} have one that was not measured")),
     }
-    let mut errors: Vec<f64> = lines.iter().filter_map(|l| l.error.map(f64::abs)).collect();
-    errors.sort_by(f64::total_cmp);
-    if let Some(median) = errors.get(errors.len() / 2) {
+    // As the command tells it.
+    if let Some(median) = median(lines.iter().filter_map(|l| l.error.map(f64::abs)).collect()) {
         clauses.push(format!("the median error is {:.1} %", 100.0 * median));
     }
     let relations: Vec<&Line> =

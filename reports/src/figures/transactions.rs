@@ -8,6 +8,7 @@ use polars::prelude::*;
 use std::collections::BTreeMap;
 
 use super::asked::{Asked, asked};
+use super::held::COROUTINES;
 use super::primitives::sentence;
 use super::studies::latency;
 use super::{Drawn, Section, provenance_of, spelled, tuning};
@@ -23,7 +24,8 @@ use crate::load::record::Provenance;
 
 const KEYS: [&str; 9] =
     ["fabric", "provenance", "workload", "protocol", "nodes", "threads", "replicas", "setting", "share"];
-const VALUES: [&str; 13] = [
+const VALUES: [&str; 14] = [
+    COROUTINES,
     "committed_per_s",
     "rate_ci_relative",
     "aborted_per_s",
@@ -107,6 +109,17 @@ pub struct Cohort {
     pub frame: DataFrame,
 }
 
+impl Cohort {
+    /// What a panel about it is called: its setting, and the coroutines that all of its plans ran with.
+    fn title(&self) -> String {
+        let coroutines = match distinct(self.plans.iter().map(|row| row.value(COROUTINES))).as_slice() {
+            [Some(one)] => format!(" · {}", human::count(*one as u64, "coroutine")),
+            _ => String::new(),
+        };
+        self.setting.title() + &coroutines
+    }
+}
+
 /// What sentences call each of `cohorts`.
 fn places(cohorts: &[Cohort]) -> impl Iterator<Item = (&Cohort, String)> {
     let all: Vec<&Setting> = cohorts.iter().map(|c| &c.setting).collect();
@@ -124,6 +137,8 @@ pub struct PlanRow {
     pub runs: f64,
     /// What there is to doubt about one of them.
     pub doubts: Doubts,
+    /// How many coroutines it ran with, where others of its setting ran with other numbers.
+    coroutines: String,
     ink: Option<Ink>,
     values: BTreeMap<&'static str, f64>,
 }
@@ -177,7 +192,7 @@ impl PlanRow {
 
     fn label(&self) -> String {
         let repeats = if self.runs > 1.0 { format!("median of {:.0}", self.runs) } else { String::new() };
-        self.doubts.beside(named(&self.plan, &[&self.variant, &repeats]))
+        self.doubts.beside(named(&self.plan, &[&self.variant, &self.coroutines, &repeats]))
     }
 }
 
@@ -261,6 +276,12 @@ fn cohort(key: &[String], frame: DataFrame, results: &[&Results], asked: &[Asked
         for (row, value) in rows.iter_mut().zip(floats(&frame, column)?) {
             row.values.extend(value.map(|v| (column, v)));
         }
+    }
+    // A variant may tell them already.
+    let differ = distinct(rows.iter().map(|row| row.value(COROUTINES))).len() > 1;
+    for row in rows.iter_mut().filter(|row| differ && !row.variant.contains(COROUTINES)) {
+        let count = row.value(COROUTINES).map(|n| human::count(n as u64, "coroutine"));
+        row.coroutines = count.unwrap_or_default();
     }
     let provenance = if key[1] == "simulated" { Provenance::Simulated } else { Provenance::Measured };
     let cells: [&str; 5] = std::array::from_fn(|i| key[2 + i].as_str());
@@ -468,7 +489,7 @@ fn table(
         kind: *kind,
     };
     let panel = |cohort: &Cohort| Panel {
-        title: cohort.setting.title(),
+        title: cohort.title(),
         chip: Some(cohort.setting.provenance),
         body: Body::Rows(Rows {
             columns: columns.iter().map(column).collect(),

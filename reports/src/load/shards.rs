@@ -5,9 +5,11 @@
 
 use polars::prelude::*;
 use primitives::measure::{Shard, deciding};
+use serde_json::Value;
 use std::collections::BTreeSet;
 
 use super::Results;
+use super::record::Record;
 use crate::error::ReportError;
 use crate::human;
 
@@ -43,6 +45,14 @@ pub fn join(results: Vec<Results>, mixed: bool) -> Result<Vec<Results>, ReportEr
         .collect())
 }
 
+/// What decides the points of a record; all of its spec where this build does not know its kind.
+fn asked(record: &Record) -> Value {
+    match serde_json::from_value(record.kind.as_str().into()) {
+        Ok(kind) => deciding(kind, &record.spec),
+        Err(_) => record.spec.clone(),
+    }
+}
+
 /// What tells two shards apart that should be parts of one experiment.
 fn difference(a: &Results, b: &Results) -> Option<String> {
     let (x, y) = (&a.record, &b.record);
@@ -52,7 +62,7 @@ fn difference(a: &Results, b: &Results) -> Option<String> {
         .or_else(|| differ("commits", &x.commit, &y.commit))
         .or_else(|| differ("fabrics", &x.fabric, &y.fabric))
         .or_else(|| differ("profiles", &hash(a), &hash(b)))
-        .or_else(|| (deciding(&x.spec) != deciding(&y.spec)).then(|| "different specs".to_owned()))
+        .or_else(|| (asked(x) != asked(y)).then(|| "different specs".to_owned()))
         .or_else(|| {
             differ("points in the grid:", &x.points_expected.to_string(), &y.points_expected.to_string())
         })

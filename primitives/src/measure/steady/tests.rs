@@ -126,6 +126,20 @@ fn workers_count_side_by_side() {
 }
 
 #[test]
+fn what_ends_in_the_warm_up_has_not_counted() {
+    let meter = Meter::fixed(2, Nanos(MS), Nanos(MS));
+    assert!(!meter.has_counted());
+    meter.count(1, 5, Nanos(MS / 2));
+    assert!(!meter.has_counted());
+    meter.count(1, 1, Nanos(MS + MS / 2));
+    assert!(meter.has_counted());
+    // Asked for a precision, nothing counts before it is known when the warm-up has ended.
+    let precise = Meter::precise(1, one_percent(MS, 4 * MS));
+    precise.count(0, 5, Nanos(MS / 8));
+    assert!(!precise.has_counted());
+}
+
+#[test]
 fn nothing_at_all_and_everything() {
     let silent = Meter::precise(1, one_percent(MS, 4 * MS)).steadiness(Nanos(4 * MS));
     assert_eq!((silent.means, silent.converged), (None, Some(false)));
