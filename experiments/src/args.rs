@@ -41,12 +41,12 @@ const STUDY: &str = "\
 Latencies, round trips and doorbells are of the phase alone. Rates are of whole cycles, with what the phase needs before \
 and after it, untimed: validation a fetch and an unlock, commit a fetch and a lock. Rates of two phases do not compare.";
 
-/// A study follows no plan file, and tries fewer, too.
 const RUN_OUT: &str = "Keep results in this directory; one that holds another run is refused, the same run is resumed. Usually nothing is kept";
 const QUICKSTART_OUT: &str = "Keep results and the page below this directory, usually doorbell-out; parts that are there are resumed. Where \
                               another run has a part's NAME it is refused or, if no directory was named, NAME-2, NAME-3 and so on is taken";
 const REPRODUCE_OUT: &str = "Keep results below this directory, usually doorbell-out/reproduce: one for each experiment, by its name, \
                              so that what was measured is not measured again. One that holds another run is refused";
+/// A study follows no plan file, and tries fewer, too.
 const STUDY_COROUTINES: &str = "Most coroutines per thread, of 1, 2, 4 and so on; usually 8";
 
 /// A study has no `--precision`, and usual times of its own.
@@ -356,8 +356,8 @@ pub struct TuneArgs {
     pub latency: Option<Objective>,
     /// Run a dozen candidates and the presets too, print the regret, and leave the fastest as verified.plan.yaml; on sim the choice
     /// and the three fastest twice more, with other seeds; where time is real, all five times in turns, for a fifth of the duration
-    /// each. Unless --coroutines says how many, the fastest then runs with 1 to 32 of them, and the file has the count that serves it
-    /// best: the quickest of those within 1 % of the most.
+    /// each. Unless --coroutines says how many, the fastest then runs with nine counts from 1 to 32, and the file has the count that serves it
+    /// best: the quickest of those within 1 % of the most, or not told apart from it.
     #[arg(long)]
     pub verify: bool,
     /// Price plans with this profile, a shipped name or a file; usually the simulated one, or what characterizing the fabric

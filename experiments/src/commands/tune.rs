@@ -24,7 +24,7 @@ use crate::transact::{self, NamedPlan};
 use counts::Counted;
 use phases::model::{Choice, Objective};
 use primitives::bench;
-use primitives::measure::ProfileRef;
+use primitives::measure::{ProfileRef, count};
 use primitives::profile::Profile;
 use primitives::units::Nanos;
 use serde_json::{Value, json};
@@ -401,14 +401,16 @@ fn shown(tuned: &Tuned, spec: &RunSpec, kept: &Kept, caveat: Option<&str>) -> St
     let (plan, runs) = (kept.plan_file(), kept.recommended(tuned));
     text.push_str(&format!("\nplan file: {}\n", plan.display()));
     if kept.verified.is_some() {
+        let coroutines = |n: u32| count(u64::from(n), "coroutine");
         let (with, choice) = (runs.candidate.plan.coroutines, tuned.rivals[0].candidate.plan);
         let is = match (runs.name == TUNED, with == choice.coroutines) {
             (true, true) => "the same plan".to_owned(),
-            (true, false) => format!("the same plan with {} coroutines", choice.coroutines),
+            (true, false) => format!("the same plan with {}", coroutines(choice.coroutines)),
             (false, _) => "another plan".to_owned(),
         };
         text.push_str(&format!(
-            "  of the plan that got the most when run, with {with} coroutines; the model's choice, {is}, is {}\n",
+            "  of the plan that got the most when run, with {}; the model's choice, {is}, is {}\n",
+            coroutines(with),
             plan_path(&kept.dir).display()
         ));
     }

@@ -213,12 +213,9 @@ impl ResultDir {
     /// [`ResultError::Edited`] if `name` is there and is neither what a run left nor what it is to be; [`ResultError::Io`].
     pub fn leave(&mut self, name: &str, bytes: &[u8]) -> Result<(), ResultError> {
         let path = self.path.join(name);
-        let digest = |bytes: &[u8]| -> String {
-            crate::secret::digest(&[bytes]).iter().map(|byte| format!("{byte:02x}")).collect()
-        };
         match fs::read(&path) {
-            Ok(there) if there != bytes && self.record.files.get(name) != Some(&digest(&there)) => {
-                return Err(ResultError::Edited { path });
+            Ok(there) if there != bytes && self.record.files.get(name) != Some(&hex(&there)) => {
+                return Err(ResultError::Edited { path, known: self.record.files.contains_key(name) });
             }
             Ok(_) => {}
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
@@ -226,7 +223,7 @@ impl ResultDir {
         }
         // Should the second write fail, the file is as this build leaves it, which is enough to know it by.
         write_atomic(&path, bytes)?;
-        self.record.files.insert(name.to_owned(), digest(bytes));
+        self.record.files.insert(name.to_owned(), hex(bytes));
         self.record.write(&self.path)
     }
 
@@ -510,6 +507,11 @@ fn resume(path: &Path, record: RunRecord) -> Result<(RunRecord, Vec<String>), Re
         notes.push(format!("resumed on {}, kernel {}", record.machine.cpu, record.machine.kernel));
     }
     Ok((old, notes))
+}
+
+/// What tells a file's content from another's.
+fn hex(bytes: &[u8]) -> String {
+    crate::secret::digest(&[bytes]).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// A directory below `path` that holds a run.

@@ -452,8 +452,17 @@ fn a_file_that_is_left_gives_way_to_a_newer_one_but_not_if_it_was_edited() {
     assert_eq!(there(), "by another");
     fs::write(&plan, "edited").unwrap();
     let error = open().leave("plan.yaml", b"by a third").unwrap_err();
-    assert!(matches!(&error, ResultError::Edited { path } if *path == plan), "{error}");
+    assert!(matches!(&error, ResultError::Edited { path, known: true } if *path == plan), "{error}");
     assert_eq!(there(), "edited");
+    // An older build has left no note of it.
+    let mut dir = open();
+    dir.record.files.clear();
+    dir.record.write(temp.path()).unwrap();
+    let error = dir.leave("plan.yaml", b"by a third").unwrap_err();
+    assert!(error.to_string().ends_with("may have been edited since it was left there"), "{error}");
+    dir.record.files.insert("plan.yaml".to_owned(), hex(b"by another"));
+    dir.record.write(temp.path()).unwrap();
+    drop(dir);
     // Who takes back what was edited, or removes it, may go on; so may who left just that.
     fs::write(&plan, "by another").unwrap();
     open().leave("plan.yaml", b"by a third").unwrap();

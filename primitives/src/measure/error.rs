@@ -80,11 +80,13 @@ pub enum ResultError {
         /// The file.
         path: PathBuf,
     },
-    /// A file that a run left in its directory, and that somebody has changed since.
-    #[error("{path} has been edited since it was left there", path = .path.display())]
+    /// A file that a run left in its directory, and that somebody has changed since, or may have: older builds did not note what they left.
+    #[error("{path} {} been edited since it was left there", if *.known { "has" } else { "may have" }, path = .path.display())]
     Edited {
         /// The file.
         path: PathBuf,
+        /// Whether it is known what was left.
+        known: bool,
     },
     /// A row names a column its table does not have: a bug in the caller.
     #[error("{table} has no column `{column}`")]

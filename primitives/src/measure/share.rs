@@ -1,4 +1,4 @@
-//! Medians and other percentiles of a list, by one definition for terminal and page.
+//! Percentiles of regret, by one definition for terminal and page.
 
 /// Of values in ascending order the smallest that at least such a share of them does not exceed; so it is one of them, and of two in the
 /// middle the lower. Nothing where there are none.

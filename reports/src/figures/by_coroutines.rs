@@ -62,8 +62,8 @@ pub fn draw(results: &Results, name: &str) -> Framed<Option<Drawn>> {
         section: Section::Tuning,
         title: format!("The plan that got the most, by coroutines, {name}"),
         caption: format!(
-            "{}, with each count of coroutines that the search tries; of those within 1\u{a0}% of the most the quickest is what \
-             verified.plan.yaml has.",
+            "{}, with each count of coroutines that the search tries; of those within 1\u{a0}% of the most, or not told apart from it, \
+             verified.plan.yaml has the quickest.",
             plan::quoted(&described)
         ),
         provenance: provenance_of([results]),

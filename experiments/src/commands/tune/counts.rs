@@ -2,10 +2,10 @@
 //!
 //! The model's rates go on rising with coroutines where a card is full already, by a few per cent too little or too much; it takes of
 //! counts whose rates it holds for equal the quickest, so that such an error decides between counts that differ by half in latency. Runs
-//! are asked the same way: of those within the search's tolerance of the most, the quickest.
+//! are asked the same way: of those that are as good as the most, the quickest.
 
 use super::Rival;
-use crate::output::{human_rate, table};
+use crate::output::{human_rate, percent, table};
 use phases::model::Search;
 use primitives::measure::{Got, ResultDir, Row, TableName};
 use primitives::units::Nanos;
@@ -47,11 +47,16 @@ impl Counted {
         Counted::among(plans.into_iter().filter_map(of).collect())
     }
 
+    /// As good as the most is what falls short of it by no more than the search's tolerance, or than what is known of both: else a
+    /// short run would choose by luck, and many coroutines by what they have under way when it ends.
     fn among(ran: Vec<Count>) -> Option<Counted> {
-        let most = ran.iter().map(|count| count.got.per_s).fold(0.0, f64::max);
-        let enough = most * (1.0 - Search::default().tolerance);
-        let as_good = ran.iter().enumerate().filter(|(_, count)| count.got.per_s >= enough);
-        let best = as_good.min_by(|a, b| a.1.mean_ns.total_cmp(&b.1.mean_ns))?.0;
+        let most = ran.iter().map(|count| count.got).max_by(|a, b| a.per_s.total_cmp(&b.per_s))?;
+        let as_good = |count: &Count| {
+            let short = count.got.short_of(most);
+            short.share <= Search::default().tolerance || short.in_doubt()
+        };
+        let best = ran.iter().enumerate().filter(|(_, count)| as_good(count));
+        let best = best.min_by(|a, b| a.1.mean_ns.total_cmp(&b.1.mean_ns))?.0;
         Some(Counted { ran, best })
     }
 
@@ -66,7 +71,11 @@ impl Counted {
         let most = self.ran.iter().max_by(|a, b| a.got.per_s.total_cmp(&b.got.per_s)).unwrap_or(best);
         let said = |count: &Count| {
             let (coroutines, rate) = (count.rival.candidate.plan.coroutines, human_rate(count.got.per_s));
-            format!("{coroutines} to a thread {rate} at a mean latency of {}", Nanos(count.mean_ns as u64))
+            let ci = count.got.ci_relative.map_or_else(String::new, |ci| format!(" ± {}", percent(ci)));
+            format!(
+                "{coroutines} to a thread {rate}{ci} at a mean latency of {}",
+                Nanos(count.mean_ns as u64)
+            )
         };
         let (best_count, most_count) =
             (best.rival.candidate.plan.coroutines, most.rival.candidate.plan.coroutines);
@@ -75,7 +84,7 @@ impl Counted {
                 format!("Of {} counts of coroutines this got the most, with {}", self.ran.len(), said(best))
             }
             false => format!(
-                "Of {} counts of coroutines this is the quickest of those within 1 % of the most, with {}; the most had {}",
+                "Of {} counts of coroutines this is the quickest of those as good as the most (within 1 %, or not told apart), with {}; the most had {}",
                 self.ran.len(),
                 said(best),
                 said(most)
@@ -92,12 +101,14 @@ impl Counted {
                 human_rate(forecast.committed_per_s),
                 Nanos(forecast.latency_mean_ns as u64).to_string(),
                 human_rate(count.got.per_s),
+                count.got.ci_relative.map_or_else(|| "?".to_owned(), |ci| format!("± {}", percent(ci))),
                 Nanos(count.mean_ns as u64).to_string(),
-                if place == self.best { "the quickest of those within 1 % of the most" } else { "" }
-                    .to_owned(),
+                if place == self.best { "the quickest of those as good as the most" } else { "" }.to_owned(),
             ]
         });
-        table(&["coroutines", "predicted", "mean latency", "got", "mean latency", ""], rows)
+        let table =
+            table(&["coroutines", "predicted", "mean latency", "got", "95 %", "mean latency", ""], rows);
+        format!("{table}(as good: within 1 % of it, or not told apart from it by what is known of both)\n")
     }
 
     /// As programs read it.
@@ -112,5 +123,46 @@ impl Counted {
             })
         });
         counts.collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{search, search::by_coroutines};
+    use super::*;
+    use crate::fabrics::Fabric;
+    use crate::spec::RunSpec;
+    use phases::model::Objective;
+    use primitives::profile::Profile;
+    use serde_json::json;
+
+    #[test]
+    fn of_counts_that_are_not_told_apart_the_quickest_is_taken() {
+        let mut spec = RunSpec { coroutines: Some(4), nodes: 3, threads: 1, ..RunSpec::default() };
+        spec.apply("fabric", &json!("sim:cx4-edr")).unwrap();
+        let fabric = Fabric::open(&spec.fabric, spec.seed).unwrap();
+        let profile = Profile::shipped("cx4-edr").unwrap();
+        let tuned = search(&spec, &fabric, &profile, Objective::Throughput, &|| true).unwrap();
+        let plans = || by_coroutines(&tuned.rivals[0], &[2, 4, 8], &spec, &fabric, &profile).unwrap();
+        let best = |rates: [f64; 3], ci: Option<f64>| {
+            let count = |(rival, per_s): (Rival, f64)| {
+                let mean_ns = 1000.0 * f64::from(rival.candidate.plan.coroutines);
+                Count { rival, got: Got::once(per_s, ci), mean_ns }
+            };
+            let counted = Counted::among(plans().into_iter().zip(rates).map(count).collect()).unwrap();
+            assert!(
+                counted.shown().contains("the quickest of those as good as the most"),
+                "{}",
+                counted.shown()
+            );
+            (counted.best().rival.candidate.plan.coroutines, counted.told().contains("this got the most"))
+        };
+        let known = Some(0.001);
+        assert_eq!(best([90.0, 99.5, 100.0], known), (4, false), "within 1 %");
+        assert_eq!(best([90.0, 98.0, 100.0], known), (8, true), "told apart");
+        assert_eq!(best([90.0, 98.0, 100.0], Some(0.02)), (4, false), "not told apart");
+        assert_eq!(best([90.0, 98.0, 100.0], Some(0.2)), (2, false), "by chance");
+        assert_eq!(best([90.0, 98.0, 100.0], None), (8, true), "how well they are known is not known");
+        assert!(Counted::among(Vec::new()).is_none());
     }
 }

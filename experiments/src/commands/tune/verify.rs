@@ -81,7 +81,15 @@ fn asked(spec: &RunSpec, objective: Objective, verify: Verify<'_>) -> Result<Val
         Objective::ThroughputWithin(ns) => asked["latency"] = json!(Span::from_ns(ns as u64)),
     }
     asked["verify"] = verify.asked();
+    if !counted(spec, verify).is_empty() {
+        asked["counts"] = json!(counted(spec, verify));
+    }
     Ok(asked)
+}
+
+/// The counts of coroutines that the plan which gets the most runs with.
+fn counted(spec: &RunSpec, verify: Verify<'_>) -> Vec<u32> {
+    if verify == Verify::All { counts(spec) } else { Vec::new() }
 }
 
 /// Refuses a directory that holds another run before anything is searched, by as much as is known then: [`keep`] looks at the rest.
@@ -110,7 +118,7 @@ pub fn may_keep(
 }
 
 /// Keys of a record that only the search knows.
-const FOUND: [&str; 5] = ["rounds", "again", "counts", "profile_hash", "rivals"];
+const FOUND: [&str; 4] = ["rounds", "again", "profile_hash", "rivals"];
 
 /// A search that was kept.
 pub struct Kept {
@@ -168,7 +176,7 @@ pub fn keep(
     let mut asked = asked(spec, tuned.objective, verify)?;
     let racing: Vec<usize> = (0..rivals.len()).filter(|&rival| verify.runs(&rivals[rival])).collect();
     let usual = usual_jobs(spec.fabric.virtual_time());
-    let counts = if verify == Verify::All { counts(spec) } else { Vec::new() };
+    let counts = counted(spec, verify);
     let jobs = fits_together(needed(tuned, &racing, &counts, spec, fabric)?, jobs, usual, transact::LOWER)?;
     let rounds = if racing.is_empty() || spec.fabric.virtual_time() { 1 } else { ROUNDS };
     if rounds > 1 {
@@ -199,7 +207,6 @@ pub fn keep(
         let places: Vec<usize> = (0..counts.len()).collect();
         let of_round = |round| in_turn(round, &places).map(move |place| (round, Who::Count(place)));
         points.extend((1..=rounds).flat_map(of_round));
-        asked["counts"] = json!(counts);
         notes.push("The plan that got the most ran with other counts of coroutines, too.".to_owned());
     }
     // What is ranked and run is what this search found, and a profile says what that is.

@@ -331,7 +331,7 @@ fn a_receiver_is_told_after_its_handover_and_tried_again_after_its_timer() {
     shows("timer of 7 us more, ns later", taken(15_000.0) - taken(8_000.0), 7000.0);
 }
 
-/// What cores give a card of any kind is a gap apart, and one that comes alone waits for no gap. Answers that the card makes are not counted.
+/// What cores give a card of any kind is a gap apart, and one that comes alone waits for no gap.
 #[test]
 fn a_ceiling_of_messages_spaces_what_cores_send() {
     let alone = |gap| {
