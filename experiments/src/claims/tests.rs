@@ -344,7 +344,10 @@ fn what_is_called_calibrated_names_what_it_was_fitted_to_on_this_card() {
     let facts: Facts = crate::yaml::from_str("facts", text).unwrap();
     let claims = load().unwrap();
     // Testbeds of claims that may set numbers, with the card and the processor of the profile that means them.
-    let testbeds = [("drtmh-cx4", "ConnectX-4 EDR", "Intel Xeon E5-2650 v4")];
+    let testbeds = [
+        ("drtmh-cx4", "ConnectX-4 EDR", "Intel Xeon E5-2650 v4"),
+        ("rcc-edr", "ConnectX-4 EDR", "Intel Xeon E5-2670 v3"),
+    ];
     let mut named = 0;
     for name in Profile::NAMES {
         let profile = Profile::shipped(name).unwrap();
