@@ -235,7 +235,7 @@ mod what_is_called_pinned_is_right_of {
         cx4_edr "cx4-edr",
         #[ignore = "as cx4_edr"]
         cx4_edr_x2 "cx4-edr-x2",
-        #[ignore = "as cx4_edr"]
+        #[ignore = "does not hold: cpu.request is called pinned and is 81 % off, see CALIBRATION.md"]
         cx4_edr_rcc "cx4-edr-rcc",
         cx4_roce "cx4-roce",
         cx4_roce_x2 "cx4-roce-x2",
