@@ -1,43 +1,9 @@
 //! What the `doorbell` binary tells a person who does not know it yet: names, settings, defaults, reasons.
 
-use phases::plan::PlanFile;
+mod common;
+
+use common::{SMALL, refused_without as refused, run, stderr, stdout, told};
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
-
-fn run(args: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_doorbell"));
-    command.env_remove("NO_COLOR").env_remove("COLUMNS").stdin(Stdio::null());
-    command.args(args).output().expect("the binary starts")
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8(bytes.to_vec()).expect("UTF-8")
-}
-
-/// Asserts exit code 0 and returns what was printed on stdout and stderr.
-fn told(args: &[&str]) -> (String, String) {
-    let output = run(args);
-    let (out, err) = (text(&output.stdout), text(&output.stderr));
-    assert_eq!(output.status.code(), Some(0), "{args:?}: {err}");
-    (out, err)
-}
-
-/// Asserts exit code 2, and words that stderr has and has not.
-fn refused(args: &[&str], says: &[&str], not: &[&str]) {
-    let output = run(args);
-    let err = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{args:?}: {err}");
-    assert!(output.stdout.is_empty(), "{args:?} wrote data");
-    for part in says {
-        assert!(err.contains(part), "{args:?} does not say {part:?}:\n{err}");
-    }
-    for part in not {
-        assert!(!err.contains(part), "{args:?} says {part:?}:\n{err}");
-    }
-}
-
-/// Small runs on the simulator.
-const SMALL: &[&str] = &["--fabric", "sim:cx4-edr", "--set", "accounts_per_thread=200"];
 
 #[test]
 fn a_wrong_name_is_answered_with_the_near_ones_and_with_all() {
@@ -201,179 +167,6 @@ fn protocols_that_cannot_run_the_workload_are_told_in_a_line() {
     let (_, err) = told(&[&asked[..], &["--coroutines", "4", "--out", out.to_str().unwrap()]].concat());
     let said: Vec<&str> = err.lines().filter(|line| line.contains("left out")).collect();
     assert!(said.len() == 1 && said[0].contains("left out: ") && said[0].contains("fasst"), "{err}");
-}
-
-/// A directory of another search is refused before anything is looked at, in the words of flags, and what does not fit before a plan
-/// is run. The command that is printed runs the choice.
-#[test]
-fn what_a_search_cannot_keep_or_run_is_told_once() {
-    let dir = tempfile::tempdir().unwrap();
-    let (out, other) = (dir.path().join("out"), dir.path().join("other"));
-    let (out, other) = (out.to_str().unwrap(), other.to_str().unwrap());
-    let asked = ["tune", "--protocol", "occ,fasst", "--workload", "tpcc-no", "--fabric", "sim:cx4-edr"];
-    let small = [&asked[..], &["--coroutines", "4", "--duration", "50us", "--out"]].concat();
-    let (found, _) = told(&[&small[..], &[out]].concat());
-    let says = ["holds the results of another run: --verify was not given, and is given now"];
-    refused(&[&small[..], &[out, "--verify"]].concat(), &says, &["left out", "--again", "--rounds"]);
-    let says = ["--threads was 1, and is 2 now"];
-    refused(&[&small[..], &[out, "--threads", "2"]].concat(), &says, &["left out"]);
-    // The same search once more: what somebody has made of its plan is not overwritten.
-    let plan = Path::new(out).join("tuned.plan.yaml");
-    told(&[&small[..], &[out]].concat());
-    let edited = std::fs::read_to_string(&plan).unwrap().replace("name: tuned", "name: mine");
-    std::fs::write(&plan, &edited).unwrap();
-    refused(&[&small[..], &[out]].concat(), &["tuned.plan.yaml has been edited", "hint: move it"], &[]);
-    assert_eq!(std::fs::read_to_string(&plan).unwrap(), edited);
-    let large = [other, "--verify", "--nodes", "16", "--threads", "64", "--set", "items=100000"];
-    refused(&[&small[..], &large].concat(), &["error: the run needs about "], &["point", "failed"]);
-    assert!(!Path::new(other).join("points.csv").exists());
-
-    let line = found.lines().find_map(|line| line.strip_prefix("to run it: doorbell ")).expect("a command");
-    let (ran, _) = told(&line.split(' ').collect::<Vec<_>>());
-    assert!(ran.contains("committed"), "{ran}");
-}
-
-/// Plans that run in virtual time run once, and the fastest again: the regret says how far off it may be, for people and for programs.
-#[test]
-fn a_regret_comes_with_its_uncertainty() {
-    let dir = tempfile::tempdir().unwrap();
-    let (out, json) = (dir.path().join("out"), dir.path().join("tune.json"));
-    let asked = ["tune", "--verify", "--coroutines", "2", "--threads", "1", "--duration", "300us"];
-    let files = ["--out", out.to_str().unwrap(), "--json", json.to_str().unwrap()];
-    told(&[&asked[..], SMALL, &files].concat());
-    let told: serde_json::Value = serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();
-    let number = |key: &str| told[key].as_f64();
-    assert!(number("got_ci_relative").is_some_and(|ci| ci > 0.0 && ci < 0.5), "{told}");
-    let is_best = told["best"] == "tuned";
-    assert_eq!((number("regret_ci").is_none(), number("regret") == Some(0.0)), (is_best, is_best), "{told}");
-    // The best says how far behind the next is.
-    let lead = number("lead").zip(number("lead_ci"));
-    assert_eq!((lead.is_some(), told["next"].is_string()), (is_best, is_best), "{told}");
-    // The plan file is of the fastest, and says by what it was chosen; the model's choice is beside it.
-    assert_eq!(told["best_plan_file"], out.join("verified.plan.yaml").to_str().unwrap());
-    assert_eq!(told["plan_file"], out.join("tuned.plan.yaml").to_str().unwrap());
-    let file = |name: &str| PlanFile::load(&out.join(name)).unwrap();
-    let (best, choice) = (file("verified.plan.yaml"), file("tuned.plan.yaml"));
-    let json = |plan: &PlanFile| serde_json::to_value(plan.plan).unwrap();
-    assert_eq!((json(&best), json(&choice)), (told["best_plan"].clone(), told["plan"].clone()));
-    assert_eq!(best.plan == choice.plan, is_best, "{told}");
-    assert!(
-        best.chosen_by.starts_with("doorbell tune and runs of its rivals, ")
-            && best.why.contains("(simulated)"),
-        "{best:?}"
-    );
-    assert!(best.prediction.is_some(), "what the model expected of it");
-    let ran = ["run", "--plan", "PLAN", "--threads", "1", "--duration", "300us"];
-    let plan = out.join("verified.plan.yaml");
-    let ran = ran.map(|word| if word == "PLAN" { plan.to_str().unwrap() } else { word });
-    let (ran, _) = self::told(&[&ran, SMALL].concat());
-    assert!(ran.starts_with("verified: ") && ran.contains("predicted: "), "{ran}");
-    let edited = std::fs::read_to_string(&plan).unwrap().replace("name: verified", "name: mine");
-    std::fs::write(&plan, &edited).unwrap();
-    let same = [&asked[..], SMALL, &["--out", out.to_str().unwrap()]].concat();
-    refused(&same, &["verified.plan.yaml has been edited", "hint: move it"], &[]);
-    assert_eq!(std::fs::read_to_string(&plan).unwrap(), edited);
-    let points = std::fs::read_to_string(out.join("points.csv")).unwrap();
-    let header: Vec<&str> = points.lines().next().unwrap().split(',').collect();
-    assert!(header.contains(&"got_ci_relative"), "{points}");
-    let place = |name: &str| header.iter().position(|column| *column == name).unwrap();
-    let (plan, round) = (place("plan"), place("round"));
-    let again = |turn: &str| -> Vec<String> {
-        let cells = points.lines().skip(1).map(|line| line.split(',').collect::<Vec<_>>());
-        let of_turn = cells.filter(|cells| cells[cells.len() + round - header.len()] == turn);
-        of_turn.map(|cells| cells[plan].to_owned()).collect()
-    };
-    let (once, twice) = (again("1"), again("2"));
-    assert!(once.len() > 4 && twice.len() == 4 && twice[0] == "tuned" && twice == again("3"), "{points}");
-    assert!(twice.iter().all(|plan| once.contains(plan)), "{points}");
-}
-
-/// Where no count of coroutines is asked for, the plan that got the most runs with each count that the search tries, and what is left to
-/// be run has the one by which it is the quickest of those that are as good as the most.
-#[test]
-fn the_plan_that_got_the_most_runs_with_each_count_of_coroutines() {
-    let dir = tempfile::tempdir().unwrap();
-    let (out, json) = (dir.path().join("out"), dir.path().join("tune.json"));
-    let asked = ["tune", "--verify", "--threads", "1", "--duration", "200us"];
-    let files = ["--out", out.to_str().unwrap(), "--json", json.to_str().unwrap()];
-    told(&[&asked[..], SMALL, &files].concat());
-    let told: serde_json::Value = serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();
-    let counts = told["by_coroutines"].as_array().unwrap();
-    let all = |key: &str| counts.iter().map(|count| count[key].as_f64().unwrap()).collect::<Vec<_>>();
-    let (coroutines, rates, means) = (all("coroutines"), all("got_per_s"), all("got_mean_ns"));
-    assert_eq!(coroutines, [1.0, 2.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0, 32.0]);
-    assert!(rates[0] < rates[3] && means[0] < means[8], "{told}");
-    let ci = counts.iter().map(|count| count["got_ci_relative"].as_f64()).collect::<Vec<_>>();
-    let most = (0..counts.len()).max_by(|&a, &b| rates[a].total_cmp(&rates[b])).unwrap();
-    let as_good = (0..counts.len()).filter(|&place| {
-        let kept = rates[place] / rates[most];
-        let known = ci[place].zip(ci[most]).map_or(0.0, |(a, b)| kept * a.hypot(b));
-        1.0 - kept <= known.max(0.01)
-    });
-    let best = as_good.min_by(|&a, &b| means[a].total_cmp(&means[b])).unwrap();
-    let plan = PlanFile::load(&out.join("verified.plan.yaml")).unwrap();
-    assert_eq!(f64::from(plan.plan.coroutines), coroutines[best], "{told}");
-    assert_eq!(serde_json::to_value(plan.plan).unwrap(), told["best_plan"]);
-    let foretold = plan.prediction.unwrap();
-    assert_eq!(foretold.committed_per_s, counts[best]["predicted_per_s"].as_f64().unwrap());
-    // They are no rivals: what the choice lost is told beside other plans, each with its own count.
-    let points = std::fs::read_to_string(out.join("points.csv")).unwrap();
-    let header: Vec<&str> = points.lines().next().unwrap().split(',').collect();
-    let behind = |name: &str| header.len() - header.iter().position(|column| *column == name).unwrap();
-    let (count, got) = (behind("coroutines"), behind("got_per_s"));
-    let rows = points.lines().skip(1).map(|line| line.split(',').collect::<Vec<_>>());
-    let (plans, counted): (Vec<_>, Vec<_>) = rows.partition(|cells| cells[cells.len() - count].is_empty());
-    assert_eq!(counted.len(), counts.len(), "{points}");
-    let fastest =
-        plans.iter().filter_map(|cells| cells[cells.len() - got].parse::<f64>().ok()).fold(0.0, f64::max);
-    assert!(told["best_per_s"].as_f64().is_some_and(|best| best <= fastest), "{told}\n{points}");
-    let page = dir.path().join("page");
-    self::told(&["report", out.to_str().unwrap(), "--out", page.to_str().unwrap()]);
-    let page = std::fs::read_to_string(page.join("report.html")).unwrap();
-    assert!(page.contains("The plan that got the most, by coroutines"), "no figure");
-}
-
-/// Where time is real plans run in turns, and the regret is known as well as those runs agree.
-#[test]
-fn plans_that_run_in_real_time_take_turns() {
-    let dir = tempfile::tempdir().unwrap();
-    let (out, json) = (dir.path().join("out"), dir.path().join("tune.json"));
-    let asked = [
-        "tune",
-        "--verify",
-        "--fabric",
-        "loopback",
-        "--profile",
-        "cx4-edr",
-        "--coroutines",
-        "2",
-        "--threads",
-        "1",
-    ];
-    let sizes =
-        ["--nodes", "2", "--replicas", "1", "--set", "accounts_per_thread=1000", "--duration", "50ms"];
-    let files = ["--out", out.to_str().unwrap(), "--json", json.to_str().unwrap()];
-    told(&[&asked[..], &sizes, &files].concat());
-    let points = std::fs::read_to_string(out.join("points.csv")).unwrap();
-    let mut lines = points.lines().map(|line| line.split(',').collect::<Vec<_>>());
-    let header = lines.next().unwrap();
-    let place = |name: &str| header.iter().position(|column| *column == name).unwrap();
-    let (plan, round) = (place("plan"), place("round"));
-    // A description may hold a comma, and is quoted then; it stands behind the plan and before the round.
-    let rows: Vec<(String, String)> = lines
-        .map(|cells| (cells[plan].to_owned(), cells[cells.len() + round - header.len()].to_owned()))
-        .collect();
-    let plans = |round: &str| rows.iter().filter(|row| row.1 == round).map(|row| &row.0).collect::<Vec<_>>();
-    let there = plans("1");
-    assert!(there.len() > 2 && there[0] == "tuned", "{points}");
-    let back: Vec<&String> = there.iter().rev().copied().collect();
-    for (round, order) in ["2", "3", "4", "5"].into_iter().zip([&back, &there, &back, &there]) {
-        assert_eq!(&plans(round), order, "round {round}\n{points}");
-    }
-    assert!(rows.is_sorted_by_key(|row| &row.1) && rows.len() == 5 * there.len(), "{points}");
-    let told: serde_json::Value = serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();
-    let ci = told["regret_ci"].as_f64().or(told["lead_ci"].as_f64());
-    assert!(ci.is_some_and(|ci| ci > 0.0), "{told}");
 }
 
 #[test]
@@ -585,7 +378,7 @@ fn a_run_in_which_nothing_committed_claims_no_success() {
         let checks = told["checks"].as_object().unwrap();
         assert!(!checks.is_empty() && checks.values().all(|check| check["passed"].is_null()), "{told}");
         let output = run(&[&["run", "--duration", "1ns"], SMALL, more].concat());
-        let (shown, talk) = (text(&output.stdout), text(&output.stderr));
+        let (shown, talk) = (stdout(&output), stderr(&output));
         assert!(!shown.contains("held") && !shown.contains("pass"), "{shown}");
         assert!(shown.contains("check money-conserved: nothing to check"), "{shown}");
         assert!(talk.contains("there is nothing to judge"), "{talk}");

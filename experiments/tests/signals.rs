@@ -148,6 +148,28 @@ fn a_run_that_measured_nothing_leaves_nothing() {
     }
 }
 
+/// A directory that lost its row: who stops the run that is to replace it finds what else was there.
+#[test]
+fn a_run_that_measured_nothing_takes_nothing_of_what_was_there() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("r");
+    let usual = "run --nodes 2 --replicas 1 --no-check --duration 3s --set accounts_per_thread=100 --out";
+    let args = [&usual.split(' ').collect::<Vec<_>>()[..], &[out.to_str().unwrap()]].concat();
+    assert_eq!(code(&run(&args)), 0);
+    let points = std::fs::read_to_string(out.join("points.csv")).unwrap();
+    std::fs::write(out.join("points.csv"), format!("{}\n", points.lines().next().unwrap())).unwrap();
+    let there = || {
+        let files = std::fs::read_dir(&out).unwrap().map(|file| file.unwrap().file_name());
+        files.collect::<std::collections::BTreeSet<_>>()
+    };
+    let phases = || std::fs::read_to_string(out.join("phases.csv")).unwrap();
+    let (files, before) = (there(), phases());
+    assert!(before.lines().count() > 1, "{before}");
+    let (_, talk) = interrupted(&args, 0);
+    assert!(talk.contains("interrupted before anything was measured"), "{talk}");
+    assert_eq!((there(), phases()), (files, before), "{talk}");
+}
+
 /// A cluster of simulated nodes whose queue pairs take a while to be connected: the signal comes before anything is measured.
 #[test]
 fn a_benchmark_that_is_interrupted_while_it_is_set_up_has_not_failed() {

@@ -168,18 +168,17 @@ impl Targets {
             {
                 return Err(of_another_version());
             }
-            let number = |column: &str| row.get(column).and_then(|cell| cell.parse::<f64>().ok());
-            point.payload = number("payload_bytes").map_or(point.payload, |n| n as u32);
+            point.payload = row.number("payload_bytes").map_or(point.payload, |n| n as u32);
             // Nothing was measured there: nothing to aim at.
-            let Some(want) = number(shows.column()).filter(|n| *n > 0.0) else {
+            let Some(want) = row.number(shows.column()).filter(|n| *n > 0.0) else {
                 let which = row.get("point").unwrap_or_default();
                 left_out.push(format!("point {which} ({})", named(point, shows)));
                 continue;
             };
             let seen = Seen {
-                rate_per_s: number("rate_per_s"),
-                least_ns: number("latency_min_ns"),
-                median_ns: number("latency_p50_ns"),
+                rate_per_s: row.number("rate_per_s"),
+                least_ns: row.number("latency_min_ns"),
+                median_ns: row.number("latency_p50_ns"),
             };
             if let Some(why) = seen.impossible(point.in_flight(&scope)) {
                 let which = row.get("point").unwrap_or_default();
@@ -193,7 +192,7 @@ impl Targets {
             }
             let unit = if shows == Shows::Rate { "1/s" } else { "ns" };
             list.push(Target { name: named(point, shows), want, unit: unit.to_owned() });
-            let round = number("latency_p50_ns").unwrap_or(0.0) as u64;
+            let round = row.number("latency_p50_ns").unwrap_or(0.0) as u64;
             let scaled = |(times, least): (u64, u64)| Nanos((times * round).max(least));
             let groups =
                 if shows == Shows::Rate { GROUPS * f64::from(point.outstanding) / want } else { 0.0 };

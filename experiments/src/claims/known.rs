@@ -22,7 +22,7 @@ impl Known {
         let mut known = Known::default();
         for row in rows {
             known.points += 1;
-            let width = row.get("rate_ci_relative").and_then(|cell| cell.parse::<f64>().ok());
+            let width = row.number("rate_ci_relative");
             known.loose += usize::from(width.is_none_or(|width| width > CALIBRATE));
             known.worst = known.worst.into_iter().chain(width).reduce(f64::max);
         }

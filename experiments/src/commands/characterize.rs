@@ -331,8 +331,7 @@ fn profile_of(
         .map_err(|e| CliError::check("the points cannot be read again").caused_by(&e))?;
     let rated = |row: &Row| {
         let point = points.get(row.get("point")?.parse::<usize>().ok()?)?.clone();
-        let number = |column| row.get(column).and_then(|cell| cell.parse().ok());
-        Some(Rated { point, rate_per_s: number("rate_per_s")?, median_ns: number("latency_p50_ns") })
+        Some(Rated { point, rate_per_s: row.number("rate_per_s")?, median_ns: row.number("latency_p50_ns") })
     };
     let rated: Vec<Rated> = rows.iter().filter_map(rated).collect();
     let mut machine = Machine::here();
@@ -384,21 +383,20 @@ const UNLOADED: &str = "latency";
 /// not asked for is null.
 fn summarize(dir: &ResultDir, points: &[Point], nodes: u16) -> Value {
     let Ok(rows) = dir.rows(TableName::Points) else { return Value::Null };
-    let number = |row: &Row, column: &str| row.get(column).and_then(|text| text.parse::<f64>().ok());
     let mut verbs = Vec::new();
     for verb in BenchVerb::ALL {
         let of_verb = || rows.iter().filter(|row| row.get("verb") == Some(verb.name()));
         let alone = of_verb().find(|row| row.get("bench") == Some(UNLOADED));
         let loaded = of_verb().filter(|row| row.get("bench") != Some(UNLOADED));
         let best = loaded
-            .filter_map(|row| Some((number(row, "rate_per_s")?, row)))
+            .filter_map(|row| Some((row.number("rate_per_s")?, row)))
             .max_by(|a, b| a.0.total_cmp(&b.0));
-        let asked = best.map(|(_, row)| number(row, "servers").unwrap_or(f64::from(nodes)));
+        let asked = best.map(|(_, row)| row.number("servers").unwrap_or(f64::from(nodes)));
         verbs.push(json!({
             "verb": verb.name(),
-            "latency_payload_bytes": alone.and_then(|row| number(row, "payload_bytes")),
-            "latency_p50_ns": alone.and_then(|row| number(row, "latency_p50_ns")),
-            "latency_p99_ns": alone.and_then(|row| number(row, "latency_p99_ns")),
+            "latency_payload_bytes": alone.and_then(|row| row.number("payload_bytes")),
+            "latency_p50_ns": alone.and_then(|row| row.number("latency_p50_ns")),
+            "latency_p99_ns": alone.and_then(|row| row.number("latency_p99_ns")),
             "best_rate_per_s": best.map(|(rate, _)| rate),
             "best_rate_per_machine_per_s": best.zip(asked).map(|((rate, _), asked)| rate / asked.max(1.0)),
             "best_rate_bench": best.and_then(|(_, row)| row.get("bench")),

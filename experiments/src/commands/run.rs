@@ -154,8 +154,8 @@ fn run_in(session: &mut Option<Session>, args: &RunArgs, context: &Context) -> R
     };
     let measured = measure();
     let nothing = measured.as_ref().map_or(true, nothing_ended);
-    // In a cluster a node's share may be there, below a directory that must stay known as this run's.
-    // Nor may what an earlier run has left, though some of it was lost.
+    // What an earlier run has left stays, though some of it was lost. In a cluster a node's share may be there, below a directory that
+    // must stay known as this run's.
     if let Some(dir) = dir.as_ref().filter(|dir| nothing && !dir.resumed() && cluster.is_none()) {
         clear(dir.path())?;
         // One that somebody has put something into stays.

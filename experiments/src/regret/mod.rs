@@ -119,13 +119,12 @@ const WORST: usize = 10;
 
 /// The combinations that lose most, as a table.
 pub fn worst(rows: &[Row]) -> String {
-    let number = |row: &Row, column: &str| row.get(column)?.parse::<f64>().ok();
     let mut sorted: Vec<(f64, &Row)> =
-        rows.iter().filter_map(|row| Some((number(row, "regret")?, row))).collect();
+        rows.iter().filter_map(|row| Some((row.number("regret")?, row))).collect();
     sorted.sort_by(|a, b| b.0.total_cmp(&a.0));
     let cells = |(regret, row): &(f64, &Row)| {
         let text = |column: &str| row.get(column).unwrap_or_default().to_owned();
-        let error = number(row, "prediction_error").unwrap_or_default();
+        let error = row.number("prediction_error").unwrap_or_default();
         let load = ["nodes", "threads", "coroutines", "replicas"].map(text).join("×");
         vec![
             text("point"),
@@ -177,8 +176,7 @@ pub struct Summary {
 impl Summary {
     /// Of the rows of `points.csv`; none if there are none.
     pub fn of(rows: &[Row]) -> Option<Summary> {
-        let column =
-            |name: &str| -> Vec<f64> { rows.iter().filter_map(|row| row.get(name)?.parse().ok()).collect() };
+        let column = |name: &str| -> Vec<f64> { rows.iter().filter_map(|row| row.number(name)).collect() };
         let (regret, error) = (column("regret"), column("prediction_error"));
         if regret.is_empty() || regret.len() != error.len() {
             return None;

@@ -34,8 +34,8 @@ pub fn stderr(output: &Output) -> String {
     String::from_utf8(output.stderr.clone()).expect("UTF-8 on stderr")
 }
 
-/// Asserts exit code and words on stderr, and that nothing panicked or reached stdout.
-pub fn refused(args: &[&str], exit: i32, says: &[&str]) {
+/// Asserts exit code and words on stderr, and that nothing panicked or reached stdout; what was said there.
+pub fn refused(args: &[&str], exit: i32, says: &[&str]) -> String {
     let output = run(args);
     let talk = stderr(&output);
     assert_eq!(code(&output), exit, "{args:?}: {talk}");
@@ -44,6 +44,25 @@ pub fn refused(args: &[&str], exit: i32, says: &[&str]) {
     }
     assert!(!talk.contains("panicked"), "{args:?}: {talk}");
     assert_eq!(stdout(&output), "", "{args:?} wrote data");
+    talk
+}
+
+/// Small runs on the simulator.
+pub const SMALL: &[&str] = &["--fabric", "sim:cx4-edr", "--set", "accounts_per_thread=200"];
+
+/// Asserts exit code 0 and returns what was printed on stdout and stderr.
+pub fn told(args: &[&str]) -> (String, String) {
+    let output = run(args);
+    assert_eq!(output.status.code(), Some(0), "{args:?}: {}", stderr(&output));
+    (stdout(&output), stderr(&output))
+}
+
+/// As [`refused`] with exit code 2, and words that stderr has not.
+pub fn refused_without(args: &[&str], says: &[&str], not: &[&str]) {
+    let talk = refused(args, 2, says);
+    for part in not {
+        assert!(!talk.contains(part), "{args:?} says {part:?}:\n{talk}");
+    }
 }
 
 /// Time that a process has had on CPUs, in hundredths of a second (`proc(5)`: fields 14 and 15 of `stat`); none if it is gone.

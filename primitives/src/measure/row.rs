@@ -59,6 +59,11 @@ impl Row {
         self
     }
 
+    /// A cell's number; nothing where it is empty, or not there.
+    pub fn number(&self, column: &str) -> Option<f64> {
+        self.get(column)?.parse().ok()
+    }
+
     /// Sets a cell.
     pub fn set(&mut self, column: impl Into<String>, value: impl Into<Cell>) {
         let (column, Cell(value)) = (column.into(), value.into());

@@ -6,7 +6,7 @@ use super::{Drawn, Section, provenance_of, slug};
 use crate::chart::lines::{Axis, Lines, Series};
 use crate::chart::scale::Kind;
 use crate::chart::{Body, Figure, Format, Panel};
-use crate::frame::{Framed, stack, tagged, words};
+use crate::frame::{Framed, floats, stack, tagged, words};
 use crate::human;
 use crate::ink::{self, Dash, Ink, Look};
 use crate::load::Results;
@@ -37,10 +37,10 @@ pub fn draw(results: &Results, name: &str) -> Framed<Option<Drawn>> {
     if rows.height() < 2 {
         return Ok(None);
     }
-    let counts = crate::frame::floats(&rows, "coroutines")?;
+    let counts = floats(&rows, "coroutines")?;
     let panel = |(foretold, got, title, format): Both| -> Framed<Panel> {
         let series = |column: &str, name: &str, look: Look| -> Framed<Series> {
-            let values = crate::frame::floats(&rows, column)?;
+            let values = floats(&rows, column)?;
             let points = counts.iter().zip(values).filter_map(|(x, y)| Some(((*x)?, y?, String::new())));
             Ok(Series::of(name.to_owned(), look, points.collect()))
         };

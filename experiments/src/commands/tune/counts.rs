@@ -25,6 +25,8 @@ pub struct Count {
 pub struct Counted {
     /// Counts ascending, without those that committed nothing.
     pub ran: Vec<Count>,
+    /// The one that got the most, and the quickest of those as good as that.
+    most: usize,
     best: usize,
 }
 
@@ -32,13 +34,12 @@ impl Counted {
     /// What the rows of `dir` say of `plans`, which differ in their counts alone; nothing if none ran.
     pub fn of(dir: &ResultDir, plans: Vec<Rival>) -> Option<Counted> {
         let rows = dir.rows(TableName::Points).ok()?;
-        let number = |row: &Row, column: &str| row.get(column)?.parse::<f64>().ok();
         let of = |rival: Rival| {
             let count = f64::from(rival.candidate.plan.coroutines);
-            let mine = rows.iter().filter(|row| number(row, "coroutines") == Some(count));
+            let mine = rows.iter().filter(|row| row.number("coroutines") == Some(count));
             let run = |row: &Row| {
-                let got = Got::once(number(row, "got_per_s")?, number(row, "got_ci_relative"));
-                Some((got, number(row, "got_mean_ns")?))
+                let got = Got::once(row.number("got_per_s")?, row.number("got_ci_relative"));
+                Some((got, row.number("got_mean_ns")?))
             };
             let (got, means): (Vec<Got>, Vec<f64>) = mine.filter_map(run).unzip();
             let mean_ns = means.iter().sum::<f64>() / means.len() as f64;
@@ -50,14 +51,15 @@ impl Counted {
     /// As good as the most is what falls short of it by no more than the search's tolerance, or than what is known of both: else a
     /// short run would choose by luck, and many coroutines by what they have under way when it ends.
     fn among(ran: Vec<Count>) -> Option<Counted> {
-        let most = ran.iter().map(|count| count.got).max_by(|a, b| a.per_s.total_cmp(&b.per_s))?;
-        let as_good = |count: &Count| {
-            let short = count.got.short_of(most);
+        let by_rate = |a: &usize, b: &usize| ran[*a].got.per_s.total_cmp(&ran[*b].got.per_s);
+        let most = (0..ran.len()).max_by(by_rate)?;
+        let as_good = |place: &usize| {
+            let short = ran[*place].got.short_of(ran[most].got);
             short.share <= Search::default().tolerance || short.in_doubt()
         };
-        let best = ran.iter().enumerate().filter(|(_, count)| as_good(count));
-        let best = best.min_by(|a, b| a.1.mean_ns.total_cmp(&b.1.mean_ns))?.0;
-        Some(Counted { ran, best })
+        let by_time = |a: &usize, b: &usize| ran[*a].mean_ns.total_cmp(&ran[*b].mean_ns);
+        let best = (0..ran.len()).filter(as_good).min_by(by_time)?;
+        Some(Counted { ran, most, best })
     }
 
     /// The quickest of those whose rates are as good as the most.
@@ -67,9 +69,8 @@ impl Counted {
 
     /// Which count serves the plan best, and beside what.
     pub fn told(&self) -> String {
-        let best = self.best();
-        let most = self.ran.iter().max_by(|a, b| a.got.per_s.total_cmp(&b.got.per_s)).unwrap_or(best);
-        let said = |count: &Count| {
+        let said = |place: usize| {
+            let count = &self.ran[place];
             let (coroutines, rate) = (count.rival.candidate.plan.coroutines, human_rate(count.got.per_s));
             let ci = count.got.ci_relative.map_or_else(String::new, |ci| format!(" ± {}", percent(ci)));
             format!(
@@ -77,17 +78,13 @@ impl Counted {
                 Nanos(count.mean_ns as u64)
             )
         };
-        let (best_count, most_count) =
-            (best.rival.candidate.plan.coroutines, most.rival.candidate.plan.coroutines);
-        match best_count == most_count {
-            true => {
-                format!("Of {} counts of coroutines this got the most, with {}", self.ran.len(), said(best))
-            }
+        let (counts, best) = (self.ran.len(), said(self.best));
+        match self.best == self.most {
+            true => format!("Of {counts} counts of coroutines this got the most, with {best}"),
             false => format!(
-                "Of {} counts of coroutines this is the quickest of those as good as the most (within 1 %, or not told apart), with {}; the most had {}",
-                self.ran.len(),
-                said(best),
-                said(most)
+                "Of {counts} counts of coroutines this is the quickest of those as good as the most ({}), with {best}; the most had {}",
+                as_good(),
+                said(self.most)
             ),
         }
     }
@@ -108,7 +105,7 @@ impl Counted {
         });
         let table =
             table(&["coroutines", "predicted", "mean latency", "got", "95 %", "mean latency", ""], rows);
-        format!("{table}(as good: within 1 % of it, or not told apart from it by what is known of both)\n")
+        format!("{table}(as good: {})\n", as_good())
     }
 
     /// As programs read it.
@@ -124,6 +121,11 @@ impl Counted {
         });
         counts.collect()
     }
+}
+
+/// What is as good as the most.
+fn as_good() -> String {
+    format!("within {:.0} % of it, or not told apart from it", 100.0 * Search::default().tolerance)
 }
 
 #[cfg(test)]

@@ -374,10 +374,9 @@ fn seed_again(seed: u64, again: u32) -> u64 {
 /// The choice, and who was fastest beside it in the first round.
 fn finalists(dir: &ResultDir, rivals: &[Rival]) -> Result<Vec<usize>, CliError> {
     let rows = dir.rows(TableName::Points)?;
-    let got = |row: &Row| row.get("got_per_s").and_then(|cell| cell.parse::<f64>().ok());
     let mut others: Vec<(usize, f64)> = (rows.iter().enumerate().take(rivals.len()))
         .filter(|(rival, _)| rivals[*rival].name != TUNED)
-        .filter_map(|(rival, row)| Some((rival, got(row)?)))
+        .filter_map(|(rival, row)| Some((rival, row.number("got_per_s")?)))
         .collect();
     others.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
     let choice = rivals.iter().position(|rival| rival.name == TUNED);
@@ -393,11 +392,10 @@ fn in_turn(round: u32, racing: &[usize]) -> impl Iterator<Item = usize> {
 
 fn regret_of(dir: &ResultDir) -> Option<Verified> {
     let rows = dir.rows(TableName::Points).ok()?;
-    let number = |row: &Row, column: &str| row.get(column)?.parse::<f64>().ok();
     // Those of the same plan by coroutines are no rivals.
     let plans = rows.iter().filter(|row| row.get("coroutines").is_none_or(str::is_empty));
     let ran = plans.filter_map(|row| {
-        let got = Got::once(number(row, "got_per_s")?, number(row, "got_ci_relative"));
+        let got = Got::once(row.number("got_per_s")?, row.number("got_ci_relative"));
         Some((row.get("plan").unwrap_or_default().to_owned(), got))
     });
     Verified::of(TUNED, ran)
