@@ -47,6 +47,8 @@ const QUICKSTART_OUT: &str = "Keep results and the page below this directory, us
 const REPRODUCE_OUT: &str = "Keep results below this directory, usually doorbell-out/reproduce: one for each experiment, by its name, \
                              so that what was measured is not measured again. One that holds another run is refused";
 /// A study follows no plan file, and tries fewer, too.
+const TUNE_COROUTINES: &str = "Plans with so many coroutines per thread alone; usually each plan with every count from 1 to 32 \
+                               that the search knows";
 const STUDY_COROUTINES: &str = "Most coroutines per thread, of 1, 2, 4 and so on; usually 8";
 
 /// A study has no `--precision`, and usual times of its own.
@@ -143,6 +145,7 @@ pub enum Command {
     #[command(mut_arg("duration", |arg| arg.help(STUDY_DURATION)))]
     Study(StudyArgs),
     /// From profile, workload and protocol to a plan file, with prediction and reasons.
+    #[command(mut_arg("coroutines", |arg| arg.help(TUNE_COROUTINES)))]
     Tune(TuneArgs),
     /// One workload, protocol, plan and fabric: throughput, latency, aborts, cost per phase.
     #[command(mut_arg("out", |arg| arg.help(RUN_OUT)))]

@@ -25,14 +25,14 @@ const LOWER_TOGETHER: &str = "lower nodes, threads, coroutines, or the size of t
 /// Refuses `estimate` bytes if fewer are free; where the system does not tell, everything fits.
 ///
 /// # Errors
-/// Exit code 2 with the estimate, what is free, and `hint`.
+/// Exit code 3 with the estimate, what is free, and `hint`.
 pub fn fits(estimate: u64, hint: &str) -> Result<(), CliError> {
     fits_into(memory_available(), estimate, hint)
 }
 
 fn fits_into(free: Option<u64>, estimate: u64, hint: &str) -> Result<(), CliError> {
     match free {
-        Some(free) if estimate > free => Err(CliError::usage(format!(
+        Some(free) if estimate > free => Err(CliError::machine(format!(
             "the run needs about {:.1} GiB, {:.1} GiB are free",
             estimate as f64 / GIB,
             free as f64 / GIB
@@ -124,7 +124,7 @@ mod tests {
     #[test]
     fn what_does_not_fit_is_refused_with_the_estimate() {
         let error = fits_into(Some(8 << 30), 20 << 30, "lower it").unwrap_err();
-        assert_eq!(error.exit().code(), 2);
+        assert_eq!(error.exit().code(), 3);
         let text = error.render(false);
         assert!(text.contains("20.0 GiB") && text.contains("8.0 GiB") && text.contains("lower it"), "{text}");
         assert!(fits_into(Some(8), 8, "").is_ok() && fits_into(None, u64::MAX, "").is_ok());
@@ -140,7 +140,7 @@ mod tests {
     #[test]
     fn fewer_at_a_time_where_nobody_has_asked_for_more() {
         let jobs = |asked| jobs_into(Some(10), vec![3, 4, 5], asked, 4, "").map_err(|e| e.exit().code());
-        assert_eq!((jobs(None), jobs(Some(2)), jobs(Some(3))), (Ok(2), Ok(2), Err(2)));
-        assert_eq!(jobs_into(Some(10), vec![11], None, 4, "").map_err(|e| e.exit().code()), Err(2));
+        assert_eq!((jobs(None), jobs(Some(2)), jobs(Some(3))), (Ok(2), Ok(2), Err(3)));
+        assert_eq!(jobs_into(Some(10), vec![11], None, 4, "").map_err(|e| e.exit().code()), Err(3));
     }
 }

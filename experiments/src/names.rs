@@ -99,7 +99,10 @@ pub fn suggest(name: &str, known: &[&str]) -> String {
 
 /// What is wrong with the name of a NIC profile that nobody ships, and what to do about it.
 pub fn no_profile(name: &str) -> [String; 2] {
-    let advice = format!("{}; a file's name ends in .yaml", suggest(name, Profile::NAMES));
+    let advice = format!(
+        "{}; a file's name ends in .yaml, and `doorbell characterize` on a card leaves one",
+        suggest(name, Profile::NAMES)
+    );
     [format!("no NIC profile is called `{name}`"), advice]
 }
 

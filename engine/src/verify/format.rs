@@ -80,6 +80,9 @@ pub enum Problem {
         /// Transactions read whole before the end.
         transactions: usize,
     },
+    /// There is nothing in the file.
+    #[error("the file is empty")]
+    Empty,
     /// Another kind of file.
     #[error("`format` is {found:?} where a history says {FORMAT:?}")]
     WrongFormat {

@@ -185,11 +185,17 @@ fn run_in(session: &mut Option<Session>, args: &RunArgs, context: &Context) -> R
         dir.finish(run.result.interrupted, run.json(&spec))
     });
     // The result before any error: what cannot be kept is at least seen.
-    emit(args.output.json.as_ref(), &run.json(&spec), &shown(&run))?;
+    emit(args.output.json.as_ref(), &run.json(&spec), &shown(&run, args.history.as_deref()))?;
     replaced?;
     kept?;
     if let (Some(path), Some(history)) = (&args.history, &run.result.history) {
         transact::write_history(path, history, None)?;
+        let (txns, bytes) = (history.txns().len(), std::fs::metadata(path).map_or(0, |meta| meta.len()));
+        context.talk.say(format!(
+            "wrote the history, {txns} transactions in {:.1} MB, to {path}; `doorbell check {path}` judges it",
+            bytes as f64 / 1e6,
+            path = path.display()
+        ));
     }
     if run.result.interrupted {
         let error = CliError::interrupted();
@@ -363,8 +369,8 @@ fn sampling(result: &RunResult) -> String {
     }
 }
 
-/// The run for people.
-pub fn shown(run: &Run) -> String {
+/// The run for people; `history` is the file that it is kept in.
+pub fn shown(run: &Run, history: Option<&Path>) -> String {
     let r = &run.result;
     if nothing_ended(run) {
         let when = if r.elapsed == Nanos(0) { "in the warm-up" } else { "before anything ended" };
@@ -473,9 +479,15 @@ pub fn shown(run: &Run) -> String {
     match run.judged() {
         Some(verdict) => text.push_str(&format!("isolation: {verdict}\n")),
         None if run.verdict.is_some() => text.push_str("isolation: nothing to check\n"),
-        None if r.interrupted && r.history.is_some() => text.push_str(
-            "isolation: not checked (the run was interrupted, and its history is long; with --history FILE `doorbell check` can)\n",
-        ),
+        None if r.interrupted && r.history.is_some() => {
+            let can = match history {
+                Some(path) => format!("`doorbell check {}` can", path.display()),
+                None => "with --history FILE `doorbell check` can".to_owned(),
+            };
+            text.push_str(&format!(
+                "isolation: not checked (the run was interrupted, and its history is long; {can})\n"
+            ));
+        }
         None => text.push_str("isolation: not checked (no history was recorded)\n"),
     }
     if !run.says_something() {

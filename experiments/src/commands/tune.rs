@@ -22,7 +22,7 @@ use crate::settings;
 use crate::spec::{PlanChoice, ProfileChoice, RunSpec, command};
 use crate::transact::{self, NamedPlan};
 use counts::Counted;
-use phases::model::{Choice, Objective};
+use phases::model::{Candidate, Choice, Objective};
 use primitives::bench;
 use primitives::measure::{ProfileRef, count};
 use primitives::profile::Profile;
@@ -189,7 +189,7 @@ pub fn run(args: &TuneArgs, context: &Context) -> Result<(), CliError> {
         context.talk.warn(format!("the choice does not fit this machine: {}", error.message()));
     }
     let details = tuned.tuning.reasons.iter().chain(tuned.tuning.flips.iter().map(|flip| &flip.text));
-    details.for_each(|line| context.talk.detail(format!("- {line}")));
+    details.for_each(|line| context.talk.detail(folded(&format!("- {line}"), WIDTH)));
     emit(
         args.output.json.as_ref(),
         &document(&tuned, &kept, caveat.as_deref()),
@@ -330,6 +330,34 @@ fn why(choices: &[Choice]) -> String {
     format!("{text}(– : no price, halved or doubled, changes it; -v compares whole plans)\n")
 }
 
+/// The presets, each with the count of coroutines that serves it best, and what those that ran got.
+fn presets(tuned: &Tuned, kept: &Kept) -> String {
+    // A preset may be a rival under another's name: that of the winner, or of one with the same steps.
+    let got = |c: &Candidate| {
+        let of = |r: &&Rival| r.protocol == tuned.protocol && r.candidate.plan == c.plan;
+        let rival = tuned.rivals.iter().find(of)?;
+        kept.got.iter().find(|(name, _)| *name == rival.name).map(|(_, got)| human_rate(got.per_s))
+    };
+    let mut head = vec!["preset", "coroutines", "predicted", "mean latency", "limited by"];
+    if !kept.got.is_empty() {
+        head.push("got");
+    }
+    let rows = tuned.tuning.presets.iter().map(|c| {
+        let mut row = vec![
+            c.preset.map_or("", |p| p.name()).to_owned(),
+            c.plan.coroutines.to_string(),
+            human_rate(c.forecast.committed_per_s),
+            Nanos(c.forecast.latency_mean_ns as u64).to_string(),
+            c.forecast.bottleneck.to_string(),
+        ];
+        if !kept.got.is_empty() {
+            row.push(got(c).unwrap_or_default());
+        }
+        row
+    });
+    table(&head, rows)
+}
+
 /// The command that runs a plan of a search for `spec` from its file, which says with how many coroutines.
 fn to_run(spec: &RunSpec, rival: &Rival, file: PathBuf) -> String {
     let plan = PlanChoice::File(file);
@@ -374,15 +402,7 @@ fn shown(tuned: &Tuned, spec: &RunSpec, kept: &Kept, caveat: Option<&str>) -> St
             "occ, fasst, nowait, waitdie, bounded-wait and calvin are strictly serializable; mvcc and sundial serializable\n\n",
         );
     }
-    let rows = tuned.tuning.presets.iter().map(|c| {
-        [
-            c.preset.map_or("", |p| p.name()).to_owned(),
-            human_rate(c.forecast.committed_per_s),
-            Nanos(c.forecast.latency_mean_ns as u64).to_string(),
-            c.forecast.bottleneck.to_string(),
-        ]
-    });
-    text.push_str(&table(&["preset", "predicted", "mean latency", "limited by"], rows));
+    text.push_str(&presets(tuned, kept));
     text.push('\n');
     text.push_str(&why(&tuned.choices));
     if let Some(verified) = &kept.verified {
@@ -440,7 +460,7 @@ mod tests {
         let told = format!(
             "chosen from {each} forecasts, each of a plan with a count of coroutines; of nearly equal ones the plainest"
         );
-        let kept = Kept { dir: "out".into(), verified: None, counted: None };
+        let kept = Kept { dir: "out".into(), verified: None, got: Vec::new(), counted: None };
         let shown = shown(&both, &spec, &kept, None);
         assert!(
             shown.contains(&told) && shown.contains("plan file: out/tuned.plan.yaml\nto run it: "),
@@ -460,7 +480,7 @@ mod tests {
         let kept = |next: &str, per_s: f64| {
             let got = |per_s| Got::once(per_s, Some(0.01));
             let verified = Verified::new(got(100.0), [(next.to_owned(), got(per_s))]);
-            Kept { dir: "out".into(), verified: Some(verified), counted: None }
+            Kept { dir: "out".into(), verified: Some(verified), got: Vec::new(), counted: None }
         };
         for rival in tuned.rivals.iter().skip(1) {
             let kept = kept(&rival.name, 102.0);

@@ -90,10 +90,24 @@ impl FromStr for FabricChoice {
                 }
                 Some(&"verbs") => format!("no such fabric; did you mean `verbs:DEVICE`? {FORMS}"),
                 Some(near) => format!("no such fabric; did you mean `{near}`? {FORMS}"),
+                None if is_device(text) => {
+                    format!("no such fabric; did you mean `verbs:{text}`? {FORMS}")
+                }
                 None => format!("no such fabric; {FORMS}"),
             }),
         }
     }
+}
+
+/// Beginnings of the names that drivers, and udev's rules, give RDMA devices.
+const DRIVERS: [&str; 15] = [
+    "mlx4", "mlx5", "rxe", "siw", "bnxt_re", "irdma", "hfi1", "qedr", "efa", "erdma", "mana", "hns", "ibp", "roce",
+    "ocrdma",
+];
+
+/// Whether what was asked for looks like the name of an RDMA device.
+fn is_device(text: &str) -> bool {
+    text.contains(|c: char| c.is_ascii_digit()) && DRIVERS.iter().any(|driver| text.starts_with(driver))
 }
 
 impl fmt::Display for FabricChoice {

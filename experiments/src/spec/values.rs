@@ -180,7 +180,13 @@ pub fn benchmark(text: &str) -> Result<String, String> {
 /// `--protocol` of `tune`: a name, or `all`.
 #[allow(clippy::missing_errors_doc)]
 pub fn tuned_protocol(text: &str) -> Result<String, String> {
-    if text == ALL || is_setting(text) { Ok(text.to_owned()) } else { protocol(text) }
+    if text == ALL || is_setting(text) {
+        return Ok(text.to_owned());
+    }
+    protocol(text).map_err(|why| match text.contains(':') {
+        true => why,
+        false => format!("no protocol of that name; {}", suggest(text, &crate::listed::modelled())),
+    })
 }
 
 /// Whether a piece between commas goes on with the settings of the protocol before it: `epoch_us=50` in `calvin:batch=8,epoch_us=50`.

@@ -36,6 +36,8 @@ pub struct Against {
     pub step: Step,
     /// What it has to do otherwise beside.
     pub along: Vec<(Phase, Step)>,
+    /// The coroutines it takes, where it is another count than the winner's: the search finds each plan its own.
+    pub coroutines: Option<u32>,
     /// The share by which the winner commits more.
     pub rate_gain: f64,
     /// Mean latency that the winner saves, in nanoseconds.
@@ -55,7 +57,7 @@ pub fn choices(tuning: &Tuning, tolerance: f64, foretell: impl Fn(&Plan) -> Opti
         let one_by_one = at_once.then_some(Step { outstanding: false, ..step }).and_then(|step| {
             let mut plan = winner.plan;
             plan.set(phase, Some(step));
-            Some(held(&winner.forecast, &foretell(&plan)?, step, Vec::new(), tolerance))
+            Some(held(&winner.forecast, &foretell(&plan)?, step, tolerance))
         });
         Choice { one_by_one, ..choice(tuning, winner, phase, step, tolerance) }
     };
@@ -63,18 +65,12 @@ pub fn choices(tuning: &Tuning, tolerance: f64, foretell: impl Fn(&Plan) -> Opti
 }
 
 /// What the winner makes of rate and latency beside another plan.
-fn held(
-    ours: &Forecast,
-    theirs: &Forecast,
-    step: Step,
-    along: Vec<(Phase, Step)>,
-    tolerance: f64,
-) -> Against {
+fn held(ours: &Forecast, theirs: &Forecast, step: Step, tolerance: f64) -> Against {
     let rate_gain = ours.committed_per_s / theirs.committed_per_s - 1.0;
     let latency_saved_ns = theirs.latency_mean_ns - ours.latency_mean_ns;
     let latency_gain = latency_saved_ns / theirs.latency_mean_ns;
     let tie = rate_gain.abs() < tolerance && latency_gain.abs() < tolerance;
-    Against { step, along, rate_gain, latency_saved_ns, latency_gain, tie }
+    Against { step, along: Vec::new(), coroutines: None, rate_gain, latency_saved_ns, latency_gain, tie }
 }
 
 fn choice(tuning: &Tuning, winner: &Candidate, phase: Phase, step: Step, tolerance: f64) -> Choice {
@@ -86,8 +82,10 @@ fn choice(tuning: &Tuning, winner: &Candidate, phase: Phase, step: Step, toleran
             let theirs = rival.plan.step(other)?;
             (theirs.via != winner.plan.step(other)?.via).then_some((other, theirs))
         });
-        let step = rival.plan.step(phase)?;
-        Some(held(&winner.forecast, &rival.forecast, step, along.collect(), tolerance))
+        let (along, coroutines) = (along.collect(), rival.plan.coroutines);
+        let coroutines = (coroutines != winner.plan.coroutines).then_some(coroutines);
+        let held = held(&winner.forecast, &rival.forecast, rival.plan.step(phase)?, tolerance);
+        Some(Against { along, coroutines, ..held })
     });
     let costs = winner.forecast.phase(phase);
     let mut flips: Vec<(String, f64)> = tuning
@@ -133,8 +131,9 @@ impl Choice {
     /// What it was held against, in a few words.
     pub fn alternative(&self) -> String {
         let Some(against) = &self.against else { return String::new() };
-        let along: Vec<String> =
+        let mut along: Vec<String> =
             against.along.iter().map(|(phase, step)| format!("{phase} {}", step.via)).collect();
+        along.extend(against.coroutines.map(|n| format!("{n} coroutine{}", if n == 1 { "" } else { "s" })));
         match along.is_empty() {
             true => against.step.via.to_string(),
             false => format!("{} (with {})", against.step.via, along.join(", ")),

@@ -43,6 +43,18 @@ impl Got {
         Some(Got { per_s, ci_relative, runs: runs.len() as u32 })
     }
 
+    /// Of each plan that ran, by its name, the mean of its runs.
+    pub fn of_plans(ran: impl IntoIterator<Item = (String, Got)>) -> Vec<(String, Got)> {
+        let mut plans: Vec<(String, Vec<Got>)> = Vec::new();
+        for (name, got) in ran {
+            match plans.iter_mut().find(|(known, _)| *known == name) {
+                Some((_, runs)) => runs.push(got),
+                None => plans.push((name, vec![got])),
+            }
+        }
+        plans.into_iter().filter_map(|(name, runs)| Some((name, Got::mean(&runs)?))).collect()
+    }
+
     /// By how much it falls short of `best`. Where both runs had the same seed, what they share makes the interval too wide rather
     /// than too narrow.
     pub fn short_of(self, best: Got) -> Short {
@@ -100,14 +112,7 @@ impl Verified {
 
     /// The runs of all plans, each with its plan's name, of which one was `chosen`; nothing if that did not run.
     pub fn of(chosen: &str, ran: impl IntoIterator<Item = (String, Got)>) -> Option<Verified> {
-        let mut plans: Vec<(String, Vec<Got>)> = Vec::new();
-        for (name, got) in ran {
-            match plans.iter_mut().find(|(known, _)| *known == name) {
-                Some((_, runs)) => runs.push(got),
-                None => plans.push((name, vec![got])),
-            }
-        }
-        let means = plans.into_iter().filter_map(|(name, runs)| Some((name, Got::mean(&runs)?)));
+        let means = Got::of_plans(ran).into_iter();
         let (choice, others): (Vec<_>, Vec<_>) = means.partition(|(name, _)| name == chosen);
         Some(Verified::new(choice.first()?.1, others))
     }

@@ -96,7 +96,10 @@ impl Format {
                 b'{' | b'#' => Some(Format::elle(rest)),
                 _ => None,
             },
-            b'#' => Some(Format::elle(rest)),
+            // A tag or a set; a page of text begins with `# ` as well.
+            b'#' if rest.get(1).is_some_and(|b| b.is_ascii_alphabetic() || b"_{".contains(b)) => {
+                Some(Format::elle(rest))
+            }
             _ => None,
         }
     }
@@ -185,7 +188,7 @@ pub fn read(bytes: &[u8], format: Option<Format>) -> Result<Imported, FormatErro
         (Some(asked), _) => asked,
         (None, Some(found)) => found,
         (None, None) if bytes.iter().all(u8::is_ascii_whitespace) => {
-            return Err(error(bytes, bytes.len(), Problem::Truncated { transactions: 0 }));
+            return Err(error(bytes, bytes.len(), Problem::Empty));
         }
         (None, None) => return Err(error(bytes, 0, Problem::NoFormat)),
     };

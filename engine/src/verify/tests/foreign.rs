@@ -292,7 +292,8 @@ fn wrong_formats_are_named() {
         error.to_string().ends_with("known: doorbell, elle-append, elle-register, dbcop, plume"),
         "{error}"
     );
-    assert!(matches!(broken("", None).problem, Problem::Truncated { transactions: 0 }));
+    assert!(matches!(broken(" \n", None).problem, Problem::Empty));
+    assert!(matches!(broken("# A page of text\n", None).problem, Problem::NoFormat));
     assert!("elle".parse::<Format>().expect_err("two of them").to_string().contains("elle-append"));
 }
 

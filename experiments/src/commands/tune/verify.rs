@@ -124,8 +124,10 @@ const FOUND: [&str; 4] = ["rounds", "again", "profile_hash", "rivals"];
 pub struct Kept {
     /// Where.
     pub dir: PathBuf,
-    /// What its plans got when they ran, if they did.
+    /// What its choice got beside the others when they ran, if they did.
     pub verified: Option<Verified>,
+    /// What each plan that ran got, by its name.
+    pub got: Vec<(String, Got)>,
     /// What the one that got the most got with each count of coroutines, if it was run with them.
     pub counted: Option<Counted>,
 }
@@ -303,7 +305,8 @@ pub fn keep(
         let again = Sweep { only: part(before, plans), ..context.sweep("running the fastest again", jobs) };
         again.run(&mut dir, |number| one(number, &finalists, &[]), summary)?;
     }
-    let mut kept = Kept { dir: out.clone(), verified: regret_of(&dir), counted: None };
+    let got = Got::of_plans(ran(&dir)?);
+    let mut kept = Kept { dir: out.clone(), verified: regret_of(&dir), got, counted: None };
     let Some(verified) = kept.verified.clone() else { return Ok(kept) };
     if !counts.is_empty() {
         let by_count = by_coroutines(tuned.fastest(&verified), &counts, spec, fabric, &tuned.profile)?;
@@ -391,14 +394,19 @@ fn in_turn(round: u32, racing: &[usize]) -> impl Iterator<Item = usize> {
 }
 
 fn regret_of(dir: &ResultDir) -> Option<Verified> {
-    let rows = dir.rows(TableName::Points).ok()?;
+    Verified::of(TUNED, ran(dir).ok()?)
+}
+
+/// The runs of the search's plans, each with its plan's name.
+fn ran(dir: &ResultDir) -> Result<Vec<(String, Got)>, CliError> {
+    let rows = dir.rows(TableName::Points)?;
     // Those of the same plan by coroutines are no rivals.
     let plans = rows.iter().filter(|row| row.get("coroutines").is_none_or(str::is_empty));
-    let ran = plans.filter_map(|row| {
+    let got = |row: &Row| {
         let got = Got::once(row.number("got_per_s")?, row.number("got_ci_relative"));
         Some((row.get("plan").unwrap_or_default().to_owned(), got))
-    });
-    Verified::of(TUNED, ran)
+    };
+    Ok(plans.filter_map(got).collect())
 }
 
 /// What `--verify` found, as programs read it; nulls if no rivals were run.
