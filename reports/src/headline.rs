@@ -6,9 +6,10 @@ use crate::figures::transactions::{Cohort, PlanRow, cohorts};
 use crate::figures::{names, tuning};
 use crate::frame::{Framed, floats, words};
 use crate::human;
-use crate::load::Results;
 use crate::load::record::Provenance;
+use crate::load::{Results, WIDE};
 use crate::plan;
+use serde_json::Value;
 
 /// One answer.
 pub struct Answer {
@@ -23,9 +24,6 @@ pub struct Answer {
     /// What it means beside its rivals.
     pub detail: String,
 }
-
-/// Half a confidence interval, as a share of the rate, from which on a sentence tells it.
-const WIDE: f64 = 0.05;
 
 /// Answers shown large; the rest are in the sections.
 const ANSWERS: usize = 4;
@@ -195,7 +193,8 @@ fn primitives(results: &Results, name: &str) -> Framed<Option<String>> {
     }
     if let Some(p) = &rate {
         clauses.push(format!(
-            "sustains {}, {} the {} of RPC",
+            "{} {}, {} the {} of RPC",
+            sustained(&results.record.spec),
             human::rate(p.read),
             human::times(p.read / p.rpc),
             human::rate(p.rpc)
@@ -213,6 +212,17 @@ fn primitives(results: &Results, name: &str) -> Framed<Option<String>> {
     }))
 }
 
+/// Who makes a rate together: those of a whole cluster are of all its nodes.
+fn sustained(spec: &Value) -> String {
+    let count = |key: &str| spec.get(key).and_then(Value::as_u64);
+    match (count("nodes"), count("threads")) {
+        (Some(nodes), Some(threads)) if nodes > 1 => {
+            format!("{nodes} nodes of {} sustain", primitives::measure::count(threads, "thread"))
+        }
+        _ => "sustains".to_owned(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -222,7 +232,13 @@ mod tests {
     /// What is said of a READ and an RPC whose point was busy and whose rate is known within a share.
     fn said(busy: &str, ci: f64) -> String {
         let temp = tempfile::tempdir().expect("a directory");
-        let record = RunRecord::new(Kind::Characterize, "loopback", serde_json::json!({}), 1, 2);
+        let record = RunRecord::new(
+            Kind::Characterize,
+            "loopback",
+            serde_json::json!({ "nodes": 4, "threads": 8 }),
+            1,
+            2,
+        );
         let mut dir = ResultDir::create(temp.path(), record, &[]).expect("creates");
         for (point, (verb, rate, busy, ci)) in
             [("read", 5e6, "no", 0.01), ("rpc", 5e4, busy, ci)].into_iter().enumerate()
@@ -239,7 +255,7 @@ mod tests {
     #[test]
     fn both_rates_are_told_and_whose_they_are() {
         let told = said("no", 0.02).replace('\u{a0}', " ");
-        assert!(told.ends_with("sustains 5 M/s, 100× the 50 k/s of RPC."), "{told}");
+        assert!(told.ends_with(" and 4 nodes of 8 threads sustain 5 M/s, 100× the 50 k/s of RPC."), "{told}");
     }
 
     #[test]

@@ -103,10 +103,7 @@ pub fn render(dirs: &[PathBuf], out: &Path, options: &Options) -> Result<Report,
     if results.is_empty() {
         return Err(ReportError::NothingLoaded(problems));
     }
-    let mut results = load::shards::join(load::same::once(results)?, options.mixed)?;
-    for results in &mut results {
-        results.notes.extend(load::precision(&results.points));
-    }
+    let results = load::shards::join(load::same::once(results)?, options.mixed)?;
     let page_path = match out.extension() {
         Some(extension) if extension == "html" => out.to_owned(),
         _ => out.join("report.html"),
@@ -192,6 +189,9 @@ fn notes(results: &[Results]) -> Vec<String> {
         });
         let partial = r.record.partial(points as u64);
         let all = partial.into_iter().chain(doubtful).chain(r.notes.iter().cloned());
+        // The page says it of all.
+        let wide = load::precision(&r.points).filter(|precision| precision.wide);
+        let all = all.chain(wide.map(|precision| precision.told));
         all.map(|note| format!("{}: {note}", r.label))
     });
     said.collect()

@@ -11,7 +11,7 @@ use crate::frame::{Framed, distinct, floats, to_text, words};
 use crate::headline::Answer;
 use crate::human;
 use crate::ink;
-use crate::load::Results;
+use crate::load::{self, Results};
 
 /// Rows of a figure's data shown on the page; the CSV beside it has all.
 const DATA_ROWS: usize = 60;
@@ -173,7 +173,10 @@ impl RunLine {
             },
             version: version.collect::<Vec<_>>().join(", "),
             badges,
-            notes: results.notes.iter().chain(&record.notes).cloned().collect(),
+            notes: {
+                let precision = load::precision(&results.points).map(|precision| precision.told);
+                results.notes.iter().cloned().chain(precision).chain(record.notes.iter().cloned()).collect()
+            },
         })
     }
 }

@@ -518,7 +518,9 @@ fn a_note_says_how_well_rates_are_known_and_which_the_least() {
         }
         let record = sample::record("characterize", SIM, widths.len());
         let made = sample::write_dir(dir.path(), "c", &record, &[("points.csv", &csv)]);
-        draw(&[made], dir).report.notes.into_iter().find(|note| note.contains("known within"))
+        let rendered = draw(&[made], dir);
+        assert!(rendered.html.contains("known within"), "the page says it of all");
+        rendered.report.notes.into_iter().find(|note| note.contains("known within"))
     };
     assert_eq!(
         rates(&[0.01, 0.02, 0.9374, 0.005, 0.01]).as_deref(),
@@ -528,9 +530,12 @@ fn a_note_says_how_well_rates_are_known_and_which_the_least() {
         )
     );
     assert_eq!(
-        rates(&[0.01]).as_deref(),
-        Some("c: the rate is known within ± 1.00 % (95 % confidence, batch means)")
+        rates(&[0.06]).as_deref(),
+        Some(
+            "c: the rate is known within ± 6.00 % (95 % confidence, batch means); 1 of 1 did not become as precise as asked for"
+        )
     );
+    assert_eq!(rates(&[0.01, 0.02]), None, "who did not ask is told of what is known badly");
 }
 
 /// A point measured too short is marked as one of a busy machine is: beside the point, under the figure, in the badge of its run

@@ -101,8 +101,8 @@ impl FromStr for FabricChoice {
 
 /// Beginnings of the names that drivers, and udev's rules, give RDMA devices.
 const DRIVERS: [&str; 15] = [
-    "mlx4", "mlx5", "rxe", "siw", "bnxt_re", "irdma", "hfi1", "qedr", "efa", "erdma", "mana", "hns", "ibp", "roce",
-    "ocrdma",
+    "mlx4", "mlx5", "rxe", "siw", "bnxt_re", "irdma", "hfi1", "qedr", "efa", "erdma", "mana", "hns", "ibp",
+    "roce", "ocrdma",
 ];
 
 /// Whether what was asked for looks like the name of an RDMA device.

@@ -104,8 +104,19 @@ pub fn find(given: &Path) -> Result<Vec<PathBuf>, LoadError> {
     Ok(below)
 }
 
-/// How well the rates are known, in one line: in the median, and of which point the least; nothing if no point says.
-pub fn precision(points: &DataFrame) -> Option<String> {
+/// How well rates are known.
+pub struct Precision {
+    /// In one line: in the median, and of which point the least.
+    pub told: String,
+    /// Whether that is to be told unasked: one is not known to [`WIDE`], or not as precisely as was asked for.
+    pub wide: bool,
+}
+
+/// Half a confidence interval, as a share of the rate, from which on people are told of it.
+pub const WIDE: f64 = 0.05;
+
+/// How well the rates are known; nothing if no point says.
+pub fn precision(points: &DataFrame) -> Option<Precision> {
     let widths = floats(points, "rate_ci_relative").ok()?;
     let mut known: Vec<(f64, usize)> =
         widths.iter().enumerate().filter_map(|(row, width)| Some(((*width)?, row))).collect();
@@ -121,12 +132,13 @@ pub fn precision(points: &DataFrame) -> Option<String> {
             point(points, worst.1)
         ),
     };
-    let wide = words(points, "converged").ok()?.iter().filter(|w| *w == "no").count();
-    let wide = match wide {
+    let open = words(points, "converged").ok()?.iter().filter(|w| *w == "no").count();
+    let asked = match open {
         0 => String::new(),
-        _ => format!("; {wide} of {} did not become as precise as asked for", points.height()),
+        _ => format!("; {open} of {} did not become as precise as asked for", points.height()),
     };
-    Some(format!("{rates} (95 % confidence, batch means){wide}"))
+    let told = format!("{rates} (95 % confidence, batch means){asked}");
+    Some(Precision { told, wide: worst.0 > WIDE || open > 0 })
 }
 
 /// The first columns that are outcomes; those before them, and axes, are what a point was asked to be.
