@@ -204,7 +204,7 @@ pub struct QuickstartArgs {
 /// `doorbell devices`.
 #[derive(Args, Clone, Debug)]
 pub struct DevicesArgs {
-    /// Exchange one round of READ, WRITE, CAS, FETCH_ADD, SEND and a datagram with a host that listens; HOST, HOST:PORT or `[IPv6]:PORT`.
+    /// Exchange one round of all verbs, datagrams and unreliable connections included, with a host that listens; HOST, HOST:PORT or `[IPv6]:PORT`.
     #[arg(long, value_name = "PEER", requires = "code", conflicts_with = "listen", value_parser = values::peer)]
     pub check: Option<HostPort>,
     /// Wait for another host's `--check`; on all addresses and port 18514 unless told otherwise.

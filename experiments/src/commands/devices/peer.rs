@@ -1,4 +1,4 @@
-//! `doorbell devices --listen` and `--check PEER`: one round of the verbs that transactions go by between two hosts.
+//! `doorbell devices --listen` and `--check PEER`: one round of all verbs between two hosts.
 //!
 //! The two sides meet by the rendezvous that clusters use, so that a check that passes has shown most of what a cluster needs:
 //! the TCP port, the shared code, queue pairs that connect, and data that arrives. The listener draws a code and prints

@@ -1,5 +1,6 @@
-//! One round of the verbs that transactions go by (READ, WRITE, CAS, FETCH_ADD, SEND, a datagram) between two queue pairs and back, each looked at for what it brought. Over any fabric: `peer.rs` runs it
-//! between two hosts, tests here on loopback, honest and not.
+//! One round of all verbs between two hosts' queue pairs and back, each looked at for what it brought: those that transactions go by (READ, WRITE,
+//! CAS, FETCH_ADD, SEND, a datagram), and what benchmarks add to them (WRITE_WITH_IMM, an unreliable connection). Over any fabric: `peer.rs` runs
+//! it between two hosts, tests here on loopback, honest and not.
 
 use std::cell::RefCell;
 use std::time::{Duration, Instant};
@@ -21,6 +22,8 @@ const BYTES: u32 = 1024;
 pub(super) struct Offer {
     pub(super) card: Vec<u8>,
     pub(super) connected: QpAddress,
+    /// Of an unreliable connection, which not every device has.
+    pub(super) unreliable: Option<QpAddress>,
     pub(super) datagrams: QpAddress,
     pub(super) rkey: Rkey,
     pub(super) atomics: bool,
@@ -43,6 +46,7 @@ pub(super) struct Side<N: Nic> {
     lkey: Lkey,
     rkey: Rkey,
     rc: Qp,
+    uc: Option<Qp>,
     ud: Qp,
     /// Receives that have completed, well or not.
     arrived: RefCell<Vec<Completion>>,
@@ -51,9 +55,16 @@ pub(super) struct Side<N: Nic> {
 }
 
 const OPEN: u64 = 4096;
-/// Where the peer's message lands, and its datagram behind a routing header.
+/// Where the peer's WRITE_WITH_IMM lands.
+const ANNOUNCED: u64 = OPEN + 1024;
+/// Where the peer's message lands, its datagram behind a routing header, and what comes over the unreliable connection.
 const MESSAGE: u64 = 8192;
 const DATAGRAM: u64 = MESSAGE + 2048;
+const UNRELIABLE: u64 = DATAGRAM + 2048;
+/// The buffer of the receive that a WRITE_WITH_IMM takes, and does not write to.
+const UNTOUCHED: u64 = UNRELIABLE + 2048;
+/// What a WRITE_WITH_IMM says.
+const IMM: u32 = 0xd00b_e110;
 /// The id of receives.
 const RECEIVE: u64 = 100;
 /// What is where a verb's answer lands, until it has.
@@ -63,13 +74,15 @@ const SIGNALED: Flags = Flags { signaled: true, inline: false };
 impl<N: Nic> Side<N> {
     /// Queue pairs and memory on `nic`, of which nobody knows yet.
     pub(super) fn new(nic: N, patience: Duration) -> Result<Side<N>, SetupError> {
-        let memory = Region::new(16 << 10);
+        let memory = Region::new(24 << 10);
         let keys = nic.register(&memory, Access::ALL)?;
-        let rc =
-            nic.create_qp(&QpConfig { send_depth: 16, recv_depth: 16, max_rd_atomic: 1, ..QpConfig::rc() })?;
-        let ud = nic.create_qp(&QpConfig { send_depth: 16, recv_depth: 16, ..QpConfig::ud() })?;
+        let small =
+            |config| nic.create_qp(&QpConfig { send_depth: 16, recv_depth: 16, max_rd_atomic: 1, ..config });
+        let (rc, ud) = (small(QpConfig::rc())?, small(QpConfig::ud())?);
+        // A device without unreliable connections refuses one here; nothing else needs them.
+        let uc = small(QpConfig::uc()).ok();
         let (lkey, rkey) = (keys.lkey, keys.rkey);
-        Ok(Side { nic, memory, lkey, rkey, rc, ud, arrived: RefCell::default(), patience })
+        Ok(Side { nic, memory, lkey, rkey, rc, uc, ud, arrived: RefCell::default(), patience })
     }
 
     /// What the peer is told; `describe` is for people.
@@ -77,6 +90,7 @@ impl<N: Nic> Side<N> {
         Offer {
             card: self.nic.card(),
             connected: self.nic.address(self.rc),
+            unreliable: self.uc.map(|uc| self.nic.address(uc)),
             datagrams: self.nic.address(self.ud),
             rkey: self.rkey,
             atomics: self.atomics(),
@@ -91,8 +105,13 @@ impl<N: Nic> Side<N> {
         }
         self.nic.connect(self.rc, Some(offers[self.there().index()].connected))?;
         self.nic.connect(self.ud, None)?;
+        let unreliable = self.unreliable(&offers[self.there().index()]);
+        if let Some((uc, theirs)) = unreliable {
+            self.nic.connect(uc, Some(theirs))?;
+        }
         let local = |offset| Sge { lkey: self.lkey, offset, len: BYTES + GRH_BYTES };
-        for (qp, offset) in [(self.rc, MESSAGE), (self.ud, DATAGRAM)] {
+        let receives = [(self.rc, MESSAGE), (self.rc, UNTOUCHED), (self.ud, DATAGRAM)];
+        for (qp, offset) in receives.into_iter().chain(unreliable.map(|(uc, _)| (uc, UNRELIABLE))) {
             let receive = RecvRequest { id: RECEIVE, local: local(offset) };
             self.nic.post_recv(qp, &[receive]).map_err(|e| SetupError::Invalid(e.to_string()))?;
         }
@@ -102,6 +121,11 @@ impl<N: Nic> Side<N> {
     /// The peer's number.
     pub(super) fn there(&self) -> NodeId {
         NodeId(1 - self.nic.node().0.min(1))
+    }
+
+    /// The unreliable connection, if both sides have one.
+    fn unreliable(&self, peer: &Offer) -> Option<(Qp, QpAddress)> {
+        self.uc.zip(peer.unreliable)
     }
 
     fn atomics(&self) -> bool {
@@ -126,20 +150,33 @@ impl<N: Nic> Side<N> {
             ("READ", self.rc, Verb::Read { rkey, offset: OPEN }, 2048, BYTES),
             ("CAS", self.rc, Verb::CompareSwap { rkey, offset: far, expect: 0, swap: 7 }, 3072, 8),
             ("FETCH_ADD", self.rc, Verb::FetchAdd { rkey, offset: far, add: 1 }, 3080, 8),
+            // In the order of the receives that they take.
             ("SEND", self.rc, Verb::Send { to: None, imm: None }, 0, BYTES),
+            ("WRITE_WITH_IMM", self.rc, Verb::WriteImm { rkey, offset: ANNOUNCED, imm: IMM }, 0, BYTES),
             ("SEND (datagram)", self.ud, Verb::Send { to, imm: None }, 0, BYTES),
         ];
         let atomics = self.atomics() && peer.atomics;
+        let not_tried = |name: &str, why: &str| Outcome {
+            verb: name.to_owned(),
+            ok: true,
+            microseconds: 0.0,
+            problem: Some(format!("not tried: a device here or there has no {why}")),
+        };
         let mut outcomes: Vec<Outcome> = verbs
             .into_iter()
-            .map(|(name, qp, verb, offset, len)| {
-                if verb.is_atomic() && !atomics {
-                    let problem = Some("not tried: a device here or there has no atomics".to_owned());
-                    return Outcome { verb: name.to_owned(), ok: true, microseconds: 0.0, problem };
-                }
-                self.one(name, qp, verb, Sge { lkey: self.lkey, offset, len })
+            .map(|(name, qp, verb, offset, len)| match verb.is_atomic() && !atomics {
+                true => not_tried(name, "atomics"),
+                false => self.one(name, qp, verb, Sge { lkey: self.lkey, offset, len }),
             })
             .collect();
+        const OVER_UC: &str = "SEND (unreliable)";
+        outcomes.push(match self.unreliable(peer) {
+            Some((uc, _)) => {
+                let local = Sge { lkey: self.lkey, offset: 0, len: BYTES };
+                self.one(OVER_UC, uc, Verb::Send { to: None, imm: None }, local)
+            }
+            None => not_tried(OVER_UC, "unreliable connections"),
+        });
         let mut expect = |verb: &str, holds: bool, problem: &str| {
             if let Some(outcome) = outcomes.iter_mut().find(|o| o.verb == verb && o.ok && !holds) {
                 (outcome.ok, outcome.problem) = (false, Some(problem.to_owned()));
@@ -187,12 +224,13 @@ impl<N: Nic> Side<N> {
         }
     }
 
-    /// Waits for the peer's two messages, and looks what they are and whose.
+    /// Waits for the peer's messages, and looks what they are and whose.
     fn arrivals(&self, peer: &Offer) -> Outcome {
-        let there = self.there();
+        let (there, uc) = (self.there(), self.unreliable(peer).is_some());
+        let expected = 3 + usize::from(uc);
         let started = Instant::now();
         let arrived = &mut *self.arrived.borrow_mut();
-        while arrived.len() < 2 && started.elapsed() < self.patience {
+        while arrived.len() < expected && started.elapsed() < self.patience {
             self.nic.poll(1, |c| arrived.extend((c.id == RECEIVE).then_some(c)));
             std::thread::yield_now();
         }
@@ -200,10 +238,15 @@ impl<N: Nic> Side<N> {
         let sender = Some((there, Qp(peer.datagrams.qpn)));
         let problem = if let Some(failed) = arrived.iter().find(|c| c.status != WcStatus::Success) {
             Some(format!("a receive failed: {}", failed.status))
-        } else if arrived.len() < 2 {
-            Some(format!("{} of the peer's 2 messages arrived", arrived.len()))
-        } else if !self.holds(MESSAGE, there) || !self.holds(DATAGRAM + u64::from(GRH_BYTES), there) {
+        } else if arrived.len() < expected {
+            Some(format!("{} of the peer's {expected} messages arrived", arrived.len()))
+        } else if !self.holds(MESSAGE, there)
+            || !self.holds(DATAGRAM + u64::from(GRH_BYTES), there)
+            || uc && !self.holds(UNRELIABLE, there)
+        {
             Some("a message is not what the peer sent".to_owned())
+        } else if !self.holds(ANNOUNCED, there) || !arrived.iter().any(|c| c.imm == Some(IMM)) {
+            Some("a WRITE_WITH_IMM came without its bytes or its number".to_owned())
         } else if arrived.iter().any(|c| c.qp == self.ud && c.from != sender) {
             Some("it cannot be told who sent the datagram, which calls between nodes need".to_owned())
         } else {
@@ -326,7 +369,7 @@ mod tests {
 
     fn problems(request: fn(&mut WorkRequest), completion: fn(&mut Completion)) -> Vec<(String, String)> {
         let all = found(request, completion, true);
-        assert_eq!(all.len(), 7, "{all:?}");
+        assert_eq!(all.len(), 9, "{all:?}");
         all.into_iter().filter_map(|(verb, problem)| Some((verb, problem?))).collect()
     }
 
@@ -379,8 +422,8 @@ mod tests {
     #[test]
     fn messages_that_are_missing_or_of_nobody_known_are_noticed() {
         let silent = found(|_| {}, |_| {}, false);
-        let (verb, problem) = silent.last().expect("seven");
-        assert_eq!((verb.as_str(), problem.as_deref()), ("RECV", Some("0 of the peer's 2 messages arrived")));
+        let (verb, problem) = silent.last().expect("nine");
+        assert_eq!((verb.as_str(), problem.as_deref()), ("RECV", Some("0 of the peer's 4 messages arrived")));
         let unknown = problems(|_| {}, |completion| completion.from = None);
         assert!(
             unknown.len() == 1 && unknown[0].1.contains("cannot be told who sent the datagram"),
@@ -402,32 +445,41 @@ mod tests {
         // Node 1 is honest, so that what arrives here is as it should be, until the memory it lies in is read elsewhere.
         let (loopback, peer) = (Loopback::new(1, Options::default()), NodeId(1));
         let side = Side::new(loopback.context(NodeId(0)), Duration::from_millis(10)).expect("room");
-        let came = |qp: Qp, from| Completion {
+        let came = |qp: Qp, from, imm| Completion {
             id: RECEIVE,
             qp,
-            opcode: WcOpcode::Recv,
+            opcode: if imm.is_none() { WcOpcode::Recv } else { WcOpcode::RecvRdmaWithImm },
             status: WcStatus::Success,
             byte_len: BYTES,
-            imm: None,
+            imm,
             from,
         };
         let offer = side.offer(String::new());
         let sender = Some((peer, Qp(offer.datagrams.qpn)));
-        let (message, datagram) = (MESSAGE, DATAGRAM + u64::from(GRH_BYTES));
-        for word in 0..WORDS {
-            side.memory.store(message + word * 8, pattern(peer, word));
-            side.memory.store(datagram + word * 8, pattern(peer, word));
+        let (datagram, uc) = (DATAGRAM + u64::from(GRH_BYTES), side.uc.expect("loopback has them"));
+        let places = [MESSAGE, datagram, UNRELIABLE, ANNOUNCED];
+        for (word, place) in (0..WORDS).flat_map(|word| places.map(|place| (word, place))) {
+            side.memory.store(place + word * 8, pattern(peer, word));
         }
-        let arrivals = || {
-            *side.arrived.borrow_mut() = vec![came(side.rc, None), came(side.ud, sender)];
+        let arrivals = |imm| {
+            *side.arrived.borrow_mut() = vec![
+                came(side.rc, None, None),
+                came(side.rc, None, Some(imm)),
+                came(side.ud, sender, None),
+                came(uc, None, None),
+            ];
             side.arrivals(&offer).problem
         };
-        assert_eq!(arrivals(), None);
-        for at in [message, datagram] {
+        assert_eq!(arrivals(IMM), None);
+        let announced = Some("a WRITE_WITH_IMM came without its bytes or its number");
+        assert_eq!(arrivals(IMM + 1).as_deref(), announced);
+        for at in places {
             side.memory.store(at + 8 * (WORDS - 1), 0);
-            assert_eq!(arrivals().as_deref(), Some("a message is not what the peer sent"));
+            let problem =
+                if at == ANNOUNCED { announced } else { Some("a message is not what the peer sent") };
+            assert_eq!(arrivals(IMM).as_deref(), problem);
             side.memory.store(at + 8 * (WORDS - 1), pattern(peer, WORDS - 1));
         }
-        assert_eq!(arrivals(), None);
+        assert_eq!(arrivals(IMM), None);
     }
 }
