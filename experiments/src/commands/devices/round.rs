@@ -445,7 +445,7 @@ mod tests {
         // Node 1 is honest, so that what arrives here is as it should be, until the memory it lies in is read elsewhere.
         let (loopback, peer) = (Loopback::new(1, Options::default()), NodeId(1));
         let side = Side::new(loopback.context(NodeId(0)), Duration::from_millis(10)).expect("room");
-        let came = |qp: Qp, from, imm| Completion {
+        let came = |qp: Qp, from, imm: Option<u32>| Completion {
             id: RECEIVE,
             qp,
             opcode: if imm.is_none() { WcOpcode::Recv } else { WcOpcode::RecvRdmaWithImm },
