@@ -437,7 +437,7 @@ impl Client<'_> {
         let port = self.net.port.clone();
         let point = self.load.point;
         let bytes = if point.verb.fixed_size() { 8 } else { point.payload };
-        let mut buf = port.buf(bytes).map_err(VerbError::from)?;
+        let buf = port.buf(bytes).map_err(VerbError::from)?;
         let every = self.every();
         let (mut groups, mut began) = (first_timed(self.coroutine, every), port.now());
         loop {
@@ -447,7 +447,7 @@ impl Client<'_> {
                     start = port.now();
                 }
                 let at = self.target();
-                buf = port.ask_in(at, ask, buf).await?;
+                port.ask_in(at, ask, &buf).await?;
             }
             match self.goes_on(groups, start) {
                 Some(end) => (groups, began) = (every, end),
