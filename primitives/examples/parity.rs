@@ -306,14 +306,14 @@ impl End {
     /// The same in a buffer that is used again and again.
     fn count_again(self, peer: &Offer, iterations: usize) {
         let (what, len) = (self.what, self.len);
-        let (port, at, mut buf) = self.port(peer);
+        let (port, at, buf) = self.port(peer);
         for _ in 0..iterations {
-            buf = match what {
-                What::Read => finish(&port, port.ask_in(at, ask::Read(len), buf)),
-                What::Write | What::Send => finish(&port, port.ask_in(at, ask::Write, buf)),
-                What::Cas => finish(&port, port.ask_in(at, ask::Cas { expect: 0, swap: 0 }, buf)),
-                What::FetchAdd => finish(&port, port.ask_in(at, ask::FetchAdd(0), buf)),
-            };
+            match what {
+                What::Read => finish(&port, port.ask_in(at, ask::Read(len), &buf)),
+                What::Write | What::Send => finish(&port, port.ask_in(at, ask::Write, &buf)),
+                What::Cas => finish(&port, port.ask_in(at, ask::Cas { expect: 0, swap: 0 }, &buf)),
+                What::FetchAdd => finish(&port, port.ask_in(at, ask::FetchAdd(0), &buf)),
+            }
         }
     }
 

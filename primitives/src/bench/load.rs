@@ -196,7 +196,6 @@ fn is_rpc(verb: BenchVerb) -> bool {
 }
 
 /// Bytes from one address on a node that is asked to the next.
-#[inline]
 fn slot_bytes(point: &Point) -> u64 {
     u64::from(point.payload.max(8).next_multiple_of(8))
 }
@@ -305,6 +304,7 @@ impl Program for ClosedLoad<'_> {
                 ),
                 tally: tally.clone(),
                 slots: slots(self.point),
+                slot_bytes: slot_bytes(self.point),
                 passive: None,
                 calls: calls.clone(),
                 messages: messages.clone(),
@@ -373,8 +373,9 @@ struct Client<'a> {
     nodes: u16,
     rng: Xoshiro256PlusPlus,
     tally: Rc<Tally>,
-    /// Different addresses on a node that is asked.
+    /// Different addresses on a node that is asked, and bytes from one to the next.
     slots: u64,
+    slot_bytes: u64,
     /// What unawaited WRITEs carry: one buffer for all, since nobody says when one of them has let go of it.
     passive: Option<Buf>,
     /// What calls through rings go through, or messages, and which of its groups is this coroutine's.
@@ -399,21 +400,21 @@ enum Failure {
 
 impl Client<'_> {
     async fn run(mut self) {
-        if let Err(failure) = self.ask_until_end().await {
+        let point = self.load.point;
+        // Each its own part of the coroutine, none within another: resuming goes through all that are around the one that waits.
+        let ended = match is_alone(point).then_some(point.verb) {
+            None => self.ask_groups().await,
+            Some(BenchVerb::Read) => self.ask_alone(Read(point.payload)).await,
+            Some(BenchVerb::Write) => self.ask_alone(Write).await,
+            Some(BenchVerb::Cas) => self.ask_alone(Cas { expect: 0, swap: 0 }).await,
+            Some(_) => self.ask_alone(FetchAdd(1)).await,
+        };
+        if let Err(failure) = ended {
             self.tally.failure.borrow_mut().get_or_insert(failure.to_string());
         }
     }
 
-    async fn ask_until_end(&mut self) -> Result<(), Failure> {
-        let point = self.load.point;
-        if is_alone(point) {
-            return match point.verb {
-                BenchVerb::Read => self.ask_alone(Read(point.payload)).await,
-                BenchVerb::Write => self.ask_alone(Write).await,
-                BenchVerb::Cas => self.ask_alone(Cas { expect: 0, swap: 0 }).await,
-                _ => self.ask_alone(FetchAdd(1)).await,
-            };
-        }
+    async fn ask_groups(&mut self) -> Result<(), Failure> {
         let every = self.every();
         let (mut groups, mut began) = (first_timed(self.coroutine, every), self.net.port.now());
         loop {
@@ -437,20 +438,20 @@ impl Client<'_> {
         let port = self.net.port.clone();
         let point = self.load.point;
         let bytes = if point.verb.fixed_size() { 8 } else { point.payload };
-        let mut buf = port.buf(bytes).map_err(VerbError::from)?;
+        let buf = port.buf(bytes).map_err(VerbError::from)?;
         let every = self.every();
-        let (mut groups, mut began) = (first_timed(self.coroutine, every), port.now());
+        let (mut groups, mut start) = (first_timed(self.coroutine, every), port.now());
         loop {
-            let mut start = began;
             for left in (0..groups).rev() {
+                // Before the look at the clock: the draw is no part of the request.
+                let at = self.target();
                 if left == 0 && every > 1 {
                     start = port.now();
                 }
-                let at = self.target();
-                buf = port.ask_in(at, ask, buf).await?;
+                port.ask_in(at, ask, &buf).await?;
             }
             match self.goes_on(groups, start) {
-                Some(end) => (groups, began) = (every, end),
+                Some(end) => (groups, start) = (every, end),
                 None => return Ok(()),
             }
         }
@@ -516,6 +517,7 @@ impl Client<'_> {
     }
 
     /// Some node but this one; one of the servers, where there are; this one, where all ask their own.
+    #[inline]
     fn peer(&mut self) -> NodeId {
         if self.load.point.own {
             return self.node;
@@ -531,7 +533,7 @@ impl Client<'_> {
     #[inline]
     fn target(&mut self) -> Remote {
         let node = self.peer();
-        let offset = self.rng.random_range(0..self.slots) * slot_bytes(self.load.point);
+        let offset = self.rng.random_range(0..self.slots) * self.slot_bytes;
         Remote { node, rkey: self.common.rkeys[node.index()], offset }
     }
 

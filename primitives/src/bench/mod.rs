@@ -8,7 +8,8 @@
 //! the latency at that many requests in flight, not as what an open stream of arrivals would see.
 //!
 //! On real fabrics one group in [`load::SAMPLE_EVERY`] is timed, and those before it are counted with it, because a clock reading
-//! costs a third of the fastest request; in virtual time all are. So a coroutine counts in steps, each in its own turn.
+//! costs a third of the fastest request; in virtual time all are. So a coroutine counts in steps, each in its own turn. A request that is
+//! awaited by itself begins when its address has been drawn: the draw is the load's, and no part of what is measured.
 
 mod admit;
 mod calls;

@@ -37,6 +37,12 @@ pub trait CoreLoop {
     /// gives a budget of one: a core takes one resume per event, and what arrives meanwhile waits.
     fn step(&mut self, budget: usize) -> Step;
 
+    /// A few steps without a limit to any, for as long as each finds something to do: a thread, to which every step is as good as the next,
+    /// shares among them what it does between two calls.
+    fn steps(&mut self) -> Step {
+        self.step(usize::MAX)
+    }
+
     /// Asks for the memory that the next step will look at, and changes nothing. The simulator has several cores do so,
     /// shortly before their turns, so that what is in no near cache is on its way for all of them together. What is
     /// found by what was asked for is asked for in the next call: says whether there is anything of the kind.
@@ -58,7 +64,7 @@ pub enum Look {
 #[derive(Default)]
 pub struct Sched {
     current: Cell<u32>,
-    ready: RefCell<Ready>,
+    ready: Ready,
     timers: RefCell<BinaryHeap<Reverse<(Nanos, u32)>>>,
 }
 
@@ -66,11 +72,11 @@ pub struct Sched {
 /// once.
 struct Ready {
     /// By task: the next in the queue, [`LAST`], or [`NOT_READY`].
-    next: Vec<u32>,
+    next: RefCell<Vec<u32>>,
     /// The first in the queue, or [`LAST`] if it is empty.
-    first: u32,
+    first: Cell<u32>,
     /// The last in the queue; of an empty one, anything.
-    last: u32,
+    last: Cell<u32>,
 }
 
 const LAST: u32 = u32::MAX;
@@ -78,37 +84,43 @@ const NOT_READY: u32 = u32::MAX - 1;
 
 impl Default for Ready {
     fn default() -> Ready {
-        Ready { next: Vec::new(), first: LAST, last: LAST }
+        Ready { next: RefCell::default(), first: Cell::new(LAST), last: Cell::new(LAST) }
     }
 }
 
 impl Ready {
     #[inline(always)]
-    fn push(&mut self, task: u32) {
-        match self.next.get_mut(task as usize) {
+    fn push(&self, task: u32) {
+        let mut all = self.next.borrow_mut();
+        match all.get_mut(task as usize) {
             Some(next) if *next == NOT_READY => *next = LAST,
             _ => return,
         }
-        if self.first == LAST {
-            self.first = task;
+        if self.is_empty() {
+            self.first.set(task);
         } else {
-            self.next[self.last as usize] = task;
+            all[self.last.get() as usize] = task;
         }
-        self.last = task;
+        self.last.set(task);
     }
 
     #[inline]
-    fn pop(&mut self) -> Option<u32> {
-        let task = self.first;
-        let next = self.next.get_mut(task as usize)?;
-        self.first = std::mem::replace(next, NOT_READY);
+    fn pop(&self) -> Option<u32> {
+        let task = self.first.get();
+        let next = std::mem::replace(self.next.borrow_mut().get_mut(task as usize)?, NOT_READY);
+        self.first.set(next);
         Some(task)
     }
 
+    #[inline]
+    fn is_empty(&self) -> bool {
+        self.first.get() == LAST
+    }
+
     /// Adds a task and makes it ready.
-    fn admit(&mut self) -> u32 {
-        let task = self.next.len() as u32;
-        self.next.push(NOT_READY);
+    fn admit(&self) -> u32 {
+        let task = self.next.borrow().len() as u32;
+        self.next.borrow_mut().push(NOT_READY);
         self.push(task);
         task
     }
@@ -129,13 +141,13 @@ impl Sched {
     /// Puts a task on the ready list, once.
     #[inline(always)]
     pub fn wake(&self, task: u32) {
-        self.ready.borrow_mut().push(task);
+        self.ready.push(task);
     }
 
     /// Whether any task is ready.
     #[inline]
     pub fn has_ready(&self) -> bool {
-        self.ready.borrow().first != LAST
+        !self.ready.is_empty()
     }
 
     /// Wakes the running task at `at`. The caller tells the NIC, where virtual time needs it.
@@ -166,13 +178,13 @@ impl Sched {
 
     #[inline]
     fn next(&self) -> Option<u32> {
-        let task = self.ready.borrow_mut().pop()?;
+        let task = self.ready.pop()?;
         self.current.set(task);
         Some(task)
     }
 
     fn admit(&self) -> u32 {
-        self.ready.borrow_mut().admit()
+        self.ready.admit()
     }
 }
 
@@ -236,6 +248,10 @@ pub trait Poller {
     fn poll(&mut self) -> usize;
     /// See [`Nic::polls_memory`](crate::fabric::Nic::polls_memory).
     fn polls_memory(&self) -> bool;
+    /// Whether there is surely nothing to serve, nor anything that serving has left: two questions of every turn in one.
+    fn idle(&self) -> bool {
+        false
+    }
     /// Serves one request that arrived, if there is one.
     fn serve_one(&mut self) -> bool;
     /// Whether requests wait to be served.
@@ -257,6 +273,9 @@ pub trait Poller {
 
 /// How many turns may pass without a look at the clock. A clock reading costs as much as several resumes.
 const TURNS_PER_CLOCK: u32 = 32;
+
+/// Most turns of [`CoreLoop::steps`].
+const TURNS: u32 = 8;
 
 /// Polls of a turn that follows one in which there was nothing to do, where time is real and a poll looks at memory alone: nothing else can
 /// have changed but the time.
@@ -314,27 +333,47 @@ impl<F: Future<Output = ()>, P: Poller> Core<F, P> {
         }
     }
 
-    fn resume(&mut self, task: u32) {
+    #[inline(always)]
+    fn resume(&mut self, task: u32, virtual_time: bool, context: &mut Context<'_>) {
         let Some(future) = &mut self.tasks[task as usize] else { return };
-        self.poller.charge(CpuWork::Resume);
-        if future.as_mut().project().future.poll(&mut Context::from_waker(Waker::noop())).is_ready() {
+        if virtual_time {
+            self.poller.charge(CpuWork::Resume);
+        }
+        if future.as_mut().project().future.poll(context).is_ready() {
             self.tasks[task as usize] = None;
             self.alive -= 1;
         }
     }
-}
 
-impl<F: Future<Output = ()>, P: Poller> CoreLoop for Core<F, P> {
-    fn step(&mut self, budget: usize) -> Step {
-        let (mut worked, mut polls) = (0, self.polls);
+    /// Serves at most so many of the requests that wait; says how many it did, and whether more wait.
+    #[inline(never)]
+    fn serve(&mut self, most: usize) -> (usize, bool) {
+        let (mut served, mut backlog) = (0, self.poller.backlog());
+        if backlog {
+            while served < most && self.poller.serve_one() {
+                served += 1;
+            }
+            backlog = self.poller.backlog();
+        }
+        if !backlog {
+            self.poller.flush();
+        }
+        (served, backlog)
+    }
+
+    /// One turn: polls up to so many times until there is something, serves, and resumes. Says how much it did, and whether requests wait.
+    #[inline(always)]
+    fn turn(&mut self, budget: usize, mut polls: u32, context: &mut Context<'_>) -> (usize, bool) {
+        // Where it is, and only there, a budget is one: every turn has its own time, and pays for what it resumes.
+        let virtual_time = budget == 1;
+        let mut worked = 0;
         while polls > 0 && worked == 0 {
             worked = self.poller.poll();
             // Polling may wake somebody without taking anything.
             polls = if self.sched.has_ready() { 0 } else { polls - 1 };
         }
         self.turns += 1;
-        // With a budget of one, time is virtual and every turn has its own time.
-        if budget == 1 || self.turns >= TURNS_PER_CLOCK || worked == 0 {
+        if virtual_time || self.turns >= TURNS_PER_CLOCK || worked == 0 {
             self.turns = 0;
             let now = self.poller.now();
             self.poller.tick(now);
@@ -342,36 +381,51 @@ impl<F: Future<Output = ()>, P: Poller> CoreLoop for Core<F, P> {
                 worked += self.sched.fire(now);
             }
         }
-        let mut left = budget;
         // Requests arrive by polls alone.
-        let mut backlog = self.poller.backlog();
-        if backlog {
-            while left > 0 && self.poller.serve_one() {
-                left -= 1;
-                worked += 1;
-            }
-            backlog = self.poller.backlog();
-        }
-        if !backlog {
-            self.poller.flush();
-        }
+        let (served, backlog) = if self.poller.idle() { (0, false) } else { self.serve(budget) };
         // Up to the last that was ready at the start: a task that yields lets the network have its turn.
-        let last = self.sched.ready.borrow().last;
-        let before = left;
-        while left > 0
+        let last = self.sched.ready.last.get();
+        let mut done = served;
+        while done < budget
             && let Some(task) = self.sched.next()
         {
-            self.resume(task);
-            left -= 1;
+            self.resume(task, virtual_time, context);
+            done += 1;
             if task == last {
                 break;
             }
         }
-        worked += before - left;
-        let pending = backlog || self.sched.has_ready();
-        let quiet = worked == 0 && !pending && budget > 1 && self.poller.polls_memory();
-        self.polls = if quiet { QUIET_POLLS } else { 1 };
-        Step { worked, pending, finished: self.alive == 0 }
+        (worked + done, backlog)
+    }
+
+    /// So many turns at most, the last of which is the first that finds nothing to do.
+    #[inline(never)]
+    fn turns(&mut self, budget: usize, most: u32) -> Step {
+        let mut context = Context::from_waker(Waker::noop());
+        let (mut worked, mut left, mut polls) = (0, most, self.polls);
+        loop {
+            let (done, backlog) = self.turn(budget, polls, &mut context);
+            worked += done;
+            left -= 1;
+            if done > 0 && left > 0 && self.alive > 0 {
+                polls = 1;
+                continue;
+            }
+            let pending = backlog || self.sched.has_ready();
+            let quiet = done == 0 && !pending && budget > 1 && self.poller.polls_memory();
+            self.polls = if quiet { QUIET_POLLS } else { 1 };
+            return Step { worked, pending, finished: self.alive == 0 };
+        }
+    }
+}
+
+impl<F: Future<Output = ()>, P: Poller> CoreLoop for Core<F, P> {
+    fn step(&mut self, budget: usize) -> Step {
+        self.turns(budget, 1)
+    }
+
+    fn steps(&mut self) -> Step {
+        self.turns(usize::MAX, TURNS)
     }
 
     #[inline]
@@ -382,11 +436,11 @@ impl<F: Future<Output = ()>, P: Poller> CoreLoop for Core<F, P> {
             return true;
         }
         let Look::Done(woken) = found else { return true };
-        let ready = self.sched.ready.borrow();
-        let task = if ready.first == LAST { woken.unwrap_or(LAST) } else { ready.first };
+        let ready = &self.sched.ready;
+        let task = if ready.is_empty() { woken.unwrap_or(LAST) } else { ready.first.get() };
         if let Some(Some(future)) = self.tasks.get(task as usize) {
             ahead(&**future);
-            ready.next.get(task as usize).map(ahead);
+            ready.next.borrow().get(task as usize).map(ahead);
         }
         false
     }
@@ -399,6 +453,9 @@ impl<N: crate::fabric::Nic> Poller for Rc<crate::verbs::port::Port<N>> {
     }
     fn polls_memory(&self) -> bool {
         self.nic().polls_memory()
+    }
+    fn idle(&self) -> bool {
+        true
     }
     fn serve_one(&mut self) -> bool {
         false

@@ -97,13 +97,13 @@ impl Drop for BreakOnPanic<'_> {
     }
 }
 
-/// Turns `core` until every core counted in `live` has finished its coroutines. `between` is told what each turn did.
+/// Turns `core` until every core counted in `live` has finished its coroutines. `between` is told what each few turns did.
 pub fn drive(core: &mut impl CoreLoop, live: &Live, mut between: impl FnMut(Step)) {
     let _guard = BreakOnPanic(live);
     let mut idle = Idle::default();
     let mut counted = false;
     loop {
-        let step = core.step(usize::MAX);
+        let step = core.steps();
         between(step);
         if step.finished && !counted {
             counted = true;

@@ -206,7 +206,7 @@ impl<N: Nic> Rpc<N> {
                 sent.at = now;
                 sent.attempts = sent.attempts.saturating_add(1);
                 state.stats.retransmits += 1;
-                state.out.push((to, self.port.pool().share(sent.held), sent.len));
+                self.line_up(&mut state.out, (to, self.port.pool().share(sent.held), sent.len));
             }
         }
         self.send_out(state, true);
@@ -402,7 +402,7 @@ impl<'r, N: Nic> CallBatch<'r, N> {
         });
         session.in_use += 1;
         state.stats.calls += 1;
-        state.out.push((to, buf, start + len));
+        self.rpc.line_up(&mut state.out, (to, buf, start + len));
         self.verbs += 1;
         Ok(())
     }

@@ -247,6 +247,8 @@ pub struct Rpc<N: Nic> {
     worker: u16,
     state: RefCell<State>,
     inbox: RefCell<VecDeque<crate::verbs::port::Received>>,
+    /// No request waits in `inbox`, and no message in `out` of the state. May be false although it is so.
+    idle: Cell<bool>,
     next_sweep: Cell<Nanos>,
     sweep_armed: Cell<bool>,
     building: Cell<bool>,
@@ -300,6 +302,7 @@ impl<N: Nic> Rpc<N> {
             worker,
             state: RefCell::default(),
             inbox: RefCell::new(VecDeque::with_capacity(recv_depth as usize)),
+            idle: Cell::new(true),
             next_sweep: Cell::new(Nanos(0)),
             sweep_armed: Cell::new(false),
             building: Cell::new(false),
@@ -436,9 +439,19 @@ impl<N: Nic> Rpc<N> {
             match header.kind {
                 Kind::Reply => self.answer(state, &header, message),
                 Kind::Ack => {}
-                Kind::Request | Kind::OneWay => self.inbox.borrow_mut().push_back(message),
+                Kind::Request | Kind::OneWay => {
+                    self.inbox.borrow_mut().push_back(message);
+                    self.idle.set(false);
+                }
             }
         }
+    }
+
+    /// Lines a message up.
+    #[inline]
+    fn line_up(&self, out: &mut Vec<(AddressHandle, Buf, u32)>, message: (AddressHandle, Buf, u32)) {
+        out.push(message);
+        self.idle.set(false);
     }
 
     /// Sends what is lined up, under one doorbell if `together` and the configuration allow it.
@@ -561,6 +574,10 @@ impl<N: Nic, S: Service> Poller for RpcPoller<N, S> {
 
     fn polls_memory(&self) -> bool {
         self.rpc.port.nic().polls_memory()
+    }
+
+    fn idle(&self) -> bool {
+        self.rpc.idle.get()
     }
 
     fn serve_one(&mut self) -> bool {

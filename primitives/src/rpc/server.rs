@@ -154,7 +154,7 @@ impl<N: Nic> Rpc<N> {
         let Some(to) = session.to else { return };
         self.seal(session, buf, Header::new(Kind::Reply, header.handler, header.seq, header.call, len));
         self.keep(session, Served { seq: header.seq, len: total, held: buf.pin() });
-        state.out.push((to, buf.clone(), total));
+        self.line_up(&mut state.out, (to, buf.clone(), total));
     }
 
     /// Keeps what became of a request in place of one that is a window older.
@@ -174,7 +174,7 @@ impl<N: Nic> Rpc<N> {
         match &session.served[index] {
             Some(Served { seq, len, held }) if *seq == header.seq && *held != Pinned::NONE => {
                 if let Some(to) = session.to {
-                    state.out.push((to, self.port.pool().share(*held), *len));
+                    self.line_up(&mut state.out, (to, self.port.pool().share(*held), *len));
                 }
             }
             _ => self.line_up_ack(state, header.from),
@@ -186,12 +186,13 @@ impl<N: Nic> Rpc<N> {
         let (Some(to), Ok(buf)) = (session.to, self.port.buf(64)) else { return };
         self.seal(session, &buf, Header::new(Kind::Ack, 0, 0, 0, 0));
         state.stats.acks += 1;
-        state.out.push((to, buf, Rpc::<N>::header_bytes()));
+        self.line_up(&mut state.out, (to, buf, Rpc::<N>::header_bytes()));
     }
 
     /// Sends the replies lined up since the last turn, under one doorbell.
     #[inline]
     pub(super) fn flush_replies(&self) {
         self.send_out(&mut self.state.borrow_mut(), true);
+        self.idle.set(self.inbox.borrow().is_empty());
     }
 }

@@ -354,14 +354,14 @@ impl<N: Nic> Port<N> {
         Alone::new(self, at, FetchAdd(add), None)
     }
 
-    /// Any of these in a buffer that is handed back: for whoever asks again and again. READs and WRITEs are as long as `buf`, ATOMICs want
-    /// eight bytes, in which they leave what they saw.
+    /// Any of these in a buffer that stays the caller's: for whoever asks again and again. READs and WRITEs are as long as `buf`, ATOMICs want
+    /// eight bytes, in which they leave what they saw. The buffer outlives a future that is dropped, not one that is forgotten (`std::mem::forget`).
     ///
     /// # Errors
     /// If the request is refused or completes with an error.
     #[inline]
-    pub fn ask_in<A: Ask>(&self, at: Remote, ask: A, buf: Buf) -> Alone<'_, N, InBuf<A>> {
-        Alone::new(self, at, InBuf(ask), Some(buf))
+    pub fn ask_in<'p, A: Ask>(&'p self, at: Remote, ask: A, buf: &'p Buf) -> InBuf<'p, N, A> {
+        InBuf::new(self, at, ask, buf)
     }
 
     /// Posts a receive buffer. Its bytes come back in a [`Received`].

@@ -8,7 +8,8 @@ use crate::rpc::{RpcPoller, Service};
 use crate::units::Nanos;
 use std::rc::Rc;
 
-/// Polls for one of them.
+/// Polls for one of them. Its tag is a byte of its own, as that of [`AnyNic`]: every turn looks at it several times.
+#[repr(u8)]
 pub(in crate::bench) enum LoadPoller<S> {
     /// Calls by datagrams alone, or no calls.
     Datagrams(RpcPoller<AnyNic, S>),
@@ -42,6 +43,13 @@ impl<S: Service> Poller for LoadPoller<S> {
             LoadPoller::Datagrams(rpc) => rpc.polls_memory(),
             LoadPoller::Rings(calls) => calls.net().port.nic().polls_memory(),
             LoadPoller::Messages(messages) => messages.net().port.nic().polls_memory(),
+        }
+    }
+
+    fn idle(&self) -> bool {
+        match self {
+            LoadPoller::Datagrams(rpc) => rpc.idle(),
+            LoadPoller::Rings(_) | LoadPoller::Messages(_) => false,
         }
     }
 

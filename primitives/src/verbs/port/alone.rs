@@ -1,7 +1,7 @@
-//! One verb by itself: what [`Port::read`], [`Port::write`], [`Port::cas`] and [`Port::fetch_add`] return.
+//! One verb by itself: what [`Port::read`], [`Port::write`], [`Port::cas`], [`Port::fetch_add`] and [`Port::ask_in`] return.
 //!
 //! Such a request needs no batch and no group: its entry in its queue names the task that waits for it, and it has ended when its
-//! queue has retired it. Its buffer stays in the future, and becomes the entry's if the future is dropped before.
+//! queue has retired it. Its buffer stays in the future, or with its caller, and becomes the entry's as well if the future is dropped before.
 
 use super::group::{Awaited, Owner};
 use super::{Batch, Port, State, VerbError};
@@ -116,27 +116,6 @@ impl Ask for FetchAdd {
     }
 }
 
-/// What `A` asks for, in a buffer that it brings and hands back.
-#[derive(Clone, Copy)]
-pub struct InBuf<A>(pub(super) A);
-
-impl<A: Ask> Ask for InBuf<A> {
-    type Output = Buf;
-
-    #[inline]
-    fn verb(self, at: Remote) -> Verb {
-        self.0.verb(at)
-    }
-    #[inline]
-    fn bytes(self) -> u32 {
-        self.0.bytes()
-    }
-    #[inline]
-    fn output(buf: Buf) -> Buf {
-        buf
-    }
-}
-
 /// One request by itself: posted when first polled, done with what its verb returns.
 #[must_use = "a verb is posted when it is awaited"]
 pub struct Alone<'p, N: Nic, A: Ask> {
@@ -168,11 +147,10 @@ impl<N: Nic, A: Ask> Future for Alone<'_, N, A> {
         let this = self.get_mut();
         match this.step {
             Step::Posted(awaited) => {
-                let state = &mut *this.port.state.borrow_mut();
-                if state.ended(awaited, this.port.sched.current()) {
+                if let Some(ended) = this.port.ended(awaited) {
                     this.step = Step::Done;
                     let buf = this.buf.take().expect("a posted request has a buffer");
-                    return Poll::Ready(state.groups.close(awaited).map(|()| A::output(buf)));
+                    return Poll::Ready(ended.map(|()| A::output(buf)));
                 }
             }
             Step::Asked(at, ask) => {
@@ -200,7 +178,65 @@ impl<N: Nic, A: Ask> Drop for Alone<'_, N, A> {
     }
 }
 
+/// One request in a buffer that stays its caller's: nothing is handed on and back for it.
+#[must_use = "a verb is posted when it is awaited"]
+pub struct InBuf<'p, N: Nic, A: Ask> {
+    port: &'p Port<N>,
+    step: Step<A>,
+    buf: &'p Buf,
+}
+
+impl<'p, N: Nic, A: Ask> InBuf<'p, N, A> {
+    #[inline]
+    pub(super) fn new(port: &'p Port<N>, at: Remote, ask: A, buf: &'p Buf) -> InBuf<'p, N, A> {
+        InBuf { port, step: Step::Asked(at, ask), buf }
+    }
+}
+
+impl<N: Nic, A: Ask> Future for InBuf<'_, N, A> {
+    type Output = Result<(), VerbError>;
+
+    #[inline]
+    fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.get_mut();
+        match this.step {
+            Step::Posted(awaited) => {
+                if let Some(ended) = this.port.ended(awaited) {
+                    this.step = Step::Done;
+                    return Poll::Ready(ended);
+                }
+            }
+            Step::Asked(at, ask) => match this.port.ask(at.node, ask.verb(at), this.buf) {
+                Ok(awaited) => this.step = Step::Posted(awaited),
+                Err(refused) => {
+                    this.step = Step::Done;
+                    return Poll::Ready(Err(refused));
+                }
+            },
+            Step::Done => {}
+        }
+        Poll::Pending
+    }
+}
+
+impl<N: Nic, A: Ask> Drop for InBuf<'_, N, A> {
+    #[inline]
+    fn drop(&mut self) {
+        if let Step::Posted(awaited) = self.step {
+            self.port.leave(awaited, Some(self.buf));
+        }
+    }
+}
+
 impl<N: Nic> Port<N> {
+    /// How what is awaited has ended. If it has not, the running task will be woken.
+    // A part of whoever waits: a result with room for an error is passed through memory.
+    #[inline(always)]
+    fn ended(&self, awaited: Awaited) -> Option<Result<(), VerbError>> {
+        let state = &mut *self.state.borrow_mut();
+        state.ended(awaited, self.sched.current()).then(|| state.groups.close(awaited))
+    }
+
     /// Posts a request that the running task waits for. The caller keeps its buffer until it has ended.
     // A part of whoever asks: there the verb is a constant, which decides half of what follows.
     #[inline(always)]
