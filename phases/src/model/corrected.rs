@@ -5,7 +5,8 @@
 //! primitive of each phase, the location cache and the optimizations. Forecasts of all the other plans take the same correction. The
 //! next plans to run are those that are then expected to get most.
 //!
-//! The alternative, to go from the fastest plan to those that differ in one thing while that gains, stops where two things
+//! What all plans that ran have in common is taken to be their common error: a primitive that none of them does without is not found to be
+//! what was wrong. The alternative, to go from the fastest plan to those that differ in one thing while that gains, stops where two things
 //! have to change together; `experiments/REGRET.md` has both beside a longer shortlist, at equal numbers of runs.
 
 use super::tune::{Candidate, Tuning};
@@ -120,87 +121,4 @@ fn least_squares(off: &[(Vec<f64>, f64)]) -> Vec<f64> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::super::fixtures::{caps, cluster, contended, profile};
-    use super::super::tune::{Search, tune};
-    use super::*;
-    use crate::plan::{Needs, Step};
-    use primitives::fabric::AtomicScope;
-
-    fn tuning() -> Tuning {
-        let search = Search { coroutines: vec![8], flips: false, ..Search::default() };
-        let (nic, workload) = (caps(true, AtomicScope::Nic), contended(4, 1e4));
-        tune(&profile(), &nic, &Needs::OCC, cluster(4, 4), &workload, &search).unwrap()
-    }
-
-    /// What runs would say if the model were wrong about four things at a time, each of which the choice has one way.
-    fn truth(tuning: &Tuning, candidate: &Candidate) -> f64 {
-        let wrong = |of: &dyn Fn(&Plan) -> bool, factor: f64| {
-            if of(&candidate.plan) == of(&tuning.best().plan) { factor } else { 1.0 }
-        };
-        let one_sided = |step: Option<Step>| step.is_some_and(|step| step.via.is_one_sided());
-        candidate.forecast.committed_per_s
-            * wrong(&|plan| one_sided(plan.fetch), 0.5)
-            * wrong(&|plan| one_sided(plan.lock), 0.6)
-            * wrong(&|plan| one_sided(plan.log), 0.6)
-            * wrong(&|plan| one_sided(plan.validate), 0.7)
-    }
-
-    #[test]
-    fn a_forecast_that_is_wrong_about_primitives_is_repaired_by_a_few_runs() {
-        let tuning = tuning();
-        let run = |candidate| (candidate, truth(&tuning, candidate));
-        let most = |ran: &[(&Candidate, f64)]| ran.iter().map(|(_, rate)| *rate).fold(0.0, f64::max);
-        let best = most(&tuning.distinct().into_iter().map(run).collect::<Vec<_>>());
-        let mut ran: Vec<(&Candidate, f64)> = tuning.shortlist(12).into_iter().map(run).collect();
-        assert!(most(&ran) < 0.9 * best, "the shortlist has it: {} of {best}", most(&ran));
-        let longer: Vec<_> = tuning.shortlist(24).into_iter().map(run).collect();
-        assert!(most(&longer) < 0.9 * best, "so has a longer one: {} of {best}", most(&longer));
-        for _ in 0..3 {
-            let next = next_to_run(&[&tuning], std::slice::from_ref(&ran), 4);
-            ran.extend(next.into_iter().map(|(_, candidate)| run(candidate)));
-        }
-        assert_eq!(ran.len(), 24);
-        assert!(most(&ran) > 0.99 * best, "{} of {best}", most(&ran));
-    }
-
-    #[test]
-    fn what_runs_next_is_of_the_search_and_has_no_equal_that_ran() {
-        let tuning = tuning();
-        let distinct = tuning.distinct();
-        let mut ran = vec![(distinct[0], 1e5)];
-        while ran.len() < distinct.len() {
-            let next = next_to_run(&[&tuning], std::slice::from_ref(&ran), 7);
-            assert_eq!(next.len(), 7.min(distinct.len() - ran.len()));
-            for (place, candidate) in next {
-                assert!(place == 0 && distinct.iter().any(|one| std::ptr::eq(*one, candidate)));
-                assert!(ran.iter().all(|(other, _)| other.forecast != candidate.forecast), "{candidate:?}");
-                ran.push((candidate, 0.9 * candidate.forecast.committed_per_s));
-            }
-        }
-        assert!(next_to_run(&[&tuning], &[ran], 7).is_empty(), "there is no other");
-    }
-
-    #[test]
-    fn without_anything_that_came_forecasts_decide_and_where_all_came_true_nothing_is_corrected() {
-        let tuning = tuning();
-        let distinct = tuning.distinct();
-        assert_eq!(Correction::of(&[(distinct[0], 0.0)]), None);
-        let ran = vec![(distinct[0], 0.0)];
-        let foretold = |found: &[(usize, &Candidate)]| {
-            found.iter().map(|(_, c)| c.forecast.committed_per_s).collect::<Vec<_>>()
-        };
-        let after = next_to_run(&[&tuning], &[ran], 5);
-        assert!(foretold(&after).is_sorted_by(|a, b| a >= b) && after.len() == 5, "{after:?}");
-        // Of two searches the one of which something came goes first.
-        let both = next_to_run(&[&tuning, &tuning], &[vec![(distinct[0], 0.0)], vec![(distinct[0], 1.0)]], 5);
-        assert!(both.iter().all(|(place, _)| *place == 1), "{both:?}");
-        let right: Vec<_> =
-            tuning.shortlist(12).into_iter().map(|c| (c, 0.8 * c.forecast.committed_per_s)).collect();
-        let correction = Correction::of(&right).unwrap();
-        for candidate in distinct {
-            let factor = correction.rate(candidate) / candidate.forecast.committed_per_s;
-            assert!((factor - 0.8).abs() < 1e-3, "{factor}: all are off alike");
-        }
-    }
-}
+mod tests;

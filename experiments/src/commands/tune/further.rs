@@ -18,6 +18,9 @@ pub type Search<'a> = (&'a str, &'a Tuning);
 /// A plan under a protocol.
 pub type Plan<'a> = (&'a str, &'a Candidate);
 
+/// One that ran, with what it got per second.
+pub type Ran<'a> = (Plan<'a>, f64);
+
 /// How many further plans there will be, after those of `ran`.
 pub fn room(found: &[Search<'_>], ran: &[Plan<'_>]) -> usize {
     let of = |&(protocol, tuning): &Search<'_>| {
@@ -27,13 +30,8 @@ pub fn room(found: &[Search<'_>], ran: &[Plan<'_>]) -> usize {
     found.iter().map(of).sum::<usize>().min(FURTHER)
 }
 
-/// The further plans that run now, where `done` have run already; none if that is all. `ran` has all that ran so far, each with what it got
-/// per second.
-pub fn further<'a>(
-    found: &[Search<'a>],
-    ran: &[(Plan<'_>, f64)],
-    done: usize,
-) -> Vec<(&'a str, &'a Candidate)> {
+/// The further plans that run now, where `done` have run already; none if that is all. `ran` has all that ran so far.
+pub fn further<'a>(found: &[Search<'a>], ran: &[Ran<'_>], done: usize) -> Vec<(&'a str, &'a Candidate)> {
     let own = |protocol: &str| -> Vec<(&Candidate, f64)> {
         let own = ran.iter().filter(|((of, _), _)| *of == protocol);
         own.map(|((_, candidate), per_s)| (*candidate, *per_s)).collect()
@@ -42,4 +40,62 @@ pub fn further<'a>(
     let ran: Vec<_> = found.iter().map(|(protocol, _)| own(protocol)).collect();
     let next = next_to_run(&tunings, &ran, AT_A_TIME.min(FURTHER.saturating_sub(done)));
     next.into_iter().map(|(place, candidate)| (found[place].0, candidate)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::search;
+    use super::*;
+    use crate::fabrics::Fabric;
+    use crate::spec::RunSpec;
+    use phases::model::Objective;
+    use primitives::profile::Profile;
+    use serde_json::json;
+
+    #[test]
+    fn further_plans_are_so_many_and_none_of_them_has_an_equal_that_ran() {
+        let mut spec = RunSpec { coroutines: Some(4), nodes: 3, threads: 1, ..RunSpec::default() };
+        spec.apply("fabric", &json!("sim:cx4-edr")).unwrap();
+        let fabric = Fabric::open(&spec.fabric, spec.seed).unwrap();
+        let profile = Profile::shipped("cx4-edr").unwrap();
+        let of = |protocol: &str| {
+            let spec = RunSpec { protocol: protocol.to_owned(), ..spec.clone() };
+            search(&spec, &fabric, &profile, Objective::Throughput, &|| true).unwrap().tuning
+        };
+        let tunings = ["occ", "nowait"].map(|protocol| (protocol, of(protocol)));
+        let found: Vec<Search<'_>> = tunings.iter().map(|(protocol, tuning)| (*protocol, tuning)).collect();
+        let few_of_each = |few: usize| {
+            let mut plans: Vec<Plan<'_>> = Vec::new();
+            for &(protocol, tuning) in &found {
+                plans.extend(tuning.shortlist(few).into_iter().map(|candidate| (protocol, candidate)));
+            }
+            plans
+        };
+        let got = |plan: &Plan<'_>| 0.9 * plan.1.forecast.committed_per_s;
+        let mut ran: Vec<(Plan<'_>, f64)> =
+            few_of_each(2).into_iter().map(|plan| (plan, got(&plan))).collect();
+        let (before, known) = (ran.len(), few_of_each(2));
+        assert_eq!((before, room(&found, &known)), (4, FURTHER));
+        loop {
+            let next = further(&found, &ran, ran.len() - before);
+            if next.is_empty() {
+                break;
+            }
+            assert!(next.len() <= AT_A_TIME);
+            for plan in next {
+                let equal =
+                    |((of, other), _): &(Plan<'_>, f64)| *of == plan.0 && other.forecast == plan.1.forecast;
+                assert!(!ran.iter().any(equal), "{plan:?}");
+                ran.push((plan, got(&plan)));
+            }
+        }
+        assert_eq!(ran.len(), before + FURTHER);
+        // Where there are few plans, all of them run, and no more.
+        let all = few_of_each(usize::MAX);
+        let (most, left) = all.split_at(all.len() - 3);
+        let ran: Vec<(Plan<'_>, f64)> = most.iter().map(|plan| (*plan, got(plan))).collect();
+        assert_eq!((room(&found, most), further(&found, &ran, 0).len()), (3, 3));
+        let next = further(&found, &ran, 0);
+        assert!(next.iter().all(|plan| left.iter().any(|one| one.1.forecast == plan.1.forecast)), "{next:?}");
+    }
 }

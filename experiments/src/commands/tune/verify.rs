@@ -1,6 +1,7 @@
 //! A search kept in a result directory, and its plans run: what the tuner's choice costs beside the others.
 
 use super::counts::Counted;
+use super::further::Ran;
 use super::search::{aim, by_coroutines, counts, further_rival};
 use super::{
     AGAIN, FINALISTS, Rival, TUNED, Tuned, caveat, further, plan_path, rival_path, room, verified_path,
@@ -428,7 +429,7 @@ fn ran_once<'a>(
     dir: &ResultDir,
     known: &[(&'a str, &'a Candidate)],
     later: &'a [Rival],
-) -> Result<Vec<((&'a str, &'a Candidate), f64)>, CliError> {
+) -> Result<Vec<Ran<'a>>, CliError> {
     let rows = dir.rows(TableName::Points)?;
     let later = later.iter().map(|rival| (rival.protocol.as_str(), &rival.candidate));
     let all = known.iter().copied().chain(later);
