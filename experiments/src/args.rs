@@ -357,8 +357,8 @@ pub struct TuneArgs {
     /// there is; usually the most throughput. Where no plan keeps the mean, the quickest is chosen, and that is said.
     #[arg(long, value_name = "TIME|least", allow_hyphen_values = true, value_parser = listed(values::latency, listed::least))]
     pub latency: Option<Objective>,
-    /// Run a dozen candidates and the presets too, print the regret, and leave the fastest as verified.plan.yaml; on sim the choice
-    /// and the three fastest twice more, with other seeds; where time is real, all five times in turns, for a fifth of the duration
+    /// Run a dozen candidates and the presets too, print the regret, and leave the fastest as verified.plan.yaml; on sim a dozen more
+    /// that what those got suggests, and the choice and the three fastest of all twice more, with other seeds; where time is real, all five times in turns, for a fifth of the duration
     /// each. Unless --coroutines says how many, the fastest then runs with nine counts from 1 to 32, and the file has the count that serves it
     /// best: the quickest of those within 1 % of the most, or not told apart from it.
     #[arg(long)]

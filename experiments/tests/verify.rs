@@ -87,6 +87,16 @@ fn a_regret_comes_with_its_uncertainty() {
         of_turn.map(|cells| cells[plan].to_owned()).collect()
     };
     let (once, twice) = (again("1"), again("2"));
+    // As many as the shortlist has ran because of what those before got, none of them twice.
+    let record: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(out.join("run.json")).unwrap()).unwrap();
+    let (rivals, further) =
+        (record["spec"]["rivals"].as_array().unwrap().len(), record["spec"]["further"].as_u64());
+    assert_eq!((further, once.len()), (Some(12), rivals + 12), "{record}");
+    let steps = points.lines().skip(1).take(once.len()).map(|line| line.split("\"{").nth(1).expect("steps"));
+    let different: std::collections::BTreeSet<&str> =
+        steps.map(|steps| steps.split("}\"").next().unwrap()).collect();
+    assert_eq!(different.len(), once.len(), "{points}");
     assert!(once.len() > 4 && twice.len() == 4 && twice[0] == "tuned" && twice == again("3"), "{points}");
     assert!(twice.iter().all(|plan| once.contains(plan)), "{points}");
 }

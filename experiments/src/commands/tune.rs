@@ -1,9 +1,11 @@
 //! `doorbell tune`: from profile, workload and protocol to a plan file, with prediction and reasons.
 
 mod counts;
+mod further;
 mod search;
 mod verify;
 
+pub use further::{further, room};
 pub use search::{Ranked, Rival, Tuned, ranking, rankings, search, search_all, shortlist, watched};
 pub use verify::{Kept, Verify, keep, may_keep};
 
@@ -460,7 +462,8 @@ mod tests {
         let told = format!(
             "chosen from {each} forecasts, each of a plan with a count of coroutines; of nearly equal ones the plainest"
         );
-        let kept = Kept { dir: "out".into(), verified: None, got: Vec::new(), counted: None };
+        let kept =
+            Kept { dir: "out".into(), verified: None, got: Vec::new(), further: Vec::new(), counted: None };
         let shown = shown(&both, &spec, &kept, None);
         assert!(
             shown.contains(&told) && shown.contains("plan file: out/tuned.plan.yaml\nto run it: "),
@@ -480,7 +483,13 @@ mod tests {
         let kept = |next: &str, per_s: f64| {
             let got = |per_s| Got::once(per_s, Some(0.01));
             let verified = Verified::new(got(100.0), [(next.to_owned(), got(per_s))]);
-            Kept { dir: "out".into(), verified: Some(verified), got: Vec::new(), counted: None }
+            Kept {
+                dir: "out".into(),
+                verified: Some(verified),
+                got: Vec::new(),
+                further: Vec::new(),
+                counted: None,
+            }
         };
         for rival in tuned.rivals.iter().skip(1) {
             let kept = kept(&rival.name, 102.0);

@@ -13,8 +13,8 @@
 //! dropping the very best among plans that are nearly as good. Coroutines are part of the combination, as its load, and not
 //! of the plan.
 //!
-//! The same is told of a second choice (`verified_regret`): the plans of the tuner's shortlist, a dozen of one protocol or two of each of several, are run for four thousand commits each, the
-//! choice and the three that were fastest beside it twice more, with other seeds, and the fastest of these is taken. That is a simulation compared with longer ones, not the model's merit. It is what somebody does who takes
+//! The same is told of a second choice (`verified_regret`): the plans of the tuner's shortlist, a dozen of one protocol or two of each of several, are run for four thousand commits each, then a dozen more that what those got
+//! suggests, the choice and the three that were fastest beside it twice more, with other seeds, and the fastest of these is taken. That is a simulation compared with longer ones, not the model's merit. It is what somebody does who takes
 //! the fastest that `tune --verify` has run, which are these and the presets.
 //!
 //! Where a point has several protocols ([`Point::against`]), the tuner chooses among them as `tune --protocol` does, all plans of all of

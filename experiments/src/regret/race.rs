@@ -105,7 +105,7 @@ pub(super) struct Outcome<'a> {
     pub(super) best: Rate,
     /// The tuner's choice, beside the winner.
     pub(super) chosen: Beside,
-    /// Which of the tuner's shortlist did best when run as `tune --verify` runs them, and that beside the winner.
+    /// Which of the tuner's shortlist and the plans after it did best when run as `tune --verify` runs them, and that beside the winner.
     pub(super) verified_plan: Runner<'a>,
     pub(super) verified: Beside,
     pub(super) runs: u64,
@@ -147,6 +147,8 @@ pub(super) struct Field<'a> {
     pub(super) chosen: Runner<'a>,
     /// The tuner's shortlist, some of them.
     pub(super) shortlist: Vec<Runner<'a>>,
+    /// Where the plans come from that run after these.
+    pub(super) found: &'a [Ranked],
 }
 
 impl<'a> Field<'a> {
@@ -161,7 +163,19 @@ impl<'a> Field<'a> {
             plans: found.iter().flat_map(all).collect(),
             chosen: Runner::of(first, first.tuning.best()),
             shortlist: shortlist.collect(),
+            found,
         })
+    }
+}
+
+impl<'a> Field<'a> {
+    /// The plans that run after these, each with what it got.
+    fn further(&self, ran: &[(Runner<'a>, f64)]) -> Vec<Runner<'a>> {
+        let searches: Vec<_> =
+            self.found.iter().map(|ranked| (ranked.protocol.as_str(), &ranked.tuning)).collect();
+        let known: Vec<_> = ran.iter().map(|(one, got)| ((one.protocol, one.candidate), *got)).collect();
+        let next = tune::further(&searches, &known, ran.len() - self.shortlist.len());
+        next.into_iter().map(|(protocol, candidate)| Runner { protocol, candidate }).collect()
     }
 }
 
@@ -244,15 +258,24 @@ fn run_within<'a>(
     let mut finalists: Vec<(Runner<'_>, f64)> = field.shortlist.iter().map(|&plan| (plan, 0.0)).collect();
     for turn in 0..=u64::from(tune::AGAIN) {
         track.seed(spec.seed + (VERIFYING + turn) * SEEDS_APART)?;
-        let shown = track.shown("the shortlist", finalists.len());
-        for (runner, sum) in &mut finalists {
-            if track.events > most_events {
-                return open(&track, Open::TooLong);
+        let mut done = 0;
+        loop {
+            let shown = track.shown("the shortlist", finalists.len() - done);
+            for (runner, sum) in &mut finalists[done..] {
+                if track.events > most_events {
+                    return open(&track, Open::TooLong);
+                }
+                *sum += track.one(*runner, length)?.per_s;
+                shown.inc();
             }
-            *sum += track.one(*runner, length)?.per_s;
-            shown.inc();
+            drop(shown);
+            done = finalists.len();
+            let next = if turn == 0 { field.further(&finalists) } else { Vec::new() };
+            if next.is_empty() {
+                break;
+            }
+            finalists.extend(next.into_iter().map(|plan| (plan, 0.0)));
         }
-        drop(shown);
         if let Some((_, others)) = finalists.split_first_mut() {
             others.sort_by(|a, b| b.1.total_cmp(&a.1));
         }

@@ -10,6 +10,7 @@ mod buckets;
 mod chances;
 mod choices;
 mod conflicts;
+mod corrected;
 mod costs;
 mod epoch;
 mod explain;
@@ -27,6 +28,7 @@ mod tune;
 mod waiting;
 
 pub use choices::{Against, Choice, choices};
+pub use corrected::{Correction, next_to_run, not_run};
 pub use explain::{Flip, explain};
 pub use forecast::{Bottleneck, Forecast, Model, PhaseForecast};
 pub use input::{Asked, AtHome, Band, Cluster, Elsewhere, InputError, Spots, TxnClass, Workload};

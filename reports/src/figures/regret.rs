@@ -97,7 +97,7 @@ fn one(results: &Results, name: &str) -> Framed<Option<Drawn>> {
             lines.series.push(curve(name, Ink::Muted.into(), checked));
             let [median, worst] = [median, worst].map(human::percent);
             format!(
-                " The fastest of the dozen plans on the shortlist, the best of them run again, loses {median} in half of them and {worst} in the worst."
+                " The fastest of the plans that tune --verify runs, the best of them several times, loses {median} in half of them and {worst} in the worst."
             )
         }
         _ => String::new(),

@@ -20,6 +20,7 @@ use primitives::profile::Profile;
 use primitives::units::Nanos;
 
 /// A plan to show beside the others, and to run with `--verify`.
+#[derive(Clone)]
 pub struct Rival {
     /// `tuned`, a preset's name, or what it does.
     pub name: String,
@@ -55,6 +56,8 @@ pub struct Tuned {
     pub protocol: String,
     /// The best of each protocol that was asked for, best first, if there was a choice.
     pub protocols: Vec<(String, Candidate)>,
+    /// All plans of those that did not win.
+    pub others: Vec<Ranked>,
     /// What it was priced with.
     pub profile: Profile,
     /// What the winner is best at.
@@ -71,10 +74,16 @@ impl Tuned {
         NamedPlan::new(name, self.file.plan, self.file.prediction.clone())
     }
 
-    /// Of the plans that ran, the one that was the fastest: the winner, unless another was faster.
-    pub fn fastest(&self, verified: &Verified) -> &Rival {
-        let faster = verified.faster().and_then(|(name, _)| self.rivals.iter().find(|r| r.name == *name));
-        faster.unwrap_or(&self.rivals[0])
+    /// Of the plans that ran, rivals and `further` ones, the one that was the fastest: the winner, unless another was faster.
+    pub fn fastest<'a>(&'a self, further: &'a [Rival], verified: &Verified) -> &'a Rival {
+        let named = |name: &str| self.rivals.iter().chain(further).find(|rival| rival.name == *name);
+        verified.faster().and_then(|(name, _)| named(name)).unwrap_or(&self.rivals[0])
+    }
+
+    /// All plans of each protocol, the winner's first.
+    pub fn searches(&self) -> Vec<(&str, &Tuning)> {
+        let others = self.others.iter().map(|ranked| (ranked.protocol.as_str(), &ranked.tuning));
+        std::iter::once((self.protocol.as_str(), &self.tuning)).chain(others).collect()
     }
 }
 
@@ -265,8 +274,8 @@ pub fn search(
         plan: tuning.best().plan,
         prediction: Some(prediction(tuning.best())),
     };
-    let (profile, protocols) = (profile.clone(), Vec::new());
-    Ok(Tuned { tuning, choices, rivals, file, protocol: name, protocols, profile, objective })
+    let (profile, protocols, others) = (profile.clone(), Vec::new(), Vec::new());
+    Ok(Tuned { tuning, choices, rivals, file, protocol: name, protocols, others, profile, objective })
 }
 
 /// The counts of coroutines to run a plan with, ascending; none if one was asked for.
@@ -298,6 +307,29 @@ pub fn by_coroutines(
         Ok(Rival { name, protocol: spec.protocol.clone(), description, candidate, prediction })
     };
     counts.iter().map(with).collect()
+}
+
+/// A plan of a search that is not among its rivals, as one of them.
+///
+/// # Errors
+/// As [`search`].
+pub fn further_rival(
+    tuned: &Tuned,
+    protocol: &str,
+    candidate: &Candidate,
+    spec: &RunSpec,
+    fabric: &Fabric,
+) -> Result<Rival, CliError> {
+    let spec = RunSpec { protocol: protocol.to_owned(), ..spec.clone() };
+    let Asked { cluster, demand, needs } = Asked::of(&spec, fabric)?;
+    let model = Model::new(&tuned.profile, cluster, &demand, &needs).map_err(|e| refused(&e))?;
+    let prediction = Prediction { protocol: protocol.to_owned(), ..model.prediction(&candidate.forecast) };
+    let description = candidate.plan.describe(&phases_that_matter(&candidate.plan, cluster.backups > 0));
+    let name = match tuned.others.is_empty() {
+        true => description.clone(),
+        false => format!("{protocol}: {description}"),
+    };
+    Ok(Rival { name, protocol: protocol.to_owned(), description, candidate: candidate.clone(), prediction })
 }
 
 /// What the choice is best at, in words; nothing where that is throughput alone, as usual.
@@ -357,7 +389,9 @@ pub fn search_all(
     let mut winner = found.remove(0);
     winner.tuning.evaluated = evaluated;
     winner.file.why = format!("best of {} protocols. {}", found.len() + 1, winner.file.why);
-    Ok(Tuned { rivals, protocols, ..winner })
+    let of = |tuned: Tuned| Ranked { protocol: tuned.protocol, tuning: tuned.tuning };
+    let others = found.into_iter().map(of).collect();
+    Ok(Tuned { rivals, protocols, others, ..winner })
 }
 
 /// Protocols, each with its best plan, in order of those plans.
@@ -377,6 +411,11 @@ fn best_first<T>(found: &mut [T], objective: Objective, tuning: impl Fn(&T) -> &
     });
 }
 
+/// The phases by which plans of a search differ.
+fn phases_that_matter(plan: &Plan, logs: bool) -> Vec<Phase> {
+    plan.steps().map(|(phase, _)| phase).filter(|phase| logs || *phase != Phase::Log).collect()
+}
+
 /// The winner, the others of the shortlist and the presets, each plan once: a candidate that is a preset goes by its name.
 /// Without backups nothing is logged, and plans that differ in logging alone are equal.
 fn rivals(
@@ -385,8 +424,7 @@ fn rivals(
     logs: bool,
     prediction: impl Fn(&Candidate) -> Prediction,
 ) -> Vec<Rival> {
-    let phases = tuning.best().plan.steps().map(|(phase, _)| phase);
-    let matter: Vec<Phase> = phases.filter(|phase| logs || *phase != Phase::Log).collect();
+    let matter = phases_that_matter(&tuning.best().plan, logs);
     let equal = |a: &Candidate, b: &Candidate| {
         a.plan.coroutines == b.plan.coroutines && a.plan.same_steps(&b.plan, &matter)
     };

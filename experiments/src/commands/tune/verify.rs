@@ -1,8 +1,11 @@
 //! A search kept in a result directory, and its plans run: what the tuner's choice costs beside the others.
 
 use super::counts::Counted;
-use super::search::{aim, by_coroutines, counts};
-use super::{AGAIN, FINALISTS, Rival, TUNED, Tuned, caveat, plan_path, rival_path, verified_path};
+use super::further::Ran;
+use super::search::{aim, by_coroutines, counts, further_rival};
+use super::{
+    AGAIN, FINALISTS, Rival, TUNED, Tuned, caveat, further, plan_path, rival_path, room, verified_path,
+};
 use crate::commands::Context;
 use crate::directory::Place;
 use crate::error::CliError;
@@ -14,7 +17,7 @@ use crate::spec::values::LEAST;
 use crate::spec::{RunSpec, Span};
 use crate::sweep::{Sweep, usual_jobs};
 use crate::transact::{self, Keep};
-use phases::model::Objective;
+use phases::model::{Candidate, Objective, Tuning};
 use phases::plan::{Plan, PlanFile};
 use primitives::measure::{
     Got, Kind, PointResult, ProfileRef, ResultDir, Row, RunRecord, TableName, Verified,
@@ -63,7 +66,7 @@ impl Verify<'_> {
 /// Who runs.
 #[derive(Clone, Copy)]
 enum Who {
-    /// One of the search.
+    /// One of the search; beyond the rivals, of further ones that runs suggest.
     Rival(usize),
     /// One of those that were fastest, the choice first.
     Finalist(usize),
@@ -118,7 +121,7 @@ pub fn may_keep(
 }
 
 /// Keys of a record that only the search knows.
-const FOUND: [&str; 4] = ["rounds", "again", "profile_hash", "rivals"];
+const FOUND: [&str; 5] = ["rounds", "again", "further", "profile_hash", "rivals"];
 
 /// A search that was kept.
 pub struct Kept {
@@ -128,6 +131,8 @@ pub struct Kept {
     pub verified: Option<Verified>,
     /// What each plan that ran got, by its name.
     pub got: Vec<(String, Got)>,
+    /// The plans that ran because of what the others got.
+    pub further: Vec<Rival>,
     /// What the one that got the most got with each count of coroutines, if it was run with them.
     pub counted: Option<Counted>,
 }
@@ -138,7 +143,7 @@ impl Kept {
     pub fn recommended<'a>(&'a self, tuned: &'a Tuned) -> &'a Rival {
         match (&self.counted, &self.verified) {
             (Some(counted), _) => &counted.best().rival,
-            (None, Some(verified)) => tuned.fastest(verified),
+            (None, Some(verified)) => tuned.fastest(&self.further, verified),
             (None, None) => &tuned.rivals[0],
         }
     }
@@ -153,7 +158,8 @@ impl Kept {
 }
 
 /// Keeps a search in a result directory, with its plan file, and runs the plans that `verify` names; where time is real each
-/// five times, in turns, for as long together as once where it is virtual. There, if all run, the [`FINALISTS`] run again with other seeds.
+/// five times, in turns, for as long together as once where it is virtual. There, if all run, what they get suggests [`further`] ones, and
+/// of all that ran the [`FINALISTS`] run again with other seeds.
 /// Then, if all run and no count of coroutines was asked for, the one that got the most runs with each count that the search tries.
 ///
 /// # Errors
@@ -179,7 +185,12 @@ pub fn keep(
     let racing: Vec<usize> = (0..rivals.len()).filter(|&rival| verify.runs(&rivals[rival])).collect();
     let usual = usual_jobs(spec.fabric.virtual_time());
     let counts = counted(spec, verify);
-    let jobs = fits_together(needed(tuned, &racing, &counts, spec, fabric)?, jobs, usual, transact::LOWER)?;
+    let again = verify == Verify::All && spec.fabric.virtual_time() && racing.len() > 1;
+    let known: Vec<(&str, &Candidate)> =
+        racing.iter().map(|&place| (rivals[place].protocol.as_str(), &rivals[place].candidate)).collect();
+    let slots = if again { room(&tuned.searches(), &known) } else { 0 };
+    let jobs =
+        fits_together(needed(tuned, &racing, slots, &counts, spec, fabric)?, jobs, usual, transact::LOWER)?;
     let rounds = if racing.is_empty() || spec.fabric.virtual_time() { 1 } else { ROUNDS };
     if rounds > 1 {
         asked["rounds"] = json!(rounds);
@@ -192,9 +203,16 @@ pub fn keep(
     let later =
         (2..=rounds).flat_map(|round| in_turn(round, &racing).map(move |rival| (round, Who::Rival(rival))));
     let mut points: Vec<(u32, Who)> = first.chain(later).collect();
+    let shortlisted = points.len();
+    if slots > 0 {
+        points.extend((0..slots).map(|slot| (1, Who::Rival(rivals.len() + slot))));
+        asked["further"] = json!(slots);
+        notes
+            .push(format!("Then {slots} more ran: those foretold most, corrected by what those before got."));
+    }
     let before = points.len() as u64;
-    if verify == Verify::All && spec.fabric.virtual_time() && racing.len() > 1 {
-        let finalists = FINALISTS.min(racing.len());
+    if again {
+        let finalists = FINALISTS.min(racing.len() + slots);
         points.extend(
             (2..2 + AGAIN).flat_map(|round| (0..finalists).map(move |place| (round, Who::Finalist(place)))),
         );
@@ -231,14 +249,7 @@ pub fn keep(
     leave(&mut dir, &plan_path(out), &tuned.file)?;
     // A rival that wins must be at hand.
     for rival in rivals.iter().skip(1).filter(|rival| rival.candidate.preset.is_none()) {
-        let file = PlanFile {
-            name: rival.name.clone(),
-            why: "a candidate of the search, kept so that it can be run".to_owned(),
-            plan: rival.candidate.plan,
-            prediction: Some(rival.prediction.clone()),
-            ..tuned.file.clone()
-        };
-        leave(&mut dir, &rival_path(out, rival), &file)?;
+        leave(&mut dir, &rival_path(out, rival), &candidate_file(tuned, rival))?;
     }
     let fabrics: Vec<Fabric> = match before < plans {
         true => (1..=AGAIN)
@@ -246,12 +257,13 @@ pub fn keep(
             .collect::<Result<_, _>>()?,
         false => Vec::new(),
     };
-    let one = |number: u64, finalists: &[usize], by_count: &[Rival]| {
+    let one = |number: u64, further: &[Rival], finalists: &[usize], by_count: &[Rival]| {
         let (round, who) = points[number as usize];
+        let of = |place: usize| rivals.get(place).unwrap_or_else(|| &further[place - rivals.len()]);
         let (rival, seed, fabric) = match who {
-            Who::Rival(rival) => (&rivals[rival], spec.seed, fabric),
+            Who::Rival(place) => (of(place), spec.seed, fabric),
             Who::Finalist(place) => {
-                (&rivals[finalists[place]], seed_again(spec.seed, round - 1), &fabrics[round as usize - 2])
+                (of(finalists[place]), seed_again(spec.seed, round - 1), &fabrics[round as usize - 2])
             }
             Who::Count(place) => (&by_count[place], spec.seed, fabric),
         };
@@ -299,27 +311,60 @@ pub fn keep(
     };
     let sweep = context.sweep(if racing.is_empty() { "ranking plans" } else { "running rivals" }, jobs);
     let part = |from: u64, to: u64| Some((from..to).collect());
-    Sweep { only: part(0, before), ..sweep }.run(&mut dir, |number| one(number, &[], &[]), summary)?;
+    let first = Sweep { only: part(0, shortlisted as u64), ..sweep };
+    first.run(&mut dir, |number| one(number, &[], &[], &[]), summary)?;
+    let mut later: Vec<Rival> = Vec::new();
+    while later.len() < slots {
+        let (from, done) = (shortlisted + later.len(), later.len());
+        let ran = ran_once(&dir, &known, &later)?;
+        let next = further(&tuned.searches(), &ran, done);
+        if next.is_empty() {
+            // There were so many when room was made for them; who finds fewer now does not look for ever.
+            break;
+        }
+        for (protocol, candidate) in next {
+            later.push(further_rival(tuned, protocol, candidate, spec, fabric)?);
+        }
+        let to = shortlisted + later.len();
+        let sweep = context.sweep(format!("running further plans, {} of {slots}", later.len()), jobs);
+        let sweep = Sweep { only: part(from as u64, to as u64), ..sweep };
+        sweep.run(&mut dir, |number| one(number, &later, &[], &[]), summary)?;
+    }
+    for rival in &later {
+        leave(&mut dir, &rival_path(out, rival), &candidate_file(tuned, rival))?;
+    }
     if before < plans {
-        let finalists = finalists(&dir, rivals)?;
+        let finalists = finalists(&dir, rivals.len() + slots)?;
         let again = Sweep { only: part(before, plans), ..context.sweep("running the fastest again", jobs) };
-        again.run(&mut dir, |number| one(number, &finalists, &[]), summary)?;
+        again.run(&mut dir, |number| one(number, &later, &finalists, &[]), summary)?;
     }
     let got = Got::of_plans(ran(&dir)?);
-    let mut kept = Kept { dir: out.clone(), verified: regret_of(&dir), got, counted: None };
+    let mut kept = Kept { dir: out.clone(), verified: regret_of(&dir), got, further: later, counted: None };
     let Some(verified) = kept.verified.clone() else { return Ok(kept) };
     if !counts.is_empty() {
-        let by_count = by_coroutines(tuned.fastest(&verified), &counts, spec, fabric, &tuned.profile)?;
+        let fastest = tuned.fastest(&kept.further, &verified);
+        let by_count = by_coroutines(fastest, &counts, spec, fabric, &tuned.profile)?;
         let sweep = Sweep {
             only: part(plans, points.len() as u64),
             ..context.sweep("running the best by coroutines", jobs)
         };
-        sweep.run(&mut dir, |number| one(number, &[], &by_count), summary)?;
+        sweep.run(&mut dir, |number| one(number, &[], &[], &by_count), summary)?;
         kept.counted = Counted::of(&dir, by_count);
     }
-    let file = recommended(tuned, &verified, &kept, racing.len(), spec.fabric.virtual_time());
+    let file = recommended(tuned, &verified, &kept, racing.len() + slots, spec.fabric.virtual_time());
     leave(&mut dir, &verified_path(out), &file)?;
     Ok(kept)
+}
+
+/// The file of a plan that the search has found beside its choice.
+fn candidate_file(tuned: &Tuned, rival: &Rival) -> PlanFile {
+    PlanFile {
+        name: rival.name.clone(),
+        why: "a candidate of the search, kept so that it can be run".to_owned(),
+        plan: rival.candidate.plan,
+        prediction: Some(rival.prediction.clone()),
+        ..tuned.file.clone()
+    }
 }
 
 /// Leaves a plan file in a directory, unless somebody has edited the one that is there.
@@ -333,7 +378,7 @@ fn leave(dir: &mut ResultDir, path: &Path, file: &PlanFile) -> Result<(), CliErr
 /// what the model had expected of it. Where it is not told apart from the model's choice either would do, and the file says so;
 /// `experiments/REGRET.md` has what such a choice loses after longer runs.
 fn recommended(tuned: &Tuned, verified: &Verified, kept: &Kept, ran: usize, simulated: bool) -> PlanFile {
-    let (most, rival) = (tuned.fastest(verified), kept.recommended(tuned));
+    let (most, rival) = (tuned.fastest(&kept.further, verified), kept.recommended(tuned));
     let who = if most.name == TUNED { "the model's choice" } else { most.description.as_str() };
     let by = if simulated { "simulated" } else { "measured" };
     let count = kept.counted.as_ref().map_or(String::new(), |counted| format!(". {}", counted.told()));
@@ -351,10 +396,12 @@ fn recommended(tuned: &Tuned, verified: &Verified, kept: &Kept, ran: usize, simu
     }
 }
 
-/// Bytes that each of the plans that run needs, with the most coroutines that it may run with.
+/// Bytes that each of the plans that run needs, with the most coroutines that it may run with. Further ones are not known yet, so that each of
+/// them counts as one of its protocol's best plan with the most coroutines of all.
 fn needed(
     tuned: &Tuned,
     racing: &[usize],
+    slots: usize,
     counts: &[u32],
     spec: &RunSpec,
     fabric: &Fabric,
@@ -366,7 +413,18 @@ fn needed(
         let coroutines = counts.iter().copied().fold(plan.coroutines, u32::max);
         transact::memory_of(&spec, fabric, Plan { coroutines, ..plan })
     };
-    racing.iter().map(of).collect()
+    let mut needed = racing.iter().map(of).collect::<Result<Vec<u64>, CliError>>()?;
+    if slots > 0 {
+        let most = |(protocol, tuning): (&str, &Tuning)| {
+            let spec = RunSpec { protocol: protocol.to_owned(), ..spec.clone() };
+            let all = tuning.ranked.iter().map(|candidate| candidate.plan.coroutines);
+            let coroutines = all.chain(counts.iter().copied()).fold(1, u32::max);
+            transact::memory_of(&spec, fabric, Plan { coroutines, ..tuning.best().plan })
+        };
+        let most = tuned.searches().into_iter().map(most).collect::<Result<Vec<u64>, CliError>>()?;
+        needed.extend(vec![most.into_iter().fold(0, u64::max); slots]);
+    }
+    Ok(needed)
 }
 
 /// The seed of a finalist's further run.
@@ -374,16 +432,29 @@ fn seed_again(seed: u64, again: u32) -> u64 {
     seed.wrapping_add(u64::from(again) * SEEDS_APART)
 }
 
-/// The choice, and who was fastest beside it in the first round.
-fn finalists(dir: &ResultDir, rivals: &[Rival]) -> Result<Vec<usize>, CliError> {
+/// What the rivals and further plans got that ran so far, each once.
+fn ran_once<'a>(
+    dir: &ResultDir,
+    known: &[(&'a str, &'a Candidate)],
+    later: &'a [Rival],
+) -> Result<Vec<Ran<'a>>, CliError> {
     let rows = dir.rows(TableName::Points)?;
-    let mut others: Vec<(usize, f64)> = (rows.iter().enumerate().take(rivals.len()))
-        .filter(|(rival, _)| rivals[*rival].name != TUNED)
-        .filter_map(|(rival, row)| Some((rival, row.number("got_per_s")?)))
+    let later = later.iter().map(|rival| (rival.protocol.as_str(), &rival.candidate));
+    let all = known.iter().copied().chain(later);
+    Ok(all.zip(&rows).map(|(plan, row)| (plan, row.number("got_per_s").unwrap_or_default())).collect())
+}
+
+/// The choice, and who was fastest beside it of so many plans in the first round.
+fn finalists(dir: &ResultDir, plans: usize) -> Result<Vec<usize>, CliError> {
+    let rows = dir.rows(TableName::Points)?;
+    let is_choice = |row: &Row| row.get("plan") == Some(TUNED);
+    let mut others: Vec<(usize, f64)> = (rows.iter().enumerate().take(plans))
+        .filter(|(_, row)| !is_choice(row))
+        .filter_map(|(place, row)| Some((place, row.number("got_per_s")?)))
         .collect();
     others.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
-    let choice = rivals.iter().position(|rival| rival.name == TUNED);
-    Ok(choice.into_iter().chain(others.into_iter().map(|(rival, _)| rival)).take(FINALISTS).collect())
+    let choice = rows.iter().take(plans).position(is_choice);
+    Ok(choice.into_iter().chain(others.into_iter().map(|(place, _)| place)).take(FINALISTS).collect())
 }
 
 /// In which order they run in a round: there and back again, so that a machine which slows down meanwhile slows all of them alike.
