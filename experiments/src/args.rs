@@ -46,9 +46,10 @@ const QUICKSTART_OUT: &str = "Keep results and the page below this directory, us
                               another run has a part's NAME it is refused or, if no directory was named, NAME-2, NAME-3 and so on is taken";
 const REPRODUCE_OUT: &str = "Keep results below this directory, usually doorbell-out/reproduce: one for each experiment, by its name, \
                              so that what was measured is not measured again. One that holds another run is refused";
-/// A study follows no plan file, and tries fewer, too.
+/// The tuner looks for the count.
 const TUNE_COROUTINES: &str = "Plans with so many coroutines per thread alone; usually each plan with every count from 1 to 32 \
                                that the search knows";
+/// A study follows no plan file, and tries fewer, too.
 const STUDY_COROUTINES: &str = "Most coroutines per thread, of 1, 2, 4 and so on; usually 8";
 
 /// A study has no `--precision`, and usual times of its own.
