@@ -273,7 +273,7 @@ const THREADS_MOST: u64 = 4096;
 /// fit into this machine: an estimate of stores, caches, queue pairs and buffers against the memory that is free.
 ///
 /// # Errors
-/// Exit code 2 with the reason, or the estimate and what to lower; or if workload or protocol cannot be.
+/// Exit code 2 with the reason, or if workload or protocol cannot be; 3 with the estimate and what to lower.
 pub fn check(spec: &RunSpec, fabric: &Fabric, named: &NamedPlan) -> Result<(), CliError> {
     let (workload, protocol) = (workload(spec)?, protocol(spec)?);
     let workers = u64::from(spec.nodes) * u64::from(spec.threads);

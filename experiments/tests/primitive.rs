@@ -111,7 +111,7 @@ fn what_memory_cannot_hold_is_refused_before_it_is_allocated() {
     for (args, helps) in [(experiment, "outstanding or payload in the file"), (&characterize, "--nodes")] {
         let refused = doorbell(dir, args);
         let said = stderr(&refused);
-        assert_eq!(refused.status.code(), Some(2), "{said}");
+        assert_eq!(refused.status.code(), Some(3), "{said}");
         assert!(said.contains("GiB are free") && said.contains(helps), "{said}");
         assert!(!dir.join("out").exists(), "nothing was begun");
     }
@@ -134,7 +134,7 @@ fn a_study_that_memory_cannot_hold_is_refused_before_it_is_begun() {
     for phase in ["execution", "validation", "logging", "commit", "read-only"] {
         let refused = within(dir, 8_000, &[&["study", phase, "--fabric", "sim:cx4-edr"], &huge[..]].concat());
         let said = stderr(&refused);
-        assert_eq!(refused.status.code(), Some(2), "{phase}: {said}");
+        assert_eq!(refused.status.code(), Some(3), "{phase}: {said}");
         assert!(said.contains("GiB are free") && said.contains("--nodes"), "{phase}: {said}");
         assert!(!dir.join("out").exists(), "nothing was begun");
     }
@@ -157,7 +157,7 @@ fn transactions_side_by_side_are_refused_by_what_they_need_together() {
         |jobs: &str, out: &str| within(dir, 1_100, &["experiment", "two.yaml", "--jobs", jobs, "--out", out]);
     let together = run("4", "together");
     let said = stderr(&together);
-    assert_eq!(together.status.code(), Some(2), "{said}");
+    assert_eq!(together.status.code(), Some(3), "{said}");
     assert!(said.contains("GiB are free") && said.contains("fewer points at a time with --jobs"), "{said}");
     assert!(!dir.join("together").exists(), "nothing was begun");
     let apart = run("1", "apart");

@@ -11,7 +11,7 @@ use primitives::mem::{Access, BufPool, MemoryKeys, Region};
 use primitives::mesh::{FabricSpec, Program, Shape, Site, WorkerConfig, launch};
 use primitives::rpc::{Incoming, Reply, RpcPoller, Service};
 use primitives::units::Nanos;
-use primitives::verbs::port::{EnginePort, Port, PortConfig};
+use primitives::verbs::port::{EnginePort, Port, PortConfig, Read};
 use primitives::verbs::{NodeId, QpConfig, Remote};
 use std::cell::{Cell, RefCell};
 use std::future::Future;
@@ -160,11 +160,16 @@ fn a_cancelled_coroutine_is_gone_and_its_buffers_come_back() {
         let mut core = core(&port);
         let ended = Rc::new(Cell::new(0));
         let cancelled = Rc::new(Cell::new(false));
-        for i in 0..6 {
+        for i in 0..8 {
             let (port, ended, cancelled) = (&port, ended.clone(), cancelled.clone());
             core.spawn(Box::pin(async move {
-                match i % 3 {
+                match i % 4 {
                     0 => drop(port.read(at, 64).await.expect("reads")),
+                    // Its buffer goes with the coroutine, while the request is under way.
+                    2 => {
+                        let buf = port.buf(64).expect("a buffer");
+                        port.ask_in(at, Read(64), &buf).await.expect("reads");
+                    }
                     // On a slow machine a time may have come before it is waited for.
                     1 => {
                         while !cancelled.get() {
@@ -178,15 +183,15 @@ fn a_cancelled_coroutine_is_gone_and_its_buffers_come_back() {
         }
         // Each has begun and waits, for the network, for time or for its turn.
         core.step(usize::MAX);
-        assert_eq!(core.alive(), 6);
-        for task in 0..3 {
+        assert_eq!(core.alive(), 8);
+        for task in 0..4 {
             core.cancel(task);
             core.cancel(task);
         }
         cancelled.set(true);
-        assert_eq!(core.alive(), 3);
+        assert_eq!(core.alive(), 4);
         net.turn(vec![Turning(Box::new(core))]);
-        assert_eq!(ended.get(), 3, "those that were not cancelled");
+        assert_eq!(ended.get(), 4, "those that were not cancelled");
         for _ in 0..1_000_000 {
             if port.in_flight() == 0 {
                 break;
@@ -196,6 +201,27 @@ fn a_cancelled_coroutine_is_gone_and_its_buffers_come_back() {
         }
         assert_eq!((port.in_flight(), port.pool().in_use()), (0, 0));
     });
+}
+
+#[test]
+fn a_threads_core_has_eight_turns_at_a_time_unless_one_finds_nothing() {
+    let net = Net::new(Fabric::Posting, 2);
+    let (port, _) = port(&net);
+    let mut core = core(&port);
+    let resumed = Rc::new(Cell::new(0));
+    let (count, yields) = (resumed.clone(), &port);
+    core.spawn(Box::pin(async move {
+        for _ in 0..20 {
+            count.set(count.get() + 1);
+            yield_now(yields.sched()).await;
+        }
+    }));
+    let step = core.steps();
+    assert_eq!((resumed.get(), step.worked, step.pending, step.finished), (8, 8, true, false));
+    assert_eq!((core.step(usize::MAX).worked, resumed.get()), (1, 9), "a step is one turn");
+    core.steps();
+    assert!(core.steps().finished);
+    assert_eq!((resumed.get(), core.steps().worked), (20, 0));
 }
 
 #[test]

@@ -6,6 +6,7 @@ use primitives::measure::{TOO_SHORT, were};
 
 use crate::frame::{floats, words};
 use crate::human;
+use crate::load::WIDE;
 
 /// A reason to doubt a point's rate and latencies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -134,9 +135,6 @@ pub fn medians(columns: &[&str]) -> Vec<Expr> {
 
 /// Columns that an interval of the rate is told for.
 const RATES: [&str; 3] = ["rate_per_s", "rate_per_server_per_s", "committed_per_s"];
-
-/// An interval at least this wide to either side, as a share of the rate, is drawn and told.
-const WIDE: f64 = 0.05;
 
 /// How wide the interval of each row's `column` is, as a share of it to either side; nothing where it is narrow, or where the column is
 /// no rate.

@@ -111,7 +111,7 @@ fn over(best: &PlanRow, rival: &PlanRow) -> String {
     let width = best.width_over(rival).map(|width| width * ratio);
     // What is known well needs no interval in a headline.
     let within =
-        width.filter(|width| *width > WIDE).map_or(String::new(), |w| format!(" ± {}", human::percent(w)));
+        width.filter(|width| *width >= WIDE).map_or(String::new(), |w| format!(" ± {}", human::percent(w)));
     match ratio < 2.0 {
         _ if best.is_like(rival) => {
             let width = human::percent(width.unwrap_or_default());
@@ -142,7 +142,7 @@ impl Worth {
                 continue;
             }
             self.doubts = self.doubts.or(doubts);
-            if let Some(ci) = ci.filter(|ci| bench == "payload" && *ci > WIDE) {
+            if let Some(ci) = ci.filter(|ci| bench == "payload" && *ci >= WIDE) {
                 let known = format!("± {} ({})", human::percent(ci), verb.to_uppercase());
                 // Latencies may come from the same points.
                 if !self.wide.contains(&known) {

@@ -192,7 +192,7 @@ fn run_in(session: &mut Option<Session>, args: &RunArgs, context: &Context) -> R
         transact::write_history(path, history, None)?;
         let (txns, bytes) = (history.txns().len(), std::fs::metadata(path).map_or(0, |meta| meta.len()));
         context.talk.say(format!(
-            "wrote the history, {txns} transactions in {:.1} MB, to {path}; `doorbell check {path}` judges it",
+            "wrote the history, {txns} transactions in {:.1} MB, to {path}; `doorbell check` judges it",
             bytes as f64 / 1e6,
             path = path.display()
         ));

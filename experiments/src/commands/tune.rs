@@ -334,10 +334,13 @@ fn why(choices: &[Choice]) -> String {
 
 /// The presets, each with the count of coroutines that serves it best, and what those that ran got.
 fn presets(tuned: &Tuned, kept: &Kept) -> String {
-    // A preset may be a rival under another's name: that of the winner, or of one with the same steps.
+    // A preset may be a rival under another's name: that of the winner, or of one that differs in nothing that matters, as in how it
+    // would log if there were backups.
     let got = |c: &Candidate| {
-        let of = |r: &&Rival| r.protocol == tuned.protocol && r.candidate.plan == c.plan;
-        let rival = tuned.rivals.iter().find(of)?;
+        let rivals = || tuned.rivals.iter().filter(|r| r.protocol == tuned.protocol);
+        let rival = rivals()
+            .find(|r| r.candidate.plan == c.plan)
+            .or_else(|| rivals().find(|r| r.candidate.forecast == c.forecast))?;
         kept.got.iter().find(|(name, _)| *name == rival.name).map(|(_, got)| human_rate(got.per_s))
     };
     let mut head = vec!["preset", "coroutines", "predicted", "mean latency", "limited by"];

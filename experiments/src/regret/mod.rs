@@ -218,7 +218,7 @@ impl Summary {
             if self.open > 0 { format!(" ({} more without a winner)", self.open) } else { String::new() },
             three(self.regret),
             self.verified.map_or(String::new(), |v| format!(
-                "regret of the fastest of a shortlist that was run: {}\n",
+                "regret of the fastest that tune --verify runs: {}\n",
                 three(v)
             )),
             self.same_protocol.map_or(String::new(), |(same, all)| format!(
@@ -248,7 +248,7 @@ mod tests {
         assert_eq!(Summary::of(&even).unwrap().regret, [0.0, 0.02, 0.02], "of two the lower, as on the page");
         let both = rows.clone().map(|row| row.with("verified_regret", 0.01));
         let shown = Summary::of(&both).unwrap().shown();
-        assert!(shown.contains("shortlist that was run: median 1.00 %"), "{shown}");
+        assert!(shown.contains("that tune --verify runs: median 1.00 %"), "{shown}");
         assert_eq!(summary.same_protocol, None);
         let under = |best: &str| {
             rows[0].clone().with("protocols", 2u32).with("protocol", "occ").with("best_protocol", best)

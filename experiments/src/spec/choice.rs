@@ -296,6 +296,8 @@ mod tests {
             ("sym", "did you mean `sim:PROFILE`"),
             ("verb:mlx5_0", "did you mean `verbs:DEVICE`?"),
             ("ethernet", "no such fabric; there are loopback"),
+            ("mlx5_0", "no such fabric; did you mean `verbs:mlx5_0`? there are loopback"),
+            ("rocep1s0f0", "did you mean `verbs:rocep1s0f0`?"),
             ("cx3", "did you mean `sim:cx3`?"),
             ("sim", "name a NIC profile"),
             ("sim:", "name a NIC profile"),

@@ -270,6 +270,21 @@ mod tests {
     }
 
     #[test]
+    fn an_alternative_with_another_count_of_coroutines_says_so() {
+        let (caps, search) = (caps(true, AtomicScope::Nic), Search { flips: false, ..Search::default() });
+        let tuning = tune(&profile(), &caps, &Needs::OCC, cluster(4, 4), &calm(4), &search).unwrap();
+        let all = choices(&tuning, search.tolerance, |_| None);
+        let ours = tuning.best().plan.coroutines;
+        let mut others = 0;
+        for (choice, against) in all.iter().filter_map(|choice| Some((choice, choice.against.as_ref()?))) {
+            assert_ne!(against.coroutines, Some(ours), "{choice}");
+            assert_eq!(choice.alternative().contains("coroutine"), against.coroutines.is_some(), "{choice}");
+            others += u32::from(against.coroutines.is_some());
+        }
+        assert!(others > 0, "all with {ours}: {all:?}");
+    }
+
+    #[test]
     fn what_has_no_alternative_says_so() {
         let (_, choices) = tuned(&profile(), 4, false);
         for choice in choices.iter().filter(|choice| !choice.idle) {

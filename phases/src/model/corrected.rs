@@ -24,7 +24,8 @@ pub struct Correction {
 }
 
 impl Correction {
-    /// By plans that ran, each with what it got per second; nothing if none has committed anything.
+    /// By plans that ran, each with what it got per second; nothing if none has committed anything. A plan that got nothing says nothing here:
+    /// a run that is too short says as little about how much too high the forecast was.
     pub fn of(ran: &[(&Candidate, f64)]) -> Option<Correction> {
         let off = |&(candidate, per_s): &(&Candidate, f64)| {
             let foretold = candidate.forecast.committed_per_s;

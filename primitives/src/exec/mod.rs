@@ -297,7 +297,7 @@ pub struct Core<F, P> {
     tasks: Vec<Option<Pin<Box<Task<F>>>>>,
     alive: usize,
     poller: P,
-    turns: u32,
+    since_clock: u32,
     /// Polls of the next turn: more than one where the last did nothing and left nothing to do.
     polls: u32,
 }
@@ -305,7 +305,7 @@ pub struct Core<F, P> {
 impl<F: Future<Output = ()>, P: Poller> Core<F, P> {
     /// A core without coroutines.
     pub fn new(sched: Rc<Sched>, poller: P) -> Core<F, P> {
-        Core { sched, tasks: Vec::new(), alive: 0, poller, turns: 0, polls: 1 }
+        Core { sched, tasks: Vec::new(), alive: 0, poller, since_clock: 0, polls: 1 }
     }
 
     /// Adds a coroutine; it is resumed first when the core next turns.
@@ -372,9 +372,9 @@ impl<F: Future<Output = ()>, P: Poller> Core<F, P> {
             // Polling may wake somebody without taking anything.
             polls = if self.sched.has_ready() { 0 } else { polls - 1 };
         }
-        self.turns += 1;
-        if virtual_time || self.turns >= TURNS_PER_CLOCK || worked == 0 {
-            self.turns = 0;
+        self.since_clock += 1;
+        if virtual_time || self.since_clock >= TURNS_PER_CLOCK || worked == 0 {
+            self.since_clock = 0;
             let now = self.poller.now();
             self.poller.tick(now);
             if self.sched.has_timers() {

@@ -355,7 +355,8 @@ impl<N: Nic> Port<N> {
     }
 
     /// Any of these in a buffer that stays the caller's: for whoever asks again and again. READs and WRITEs are as long as `buf`, ATOMICs want
-    /// eight bytes, in which they leave what they saw. The buffer outlives a future that is dropped, not one that is forgotten (`std::mem::forget`).
+    /// eight bytes, in which they leave what they saw. The buffer outlives a future that is dropped, not one that is forgotten (`std::mem::forget`); requests
+    /// that share it while they are under way write over each other.
     ///
     /// # Errors
     /// If the request is refused or completes with an error.

@@ -93,7 +93,7 @@ fn one(results: &Results, name: &str) -> Framed<Option<Drawn>> {
     let checks = match (checked.is_empty(), &mut regrets.body) {
         (false, Body::Lines(lines)) => {
             let (median, worst) = (at(&checked, 0.5), at(&checked, 1.0));
-            let name = "all, the best of a shortlist that was run";
+            let name = "all, the fastest that tune --verify runs";
             lines.series.push(curve(name, Ink::Muted.into(), checked));
             let [median, worst] = [median, worst].map(human::percent);
             format!(

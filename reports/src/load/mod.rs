@@ -112,7 +112,7 @@ pub struct Precision {
     pub wide: bool,
 }
 
-/// Half a confidence interval, as a share of the rate, from which on people are told of it.
+/// An interval at least this wide to either side, as a share of the rate, is drawn and told.
 pub const WIDE: f64 = 0.05;
 
 /// How well the rates are known; nothing if no point says.
@@ -138,7 +138,7 @@ pub fn precision(points: &DataFrame) -> Option<Precision> {
         _ => format!("; {open} of {} did not become as precise as asked for", points.height()),
     };
     let told = format!("{rates} (95 % confidence, batch means){asked}");
-    Some(Precision { told, wide: worst.0 > WIDE || open > 0 })
+    Some(Precision { told, wide: worst.0 >= WIDE || open > 0 })
 }
 
 /// The first columns that are outcomes; those before them, and axes, are what a point was asked to be.

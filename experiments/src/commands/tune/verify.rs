@@ -319,8 +319,8 @@ pub fn keep(
         let ran = ran_once(&dir, &known, &later)?;
         let next = further(&tuned.searches(), &ran, done);
         if next.is_empty() {
-            // There were so many when room was made for them; who finds fewer now does not look for ever.
-            break;
+            // There were so many when room was made for them.
+            return Err(CliError::check(format!("{done} of {slots} further plans were found, and no more")));
         }
         for (protocol, candidate) in next {
             later.push(further_rival(tuned, protocol, candidate, spec, fabric)?);
@@ -397,7 +397,7 @@ fn recommended(tuned: &Tuned, verified: &Verified, kept: &Kept, ran: usize, simu
 }
 
 /// Bytes that each of the plans that run needs, with the most coroutines that it may run with. Further ones are not known yet, so that each of
-/// them counts as one of its protocol's best plan with the most coroutines of all.
+/// them counts as the largest there may be: the best plan of some protocol with the most coroutines of all.
 fn needed(
     tuned: &Tuned,
     racing: &[usize],
