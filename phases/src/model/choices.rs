@@ -271,17 +271,19 @@ mod tests {
 
     #[test]
     fn an_alternative_with_another_count_of_coroutines_says_so() {
-        let (caps, search) = (caps(true, AtomicScope::Nic), Search { flips: false, ..Search::default() });
-        let tuning = tune(&profile(), &caps, &Needs::OCC, cluster(4, 4), &calm(4), &search).unwrap();
-        let all = choices(&tuning, search.tolerance, |_| None);
+        let (tuning, choices) = tuned(&profile(), 4, true);
         let ours = tuning.best().plan.coroutines;
-        let mut others = 0;
-        for (choice, against) in all.iter().filter_map(|choice| Some((choice, choice.against.as_ref()?))) {
-            assert_ne!(against.coroutines, Some(ours), "{choice}");
-            assert_eq!(choice.alternative().contains("coroutine"), against.coroutines.is_some(), "{choice}");
-            others += u32::from(against.coroutines.is_some());
+        for choice in choices.iter().filter(|choice| choice.against.is_some()) {
+            // All plans of this search have the same.
+            assert!(!choice.alternative().contains("coroutine"), "{choice}");
+            let rival = |coroutines: u32| {
+                let mut tuning = tuning.clone();
+                tuning.ranked.iter_mut().skip(1).for_each(|c| c.plan.coroutines = coroutines);
+                super::choice(&tuning, tuning.best(), choice.phase, choice.step, 0.01).alternative()
+            };
+            assert!(rival(2 * ours).contains("16 coroutines)"), "{}", rival(2 * ours));
+            assert!(rival(1).contains("1 coroutine)") && rival(ours) == choice.alternative(), "{}", rival(1));
         }
-        assert!(others > 0, "all with {ours}: {all:?}");
     }
 
     #[test]
