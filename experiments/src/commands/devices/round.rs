@@ -160,12 +160,12 @@ impl<N: Nic> Side<N> {
             verb: name.to_owned(),
             ok: true,
             microseconds: 0.0,
-            problem: Some(format!("not tried: a device here or there has no {why}")),
+            problem: Some(format!("not tried: a device here or there {why}")),
         };
         let mut outcomes: Vec<Outcome> = verbs
             .into_iter()
             .map(|(name, qp, verb, offset, len)| match verb.is_atomic() && !atomics {
-                true => not_tried(name, "atomics"),
+                true => not_tried(name, "has no atomics"),
                 false => self.one(name, qp, verb, Sge { lkey: self.lkey, offset, len }),
             })
             .collect();
@@ -175,7 +175,7 @@ impl<N: Nic> Side<N> {
                 let local = Sge { lkey: self.lkey, offset: 0, len: BYTES };
                 self.one(OVER_UC, uc, Verb::Send { to: None, imm: None }, local)
             }
-            None => not_tried(OVER_UC, "unreliable connections"),
+            None => not_tried(OVER_UC, "gave no unreliable connection"),
         });
         let mut expect = |verb: &str, holds: bool, problem: &str| {
             if let Some(outcome) = outcomes.iter_mut().find(|o| o.verb == verb && o.ok && !holds) {
