@@ -4,6 +4,7 @@ mod complete;
 mod port;
 mod post;
 pub(super) mod quiet;
+pub(super) mod ready;
 mod remains;
 #[cfg(test)]
 mod tests;
@@ -21,7 +22,7 @@ use crate::verbs::{
 };
 use ibverbs_sys as ffi;
 use port::Notice;
-use post::{Chain, Single};
+use post::Chain;
 use remains::Remains;
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -49,23 +50,25 @@ pub struct VerbsNic {
     node: NodeId,
 }
 
+type Locals = Box<[Local; MAX_REGIONS]>;
+
 struct State {
     /// By the numbers that [`Qp`] names them by here.
-    qps: Vec<QueuePair>,
+    #[expect(clippy::vec_box, reason = "a queue pair's request points into it")]
+    qps: Vec<Box<QueuePair>>,
     handles: Vec<Option<Handle>>,
     /// Handles of paths that are used no more. Datagrams posted with them may still be under way, so they stay for as long
     /// as the queue pairs.
     retired: Vec<Handle>,
     cq: CompletionQueue,
     /// What `ibv_poll_cq(3)` calls.
+    device_polls: PollCq,
+    /// What a poll calls: the same, or [`not_now`].
     poll_cq: PollCq,
     stamps: Option<Rc<Stamps>>,
     /// Regions by the place of their name, as far as this context has used them.
-    locals: Box<[Local; MAX_REGIONS]>,
-    /// The one that a request by itself named last, for as long as nothing there changes.
-    near: Named,
+    locals: Locals,
     chain: Chain,
-    single: Box<Single>,
     recvs: (Vec<ffi::ibv_recv_wr>, Vec<ffi::ibv_sge>),
     /// Who sends datagrams: number, node, GID; sorted by number.
     senders: Vec<Sender>,
@@ -93,6 +96,14 @@ type PollCq = unsafe extern "C" fn(*mut ffi::ibv_cq, i32, *mut ffi::ibv_wc) -> i
 /// It touches nothing.
 unsafe extern "C" fn no_poll_cq(_: *mut ffi::ibv_cq, _: i32, _: *mut ffi::ibv_wc) -> i32 {
     -95 // EOPNOTSUPP
+}
+
+/// In place of the device's function where a poll is not the device's: an error, so that one comparison tells both.
+///
+/// # Safety
+/// It touches nothing.
+unsafe extern "C" fn not_now(_: *mut ffi::ibv_cq, _: i32, _: *mut ffi::ibv_wc) -> i32 {
+    -11 // EAGAIN
 }
 
 /// In place of a region: names have their highest bit.
@@ -152,12 +163,11 @@ impl VerbsNic {
             handles: std::iter::repeat_with(|| None).take(shared.nodes.len()).collect(),
             retired: Vec::new(),
             cq,
+            device_polls: poll_cq,
             poll_cq,
             stamps,
             locals: Box::new(std::array::from_fn(Local::nothing)),
-            near: NOWHERE,
             chain: Chain::default(),
-            single: Single::new(),
             recvs: Default::default(),
             senders: Vec::new(),
             senders_of: 0,
@@ -219,9 +229,15 @@ impl State {
     fn localize(&mut self, nic: &VerbsNic, lkey: Lkey) {
         let slot = &mut self.locals[place(lkey.0)];
         if slot.named.name != lkey.0 {
-            self.near = NOWHERE;
             find_region(nic, lkey, slot);
+            self.forget_near();
         }
+    }
+
+    /// No queue pair knows a local region any more: what is at some region's place has changed.
+    #[cold]
+    fn forget_near(&mut self) {
+        self.qps.iter_mut().for_each(|qp| qp.ready.forget_near());
     }
 }
 
@@ -271,7 +287,7 @@ impl Nic for VerbsNic {
 
     fn deregister(&self, keys: MemoryKeys) {
         let state = &mut *self.state.borrow_mut();
-        state.near = NOWHERE;
+        state.forget_near();
         let slot = &mut state.locals[place(keys.lkey.0)];
         if slot.named.name == keys.lkey.0 {
             *slot = Local::nothing(place(keys.lkey.0));
@@ -287,7 +303,7 @@ impl Nic for VerbsNic {
             config.qkey = drawn_qkey();
         }
         let state = &mut *self.state.borrow_mut();
-        let qp = QueuePair::create(&self.context, &mut state.cq, &config, &self.shared)?;
+        let qp = QueuePair::create(&self.context, state.qps.len(), &mut state.cq, &config, &self.shared)?;
         let known = KnownQp {
             node: self.node,
             transport: config.transport,
@@ -296,7 +312,7 @@ impl Nic for VerbsNic {
         };
         self.shared.qps.write().unwrap_or_else(|p| p.into_inner()).insert(qp.number, known);
         self.shared.created.fetch_add(1, Ordering::Release);
-        state.qps.push(qp);
+        state.qps.push(Box::new(qp));
         Ok(Qp(state.qps.len() as u32 - 1))
     }
 

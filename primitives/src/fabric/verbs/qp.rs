@@ -1,11 +1,12 @@
 //! Queue pairs: creation, the way from RESET to RTS, and the places of their queues.
 
-use super::context::{BAD_KEY, Context, KeyTable};
+use super::context::{Context, KeyTable};
 use super::device::mtu_code;
 use super::nic::quiet::Heard;
+use super::nic::ready::Ready;
 use super::{Path, Shared, errno, first_psn, refused};
 use crate::fabric::SetupError;
-use crate::verbs::{NodeId, QpConfig, QpState, Rkey, Sge, Transport};
+use crate::verbs::{NodeId, QpConfig, QpState, Sge, Transport};
 use ffi::ibv_qp_attr_mask as mask;
 use ibverbs_sys as ffi;
 use std::sync::Arc;
@@ -116,11 +117,22 @@ impl<T: Copy> Ring<T> {
         self.posted.wrapping_sub(self.in_flight)
     }
 
-    /// Takes the place `ahead` behind the last one posted; returns its sequence number.
+    /// Takes the place `ahead` behind the last one posted; returns its number, which is how many are posted when it is.
     #[inline]
     pub(super) fn enter(&mut self, ahead: u32, kept: T) -> u64 {
-        let seq = self.posted.wrapping_add(ahead);
+        let seq = self.posted.wrapping_add(ahead + 1);
         *self.slot(seq) = kept;
+        u64::from(seq)
+    }
+
+    /// Takes the next place and counts it as posted; returns its number.
+    #[inline]
+    pub(super) fn push(&mut self, kept: T) -> u64 {
+        let seq = self.posted.wrapping_add(1);
+        // First, since it might be the counts that are written to for all that a compiler sees.
+        *self.slot(seq) = kept;
+        self.posted = seq;
+        self.in_flight += 1;
         u64::from(seq)
     }
 
@@ -138,11 +150,22 @@ impl<T: Copy> Ring<T> {
         self.in_flight += taken;
     }
 
+    /// Takes the last `refused` ones back, which were counted as posted. If one of them was to be told, which one before them is to be is
+    /// not known any more: then the last of these is waited for, so that nobody waits for ever after a post that failed.
+    #[cold]
+    pub(super) fn take_back(&mut self, refused: u32) {
+        self.posted = self.posted.wrapping_sub(refused);
+        self.in_flight -= refused;
+        if self.awaited.wrapping_sub(self.posted).cast_signed() > 0 {
+            self.awaited = self.posted;
+        }
+    }
+
     /// Frees everything up to the completed place of a hardware id; `None` if a reset did so before.
     #[inline]
     pub(super) fn retire(&mut self, id: u64) -> Option<T> {
         let seq = id as u32;
-        let behind = self.posted.wrapping_sub(seq).wrapping_sub(1);
+        let behind = self.posted.wrapping_sub(seq);
         if behind >= self.in_flight {
             return None;
         }
@@ -152,7 +175,7 @@ impl<T: Copy> Ring<T> {
 
     /// Frees the oldest place, completed or not.
     pub(super) fn oldest(&mut self) -> Option<T> {
-        self.retire(self.completed().into())
+        self.retire(self.completed().wrapping_add(1).into())
     }
 
     fn forget(&mut self) {
@@ -178,26 +201,14 @@ pub(super) struct PostedRecv {
     pub(super) local: Sge,
 }
 
-/// The remote region that was named last: most requests to a peer go to one.
-#[derive(Clone, Copy)]
-struct Far {
-    name: u32,
-    /// Of the table of keys, when it said so.
-    changes: u32,
-    remote: (u32, u64),
-}
-
-impl Far {
-    /// A name that no region has.
-    const NOBODYS: Far = Far { name: 0, changes: 0, remote: (BAD_KEY, 0) };
-}
-
 /// A queue pair.
 pub(super) struct QueuePair {
     pub(super) raw: *mut ffi::ibv_qp,
     /// What `ibv_post_send(3)` calls.
     pub(super) post_send: PostSend,
-    /// What the device calls it. The context goes by its place among its queue pairs.
+    /// Its place among the context's queue pairs, above the bits of a request's number in hardware ids.
+    pub(super) place: u64,
+    /// What the device calls it. The context goes by its place.
     pub(super) number: u32,
     pub(super) config: QpConfig,
     psn: u32,
@@ -206,7 +217,7 @@ pub(super) struct QueuePair {
     pub(super) peer: Option<Peer>,
     /// The remote keys of its other end, or nobody's.
     pub(super) keys: Arc<KeyTable>,
-    far: Far,
+    pub(super) ready: Ready,
     pub(super) connected: bool,
     /// Requests in flight below which another by itself goes the short way: the depth of a queue pair that is connected and
     /// reliable, else none.
@@ -296,8 +307,10 @@ pub(super) fn probe_inline(context: &Context, shared: &Shared) -> Result<u32, Se
 }
 
 impl QueuePair {
+    /// Creates the queue pair that is to have a place in its context.
     pub(super) fn create(
         context: &Context,
+        place: usize,
         cq: &mut CompletionQueue,
         config: &QpConfig,
         shared: &Shared,
@@ -312,6 +325,7 @@ impl QueuePair {
         let qp = QueuePair {
             raw,
             post_send: post_send.unwrap_or(no_post_send),
+            place: (place as u64) << SEQ_BITS,
             number,
             config: *config,
             psn: first_psn(context.psn, number),
@@ -319,7 +333,7 @@ impl QueuePair {
             recv: Ring::new(config.recv_depth, PostedRecv { id: 0, local: nowhere }),
             peer: None,
             keys: context.nobody.clone(),
-            far: Far::NOBODYS,
+            ready: Ready::new(),
             connected: false,
             short: 0,
             failed: false,
@@ -330,23 +344,6 @@ impl QueuePair {
         qp.go_to_init(shared)?;
         cq.wanted += completions;
         Ok(qp)
-    }
-
-    /// The hardware's key and the first byte's address of a region there; none for a name nobody knows.
-    #[inline(always)]
-    pub(super) fn remote(&mut self, name: Rkey) -> Option<(u32, u64)> {
-        if self.far.name == name.0 && self.far.changes == self.keys.changes() {
-            return Some(self.far.remote);
-        }
-        self.look_for(name)
-    }
-
-    #[inline(never)]
-    fn look_for(&mut self, name: Rkey) -> Option<(u32, u64)> {
-        let changes = self.keys.changes();
-        let remote = self.keys.find(name)?;
-        self.far = Far { name: name.0, changes, remote };
-        Some(remote)
     }
 
     fn modify(
@@ -452,7 +449,10 @@ impl QueuePair {
         self.peer = peer;
         let done = self.go_to_ready(shared);
         match (&done, keys) {
-            (Ok(()), Some(keys)) => (self.keys, self.far) = (keys, Far::NOBODYS),
+            (Ok(()), Some(keys)) => {
+                self.keys = keys;
+                self.ready.forget_far();
+            }
             (Ok(()), None) => {}
             (Err(_), _) => self.peer = None,
         }
@@ -591,14 +591,14 @@ mod tests {
         assert_eq!(ring.retire(seqs[1]), Some(8), "the first with it");
         assert_eq!((ring.room(), ring.in_flight(), ring.completed()), (3, 2, 0));
         assert_eq!(
-            [ring.retire(seqs[0]), ring.retire(seqs[1]), ring.retire(2)],
+            [ring.retire(seqs[0]), ring.retire(seqs[1]), ring.retire(3)],
             [None; 3],
             "of before, and not posted"
         );
         assert_eq!([ring.oldest(), ring.oldest(), ring.oldest()], [Some(9), Some(10), None]);
         ring.post(2);
         ring.forget();
-        assert_eq!((ring.room(), ring.retire(2)), (5, None), "a reset has freed it");
+        assert_eq!((ring.room(), ring.retire(4)), (5, None), "a reset has freed it");
     }
 
     #[test]
@@ -622,6 +622,15 @@ mod tests {
         post(&mut ring, 5);
         ring.will_be_told(1);
         assert!(ring.waits());
+        // One that is signaled and refused: what it said of itself goes with it.
+        ring.push(6);
+        ring.will_be_told(0);
+        ring.take_back(1);
+        assert!(ring.waits(), "an earlier one may be to be told, and nobody waits for ever");
+        assert_eq!(ring.retire(ring.posted.into()), Some(5));
+        assert!(!ring.waits(), "nothing is under way, whatever was refused");
+        ring.push(7);
+        assert!(!ring.waits(), "unsignaled, in the place of the one that was refused");
         ring.forget();
         assert!(!ring.waits());
     }

@@ -3,7 +3,7 @@
 use super::super::context::place;
 use super::super::qp::{PostedRecv, SEQ_BITS};
 use super::super::status::status;
-use super::{INDEX_MASK, NOBODYS, POLL_BATCH, RECV, Sender, State, VerbsNic};
+use super::{INDEX_MASK, NOBODYS, POLL_BATCH, RECV, Sender, State, VerbsNic, not_now};
 use crate::verbs::{Completion, NodeId, Qp, Transport, WcOpcode, WcStatus};
 use ibverbs_sys as ffi;
 use std::mem::MaybeUninit;
@@ -13,52 +13,50 @@ impl VerbsNic {
     /// Polls. The sink may post: the state is nobody's while it runs.
     #[inline]
     pub(super) fn poll_into(&self, max: usize, mut sink: impl FnMut(Completion)) -> usize {
-        // SAFETY: nothing of the caller's runs before its last use, which is the call for entries or what is done where there are none.
+        // SAFETY: nothing of the caller's runs before its last use, which is the completion that worked or what is done where there are none.
         let state = unsafe { self.state() };
-        if state.aside {
-            return self.poll_aside(max, sink);
-        }
         let want = max.min(POLL_BATCH) as u32;
         let mut polled = [const { MaybeUninit::<ffi::ibv_wc>::uninit() }; POLL_BATCH];
         let got = state.take(want, &mut polled);
-        if got.wrapping_sub(1) >= want {
-            if got == 0 {
-                state.heard_nothing(self);
-                return 0;
-            }
-            state.give_up(self);
-            return self.end(max, sink);
-        }
-        let got = got as usize;
-        // Written out, and its end looked for at the end: usually there is one.
-        let mut at = 0;
-        loop {
-            // SAFETY: the device's library has filled the first `got` entries, which are not more than there are.
-            let wc = unsafe { polled.get_unchecked(at).assume_init_ref() };
-            // SAFETY: it is used no more when the sink runs.
-            let Some((id, qp)) = unsafe { self.state() }.worked(wc) else {
-                return at + self.poll_rest(&polled[at..got], sink);
-            };
+        // The usual case: one, and it worked. More come where many are waited for, and share the call.
+        if got == 1
+            // SAFETY: the device's library has filled it.
+            && let Some((id, qp)) = state.worked(unsafe { polled[0].assume_init_ref() })
+        {
             sink(done(id, qp, WcStatus::Success));
-            at += 1;
-            if at == got {
-                return got;
-            }
+            return 1;
         }
+        if got.wrapping_sub(1) < want {
+            return self.poll_all(&polled[..got as usize], sink);
+        }
+        if got == 0 {
+            state.heard_nothing(self);
+            return 0;
+        }
+        if !state.aside {
+            state.give_up(self);
+        }
+        self.poll_aside(max, sink)
     }
 
-    /// What entries, which the device's library has filled, tell from the first on that is not a request which worked.
+    /// What entries tell, which the device's library has filled.
     #[inline(never)]
-    fn poll_rest(&self, polled: &[MaybeUninit<ffi::ibv_wc>], mut sink: impl FnMut(Completion)) -> usize {
+    fn poll_all(&self, polled: &[MaybeUninit<ffi::ibv_wc>], mut sink: impl FnMut(Completion)) -> usize {
         let mut taken = 0;
         for wc in polled {
             // SAFETY: they are filled.
             let wc = unsafe { wc.assume_init_ref() };
             // SAFETY: it is used no more when the sink runs.
-            if let Some(completion) = unsafe { self.state() }.complete(self, wc) {
-                taken += 1;
-                sink(completion);
-            }
+            let state = unsafe { self.state() };
+            let completion = match state.worked(wc) {
+                Some((id, qp)) => done(id, qp, WcStatus::Success),
+                None => match state.complete(self, wc) {
+                    Some(completion) => completion,
+                    None => continue,
+                },
+            };
+            taken += 1;
+            sink(completion);
         }
         taken
     }
@@ -85,7 +83,7 @@ impl VerbsNic {
     fn next_kept(&self) -> Option<ffi::ibv_wc> {
         let state = &mut *self.state.borrow_mut();
         let wc = state.kept.pop_front();
-        state.aside = state.broken || !state.kept.is_empty();
+        state.ask_the_device_or_not();
         wc
     }
 
@@ -101,10 +99,11 @@ impl State {
     #[inline(always)]
     fn worked(&mut self, wc: &ffi::ibv_wc) -> Option<(u64, Qp)> {
         let id = wc.wr_id();
-        // Below `NOBODYS` and `RECV` only the queue pair's place is above the bits of the request's number.
-        if id >= NOBODYS || !wc.is_valid() {
+        if !wc.is_valid() {
             return None;
         }
+        // Above the bits of the request's number is only the queue pair's place, or one of [`RECV`] and [`NOBODYS`], with which it is
+        // beyond all places.
         let place = (id >> SEQ_BITS) as u32;
         let sent = self.qps.get_mut(place as usize)?.send.retire(id)?;
         Some((sent, Qp(place)))
@@ -128,6 +127,7 @@ impl State {
         self.kept.retain(others);
         let mut polled = [const { MaybeUninit::<ffi::ibv_wc>::uninit() }; POLL_BATCH];
         loop {
+            self.poll_cq = self.device_polls;
             let got = self.take(POLL_BATCH as u32, &mut polled) as usize;
             if got > POLL_BATCH {
                 self.give_up(nic);
@@ -139,7 +139,13 @@ impl State {
             let taken = polled[..got].iter().map(|wc| unsafe { wc.assume_init() });
             self.kept.extend(taken.filter(others));
         }
+        self.ask_the_device_or_not();
+    }
+
+    /// Decides whether the next poll is the device's.
+    fn ask_the_device_or_not(&mut self) {
         self.aside = self.broken || !self.kept.is_empty();
+        self.poll_cq = if self.aside { not_now } else { self.device_polls };
     }
 
     /// Who sent a datagram: who has the number it comes from, and the GID in the routing header. Numbers of queue pairs are
@@ -244,7 +250,8 @@ impl State {
     /// it, resetting the queue pairs makes sure.
     #[cold]
     fn give_up(&mut self, nic: &VerbsNic) {
-        (self.broken, self.aside) = (true, true);
+        self.broken = true;
+        self.ask_the_device_or_not();
         self.qps.iter_mut().for_each(|qp| qp.withdraw(&nic.shared));
     }
 

@@ -1,8 +1,8 @@
 //! Posting: requests and receives in libibverbs' form, a doorbell for a chain.
 
-use super::super::context::{Local, MAX_REGIONS, Named, place};
+use super::super::context::{Local, Named, place};
 use super::super::qp::{PostedRecv, QueuePair, SEQ_BITS};
-use super::{NOBODYS, NOWHERE, RECV, State, VerbsNic, find_region, make_handle};
+use super::{NOBODYS, RECV, State, VerbsNic, find_region, make_handle};
 use crate::fabric::PostError;
 use crate::mem::Region;
 use crate::verbs::{AddressHandle, Qp, QpState, RecvRequest, Sge, Verb, WorkRequest};
@@ -40,27 +40,10 @@ impl Chain {
     }
 }
 
-/// A request that is posted by itself, with its element, linked once as those of a [`Chain`].
-pub(super) struct Single {
-    request: ffi::ibv_send_wr,
-    element: ffi::ibv_sge,
-}
-
-impl Single {
-    pub(super) fn new() -> Box<Single> {
-        let mut single = Box::new(Single {
-            request: ffi::ibv_send_wr { num_sge: 1, ..ffi::ibv_send_wr::default() },
-            element: ffi::ibv_sge { addr: 0, length: 0, lkey: 0 },
-        });
-        single.request.sg_list = &mut single.element;
-        single
-    }
-}
-
 impl VerbsNic {
     /// Whether the device takes the payload of a request with it, as asked.
     #[inline]
-    fn inlines(&self, request: &WorkRequest) -> bool {
+    pub(super) fn inlines(&self, request: &WorkRequest) -> bool {
         !request.verb.returns_data() && request.local.len <= self.shared.caps.max_inline
     }
 }
@@ -75,47 +58,30 @@ impl State {
         qp: Qp,
         request: &WorkRequest,
     ) -> Result<(), PostError> {
-        let State { qps, locals, near, single, .. } = self;
+        let State { qps, locals, .. } = self;
         let Some(pair) = qps.get_mut(qp.0 as usize) else {
             return Err(PostError::UnknownQp { qp });
         };
-        let lkey = request.local.lkey.0;
-        if pair.send.in_flight() >= pair.short || near.name != lkey && !find_near(near, locals, lkey) {
+        let pair = &mut **pair;
+        if pair.send.in_flight() >= pair.short || !pair.make_ready(request, nic, locals) {
+            // Not `qp`, which would have to be kept until here.
+            let qp = pair.named();
             return self.post_chain(nic, qp, &[*request]);
         }
-        let inline = match request.flags.inline {
-            false => 0,
-            true if nic.inlines(request) => inline_flag(request.local, &locals[place(lkey)]),
-            true => return self.post_chain(nic, qp, &[*request]),
-        };
-        let Single { request: wr, element } = &mut **single;
-        match request.verb.remote() {
-            Some((rkey, offset)) => {
-                let Some(remote) = pair.remote(rkey) else {
-                    return self.post_chain(nic, qp, &[*request]);
-                };
-                reach(wr, &request.verb, remote, offset);
-            }
-            None => match request.verb {
-                Verb::Send { to: None, imm } => send(wr, imm),
-                _ => return self.post_chain(nic, qp, &[*request]),
-            },
+        let seq = pair.send.push(request.id);
+        pair.ready.request.wr_id = seq | pair.place;
+        if request.flags.signaled {
+            pair.ready.request.send_flags |= ffi::ibv_send_flags::IBV_SEND_SIGNALED.0;
+            pair.send.will_be_told(0);
         }
-        locate(wr, element, request, *near, inline);
-        // Until it is counted as posted the place is nobody's.
-        wr.wr_id = u64::from(qp.0) << SEQ_BITS | pair.send.enter(0, request.id);
         let mut bad = MaybeUninit::uninit();
         // SAFETY: the request and its element lie in a box that is borrowed for the call, and the request's `next` has been
         // null since it was made; nobody reads `bad`, since there is one request; the rest is as in `ring`.
-        let code = unsafe { (pair.post_send)(pair.raw, wr, bad.as_mut_ptr()) };
-        if code == 0 {
-            pair.send.post(1);
-            if request.flags.signaled {
-                pair.send.will_be_told(0);
-            }
-            return Ok(());
+        let code = unsafe { (pair.post_send)(pair.raw, &mut pair.ready.request, bad.as_mut_ptr()) };
+        if code != 0 {
+            return Err(pair.not_taken(code));
         }
-        Err(not_taken(qp, pair, code, 0, 0, 0))
+        Ok(())
     }
 
     #[inline(never)]
@@ -126,9 +92,8 @@ impl State {
         chain: &[WorkRequest],
     ) -> Result<(), PostError> {
         let index = self.find(qp)?;
-        let State { qps, locals, near, chain: built, handles, foreign, broken, .. } = self;
-        *near = NOWHERE;
-        let pair = &mut qps[index];
+        let State { qps, locals, chain: built, handles, foreign, broken, .. } = self;
+        let pair = &mut *qps[index];
         if !pair.connected {
             let now = if *broken { QpState::Error } else { QpState::Init };
             return Err(PostError::NotReady { qp, state: now });
@@ -158,7 +123,7 @@ impl State {
             }
             let slot = &mut locals[place(request.local.lkey.0)];
             if slot.named.name != request.local.lkey.0 {
-                displaced.extend(find_region(nic, request.local.lkey, slot).region);
+                displaced.push(find_region(nic, request.local.lkey, slot).region);
             }
             // Of a key that is nobody's the place holds [`BAD_KEY`] and no region.
             let nobodys = if slot.region.is_none() { NOBODYS } else { 0 };
@@ -185,12 +150,14 @@ impl State {
             }
             good += 1;
         }
-        let rung = ring(qp, pair, built, good as usize);
+        let rung = ring(pair, built, good as usize);
         let taken = &chain[..(room - pair.send.room()) as usize];
         if let Some(at) = taken.iter().rposition(|request| request.flags.signaled) {
             pair.send.will_be_told((taken.len() - 1 - at) as u32);
         }
-        drop(displaced);
+        if !displaced.is_empty() {
+            self.forget_near();
+        }
         rung?;
         match refused {
             None => Ok(()),
@@ -266,17 +233,10 @@ impl State {
     }
 }
 
-/// Remembers the region of a local key; whether this context has used it before.
-#[inline(never)]
-fn find_near(near: &mut Named, locals: &[Local; MAX_REGIONS], lkey: u32) -> bool {
-    *near = locals[place(lkey)].named;
-    near.name == lkey
-}
-
 /// libibverbs reads an inlined payload by itself, so it must lie inside its region. A range that does not is left for the NIC to
 /// refuse.
 #[inline]
-fn inline_flag(sge: Sge, local: &Local) -> u32 {
+pub(super) fn inline_flag(sge: Sge, local: &Local) -> u32 {
     let holds = |region: &Region| region.holds(sge.offset, u64::from(sge.len));
     if local.region.as_ref().is_some_and(holds) { ffi::ibv_send_flags::IBV_SEND_INLINE.0 } else { 0 }
 }
@@ -300,7 +260,7 @@ fn locate(
 #[inline(always)]
 fn reach(wr: &mut ffi::ibv_send_wr, verb: &Verb, (rkey, base): (u32, u64), offset: u64) {
     let remote_addr = base.wrapping_add(offset);
-    wr.opcode = OPCODES[kind(verb)];
+    wr.opcode = OPCODES[kind(verb) as usize];
     wr.wr.rdma = ffi::ibv_send_wr__bindgen_ty_2__bindgen_ty_1 { remote_addr, rkey };
     if kind(verb) <= SEND {
         return;
@@ -320,7 +280,7 @@ fn reach(wr: &mut ffi::ibv_send_wr, verb: &Verb, (rkey, base): (u32, u64), offse
 }
 
 /// Codes of operations, by [`kind`].
-const OPCODES: [ffi::ibv_wr_opcode::Type; 6] = [
+pub(super) const OPCODES: [ffi::ibv_wr_opcode::Type; 6] = [
     ffi::ibv_wr_opcode::IBV_WR_RDMA_READ,
     ffi::ibv_wr_opcode::IBV_WR_RDMA_WRITE,
     ffi::ibv_wr_opcode::IBV_WR_SEND,
@@ -331,16 +291,18 @@ const OPCODES: [ffi::ibv_wr_opcode::Type; 6] = [
 
 /// READ, WRITE and SEND come first: they say nothing but where, if that. The three behind them are few enough to be compared with one by
 /// one, CAS first; of four a compiler makes a table of jumps, five instructions for the two that CAS has.
-const SEND: usize = 2;
+pub(super) const SEND: u32 = 2;
+pub(super) const WRITE_IMM: u32 = 3;
+pub(super) const FETCH_ADD: u32 = 4;
 
 /// A verb's place among them as they are declared. What is looked up by it would else be a jump, verb by verb.
 #[inline(always)]
-fn kind(verb: &Verb) -> usize {
+pub(super) fn kind(verb: &Verb) -> u32 {
     // SAFETY: `Verb` is `repr(u32)`, so it begins with that number (Rust reference, type layout, primitive representations of enums with
     // fields), and there are six of them.
     unsafe {
-        let kind = std::ptr::from_ref(verb).cast::<u32>().read() as usize;
-        std::hint::assert_unchecked(kind < OPCODES.len());
+        let kind = std::ptr::from_ref(verb).cast::<u32>().read();
+        std::hint::assert_unchecked((kind as usize) < OPCODES.len());
         kind
     }
 }
@@ -359,7 +321,7 @@ fn send(wr: &mut ffi::ibv_send_wr, imm: Option<u32>) {
 
 /// Rings the doorbell for the first `len` requests of the chain.
 #[inline]
-fn ring(qp: Qp, pair: &mut QueuePair, built: &mut Chain, len: usize) -> Result<(), PostError> {
+fn ring(pair: &mut QueuePair, built: &mut Chain, len: usize) -> Result<(), PostError> {
     if len == 0 {
         return Ok(());
     }
@@ -373,18 +335,32 @@ fn ring(qp: Qp, pair: &mut QueuePair, built: &mut Chain, len: usize) -> Result<(
     // the poster where a chain has replaced a place of theirs.
     let code = unsafe { (pair.post_send)(pair.raw, requests, &mut bad) };
     built.requests[last].next = link;
+    pair.send.post(len as u32);
     if code == 0 {
-        pair.send.post(len as u32);
         return Ok(());
     }
-    Err(not_taken(qp, pair, code, bad as usize, requests as usize, last))
+    // It names the first request that was not taken.
+    let taken = (bad as usize).saturating_sub(requests as usize) / size_of::<ffi::ibv_send_wr>();
+    let taken = if bad.is_null() { 0 } else { taken.min(last) };
+    pair.send.take_back((len - taken) as u32);
+    Err(pair.refused(code, taken as u32))
 }
 
-/// Counts what libibverbs took before it refused: it names the first request that was not taken.
-#[cold]
-fn not_taken(qp: Qp, pair: &mut QueuePair, code: i32, bad: usize, first: usize, last: usize) -> PostError {
-    let taken = bad.saturating_sub(first) / size_of::<ffi::ibv_send_wr>();
-    let taken = if bad == 0 { 0 } else { taken.min(last) };
-    pair.send.post(taken as u32);
-    PostError::Device { qp, errno: code.abs(), taken: taken as u32 }
+impl QueuePair {
+    /// What the context names it by.
+    fn named(&self) -> Qp {
+        Qp((self.place >> SEQ_BITS) as u32)
+    }
+
+    /// Takes back a request that was posted by itself.
+    #[cold]
+    fn not_taken(&mut self, code: i32) -> PostError {
+        self.send.take_back(1);
+        self.refused(code, 0)
+    }
+
+    #[cold]
+    fn refused(&self, code: i32, taken: u32) -> PostError {
+        PostError::Device { qp: self.named(), errno: code.abs(), taken }
+    }
 }

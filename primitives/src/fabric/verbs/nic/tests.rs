@@ -5,6 +5,8 @@ use super::*;
 use crate::fabric::verbs::{Options, Verbs};
 use crate::verbs::{AddressHandle, Flags, Sge, Verb, WcStatus};
 use ibverbs_sys::ibv_qp_attr_mask as mask;
+use rand::{RngExt, SeedableRng};
+use std::sync::atomic::Ordering;
 
 /// Contexts of two members, which share nothing, and the queue pairs that each was asked for.
 pub(super) fn members(test: &str, configs: [QpConfig; 2]) -> Option<([VerbsNic; 2], [Qp; 2])> {
@@ -154,4 +156,123 @@ fn a_datagram_without_a_way_is_refused_and_those_before_it_are_sent() {
     let refused = post(20);
     println!("{refused:?}");
     assert!(matches!(refused, Err(PostError::Device { taken: 2, errno: 1.., .. })), "{refused:?}");
+}
+
+/// One queue pair posts one request after the other, each by itself, drawn so that mostly something is as in the one before and
+/// something is not: its verb, its regions, its length, whether it is inlined. Regions come and go meanwhile.
+#[test]
+fn a_request_by_itself_is_what_was_asked_whatever_was_before_it() {
+    let Ok(device) = std::env::var("DOORBELL_VERBS_DEVICE") else {
+        println!("SKIPPED: DOORBELL_VERBS_DEVICE is not set");
+        return;
+    };
+    let options = Options::parse(&device).expect("a device");
+    let fabric = Verbs::open(&options, 2).expect("opens");
+    let [a, b] = [0, 1].map(|node| fabric.context(NodeId(node)).expect("a context"));
+    let qps = [&a, &b].map(|nic| nic.create_qp(&QpConfig::rc()).expect("creates"));
+    a.connect(qps[0], Some(b.address(qps[1]))).expect("connects");
+    b.connect(qps[1], Some(a.address(qps[0]))).expect("connects");
+    const WORDS: usize = 8;
+    let fresh = |nic: &VerbsNic| {
+        let region = Region::new(8 * WORDS);
+        let keys = nic.register(&region, Access::ALL).expect("registers");
+        (region, keys)
+    };
+    let mut here = [0, 1].map(|_| fresh(&a));
+    let mut there = [0, 1].map(|_| fresh(&b));
+    let inbox = fresh(&b);
+    let mut rng = rand_xoshiro::Xoshiro256PlusPlus::seed_from_u64(1);
+    for id in 0..2000u64 {
+        if rng.random_ratio(1, 20) {
+            let at = rng.random_range(0..2);
+            let (nic, slot) = if rng.random() { (&a, &mut here[at]) } else { (&b, &mut there[at]) };
+            nic.deregister(slot.1);
+            *slot = fresh(nic);
+        }
+        let (near, far) = (&here[rng.random_range(0..2)], &there[rng.random_range(0..2)]);
+        near.0.words().iter().chain(far.0.words()).for_each(|w| w.store(rng.random(), Ordering::Relaxed));
+        let words = rng.random_range(1..=3);
+        let [from, to] = [0, 1].map(|_| rng.random_range(0..=WORDS - words));
+        let (rkey, offset) = (far.1.rkey, 8 * to as u64);
+        let contents = |region: &Region| -> Vec<u64> {
+            region.words().iter().map(|w| w.load(Ordering::Relaxed)).collect()
+        };
+        let (mut mine, mut theirs) = (contents(&near.0), contents(&far.0));
+        let mut received = contents(&inbox.0);
+        let (expect, swap, imm) = (if rng.random() { theirs[to] } else { 7 }, rng.random(), rng.random());
+        let (verb, len) = match rng.random_range(0..7) {
+            0 => (Verb::Read { rkey, offset }, 8 * words),
+            1 | 2 => (Verb::Write { rkey, offset }, 8 * words),
+            3 => (Verb::CompareSwap { rkey, offset, expect, swap }, 8),
+            4 => (Verb::FetchAdd { rkey, offset, add: swap }, 8),
+            5 => (Verb::Send { to: None, imm: rng.random::<bool>().then_some(imm) }, 8 * words),
+            _ => (Verb::WriteImm { rkey, offset, imm }, 8 * words),
+        };
+        match verb {
+            Verb::Read { .. } => mine[from..from + words].copy_from_slice(&theirs[to..to + words]),
+            Verb::Write { .. } | Verb::WriteImm { .. } => {
+                theirs[to..to + words].copy_from_slice(&mine[from..from + words]);
+            }
+            Verb::CompareSwap { .. } => {
+                mine[from] = theirs[to];
+                theirs[to] = if theirs[to] == expect { swap } else { theirs[to] };
+            }
+            Verb::FetchAdd { .. } => {
+                mine[from] = theirs[to];
+                theirs[to] = theirs[to].wrapping_add(swap);
+            }
+            Verb::Send { .. } => received[..words].copy_from_slice(&mine[from..from + words]),
+        }
+        if verb.consumes_recv() {
+            let local = Sge { lkey: inbox.1.lkey, offset: 0, len: 8 * WORDS as u32 };
+            b.post_recv(qps[1], &[RecvRequest { id, local }]).expect("room");
+        }
+        let inline = !verb.returns_data() && a.caps().max_inline >= len as u32 && rng.random();
+        let request = WorkRequest {
+            id,
+            verb,
+            local: Sge { lkey: near.1.lkey, offset: 8 * from as u64, len: len as u32 },
+            flags: Flags { signaled: true, inline },
+        };
+        a.post(qps[0], &[request]).expect("room");
+        let (mut waits, started) = (1 + usize::from(verb.consumes_recv()), a.now());
+        while waits > 0 {
+            for nic in [&a, &b] {
+                nic.poll(4, |c| {
+                    assert_eq!((c.id, c.status), (id, WcStatus::Success), "{request:?}");
+                    let told = match verb {
+                        Verb::Send { imm, .. } => imm,
+                        Verb::WriteImm { imm, .. } => Some(imm),
+                        _ => None,
+                    };
+                    assert!(
+                        c.opcode == crate::verbs::WcOpcode::SendQueue || c.imm == told,
+                        "{c:?} of {request:?}"
+                    );
+                    waits -= 1;
+                });
+            }
+            assert!(a.now().since(started) < Nanos::from_millis(60_000), "{request:?} does not end");
+        }
+        assert_eq!(contents(&near.0), mine, "{request:?}");
+        assert_eq!(contents(&far.0), theirs, "{request:?}");
+        assert_eq!(contents(&inbox.0), received, "{request:?}");
+    }
+    // A region that has gone is not written to by a request that is like the one before it.
+    let write = |id, rkey| WorkRequest {
+        id,
+        verb: Verb::Write { rkey, offset: 0 },
+        local: Sge { lkey: here[0].1.lkey, offset: 0, len: 8 },
+        flags: Flags { signaled: true, inline: false },
+    };
+    let mut last = None;
+    for id in 0..2 {
+        a.post(qps[0], &[write(id, there[0].1.rkey)]).expect("room");
+        last = None;
+        while last.is_none() {
+            a.poll(1, |c| last = Some(c.status));
+        }
+        b.deregister(there[0].1);
+    }
+    assert_eq!(last, Some(WcStatus::RemoteAccess));
 }
