@@ -332,23 +332,22 @@ pub(crate) fn seal(buf: &Buf, first: usize, shape: Shape, version: u64, key: u64
 
 /// Copies a record out by CPU.
 #[inline]
-pub(crate) fn copy_local(region: &Region, offset: u64, buf: &Buf, shape: Shape) {
-    let from = words_at(region, offset, shape);
-    copy_words(from, buf.words());
+pub(crate) fn copy_local(region: &Region, offset: u64, image: &[AtomicU64], shape: Shape) {
+    copy_words(words_at(region, offset, shape), image);
 }
 
 /// Copies a record out by CPU; which of its versions is the latest, if that is of one piece now. Always inlined, because half of
 /// what a short record takes is finding out where things are, and some who ask know the packing.
 #[inline(always)]
-pub(crate) fn copy_latest(region: &Region, offset: u64, buf: &Buf, shape: Shape) -> Option<usize> {
+pub(crate) fn copy_latest(region: &Region, offset: u64, image: &[AtomicU64], shape: Shape) -> Option<usize> {
     if shape.packing == Packing::Versions {
-        copy_local(region, offset, buf, shape);
-        let slot = shape.newest(buf.words());
-        return shape.whole(buf.words(), slot).then_some(slot);
+        copy_local(region, offset, image, shape);
+        let slot = shape.newest(image);
+        return shape.whole(image, slot).then_some(slot);
     }
     let from = words_at(region, offset, shape);
     let (head, payload) = from.split_at(shape.payload_word(0));
-    let (to_head, to_payload) = buf.words()[..from.len()].split_at(head.len());
+    let (to_head, to_payload) = image[..from.len()].split_at(head.len());
     copy_words(head, to_head);
     let version = shape.version(to_head[shape.version_word(0)].get());
     let sum = checksum_copied(version, to_head[KEY_WORD].get(), payload, to_payload, Ordering::Relaxed);
