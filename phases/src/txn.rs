@@ -5,24 +5,24 @@
 //! [`Access`] per record, whether the transaction reads it, writes it or both: reading one's own write is
 //! looking at the same access, and turning a read into a write is setting its [`Intent`].
 //!
-//! An access's buffer holds two images: the record as it was read, then what is to be installed. The second one's
+//! An access's buffer has room for two images: the record as it was read, then what is to be installed. The second one's
 //! first word doubles as the place where a CAS's old value and a validating READ land, because it gets its own
-//! value only when the record is installed, after both.
+//! value only when the record is installed, after both. A record that was read and is then written is set where it was read, and
+//! the first image becomes the one to be installed, where nobody looks at what was read any more (see `begin_image`).
 
 mod found;
 mod places;
 mod structure;
 
 pub use found::Finding;
-pub(crate) use structure::LeafSeen;
+pub(crate) use structure::{Growth, LeafSeen};
 pub use structure::{Order, Scan};
 
 use crate::log::Slot;
 use crate::plan::Phase;
 use crate::rule::{Ask, Header, LockRule, Mode, Packing, Stamp, Timestamp};
-use crate::store::Grown;
-use crate::store::layout::{Layout, TableId};
-use crate::store::record::{self, Shape};
+use crate::store::layout::{Images, Layout, TableId};
+use crate::store::record::{self, Shape, Word};
 use places::Places;
 use primitives::fabric::{CpuWork, Nic};
 use primitives::mem::{Buf, PoolExhausted};
@@ -80,6 +80,9 @@ pub enum Change {
 pub(crate) const NOWHERE: u64 = u64::MAX;
 
 /// One record of a transaction.
+///
+/// It is put together for every record that is touched, and of no more than [`Access::MOST_BYTES`] it is moved into its place without a
+/// call: numbers of words, which [`record::MAX_PAYLOAD_WORDS`] bounds, are narrow.
 #[derive(Debug)]
 pub struct Access {
     /// Its table.
@@ -109,13 +112,13 @@ pub struct Access {
     absent: bool,
     /// The owner has set a slot aside for it.
     reserved: bool,
-    /// What its slot did to the owner's tree.
-    pub(crate) grown: Option<Grown>,
-    shape: Shape,
+    /// Its shape: how its state is packed, and words of payload.
+    packing: Packing,
+    payload: u16,
     /// Where the payload that was read begins in the first image.
-    first: u32,
+    first: u16,
     /// Where the new payload begins in the buffer.
-    new: u32,
+    new: u16,
     buf: Buf,
     pub(crate) fetched: bool,
     /// How this transaction holds it.
@@ -135,7 +138,12 @@ pub struct Access {
     pub(crate) pending: bool,
 }
 
+const _: () = assert!(size_of::<Access>() <= Access::MOST_BYTES);
+
 impl Access {
+    /// Bytes that compilers move in a few instructions on the processors we know.
+    const MOST_BYTES: usize = 128;
+
     /// Whether its record has been read, or found not to be there.
     pub fn fetched(&self) -> bool {
         self.fetched
@@ -189,8 +197,9 @@ impl Access {
     }
 
     /// Words of payload.
+    #[inline]
     pub fn payload_words(&self) -> usize {
-        self.shape.payload as usize
+        usize::from(self.payload)
     }
 
     /// Word `index` of the payload: the new value if there is one, else the value read.
@@ -199,7 +208,7 @@ impl Access {
     /// If the record has neither been read nor written, or has no such word.
     #[inline]
     pub fn word(&self, index: usize) -> u64 {
-        assert!(index < self.shape.payload as usize, "payload word {index} of {}", self.shape.payload);
+        assert!(index < self.payload_words(), "payload word {index} of {}", self.payload);
         self.buf.word(self.current() + index)
     }
 
@@ -207,17 +216,26 @@ impl Access {
     ///
     /// # Panics
     /// If the record has neither been read nor written.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn values(&self) -> &[AtomicU64] {
-        &self.buf.words()[self.current()..][..self.shape.payload as usize]
+        &self.buf.words()[self.current()..][..self.payload_words()]
     }
 
     /// Where the payload begins in the buffer: the new one if there is one, else the one read.
-    #[inline]
+    #[inline(always)]
     fn current(&self) -> usize {
-        let known = self.fetched && !self.absent || self.dirty;
-        assert!(known, "table {} key {}: not read yet, or not there", self.table.0, self.key);
-        if self.dirty { self.new as usize } else { self.first as usize }
+        if self.dirty {
+            return self.new.into();
+        }
+        if !self.fetched || self.absent {
+            self.not_there();
+        }
+        self.first.into()
+    }
+
+    #[cold]
+    fn not_there(&self) -> ! {
+        panic!("table {} key {}: not read yet, or not there", self.table.0, self.key)
     }
 
     /// Sets word `index` of the new payload; the words not set keep the value read (or are zero, if the record
@@ -227,11 +245,11 @@ impl Access {
     /// If the intent is not to write, or there is no such word.
     #[inline]
     pub fn set_word(&mut self, index: usize, value: u64) {
-        assert!(index < self.shape.payload as usize, "payload word {index} of {}", self.shape.payload);
+        assert!(index < self.payload_words(), "payload word {index} of {}", self.payload);
         if !self.dirty {
             self.begin_image();
         }
-        self.buf.set_word(self.new as usize + index, value);
+        self.buf.set_word(usize::from(self.new) + index, value);
     }
 
     /// All words of the new payload, to be set, for who sets many of them: what is the same for all is looked at once.
@@ -240,8 +258,8 @@ impl Access {
     /// If no word of it has been set, nor the record been inserted.
     #[inline]
     fn new_payload(&self) -> &[AtomicU64] {
-        assert!(self.dirty, "table {} key {}: nothing of it is new", self.table.0, self.key);
-        &self.buf.words()[self.new as usize..][..self.shape.payload as usize]
+        assert!(self.dirty, "nothing of the record is new");
+        &self.buf.words()[self.new.into()..][..self.payload_words()]
     }
 
     /// The new payload begins as what was read, or as zeros.
@@ -249,18 +267,38 @@ impl Access {
         if !self.fetched || self.absent {
             return self.begin_empty();
         }
-        assert!(self.intent == Intent::Write, "table {} key {}: read only", self.table.0, self.key);
-        let (words, length) = (self.buf.words(), self.shape.payload as usize);
-        let read = &words[self.first as usize..][..length];
-        record::copy_words(read, &words[self.new as usize..][..length]);
-        self.dirty = true;
+        self.becomes_dirty();
+        if self.is_read_on() {
+            let (words, length) = (self.buf.words(), self.payload_words());
+            let read = &words[self.first.into()..][..length];
+            record::copy_words(read, &words[self.new.into()..][..length]);
+        } else {
+            self.new = self.first;
+        }
+    }
+
+    /// Whether what was read is looked at after it has been written: a record with versions is read again when it is locked, and who
+    /// was ordered before it runs may tell others what it has read.
+    #[inline]
+    fn is_read_on(&self) -> bool {
+        match self.packing {
+            Packing::Versions => true,
+            Packing::Counted => self.time.0 != 0,
+            Packing::Leased | Packing::Locked => false,
+        }
     }
 
     /// The new payload begins as zeros.
+    #[inline]
     fn begin_empty(&mut self) {
-        assert!(self.intent == Intent::Write, "table {} key {}: read only", self.table.0, self.key);
-        self.dirty = true;
+        self.becomes_dirty();
         self.new_payload().iter().for_each(|word| word.store(0, Ordering::Relaxed));
+    }
+
+    #[inline]
+    fn becomes_dirty(&mut self) {
+        assert!(self.intent == Intent::Write, "a record to be read only is written");
+        self.dirty = true;
     }
 
     /// Whether backups have to be told of it.
@@ -287,22 +325,22 @@ impl Access {
     /// The record is in the first image: takes a version of it.
     #[inline(always)]
     pub(crate) fn read_in(&mut self, slot: usize) {
-        let version = self.buf.word(self.shape.version_word(slot));
-        let state = Header(self.buf.word(record::HEADER_WORD));
-        self.take(state, version, self.shape.payload_word(slot));
+        let (shape, words) = (self.shape(), self.buf.words());
+        let (state, version) = (words[record::HEADER_WORD].get(), words[shape.version_word(slot)].get());
+        self.take(Header(state), version, shape.payload_word(slot));
     }
 
     /// Takes a version whose payload is in the first image from word `first` on; `state` is the record's first word.
     #[inline(always)]
     pub(crate) fn take(&mut self, state: Header, version: u64, first: usize) {
-        self.version = self.shape.version(version);
-        self.first = first as u32;
+        self.version = self.shape().version(version);
+        self.first = first as u16;
         if self.held.is_none() {
-            self.busy = match self.shape.packing {
+            self.busy = match self.packing {
                 Packing::Counted | Packing::Leased => state.locked(),
                 Packing::Locked | Packing::Versions => state.0 != 0,
             };
-            self.header = match self.shape.packing {
+            self.header = match self.packing {
                 packing @ (Packing::Counted | Packing::Leased) => packing.free(state),
                 Packing::Locked | Packing::Versions => Header(0),
             };
@@ -310,10 +348,11 @@ impl Access {
         (self.fetched, self.absent, self.pending) = (true, false, false);
     }
 
-    /// Word `index` of the payload as it was read, whatever the transaction has made of it.
+    /// Word `index` of the payload as it was read, whatever the transaction has made of it, if it was ordered before it ran.
     #[inline]
     pub(crate) fn word_read(&self, index: usize) -> u64 {
-        self.buf.word(self.first as usize + index)
+        debug_assert!(!self.dirty || self.new != self.first, "written where it was read");
+        self.buf.word(usize::from(self.first) + index)
     }
 
     /// Whether there is something to be read that was not; what is to be created is not there.
@@ -325,7 +364,7 @@ impl Access {
     /// Where the words of its record are.
     #[inline]
     pub(crate) fn shape(&self) -> Shape {
-        self.shape
+        Shape { packing: self.packing, payload: self.payload.into() }
     }
 
     /// The mode in which it is still to be locked, if it is.
@@ -352,7 +391,7 @@ impl Access {
     #[inline]
     pub(crate) fn let_go(&mut self) {
         (self.held, self.reserved) = (None, false);
-        self.header = match self.shape.packing {
+        self.header = match self.packing {
             packing @ (Packing::Counted | Packing::Leased) => packing.free(self.header),
             Packing::Locked | Packing::Versions => Header(0),
         };
@@ -373,7 +412,13 @@ impl Access {
     /// Words of the record, and so of the first image.
     #[inline]
     pub(crate) fn image_words(&self) -> usize {
-        self.shape.words()
+        self.shape().words()
+    }
+
+    /// Where the image to install begins, if there is a new payload.
+    #[inline]
+    pub(crate) fn install_at(&self) -> usize {
+        usize::from(self.new) - self.shape().install_payload()
     }
 }
 
@@ -401,6 +446,8 @@ pub struct Txn {
     creates: bool,
     /// Leaves that scans have looked at, where they are to be validated.
     leaves: Vec<LeafSeen>,
+    /// What slots that were set aside have done to leaves, where scans have looked at some.
+    growths: Vec<Growth>,
     /// Places of the rows that the last scan found.
     scanned: Vec<u32>,
     /// The latest time at which a key went from what scans have looked at, where versions are times.
@@ -425,6 +472,7 @@ impl Txn {
         self.rest();
         self.log.clear();
         self.leaves.clear();
+        self.growths.clear();
         self.scanned.clear();
         self.costs = Costs::default();
         self.stamp = stamp;
@@ -493,8 +541,8 @@ impl Txn {
             return Ok(at);
         }
         port.nic().charge(CpuWork::Access);
-        let shape = layout.shape(table);
-        let buf = port.buf((shape.words() + shape.install_words()) as u32 * 8)?;
+        let Images { shape, bytes, new } = layout.images(table);
+        let buf = port.buf(bytes)?;
         self.names.push((key, table));
         self.places.add((key, table), self.names.len());
         self.accesses.push(Access {
@@ -512,10 +560,10 @@ impl Txn {
             optional: false,
             absent: false,
             reserved: false,
-            grown: None,
-            shape,
+            packing: shape.packing,
+            payload: shape.payload as u16,
             first: 0,
-            new: (shape.words() + shape.install_payload()) as u32,
+            new,
             buf,
             fetched: false,
             held: None,

@@ -112,7 +112,7 @@ impl Handlers {
     /// Appends the record with `state` as its first word, or says "ask again" if it is being written; false then.
     fn reply_record(&self, name: Name, offset: u64, state: Option<Header>, reply: &mut Reply<'_>) -> bool {
         let shape = self.store.layout().shape(name.table);
-        let Some(slot) = self.store.read(offset, &self.image, shape) else {
+        let Some(slot) = self.store.read(offset, self.image.words(), shape) else {
             wire::write_outcome(reply, owner::WAIT, offset);
             return false;
         };
@@ -153,7 +153,7 @@ impl Handlers {
     fn read_at(&mut self, name: Name, time: Timestamp, read: Option<u64>, reply: &mut Reply<'_>) {
         let Some(offset) = self.find(name) else { return wire::write_outcome(reply, owner::NOT_FOUND, 0) };
         let shape = self.store.layout().shape(name.table);
-        let denied = match self.store.read_at(offset, &self.image, shape, time, true) {
+        let denied = match self.store.read_at(offset, self.image.words(), shape, time, true) {
             Ok(None) => return wire::write_outcome(reply, owner::WAIT, offset),
             Ok(Some(slot)) => match read {
                 None => {
@@ -181,7 +181,7 @@ impl Handlers {
         let as_it_is = matches!(self.store.layout().config().packing, Packing::Counted | Packing::Leased);
         if as_it_is && self.store.layout().has(name.table) {
             let shape = self.store.layout().shape(name.table);
-            match self.store.look(name.table, name.key, self.find(name), &self.image, shape) {
+            match self.store.look(name.table, name.key, self.find(name), self.image.words(), shape) {
                 Look::Whole(offset, slot) => self.put_record(name, offset, slot, None, reply),
                 Look::Torn(offset) => wire::write_outcome(reply, owner::WAIT, offset),
                 Look::Coming(_) => wire::write_outcome(reply, Abort::ReadLocked.encode(), 0),

@@ -457,18 +457,18 @@ impl OneSided {
             image.set_word(words, shape.packing.free(access.header).0);
             return batch.write(at, image, words as u32 * 8, WORD);
         }
-        let version = access.next_version(install_at);
+        let (version, first) = (access.next_version(install_at), access.install_at());
         if access.primary == self.context.me {
             // The payload is in place already; the NIC owns the lock word alone.
-            image.set_word(words, shape.packing.installed(version).0);
+            image.set_word(first, shape.packing.installed(version).0);
         } else {
-            record::seal(image, words, shape, version, access.key);
+            record::seal(image, first, shape, version, access.key);
             let body = shape.install_words() - 1;
             self.context.charge(CpuWork::Copy((body as u32 + 1) * 8));
             let to = at.at(shape.body_word(usize::from(access.victim)) as u64 * 8);
-            batch.write(to, image, (words as u32 + 1) * 8, body as u32 * 8);
+            batch.write(to, image, (first as u32 + 1) * 8, body as u32 * 8);
         }
-        batch.write(at, image, words as u32 * 8, WORD);
+        batch.write(at, image, first as u32 * 8, WORD);
     }
 
     /// WRITEs the log entries marked pending.

@@ -6,7 +6,7 @@
 use crate::rule::{Abort, Ask, CheckRule, Header, LockRule, Packing, Timestamp, Verdict, versions};
 use crate::store::record::{self, Word};
 use crate::store::{NodeStore, Shape, TableId};
-use primitives::mem::Buf;
+use std::sync::atomic::AtomicU64;
 
 /// What the owner finds when it looks for a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,20 +27,34 @@ const LOOKS: u32 = 64;
 impl NodeStore {
     /// Copies a record out, from the slot where it was `found` or from where it is. For packings with one version.
     #[inline(always)]
-    pub(super) fn look(&self, table: TableId, key: u64, found: Option<u64>, buf: &Buf, shape: Shape) -> Look {
+    pub(super) fn look(
+        &self,
+        table: TableId,
+        key: u64,
+        found: Option<u64>,
+        image: &[AtomicU64],
+        shape: Shape,
+    ) -> Look {
         // Most are where they are believed to be, and of one piece.
         if let Some(offset) = found
-            && let Some(slot) = self.read(offset, buf, shape)
-            && buf.word(record::KEY_WORD) == key
+            && let Some(slot) = self.read(offset, image, shape)
+            && image[record::KEY_WORD].get() == key
         {
             return Look::Whole(offset, slot);
         }
-        self.look_for(table, key, found, buf, shape)
+        self.look_for(table, key, found, image, shape)
     }
 
     /// As [`NodeStore::look`], wherever the record has gone.
     #[cold]
-    fn look_for(&self, table: TableId, key: u64, found: Option<u64>, buf: &Buf, shape: Shape) -> Look {
+    fn look_for(
+        &self,
+        table: TableId,
+        key: u64,
+        found: Option<u64>,
+        image: &[AtomicU64],
+        shape: Shape,
+    ) -> Look {
         let mut offset = match found {
             Some(offset) => offset,
             None => match self.missing(table, key) {
@@ -49,11 +63,11 @@ impl NodeStore {
             },
         };
         for _ in 0..LOOKS {
-            let slot = self.read(offset, buf, shape);
-            let gone = buf.word(record::KEY_WORD) != key;
+            let slot = self.read(offset, image, shape);
+            let gone = image[record::KEY_WORD].get() != key;
             match slot {
                 Some(slot) if !gone => return Look::Whole(offset, slot),
-                None if !gone && !shape.is_absent(buf.words()) => return Look::Torn(offset),
+                None if !gone && !shape.is_absent(image) => return Look::Torn(offset),
                 _ => {}
             }
             // No record, or another's: where is it now?
@@ -104,10 +118,10 @@ impl NodeStore {
         held && self.is_coming(table, offset)
     }
 
-    /// Copies the record into `buf`; which of its versions is the latest, if that is of one piece now.
+    /// Copies the record into `image`; which of its versions is the latest, if that is of one piece now.
     #[inline(always)]
-    pub(super) fn read(&self, offset: u64, buf: &Buf, shape: Shape) -> Option<usize> {
-        record::copy_latest(self.region(), offset, buf, shape)
+    pub(super) fn read(&self, offset: u64, image: &[AtomicU64], shape: Shape) -> Option<usize> {
+        record::copy_latest(self.region(), offset, image, shape)
     }
 
     /// The header as it is now.
@@ -175,12 +189,12 @@ impl NodeStore {
         }
     }
 
-    /// Copies a multi-version record into `buf` for a reader at `time`; the slot with its version, or `None` if that is not of
+    /// Copies a multi-version record into `image` for a reader at `time`; the slot with its version, or `None` if that is not of
     /// one piece yet. With `confirm`, the read timestamp is moved first, so that no earlier writer can come any more.
     pub(super) fn read_at(
         &self,
         offset: u64,
-        buf: &Buf,
+        image: &[AtomicU64],
         shape: Shape,
         time: Timestamp,
         confirm: bool,
@@ -195,10 +209,10 @@ impl NodeStore {
         }
         // The lock before the versions: who frees it has put them there.
         let lock = self.region().load(offset);
-        record::copy_local(self.region(), offset, buf, shape);
-        let wts = (0..shape.slots()).map(|slot| buf.word(shape.version_word(slot)));
+        record::copy_local(self.region(), offset, image, shape);
+        let wts = (0..shape.slots()).map(|slot| image[shape.version_word(slot)].get());
         let slot = versions::readable(lock, wts, time)?;
-        Ok(shape.whole(buf.words(), slot).then_some(slot))
+        Ok(shape.whole(image, slot).then_some(slot))
     }
 
     /// Locks a multi-version record for a writer at the rule's time, if neither reader nor writer is later.

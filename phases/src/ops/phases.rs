@@ -175,22 +175,15 @@ impl Phases {
         mut serve: impl FnMut(&NodeStore, &mut Access) -> Served,
     ) -> Result<Split, Stop> {
         let mut split = Split::default();
-        // Most phases of a transaction that asks for one record after the other are about the last one alone.
-        let (mut first, mut unknown) = (set.len(), 0);
-        for (at, access) in set.iter_mut().enumerate() {
+        // In virtual time a look-up is charged for where it is made, below.
+        if !self.context.virtual_time {
+            self.look_ahead(set, &wanted);
+        }
+        for access in set {
             access.pending = wanted(access);
-            if access.pending {
-                first = first.min(at);
-                unknown += u32::from(access.location == NOWHERE && access.primary == self.context.me);
+            if !access.pending {
+                continue;
             }
-        }
-        let set = &mut set[first..];
-        // Where its place is known, the transaction has most likely been there. In virtual time a look-up is charged for where it is
-        // made, below.
-        if unknown > 1 && !self.context.virtual_time {
-            self.look_ahead(set);
-        }
-        for access in set.iter_mut().filter(|access| access.pending) {
             if access.primary != self.context.me {
                 assert!(!self.at_home(access.table), "bug: {access:?} is of a table that is kept at home");
                 split.remote += 1;
@@ -223,15 +216,19 @@ impl Phases {
         Ok(split)
     }
 
-    /// Asks for the memory of all pending records that lie here and have not been looked for, buckets first and then what these say,
-    /// so that none is waited for while the others are not even asked for.
-    fn look_ahead(&self, set: &mut [Access]) {
-        let unknown = |a: &&mut Access| a.pending && a.location == NOWHERE && a.primary == self.context.me;
-        for access in set.iter_mut().filter(unknown) {
-            self.local.ahead_of_bucket(access.table, access.key);
+    /// Asks for the memory of all wanted records that lie here and have not been looked for, if there are several, buckets first and then
+    /// what these say, so that none is waited for while the others are not even asked for. Where its place is known, the transaction
+    /// has most likely been there.
+    fn look_ahead(&self, set: &mut [Access], wanted: impl Fn(&Access) -> bool) {
+        let unknown = |a: &Access| a.location == NOWHERE && a.primary == self.context.me && wanted(a);
+        let mut places = (0..set.len()).filter(|&at| unknown(&set[at]));
+        let (Some(first), Some(_)) = (places.next(), places.next()) else { return };
+        let set = &mut set[first..];
+        for access in set.iter_mut().filter(|a| unknown(a)) {
+            access.walk = self.local.ahead_of_bucket(access.table, access.key);
         }
-        for access in set.iter_mut().filter(unknown) {
-            if let Some(offset) = self.local.locate(access.table, access.key) {
+        for access in set.iter_mut().filter(|a| unknown(a)) {
+            if let Some(offset) = self.local.locate_in(access.walk, access.key) {
                 (access.location, access.fresh) = (offset, true);
                 self.local.ahead_of_record(access.table, offset);
             }
@@ -269,7 +266,7 @@ impl Phases {
             Packing::Versions => return self.read_local_version(store, access),
             Packing::Counted | Packing::Leased => {
                 let found = access.location();
-                return match store.look(access.table, access.key, found, access.image(), shape) {
+                return match store.look(access.table, access.key, found, access.image().words(), shape) {
                     Look::Whole(offset, slot) => {
                         access.location = offset;
                         access.read_in(slot);
@@ -289,7 +286,7 @@ impl Phases {
             }
             Packing::Locked => {}
         }
-        match store.read(access.location, access.image(), shape) {
+        match store.read(access.location, access.image().words(), shape) {
             Some(slot) => {
                 access.read_in(slot);
                 Served::Done
@@ -315,12 +312,13 @@ impl Phases {
         // Where the NIC moves read timestamps, it does so for local records too, when the read is confirmed.
         let confirm = access.intent == Intent::Read && !self.context.plan.nic_owns_leases();
         let slot = if access.intent == Intent::Read {
-            let read = store.read_at(access.location, access.image(), access.shape(), access.time, confirm);
+            let image = access.image().words();
+            let read = store.read_at(access.location, image, access.shape(), access.time, confirm);
             // Notes what was seen; whether the version is right was decided on the lock as it was before.
             let _ = self.one.choose(access);
             read
         } else {
-            record::copy_local(store.region(), access.location, access.image(), access.shape());
+            record::copy_local(store.region(), access.location, access.image().words(), access.shape());
             let slot = self.one.choose(access);
             slot.map(|slot| access.shape().whole(access.image().words(), slot).then_some(slot))
         };
@@ -394,7 +392,7 @@ impl Phases {
     async fn lock_records(&self, txn: &mut Txn, rule: LockRule) -> Result<(), Stop> {
         let step = self.context.plan.step(Phase::Lock);
         // A CAS needs the word it expects, which only a lock word of its own lets it guess; the owner does not.
-        let blind = |a: &Access| a.wants(rule).is_some() && !a.fetched;
+        let blind = |a: &Access| !a.fetched && a.wants(rule).is_some();
         let guessed = rule.packing == Packing::Locked;
         if step.via == Via::OneSided && !guessed && txn.accesses().iter().any(blind) {
             self.fetch(txn).await?;
@@ -499,7 +497,7 @@ impl PhaseOps for Phases {
         let owner = |(table, key)| self.layout().primary(table, key);
         for (table, key) in records.clone() {
             if owner((table, key)) == self.context.me {
-                self.local.ahead_of_bucket(table, key);
+                let _ = self.local.ahead_of_bucket(table, key);
             } else if let Some(cache) = self.cache() {
                 cache.ahead(table, key);
             }

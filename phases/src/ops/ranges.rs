@@ -13,7 +13,7 @@ use super::{Fault, PhaseOps, Stop, fault};
 use crate::plan::{Phase, Via};
 use crate::rule::{Abort, CheckRule, LockRule, Packing, Timestamp, Verdict};
 use crate::store::{PAGE_ROWS, Refused, TableId};
-use crate::txn::{Access, Finding, Intent, LeafSeen, Scan, Txn};
+use crate::txn::{Access, Finding, Growth, Intent, LeafSeen, Scan, Txn};
 use primitives::exec::yield_now;
 use primitives::fabric::CpuWork;
 use primitives::rpc::{Malformed, Reader, RpcError, Writer};
@@ -121,7 +121,7 @@ impl Phases {
                 let access = &mut set[at];
                 self.context.charge(CpuWork::Copy(access.image_words() as u32 * 8));
                 let Look::Whole(offset, slot) =
-                    self.local.look(scan.table, key, Some(offset), access.image(), access.shape())
+                    self.local.look(scan.table, key, Some(offset), access.image().words(), access.shape())
                 else {
                     txn.forget_rows(rows_before);
                     return Ok(None);
@@ -294,9 +294,8 @@ impl Phases {
     pub(super) async fn reserve(&self, txn: &mut Txn, rule: LockRule) -> Result<(), Stop> {
         for tries in 0.. {
             let (remote, waiting) = self.reserve_here(txn, rule)?;
-            let (set, cost) = txn.serve(Phase::Lock);
-            let reserved = if remote { self.two.reserve(set, rule, cost).await } else { Ok(()) };
-            txn.settle_growth(&self.context.layout);
+            let reserved = if remote { self.two.reserve(txn, rule).await } else { Ok(()) };
+            txn.settle_growth();
             reserved?;
             if !waiting {
                 break;
@@ -314,12 +313,12 @@ impl Phases {
     /// Sets aside this node's slots, and marks the records of others as pending: whether there are any, and whether some of its own have
     /// to be waited for.
     fn reserve_here(&self, txn: &mut Txn, rule: LockRule) -> Result<(bool, bool), Abort> {
-        let (set, _) = txn.serve(Phase::Lock);
+        let (set, mut growths, _) = txn.reserving();
         let (mut remote, mut waiting) = (false, false);
         for access in set.iter_mut() {
             access.pending = access.wants_slot();
             if access.pending && access.primary == self.context.me {
-                self.local.ahead_of_bucket(access.table, access.key);
+                access.walk = self.local.ahead_of_bucket(access.table, access.key);
             }
         }
         for access in set.iter_mut().filter(|access| access.pending) {
@@ -330,10 +329,12 @@ impl Phases {
             access.pending = false;
             self.context.charge(CpuWork::Probe);
             self.context.charge(CpuWork::Probe);
-            match self.local.reserve(access.table, access.key, access.absence(), rule) {
+            match self.local.reserve_in(access.walk, access.table, access.key, access.absence(), rule) {
                 Ok(slot) => {
                     access.take_slot(slot.offset, slot.header, slot.version);
-                    access.grown = slot.grown;
+                    if let (Some(growths), Some(grown)) = (&mut growths, slot.grown) {
+                        growths.push(Growth::of(access, &self.context.layout, grown));
+                    }
                 }
                 Err(refused) => match self.refused(refused) {
                     Some(abort) => return Err(abort),

@@ -13,7 +13,7 @@ use crate::log::Slot;
 use crate::plan::{Phase, Step};
 use crate::rule::{Abort, Ask, CheckRule, Header, LockRule, Mode, Packing, Timestamp, Verdict};
 use crate::store::record::Word;
-use crate::txn::{Access, Change, NOWHERE, Txn};
+use crate::txn::{Access, Change, Growth, NOWHERE, Txn};
 use primitives::exec::yield_now;
 use primitives::fabric::{AnyNic, CpuWork};
 use primitives::rpc::{MAX_CALLS, Malformed, Pending, Reader, Replies, RpcError, Writer};
@@ -245,12 +245,8 @@ impl TwoSided {
     }
 
     /// Has the owners of pending records set slots aside for them.
-    pub(super) async fn reserve(
-        &self,
-        set: &mut [Access],
-        rule: LockRule,
-        cost: &mut Cost,
-    ) -> Result<(), Stop> {
+    pub(super) async fn reserve(&self, txn: &mut Txn, rule: LockRule) -> Result<(), Stop> {
+        let (set, mut growths, cost) = txn.reserving();
         let ask = Ask { mode: Mode::Exclusive, held: false, read: None };
         let write = |access: &Access, w: &mut Writer<'_>| {
             wire::write_lock(w, rule, ask);
@@ -258,7 +254,10 @@ impl TwoSided {
         };
         let done = |access: &mut Access, reply: &mut Reader<'_>| {
             let (header, version) = (Header(reply.word()?), reply.word()?);
-            access.grown = wire::read_grown(reply)?;
+            let grown = wire::read_grown(reply)?;
+            if let (Some(growths), Some(grown)) = (&mut growths, grown) {
+                growths.push(Growth::of(access, &self.context.layout, grown));
+            }
             access.take_slot(access.location, header, version);
             Ok(())
         };

@@ -83,6 +83,7 @@ fn bucket_at(region: &Region, bucket: u64) -> &[AtomicU64] {
     &region.words()[(bucket / 8) as usize..][..LINK_WORD + 1]
 }
 
+#[inline]
 fn probe_local(region: &Region, bucket: u64, key: u64) -> Found {
     let words = bucket_at(region, bucket);
     probe(|i| words[i].get(), key)
@@ -158,10 +159,13 @@ impl NodeStore {
         self.locate_copy(0, table, key)
     }
 
-    /// Asks for what looking a record of this node's own partition up begins with, see [`Region::ahead`].
+    /// Asks for what looking a record of this node's own partition up begins with, see [`Region::ahead`];
+    /// returns where that is.
     #[inline]
-    pub(crate) fn ahead_of_bucket(&self, table: TableId, key: u64) {
-        self.region.ahead(self.layout.bucket(0, table, key), BUCKET_BYTES);
+    pub(crate) fn ahead_of_bucket(&self, table: TableId, key: u64) -> u64 {
+        let bucket = self.layout.bucket(0, table, key);
+        self.region.ahead(bucket, BUCKET_BYTES);
+        bucket
     }
 
     /// Asks for a record.
@@ -173,7 +177,12 @@ impl NodeStore {
     /// Offset of a record in one of the copies this node holds.
     #[inline]
     pub(crate) fn locate_copy(&self, copy: usize, table: TableId, key: u64) -> Option<u64> {
-        let mut bucket = self.layout.bucket(copy, table, key);
+        self.locate_in(self.layout.bucket(copy, table, key), key)
+    }
+
+    /// Offset of the record that the chain which begins at `bucket` has for the key.
+    #[inline]
+    pub(crate) fn locate_in(&self, mut bucket: u64, key: u64) -> Option<u64> {
         loop {
             match probe_local(&self.region, bucket, key) {
                 Found::At(offset) => return Some(offset),

@@ -116,9 +116,31 @@ impl Divisor {
     }
 }
 
+/// What a transaction keeps of a record: the record as it is read, and behind it what is installed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Images {
+    /// The record's shape.
+    pub(crate) shape: Shape,
+    /// Bytes of both images.
+    pub(crate) bytes: u32,
+    /// Where the payload of the second one begins, in words.
+    pub(crate) new: u16,
+}
+
+impl Images {
+    /// # Panics
+    /// When compiling, if the longest record's would be too long.
+    const fn of(shape: Shape) -> Images {
+        const LONGEST: Shape = Shape { packing: Packing::Versions, payload: record::MAX_PAYLOAD_WORDS };
+        const { assert!(LONGEST.words() + LONGEST.install_words() <= u16::MAX as usize) };
+        let bytes = (shape.words() + shape.install_words()) as u32 * 8;
+        Images { shape, bytes, new: (shape.words() + shape.install_payload()) as u16 }
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Table {
-    payload_words: u32,
+    images: Images,
     stride: u64,
     keys_per_block: Divisor,
     ordered: bool,
@@ -189,7 +211,8 @@ impl Layout {
                     record::MAX_PAYLOAD_WORDS
                 )));
             }
-            let stride = Shape { packing: config.packing, payload: payload_words }.stride();
+            let shape = Shape { packing: config.packing, payload: payload_words };
+            let stride = shape.stride();
             // Five of seven entries used on average keeps chains short: at a Poisson load of 5 a bucket, about
             // one key in thirty lies in an overflow bucket.
             let bucket_count = rows_per_node.div_ceil(5);
@@ -208,7 +231,7 @@ impl Layout {
                 });
             }
             let keys_per_block = Divisor::new(keys_per_block);
-            tables.push(Table { payload_words, stride, keys_per_block, ordered, parts });
+            tables.push(Table { images: Images::of(shape), stride, keys_per_block, ordered, parts });
         }
         let ring = if replicas > 1 { RING_HEAD_BYTES + log_ring_bytes } else { 0 };
         let rings = take(u64::from(nodes) * u64::from(workers), ring)?;
@@ -256,7 +279,7 @@ impl Layout {
     /// If there is no such table.
     #[inline]
     pub fn payload_words(&self, table: TableId) -> u32 {
-        self.tables[usize::from(table.0)].payload_words
+        self.shape(table).payload
     }
 
     /// Where the words of a table's records are.
@@ -265,7 +288,13 @@ impl Layout {
     /// If there is no such table.
     #[inline]
     pub fn shape(&self, table: TableId) -> Shape {
-        Shape { packing: self.config.packing, payload: self.payload_words(table) }
+        self.images(table).shape
+    }
+
+    /// What transactions keep of a table's records.
+    #[inline]
+    pub(crate) fn images(&self, table: TableId) -> Images {
+        self.tables[usize::from(table.0)].images
     }
 
     /// Bytes of a table's records: what the protocol keeps in front of and between payloads, and the payloads.

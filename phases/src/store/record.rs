@@ -201,34 +201,46 @@ pub(crate) fn copy_words(from: &[impl Word], to: &[AtomicU64]) {
     to[..from.len()].iter().zip(from).for_each(|(to, from)| to.store(from.get(), Ordering::Relaxed));
 }
 
-/// Checksum over a record's version, key and payload, made up of words as they come.
-struct Sum(u64);
+/// Checksum over a record's version, key and payload, made up of words as they come, in two sums: a multiplication that waits for the
+/// one before would take longer than all else that is done with its words.
+struct Sum(u64, u64);
 
 impl Sum {
     #[inline]
     fn new(version: u64, key: u64) -> Sum {
-        Sum(fold(version ^ 0x2545_f491_4f6c_dd1d, key ^ 0x8538_eceb_5bd4_56a3))
+        let start = fold(version ^ 0x2545_f491_4f6c_dd1d, key ^ 0x8538_eceb_5bd4_56a3);
+        Sum(start, start.rotate_left(32))
     }
 
-    /// One multiplication takes in two words, as in wyhash. A word is lost only behind one that is the constant's very equal, which
-    /// none of a mixture is but by chance; the turn keeps exchanged pairs from cancelling, the constants exchanged words.
+    /// One multiplication takes in two words, as in wyhash: one beside the sum so far, the other beside a constant, so that exchanged words
+    /// and pairs are known. A word is lost only behind one that is the constant's very equal, which none of a mixture is but by chance.
     #[inline]
-    fn pair(&mut self, one: u64, two: u64) {
-        self.0 = fold(self.0.rotate_left(23) ^ one ^ 0x94d0_49bb_1331_11eb, two ^ 0xbf58_476d_1ce4_e5b9);
+    fn pair(sum: u64, one: u64, two: u64) -> u64 {
+        fold(sum ^ one, two ^ 0xbf58_476d_1ce4_e5b9)
+    }
+
+    #[inline]
+    fn add(&mut self, [a, b, c, d]: [u64; 4]) {
+        (self.0, self.1) = (Sum::pair(self.0, a, b), Sum::pair(self.1, c, d));
+    }
+
+    /// With the words that are left of fours; how many is a table's affair, so that no record can be mistaken for a longer one.
+    #[inline]
+    fn end(mut self, rest: impl Iterator<Item = u64>) -> u64 {
+        for word in rest {
+            self = Sum(self.1, Sum::pair(self.0, word, 0x656e_6f6e));
+        }
+        fold(self.0 ^ 0xa076_1d64_78bd_642f, self.1)
     }
 }
-
-/// What an odd number of words is made even by; lengths are a table's, so that nothing can be mistaken for it.
-const PAD: u64 = 0x656e_6f6e;
 
 /// Checksum over a record's version, key and payload.
 #[inline]
 pub fn checksum(version: u64, key: u64, payload: &[impl Word]) -> u64 {
     let mut sum = Sum::new(version, key);
-    let (pairs, last) = payload.as_chunks::<2>();
-    pairs.iter().for_each(|[one, two]| sum.pair(one.get(), two.get()));
-    last.iter().for_each(|last| sum.pair(last.get(), PAD));
-    sum.0
+    let (fours, rest) = payload.as_chunks::<4>();
+    fours.iter().for_each(|four| sum.add(four.each_ref().map(Word::get)));
+    sum.end(rest.iter().map(Word::get))
 }
 
 /// As [`checksum`], of words that are copied on the way; each is looked at once.
@@ -240,15 +252,12 @@ fn checksum_copied(version: u64, key: u64, from: &[impl Word], to: &[AtomicU64],
         to.store(value, order);
         value
     };
-    let (pairs, last) = from.as_chunks::<2>();
-    let (to_pairs, to_last) = to.as_chunks::<2>();
-    for ([one, two], [to_one, to_two]) in pairs.iter().zip(to_pairs) {
-        sum.pair(copy(one, to_one), copy(two, to_two));
+    let (fours, rest) = from.as_chunks::<4>();
+    let (to_fours, to_rest) = to.as_chunks::<4>();
+    for ([a, b, c, d], [to_a, to_b, to_c, to_d]) in fours.iter().zip(to_fours) {
+        sum.add([copy(a, to_a), copy(b, to_b), copy(c, to_c), copy(d, to_d)]);
     }
-    for (last, to) in last.iter().zip(to_last) {
-        sum.pair(copy(last, to), PAD);
-    }
-    sum.0
+    sum.end(rest.iter().zip(to_rest).map(|(from, to)| copy(from, to)))
 }
 
 /// What stands in place of the checksum while a slot has no record: it is being created, or was removed. No checksum of a
@@ -323,23 +332,22 @@ pub(crate) fn seal(buf: &Buf, first: usize, shape: Shape, version: u64, key: u64
 
 /// Copies a record out by CPU.
 #[inline]
-pub(crate) fn copy_local(region: &Region, offset: u64, buf: &Buf, shape: Shape) {
-    let from = words_at(region, offset, shape);
-    copy_words(from, buf.words());
+pub(crate) fn copy_local(region: &Region, offset: u64, image: &[AtomicU64], shape: Shape) {
+    copy_words(words_at(region, offset, shape), image);
 }
 
 /// Copies a record out by CPU; which of its versions is the latest, if that is of one piece now. Always inlined, because half of
 /// what a short record takes is finding out where things are, and some who ask know the packing.
 #[inline(always)]
-pub(crate) fn copy_latest(region: &Region, offset: u64, buf: &Buf, shape: Shape) -> Option<usize> {
+pub(crate) fn copy_latest(region: &Region, offset: u64, image: &[AtomicU64], shape: Shape) -> Option<usize> {
     if shape.packing == Packing::Versions {
-        copy_local(region, offset, buf, shape);
-        let slot = shape.newest(buf.words());
-        return shape.whole(buf.words(), slot).then_some(slot);
+        copy_local(region, offset, image, shape);
+        let slot = shape.newest(image);
+        return shape.whole(image, slot).then_some(slot);
     }
     let from = words_at(region, offset, shape);
     let (head, payload) = from.split_at(shape.payload_word(0));
-    let (to_head, to_payload) = buf.words()[..from.len()].split_at(head.len());
+    let (to_head, to_payload) = image[..from.len()].split_at(head.len());
     copy_words(head, to_head);
     let version = shape.version(to_head[shape.version_word(0)].get());
     let sum = checksum_copied(version, to_head[KEY_WORD].get(), payload, to_payload, Ordering::Relaxed);
@@ -396,23 +404,25 @@ mod tests {
 
     #[test]
     fn every_mixture_of_two_versions_is_known() {
-        for packing in PACKINGS {
-            let shape = Shape { packing, payload: 4 };
-            let image = |version: u64, payload: u64| {
+        // Words for one of the checksum's two sums, for both, and some that are left.
+        for (packing, payload) in PACKINGS.into_iter().flat_map(|packing| [(packing, 4), (packing, 11)]) {
+            let shape = Shape { packing, payload };
+            let image = |version: u64, first: u64| {
                 let region = Region::new(1024);
-                write_local(&region, 64, shape, version, 7, &[0, 1, 2, 3].map(|n| payload + n));
+                let payload: Vec<u64> = (0..u64::from(payload)).map(|n| first + n).collect();
+                write_local(&region, 64, shape, version, 7, &payload);
                 (0..shape.words()).map(|i| region.load(64 + i as u64 * 8)).collect::<Vec<u64>>()
             };
             let (old, new) = (image(5, 100), image(6, 200));
             // Which words are already new: all mixtures of those that one slot has.
             let words: Vec<usize> = (0..shape.words()).filter(|&i| old[i] != new[i]).collect();
-            assert_eq!(words.len(), 6, "version, checksum and four words of payload");
+            assert_eq!(words.len(), 2 + payload as usize, "version, checksum and words of payload");
             for mask in 0..1u32 << words.len() {
                 let mut mixed = old.clone();
                 let of_new = |(bit, _): &(usize, &usize)| mask >> bit & 1 == 1;
                 words.iter().enumerate().filter(of_new).for_each(|(_, &word)| mixed[word] = new[word]);
                 let pure = mask == 0 || mask == (1 << words.len()) - 1;
-                assert_eq!(shape.whole(&mixed, 0), pure, "{packing:?}, mixture {mask:06b}");
+                assert_eq!(shape.whole(&mixed, 0), pure, "{packing:?}, mixture {mask:013b}");
             }
         }
     }
@@ -425,6 +435,27 @@ mod tests {
         assert_ne!(a, checksum(2, 1, &[3, 4]));
         assert_ne!(a, checksum(1, 2, &[3, 4, 0]));
         assert_ne!(checksum(0, 0, &[0]), 0, "zeroed memory is not a record");
+        // Any two of many words, and the pairs and fours that they are in.
+        let words: Vec<u64> = (10..37).collect();
+        let whole = checksum(1, 2, &words);
+        for length in [1, 2, 4] {
+            for (one, two) in (0..6).flat_map(|two| (0..two).map(move |one| (one, two))) {
+                let mut other = words.clone();
+                (0..length).for_each(|n| other.swap(one * length + n, two * length + n));
+                assert_ne!(whole, checksum(1, 2, &other), "{length} words at {one} and {two}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_sum_of_words_that_are_copied_is_that_of_the_words() {
+        for length in 0..14u64 {
+            let words: Vec<u64> = (0..length).map(|n| n * 77).collect();
+            let to: Vec<AtomicU64> = words.iter().map(|_| AtomicU64::new(0)).collect();
+            let sum = checksum_copied(3, 4, &words, &to, Ordering::Relaxed);
+            assert_eq!(sum, checksum(3, 4, &words));
+            assert!(to.iter().map(Word::get).eq(words));
+        }
     }
 
     #[test]

@@ -164,7 +164,7 @@ impl NodeStore {
     /// The time of a key's group.
     fn gap(&self, table: TableId, key: u64) -> Option<&AtomicU64> {
         let gaps = self.owned.gaps.get(usize::from(table.0))?;
-        gaps.get((hash(key) >> 32) as usize % GAPS)
+        if gaps.is_empty() { None } else { Some(&gaps[(hash(key) >> 32) as usize % GAPS]) }
     }
 
     /// Whether a record that was not there, for which `version` stands, still is not; and from now on it may not be created at
@@ -296,8 +296,19 @@ impl NodeStore {
         absent: Option<u64>,
         rule: LockRule,
     ) -> Result<Reserved, Refused> {
-        let (first, shape, packing) =
-            (self.layout.bucket(0, table, key), self.layout.shape(table), rule.packing);
+        self.reserve_in(self.layout.bucket(0, table, key), table, key, absent, rule)
+    }
+
+    /// As [`NodeStore::reserve`], of a key whose chain begins at the bucket `first`.
+    pub(crate) fn reserve_in(
+        &self,
+        first: u64,
+        table: TableId,
+        key: u64,
+        absent: Option<u64>,
+        rule: LockRule,
+    ) -> Result<Reserved, Refused> {
+        let (shape, packing) = (self.layout.shape(table), rule.packing);
         let gate = Gate::close(self, first);
         let ordered = packing == Packing::Versions;
         // Who has a place in the order has told of it when it looked; nobody has created the record before it since.

@@ -81,6 +81,14 @@ impl Leaf {
         &self.keys[..self.len]
     }
 
+    /// The place of a key, or the one that it belongs to. Most that are looked for to be added are later than all others.
+    fn place_of(&self, key: u64) -> Result<usize, usize> {
+        match self.keys().last() {
+            Some(&last) if key <= last => self.keys().binary_search(&key),
+            _ => Err(self.len),
+        }
+    }
+
     fn put(&mut self, at: usize, key: u64, value: u64) {
         if at < self.len {
             self.keys.copy_within(at..self.len, at + 1);
@@ -249,7 +257,7 @@ impl Tree {
         }
         let number = self.finger.leaf;
         let leaf = &mut self.leaves[number as usize];
-        let Err(at) = leaf.keys().binary_search(&key) else { return Err(Duplicate(key)) };
+        let Err(at) = leaf.place_of(key) else { return Err(Duplicate(key)) };
         let before = leaf.version;
         leaf.version += 1;
         self.len += 1;

@@ -3,6 +3,7 @@
 use super::{Access, Change, Intent, NOWHERE, Txn};
 use crate::plan::Phase;
 use crate::rule::{Abort, Header, Mode, Packing};
+use crate::store::Grown;
 use crate::store::layout::{Layout, TableId};
 use primitives::verbs::NodeId;
 use primitives::verbs::port::Cost;
@@ -43,6 +44,22 @@ pub(crate) struct LeafSeen {
     pub(crate) version: u64,
 }
 
+/// What a slot that was set aside has done to a leaf of an owner's tree.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Growth {
+    /// The leaf, with its version before.
+    before: LeafSeen,
+    grown: Grown,
+}
+
+impl Growth {
+    /// Of the slot of `access`.
+    pub(crate) fn of(access: &Access, layout: &Layout, grown: Grown) -> Growth {
+        let (node, table, shard) = (access.primary, access.table, layout.shard(access.table, access.key));
+        Growth { before: LeafSeen { node, table, shard, leaf: grown.leaf, version: grown.before }, grown }
+    }
+}
+
 impl Access {
     /// Whether it is news, and no trouble, that there is no such record: nobody said that there is one, and the transaction has not read
     /// it.
@@ -63,7 +80,7 @@ impl Access {
     pub(crate) fn take_absence(&mut self, version: u64) {
         // Where versions are counted, only who was ordered before it ran has such a place: what stands for absence must not be later,
         // and a removal elsewhere in the chain may be.
-        let placed = match self.shape.packing {
+        let placed = match self.packing {
             Packing::Versions => true,
             Packing::Counted => self.time.0 != 0,
             Packing::Leased | Packing::Locked => false,
@@ -229,29 +246,31 @@ impl Txn {
         self.accesses.iter().any(|a| a.absent && a.intent == Intent::Read)
     }
 
+    /// The records, what their slots do to leaves if that is of interest, and the costs of a phase: for setting slots aside. What scans
+    /// that are still to come will see is what leaves have become.
+    pub(crate) fn reserving(&mut self) -> (&mut [Access], Option<&mut Vec<Growth>>, &mut Cost) {
+        let growths = (!self.leaves.is_empty()).then_some(&mut self.growths);
+        (&mut self.accesses, growths, &mut self.costs[Phase::Lock])
+    }
+
     /// Slots that were set aside have put keys into leaves: what scans saw there before stands, if nobody else was faster.
-    pub(crate) fn settle_growth(&mut self, layout: &Layout) {
+    pub(crate) fn settle_growth(&mut self) {
+        let Txn { growths, leaves, .. } = self;
         // Owners may have served the requests in another order than they were made in.
-        let mut matched = !self.leaves.is_empty();
+        let mut matched = true;
         while std::mem::take(&mut matched) {
-            for access in &mut self.accesses {
-                let Some(grown) = access.grown else { continue };
-                let shard = layout.shard(access.table, access.key);
-                let (node, table) = (access.primary, access.table);
-                let seen = LeafSeen { node, table, shard, leaf: grown.leaf, version: grown.before };
+            growths.retain(|Growth { before, grown }| {
                 let mut expected = false;
-                for leaf in self.leaves.iter_mut().filter(|leaf| **leaf == seen) {
+                for leaf in leaves.iter_mut().filter(|leaf| *leaf == before) {
                     leaf.version = grown.after;
                     expected = true;
                 }
-                if expected {
-                    access.grown = None;
-                    matched = true;
-                    if let Some((leaf, version)) = grown.split {
-                        self.leaves.push(LeafSeen { leaf, version, ..seen });
-                    }
+                if expected && let Some((leaf, version)) = grown.split {
+                    leaves.push(LeafSeen { leaf, version, ..*before });
                 }
-            }
+                matched |= expected;
+                !expected
+            });
         }
     }
 }

@@ -97,10 +97,8 @@ impl Region {
     /// from memory meanwhile, instead of one cache line after the other.
     #[inline]
     pub fn ahead(&self, offset: u64, len: u64) {
-        let end = (offset.saturating_add(len).div_ceil(8) as usize).min(self.words.len());
-        let words = self.words.get((offset / 8) as usize..end).unwrap_or_default();
-        let (lines, rest) = words.as_chunks::<LINE>();
-        lines.iter().map(|line| &line[0]).chain(rest.first()).for_each(super::ahead);
+        let (first, lines) = ((offset / 8) as usize, len.div_ceil(LINE as u64 * 8) as usize);
+        (0..lines).map_while(|line| self.words.get(first + line * LINE)).for_each(super::ahead);
     }
 
     /// Whether `len` bytes at `offset` lie inside.

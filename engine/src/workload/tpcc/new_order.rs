@@ -154,6 +154,16 @@ fn take<P: Protocol, O: PhaseOps>(session: &mut Session<P, O>, stock: Row, quant
     more(stock::REMOTE_CNT.word(), remote.into());
 }
 
+/// The letters of "ORIGINAL", a bit each by the lower six bits, which they share with no other letter or digit.
+const LETTERS: u64 = {
+    let (mut bits, mut n) = (0, 0);
+    while n < ORIGINAL.len() {
+        bits |= 1 << (ORIGINAL[n] & 63);
+        n += 1;
+    }
+    bits
+};
+
 /// Whether a text contains "ORIGINAL". That is as long as a word, so wherever it stands it has the last byte of some word, and
 /// most texts have no letter of it at any of those places.
 #[inline]
@@ -163,7 +173,8 @@ fn original(word: impl Fn(usize) -> u64, column: Text) -> bool {
         let both = u128::from(word(column.word() + n)) | u128::from(next) << 64;
         (0..8).any(|from| (both >> (8 * from)) as u64 == u64::from_le_bytes(*ORIGINAL))
     };
-    let may = |n: &usize| ORIGINAL.contains(&((word(column.word() + n) >> 56) as u8));
+    // One look at all letters that the last byte could be.
+    let may = |n: &usize| LETTERS >> (word(column.word() + n) >> 56 & 63) & 1 == 1;
     (0..column.words()).filter(may).any(stands)
 }
 

@@ -112,7 +112,7 @@ impl Handlers {
                 reply.word(offset);
                 continue;
             }
-            let look = self.store.look(scan.table, key, Some(offset), &self.image, shape);
+            let look = self.store.look(scan.table, key, Some(offset), self.image.words(), shape);
             let Look::Whole(offset, slot) = look else {
                 reply.word(0);
                 break;
