@@ -85,6 +85,12 @@ impl Talk {
         Talk { busy_is_told: true, ..self }
     }
 
+    /// For a part that says nothing itself.
+    #[must_use]
+    pub fn silent(self) -> Talk {
+        Talk { level: -1, ..self }
+    }
+
     /// What is going on, unless quiet.
     pub fn say(&self, text: impl AsRef<str>) {
         if self.level >= 0 {

@@ -141,6 +141,11 @@ fn the_plan_that_got_the_most_runs_with_each_count_of_coroutines() {
     let fastest =
         plans.iter().filter_map(|cells| cells[cells.len() - got].parse::<f64>().ok()).fold(0.0, f64::max);
     assert!(told["best_per_s"].as_f64().is_some_and(|best| best <= fastest), "{told}\n{points}");
+    // There is nothing left to run, which is said once.
+    let (_, talk) = self::told(&[&asked[..], SMALL, &files[..2]].concat());
+    let all = format!("nothing to measure, all {} points are there", points.lines().count() - 1);
+    assert_eq!((talk.matches("nothing to measure").count(), talk.matches(&all).count()), (1, 1), "{talk}");
+    assert!(talk.matches("measured for too short a time").count() < 2, "{talk}");
     let page = dir.path().join("page");
     self::told(&["report", out.to_str().unwrap(), "--out", page.to_str().unwrap()]);
     let page = std::fs::read_to_string(page.join("report.html")).unwrap();
