@@ -3,6 +3,7 @@
 mod common;
 
 use common::{SMALL, refused_without as refused, told};
+use experiments::output::human_rate;
 use phases::plan::PlanFile;
 use std::path::Path;
 
@@ -44,7 +45,7 @@ fn a_regret_comes_with_its_uncertainty() {
     let (out, json) = (dir.path().join("out"), dir.path().join("tune.json"));
     let asked = ["tune", "--verify", "--coroutines", "2", "--threads", "1", "--duration", "300us"];
     let files = ["--out", out.to_str().unwrap(), "--json", json.to_str().unwrap()];
-    told(&[&asked[..], SMALL, &files].concat());
+    let (printed, _) = told(&[&asked[..], SMALL, &files].concat());
     let told: serde_json::Value = serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();
     let number = |key: &str| told[key].as_f64();
     assert!(number("got_ci_relative").is_some_and(|ci| ci > 0.0 && ci < 0.5), "{told}");
@@ -100,6 +101,22 @@ fn a_regret_comes_with_its_uncertainty() {
     assert_eq!(different.len(), once.len(), "{points}");
     assert!(once.len() > 4 && twice.len() == 4 && twice[0] == "tuned" && twice == again("3"), "{points}");
     assert!(twice.iter().all(|plan| once.contains(plan)), "{points}");
+    // Beside what was foretold of presets stands what they got; of one that ran once, what its row says.
+    let mut presets = printed.lines().skip_while(|line| !line.starts_with(" preset "));
+    assert!(presets.next().expect("a table").trim_end().ends_with("got"), "{printed}");
+    let presets: Vec<&str> = presets.skip(1).take_while(|line| !line.is_empty()).collect();
+    assert!(presets.len() > 4 && presets.iter().all(|line| line.ends_with("/s")), "{printed}");
+    let got = place("got_per_s");
+    for cells in points.lines().skip(1).map(|line| line.split(',').collect::<Vec<_>>()) {
+        let name = cells[plan];
+        let Some(line) = presets.iter().find(|line| line.split_whitespace().next() == Some(name)) else {
+            continue;
+        };
+        if !twice.iter().any(|other| other == name) {
+            let rate: f64 = cells[cells.len() + got - header.len()].parse().unwrap();
+            assert!(line.ends_with(&format!(" {}", human_rate(rate))), "{line}: {rate}");
+        }
+    }
 }
 
 /// Where no count of coroutines is asked for, the plan that got the most runs with each count that the search tries, and what is left to
