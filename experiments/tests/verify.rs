@@ -119,6 +119,34 @@ fn a_regret_comes_with_its_uncertainty() {
     }
 }
 
+/// Under which plan nothing commits has lost, and where nothing commits under any there is nothing to choose.
+#[test]
+fn a_plan_that_commits_nothing_is_no_failure_where_another_commits() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    let tuned = |protocol, coroutines, duration, name: &str| {
+        let words = format!(
+            "tune --verify --fabric sim:cx4-edr --nodes 2 --replicas 1 --workload ycsb --set records_per_thread=2 \
+             --set operations=4 --protocol {protocol} --coroutines {coroutines} --duration {duration} --out"
+        );
+        words.split(' ').map(str::to_owned).chain([out(name)]).collect::<Vec<String>>()
+    };
+    let asked = tuned("waitdie", 16, "60us", "some");
+    let (printed, _) = told(&asked.iter().map(String::as_str).collect::<Vec<_>>());
+    assert!(printed.contains("verified: the chosen plan got "), "{printed}");
+    let points = std::fs::read_to_string(dir.path().join("some/points.csv")).unwrap();
+    let header: Vec<&str> = points.lines().next().unwrap().split(',').collect();
+    let got = header.len() - header.iter().position(|column| *column == "got_per_s").unwrap();
+    let rows = points.lines().skip(1).map(|line| line.split(',').collect::<Vec<_>>());
+    let rates: Vec<f64> = rows.map(|cells| cells[cells.len() - got].parse().unwrap()).collect();
+    assert!(rates.contains(&0.0) && rates.iter().any(|rate| *rate > 0.0), "{points}");
+    let asked = tuned("nowait", 32, "20us", "none");
+    let output = common::run(&asked.iter().map(String::as_str).collect::<Vec<_>>());
+    assert_eq!(common::code(&output), 1);
+    let said = common::stderr(&output);
+    assert!(said.contains("no plan committed anything") && said.contains("hint: give a longer"), "{said}");
+}
+
 /// Where no count of coroutines is asked for, the plan that got the most runs with each count that the search tries, and what is left to
 /// be run has the one by which it is the quickest of those that are as good as the most.
 #[test]

@@ -363,6 +363,12 @@ pub fn keep(
     let got = Got::of_plans(ran(&dir)?);
     let mut kept = Kept { dir: out.clone(), verified: regret_of(&dir), got, further: later, counted: None };
     let Some(verified) = kept.verified.clone() else { return Ok(kept) };
+    if verified.best().per_s <= 0.0 {
+        return Err(CliError::check(
+            "no plan committed anything in the measured time: none is better than another",
+        )
+        .hint("give a longer --duration, for another --out, or lower the contention"));
+    }
     if !counts.is_empty() {
         let fastest = tuned.fastest(&kept.further, &verified);
         let by_count = by_coroutines(fastest, &counts, spec, fabric, &tuned.profile)?;
