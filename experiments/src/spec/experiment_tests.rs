@@ -111,7 +111,7 @@ fn mistakes_have_line_and_column() {
         ),
         (
             "figures: [{x: speed, y: committed_per_s}]\n",
-            "a.yaml:3:15: figure: axis or column `speed` is not there; there are plan, ",
+            "a.yaml:3:15: figure: axis or column `speed` is not there; there are point, workload, ",
         ),
         (
             "grid: {nodes: [3, 4]}\nfigures: [{x: speed, y: committed_per_s}]\n",
