@@ -66,7 +66,8 @@ fn one(d: &Difference) -> String {
             _ if key.starts_with("rivals") => {
                 return "the search finds other plans, as another build or profile does".to_owned();
             }
-            "seed" | "shard" | "fabric" => (format!("--{key}"), plain(d)),
+            "shard" => (format!("--{key}"), plain(d)),
+            // Of seed and fabric both the record and its spec tell, in the same words.
             _ if of_file => (format!("`{key}`"), plain(d)),
             "warm_cache" => ("--cold-cache".to_owned(), [&d.theirs, &d.ours].map(|warm| flag(warm == false))),
             "plan_name" => ("--plan".to_owned(), plain(d)),
@@ -181,6 +182,17 @@ mod tests {
         ] {
             assert_eq!(told(&[differs(kind, key, theirs, ours)]), says);
         }
+    }
+
+    #[test]
+    fn what_record_and_spec_both_have_is_told_once() {
+        let both = |kind, key: &str, of_spec: &str| {
+            let seed = |key: &str| differs(kind, key, json!(1), json!(2));
+            told(&[seed(key), seed(of_spec)])
+        };
+        assert_eq!(both(Kind::Experiment, "seed", "base.seed"), "`seed` was 1, and is 2 now");
+        assert_eq!(both(Kind::Primitive, "fabric", "base.fabric"), "`fabric` was 1, and is 2 now");
+        assert_eq!(both(Kind::Tune, "seed", "seed"), "--seed was 1, and is 2 now");
     }
 
     #[test]

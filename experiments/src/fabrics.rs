@@ -301,6 +301,22 @@ fn line(path: &Path) -> Option<String> {
     (!line.is_empty()).then(|| line.to_owned())
 }
 
+/// What the fabric that a profile describes can do.
+///
+/// # Errors
+/// If the profile is impossible.
+pub fn caps_of(profile: &Profile) -> Result<Caps, CliError> {
+    let simulated = FabricSpec::Sim { profile: Box::new(profile.clone()), seed: 0, faults: Box::default() };
+    caps(&simulated, "the profile cannot be simulated")
+}
+
+fn caps(spec: &FabricSpec, what: &str) -> Result<Caps, CliError> {
+    spec.caps().map_err(|e| {
+        let exit = if e.is_machines() { Exit::Machine } else { Exit::Usage };
+        CliError::new(exit, what).caused_by(&e)
+    })
+}
+
 /// A fabric ready to run programs on, with what results say about it.
 #[derive(Clone, Debug)]
 pub struct Fabric {
@@ -366,15 +382,10 @@ impl Fabric {
     /// # Errors
     /// If the profile is impossible.
     pub fn caps(&self) -> Result<Caps, CliError> {
-        let what = if self.profile.is_some() {
-            "the profile cannot be simulated"
-        } else {
-            "the fabric cannot be used"
-        };
-        self.spec.caps().map_err(|e| {
-            let exit = if e.is_machines() { Exit::Machine } else { Exit::Usage };
-            CliError::new(exit, what).caused_by(&e)
-        })
+        match &self.profile {
+            Some(profile) => caps_of(profile),
+            None => caps(&self.spec, "the fabric cannot be used"),
+        }
     }
 
     /// A record of a run that starts now on this fabric; the caller fills in title and question.

@@ -85,6 +85,12 @@ impl Talk {
         Talk { busy_is_told: true, ..self }
     }
 
+    /// For a part that says nothing itself.
+    #[must_use]
+    pub fn silent(self) -> Talk {
+        Talk { level: -1, ..self }
+    }
+
     /// What is going on, unless quiet.
     pub fn say(&self, text: impl AsRef<str>) {
         if self.level >= 0 {
@@ -265,9 +271,12 @@ pub fn bars(numbers: &[f64]) -> String {
     numbers.iter().map(|number| BARS[height(number).min(BARS.len() - 1)]).collect()
 }
 
-/// A share for people: `1.2 %`.
+/// A share for people: `1.2 %`; what is something and less than that can tell is `<0.1 %`, as on the page.
 pub fn percent(share: f64) -> String {
-    format!("{:.1} %", 100.0 * share)
+    match 100.0 * share {
+        percent if percent > 0.0 && percent < 0.05 => "<0.1 %".to_owned(),
+        percent => format!("{percent:.1} %"),
+    }
 }
 
 /// Where `--json` goes.
@@ -427,6 +436,12 @@ mod tests {
         assert_eq!(bars(&[1.0, 8.0, 4.0, 4.4]), "▁█▄▄");
         assert_eq!(bars(&[3.0, 3.0]), "▅▅", "alike, and neither low nor high");
         assert_eq!(bars(&[]), "");
+    }
+
+    #[test]
+    fn a_share_that_is_something_is_not_told_as_nothing() {
+        let told = [0.0, 1e-9, 0.000_499, 0.000_6, 0.012, 1.2, -0.004].map(percent);
+        assert_eq!(told, ["0.0 %", "<0.1 %", "<0.1 %", "0.1 %", "1.2 %", "120.0 %", "-0.4 %"]);
     }
 
     #[test]

@@ -38,6 +38,8 @@ pub struct Sweep {
     pub repeat: String,
     /// The points to measure, where not all are asked for.
     pub only: Option<BTreeSet<u64>>,
+    /// Another sweep measures other points of the same directory next, and warns of these among all: here they are noted alone.
+    pub goes_on: bool,
 }
 
 /// Points at a time where nobody says otherwise: one per core in virtual time, one where time is real.
@@ -154,9 +156,11 @@ impl Sweep {
             self.talk.warn(format!("{} failed: {why}", count(times, "point")));
         }
 
-        crate::schedule::note(dir, self.talk);
-        crate::window::note(dir, self.talk);
         let interrupted = self.interrupt.asked();
+        let goes_on = self.goes_on && !interrupted && measured.as_ref().is_ok_and(Vec::is_empty);
+        let talk = if goes_on { self.talk.silent() } else { self.talk };
+        crate::schedule::note(dir, talk);
+        crate::window::note(dir, talk);
         let closing = summary(dir);
         // Even when keeping failed: what there is belongs into the tables, if they can be written at all.
         let finished = dir.finish(interrupted, closing);

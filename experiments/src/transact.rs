@@ -392,29 +392,38 @@ pub fn refused(error: &RunError, plan: &NamedPlan) -> CliError {
     }
 }
 
-/// Writes a history to a new file, as the whole or as what it is a share of.
+/// Writes a history to a new file, as the whole or as what it is a share of. Until it is all there the file has another name: the process may
+/// be ended meanwhile, and a history without its end is none.
 ///
 /// # Errors
 /// Exit code 3 with what the system said.
 pub fn write_history(path: &Path, history: &verify::History, share: Option<Share>) -> Result<(), CliError> {
+    let mut partial = path.to_owned().into_os_string();
+    partial.push(PARTIAL);
+    // Devices stay where they are.
+    let device = path.exists() && !path.is_file();
+    let to = if device { path } else { Path::new(&partial) };
     let write = || -> std::io::Result<()> {
-        let mut file = std::io::BufWriter::new(std::fs::File::create(path)?);
+        let mut file = std::io::BufWriter::new(std::fs::File::create(to)?);
         match share {
             None => format::write(history, &mut file)?,
             Some(share) => format::write_share(history, share, &mut file)?,
         }
-        std::io::Write::flush(&mut file)
+        std::io::Write::flush(&mut file)?;
+        if device { Ok(()) } else { std::fs::rename(to, path) }
     };
     write().map_err(|e| {
-        // A part of a history is none. Devices stay where they are.
-        if path.is_file() {
-            let _ = std::fs::remove_file(path);
+        if !device {
+            let _ = std::fs::remove_file(to);
         }
         CliError::machine(format!("the history cannot be written to {}", path.display()))
             .caused_by(&e)
             .hint("make room, or name another file, and run the same command again; what was measured is shown above")
     })
 }
+
+/// How the name ends of a history that is being written.
+const PARTIAL: &str = ".part";
 
 /// Transactions of an interrupted run that are checked: a second's work.
 const CHECKED_WHEN_INTERRUPTED: usize = 200_000;

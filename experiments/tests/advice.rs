@@ -69,6 +69,23 @@ fn without_a_plan_one_is_taken_that_can_run_and_it_is_said() {
     );
 }
 
+/// Plans are those that the fabric carries and the profile is of: a profile of TCP has no price for one-sided verbs.
+#[test]
+fn a_profile_without_one_sided_verbs_has_plans_without_them() {
+    let dir = tempfile::tempdir().unwrap();
+    for profile in ["tcp-10g-rcc", "ipoib-fdr"] {
+        for (number, fabric) in ["loopback", "sim:cx4-edr", "tcp"].into_iter().enumerate() {
+            let out = dir.path().join(format!("{profile}-{number}"));
+            let asked = ["tune", "--fabric", fabric, "--profile", profile, "--coroutines", "4", "--out"];
+            let (printed, talk) = told(&[&asked[..], &[out.to_str().unwrap()], &SMALL[2..]].concat());
+            assert!(printed.contains("plan: two-sided"), "{printed}");
+            assert!(!printed.contains("one-sided") && !printed.contains("hybrid"), "{fabric}:\n{printed}");
+            let says = format!("profile {profile} has no one-sided verbs: only plans without them");
+            assert_eq!(talk.contains(&says), fabric != "tcp", "{talk}");
+        }
+    }
+}
+
 /// Its plan has two phases, its epochs are as they were asked for, and the plan file runs.
 #[test]
 fn calvin_is_tuned_with_the_epochs_that_were_asked_for() {

@@ -231,7 +231,20 @@ fn points_outlive_the_question_and_the_figures_that_show_them() {
     );
     // One that shows others too is not cut down to this one.
     must(at, &["experiment", "e.yaml", "--out", "more"], 0, &[]);
-    must(at, &["report", "res", "more"], 0, &[]);
+    let page = |more: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_doorbell"))
+            .args([&["report", "res"], more].concat())
+            .current_dir(at)
+            .output()
+            .expect("it runs");
+        let text = String::from_utf8(output.stdout).expect("text");
+        text.lines().last().unwrap_or_default().to_owned()
+    };
+    // Who names no directory for it hears which one was taken.
+    assert_eq!(page(&["more", "--out", "two"]), "page: two/report.html");
+    assert_eq!(page(&[]), "page: res/report.html");
+    let first = "page: res/report.html (in the first of these directories; --out names another)";
+    assert_eq!(page(&["more"]), first);
     let both = std::fs::read(at.join("res/report.html")).unwrap();
     must(at, &again, 0, &["res/report.html shows other directories too"]);
     assert_eq!(std::fs::read(at.join("res/report.html")).unwrap(), both);

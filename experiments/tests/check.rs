@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{code, doorbell, refused, run, stderr};
+use common::{SMALL, code, doorbell, refused, run, stderr, told};
 use engine::verify::{History, Key, Recorder, Share, format};
 use primitives::units::Nanos;
 
@@ -140,4 +140,22 @@ fn an_empty_history_is_not_passed() {
         let args = [&["check", path.to_str().unwrap()], more].concat();
         refused(&args, 1, &["history.json has no transactions: there is nothing to judge"]);
     }
+}
+
+/// What `run` says of the history that it wrote, and the command it names.
+#[test]
+fn a_run_says_where_its_history_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("h.json");
+    let file = path.to_str().unwrap();
+    let asked = ["run", "--duration", "100us", "--seed", "3", "--history", file];
+    let (_, talk) = told(&[&asked[..], SMALL].concat());
+    let line = talk.lines().find_map(|line| line.strip_prefix("wrote the history, ")).expect("a line of it");
+    let (count, rest) = line.split_once(" transactions in ").expect("how many");
+    assert!(rest.ends_with(&format!(" MB, to {file}; `doorbell check` judges it")), "{line}");
+    let (judged, _) = told(&["check", file]);
+    assert!(judged.contains(&format!("{count} transactions: ")), "{line}: {judged}");
+    let left: Vec<_> =
+        std::fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(left, ["h.json"]);
 }

@@ -195,3 +195,49 @@ fn a_benchmark_that_is_interrupted_while_it_is_set_up_has_not_failed() {
     assert_eq!(child.wait().unwrap().code(), Some(130), "{talk}");
     assert!(talk.contains("interrupted: 0 of 1 point kept") && !talk.contains("failed"), "{talk}");
 }
+
+/// The history of a run that was stopped is that of its warm-up, too, and is whole: `check` judges it.
+#[test]
+fn a_run_that_is_stopped_in_its_warm_up_keeps_its_history() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("h.json");
+    let file = path.to_str().unwrap();
+    let usual = "run --fabric sim:cx4-edr --duration 100s --set accounts_per_thread=100 --history";
+    let (said, talk) = interrupted(&[&usual.split(' ').collect::<Vec<_>>()[..], &[file]].concat(), 1_000);
+    assert_eq!(said, "drtm-h: interrupted in the warm-up, nothing was measured\n");
+    for says in ["wrote the history, ", "; the history of its warm-up is kept, and nothing else"] {
+        assert!(talk.contains(says), "{talk}");
+    }
+    assert!(!talk.contains("nothing is kept"), "{talk}");
+    assert_eq!(code(&run(&["check", file])), 0);
+}
+
+/// Who does not wait for a long history to be written has none, and no part of one under its name.
+#[test]
+fn a_history_that_was_not_written_to_its_end_is_not_there() {
+    let dir = tempfile::tempdir().unwrap();
+    let asked = "run --nodes 2 --replicas 1 --duration 100s --set accounts_per_thread=100 --history h.json";
+    let mut child = doorbell()
+        .args(asked.split(' '))
+        .current_dir(dir.path())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("it starts");
+    std::thread::sleep(Duration::from_secs(4));
+    let pid = Pid::from_child(&child);
+    kill_process(pid, Signal::INT).unwrap();
+    // Two so soon one after the other would be one wish.
+    std::thread::sleep(Duration::from_millis(600));
+    let (whole, part) = (dir.path().join("h.json"), dir.path().join("h.json.part"));
+    while !whole.exists() && !part.exists() && child.try_wait().unwrap().is_none() {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let _ = kill_process(pid, Signal::INT);
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    assert!(whole.exists() || part.exists(), "it had begun to write");
+    // Unless it was quicker than the signal.
+    if whole.exists() {
+        assert_eq!(code(&run(&["check", whole.to_str().unwrap()])), 0);
+    }
+}

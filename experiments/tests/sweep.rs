@@ -31,6 +31,7 @@ fn sweep(jobs: usize, interrupt: &Interrupt) -> Sweep {
         interrupt: interrupt.clone(),
         repeat: "doorbell experiment why.yaml --out here".into(),
         only: None,
+        goes_on: false,
     }
 }
 

@@ -3,6 +3,7 @@
 mod common;
 
 use common::{SMALL, refused_without as refused, told};
+use experiments::output::human_rate;
 use phases::plan::PlanFile;
 use std::path::Path;
 
@@ -44,7 +45,7 @@ fn a_regret_comes_with_its_uncertainty() {
     let (out, json) = (dir.path().join("out"), dir.path().join("tune.json"));
     let asked = ["tune", "--verify", "--coroutines", "2", "--threads", "1", "--duration", "300us"];
     let files = ["--out", out.to_str().unwrap(), "--json", json.to_str().unwrap()];
-    told(&[&asked[..], SMALL, &files].concat());
+    let (printed, _) = told(&[&asked[..], SMALL, &files].concat());
     let told: serde_json::Value = serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();
     let number = |key: &str| told[key].as_f64();
     assert!(number("got_ci_relative").is_some_and(|ci| ci > 0.0 && ci < 0.5), "{told}");
@@ -100,6 +101,50 @@ fn a_regret_comes_with_its_uncertainty() {
     assert_eq!(different.len(), once.len(), "{points}");
     assert!(once.len() > 4 && twice.len() == 4 && twice[0] == "tuned" && twice == again("3"), "{points}");
     assert!(twice.iter().all(|plan| once.contains(plan)), "{points}");
+    // Beside what was foretold of presets stands what they got; of one that ran once, what its row says.
+    let mut presets = printed.lines().skip_while(|line| !line.starts_with(" preset "));
+    assert!(presets.next().expect("a table").trim_end().ends_with("got"), "{printed}");
+    let presets: Vec<&str> = presets.skip(1).take_while(|line| !line.is_empty()).collect();
+    assert!(presets.len() > 4 && presets.iter().all(|line| line.ends_with("/s")), "{printed}");
+    let got = place("got_per_s");
+    for cells in points.lines().skip(1).map(|line| line.split(',').collect::<Vec<_>>()) {
+        let name = cells[plan];
+        let Some(line) = presets.iter().find(|line| line.split_whitespace().next() == Some(name)) else {
+            continue;
+        };
+        if !twice.iter().any(|other| other == name) {
+            let rate: f64 = cells[cells.len() + got - header.len()].parse().unwrap();
+            assert!(line.ends_with(&format!(" {}", human_rate(rate))), "{line}: {rate}");
+        }
+    }
+}
+
+/// Under which plan nothing commits has lost, and where nothing commits under any there is nothing to choose.
+#[test]
+fn a_plan_that_commits_nothing_is_no_failure_where_another_commits() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    let tuned = |protocol, coroutines, duration, name: &str| {
+        let words = format!(
+            "tune --verify --fabric sim:cx4-edr --nodes 2 --replicas 1 --workload ycsb --set records_per_thread=2 \
+             --set operations=4 --protocol {protocol} --coroutines {coroutines} --duration {duration} --out"
+        );
+        words.split(' ').map(str::to_owned).chain([out(name)]).collect::<Vec<String>>()
+    };
+    let asked = tuned("waitdie", 16, "60us", "some");
+    let (printed, _) = told(&asked.iter().map(String::as_str).collect::<Vec<_>>());
+    assert!(printed.contains("verified: the chosen plan got "), "{printed}");
+    let points = std::fs::read_to_string(dir.path().join("some/points.csv")).unwrap();
+    let header: Vec<&str> = points.lines().next().unwrap().split(',').collect();
+    let got = header.len() - header.iter().position(|column| *column == "got_per_s").unwrap();
+    let rows = points.lines().skip(1).map(|line| line.split(',').collect::<Vec<_>>());
+    let rates: Vec<f64> = rows.map(|cells| cells[cells.len() - got].parse().unwrap()).collect();
+    assert!(rates.contains(&0.0) && rates.iter().any(|rate| *rate > 0.0), "{points}");
+    let asked = tuned("nowait", 32, "20us", "none");
+    let output = common::run(&asked.iter().map(String::as_str).collect::<Vec<_>>());
+    assert_eq!(common::code(&output), 1);
+    let said = common::stderr(&output);
+    assert!(said.contains("no plan committed anything") && said.contains("hint: give a longer"), "{said}");
 }
 
 /// Where no count of coroutines is asked for, the plan that got the most runs with each count that the search tries, and what is left to
@@ -141,6 +186,11 @@ fn the_plan_that_got_the_most_runs_with_each_count_of_coroutines() {
     let fastest =
         plans.iter().filter_map(|cells| cells[cells.len() - got].parse::<f64>().ok()).fold(0.0, f64::max);
     assert!(told["best_per_s"].as_f64().is_some_and(|best| best <= fastest), "{told}\n{points}");
+    // There is nothing left to run, which is said once.
+    let (_, talk) = self::told(&[&asked[..], SMALL, &files[..2]].concat());
+    let all = format!("nothing to measure, all {} points are there", points.lines().count() - 1);
+    assert_eq!((talk.matches("nothing to measure").count(), talk.matches(&all).count()), (1, 1), "{talk}");
+    assert!(talk.matches("measured for too short a time").count() < 2, "{talk}");
     let page = dir.path().join("page");
     self::told(&["report", out.to_str().unwrap(), "--out", page.to_str().unwrap()]);
     let page = std::fs::read_to_string(page.join("report.html")).unwrap();

@@ -58,6 +58,23 @@ fn every_variant_counts_operations_and_their_cost() {
     }
 }
 
+/// Thousands of coroutines a thread end together, and wait in lines for room in a window of calls meanwhile.
+#[test]
+fn a_study_of_thousands_of_coroutines_ends() {
+    let (done, ended) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let subject = Subject::Execution;
+        let mut spec = Spec::new(subject, subject.variants()[0]);
+        (spec.coroutines, spec.records) = (4096, 1);
+        (spec.warm_up, spec.duration) = (Nanos::from_millis(1), Nanos::from_millis(20));
+        let shape = Shape { nodes: 3, workers: 1 };
+        let counts = run(&fabrics()[0], shape, &WorkerConfig::default(), &spec);
+        done.send(counts.map(|counts| counts.aborted)).expect("it is waited for");
+    });
+    let aborted = ended.recv_timeout(std::time::Duration::from_secs(120)).expect("it ends");
+    assert_eq!(aborted.expect("it runs"), 0);
+}
+
 #[test]
 fn two_sided_variants_run_over_tcp_and_one_sided_ones_are_refused() {
     let fabric = FabricSpec::Tcp(primitives::fabric::tcp::Options::default());

@@ -51,6 +51,7 @@ impl Context {
             interrupt: self.interrupt.clone(),
             repeat: self.command.clone(),
             only: None,
+            goes_on: false,
         }
     }
 }

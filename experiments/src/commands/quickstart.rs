@@ -89,7 +89,7 @@ pub fn run(args: &QuickstartArgs, context: &Context) -> Result<(), CliError> {
     ));
     people.push('\n');
     quick.judged.iter().for_each(|line| people.push_str(&format!("{line}\n")));
-    people.push_str(&format!("\n{}\n", page.page.display()));
+    people.push_str(&format!("\npage: {}\n", page.page.display()));
     context.talk.say(format!("done in {:.0} s", began.elapsed().as_secs_f64()));
     let document = json!({ "report": page.page, "answers": page.answers, "choices": quick.judged, "directories": quick.dirs });
     emit(args.output.json.as_ref(), &document, &people)?;

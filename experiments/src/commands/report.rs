@@ -32,7 +32,12 @@ pub fn run(args: &ReportArgs, context: &Context) -> Result<(), CliError> {
         "page": report.page, "figures": report.figures, "answers": report.answers, "notes": report.notes,
         "complete": report.unfinished.is_empty() && left_out.is_empty(), "unfinished": report.unfinished, "left_out": left_out,
     });
-    emit(args.json.as_ref(), &told, &format!("{answers}{}\n", report.page.display()))?;
+    // Nobody named a directory for what is of all of them.
+    let first = match (&args.out, args.dirs.len()) {
+        (None, 2..) => " (in the first of these directories; --out names another)",
+        _ => "",
+    };
+    emit(args.json.as_ref(), &told, &format!("{answers}\npage: {}{first}\n", report.page.display()))?;
     if report.figures.is_empty() {
         return Err(CliError::check("there is nothing to draw: no point has been measured")
             .hint("run the command in run.json again: it goes on with what is missing"));

@@ -162,7 +162,7 @@ fn run_in(session: &mut Option<Session>, args: &RunArgs, context: &Context) -> R
         made.iter().for_each(|made| drop(std::fs::remove_dir(made)));
     }
     let run = measured.map_err(|error| match error.exit() {
-        Exit::Interrupted if cluster.is_none() => for_nothing(),
+        Exit::Interrupted if cluster.is_none() => for_nothing("nothing is kept"),
         _ => error,
     })?;
     let (mut dir, replaced) = match (dir, &place) {
@@ -188,7 +188,10 @@ fn run_in(session: &mut Option<Session>, args: &RunArgs, context: &Context) -> R
     emit(args.output.json.as_ref(), &run.json(&spec), &shown(&run, args.history.as_deref()))?;
     replaced?;
     kept?;
-    if let (Some(path), Some(history)) = (&args.history, &run.result.history) {
+    // A run that was stopped in its warm-up has a history all the same.
+    let history = run.result.history.as_ref().filter(|history| !nothing || !history.txns().is_empty());
+    let history = args.history.as_ref().zip(history);
+    if let Some((path, history)) = history {
         transact::write_history(path, history, None)?;
         let (txns, bytes) = (history.txns().len(), std::fs::metadata(path).map_or(0, |meta| meta.len()));
         context.talk.say(format!(
@@ -200,7 +203,8 @@ fn run_in(session: &mut Option<Session>, args: &RunArgs, context: &Context) -> R
     if run.result.interrupted {
         let error = CliError::interrupted();
         return Err(match nothing {
-            true => for_nothing(),
+            true if history.is_some() => for_nothing("the history of its warm-up is kept, and nothing else"),
+            true => for_nothing("nothing is kept"),
             false => error.hint("what was measured until then is shown above"),
         });
     }
@@ -265,9 +269,9 @@ fn nothing_ended(run: &Run) -> bool {
     r.interrupted && (r.elapsed == Nanos(0) || ended == 0)
 }
 
-/// The end of a run that was stopped so early.
-fn for_nothing() -> CliError {
-    CliError::new(Exit::Interrupted, "interrupted before anything was measured; nothing is kept")
+/// The end of a run that was stopped so early, and what is left of it.
+fn for_nothing(kept: &str) -> CliError {
+    CliError::new(Exit::Interrupted, format!("interrupted before anything was measured; {kept}"))
 }
 
 /// Removes what a run has left in its directory, the record last: without it the rest is nobody's.

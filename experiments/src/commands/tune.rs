@@ -86,6 +86,12 @@ pub fn profile_for(
     context: &Context,
 ) -> Result<Profile, CliError> {
     let (profile, own) = found_for(spec, fabric, named, home, context)?;
+    if fabric.caps()?.one_sided && !fabrics::caps_of(&profile)?.one_sided {
+        context.talk.say(format!(
+            "profile {} has no one-sided verbs: only plans without them are looked at",
+            profile.name
+        ));
+    }
     if let Some(doubt) = &profile.doubt {
         let mend = match (own, profile.is_doubted(bench::UNCALIBRATED)) {
             (Some(dir), true) => format!(

@@ -35,7 +35,7 @@ use crate::commands::{Context, tune};
 use crate::directory::HOME;
 use crate::error::CliError;
 use crate::fabrics::Fabric;
-use crate::output::{change, table};
+use crate::output::{change, percent, table};
 use crate::spec::{Point, RunSpec};
 
 /// Measures a combination.
@@ -128,7 +128,7 @@ pub fn worst(rows: &[Row]) -> String {
         let load = ["nodes", "threads", "coroutines", "replicas"].map(text).join("×");
         vec![
             text("point"),
-            format!("{:.1} %", 100.0 * regret),
+            percent(*regret),
             change(error),
             text("fabric"),
             format!("{} {}", text("workload"), text("protocol")),
@@ -205,12 +205,9 @@ impl Summary {
     /// In two lines.
     pub fn shown(&self) -> String {
         let three = |v: [f64; 3]| {
-            format!(
-                "median {:.2} %, 95th percentile {:.1} %, worst {:.1} %",
-                100.0 * v[0],
-                100.0 * v[1],
-                100.0 * v[2]
-            )
+            let [median, high, worst] = v;
+            let (high, worst) = (percent(high), percent(worst));
+            format!("median {:.2} %, 95th percentile {high}, worst {worst}", 100.0 * median)
         };
         format!(
             "regret over {} combinations{}: {}\n{}{}error of predictions: {} (bias {:+.1} %)\n",

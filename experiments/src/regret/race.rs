@@ -169,12 +169,12 @@ impl<'a> Field<'a> {
 }
 
 impl<'a> Field<'a> {
-    /// The plans that run after these, each with what it got.
-    fn further(&self, ran: &[(Runner<'a>, f64)]) -> Vec<Runner<'a>> {
+    /// The plans that run after these, each with what it got in so many seconds.
+    fn further(&self, ran: &[(Runner<'a>, f64)], seconds: f64) -> Vec<Runner<'a>> {
         let searches: Vec<_> =
             self.found.iter().map(|ranked| (ranked.protocol.as_str(), &ranked.tuning)).collect();
         let known: Vec<_> = ran.iter().map(|(one, got)| ((one.protocol, one.candidate), *got)).collect();
-        let next = tune::further(&searches, &known, ran.len() - self.shortlist.len());
+        let next = tune::further(&searches, &known, seconds, ran.len() - self.shortlist.len());
         next.into_iter().map(|(protocol, candidate)| Runner { protocol, candidate }).collect()
     }
 }
@@ -271,7 +271,7 @@ fn run_within<'a>(
             }
             drop(shown);
             done = finalists.len();
-            let next = if turn == 0 { field.further(&finalists) } else { Vec::new() };
+            let next = if turn == 0 { field.further(&finalists, length.min(LONGEST)) } else { Vec::new() };
             if next.is_empty() {
                 break;
             }

@@ -512,7 +512,9 @@ fn figures(
             return refused("column", y, columns);
         }
         if !axis_names.contains(&x.value.as_str()) && !columns.contains(&x.value.as_str()) {
-            return refused("axis or column", x, &axis_names);
+            let mut known = axis_names.clone();
+            known.extend(columns.iter().filter(|column| !axis_names.contains(column)));
+            return refused("axis or column", x, &known);
         }
         if let Some(by) = by.as_ref().filter(|by| !axis_names.contains(&by.value.as_str())) {
             return refused("axis", by, &axis_names);

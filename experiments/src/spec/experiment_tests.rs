@@ -109,6 +109,14 @@ fn mistakes_have_line_and_column() {
             "grid: {nodes: [3, 4]}\nfigures:\n  - {x: nods, y: committed_per_s}\n",
             "a.yaml:5:9: figure: axis or column `nods` is not there; did you mean `nodes`?",
         ),
+        (
+            "figures: [{x: speed, y: committed_per_s}]\n",
+            "a.yaml:3:15: figure: axis or column `speed` is not there; there are point, workload, ",
+        ),
+        (
+            "grid: {nodes: [3, 4]}\nfigures: [{x: speed, y: committed_per_s}]\n",
+            "axis or column `speed` is not there; there are nodes, ",
+        ),
         ("figures: [{x: nodes, y: committed_per_s, colour: red}]\n", "a.yaml:3:42: unknown field"),
         (
             "grid: {nodes: [3, 4]}\nfigures: [{x: nodes, y: committed_per_s, at: {nodes: 5}}]\n",

@@ -24,16 +24,22 @@ pub struct Correction {
 }
 
 impl Correction {
-    /// By plans that ran, each with what it got per second; nothing if none has committed anything. A plan that got nothing says nothing here:
-    /// a run that is too short says as little about how much too high the forecast was.
-    pub fn of(ran: &[(&Candidate, f64)]) -> Option<Correction> {
-        let off = |&(candidate, per_s): &(&Candidate, f64)| {
-            let foretold = candidate.forecast.committed_per_s;
-            let known = per_s > 0.0 && foretold > 0.0;
-            known.then(|| (traits(&candidate.plan), (per_s / foretold).ln()))
+    /// By plans that ran, each with what it got per second; nothing if none has committed anything. `once` is the rate of a plan that commits
+    /// once in such a run. One that committed nothing got less than that, though by how much the run does not tell: where the others' runs
+    /// leave it more, it is taken to have got that much, and where they leave it less, it says nothing.
+    pub fn of(ran: &[(&Candidate, f64)], once: f64) -> Option<Correction> {
+        let off = |candidate: &Candidate, per_s: f64| {
+            (traits(&candidate.plan), (per_s / candidate.forecast.committed_per_s).ln())
         };
-        let off: Vec<(Vec<f64>, f64)> = ran.iter().filter_map(off).collect();
-        if off.is_empty() { None } else { Some(Correction { shares: least_squares(&off) }) }
+        let (got, nothing): (Vec<_>, Vec<_>) =
+            ran.iter().filter(|(c, _)| c.forecast.committed_per_s > 0.0).partition(|(_, per_s)| *per_s > 0.0);
+        let mut all: Vec<(Vec<f64>, f64)> = got.into_iter().map(|&(c, per_s)| off(c, per_s)).collect();
+        if all.is_empty() {
+            return None;
+        }
+        let others = Correction { shares: least_squares(&all) };
+        all.extend(nothing.into_iter().filter(|(c, _)| others.rate(c) > once).map(|&(c, _)| off(c, once)));
+        Some(Correction { shares: least_squares(&all) })
     }
 
     /// What a plan of the search will get per second, as corrected.
@@ -45,15 +51,16 @@ impl Correction {
 
 /// The next plans to run, at most so many, of those searches together: of the plans that each tells apart, and of which none whose
 /// forecast is the same has run, those that are expected to get the most, by a correction for each search. Plans of a search whose
-/// runs have committed nothing come last. `ran` has runs for each search.
+/// runs have committed nothing come last. `ran` has runs for each search, and `once` is as [`Correction::of`] has it.
 pub fn next_to_run<'a>(
     searches: &[&'a Tuning],
     ran: &[Vec<(&Candidate, f64)>],
+    once: f64,
     most: usize,
 ) -> Vec<(usize, &'a Candidate)> {
     let mut open: Vec<(usize, &Candidate, bool, f64)> = Vec::new();
     for (place, (tuning, ran)) in searches.iter().zip(ran).enumerate() {
-        let correction = Correction::of(ran);
+        let correction = Correction::of(ran, once);
         let fresh = not_run(tuning, ran.iter().map(|(candidate, _)| *candidate));
         open.extend(fresh.into_iter().map(|candidate| {
             let foretold = candidate.forecast.committed_per_s;

@@ -166,6 +166,8 @@ struct Study<'s> {
 struct Kept {
     counts: Counts,
     failed: Option<Fault>,
+    /// Coroutines that have not ended.
+    running: u32,
 }
 
 impl Program for Study<'_> {
@@ -205,7 +207,7 @@ impl Program for Study<'_> {
         let handlers = Handlers::new(site, cluster).map_err(|e| SetupError::Invalid(e.to_string()))?;
         let rpc: Rc<Rpc<AnyNic>> = site.net.rpc.clone();
         let mut core = Core::new(site.net.sched.clone(), RpcPoller::new(rpc, handlers));
-        let kept = Rc::new(RefCell::new(Kept::default()));
+        let kept = Rc::new(RefCell::new(Kept { running: self.spec.coroutines, ..Kept::default() }));
         for coroutine in 0..self.spec.coroutines {
             let worker = u64::from(site.node.0) << 48 | u64::from(site.worker) << 32 | u64::from(coroutine);
             let driver = Driver {
@@ -221,8 +223,19 @@ impl Program for Study<'_> {
             };
             let kept = kept.clone();
             let start = site.start;
+            let phases = phases.clone();
             core.spawn(async move {
-                if let Err(Stop::Fault(fault)) = driver.drive(start, &kept).await {
+                let ended = driver.drive(start, &kept).await;
+                if let Err(Stop::Fault(fault)) = ended {
+                    kept.borrow_mut().failed = Some(fault);
+                }
+                let last = {
+                    let kept = &mut *kept.borrow_mut();
+                    kept.running -= 1;
+                    kept.running == 0 && kept.failed.is_none()
+                };
+                // Who settles asks peers until nothing of the worker's is under way. Thousands that do would wait for each other's questions.
+                if last && let Err(Stop::Fault(fault)) = phases.settle().await {
                     kept.borrow_mut().failed = Some(fault);
                 }
             });
@@ -239,7 +252,7 @@ impl Program for Study<'_> {
     }
 
     fn finish(&self, _: &Cluster, _: Site, kept: Self::Local) -> Result<Counts, Fault> {
-        let Kept { counts, failed } = kept.take();
+        let Kept { counts, failed, .. } = kept.take();
         failed.map_or(Ok(counts), Err)
     }
 }
@@ -299,7 +312,7 @@ impl Driver<'_> {
                 yield_now(self.port.sched()).await;
             }
         }
-        self.phases.settle().await
+        Ok(())
     }
 
     /// One operation; when its timed part began, and what the transaction had cost when it ended. Its end is now.

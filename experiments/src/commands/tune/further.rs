@@ -30,15 +30,20 @@ pub fn room(found: &[Search<'_>], ran: &[Plan<'_>]) -> usize {
     found.iter().map(of).sum::<usize>().min(FURTHER)
 }
 
-/// The further plans that run now, where `done` have run already; none if that is all. `ran` has all that ran so far.
-pub fn further<'a>(found: &[Search<'a>], ran: &[Ran<'_>], done: usize) -> Vec<(&'a str, &'a Candidate)> {
+/// The further plans that run now, where `done` have run already; none if that is all. `ran` has all that ran so far, each for `seconds`.
+pub fn further<'a>(
+    found: &[Search<'a>],
+    ran: &[Ran<'_>],
+    seconds: f64,
+    done: usize,
+) -> Vec<(&'a str, &'a Candidate)> {
     let own = |protocol: &str| -> Vec<(&Candidate, f64)> {
         let own = ran.iter().filter(|((of, _), _)| *of == protocol);
         own.map(|((_, candidate), per_s)| (*candidate, *per_s)).collect()
     };
     let tunings: Vec<&Tuning> = found.iter().map(|(_, tuning)| *tuning).collect();
     let ran: Vec<_> = found.iter().map(|(protocol, _)| own(protocol)).collect();
-    let next = next_to_run(&tunings, &ran, AT_A_TIME.min(FURTHER.saturating_sub(done)));
+    let next = next_to_run(&tunings, &ran, 1.0 / seconds, AT_A_TIME.min(FURTHER.saturating_sub(done)));
     next.into_iter().map(|(place, candidate)| (found[place].0, candidate)).collect()
 }
 
@@ -77,7 +82,7 @@ mod tests {
         let (before, known) = (ran.len(), few_of_each(2));
         assert_eq!((before, room(&found, &known)), (4, FURTHER));
         loop {
-            let next = further(&found, &ran, ran.len() - before);
+            let next = further(&found, &ran, 0.01, ran.len() - before);
             if next.is_empty() {
                 break;
             }
@@ -94,8 +99,8 @@ mod tests {
         let all = few_of_each(usize::MAX);
         let (most, left) = all.split_at(all.len() - 3);
         let ran: Vec<(Plan<'_>, f64)> = most.iter().map(|plan| (*plan, got(plan))).collect();
-        assert_eq!((room(&found, most), further(&found, &ran, 0).len()), (3, 3));
-        let next = further(&found, &ran, 0);
+        assert_eq!((room(&found, most), further(&found, &ran, 0.01, 0).len()), (3, 3));
+        let next = further(&found, &ran, 0.01, 0);
         assert!(next.iter().all(|plan| left.iter().any(|one| one.1.forecast == plan.1.forecast)), "{next:?}");
     }
 }

@@ -3,7 +3,7 @@
 use super::{SHORTLIST, TUNED};
 use crate::commands::Context;
 use crate::error::CliError;
-use crate::fabrics::Fabric;
+use crate::fabrics::{self, Fabric};
 use crate::progress::{Progress, Task};
 use crate::spec::{RunSpec, Span};
 use crate::transact::{self, NamedPlan};
@@ -15,6 +15,7 @@ use phases::model::{
     tune_while,
 };
 use phases::plan::{Needs, Phase, Plan, PlanFile, Prediction, Preset};
+use primitives::fabric::{AtomicScope, Caps};
 use primitives::measure::Verified;
 use primitives::profile::Profile;
 use primitives::units::Nanos;
@@ -107,6 +108,16 @@ pub fn tunable(spec: &RunSpec, protocols: &[String]) -> Result<Vec<String>, CliE
     }
 }
 
+/// What plans may use: what the fabric carries, and the profile is of too. One of another card may have no one-sided verbs or no
+/// ATOMICs, and so no price for them.
+fn caps(fabric: &Fabric, profile: &Profile) -> Result<Caps, CliError> {
+    let (own, priced) = (fabric.caps()?, fabrics::caps_of(profile)?);
+    let one_sided = own.one_sided && priced.one_sided;
+    let atomic_scope =
+        if priced.atomic_scope == AtomicScope::None { AtomicScope::None } else { own.atomic_scope };
+    Ok(Caps { one_sided, atomic_scope, ..own })
+}
+
 /// What the cost model is told of a spec.
 struct Asked {
     cluster: Cluster,
@@ -145,7 +156,7 @@ impl Asked {
         let usual = Search::default();
         let coroutines = spec.coroutines.map_or(usual.coroutines.clone(), |n| vec![n]);
         let search = Search { objective, coroutines, flips, ..usual };
-        let caps = fabric.caps()?;
+        let caps = caps(fabric, profile)?;
         tune_while(profile, &caps, &self.needs, self.cluster, &self.demand, &search, go_on).map_err(|e| {
             match e {
                 TuneError::Stopped => CliError::interrupted(),
@@ -255,7 +266,7 @@ pub fn search(
     let tuning = asked.tune(spec, fabric, profile, objective, true, go_on)?;
     let Asked { cluster, demand, needs } = asked;
     let model = Model::new(profile, cluster, &demand, &needs).map_err(|e| refused(&e))?;
-    let caps = fabric.caps()?;
+    let caps = caps(fabric, profile)?;
     let foretell = |plan: &Plan| Some(model.forecast(&plan.check(&caps, &needs).ok()?));
     let choices = choices(&tuning, Search::default().tolerance, foretell);
     let name = spec.protocol.clone();
@@ -297,7 +308,7 @@ pub fn by_coroutines(
     let spec = RunSpec { protocol: rival.protocol.clone(), ..spec.clone() };
     let Asked { cluster, demand, needs } = Asked::of(&spec, fabric)?;
     let model = Model::new(profile, cluster, &demand, &needs).map_err(|e| refused(&e))?;
-    let caps = fabric.caps()?;
+    let caps = caps(fabric, profile)?;
     let with = |&coroutines: &u32| {
         let plan = Plan { coroutines, ..rival.candidate.plan };
         let forecast = model.forecast(&plan.check(&caps, &needs).map_err(|e| refused(&e))?);

@@ -24,6 +24,7 @@ use primitives::measure::{
 };
 use primitives::units::Nanos;
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// Runs of each plan where time is real, in turns: what else a machine does changes from one second to the next, so that two runs of one
@@ -293,9 +294,15 @@ pub fn keep(
                     let keep = Keep { history: false, part: false };
                     transact::run(&asked, fabric, &rival.plan(), keep, context.interrupt.flag())
                 },
-                |run| run.result.stats.committed,
+                // In virtual time a plan under which attempts end and nothing commits has lost, which is no failure.
+                |run| match spec.fabric.virtual_time() {
+                    true => run.result.stats.committed + run.result.stats.aborts.total(),
+                    false => run.result.stats.committed,
+                },
             )?;
-            run.passed(&context.command)?;
+            if run.result.stats.committed > 0 || !run.result.faults.is_empty() {
+                run.passed(&context.command)?;
+            }
             row.set("got_per_s", run.result.committed_per_s());
             row.set("got_ci_relative", run.result.steadiness.and_then(|found| found.relative()));
             row.set("got_mean_ns", run.result.stats.latency.mean_ns());
@@ -310,14 +317,27 @@ pub fn keep(
         summary
     };
     let sweep = context.sweep(if racing.is_empty() { "ranking plans" } else { "running rivals" }, jobs);
-    let part = |from: u64, to: u64| Some((from..to).collect());
-    let first = Sweep { only: part(0, shortlisted as u64), ..sweep };
-    first.run(&mut dir, |number| one(number, &[], &[], &[]), summary)?;
+    let (all, whole) = (points.len() as u64, dir.missing().is_empty());
+    if whole {
+        // Said once, and not of each part.
+        sweep.run(&mut dir, |number| one(number, &[], &[], &[]), summary)?;
+    }
+    // Of a directory's points those of one part, unless they are there.
+    let part = |title: String, from: u64, to: u64, dir: &ResultDir| -> Option<Sweep> {
+        let only: BTreeSet<u64> = (from..to).collect();
+        let missing = dir.missing();
+        let there = missing.iter().all(|point| !only.contains(point));
+        let goes_on = missing.iter().any(|point| *point >= to);
+        (!there).then(|| Sweep { only: Some(only), goes_on, ..context.sweep(title, jobs) })
+    };
+    if let Some(first) = part(sweep.title.clone(), 0, shortlisted as u64, &dir) {
+        first.run(&mut dir, |number| one(number, &[], &[], &[]), summary)?;
+    }
     let mut later: Vec<Rival> = Vec::new();
     while later.len() < slots {
         let (from, done) = (shortlisted + later.len(), later.len());
         let ran = ran_once(&dir, &known, &later)?;
-        let next = further(&tuned.searches(), &ran, done);
+        let next = further(&tuned.searches(), &ran, spec.duration.ns() as f64 / 1e9, done);
         if next.is_empty() {
             // There were so many when room was made for them.
             return Err(CliError::check(format!("{done} of {slots} further plans were found, and no more")));
@@ -326,29 +346,35 @@ pub fn keep(
             later.push(further_rival(tuned, protocol, candidate, spec, fabric)?);
         }
         let to = shortlisted + later.len();
-        let sweep = context.sweep(format!("running further plans, {} of {slots}", later.len()), jobs);
-        let sweep = Sweep { only: part(from as u64, to as u64), ..sweep };
-        sweep.run(&mut dir, |number| one(number, &later, &[], &[]), summary)?;
+        let title = format!("running further plans, {} of {slots}", later.len());
+        if let Some(sweep) = part(title, from as u64, to as u64, &dir) {
+            sweep.run(&mut dir, |number| one(number, &later, &[], &[]), summary)?;
+        }
     }
     for rival in &later {
         leave(&mut dir, &rival_path(out, rival), &candidate_file(tuned, rival))?;
     }
     if before < plans {
         let finalists = finalists(&dir, rivals.len() + slots)?;
-        let again = Sweep { only: part(before, plans), ..context.sweep("running the fastest again", jobs) };
-        again.run(&mut dir, |number| one(number, &later, &finalists, &[]), summary)?;
+        if let Some(again) = part("running the fastest again".to_owned(), before, plans, &dir) {
+            again.run(&mut dir, |number| one(number, &later, &finalists, &[]), summary)?;
+        }
     }
     let got = Got::of_plans(ran(&dir)?);
     let mut kept = Kept { dir: out.clone(), verified: regret_of(&dir), got, further: later, counted: None };
     let Some(verified) = kept.verified.clone() else { return Ok(kept) };
+    if verified.best().per_s <= 0.0 {
+        return Err(CliError::check(
+            "no plan committed anything in the measured time: none is better than another",
+        )
+        .hint("give a longer --duration, for another --out, or lower the contention"));
+    }
     if !counts.is_empty() {
         let fastest = tuned.fastest(&kept.further, &verified);
         let by_count = by_coroutines(fastest, &counts, spec, fabric, &tuned.profile)?;
-        let sweep = Sweep {
-            only: part(plans, points.len() as u64),
-            ..context.sweep("running the best by coroutines", jobs)
-        };
-        sweep.run(&mut dir, |number| one(number, &[], &[], &by_count), summary)?;
+        if let Some(sweep) = part("running the best by coroutines".to_owned(), plans, all, &dir) {
+            sweep.run(&mut dir, |number| one(number, &[], &[], &by_count), summary)?;
+        }
         kept.counted = Counted::of(&dir, by_count);
     }
     let file = recommended(tuned, &verified, &kept, racing.len() + slots, spec.fabric.virtual_time());

@@ -10,6 +10,9 @@ fn tuning() -> Tuning {
     tune(&profile(), &nic, &Needs::OCC, cluster(4, 4), &workload, &search).unwrap()
 }
 
+/// Runs of a hundredth of a second.
+const ONCE: f64 = 100.0;
+
 type Trait = fn(&Plan) -> bool;
 
 fn one_sided(step: Option<Step>) -> bool {
@@ -47,7 +50,7 @@ fn a_forecast_that_is_wrong_about_two_primitives_is_repaired_by_a_few_runs() {
         missed_by_more +=
             u32::from(most(&tuning.shortlist(24).into_iter().map(run).collect::<Vec<_>>()) < 0.9 * best);
         for _ in 0..3 {
-            let next = next_to_run(&[&tuning], std::slice::from_ref(&ran), 4);
+            let next = next_to_run(&[&tuning], std::slice::from_ref(&ran), ONCE, 4);
             ran.extend(next.into_iter().map(|(_, candidate)| run(candidate)));
         }
         assert_eq!(ran.len(), 24);
@@ -65,7 +68,7 @@ fn what_runs_next_is_of_the_search_and_has_no_equal_that_ran() {
     let distinct = tuning.distinct();
     let mut ran = vec![(distinct[0], 1e5)];
     while ran.len() < distinct.len() {
-        let next = next_to_run(&[&tuning], std::slice::from_ref(&ran), 7);
+        let next = next_to_run(&[&tuning], std::slice::from_ref(&ran), ONCE, 7);
         assert_eq!(next.len(), 7.min(distinct.len() - ran.len()));
         for (place, candidate) in next {
             assert!(place == 0 && distinct.iter().any(|one| std::ptr::eq(*one, candidate)));
@@ -73,28 +76,49 @@ fn what_runs_next_is_of_the_search_and_has_no_equal_that_ran() {
             ran.push((candidate, 0.9 * candidate.forecast.committed_per_s));
         }
     }
-    assert!(next_to_run(&[&tuning], &[ran], 7).is_empty(), "there is no other");
+    assert!(next_to_run(&[&tuning], &[ran], ONCE, 7).is_empty(), "there is no other");
 }
 
 #[test]
 fn without_anything_that_came_forecasts_decide_and_where_all_came_true_nothing_is_corrected() {
     let tuning = tuning();
     let distinct = tuning.distinct();
-    assert_eq!(Correction::of(&[(distinct[0], 0.0)]), None);
+    assert_eq!(Correction::of(&[(distinct[0], 0.0)], ONCE), None);
     let ran = vec![(distinct[0], 0.0)];
     let foretold = |found: &[(usize, &Candidate)]| {
         found.iter().map(|(_, c)| c.forecast.committed_per_s).collect::<Vec<_>>()
     };
-    let after = next_to_run(&[&tuning], &[ran], 5);
+    let after = next_to_run(&[&tuning], &[ran], ONCE, 5);
     assert!(foretold(&after).is_sorted_by(|a, b| a >= b) && after.len() == 5, "{after:?}");
     // Of two searches the one of which something came goes first.
-    let both = next_to_run(&[&tuning, &tuning], &[vec![(distinct[0], 0.0)], vec![(distinct[0], 1.0)]], 5);
+    let both =
+        next_to_run(&[&tuning, &tuning], &[vec![(distinct[0], 0.0)], vec![(distinct[0], 1.0)]], ONCE, 5);
     assert!(both.iter().all(|(place, _)| *place == 1), "{both:?}");
     let right: Vec<_> =
         tuning.shortlist(12).into_iter().map(|c| (c, 0.8 * c.forecast.committed_per_s)).collect();
-    let correction = Correction::of(&right).unwrap();
+    let correction = Correction::of(&right, ONCE).unwrap();
     for candidate in distinct {
         let factor = correction.rate(candidate) / candidate.forecast.committed_per_s;
         assert!((factor - 0.8).abs() < 1e-3, "{factor}: all are off alike");
     }
+}
+
+/// A primitive under which nothing commits: it has no rate that could be held against its forecast, and no other plan with it runs for that.
+#[test]
+fn a_primitive_under_which_nothing_commits_runs_no_further() {
+    let tuning = tuning();
+    let with_it =
+        |candidate: &Candidate| one_sided(candidate.plan.lock) == one_sided(tuning.best().plan.lock);
+    let run = |candidate| {
+        let share = if with_it(candidate) { 0.0 } else { 1.0 };
+        (candidate, share * candidate.forecast.committed_per_s)
+    };
+    let ran: Vec<_> = tuning.shortlist(12).into_iter().map(run).collect();
+    assert!(ran.iter().any(|(candidate, _)| !with_it(candidate)), "one that commits");
+    let next = |once| next_to_run(&[&tuning], std::slice::from_ref(&ran), once, 12);
+    assert!(next(ONCE).iter().all(|(_, candidate)| !with_it(candidate)));
+    // In so short a run none was to be expected, and nothing is learnt.
+    let short = Correction::of(&ran, 1e12).unwrap();
+    let got: Vec<_> = ran.iter().copied().filter(|(_, per_s)| *per_s > 0.0).collect();
+    assert_eq!(Some(short), Correction::of(&got, ONCE));
 }
