@@ -9,7 +9,7 @@ use common::around::{Around, Twist};
 use common::{Case, be_patient, judge, plans_of, sim};
 use engine::cluster::{Length, RunResult, RunSpec, footprint, run_as};
 use engine::protocol::planted::{Bug, Planted};
-use engine::protocol::{AnyProtocol, Occ, Protocol};
+use engine::protocol::{AnyProtocol, Occ, PROTOCOLS, Protocol};
 use engine::session::{Halt, Order, Row, Session};
 use engine::verify::{History, Key, Op, Outcome, check};
 use engine::workload::columns::Num;
@@ -297,6 +297,23 @@ fn any_number_of_warehouses_runs_on_any_number_of_nodes() {
         case.spec.shape = Shape { nodes, workers };
         case.workload(); // its scale is the shape's
         judge(&case, "sim");
+    }
+}
+
+/// A node without a warehouse works on those of others: it reads their records by verbs or by calls, and then writes them.
+#[test]
+fn a_node_without_a_warehouse_runs_the_mix_under_every_protocol() {
+    for protocol in
+        PROTOCOLS.iter().filter(|name| **name != "fasst").filter_map(|name| AnyProtocol::named(name))
+    {
+        for via in [Via::OneSided, Via::TwoSided] {
+            let plan = Plan::uniform(via).restricted_to(protocol.needs());
+            let settings = [&TPCC[1..], BUSY, &[("warehouses", "2")]].concat();
+            let mut case = Case { protocol, ..case(plan, "tpcc", &settings, 1) };
+            case.spec.retry.attempts = 100_000;
+            case.spec.retry.longest = Nanos::from_millis(4);
+            judge(&case, "sim");
+        }
     }
 }
 

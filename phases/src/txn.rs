@@ -8,7 +8,7 @@
 //! An access's buffer has room for two images: the record as it was read, then what is to be installed. The second one's
 //! first word doubles as the place where a CAS's old value and a validating READ land, because it gets its own
 //! value only when the record is installed, after both. A record that was read and is then written is set where it was read, and
-//! the first image becomes the one to be installed, where nobody looks at what was read any more (see `begin_image`).
+//! the first image becomes the one to be installed, unless what was read is needed later (see `Txn::touch`).
 
 mod found;
 mod places;
@@ -100,7 +100,7 @@ pub struct Access {
     /// Its lock word as this transaction saw it last, or put it there: the word the next CAS expects.
     pub header: Header,
     pub(crate) location: u64,
-    /// The next index bucket to look into, while a lookup is under way; 0 before.
+    /// The next index bucket to look into, while a lookup is under way; before, 0 or the one that was asked for ahead.
     pub(crate) walk: u64,
     /// That bucket.
     pub(crate) bucket: Option<Buf>,
@@ -117,7 +117,7 @@ pub struct Access {
     payload: u16,
     /// Where the payload that was read begins in the first image.
     first: u16,
-    /// Where the new payload begins in the buffer.
+    /// Where the new payload begins in the buffer, if the record is written; 0 for where it was read, if it was.
     new: u16,
     buf: Buf,
     pub(crate) fetched: bool,
@@ -228,14 +228,20 @@ impl Access {
             return self.new.into();
         }
         if !self.fetched || self.absent {
-            self.not_there();
+            self.bug("not read yet, or not there");
         }
         self.first.into()
     }
 
     #[cold]
-    fn not_there(&self) -> ! {
-        panic!("table {} key {}: not read yet, or not there", self.table.0, self.key)
+    fn bug(&self, what: &str) -> ! {
+        panic!("table {} key {}: {what}", self.table.0, self.key)
+    }
+
+    /// Whether its new values are where it was read.
+    #[inline]
+    fn written_in_place(&self) -> bool {
+        self.dirty && self.new == self.first
     }
 
     /// Sets word `index` of the new payload; the words not set keep the value read (or are zero, if the record
@@ -258,7 +264,9 @@ impl Access {
     /// If no word of it has been set, nor the record been inserted.
     #[inline]
     fn new_payload(&self) -> &[AtomicU64] {
-        assert!(self.dirty, "nothing of the record is new");
+        if !self.dirty {
+            self.bug("nothing of the record is new");
+        }
         &self.buf.words()[self.new.into()..][..self.payload_words()]
     }
 
@@ -268,7 +276,7 @@ impl Access {
             return self.begin_empty();
         }
         self.becomes_dirty();
-        if self.is_read_on() {
+        if self.new != 0 {
             let (words, length) = (self.buf.words(), self.payload_words());
             let read = &words[self.first.into()..][..length];
             record::copy_words(read, &words[self.new.into()..][..length]);
@@ -277,27 +285,19 @@ impl Access {
         }
     }
 
-    /// Whether what was read is looked at after it has been written: a record with versions is read again when it is locked, and who
-    /// was ordered before it runs may tell others what it has read.
-    #[inline]
-    fn is_read_on(&self) -> bool {
-        match self.packing {
-            Packing::Versions => true,
-            Packing::Counted => self.time.0 != 0,
-            Packing::Leased | Packing::Locked => false,
-        }
-    }
-
     /// The new payload begins as zeros.
     #[inline]
     fn begin_empty(&mut self) {
         self.becomes_dirty();
+        self.new = Images::second(self.shape());
         self.new_payload().iter().for_each(|word| word.store(0, Ordering::Relaxed));
     }
 
     #[inline]
     fn becomes_dirty(&mut self) {
-        assert!(self.intent == Intent::Write, "a record to be read only is written");
+        if self.intent != Intent::Write {
+            self.bug("it is to be read only, and is written");
+        }
         self.dirty = true;
     }
 
@@ -333,6 +333,9 @@ impl Access {
     /// Takes a version whose payload is in the first image from word `first` on; `state` is the record's first word.
     #[inline(always)]
     pub(crate) fn take(&mut self, state: Header, version: u64, first: usize) {
+        if self.written_in_place() {
+            self.bug("read again over what was written");
+        }
         self.version = self.shape().version(version);
         self.first = first as u16;
         if self.held.is_none() {
@@ -348,10 +351,12 @@ impl Access {
         (self.fetched, self.absent, self.pending) = (true, false, false);
     }
 
-    /// Word `index` of the payload as it was read, whatever the transaction has made of it, if it was ordered before it ran.
+    /// Word `index` of the payload as it was read, whatever the transaction has made of it, of a record it came by after it was ordered.
     #[inline]
     pub(crate) fn word_read(&self, index: usize) -> u64 {
-        debug_assert!(!self.dirty || self.new != self.first, "written where it was read");
+        if self.written_in_place() {
+            self.bug("written over what was read");
+        }
         self.buf.word(usize::from(self.first) + index)
     }
 
@@ -417,7 +422,7 @@ impl Access {
 
     /// Where the image to install begins, if there is a new payload.
     #[inline]
-    pub(crate) fn install_at(&self) -> usize {
+    pub(crate) fn install_word(&self) -> usize {
         usize::from(self.new) - self.shape().install_payload()
     }
 }
@@ -542,6 +547,10 @@ impl Txn {
         }
         port.nic().charge(CpuWork::Access);
         let Images { shape, bytes, new } = layout.images(table);
+        // What was read is needed after it has been written where a lock brings the record along although it may have been read and
+        // written before, and where others may be told what was read.
+        let needed = matches!(shape.packing, Packing::Versions | Packing::Leased);
+        let new = if needed || self.finding() != Finding::Nothing { new } else { 0 };
         let buf = port.buf(bytes)?;
         self.names.push((key, table));
         self.places.add((key, table), self.names.len());

@@ -457,7 +457,7 @@ impl OneSided {
             image.set_word(words, shape.packing.free(access.header).0);
             return batch.write(at, image, words as u32 * 8, WORD);
         }
-        let (version, first) = (access.next_version(install_at), access.install_at());
+        let (version, first) = (access.next_version(install_at), access.install_word());
         if access.primary == self.context.me {
             // The payload is in place already; the NIC owns the lock word alone.
             image.set_word(first, shape.packing.installed(version).0);

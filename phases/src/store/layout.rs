@@ -128,13 +128,17 @@ pub(crate) struct Images {
 }
 
 impl Images {
-    /// # Panics
-    /// When compiling, if the longest record's would be too long.
+    /// Those of records of a shape. That the longest record's are not too long is looked at when compiling.
     const fn of(shape: Shape) -> Images {
         const LONGEST: Shape = Shape { packing: Packing::Versions, payload: record::MAX_PAYLOAD_WORDS };
         const { assert!(LONGEST.words() + LONGEST.install_words() <= u16::MAX as usize) };
         let bytes = (shape.words() + shape.install_words()) as u32 * 8;
-        Images { shape, bytes, new: (shape.words() + shape.install_payload()) as u16 }
+        Images { shape, bytes, new: Images::second(shape) }
+    }
+
+    /// Where the payload of the second image begins, in words.
+    pub(crate) const fn second(shape: Shape) -> u16 {
+        (shape.words() + shape.install_payload()) as u16
     }
 }
 

@@ -213,24 +213,31 @@ impl Sum {
     }
 
     /// One multiplication takes in two words, as in wyhash: one beside the sum so far, the other beside a constant, so that exchanged words
-    /// and pairs are known. A word is lost only behind one that is the constant's very equal, which none of a mixture is but by chance.
+    /// and pairs are known. A product of nothing, behind a word that is the constant's very equal, hides nothing of the other, nor of the
+    /// sum so far: those are added once more.
     #[inline]
     fn pair(sum: u64, one: u64, two: u64) -> u64 {
-        fold(sum ^ one, two ^ 0xbf58_476d_1ce4_e5b9)
+        let beside = sum ^ one;
+        fold(beside, two ^ Sum::PAIRED) ^ beside
     }
+
+    const PAIRED: u64 = 0xe703_7ed1_a0b4_28db;
+    const SINGLE: u64 = 0x8ebc_6af0_9c88_c6e3;
+    const LAST: u64 = 0xa076_1d64_78bd_642f;
 
     #[inline]
     fn add(&mut self, [a, b, c, d]: [u64; 4]) {
         (self.0, self.1) = (Sum::pair(self.0, a, b), Sum::pair(self.1, c, d));
     }
 
-    /// With the words that are left of fours; how many is a table's affair, so that no record can be mistaken for a longer one.
+    /// With the words that are left of fours. How many there are is known beside: of a record from its table, of a letter from its head,
+    /// which stands in place of the version.
     #[inline]
     fn end(mut self, rest: impl Iterator<Item = u64>) -> u64 {
         for word in rest {
-            self = Sum(self.1, Sum::pair(self.0, word, 0x656e_6f6e));
+            self = Sum(self.1, Sum::pair(self.0, word, Sum::PAIRED ^ Sum::SINGLE));
         }
-        fold(self.0 ^ 0xa076_1d64_78bd_642f, self.1)
+        Sum::pair(self.0, Sum::LAST, self.1 ^ Sum::PAIRED)
     }
 }
 
@@ -443,6 +450,28 @@ mod tests {
                 let mut other = words.clone();
                 (0..length).for_each(|n| other.swap(one * length + n, two * length + n));
                 assert_ne!(whole, checksum(1, 2, &other), "{length} words at {one} and {two}");
+            }
+        }
+    }
+
+    /// Whatever constants a sum has: a word that equals one of them makes a product nothing, and hides no other word.
+    #[test]
+    fn a_word_that_is_a_constant_of_the_sum_hides_no_other() {
+        for constant in [Sum::PAIRED, Sum::SINGLE, Sum::LAST, Sum::PAIRED ^ Sum::SINGLE, 0] {
+            for (length, place) in (1..13).flat_map(|length| (0..length).map(move |place| (length, place))) {
+                let mut words: Vec<u64> = (0..length).map(|n| 1000 + n as u64).collect();
+                words[place] = constant;
+                let whole = checksum(1, 2, &words);
+                assert!(whole != checksum(3, 2, &words) && whole != checksum(1, 4, &words), "version, key");
+                for other in 0..length {
+                    let mut mixed = words.clone();
+                    mixed[other] ^= 1;
+                    assert_ne!(
+                        whole,
+                        checksum(1, 2, &mixed),
+                        "{constant:x} at {place} hides {other} of {length}"
+                    );
+                }
             }
         }
     }
