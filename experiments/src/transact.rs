@@ -400,8 +400,8 @@ pub fn refused(error: &RunError, plan: &NamedPlan) -> CliError {
 pub fn write_history(path: &Path, history: &verify::History, share: Option<Share>) -> Result<(), CliError> {
     let mut partial = path.to_owned().into_os_string();
     partial.push(PARTIAL);
-    // Devices stay where they are.
-    let device = path.exists() && !path.is_file();
+    // Devices stay where they are, and so do links, /dev/stdout among them.
+    let device = path.symlink_metadata().is_ok_and(|what| !what.is_file());
     let to = if device { path } else { Path::new(&partial) };
     let write = || -> std::io::Result<()> {
         let mut file = std::io::BufWriter::new(std::fs::File::create(to)?);
@@ -600,6 +600,21 @@ impl Run {
     /// # Errors
     /// Exit code 1 with what failed first, and the command that repeats it.
     pub fn passed(&self, repeat: &str) -> Result<(), CliError> {
+        self.nothing_wrong(repeat)?;
+        if self.result.stats.committed == 0 && !self.result.interrupted {
+            return Err(CliError::check(
+                "no transaction committed in the measured time: there is nothing to judge",
+            )
+            .hint("lengthen --duration, or lower the contention"));
+        }
+        Ok(())
+    }
+
+    /// As [`Run::passed`], of a run in which nothing need have committed.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn nothing_wrong(&self, repeat: &str) -> Result<(), CliError> {
         let hint = format!("repeat with: {repeat}");
         if let Some(fault) = self.result.faults.first() {
             let (node, worker) = (fault.node, fault.worker);
@@ -613,12 +628,6 @@ impl Run {
             return Err(
                 CliError::check(format!("check `{}` failed: {}", failed.name, failed.detail)).hint(hint)
             );
-        }
-        if self.result.stats.committed == 0 && !self.result.interrupted {
-            return Err(CliError::check(
-                "no transaction committed in the measured time: there is nothing to judge",
-            )
-            .hint("lengthen --duration, or lower the contention"));
         }
         match &self.verdict {
             Some(verdict) if !verdict.passed() => {

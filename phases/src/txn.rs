@@ -547,10 +547,10 @@ impl Txn {
         }
         port.nic().charge(CpuWork::Access);
         let Images { shape, bytes, new } = layout.images(table);
-        // What was read is needed after it has been written where a lock brings the record along although it may have been read and
-        // written before, and where others may be told what was read.
-        let needed = matches!(shape.packing, Packing::Versions | Packing::Leased);
-        let new = if needed || self.finding() != Finding::Nothing { new } else { 0 };
+        // What was read is needed after it has been written where a lock may bring the record along although it was read before, and
+        // where others may be told what was read.
+        let needed = shape.packing != Packing::Counted || self.finding() != Finding::Nothing;
+        let new = if needed { new } else { 0 };
         let buf = port.buf(bytes)?;
         self.names.push((key, table));
         self.places.add((key, table), self.names.len());

@@ -350,15 +350,10 @@ impl Track<'_> {
             .hint("its rate would count for nothing: give combinations more room (regret/draw.rs)"));
         }
         // A plan under which nothing commits in so short a time has lost; that is no failure.
-        if run.result.stats.committed > 0 {
-            run.passed(&self.context.command).map_err(|error| {
-                let seed = spec.seed;
-                error.context(format!(
-                    "a run of {seconds:.6} s with seed {seed} under {protocol}, {}",
-                    plan.name
-                ))
-            })?;
-        }
+        run.nothing_wrong(&self.context.command).map_err(|error| {
+            let seed = spec.seed;
+            error.context(format!("a run of {seconds:.6} s with seed {seed} under {protocol}, {}", plan.name))
+        })?;
         (self.runs, self.events) = (self.runs + 1, self.events + run.result.facts.events);
         Ok(Rate { per_s: run.result.committed_per_s(), aborted: run.result.aborted_share().unwrap_or(0.0) })
     }

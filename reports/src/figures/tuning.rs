@@ -112,7 +112,7 @@ pub fn candidates(results: &Results) -> Framed<Vec<Candidate>> {
         (0..rows.height()).filter(|&j| steps[j] == steps[i] && columns.0[j] == columns.0[i]).collect()
     };
     let got = |turns: &[usize]| -> Option<Got> {
-        let run = |&i: &usize| Some(Got::once(numbers[2][i].filter(|g| *g > 0.0)?, numbers[4][i]));
+        let run = |&i: &usize| Some(Got::once(numbers[2][i]?, numbers[4][i]));
         Got::mean(&turns.iter().filter_map(run).collect::<Vec<_>>())
     };
     let got_mean = |turns: &[usize]| -> Option<f64> {

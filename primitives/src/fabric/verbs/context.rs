@@ -55,7 +55,8 @@ impl KeyTable {
     #[inline]
     pub(super) fn find(&self, name: Rkey) -> Option<(u32, u64)> {
         let slot = &self.slots[place(name.0)];
-        if slot.name.load(Ordering::Acquire) != name.0 {
+        // A slot that is free has the name of nobody, which is none.
+        if slot.name.load(Ordering::Acquire) != name.0 || name.0 == 0 {
             return None;
         }
         let found = (slot.rkey.load(Ordering::Acquire), slot.base.load(Ordering::Acquire));
@@ -376,6 +377,10 @@ mod tests {
         assert_eq!(table.resolve(name), (BAD_KEY, 0));
         assert_ne!(table.changes(), changes, "who remembers the key is told");
         assert!(table.list().is_empty());
+        let first = Rkey(1 << 31);
+        table.set(RemoteKey { name: first, rkey: 5, base: 4096 });
+        table.clear(first);
+        assert_eq!(table.find(Rkey(0)), None, "a place that is free is nobody's");
     }
 
     #[test]

@@ -9,7 +9,7 @@ mod remains;
 #[cfg(test)]
 mod tests;
 
-use super::context::{BAD_KEY, Context, KeyTable, Local, MAX_REGIONS, Named, place};
+use super::context::{Context, KeyTable, Local, MAX_REGIONS, place};
 use super::device::{self, Device};
 use super::qp::{CompletionQueue, Handle, Peer, QueuePair};
 use super::stamps::{self, Stamps};
@@ -50,8 +50,6 @@ pub struct VerbsNic {
     node: NodeId,
 }
 
-type Locals = Box<[Local; MAX_REGIONS]>;
-
 struct State {
     /// By the numbers that [`Qp`] names them by here.
     #[expect(clippy::vec_box, reason = "a queue pair's request points into it")]
@@ -67,7 +65,7 @@ struct State {
     poll_cq: PollCq,
     stamps: Option<Rc<Stamps>>,
     /// Regions by the place of their name, as far as this context has used them.
-    locals: Locals,
+    locals: Box<[Local; MAX_REGIONS]>,
     chain: Chain,
     recvs: (Vec<ffi::ibv_recv_wr>, Vec<ffi::ibv_sge>),
     /// Who sends datagrams: number, node, GID; sorted by number.
@@ -105,9 +103,6 @@ unsafe extern "C" fn no_poll_cq(_: *mut ffi::ibv_cq, _: i32, _: *mut ffi::ibv_wc
 unsafe extern "C" fn not_now(_: *mut ffi::ibv_cq, _: i32, _: *mut ffi::ibv_wc) -> i32 {
     -11 // EAGAIN
 }
-
-/// In place of a region: names have their highest bit.
-const NOWHERE: Named = Named { name: 0, lkey: BAD_KEY, base: 0 };
 
 /// Nodes found gone: a reliable connection to them ran out of retransmissions.
 struct Lost {
@@ -312,7 +307,9 @@ impl Nic for VerbsNic {
         };
         self.shared.qps.write().unwrap_or_else(|p| p.into_inner()).insert(qp.number, known);
         self.shared.created.fetch_add(1, Ordering::Release);
-        state.qps.push(Box::new(qp));
+        let mut qp = Box::new(qp);
+        qp.ready.link();
+        state.qps.push(qp);
         Ok(Qp(state.qps.len() as u32 - 1))
     }
 

@@ -75,8 +75,9 @@ pub(super) struct Ring<T> {
     in_flight: u32,
     depth: u32,
     posted: u32,
-    /// Behind the last place whose completion will be told, as a sequence number.
+    /// The number of the last place whose completion will be told, and that of the one before.
     awaited: u32,
+    awaited_before: u32,
 }
 
 /// Bits of a request's sequence number in its hardware id.
@@ -86,7 +87,7 @@ impl<T: Copy> Ring<T> {
     fn new(depth: u32, empty: T) -> Ring<T> {
         let slots = vec![empty; (depth as usize).next_power_of_two()].into_boxed_slice();
         let last = slots.len() as u32 - 1;
-        Ring { slots, mask: last, depth, posted: 0, in_flight: 0, awaited: 0 }
+        Ring { slots, mask: last, depth, posted: 0, in_flight: 0, awaited: 0, awaited_before: 0 }
     }
 
     #[inline]
@@ -104,6 +105,7 @@ impl<T: Copy> Ring<T> {
     /// fail.
     #[inline]
     pub(super) fn will_be_told(&mut self, behind: u32) {
+        self.awaited_before = self.awaited;
         self.awaited = self.posted.wrapping_sub(behind);
     }
 
@@ -150,14 +152,13 @@ impl<T: Copy> Ring<T> {
         self.in_flight += taken;
     }
 
-    /// Takes the last `refused` ones back, which were counted as posted. If one of them was to be told, which one before them is to be is
-    /// not known any more: then the last of these is waited for, so that nobody waits for ever after a post that failed.
+    /// Takes the last `refused` ones back, which were counted as posted. If the last was to be told, so is the one that was to be before it.
     #[cold]
     pub(super) fn take_back(&mut self, refused: u32) {
         self.posted = self.posted.wrapping_sub(refused);
         self.in_flight -= refused;
         if self.awaited.wrapping_sub(self.posted).cast_signed() > 0 {
-            self.awaited = self.posted;
+            self.awaited = self.awaited_before;
         }
     }
 
@@ -626,9 +627,9 @@ mod tests {
         ring.push(6);
         ring.will_be_told(0);
         ring.take_back(1);
-        assert!(ring.waits(), "an earlier one may be to be told, and nobody waits for ever");
-        assert_eq!(ring.retire(ring.posted.into()), Some(5));
-        assert!(!ring.waits(), "nothing is under way, whatever was refused");
+        assert!(ring.waits(), "for the fourth, as before");
+        assert_eq!(ring.retire((ring.posted - 1).into()), Some(4));
+        assert!(!ring.waits(), "the fifth is unsignaled, and the sixth was refused");
         ring.push(7);
         assert!(!ring.waits(), "unsignaled, in the place of the one that was refused");
         ring.forget();

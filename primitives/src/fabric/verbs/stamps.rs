@@ -84,13 +84,13 @@ pub(super) unsafe fn clock_of(context: *mut ffi::ibv_context) -> (u64, u64) {
 /// What was stamped in a completion queue. Belongs to the queue's thread, and outlives the queue.
 pub(super) struct Stamps {
     so_far: Cell<Stamped>,
-    /// By queue pair, the sequence number after the latest that completed.
-    next: RefCell<Vec<u64>>,
+    /// By queue pair, the number of the latest that completed; they begin with 1.
+    latest: RefCell<Vec<u64>>,
 }
 
 impl Stamps {
     fn new(clock: DeviceClock) -> Stamps {
-        Stamps { so_far: Cell::new(Stamped::nothing(clock)), next: RefCell::default() }
+        Stamps { so_far: Cell::new(Stamped::nothing(clock)), latest: RefCell::default() }
     }
 
     /// What was stamped so far.
@@ -103,17 +103,17 @@ impl Stamps {
     #[inline]
     fn add(&self, id: u64, stamp: u64) {
         const SEQ_MASK: u64 = (1 << SEQ_BITS) - 1;
-        let mut next = self.next.borrow_mut();
+        let mut latest = self.latest.borrow_mut();
         let index = (id >> SEQ_BITS & INDEX_MASK) as usize;
-        if next.len() <= index {
-            next.resize(index + 1, 0);
+        if latest.len() <= index {
+            latest.resize(index + 1, 0);
         }
-        let requests = (id & SEQ_MASK).wrapping_sub(next[index]).wrapping_add(1) & SEQ_MASK;
+        let requests = id.wrapping_sub(latest[index]) & SEQ_MASK;
         // One that a later one confirmed has counted.
         if requests == 0 || requests > SEQ_MASK / 2 {
             return;
         }
-        next[index] = (id + 1) & SEQ_MASK;
+        latest[index] = id & SEQ_MASK;
         let mut so_far = self.so_far.get();
         so_far.add(stamp, requests);
         self.so_far.set(so_far);
@@ -357,13 +357,13 @@ mod tests {
         assert_eq!(polled(&mut cq, 4).0, 0, "empty");
         let other = 3 << SEQ_BITS;
         let (good, bad) = (ffi::ibv_wc_status::IBV_WC_SUCCESS, ffi::ibv_wc_status::IBV_WC_REM_OP_ERR);
-        // Requests 0 to 3 of one queue pair, 0 and 1 of another, a receive, and one that failed.
-        let all = [(3, good, 250), (other | 1, good, 4), (RECV | 5, good, 9), (other | 2, bad, 0)];
+        // Requests 1 to 4 of one queue pair, 1 and 2 of another, a receive, and one that failed.
+        let all = [(4, good, 250), (other | 2, good, 4), (RECV | 5, good, 9), (other | 3, bad, 0)];
         HELD.set((all.to_vec(), 0, 0));
         let (got, first) = polled(&mut cq, 3);
         assert_eq!((got, polled(&mut cq, 0).0), (3, 0));
         assert!(first.iter().all(ffi::ibv_wc::is_valid));
-        assert_eq!(first.iter().map(ffi::ibv_wc::wr_id).collect::<Vec<_>>(), [3, other | 1, RECV | 5]);
+        assert_eq!(first.iter().map(ffi::ibv_wc::wr_id).collect::<Vec<_>>(), [4, other | 2, RECV | 5]);
         let receive = &first[2];
         assert_eq!((receive.len(), receive.imm_data(), receive.src_qp), (7, Some(7), 7));
         assert_eq!(receive.opcode(), ffi::ibv_wc_opcode::IBV_WC_RECV_RDMA_WITH_IMM);
@@ -375,7 +375,7 @@ mod tests {
         expected.add(4, 2);
         assert_eq!(stamps.so_far(), expected);
 
-        HELD.set((vec![(4, good, 5), (u64::MAX, good, 0)], 0, 0));
+        HELD.set((vec![(5, good, 5), (u64::MAX, good, 0)], 0, 0));
         assert_eq!(polled(&mut cq, 3).0, -1, "the queue failed at its second entry");
         assert_eq!(polled(&mut cq, 3).0, -1, "and at its first");
         HELD.with_borrow(|held| assert_eq!((held.1, held.2), (1, 1)));
@@ -385,7 +385,7 @@ mod tests {
     fn a_request_that_a_later_one_confirmed_counts_once() {
         let stamps = Stamps::new(DeviceClock::of(u64::MAX, 1).expect("a clock"));
         let mut expected = stamps.so_far();
-        for (id, requests) in [(31, 32), (7, 0), (63, 32), (63, 0), (64, 1)] {
+        for (id, requests) in [(32, 32), (8, 0), (64, 32), (64, 0), (65, 1)] {
             stamps.add(id, id);
             if requests > 0 {
                 expected.add(id, requests);

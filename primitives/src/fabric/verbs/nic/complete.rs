@@ -20,6 +20,7 @@ impl VerbsNic {
         let got = state.take(want, &mut polled);
         // The usual case: one, and it worked. More come where many are waited for, and share the call.
         if got == 1
+            && want >= 1
             // SAFETY: the device's library has filled it.
             && let Some((id, qp)) = state.worked(unsafe { polled[0].assume_init_ref() })
         {
@@ -126,8 +127,9 @@ impl State {
         let others = |wc: &ffi::ibv_wc| (wc.wr_id() >> SEQ_BITS & INDEX_MASK) as usize != index;
         self.kept.retain(others);
         let mut polled = [const { MaybeUninit::<ffi::ibv_wc>::uninit() }; POLL_BATCH];
+        // Whatever is kept: what the device has is taken now.
+        self.poll_cq = self.device_polls;
         loop {
-            self.poll_cq = self.device_polls;
             let got = self.take(POLL_BATCH as u32, &mut polled) as usize;
             if got > POLL_BATCH {
                 self.give_up(nic);

@@ -69,13 +69,13 @@ impl State {
             return self.post_chain(nic, qp, &[*request]);
         }
         let seq = pair.send.push(request.id);
-        pair.ready.request.wr_id = seq | pair.place;
         if request.flags.signaled {
             pair.ready.request.send_flags |= ffi::ibv_send_flags::IBV_SEND_SIGNALED.0;
             pair.send.will_be_told(0);
         }
+        pair.ready.request.wr_id = seq | pair.place;
         let mut bad = MaybeUninit::uninit();
-        // SAFETY: the request and its element lie in a box that is borrowed for the call, and the request's `next` has been
+        // SAFETY: the request and its element, to which it was linked there, lie in a box that is borrowed for the call, and the request's `next` has been
         // null since it was made; nobody reads `bad`, since there is one request; the rest is as in `ring`.
         let code = unsafe { (pair.post_send)(pair.raw, &mut pair.ready.request, bad.as_mut_ptr()) };
         if code != 0 {
@@ -258,7 +258,7 @@ fn locate(
 
 /// The remote side of a request that has one: the key, and the address of the region there.
 #[inline(always)]
-fn reach(wr: &mut ffi::ibv_send_wr, verb: &Verb, (rkey, base): (u32, u64), offset: u64) {
+pub(super) fn reach(wr: &mut ffi::ibv_send_wr, verb: &Verb, (rkey, base): (u32, u64), offset: u64) {
     let remote_addr = base.wrapping_add(offset);
     wr.opcode = OPCODES[kind(verb) as usize];
     wr.wr.rdma = ffi::ibv_send_wr__bindgen_ty_2__bindgen_ty_1 { remote_addr, rkey };
@@ -309,7 +309,7 @@ pub(super) fn kind(verb: &Verb) -> u32 {
 
 /// A SEND, but for where a datagram goes.
 #[inline]
-fn send(wr: &mut ffi::ibv_send_wr, imm: Option<u32>) {
+pub(super) fn send(wr: &mut ffi::ibv_send_wr, imm: Option<u32>) {
     match imm {
         None => wr.opcode = ffi::ibv_wr_opcode::IBV_WR_SEND,
         Some(imm) => {

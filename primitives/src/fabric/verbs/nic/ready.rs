@@ -1,10 +1,10 @@
 //! The request that a queue pair posted last by itself, in libibverbs' form. The next one is compared with it, and what differs is set
 //! anew: mostly addresses, operands and the id, as in a loop that fills a request in once.
 
-use super::super::context::{BAD_KEY, Named, place};
+use super::super::context::{BAD_KEY, Local, MAX_REGIONS, place};
 use super::super::qp::QueuePair;
-use super::post::{FETCH_ADD, OPCODES, SEND, WRITE_IMM, inline_flag, kind};
-use super::{Locals, NOWHERE, VerbsNic};
+use super::VerbsNic;
+use super::post::{FETCH_ADD, OPCODES, SEND, WRITE_IMM, inline_flag, kind, reach, send};
 use crate::verbs::{Rkey, Verb, WorkRequest};
 use ibverbs_sys as ffi;
 
@@ -12,14 +12,17 @@ use ibverbs_sys as ffi;
 pub(in super::super) struct Ready {
     pub(super) request: ffi::ibv_send_wr,
     element: ffi::ibv_sge,
-    /// Its local region.
-    near: Named,
+    /// The name of its local region, [`NO_NAME`] if that is forgotten, and where the region begins.
+    near: u64,
+    near_base: u64,
     /// What it is, as [`kind`] has it, unless it is a SEND.
     kind: u32,
     /// It is an ATOMIC.
     atomic: bool,
-    /// Its remote region, and what its peer's table said of changes when it was looked up there.
-    far: Named,
+    /// The same of its remote region, with its hardware's key, and what its peer's table said of changes when it was looked up there.
+    far: u64,
+    far_base: u64,
+    rkey: u32,
     changes: u32,
 }
 
@@ -34,33 +37,46 @@ impl Ready {
             element: ffi::ibv_sge { addr: 0, length: 0, lkey: BAD_KEY },
             kind: NOTHING,
             atomic: false,
-            near: NOWHERE,
-            far: NOWHERE,
+            near: NO_NAME,
+            near_base: 0,
+            far: NO_NAME,
+            far_base: 0,
+            rkey: BAD_KEY,
             changes: 0,
         }
     }
 
+    /// Lets the request point to its element; once it is where it stays.
+    pub(super) fn link(&mut self) {
+        self.request.sg_list = &mut self.element;
+    }
+
     /// Nothing of a local region is known any more.
     pub(in super::super) fn forget_near(&mut self) {
-        self.near = NOWHERE;
+        self.near = NO_NAME;
     }
 
     /// Nothing of the peer's regions is known any more.
     pub(in super::super) fn forget_far(&mut self) {
-        self.far = NOWHERE;
+        self.far = NO_NAME;
     }
 }
 
 impl QueuePair {
     /// Makes the request that is ready the one that is asked for, but for its id and whether it is signaled. Not where that takes more than
     /// looking for names: a region that this context has not used before, a remote one that nobody knows, a payload that cannot be
-    /// inlined, immediate data, a SEND to an address.
+    /// inlined, a SEND to an address.
     // Fields are read where they are used: what is read before has to be kept. Nothing is handed on by reference: the request of whoever
     // knows its verb is never written to memory.
     #[inline(always)]
-    pub(super) fn make_ready(&mut self, request: &WorkRequest, nic: &VerbsNic, locals: &Locals) -> bool {
+    pub(super) fn make_ready(
+        &mut self,
+        request: &WorkRequest,
+        nic: &VerbsNic,
+        locals: &[Local; MAX_REGIONS],
+    ) -> bool {
         let name = request.local.lkey.0;
-        if name != self.ready.near.name && !self.take_near(locals, name) {
+        if u64::from(name) != self.ready.near && !self.take_near(locals, name) {
             return false;
         }
         let kind = kind(&request.verb);
@@ -68,13 +84,13 @@ impl QueuePair {
             // SAFETY: a SEND is never ready as such ([`QueuePair::take_kind`]), so it is equal to nothing that is.
             let remote = || unsafe { request.verb.remote().unwrap_unchecked() };
             let (name, _) = remote();
-            let known = name.0 == self.ready.far.name && self.keys.changes() == self.ready.changes;
+            let known = u64::from(name.0) == self.ready.far && self.keys.changes() == self.ready.changes;
             if !known && !self.take_far(name) {
                 return false;
             }
             let (_, offset) = remote();
             // Where it is in the form of ATOMICs, too.
-            self.ready.request.wr.rdma.remote_addr = self.ready.far.base.wrapping_add(offset);
+            self.ready.request.wr.rdma.remote_addr = self.ready.far_base.wrapping_add(offset);
             // READ and WRITE have no operands, and one comparison tells.
             if kind > SEND {
                 match request.verb {
@@ -83,14 +99,20 @@ impl QueuePair {
                         self.ready.request.wr.atomic.compare_add = expect;
                         self.ready.request.wr.atomic.swap = swap;
                     }
-                    // SAFETY: as above, and a WRITE with immediate data is neither.
+                    // SAFETY: as above, nor is a WRITE with immediate data.
                     _ => unsafe { std::hint::unreachable_unchecked() },
                 }
             }
-        } else if matches!(request.verb, Verb::Send { to: None, imm: None }) {
-            self.take_send();
         } else {
-            return false;
+            match request.verb {
+                Verb::Send { to: None, imm } => self.take_send(imm),
+                Verb::WriteImm { rkey, offset, imm } => {
+                    if !self.take_write_imm(rkey, offset, imm) {
+                        return false;
+                    }
+                }
+                _ => return false,
+            }
         }
         self.ready.request.send_flags = if request.flags.inline {
             if !may_inline(request, nic, locals) {
@@ -100,7 +122,7 @@ impl QueuePair {
         } else {
             0
         };
-        self.ready.element.addr = self.ready.near.base.wrapping_add(request.local.offset);
+        self.ready.element.addr = self.ready.near_base.wrapping_add(request.local.offset);
         self.ready.element.length = request.local.len;
         true
     }
@@ -112,25 +134,24 @@ impl QueuePair {
     }
 
     #[inline(never)]
-    fn take_near(&mut self, locals: &Locals, name: u32) -> bool {
+    fn take_near(&mut self, locals: &[Local; MAX_REGIONS], name: u32) -> bool {
         let found = locals[place(name)].named;
         if found.name != name {
             return false;
         }
-        self.ready.near = found;
+        (self.ready.near, self.ready.near_base) = (name.into(), found.base);
         self.ready.element.lkey = found.lkey;
-        self.ready.request.sg_list = &mut self.ready.element;
         true
     }
 
     #[inline(never)]
     fn take_far(&mut self, name: Rkey) -> bool {
-        self.ready.far.name = NOWHERE.name;
+        self.ready.far = NO_NAME;
         self.ready.changes = self.keys.changes();
         let Some((rkey, base)) = self.keys.find(name) else {
             return false;
         };
-        self.ready.far = Named { name: name.0, lkey: rkey, base };
+        (self.ready.far, self.ready.far_base, self.ready.rkey) = (name.0.into(), base, rkey);
         self.set_rkey();
         true
     }
@@ -149,25 +170,42 @@ impl QueuePair {
 
     /// The remote key has another place in ATOMICs.
     fn set_rkey(&mut self) {
-        let rkey = self.ready.far.lkey;
+        let rkey = self.ready.rkey;
         match self.ready.atomic {
             true => self.ready.request.wr.atomic.rkey = rkey,
             false => self.ready.request.wr.rdma.rkey = rkey,
         }
     }
 
+    // What has immediate data is never ready as what it is: one comparison less for all others.
     #[inline(never)]
-    fn take_send(&mut self) {
+    fn take_send(&mut self, imm: Option<u32>) {
         self.ready.kind = NOTHING;
-        self.ready.request.opcode = OPCODES[SEND as usize];
+        send(&mut self.ready.request, imm);
+    }
+
+    #[inline(never)]
+    fn take_write_imm(&mut self, name: Rkey, offset: u64, imm: u32) -> bool {
+        let known = u64::from(name.0) == self.ready.far && self.keys.changes() == self.ready.changes;
+        if !known && !self.take_far(name) {
+            return false;
+        }
+        self.ready.kind = NOTHING;
+        let remote = (self.ready.rkey, self.ready.far_base);
+        let verb = Verb::WriteImm { rkey: name, offset, imm };
+        reach(&mut self.ready.request, &verb, remote, offset);
+        true
     }
 }
+
+/// A name that nobody can ask for.
+const NO_NAME: u64 = u64::MAX;
 
 /// The [`kind`] that no request is.
 const NOTHING: u32 = u32::MAX;
 
 /// Whether the device takes the payload with it, and libibverbs finds it where it reads it.
 #[inline(always)]
-fn may_inline(request: &WorkRequest, nic: &VerbsNic, locals: &Locals) -> bool {
+fn may_inline(request: &WorkRequest, nic: &VerbsNic, locals: &[Local; MAX_REGIONS]) -> bool {
     nic.inlines(request) && inline_flag(request.local, &locals[place(request.local.lkey.0)]) != 0
 }
