@@ -81,7 +81,7 @@ pub(crate) const NOWHERE: u64 = u64::MAX;
 
 /// One record of a transaction.
 ///
-/// It is put together for every record that is touched, and of no more than [`Access::MOST_BYTES`] it is moved into its place without a
+/// It is put together for every record that is touched, and of no more than 128 bytes it is moved into its place without a
 /// call: numbers of words, which [`record::MAX_PAYLOAD_WORDS`] bounds, are narrow.
 #[derive(Debug)]
 pub struct Access {

@@ -50,6 +50,8 @@ pub struct VerbsNic {
     node: NodeId,
 }
 
+type Locals = Box<[Local; MAX_REGIONS]>;
+
 struct State {
     /// By the numbers that [`Qp`] names them by here.
     #[expect(clippy::vec_box, reason = "a queue pair's request points into it")]
@@ -65,7 +67,7 @@ struct State {
     poll_cq: PollCq,
     stamps: Option<Rc<Stamps>>,
     /// Regions by the place of their name, as far as this context has used them.
-    locals: Box<[Local; MAX_REGIONS]>,
+    locals: Locals,
     chain: Chain,
     recvs: (Vec<ffi::ibv_recv_wr>, Vec<ffi::ibv_sge>),
     /// Who sends datagrams: number, node, GID; sorted by number.

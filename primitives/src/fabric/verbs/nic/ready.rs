@@ -1,10 +1,10 @@
 //! The request that a queue pair posted last by itself, in libibverbs' form. The next one is compared with it, and what differs is set
 //! anew: mostly addresses, operands and the id, as in a loop that fills a request in once.
 
-use super::super::context::{BAD_KEY, Local, MAX_REGIONS, place};
+use super::super::context::{BAD_KEY, place};
 use super::super::qp::QueuePair;
-use super::VerbsNic;
 use super::post::{FETCH_ADD, OPCODES, SEND, WRITE_IMM, inline_flag, kind, reach, send};
+use super::{Locals, VerbsNic};
 use crate::verbs::{Rkey, Verb, WorkRequest};
 use ibverbs_sys as ffi;
 
@@ -66,15 +66,10 @@ impl QueuePair {
     /// Makes the request that is ready the one that is asked for, but for its id and whether it is signaled. Not where that takes more than
     /// looking for names: a region that this context has not used before, a remote one that nobody knows, a payload that cannot be
     /// inlined, a SEND to an address.
-    // Fields are read where they are used: what is read before has to be kept. Nothing is handed on by reference: the request of whoever
+    // Fields are read where they are used, and the box is looked into there: what is read before has to be kept. Nothing is handed on by reference: the request of whoever
     // knows its verb is never written to memory.
     #[inline(always)]
-    pub(super) fn make_ready(
-        &mut self,
-        request: &WorkRequest,
-        nic: &VerbsNic,
-        locals: &[Local; MAX_REGIONS],
-    ) -> bool {
+    pub(super) fn make_ready(&mut self, request: &WorkRequest, nic: &VerbsNic, locals: &Locals) -> bool {
         let name = request.local.lkey.0;
         if u64::from(name) != self.ready.near && !self.take_near(locals, name) {
             return false;
@@ -93,14 +88,16 @@ impl QueuePair {
             self.ready.request.wr.rdma.remote_addr = self.ready.far_base.wrapping_add(offset);
             // READ and WRITE have no operands, and one comparison tells.
             if kind > SEND {
-                match request.verb {
-                    Verb::FetchAdd { add, .. } if kind == FETCH_ADD => self.take_add(add),
-                    Verb::CompareSwap { expect, swap, .. } => {
-                        self.ready.request.wr.atomic.compare_add = expect;
-                        self.ready.request.wr.atomic.swap = swap;
+                if kind == FETCH_ADD {
+                    if let Verb::FetchAdd { add, .. } = request.verb {
+                        self.take_add(add);
                     }
+                } else if let Verb::CompareSwap { expect, swap, .. } = request.verb {
+                    self.ready.request.wr.atomic.compare_add = expect;
+                    self.ready.request.wr.atomic.swap = swap;
+                } else {
                     // SAFETY: as above, nor is a WRITE with immediate data.
-                    _ => unsafe { std::hint::unreachable_unchecked() },
+                    unsafe { std::hint::unreachable_unchecked() }
                 }
             }
         } else {
@@ -134,7 +131,7 @@ impl QueuePair {
     }
 
     #[inline(never)]
-    fn take_near(&mut self, locals: &[Local; MAX_REGIONS], name: u32) -> bool {
+    fn take_near(&mut self, locals: &Locals, name: u32) -> bool {
         let found = locals[place(name)].named;
         if found.name != name {
             return false;
@@ -206,6 +203,6 @@ const NOTHING: u32 = u32::MAX;
 
 /// Whether the device takes the payload with it, and libibverbs finds it where it reads it.
 #[inline(always)]
-fn may_inline(request: &WorkRequest, nic: &VerbsNic, locals: &[Local; MAX_REGIONS]) -> bool {
+fn may_inline(request: &WorkRequest, nic: &VerbsNic, locals: &Locals) -> bool {
     nic.inlines(request) && inline_flag(request.local, &locals[place(request.local.lkey.0)]) != 0
 }
