@@ -29,7 +29,7 @@ fn main() {
     let mut settings: Vec<(&str, String)> = mix.iter().map(|&(key, value)| (key, value.to_owned())).collect();
     // What a measurement of the default length fills on a fast machine, twice over.
     if variable("ROOM").is_none() {
-        settings.push(("order_room_per_district", "15000".to_owned()));
+        settings.push(("order_room_per_district", "60000".to_owned()));
     }
     for (key, asked) in sizes {
         settings.extend(variable(asked).map(|n| (key, n.to_string())));
