@@ -84,8 +84,6 @@ struct State {
     broken: bool,
     /// Completions that were taken from the queue to make room in it, and not given to anybody yet.
     kept: VecDeque<ffi::ibv_wc>,
-    /// The next poll is not the queue's alone: it is broken, or some are kept.
-    aside: bool,
 }
 
 type PollCq = unsafe extern "C" fn(*mut ffi::ibv_cq, i32, *mut ffi::ibv_wc) -> i32;
@@ -174,7 +172,6 @@ impl VerbsNic {
             empty_polls: 0,
             broken: false,
             kept: VecDeque::new(),
-            aside: false,
         };
         Ok(VerbsNic { state: ManuallyDrop::new(RefCell::new(state)), context, shared, node })
     }
@@ -310,7 +307,7 @@ impl Nic for VerbsNic {
         self.shared.qps.write().unwrap_or_else(|p| p.into_inner()).insert(qp.number, known);
         self.shared.created.fetch_add(1, Ordering::Release);
         let mut qp = Box::new(qp);
-        qp.ready.link();
+        qp.ready.link(qp.place);
         state.qps.push(qp);
         Ok(Qp(state.qps.len() as u32 - 1))
     }

@@ -75,9 +75,8 @@ pub(super) struct Ring<T> {
     in_flight: u32,
     depth: u32,
     posted: u32,
-    /// The number of the last place whose completion will be told, and that of the one before.
+    /// The number of the last place whose completion will be told.
     awaited: u32,
-    awaited_before: u32,
 }
 
 /// Bits of a request's sequence number in its hardware id.
@@ -87,7 +86,7 @@ impl<T: Copy> Ring<T> {
     fn new(depth: u32, empty: T) -> Ring<T> {
         let slots = vec![empty; (depth as usize).next_power_of_two()].into_boxed_slice();
         let last = slots.len() as u32 - 1;
-        Ring { slots, mask: last, depth, posted: 0, in_flight: 0, awaited: 0, awaited_before: 0 }
+        Ring { slots, mask: last, depth, posted: 0, in_flight: 0, awaited: 0 }
     }
 
     #[inline]
@@ -101,11 +100,10 @@ impl<T: Copy> Ring<T> {
         self.in_flight
     }
 
-    /// The completion of the place that has `behind` others posted behind it will be told; those of unsignaled requests are not, unless they
+    /// The completion of the place that has `behind` others posted behind it will be told, now that the device has taken it; those of unsignaled requests are not, unless they
     /// fail.
     #[inline]
     pub(super) fn will_be_told(&mut self, behind: u32) {
-        self.awaited_before = self.awaited;
         self.awaited = self.posted.wrapping_sub(behind);
     }
 
@@ -152,14 +150,11 @@ impl<T: Copy> Ring<T> {
         self.in_flight += taken;
     }
 
-    /// Takes the last `refused` ones back, which were counted as posted. If the last was to be told, so is the one that was to be before it.
+    /// Takes the last `refused` ones back, which were counted as posted.
     #[cold]
     pub(super) fn take_back(&mut self, refused: u32) {
         self.posted = self.posted.wrapping_sub(refused);
         self.in_flight -= refused;
-        if self.awaited.wrapping_sub(self.posted).cast_signed() > 0 {
-            self.awaited = self.awaited_before;
-        }
     }
 
     /// Frees everything up to the completed place of a hardware id; `None` if a reset did so before.
@@ -623,9 +618,8 @@ mod tests {
         post(&mut ring, 5);
         ring.will_be_told(1);
         assert!(ring.waits());
-        // One that is signaled and refused: what it said of itself goes with it.
+        // One that is refused is taken back before anything is said of it.
         ring.push(6);
-        ring.will_be_told(0);
         ring.take_back(1);
         assert!(ring.waits(), "for the fourth, as before");
         assert_eq!(ring.retire((ring.posted - 1).into()), Some(4));

@@ -34,7 +34,7 @@ impl VerbsNic {
             state.heard_nothing(self);
             return 0;
         }
-        if !state.aside {
+        if !state.aside() {
             state.give_up(self);
         }
         self.poll_aside(max, sink)
@@ -144,10 +144,14 @@ impl State {
         self.ask_the_device_or_not();
     }
 
+    /// Whether the next poll is not the queue's alone: it is broken, or some are kept.
+    fn aside(&self) -> bool {
+        self.broken || !self.kept.is_empty()
+    }
+
     /// Decides whether the next poll is the device's.
     fn ask_the_device_or_not(&mut self) {
-        self.aside = self.broken || !self.kept.is_empty();
-        self.poll_cq = if self.aside { not_now } else { self.device_polls };
+        self.poll_cq = if self.aside() { not_now } else { self.device_polls };
     }
 
     /// Who sent a datagram: who has the number it comes from, and the GID in the routing header. Numbers of queue pairs are

@@ -69,17 +69,16 @@ impl State {
             return self.post_chain(nic, qp, &[*request]);
         }
         let seq = pair.send.push(request.id);
-        if request.flags.signaled {
-            pair.ready.request.send_flags |= ffi::ibv_send_flags::IBV_SEND_SIGNALED.0;
-            pair.send.will_be_told(0);
-        }
-        pair.ready.request.wr_id = seq | pair.place;
+        pair.ready.number(seq);
         let mut bad = MaybeUninit::uninit();
         // SAFETY: the request and its element, to which it was linked there, lie in a box that is borrowed for the call, and the request's `next` has been
         // null since it was made; nobody reads `bad`, since there is one request; the rest is as in `ring`.
         let code = unsafe { (pair.post_send)(pair.raw, &mut pair.ready.request, bad.as_mut_ptr()) };
         if code != 0 {
             return Err(pair.not_taken(code));
+        }
+        if request.flags.signaled {
+            pair.send.will_be_told(0);
         }
         Ok(())
     }
@@ -241,6 +240,11 @@ pub(super) fn inline_flag(sge: Sge, local: &Local) -> u32 {
     if local.region.as_ref().is_some_and(holds) { ffi::ibv_send_flags::IBV_SEND_INLINE.0 } else { 0 }
 }
 
+#[inline(always)]
+pub(super) fn signaled_flag(request: &WorkRequest) -> u32 {
+    u32::from(request.flags.signaled) * ffi::ibv_send_flags::IBV_SEND_SIGNALED.0
+}
+
 /// The local side of a request. `local` is what the place of its local key holds: the region, or [`Named::nothing`].
 #[inline(always)]
 fn locate(
@@ -250,8 +254,7 @@ fn locate(
     local: Named,
     inline: u32,
 ) {
-    let signaled = u32::from(request.flags.signaled) * ffi::ibv_send_flags::IBV_SEND_SIGNALED.0;
-    wr.send_flags = signaled | inline;
+    wr.send_flags = signaled_flag(request) | inline;
     let sge = request.local;
     *element = ffi::ibv_sge { addr: local.base.wrapping_add(sge.offset), length: sge.len, lkey: local.lkey };
 }

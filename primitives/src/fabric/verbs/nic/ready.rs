@@ -2,8 +2,8 @@
 //! anew: mostly addresses, operands and the id, as in a loop that fills a request in once.
 
 use super::super::context::{BAD_KEY, place};
-use super::super::qp::QueuePair;
-use super::post::{FETCH_ADD, OPCODES, SEND, WRITE_IMM, inline_flag, kind, reach, send};
+use super::super::qp::{QueuePair, SEQ_BITS};
+use super::post::{FETCH_ADD, OPCODES, SEND, WRITE_IMM, inline_flag, kind, reach, send, signaled_flag};
 use super::{Locals, VerbsNic};
 use crate::verbs::{Rkey, Verb, WorkRequest};
 use ibverbs_sys as ffi;
@@ -46,9 +46,17 @@ impl Ready {
         }
     }
 
-    /// Lets the request point to its element; once it is where it stays.
-    pub(super) fn link(&mut self) {
-        self.request.sg_list = &mut self.element;
+    /// Lets the request point to its element, once it is where it stays, and gives its id the place of its queue pair.
+    pub(super) fn link(&mut self, place: u64) {
+        self.request.sg_list = &raw mut self.element;
+        self.request.wr_id = place;
+    }
+
+    /// Gives the request the number of its place in the queue. The half of the id above it stays: that is a store less wide, and nothing
+    /// is read for it.
+    #[inline(always)]
+    pub(super) fn number(&mut self, seq: u64) {
+        self.request.wr_id = self.request.wr_id >> SEQ_BITS << SEQ_BITS | seq;
     }
 
     /// Nothing of a local region is known any more.
@@ -63,7 +71,7 @@ impl Ready {
 }
 
 impl QueuePair {
-    /// Makes the request that is ready the one that is asked for, but for its id and whether it is signaled. Not where that takes more than
+    /// Makes the request that is ready the one that is asked for, but for its id. Not where that takes more than
     /// looking for names: a region that this context has not used before, a remote one that nobody knows, a payload that cannot be
     /// inlined, a SEND to an address.
     // Fields are read where they are used, and the box is looked into there: what is read before has to be kept. Nothing is handed on by reference: the request of whoever
@@ -111,14 +119,14 @@ impl QueuePair {
                 _ => return false,
             }
         }
-        self.ready.request.send_flags = if request.flags.inline {
+        let mut flags = signaled_flag(request);
+        if request.flags.inline {
             if !may_inline(request, nic, locals) {
                 return false;
             }
-            ffi::ibv_send_flags::IBV_SEND_INLINE.0
-        } else {
-            0
-        };
+            flags |= ffi::ibv_send_flags::IBV_SEND_INLINE.0;
+        }
+        self.ready.request.send_flags = flags;
         self.ready.element.addr = self.ready.near_base.wrapping_add(request.local.offset);
         self.ready.element.length = request.local.len;
         true
