@@ -36,6 +36,7 @@ pub fn measure(
         .with("peers", asked.peers.as_str())
         .with("transport", asked.transport.as_str())
         .with("reply", asked.reply.as_str())
+        .with("loop", asked.asker.as_str())
         .with("queue_pairs_per_node", sample.queue_pairs as f64 / f64::from(scope.nodes))
         .with("rate_per_server_per_s", rate(&sample).map(|rate| rate / f64::from(servers)))
         .with("events", virtual_time.then_some(sample.facts.events))
@@ -85,6 +86,10 @@ pub fn admit(spec: &RunSpec, fabric: &Fabric) -> Result<(), (&'static [&'static 
     if point.verb == BenchVerb::Send && !datagrams && !caps.one_sided {
         let why = format!("{} makes no connections of one queue pair and another", spec.fabric);
         return Err((&["transport", "fabric"], CliError::usage(why).hint("it has datagrams: transport: ud")));
+    }
+    if point.verb == BenchVerb::Write && point.echo && caps.virtual_time {
+        let why = format!("nobody looks at memory on {}: a write has no echo there", spec.fabric);
+        return Err((&["reply", "fabric"], CliError::usage(why).hint("send has one on every fabric")));
     }
     let on_the_card =
         !matches!(point.verb, BenchVerb::Send | BenchVerb::Rpc | BenchVerb::RpcWrite | BenchVerb::CpuCas);

@@ -149,6 +149,8 @@ struct Written {
     peers: Option<Spanned<Value>>,
     transport: Option<Spanned<Value>>,
     reply: Option<Spanned<Value>>,
+    #[serde(rename = "loop")]
+    asker: Option<Spanned<Value>>,
     optimizations: Option<Spanned<Value>>,
     #[serde(default)]
     grid: Entries<AxisValues>,
@@ -285,7 +287,7 @@ impl Written {
     }
 
     /// What holds for all points, by the names it is written with.
-    fn of_base(&self) -> [(&'static str, &Option<Spanned<Value>>); 31] {
+    fn of_base(&self) -> [(&'static str, &Option<Spanned<Value>>); 32] {
         [
             ("fabric", &self.fabric),
             ("workload", &self.workload),
@@ -317,6 +319,7 @@ impl Written {
             ("peers", &self.peers),
             ("transport", &self.transport),
             ("reply", &self.reply),
+            ("loop", &self.asker),
             ("optimizations", &self.optimizations),
         ]
     }

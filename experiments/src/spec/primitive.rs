@@ -50,6 +50,9 @@ pub struct PrimitiveSpec {
     pub transport: String,
     /// What comes back of a SEND: `none`, or an `echo`, a message as long.
     pub reply: String,
+    /// Who asks: `coroutines`, or a `bare` loop that posts and polls.
+    #[serde(rename = "loop")]
+    pub asker: String,
     /// Step of the optimization ladder over ten objects; it decides requests in flight,
     /// doorbells and signals.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -74,6 +77,7 @@ impl Default for PrimitiveSpec {
             peers: PEERS[0].to_owned(),
             transport: TRANSPORTS[0].to_owned(),
             reply: REPLIES[0].to_owned(),
+            asker: ASKERS[0].to_owned(),
             optimizations: None,
         }
     }
@@ -85,6 +89,9 @@ const ACKS: [&str; 2] = ["awaited", "passive"];
 const PEERS: [&str; 2] = ["others", "own"];
 const TRANSPORTS: [&str; 3] = ["rc", "uc", "ud"];
 const REPLIES: [&str; 2] = ["none", "echo"];
+const ASKERS: [&str; 2] = ["coroutines", "bare"];
+/// Requests that a bare loop has in flight: each has its place in a send queue.
+const IN_FLIGHT_MOST: u64 = 4_096;
 
 /// Verbs, as experiment files name them.
 pub const VERBS: &[&str] = &[
@@ -119,6 +126,7 @@ impl PrimitiveSpec {
         "peers",
         "transport",
         "reply",
+        "loop",
         "optimizations",
     ];
 
@@ -151,6 +159,7 @@ impl PrimitiveSpec {
             "peers" => self.peers = one_of(value, &PEERS)?,
             "transport" => self.transport = one_of(value, &TRANSPORTS)?,
             "reply" => self.reply = one_of(value, &REPLIES)?,
+            "loop" => self.asker = one_of(value, &ASKERS)?,
             "atomics_percent" => {
                 self.atomics_percent = small(value)?;
                 if self.atomics_percent > 100 {
@@ -229,6 +238,9 @@ impl PrimitiveSpec {
             ));
         }
         self.check_transport(verb)?;
+        if self.asker == ASKERS[1] {
+            self.check_bare(run, verb)?;
+        }
         if verb.is_some_and(|verb| verb == BenchVerb::Send || verb.carrier().is_some()) {
             self.check_messages()?;
         }
@@ -257,8 +269,75 @@ impl PrimitiveSpec {
                 format!("a datagram carries at most {DATAGRAM_MOST} B, not {}", self.payload),
             ));
         }
-        if self.reply == REPLIES[1] && verb != Some(BenchVerb::Send) {
-            return Err(Unfit::new(&["reply", "verb"], format!("{} has no echo: send does", self.verb)));
+        let in_memory = verb == Some(BenchVerb::Write) && self.asker == ASKERS[1];
+        if self.reply == REPLIES[1] && verb != Some(BenchVerb::Send) && !in_memory {
+            return Err(Unfit::new(
+                &["reply", "verb"],
+                format!("{} has no echo: send does, and write with loop: bare", self.verb),
+            ));
+        }
+        Ok(())
+    }
+
+    /// Refuses what a loop that posts and polls has no use for, and more than it keeps in flight.
+    fn check_bare(&self, run: &RunSpec, verb: Option<BenchVerb>) -> Result<(), Unfit> {
+        let (own, echo) = (self.peers == PEERS[1], self.reply == REPLIES[1]);
+        let one_peer = own || self.servers == 1 || self.servers == 0 && run.nodes == 2;
+        let in_memory = echo && verb == Some(BenchVerb::Write);
+        let coroutines = run.coroutines.unwrap_or(limits::COROUTINES.usual);
+        let in_flight = u64::from(coroutines) * u64::from(self.outstanding);
+        let unfit: [(bool, &'static [&'static str], &str); 11] = [
+            (
+                verb.is_some_and(|verb| verb.is_call() || verb == BenchVerb::CpuCas),
+                &["verb", "loop"],
+                "it asks by READ, WRITE, CAS, FETCH_ADD and SEND",
+            ),
+            (
+                self.optimizations.is_some(),
+                &["optimizations", "loop"],
+                "the optimization ladder is of coroutines",
+            ),
+            (self.ack != ACKS[0], &["ack", "loop"], "it awaits what it posts"),
+            (self.atomics_percent > 0, &["atomics_percent", "loop"], "its requests are of one verb"),
+            (self.queue_pairs > 1, &["queue_pairs", "loop"], "each of its threads has one queue pair"),
+            (self.transport != TRANSPORTS[0], &["transport", "loop"], "it needs reliable connections"),
+            (
+                !one_peer,
+                &["nodes", "servers", "loop"],
+                "each of its threads asks one node: nodes: 2, servers: 1, or peers: own",
+            ),
+            (
+                own && verb == Some(BenchVerb::Send),
+                &["peers", "loop"],
+                "nobody sends messages to itself by it",
+            ),
+            (
+                echo && self.servers == 0,
+                &["reply", "servers", "loop"],
+                "whoever sends echoes does not ask: say servers: 1",
+            ),
+            (
+                in_memory && (run.nodes != 2 || run.threads != 1 || in_flight != 1),
+                &["reply", "nodes", "threads", "coroutines", "outstanding", "loop"],
+                "a ping-pong in memory is of two nodes, of one thread, with one request in flight",
+            ),
+            (
+                in_memory && !self.payload.is_multiple_of(8),
+                &["payload", "reply", "loop"],
+                "a ping-pong in memory is of whole words of 8 B",
+            ),
+        ];
+        if let Some((_, keys, why)) = unfit.into_iter().find(|(asked, ..)| *asked) {
+            return Err(Unfit::new(keys, format!("loop: bare and {}: {why}", keys[0])));
+        }
+        if in_flight > IN_FLIGHT_MOST {
+            return Err(Unfit::new(
+                &["coroutines", "outstanding", "loop"],
+                format!(
+                    "loop: bare has at most {IN_FLIGHT_MOST} requests in flight, not {coroutines} times {}",
+                    self.outstanding
+                ),
+            ));
         }
         Ok(())
     }
@@ -349,6 +428,7 @@ impl PrimitiveSpec {
             own: self.peers == PEERS[1],
             transport: self.transport(),
             echo: self.reply == REPLIES[1],
+            bare: self.asker == ASKERS[1],
             ..point
         };
         Ok((scope, point))
@@ -402,6 +482,7 @@ mod tests {
                 "verb" => json!("write"),
                 "transport" => json!("uc"),
                 "reply" => json!("echo"),
+                "loop" => json!("bare"),
                 "optimizations" => json!("+doorbell"),
                 "memory" => json!("card"),
                 "context" => json!("shared"),
@@ -414,7 +495,8 @@ mod tests {
                 spec.apply("verb", &json!("send")).unwrap();
             }
             assert_ne!(serde_json::to_value(&spec).unwrap()[key], usual[key], "{key}");
-            let run = RunSpec { nodes: 4, ..RunSpec::default() };
+            let nodes = if *key == "loop" { 2 } else { 4 };
+            let run = RunSpec { nodes, ..RunSpec::default() };
             spec.check(&run).unwrap();
             assert_ne!(spec.point(&run).unwrap(), PrimitiveSpec::default().point(&run).unwrap(), "{key}");
         }
@@ -481,6 +563,57 @@ mod tests {
         spec.check(&run).unwrap();
         spec.apply("transport", &json!("ud")).unwrap();
         assert!(spec.check(&run).unwrap_err().why.contains("at most 4096 B, not 4097"));
+    }
+
+    /// What a bare loop is asked for beside what it has is refused here, with the keys, and whoever comes by another way is told as well.
+    #[test]
+    fn a_bare_loop_asks_one_node_by_one_verb() {
+        let with = |nodes: u32, all: &[(&str, Value)]| {
+            let mut spec = PrimitiveSpec::default();
+            spec.apply("loop", &json!("bare")).unwrap();
+            all.iter().for_each(|(key, value)| spec.apply(key, value).unwrap());
+            let run = RunSpec { nodes, ..RunSpec::default() };
+            let (scope, point) = spec.point(&run).unwrap();
+            let scope = Scope { window: Nanos::from_micros(20), ..scope };
+            let fabric = primitives::mesh::FabricSpec::Sim {
+                profile: Box::new(primitives::profile::Profile::shipped("cx4-edr").unwrap()),
+                seed: 1,
+                faults: Box::default(),
+            };
+            let stop = std::sync::atomic::AtomicBool::new(false);
+            let ran = primitives::bench::run(&fabric, &scope, &point, 1, &stop);
+            (spec.check(&run).map_err(|unfit| unfit.keys.to_vec()), ran.is_ok())
+        };
+        for (nodes, all, keys) in [
+            (2, vec![("verb", json!("rpc"))], &["verb", "loop"][..]),
+            (2, vec![("optimizations", json!("base"))], &["optimizations", "loop"]),
+            (2, vec![("verb", json!("write")), ("ack", json!("passive"))], &["ack", "loop"]),
+            (2, vec![("atomics_percent", json!(1))], &["atomics_percent", "loop"]),
+            (2, vec![("queue_pairs", json!(2))], &["queue_pairs", "loop"]),
+            (2, vec![("verb", json!("write")), ("transport", json!("uc"))], &["transport", "loop"]),
+            (3, vec![], &["nodes", "servers", "loop"]),
+            (3, vec![("servers", json!(2))], &["nodes", "servers", "loop"]),
+            (1, vec![("verb", json!("send")), ("peers", json!("own"))], &["peers", "loop"]),
+            (2, vec![("verb", json!("send")), ("reply", json!("echo"))], &["reply", "servers", "loop"]),
+            (
+                2,
+                vec![("verb", json!("write")), ("reply", json!("echo")), ("servers", json!(1))],
+                &["reply", "nodes", "threads", "coroutines", "outstanding", "loop"],
+            ),
+        ] {
+            assert_eq!(with(nodes, &all), (Err(keys.to_vec()), false), "{all:?}");
+        }
+        for (nodes, all) in [
+            (2, vec![]),
+            (3, vec![("servers", json!(1)), ("verb", json!("send"))]),
+            (2, vec![("servers", json!(1)), ("verb", json!("send")), ("reply", json!("echo"))]),
+            (1, vec![("peers", json!("own")), ("verb", json!("cas"))]),
+        ] {
+            assert_eq!(with(nodes, &all), (Ok(()), true), "{all:?}");
+        }
+        let many = RunSpec { nodes: 2, coroutines: Some(4096), ..RunSpec::default() };
+        let spec = PrimitiveSpec { asker: ASKERS[1].to_owned(), outstanding: 2, ..PrimitiveSpec::default() };
+        assert!(spec.check(&many).unwrap_err().why.contains("4096 times 2"));
     }
 
     #[test]

@@ -48,8 +48,11 @@ pub enum LoadError {
     #[error("a datagram carries at most {most} B, not {0}", most = payload::DATAGRAM_MOST)]
     Datagram(u32),
     /// Only messages are answered by their like.
-    #[error("{0} has no echo: SEND does")]
+    #[error("{0} has no echo: SEND does, and WRITE by a loop without coroutines")]
     Echo(&'static str),
+    /// A loop without coroutines does one thing.
+    #[error("a loop without coroutines has no {0}")]
+    Bare(&'static str),
     /// The card's memory is small.
     #[error("{0} B do not fit into the {ON_CARD_BYTES} B of the card's own memory that are asked for")]
     OnCard(u32),
@@ -76,14 +79,39 @@ pub(super) fn check(scope: &Scope, point: &Point) -> Result<(), LoadError> {
     if point.transport == Transport::Ud && point.payload > payload::DATAGRAM_MOST {
         return Err(LoadError::Datagram(point.payload));
     }
-    if point.echo && point.verb != BenchVerb::Send {
+    let echoed = point.verb == BenchVerb::Send || point.bare && point.verb == BenchVerb::Write;
+    if point.echo && !echoed {
         return Err(LoadError::Echo(verb));
+    }
+    if let Some(what) = beside_bare(scope, point).filter(|_| point.bare) {
+        return Err(LoadError::Bare(what));
     }
     let plain = point.verb == BenchVerb::Send || point.verb.carrier().is_some();
     match beside_messages(point).filter(|_| plain) {
         Some(what) => Err(LoadError::Unfit { verb, what }),
         None => Ok(()),
     }
+}
+
+/// What a point asks for that a loop without coroutines does not have.
+fn beside_bare(scope: &Scope, point: &Point) -> Option<&'static str> {
+    let in_memory = point.echo && point.verb == BenchVerb::Write;
+    let one_alone = scope.nodes == 2 && point.threads == 1 && point.coroutines == 1 && point.outstanding == 1;
+    let one_peer = point.own || point.servers == 1 || point.servers == 0 && scope.nodes == 2;
+    let unfit = [
+        (point.verb.is_call() || point.verb == BenchVerb::CpuCas, "calls, and no CPU's swaps"),
+        (point.rung.is_some(), "step of the optimization ladder"),
+        (point.passive, "passive acknowledgement"),
+        (point.atomics_percent > 0, "share of ATOMICs"),
+        (point.queue_pairs > 1, "second queue pair"),
+        (point.transport != Transport::Rc, "transport but reliable connections"),
+        (point.own && point.verb == BenchVerb::Send, "message to itself"),
+        (!one_peer, "second node to ask: two nodes, one server, or each its own"),
+        (in_memory && !one_alone, "ping-pong in memory but of two nodes with one thread and one request"),
+        (in_memory && !point.payload.is_multiple_of(8), "ping-pong in memory but of whole words"),
+        (point.echo && point.servers == 0, "echo where all ask: one server sends it"),
+    ];
+    unfit.into_iter().find(|(asked, _)| *asked).map(|(_, what)| what)
 }
 
 /// What a point asks for that messages and calls through rings do not have.

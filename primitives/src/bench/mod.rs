@@ -12,7 +12,9 @@
 //! awaited by itself begins when its address has been drawn: the draw is the load's, and no part of what is measured.
 
 mod admit;
+mod bare;
 mod calls;
+mod client;
 mod footprint;
 mod load;
 mod member;
@@ -192,6 +194,8 @@ pub struct Point {
     pub transport: Transport,
     /// Each SEND is answered by one as long: an operation is half of such a round.
     pub echo: bool,
+    /// A loop that posts and polls asks, instead of coroutines, with as many requests in flight.
+    pub bare: bool,
 }
 
 /// How much longer the multi-object questions count: one of their operations takes as long as tens of requests.
@@ -265,6 +269,7 @@ impl Point {
             own: false,
             transport: Transport::Rc,
             echo: false,
+            bare: false,
         }
     }
 }

@@ -241,6 +241,7 @@ const PRIMITIVE: Columns = &[
     ("peers", Words),
     ("transport", Words),
     ("reply", Words),
+    ("loop", Words),
     ("queue_pairs_per_node", Amount),
     ("optimizations", Words),
     ("ops", Count),

@@ -315,6 +315,8 @@ impl std::fmt::Display for Difference {
 
 /// Keys of runs that came later than others, and what they say of runs from before: nothing could be otherwise then.
 const LATER: [(&str, &str); 1] = [("clock_skew", "0s")];
+/// The same of requests alone.
+const LATER_OF_REQUESTS: [(&str, &str); 1] = [("loop", "coroutines")];
 
 /// What of the spec of a record of this kind decides its points: all but the question and the figures of an experiment, which may change
 /// when points are measured; with the keys that builds of before did not write.
@@ -333,6 +335,11 @@ pub fn deciding(kind: Kind, spec: &Value) -> Value {
         if let Some(keys) = run {
             for (key, before) in LATER {
                 keys.entry(key).or_insert(before.into());
+            }
+            if let Some(Value::Object(requests)) = keys.get_mut("primitive") {
+                for (key, before) in LATER_OF_REQUESTS {
+                    requests.entry(key).or_insert(before.into());
+                }
             }
         }
     }
@@ -422,6 +429,14 @@ mod tests {
             assert_eq!((told(&right, &old), told(&old, &right)), (String::new(), String::new()), "{kind:?}");
             assert!(told(&wrong, &old).ends_with("clock_skew is \"0s\", this one's \"1us\""), "{kind:?}");
         }
+        let requests = |asker: Option<&str>| {
+            let asked = asker.map_or(json!({ "verb": "read" }), |by| json!({ "verb": "read", "loop": by }));
+            let spec = json!({ "base": { "nodes": 3, "primitive": asked } });
+            RunRecord { kind: Kind::Primitive, spec, ..one.clone() }
+        };
+        let [old, same, other] = [None, Some("coroutines"), Some("bare")].map(requests);
+        assert_eq!((told(&same, &old), told(&old, &same)), (String::new(), String::new()));
+        assert!(told(&other, &old).contains("primitive.loop is"), "{}", told(&other, &old));
         for kind in [Kind::Study, Kind::Characterize, Kind::Scoreboard] {
             assert_eq!(deciding(kind, &one.spec), one.spec, "{kind:?}");
         }

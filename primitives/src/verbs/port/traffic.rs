@@ -45,7 +45,7 @@ impl Traffic {
 
     /// Counts a request when it is built: there its verb is a constant.
     #[inline]
-    pub(super) fn count(&mut self, verb: &Verb, len: u32) {
+    pub(crate) fn count(&mut self, verb: &Verb, len: u32) {
         *self.of(verb) += 1;
         self.bytes += u64::from(len);
     }

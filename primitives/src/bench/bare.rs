@@ -1,0 +1,508 @@
+//! The closed load by a loop that posts and polls on the fabric, as perftest's tools do: no coroutines, no port. Beside the same point by
+//! coroutines it says what those cost on a device.
+//!
+//! A worker that asks has one queue pair, to one node, and keeps as many requests in flight as its coroutines would: `coroutines` times
+//! `outstanding`. One in [`Point::signal_period`] is signaled. Its completion ends those before it, since a reliable connection completes in
+//! order (InfiniBand specification 1.4, 10.8.3), and it is timed from its post to there; one at a time, all are. SENDs with an echo end by
+//! their echoes, and each is timed by half of its round; whoever is asked sends them by the same loop. WRITEs with an echo are a ping-pong in memory, one at
+//! a time: their last word is the round's number, which the other end looks for and answers, as in perftest's `ib_write_lat`. Other READs, WRITEs and ATOMICs
+//! need nobody at the other end: that loop has nothing to do.
+
+use super::calls::PATIENCE;
+use super::client::Client;
+use super::messages::{self, MessageError};
+use super::{BenchVerb, Point};
+use crate::exec::{CoreLoop, Step};
+use crate::fabric::{Nic, PostError, SetupError};
+use crate::mem::Buf;
+use crate::units::Nanos;
+use crate::verbs::port::{Traffic, VerbError};
+use crate::verbs::{Completion, Flags, NodeId, Qp, RecvRequest, Verb, WcOpcode, WcStatus, WorkRequest};
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Completions taken at a time, as many as perftest takes.
+const POLL: usize = 16;
+/// Rounds of a thread's loop between two looks at whether the run goes on.
+const ROUNDS: usize = 256;
+/// Rounds in vain between two looks at the clock.
+const PATIENT: u32 = 1 << 12;
+
+/// How many requests a worker keeps in flight.
+pub(super) fn depth(point: &Point) -> u32 {
+    point.coroutines.saturating_mul(point.outstanding)
+}
+
+/// Bytes of the buffers that a worker takes from its pool, as large as it makes them.
+pub(super) fn pool_bytes(point: &Point) -> u64 {
+    if point.bare { 2 * u64::from(point.payload.next_power_of_two().max(64)) } else { 0 }
+}
+
+/// One worker's loop.
+pub(super) struct Bare<'a> {
+    client: Client<'a>,
+    /// It is asked, and asks nobody.
+    asked: bool,
+    /// Messages are answered by their like.
+    echo: bool,
+    /// To the node that is asked, or to all that ask.
+    lines: Vec<Line>,
+    rules: Rules,
+    /// Where WRITEs leave the number of their round.
+    flag: Option<&'a AtomicU64>,
+    /// The requests of one doorbell, while they are built.
+    chain: Vec<WorkRequest>,
+    /// When those were posted that are timed and have not ended.
+    since: VecDeque<Nanos>,
+    /// Of requests that were posted here and not through the port.
+    traffic: Traffic,
+    /// The window is over: one more ends what is in flight.
+    over: bool,
+    /// Nothing of its own is in flight, nor will be.
+    finished: bool,
+    /// Something failed: nothing is asked nor answered any more.
+    broken: bool,
+    /// Rounds that found nothing since the last that did.
+    in_vain: u32,
+}
+
+/// What holds for all requests of a worker.
+struct Rules {
+    verb: BenchVerb,
+    depth: u64,
+    signal_period: u64,
+    doorbell_batch: u64,
+    inline: bool,
+    /// Who takes WRITEs for messages.
+    peer: Option<NodeId>,
+    /// What requests send or have filled, and where messages arrive: one buffer each for all.
+    out: Buf,
+    arrive: Buf,
+}
+
+/// A queue pair, and what is under way on it.
+struct Line {
+    qp: Qp,
+    peer: NodeId,
+    /// Requests posted, and how many of them the send queue has ended.
+    posted: u64,
+    done: u64,
+    /// Echoes that have come.
+    echoed: u64,
+    /// Messages that have come and are not answered yet.
+    owed: u64,
+    /// Receives that messages have taken since they were last posted again.
+    taken: usize,
+}
+
+impl Line {
+    /// Requests that have not ended, or have had no echo where they are to have one.
+    fn in_flight(&self, echo: bool) -> u64 {
+        self.posted - if echo { self.echoed } else { self.done }
+    }
+
+    /// Places of the send queue that are free, and not kept for an echo that is to come.
+    fn room(&self, depth: u64, echo: bool) -> u64 {
+        depth - self.in_flight(echo).max(self.in_flight(false))
+    }
+}
+
+impl<'a> Bare<'a> {
+    /// The loop of a worker, whose receives it posts.
+    pub(super) fn new(client: Client<'a>) -> Result<Bare<'a>, SetupError> {
+        let point = client.load.point;
+        let net = client.net.clone();
+        let failed = |e: VerbError| SetupError::Invalid(format!("a loop without coroutines: {e}"));
+        let peers = (0..net.reach() as u16).map(NodeId).filter(|&node| (node == client.node) == point.own);
+        let line = |peer: NodeId| {
+            let qp = *net.pairs_to(peer).first().ok_or(VerbError::NoRoute { peer })?;
+            Ok(Line { qp, peer, posted: 0, done: 0, echoed: 0, owed: 0, taken: 0 })
+        };
+        let lines = peers.map(line).collect::<Result<Vec<_>, VerbError>>().map_err(failed)?;
+        let bytes = if point.verb.fixed_size() { 8 } else { point.payload };
+        let buf = || net.port.buf(bytes).map_err(|e| failed(e.into()));
+        let depth = u64::from(depth(point));
+        let sends = matches!(point.verb, BenchVerb::Write | BenchVerb::Send);
+        let rules = Rules {
+            verb: point.verb,
+            depth,
+            // Of as many as are in flight one at the least.
+            signal_period: u64::from(point.signal_period).min(depth),
+            doorbell_batch: u64::from(point.doorbell_batch).min(depth),
+            inline: sends && bytes <= net.port.nic().caps().max_inline,
+            peer: (point.verb == BenchVerb::Write && point.echo).then(|| lines[0].peer),
+            out: buf()?,
+            arrive: buf()?,
+        };
+        if point.verb == BenchVerb::Send {
+            let receives = vec![rules.receive(); messages::receives(point) as usize];
+            for line in &lines {
+                net.port.nic().post_recv(line.qp, &receives).map_err(|e| failed(e.into()))?;
+            }
+        }
+        let asked = client.node.0 < point.servers;
+        let flag = match point.verb == BenchVerb::Write && point.echo {
+            true if net.port.nic().caps().virtual_time => {
+                let why = "nobody looks at memory in virtual time: a WRITE has no echo there";
+                return Err(SetupError::Invalid(why.into()));
+            }
+            true => client.common.targets.iter().find(|(node, _)| *node == client.node),
+            false => None,
+        };
+        // An answer to it is a WRITE as long.
+        let flag = flag.map(|(_, region)| &region.words()[last_word(bytes)]);
+        Ok(Bare {
+            asked,
+            flag,
+            echo: point.echo,
+            lines,
+            chain: Vec::with_capacity(rules.doorbell_batch as usize),
+            since: VecDeque::with_capacity(depth as usize + 1),
+            rules,
+            traffic: Traffic::default(),
+            over: false,
+            finished: asked,
+            broken: false,
+            in_vain: 0,
+            client,
+        })
+    }
+
+    /// Posts requests under one doorbell, if there is room and reason for any; whether it did.
+    fn post(&mut self, at: usize) -> Result<bool, PostError> {
+        let line = &mut self.lines[at];
+        let (echo, rules) = (self.echo && !self.asked, &self.rules);
+        let room = line.room(rules.depth, echo);
+        let wanted = match (self.asked, self.over) {
+            (true, _) => line.owed,
+            (false, false) => rules.doorbell_batch,
+            // It is signaled, and so says when the last of those before it has ended. Echoes say it of themselves.
+            (false, true) => {
+                u64::from(!self.finished && !echo && self.since.is_empty() && line.in_flight(false) > 0)
+            }
+        };
+        let count = wanted.min(room).min(rules.doorbell_batch);
+        if count == 0 {
+            return Ok(false);
+        }
+        self.chain.clear();
+        let mut timed = 0;
+        for id in line.posted + 1..=line.posted + count {
+            let signaled = self.over || id.is_multiple_of(rules.signal_period);
+            timed += usize::from(echo || signaled && !self.asked);
+            self.chain.push(WorkRequest {
+                id,
+                verb: rules.request(&mut self.client),
+                local: rules.out.sge(),
+                flags: Flags { signaled, inline: rules.inline },
+            });
+        }
+        if self.flag.is_some() {
+            rules.out.words()[last_word(rules.out.len())].store(line.posted + 1, Ordering::Relaxed);
+        }
+        let nic = self.client.net.port.nic();
+        if timed > 0 {
+            let now = nic.now();
+            self.since.extend(std::iter::repeat_n(now, timed));
+        }
+        match &self.chain[..] {
+            [request] => nic.post_one(line.qp, request)?,
+            chain => nic.post(line.qp, chain)?,
+        }
+        line.posted += count;
+        line.owed -= if self.asked { count } else { 0 };
+        self.traffic.doorbells += 1;
+        self.chain.iter().for_each(|request| self.traffic.count(&request.verb, request.local.len));
+        Ok(true)
+    }
+
+    /// Takes completions; how many.
+    fn poll(&mut self) -> Result<usize, MessageError> {
+        let Bare { client, lines, rules, flag, since, traffic, over, asked, echo, .. } = self;
+        let (client, asked, echo) = (&*client, *asked, *echo);
+        let nic = client.net.port.nic();
+        let mut failed = None;
+        let mut ended = |groups: u64, since: &mut VecDeque<Nanos>| {
+            // What was posted when the window was over counts as little as what was not.
+            let start = since.pop_front();
+            *over |= start.is_none_or(|start| client.ended(groups, start).is_none());
+        };
+        let polled = nic.poll(POLL, |completion| {
+            let Some(line) = lines.iter_mut().find(|line| line.qp == completion.qp) else { return };
+            match taken(line, &completion) {
+                Err(error) => {
+                    failed.get_or_insert(error);
+                }
+                Ok(Taken::Ended(requests)) => {
+                    traffic.completions += 1;
+                    if !asked && !echo {
+                        ended(requests, since);
+                    }
+                }
+                Ok(Taken::Arrived) => {
+                    traffic.recvs += 1;
+                    line.taken += 1;
+                    match (echo, asked) {
+                        (true, true) => line.owed += 1,
+                        (true, false) => {
+                            line.echoed += 1;
+                            ended(1, since);
+                        }
+                        (false, _) => {}
+                    }
+                }
+            }
+        });
+        // Before any echo, whose receiver may send the next one at once.
+        for line in lines.iter_mut().filter(|line| line.taken > 0) {
+            let again = [rules.receive(); POLL];
+            nic.post_recv(line.qp, &again[..line.taken]).map_err(VerbError::from)?;
+            line.taken = 0;
+        }
+        if let (Some(flag), [line]) = (flag, &mut lines[..]) {
+            let round = flag.load(Ordering::Acquire);
+            if asked && round == line.posted + 1 {
+                line.owed = 1;
+            } else if !asked && round == line.posted && line.echoed < round {
+                line.echoed = round;
+                ended(1, since);
+            }
+        }
+        failed.map_or(Ok(polled), Err)
+    }
+
+    /// One round: takes what has ended, and posts what there is room for, at most `budget` doorbells.
+    fn round(&mut self, budget: usize) -> Result<Step, MessageError> {
+        let worked = self.poll()?;
+        let (mut posted, lines) = (0, self.lines.len());
+        for at in 0..lines {
+            while posted < budget && self.post(at).map_err(VerbError::from)? {
+                posted += 1;
+            }
+        }
+        let echo = self.echo && !self.asked;
+        self.finished |= self.over && self.lines.iter().all(|line| line.in_flight(echo) == 0);
+        self.in_vain = if worked + posted > 0 { 0 } else { self.in_vain.wrapping_add(1) };
+        if self.in_vain == PATIENT {
+            self.in_vain = 0;
+            self.wait_on()?;
+        }
+        Ok(Step { worked: worked + posted, pending: posted == budget, finished: self.finished })
+    }
+
+    /// Nothing has come for a while. What is posted on a reliable connection ends, an echo may not come.
+    #[cold]
+    fn wait_on(&mut self) -> Result<(), MessageError> {
+        if self.asked || !self.echo {
+            return Ok(());
+        }
+        if self.client.cut_short() {
+            self.finished = true;
+        }
+        let Some(&oldest) = self.since.front() else { return Ok(()) };
+        let nic = self.client.net.port.nic();
+        let (real, simulated) = PATIENCE;
+        let waited = nic.now().since(oldest);
+        match nic.lost() {
+            Some(peer) => Err(MessageError::Gone(peer)),
+            None if waited > if nic.caps().virtual_time { simulated } else { real } => {
+                Err(MessageError::NoEcho(waited))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+/// Where the last of so many bytes lie, which arrive last.
+fn last_word(bytes: u32) -> usize {
+    (bytes.div_ceil(8) - 1) as usize
+}
+
+impl Rules {
+    fn receive(&self) -> RecvRequest {
+        RecvRequest { id: 0, local: self.arrive.sge() }
+    }
+
+    fn request(&self, client: &mut Client<'_>) -> Verb {
+        if self.verb == BenchVerb::Send {
+            return Verb::Send { to: None, imm: None };
+        }
+        let (rkey, offset) = match self.peer {
+            // Where that end looks.
+            Some(peer) => (client.common.rkeys[peer.index()], 0),
+            None => {
+                let at = client.target();
+                (at.rkey, at.offset)
+            }
+        };
+        match self.verb {
+            BenchVerb::Write => Verb::Write { rkey, offset },
+            BenchVerb::Cas => Verb::CompareSwap { rkey, offset, expect: 0, swap: 0 },
+            BenchVerb::FetchAdd => Verb::FetchAdd { rkey, offset, add: 1 },
+            _ => Verb::Read { rkey, offset },
+        }
+    }
+}
+
+/// What a completion says of its queue pair.
+enum Taken {
+    /// So many requests have ended.
+    Ended(u64),
+    /// A message has come.
+    Arrived,
+}
+
+fn taken(line: &mut Line, completion: &Completion) -> Result<Taken, MessageError> {
+    let sent = completion.opcode == WcOpcode::SendQueue;
+    match completion.status {
+        WcStatus::Success if sent => {
+            let requests = completion.id - line.done;
+            line.done = completion.id;
+            Ok(Taken::Ended(requests))
+        }
+        WcStatus::Success => Ok(Taken::Arrived),
+        status if sent => Err(VerbError::Completion { peer: line.peer, status }.into()),
+        status => Err(MessageError::Receive(status)),
+    }
+}
+
+impl Drop for Bare<'_> {
+    fn drop(&mut self) {
+        self.client.tally.beside.set(self.traffic);
+    }
+}
+
+impl CoreLoop for Bare<'_> {
+    fn step(&mut self, budget: usize) -> Step {
+        if self.broken {
+            return Step { finished: true, ..Step::default() };
+        }
+        self.round(budget).unwrap_or_else(|failure| {
+            self.client.fail(failure);
+            self.broken = true;
+            Step { finished: true, ..Step::default() }
+        })
+    }
+
+    fn steps(&mut self) -> Step {
+        let mut all = Step::default();
+        for _ in 0..ROUNDS {
+            let step = self.step(usize::MAX);
+            all = Step { worked: all.worked + step.worked, ..step };
+            if step.finished {
+                break;
+            }
+        }
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::{self, LoadError, Sample, Scope};
+    use crate::fabric::loopback;
+    use crate::fabric::sim::FaultOptions;
+    use crate::mesh::FabricSpec;
+    use crate::profile::Profile;
+    use std::sync::atomic::AtomicBool;
+
+    fn sim(faults: FaultOptions) -> FabricSpec {
+        let profile = Box::new(Profile::shipped("cx4-edr").unwrap());
+        FabricSpec::Sim { profile, seed: 5, faults: Box::new(faults) }
+    }
+
+    fn run(fabric: &FabricSpec, nodes: u16, window: Nanos, point: &Point) -> Result<Sample, LoadError> {
+        let (threads, coroutines, warm_up) = (point.threads, point.coroutines, Nanos(window.0 / 4));
+        let scope = Scope { nodes, threads, coroutines, quick: false, warm_up, window, precision: None };
+        bench::run(fabric, &scope, point, 3, &AtomicBool::new(false))
+    }
+
+    fn bare(verb: BenchVerb) -> Point {
+        Point { bare: true, servers: 1, ..Point::new("bare", verb) }
+    }
+
+    const VERBS: [(BenchVerb, bool); 7] = [
+        (BenchVerb::Read, false),
+        (BenchVerb::Write, false),
+        (BenchVerb::Cas, false),
+        (BenchVerb::FetchAdd, false),
+        (BenchVerb::Send, false),
+        (BenchVerb::Send, true),
+        (BenchVerb::Write, true),
+    ];
+
+    /// What was posted is what was counted, and what is under way at the end ends.
+    fn check_traffic(sample: &Sample, point: &Point) {
+        let t = &sample.traffic;
+        let (posted, of_verb) = match point.verb {
+            BenchVerb::Read => (t.verbs(), t.reads),
+            BenchVerb::Write => (t.verbs(), t.writes),
+            BenchVerb::Send => (t.verbs(), t.sends),
+            _ => (t.verbs(), t.atomics),
+        };
+        assert!(sample.ops > 0 && posted == of_verb, "{point:?}: {t:?}");
+        // In a round of WRITEs both ends post, and each way is an operation; of SENDs as well.
+        assert_eq!(sample.ops_total, posted, "{point:?}: all have ended");
+        assert_eq!(t.recvs, t.sends, "{point:?}");
+        assert!(t.doorbells <= posted && t.completions <= posted, "{point:?}: {t:?}");
+    }
+
+    #[test]
+    fn every_verb_is_asked_in_virtual_time_and_by_threads() {
+        for (verb, echo) in VERBS {
+            for (coroutines, outstanding, doorbell_batch, signal_period) in
+                [(1, 1, 1, 1), (4, 4, 1, 100), (8, 2, 4, 3), (3, 5, 32, 7)]
+            {
+                let point =
+                    Point { echo, coroutines, outstanding, doorbell_batch, signal_period, ..bare(verb) };
+                let in_memory = echo && verb == BenchVerb::Write;
+                let simulated = run(&sim(FaultOptions::default()), 3, Nanos::from_micros(60), &point);
+                match simulated {
+                    Ok(sample) => check_traffic(&sample, &point),
+                    Err(told) => assert!(in_memory, "{point:?}: {told}"),
+                }
+                if in_memory && coroutines > 1 {
+                    continue;
+                }
+                let fabric = FabricSpec::Loopback(loopback::Options::default());
+                let sample = (0..6)
+                    .map(|longer| run(&fabric, 2, Nanos::from_millis(10 << longer), &point).unwrap())
+                    .find(|sample| sample.ops > 100)
+                    .expect("requests end within a second");
+                check_traffic(&sample, &point);
+            }
+        }
+    }
+
+    #[test]
+    fn the_own_node_and_two_that_ask_each_other_are_asked() {
+        for (verb, nodes, own) in
+            [(BenchVerb::Cas, 1, true), (BenchVerb::Send, 2, false), (BenchVerb::Read, 2, false)]
+        {
+            let point = Point { servers: 0, own, threads: 2, ..bare(verb) };
+            check_traffic(
+                &run(&sim(FaultOptions::default()), nodes, Nanos::from_micros(60), &point).unwrap(),
+                &point,
+            );
+        }
+    }
+
+    /// The same requests in flight are as quick or quicker without coroutines; one at a time by what these cost.
+    #[test]
+    fn coroutines_cost_what_the_profile_says_of_cores() {
+        let alone = |bare, verb| {
+            let point =
+                Point { bare, coroutines: 1, signal_period: 1, servers: 1, ..Point::new("bare", verb) };
+            run(&sim(FaultOptions::default()), 2, Nanos::from_micros(200), &point)
+                .unwrap()
+                .latency
+                .mean_ns()
+                .unwrap()
+        };
+        for verb in [BenchVerb::Read, BenchVerb::Cas] {
+            let (bare, coroutine) = (alone(true, verb), alone(false, verb));
+            assert!((0.8..=1.0).contains(&(bare / coroutine)), "{verb:?}: {bare} and {coroutine} ns");
+        }
+    }
+}
