@@ -1,10 +1,10 @@
-/* The loops of examples/parity written straight to libibverbs as perftest writes them: a request that is filled in once, of which a
+/* The loops of examples/overhead written straight to libibverbs as perftest writes them: a request that is filled in once, of which a
  * post sets what changes (id, remote address, flags). What `overhead` beside this file takes as the cost of the raw calls.
  *
- *     raw DEVICE read|write|cas bw|lat BYTES ITERATIONS
+ *     raw DEVICE read|write|cas bw|lat|mixed BYTES ITERATIONS
  *
  * `bw` keeps 128 requests outstanding, signals every hundredth, and polls 16 at a time; `lat` posts one and polls until it
- * is done. Only for the null provider: nothing is connected. */
+ * is done, and `mixed` does so with READ, WRITE and CAS in turns, setting all that differs between them. Only for the null provider: nothing is connected. */
 #include <infiniband/verbs.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,6 +31,14 @@ __attribute__((noinline)) static void post(uint64_t id, uint64_t remote, int sig
   else wr.wr.rdma.remote_addr = remote;
   if (ibv_post_send(qp, &wr, &bad)) abort();
 }
+__attribute__((noinline)) static void post_as(enum ibv_wr_opcode opcode, uint64_t id, uint64_t remote, int signaled) {
+  wr.opcode = opcode;
+  if (opcode == IBV_WR_ATOMIC_CMP_AND_SWP) {
+    wr.wr.atomic.rkey = mr->rkey;
+    wr.wr.atomic.compare_add = wr.wr.atomic.swap = 0;
+  } else wr.wr.rdma.rkey = mr->rkey;
+  post(id, remote, signaled);
+}
 __attribute__((noinline)) static int poll(void) {
   struct ibv_wc wc[16];
   int n = ibv_poll_cq(cq, 16, wc);
@@ -53,7 +61,13 @@ int main(int argc, char **argv) {
   struct ibv_qp_init_attr init = {.send_cq = cq, .recv_cq = cq, .qp_type = IBV_QPT_RC};
   qp = ibv_create_qp(pd, &init);
   fill(opcode, len);
-  if (latency)
+  if (!strcmp(argv[3], "mixed")) {
+    static const enum ibv_wr_opcode opcodes[] = {IBV_WR_RDMA_READ, IBV_WR_RDMA_WRITE, IBV_WR_ATOMIC_CMP_AND_SWP};
+    for (int next = 0; posted < n; posted++, done++, next = next == 2 ? 0 : next + 1) {
+      post_as(opcodes[next], posted, (uintptr_t)mr->addr + 64, 1);
+      while (!poll()) {}
+    }
+  } else if (latency)
     for (; posted < n; posted++) {
       post(posted, (uintptr_t)mr->addr + 64, 1);
       while (!poll()) {}

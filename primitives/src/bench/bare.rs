@@ -13,11 +13,11 @@ use super::client::Client;
 use super::messages::{self, MessageError};
 use super::{BenchVerb, Point};
 use crate::exec::{CoreLoop, Step};
-use crate::fabric::{Nic, PostError, SetupError};
+use crate::fabric::{AnyNic, Nic, PostError, SetupError};
 use crate::mem::Buf;
 use crate::units::Nanos;
 use crate::verbs::port::{Traffic, VerbError};
-use crate::verbs::{Completion, Flags, NodeId, Qp, RecvRequest, Verb, WcOpcode, WcStatus, WorkRequest};
+use crate::verbs::{Flags, NodeId, Qp, RecvRequest, Verb, WcOpcode, WcStatus, WorkRequest};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -62,6 +62,8 @@ pub(super) struct Bare<'a> {
     finished: bool,
     /// Something failed: nothing is asked nor answered any more.
     broken: bool,
+    /// More can be posted than was.
+    pending: bool,
     /// Rounds that found nothing since the last that did.
     in_vain: u32,
 }
@@ -163,152 +165,199 @@ impl<'a> Bare<'a> {
             over: false,
             finished: asked,
             broken: false,
+            pending: true,
             in_vain: 0,
             client,
         })
     }
 
-    /// Posts requests under one doorbell, if there is room and reason for any; whether it did.
-    fn post(&mut self, at: usize) -> Result<bool, PostError> {
-        let line = &mut self.lines[at];
-        let (echo, rules) = (self.echo && !self.asked, &self.rules);
-        let room = line.room(rules.depth, echo);
-        let wanted = match (self.asked, self.over) {
-            (true, _) => line.owed,
-            (false, false) => rules.doorbell_batch,
-            // It is signaled, and so says when the last of those before it has ended. Echoes say it of themselves.
-            (false, true) => {
-                u64::from(!self.finished && !echo && self.since.is_empty() && line.in_flight(false) > 0)
-            }
-        };
-        let count = wanted.min(room).min(rules.doorbell_batch);
-        if count == 0 {
-            return Ok(false);
+    /// How many requests are to be posted on a line now.
+    #[inline(always)]
+    fn wanted(&self, at: usize) -> u64 {
+        let (line, echo) = (&self.lines[at], self.echo && !self.asked);
+        let room = line.room(self.rules.depth, echo);
+        match (self.asked, self.over) {
+            (false, false) => room,
+            (true, _) => line.owed.min(room),
+            // One that is signaled says when the last of those before it has ended. Echoes say it of themselves.
+            (false, true) => u64::from(!echo && self.since.is_empty() && line.in_flight(false) > 0),
         }
+    }
+
+    /// Posts so many requests under one doorbell.
+    #[inline(always)]
+    fn post(&mut self, at: usize, count: u64) -> Result<(), PostError> {
+        if count > 1 {
+            return self.post_chain(at, count);
+        }
+        let (request, timed) = self.next(at, 1);
+        let (nic, qp) = (self.client.net.port.nic(), self.lines[at].qp);
+        if timed {
+            self.since.push_back(nic.now());
+        }
+        nic.post_one(qp, &request)?;
+        self.posted(at, 1, &request);
+        Ok(())
+    }
+
+    fn post_chain(&mut self, at: usize, count: u64) -> Result<(), PostError> {
         self.chain.clear();
         let mut timed = 0;
-        for id in line.posted + 1..=line.posted + count {
-            let signaled = self.over || id.is_multiple_of(rules.signal_period);
-            timed += usize::from(echo || signaled && !self.asked);
-            self.chain.push(WorkRequest {
-                id,
-                verb: rules.request(&mut self.client),
-                local: rules.out.sge(),
-                flags: Flags { signaled, inline: rules.inline },
-            });
+        for ahead in 1..=count {
+            let (request, is_timed) = self.next(at, ahead);
+            timed += usize::from(is_timed);
+            self.chain.push(request);
         }
-        if self.flag.is_some() {
-            rules.out.words()[last_word(rules.out.len())].store(line.posted + 1, Ordering::Relaxed);
-        }
-        let nic = self.client.net.port.nic();
+        let (nic, qp) = (self.client.net.port.nic(), self.lines[at].qp);
         if timed > 0 {
-            let now = nic.now();
-            self.since.extend(std::iter::repeat_n(now, timed));
+            self.since.extend(std::iter::repeat_n(nic.now(), timed));
         }
-        match &self.chain[..] {
-            [request] => nic.post_one(line.qp, request)?,
-            chain => nic.post(line.qp, chain)?,
+        nic.post(qp, &self.chain)?;
+        self.posted(at, count, &{ self.chain[0] });
+        Ok(())
+    }
+
+    /// The request `ahead` of the last one posted, and whether it is timed.
+    #[inline(always)]
+    fn next(&mut self, at: usize, ahead: u64) -> (WorkRequest, bool) {
+        let (rules, id) = (&self.rules, self.lines[at].posted + ahead);
+        let signaled = self.over || id.is_multiple_of(rules.signal_period);
+        if self.flag.is_some() {
+            rules.out.words()[last_word(rules.out.len())].store(id, Ordering::Relaxed);
         }
+        let verb = rules.verb(&mut self.client);
+        let flags = Flags { signaled, inline: rules.inline };
+        (WorkRequest { id, verb, local: rules.out.sge(), flags }, !self.asked && (signaled || self.echo))
+    }
+
+    /// Counts requests that were posted, all like one.
+    #[inline(always)]
+    fn posted(&mut self, at: usize, count: u64, like: &WorkRequest) {
+        let line = &mut self.lines[at];
         line.posted += count;
         line.owed -= if self.asked { count } else { 0 };
         self.traffic.doorbells += 1;
-        self.chain.iter().for_each(|request| self.traffic.count(&request.verb, request.local.len));
-        Ok(true)
+        self.traffic.count_all(&like.verb, count, like.local.len);
     }
 
-    /// Takes completions; how many.
-    fn poll(&mut self) -> Result<usize, MessageError> {
+    /// Takes completions; how many, with a round of WRITEs that has come.
+    #[inline(always)]
+    fn poll(&mut self) -> usize {
         let Bare { client, lines, rules, flag, since, traffic, over, asked, echo, .. } = self;
         let (client, asked, echo) = (&*client, *asked, *echo);
         let nic = client.net.port.nic();
-        let mut failed = None;
-        let mut ended = |groups: u64, since: &mut VecDeque<Nanos>| {
+        let (mut failed, mut arrived) = (None, false);
+        let mut ended = |requests: u64, since: &mut VecDeque<Nanos>| {
             // What was posted when the window was over counts as little as what was not.
             let start = since.pop_front();
-            *over |= start.is_none_or(|start| client.ended(groups, start).is_none());
+            *over |= start.is_none_or(|start| client.ended(requests, start).is_none());
         };
-        let polled = nic.poll(POLL, |completion| {
+        let mut came = nic.poll(POLL, |completion| {
             let Some(line) = lines.iter_mut().find(|line| line.qp == completion.qp) else { return };
-            match taken(line, &completion) {
-                Err(error) => {
-                    failed.get_or_insert(error);
-                }
-                Ok(Taken::Ended(requests)) => {
+            match (completion.status, completion.opcode) {
+                (WcStatus::Success, WcOpcode::SendQueue) => {
                     traffic.completions += 1;
+                    let requests = completion.id - line.done;
+                    line.done = completion.id;
                     if !asked && !echo {
                         ended(requests, since);
                     }
                 }
-                Ok(Taken::Arrived) => {
+                (WcStatus::Success, _) => {
                     traffic.recvs += 1;
-                    line.taken += 1;
-                    match (echo, asked) {
-                        (true, true) => line.owed += 1,
-                        (true, false) => {
-                            line.echoed += 1;
-                            ended(1, since);
-                        }
-                        (false, _) => {}
+                    (line.taken, arrived) = (line.taken + 1, true);
+                    if echo && asked {
+                        line.owed += 1;
+                    } else if echo {
+                        line.echoed += 1;
+                        ended(1, since);
                     }
+                }
+                (status, opcode) => {
+                    let error = match opcode {
+                        WcOpcode::SendQueue => VerbError::Completion { peer: line.peer, status }.into(),
+                        _ => MessageError::Receive(status),
+                    };
+                    failed.get_or_insert(error);
                 }
             }
         });
-        // Before any echo, whose receiver may send the next one at once.
-        for line in lines.iter_mut().filter(|line| line.taken > 0) {
-            let again = [rules.receive(); POLL];
-            nic.post_recv(line.qp, &again[..line.taken]).map_err(VerbError::from)?;
-            line.taken = 0;
-        }
         if let (Some(flag), [line]) = (flag, &mut lines[..]) {
             let round = flag.load(Ordering::Acquire);
-            if asked && round == line.posted + 1 {
-                line.owed = 1;
+            if asked && round == line.posted + 1 && line.owed == 0 {
+                (line.owed, came) = (1, came + 1);
             } else if !asked && round == line.posted && line.echoed < round {
-                line.echoed = round;
+                (line.echoed, came) = (round, came + 1);
                 ended(1, since);
             }
         }
-        failed.map_or(Ok(polled), Err)
+        // Before any echo, whose receiver may send the next one at once.
+        if arrived && let Err(refused) = post_receives(nic, lines, rules) {
+            failed.get_or_insert(VerbError::from(refused).into());
+        }
+        if let Some(failure) = failed {
+            self.fail(failure);
+        }
+        came
     }
 
-    /// One round: takes what has ended, and posts what there is room for, at most `budget` doorbells.
-    fn round(&mut self, budget: usize) -> Result<Step, MessageError> {
-        let worked = self.poll()?;
-        let (mut posted, lines) = (0, self.lines.len());
-        for at in 0..lines {
-            while posted < budget && self.post(at).map_err(VerbError::from)? {
-                posted += 1;
+    /// One round: takes what has ended, and posts what there is room for, at most `budget` doorbells. Says how much it did.
+    #[inline(always)]
+    fn round(&mut self, budget: usize) -> usize {
+        let came = self.poll();
+        if came == 0 && !self.pending {
+            self.in_vain += 1;
+            if self.in_vain >= PATIENT {
+                self.wait_on();
+            }
+            return 0;
+        }
+        (self.in_vain, self.pending) = (0, false);
+        let mut posted = 0;
+        for at in 0..self.lines.len() {
+            let mut wanted = self.wanted(at);
+            while wanted > 0 && !self.broken {
+                if posted == budget {
+                    self.pending = true;
+                    break;
+                }
+                let count = wanted.min(self.rules.doorbell_batch);
+                if let Err(refused) = self.post(at, count) {
+                    self.fail(VerbError::from(refused).into());
+                }
+                (posted, wanted) = (posted + 1, wanted - count);
             }
         }
-        let echo = self.echo && !self.asked;
-        self.finished |= self.over && self.lines.iter().all(|line| line.in_flight(echo) == 0);
-        self.in_vain = if worked + posted > 0 { 0 } else { self.in_vain.wrapping_add(1) };
-        if self.in_vain == PATIENT {
-            self.in_vain = 0;
-            self.wait_on()?;
+        if self.over && !self.finished {
+            let echo = self.echo;
+            self.finished = self.lines.iter().all(|line| line.in_flight(echo) == 0);
         }
-        Ok(Step { worked: worked + posted, pending: posted == budget, finished: self.finished })
+        came + posted
+    }
+
+    /// Nothing is asked nor answered any more.
+    #[cold]
+    fn fail(&mut self, failure: MessageError) {
+        self.client.fail(failure);
+        (self.broken, self.finished, self.pending) = (true, true, false);
     }
 
     /// Nothing has come for a while. What is posted on a reliable connection ends, an echo may not come.
     #[cold]
-    fn wait_on(&mut self) -> Result<(), MessageError> {
-        if self.asked || !self.echo {
-            return Ok(());
-        }
+    fn wait_on(&mut self) {
+        self.in_vain = 0;
+        let Some(&oldest) = self.since.front().filter(|_| self.echo) else { return };
         if self.client.cut_short() {
             self.finished = true;
         }
-        let Some(&oldest) = self.since.front() else { return Ok(()) };
         let nic = self.client.net.port.nic();
         let (real, simulated) = PATIENCE;
+        let patience = if nic.caps().virtual_time { simulated } else { real };
         let waited = nic.now().since(oldest);
-        match nic.lost() {
-            Some(peer) => Err(MessageError::Gone(peer)),
-            None if waited > if nic.caps().virtual_time { simulated } else { real } => {
-                Err(MessageError::NoEcho(waited))
-            }
-            None => Ok(()),
+        if let Some(peer) = nic.lost() {
+            self.fail(MessageError::Gone(peer));
+        } else if waited > patience {
+            self.fail(MessageError::NoEcho(waited));
         }
     }
 }
@@ -323,7 +372,9 @@ impl Rules {
         RecvRequest { id: 0, local: self.arrive.sge() }
     }
 
-    fn request(&self, client: &mut Client<'_>) -> Verb {
+    /// What the next request does.
+    #[inline(always)]
+    fn verb(&self, client: &mut Client<'_>) -> Verb {
         if self.verb == BenchVerb::Send {
             return Verb::Send { to: None, imm: None };
         }
@@ -344,26 +395,14 @@ impl Rules {
     }
 }
 
-/// What a completion says of its queue pair.
-enum Taken {
-    /// So many requests have ended.
-    Ended(u64),
-    /// A message has come.
-    Arrived,
-}
-
-fn taken(line: &mut Line, completion: &Completion) -> Result<Taken, MessageError> {
-    let sent = completion.opcode == WcOpcode::SendQueue;
-    match completion.status {
-        WcStatus::Success if sent => {
-            let requests = completion.id - line.done;
-            line.done = completion.id;
-            Ok(Taken::Ended(requests))
-        }
-        WcStatus::Success => Ok(Taken::Arrived),
-        status if sent => Err(VerbError::Completion { peer: line.peer, status }.into()),
-        status => Err(MessageError::Receive(status)),
+/// Posts the receives again that messages have taken.
+fn post_receives(nic: &AnyNic, lines: &mut [Line], rules: &Rules) -> Result<(), PostError> {
+    let again = [rules.receive(); POLL];
+    for line in lines {
+        nic.post_recv(line.qp, &again[..line.taken])?;
+        line.taken = 0;
     }
+    Ok(())
 }
 
 impl Drop for Bare<'_> {
@@ -374,26 +413,20 @@ impl Drop for Bare<'_> {
 
 impl CoreLoop for Bare<'_> {
     fn step(&mut self, budget: usize) -> Step {
-        if self.broken {
-            return Step { finished: true, ..Step::default() };
-        }
-        self.round(budget).unwrap_or_else(|failure| {
-            self.client.fail(failure);
-            self.broken = true;
-            Step { finished: true, ..Step::default() }
-        })
+        let worked = if self.broken { 0 } else { self.round(budget) };
+        Step { worked, pending: self.pending, finished: self.finished }
     }
 
     fn steps(&mut self) -> Step {
-        let mut all = Step::default();
+        let mut worked = 0;
         for _ in 0..ROUNDS {
-            let step = self.step(usize::MAX);
-            all = Step { worked: all.worked + step.worked, ..step };
-            if step.finished {
+            // Who only answers is finished from the start, and others go on the longer for it.
+            if self.broken || self.finished && !self.asked {
                 break;
             }
+            worked += self.round(usize::MAX);
         }
-        all
+        Step { worked, pending: self.pending, finished: self.finished }
     }
 }
 

@@ -45,9 +45,15 @@ impl Traffic {
 
     /// Counts a request when it is built: there its verb is a constant.
     #[inline]
-    pub(crate) fn count(&mut self, verb: &Verb, len: u32) {
-        *self.of(verb) += 1;
-        self.bytes += u64::from(len);
+    pub(super) fn count(&mut self, verb: &Verb, len: u32) {
+        self.count_all(verb, 1, len);
+    }
+
+    /// Counts requests alike.
+    #[inline]
+    pub(crate) fn count_all(&mut self, verb: &Verb, requests: u64, len: u32) {
+        *self.of(verb) += requests;
+        self.bytes += requests * u64::from(len);
     }
 
     /// Takes back a request that was built and not posted.
