@@ -7,6 +7,7 @@ use common::{Case, be_patient, fabrics, judge, plans_of, sim};
 use engine::cluster::{Length, RunSpec};
 use engine::protocol::{AnyProtocol, Protocol};
 use phases::plan::{Needs, Phase, Plan, Preset, Via};
+use primitives::fabric::AtomicScope;
 use primitives::fabric::sim::FaultOptions;
 use primitives::fabric::tcp;
 use primitives::mesh::{FabricSpec, Shape};
@@ -41,10 +42,10 @@ fn on_every_fabric(mut case: Case) -> bool {
     let mut everywhere = true;
     for (name, fabric) in fabrics(7) {
         case.spec.fabric = fabric;
-        if let Err(refused) =
-            case.spec.plan.check(&case.spec.fabric.caps().expect("a fabric"), case.protocol.needs())
-        {
+        let caps = case.spec.fabric.caps().expect("a fabric");
+        if let Err(refused) = case.spec.plan.check(&caps, case.protocol.needs()) {
             // A device's atomics may not reach the CPU; then a plan that mixes both on lock words is not for it.
+            assert_ne!(caps.atomic_scope, AtomicScope::Global, "not on {name}: {refused}");
             println!("not on {name}: {refused}");
             everywhere = false;
             continue;

@@ -342,11 +342,12 @@ impl<'a> Bare<'a> {
         (self.broken, self.finished, self.pending) = (true, true, false);
     }
 
-    /// Nothing has come for a while. What is posted on a reliable connection ends, an echo may not come.
+    /// Nothing has come for a while. What is posted on a reliable connection ends in time, unless a driver forgets it or a receiver posts no
+    /// receives; an echo may not come.
     #[cold]
     fn wait_on(&mut self) {
         self.in_vain = 0;
-        let Some(&oldest) = self.since.front().filter(|_| self.echo) else { return };
+        let Some(&oldest) = self.since.front() else { return };
         if self.client.cut_short() {
             self.finished = true;
         }
@@ -356,8 +357,10 @@ impl<'a> Bare<'a> {
         let waited = nic.now().since(oldest);
         if let Some(peer) = nic.lost() {
             self.fail(MessageError::Gone(peer));
-        } else if waited > patience {
+        } else if waited > patience && self.echo {
             self.fail(MessageError::NoEcho(waited));
+        } else if waited > patience {
+            self.fail(MessageError::NoEnd(waited));
         }
     }
 }

@@ -50,6 +50,8 @@ pub(super) enum MessageError {
     Receive(WcStatus),
     #[error("no echo for {waited} ns: a message was lost, or its receiver is", waited = .0.0)]
     NoEcho(Nanos),
+    #[error("a request has not ended for {waited} ns", waited = .0.0)]
+    NoEnd(Nanos),
     #[error("{0} is gone")]
     Gone(NodeId),
     #[error("no way leads to {0}")]
