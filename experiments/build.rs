@@ -1,17 +1,47 @@
-//! Finds the commit this build is made from, by reading `.git` as plain files: the build needs no `git`.
+//! Names the sources this build is made from: the commit, by reading `.git` as plain files, which needs no `git`, and whether they were
+//! edited since (`-dirty`), which only `git` can tell: without it nothing is claimed about that.
 //!
-//! It sits in the last crate of the workspace so that a new commit rebuilds this crate alone. Whether files
-//! were changed after the commit cannot be told without `git`, so nothing is claimed about it.
+//! It sits in the last crate of the workspace so that a new commit rebuilds this crate alone.
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// What goes into the binary, from the root of the workspace. An edit of any of it builds this crate again by itself, so that to
+/// look for it here builds nothing more; tests and documents are no part of it.
+const SOURCES: &[&str] = &[
+    "Cargo.toml",
+    "Cargo.lock",
+    "primitives/src",
+    "primitives/profiles",
+    "phases/src",
+    "phases/plans",
+    "engine/src",
+    "reports/src",
+    "experiments/src",
+    "experiments/claims",
+];
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     // As it is now, and not as it was where this program was built: several clones may share a target directory.
     let here = std::env::var("CARGO_MANIFEST_DIR").unwrap_or_default();
-    let commit = commit(&Path::new(&here).join("..")).unwrap_or_else(|| "unknown".to_owned());
-    println!("cargo::rustc-env=DOORBELL_COMMIT={commit}");
+    let build = build(&Path::new(&here).join("..")).unwrap_or_else(|| "unknown".to_owned());
+    println!("cargo::rustc-env=DOORBELL_COMMIT={build}");
+}
+
+/// The commit, marked if what is built is not what was committed.
+pub fn build(root: &Path) -> Option<String> {
+    let commit = commit(root)?;
+    SOURCES.iter().for_each(|source| println!("cargo::rerun-if-changed={}", root.join(source).display()));
+    Some(if is_edited(root) { format!("{commit}-dirty") } else { commit })
+}
+
+fn is_edited(root: &Path) -> bool {
+    // A new file is named in one that is not new before it is compiled. Others may use the repository meanwhile: nothing is locked.
+    let mut git = Command::new("git");
+    git.args(["--no-optional-locks", "status", "--porcelain", "--untracked-files=no", "--"]).args(SOURCES);
+    git.current_dir(root).output().is_ok_and(|said| said.status.success() && !said.stdout.is_empty())
 }
 
 fn commit(root: &Path) -> Option<String> {

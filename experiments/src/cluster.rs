@@ -17,7 +17,7 @@ use primitives::fabric::tcp;
 use primitives::measure::{Kind, ResultDir, Row, RunRecord};
 use primitives::mesh::config::read_key;
 use primitives::mesh::handshake::HandshakeError;
-use primitives::mesh::session::{self, Program};
+use primitives::mesh::session::{self, Note, Program};
 use primitives::mesh::{Blame, ClusterFile, ConfigError, FabricSpec, Limits, MeshError, Session};
 use primitives::secret::Secret;
 use primitives::verbs::NodeId;
@@ -193,7 +193,7 @@ impl Cluster {
         let members = self.file.count() - 1;
         let others = if members == 1 { "1 other node".to_owned() } else { format!("{members} other nodes") };
         talk.say(format!("waiting at {address} for {others}, {} s", self.limits.join.as_secs()));
-        let mut note = |text: String| talk.warn(format!("turned away {text}"));
+        let mut note = |note: Note| talk.warn(note.to_string());
         let mut session =
             session::drive(&listener, &self.file, &self.key, &Cluster::program(), self.limits, &mut note)?;
         session.exit_by(exit_stuck);
@@ -215,7 +215,6 @@ impl Cluster {
         let mut joined =
             session::join(address, &self.file, NodeId(id), &self.key, &Cluster::program(), self.limits)?;
         joined.exit_by(exit_stuck);
-        talk.say(format!("node {id}: joined"));
         Ok(joined)
     }
 

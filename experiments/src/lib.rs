@@ -41,5 +41,5 @@ pub mod yaml;
 /// Version of this binary.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// Commit it was built from, or `unknown`.
+/// Commit it was built from, with `-dirty` behind it if its sources were edited since, or `unknown`.
 pub const COMMIT: &str = env!("DOORBELL_COMMIT");

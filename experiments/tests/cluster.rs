@@ -265,6 +265,59 @@ fn who_had_joined_is_told_that_another_did_not_come() {
     assert!(!ended.talk.contains("share") && !site.path("share-1").exists(), "{}", ended.talk);
 }
 
+/// Killed, told to end, and without a sign of life, as a host that lost its power.
+#[test]
+fn a_node_that_is_gone_before_all_have_come_is_named_and_may_be_started_again() {
+    let site = Site::new(3);
+    let quick = std::fs::read_to_string(site.file()).expect("there") + "lost_after_s: 2\n";
+    std::fs::write(site.file(), quick).expect("written");
+    let mut driver = site.drive(&["--duration", "100ms"]);
+    for (signal, why) in [
+        (Signal::KILL, "the connection "),
+        (Signal::TERM, "it gave up: interrupted"),
+        (Signal::STOP, "silent for 2 s"),
+    ] {
+        let mut one = site.node(1, &[]);
+        site.said(&mut one, "node 1: joined");
+        one.send(signal);
+        site.said(&mut driver, &format!("node 1 has left ({why}"));
+        site.said(&mut driver, "and is waited for again");
+        match signal {
+            Signal::TERM => drop(one.end(20).must(130, &["interrupted"])),
+            _ => drop(one),
+        }
+    }
+    let nodes = [site.node(1, &[]), site.node(2, &[])];
+    let ended = driver.end(60).must(0, &[]);
+    assert!(!ended.talk.contains("turned away"), "{}", ended.talk);
+    nodes.into_iter().for_each(|node| drop(node.end(20).must(0, &["joined", "told node 0"])));
+}
+
+#[test]
+fn all_who_are_not_there_are_named_also_who_had_come_and_gone() {
+    let site = Site::new(3);
+    let driver = site.drive(&["--join-within", "6s"]);
+    let mut one = site.node(1, &[]);
+    site.said(&mut one, "node 1: joined");
+    one.send(Signal::INT);
+    one.end(20).must(130, &["interrupted"]);
+    let named = "not joined within 6 s: node 1 (127.0.0.1, had joined and left: it gave up: interrupted), node 2 (127.0.0.1)";
+    driver.end(30).must(3, &[named]);
+}
+
+#[test]
+fn node_0_interrupted_while_it_waits_ends_at_once_and_its_members_with_it() {
+    let site = Site::new(3);
+    let mut driver = site.drive(&[]);
+    let mut one = site.node(1, &[]);
+    site.said(&mut driver, "waiting at");
+    site.said(&mut one, "node 1: joined");
+    driver.send(Signal::INT);
+    let ended = driver.end(10);
+    assert_eq!((ended.code, ended.out.as_str()), (None, ""), "by the signal: {}", ended.talk);
+    one.end(10).must(1, &["node 0 was lost"]);
+}
+
 #[test]
 fn another_program_at_node_0s_address_is_not_taken_for_another_key() {
     let site = Site::new(2);

@@ -4,7 +4,7 @@ use primitives::mesh::handshake::{
     self, Driver, DriverStep, HandshakeError, Kind, MAX_BODY, Member, MemberStep, Plain, VERSION, decode,
     encode,
 };
-use primitives::mesh::session::{Program, drive, join};
+use primitives::mesh::session::{Note, Program, drive, join};
 use primitives::mesh::{Blame, ClusterFile, Limits, MeshError, Session};
 use primitives::secret::Secret;
 use primitives::verbs::NodeId;
@@ -223,8 +223,9 @@ fn meet(
         let (ours, file, member) = (&ours, &file, &member);
         let other =
             scope.spawn(move || join(address, &file(ours.clone()), NodeId(1), &key(), member, limits(5)));
-        let first =
-            drive(&listener, ours, &key(), &Program::new("a"), limits(3), &mut |note| notes.push(note));
+        let first = drive(&listener, ours, &key(), &Program::new("a"), limits(3), &mut |note| {
+            notes.push(note.to_string())
+        });
         (first, other.join().expect("no panic"), notes)
     })
 }
@@ -360,6 +361,43 @@ fn who_comes_when_all_have_joined_is_told_and_strangers_learn_nothing() {
     let refused = TcpStream::connect(address).expect_err("nobody listens");
     assert_eq!(refused.kind(), std::io::ErrorKind::ConnectionRefused);
     TcpListener::bind(address).expect("the port is free");
+}
+
+#[test]
+fn who_leaves_before_all_have_come_may_come_again_and_a_twin_of_the_living_may_not() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("it listens");
+    let (ours, program) = (&cluster(3, address), &Program::new("a"));
+    let come = |id| join(address, ours, NodeId(id), &key(), program, limits(60));
+    let (notes, noted) = std::sync::mpsc::channel();
+    std::thread::scope(|scope| {
+        let first = scope.spawn(move || {
+            drive(&listener, ours, &key(), program, limits(60), &mut |note| notes.send(note).expect("heard"))
+        });
+        for cancelled in [false, true] {
+            let mut one = come(1).expect("its place is free");
+            let why = match cancelled {
+                true => {
+                    one.next_run_unless(&|| true).expect_err("cancelled");
+                    "it gave up: interrupted"
+                }
+                false => "it said farewell",
+            };
+            drop(one);
+            let note = noted.recv_timeout(Duration::from_secs(30)).expect("it is missed");
+            assert_eq!(note, Note::Left { node: NodeId(1), why: why.to_owned() });
+        }
+        let mut one = come(1).expect("its place is free");
+        let MeshError::Refused { why } = come(1).expect_err("it lives") else { panic!("it is turned away") };
+        assert!(why.starts_with("node 1 has joined already, from 127.0.0.1:"), "{why}");
+        assert!(matches!(noted.recv().expect("it is said"), Note::TurnedAway(text) if text.contains(&why)));
+        let mut two = come(2).expect("joins");
+        let mut first = first.join().expect("no panic").expect("all have come");
+        first.begin(b"spec").expect("all are there");
+        scope.spawn(move || two.next_run().expect("there").map(|_| two.exchange("one", vec![2])));
+        scope.spawn(move || one.next_run().expect("there").map(|_| one.exchange("one", vec![1])));
+        assert_eq!(first.exchange("one", vec![0]).expect("there"), [[0], [1], [2]]);
+    });
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use primitives::bench::{self, Point, Scope, Shows, identifying};
-use primitives::measure::{Kind, ResultDir, Row, RunRecord, TOO_SHORT, TableName};
+use primitives::measure::{Kind, ResultDir, Row, RunRecord, TOO_SHORT, TableName, short_commit};
 use primitives::mesh::FabricSpec;
 use primitives::profile::{Interface, Profile};
 use primitives::units::Nanos;
@@ -117,7 +117,7 @@ impl Targets {
             return Err(CliError::usage(format!("{} is no characterization", dir.display()))
                 .hint("make one with `doorbell characterize --out DIR`"));
         }
-        let commit: String = record.commit.chars().take(12).collect();
+        let commit = short_commit(&record.commit, 12);
         let origin = format!(
             "characterization of {} in {} (seed {}, commit {commit})",
             record.fabric,

@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use primitives::measure::{ResultDir, RunRecord, TableName, count, write_atomic};
+use primitives::measure::{ResultDir, RunRecord, TableName, count, short_commit, write_atomic};
 use serde::{Deserialize, Serialize};
 
 use super::scoreboard::{self, Counts, Entry, KINDS};
@@ -54,7 +54,7 @@ fn judged_in(dir: &Path) -> impl Iterator<Item = Recorded> {
     let rows = ResultDir::read(&scoreboard, &record, TableName::Points).unwrap();
     let judged = rows.into_iter().map(move |row| {
         let cell = |name: &str| row.get(name).unwrap_or_default().to_owned();
-        let build = record.commit.chars().take(7).collect();
+        let build = short_commit(&record.commit, 7);
         let error = cell("error").parse().ok().map(|error: f64| (1e4 * error).round() / 1e4);
         Recorded {
             claim: cell("claim"),

@@ -23,6 +23,7 @@ pub fn run(args: &NodeArgs, context: &Context) -> Result<(), CliError> {
     share_of(1)?;
     let mut session = cluster.join(args.id, &context.talk)?;
     context.interrupt.listen()?;
+    context.talk.say(format!("node {}: joined", args.id));
     let mut runs = 0;
     while let Some(bytes) = session.next_run_unless(&|| context.interrupt.asked())? {
         runs += 1;

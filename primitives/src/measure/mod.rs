@@ -8,6 +8,7 @@
 //! Nothing here reads a clock except [`RunRecord::new`], which stamps when the run began.
 
 mod columns;
+mod commit;
 mod count;
 mod dir;
 mod error;
@@ -27,6 +28,7 @@ mod turns;
 mod verified;
 
 pub use columns::{ABORTS, Columns, Holds, PHASES, TableName, columns, known_columns, point_columns};
+pub use commit::short_commit;
 pub use count::{count, were};
 pub use dir::{PointResult, ResultDir};
 pub use error::{ResultError, is_full};

@@ -1,4 +1,5 @@
-//! Coming together: node 0 takes the others in at its door (`door.rs`), and nobody else.
+//! Coming together: node 0 takes the others in at its door (`door.rs`), and nobody else. Until all are there it listens to those who
+//! have joined, too: one that leaves, dies or falls silent meanwhile is waited for again, and may be started again.
 
 use super::blame::Blame;
 use super::body::{list, told, unlist, untold};
@@ -9,15 +10,19 @@ use super::handshake::{self, HandshakeError, Member, MemberStep};
 use super::keeper::{Keeper, Line};
 use super::porter::{self, FAREWELL, Joined, Porter, first_words};
 use super::session::{Limits, MeshError, Session, kind};
-use super::wait::BREATH;
+use super::wait::{BREATH, For, is_ready, until, wait};
 use crate::secret::Secret;
 use crate::verbs::NodeId;
+use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
 /// How often a member tries to reach node 0, which may come later.
 const TRY_EVERY: Duration = Duration::from_millis(200);
+
+/// Messages of a node that waits that are read at a time.
+const BEATS_AT_A_TIME: usize = 64;
 
 /// Which program a node runs: different builds do not mix.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,7 +44,7 @@ fn failed(what: &'static str, address: impl std::fmt::Display) -> impl FnOnce(st
     move |e| MeshError::Rendezvous { what, address: address.to_string(), problem: e.to_string() }
 }
 
-/// Node 0: takes all other nodes of the cluster in at `listener`. `note` is told whom it turned away.
+/// Node 0: takes all other nodes of the cluster in at `listener`. `note` is told whom it turned away, and who has left again.
 ///
 /// # Errors
 /// If members are missing after [`Limits::join`], or one of them runs another build or has another cluster file. Those that had
@@ -50,32 +55,58 @@ pub fn drive(
     key: &Secret,
     program: &Program,
     limits: Limits,
-    note: &mut dyn FnMut(String),
+    note: &mut dyn FnMut(Note),
 ) -> Result<Session, MeshError> {
     let epoch = Instant::now();
     let address = listener.local_addr().map_or_else(|e| e.to_string(), |a| a.to_string());
     let agreed = agreed(cluster)?;
     let door = Door::new(listener, key, program.protocol, limits.handshake)
         .map_err(failed("cannot listen on", &address))?;
-    let (lines, turned_away) = (Vec::new(), TurnedAway::default());
-    let mut hall = Hall { cluster, program, limits, agreed, door, lines, turned_away };
-    while hall.lines.len() + 1 < usize::from(cluster.count()) {
+    let mut hall = Hall::new(cluster, program, limits, agreed, door);
+    loop {
+        if let Err(error) = hall.look(note) {
+            return Err(hall.dismiss(error));
+        }
+        // Those who came first may have left while the last one was let in.
+        hall.hear(note);
+        if hall.lines.len() + 1 == usize::from(cluster.count()) {
+            break;
+        }
         if epoch.elapsed() > limits.join {
             let missing = hall.missing();
             return Err(hall.dismiss(missing));
         }
-        if let Err(error) = hall.look(note) {
-            return Err(hall.dismiss(error));
-        }
         std::thread::sleep(BREATH);
     }
-    let (joined, Hall { mut lines, door, .. }) = (hall.joined(), hall);
-    lines.iter_mut().for_each(|line| line.heard = Instant::now());
+    let (joined, Hall { lines, door, .. }) = (hall.joined(), hall);
     let porter = Porter::start(door, cluster.count(), joined);
     let porter = porter.map_err(failed("cannot go on listening on", &address))?;
     let keeper =
         Keeper::start(lines, limits, epoch).map_err(failed("cannot keep connections of", address))?;
     Ok(Session::new(NodeId(0), cluster.count(), key.clone(), limits, keeper, Some(porter)))
+}
+
+/// What node 0 has to say while it waits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Note {
+    /// Somebody was turned away: from where, and why.
+    TurnedAway(String),
+    /// A node that had joined is not there any more, and is waited for again.
+    Left {
+        /// The node.
+        node: NodeId,
+        /// How it was noticed.
+        why: String,
+    },
+}
+
+impl std::fmt::Display for Note {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Note::TurnedAway(whom) => write!(f, "turned away {whom}"),
+            Note::Left { node, why } => write!(f, "{node} has left ({why}) and is waited for again"),
+        }
+    }
 }
 
 /// Whom node 0 sent away while it waited.
@@ -109,18 +140,34 @@ struct Hall<'a> {
     agreed: String,
     door: Door,
     lines: Vec<Line>,
+    /// Why those who had joined left, and have not come again.
+    left: BTreeMap<NodeId, String>,
     turned_away: TurnedAway,
 }
 
-impl Hall<'_> {
+impl<'a> Hall<'a> {
+    fn new(
+        cluster: &'a ClusterFile,
+        program: &'a Program,
+        limits: Limits,
+        agreed: String,
+        door: Door,
+    ) -> Hall<'a> {
+        let (lines, left, turned_away) = Default::default();
+        Hall { cluster, program, limits, agreed, door, lines, left, turned_away }
+    }
+
     /// Looks once who is at the door, and takes in who belongs here.
-    fn look(&mut self, note: &mut dyn FnMut(String)) -> Result<(), MeshError> {
+    fn look(&mut self, note: &mut dyn FnMut(Note)) -> Result<(), MeshError> {
         for ended in self.door.look() {
             let (from, why, blame) = match ended {
                 Ok(proven) => {
                     let from = proven.from;
+                    // It may take the place of a process that has ended.
+                    self.hear(note);
                     match self.admit(proven) {
                         Ok(line) => {
+                            self.left.remove(&line.node);
                             self.lines.push(line);
                             continue;
                         }
@@ -131,10 +178,30 @@ impl Hall<'_> {
                 Err(Refused { from, why }) => (from, why.to_string(), why.blame()),
             };
             let text = format!("{from}: {why}");
-            note(text.clone());
+            note(Note::TurnedAway(text.clone()));
             self.turned_away.add(text, blame);
         }
         Ok(())
+    }
+
+    /// Listens to those who have joined, and takes leave of who is gone.
+    fn hear(&mut self, note: &mut dyn FnMut(Note)) {
+        let mut sockets: Vec<_> =
+            self.lines.iter().map(|line| until(line.channel.stream(), For::Reading)).collect();
+        wait(&mut sockets, Some(Duration::ZERO));
+        let ready: Vec<bool> = sockets.iter().map(is_ready).collect();
+        // From the last one, since one that is gone makes room for that.
+        for (index, ready) in ready.into_iter().enumerate().rev() {
+            let line = &mut self.lines[index];
+            let heard = if ready { beats(line) } else { Ok(()) };
+            let (silent, limit) = (line.heard.elapsed(), self.limits.lost_after);
+            let silence = (silent > limit).then(|| format!("silent for {} s", limit.as_secs_f64()));
+            if let Some(why) = heard.err().or(silence) {
+                let node = self.lines.swap_remove(index).node;
+                note(Note::Left { node, why: why.clone() });
+                self.left.insert(node, why);
+            }
+        }
     }
 
     /// Who has joined, and from where.
@@ -154,7 +221,10 @@ impl Hall<'_> {
         let named: Vec<String> = missing
             .map(|id| {
                 let host = self.cluster.node(id.0).map_or("?", |n| n.address.as_str());
-                format!("{id} ({host})")
+                match self.left.get(&id) {
+                    Some(why) => format!("{id} ({host}, had joined and left: {why})"),
+                    None => format!("{id} ({host})"),
+                }
             })
             .collect();
         let mut text = named.join(", ");
@@ -227,6 +297,25 @@ impl Hall<'_> {
     }
 }
 
+/// Reads what somebody who waits has sent: signs of life, and at most a farewell.
+///
+/// # Errors
+/// In words, if it has left, or is not to be kept.
+fn beats(line: &mut Line) -> Result<(), String> {
+    // Whoever sends without end does not keep node 0 from the others.
+    for _ in 0..BEATS_AT_A_TIME {
+        let Some(message) = line.channel.receive().map_err(|e| e.to_string())? else { break };
+        line.heard = Instant::now();
+        match message.kind {
+            kind::BEAT => {}
+            kind::BYE => return Err("it said farewell".into()),
+            kind::GAVE_UP => return Err(format!("it gave up: {}", untold(&message.body, line.node).1)),
+            other => return Err(format!("a message of kind {other}, which has no place before a run")),
+        }
+    }
+    Ok(())
+}
+
 /// What the cluster files of all nodes must say.
 fn agreed(cluster: &ClusterFile) -> Result<String, MeshError> {
     cluster.check().map_err(|e| MeshError::Refused { why: e.to_string() })?;
@@ -297,7 +386,7 @@ pub fn join(
             }
         }
     }
-    // Until all others have joined, nobody speaks; node 0's keeper starts then.
+    // Until all others have joined, node 0 listens and says nothing; its keeper starts then.
     let io = || failed("cannot speak with node 0 at", address);
     let mut line = Line::new(NodeId(0), channel).map_err(io())?;
     line.heard = Instant::now() + limits.join;
@@ -367,6 +456,106 @@ fn call(
         }
         if Instant::now() > deadline {
             return Err(Failure::Passing(MeshError::Silent { address, within: patience }));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMITS: Limits = Limits {
+        join: Duration::from_secs(60),
+        handshake: Duration::from_secs(5),
+        lost_after: Duration::from_secs(60),
+        step: Duration::from_secs(5),
+        stuck_after: Duration::from_secs(5),
+    };
+
+    /// What node 0 of three notes while `seen` looks at its hall, to which one has come: its line, and its end of it.
+    fn with_one(
+        limits: Limits,
+        seen: impl FnOnce(&mut Hall<'_>, Channel<TcpStream>, &mut dyn FnMut(Note)),
+    ) -> Vec<Note> {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let theirs = TcpStream::connect(address).unwrap();
+        let ours = listener.accept().unwrap().0;
+        let key = Secret::from_bytes(b"0123456789abcdef");
+        let channel = |stream: TcpStream| {
+            settle(&stream).unwrap();
+            Channel::new(stream, handshake::Keys { send: key.clone(), receive: key.clone() }, Vec::new())
+        };
+        let text = format!(
+            "key: none\nnodes:\n  - {{id: 0, address: '{address}'}}\n  - {{id: 1, address: a}}\n  - {{id: 2, address: b}}\n"
+        );
+        let (cluster, program) = (ClusterFile::parse(&text).unwrap(), Program::new("a"));
+        let door = Door::new(&listener, &key, program.protocol, limits.handshake).unwrap();
+        let mut hall = Hall::new(&cluster, &program, limits, String::new(), door);
+        hall.lines.push(Line::new(NodeId(1), channel(ours)).unwrap());
+        let mut notes = Vec::new();
+        seen(&mut hall, channel(theirs), &mut |note| notes.push(note));
+        notes
+    }
+
+    /// Looks until somebody is gone, for which a busy machine has a minute.
+    fn until_gone(hall: &mut Hall<'_>, note: &mut dyn FnMut(Note)) {
+        let started = Instant::now();
+        while !hall.lines.is_empty() {
+            assert!(started.elapsed() < Duration::from_secs(60), "nobody has left");
+            hall.hear(note);
+        }
+    }
+
+    #[test]
+    fn signs_of_life_are_read_while_others_are_waited_for() {
+        let notes = with_one(LIMITS, |hall, mut theirs, note| {
+            // Far more than the sockets between them hold.
+            let beats = std::thread::spawn(move || {
+                for _ in 0..400_000 {
+                    theirs.send(kind::BEAT, []).unwrap();
+                }
+                while !theirs.is_sent() {
+                    theirs.push().unwrap();
+                }
+                theirs
+            });
+            let started = Instant::now();
+            while !beats.is_finished() {
+                assert!(started.elapsed() < Duration::from_secs(120), "they pile up");
+                hall.hear(note);
+            }
+            drop(beats.join().unwrap());
+            assert_eq!(hall.lines.len(), 1);
+        });
+        assert_eq!(notes, []);
+    }
+
+    #[test]
+    fn whoever_is_gone_closed_silent_or_out_of_turn_makes_room() {
+        let cases = [
+            ("the connection was closed", true, None),
+            ("it said farewell", false, Some((kind::BYE, Vec::new()))),
+            ("it gave up: interrupted", false, Some((kind::GAVE_UP, told(NodeId(1), "interrupted")))),
+            ("a message of kind 5, which has no place before a run", false, Some((kind::DONE, vec![0; 4]))),
+            ("silent for 0.05 s", false, None),
+        ];
+        for (says, hangs_up, words) in cases {
+            let limits = match says.starts_with("silent") {
+                true => Limits { lost_after: Duration::from_millis(50), ..LIMITS },
+                false => LIMITS,
+            };
+            let notes = with_one(limits, |hall, mut theirs, note| {
+                if let Some((kind, body)) = words {
+                    theirs.send(kind, body).unwrap();
+                }
+                let _kept = (!hangs_up).then_some(theirs);
+                until_gone(hall, note);
+                let missing = hall.missing().to_string();
+                let named = format!("within 60 s: node 1 (a, had joined and left: {says}), node 2 (b)");
+                assert!(missing.ends_with(&named), "{missing}");
+            });
+            assert_eq!(notes, [Note::Left { node: NodeId(1), why: says.to_owned() }]);
         }
     }
 }

@@ -30,7 +30,7 @@ use std::net::SocketAddr;
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
-pub use super::rendezvous::{Program, drive, join};
+pub use super::rendezvous::{Note, Program, drive, join};
 pub use gather::Gathered;
 
 /// How often somebody who waits looks whether the wait was cancelled.

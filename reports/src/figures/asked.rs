@@ -1,6 +1,7 @@
 //! What runs were asked for that their tables do not tell, and what it is called where it differs: runs count as repeats of one
 //! another only if all but their seed is alike.
 
+use primitives::measure::short_commit;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
@@ -100,7 +101,7 @@ fn facts(run: &Results) -> [Facts; 2] {
         setting.insert("profile".to_owned(), profile.hash.chars().take(10).collect());
     }
     // Another build may answer otherwise; who compares two wants them beside each other.
-    row.insert("commit".to_owned(), run.record.commit.chars().take(COMMIT).collect());
+    row.insert("commit".to_owned(), short_commit(&run.record.commit, COMMIT));
     [setting, row]
 }
 

@@ -3,7 +3,7 @@
 //! Reading is lenient where a page can do without (a missing title or machine) and strict where it cannot: a
 //! record must say its kind and its provenance.
 
-use primitives::measure::{Left, Printed, ResultError, Shard};
+use primitives::measure::{Left, Printed, ResultError, Shard, short_commit};
 use primitives::place::Mistake;
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -290,7 +290,7 @@ impl Record {
         parts.push(seeds.to_owned());
         parts.push(match self.commit.trim() {
             "" => "commit not recorded".to_owned(),
-            commit => format!("commit {}", commit.chars().take(12).collect::<String>()),
+            commit => format!("commit {}", short_commit(commit, 12)),
         });
         parts.join(" · ")
     }

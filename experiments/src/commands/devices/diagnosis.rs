@@ -3,6 +3,7 @@
 //! The list follows what users of RDMA systems ask in public: no device, a port that is down, a GID table without a
 //! usable entry, limits of locked memory, no huge pages, a library or module that is missing.
 
+use super::provider::{Libibverbs, provider};
 use crate::fabrics::{PortGid, RdmaDevice, SYSFS};
 use serde::Serialize;
 use std::fs;
@@ -45,8 +46,9 @@ const ENOUGH_MEMLOCK: u64 = 1 << 30;
 /// Where the kernel shows network interfaces.
 const NETDEVS: &str = "/sys/class/net";
 
-/// All findings for this machine; `refusals` are devices that could not be opened.
-pub fn diagnose(devices: &[RdmaDevice], refusals: &[String]) -> Vec<Finding> {
+/// All findings for this machine; `listed` are the devices that libibverbs lists, if it was asked and told, `refusals` what could
+/// not be asked or opened.
+pub fn diagnose(devices: &[RdmaDevice], listed: Option<&[String]>, refusals: &[String]) -> Vec<Finding> {
     let mut found = Vec::new();
     if devices.is_empty() {
         found.push(no_device(Path::new("/")));
@@ -54,6 +56,7 @@ pub fn diagnose(devices: &[RdmaDevice], refusals: &[String]) -> Vec<Finding> {
         for device in devices {
             found.extend(ports(device, Path::new(SYSFS), Path::new(NETDEVS)));
         }
+        let own = |file: &str| fs::read_to_string(Path::new("/proc/self").join(file)).unwrap_or_default();
         let uverbs = fs::read_dir("/dev/infiniband").into_iter().flatten().flatten();
         if !uverbs.into_iter().any(|e| e.file_name().to_string_lossy().starts_with("uverbs")) {
             found.push(blocks(
@@ -61,8 +64,11 @@ pub fn diagnose(devices: &[RdmaDevice], refusals: &[String]) -> Vec<Finding> {
                 "`modprobe ib_uverbs`; in a container, pass the device in (`--device /dev/infiniband`)",
             ));
         }
-        found.extend(provider(devices, Path::new(SYSFS)));
-        let own = |file: &str| fs::read_to_string(Path::new("/proc/self").join(file)).unwrap_or_default();
+        let libibverbs = match listed {
+            Some(listed) => Libibverbs::Lists(listed),
+            None => Libibverbs::found(&own("maps")),
+        };
+        found.extend(provider(devices, Path::new(SYSFS), &libibverbs));
         if !exempt_from_memlock(&own("status"), &own("uid_map")) {
             found.extend(memlock(&own("limits")));
         }
@@ -77,7 +83,7 @@ pub fn diagnose(devices: &[RdmaDevice], refusals: &[String]) -> Vec<Finding> {
     found
 }
 
-fn blocks(what: impl Into<String>, remedy: impl Into<String>) -> Finding {
+pub(super) fn blocks(what: impl Into<String>, remedy: impl Into<String>) -> Finding {
     Finding { level: Level::Blocks, what: what.into(), remedy: remedy.into() }
 }
 
@@ -136,7 +142,7 @@ const ADAPTERS: &[Adapter] = &[
 ];
 
 /// The driver of a device in sysfs.
-fn driver(device: &Path) -> Option<String> {
+pub(super) fn driver(device: &Path) -> Option<String> {
     let link = fs::read_link(device.join("driver")).ok()?;
     Some(link.file_name()?.to_string_lossy().into_owned())
 }
@@ -290,83 +296,6 @@ fn pkeys(device: &RdmaDevice, number: u32, port: &Path) -> Option<Finding> {
             false => format!("choose an index with full membership: {}", others.join(", ")),
         },
     ))
-}
-
-/// Drivers of the kernel and the parts of libibverbs that go with them.
-const PROVIDERS: &[(&str, &str)] = &[
-    ("mlx5_core", "mlx5"),
-    ("mlx4_core", "mlx4"),
-    ("bnxt_en", "bnxt_re"),
-    ("qede", "qedr"),
-    ("ice", "irdma"),
-    ("i40e", "irdma"),
-    ("idpf", "irdma"),
-    ("hns3", "hns"),
-    ("cxgb4", "cxgb4"),
-    ("efa", "efa"),
-    ("erdma", "erdma"),
-    ("mana", "mana"),
-    ("vmw_pvrdma", "vmw_pvrdma"),
-];
-
-/// The part of libibverbs that drives a device: by its kernel driver, since names are given by udev or anybody. Software devices
-/// have none; Soft-RoCE's says over which interface it runs.
-fn provider_of(device: &RdmaDevice, sysfs: &Path) -> Option<&'static str> {
-    let at = sysfs.join(&device.name);
-    match driver(&at.join("device")) {
-        Some(driver) => PROVIDERS.iter().find(|(kernel, _)| *kernel == driver).map(|(_, part)| *part),
-        None if at.join("parent").exists() => Some("rxe"),
-        None => ["rxe", "siw"].into_iter().find(|part| device.name.starts_with(part)),
-    }
-}
-
-/// libibverbs and the part of it that drives the device.
-fn provider(devices: &[RdmaDevice], sysfs: &Path) -> Vec<Finding> {
-    let folders =
-        ["/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/lib/x86_64-linux-gnu"];
-    let has = |name: &str| folders.iter().any(|folder| Path::new(folder).join(name).exists());
-    if !has("libibverbs.so.1") {
-        return vec![blocks(
-            "libibverbs is not installed",
-            "`apt-get install libibverbs1 ibverbs-providers` (rdma-core on other distributions)",
-        )];
-    }
-    let folder_has = |part: &str| {
-        let folders = folders.iter().map(|folder| Path::new(folder).join("libibverbs"));
-        folders
-            .filter_map(|f| fs::read_dir(f).ok())
-            .flatten()
-            .flatten()
-            .any(|e| e.file_name().to_string_lossy().starts_with(&format!("lib{part}-rdmav")))
-    };
-    let of = |device: &RdmaDevice| {
-        let kind = fs::read_to_string(sysfs.join(&device.name).join("node_type")).unwrap_or_default();
-        if kind.contains("RNIC") {
-            return Some(blocks(
-                format!(
-                    "{} speaks iWARP, whose queue pairs are connected by other calls than this program makes",
-                    device.name
-                ),
-                "use an InfiniBand or RoCE device (some adapters can be switched to RoCE), or --fabric tcp on this host",
-            ));
-        }
-        let part = provider_of(device, sysfs)?;
-        if part == "efa" {
-            let what =
-                format!("{} is an Elastic Fabric Adapter, which has no reliable connections", device.name);
-            return Some(blocks(
-                what,
-                "one-sided verbs here go by connections: use --fabric tcp on this host",
-            ));
-        }
-        (!folder_has(part)).then(|| {
-            blocks(
-                format!("libibverbs has no provider for {} (lib{part}-rdmav*.so)", device.name),
-                "`apt-get install ibverbs-providers`",
-            )
-        })
-    };
-    devices.iter().filter_map(of).collect()
 }
 
 /// Whether the limit of locked memory is not for this process, as it is not for root: by its capabilities, in the words of
@@ -529,45 +458,6 @@ mod tests {
         }
         let says = "`verbs:mlx5_0,pkey=2` (0x8001), `verbs:mlx5_0,pkey=10` (0x8012)";
         assert!(remedy().contains(says), "{}", remedy());
-    }
-
-    #[test]
-    fn a_device_that_speaks_iwarp_is_told_from_one_that_does_not() {
-        let root = tempfile::tempdir().unwrap();
-        let finding = |kind: &str| {
-            fs::create_dir_all(root.path().join("siw0")).unwrap();
-            fs::write(root.path().join("siw0/node_type"), kind).unwrap();
-            let (model, firmware, ports) = (None, None, Vec::new());
-            let device = RdmaDevice { name: "siw0".into(), model, firmware, ports };
-            provider(&[device], root.path()).iter().any(|f| f.what.contains("siw0 speaks iWARP"))
-        };
-        // Where libibverbs is not installed, that is all there is to say.
-        if provider(&[], root.path()).is_empty() {
-            assert!(finding("4: RNIC\n") && !finding("1: CA\n"));
-        }
-    }
-
-    #[test]
-    fn providers_are_those_of_the_kernels_driver_whatever_the_name() {
-        let root = tempfile::tempdir().unwrap();
-        let provider = |name: &str, bound: Option<&str>, parent: bool| {
-            let at = root.path().join(name);
-            fs::create_dir_all(at.join("device")).unwrap();
-            if let Some(bound) = bound {
-                std::os::unix::fs::symlink(format!("/sys/bus/pci/drivers/{bound}"), at.join("device/driver"))
-                    .unwrap();
-            }
-            if parent {
-                fs::write(at.join("parent"), "eth0\n").unwrap();
-            }
-            let (model, firmware, ports) = (None, None, Vec::new());
-            provider_of(&RdmaDevice { name: name.into(), model, firmware, ports }, root.path())
-        };
-        assert_eq!(provider("rocep3s0f0", Some("mlx5_core"), false), Some("mlx5"));
-        assert_eq!(provider("mlx5_7", Some("ice"), false), Some("irdma"), "named after another");
-        assert_eq!(provider("soft", None, true), Some("rxe"));
-        assert_eq!(provider("siw0", None, false), Some("siw"));
-        assert_eq!(provider("unheard-of", Some("new"), false), None);
     }
 
     #[test]

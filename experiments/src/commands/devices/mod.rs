@@ -4,6 +4,7 @@ mod diagnosis;
 #[cfg(feature = "verbs")]
 mod peer;
 mod profile;
+mod provider;
 #[cfg(any(feature = "verbs", test))]
 mod round;
 
@@ -63,12 +64,12 @@ pub fn run(args: &DevicesArgs, context: &Context) -> Result<(), CliError> {
             .hint("without them `doorbell devices` lists all there are"));
     }
     let rdma_devices = rdma_devices(Path::new(SYSFS));
-    let (device_facts, refusals) = facts();
+    let Asked { facts: device_facts, listed, refusals } = ask();
     let reason = Counters::try_open().err();
     let list = Devices {
         machine: Machine::here(),
         fabrics: fabrics(&rdma_devices),
-        findings: diagnose(&rdma_devices, &refusals),
+        findings: diagnose(&rdma_devices, listed.as_deref(), &refusals),
         rdma_devices,
         device_facts,
         profiles: shipped_profiles()?,
@@ -89,27 +90,44 @@ fn reach(_: &DevicesArgs, _: &Context) -> Result<(), CliError> {
     ))
 }
 
-/// What devices say, and why some cannot be asked.
+/// What devices say. Without libibverbs nobody is asked.
+#[derive(Default)]
+struct Asked {
+    facts: Option<Vec<Facts>>,
+    /// The devices that libibverbs lists, those among them that cannot be asked.
+    listed: Option<Vec<String>>,
+    /// Why some cannot be asked.
+    refusals: Vec<String>,
+}
+
 #[cfg(feature = "verbs")]
-fn facts() -> (Option<Vec<Facts>>, Vec<String>) {
-    match primitives::fabric::verbs::devices() {
-        Err(error) => (None, vec![error.to_string()]),
-        Ok(all) => {
-            let (mut facts, mut refusals) = (Vec::new(), Vec::new());
-            for one in all {
-                match one {
-                    Ok(one) => facts.push(one),
-                    Err(error) => refusals.push(error.to_string()),
+fn ask() -> Asked {
+    use primitives::fabric::SetupError;
+    let all = match primitives::fabric::verbs::devices() {
+        Ok(all) => all,
+        Err(error) => return Asked { refusals: vec![error.to_string()], ..Asked::default() },
+    };
+    let (mut facts, mut listed, mut refusals) = (Vec::new(), Vec::new(), Vec::new());
+    for one in all {
+        match one {
+            Ok(one) => {
+                listed.push(one.name.clone());
+                facts.push(one);
+            }
+            Err(error) => {
+                refusals.push(error.to_string());
+                if let SetupError::Device { device, .. } = error {
+                    listed.push(device);
                 }
             }
-            (Some(facts), refusals)
         }
     }
+    Asked { facts: Some(facts), listed: Some(listed), refusals }
 }
 
 #[cfg(not(feature = "verbs"))]
-fn facts() -> (Option<Vec<Facts>>, Vec<String>) {
-    (None, Vec::new())
+fn ask() -> Asked {
+    Asked::default()
 }
 
 #[cfg(feature = "verbs")]

@@ -11,7 +11,7 @@ use std::time::Duration;
 use primitives::fabric::verbs::{Options, Verbs};
 use primitives::mesh::config::NodeEntry;
 use primitives::mesh::handshake::{HandshakeError, KEYS_DIFFER};
-use primitives::mesh::rendezvous::{Program, drive, join};
+use primitives::mesh::rendezvous::{Note, Program, drive, join};
 use primitives::mesh::{Blame, ClusterFile, Limits, MeshError, Session};
 use primitives::secret::Secret;
 use primitives::verbs::NodeId;
@@ -135,7 +135,12 @@ fn meet(args: &DevicesArgs, context: &Context) -> Result<Session, CliError> {
         limits.join.as_secs()
     ));
     let mesh = |error: MeshError| refusal(&error, &at, Role::Listens);
-    let note = &mut |text: String| context.talk.warn(format!("turned away {text}"));
+    let note = &mut |note: Note| {
+        context.talk.warn(match note {
+            Note::Left { why, .. } => format!("the other host has left ({why}) and is waited for again"),
+            other => other.to_string(),
+        });
+    };
     let mut session =
         drive(&listener, &cluster, &Secret::from_bytes(code.as_bytes()), &program, limits, note)
             .map_err(mesh)?;

@@ -2,7 +2,7 @@
 //! CAS, FETCH_ADD, SEND, a datagram), and what benchmarks add to them (WRITE_WITH_IMM, an unreliable connection). Over any fabric: `peer.rs` runs
 //! it between two hosts, tests here on loopback, honest and not.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::time::{Duration, Instant};
 
 use primitives::fabric::{AtomicScope, Nic, SetupError};
@@ -50,6 +50,8 @@ pub(super) struct Side<N: Nic> {
     ud: Qp,
     /// Receives that have completed, well or not.
     arrived: RefCell<Vec<Completion>>,
+    /// Requests that were posted.
+    posted: Cell<u64>,
     /// How long one verb may take, retransmissions included.
     patience: Duration,
 }
@@ -65,8 +67,8 @@ const UNRELIABLE: u64 = DATAGRAM + 2048;
 const UNTOUCHED: u64 = UNRELIABLE + 2048;
 /// What a WRITE_WITH_IMM says.
 const IMM: u32 = 0xd00b_e110;
-/// The id of receives.
-const RECEIVE: u64 = 100;
+/// The id of receives; those of requests count from 1.
+const RECEIVE: u64 = 0;
 /// What is where a verb's answer lands, until it has.
 const NO_ANSWER: u64 = 0x6e6f_7468_696e_6721;
 const SIGNALED: Flags = Flags { signaled: true, inline: false };
@@ -82,7 +84,8 @@ impl<N: Nic> Side<N> {
         // A device without unreliable connections refuses one here; nothing else needs them.
         let uc = small(QpConfig::uc()).ok();
         let (lkey, rkey) = (keys.lkey, keys.rkey);
-        Ok(Side { nic, memory, lkey, rkey, rc, uc, ud, arrived: RefCell::default(), patience })
+        let (arrived, posted) = Default::default();
+        Ok(Side { nic, memory, lkey, rkey, rc, uc, ud, arrived, posted, patience })
     }
 
     /// What the peer is told; `describe` is for people.
@@ -208,7 +211,9 @@ impl<N: Nic> Side<N> {
             microseconds: started.elapsed().as_secs_f64() * 1e6,
             problem,
         };
-        if let Err(refused) = self.nic.post(qp, &[WorkRequest { id: 1, verb, local, flags: SIGNALED }]) {
+        let id = self.posted.get() + 1;
+        self.posted.set(id);
+        if let Err(refused) = self.nic.post(qp, &[WorkRequest { id, verb, local, flags: SIGNALED }]) {
             return outcome(Some(refused.to_string()));
         }
         loop {
@@ -216,6 +221,8 @@ impl<N: Nic> Side<N> {
             self.nic.poll(1, |c| done = Some(c));
             match done {
                 Some(c) if c.id == RECEIVE => self.arrived.borrow_mut().push(c),
+                // Of a request that was given up: it says nothing of this one.
+                Some(c) if (c.id, c.qp) != (id, qp) => {}
                 Some(c) if c.status == WcStatus::Success => return outcome(None),
                 Some(c) => return outcome(Some(c.status.to_string())),
                 None if started.elapsed() > self.patience => return outcome(Some("no completion".into())),
@@ -417,6 +424,20 @@ mod tests {
             |_| {},
         );
         assert!(found.iter().any(|(of, what)| of == "FETCH_ADD" && !what.is_empty()), "{found:?}");
+    }
+
+    #[test]
+    fn a_completion_of_another_request_or_queue_pair_is_credited_to_none() {
+        // What comes of the first request says that it is of another.
+        let bends: [fn(&mut Completion); 2] = [
+            |completion| completion.id += u64::from(completion.id == 1),
+            |completion| completion.qp.0 += u32::from(completion.id == 1),
+        ];
+        for bend in bends {
+            let found = found(|_| {}, bend, false);
+            let of = |verb: &str| found.iter().find(|(of, _)| of == verb).expect("tried").1.as_deref();
+            assert_eq!((of("WRITE"), of("READ")), (Some("no completion"), None), "{found:?}");
+        }
     }
 
     #[test]

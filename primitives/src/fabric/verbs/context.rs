@@ -2,7 +2,7 @@
 
 use super::device::Device;
 use super::{RemoteKey, Shared, entropy, errno, lock, refused};
-use crate::fabric::SetupError;
+use crate::fabric::{AtomicScope, SetupError};
 use crate::mem::{Access, MemoryKeys, Region};
 use crate::verbs::{Lkey, NodeId, Rkey};
 use ibverbs_sys as ffi;
@@ -262,6 +262,11 @@ impl Regions {
     }
 }
 
+/// What of an access the device can grant: one without atomics may refuse a registration, as it may a queue pair, that asks for them.
+fn grantable(access: Access, atomics: AtomicScope) -> Access {
+    Access { remote_atomic: access.remote_atomic && atomics != AtomicScope::None, ..access }
+}
+
 impl Shared {
     /// Makes a context part of its node: what others may reach is registered in it too.
     pub(super) fn join(&self, node: NodeId, context: &Arc<Context>) -> Result<(), SetupError> {
@@ -288,6 +293,7 @@ impl Shared {
         region: &Region,
         access: Access,
     ) -> Result<MemoryKeys, SetupError> {
+        let access = grantable(access, self.caps.atomic_scope);
         let mut regions = lock(&self.nodes[node.index()].regions);
         let limit = MAX_REGIONS.min(self.limits.max_mr as usize);
         let index = match regions.entries.iter().position(Option::is_none) {
@@ -381,6 +387,16 @@ mod tests {
         table.set(RemoteKey { name: first, rkey: 5, base: 4096 });
         table.clear(first);
         assert_eq!(table.find(Rkey(0)), None, "a place that is free is nobody's");
+    }
+
+    #[test]
+    fn a_device_without_atomics_is_not_asked_for_them() {
+        let without = grantable(Access::ALL, AtomicScope::None);
+        assert_eq!(without, Access { remote_atomic: false, ..Access::ALL });
+        for scope in [AtomicScope::Nic, AtomicScope::Global] {
+            assert_eq!(grantable(Access::ALL, scope), Access::ALL);
+            assert_eq!(grantable(Access::LOCAL, scope), Access::LOCAL);
+        }
     }
 
     #[test]

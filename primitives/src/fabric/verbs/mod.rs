@@ -31,6 +31,7 @@
 mod choose;
 mod context;
 mod device;
+mod fit;
 mod nic;
 mod qp;
 mod stamps;
@@ -204,11 +205,20 @@ struct Port {
     gid_index: u8,
     /// RoCE: all packets are routed by GID, whatever a driver says of them.
     ethernet: bool,
+    /// Kind of the GID at the index, if there is one.
+    gid_kind: Option<&'static str>,
     /// Connections carry a global routing header. Datagrams do so wherever there are GIDs.
     global: bool,
     /// The P_Key at the index of the options, if it tells.
     pkey: Option<u16>,
     path: Path,
+}
+
+impl Port {
+    /// As [`PortFacts::link_layer`].
+    fn link_layer(&self) -> &'static str {
+        if self.ethernet { "Ethernet" } else { "InfiniBand" }
+    }
 }
 
 #[derive(Default)]
@@ -253,6 +263,12 @@ struct ContextCard {
     /// P_Key of its queue pairs, if its port tells.
     #[serde(default)]
     pkey: Option<u16>,
+    /// Link layer of its port, as [`PortFacts::link_layer`]; absent in cards that do not tell.
+    #[serde(default)]
+    link_layer: Option<String>,
+    /// Kind of its GID, as [`GidFacts::kind`], if it has one.
+    #[serde(default)]
+    gid_kind: Option<String>,
 }
 
 /// A region as requests to one context of its owner name it.
@@ -304,7 +320,7 @@ impl Verbs {
         let gid_index = choose::choose_gid(&facts, port, options)?;
         let pkey = choose::choose_pkey(&facts, port, options)?;
         let ethernet = port.link_layer == "Ethernet";
-        let gid = port.gids.iter().find(|gid| gid.index == u32::from(gid_index)).map(|gid| gid.raw);
+        let gid = port.gids.iter().find(|gid| gid.index == u32::from(gid_index));
         let mtu = match options.mtu {
             None => port.active_mtu,
             Some(mtu) if device::mtu_code(mtu).is_some() && mtu <= port.active_mtu => mtu,
@@ -338,9 +354,10 @@ impl Verbs {
                 number: port.port as u8,
                 gid_index,
                 ethernet,
+                gid_kind: gid.map(|gid| gid.kind),
                 global: ethernet || options.gid_index.is_some(),
                 pkey,
-                path: Path { gid: gid.unwrap_or_default(), lid: port.lid, mtu },
+                path: Path { gid: gid.map(|gid| gid.raw).unwrap_or_default(), lid: port.lid, mtu },
             },
             stamps: facts.completion_clock().filter(|_| options.stamps),
             options: options.clone(),

@@ -10,7 +10,8 @@ mod remains;
 mod tests;
 
 use super::context::{Context, KeyTable, Local, MAX_REGIONS, place};
-use super::device::{self, Device};
+use super::device::Device;
+use super::fit::refuse_unfit;
 use super::qp::{CompletionQueue, Handle, Peer, QueuePair};
 use super::stamps::{self, Stamps};
 use super::{ContextCard, KnownQp, Path, Shared, drawn_qkey, first_psn};
@@ -362,6 +363,8 @@ impl Nic for VerbsNic {
             keys: self.context.keys.list(),
             rd_atomic: Some(self.shared.caps.max_rd_atomic),
             pkey: self.shared.port.pkey,
+            link_layer: Some(self.shared.port.link_layer().to_owned()),
+            gid_kind: self.shared.port.gid_kind.map(str::to_owned),
         };
         // Numbers and lists of them always have a JSON form.
         serde_json::to_vec(&card).unwrap_or_default()
@@ -378,24 +381,7 @@ impl Nic for VerbsNic {
         let Some(slot) = state.foreign.get_mut(peer.index()) else {
             return Err(SetupError::Invalid(format!("there is no {peer}")));
         };
-        // Connections could take the smaller one. Datagrams longer than the receiver's MTU are lost without a word, and
-        // nobody would know why calls do not come back.
-        let (here, there) = (self.shared.port.path.mtu, card.path.mtu);
-        if here != there {
-            return Err(SetupError::Invalid(format!(
-                "the path MTU is {there} B at {peer} and {here} B here: give the smaller one to both, `verbs:DEVICE,mtu={}`, \
-                 or the interfaces and switch ports the same MTU",
-                here.min(there)
-            )));
-        }
-        if let (Some(here), Some(there)) = (self.shared.port.pkey, card.pkey)
-            && !device::hear_each_other(here, there)
-        {
-            return Err(SetupError::Invalid(format!(
-                "the P_Key is {there:#06x} at {peer} and {here:#06x} here, which do not hear each other: both need one of the same \
-                 partition (the lower 15 bits), and one of them full membership (0x8000): `verbs:DEVICE,pkey=INDEX`"
-            )));
-        }
+        refuse_unfit(&self.shared.port, peer, &card)?;
         let keys = KeyTable::new();
         for key in card.keys {
             keys.set(key);
