@@ -269,13 +269,11 @@ fn who_had_joined_is_told_that_another_did_not_come() {
 #[test]
 fn a_node_that_is_gone_before_all_have_come_is_named_and_may_be_started_again() {
     let site = Site::new(3);
-    let quick = std::fs::read_to_string(site.file()).expect("there") + "lost_after_s: 2\n";
-    std::fs::write(site.file(), quick).expect("written");
     let mut driver = site.drive(&["--duration", "100ms"]);
     for (signal, why) in [
         (Signal::KILL, "the connection "),
         (Signal::TERM, "it gave up: interrupted"),
-        (Signal::STOP, "silent for 2 s"),
+        (Signal::STOP, "silent for 5 s"),
     ] {
         let mut one = site.node(1, &[]);
         site.said(&mut one, "node 1: joined");
