@@ -18,6 +18,7 @@ use engine::stats::ReasonCounts;
 use engine::verify::{self, Level, Share, Verdict, format};
 use engine::workload::AnyWorkload;
 use phases::plan::{Phase, Plan, PlanFile, PlanFileError, Prediction, Preset};
+use phases::rule::Abort;
 use primitives::measure::{PointResult, Row};
 use primitives::mesh::Shape;
 use serde_json::{Value, json};
@@ -497,7 +498,7 @@ impl Run {
             Some(steadiness) => row.with_steadiness(steadiness),
             None => row,
         };
-        let row = row.with_too_short(r.too_short);
+        let row = row.with_too_short(r.too_short).with_full(r.stats.aborts.of(Abort::TableFull.name()) > 0);
         let phases = Phase::ALL.into_iter().filter(|&phase| r.stats.phase(phase).latency.count() > 0);
         let phases = phases.map(|phase| {
             let stats = r.stats.phase(phase);

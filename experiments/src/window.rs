@@ -1,7 +1,7 @@
 //! Points whose measured time was too short to know a rate: measured for longer where nobody asked for just that time, and told of
 //! on the terminal and in their directories. [`TooShort`] judges.
 
-use primitives::measure::{ResultDir, TOO_SHORT, TableName, TooShort, count, were};
+use primitives::measure::{FULL, ResultDir, TOO_SHORT, TableName, TooShort, count, were};
 use primitives::units::Nanos;
 
 use crate::error::CliError;
@@ -37,7 +37,13 @@ pub fn tell(short: Option<&TooShort>, dir: Option<&mut ResultDir>, talk: Talk) {
 }
 
 /// What the record's notes say of such points and of those that did not come to the precision asked for, and what that means.
-const NOTED: [[&str; 4]; 2] = [
+const NOTED: [[&str; 4]; 3] = [
+    [
+        FULL,
+        "run with too little room in a table",
+        "inserts aborted with `table-full`, and rates are those of what had room",
+        "give a shorter duration or max_duration, or the workload more room (order_room_per_district of tpcc)",
+    ],
     [
         TOO_SHORT,
         "measured for too short a time",
@@ -71,7 +77,7 @@ pub fn note(dir: &mut ResultDir, talk: Talk) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use primitives::measure::{Kind, RunRecord};
+    use primitives::measure::{Kind, PointResult, Row, RunRecord};
 
     #[test]
     fn a_run_that_was_too_short_is_noted_in_its_directory() {
@@ -84,5 +90,21 @@ mod tests {
         tell(Some(&TooShort { ended: 9, in_flight: 32 }), Some(&mut dir), talk);
         let notes = &dir.record().notes;
         assert!(notes.len() == 1 && notes[0].contains("9 ended in it, of 32 in flight"), "{notes:?}");
+    }
+
+    #[test]
+    fn points_without_room_are_noted() {
+        let folder = tempfile::tempdir().unwrap();
+        let record = RunRecord::new(Kind::Experiment, "loopback", serde_json::json!({}), 1, 2);
+        let mut dir = ResultDir::create(folder.path(), record, &[]).unwrap();
+        for point in [0, 1] {
+            dir.keep(point, &PointResult::of(Row::new().with_full(point == 1))).unwrap();
+        }
+        note(&mut dir, Talk::new(0, true));
+        let notes = dir.record().notes.clone();
+        assert!(
+            notes.len() == 1 && notes[0].contains("1 of 2 points was run with too little room"),
+            "{notes:?}"
+        );
     }
 }

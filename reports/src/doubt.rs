@@ -2,7 +2,7 @@
 //! badge of their run, a warning at the terminal.
 
 use polars::prelude::*;
-use primitives::measure::{TOO_SHORT, were};
+use primitives::measure::{FULL, TOO_SHORT, were};
 
 use crate::frame::{floats, words};
 use crate::human;
@@ -15,17 +15,20 @@ pub enum Doubt {
     Busy,
     /// Few of what was in flight ended in the counted time.
     Short,
+    /// There was no room in a table for some of what was to be inserted.
+    Full,
 }
 
 impl Doubt {
     /// All of them.
-    pub const ALL: [Doubt; 2] = [Doubt::Busy, Doubt::Short];
+    pub const ALL: [Doubt; 3] = [Doubt::Busy, Doubt::Short, Doubt::Full];
 
     /// What stands beside a point.
     pub const fn sign(self) -> &'static str {
         match self {
             Doubt::Busy => "†",
             Doubt::Short => "‡",
+            Doubt::Full => "§",
         }
     }
 
@@ -34,6 +37,7 @@ impl Doubt {
         match self {
             Doubt::Busy => ("busy", "yes"),
             Doubt::Short => ("converged", TOO_SHORT),
+            Doubt::Full => ("converged", FULL),
         }
     }
 
@@ -42,6 +46,7 @@ impl Doubt {
         match self {
             Doubt::Busy => "on a busy machine",
             Doubt::Short => "measured too short",
+            Doubt::Full => "short of room",
         }
     }
 
@@ -53,6 +58,9 @@ impl Doubt {
             Doubt::Short => {
                 "measured for too short a time: few of what was in flight ended in it, so rates and latencies may be far off"
             }
+            Doubt::Full => {
+                "run with too little room in a table: inserts aborted with `table-full`, so rates are those of what had room"
+            }
         };
         format!("{count} of {all} {were} {how}")
     }
@@ -62,6 +70,7 @@ impl Doubt {
         match self {
             Doubt::Busy => "taken on a busy machine, where the scheduler had a say",
             Doubt::Short => "measured for too short a time to know the rate",
+            Doubt::Full => "run with too little room in a table to know the rate",
         }
     }
 
@@ -76,6 +85,7 @@ impl Doubt {
 pub struct Doubts {
     busy: bool,
     short: bool,
+    full: bool,
 }
 
 impl Doubts {
@@ -84,13 +94,18 @@ impl Doubts {
         match doubt {
             Doubt::Busy => self.busy,
             Doubt::Short => self.short,
+            Doubt::Full => self.full,
         }
     }
 
     /// These and those.
     #[must_use]
     pub fn or(self, other: Doubts) -> Doubts {
-        Doubts { busy: self.busy || other.busy, short: self.short || other.short }
+        Doubts {
+            busy: self.busy || other.busy,
+            short: self.short || other.short,
+            full: self.full || other.full,
+        }
     }
 
     /// All of them.
@@ -121,14 +136,18 @@ pub fn doubts(points: &DataFrame) -> Vec<Doubts> {
     let mut rows = vec![Doubts::default(); points.height()];
     rows.iter_mut().zip(said(Doubt::Busy)).for_each(|(row, busy)| row.busy = busy);
     rows.iter_mut().zip(said(Doubt::Short)).for_each(|(row, short)| row.short = short);
+    rows.iter_mut().zip(said(Doubt::Full)).for_each(|(row, full)| row.full = full);
     rows
 }
 
 /// Of rows that are drawn as one point: the median of each column, and what [`doubts`] looks at, doubtful if one of them is.
 pub fn medians(columns: &[&str]) -> Vec<Expr> {
-    let doubtful = Doubt::ALL.map(|doubt| {
-        let (column, says) = doubt.cell();
-        when(col(column).eq(lit(says)).any(true)).then(lit(says)).otherwise(col(column).min()).alias(column)
+    let doubtful = ["busy", "converged"].map(|column| {
+        let cells = Doubt::ALL.map(Doubt::cell).into_iter().filter(|(of, _)| *of == column);
+        let said = cells.fold(col(column).min(), |usual, (_, says)| {
+            when(col(column).eq(lit(says)).any(true)).then(lit(says)).otherwise(usual)
+        });
+        said.alias(column)
     });
     columns.iter().map(|column| col(*column).median()).chain(doubtful).collect()
 }

@@ -577,6 +577,23 @@ fn doubtful_points_are_marked_wherever_they_are_shown() {
     assert!(answers.iter().any(|answer| answer.contains("too short a time to know the rate")), "{answers:?}");
 }
 
+/// So is one whose tables had no room for all that was to be inserted.
+#[test]
+fn a_run_without_room_is_marked() {
+    let dir = fresh();
+    let plan = sample::run(dir.path(), "one-sided", SIM);
+    let points = std::fs::read_to_string(plan.join("points.csv")).expect("points");
+    let (head, row) = points.trim_end().split_once('\n').expect("a row");
+    std::fs::write(plan.join("points.csv"), format!("{head},converged\n{row},full\n")).expect("writes");
+    let rendered = draw(&[plan], dir);
+    let part = figure(&rendered.html, "plans");
+    assert!(
+        part.contains("\none-sided §\n") && part.contains("§ 1 of 1 simulated point was run with"),
+        "{part}"
+    );
+    assert!(rendered.html.contains("1 of 1 short of room"));
+}
+
 /// Figures of an older page that the new one does not have stay, and are told.
 #[test]
 fn a_page_made_again_tells_of_figures_of_the_older_one() {

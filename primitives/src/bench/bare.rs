@@ -13,12 +13,11 @@ use super::client::Client;
 use super::messages::{self, MessageError};
 use super::{BenchVerb, Point};
 use crate::exec::{CoreLoop, Step};
-use crate::fabric::{AnyNic, Nic, PostError, SetupError};
+use crate::fabric::{AnyNic, Nic, PostError, SetupError, each};
 use crate::mem::Buf;
 use crate::units::Nanos;
 use crate::verbs::port::{Traffic, VerbError};
 use crate::verbs::{Flags, NodeId, Qp, RecvRequest, Verb, WcOpcode, WcStatus, WorkRequest};
-use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Completions taken at a time, as many as perftest takes.
@@ -53,7 +52,7 @@ pub(super) struct Bare<'a> {
     /// The requests of one doorbell, while they are built.
     chain: Vec<WorkRequest>,
     /// When those were posted that are timed and have not ended.
-    since: VecDeque<Nanos>,
+    since: Since,
     /// Of requests that were posted here and not through the port.
     traffic: Traffic,
     /// The window is over: one more ends what is in flight.
@@ -159,7 +158,7 @@ impl<'a> Bare<'a> {
             echo: point.echo,
             lines,
             chain: Vec::with_capacity(rules.doorbell_batch as usize),
-            since: VecDeque::with_capacity(depth as usize + 1),
+            since: Since::new(depth),
             rules,
             traffic: Traffic::default(),
             over: false,
@@ -186,33 +185,30 @@ impl<'a> Bare<'a> {
 
     /// Posts so many requests under one doorbell.
     #[inline(always)]
-    fn post(&mut self, at: usize, count: u64) -> Result<(), PostError> {
+    fn post(&mut self, nic: &impl Nic, at: usize, count: u64) -> Result<(), PostError> {
         if count > 1 {
-            return self.post_chain(at, count);
+            return self.post_chain(nic, at, count);
         }
         let (request, timed) = self.next(at, 1);
-        let (nic, qp) = (self.client.net.port.nic(), self.lines[at].qp);
         if timed {
-            self.since.push_back(nic.now());
+            self.since.push(nic.now());
         }
-        nic.post_one(qp, &request)?;
+        nic.post_one(self.lines[at].qp, &request)?;
         self.posted(at, 1, &request);
         Ok(())
     }
 
-    fn post_chain(&mut self, at: usize, count: u64) -> Result<(), PostError> {
+    fn post_chain(&mut self, nic: &impl Nic, at: usize, count: u64) -> Result<(), PostError> {
         self.chain.clear();
-        let mut timed = 0;
+        let now = nic.now();
         for ahead in 1..=count {
-            let (request, is_timed) = self.next(at, ahead);
-            timed += usize::from(is_timed);
+            let (request, timed) = self.next(at, ahead);
+            if timed {
+                self.since.push(now);
+            }
             self.chain.push(request);
         }
-        let (nic, qp) = (self.client.net.port.nic(), self.lines[at].qp);
-        if timed > 0 {
-            self.since.extend(std::iter::repeat_n(nic.now(), timed));
-        }
-        nic.post(qp, &self.chain)?;
+        nic.post(self.lines[at].qp, &self.chain)?;
         self.posted(at, count, &{ self.chain[0] });
         Ok(())
     }
@@ -242,15 +238,12 @@ impl<'a> Bare<'a> {
 
     /// Takes completions; how many, with a round of WRITEs that has come.
     #[inline(always)]
-    fn poll(&mut self) -> usize {
+    fn poll(&mut self, nic: &impl Nic) -> usize {
         let Bare { client, lines, rules, flag, since, traffic, over, asked, echo, .. } = self;
         let (client, asked, echo) = (&*client, *asked, *echo);
-        let nic = client.net.port.nic();
         let (mut failed, mut arrived) = (None, false);
-        let mut ended = |requests: u64, since: &mut VecDeque<Nanos>| {
-            // What was posted when the window was over counts as little as what was not.
-            let start = since.pop_front();
-            *over |= start.is_none_or(|start| client.ended(requests, start).is_none());
+        let mut ended = |requests: u64, since: &mut Since| {
+            *over |= client.ended(requests, since.pop()).is_none();
         };
         let mut came = nic.poll(POLL, |completion| {
             let Some(line) = lines.iter_mut().find(|line| line.qp == completion.qp) else { return };
@@ -303,8 +296,8 @@ impl<'a> Bare<'a> {
 
     /// One round: takes what has ended, and posts what there is room for, at most `budget` doorbells. Says how much it did.
     #[inline(always)]
-    fn round(&mut self, budget: usize) -> usize {
-        let came = self.poll();
+    fn round(&mut self, nic: &impl Nic, budget: usize) -> usize {
+        let came = self.poll(nic);
         if came == 0 && !self.pending {
             self.in_vain += 1;
             if self.in_vain >= PATIENT {
@@ -322,7 +315,7 @@ impl<'a> Bare<'a> {
                     break;
                 }
                 let count = wanted.min(self.rules.doorbell_batch);
-                if let Err(refused) = self.post(at, count) {
+                if let Err(refused) = self.post(nic, at, count) {
                     self.fail(VerbError::from(refused).into());
                 }
                 (posted, wanted) = (posted + 1, wanted - count);
@@ -347,7 +340,7 @@ impl<'a> Bare<'a> {
     #[cold]
     fn wait_on(&mut self) {
         self.in_vain = 0;
-        let Some(&oldest) = self.since.front() else { return };
+        let Some(oldest) = self.since.first() else { return };
         if self.client.cut_short() {
             self.finished = true;
         }
@@ -399,7 +392,7 @@ impl Rules {
 }
 
 /// Posts the receives again that messages have taken.
-fn post_receives(nic: &AnyNic, lines: &mut [Line], rules: &Rules) -> Result<(), PostError> {
+fn post_receives(nic: &impl Nic, lines: &mut [Line], rules: &Rules) -> Result<(), PostError> {
     let again = [rules.receive(); POLL];
     for line in lines {
         nic.post_recv(line.qp, &again[..line.taken])?;
@@ -414,22 +407,74 @@ impl Drop for Bare<'_> {
     }
 }
 
-impl CoreLoop for Bare<'_> {
-    fn step(&mut self, budget: usize) -> Step {
-        let worked = if self.broken { 0 } else { self.round(budget) };
-        Step { worked, pending: self.pending, finished: self.finished }
+/// The times of what is under way, in the order in which it was posted.
+struct Since {
+    /// By number, round and round: as many as a power of two.
+    times: Box<[Nanos]>,
+    pushed: usize,
+    popped: usize,
+}
+
+impl Since {
+    fn new(most: u64) -> Since {
+        let times = vec![Nanos(0); (most as usize + 1).next_power_of_two()].into_boxed_slice();
+        Since { times, pushed: 0, popped: 0 }
     }
 
-    fn steps(&mut self) -> Step {
+    fn is_empty(&self) -> bool {
+        self.pushed == self.popped
+    }
+
+    fn first(&self) -> Option<Nanos> {
+        (!self.is_empty()).then(|| self.times[self.popped & (self.times.len() - 1)])
+    }
+
+    #[inline(always)]
+    fn push(&mut self, time: Nanos) {
+        let last = self.times.len() - 1;
+        self.times[self.pushed & last] = time;
+        self.pushed += 1;
+    }
+
+    /// The first one. There is one for each that ends.
+    #[inline(always)]
+    fn pop(&mut self) -> Nanos {
+        let time = self.times[self.popped & (self.times.len() - 1)];
+        self.popped += 1;
+        time
+    }
+}
+
+impl Bare<'_> {
+    /// So many rounds, or as many as there is reason for.
+    #[inline(always)]
+    fn rounds(&mut self, nic: &impl Nic, rounds: usize, budget: usize) -> usize {
         let mut worked = 0;
-        for _ in 0..ROUNDS {
+        for _ in 0..rounds {
             // Who only answers is finished from the start, and others go on the longer for it.
             if self.broken || self.finished && !self.asked {
                 break;
             }
-            worked += self.round(usize::MAX);
+            worked += self.round(nic, budget);
         }
+        worked
+    }
+
+    /// Asks which fabric it is once for all rounds.
+    fn turn(&mut self, rounds: usize, budget: usize) -> Step {
+        let port = self.client.net.port.clone();
+        let worked = each!(port.nic(), nic => self.rounds(nic, rounds, budget));
         Step { worked, pending: self.pending, finished: self.finished }
+    }
+}
+
+impl CoreLoop for Bare<'_> {
+    fn step(&mut self, budget: usize) -> Step {
+        self.turn(1, budget)
+    }
+
+    fn steps(&mut self) -> Step {
+        self.turn(ROUNDS, usize::MAX)
     }
 }
 

@@ -369,9 +369,10 @@ pub enum AnyNic {
     Verbs(verbs::VerbsNic),
 }
 
+/// Does the same with whichever backend it is.
 macro_rules! each {
-    ($self:ident, $nic:ident => $call:expr) => {
-        match $self {
+    ($any:expr, $nic:ident => $call:expr) => {
+        match $any {
             AnyNic::Loopback($nic) => $call,
             AnyNic::Sim($nic) => $call,
             AnyNic::Tcp($nic) => $call,
@@ -380,6 +381,7 @@ macro_rules! each {
         }
     };
 }
+pub(crate) use each;
 
 impl Nic for AnyNic {
     #[inline]

@@ -1,6 +1,6 @@
 //! One row of a table: cells by column name.
 
-use super::{Columns, Histogram, Holds, Steadiness, TOO_SHORT, TooShort};
+use super::{Columns, FULL, Histogram, Holds, Steadiness, TOO_SHORT, TooShort};
 use crate::units::Nanos;
 use serde_json::Value;
 
@@ -100,6 +100,13 @@ impl Row {
             Some(_) => self.with("converged", TOO_SHORT),
             None => self,
         }
+    }
+
+    /// The row of a point in whose tables there was no room for some inserts: from then on little else commits, and its precision is of
+    /// no worth.
+    #[must_use]
+    pub fn with_full(self, full: bool) -> Row {
+        if full { self.with("converged", FULL) } else { self }
     }
 
     /// A cell's text; `None` if the column was never named.

@@ -10,6 +10,9 @@ const LONGER_MOST: u64 = 16;
 /// What the `converged` cell of a point says whose counted time was too short.
 pub const TOO_SHORT: &str = "too short";
 
+/// What it says where a table had no room for some of what was to be inserted.
+pub const FULL: &str = "full";
+
 /// A counted time that was too short: few of those in flight ended in it, and those that did were the short ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooShort {
