@@ -310,7 +310,7 @@ impl Program for ClosedLoad<'_> {
             }
         };
         let load = if self.point.bare {
-            Load::Bare(Bare::new(client(0))?)
+            Load::Bare(Box::new(Bare::new(client(0))?))
         } else {
             let mut core = Core::new(site.net.sched.clone(), poller);
             let coroutines = if site.node.0 < self.point.servers { 0 } else { self.point.coroutines };
@@ -353,7 +353,7 @@ impl Program for ClosedLoad<'_> {
 /// A worker's loop.
 enum Load<'a, C> {
     Coroutines(C),
-    Bare(Bare<'a>),
+    Bare(Box<Bare<'a>>),
 }
 
 impl<C: CoreLoop> CoreLoop for Load<'_, C> {
