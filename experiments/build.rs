@@ -18,8 +18,16 @@ const SOURCES: &[&str] = &[
     "phases/plans",
     "engine/src",
     "reports/src",
+    "reports/templates",
+    "reports/assets",
     "experiments/src",
     "experiments/claims",
+    "experiments/build.rs",
+    "primitives/Cargo.toml",
+    "phases/Cargo.toml",
+    "engine/Cargo.toml",
+    "reports/Cargo.toml",
+    "experiments/Cargo.toml",
 ];
 
 fn main() {
@@ -47,6 +55,8 @@ fn is_edited(root: &Path) -> bool {
 fn commit(root: &Path) -> Option<String> {
     let git = git_dir(&root.join(".git"))?;
     let head = watched(&git.join("HEAD"))?;
+    // A branch whose file is not there, but packed with others, has one from its next commit on; this log grows with each.
+    watched(&git.join("logs/HEAD"));
     let Some(name) = head.strip_prefix("ref: ") else { return hash(&head) };
     // In a linked worktree HEAD is its own and branches are the main repository's.
     let common = match fs::read_to_string(git.join("commondir")) {

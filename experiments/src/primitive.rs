@@ -1,6 +1,6 @@
 //! One point of a `kind: primitive` experiment, measured.
 
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use primitives::bench::{self, BenchVerb, LoadError, ON_CARD_BYTES, Point, Rung, Sample};
 use primitives::measure::{PointResult, Row};
@@ -9,7 +9,11 @@ use primitives::verbs::Transport;
 
 use crate::error::CliError;
 use crate::fabrics::Fabric;
+use crate::schedule::Watch;
 use crate::spec::RunSpec;
+
+/// How many times as long as asked for a point of a real fabric is measured at the most, in which nothing ends.
+const LONGER_MOST: u64 = 64;
 
 /// Measures a point on a fabric; `row` has its axes.
 ///
@@ -24,10 +28,22 @@ pub fn measure(
     let asked =
         spec.primitive.as_ref().ok_or_else(|| CliError::check("a run of transactions, not of requests"))?;
     let (scope, point) = asked.point(spec).map_err(CliError::usage)?;
-    let sample = bench::run(fabric, &scope, &point, spec.seed, stop).map_err(|e| failed(&e))?;
+    let real_time = !spec.fabric.virtual_time();
+    let watch = Watch::begin(!real_time, true);
+    let (mut scope, longest) = (scope, scope.window.0.saturating_mul(LONGER_MOST));
+    let sample = loop {
+        let sample = bench::run(fabric, &scope, &point, spec.seed, stop).map_err(|e| failed(&e))?;
+        // A busy machine may let nothing end, which says nothing of the point.
+        if sample.ops > 0 || !real_time || scope.window.0 >= longest || stop.load(Ordering::Relaxed) {
+            break sample;
+        }
+        scope.window.0 = scope.window.0.saturating_mul(4);
+    };
+    let disturbance = watch.end();
     let servers = point.asked(&scope);
     let virtual_time = sample.facts.events > 0;
-    let row = in_effect(sampled(row, &point, &sample), &point)
+    let row = disturbance
+        .told(in_effect(sampled(row, &point, &sample), &point))
         .with("fabric", spec.fabric.to_string())
         .with("verb", asked.verb.as_str())
         .with("nodes", scope.nodes)
@@ -77,6 +93,15 @@ pub fn admit(spec: &RunSpec, fabric: &Fabric) -> Result<(), (&'static [&'static 
     let Some(asked) = &spec.primitive else { return Ok(()) };
     let (_, point) = asked.point(spec).map_err(CliError::usage).map_err(over(&["verb"]))?;
     let caps = fabric.caps().map_err(over(&["fabric"]))?;
+    if point.bare && caps.virtual_time {
+        let why =
+            format!("loop: bare is of real time, and {} prices what coroutines and ports do", spec.fabric);
+        return Err((&["loop", "fabric"], CliError::usage(why).hint("loop: coroutines asks there")));
+    }
+    if point.bare && !caps.one_sided {
+        let why = format!("loop: bare needs reliable connections, which {} does not have", spec.fabric);
+        return Err((&["loop", "fabric"], CliError::usage(why).hint("loop: coroutines asks there")));
+    }
     let datagrams = point.verb == BenchVerb::Send && point.transport == Transport::Ud;
     if datagrams && point.payload > caps.ud_mtu {
         let why =
@@ -86,10 +111,6 @@ pub fn admit(spec: &RunSpec, fabric: &Fabric) -> Result<(), (&'static [&'static 
     if point.verb == BenchVerb::Send && !datagrams && !caps.one_sided {
         let why = format!("{} makes no connections of one queue pair and another", spec.fabric);
         return Err((&["transport", "fabric"], CliError::usage(why).hint("it has datagrams: transport: ud")));
-    }
-    if point.verb == BenchVerb::Write && point.echo && caps.virtual_time {
-        let why = format!("nobody looks at memory on {}: a write has no echo there", spec.fabric);
-        return Err((&["reply", "fabric"], CliError::usage(why).hint("send has one on every fabric")));
     }
     let on_the_card =
         !matches!(point.verb, BenchVerb::Send | BenchVerb::Rpc | BenchVerb::RpcWrite | BenchVerb::CpuCas);

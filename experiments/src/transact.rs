@@ -581,6 +581,7 @@ impl Run {
             "busy": self.disturbance.busy(),
             "interrupted": r.interrupted,
             "too_short": r.too_short.map(|short| short.to_string()),
+            "full": r.stats.aborts.of(Abort::TableFull.name()) > 0,
             "steadiness": r.steadiness.map(|s| json!({
                 "warm_up_ns": s.warm_up, "batches": s.means.map(|m| m.batches), "batch_ns": s.batch,
                 "batch_rates_per_s": s.batch_rates_per_s(),

@@ -3,7 +3,7 @@
 //!
 //!     overhead DEVICE read|write|cas MODE BYTES ITERATIONS
 //!
-//! `bw` keeps 128 requests outstanding on the fabric, of which every hundredth is signaled; `count` posts and polls one at a time; `port`
+//! `mixed` posts READ, WRITE and CAS in turns, whichever is named. `bw` keeps 128 requests outstanding on the fabric, of which every hundredth is signaled; `count` posts and polls one at a time; `port`
 //! awaits one verb of the async [`Port`] at a time, each with a buffer of the pool, `again` the same in a buffer that is used again,
 //! and `batch` a batch of one request. One process has both ends of the one queue pair, and reads no clock.
 

@@ -28,7 +28,7 @@ const LOCKS_AT_TOUCH: &str =
 
 /// What to do where a workload's inserts used up the room that its layout gave them.
 const TABLE_FULL: &str = "a table was full: inserts found no room, and rates are of what could still run; run for less time, or \
-                          give more room (TPC-C: --set order_room_per_district=N)\n";
+                          give more room (TPC-C: --set order_room_per_district=N)";
 
 /// The command.
 ///
@@ -179,6 +179,10 @@ fn run_in(session: &mut Option<Session>, args: &RunArgs, context: &Context) -> R
         (dir, _) => (dir, Ok(())),
     };
     window::tell(run.result.too_short.as_ref(), dir.as_mut(), context.talk);
+    if run.result.stats.aborts.of(Abort::TableFull.name()) > 0 {
+        context.talk.warn(TABLE_FULL);
+        dir.iter_mut().for_each(|dir| dir.note(format!("{TABLE_FULL}.")));
+    }
     let kept = dir.map_or(Ok(()), |mut dir| {
         dir.keep(0, &run.point(Row::new()))?;
         crate::schedule::note(&mut dir, context.talk);
@@ -457,9 +461,6 @@ pub fn shown(run: &Run, history: Option<&Path>) -> String {
             let share = percent(share.unwrap_or(0.0));
             text.push_str(&format!("{what}, {share} of {of}: {}\n", told.join(", ")));
         }
-    }
-    if r.stats.aborts.iter().any(|(reason, n)| reason == Abort::TableFull.name() && n > 0) {
-        text.push_str(TABLE_FULL);
     }
     if let Some(p) = &run.prediction {
         let mean = Nanos(p.latency_mean_ns as u64);

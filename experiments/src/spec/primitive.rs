@@ -14,7 +14,7 @@ const PAYLOAD: Limit = Limit { what: "byte of payload", usual: 64, most: 1 << 20
 /// The groups of a coroutine are kept in arrays of this length.
 const OUTSTANDING: Limit = Limit { what: "request in flight", usual: 1, most: 16 };
 const BATCH: Limit = Limit { what: "request per doorbell", usual: 32, most: 1_024 };
-const PERIOD: Limit = Limit { what: "request per completion", usual: 32, most: 1_024 };
+const PERIOD: Limit = Limit { what: "request per completion", usual: 32, most: 256 };
 const QUEUE_PAIRS: Limit = Limit { what: "queue pair per peer", usual: 1, most: 4_096 };
 
 /// What is asked of the NICs.
@@ -286,7 +286,7 @@ impl PrimitiveSpec {
         let in_memory = echo && verb == Some(BenchVerb::Write);
         let coroutines = run.coroutines.unwrap_or(limits::COROUTINES.usual);
         let in_flight = u64::from(coroutines) * u64::from(self.outstanding);
-        let unfit: [(bool, &'static [&'static str], &str); 11] = [
+        let unfit: [(bool, &'static [&'static str], &str); 12] = [
             (
                 verb.is_some_and(|verb| verb.is_call() || verb == BenchVerb::CpuCas),
                 &["verb", "loop"],
@@ -320,6 +320,11 @@ impl PrimitiveSpec {
                 in_memory && (run.nodes != 2 || run.threads != 1 || in_flight != 1),
                 &["reply", "nodes", "threads", "coroutines", "outstanding", "loop"],
                 "a ping-pong in memory is of two nodes, of one thread, with one request in flight",
+            ),
+            (
+                in_memory && self.memory != MEMORIES[0],
+                &["memory", "reply", "loop"],
+                "a ping-pong in memory is in the host's",
             ),
             (
                 in_memory && !self.payload.is_multiple_of(8),
@@ -574,12 +579,8 @@ mod tests {
             all.iter().for_each(|(key, value)| spec.apply(key, value).unwrap());
             let run = RunSpec { nodes, ..RunSpec::default() };
             let (scope, point) = spec.point(&run).unwrap();
-            let scope = Scope { window: Nanos::from_micros(20), ..scope };
-            let fabric = primitives::mesh::FabricSpec::Sim {
-                profile: Box::new(primitives::profile::Profile::shipped("cx4-edr").unwrap()),
-                seed: 1,
-                faults: Box::default(),
-            };
+            let scope = Scope { window: Nanos::from_millis(5), ..scope };
+            let fabric = primitives::mesh::FabricSpec::Loopback(Default::default());
             let stop = std::sync::atomic::AtomicBool::new(false);
             let ran = primitives::bench::run(&fabric, &scope, &point, 1, &stop);
             (spec.check(&run).map_err(|unfit| unfit.keys.to_vec()), ran.is_ok())

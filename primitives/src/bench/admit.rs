@@ -108,6 +108,7 @@ fn beside_bare(scope: &Scope, point: &Point) -> Option<&'static str> {
         (point.own && point.verb == BenchVerb::Send, "message to itself"),
         (!one_peer, "second node to ask: two nodes, one server, or each its own"),
         (in_memory && !one_alone, "ping-pong in memory but of two nodes with one thread and one request"),
+        (in_memory && point.on_card, "ping-pong in memory of the card's own"),
         (in_memory && !point.payload.is_multiple_of(8), "ping-pong in memory but of whole words"),
         (point.echo && point.servers == 0, "echo where all ask: one server sends it"),
     ];

@@ -79,6 +79,11 @@ impl Client<'_> {
         self.tally.failure.borrow_mut().get_or_insert(failure.into().to_string());
     }
 
+    /// Whether the run was told to end.
+    pub(super) fn stopped(&self) -> bool {
+        self.load.stop.load(Ordering::Relaxed)
+    }
+
     /// Whether a node was lost.
     pub(super) fn cut_short(&self) -> bool {
         self.common.cut_short.load(Ordering::Relaxed)
@@ -159,7 +164,7 @@ impl Client<'_> {
                 self.tally.stamped.set(Some(span.to(stamped, end)));
             }
         }
-        let over = meter.over(end) || self.cut_short() || self.load.stop.load(Ordering::Relaxed);
+        let over = meter.over(end) || self.cut_short() || self.stopped();
         (!over).then_some(end)
     }
 

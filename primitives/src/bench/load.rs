@@ -138,12 +138,8 @@ pub(super) fn worker_config(point: &Point) -> WorkerConfig {
         None => (0, 0),
     };
     WorkerConfig {
-        port: PortConfig {
-            doorbell_batching: point.doorbell_batch > 1,
-            doorbell_batch_max: point.doorbell_batch,
-            signal_period: point.signal_period,
-            signal_all: point.signal_period == 1,
-        },
+        // A loop that posts past its port has rules of its own.
+        port: if point.bare { PortConfig::default() } else { of_port(point) },
         // Who never calls keeps the least room for it: on hundreds of nodes it would be most of the memory.
         rpc: RpcConfig { doorbell_batching: point.doorbell_batch > 1, window, ..rpc },
         qp: queue_pairs(point),
@@ -156,8 +152,17 @@ pub(super) fn worker_config(point: &Point) -> WorkerConfig {
             + (1 << 16)
             + sent,
         pool_bytes_each,
-        // Messages go in both directions, whose completions nobody can tell apart; a CPU's swaps are nobody's.
-        stamps: !point.verb.is_message() && point.verb != BenchVerb::CpuCas,
+        // Messages, and WRITEs with an echo, go in both directions, whose completions nobody can tell apart; a CPU's swaps are nobody's.
+        stamps: !point.verb.is_message() && !point.echo && point.verb != BenchVerb::CpuCas,
+    }
+}
+
+fn of_port(point: &Point) -> PortConfig {
+    PortConfig {
+        doorbell_batching: point.doorbell_batch > 1,
+        doorbell_batch_max: point.doorbell_batch,
+        signal_period: point.signal_period,
+        signal_all: point.signal_period == 1,
     }
 }
 
@@ -176,15 +181,15 @@ fn queue_pairs(point: &Point) -> QpConfig {
     // Datagrams have a queue pair of the RPC endpoint's; a connection to nobody in particular there is not.
     let transport = if point.transport == Transport::Uc { Transport::Uc } else { Transport::Rc };
     let usual = QpConfig { transport, ..WorkerConfig::default().qp };
-    // Whatever is in flight has its place: no port has others wait.
-    let most = if point.bare { bare::depth(point).max(usual.send_depth) } else { usual.send_depth };
-    let usual = QpConfig { send_depth: most, ..usual };
+    // Whatever a bare loop has in flight has its place: no port has others wait. Of a port's queue half is told of at the least.
+    let least = if point.bare { bare::depth(point) } else { 2 * point.signal_period };
+    let usual = QpConfig { send_depth: usual.send_depth.max(least), ..usual };
     if point.verb == BenchVerb::Send {
         // A stream may be ahead of its receiver for as long as that takes.
         QpConfig { recv_depth: messages::receives(point), rnr_retry: 7, ..usual }
     } else if point.unawaited() {
         // What nobody waits for counts when it is posted: queues must be full before the window opens.
-        QpConfig { send_depth: 64, ..usual }
+        QpConfig { send_depth: 64.max(least), ..usual }
     } else {
         // A receive for each message that a peer may have under way, should calls take any.
         QpConfig { recv_depth: 2 * SLOTS, ..usual }

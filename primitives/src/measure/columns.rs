@@ -259,6 +259,8 @@ const PRIMITIVE: Columns = &[
     ("doorbells_per_op", Amount),
     ("events", Count),
     ("virtual_ns", Amount),
+    ("preemptions_per_cpu_s", Amount),
+    ("busy", Words),
     ("warm_up_ns", Amount),
     ("batches", Count),
     ("batch_rates_per_s", Words),
