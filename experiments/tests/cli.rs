@@ -179,12 +179,17 @@ fn a_table_that_fills_up_is_told_with_what_to_set() {
     args.extend(small.split(' ').flat_map(|set| ["--set", set]));
     let output = run(&args);
     assert_eq!(code(&output), 0, "{}", stderr(&output));
-    let text = stdout(&output);
-    assert!(text.contains("table-full") && text.contains("--set order_room_per_district="), "{text}");
+    let (text, talk) = (stdout(&output), stderr(&output));
+    assert!(text.contains("table-full"), "{text}");
+    assert!(
+        talk.contains("warning: a table was full") && talk.contains("--set order_room_per_district="),
+        "{talk}"
+    );
     let last = args.len() - 1;
     args[last] = "order_room_per_district=1000";
-    let text = stdout(&run(&args));
-    assert!(text.contains("committed") && !text.contains("a table was full"), "{text}");
+    let output = run(&args);
+    let (text, talk) = (stdout(&output), stderr(&output));
+    assert!(text.contains("committed") && !talk.contains("a table was full"), "{text}{talk}");
 }
 
 /// A choice of protocols is one search each, and each protocol's best is told.
