@@ -175,7 +175,7 @@ fn a_table_that_fills_up_is_told_with_what_to_set() {
     let small = "items=100 customers_per_district=30 orders_per_district=30 order_room_per_district=1";
     let mut args =
         vec!["run", "--workload", "tpcc", "--fabric", "sim:cx4-edr", "--nodes", "2", "--threads", "1"];
-    args.extend(["--replicas", "1", "--duration", "1ms", "--quiet"]);
+    args.extend(["--replicas", "1", "--duration", "1ms"]);
     args.extend(small.split(' ').flat_map(|set| ["--set", set]));
     let output = run(&args);
     assert_eq!(code(&output), 0, "{}", stderr(&output));
