@@ -1,12 +1,13 @@
-//! The closed load by a loop that posts and polls on the fabric, as perftest's tools do: no coroutines, no port. Beside the same point by
-//! coroutines it says what those cost on a device.
+//! The closed load by a loop that posts and polls on the fabric, as perftest's tools do: no coroutines, no port.
+//! Beside the same point by coroutines it says what those cost on a device.
 //!
-//! A worker that asks has one queue pair, to one node, and keeps as many requests in flight as its coroutines would: `coroutines` times
-//! `outstanding`. One in [`Point::signal_period`] is signaled. Its completion ends those before it, since a reliable connection completes in
-//! order (InfiniBand specification 1.4, 10.8.3). Of these one in [`SAMPLE_EVERY`] requests at the most is timed, from its post to there, and those before it are
-//! counted with it, as with coroutines. SENDs with an echo end by
-//! their echoes, and each is timed by half of its round; whoever is asked sends them by the same loop. WRITEs with an echo are a ping-pong in memory, one at
-//! a time: their last word is the round's number, which the other end looks for and answers, as in perftest's `ib_write_lat`. Other READs, WRITEs and ATOMICs
+//! A worker that asks has one queue pair, to one node, and keeps as many requests in flight as its coroutines would:
+//! `coroutines` times `outstanding`. One in [`Point::signal_period`] is signaled. Its completion ends those before it,
+//! since a reliable connection completes in order (InfiniBand specification 1.4, 10.8.3). Of these one in
+//! [`SAMPLE_EVERY`] requests at the most is timed, from its post to there, and those before it are counted with it, as
+//! with coroutines. SENDs with an echo end by their echoes, and are timed by half of a round; whoever is asked sends
+//! them by the same loop. WRITEs with an echo are a ping-pong in memory, one at a time: their last word is the round's
+//! number, which the other end looks for and answers, as in perftest's `ib_write_lat`. Other READs, WRITEs and ATOMICs
 //! need nobody at the other end: that loop has nothing to do.
 
 use super::calls::PATIENCE;
