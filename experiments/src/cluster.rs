@@ -193,7 +193,10 @@ impl Cluster {
         let members = self.file.count() - 1;
         let others = if members == 1 { "1 other node".to_owned() } else { format!("{members} other nodes") };
         talk.say(format!("waiting at {address} for {others}, {} s", self.limits.join.as_secs()));
-        let mut note = |note: Note| talk.warn(note.to_string());
+        let mut note = |note: Note| match note {
+            Note::Joined { .. } => talk.say(note.to_string()),
+            Note::TurnedAway(_) | Note::Left { .. } => talk.warn(note.to_string()),
+        };
         let mut session =
             session::drive(&listener, &self.file, &self.key, &Cluster::program(), self.limits, &mut note)?;
         session.exit_by(exit_stuck);

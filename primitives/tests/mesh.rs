@@ -384,15 +384,21 @@ fn who_leaves_before_all_have_come_may_come_again_and_a_twin_of_the_living_may_n
                 false => "it said farewell",
             };
             drop(one);
-            let note = noted.recv_timeout(Duration::from_secs(30)).expect("it is missed");
-            assert_eq!(note, Note::Left { node: NodeId(1), why: why.to_owned() });
+            let mut note = || noted.recv_timeout(Duration::from_secs(30)).expect("it is said");
+            let said = note().to_string();
+            assert!(said.starts_with("node 1 has joined from 127.0.0.1:"), "{said}");
+            assert!(said.ends_with("; node 2 is missing"), "{said}");
+            assert_eq!(note(), Note::Left { node: NodeId(1), why: why.to_owned() });
         }
         let mut one = come(1).expect("its place is free");
         let MeshError::Refused { why } = come(1).expect_err("it lives") else { panic!("it is turned away") };
         assert!(why.starts_with("node 1 has joined already, from 127.0.0.1:"), "{why}");
+        assert!(matches!(noted.recv().expect("it is said"), Note::Joined { node: NodeId(1), .. }));
         assert!(matches!(noted.recv().expect("it is said"), Note::TurnedAway(text) if text.contains(&why)));
         let mut two = come(2).expect("joins");
         let mut first = first.join().expect("no panic").expect("all have come");
+        let said = noted.recv().expect("it is said").to_string();
+        assert!(said.starts_with("node 2 has joined from ") && said.ends_with(": all are here"), "{said}");
         first.begin(b"spec").expect("all are there");
         scope.spawn(move || two.next_run().expect("there").map(|_| two.exchange("one", vec![2])));
         scope.spawn(move || one.next_run().expect("there").map(|_| one.exchange("one", vec![1])));

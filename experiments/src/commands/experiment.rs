@@ -232,11 +232,13 @@ pub(crate) fn record(
 }
 
 /// Columns that people look at first, with their heads.
-const FIRST: [(&str, &str); 8] = [
+const FIRST: [(&str, &str); 10] = [
     ("committed_per_s", "committed"),
     ("rate_per_server_per_s", "rate a machine"),
+    ("goodput_gb_per_s", "goodput"),
     ("rate_ci_relative", "±"),
     ("converged", "converged"),
+    ("latency_min_ns", "latency min"),
     ("latency_p50_ns", "latency p50"),
     ("latency_p99_ns", "latency p99"),
     ("aborted_per_s", "attempts aborted"),
@@ -331,6 +333,7 @@ fn steps(rows: &[Row]) -> String {
 fn rounded(column: &str, text: &str) -> String {
     match text.parse::<f64>() {
         Ok(_) if column.starts_with("axis_") => text.to_owned(),
+        Ok(rate) if column.ends_with("_gb_per_s") => format!("{rate:.3} GB/s"),
         Ok(rate) if column.ends_with("_per_s") => human_rate(rate),
         Ok(ns) if column.ends_with("_ns") => Nanos(ns as u64).to_string(),
         Ok(share) if column.ends_with("_relative") => format!("{:.2} %", 100.0 * share),
@@ -386,6 +389,7 @@ mod tests {
     fn people_see_three_digits_and_units() {
         for (column, text, shown) in [
             ("committed_per_s", "1234567.8901234", "1.23 M/s"),
+            ("goodput_gb_per_s", "0.00123456", "0.001 GB/s"),
             ("latency_p50_ns", "12345", "12.3 µs"),
             ("rate_ci_relative", "0.00712345678", "0.71 %"),
             ("axis_set.hot_accounts_share", "0.0123456789", "0.0123456789"),

@@ -154,9 +154,10 @@ fn run_in(session: &mut Option<Session>, args: &RunArgs, context: &Context) -> R
     };
     let measured = measure();
     let nothing = measured.as_ref().map_or(true, nothing_ended);
-    // What an earlier run has left stays, though some of it was lost. In a cluster a node's share may be there, below a directory that
-    // must stay known as this run's.
-    if let Some(dir) = dir.as_ref().filter(|dir| nothing && !dir.resumed() && cluster.is_none()) {
+    // What an earlier run has left stays, though some of it was lost. In a cluster that has come together a node's share may be there,
+    // below a directory that must stay known as this run's.
+    let shares = session.is_some();
+    if let Some(dir) = dir.as_ref().filter(|dir| nothing && !dir.resumed() && !shares) {
         clear(dir.path())?;
         // One that somebody has put something into stays.
         made.iter().for_each(|made| drop(std::fs::remove_dir(made)));

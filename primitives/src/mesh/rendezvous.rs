@@ -21,6 +21,9 @@ use std::time::{Duration, Instant};
 /// How often a member tries to reach node 0, which may come later.
 const TRY_EVERY: Duration = Duration::from_millis(200);
 
+/// Nodes that are missing and are named where one has joined.
+const NAMED: usize = 8;
+
 /// Messages of a node that waits that are read at a time.
 const BEATS_AT_A_TIME: usize = 64;
 
@@ -44,7 +47,8 @@ fn failed(what: &'static str, address: impl std::fmt::Display) -> impl FnOnce(st
     move |e| MeshError::Rendezvous { what, address: address.to_string(), problem: e.to_string() }
 }
 
-/// Node 0: takes all other nodes of the cluster in at `listener`. `note` is told whom it turned away, and who has left again.
+/// Node 0: takes all other nodes of the cluster in at `listener`. `note` is told who has joined, whom it turned away, and who has left
+/// again.
 ///
 /// # Errors
 /// If members are missing after [`Limits::join`], or one of them runs another build or has another cluster file. Those that had
@@ -89,6 +93,15 @@ pub fn drive(
 /// What node 0 has to say while it waits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Note {
+    /// A node was taken in.
+    Joined {
+        /// The node.
+        node: NodeId,
+        /// Where it called from.
+        from: SocketAddr,
+        /// Who is still waited for.
+        missing: Vec<NodeId>,
+    },
     /// Somebody was turned away: from where, and why.
     TurnedAway(String),
     /// A node that had joined is not there any more, and is waited for again.
@@ -103,6 +116,16 @@ pub enum Note {
 impl std::fmt::Display for Note {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
+            Note::Joined { node, from, missing } => {
+                write!(f, "{node} has joined from {from}")?;
+                let named: Vec<String> = missing.iter().take(NAMED).map(|node| node.0.to_string()).collect();
+                match (missing.len(), named.join(", ")) {
+                    (0, _) => write!(f, ": all are here"),
+                    (1, id) => write!(f, "; node {id} is missing"),
+                    (count, ids) if count > NAMED => write!(f, "; {count} are missing: nodes {ids}, …"),
+                    (_, ids) => write!(f, "; nodes {ids} are missing"),
+                }
+            }
             Note::TurnedAway(whom) => write!(f, "turned away {whom}"),
             Note::Left { node, why } => write!(f, "{node} has left ({why}) and is waited for again"),
         }
@@ -167,8 +190,10 @@ impl<'a> Hall<'a> {
                     self.hear(note);
                     match self.admit(proven) {
                         Ok(line) => {
-                            self.left.remove(&line.node);
+                            let node = line.node;
+                            self.left.remove(&node);
                             self.lines.push(line);
+                            note(Note::Joined { node, from, missing: self.absent().collect() });
                             continue;
                         }
                         Err(Admission::TurnedAway(why, blame)) => (from, why, blame),
@@ -214,11 +239,16 @@ impl<'a> Hall<'a> {
         self.lines.iter().map(from).collect()
     }
 
-    /// Who has not come.
+    /// Who has not come, or has left again.
+    fn absent(&self) -> impl Iterator<Item = NodeId> {
+        let all = super::config::ids(self.cluster.count()).skip(1);
+        all.filter(|id| self.lines.iter().all(|line| line.node != *id))
+    }
+
+    /// That they have not come.
     fn missing(&self) -> MeshError {
-        let missing = super::config::ids(self.cluster.count()).skip(1);
-        let missing = missing.filter(|id| self.lines.iter().all(|line| line.node != *id));
-        let named: Vec<String> = missing
+        let named: Vec<String> = self
+            .absent()
             .map(|id| {
                 let host = self.cluster.node(id.0).map_or("?", |n| n.address.as_str());
                 match self.left.get(&id) {

@@ -135,11 +135,12 @@ fn meet(args: &DevicesArgs, context: &Context) -> Result<Session, CliError> {
         limits.join.as_secs()
     ));
     let mesh = |error: MeshError| refusal(&error, &at, Role::Listens);
-    let note = &mut |note: Note| {
-        context.talk.warn(match note {
-            Note::Left { why, .. } => format!("the other host has left ({why}) and is waited for again"),
-            other => other.to_string(),
-        });
+    let note = &mut |note: Note| match note {
+        Note::Joined { from, .. } => context.talk.say(format!("the other host is here, from {from}")),
+        Note::TurnedAway(_) => context.talk.warn(note.to_string()),
+        Note::Left { why, .. } => {
+            context.talk.warn(format!("the other host has left ({why}) and is waited for again"));
+        }
     };
     let mut session =
         drive(&listener, &cluster, &Secret::from_bytes(code.as_bytes()), &program, limits, note)
