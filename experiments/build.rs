@@ -28,7 +28,10 @@ const SOURCES: &[&str] = &[
     "engine/Cargo.toml",
     "reports/Cargo.toml",
     "experiments/Cargo.toml",
+    EMBEDDED,
 ];
+/// Those experiments that answer claims are compiled in.
+const EMBEDDED: &str = ":(glob)experiments/*.yaml";
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
@@ -41,7 +44,11 @@ fn main() {
 /// The commit, marked if what is built is not what was committed.
 pub fn build(root: &Path) -> Option<String> {
     let commit = commit(root)?;
-    SOURCES.iter().for_each(|source| println!("cargo::rerun-if-changed={}", root.join(source).display()));
+    let files =
+        fs::read_dir(root.join("experiments")).into_iter().flatten().flatten().map(|entry| entry.path());
+    let embedded = files.filter(|path| path.extension().is_some_and(|extension| extension == "yaml"));
+    let others = SOURCES.iter().filter(|source| **source != EMBEDDED).map(|source| root.join(source));
+    embedded.chain(others).for_each(|path| println!("cargo::rerun-if-changed={}", path.display()));
     Some(if is_edited(root) { format!("{commit}-dirty") } else { commit })
 }
 

@@ -211,7 +211,7 @@ pub struct DevicesArgs {
     /// Wait for another host's `--check`; on all addresses and port 18514 unless told otherwise.
     #[arg(long, value_name = "ADDRESS:PORT", num_args = 0..=1, value_parser = values::address)]
     pub listen: Option<Option<HostPort>>,
-    /// The code that `--listen` prints, or is to use.
+    /// The code that `--listen` prints, or is to use; `-` reads it from stdin, since other users of this host see what a command was given.
     #[arg(long, value_name = "CODE")]
     pub code: Option<String>,
     /// The device to listen or check with, as `verbs:` takes it; the first active one unless named.

@@ -244,7 +244,9 @@ impl Cluster {
         seed: u64,
     ) -> Result<Fabric, CliError> {
         match cluster {
-            Some(cluster) => Fabric::open(&cluster.choice_of(choice, 0)?, seed),
+            Some(cluster) => {
+                Fabric::open_as(&cluster.choice_of(choice, 0)?, seed, cluster.file.known_as(0).ok())
+            }
             None => Fabric::open(choice, seed),
         }
     }
@@ -255,7 +257,7 @@ impl Cluster {
     /// If this machine does not have it.
     pub fn fabric(&self, choice: &FabricChoice, session: &Session, seed: u64) -> Result<Fabric, CliError> {
         let id = session.node().0;
-        let mut fabric = Fabric::open(&self.choice_of(choice, id)?, seed)?;
+        let mut fabric = Fabric::open_as(&self.choice_of(choice, id)?, seed, self.file.known_as(id).ok())?;
         if let FabricSpec::Tcp(options) = &mut fabric.spec {
             *options = tcp::Options {
                 host: self.file.host(id)?,

@@ -7,7 +7,7 @@ use primitives::fabric::{Caps, loopback, tcp};
 use primitives::measure::{Kind, ProfileRef, RunRecord};
 use primitives::mesh::FabricSpec;
 use std::fs;
-use std::net::Ipv6Addr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::path::Path;
 
 use primitives::profile::{Profile, ProfileError, SourceCounts};
@@ -336,7 +336,18 @@ impl Fabric {
     /// # Errors
     /// As [`require`], or if the profile cannot be used.
     pub fn open(choice: &FabricChoice, seed: u64) -> Result<Fabric, CliError> {
+        Fabric::open_as(choice, seed, None)
+    }
+
+    /// The same on a host whose peers know it by an address, which decides where a device has several.
+    ///
+    /// # Errors
+    /// As [`Fabric::open`].
+    pub fn open_as(choice: &FabricChoice, seed: u64, known_as: Option<IpAddr>) -> Result<Fabric, CliError> {
         require(choice)?;
+        // Devices alone have several addresses.
+        #[cfg(not(feature = "verbs"))]
+        let _ = known_as;
         let (spec, profile) = match choice {
             FabricChoice::Sim(named) => {
                 let profile = self::profile(named)?;
@@ -347,7 +358,8 @@ impl Fabric {
             FabricChoice::Tcp => (FabricSpec::Tcp(tcp::Options::default()), None),
             #[cfg(feature = "verbs")]
             FabricChoice::Verbs(text) => {
-                let options = verbs::Options::parse(text).map_err(|e| CliError::usage(e.to_string()))?;
+                let parsed = verbs::Options::parse(text).map_err(|e| CliError::usage(e.to_string()))?;
+                let options = verbs::Options { address: known_as, ..parsed };
                 // Opened once here, so that what is wrong is said before anything else is done.
                 let opened = verbs::Verbs::open(&options, 1).map_err(|e| {
                     CliError::machine(e.to_string()).hint("`doorbell devices` says what is missing")

@@ -34,6 +34,7 @@ fn an_edited_tree_is_another_build_than_its_commit() {
     }
     write("engine/src/lib.rs", "// as committed");
     write("README.md", "as committed");
+    write("experiments/one.yaml", "question: as committed");
     assert!(git(root, &["add", "."]) && git(root, &["commit", "-qm", "one"]), "it commits");
     let clean = named().expect("a commit");
     assert!(clean.len() == 12 && clean.bytes().all(|digit| digit.is_ascii_hexdigit()), "{clean}");
@@ -45,4 +46,6 @@ fn an_edited_tree_is_another_build_than_its_commit() {
     assert!(git(root, &["commit", "-qam", "two"]), "it commits");
     let next = named().expect("a commit");
     assert!(next.len() == 12 && next != clean, "{next}");
+    write("experiments/one.yaml", "question: edited");
+    assert_eq!(named(), Some(format!("{next}-dirty")));
 }

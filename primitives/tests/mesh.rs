@@ -384,7 +384,7 @@ fn who_leaves_before_all_have_come_may_come_again_and_a_twin_of_the_living_may_n
                 false => "it said farewell",
             };
             drop(one);
-            let mut note = || noted.recv_timeout(Duration::from_secs(30)).expect("it is said");
+            let note = || noted.recv_timeout(Duration::from_secs(30)).expect("it is said");
             let said = note().to_string();
             assert!(said.starts_with("node 1 has joined from 127.0.0.1:"), "{said}");
             assert!(said.ends_with("; node 2 is missing"), "{said}");

@@ -338,6 +338,9 @@ impl ResultDir {
         self.record.interrupted = interrupted && (!whole || self.is_one_run());
         self.record.complete = whole && !self.record.interrupted;
         self.record.summary = summary;
+        if self.record.fabric.contains("verbs:") {
+            crate::mem::pages_taken().into_iter().for_each(|told| self.note(told));
+        }
         self.record.write(&self.path)
     }
 

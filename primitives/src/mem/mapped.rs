@@ -6,11 +6,12 @@
 //! the record of a run on real NICs.
 #![allow(unsafe_code)]
 
+use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 use std::ops::Deref;
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 const HUGE: usize = 2 << 20;
 
@@ -18,32 +19,23 @@ const HUGE: usize = 2 << 20;
 /// large as one.
 const MAPPED_FROM: usize = 64 << 10;
 
-/// What kind of pages large regions get on this machine now, for the record of a run.
-#[cfg(feature = "verbs")]
-pub fn pages_here() -> String {
-    let meminfo = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    describe(free_huge_pages(&meminfo))
+/// Bytes that large regions of this process were mapped with, on huge pages and on small ones.
+static TAKEN: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
+
+/// On which pages this process's regions of a huge page and more were mapped so far, for the record of a run on real NICs; none if there
+/// was no such region.
+pub(crate) fn pages_taken() -> Option<String> {
+    let [huge, small] = [&TAKEN[0], &TAKEN[1]].map(|bytes| bytes.load(Ordering::Relaxed));
+    (huge + small > 0).then(|| describe(huge, small))
 }
 
-#[cfg(any(test, feature = "verbs"))]
-fn describe(free: u64) -> String {
-    if free == 0 {
-        return "no huge page is free, so regions lie on 4 KiB pages, transparent huge pages asked for"
-            .to_owned();
-    }
+fn describe(huge: u64, small: u64) -> String {
+    let mib = |bytes: u64| bytes.div_ceil(1 << 20);
+    let (on_huge, on_small) = (mib(huge), mib(small));
     format!(
-        "{free} huge pages of 2 MiB are free for regions of at least that size, the rest lies on 4 KiB pages"
+        "Of regions of 2 MiB and more this process mapped {on_huge} MiB on huge pages and {on_small} MiB on pages of 4 KiB, transparent huge \
+         pages asked for."
     )
-}
-
-#[cfg(any(test, feature = "verbs"))]
-fn free_huge_pages(meminfo: &str) -> u64 {
-    let number = |name: &str| {
-        let line = meminfo.lines().find(|line| line.starts_with(name))?;
-        line.split_whitespace().nth(1)?.parse::<u64>().ok()
-    };
-    // `Hugepagesize` is that of the pool that the other lines count.
-    if number("Hugepagesize:") == Some(2048) { number("HugePages_Free:").unwrap_or(0) } else { 0 }
 }
 
 /// A cache line of words.
@@ -93,6 +85,23 @@ fn map(bytes: usize, flags: MapFlags) -> rustix::io::Result<*mut std::ffi::c_voi
     unsafe { mmap_anonymous(std::ptr::null_mut(), bytes, access, MapFlags::PRIVATE | flags) }
 }
 
+/// Huge pages for all of it, if they are there. The kernel sets them aside when it maps them, and may refuse them all the same when they are
+/// touched first, by a signal that ends the process: a control group's limit (`hugetlb` of containers and batch systems), or a NUMA node
+/// without any. So they are touched here, where a refusal is an answer.
+fn map_huge(bytes: usize) -> Option<*mut std::ffi::c_void> {
+    let start = map(bytes, MapFlags::HUGETLB | MapFlags::HUGE_2MB).ok()?;
+    // SAFETY: advice on a mapping just made; it changes no contents.
+    match unsafe { madvise(start, bytes, Advice::LinuxPopulateWrite) } {
+        // A kernel before 5.14 knows no such advice, and has not been asked.
+        Ok(()) | Err(Errno::INVAL) => Some(start),
+        Err(_) => {
+            // SAFETY: mapped above with this length, and nobody has it.
+            let _ = unsafe { munmap(start, bytes) };
+            None
+        }
+    }
+}
+
 fn allocated(len: usize) -> (NonNull<AtomicU64>, Memory) {
     let line = || Line { _words: [const { AtomicU64::new(0) }; WORDS] };
     let mut lines: Vec<Line> = std::iter::repeat_with(line).take(len.div_ceil(WORDS)).collect();
@@ -103,7 +112,11 @@ fn allocated(len: usize) -> (NonNull<AtomicU64>, Memory) {
 
 fn mapped(asked: usize) -> (NonNull<AtomicU64>, Memory) {
     let whole = asked.next_multiple_of(HUGE);
-    let huge = if asked >= HUGE { map(whole, MapFlags::HUGETLB | MapFlags::HUGE_2MB).ok() } else { None };
+    let huge = if asked >= HUGE { map_huge(whole) } else { None };
+    if asked >= HUGE {
+        let bytes = &TAKEN[usize::from(huge.is_none())];
+        bytes.fetch_add(asked as u64, Ordering::Relaxed);
+    }
     let (start, bytes) = match huge {
         Some(start) => (start, whole),
         None => {
@@ -136,7 +149,7 @@ impl Deref for Words {
     #[inline]
     fn deref(&self) -> &[AtomicU64] {
         // SAFETY: the memory is aligned to a cache line at least, holds at least `len` words, is zeroed, is never written but
-        // through atomics (or by a device, word by word), and lives as long as `self`.
+        // through atomics (or by a device, or a device's library while this process's thread is in its calls), and lives as long as `self`.
         unsafe { std::slice::from_raw_parts(self.first.as_ptr(), self.len) }
     }
 }
@@ -163,15 +176,15 @@ mod tests {
     }
 
     #[test]
-    fn what_pages_there_are_is_read_as_the_kernel_writes_it() {
-        let meminfo = "HugePages_Total:      64\nHugePages_Free:       12\nHugepagesize:       2048 kB\n";
-        assert_eq!(free_huge_pages(meminfo), 12);
-        assert_eq!(
-            free_huge_pages("HugePages_Free: 12\nHugepagesize: 1048576 kB\n"),
-            0,
-            "pages of another size"
-        );
-        assert_eq!(free_huge_pages(""), 0);
-        assert!(describe(0).contains("4 KiB") && describe(12).starts_with("12 huge pages"));
+    fn large_regions_are_counted_by_the_pages_they_lie_on() {
+        let _large = Words::zeroed(HUGE / 8);
+        let told = pages_taken().expect("there is one");
+        assert!(told.starts_with("Of regions of 2 MiB and more this process mapped "), "{told}");
+        assert!(describe(3 << 20, 1).contains(" 3 MiB on huge pages and 1 MiB on pages of 4 KiB"));
+        // The machine that runs this may have huge pages or none; either way they are as many as were asked for.
+        if let Some(start) = map_huge(HUGE) {
+            // SAFETY: just mapped with this length, and used by nobody.
+            assert_eq!(unsafe { munmap(start, HUGE) }, Ok(()));
+        }
     }
 }

@@ -10,8 +10,7 @@ mod pool;
 pub use ahead::ahead;
 mod region;
 
-#[cfg(feature = "verbs")]
-pub use mapped::pages_here;
+pub(crate) use mapped::pages_taken;
 pub(crate) use pool::Pinned;
 pub use pool::{Buf, BufPool, PoolExhausted};
 pub use region::{Access, MemoryKeys, OutOfRegion, Region};

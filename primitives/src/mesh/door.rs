@@ -3,17 +3,19 @@
 use super::channel::Channel;
 use super::handshake::{self, Driver, DriverStep, HandshakeError};
 use super::wait::{For, Sleeper, is_ready, until, wait};
-use crate::secret::Secret;
+use crate::secret::{Secret, nonce};
 use crate::verbs::NodeId;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
-/// Connections that may be unauthenticated at a time. When there are more, those go first that have not said hello, which takes
-/// a stranger less than waiting, and of them the one that waits longest.
+/// Connections that may be unauthenticated at a time. When there are more, one has to go ([`Door::give_place`]).
 const MAX_CALLERS: usize = 64;
-/// Connections taken at a time: fewer than may wait, so that each is heard before it has to go.
-const TAKEN_AT_A_TIME: usize = MAX_CALLERS / 2;
+/// Of these, callers that may have said hello before one of them has to go: a hello takes no key, and who has said it must not keep
+/// out those who have not yet.
+const MAX_GREETED: usize = MAX_CALLERS / 2;
+/// Connections taken at a time: fewer than places are left to those who have said nothing yet, so that each is heard before it has to go.
+const TAKEN_AT_A_TIME: usize = (MAX_CALLERS - MAX_GREETED) / 2;
 /// How long a read or write of a connection waits while nothing else is to be done.
 const LOOK: Duration = Duration::from_millis(1);
 
@@ -159,13 +161,33 @@ impl Door {
                 continue;
             }
             if self.callers.len() == MAX_CALLERS {
-                let silent = self.callers.iter().position(|caller| !caller.said_hello);
-                self.callers.remove(silent.unwrap_or(0));
+                self.give_place();
             }
             let driver = Driver::new(self.key.clone(), self.version);
             let since = Instant::now();
             self.callers.push(Caller { stream, from, driver, bytes: Vec::new(), since, said_hello: false });
         }
+    }
+
+    /// One caller has to go. Those first that have said nothing, and of them the one that waits longest: to call takes a stranger less than to
+    /// say hello. Where many have said hello, one of these, drawn: whoever calls again and again comes in then, however many strangers do
+    /// so too, and none of them can tell when its turn is.
+    fn give_place(&mut self) {
+        let greeted = self.callers.iter().filter(|caller| caller.said_hello).count();
+        let goes = match greeted > MAX_GREETED {
+            true => {
+                let [drawn, ..] = nonce();
+                let nth = usize::from(drawn) % greeted;
+                self.callers
+                    .iter()
+                    .enumerate()
+                    .filter(|(_, caller)| caller.said_hello)
+                    .nth(nth)
+                    .map(|(at, _)| at)
+            }
+            false => self.callers.iter().position(|caller| !caller.said_hello),
+        };
+        self.callers.remove(goes.unwrap_or(0));
     }
 
     /// A caller is one no more: it has come in, or is sent away.
@@ -194,5 +216,82 @@ impl Door {
                 Err(Refused { from, why })
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mesh::handshake::{Member, MemberStep};
+    use std::collections::VecDeque;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    /// One call of a member; whether it got in.
+    fn call(address: SocketAddr, key: &Secret) -> std::io::Result<bool> {
+        let mut stream = TcpStream::connect(address)?;
+        stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+        let (mut member, hello) = Member::start(key.clone(), NodeId(1), 1);
+        stream.write_all(&hello)?;
+        let (mut bytes, mut chunk) = (Vec::new(), [0; 512]);
+        loop {
+            while let Some((plain, len)) = handshake::decode(&bytes).expect("its own words") {
+                bytes.drain(..len);
+                match member.receive(&plain).expect("the key is right") {
+                    MemberStep::Send(next) => stream.write_all(&next)?,
+                    MemberStep::Joined(_) => return Ok(true),
+                }
+            }
+            match stream.read(&mut chunk)? {
+                0 => return Ok(false),
+                n => bytes.extend_from_slice(&chunk[..n]),
+            }
+        }
+    }
+
+    /// A hello takes no key: strangers that say it and wait hold places, and lose them again.
+    #[test]
+    fn strangers_who_say_hello_keep_nobody_out() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let (key, other) = (Secret::from_bytes(b"0123456789abcdef"), Secret::from_bytes(b"fedcba9876543210"));
+        let mut door = Door::new(&listener, &key, 1, Duration::from_secs(60)).unwrap();
+        let over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let crowd = || {
+                let mut held = VecDeque::new();
+                while !over.load(Ordering::Relaxed) {
+                    let (_, hello) = Member::start(other.clone(), NodeId(1), 1);
+                    held.extend(TcpStream::connect(address).and_then(|mut stream| {
+                        stream.write_all(&hello)?;
+                        Ok(stream)
+                    }));
+                    if held.len() > 4 * MAX_CALLERS {
+                        held.pop_front();
+                    }
+                }
+            };
+            scope.spawn(crowd);
+            // Until they hold what they may.
+            let began = Instant::now();
+            let within = |limit| assert!(began.elapsed() < Duration::from_secs(limit), "nobody comes in");
+            while door.callers.iter().filter(|caller| caller.said_hello).count() < MAX_GREETED {
+                door.look();
+                within(60);
+            }
+            let member = scope.spawn(|| while !call(address, &key).unwrap_or(false) {});
+            let mut came = 0;
+            while !member.is_finished() {
+                came += door.look().iter().filter(|ended| ended.is_ok()).count();
+                if began.elapsed() > Duration::from_secs(120) {
+                    break;
+                }
+            }
+            over.store(true, Ordering::Relaxed);
+            // Who still calls is let in.
+            while !member.is_finished() {
+                door.look();
+            }
+            assert!(came > 0, "strangers kept it out for two minutes");
+        });
     }
 }

@@ -14,7 +14,7 @@
 //! | READ misses an earlier WRITE of its queue pair | never | never | never | never | `order::a_read_sees_*` |
 //! | WRITEs of two queue pairs visible against posting order | cannot | shows | shows | told | `order::across_queue_pairs_*` |
 //! | completions of a queue pair out of order | never | never | never | never | `order::completions_*` |
-//! | WRITE completed but not yet visible to the remote CPU | never | never | shows, if asked to | never | `order::a_completed_write_*` |
+//! | WRITE completed but not yet visible to the remote CPU | never | never | shows, if asked to | told | `order::a_completed_write_*` |
 //! | WRITE of several words seen half done | cannot | shows | shows | told | `tearing::a_long_write_*` |
 //! | READ of several words half old, half new | cannot | shows | shows | told | `tearing::a_long_read_*` |
 //! | an aligned word seen half old, half new | never | never | never | never | both of `tearing` |

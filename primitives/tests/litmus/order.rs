@@ -37,7 +37,7 @@ fn writes_of_a_queue_pair_are_seen_in_order_by_the_cpu() {
                 done += net.nic(0).poll(1, |c| assert_eq!(c.status, WcStatus::Success));
                 net.tick();
             }
-            assert_eq!(net.memory(1).load(Y), round, "completed, so visible");
+            visible(&net, Y, round);
         }
     });
 }
@@ -146,11 +146,23 @@ fn a_completed_write_is_visible_to_the_remote_cpu() {
             }
             net.post(0, qp, round, net.write(1, 0), net.local(0, 0, 256), SIGNALED);
             net.done(0);
-            for word in 0..32 {
-                assert_eq!(net.memory(1).load(word * 8), round, "word {word}");
-            }
+            (0..32).for_each(|word| visible(&net, word * 8, round));
         }
     });
+}
+
+/// What a completed WRITE brought is there. A device promises that to no CPU: its acknowledgement says that the data has arrived at the card, and
+/// only a completion at this end, or a READ behind it, that it has passed PCIe (InfiniBand Architecture Specification, volume 1, chapter 9).
+/// There it may come a little later, which is told.
+fn visible(net: &Net, at: u64, value: u64) {
+    let (mut late, mut seen) = (0u32, net.memory(1).load(at));
+    while real_device().is_some() && seen != value && late < 1 << 20 {
+        (late, seen) = (late + 1, net.memory(1).load(at));
+    }
+    assert_eq!(seen, value, "completed, so visible: offset {at}");
+    if late > 0 {
+        println!("a completed WRITE was visible to the remote CPU {late} looks later");
+    }
 }
 
 #[test]

@@ -49,7 +49,7 @@ pub(super) fn run(args: &DevicesArgs, context: &Context) -> Result<(), CliError>
     if let Some(absent) = absent(&device, &rdma_devices(Path::new(SYSFS))) {
         return Err(CliError::machine(absent).hint("`doorbell devices` says more"));
     }
-    args.code.as_deref().map_or(Ok(()), long_enough)?;
+    let args = &DevicesArgs { code: code(args.code.as_deref())?, ..args.clone() };
     let node = NodeId(u16::from(args.check.is_some()));
     let machine = |e: primitives::fabric::SetupError| {
         CliError::machine(e.to_string()).hint("`doorbell devices` says more")
@@ -217,6 +217,22 @@ fn refusal(error: &MeshError, at: &str, role: Role) -> CliError {
         MeshError::Rendezvous { problem, .. } => CliError::check(format!("{at}: {problem}")),
         MeshError::Missing { .. } => CliError::check(format!("{at} is not there any more")),
     }
+}
+
+/// The code that was given, if any: `-` is the first line of stdin.
+fn code(given: Option<&str>) -> Result<Option<String>, CliError> {
+    let code = match given {
+        Some("-") => {
+            let mut line = String::new();
+            std::io::stdin()
+                .read_line(&mut line)
+                .map_err(|e| CliError::usage("no --code can be read from stdin").caused_by(&e))?;
+            Some(line.trim().to_owned())
+        }
+        given => given.map(str::to_owned),
+    };
+    code.as_deref().map_or(Ok(()), long_enough)?;
+    Ok(code)
 }
 
 /// Characters of a code at least, as many as bytes of a cluster's key: whoever guesses it is let in.

@@ -3,7 +3,7 @@
 use super::Options;
 use super::device::{DeviceFacts, GidFacts, PortFacts};
 use crate::fabric::SetupError;
-use std::net::Ipv6Addr;
+use std::net::{IpAddr, Ipv6Addr};
 
 /// The port that the options ask for, or the first active one.
 pub(super) fn choose_port<'f>(
@@ -53,7 +53,7 @@ pub(super) fn choose_gid(facts: &DeviceFacts, port: &PortFacts, options: &Option
     // An address vector has eight bits for the index: what is beyond cannot be used.
     let usable = port.gids.iter().filter_map(|gid| Some((gid, u8::try_from(gid.index).ok()?)));
     let chosen = match port.link_layer {
-        "Ethernet" => usable.min_by_key(|(gid, _)| gid_rank(gid)),
+        "Ethernet" => usable.min_by_key(|(gid, _)| gid_rank(gid, options.address)),
         _ => return Ok(usable.map(|(_, index)| index).next().unwrap_or(0)),
     };
     chosen.map(|(_, index)| index).ok_or_else(|| {
@@ -108,13 +108,17 @@ pub(super) fn choose_pkey(
     }
 }
 
-/// RoCE v2 before v1, an IPv4 address before IPv6, a routable one before a link-local one.
-fn gid_rank(gid: &GidFacts) -> u32 {
-    let address = Ipv6Addr::from(gid.raw);
-    let link_local = gid.raw[..2] == [0xfe, 0x80];
-    u32::from(gid.kind != "RoCE v2") * 4
-        + u32::from(address.to_ipv4_mapped().is_none())
-        + u32::from(link_local)
+/// RoCE v2 before v1, then the address that peers know this host by, a routable one before a link-local one, IPv4 before IPv6.
+fn gid_rank(gid: &GidFacts, known_as: Option<IpAddr>) -> u32 {
+    let address = Ipv6Addr::from(gid.raw).to_canonical();
+    let link_local = match address {
+        IpAddr::V4(address) => address.is_link_local(),
+        IpAddr::V6(address) => address.is_unicast_link_local(),
+    };
+    u32::from(gid.kind != "RoCE v2") * 8
+        + u32::from(known_as.map(|known_as| known_as.to_canonical()) != Some(address)) * 4
+        + u32::from(link_local) * 2
+        + u32::from(address.is_ipv6())
 }
 
 #[cfg(test)]
@@ -133,6 +137,7 @@ mod tests {
             state,
             link_layer: "Ethernet",
             lid: 0,
+            grh_required: false,
             active_mtu: 1024,
             max_mtu: 4096,
             gbit_per_s: Tenths(1000),
@@ -178,6 +183,26 @@ mod tests {
         let absent = Options { gid_index: Some(4), ..options.clone() };
         let error = choose_gid(&facts, &facts.ports[0], &absent).unwrap_err().to_string();
         assert!(error.contains("no GID at index 4") && error.contains("5 (2001:db8::1)"), "{error}");
+        let known_as = |address: &str| Options { address: Some(address.parse().unwrap()), ..options.clone() };
+        let two = device(
+            vec![
+                gid(0, "::ffff:169.254.3.1", "RoCE v2"),
+                gid(1, "::ffff:10.0.0.1", "RoCE v2"),
+                gid(2, "::ffff:10.9.0.1", "RoCE v1"),
+                gid(3, "::ffff:10.9.0.1", "RoCE v2"),
+                gid(4, "2001:db8::1", "RoCE v2"),
+            ],
+            "ACTIVE",
+        );
+        for (options, index) in [
+            (options.clone(), 1),
+            (known_as("10.9.0.1"), 3),
+            (known_as("2001:db8::1"), 4),
+            (known_as("192.168.0.1"), 1),
+            (Options { gid_index: Some(0), ..known_as("10.9.0.1") }, 0),
+        ] {
+            assert_eq!(choose_gid(&two, &two.ports[0], &options), Ok(index), "{:?}", options.address);
+        }
         let long =
             device(vec![gid(1, "2001:db8::1", "RoCE v2"), gid(256, "::ffff:10.0.0.1", "RoCE v2")], "ACTIVE");
         assert_eq!(choose_gid(&long, &long.ports[0], &options), Ok(1), "the better one is out of reach");

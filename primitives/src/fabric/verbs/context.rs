@@ -191,7 +191,8 @@ impl Context {
         }
         let base = region.words().as_ptr();
         // SAFETY: the words are valid for the whole length, are never moved, and are only ever used as atomics, so
-        // the device may change them at any time; the registration holds the region until it is withdrawn.
+        // the device may change them at any time; the registration holds the region until it is withdrawn, and who posts and polls
+        // (`State::hold`) until no completion can come any more with which the library writes to it.
         let raw = unsafe {
             ffi::ibv_reg_mr(self.domain.0, base.cast_mut().cast(), region.len() as usize, flags as i32)
         };

@@ -73,6 +73,8 @@ pub struct PortFacts {
     pub link_layer: &'static str,
     /// Local identifier, zero on Ethernet.
     pub lid: u16,
+    /// Its packets must carry a global routing header (`IBV_QPF_GRH_REQUIRED`), as those of virtual functions often must.
+    pub grh_required: bool,
     /// Active MTU in bytes.
     pub active_mtu: u32,
     /// Largest MTU in bytes.
@@ -284,6 +286,7 @@ impl Device {
                 "InfiniBand"
             },
             lid: attr.lid,
+            grh_required: u32::from(attr.flags) & GRH_REQUIRED != 0,
             active_mtu: mtu_bytes(attr.active_mtu),
             max_mtu: mtu_bytes(attr.max_mtu),
             gbit_per_s: Tenths(lanes(attr.active_width) * lane_rate(attr.active_speed)),
@@ -317,6 +320,9 @@ impl Device {
         Some(GidFacts { index, gid: show_gid(raw), kind, raw })
     }
 }
+
+/// `IBV_QPF_GRH_REQUIRED` of `ibv_query_port(3)`, a macro, which bindings do not have.
+const GRH_REQUIRED: u32 = 1;
 
 fn state_name(state: ffi::ibv_port_state::Type) -> &'static str {
     match state {

@@ -53,7 +53,7 @@ mod tests {
     use super::super::Path;
     use super::*;
 
-    const PATH: Path = Path { gid: [1; 16], lid: 0, mtu: 1024 };
+    const PATH: Path = Path { gid: [1; 16], lid: 0, mtu: 1024, global: true };
 
     fn port() -> Port {
         Port {
@@ -61,7 +61,6 @@ mod tests {
             gid_index: 3,
             ethernet: true,
             gid_kind: Some("RoCE v2"),
-            global: true,
             pkey: Some(0xffff),
             path: PATH,
         }
@@ -108,6 +107,21 @@ mod tests {
         ] {
             let said = refused(bend);
             assert!(says.iter().all(|says| said.contains(says)), "{said}");
+        }
+    }
+
+    #[test]
+    fn connections_carry_a_global_header_where_an_end_wants_one_or_a_router_lies_between() {
+        let mut gid = [0xfe; 16];
+        let plain = Path { gid, lid: 4, mtu: 4096, global: false };
+        let wants = Path { global: true, ..plain };
+        gid[15] = 7;
+        let neighbour = Path { gid, lid: 5, ..plain };
+        gid[7] = 1;
+        let elsewhere = Path { gid, ..neighbour };
+        let nameless = Path { gid: [0; 16], ..plain };
+        for (there, goes) in [(neighbour, false), (wants, true), (elsewhere, true), (nameless, false)] {
+            assert_eq!((plain.goes_global(&there), there.goes_global(&plain)), (goes, goes), "{there:?}");
         }
     }
 

@@ -46,6 +46,7 @@ use super::{AtomicScope, Caps, INLINE_USUAL, SetupError};
 use crate::verbs::{NodeId, Transport};
 use context::{Context, KeyTable, Regions};
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 
@@ -56,9 +57,11 @@ pub struct Options {
     pub device: String,
     /// Its port, from 1; the first active one unless given.
     pub port: Option<u8>,
-    /// Index of the source GID. Unless given: on Ethernet a RoCE v2 GID, one of IPv4 if there is one; index 0 on
-    /// InfiniBand.
+    /// Index of the source GID. Unless given: on Ethernet a RoCE v2 GID, that of `address` if there is one, else of IPv4 if there is one; index
+    /// 0 on InfiniBand.
     pub gid_index: Option<u8>,
+    /// How this host's peers know it, if that is known: a cluster file says it, the command line does not.
+    pub address: Option<IpAddr>,
     /// Path MTU in bytes; the port's active MTU unless given. Both ends must have the same: where they differ, peers refuse each other.
     pub mtu: Option<u32>,
     /// Index into the port's P_Key table.
@@ -91,6 +94,7 @@ impl Options {
             device: device.to_owned(),
             port: None,
             gid_index: None,
+            address: None,
             mtu: None,
             pkey_index: 0,
             service_level: 0,
@@ -207,8 +211,6 @@ struct Port {
     ethernet: bool,
     /// Kind of the GID at the index, if there is one.
     gid_kind: Option<&'static str>,
-    /// Connections carry a global routing header. Datagrams do so wherever there are GIDs.
-    global: bool,
     /// The P_Key at the index of the options, if it tells.
     pkey: Option<u16>,
     path: Path,
@@ -244,6 +246,27 @@ struct Path {
     lid: u16,
     /// Path MTU in bytes that this end supports.
     mtu: u32,
+    /// What is sent to it or comes from it carries a global routing header: it is RoCE, or the port requires one, or its GID was asked for.
+    #[serde(default)]
+    global: bool,
+}
+
+impl Path {
+    /// Whether connections between these ports carry a global routing header: one of them wants it, or a router lies between, since their
+    /// subnets have different prefixes (InfiniBand Architecture Specification, volume 1, 4.1.1 and 8.3).
+    fn goes_global(&self, to: &Path) -> bool {
+        self.global || to.global || self.has_gid() && to.has_gid() && self.gid[..8] != to.gid[..8]
+    }
+
+    /// Whether datagrams between them do: also wherever both ends have a GID, since its source tells the receiver which of two devices sent it
+    /// when their queue pairs have one number.
+    fn sends_global_datagrams(&self, to: &Path) -> bool {
+        self.goes_global(to) || self.has_gid() && to.has_gid()
+    }
+
+    fn has_gid(&self) -> bool {
+        self.gid != [0; 16]
+    }
 }
 
 /// What peers in other processes must know of a context: all connection data that the addresses of its queue pairs do
@@ -355,9 +378,13 @@ impl Verbs {
                 gid_index,
                 ethernet,
                 gid_kind: gid.map(|gid| gid.kind),
-                global: ethernet || options.gid_index.is_some(),
                 pkey,
-                path: Path { gid: gid.map(|gid| gid.raw).unwrap_or_default(), lid: port.lid, mtu },
+                path: Path {
+                    gid: gid.map(|gid| gid.raw).unwrap_or_default(),
+                    lid: port.lid,
+                    mtu,
+                    global: ethernet || port.grh_required || options.gid_index.is_some(),
+                },
             },
             stamps: facts.completion_clock().filter(|_| options.stamps),
             options: options.clone(),
@@ -389,15 +416,14 @@ impl Verbs {
     pub fn describe(&self) -> String {
         let (port, caps) = (&self.shared.port, &self.shared.caps);
         format!(
-            "{} port {}, GID index {} ({}), path MTU {}, inline up to {} B, READs in flight up to {}; {}",
+            "{} port {}, GID index {} ({}), path MTU {}, inline up to {} B, READs in flight up to {}",
             self.shared.options.device,
             port.number,
             port.gid_index,
             device::show_gid(port.path.gid),
             port.path.mtu,
             caps.max_inline,
-            caps.max_rd_atomic,
-            crate::mem::pages_here()
+            caps.max_rd_atomic
         )
     }
 

@@ -69,6 +69,8 @@ struct State {
     stamps: Option<Rc<Stamps>>,
     /// Regions by the place of their name, as far as this context has used them.
     locals: Locals,
+    /// Regions that were withdrawn, or whose place another one took, while something was in flight: [`State::hold`].
+    withdrawn: Vec<Region>,
     chain: Chain,
     recvs: (Vec<ffi::ibv_recv_wr>, Vec<ffi::ibv_sge>),
     /// Who sends datagrams: number, node, GID; sorted by number.
@@ -163,6 +165,7 @@ impl VerbsNic {
             poll_cq,
             stamps,
             locals: Box::new(std::array::from_fn(Local::nothing)),
+            withdrawn: Vec::new(),
             chain: Chain::default(),
             recvs: Default::default(),
             senders: Vec::new(),
@@ -224,8 +227,21 @@ impl State {
     fn localize(&mut self, nic: &VerbsNic, lkey: Lkey) {
         let slot = &mut self.locals[place(lkey.0)];
         if slot.named.name != lkey.0 {
-            find_region(nic, lkey, slot);
+            let displaced = find_region(nic, lkey, slot);
             self.forget_near();
+            self.hold(displaced.region);
+        }
+    }
+
+    /// Keeps a region, which has no registration any more, for as long as a completion may come that its memory was named for: of a small
+    /// receive or READ the payload may lie in the completion's entry, and be copied to its place by the library when that is polled
+    /// (libmlx5's scatter to CQE), whatever became of the registration meanwhile.
+    #[cold]
+    fn hold(&mut self, region: Option<Region>) {
+        let idle = |qp: &QueuePair| qp.send.in_flight() == 0 && qp.recv.in_flight() == 0;
+        match self.qps.iter().all(|qp| idle(qp)) {
+            true => self.withdrawn.clear(),
+            false => self.withdrawn.extend(region),
         }
     }
 
@@ -285,7 +301,8 @@ impl Nic for VerbsNic {
         state.forget_near();
         let slot = &mut state.locals[place(keys.lkey.0)];
         if slot.named.name == keys.lkey.0 {
-            *slot = Local::nothing(place(keys.lkey.0));
+            let withdrawn = std::mem::replace(slot, Local::nothing(place(keys.lkey.0)));
+            state.hold(withdrawn.region);
         }
         self.shared.deregister(self.node, keys);
     }

@@ -401,7 +401,7 @@ impl QueuePair {
             })?;
             attr.dest_qp_num = peer.qpn;
             attr.rq_psn = peer.psn;
-            attr.ah_attr = address_vector(shared, &peer.path, shared.port.global);
+            attr.ah_attr = address_vector(shared, &peer.path, shared.port.path.goes_global(&peer.path));
             bits.extend([mask::IBV_QP_AV, mask::IBV_QP_PATH_MTU, mask::IBV_QP_DEST_QPN, mask::IBV_QP_RQ_PSN]);
         }
         if config.transport == Transport::Rc {
@@ -479,12 +479,12 @@ impl QueuePair {
     }
 
     /// Takes the queue pair to the error state in so many words, where it is by the specification anyway. Some drivers
-    /// flush receives only when told: those behind one that failed, and those posted later.
+    /// flush receives only when told: those behind one that failed, and those posted later. Whether the device does it: it does not if it is
+    /// gone, or the queue pair is being torn down, when nobody waits for its receives.
     #[cold]
-    pub(super) fn flush(&self, shared: &Shared) {
+    pub(super) fn flush(&self, shared: &Shared) -> bool {
         let (call, attr) = ("ibv_modify_qp to ERR", ffi::ibv_qp_attr::default());
-        // It fails if the queue pair is being torn down, and then nobody waits for its receives.
-        let _ = self.modify(shared, call, ffi::ibv_qp_state::IBV_QPS_ERR, attr, &[]);
+        self.modify(shared, call, ffi::ibv_qp_state::IBV_QPS_ERR, attr, &[]).is_ok()
     }
 
     /// Takes the queue pair out of use for good: after a reset the device touches no buffer for it.
@@ -535,18 +535,12 @@ fn address_vector(shared: &Shared, to: &Path, global: bool) -> ffi::ibv_ah_attr 
     vector
 }
 
-/// Whether datagrams on this path carry a global routing header where connections need none. Its source GID tells the
-/// receiver which of two devices sent it when their queue pairs have one number, so they do wherever both ends have a GID.
-fn routed(from: &Path, to: &Path) -> bool {
-    from.gid != [0; 16] && to.gid != [0; 16]
-}
-
 /// An address handle: the way to one node for datagrams.
 pub(super) struct Handle(pub(super) *mut ffi::ibv_ah);
 
 impl Handle {
     pub(super) fn new(context: &Context, shared: &Shared, to: &Path) -> Result<Handle, i32> {
-        let global = shared.port.global || routed(&shared.port.path, to);
+        let global = shared.port.path.sends_global_datagrams(to);
         let mut vector = address_vector(shared, to, global);
         // SAFETY: the domain is alive and the call copies the vector.
         let raw = unsafe { ffi::ibv_create_ah(context.domain(), &mut vector) };
@@ -639,9 +633,10 @@ mod tests {
 
     #[test]
     fn datagrams_are_routed_where_both_ends_have_a_gid() {
-        let with = Path { gid: [1; 16], lid: 3, mtu: 4096 };
+        let with = Path { gid: [1; 16], lid: 3, mtu: 4096, global: false };
         let without = Path { gid: [0; 16], ..with };
-        assert!(routed(&with, &with));
-        assert!(!routed(&with, &without) && !routed(&without, &with));
+        assert!(with.sends_global_datagrams(&with) && !with.goes_global(&with));
+        assert!(!with.sends_global_datagrams(&without) && !without.sends_global_datagrams(&with));
+        assert!(without.sends_global_datagrams(&Path { global: true, ..without }));
     }
 }

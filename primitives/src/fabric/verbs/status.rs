@@ -3,11 +3,12 @@
 use crate::verbs::WcStatus;
 use ibverbs_sys::ibv_wc_status as s;
 
-/// The status of a completion of a send queue, or of a receive; `nobodys` if its local key was known to be nobody's.
-pub(super) fn status(code: s::Type, receive: bool, nobodys: bool) -> WcStatus {
+/// The status of a completion of a send queue, or of a receive; `nobodys` if its local key was known to be nobody's, `software` if the
+/// device is no card.
+pub(super) fn status(code: s::Type, receive: bool, nobodys: bool, software: bool) -> WcStatus {
     match code {
-        // What Soft-RoCE says of a receive whose buffer is too small.
-        s::IBV_WC_LOC_QP_OP_ERR if receive => WcStatus::LocalLength,
+        // What Soft-RoCE says of a receive whose buffer is too small; of a card it is an error of the queue pair itself.
+        s::IBV_WC_LOC_QP_OP_ERR if receive && software => WcStatus::LocalLength,
         // And of a local key that is nobody's, as of a request whose packets found no way out.
         s::IBV_WC_LOC_QP_OP_ERR if nobodys => WcStatus::LocalProtection,
         s::IBV_WC_LOC_QP_OP_ERR => WcStatus::LocalOperation,
@@ -44,7 +45,8 @@ pub(super) fn hint(call: &str, errno: i32) -> String {
         (_, ENOMEM) => format!(": the device or the host has no room for it; of locked memory, {}", locked_memory()),
         ("ibv_modify_qp to RTR", EINVAL | ETIMEDOUT | ENETUNREACH | EHOSTUNREACH) => {
             ": the path to the peer cannot be used; check on both sides that the GID index names a RoCE v2 GID of \
-             the same network (`doorbell devices`), that the peer's address answers `ping`, and the MTU"
+             the same network (`doorbell devices`), that the peer's address answers `ping`, and the MTU; on InfiniBand that both are in one \
+             subnet (a router between them, or a virtual function, wants `gid=0`)"
                 .to_owned()
         }
         ("ibv_resize_cq", ENOSYS | EOPNOTSUPP) => {
@@ -80,14 +82,15 @@ mod tests {
 
     #[test]
     fn a_request_that_could_not_be_carried_out_is_no_wrong_key_unless_its_key_was_wrong() {
-        for (code, receive, nobodys, told) in [
-            (s::IBV_WC_LOC_QP_OP_ERR, false, false, WcStatus::LocalOperation),
-            (s::IBV_WC_LOC_QP_OP_ERR, false, true, WcStatus::LocalProtection),
-            (s::IBV_WC_LOC_QP_OP_ERR, true, false, WcStatus::LocalLength),
-            (s::IBV_WC_LOC_PROT_ERR, false, false, WcStatus::LocalProtection),
-            (s::IBV_WC_RETRY_EXC_ERR, false, false, WcStatus::RetryExceeded),
+        for (code, receive, nobodys, software, told) in [
+            (s::IBV_WC_LOC_QP_OP_ERR, false, false, true, WcStatus::LocalOperation),
+            (s::IBV_WC_LOC_QP_OP_ERR, false, true, true, WcStatus::LocalProtection),
+            (s::IBV_WC_LOC_QP_OP_ERR, true, false, true, WcStatus::LocalLength),
+            (s::IBV_WC_LOC_QP_OP_ERR, true, false, false, WcStatus::LocalOperation),
+            (s::IBV_WC_LOC_PROT_ERR, false, false, false, WcStatus::LocalProtection),
+            (s::IBV_WC_RETRY_EXC_ERR, false, false, false, WcStatus::RetryExceeded),
         ] {
-            assert_eq!(status(code, receive, nobodys), told);
+            assert_eq!(status(code, receive, nobodys, software), told);
         }
     }
 

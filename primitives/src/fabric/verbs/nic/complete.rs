@@ -191,7 +191,7 @@ impl State {
         let qp = self.qps.get_mut(index)?;
         let status = match wc.error() {
             None => WcStatus::Success,
-            Some((code, _)) => status(code, id & RECV != 0, id & NOBODYS != 0),
+            Some((code, _)) => status(code, id & RECV != 0, id & NOBODYS != 0, !nic.shared.caps.card),
         };
         let (number, transport) = (Qp(index as u32), qp.config.transport);
         // What was posted before a reset says nothing about the queue pair as it is now, so its place is looked at first.
@@ -200,12 +200,9 @@ impl State {
         let first = status != WcStatus::Success && !std::mem::replace(&mut qp.failed, true);
         if first {
             qp.flush(&nic.shared);
-            if status == WcStatus::RetryExceeded
-                && let Some(peer) = &qp.peer
-            {
-                self.lost.add(peer.node);
-            }
         }
+        let silent =
+            qp.peer.as_ref().filter(|_| first && status == WcStatus::RetryExceeded).map(|peer| peer.node);
         // The device flushes it because the connection was ended here, for the sake of a request like this one.
         let status = if first && qp.forgotten && status == WcStatus::Flushed {
             WcStatus::RetryExceeded
@@ -224,6 +221,8 @@ impl State {
             self.qps[index].by_port = true;
             WcStatus::PortDown(nic.shared.port.number)
         } else {
+            // The peer does not answer. Where the own port is down, nobody would, and no peer is to blame.
+            silent.into_iter().for_each(|node| self.lost.add(node));
             status
         };
         let recv = match (sent, recv) {
@@ -252,10 +251,10 @@ impl State {
         self.notice.ask(status == WcStatus::RetryExceeded, |patiently| nic.port_is_down(patiently))
     }
 
-    /// The completion queue failed. Whether what was posted ran nobody can tell any more; that the device does no more of
+    /// The completion queue failed, or the device is gone. Whether what was posted ran nobody can tell any more; that the device does no more of
     /// it, resetting the queue pairs makes sure.
     #[cold]
-    fn give_up(&mut self, nic: &VerbsNic) {
+    pub(super) fn give_up(&mut self, nic: &VerbsNic) {
         self.broken = true;
         self.ask_the_device_or_not();
         self.qps.iter_mut().for_each(|qp| qp.withdraw(&nic.shared));

@@ -21,7 +21,8 @@ impl Notice {
 }
 
 impl VerbsNic {
-    /// Whether the device says so. A request may fail before the device takes notice that its link goes: on Ethernet the kernel
+    /// Whether the device says so, or says nothing any more. On InfiniBand a link that came back is not active either until the subnet manager
+    /// has swept it. A request may fail before the device takes notice that its link goes: on Ethernet the kernel
     /// stops the interface first and tells the RDMA driver after it. So one may ask `patiently`, for up to a second.
     #[cold]
     #[expect(
@@ -34,7 +35,7 @@ impl VerbsNic {
             if asked > 0 {
                 std::thread::sleep(Duration::from_millis(10));
             }
-            self.context.port_state(self.shared.port.number).is_ok_and(|state| state == "DOWN")
+            self.context.port_state(self.shared.port.number) != Ok("ACTIVE")
         })
     }
 }

@@ -156,6 +156,7 @@ impl State {
         }
         if !displaced.is_empty() {
             self.forget_near();
+            displaced.into_iter().for_each(|region| self.hold(region));
         }
         rung?;
         match refused {

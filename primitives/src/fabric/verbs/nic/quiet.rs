@@ -76,6 +76,7 @@ impl State {
     #[cold]
     fn look_for_the_forgotten(&mut self, nic: &VerbsNic, now: Nanos) {
         let patience = patience(&nic.shared.options);
+        let mut gone = false;
         for qp in &mut self.qps {
             let reliable = qp.connected && qp.config.transport == Transport::Rc;
             if !reliable || !qp.is_forgotten(now, patience) {
@@ -84,8 +85,12 @@ impl State {
             qp.heard.silent = None;
             if qp.config.rnr_retry < FOR_EVER || nic.port_is_down(false) {
                 qp.forgotten = true;
-                qp.flush(&nic.shared);
+                gone |= !qp.flush(&nic.shared);
             }
+        }
+        // A device that was pulled or reset flushes nothing: no completion would ever come.
+        if gone {
+            self.give_up(nic);
         }
     }
 }
